@@ -1,0 +1,108 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/sigstore/sigstore/pkg/signature"
+)
+
+// ErrUntrusted is wrapped by errors about envelopes that no known key has signed.
+var ErrUntrusted = errors.New("not signed by a trusted key")
+
+// KeyID identifies a public key: the SHA-256 of its SubjectPublicKeyInfo in DER, in hex.
+func KeyID(pub crypto.PublicKey) (string, error) {
+	der, err := x509.MarshalPKIXPublicKey(pub)
+	if err != nil {
+		return "", fmt.Errorf("public key: %w", err)
+	}
+	return digest.SHA256.FromBytes(der).Encoded(), nil
+}
+
+// SealEnvelope returns body in a DSSE envelope of the given payload type, signed by key.
+func SealEnvelope(payloadType string, body []byte, key crypto.Signer) ([]byte, error) {
+	signer, err := signature.LoadSigner(key, crypto.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("signing key: %w", err)
+	}
+	id, err := KeyID(key.Public())
+	if err != nil {
+		return nil, err
+	}
+	es, err := dsse.NewEnvelopeSigner(envelopeSigner{signer, id})
+	if err != nil {
+		return nil, err
+	}
+	env, err := es.SignPayload(context.Background(), payloadType, body)
+	if err != nil {
+		return nil, fmt.Errorf("sign %s: %w", payloadType, err)
+	}
+	return json.Marshal(env)
+}
+
+// OpenEnvelope returns the body of an envelope of the given payload type, and the id of the key among
+// keys that signed it. The error wraps ErrUntrusted when none did.
+func OpenEnvelope(payloadType string, data []byte, keys ...crypto.PublicKey) (body []byte, keyID string, err error) {
+	var env dsse.Envelope
+	if err := json.Unmarshal(data, &env); err != nil {
+		return nil, "", fmt.Errorf("envelope: %w", err)
+	}
+	if env.PayloadType != payloadType {
+		return nil, "", fmt.Errorf("envelope holds %q, want %q", env.PayloadType, payloadType)
+	}
+	var verifiers []dsse.Verifier
+	for _, k := range keys {
+		v, err := signature.LoadVerifier(k, crypto.SHA256)
+		if err != nil {
+			return nil, "", fmt.Errorf("public key: %w", err)
+		}
+		id, err := KeyID(k)
+		if err != nil {
+			return nil, "", err
+		}
+		verifiers = append(verifiers, envelopeVerifier{v, id, k})
+	}
+	if len(verifiers) == 0 {
+		return nil, "", fmt.Errorf("envelope of %s: %w: no key is known", payloadType, ErrUntrusted)
+	}
+	ev, err := dsse.NewEnvelopeVerifier(verifiers...)
+	if err != nil {
+		return nil, "", err
+	}
+	accepted, err := ev.Verify(context.Background(), &env)
+	if err != nil {
+		return nil, "", fmt.Errorf("envelope of %s: %w: %v", payloadType, ErrUntrusted, err)
+	}
+	body, err = env.DecodeB64Payload()
+	return body, accepted[0].KeyID, err
+}
+
+// envelopeSigner and envelopeVerifier fit sigstore's keys to DSSE's interfaces.
+type envelopeSigner struct {
+	signature.Signer
+	id string
+}
+
+func (s envelopeSigner) Sign(_ context.Context, data []byte) ([]byte, error) {
+	return s.SignMessage(bytes.NewReader(data))
+}
+func (s envelopeSigner) KeyID() (string, error) { return s.id, nil }
+
+type envelopeVerifier struct {
+	signature.Verifier
+	id  string
+	pub crypto.PublicKey
+}
+
+func (v envelopeVerifier) Verify(_ context.Context, data, sig []byte) error {
+	return v.VerifySignature(bytes.NewReader(sig), bytes.NewReader(data))
+}
+func (v envelopeVerifier) KeyID() (string, error)   { return v.id, nil }
+func (v envelopeVerifier) Public() crypto.PublicKey { return v.pub }

@@ -1,0 +1,45 @@
+package bundle
+
+import (
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Media types of what wherry puts into a registry, an OCI layout or a DSSE envelope.
+const (
+	// MediaTypeBundle is the artifactType of a bundle's manifest.
+	MediaTypeBundle = "application/vnd.wherry.bundle.v1+json"
+	// MediaTypeRelease is the config blob of a bundle: its release document.
+	MediaTypeRelease = "application/vnd.wherry.release.v1+json"
+	// MediaTypeTree is the bundle's first layer, the whole tree. It is the generic OCI layer type because
+	// Flux takes the first layer and Argo CD accepts this type, so that both read a bundle as it is.
+	MediaTypeTree = ocispec.MediaTypeImageLayerGzip
+	// MediaTypeEnvironment is the artifactType and the config of an environment record.
+	MediaTypeEnvironment = "application/vnd.wherry.environment.v1+json"
+	// MediaTypeSimpleSigning is the layer type of a cosign signature in the simple signing format.
+	MediaTypeSimpleSigning = "application/vnd.dev.cosign.simplesigning.v1+json"
+
+	// PayloadTypeReport and PayloadTypeAck are DSSE payload types.
+	PayloadTypeReport = "application/vnd.wherry.report.v1+json"
+	PayloadTypeAck    = "application/vnd.wherry.ack.v1+json"
+)
+
+// Bounds on what is read before, and while, it is verified. Sizes are in bytes.
+const (
+	// MaxManifestBytes bounds a manifest, a signature manifest and a signature payload.
+	MaxManifestBytes = 64 << 10
+	// MaxReleaseBytes bounds a release document, which also travels in its descriptor's data field.
+	MaxReleaseBytes = 1 << 10
+	// MaxEnvironmentBytes bounds an environment record: about 20,000 cluster types.
+	MaxEnvironmentBytes = 4 << 20
+	// MaxFiles bounds the entries of a tree.
+	MaxFiles = 100_000
+	// MaxPathBytes bounds the name of one entry of a tree.
+	MaxPathBytes = 512
+	// MaxTreeBytes bounds an uncompressed tree.
+	MaxTreeBytes = 2 << 30
+	// MaxReportBytes bounds one report envelope.
+	MaxReportBytes = 1 << 20
+)
+
+// LatestTag is the moving tag of releases that name every ring.
+const LatestTag = "latest"

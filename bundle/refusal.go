@@ -1,0 +1,46 @@
+package bundle
+
+import (
+	"errors"
+	"fmt"
+)
+
+// ErrTooLarge is wrapped by errors about content that exceeds a bound.
+var ErrTooLarge = errors.New("too large")
+
+// Reason is the code of a refusal; it appears in reports, status and tables.
+type Reason string
+
+// The reasons for which an agent refuses a release.
+const (
+	Unsigned              Reason = "Unsigned"
+	UntrustedKey          Reason = "UntrustedKey"
+	BelowThreshold        Reason = "BelowThreshold"
+	DigestMismatch        Reason = "DigestMismatch"
+	WrongPlatform         Reason = "WrongPlatform"
+	WrongEnvironment      Reason = "WrongEnvironment"
+	WrongClusterType      Reason = "WrongClusterType"
+	WrongRing             Reason = "WrongRing"
+	OlderRelease          Reason = "OlderRelease"
+	OldEpoch              Reason = "OldEpoch"
+	Expired               Reason = "Expired"
+	TooLarge              Reason = "TooLarge"
+	BadContent            Reason = "BadContent"
+	TrustDocumentRejected Reason = "TrustDocumentRejected"
+)
+
+// Refusal is the error of content that was read and is not trusted. Other errors of this package's
+// functions mean that it could not be read, and may be tried again.
+type Refusal struct {
+	Reason  Reason
+	Message string
+}
+
+func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Message }
+
+// Is makes errors.Is(err, ErrTooLarge) true for refusals of that reason.
+func (r *Refusal) Is(target error) bool { return target == ErrTooLarge && r.Reason == TooLarge }
+
+func refuse(reason Reason, format string, args ...any) *Refusal {
+	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,175 @@
+package bundle
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"math"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// MaxSequence is the last sequence of an epoch. A publisher that has reached it asks for a new epoch.
+const MaxSequence = math.MaxInt64
+
+// ReleaseSchema is the version of the release document that this code writes.
+const ReleaseSchema = 1
+
+// Release is the release document: what a signature on a bundle vouches for. It is the config blob of
+// the bundle's manifest.
+type Release struct {
+	Schema      int    `json:"schema"`
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	ClusterType string `json:"clusterType"`
+	// Rings names the rings that may run the release, sorted. Empty means all of them.
+	Rings []string `json:"rings,omitempty"`
+	// Epoch is that of the trust document in force; 0 while one public key is pinned.
+	Epoch    int64 `json:"epoch"`
+	Sequence int64 `json:"sequence"`
+	// IssuedAt and ExpiresAt are in UTC, in whole seconds.
+	IssuedAt          time.Time `json:"issuedAt"`
+	ExpiresAt         time.Time `json:"expiresAt"`
+	BaseCommit        string    `json:"baseCommit,omitempty"`
+	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	Content           Content   `json:"content"`
+	Artifacts         Artifacts `json:"artifacts"`
+}
+
+// Content identifies a tree. It is a function of the input alone, whatever the compressor does.
+type Content struct {
+	// DiffID is the digest of the uncompressed tar.
+	DiffID digest.Digest `json:"diffID"`
+	// Size is the length of the uncompressed tar, in bytes.
+	Size int64 `json:"size"`
+	// Files counts the regular files in it.
+	Files int `json:"files"`
+}
+
+// Artifacts sums up .wherry/artifacts.ndjson.
+type Artifacts struct {
+	// Digest is that of the file; empty where no artifact is needed.
+	Digest digest.Digest `json:"digest,omitempty"`
+	Count  int           `json:"count"`
+	Bytes  int64         `json:"bytes"`
+}
+
+// Stream names the line of releases in which order is kept.
+type Stream struct {
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	ClusterType string `json:"clusterType"`
+}
+
+// Stream returns the stream that r belongs to.
+func (r Release) Stream() Stream {
+	return Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}
+}
+
+// Tag is the release's own, immovable tag.
+func (r Release) Tag() string { return fmt.Sprintf("s%d-%d", r.Epoch, r.Sequence) }
+
+// Marshal returns the document's bytes. It fails when they exceed MaxReleaseBytes.
+func (r Release) Marshal() ([]byte, error) {
+	data, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	if len(data) > MaxReleaseBytes {
+		return nil, fmt.Errorf("release document of %s/%s: %d bytes: %w (at most %d: shorten ring names or commits)",
+			r.Environment, r.ClusterType, len(data), ErrTooLarge, MaxReleaseBytes)
+	}
+	return data, nil
+}
+
+// ParseRelease reads and checks a release document. Its errors are Refusals.
+func ParseRelease(data []byte) (Release, error) {
+	if len(data) > MaxReleaseBytes {
+		return Release{}, refuse(TooLarge, "release document has %d bytes, at most %d are allowed", len(data), MaxReleaseBytes)
+	}
+	var r Release
+	if err := json.Unmarshal(data, &r); err != nil {
+		return Release{}, refuse(BadContent, "release document: %v", err)
+	}
+	switch {
+	case r.Schema != ReleaseSchema:
+		return Release{}, refuse(BadContent, "release document has schema %d, this version reads %d", r.Schema, ReleaseSchema)
+	case r.Platform == "" || r.Environment == "" || r.ClusterType == "":
+		return Release{}, refuse(BadContent, "release document lacks platform, environment or clusterType")
+	case r.Sequence < 1 || r.Epoch < 0:
+		return Release{}, refuse(BadContent, "release document has epoch %d and sequence %d", r.Epoch, r.Sequence)
+	case r.IssuedAt.IsZero() || r.ExpiresAt.Before(r.IssuedAt):
+		return Release{}, refuse(BadContent, "release document has issuedAt %s and expiresAt %s", r.IssuedAt, r.ExpiresAt)
+	case r.Content.DiffID.Validate() != nil || r.Content.Size < 0 || r.Content.Files < 0:
+		return Release{}, refuse(BadContent, "release document has no valid content")
+	case r.Content.Size > MaxTreeBytes || r.Content.Files > MaxFiles:
+		return Release{}, refuse(TooLarge, "tree of %d files and %d bytes: at most %d and %d are allowed",
+			r.Content.Files, r.Content.Size, MaxFiles, MaxTreeBytes)
+	}
+	return r, nil
+}
+
+// Order is a release's place in its stream.
+type Order struct {
+	Epoch    int64         `json:"epoch"`
+	Sequence int64         `json:"sequence"`
+	IssuedAt time.Time     `json:"issuedAt"`
+	Digest   digest.Digest `json:"digest"` // of the manifest
+}
+
+// OrderOf returns the place of release r, whose manifest has digest d.
+func OrderOf(r Release, d digest.Digest) Order {
+	return Order{Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, Digest: d}
+}
+
+// Compare orders by epoch, sequence, time of issue and manifest digest, so that two publishers that
+// raced for one sequence end the same everywhere.
+func (o Order) Compare(p Order) int {
+	return cmp.Or(
+		cmp.Compare(o.Epoch, p.Epoch),
+		cmp.Compare(o.Sequence, p.Sequence),
+		o.IssuedAt.Compare(p.IssuedAt),
+		cmp.Compare(o.Digest, p.Digest),
+	)
+}
+
+// Expect is what an agent knows of itself and of time when it judges a release.
+type Expect struct {
+	Stream
+	// Ring is the agent's ring; empty accepts only releases that name no ring.
+	Ring string
+	// Epoch is that of the trust in force.
+	Epoch int64
+	// Highest is the highest place accepted so far in the stream; zero means none.
+	Highest Order
+	// Now is the time to judge expiry by, the clock or the floor, whichever is later.
+	Now time.Time
+}
+
+// Check judges whether r, whose manifest has digest d, may be accepted under e. It returns nil or a
+// *Refusal. A release equal to e.Highest is accepted: there is nothing to do, but nothing is wrong.
+func (e Expect) Check(r Release, d digest.Digest) error {
+	order := OrderOf(r, d)
+	switch {
+	case r.Platform != e.Platform:
+		return refuse(WrongPlatform, "release is for platform %q, this agent belongs to %q", r.Platform, e.Platform)
+	case r.Environment != e.Environment:
+		return refuse(WrongEnvironment, "release is for environment %q, this agent belongs to %q", r.Environment, e.Environment)
+	case r.ClusterType != e.ClusterType:
+		return refuse(WrongClusterType, "release is for cluster type %q, this agent is a %q", r.ClusterType, e.ClusterType)
+	case len(r.Rings) > 0 && !slices.Contains(r.Rings, e.Ring):
+		return refuse(WrongRing, "release is for rings %v, this agent is in ring %q", r.Rings, e.Ring)
+	case r.Epoch != e.Epoch:
+		return refuse(OldEpoch, "release has epoch %d, the trust in force has %d", r.Epoch, e.Epoch)
+	case order.Digest == e.Highest.Digest:
+		return nil
+	case order.Compare(e.Highest) < 0:
+		return refuse(OlderRelease, "release %d-%d is older than %d-%d, which this agent has accepted",
+			order.Epoch, order.Sequence, e.Highest.Epoch, e.Highest.Sequence)
+	case !e.Now.Before(r.ExpiresAt):
+		return refuse(Expired, "release expired at %s", r.ExpiresAt.Format(time.RFC3339))
+	}
+	return nil
+}

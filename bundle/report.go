@@ -1,0 +1,133 @@
+package bundle
+
+import (
+	"encoding/json"
+	"fmt"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// ReportSchema is the version of reports and acknowledgements that this code writes.
+const ReportSchema = 1
+
+// ReportKind says why a report was made.
+type ReportKind string
+
+// The kinds of report. All of them carry the whole current state, so that the newest alone is enough.
+const (
+	Snapshot  ReportKind = "snapshot"
+	Event     ReportKind = "event"
+	Heartbeat ReportKind = "heartbeat"
+)
+
+// Report is a compliance report: what a cluster runs against what it was assigned.
+type Report struct {
+	Schema  int           `json:"schema"`
+	Cluster ReportCluster `json:"cluster"`
+	Agent   ReportAgent   `json:"agent"`
+	Kind    ReportKind    `json:"kind"`
+	// OccurredAt is the agent's clock, which may be wrong; order is by Agent.Incarnation and Agent.Seq.
+	OccurredAt time.Time `json:"occurredAt"`
+	// State and Reason are the agent's as a whole.
+	State   State  `json:"state"`
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	// Desired is the newest release that was offered, refused or not; nil before the first.
+	Desired *ReportRelease `json:"desired,omitempty"`
+	// Observed is the release that runs; nil before the first.
+	Observed *ReportRelease `json:"observed,omitempty"`
+	Items    []Item         `json:"items"`
+}
+
+// ReportCluster says which cluster reports.
+type ReportCluster struct {
+	UID         string            `json:"uid"`
+	Name        string            `json:"name"`
+	Platform    string            `json:"platform"`
+	Type        string            `json:"type"`
+	Environment string            `json:"environment"`
+	Ring        string            `json:"ring,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// ReportAgent orders reports: the incarnation rises when an agent begins with an empty state file, seq
+// with every report.
+type ReportAgent struct {
+	Version     string `json:"version"`
+	Incarnation int64  `json:"incarnation"`
+	Seq         int64  `json:"seq"`
+}
+
+// ReportRelease names a release.
+type ReportRelease struct {
+	Digest     digest.Digest `json:"digest"` // of the manifest
+	Epoch      int64         `json:"epoch"`
+	Sequence   int64         `json:"sequence"`
+	BaseCommit string        `json:"baseCommit,omitempty"`
+	Expired    bool          `json:"expired,omitempty"`
+}
+
+// Item is the state of one assignment.
+type Item struct {
+	Assignment string `json:"assignment"`
+	Workspace  string `json:"workspace,omitempty"`
+	Workload   string `json:"workload"`
+	Target     string `json:"target"`
+	Adapter    string `json:"adapter,omitempty"`
+	State      State  `json:"state"`
+	Reason     string `json:"reason,omitempty"`
+	// Message is the engine's own words, at most MaxMessageBytes.
+	Message      string        `json:"message,omitempty"`
+	Since        time.Time     `json:"since"`
+	Version      string        `json:"version,omitempty"`
+	ConfigDigest digest.Digest `json:"configDigest,omitempty"`
+	Content      digest.Digest `json:"content,omitempty"`
+	// Revision is what the engine says it has applied.
+	Revision string `json:"revision,omitempty"`
+	Floating bool   `json:"floating,omitempty"`
+}
+
+// MaxMessageBytes bounds the message of an item.
+const MaxMessageBytes = 1 << 10
+
+// ReportID identifies a report: the digest of its body, which is the payload of its envelope.
+func ReportID(body []byte) digest.Digest { return digest.FromBytes(body) }
+
+// ParseReport reads and checks the body of a report.
+func ParseReport(body []byte) (Report, error) {
+	var r Report
+	if err := json.Unmarshal(body, &r); err != nil {
+		return Report{}, fmt.Errorf("report: %w", err)
+	}
+	switch {
+	case r.Schema != ReportSchema:
+		return Report{}, fmt.Errorf("report has schema %d, this version reads %d", r.Schema, ReportSchema)
+	case r.Cluster.UID == "":
+		return Report{}, fmt.Errorf("report names no cluster uid")
+	case r.Agent.Seq < 1 || r.Agent.Incarnation < 1:
+		return Report{}, fmt.Errorf("report has incarnation %d and seq %d", r.Agent.Incarnation, r.Agent.Seq)
+	}
+	return r, nil
+}
+
+// Ack is the hub's word that the named reports are stored durably.
+type Ack struct {
+	Schema int `json:"schema"`
+	// Cluster is the uid whose reports are acknowledged.
+	Cluster  string          `json:"cluster"`
+	IssuedAt time.Time       `json:"issuedAt"`
+	Reports  []digest.Digest `json:"reports"`
+}
+
+// ParseAck reads and checks the body of an acknowledgement.
+func ParseAck(body []byte) (Ack, error) {
+	var a Ack
+	if err := json.Unmarshal(body, &a); err != nil {
+		return Ack{}, fmt.Errorf("acknowledgement: %w", err)
+	}
+	if a.Schema != ReportSchema || a.Cluster == "" {
+		return Ack{}, fmt.Errorf("acknowledgement has schema %d and cluster %q", a.Schema, a.Cluster)
+	}
+	return a, nil
+}

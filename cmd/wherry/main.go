@@ -1,0 +1,31 @@
+// Command wherry brings workloads to fleets of clusters: it schedules, renders, signs and publishes
+// them, and holds the agent and the hub.
+package main
+
+import (
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+func main() { os.Exit(run(os.Args[1:])) }
+
+func run(args []string) int {
+	root := newRootCommand()
+	root.SetArgs(args)
+	return cli.Main(root)
+}
+
+func newRootCommand() *cobra.Command {
+	root := &cobra.Command{
+		Use:   "wherry",
+		Short: "Bring workloads to fleets of clusters that are often offline",
+		Args:  cobra.NoArgs,
+	}
+	root.AddCommand(
+	// one line per command, sorted
+	)
+	return root
+}

@@ -1,0 +1,94 @@
+// Package reconcilers holds what every way of bringing a cluster or a host to its assignments has in
+// common. There is one package per engine below it, and one conformance suite that all of them pass.
+//
+// A reconciler is handed one verified assignment at a time. It is idempotent and re-entrant: the agent
+// may be killed at any point and calls it again with the same, or with newer, content.
+package reconcilers
+
+import (
+	"context"
+	"unicode/utf8"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Reconciler is one engine.
+//
+// The three calls end when ctx does, and return then what they know, as Progressing or Failed. What
+// went wrong is part of the result: the state says whether trying again can help (Pending, Progressing)
+// or not (Failed).
+type Reconciler interface {
+	// Apply moves the engine toward a. It returns without waiting for slow engines to finish.
+	Apply(ctx context.Context, a Assignment) Result
+	// Observe says how a stands, without changing anything. It works without an Apply in this process.
+	Observe(ctx context.Context, a Assignment) Result
+	// Remove takes away what Apply of any earlier content of a has brought, and nothing else. State
+	// Removed means that it is gone. Only a.Name is sure to be set.
+	Remove(ctx context.Context, a Assignment) Result
+}
+
+// Assignment is what a reconciler gets.
+type Assignment struct {
+	bundle.Assignment
+	// Dir holds the assignment's verified files. It is the agent's; reconcilers do not write there.
+	Dir string
+}
+
+// Result is how an assignment stands.
+type Result struct {
+	State bundle.State
+	// Reason is a code in CamelCase, such as ApplyFailed; empty where the state says it all.
+	Reason string
+	// Message is for people and at most bundle.MaxMessageBytes long.
+	Message string
+	// Revision is what the engine says it has applied; for engines that apply the files themselves, the
+	// assignment's content digest.
+	Revision string
+	// Floating is true where Revision follows a branch or a tag.
+	Floating bool
+	// Changes lists what this call changed, in the order of the changes.
+	Changes []Change
+}
+
+// Action is what became of one object.
+type Action string
+
+// What an engine did to an object.
+const (
+	Created    Action = "created"
+	Configured Action = "configured"
+	Unchanged  Action = "unchanged"
+	Deleted    Action = "deleted"
+	Kept       Action = "kept"
+)
+
+// Change is one object or file and what became of it.
+type Change struct {
+	Object string // such as ConfigMap/shop/platform-config, or a path
+	Action Action
+}
+
+// Failure is a Failed result with a message cut to the permitted length.
+func Failure(reason string, err error) Result {
+	return Result{State: bundle.Failed, Reason: reason, Message: Clip(err.Error())}
+}
+
+// Clip cuts s to bundle.MaxMessageBytes at a rune's boundary.
+func Clip(s string) string {
+	if len(s) <= bundle.MaxMessageBytes {
+		return s
+	}
+	s = s[:bundle.MaxMessageBytes-len("…")]
+	for !utf8.ValidString(s) {
+		s = s[:len(s)-1]
+	}
+	return s + "…"
+}
+
+// Ledger keeps, for each assignment, what a reconciler has put on the cluster, so that it can be found
+// again after a crash. The zero value of an entry is no entry. Save is durable when it returns nil, and
+// an empty entry deletes.
+type Ledger interface {
+	Load(assignment string) ([]byte, error)
+	Save(assignment string, entry []byte) error
+}
