@@ -3,8 +3,10 @@ package bundle
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
@@ -58,12 +60,12 @@ type Held struct {
 	Reason     string `json:"reason"`
 }
 
-// ContentDigest identifies the files of one assignment, given by path below its folder and sorted:
-// for each the path, a NUL, the content's digest and a newline, digested.
+// ContentDigest identifies the files of one assignment, given by their paths below its folder: the
+// digest over, for each by path, its path, a NUL, its mode in octal, a space, its digest and a newline.
 func ContentDigest(files []File) digest.Digest {
 	d := digest.Canonical.Digester()
-	for _, f := range files {
-		fmt.Fprintf(d.Hash(), "%s\x00%s\n", f.Path, digest.FromBytes(f.Data))
+	for _, f := range slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) }) {
+		fmt.Fprintf(d.Hash(), "%s\x00%o %s\n", f.Path, f.mode(), digest.FromBytes(f.Data))
 	}
 	return d.Digest()
 }

@@ -1,10 +1,234 @@
 package bundle
 
+import (
+	"archive/tar"
+	"bytes"
+	"cmp"
+	"compress/flate"
+	"compress/gzip"
+	"errors"
+	"fmt"
+	"hash"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+)
+
 // File is one regular file of a tree or of an assignment's folder.
 type File struct {
-	// Path is relative, clean and separated by slashes.
+	// Path is relative, clean and separated by slashes, as fs.ValidPath wants it.
 	Path string
 	// Executable gives mode 0755 instead of 0644.
 	Executable bool
 	Data       []byte
 }
+
+// Packed is a tree, ready to be pushed.
+type Packed struct {
+	// Gzip is the layer. Its bytes depend on the compressor and so on the Go release; Content does not.
+	Gzip    []byte
+	Content Content
+}
+
+// Pack writes files as a tar that depends on nothing but them: sorted, with fixed modes, and without
+// times and owners. It refuses paths that Unpack would refuse.
+func Pack(files []File) (*Packed, error) {
+	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
+	names := newNameCheck(len(files))
+	var out bytes.Buffer
+	zip, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for unknown levels only
+	count := &counter{hash: digest.SHA256.Hash()}
+	w := tar.NewWriter(io.MultiWriter(zip, count))
+	for _, f := range files {
+		if err := names.add(f.Path, false); err != nil {
+			return nil, err
+		}
+		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: int64(f.mode()), Size: int64(len(f.Data)), ModTime: time.Unix(0, 0)}
+		if err := w.WriteHeader(h); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", f.Path, err)
+		}
+		if _, err := w.Write(f.Data); err != nil {
+			return nil, fmt.Errorf("pack %s: %w", f.Path, err)
+		}
+	}
+	if err := errors.Join(w.Close(), zip.Close()); err != nil {
+		return nil, err
+	}
+	if count.n > MaxTreeBytes {
+		return nil, fmt.Errorf("tree has %d bytes: %w (at most %d)", count.n, ErrTooLarge, int64(MaxTreeBytes))
+	}
+	return &Packed{Gzip: out.Bytes(), Content: Content{DiffID: count.digest(), Size: count.n, Files: len(files)}}, nil
+}
+
+func (f File) mode() fs.FileMode {
+	if f.Executable {
+		return 0o755
+	}
+	return 0o644
+}
+
+// Unpack writes the layer read from r, a gzip of a tar, below root, which should be empty. It stops at
+// the first byte, file or path that want, the signed content, does not allow, and returns a *Refusal;
+// root then holds part of the tree and must not be used. Nothing is synced to disk.
+func Unpack(r io.Reader, root *os.Root, want Content) error {
+	zip, err := gzip.NewReader(r)
+	if err != nil {
+		return unreadable(err, "layer is no gzip")
+	}
+	count := &counter{hash: digest.SHA256.Hash()}
+	tree := io.TeeReader(io.LimitReader(zip, want.Size+1), count)
+	names := newNameCheck(want.Files)
+	err = unpackEntries(tree, root, names, want.Size)
+	if err == nil {
+		// What follows the end of the archive counts for size and digest like the rest.
+		if _, err = io.Copy(io.Discard, tree); err != nil {
+			err = unreadable(err, "layer")
+		}
+	}
+	switch {
+	case count.n > want.Size:
+		return refuse(TooLarge, "tree is larger than the signed %d bytes", want.Size)
+	case err != nil:
+		return err
+	case count.digest() != want.DiffID:
+		return refuse(DigestMismatch, "tree has digest %s, signed is %s", count.digest(), want.DiffID)
+	case names.files != want.Files:
+		return refuse(BadContent, "tree has %d files, signed are %d", names.files, want.Files)
+	}
+	return nil
+}
+
+// unpackEntries writes files of at most limit bytes in all. A sparse entry is longer than its part of
+// the tar, so the tar's own size is no bound for what is written.
+func unpackEntries(tree io.Reader, root *os.Root, names *nameCheck, limit int64) error {
+	entries, left := tar.NewReader(tree), limit
+	for {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return unreadable(err, "layer is no tar")
+		}
+		if left -= h.Size; left < 0 {
+			return refuse(TooLarge, "files of the tree are larger than the signed %d bytes", limit)
+		}
+		if err := unpackEntry(root, h, entries, names); err != nil {
+			return err
+		}
+	}
+}
+
+func unpackEntry(root *os.Root, h *tar.Header, data io.Reader, names *nameCheck) error {
+	name, isDir := strings.TrimSuffix(h.Name, "/"), h.Typeflag == tar.TypeDir
+	if !isDir && h.Typeflag != tar.TypeReg {
+		return refuse(BadContent, "tree entry %q is neither a file nor a folder", h.Name)
+	}
+	if err := names.add(name, isDir); err != nil {
+		return err
+	}
+	if isDir {
+		return root.MkdirAll(name, 0o755)
+	}
+	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return fmt.Errorf("unpack %s: %w", name, err)
+	}
+	mode := fs.FileMode(0o644)
+	if h.FileInfo().Mode()&0o100 != 0 {
+		mode = 0o755
+	}
+	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return fmt.Errorf("unpack %s: %w", name, err)
+	}
+	_, err = io.Copy(f, data)
+	if closeErr := f.Close(); err == nil {
+		err = closeErr
+	}
+	if err != nil {
+		return unreadable(err, "unpack "+name)
+	}
+	return nil
+}
+
+// unreadable tells content that is broken from content, or a disk, that could not be read or written.
+func unreadable(err error, what string) error {
+	var onDisk *fs.PathError
+	switch {
+	case errors.As(err, &onDisk), errors.Is(err, fs.ErrClosed):
+		return fmt.Errorf("%s: %w", what, err)
+	case errors.Is(err, gzip.ErrHeader), errors.Is(err, gzip.ErrChecksum), errors.Is(err, tar.ErrHeader),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, io.EOF), isCorrupt(err):
+		return refuse(BadContent, "%s: %v", what, err)
+	}
+	return fmt.Errorf("%s: %w", what, err)
+}
+
+// isCorrupt recognises a broken deflate stream.
+func isCorrupt(err error) bool {
+	var corrupt flate.CorruptInputError
+	return errors.As(err, &corrupt)
+}
+
+// nameCheck holds the rules for the names of a tree's entries.
+type nameCheck struct {
+	maxFiles int
+	files    int
+	folded   map[string]string // case-folded name: name as written
+	isFile   map[string]bool
+}
+
+func newNameCheck(maxFiles int) *nameCheck {
+	return &nameCheck{maxFiles: min(maxFiles, MaxFiles), folded: map[string]string{}, isFile: map[string]bool{}}
+}
+
+// add refuses names that escape, that are there already, or that another file system would take for
+// one that is there.
+func (c *nameCheck) add(name string, isDir bool) error {
+	switch {
+	case len(name) > MaxPathBytes:
+		return refuse(TooLarge, "tree entry has a path of %d bytes, at most %d are allowed", len(name), MaxPathBytes)
+	case !fs.ValidPath(name), name == ".", strings.ContainsAny(name, "\\\x00"):
+		return refuse(BadContent, "tree entry %q is no relative, clean path", name)
+	}
+	if !isDir {
+		c.files++
+		if c.files > c.maxFiles {
+			return refuse(TooLarge, "tree has more than %d files", c.maxFiles)
+		}
+		if c.isFile[name] || c.folded[strings.ToLower(name)] != "" {
+			return refuse(BadContent, "tree entry %q is there twice", name)
+		}
+		c.isFile[name] = true
+	}
+	for p := name; p != "."; p = path.Dir(p) {
+		if p != name && c.isFile[p] {
+			return refuse(BadContent, "tree entry %q lies below the file %q", name, p)
+		}
+		low := strings.ToLower(p)
+		if seen, ok := c.folded[low]; ok && seen != p {
+			return refuse(BadContent, "tree entries %q and %q differ in case only", seen, p)
+		}
+		c.folded[low] = p
+	}
+	return nil
+}
+
+// counter counts and digests what is written to it.
+type counter struct {
+	hash hash.Hash
+	n    int64
+}
+
+func (c *counter) Write(p []byte) (int, error) {
+	c.n += int64(len(p))
+	return c.hash.Write(p)
+}
+
+func (c *counter) digest() digest.Digest { return digest.NewDigest(digest.SHA256, c.hash) }

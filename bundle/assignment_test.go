@@ -1,0 +1,53 @@
+package bundle
+
+import (
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+)
+
+func TestAssignmentsReadBackAsWritten(t *testing.T) {
+	want := []Assignment{
+		{
+			Name: "shop-dev", Workspace: "team-a", Workload: "shop", Target: "dev", Namespace: "dev-drone-shop-dev", Policies: []string{"all"},
+			Config: []ConfigSource{{Name: "common", File: "config/<common>.yaml", Line: 3}}, Adapter: "kubernetes", Content: digest.FromString("files"),
+		},
+		{Name: "till-dev", Workload: "till", Target: "dev", Adapter: "directory", HeldFrom: &Held{Sequence: 4, Reason: "schema"}, Content: digest.FromString("x")},
+	}
+	data, err := MarshalAssignments(want)
+	require.NoError(t, err)
+	require.Contains(t, string(data), "<common>", "the file is read by people too")
+	got, err := ParseAssignments(data)
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+}
+
+func TestParseAssignmentsRefuses(t *testing.T) {
+	for name, data := range map[string]string{
+		"no JSON":              "name: shop\n",
+		"no name":              `{"workload":"shop"}`,
+		"a name with a slash":  `{"name":"../shop"}`,
+		"a hidden name":        `{"name":".wherry"}`,
+		"one name twice":       `{"name":"shop"}` + "\n" + `{"name":"shop"}`,
+		"a line of a megabyte": `{"name":"` + string(make([]byte, 1<<20)) + `"}`,
+	} {
+		_, err := ParseAssignments([]byte(data))
+		var refusal *Refusal
+		require.ErrorAs(t, err, &refusal, name)
+	}
+}
+
+func TestContentDigestSeesPathContentAndMode(t *testing.T) {
+	base := []File{{Path: "a", Data: []byte("1")}, {Path: "b", Data: []byte("2")}}
+	want := ContentDigest(base)
+	require.Equal(t, want, ContentDigest([]File{base[1], base[0]}), "order does not matter")
+	for name, files := range map[string][]File{
+		"content": {{Path: "a", Data: []byte("1!")}, base[1]},
+		"path":    {{Path: "c", Data: []byte("1")}, base[1]},
+		"mode":    {{Path: "a", Data: []byte("1"), Executable: true}, base[1]},
+		"file":    {base[0]},
+	} {
+		require.NotEqual(t, want, ContentDigest(files), name)
+	}
+}

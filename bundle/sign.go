@@ -1,0 +1,116 @@
+package bundle
+
+import (
+	"bytes"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
+)
+
+// annotationSignature holds a signature's base64 on a layer of a signature manifest, as cosign writes it.
+const annotationSignature = "dev.cosignproject.cosign/signature"
+
+// SignatureTag is the tag under which cosign looks for the signatures of the manifest with digest d.
+func SignatureTag(d digest.Digest) string {
+	return fmt.Sprintf("%s-%s.sig", d.Algorithm(), d.Encoded())
+}
+
+// Signed is a signature manifest and what it refers to, in the order in which to push them.
+type Signed struct {
+	Blobs    []Blob
+	Manifest Blob
+}
+
+// Blob is content with its descriptor.
+type Blob struct {
+	Descriptor ocispec.Descriptor
+	Data       []byte
+}
+
+// NewBlob returns data as a blob of the given media type.
+func NewBlob(mediaType string, data []byte) Blob {
+	return Blob{Descriptor: ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(data), Size: int64(len(data))}, Data: data}
+}
+
+// SignManifest signs the claim that manifest is what reference, a repository's name such as
+// registry.plant-7:5000/edge/bundles/dev/drone, offers. The result has one layer per signer, in
+// cosign's simple signing format, and carries the claim in the layers' descriptors as well.
+func SignManifest(manifest digest.Digest, reference string, signers ...signature.Signer) (*Signed, error) {
+	claim, err := json.Marshal(payload.SimpleContainerImage{
+		Critical: payload.Critical{
+			Identity: payload.Identity{DockerReference: reference},
+			Image:    payload.Image{DockerManifestDigest: manifest.String()},
+			Type:     payload.CosignSignatureType,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	claimBlob := NewBlob(MediaTypeSimpleSigning, claim)
+	// cosign writes an image config that lists the layers, and some registries look at it.
+	config := ocispec.Image{RootFS: ocispec.RootFS{Type: "layers"}}
+	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest}
+	for _, s := range signers {
+		sig, err := s.SignMessage(bytes.NewReader(claim))
+		if err != nil {
+			return nil, fmt.Errorf("sign manifest %s: %w", manifest, err)
+		}
+		layer := claimBlob.Descriptor
+		layer.Annotations = map[string]string{annotationSignature: base64.StdEncoding.EncodeToString(sig)}
+		layer.Data = claim
+		m.Layers = append(m.Layers, layer)
+		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, claimBlob.Descriptor.Digest)
+	}
+	configData, err := json.Marshal(config)
+	if err != nil {
+		return nil, err
+	}
+	configBlob := NewBlob(ocispec.MediaTypeImageConfig, configData)
+	m.Config = configBlob.Descriptor
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return &Signed{Blobs: []Blob{claimBlob, configBlob}, Manifest: NewBlob(m.MediaType, data)}, nil
+}
+
+// Keys are public keys that may sign. Nil trusts nobody.
+type Keys []crypto.PublicKey
+
+// ParsePublicKeys reads one or more public keys in PEM, such as a cosign.pub.
+func ParsePublicKeys(pem []byte) (Keys, error) {
+	var keys Keys
+	for rest := bytes.TrimSpace(pem); len(rest) > 0; rest = bytes.TrimSpace(rest) {
+		end := bytes.Index(rest, []byte("-----END"))
+		if end < 0 {
+			return nil, fmt.Errorf("no public key in PEM")
+		}
+		if line := bytes.IndexByte(rest[end:], '\n'); line >= 0 {
+			end += line + 1
+		} else {
+			end = len(rest)
+		}
+		key, err := cryptoutils.UnmarshalPEMToPublicKey(rest[:end])
+		if err != nil {
+			return nil, fmt.Errorf("public key: %w", err)
+		}
+		keys, rest = append(keys, key), rest[end:]
+	}
+	if len(keys) == 0 {
+		return nil, fmt.Errorf("no public key in PEM")
+	}
+	return keys, nil
+}
+
+// MarshalPublicKey returns pub in PEM, as ParsePublicKeys reads it.
+func MarshalPublicKey(pub crypto.PublicKey) ([]byte, error) {
+	return cryptoutils.MarshalPublicKeyToPEM(pub)
+}

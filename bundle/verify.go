@@ -1,0 +1,183 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/sigstore/sigstore/pkg/signature/payload"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+)
+
+// maxSignatures bounds the layers of a signature manifest that are looked at.
+const maxSignatures = 64
+
+// Source is the part of a repository that verification reads. Resolve's error wraps errdef.ErrNotFound
+// where the repository lacks the reference.
+type Source interface {
+	Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error)
+	Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error)
+}
+
+// Verified is a bundle whose signature and manifest were checked. Its tree was not requested yet.
+type Verified struct {
+	Descriptor ocispec.Descriptor
+	Manifest   ocispec.Manifest
+	Release    Release
+	// Tree describes the layer to give to Unpack, together with Release.Content.
+	Tree ocispec.Descriptor
+	// KeyIDs names the distinct keys that signed, sorted; see KeyID.
+	KeyIDs []string
+}
+
+// Verify reads the signature, manifest and release document of the bundle with the given manifest
+// descriptor, and nothing else, and returns them if one of keys has signed that manifest. A *Refusal
+// says why it is not trusted; whether it is meant for the reader is Expect.Check's to say.
+func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, keys Keys) (*Verified, error) {
+	v := &Verified{Descriptor: manifest}
+	var err error
+	if v.KeyIDs, err = VerifySignature(ctx, src, manifest.Digest, keys); err != nil {
+		return nil, err
+	}
+	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
+	if err != nil {
+		return nil, fmt.Errorf("manifest: %w", err)
+	}
+	if err := json.Unmarshal(data, &v.Manifest); err != nil {
+		return nil, refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
+	}
+	if v.Manifest.ArtifactType != MediaTypeBundle || v.Manifest.Config.MediaType != MediaTypeRelease {
+		return nil, refuse(BadContent, "manifest %s has artifactType %q and config %q: no bundle",
+			manifest.Digest, v.Manifest.ArtifactType, v.Manifest.Config.MediaType)
+	}
+	if len(v.Manifest.Layers) == 0 || v.Manifest.Layers[0].MediaType != MediaTypeTree {
+		return nil, refuse(BadContent, "manifest %s has no tree in its first layer", manifest.Digest)
+	}
+	v.Tree = v.Manifest.Layers[0]
+	doc, err := ReadBlob(ctx, src, v.Manifest.Config, MaxReleaseBytes)
+	if err != nil {
+		return nil, fmt.Errorf("release document: %w", err)
+	}
+	if v.Release, err = ParseRelease(doc); err != nil {
+		return nil, err
+	}
+	return v, nil
+}
+
+// VerifySignature returns the ids of those keys that have signed manifest d in cosign's format, or a
+// *Refusal when there is none.
+func VerifySignature(ctx context.Context, src Source, d digest.Digest, keys Keys) ([]string, error) {
+	desc, err := src.Resolve(ctx, SignatureTag(d))
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, refuse(Unsigned, "manifest %s has no signature", d)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("signature of %s: %w", d, err)
+	}
+	data, err := ReadBlob(ctx, src, desc, MaxManifestBytes)
+	if err != nil {
+		return nil, fmt.Errorf("signature of %s: %w", d, err)
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, refuse(BadContent, "signature manifest of %s: %v", d, err)
+	}
+	if len(m.Layers) == 0 {
+		return nil, refuse(Unsigned, "signature manifest of %s holds no signature", d)
+	}
+	if len(m.Layers) > maxSignatures {
+		return nil, refuse(TooLarge, "signature manifest of %s holds %d signatures, at most %d are allowed", d, len(m.Layers), maxSignatures)
+	}
+	return verifyLayers(ctx, src, m.Layers, d, keys)
+}
+
+// verifyLayers needs one good signature; the others may be of keys that this reader does not know.
+func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, d digest.Digest, keys Keys) ([]string, error) {
+	var ids []string
+	refusal := refuse(UntrustedKey, "manifest %s is signed, but by no key that is trusted here", d)
+	for _, layer := range layers {
+		sig, err := base64.StdEncoding.DecodeString(layer.Annotations[annotationSignature])
+		if err != nil || len(sig) == 0 || layer.MediaType != MediaTypeSimpleSigning {
+			continue
+		}
+		claim, err := ReadBlob(ctx, src, layer, MaxManifestBytes)
+		if err != nil {
+			return nil, fmt.Errorf("signature of %s: %w", d, err)
+		}
+		id, ok := signedBy(claim, sig, keys)
+		if !ok {
+			continue
+		}
+		// A good signature over another digest is what a transplanted signature looks like.
+		if claimed := claimedDigest(claim); claimed != d.String() {
+			refusal = refuse(DigestMismatch, "signature is for manifest %q, not for %s", claimed, d)
+			continue
+		}
+		ids = append(ids, id)
+	}
+	if len(ids) == 0 {
+		return nil, refusal
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids), nil
+}
+
+func signedBy(claim, sig []byte, keys Keys) (keyID string, ok bool) {
+	for _, key := range keys {
+		v, err := signature.LoadVerifier(key, crypto.SHA256)
+		if err != nil || v.VerifySignature(bytes.NewReader(sig), bytes.NewReader(claim)) != nil {
+			continue
+		}
+		id, err := KeyID(key)
+		return id, err == nil
+	}
+	return "", false
+}
+
+func claimedDigest(claim []byte) string {
+	var c payload.SimpleContainerImage
+	if json.Unmarshal(claim, &c) != nil || c.Critical.Type != payload.CosignSignatureType {
+		return ""
+	}
+	return c.Critical.Image.DockerManifestDigest
+}
+
+// ReadBlob returns what desc describes, from its data field where that is set, else from src. Content
+// that differs from the descriptor's size or digest, and sizes above limit bytes, are Refusals.
+func ReadBlob(ctx context.Context, src Source, desc ocispec.Descriptor, limit int64) ([]byte, error) {
+	if desc.Size < 0 || desc.Size > limit {
+		return nil, refuse(TooLarge, "%s of %d bytes, at most %d are allowed", desc.MediaType, desc.Size, limit)
+	}
+	if err := desc.Digest.Validate(); err != nil {
+		return nil, refuse(BadContent, "descriptor of %s: %v", desc.MediaType, err)
+	}
+	if len(desc.Data) > 0 {
+		if int64(len(desc.Data)) != desc.Size || digest.FromBytes(desc.Data) != desc.Digest {
+			return nil, refuse(DigestMismatch, "data of descriptor %s is not what it describes", desc.Digest)
+		}
+		return desc.Data, nil
+	}
+	r, err := src.Fetch(ctx, desc)
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s: %w", desc.Digest, err)
+	}
+	defer r.Close()
+	data, err := content.ReadAll(r, desc)
+	if errors.Is(err, content.ErrMismatchedDigest) || errors.Is(err, content.ErrTrailingData) {
+		return nil, refuse(DigestMismatch, "content of %s is not what the descriptor says: %v", desc.Digest, err)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("fetch %s: %w", desc.Digest, err)
+	}
+	return data, nil
+}
