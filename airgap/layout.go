@@ -1,0 +1,155 @@
+package airgap
+
+import (
+	"archive/tar"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Bounds on a file from outside.
+const (
+	maxEntries    = 200_000
+	maxIndexBytes = 4 << 20
+)
+
+// ErrFormat is wrapped by errors about files that hold no OCI layout in a tar, or not the wanted kind.
+var ErrFormat = errors.New("no usable OCI layout in a tar")
+
+// layout reads an OCI layout from an uncompressed tar, in place. It looks at no manifest before it is
+// asked for it: oras' reader for such files walks all of them first, and so fails where a changed one
+// has to be named and refused.
+type layout struct {
+	file    *os.File
+	entries map[string]span
+	index   ocispec.Index
+}
+
+// span is where the content of a tar's entry lies.
+type span struct{ offset, size int64 }
+
+func openLayout(path string) (*layout, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	l := &layout{file: f, entries: map[string]span{}}
+	err = l.readEntries()
+	if err == nil {
+		err = l.readIndex()
+	}
+	if err != nil {
+		f.Close()
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return l, nil
+}
+
+func (l *layout) Close() error { return l.file.Close() }
+
+func (l *layout) readEntries() error {
+	tr := tar.NewReader(l.file)
+	for {
+		h, err := tr.Next()
+		switch {
+		case errors.Is(err, io.EOF):
+			return nil
+		case errors.Is(err, io.ErrUnexpectedEOF):
+			return fmt.Errorf("%w: the file is cut short", ErrFormat)
+		case errors.Is(err, tar.ErrHeader):
+			return fmt.Errorf("%w: %v", ErrFormat, err)
+		case err != nil:
+			return err
+		case len(l.entries) == maxEntries:
+			return fmt.Errorf("%w: more than %d entries", ErrFormat, maxEntries)
+		}
+		if h.Typeflag != tar.TypeReg {
+			continue
+		}
+		offset, err := l.file.Seek(0, io.SeekCurrent)
+		if err != nil {
+			return err
+		}
+		l.entries[h.Name] = span{offset, h.Size}
+	}
+}
+
+func (l *layout) readIndex() error {
+	if len(l.entries) == 0 {
+		return fmt.Errorf("%w: the file holds nothing", ErrFormat)
+	}
+	var version ocispec.ImageLayout
+	if err := l.readJSON(ocispec.ImageLayoutFile, &version); err != nil {
+		return err
+	}
+	if version.Version != ocispec.ImageLayoutVersion {
+		return fmt.Errorf("%w: layout version %q, known is %q", ErrFormat, version.Version, ocispec.ImageLayoutVersion)
+	}
+	return l.readJSON(ocispec.ImageIndexFile, &l.index)
+}
+
+func (l *layout) readJSON(name string, into any) error {
+	at, ok := l.entries[name]
+	switch {
+	case !ok:
+		return fmt.Errorf("%w: %s is missing", ErrFormat, name)
+	case at.size > maxIndexBytes:
+		return fmt.Errorf("%w: %s has %d bytes, at most %d are allowed", ErrFormat, name, at.size, maxIndexBytes)
+	}
+	data, err := io.ReadAll(l.section(at))
+	if err != nil {
+		return err
+	}
+	if err := json.Unmarshal(data, into); err != nil {
+		return fmt.Errorf("%w: %s: %v", ErrFormat, name, err)
+	}
+	return nil
+}
+
+func (l *layout) section(at span) *io.SectionReader {
+	return io.NewSectionReader(l.file, at.offset, at.size)
+}
+
+// Resolve returns the descriptor whose ref.name annotation is reference, or that of a digest.
+func (l *layout) Resolve(_ context.Context, reference string) (ocispec.Descriptor, error) {
+	for _, d := range l.index.Manifests {
+		if d.Annotations[ocispec.AnnotationRefName] == reference {
+			return d, nil
+		}
+	}
+	for _, d := range l.index.Manifests {
+		if d.Digest.String() == reference {
+			return d, nil
+		}
+	}
+	return ocispec.Descriptor{}, fmt.Errorf("%s: %w", reference, errdef.ErrNotFound)
+}
+
+// Fetch returns a blob's bytes, unverified. A file, unlike a link, is either whole or changed: a blob
+// of another length is refused.
+func (l *layout) Fetch(_ context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	if err := d.Digest.Validate(); err != nil {
+		return nil, fmt.Errorf("digest %q: %w", d.Digest, err)
+	}
+	at, ok := l.entries[blobPath(d.Digest)]
+	if !ok {
+		return nil, fmt.Errorf("%w: blob %s: %w (is the file cut short?)", ErrFormat, d.Digest, errdef.ErrNotFound)
+	}
+	if at.size != d.Size {
+		return nil, mismatch(d.Digest, "has %d bytes, its descriptor says %d", at.size, d.Size)
+	}
+	return io.NopCloser(l.section(at)), nil
+}
+
+func mismatch(d digest.Digest, format string, args ...any) error {
+	return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("blob %s ", d) + fmt.Sprintf(format, args...)}
+}

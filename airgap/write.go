@@ -1,0 +1,97 @@
+package airgap
+
+import (
+	"archive/tar"
+	"bytes"
+	"encoding/json"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// blob is content to be written, opened only when its turn comes.
+type blob struct {
+	desc ocispec.Descriptor
+	open func() (io.ReadCloser, error)
+}
+
+func blobOf(b bundle.Blob) blob {
+	return blob{b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }}
+}
+
+// writeLayout writes an OCI layout whose index lists manifests and which holds blobs, in that order and
+// each digest once.
+func writeLayout(w io.Writer, manifests []ocispec.Descriptor, blobs []blob) error {
+	index, err := json.Marshal(ocispec.Index{
+		Versioned: specs.Versioned{SchemaVersion: 2},
+		MediaType: ocispec.MediaTypeImageIndex,
+		Manifests: manifests,
+	})
+	if err != nil {
+		return err
+	}
+	version, err := json.Marshal(ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion})
+	if err != nil {
+		return err
+	}
+	tw := tar.NewWriter(w)
+	if err := writeEntry(tw, ocispec.ImageLayoutFile, int64(len(version)), bytes.NewReader(version)); err != nil {
+		return err
+	}
+	if err := writeEntry(tw, ocispec.ImageIndexFile, int64(len(index)), bytes.NewReader(index)); err != nil {
+		return err
+	}
+	seen := map[digest.Digest]bool{}
+	for _, b := range blobs {
+		if seen[b.desc.Digest] {
+			continue
+		}
+		seen[b.desc.Digest] = true
+		if err := writeBlob(tw, b); err != nil {
+			return err
+		}
+	}
+	return tw.Close()
+}
+
+// writeBlob fails when the content is not what the descriptor says, so that a finished file is whole.
+func writeBlob(tw *tar.Writer, b blob) error {
+	r, err := b.open()
+	if err != nil {
+		return fmt.Errorf("blob %s: %w", b.desc.Digest, err)
+	}
+	defer r.Close()
+	verifier := b.desc.Digest.Verifier()
+	if err := writeEntry(tw, blobPath(b.desc.Digest), b.desc.Size, io.TeeReader(r, verifier)); err != nil {
+		return err
+	}
+	if !verifier.Verified() {
+		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("content of blob %s has another digest", b.desc.Digest)}
+	}
+	return nil
+}
+
+func writeEntry(tw *tar.Writer, name string, size int64, r io.Reader) error {
+	h := &tar.Header{Typeflag: tar.TypeReg, Name: name, Mode: 0o644, Size: size, ModTime: time.Unix(0, 0)}
+	if err := tw.WriteHeader(h); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	// One byte more than promised is enough for tar's own complaint about too long content.
+	if _, err := io.Copy(tw, io.LimitReader(r, size+1)); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	if err := tw.Flush(); err != nil {
+		return fmt.Errorf("write %s: %w", name, err)
+	}
+	return nil
+}
+
+func blobPath(d digest.Digest) string {
+	return ocispec.ImageBlobsDir + "/" + d.Algorithm().String() + "/" + d.Encoded()
+}
