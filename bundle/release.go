@@ -68,6 +68,9 @@ func (r Release) Stream() Stream {
 	return Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}
 }
 
+// Repository is where the stream's releases lie, below a location's prefix.
+func (s Stream) Repository() string { return "bundles/" + s.Environment + "/" + s.ClusterType }
+
 // Tag is the release's own, immovable tag.
 func (r Release) Tag() string { return fmt.Sprintf("s%d-%d", r.Epoch, r.Sequence) }
 
