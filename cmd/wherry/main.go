@@ -25,7 +25,8 @@ func newRootCommand() *cobra.Command {
 		Args:  cobra.NoArgs,
 	}
 	root.AddCommand(
-	// one line per command, sorted
+		// One line per command, sorted.
+		cli.NewVersionCommand(),
 	)
 	return root
 }

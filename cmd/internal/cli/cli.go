@@ -58,33 +58,49 @@ func Main(root *cobra.Command) int {
 	defer stop()
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Fail(Usage, err, fmt.Sprintf("see %q", cmd.CommandPath()+" --help"))
+		return Fail(Usage, err, helpHint(cmd))
 	})
+	refuseUnknownSubcommands(root)
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return OK
 	}
-	code, hint := Failed, ""
+	e := classify(err, ctx.Err() != nil, cmd)
+	if e.Err != nil {
+		fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.Name(), e.Err)
+	}
+	if e.Hint != "" {
+		fmt.Fprintf(root.ErrOrStderr(), "hint: %s\n", e.Hint)
+	}
+	return e.Code
+}
+
+// classify gives err the exit code and hint that it lacks.
+func classify(err error, interrupted bool, cmd *cobra.Command) *Error {
 	var e *Error
 	switch {
+	case interrupted && errors.Is(err, context.Canceled):
+		return &Error{Code: Interrupted, Err: errors.New("interrupted")}
 	case errors.As(err, &e):
-		code, hint = e.Code, e.Hint
-		if e.Err == nil {
-			return code
-		}
-	case ctx.Err() != nil && errors.Is(err, context.Canceled):
-		code = Interrupted
+		return e
 	case isUsage(err):
-		code, hint = Usage, fmt.Sprintf("see %q", cmd.CommandPath()+" --help")
+		return &Error{Code: Usage, Err: err, Hint: helpHint(cmd)}
 	}
-	if ctx.Err() != nil && errors.Is(err, context.Canceled) {
-		code, hint, err = Interrupted, "", errors.New("interrupted")
+	return &Error{Code: Failed, Err: err}
+}
+
+func helpHint(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
+
+// refuseUnknownSubcommands makes commands that only group others fail on a name that they do not know,
+// where cobra would print their help and succeed.
+func refuseUnknownSubcommands(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		refuseUnknownSubcommands(sub)
 	}
-	fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.Name(), err)
-	if hint != "" {
-		fmt.Fprintf(root.ErrOrStderr(), "hint: %s\n", hint)
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = cobra.NoArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
-	return code
 }
 
 // isUsage recognises cobra's own complaints about commands and arguments, which have no type.
