@@ -1,7 +1,73 @@
-GO ?= go
+# Each target is a line or two that one could have typed. "make help" lists them.
 
-.PHONY: build test
-build:
-	$(GO) build -trimpath -o bin/ ./cmd/...
-test:
+GO   ?= go
+TOOL  = $(GO) tool -modfile=tools/go.mod
+LDFLAGS = -s -w
+
+# What the end-to-end tests run as a cluster is built once for each set of versions and compilers.
+KUBE      = v1.36.3
+STAMP     = $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBE) -X $(p).gitMajor=1 -X $(p).gitMinor=36)
+E2E_KEY  := $(shell { cat e2e/tools/*/go.mod e2e/tools/*/go.sum; echo "$(STAMP)"; $(GO) version; } | git hash-object --stdin)
+E2E_TOOLS = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wherry-e2e/$(E2E_KEY)/bin
+E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
+FUZZTIME ?= 30s
+
+.PHONY: help build test lint vuln e2e e2e-tools e2e-up bench fuzz demo install-check clean
+
+help: ## this list
+	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
+
+build: ## bin/wherry and bin/wherry-agent
+	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+
+test: ## all tests that need no network, cluster or container runtime
 	$(GO) test ./...
+
+lint: ## go vet, staticcheck, gofumpt
+	$(GO) vet ./...
+	$(GO) vet -tags e2e ./e2e/... ./reconcilers/...
+	$(TOOL) staticcheck -tags e2e ./...
+	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
+
+vuln: ## known vulnerabilities in what wherry links; says so where their database cannot be reached
+	@out=$$($(TOOL) govulncheck ./... 2>&1); code=$$?; echo "$$out"; \
+	case "$$code $$out" in \
+	0*) ;; \
+	*"fetching vulnerabilities"*) echo "vuln: NOT CHECKED: the vulnerability database cannot be reached from here" ;; \
+	*) exit 1 ;; \
+	esac
+
+e2e: build e2e-tools ## the tests on a real API server
+	$(E2E_ENV) $(GO) test -tags e2e -count=1 ./e2e/... ./reconcilers/...
+
+e2e-tools: $(E2E_TOOLS) ## etcd, kube-apiserver and kube-controller-manager; some minutes, once
+	@echo $(E2E_TOOLS)
+
+# Built beside its place and moved there at the end: a build that was cut short leaves nothing behind it.
+$(E2E_TOOLS):
+	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && set -x && \
+	CGO_ENABLED=0 $(GO) build -C e2e/tools/etcd -trimpath -ldflags '-s -w' -o $$tmp/etcd go.etcd.io/etcd/server/v3 && \
+	CGO_ENABLED=0 $(GO) build -C e2e/tools/kube -trimpath -ldflags '-s -w $(STAMP)' -o $$tmp/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager && \
+	mv $$tmp $@
+
+e2e-up: build e2e-tools ## that API server by itself, until Ctrl-C; with CMD='…' while the command runs
+	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
+
+bench: ## all figures of docs/benchmarks.md
+	@echo none yet
+
+fuzz: ## each fuzz test for FUZZTIME
+	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
+		for name in $$(sed -n 's/^func \(Fuzz[A-Za-z0-9_]*\).*/\1/p' $$file); do \
+			$(GO) test -run '^$$' -fuzz "^$$name\$$" -fuzztime $(FUZZTIME) ./$$(dirname $$file) || exit 1; \
+		done; \
+	done
+
+demo: ## the whole line on this machine, without cluster or network
+	$(GO) run ./cmd/wherry demo
+
+install-check: ## "go install …@latest" from a module proxy that holds this checkout
+	$(GO) run -C tools ./installcheck $(CURDIR)
+
+clean: ## remove what was built here; the cache of the end-to-end tools stays
+	rm -rf bin dist

@@ -1,0 +1,113 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"net"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"runtime"
+	"syscall"
+	"time"
+)
+
+// stopTimeout is what a process gets to end by itself before it is killed.
+const stopTimeout = 10 * time.Second
+
+// errPortTaken is a start that failed because somebody else listens on the chosen port.
+var errPortTaken = errors.New("port is taken")
+
+// process is a child with its own process group, so that an interrupt at the terminal reaches only the
+// tests, which then end it in order.
+type process struct {
+	name string
+	log  string // the file that has its stdout and stderr
+	cmd  *exec.Cmd
+	done chan struct{} // closed when it has ended
+	err  error         // how it ended; to be read after done is closed
+}
+
+// start runs path with its output in a log file of dir.
+func start(dir, path string, args ...string) (*process, error) {
+	p := &process{name: filepath.Base(path), cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.log = filepath.Join(dir, p.name+".log")
+	out, err := os.Create(p.log)
+	if err != nil {
+		return nil, err
+	}
+	defer out.Close() // the child has its own descriptor
+	p.cmd.Stdout, p.cmd.Stderr = out, out
+	p.cmd.SysProcAttr = ownGroup()
+	started := make(chan error, 1)
+	go func() {
+		// On Linux the child dies with the thread that started it. The thread is kept for this goroutine
+		// until the child has ended, so that only the death of the whole process takes the child along.
+		runtime.LockOSThread()
+		defer runtime.UnlockOSThread()
+		if err := p.cmd.Start(); err != nil {
+			started <- err
+			return
+		}
+		started <- nil
+		p.err = p.cmd.Wait()
+		close(p.done)
+	}()
+	if err := <-started; err != nil {
+		return nil, fmt.Errorf("start %s: %w", p.name, err)
+	}
+	return p, nil
+}
+
+// ended is closed when p has ended. A nil process never ends.
+func (p *process) ended() <-chan struct{} {
+	if p == nil {
+		return nil
+	}
+	return p.done
+}
+
+// failure says how a process that has ended came to its end, with the last lines of its log.
+func (p *process) failure() error {
+	const tail = 2 << 10
+	data, _ := os.ReadFile(p.log)
+	cause := error(nil)
+	if bytes.Contains(data, []byte("address already in use")) {
+		cause = errPortTaken
+	}
+	data = data[max(0, len(data)-tail):]
+	return errors.Join(fmt.Errorf("%s ended (%v) before it was ready; its log ends with:\n%s", p.name, p.err, data), cause)
+}
+
+// stop ends p and everything that it has started.
+func (p *process) stop() error {
+	group := -p.cmd.Process.Pid
+	if err := syscall.Kill(group, syscall.SIGTERM); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("stop %s: %w", p.name, err)
+	}
+	select {
+	case <-p.done:
+		return nil
+	case <-time.After(stopTimeout):
+	}
+	if err := syscall.Kill(group, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill %s: %w", p.name, err)
+	}
+	<-p.done
+	return nil
+}
+
+// freePorts returns n different ports of loopback that nobody listened on a moment ago.
+func freePorts(n int) ([]int, error) {
+	ports := make([]int, n)
+	for i := range ports {
+		l, err := net.Listen("tcp", "127.0.0.1:0")
+		if err != nil {
+			return nil, err
+		}
+		defer l.Close() // all stay open until all are chosen
+		ports[i] = l.Addr().(*net.TCPAddr).Port
+	}
+	return ports, nil
+}
