@@ -37,7 +37,7 @@ type Assignment struct {
 // Result is how an assignment stands.
 type Result struct {
 	State bundle.State
-	// Reason is a code in CamelCase, such as ApplyFailed; empty where the state says it all.
+	// Reason is a code in CamelCase, such as Conflict; empty where the state says it all.
 	Reason string
 	// Message is for people and at most bundle.MaxMessageBytes long.
 	Message string
@@ -71,6 +71,19 @@ type Change struct {
 // Failure is a Failed result with a message cut to the permitted length.
 func Failure(reason string, err error) Result {
 	return Result{State: bundle.Failed, Reason: reason, Message: Clip(err.Error())}
+}
+
+// Waiting is a Pending result: something outside the assignment is in the way, and trying again can help.
+func Waiting(reason string, err error) Result {
+	return Result{State: bundle.Pending, Reason: reason, Message: Clip(err.Error())}
+}
+
+// ReasonInterrupted is the reason of calls that ended because their context did.
+const ReasonInterrupted = "Interrupted"
+
+// Interrupted is the result of a call that its context ended. The next call carries on.
+func Interrupted(err error) Result {
+	return Result{State: bundle.Progressing, Reason: ReasonInterrupted, Message: Clip(err.Error())}
 }
 
 // Clip cuts s to bundle.MaxMessageBytes at a rune's boundary.

@@ -1,0 +1,238 @@
+package directory_test
+
+import (
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/directory"
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
+)
+
+func TestConformance(t *testing.T) {
+	reconcilertest.Run(t, func(t *testing.T) reconcilertest.Engine {
+		return &engine{root: filepath.Join(t.TempDir(), "root")}
+	})
+}
+
+// engine is the file system.
+type engine struct{ root string }
+
+func (e *engine) Reconciler(*testing.T) reconcilers.Reconciler {
+	return directory.New(e.root, directory.Options{})
+}
+
+func (e *engine) Namespace() string { return "" }
+
+func (e *engine) path(assignment, name string) string {
+	return filepath.Join(e.root, assignment, "values", name+".txt")
+}
+
+func (e *engine) File(name, value string) bundle.File {
+	return bundle.File{Path: "values/" + name + ".txt", Data: []byte(value)}
+}
+
+func (e *engine) Value(t *testing.T, assignment, name string) (string, bool) {
+	data, err := os.ReadFile(e.path(assignment, name))
+	if os.IsNotExist(err) {
+		return "", false
+	}
+	require.NoError(t, err)
+	return string(data), true
+}
+
+func (e *engine) Tamper(t *testing.T, assignment, name, value string) {
+	require.NoError(t, os.WriteFile(e.path(assignment, name), []byte(value), 0o644))
+}
+
+func (e *engine) Delete(t *testing.T, assignment, name string) {
+	require.NoError(t, os.Remove(e.path(assignment, name)))
+}
+
+func (e *engine) AddForeign(t *testing.T, _, _ string) {
+	require.NoError(t, os.MkdirAll(filepath.Join(e.root, "coredns"), 0o755))
+	require.NoError(t, os.WriteFile(filepath.Join(e.root, "coredns", "values.txt"), []byte("theirs"), 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(e.root, "ccm.yaml"), []byte("theirs"), 0o600))
+}
+
+func (e *engine) CheckForeign(t *testing.T, _, _ string) {
+	for _, name := range []string{"coredns/values.txt", "ccm.yaml"} {
+		data, err := os.ReadFile(filepath.Join(e.root, name))
+		require.NoError(t, err)
+		require.Equal(t, "theirs", string(data))
+	}
+}
+
+func (e *engine) Break(t *testing.T, dir string) string {
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
+	return directory.InvalidAssignment
+}
+
+// assignment writes files and returns the assignment that consists of them.
+func assignment(t *testing.T, name string, files map[string]string) reconcilers.Assignment {
+	t.Helper()
+	a := reconcilers.Assignment{Dir: t.TempDir()}
+	a.Name = name
+	write(t, a.Dir, files)
+	return a
+}
+
+func write(t *testing.T, dir string, files map[string]string) {
+	t.Helper()
+	require.NoError(t, os.MkdirAll(dir, 0o755))
+	for name, data := range files {
+		path := filepath.Join(dir, name)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
+		require.NoError(t, os.WriteFile(path, []byte(data), 0o644))
+	}
+}
+
+// contents returns every file below dir.
+func contents(t *testing.T, dir string) map[string]string {
+	t.Helper()
+	got := map[string]string{}
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		rel, _ := filepath.Rel(dir, path)
+		got[rel] = string(data)
+		return err
+	}))
+	return got
+}
+
+func TestACrashAtAnyStepIsRepaired(t *testing.T) {
+	before, after := map[string]string{"a.yaml": "old", "gone.yaml": "old"}, map[string]string{"a.yaml": "new", "sub/b.yaml": "new"}
+	const live, spare, previous = "drone", ".wherry/drone.spare", ".wherry/drone.previous"
+	for _, c := range []struct {
+		name    string
+		folders map[string]map[string]string
+	}{
+		{"before anything was staged", map[string]map[string]string{live: before}},
+		{"while files were staged", map[string]map[string]string{live: before, spare: {".wherry-part": "n"}}},
+		{"before the exchange", map[string]map[string]string{live: before, spare: after}},
+		{"after the exchange", map[string]map[string]string{live: after, spare: before}},
+		{"while the old content was deleted", map[string]map[string]string{live: after, spare: {"gone.yaml": "old"}}},
+		{"between two renames", map[string]map[string]string{previous: before, spare: after}},
+		{"after two renames", map[string]map[string]string{live: after, previous: before}},
+		{"while a removed folder was deleted", map[string]map[string]string{spare: {"a.yaml": "old"}}},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			for _, call := range []string{"apply", "remove"} {
+				root := t.TempDir()
+				for name, files := range c.folders {
+					write(t, filepath.Join(root, name), files)
+				}
+				r, a := directory.New(root, directory.Options{}), assignment(t, live, after)
+				if call == "remove" {
+					require.Equal(t, bundle.Removed, r.Remove(t.Context(), a).State)
+					require.Empty(t, contents(t, root))
+					continue
+				}
+				require.Equal(t, bundle.Compliant, r.Apply(t.Context(), a).State)
+				require.Equal(t, map[string]string{"drone/a.yaml": "new", "drone/sub/b.yaml": "new"}, contents(t, root))
+			}
+		})
+	}
+}
+
+func TestADirectoryOfAnotherKindIsNotTaken(t *testing.T) {
+	for _, c := range []struct {
+		name string
+		make func(path string) error
+	}{
+		{"a file", func(p string) error { return os.WriteFile(p, []byte("theirs"), 0o600) }},
+		{"a link to a folder", func(p string) error { return os.Symlink(os.TempDir(), p) }},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := t.TempDir()
+			require.NoError(t, c.make(filepath.Join(root, "drone")))
+			was, err := os.Lstat(filepath.Join(root, "drone"))
+			require.NoError(t, err)
+			r, a := directory.New(root, directory.Options{}), assignment(t, "drone", map[string]string{"a": "1"})
+			for _, res := range []reconcilers.Result{r.Apply(t.Context(), a), r.Observe(t.Context(), a), r.Remove(t.Context(), a)} {
+				require.Equal(t, bundle.Failed, res.State)
+				require.Equal(t, directory.NotOurs, res.Reason)
+			}
+			is, err := os.Lstat(filepath.Join(root, "drone"))
+			require.NoError(t, err)
+			require.Equal(t, was.Mode(), is.Mode())
+		})
+	}
+}
+
+func TestNamesThatAreNoFolderOfTheRootAreRefused(t *testing.T) {
+	outside := t.TempDir()
+	root := filepath.Join(outside, "root")
+	r := directory.New(root, directory.Options{})
+	for _, name := range []string{"", ".", "..", "../escape", "a/b", `a\b`, "/etc", ".wherry"} {
+		a := assignment(t, name, map[string]string{"a": "1"})
+		for _, res := range []reconcilers.Result{r.Apply(t.Context(), a), r.Observe(t.Context(), a), r.Remove(t.Context(), a)} {
+			require.Equal(t, bundle.Failed, res.State, name)
+			require.Equal(t, directory.InvalidAssignment, res.Reason, name)
+		}
+	}
+	require.Empty(t, contents(t, outside))
+}
+
+func TestExecutableBitsArriveAndCount(t *testing.T) {
+	root := t.TempDir()
+	r, a := directory.New(root, directory.Options{}), assignment(t, "drone", map[string]string{"run.sh": "#!/bin/sh\n"})
+	require.NoError(t, os.Chmod(filepath.Join(a.Dir, "run.sh"), 0o755))
+	require.Equal(t, bundle.Compliant, r.Apply(t.Context(), a).State)
+	info, err := os.Stat(filepath.Join(root, "drone", "run.sh"))
+	require.NoError(t, err)
+	require.NotZero(t, info.Mode()&0o100)
+	require.NoError(t, os.Chmod(filepath.Join(root, "drone", "run.sh"), 0o644))
+	res := r.Observe(t.Context(), a)
+	require.Equal(t, bundle.Drifted, res.State)
+	require.Equal(t, "drone/run.sh differs", res.Message)
+}
+
+func TestAReaderNeverSeesAMixture(t *testing.T) {
+	root := t.TempDir()
+	r := directory.New(root, directory.Options{})
+	one := assignment(t, "drone", map[string]string{"a": "1", "b": "1"})
+	two := assignment(t, "drone", map[string]string{"a": "2", "b": "2"})
+	require.Equal(t, bundle.Compliant, r.Apply(t.Context(), one).State)
+	done := make(chan struct{})
+	go func() {
+		defer close(done)
+		for range 20 {
+			r.Apply(t.Context(), two)
+			r.Apply(t.Context(), one)
+		}
+	}()
+	for running := true; running; {
+		select {
+		case <-done:
+			running = false
+		default:
+		}
+		// A reader that has opened the folder reads all of it from one content.
+		dir, err := os.OpenRoot(filepath.Join(root, "drone"))
+		require.NoError(t, err, "the folder is always there")
+		a, errA := dir.ReadFile("a")
+		b, errB := dir.ReadFile("b")
+		if errA == nil && errB == nil { // else it was replaced, and deleted, meanwhile
+			require.Equal(t, string(a), string(b))
+		}
+		dir.Close()
+	}
+}
+
+func TestARootThatIsAFileIsNamed(t *testing.T) {
+	root := filepath.Join(t.TempDir(), "root")
+	require.NoError(t, os.WriteFile(root, nil, 0o600))
+	res := directory.New(root, directory.Options{}).Apply(t.Context(), assignment(t, "drone", map[string]string{"a": "1"}))
+	require.Equal(t, bundle.Pending, res.State)
+	require.Equal(t, directory.DiskError, res.Reason)
+	require.Contains(t, res.Message, root)
+}

@@ -1,0 +1,185 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// workDir is the folder in the root where content is prepared: on the same file system, so that it can
+// be renamed into place.
+const workDir = ".wherry"
+
+// site is the place of one assignment: its folder and the two that exist for a moment beside it.
+type site struct {
+	root *os.Root
+	live string
+	// spare holds what is being prepared, or what was replaced: after a crash nobody needs it.
+	spare string
+	// previous is the live folder between the two renames of a file system that cannot exchange.
+	previous string
+}
+
+func openSite(root, name string) (*site, error) {
+	dir, err := os.OpenRoot(root)
+	if err != nil {
+		return nil, err
+	}
+	s := &site{root: dir, live: name, spare: path.Join(workDir, name+".spare"), previous: path.Join(workDir, name+".previous")}
+	info, err := dir.Lstat(name)
+	if err == nil && !info.IsDir() {
+		dir.Close()
+		return nil, &reasonError{NotOurs, fmt.Errorf("%s exists and is no folder", name)}
+	}
+	return s, nil
+}
+
+func (s *site) close() error { return s.root.Close() }
+
+// read returns what the live folder holds. The error is fs.ErrNotExist where there is none.
+func (s *site) read(ctx context.Context) (tree, error) {
+	dir, err := s.root.OpenRoot(s.live)
+	if err != nil {
+		return nil, err
+	}
+	defer dir.Close()
+	return readTree(ctx, dir)
+}
+
+// repair clears up after a crash: a folder that was renamed away and not replaced comes back.
+func (s *site) repair() error {
+	_, err := s.root.Lstat(s.live)
+	if errors.Is(err, fs.ErrNotExist) {
+		if err := s.root.Rename(s.previous, s.live); err != nil && !errors.Is(err, fs.ErrNotExist) {
+			return err
+		}
+	}
+	return s.clear()
+}
+
+// clear deletes what is beside the live folder.
+func (s *site) clear() error {
+	if err := errors.Join(s.root.RemoveAll(s.spare), s.root.RemoveAll(s.previous)); err != nil {
+		return err
+	}
+	s.root.Remove(workDir) // which succeeds when nobody else is using it
+	return nil
+}
+
+// stage copies the files of want from dir to the spare folder, so that all of it is on the disk.
+func (s *site) stage(ctx context.Context, dir string, want tree) error {
+	from, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer from.Close()
+	if err := s.root.MkdirAll(s.spare, 0o755); err != nil {
+		return err
+	}
+	to, err := s.root.OpenRoot(s.spare)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	for name, f := range want {
+		if err := copyFile(ctx, from, to, name, f); err != nil {
+			return errors.Join(err, s.clear())
+		}
+	}
+	return fs.WalkDir(to.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || !d.IsDir() {
+			return err
+		}
+		return syncDir(to, name)
+	})
+}
+
+// copyFile writes under a hidden name first, because there are readers, k3s among them, that look into
+// hidden folders, and for them a file has to be whole too.
+func copyFile(ctx context.Context, from, to *os.Root, name string, f file) error {
+	in, err := from.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	mode := fs.FileMode(0o644)
+	if f.executable {
+		mode = 0o755
+	}
+	hidden := path.Join(path.Dir(name), ".wherry-part")
+	if err := to.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	out, err := to.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	sum := digest.Canonical.Digester()
+	_, err = io.Copy(io.MultiWriter(out, sum.Hash()), reader{ctx, in})
+	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
+		return err
+	}
+	if sum.Digest() != f.content {
+		return fmt.Errorf("%s changed while it was copied", name)
+	}
+	return to.Rename(hidden, name)
+}
+
+// swap puts the spare folder into place and deletes what was there.
+func (s *site) swap() error {
+	err := exchange(s.root, s.spare, s.live)
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // there is no live folder yet
+		err = s.root.Rename(s.spare, s.live)
+	case errors.Is(err, errors.ErrUnsupported):
+		err = s.swapInTwo()
+	}
+	if err := errors.Join(err, s.sync()); err != nil {
+		return err
+	}
+	return s.clear()
+}
+
+// swapInTwo leaves a moment without a live folder; see repair.
+func (s *site) swapInTwo() error {
+	if err := s.root.Rename(s.live, s.previous); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	return s.root.Rename(s.spare, s.live)
+}
+
+// takeAway deletes the live folder, which vanishes at once.
+func (s *site) takeAway() error {
+	if err := s.root.MkdirAll(workDir, 0o755); err != nil {
+		return err
+	}
+	if err := s.root.Rename(s.live, s.spare); err != nil {
+		return err
+	}
+	if err := s.sync(); err != nil {
+		return err
+	}
+	return s.clear()
+}
+
+// sync makes renames between the root and its work folder durable.
+func (s *site) sync() error {
+	return errors.Join(syncDir(s.root, workDir), syncDir(s.root, "."))
+}
+
+func syncDir(root *os.Root, name string) error {
+	dir, err := root.Open(name)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
