@@ -1,0 +1,89 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/url"
+
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+)
+
+// explain says what was done to which reference, and makes err one of the kinds that callers test for.
+func explain(operation, ref string, err error) error {
+	if err == nil {
+		return nil
+	}
+	return fmt.Errorf("%s %s: %w", operation, ref, classify(err))
+}
+
+func classify(err error) error {
+	var answer *errcode.ErrorResponse
+	var onWire *url.Error
+	var network net.Error
+	switch {
+	case errors.Is(err, context.Canceled):
+		return context.Canceled
+	case errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
+	case errors.Is(err, errStalled):
+		return fmt.Errorf("%w: %w", ErrUnreachable, errStalled)
+	case errors.As(err, &answer):
+		return fromStatus(answer)
+	case errors.Is(err, errdef.ErrNotFound):
+		return errdef.ErrNotFound
+	case errors.Is(err, auth.ErrBasicCredentialNotFound):
+		return fmt.Errorf("%w: no credentials are stored for it", ErrUnauthorized)
+	case errors.As(err, &onWire): // its method and URL say nothing that the reference does not
+		return fmt.Errorf("%w: %w", ErrUnreachable, onWire.Err)
+	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF):
+		return fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return err
+}
+
+func fromStatus(r *errcode.ErrorResponse) error {
+	said := fmt.Errorf("answered %d %s", r.StatusCode, http.StatusText(r.StatusCode))
+	if len(r.Errors) > 0 {
+		said = fmt.Errorf("%w: %w", said, r.Errors)
+	}
+	said = statusError{said, r}
+	switch code := r.StatusCode; {
+	case code == http.StatusUnauthorized, code == http.StatusForbidden:
+		return fmt.Errorf("%w: %w", ErrUnauthorized, said)
+	case code == http.StatusNotFound:
+		return fmt.Errorf("%w: %w", errdef.ErrNotFound, said)
+	case code == http.StatusRequestTimeout, code == http.StatusTooManyRequests,
+		code >= 500 && code != http.StatusNotImplemented:
+		return fmt.Errorf("%w: %w", ErrUnreachable, said)
+	}
+	return said
+}
+
+// statusError is an answer whose text leaves out what the caller has said already.
+type statusError struct {
+	said   error
+	answer *errcode.ErrorResponse
+}
+
+func (e statusError) Error() string { return e.said.Error() }
+func (e statusError) Unwrap() error { return e.answer }
+
+// answeredNo says whether the registry answered that it will not do a thing at all.
+func answeredNo(err error) bool {
+	var answer *errcode.ErrorResponse
+	return errors.As(err, &answer) && (answer.StatusCode < 500 || answer.StatusCode == http.StatusNotImplemented)
+}
+
+// causeOf prefers the reason for which ctx was ended to the transport's words for it.
+func causeOf(ctx context.Context, err error) error {
+	if cause := context.Cause(ctx); cause != nil {
+		return cause
+	}
+	return err
+}

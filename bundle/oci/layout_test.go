@@ -1,0 +1,203 @@
+//go:build unix
+
+package oci_test
+
+import (
+	"bytes"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"sync"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/content/memory"
+	orasoci "oras.land/oras-go/v2/content/oci"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+func TestReadingALayoutCreatesNothing(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	layout := oci.NewLayout(dir)
+	_, err := layout.Repositories(t.Context())
+	require.ErrorIs(t, err, errdef.ErrNotFound)
+	require.ErrorContains(t, err, "no OCI layout in "+dir)
+	repo, err := layout.Repository("a")
+	require.NoError(t, err)
+	_, err = repo.Resolve(t.Context(), "latest")
+	require.ErrorIs(t, err, errdef.ErrNotFound)
+	require.NoDirExists(t, dir)
+}
+
+func TestAFolderWithOtherThingsIsNotMadeALayout(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "thesis.txt"), nil, 0o600))
+	repo, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	m, _ := manifest(t, "one")
+	err = repo.Push(t.Context(), m.Descriptor, bytes.NewReader(m.Data))
+	require.ErrorIs(t, err, oci.ErrNoLayout)
+	require.ErrorContains(t, err, "thesis.txt")
+	require.Equal(t, []string{"thesis.txt"}, files(t, dir))
+}
+
+func TestOtherToolsReadALayout(t *testing.T) {
+	dir := t.TempDir()
+	repo, err := oci.NewLayout(dir).Repository("bundles/dev/drone")
+	require.NoError(t, err)
+	m, config := manifest(t, "one")
+	pushAll(t, repo, config, m)
+	require.NoError(t, repo.Tag(t.Context(), m.Descriptor, "latest"))
+	store, err := orasoci.NewFromFS(t.Context(), os.DirFS(dir))
+	require.NoError(t, err)
+	got, err := oras.Copy(t.Context(), store, "bundles/dev/drone/latest", memory.New(), "", oras.DefaultCopyOptions)
+	require.NoError(t, err)
+	require.Equal(t, m.Descriptor.Digest, got.Digest)
+}
+
+// Two processes have a Layout each, so several of them stand for processes here.
+func TestTagsOfConcurrentWritersAreAllKept(t *testing.T) {
+	dir := t.TempDir()
+	m, config := manifest(t, "one")
+	var group sync.WaitGroup
+	failures := make(chan error, 40)
+	for i := range 8 {
+		group.Go(func() {
+			repo, err := oci.NewLayout(dir).Repository("a")
+			for n := 0; n < 5 && err == nil; n++ {
+				for _, b := range []bundle.Blob{config, m} {
+					if err := repo.Push(t.Context(), b.Descriptor, bytes.NewReader(b.Data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+						failures <- err
+					}
+				}
+				failures <- repo.Tag(t.Context(), m.Descriptor, fmt.Sprintf("t%d-%d", i, n))
+			}
+		})
+	}
+	group.Wait()
+	close(failures)
+	for err := range failures {
+		require.NoError(t, err)
+	}
+	repo, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	tags, err := repo.Tags(t.Context())
+	require.NoError(t, err)
+	require.Len(t, tags, 40)
+}
+
+func TestALayoutSeesWhatAnotherProcessTags(t *testing.T) {
+	dir := t.TempDir()
+	one, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	two, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	m, config := manifest(t, "one")
+	pushAll(t, one, config, m)
+	for n := range 3 {
+		tag := fmt.Sprintf("t%d", n)
+		require.NoError(t, one.Tag(t.Context(), m.Descriptor, tag))
+		_, err := two.Resolve(t.Context(), tag)
+		require.NoError(t, err)
+		one, two = two, one
+	}
+}
+
+func TestAPushThatBreaksLeavesNothing(t *testing.T) {
+	dir := t.TempDir()
+	repo, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	blob := bundle.NewBlob("application/octet-stream", bytes.Repeat([]byte("x"), 1<<20))
+	full := io.MultiReader(bytes.NewReader(blob.Data[:1<<19]), iotest.ErrReader(syscall.ENOSPC))
+	err = repo.Push(t.Context(), blob.Descriptor, full)
+	require.ErrorIs(t, err, syscall.ENOSPC)
+	require.ErrorContains(t, err, "write "+blob.Descriptor.Digest.String()+" to "+dir)
+	require.Equal(t, []string{"index.json", "index.json.lock", "oci-layout"}, files(t, dir))
+}
+
+func TestAnUnwritableIndexChangesNoTag(t *testing.T) {
+	dir := t.TempDir()
+	repo, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	m, config := manifest(t, "one")
+	pushAll(t, repo, config, m)
+	require.NoError(t, repo.Tag(t.Context(), m.Descriptor, "one"))
+	// A file where new files are made fails for root as well.
+	require.NoError(t, os.Remove(filepath.Join(dir, "ingest")))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "ingest"), nil, 0o600))
+	require.ErrorContains(t, repo.Tag(t.Context(), m.Descriptor, "two"), "tag a/two in "+dir)
+	tags, err := repo.Tags(t.Context())
+	require.NoError(t, err)
+	require.Equal(t, []string{"one"}, tags)
+}
+
+func TestABlobOfTheWrongSizeCountsAsMissing(t *testing.T) {
+	dir := t.TempDir()
+	repo, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	blob := bundle.NewBlob("application/octet-stream", []byte("content"))
+	pushAll(t, repo, blob)
+	path := filepath.Join(dir, "blobs", "sha256", blob.Descriptor.Digest.Encoded())
+	require.NoError(t, os.Truncate(path, 3))
+	there, err := repo.Exists(t.Context(), blob.Descriptor)
+	require.NoError(t, err)
+	require.False(t, there)
+	pushAll(t, repo, blob)
+	got, err := bundle.ReadBlob(t.Context(), repo, blob.Descriptor, 1<<10)
+	require.NoError(t, err)
+	require.Equal(t, blob.Data, got)
+}
+
+func TestHostileMediaLeadNowhere(t *testing.T) {
+	dir, outside := t.TempDir(), filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(outside, []byte("content"), 0o600))
+	repo, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	pushAll(t, repo, bundle.NewBlob("application/octet-stream", []byte("other")))
+	blob := bundle.NewBlob("application/octet-stream", []byte("content"))
+	path := filepath.Join(dir, "blobs", "sha256", blob.Descriptor.Digest.Encoded())
+
+	require.NoError(t, os.Symlink(outside, path))
+	_, err = repo.Fetch(t.Context(), blob.Descriptor)
+	require.ErrorContains(t, err, "escapes")
+	require.NoError(t, os.Remove(path))
+
+	require.NoError(t, syscall.Mkfifo(path, 0o600))
+	_, err = repo.Fetch(t.Context(), blob.Descriptor)
+	require.ErrorContains(t, err, "no regular file")
+
+	index := ocispec.Index{Manifests: []ocispec.Descriptor{{
+		Digest: "../../../etc/passwd", Annotations: map[string]string{ocispec.AnnotationRefName: "a/latest"},
+	}}}
+	data, err := json.Marshal(index)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "index.json"), data, 0o600))
+	desc, err := repo.Resolve(t.Context(), "latest")
+	require.NoError(t, err)
+	_, err = repo.Fetch(t.Context(), desc)
+	require.ErrorContains(t, err, "invalid checksum digest format")
+}
+
+// files lists the regular files of dir that are no blobs.
+func files(t *testing.T, dir string) []string {
+	var names []string
+	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+		if err == nil && !d.IsDir() {
+			rel, _ := filepath.Rel(dir, path)
+			names = append(names, rel)
+		}
+		return err
+	}))
+	return names
+}

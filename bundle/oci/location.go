@@ -1,0 +1,132 @@
+package oci
+
+import (
+	"fmt"
+	"net"
+	"regexp"
+	"strings"
+
+	"oras.land/oras-go/v2/registry"
+)
+
+// The two schemes of a location.
+const (
+	schemeRegistry = "oci://"
+	schemeLayout   = "oci-layout:"
+)
+
+// Location is a place for bundles: a prefix of a registry, or an OCI layout on disk.
+type Location struct {
+	// Host is the registry's name or address, with a port where it has one.
+	Host string
+	// Prefix is the path in the registry below which the repositories lie. It may be empty.
+	Prefix string
+	// Dir is the layout's folder; Host and Prefix are empty where it is set.
+	Dir string
+}
+
+// Parse reads oci://HOST/PREFIX or oci-layout:DIR.
+func Parse(s string) (Location, error) {
+	if dir, ok := strings.CutPrefix(s, schemeLayout); ok {
+		if dir == "" {
+			return Location{}, fmt.Errorf("location %q names no folder: write oci-layout:DIR", s)
+		}
+		return Location{Dir: dir}, nil
+	}
+	rest, ok := strings.CutPrefix(s, schemeRegistry)
+	if !ok {
+		return Location{}, fmt.Errorf("location %q: write oci://HOST/PREFIX for a registry or oci-layout:DIR for a folder", s)
+	}
+	host, prefix, _ := strings.Cut(rest, "/")
+	if err := checkHost(host); err != nil {
+		return Location{}, fmt.Errorf("location %q: %w", s, err)
+	}
+	prefix = strings.TrimSuffix(prefix, "/")
+	if prefix != "" {
+		if err := CheckName(prefix); err != nil {
+			return Location{}, fmt.Errorf("location %q: prefix: %w", s, err)
+		}
+	}
+	return Location{Host: host, Prefix: prefix}, nil
+}
+
+func checkHost(host string) error {
+	if host == "" {
+		return fmt.Errorf("no registry host: write oci://HOST/PREFIX")
+	}
+	if strings.Contains(host, "@") {
+		return fmt.Errorf("credentials do not belong into a location: use wherry login")
+	}
+	if err := (registry.Reference{Registry: host}).ValidateRegistry(); err != nil {
+		return fmt.Errorf("%q is no registry host", host)
+	}
+	return nil
+}
+
+// name and component are the distribution specification's grammar of repository names.
+var (
+	component = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
+	tagName   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
+)
+
+// CheckName says what is wrong with name as the name of a repository, or of one component of it.
+func CheckName(name string) error {
+	if len(name) > 255 {
+		return fmt.Errorf("repository name of %d characters, at most 255 are allowed", len(name))
+	}
+	for c := range strings.SplitSeq(name, "/") {
+		switch {
+		case component.MatchString(c):
+		case component.MatchString(strings.ToLower(c)):
+			return fmt.Errorf("%q is no repository name: registries allow lower case only", name)
+		default:
+			return fmt.Errorf("%q is no repository name: each part is lower-case letters and digits, joined by single '.', '_' or by '-'", name)
+		}
+	}
+	return nil
+}
+
+// CheckTag says what is wrong with tag.
+func CheckTag(tag string) error {
+	if !tagName.MatchString(tag) {
+		return fmt.Errorf("%q is no tag: up to 128 letters, digits, '.', '_' and '-'", tag)
+	}
+	return nil
+}
+
+// String returns what Parse reads.
+func (l Location) String() string {
+	if l.Dir != "" {
+		return schemeLayout + l.Dir
+	}
+	return schemeRegistry + join(l.Host, l.Prefix)
+}
+
+// Name returns the full name of a repository below the prefix, as docker would write it. In a layout
+// it is the name itself.
+func (l Location) Name(repository string) string {
+	if l.Dir != "" {
+		return repository
+	}
+	return join(join(l.Host, l.Prefix), repository)
+}
+
+func join(a, b string) string {
+	if a == "" || b == "" {
+		return a + b
+	}
+	return a + "/" + b
+}
+
+// isLoopback says whether host, with or without a port, is this machine.
+func isLoopback(host string) bool {
+	name := host
+	if h, _, err := net.SplitHostPort(host); err == nil {
+		name = h
+	}
+	name = strings.Trim(name, "[]")
+	if ip := net.ParseIP(name); ip != nil {
+		return ip.IsLoopback()
+	}
+	return name == "localhost"
+}

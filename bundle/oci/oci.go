@@ -1,0 +1,86 @@
+// Package oci opens the two kinds of place where bundles are kept: repositories below a prefix of a
+// registry (oci://HOST/PREFIX) and a folder in the OCI image layout (oci-layout:DIR).
+//
+// Begin with Parse, then Location.Repository for one repository or Location.Open for several:
+//
+//	loc, err := oci.Parse("oci://registry.plant-7:5000/edge")
+//	repo, err := loc.Repository("bundles/dev/drone", oci.Options{})
+//	desc, err := repo.Resolve(ctx, "latest")
+//
+// Both kinds behave the same. In a layout the index's org.opencontainers.image.ref.name is the
+// repository's name and the tag, joined by a slash: bundles/dev/drone/latest. Tagging is the only
+// step that makes content visible, it is atomic, and what it points at is on disk before it.
+//
+// Nothing here is trusted: content is what a descriptor's digest says only once the caller has checked
+// it. Every request ends by itself when the other side stalls, and no reader yields more bytes than its
+// descriptor names. Errors wrap ErrUnreachable, ErrUnauthorized or oras's errdef.ErrNotFound where
+// callers branch.
+package oci
+
+import (
+	"context"
+	"errors"
+	"net/http"
+
+	"oras.land/oras-go/v2"
+	"oras.land/oras-go/v2/registry/remote/auth"
+)
+
+// Errors that callers test for, beside errdef.ErrNotFound.
+var (
+	// ErrUnreachable means that the registry cannot be asked now: no connection, no answer in time, or an
+	// answer that says to come back later. Trying again can help.
+	ErrUnreachable = errors.New("registry unreachable")
+	// ErrUnauthorized means that the registry knows no credentials for the request, or denies it.
+	ErrUnauthorized = errors.New("unauthorized")
+	// ErrNoLayout means that a folder that should take a layout holds something else.
+	ErrNoLayout = errors.New("folder is neither empty nor an OCI layout")
+)
+
+// MaxTags bounds how many tags or repositories are listed.
+const MaxTags = 100_000
+
+// Options says how to talk to a registry. The zero value is right for most; layouts need none of it.
+type Options struct {
+	// HTTPClient sends the requests. Nil is a client that retries a few times and gives up on silence.
+	HTTPClient *http.Client
+	// UserAgent names the program to the registry. Empty means "wherry".
+	UserAgent string
+	// PlainHTTP speaks HTTP without TLS. Loopback hosts are spoken to that way in any case.
+	PlainHTTP bool
+	// Credential finds the credentials of a registry. Nil asks docker's config.json and its helpers.
+	Credential auth.CredentialFunc
+}
+
+// Target is one repository: content by digest, and tags that point at manifests.
+type Target interface {
+	oras.Target
+	// Tags lists the repository's tags, sorted. A repository that is not there has none.
+	Tags(ctx context.Context) ([]string, error)
+}
+
+// Store is an opened location. It is safe for use by several goroutines.
+type Store interface {
+	// Repository returns the repository with the given name below the prefix, whether it exists or not.
+	Repository(name string) (Target, error)
+	// Repositories lists the names of the repositories below the prefix, sorted. Its error wraps
+	// errors.ErrUnsupported where the registry has no catalog.
+	Repositories(ctx context.Context) ([]string, error)
+}
+
+// Open returns the location's store. It makes no request and touches no disk.
+func (l Location) Open(opts Options) (Store, error) {
+	if l.Dir != "" {
+		return NewLayout(l.Dir), nil
+	}
+	return openRegistry(l, opts)
+}
+
+// Repository opens the location and returns one repository of it.
+func (l Location) Repository(name string, opts Options) (Target, error) {
+	s, err := l.Open(opts)
+	if err != nil {
+		return nil, err
+	}
+	return s.Repository(name)
+}

@@ -1,0 +1,167 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry"
+	"oras.land/oras-go/v2/registry/remote"
+	"oras.land/oras-go/v2/registry/remote/auth"
+)
+
+const (
+	// requestTime bounds one request for, or of, metadata, with its retries.
+	requestTime = time.Minute
+	// pageSize is how many tags or repositories are asked for at once.
+	pageSize = 1000
+	// maxMetadataBytes bounds a page of tags, an error's body and a manifest that is tagged.
+	maxMetadataBytes = 4 << 20
+)
+
+// remoteStore is a prefix of a registry.
+type remoteStore struct {
+	location  Location
+	client    *auth.Client
+	plainHTTP bool
+}
+
+func openRegistry(l Location, opts Options) (*remoteStore, error) {
+	client, err := newClient(opts)
+	if err != nil {
+		return nil, err
+	}
+	return &remoteStore{location: l, client: client, plainHTTP: opts.PlainHTTP || isLoopback(l.Host)}, nil
+}
+
+func (s *remoteStore) Repository(name string) (Target, error) {
+	if err := CheckName(name); err != nil {
+		return nil, err
+	}
+	return &remoteRepository{
+		name: s.location.Name(name),
+		repo: &remote.Repository{
+			Client:          s.client,
+			Reference:       registry.Reference{Registry: s.location.Host, Repository: join(s.location.Prefix, name)},
+			PlainHTTP:       s.plainHTTP,
+			TagListPageSize: pageSize, MaxMetadataBytes: maxMetadataBytes,
+		},
+	}, nil
+}
+
+// Repositories asks the registry's catalog, which is optional in the specification and often denied.
+func (s *remoteStore) Repositories(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	reg := &remote.Registry{RepositoryOptions: remote.RepositoryOptions{
+		Client: s.client, Reference: registry.Reference{Registry: s.location.Host}, PlainHTTP: s.plainHTTP, MaxMetadataBytes: maxMetadataBytes,
+	}, RepositoryListPageSize: pageSize}
+	var names []string
+	err := reg.Repositories(ctx, "", collect(&names))
+	if err = explain("list repositories of", s.location.Host, err); err != nil {
+		if answeredNo(err) {
+			err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+		}
+		return nil, err
+	}
+	below := names[:0]
+	for _, n := range names {
+		if s.location.Prefix == "" {
+			below = append(below, n)
+		} else if rest, ok := strings.CutPrefix(n, s.location.Prefix+"/"); ok {
+			below = append(below, rest)
+		}
+	}
+	slices.Sort(below)
+	return below, nil
+}
+
+// collect appends pages to all, until there are too many.
+func collect(all *[]string) func([]string) error {
+	return func(page []string) error {
+		if *all = append(*all, page...); len(*all) > MaxTags {
+			return fmt.Errorf("more than %d names", MaxTags)
+		}
+		return nil
+	}
+}
+
+// remoteRepository adds deadlines, bounds and kinds of error to oras's repository.
+type remoteRepository struct {
+	name string // for messages
+	repo *remote.Repository
+}
+
+func (r *remoteRepository) ref(version string) string {
+	if digest.Digest(version).Validate() == nil {
+		return r.name + "@" + version
+	}
+	return r.name + ":" + version
+}
+
+// Resolve asks for the descriptor of a tag or digest, without its content.
+func (r *remoteRepository) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	desc, err := r.repo.Resolve(ctx, reference)
+	return desc, explain("resolve", r.ref(reference), err)
+}
+
+// Tags lists the tags of the repository, page by page.
+func (r *remoteRepository) Tags(ctx context.Context) ([]string, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	var tags []string
+	err := explain("list tags of", r.name, r.repo.Tags(ctx, "", collect(&tags)))
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, nil
+	}
+	slices.Sort(tags)
+	return tags, err
+}
+
+// Exists asks whether the registry has the content.
+func (r *remoteRepository) Exists(ctx context.Context, target ocispec.Descriptor) (bool, error) {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	ok, err := r.repo.Exists(ctx, target)
+	return ok, explain("look for", r.ref(target.Digest.String()), err)
+}
+
+// Fetch opens a blob or manifest. The caller closes it. A read that brings nothing for a while ends it.
+func (r *remoteRepository) Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error) {
+	ref := r.ref(target.Digest.String())
+	ctx, cancel := context.WithCancelCause(ctx)
+	timer := time.AfterFunc(requestTime, func() { cancel(errStalled) })
+	body, err := r.repo.Fetch(ctx, target)
+	timer.Stop()
+	if err != nil {
+		err = explain("fetch", ref, causeOf(ctx, err))
+		cancel(nil)
+		return nil, err
+	}
+	return bounded(&watchedBody{ctx: ctx, cancel: cancel, body: body, ref: ref}, target), nil
+}
+
+// Push uploads a blob or manifest. Content that the registry has is sent again; ask Exists before. A
+// bytes.Reader can be sent a second time after a lost connection or a login, other readers cannot.
+func (r *remoteRepository) Push(ctx context.Context, expected ocispec.Descriptor, from io.Reader) error {
+	return explain("push", r.ref(expected.Digest.String()), r.repo.Push(ctx, expected, from))
+}
+
+// Tag makes the tag point at a manifest that was pushed before.
+func (r *remoteRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag string) error {
+	if err := CheckTag(tag); err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	return explain("tag", r.ref(tag), r.repo.Tag(ctx, desc, tag))
+}

@@ -1,0 +1,139 @@
+package oci
+
+import (
+	"cmp"
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"os"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/credentials"
+	"oras.land/oras-go/v2/registry/remote/retry"
+)
+
+const (
+	dialTime = 15 * time.Second
+	// stallTime is how long a connection may move no byte before it is given up.
+	stallTime = time.Minute
+	// retries is how often a request is sent again after a failure that may pass.
+	retries = 3
+)
+
+var errStalled = errors.New("the transfer stalled")
+
+// newClient returns a client with credentials that keeps tokens for all repositories it is used for.
+func newClient(opts Options) (*auth.Client, error) {
+	c := &auth.Client{Client: opts.HTTPClient, Cache: auth.NewCache(), Credential: opts.Credential}
+	c.SetUserAgent(cmp.Or(opts.UserAgent, "wherry"))
+	if c.Client == nil {
+		c.Client = newHTTPClient()
+	}
+	if c.Credential == nil && hasDockerConfig() {
+		store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
+		if err != nil {
+			return nil, fmt.Errorf("docker credentials: %w", err)
+		}
+		c.Credential = credentials.Credential(store)
+	}
+	return c, nil
+}
+
+// hasDockerConfig is false for a service that runs without a home folder, which then goes anonymous.
+func hasDockerConfig() bool {
+	_, err := os.UserHomeDir()
+	return err == nil || os.Getenv("DOCKER_CONFIG") != ""
+}
+
+// newHTTPClient returns a client that neither gives up at the first hiccup nor waits for ever.
+func newHTTPClient() *http.Client {
+	dialer := &net.Dialer{Timeout: dialTime}
+	base := &http.Transport{
+		Proxy: http.ProxyFromEnvironment,
+		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dialer.DialContext(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return stallingConn{conn}, nil
+		},
+		ForceAttemptHTTP2:     true,
+		TLSHandshakeTimeout:   dialTime,
+		ResponseHeaderTimeout: stallTime,
+		IdleConnTimeout:       90 * time.Second,
+		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
+	}
+	policy := &retry.GenericPolicy{
+		Retryable: retry.DefaultPredicate,
+		Backoff:   retry.DefaultBackoff,
+		MinWait:   200 * time.Millisecond,
+		MaxWait:   3 * time.Second,
+		MaxRetry:  retries,
+	}
+	return &http.Client{Transport: &retry.Transport{Base: base, Policy: func() retry.Policy { return policy }}}
+}
+
+// stallingConn ends uploads that stall. Reads have no deadline here, since a pooled connection waits in
+// one: the wait for an answer is bounded by the transport, its body by watchedBody.
+type stallingConn struct{ net.Conn }
+
+func (c stallingConn) Write(p []byte) (int, error) {
+	if err := c.SetWriteDeadline(time.Now().Add(stallTime)); err != nil {
+		return 0, err
+	}
+	return c.Conn.Write(p)
+}
+
+// watchedBody ends a download whose reads stall, and gives its errors their kind.
+type watchedBody struct {
+	ctx    context.Context // of this request alone, ended by cancel
+	cancel context.CancelCauseFunc
+	body   io.ReadCloser
+	ref    string
+}
+
+func (b *watchedBody) Read(p []byte) (int, error) {
+	timer := time.AfterFunc(stallTime, func() { b.cancel(errStalled) })
+	n, err := b.body.Read(p)
+	timer.Stop()
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = explain("fetch", b.ref, causeOf(b.ctx, err))
+	}
+	return n, err
+}
+
+func (b *watchedBody) Close() error {
+	err := b.body.Close()
+	b.cancel(nil)
+	return err
+}
+
+// bounded yields no more of r than target's size, and an error where there is more.
+func bounded(r io.ReadCloser, target ocispec.Descriptor) io.ReadCloser {
+	return &boundedBody{ReadCloser: r, target: target}
+}
+
+type boundedBody struct {
+	io.ReadCloser
+	target ocispec.Descriptor
+	read   int64
+}
+
+func (b *boundedBody) Read(p []byte) (int, error) {
+	left := b.target.Size - b.read
+	if int64(len(p)) > left+1 {
+		p = p[:left+1]
+	}
+	n, err := b.ReadCloser.Read(p)
+	if int64(n) > left {
+		return int(left), fmt.Errorf("%s is longer than the %d bytes of its descriptor", b.target.Digest, b.target.Size)
+	}
+	b.read += int64(n)
+	return n, err
+}
