@@ -13,7 +13,7 @@ type Result struct {
 	BaseCommit string
 	// ClusterTypes is sorted by name and holds the types without assignments too.
 	ClusterTypes []ClusterTypeResult
-	// Warnings is sorted by position.
+	// Warnings holds warnings and notes, sorted by position.
 	Warnings []Finding
 }
 
@@ -71,9 +71,11 @@ type Failure struct {
 	Err error
 }
 
-// Finding is a warning about the input.
+// Finding is a warning or a note about the input.
 type Finding struct {
 	Position
+	// Note marks what is only worth knowing, such as a file that holds no object: no reason to be strict.
+	Note    bool
 	Message string
 	Hint    string
 }

@@ -1,0 +1,281 @@
+package scheduler
+
+import (
+	"fmt"
+	"reflect"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// decoder fills the structs of kinds.go from YAML nodes. In difference to yaml.v3 it knows the line of
+// everything, is as strict with types as the Kubernetes API (a label true is not the text "true"),
+// collects every mistake instead of the first, and warns about fields that nobody reads.
+type decoder struct {
+	file     string
+	nodes    int // seen so far, aliases expanded
+	depth    int // of merge keys within merge keys
+	errs     []error
+	findings []Finding
+}
+
+const (
+	// maxNodes bounds what one document may expand to through aliases.
+	maxNodes = 1 << 20
+	// maxMerges bounds how deep merge keys nest.
+	maxMerges = 16
+)
+
+type (
+	// line is a line of the file; a field Line of this type receives that of the struct's mapping.
+	line int
+	// ignored accepts anything.
+	ignored struct{}
+	// text is a string that knows where it stands.
+	text struct {
+		Value string
+		line  line
+		// first is the line of the text's own first line, which for a block text is the next one.
+		first line
+	}
+)
+
+func (d *decoder) at(n *yaml.Node) Position { return Position{File: d.file, Line: n.Line} }
+
+func (d *decoder) fail(n *yaml.Node, hint, format string, args ...any) {
+	d.errs = append(d.errs, mistake(d.at(n), hint, format, args...))
+}
+
+// decode fills v from n. path names v in messages.
+func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if d.exhausted(n) {
+		return
+	}
+	switch p := v.Addr().Interface().(type) {
+	case *ignored:
+		return
+	case *yaml.Node:
+		*p = *n
+		return
+	case *text:
+		p.Value, p.line, p.first = d.str(n, path), line(n.Line), line(n.Line)
+		if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
+			p.first++
+		}
+		return
+	}
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(d.str(n, path))
+	case reflect.Struct:
+		d.decodeStruct(n, v, path)
+	case reflect.Map:
+		d.decodeMap(n, v, path)
+	case reflect.Slice:
+		d.decodeSlice(n, v, path)
+	default:
+		panic("kinds.go has a field of type " + v.Type().String())
+	}
+}
+
+// exhausted counts n, and says whether there are too many nodes to go on.
+func (d *decoder) exhausted(n *yaml.Node) bool {
+	if d.nodes++; d.nodes == maxNodes {
+		d.fail(n, "", "the document holds more than %d values once its aliases are expanded", maxNodes)
+	}
+	return d.nodes >= maxNodes
+}
+
+// shortTag is n's tag, where words that only YAML 1.1 (and so Kubernetes) takes for booleans are booleans.
+func shortTag(n *yaml.Node) string {
+	tag := n.ShortTag()
+	if tag == "!!str" && n.Kind == yaml.ScalarNode && n.Style == 0 {
+		switch strings.ToLower(n.Value) {
+		case "y", "yes", "on", "n", "no", "off":
+			return "!!bool"
+		}
+	}
+	return tag
+}
+
+// str is the string that n must be.
+func (d *decoder) str(n *yaml.Node, path string) string {
+	switch tag := shortTag(n); {
+	case n.Kind != yaml.ScalarNode:
+		d.fail(n, "", "%s must be a string, not a %s", path, kindName(n))
+	case tag == "!!null":
+		return ""
+	case tag != "!!str":
+		d.fail(n, fmt.Sprintf("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", path, n.Value, tagName(tag))
+	}
+	return n.Value
+}
+
+func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string) {
+	fields, names := structFields(v)
+	if l := v.FieldByName("Line"); l.IsValid() && l.Type() == reflect.TypeFor[line]() {
+		l.SetInt(int64(n.Line))
+	}
+	for _, p := range d.pairs(n, path) {
+		key := join(path, p.key.Value)
+		field, ok := fields[p.key.Value]
+		if !ok {
+			d.findings = append(d.findings, Finding{
+				Position: d.at(p.key),
+				Message:  fmt.Sprintf("unknown field %s", key),
+				Hint:     didYouMean(p.key.Value, names),
+			})
+			continue
+		}
+		d.decode(p.value, field, key)
+	}
+}
+
+func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, path string) {
+	pairs := d.pairs(n, path)
+	v.Set(reflect.MakeMapWithSize(v.Type(), len(pairs)))
+	for _, p := range pairs {
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.decode(p.value, value, join(path, p.key.Value))
+		v.SetMapIndex(reflect.ValueOf(p.key.Value), value)
+	}
+}
+
+func (d *decoder) decodeSlice(n *yaml.Node, v reflect.Value, path string) {
+	if n.Kind != yaml.SequenceNode {
+		d.fail(n, "", "%s must be a list, not a %s", path, kindName(n))
+		return
+	}
+	for i, item := range n.Content {
+		value := reflect.New(v.Type().Elem()).Elem()
+		d.decode(item, value, fmt.Sprintf("%s[%d]", path, i))
+		v.Set(reflect.Append(v, value))
+	}
+}
+
+type pair struct{ key, value *yaml.Node }
+
+// pairs lists the keys of a mapping, with merge keys (<<) resolved: its own keys win over merged ones.
+func (d *decoder) pairs(n *yaml.Node, path string) []pair {
+	if n.Kind != yaml.MappingNode {
+		d.fail(n, "", "%s must be a mapping, not a %s", orDocument(path), kindName(n))
+		return nil
+	}
+	var own, merged []pair
+	lines := map[string]int{}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		if key.ShortTag() == "!!merge" {
+			merged = append(merged, d.mergedPairs(value, path)...)
+			continue
+		}
+		if key.Kind == yaml.AliasNode {
+			key = key.Alias
+		}
+		if !(shortTag(key) == "!!int" && isDecimal(key.Value)) { // Kubernetes takes numbers for keys
+			d.str(key, "a key of "+orDocument(path))
+		}
+		if first, ok := lines[key.Value]; ok {
+			d.fail(key, "", "%s is given twice, first on line %d", join(path, key.Value), first)
+			continue
+		}
+		lines[key.Value] = key.Line
+		own = append(own, pair{key, value})
+	}
+	for _, p := range merged {
+		if _, ok := lines[p.key.Value]; !ok {
+			lines[p.key.Value] = p.key.Line
+			own = append(own, p)
+		}
+	}
+	return own
+}
+
+// mergedPairs lists what a merge key brings: the keys of one mapping or, the first winning, of several.
+func (d *decoder) mergedPairs(n *yaml.Node, path string) []pair {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	d.depth++
+	defer func() { d.depth-- }()
+	if d.depth > maxMerges { // a mapping can be made to merge itself
+		d.fail(n, "", "merge keys nest more than %d deep", maxMerges)
+		return nil
+	}
+	if d.exhausted(n) {
+		return nil
+	}
+	if n.Kind != yaml.SequenceNode {
+		return d.pairs(n, path)
+	}
+	var all []pair
+	for _, item := range n.Content {
+		all = append(all, d.mergedPairs(item, path)...)
+	}
+	return all
+}
+
+// structFields maps the YAML keys of a struct to its fields, those of inlined structs among them.
+func structFields(v reflect.Value) (map[string]reflect.Value, []string) {
+	fields, names := map[string]reflect.Value{}, []string{}
+	for i := range v.NumField() {
+		name, inline := strings.CutSuffix(v.Type().Field(i).Tag.Get("yaml"), ",inline")
+		switch {
+		case inline:
+			inner, innerNames := structFields(v.Field(i))
+			for _, n := range innerNames {
+				fields[n] = inner[n]
+			}
+			names = append(names, innerNames...)
+		case name != "":
+			fields[name] = v.Field(i)
+			names = append(names, name)
+		}
+	}
+	return fields, names
+}
+
+func kindName(n *yaml.Node) string {
+	switch n.Kind {
+	case yaml.MappingNode:
+		return "mapping"
+	case yaml.SequenceNode:
+		return "list"
+	case yaml.AliasNode:
+		return kindName(n.Alias)
+	default:
+		return "single value"
+	}
+}
+
+func join(path, key string) string {
+	if path == "" {
+		return key
+	}
+	return path + "." + key
+}
+
+func orDocument(path string) string {
+	if path == "" {
+		return "the document"
+	}
+	return path
+}
+
+func tagName(tag string) string {
+	names := map[string]string{"!!bool": "boolean", "!!int": "number", "!!float": "number", "!!timestamp": "date"}
+	if name, ok := names[tag]; ok {
+		return name
+	}
+	return tag
+}
+
+func isDecimal(s string) bool {
+	return s == "0" || strings.Trim(s, "0123456789") == "" && !strings.HasPrefix(s, "0")
+}

@@ -1,0 +1,189 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+
+	"github.com/Masterminds/sprig/v3"
+	"github.com/mitchellh/hashstructure"
+	"gopkg.in/yaml.v3"
+)
+
+// maxTextBytes bounds a rendered file, and what a function may make of little.
+const maxTextBytes = 1 << 20
+
+// maxItems bounds the lists that functions make out of numbers.
+const maxItems = 100_000
+
+// impure are functions of sprig that its own hermetic set still has, although they ask the clock, the
+// time zone, the random generator or the operating system, or make new keys.
+var impure = []string{
+	"ago", "duration_round", "durationRound", "must_date_modify", "mustDateModify", "mustToDate", "toDate", "unixEpoch",
+	"randInt", "shuffle",
+	"osBase", "osClean", "osDir", "osExt", "osIsAbs",
+	"bcrypt", "htpasswd", "derivePassword", "encryptAES", "decryptAES",
+	"genPrivateKey", "buildCustomCert", "genCA", "genCAWithKey",
+	"genSelfSignedCert", "genSelfSignedCertWithKey", "genSignedCert", "genSignedCertWithKey",
+}
+
+// mutating are the functions that change a map they are given, which must then not be a shared one.
+var mutating = []string{"set", "unset", "merge", "mergeOverwrite", "mustMerge", "mustMergeOverwrite"}
+
+// functions returns what templates may call: sprig's pure functions, and Kalypso's own four. Those whose
+// result could be out of all proportion to their arguments are bounded.
+func functions() template.FuncMap {
+	all := sprig.HermeticTxtFuncMap()
+	for _, name := range impure {
+		delete(all, name)
+	}
+	all["toYaml"], all["stringify"], all["hash"], all["unquote"] = toYAML, stringify, hash, unquote
+	all["keys"], all["values"] = keys, values
+	all["until"] = func(n int) ([]int, error) { return sequence(0, n, cmp.Compare(n, 0)) }
+	all["untilStep"] = sequence
+	all["seq"] = bounded(all["seq"].(func(...int) string), checkSeq)
+	all["repeat"] = func(count int, s string) (string, error) {
+		if count < 0 || count*len(s) > maxTextBytes || count > maxTextBytes {
+			return "", errTooLong
+		}
+		return strings.Repeat(s, count), nil
+	}
+	all["replace"] = func(before, after, s string) (string, error) {
+		if strings.Count(s, before)*len(after) > maxTextBytes {
+			return "", errTooLong
+		}
+		return strings.ReplaceAll(s, before, after), nil
+	}
+	all["indent"], all["nindent"] = indent, func(spaces int, s string) (string, error) {
+		s, err := indent(spaces, s)
+		return "\n" + s, err
+	}
+	all["print"] = func(args ...any) (string, error) { return checkLength(fmt.Sprint(args...)) }
+	all["printf"] = func(format string, args ...any) (string, error) { return checkLength(fmt.Sprintf(format, args...)) }
+	all["urlquery"] = template.URLQueryEscaper // built in; here for the shield to find
+	all["println"] = func(args ...any) (string, error) { return checkLength(fmt.Sprintln(args...)) }
+	return all
+}
+
+var errTooLong = fmt.Errorf("the result would be longer than %d bytes", maxTextBytes)
+
+func checkLength(s string) (string, error) {
+	if len(s) > maxTextBytes {
+		return "", errTooLong
+	}
+	return s, nil
+}
+
+func indent(spaces int, s string) (string, error) {
+	if spaces < 0 || spaces > maxTextBytes || spaces*(1+strings.Count(s, "\n")) > maxTextBytes {
+		return "", errTooLong
+	}
+	pad := strings.Repeat(" ", spaces)
+	return pad + strings.ReplaceAll(s, "\n", "\n"+pad), nil
+}
+
+// sequence lists the numbers from start on as long as they are before stop.
+func sequence(start, stop, step int) ([]int, error) {
+	if step == 0 {
+		return []int{}, nil
+	}
+	if (stop-start)/step > maxItems {
+		return nil, fmt.Errorf("the list would have more than %d items", maxItems)
+	}
+	all := []int{}
+	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
+		all = append(all, i)
+	}
+	return all, nil
+}
+
+// bounded calls f only if check finds nothing wrong with the arguments.
+func bounded(f func(...int) string, check func([]int) error) func(...int) (string, error) {
+	return func(args ...int) (string, error) {
+		if err := check(args); err != nil {
+			return "", err
+		}
+		return f(args...), nil
+	}
+}
+
+// checkSeq takes seq's arguments to be its bounds: the numbers in between are at most as many.
+func checkSeq(args []int) error {
+	if len(args) > 0 && slices.Max(args)-slices.Min(append(args, 0)) > maxItems {
+		return fmt.Errorf("the list would have more than %d items", maxItems)
+	}
+	return nil
+}
+
+// keys lists the keys of maps, sorted, so that the same input gives the same bytes.
+func keys(maps ...map[string]any) []string {
+	all := []string{}
+	for _, m := range maps {
+		all = append(all, sortedKeys(m)...)
+	}
+	return all
+}
+
+// values lists the values of a map in the order of its keys.
+func values(m map[string]any) []any { return append([]any{}, sortedValues(m)...) }
+
+// toYAML is YAML as yaml.v3 writes it, without the last line break. What cannot be written is empty.
+func toYAML(v any) string {
+	data, err := yaml.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(data), "\n")
+}
+
+// stringify is toYAML with the lists in a map written as texts. Maps in it stay maps: that is how
+// Kalypso's function turns out, whose test for maps never meets the type that they have.
+func stringify(v any) string {
+	m, ok := v.(map[string]any)
+	if !ok {
+		return toYAML(v)
+	}
+	texts := make(map[string]any, len(m))
+	for key, value := range m {
+		switch texts[key] = value; value.(type) {
+		case []any, map[string]any:
+			data, err := yaml.Marshal(value)
+			if err != nil {
+				return ""
+			}
+			texts[key] = string(data)
+		}
+	}
+	return toYAML(texts)
+}
+
+// hash identifies a value by a number. People have it in the names of objects, so it must stay the same.
+func hash(v any) string {
+	h, err := hashstructure.Hash(v, nil)
+	if err != nil {
+		return ""
+	}
+	return strconv.FormatUint(h, 10)
+}
+
+// unquote takes the white space, then the double, then the single quotes off a string.
+func unquote(v any) string {
+	s, _ := v.(string)
+	return strings.Trim(strings.Trim(strings.TrimSpace(s), `"`), "'")
+}
+
+// explainFunction adds to the complaint about a function that is not there why that is so.
+func explainFunction(message string) string {
+	_, rest, ok := strings.Cut(message, `function "`)
+	name, _, ok2 := strings.Cut(rest, `" not defined`)
+	if !ok || !ok2 {
+		return ""
+	}
+	if _, ok := sprig.TxtFuncMap()[name]; ok {
+		return fmt.Sprintf("%s is not a pure function: the same platform would not always give the same files", name)
+	}
+	return didYouMean(name, sortedKeys(functions()))
+}

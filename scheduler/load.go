@@ -1,0 +1,295 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"path"
+	"reflect"
+	"strconv"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+const (
+	// maxFileBytes bounds one input file; etcd would not take an object of that size.
+	maxFileBytes = 8 << 20
+	// maxFiles bounds the files of one source, so that somebody's home folder is refused in time.
+	maxFiles = 100_000
+)
+
+// Load takes the objects of all *.yaml, *.yml and *.json files of src, wherever they lie. Folders whose
+// name starts with a dot are passed over, except .environments.
+//
+// The error joins what is wrong with any of the files, each with file and line (see [InputError]); then
+// nothing of src has been taken. Objects of kinds that are not part of a platform are passed over with a
+// note; unknown fields are warnings. Both are in the [Result].
+func (m *Model) Load(ctx context.Context, src Source) error {
+	l := &loader{src: src, seen: map[objectKey]Position{}, known: m.seen}
+	if err := fs.WalkDir(src.FS, ".", func(name string, entry fs.DirEntry, err error) error {
+		return errors.Join(ctx.Err(), l.visit(name, entry, err))
+	}); err != nil {
+		return err
+	}
+	if len(l.errs) > 0 {
+		return joinMistakes(l.errs)
+	}
+	for _, add := range l.adders {
+		add(m)
+	}
+	for key, at := range l.seen {
+		m.seen[key] = at
+	}
+	m.findings = append(m.findings, l.findings...)
+	return nil
+}
+
+// loader reads one source.
+type loader struct {
+	src      Source
+	files    int
+	known    map[objectKey]Position // from the sources before
+	seen     map[objectKey]Position
+	adders   []func(*Model) // what to do once all files have proved sound
+	errs     []error
+	findings []Finding
+}
+
+func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
+	switch ext := path.Ext(name); {
+	case err != nil:
+		return fmt.Errorf("read %s: %w", l.display(name), err)
+	case entry.IsDir():
+		if base := entry.Name(); strings.HasPrefix(base, ".") && base != "." && base != ".environments" {
+			return fs.SkipDir
+		}
+		return nil
+	case ext != ".yaml" && ext != ".yml" && ext != ".json":
+		return nil
+	case !entry.Type().IsRegular():
+		l.note(Position{File: l.display(name)}, "not a regular file: passed over")
+		return nil
+	}
+	if l.files++; l.files > maxFiles {
+		return fmt.Errorf("read %s: more than %d files: is this the right folder?", l.display("."), maxFiles)
+	}
+	data, err := l.read(name)
+	if err != nil {
+		return fmt.Errorf("read %s: %w", l.display(name), err)
+	}
+	if len(data) > maxFileBytes {
+		l.errs = append(l.errs, mistake(Position{File: l.display(name)}, "", "the file is larger than %d bytes", maxFileBytes))
+		return nil
+	}
+	l.parse(l.display(name), data)
+	return nil
+}
+
+// read returns at most one byte more than a file may have.
+func (l *loader) read(name string) ([]byte, error) {
+	f, err := l.src.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
+}
+
+// display is how messages name a file of this source.
+func (l *loader) display(name string) string {
+	switch {
+	case l.src.Name == "":
+		return name
+	case name == ".":
+		return l.src.Name
+	default:
+		return strings.TrimSuffix(l.src.Name, "/") + "/" + name
+	}
+}
+
+func (l *loader) note(at Position, format string, args ...any) {
+	l.findings = append(l.findings, Finding{Position: at, Note: true, Message: fmt.Sprintf(format, args...)})
+}
+
+// parse takes the documents of one file.
+func (l *loader) parse(file string, data []byte) {
+	documents := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		err := documents.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil {
+			l.errs = append(l.errs, syntaxError(file, err))
+			return
+		}
+		if len(n.Content) == 1 {
+			l.document(file, n.Content[0])
+		}
+	}
+}
+
+// syntaxError takes the line out of the parser's message.
+func syntaxError(file string, err error) error {
+	message := strings.TrimPrefix(err.Error(), "yaml: ")
+	at := Position{File: file}
+	if rest, ok := strings.CutPrefix(message, "line "); ok {
+		if number, text, ok := strings.Cut(rest, ": "); ok {
+			if n, err := strconv.Atoi(number); err == nil {
+				at.Line, message = n, text
+			}
+		}
+	}
+	return mistake(at, "", "%s", message)
+}
+
+// document takes one object, or the items of a List.
+func (l *loader) document(file string, n *yaml.Node) {
+	at := Position{File: file, Line: n.Line}
+	apiVersion, kind := stringField(n, "apiVersion"), stringField(n, "kind")
+	into := newObject(apiVersion, kind)
+	switch {
+	case n.ShortTag() == "!!null":
+	case apiVersion == coreAPI && kind == "List":
+		for _, item := range sequenceField(n, "items") {
+			l.document(file, item)
+		}
+	case kind == "":
+		l.note(at, "no object (there is no kind): passed over")
+	case into == nil:
+		l.unknownKind(at, apiVersion, kind)
+	case l.src.Registration != "" && kind != "Workload":
+		l.note(at, "a %s in the source of registration %q: passed over, app teams give Workloads only", kind, l.src.Registration)
+	default:
+		l.object(at, n, into)
+	}
+}
+
+// unknownKind notes a foreign kind, and warns where it seems to be one of ours, misspelt.
+func (l *loader) unknownKind(at Position, apiVersion, kind string) {
+	f := Finding{Position: at, Note: true, Message: fmt.Sprintf("kind %s of %s is not part of a platform: passed over", kind, apiVersion)}
+	if group, _, _ := strings.Cut(apiVersion, "/"); group == "scheduler.kalypso.io" || group == "wherry.dev" {
+		f.Note = false
+		if f.Hint = didYouMean(kind, knownKinds()); newObject(kalypsoAPI, kind) != nil {
+			f.Hint = "apiVersion must be " + kalypsoAPI
+		} else if newObject(wherryAPI, kind) != nil {
+			f.Hint = "apiVersion must be " + wherryAPI
+		}
+	}
+	l.findings = append(l.findings, f)
+}
+
+// object decodes n into the struct that into points to, checks it and keeps it for later.
+func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
+	d := &decoder{file: at.File}
+	d.decode(n, reflect.ValueOf(into).Elem(), "")
+	l.errs, l.findings = append(l.errs, d.errs...), append(l.findings, d.findings...)
+	if len(d.errs) > 0 {
+		return
+	}
+	o := into.base()
+	o.at = at
+	if cm, ok := into.(*configMap); ok && !cm.isPlatform() {
+		l.note(at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, platformConfig)
+		return
+	}
+	if w, ok := into.(*workload); ok {
+		w.registration = l.src.Registration
+		l.errs = append(l.errs, w.checkTargets()...)
+	}
+	if err := checkName(at, o.Kind, o.Metadata.Name); err != nil {
+		l.errs = append(l.errs, err)
+		return
+	}
+	if err := l.claim(into); err != nil {
+		l.errs = append(l.errs, err)
+		return
+	}
+	l.adders = append(l.adders, into.addTo)
+}
+
+// claim makes sure that an object is defined once.
+func (l *loader) claim(into kindObject) error {
+	o := into.base()
+	key := objectKey{kind: o.Kind, name: o.Metadata.Name}
+	switch w := into.(type) {
+	case *workload:
+		key.registration = w.registration
+	case *platformObject:
+		key.name = "" // there is one
+	}
+	first, ok := l.known[key]
+	if !ok {
+		first, ok = l.seen[key]
+	}
+	if ok {
+		return mistake(o.at, "remove one of them", "%s %q is defined twice%s: first at %s", o.Kind, o.Metadata.Name, l.origin(), first)
+	}
+	l.seen[key] = o.at
+	return nil
+}
+
+// origin says, for a message, what kind of source this is.
+func (l *loader) origin() string {
+	switch {
+	case l.src.Base != "":
+		return fmt.Sprintf(" (here in base repository %q)", l.src.Base)
+	case l.src.Registration != "":
+		return fmt.Sprintf(" (here in the source of registration %q)", l.src.Registration)
+	default:
+		return ""
+	}
+}
+
+// checkName makes sure that name can be an object's. Names become folders, so this is also what keeps
+// them inside the output.
+func checkName(at Position, kind, name string) error {
+	if name == "" {
+		return mistake(at, "", "%s has no metadata.name", kind)
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return mistake(at, "", "%s cannot be called %q: %s", kind, name, problems[0])
+	}
+	return nil
+}
+
+func (w *workload) checkTargets() []error {
+	var errs []error
+	for i := range w.Spec.DeploymentTargets {
+		t := &w.Spec.DeploymentTargets[i]
+		at := w.position(t.Line)
+		if t.Name == "" {
+			errs = append(errs, mistake(at, "", "deployment target has no name"))
+		} else if problems := validation.IsDNS1123Subdomain(w.Metadata.Name + "-" + t.Name); len(problems) > 0 {
+			errs = append(errs, mistake(at, "", "deployment target cannot be called %q: %s", t.Name, problems[0]))
+		}
+	}
+	return errs
+}
+
+// field finds the value of a key without judging the rest.
+func field(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
+	}
+	return &yaml.Node{}
+}
+
+func stringField(n *yaml.Node, key string) string { return field(n, key).Value }
+
+func sequenceField(n *yaml.Node, key string) []*yaml.Node {
+	if f := field(n, key); f.Kind == yaml.SequenceNode {
+		return f.Content
+	}
+	return nil
+}

@@ -1,0 +1,122 @@
+// Package scheduler turns a platform, as people write it in YAML, into rendered assignments: which
+// deployment target runs on which cluster type, with which configuration, as which files.
+//
+// Begin with [NewModel], give it every source with [Model.Load] and ask for the result with
+// [Model.Render]. The input language is Kalypso's, and so is the output, byte for byte; docs/kalypso.md
+// lists where the two differ on purpose.
+//
+// The package is pure: it reads nothing but the [fs.FS] it is given, knows no clock, network or
+// environment, and the same input gives the same bytes whatever the files are called and however many
+// cores do the work. It resolves no references: fetching what a BaseRepo or WorkloadRegistration points
+// to is the caller's part, who asks [Model.BaseRepos] and [Model.Registrations] and loads again.
+package scheduler
+
+import (
+	"cmp"
+	"io/fs"
+	"maps"
+	"slices"
+)
+
+// Source is a folder of platform objects.
+type Source struct {
+	FS fs.FS
+	// Name stands before file names in messages: a folder or a URL. It may be empty.
+	Name string
+	// Registration, if not empty, makes this the app team's source of that WorkloadRegistration: only
+	// Workload objects are taken from it, and they get that registration's workspace.
+	Registration string
+	// Base, if not empty, says that this is the content of that BaseRepo.
+	Base string
+}
+
+// Model is one environment of a platform, as read. A Model is not safe for concurrent use while it is
+// being loaded; afterwards it may be rendered any number of times, also at once.
+type Model struct {
+	environment string
+
+	environments  map[string]Environment
+	baseRepos     map[string]BaseRepo
+	registrations map[string]WorkloadRegistration
+	clusterTypes  map[string]*clusterType
+	policies      map[string]*schedulingPolicy
+	templates     map[string]*templateObject
+	schemas       map[string]*configSchema
+	configMaps    map[string]*configMap
+	workloads     []*workload
+	platform      string
+
+	seen     map[objectKey]Position
+	findings []Finding
+}
+
+// NewModel returns an empty model of the environment of that name.
+func NewModel(environment string) *Model {
+	return &Model{
+		environment:   environment,
+		environments:  map[string]Environment{},
+		baseRepos:     map[string]BaseRepo{},
+		registrations: map[string]WorkloadRegistration{},
+		clusterTypes:  map[string]*clusterType{},
+		policies:      map[string]*schedulingPolicy{},
+		templates:     map[string]*templateObject{},
+		schemas:       map[string]*configSchema{},
+		configMaps:    map[string]*configMap{},
+		seen:          map[objectKey]Position{},
+	}
+}
+
+// Repository is where objects can be fetched from.
+type Repository struct {
+	Repo   string `yaml:"repo"`
+	Branch string `yaml:"branch"`
+	Path   string `yaml:"path"` // below the repository's root; empty and "." are the root
+}
+
+// Environment says where the objects of an environment live. It lies on the platform's default branch.
+type Environment struct {
+	Name string
+	Position
+	ControlPlane Repository
+}
+
+// BaseRepo points to objects that the environment shares with others.
+type BaseRepo struct {
+	Name string
+	Position
+	Repository
+	Commit string // empty where nothing is pinned
+}
+
+// WorkloadRegistration points to the folder in which an app team keeps its Workload objects.
+type WorkloadRegistration struct {
+	Name string
+	Position
+	Workload  Repository
+	Workspace string
+}
+
+// Environments returns the Environment objects that were loaded, sorted by name. They are the
+// default branch's table of contents and have no influence on what is rendered.
+func (m *Model) Environments() []Environment { return sortedValues(m.environments) }
+
+// BaseRepos returns the BaseRepo objects that were loaded, sorted by name.
+func (m *Model) BaseRepos() []BaseRepo { return sortedValues(m.baseRepos) }
+
+// Registrations returns the WorkloadRegistration objects that were loaded, sorted by name.
+func (m *Model) Registrations() []WorkloadRegistration { return sortedValues(m.registrations) }
+
+// PlatformName returns the name of the Platform object, empty where there is none.
+func (m *Model) PlatformName() string { return m.platform }
+
+func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
+	return slices.Sorted(maps.Keys(m))
+}
+
+func sortedValues[V any](m map[string]V) []V {
+	values := make([]V, 0, len(m))
+	for _, name := range sortedKeys(m) {
+		values = append(values, m[name])
+	}
+	return values
+}

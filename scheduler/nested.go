@@ -1,0 +1,91 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"regexp"
+	"slices"
+	"strings"
+)
+
+// What follows runs only once something has gone wrong with templates in configuration values: it
+// finds the value to blame, which the error of a whole rendered document does not tell.
+
+// reference finds the values that a value refers to.
+var reference = regexp.MustCompile(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([^"]+)"`)
+
+// explainNested blames err, from the evaluation of a text that templates have rendered, on the
+// configuration value that fails on its own; if there is none, on the template at at.
+func (e *evaluator) explainNested(ctx context.Context, err error, at Position, in *input) error {
+	for _, key := range sortedKeys(in.config.data) {
+		for _, s := range templatesIn(in.config.data[key]) {
+			value := e.library.text("value", s, in.config.origins[key])
+			alone := &evaluator{library: e.library, base: e.base, shielded: e.shielded}
+			if valueErr := alone.once(ctx, value, in); valueErr != nil {
+				return fmt.Errorf("value of %s: %w", key, valueErr)
+			}
+		}
+	}
+	return mistake(at, "", "in the text that the template has rendered: %v", explain(err, Position{}))
+}
+
+// once evaluates a value without evaluating what comes out.
+func (e *evaluator) once(ctx context.Context, t *textTemplate, in *input) error {
+	if t.err != nil {
+		return t.err
+	}
+	run := t.run
+	if in.shield != nil {
+		run = t.shielded
+	}
+	e.out = output{ctx: ctx}
+	if err := e.execute(run, t.mutates, in); err != nil {
+		return explain(err, t.at)
+	}
+	return nil
+}
+
+// explainCycle names the values that refer to each other in a circle.
+func explainCycle(at Position, in *input) error {
+	const hint = "a value must not lead back to itself"
+	visited := map[string]bool{}
+	for _, key := range sortedKeys(in.config.data) {
+		if cycle := findCycle(in.config.data, []string{key}, visited); cycle != nil {
+			return mistake(in.config.origins[cycle[0]], hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
+		}
+	}
+	return mistake(at, hint, "the text still holds {{ after %d rounds of evaluation", maxRounds)
+}
+
+// findCycle follows the references of the last key of path until one comes up again.
+func findCycle(values map[string]any, path []string, visited map[string]bool) []string {
+	key := path[len(path)-1]
+	if visited[key] {
+		return nil
+	}
+	for _, s := range templatesIn(values[key]) {
+		for _, match := range reference.FindAllStringSubmatch(s, -1) {
+			next := match[1] + match[2]
+			if i := slices.Index(path, next); i >= 0 {
+				return append(slices.Clone(path[i:]), next)
+			}
+			if cycle := findCycle(values, append(slices.Clone(path), next), visited); cycle != nil {
+				return cycle
+			}
+		}
+	}
+	visited[key] = true
+	return nil
+}
+
+// templatesIn lists the strings in a value that hold templates.
+func templatesIn(value any) []string {
+	var found []string
+	mapStrings(clone(value), func(s string) any {
+		if strings.Contains(s, "{{") {
+			found = append(found, s)
+		}
+		return s
+	})
+	return found
+}

@@ -1,0 +1,137 @@
+package scheduler
+
+import (
+	"math/bits"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/labels"
+	"k8s.io/apimachinery/pkg/selection"
+)
+
+// bitset is a set of small numbers, here of positions in a slice.
+type bitset []uint64
+
+func newBitset(n int) bitset { return make(bitset, (n+63)/64) }
+
+func fullBitset(n int) bitset {
+	b := newBitset(n)
+	for i := range n {
+		b.add(i)
+	}
+	return b
+}
+
+func (b bitset) add(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b bitset) has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
+
+func (b bitset) union(other bitset) {
+	for i, word := range other {
+		b[i] |= word
+	}
+}
+
+func (b bitset) intersect(other bitset) {
+	for i, word := range other {
+		b[i] &= word
+	}
+}
+
+func (b bitset) subtract(other bitset) {
+	for i, word := range other {
+		b[i] &^= word
+	}
+}
+
+func (b bitset) empty() bool {
+	for _, word := range b {
+		if word != 0 {
+			return false
+		}
+	}
+	return true
+}
+
+// all yields the members in rising order.
+func (b bitset) all(yield func(int) bool) {
+	for i, word := range b {
+		for ; word != 0; word &= word - 1 {
+			if !yield(i*64 + bits.TrailingZeros64(word)) {
+				return
+			}
+		}
+	}
+}
+
+// labelIndex answers which members of a list carry a label, so that a selector costs one lookup for
+// each of its requirements, however long the list is.
+type labelIndex struct {
+	size   int
+	values map[string]map[string]bitset // key, value: members
+	keys   map[string]bitset            // key: members
+}
+
+func newLabelIndex(members []map[string]string) *labelIndex {
+	ix := &labelIndex{size: len(members), values: map[string]map[string]bitset{}, keys: map[string]bitset{}}
+	for i, member := range members {
+		for key, value := range member {
+			if ix.keys[key] == nil {
+				ix.keys[key], ix.values[key] = newBitset(ix.size), map[string]bitset{}
+			}
+			if ix.values[key][value] == nil {
+				ix.values[key][value] = newBitset(ix.size)
+			}
+			ix.keys[key].add(i)
+			ix.values[key][value].add(i)
+		}
+	}
+	return ix
+}
+
+// selectBy returns the members that meet all requirements.
+func (ix *labelIndex) selectBy(requirements labels.Requirements) bitset {
+	found := fullBitset(ix.size)
+	for _, r := range requirements {
+		switch key := r.Key(); r.Operator() {
+		case selection.Exists:
+			found.intersect(ix.with(key))
+		case selection.DoesNotExist:
+			found.subtract(ix.with(key))
+		case selection.NotIn, selection.NotEquals: // also meets those that lack the key
+			found.subtract(ix.withAny(key, r.Values().UnsortedList()))
+		default:
+			found.intersect(ix.withAny(key, r.Values().UnsortedList()))
+		}
+	}
+	return found
+}
+
+func (ix *labelIndex) with(key string) bitset {
+	if b := ix.keys[key]; b != nil {
+		return b
+	}
+	return newBitset(ix.size)
+}
+
+func (ix *labelIndex) withAny(key string, values []string) bitset {
+	found := newBitset(ix.size)
+	for _, value := range values {
+		found.union(ix.values[key][value])
+	}
+	return found
+}
+
+// requirements turns a selector as written into its parts. An empty one has none and so selects all.
+func (s *labelSelector) requirements(o *object) (labels.Requirements, error) {
+	kube := metav1.LabelSelector{MatchLabels: s.MatchLabels}
+	for _, e := range s.MatchExpressions {
+		kube.MatchExpressions = append(kube.MatchExpressions, metav1.LabelSelectorRequirement{
+			Key: e.Key, Operator: metav1.LabelSelectorOperator(e.Operator), Values: e.Values,
+		})
+	}
+	selector, err := metav1.LabelSelectorAsSelector(&kube)
+	if err != nil {
+		return nil, mistake(o.position(s.Line), "operators are In, NotIn, Exists and DoesNotExist", "%s %q: %v", o.Kind, o.Metadata.Name, err)
+	}
+	all, _ := selector.Requirements()
+	return all, nil
+}

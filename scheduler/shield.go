@@ -1,0 +1,166 @@
+package scheduler
+
+import (
+	"reflect"
+	"slices"
+	"strings"
+	"text/template"
+)
+
+// shield keeps text that came from an app team from being taken for a template. While a document is
+// evaluated, the braces in such text are hidden behind a letter that the platform uses nowhere; when it
+// is done, they come back. So nothing that an app team writes can begin or end an action, whatever it is
+// joined with, and it is rendered to the letter.
+//
+// Functions must not see the hidden form: toYaml would not quote, sha256sum would give another sum. They
+// get the true text, and what they make of it is hidden again.
+type shield struct {
+	mark       string
+	hide, show *strings.Replacer
+}
+
+// newShield picks a letter that is in none of the platform's texts. In an app team's text it may be: it
+// is hidden too. It is of a script without upper and lower case, and printable, so that whatever handles
+// it unawares leaves it as it is.
+func newShield(platform []string) *shield {
+	mark := "ꀀ" // the first of a thousand Yi syllables
+	for r := 'ꀀ'; r <= 'ꒌ'; r++ {
+		mark = string(r)
+		if !slices.ContainsFunc(platform, func(s string) bool { return strings.Contains(s, mark) }) {
+			break
+		}
+	}
+	return &shield{
+		mark: mark,
+		hide: strings.NewReplacer(mark, mark+"0", "{", mark+"1", "}", mark+"2"),
+		show: strings.NewReplacer(mark+"0", mark, mark+"1", "{", mark+"2", "}"),
+	}
+}
+
+// lift brings the braces back. A nil shield has none hidden.
+func (s *shield) lift(rendered []byte) []byte {
+	if s == nil {
+		return rendered
+	}
+	return []byte(s.show.Replace(string(rendered)))
+}
+
+// cover returns d with the app team's texts shielded.
+func (s *shield) cover(d data) data {
+	d.Labels, d.Manifests = s.coverMap(d.Labels), s.coverMap(d.Manifests)
+	d.Repo, d.Branch, d.Path = s.hide.Replace(d.Repo), s.hide.Replace(d.Branch), s.hide.Replace(d.Path)
+	return d
+}
+
+func (s *shield) coverMap(m map[string]string) map[string]string {
+	covered := make(map[string]string, len(m))
+	for key, value := range m {
+		covered[s.hide.Replace(key)] = s.hide.Replace(value)
+	}
+	return covered
+}
+
+// hasBraces says whether any text of the app team's needs a shield.
+func (t *target) hasBraces() bool {
+	for _, texts := range []map[string]string{t.labels, t.spec.Manifests} {
+		for key, value := range texts {
+			if strings.ContainsAny(key, "{}") || strings.ContainsAny(value, "{}") {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// functions wraps all but those that only put values into maps: what these store must stay shielded.
+func (s *shield) functions(all template.FuncMap) template.FuncMap {
+	wrapped := template.FuncMap{}
+	for name, f := range all {
+		if !slices.Contains(mutating, name) {
+			wrapped[name] = s.wrap(reflect.ValueOf(f)).Interface()
+		}
+	}
+	return wrapped
+}
+
+// wrap gives f the true text of shielded arguments, and shields the results if there were any.
+func (s *shield) wrap(f reflect.Value) reflect.Value {
+	return reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
+		shielded := false
+		for i, arg := range args {
+			if s.holds(arg) {
+				shielded = true
+				args[i] = replaceText(arg, s.show)
+			}
+		}
+		call := f.Call
+		if f.Type().IsVariadic() {
+			call = f.CallSlice
+		}
+		results := call(args)
+		if shielded {
+			for i, result := range results {
+				results[i] = replaceText(result, s.hide)
+			}
+		}
+		return results
+	})
+}
+
+// holds says whether there is shielded text anywhere in v.
+func (s *shield) holds(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.String:
+		return strings.Contains(v.String(), s.mark)
+	case reflect.Interface:
+		return !v.IsNil() && s.holds(v.Elem())
+	case reflect.Slice:
+		for i := range v.Len() {
+			if s.holds(v.Index(i)) {
+				return true
+			}
+		}
+	case reflect.Map:
+		for entry := v.MapRange(); entry.Next(); {
+			if s.holds(entry.Key()) || s.holds(entry.Value()) {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// replaceText returns a copy of v with the replacement made in all its strings.
+func replaceText(v reflect.Value, r *strings.Replacer) reflect.Value {
+	switch v.Kind() {
+	case reflect.String:
+		return reflect.ValueOf(r.Replace(v.String())).Convert(v.Type())
+	case reflect.Interface:
+		if v.IsNil() {
+			return v
+		}
+		boxed := reflect.New(v.Type()).Elem()
+		boxed.Set(replaceText(v.Elem(), r))
+		return boxed
+	case reflect.Slice:
+		if v.IsNil() {
+			return v
+		}
+		replaced := reflect.MakeSlice(v.Type(), v.Len(), v.Len())
+		for i := range v.Len() {
+			replaced.Index(i).Set(replaceText(v.Index(i), r))
+		}
+		return replaced
+	case reflect.Map:
+		if v.IsNil() {
+			return v
+		}
+		replaced := reflect.MakeMapWithSize(v.Type(), v.Len())
+		for entry := v.MapRange(); entry.Next(); {
+			replaced.SetMapIndex(replaceText(entry.Key(), r), replaceText(entry.Value(), r))
+		}
+		return replaced
+	default:
+		return v
+	}
+}

@@ -1,0 +1,101 @@
+package scheduler
+
+import (
+	"cmp"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+)
+
+// target is a deployment target of this environment.
+type target struct {
+	name      string // <workload>-<target>
+	workspace string
+	workload  *workload
+	spec      *deploymentTarget
+	at        Position
+	labels    map[string]string
+	schemas   []*text
+	clash     error // another target has the same name
+}
+
+// targets lists the environment's deployment targets, sorted by name.
+func (m *Model) targets() ([]*target, error) {
+	var all []*target
+	var errs []error
+	for _, w := range m.workloads {
+		workspace, err := m.workspaceOf(w)
+		if err != nil {
+			errs = append(errs, err)
+		}
+		for i := range w.Spec.DeploymentTargets {
+			if spec := &w.Spec.DeploymentTargets[i]; spec.Environment == m.environment {
+				all = append(all, newTarget(w, spec, workspace))
+			}
+		}
+	}
+	slices.SortFunc(all, func(a, b *target) int {
+		return cmp.Or(strings.Compare(a.name, b.name), comparePositions(a.at, b.at))
+	})
+	markClashes(all)
+	return all, joinMistakes(errs)
+}
+
+// workspaceOf is the workspace of the registration whose source w was found in. What lies in the
+// platform itself belongs to no workspace.
+func (m *Model) workspaceOf(w *workload) (string, error) {
+	if w.registration == "" {
+		return "", nil
+	}
+	r, ok := m.registrations[w.registration]
+	if !ok {
+		return "", mistake(w.at, didYouMean(w.registration, sortedKeys(m.registrations)),
+			"workload %q comes from registration %q, and there is no WorkloadRegistration of that name", w.Metadata.Name, w.registration)
+	}
+	return r.Workspace, nil
+}
+
+func newTarget(w *workload, spec *deploymentTarget, workspace string) *target {
+	t := &target{
+		name:      w.Metadata.Name + "-" + spec.Name,
+		workspace: workspace,
+		workload:  w,
+		spec:      spec,
+		at:        w.position(spec.Line),
+		labels:    make(map[string]string, len(spec.Labels)+len(w.Metadata.Labels)+2),
+	}
+	maps.Copy(t.labels, spec.Labels)
+	maps.Copy(t.labels, w.Metadata.Labels)
+	t.labels["workload"], t.labels["workspace"] = w.Metadata.Name, workspace // nobody can pose as another
+	for _, schemas := range [][]text{spec.ConfigSchemas, w.Spec.ConfigSchemas} {
+		for i := range schemas {
+			t.schemas = append(t.schemas, &schemas[i])
+		}
+	}
+	return t
+}
+
+// markClashes finds the targets that would be one folder: workload a with target b-c, and workload a-b
+// with target c.
+func markClashes(sorted []*target) {
+	for i := 1; i < len(sorted); i++ {
+		a, b := sorted[i-1], sorted[i]
+		if a.name != b.name {
+			continue
+		}
+		err := mistake(b.at, "rename one of them", "%s and %s at %s would both be called %q", b, a, a.at, b.name)
+		b.clash = err
+		if a.clash == nil {
+			a.clash = err
+		}
+	}
+}
+
+func (t *target) String() string {
+	s := fmt.Sprintf("target %q of workload %q", t.spec.Name, t.workload.Metadata.Name)
+	if r := t.workload.registration; r != "" {
+		s += fmt.Sprintf(" (registration %q)", r)
+	}
+	return s
+}
