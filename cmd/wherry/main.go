@@ -26,6 +26,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		// One line per command, sorted.
+		newRenderCommand(),
 		cli.NewVersionCommand(),
 	)
 	return root

@@ -1,0 +1,58 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+func newRenderCommand() *cobra.Command {
+	var source sourceFlags
+	var out string
+	var opts publisher.TreeOptions
+	cmd := &cobra.Command{
+		Use:   "render PLATFORM --environment NAME -o DIR",
+		Short: "Write an environment's rendered files to a folder",
+		Long: `Write an environment's rendered files to a folder, laid out as Kalypso does: a folder per cluster type, in
+it one per deployment target, and the base commit in .github/tracking/Promoted_Commit_Id.
+
+` + platformHelp + `
+
+render owns the folders of cluster types and the tracking file: what is no longer assigned goes. Files at
+the root and folders whose name starts with a dot stay, as do other folders unless their README.md says
+that they were a cluster type's. A failed assignment keeps the files that lie there.
+
+It exits with 1 if assignments failed; the others are written.`,
+		Example: `  wherry render ./dev --environment dev --base ./main --workload web=./web -o ./rendered
+  wherry render https://github.com/example/platform --environment dev -o ./rendered`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if out == "" {
+				return cli.Usagef("-o is empty")
+			}
+			_, result, err := source.render(cmd, args[0], out)
+			if err != nil {
+				return err
+			}
+			changes, err := publisher.WriteTree(out, result, opts)
+			if errors.Is(err, publisher.ErrForeignFolder) {
+				return cli.Fail(cli.Usage, err, "choose another folder, or give --force to write into this one")
+			}
+			if err != nil {
+				return err
+			}
+			cmd.PrintErrf("%s: %s written, %d removed, %d unchanged\n",
+				out, count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)
+			return failedAssignments(result, fmt.Sprintf("the rest is in %s", out))
+		},
+	}
+	source.add(cmd)
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder to write to (required)")
+	cmd.Flags().BoolVar(&opts.Force, "force", false, "write into a folder that holds other files")
+	_ = cmd.MarkFlagRequired("output")
+	return cmd
+}

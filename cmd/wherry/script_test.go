@@ -1,0 +1,80 @@
+package main
+
+import (
+	"errors"
+	"flag"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strconv"
+	"testing"
+
+	"github.com/rogpeppe/go-internal/testscript"
+
+	"github.com/wherry-dev/wherry/publisher/gittest"
+)
+
+func TestMain(m *testing.M) {
+	testscript.Main(m, map[string]func(){"wherry": main})
+}
+
+// TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry
+// and three more:
+//
+//	exit N COMMAND ARGS…            runs a command, which must end with this exit code
+//	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
+//	expand FILE                     replaces $VARIABLES in a file
+//
+// With -update, the files that scripts compare with are rewritten.
+func TestScripts(t *testing.T) {
+	testscript.Run(t, testscript.Params{
+		Dir:           "testdata/script",
+		UpdateScripts: *update,
+		Setup: func(env *testscript.Env) error {
+			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Setenv("DOCKER_CONFIG", filepath.Join(env.WorkDir, "home", ".docker"))
+			return nil
+		},
+		Cmds: map[string]func(*testscript.TestScript, bool, []string){
+			"exit": wantExit, "gitcommit": gitCommit, "expand": expand,
+		},
+	})
+}
+
+var update = flag.Bool("update", false, "rewrite golden files")
+
+func wantExit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) < 2 {
+		ts.Fatalf("usage: exit N COMMAND ARGS…")
+	}
+	want, err := strconv.Atoi(args[0])
+	ts.Check(err)
+	got := 0
+	if err := ts.Exec(args[1], args[2:]...); err != nil {
+		var ended *exec.ExitError
+		if !errors.As(err, &ended) {
+			ts.Fatalf("%v", err)
+		}
+		got = ended.ExitCode()
+	}
+	if got != want {
+		ts.Fatalf("exit code %d, want %d", got, want)
+	}
+}
+
+func gitCommit(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 4 {
+		ts.Fatalf("usage: gitcommit REPO BRANCH DIR VAR")
+	}
+	hash, err := gittest.Commit(ts.MkAbs(args[0]), args[1], ts.MkAbs(args[2]))
+	ts.Check(err)
+	ts.Setenv(args[3], hash)
+}
+
+func expand(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: expand FILE")
+	}
+	data := os.Expand(ts.ReadFile(args[0]), ts.Getenv)
+	ts.Check(os.WriteFile(ts.MkAbs(args[0]), []byte(data), 0o644))
+}

@@ -1,0 +1,147 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// platformHelp explains PLATFORM in the help of each command that takes it.
+const platformHelp = `PLATFORM holds the environment's objects. It is a folder, or a git repository as URL#BRANCH or
+URL#BRANCH:FOLDER. A git URL without a branch stands for the branch and path that the Environment object
+which --environment names gives; it is looked for on the repository's default branch.
+
+What BaseRepo and WorkloadRegistration objects name is fetched by git, a base at the commit that its
+object pins. --base and --workload take a folder, or a git repository as above, instead.`
+
+// sourceFlags says where a platform is read from: the flags that all commands on PLATFORM share.
+type sourceFlags struct {
+	environment string
+	bases       []string
+	workloads   []string
+	commit      string
+	timeout     time.Duration
+	strict      bool
+}
+
+func (f *sourceFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.environment, "environment", "", "the environment's name (required)")
+	flags.StringArrayVar(&f.bases, "base", nil, "read this in place of what the BaseRepo objects name; may be repeated, order counts")
+	flags.StringArrayVar(&f.workloads, "workload", nil, "REGISTRATION=DIR: read DIR in place of what this WorkloadRegistration names; may be repeated")
+	flags.StringVar(&f.commit, "commit", "", "the commit that --base stands for, where neither git nor BaseRepo main says it")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading a remote repository after this time")
+	flags.BoolVar(&f.strict, "strict", false, "take warnings for errors, and do nothing if there is any")
+	_ = cmd.MarkFlagRequired("environment")
+}
+
+// render loads platform and renders it. It prints warnings and failed assignments; the error is about
+// what leaves nothing to go on with. Of output, which may be empty, nothing is read.
+func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publisher.Loaded, *scheduler.Result, error) {
+	options, err := f.options(platform, output)
+	if err != nil {
+		return nil, nil, err
+	}
+	loaded, err := publisher.Load(cmd.Context(), options)
+	if err != nil {
+		return nil, nil, sourceFailure(err)
+	}
+	result, err := loaded.Model.Render(cmd.Context(), scheduler.Options{BaseCommit: loaded.BaseCommit})
+	if err != nil {
+		return nil, nil, cli.Fail(cli.Usage, err, "")
+	}
+	warnings := printFindings(cmd, append(loaded.Warnings, result.Warnings...))
+	failed := printFailures(cmd, result)
+	if f.strict && warnings+failed > 0 {
+		err := fmt.Errorf("%s, %s: nothing is done (--strict)", count(warnings, "warning"), count(failed, "failed assignment"))
+		return nil, nil, cli.Fail(cli.No, err, "")
+	}
+	return loaded, result, nil
+}
+
+func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions, error) {
+	o := publisher.SourceOptions{
+		Platform: platform, Environment: f.environment, Bases: f.bases, Workloads: map[string]string{},
+		Commit: f.commit, Output: output, Timeout: f.timeout,
+	}
+	if f.environment == "" {
+		return o, cli.Usagef("--environment is empty")
+	}
+	if f.timeout <= 0 {
+		return o, cli.Usagef("--timeout %s: must be more than nothing", f.timeout)
+	}
+	for _, w := range f.workloads {
+		name, place, found := strings.Cut(w, "=")
+		if !found || name == "" || place == "" {
+			return o, cli.Usagef("--workload %s: must be REGISTRATION=DIR", w)
+		}
+		if _, twice := o.Workloads[name]; twice {
+			return o, cli.Usagef("--workload %s is given twice", name)
+		}
+		o.Workloads[name] = place
+	}
+	return o, nil
+}
+
+// sourceFailure gives an error of publisher.Load its exit code and says what to do.
+func sourceFailure(err error) error {
+	var source *publisher.SourceError
+	if !errors.As(err, &source) || !source.Unreachable {
+		return cli.Fail(cli.Usage, err, "")
+	}
+	instead := map[publisher.Part]string{
+		publisher.PlatformPart: "the folder of the environment's objects as PLATFORM",
+		publisher.BasePart:     "--base DIR",
+		publisher.WorkloadPart: fmt.Sprintf("--workload %s=DIR", source.Name),
+	}[source.Part]
+	return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s reachable, or give %s", source.Place, instead))
+}
+
+func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings int) {
+	for _, f := range findings {
+		kind := "warning"
+		if f.Note {
+			kind = "note"
+		} else {
+			warnings++
+		}
+		cmd.PrintErrf("%s: %s\n", kind, f)
+	}
+	return warnings
+}
+
+func printFailures(cmd *cobra.Command, result *scheduler.Result) (failed int) {
+	for _, ct := range result.ClusterTypes {
+		for _, f := range ct.Failures {
+			cmd.PrintErrf("failed: %s/%s: %v\n", ct.Name, f.Name, f.Err)
+			failed++
+		}
+	}
+	return failed
+}
+
+// failedAssignments is the error of a command that did its work except for assignments that failed.
+func failedAssignments(result *scheduler.Result, rest string) error {
+	failed, all := 0, 0
+	for _, ct := range result.ClusterTypes {
+		failed, all = failed+len(ct.Failures), all+len(ct.Failures)+len(ct.Assignments)
+	}
+	if failed == 0 {
+		return nil
+	}
+	return cli.Fail(cli.No, fmt.Errorf("%d of %s failed, %s", failed, count(all, "assignment"), rest), "")
+}
+
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

@@ -1,0 +1,110 @@
+// Package publisher reads the sources of a platform, from folders and git, and brings what the scheduler
+// renders from them to where it is used: a folder, or a registry in signed releases.
+//
+// [Load] reads an environment with everything that it refers to, [WriteTree] writes the rendered files as
+// Kalypso lays them out, [Publish] signs and pushes them. Git is read from its object store: nothing is
+// checked out, and no git program is needed. The same sources give the same content, wherever they are read from.
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// SourceOptions says where an environment of a platform is read from.
+type SourceOptions struct {
+	// Platform holds the environment's objects: a folder, or a git URL with #branch. A git URL without
+	// a branch stands for the branch and path that the Environment object of that name on its default
+	// branch gives.
+	Platform    string
+	Environment string
+	// Bases, if not empty, are read in order in place of what all BaseRepo objects name. Like Platform
+	// they are folders or git URLs.
+	Bases []string
+	// Workloads are read in place of what the WorkloadRegistration of that name says.
+	Workloads map[string]string
+	// Commit is the base commit, for Bases that neither git nor a BaseRepo gives one.
+	Commit string
+	// Output is a folder that is passed over when it lies in a source. It may be empty.
+	Output string
+	// Timeout bounds the reading of one remote repository. Zero means two minutes.
+	Timeout time.Duration
+	// Log may be nil, which is silent.
+	Log *slog.Logger
+}
+
+// Loaded is an environment of a platform with all that belongs to it, ready to be rendered.
+type Loaded struct {
+	Model *scheduler.Model
+	// BaseCommit is the commit of the base that is called "main"; empty where it is not known.
+	BaseCommit string
+	// EnvironmentCommit is the commit of the environment's own objects; empty where they are in no git.
+	EnvironmentCommit string
+	// Warnings is about the sources as such; those about objects are the model's.
+	Warnings []scheduler.Finding
+}
+
+// Part is what a source is to the environment.
+type Part string
+
+// The parts that an environment is read from.
+const (
+	PlatformPart Part = "platform"
+	BasePart     Part = "base"
+	WorkloadPart Part = "workload"
+)
+
+// SourceError says which source could not be read. What is wrong inside a source that was read is a
+// [scheduler.InputError] instead.
+type SourceError struct {
+	Part  Part
+	Name  string // of the BaseRepo or WorkloadRegistration; may be empty
+	Place string // the folder, or the URL without credentials
+	At    scheduler.Position
+	// Unreachable is true where the same call may succeed later: a server that does not answer.
+	Unreachable bool
+	Err         error
+}
+
+func (e *SourceError) Error() string {
+	text := fmt.Sprintf("read %s: %v", strings.TrimSpace(string(e.Part)+" "+e.Name), e.Err)
+	if e.Place != "" {
+		text = fmt.Sprintf("read %s from %s: %v", strings.TrimSpace(string(e.Part)+" "+e.Name), e.Place, e.Err)
+	}
+	if e.At.File != "" {
+		text = e.At.String() + ": " + text
+	}
+	return text
+}
+
+func (e *SourceError) Unwrap() error { return e.Err }
+
+// Load reads an environment with its bases and workloads. It fetches what the objects name and the
+// options do not replace. Errors are [*SourceError] and [scheduler.InputError], or of ctx.
+func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Minute
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	repositories := newGitReader(o.Timeout)
+	defer func() { _ = repositories.Close() }() // removes temporary files only
+	l := &loader{
+		SourceOptions: o,
+		git:           repositories,
+		loaded:        &Loaded{Model: scheduler.NewModel(o.Environment)},
+	}
+	for _, step := range []func(context.Context) error{l.platform, l.bases, l.workloads} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	l.checkEnvironment()
+	return l.loaded, nil
+}

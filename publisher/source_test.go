@@ -1,0 +1,329 @@
+package publisher
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/gittest"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+const kalypso = "apiVersion: scheduler.kalypso.io/v1alpha1\n"
+
+// baseFiles, devFiles and appFiles are a platform with one workload on one cluster type. base and app are
+// where the repositories of the base and of the workload are.
+func baseFiles(app string) map[string]string {
+	return map[string]string{
+		"platform/templates/all.yaml": kalypso + `kind: Template
+metadata: {name: reconciler}
+spec: {type: reconciler, manifests: ["kind: Thing\nmetadata: {name: {{ .DeploymentTargetName }}}\n"]}
+---
+` + kalypso + `kind: Template
+metadata: {name: namespace}
+spec: {type: namespace, manifests: ["kind: Namespace\nmetadata: {name: {{ .Namespace }}}\n"]}
+---
+` + kalypso + `kind: Template
+metadata: {name: config}
+spec: {type: config, manifests: ["workspace: {{ .Workspace }}\n"]}
+`,
+		"platform/.environments/dev.yaml": kalypso + "kind: Environment\nmetadata: {name: dev}\n" +
+			"spec: {controlPlane: {repo: https://example.invalid/platform, branch: dev-branch, path: ./env/}}\n",
+		"platform/web.yaml": kalypso + "kind: WorkloadRegistration\nmetadata: {name: web}\n" +
+			"spec: {workload: {repo: '" + app + "', branch: main, path: workload/}, workspace: team}\n",
+		"other/broken.yaml": "not: [yaml",
+	}
+}
+
+func devFiles(base, commit string) map[string]string {
+	return map[string]string{
+		"env/base.yaml": kalypso + "kind: BaseRepo\nmetadata: {name: main}\n" +
+			"spec: {repo: '" + base + "', branch: main, path: platform, commit: '" + commit + "'}\n",
+		"env/types/edge.yaml": kalypso + "kind: ClusterType\nmetadata: {name: edge, labels: {size: small}}\n" +
+			"spec: {reconciler: reconciler, namespaceService: namespace, configType: config}\n",
+		"env/policy.yaml": kalypso + "kind: SchedulingPolicy\nmetadata: {name: all}\n" +
+			"spec: {deploymentTargetSelector: {workspace: team, labelSelector: {}}, clusterTypeSelector: {labelSelector: {}}}\n",
+	}
+}
+
+func appFiles() map[string]string {
+	return map[string]string{"workload/web.yaml": kalypso + "kind: Workload\nmetadata: {name: web}\n" +
+		"spec: {deploymentTargets: [{name: shop, environment: dev, manifests: {repo: https://example.invalid/m, branch: dev, path: .}}]}\n"}
+}
+
+// platformRepos makes the repositories of that platform: control plane (main and dev-branch) and app.
+func platformRepos(t *testing.T) (control, app, baseCommit string) {
+	dir := t.TempDir()
+	control, app = filepath.Join(dir, "control.git"), filepath.Join(dir, "app.git")
+	commit(t, app, "main", appFiles())
+	files := baseFiles("file://" + app)
+	delete(files, "other/broken.yaml") // the default branch is read as a whole to find the Environment
+	baseCommit = commit(t, control, "main", files)
+	files["platform/templates/all.yaml"] = "not: [yaml" // at the tip; the pinned commit is sound
+	commit(t, control, "main", files)
+	files["platform/templates/all.yaml"] = ""
+	commit(t, control, "main", files)
+	commit(t, control, "dev-branch", devFiles("file://"+control, baseCommit))
+	return control, app, baseCommit
+}
+
+func render(t *testing.T, o SourceOptions) *scheduler.Result {
+	t.Helper()
+	loaded, err := Load(t.Context(), o)
+	require.NoError(t, err)
+	require.Empty(t, loaded.Warnings)
+	result, err := loaded.Model.Render(t.Context(), scheduler.Options{BaseCommit: loaded.BaseCommit})
+	require.NoError(t, err)
+	return result
+}
+
+func TestGitAndFoldersGiveTheSameTree(t *testing.T) {
+	control, app, baseCommit := platformRepos(t)
+	folders := t.TempDir()
+	base := writeFiles(t, filepath.Join(folders, "base"), baseFiles("https://example.invalid/app"))
+	dev := writeFiles(t, filepath.Join(folders, "dev"), devFiles("https://example.invalid/base", baseCommit))
+	web := writeFiles(t, filepath.Join(folders, "web"), appFiles())
+	want := map[string]string{
+		".github/tracking/Promoted_Commit_Id": baseCommit, "edge/README.md": readme,
+		"edge/web-shop/namespace.yaml":       "kind: Namespace\nmetadata: {name: dev-edge-web-shop}\n",
+		"edge/web-shop/platform-config.yaml": "workspace: team\n",
+		"edge/web-shop/reconciler.yaml":      "kind: Thing\nmetadata: {name: web-shop}\n",
+	}
+	for _, test := range []struct {
+		name string
+		from SourceOptions
+	}{
+		{"folders", SourceOptions{Platform: filepath.Join(dev, "env"), Bases: []string{filepath.Join(base, "platform")}, Workloads: map[string]string{"web": web}}},
+		{"branch of the Environment object", SourceOptions{Platform: "file://" + control}},
+		{"path of a bare repository", SourceOptions{Platform: control}},
+		{"branch and folder", SourceOptions{Platform: control + "#dev-branch:env"}},
+		{"branch alone, whose root is read", SourceOptions{Platform: "file://" + control + "#dev-branch"}},
+		{"server", SourceOptions{Platform: serve(t, fullServer(control)), Workloads: map[string]string{"web": serve(t, plainServer(app)) + "#main"}}},
+		{"base from git", SourceOptions{Platform: filepath.Join(dev, "env"), Bases: []string{control + "#" + baseCommit}, Workloads: map[string]string{"web": app}}},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.from.Environment, test.from.Timeout = "dev", time.Minute
+			out := t.TempDir()
+			_, err := WriteTree(out, render(t, test.from), TreeOptions{})
+			require.NoError(t, err)
+			require.Equal(t, want, listing(t, out))
+		})
+	}
+}
+
+func TestCommitsAreKnownWhereGitOrTheInputHasThem(t *testing.T) {
+	control, app, pinned := platformRepos(t)
+	base := filepath.Join(writeFiles(t, "", baseFiles("")), "platform")
+	withPin := filepath.Join(writeFiles(t, "", devFiles("https://example.invalid/base", pinned)), "env")
+	withoutPin := filepath.Join(writeFiles(t, "", devFiles("https://example.invalid/base", "")), "env")
+	web := map[string]string{"web": app}
+	tip, err := newGitReader(time.Minute).Tree(t.Context(), gitRef{URL: control, Branch: "dev-branch"})
+	require.NoError(t, err)
+	for _, test := range []struct {
+		name              string
+		from              SourceOptions
+		base, environment string
+		warning           string
+	}{
+		{name: "all from git", from: SourceOptions{Platform: control}, base: pinned, environment: tip.Commit},
+		{name: "the pin of a base given as folder", from: SourceOptions{Platform: withPin, Bases: []string{base}}, base: pinned},
+		{name: "a commit given for a folder", from: SourceOptions{Platform: withoutPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
+		{name: "a commit given wins over a pin", from: SourceOptions{Platform: withPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
+		{name: "no commit at all", from: SourceOptions{Platform: withoutPin, Bases: []string{base}}},
+		{name: "a base given as git", from: SourceOptions{Platform: withoutPin, Bases: []string{control + "#" + pinned}}, base: pinned},
+		{
+			name: "a commit given although git has it", from: SourceOptions{Platform: control, Commit: "abc123"},
+			base: pinned, environment: tip.Commit, warning: "base commit abc123 is not used",
+		},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			test.from.Environment, test.from.Workloads = "dev", web
+			loaded, err := Load(t.Context(), test.from)
+			require.NoError(t, err)
+			require.Equal(t, test.base, loaded.BaseCommit)
+			require.Equal(t, test.environment, loaded.EnvironmentCommit)
+			require.Equal(t, test.warning != "", len(loaded.Warnings) > 0)
+			if test.warning != "" {
+				require.Contains(t, loaded.Warnings[0].String(), test.warning)
+			}
+		})
+	}
+}
+
+func TestWhatCannotBeReadIsNamed(t *testing.T) {
+	control, _, pinned := platformRepos(t)
+	bare := filepath.Join(t.TempDir(), "none.git")
+	base := filepath.Join(writeFiles(t, "", baseFiles("file://"+bare)), "platform")
+	dev := filepath.Join(writeFiles(t, "", devFiles("file://"+bare, pinned)), "env")
+	badPath := filepath.Join(writeFiles(t, "", map[string]string{"b.yaml": kalypso + "kind: BaseRepo\nmetadata: {name: main}\n" +
+		"spec: {repo: 'file://" + control + "', branch: main, path: ../x}\n"}), "")
+	for _, test := range []struct {
+		name        string
+		from        SourceOptions
+		unreachable bool
+		want        string
+	}{
+		{"missing folder", SourceOptions{Platform: "no/such/folder"}, false, "read platform from no/such/folder: no such file or directory"},
+		{"file for a folder", SourceOptions{Platform: filepath.Join(dev, "base.yaml")}, false, "base.yaml: not a directory"},
+		{"empty platform", SourceOptions{Platform: ""}, false, "an empty name is neither a folder nor a git URL"},
+		{"unknown scheme", SourceOptions{Platform: "ftp://example.invalid/x"}, false, `"ftp" is not a way to reach a git repository`},
+		{"no branch after #", SourceOptions{Platform: "https://example.invalid/x#"}, false, "no branch after the #"},
+		{"missing platform repository", SourceOptions{Platform: "file://" + bare}, true, "read platform from file://" + bare + ": repository does not exist"},
+		{"unknown environment", SourceOptions{Platform: control, Environment: "prod"}, false, `its default branch has no Environment "prod" (there are: dev)`},
+		{"missing branch", SourceOptions{Platform: control + "#prod"}, false, `branch "prod": not in the repository`},
+		{"missing folder in git", SourceOptions{Platform: control + "#dev-branch:nope"}, false, `folder "nope" at commit`},
+		{"file as folder in git", SourceOptions{Platform: control + "#dev-branch:env/base.yaml"}, false, "not a folder"},
+		{"missing base", SourceOptions{Platform: dev}, true, "base.yaml:1: read base main from file://" + bare + "#" + pinned[:12] + ":platform: repository does not exist"},
+		{"path that leads out", SourceOptions{Platform: badPath}, false, `path "../x" leads out of the repository`},
+		{"missing workload", SourceOptions{Platform: dev, Bases: []string{base}}, true, "read workload web from file://" + bare + "#main:workload: repository does not exist"},
+		{
+			"unknown registration", SourceOptions{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"wbe": "."}}, false,
+			"read workload wbe: no WorkloadRegistration has this name (there are: web)",
+		},
+		{"base that is no commit", SourceOptions{Platform: dev, Commit: "a b"}, false, `"a b" is not a commit`},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			if test.from.Environment == "" {
+				test.from.Environment = "dev"
+			}
+			_, err := Load(t.Context(), test.from)
+			require.ErrorContains(t, err, test.want)
+			var source *SourceError
+			require.Equal(t, test.unreachable, errors.As(err, &source) && source.Unreachable)
+		})
+	}
+}
+
+func TestMistakesInsideASourceNameFileAndLine(t *testing.T) {
+	dir := writeFiles(t, "", map[string]string{"a/broken.yaml": "kind: x\nb: [1\n"})
+	_, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dev"})
+	var input *scheduler.InputError
+	require.ErrorAs(t, err, &input)
+	require.Equal(t, filepath.ToSlash(dir)+"/a/broken.yaml", input.File)
+	require.NotZero(t, input.Line)
+}
+
+func TestAMistypedEnvironmentIsWarnedAbout(t *testing.T) {
+	dir := writeFiles(t, "", map[string]string{"e.yaml": kalypso + "kind: Environment\nmetadata: {name: dev}\nspec: {controlPlane: {repo: r, branch: b, path: .}}\n"})
+	loaded, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dve"})
+	require.NoError(t, err)
+	require.Equal(t, `no Environment object is called "dve" (there are: dev)`, loaded.Warnings[0].String())
+}
+
+func TestSourcesAreBounded(t *testing.T) {
+	big := map[string]string{"big.yaml": "# " + strings.Repeat("x", maxFileBytes)}
+	repo := filepath.Join(t.TempDir(), "r.git")
+	commit(t, repo, "main", big)
+	for _, platform := range []string{writeFiles(t, "", big), repo + "#main"} {
+		_, err := Load(t.Context(), SourceOptions{Platform: platform, Environment: "dev"})
+		require.ErrorContains(t, err, "big.yaml", platform)
+		require.ErrorContains(t, err, "larg", platform)
+	}
+	files := &guardedFS{FS: os.DirFS(writeFiles(t, "", map[string]string{"a": "12"})), bytes: maxSourceBytes - 1, entries: maxEntries - 1}
+	_, err := files.ReadDir(".")
+	require.NoError(t, err)
+	_, err = files.ReadDir(".")
+	require.ErrorIs(t, err, ErrTooLarge)
+	file, err := files.Open("a")
+	require.NoError(t, err)
+	_, err = file.Read(make([]byte, 10))
+	require.ErrorIs(t, err, ErrTooLarge)
+}
+
+func TestTheOutputFolderIsNotReadAsASource(t *testing.T) {
+	dir := writeFiles(t, "", map[string]string{"out/broken.yaml": "a: [", "e.yaml": ""})
+	_, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dev", Output: filepath.Join(dir, "out")})
+	require.NoError(t, err)
+	_, err = Load(t.Context(), SourceOptions{Platform: dir, Environment: "dev", Output: dir})
+	require.Error(t, err)
+}
+
+func TestLocationsPrintWithoutCredentials(t *testing.T) {
+	for in, want := range map[string]string{
+		"https://u:p@h/r#b": "https://h/r#b", "https://tok@h:1/r#b:a/./b/": "https://h:1/r#b:a/b", "ssh://git@h/r": "ssh://h/r",
+		"git@h:r/s.git#main": "git@h:r/s.git#main", "./a//b": "a/b", "https://h/r#" + strings.Repeat("ab", 20): "https://h/r#abababababab",
+	} {
+		place, err := parseLocation(in)
+		require.NoError(t, err)
+		require.Equal(t, want, place.String())
+	}
+}
+
+// TestKalypsosOwnCases renders what nobody here wrote and compares with what Kalypso itself commits.
+func TestKalypsosOwnCases(t *testing.T) {
+	root := os.Getenv("WHERRY_CASES")
+	if root == "" {
+		t.Log("WHERRY_CASES is not set: the cases of Kalypso are not run")
+		return
+	}
+	files, err := filepath.Glob(filepath.Join(root, "kalypso/cases/*/case.json"))
+	require.NoError(t, err)
+	require.NotEmpty(t, files)
+	for _, file := range files {
+		t.Run(filepath.Base(filepath.Dir(file)), func(t *testing.T) {
+			options := caseOptions(t, file)
+			for _, fromGit := range []bool{false, true} {
+				if fromGit {
+					options = inGit(t, options)
+				}
+				out := t.TempDir()
+				_, err := WriteTree(out, render(t, options), TreeOptions{})
+				require.NoError(t, err)
+				require.Equal(t, listing(t, filepath.Join(filepath.Dir(file), "expected/tree")), listing(t, out))
+			}
+		})
+	}
+}
+
+// caseOptions is how a person would give the sources of a case. Several folders of one environment are
+// copied into one.
+func caseOptions(t *testing.T, file string) SourceOptions {
+	data, err := os.ReadFile(file)
+	require.NoError(t, err)
+	var c struct {
+		Environment string
+		Sources     []struct{ Dir, FluxKustomization string }
+	}
+	require.NoError(t, json.Unmarshal(data, &c))
+	o := SourceOptions{Platform: t.TempDir(), Environment: c.Environment, Workloads: map[string]string{}}
+	for i, s := range c.Sources {
+		dir := filepath.Join(filepath.Dir(file), s.Dir)
+		switch name := strings.TrimPrefix(strings.TrimPrefix(s.FluxKustomization, c.Environment), "-"); name {
+		case "":
+			require.NoError(t, os.CopyFS(filepath.Join(o.Platform, fmt.Sprint(i)), os.DirFS(dir)))
+		case "main":
+			o.Bases = append(o.Bases, dir)
+		default:
+			o.Workloads[name] = dir
+		}
+	}
+	return o
+}
+
+// inGit puts every source into a repository.
+func inGit(t *testing.T, o SourceOptions) SourceOptions {
+	dir, n := t.TempDir(), 0
+	put := func(from string) string {
+		n++
+		work, repo := filepath.Join(dir, fmt.Sprint(n)), filepath.Join(dir, fmt.Sprint(n)+".git")
+		require.NoError(t, os.CopyFS(work, os.DirFS(from)))
+		_, err := gittest.Commit(repo, "main", work)
+		require.NoError(t, err)
+		return "file://" + repo + "#main"
+	}
+	o.Platform = put(o.Platform)
+	for i, base := range o.Bases {
+		o.Bases[i] = put(base)
+	}
+	for name, from := range o.Workloads {
+		o.Workloads[name] = put(from)
+	}
+	return o
+}

@@ -1,0 +1,284 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+type loader struct {
+	SourceOptions
+	git    *gitReader
+	loaded *Loaded
+}
+
+// source is one part of the environment and where it lies.
+type source struct {
+	part  Part
+	name  string
+	at    scheduler.Position
+	place location
+}
+
+func (s source) failed(err error) error {
+	return &SourceError{Part: s.part, Name: s.name, Place: s.place.String(), At: s.at, Err: err}
+}
+
+func (l *loader) platform(ctx context.Context) error {
+	src, err := given(PlatformPart, "", l.Platform)
+	if err != nil {
+		return err
+	}
+	if src.place.folder == "" && src.place.repo == (gitRef{URL: src.place.repo.URL}) {
+		if src, err = l.environmentBranch(ctx, src); err != nil {
+			return err
+		}
+	}
+	l.loaded.EnvironmentCommit, err = l.read(ctx, l.loaded.Model, src)
+	if dir := src.place.folder; dir != "" && err == nil {
+		l.loaded.EnvironmentCommit = headOf(dir, true)
+	}
+	return err
+}
+
+// environmentBranch follows the Environment object on the default branch. Only its branch and path count,
+// so that a mirror of the repository serves as well as the repository that the object names.
+func (l *loader) environmentBranch(ctx context.Context, src source) (source, error) {
+	branches := scheduler.NewModel(l.Environment)
+	if _, err := l.read(ctx, branches, src); err != nil {
+		return src, err
+	}
+	var known []string
+	for _, e := range branches.Environments() {
+		if e.Name == l.Environment {
+			src.place.repo.Branch, src.place.path, src.at = e.ControlPlane.Branch, e.ControlPlane.Path, e.Position
+			return src, nil
+		}
+		known = append(known, e.Name)
+	}
+	return src, src.failed(fmt.Errorf("its default branch has no Environment %q%s", l.Environment, orElse(known)))
+}
+
+func orElse(known []string) string {
+	if len(known) == 0 {
+		return ""
+	}
+	return fmt.Sprintf(" (there are: %s)", strings.Join(known, ", "))
+}
+
+func (l *loader) bases(ctx context.Context) error {
+	repos := l.loaded.Model.BaseRepos()
+	if l.Commit != "" && !commitName.MatchString(l.Commit) {
+		return fmt.Errorf("%q is not a commit", l.Commit)
+	}
+	if len(l.Bases) > 0 {
+		return l.givenBases(ctx, repos)
+	}
+	l.loaded.BaseCommit = l.Commit
+	for _, b := range repos {
+		src := source{part: BasePart, name: b.Name, at: b.Position, place: location{
+			repo: gitRef{URL: b.Repo, Branch: b.Branch, Commit: b.Commit}, path: b.Path,
+		}}
+		commit, err := l.read(ctx, l.loaded.Model, src)
+		if err != nil {
+			return err
+		}
+		if b.Name == mainBase {
+			l.useMain(b, commit)
+		}
+	}
+	return nil
+}
+
+// mainBase is the BaseRepo that gives the base commit.
+const mainBase = "main"
+
+var commitName = regexp.MustCompile(`^[0-9A-Za-z._-]{1,128}$`)
+
+func (l *loader) useMain(b scheduler.BaseRepo, commit string) {
+	if l.Commit != "" && l.Commit != commit {
+		l.warn(b.Position, fmt.Sprintf("base commit %s is not used: the base was read at commit %s", l.Commit, commit), "")
+	}
+	l.loaded.BaseCommit = commit
+}
+
+// givenBases reads the bases that replace what the BaseRepo objects name. Such a base stands for the
+// commit that a person gives, else for the one that BaseRepo main pins, else for its own.
+func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) error {
+	own := ""
+	for i, base := range l.Bases {
+		src, err := given(BasePart, "", base)
+		if err != nil {
+			return err
+		}
+		commit, err := l.read(ctx, l.loaded.Model, src)
+		if err != nil {
+			return err
+		}
+		if src.place.folder != "" {
+			commit = headOf(src.place.folder, false)
+		}
+		if i == 0 {
+			own = commit
+		}
+	}
+	pinned := ""
+	for _, b := range repos {
+		if b.Name == mainBase {
+			pinned = b.Commit
+		}
+	}
+	for _, commit := range []string{own, pinned, l.Commit} {
+		if commit != "" {
+			l.loaded.BaseCommit = commit
+		}
+	}
+	return nil
+}
+
+func (l *loader) workloads(ctx context.Context) error {
+	registrations := l.loaded.Model.Registrations()
+	names := make([]string, 0, len(registrations))
+	for _, r := range registrations {
+		names = append(names, r.Name)
+	}
+	for _, name := range slices.Sorted(maps.Keys(l.Workloads)) {
+		if !slices.Contains(names, name) {
+			return &SourceError{Part: WorkloadPart, Name: name, Err: fmt.Errorf("no WorkloadRegistration has this name%s", orElse(names))}
+		}
+	}
+	for _, r := range registrations {
+		src := source{part: WorkloadPart, name: r.Name, at: r.Position, place: location{
+			repo: gitRef{URL: r.Workload.Repo, Branch: r.Workload.Branch}, path: r.Workload.Path,
+		}}
+		if place, ok := l.Workloads[r.Name]; ok {
+			var err error
+			if src, err = given(WorkloadPart, r.Name, place); err != nil {
+				return err
+			}
+		}
+		if _, err := l.read(ctx, l.loaded.Model, src); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// given is a source that a person named.
+func given(part Part, name, place string) (source, error) {
+	parsed, err := parseLocation(place)
+	if err != nil {
+		return source{}, &SourceError{Part: part, Name: name, Err: err}
+	}
+	return source{part: part, name: name, place: parsed}, nil
+}
+
+// read loads a source into model and returns its commit, if it is one of git.
+func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (commit string, err error) {
+	var files fs.FS
+	if src.place.folder != "" {
+		root, err := os.OpenRoot(src.place.folder)
+		if err != nil {
+			return "", src.failed(cause(err))
+		}
+		defer func() { _ = root.Close() }()
+		files = root.FS()
+	} else if files, commit, err = l.readGit(ctx, src); err != nil {
+		return "", err
+	}
+	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
+	s := scheduler.Source{FS: &guardedFS{FS: files, hidden: within(src.place.folder, l.Output)}, Name: src.place.String()}
+	switch src.part {
+	case BasePart:
+		s.Base = src.name
+	case WorkloadPart:
+		s.Registration = src.name
+	}
+	return commit, model.Load(ctx, s)
+}
+
+func (l *loader) readGit(ctx context.Context, src source) (fs.FS, string, error) {
+	err := checkURL(src.place.repo.URL)
+	var path string
+	if err == nil {
+		path, err = cleanPath(src.place.path)
+	}
+	if err != nil {
+		return nil, "", src.failed(err)
+	}
+	tree, err := l.git.Tree(ctx, src.place.repo)
+	if err != nil {
+		failure := &SourceError{Part: src.part, Name: src.name, Place: src.place.String(), At: src.at, Err: err}
+		failure.Unreachable = !errors.Is(err, errNoSuchRef) && !errors.Is(err, ErrTooLarge)
+		return nil, "", failure
+	}
+	files, err := fs.Sub(tree.FS, path)
+	if err == nil {
+		err = isFolder(files)
+	}
+	if err != nil {
+		return nil, "", src.failed(fmt.Errorf("folder %q at commit %s: %w", path, tree.Commit, cause(err)))
+	}
+	return files, tree.Commit, nil
+}
+
+func isFolder(files fs.FS) error {
+	info, err := fs.Stat(files, ".")
+	if err == nil && !info.IsDir() {
+		err = errors.New("not a folder")
+	}
+	return err
+}
+
+// cause drops the operation and path that an error of the file system repeats.
+func cause(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// within is the path of output below folder, empty where it is not inside.
+func within(folder, output string) string {
+	if folder == "" || output == "" {
+		return ""
+	}
+	from, err := filepath.Abs(folder)
+	if err != nil {
+		return ""
+	}
+	to, err := filepath.Abs(output)
+	if err != nil {
+		return ""
+	}
+	rel, err := filepath.Rel(from, to)
+	if err != nil || !filepath.IsLocal(rel) || rel == "." {
+		return ""
+	}
+	return filepath.ToSlash(rel)
+}
+
+func (l *loader) warn(at scheduler.Position, message, hint string) {
+	l.loaded.Warnings = append(l.loaded.Warnings, scheduler.Finding{Position: at, Message: message, Hint: hint})
+}
+
+// checkEnvironment warns about what is probably a mistyped name, to which no workload has targets.
+func (l *loader) checkEnvironment() {
+	var known []string
+	for _, e := range l.loaded.Model.Environments() {
+		known = append(known, e.Name)
+	}
+	if len(known) > 0 && !slices.Contains(known, l.Environment) {
+		l.warn(scheduler.Position{}, fmt.Sprintf("no Environment object is called %q%s", l.Environment, orElse(known)), "")
+	}
+}

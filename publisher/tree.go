@@ -1,0 +1,238 @@
+package publisher
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// ErrForeignFolder is returned for an output folder with files that neither wherry nor Kalypso wrote.
+var ErrForeignFolder = errors.New("not written by wherry or Kalypso")
+
+// TreeOptions steers WriteTree. The zero value is ready for use.
+type TreeOptions struct {
+	// Force takes over a folder that holds other files. What lies in the folders of cluster types goes.
+	Force bool
+}
+
+// TreeChanges lists what WriteTree did, as sorted paths below the output folder.
+type TreeChanges struct {
+	Written   []string
+	Removed   []string // files; folders that became empty go with them
+	Unchanged int
+}
+
+// WriteTree writes a rendered environment as Kalypso lays it out into dir, which it creates if need be.
+//
+// It owns the folders of cluster types and the tracking file: what the result does not hold goes, except
+// the files of failed assignments, which stay as they lie there. Other folders go only if their README.md
+// says that they were a cluster type's; files at the root and folders whose name starts with a dot stay.
+// A file is replaced whole or not at all, and an equal one is not touched. The new files are complete on
+// the same disk before the first old one is replaced.
+func WriteTree(dir string, result *scheduler.Result, opts TreeOptions) (TreeChanges, error) {
+	if err := os.MkdirAll(dir, 0o755); err != nil {
+		return TreeChanges{}, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return TreeChanges{}, err
+	}
+	defer func() { _ = root.Close() }()
+	tree := &outputTree{root: root, files: map[string][]byte{}, folders: map[string]bool{}}
+	if err := tree.plan(result, opts.Force); err != nil {
+		return TreeChanges{}, fmt.Errorf("%s: %w", dir, err)
+	}
+	if err := tree.apply(); err != nil {
+		return TreeChanges{}, fmt.Errorf("write %s: %w", dir, err)
+	}
+	return tree.changes, nil
+}
+
+// stagingFolder holds the new files until all are complete.
+const stagingFolder = ".wherry-staging"
+
+// outputTree is the difference between a folder and what it is to hold.
+type outputTree struct {
+	root    *os.Root
+	files   map[string][]byte // what is to be there, by path
+	folders map[string]bool   // the folders that are to be there
+	kept    []string          // folders of failed assignments
+	emptied []string          // folders to remove, parents first
+	changes TreeChanges
+}
+
+func (t *outputTree) plan(result *scheduler.Result, force bool) error {
+	for _, f := range scheduler.Tree(result) {
+		if err := t.want(f); err != nil {
+			return err
+		}
+	}
+	var types []string
+	for _, ct := range result.ClusterTypes {
+		types = append(types, ct.Name)
+		for _, failure := range ct.Failures {
+			keep := path.Join(ct.Name, failure.Name)
+			t.kept = append(t.kept, keep)
+			t.wantFolders(keep)
+		}
+	}
+	owned, err := t.owned(types, force)
+	if err != nil {
+		return err
+	}
+	for _, folder := range owned {
+		if err := t.compare(folder); err != nil {
+			return err
+		}
+	}
+	if data, ok := t.files[scheduler.TrackingFile]; ok {
+		t.compareFile(scheduler.TrackingFile, data)
+	}
+	for name := range t.files { // compare has taken out what is equal
+		t.changes.Written = append(t.changes.Written, name)
+	}
+	slices.Sort(t.changes.Written)
+	return nil
+}
+
+// want notes a file. Its path is made of names in the input, so it is looked at once more here.
+func (t *outputTree) want(f scheduler.File) error {
+	if !fs.ValidPath(f.Path) || f.Path != scheduler.TrackingFile && strings.HasPrefix(f.Path, ".") || !strings.Contains(f.Path, "/") {
+		return fmt.Errorf("%q cannot be a path of the tree", f.Path)
+	}
+	t.files[f.Path] = f.Data
+	t.wantFolders(path.Dir(f.Path))
+	return nil
+}
+
+func (t *outputTree) wantFolders(dir string) {
+	for ; dir != "."; dir = path.Dir(dir) {
+		t.folders[dir] = true
+	}
+}
+
+// owned lists the folders whose content is the tree's, and refuses what was never a tree of ours.
+func (t *outputTree) owned(types []string, force bool) ([]string, error) {
+	entries, err := fs.ReadDir(t.root.FS(), ".")
+	if err != nil {
+		return nil, err
+	}
+	entries = slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return e.Name() == ".git" || e.Name() == stagingFolder })
+	_, err = t.root.Lstat(scheduler.TrackingFile)
+	known := err == nil || len(entries) == 0
+	var owned []string
+	for _, e := range entries {
+		name, current, marked := e.Name(), slices.Contains(types, e.Name()), t.isMarked(e)
+		known = known || marked
+		switch {
+		case current && !e.IsDir():
+			return nil, fmt.Errorf("%s is in the way: not a folder", name)
+		case current && !marked && !force && !t.isEmpty(name):
+			return nil, fmt.Errorf("folder %s: %w", name, ErrForeignFolder)
+		case current || marked:
+			owned = append(owned, name)
+		}
+	}
+	if !known && !force {
+		return nil, fmt.Errorf("it holds %s: %w", entries[0].Name(), ErrForeignFolder)
+	}
+	return owned, nil
+}
+
+// isMarked is true for a folder with the README.md that each folder of a cluster type has.
+func (t *outputTree) isMarked(e fs.DirEntry) bool {
+	if !e.IsDir() || strings.HasPrefix(e.Name(), ".") {
+		return false
+	}
+	readme := path.Join(e.Name(), scheduler.ReadmeFile)
+	info, err := t.root.Lstat(readme)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > 64<<10 {
+		return false
+	}
+	data, err := t.root.ReadFile(readme)
+	return err == nil && slices.Contains(strings.Split(string(data), "\n"), scheduler.ReadmeText)
+}
+
+func (t *outputTree) isEmpty(folder string) bool {
+	entries, err := fs.ReadDir(t.root.FS(), folder)
+	return err == nil && len(entries) == 0
+}
+
+// compare walks an owned folder: equal files leave t.files, others that are not wanted are to be removed.
+func (t *outputTree) compare(folder string) error {
+	return fs.WalkDir(t.root.FS(), folder, func(name string, e fs.DirEntry, err error) error {
+		data, wanted := t.files[name]
+		switch {
+		case err != nil:
+			return err
+		case slices.Contains(t.kept, name) && e.IsDir():
+			return fs.SkipDir
+		case e.IsDir() && !t.folders[name]:
+			t.emptied = append(t.emptied, name)
+		case e.IsDir(): // stays
+		case wanted && e.Type().IsRegular():
+			t.compareFile(name, data)
+		case !wanted:
+			t.changes.Removed = append(t.changes.Removed, name)
+		}
+		return nil
+	})
+}
+
+func (t *outputTree) compareFile(name string, data []byte) {
+	info, err := t.root.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() != int64(len(data)) {
+		return
+	}
+	if old, err := t.root.ReadFile(name); err == nil && bytes.Equal(old, data) {
+		delete(t.files, name)
+		t.changes.Unchanged++
+	}
+}
+
+// apply carries the difference out. A run that is killed in between leaves whole files only, some old and
+// some new, and the next run completes it; so nothing is fsynced.
+func (t *outputTree) apply() (err error) {
+	if err := t.root.RemoveAll(stagingFolder); err != nil { // of a run that was killed
+		return err
+	}
+	if len(t.changes.Written) > 0 {
+		if err := t.root.Mkdir(stagingFolder, 0o755); err != nil {
+			return err
+		}
+		defer func() { err = errors.Join(err, t.root.RemoveAll(stagingFolder)) }()
+	}
+	for i, name := range t.changes.Written {
+		if err := t.root.WriteFile(staged(i), t.files[name], 0o644); err != nil {
+			return err
+		}
+	}
+	for _, name := range t.changes.Removed {
+		if err := t.root.Remove(name); err != nil {
+			return err
+		}
+	}
+	for _, folder := range slices.Backward(t.emptied) {
+		if err := t.root.Remove(folder); err != nil {
+			return err
+		}
+	}
+	for i, name := range t.changes.Written {
+		if err := t.root.MkdirAll(path.Dir(name), 0o755); err != nil {
+			return err
+		}
+		if err := t.root.Rename(staged(i), name); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func staged(i int) string { return fmt.Sprintf("%s/%d", stagingFolder, i) }
