@@ -1,0 +1,172 @@
+// Package agent keeps one cluster, or one host, at the newest release that is meant for it.
+//
+// Begin with OpenState, then New, then Agent.Once for a single pass or Agent.Run for a service:
+//
+//	state, err := agent.OpenState("/var/lib/wherry-agent", nil)
+//	a := agent.New(state, repository, keys, cluster, agent.Options{Reconcilers: engines})
+//	result := a.Once(ctx, 10*time.Second)
+//
+// A pass is a list of steps: resolve, verify, fetch, stage, apply, observe, report. No layer is requested
+// before the signature over the manifest, the release's place and order have been checked, and nothing
+// is handed to a reconciler that a verified release does not list. What a step is about to do is written
+// before it is begun, so that after a crash at any point the next pass goes on or begins the step again.
+// Nothing is ever removed because something could not be read: only because a newer verified release no
+// longer lists it.
+//
+// Reports wait in the state file until the hub has acknowledged them under its own key. They never hold
+// up an apply.
+package agent
+
+import (
+	"cmp"
+	"crypto"
+	"crypto/sha256"
+	"encoding/hex"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// The defaults of Options.
+const (
+	DefaultInterval      = 5 * time.Minute
+	DefaultMaxBackoff    = 2 * time.Hour
+	DefaultDriftInterval = 6 * time.Hour
+	DefaultDeadline      = 5 * time.Minute
+	DefaultHeartbeat     = time.Hour
+)
+
+// Options are what an agent may be told. The zero value works, with the defaults above.
+type Options struct {
+	// Reconcilers are the engines by the name that assignments give. An assignment whose engine is
+	// missing fails alone, as AdapterUnavailable.
+	Reconcilers map[string]reconcilers.Reconciler
+	// Adapter, when set, is used for every assignment, whatever the release says.
+	Adapter string
+	// Interval is the time between two looks at the registry; MaxBackoff the longest while it is out of
+	// reach. Both are spread by a tenth.
+	Interval, MaxBackoff time.Duration
+	// DriftInterval is the time between two observations of what is compliant already.
+	DriftInterval time.Duration
+	// Settle is how long an engine must call an assignment compliant before it counts as such; zero
+	// believes it at once.
+	Settle time.Duration
+	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
+	// before it has failed.
+	Deadline time.Duration
+	// Heartbeat is the time after which a report is made though nothing has changed.
+	Heartbeat time.Duration
+	// Queue bounds the reports that wait.
+	Queue QueueLimits
+	// HubURL is where reports go; empty keeps them for media. HubKey verifies acknowledgements; without
+	// one reports are sent and none is ever deleted.
+	HubURL string
+	HubKey crypto.PublicKey
+	// HTTPClient talks to the hub. Nil is a client with deadlines.
+	HTTPClient *http.Client
+	// Version is the agent's, as reports carry it.
+	Version string
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log is nil for silence.
+	Log *slog.Logger
+}
+
+func (o Options) withDefaults() Options {
+	o.Interval = cmp.Or(o.Interval, DefaultInterval)
+	o.MaxBackoff = max(cmp.Or(o.MaxBackoff, DefaultMaxBackoff), o.Interval)
+	o.DriftInterval = cmp.Or(o.DriftInterval, DefaultDriftInterval)
+	o.Deadline = cmp.Or(o.Deadline, DefaultDeadline)
+	o.Heartbeat = cmp.Or(o.Heartbeat, DefaultHeartbeat)
+	o.Queue = o.Queue.withDefaults()
+	o.Version = cmp.Or(o.Version, "(devel)")
+	if o.HTTPClient == nil {
+		o.HTTPClient = &http.Client{Timeout: time.Minute}
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	return o
+}
+
+// Agent is one agent. Its methods may be called by several goroutines; passes exclude each other.
+type Agent struct {
+	state   *State
+	source  bundle.Source // nil where bundles come by import only
+	keys    bundle.Keys
+	cluster bundle.ReportCluster
+	opts    Options
+	content *contents
+
+	busy     sync.Mutex             // held by the pass that runs
+	activity atomic.Pointer[string] // the step that runs, nil between passes
+	// lastContact and nextTry are what Run knows better than the state file.
+	lastContact, nextTry atomic.Pointer[time.Time]
+	queued               chan struct{} // holds a token when a report waits to be sent
+	wake                 chan struct{} // holds a token when a pass was made that Run had not planned
+}
+
+// New returns an agent that takes the releases of cluster's stream from source, as signed by keys. A nil
+// source leaves only Import. A cluster without a uid gets the state's. New does no I/O.
+func New(state *State, source bundle.Source, keys bundle.Keys, cluster bundle.ReportCluster, opts Options) *Agent {
+	cluster.UID = cmp.Or(cluster.UID, state.id.UID)
+	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
+	return &Agent{
+		state: state, source: source, keys: keys, cluster: cluster, opts: opts.withDefaults(),
+		content: newContents(state.Dir()),
+		queued:  make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
+	}
+}
+
+// stream is the line of releases that the agent follows.
+func (a *Agent) stream() bundle.Stream {
+	return bundle.Stream{Platform: a.cluster.Platform, Environment: a.cluster.Environment, ClusterType: a.cluster.Type}
+}
+
+// trust identifies all that a release is judged by, so that a change of it has a refused one judged again.
+func (a *Agent) trust() string {
+	var ids []string
+	for _, k := range a.keys {
+		if id, err := bundle.KeyID(k); err == nil {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %s", a.stream(), a.cluster.Ring, strings.Join(ids, " ")))
+	return hex.EncodeToString(sum[:8])
+}
+
+// adapter is the name of the engine for an assignment.
+func (a *Agent) adapter(as bundle.Assignment) string { return cmp.Or(a.opts.Adapter, as.Adapter) }
+
+// rules are the times by which results are judged.
+func (a *Agent) rules() rules { return rules{Settle: a.opts.Settle, Deadline: a.opts.Deadline} }
+
+// enter notes the step that begins, for Status; an empty one ends the pass.
+func (a *Agent) enter(step string) {
+	if step == "" {
+		a.activity.Store(nil)
+		return
+	}
+	a.activity.Store(&step)
+}
+
+// nudge puts a token into c if it holds none.
+func nudge(c chan struct{}) {
+	select {
+	case c <- struct{}{}:
+	default:
+	}
+}

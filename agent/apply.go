@@ -1,0 +1,225 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// saveEvery is how many results are written at once. One that a crash loses belongs to an assignment
+// that is written as applying, and is applied again.
+const saveEvery = 32
+
+// apply gives engines what they do not have yet, each assignment for itself, and takes away what a newer
+// verified release no longer lists.
+func (p *pass) apply(ctx context.Context) outcome {
+	if err := p.choose(ctx); err != nil {
+		return outcomeOf(ctx, err)
+	}
+	work, err := p.plan()
+	if err != nil {
+		return outcomeOf(ctx, err)
+	}
+	for batch := range slices.Chunk(work, saveEvery) {
+		var results []record
+		for _, r := range batch {
+			if r = p.change(ctx, r); ctx.Err() != nil {
+				break // cut off: it stays as applying
+			}
+			results = append(results, r)
+		}
+		if err := errors.Join(p.write(results), ctx.Err()); err != nil {
+			return outcomeOf(ctx, err)
+		}
+	}
+	return done
+}
+
+// choose decides which release the items are to have: the one just staged, else the newest accepted one
+// whose tree can be had without asking anybody, else the one that runs.
+func (p *pass) choose(ctx context.Context) error {
+	next := p.target
+	if !p.staged {
+		next = p.running
+		if p.accepted != nil && p.accepted.digest() != p.running.digest() && p.refused == nil && p.ready(ctx, p.accepted) {
+			next = p.accepted
+		}
+	}
+	if next == nil {
+		return nil
+	}
+	if !p.ready(ctx, next) {
+		return local("the files of release %s are damaged, and so is its layer in the store", next.digest())
+	}
+	list, err := p.content.assignments(next)
+	if err != nil {
+		return local("read tree: %w", err)
+	}
+	return p.switchTo(next, list)
+}
+
+// switchTo writes in one transaction what every assignment of next is to have, and which ones are to go.
+func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
+	forgiven := p.refused != nil && p.refused.Digest == next.digest()
+	if next.digest() == p.running.digest() && !forgiven {
+		return nil
+	}
+	now := p.opts.Now()
+	err := p.state.update(func(tx *bbolt.Tx) error {
+		old, err := loadRecords(tx)
+		if err != nil {
+			return err
+		}
+		known := map[string]record{}
+		for _, r := range old {
+			known[r.Spec.Name] = r
+		}
+		for _, a := range list {
+			err = errors.Join(err, saveRecord(tx, known[a.Name].listed(a, p.adapter(a), now)))
+			delete(known, a.Name)
+		}
+		for _, r := range known {
+			err = errors.Join(err, saveRecord(tx, r.dropped(now)))
+		}
+		if forgiven {
+			err = errors.Join(err, drop(tx, bucketMeta, keyRefused))
+		}
+		return errors.Join(err, save(tx, bucketMeta, keyRunning, next), p.begin(tx, "apply", next.digest()))
+	})
+	if err != nil {
+		return err
+	}
+	if forgiven {
+		p.refused = nil
+	}
+	if p.running.digest() != next.digest() {
+		p.opts.Log.Info("release begins to run", "digest", next.digest(), "before", p.running.digest(), "assignments", len(list))
+	}
+	p.running, p.switched = next, true
+	return nil
+}
+
+// plan returns the assignments that an engine has to be called for, written as such.
+func (p *pass) plan() ([]record, error) {
+	all, err := p.records()
+	if err != nil {
+		return nil, err
+	}
+	var work, hopeless []record
+	for _, r := range all {
+		wanted, now := p.adapter(r.Spec), p.opts.Now()
+		switch {
+		case !r.Removing && p.opts.Reconcilers[wanted] == nil:
+			hopeless = append(hopeless, r.after(p.unavailable(wanted), p.rules(), now))
+		case r.Removing || r.stale(wanted) || r.Item.State == bundle.Failed || r.Item.State == bundle.Drifted || r.waiting():
+			work = append(work, r.begun(wanted, now))
+		}
+	}
+	return work, errors.Join(p.write(hopeless), p.write(work))
+}
+
+func (p *pass) unavailable(adapter string) reconcilers.Result {
+	names := strings.Join(slices.Sorted(maps.Keys(p.opts.Reconcilers)), ", ")
+	return reconcilers.Failure("AdapterUnavailable", fmt.Errorf("adapter %q is not configured on this agent, which has: %s", adapter, cmp.Or(names, "none")))
+}
+
+// change has an engine move one assignment toward what it should be.
+func (p *pass) change(ctx context.Context, r record) record {
+	p.touched[r.Spec.Name] = true
+	if r.Removing {
+		return p.remove(ctx, r)
+	}
+	wanted := p.adapter(r.Spec)
+	if r.Adapter != wanted { // another engine had it: that one takes its own away first
+		if res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
+			return r.after(res, p.rules(), p.opts.Now())
+		}
+		r.Adapter, r.Applied, r.AppliedAt = wanted, r.Spec.Content, p.opts.Now()
+	}
+	res := p.call(ctx, r, wanted, reconcilers.Reconciler.Apply)
+	p.logChange(r, res)
+	return r.after(res, p.rules(), p.opts.Now())
+}
+
+func (p *pass) remove(ctx context.Context, r record) record {
+	if r.Adapter == "" { // no engine ever had it
+		return r.after(reconcilers.Result{State: bundle.Removed}, p.rules(), p.opts.Now())
+	}
+	res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove)
+	p.logChange(r, res)
+	if res.Reason == "" && res.State != bundle.Removed {
+		res.Reason = "Removing"
+	}
+	return r.after(res, p.rules(), p.opts.Now())
+}
+
+// call calls one method of an engine, with the assignment's own deadline.
+func (p *pass) call(ctx context.Context, r record, adapter string, method func(reconcilers.Reconciler, context.Context, reconcilers.Assignment) reconcilers.Result) reconcilers.Result {
+	engine := p.opts.Reconcilers[adapter]
+	if engine == nil {
+		return p.unavailable(adapter)
+	}
+	ctx, cancel := context.WithTimeout(ctx, p.opts.Deadline)
+	defer cancel()
+	a := reconcilers.Assignment{Assignment: r.Spec}
+	a.Adapter = adapter
+	if p.running != nil {
+		a.Dir = filepath.Join(p.content.tree(p.running.Release.Content.DiffID), r.Spec.Name)
+	}
+	return method(engine, ctx, a)
+}
+
+// logChange logs what an engine changed, and what it could not do where that is news.
+func (p *pass) logChange(r record, res reconcilers.Result) {
+	changed := 0
+	for _, c := range res.Changes {
+		if c.Action != reconcilers.Unchanged {
+			changed++
+		}
+	}
+	news := r.Before == nil || r.Before.State != res.State
+	switch {
+	case res.State == bundle.Failed && news:
+		p.opts.Log.Error("assignment failed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", res.Reason, "message", res.Message)
+	case changed > 0 || res.State == bundle.Removed:
+		p.opts.Log.Info("assignment changed", "assignment", r.Spec.Name, "adapter", r.Adapter, "state", res.State, "objects", changed)
+	}
+}
+
+func (p *pass) records() (rs []record, err error) {
+	err = p.state.view(func(tx *bbolt.Tx) error {
+		rs, err = loadRecords(tx)
+		return err
+	})
+	if err != nil {
+		return nil, local("read state: %w", err)
+	}
+	return rs, nil
+}
+
+// write keeps records, and forgets those of assignments that are gone.
+func (p *pass) write(rs []record) error {
+	if len(rs) == 0 {
+		return nil
+	}
+	return p.state.update(func(tx *bbolt.Tx) (err error) {
+		for _, r := range rs {
+			if r.Removing && r.Item.State == bundle.Removed {
+				err = errors.Join(err, drop(tx, bucketItems, r.Spec.Name))
+			} else {
+				err = errors.Join(err, saveRecord(tx, r))
+			}
+		}
+		return err
+	})
+}

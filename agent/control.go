@@ -1,0 +1,178 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/wherry-dev/wherry/airgap"
+)
+
+// socketFile is the control socket's name in the state folder. Whoever may open it commands the agent.
+const socketFile = "agent.sock"
+
+// maxCommandBytes bounds a command: the acknowledgements of a full queue.
+const maxCommandBytes = 8 << 20
+
+// command is what the socket takes, as JSON; see Client.
+type command struct {
+	// Wait is how long a pass observes what is progressing.
+	Wait time.Duration `json:"wait,omitempty"`
+	// Path is the file to import, absolute.
+	Path string `json:"path,omitempty"`
+	// Acks are the envelopes of acknowledgements.
+	Acks []json.RawMessage `json:"acks,omitempty"`
+}
+
+// answer is what the socket says where a command did not work.
+type answer struct {
+	Error string `json:"error"`
+	// Untrusted tells a refusal from a failure.
+	Untrusted bool `json:"untrusted,omitempty"`
+}
+
+// control is the listening socket of a running agent.
+type control struct {
+	agent    *Agent
+	listener net.Listener
+}
+
+// listen opens the socket. The state file's lock, which this process holds, says that a socket from
+// before has no owner any more.
+func (a *Agent) listen() (*control, error) {
+	path := filepath.Join(a.state.Dir(), socketFile)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	var l net.Listener
+	err := throughShortPath(path, func(short string) (err error) {
+		l, err = net.Listen("unix", short)
+		return err
+	})
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	return &control{a, l}, nil
+}
+
+// maxSocketPath is what the kernels' address structure holds for sure.
+const maxSocketPath = 100
+
+// throughShortPath calls f with a name for path that fits into a socket's address.
+func throughShortPath(path string, f func(string) error) error {
+	if len(path) <= maxSocketPath {
+		return f(path)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return f(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+}
+
+// serve answers until ctx ends, which ends a pass that runs as well.
+func (c *control) serve(ctx context.Context) {
+	mux := http.NewServeMux()
+	mux.HandleFunc("GET /status", c.getStatus)
+	// A pass belongs to the agent: it goes on when the one who asked for it has gone.
+	mux.HandleFunc("POST /sync", c.pass(func(cmd command) Result { return c.agent.sync(ctx, cmd.Wait) }))
+	mux.HandleFunc("POST /import", c.pass(func(cmd command) Result { return c.agent.Import(ctx, cmd.Path, cmd.Wait) }))
+	mux.HandleFunc("GET /reports", c.getReports)
+	mux.HandleFunc("POST /ack", c.postAck)
+	server := &http.Server{
+		Handler:           mux,
+		ReadHeaderTimeout: 10 * time.Second,
+		ErrorLog:          slog.NewLogLogger(c.agent.opts.Log.Handler(), slog.LevelDebug),
+	}
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(c.listener)
+	}()
+	<-ctx.Done()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		_ = server.Close()
+	}
+	<-ended
+	_ = os.Remove(filepath.Join(c.agent.state.Dir(), socketFile))
+}
+
+func (c *control) getStatus(w http.ResponseWriter, _ *http.Request) {
+	s, err := c.agent.Status()
+	if err != nil {
+		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
+		return
+	}
+	say(w, http.StatusOK, s)
+}
+
+func (c *control) pass(make func(command) Result) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		cmd, ok := hear(w, r)
+		if !ok {
+			return
+		}
+		result := make(cmd)
+		nudge(c.agent.wake)
+		say(w, http.StatusOK, result)
+	}
+}
+
+func (c *control) getReports(w http.ResponseWriter, _ *http.Request) {
+	envelopes, err := c.agent.state.Reports()
+	if err != nil {
+		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
+		return
+	}
+	w.Header().Set("Content-Type", "application/x-tar")
+	if err := airgap.WriteReports(w, envelopes); err != nil {
+		panic(http.ErrAbortHandler) // the other side must not take half a file for a whole one
+	}
+}
+
+func (c *control) postAck(w http.ResponseWriter, r *http.Request) {
+	cmd, ok := hear(w, r)
+	if !ok {
+		return
+	}
+	envelopes := make([][]byte, len(cmd.Acks))
+	for i, e := range cmd.Acks {
+		envelopes[i] = e
+	}
+	result, err := c.agent.Acknowledge(envelopes)
+	if err != nil {
+		say(w, http.StatusUnprocessableEntity, answer{Error: err.Error(), Untrusted: IsUntrusted(err)})
+		return
+	}
+	say(w, http.StatusOK, result)
+}
+
+func hear(w http.ResponseWriter, r *http.Request) (cmd command, ok bool) {
+	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCommandBytes)).Decode(&cmd)
+	if err != nil && !errors.Is(err, io.EOF) {
+		say(w, http.StatusBadRequest, answer{Error: err.Error()})
+		return cmd, false
+	}
+	return cmd, true
+}
+
+func say(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the other side has gone
+}

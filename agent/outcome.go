@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Verdict says how a step, or a pass as a whole, ended.
+type Verdict string
+
+// The verdicts, from good to bad.
+const (
+	// Done: the step did its work; the pass goes on with the next.
+	Done Verdict = "done"
+	// Idle: there was nothing new to fetch. What is here is still observed.
+	Idle Verdict = "idle"
+	// Unreachable: bundles could not be read. It is a normal state; the agent tries again.
+	Unreachable Verdict = "unreachable"
+	// Refused: the newest release that is offered is not trusted, or not meant for this agent.
+	Refused Verdict = "refused"
+	// Broken: this machine did not do its part: a full disk, a read-only folder, a damaged file.
+	Broken Verdict = "broken"
+	// Interrupted: the agent was told to end. The next start goes on from there.
+	Interrupted Verdict = "interrupted"
+)
+
+// outcome is what a step returns. Err is nil for Done and Idle.
+type outcome struct {
+	Verdict Verdict
+	Err     error
+	// switched is true for a pass since which another release runs.
+	switched bool
+}
+
+var (
+	done = outcome{Verdict: Done}
+	idle = outcome{Verdict: Idle}
+)
+
+// localError is an error of this machine, not of a registry or a bundle.
+type localError struct{ err error }
+
+func (e *localError) Error() string { return e.err.Error() }
+func (e *localError) Unwrap() error { return e.err }
+
+func local(format string, args ...any) error { return &localError{fmt.Errorf(format, args...)} }
+
+// outcomeOf tells the kinds of error apart, once for all steps.
+func outcomeOf(ctx context.Context, err error) outcome {
+	var refusal *bundle.Refusal
+	var here *localError
+	switch {
+	case err == nil:
+		return done
+	case ctx.Err() != nil:
+		return outcome{Verdict: Interrupted, Err: context.Cause(ctx)}
+	case errors.As(err, &here):
+		return outcome{Verdict: Broken, Err: err}
+	case errors.As(err, &refusal):
+		return outcome{Verdict: Refused, Err: err}
+	}
+	return outcome{Verdict: Unreachable, Err: err}
+}
+
+// reason is the code under which status and reports show an outcome; empty for good ones.
+func (o outcome) reason() string {
+	var refusal *bundle.Refusal
+	switch o.Verdict {
+	case Refused:
+		if errors.As(o.Err, &refusal) {
+			return string(refusal.Reason)
+		}
+	case Unreachable:
+		if errors.Is(o.Err, errdef.ErrNotFound) {
+			return "NotFound"
+		}
+		return "Unreachable"
+	case Broken:
+		return "LocalFailure"
+	}
+	return ""
+}

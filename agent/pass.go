@@ -1,0 +1,236 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"reflect"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// scope is what a pass is to do.
+type scope struct {
+	// offer is asked for a newer release; nil asks nobody.
+	offer bundle.Source
+	// media means that the offer is a file and says nothing of the registry.
+	media bool
+	// all observes every assignment, not only those that may change by themselves.
+	all bool
+	// force judges a refused release again before its time.
+	force bool
+	// wait is how long to go on observing while something is progressing.
+	wait time.Duration
+}
+
+// pass is the work in progress of one pass. Each step reads what the ones before have left here.
+type pass struct {
+	*Agent
+	scope
+
+	// memory of earlier passes, as of the beginning
+	accepted, running *release
+	refused           *refusal
+	contact           contact
+
+	manifest ocispec.Descriptor // resolve
+	memo     *memo              // verify
+	target   *release           // verify: what should run
+	staged   bool               // stage: the target's tree is whole and on disk
+	switched bool               // apply: another release than before is running
+	touched  map[string]bool    // apply: assignments whose engine was called
+}
+
+// step is one step of a pass.
+type step struct {
+	name string
+	run  func(*pass, context.Context) outcome
+}
+
+// pull brings a newer release here. It ends at the first step that is not done.
+var pull = [...]step{
+	{"resolve", (*pass).resolve},
+	{"verify", (*pass).verify},
+	{"fetch", (*pass).fetch},
+	{"stage", (*pass).stage},
+}
+
+// keep brings the cluster to what is here. It runs whatever became of pull, because an agent that is
+// offline or is offered bad releases keeps the last good one.
+var keep = [...]step{
+	{"apply", (*pass).apply},
+	{"observe", (*pass).observe},
+}
+
+// run makes one pass and returns how it ended.
+func (a *Agent) run(ctx context.Context, s scope) outcome {
+	a.busy.Lock()
+	defer a.busy.Unlock()
+	defer a.enter("")
+	p := &pass{Agent: a, scope: s, touched: map[string]bool{}}
+	if err := p.remember(); err != nil {
+		return outcomeOf(ctx, err)
+	}
+	if err := p.introduce(); err != nil {
+		return outcomeOf(ctx, err)
+	}
+	verdict := p.steps(ctx, pull[:])
+	if verdict.Verdict != Interrupted {
+		if kept := p.steps(ctx, keep[:]); kept.Verdict != Done {
+			verdict = kept
+		}
+	}
+	verdict.switched = p.switched
+	return p.conclude(ctx, verdict)
+}
+
+func (p *pass) steps(ctx context.Context, steps []step) outcome {
+	for _, s := range steps {
+		p.enter(s.name)
+		if out := s.run(p, ctx); out.Verdict != Done {
+			return out
+		}
+	}
+	return done
+}
+
+// conclude turns the pass's outcome into state, retry and report. It is the only place that does.
+func (p *pass) conclude(ctx context.Context, out outcome) outcome {
+	now := p.opts.Now()
+	p.enter("report")
+	if out.Verdict == Interrupted {
+		return out // the journal stays: the next start says what it found
+	}
+	err := p.state.update(func(tx *bbolt.Tx) error {
+		return errors.Join(p.noteRefusal(tx, out, now), p.noteContact(tx, out, now), p.endJournal(tx, out))
+	})
+	if err == nil {
+		err = p.report(now)
+	}
+	if err == nil && out.Verdict != Broken {
+		err = p.tidy()
+	}
+	if err != nil {
+		p.opts.Log.Error("pass not recorded", "err", err)
+		return outcomeOf(ctx, err)
+	}
+	return out
+}
+
+// noteRefusal keeps a refusal with the release it is about.
+func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) error {
+	var r *bundle.Refusal
+	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.manifest.Digest == "" {
+		return nil
+	}
+	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: now.UTC(), Trust: p.trust()}
+	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust {
+		next.At, next.Count = old.At, old.Count
+	} else {
+		p.opts.Log.Warn("release refused", "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.digest())
+	}
+	if old := p.refused; old != nil && now.Before(old.NotBefore) && !p.force && old.Digest == next.Digest && old.Trust == next.Trust {
+		return nil // nothing was judged
+	}
+	next.Count++
+	next.NotBefore = now.Add(backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count-1))
+	p.refused = &next
+	return save(tx, bucketMeta, keyRefused, next)
+}
+
+// noteContact keeps how the pass ended, and writes it only where it says something new.
+func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) error {
+	old, next := p.contact, p.contact
+	switch {
+	case p.offer != nil || out.Verdict == Broken:
+		next.Verdict, next.Reason, next.Message = out.Verdict, out.reason(), ""
+		if out.Err != nil {
+			next.Message = reconcilers.Clip(out.Err.Error())
+		}
+	case old.Verdict == Broken:
+		next.Verdict, next.Reason, next.Message = Idle, "", ""
+	}
+	if p.manifest.Digest != "" && !p.media {
+		p.lastContact.Store(&now)
+		if now.Sub(old.Last).Abs() >= time.Hour || next.Verdict != old.Verdict {
+			next.Last = now.UTC()
+		}
+	}
+	p.logContact(old, next)
+	if next == old {
+		return nil
+	}
+	return save(tx, bucketMeta, keyContact, next)
+}
+
+// logContact says once that bundles cannot be read, and once that they can again.
+func (p *pass) logContact(old, next contact) {
+	bad := func(v Verdict) bool { return v == Unreachable || v == Broken }
+	switch {
+	case bad(next.Verdict) && (next.Verdict != old.Verdict || next.Reason != old.Reason):
+		p.opts.Log.Warn("no newer release can be taken", "reason", next.Reason, "message", next.Message)
+	case bad(old.Verdict) && !bad(next.Verdict):
+		p.opts.Log.Info("releases can be taken again")
+	}
+}
+
+func (p *pass) remember() error {
+	err := p.state.view(func(tx *bbolt.Tx) (err error) {
+		p.accepted, err = load[*release](tx, bucketMeta, keyAccepted)
+		if err == nil {
+			p.running, err = load[*release](tx, bucketMeta, keyRunning)
+		}
+		if err == nil {
+			p.refused, err = load[*refusal](tx, bucketMeta, keyRefused)
+		}
+		if err == nil {
+			p.contact, err = load[contact](tx, bucketMeta, keyContact)
+		}
+		return err
+	})
+	if err != nil {
+		return local("read state: %w", err)
+	}
+	return nil
+}
+
+// introduce writes who the agent is, for those who read its state while it does not run.
+func (p *pass) introduce() error {
+	var known bundle.ReportCluster
+	err := p.state.view(func(tx *bbolt.Tx) (err error) {
+		known, err = load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+		return err
+	})
+	if err != nil {
+		return local("read state: %w", err)
+	}
+	if reflect.DeepEqual(known, p.cluster) {
+		return nil
+	}
+	return p.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyCluster, p.cluster) })
+}
+
+// begin writes what is about to be done, for the time after a crash.
+func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
+	return save(tx, bucketMeta, keyJournal, journal{Step: step, Digest: d, At: p.opts.Now().UTC()})
+}
+
+func (p *pass) endJournal(tx *bbolt.Tx, out outcome) error {
+	if tx.Bucket([]byte(bucketMeta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
+		return nil
+	}
+	return drop(tx, bucketMeta, keyJournal)
+}
+
+// tidy deletes what no release in use needs, once the running one is the newest.
+func (p *pass) tidy() error {
+	if !p.switched {
+		return nil
+	}
+	return p.content.prune(p.accepted, p.running)
+}

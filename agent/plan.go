@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"math/rand/v2"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// firstLook is the time after which assignments that are not compliant are looked at again, between two
+// looks at the registry. It doubles up to the interval.
+const firstLook = 2 * time.Second
+
+// plan says when the next pass is due, and what it is to do. In the zero plan everything is due.
+type plan struct {
+	agent *Agent
+	// contact, drift and look are when to ask for a newer release, when to observe everything, and when
+	// to look again at what is not compliant; the zero look is now.
+	contact, drift, look time.Time
+	lookAfter            time.Duration
+	failures             int
+}
+
+// scope is what a pass at now is to do.
+func (p *plan) scope(now time.Time) scope {
+	s := scope{all: !now.Before(p.drift)}
+	if !now.Before(p.contact) {
+		s.offer = p.agent.source
+	}
+	return s
+}
+
+// passed takes account of a pass of scope s that ended at now.
+func (p *plan) passed(s scope, out outcome, now time.Time) {
+	o := p.agent.opts
+	if !now.Before(p.contact) {
+		if out.Verdict == Unreachable || out.Verdict == Broken {
+			p.failures++
+		} else {
+			p.failures = 0
+		}
+		p.contact = now.Add(jitter(backoff(o.Interval, o.MaxBackoff, p.failures)))
+		if p.agent.source != nil {
+			p.agent.nextTry.Store(&p.contact)
+		}
+	}
+	if s.all {
+		p.drift = now.Add(jitter(o.DriftInterval))
+	}
+	switch {
+	case p.agent.settled():
+		p.look, p.lookAfter = p.contact, 0
+	case out.switched || p.lookAfter == 0:
+		p.lookAfter = min(firstLook, o.Interval)
+		p.look = now.Add(p.lookAfter)
+	default:
+		p.lookAfter = min(2*p.lookAfter, o.Interval)
+		p.look = now.Add(p.lookAfter)
+	}
+}
+
+// next is when the next pass is due. One is due for each heartbeat.
+func (p *plan) next(now time.Time) time.Time {
+	return earliest(earliest(p.contact, p.drift), earliest(p.look, now.Add(p.agent.opts.Heartbeat)))
+}
+
+// settled says whether every assignment is compliant.
+func (a *Agent) settled() bool {
+	s, err := a.state.Status(a.opts.Now())
+	if err != nil {
+		return false
+	}
+	for _, item := range s.Items {
+		if item.State != bundle.Compliant && item.State != bundle.Suspended {
+			return false
+		}
+	}
+	return true
+}
+
+// backoff is base doubled n times, at most limit.
+func backoff(base, limit time.Duration, n int) time.Duration {
+	for ; n > 0 && base < limit; n-- {
+		base *= 2
+	}
+	return min(base, limit)
+}
+
+// jitter spreads d by a tenth to either side, so that a fleet that starts together does not stay so.
+func jitter(d time.Duration) time.Duration {
+	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
+}
+
+func earliest(a, b time.Time) time.Time {
+	if b.Before(a) {
+		return b
+	}
+	return a
+}

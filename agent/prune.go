@@ -1,0 +1,122 @@
+package agent
+
+import (
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// prune deletes the blobs, refs and trees of releases that are not among keep.
+func (c *contents) prune(keep ...*release) error {
+	refs, trees := map[string]bool{}, map[string]bool{}
+	for _, r := range keep {
+		if r != nil {
+			refs[r.Release.Stream().Repository()+"/"+r.Release.Tag()] = true
+			trees[r.Release.Content.DiffID.Encoded()] = true
+		}
+	}
+	dir := filepath.Join(c.dir, treesDir)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if !trees[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	if err = errors.Join(err, c.pruneStore(refs)); err != nil {
+		return local("clean up: %w", err)
+	}
+	return nil
+}
+
+// pruneStore rewrites the layout's index first, so that a crash leaves blobs too many and never a ref
+// without its content.
+func (c *contents) pruneStore(refs map[string]bool) error {
+	root, err := os.OpenRoot(filepath.Join(c.dir, storeDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	var index ocispec.Index
+	if err := readJSON(root, ocispec.ImageIndexFile, &index); err != nil {
+		return err
+	}
+	before := len(index.Manifests)
+	index.Manifests = slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool {
+		return !refs[d.Annotations[ocispec.AnnotationRefName]]
+	})
+	if len(index.Manifests) == before {
+		return nil
+	}
+	if err := replaceJSON(root, ocispec.ImageIndexFile, index); err != nil {
+		return err
+	}
+	used := map[string]bool{}
+	for _, d := range index.Manifests {
+		var m ocispec.Manifest
+		used[d.Digest.Encoded()] = true
+		if err := readJSON(root, path.Join(ocispec.ImageBlobsDir, d.Digest.Algorithm().String(), d.Digest.Encoded()), &m); err != nil {
+			return err
+		}
+		for _, part := range append(m.Layers, m.Config) {
+			used[part.Digest.Encoded()] = true
+		}
+	}
+	return fs.WalkDir(root.FS(), ocispec.ImageBlobsDir, func(p string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || used[d.Name()] {
+			return err
+		}
+		return root.Remove(p)
+	})
+}
+
+func readJSON(root *os.Root, name string, into any) error {
+	data, err := fs.ReadFile(root.FS(), name)
+	if err != nil {
+		return err
+	}
+	return json.Unmarshal(data, into)
+}
+
+// replaceJSON writes v under name, whole or not at all.
+func replaceJSON(root *os.Root, name string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	temp := name + ".new"
+	f, err := root.Create(temp)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err == nil {
+		err = root.Rename(temp, name)
+	}
+	if err != nil {
+		return errors.Join(err, root.Remove(temp))
+	}
+	return syncDir(root.Name())
+}
+
+func syncDir(dir string) error {
+	d, err := os.Open(dir)
+	if err != nil {
+		return err
+	}
+	return errors.Join(d.Sync(), d.Close())
+}

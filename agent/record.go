@@ -1,0 +1,222 @@
+package agent
+
+import (
+	"cmp"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// release is a verified release as the state file keeps it: enough to fetch, stage and apply it again
+// without asking anybody for leave.
+type release struct {
+	Release    bundle.Release     `json:"release"`
+	Manifest   ocispec.Descriptor `json:"manifest"`
+	Tree       ocispec.Descriptor `json:"tree"`
+	AcceptedAt time.Time          `json:"acceptedAt"`
+}
+
+func (r *release) digest() digest.Digest {
+	if r == nil {
+		return ""
+	}
+	return r.Manifest.Digest
+}
+
+// refusal is the memory of a release that was refused, so that it is not judged again and again.
+type refusal struct {
+	Digest  digest.Digest `json:"digest"`
+	Reason  bundle.Reason `json:"reason"`
+	Message string        `json:"message"`
+	At      time.Time     `json:"at"`
+	// Trust identifies what it was judged by: the keys and what this agent is.
+	Trust string `json:"trust"`
+	// Count is how often it has been judged, and NotBefore when a pass may do so again by itself.
+	Count     int       `json:"count"`
+	NotBefore time.Time `json:"notBefore"`
+}
+
+// final says whether the reason lies in the signed release document, so that the same digest cannot be
+// judged otherwise. A signature may still be added, a damaged blob repaired, and a clock put right.
+func (r refusal) final() bool {
+	switch r.Reason {
+	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing,
+		bundle.OlderRelease, bundle.OldEpoch:
+		return true
+	}
+	return false
+}
+
+// journal is the step that was begun.
+type journal struct {
+	Step   string        `json:"step"`
+	Digest digest.Digest `json:"digest,omitempty"` // of the release it works for
+	At     time.Time     `json:"at"`
+}
+
+// contact is what is known of the place where bundles come from.
+type contact struct {
+	// Last is when it answered last; at most an hour older than the truth, to spare the disk.
+	Last time.Time `json:"last,omitzero"`
+	// Verdict, Reason and Message tell how the last pass that asked it ended.
+	Verdict Verdict `json:"verdict,omitempty"`
+	Reason  string  `json:"reason,omitempty"`
+	Message string  `json:"message,omitempty"`
+}
+
+// record is all that is known of one assignment.
+type record struct {
+	// Item is how it stands, as reported.
+	Item bundle.Item `json:"item"`
+	// Spec is the assignment as a verified release listed it last.
+	Spec bundle.Assignment `json:"spec"`
+	// Applied is the content for which Apply was begun last, and Adapter whose. Empty before the first.
+	Applied   digest.Digest `json:"applied,omitempty"`
+	Adapter   string        `json:"adapter,omitempty"`
+	AppliedAt time.Time     `json:"appliedAt,omitzero"`
+	// HealthyAt is since when the engine has called it compliant without a break.
+	HealthyAt time.Time `json:"healthyAt,omitzero"`
+	// Before is how Item stood before the step that was begun.
+	Before *standing `json:"before,omitempty"`
+	// Removing is true once a newer verified release no longer lists it.
+	Removing bool `json:"removing,omitempty"`
+}
+
+type standing struct {
+	State bundle.State `json:"state"`
+	Since time.Time    `json:"since"`
+}
+
+// rules are the times by which results are judged.
+type rules struct {
+	Settle   time.Duration // how long an engine must call it compliant
+	Deadline time.Duration // how long it may be progressing
+}
+
+// listed returns the record of an assignment that a verified release lists. Content or adapter that
+// differ from what was applied make it pending.
+func (r record) listed(a bundle.Assignment, adapter string, now time.Time) record {
+	r.Spec, r.Removing = a, false
+	state, since := r.Item.State, r.Item.Since
+	old := r.Item
+	r.Item = bundle.Item{
+		Assignment: a.Name, Workspace: a.Workspace, Workload: a.Workload, Target: a.Target, Adapter: adapter,
+		Version: a.Version, ConfigDigest: a.ConfigDigest, Content: a.Content,
+	}
+	if a.Content == r.Applied && adapter == r.Adapter {
+		r.Item.State, r.Item.Since = state, since
+		r.Item.Reason, r.Item.Message, r.Item.Revision, r.Item.Floating = old.Reason, old.Message, old.Revision, old.Floating
+		return r
+	}
+	return r.to(bundle.Pending, "", "", now)
+}
+
+// dropped returns the record of an assignment that the newer release no longer lists.
+func (r record) dropped(now time.Time) record {
+	if r.Removing {
+		return r
+	}
+	r.Removing = true
+	return r.to(bundle.Pending, "Removing", "", now)
+}
+
+// begun returns the record as it is written before an engine is called to change something.
+func (r record) begun(adapter string, now time.Time) record {
+	r.Before = &standing{r.Item.State, r.Item.Since}
+	switch {
+	case r.Removing:
+	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before; see pass.change
+		r.Applied = ""
+	case r.Applied != r.Spec.Content:
+		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Spec.Content, adapter, now, time.Time{}
+	}
+	return r.to(bundle.Applying, "", "", now)
+}
+
+// after returns the record once an engine has answered. All judging of answers is here.
+func (r record) after(res reconcilers.Result, rules rules, now time.Time) record {
+	state, reason := res.State, res.Reason
+	if state == bundle.Compliant {
+		if r.HealthyAt.IsZero() {
+			r.HealthyAt = now
+		}
+		if now.Sub(r.HealthyAt) < rules.Settle {
+			state, reason = bundle.Progressing, "Settling"
+		}
+	} else {
+		r.HealthyAt = time.Time{}
+		if state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline {
+			state, reason = bundle.Failed, "DeadlineExceeded"
+		}
+	}
+	if r.Before != nil { // a step that leads back to where it began has not changed anything
+		r.Item.State, r.Item.Since, r.Before = r.Before.State, r.Before.Since, nil
+	}
+	r.Item.Revision, r.Item.Floating = res.Revision, res.Floating
+	return r.to(state, reason, reconcilers.Clip(res.Message), now)
+}
+
+// to changes the state, and the time since which it holds if it is another one.
+func (r record) to(state bundle.State, reason, message string, now time.Time) record {
+	if r.Item.State != state {
+		r.Item.State, r.Item.Since = state, now.UTC().Truncate(time.Second)
+	}
+	r.Item.Reason, r.Item.Message = reason, message
+	return r
+}
+
+// unsettled says whether time alone may change how the assignment stands.
+func (r record) unsettled() bool {
+	switch r.Item.State {
+	case bundle.Applying, bundle.Progressing, bundle.Pending:
+		return true
+	}
+	return false
+}
+
+// waiting says whether an engine has to be called again to get on.
+func (r record) waiting() bool {
+	return r.Item.State == bundle.Pending || r.Item.State == bundle.Applying
+}
+
+// same says whether r and o differ in nothing that an engine's answer changes.
+func (r record) same(o record) bool {
+	return r.Item == o.Item && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.Adapter == o.Adapter && r.Before == o.Before
+}
+
+// stale says whether what the engine was given last differs from what it should have.
+func (r record) stale(adapter string) bool {
+	return r.Applied != r.Spec.Content || r.Adapter != adapter
+}
+
+// loadRecords returns the assignments by wave and name, those to be removed last.
+func loadRecords(tx *bbolt.Tx) ([]record, error) {
+	var rs []record
+	b := tx.Bucket([]byte(bucketItems))
+	if b == nil {
+		return nil, nil
+	}
+	err := b.ForEach(func(k, _ []byte) error {
+		r, err := load[record](tx, bucketItems, string(k))
+		rs = append(rs, r)
+		return err
+	})
+	slices.SortStableFunc(rs, func(a, b record) int {
+		switch {
+		case a.Removing && !b.Removing:
+			return 1
+		case b.Removing && !a.Removing:
+			return -1
+		}
+		return cmp.Or(cmp.Compare(a.Spec.Wave, b.Spec.Wave), cmp.Compare(a.Spec.Name, b.Spec.Name))
+	})
+	return rs, err
+}
+
+func saveRecord(tx *bbolt.Tx, r record) error { return save(tx, bucketItems, r.Spec.Name, r) }

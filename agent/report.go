@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// reporter is the memory of the last report that was made.
+type reporter struct {
+	Seq int64 `json:"seq"`
+	// Shown identifies what it said, without times, numbers and messages.
+	Shown string    `json:"shown,omitempty"`
+	At    time.Time `json:"at,omitzero"`
+	// Dropped counts reports that the full queue gave up.
+	Dropped int64 `json:"dropped,omitempty"`
+}
+
+// report queues a compliance report if anything has changed since the last one, or if that one is old.
+func (a *Agent) report(now time.Time) error {
+	signer, err := a.state.signer()
+	if err != nil {
+		return &localError{err}
+	}
+	made := false
+	err = a.state.update(func(tx *bbolt.Tx) error {
+		last, err := load[reporter](tx, bucketMeta, keyReporter)
+		if err != nil {
+			return err
+		}
+		r, err := a.compose(tx, now)
+		if err != nil {
+			return err
+		}
+		shown := shownBy(r)
+		switch {
+		case last.Seq == 0:
+			r.Kind = bundle.Snapshot
+		case shown != last.Shown:
+			r.Kind = bundle.Event
+		case now.Sub(last.At).Abs() >= a.opts.Heartbeat:
+			r.Kind = bundle.Heartbeat
+		default:
+			return errNothingNew
+		}
+		last.Seq, last.Shown, last.At = last.Seq+1, shown, now.UTC()
+		r.Agent.Seq = last.Seq
+		body, err := json.Marshal(r)
+		if err != nil {
+			return err
+		}
+		envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, body, signer)
+		if err != nil {
+			return err
+		}
+		if len(envelope) > bundle.MaxReportBytes { // a site of thousands of items; reports never stop a pass
+			a.opts.Log.Error("report is too large to be sent", "items", len(r.Items), "bytes", len(envelope))
+			return errNothingNew
+		}
+		dropped, err := enqueue(tx, last.Seq, queued{ID: bundle.ReportID(body), Size: len(envelope), At: now.UTC(), Failure: tellsFailure(r)}, envelope, a.opts.Queue)
+		last.Dropped += int64(dropped)
+		made = true
+		return errors.Join(err, save(tx, bucketMeta, keyReporter, last))
+	})
+	if errors.Is(err, errNothingNew) {
+		return nil
+	}
+	if made && err == nil {
+		nudge(a.queued)
+	}
+	return err
+}
+
+// errNothingNew ends a transaction that has nothing to write.
+var errNothingNew = errors.New("nothing new")
+
+// compose says how the cluster stands.
+func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
+	s, err := a.state.status(tx, now)
+	if err != nil {
+		return bundle.Report{}, err
+	}
+	r := bundle.Report{
+		Schema:     bundle.ReportSchema,
+		Cluster:    a.cluster,
+		Agent:      bundle.ReportAgent{Version: a.opts.Version, Incarnation: a.state.id.Incarnation},
+		OccurredAt: now.UTC(),
+		State:      s.State, Reason: s.Reason, Message: s.Message,
+		Items: s.Items,
+	}
+	named := func(s *ReleaseStatus) *bundle.ReportRelease {
+		if s == nil {
+			return nil
+		}
+		return &bundle.ReportRelease{Digest: s.Digest, Epoch: s.Epoch, Sequence: s.Sequence, BaseCommit: s.BaseCommit, Expired: s.Expired}
+	}
+	r.Desired, r.Observed = named(s.Release.Desired), named(s.Release.Running)
+	return r, nil
+}
+
+// shownBy identifies what r says of the cluster. Messages are left out: they may hold what differs each
+// time, and a report for each would fill the queue.
+func shownBy(r bundle.Report) string {
+	r.Message, r.OccurredAt = "", time.Time{}
+	items := make([]bundle.Item, len(r.Items))
+	for i, item := range r.Items {
+		item.Message, item.Since = "", time.Time{}
+		items[i] = item
+	}
+	r.Items = items
+	data, err := json.Marshal(r)
+	if err != nil {
+		return ""
+	}
+	sum := sha256.Sum256(data)
+	return hex.EncodeToString(sum[:])
+}
+
+func tellsFailure(r bundle.Report) bool {
+	if r.State == bundle.Failed || r.State == bundle.Rejected {
+		return true
+	}
+	for _, item := range r.Items {
+		if item.State == bundle.Failed {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,100 @@
+package agent
+
+import (
+	"context"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// Result is how a pass ended, and how the agent stands then.
+type Result struct {
+	Status  Status  `json:"status"`
+	Verdict Verdict `json:"verdict"`
+	// Error says why the verdict is not a good one.
+	Error string `json:"error,omitempty"`
+}
+
+// Once makes one pass, and goes on observing for up to wait while something is progressing. Then it
+// offers the hub what the queue holds, once. An unreachable hub does not show in the result.
+func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
+	a.sayInterrupted()
+	r := a.sync(ctx, wait)
+	if a.opts.HubURL != "" && ctx.Err() == nil {
+		if err := newSender(a).sendAll(ctx); err != nil {
+			a.opts.Log.Warn("reports stay in the queue", "err", err)
+		}
+	}
+	return r
+}
+
+// sync is the pass that a person asks for: it observes everything and judges a refused release again.
+func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
+	return a.result(a.run(ctx, scope{offer: a.source, all: true, force: true, wait: wait}))
+}
+
+func (a *Agent) result(out outcome) Result {
+	status, err := a.Status()
+	if err != nil && out.Err == nil {
+		out = outcome{Verdict: Broken, Err: err}
+	}
+	r := Result{Status: status, Verdict: out.Verdict}
+	if out.Err != nil {
+		r.Error = out.Err.Error()
+	}
+	return r
+}
+
+// Run makes a pass at once and then again and again until ctx ends: to ask for a newer release, to look
+// at what is progressing, and to find drift. It serves the control socket and sends reports meanwhile,
+// and returns when all it started is finished. Its error is that of the socket.
+func (a *Agent) Run(ctx context.Context) error {
+	a.sayInterrupted()
+	control, err := a.listen()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithCancel(ctx)
+	defer cancel()
+	var parts sync.WaitGroup
+	parts.Go(func() { control.serve(ctx) })
+	if a.opts.HubURL != "" {
+		parts.Go(func() { newSender(a).run(ctx) })
+	}
+	a.loop(ctx)
+	cancel()
+	parts.Wait()
+	return nil
+}
+
+func (a *Agent) loop(ctx context.Context) {
+	plan := plan{agent: a}
+	for ctx.Err() == nil {
+		s := plan.scope(a.opts.Now())
+		out := a.run(ctx, s)
+		now := a.opts.Now()
+		plan.passed(s, out, now)
+		timer := time.NewTimer(plan.next(now).Sub(now))
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-a.wake: // a pass that somebody asked for has changed something
+			plan.look = time.Time{}
+		}
+		timer.Stop()
+	}
+}
+
+// sayInterrupted says what a crash, or a power cut, has interrupted. The next pass does it again: each
+// step is safe to repeat.
+func (a *Agent) sayInterrupted() {
+	var j journal
+	err := a.state.view(func(tx *bbolt.Tx) (err error) {
+		j, err = load[journal](tx, bucketMeta, keyJournal)
+		return err
+	})
+	if err == nil && j.Step != "" {
+		a.opts.Log.Warn("a step was interrupted and is done again", "step", j.Step, "digest", j.Digest, "begun", j.At)
+	}
+}

@@ -1,0 +1,251 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strconv"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Bounds of one exchange with the hub.
+const (
+	maxSendReports = 500
+	maxSendBytes   = 1 << 20 // of envelopes; a single larger one goes alone
+	maxReplyBytes  = 4 << 20
+	firstRetry     = 5 * time.Second
+	lastRetry      = time.Hour
+	// skipTime is how long reports that the hub will not take are not offered again. The refusal is not
+	// signed, so it must not silence an agent for ever.
+	skipTime = 24 * time.Hour
+)
+
+// sender takes reports to the hub. It deletes none but those that the hub's own key acknowledges.
+type sender struct {
+	*Agent
+	sent    uint64                      // up to here, where without a key nothing is ever acknowledged
+	skipped map[digest.Digest]time.Time // until when
+	silent  bool                        // the fault was logged
+}
+
+func newSender(a *Agent) *sender { return &sender{Agent: a, skipped: map[digest.Digest]time.Time{}} }
+
+// hubReply is the hub's answer. Only the acknowledgement is signed.
+type hubReply struct {
+	Ack      json.RawMessage `json:"ack"`
+	Rejected []struct {
+		ID        digest.Digest `json:"id"`
+		Reason    string        `json:"reason"`
+		Message   string        `json:"message"`
+		Permanent *bool         `json:"permanent"`
+	} `json:"rejected"`
+}
+
+// run sends whenever there is something to send, and backs off while that fails.
+func (s *sender) run(ctx context.Context) {
+	if s.opts.HubKey == nil {
+		s.opts.Log.Warn("no hub key is pinned: reports are sent and none is ever deleted", "hub", s.opts.HubURL)
+	}
+	failures := 0
+	for ctx.Err() == nil {
+		wait := lastRetry
+		err := s.sendAll(ctx)
+		if failures++; err == nil {
+			failures = 0
+		} else {
+			wait = jitter(max(backoff(firstRetry, lastRetry, failures-1), retryAfter(err)))
+		}
+		s.say(ctx, err)
+		timer := time.NewTimer(wait)
+		select {
+		case <-ctx.Done():
+		case <-timer.C:
+		case <-s.mayHurry(failures):
+		}
+		timer.Stop()
+	}
+}
+
+// mayHurry is the signal for new reports, which does not cut a back-off short.
+func (s *sender) mayHurry(failures int) <-chan struct{} {
+	if failures > 0 {
+		return nil
+	}
+	return s.queued
+}
+
+// say logs that the hub is out of reach once, and once that it is back.
+func (s *sender) say(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && !s.silent:
+		s.opts.Log.Warn("reports stay in the queue", "err", err)
+		s.silent = true
+	case err == nil && s.silent:
+		s.opts.Log.Info("reports are taken again")
+		s.silent = false
+	}
+}
+
+// sendAll offers the hub every report once.
+func (s *sender) sendAll(ctx context.Context) error {
+	after := s.sent
+	var kept error
+	for {
+		batch, err := s.state.batch(after, maxSendReports, maxSendBytes, s.skips)
+		if err != nil || len(batch) == 0 {
+			return errors.Join(err, kept)
+		}
+		reply, err := s.post(ctx, batch)
+		if err != nil {
+			return err
+		}
+		after = batch[len(batch)-1].seq
+		if err := s.settle(reply, batch); err != nil {
+			kept = err // later ones may still be taken
+		}
+	}
+}
+
+// skips says whether the hub said lately that it will never take the report.
+func (s *sender) skips(id digest.Digest) bool {
+	until, ok := s.skipped[id]
+	return ok && s.opts.Now().Before(until)
+}
+
+// settle acts on the hub's answer to batch. Its error says that something of it has to be sent again.
+func (s *sender) settle(reply hubReply, batch []queued) error {
+	rejected := map[digest.Digest]string{}
+	var problem error
+	for _, r := range reply.Rejected {
+		why := r.Reason
+		if r.Message != "" {
+			why += ": " + r.Message
+		}
+		if r.Permanent != nil && !*r.Permanent {
+			problem = fmt.Errorf("hub did not take report %s: %s", r.ID, why)
+			continue
+		}
+		rejected[r.ID] = reconcilers.Clip(why)
+		s.skipped[r.ID] = s.opts.Now().Add(skipTime)
+	}
+	if s.opts.HubKey == nil {
+		s.sent = batch[len(batch)-1].seq
+		_, err := s.state.settle(nil, rejected)
+		return errors.Join(problem, err)
+	}
+	var acknowledged []digest.Digest
+	if len(reply.Ack) > 0 {
+		ack, err := s.openAck(reply.Ack)
+		if err != nil {
+			return errors.Join(problem, err)
+		}
+		acknowledged = ack.Reports
+	}
+	deleted, err := s.state.settle(acknowledged, rejected)
+	if err == nil && problem == nil && deleted+len(rejected) < len(batch) {
+		problem = fmt.Errorf("hub acknowledged %d of %d reports", deleted, len(batch))
+	}
+	return errors.Join(problem, err)
+}
+
+// openAck verifies an acknowledgement: the pinned key's, and for this cluster.
+func (a *Agent) openAck(envelope []byte) (bundle.Ack, error) {
+	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeAck, envelope, a.opts.HubKey)
+	if err != nil {
+		return bundle.Ack{}, fmt.Errorf("acknowledgement: %w", err)
+	}
+	ack, err := bundle.ParseAck(body)
+	if err == nil && ack.Cluster != a.cluster.UID {
+		err = fmt.Errorf("acknowledgement is for cluster %q, this is %q: %w", ack.Cluster, a.cluster.UID, ErrForeignAck)
+	}
+	return ack, err
+}
+
+// ErrForeignAck means that an acknowledgement is for another cluster.
+var ErrForeignAck = errors.New("not for this cluster")
+
+func (s *sender) post(ctx context.Context, batch []queued) (hubReply, error) {
+	request := struct {
+		Reports []json.RawMessage `json:"reports"`
+	}{}
+	for _, q := range batch {
+		request.Reports = append(request.Reports, q.envelope)
+	}
+	body, err := json.Marshal(request)
+	if err != nil {
+		return hubReply{}, err
+	}
+	address, err := url.JoinPath(s.opts.HubURL, "v1/clusters", url.PathEscape(s.cluster.UID), "reports")
+	if err != nil {
+		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
+	if err != nil {
+		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := s.opts.HTTPClient.Do(req)
+	if err != nil {
+		return hubReply{}, fmt.Errorf("hub: %w", err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes))
+	if err != nil {
+		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
+	}
+	if resp.StatusCode != http.StatusOK {
+		return hubReply{}, newHubError(resp, answer)
+	}
+	var reply hubReply
+	if err := json.Unmarshal(answer, &reply); err != nil {
+		return hubReply{}, fmt.Errorf("hub %s: answer: %w", s.opts.HubURL, err)
+	}
+	return reply, nil
+}
+
+// hubError is an answer other than 200.
+type hubError struct {
+	status  string
+	message string
+	after   time.Duration
+}
+
+func newHubError(resp *http.Response, body []byte) *hubError {
+	e := &hubError{status: resp.Status}
+	var said struct {
+		Error string `json:"error"`
+	}
+	if json.Unmarshal(body, &said) == nil {
+		e.message = reconcilers.Clip(said.Error)
+	}
+	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
+		e.after = min(time.Duration(n)*time.Second, lastRetry)
+	}
+	return e
+}
+
+func (e *hubError) Error() string {
+	if e.message == "" {
+		return "hub answered " + e.status
+	}
+	return "hub answered " + e.status + ": " + e.message
+}
+
+func retryAfter(err error) time.Duration {
+	var e *hubError
+	if errors.As(err, &e) {
+		return e.after
+	}
+	return 0
+}

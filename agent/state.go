@@ -1,0 +1,286 @@
+package agent
+
+import (
+	"bytes"
+	"crypto"
+	"crypto/ed25519"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/json"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"strings"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Errors of the state file that callers branch on.
+var (
+	// ErrBusy means that another agent works with the same state folder.
+	ErrBusy = errors.New("in use by another agent")
+	// ErrDamaged means that the state file holds no state that can be read.
+	ErrDamaged = errors.New("damaged")
+	// ErrNoState means that no agent has begun in the folder.
+	ErrNoState = errors.New("no agent has run here")
+)
+
+const (
+	stateFile   = "agent.db"
+	stateSchema = 1
+	// lockTime is how long to wait for another process to let go of the state file. An agent that was
+	// told to end needs a moment.
+	lockTime = 2 * time.Second
+)
+
+// The buckets of the state file.
+const (
+	bucketMeta    = "meta"         // the single records named below
+	bucketOrders  = "orders"       // stream: highest order accepted
+	bucketItems   = "items"        // assignment: record
+	bucketLedger  = "ledger"       // adapter NUL assignment: what a reconciler keeps
+	bucketReports = "reports"      // seq: envelope
+	bucketIndex   = "report-index" // seq: queued, without the envelope
+)
+
+// The records of bucketMeta.
+const (
+	keySchema   = "schema"
+	keyIdentity = "identity"
+	keyCluster  = "cluster"  // bundle.ReportCluster: who the agent was when it ran last
+	keyAccepted = "accepted" // release: the newest that passed verification
+	keyRunning  = "running"  // release: the one whose content the items have, or are being given
+	keyRefused  = "refused"  // refusal: of the release that was offered last
+	keyJournal  = "journal"  // journal: the step that was begun and has not ended
+	keyContact  = "contact"  // contact
+	keyFloor    = "floor"    // time.Time: the newest time of issue of an accepted release
+	keyReporter = "reporter" // reporter
+)
+
+// State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has
+// written is on disk when it returns nil. A State may be used by several goroutines, the folder by one
+// process at a time.
+type State struct {
+	dir string
+	db  *bbolt.DB
+	id  identity
+}
+
+// identity is made once, when the file is new.
+type identity struct {
+	// Key is the private half of the report key, PKCS #8 in PEM.
+	Key []byte `json:"key"`
+	// UID names the cluster where the configuration does not.
+	UID string `json:"uid"`
+	// Incarnation is the Unix time in seconds at which the file was made.
+	Incarnation int64 `json:"incarnation"`
+}
+
+// OpenState opens the state in dir and makes it, with a new report key, where there is none. Its error
+// wraps ErrBusy, ErrDamaged or a *fs.PathError. The caller closes the State.
+func OpenState(dir string, now func() time.Time) (*State, error) {
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	s, err := openState(dir, &bbolt.Options{Timeout: lockTime})
+	if err != nil {
+		return nil, err
+	}
+	if now == nil {
+		now = time.Now
+	}
+	if err := s.init(now()); err != nil {
+		return nil, errors.Join(fmt.Errorf("state %s: %w", s.path(), err), s.Close())
+	}
+	return s, nil
+}
+
+// ReadState opens the state in dir for reading only. Its error wraps ErrNoState where there is none.
+func ReadState(dir string) (*State, error) {
+	info, err := os.Stat(filepath.Join(dir, stateFile))
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+		return nil, fmt.Errorf("state folder %s: %w", dir, ErrNoState)
+	}
+	s, err := openState(dir, &bbolt.Options{Timeout: lockTime, ReadOnly: true})
+	if err != nil {
+		return nil, err
+	}
+	err = s.view(func(tx *bbolt.Tx) error { return s.load(tx) })
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("state %s: %w", s.path(), err), s.Close())
+	}
+	return s, nil
+}
+
+// openState reads the whole file once, so that damage shows now and not in the middle of a pass. bbolt
+// panics on some damage, and a file that was cut short faults where it is mapped.
+func openState(dir string, opts *bbolt.Options) (s *State, err error) {
+	path := filepath.Join(dir, stateFile)
+	defer debug.SetPanicOnFault(debug.SetPanicOnFault(true))
+	defer func() {
+		if r := recover(); r != nil {
+			err = fmt.Errorf("state %s: %w: %v", path, ErrDamaged, r)
+		}
+	}()
+	db, err := bbolt.Open(path, 0o600, opts)
+	var system syscall.Errno
+	switch {
+	case errors.Is(err, berrors.ErrTimeout):
+		return nil, fmt.Errorf("state folder %s: %w", dir, ErrBusy)
+	case errors.As(err, &system):
+		return nil, fmt.Errorf("state: %w", err)
+	case err != nil:
+		return nil, fmt.Errorf("state %s: %w: %v", path, ErrDamaged, err)
+	}
+	s = &State{dir: dir, db: db}
+	if err := s.view(readAll); err != nil {
+		return nil, errors.Join(fmt.Errorf("state %s: %w: %v", path, ErrDamaged, err), db.Close())
+	}
+	return s, nil
+}
+
+// readAll touches every key and value.
+func readAll(tx *bbolt.Tx) error {
+	return tx.ForEach(func(name []byte, b *bbolt.Bucket) error {
+		return b.ForEach(func(k, v []byte) error {
+			_, err := io.Discard.Write(append(bytes.Clone(k), v...))
+			return err
+		})
+	})
+}
+
+func (s *State) path() string { return filepath.Join(s.dir, stateFile) }
+
+// Close lets go of the file.
+func (s *State) Close() error { return s.db.Close() }
+
+// Dir is the state folder.
+func (s *State) Dir() string { return s.dir }
+
+// init makes what a new file lacks.
+func (s *State) init(now time.Time) error {
+	return s.update(func(tx *bbolt.Tx) error {
+		for _, b := range []string{bucketMeta, bucketOrders, bucketItems, bucketLedger, bucketReports, bucketIndex} {
+			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
+				return err
+			}
+		}
+		schema, err := load[int](tx, bucketMeta, keySchema)
+		if err != nil || schema != 0 {
+			return errors.Join(err, s.load(tx))
+		}
+		id, err := newIdentity(now)
+		if err != nil {
+			return err
+		}
+		if err := errors.Join(save(tx, bucketMeta, keySchema, stateSchema), save(tx, bucketMeta, keyIdentity, id)); err != nil {
+			return err
+		}
+		return s.load(tx)
+	})
+}
+
+func (s *State) load(tx *bbolt.Tx) error {
+	schema, err := load[int](tx, bucketMeta, keySchema)
+	switch {
+	case err != nil:
+		return err
+	case schema == 0:
+		return ErrNoState
+	case schema != stateSchema:
+		return fmt.Errorf("it has schema %d, this version reads %d", schema, stateSchema)
+	}
+	s.id, err = load[identity](tx, bucketMeta, keyIdentity)
+	return err
+}
+
+func newIdentity(now time.Time) (identity, error) {
+	_, key, err := ed25519.GenerateKey(nil)
+	if err != nil {
+		return identity{}, err
+	}
+	der, err := x509.MarshalPKCS8PrivateKey(key)
+	if err != nil {
+		return identity{}, err
+	}
+	return identity{
+		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
+		UID:         strings.ToLower(rand.Text()),
+		Incarnation: max(now.Unix(), 1),
+	}, nil
+}
+
+// signer returns the report key.
+func (s *State) signer() (crypto.Signer, error) {
+	block, _ := pem.Decode(s.id.Key)
+	if block == nil {
+		return nil, fmt.Errorf("report key in %s: %w", s.path(), ErrDamaged)
+	}
+	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("report key in %s: %w: %v", s.path(), ErrDamaged, err)
+	}
+	signer, ok := key.(crypto.Signer)
+	if !ok {
+		return nil, fmt.Errorf("report key in %s: %w: it cannot sign", s.path(), ErrDamaged)
+	}
+	return signer, nil
+}
+
+// ReportKey returns the public half of the key that signs reports, in PEM.
+func (s *State) ReportKey() (string, error) {
+	signer, err := s.signer()
+	if err != nil {
+		return "", err
+	}
+	data, err := bundle.MarshalPublicKey(signer.Public())
+	return string(data), err
+}
+
+// view and update run f in a transaction. Their errors say what file they are about.
+func (s *State) view(f func(*bbolt.Tx) error) error { return s.db.View(f) }
+
+func (s *State) update(f func(*bbolt.Tx) error) error {
+	if err := s.db.Update(f); err != nil {
+		return &localError{fmt.Errorf("write state: %w", err)}
+	}
+	return nil
+}
+
+// load returns the zero value for a key that is not there.
+func load[T any](tx *bbolt.Tx, bucket, key string) (v T, err error) {
+	b := tx.Bucket([]byte(bucket))
+	if b == nil {
+		return v, nil
+	}
+	data := b.Get([]byte(key))
+	if data == nil {
+		return v, nil
+	}
+	if err := json.Unmarshal(data, &v); err != nil {
+		return v, fmt.Errorf("%s %s: %w: %v", bucket, key, ErrDamaged, err)
+	}
+	return v, nil
+}
+
+func save(tx *bbolt.Tx, bucket, key string, v any) error {
+	data, err := json.Marshal(v)
+	if err != nil {
+		return err
+	}
+	return tx.Bucket([]byte(bucket)).Put([]byte(key), data)
+}
+
+func drop(tx *bbolt.Tx, bucket, key string) error {
+	return tx.Bucket([]byte(bucket)).Delete([]byte(key))
+}

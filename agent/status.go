@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Status is how an agent stands. Its JSON is an interface that is only ever extended; docs/agent.md
+// describes it.
+type Status struct {
+	Cluster  ClusterStatus `json:"cluster"`
+	Platform string        `json:"platform"`
+	// State is the agent's as a whole; see bundle.AgentState. Reason and Message tell why nothing newer
+	// runs, where that is so.
+	State   bundle.State  `json:"state"`
+	Reason  string        `json:"reason,omitempty"`
+	Message string        `json:"message,omitempty"`
+	Release ReleaseStates `json:"release"`
+	// Items is sorted by assignment.
+	Items []bundle.Item `json:"items"`
+	Queue QueueStatus   `json:"queue"`
+	// LastContact is when the place where bundles come from answered last. NextTry is when a running
+	// agent asks again.
+	LastContact *time.Time `json:"lastContact,omitempty"`
+	NextTry     *time.Time `json:"nextTry,omitempty"`
+	// Step is what the agent is doing, empty between passes.
+	Step string `json:"step,omitempty"`
+	// ReportKey is the public half of the key that signs reports, in PEM.
+	ReportKey string `json:"reportKey"`
+	Version   string `json:"version,omitempty"`
+}
+
+// ClusterStatus says who the agent is.
+type ClusterStatus struct {
+	UID         string            `json:"uid"`
+	Name        string            `json:"name"`
+	Type        string            `json:"type"`
+	Environment string            `json:"environment"`
+	Ring        string            `json:"ring,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// ReleaseStates names the releases that matter. A nil one does not exist.
+type ReleaseStates struct {
+	// Running is the one whose content the items have, or are being given.
+	Running *ReleaseStatus `json:"running,omitempty"`
+	// Refused is the newest that was offered, where it was refused.
+	Refused *RefusedStatus `json:"refused,omitempty"`
+	// Desired is the newest that was offered, refused or not.
+	Desired *ReleaseStatus `json:"desired,omitempty"`
+}
+
+// ReleaseStatus names a release. Of a refused one only the digest is known.
+type ReleaseStatus struct {
+	Digest     digest.Digest `json:"digest"` // of the manifest
+	Epoch      int64         `json:"epoch"`
+	Sequence   int64         `json:"sequence"`
+	IssuedAt   *time.Time    `json:"issuedAt,omitempty"`
+	ExpiresAt  *time.Time    `json:"expiresAt,omitempty"`
+	Expired    bool          `json:"expired,omitempty"`
+	BaseCommit string        `json:"baseCommit,omitempty"`
+	Content    digest.Digest `json:"content,omitempty"` // of the tree
+}
+
+// RefusedStatus names a refused release and says why.
+type RefusedStatus struct {
+	Digest  digest.Digest `json:"digest"`
+	Reason  bundle.Reason `json:"reason"`
+	Message string        `json:"message"`
+	At      time.Time     `json:"at"`
+}
+
+// Status returns how the agent stands at this moment, also while a pass runs.
+func (a *Agent) Status() (Status, error) {
+	s, err := a.state.Status(a.opts.Now())
+	s.Version = a.opts.Version
+	if t := a.lastContact.Load(); t != nil {
+		utc := t.UTC()
+		s.LastContact = &utc
+	}
+	if t := a.nextTry.Load(); t != nil {
+		utc := t.UTC()
+		s.NextTry = &utc
+	}
+	if step := a.activity.Load(); step != nil {
+		s.Step = *step
+		s.State = a.during(s, *step)
+	}
+	return s, err
+}
+
+// during folds the step that runs into the state, as the state of one item more.
+func (a *Agent) during(s Status, step string) bundle.State {
+	doing := map[string]bundle.State{"verify": bundle.Verifying, "fetch": bundle.Pulling, "stage": bundle.Pulling}[step]
+	if doing == "" {
+		return s.State
+	}
+	states := []bundle.State{doing}
+	for _, item := range s.Items {
+		states = append(states, item.State)
+	}
+	return bundle.AgentState(s.Release.Refused != nil, states)
+}
+
+// Status returns how the agent stood when it last wrote. It works on a State opened for reading.
+func (s *State) Status(now time.Time) (st Status, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		st, err = s.status(tx, now)
+		return err
+	})
+	if err == nil {
+		st.ReportKey, err = s.ReportKey()
+	}
+	return st, err
+}
+
+func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
+	st := Status{Items: []bundle.Item{}}
+	cluster, err0 := load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+	records, err1 := loadRecords(tx)
+	running, err2 := load[*release](tx, bucketMeta, keyRunning)
+	accepted, err3 := load[*release](tx, bucketMeta, keyAccepted)
+	refused, err4 := load[*refusal](tx, bucketMeta, keyRefused)
+	contact, err5 := load[contact](tx, bucketMeta, keyContact)
+	floor, err6 := load[time.Time](tx, bucketMeta, keyFloor)
+	queue, err7 := queueStatus(tx)
+	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7); err != nil {
+		return st, err
+	}
+	st.Queue, st.Platform = queue, cluster.Platform
+	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.id.UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
+	var states []bundle.State
+	for _, r := range records {
+		st.Items = append(st.Items, r.Item)
+		states = append(states, r.Item.State)
+	}
+	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
+	now = latest(now, floor)
+	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now)}
+	st.State, st.Reason, st.Message = bundle.AgentState(refused != nil, states), contact.Reason, contact.Message
+	switch {
+	case refused != nil:
+		st.Reason, st.Message = string(refused.Reason), refused.Message
+		st.Release.Refused = &RefusedStatus{refused.Digest, refused.Reason, refused.Message, refused.At}
+		if accepted.digest() != refused.Digest {
+			st.Release.Desired = &ReleaseStatus{Digest: refused.Digest}
+		}
+	case running == nil:
+		st.State = bundle.Pending
+		st.Reason = cmp.Or(st.Reason, "NoRelease")
+	}
+	if !contact.Last.IsZero() {
+		st.LastContact = &contact.Last
+	}
+	return st, nil
+}
+
+func (r *release) status(now time.Time) *ReleaseStatus {
+	if r == nil {
+		return nil
+	}
+	d := r.Release
+	return &ReleaseStatus{
+		Digest: r.digest(), Epoch: d.Epoch, Sequence: d.Sequence, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
+		Expired: !now.Before(d.ExpiresAt), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
+	}
+}

@@ -1,0 +1,154 @@
+package airgap
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Export writes the newest bundle of one environment and cluster type to w, with its signature, as an OCI
+// layout in a tar. It carries and does not judge: who imports it verifies it. A bundle without a
+// signature is refused all the same, because every site would. When Export fails, what w holds is of no use.
+//
+// The layout's ref names are those of a folder's layout: bundles/<environment>/<cluster type>/latest.
+func Export(ctx context.Context, from oci.Location, environment, clusterType string, w io.Writer) error {
+	stream := bundle.Stream{Environment: environment, ClusterType: clusterType}
+	repo, err := from.Repository(stream.Repository(), oci.Options{})
+	if err != nil {
+		return err
+	}
+	manifest, err := repo.Resolve(ctx, bundle.LatestTag)
+	if err != nil {
+		return fmt.Errorf("%s/%s:%s: %w", from, stream.Repository(), bundle.LatestTag, err)
+	}
+	e := export{ctx: ctx, src: repo}
+	release, err := e.addBundle(manifest)
+	if err != nil {
+		return err
+	}
+	signature, err := e.addSignature(manifest)
+	if err != nil {
+		return err
+	}
+	name := func(d ocispec.Descriptor, tag string) ocispec.Descriptor {
+		d.Annotations = map[string]string{ocispec.AnnotationRefName: stream.Repository() + "/" + tag}
+		return d
+	}
+	return writeLayout(w, []ocispec.Descriptor{
+		name(manifest, bundle.LatestTag),
+		name(manifest, release.Tag()),
+		name(signature, bundle.SignatureTag(manifest.Digest)),
+	}, e.blobs)
+}
+
+// export collects what goes into a file. Only manifests are read ahead; the rest is streamed.
+type export struct {
+	ctx   context.Context
+	src   bundle.Source
+	blobs []blob
+}
+
+func (e *export) addBundle(d ocispec.Descriptor) (bundle.Release, error) {
+	m, err := e.addManifest(d)
+	if err != nil {
+		return bundle.Release{}, err
+	}
+	if m.ArtifactType != bundle.MediaTypeBundle {
+		return bundle.Release{}, fmt.Errorf("manifest %s has artifactType %q and is no bundle", d.Digest, m.ArtifactType)
+	}
+	data, err := bundle.ReadBlob(e.ctx, e.src, m.Config, bundle.MaxReleaseBytes)
+	if err != nil {
+		return bundle.Release{}, fmt.Errorf("release document of %s: %w", d.Digest, err)
+	}
+	return bundle.ParseRelease(data)
+}
+
+func (e *export) addSignature(manifest ocispec.Descriptor) (ocispec.Descriptor, error) {
+	d, err := e.src.Resolve(e.ctx, bundle.SignatureTag(manifest.Digest))
+	if errors.Is(err, errdef.ErrNotFound) {
+		return d, &bundle.Refusal{Reason: bundle.Unsigned, Message: fmt.Sprintf("manifest %s has no signature", manifest.Digest)}
+	}
+	if err != nil {
+		return d, fmt.Errorf("signature of %s: %w", manifest.Digest, err)
+	}
+	if _, err := e.addManifest(d); err != nil {
+		return d, fmt.Errorf("signature of %s: %w", manifest.Digest, err)
+	}
+	return d, nil
+}
+
+// addManifest adds the manifest d and all that it lists.
+func (e *export) addManifest(d ocispec.Descriptor) (ocispec.Manifest, error) {
+	var m ocispec.Manifest
+	data, err := bundle.ReadBlob(e.ctx, e.src, d, bundle.MaxManifestBytes)
+	if err != nil {
+		return m, fmt.Errorf("manifest %s: %w", d.Digest, err)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("manifest %s: %w", d.Digest, err)
+	}
+	e.blobs = append(e.blobs, blobOf(bundle.Blob{Descriptor: d, Data: data}))
+	for _, part := range append([]ocispec.Descriptor{m.Config}, m.Layers...) {
+		if err := part.Digest.Validate(); err != nil {
+			return m, fmt.Errorf("manifest %s: %w", d.Digest, err)
+		}
+		e.blobs = append(e.blobs, blob{part, func() (io.ReadCloser, error) { return e.src.Fetch(e.ctx, part) }})
+	}
+	return m, nil
+}
+
+// Site is an opened file of Export. It is safe for use by several goroutines.
+type Site struct{ layout *layout }
+
+// Open opens the file at path. Its error wraps ErrFormat when that is no OCI layout in a tar. The
+// caller closes the Site.
+func Open(path string) (*Site, error) {
+	l, err := openLayout(path)
+	if err != nil {
+		return nil, err
+	}
+	return &Site{l}, nil
+}
+
+// Close closes the file.
+func (s *Site) Close() error { return s.layout.Close() }
+
+// Bundles lists the streams that the file has a newest bundle of, sorted by repository. Their platform
+// is not known before the bundle is verified, and empty.
+func (s *Site) Bundles() []bundle.Stream {
+	var streams []bundle.Stream
+	for _, d := range s.layout.index.Manifests {
+		repository, tag := path.Split(d.Annotations[ocispec.AnnotationRefName])
+		parts := strings.Split(strings.TrimSuffix(repository, "/"), "/")
+		if tag == bundle.LatestTag && len(parts) == 3 && parts[0] == "bundles" {
+			streams = append(streams, bundle.Stream{Environment: parts[1], ClusterType: parts[2]})
+		}
+	}
+	slices.SortFunc(streams, func(a, b bundle.Stream) int { return strings.Compare(a.Repository(), b.Repository()) })
+	return streams
+}
+
+// Repository returns the stream's tags and content.
+func (s *Site) Repository(stream bundle.Stream) bundle.Source {
+	return siteRepository{s.layout, stream.Repository()}
+}
+
+type siteRepository struct {
+	*layout
+	name string
+}
+
+func (r siteRepository) Resolve(ctx context.Context, tag string) (ocispec.Descriptor, error) {
+	return r.layout.Resolve(ctx, r.name+"/"+tag)
+}
