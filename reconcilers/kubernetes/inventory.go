@@ -1,0 +1,166 @@
+package kubernetes
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fluxcd/cli-utils/pkg/object"
+	"github.com/fluxcd/pkg/ssa"
+	"github.com/fluxcd/pkg/ssa/utils"
+	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+)
+
+// inventorySchema is the version of the inventory that this code writes.
+const inventorySchema = 1
+
+// inventory is an assignment's entry in the ledger.
+type inventory struct {
+	Schema int `json:"schema"`
+	// Content is what was applied last and completely; empty before the first time.
+	Content digest.Digest `json:"content,omitempty"`
+	Objects []entry       `json:"objects"`
+}
+
+// entry is one object that is, or may be, on the cluster for the assignment.
+type entry struct {
+	Group     string `json:"group,omitempty"`
+	Version   string `json:"version"`
+	Kind      string `json:"kind"`
+	Namespace string `json:"namespace,omitempty"`
+	Name      string `json:"name"`
+	// Owned is true once the object has been applied with our label, because we created it.
+	Owned bool `json:"owned,omitempty"`
+}
+
+func entryOf(m manifest, owned bool) entry {
+	gvk := m.GroupVersionKind()
+	return entry{gvk.Group, gvk.Version, gvk.Kind, m.GetNamespace(), m.GetName(), owned}
+}
+
+func (e entry) groupKind() schema.GroupKind { return schema.GroupKind{Group: e.Group, Kind: e.Kind} }
+
+func (e entry) id() object.ObjMetadata {
+	return object.ObjMetadata{GroupKind: e.groupKind(), Namespace: e.Namespace, Name: e.Name}
+}
+
+func (e entry) subject() string { return utils.FmtObjMetadata(e.id()) }
+
+// bare returns an object with e's identity and nothing else.
+func (e entry) bare() *unstructured.Unstructured {
+	u := &unstructured.Unstructured{}
+	u.SetGroupVersionKind(e.groupKind().WithVersion(e.Version))
+	u.SetNamespace(e.Namespace)
+	u.SetName(e.Name)
+	return u
+}
+
+func (e entry) isNamespace() bool { return e.groupKind() == schema.GroupKind{Kind: "Namespace"} }
+
+func (e entry) isCRD() bool { return utils.IsCRD(e.bare()) }
+
+func names(entries []entry) string {
+	var out []string
+	for _, e := range entries {
+		out = append(out, e.subject())
+	}
+	return strings.Join(out, ", ")
+}
+
+// newInventory lists the manifests, all of them applied, and what is left of earlier ones.
+func newInventory(content digest.Digest, ms []manifest, left []entry) inventory {
+	inv := inventory{Content: content, Objects: slices.Clone(left)}
+	for _, m := range ms {
+		inv.Objects = append(inv.Objects, entryOf(m, m.GetLabels()[OwnerLabel] != ""))
+	}
+	return inv
+}
+
+func (inv inventory) find(id object.ObjMetadata) (entry, bool) {
+	i := slices.IndexFunc(inv.Objects, func(e entry) bool { return e.id() == id })
+	if i < 0 {
+		return entry{}, false
+	}
+	return inv.Objects[i], true
+}
+
+// union adds the manifests, of which nobody knows yet whether they will arrive.
+func (inv inventory) union(ms []manifest) inventory {
+	inv.Objects = slices.Clone(inv.Objects)
+	for _, m := range ms {
+		if _, known := inv.find(m.id()); !known {
+			inv.Objects = append(inv.Objects, entryOf(m, false))
+		}
+	}
+	return inv
+}
+
+// without returns the entries that the manifests no longer have.
+func (inv inventory) without(ms []manifest) []entry {
+	keep := map[object.ObjMetadata]bool{}
+	for _, m := range ms {
+		keep[m.id()] = true
+	}
+	var out []entry
+	for _, e := range inv.Objects {
+		if !keep[e.id()] {
+			out = append(out, e)
+		}
+	}
+	return out
+}
+
+// forDeletion returns the entries in the order in which they are to be deleted: what depends on others
+// before them, CustomResourceDefinitions and then Namespaces last.
+func forDeletion(entries []entry) []entry {
+	entries = slices.Clone(entries)
+	rank := func(e entry) int {
+		switch {
+		case e.isNamespace():
+			return 2
+		case e.isCRD():
+			return 1
+		}
+		return 0
+	}
+	slices.SortStableFunc(entries, func(a, b entry) int {
+		ids := ssa.SortableMetas{a.id(), b.id()}
+		switch {
+		case rank(a) != rank(b):
+			return cmp.Compare(rank(a), rank(b))
+		case ids.Less(0, 1):
+			return 1
+		case ids.Less(1, 0):
+			return -1
+		}
+		return 0
+	})
+	return entries
+}
+
+// marshal returns the ledger's bytes, which are none where there is nothing to remember.
+func (inv inventory) marshal() ([]byte, error) {
+	if inv.Content == "" && len(inv.Objects) == 0 {
+		return nil, nil
+	}
+	inv.Schema = inventorySchema
+	return json.Marshal(inv)
+}
+
+func parseInventory(data []byte) (inventory, error) {
+	var inv inventory
+	if len(data) == 0 {
+		return inv, nil
+	}
+	if err := json.Unmarshal(data, &inv); err != nil {
+		return inventory{}, fmt.Errorf("inventory: %w", err)
+	}
+	if inv.Schema != inventorySchema {
+		return inventory{}, fmt.Errorf("inventory has schema %d, this version reads %d", inv.Schema, inventorySchema)
+	}
+	return inv, nil
+}

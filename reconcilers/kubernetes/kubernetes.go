@@ -1,0 +1,198 @@
+// Package kubernetes applies plain manifests to a cluster by server-side apply.
+//
+// What a call may touch follows from two records. The label wherry.dev/assignment is on every object
+// that an assignment created, and on no other: only such objects are ever deleted. The inventory, in the
+// agent's ledger, lists what an assignment has applied, and is saved before and after: what it lists and
+// the assignment no longer holds is pruned. Fields are owned as the API server records it, by a field
+// manager for each assignment: a field that somebody else manages is never taken over, the apply fails
+// with the reason Conflict and names field and manager. Only a value that was overwritten by hand in an
+// object of ours is put back.
+//
+// An object that existed before is applied to, but not labelled: when the assignment goes, its fields
+// go and the object stays. Namespaces go last, and only when nobody else has anything in them and no
+// PersistentVolumeClaim is left. CustomResourceDefinitions stay, as deleting one deletes everybody's
+// objects of that kind.
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"log/slog"
+	"net/http"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/controller-runtime/pkg/client/apiutil"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// OwnerLabel is on every object that an assignment created; its value is the assignment's name, or a
+// digest of a name that no label can hold.
+const OwnerLabel = "wherry.dev/assignment"
+
+// Options are what a Reconciler can do without. The zero value works.
+type Options struct {
+	Log *slog.Logger // nil is silent
+}
+
+// Reconciler is the engine for one cluster. It may be used by several goroutines, each with an
+// assignment of its own.
+type Reconciler struct {
+	client    client.Client
+	discovery discovery.DiscoveryInterface
+	ledger    reconcilers.Ledger
+	log       *slog.Logger
+}
+
+var _ reconcilers.Reconciler = (*Reconciler)(nil)
+
+// New returns a reconciler for the cluster that config reaches. It connects when it is first used, and
+// asks then once which kinds the cluster serves. The error is about config. Without a limit in config
+// requests are not throttled: they follow one another, and API servers protect themselves.
+func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconciler, error) {
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	config = rest.CopyConfig(config)
+	if config.QPS == 0 {
+		config.QPS = -1
+	}
+	config.WarningHandlerWithContext = warnings{log}
+	httpClient, err := rest.HTTPClientFor(config)
+	if err != nil {
+		return nil, fmt.Errorf("access to the cluster: %w", err)
+	}
+	c, disco, err := clients(config, httpClient)
+	if err != nil {
+		return nil, fmt.Errorf("access to the cluster: %w", err)
+	}
+	return &Reconciler{client: c, discovery: disco, ledger: ledger, log: log}, nil
+}
+
+func clients(config *rest.Config, httpClient *http.Client) (client.Client, discovery.DiscoveryInterface, error) {
+	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
+	if err != nil {
+		return nil, nil, err
+	}
+	mapper, err := apiutil.NewDynamicRESTMapper(config, httpClient)
+	if err != nil {
+		return nil, nil, err
+	}
+	c, err := client.New(config, client.Options{HTTPClient: httpClient, Mapper: mapper})
+	return c, disco, err
+}
+
+// warnings logs what the API server has to say about requests that it accepts.
+type warnings struct{ log *slog.Logger }
+
+func (w warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _, text string) {
+	if code == 299 && text != "" {
+		w.log.Warn("API server warns", "message", text)
+	}
+}
+
+// Apply applies the manifests that differ from the cluster, prunes, and says how the objects are. When
+// one of them cannot be applied, none that is no CustomResourceDefinition, Namespace or ClusterRole is.
+func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	p := r.newPass(a.Name)
+	res, err := p.apply(ctx, a)
+	if err != nil {
+		res = failed(ctx, err)
+	}
+	res.Changes = p.changes
+	if len(p.changes) > 0 {
+		r.log.Info("assignment applied", "assignment", a.Name, "content", a.Content, "changed", len(p.changes), "state", res.State)
+	}
+	return res
+}
+
+func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers.Result, error) {
+	if err := p.prepare(ctx, a); err != nil {
+		return reconcilers.Result{}, err
+	}
+	old := p.inventory
+	p.inventory = old.union(p.objects)
+	if err := p.save(); err != nil {
+		return reconcilers.Result{}, err
+	}
+	if err := p.applyStages(ctx); err != nil {
+		return reconcilers.Result{}, err
+	}
+	left, err := p.prune(ctx, old.without(p.objects))
+	if err != nil {
+		return reconcilers.Result{}, err
+	}
+	p.inventory = newInventory(a.Content, p.objects, left)
+	if err := p.save(); err != nil {
+		return reconcilers.Result{}, err
+	}
+	return p.assess(a.Content), nil
+}
+
+// Observe compares every object with its manifest, by a dry run, and says how the objects are.
+func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	p := r.newPass(a.Name)
+	if err := p.prepare(ctx, a); err != nil {
+		return failed(ctx, err)
+	}
+	drift, err := p.drift(ctx)
+	if err != nil {
+		return failed(ctx, err)
+	}
+	switch {
+	case drift == "":
+		return p.assess(a.Content)
+	case p.inventory.Content != a.Content:
+		return reconcilers.Result{State: bundle.Pending, Reason: NotApplied, Message: reconcilers.Clip(drift)}
+	}
+	return reconcilers.Result{State: bundle.Drifted, Reason: Differs, Message: reconcilers.Clip(drift)}
+}
+
+// Remove deletes what the inventory lists and the assignment created.
+func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	p := r.newPass(a.Name)
+	res, err := p.remove(ctx)
+	if err != nil {
+		res = failed(ctx, err)
+	}
+	res.Changes = p.changes
+	if len(p.changes) > 0 {
+		r.log.Info("assignment removed", "assignment", a.Name, "changed", len(p.changes), "state", res.State)
+	}
+	return res
+}
+
+func (p *pass) remove(ctx context.Context) (reconcilers.Result, error) {
+	if err := p.load(); err != nil {
+		return reconcilers.Result{}, err
+	}
+	left, err := p.prune(ctx, p.inventory.Objects)
+	if err != nil {
+		return reconcilers.Result{}, err
+	}
+	p.inventory = inventory{Objects: left}
+	if err := p.save(); err != nil {
+		return reconcilers.Result{}, err
+	}
+	if len(left) > 0 {
+		return reconcilers.Result{State: bundle.Progressing, Reason: Terminating, Message: reconcilers.Clip(names(left))}, nil
+	}
+	res := reconcilers.Result{State: bundle.Removed}
+	p.noteKept(&res)
+	return res, nil
+}
+
+// mapping returns how the cluster serves the kind of e; the error is meta.IsNoMatchError where it does not.
+func (r *Reconciler) mapping(e entry) (*meta.RESTMapping, error) {
+	mapper := r.client.RESTMapper()
+	m, err := mapper.RESTMapping(e.groupKind(), e.Version)
+	if meta.IsNoMatchError(err) { // the cluster may have moved on to another version
+		return mapper.RESTMapping(e.groupKind())
+	}
+	return m, err
+}

@@ -1,0 +1,98 @@
+package kubernetes
+
+import (
+	"context"
+	"slices"
+	"strings"
+
+	"github.com/fluxcd/pkg/ssa/utils"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/fluxcd/cli-utils/pkg/object"
+)
+
+var claimKind = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
+
+// user is an object because of which a namespace cannot go.
+type user struct {
+	subject string
+	ours    bool // and is on its way out
+}
+
+// usedBy returns the first object found in a namespace that is neither the assignment's nor there by
+// itself; none means that the namespace may go. It has to look at every kind that can be in a namespace,
+// one request for each, which is fair for something so rare and so final.
+func (p *pass) usedBy(ctx context.Context, namespace string) (user, error) {
+	lists, err := discovery.ServerPreferredNamespacedResources(p.r.discovery)
+	if err != nil {
+		return user{}, err
+	}
+	kinds := []schema.GroupVersionKind{claimKind} // the most precious first
+	for _, l := range lists {
+		for _, r := range l.APIResources {
+			kind := schema.FromAPIVersionAndKind(l.GroupVersion, r.Kind)
+			if slices.Contains(r.Verbs, "list") && slices.Contains(r.Verbs, "delete") && !passing(kind.Kind) && kind != claimKind {
+				kinds = append(kinds, kind)
+			}
+		}
+	}
+	for _, kind := range kinds {
+		if by, err := p.userOfKind(ctx, namespace, kind); err != nil || by.subject != "" {
+			return by, err
+		}
+	}
+	return user{}, nil
+}
+
+// passing are kinds of which nobody would miss an object together with its namespace.
+func passing(kind string) bool {
+	return kind == "Event" || kind == "Endpoints" || kind == "EndpointSlice"
+}
+
+func (p *pass) userOfKind(ctx context.Context, namespace string, kind schema.GroupVersionKind) (user, error) {
+	list := &metav1.PartialObjectMetadataList{}
+	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
+	for {
+		err := p.List(ctx, list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.Continue))
+		if err != nil {
+			return user{}, err
+		}
+		for _, o := range list.Items {
+			mine := o.Labels[OwnerLabel] == p.owner
+			switch {
+			case kind == claimKind:
+				return user{subjectOf(kind, o), mine && o.DeletionTimestamp != nil}, nil
+			case !mine && o.DeletionTimestamp == nil && !byItself(kind, o):
+				return user{subject: subjectOf(kind, o)}, nil
+			}
+		}
+		if list.Continue == "" {
+			return user{}, nil
+		}
+	}
+}
+
+// byItself reports whether o is there because of another object, which is judged itself, or because
+// every namespace has it.
+func byItself(kind schema.GroupVersionKind, o metav1.PartialObjectMetadata) bool {
+	switch {
+	case len(o.OwnerReferences) > 0:
+		return true
+	case kind.Group != "":
+		return false
+	case kind.Kind == "ServiceAccount":
+		return o.Name == "default"
+	case kind.Kind == "ConfigMap":
+		return o.Name == "kube-root-ca.crt"
+	case kind.Kind == "Secret":
+		return o.Annotations["kubernetes.io/service-account.name"] != "" && strings.Contains(o.Name, "-token-")
+	}
+	return false
+}
+
+func subjectOf(kind schema.GroupVersionKind, o metav1.PartialObjectMetadata) string {
+	return utils.FmtObjMetadata(object.ObjMetadata{GroupKind: kind.GroupKind(), Namespace: o.Namespace, Name: o.Name})
+}

@@ -1,0 +1,143 @@
+package kubernetes
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/fluxcd/pkg/ssa"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/api/meta"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// prune takes away the objects of entries, as far as the assignment created them, and returns those
+// that are not gone yet.
+func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, err error) {
+	for _, e := range forDeletion(entries) {
+		gone, err := p.pruneOne(ctx, e)
+		if err != nil {
+			return nil, fmt.Errorf("prune %s: %w", e.subject(), err)
+		}
+		if !gone {
+			left = append(left, e)
+		}
+	}
+	return left, nil
+}
+
+// pruneOne returns true when nothing of the assignment is left to do about e.
+func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, err error) {
+	mapping, err := p.r.mapping(e)
+	if meta.IsNoMatchError(err) {
+		return true, nil // no kind, no objects of it
+	}
+	if err != nil {
+		return false, err
+	}
+	e.Version = mapping.GroupVersionKind.Version
+	live, err := p.look(ctx, e.bare())
+	switch {
+	case err != nil:
+		return false, err
+	case live == nil:
+		return true, nil
+	case live.GetDeletionTimestamp() != nil:
+		return false, nil
+	case live.GetLabels()[OwnerLabel] != p.owner:
+		return true, p.letGo(ctx, e, live)
+	case e.isCRD():
+		return true, p.leave(ctx, e, live)
+	case e.isNamespace():
+		return p.pruneNamespace(ctx, e, live)
+	}
+	return p.delete(ctx, e)
+}
+
+// delete deletes an object that carries our label and reports whether it is gone at once: finalizers
+// may keep it for a while.
+func (p *pass) delete(ctx context.Context, e entry) (gone bool, err error) {
+	opts := ssa.DefaultDeleteOptions()
+	opts.Inclusions = map[string]string{OwnerLabel: p.owner}
+	if _, err := p.manager.Delete(ctx, e.bare(), opts); err != nil && !apierrors.IsNotFound(err) {
+		return false, err
+	}
+	delete(p.live, e.id())
+	live, err := p.look(ctx, e.bare())
+	return live == nil, err
+}
+
+func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.Unstructured) (gone bool, err error) {
+	if slices.ContainsFunc(p.objects, func(m manifest) bool { return m.GetNamespace() == e.Name }) {
+		return false, nil // the assignment still has objects in it
+	}
+	by, err := p.usedBy(ctx, e.Name)
+	switch {
+	case err != nil:
+		return false, err
+	case by.ours:
+		return false, nil
+	case by.subject != "":
+		p.kept = append(p.kept, fmt.Sprintf("%s is kept, as %s is in it", e.subject(), by.subject))
+		return true, p.leave(ctx, e, live)
+	}
+	return p.delete(ctx, e)
+}
+
+// letGo withdraws from an object that the assignment did not create, or that somebody has taken over by
+// changing its label. From the former our fields go, unless nobody else's version can do without them.
+func (p *pass) letGo(ctx context.Context, e entry, live *unstructured.Unstructured) error {
+	if e.Owned {
+		return p.leave(ctx, e, live)
+	}
+	bare := e.bare()
+	bare.SetResourceVersion(live.GetResourceVersion())
+	err := p.r.client.Patch(ctx, bare, client.Apply, client.FieldOwner(fieldManager(p.owner)))
+	switch {
+	case apierrors.IsInvalid(err):
+		return p.leave(ctx, e, live)
+	case err != nil && !apierrors.IsNotFound(err):
+		return err
+	case bare.GetResourceVersion() != live.GetResourceVersion():
+		p.change(e.id(), reconcilers.Kept)
+	}
+	return nil
+}
+
+// leave takes our name off an object, label and field manager, and nothing else.
+func (p *pass) leave(ctx context.Context, e entry, live *unstructured.Unstructured) error {
+	managers := slices.DeleteFunc(live.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == fieldManager(p.owner)
+	})
+	if len(managers) == 0 {
+		managers = []metav1.ManagedFieldsEntry{{}} // how the API wants to be told that there is none
+	}
+	metadata := map[string]any{"resourceVersion": live.GetResourceVersion(), "managedFields": managers}
+	if live.GetLabels()[OwnerLabel] == p.owner {
+		metadata["labels"] = map[string]any{OwnerLabel: nil}
+	}
+	patch, err := json.Marshal(map[string]any{"metadata": metadata})
+	if err != nil {
+		return err
+	}
+	err = p.r.client.Patch(ctx, e.bare(), client.RawPatch(types.MergePatchType, patch))
+	if err != nil && !apierrors.IsNotFound(err) {
+		return err
+	}
+	p.change(e.id(), reconcilers.Kept)
+	return nil
+}
+
+// noteKept says in a successful result which namespaces were kept, and for whom.
+func (p *pass) noteKept(res *reconcilers.Result) {
+	if len(p.kept) > 0 {
+		res.Reason, res.Message = NamespaceKept, reconcilers.Clip(strings.Join(p.kept, "; "))
+	}
+}

@@ -1,0 +1,188 @@
+package kubernetes
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+
+	"github.com/fluxcd/cli-utils/pkg/object"
+	"github.com/fluxcd/pkg/ssa/utils"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// session is the client that ssa works with during one call. It reads each object once, keeps its
+// newest state, lists what was changed, and gives ssa, which always forces, better manners: a field
+// that another manager owns is not taken.
+type session struct {
+	client.Client
+	live    map[object.ObjMetadata]*unstructured.Unstructured // nil for what is known to be absent
+	ours    map[object.ObjMetadata]bool                       // created by the assignment
+	origins map[object.ObjMetadata]string
+	changes []reconcilers.Change
+}
+
+func newSession(c client.Client) *session {
+	return &session{
+		Client:  c,
+		live:    map[object.ObjMetadata]*unstructured.Unstructured{},
+		ours:    map[object.ObjMetadata]bool{},
+		origins: map[object.ObjMetadata]string{},
+	}
+}
+
+// look returns the newest known state of the object that like names, or nil where there is none.
+func (s *session) look(ctx context.Context, like *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	id := object.UnstructuredToObjMetadata(like)
+	if live, known := s.live[id]; known {
+		return live, nil
+	}
+	live := &unstructured.Unstructured{}
+	live.SetGroupVersionKind(like.GroupVersionKind())
+	err := s.Client.Get(ctx, client.ObjectKeyFromObject(like), live)
+	switch {
+	case apierrors.IsNotFound(err):
+		s.live[id] = nil
+		return nil, nil
+	case err != nil:
+		return nil, fmt.Errorf("%s: %w", utils.FmtObjMetadata(id), err)
+	}
+	s.live[id] = live
+	return live, nil
+}
+
+// Get is for ssa, which asks for every object before it applies it.
+func (s *session) Get(ctx context.Context, key client.ObjectKey, obj client.Object, _ ...client.GetOption) error {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("%s: %T is not unstructured", key, obj)
+	}
+	u.SetNamespace(key.Namespace)
+	u.SetName(key.Name)
+	live, err := s.look(ctx, u)
+	if err != nil {
+		return err
+	}
+	if live == nil {
+		return apierrors.NewNotFound(metav1.SchemeGroupVersion.WithResource("").GroupResource(), key.String())
+	}
+	live.DeepCopyInto(u)
+	return nil
+}
+
+// Patch applies without force, and with it only to put back what was overwritten in an object of ours.
+func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
+	u, ok := obj.(*unstructured.Unstructured)
+	if !ok {
+		return fmt.Errorf("%s: %T is not unstructured", obj.GetName(), obj)
+	}
+	var how client.PatchOptions
+	how.ApplyOptions(opts)
+	how.Force = nil
+	id, before := object.UnstructuredToObjMetadata(u), u.DeepCopy()
+	err := s.Client.Patch(ctx, u, patch, &how)
+	if s.ours[id] && overwrittenByHand(err) {
+		force := true
+		how.Force = &force
+		before.DeepCopyInto(u)
+		err = s.Client.Patch(ctx, u, patch, &how)
+	}
+	if err != nil {
+		return &objectError{origin: s.origins[id], secret: utils.IsSecret(before), err: err}
+	}
+	if len(how.DryRun) == 0 {
+		action := reconcilers.Configured
+		if s.live[id] == nil {
+			action = reconcilers.Created
+		}
+		s.change(id, action)
+		s.live[id] = u.DeepCopy()
+	}
+	return nil
+}
+
+// Delete deletes the object that was looked at, and no other that has taken its name since.
+func (s *session) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
+	uid := obj.GetUID()
+	err := s.Client.Delete(ctx, obj, append(opts, client.Preconditions{UID: &uid})...)
+	if err != nil {
+		return err
+	}
+	if u, ok := obj.(*unstructured.Unstructured); ok {
+		s.change(object.UnstructuredToObjMetadata(u), reconcilers.Deleted)
+	}
+	return nil
+}
+
+func (s *session) change(id object.ObjMetadata, action reconcilers.Action) {
+	s.changes = append(s.changes, reconcilers.Change{Object: utils.FmtObjMetadata(id), Action: action})
+}
+
+// objectError is an API server's answer about one object. What it says about a Secret may quote it, and
+// is withheld.
+type objectError struct {
+	origin string
+	secret bool
+	err    error
+}
+
+func (e *objectError) Unwrap() error { return e.err }
+
+func (e *objectError) Error() string {
+	text := e.err.Error()
+	if e.secret {
+		text = fmt.Sprintf("%s (the API server's words are withheld, as they may quote the Secret)", apierrors.ReasonForError(e.err))
+	}
+	if e.origin == "" {
+		return text
+	}
+	return e.origin + ": " + text
+}
+
+// claim is one field that an apply could not have, and who owns it.
+type claim struct {
+	manager, field string
+	// applied is true for an owner that applies, and so will come back to the field; the others have
+	// written it once.
+	applied bool
+}
+
+// claims returns what an apply conflicts with. The API server tells one sort of owner from the other by
+// its wording alone: `conflict with "kubectl-edit" using v1`, and without "using" for those who apply.
+func claims(err error) []claim {
+	var status apierrors.APIStatus
+	if !errors.As(err, &status) || status.Status().Details == nil {
+		return nil
+	}
+	var out []claim
+	for _, cause := range status.Status().Details.Causes {
+		if cause.Type != metav1.CauseTypeFieldManagerConflict {
+			continue
+		}
+		c := claim{manager: cause.Message, field: cause.Field, applied: true}
+		text := strings.TrimPrefix(cause.Message, "conflict with ")
+		if quoted, err := strconv.QuotedPrefix(text); err == nil {
+			c.manager, _ = strconv.Unquote(quoted)
+			c.applied = !strings.Contains(text[len(quoted):], " using ")
+		}
+		out = append(out, c)
+	}
+	return out
+}
+
+// overwrittenByHand reports whether err is a conflict with nobody who applies.
+func overwrittenByHand(err error) bool {
+	found := claims(err)
+	for _, c := range found {
+		if c.applied {
+			return false
+		}
+	}
+	return len(found) > 0
+}
