@@ -1,0 +1,82 @@
+package hub
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// maxItems bounds the items of a report.
+const maxItems = 20_000
+
+// word is the form of states and kinds. A newer agent may have more of them than this version knows.
+var word = regexp.MustCompile(`^[a-z][a-z-]{0,31}$`)
+
+// clean checks the values of a report and makes its texts plain. Agents are not trusted to be kind.
+func clean(r *bundle.Report) error {
+	if !word.MatchString(string(r.State)) || !word.MatchString(string(r.Kind)) {
+		return fmt.Errorf("state %q and kind %q are not both a word", r.State, r.Kind)
+	}
+	if len(r.Items) > maxItems {
+		return fmt.Errorf("%d items, at most %d", len(r.Items), maxItems)
+	}
+	if err := cleanTexts(&r.Reason, &r.Cluster.Name, &r.Cluster.Platform, &r.Cluster.Type, &r.Cluster.Environment, &r.Cluster.Ring, &r.Agent.Version); err != nil {
+		return err
+	}
+	if len(r.Cluster.Labels) > maxLabels {
+		return fmt.Errorf("%d labels, at most %d", len(r.Cluster.Labels), maxLabels)
+	}
+	for k, v := range r.Cluster.Labels {
+		if err := cleanTexts(&k, &v); err != nil {
+			return err
+		}
+	}
+	r.Cluster.Labels = plainLabels(r.Cluster.Labels)
+	for _, release := range []*bundle.ReportRelease{r.Desired, r.Observed} {
+		if release != nil && release.Digest.Validate() != nil {
+			return fmt.Errorf("release digest %q is none", clip(string(release.Digest)))
+		}
+	}
+	r.Message = plain(clip(r.Message))
+	return cleanItems(r.Items)
+}
+
+func cleanItems(items []bundle.Item) error {
+	seen := make(map[string]bool, len(items))
+	for i := range items {
+		it := &items[i]
+		if !word.MatchString(string(it.State)) {
+			return fmt.Errorf("item %d: state %q is no word", i, clip(string(it.State)))
+		}
+		config, content := string(it.ConfigDigest), string(it.Content)
+		if err := cleanTexts(&it.Assignment, &it.Workspace, &it.Workload, &it.Target, &it.Adapter, &it.Reason, &it.Version, &it.Revision, &config, &content); err != nil {
+			return fmt.Errorf("item %d: %w", i, err)
+		}
+		it.ConfigDigest, it.Content = digest.Digest(config), digest.Digest(content)
+		it.Message = plain(clip(it.Message))
+		if it.Assignment == "" || seen[it.Assignment] {
+			return fmt.Errorf("item %d: assignment %q is empty or listed twice", i, it.Assignment)
+		}
+		seen[it.Assignment] = true
+	}
+	return nil
+}
+
+func cleanTexts(texts ...*string) error {
+	for _, t := range texts {
+		if len(*t) > maxText {
+			return fmt.Errorf("a value has %d bytes, at most %d: %q…", len(*t), maxText, (*t)[:32])
+		}
+		*t = plain(*t)
+	}
+	return nil
+}
+
+// clip bounds a text for people.
+func clip(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), bundle.MaxMessageBytes)], "")
+}

@@ -1,0 +1,169 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"encoding/json"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// childDir, where it is set, makes the test binary a hub that serves that folder until it is killed.
+const childDir = "WHERRY_TEST_HUB"
+
+func TestMain(m *testing.M) {
+	if dir := os.Getenv(childDir); dir != "" {
+		fmt.Fprintln(os.Stderr, serveChild(dir))
+		os.Exit(1)
+	}
+	os.Exit(m.Run())
+}
+
+func serveChild(dir string) error {
+	h, err := Open(dir, Options{MustExist: true})
+	if err != nil {
+		return err
+	}
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return err
+	}
+	fmt.Println("http://" + l.Addr().String())
+	return h.Serve(context.Background(), l)
+}
+
+func TestKilledHubHasStoredAllThatItAcknowledged(t *testing.T) {
+	dir := t.TempDir()
+	h := openHub(t, dir, &clock{now: epoch})
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	child := exec.Command(os.Args[0])
+	child.Env = append(os.Environ(), childDir+"="+dir)
+	stdout, err := child.StdoutPipe()
+	require.NoError(t, err)
+	require.NoError(t, child.Start())
+	t.Cleanup(func() { _ = child.Process.Kill(); _ = child.Wait() })
+	url, err := bufio.NewReader(stdout).ReadString('\n')
+	require.NoError(t, err)
+	url = url[:len(url)-1] + "/v1/clusters/" + a.UID + "/reports"
+
+	var acknowledged []digest.Digest
+	for seq := int64(1); ; seq++ {
+		if seq == 20 { // while the requests that follow are under way
+			time.AfterFunc(2*time.Millisecond, func() { _ = child.Process.Kill() })
+		}
+		answer, err := http.Post(url, "application/json", bytes.NewReader(requestOf(t, a.seal(t, a.report(1, seq)))))
+		if err != nil {
+			break
+		}
+		var receipt Receipt
+		err = json.NewDecoder(answer.Body).Decode(&receipt)
+		answer.Body.Close()
+		if err != nil {
+			break
+		}
+		acknowledged = append(acknowledged, acked(t, h, receipt.Ack).Reports...)
+	}
+
+	require.GreaterOrEqual(t, len(acknowledged), 19)
+	for _, id := range acknowledged {
+		var n int
+		require.NoError(t, h.read.QueryRowContext(t.Context(), "SELECT count(*) FROM report WHERE id = ?", string(id)).Scan(&n))
+		require.Equal(t, 1, n)
+	}
+	require.NoError(t, h.Check(t.Context()))
+}
+
+func TestReplayStorm(t *testing.T) {
+	const agents, reports, batch = 20, 120, 40 // each sent twice
+	h, _ := newHub(t)
+	var wg sync.WaitGroup
+	for i := range agents {
+		a := newAgent(t, fmt.Sprintf("plant-%d", i))
+		a.register(t, h)
+		wg.Go(func() {
+			var requests [][]byte
+			for from := 0; from < reports; from += batch {
+				var envelopes [][]byte
+				for seq := from + 1; seq <= from+batch; seq++ {
+					state := []bundle.State{bundle.Applying, bundle.Compliant}[seq%2]
+					envelopes = append(envelopes, a.seal(t, a.report(1, int64(seq), item("drone", state))))
+				}
+				requests = append(requests, requestOf(t, envelopes...))
+			}
+			for n := range 2 * len(requests) {
+				w := postTo(h, a.UID, requests[(len(requests)-1-n%len(requests))]) // newest first
+				var receipt Receipt
+				if err := json.Unmarshal(w, &receipt); err != nil || receipt.Accepted+receipt.Duplicates != batch {
+					t.Errorf("request %d of %s: %s", n, a.Name, w)
+				}
+			}
+		})
+	}
+	wg.Wait()
+
+	require.Equal(t, agents*reports, count(t, h, "report"))
+	list, err := h.Clusters(t.Context(), Filter{})
+	require.NoError(t, err)
+	require.Len(t, list.Clusters, agents)
+	for _, c := range list.Clusters {
+		require.EqualValues(t, reports, c.Seq)
+		require.Zero(t, c.Conflicts)
+	}
+	require.Equal(t, agents*reports, count(t, h, "transition WHERE assignment = 'drone-main'"), "each report changed the state")
+}
+
+func TestJobsShareATransactionAndFailAlone(t *testing.T) {
+	h, _ := newHub(t)
+	hold, held := make(chan struct{}), make(chan struct{})
+	var wg sync.WaitGroup
+	wg.Go(func() {
+		_ = h.writer.do(context.Background(), func(context.Context, *conn) error {
+			close(held)
+			<-hold
+			return nil
+		})
+	})
+	<-held
+	errs := make([]error, 10)
+	for i := range errs {
+		wg.Go(func() {
+			errs[i] = h.writer.do(context.Background(), func(ctx context.Context, c *conn) error {
+				_, err := c.exec(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
+					VALUES (?, ?, '', '', '', '', '{}', 1, 1)`, fmt.Sprint("uid-", i), fmt.Sprint("name-", i/2))
+				return err
+			})
+		})
+	}
+	close(hold)
+	wg.Wait()
+
+	failed := 0
+	for _, err := range errs {
+		if err != nil {
+			failed++
+			require.ErrorContains(t, err, "UNIQUE constraint failed")
+		}
+	}
+	require.Equal(t, 5, failed)
+	require.Equal(t, 5, count(t, h, "cluster"))
+}
+
+func TestClosedHubTakesNoWrites(t *testing.T) {
+	h, _ := newHub(t)
+	require.NoError(t, h.Ready(t.Context()))
+	require.NoError(t, h.Close())
+	require.ErrorIs(t, h.Ready(t.Context()), ErrClosed)
+}

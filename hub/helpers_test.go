@@ -1,0 +1,195 @@
+package hub
+
+import (
+	"bytes"
+	"crypto/ed25519"
+	"crypto/rand"
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// clock is a time that only the test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+func newHub(t testing.TB) (*Hub, *clock) {
+	t.Helper()
+	c := &clock{now: epoch}
+	return openHub(t, t.TempDir(), c), c
+}
+
+func openHub(t testing.TB, dir string, c *clock) *Hub {
+	t.Helper()
+	h, err := Open(dir, Options{Now: c.Now})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = h.Close() })
+	return h
+}
+
+// agent signs reports of one cluster, as an agent does.
+type agent struct {
+	Cluster
+	private ed25519.PrivateKey
+}
+
+func newAgent(t testing.TB, name string) *agent {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	return &agent{Cluster{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev", Key: public}, private}
+}
+
+func (a *agent) register(t testing.TB, h *Hub) {
+	t.Helper()
+	changed, err := h.AddCluster(t.Context(), a.Cluster)
+	require.NoError(t, err)
+	require.True(t, changed)
+}
+
+// report has the agent compliant with the given items, one hour after another.
+func (a *agent) report(incarnation, seq int64, items ...bundle.Item) bundle.Report {
+	states := make([]bundle.State, 0, len(items))
+	for _, it := range items {
+		states = append(states, it.State)
+	}
+	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
+	return bundle.Report{
+		Schema:  bundle.ReportSchema,
+		Cluster: bundle.ReportCluster{UID: a.UID, Name: a.Name, Platform: a.Platform, Type: a.Type, Environment: a.Environment},
+		Agent:   bundle.ReportAgent{Version: "v0.1.0", Incarnation: incarnation, Seq: seq},
+		Kind:    bundle.Snapshot, OccurredAt: epoch, State: bundle.AgentState(false, states),
+		Desired: release, Observed: release, Items: items,
+	}
+}
+
+func item(workload string, s bundle.State) bundle.Item {
+	return bundle.Item{
+		Assignment: workload + "-main", Workspace: "shop", Workload: workload, Target: "main", Adapter: "directory",
+		State: s, Since: epoch, Version: "1.0.0", Content: digest.FromString(workload),
+	}
+}
+
+func (a *agent) seal(t testing.TB, r bundle.Report) []byte {
+	t.Helper()
+	body, err := json.Marshal(r)
+	require.NoError(t, err)
+	return a.sealBody(t, body)
+}
+
+func (a *agent) sealBody(t testing.TB, body []byte) []byte {
+	t.Helper()
+	envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, body, a.private)
+	require.NoError(t, err)
+	return envelope
+}
+
+func idOf(t testing.TB, r bundle.Report) digest.Digest {
+	t.Helper()
+	body, err := json.Marshal(r)
+	require.NoError(t, err)
+	return bundle.ReportID(body)
+}
+
+// post sends envelopes as uid and returns the answer's status, and its body as a receipt or an error.
+func post(t testing.TB, h *Hub, uid string, envelopes ...[]byte) (int, Receipt, apiError) {
+	t.Helper()
+	return postBody(t, h, uid, requestOf(t, envelopes...))
+}
+
+func requestOf(t testing.TB, envelopes ...[]byte) []byte {
+	t.Helper()
+	raw := make([]json.RawMessage, 0, len(envelopes))
+	for _, e := range envelopes {
+		raw = append(raw, e)
+	}
+	body, err := json.Marshal(map[string]any{"reports": raw})
+	require.NoError(t, err)
+	return body
+}
+
+func postBody(t testing.TB, h *Hub, uid string, body []byte) (int, Receipt, apiError) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	r := httptest.NewRequest(http.MethodPost, "/v1/clusters/"+uid+"/reports", bytes.NewReader(body))
+	h.Handler().ServeHTTP(w, r)
+	var receipt Receipt
+	var e apiError
+	if w.Code == http.StatusOK {
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &receipt), w.Body)
+	} else if w.Body.Len() > 0 {
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e), w.Body)
+		require.NotEmpty(t, e.Error)
+	}
+	return w.Code, receipt, e
+}
+
+// postTo is post for goroutines other than the test's: it returns the body, whatever it is.
+func postTo(h *Hub, uid string, body []byte) []byte {
+	w := httptest.NewRecorder()
+	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/clusters/"+uid+"/reports", bytes.NewReader(body)))
+	return w.Body.Bytes()
+}
+
+// acked opens a receipt's acknowledgement as an agent that has pinned the hub's key does.
+func acked(t testing.TB, h *Hub, envelope []byte) bundle.Ack {
+	t.Helper()
+	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeAck, envelope, h.PublicKey())
+	require.NoError(t, err)
+	ack, err := bundle.ParseAck(body)
+	require.NoError(t, err)
+	return ack
+}
+
+// count returns the number of rows of a table.
+func count(t testing.TB, h *Hub, table string) (n int) {
+	t.Helper()
+	require.NoError(t, h.read.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
+	return n
+}
+
+// onlyCluster returns the one cluster that the hub shows.
+func onlyCluster(t testing.TB, h *Hub) ClusterStatus {
+	t.Helper()
+	list, err := h.Clusters(t.Context(), Filter{})
+	require.NoError(t, err)
+	require.Len(t, list.Clusters, 1)
+	return list.Clusters[0]
+}
+
+// deploymentsOf returns "assignment state" of each deployment that the hub shows.
+func deploymentsOf(t testing.TB, h *Hub) []string {
+	t.Helper()
+	list, err := h.Deployments(t.Context(), Filter{})
+	require.NoError(t, err)
+	var all []string
+	for _, d := range list.Deployments {
+		all = append(all, fmt.Sprintf("%s %s", d.Assignment, d.ShownState()))
+	}
+	return all
+}

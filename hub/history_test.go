@@ -1,0 +1,125 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// historyOf returns for each assignment its changes in order, without rows that repeat the one before
+// them and without telling the ways of being removed apart.
+func historyOf(t testing.TB, h *Hub, uid string) map[string][]string {
+	t.Helper()
+	rows, err := h.read.QueryContext(context.Background(), `SELECT assignment, incarnation, seq, state, reason FROM transition
+		WHERE cluster_id = (SELECT id FROM cluster WHERE uid = ?) ORDER BY assignment, incarnation, seq`, uid)
+	require.NoError(t, err)
+	defer rows.Close()
+	history, last := map[string][]string{}, map[string]string{}
+	for rows.Next() {
+		var assignment, state, reason string
+		var o order
+		require.NoError(t, rows.Scan(&assignment, &o.incarnation, &o.seq, &state, &reason))
+		what := state + " " + reason
+		if state == string(bundle.Removed) {
+			what = state
+		}
+		if last[assignment] == what {
+			continue
+		}
+		last[assignment] = what
+		history[assignment] = append(history[assignment], fmt.Sprintf("%d/%d %s", o.incarnation, o.seq, what))
+	}
+	require.NoError(t, rows.Err())
+	return history
+}
+
+func TestHistoryOfLateReports(t *testing.T) {
+	drone := func(s bundle.State) bundle.Item { return item("drone", s) }
+	tests := []struct {
+		name    string
+		arrival []int64 // seqs of reports
+		want    []string
+	}{
+		{"in order", []int64{1, 2, 3, 4}, []string{"1/1 compliant ", "1/2 failed ", "1/3 compliant ", "1/4 removed"}},
+		{"newest first", []int64{4, 3, 2, 1}, []string{"1/1 compliant ", "1/2 failed ", "1/3 compliant ", "1/4 removed"}},
+		{"a change that was undone comes last", []int64{1, 3, 4, 2}, []string{"1/1 compliant ", "1/2 failed ", "1/3 compliant ", "1/4 removed"}},
+		{"one that was there for a while comes last", []int64{4, 2}, []string{"1/2 failed ", "1/4 removed"}},
+	}
+	reports := map[int64][]bundle.Item{1: {drone(bundle.Compliant)}, 2: {drone(bundle.Failed)}, 3: {drone(bundle.Compliant)}, 4: {}}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h, _ := newHub(t)
+			a := newAgent(t, "plant-7")
+			a.register(t, h)
+			for _, seq := range tt.arrival {
+				_, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, seq, reports[seq]...)))
+				require.Equal(t, 1, receipt.Accepted)
+			}
+			require.Equal(t, tt.want, historyOf(t, h, a.UID)["drone-main"])
+			require.Empty(t, deploymentsOf(t, h))
+		})
+	}
+}
+
+// Whatever order reports arrive in, present and history end up the same.
+func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
+	h, _ := newHub(t)
+	run := 0
+	rapid.Check(t, func(rt *rapid.T) {
+		var reports [][]bundle.Item
+		states := []bundle.State{bundle.Applying, bundle.Compliant, bundle.Failed, bundle.Removed}
+		for range rapid.IntRange(1, 8).Draw(rt, "reports") {
+			items := map[string]bundle.Item{}
+			for _, w := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(rt, "workloads") {
+				items[w] = item(w, rapid.SampledFrom(states).Draw(rt, "state"))
+			}
+			reports = append(reports, slices.SortedFunc(maps.Values(items), func(a, b bundle.Item) int { return strings.Compare(a.Workload, b.Workload) }))
+		}
+		inOrder := make([]int, len(reports))
+		for i := range inOrder {
+			inOrder[i] = i
+		}
+		run++
+		one := arrive(t, h, fmt.Sprintf("in-order-%d", run), reports, inOrder)
+		other := arrive(t, h, fmt.Sprintf("shuffled-%d", run), reports, rapid.Permutation(inOrder).Draw(rt, "arrival"))
+		require.Equal(rt, historyOf(t, h, one), historyOf(t, h, other))
+		require.Equal(rt, presentOf(t, h, one), presentOf(t, h, other))
+	})
+}
+
+// arrive registers a cluster, imports its reports in the given order, and returns its uid. Every fourth
+// report begins an incarnation.
+func arrive(t *testing.T, h *Hub, name string, reports [][]bundle.Item, arrival []int) string {
+	t.Helper()
+	a := newAgent(t, name)
+	a.register(t, h)
+	for _, i := range arrival {
+		result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(int64(1+i/4), int64(1+i%4), reports[i]...))}, ViaMedia)
+		require.NoError(t, err)
+		require.Equal(t, 1, result.Accepted, result.Rejected)
+	}
+	return a.UID
+}
+
+// presentOf returns the deployments of one cluster, without which cluster it is.
+func presentOf(t *testing.T, h *Hub, uid string) []DeploymentStatus {
+	t.Helper()
+	list, err := h.Deployments(t.Context(), Filter{})
+	require.NoError(t, err)
+	var present []DeploymentStatus
+	for _, d := range list.Deployments {
+		if d.ClusterUID == uid {
+			d.Cluster, d.ClusterUID = "", ""
+			present = append(present, d)
+		}
+	}
+	return present
+}

@@ -1,0 +1,138 @@
+// Package hub receives the compliance reports of a fleet, keeps them, and answers what runs where.
+//
+// Begin with Open, register clusters with AddCluster, then Serve. A hub is one process and one folder:
+// an SQLite database and the hub's own Ed25519 key. Other processes may open the same folder at the
+// same time, to register a cluster or to import reports while the hub serves.
+//
+// What it guarantees: a report is stored only if a key registered for its own cluster signed it. An
+// acknowledgement, signed by the hub's key, is given only for reports whose transaction is on disk, and
+// an agent deletes nothing without one; so a crash at any point loses nothing. Repeats change nothing.
+// Reports are ordered by the (incarnation, seq) that the agent gave them: one that comes late adds to
+// the history and never changes the present.
+//
+// What it does not: it keeps no copy of a report's envelope, it never contacts a cluster, and whoever
+// reaches its address may read what it shows.
+package hub
+
+import (
+	"context"
+	"crypto"
+	"crypto/ed25519"
+	"database/sql"
+	"errors"
+	"fmt"
+	"html/template"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// Errors for callers to branch on. Each is wrapped with what it is about.
+var (
+	// ErrNoHub says that a folder holds no hub.
+	ErrNoHub = errors.New("no hub there")
+	// ErrCorrupt says that the database or the hub's key cannot be what the hub wrote.
+	ErrCorrupt = errors.New("damaged")
+	// ErrNewer says that a newer version has written the database.
+	ErrNewer = errors.New("written by a newer version of wherry")
+	// ErrUnknownCluster says that no cluster of that uid, or name, is registered.
+	ErrUnknownCluster = errors.New("cluster is not registered")
+	// ErrExists says that the name, uid or key is already registered for something else.
+	ErrExists = errors.New("already registered")
+	// ErrInvalid says that a caller's value is not acceptable.
+	ErrInvalid = errors.New("not valid")
+	// ErrClosed says that the hub has been closed.
+	ErrClosed = errors.New("hub is closed")
+)
+
+// DatabaseFile is the database's name in a hub's folder.
+const DatabaseFile = "hub.db"
+
+// Options are the optional parts of a hub; the zero value works.
+type Options struct {
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log is nil for silence.
+	Log *slog.Logger
+	// MustExist makes Open fail with ErrNoHub where it would make a new hub.
+	MustExist bool
+}
+
+// Hub is an open hub. It may be used by several goroutines.
+type Hub struct {
+	now    func() time.Time
+	log    *slog.Logger
+	key    ed25519.PrivateKey
+	read   *sql.DB
+	writer *writer
+	ingest chan struct{} // holds one token for each request whose reports are being verified and stored
+	fleet  *template.Template
+}
+
+// Open opens the hub in dir, and makes folder, key and database where they are missing. The caller
+// closes it.
+func Open(dir string, o Options) (*Hub, error) {
+	if o.MustExist {
+		if _, err := os.Stat(filepath.Join(dir, DatabaseFile)); errors.Is(err, fs.ErrNotExist) {
+			return nil, fmt.Errorf("hub %s: %w", dir, ErrNoHub)
+		}
+	} else if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	if o.Now == nil {
+		o.Now = time.Now
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	key, err := loadKey(dir)
+	if err != nil {
+		return nil, fmt.Errorf("hub key: %w", err)
+	}
+	fleet, err := fleetTemplate(o.Now)
+	if err != nil {
+		return nil, err
+	}
+	path := filepath.Join(dir, DatabaseFile)
+	w, err := openWriter(path)
+	if err != nil {
+		return nil, fmt.Errorf("hub database %s: %w", path, err)
+	}
+	read, err := openReaders(path)
+	if err != nil {
+		return nil, errors.Join(fmt.Errorf("hub database %s: %w", path, err), w.close())
+	}
+	return &Hub{
+		now: o.Now, log: o.Log, key: key, read: read, writer: w,
+		ingest: make(chan struct{}, maxIngests), fleet: fleet,
+	}, nil
+}
+
+// Close waits for what is being written and closes the database.
+func (h *Hub) Close() error { return errors.Join(h.read.Close(), h.writer.close()) }
+
+// PublicKey is the key that verifies the hub's acknowledgements.
+func (h *Hub) PublicKey() crypto.PublicKey { return h.key.Public() }
+
+// Check reads the whole database and returns an error wrapping ErrCorrupt if it is damaged. It takes
+// about a second for each few hundred megabytes.
+func (h *Hub) Check(ctx context.Context) error {
+	var verdict string
+	if err := h.read.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
+		return fmt.Errorf("hub database: %w", classify(err))
+	}
+	if verdict != "ok" {
+		return fmt.Errorf("hub database: %w: %s", ErrCorrupt, verdict)
+	}
+	return nil
+}
+
+// Ready returns nil if the database can be read and takes a write.
+func (h *Hub) Ready(ctx context.Context) error {
+	return h.writer.do(ctx, func(ctx context.Context, c *conn) error {
+		// Taking the write lock is the proof; nothing is to be changed.
+		return c.QueryRowContext(ctx, "SELECT count(*) FROM cluster WHERE id = 0").Scan(new(int))
+	})
+}

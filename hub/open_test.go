@@ -1,0 +1,129 @@
+package hub
+
+import (
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestOpenKeepsKeyAndContent(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "a folder?with#odd%20name")
+	c := &clock{now: epoch}
+	h := openHub(t, dir, c)
+	newAgent(t, "plant-7").register(t, h)
+	key := h.PublicKey()
+	require.NoError(t, h.Close())
+
+	info, err := os.Stat(filepath.Join(dir, KeyFile))
+	require.NoError(t, err)
+	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
+	require.NoError(t, os.Remove(filepath.Join(dir, PublicKeyFile)))
+
+	h = openHub(t, dir, c)
+	require.Equal(t, key, h.PublicKey())
+	require.Equal(t, "plant-7", onlyCluster(t, h).Name)
+	pem, err := EncodePublicKey(key)
+	require.NoError(t, err)
+	written, err := os.ReadFile(filepath.Join(dir, PublicKeyFile))
+	require.NoError(t, err)
+	require.Equal(t, string(pem), string(written))
+	require.NoError(t, h.Check(t.Context()))
+	left, err := filepath.Glob(filepath.Join(dir, ".*"))
+	require.NoError(t, err)
+	require.Empty(t, left, "no temporary file stays")
+}
+
+func TestOpenRefuses(t *testing.T) {
+	filled := func(t *testing.T) string {
+		dir := t.TempDir()
+		h := openHub(t, dir, &clock{now: epoch})
+		newAgent(t, "plant-7").register(t, h)
+		require.NoError(t, h.Close())
+		return dir
+	}
+	overwrite := func(name, content string) func(t *testing.T, dir string) {
+		return func(t *testing.T, dir string) {
+			require.NoError(t, os.WriteFile(filepath.Join(dir, name), []byte(content), 0o600))
+		}
+	}
+	tests := []struct {
+		name  string
+		spoil func(t *testing.T, dir string)
+		want  error
+	}{
+		{"a database that is none", overwrite(DatabaseFile, strings.Repeat("not a database", 1000)), ErrCorrupt},
+		{"a key that is none", overwrite(KeyFile, "hello"), ErrCorrupt},
+		{"a key of another kind", overwrite(KeyFile, "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n"), ErrCorrupt},
+		{"a database of the future", func(t *testing.T, dir string) {
+			db, c, err := openConn(t.Context(), filepath.Join(dir, DatabaseFile))
+			require.NoError(t, err)
+			_, err = c.ExecContext(t.Context(), "PRAGMA user_version = 99")
+			require.NoError(t, err)
+			require.NoError(t, c.close())
+			require.NoError(t, db.Close())
+		}, ErrNewer},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := filled(t)
+			tt.spoil(t, dir)
+			_, err := Open(dir, Options{MustExist: true})
+			require.ErrorIs(t, err, tt.want)
+		})
+	}
+}
+
+func TestDamageInsideIsFound(t *testing.T) {
+	dir := t.TempDir()
+	h := openHub(t, dir, &clock{now: epoch})
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	require.NoError(t, h.Close())
+	path := filepath.Join(dir, DatabaseFile)
+	info, err := os.Stat(path)
+	require.NoError(t, err)
+	require.NoError(t, os.Truncate(path, info.Size()/2))
+
+	h, err = Open(dir, Options{})
+	if err == nil { // the schema itself may have survived
+		defer h.Close()
+		err = h.Check(t.Context())
+	}
+	require.ErrorIs(t, err, ErrCorrupt)
+}
+
+func TestOpenOfAMissingHub(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "none")
+	_, err := Open(dir, Options{MustExist: true})
+	require.ErrorIs(t, err, ErrNoHub)
+	require.NoDirExists(t, dir)
+}
+
+func TestHubsMadeAtTheSameTimeShareOneKey(t *testing.T) {
+	dir := t.TempDir()
+	hubs := make(chan *Hub, 4)
+	for range cap(hubs) {
+		go func() {
+			h, err := Open(dir, Options{})
+			if err != nil {
+				t.Error(err)
+			}
+			hubs <- h
+		}()
+	}
+	var first *Hub
+	for range cap(hubs) {
+		h := <-hubs
+		if h == nil {
+			continue
+		}
+		defer h.Close()
+		if first == nil {
+			first = h
+		}
+		require.Equal(t, first.PublicKey(), h.PublicKey())
+	}
+}

@@ -1,0 +1,118 @@
+package hub
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+func page(h *Hub, path string) *httptest.ResponseRecorder {
+	w := httptest.NewRecorder()
+	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodGet, path, nil))
+	return w
+}
+
+func TestFleetPage(t *testing.T) {
+	h := fleet(t)
+	w := page(h, "/")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Equal(t, "text/html; charset=utf-8", w.Header().Get("Content-Type"))
+	require.Contains(t, w.Header().Get("Content-Security-Policy"), "default-src 'none'")
+	for _, want := range []string{"a-good", "failed", "stale (was compliant)", "unreported", "never", "3h ago"} {
+		require.Contains(t, w.Body.String(), want)
+	}
+	require.NotContains(t, w.Body.String(), "rel=\"next\"")
+
+	w = page(h, "/?limit=1&environment=dev")
+	require.Contains(t, w.Body.String(), `href="/?after=a-good&amp;environment=dev&amp;limit=1"`)
+	require.Contains(t, page(h, "/?type=none").Body.String(), "No cluster is like this")
+	require.Equal(t, http.StatusBadRequest, page(h, "/?state=complaint").Code)
+	require.Equal(t, http.StatusOK, page(h, "/style.css").Code)
+	require.Equal(t, http.StatusNotFound, page(h, "/fleet").Code)
+	require.Equal(t, http.StatusMethodNotAllowed, page(h, "/v1/clusters/x/reports").Code)
+}
+
+func TestEmptyFleetPageSaysWhatToDo(t *testing.T) {
+	h, _ := newHub(t)
+	require.Contains(t, page(h, "/").Body.String(), "wherry hub clusters add")
+}
+
+func TestHostileTextStaysText(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	const script, escape, turned = `"><script>alert(1)</script>`, "\x1b]0;owned\x07\x1b[2J\u009b31m", "\u202egnp.exe"
+	it := item("drone", bundle.Failed)
+	it.Reason, it.Message, it.Version, it.Revision = script, escape, escape+turned, "a\nb\tc"
+	r := a.report(1, 1, it)
+	r.State, r.Reason, r.Message = bundle.Failed, script+escape, script+turned
+	r.Cluster.Name, r.Cluster.Ring, r.Agent.Version = script, escape+"canary", escape
+	r.Cluster.Labels = map[string]string{escape: turned}
+	status, receipt, _ := post(t, h, a.UID, a.seal(t, r))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 1, receipt.Accepted)
+
+	html := page(h, "/?environment=%22%3E%3Cscript%3E").Body.String() + page(h, "/").Body.String()
+	require.NotContains(t, html, "<script")
+	require.Contains(t, html, "&lt;script&gt;")
+	for _, path := range []string{"/", "/v1/clusters", "/v1/deployments"} {
+		body := page(h, path).Body.String()
+		for _, bad := range []string{"\x1b", "\x07", "\u009b", "\u202e", `\u001b`, `\u009b`} {
+			require.NotContains(t, body, bad, path)
+		}
+	}
+	require.Contains(t, page(h, "/v1/deployments").Body.String(), `"revision":"a b c"`)
+
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		what := strings.TrimPrefix(r.URL.Path, "/v1/")
+		fmt.Fprintf(w, `{"%s":[{"name":"x\u001b[2J","cluster":"x\u001b[2J","state":"a\u009b","labels":{"\u001b":"\u202e"},"observed":{"digest":"\u001b"}}]}`, what)
+	}))
+	defer server.Close()
+	clusters, err := Client{URL: server.URL}.Clusters(t.Context(), Filter{})
+	require.NoError(t, err)
+	deployments, err := Client{URL: server.URL}.Deployments(t.Context(), Filter{})
+	require.NoError(t, err)
+	said := fmt.Sprint(clusters, *clusters.Clusters[0].Observed, deployments)
+	require.Equal(t, said, plain(said), "what another hub says is made plain as well")
+}
+
+func TestHealth(t *testing.T) {
+	h, _ := newHub(t)
+	require.Equal(t, http.StatusOK, page(h, "/healthz").Code)
+	require.Equal(t, http.StatusOK, page(h, "/readyz").Code)
+	require.NoError(t, h.Close())
+	require.Equal(t, http.StatusOK, page(h, "/healthz").Code)
+	require.Equal(t, http.StatusServiceUnavailable, page(h, "/readyz").Code)
+}
+
+func TestServeEndsWithItsContext(t *testing.T) {
+	h, _ := newHub(t)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(ctx, l) }()
+	answer, err := http.Get("http://" + l.Addr().String() + "/healthz")
+	require.NoError(t, err)
+	_, _ = io.Copy(io.Discard, answer.Body)
+	answer.Body.Close()
+	cancel()
+	select {
+	case err := <-ended:
+		require.NoError(t, err)
+	case <-time.After(15 * time.Second):
+		t.Fatal("Serve has not returned")
+	}
+	_, err = net.Dial("tcp", l.Addr().String())
+	require.Error(t, err)
+}

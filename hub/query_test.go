@@ -1,0 +1,229 @@
+package hub
+
+import (
+	"encoding/json"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// fleet registers four clusters: one compliant, one failed, one that never reported, one gone silent.
+func fleet(t *testing.T) *Hub {
+	t.Helper()
+	h, c := newHub(t)
+	silent := newAgent(t, "d-silent")
+	silent.Type, silent.Environment = "large", "prod"
+	silent.register(t, h)
+	post(t, h, silent.UID, silent.seal(t, silent.report(1, 1, item("drone", bundle.Compliant))))
+	c.add(3*time.Hour + time.Second)
+	for name, state := range map[string]bundle.State{"a-good": bundle.Compliant, "b-bad": bundle.Failed} {
+		a := newAgent(t, name)
+		a.register(t, h)
+		post(t, h, a.UID, a.seal(t, a.report(1, 1, item("drone", state), item("radar", bundle.Compliant))))
+	}
+	newAgent(t, "c-new").register(t, h)
+	return h
+}
+
+func TestFilters(t *testing.T) {
+	h := fleet(t)
+	tests := []struct {
+		name        string
+		filter      Filter
+		clusters    string
+		deployments string
+	}{
+		{"all", Filter{}, "a-good b-bad c-new d-silent", "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone"},
+		{"an environment", Filter{Environment: "prod"}, "d-silent", "d-silent/drone"},
+		{"a cluster type", Filter{Type: "drone"}, "a-good b-bad c-new", "a-good/drone a-good/radar b-bad/drone b-bad/radar"},
+		{"a workload", Filter{Workload: "radar"}, "a-good b-bad", "a-good/radar b-bad/radar"},
+		{"failed", Filter{State: bundle.Failed}, "b-bad", "b-bad/drone"},
+		{"compliant, which a silent one is not", Filter{State: bundle.Compliant}, "a-good", "a-good/drone a-good/radar b-bad/radar"},
+		{"stale", Filter{State: Stale}, "d-silent", "d-silent/drone"},
+		{"unreported", Filter{State: Unreported}, "c-new", ""},
+		{"several at once", Filter{Environment: "dev", Type: "drone", Workload: "drone", State: bundle.Failed}, "b-bad", "b-bad/drone"},
+		{"a hostile value", Filter{Type: "' OR 1=1 --"}, "", ""},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			clusters, err := h.Clusters(t.Context(), tt.filter)
+			require.NoError(t, err)
+			require.Equal(t, tt.clusters, clusterNames(clusters))
+			deployments, err := h.Deployments(t.Context(), tt.filter)
+			require.NoError(t, err)
+			require.Equal(t, tt.deployments, deploymentNames(deployments))
+		})
+	}
+	_, err := h.Clusters(t.Context(), Filter{State: "complaint"})
+	require.ErrorIs(t, err, ErrInvalid)
+	require.ErrorContains(t, err, "compliant")
+}
+
+func clusterNames(list ClusterList) string {
+	var names []string
+	for _, c := range list.Clusters {
+		names = append(names, c.Name)
+	}
+	return strings.Join(names, " ")
+}
+
+func deploymentNames(list DeploymentList) string {
+	var names []string
+	for _, d := range list.Deployments {
+		names = append(names, d.Cluster+"/"+d.Workload)
+	}
+	return strings.Join(names, " ")
+}
+
+func TestSilentClustersAreStale(t *testing.T) {
+	h := fleet(t)
+	list, err := h.Clusters(t.Context(), Filter{Environment: "prod"})
+	require.NoError(t, err)
+	require.Equal(t, Stale, list.Clusters[0].State)
+	require.Equal(t, "stale (was compliant)", list.Clusters[0].ShownState())
+	deployments, err := h.Deployments(t.Context(), Filter{Environment: "prod"})
+	require.NoError(t, err)
+	require.Equal(t, "stale (was compliant)", deployments.Deployments[0].ShownState())
+}
+
+func TestExpectedIntervalOfACluster(t *testing.T) {
+	h, c := newHub(t)
+	a := newAgent(t, "island")
+	a.ExpectedInterval = 30 * 24 * time.Hour
+	a.register(t, h)
+	post(t, h, a.UID, a.seal(t, a.report(1, 1)))
+	c.add(90 * 24 * time.Hour)
+	require.Equal(t, bundle.Compliant, onlyCluster(t, h).State)
+	c.add(time.Second)
+	require.Equal(t, Stale, onlyCluster(t, h).State)
+}
+
+func TestWhatTheAgentClaimsDoesNotMoveACluster(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	r := a.report(1, 1)
+	r.Cluster.Environment, r.Cluster.Type, r.Cluster.Ring = "prod", "large", "canary"
+	post(t, h, a.UID, a.seal(t, r))
+
+	got := onlyCluster(t, h)
+	require.Equal(t, []string{"dev", "drone", "canary"}, []string{got.Environment, got.Type, got.Ring})
+	require.Equal(t, `agent says environment "prod", type "large"`, got.Mismatch)
+}
+
+func TestClocksThatAreOff(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	for i, when := range []string{"0001-01-01T00:00:00Z", "0000-01-01T00:00:00+23:00", "9999-12-31T23:59:59.999-23:59", "2050-01-01T00:00:00Z"} {
+		r := a.report(1, int64(i+1), item("drone", bundle.Compliant))
+		require.NoError(t, r.OccurredAt.UnmarshalText([]byte(when)))
+		body, err := json.Marshal(a.report(1, int64(i+1), item("drone", bundle.Compliant)))
+		require.NoError(t, err)
+		body = []byte(strings.ReplaceAll(string(body), epoch.Format(time.RFC3339), when))
+		status, receipt, _ := post(t, h, a.UID, a.sealBody(t, body))
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, 1, receipt.Accepted)
+		got := onlyCluster(t, h)
+		require.Equal(t, epoch, got.LastSeen)
+		require.False(t, got.Since.After(epoch), "nothing began in the future")
+		_, err = json.Marshal(got)
+		require.NoError(t, err)
+	}
+}
+
+func TestListsOverHTTPPageByPage(t *testing.T) {
+	h := fleet(t)
+	server := httptest.NewServer(h.Handler())
+	defer server.Close()
+
+	var first ClusterList
+	get(t, server.URL+"/v1/clusters?limit=3", http.StatusOK, &first)
+	require.Equal(t, "a-good b-bad c-new", clusterNames(first))
+	var second ClusterList
+	get(t, server.URL+"/v1/clusters?limit=3&after="+first.Next, http.StatusOK, &second)
+	require.Equal(t, "d-silent", clusterNames(second))
+	require.Empty(t, second.Next)
+
+	seen, after := "", ""
+	for range 5 {
+		var page DeploymentList
+		get(t, server.URL+"/v1/deployments?limit=1&after="+after, http.StatusOK, &page)
+		seen += deploymentNames(page) + " "
+		after = page.Next
+	}
+	require.Equal(t, "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone ", seen)
+	require.Empty(t, after)
+
+	for _, query := range []string{"limit=0", "limit=-1", "limit=many", "state=complaint"} {
+		var e apiError
+		get(t, server.URL+"/v1/clusters?"+query, http.StatusBadRequest, &e)
+		require.Equal(t, CodeBadRequest, e.Code)
+	}
+}
+
+func get(t *testing.T, url string, status int, into any) {
+	t.Helper()
+	answer, err := http.Get(url)
+	require.NoError(t, err)
+	defer answer.Body.Close()
+	require.Equal(t, status, answer.StatusCode)
+	require.NoError(t, json.NewDecoder(answer.Body).Decode(into))
+}
+
+func TestClientReadsAllPages(t *testing.T) {
+	h, _ := newHub(t)
+	for i := range 3 {
+		a := newAgent(t, fmt.Sprintf("plant-%d", i))
+		a.register(t, h)
+		post(t, h, a.UID, a.seal(t, a.report(1, 1, item("drone", bundle.Compliant))))
+	}
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		q := r.URL.Query()
+		q.Set("limit", "2")
+		r.URL.RawQuery = q.Encode()
+		h.Handler().ServeHTTP(w, r)
+	}))
+	defer server.Close()
+	client := Client{URL: server.URL + "/"}
+
+	want, err := h.Clusters(t.Context(), Filter{})
+	require.NoError(t, err)
+	got, err := client.Clusters(t.Context(), Filter{})
+	require.NoError(t, err)
+	require.Equal(t, want, got)
+	wantDeployments, err := h.Deployments(t.Context(), Filter{Workload: "drone"})
+	require.NoError(t, err)
+	gotDeployments, err := client.Deployments(t.Context(), Filter{Workload: "drone"})
+	require.NoError(t, err)
+	require.Equal(t, wantDeployments, gotDeployments)
+
+	_, err = client.Clusters(t.Context(), Filter{State: "complaint"})
+	require.ErrorIs(t, err, ErrInvalid)
+	for _, url := range []string{"", "localhost:8080", "ftp://x", "http://"} {
+		_, err = Client{URL: url}.Clusters(t.Context(), Filter{})
+		require.ErrorIs(t, err, ErrInvalid, url)
+	}
+}
+
+func TestAnswersThatAreNoHubs(t *testing.T) {
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		if strings.HasSuffix(r.URL.Path, "deployments") {
+			http.Error(w, "\x1b[2J", http.StatusTeapot)
+			return
+		}
+		fmt.Fprint(w, "<html>")
+	}))
+	defer server.Close()
+	_, err := Client{URL: server.URL}.Clusters(t.Context(), Filter{})
+	require.ErrorContains(t, err, "not a hub's")
+	_, err = Client{URL: server.URL}.Deployments(t.Context(), Filter{})
+	require.ErrorContains(t, err, "418")
+}

@@ -1,0 +1,142 @@
+package hub
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"slices"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Bounds of a request.
+const (
+	// MaxRequestBytes bounds the body of a request, compressed or not: one report of the largest size
+	// and the array around it.
+	MaxRequestBytes = bundle.MaxReportBytes + 4<<10
+	// maxInflatedBytes bounds a compressed body when it is unpacked.
+	maxInflatedBytes = 16 << 20
+	// maxIngests bounds the requests whose reports are being verified and stored; others wait.
+	maxIngests = 32
+)
+
+// Receipt answers a request that brought reports.
+type Receipt struct {
+	// Ack is the signed acknowledgement of every report that is stored, now or before; absent where none
+	// is. It alone permits an agent to delete; the rest of a receipt is information.
+	Ack        json.RawMessage `json:"ack,omitempty"`
+	Accepted   int             `json:"accepted"`
+	Duplicates int             `json:"duplicates"`
+	Rejected   []Rejection     `json:"rejected"`
+}
+
+func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
+	ctx, uid := r.Context(), r.PathValue("uid")
+	keys, err := h.keyring(ctx, uid) // before the body is read: a stranger's is not worth it
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	body, err := readBody(w, r)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	select {
+	case h.ingest <- struct{}{}:
+		defer func() { <-h.ingest }()
+	case <-ctx.Done():
+		return
+	}
+	all, rejected, err := parseReports(uid, r.Header.Get("Content-Encoding"), body)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	s, err := h.receive(ctx, uid, keys, all, ViaHTTP)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	h.answer(w, r, uid, s, rejected)
+}
+
+func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
+	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequestBytes))
+	var tooLarge *http.MaxBytesError
+	if err != nil && !errors.As(err, &tooLarge) {
+		return nil, badRequest("body: %v", err)
+	}
+	return body, err
+}
+
+// parseReports reads a request's body as far as the envelopes' payloads.
+func parseReports(uid, encoding string, body []byte) (all []unopened, rejected []Rejection, err error) {
+	switch encoding {
+	case "", "identity":
+	case "gzip":
+		if body, err = inflate(body); err != nil {
+			return nil, nil, err
+		}
+	default:
+		return nil, nil, badRequest("content encoding %q: send gzip or none", encoding)
+	}
+	var request struct {
+		Reports []json.RawMessage `json:"reports"`
+	}
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, nil, badRequest("body: %v", err)
+	}
+	if n := len(request.Reports); n == 0 || n > maxBatch {
+		return nil, nil, badRequest("body holds %d reports, send 1 to %d", n, maxBatch)
+	}
+	for i, envelope := range request.Reports {
+		u, refused := peek(i, envelope, uid)
+		if refused != nil {
+			rejected = append(rejected, *refused)
+			continue
+		}
+		all = append(all, u)
+	}
+	return all, rejected, nil
+}
+
+func inflate(body []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, badRequest("body: %v", err)
+	}
+	inflated, err := io.ReadAll(io.LimitReader(z, maxInflatedBytes+1))
+	if err != nil {
+		return nil, badRequest("body: %v", err)
+	}
+	if len(inflated) > maxInflatedBytes {
+		return nil, &http.MaxBytesError{Limit: maxInflatedBytes}
+	}
+	return inflated, nil
+}
+
+// answer says what became of the reports. What it acknowledges is on disk.
+func (h *Hub) answer(w http.ResponseWriter, r *http.Request, uid string, s stored, rejected []Rejection) {
+	receipt := Receipt{Accepted: s.accepted, Duplicates: s.duplicates, Rejected: append(append([]Rejection{}, rejected...), s.rejected...)}
+	slices.SortFunc(receipt.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
+	if len(s.ids) == 0 && !slices.ContainsFunc(receipt.Rejected, func(r Rejection) bool { return !r.Reason.untrusted() }) {
+		// Nobody known has signed any of it.
+		first := receipt.Rejected[0]
+		writeJSON(w, http.StatusForbidden, apiError{Code: first.Reason, Error: first.Message})
+		return
+	}
+	if len(s.ids) > 0 {
+		ack, err := h.sealAck(uid, s.ids)
+		if err != nil {
+			h.fail(w, r, err)
+			return
+		}
+		receipt.Ack = ack
+	}
+	writeJSON(w, http.StatusOK, receipt)
+}

@@ -1,0 +1,195 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// AddCluster registers a cluster and its key, and says whether that changed anything: registering the
+// same again does not. The error wraps ErrInvalid, or ErrExists where uid, name or key belong to
+// another registration; ReplaceCluster changes one.
+func (h *Hub) AddCluster(ctx context.Context, c Cluster) (changed bool, err error) {
+	return h.register(ctx, c, false)
+}
+
+// ReplaceCluster registers a cluster as AddCluster does, in the place of what is registered under its
+// uid: former keys are revoked, history stays.
+func (h *Hub) ReplaceCluster(ctx context.Context, c Cluster) (changed bool, err error) {
+	return h.register(ctx, c, true)
+}
+
+func (h *Hub) register(ctx context.Context, c Cluster, replace bool) (changed bool, err error) {
+	if err := c.check(); err != nil {
+		return false, err
+	}
+	c.ExpectedInterval = cmp.Or(c.ExpectedInterval, DefaultExpectedInterval)
+	kid, err := bundle.KeyID(c.Key)
+	if err != nil {
+		return false, err
+	}
+	now := millis(h.now())
+	err = h.writer.do(ctx, func(ctx context.Context, db *conn) error {
+		if err := checkFree(ctx, db, c, kid); err != nil {
+			return err
+		}
+		have, err := registrations(ctx, db, clusterByUID, c.UID)
+		if err != nil {
+			return err
+		}
+		if len(have) > 0 && have[0].same(c, kid) {
+			return nil
+		}
+		if len(have) > 0 && !replace {
+			return fmt.Errorf("cluster uid %s: %w as %s, with another key or other values", c.UID, ErrExists, have[0].Name)
+		}
+		changed = true
+		return writeRegistration(ctx, db, c, kid, now)
+	})
+	return changed && err == nil, err
+}
+
+// RemoveCluster ends the registration of the cluster of this name or uid and returns it. Its keys are
+// revoked and it is no longer shown; its history stays. The error wraps ErrUnknownCluster.
+func (h *Hub) RemoveCluster(ctx context.Context, nameOrUID string) (Registration, error) {
+	var r Registration
+	now := millis(h.now())
+	err := h.writer.do(ctx, func(ctx context.Context, db *conn) (err error) {
+		if r, err = findRegistration(ctx, db, nameOrUID); err != nil {
+			return err
+		}
+		if _, err = db.exec(ctx, `UPDATE cluster_key SET revoked_at = ? WHERE cluster_id = (SELECT id FROM cluster WHERE uid = ?) AND revoked_at IS NULL`, now, r.UID); err != nil {
+			return err
+		}
+		_, err = db.exec(ctx, `UPDATE cluster SET removed_at = ? WHERE uid = ?`, now, r.UID)
+		return err
+	})
+	if err != nil {
+		return Registration{}, err
+	}
+	return r, nil
+}
+
+// Registrations returns all registered clusters by name.
+func (h *Hub) Registrations(ctx context.Context) ([]Registration, error) {
+	rs, err := registrations(ctx, h.read, allClusters)
+	return rs, classify(err)
+}
+
+// Registration returns the registered cluster of this name or uid; a name is preferred. The error wraps
+// ErrUnknownCluster.
+func (h *Hub) Registration(ctx context.Context, nameOrUID string) (Registration, error) {
+	r, err := findRegistration(ctx, h.read, nameOrUID)
+	return r, classify(err)
+}
+
+// checkFree returns an error wrapping ErrExists if name or key belong to a cluster of another uid.
+func checkFree(ctx context.Context, db querier, c Cluster, kid string) error {
+	var other string
+	err := db.QueryRowContext(ctx, `SELECT uid FROM cluster WHERE name = ? AND uid <> ? AND removed_at IS NULL`, c.Name, c.UID).Scan(&other)
+	if err == nil {
+		return fmt.Errorf("cluster name %s: %w, for uid %s", c.Name, ErrExists, other)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	err = db.QueryRowContext(ctx, `SELECT c.name FROM cluster_key k JOIN cluster c ON c.id = k.cluster_id
+		WHERE k.kid = ? AND k.revoked_at IS NULL AND c.uid <> ?`, kid, c.UID).Scan(&other)
+	if err == nil {
+		return fmt.Errorf("key %s: %w, for cluster %s: each agent needs a key of its own", kid, ErrExists, other)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return nil
+}
+
+// writeRegistration writes what is registered, and leaves what was reported as it is.
+func writeRegistration(ctx context.Context, db *conn, c Cluster, kid string, now int64) error {
+	labels, err := json.Marshal(c.Labels)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKIXPublicKey(c.Key)
+	if err != nil {
+		return err
+	}
+	var id int64
+	err = db.QueryRowContext(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (uid) DO UPDATE SET name = excluded.name, platform = excluded.platform, type = excluded.type,
+			environment = excluded.environment, ring = excluded.ring, labels = excluded.labels, expected = excluded.expected,
+			removed_at = NULL
+		RETURNING id`,
+		c.UID, c.Name, c.Platform, c.Type, c.Environment, c.Ring, string(labels), c.ExpectedInterval.Milliseconds(), now).Scan(&id)
+	if err != nil {
+		return err
+	}
+	if _, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = ? WHERE cluster_id = ? AND kid <> ? AND revoked_at IS NULL`, now, id, kid); err != nil {
+		return err
+	}
+	_, err = db.exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (?, ?, ?)
+		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL`, id, kid, der)
+	return err
+}
+
+// Which registrations to read. The one of a name comes before that of a uid spelt alike.
+const (
+	allClusters     = `TRUE ORDER BY c.name`
+	clusterByUID    = `c.uid = ?1`
+	clusterByEither = `(c.name = ?1 OR c.uid = ?1) ORDER BY c.name = ?1 DESC LIMIT 1`
+)
+
+func registrations(ctx context.Context, db querier, where string, args ...any) ([]Registration, error) {
+	rows, err := db.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels, c.expected, c.added_at, c.conflicts,
+			coalesce((SELECT group_concat(k.kid, ' ') FROM cluster_key k WHERE k.cluster_id = c.id AND k.revoked_at IS NULL), '')
+		FROM cluster c WHERE c.removed_at IS NULL AND `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	var all []Registration
+	for rows.Next() {
+		var r Registration
+		var labels, kids string
+		var expected, added int64
+		if err := rows.Scan(&r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &labels, &expected, &added, &r.Conflicts, &kids); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(labels), &r.Labels); err != nil {
+			return nil, fmt.Errorf("labels of cluster %s: %w: %v", r.Name, ErrCorrupt, err)
+		}
+		r.ExpectedInterval = time.Duration(expected) * time.Millisecond
+		r.ExpectedSeconds, r.AddedAt, r.KeyIDs = expected/1000, moment(added), strings.Fields(kids)
+		slices.Sort(r.KeyIDs)
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
+func findRegistration(ctx context.Context, db querier, nameOrUID string) (Registration, error) {
+	found, err := registrations(ctx, db, clusterByEither, nameOrUID)
+	if err != nil {
+		return Registration{}, err
+	}
+	if len(found) == 0 {
+		return Registration{}, fmt.Errorf("cluster %q: %w", nameOrUID, ErrUnknownCluster)
+	}
+	return found[0], nil
+}
+
+// same says whether registering c with the key kid would change nothing.
+func (r Registration) same(c Cluster, kid string) bool {
+	return r.Name == c.Name && r.Platform == c.Platform && r.Type == c.Type && r.Environment == c.Environment &&
+		r.Ring == c.Ring && r.ExpectedInterval == c.ExpectedInterval && maps.Equal(r.Labels, c.Labels) && slices.Equal(r.KeyIDs, []string{kid})
+}

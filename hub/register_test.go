@@ -1,0 +1,154 @@
+package hub
+
+import (
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"crypto/x509"
+	"encoding/pem"
+	"net/http"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+func TestRegisteringAgain(t *testing.T) {
+	base, other := newAgent(t, "plant-7"), newAgent(t, "plant-8")
+	with := func(change func(*Cluster)) Cluster {
+		c := base.Cluster
+		change(&c)
+		return c
+	}
+	tests := []struct {
+		name    string
+		cluster Cluster
+		changed bool
+		want    error
+	}{
+		{"the same", base.Cluster, false, nil},
+		{"the same interval in words", with(func(c *Cluster) { c.ExpectedInterval = time.Hour }), false, nil},
+		{"another key", with(func(c *Cluster) { c.Key = other.Key }), false, ErrExists},
+		{"another type", with(func(c *Cluster) { c.Type = "large" }), false, ErrExists},
+		{"another label", with(func(c *Cluster) { c.Labels = map[string]string{"region": "eu"} }), false, ErrExists},
+		{"the name for another uid", with(func(c *Cluster) { c.UID, c.Key = other.UID, other.Key }), false, ErrExists},
+		{"the key for another uid", with(func(c *Cluster) { c.UID, c.Name = other.UID, other.Name }), false, ErrExists},
+		{"another cluster", other.Cluster, true, nil},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			h, _ := newHub(t)
+			base.register(t, h)
+			before, err := h.Registrations(t.Context())
+			require.NoError(t, err)
+
+			changed, err := h.AddCluster(t.Context(), tt.cluster)
+
+			require.ErrorIs(t, err, tt.want)
+			require.Equal(t, tt.changed, changed)
+			if !changed {
+				after, err := h.Registrations(t.Context())
+				require.NoError(t, err)
+				require.Equal(t, before, after)
+			}
+		})
+	}
+}
+
+func TestClustersThatAreNotAcceptable(t *testing.T) {
+	good := newAgent(t, "plant-7").Cluster
+	tests := []struct {
+		name   string
+		change func(*Cluster)
+	}{
+		{"no uid", func(c *Cluster) { c.UID = "" }},
+		{"a uid with a slash", func(c *Cluster) { c.UID = "a/b" }},
+		{"a name with an escape sequence", func(c *Cluster) { c.Name = "plant\x1b[2J" }},
+		{"a name too long", func(c *Cluster) { c.Name = strings.Repeat("x", 254) }},
+		{"no type", func(c *Cluster) { c.Type = "" }},
+		{"no environment", func(c *Cluster) { c.Environment = "" }},
+		{"a ring with a control character", func(c *Cluster) { c.Ring = "a\x07" }},
+		{"no key", func(c *Cluster) { c.Key = nil }},
+		{"a negative interval", func(c *Cluster) { c.ExpectedInterval = -1 }},
+		{"a hostile label", func(c *Cluster) { c.Labels = map[string]string{"a": "\u202e"} }},
+	}
+	h, _ := newHub(t)
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			c := good
+			tt.change(&c)
+			_, err := h.AddCluster(t.Context(), c)
+			require.ErrorIs(t, err, ErrInvalid)
+		})
+	}
+	require.Zero(t, count(t, h, "cluster"))
+}
+
+func TestRemovedClusterIsForgottenButItsHistoryStays(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	post(t, h, a.UID, a.seal(t, a.report(1, 3, item("drone", bundle.Compliant))))
+	rows := count(t, h, "transition")
+
+	removed, err := h.RemoveCluster(t.Context(), a.UID)
+	require.NoError(t, err)
+	require.Equal(t, "plant-7", removed.Name)
+	_, err = h.RemoveCluster(t.Context(), "plant-7")
+	require.ErrorIs(t, err, ErrUnknownCluster)
+	list, err := h.Clusters(t.Context(), Filter{})
+	require.NoError(t, err)
+	require.Empty(t, list.Clusters)
+	require.Empty(t, deploymentsOf(t, h))
+	require.Equal(t, rows, count(t, h, "transition"))
+
+	a.register(t, h)
+	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2, item("drone", bundle.Failed))))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 1, receipt.Accepted)
+	require.Equal(t, []string{"drone-main compliant"}, deploymentsOf(t, h), "the order of reports goes on where it was")
+}
+
+func TestAnotherProcessMayRegisterWhileTheHubServes(t *testing.T) {
+	dir, c := t.TempDir(), &clock{now: epoch}
+	serving := openHub(t, dir, c)
+	a := newAgent(t, "plant-7")
+	status, _, _ := post(t, serving, a.UID, a.seal(t, a.report(1, 1)))
+	require.Equal(t, http.StatusForbidden, status)
+
+	other := openHub(t, dir, c)
+	a.register(t, other)
+
+	status, receipt, _ := post(t, serving, a.UID, a.seal(t, a.report(1, 1)))
+	require.Equal(t, http.StatusOK, status)
+	acked(t, other, receipt.Ack)
+}
+
+func TestReportKeys(t *testing.T) {
+	a := newAgent(t, "plant-7")
+	public, err := EncodePublicKey(a.Key)
+	require.NoError(t, err)
+	key, err := ParseReportKey(public)
+	require.NoError(t, err)
+	require.Equal(t, a.Key, key)
+
+	der, err := x509.MarshalPKCS8PrivateKey(a.private)
+	require.NoError(t, err)
+	private := pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der})
+	ec, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	ecPublic, err := EncodePublicKey(ec.Public())
+	require.NoError(t, err)
+	for name, data := range map[string][]byte{
+		"nothing": nil, "no PEM": []byte("hello"), "a private key": private, "a P-256 key": ecPublic,
+		"two keys": append(public, public...), "garbage": []byte("-----BEGIN PUBLIC KEY-----\naGVsbG8=\n-----END PUBLIC KEY-----\n"),
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := ParseReportKey(data)
+			require.ErrorIs(t, err, ErrInvalid)
+		})
+	}
+}

@@ -1,0 +1,160 @@
+package hub
+
+import (
+	"context"
+	"database/sql"
+	_ "embed"
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/url"
+
+	"modernc.org/sqlite"
+	sqlite3 "modernc.org/sqlite/lib"
+)
+
+//go:embed schema.sql
+var schema string
+
+// querier is the part of a database that reads need: the pool of readers, or the writer's connection.
+type querier interface {
+	QueryContext(ctx context.Context, query string, args ...any) (*sql.Rows, error)
+	QueryRowContext(ctx context.Context, query string, args ...any) *sql.Row
+}
+
+// dataSource names the database at path for the driver. Other processes may hold the write lock for
+// the length of a transaction; busy_timeout, in milliseconds, waits for them.
+func dataSource(path string, pragmas ...string) string {
+	v := url.Values{"_error_rc": {"1"}, "_pragma": append([]string{"busy_timeout(10000)", "foreign_keys(1)"}, pragmas...)}
+	return "file:" + (&url.URL{Path: path}).EscapedPath() + "?" + v.Encode()
+}
+
+// openReaders opens the pool of connections that only read. A database in WAL mode lets them go on
+// while the writer writes.
+func openReaders(path string) (*sql.DB, error) {
+	db, err := sql.Open("sqlite", dataSource(path, "query_only(1)"))
+	if err != nil {
+		return nil, err
+	}
+	db.SetMaxOpenConns(8)
+	db.SetMaxIdleConns(8)
+	return db, nil
+}
+
+// openConn opens the one connection that writes and brings the schema to what this version knows.
+// A commit is synced to disk before it returns: acknowledgements rest on that.
+func openConn(ctx context.Context, path string) (*sql.DB, *conn, error) {
+	db, err := sql.Open("sqlite", dataSource(path, "journal_mode(WAL)", "synchronous(FULL)"))
+	if err != nil {
+		return nil, nil, err
+	}
+	sc, err := db.Conn(ctx)
+	if err != nil {
+		return nil, nil, errors.Join(classify(err), db.Close())
+	}
+	c := &conn{Conn: sc, statements: map[string]*sql.Stmt{}}
+	if err := c.migrate(ctx, []string{schema}); err != nil {
+		return nil, nil, errors.Join(classify(err), c.close(), db.Close())
+	}
+	return db, c, nil
+}
+
+// conn is a connection that prepares each statement once.
+type conn struct {
+	*sql.Conn
+	statements map[string]*sql.Stmt
+}
+
+func (c *conn) prepare(ctx context.Context, query string) (*sql.Stmt, error) {
+	if s, ok := c.statements[query]; ok {
+		return s, nil
+	}
+	s, err := c.PrepareContext(ctx, query)
+	if err != nil {
+		return nil, fmt.Errorf("%w in %s", err, query)
+	}
+	c.statements[query] = s
+	return s, nil
+}
+
+// close closes the statements, which would keep the database open, and gives the connection back.
+func (c *conn) close() error {
+	var err error
+	for _, s := range c.statements {
+		err = errors.Join(err, s.Close())
+	}
+	return errors.Join(err, c.Conn.Close())
+}
+
+// exec returns the number of rows changed.
+func (c *conn) exec(ctx context.Context, query string, args ...any) (int64, error) {
+	s, err := c.prepare(ctx, query)
+	if err != nil {
+		return 0, err
+	}
+	r, err := s.ExecContext(ctx, args...)
+	if err != nil {
+		return 0, err
+	}
+	return r.RowsAffected()
+}
+
+// migrate applies, in one transaction, the steps that the database has not seen. Step n makes the
+// database's user_version n.
+func (c *conn) migrate(ctx context.Context, steps []string) error {
+	if v, err := c.version(ctx); err != nil || v == len(steps) {
+		return err
+	}
+	return c.transaction(ctx, func() error {
+		v, err := c.version(ctx) // again, now that no other process can change it
+		if err != nil {
+			return err
+		}
+		if v > len(steps) {
+			return fmt.Errorf("%w: its schema is %d and this one knows up to %d", ErrNewer, v, len(steps))
+		}
+		for _, step := range steps[v:] {
+			if _, err := c.ExecContext(ctx, step); err != nil {
+				return err
+			}
+		}
+		_, err = c.ExecContext(ctx, fmt.Sprintf("PRAGMA user_version = %d", len(steps)))
+		return err
+	})
+}
+
+func (c *conn) version(ctx context.Context) (v int, err error) {
+	return v, c.QueryRowContext(ctx, "PRAGMA user_version").Scan(&v)
+}
+
+// transaction runs do between BEGIN and COMMIT. When it returns nil, what do wrote is on disk; with an
+// error nothing of it is.
+func (c *conn) transaction(ctx context.Context, do func() error) error {
+	if _, err := c.exec(ctx, "BEGIN IMMEDIATE"); err != nil {
+		return err
+	}
+	err := do()
+	if err == nil {
+		if _, err = c.exec(ctx, "COMMIT"); err == nil {
+			return nil
+		}
+	}
+	// SQLite has rolled back by itself after some errors, and then this one fails.
+	_, _ = c.exec(ctx, "ROLLBACK")
+	return err
+}
+
+// classify adds what a caller can branch on to an error of the database.
+func classify(err error) error {
+	var e *sqlite.Error
+	if !errors.As(err, &e) {
+		return err
+	}
+	switch e.Code() & 0xff {
+	case sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB:
+		return fmt.Errorf("%w: %w", ErrCorrupt, err)
+	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
+		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	}
+	return err
+}
