@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"context"
+	"errors"
+	"fmt"
 	"strings"
 
 	yamlv2 "gopkg.in/yaml.v2"
@@ -13,39 +16,50 @@ const (
 )
 
 // configMapFile is the composed configuration as a ConfigMap.
-func configMapFile(d *data, c *config) ([]byte, error) {
+func (e *evaluator) configMapFile(ctx context.Context, in *input) ([]byte, error) {
+	values, err := e.values(ctx, in)
+	if err != nil {
+		return nil, err
+	}
 	return yamlv2.Marshal(map[string]any{
 		"apiVersion": "v1",
 		"kind":       "ConfigMap",
-		"metadata":   map[string]string{"name": platformConfig, "namespace": d.Namespace},
-		"data":       c.strings(),
+		"metadata":   map[string]string{"name": platformConfig, "namespace": in.Namespace},
+		"data":       values,
 	})
 }
 
 // envFile is the composed configuration as assignments for a shell. Values stand as they are: quoting
 // them for the shell would change what existing platforms write.
-func envFile(c *config) []byte {
+func (e *evaluator) envFile(ctx context.Context, in *input) ([]byte, error) {
+	values, err := e.values(ctx, in)
+	if err != nil {
+		return nil, err
+	}
 	var b strings.Builder
-	values := c.strings()
 	for _, key := range sortedKeys(values) {
 		b.WriteString("export " + key + `="` + values[key] + "\"\n")
 	}
-	return []byte(b.String())
+	return []byte(b.String()), nil
 }
 
-// strings gives all values as texts, structured ones as they were written where they come from one
+// values renders all values as texts: structured ones as they were written where they come from one
 // place, else as YAML.
-func (c *config) strings() map[string]string {
+func (e *evaluator) values(ctx context.Context, in *input) (map[string]string, error) {
+	c := in.config
 	texts := make(map[string]string, len(c.data))
-	for key, value := range c.data {
-		s, isString := value.(string)
-		if !isString {
-			var ok bool
+	var errs []error
+	for _, key := range sortedKeys(c.data) {
+		s, ok := c.data[key].(string)
+		if !ok {
 			if s, ok = c.texts[key]; !ok {
-				s = toYAML(value)
+				s = toYAML(c.data[key])
 			}
 		}
-		texts[key] = s
+		var err error
+		if texts[key], err = e.value(ctx, s, c.origins[key], in); err != nil {
+			errs = append(errs, fmt.Errorf("configuration value %s: %w", key, err))
+		}
 	}
-	return texts
+	return texts, errors.Join(errs...)
 }

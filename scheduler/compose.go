@@ -89,6 +89,7 @@ func parseValue(s string) any {
 type config struct {
 	data    map[string]any
 	sources []ConfigSource
+	yaml    string // what toYAML makes of data
 	digest  digest.Digest
 	// texts holds the structured values that came from one place, as they were written there.
 	texts map[string]string
@@ -106,8 +107,9 @@ func compose(layers []layer) *config {
 			c.put(e)
 		}
 	}
+	c.yaml = toYAML(c.data)
 	if len(c.data) > 0 {
-		c.digest = digest.FromString(toYAML(c.data))
+		c.digest = digest.FromString(c.yaml)
 	}
 	return c
 }
@@ -202,12 +204,13 @@ func clone(v any) any {
 // are many.
 type composer struct {
 	layers []layer
-	mu     sync.Mutex
+	mu     sync.RWMutex
 	known  map[string]*config
+	byData map[uintptr]*config // by the address of data
 }
 
 func newComposer(layers []layer) *composer {
-	return &composer{layers: layers, known: map[string]*config{}}
+	return &composer{layers: layers, known: map[string]*config{}, byData: map[uintptr]*config{}}
 }
 
 // conditions lists what a matcher for the layers needs.
@@ -221,9 +224,10 @@ func (c *composer) conditions() [][]condition {
 
 // config returns the configuration composed of the layers of key, which appliesTo has written.
 func (c *composer) config(key []byte) *config {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.known[string(key)]; ok {
+	c.mu.RLock()
+	known, ok := c.known[string(key)]
+	c.mu.RUnlock()
+	if ok {
 		return known
 	}
 	var layers []layer
@@ -231,6 +235,28 @@ func (c *composer) config(key []byte) *config {
 		layers = append(layers, c.layers[i])
 	}
 	made := compose(layers)
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if known, ok := c.known[string(key)]; ok { // by another goroutine, in the meantime
+		return known
+	}
 	c.known[string(key)] = made
+	c.byData[address(made.data)] = made
 	return made
 }
+
+// toYAML is the template function. Most of the time of rendering would go into writing the same
+// composed configurations again and again.
+func (c *composer) toYAML(v any) string {
+	if m, ok := v.(map[string]any); ok {
+		c.mu.RLock()
+		known := c.byData[address(m)]
+		c.mu.RUnlock()
+		if known != nil {
+			return known.yaml
+		}
+	}
+	return toYAML(v)
+}
+
+func address(m map[string]any) uintptr { return reflect.ValueOf(m).Pointer() }

@@ -115,6 +115,7 @@ func newRenderer(m *Model) (*renderer, error) {
 	r.schemaMatch = newMatcher(conditions, r.targets, index)
 
 	r.library = &library{functions: functions()}
+	r.library.functions["toYaml"] = r.composer.toYAML
 	if slices.ContainsFunc(r.targets, (*target).hasBraces) {
 		r.shield = newShield(m.texts())
 		r.library.shielded = r.shield.functions(r.library.functions)
@@ -341,6 +342,9 @@ func (a *assigner) files(ctx context.Context, in *input) ([]File, error) {
 	if err := errors.Join(namespaceErr, configErr, reconcilerErr); err != nil {
 		return nil, err
 	}
+	if len(config.Data) > maxTextBytes { // only the built-in ones can be: their parts are bounded, not their sum
+		return nil, fmt.Errorf("%s: %w", config.Path, errTooLong)
+	}
 	files := []File{{Path: "namespace.yaml", Data: namespace}}
 	if len(config.Data) > 0 {
 		files = append(files, config)
@@ -363,10 +367,11 @@ func (a *assigner) configFile(ctx context.Context, in *input) (File, error) {
 	}
 	switch configType {
 	case "", configMapType:
-		data, err := configMapFile(in.data, in.config)
+		data, err := a.evaluator.configMapFile(ctx, in)
 		return File{Path: yamlFile, Data: data}, err
 	case envFileType:
-		return File{Path: shellFile, Data: envFile(in.config)}, nil
+		data, err := a.evaluator.envFile(ctx, in)
+		return File{Path: shellFile, Data: data}, err
 	default:
 		return File{}, a.noTemplate("configType", configType, configMapType, envFileType)
 	}

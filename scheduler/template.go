@@ -257,12 +257,27 @@ func (e *evaluator) evaluate(ctx context.Context, t *textTemplate, in *input) ([
 	if err := e.execute(run, t.mutates, in); err != nil {
 		return nil, explain(err, t.at)
 	}
+	return e.settle(ctx, t.at, in)
+}
+
+// value renders a configuration value on its own; at is where it stands.
+func (e *evaluator) value(ctx context.Context, s string, at Position, in *input) (string, error) {
+	if !strings.Contains(s, "{{") {
+		return s, nil
+	}
+	e.out = output{ctx: ctx, buf: append(e.out.buf[:0], s...)}
+	settled, err := e.settle(ctx, at, in)
+	return string(settled), err
+}
+
+// settle evaluates what has been written, and what comes out of that, until no template is left in it.
+func (e *evaluator) settle(ctx context.Context, at Position, in *input) ([]byte, error) {
 	for round := 2; bytes.Contains(e.out.buf, []byte("{{")); round++ {
 		if round > maxRounds {
-			return nil, explainCycle(t.at, in)
+			return nil, explainCycle(at, in)
 		}
 		if err := e.again(in); err != nil {
-			return nil, e.explainNested(ctx, err, t.at, in)
+			return nil, e.explainNested(ctx, err, at, in)
 		}
 	}
 	return in.shield.lift(e.out.buf), nil
