@@ -33,6 +33,7 @@ type gitReader struct {
 // gitTree is a commit and its files, which can be read until the gitReader is closed.
 type gitTree struct {
 	Commit string
+	Time   time.Time
 	FS     fs.FS
 }
 
@@ -183,7 +184,10 @@ func readCommit(objects storer.EncodedObjectStorer, tip plumbing.Hash, ref gitRe
 	if err != nil {
 		return gitTree{}, err
 	}
-	return gitTree{Commit: commit.Hash.String(), FS: &gitFS{root: root, objects: objects}}, nil
+	return gitTree{
+		Commit: commit.Hash.String(), Time: commit.Committer.When.UTC(),
+		FS: &gitFS{root: root, objects: objects},
+	}, nil
 }
 
 // headOf returns the commit that is checked out in the work tree with dir at its top, or with enclosing

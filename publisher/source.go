@@ -43,6 +43,11 @@ type Loaded struct {
 	Model *scheduler.Model
 	// BaseCommit is the commit of the base that is called "main"; empty where it is not known.
 	BaseCommit string
+	// BaseTime is when that commit was made; zero where it was not read from git.
+	BaseTime time.Time
+	// Source is the URL, without credentials, of the repository of the environment's own objects; empty
+	// where they were read from a folder.
+	Source string
 	// EnvironmentCommit is the commit of the environment's own objects; empty where they are in no git.
 	EnvironmentCommit string
 	// Warnings is about the sources as such; those about objects are the model's.
@@ -98,6 +103,7 @@ func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
 	l := &loader{
 		SourceOptions: o,
 		git:           repositories,
+		times:         map[string]time.Time{},
 		loaded:        &Loaded{Model: scheduler.NewModel(o.Environment)},
 	}
 	for _, step := range []func(context.Context) error{l.platform, l.bases, l.workloads} {
@@ -105,6 +111,7 @@ func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
 			return nil, err
 		}
 	}
+	l.loaded.BaseTime = l.times[l.loaded.BaseCommit]
 	l.checkEnvironment()
 	return l.loaded, nil
 }

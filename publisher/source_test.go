@@ -130,17 +130,18 @@ func TestCommitsAreKnownWhereGitOrTheInputHasThem(t *testing.T) {
 		name              string
 		from              SourceOptions
 		base, environment string
+		inGit             bool // the base was read from git, which knows the time
 		warning           string
 	}{
-		{name: "all from git", from: SourceOptions{Platform: control}, base: pinned, environment: tip.Commit},
+		{name: "all from git", from: SourceOptions{Platform: control}, base: pinned, environment: tip.Commit, inGit: true},
 		{name: "the pin of a base given as folder", from: SourceOptions{Platform: withPin, Bases: []string{base}}, base: pinned},
 		{name: "a commit given for a folder", from: SourceOptions{Platform: withoutPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
 		{name: "a commit given wins over a pin", from: SourceOptions{Platform: withPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
 		{name: "no commit at all", from: SourceOptions{Platform: withoutPin, Bases: []string{base}}},
-		{name: "a base given as git", from: SourceOptions{Platform: withoutPin, Bases: []string{control + "#" + pinned}}, base: pinned},
+		{name: "a base given as git", from: SourceOptions{Platform: withoutPin, Bases: []string{control + "#" + pinned}}, base: pinned, inGit: true},
 		{
 			name: "a commit given although git has it", from: SourceOptions{Platform: control, Commit: "abc123"},
-			base: pinned, environment: tip.Commit, warning: "base commit abc123 is not used",
+			base: pinned, environment: tip.Commit, inGit: true, warning: "base commit abc123 is not used",
 		},
 	} {
 		t.Run(test.name, func(t *testing.T) {
@@ -149,6 +150,8 @@ func TestCommitsAreKnownWhereGitOrTheInputHasThem(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, test.base, loaded.BaseCommit)
 			require.Equal(t, test.environment, loaded.EnvironmentCommit)
+			require.Equal(t, test.environment != "", loaded.Source == control)
+			require.Equal(t, test.inGit, !loaded.BaseTime.IsZero())
 			require.Equal(t, test.warning != "", len(loaded.Warnings) > 0)
 			if test.warning != "" {
 				require.Contains(t, loaded.Warnings[0].String(), test.warning)

@@ -11,6 +11,7 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+	"time"
 
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -18,6 +19,7 @@ import (
 type loader struct {
 	SourceOptions
 	git    *gitReader
+	times  map[string]time.Time // of the commits that were read
 	loaded *Loaded
 }
 
@@ -44,8 +46,10 @@ func (l *loader) platform(ctx context.Context) error {
 		}
 	}
 	l.loaded.EnvironmentCommit, err = l.read(ctx, l.loaded.Model, src)
-	if dir := src.place.folder; dir != "" && err == nil {
+	if dir := src.place.folder; dir != "" {
 		l.loaded.EnvironmentCommit = headOf(dir, true)
+	} else {
+		l.loaded.Source = redact(src.place.repo.URL)
 	}
 	return err
 }
@@ -221,6 +225,7 @@ func (l *loader) readGit(ctx context.Context, src source) (fs.FS, string, error)
 		failure.Unreachable = !errors.Is(err, errNoSuchRef) && !errors.Is(err, ErrTooLarge)
 		return nil, "", failure
 	}
+	l.times[tree.Commit] = tree.Time
 	files, err := fs.Sub(tree.FS, path)
 	if err == nil {
 		err = isFolder(files)

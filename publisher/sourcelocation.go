@@ -96,6 +96,9 @@ func isBareRepository(dir string) bool {
 }
 
 func checkURL(repo string) error {
+	if repo == "" {
+		return errors.New("no repository is named")
+	}
 	if !scheme.MatchString(repo) {
 		return nil
 	}
@@ -133,9 +136,6 @@ func redact(s string) string {
 // cleanPath turns a path field such as "./workloads", "workload/" or "" into a path for fs.Sub.
 func cleanPath(p string) (string, error) {
 	clean := path.Clean(strings.TrimLeft(p, "/"))
-	if p == "" {
-		clean = "."
-	}
 	if !filepath.IsLocal(clean) {
 		return "", fmt.Errorf("path %q leads out of the repository", p)
 	}

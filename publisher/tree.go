@@ -200,20 +200,10 @@ func (t *outputTree) compareFile(name string, data []byte) {
 // apply carries the difference out. A run that is killed in between leaves whole files only, some old and
 // some new, and the next run completes it; so nothing is fsynced.
 func (t *outputTree) apply() (err error) {
-	if err := t.root.RemoveAll(stagingFolder); err != nil { // of a run that was killed
-		return err
+	if err := t.stage(); err != nil {
+		return errors.Join(cause(err), t.unstage())
 	}
-	if len(t.changes.Written) > 0 {
-		if err := t.root.Mkdir(stagingFolder, 0o755); err != nil {
-			return err
-		}
-		defer func() { err = errors.Join(err, t.root.RemoveAll(stagingFolder)) }()
-	}
-	for i, name := range t.changes.Written {
-		if err := t.root.WriteFile(staged(i), t.files[name], 0o644); err != nil {
-			return err
-		}
-	}
+	defer func() { err = errors.Join(err, t.unstage()) }()
 	for _, name := range t.changes.Removed {
 		if err := t.root.Remove(name); err != nil {
 			return err
@@ -233,6 +223,30 @@ func (t *outputTree) apply() (err error) {
 		}
 	}
 	return nil
+}
+
+// stage writes the new files beside the tree.
+func (t *outputTree) stage() error {
+	if err := t.unstage(); err != nil || len(t.changes.Written) == 0 {
+		return err
+	}
+	if err := t.root.Mkdir(stagingFolder, 0o755); err != nil {
+		return err
+	}
+	for i, name := range t.changes.Written {
+		if err := t.root.WriteFile(staged(i), t.files[name], 0o644); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// unstage removes the staging folder, also that of a run that was killed.
+func (t *outputTree) unstage() error {
+	if _, err := t.root.Lstat(stagingFolder); errors.Is(err, fs.ErrNotExist) {
+		return nil // of which RemoveAll is not sure on a read-only disk
+	}
+	return t.root.RemoveAll(stagingFolder)
 }
 
 func staged(i int) string { return fmt.Sprintf("%s/%d", stagingFolder, i) }

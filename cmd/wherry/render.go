@@ -43,7 +43,7 @@ It exits with 1 if assignments failed; the others are written.`,
 				return cli.Fail(cli.Usage, err, "choose another folder, or give --force to write into this one")
 			}
 			if err != nil {
-				return err
+				return cli.Fail(cli.Failed, err, fmt.Sprintf("make room and access in %s, or choose another folder", out))
 			}
 			cmd.PrintErrf("%s: %s written, %d removed, %d unchanged\n",
 				out, count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)

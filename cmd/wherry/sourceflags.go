@@ -58,6 +58,9 @@ func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publ
 		return nil, nil, cli.Fail(cli.Usage, err, "")
 	}
 	warnings := printFindings(cmd, append(loaded.Warnings, result.Warnings...))
+	if len(result.ClusterTypes) == 0 {
+		cmd.PrintErrln("note: the environment has no ClusterType (of a repository with a branch per environment, give the URL or PATH#BRANCH)")
+	}
 	failed := printFailures(cmd, result)
 	if f.strict && warnings+failed > 0 {
 		err := fmt.Errorf("%s, %s: nothing is done (--strict)", count(warnings, "warning"), count(failed, "failed assignment"))
@@ -79,8 +82,8 @@ func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions,
 	}
 	for _, w := range f.workloads {
 		name, place, found := strings.Cut(w, "=")
-		if !found || name == "" || place == "" {
-			return o, cli.Usagef("--workload %s: must be REGISTRATION=DIR", w)
+		if !found || name == "" || place == "" || strings.ContainsAny(name, "/:@") {
+			return o, cli.Usagef("--workload must be REGISTRATION=DIR") // what it is may hold credentials
 		}
 		if _, twice := o.Workloads[name]; twice {
 			return o, cli.Usagef("--workload %s is given twice", name)
@@ -101,7 +104,8 @@ func sourceFailure(err error) error {
 		publisher.BasePart:     "--base DIR",
 		publisher.WorkloadPart: fmt.Sprintf("--workload %s=DIR", source.Name),
 	}[source.Part]
-	return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s reachable, or give %s", source.Place, instead))
+	repository, _, _ := strings.Cut(source.Place, "#")
+	return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s reachable, or give %s", repository, instead))
 }
 
 func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings int) {
