@@ -3,7 +3,14 @@ package examples
 
 import "embed"
 
-// Files holds every example in a folder of its own.
+// FS holds every example in a folder of its own. In it are the folders main, workloads/<registration>
+// and one for each environment.
 //
 //go:embed all:coffee
-var Files embed.FS
+var FS embed.FS
+
+// Demo is the example that `wherry demo` shows.
+const Demo = "coffee"
+
+// DemoEnvironments lists the environments of Demo in the order of promotion.
+func DemoEnvironments() []string { return []string{"dev", "prod"} }

@@ -23,7 +23,7 @@ var update = flag.Bool("update", false, "rewrite the golden files under testdata
 func exampleSources(t *testing.T, name, environment string) []Source {
 	t.Helper()
 	folder := func(elements ...string) fs.FS {
-		sub, err := fs.Sub(examples.Files, path.Join(append([]string{name}, elements...)...))
+		sub, err := fs.Sub(examples.FS, path.Join(append([]string{name}, elements...)...))
 		require.NoError(t, err)
 		return sub
 	}
@@ -52,10 +52,10 @@ func renderSources(t *testing.T, environment string, sources []Source, opts Opti
 
 // eachExample runs check for every environment of every example.
 func eachExample(t *testing.T, check func(t *testing.T, name, environment string)) {
-	names, err := fs.ReadDir(examples.Files, ".")
+	names, err := fs.ReadDir(examples.FS, ".")
 	require.NoError(t, err)
 	for _, name := range names {
-		folders, err := fs.ReadDir(examples.Files, name.Name())
+		folders, err := fs.ReadDir(examples.FS, name.Name())
 		require.NoError(t, err)
 		for _, folder := range folders {
 			if environment := folder.Name(); folder.IsDir() && environment != "main" && environment != "workloads" {
