@@ -53,9 +53,6 @@ func (g *gitReader) Tree(ctx context.Context, ref gitRef) (gitTree, error) {
 	if tree, ok := g.trees[ref]; ok {
 		return tree, nil
 	}
-	if ref.Commit != "" && !hash.MatchString(ref.Commit) {
-		return gitTree{}, fmt.Errorf("%w: commit %q is not one of 40 hexadecimal digits", errNoSuchRef, ref.Commit)
-	}
 	objects, tip, err := g.open(ctx, ref)
 	if err != nil {
 		return gitTree{}, err
@@ -135,7 +132,8 @@ func openLocal(path string, ref gitRef) (storer.EncodedObjectStorer, plumbing.Ha
 		return nil, plumbing.ZeroHash, err
 	}
 	if ref.Commit != "" {
-		return repo.Storer, plumbing.NewHash(ref.Commit), nil
+		pinned, err := ref.pinned()
+		return repo.Storer, pinned, err
 	}
 	for _, name := range refNames(ref.Branch) {
 		if found, err := repo.Reference(name, true); err == nil {
@@ -156,8 +154,18 @@ func refNames(branch string) []plumbing.ReferenceName {
 	}
 }
 
+// pinned is the commit that r names. A shorter one could become ambiguous tomorrow.
+func (r gitRef) pinned() (plumbing.Hash, error) {
+	if !plumbing.IsHash(r.Commit) {
+		return plumbing.ZeroHash, missing(r)
+	}
+	return plumbing.NewHash(r.Commit), nil
+}
+
 func missing(ref gitRef) error {
 	switch {
+	case ref.Commit != "" && !plumbing.IsHash(ref.Commit):
+		return fmt.Errorf("commit %q, which has not 40 hexadecimal digits: %w", ref.Commit, errNoSuchRef)
 	case ref.Commit != "" && ref.Branch != "":
 		return fmt.Errorf("commit %s of branch %s: %w", ref.Commit, ref.Branch, errNoSuchRef)
 	case ref.Commit != "":

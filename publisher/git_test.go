@@ -156,7 +156,7 @@ func TestWhatARepositoryLacksIsSaid(t *testing.T) {
 		}{
 			{"branch", gitRef{URL: url, Branch: "prod"}, `branch "prod": not in the repository`},
 			{"commit", gitRef{URL: url, Branch: "main", Commit: absent}, "commit " + absent + " of branch main: not in the repository"},
-			{"short commit", gitRef{URL: url, Commit: "5523a85"}, `commit "5523a85" is not one of 40 hexadecimal digits`},
+			{"short commit", gitRef{URL: url, Commit: "5523a85"}, `commit "5523a85", which has not 40 hexadecimal digits: not in the repository`},
 		} {
 			t.Run(kind+", "+test.name, func(t *testing.T) {
 				_, err := reader(t, time.Minute).Tree(t.Context(), test.ref)

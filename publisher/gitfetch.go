@@ -71,9 +71,14 @@ func fetch(ctx context.Context, ref gitRef, store *filesystem.Storage) (tip plum
 // want decides what to ask for: the tip alone, the pinned commit alone where the server gives any commit
 // that it has, else the history of the branch, in which the commit must be.
 func want(server *packp.AdvRefs, ref gitRef) (hash plumbing.Hash, shallow bool, err error) {
-	pinned := plumbing.NewHash(ref.Commit)
-	if ref.Commit != "" && server.Capabilities.Supports(capability.AllowReachableSHA1InWant) {
-		return pinned, true, nil
+	var pinned plumbing.Hash
+	if ref.Commit != "" {
+		if pinned, err = ref.pinned(); err != nil {
+			return hash, false, err
+		}
+		if server.Capabilities.Supports(capability.AllowReachableSHA1InWant) {
+			return pinned, true, nil
+		}
 	}
 	for _, name := range refNames(ref.Branch) {
 		tip, found := server.References[name.String()]

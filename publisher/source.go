@@ -70,7 +70,8 @@ type SourceError struct {
 	Part  Part
 	Name  string // of the BaseRepo or WorkloadRegistration; may be empty
 	Place string // the folder, or the URL without credentials
-	At    scheduler.Position
+	// At is the object that names the source; no place for one that the options name.
+	At scheduler.Position
 	// Unreachable is true where the same call may succeed later: a server that does not answer.
 	Unreachable bool
 	Err         error

@@ -10,6 +10,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // location is what PLATFORM, --base and --workload name: a folder, or a state of a git repository.
@@ -29,7 +31,6 @@ type gitRef struct {
 var (
 	scheme  = regexp.MustCompile(`^[A-Za-z][A-Za-z0-9+.-]*://`)
 	scpLike = regexp.MustCompile(`^([A-Za-z0-9._-]+@)?[A-Za-z0-9._-]{2,}:`)
-	hash    = regexp.MustCompile(`^[0-9a-f]{40}$`)
 )
 
 // parseLocation reads FOLDER, URL, URL#BRANCH or URL#BRANCH:FOLDER. The path of a bare repository, and any
@@ -53,7 +54,7 @@ func parseLocation(s string) (location, error) {
 		return location{}, fmt.Errorf("%s: no branch after the #", redact(s))
 	}
 	l := location{repo: gitRef{URL: repo, Branch: branch}, path: dir}
-	if hash.MatchString(branch) {
+	if plumbing.IsHash(branch) {
 		l.repo.Branch, l.repo.Commit = "", branch
 	}
 	return l, checkURL(repo)

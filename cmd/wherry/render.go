@@ -27,8 +27,9 @@ the root and folders whose name starts with a dot stay, as do other folders unle
 that they were a cluster type's. A failed assignment keeps the files that lie there.
 
 It exits with 1 if assignments failed; the others are written.`,
-		Example: `  wherry render ./dev --environment dev --base ./main --workload web=./web -o ./rendered
-  wherry render https://github.com/example/platform --environment dev -o ./rendered`,
+		Example: `  wherry render examples/coffee/dev --environment dev --base examples/coffee/main \
+    --workload storefront=examples/coffee/workloads/storefront \
+    --workload roasting=examples/coffee/workloads/roasting -o rendered`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if out == "" {

@@ -25,15 +25,17 @@ func TestMain(m *testing.M) {
 //	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
 //	expand FILE                     replaces $VARIABLES in a file
 //
-// With -update, the files that scripts compare with are rewritten.
+// $EXAMPLES is the project's folder of examples. With -update, the files that scripts compare with are rewritten.
 func TestScripts(t *testing.T) {
 	testscript.Run(t, testscript.Params{
 		Dir:           "testdata/script",
 		UpdateScripts: *update,
 		Setup: func(env *testscript.Env) error {
+			examples, err := filepath.Abs("../../examples")
+			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Setenv("DOCKER_CONFIG", filepath.Join(env.WorkDir, "home", ".docker"))
-			return nil
+			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": wantExit, "gitcommit": gitCommit, "expand": expand,

@@ -32,19 +32,27 @@ type sourceFlags struct {
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.environment, "environment", "", "the environment's name (required)")
+	cmd.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors, and do nothing if there is any")
+	_ = cmd.MarkFlagRequired("environment")
+	f.addReplacements(cmd)
+}
+
+// addReplacements adds the flags that say where the rest of a platform is read from.
+func (f *sourceFlags) addReplacements(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.environment, "environment", "", "the environment's name (required)")
 	flags.StringArrayVar(&f.bases, "base", nil, "read this in place of what the BaseRepo objects name; may be repeated, order counts")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "REGISTRATION=DIR: read DIR in place of what this WorkloadRegistration names; may be repeated")
 	flags.StringVar(&f.commit, "commit", "", "the commit that --base stands for, where neither git nor BaseRepo main says it")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading a remote repository after this time")
-	flags.BoolVar(&f.strict, "strict", false, "take warnings for errors, and do nothing if there is any")
-	_ = cmd.MarkFlagRequired("environment")
 }
 
 // render loads platform and renders it. It prints warnings and failed assignments; the error is about
 // what leaves nothing to go on with. Of output, which may be empty, nothing is read.
 func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publisher.Loaded, *scheduler.Result, error) {
+	if f.environment == "" {
+		return nil, nil, cli.Usagef("--environment is empty")
+	}
 	options, err := f.options(platform, output)
 	if err != nil {
 		return nil, nil, err
@@ -74,9 +82,6 @@ func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions,
 		Platform: platform, Environment: f.environment, Bases: f.bases, Workloads: map[string]string{},
 		Commit: f.commit, Output: output, Timeout: f.timeout,
 	}
-	if f.environment == "" {
-		return o, cli.Usagef("--environment is empty")
-	}
 	if f.timeout <= 0 {
 		return o, cli.Usagef("--timeout %s: must be more than nothing", f.timeout)
 	}
@@ -96,7 +101,7 @@ func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions,
 // sourceFailure gives an error of publisher.Load its exit code and says what to do.
 func sourceFailure(err error) error {
 	var source *publisher.SourceError
-	if !errors.As(err, &source) || !source.Unreachable {
+	if !errors.As(err, &source) {
 		return cli.Fail(cli.Usage, err, "")
 	}
 	instead := map[publisher.Part]string{
@@ -105,7 +110,13 @@ func sourceFailure(err error) error {
 		publisher.WorkloadPart: fmt.Sprintf("--workload %s=DIR", source.Name),
 	}[source.Part]
 	repository, _, _ := strings.Cut(source.Place, "#")
-	return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s reachable, or give %s", repository, instead))
+	switch {
+	case source.Unreachable:
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s reachable, or give %s", repository, instead))
+	case source.At.File != "":
+		return cli.Fail(cli.Usage, err, fmt.Sprintf("correct %s, or give %s", source.At, instead))
+	}
+	return cli.Fail(cli.Usage, err, "")
 }
 
 func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings int) {
