@@ -38,16 +38,41 @@ type (
 		// first is the line of the text's own first line, which for a block text is the next one.
 		first line
 	}
+	// textOrObject is a mapping, left as it is, or a text.
+	textOrObject struct {
+		object *yaml.Node // nil for a text
+		text   text
+	}
 )
 
-func (d *decoder) at(n *yaml.Node) Position { return Position{File: d.file, Line: n.Line} }
+func (d *decoder) position(n *yaml.Node) Position { return Position{File: d.file, Line: n.Line} }
 
 func (d *decoder) fail(n *yaml.Node, hint, format string, args ...any) {
-	d.errs = append(d.errs, mistake(d.at(n), hint, format, args...))
+	d.errs = append(d.errs, mistake(d.position(n), hint, format, args...))
 }
 
-// decode fills v from n. path names v in messages.
-func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) {
+// where is the way to a value from the document's root, to be spelt only if there is something to say.
+type where struct {
+	parent *where // nil at the root
+	key    string
+	index  int // of an item of a list, where key is empty
+}
+
+func (w *where) String() string {
+	switch {
+	case w == nil:
+		return "the document"
+	case w.key == "":
+		return fmt.Sprintf("%s[%d]", w.parent, w.index)
+	case w.parent == nil:
+		return w.key
+	default:
+		return w.parent.String() + "." + w.key
+	}
+}
+
+// decode fills v from n. at names v in messages.
+func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -57,11 +82,14 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) {
 	switch p := v.Addr().Interface().(type) {
 	case *ignored:
 		return
-	case *yaml.Node:
-		*p = *n
+	case *textOrObject:
+		if p.object = n; n.Kind != yaml.MappingNode {
+			p.object = nil
+			d.decode(n, reflect.ValueOf(&p.text).Elem(), at)
+		}
 		return
 	case *text:
-		p.Value, p.line, p.first = d.str(n, path), line(n.Line), line(n.Line)
+		p.Value, p.line, p.first = d.str(n, at), line(n.Line), line(n.Line)
 		if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 			p.first++
 		}
@@ -72,13 +100,13 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, path string) {
 	}
 	switch v.Kind() {
 	case reflect.String:
-		v.SetString(d.str(n, path))
+		v.SetString(d.str(n, at))
 	case reflect.Struct:
-		d.decodeStruct(n, v, path)
+		d.decodeStruct(n, v, at)
 	case reflect.Map:
-		d.decodeMap(n, v, path)
+		d.decodeMap(n, v, at)
 	case reflect.Slice:
-		d.decodeSlice(n, v, path)
+		d.decodeSlice(n, v, at)
 	default:
 		panic("kinds.go has a field of type " + v.Type().String())
 	}
@@ -105,29 +133,29 @@ func shortTag(n *yaml.Node) string {
 }
 
 // str is the string that n must be.
-func (d *decoder) str(n *yaml.Node, path string) string {
+func (d *decoder) str(n *yaml.Node, at *where) string {
 	switch tag := shortTag(n); {
 	case n.Kind != yaml.ScalarNode:
-		d.fail(n, "", "%s must be a string, not a %s", path, kindName(n))
+		d.fail(n, "", "%s must be a string, not a %s", at, kindName(n))
 	case tag == "!!null":
 		return ""
 	case tag != "!!str":
-		d.fail(n, fmt.Sprintf("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", path, n.Value, tagName(tag))
+		d.fail(n, fmt.Sprintf("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
 	}
 	return n.Value
 }
 
-func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, at *where) {
 	fields, names := structFields(v)
 	if l := v.FieldByName("Line"); l.IsValid() && l.Type() == reflect.TypeFor[line]() {
 		l.SetInt(int64(n.Line))
 	}
-	for _, p := range d.pairs(n, path) {
-		key := join(path, p.key.Value)
+	for _, p := range d.pairs(n, at) {
+		key := &where{parent: at, key: p.key.Value}
 		field, ok := fields[p.key.Value]
 		if !ok {
 			d.findings = append(d.findings, Finding{
-				Position: d.at(p.key),
+				Position: d.position(p.key),
 				Message:  fmt.Sprintf("unknown field %s", key),
 				Hint:     didYouMean(p.key.Value, names),
 			})
@@ -137,34 +165,33 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, path string) {
 	}
 }
 
-func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, path string) {
-	pairs := d.pairs(n, path)
+func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, at *where) {
+	pairs := d.pairs(n, at)
 	v.Set(reflect.MakeMapWithSize(v.Type(), len(pairs)))
 	for _, p := range pairs {
 		value := reflect.New(v.Type().Elem()).Elem()
-		d.decode(p.value, value, join(path, p.key.Value))
+		d.decode(p.value, value, &where{parent: at, key: p.key.Value})
 		v.SetMapIndex(reflect.ValueOf(p.key.Value), value)
 	}
 }
 
-func (d *decoder) decodeSlice(n *yaml.Node, v reflect.Value, path string) {
+func (d *decoder) decodeSlice(n *yaml.Node, v reflect.Value, at *where) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(n, "", "%s must be a list, not a %s", path, kindName(n))
+		d.fail(n, "", "%s must be a list, not a %s", at, kindName(n))
 		return
 	}
+	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
 	for i, item := range n.Content {
-		value := reflect.New(v.Type().Elem()).Elem()
-		d.decode(item, value, fmt.Sprintf("%s[%d]", path, i))
-		v.Set(reflect.Append(v, value))
+		d.decode(item, v.Index(i), &where{parent: at, index: i})
 	}
 }
 
 type pair struct{ key, value *yaml.Node }
 
 // pairs lists the keys of a mapping, with merge keys (<<) resolved: its own keys win over merged ones.
-func (d *decoder) pairs(n *yaml.Node, path string) []pair {
+func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 	if n.Kind != yaml.MappingNode {
-		d.fail(n, "", "%s must be a mapping, not a %s", orDocument(path), kindName(n))
+		d.fail(n, "", "%s must be a mapping, not a %s", at, kindName(n))
 		return nil
 	}
 	var own, merged []pair
@@ -172,17 +199,17 @@ func (d *decoder) pairs(n *yaml.Node, path string) []pair {
 	for i := 0; i+1 < len(n.Content); i += 2 {
 		key, value := n.Content[i], n.Content[i+1]
 		if key.ShortTag() == "!!merge" {
-			merged = append(merged, d.mergedPairs(value, path)...)
+			merged = append(merged, d.mergedPairs(value, at)...)
 			continue
 		}
 		if key.Kind == yaml.AliasNode {
 			key = key.Alias
 		}
 		if !(shortTag(key) == "!!int" && isDecimal(key.Value)) { // Kubernetes takes numbers for keys
-			d.str(key, "a key of "+orDocument(path))
+			d.str(key, &where{parent: at, key: key.Value})
 		}
 		if first, ok := lines[key.Value]; ok {
-			d.fail(key, "", "%s is given twice, first on line %d", join(path, key.Value), first)
+			d.fail(key, "", "%s is given twice, first on line %d", &where{parent: at, key: key.Value}, first)
 			continue
 		}
 		lines[key.Value] = key.Line
@@ -198,7 +225,7 @@ func (d *decoder) pairs(n *yaml.Node, path string) []pair {
 }
 
 // mergedPairs lists what a merge key brings: the keys of one mapping or, the first winning, of several.
-func (d *decoder) mergedPairs(n *yaml.Node, path string) []pair {
+func (d *decoder) mergedPairs(n *yaml.Node, at *where) []pair {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -212,11 +239,11 @@ func (d *decoder) mergedPairs(n *yaml.Node, path string) []pair {
 		return nil
 	}
 	if n.Kind != yaml.SequenceNode {
-		return d.pairs(n, path)
+		return d.pairs(n, at)
 	}
 	var all []pair
 	for _, item := range n.Content {
-		all = append(all, d.mergedPairs(item, path)...)
+		all = append(all, d.mergedPairs(item, at)...)
 	}
 	return all
 }
@@ -252,20 +279,6 @@ func kindName(n *yaml.Node) string {
 	default:
 		return "single value"
 	}
-}
-
-func join(path, key string) string {
-	if path == "" {
-		return key
-	}
-	return path + "." + key
-}
-
-func orDocument(path string) string {
-	if path == "" {
-		return "the document"
-	}
-	return path
 }
 
 func tagName(tag string) string {

@@ -1,10 +1,6 @@
 package scheduler
 
-import (
-	"strings"
-
-	"gopkg.in/yaml.v3"
-)
+import "strings"
 
 // The API groups that objects are taken from.
 const (
@@ -117,9 +113,9 @@ type schedulingPolicy struct {
 type templateObject struct {
 	object `yaml:",inline"`
 	Spec   struct {
-		Type        string      `yaml:"type"`
-		ContentType string      `yaml:"contentType"`
-		Manifests   []yaml.Node `yaml:"manifests"` // texts, or objects in the older generation
+		Type        string         `yaml:"type"`
+		ContentType string         `yaml:"contentType"`
+		Manifests   []textOrObject `yaml:"manifests"` // objects in the older generation
 	} `yaml:"spec"`
 }
 

@@ -32,7 +32,10 @@ const (
 func (m *Model) Load(ctx context.Context, src Source) error {
 	l := &loader{src: src, seen: map[objectKey]Position{}, known: m.seen}
 	if err := fs.WalkDir(src.FS, ".", func(name string, entry fs.DirEntry, err error) error {
-		return errors.Join(ctx.Err(), l.visit(name, entry, err))
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		return l.visit(name, entry, err)
 	}); err != nil {
 		return err
 	}
@@ -188,7 +191,7 @@ func (l *loader) unknownKind(at Position, apiVersion, kind string) {
 // object decodes n into the struct that into points to, checks it and keeps it for later.
 func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
 	d := &decoder{file: at.File}
-	d.decode(n, reflect.ValueOf(into).Elem(), "")
+	d.decode(n, reflect.ValueOf(into).Elem(), nil)
 	l.errs, l.findings = append(l.errs, d.errs...), append(l.findings, d.findings...)
 	if len(d.errs) > 0 {
 		return

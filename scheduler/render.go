@@ -187,8 +187,11 @@ func (m *Model) texts() []string {
 		}
 	}
 	for _, t := range m.templates {
-		for i := range t.Spec.Manifests {
-			all = append(all, toYAML(&t.Spec.Manifests[i]))
+		for _, m := range t.Spec.Manifests {
+			if m.object != nil {
+				all = append(all, toYAML(m.object))
+			}
+			all = append(all, m.text.Value)
 		}
 	}
 	return all

@@ -66,16 +66,12 @@ type library struct {
 
 func (l *library) compile(t *templateObject) *compiledTemplate {
 	c := &compiledTemplate{templateObject: t}
-	for i := range t.Spec.Manifests {
-		n := &t.Spec.Manifests[i]
-		if n.Kind != yaml.MappingNode {
-			var d decoder
-			var s text
-			d.decode(n, reflect.ValueOf(&s).Elem(), fmt.Sprintf("spec.manifests[%d]", i))
-			c.manifests = append(c.manifests, manifest{text: l.text(t.Metadata.Name, s.Value, t.position(s.first))})
-			continue
+	for _, m := range t.Spec.Manifests {
+		if m.object != nil {
+			c.manifests = append(c.manifests, manifest{tree: l.tree(t, m.object)})
+		} else {
+			c.manifests = append(c.manifests, manifest{text: l.text(t.Metadata.Name, m.text.Value, t.position(m.text.first))})
 		}
-		c.manifests = append(c.manifests, manifest{tree: l.tree(t, n)})
 	}
 	return c
 }
