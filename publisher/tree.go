@@ -45,7 +45,7 @@ func WriteTree(dir string, result *scheduler.Result, opts TreeOptions) (TreeChan
 		return TreeChanges{}, err
 	}
 	defer func() { _ = root.Close() }()
-	tree := &outputTree{root: root, files: map[string][]byte{}, folders: map[string]bool{}}
+	tree := &outputTree{root: root, files: map[string][]byte{}, folders: map[string]bool{}, kept: map[string]bool{}}
 	if err := tree.plan(result, opts.Force); err != nil {
 		return TreeChanges{}, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -63,7 +63,7 @@ type outputTree struct {
 	root    *os.Root
 	files   map[string][]byte // what is to be there, by path
 	folders map[string]bool   // the folders that are to be there
-	kept    []string          // folders of failed assignments
+	kept    map[string]bool   // folders of failed assignments
 	emptied []string          // folders to remove, parents first
 	changes TreeChanges
 }
@@ -79,7 +79,7 @@ func (t *outputTree) plan(result *scheduler.Result, force bool) error {
 		types = append(types, ct.Name)
 		for _, failure := range ct.Failures {
 			keep := path.Join(ct.Name, failure.Name)
-			t.kept = append(t.kept, keep)
+			t.kept[keep] = true
 			t.wantFolders(keep)
 		}
 	}
@@ -172,7 +172,7 @@ func (t *outputTree) compare(folder string) error {
 		switch {
 		case err != nil:
 			return err
-		case slices.Contains(t.kept, name) && e.IsDir():
+		case t.kept[name] && e.IsDir():
 			return fs.SkipDir
 		case e.IsDir() && !t.folders[name]:
 			t.emptied = append(t.emptied, name)
