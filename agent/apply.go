@@ -191,6 +191,8 @@ func (p *pass) logChange(r record, res reconcilers.Result) {
 	switch {
 	case res.State == bundle.Failed && news:
 		p.opts.Log.Error("assignment failed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", res.Reason, "message", res.Message)
+	case res.State == bundle.Removed && res.Reason != "": // said here, as a removed assignment has no status
+		p.opts.Log.Info("assignment removed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", res.Reason, "message", res.Message, "objects", changed)
 	case changed > 0 || res.State == bundle.Removed:
 		p.opts.Log.Info("assignment changed", "assignment", r.Spec.Name, "adapter", r.Adapter, "state", res.State, "objects", changed)
 	}
