@@ -116,8 +116,14 @@ func (c Client) do(ctx context.Context, method, path string, body []byte) (*http
 	if err := json.NewDecoder(io.LimitReader(resp.Body, maxStatusBytes)).Decode(&a); err != nil {
 		return nil, fmt.Errorf("agent answered %s", resp.Status)
 	}
-	if a.Untrusted {
-		return nil, fmt.Errorf("%w: %s", bundle.ErrUntrusted, a.Error)
-	}
-	return nil, errors.New(a.Error)
+	return nil, remoteError{a}
+}
+
+// remoteError is an error of the running agent.
+type remoteError struct{ answer }
+
+func (e remoteError) Error() string { return e.answer.Error }
+
+func (e remoteError) Is(target error) bool {
+	return e.Kind == kindUntrusted && target == bundle.ErrUntrusted || e.Kind == kindNoHubKey && target == ErrNoHubKey
 }

@@ -36,9 +36,14 @@ type command struct {
 // answer is what the socket says where a command did not work.
 type answer struct {
 	Error string `json:"error"`
-	// Untrusted tells a refusal from a failure.
-	Untrusted bool `json:"untrusted,omitempty"`
+	// Kind names errors that callers branch on: untrusted or no-hub-key.
+	Kind string `json:"kind,omitempty"`
 }
+
+const (
+	kindUntrusted = "untrusted"
+	kindNoHubKey  = "no-hub-key"
+)
 
 // control is the listening socket of a running agent.
 type control struct {
@@ -156,7 +161,14 @@ func (c *control) postAck(w http.ResponseWriter, r *http.Request) {
 	}
 	result, err := c.agent.Acknowledge(envelopes)
 	if err != nil {
-		say(w, http.StatusUnprocessableEntity, answer{Error: err.Error(), Untrusted: IsUntrusted(err)})
+		a := answer{Error: err.Error()}
+		switch {
+		case IsUntrusted(err):
+			a.Kind = kindUntrusted
+		case errors.Is(err, ErrNoHubKey):
+			a.Kind = kindNoHubKey
+		}
+		say(w, http.StatusUnprocessableEntity, a)
 		return
 	}
 	say(w, http.StatusOK, result)

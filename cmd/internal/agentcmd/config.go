@@ -1,0 +1,278 @@
+package agentcmd
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// config is what an agent was told, by file, environment and flags.
+type config struct {
+	registry oci.Location // zero where bundles come by import only
+	cluster  bundle.ReportCluster
+	keys     []string // files
+	stateDir string
+	interval time.Duration
+	settle   time.Duration
+	deadline time.Duration
+
+	adapter, directoryRoot, kubeconfig string
+	hub, hubKey                        string
+	logFormat                          string
+}
+
+// setting is one thing that can be told, under three names: a field of the file, a flag, and the
+// variable WHERRY_<FLAG>.
+type setting struct {
+	field, flag, short string
+	// allowed completes the sentence "allowed is …".
+	allowed string
+	usage   string
+	// list settings may be given several times, or separated by commas in the variable.
+	list bool
+	// path settings are relative to the file when they stand in it.
+	path bool
+	set  func(*config, string) error
+}
+
+func (s setting) variable() string {
+	return "WHERRY_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_"))
+}
+
+var (
+	uidPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+)
+
+// settings lists all there is to tell, in the order of the help.
+func settings() []setting {
+	const lowerName = "a name of lower-case letters, digits, '.', '_' and '-'"
+	return []setting{
+		{field: "registry", flag: "registry", allowed: "oci://HOST/PREFIX or oci-layout:DIR", usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; without it they come by import only", set: setRegistry},
+		{field: "platform", flag: "platform", allowed: "the platform's name", usage: "the platform's `NAME` (default \"default\")", set: text(func(c *config) *string { return &c.cluster.Platform })},
+		{field: "environment", flag: "environment", allowed: lowerName, usage: "the environment's `NAME`, such as dev", set: name(func(c *config) *string { return &c.cluster.Environment })},
+		{field: "clusterType", flag: "cluster-type", allowed: lowerName, usage: "the cluster type's `NAME`, such as drone", set: name(func(c *config) *string { return &c.cluster.Type })},
+		{field: "ring", flag: "ring", allowed: "letters, digits, '.', '_' and '-'", usage: "the ring's `NAME`; without one the agent follows the tag latest", set: setRing},
+		{field: "keys", flag: "key", list: true, path: true, allowed: "the path of a public key in PEM, such as cosign.pub", usage: "public key `FILE` that releases are signed with, such as cosign.pub; may be given several times", set: setKey},
+		{field: "stateDir", flag: "state-dir", path: true, allowed: "the path of a folder", usage: "`FOLDER` of the agent's state (default \"" + defaultStateDir + "\")", set: text(func(c *config) *string { return &c.stateDir })},
+		{field: "interval", flag: "interval", allowed: "a duration of at least 1s, such as 30s, 5m or 1h", usage: "`TIME` between two looks at the registry (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.interval })},
+		{field: "adapter", flag: "adapter", allowed: "directory or kubernetes", usage: "use this `ADAPTER` for every assignment, directory or kubernetes", set: oneOf(func(c *config) *string { return &c.adapter }, "directory", "kubernetes")},
+		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
+		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapter kubernetes; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
+		{field: "cluster.name", flag: "cluster-name", allowed: "letters, digits, '.', '_' and '-'", usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(namePattern, func(c *config) *string { return &c.cluster.Name })},
+		{field: "cluster.uid", flag: "cluster-uid", allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(uidPattern, func(c *config) *string { return &c.cluster.UID })},
+		{field: "cluster.labels", flag: "cluster-labels", list: true, allowed: "KEY=VALUE", usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},
+		{field: "hub", flag: "hub", allowed: "an http:// or https:// URL", usage: "hub `URL` that reports go to; without it they wait for reports export", set: setHub},
+		{field: "hubKey", flag: "hub-key", path: true, allowed: "the path of the public key that \"wherry hub keys show\" prints", usage: "pin the hub's public key `FILE`; without it no report is ever deleted", set: text(func(c *config) *string { return &c.hubKey })},
+		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default 0s)", set: duration(0, func(c *config) *time.Duration { return &c.settle })},
+		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
+		{field: "logFormat", flag: "log-format", allowed: "text or json", usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, "text", "json")},
+	}
+}
+
+const defaultStateDir = "/var/lib/wherry-agent"
+
+func text(field func(*config) *string) func(*config, string) error {
+	return func(c *config, s string) error {
+		if s == "" {
+			return errors.New("it is empty")
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func matching(pattern *regexp.Regexp, field func(*config) *string) func(*config, string) error {
+	return func(c *config, s string) error {
+		if !pattern.MatchString(s) {
+			return errors.New("it does not have that form")
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func name(field func(*config) *string) func(*config, string) error {
+	return func(c *config, s string) error {
+		*field(c) = s
+		return oci.CheckName(s)
+	}
+}
+
+func oneOf(field func(*config) *string, values ...string) func(*config, string) error {
+	return func(c *config, s string) error {
+		if !slices.Contains(values, s) {
+			return errors.New("it is none of them")
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func duration(least time.Duration, field func(*config) *time.Duration) func(*config, string) error {
+	return func(c *config, s string) error {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return errors.New("it is no duration")
+		}
+		if d < least {
+			return errors.New("it is too short")
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func setRegistry(c *config, s string) (err error) {
+	c.registry, err = oci.Parse(s)
+	return err
+}
+
+func setRing(c *config, s string) error {
+	c.cluster.Ring = s
+	return oci.CheckTag(bundle.MovingTag(s))
+}
+
+func setKey(c *config, s string) error {
+	c.keys = append(c.keys, s)
+	return nil
+}
+
+func setLabel(c *config, s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k == "" {
+		return errors.New("it has no '='")
+	}
+	if c.cluster.Labels == nil {
+		c.cluster.Labels = map[string]string{}
+	}
+	c.cluster.Labels[k] = v
+	return nil
+}
+
+func setHub(c *config, s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return errors.New("it is no such URL")
+	}
+	c.hub = strings.TrimSuffix(s, "/")
+	return nil
+}
+
+// addFlags gives cmd and its subcommands --config and a flag for each setting.
+func addFlags(cmd *cobra.Command) {
+	flags := cmd.PersistentFlags()
+	flags.String("config", "", "configuration `FILE` in YAML; flags and WHERRY_* variables go before it")
+	for _, s := range settings() {
+		if s.list {
+			flags.StringArray(s.flag, nil, s.usage)
+		} else {
+			flags.String(s.flag, "", s.usage)
+		}
+	}
+}
+
+// readConfig returns what flags, environment and file say, in this order of precedence. Its error lists
+// everything that is wrong.
+func readConfig(flags *pflag.FlagSet, environ func(string) (string, bool)) (*config, error) {
+	path, _ := flags.GetString("config")
+	if v, ok := environ("WHERRY_CONFIG"); ok && !flags.Changed("config") {
+		path = v
+	}
+	file := configFile{}
+	if path != "" {
+		var err error
+		if file, err = readConfigFile(path, settings()); err != nil {
+			return nil, cli.Fail(cli.Usage, err, "docs/agent.md lists the fields")
+		}
+	}
+	c := &config{stateDir: defaultStateDir, logFormat: "text"}
+	c.cluster.Platform = "default"
+	c.cluster.Name, _ = os.Hostname()
+	var problems []error
+	for _, s := range settings() {
+		values, origin := s.told(flags, environ, file)
+		for _, v := range values {
+			if err := s.set(c, v); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %q: %w: allowed is %s", s.names(origin), v, err, s.allowed))
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return nil, cli.Fail(cli.Usage, errors.Join(problems...), "")
+	}
+	return c, nil
+}
+
+// told returns the values of s from the place that goes before the others, and that place.
+func (s setting) told(flags *pflag.FlagSet, environ func(string) (string, bool), file configFile) (values []string, origin string) {
+	if flags.Changed(s.flag) {
+		if s.list {
+			values, _ = flags.GetStringArray(s.flag)
+			return values, "--" + s.flag
+		}
+		v, _ := flags.GetString(s.flag)
+		return []string{v}, "--" + s.flag
+	}
+	if v, ok := environ(s.variable()); ok {
+		if s.list {
+			return strings.Split(v, ","), s.variable()
+		}
+		return []string{v}, s.variable()
+	}
+	found := file.values[s.field]
+	for _, v := range found.texts {
+		if s.path && !filepath.IsAbs(v) {
+			v = filepath.Join(filepath.Dir(file.path), v)
+		}
+		values = append(values, v)
+	}
+	return values, fmt.Sprintf("%s:%d: %s", file.path, found.line, s.field)
+}
+
+// names gives the place where a setting was told and the other ways to tell it.
+func (s setting) names(origin string) string {
+	all := []string{"--" + s.flag, s.variable(), "field " + s.field}
+	all = slices.DeleteFunc(all, func(n string) bool {
+		return n == origin || strings.HasSuffix(origin, ": "+s.field) && n == "field "+s.field
+	})
+	return origin + " (also " + strings.Join(all, ", ") + ")"
+}
+
+// missing is the error of a setting that is needed and was not told.
+func missing(field string) error {
+	for _, s := range settings() {
+		if s.field == field {
+			return cli.Usagef("%s is not set: give --%s, %s or the field %s of the file named by --config; allowed is %s", field, s.flag, s.variable(), s.field, s.allowed)
+		}
+	}
+	panic("no setting " + field)
+}
+
+// complete says what an agent that is to work lacks.
+func (c *config) complete() error {
+	switch {
+	case c.cluster.Environment == "":
+		return missing("environment")
+	case c.cluster.Type == "":
+		return missing("clusterType")
+	case len(c.keys) == 0:
+		return missing("keys")
+	case c.adapter == "directory" && c.directoryRoot == "":
+		return missing("directoryRoot")
+	}
+	return nil
+}

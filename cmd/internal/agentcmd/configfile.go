@@ -1,0 +1,132 @@
+package agentcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+
+	"go.yaml.in/yaml/v3"
+)
+
+// maxConfigBytes bounds a configuration file.
+const maxConfigBytes = 1 << 20
+
+// configFile holds the fields of a file that are settings.
+type configFile struct {
+	path   string
+	values map[string]fileValue // by field
+}
+
+type fileValue struct {
+	texts []string
+	line  int
+}
+
+// readConfigFile reads a YAML mapping. Fields that are no setting are errors, with their line.
+func readConfigFile(path string, known []setting) (configFile, error) {
+	f := configFile{path: path, values: map[string]fileValue{}}
+	r, err := os.Open(path)
+	if err != nil {
+		return f, fmt.Errorf("configuration: %w", err)
+	}
+	defer r.Close()
+	var doc yaml.Node
+	dec := yaml.NewDecoder(io.LimitReader(r, maxConfigBytes))
+	if err := dec.Decode(&doc); err != nil && !errors.Is(err, io.EOF) {
+		return f, fmt.Errorf("%s: %w", path, err)
+	}
+	if doc.Kind == 0 || len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
+		return f, nil // an empty file
+	}
+	fields := map[string]setting{}
+	for _, s := range known {
+		fields[s.field] = s
+	}
+	return f, f.read(doc.Content[0], "", fields)
+}
+
+// read takes the fields of a mapping, which lies in the field prefix.
+func (f configFile) read(n *yaml.Node, prefix string, fields map[string]setting) error {
+	if n.Kind != yaml.MappingNode {
+		return fmt.Errorf("%s:%d: %s holds no fields", f.path, n.Line, orFile(prefix))
+	}
+	var problems []error
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i], n.Content[i+1]
+		field := strings.TrimPrefix(prefix+"."+key.Value, ".")
+		s, known := fields[field]
+		switch {
+		case known && f.values[field].line > 0:
+			problems = append(problems, fmt.Errorf("%s:%d: field %s is there twice", f.path, key.Line, field))
+		case known:
+			texts, err := textsOf(value, s)
+			if err != nil {
+				problems = append(problems, fmt.Errorf("%s:%d: %s (also --%s, %s): %w: allowed is %s", f.path, value.Line, field, s.flag, s.variable(), err, s.allowed))
+			}
+			f.values[field] = fileValue{texts, key.Line}
+		case hasBelow(fields, field):
+			problems = append(problems, f.read(value, field, fields))
+		default:
+			problems = append(problems, fmt.Errorf("%s:%d: unknown field %s: allowed are %s", f.path, key.Line, field, siblings(fields, prefix)))
+		}
+	}
+	return errors.Join(problems...)
+}
+
+// textsOf returns a scalar, a list of scalars, or a mapping as KEY=VALUE.
+func textsOf(n *yaml.Node, s setting) ([]string, error) {
+	switch {
+	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":
+		return []string{n.Value}, nil
+	case n.Kind == yaml.SequenceNode && s.list:
+		var texts []string
+		for _, item := range n.Content {
+			if item.Kind != yaml.ScalarNode {
+				return nil, errors.New("the list holds more than plain values")
+			}
+			texts = append(texts, item.Value)
+		}
+		return texts, nil
+	case n.Kind == yaml.MappingNode && s.list:
+		var texts []string
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i+1].Kind != yaml.ScalarNode {
+				return nil, errors.New("the mapping holds more than plain values")
+			}
+			texts = append(texts, n.Content[i].Value+"="+n.Content[i+1].Value)
+		}
+		return texts, nil
+	}
+	return nil, errors.New("it is no plain value")
+}
+
+func hasBelow(fields map[string]setting, field string) bool {
+	for name := range fields {
+		if strings.HasPrefix(name, field+".") {
+			return true
+		}
+	}
+	return false
+}
+
+// siblings names the fields that may stand beside an unknown one.
+func siblings(fields map[string]setting, prefix string) string {
+	var names []string
+	for _, s := range settings() {
+		rest, ok := strings.CutPrefix(s.field, prefix)
+		first, _, _ := strings.Cut(strings.TrimPrefix(rest, "."), ".")
+		if _, known := fields[s.field]; known && ok && (len(names) == 0 || names[len(names)-1] != first) {
+			names = append(names, first)
+		}
+	}
+	return strings.Join(names, ", ")
+}
+
+func orFile(prefix string) string {
+	if prefix == "" {
+		return "the file"
+	}
+	return prefix
+}

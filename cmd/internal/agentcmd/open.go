@@ -1,0 +1,174 @@
+package agentcmd
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"log/slog"
+	"os"
+
+	"github.com/spf13/cobra"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/directory"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+)
+
+// withAgent opens the state, builds the agent that c describes, calls f, and closes the state.
+func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error {
+	if err := c.complete(); err != nil {
+		return err
+	}
+	keys, err := readKeys(c.keys)
+	if err != nil {
+		return err
+	}
+	source, err := c.source()
+	if err != nil {
+		return err
+	}
+	opts, err := c.options(slogTo(cmd, c))
+	if err != nil {
+		return err
+	}
+	cluster, err := c.clusterConfig()
+	if err != nil {
+		return err
+	}
+	state, err := agent.OpenState(c.stateDir, nil)
+	if err != nil {
+		return stateError(err)
+	}
+	if opts.Reconcilers, err = c.reconcilers(state, cluster, opts.Log); err != nil {
+		return errors.Join(err, state.Close())
+	}
+	err = f(agent.New(state, source, keys, c.cluster, opts))
+	if closeErr := state.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+func slogTo(cmd *cobra.Command, c *config) *slog.Logger {
+	if c.logFormat == "json" {
+		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+	}
+	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+}
+
+func readKeys(paths []string) (bundle.Keys, error) {
+	var keys bundle.Keys
+	for _, path := range paths {
+		k, err := readKey(path)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `a public key is what "wherry keys generate" writes as cosign.pub`)
+		}
+		keys = append(keys, k...)
+	}
+	return keys, nil
+}
+
+// readKey does not repeat the file's content in its error: it might be the private half.
+func readKey(path string) (bundle.Keys, error) {
+	data, err := os.ReadFile(path)
+	if err != nil {
+		return nil, err
+	}
+	if bytes.Contains(data, []byte("PRIVATE KEY")) {
+		return nil, fmt.Errorf("%s holds a private key: an agent needs the public one, and should not have the other", path)
+	}
+	keys, err := bundle.ParsePublicKeys(data)
+	if err != nil {
+		return nil, fmt.Errorf("%s: %w", path, err)
+	}
+	return keys, nil
+}
+
+// source is the repository that the agent polls; nil where there is none.
+func (c *config) source() (bundle.Source, error) {
+	if c.registry == (oci.Location{}) {
+		return nil, nil
+	}
+	stream := bundle.Stream{Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
+	repo, err := c.registry.Repository(stream.Repository(), oci.Options{UserAgent: "wherry-agent/" + cli.Version()})
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, "")
+	}
+	return repo, nil
+}
+
+func (c *config) options(log *slog.Logger) (agent.Options, error) {
+	o := agent.Options{
+		Adapter: c.adapter, Interval: c.interval, Settle: c.settle, Deadline: c.deadline,
+		HubURL: c.hub, Version: cli.Version(), Log: log,
+	}
+	if c.hubKey != "" {
+		keys, err := readKey(c.hubKey)
+		if err == nil && len(keys) != 1 {
+			err = fmt.Errorf("%s holds %d keys, a hub has one", c.hubKey, len(keys))
+		}
+		if err != nil {
+			return o, cli.Fail(cli.Usage, fmt.Errorf("--hub-key: %w", err), `"wherry hub keys show" prints the key`)
+		}
+		o.HubKey = keys[0]
+	}
+	return o, nil
+}
+
+// clusterConfig is how the adapter kubernetes reaches its cluster; nil where nothing names one. A
+// kubeconfig in the home folder is not taken: a host's agent must not find somebody's cluster there.
+func (c *config) clusterConfig() (*rest.Config, error) {
+	if c.kubeconfig != "" {
+		cfg, err := clientcmd.BuildConfigFromFlags("", c.kubeconfig)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--kubeconfig: %w", err), "")
+		}
+		return cfg, nil
+	}
+	cfg, err := rest.InClusterConfig()
+	if err == nil {
+		return cfg, nil
+	}
+	if c.adapter == "kubernetes" {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("the adapter kubernetes reaches no cluster: %w", err), "give --kubeconfig, WHERRY_KUBECONFIG or the field kubeconfig")
+	}
+	return nil, nil
+}
+
+func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog.Logger) (map[string]reconcilers.Reconciler, error) {
+	engines := map[string]reconcilers.Reconciler{}
+	if c.directoryRoot != "" {
+		engines["directory"] = directory.New(c.directoryRoot, directory.Options{Log: log})
+	}
+	if cluster != nil {
+		k, err := kubernetes.New(cluster, state.Ledger("kubernetes"), kubernetes.Options{Log: log})
+		if err != nil {
+			return nil, err
+		}
+		engines["kubernetes"] = k
+	}
+	return engines, nil
+}
+
+// stateError says what can be done about a state folder that cannot be used.
+func stateError(err error) error {
+	hint := ""
+	switch {
+	case errors.Is(err, agent.ErrBusy):
+		hint = "an agent is running with this state folder: use sync, status or import, or give another --state-dir"
+	case errors.Is(err, agent.ErrDamaged):
+		hint = "move the file away to begin anew: the next pass adopts what is applied, the hub has to be given the new report key, and the order of releases begins again"
+	case errors.Is(err, agent.ErrNoState):
+		hint = "begin with once or run, or name its folder with --state-dir"
+	case errors.As(err, new(*fs.PathError)):
+		hint = "give --state-dir a folder that this user may write, on a disk with free space"
+	}
+	return cli.Fail(cli.Failed, err, hint)
+}

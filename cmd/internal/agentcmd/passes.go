@@ -1,0 +1,187 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// defaultWait is how long a pass that a person waits for observes what is progressing.
+const defaultWait = 10 * time.Second
+
+// exitCodes is the part of the help that once, sync and import have in common.
+const exitCodes = `
+
+Exit codes: 0 all assignments are compliant; 1 some have failed or drifted; 2 wrong usage; 3 the
+registry is out of reach, or this machine did not do its part; 4 the newest release is refused; 5 some
+are still progressing.`
+
+// passFlags are the flags of commands that make a pass and print how the agent stands then.
+type passFlags struct {
+	output string
+	wait   time.Duration
+}
+
+func (f *passFlags) add(cmd *cobra.Command) {
+	cli.OutputFlag(cmd, &f.output)
+	cmd.Flags().DurationVar(&f.wait, "wait", defaultWait, "go on observing for up to `TIME` while something is progressing")
+}
+
+// check complains before a pass is made whose result could not be printed.
+func (f *passFlags) check() error {
+	if f.wait < 0 {
+		return cli.Usagef("--wait: %q is negative", f.wait)
+	}
+	return checkFormat(f.output)
+}
+
+// print prints how the agent stands and ends with the pass's exit code.
+func (f *passFlags) print(cmd *cobra.Command, r agent.Result) error {
+	if r.Verdict == agent.Interrupted {
+		return context.Canceled
+	}
+	if err := printStatus(cmd, f.output, r.Status); err != nil {
+		return err
+	}
+	return exitOf(r)
+}
+
+func newRunCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "run",
+		Short: "Keep this cluster at the newest release until told to end",
+		Long: `Keep this cluster at the newest release until told to end.
+
+The agent looks for a newer release at every interval, verifies it, applies it, corrects drift and
+queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next start goes on.`,
+		Example: example("run --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone --key cosign.pub --adapter directory --directory-root /srv/site"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			return withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
+		},
+	}
+}
+
+func newOnceCommand() *cobra.Command {
+	var f passFlags
+	cmd := &cobra.Command{
+		Use:     "once",
+		Short:   "Look for a newer release, apply it, and say how the cluster stands",
+		Long:    "Look for a newer release, apply it, observe everything, correct drift, and say how the cluster stands." + exitCodes,
+		Example: example("once --config agent.yaml -o json"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err == nil {
+				err = f.check()
+			}
+			if err != nil {
+				return err
+			}
+			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Once(cmd.Context(), f.wait)) })
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newSyncCommand() *cobra.Command {
+	var f passFlags
+	cmd := &cobra.Command{
+		Use:     "sync",
+		Short:   "Have the running agent look for a newer release now",
+		Long:    "Have the running agent make a pass now, as once does, and say how the cluster stands then." + exitCodes,
+		Example: example("sync --state-dir /var/lib/wherry-agent"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err == nil {
+				err = f.check()
+			}
+			if err != nil {
+				return err
+			}
+			r, err := agent.NewClient(c.stateDir).Sync(cmd.Context(), f.wait)
+			if err != nil {
+				return controlError(c, err)
+			}
+			return f.print(cmd, r)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+func newImportCommand() *cobra.Command {
+	var f passFlags
+	cmd := &cobra.Command{
+		Use:   "import FILE",
+		Short: "Take a bundle from a file, where there is no registry",
+		Long: `Take a bundle from a file that "wherry airgap export" has written, verify it as if a registry had
+offered it, apply it, and say how the cluster stands. It is handed to the running agent if there is one.` + exitCodes,
+		Example: example("import site.tar --config agent.yaml"),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := configOf(cmd)
+			if err == nil {
+				err = f.check()
+			}
+			if err == nil {
+				err = checkSite(args[0])
+			}
+			if err != nil {
+				return err
+			}
+			path, err := filepath.Abs(args[0])
+			if err != nil {
+				return err
+			}
+			r, err := agent.NewClient(c.stateDir).Import(cmd.Context(), path, f.wait)
+			switch {
+			case errors.Is(err, agent.ErrNotRunning):
+				return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), path, f.wait)) })
+			case err != nil:
+				return controlError(c, err)
+			}
+			return f.print(cmd, r)
+		},
+	}
+	f.add(cmd)
+	return cmd
+}
+
+// checkSite finds out here whether the file can be one, rather than in the running agent.
+func checkSite(path string) error {
+	site, err := airgap.Open(path)
+	if err == nil {
+		if len(site.Bundles()) == 0 {
+			err = fmt.Errorf("%s: %w: it holds no bundle", path, airgap.ErrFormat)
+		}
+		err = errors.Join(err, site.Close())
+	}
+	if errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
+		return cli.Fail(cli.Usage, err, `"wherry airgap export" writes such a file`)
+	}
+	return err
+}
+
+// controlError says what can be done where the agent's socket does not help.
+func controlError(c *config, err error) error {
+	if errors.Is(err, agent.ErrNotRunning) {
+		return cli.Fail(cli.Failed, fmt.Errorf("%w with the state folder %s", err, c.stateDir), "start one with run, make a single pass with once, or name its folder with --state-dir")
+	}
+	return err
+}

@@ -1,0 +1,134 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+func newReportsCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "reports",
+		Short: "Carry compliance reports out, and acknowledgements in, by file",
+		Args:  cobra.NoArgs,
+		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
+	}
+	cmd.AddCommand(newReportsExportCommand(), newReportsAckCommand())
+	return cmd
+}
+
+func newReportsExportCommand() *cobra.Command {
+	var path string
+	cmd := &cobra.Command{
+		Use:   "export -o FILE",
+		Short: "Write all queued reports to a file",
+		Long: `Write all queued reports to a file, an OCI layout in a tar, for "wherry hub import". They stay in the
+queue until an acknowledgement comes back; see reports ack.`,
+		Example: example("reports export -o reports.tar"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			if path == "" {
+				return cli.Usagef("no file: give -o FILE")
+			}
+			return exportReports(cmd, c, path)
+		},
+	}
+	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
+	return cmd
+}
+
+func exportReports(cmd *cobra.Command, c *config, path string) error {
+	err := cli.WriteFile(path, func(w io.Writer) error { return writeReports(cmd.Context(), c, w) })
+	if err != nil {
+		return err
+	}
+	envelopes, err := airgap.ReadReports(path)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %d reports to %s\n", len(envelopes), path)
+	return nil
+}
+
+func writeReports(ctx context.Context, c *config, w io.Writer) error {
+	err := agent.NewClient(c.stateDir).Reports(ctx, w)
+	if !errors.Is(err, agent.ErrNotRunning) {
+		return err
+	}
+	state, err := agent.ReadState(c.stateDir)
+	if err != nil {
+		return stateError(err)
+	}
+	envelopes, err := state.Reports()
+	if err = errors.Join(err, state.Close()); err != nil {
+		return err
+	}
+	return airgap.WriteReports(w, envelopes)
+}
+
+func newReportsAckCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:   "ack FILE",
+		Short: "Delete the reports that a hub's acknowledgement file names",
+		Long: `Delete the reports that the file of "wherry hub export-ack" names. The pinned hub key must have signed
+all of it and some of it must be for this cluster; otherwise nothing is deleted, and the exit code is 4.`,
+		Example: example("reports ack acks.tar --hub-key hub.pub"),
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			envelopes, err := airgap.ReadAck(args[0])
+			if errors.Is(err, airgap.ErrFormat) || errors.Is(err, os.ErrNotExist) {
+				return cli.Fail(cli.Usage, err, `"wherry hub export-ack" writes such a file`)
+			}
+			if err != nil {
+				return cli.Fail(denied(err), err, "")
+			}
+			done, err := acknowledge(cmd, c, envelopes)
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %d reports, %d are left\n", done.Deleted, done.Left)
+			return nil
+		},
+	}
+}
+
+func denied(err error) int {
+	if agent.IsUntrusted(err) || errors.As(err, new(*bundle.Refusal)) {
+		return cli.Denied
+	}
+	return cli.Failed
+}
+
+func acknowledge(cmd *cobra.Command, c *config, envelopes [][]byte) (done agent.Acknowledged, err error) {
+	done, err = agent.NewClient(c.stateDir).Acknowledge(cmd.Context(), envelopes)
+	if errors.Is(err, agent.ErrNotRunning) {
+		err = withAgent(cmd, c, func(a *agent.Agent) error {
+			done, err = a.Acknowledge(envelopes)
+			return err
+		})
+	}
+	switch {
+	case errors.Is(err, agent.ErrNoHubKey):
+		return done, cli.Fail(cli.Usage, err, `give the agent --hub-key with what "wherry hub keys show" prints`)
+	case agent.IsUntrusted(err):
+		return done, cli.Fail(cli.Denied, err, "nothing was deleted; compare --hub-key with what \"wherry hub keys show\" prints")
+	}
+	return done, err
+}

@@ -1,0 +1,160 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// statusTime bounds the wait for a running agent's answer.
+const statusTime = 10 * time.Second
+
+func newStatusCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "status",
+		Short: "Say how the cluster stands",
+		Long: `Say how the cluster stands: asked of the running agent, or else as the last one left it. In JSON,
+reportKey is the public key that the hub needs to know this agent by.`,
+		Example: example("status --state-dir /var/lib/wherry-agent -o json"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err == nil {
+				err = checkFormat(output)
+			}
+			if err != nil {
+				return err
+			}
+			s, err := readStatus(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			return printStatus(cmd, output, s)
+		},
+	}
+	cli.OutputFlag(cmd, &output)
+	return cmd
+}
+
+func readStatus(ctx context.Context, c *config) (agent.Status, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	s, err := agent.NewClient(c.stateDir).Status(ctx)
+	if !errors.Is(err, agent.ErrNotRunning) {
+		return s, err
+	}
+	state, err := agent.ReadState(c.stateDir)
+	if err != nil {
+		return s, stateError(err)
+	}
+	s, err = state.Status(time.Now())
+	return s, errors.Join(err, state.Close())
+}
+
+func checkFormat(format string) error {
+	return cli.Print(io.Discard, format, nil, func(io.Writer) {})
+}
+
+func printStatus(cmd *cobra.Command, format string, s agent.Status) error {
+	return cli.Print(cmd.OutOrStdout(), format, s, func(w io.Writer) { writeTable(w, s) })
+}
+
+func writeTable(w io.Writer, s agent.Status) {
+	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
+	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ")")
+	row("state", s.State, reasonOf(s.Reason, s.Message))
+	if r := s.Release.Running; r != nil {
+		row("running", r.Digest, " sequence ", r.Sequence, expired(r))
+	}
+	if r := s.Release.Refused; r != nil {
+		row("refused", r.Digest, " ", r.Reason)
+	}
+	queue := fmt.Sprintf("%d reports", s.Queue.Length)
+	if s.Queue.Dropped > 0 || s.Queue.Rejected > 0 {
+		queue += fmt.Sprintf(", %d dropped, %d rejected", s.Queue.Dropped, s.Queue.Rejected)
+	}
+	row("queue", queue)
+	if s.LastContact != nil {
+		row("contact", s.LastContact.Format(time.RFC3339))
+	}
+	if len(s.Items) == 0 {
+		return
+	}
+	fmt.Fprintf(w, "\nASSIGNMENT\tADAPTER\tSTATE\tSINCE\tREASON\n")
+	for _, i := range s.Items {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Assignment, i.Adapter, i.State, i.Since.Format(time.RFC3339), reasonOf(i.Reason, i.Message))
+	}
+}
+
+func reasonOf(reason, message string) string {
+	switch {
+	case reason == "":
+		return ""
+	case message == "":
+		return " " + reason
+	}
+	return " " + reason + ": " + message
+}
+
+func expired(r *agent.ReleaseStatus) string {
+	if r.Expired {
+		return " expired"
+	}
+	return ""
+}
+
+// exitOf is the exit code of a pass, with the reason for it.
+func exitOf(r agent.Result) error {
+	switch r.Verdict {
+	case agent.Refused:
+		return cli.Fail(cli.Denied, fmt.Errorf("release refused: %s", r.Error), refusalHint(r.Status))
+	case agent.Unreachable:
+		return cli.Fail(cli.Failed, errors.New(r.Error), "what runs keeps running, and the agent tries again")
+	case agent.Broken:
+		return cli.Fail(cli.Failed, errors.New(r.Error), "")
+	}
+	count := map[bundle.State]int{}
+	for _, i := range r.Status.Items {
+		count[i.State]++
+	}
+	switch r.Status.State {
+	case bundle.Compliant, bundle.Suspended:
+		return nil
+	case bundle.Failed, bundle.Drifted:
+		return cli.Fail(cli.No, fmt.Errorf("of %d assignments %d failed and %d drifted", len(r.Status.Items), count[bundle.Failed], count[bundle.Drifted]), "")
+	}
+	if len(r.Status.Items) == 0 {
+		return cli.Fail(cli.NotYet, errors.New("there is no release yet"), "give --registry, or bring one with import")
+	}
+	return cli.Fail(cli.NotYet, fmt.Errorf("of %d assignments %d are not compliant yet", len(r.Status.Items), len(r.Status.Items)-count[bundle.Compliant]), "")
+}
+
+func refusalHint(s agent.Status) string {
+	if s.Release.Refused == nil {
+		return ""
+	}
+	keeps := "the release before keeps running"
+	if s.Release.Running == nil {
+		keeps = "nothing was applied"
+	}
+	switch s.Release.Refused.Reason {
+	case bundle.Unsigned, bundle.UntrustedKey:
+		return keeps + "; releases have to be signed with the key that --key names"
+	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing:
+		return keeps + "; compare --platform, --environment, --cluster-type and --ring with what was published"
+	case bundle.OlderRelease:
+		return keeps + "; to go back on purpose, publish the older content again"
+	case bundle.Expired:
+		return keeps + "; publish again to renew it, or set the clock"
+	}
+	return keeps
+}

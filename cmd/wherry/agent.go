@@ -1,0 +1,18 @@
+package main
+
+import (
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
+)
+
+func newAgentCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "agent",
+		Short: "Keep a cluster at the newest release that is meant for it",
+		Long:  agentcmd.Long,
+		Args:  cobra.NoArgs,
+	}
+	agentcmd.Add(cmd)
+	return cmd
+}
