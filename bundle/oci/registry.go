@@ -20,8 +20,6 @@ import (
 const (
 	// requestTime bounds one request for, or of, metadata, with its retries.
 	requestTime = time.Minute
-	// pageSize is how many tags or repositories are asked for at once.
-	pageSize = 1000
 	// maxMetadataBytes bounds a page of tags, an error's body and a manifest that is tagged.
 	maxMetadataBytes = 4 << 20
 )
@@ -48,10 +46,11 @@ func (s *remoteStore) Repository(name string) (Target, error) {
 	return &remoteRepository{
 		name: s.location.Name(name),
 		repo: &remote.Repository{
-			Client:          s.client,
-			Reference:       registry.Reference{Registry: s.location.Host, Repository: join(s.location.Prefix, name)},
-			PlainHTTP:       s.plainHTTP,
-			TagListPageSize: pageSize, MaxMetadataBytes: maxMetadataBytes,
+			Client:    s.client,
+			Reference: registry.Reference{Registry: s.location.Host, Repository: join(s.location.Prefix, name)},
+			PlainHTTP: s.plainHTTP,
+			// Pages have the registry's own size: some refuse a larger one.
+			MaxMetadataBytes: maxMetadataBytes,
 		},
 	}, nil
 }
@@ -62,7 +61,7 @@ func (s *remoteStore) Repositories(ctx context.Context) ([]string, error) {
 	defer cancel()
 	reg := &remote.Registry{RepositoryOptions: remote.RepositoryOptions{
 		Client: s.client, Reference: registry.Reference{Registry: s.location.Host}, PlainHTTP: s.plainHTTP, MaxMetadataBytes: maxMetadataBytes,
-	}, RepositoryListPageSize: pageSize}
+	}}
 	var names []string
 	err := reg.Repositories(ctx, "", collect(&names))
 	if err = explain("list repositories of", s.location.Host, err); err != nil {

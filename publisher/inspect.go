@@ -1,0 +1,210 @@
+package publisher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Trusted is a bundle or environment record that was verified. Its JSON form is an interface.
+type Trusted struct {
+	// Kind is "bundle" or "environment".
+	Kind      string        `json:"kind"`
+	Reference string        `json:"reference"`
+	Digest    digest.Digest `json:"digest"`
+	// Keys names the keys that signed; see bundle.KeyID.
+	Keys              []string  `json:"keys"`
+	Platform          string    `json:"platform"`
+	Environment       string    `json:"environment"`
+	ClusterType       string    `json:"clusterType,omitempty"`
+	Rings             []string  `json:"rings,omitempty"`
+	Epoch             int64     `json:"epoch"`
+	Sequence          int64     `json:"sequence"`
+	IssuedAt          time.Time `json:"issuedAt"`
+	ExpiresAt         time.Time `json:"expiresAt,omitzero"`
+	BaseCommit        string    `json:"baseCommit,omitempty"`
+	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	// Content and Assignments are those of a bundle.
+	Content     *bundle.Content `json:"content,omitempty"`
+	Assignments *int            `json:"assignments,omitempty"`
+	// ClusterTypes are those of an environment record.
+	ClusterTypes map[string]digest.Digest `json:"clusterTypes,omitempty"`
+}
+
+// VerifyReference fetches what ref names in full and checks it as an agent would, except for what only an
+// agent knows. The error is a *bundle.Refusal where it is not to be trusted.
+func VerifyReference(ctx context.Context, ref oci.Reference, keys bundle.Keys, now time.Time, opts oci.Options) (*Trusted, error) {
+	repo, desc, err := ref.Resolve(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	m, err := readManifest(ctx, repo, desc)
+	if err != nil {
+		return nil, err
+	}
+	var t *Trusted
+	if m.ArtifactType == bundle.MediaTypeEnvironment {
+		t, err = verifyRecord(ctx, repo, desc, keys)
+	} else {
+		t, err = verifyBundle(ctx, repo, desc, keys, now)
+	}
+	if err != nil {
+		return nil, err
+	}
+	t.Reference, t.Digest = ref.String(), desc.Digest
+	return t, nil
+}
+
+func verifyRecord(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, keys bundle.Keys) (*Trusted, error) {
+	v, err := bundle.VerifyEnvironment(ctx, repo, desc, keys)
+	if err != nil {
+		return nil, err
+	}
+	r := v.Record
+	return &Trusted{
+		Kind: "environment", Keys: v.KeyIDs, Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, Sequence: r.Sequence,
+		IssuedAt: r.IssuedAt, BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, ClusterTypes: r.ClusterTypes,
+	}, nil
+}
+
+func verifyBundle(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, keys bundle.Keys, now time.Time) (*Trusted, error) {
+	v, err := bundle.Verify(ctx, repo, desc, keys)
+	if err != nil {
+		return nil, err
+	}
+	r := v.Release
+	if !now.Before(r.ExpiresAt) {
+		return nil, &bundle.Refusal{Reason: bundle.Expired, Message: "release expired at " + r.ExpiresAt.Format(time.RFC3339)}
+	}
+	assignments, err := readTree(ctx, repo, v.Tree, r.Content)
+	if err != nil {
+		return nil, err
+	}
+	n := len(assignments)
+	return &Trusted{
+		Kind: "bundle", Keys: v.KeyIDs, Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType, Rings: r.Rings,
+		Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt,
+		BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Content: &r.Content, Assignments: &n,
+	}, nil
+}
+
+// Inspected is a bundle as it lies there, verified or not. Its JSON form is an interface.
+type Inspected struct {
+	Reference string        `json:"reference"`
+	Digest    digest.Digest `json:"digest"`
+	// Signatures counts those that the bundle carries, by whatever key.
+	Signatures  int                 `json:"signatures"`
+	Release     bundle.Release      `json:"release"`
+	Manifest    ocispec.Manifest    `json:"manifest"`
+	Assignments []bundle.Assignment `json:"assignments"`
+}
+
+// Inspect reads what ref names without asking who signed it: what it shows may be anybody's words.
+func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspected, error) {
+	repo, desc, err := ref.Resolve(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	i := &Inspected{Reference: ref.String(), Digest: desc.Digest}
+	m, release, err := readRelease(ctx, repo, desc)
+	if err != nil {
+		return nil, err
+	}
+	i.Manifest, i.Release = *m, *release
+	if i.Signatures, err = countSignatures(ctx, repo, desc.Digest); err != nil {
+		return nil, err
+	}
+	i.Assignments, err = readTree(ctx, repo, m.Layers[0], release.Content)
+	return i, err
+}
+
+func readManifest(ctx context.Context, src bundle.Source, desc ocispec.Descriptor) (*ocispec.Manifest, error) {
+	data, err := bundle.ReadBlob(ctx, src, desc, bundle.MaxManifestBytes)
+	if err != nil {
+		return nil, err
+	}
+	m := new(ocispec.Manifest)
+	if err := json.Unmarshal(data, m); err != nil {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("manifest %s: %v", desc.Digest, err)}
+	}
+	return m, nil
+}
+
+// readRelease reads a bundle's manifest and release document without verifying them.
+func readRelease(ctx context.Context, src bundle.Source, desc ocispec.Descriptor) (*ocispec.Manifest, *bundle.Release, error) {
+	m, err := readManifest(ctx, src, desc)
+	if err != nil {
+		return nil, nil, err
+	}
+	if m.ArtifactType != bundle.MediaTypeBundle || len(m.Layers) == 0 {
+		return nil, nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("%s is a %q and no bundle", desc.Digest, m.ArtifactType)}
+	}
+	data, err := bundle.ReadBlob(ctx, src, m.Config, bundle.MaxReleaseBytes)
+	if err != nil {
+		return nil, nil, err
+	}
+	r, err := bundle.ParseRelease(data)
+	return m, &r, err
+}
+
+func countSignatures(ctx context.Context, src bundle.Source, d digest.Digest) (int, error) {
+	desc, err := src.Resolve(ctx, bundle.SignatureTag(d))
+	if errors.Is(err, errdef.ErrNotFound) {
+		return 0, nil
+	}
+	if err != nil {
+		return 0, err
+	}
+	m, err := readManifest(ctx, src, desc)
+	if err != nil {
+		return 0, err
+	}
+	return len(m.Layers), nil
+}
+
+// readTree unpacks a layer into a temporary folder, checks it against want, and returns its assignments.
+func readTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) ([]bundle.Assignment, error) {
+	dir, err := os.MkdirTemp("", "wherry-tree-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = os.RemoveAll(dir) }()
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	body, err := src.Fetch(ctx, layer)
+	if err != nil {
+		return nil, err
+	}
+	defer body.Close()
+	checked := content.NewVerifyReader(body, layer)
+	if err := bundle.Unpack(checked, root, want); err != nil {
+		return nil, err
+	}
+	// What other tools would read beyond the archive counts for the layer's own digest.
+	if _, err := io.Copy(io.Discard, checked); err != nil {
+		return nil, err
+	}
+	if err := checked.Verify(); err != nil {
+		return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: %v", layer.Digest, err)}
+	}
+	data, err := root.ReadFile(bundle.AssignmentsPath)
+	if err != nil {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("tree: %v", err)}
+	}
+	return bundle.ParseAssignments(data)
+}

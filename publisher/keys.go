@@ -1,0 +1,121 @@
+package publisher
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"encoding/pem"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/sigstore/cosign/v2/pkg/cosign"
+	"github.com/sigstore/sigstore/pkg/signature"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// ErrPassword is wrapped by LoadKey's error when the password does not open the key.
+var ErrPassword = errors.New("the password does not open it")
+
+// Key signs releases.
+type Key struct {
+	signature.Signer
+	public crypto.PublicKey
+}
+
+// NewKey returns a key that is in memory already, an ECDSA or RSA one.
+func NewKey(private crypto.Signer) (*Key, error) {
+	signer, err := signature.LoadSigner(private, crypto.SHA256)
+	if err != nil {
+		return nil, fmt.Errorf("signing key: %w", err)
+	}
+	return newKey(signer, private.Public())
+}
+
+func newKey(signer signature.Signer, public crypto.PublicKey) (*Key, error) {
+	if _, ok := public.(ed25519.PublicKey); ok {
+		// cosign signs with the prehashed variant, which Flux and our agents do not verify.
+		return nil, errors.New("ed25519 keys cannot sign releases: use ECDSA or RSA")
+	}
+	return &Key{Signer: signer, public: public}, nil
+}
+
+// Public returns what agents pin.
+func (k *Key) Public() crypto.PublicKey { return k.public }
+
+// trusted returns the keys by which this publisher knows its own releases again.
+func (k *Key) trusted() bundle.Keys { return bundle.Keys{k.public} }
+
+// LoadKey opens a private key as cosign writes it. It takes 64 MiB and about half a second, on purpose:
+// that is what guessing a password costs.
+func LoadKey(data, password []byte) (*Key, error) {
+	block, _ := pem.Decode(data)
+	switch {
+	case block == nil:
+		return nil, errors.New("no key in PEM")
+	case block.Type == "PUBLIC KEY":
+		return nil, errors.New("this is the public half: the private one is in the .key file")
+	case block.Type != cosign.SigstorePrivateKeyPemType && block.Type != cosign.CosignPrivateKeyPemType:
+		return nil, fmt.Errorf("%q is no cosign key: import it with cosign import-key-pair", block.Type)
+	}
+	signer, err := cosign.LoadPrivateKey(data, password, nil)
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrPassword, err)
+	}
+	public, err := signer.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	return newKey(signer, public)
+}
+
+// KeyFiles are the two files of a key pair.
+type KeyFiles struct {
+	Private string `json:"private"`
+	Public  string `json:"public"`
+}
+
+// GenerateKeys writes a new key pair as prefix.key, with mode 0600, and prefix.pub. The password
+// encrypts the private half. No existing file is replaced, and a failure leaves neither file behind;
+// the error wraps fs.ErrExist when one of them is there.
+func GenerateKeys(prefix string, password []byte) (files KeyFiles, err error) {
+	files = KeyFiles{Private: prefix + ".key", Public: prefix + ".pub"}
+	for _, name := range []string{files.Private, files.Public} {
+		if _, err := os.Lstat(name); err == nil {
+			return KeyFiles{}, fmt.Errorf("generate keys: %w", &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist})
+		}
+	}
+	pair, err := cosign.GenerateKeyPair(func(bool) ([]byte, error) { return password, nil })
+	if err != nil {
+		return KeyFiles{}, fmt.Errorf("generate keys: %w", err)
+	}
+	if err := createFile(files.Private, pair.PrivateBytes, 0o600); err != nil {
+		return KeyFiles{}, fmt.Errorf("generate keys: %w", err)
+	}
+	if err := createFile(files.Public, pair.PublicBytes, 0o644); err != nil {
+		return KeyFiles{}, errors.Join(fmt.Errorf("generate keys: %w", err), os.Remove(files.Private))
+	}
+	return files, nil
+}
+
+// createFile writes a file that must not be there yet, and has it on disk or not at all.
+func createFile(name string, data []byte, mode fs.FileMode) error {
+	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		return errors.Join(err, os.Remove(name))
+	}
+	dir, err := os.Open(filepath.Dir(name))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}

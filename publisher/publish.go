@@ -1,0 +1,251 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+const (
+	// DefaultPlatform names a platform that has no Platform object.
+	DefaultPlatform = "default"
+	// DefaultValidity is how long a release may be accepted for the first time.
+	DefaultValidity = 90 * 24 * time.Hour
+)
+
+// PublishOptions holds what is not required. The zero value publishes to every ring.
+type PublishOptions struct {
+	// Platform is the name where the platform has no Platform object. Empty is DefaultPlatform.
+	Platform string
+	// EnvironmentCommit and Source say where the environment's objects came from, as far as is known.
+	EnvironmentCommit string
+	Source            string
+	// Created is the base commit's time. Zero is the time of issue.
+	Created time.Time
+	// Rings limits the releases to the named rings. Empty means all.
+	Rings []string
+	// ValidFor is the validity of cluster types that have no wherry.dev/valid-for. Zero is DefaultValidity.
+	ValidFor time.Duration
+	// AllowEmpty publishes cluster types that had assignments and now have none.
+	AllowEmpty bool
+	// Strict publishes nothing unless everything can be published.
+	Strict bool
+	// OCI says how to talk to the registry.
+	OCI oci.Options
+	// Now is the clock. Nil is time.Now.
+	Now func() time.Time
+}
+
+// OptionError is an error about what Publish was asked for: nothing was written.
+type OptionError struct{ Err error }
+
+func (e *OptionError) Error() string { return e.Err.Error() }
+func (e *OptionError) Unwrap() error { return e.Err }
+
+// Outcome is what publishing did for one cluster type or the environment record.
+type Outcome string
+
+// The outcomes.
+const (
+	// OutcomePublished means that a release was pushed, or that one which an interrupted run had pushed got its tags.
+	OutcomePublished Outcome = "published"
+	// OutcomeUnchanged means that the newest release is this one already.
+	OutcomeUnchanged Outcome = "unchanged"
+	// OutcomeFailed means that the newest release stays as it was; Reason and Failures say why.
+	OutcomeFailed Outcome = "failed"
+	// OutcomeSkipped means that nothing was done because something else failed and Strict is set.
+	OutcomeSkipped Outcome = "skipped"
+)
+
+// Published is what Publish did. Its JSON form is an interface.
+type Published struct {
+	Platform          string          `json:"platform"`
+	Environment       string          `json:"environment"`
+	BaseCommit        string          `json:"baseCommit,omitempty"`
+	EnvironmentCommit string          `json:"environmentCommit,omitempty"`
+	ClusterTypes      []PublishedType `json:"clusterTypes"`
+	// Record is the environment record.
+	Record PublishedRecord `json:"record"`
+	// Warnings are about what was found at the destination.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// PublishedType is one cluster type of a Published.
+type PublishedType struct {
+	ClusterType string  `json:"clusterType"`
+	Assignments int     `json:"assignments"`
+	Result      Outcome `json:"result"`
+	// Sequence and Digest are those of the newest release after publishing; zero where there is none.
+	Sequence int64         `json:"sequence,omitempty"`
+	Digest   digest.Digest `json:"digest,omitempty"`
+	// Reason says why the cluster type as a whole failed.
+	Reason string `json:"reason,omitempty"`
+	// Failures lists the assignments that could not be rendered.
+	Failures []FailedAssignment `json:"failures,omitempty"`
+}
+
+// FailedAssignment is an assignment that keeps its cluster type from being published.
+type FailedAssignment struct {
+	Name  string `json:"name"`
+	Error string `json:"error"`
+}
+
+// PublishedRecord is the environment record of a Published.
+type PublishedRecord struct {
+	Result   Outcome       `json:"result"`
+	Sequence int64         `json:"sequence,omitempty"`
+	Digest   digest.Digest `json:"digest,omitempty"`
+}
+
+// Failed counts the cluster types that were not published.
+func (p *Published) Failed() int {
+	n := 0
+	for _, ct := range p.ClusterTypes {
+		if ct.Result == OutcomeFailed {
+			n++
+		}
+	}
+	return n
+}
+
+// Publish signs what result holds with key and pushes it to a registry or layout: one bundle per cluster
+// type and one record for the environment. What is there already in equal form is not pushed again.
+//
+// It reads everything that it compares with before it writes, and writes in an order that leaves no tag
+// on anything incomplete, so that it can be killed and repeated at any time. The error is about what
+// stopped it as a whole; what concerns one cluster type is in the result, which is never nil.
+func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key *Key, opts PublishOptions) (*Published, error) {
+	p, err := newPublication(result, to, key, opts)
+	if err != nil {
+		return &Published{Environment: result.Environment}, err
+	}
+	for round := 1; ; round++ {
+		err = p.run(ctx, result)
+		if !errors.Is(err, errRace) || round == maxRaces {
+			break
+		}
+	}
+	if err != nil {
+		err = fmt.Errorf("publish to %s: %w", to, err)
+	}
+	return p.done, err
+}
+
+// publication is one run of Publish.
+type publication struct {
+	opts     PublishOptions
+	to       oci.Location
+	store    oci.Store
+	key      *Key
+	issuedAt time.Time
+	done     *Published
+	// record is the last verified environment record, nil where there is none.
+	record     *bundle.VerifiedEnvironment
+	recordTags tags
+	// pushed names the cluster types that an earlier round of this run published.
+	pushed map[string]bool
+}
+
+func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts PublishOptions) (*publication, error) {
+	if err := oci.CheckName(result.Environment); err != nil {
+		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
+	}
+	opts.Rings = slices.Compact(slices.Sorted(slices.Values(opts.Rings)))
+	for _, r := range opts.Rings {
+		if err := oci.CheckTag(bundle.MovingTag(r)); err != nil || r == "" {
+			return nil, &OptionError{fmt.Errorf("%q is no ring: use letters, digits, '.', '_' and '-'", r)}
+		}
+	}
+	if opts.ValidFor < 0 {
+		return nil, &OptionError{fmt.Errorf("validity %s is negative", opts.ValidFor)}
+	}
+	store, err := to.Open(opts.OCI)
+	if err != nil {
+		return nil, err
+	}
+	now := opts.Now
+	if now == nil {
+		now = time.Now
+	}
+	return &publication{
+		opts: opts, to: to, store: store, key: key,
+		issuedAt: now().UTC().Truncate(time.Second),
+		pushed:   map[string]bool{},
+		done: &Published{
+			Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
+			Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
+			ClusterTypes: []PublishedType{},
+		},
+	}, nil
+}
+
+// run plans all cluster types before it pushes the first. It returns errRace when another publisher wrote
+// the environment's record meanwhile, whose releases a record of this run would not know.
+func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
+	p.done.ClusterTypes = []PublishedType{}
+	if err := p.readRecord(ctx); err != nil {
+		return err
+	}
+	var plans []*plan
+	for _, ct := range append(slices.Clone(result.ClusterTypes), p.leftTypes(result)...) {
+		plan, err := p.plan(ctx, ct)
+		if err != nil {
+			return err
+		}
+		plans = append(plans, plan)
+	}
+	if p.opts.Strict && slices.ContainsFunc(plans, func(pl *plan) bool { return pl.result.Result == OutcomeFailed }) {
+		for _, pl := range plans {
+			if pl.result.Result != OutcomeFailed {
+				pl.result.Result = OutcomeSkipped
+			}
+			p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
+		}
+		p.done.Record = p.standingRecord(OutcomeSkipped)
+		return nil
+	}
+	for _, pl := range plans {
+		if err := p.carryOut(ctx, pl); err != nil {
+			return err
+		}
+		switch {
+		case pl.result.Result == OutcomePublished:
+			p.pushed[pl.result.ClusterType] = true
+		case pl.result.Result == OutcomeUnchanged && p.pushed[pl.result.ClusterType]:
+			pl.result.Result = OutcomePublished
+		}
+		p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
+	}
+	return p.publishRecord(ctx, p.clusterTypes(result))
+}
+
+// leftTypes returns, without assignments, the cluster types that the last record names and result does
+// not. An agent of such a type learns by a signed, empty release that nothing is assigned any more.
+func (p *publication) leftTypes(result *scheduler.Result) []scheduler.ClusterTypeResult {
+	if p.record == nil {
+		return nil
+	}
+	var left []scheduler.ClusterTypeResult
+	for name := range p.record.Record.ClusterTypes {
+		if !slices.ContainsFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return ct.Name == name }) {
+			left = append(left, scheduler.ClusterTypeResult{Name: name})
+		}
+	}
+	slices.SortFunc(left, func(a, b scheduler.ClusterTypeResult) int { return cmp.Compare(a.Name, b.Name) })
+	return left
+}
+
+func (p *publication) warn(format string, args ...any) {
+	if w := fmt.Sprintf(format, args...); !slices.Contains(p.done.Warnings, w) {
+		p.done.Warnings = append(p.done.Warnings, w)
+	}
+}

@@ -1,0 +1,180 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// small leaves one cluster type, so that each request can be tried in turn.
+func (w *world) small(text string) {
+	w.result.ClusterTypes = w.result.ClusterTypes[:1]
+	w.result.ClusterTypes[0].Assignments = w.result.ClusterTypes[0].Assignments[:1]
+	w.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", text)
+}
+
+func TestAPublisherCutOffAtAnyRequestLeavesNothingIncomplete(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "registry")
+	w.checked = map[digest.Digest]bool{}
+	for k, ended := int64(1), false; !ended; k++ {
+		w.small(fmt.Sprint("release ", k))
+		requests := new(atomic.Int64)
+		w.front = func(rw http.ResponseWriter, _ *http.Request) bool {
+			cut := requests.Add(1) >= k
+			if cut {
+				rw.WriteHeader(http.StatusInternalServerError)
+			}
+			return cut
+		}
+		_, err := w.publish()
+		if ended = requests.Load() < k; !ended {
+			require.ErrorIs(t, err, oci.ErrUnreachable, "request %d", k)
+		}
+		w.front = nil
+		require.NoError(t, w.complete(), "cut off at request %d", k)
+		w.mustPublish()
+		require.NoError(t, w.complete())
+		require.Equal(t, w.verified("drone", "latest").Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
+		require.Less(t, k, int64(200))
+	}
+}
+
+// cutStore stands for a process that is killed at operation number k on a layout.
+type cutStore struct {
+	oci.Store
+	left *int
+}
+
+func (s cutStore) Repository(name string) (oci.Target, error) {
+	repo, err := s.Store.Repository(name)
+	return cutTarget{repo, s.left}, err
+}
+
+type cutTarget struct {
+	oci.Target
+	left *int
+}
+
+var errKilled = errors.New("killed")
+
+func (c cutTarget) alive() error {
+	if *c.left--; *c.left < 0 {
+		return errKilled
+	}
+	return nil
+}
+
+func (c cutTarget) Push(ctx context.Context, d ocispec.Descriptor, r io.Reader) error {
+	if err := c.alive(); err != nil {
+		return err
+	}
+	return c.Target.Push(ctx, d, r)
+}
+
+func (c cutTarget) Tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
+	if err := c.alive(); err != nil {
+		return err
+	}
+	return c.Target.Tag(ctx, d, tag)
+}
+
+func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T) {
+	for _, first := range []bool{true, false} {
+		t.Run(fmt.Sprintf("first release %v", first), func(t *testing.T) {
+			t.Parallel()
+			for k, ended := 0, false; !ended; k++ {
+				w := newWorld(t, "layout")
+				if !first {
+					w.small("v1")
+					w.mustPublish()
+				}
+				w.small("v2")
+				left := k
+				p, err := newPublication(w.result, w.loc, w.key, PublishOptions{Now: func() time.Time { return w.now }})
+				require.NoError(t, err)
+				p.store = cutStore{p.store, &left}
+				err = p.run(t.Context(), w.result)
+				if ended = left >= 0; !ended {
+					require.ErrorIs(t, err, errKilled)
+				}
+				require.NoError(t, w.complete(), "killed after %d writes", k)
+				w.mustPublish()
+				require.NoError(t, w.complete())
+				outcomes, _ := w.mustPublish()
+				require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+				require.Less(t, k, 100)
+			}
+		})
+	}
+}
+
+// raceStore has another publisher act just before a tag of this one is written.
+type raceStore struct {
+	oci.Store
+	before func(tag string)
+}
+
+func (s raceStore) Repository(name string) (oci.Target, error) {
+	repo, err := s.Store.Repository(name)
+	return raceTarget{repo, s.before}, err
+}
+
+type raceTarget struct {
+	oci.Target
+	before func(tag string)
+}
+
+func (r raceTarget) Tag(ctx context.Context, d ocispec.Descriptor, tag string) error {
+	r.before(tag)
+	return r.Target.Tag(ctx, d, tag)
+}
+
+func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
+	for _, at := range []string{"s0-", "latest", "sha256-"} {
+		t.Run("the other is faster before "+at, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "layout")
+			w.small("v1")
+			w.mustPublish()
+			other := newWorld(t, "layout")
+			other.loc, other.key = w.loc, w.key
+			other.small("theirs")
+
+			w.small("ours")
+			p, err := newPublication(w.result, w.loc, w.key, PublishOptions{Now: func() time.Time { return w.now }})
+			require.NoError(t, err)
+			acted := false
+			p.store = raceStore{p.store, func(tag string) {
+				if !acted && strings.HasPrefix(tag, at) {
+					acted = true
+					other.mustPublish()
+				}
+			}}
+			for err = errRace; errors.Is(err, errRace); { // as Publish does
+				err = p.run(t.Context(), w.result)
+			}
+			require.NoError(t, err)
+			require.True(t, acted)
+			require.NoError(t, w.complete())
+			latest := w.verified("drone", "latest")
+			require.Equal(t, p.done.ClusterTypes[0].Digest, latest.Descriptor.Digest)
+			require.Equal(t, latest.Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
+			tags, err := readTags(t.Context(), w.repository("bundles/dev/drone"))
+			require.NoError(t, err)
+			require.Equal(t, latest.Release.Tag(), tags.releases()[0], "no release is newer than latest")
+		})
+	}
+}

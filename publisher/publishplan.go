@@ -1,0 +1,212 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strconv"
+	"strings"
+	"time"
+
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// annotationValidFor on a ClusterType says how long its releases are valid.
+const annotationValidFor = "wherry.dev/valid-for"
+
+// plan is what is to be done for one cluster type.
+type plan struct {
+	clusterType scheduler.ClusterTypeResult
+	result      PublishedType
+	repo        oci.Target
+	content     *bundle.Packed
+	validFor    time.Duration
+	standing    standing
+}
+
+// standing is what a repository of releases holds.
+type standing struct {
+	tags
+	// verified is the newest release that our key signed; nil where there is none.
+	verified *bundle.Verified
+}
+
+// plan decides what to do for ct and what keeps it from being done. Its error stops everything.
+func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) (*plan, error) {
+	pl := &plan{clusterType: ct, result: PublishedType{ClusterType: ct.Name, Assignments: len(ct.Assignments)}}
+	stream := bundle.Stream{Platform: p.done.Platform, Environment: p.done.Environment, ClusterType: ct.Name}
+	err := oci.CheckName(ct.Name)
+	if err != nil || strings.Contains(ct.Name, "/") {
+		return pl.fail("a cluster type's name becomes the name of a repository: %v", err), nil
+	}
+	if pl.repo, err = p.store.Repository(stream.Repository()); err != nil {
+		return nil, err
+	}
+	if err := p.look(ctx, pl, stream); err != nil {
+		return nil, err
+	}
+	if last := pl.standing.verified; last != nil {
+		pl.result.Sequence, pl.result.Digest = last.Release.Sequence, last.Descriptor.Digest
+		if last.Release.Platform != p.done.Platform {
+			return pl.fail("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
+				p.to.Name(stream.Repository()), last.Release.Platform, p.done.Platform), nil
+		}
+	}
+	for _, f := range ct.Failures {
+		pl.result.Failures = append(pl.result.Failures, FailedAssignment{Name: f.Name, Error: f.Err.Error()})
+	}
+	if n := len(ct.Failures); n > 0 {
+		return pl.fail("%d of %d assignments failed, and to leave them out would delete them", n, n+len(ct.Assignments)), nil
+	}
+	if pl.content, err = packAssignments(ct.Assignments); err != nil {
+		return pl.fail("%v", err), nil
+	}
+	if pl.validFor, err = p.validity(ct); err != nil {
+		return pl.fail("%v", err), nil
+	}
+	if len(ct.Assignments) == 0 && !p.opts.AllowEmpty && pl.hadAssignments() {
+		return pl.fail("it had assignments and now has none, which deletes them all: confirm with --allow-empty"), nil
+	}
+	return pl, nil
+}
+
+func (pl *plan) fail(format string, args ...any) *plan {
+	pl.result.Result, pl.result.Reason = OutcomeFailed, fmt.Sprintf(format, args...)
+	return pl
+}
+
+// hadAssignments judges a release that our key did not sign as one with assignments: somebody's agents
+// may run it. pl.content is empty here.
+func (pl *plan) hadAssignments() bool {
+	if last := pl.standing.verified; last != nil {
+		return last.Release.Content.DiffID != pl.content.Content.DiffID
+	}
+	return len(pl.standing.moving) > 0
+}
+
+func (p *publication) validity(ct scheduler.ClusterTypeResult) (time.Duration, error) {
+	if text := ct.Annotations[annotationValidFor]; text != "" {
+		d, err := ParseValidity(text)
+		if err != nil {
+			return 0, fmt.Errorf("annotation %s: %w", annotationValidFor, err)
+		}
+		return d, nil
+	}
+	if p.opts.ValidFor > 0 {
+		return p.opts.ValidFor, nil
+	}
+	return DefaultValidity, nil
+}
+
+// ParseValidity reads a duration such as 90d, 12h or 1d12h. It must be at least a minute.
+func ParseValidity(s string) (time.Duration, error) {
+	days, rest, found := strings.Cut(s, "d")
+	if !found {
+		days, rest = "0", s
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	var d time.Duration
+	if err == nil && rest != "" {
+		d, err = time.ParseDuration(rest)
+	}
+	if d += time.Duration(n) * 24 * time.Hour; err != nil || d < time.Minute {
+		return 0, fmt.Errorf("%q is no validity: write days or hours, such as 90d or 36h", s)
+	}
+	return d, nil
+}
+
+// packAssignments makes the tree: a folder per assignment with its non-empty files, and the list.
+func packAssignments(assignments []scheduler.Assignment) (*bundle.Packed, error) {
+	var files []bundle.File
+	var list []bundle.Assignment
+	for _, a := range assignments {
+		var own []bundle.File
+		for _, f := range a.Files {
+			if len(f.Data) > 0 {
+				own = append(own, bundle.File{Path: f.Path, Data: f.Data})
+				files = append(files, bundle.File{Path: a.Name + "/" + f.Path, Data: f.Data})
+			}
+		}
+		list = append(list, listed(a, own))
+	}
+	data, err := bundle.MarshalAssignments(list)
+	if err != nil {
+		return nil, err
+	}
+	return bundle.Pack(append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data}))
+}
+
+// listed leaves out where a ConfigMap stands: a tree must not change because a platform was read from
+// another folder, or a comment was added above.
+func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
+	l := bundle.Assignment{
+		Name: a.Name, Workspace: a.Workspace, Workload: a.Workload, Target: a.Target, Namespace: a.Namespace,
+		Policies: a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
+	}
+	for _, c := range a.Config {
+		l.Config = append(l.Config, bundle.ConfigSource{Name: c.Name})
+	}
+	return l
+}
+
+// look finds the newest release in pl's repository that our key signed. A registry's tags are no proof
+// of anything: what the newest tag names may be foreign, or an older release.
+func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) error {
+	var err error
+	if pl.standing.tags, err = readTags(ctx, pl.repo); err != nil {
+		return err
+	}
+	consider := func(tag string) (found bool, err error) {
+		v, err := p.verifyRelease(ctx, pl.repo, tag)
+		if err != nil {
+			return false, err
+		}
+		moving := pl.standing.moving[tag] != ""
+		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
+			p.warn("%s:%s is not a release that this key has signed", p.to.Name(stream.Repository()), tag)
+			return false, nil
+		}
+		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
+			pl.standing.verified = v
+		}
+		return true, nil
+	}
+	for _, tag := range pl.standing.releases() {
+		if found, err := consider(tag); err != nil {
+			return err
+		} else if found {
+			break
+		}
+	}
+	// A registry's retention may have taken the tag of the release that latest still names.
+	latest, last := pl.standing.moving[bundle.LatestTag], pl.standing.verified
+	if latest != "" && (last == nil || latest != last.Descriptor.Digest) {
+		_, err = consider(bundle.LatestTag)
+	}
+	return err
+}
+
+func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release, v.Descriptor.Digest) }
+
+// verifyRelease returns nil for a release that is not trusted.
+func (p *publication) verifyRelease(ctx context.Context, repo oci.Target, tag string) (*bundle.Verified, error) {
+	desc, err := repo.Resolve(ctx, tag)
+	if err != nil {
+		return nil, err
+	}
+	v, err := bundle.Verify(ctx, repo, desc, p.key.trusted())
+	return v, unlessRefused(err)
+}
+
+// unlessRefused drops the error of content that is not trusted, or not there in full.
+func unlessRefused(err error) error {
+	var refusal *bundle.Refusal
+	if errors.As(err, &refusal) || errors.Is(err, errdef.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,103 @@
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// errRace means that another publisher changed a repository at the same time.
+var errRace = errors.New("another publisher is at work there")
+
+// push sends all parts of a. Nothing of it is visible before settle, except the signature, which is found
+// by the manifest's digest alone.
+func (p *publication) push(ctx context.Context, repo oci.Target, a artifact) error {
+	for _, b := range append(a.blobs, a.manifest) {
+		if err := pushBlob(ctx, repo, b); err != nil {
+			return err
+		}
+	}
+	for _, b := range append(a.signed.Blobs, a.signed.Manifest) {
+		if err := pushBlob(ctx, repo, b); err != nil {
+			return err
+		}
+	}
+	return repo.Tag(ctx, a.signed.Manifest.Descriptor, bundle.SignatureTag(a.manifest.Descriptor.Digest))
+}
+
+func pushBlob(ctx context.Context, repo oci.Target, b bundle.Blob) error {
+	there, err := repo.Exists(ctx, b.Descriptor)
+	if err != nil || there {
+		return err
+	}
+	err = repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data))
+	if errors.Is(err, errdef.ErrAlreadyExists) {
+		return nil
+	}
+	return err
+}
+
+// settle makes the complete artifact desc visible: first under its own tag, then under the moving ones,
+// and says whether that changed anything. Registries cannot compare and swap, so it reads back: it returns
+// errRace when own is taken, or when a moving tag is not what seen says.
+func settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen map[string]digest.Digest) (changed bool, err error) {
+	now, err := current(ctx, repo, own)
+	if err != nil {
+		return false, err
+	}
+	if now == "" {
+		if err := repo.Tag(ctx, desc, own); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	if err := readBack(ctx, repo, own, desc.Digest); err != nil {
+		return changed, err
+	}
+	moved := false
+	for _, tag := range moving {
+		now, err := current(ctx, repo, tag)
+		if err != nil {
+			return changed, err
+		}
+		if now == desc.Digest {
+			continue
+		}
+		if now != seen[tag] {
+			return changed, fmt.Errorf("tag %s: %w", tag, errRace)
+		}
+		if err := repo.Tag(ctx, desc, tag); err != nil {
+			return changed, err
+		}
+		moved = true
+	}
+	if !moved {
+		return changed, nil
+	}
+	return true, readBack(ctx, repo, own, desc.Digest)
+}
+
+// current returns what tag points at, or nothing.
+func current(ctx context.Context, repo oci.Target, tag string) (digest.Digest, error) {
+	desc, err := repo.Resolve(ctx, tag)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return "", nil
+	}
+	return desc.Digest, err
+}
+
+func readBack(ctx context.Context, repo oci.Target, tag string, want digest.Digest) error {
+	got, err := current(ctx, repo, tag)
+	if err == nil && got != want {
+		err = fmt.Errorf("tag %s: %w", tag, errRace)
+	}
+	return err
+}

@@ -1,0 +1,138 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+func (p *publication) recordRepository() (oci.Target, error) {
+	return p.store.Repository(bundle.EnvironmentRepository(p.done.Environment))
+}
+
+// readRecord finds the newest record that our key signed.
+func (p *publication) readRecord(ctx context.Context) error {
+	repo, err := p.recordRepository()
+	if err != nil {
+		return err
+	}
+	p.record = nil
+	if p.recordTags, err = readTags(ctx, repo); err != nil {
+		return err
+	}
+	candidates := p.recordTags.releases()
+	if len(candidates) == 0 && p.recordTags.moving[bundle.LatestTag] != "" {
+		candidates = []string{bundle.LatestTag}
+	}
+	for _, tag := range candidates {
+		desc, err := repo.Resolve(ctx, tag)
+		if err != nil {
+			return err
+		}
+		v, err := bundle.VerifyEnvironment(ctx, repo, desc, p.key.trusted())
+		if err := unlessRefused(err); err != nil {
+			return err
+		}
+		if v != nil && (v.Record.Tag() == tag || tag == bundle.LatestTag) && v.Record.Environment == p.done.Environment {
+			if v.Record.Platform != p.done.Platform {
+				return &OptionError{fmt.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
+					v.Record.Platform, p.done.Platform)}
+			}
+			p.record = v
+			return nil
+		}
+		p.warn("%s:%s is not a record that this key has signed", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), tag)
+	}
+	return nil
+}
+
+// standingRecord describes the record that was there before.
+func (p *publication) standingRecord(result Outcome) PublishedRecord {
+	if p.record == nil {
+		return PublishedRecord{Result: result}
+	}
+	return PublishedRecord{Result: result, Sequence: p.record.Record.Sequence, Digest: p.record.Descriptor.Digest}
+}
+
+// clusterTypes maps each cluster type that the environment has to its newest release. One that has left
+// is in the map only as long as its last assignments stand.
+func (p *publication) clusterTypes(result *scheduler.Result) map[string]digest.Digest {
+	types := map[string]digest.Digest{}
+	for _, ct := range p.done.ClusterTypes {
+		left := !slices.ContainsFunc(result.ClusterTypes, func(r scheduler.ClusterTypeResult) bool { return r.Name == ct.ClusterType })
+		if ct.Digest != "" && (!left || ct.Result == OutcomeFailed) {
+			types[ct.ClusterType] = ct.Digest
+		}
+	}
+	return types
+}
+
+// publishRecord signs what the environment consists of now, unless the last record says the same.
+func (p *publication) publishRecord(ctx context.Context, types map[string]digest.Digest) error {
+	repo, err := p.recordRepository()
+	if err != nil {
+		return err
+	}
+	moving := []string{bundle.LatestTag}
+	record := bundle.EnvironmentRecord{
+		Schema: bundle.EnvironmentSchema, Platform: p.done.Platform, Environment: p.done.Environment, IssuedAt: p.issuedAt,
+		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types,
+	}
+	if last := p.record; last != nil {
+		if sameRecord(last.Record, record) {
+			moved, err := settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags.moving)
+			p.done.Record = p.standingRecord(OutcomeUnchanged)
+			if moved {
+				p.done.Record.Result = OutcomePublished
+			}
+			return err
+		}
+		record.Epoch, record.Sequence = last.Record.Epoch, last.Record.Sequence
+	}
+	if record.Sequence, err = p.recordTags.next(record.Epoch, record.Sequence, p.issuedAt); err != nil {
+		return err
+	}
+	a, err := p.newRecord(record)
+	if err != nil {
+		return err
+	}
+	if err := p.push(ctx, repo, a); err != nil {
+		return err
+	}
+	if _, err := settle(ctx, repo, a.manifest.Descriptor, record.Tag(), moving, p.recordTags.moving); err != nil {
+		return err
+	}
+	p.done.Record = PublishedRecord{Result: OutcomePublished, Sequence: record.Sequence, Digest: a.manifest.Descriptor.Digest}
+	return nil
+}
+
+// sameRecord says whether a and b say the same of the environment, whenever they were issued.
+func sameRecord(a, b bundle.EnvironmentRecord) bool {
+	return a.Platform == b.Platform && a.BaseCommit == b.BaseCommit && a.EnvironmentCommit == b.EnvironmentCommit &&
+		maps.Equal(a.ClusterTypes, b.ClusterTypes)
+}
+
+func (p *publication) newRecord(record bundle.EnvironmentRecord) (artifact, error) {
+	doc, err := record.Marshal()
+	if err != nil {
+		return artifact{}, err
+	}
+	config := bundle.NewBlob(bundle.MediaTypeEnvironment, doc)
+	// Registries and tools expect a layer; the specification's empty one stands for none.
+	empty := bundle.Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
+	a := artifact{blobs: []bundle.Blob{config, empty}}
+	m := ocispec.Manifest{
+		ArtifactType: bundle.MediaTypeEnvironment, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
+		Annotations: p.annotations(record.Environment, record.Tag()),
+	}
+	err = p.finish(&a, m, bundle.EnvironmentRepository(record.Environment))
+	return a, err
+}

@@ -1,0 +1,247 @@
+package publisher
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"fmt"
+	"io"
+	"io/fs"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/distribution/distribution/v3/configuration"
+	"github.com/distribution/distribution/v3/registry/handlers"
+	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"
+	"github.com/opencontainers/go-digest"
+	"github.com/sirupsen/logrus"
+	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/wherry-dev/wherry/airgap/registry"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// world is a destination with a key, a clock and an environment to publish.
+type world struct {
+	t      *testing.T
+	dir    string // holds all that an embedded registry or a layout stores
+	loc    oci.Location
+	key    *Key
+	now    time.Time
+	result *scheduler.Result
+	opts   PublishOptions
+	// front answers the registry's requests in place of it where it returns true.
+	front func(http.ResponseWriter, *http.Request) bool
+	// writes counts the requests that change a registry.
+	writes atomic.Int64
+	// checked, where it is set, remembers what complete has found complete.
+	checked map[digest.Digest]bool
+}
+
+func newKeyForTest(t *testing.T) *Key {
+	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	key, err := NewKey(private)
+	require.NoError(t, err)
+	return key
+}
+
+func newWorld(t *testing.T, kind string) *world {
+	w := &world{
+		t: t, dir: t.TempDir(), key: newKeyForTest(t), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		result: &scheduler.Result{Environment: "dev", Platform: "edge", BaseCommit: "c0ffee"},
+	}
+	w.result.ClusterTypes = []scheduler.ClusterTypeResult{
+		{Name: "drone", Assignments: []scheduler.Assignment{assignment("drone", "web-live", "v1"), assignment("drone", "db-live", "v1")}},
+		{Name: "large", Assignments: []scheduler.Assignment{assignment("large", "web-live", "v1")}},
+		{Name: "small"},
+	}
+	if kind == "layout" {
+		w.loc = oci.Location{Dir: w.dir}
+		return w
+	}
+	handler := newRegistry(t, kind, w.dir)
+	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
+		if r.Method != http.MethodGet && r.Method != http.MethodHead {
+			w.writes.Add(1)
+		}
+		if w.front == nil || !w.front(rw, r) {
+			handler.ServeHTTP(rw, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	w.loc = oci.Location{Host: server.Listener.Addr().String(), Prefix: "line/a"}
+	w.opts.OCI.HTTPClient = server.Client() // does not try again
+	w.opts.OCI.Credential = auth.StaticCredential("", auth.EmptyCredential)
+	return w
+}
+
+// newRegistry returns the embedded registry, or the same handlers on a driver that need not sync files.
+func newRegistry(t *testing.T, kind, dir string) http.Handler {
+	if kind == "embedded" {
+		reg, err := registry.Open(dir, registry.Options{})
+		require.NoError(t, err)
+		t.Cleanup(func() { require.NoError(t, reg.Close()) })
+		return reg.Handler()
+	}
+	logrus.SetOutput(io.Discard)
+	ctx, cancel := context.WithCancel(context.Background())
+	t.Cleanup(cancel)
+	return handlers.NewApp(ctx, &configuration.Configuration{
+		Storage: configuration.Storage{"inmemory": {}}, Catalog: configuration.Catalog{MaxEntries: 100},
+	})
+}
+
+// inBoth runs a test against a registry and against a layout.
+func inBoth(t *testing.T, test func(*testing.T, *world)) {
+	t.Parallel() // most of the time goes into syncing files
+	for _, kind := range []string{"registry", "layout"} {
+		t.Run(kind, func(t *testing.T) {
+			t.Parallel()
+			test(t, newWorld(t, kind))
+		})
+	}
+}
+
+func assignment(clusterType, name, text string) scheduler.Assignment {
+	workload, target, _ := strings.Cut(name, "-")
+	return scheduler.Assignment{
+		Name: name, ClusterType: clusterType, Workspace: "shop", Workload: workload, Target: target, Namespace: clusterType + "-" + name,
+		Policies: []string{"everywhere"}, Adapter: "kubernetes",
+		Config: []scheduler.ConfigSource{{Name: "common", Position: scheduler.Position{File: "/somewhere/common.yaml", Line: 3}}},
+		Files: []scheduler.File{
+			{Path: "namespace.yaml"},
+			{Path: "platform-config.yaml", Data: []byte("text: " + text + "\n")},
+			{Path: "reconciler.yaml", Data: []byte("kind: ConfigMap\n")},
+		},
+	}
+}
+
+func (w *world) publish() (*Published, error) {
+	opts := w.opts
+	opts.Now = func() time.Time { return w.now }
+	return Publish(w.t.Context(), w.result, w.loc, w.key, opts)
+}
+
+// mustPublish publishes and returns the outcome of each cluster type, and of the record.
+func (w *world) mustPublish() (outcomes map[string]Outcome, p *Published) {
+	w.t.Helper()
+	p, err := w.publish()
+	require.NoError(w.t, err)
+	return outcomesOf(p), p
+}
+
+func outcomesOf(p *Published) map[string]Outcome {
+	outcomes := map[string]Outcome{"record": p.Record.Result}
+	for _, ct := range p.ClusterTypes {
+		outcomes[ct.ClusterType] = ct.Result
+	}
+	return outcomes
+}
+
+// row returns what p says of a cluster type.
+func row(t *testing.T, p *Published, clusterType string) PublishedType {
+	t.Helper()
+	for _, ct := range p.ClusterTypes {
+		if ct.ClusterType == clusterType {
+			return ct
+		}
+	}
+	t.Fatalf("%s is not in %+v", clusterType, p.ClusterTypes)
+	return PublishedType{}
+}
+
+func (w *world) repository(name string) oci.Target {
+	w.t.Helper()
+	repo, err := w.loc.Repository(name, w.opts.OCI)
+	require.NoError(w.t, err)
+	return repo
+}
+
+// verified returns the bundle that a tag of dev's cluster type names.
+func (w *world) verified(clusterType, tag string) *bundle.Verified {
+	w.t.Helper()
+	repo := w.repository("bundles/dev/" + clusterType)
+	desc, err := repo.Resolve(w.t.Context(), tag)
+	require.NoError(w.t, err)
+	v, err := bundle.Verify(w.t.Context(), repo, desc, w.key.trusted())
+	require.NoError(w.t, err)
+	return v
+}
+
+func (w *world) environmentRecord() bundle.EnvironmentRecord {
+	w.t.Helper()
+	repo := w.repository("environments/dev")
+	desc, err := repo.Resolve(w.t.Context(), "latest")
+	require.NoError(w.t, err)
+	v, err := bundle.VerifyEnvironment(w.t.Context(), repo, desc, w.key.trusted())
+	require.NoError(w.t, err)
+	return v.Record
+}
+
+// state tells whether anything changed at the destination.
+func (w *world) state() map[string]string {
+	w.t.Helper()
+	state := map[string]string{"writes": fmt.Sprint(w.writes.Load())}
+	require.NoError(w.t, filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := os.ReadFile(path)
+		state[path] = string(data)
+		return err
+	}))
+	return state
+}
+
+// complete says what is wrong with anything that a tag of dev's repositories names.
+func (w *world) complete() error {
+	ctx := context.WithoutCancel(w.t.Context())
+	store, err := w.loc.Open(w.opts.OCI)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"bundles/dev/drone", "bundles/dev/large", "bundles/dev/small", "environments/dev"} {
+		repo, err := store.Repository(name)
+		if err != nil {
+			return err
+		}
+		tags, err := repo.Tags(ctx)
+		if err != nil {
+			return err
+		}
+		for _, tag := range tags {
+			if strings.HasSuffix(tag, ".sig") {
+				continue
+			}
+			desc, err := repo.Resolve(ctx, tag)
+			if err != nil {
+				return err
+			}
+			if w.checked[desc.Digest] {
+				continue
+			}
+			ref := oci.Reference{Location: w.loc, Repository: name, Tag: tag}
+			if w.loc.Host != "" {
+				ref = oci.Reference{Location: oci.Location{Host: w.loc.Host}, Repository: w.loc.Prefix + "/" + name, Tag: tag}
+			}
+			if _, err := VerifyReference(ctx, ref, w.key.trusted(), w.now, w.opts.OCI); err != nil {
+				return fmt.Errorf("%s: %w", ref, err)
+			}
+			if w.checked != nil {
+				w.checked[desc.Digest] = true
+			}
+		}
+	}
+	return nil
+}
