@@ -88,7 +88,11 @@ func (c Client) get(ctx context.Context, path string, f Filter, into any) error 
 	}
 	answer, err := client.Do(request)
 	if err != nil {
-		return fmt.Errorf("hub: %w", err)
+		var failed *url.Error // which repeats the whole address
+		if errors.As(err, &failed) {
+			err = failed.Err
+		}
+		return fmt.Errorf("hub %s: %w", c.URL, err)
 	}
 	defer answer.Body.Close()
 	body, err := io.ReadAll(io.LimitReader(answer.Body, maxAnswerBytes))

@@ -32,13 +32,13 @@ import (
 // Errors for callers to branch on. Each is wrapped with what it is about.
 var (
 	// ErrNoHub says that a folder holds no hub.
-	ErrNoHub = errors.New("no hub there")
+	ErrNoHub = errors.New("holds no hub")
 	// ErrCorrupt says that the database or the hub's key cannot be what the hub wrote.
 	ErrCorrupt = errors.New("damaged")
 	// ErrNewer says that a newer version has written the database.
 	ErrNewer = errors.New("written by a newer version of wherry")
 	// ErrUnknownCluster says that no cluster of that uid, or name, is registered.
-	ErrUnknownCluster = errors.New("cluster is not registered")
+	ErrUnknownCluster = errors.New("not registered")
 	// ErrExists says that the name, uid or key is already registered for something else.
 	ErrExists = errors.New("already registered")
 	// ErrInvalid says that a caller's value is not acceptable.
@@ -76,7 +76,7 @@ type Hub struct {
 func Open(dir string, o Options) (*Hub, error) {
 	if o.MustExist {
 		if _, err := os.Stat(filepath.Join(dir, DatabaseFile)); errors.Is(err, fs.ErrNotExist) {
-			return nil, fmt.Errorf("hub %s: %w", dir, ErrNoHub)
+			return nil, fmt.Errorf("folder %s %w", dir, ErrNoHub)
 		}
 	} else if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("hub: %w", err)

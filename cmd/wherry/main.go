@@ -26,6 +26,10 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		// One line per command, sorted.
+		newAgentCommand(),
+		newAirgapCommand(),
+		newGetCommand(),
+		newHubCommand(),
 		newRenderCommand(),
 		cli.NewVersionCommand(),
 	)

@@ -38,7 +38,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exit": wantExit, "gitcommit": gitCommit, "expand": expand,
+			"exit": wantExit, "gitcommit": gitCommit, "expand": expand, "fakeagent": fakeAgent,
 		},
 	})
 }

@@ -1,0 +1,163 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// The hub that is asked where no flag says.
+const (
+	hubURLVariable = "WHERRY_HUB"
+	defaultHubURL  = "http://127.0.0.1:8080"
+)
+
+// fleet answers what runs where: a hub in this process, or one over HTTP.
+type fleet interface {
+	Clusters(ctx context.Context, f hub.Filter) (hub.ClusterList, error)
+	Deployments(ctx context.Context, f hub.Filter) (hub.DeploymentList, error)
+}
+
+// getFlags are the flags that all kinds of rows have.
+type getFlags struct {
+	url, dir, format string
+	filter           hub.Filter
+}
+
+func newGetCommand() *cobra.Command {
+	var g getFlags
+	cmd := &cobra.Command{
+		Use:   "get",
+		Short: "Show the clusters, or what runs on them",
+		Long: `Show the clusters, or what runs on them, as a hub knows it.
+
+--hub asks a hub by its URL, else $WHERRY_HUB; --data reads a hub's folder, else $WHERRY_HUB_DATA, also
+while it serves. Without any of them, the folder ./hub is read if a hub is there, else ` + defaultHubURL + ` asked.
+
+A cluster that has been silent for three of its expected intervals is shown as stale, with the state that
+it reported last.`,
+	}
+	f := cmd.PersistentFlags()
+	f.StringVar(&g.url, "hub", "", "the hub's URL")
+	f.StringVar(&g.dir, "data", "", "the hub's folder")
+	f.StringVar(&g.filter.Environment, "environment", "", "only this environment")
+	f.StringVar(&g.filter.Type, "type", "", "only this cluster type")
+	f.StringVar(&g.filter.Workload, "workload", "", "only this workload, or clusters with it")
+	f.StringVar((*string)(&g.filter.State), "state", "", "only this state")
+	var states []string
+	for _, s := range hub.States() {
+		states = append(states, string(s))
+	}
+	cmd.AddCommand(newGetClustersCommand(&g), newGetDeploymentsCommand(&g))
+	_ = cmd.RegisterFlagCompletionFunc("state", cobra.FixedCompletions(states, cobra.ShellCompDirectiveNoFileComp))
+	return cmd
+}
+
+func newGetClustersCommand(g *getFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "clusters",
+		Aliases: []string{"cluster"},
+		Short:   "Show the clusters",
+		Example: "  wherry get clusters --environment prod --state failed\n  wherry get clusters --hub https://hub.example.com -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.ask(func(from fleet) error {
+				list, err := from.Clusters(cmd.Context(), g.filter)
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd.OutOrStdout(), g.format, list, func(w io.Writer) { clusterTable(w, list.Clusters, time.Now()) })
+			})
+		},
+	}
+	cli.OutputFlag(cmd, &g.format)
+	return cmd
+}
+
+func newGetDeploymentsCommand(g *getFlags) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:     "deployments",
+		Aliases: []string{"deployment"},
+		Short:   "Show what runs on the clusters",
+		Example: "  wherry get deployments --workload web --environment prod",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return g.ask(func(from fleet) error {
+				list, err := from.Deployments(cmd.Context(), g.filter)
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd.OutOrStdout(), g.format, list, func(w io.Writer) { deploymentTable(w, list.Deployments, time.Now()) })
+			})
+		},
+	}
+	cli.OutputFlag(cmd, &g.format)
+	return cmd
+}
+
+// ask opens the hub that the flags choose.
+func (g *getFlags) ask(use func(fleet) error) error {
+	if g.url != "" && g.dir != "" {
+		return cli.Usagef("--hub and --data name two hubs")
+	}
+	url, dir := g.url, g.dir
+	if url == "" && dir == "" {
+		url, dir = os.Getenv(hubURLVariable), os.Getenv(hubDataVariable)
+	}
+	if url == "" && dir == "" {
+		url = defaultHubURL
+		if _, err := os.Stat(filepath.Join("hub", hub.DatabaseFile)); err == nil {
+			dir = "hub"
+		}
+	}
+	if dir != "" {
+		return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error { return use(h) })
+	}
+	err := use(hub.Client{URL: url, HTTP: &http.Client{Timeout: 30 * time.Second}})
+	var said *cli.Error
+	switch {
+	case err == nil || errors.As(err, &said):
+		return err
+	case errors.Is(err, hub.ErrInvalid):
+		return cli.Fail(cli.Usage, err, "")
+	}
+	return cli.Fail(cli.Failed, err, `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`)
+}
+
+func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {
+	fmt.Fprintln(w, "CLUSTER\tENVIRONMENT\tTYPE\tSTATE\tREASON\tRELEASE\tLAST SEEN")
+	for _, c := range all {
+		release := ""
+		if c.Observed != nil {
+			release = hub.ShortDigest(c.Observed.Digest)
+		}
+		row(w, c.Name, c.Environment, c.Type, c.ShownState(), c.ShownReason(), release, hub.Ago(c.LastSeen, now))
+	}
+}
+
+func deploymentTable(w io.Writer, all []hub.DeploymentStatus, now time.Time) {
+	fmt.Fprintln(w, "CLUSTER\tWORKLOAD\tTARGET\tSTATE\tREASON\tVERSION\tSINCE")
+	for _, d := range all {
+		row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), d.Reason, d.Version, hub.Ago(d.Since, now))
+	}
+}
+
+// row writes cells for a tabwriter; what is empty is a dash.
+func row(w io.Writer, cells ...string) {
+	for i, c := range cells {
+		cells[i] = cmp.Or(c, "-")
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
+}

@@ -1,0 +1,120 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+func newHubClustersCommand(dir *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "clusters",
+		Short: "Register the clusters whose reports the hub takes",
+	}
+	cmd.AddCommand(newHubClustersAddCommand(dir), newHubClustersListCommand(dir), newHubClustersRemoveCommand(dir))
+	return cmd
+}
+
+func newHubClustersAddCommand(dir *string) *cobra.Command {
+	var r registration
+	var replace bool
+	cmd := &cobra.Command{
+		Use:   "add [NAME] --key FILE|- --uid UID --type TYPE --environment ENV | --from FILE|-",
+		Short: "Register a cluster and the key that its agent signs reports with",
+		Long: `Register a cluster and the key that its agent signs reports with. The agent prints all of it with
+"wherry-agent status -o json": give that with --from, or value by value. A flag is preferred.
+
+Registering the same again changes nothing. To change a registration, or to take a new key after an agent
+has lost its old one, give --replace; former keys are then refused.`,
+		Example: `  wherry-agent status -o json | wherry hub clusters add --from -
+  wherry hub clusters add plant-7 --uid 4be1c9 --type drone --environment dev --key plant-7.pub`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			c, err := r.cluster(cmd, args)
+			if err != nil {
+				return err
+			}
+			return withHub(*dir, hub.Options{}, func(h *hub.Hub) error {
+				add := h.AddCluster
+				if replace {
+					add = h.ReplaceCluster
+				}
+				changed, err := add(cmd.Context(), c)
+				if err != nil {
+					return err
+				}
+				what := "registered"
+				if !changed {
+					what = "was registered already"
+				}
+				cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", *dir, c.Name, c.UID, what)
+				return nil
+			})
+		},
+	}
+	r.flags(cmd)
+	cmd.Flags().BoolVar(&replace, "replace", false, "change what is registered for this uid, its key included")
+	return cmd
+}
+
+func newHubClustersListCommand(dir *string) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List what is registered",
+		Long:    "List what is registered. How the clusters are is shown by \"wherry get clusters\".",
+		Example: "  wherry hub clusters list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+				all, err := h.Registrations(cmd.Context())
+				if err != nil {
+					return err
+				}
+				list := struct {
+					Clusters []hub.Registration `json:"clusters"`
+				}{append([]hub.Registration{}, all...)}
+				return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { registrationTable(w, all) })
+			})
+		},
+	}
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+func registrationTable(w io.Writer, all []hub.Registration) {
+	fmt.Fprintln(w, "CLUSTER\tUID\tENVIRONMENT\tTYPE\tRING\tKEY\tREPORTS EVERY\tADDED")
+	for _, r := range all {
+		var keys []string
+		for _, id := range r.KeyIDs {
+			keys = append(keys, id[:12])
+		}
+		row(w, r.Name, r.UID, r.Environment, r.Type, r.Ring, strings.Join(keys, ","), r.ExpectedInterval.String(), r.AddedAt.Format(time.DateOnly))
+	}
+}
+
+func newHubClustersRemoveCommand(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "remove NAME|UID",
+		Short:   "End a cluster's registration",
+		Long:    "End a cluster's registration: its reports are refused from now on and it is no longer shown. Its history stays in the database.",
+		Example: "  wherry hub clusters remove plant-7",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+				removed, err := h.RemoveCluster(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				cmd.PrintErrf("%s: cluster %s (uid %s) removed\n", *dir, removed.Name, removed.UID)
+				return nil
+			})
+		},
+	}
+}

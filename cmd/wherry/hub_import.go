@@ -1,0 +1,119 @@
+package main
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// imported is a file and what became of its reports.
+type imported struct {
+	File string `json:"file"`
+	hub.ImportResult
+}
+
+func newHubImportCommand(dir *string) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:   "import FILE…",
+		Short: "Store reports that came by media",
+		Long: `Store the reports that "wherry-agent reports export" wrote. The rules are those of reports over HTTP: a
+report is stored if a key that is registered for its cluster signed it, repeats change nothing, and the
+other reports of a file are stored whatever becomes of one.
+
+It exits with 0 if all reports are stored, 4 if some were signed by nobody registered, and 1 if others
+were refused. "wherry hub export-ack" writes the acknowledgements for the way back.`,
+		Example: `  wherry hub import /media/usb/reports.tar && wherry hub export-ack -o /media/usb/ack.tar`,
+		Args:    cobra.MinimumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+				var all []imported
+				for _, file := range args {
+					result, err := importFile(cmd.Context(), h, file)
+					if err != nil {
+						return err
+					}
+					all = append(all, imported{file, result})
+				}
+				list := struct {
+					Files []imported `json:"files"`
+				}{all}
+				if err := cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { importTable(w, all) }); err != nil {
+					return err
+				}
+				return refusedReports(cmd.ErrOrStderr(), all)
+			})
+		},
+	}
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+func importFile(ctx context.Context, h *hub.Hub, file string) (hub.ImportResult, error) {
+	envelopes, err := airgap.ReadReports(file)
+	switch {
+	case errors.Is(err, airgap.ErrFormat):
+		return hub.ImportResult{}, cli.Fail(cli.Usage, err, `give a file that "wherry-agent reports export" wrote`)
+	case errors.Is(err, fs.ErrNotExist):
+		return hub.ImportResult{}, cli.Fail(cli.Usage, err, "")
+	case err != nil:
+		return hub.ImportResult{}, cli.Fail(cli.Failed, err, "")
+	}
+	return h.Import(ctx, envelopes, hub.ViaMedia)
+}
+
+func importTable(w io.Writer, all []imported) {
+	fmt.Fprintln(w, "FILE\tCLUSTER\tNEW\tKNOWN\tREFUSED")
+	for _, i := range all {
+		refused := len(i.Rejected)
+		for _, c := range i.Clusters {
+			row(w, i.File, c.Name, fmt.Sprint(c.Accepted), fmt.Sprint(c.Duplicates), fmt.Sprint(c.Rejected))
+			refused -= c.Rejected
+		}
+		if refused > 0 || len(i.Clusters) == 0 {
+			row(w, i.File, "", "0", "0", fmt.Sprint(refused)) // of no cluster that is registered
+		}
+	}
+}
+
+// refusedReports says why reports were refused, once for all that are alike, and returns the exit code.
+func refusedReports(w io.Writer, all []imported) error {
+	type kind struct {
+		file, cluster string
+		reason        hub.Code
+	}
+	var kinds []kind
+	alike := map[kind][]hub.Rejection{}
+	code := cli.OK
+	for _, i := range all {
+		for _, r := range i.Rejected {
+			k := kind{i.File, r.Cluster, r.Reason}
+			if alike[k] == nil {
+				kinds = append(kinds, k)
+			}
+			alike[k] = append(alike[k], r)
+		}
+		if len(i.Rejected) > 0 {
+			code = max(code, cli.No)
+		}
+		if i.Untrusted() {
+			code = cli.Denied
+		}
+	}
+	for _, k := range kinds {
+		first := alike[k][0]
+		fmt.Fprintf(w, "%s: %d refused as %s: %s\n", k.file, len(alike[k]), k.reason, first.Message)
+	}
+	if code == cli.OK {
+		return nil
+	}
+	return cli.Exit(code)
+}

@@ -1,0 +1,145 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// maxInputBytes bounds a key or a status that is read.
+const maxInputBytes = 64 << 20
+
+// registration holds the flags that describe a cluster.
+type registration struct {
+	uid, platform, clusterType, environment, ring string
+	labels                                        map[string]string
+	expected                                      time.Duration
+	keyFile, from                                 string
+}
+
+func (r *registration) flags(cmd *cobra.Command) {
+	f := cmd.Flags()
+	f.StringVar(&r.from, "from", "", `take what no flag gives from the output of "wherry-agent status -o json" in this file, or - for stdin`)
+	f.StringVar(&r.keyFile, "key", "", "the public half of the agent's report key in PEM, a file or - for stdin")
+	f.StringVar(&r.uid, "uid", "", "the agent's uid")
+	f.StringVar(&r.clusterType, "type", "", "the cluster type")
+	f.StringVar(&r.environment, "environment", "", "the environment")
+	f.StringVar(&r.platform, "platform", "", "the platform; empty takes any")
+	f.StringVar(&r.ring, "ring", "", "the ring; empty takes any")
+	f.StringToStringVar(&r.labels, "label", nil, "a label KEY=VALUE; may be repeated")
+	f.DurationVar(&r.expected, "expected-interval", hub.DefaultExpectedInterval, "the longest usual time between two reports; after three the cluster is stale")
+}
+
+// agentStatus is the part of "wherry-agent status -o json" that a registration takes.
+type agentStatus struct {
+	Platform  string `json:"platform"`
+	ReportKey string `json:"reportKey"`
+	Cluster   struct {
+		UID         string            `json:"uid"`
+		Name        string            `json:"name"`
+		Type        string            `json:"type"`
+		Environment string            `json:"environment"`
+		Ring        string            `json:"ring"`
+		Labels      map[string]string `json:"labels"`
+	} `json:"cluster"`
+}
+
+// cluster puts the flags, the name and the agent's status together.
+func (r *registration) cluster(cmd *cobra.Command, args []string) (hub.Cluster, error) {
+	if r.from == "-" && r.keyFile == "-" {
+		return hub.Cluster{}, cli.Usagef("--from and --key cannot both read stdin")
+	}
+	var s agentStatus
+	if r.from != "" {
+		var err error
+		if s, err = readStatus(cmd, r.from); err != nil {
+			return hub.Cluster{}, err
+		}
+	}
+	pem := []byte(s.ReportKey)
+	if r.keyFile != "" {
+		var err error
+		if pem, err = readInput(cmd, r.keyFile); err != nil {
+			return hub.Cluster{}, err
+		}
+	}
+	c := hub.Cluster{
+		UID: cmp.Or(r.uid, s.Cluster.UID), Name: s.Cluster.Name, Platform: cmp.Or(r.platform, s.Platform),
+		Type: cmp.Or(r.clusterType, s.Cluster.Type), Environment: cmp.Or(r.environment, s.Cluster.Environment),
+		Ring: cmp.Or(r.ring, s.Cluster.Ring), Labels: s.Cluster.Labels, ExpectedInterval: r.expected,
+	}
+	if len(args) == 1 {
+		c.Name = args[0]
+	}
+	if len(r.labels) > 0 {
+		c.Labels = map[string]string{}
+		maps.Copy(c.Labels, s.Cluster.Labels)
+		maps.Copy(c.Labels, r.labels)
+	}
+	if missing := r.missing(c, pem); missing != "" {
+		return hub.Cluster{}, cli.Fail(cli.Usage, errors.New(missing+" is missing"),
+			`"wherry-agent status -o json" prints all that is needed: save it and give it with --from FILE`)
+	}
+	key, err := hub.ParseReportKey(pem)
+	if err != nil {
+		return hub.Cluster{}, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", cmp.Or(r.keyFile, r.from), err), "")
+	}
+	c.Key = key
+	return c, nil
+}
+
+// missing names the first value that neither a flag nor the status gives.
+func (r *registration) missing(c hub.Cluster, pem []byte) string {
+	for _, v := range []struct{ name, value string }{
+		{"NAME", c.Name}, {"--uid", c.UID}, {"--type", c.Type}, {"--environment", c.Environment},
+		{"--key", r.keyFile + string(pem)},
+	} {
+		if v.value == "" {
+			return v.name
+		}
+	}
+	return ""
+}
+
+func readStatus(cmd *cobra.Command, path string) (agentStatus, error) {
+	var s agentStatus
+	data, err := readInput(cmd, path)
+	if err != nil {
+		return s, err
+	}
+	if err := json.Unmarshal(data, &s); err != nil {
+		return s, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", path, err), `it must be the output of "wherry-agent status -o json"`)
+	}
+	return s, nil
+}
+
+// readInput reads a file, or stdin where path is "-".
+func readInput(cmd *cobra.Command, path string) ([]byte, error) {
+	from := cmd.InOrStdin()
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, err, "")
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, maxInputBytes+1))
+	if err == nil && len(data) > maxInputBytes {
+		err = fmt.Errorf("it is larger than %d bytes", maxInputBytes)
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("read %s: %w", path, err), "")
+	}
+	return data, nil
+}

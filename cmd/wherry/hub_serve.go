@@ -1,0 +1,120 @@
+package main
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// serving holds the flags of hub serve.
+type serving struct {
+	addr, certificate, key string
+	insecure               bool
+}
+
+func newHubServeCommand(dir *string) *cobra.Command {
+	var s serving
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Take reports over HTTP and show the fleet",
+		Long: `Take reports over HTTP and show the fleet, until interrupted. The first start makes the hub's folder,
+database and key. Once it listens, its URL is printed.
+
+Reports are signed by the agents and acknowledgements by the hub, so neither can be forged on the way.
+They are not secret without TLS, though, and whoever reaches the address may read the fleet: on other
+addresses than this machine's own, serve asks for a certificate, or for --insecure-http.`,
+		Example: `  wherry hub serve
+  wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			listener, url, err := s.listen()
+			if err != nil {
+				return err
+			}
+			defer listener.Close()
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			return withHub(*dir, hub.Options{Log: log}, func(h *hub.Hub) error {
+				return serve(cmd.Context(), h, listener, func() error {
+					log.Info("hub is ready", "url", url, "data", *dir)
+					_, err := fmt.Fprintln(cmd.OutOrStdout(), url)
+					return err
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:8080", "the address to listen on; port 0 takes a free one")
+	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, in PEM")
+	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, in PEM")
+	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
+	return cmd
+}
+
+// serve checks the database, says that the hub is there, and serves until ctx ends.
+func serve(ctx context.Context, h *hub.Hub, listener net.Listener, ready func() error) error {
+	if err := h.Check(ctx); err != nil {
+		return err
+	}
+	if err := ready(); err != nil {
+		return err
+	}
+	return h.Serve(ctx, listener)
+}
+
+// listen opens the address, with TLS where a certificate is given, and returns its URL.
+func (s serving) listen() (net.Listener, string, error) {
+	host, _, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr: %w", err), "it looks like 127.0.0.1:8080, or :8080 for all addresses")
+	}
+	if (s.certificate == "") != (s.key == "") {
+		return nil, "", cli.Usagef("--tls-cert and --tls-key need each other")
+	}
+	if s.certificate == "" && !s.insecure && !isLoopback(host) {
+		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and plain HTTP hides nothing from them", s.addr),
+			"give --tls-cert and --tls-key, or --insecure-http where a proxy has TLS")
+	}
+	var config *tls.Config
+	if s.certificate != "" {
+		pair, err := tls.LoadX509KeyPair(s.certificate, s.key)
+		if err != nil {
+			return nil, "", cli.Fail(cli.Usage, fmt.Errorf("certificate: %w", err), "--tls-cert and --tls-key must be PEM files that belong together")
+		}
+		config = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, "", cli.Fail(cli.Failed, err, "stop what listens there, or choose another --addr")
+	}
+	if err != nil {
+		return nil, "", cli.Fail(cli.Failed, err, "choose another --addr")
+	}
+	url := "http://" + reachable(listener.Addr())
+	if config != nil {
+		listener, url = tls.NewListener(listener, config), "https://"+reachable(listener.Addr())
+	}
+	return listener, url, nil
+}
+
+func isLoopback(host string) bool {
+	ip, err := netip.ParseAddr(host)
+	return host == "localhost" || err == nil && ip.IsLoopback()
+}
+
+// reachable is an address that a person can open.
+func reachable(a net.Addr) string {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err == nil && ap.Addr().IsUnspecified() {
+		return fmt.Sprintf("localhost:%d", ap.Port())
+	}
+	return a.String()
+}
