@@ -4,22 +4,40 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"slices"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
 )
 
-// OutputFlag adds -o, --output with the formats table, json and yaml.
+// formats lists what Print can write.
+var formats = [...]string{"table", "json", "yaml"}
+
+// OutputFlag adds -o, --output with the formats table, json and yaml, and sets format to table.
 func OutputFlag(cmd *cobra.Command, format *string) {
-	cmd.Flags().StringVarP(format, "output", "o", "table", "print as table, json or yaml")
-	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions([]string{"table", "json", "yaml"}, cobra.ShellCompDirectiveNoFileComp))
+	*format = formats[0]
+	cmd.Flags().VarP((*formatFlag)(format), "output", "o", "print as table, json or yaml")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats[:], cobra.ShellCompDirectiveNoFileComp))
+}
+
+// formatFlag refuses unknown formats before a command does any work.
+type formatFlag string
+
+func (f *formatFlag) String() string { return string(*f) }
+func (f *formatFlag) Type() string   { return "format" }
+func (f *formatFlag) Set(s string) error {
+	if !slices.Contains(formats[:], s) {
+		return fmt.Errorf("must be table, json or yaml")
+	}
+	*f = formatFlag(s)
+	return nil
 }
 
 // Print writes value as json or yaml, or has table write columns separated by tabs.
 func Print(w io.Writer, format string, value any, table func(w io.Writer)) error {
 	switch format {
-	case "table", "":
+	case "table":
 		tw := tabwriter.NewWriter(w, 0, 4, 2, ' ', 0)
 		table(tw)
 		return tw.Flush()
@@ -36,5 +54,5 @@ func Print(w io.Writer, format string, value any, table func(w io.Writer)) error
 		_, err = w.Write(data)
 		return err
 	}
-	return Fail(Usage, fmt.Errorf("unknown output format %q", format), "use -o table, json or yaml")
+	return fmt.Errorf("unknown output format %q", format)
 }

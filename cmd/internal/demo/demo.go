@@ -1,0 +1,208 @@
+// Package demo walks the whole line once, on one machine and without a network beyond loopback: a
+// platform repository is published, signed, to a registry of its own; three agents bring it to folders,
+// one of them by tarballs alone; a platform value changes; a bundle is changed in the registry's own
+// storage and refused; the hub shows the fleet.
+//
+// Begin with Run. Every part is the real one, as the commands use it.
+package demo
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net"
+	"path/filepath"
+	"sync"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/airgap/registry"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// ErrNothingAssigned says that no cluster type of a platform has anything to run.
+var ErrNothingAssigned = errors.New("no deployment target is assigned to a cluster type")
+
+// Options says what to show. The zero value shows the built-in example in a temporary folder.
+type Options struct {
+	// Sources is the reader's own platform; an empty Sources.Platform means the built-in example.
+	Sources publisher.SourceOptions
+	// Talk gets a line for each step. Nil is silent.
+	Talk io.Writer
+	// Version is what the agents report as theirs.
+	Version string
+}
+
+// Result is how the fleet stands at the end. Its JSON form is an interface.
+type Result struct {
+	Agents []AgentResult `json:"agents"`
+}
+
+// AgentResult is how one agent stands, by its own word and by the hub's.
+type AgentResult struct {
+	Name        string `json:"name"`
+	Environment string `json:"environment"`
+	ClusterType string `json:"clusterType"`
+	// Link is "network" or "media".
+	Link   string       `json:"link"`
+	State  bundle.State `json:"state"`
+	Reason string       `json:"reason,omitempty"`
+	// Release is what runs, and what was refused.
+	Release agent.ReleaseStates `json:"release"`
+	// Assignments counts what runs, Queued the reports that nobody has acknowledged.
+	Assignments int `json:"assignments"`
+	Queued      int `json:"queued"`
+	// Hub is the state that the hub shows.
+	Hub bundle.State `json:"hub"`
+	// Unexpected says how the agent differs from what this demo should have led to.
+	Unexpected string `json:"unexpected,omitempty"`
+	// Applied is the folder that the agent keeps.
+	Applied string `json:"-"`
+}
+
+// AsExpected says whether every agent stands where the demo should have brought it.
+func (r Result) AsExpected() bool {
+	for _, a := range r.Agents {
+		if a.Unexpected != "" {
+			return false
+		}
+	}
+	return len(r.Agents) > 0
+}
+
+// show is one run.
+type show struct {
+	Options
+	dir      string
+	platform platform
+	key      *publisher.Key
+	keys     bundle.Keys
+	prefix   oci.Location // where bundles go: the registry below dir
+	hub      *hub.Hub
+	hubURL   string
+	sites    []*site
+	servers  sync.WaitGroup
+}
+
+// Run shows everything in dir, an empty folder, and returns how it ended. It stops when ctx does and
+// leaves nothing running.
+func Run(ctx context.Context, dir string, o Options) (_ *Result, err error) {
+	ctx, stop := context.WithCancel(ctx)
+	s := &show{Options: o, dir: dir}
+	defer func() {
+		stop()
+		err = errors.Join(err, s.close())
+	}()
+	for _, step := range []func(context.Context) error{
+		s.readPlatform, s.serve, s.makeKeys, s.publishFirst, s.startSites, s.update, s.carryByMedia, s.attack,
+	} {
+		if err := step(ctx); err != nil {
+			return nil, fmt.Errorf("demo: %w", err)
+		}
+	}
+	return s.result(ctx)
+}
+
+func (s *show) path(elem ...string) string { return filepath.Join(append([]string{s.dir}, elem...)...) }
+
+// say tells of one step: a word for the part that acts, and what it did.
+func (s *show) say(part, format string, args ...any) {
+	if s.Talk != nil {
+		fmt.Fprintf(s.Talk, "%-9s  %s\n", part, fmt.Sprintf(format, args...))
+	}
+}
+
+// serve starts the registry and the hub on loopback.
+func (s *show) serve(ctx context.Context) error {
+	reg, err := registry.Open(s.path("registry"), registry.Options{})
+	if err != nil {
+		return err
+	}
+	host, err := s.listen(ctx, reg.Serve)
+	if err != nil {
+		return err
+	}
+	s.prefix = oci.Location{Host: host, Prefix: "demo"}
+	if s.hub, err = hub.Open(s.path("hub"), hub.Options{}); err != nil {
+		return err
+	}
+	if host, err = s.listen(ctx, s.hub.Serve); err != nil {
+		return err
+	}
+	s.hubURL = "http://" + host
+	s.say("registry", "serves %s", s.prefix)
+	s.say("hub", "serves %s", s.hubURL)
+	return nil
+}
+
+// listen has serve answer on a free port until ctx ends, and returns its address.
+func (s *show) listen(ctx context.Context, serve func(context.Context, net.Listener) error) (host string, err error) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	if err != nil {
+		return "", err
+	}
+	s.servers.Go(func() { _ = serve(ctx, l) }) // a server that fails shows as agents that cannot reach it
+	return l.Addr().String(), nil
+}
+
+// close ends what was opened. Its context has ended before.
+func (s *show) close() (err error) {
+	for _, site := range s.sites {
+		err = errors.Join(err, site.state.Close())
+	}
+	s.servers.Wait()
+	if s.hub != nil {
+		err = errors.Join(err, s.hub.Close())
+	}
+	return err
+}
+
+// result asks the agents and the hub how it ended.
+func (s *show) result(ctx context.Context) (*Result, error) {
+	fleet, err := s.hub.Clusters(ctx, hub.Filter{})
+	if err != nil {
+		return nil, err
+	}
+	seen := map[string]bundle.State{}
+	for _, c := range fleet.Clusters {
+		seen[c.UID] = c.State
+	}
+	result := &Result{}
+	for _, site := range s.sites {
+		status, err := site.agent.Status()
+		if err != nil {
+			return nil, err
+		}
+		a := AgentResult{
+			Name: site.name, Environment: site.stream.Environment, ClusterType: site.stream.ClusterType, Link: site.link,
+			State: status.State, Reason: status.Reason, Release: status.Release,
+			Assignments: len(status.Items), Queued: status.Queue.Length, Hub: seen[status.Cluster.UID], Applied: site.applied,
+		}
+		a.Unexpected = site.unexpected(a)
+		result.Agents = append(result.Agents, a)
+	}
+	return result, nil
+}
+
+// unexpected compares with what the site's part in the demo should have led to.
+func (s *site) unexpected(a AgentResult) string {
+	want := cmp.Or(s.wantState, bundle.Compliant)
+	running := a.Release.Running
+	switch {
+	case a.State != want || a.Reason != string(s.wantReason):
+		return fmt.Sprintf("is %s %s, should be %s %s", a.State, a.Reason, want, s.wantReason)
+	case running == nil || running.Digest != s.wantRunning:
+		return fmt.Sprintf("does not run release %s", s.wantRunning)
+	case a.Assignments == 0:
+		return "runs nothing"
+	case a.Queued > 0:
+		return fmt.Sprintf("has %d reports that nobody acknowledged", a.Queued)
+	case a.Hub != want:
+		return fmt.Sprintf("is %q at the hub, should be %s", a.Hub, want)
+	}
+	return ""
+}

@@ -1,0 +1,155 @@
+package demo
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/examples"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// The value of the example that the demo changes.
+const (
+	changedFile = "dev/configs/dev.yaml"
+	oldValue    = "LOG_LEVEL: debug"
+	newValue    = "LOG_LEVEL: trace"
+)
+
+// maxStreams is how many streams get an agent.
+const maxStreams = 3
+
+// platform is the platform repository that is shown, and how one value of it changes.
+type platform struct {
+	sources      publisher.SourceOptions
+	environments []string
+	// folder gives the place of an environment's objects.
+	folder func(environment string) string
+	// overlay is a folder with one more ConfigMap, by which a platform that is not ours to edit gets a
+	// value that changes; empty for the example.
+	overlay string
+	change  func() error
+	changed string // what change did, for people
+	streams []bundle.Stream
+}
+
+// offer takes a stream for an agent to follow, while fewer than three are taken.
+func (p *platform) offer(s bundle.Stream) {
+	if len(p.streams) < maxStreams {
+		p.streams = append(p.streams, s)
+	}
+}
+
+// readPlatform writes the example, or takes the reader's own platform.
+func (s *show) readPlatform(ctx context.Context) error {
+	if s.Sources.Platform != "" {
+		return s.takeOwn(ctx)
+	}
+	return s.writeExample()
+}
+
+func (s *show) writeExample() error {
+	dir := s.path("platform")
+	example, err := fs.Sub(examples.FS, examples.Demo)
+	if err != nil {
+		return err
+	}
+	if err := os.CopyFS(dir, example); err != nil {
+		return err
+	}
+	registrations, err := fs.ReadDir(example, "workloads")
+	if err != nil {
+		return err
+	}
+	s.platform = platform{
+		sources:      publisher.SourceOptions{Bases: []string{filepath.Join(dir, "main")}, Workloads: map[string]string{}},
+		environments: examples.DemoEnvironments(),
+		folder:       func(environment string) string { return filepath.Join(dir, environment) },
+		change:       func() error { return replaceIn(filepath.Join(dir, changedFile), oldValue, newValue) },
+		changed:      fmt.Sprintf("%s: %q becomes %q", changedFile, oldValue, newValue),
+	}
+	for _, r := range registrations {
+		s.platform.sources.Workloads[r.Name()] = filepath.Join(dir, "workloads", r.Name())
+	}
+	s.say("platform", "wrote the example with environments %s to %s", strings.Join(s.platform.environments, " and "), dir)
+	return nil
+}
+
+// replaceIn edits a file as a person would.
+func replaceIn(name, old, replacement string) error {
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	if bytes.Count(data, []byte(old)) != 1 {
+		return fmt.Errorf("%s does not hold %q once", name, old)
+	}
+	return os.WriteFile(name, bytes.Replace(data, []byte(old), []byte(replacement), 1), 0o644)
+}
+
+func (s *show) takeOwn(ctx context.Context) error {
+	s.platform = platform{
+		sources: s.Sources,
+		folder:  func(string) string { return s.Sources.Platform },
+		overlay: s.path("overlay"),
+		change:  func() error { return s.writeOverlay("second") },
+		changed: `WHERRY_DEMO, a value beside yours, changes from "first" to "second"`,
+	}
+	if err := s.writeOverlay("first"); err != nil {
+		return err
+	}
+	for _, environment := range s.candidates() {
+		rendered, _, err := s.render(ctx, environment)
+		if err != nil {
+			return err
+		}
+		if slices.ContainsFunc(rendered.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return len(ct.Assignments) > 0 }) {
+			s.platform.environments = []string{environment}
+			s.say("platform", "reads environment %s of %s", environment, s.Sources.Platform)
+			return nil
+		}
+	}
+	return fmt.Errorf("%s: %w in environment %s", s.Sources.Platform, ErrNothingAssigned, strings.Join(s.candidates(), " or "))
+}
+
+// candidates are the names that the environment of the reader's platform may have: the one given, else
+// what the branch or folder suggests, which is how Kalypso's repositories are laid out.
+func (s *show) candidates() []string {
+	if s.Sources.Environment != "" {
+		return []string{s.Sources.Environment}
+	}
+	names := []string{filepath.Base(s.Sources.Platform), "dev"}
+	if _, branch, isGit := strings.Cut(s.Sources.Platform, "#"); isGit {
+		branch, _, _ = strings.Cut(branch, ":")
+		names = []string{branch}
+	} else if abs, err := filepath.Abs(s.Sources.Platform); err == nil {
+		names[0] = filepath.Base(abs)
+	}
+	return slices.Compact(names)
+}
+
+const overlay = `apiVersion: v1
+kind: ConfigMap
+metadata:
+  name: wherry-demo
+  labels:
+    platform-config: "true"
+data:
+  WHERRY_DEMO: %s
+`
+
+// writeOverlay writes a ConfigMap that every assignment gets. It is the only thing added to what the
+// reader has.
+func (s *show) writeOverlay(value string) error {
+	if err := os.MkdirAll(s.platform.overlay, 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(filepath.Join(s.platform.overlay, "wherry-demo.yaml"), fmt.Appendf(nil, overlay, value), 0o644)
+}

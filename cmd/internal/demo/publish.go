@@ -1,0 +1,187 @@
+package demo
+
+import (
+	"context"
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// makeKeys makes the publisher's key pair. Its password is forgotten with the process.
+func (s *show) makeKeys(context.Context) error {
+	password := []byte(rand.Text())
+	files, err := publisher.GenerateKeys(s.path("cosign"), password)
+	if err != nil {
+		return err
+	}
+	data, err := os.ReadFile(files.Private)
+	if err != nil {
+		return err
+	}
+	if s.key, err = publisher.LoadKey(data, password); err != nil {
+		return err
+	}
+	s.keys = bundle.Keys{s.key.Public()}
+	s.say("publisher", "made the key pair %s, %s", filepath.Base(files.Private), filepath.Base(files.Public))
+	return nil
+}
+
+// publishFirst publishes every environment and chooses the streams that agents will follow.
+func (s *show) publishFirst(ctx context.Context) error {
+	for _, env := range s.platform.environments {
+		done, err := s.publish(ctx, env)
+		if err != nil {
+			return err
+		}
+		for _, ct := range done.ClusterTypes {
+			if ct.Digest == "" || ct.Assignments == 0 {
+				continue
+			}
+			s.platform.offer(bundle.Stream{Platform: done.Platform, Environment: env, ClusterType: ct.ClusterType})
+		}
+	}
+	if len(s.platform.streams) == 0 {
+		return ErrNothingAssigned
+	}
+	return nil
+}
+
+// update changes one value of the platform, publishes again, and lets the first agent follow.
+func (s *show) update(ctx context.Context) error {
+	if err := s.platform.change(); err != nil {
+		return err
+	}
+	s.say("platform", "%s", s.platform.changed)
+	for _, env := range s.platform.environments {
+		if _, err := s.publish(ctx, env); err != nil {
+			return err
+		}
+	}
+	for _, site := range s.sites {
+		newest, err := s.newest(ctx, site.stream)
+		if err != nil {
+			return err
+		}
+		site.wantRunning = newest.Digest
+	}
+	return s.sites[0].sync(ctx, s)
+}
+
+// publish publishes one environment as it is now. Assignments that cannot be rendered are told of and
+// left to their cluster types.
+func (s *show) publish(ctx context.Context, environment string) (*publisher.Published, error) {
+	rendered, loaded, err := s.render(ctx, environment)
+	if err != nil {
+		return nil, err
+	}
+	done, err := publisher.Publish(ctx, rendered, s.prefix, s.key, publisher.PublishOptions{EnvironmentCommit: loaded.EnvironmentCommit})
+	if err != nil {
+		return nil, err
+	}
+	for _, ct := range done.ClusterTypes {
+		s.say("publisher", "%s/%s: %s, %s", environment, ct.ClusterType, ct.Result, count(ct.Assignments, "assignment"))
+		for _, f := range ct.Failures {
+			s.say("publisher", "%s/%s/%s: %s", environment, ct.ClusterType, f.Name, f.Error)
+		}
+	}
+	return done, nil
+}
+
+func (s *show) render(ctx context.Context, environment string) (*scheduler.Result, *publisher.Loaded, error) {
+	sources := s.platform.sources
+	sources.Environment = environment
+	sources.Platform = s.platform.folder(environment)
+	loaded, err := publisher.Load(ctx, sources)
+	if err != nil {
+		return nil, nil, err
+	}
+	if dir := s.platform.overlay; dir != "" {
+		if err := loaded.Model.Load(ctx, scheduler.Source{FS: os.DirFS(dir), Name: dir}); err != nil {
+			return nil, nil, err
+		}
+	}
+	rendered, err := loaded.Model.Render(ctx, scheduler.Options{BaseCommit: loaded.BaseCommit})
+	return rendered, loaded, err
+}
+
+// newest is the manifest that a stream's tag names.
+func (s *show) newest(ctx context.Context, stream bundle.Stream) (ocispec.Descriptor, error) {
+	repo, err := s.prefix.Repository(stream.Repository(), oci.Options{})
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	return repo.Resolve(ctx, bundle.LatestTag)
+}
+
+// attack changes the newest bundle of the second agent in the registry's storage, behind the
+// publisher's back, and lets that agent ask for it.
+func (s *show) attack(ctx context.Context) error {
+	site := s.sites[1]
+	running, err := site.running()
+	if err != nil {
+		return err
+	}
+	if running == site.wantRunning {
+		s.say("attacker", "finds nothing to change: the platform value is in no assignment of %s", site.stream.ClusterType)
+		return nil
+	}
+	layer, err := s.layer(ctx, site.stream)
+	if err != nil {
+		return err
+	}
+	if err := corrupt(s.path("registry"), layer); err != nil {
+		return err
+	}
+	s.say("attacker", "changed a byte of %s's new bundle in the registry's storage", site.stream.ClusterType)
+	site.wantState, site.wantReason, site.wantRunning = bundle.Rejected, bundle.DigestMismatch, running
+	return site.sync(ctx, s)
+}
+
+func (site *site) running() (digest.Digest, error) {
+	status, err := site.agent.Status()
+	if err != nil || status.Release.Running == nil {
+		return "", err
+	}
+	return status.Release.Running.Digest, nil
+}
+
+func (s *show) layer(ctx context.Context, stream bundle.Stream) (digest.Digest, error) {
+	desc, err := s.newest(ctx, stream)
+	if err != nil {
+		return "", err
+	}
+	repo, err := s.prefix.Repository(stream.Repository(), oci.Options{})
+	if err != nil {
+		return "", err
+	}
+	data, err := bundle.ReadBlob(ctx, repo, desc, bundle.MaxManifestBytes)
+	if err != nil {
+		return "", err
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return "", err
+	}
+	return m.Layers[0].Digest, nil
+}
+
+// corrupt turns a bit of a blob over, where distribution's filesystem driver keeps it.
+func corrupt(registryDir string, blob digest.Digest) error {
+	hex := blob.Encoded()
+	name := filepath.Join(registryDir, "docker", "registry", "v2", "blobs", blob.Algorithm().String(), hex[:2], hex, "data")
+	data, err := os.ReadFile(name)
+	if err != nil {
+		return err
+	}
+	data[len(data)/2] ^= 1
+	return os.WriteFile(name, data, 0o644)
+}

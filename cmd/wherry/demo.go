@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path/filepath"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/demo"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+func newDemoCommand() *cobra.Command {
+	var (
+		source   sourceFlags
+		platform string
+		format   string
+		keep     bool
+	)
+	cmd := &cobra.Command{
+		Use:   "demo",
+		Short: "Show the whole line on this machine: publish, apply, tamper, report",
+		Long: `Demo publishes a platform to a registry of its own, runs three agents that bring it to
+folders (one of them by tarballs alone), changes a platform value, changes a bundle in the
+registry's storage, and shows what became of each agent. It needs no cluster and no network.
+
+With --platform it does so with your own Kalypso repository. Nothing in it is changed: the
+value that changes is a ConfigMap beside yours.`,
+		Example: `  wherry demo
+  wherry demo --keep -o json
+  wherry demo --platform ./control-plane/dev --base ./control-plane/main --workload shop=./shop`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) (err error) {
+			if platform == "" && (source.environment != "" || len(source.bases) > 0 || len(source.workloads) > 0 || source.commit != "") {
+				return cli.Usagef("--environment, --base, --workload and --commit say more about --platform, which is not given")
+			}
+			options := demo.Options{Talk: cmd.ErrOrStderr(), Version: cli.Version()}
+			if options.Sources, err = source.options(platform, ""); err != nil {
+				return err
+			}
+			dir, err := os.MkdirTemp("", "wherry-demo-")
+			if err != nil {
+				return err
+			}
+			if !keep {
+				defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
+			}
+			result, err := demo.Run(cmd.Context(), dir, options)
+			if errors.Is(err, demo.ErrNothingAssigned) {
+				return cli.Fail(cli.Usage, err, "name the environment with --environment")
+			}
+			if errors.As(err, new(*publisher.SourceError)) {
+				return sourceFailure(err)
+			}
+			if err != nil {
+				return err
+			}
+			return printDemo(cmd, format, result, dir, keep)
+		},
+	}
+	cli.OutputFlag(cmd, &format)
+	cmd.Flags().StringVar(&platform, "platform", "", "show your own platform: a folder, or a git repository as URL#BRANCH")
+	cmd.Flags().StringVar(&source.environment, "environment", "", "your environment's name; the branch's or folder's, else dev, if empty")
+	source.addReplacements(cmd)
+	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with platform, registry, agents and hub")
+	return cmd
+}
+
+func printDemo(cmd *cobra.Command, format string, result *demo.Result, dir string, keep bool) error {
+	out := cmd.OutOrStdout()
+	err := cli.Print(out, format, result, func(w io.Writer) {
+		fmt.Fprintln(w, "AGENT\tENVIRONMENT\tTYPE\tLINK\tSTATE\tREASON\tRUNNING\tASSIGNMENTS")
+		for _, a := range result.Agents {
+			running := "-"
+			if a.Release.Running != nil {
+				running = fmt.Sprintf("%d (%.12s)", a.Release.Running.Sequence, a.Release.Running.Digest.Encoded())
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", a.Name, a.Environment, a.ClusterType, a.Link, a.State, orDash(a.Reason), running, a.Assignments)
+		}
+	})
+	if err != nil {
+		return err
+	}
+	if format == "table" {
+		sayWhereToLook(out, result, dir, keep)
+	}
+	if result.AsExpected() {
+		return nil
+	}
+	for _, a := range result.Agents {
+		if a.Unexpected != "" {
+			fmt.Fprintf(cmd.ErrOrStderr(), "agent %s: %s\n", a.Name, a.Unexpected)
+		}
+	}
+	return cli.Exit(cli.No)
+}
+
+func sayWhereToLook(w io.Writer, result *demo.Result, dir string, keep bool) {
+	if !keep {
+		fmt.Fprintln(w, "\nRun it with --keep to look at the platform, the registry and what each agent applied.")
+		return
+	}
+	fmt.Fprintln(w, "\nWhere to look:")
+	for _, a := range result.Agents {
+		fmt.Fprintf(w, "  %s  # what %s keeps in place\n", filepath.Join(dir, "sites", a.Name, "applied"), a.Name)
+	}
+	fmt.Fprintf(w, "  wherry get clusters --data %s\n", filepath.Join(dir, "hub"))
+	fmt.Fprintf(w, "  wherry agent status --state-dir %s\n", filepath.Join(dir, "sites", result.Agents[0].Name, "state"))
+}
+
+func orDash(s string) string {
+	if s == "" {
+		return "-"
+	}
+	return s
+}
