@@ -2,6 +2,8 @@ package scheduler
 
 import (
 	"context"
+	"crypto/sha256"
+	"fmt"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -107,3 +109,5 @@ func content(a Assignment, path string) string {
 	}
 	return ""
 }
+
+func sha256Of(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }

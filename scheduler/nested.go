@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"regexp"
 	"slices"
@@ -17,6 +18,9 @@ var reference = regexp.MustCompile(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([
 // explainNested blames err, from the evaluation of a text that templates have rendered, on the
 // configuration value that fails on its own; if there is none, on the template at at.
 func (e *evaluator) explainNested(ctx context.Context, err error, at Position, in *input) error {
+	if errors.Is(err, errTooLong) || errors.Is(err, errTooManySteps) {
+		return explainCycle(at, in, err.Error())
+	}
 	for _, key := range sortedKeys(in.config.data) {
 		for _, s := range templatesIn(in.config.data[key]) {
 			value := e.library.text("value", s, in.config.origins[key])
@@ -45,8 +49,9 @@ func (e *evaluator) once(ctx context.Context, t *textTemplate, in *input) error 
 	return nil
 }
 
-// explainCycle names the values that refer to each other in a circle.
-func explainCycle(at Position, in *input) error {
+// explainCycle names the values that refer to each other in a circle; where there are none, what is
+// wrong is what otherwise says.
+func explainCycle(at Position, in *input, otherwise string) error {
 	const hint = "a value must not lead back to itself"
 	visited := map[string]bool{}
 	for _, key := range sortedKeys(in.config.data) {
@@ -54,7 +59,7 @@ func explainCycle(at Position, in *input) error {
 			return mistake(in.config.origins[cycle[0]], hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
 		}
 	}
-	return mistake(at, hint, "the text still holds {{ after %d rounds of evaluation", maxRounds)
+	return mistake(at, hint, "%s", otherwise)
 }
 
 // findCycle follows the references of the last key of path until one comes up again.

@@ -75,7 +75,7 @@ func joinMistakes(errs []error) error {
 
 // didYouMean is a hint that names the known word nearest to word, or nothing.
 func didYouMean(word string, known []string) string {
-	best, distance := "", 1+max(1, len(word)/3)
+	best, distance := "", 1+min(3, max(1, len(word)/2))
 	for _, k := range known {
 		if d := editDistance(strings.ToLower(word), strings.ToLower(k)); d < distance {
 			best, distance = k, d

@@ -20,7 +20,7 @@ const (
 	// maxRounds bounds how often a text is evaluated again because its values hold templates.
 	maxRounds = 32
 	// maxSteps bounds how many pieces of text and turns of loops make one file.
-	maxSteps = 1 << 22
+	maxSteps = 1 << 19
 )
 
 // data is what templates see. Repo, Branch and Path are the older generation's names.
@@ -270,7 +270,7 @@ func (e *evaluator) value(ctx context.Context, s string, at Position, in *input)
 func (e *evaluator) settle(ctx context.Context, at Position, in *input) ([]byte, error) {
 	for round := 2; bytes.Contains(e.out.buf, []byte("{{")); round++ {
 		if round > maxRounds {
-			return nil, explainCycle(at, in)
+			return nil, explainCycle(at, in, fmt.Sprintf("the text still holds {{ after %d rounds of evaluation", maxRounds))
 		}
 		if err := e.again(in); err != nil {
 			return nil, e.explainNested(ctx, err, at, in)
@@ -373,10 +373,13 @@ func explain(err error, at Position) error {
 	if rest, ok := strings.CutPrefix(message, "template: "); ok {
 		_, rest, _ = strings.Cut(rest, ":")
 		number, rest, _ := strings.Cut(rest, ":")
+		message = strings.TrimLeft(rest, "0123456789: ")
+		if before, start, ok := strings.Cut(message, " started at "); ok { // it says where it ran out of text
+			message, number = before, start[strings.LastIndex(start, ":")+1:]
+		}
 		if n, convErr := strconv.Atoi(number); convErr == nil && at.Line > 0 {
 			at.Line += n - 1
 		}
-		message = strings.TrimLeft(rest, "0123456789: ")
 	}
 	message = strings.Join(strings.Fields(message), " ")
 	if _, rest, ok := strings.Cut(message, "executing "); ok {
