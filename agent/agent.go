@@ -124,7 +124,7 @@ func New(state *State, source bundle.Source, keys bundle.Keys, cluster bundle.Re
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	return &Agent{
 		state: state, source: source, keys: keys, cluster: cluster, opts: opts.withDefaults(),
-		content: newContents(state.Dir()),
+		content: newContents(state),
 		queued:  make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 	}

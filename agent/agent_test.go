@@ -1,13 +1,18 @@
 package agent
 
 import (
+	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/directory"
 )
 
 func TestAReleaseIsAppliedAndReported(t *testing.T) {
@@ -23,8 +28,262 @@ func TestAReleaseIsAppliedAndReported(t *testing.T) {
 	require.Nil(t, r.Status.Release.Refused)
 	require.Len(t, r.Status.Items, 2)
 	require.Equal(t, 1, r.Status.Queue.Length)
+	require.Equal(t, s.now, *r.Status.LastContact)
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 	requireFile(t, s.host, "radar-main/config.yaml", "b: 2")
+}
+
+func TestAnUnchangedTagCostsOneRequestAndNoReport(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"shop-main/config.yaml": "a: 1"}))
+	s.once()
+	s.registry.requests.Store(0)
+
+	r := s.once()
+
+	require.Equal(t, Idle, r.Verdict, r.Error)
+	require.EqualValues(t, 1, s.registry.requests.Load())
+	require.Equal(t, 1, r.Status.Queue.Length)
+}
+
+func TestOnlyWhatChangedIsAppliedAndWhatIsNoLongerListedIsRemoved(t *testing.T) {
+	s := newSite(t)
+	engine := &recording{Reconciler: s.opts.Reconcilers["directory"]}
+	s.opts.Reconcilers["directory"] = engine
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1", "c-x/f": "1"}))
+	s.once()
+	require.Equal(t, []string{"apply a-x", "apply b-x", "apply c-x"}, engine.take())
+	s.publish(s.draft(2, map[string]string{"a-x/f": "1", "b-x/f": "2", "d-x/f": "1"}))
+
+	r := s.once()
+
+	require.Equal(t, []string{"apply b-x", "apply d-x", "remove c-x", "observe a-x"}, engine.take())
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Len(t, r.Status.Items, 3)
+	requireFile(t, s.host, "b-x/f", "2")
+	require.NoDirExists(t, filepath.Join(s.host, "c-x"))
+}
+
+func TestAnEmptySignedReleaseRemovesEverything(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	s.publish(s.draft(2, nil))
+
+	r := s.once()
+
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Empty(t, r.Status.Items)
+	require.NoDirExists(t, filepath.Join(s.host, "a-x"))
+}
+
+func TestNothingIsRemovedBecauseNothingCanBeRead(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		lose   func(s *site)
+		reason string
+	}{
+		{"registry is away", func(s *site) { s.registry.away.Store(true) }, "Unreachable"},
+		{"tag is gone", func(s *site) {
+			other := s.stream
+			other.ClusterType = "nobody"
+			s.repo = s.repository(other)
+		}, "NotFound"},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSite(t)
+			s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+			s.once()
+			tc.lose(s)
+			require.NoError(t, os.RemoveAll(filepath.Join(s.host, "a-x")))
+
+			r := s.once()
+
+			require.Equal(t, Unreachable, r.Verdict)
+			require.Equal(t, bundle.Compliant, r.Status.State, "what is here is kept, and drift corrected, offline as well")
+			require.Equal(t, tc.reason, r.Status.Reason)
+			requireFile(t, s.host, "a-x/f", "1")
+		})
+	}
+}
+
+func TestAnAgentThatHasNeverSeenAReleaseIsPending(t *testing.T) {
+	s := newSite(t)
+	s.registry.away.Store(true)
+
+	r := s.once()
+
+	require.Equal(t, Unreachable, r.Verdict)
+	require.Equal(t, bundle.Pending, r.Status.State)
+	require.Equal(t, "Unreachable", r.Status.Reason)
+	require.Empty(t, r.Status.Items)
+	require.Nil(t, r.Status.Release.Running)
+}
+
+func TestDriftIsCorrectedAndSaid(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	require.NoError(t, os.WriteFile(filepath.Join(s.host, "a-x/f"), []byte("changed"), 0o600))
+
+	r := s.once()
+
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Equal(t, "DriftCorrected", r.Status.Items[0].Reason)
+	requireFile(t, s.host, "a-x/f", "1")
+	require.Contains(t, s.log.String(), "drift found")
+	require.Equal(t, 2, r.Status.Queue.Length)
+	require.Empty(t, s.once().Status.Items[0].Reason)
+}
+
+func TestAnAssignmentFailsAlone(t *testing.T) {
+	s := newSite(t)
+	s.opts.Adapter = ""
+	d := s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"})
+	d.list = func(as []bundle.Assignment) { as[0].Adapter = "flux" }
+	s.publish(d)
+
+	r := s.once()
+
+	require.Equal(t, bundle.Failed, r.Status.State)
+	require.Equal(t, "AdapterUnavailable", r.Status.Items[0].Reason)
+	require.Contains(t, r.Status.Items[0].Message, `"flux"`)
+	require.Contains(t, r.Status.Items[0].Message, "directory")
+	require.Equal(t, bundle.Compliant, r.Status.Items[1].State)
+
+	s.publish(s.draft(2, map[string]string{"b-x/f": "1"}))
+	r = s.once()
+	require.Equal(t, bundle.Compliant, r.Status.State, "what no engine ever had can go: %v", r.Status.Items)
+}
+
+func TestAnotherAdapterTakesOverOnlyAfterTheFirstHasLetGo(t *testing.T) {
+	s := newSite(t)
+	other := filepath.Join(t.TempDir(), "other")
+	s.opts.Reconcilers["elsewhere"] = directory.New(other, directory.Options{})
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	s.opts.Adapter = "elsewhere"
+
+	r := s.once()
+
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Equal(t, "elsewhere", r.Status.Items[0].Adapter)
+	requireFile(t, other, "a-x/f", "1")
+	require.NoDirExists(t, filepath.Join(s.host, "a-x"))
+}
+
+func TestAnEngineThatHangsHoldsUpOnlyItsAssignment(t *testing.T) {
+	s := newSite(t)
+	s.opts.Deadline = 20 * time.Millisecond
+	s.opts.Reconcilers["directory"] = &recording{Reconciler: s.opts.Reconcilers["directory"], hang: "a-x"}
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
+
+	r := s.once()
+
+	require.Equal(t, bundle.Progressing, r.Status.State)
+	require.Equal(t, bundle.Progressing, r.Status.Items[0].State)
+	require.Equal(t, bundle.Compliant, r.Status.Items[1].State)
+}
+
+func TestADamagedDiskIsNoticedAndHealed(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		damage func(t *testing.T, s *site, tree, layer string)
+	}{
+		{"file of the tree changed", func(t *testing.T, _ *site, tree, _ string) {
+			require.NoError(t, os.WriteFile(filepath.Join(tree, "a-x/f"), []byte("?"), 0o600))
+		}},
+		{"tree gone", func(t *testing.T, _ *site, tree, _ string) { require.NoError(t, os.RemoveAll(tree)) }},
+		{"tree gone and layer damaged", func(t *testing.T, _ *site, tree, layer string) {
+			require.NoError(t, os.RemoveAll(tree))
+			require.NoError(t, os.Truncate(layer, 10))
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSite(t)
+			s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+			s.once()
+			var tree, layer string
+			s.agent(func(a *Agent) {
+				p := pass{Agent: a}
+				require.NoError(t, p.remember())
+				tree = a.content.tree(p.running.Release.Content.DiffID)
+				layer = filepath.Join(s.dir, storeDir, "blobs/sha256", p.running.Tree.Digest.Encoded())
+			})
+			tc.damage(t, s, tree, layer)
+			require.NoError(t, os.RemoveAll(filepath.Join(s.host, "a-x")))
+
+			r := s.once()
+
+			require.Equal(t, bundle.Compliant, r.Status.State, r.Error)
+			requireFile(t, s.host, "a-x/f", "1")
+			requireFile(t, tree, "a-x/f", "1")
+		})
+	}
+}
+
+func TestOnlyReleasesInUseStayOnDisk(t *testing.T) {
+	s := newSite(t)
+	for n := range int64(4) {
+		s.publish(s.draft(n+1, map[string]string{"a-x/f": fmt.Sprint(n)}))
+		require.Equal(t, bundle.Compliant, s.once().Status.State)
+	}
+	trees, err := os.ReadDir(filepath.Join(s.dir, treesDir))
+	require.NoError(t, err)
+	require.Len(t, trees, 1)
+	blobs, err := os.ReadDir(filepath.Join(s.dir, storeDir, "blobs/sha256"))
+	require.NoError(t, err)
+	require.Len(t, blobs, 3, "manifest, release document and layer")
+}
+
+func TestATreeIsNotFetchedForAReleaseOfEqualContent(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	s.registry.blobs.Store(0)
+	d := s.publish(s.draft(2, map[string]string{"a-x/f": "1"}))
+
+	r := s.once()
+
+	require.Equal(t, d.Digest, r.Status.Release.Running.Digest)
+	require.Zero(t, s.registry.blobs.Load())
+	require.Equal(t, Idle, s.once().Verdict)
+}
+
+// recording notes the calls of an engine. The assignment called hang never gets an answer.
+type recording struct {
+	reconcilers.Reconciler
+	calls []string
+	hang  string
+}
+
+func (r *recording) take() []string {
+	calls := r.calls
+	r.calls = nil
+	return calls
+}
+
+func (r *recording) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	r.calls = append(r.calls, "apply "+a.Name)
+	if a.Name == r.hang {
+		<-ctx.Done()
+		return reconcilers.Result{State: bundle.Progressing, Reason: "TimedOut"}
+	}
+	return r.Reconciler.Apply(ctx, a)
+}
+
+func (r *recording) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	r.calls = append(r.calls, "observe "+a.Name)
+	if a.Name == r.hang {
+		<-ctx.Done()
+		return reconcilers.Result{State: bundle.Progressing, Reason: "TimedOut"}
+	}
+	return r.Reconciler.Observe(ctx, a)
+}
+
+func (r *recording) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	r.calls = append(r.calls, "remove "+a.Name)
+	return r.Reconciler.Remove(ctx, a)
 }
 
 func requireFile(t testing.TB, dir, name, want string) {

@@ -120,6 +120,7 @@ func (p *pass) plan() ([]record, error) {
 		wanted, now := p.adapter(r.Spec), p.opts.Now()
 		switch {
 		case !r.Removing && p.opts.Reconcilers[wanted] == nil:
+			r.Item.Adapter = wanted
 			hopeless = append(hopeless, r.after(p.unavailable(wanted), p.rules(), now))
 		case r.Removing || r.stale(wanted) || r.Item.State == bundle.Failed || r.Item.State == bundle.Drifted || r.waiting():
 			work = append(work, r.begun(wanted, now))
@@ -144,7 +145,7 @@ func (p *pass) change(ctx context.Context, r record) record {
 		if res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
 			return r.after(res, p.rules(), p.opts.Now())
 		}
-		r.Adapter, r.Applied, r.AppliedAt = wanted, r.Spec.Content, p.opts.Now()
+		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Spec.Content, p.opts.Now()
 	}
 	res := p.call(ctx, r, wanted, reconcilers.Reconciler.Apply)
 	p.logChange(r, res)

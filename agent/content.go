@@ -13,6 +13,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -24,17 +25,18 @@ const (
 	stagingDir = ".staging"
 )
 
-// contents is what the agent has on disk of the releases in use. Blobs are checked before they get their
-// name, trees before they get theirs.
+// contents is what the agent has on disk of the releases in use. Blobs are checked and synced before
+// they get their name. Trees are not synced: a tree is compared with digests when a process uses it for
+// the first time, and unpacked again from its layer where a power cut, or a person, has changed it.
 type contents struct {
-	dir    string
+	state  *State
 	layout *oci.Layout
-	// checked names the trees that this process has compared with their assignments' digests.
+	// checked names the trees that this process has compared.
 	checked map[digest.Digest]bool
 }
 
-func newContents(dir string) *contents {
-	return &contents{dir: dir, layout: oci.NewLayout(filepath.Join(dir, storeDir)), checked: map[digest.Digest]bool{}}
+func newContents(s *State) *contents {
+	return &contents{state: s, layout: oci.NewLayout(filepath.Join(s.dir, storeDir)), checked: map[digest.Digest]bool{}}
 }
 
 // repository is where the store keeps the releases of a stream.
@@ -44,44 +46,67 @@ func (c *contents) repository(s bundle.Stream) (oci.Target, error) {
 
 // tree is the folder of the unpacked tree.
 func (c *contents) tree(diffID digest.Digest) string {
-	return filepath.Join(c.dir, treesDir, diffID.Encoded())
+	return filepath.Join(c.state.dir, treesDir, diffID.Encoded())
 }
 
-// assignments reads and checks a tree: each assignment's files must have the digest that the signed
-// list gives them. A power cut can leave files without their content, and people can edit them.
+// errNotStaged means that the tree is not on disk as it was unpacked.
+var errNotStaged = errors.New("tree is not staged")
+
+// assignments returns the list of a tree that was staged. An empty list orders the removal of all, so the
+// list has to be the one that the state file knows of the tree, and the files the listed ones.
 func (c *contents) assignments(r *release) ([]bundle.Assignment, error) {
-	root, err := os.OpenRoot(c.tree(r.Release.Content.DiffID))
+	id := r.Release.Content.DiffID
+	var known digest.Digest
+	err := c.state.view(func(tx *bbolt.Tx) (err error) {
+		known, err = load[digest.Digest](tx, bucketTrees, id.Encoded())
+		return err
+	})
 	if err != nil {
-		return nil, err
+		return nil, local("read state: %w", err)
+	}
+	if known == "" {
+		return nil, errNotStaged
+	}
+	root, err := os.OpenRoot(c.tree(id))
+	if err != nil {
+		return nil, errors.Join(errNotStaged, err)
 	}
 	defer root.Close()
-	list, err := readList(root)
-	if err != nil || c.checked[r.Release.Content.DiffID] {
-		return list, err
+	list, d, err := readList(root)
+	if err != nil || d != known {
+		return nil, errors.Join(errNotStaged, err)
 	}
-	for _, a := range list {
-		d, err := contentDigest(root, a.Name)
-		if err != nil {
-			return nil, err
+	if !c.checked[id] {
+		if err := checkFiles(root, list); err != nil {
+			return nil, errors.Join(errNotStaged, err)
 		}
-		if d != a.Content {
-			return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
-		}
+		c.checked[id] = true
 	}
-	c.checked[r.Release.Content.DiffID] = true
 	return list, nil
 }
 
 // readList reads the list of assignments. A tree without one has none.
-func readList(root *os.Root) ([]bundle.Assignment, error) {
+func readList(root *os.Root) ([]bundle.Assignment, digest.Digest, error) {
 	data, err := fs.ReadFile(root.FS(), bundle.AssignmentsPath)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, "", err
 	}
-	if err != nil {
-		return nil, err
+	list, err := bundle.ParseAssignments(data)
+	return list, digest.FromBytes(data), err
+}
+
+// checkFiles compares each assignment's files with the digest that the list gives them.
+func checkFiles(root *os.Root, list []bundle.Assignment) error {
+	for _, a := range list {
+		d, err := contentDigest(root, a.Name)
+		if err != nil {
+			return err
+		}
+		if d != a.Content {
+			return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
+		}
 	}
-	return bundle.ParseAssignments(data)
+	return nil
 }
 
 // contentDigest digests the files below name as bundle.ContentDigest does.
@@ -105,14 +130,11 @@ func contentDigest(root *os.Root, name string) (digest.Digest, error) {
 	return bundle.ContentDigest(files), nil
 }
 
-// stage unpacks the tree of r from the store. The folder gets its name when it is whole and on disk.
+// stage unpacks the tree of r from the store and checks it. The folder gets its name when it is whole,
+// and counts once the state file knows it.
 func (c *contents) stage(ctx context.Context, r *release) (err error) {
-	repo, err := c.repository(r.Release.Stream())
-	if err != nil {
-		return err
-	}
-	trees := filepath.Join(c.dir, treesDir)
-	temp := filepath.Join(trees, stagingDir)
+	trees := filepath.Join(c.state.dir, treesDir)
+	temp, final := filepath.Join(trees, stagingDir), c.tree(r.Release.Content.DiffID)
 	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700)); err != nil {
 		return local("stage: %w", err)
 	}
@@ -121,44 +143,56 @@ func (c *contents) stage(ctx context.Context, r *release) (err error) {
 			err = errors.Join(err, os.RemoveAll(temp))
 		}
 	}()
-	if err := unpack(ctx, repo, r, temp); err != nil {
+	list, err := c.unpack(ctx, r, temp)
+	if err != nil {
 		return err
 	}
-	final := c.tree(r.Release.Content.DiffID)
-	if err := errors.Join(syncTree(temp), os.RemoveAll(final), os.Rename(temp, final), syncDir(trees)); err != nil {
+	if err := errors.Join(os.RemoveAll(final), os.Rename(temp, final)); err != nil {
 		return local("stage: %w", err)
 	}
-	delete(c.checked, r.Release.Content.DiffID)
-	return nil
+	c.checked[r.Release.Content.DiffID] = true
+	return c.state.update(func(tx *bbolt.Tx) error {
+		return save(tx, bucketTrees, r.Release.Content.DiffID.Encoded(), list)
+	})
 }
 
-func unpack(ctx context.Context, src bundle.Source, r *release, dir string) error {
-	layer, err := src.Fetch(ctx, r.Tree)
+// unpack returns the digest of the list. What is not the content's fault is this machine's.
+func (c *contents) unpack(ctx context.Context, r *release, dir string) (digest.Digest, error) {
+	list, err := c.unpackTo(ctx, r, dir)
+	if err != nil && !errors.As(err, new(*bundle.Refusal)) {
+		err = local("stage: %w", err)
+	}
+	return list, err
+}
+
+func (c *contents) unpackTo(ctx context.Context, r *release, dir string) (digest.Digest, error) {
+	repo, err := c.repository(r.Release.Stream())
 	if err != nil {
-		return local("stage: %w", err)
+		return "", err
+	}
+	layer, err := repo.Fetch(ctx, r.Tree)
+	if err != nil {
+		return "", err
 	}
 	defer layer.Close()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return local("stage: %w", err)
+		return "", err
 	}
 	defer root.Close()
 	if err := bundle.Unpack(layer, root, r.Release.Content); err != nil {
-		return stageError(err)
+		return "", err
 	}
-	list, err := readList(root)
+	list, d, err := readList(root)
+	if err != nil {
+		return "", err
+	}
 	for _, a := range list { // one without files has no folder in the tree
-		err = errors.Join(err, root.MkdirAll(a.Name, 0o755))
+		if err := root.MkdirAll(a.Name, 0o755); err != nil {
+			return "", err
+		}
 	}
-	return stageError(err)
-}
-
-// stageError takes whatever is not the content's fault for this machine's.
-func stageError(err error) error {
-	if err == nil || errors.As(err, new(*bundle.Refusal)) {
-		return err
-	}
-	return local("stage: %w", err)
+	return d, checkFiles(root, list)
 }
 
 // intact says whether the stored layer is what its descriptor says.
@@ -180,7 +214,7 @@ func (c *contents) intact(ctx context.Context, r *release) bool {
 // discard deletes the stored layer, if there is one, so that it is fetched again.
 func (c *contents) discard(r *release) error {
 	d := r.Tree.Digest
-	err := os.Remove(filepath.Join(c.dir, storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded()))
+	err := os.Remove(filepath.Join(c.state.dir, storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded()))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

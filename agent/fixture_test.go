@@ -145,12 +145,14 @@ type draft struct {
 	adapter string
 	signer  crypto.Signer // nil leaves it unsigned
 	change  func(*ocispec.Manifest)
+	seal    func(*bundle.Release)
+	list    func([]bundle.Assignment)
 	repo    oci.Target
 }
 
 // draft returns release n of the site's stream, with one assignment per folder of files.
 func (s *site) draft(n int64, files map[string]string) draft {
-	issued := epoch.Add(time.Duration(n) * time.Minute)
+	issued := s.now.Add(time.Duration(n)*time.Minute - time.Hour).Truncate(time.Second)
 	return draft{
 		release: bundle.Release{
 			Schema: bundle.ReleaseSchema, Platform: s.stream.Platform, Environment: s.stream.Environment, ClusterType: s.stream.ClusterType,
@@ -174,6 +176,9 @@ func push(ctx context.Context, d draft) (ocispec.Descriptor, error) {
 		return ocispec.Descriptor{}, err
 	}
 	d.release.Content = packed.Content
+	if d.seal != nil {
+		d.seal(&d.release)
+	}
 	document, err := d.release.Marshal()
 	if err != nil {
 		return ocispec.Descriptor{}, err
@@ -249,6 +254,9 @@ func (d draft) tree() []bundle.File {
 		list = append(list, bundle.Assignment{Name: name, Workload: workload, Target: target, Adapter: d.adapter, Content: bundle.ContentDigest(fs)})
 	}
 	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
+	if d.list != nil {
+		d.list(list)
+	}
 	data, err := bundle.MarshalAssignments(list)
 	if err != nil {
 		panic(err)

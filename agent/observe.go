@@ -55,6 +55,8 @@ func (p *pass) look(ctx context.Context, r record, first bool) record {
 			return r
 		}
 		return p.change(ctx, r)
+	case r.stale(p.adapter(r.Spec)): // its engine is missing
+		return r
 	case r.unsettled():
 		return p.see(ctx, r)
 	case first && p.all && !p.touched[r.Spec.Name]:

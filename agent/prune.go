@@ -10,6 +10,7 @@ import (
 	"slices"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.etcd.io/bbolt"
 )
 
 // prune deletes the blobs, refs and trees of releases that are not among keep.
@@ -21,7 +22,7 @@ func (c *contents) prune(keep ...*release) error {
 			trees[r.Release.Content.DiffID.Encoded()] = true
 		}
 	}
-	dir := filepath.Join(c.dir, treesDir)
+	dir := filepath.Join(c.state.dir, treesDir)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -31,16 +32,32 @@ func (c *contents) prune(keep ...*release) error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
-	if err = errors.Join(err, c.pruneStore(refs)); err != nil {
+	if err = errors.Join(err, c.forgetTrees(trees), c.pruneStore(refs)); err != nil {
 		return local("clean up: %w", err)
 	}
 	return nil
 }
 
+func (c *contents) forgetTrees(keep map[string]bool) error {
+	return c.state.update(func(tx *bbolt.Tx) error {
+		b, gone := tx.Bucket([]byte(bucketTrees)), []string{}
+		err := b.ForEach(func(k, _ []byte) error {
+			if !keep[string(k)] {
+				gone = append(gone, string(k))
+			}
+			return nil
+		})
+		for _, name := range gone {
+			err = errors.Join(err, drop(tx, bucketTrees, name))
+		}
+		return err
+	})
+}
+
 // pruneStore rewrites the layout's index first, so that a crash leaves blobs too many and never a ref
 // without its content.
 func (c *contents) pruneStore(refs map[string]bool) error {
-	root, err := os.OpenRoot(filepath.Join(c.dir, storeDir))
+	root, err := os.OpenRoot(filepath.Join(c.state.dir, storeDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
 	}

@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// stage unpacks the target's tree from the store, and checks each assignment's files.
+// stage unpacks the target's tree from the store and checks it.
 func (p *pass) stage(ctx context.Context) outcome {
 	if p.staged {
 		return done
@@ -21,9 +21,6 @@ func (p *pass) stage(ctx context.Context) outcome {
 // not what was fetched, this machine's disk is at fault, and the next pass fetches it again.
 func (p *pass) unpackAndCheck(ctx context.Context, r *release) error {
 	err := p.content.stage(ctx, r)
-	if err == nil {
-		_, err = p.content.assignments(r)
-	}
 	if errors.As(err, new(*bundle.Refusal)) && !p.content.intact(ctx, r) {
 		return local("stored layer %s is damaged and will be fetched again: %w", r.Tree.Digest, errors.Join(err, p.content.discard(r)))
 	}

@@ -40,13 +40,14 @@ const (
 	stateSchema = 1
 	// lockTime is how long to wait for another process to let go of the state file. An agent that was
 	// told to end needs a moment.
-	lockTime = 2 * time.Second
+	lockTime = time.Second
 )
 
 // The buckets of the state file.
 const (
 	bucketMeta    = "meta"         // the single records named below
 	bucketOrders  = "orders"       // stream: highest order accepted
+	bucketTrees   = "trees"        // encoded diffID of a tree that was staged: digest of its list
 	bucketItems   = "items"        // assignment: record
 	bucketLedger  = "ledger"       // adapter NUL assignment: what a reconciler keeps
 	bucketReports = "reports"      // seq: envelope
@@ -170,7 +171,7 @@ func (s *State) Dir() string { return s.dir }
 // init makes what a new file lacks.
 func (s *State) init(now time.Time) error {
 	return s.update(func(tx *bbolt.Tx) error {
-		for _, b := range []string{bucketMeta, bucketOrders, bucketItems, bucketLedger, bucketReports, bucketIndex} {
+		for _, b := range []string{bucketMeta, bucketOrders, bucketTrees, bucketItems, bucketLedger, bucketReports, bucketIndex} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
 				return err
 			}

@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// export writes the newest bundle of stream to a file.
+func (s *site) export(stream bundle.Stream) string {
+	s.t.Helper()
+	var file bytes.Buffer
+	require.NoError(s.t, airgap.Export(context.Background(), s.location(), stream.Environment, stream.ClusterType, &file))
+	return s.file(file.Bytes())
+}
+
+func (s *site) file(data []byte) string {
+	s.t.Helper()
+	path := filepath.Join(s.t.TempDir(), "site.tar")
+	require.NoError(s.t, os.WriteFile(path, data, 0o600))
+	return path
+}
+
+// imported imports in a process of its own, so to speak, where there is no registry.
+func (s *site) imported(path string) (r Result) {
+	s.t.Helper()
+	s.agent(func(a *Agent) {
+		a.source = nil
+		r = a.Import(context.Background(), path, 0)
+	})
+	return r
+}
+
+func TestABundleComesByFile(t *testing.T) {
+	s := newSite(t)
+	d := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	path := s.export(s.stream)
+	s.registry.away.Store(true)
+
+	r := s.imported(path)
+
+	require.Equal(t, Done, r.Verdict, r.Error)
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Equal(t, d.Digest, r.Status.Release.Running.Digest)
+	require.Nil(t, r.Status.LastContact, "a file says nothing of the registry")
+	requireFile(t, s.host, "a-x/f", "1")
+	require.Equal(t, Idle, s.imported(path).Verdict, "again")
+}
+
+func TestAnAgentWithARingTakesARelaseForItByFile(t *testing.T) {
+	s := newSite(t)
+	d := s.draft(1, map[string]string{"a-x/f": "1"})
+	d.release.Rings = []string{"canary"}
+	s.publish(d)
+	path := s.export(s.stream)
+	s.agent(func(a *Agent) {
+		a.cluster.Ring = "canary"
+		r := a.Import(context.Background(), path, 0)
+		require.Equal(t, Done, r.Verdict, r.Error)
+	})
+}
+
+func TestFilesAreJudgedLikeRegistries(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		file func(s *site) string
+		want string
+	}{
+		{"older release", func(s *site) string {
+			s.publish(s.draft(4, map[string]string{"a-x/f": "0"}))
+			return s.export(s.stream)
+		}, string(bundle.OlderRelease)},
+		{"bundle of another cluster type", func(s *site) string {
+			other := s.stream
+			other.ClusterType = "large"
+			d := s.draft(6, map[string]string{"a-x/f": "0"})
+			d.release.ClusterType, d.repo = "large", s.repository(other)
+			s.publish(d)
+			return s.export(other)
+		}, string(bundle.WrongClusterType)},
+		{"changed layer", func(s *site) string {
+			s.publish(s.draft(6, map[string]string{"a-x/f": "0"}))
+			data, err := os.ReadFile(s.export(s.stream))
+			require.NoError(s.t, err)
+			at := bytes.Index(data, []byte{0x1f, 0x8b, 0x08})
+			data[at+60] ^= 1
+			return s.file(data)
+		}, string(bundle.DigestMismatch)},
+		{"changed manifest", func(s *site) string {
+			s.publish(s.draft(6, map[string]string{"a-x/f": "0"}))
+			data, err := os.ReadFile(s.export(s.stream))
+			require.NoError(s.t, err)
+			return s.file(bytes.Replace(data, []byte(`"artifactType":"application/vnd.wherry.bundle`), []byte(`"artifactType":"application/vnd.wherry.bumble`), 1))
+		}, string(bundle.DigestMismatch)},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s := newSite(t)
+			good := s.publish(s.draft(5, map[string]string{"a-x/f": "1"}))
+			require.Equal(t, Done, s.imported(s.export(s.stream)).Verdict)
+
+			r := s.imported(tc.file(s))
+
+			require.Equal(t, Refused, r.Verdict, r.Error)
+			require.Equal(t, tc.want, r.Status.Reason)
+			require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
+			requireFile(t, s.host, "a-x/f", "1")
+		})
+	}
+}
+
+func TestAFileThatIsNoneChangesNothing(t *testing.T) {
+	s := newSite(t)
+	r := s.imported(s.file([]byte("hello")))
+	require.Equal(t, Broken, r.Verdict)
+	require.Contains(t, r.Error, "OCI layout")
+	require.Equal(t, bundle.Pending, r.Status.State)
+}

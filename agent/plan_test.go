@@ -1,0 +1,51 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+func TestBackoffDoublesUpToItsLimit(t *testing.T) {
+	for n, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
+		require.Equal(t, want*time.Minute, backoff(5*time.Minute, time.Hour, n))
+	}
+	require.Equal(t, time.Hour, backoff(5*time.Minute, time.Hour, 1_000_000))
+}
+
+func TestThePlanAsksLessOftenWhileNobodyAnswers(t *testing.T) {
+	s := newSite(t)
+	s.agent(func(a *Agent) {
+		p := plan{agent: a}
+		now := epoch
+		require.NotNil(t, p.scope(now).offer, "everything is due at first")
+		require.True(t, p.scope(now).all)
+		var waits []time.Duration
+		for range 3 {
+			p.passed(scope{offer: a.source}, outcome{Verdict: Unreachable}, now)
+			waits = append(waits, p.contact.Sub(now).Round(10*time.Minute))
+			now = p.contact
+		}
+		require.Equal(t, []time.Duration{10 * time.Minute, 20 * time.Minute, 40 * time.Minute}, waits)
+		p.passed(scope{offer: a.source}, outcome{Verdict: Idle}, now)
+		require.InDelta(t, DefaultInterval.Seconds(), p.contact.Sub(now).Seconds(), 30)
+		require.Nil(t, p.scope(now).offer)
+	})
+}
+
+func TestThePlanLooksSoonAtWhatIsNotCompliant(t *testing.T) {
+	s := newSite(t)
+	s.opts.Reconcilers = nil // so that the assignment fails
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	s.agent(func(a *Agent) {
+		p := plan{agent: a}
+		p.passed(scope{offer: a.source, all: true}, outcome{Verdict: Idle}, epoch)
+		require.Equal(t, firstLook, p.next(epoch).Sub(epoch))
+		p.passed(scope{}, outcome{Verdict: Idle}, epoch)
+		require.Equal(t, 2*firstLook, p.next(epoch).Sub(epoch))
+		p.passed(scope{}, outcome{Verdict: Idle, switched: true}, epoch)
+		require.Equal(t, firstLook, p.next(epoch).Sub(epoch))
+	})
+}

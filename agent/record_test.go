@@ -1,0 +1,95 @@
+package agent
+
+import (
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// The record of an assignment whose content was applied at epoch, in each state, and what an engine's
+// answer one minute later makes of it.
+func TestAnswersMoveAnAssignmentFromStateToState(t *testing.T) {
+	content := digest.FromString("content")
+	minute := epoch.Add(time.Minute)
+	for _, tc := range []struct {
+		name   string
+		before record
+		answer reconcilers.Result
+		rules  rules
+		state  bundle.State
+		reason string
+		since  time.Time
+	}{
+		{"applied at once", record{Item: bundle.Item{State: bundle.Applying, Since: epoch}}, reconcilers.Result{State: bundle.Compliant}, rules{}, bundle.Compliant, "", minute},
+		{"still compliant", record{Item: bundle.Item{State: bundle.Compliant, Since: epoch}}, reconcilers.Result{State: bundle.Compliant}, rules{}, bundle.Compliant, "", epoch},
+		{"compliant, but not for long enough", record{Item: bundle.Item{State: bundle.Applying, Since: epoch}}, reconcilers.Result{State: bundle.Compliant}, rules{Settle: time.Minute}, bundle.Progressing, "Settling", minute},
+		{
+			"compliant for long enough",
+			record{Item: bundle.Item{State: bundle.Progressing, Since: epoch}, HealthyAt: epoch},
+			reconcilers.Result{State: bundle.Compliant},
+			rules{Settle: time.Minute}, bundle.Compliant, "", minute,
+		},
+		{"progressing", record{AppliedAt: epoch}, reconcilers.Result{State: bundle.Progressing, Reason: "Rolling"}, rules{Deadline: time.Minute}, bundle.Progressing, "Rolling", minute},
+		{"progressing for too long", record{AppliedAt: epoch}, reconcilers.Result{State: bundle.Progressing}, rules{Deadline: time.Second}, bundle.Failed, "DeadlineExceeded", minute},
+		{
+			"failed as before, after another attempt",
+			record{Item: bundle.Item{State: bundle.Applying, Since: minute}, Before: &standing{bundle.Failed, epoch}},
+			reconcilers.Result{State: bundle.Failed, Reason: "ApplyFailed"},
+			rules{}, bundle.Failed, "ApplyFailed", epoch,
+		},
+		{
+			"failed no longer",
+			record{Item: bundle.Item{State: bundle.Applying, Since: minute}, Before: &standing{bundle.Failed, epoch}},
+			reconcilers.Result{State: bundle.Compliant},
+			rules{}, bundle.Compliant, "", minute,
+		},
+		{"drifted", record{Item: bundle.Item{State: bundle.Compliant, Since: epoch}}, reconcilers.Result{State: bundle.Drifted, Reason: "Differs"}, rules{}, bundle.Drifted, "Differs", minute},
+		{"gone", record{Removing: true}, reconcilers.Result{State: bundle.Removed}, rules{}, bundle.Removed, "", minute},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			tc.before.Spec.Content, tc.before.Applied = content, content
+			got := tc.before.after(tc.answer, tc.rules, minute)
+			require.Equal(t, tc.state, got.Item.State)
+			require.Equal(t, tc.reason, got.Item.Reason)
+			require.Equal(t, tc.since, got.Item.Since)
+			require.Nil(t, got.Before)
+		})
+	}
+}
+
+func TestAMessageIsCut(t *testing.T) {
+	long := make([]byte, 5000)
+	for i := range long {
+		long[i] = 'x'
+	}
+	r := record{}.after(reconcilers.Result{State: bundle.Failed, Message: string(long)}, rules{}, epoch)
+	require.LessOrEqual(t, len(r.Item.Message), bundle.MaxMessageBytes)
+}
+
+func TestListingAnAssignmentAgainKeepsHowItStands(t *testing.T) {
+	a := bundle.Assignment{Name: "shop-main", Content: digest.FromString("1")}
+	r := record{}.listed(a, "directory", epoch)
+	require.Equal(t, bundle.Pending, r.Item.State)
+	r = r.begun("directory", epoch).after(reconcilers.Result{State: bundle.Compliant, Revision: "r1"}, rules{}, epoch)
+	later := epoch.Add(time.Hour)
+
+	same := r.listed(a, "directory", later)
+	require.Equal(t, r.Item, same.Item)
+
+	a.Content = digest.FromString("2")
+	changed := r.listed(a, "directory", later)
+	require.Equal(t, bundle.Pending, changed.Item.State)
+	require.Equal(t, later, changed.Item.Since)
+	require.True(t, changed.stale("directory"))
+	require.True(t, r.stale("kubernetes"))
+
+	gone := r.dropped(later)
+	require.True(t, gone.Removing)
+	back := gone.listed(bundle.Assignment{Name: "shop-main", Content: digest.FromString("1")}, "directory", later)
+	require.False(t, back.Removing)
+}

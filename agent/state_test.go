@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"bytes"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+)
+
+func TestANewStateHasAnIdentityThatStays(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "deep", "state")
+	first := openTestState(t, dir)
+	key, err := first.ReportKey()
+	require.NoError(t, err)
+	require.Contains(t, key, "BEGIN PUBLIC KEY")
+	require.Equal(t, epoch.Unix(), first.id.Incarnation)
+	require.NoError(t, first.Close())
+	info, err := os.Stat(filepath.Join(dir, stateFile))
+	require.NoError(t, err)
+	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), "the file holds the report key")
+
+	second := openTestState(t, dir)
+	again, err := second.ReportKey()
+	require.NoError(t, err)
+	require.Equal(t, key, again)
+	require.Equal(t, first.id, second.id)
+}
+
+func TestASecondAgentOnTheSameFolderIsTold(t *testing.T) {
+	dir := t.TempDir()
+	openTestState(t, dir)
+	_, err := OpenState(dir, nil)
+	require.ErrorIs(t, err, ErrBusy)
+	_, err = ReadState(dir)
+	require.ErrorIs(t, err, ErrBusy)
+}
+
+func TestReadingAStateThatIsNotThereMakesNothing(t *testing.T) {
+	dir := t.TempDir()
+	_, err := ReadState(dir)
+	require.ErrorIs(t, err, ErrNoState)
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+func TestADamagedStateFileIsSaidToBeSo(t *testing.T) {
+	for _, tc := range []struct {
+		name   string
+		damage func([]byte) []byte
+	}{
+		{"text", func([]byte) []byte { return []byte("hello") }},
+		{"text of some length", func([]byte) []byte { return bytes.Repeat([]byte("hello "), 10_000) }},
+		{"zeros", func(b []byte) []byte { return make([]byte, len(b)) }},
+		{"cut in the middle", func(b []byte) []byte { return b[:100_000] }},
+		{"cut after the first pages", func(b []byte) []byte { return b[:8192+100] }},
+		{"pages of data overwritten", func(b []byte) []byte {
+			for i := 8192; i < len(b); i++ {
+				b[i] = 0xff
+			}
+			return b
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			dir := t.TempDir()
+			s := openTestState(t, dir)
+			require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+				return save(tx, bucketMeta, "filler", bytes.Repeat([]byte("x"), 100_000))
+			}))
+			require.NoError(t, s.Close())
+			path := filepath.Join(dir, stateFile)
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(path, tc.damage(data), 0o600))
+
+			_, err = OpenState(dir, nil)
+			require.ErrorIs(t, err, ErrDamaged)
+			require.Contains(t, err.Error(), path)
+		})
+	}
+}
+
+func TestAFileThatANewerVersionWroteIsLeftAlone(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestState(t, dir)
+	require.NoError(t, s.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keySchema, stateSchema+1) }))
+	require.NoError(t, s.Close())
+	_, err := OpenState(dir, nil)
+	require.ErrorContains(t, err, "schema 2")
+	require.False(t, errors.Is(err, ErrDamaged))
+}
+
+func TestAStateFolderThatCannotBeMadeIsAnErrorOfItsPath(t *testing.T) {
+	file := filepath.Join(t.TempDir(), "file")
+	require.NoError(t, os.WriteFile(file, nil, 0o600))
+	_, err := OpenState(filepath.Join(file, "state"), nil)
+	var onDisk *fs.PathError
+	require.ErrorAs(t, err, &onDisk)
+	require.Contains(t, err.Error(), file)
+}
+
+func TestALedgerKeepsEntriesByAdapter(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestState(t, dir)
+	a, b := s.Ledger("kubernetes"), s.Ledger("directory")
+	require.NoError(t, a.Save("shop", []byte("one")))
+	require.NoError(t, b.Save("shop", []byte("two")))
+	require.NoError(t, s.Close())
+
+	s = openTestState(t, dir)
+	got, err := s.Ledger("kubernetes").Load("shop")
+	require.NoError(t, err)
+	require.Equal(t, "one", string(got))
+	require.NoError(t, s.Ledger("kubernetes").Save("shop", nil))
+	got, err = s.Ledger("kubernetes").Load("shop")
+	require.NoError(t, err)
+	require.Empty(t, got)
+	got, err = s.Ledger("directory").Load("shop")
+	require.NoError(t, err)
+	require.Equal(t, "two", string(got))
+}
+
+func openTestState(t testing.TB, dir string) *State {
+	t.Helper()
+	s, err := OpenState(dir, func() time.Time { return epoch })
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
