@@ -66,9 +66,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 	if err != nil {
 		return failed(fmt.Errorf("apply %s: %w", a.Name, err))
 	}
-	if len(changes) > 0 {
-		r.log.Info("folder replaced", "assignment", a.Name, "content", a.Content, "changed", len(changes))
-	}
+	r.logChanges(ctx, a, changes)
 	return reconcilers.Result{State: bundle.Compliant, Revision: a.Content.String(), Changes: changes}
 }
 
@@ -167,9 +165,7 @@ func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) recon
 	if err != nil {
 		return failed(fmt.Errorf("remove %s: %w", a.Name, err))
 	}
-	if len(changes) > 0 {
-		r.log.Info("folder removed", "assignment", a.Name)
-	}
+	r.logChanges(ctx, a, changes)
 	return reconcilers.Result{State: bundle.Removed, Changes: changes}
 }
 
@@ -201,6 +197,13 @@ func (r *Reconciler) remove(ctx context.Context, a reconcilers.Assignment) ([]re
 		return nil, err
 	}
 	return compare(a.Name, have, nil), s.takeAway()
+}
+
+// logChanges logs files one by one; that and how an assignment changed is the agent's to log.
+func (r *Reconciler) logChanges(ctx context.Context, a reconcilers.Assignment, changes []reconcilers.Change) {
+	for _, c := range changes {
+		r.log.DebugContext(ctx, "file changed", "assignment", a.Name, "file", c.Object, "action", c.Action)
+	}
 }
 
 // readAssignment returns what the folder is to hold.

@@ -24,10 +24,15 @@ func (p *pass) drift(ctx context.Context) (string, error) {
 			found = append(found, m.subject()+" is missing")
 			continue
 		}
+		if p.r.seen.same(m, live) {
+			continue
+		}
 		change, was, would, err := p.manager.Diff(ctx, m.Unstructured, ssa.DefaultDiffOptions())
 		switch {
 		case err != nil:
 			return "", err
+		case change.Action == ssa.UnchangedAction:
+			p.r.seen.agree(m, live)
 		case change.Action == ssa.CreatedAction: // it went just now
 			found = append(found, m.subject()+" is missing")
 		case change.Action == ssa.ConfiguredAction:

@@ -19,8 +19,10 @@ import (
 	"fmt"
 	"log/slog"
 	"net/http"
+	"time"
 
 	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -43,12 +45,17 @@ type Options struct {
 // assignment of its own.
 type Reconciler struct {
 	client    client.Client
-	discovery discovery.DiscoveryInterface
+	discovery *discovery.DiscoveryClient
 	ledger    reconcilers.Ledger
+	seen      *seen
 	log       *slog.Logger
 }
 
 var _ reconcilers.Reconciler = (*Reconciler)(nil)
+
+// requestTimeout bounds one request where config has no timeout of its own. API servers give a webhook,
+// the slowest part of an apply, up to 30 s.
+const requestTimeout = 45 * time.Second
 
 // New returns a reconciler for the cluster that config reaches. It connects when it is first used, and
 // asks then once which kinds the cluster serves. The error is about config. Without a limit in config
@@ -62,6 +69,9 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 	if config.QPS == 0 {
 		config.QPS = -1
 	}
+	if config.Timeout == 0 {
+		config.Timeout = requestTimeout
+	}
 	config.WarningHandlerWithContext = warnings{log}
 	httpClient, err := rest.HTTPClientFor(config)
 	if err != nil {
@@ -71,10 +81,10 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 	if err != nil {
 		return nil, fmt.Errorf("access to the cluster: %w", err)
 	}
-	return &Reconciler{client: c, discovery: disco, ledger: ledger, log: log}, nil
+	return &Reconciler{client: c, discovery: disco, ledger: ledger, seen: newSeen(), log: log}, nil
 }
 
-func clients(config *rest.Config, httpClient *http.Client) (client.Client, discovery.DiscoveryInterface, error) {
+func clients(config *rest.Config, httpClient *http.Client) (client.Client, *discovery.DiscoveryClient, error) {
 	disco, err := discovery.NewDiscoveryClientForConfigAndClient(config, httpClient)
 	if err != nil {
 		return nil, nil, err
@@ -105,9 +115,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 		res = failed(ctx, err)
 	}
 	res.Changes = p.changes
-	if len(p.changes) > 0 {
-		r.log.Info("assignment applied", "assignment", a.Name, "content", a.Content, "changed", len(p.changes), "state", res.State)
-	}
+	p.logChanges(ctx)
 	return res
 }
 
@@ -161,9 +169,7 @@ func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) recon
 		res = failed(ctx, err)
 	}
 	res.Changes = p.changes
-	if len(p.changes) > 0 {
-		r.log.Info("assignment removed", "assignment", a.Name, "changed", len(p.changes), "state", res.State)
-	}
+	p.logChanges(ctx)
 	return res
 }
 
@@ -187,12 +193,29 @@ func (p *pass) remove(ctx context.Context) (reconcilers.Result, error) {
 	return res, nil
 }
 
-// mapping returns how the cluster serves the kind of e; the error is meta.IsNoMatchError where it does not.
-func (r *Reconciler) mapping(e entry) (*meta.RESTMapping, error) {
-	mapper := r.client.RESTMapper()
-	m, err := mapper.RESTMapping(e.groupKind(), e.Version)
-	if meta.IsNoMatchError(err) { // the cluster may have moved on to another version
-		return mapper.RESTMapping(e.groupKind())
+// logChanges logs objects one by one; that and how an assignment changed is the agent's to log.
+func (p *pass) logChanges(ctx context.Context) {
+	for _, c := range p.changes {
+		p.r.log.DebugContext(ctx, "object changed", "assignment", p.assignment, "object", c.Object, "action", c.Action)
 	}
-	return m, err
+}
+
+// mapping returns how the cluster serves a kind; the error is meta.IsNoMatchError where it does not. The
+// mapper knows no context: a request that it makes may outlive the call, by requestTimeout at most.
+func (r *Reconciler) mapping(ctx context.Context, kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error) {
+	type answer struct {
+		mapping *meta.RESTMapping
+		err     error
+	}
+	done := make(chan answer, 1)
+	go func() {
+		m, err := r.client.RESTMapper().RESTMapping(kind, versions...)
+		done <- answer{m, err}
+	}()
+	select {
+	case a := <-done:
+		return a.mapping, a.err
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
 }

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"bytes"
+	"errors"
 	"fmt"
 	"io"
 	"io/fs"
@@ -126,6 +127,9 @@ func splitDocuments(data []byte) []document {
 	return docs
 }
 
+// yamlWrapping takes off what the parser's layers put around their message.
+var yamlWrapping = strings.NewReplacer("error converting YAML to JSON: ", "", "yaml: ", "", "unmarshal errors:\n  ", "")
+
 func parseYAML(doc document) (any, error) {
 	data, err := yaml.YAMLToJSONStrict(doc.data)
 	if err != nil {
@@ -134,7 +138,7 @@ func parseYAML(doc document) (any, error) {
 		if _, again := yaml.YAMLToJSONStrict(padded); again != nil {
 			err = again
 		}
-		return nil, fmt.Errorf("%s", strings.TrimPrefix(strings.TrimPrefix(err.Error(), "error converting YAML to JSON: "), "yaml: "))
+		return nil, errors.New(yamlWrapping.Replace(err.Error()))
 	}
 	var value any
 	return value, utiljson.Unmarshal(data, &value)

@@ -8,7 +8,6 @@ import (
 	"github.com/fluxcd/pkg/ssa/utils"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
@@ -26,7 +25,7 @@ type user struct {
 // itself; none means that the namespace may go. It has to look at every kind that can be in a namespace,
 // one request for each, which is fair for something so rare and so final.
 func (p *pass) usedBy(ctx context.Context, namespace string) (user, error) {
-	lists, err := discovery.ServerPreferredNamespacedResources(p.r.discovery)
+	lists, err := p.r.discovery.ServerPreferredNamespacedResourcesWithContext(ctx)
 	if err != nil {
 		return user{}, err
 	}

@@ -89,7 +89,7 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 	if err := p.load(); err != nil {
 		return err
 	}
-	if err := p.place(a.Namespace); err != nil {
+	if err := p.place(ctx, a.Namespace); err != nil {
 		return err
 	}
 	for _, m := range p.objects {
@@ -101,7 +101,7 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 }
 
 // place puts objects without a namespace into the assignment's, and finds those that are there twice.
-func (p *pass) place(namespace string) error {
+func (p *pass) place(ctx context.Context, namespace string) error {
 	for _, m := range p.objects {
 		if utils.IsCRD(m.Unstructured) {
 			group, _, _ := unstructured.NestedString(m.Object, "spec", "group")
@@ -111,7 +111,7 @@ func (p *pass) place(namespace string) error {
 		}
 	}
 	for _, m := range p.objects {
-		namespaced, err := p.namespaced(m)
+		namespaced, err := p.namespaced(ctx, m)
 		switch {
 		case err != nil:
 			return fmt.Errorf("%s: %s: %w", m.origin, m.subject(), err)
@@ -130,12 +130,12 @@ func (p *pass) place(namespace string) error {
 	return nil
 }
 
-func (p *pass) namespaced(m manifest) (bool, error) {
+func (p *pass) namespaced(ctx context.Context, m manifest) (bool, error) {
 	gvk := m.GroupVersionKind()
 	if namespaced, ok := p.defined[gvk.GroupKind()]; ok {
 		return namespaced, nil
 	}
-	mapping, err := p.RESTMapper().RESTMapping(gvk.GroupKind(), gvk.Version)
+	mapping, err := p.r.mapping(ctx, gvk.GroupKind(), gvk.Version)
 	if err != nil {
 		return false, err
 	}
@@ -191,8 +191,13 @@ func (p *pass) applyStages(ctx context.Context) error {
 			}
 		}
 	}
-	_, err := p.manager.ApplyAll(ctx, rest, ssa.ApplyOptions{})
-	return err
+	if _, err := p.manager.ApplyAll(ctx, rest, ssa.ApplyOptions{}); err != nil {
+		return err
+	}
+	for _, m := range p.objects {
+		p.r.seen.agree(m, p.live[m.id()])
+	}
+	return nil
 }
 
 // How long, and how often, a new CustomResourceDefinition is looked at until it is served.
@@ -214,7 +219,7 @@ func (p *pass) established(ctx context.Context, crd *unstructured.Unstructured) 
 			delete(p.live, object.UnstructuredToObjMetadata(crd)) // to be asked for again
 			return false, err
 		}
-		_, err = p.RESTMapper().RESTMapping(schema.GroupKind{Group: group, Kind: kind})
+		_, err = p.r.mapping(ctx, schema.GroupKind{Group: group, Kind: kind})
 		if meta.IsNoMatchError(err) {
 			return false, nil
 		}

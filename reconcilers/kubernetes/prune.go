@@ -35,7 +35,11 @@ func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, err er
 
 // pruneOne returns true when nothing of the assignment is left to do about e.
 func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, err error) {
-	mapping, err := p.r.mapping(e)
+	p.r.seen.forget(e.id())
+	mapping, err := p.r.mapping(ctx, e.groupKind(), e.Version)
+	if meta.IsNoMatchError(err) { // the cluster may have moved on to another version
+		mapping, err = p.r.mapping(ctx, e.groupKind())
+	}
 	if meta.IsNoMatchError(err) {
 		return true, nil // no kind, no objects of it
 	}

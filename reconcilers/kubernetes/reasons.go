@@ -79,51 +79,45 @@ func failed(ctx context.Context, err error) reconcilers.Result {
 // classify returns the reason of err, and whether trying again can help.
 func classify(err error) (reason string, waiting bool) {
 	var known *reasonError
+	var answer apierrors.APIStatus
 	switch {
 	case errors.As(err, &known):
 		return known.reason, known.waiting
 	case meta.IsNoMatchError(err):
 		return KindNotServed, false
+	case errors.As(err, &answer):
+		return classifyAnswer(err, answer.Status())
+	}
+	return APIServerUnreachable, true
+}
+
+// classifyAnswer judges what an API server answers. It has no code for the change of an immutable field,
+// and answers what is no object of its kind as if that were an error of its own: these are known by their
+// text alone.
+func classifyAnswer(err error, answer metav1.Status) (reason string, waiting bool) {
+	_, terminating := apierrors.StatusCause(err, "NamespaceTerminating")
+	switch {
 	case len(claims(err)) > 0:
 		return Conflict, false
-	case hasCause(err, "NamespaceTerminating"):
+	case terminating:
 		return NamespaceTerminating, true
 	case apierrors.IsForbidden(err):
 		return Forbidden, false
 	case apierrors.IsUnauthorized(err):
 		return Unauthorized, true
-	case apierrors.IsInvalid(err) && immutable(err):
+	case apierrors.IsInvalid(err) && strings.Contains(answer.Message, "immutable"):
 		return Immutable, false
-	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err), untypable(err):
+	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
 		return InvalidManifest, false
-	case apierrors.IsNotFound(err):
-		return notFound(err), false
-	case apierrors.ReasonForError(err) != metav1.StatusReasonUnknown:
-		return APIServerError, true
+	case strings.HasPrefix(answer.Message, "failed to create typed patch object"),
+		strings.HasPrefix(answer.Message, "failed to convert new object"):
+		return InvalidManifest, false
+	case apierrors.IsNotFound(err) && answer.Details != nil && answer.Details.Kind == "namespaces":
+		return NamespaceNotFound, false
+	case apierrors.IsNotFound(err): // an object to be applied need not exist, but its kind has to
+		return KindNotServed, false
 	}
-	return APIServerUnreachable, true
-}
-
-func hasCause(err error, cause metav1.CauseType) bool {
-	_, ok := apierrors.StatusCause(err, cause)
-	return ok
-}
-
-// immutable and untypable judge by the text: the API server has no code for a change of an immutable
-// field, and answers what its schema does not allow as if it were an error of its own.
-func immutable(err error) bool { return strings.Contains(err.Error(), "immutable") }
-
-func untypable(err error) bool {
-	return apierrors.IsInternalError(err) && strings.Contains(err.Error(), "failed to create typed patch object")
-}
-
-// notFound says what is missing: an apply is answered so only for the namespace or the kind.
-func notFound(err error) string {
-	var status apierrors.APIStatus
-	if errors.As(err, &status) && status.Status().Details != nil && status.Status().Details.Kind == "namespaces" {
-		return NamespaceNotFound
-	}
-	return KindNotServed
+	return APIServerError, true
 }
 
 // describeClaims puts the fields and their managers first, of which an API server lists up to hundreds.

@@ -136,8 +136,9 @@ func (e *objectError) Unwrap() error { return e.err }
 
 func (e *objectError) Error() string {
 	text := e.err.Error()
-	if e.secret {
-		text = fmt.Sprintf("%s (the API server's words are withheld, as they may quote the Secret)", apierrors.ReasonForError(e.err))
+	var answer apierrors.APIStatus
+	if e.secret && errors.As(e.err, &answer) {
+		text = "the API server refuses it, in words that are withheld as they may quote the Secret"
 	}
 	if e.origin == "" {
 		return text

@@ -2,6 +2,7 @@
 package kubernetestest
 
 import (
+	"context"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -47,7 +48,7 @@ func Connect(t *testing.T, config *rest.Config) *Cluster {
 	require.NoError(t, err)
 	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "wherry-test-"}}
 	require.NoError(t, c.Create(t.Context(), ns))
-	t.Cleanup(func() { _ = c.Delete(t.Context(), ns) })
+	t.Cleanup(func() { _ = c.Delete(context.Background(), ns) })
 	return &Cluster{Client: c, Config: config, Name: ns.Name}
 }
 
