@@ -65,4 +65,5 @@ func TestDidYouMean(t *testing.T) {
 	} {
 		require.Equal(t, hint, didYouMean(word, known), word)
 	}
+	require.Equal(t, `did you mean "configmap"?`, didYouMean("config-map", []string{"configMap", "configmap", "configMAP"}))
 }

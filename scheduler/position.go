@@ -73,12 +73,14 @@ func joinMistakes(errs []error) error {
 	return errors.Join(errs...)
 }
 
-// didYouMean is a hint that names the known word nearest to word, or nothing.
+// didYouMean is a hint that names the known word nearest to word, or nothing. Case counts only between
+// words that are equally near.
 func didYouMean(word string, known []string) string {
-	best, distance := "", 1+min(3, max(1, len(word)/2))
+	best, nearest, same := "", 1+min(3, max(1, len(word)/2)), 0
 	for _, k := range known {
-		if d := editDistance(strings.ToLower(word), strings.ToLower(k)); d < distance {
-			best, distance = k, d
+		distance, exact := editDistance(strings.ToLower(word), strings.ToLower(k)), editDistance(word, k)
+		if distance < nearest || best != "" && distance == nearest && exact < same {
+			best, nearest, same = k, distance, exact
 		}
 	}
 	if best == "" {

@@ -1,10 +1,10 @@
 package scheduler
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
-	"maps"
 	"runtime"
 	"slices"
 	"strings"
@@ -37,18 +37,12 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	result := &Result{
 		Environment:  m.environment,
 		Platform:     m.platform,
-		BaseCommit:   m.baseRepos["main"].Commit,
+		BaseCommit:   cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
 		ClusterTypes: make([]ClusterTypeResult, len(types)),
 		Warnings:     append(slices.Clone(m.findings), r.findings...),
 	}
-	if opts.BaseCommit != "" {
-		result.BaseCommit = opts.BaseCommit
-	}
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(max(1, opts.Parallel))
-	if opts.Parallel == 0 {
-		group.SetLimit(runtime.GOMAXPROCS(0))
-	}
+	group.SetLimit(max(1, cmp.Or(opts.Parallel, runtime.GOMAXPROCS(0))))
 	for i, ct := range types {
 		group.Go(func() error {
 			result.ClusterTypes[i] = r.clusterType(ctx, i, ct)
@@ -59,28 +53,27 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		return nil, err
 	}
 	slices.SortFunc(result.Warnings, func(a, b Finding) int {
-		if c := comparePositions(a.Position, b.Position); c != 0 {
-			return c
-		}
-		return strings.Compare(a.Message, b.Message)
+		return cmp.Or(comparePositions(a.Position, b.Position), strings.Compare(a.Message, b.Message))
 	})
 	return result, nil
 }
 
 // renderer holds what all cluster types share while one Render lasts.
 type renderer struct {
-	model       *Model
-	targets     []*target // sorted by name
-	policies    []selectedPair
-	shield      *shield // nil where no target needs one
-	library     *library
-	templates   map[string]*compiledTemplate
-	composer    *composer
-	layers      *matcher
-	schemas     []*configSchema
-	schemaMatch *matcher
-	validator   *validator
-	findings    []Finding
+	model    *Model
+	targets  []*target // sorted by name
+	policies []selectedPair
+	findings []Finding
+
+	composer      *composer
+	layerMatcher  *matcher // of the composer's layers
+	schemas       []schemaUse
+	schemaMatcher *matcher
+	validator     *validator
+
+	shield    *shield // nil where no target needs one
+	library   *library
+	templates map[string]*compiledTemplate
 }
 
 // selectedPair is what a policy selects: each of its cluster types gets each of its targets.
@@ -106,13 +99,13 @@ func newRenderer(m *Model) (*renderer, error) {
 	}
 
 	r.composer = newComposer(layersOf(m.configMaps))
-	r.layers = newMatcher(r.composer.conditions(), r.targets, index)
-	r.schemas = sortedValues(m.schemas)
-	conditions := make([][]condition, len(r.schemas))
-	for i, s := range r.schemas {
-		conditions[i] = conditionsOf(s.Metadata.Labels)
+	r.layerMatcher = newMatcher(r.composer.conditions(), r.targets, index)
+	var conditions [][]condition
+	for _, s := range sortedValues(m.schemas) {
+		r.schemas = append(r.schemas, schemaUse{fmt.Sprintf("ConfigSchema %q", s.Metadata.Name), s.position(s.Spec.Schema.line), s.Spec.Schema.Value})
+		conditions = append(conditions, conditionsOf(s.Metadata.Labels))
 	}
-	r.schemaMatch = newMatcher(conditions, r.targets, index)
+	r.schemaMatcher = newMatcher(conditions, r.targets, index)
 
 	r.library = &library{functions: functions()}
 	r.library.functions["toYaml"] = r.composer.toYAML
@@ -166,15 +159,7 @@ func (r *renderer) check() {
 	}
 	for _, w := range r.model.workloads {
 		r.findings = append(r.findings, checkAnnotations(&w.object, workloadAnnotations)...)
-		for i := range w.Spec.DeploymentTargets {
-			if t := &w.Spec.DeploymentTargets[i]; t.Environment != r.model.environment && strings.EqualFold(t.Environment, r.model.environment) {
-				r.findings = append(r.findings, Finding{
-					Position: w.position(t.Line),
-					Message:  fmt.Sprintf("target %q is for environment %q, which is not %q", t.Name, t.Environment, r.model.environment),
-					Hint:     "names of environments are compared to the letter",
-				})
-			}
-		}
+		r.findings = append(r.findings, w.checkEnvironments(r.model.environment)...)
 	}
 }
 
@@ -187,11 +172,11 @@ func (m *Model) texts() []string {
 		}
 	}
 	for _, t := range m.templates {
-		for _, m := range t.Spec.Manifests {
-			if m.object != nil {
-				all = append(all, toYAML(m.object))
+		for _, manifest := range t.Spec.Manifests {
+			if manifest.object != nil {
+				all = append(all, toYAML(manifest.object))
 			}
-			all = append(all, m.text.Value)
+			all = append(all, manifest.text.Value)
 		}
 	}
 	return all
@@ -232,168 +217,4 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		result.Assignments = append(result.Assignments, *assignment)
 	}
 	return result
-}
-
-// assigner renders the assignments of one cluster type.
-type assigner struct {
-	*renderer
-	ct        *clusterType
-	layers    []candidate
-	schemas   []candidate
-	evaluator *evaluator
-	key       []byte
-}
-
-func newAssigner(r *renderer, ct *clusterType) *assigner {
-	return &assigner{
-		renderer: r, ct: ct,
-		layers:    r.layers.forType(ct),
-		schemas:   r.schemaMatch.forType(ct),
-		evaluator: newEvaluator(r.library),
-	}
-}
-
-// assign composes, checks and renders one assignment.
-func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
-	t := a.targets[i]
-	if t.clash != nil {
-		return nil, t.clash
-	}
-	in, err := a.input(i)
-	if err != nil {
-		return nil, err
-	}
-	if err := a.validator.validate(in.config, a.schemaUses(i)); err != nil {
-		return nil, err
-	}
-	files, err := a.files(ctx, in)
-	if err != nil {
-		return nil, err
-	}
-	reconciler := files[len(files)-1].Data
-	adapter, err := adapter(a.ct, t, reconciler)
-	if err != nil {
-		return nil, err
-	}
-	return &Assignment{
-		Name:         t.name,
-		ClusterType:  a.ct.Metadata.Name,
-		Workspace:    t.workspace,
-		Workload:     t.workload.Metadata.Name,
-		Target:       t.spec.Name,
-		Namespace:    in.Namespace,
-		Config:       in.config.sources,
-		ConfigDigest: in.config.digest,
-		Adapter:      adapter,
-		Files:        files,
-	}, nil
-}
-
-// input gathers what the templates of an assignment see.
-func (a *assigner) input(i int) (*input, error) {
-	t := a.targets[i]
-	a.key = appliesTo(a.key[:0], a.layers, i)
-	in := &input{config: a.composer.config(a.key)}
-	d := data{
-		DeploymentTargetName: t.name,
-		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.name,
-		Environment:          a.model.environment,
-		Workspace:            t.workspace,
-		Workload:             t.workload.Metadata.Name,
-		Labels:               t.labels,
-		Manifests:            t.spec.Manifests,
-		ClusterType:          a.ct.Metadata.Name,
-		ConfigData:           in.config.data,
-		Repo:                 t.spec.Manifests["repo"],
-		Branch:               t.spec.Manifests["branch"],
-		Path:                 t.spec.Manifests["path"],
-	}
-	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
-		return nil, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
-			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t)
-	}
-	if a.shield != nil && t.hasBraces() {
-		d, in.shield = a.shield.cover(d), a.shield
-	}
-	in.data = &d
-	return in, nil
-}
-
-// schemaUses lists the schemas that apply to an assignment: the platform's and the workload's.
-func (a *assigner) schemaUses(i int) []schemaUse {
-	var uses []schemaUse
-	for _, s := range members(string(appliesTo(nil, a.schemas, i))) {
-		schema := a.renderer.schemas[s]
-		uses = append(uses, schemaUse{
-			owner: fmt.Sprintf("ConfigSchema %q", schema.Metadata.Name), at: schema.position(schema.Spec.Schema.line), text: schema.Spec.Schema.Value,
-		})
-	}
-	t := a.targets[i]
-	for _, s := range t.schemas {
-		uses = append(uses, schemaUse{
-			owner: fmt.Sprintf("a schema of workload %q", t.workload.Metadata.Name), at: t.workload.position(s.line), text: s.Value,
-		})
-	}
-	return uses
-}
-
-// files renders the three files of an assignment, sorted by path.
-func (a *assigner) files(ctx context.Context, in *input) ([]File, error) {
-	namespace, namespaceErr := a.file(ctx, "namespaceService", a.ct.Spec.NamespaceService, in)
-	config, configErr := a.configFile(ctx, in)
-	reconciler, reconcilerErr := a.file(ctx, "reconciler", a.ct.Spec.Reconciler, in)
-	if err := errors.Join(namespaceErr, configErr, reconcilerErr); err != nil {
-		return nil, err
-	}
-	if len(config.Data) > maxTextBytes { // only the built-in ones can be: their parts are bounded, not their sum
-		return nil, fmt.Errorf("%s: %w", config.Path, errTooLong)
-	}
-	files := []File{{Path: "namespace.yaml", Data: namespace}}
-	if len(config.Data) > 0 {
-		files = append(files, config)
-	}
-	return append(files, File{Path: "reconciler.yaml", Data: reconciler}), nil
-}
-
-// configFile renders platform-config.yaml or .sh, by a Template or in one of the built-in ways.
-func (a *assigner) configFile(ctx context.Context, in *input) (File, error) {
-	const yamlFile, shellFile = platformConfig + ".yaml", platformConfig + ".sh"
-	configType := a.ct.Spec.ConfigType
-	if t, ok := a.templates[configType]; ok {
-		file := File{Path: yamlFile}
-		if t.Spec.ContentType == "sh" {
-			file.Path = shellFile
-		}
-		var err error
-		file.Data, err = a.evaluator.render(ctx, t, in)
-		return file, err
-	}
-	switch configType {
-	case "", configMapType:
-		data, err := a.evaluator.configMapFile(ctx, in)
-		return File{Path: yamlFile, Data: data}, err
-	case envFileType:
-		data, err := a.evaluator.envFile(ctx, in)
-		return File{Path: shellFile, Data: data}, err
-	default:
-		return File{}, a.noTemplate("configType", configType, configMapType, envFileType)
-	}
-}
-
-// file renders the Template that a field of the cluster type names.
-func (a *assigner) file(ctx context.Context, field, template string, in *input) ([]byte, error) {
-	t, ok := a.templates[template]
-	if !ok {
-		return nil, a.noTemplate(field, template)
-	}
-	return a.evaluator.render(ctx, t, in)
-}
-
-func (a *assigner) noTemplate(field, template string, others ...string) error {
-	if template == "" {
-		return mistake(a.ct.at, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field)
-	}
-	names := append(slices.Collect(maps.Keys(a.templates)), others...)
-	slices.Sort(names)
-	return mistake(a.ct.at, didYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template)
 }

@@ -16,7 +16,7 @@ type target struct {
 	spec      *deploymentTarget
 	at        Position
 	labels    map[string]string
-	schemas   []*text
+	schemas   []schemaUse
 	clash     error // another target has the same name
 }
 
@@ -68,12 +68,26 @@ func newTarget(w *workload, spec *deploymentTarget, workspace string) *target {
 	maps.Copy(t.labels, spec.Labels)
 	maps.Copy(t.labels, w.Metadata.Labels)
 	t.labels["workload"], t.labels["workspace"] = w.Metadata.Name, workspace // nobody can pose as another
-	for _, schemas := range [][]text{spec.ConfigSchemas, w.Spec.ConfigSchemas} {
-		for i := range schemas {
-			t.schemas = append(t.schemas, &schemas[i])
-		}
+	for _, schema := range slices.Concat(spec.ConfigSchemas, w.Spec.ConfigSchemas) {
+		t.schemas = append(t.schemas, schemaUse{fmt.Sprintf("a schema of workload %q", w.Metadata.Name), w.position(schema.line), schema.Value})
 	}
 	return t
+}
+
+// checkEnvironments warns about targets that seem to be meant for the environment and are not.
+func (w *workload) checkEnvironments(environment string) []Finding {
+	var findings []Finding
+	for i := range w.Spec.DeploymentTargets {
+		t := &w.Spec.DeploymentTargets[i]
+		if t.Environment != environment && strings.EqualFold(t.Environment, environment) {
+			findings = append(findings, Finding{
+				Position: w.position(t.Line),
+				Message:  fmt.Sprintf("target %q is for environment %q, which is not %q", t.Name, t.Environment, environment),
+				Hint:     "names of environments are compared to the letter",
+			})
+		}
+	}
+	return findings
 }
 
 // markClashes finds the targets that would be one folder: workload a with target b-c, and workload a-b

@@ -1,0 +1,167 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// assigner renders the assignments of one cluster type.
+type assigner struct {
+	*renderer
+	ct               *clusterType
+	layerCandidates  []candidate
+	schemaCandidates []candidate
+	evaluator        *evaluator
+	key              []byte // reused
+}
+
+func newAssigner(r *renderer, ct *clusterType) *assigner {
+	return &assigner{
+		renderer: r, ct: ct,
+		layerCandidates:  r.layerMatcher.forType(ct),
+		schemaCandidates: r.schemaMatcher.forType(ct),
+		evaluator:        newEvaluator(r.library),
+	}
+}
+
+// assign composes, checks and renders one assignment.
+func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
+	t := a.targets[i]
+	if t.clash != nil {
+		return nil, t.clash
+	}
+	in, err := a.input(i)
+	if err != nil {
+		return nil, err
+	}
+	if err := a.validator.validate(in.config, a.schemas(i)); err != nil {
+		return nil, err
+	}
+	files, err := a.files(ctx, in)
+	if err != nil {
+		return nil, err
+	}
+	reconciler := files[len(files)-1].Data
+	adapter, err := adapter(a.ct, t, reconciler)
+	if err != nil {
+		return nil, err
+	}
+	return &Assignment{
+		Name:         t.name,
+		ClusterType:  a.ct.Metadata.Name,
+		Workspace:    t.workspace,
+		Workload:     t.workload.Metadata.Name,
+		Target:       t.spec.Name,
+		Namespace:    in.Namespace,
+		Config:       in.config.sources,
+		ConfigDigest: in.config.digest,
+		Adapter:      adapter,
+		Files:        files,
+	}, nil
+}
+
+// input gathers what the templates of an assignment see.
+func (a *assigner) input(i int) (*input, error) {
+	t := a.targets[i]
+	a.key = appliesTo(a.key[:0], a.layerCandidates, i)
+	in := &input{config: a.composer.config(a.key)}
+	d := data{
+		DeploymentTargetName: t.name,
+		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.name,
+		Environment:          a.model.environment,
+		Workspace:            t.workspace,
+		Workload:             t.workload.Metadata.Name,
+		Labels:               t.labels,
+		Manifests:            t.spec.Manifests,
+		ClusterType:          a.ct.Metadata.Name,
+		ConfigData:           in.config.data,
+		Repo:                 t.spec.Manifests["repo"],
+		Branch:               t.spec.Manifests["branch"],
+		Path:                 t.spec.Manifests["path"],
+	}
+	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
+		return nil, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
+			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t)
+	}
+	if a.shield != nil && t.hasBraces() {
+		d, in.shield = a.shield.cover(d), a.shield
+	}
+	in.data = &d
+	return in, nil
+}
+
+// schemas lists the schemas that apply to an assignment: the platform's, then the workload's.
+func (a *assigner) schemas(i int) []schemaUse {
+	a.key = appliesTo(a.key[:0], a.schemaCandidates, i)
+	var uses []schemaUse
+	for _, s := range members(string(a.key)) {
+		uses = append(uses, a.renderer.schemas[s])
+	}
+	return append(uses, a.targets[i].schemas...)
+}
+
+// files renders the three files of an assignment, sorted by path.
+func (a *assigner) files(ctx context.Context, in *input) ([]File, error) {
+	namespace, namespaceErr := a.file(ctx, "namespaceService", a.ct.Spec.NamespaceService, in)
+	config, configErr := a.configFile(ctx, in)
+	reconciler, reconcilerErr := a.file(ctx, "reconciler", a.ct.Spec.Reconciler, in)
+	if err := errors.Join(namespaceErr, configErr, reconcilerErr); err != nil {
+		return nil, err
+	}
+	if len(config.Data) > maxTextBytes { // only the built-in ones can be: their parts are bounded, not their sum
+		return nil, fmt.Errorf("%s: %w", config.Path, errTooLong)
+	}
+	files := []File{{Path: "namespace.yaml", Data: namespace}}
+	if len(config.Data) > 0 {
+		files = append(files, config)
+	}
+	return append(files, File{Path: "reconciler.yaml", Data: reconciler}), nil
+}
+
+// configFile renders platform-config.yaml or .sh, by a Template or in one of the built-in ways.
+func (a *assigner) configFile(ctx context.Context, in *input) (File, error) {
+	const yamlFile, shellFile = platformConfig + ".yaml", platformConfig + ".sh"
+	configType := a.ct.Spec.ConfigType
+	if t, ok := a.templates[configType]; ok {
+		file := File{Path: yamlFile}
+		if t.Spec.ContentType == "sh" {
+			file.Path = shellFile
+		}
+		var err error
+		file.Data, err = a.evaluator.render(ctx, t, in)
+		return file, err
+	}
+	switch configType {
+	case "", configMapType:
+		data, err := a.evaluator.configMapFile(ctx, in)
+		return File{Path: yamlFile, Data: data}, err
+	case envFileType:
+		data, err := a.evaluator.envFile(ctx, in)
+		return File{Path: shellFile, Data: data}, err
+	default:
+		return File{}, a.noTemplate("configType", configType, configMapType, envFileType)
+	}
+}
+
+// file renders the Template that a field of the cluster type names.
+func (a *assigner) file(ctx context.Context, field, template string, in *input) ([]byte, error) {
+	t, ok := a.templates[template]
+	if !ok {
+		return nil, a.noTemplate(field, template)
+	}
+	return a.evaluator.render(ctx, t, in)
+}
+
+func (a *assigner) noTemplate(field, template string, others ...string) error {
+	if template == "" {
+		return mistake(a.ct.at, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field)
+	}
+	names := append(slices.Collect(maps.Keys(a.templates)), others...)
+	slices.Sort(names)
+	return mistake(a.ct.at, didYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template)
+}

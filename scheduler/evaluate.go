@@ -1,0 +1,233 @@
+package scheduler
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"strconv"
+	"strings"
+	"text/template"
+
+	yamlv2 "gopkg.in/yaml.v2"
+)
+
+const (
+	// maxRounds bounds how often a text is evaluated again because its values hold templates.
+	maxRounds = 32
+	// maxSteps bounds how many pieces of text and turns of loops make one file.
+	maxSteps = 1 << 19
+)
+
+// output is where templates write to: as long and as patient as is permitted.
+type output struct {
+	ctx   context.Context // of the one evaluation that this is for
+	buf   []byte
+	steps int
+}
+
+var errTooManySteps = fmt.Errorf("evaluation takes more than %d steps", maxSteps)
+
+// Write takes p unless that would be too much.
+func (o *output) Write(p []byte) (int, error) {
+	if o.steps++; o.steps > maxSteps {
+		return 0, errTooManySteps
+	}
+	if o.steps%4096 == 0 && o.ctx.Err() != nil {
+		return 0, o.ctx.Err()
+	}
+	if len(o.buf)+len(p) > maxTextBytes {
+		return 0, errTooLong
+	}
+	o.buf = append(o.buf, p...)
+	return len(p), nil
+}
+
+// evaluator runs templates, one at a time.
+type evaluator struct {
+	library *library
+	// base and shielded hold the functions for texts that are parsed while rendering.
+	base, shielded *template.Template
+	out            output
+}
+
+func newEvaluator(l *library) *evaluator {
+	e := &evaluator{library: l, base: template.New("").Funcs(l.functions)}
+	if l.shielded != nil {
+		e.shielded = template.New("").Funcs(l.functions).Funcs(l.shielded)
+	}
+	return e
+}
+
+// input is what one assignment is rendered from.
+type input struct {
+	*data
+	config *config
+	// shield, if not nil, is what the texts in data are under.
+	shield *shield
+}
+
+// evaluate renders t, and again what comes out as long as it holds templates of its own. The result is
+// valid until the next call.
+func (e *evaluator) evaluate(ctx context.Context, t *textTemplate, in *input) ([]byte, error) {
+	if t.err != nil {
+		return nil, t.err
+	}
+	run := t.run
+	if in.shield != nil {
+		run = t.shielded
+	}
+	e.out = output{ctx: ctx, buf: e.out.buf[:0]}
+	if err := e.execute(run, t.mutates, in); err != nil {
+		return nil, explain(err, t.at)
+	}
+	return e.settle(ctx, t.at, in)
+}
+
+// value renders a configuration value on its own; at is where it stands.
+func (e *evaluator) value(ctx context.Context, s string, at Position, in *input) (string, error) {
+	if !strings.Contains(s, "{{") {
+		return s, nil
+	}
+	e.out = output{ctx: ctx, buf: append(e.out.buf[:0], s...)}
+	settled, err := e.settle(ctx, at, in)
+	return string(settled), err
+}
+
+// settle evaluates what has been written, and what comes out of that, until no template is left in it.
+func (e *evaluator) settle(ctx context.Context, at Position, in *input) ([]byte, error) {
+	for round := 2; bytes.Contains(e.out.buf, []byte("{{")); round++ {
+		if round > maxRounds {
+			return nil, explainCycle(at, in, fmt.Sprintf("the text still holds {{ after %d rounds of evaluation", maxRounds))
+		}
+		if err := e.again(in); err != nil {
+			return nil, e.explainNested(ctx, err, at, in)
+		}
+	}
+	return in.shield.lift(e.out.buf), nil
+}
+
+func (e *evaluator) execute(run *template.Template, mutates bool, in *input) error {
+	if !mutates {
+		return run.Execute(&e.out, in.data)
+	}
+	own := *in.data
+	own.ConfigData = clone(own.ConfigData).(map[string]any)
+	return run.Execute(&e.out, &own)
+}
+
+// again evaluates what the last evaluation gave.
+func (e *evaluator) again(in *input) error {
+	text := string(e.out.buf)
+	base := e.base
+	if in.shield != nil {
+		base = e.shielded
+	}
+	run := base.New("value")
+	if strings.Contains(text, "define") || strings.Contains(text, "block") {
+		run = template.Must(base.Clone()).New("value") // what it defines must not be there for others
+	}
+	run, err := run.Parse(text)
+	if err != nil {
+		return err
+	}
+	mutates := prepare(run)
+	e.out.buf = e.out.buf[:0]
+	return e.execute(run, mutates, in)
+}
+
+// render renders all manifests of a Template, joined as Kalypso joins them.
+func (e *evaluator) render(ctx context.Context, t *compiledTemplate, in *input) ([]byte, error) {
+	var file []byte
+	for _, m := range t.manifests {
+		part, err := e.manifest(ctx, m, in)
+		if err != nil {
+			return nil, fmt.Errorf("template %q: %w", t.Metadata.Name, err)
+		}
+		if len(part) == 0 {
+			continue
+		}
+		if len(file) > 0 {
+			file = append(file, "---\n"...)
+		}
+		if file = append(file, part...); len(file) > maxTextBytes {
+			return nil, fmt.Errorf("template %q: %w", t.Metadata.Name, errTooLong)
+		}
+	}
+	return file, nil
+}
+
+func (e *evaluator) manifest(ctx context.Context, m manifest, in *input) ([]byte, error) {
+	if m.text != nil {
+		return e.evaluate(ctx, m.text, in)
+	}
+	var errs []error
+	object := e.fill(ctx, m.tree, in, &errs)
+	if len(errs) > 0 {
+		return nil, errors.Join(errs...)
+	}
+	return yamlv2.Marshal(object)
+}
+
+// fill returns an object manifest with its texts rendered.
+func (e *evaluator) fill(ctx context.Context, v any, in *input, errs *[]error) any {
+	switch v := v.(type) {
+	case *textTemplate:
+		s, err := e.evaluate(ctx, v, in)
+		if err != nil {
+			*errs = append(*errs, err)
+		}
+		return string(s)
+	case map[any]any:
+		filled := make(map[any]any, len(v))
+		for key, value := range v {
+			filled[key] = e.fill(ctx, value, in, errs)
+		}
+		return filled
+	case []any:
+		filled := make([]any, len(v))
+		for i, value := range v {
+			filled[i] = e.fill(ctx, value, in, errs)
+		}
+		return filled
+	default:
+		return v
+	}
+}
+
+// explain says where in the input an error of text/template has its cause: at is where the text begins.
+func explain(err error, at Position) error {
+	message, hint := err.Error(), ""
+	if rest, ok := strings.CutPrefix(message, "template: "); ok {
+		_, rest, _ = strings.Cut(rest, ":")
+		number, rest, _ := strings.Cut(rest, ":")
+		message = strings.TrimLeft(rest, "0123456789: ")
+		if before, start, ok := strings.Cut(message, " started at "); ok { // it says where it ran out of text
+			message, number = before, start[strings.LastIndex(start, ":")+1:]
+		}
+		if n, convErr := strconv.Atoi(number); convErr == nil && at.Line > 0 {
+			at.Line += n - 1
+		}
+	}
+	message = strings.Join(strings.Fields(message), " ")
+	if _, rest, ok := strings.Cut(message, "executing "); ok {
+		_, message, _ = strings.Cut(rest, " ")
+	}
+	if before, rest, ok := strings.Cut(message, "can't evaluate field "); ok {
+		field, _, _ := strings.Cut(rest, " ")
+		message, hint = before+"there is no field "+field, didYouMean(field, dataFields())
+	}
+	if hint == "" {
+		hint = explainFunction(message)
+	}
+	return &InputError{Position: at, Message: message, Hint: hint, cause: err}
+}
+
+func dataFields() []string {
+	var names []string
+	for f := range reflect.TypeFor[data]().Fields() {
+		names = append(names, f.Name)
+	}
+	return names
+}
