@@ -110,6 +110,7 @@ type Agent struct {
 	content *contents
 
 	busy     sync.Mutex             // held by the pass that runs
+	tidied   bool                   // a pass of this process has looked for left-overs
 	activity atomic.Pointer[string] // the step that runs, nil between passes
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]

@@ -101,6 +101,7 @@ func TestFilesAreJudgedLikeRegistries(t *testing.T) {
 		}, string(bundle.DigestMismatch)},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			good := s.publish(s.draft(5, map[string]string{"a-x/f": "1"}))
 			require.Equal(t, Done, s.imported(s.export(s.stream)).Verdict)

@@ -39,6 +39,7 @@ type pass struct {
 	contact           contact
 
 	manifest ocispec.Descriptor // resolve
+	recalled bool               // verify: the refusal is one from memory
 	memo     *memo              // verify
 	target   *release           // verify: what should run
 	staged   bool               // stage: the target's tree is whole and on disk
@@ -106,27 +107,30 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 	if out.Verdict == Interrupted {
 		return out // the journal stays: the next start says what it found
 	}
-	err := p.state.update(func(tx *bbolt.Tx) error {
-		return errors.Join(p.noteRefusal(tx, out, now), p.noteContact(tx, out, now), p.endJournal(tx, out))
+	err := p.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
+		refusal, err1 := p.noteRefusal(tx, out, now)
+		contact, err2 := p.noteContact(tx, out, now)
+		journal, err3 := p.endJournal(tx, out)
+		return refusal || contact || journal, errors.Join(err1, err2, err3)
 	})
 	if err == nil {
 		err = p.report(now)
-	}
-	if err == nil && out.Verdict != Broken {
-		err = p.tidy()
 	}
 	if err != nil {
 		p.opts.Log.Error("pass not recorded", "err", err)
 		return outcomeOf(ctx, err)
 	}
+	if err := p.tidy(); err != nil {
+		p.opts.Log.Warn("left-overs stay on the disk", "err", err)
+	}
 	return out
 }
 
-// noteRefusal keeps a refusal with the release it is about.
-func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) error {
+// noteRefusal keeps a refusal with the release it is about, and how often it was judged.
+func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, error) {
 	var r *bundle.Refusal
-	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.manifest.Digest == "" {
-		return nil
+	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled {
+		return false, nil
 	}
 	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: now.UTC(), Trust: p.trust()}
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust {
@@ -134,17 +138,13 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) error {
 	} else {
 		p.opts.Log.Warn("release refused", "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.digest())
 	}
-	if old := p.refused; old != nil && now.Before(old.NotBefore) && !p.force && old.Digest == next.Digest && old.Trust == next.Trust {
-		return nil // nothing was judged
-	}
+	next.NotBefore = now.Add(backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count))
 	next.Count++
-	next.NotBefore = now.Add(backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count-1))
-	p.refused = &next
-	return save(tx, bucketMeta, keyRefused, next)
+	return true, save(tx, bucketMeta, keyRefused, next)
 }
 
 // noteContact keeps how the pass ended, and writes it only where it says something new.
-func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) error {
+func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, error) {
 	old, next := p.contact, p.contact
 	switch {
 	case p.offer != nil || out.Verdict == Broken:
@@ -162,10 +162,7 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) error {
 		}
 	}
 	p.logContact(old, next)
-	if next == old {
-		return nil
-	}
-	return save(tx, bucketMeta, keyContact, next)
+	return next != old, save(tx, bucketMeta, keyContact, next)
 }
 
 // logContact says once that bundles cannot be read, and once that they can again.
@@ -220,17 +217,20 @@ func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
 	return save(tx, bucketMeta, keyJournal, journal{Step: step, Digest: d, At: p.opts.Now().UTC()})
 }
 
-func (p *pass) endJournal(tx *bbolt.Tx, out outcome) error {
+// endJournal says that nothing is under way any more, unless this machine is at fault.
+func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
 	if tx.Bucket([]byte(bucketMeta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
-		return nil
+		return false, nil
 	}
-	return drop(tx, bucketMeta, keyJournal)
+	return true, drop(tx, bucketMeta, keyJournal)
 }
 
-// tidy deletes what no release in use needs, once the running one is the newest.
+// tidy deletes what no release in use needs: after a switch to another one, and once in a process, for
+// what a killed one has left.
 func (p *pass) tidy() error {
-	if !p.switched {
+	if p.tidied && !p.switched {
 		return nil
 	}
+	p.tidied = true
 	return p.content.prune(p.accepted, p.running)
 }

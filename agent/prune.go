@@ -15,10 +15,11 @@ import (
 
 // prune deletes the blobs, refs and trees of releases that are not among keep.
 func (c *contents) prune(keep ...*release) error {
-	refs, trees := map[string]bool{}, map[string]bool{}
+	refs, used, trees := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range keep {
 		if r != nil {
 			refs[r.Release.Stream().Repository()+"/"+r.Release.Tag()] = true
+			used[r.Tree.Digest.Encoded()], used[r.digest().Encoded()] = true, true
 			trees[r.Release.Content.DiffID.Encoded()] = true
 		}
 	}
@@ -32,14 +33,14 @@ func (c *contents) prune(keep ...*release) error {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
-	if err = errors.Join(err, c.forgetTrees(trees), c.pruneStore(refs)); err != nil {
+	if err = errors.Join(err, c.forgetTrees(trees), c.pruneStore(refs, used)); err != nil {
 		return local("clean up: %w", err)
 	}
 	return nil
 }
 
 func (c *contents) forgetTrees(keep map[string]bool) error {
-	return c.state.update(func(tx *bbolt.Tx) error {
+	return c.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
 		b, gone := tx.Bucket([]byte(bucketTrees)), []string{}
 		err := b.ForEach(func(k, _ []byte) error {
 			if !keep[string(k)] {
@@ -50,13 +51,13 @@ func (c *contents) forgetTrees(keep map[string]bool) error {
 		for _, name := range gone {
 			err = errors.Join(err, drop(tx, bucketTrees, name))
 		}
-		return err
+		return len(gone) > 0, err
 	})
 }
 
 // pruneStore rewrites the layout's index first, so that a crash leaves blobs too many and never a ref
-// without its content.
-func (c *contents) pruneStore(refs map[string]bool) error {
+// without its content. Blobs in used stay also where no ref leads to them yet.
+func (c *contents) pruneStore(refs, used map[string]bool) error {
 	root, err := os.OpenRoot(filepath.Join(c.state.dir, storeDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -67,19 +68,20 @@ func (c *contents) pruneStore(refs map[string]bool) error {
 	defer root.Close()
 	var index ocispec.Index
 	if err := readJSON(root, ocispec.ImageIndexFile, &index); err != nil {
+		if errors.Is(err, fs.ErrNotExist) {
+			return nil // killed before the first release was stored
+		}
 		return err
 	}
 	before := len(index.Manifests)
 	index.Manifests = slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool {
 		return !refs[d.Annotations[ocispec.AnnotationRefName]]
 	})
-	if len(index.Manifests) == before {
-		return nil
+	if len(index.Manifests) < before {
+		if err := replaceJSON(root, ocispec.ImageIndexFile, index); err != nil {
+			return err
+		}
 	}
-	if err := replaceJSON(root, ocispec.ImageIndexFile, index); err != nil {
-		return err
-	}
-	used := map[string]bool{}
 	for _, d := range index.Manifests {
 		var m ocispec.Manifest
 		used[d.Digest.Encoded()] = true

@@ -111,6 +111,7 @@ func TestHostileOffersAreRefusedAndTheLastGoodStateStays(t *testing.T) {
 		}, bundle.BadContent, false},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			good := s.publish(s.draft(5, map[string]string{"shop-main/config.yaml": "a: 1"}))
 			require.NoError(t, s.repo.Tag(context.Background(), good, "good"))

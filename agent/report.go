@@ -29,14 +29,14 @@ func (a *Agent) report(now time.Time) error {
 		return &localError{err}
 	}
 	made := false
-	err = a.state.update(func(tx *bbolt.Tx) error {
+	err = a.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
 		last, err := load[reporter](tx, bucketMeta, keyReporter)
 		if err != nil {
-			return err
+			return false, err
 		}
 		r, err := a.compose(tx, now)
 		if err != nil {
-			return err
+			return false, err
 		}
 		shown := shownBy(r)
 		switch {
@@ -47,38 +47,32 @@ func (a *Agent) report(now time.Time) error {
 		case now.Sub(last.At).Abs() >= a.opts.Heartbeat:
 			r.Kind = bundle.Heartbeat
 		default:
-			return errNothingNew
+			return false, nil
 		}
 		last.Seq, last.Shown, last.At = last.Seq+1, shown, now.UTC()
 		r.Agent.Seq = last.Seq
 		body, err := json.Marshal(r)
 		if err != nil {
-			return err
+			return false, err
 		}
 		envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, body, signer)
 		if err != nil {
-			return err
+			return false, err
 		}
 		if len(envelope) > bundle.MaxReportBytes { // a site of thousands of items; reports never stop a pass
 			a.opts.Log.Error("report is too large to be sent", "items", len(r.Items), "bytes", len(envelope))
-			return errNothingNew
+			return false, nil
 		}
 		dropped, err := enqueue(tx, last.Seq, queued{ID: bundle.ReportID(body), Size: len(envelope), At: now.UTC(), Failure: tellsFailure(r)}, envelope, a.opts.Queue)
 		last.Dropped += int64(dropped)
 		made = true
-		return errors.Join(err, save(tx, bucketMeta, keyReporter, last))
+		return true, errors.Join(err, save(tx, bucketMeta, keyReporter, last))
 	})
-	if errors.Is(err, errNothingNew) {
-		return nil
-	}
 	if made && err == nil {
 		nudge(a.queued)
 	}
 	return err
 }
-
-// errNothingNew ends a transaction that has nothing to write.
-var errNothingNew = errors.New("nothing new")
 
 // compose says how the cluster stands.
 func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {

@@ -102,6 +102,7 @@ func TestReportsAreDeletedByNothingButTheHubsOwnWord(t *testing.T) {
 		{"an answer that is none", func(*testHub, []digest.Digest) (int, any) { return 200, "hello" }, 2, 0, true},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			s, h := twoReports(t)
 			h.answer = tc.answer
 			s.agent(func(a *Agent) {
@@ -186,6 +187,7 @@ func TestAcknowledgementsByFile(t *testing.T) {
 		{"nothing", func(*testHub, []digest.Digest) [][]byte { return nil }, 0, ErrForeignAck},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			s, h := twoReports(t)
 			s.agent(func(a *Agent) {
 				batch, err := a.state.batch(0, 10, 1<<20, func(digest.Digest) bool { return false })

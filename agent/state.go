@@ -170,15 +170,14 @@ func (s *State) Dir() string { return s.dir }
 
 // init makes what a new file lacks.
 func (s *State) init(now time.Time) error {
+	if err := s.view(s.load); !errors.Is(err, ErrNoState) {
+		return err
+	}
 	return s.update(func(tx *bbolt.Tx) error {
 		for _, b := range []string{bucketMeta, bucketOrders, bucketTrees, bucketItems, bucketLedger, bucketReports, bucketIndex} {
 			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
 				return err
 			}
-		}
-		schema, err := load[int](tx, bucketMeta, keySchema)
-		if err != nil || schema != 0 {
-			return errors.Join(err, s.load(tx))
 		}
 		id, err := newIdentity(now)
 		if err != nil {
@@ -257,6 +256,24 @@ func (s *State) update(f func(*bbolt.Tx) error) error {
 	}
 	return nil
 }
+
+// updateIf is update for a function that may find nothing to write, and then costs the disk nothing.
+func (s *State) updateIf(f func(*bbolt.Tx) (changed bool, err error)) error {
+	err := s.update(func(tx *bbolt.Tx) error {
+		changed, err := f(tx)
+		if err == nil && !changed {
+			return errUnchanged
+		}
+		return err
+	})
+	if errors.Is(err, errUnchanged) {
+		return nil
+	}
+	return err
+}
+
+// errUnchanged rolls a transaction back that has written nothing.
+var errUnchanged = errors.New("unchanged")
 
 // load returns the zero value for a key that is not there.
 func load[T any](tx *bbolt.Tx, bucket, key string) (v T, err error) {

@@ -18,6 +18,7 @@ import (
 // and release document and no layer. What it accepts is written at once: order and floor never fall.
 func (p *pass) verify(ctx context.Context) outcome {
 	if r := p.refused; r != nil && p.remembered(*r) {
+		p.recalled = true
 		return outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
 	}
 	if p.accepted.digest() == p.manifest.Digest {

@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// openHub returns a hub that does not know the site's agent yet.
+func openHub(t *testing.T) *hub.Hub {
+	h, err := hub.Open(t.TempDir(), hub.Options{})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	return h
+}
+
+// enrol registers the site's agent by the key that its status shows.
+func enrol(t *testing.T, h *hub.Hub, st Status) {
+	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
+	require.NoError(t, err)
+	_, err = h.AddCluster(context.Background(), hub.Cluster{
+		UID: st.Cluster.UID, Name: st.Cluster.Name, Platform: st.Platform, Type: st.Cluster.Type, Environment: st.Cluster.Environment,
+		Key: keys[0].(ed25519.PublicKey),
+	})
+	require.NoError(t, err)
+}
+
+func requireSeen(t *testing.T, h *hub.Hub, sequence int64) {
+	t.Helper()
+	list, err := h.Clusters(context.Background(), hub.Filter{})
+	require.NoError(t, err)
+	require.Len(t, list.Clusters, 1)
+	require.Equal(t, bundle.Compliant, list.Clusters[0].State)
+	require.Equal(t, sequence, list.Clusters[0].Observed.Sequence)
+}
+
+func TestAHubTakesReportsOnceItKnowsTheAgent(t *testing.T) {
+	s, h := newSite(t), openHub(t)
+	server := httptest.NewServer(h.Handler())
+	defer server.Close()
+	s.opts.HubURL, s.opts.HubKey = server.URL, h.PublicKey()
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+	r := s.once()
+	require.Equal(t, 2, r.Status.Queue.Length)
+	require.Contains(t, s.log.String(), "403")
+
+	enrol(t, h, r.Status)
+	s.once()
+
+	s.agent(func(a *Agent) {
+		st, err := a.Status()
+		require.NoError(t, err)
+		require.Zero(t, st.Queue.Length)
+	})
+	requireSeen(t, h, 2)
+}
+
+func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
+	s, h := newSite(t), openHub(t)
+	s.now, s.opts.Now = time.Now(), nil // what came by media is as old as its clock says
+	s.opts.HubKey = h.PublicKey()
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	enrol(t, h, s.once().Status)
+	ctx := context.Background()
+	var out bytes.Buffer
+	s.agent(func(a *Agent) {
+		envelopes, err := a.state.Reports()
+		require.NoError(t, err)
+		require.NoError(t, airgap.WriteReports(&out, envelopes))
+	})
+	path := filepath.Join(t.TempDir(), "reports.tar")
+	require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
+	envelopes, err := airgap.ReadReports(path)
+	require.NoError(t, err)
+	_, err = h.Import(ctx, envelopes, hub.ViaMedia)
+	require.NoError(t, err)
+	requireSeen(t, h, 1)
+	acks, err := h.Acks(ctx)
+	require.NoError(t, err)
+
+	s.agent(func(a *Agent) {
+		got, err := a.Acknowledge(acks.Envelopes)
+		require.NoError(t, err)
+		require.Equal(t, Acknowledged{Deleted: 1}, got)
+	})
+}

@@ -1,0 +1,148 @@
+package agent
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"fmt"
+	"log/slog"
+	"math/rand/v2"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/directory"
+)
+
+// childVariable makes the test binary an agent that runs until it is killed: registry, state folder,
+// host folder and public key, separated by newlines.
+const childVariable = "WHERRY_TEST_AGENT"
+
+func TestMain(m *testing.M) {
+	if args := os.Getenv(childVariable); args != "" {
+		if err := runChild(strings.Split(args, "\n")); err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	os.Exit(m.Run())
+}
+
+func runChild(args []string) error {
+	loc, err := oci.Parse(args[0])
+	if err != nil {
+		return err
+	}
+	cluster := bundle.ReportCluster{UID: "plant-7", Platform: "default", Environment: "dev", Type: "drone"}
+	repo, err := loc.Repository("bundles/dev/drone", oci.Options{})
+	if err != nil {
+		return err
+	}
+	keys, err := bundle.ParsePublicKeys([]byte(strings.Join(args[3:], "\n")))
+	if err != nil {
+		return err
+	}
+	state, err := OpenState(args[1], nil)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	return New(state, repo, keys, cluster, Options{
+		Interval:    10 * time.Millisecond,
+		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(args[2], directory.Options{})},
+		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}).Run(context.Background())
+}
+
+// An agent is killed at a random moment, again and again, while releases come. What it leaves is always
+// one of the releases or on the way to one, and the next start gets there.
+func TestAKilledAgentConverges(t *testing.T) {
+	const kills, assignments = 15, 12
+	s := newSite(t)
+	s.now, s.opts.Now = time.Now(), nil
+	digests := map[string]bool{}
+	files := func(n int) map[string]string {
+		f := map[string]string{}
+		for i := range assignments {
+			f[fmt.Sprintf("w%02d-x/f", i)] = fmt.Sprint(n)
+		}
+		delete(f, fmt.Sprintf("w%02d-x/f", n%assignments)) // one goes, and the one before comes back
+		return f
+	}
+	seed := uint64(time.Now().UnixNano())
+	t.Log("seed", seed)
+	random := rand.New(rand.NewPCG(seed, 0))
+	var highest bundle.Order
+	interrupted := 0
+	for n := range kills {
+		digests[s.publish(s.draft(int64(n+1), files(n))).Digest.String()] = true
+		log := s.killChild(time.Duration(random.IntN(120)) * time.Millisecond)
+		if strings.Contains(log, "a step was interrupted") {
+			interrupted++
+		}
+		s.agent(func(a *Agent) {
+			st, err := a.Status()
+			require.NoError(t, err)
+			if st.Release.Running != nil {
+				require.Contains(t, digests, st.Release.Running.Digest.String())
+			}
+			order, _, err := (&pass{Agent: a}).judgedSoFar(s.stream)
+			require.NoError(t, err)
+			require.GreaterOrEqual(t, order.Compare(highest), 0, "the order never falls")
+			highest = order
+		})
+	}
+	t.Log("starts that found a step interrupted:", interrupted)
+
+	r := s.once()
+
+	require.Contains(t, []Verdict{Done, Idle}, r.Verdict, r.Error)
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	want := files(kills - 1)
+	require.Len(t, r.Status.Items, len(want))
+	for path, content := range want {
+		requireFile(t, s.host, path, content)
+	}
+	entries, err := os.ReadDir(s.host)
+	require.NoError(t, err)
+	require.Len(t, entries, len(want), "what is no longer listed is gone, and nothing half-written is left: %v", entries)
+	trees, err := os.ReadDir(filepath.Join(s.dir, treesDir))
+	require.NoError(t, err)
+	require.Len(t, trees, 1)
+}
+
+// killChild starts an agent in a process of its own, kills it after d, and returns its log. The time
+// counts from the moment at which it holds the state file.
+func (s *site) killChild(d time.Duration) string {
+	s.t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(crypto.PublicKey(s.key.Public()))
+	require.NoError(s.t, err)
+	key := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	self, err := os.Executable()
+	require.NoError(s.t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{s.location().String(), s.dir, s.host, string(key)}, "\n"))
+	var log strings.Builder
+	cmd.Stderr = &log
+	require.NoError(s.t, cmd.Start())
+	socket := filepath.Join(s.dir, socketFile)
+	require.Eventually(s.t, func() bool {
+		_, err := os.Stat(socket)
+		return err == nil
+	}, 30*time.Second, time.Millisecond)
+	time.Sleep(d)
+	require.NoError(s.t, cmd.Process.Kill())
+	_ = cmd.Wait() // killed
+	require.NoError(s.t, os.Remove(socket))
+	return log.String()
+}
