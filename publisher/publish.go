@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -50,6 +51,16 @@ type OptionError struct{ Err error }
 
 func (e *OptionError) Error() string { return e.Err.Error() }
 func (e *OptionError) Unwrap() error { return e.Err }
+
+// SourceURL returns the URL in platform, which SourceOptions.Platform explains, without the credentials
+// that it may hold. It is empty for what is no URL of a server.
+func SourceURL(platform string) string {
+	l, err := parseLocation(platform)
+	if err != nil || !scheme.MatchString(l.repo.URL) || strings.HasPrefix(l.repo.URL, "file:") {
+		return ""
+	}
+	return redact(l.repo.URL)
+}
 
 // Outcome is what publishing did for one cluster type or the environment record.
 type Outcome string

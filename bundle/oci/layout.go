@@ -190,13 +190,17 @@ func (l *Layout) describe(index *ocispec.Index, d digest.Digest) (ocispec.Descri
 func (l *Layout) withRoot(f func(*os.Root) error) error {
 	root, err := os.OpenRoot(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return fmt.Errorf("no OCI layout in %s: %w", l.dir, errdef.ErrNotFound)
+		return l.missing()
 	}
 	if err != nil {
 		return fmt.Errorf("open OCI layout %s: %w", l.dir, err)
 	}
 	defer root.Close()
 	return f(root)
+}
+
+func (l *Layout) missing() error {
+	return fmt.Errorf("%w in %s (%w)", ErrNoLayout, l.dir, errdef.ErrNotFound)
 }
 
 // plain leaves of d what a registry would answer.

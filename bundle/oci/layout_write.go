@@ -49,7 +49,7 @@ func (l *Layout) readIndex() (*ocispec.Index, error) {
 	err := l.withRoot(func(root *os.Root) error {
 		info, err := root.Stat(ocispec.ImageIndexFile)
 		if errors.Is(err, fs.ErrNotExist) {
-			return fmt.Errorf("no OCI layout in %s: %w", l.dir, errdef.ErrNotFound)
+			return l.missing()
 		}
 		if err != nil {
 			return err
@@ -176,7 +176,7 @@ func checkEmpty(root *os.Root) error {
 	}
 	for _, e := range entries {
 		if name := e.Name(); !strings.HasPrefix(name, ".") && name != ingestDir && name != "lost+found" {
-			return fmt.Errorf("%w: it holds %q", ErrNoLayout, name)
+			return fmt.Errorf("%w, but not empty either: it holds %q", ErrNoLayout, name)
 		}
 	}
 	return nil

@@ -38,7 +38,7 @@ func Parse(s string) (Location, error) {
 		return Location{}, fmt.Errorf("location %q: write oci://HOST/PREFIX for a registry or oci-layout:DIR for a folder", s)
 	}
 	host, prefix, _ := strings.Cut(rest, "/")
-	if err := checkHost(host); err != nil {
+	if err := CheckHost(host); err != nil {
 		return Location{}, fmt.Errorf("location %q: %w", s, err)
 	}
 	prefix = strings.TrimSuffix(prefix, "/")
@@ -50,7 +50,8 @@ func Parse(s string) (Location, error) {
 	return Location{Host: host, Prefix: prefix}, nil
 }
 
-func checkHost(host string) error {
+// CheckHost says what is wrong with host as a registry's name or address, with an optional port.
+func CheckHost(host string) error {
 	if host == "" {
 		return fmt.Errorf("no registry host: write oci://HOST/PREFIX")
 	}

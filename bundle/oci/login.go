@@ -3,7 +3,6 @@ package oci
 import (
 	"context"
 	"fmt"
-	"strings"
 
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
@@ -35,8 +34,7 @@ func Logout(ctx context.Context, host string, opts Options) error {
 }
 
 func openForLogin(host string, opts Options) (*remote.Registry, credentials.Store, error) {
-	host = strings.TrimSuffix(strings.TrimPrefix(host, schemeRegistry), "/")
-	if err := checkHost(host); err != nil {
+	if err := CheckHost(host); err != nil {
 		return nil, nil, err
 	}
 	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{AllowPlaintextPut: true, DetectDefaultNativeStore: true})

@@ -33,8 +33,9 @@ var (
 	ErrUnreachable = errors.New("registry unreachable")
 	// ErrUnauthorized means that the registry knows no credentials for the request, or denies it.
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrNoLayout means that a folder that should take a layout holds something else.
-	ErrNoLayout = errors.New("folder is neither empty nor an OCI layout")
+	// ErrNoLayout means that a folder is no layout. Where it could become one, the error wraps
+	// errdef.ErrNotFound too; else it holds something that is not to be mixed with one.
+	ErrNoLayout = errors.New("no OCI layout")
 )
 
 // MaxTags bounds how many tags or repositories are listed.

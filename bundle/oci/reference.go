@@ -49,9 +49,12 @@ func ParseReference(s string) (Reference, error) {
 		}
 		return r, nil
 	}
+	if !strings.HasPrefix(rest, schemeRegistry) {
+		return Reference{}, fmt.Errorf("reference %q: write oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE or oci-layout:DIR/bundles/ENVIRONMENT/TYPE", s)
+	}
 	loc, err := Parse(rest)
 	if err != nil {
-		return Reference{}, fmt.Errorf("reference: %w", err)
+		return Reference{}, err
 	}
 	if loc.Prefix == "" {
 		return Reference{}, fmt.Errorf("reference %q names no repository: write oci://HOST/PREFIX/bundles/ENVIRONMENT/TYPE", s)

@@ -28,9 +28,17 @@ func newRootCommand() *cobra.Command {
 		// One line per command, sorted.
 		newAgentCommand(),
 		newAirgapCommand(),
+		newBundleCommand(),
+		newDemoCommand(),
 		newGetCommand(),
 		newHubCommand(),
+		newKeysCommand(),
+		newLoginCommand(),
+		newLogoutCommand(),
+		newPublishCommand(),
+		newRegistryCommand(),
 		newRenderCommand(),
+		newVerifyCommand(),
 		cli.NewVersionCommand(),
 	)
 	return root

@@ -1,0 +1,141 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// publishing holds the flags of publish.
+type publishing struct {
+	source   sourceFlags
+	registry registryFlags
+	password passwordFlags
+	to, key  string
+	validFor string
+	format   string
+	options  publisher.PublishOptions
+}
+
+func newPublishCommand() *cobra.Command {
+	var p publishing
+	cmd := &cobra.Command{
+		Use:   "publish PLATFORM --environment NAME --to LOCATION --key FILE",
+		Short: "Sign an environment's bundles and push them",
+		Long: `Render an environment, sign one bundle per cluster type and one record of the whole, and push them to a
+registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout, as oci-layout:DIR.
+
+What is there already in equal form is left alone: publishing twice changes nothing. A killed or cut off
+publish leaves no tag on anything incomplete; run it again.
+
+A cluster type with a failed assignment is not published, since leaving that assignment out would delete
+it; the others are. Nor is one, without --allow-empty, that had assignments and now has none. The exit
+code is 1 then.
+
+` + platformHelp,
+		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
+  wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+	}
+	p.source.add(cmd)
+	p.registry.add(cmd)
+	p.password.add(cmd)
+	cli.OutputFlag(cmd, &p.format)
+	flags := cmd.Flags()
+	flags.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
+	flags.StringVar(&p.key, "key", "", "the cosign private key that signs (required)")
+	flags.StringVar(&p.options.Platform, "platform-name", "", `the platform's name where it has no Platform object (default "default")`)
+	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to this ring only; may be repeated")
+	flags.StringVar(&p.validFor, "valid-for", "", "how long agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
+	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
+	_ = cmd.MarkFlagRequired("to")
+	_ = cmd.MarkFlagRequired("key")
+	return cmd
+}
+
+func (p *publishing) run(cmd *cobra.Command, platform string) error {
+	to, err := oci.Parse(p.to)
+	if err != nil {
+		return cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
+	}
+	if p.validFor != "" {
+		if p.options.ValidFor, err = publisher.ParseValidity(p.validFor); err != nil {
+			return cli.Fail(cli.Usage, fmt.Errorf("--valid-for: %w", err), "")
+		}
+	}
+	key, err := loadKey(cmd, p.key, &p.password)
+	if err != nil {
+		return err
+	}
+	loaded, result, err := p.source.render(cmd, platform, to.Dir)
+	if err != nil {
+		return err
+	}
+	opts := p.options
+	opts.EnvironmentCommit, opts.Source = loaded.EnvironmentCommit, publisher.SourceURL(platform)
+	opts.Strict, opts.OCI = p.source.strict, p.registry.options()
+	done, err := publisher.Publish(cmd.Context(), result, to, key, opts)
+	for _, w := range done.Warnings {
+		cmd.PrintErrf("warning: %s\n", w)
+	}
+	if err != nil {
+		for _, ct := range done.ClusterTypes {
+			cmd.PrintErrf("%s: %s\n", ct.ClusterType, ct.Result)
+		}
+		return registryFailure(err, to)
+	}
+	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
+		return err
+	}
+	return p.conclude(cmd, done, to)
+}
+
+func publishedTable(w io.Writer, done *publisher.Published) {
+	fmt.Fprintln(w, "CLUSTER TYPE\tASSIGNMENTS\tRESULT\tSEQUENCE\tDIGEST")
+	for _, ct := range done.ClusterTypes {
+		sequence := "-"
+		if ct.Sequence != 0 {
+			sequence = fmt.Sprint(ct.Sequence)
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", ct.ClusterType, ct.Assignments, ct.Result, sequence, cmp.Or(string(ct.Digest), "-"))
+	}
+}
+
+// conclude says on stderr what became of the whole, and what did not succeed.
+func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location) error {
+	published := 0
+	for _, ct := range done.ClusterTypes {
+		if ct.Result == publisher.OutcomePublished {
+			published++
+		}
+		if ct.Reason != "" {
+			cmd.PrintErrf("failed: %s: %s\n", ct.ClusterType, ct.Reason)
+		}
+	}
+	failed, all := done.Failed(), len(done.ClusterTypes)
+	switch {
+	case failed > 0 && p.source.strict:
+		return cli.Fail(cli.No, fmt.Errorf("%d of %s cannot be published: nothing was (--strict)", failed, count(all, "cluster type")), "")
+	case failed > 0:
+		return cli.Fail(cli.No, fmt.Errorf("%d of %s not published, %d published, %d unchanged",
+			failed, count(all, "cluster type"), published, all-failed-published), "")
+	case published > 0:
+		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
+	case done.Record.Result == publisher.OutcomePublished:
+		cmd.PrintErrf("%s/%s: all bundles unchanged, the environment's record names another commit now, at %s\n", done.Platform, done.Environment, to)
+	default:
+		cmd.PrintErrf("%s/%s: unchanged, nothing was pushed to %s\n", done.Platform, done.Environment, to)
+	}
+	return nil
+}
+
+// timeCell is a time for people, in UTC.
+func timeCell(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

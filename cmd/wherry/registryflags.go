@@ -1,0 +1,90 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"net/http"
+	"strconv"
+	"strings"
+	"unicode"
+
+	"github.com/spf13/cobra"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// registryFlags says how to talk to a registry: the flags that all commands on one share.
+type registryFlags struct {
+	plainHTTP bool
+}
+
+func (f *registryFlags) add(cmd *cobra.Command) {
+	cmd.Flags().BoolVar(&f.plainHTTP, "plain-http", false, "speak HTTP without TLS; with loopback addresses this is so anyway")
+}
+
+func (f *registryFlags) options() oci.Options {
+	return oci.Options{PlainHTTP: f.plainHTTP, UserAgent: "wherry/" + cli.Version()}
+}
+
+// registryFailure gives an error about what lies at loc its exit code and says what to do.
+func registryFailure(err error, loc oci.Location) error {
+	var refusal *bundle.Refusal
+	var option *publisher.OptionError
+	switch {
+	case errors.As(err, &refusal):
+		return cli.Fail(cli.Denied, err, refusalHint(refusal.Reason))
+	case errors.As(err, &option):
+		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, oci.ErrNoLayout) && errors.Is(err, errdef.ErrNotFound):
+		return cli.Fail(cli.Failed, err, "is that the folder? wherry publish makes one")
+	case errors.Is(err, oci.ErrNoLayout):
+		return cli.Fail(cli.Usage, err, "name a new or an empty folder")
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return cli.Fail(cli.Failed, err, "the registry has no TLS: give --plain-http if that is meant to be so")
+	case errors.Is(err, oci.ErrUnauthorized):
+		return cli.Fail(cli.Denied, err, fmt.Sprintf("run %q", "wherry login "+loc.Host))
+	case errors.Is(err, oci.ErrUnreachable):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("is %s the registry's address, and is it running? The command can be repeated at any time", loc.Host))
+	case errors.Is(err, errdef.ErrNotFound):
+		return cli.Fail(cli.Failed, err, `"wherry bundle ls LOCATION" lists what is there`)
+	case errors.Is(err, fs.ErrPermission):
+		return cli.Fail(cli.Failed, err, "the folder must be writable for the user who runs the command")
+	}
+	return err
+}
+
+// referenceFailure is registryFailure for what ref names; a refusal alone does not say what is refused.
+func referenceFailure(err error, ref oci.Reference) error {
+	if errors.As(err, new(*bundle.Refusal)) {
+		err = fmt.Errorf("%s: %w", ref, err)
+	}
+	return registryFailure(err, ref.Location)
+}
+
+func refusalHint(reason bundle.Reason) string {
+	switch reason {
+	case bundle.Unsigned:
+		return "nobody has signed it: publish it again with wherry publish --key"
+	case bundle.UntrustedKey:
+		return "is --key the public half of the key that it was published with?"
+	case bundle.Expired:
+		return "publish it again: that renews a release in the last third of its life"
+	}
+	return ""
+}
+
+// cell is s for a table: foreign text that a terminal might obey is shown in quotes.
+func cell(s string) string {
+	if s == "" {
+		return "-"
+	}
+	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
+		return strconv.Quote(s)
+	}
+	return s
+}

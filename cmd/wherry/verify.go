@@ -1,0 +1,109 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// referenceHelp explains REF in the help of each command that takes it.
+const referenceHelp = `REF names a bundle as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not
+meant, LOCATION being oci://HOST/PREFIX or oci-layout:DIR.`
+
+func newVerifyCommand() *cobra.Command {
+	var keyFile, format string
+	var registry registryFlags
+	cmd := &cobra.Command{
+		Use:   "verify REF --key FILE",
+		Short: "Check a published bundle as an agent would",
+		Long: `Check a published bundle as an agent would: the signature on its manifest, the release document, its
+expiry, and every byte of its files. What only an agent knows, such as its own cluster type and what it
+has accepted before, is not asked.
+
+` + referenceHelp + ` An environment's record, LOCATION/environments/ENVIRONMENT, can be checked too.
+
+The exit code is 4 when it is not to be trusted.`,
+		Example: `  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --key cosign.pub
+  wherry verify oci-layout:./out/bundles/dev/drone:s0-1795262400 --key cosign.pub -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := oci.ParseReference(args[0])
+			if err != nil {
+				return cli.Fail(cli.Usage, err, "")
+			}
+			keys, err := readPublicKeys(keyFile)
+			if err != nil {
+				return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+			}
+			t, err := publisher.VerifyReference(cmd.Context(), ref, keys, time.Now(), registry.options())
+			if err != nil {
+				return referenceFailure(err, ref)
+			}
+			cmd.PrintErrf("%s is trusted\n", ref)
+			return cli.Print(cmd.OutOrStdout(), format, t, func(w io.Writer) { trustedTable(w, t) })
+		},
+	}
+	cmd.Flags().StringVar(&keyFile, "key", "", "the public key, or several in one file, of which one must have signed (required)")
+	_ = cmd.MarkFlagRequired("key")
+	registry.add(cmd)
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+func readPublicKeys(name string) (bundle.Keys, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxSecretBytes))
+	if err != nil {
+		return nil, err
+	}
+	keys, err := bundle.ParsePublicKeys(data)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return keys, err
+}
+
+func trustedTable(w io.Writer, t *publisher.Trusted) {
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, cell(fmt.Sprintf(format, args...)))
+	}
+	row("DIGEST", "%s", t.Digest)
+	row("PLATFORM", "%s", t.Platform)
+	row("ENVIRONMENT", "%s", t.Environment)
+	if t.Kind == "bundle" {
+		row("CLUSTER TYPE", "%s", t.ClusterType)
+		row("RINGS", "%s", orAll(t.Rings))
+	} else {
+		row("CLUSTER TYPES", "%d", len(t.ClusterTypes))
+	}
+	row("SEQUENCE", "%d-%d", t.Epoch, t.Sequence)
+	row("ISSUED", "%s", timeCell(t.IssuedAt))
+	if t.Kind == "bundle" {
+		row("EXPIRES", "%s", timeCell(t.ExpiresAt))
+	}
+	row("BASE COMMIT", "%s", t.BaseCommit)
+	if t.Kind == "bundle" {
+		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, count(t.Content.Files, "file"), t.Content.Size)
+	}
+	row("KEYS", "%s", strings.Join(t.Keys, " "))
+}
+
+func orAll(rings []string) string {
+	if len(rings) == 0 {
+		return "all"
+	}
+	return strings.Join(rings, ", ")
+}
