@@ -87,7 +87,7 @@ func TestKilledHubHasStoredAllThatItAcknowledged(t *testing.T) {
 }
 
 func TestReplayStorm(t *testing.T) {
-	const agents, reports, batch = 20, 120, 40 // each sent twice
+	const agents, reports, batch = 15, 100, 50 // each sent twice
 	h, _ := newHub(t)
 	var wg sync.WaitGroup
 	for i := range agents {

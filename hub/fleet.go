@@ -130,7 +130,6 @@ func (c *ClusterStatus) compare(claimed bundle.ReportCluster) {
 	}
 	var differ []string
 	for _, f := range []struct{ name, registered, claimed string }{
-		{"name", c.Name, claimed.Name},
 		{"platform", c.Platform, claimed.Platform},
 		{"environment", c.Environment, claimed.Environment},
 		{"type", c.Type, claimed.Type},

@@ -18,10 +18,14 @@ const (
 	PublicKeyFile = "hub.pub"
 )
 
-// loadKey reads the hub's key and makes it first where there is none.
-func loadKey(dir string) (ed25519.PrivateKey, error) {
+// loadKey reads the hub's key and makes it first where there is none. A hub that exists had one: agents
+// have pinned it, and another in its place would have them keep their reports for ever.
+func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, KeyFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
+		if exists {
+			return nil, fmt.Errorf("%s: %w: it is missing beside the database", path, ErrCorrupt)
+		}
 		if err := makeKey(path); err != nil {
 			return nil, err
 		}

@@ -57,6 +57,7 @@ func TestOpenRefuses(t *testing.T) {
 		{"a database that is none", overwrite(DatabaseFile, strings.Repeat("not a database", 1000)), ErrCorrupt},
 		{"a key that is none", overwrite(KeyFile, "hello"), ErrCorrupt},
 		{"a key of another kind", overwrite(KeyFile, "-----BEGIN PRIVATE KEY-----\naGVsbG8=\n-----END PRIVATE KEY-----\n"), ErrCorrupt},
+		{"a key that is gone", func(t *testing.T, dir string) { require.NoError(t, os.Remove(filepath.Join(dir, KeyFile))) }, ErrCorrupt},
 		{"a database of the future", func(t *testing.T, dir string) {
 			db, c, err := openConn(t.Context(), filepath.Join(dir, DatabaseFile))
 			require.NoError(t, err)

@@ -111,7 +111,7 @@ func loadDeployments(ctx context.Context, db querier, cluster int64) (map[string
 // advance makes r the newest report: the present is what it says.
 func (p *present) advance(ctx context.Context, db *conn, r bundle.Report, now time.Time) error {
 	values := valuesOf(r)
-	if values[wholeAgent] != p.agent || p.order == (order{}) {
+	if string(r.State) != p.agent.state {
 		p.since = min(millis(r.OccurredAt), millis(now))
 	}
 	p.order, p.agent, p.message, p.agentVersion = orderOf(r), values[wholeAgent], r.Message, r.Agent.Version

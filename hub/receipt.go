@@ -36,9 +36,8 @@ type Receipt struct {
 
 func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 	ctx, uid := r.Context(), r.PathValue("uid")
-	keys, err := h.keyring(ctx, uid) // before the body is read: a stranger's is not worth it
-	if err != nil {
-		h.fail(w, r, err)
+	if _, err := h.keyring(ctx, uid); err != nil {
+		h.fail(w, r, err) // before the body is read: a stranger's is not worth it
 		return
 	}
 	body, err := readBody(w, r)
@@ -53,6 +52,11 @@ func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	all, rejected, err := parseReports(uid, r.Header.Get("Content-Encoding"), body)
+	if err != nil {
+		h.fail(w, r, err)
+		return
+	}
+	keys, err := h.keyring(ctx, uid) // again: the body may have taken minutes
 	if err != nil {
 		h.fail(w, r, err)
 		return

@@ -158,7 +158,7 @@ func registrations(ctx context.Context, db querier, where string, args ...any) (
 		return nil, err
 	}
 	defer rows.Close()
-	var all []Registration
+	all := []Registration{}
 	for rows.Next() {
 		var r Registration
 		var labels, kids string

@@ -22,7 +22,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 		WriteTimeout:   11 * time.Minute,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
-		ErrorLog:       slog.NewLogLogger(h.log.Handler(), slog.LevelDebug),
+		ErrorLog:       slog.NewLogLogger(h.log.Handler(), slog.LevelWarn),
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/url"
+	"syscall"
 
 	"modernc.org/sqlite"
 	sqlite3 "modernc.org/sqlite/lib"
@@ -155,6 +156,8 @@ func classify(err error) error {
 		return fmt.Errorf("%w: %w", ErrCorrupt, err)
 	case sqlite3.SQLITE_READONLY, sqlite3.SQLITE_CANTOPEN:
 		return fmt.Errorf("%w: %w", fs.ErrPermission, err)
+	case sqlite3.SQLITE_FULL:
+		return fmt.Errorf("%w: %w", syscall.ENOSPC, err)
 	}
 	return err
 }

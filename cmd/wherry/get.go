@@ -73,13 +73,15 @@ func newGetClustersCommand(g *getFlags) *cobra.Command {
 		Example: "  wherry get clusters --environment prod --state failed\n  wherry get clusters --hub https://hub.example.com -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.ask(func(from fleet) error {
-				list, err := from.Clusters(cmd.Context(), g.filter)
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd.OutOrStdout(), g.format, list, func(w io.Writer) { clusterTable(w, list.Clusters, time.Now()) })
+			var list hub.ClusterList
+			err := g.ask(func(from fleet) (err error) {
+				list, err = from.Clusters(cmd.Context(), g.filter)
+				return err
 			})
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), g.format, list, func(w io.Writer) { clusterTable(w, list.Clusters, time.Now()) })
 		},
 	}
 	cli.OutputFlag(cmd, &g.format)
@@ -94,13 +96,15 @@ func newGetDeploymentsCommand(g *getFlags) *cobra.Command {
 		Example: "  wherry get deployments --workload web --environment prod",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return g.ask(func(from fleet) error {
-				list, err := from.Deployments(cmd.Context(), g.filter)
-				if err != nil {
-					return err
-				}
-				return cli.Print(cmd.OutOrStdout(), g.format, list, func(w io.Writer) { deploymentTable(w, list.Deployments, time.Now()) })
+			var list hub.DeploymentList
+			err := g.ask(func(from fleet) (err error) {
+				list, err = from.Deployments(cmd.Context(), g.filter)
+				return err
 			})
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), g.format, list, func(w io.Writer) { deploymentTable(w, list.Deployments, time.Now()) })
 		},
 	}
 	cli.OutputFlag(cmd, &g.format)

@@ -72,16 +72,17 @@ func newHubClustersListCommand(dir *string) *cobra.Command {
 		Example: "  wherry hub clusters list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-				all, err := h.Registrations(cmd.Context())
-				if err != nil {
-					return err
-				}
-				list := struct {
-					Clusters []hub.Registration `json:"clusters"`
-				}{append([]hub.Registration{}, all...)}
-				return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { registrationTable(w, all) })
+			var list struct {
+				Clusters []hub.Registration `json:"clusters"`
+			}
+			err := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) (err error) {
+				list.Clusters, err = h.Registrations(cmd.Context())
+				return err
 			})
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { registrationTable(w, list.Clusters) })
 		},
 	}
 	cli.OutputFlag(cmd, &format)

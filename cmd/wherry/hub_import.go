@@ -1,6 +1,7 @@
 package main
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -34,23 +35,27 @@ were refused. "wherry hub export-ack" writes the acknowledgements for the way ba
 		Example: `  wherry hub import /media/usb/reports.tar && wherry hub export-ack -o /media/usb/ack.tar`,
 		Args:    cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-				var all []imported
+			var list struct {
+				Files []imported `json:"files"`
+			}
+			failed := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 				for _, file := range args {
 					result, err := importFile(cmd.Context(), h, file)
 					if err != nil {
 						return err
 					}
-					all = append(all, imported{file, result})
+					list.Files = append(list.Files, imported{file, result})
 				}
-				list := struct {
-					Files []imported `json:"files"`
-				}{all}
-				if err := cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { importTable(w, all) }); err != nil {
-					return err
-				}
-				return refusedReports(cmd.ErrOrStderr(), all)
+				return nil
 			})
+			if len(list.Files) == 0 {
+				return failed
+			}
+			// What came before a file that failed is stored, and said.
+			if err := cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { importTable(w, list.Files) }); err != nil {
+				return errors.Join(failed, err)
+			}
+			return cmp.Or(failed, refusedReports(cmd.ErrOrStderr(), list.Files))
 		},
 	}
 	cli.OutputFlag(cmd, &format)

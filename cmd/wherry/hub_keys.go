@@ -16,14 +16,16 @@ this hub acknowledges; without it an agent deletes none.`,
 		Example: "  wherry hub keys show > hub.pub",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
-				pem, err := hub.EncodePublicKey(h.PublicKey())
-				if err != nil {
-					return err
-				}
-				_, err = cmd.OutOrStdout().Write(pem)
+			var pem []byte
+			err := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) (err error) {
+				pem, err = hub.EncodePublicKey(h.PublicKey())
 				return err
 			})
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(pem)
+			return err
 		},
 	})
 	return cmd

@@ -101,7 +101,10 @@ func (r *registration) cluster(cmd *cobra.Command, args []string) (hub.Cluster, 
 // missing names the first value that neither a flag nor the status gives.
 func (r *registration) missing(c hub.Cluster, pem []byte) string {
 	for _, v := range []struct{ name, value string }{
-		{"NAME", c.Name}, {"--uid", c.UID}, {"--type", c.Type}, {"--environment", c.Environment},
+		{"NAME", c.Name},
+		{"--uid", c.UID},
+		{"--type", c.Type},
+		{"--environment", c.Environment},
 		{"--key", r.keyFile + string(pem)},
 	} {
 		if v.value == "" {
