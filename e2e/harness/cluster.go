@@ -61,16 +61,18 @@ func Start(ctx context.Context) (*Cluster, error) {
 	if tools == "" {
 		return nil, fmt.Errorf("neither %s nor %s is set: run \"make e2e\"", KubeconfigEnv, ToolsEnv)
 	}
-	// A port that was free a moment ago may be taken when its server starts: then all of it again.
+	return retry(func() (*Cluster, error) { return launch(ctx, tools) })
+}
+
+// retry begins again where a port that was free a moment ago was taken when its server started.
+func retry[T any](launch func() (T, error)) (started T, err error) {
 	const attempts = 3
-	var err error
 	for range attempts {
-		var c *Cluster
-		if c, err = launch(ctx, tools); err == nil || !errors.Is(err, errPortTaken) {
-			return c, err
+		if started, err = launch(); !errors.Is(err, errPortTaken) {
+			break
 		}
 	}
-	return nil, err
+	return started, err
 }
 
 func connect(ctx context.Context, path string) (*Cluster, error) {
@@ -147,7 +149,6 @@ func awaitReady(ctx context.Context, config *rest.Config, p *process) error {
 
 // await polls url until it answers 200. It gives up with ctx or when p, which may be nil, has ended.
 func await(ctx context.Context, client *http.Client, url string, p *process) error {
-	const interval = 50 * time.Millisecond
 	ctx, cancel := context.WithTimeout(ctx, startTimeout)
 	defer cancel()
 	for {
@@ -160,7 +161,7 @@ func await(ctx context.Context, client *http.Client, url string, p *process) err
 			return p.failure()
 		case <-ctx.Done():
 			return fmt.Errorf("wait for %s: %w", url, err)
-		case <-time.After(interval):
+		case <-time.After(pollInterval):
 		}
 	}
 }

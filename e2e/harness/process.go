@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"net"
@@ -9,12 +10,16 @@ import (
 	"os/exec"
 	"path/filepath"
 	"runtime"
+	"strings"
 	"syscall"
 	"time"
 )
 
 // stopTimeout is what a process gets to end by itself before it is killed.
 const stopTimeout = 10 * time.Second
+
+// pollInterval is the time between two looks at something that is about to be ready.
+const pollInterval = 50 * time.Millisecond
 
 // errPortTaken is a start that failed because somebody else listens on the chosen port.
 var errPortTaken = errors.New("port is taken")
@@ -66,6 +71,30 @@ func (p *process) ended() <-chan struct{} {
 		return nil
 	}
 	return p.done
+}
+
+// says waits until p has written a line that begins with prefix, and returns the rest of it.
+func (p *process) says(ctx context.Context, prefix string) (string, error) {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		data, err := os.ReadFile(p.log)
+		if err != nil {
+			return "", err
+		}
+		for line := range strings.Lines(string(data)) {
+			if rest, ok := strings.CutPrefix(line, prefix); ok && strings.HasSuffix(rest, "\n") {
+				return strings.TrimSpace(rest), nil
+			}
+		}
+		select {
+		case <-p.done:
+			return "", p.failure()
+		case <-ctx.Done():
+			return "", fmt.Errorf("wait for %s to write %q: %w", p.name, prefix, ctx.Err())
+		case <-time.After(pollInterval):
+		}
+	}
 }
 
 // failure says how a process that has ended came to its end, with the last lines of its log.

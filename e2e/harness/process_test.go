@@ -42,6 +42,15 @@ func TestAProcessThatEndsTooEarlyIsReportedWithItsLog(t *testing.T) {
 	require.ErrorContains(t, err, "sh ended (exit status 4) before it was ready; its log ends with:\nlisten: address already in use")
 }
 
+func TestAProcessIsHeard(t *testing.T) {
+	p, err := start(t.TempDir(), "/bin/sh", "-c", "echo ready; printf 'on 127'; sleep 0.1; echo ':5000'; exec sleep 600")
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, p.stop()) })
+	got, err := p.says(t.Context(), "on ")
+	require.NoError(t, err)
+	require.Equal(t, "127:5000", got)
+}
+
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	tests := []struct{ name, kubeconfig, tools, want string }{
 		{"neither variable is set", "", "", `neither WHERRY_E2E_KUBECONFIG nor WHERRY_E2E_TOOLS is set: run "make e2e"`},

@@ -1,0 +1,62 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+)
+
+// Registry is a registry that answers, over plain HTTP.
+type Registry struct {
+	// Prefix is HOST:PORT, or HOST:PORT/PREFIX, for references below it.
+	Prefix string
+
+	dir     string // holds content and log; empty for a registry that was given
+	process *process
+}
+
+// StartRegistry runs "wherry registry serve" on loopback and returns when it answers, or takes the
+// registry that WHERRY_E2E_REGISTRY names. The caller calls Stop.
+func StartRegistry(ctx context.Context) (*Registry, error) {
+	if prefix := os.Getenv(RegistryEnv); prefix != "" {
+		return &Registry{Prefix: prefix}, nil
+	}
+	programs := os.Getenv(ProgramsEnv)
+	if programs == "" {
+		return nil, fmt.Errorf("neither %s nor %s is set: run \"make e2e\"", RegistryEnv, ProgramsEnv)
+	}
+	return launchRegistry(ctx, programs)
+}
+
+func launchRegistry(ctx context.Context, programs string) (_ *Registry, err error) {
+	dir, err := os.MkdirTemp("", "wherry-e2e-")
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Stop())
+		}
+	}()
+	r.process, err = start(dir, filepath.Join(programs, "wherry"), "registry", "serve", filepath.Join(dir, "content"), "--addr", "127.0.0.1:0")
+	if err != nil {
+		return nil, fmt.Errorf("%w (%s is %q; \"make build\" builds it)", err, ProgramsEnv, programs)
+	}
+	r.Prefix, err = r.process.says(ctx, "oci://")
+	return r, err
+}
+
+// Stop ends what StartRegistry began and deletes its content.
+func (r *Registry) Stop() error {
+	var err error
+	if r.process != nil {
+		err = r.process.stop()
+	}
+	if r.dir != "" {
+		err = errors.Join(err, os.RemoveAll(r.dir))
+	}
+	return err
+}

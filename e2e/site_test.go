@@ -1,0 +1,125 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+const (
+	password    = "of a key that lives as long as a test"
+	clusterType = "edge"
+)
+
+// site is a platform with its key, and the cluster of type edge that follows it. Its environment has a
+// name of its own, and so have its namespaces and repositories.
+type site struct {
+	client.Client
+	t           *testing.T
+	dir         string // holds platform, workloads, cosign.key, cosign.pub and the agent's state
+	environment string
+	prefix      string // of its repositories
+}
+
+// newSite makes a platform from testdata and a key.
+func newSite(t *testing.T) *site {
+	t.Helper()
+	c, err := client.New(cluster.Config, client.Options{})
+	require.NoError(t, err)
+	environment := "e2e-" + strings.ToLower(rand.Text()[:8])
+	s := &site{Client: c, t: t, dir: t.TempDir(), environment: environment, prefix: registry.Prefix + "/" + environment}
+	require.NoError(t, os.CopyFS(s.dir, os.DirFS("testdata")))
+	s.edit("workloads/shop/workload.yaml", "ENVIRONMENT", environment)
+	s.generateKey("cosign")
+	t.Cleanup(s.clear)
+	return s
+}
+
+func (s *site) path(name string) string { return filepath.Join(s.dir, filepath.FromSlash(name)) }
+
+// edit replaces text in a file of the platform, which has to hold it.
+func (s *site) edit(name, from, to string) {
+	s.t.Helper()
+	data, err := os.ReadFile(s.path(name))
+	require.NoError(s.t, err)
+	require.Contains(s.t, string(data), from)
+	require.NoError(s.t, os.WriteFile(s.path(name), []byte(strings.ReplaceAll(string(data), from, to)), 0o644))
+}
+
+func (s *site) wherry(args ...string) ran {
+	s.t.Helper()
+	return program(s.t, s.dir, "wherry", args...)
+}
+
+// generateKey makes the pair name.key and name.pub.
+func (s *site) generateKey(name string) {
+	s.t.Helper()
+	r := s.wherry("keys", "generate", "-o", name)
+	require.Zero(s.t, r.code, r.stderr)
+}
+
+// publish publishes the platform as it is now for the site's cluster to take.
+func (s *site) publish() {
+	s.t.Helper()
+	s.publishTo(s.prefix, "cosign.key")
+}
+
+func (s *site) publishTo(prefix, key string) {
+	s.t.Helper()
+	r := s.wherry("publish", "platform", "--environment", s.environment, "--workload", "shop=workloads/shop", "--to", "oci://"+prefix, "--key", key)
+	require.Zero(s.t, r.code, r.stderr)
+}
+
+// once has the site's agent make one pass, and requires that it exits with want.
+func (s *site) once(want int, more ...string) ran {
+	s.t.Helper()
+	args := []string{
+		"once", "--registry", "oci://" + s.prefix, "--environment", s.environment, "--cluster-type", clusterType,
+		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "--wait", "30s",
+	}
+	r := program(s.t, s.dir, "wherry-agent", append(args, more...)...)
+	require.Equal(s.t, want, r.code, "exit code of wherry-agent once")
+	return r
+}
+
+// status is what "wherry-agent status -o json" says.
+func (s *site) status() agent.Status {
+	s.t.Helper()
+	r := program(s.t, s.dir, "wherry-agent", "status", "--state-dir", "agent", "-o", "json")
+	require.Zero(s.t, r.code, r.stderr)
+	var status agent.Status
+	require.NoError(s.t, json.Unmarshal([]byte(r.stdout), &status))
+	return status
+}
+
+// states says how each assignment stands.
+func (s *site) states() map[string]bundle.State {
+	s.t.Helper()
+	states := map[string]bundle.State{}
+	for _, item := range s.status().Items {
+		states[item.Assignment] = item.State
+	}
+	return states
+}
+
+// repository opens a repository of bundles, as somebody who may write to the registry.
+func (s *site) repository(prefix, clusterType string) oci.Target {
+	s.t.Helper()
+	location, err := oci.Parse("oci://" + prefix)
+	require.NoError(s.t, err)
+	repository, err := location.Repository(bundle.Stream{Environment: s.environment, ClusterType: clusterType}.Repository(), oci.Options{})
+	require.NoError(s.t, err)
+	return repository
+}
