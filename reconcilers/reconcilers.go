@@ -7,6 +7,7 @@ package reconcilers
 
 import (
 	"context"
+	"strings"
 	"unicode/utf8"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -86,16 +87,17 @@ func Interrupted(err error) Result {
 	return Result{State: bundle.Progressing, Reason: ReasonInterrupted, Message: Clip(err.Error())}
 }
 
-// Clip cuts s to bundle.MaxMessageBytes at a rune's boundary.
+// Clip makes s valid UTF-8 and cuts it to bundle.MaxMessageBytes, between two runes.
 func Clip(s string) string {
+	s = strings.ToValidUTF8(s, "?")
 	if len(s) <= bundle.MaxMessageBytes {
 		return s
 	}
-	s = s[:bundle.MaxMessageBytes-len("…")]
-	for !utf8.ValidString(s) {
-		s = s[:len(s)-1]
+	end := bundle.MaxMessageBytes - len("…")
+	for !utf8.RuneStart(s[end]) {
+		end--
 	}
-	return s + "…"
+	return s[:end] + "…"
 }
 
 // Ledger keeps, for each assignment, what a reconciler has put on the cluster, so that it can be found

@@ -50,8 +50,9 @@ func TestInventoryRoundTrip(t *testing.T) {
 
 func TestInventoryKnowsWhatToPrune(t *testing.T) {
 	found, err := parseManifests("a.yaml", []byte("apiVersion: apps/v1\nkind: Deployment\nmetadata: {name: web, namespace: shop}\n---\n"+
-		"apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop, labels: {"+OwnerLabel+": shop}}\n"))
+		"apiVersion: v1\nkind: Service\nmetadata: {name: web, namespace: shop}\n"))
 	require.NoError(t, err)
+	found[1].SetLabels(map[string]string{OwnerLabel: "shop"})
 	deployment := entry{Group: "apps", Version: "v1beta1", Kind: "Deployment", Namespace: "shop", Name: "web", Owned: true}
 	stale := entry{Version: "v1", Kind: "ConfigMap", Namespace: "shop", Name: "old", Owned: true}
 	inv := inventory{Content: "old", Objects: []entry{deployment, stale}}
@@ -127,14 +128,20 @@ metadata: {name: p}
 		{name: "a namespaced object goes to the assignment's", namespace: "shop", data: cm(""), want: []string{"ConfigMap/shop/a"}},
 		{name: "its own namespace stays", namespace: "shop", data: cm(", namespace: other"), want: []string{"ConfigMap/other/a"}},
 		{name: "an object of the cluster loses one", namespace: "shop", data: "apiVersion: v1\nkind: Namespace\nmetadata: {name: a, namespace: x}\n", want: []string{"Namespace/a"}},
-		{name: "a kind that comes along may be namespaced", namespace: "shop", data: fmt.Sprintf(crd, "Namespaced"),
-			want: []string{"CustomResourceDefinition/pumps.example.com", "Pump/shop/p"}},
+		{
+			name: "a kind that comes along may be namespaced", namespace: "shop", data: fmt.Sprintf(crd, "Namespaced"),
+			want: []string{"CustomResourceDefinition/pumps.example.com", "Pump/shop/p"},
+		},
 		{name: "or the cluster's", namespace: "shop", data: fmt.Sprintf(crd, "Cluster"), want: []string{"CustomResourceDefinition/pumps.example.com", "Pump/p"}},
 		{name: "without any namespace it is an error", data: cm(""), err: "a.yaml: ConfigMap/a names no namespace, and neither does its assignment"},
-		{name: "an object that is there twice is an error", namespace: "shop", data: cm("") + "---\n" + cm(", namespace: shop"),
-			err: "a.yaml, document 2: ConfigMap/shop/a is also in a.yaml, document 1"},
-		{name: "a kind that nobody serves is an error", data: "apiVersion: example.com/v1\nkind: Pump\nmetadata: {name: p}\n",
-			err: `a.yaml: Pump/p: no matches for kind "Pump" in version "example.com/v1"`},
+		{
+			name: "an object that is there twice is an error", namespace: "shop", data: cm("") + "---\n" + cm(", namespace: shop"),
+			err: "a.yaml, document 2: ConfigMap/shop/a is also in a.yaml, document 1",
+		},
+		{
+			name: "a kind that nobody serves is an error", data: "apiVersion: example.com/v1\nkind: Pump\nmetadata: {name: p}\n",
+			err: `a.yaml: Pump/p: no matches for kind "Pump" in version "example.com/v1"`,
+		},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := offline(t)
@@ -258,6 +265,16 @@ func TestAClusterThatDoesNotAnswerIsLeftAtTheDeadline(t *testing.T) {
 	res := r.Apply(ctx, assignment(t))
 	require.Equal(t, bundle.Progressing, res.State)
 	require.Equal(t, reconcilers.ReasonInterrupted, res.Reason)
+}
+
+func TestFilesThatCannotBeReadAreNoTroubleOfTheCluster(t *testing.T) {
+	a := assignment(t)
+	a.Dir = filepath.Join(a.Dir, "gone")
+	p := offline(t)
+	res := failed(t.Context(), p.prepare(t.Context(), a))
+	require.Equal(t, bundle.Pending, res.State)
+	require.Equal(t, FilesUnreadable, res.Reason)
+	require.Contains(t, res.Message, a.Dir)
 }
 
 // badLedger fails in one way or the other.

@@ -195,5 +195,8 @@ func check(m manifest) error {
 			return invalid("%s: metadata.%s of %s: every value has to be a string", m.origin, field, m.subject())
 		}
 	}
+	if _, taken := m.GetLabels()[OwnerLabel]; taken {
+		return invalid("%s: %s has the label %s, which only the agent sets", m.origin, m.subject(), OwnerLabel)
+	}
 	return nil
 }

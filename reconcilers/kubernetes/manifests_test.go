@@ -20,14 +20,20 @@ func TestParseManifests(t *testing.T) {
 		{"comments are no objects", "a.yaml", "# none\n---\n    \n--- # still none\n", nil},
 		{"one document has the file as its origin", "a.yaml", cm, []string{"a.yaml ConfigMap/a"}},
 		{"a marker at either end makes no document", "a.yaml", "---\n" + cm + "---\n", []string{"a.yaml ConfigMap/a"}},
-		{"empty documents count, so that numbers are those that a person counts", "a.yaml", cm + "---\n# nothing\n---\n" + cm,
-			[]string{"a.yaml, document 1 ConfigMap/a", "a.yaml, document 3 ConfigMap/a"}},
+		{
+			"empty documents count, so that numbers are those that a person counts", "a.yaml", cm + "---\n# nothing\n---\n" + cm,
+			[]string{"a.yaml, document 1 ConfigMap/a", "a.yaml, document 3 ConfigMap/a"},
+		},
 		{"a marker in a block of text is text", "a.yaml", cm + "data:\n  a: |\n    x\n    ---\n    y\n", []string{"a.yaml ConfigMap/a"}},
 		{"a document may begin on the marker's line", "a.yaml", "--- {apiVersion: v1, kind: ConfigMap, metadata: {name: a}}\n", []string{"a.yaml ConfigMap/a"}},
-		{"lines may end in carriage returns", "a.yaml", strings.ReplaceAll(cm+"---\n"+cm, "\n", "\r\n"),
-			[]string{"a.yaml, document 1 ConfigMap/a", "a.yaml, document 2 ConfigMap/a"}},
-		{"a list is taken apart", "a.yml", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}\n- {apiVersion: v1, kind: Secret, metadata: {name: b}}\n",
-			[]string{"a.yml, item 1 ConfigMap/shop/a", "a.yml, item 2 Secret/b"}},
+		{
+			"lines may end in carriage returns", "a.yaml", strings.ReplaceAll(cm+"---\n"+cm, "\n", "\r\n"),
+			[]string{"a.yaml, document 1 ConfigMap/a", "a.yaml, document 2 ConfigMap/a"},
+		},
+		{
+			"a list is taken apart", "a.yml", "apiVersion: v1\nkind: List\nitems:\n- {apiVersion: v1, kind: ConfigMap, metadata: {name: a, namespace: shop}}\n- {apiVersion: v1, kind: Secret, metadata: {name: b}}\n",
+			[]string{"a.yml, item 1 ConfigMap/shop/a", "a.yml, item 2 Secret/b"},
+		},
 		{"JSON may be indented by tabs", "a.json", "{\n\t\"apiVersion\": \"v1\",\n\t\"kind\": \"ConfigMap\",\n\t\"metadata\": {\"name\": \"a\"}\n}\n", []string{"a.json ConfigMap/a"}},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -54,6 +60,10 @@ func TestInvalidManifestsAreNamedAndNotQuoted(t *testing.T) {
 		{"no name", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {generateName: a}\nstringData: {a: hunter2}\n", "a.yaml: Secret has no metadata.name"},
 		{"a namespace that is no string", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: 7}\n", "a.yaml: metadata.namespace of Secret/a is no string"},
 		{"a label that is no string", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, labels: {a: 1}}\n", "a.yaml: metadata.labels of Secret/a: every value has to be a string"},
+		{
+			"a label that says whose an object is", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, labels: {wherry.dev/assignment: b}}\n",
+			"a.yaml: Secret/a has the label wherry.dev/assignment, which only the agent sets",
+		},
 		{"a list of anything", "a.yaml", "apiVersion: v1\nkind: List\nitems: [hunter2]\n", "a.yaml, item 1: is no object"},
 		{"broken JSON", "a.json", "{\"a\": \"hunter2\"", "a.json: unexpected end of JSON input"},
 	} {

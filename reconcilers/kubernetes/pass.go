@@ -2,7 +2,9 @@ package kubernetes
 
 import (
 	"context"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"time"
 
@@ -83,7 +85,11 @@ func (p *pass) save() error {
 
 // prepare reads manifests, inventory and the objects' live state, and settles what is whose.
 func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error) {
-	if p.objects, err = readManifests(a.Dir); err != nil {
+	p.objects, err = readManifests(a.Dir)
+	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
+		return &reasonError{reason: FilesUnreadable, waiting: true, err: err}
+	}
+	if err != nil {
 		return err
 	}
 	if err := p.load(); err != nil {

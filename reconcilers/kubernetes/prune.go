@@ -103,7 +103,7 @@ func (p *pass) letGo(ctx context.Context, e entry, live *unstructured.Unstructur
 	}
 	bare := e.bare()
 	bare.SetResourceVersion(live.GetResourceVersion())
-	err := p.r.client.Patch(ctx, bare, client.Apply, client.FieldOwner(fieldManager(p.owner)))
+	err := p.r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(bare), client.FieldOwner(fieldManager(p.owner)))
 	switch {
 	case apierrors.IsInvalid(err):
 		return p.leave(ctx, e, live)

@@ -31,6 +31,7 @@ const (
 	APIServerError       = "APIServerError"
 	Unauthorized         = "Unauthorized"
 	NamespaceTerminating = "NamespaceTerminating"
+	FilesUnreadable      = "FilesUnreadable" // the agent's own copy of the assignment
 	LedgerNotSaved       = "LedgerNotSaved"
 	NotApplied           = "NotApplied" // by Observe: this content was not applied yet
 
