@@ -132,7 +132,7 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled {
 		return false, nil
 	}
-	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: now.UTC(), Trust: p.trust()}
+	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: stamp(now), Trust: p.trust()}
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust {
 		next.At, next.Count = old.At, old.Count
 	} else {
@@ -152,13 +152,13 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 		if out.Err != nil {
 			next.Message = reconcilers.Clip(out.Err.Error())
 		}
-	case old.Verdict == Broken:
+	case old.Verdict == Broken, p.source == nil: // the fault is mended, or there is nobody to reach any more
 		next.Verdict, next.Reason, next.Message = Idle, "", ""
 	}
 	if p.manifest.Digest != "" && !p.media {
 		p.lastContact.Store(&now)
 		if now.Sub(old.Last).Abs() >= time.Hour || next.Verdict != old.Verdict {
-			next.Last = now.UTC()
+			next.Last = stamp(now)
 		}
 	}
 	p.logContact(old, next)
@@ -214,7 +214,7 @@ func (p *pass) introduce() error {
 
 // begin writes what is about to be done, for the time after a crash.
 func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
-	return save(tx, bucketMeta, keyJournal, journal{Step: step, Digest: d, At: p.opts.Now().UTC()})
+	return save(tx, bucketMeta, keyJournal, journal{Step: step, Digest: d, At: stamp(p.opts.Now())})
 }
 
 // endJournal says that nothing is under way any more, unless this machine is at fault.

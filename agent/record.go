@@ -165,11 +165,14 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 // to changes the state, and the time since which it holds if it is another one.
 func (r record) to(state bundle.State, reason, message string, now time.Time) record {
 	if r.Item.State != state {
-		r.Item.State, r.Item.Since = state, now.UTC().Truncate(time.Second)
+		r.Item.State, r.Item.Since = state, stamp(now)
 	}
 	r.Item.Reason, r.Item.Message = reason, message
 	return r
 }
+
+// stamp is a time as it is kept and shown.
+func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // unsettled says whether time alone may change how the assignment stands.
 func (r record) unsettled() bool {

@@ -49,7 +49,7 @@ func (a *Agent) report(now time.Time) error {
 		default:
 			return false, nil
 		}
-		last.Seq, last.Shown, last.At = last.Seq+1, shown, now.UTC()
+		last.Seq, last.Shown, last.At = last.Seq+1, shown, stamp(now)
 		r.Agent.Seq = last.Seq
 		body, err := json.Marshal(r)
 		if err != nil {
@@ -63,7 +63,7 @@ func (a *Agent) report(now time.Time) error {
 			a.opts.Log.Error("report is too large to be sent", "items", len(r.Items), "bytes", len(envelope))
 			return false, nil
 		}
-		dropped, err := enqueue(tx, last.Seq, queued{ID: bundle.ReportID(body), Size: len(envelope), At: now.UTC(), Failure: tellsFailure(r)}, envelope, a.opts.Queue)
+		dropped, err := enqueue(tx, last.Seq, queued{ID: bundle.ReportID(body), Size: len(envelope), At: stamp(now), Failure: tellsFailure(r)}, envelope, a.opts.Queue)
 		last.Dropped += int64(dropped)
 		made = true
 		return true, errors.Join(err, save(tx, bucketMeta, keyReporter, last))
@@ -84,7 +84,7 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 		Schema:     bundle.ReportSchema,
 		Cluster:    a.cluster,
 		Agent:      bundle.ReportAgent{Version: a.opts.Version, Incarnation: a.state.id.Incarnation},
-		OccurredAt: now.UTC(),
+		OccurredAt: stamp(now),
 		State:      s.State, Reason: s.Reason, Message: s.Message,
 		Items: s.Items,
 	}

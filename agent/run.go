@@ -55,6 +55,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	a.opts.Log.Info("agent begins", "version", a.opts.Version, "cluster", a.cluster.Name, "environment", a.cluster.Environment, "clusterType", a.cluster.Type)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup

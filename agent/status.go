@@ -83,11 +83,11 @@ func (a *Agent) Status() (Status, error) {
 	s, err := a.state.Status(a.opts.Now())
 	s.Version = a.opts.Version
 	if t := a.lastContact.Load(); t != nil {
-		utc := t.UTC()
+		utc := stamp(*t)
 		s.LastContact = &utc
 	}
 	if t := a.nextTry.Load(); t != nil {
-		utc := t.UTC()
+		utc := stamp(*t)
 		s.NextTry = &utc
 	}
 	if step := a.activity.Load(); step != nil {

@@ -39,7 +39,7 @@ func (p *pass) verify(ctx context.Context) outcome {
 	if err := expect.Check(v.Release, v.Descriptor.Digest); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: now.UTC()}
+	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: stamp(now)}
 	return outcomeOf(ctx, p.accept(floor))
 }
 

@@ -28,9 +28,14 @@ func Export(ctx context.Context, from oci.Location, environment, clusterType str
 	if err != nil {
 		return err
 	}
+	return ExportFrom(ctx, repo, stream, w)
+}
+
+// ExportFrom is Export from the stream's repository.
+func ExportFrom(ctx context.Context, repo bundle.Source, stream bundle.Stream, w io.Writer) error {
 	manifest, err := repo.Resolve(ctx, bundle.LatestTag)
 	if err != nil {
-		return fmt.Errorf("%s/%s:%s: %w", from, stream.Repository(), bundle.LatestTag, err)
+		return err
 	}
 	e := export{ctx: ctx, src: repo}
 	release, err := e.addBundle(manifest)

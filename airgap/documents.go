@@ -26,7 +26,7 @@ func WriteReports(w io.Writer, envelopes [][]byte) error {
 
 // ReadReports returns the envelopes that WriteReports wrote. Nobody has checked who signed them.
 func ReadReports(path string) ([][]byte, error) {
-	return readDocuments(path, bundle.PayloadTypeReport)
+	return readDocuments(path, "reports", bundle.PayloadTypeReport)
 }
 
 // WriteAck writes the DSSE envelopes of acknowledgements, as WriteReports does, tagged "acks".
@@ -36,7 +36,7 @@ func WriteAck(w io.Writer, envelopes [][]byte) error {
 
 // ReadAck returns the envelopes that WriteAck wrote. Nobody has checked who signed them.
 func ReadAck(path string) ([][]byte, error) {
-	return readDocuments(path, bundle.PayloadTypeAck)
+	return readDocuments(path, "acknowledgements", bundle.PayloadTypeAck)
 }
 
 func writeDocuments(w io.Writer, tag, mediaType string, envelopes [][]byte) error {
@@ -68,7 +68,7 @@ func writeDocuments(w io.Writer, tag, mediaType string, envelopes [][]byte) erro
 	return writeLayout(w, []ocispec.Descriptor{entry}, append([]blob{blobOf(manifest), blobOf(config)}, documents...))
 }
 
-func readDocuments(path, mediaType string) ([][]byte, error) {
+func readDocuments(path, kind, mediaType string) ([][]byte, error) {
 	l, err := openLayout(path)
 	if err != nil {
 		return nil, err
@@ -87,7 +87,7 @@ func readDocuments(path, mediaType string) ([][]byte, error) {
 		found = true
 		for _, layer := range m.Layers {
 			if left -= layer.Size; left < 0 || len(envelopes) == maxDocuments {
-				return nil, fmt.Errorf("%s: %w: more than %d documents or %d bytes", path, bundle.ErrTooLarge, maxDocuments, maxDocumentBytes)
+				return nil, fmt.Errorf("%s: %w: more than %d %s or %d bytes", path, bundle.ErrTooLarge, maxDocuments, kind, maxDocumentBytes)
 			}
 			envelope, err := bundle.ReadBlob(ctx, l, layer, bundle.MaxReportBytes)
 			if err != nil {
@@ -97,7 +97,7 @@ func readDocuments(path, mediaType string) ([][]byte, error) {
 		}
 	}
 	if !found {
-		return nil, fmt.Errorf("%s: %w: it holds nothing of type %s", path, ErrFormat, mediaType)
+		return nil, fmt.Errorf("%s: %w: it holds no %s", path, ErrFormat, kind)
 	}
 	return envelopes, nil
 }

@@ -27,6 +27,7 @@ func newAirgapCommand() *cobra.Command {
 
 func newAirgapExportCommand() *cobra.Command {
 	var environment, clusterType, from, path string
+	var plainHTTP bool
 	cmd := &cobra.Command{
 		Use:   "export --environment E --cluster-type T --from LOCATION -o FILE",
 		Short: "Write the newest bundle of a cluster type, with its signature, to a file",
@@ -44,7 +45,12 @@ file is an OCI layout in a tar, and the same each time for the same bundle.`,
 					return cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", flag, err), "")
 				}
 			}
-			err = cli.WriteFile(path, func(w io.Writer) error { return airgap.Export(cmd.Context(), loc, environment, clusterType, w) })
+			stream := bundle.Stream{Environment: environment, ClusterType: clusterType}
+			repo, err := loc.Repository(stream.Repository(), oci.Options{PlainHTTP: plainHTTP})
+			if err != nil {
+				return err
+			}
+			err = cli.WriteFile(path, func(w io.Writer) error { return airgap.ExportFrom(cmd.Context(), repo, stream, w) })
 			if err != nil {
 				return exportError(err, loc)
 			}
@@ -60,6 +66,7 @@ file is an OCI layout in a tar, and the same each time for the same bundle.`,
 	cmd.Flags().StringVar(&clusterType, "cluster-type", "", "the cluster type's `NAME`")
 	cmd.Flags().StringVar(&from, "from", "", "where the bundle is, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
+	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak HTTP without TLS; with loopback addresses this is so anyway")
 	for _, f := range []string{"environment", "cluster-type", "from", "output"} {
 		_ = cmd.MarkFlagRequired(f)
 	}

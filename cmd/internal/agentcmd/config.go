@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"errors"
 	"fmt"
 	"net/url"
@@ -8,6 +9,7 @@ import (
 	"path/filepath"
 	"regexp"
 	"slices"
+	"strconv"
 	"strings"
 	"time"
 
@@ -21,7 +23,9 @@ import (
 
 // config is what an agent was told, by file, environment and flags.
 type config struct {
+	file     string       // where it was read from, if anywhere
 	registry oci.Location // zero where bundles come by import only
+	plain    bool
 	cluster  bundle.ReportCluster
 	keys     []string // files
 	stateDir string
@@ -37,12 +41,14 @@ type config struct {
 // setting is one thing that can be told, under three names: a field of the file, a flag, and the
 // variable WHERRY_<FLAG>.
 type setting struct {
-	field, flag, short string
+	field, flag string
 	// allowed completes the sentence "allowed is …".
 	allowed string
 	usage   string
 	// list settings may be given several times, or separated by commas in the variable.
 	list bool
+	// toggle settings may be given as a flag without a value.
+	toggle bool
 	// path settings are relative to the file when they stand in it.
 	path bool
 	set  func(*config, string) error
@@ -62,6 +68,7 @@ func settings() []setting {
 	const lowerName = "a name of lower-case letters, digits, '.', '_' and '-'"
 	return []setting{
 		{field: "registry", flag: "registry", allowed: "oci://HOST/PREFIX or oci-layout:DIR", usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; without it they come by import only", set: setRegistry},
+		{field: "plainHTTP", flag: "plain-http", toggle: true, allowed: "true or false", usage: "speak HTTP without TLS; with loopback addresses this is so anyway", set: setPlain},
 		{field: "platform", flag: "platform", allowed: "the platform's name", usage: "the platform's `NAME` (default \"default\")", set: text(func(c *config) *string { return &c.cluster.Platform })},
 		{field: "environment", flag: "environment", allowed: lowerName, usage: "the environment's `NAME`, such as dev", set: name(func(c *config) *string { return &c.cluster.Environment })},
 		{field: "clusterType", flag: "cluster-type", allowed: lowerName, usage: "the cluster type's `NAME`, such as drone", set: name(func(c *config) *string { return &c.cluster.Type })},
@@ -98,7 +105,7 @@ func text(field func(*config) *string) func(*config, string) error {
 func matching(pattern *regexp.Regexp, field func(*config) *string) func(*config, string) error {
 	return func(c *config, s string) error {
 		if !pattern.MatchString(s) {
-			return errors.New("it does not have that form")
+			return fmt.Errorf("%q does not have that form", s)
 		}
 		*field(c) = s
 		return nil
@@ -115,7 +122,7 @@ func name(field func(*config) *string) func(*config, string) error {
 func oneOf(field func(*config) *string, values ...string) func(*config, string) error {
 	return func(c *config, s string) error {
 		if !slices.Contains(values, s) {
-			return errors.New("it is none of them")
+			return fmt.Errorf("%q is none of them", s)
 		}
 		*field(c) = s
 		return nil
@@ -126,10 +133,10 @@ func duration(least time.Duration, field func(*config) *time.Duration) func(*con
 	return func(c *config, s string) error {
 		d, err := time.ParseDuration(s)
 		if err != nil {
-			return errors.New("it is no duration")
+			return fmt.Errorf("%q is no duration", s)
 		}
 		if d < least {
-			return errors.New("it is too short")
+			return fmt.Errorf("%q is too short", s)
 		}
 		*field(c) = d
 		return nil
@@ -139,6 +146,14 @@ func duration(least time.Duration, field func(*config) *time.Duration) func(*con
 func setRegistry(c *config, s string) (err error) {
 	c.registry, err = oci.Parse(s)
 	return err
+}
+
+func setPlain(c *config, s string) (err error) {
+	c.plain, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	return nil
 }
 
 func setRing(c *config, s string) error {
@@ -154,7 +169,7 @@ func setKey(c *config, s string) error {
 func setLabel(c *config, s string) error {
 	k, v, ok := strings.Cut(s, "=")
 	if !ok || k == "" {
-		return errors.New("it has no '='")
+		return fmt.Errorf("%q is no pair", s)
 	}
 	if c.cluster.Labels == nil {
 		c.cluster.Labels = map[string]string{}
@@ -166,7 +181,7 @@ func setLabel(c *config, s string) error {
 func setHub(c *config, s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return errors.New("it is no such URL")
+		return fmt.Errorf("%q is no such URL", s)
 	}
 	c.hub = strings.TrimSuffix(s, "/")
 	return nil
@@ -181,6 +196,9 @@ func addFlags(cmd *cobra.Command) {
 			flags.StringArray(s.flag, nil, s.usage)
 		} else {
 			flags.String(s.flag, "", s.usage)
+		}
+		if s.toggle {
+			flags.Lookup(s.flag).NoOptDefVal = "true"
 		}
 	}
 }
@@ -199,7 +217,7 @@ func readConfig(flags *pflag.FlagSet, environ func(string) (string, bool)) (*con
 			return nil, cli.Fail(cli.Usage, err, "docs/agent.md lists the fields")
 		}
 	}
-	c := &config{stateDir: defaultStateDir, logFormat: "text"}
+	c := &config{file: path, stateDir: defaultStateDir, logFormat: "text"}
 	c.cluster.Platform = "default"
 	c.cluster.Name, _ = os.Hostname()
 	var problems []error
@@ -207,7 +225,7 @@ func readConfig(flags *pflag.FlagSet, environ func(string) (string, bool)) (*con
 		values, origin := s.told(flags, environ, file)
 		for _, v := range values {
 			if err := s.set(c, v); err != nil {
-				problems = append(problems, fmt.Errorf("%s: %q: %w: allowed is %s", s.names(origin), v, err, s.allowed))
+				problems = append(problems, fmt.Errorf("%s: %w: allowed is %s", s.names(origin), err, s.allowed))
 			}
 		}
 	}
@@ -253,10 +271,11 @@ func (s setting) names(origin string) string {
 }
 
 // missing is the error of a setting that is needed and was not told.
-func missing(field string) error {
+func (c *config) missing(field string) error {
+	file := cmp.Or(c.file, "the file that --config names")
 	for _, s := range settings() {
 		if s.field == field {
-			return cli.Usagef("%s is not set: give --%s, %s or the field %s of the file named by --config; allowed is %s", field, s.flag, s.variable(), s.field, s.allowed)
+			return cli.Usagef("%s is not set: give --%s, %s or the field %s of %s: allowed is %s", field, s.flag, s.variable(), s.field, file, s.allowed)
 		}
 	}
 	panic("no setting " + field)
@@ -266,13 +285,13 @@ func missing(field string) error {
 func (c *config) complete() error {
 	switch {
 	case c.cluster.Environment == "":
-		return missing("environment")
+		return c.missing("environment")
 	case c.cluster.Type == "":
-		return missing("clusterType")
+		return c.missing("clusterType")
 	case len(c.keys) == 0:
-		return missing("keys")
+		return c.missing("keys")
 	case c.adapter == "directory" && c.directoryRoot == "":
-		return missing("directoryRoot")
+		return c.missing("directoryRoot")
 	}
 	return nil
 }

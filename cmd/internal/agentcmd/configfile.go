@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
@@ -69,7 +70,7 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]setting)
 		case hasBelow(fields, field):
 			problems = append(problems, f.read(value, field, fields))
 		default:
-			problems = append(problems, fmt.Errorf("%s:%d: unknown field %s: allowed are %s", f.path, key.Line, field, siblings(fields, prefix)))
+			problems = append(problems, fmt.Errorf("%s:%d: unknown field %s: allowed are %s", f.path, key.Line, field, siblings(prefix)))
 		}
 	}
 	return errors.Join(problems...)
@@ -112,16 +113,18 @@ func hasBelow(fields map[string]setting, field string) bool {
 }
 
 // siblings names the fields that may stand beside an unknown one.
-func siblings(fields map[string]setting, prefix string) string {
+func siblings(prefix string) string {
+	if prefix != "" {
+		prefix += "."
+	}
 	var names []string
 	for _, s := range settings() {
-		rest, ok := strings.CutPrefix(s.field, prefix)
-		first, _, _ := strings.Cut(strings.TrimPrefix(rest, "."), ".")
-		if _, known := fields[s.field]; known && ok && (len(names) == 0 || names[len(names)-1] != first) {
-			names = append(names, first)
+		if rest, ok := strings.CutPrefix(s.field, prefix); ok {
+			name, _, _ := strings.Cut(rest, ".")
+			names = append(names, name)
 		}
 	}
-	return strings.Join(names, ", ")
+	return strings.Join(slices.Compact(names), ", ")
 }
 
 func orFile(prefix string) string {

@@ -97,7 +97,7 @@ func (c *config) source() (bundle.Source, error) {
 		return nil, nil
 	}
 	stream := bundle.Stream{Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
-	repo, err := c.registry.Repository(stream.Repository(), oci.Options{UserAgent: "wherry-agent/" + cli.Version()})
+	repo, err := c.registry.Repository(stream.Repository(), oci.Options{UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain})
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, "")
 	}

@@ -118,7 +118,11 @@ func exitOf(r agent.Result) error {
 	case agent.Refused:
 		return cli.Fail(cli.Denied, fmt.Errorf("release refused: %s", r.Error), refusalHint(r.Status))
 	case agent.Unreachable:
-		return cli.Fail(cli.Failed, errors.New(r.Error), "what runs keeps running, and the agent tries again")
+		hint := "what runs keeps running"
+		if r.Status.Reason == "NotFound" {
+			hint += `; "wherry bundle ls LOCATION" lists what is published`
+		}
+		return cli.Fail(cli.Failed, errors.New(r.Error), hint)
 	case agent.Broken:
 		return cli.Fail(cli.Failed, errors.New(r.Error), "")
 	}

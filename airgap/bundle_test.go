@@ -1,0 +1,191 @@
+package airgap
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/stretchr/testify/require"
+	orasoci "oras.land/oras-go/v2/content/oci"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+var drone = bundle.Stream{Platform: "default", Environment: "dev", ClusterType: "drone"}
+
+func TestABundleTravelsWithItsSignature(t *testing.T) {
+	from, key := publish(t, true)
+	var a, b bytes.Buffer
+	require.NoError(t, Export(context.Background(), from, "dev", "drone", &a))
+	require.NoError(t, Export(context.Background(), from, "dev", "drone", &b))
+	require.Equal(t, a.Bytes(), b.Bytes(), "the same bundle, the same file")
+
+	site, err := Open(write(t, a.Bytes()))
+	require.NoError(t, err)
+	defer site.Close()
+	require.Equal(t, []bundle.Stream{{Environment: "dev", ClusterType: "drone"}}, site.Bundles())
+	repo := site.Repository(drone)
+	desc, err := repo.Resolve(context.Background(), bundle.LatestTag)
+	require.NoError(t, err)
+	v, err := bundle.Verify(context.Background(), repo, desc, bundle.Keys{key})
+	require.NoError(t, err)
+	require.EqualValues(t, 7, v.Release.Sequence)
+	layer, err := repo.Fetch(context.Background(), v.Tree)
+	require.NoError(t, err)
+	defer layer.Close()
+	root, err := os.OpenRoot(t.TempDir())
+	require.NoError(t, err)
+	defer root.Close()
+	require.NoError(t, bundle.Unpack(layer, root, v.Release.Content))
+	same, err := repo.Resolve(context.Background(), v.Release.Tag())
+	require.NoError(t, err)
+	require.Equal(t, desc.Digest, same.Digest)
+
+	_, err = site.Repository(bundle.Stream{Environment: "dev", ClusterType: "large"}).Resolve(context.Background(), bundle.LatestTag)
+	require.ErrorIs(t, err, errdef.ErrNotFound)
+}
+
+func TestOrdinaryToolsReadABundleFile(t *testing.T) {
+	from, _ := publish(t, true)
+	var file bytes.Buffer
+	require.NoError(t, Export(context.Background(), from, "dev", "drone", &file))
+	store, err := orasoci.NewFromTar(context.Background(), write(t, file.Bytes()))
+	require.NoError(t, err)
+	var tags []string
+	require.NoError(t, store.Tags(context.Background(), "", func(page []string) error {
+		tags = append(tags, page...)
+		return nil
+	}))
+	require.Len(t, tags, 3)
+	require.Contains(t, tags, "bundles/dev/drone/latest")
+	require.Contains(t, tags, "bundles/dev/drone/s0-7")
+}
+
+func TestWhatCannotBeExported(t *testing.T) {
+	t.Run("an unsigned bundle", func(t *testing.T) {
+		from, _ := publish(t, false)
+		err := Export(context.Background(), from, "dev", "drone", &bytes.Buffer{})
+		var r *bundle.Refusal
+		require.ErrorAs(t, err, &r)
+		require.Equal(t, bundle.Unsigned, r.Reason)
+	})
+	t.Run("a bundle that is not there", func(t *testing.T) {
+		from, _ := publish(t, true)
+		require.ErrorIs(t, Export(context.Background(), from, "dev", "large", &bytes.Buffer{}), errdef.ErrNotFound)
+	})
+	t.Run("a layer that was changed", func(t *testing.T) {
+		from, _ := publish(t, true)
+		blobs, err := filepath.Glob(filepath.Join(from.Dir, "blobs/sha256/*"))
+		require.NoError(t, err)
+		for _, path := range blobs {
+			data, err := os.ReadFile(path)
+			require.NoError(t, err)
+			if bytes.HasPrefix(data, []byte{0x1f, 0x8b}) {
+				data[len(data)-1] ^= 1
+				require.NoError(t, os.WriteFile(path, data, 0o600))
+			}
+		}
+		err = Export(context.Background(), from, "dev", "drone", &bytes.Buffer{})
+		var r *bundle.Refusal
+		require.ErrorAs(t, err, &r)
+		require.Equal(t, bundle.DigestMismatch, r.Reason)
+	})
+}
+
+func TestABlobOfAnotherLengthIsRefused(t *testing.T) {
+	from, _ := publish(t, true)
+	var file bytes.Buffer
+	require.NoError(t, Export(context.Background(), from, "dev", "drone", &file))
+	site, err := Open(write(t, file.Bytes()))
+	require.NoError(t, err)
+	defer site.Close()
+	repo := site.Repository(drone)
+	desc, err := repo.Resolve(context.Background(), bundle.LatestTag)
+	require.NoError(t, err)
+	desc.Size++
+	_, err = repo.Fetch(context.Background(), desc)
+	require.ErrorAs(t, err, new(*bundle.Refusal))
+}
+
+// publish puts one bundle into a layout and returns where, and the key that signed it.
+func publish(t *testing.T, signed bool) (oci.Location, crypto.PublicKey) {
+	t.Helper()
+	ctx := context.Background()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	packed, err := bundle.Pack([]bundle.File{{Path: "shop-main/reconciler.yaml", Data: []byte("a: 1")}})
+	require.NoError(t, err)
+	issued := time.Date(2026, 3, 1, 0, 0, 0, 0, time.UTC)
+	document, err := bundle.Release{
+		Schema: bundle.ReleaseSchema, Platform: drone.Platform, Environment: drone.Environment, ClusterType: drone.ClusterType,
+		Sequence: 7, IssuedAt: issued, ExpiresAt: issued.AddDate(0, 3, 0), Content: packed.Content,
+	}.Marshal()
+	require.NoError(t, err)
+	config, tree := bundle.NewBlob(bundle.MediaTypeRelease, document), bundle.NewBlob(bundle.MediaTypeTree, packed.Gzip)
+	data, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: bundle.MediaTypeBundle,
+		Config: config.Descriptor, Layers: []ocispec.Descriptor{tree.Descriptor},
+	})
+	require.NoError(t, err)
+	manifest := bundle.NewBlob(ocispec.MediaTypeImageManifest, data)
+
+	loc := oci.Location{Dir: filepath.Join(t.TempDir(), "layout")}
+	repo, err := loc.Repository(drone.Repository(), oci.Options{})
+	require.NoError(t, err)
+	push := func(blobs ...bundle.Blob) {
+		for _, b := range blobs {
+			require.NoError(t, repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data)))
+		}
+	}
+	push(config, tree, manifest)
+	require.NoError(t, repo.Tag(ctx, manifest.Descriptor, bundle.LatestTag))
+	if signed {
+		signer, err := signature.LoadSigner(key, crypto.SHA256)
+		require.NoError(t, err)
+		s, err := bundle.SignManifest(manifest.Descriptor.Digest, "registry.example/edge", signer)
+		require.NoError(t, err)
+		push(append(s.Blobs, s.Manifest)...)
+		require.NoError(t, repo.Tag(ctx, s.Manifest.Descriptor, bundle.SignatureTag(manifest.Descriptor.Digest)))
+	}
+	return loc, key.Public()
+}
+
+func write(t *testing.T, data []byte) string {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "site.tar")
+	require.NoError(t, os.WriteFile(path, data, 0o600))
+	return path
+}
+
+func FuzzOpen(f *testing.F) {
+	var reports bytes.Buffer
+	if err := WriteReports(&reports, [][]byte{[]byte("{}")}); err != nil {
+		f.Fatal(err)
+	}
+	f.Add(reports.Bytes())
+	f.Add([]byte("hello"))
+	f.Fuzz(func(t *testing.T, data []byte) {
+		path := write(t, data)
+		if site, err := Open(path); err == nil {
+			for _, s := range site.Bundles() {
+				_, _ = site.Repository(s).Resolve(context.Background(), bundle.LatestTag)
+			}
+			require.NoError(t, site.Close())
+		}
+		_, _ = ReadReports(path)
+		_, _ = ReadAck(path)
+	})
+}
