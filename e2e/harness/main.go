@@ -19,7 +19,7 @@ func Main(m *testing.M, target **Cluster) int {
 	}
 	*target = cluster
 	code, artifacts := m.Run(), ""
-	if code != 0 {
+	if code != 0 && len(cluster.processes) > 0 {
 		artifacts = Artifacts()
 		fmt.Fprintln(os.Stderr, "logs of the cluster are in", artifacts)
 	}
