@@ -49,7 +49,7 @@ func check(ctx context.Context, checkout string) error {
 	// The version names the commit, so that the module cache never has other content for it.
 	version := module.Version{Path: path, Version: "v0.0.1-g" + commit[:12]}
 	proxy, bin := filepath.Join(dir, "proxy"), filepath.Join(dir, "bin")
-	if err := serve(checkout, commit, version, proxy); err != nil {
+	if err := serve(ctx, checkout, commit, version, proxy); err != nil {
 		return fmt.Errorf("make a module proxy: %w", err)
 	}
 	upstream, err := output(ctx, checkout, nil, "go", "env", "GOPROXY")
@@ -66,7 +66,7 @@ func check(ctx context.Context, checkout string) error {
 }
 
 // serve lays out folder as a module proxy that has one version. See https://go.dev/ref/mod#goproxy-protocol.
-func serve(checkout, commit string, v module.Version, folder string) error {
+func serve(ctx context.Context, checkout, commit string, v module.Version, folder string) error {
 	folder = filepath.Join(folder, filepath.FromSlash(v.Path), "@v")
 	if err := os.MkdirAll(folder, 0o755); err != nil {
 		return err
@@ -75,7 +75,7 @@ func serve(checkout, commit string, v module.Version, folder string) error {
 	if err != nil {
 		return err
 	}
-	gomod, err := os.ReadFile(filepath.Join(checkout, "go.mod"))
+	gomod, err := output(ctx, checkout, nil, "git", "show", commit+":go.mod")
 	if err != nil {
 		return err
 	}
@@ -88,7 +88,7 @@ func serve(checkout, commit string, v module.Version, folder string) error {
 		archive.Close(),
 		os.WriteFile(filepath.Join(folder, "list"), []byte(v.Version+"\n"), 0o644),
 		os.WriteFile(filepath.Join(folder, v.Version+".info"), info, 0o644),
-		os.WriteFile(filepath.Join(folder, v.Version+".mod"), gomod, 0o644),
+		os.WriteFile(filepath.Join(folder, v.Version+".mod"), []byte(gomod+"\n"), 0o644),
 	)
 }
 
