@@ -27,6 +27,7 @@ test: ## all tests that need no network, cluster or container runtime
 lint: ## go vet, staticcheck, gofumpt
 	$(GO) vet ./...
 	$(GO) vet -tags e2e ./e2e/... ./reconcilers/...
+	$(GO) vet -C tools ./...
 	$(TOOL) staticcheck -tags e2e ./...
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
 
@@ -44,12 +45,12 @@ e2e: build e2e-tools ## the tests on a real API server
 e2e-tools: $(E2E_TOOLS) ## etcd, kube-apiserver and kube-controller-manager; some minutes, once
 	@echo $(E2E_TOOLS)
 
-# Built beside its place and moved there at the end: a build that was cut short leaves nothing behind it.
+# Built beside its place and moved there at the end, so that a build that was cut short is not taken for one.
 $(E2E_TOOLS):
 	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && set -x && \
 	CGO_ENABLED=0 $(GO) build -C e2e/tools/etcd -trimpath -ldflags '-s -w' -o $$tmp/etcd go.etcd.io/etcd/server/v3 && \
 	CGO_ENABLED=0 $(GO) build -C e2e/tools/kube -trimpath -ldflags '-s -w $(STAMP)' -o $$tmp/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager && \
-	mv $$tmp $@
+	mv $$tmp $@ || { rm -rf $$tmp; exit 1; }
 
 e2e-up: build e2e-tools ## that API server by itself, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
