@@ -161,7 +161,7 @@ func TestUnpackStopsABombAtTheSignedSize(t *testing.T) {
 func TestUnpackRefusesASparseFileLargerThanTheTar(t *testing.T) {
 	// GNU's sparse format 1.0: a map of no data regions, then a real size of 1 TiB.
 	sparse := entry{header: tar.Header{Name: "GNUSparseFile.0/f", Mode: 0o644, Format: tar.FormatPAX}, data: "0\n" + strings.Repeat("\x00", 510)}
-	layer, want := layerOf(t, sparse)
+	layer, _ := layerOf(t, sparse)
 	raw := gunzip(t, layer)
 	records := paxRecord("GNU.sparse.major", "1") + paxRecord("GNU.sparse.minor", "0") + paxRecord("GNU.sparse.name", "f") + paxRecord("GNU.sparse.realsize", "1099511627776")
 	var header bytes.Buffer
@@ -174,7 +174,7 @@ func TestUnpackRefusesASparseFileLargerThanTheTar(t *testing.T) {
 	pax[156] = tar.TypeXHeader
 	fixChecksum(pax[:512])
 	raw = append(pax, raw...)
-	want = Content{DiffID: digest.FromBytes(raw), Size: int64(len(raw)), Files: 1}
+	want := Content{DiffID: digest.FromBytes(raw), Size: int64(len(raw)), Files: 1}
 
 	err = Unpack(bytes.NewReader(compress(t, raw)), openRoot(t), want)
 	require.ErrorIs(t, err, ErrTooLarge)
