@@ -6,12 +6,16 @@ import (
 	"os"
 	"path/filepath"
 	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
 )
 
 // Main brings a cluster up, has m run its tests, and ends the cluster. It returns the exit code. Tests
 // reach the cluster through the pointer that target points to. Logs of a run that failed are kept in the
 // folder that WHERRY_E2E_ARTIFACTS names, else in wherry-e2e-artifacts of the system's temporary folder.
 func Main(m *testing.M, target **Cluster) int {
+	log.SetLogger(logr.Discard()) // else clients of controller-runtime complain that nobody has chosen
 	cluster, err := Start(context.Background())
 	if err != nil {
 		fmt.Fprintln(os.Stderr, "start a cluster for the tests:", err)
