@@ -13,7 +13,7 @@ E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHER
 FUZZTIME ?= 30s
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-tools e2e-up bench bench-render bench-hub fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-tools e2e-up bench bench-render bench-agent bench-hub fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -55,10 +55,13 @@ $(E2E_TOOLS):
 e2e-up: build e2e-tools ## that API server by itself, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
 
-bench: bench-render bench-hub ## all figures of docs/benchmarks.md
+bench: bench-render bench-agent bench-hub ## all figures of docs/benchmarks.md
 
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
+
+bench-agent: ## figures of the agent as a process; on the cluster that WHERRY_E2E_KUBECONFIG names, else with the adapter directory
+	$(GO) test ./cmd/wherry-agent -run '^$$' -bench '^BenchmarkAgent$$' -benchtime 1x
 
 bench-hub: ## figures of a hub that takes reports over HTTP; half a minute
 	$(GO) test ./hub -run '^$$' -bench '^BenchmarkIngest$$' -benchtime 1x

@@ -140,7 +140,7 @@ func TestAnAssignmentFailsAlone(t *testing.T) {
 	s := newSite(t)
 	s.opts.Adapter = ""
 	d := s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"})
-	d.list = func(as []bundle.Assignment) { as[0].Adapter = "flux" }
+	d.ChangeList = func(as []bundle.Assignment) { as[0].Adapter = "flux" }
 	s.publish(d)
 
 	r := s.once()

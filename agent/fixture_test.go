@@ -3,27 +3,23 @@ package agent
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
-	"encoding/json"
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
-	"sort"
 	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
 
 	"github.com/google/go-containerregistry/pkg/registry"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -138,128 +134,21 @@ func (s *site) once() (r Result) {
 	return r
 }
 
-// draft is a release before it is published.
+// draft is a release before it is published, and where it will be.
 type draft struct {
-	release bundle.Release
-	files   map[string]string // path: content
-	adapter string
-	signer  crypto.Signer // nil leaves it unsigned
-	change  func(*ocispec.Manifest)
-	seal    func(*bundle.Release)
-	list    func([]bundle.Assignment)
-	repo    oci.Target
+	agenttest.Draft
+	repo oci.Target
 }
 
 // draft returns release n of the site's stream, with one assignment per folder of files.
 func (s *site) draft(n int64, files map[string]string) draft {
-	issued := s.now.Add(time.Duration(n)*time.Minute - time.Hour).Truncate(time.Second)
-	return draft{
-		release: bundle.Release{
-			Schema: bundle.ReleaseSchema, Platform: s.stream.Platform, Environment: s.stream.Environment, ClusterType: s.stream.ClusterType,
-			Sequence: n, IssuedAt: issued, ExpiresAt: issued.Add(90 * 24 * time.Hour), BaseCommit: "c0ffee",
-		},
-		files: files, adapter: "directory", signer: s.key, repo: s.repo,
-	}
+	return draft{agenttest.New(s.stream, n, s.now.Add(time.Duration(n)*time.Minute-time.Hour), files, s.key), s.repo}
 }
 
 // publish pushes the draft as latest and returns its manifest's descriptor.
 func (s *site) publish(d draft) ocispec.Descriptor {
 	s.t.Helper()
-	desc, err := push(context.Background(), d)
+	desc, err := d.Publish(context.Background(), d.repo)
 	require.NoError(s.t, err)
 	return desc
-}
-
-func push(ctx context.Context, d draft) (ocispec.Descriptor, error) {
-	packed, err := bundle.Pack(d.tree())
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	d.release.Content = packed.Content
-	if d.seal != nil {
-		d.seal(&d.release)
-	}
-	document, err := d.release.Marshal()
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	config, tree := bundle.NewBlob(bundle.MediaTypeRelease, document), bundle.NewBlob(bundle.MediaTypeTree, packed.Gzip)
-	m := ocispec.Manifest{
-		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: bundle.MediaTypeBundle,
-		Config: config.Descriptor, Layers: []ocispec.Descriptor{tree.Descriptor},
-	}
-	m.Config.Data = document
-	if d.change != nil {
-		d.change(&m)
-	}
-	data, err := json.Marshal(m)
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	manifest := bundle.NewBlob(m.MediaType, data)
-	if err := pushBlobs(ctx, d.repo, config, tree, manifest); err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	if d.signer != nil {
-		if err := sign(ctx, d.repo, manifest.Descriptor, d.signer); err != nil {
-			return ocispec.Descriptor{}, err
-		}
-	}
-	return manifest.Descriptor, d.repo.Tag(ctx, manifest.Descriptor, bundle.LatestTag)
-}
-
-func sign(ctx context.Context, repo oci.Target, manifest ocispec.Descriptor, key crypto.Signer) error {
-	signer, err := signature.LoadSigner(key, crypto.SHA256)
-	if err != nil {
-		return err
-	}
-	signed, err := bundle.SignManifest(manifest.Digest, "registry.example/edge", signer)
-	if err != nil {
-		return err
-	}
-	if err := pushBlobs(ctx, repo, append(signed.Blobs, signed.Manifest)...); err != nil {
-		return err
-	}
-	return repo.Tag(ctx, signed.Manifest.Descriptor, bundle.SignatureTag(manifest.Digest))
-}
-
-func pushBlobs(ctx context.Context, repo oci.Target, blobs ...bundle.Blob) error {
-	for _, b := range blobs {
-		if ok, err := repo.Exists(ctx, b.Descriptor); ok || err != nil {
-			if err != nil {
-				return err
-			}
-			continue
-		}
-		if err := repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data)); err != nil {
-			return err
-		}
-	}
-	return nil
-}
-
-// tree returns the draft's files and the list of its assignments.
-func (d draft) tree() []bundle.File {
-	byName := map[string][]bundle.File{}
-	var files []bundle.File
-	for path, content := range d.files {
-		name, below, _ := strings.Cut(path, "/")
-		byName[name] = append(byName[name], bundle.File{Path: below, Data: []byte(content)})
-		files = append(files, bundle.File{Path: path, Data: []byte(content)})
-	}
-	var list []bundle.Assignment
-	for name, fs := range byName {
-		sort.Slice(fs, func(i, j int) bool { return fs[i].Path < fs[j].Path })
-		workload, target, _ := strings.Cut(name, "-")
-		list = append(list, bundle.Assignment{Name: name, Workload: workload, Target: target, Adapter: d.adapter, Content: bundle.ContentDigest(fs)})
-	}
-	sort.Slice(list, func(i, j int) bool { return list[i].Name < list[j].Name })
-	if d.list != nil {
-		d.list(list)
-	}
-	data, err := bundle.MarshalAssignments(list)
-	if err != nil {
-		panic(err)
-	}
-	return append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data})
 }

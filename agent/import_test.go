@@ -57,7 +57,7 @@ func TestABundleComesByFile(t *testing.T) {
 func TestAnAgentWithARingTakesARelaseForItByFile(t *testing.T) {
 	s := newSite(t)
 	d := s.draft(1, map[string]string{"a-x/f": "1"})
-	d.release.Rings = []string{"canary"}
+	d.Release.Rings = []string{"canary"}
 	s.publish(d)
 	path := s.export(s.stream)
 	s.agent(func(a *Agent) {
@@ -81,7 +81,7 @@ func TestFilesAreJudgedLikeRegistries(t *testing.T) {
 			other := s.stream
 			other.ClusterType = "large"
 			d := s.draft(6, map[string]string{"a-x/f": "0"})
-			d.release.ClusterType, d.repo = "large", s.repository(other)
+			d.Release.ClusterType, d.repo = "large", s.repository(other)
 			s.publish(d)
 			return s.export(other)
 		}, string(bundle.WrongClusterType)},

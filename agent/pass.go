@@ -20,8 +20,9 @@ type scope struct {
 	offer bundle.Source
 	// media means that the offer is a file and says nothing of the registry.
 	media bool
-	// all observes every assignment, not only those that may change by themselves.
-	all bool
+	// all observes every assignment, not only those that may change by themselves; allIfUnchanged does so
+	// where the pass takes no newer release.
+	all, allIfUnchanged bool
 	// force judges a refused release again before its time.
 	force bool
 	// wait is how long to go on observing while something is progressing.

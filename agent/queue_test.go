@@ -119,7 +119,7 @@ func TestARefusalIsReportedAsDesiredBesideWhatRuns(t *testing.T) {
 	good := s.publish(s.draft(5, map[string]string{"a-x/f": "1"}))
 	s.once()
 	d := s.draft(6, map[string]string{"a-x/f": "2"})
-	d.signer = nil
+	d.Signer = nil
 	bad := s.publish(d)
 	s.once()
 

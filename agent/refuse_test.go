@@ -32,17 +32,17 @@ func TestHostileOffersAreRefusedAndTheLastGoodStateStays(t *testing.T) {
 	}{
 		{"unsigned", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.signer = nil
+			d.Signer = nil
 			return s.publish(d).Digest
 		}, bundle.Unsigned, true},
 		{"signed with another key", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.signer = stranger
+			d.Signer = stranger
 			return s.publish(d).Digest
 		}, bundle.UntrustedKey, true},
 		{"signature of a good release under the name of another", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.signer = nil
+			d.Signer = nil
 			bad := s.publish(d)
 			good := s.resolve(bundle.SignatureTag(s.resolve("good").Digest))
 			require.NoError(s.t, s.repo.Tag(context.Background(), good, bundle.SignatureTag(bad.Digest)))
@@ -50,43 +50,43 @@ func TestHostileOffersAreRefusedAndTheLastGoodStateStays(t *testing.T) {
 		}, bundle.DigestMismatch, true},
 		{"release of another cluster type", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.release.ClusterType = "large"
+			d.Release.ClusterType = "large"
 			return s.publish(d).Digest
 		}, bundle.WrongClusterType, true},
 		{"release of another environment", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.release.Environment = "prod"
+			d.Release.Environment = "prod"
 			return s.publish(d).Digest
 		}, bundle.WrongEnvironment, true},
 		{"release of another platform", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.release.Platform = "test"
+			d.Release.Platform = "test"
 			return s.publish(d).Digest
 		}, bundle.WrongPlatform, true},
 		{"release for a ring", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.release.Rings = []string{"canary"}
+			d.Release.Rings = []string{"canary"}
 			return s.publish(d).Digest
 		}, bundle.WrongRing, true},
 		{"older release", func(s *site) digest.Digest { return s.publish(s.draft(4, evil)).Digest }, bundle.OlderRelease, true},
 		{"release of another epoch", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.release.Epoch = 1
+			d.Release.Epoch = 1
 			return s.publish(d).Digest
 		}, bundle.OldEpoch, true},
 		{"expired release", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.release.ExpiresAt = s.now
+			d.Release.ExpiresAt = s.now
 			return s.publish(d).Digest
 		}, bundle.Expired, true},
 		{"layer above the bound", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.change = func(m *ocispec.Manifest) { m.Layers[0].Size = bundle.MaxTreeBytes + 1 }
+			d.ChangeManifest = func(m *ocispec.Manifest) { m.Layers[0].Size = bundle.MaxTreeBytes + 1 }
 			return s.publish(d).Digest
 		}, bundle.TooLarge, true},
 		{"something that is no bundle", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.change = func(m *ocispec.Manifest) { m.ArtifactType = "application/x" }
+			d.ChangeManifest = func(m *ocispec.Manifest) { m.ArtifactType = "application/x" }
 			return s.publish(d).Digest
 		}, bundle.BadContent, true},
 		{"bytes of the layer changed in the registry", func(s *site) digest.Digest {
@@ -101,12 +101,12 @@ func TestHostileOffersAreRefusedAndTheLastGoodStateStays(t *testing.T) {
 		}, bundle.DigestMismatch, false},
 		{"signed tree of another digest", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.seal = func(r *bundle.Release) { r.Content.DiffID = digest.FromString("other") }
+			d.ChangeRelease = func(r *bundle.Release) { r.Content.DiffID = digest.FromString("other") }
 			return s.publish(d).Digest
 		}, bundle.DigestMismatch, false},
 		{"files that differ from the list of assignments", func(s *site) digest.Digest {
 			d := s.draft(6, evil)
-			d.list = func(as []bundle.Assignment) { as[0].Content = digest.FromString("other") }
+			d.ChangeList = func(as []bundle.Assignment) { as[0].Content = digest.FromString("other") }
 			return s.publish(d).Digest
 		}, bundle.BadContent, false},
 	} {
@@ -213,7 +213,7 @@ func TestAClockThatRunsBackDoesNotReviveAnExpiredRelease(t *testing.T) {
 	s.publish(s.draft(5, map[string]string{"shop-main/config.yaml": "a: 1"}))
 	s.once()
 	d := s.draft(6, map[string]string{"shop-main/config.yaml": "a: 2"})
-	d.release.IssuedAt, d.release.ExpiresAt = epoch, epoch.Add(time.Minute) // before release 5 was issued
+	d.Release.IssuedAt, d.Release.ExpiresAt = epoch, epoch.Add(time.Minute) // before release 5 was issued
 	s.publish(d)
 	s.now = epoch.Add(-365 * 24 * time.Hour)
 

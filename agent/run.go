@@ -20,7 +20,7 @@ type Result struct {
 // offers the hub what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.sayInterrupted()
-	r := a.sync(ctx, wait)
+	r := a.result(a.run(ctx, scope{offer: a.source, all: true, force: true, wait: wait}))
 	if a.opts.HubURL != "" && ctx.Err() == nil {
 		if err := newSender(a).sendAll(ctx); err != nil {
 			a.opts.Log.Warn("reports stay in the queue", "err", err)
@@ -29,9 +29,10 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	return r
 }
 
-// sync is the pass that a person asks for: it observes everything and judges a refused release again.
+// sync is the pass that a person asks for: it judges a refused release again, and observes everything
+// unless it takes a newer release, whose changes are then all that is looked at.
 func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
-	return a.result(a.run(ctx, scope{offer: a.source, all: true, force: true, wait: wait}))
+	return a.result(a.run(ctx, scope{offer: a.source, allIfUnchanged: true, force: true, wait: wait}))
 }
 
 func (a *Agent) result(out outcome) Result {

@@ -1,0 +1,147 @@
+// Package agenttest makes small signed releases for tests and benchmarks of the agent, without the
+// scheduler and the publisher. Begin with Draft.
+package agenttest
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"crypto"
+	"encoding/json"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/signature"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Draft is a release before it is published.
+type Draft struct {
+	Release bundle.Release
+	// Files holds contents by path. The first part of a path is the name of an assignment.
+	Files   map[string]string
+	Adapter string
+	// Signer is nil for a release without a signature.
+	Signer crypto.Signer
+
+	// The following change, where they are set, what would otherwise be right.
+	ChangeList     func([]bundle.Assignment)
+	ChangeRelease  func(*bundle.Release)
+	ChangeManifest func(*ocispec.Manifest)
+}
+
+// New returns the draft of release n of stream, issued at that time and valid for 90 days.
+func New(stream bundle.Stream, n int64, issued time.Time, files map[string]string, key crypto.Signer) Draft {
+	issued = issued.UTC().Truncate(time.Second)
+	return Draft{
+		Release: bundle.Release{
+			Schema: bundle.ReleaseSchema, Platform: stream.Platform, Environment: stream.Environment, ClusterType: stream.ClusterType,
+			Sequence: n, IssuedAt: issued, ExpiresAt: issued.Add(90 * 24 * time.Hour), BaseCommit: "c0ffee",
+		},
+		Files: files, Adapter: "directory", Signer: key,
+	}
+}
+
+// Publish pushes the release to repo as latest and returns its manifest's descriptor.
+func (d Draft) Publish(ctx context.Context, repo oci.Target) (ocispec.Descriptor, error) {
+	tree, err := d.tree()
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	packed, err := bundle.Pack(tree)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	d.Release.Content = packed.Content
+	if d.ChangeRelease != nil {
+		d.ChangeRelease(&d.Release)
+	}
+	document, err := d.Release.Marshal()
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	config, layer := bundle.NewBlob(bundle.MediaTypeRelease, document), bundle.NewBlob(bundle.MediaTypeTree, packed.Gzip)
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: bundle.MediaTypeBundle,
+		Config: config.Descriptor, Layers: []ocispec.Descriptor{layer.Descriptor},
+	}
+	m.Config.Data = document
+	if d.ChangeManifest != nil {
+		d.ChangeManifest(&m)
+	}
+	data, err := json.Marshal(m)
+	if err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	manifest := bundle.NewBlob(m.MediaType, data)
+	if err := push(ctx, repo, config, layer, manifest); err != nil {
+		return ocispec.Descriptor{}, err
+	}
+	if d.Signer != nil {
+		if err := sign(ctx, repo, manifest.Descriptor, d.Signer); err != nil {
+			return ocispec.Descriptor{}, err
+		}
+	}
+	return manifest.Descriptor, repo.Tag(ctx, manifest.Descriptor, bundle.LatestTag)
+}
+
+// tree returns the draft's files and the list of its assignments.
+func (d Draft) tree() ([]bundle.File, error) {
+	byName := map[string][]bundle.File{}
+	var files []bundle.File
+	for path, content := range d.Files {
+		name, below, _ := strings.Cut(path, "/")
+		byName[name] = append(byName[name], bundle.File{Path: below, Data: []byte(content)})
+		files = append(files, bundle.File{Path: path, Data: []byte(content)})
+	}
+	var list []bundle.Assignment
+	for name, own := range byName {
+		slices.SortFunc(own, func(a, b bundle.File) int { return strings.Compare(a.Path, b.Path) })
+		workload, target, _ := strings.Cut(name, "-")
+		list = append(list, bundle.Assignment{
+			Name: name, Workload: workload, Target: target, Adapter: cmp.Or(d.Adapter, "directory"), Content: bundle.ContentDigest(own),
+		})
+	}
+	slices.SortFunc(list, func(a, b bundle.Assignment) int { return strings.Compare(a.Name, b.Name) })
+	if d.ChangeList != nil {
+		d.ChangeList(list)
+	}
+	data, err := bundle.MarshalAssignments(list)
+	return append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data}), err
+}
+
+func sign(ctx context.Context, repo oci.Target, manifest ocispec.Descriptor, key crypto.Signer) error {
+	signer, err := signature.LoadSigner(key, crypto.SHA256)
+	if err != nil {
+		return err
+	}
+	signed, err := bundle.SignManifest(manifest.Digest, "registry.example/edge", signer)
+	if err != nil {
+		return err
+	}
+	if err := push(ctx, repo, append(signed.Blobs, signed.Manifest)...); err != nil {
+		return err
+	}
+	return repo.Tag(ctx, signed.Manifest.Descriptor, bundle.SignatureTag(manifest.Digest))
+}
+
+func push(ctx context.Context, repo oci.Target, blobs ...bundle.Blob) error {
+	for _, b := range blobs {
+		ok, err := repo.Exists(ctx, b.Descriptor)
+		if err != nil {
+			return err
+		}
+		if ok {
+			continue
+		}
+		if err := repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
