@@ -110,14 +110,12 @@ spec:
 		require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: s.Name, Name: "web"}, d))
 		status.ObservedGeneration, d.Status = d.Generation, status
 		err := s.Status().Update(t.Context(), d)
-		if apierrors.IsConflict(err) {
-			require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: s.Name, Name: "web"}, d))
-			d.Status = status
-			err = s.Status().Update(t.Context(), d)
+		if apierrors.IsConflict(err) { // with the controller, which looks again after each write
+			return
 		}
 		require.NoError(t, err)
 	}
-	require.Eventually(t, func() bool { // once no controller writes the status any more
+	require.Eventually(t, func() bool { // until the controller has not come between
 		report(appsv1.DeploymentStatus{Conditions: []appsv1.DeploymentCondition{
 			{Type: "Progressing", Status: "False", Reason: "ProgressDeadlineExceeded", Message: "no node"},
 		}})
