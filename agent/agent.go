@@ -89,7 +89,7 @@ func (o Options) withDefaults() Options {
 	o.Queue = o.Queue.withDefaults()
 	o.Version = cmp.Or(o.Version, "(devel)")
 	if o.HTTPClient == nil {
-		o.HTTPClient = &http.Client{Timeout: time.Minute}
+		o.HTTPClient = newHubHTTPClient()
 	}
 	if o.Now == nil {
 		o.Now = time.Now

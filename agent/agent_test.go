@@ -222,6 +222,57 @@ func TestADamagedDiskIsNoticedAndHealed(t *testing.T) {
 	}
 }
 
+func TestAReleaseThatWasStagedIsAppliedWithoutTheRegistry(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	d := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+	s.agent(func(a *Agent) { // ends as if killed before apply
+		p := &pass{Agent: a, scope: scope{offer: a.source}, touched: map[string]bool{}}
+		require.NoError(t, p.remember())
+		require.Equal(t, done, p.steps(context.Background(), pull[:]))
+	})
+	requireFile(t, s.host, "a-x/f", "1")
+	s.registry.away.Store(true)
+
+	r := s.once()
+
+	require.Equal(t, Unreachable, r.Verdict)
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Equal(t, d.Digest, r.Status.Release.Running.Digest)
+	requireFile(t, s.host, "a-x/f", "2")
+	require.Contains(t, s.log.String(), "a step was interrupted and is done again")
+}
+
+func TestAFaultOfThisMachineLeavesTheRunningReleaseAndHeals(t *testing.T) {
+	for _, folder := range []string{storeDir, treesDir} {
+		t.Run(folder+" cannot be written", func(t *testing.T) {
+			s := newSite(t)
+			good := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+			s.once()
+			path := filepath.Join(s.dir, folder)
+			require.NoError(t, os.RemoveAll(path))
+			require.NoError(t, os.WriteFile(path, nil, 0o600)) // a file where a folder belongs
+			d := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+
+			r := s.once()
+
+			require.Equal(t, Broken, r.Verdict, r.Error)
+			require.Equal(t, "LocalFailure", r.Status.Reason)
+			require.NotEmpty(t, r.Status.Message)
+			require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
+			requireFile(t, s.host, "a-x/f", "1")
+
+			require.NoError(t, os.Remove(path))
+			r = s.once()
+			require.Equal(t, Done, r.Verdict, r.Error)
+			require.Equal(t, d.Digest, r.Status.Release.Running.Digest)
+			require.Empty(t, r.Status.Reason)
+			requireFile(t, s.host, "a-x/f", "2")
+		})
+	}
+}
+
 func TestOnlyReleasesInUseStayOnDisk(t *testing.T) {
 	s := newSite(t)
 	for n := range int64(4) {

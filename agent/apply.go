@@ -51,8 +51,9 @@ func (p *pass) choose(ctx context.Context) error {
 	next := p.target
 	if !p.staged {
 		next = p.running
-		if p.accepted != nil && p.accepted.digest() != p.running.digest() && p.refused == nil && p.ready(ctx, p.accepted) {
-			next = p.accepted
+		a := p.accepted
+		if a != nil && a.digest() != p.running.digest() && !p.isRefused(a) && p.ready(ctx, a) {
+			next = a // a crash came between its staging and now
 		}
 	}
 	if next == nil {
@@ -70,7 +71,7 @@ func (p *pass) choose(ctx context.Context) error {
 
 // switchTo writes in one transaction what every assignment of next is to have, and which ones are to go.
 func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
-	forgiven := p.refused != nil && p.refused.Digest == next.digest()
+	forgiven := p.isRefused(next)
 	if next.digest() == p.running.digest() && !forgiven {
 		return nil
 	}
@@ -109,6 +110,10 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 	return nil
 }
 
+func (p *pass) isRefused(r *release) bool {
+	return p.refused != nil && p.refused.Digest == r.digest()
+}
+
 // plan returns the assignments that an engine has to be called for, written as such.
 func (p *pass) plan() ([]record, error) {
 	all, err := p.records()
@@ -120,8 +125,10 @@ func (p *pass) plan() ([]record, error) {
 		wanted, now := p.adapter(r.Spec), p.opts.Now()
 		switch {
 		case !r.Removing && p.opts.Reconcilers[wanted] == nil:
-			r.Item.Adapter = wanted
-			hopeless = append(hopeless, r.after(p.unavailable(wanted), p.rules(), now))
+			next := r.after(p.unavailable(wanted), p.rules(), now)
+			if next.Item.Adapter = wanted; !next.same(r) {
+				hopeless = append(hopeless, next)
+			}
 		case r.Removing || r.stale(wanted) || r.Item.State == bundle.Failed || r.Item.State == bundle.Drifted || r.waiting():
 			work = append(work, r.begun(wanted, now))
 		}

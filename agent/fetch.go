@@ -22,7 +22,7 @@ import (
 // that moves many bytes.
 func (p *pass) fetch(ctx context.Context) outcome {
 	switch _, err := p.content.assignments(p.target); {
-	case err == nil && p.target.digest() == p.running.digest() && p.refused == nil:
+	case err == nil && p.target.digest() == p.running.digest() && !p.isRefused(p.target):
 		return idle
 	case err == nil:
 		p.staged = true

@@ -128,7 +128,9 @@ func (r record) dropped(now time.Time) record {
 
 // begun returns the record as it is written before an engine is called to change something.
 func (r record) begun(adapter string, now time.Time) record {
-	r.Before = &standing{r.Item.State, r.Item.Since}
+	if r.Before == nil { // else a crash has kept it from an answer
+		r.Before = &standing{r.Item.State, r.Item.Since}
+	}
 	switch {
 	case r.Removing:
 	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before; see pass.change

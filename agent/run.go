@@ -8,6 +8,9 @@ import (
 	"go.etcd.io/bbolt"
 )
 
+// onceSendTime bounds how long a single pass is prolonged by a hub that does not answer.
+const onceSendTime = 20 * time.Second
+
 // Result is how a pass ended, and how the agent stands then.
 type Result struct {
 	Status  Status  `json:"status"`
@@ -22,6 +25,8 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.sayInterrupted()
 	r := a.result(a.run(ctx, scope{offer: a.source, all: true, force: true, wait: wait}))
 	if a.opts.HubURL != "" && ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
+		defer cancel()
 		if err := newSender(a).sendAll(ctx); err != nil {
 			a.opts.Log.Warn("reports stay in the queue", "err", err)
 		}

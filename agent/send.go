@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"net"
 	"net/http"
 	"net/url"
 	"strconv"
@@ -29,6 +30,22 @@ const (
 	// signed, so it must not silence an agent for ever.
 	skipTime = 24 * time.Hour
 )
+
+// newHubHTTPClient gives up soon where nobody answers, and lets a full request take its time: a megabyte
+// over a modem is several minutes.
+func newHubHTTPClient() *http.Client {
+	return &http.Client{
+		Timeout: 10 * time.Minute,
+		Transport: &http.Transport{
+			Proxy:                 http.ProxyFromEnvironment,
+			DialContext:           (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
+			TLSHandshakeTimeout:   15 * time.Second,
+			ResponseHeaderTimeout: time.Minute,
+			IdleConnTimeout:       90 * time.Second,
+			ForceAttemptHTTP2:     true,
+		},
+	}
+}
 
 // sender takes reports to the hub. It deletes none but those that the hub's own key acknowledges.
 type sender struct {
