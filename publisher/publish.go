@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -51,16 +50,6 @@ type OptionError struct{ Err error }
 
 func (e *OptionError) Error() string { return e.Err.Error() }
 func (e *OptionError) Unwrap() error { return e.Err }
-
-// SourceURL returns the URL in platform, which SourceOptions.Platform explains, without the credentials
-// that it may hold. It is empty for what is no URL of a server.
-func SourceURL(platform string) string {
-	l, err := parseLocation(platform)
-	if err != nil || !scheme.MatchString(l.repo.URL) || strings.HasPrefix(l.repo.URL, "file:") {
-		return ""
-	}
-	return redact(l.repo.URL)
-}
 
 // Outcome is what publishing did for one cluster type or the environment record.
 type Outcome string
@@ -139,13 +128,7 @@ func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key
 	if err != nil {
 		return &Published{Environment: result.Environment}, err
 	}
-	for round := 1; ; round++ {
-		err = p.run(ctx, result)
-		if !errors.Is(err, errRace) || round == maxRaces {
-			break
-		}
-	}
-	if err != nil {
+	if err = p.untilSettled(ctx, result); err != nil {
 		err = fmt.Errorf("publish to %s: %w", to, err)
 	}
 	return p.done, err
@@ -197,6 +180,16 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts Pu
 			ClusterTypes: []PublishedType{},
 		},
 	}, nil
+}
+
+// untilSettled runs again where another publisher was at work at the same time.
+func (p *publication) untilSettled(ctx context.Context, result *scheduler.Result) error {
+	for round := 1; ; round++ {
+		err := p.run(ctx, result)
+		if !errors.Is(err, errRace) || round == maxRaces {
+			return err
+		}
+	}
 }
 
 // run plans all cluster types before it pushes the first. It returns errRace when another publisher wrote

@@ -143,38 +143,51 @@ func (r raceTarget) Tag(ctx context.Context, d ocispec.Descriptor, tag string) e
 }
 
 func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
-	for _, at := range []string{"s0-", "latest", "sha256-"} {
-		t.Run("the other is faster before "+at, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "layout")
-			w.small("v1")
-			w.mustPublish()
-			other := newWorld(t, "layout")
-			other.loc, other.key = w.loc, w.key
-			other.small("theirs")
+	t.Parallel()
+	for _, at := range []string{"sha256-", "s0-", "latest"} {
+		for _, ahead := range []time.Duration{0, 10 * time.Second} {
+			t.Run(fmt.Sprintf("the other writes before our tag %s, its clock %s ahead", at, ahead), func(t *testing.T) {
+				w := newWorld(t, "layout")
+				w.small("v1")
+				w.mustPublish()
+				other := newWorld(t, "layout")
+				other.loc, other.key, other.now = w.loc, w.key, w.now.Add(ahead)
+				other.small("theirs")
 
-			w.small("ours")
-			p, err := newPublication(w.result, w.loc, w.key, PublishOptions{Now: func() time.Time { return w.now }})
-			require.NoError(t, err)
-			acted := false
-			p.store = raceStore{p.store, func(tag string) {
-				if !acted && strings.HasPrefix(tag, at) {
-					acted = true
-					other.mustPublish()
-				}
-			}}
-			for err = errRace; errors.Is(err, errRace); { // as Publish does
-				err = p.run(t.Context(), w.result)
-			}
-			require.NoError(t, err)
-			require.True(t, acted)
-			require.NoError(t, w.complete())
-			latest := w.verified("drone", "latest")
-			require.Equal(t, p.done.ClusterTypes[0].Digest, latest.Descriptor.Digest)
-			require.Equal(t, latest.Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
-			tags, err := readTags(t.Context(), w.repository("bundles/dev/drone"))
-			require.NoError(t, err)
-			require.Equal(t, latest.Release.Tag(), tags.releases()[0], "no release is newer than latest")
-		})
+				w.small("ours")
+				p, err := newPublication(w.result, w.loc, w.key, PublishOptions{Now: func() time.Time { return w.now }})
+				require.NoError(t, err)
+				acted := false
+				p.store = raceStore{p.store, func(tag string) {
+					if !acted && strings.HasPrefix(tag, at) {
+						acted = true
+						other.mustPublish()
+					}
+				}}
+				require.NoError(t, p.untilSettled(t.Context(), w.result))
+				require.True(t, acted)
+				require.NoError(t, w.complete())
+				latest := w.verified("drone", "latest")
+				require.Equal(t, p.done.ClusterTypes[0].Digest, latest.Descriptor.Digest)
+				require.Equal(t, OutcomePublished, p.done.ClusterTypes[0].Result)
+				require.Equal(t, latest.Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
+				tags, err := readTags(t.Context(), w.repository("bundles/dev/drone"))
+				require.NoError(t, err)
+				require.Equal(t, latest.Release.Tag(), tags.releases()[0], "no release is newer than latest")
+			})
+		}
 	}
+}
+
+func TestATagThatIsTakenWhileMovingTheOthersIsNoticed(t *testing.T) {
+	w := newWorld(t, "layout")
+	w.mustPublish()
+	repo, ours, theirs := w.repository("bundles/dev/drone"), w.verified("drone", "latest"), w.verified("large", "latest")
+	target := raceTarget{repo, func(tag string) {
+		if tag == "ring-a" {
+			require.NoError(t, repo.Tag(t.Context(), theirs.Descriptor, ours.Release.Tag()))
+		}
+	}}
+	_, err := settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, nil)
+	require.ErrorIs(t, err, errRace)
 }

@@ -80,7 +80,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 		return err
 	}
 	opts := p.options
-	opts.EnvironmentCommit, opts.Source = loaded.EnvironmentCommit, publisher.SourceURL(platform)
+	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Strict, opts.OCI = p.source.strict, p.registry.options()
 	done, err := publisher.Publish(cmd.Context(), result, to, key, opts)
 	for _, w := range done.Warnings {

@@ -7,6 +7,7 @@ import (
 	"net/http"
 	"strconv"
 	"strings"
+	"syscall"
 	"unicode"
 
 	"github.com/spf13/cobra"
@@ -52,6 +53,8 @@ func registryFailure(err error, loc oci.Location) error {
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("is %s the registry's address, and is it running? The command can be repeated at any time", loc.Host))
 	case errors.Is(err, errdef.ErrNotFound):
 		return cli.Fail(cli.Failed, err, `"wherry bundle ls LOCATION" lists what is there`)
+	case errors.Is(err, syscall.ENOSPC):
+		return cli.Fail(cli.Failed, err, "make room, and run the command again: nothing incomplete has a tag")
 	case errors.Is(err, fs.ErrPermission):
 		return cli.Fail(cli.Failed, err, "the folder must be writable for the user who runs the command")
 	}
