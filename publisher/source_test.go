@@ -187,7 +187,9 @@ func TestWhatCannotBeReadIsNamed(t *testing.T) {
 		{"path that leads out", SourceOptions{Platform: badPath}, false, `path "../x" leads out of the repository`},
 		{"missing workload", SourceOptions{Platform: dev, Bases: []string{base}}, true, "read workload web from file://" + bare + "#main:workload: repository does not exist"},
 		{
-			"unknown registration", SourceOptions{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"wbe": "."}}, false,
+			"unknown registration",
+			SourceOptions{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"wbe": "."}},
+			false,
 			"read workload wbe: no WorkloadRegistration has this name (there are: web)",
 		},
 		{"base that is no commit", SourceOptions{Platform: dev, Commit: "a b"}, false, `"a b" is not a commit`},
