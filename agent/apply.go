@@ -71,7 +71,7 @@ func (p *pass) choose(ctx context.Context) error {
 
 // switchTo writes in one transaction what every assignment of next is to have, and which ones are to go.
 func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
-	forgiven := p.isRefused(next)
+	forgiven := p.staged && p.isRefused(next) // it was judged again, or its content is whole now
 	if next.digest() == p.running.digest() && !forgiven {
 		return nil
 	}

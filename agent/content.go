@@ -8,8 +8,6 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -98,7 +96,7 @@ func readList(root *os.Root) ([]bundle.Assignment, digest.Digest, error) {
 // checkFiles compares each assignment's files with the digest that the list gives them.
 func checkFiles(root *os.Root, list []bundle.Assignment) error {
 	for _, a := range list {
-		d, err := contentDigest(root, a.Name)
+		d, err := bundle.ContentDigestOf(root.FS(), a.Name)
 		if err != nil {
 			return err
 		}
@@ -107,27 +105,6 @@ func checkFiles(root *os.Root, list []bundle.Assignment) error {
 		}
 	}
 	return nil
-}
-
-// contentDigest digests the files below name as bundle.ContentDigest does.
-func contentDigest(root *os.Root, name string) (digest.Digest, error) {
-	var files []bundle.File
-	err := fs.WalkDir(root.FS(), name, func(p string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
-			if errors.Is(err, fs.ErrNotExist) && p == name {
-				return nil // an assignment without files
-			}
-			return err
-		}
-		data, err := fs.ReadFile(root.FS(), p)
-		files = append(files, bundle.File{Path: p[len(name)+1:], Data: data})
-		return err
-	})
-	if err != nil {
-		return "", err
-	}
-	slices.SortFunc(files, func(a, b bundle.File) int { return strings.Compare(a.Path, b.Path) })
-	return bundle.ContentDigest(files), nil
 }
 
 // stage unpacks the tree of r from the store and checks it. The folder gets its name when it is whole,

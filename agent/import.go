@@ -25,7 +25,7 @@ func (a *Agent) Import(ctx context.Context, path string, wait time.Duration) Res
 	if offer == nil {
 		return a.result(outcome{Verdict: Broken, Err: fmt.Errorf("%s: %w: it holds no bundle", path, airgap.ErrFormat)})
 	}
-	return a.result(a.run(ctx, scope{offer: offer, media: true, all: true, force: true, wait: wait}))
+	return a.result(a.makePass(ctx, scope{offer: offer, media: true, all: true, force: true, wait: wait}))
 }
 
 // offerOf is the part of a site's file that is meant for this agent. Where there is none, it is the

@@ -51,7 +51,7 @@ func (p *pass) observe(ctx context.Context) outcome {
 func (p *pass) look(ctx context.Context, r record, first bool) record {
 	switch {
 	case r.Removing, r.waiting():
-		if first { // apply has just tried
+		if first || !r.unsettled() { // apply has just tried
 			return r
 		}
 		return p.change(ctx, r)

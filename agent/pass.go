@@ -69,8 +69,8 @@ var keep = [...]step{
 	{"observe", (*pass).observe},
 }
 
-// run makes one pass and returns how it ended.
-func (a *Agent) run(ctx context.Context, s scope) outcome {
+// makePass makes one pass and returns how it ended.
+func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 	a.busy.Lock()
 	defer a.busy.Unlock()
 	defer a.enter("")

@@ -77,9 +77,10 @@ type record struct {
 	// Spec is the assignment as a verified release listed it last.
 	Spec bundle.Assignment `json:"spec"`
 	// Applied is the content for which Apply was begun last, and Adapter whose. Empty before the first.
-	Applied   digest.Digest `json:"applied,omitempty"`
-	Adapter   string        `json:"adapter,omitempty"`
-	AppliedAt time.Time     `json:"appliedAt,omitzero"`
+	Applied digest.Digest `json:"applied,omitempty"`
+	Adapter string        `json:"adapter,omitempty"`
+	// AppliedAt is when what is under way was begun: Apply of that content, or the removal.
+	AppliedAt time.Time `json:"appliedAt,omitzero"`
 	// HealthyAt is since when the engine has called it compliant without a break.
 	HealthyAt time.Time `json:"healthyAt,omitzero"`
 	// Before is how Item stood before the step that was begun.
@@ -122,7 +123,7 @@ func (r record) dropped(now time.Time) record {
 	if r.Removing {
 		return r
 	}
-	r.Removing = true
+	r.Removing, r.AppliedAt = true, now
 	return r.to(bundle.Pending, "Removing", "", now)
 }
 
@@ -131,14 +132,16 @@ func (r record) begun(adapter string, now time.Time) record {
 	if r.Before == nil { // else a crash has kept it from an answer
 		r.Before = &standing{r.Item.State, r.Item.Since}
 	}
+	reason := ""
 	switch {
 	case r.Removing:
+		reason = "Removing"
 	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before; see pass.change
 		r.Applied = ""
 	case r.Applied != r.Spec.Content:
 		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Spec.Content, adapter, now, time.Time{}
 	}
-	return r.to(bundle.Applying, "", "", now)
+	return r.to(bundle.Applying, reason, "", now)
 }
 
 // after returns the record once an engine has answered. All judging of answers is here.

@@ -155,12 +155,12 @@ func TestARefusedReleaseIsNotJudgedAgainBeforeSomethingChanges(t *testing.T) {
 
 	s.agent(func(a *Agent) {
 		s.registry.requests.Store(0)
-		out := a.run(context.Background(), scope{offer: s.repo})
+		out := a.makePass(context.Background(), scope{offer: s.repo})
 		require.Equal(t, Refused, out.Verdict)
 		require.EqualValues(t, 1, s.registry.requests.Load(), "one look at the tag")
 
 		a.keys = append(a.keys, a.keys[0]) // the same trust, told twice
-		_ = a.run(context.Background(), scope{offer: s.repo})
+		_ = a.makePass(context.Background(), scope{offer: s.repo})
 		require.Greater(t, s.registry.requests.Load(), int64(2), "other trust judges again")
 	})
 }
@@ -179,6 +179,25 @@ func TestARefusalEndsWhenTheTagNamesTheRunningReleaseAgain(t *testing.T) {
 	require.Equal(t, bundle.Compliant, r.Status.State)
 	require.Nil(t, r.Status.Release.Refused)
 	require.Empty(t, r.Status.Reason)
+}
+
+func TestAnAgentThatBecameAnotherDoesNotKeepWhatItWas(t *testing.T) {
+	s := newSite(t)
+	d := s.publish(s.draft(5, map[string]string{"shop-main/config.yaml": "a: 1"}))
+	s.once()
+	s.stream.Environment = "prod" // and the registry offers the same bundle there
+
+	r := s.once()
+
+	require.Equal(t, Refused, r.Verdict)
+	require.Equal(t, string(bundle.WrongEnvironment), r.Status.Reason)
+	require.Equal(t, d.Digest, r.Status.Release.Refused.Digest)
+	require.Equal(t, d.Digest, r.Status.Release.Running.Digest)
+	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
+	require.Equal(t, Refused, s.once().Verdict)
+
+	s.stream.Environment = "dev"
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
 }
 
 func TestADamagedLayerThatIsRepairedIsTaken(t *testing.T) {

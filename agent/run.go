@@ -23,7 +23,7 @@ type Result struct {
 // offers the hub what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.sayInterrupted()
-	r := a.result(a.run(ctx, scope{offer: a.source, all: true, force: true, wait: wait}))
+	r := a.result(a.makePass(ctx, scope{offer: a.source, all: true, force: true, wait: wait}))
 	if a.opts.HubURL != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
@@ -37,7 +37,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything
 // unless it takes a newer release, whose changes are then all that is looked at.
 func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
-	return a.result(a.run(ctx, scope{offer: a.source, allIfUnchanged: true, force: true, wait: wait}))
+	return a.result(a.makePass(ctx, scope{offer: a.source, allIfUnchanged: true, force: true, wait: wait}))
 }
 
 func (a *Agent) result(out outcome) Result {
@@ -79,7 +79,7 @@ func (a *Agent) loop(ctx context.Context) {
 	plan := plan{agent: a}
 	for ctx.Err() == nil {
 		s := plan.scope(a.opts.Now())
-		out := a.run(ctx, s)
+		out := a.makePass(ctx, s)
 		now := a.opts.Now()
 		plan.passed(s, out, now)
 		timer := time.NewTimer(plan.next(now).Sub(now))

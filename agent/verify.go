@@ -21,8 +21,11 @@ func (p *pass) verify(ctx context.Context) outcome {
 		p.recalled = true
 		return outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
 	}
-	if p.accepted.digest() == p.manifest.Digest {
-		p.target = p.accepted // acceptance is judged once
+	if p.accepted.digest() == p.manifest.Digest { // acceptance is judged once, the agent's own place always
+		if _, err := p.check(p.accepted.Release); err != nil {
+			return outcomeOf(ctx, err)
+		}
+		p.target = p.accepted
 		return outcomeOf(ctx, p.forgive())
 	}
 	p.memo = &memo{Source: p.offer, want: p.manifest.Digest}
@@ -30,17 +33,22 @@ func (p *pass) verify(ctx context.Context) outcome {
 	if err != nil {
 		return outcomeOf(ctx, err)
 	}
-	highest, floor, err := p.judgedSoFar(v.Release.Stream())
+	floor, err := p.check(v.Release)
 	if err != nil {
 		return outcomeOf(ctx, err)
 	}
-	now := p.opts.Now()
-	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Highest: highest, Now: latest(now, floor)}
-	if err := expect.Check(v.Release, v.Descriptor.Digest); err != nil {
-		return outcomeOf(ctx, err)
-	}
-	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: stamp(now)}
+	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: stamp(p.opts.Now())}
 	return outcomeOf(ctx, p.accept(floor))
+}
+
+// check judges the release of the manifest by what the agent is and has accepted so far.
+func (p *pass) check(r bundle.Release) (floor time.Time, err error) {
+	highest, floor, err := p.judgedSoFar(r.Stream())
+	if err != nil {
+		return floor, err
+	}
+	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Highest: highest, Now: latest(p.opts.Now(), floor)}
+	return floor, expect.Check(r, p.manifest.Digest)
 }
 
 // remembered says whether the manifest was refused before and may not be judged otherwise now.

@@ -5,7 +5,9 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
+	"errors"
 	"fmt"
+	"io/fs"
 	"slices"
 	"strings"
 
@@ -63,9 +65,52 @@ type Held struct {
 // ContentDigest identifies the files of one assignment, given by their paths below its folder: the
 // digest over, for each by path, its path, a NUL, its mode in octal, a space, its digest and a newline.
 func ContentDigest(files []File) digest.Digest {
+	list := make([]digested, len(files))
+	for i, f := range files {
+		list[i] = digested{f.Path, f.mode(), digest.FromBytes(f.Data)}
+	}
+	return digestAll(list)
+}
+
+// ContentDigestOf is ContentDigest for the files below dir in fsys, which it does not hold in memory. A
+// dir that is not there has no files.
+func ContentDigestOf(fsys fs.FS, dir string) (digest.Digest, error) {
+	var list []digested
+	err := fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && name == dir {
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		f, err := fsys.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		info, err := f.Stat()
+		if err != nil {
+			return err
+		}
+		content, err := digest.FromReader(f)
+		list = append(list, digested{name[len(dir)+1:], File{Executable: info.Mode()&0o100 != 0}.mode(), content})
+		return err
+	})
+	return digestAll(list), err
+}
+
+// digested is a file whose content has been read.
+type digested struct {
+	path    string
+	mode    fs.FileMode
+	content digest.Digest
+}
+
+func digestAll(files []digested) digest.Digest {
+	slices.SortFunc(files, func(a, b digested) int { return cmp.Compare(a.path, b.path) })
 	d := digest.Canonical.Digester()
-	for _, f := range slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) }) {
-		fmt.Fprintf(d.Hash(), "%s\x00%o %s\n", f.Path, f.mode(), digest.FromBytes(f.Data))
+	for _, f := range files {
+		fmt.Fprintf(d.Hash(), "%s\x00%o %s\n", f.path, f.mode, f.content)
 	}
 	return d.Digest()
 }

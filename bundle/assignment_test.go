@@ -1,6 +1,8 @@
 package bundle
 
 import (
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/opencontainers/go-digest"
@@ -50,4 +52,21 @@ func TestContentDigestSeesPathContentAndMode(t *testing.T) {
 	} {
 		require.NotEqual(t, want, ContentDigest(files), name)
 	}
+}
+
+func TestContentDigestOfAFolderIsThatOfItsFiles(t *testing.T) {
+	dir := t.TempDir()
+	var files []File
+	for _, f := range []File{{Path: "a/b", Data: []byte("1")}, {Path: "a.b", Data: []byte("2")}, {Path: "run", Executable: true}} {
+		path := filepath.Join(dir, "shop", f.Path)
+		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o700))
+		require.NoError(t, os.WriteFile(path, f.Data, f.mode()))
+		files = append(files, f)
+	}
+	got, err := ContentDigestOf(os.DirFS(dir), "shop")
+	require.NoError(t, err)
+	require.Equal(t, ContentDigest(files), got)
+	got, err = ContentDigestOf(os.DirFS(dir), "nothing")
+	require.NoError(t, err)
+	require.Equal(t, ContentDigest(nil), got)
 }
