@@ -1,16 +1,9 @@
 package agent
 
 import (
-	"bytes"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"net"
-	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -31,22 +24,6 @@ const (
 	skipTime = 24 * time.Hour
 )
 
-// newHubHTTPClient gives up soon where nobody answers, and lets a full request take its time: a megabyte
-// over a modem is several minutes.
-func newHubHTTPClient() *http.Client {
-	return &http.Client{
-		Timeout: 10 * time.Minute,
-		Transport: &http.Transport{
-			Proxy:                 http.ProxyFromEnvironment,
-			DialContext:           (&net.Dialer{Timeout: 15 * time.Second}).DialContext,
-			TLSHandshakeTimeout:   15 * time.Second,
-			ResponseHeaderTimeout: time.Minute,
-			IdleConnTimeout:       90 * time.Second,
-			ForceAttemptHTTP2:     true,
-		},
-	}
-}
-
 // sender takes reports to the hub. It deletes none but those that the hub's own key acknowledges.
 type sender struct {
 	*Agent
@@ -56,17 +33,6 @@ type sender struct {
 }
 
 func newSender(a *Agent) *sender { return &sender{Agent: a, skipped: map[digest.Digest]time.Time{}} }
-
-// hubReply is the hub's answer. Only the acknowledgement is signed.
-type hubReply struct {
-	Ack      json.RawMessage `json:"ack"`
-	Rejected []struct {
-		ID        digest.Digest `json:"id"`
-		Reason    string        `json:"reason"`
-		Message   string        `json:"message"`
-		Permanent *bool         `json:"permanent"`
-	} `json:"rejected"`
-}
 
 // run sends whenever there is something to send, and backs off while that fails.
 func (s *sender) run(ctx context.Context) {
@@ -191,78 +157,3 @@ func (a *Agent) openAck(envelope []byte) (bundle.Ack, error) {
 
 // ErrForeignAck means that an acknowledgement is for another cluster.
 var ErrForeignAck = errors.New("not for this cluster")
-
-func (s *sender) post(ctx context.Context, batch []queued) (hubReply, error) {
-	request := struct {
-		Reports []json.RawMessage `json:"reports"`
-	}{}
-	for _, q := range batch {
-		request.Reports = append(request.Reports, q.envelope)
-	}
-	body, err := json.Marshal(request)
-	if err != nil {
-		return hubReply{}, err
-	}
-	address, err := url.JoinPath(s.opts.HubURL, "v1/clusters", url.PathEscape(s.cluster.UID), "reports")
-	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
-	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
-	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
-	}
-	req.Header.Set("Content-Type", "application/json")
-	resp, err := s.opts.HTTPClient.Do(req)
-	if err != nil {
-		return hubReply{}, fmt.Errorf("hub: %w", err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes))
-	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
-	}
-	if resp.StatusCode != http.StatusOK {
-		return hubReply{}, newHubError(resp, answer)
-	}
-	var reply hubReply
-	if err := json.Unmarshal(answer, &reply); err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: answer: %w", s.opts.HubURL, err)
-	}
-	return reply, nil
-}
-
-// hubError is an answer other than 200.
-type hubError struct {
-	status  string
-	message string
-	after   time.Duration
-}
-
-func newHubError(resp *http.Response, body []byte) *hubError {
-	e := &hubError{status: resp.Status}
-	var said struct {
-		Error string `json:"error"`
-	}
-	if json.Unmarshal(body, &said) == nil {
-		e.message = reconcilers.Clip(said.Error)
-	}
-	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.after = min(time.Duration(n)*time.Second, lastRetry)
-	}
-	return e
-}
-
-func (e *hubError) Error() string {
-	if e.message == "" {
-		return "hub answered " + e.status
-	}
-	return "hub answered " + e.status + ": " + e.message
-}
-
-func retryAfter(err error) time.Duration {
-	var e *hubError
-	if errors.As(err, &e) {
-		return e.after
-	}
-	return 0
-}

@@ -2,12 +2,7 @@ package agent
 
 import (
 	"bytes"
-	"crypto"
-	"crypto/ed25519"
-	"crypto/rand"
-	"crypto/x509"
 	"encoding/json"
-	"encoding/pem"
 	"errors"
 	"fmt"
 	"io"
@@ -15,14 +10,11 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
-	"strings"
 	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
-
-	"github.com/wherry-dev/wherry/bundle"
 )
 
 // Errors of the state file that callers branch on.
@@ -75,16 +67,6 @@ type State struct {
 	dir string
 	db  *bbolt.DB
 	id  identity
-}
-
-// identity is made once, when the file is new.
-type identity struct {
-	// Key is the private half of the report key, PKCS #8 in PEM.
-	Key []byte `json:"key"`
-	// UID names the cluster where the configuration does not.
-	UID string `json:"uid"`
-	// Incarnation is the Unix time in seconds at which the file was made.
-	Incarnation int64 `json:"incarnation"`
 }
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. Its error
@@ -202,49 +184,6 @@ func (s *State) load(tx *bbolt.Tx) error {
 	}
 	s.id, err = load[identity](tx, bucketMeta, keyIdentity)
 	return err
-}
-
-func newIdentity(now time.Time) (identity, error) {
-	_, key, err := ed25519.GenerateKey(nil)
-	if err != nil {
-		return identity{}, err
-	}
-	der, err := x509.MarshalPKCS8PrivateKey(key)
-	if err != nil {
-		return identity{}, err
-	}
-	return identity{
-		Key:         pem.EncodeToMemory(&pem.Block{Type: "PRIVATE KEY", Bytes: der}),
-		UID:         strings.ToLower(rand.Text()),
-		Incarnation: max(now.Unix(), 1),
-	}, nil
-}
-
-// signer returns the report key.
-func (s *State) signer() (crypto.Signer, error) {
-	block, _ := pem.Decode(s.id.Key)
-	if block == nil {
-		return nil, fmt.Errorf("report key in %s: %w", s.path(), ErrDamaged)
-	}
-	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
-	if err != nil {
-		return nil, fmt.Errorf("report key in %s: %w: %v", s.path(), ErrDamaged, err)
-	}
-	signer, ok := key.(crypto.Signer)
-	if !ok {
-		return nil, fmt.Errorf("report key in %s: %w: it cannot sign", s.path(), ErrDamaged)
-	}
-	return signer, nil
-}
-
-// ReportKey returns the public half of the key that signs reports, in PEM.
-func (s *State) ReportKey() (string, error) {
-	signer, err := s.signer()
-	if err != nil {
-		return "", err
-	}
-	data, err := bundle.MarshalPublicKey(signer.Public())
-	return string(data), err
 }
 
 // view and update run f in a transaction. Their errors say what file they are about.

@@ -1,0 +1,164 @@
+package agentcmd
+
+import (
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// setting is one thing that can be told, under three names: a field of the file, a flag, and the
+// variable WHERRY_<FLAG>.
+type setting struct {
+	field, flag string
+	// allowed completes the sentence "allowed is …".
+	allowed string
+	usage   string
+	// list settings may be given several times, or separated by commas in the variable.
+	list bool
+	// toggle settings may be given as a flag without a value.
+	toggle bool
+	// path settings are relative to the file when they stand in it.
+	path bool
+	set  func(*config, string) error
+}
+
+func (s setting) variable() string {
+	return "WHERRY_" + strings.ToUpper(strings.ReplaceAll(s.flag, "-", "_"))
+}
+
+var (
+	uidPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+)
+
+// settings lists all there is to tell, in the order of the help.
+func settings() []setting {
+	const lowerName = "a name of lower-case letters, digits, '.', '_' and '-'"
+	return []setting{
+		{field: "registry", flag: "registry", allowed: "oci://HOST/PREFIX or oci-layout:DIR", usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; without it they come by import only", set: setRegistry},
+		{field: "plainHTTP", flag: "plain-http", toggle: true, allowed: "true or false", usage: "speak HTTP without TLS; with loopback addresses this is so anyway", set: setPlain},
+		{field: "platform", flag: "platform", allowed: "the platform's name", usage: "the platform's `NAME` (default \"default\")", set: text(func(c *config) *string { return &c.cluster.Platform })},
+		{field: "environment", flag: "environment", allowed: lowerName, usage: "the environment's `NAME`, such as dev", set: name(func(c *config) *string { return &c.cluster.Environment })},
+		{field: "clusterType", flag: "cluster-type", allowed: lowerName, usage: "the cluster type's `NAME`, such as drone", set: name(func(c *config) *string { return &c.cluster.Type })},
+		{field: "ring", flag: "ring", allowed: "letters, digits, '.', '_' and '-'", usage: "the ring's `NAME`; without one the agent follows the tag latest", set: setRing},
+		{field: "keys", flag: "key", list: true, path: true, allowed: "the path of a public key in PEM, such as cosign.pub", usage: "public key `FILE` that releases are signed with, such as cosign.pub; may be given several times", set: setKey},
+		{field: "stateDir", flag: "state-dir", path: true, allowed: "the path of a folder", usage: "`FOLDER` of the agent's state (default \"" + defaultStateDir + "\")", set: text(func(c *config) *string { return &c.stateDir })},
+		{field: "interval", flag: "interval", allowed: "a duration of at least 1s, such as 30s, 5m or 1h", usage: "`TIME` between two looks at the registry (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.interval })},
+		{field: "adapter", flag: "adapter", allowed: "directory or kubernetes", usage: "use this `ADAPTER` for every assignment, directory or kubernetes", set: oneOf(func(c *config) *string { return &c.adapter }, "directory", "kubernetes")},
+		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
+		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapter kubernetes; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
+		{field: "cluster.name", flag: "cluster-name", allowed: "letters, digits, '.', '_' and '-'", usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(namePattern, func(c *config) *string { return &c.cluster.Name })},
+		{field: "cluster.uid", flag: "cluster-uid", allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(uidPattern, func(c *config) *string { return &c.cluster.UID })},
+		{field: "cluster.labels", flag: "cluster-labels", list: true, allowed: "KEY=VALUE", usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},
+		{field: "hub", flag: "hub", allowed: "an http:// or https:// URL", usage: "hub `URL` that reports go to; without it they wait for reports export", set: setHub},
+		{field: "hubKey", flag: "hub-key", path: true, allowed: "the path of the public key that \"wherry hub keys show\" prints", usage: "pin the hub's public key `FILE`; without it no report is ever deleted", set: text(func(c *config) *string { return &c.hubKey })},
+		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default 0s)", set: duration(0, func(c *config) *time.Duration { return &c.settle })},
+		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
+		{field: "logFormat", flag: "log-format", allowed: "text or json", usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, "text", "json")},
+	}
+}
+
+const defaultStateDir = "/var/lib/wherry-agent"
+
+func text(field func(*config) *string) func(*config, string) error {
+	return func(c *config, s string) error {
+		if s == "" {
+			return errors.New("it is empty")
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func matching(pattern *regexp.Regexp, field func(*config) *string) func(*config, string) error {
+	return func(c *config, s string) error {
+		if !pattern.MatchString(s) {
+			return fmt.Errorf("%q does not have that form", s)
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func name(field func(*config) *string) func(*config, string) error {
+	return func(c *config, s string) error {
+		*field(c) = s
+		return oci.CheckName(s)
+	}
+}
+
+func oneOf(field func(*config) *string, values ...string) func(*config, string) error {
+	return func(c *config, s string) error {
+		if !slices.Contains(values, s) {
+			return fmt.Errorf("%q is none of them", s)
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func duration(least time.Duration, field func(*config) *time.Duration) func(*config, string) error {
+	return func(c *config, s string) error {
+		d, err := time.ParseDuration(s)
+		if err != nil {
+			return fmt.Errorf("%q is no duration", s)
+		}
+		if d < least {
+			return fmt.Errorf("%q is too short", s)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func setRegistry(c *config, s string) (err error) {
+	c.registry, err = oci.Parse(s)
+	return err
+}
+
+func setPlain(c *config, s string) (err error) {
+	c.plain, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	return nil
+}
+
+func setRing(c *config, s string) error {
+	c.cluster.Ring = s
+	return oci.CheckTag(bundle.MovingTag(s))
+}
+
+func setKey(c *config, s string) error {
+	c.keys = append(c.keys, s)
+	return nil
+}
+
+func setLabel(c *config, s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k == "" {
+		return fmt.Errorf("%q is no pair", s)
+	}
+	if c.cluster.Labels == nil {
+		c.cluster.Labels = map[string]string{}
+	}
+	c.cluster.Labels[k] = v
+	return nil
+}
+
+func setHub(c *config, s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q is no such URL", s)
+	}
+	c.hub = strings.TrimSuffix(s, "/")
+	return nil
+}
