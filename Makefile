@@ -39,7 +39,7 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 	*) exit 1 ;; \
 	esac
 
-e2e: build e2e-tools ## the tests on a real API server
+e2e: build $(if $(WHERRY_E2E_KUBECONFIG),,e2e-tools) ## the tests on a real API server
 	$(E2E_ENV) $(GO) test -tags e2e -count=1 ./e2e/... ./reconcilers/...
 
 e2e-tools: $(E2E_TOOLS) ## etcd, kube-apiserver and kube-controller-manager; some minutes, once
@@ -52,7 +52,7 @@ $(E2E_TOOLS):
 	CGO_ENABLED=0 $(GO) build -C e2e/tools/kube -trimpath -ldflags '-s -w $(STAMP)' -o $$tmp/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager && \
 	mv $$tmp $@ || { rm -rf $$tmp; exit 1; }
 
-e2e-up: build e2e-tools ## that API server by itself, until Ctrl-C; with CMD='…' while the command runs
+e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
 
 bench: bench-render bench-agent bench-hub ## all figures of docs/benchmarks.md
