@@ -29,7 +29,7 @@ import (
 
 // The environment that the harness reads.
 const (
-	KubeconfigEnv = "WHERRY_E2E_KUBECONFIG" // a kubeconfig to use instead of starting a cluster
+	KubeconfigEnv = "WHERRY_E2E_KUBECONFIG" // the absolute path of a kubeconfig to use instead of starting a cluster
 	RegistryEnv   = "WHERRY_E2E_REGISTRY"   // HOST:PORT[/PREFIX] of a registry to use instead of starting one
 	ToolsEnv      = "WHERRY_E2E_TOOLS"      // the folder with etcd, kube-apiserver and kube-controller-manager
 	ProgramsEnv   = "WHERRY_E2E_PROGRAMS"   // the folder with wherry and wherry-agent
@@ -76,6 +76,9 @@ func retry[T any](launch func() (T, error)) (started T, err error) {
 }
 
 func connect(ctx context.Context, path string) (*Cluster, error) {
+	if !filepath.IsAbs(path) {
+		return nil, fmt.Errorf("%s: %s is not absolute, and tests run in their own folders", KubeconfigEnv, path)
+	}
 	config, err := clientcmd.BuildConfigFromFlags("", path)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", KubeconfigEnv, err)
