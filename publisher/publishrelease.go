@@ -28,20 +28,13 @@ func (p *publication) carryOut(ctx context.Context, pl *plan) error {
 		if race == maxRaces {
 			return fmt.Errorf("%s: %w", pl.clusterType.Name, err)
 		}
-		if pl, err = p.replan(ctx, pl); err != nil {
+		again, err := p.plan(ctx, pl.clusterType)
+		if err != nil {
 			return err
 		}
-	}
-	return nil
-}
-
-// replan looks again at what stands after another publisher has changed it.
-func (p *publication) replan(ctx context.Context, pl *plan) (*plan, error) {
-	again, err := p.plan(ctx, pl.clusterType)
-	if err == nil {
 		*pl = *again
 	}
-	return pl, err
+	return nil
 }
 
 func (p *publication) attempt(ctx context.Context, pl *plan) error {

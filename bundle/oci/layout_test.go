@@ -15,6 +15,7 @@ import (
 	"syscall"
 	"testing"
 	"testing/iotest"
+	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
@@ -124,6 +125,22 @@ func TestAPushThatBreaksLeavesNothing(t *testing.T) {
 	require.ErrorIs(t, err, syscall.ENOSPC)
 	require.ErrorContains(t, err, "write "+blob.Descriptor.Digest.String()+" to "+dir)
 	require.Equal(t, []string{"index.json", "index.json.lock", "oci-layout"}, files(t, dir))
+}
+
+func TestWhatAKilledWriterLeftIsRemovedLater(t *testing.T) {
+	dir := t.TempDir()
+	repo, err := oci.NewLayout(dir).Repository("a")
+	require.NoError(t, err)
+	m, config := manifest(t, "one")
+	pushAll(t, repo, config)
+	for name, age := range map[string]time.Duration{"old": 2 * time.Hour, "new": time.Minute} {
+		path := filepath.Join(dir, "ingest", name)
+		require.NoError(t, os.WriteFile(path, nil, 0o600))
+		require.NoError(t, os.Chtimes(path, time.Time{}, time.Now().Add(-age)))
+	}
+	pushAll(t, repo, m)
+	require.NoFileExists(t, filepath.Join(dir, "ingest", "old"))
+	require.FileExists(t, filepath.Join(dir, "ingest", "new"), "its writer may be at work")
 }
 
 func TestAnUnwritableIndexChangesNoTag(t *testing.T) {
