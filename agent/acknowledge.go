@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"crypto"
 	"errors"
 	"fmt"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -22,14 +24,27 @@ type Acknowledged struct {
 // clusters as well, which are passed over; but if one of its envelopes is not the hub's, or none is for
 // this cluster, nothing is deleted. The error wraps bundle.ErrUntrusted, ErrForeignAck or ErrNoHubKey.
 func (a *Agent) Acknowledge(envelopes [][]byte) (Acknowledged, error) {
-	if a.opts.HubKey == nil {
+	return a.state.acknowledge(envelopes, a.opts.HubKey, a.cluster.UID)
+}
+
+// Acknowledge is Agent.Acknowledge for a state that no agent has open, with the hub's key hubKey.
+func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (Acknowledged, error) {
+	st, err := s.Status(time.Time{})
+	if err != nil {
+		return Acknowledged{}, err
+	}
+	return s.acknowledge(envelopes, hubKey, st.Cluster.UID)
+}
+
+func (s *State) acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid string) (Acknowledged, error) {
+	if hubKey == nil {
 		return Acknowledged{}, ErrNoHubKey
 	}
 	var ids []digest.Digest
 	var foreign error
 	own := false
 	for _, e := range envelopes {
-		ack, err := a.openAck(e)
+		ack, err := openAck(e, hubKey, uid)
 		if errors.Is(err, ErrForeignAck) {
 			foreign = err
 			continue
@@ -40,15 +55,31 @@ func (a *Agent) Acknowledge(envelopes [][]byte) (Acknowledged, error) {
 		own, ids = true, append(ids, ack.Reports...)
 	}
 	if !own {
-		return Acknowledged{}, errors.Join(foreign, fmt.Errorf("no acknowledgement for cluster %q: %w", a.cluster.UID, ErrForeignAck))
+		return Acknowledged{}, errors.Join(foreign, fmt.Errorf("no acknowledgement for cluster %q: %w", uid, ErrForeignAck))
 	}
-	deleted, err := a.state.settle(ids, nil)
+	deleted, err := s.settle(ids, nil)
 	if err != nil {
 		return Acknowledged{}, err
 	}
-	s, err := a.state.Status(a.opts.Now())
-	return Acknowledged{Deleted: deleted, Left: s.Queue.Length}, err
+	st, err := s.Status(time.Time{})
+	return Acknowledged{Deleted: deleted, Left: st.Queue.Length}, err
 }
+
+// openAck verifies an acknowledgement: by the hub's key, and for the cluster uid.
+func openAck(envelope []byte, hubKey crypto.PublicKey, uid string) (bundle.Ack, error) {
+	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeAck, envelope, hubKey)
+	if err != nil {
+		return bundle.Ack{}, fmt.Errorf("acknowledgement: %w", err)
+	}
+	ack, err := bundle.ParseAck(body)
+	if err == nil && ack.Cluster != uid {
+		err = fmt.Errorf("acknowledgement is for cluster %q, this is %q: %w", ack.Cluster, uid, ErrForeignAck)
+	}
+	return ack, err
+}
+
+// ErrForeignAck means that an acknowledgement is for another cluster.
+var ErrForeignAck = errors.New("not for this cluster")
 
 // IsUntrusted tells acknowledgements that must not be believed from other errors.
 func IsUntrusted(err error) bool {

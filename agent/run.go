@@ -23,7 +23,7 @@ type Result struct {
 // offers the hub what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.sayInterrupted()
-	r := a.result(a.makePass(ctx, scope{offer: a.source, all: true, force: true, wait: wait}))
+	out := a.makePass(ctx, scope{offer: a.source, all: true, force: true, wait: wait})
 	if a.opts.HubURL != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
@@ -31,7 +31,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 			a.opts.Log.Warn("reports stay in the queue", "err", err)
 		}
 	}
-	return r
+	return a.result(out)
 }
 
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything

@@ -8,7 +8,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -129,7 +128,7 @@ func (s *sender) settle(reply hubReply, batch []queued) error {
 	}
 	var acknowledged []digest.Digest
 	if len(reply.Ack) > 0 {
-		ack, err := s.openAck(reply.Ack)
+		ack, err := openAck(reply.Ack, s.opts.HubKey, s.cluster.UID)
 		if err != nil {
 			return errors.Join(problem, err)
 		}
@@ -141,19 +140,3 @@ func (s *sender) settle(reply hubReply, batch []queued) error {
 	}
 	return errors.Join(problem, err)
 }
-
-// openAck verifies an acknowledgement: the pinned key's, and for this cluster.
-func (a *Agent) openAck(envelope []byte) (bundle.Ack, error) {
-	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeAck, envelope, a.opts.HubKey)
-	if err != nil {
-		return bundle.Ack{}, fmt.Errorf("acknowledgement: %w", err)
-	}
-	ack, err := bundle.ParseAck(body)
-	if err == nil && ack.Cluster != a.cluster.UID {
-		err = fmt.Errorf("acknowledgement is for cluster %q, this is %q: %w", ack.Cluster, a.cluster.UID, ErrForeignAck)
-	}
-	return ack, err
-}
-
-// ErrForeignAck means that an acknowledgement is for another cluster.
-var ErrForeignAck = errors.New("not for this cluster")

@@ -106,7 +106,7 @@ func inspectTable(w io.Writer, i *publisher.Inspected) {
 	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(r.IssuedAt))
 	fmt.Fprintf(w, "EXPIRES\t%s\n", timeCell(r.ExpiresAt))
 	fmt.Fprintf(w, "BASE COMMIT\t%s\n", cell(r.BaseCommit))
-	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n\n", r.Content.DiffID, count(r.Content.Files, "file"), r.Content.Size)
+	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n\n", r.Content.DiffID, cli.Count(r.Content.Files, "file"), r.Content.Size)
 	fmt.Fprintln(w, "ASSIGNMENT\tWORKSPACE\tADAPTER\tPOLICIES\tCONTENT")
 	for _, a := range i.Assignments {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(a.Name), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content)

@@ -51,7 +51,7 @@ It exits with 1, and writes nothing, if no acknowledgement is due.`,
 				if err := h.MarkExported(cmd.Context(), acks); err != nil {
 					return err
 				}
-				cmd.PrintErrf("%s: %d reports acknowledged\n", out, acks.Reports)
+				cmd.PrintErrf("%s: %s acknowledged\n", out, cli.Count(acks.Reports, "report"))
 				return nil
 			})
 		},

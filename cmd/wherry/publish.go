@@ -123,10 +123,10 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 	failed, all := done.Failed(), len(done.ClusterTypes)
 	switch {
 	case failed > 0 && p.source.strict:
-		return cli.Fail(cli.No, fmt.Errorf("%d of %s cannot be published: nothing was (--strict)", failed, count(all, "cluster type")), "")
+		return cli.Fail(cli.No, fmt.Errorf("%d of %s cannot be published: nothing was (--strict)", failed, cli.Count(all, "cluster type")), "")
 	case failed > 0:
 		return cli.Fail(cli.No, fmt.Errorf("%d of %s not published, %d published, %d unchanged",
-			failed, count(all, "cluster type"), published, all-failed-published), "")
+			failed, cli.Count(all, "cluster type"), published, all-failed-published), "")
 	case published > 0:
 		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
 	case done.Record.Result == publisher.OutcomePublished:

@@ -47,7 +47,7 @@ It exits with 1 if assignments failed; the others are written.`,
 				return cli.Fail(cli.Failed, err, fmt.Sprintf("make room and access in %s, or choose another folder", out))
 			}
 			cmd.PrintErrf("%s: %s written, %d removed, %d unchanged\n",
-				out, count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)
+				out, cli.Count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)
 			return failedAssignments(result, fmt.Sprintf("the rest is in %s", out))
 		},
 	}

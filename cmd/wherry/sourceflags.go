@@ -71,7 +71,7 @@ func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publ
 	}
 	failed := printFailures(cmd, result)
 	if f.strict && warnings+failed > 0 {
-		err := fmt.Errorf("%s, %s: nothing is done (--strict)", count(warnings, "warning"), count(failed, "failed assignment"))
+		err := fmt.Errorf("%s, %s: nothing is done (--strict)", cli.Count(warnings, "warning"), cli.Count(failed, "failed assignment"))
 		return nil, nil, cli.Fail(cli.No, err, "")
 	}
 	return loaded, result, nil
@@ -151,12 +151,5 @@ func failedAssignments(result *scheduler.Result, rest string) error {
 	if failed == 0 {
 		return nil
 	}
-	return cli.Fail(cli.No, fmt.Errorf("%d of %s failed, %s", failed, count(all, "assignment"), rest), "")
-}
-
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return cli.Fail(cli.No, fmt.Errorf("%d of %s failed, %s", failed, cli.Count(all, "assignment"), rest), "")
 }

@@ -96,7 +96,7 @@ func trustedTable(w io.Writer, t *publisher.Trusted) {
 	}
 	row("BASE COMMIT", "%s", t.BaseCommit)
 	if t.Kind == "bundle" {
-		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, count(t.Content.Files, "file"), t.Content.Size)
+		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, cli.Count(t.Content.Files, "file"), t.Content.Size)
 	}
 	row("KEYS", "%s", strings.Join(t.Keys, " "))
 }

@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bytes"
+	"crypto"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -109,17 +110,24 @@ func (c *config) options(log *slog.Logger) (agent.Options, error) {
 		Adapter: c.adapter, Interval: c.interval, Settle: c.settle, Deadline: c.deadline,
 		HubURL: c.hub, Version: cli.Version(), Log: log,
 	}
-	if c.hubKey != "" {
-		keys, err := readKey(c.hubKey)
-		if err == nil && len(keys) != 1 {
-			err = fmt.Errorf("%s holds %d keys, a hub has one", c.hubKey, len(keys))
-		}
-		if err != nil {
-			return o, cli.Fail(cli.Usage, fmt.Errorf("--hub-key: %w", err), `"wherry hub keys show" prints the key`)
-		}
-		o.HubKey = keys[0]
+	var err error
+	o.HubKey, err = c.readHubKey()
+	return o, err
+}
+
+// readHubKey returns the pinned key of the hub; nil where none is pinned.
+func (c *config) readHubKey() (crypto.PublicKey, error) {
+	if c.hubKey == "" {
+		return nil, nil
 	}
-	return o, nil
+	keys, err := readKey(c.hubKey)
+	if err == nil && len(keys) != 1 {
+		err = fmt.Errorf("%s holds %d keys, a hub has one", c.hubKey, len(keys))
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--hub-key: %w", err), `"wherry hub keys show" prints the key`)
+	}
+	return keys[0], nil
 }
 
 // clusterConfig is how the adapter kubernetes reaches its cluster; nil where nothing names one. A

@@ -59,7 +59,7 @@ func exportReports(cmd *cobra.Command, c *config, path string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %d reports to %s\n", len(envelopes), path)
+	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s to %s\n", cli.Count(len(envelopes), "report"), path)
 	return nil
 }
 
@@ -103,7 +103,7 @@ all of it and some of it must be for this cluster; otherwise nothing is deleted,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %d reports, %d are left\n", done.Deleted, done.Left)
+			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %s, %d left\n", cli.Count(done.Deleted, "report"), done.Left)
 			return nil
 		},
 	}
@@ -116,13 +116,31 @@ func denied(err error) int {
 	return cli.Failed
 }
 
+// acknowledgeState is for a state folder whose agent does not run.
+func acknowledgeState(c *config, envelopes [][]byte) (done agent.Acknowledged, err error) {
+	hubKey, err := c.readHubKey()
+	if err != nil {
+		return done, err
+	}
+	// A folder that is no agent's is found out before OpenState would make it one.
+	state, err := agent.ReadState(c.stateDir)
+	if err == nil {
+		err = state.Close()
+	}
+	if err == nil {
+		state, err = agent.OpenState(c.stateDir, nil)
+	}
+	if err != nil {
+		return done, stateError(err)
+	}
+	done, err = state.Acknowledge(envelopes, hubKey)
+	return done, errors.Join(err, state.Close())
+}
+
 func acknowledge(cmd *cobra.Command, c *config, envelopes [][]byte) (done agent.Acknowledged, err error) {
 	done, err = agent.NewClient(c.stateDir).Acknowledge(cmd.Context(), envelopes)
 	if errors.Is(err, agent.ErrNotRunning) {
-		err = withAgent(cmd, c, func(a *agent.Agent) error {
-			done, err = a.Acknowledge(envelopes)
-			return err
-		})
+		done, err = acknowledgeState(c, envelopes)
 	}
 	switch {
 	case errors.Is(err, agent.ErrNoHubKey):

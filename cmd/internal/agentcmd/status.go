@@ -78,7 +78,7 @@ func writeTable(w io.Writer, s agent.Status) {
 	if r := s.Release.Refused; r != nil {
 		row("refused", r.Digest, " ", r.Reason)
 	}
-	queue := fmt.Sprintf("%d reports", s.Queue.Length)
+	queue := cli.Count(s.Queue.Length, "report")
 	if s.Queue.Dropped > 0 || s.Queue.Rejected > 0 {
 		queue += fmt.Sprintf(", %d dropped, %d rejected", s.Queue.Dropped, s.Queue.Rejected)
 	}

@@ -56,3 +56,11 @@ func Print(w io.Writer, format string, value any, table func(w io.Writer)) error
 	}
 	return fmt.Errorf("unknown output format %q", format)
 }
+
+// Count writes n things: "1 file", "2 files".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}

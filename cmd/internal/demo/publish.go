@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -88,7 +89,7 @@ func (s *show) publish(ctx context.Context, environment string) (*publisher.Publ
 		return nil, err
 	}
 	for _, ct := range done.ClusterTypes {
-		s.say("publisher", "%s/%s: %s, %s", environment, ct.ClusterType, ct.Result, count(ct.Assignments, "assignment"))
+		s.say("publisher", "%s/%s: %s, %s", environment, ct.ClusterType, ct.Result, cli.Count(ct.Assignments, "assignment"))
 		for _, f := range ct.Failures {
 			s.say("publisher", "%s/%s/%s: %s", environment, ct.ClusterType, f.Name, f.Error)
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
@@ -124,7 +125,7 @@ func (site *site) tell(s *show, st agent.Status) {
 	case st.Release.Refused != nil && st.Release.Running != nil:
 		s.say("agent", "%s: refused %s (%s), keeps %s", site.name, short(st.Release.Refused.Digest), st.Reason, short(st.Release.Running.Digest))
 	case st.Release.Running != nil:
-		s.say("agent", "%s: %s, %s of release %s", site.name, st.State, count(len(st.Items), "assignment"), short(st.Release.Running.Digest))
+		s.say("agent", "%s: %s, %s of release %s", site.name, st.State, cli.Count(len(st.Items), "assignment"), short(st.Release.Running.Digest))
 	default:
 		s.say("agent", "%s: %s %s", site.name, st.State, st.Message)
 	}
@@ -188,7 +189,7 @@ func (s *show) carryOut(ctx context.Context, site *site, file string) error {
 	if len(imported.Rejected) > 0 {
 		return fmt.Errorf("hub rejects a report of %s: %s", site.name, imported.Rejected[0].Reason)
 	}
-	s.say("air gap", "carries %s with %s from %s to the hub", filepath.Base(file), count(imported.Accepted, "report"), site.name)
+	s.say("air gap", "carries %s with %s from %s to the hub", filepath.Base(file), cli.Count(imported.Accepted, "report"), site.name)
 	return nil
 }
 
@@ -208,7 +209,7 @@ func (s *show) carryBack(ctx context.Context, site *site, file string) error {
 	if err != nil {
 		return err
 	}
-	s.say("air gap", "carries %s back: %s acknowledged, gone from %s's queue", filepath.Base(file), count(acknowledged.Deleted, "report"), site.name)
+	s.say("air gap", "carries %s back: %s acknowledged, gone from %s's queue", filepath.Base(file), cli.Count(acknowledged.Deleted, "report"), site.name)
 	return s.hub.MarkExported(ctx, acks)
 }
 
@@ -227,11 +228,4 @@ func create(name string, write func(*os.File) error) error {
 
 func short(d digest.Digest) string {
 	return d.Encoded()[:12]
-}
-
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
 }
