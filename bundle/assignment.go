@@ -47,11 +47,10 @@ type Assignment struct {
 	Content digest.Digest `json:"content"`
 }
 
-// ConfigSource is a ConfigMap that gave values, and where it stands in the platform repository.
+// ConfigSource is a ConfigMap that gave values. Where it stands in the repository is not part of the
+// content: moving a file would be a new release of the same.
 type ConfigSource struct {
 	Name string `json:"name"`
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
 }
 
 // Held marks an assignment whose new content could not be rendered and which keeps what the named

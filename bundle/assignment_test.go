@@ -13,7 +13,7 @@ func TestAssignmentsReadBackAsWritten(t *testing.T) {
 	want := []Assignment{
 		{
 			Name: "shop-dev", Workspace: "team-a", Workload: "shop", Target: "dev", Namespace: "dev-drone-shop-dev", Policies: []string{"all"},
-			Config: []ConfigSource{{Name: "common", File: "config/<common>.yaml", Line: 3}}, Adapter: "kubernetes", Content: digest.FromString("files"),
+			Config: []ConfigSource{{Name: "<common>"}}, Adapter: "kubernetes", Content: digest.FromString("files"),
 		},
 		{Name: "till-dev", Workload: "till", Target: "dev", Adapter: "directory", HeldFrom: &Held{Sequence: 4, Reason: "schema"}, Content: digest.FromString("x")},
 	}
