@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -71,7 +72,7 @@ func printStatus(cmd *cobra.Command, format string, s agent.Status) error {
 func writeTable(w io.Writer, s agent.Status) {
 	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
 	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ")")
-	row("state", s.State, reasonOf(s.Reason, s.Message))
+	row("state", string(s.State)+spaced(reasonOf(s.Reason, s.Message)))
 	if r := s.Release.Running; r != nil {
 		row("running", r.Digest, " sequence ", r.Sequence, expired(r))
 	}
@@ -96,13 +97,18 @@ func writeTable(w io.Writer, s agent.Status) {
 }
 
 func reasonOf(reason, message string) string {
-	switch {
-	case reason == "":
-		return ""
-	case message == "":
-		return " " + reason
+	if reason == "" || message == "" {
+		return reason
 	}
-	return " " + reason + ": " + message
+	return reason + ": " + message
+}
+
+// spaced sets s off from what stands before it, if it is anything.
+func spaced(s string) string {
+	if s == "" {
+		return ""
+	}
+	return " " + s
 }
 
 func expired(r *agent.ReleaseStatus) string {
@@ -126,20 +132,30 @@ func exitOf(r agent.Result) error {
 	case agent.Broken:
 		return cli.Fail(cli.Failed, errors.New(r.Error), "")
 	}
-	count := map[bundle.State]int{}
-	for _, i := range r.Status.Items {
-		count[i.State]++
-	}
 	switch r.Status.State {
 	case bundle.Compliant, bundle.Suspended:
 		return nil
 	case bundle.Failed, bundle.Drifted:
-		return cli.Fail(cli.No, fmt.Errorf("of %d assignments %d failed and %d drifted", len(r.Status.Items), count[bundle.Failed], count[bundle.Drifted]), "")
+		hint := ""
+		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == "AdapterUnavailable" }) {
+			hint = "directory needs --directory-root and kubernetes --kubeconfig; --adapter takes another than the release names"
+		}
+		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
 	}
 	if len(r.Status.Items) == 0 {
 		return cli.Fail(cli.NotYet, errors.New("there is no release yet"), "give --registry, or bring one with import")
 	}
-	return cli.Fail(cli.NotYet, fmt.Errorf("of %d assignments %d are not compliant yet", len(r.Status.Items), len(r.Status.Items)-count[bundle.Compliant]), "")
+	return cli.Fail(cli.NotYet, fmt.Errorf("not compliant yet: %s", open(r.Status.Items, bundle.Applying, bundle.Progressing, bundle.Pending)), "")
+}
+
+// open counts the items in one of states, and says of the first how it stands.
+func open(items []bundle.Item, states ...bundle.State) string {
+	found := slices.DeleteFunc(slices.Clone(items), func(i bundle.Item) bool { return !slices.Contains(states, i.State) })
+	s := fmt.Sprintf("%d of %d assignments", len(found), len(items))
+	if len(found) > 0 {
+		s += fmt.Sprintf("; %s is %s", found[0].Assignment, found[0].State) + spaced(reasonOf(found[0].Reason, found[0].Message))
+	}
+	return s
 }
 
 func refusalHint(s agent.Status) string {
