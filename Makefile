@@ -4,11 +4,16 @@ GO   ?= go
 TOOL  = $(GO) tool -modfile=tools/go.mod
 LDFLAGS = -s -w
 
-# What the end-to-end tests run as a cluster is built once for each set of versions and compilers.
+# What the end-to-end tests run beside wherry is built once for each set of versions and compilers: a folder
+# for each module in e2e/tools, so that a change of one builds no other again.
 KUBE      = v1.36.3
 STAMP     = $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBE) -X $(p).gitMajor=1 -X $(p).gitMinor=36)
-E2E_KEY  := $(shell { cat e2e/tools/*/go.mod e2e/tools/*/go.sum; echo "$(STAMP)"; $(GO) version; } | git hash-object --stdin)
-E2E_TOOLS = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wherry-e2e/$(E2E_KEY)/bin
+E2E_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wherry-e2e
+E2E_KEYS := $(shell for module in e2e/tools/*/; do printf '%s/' $$(basename $$module); \
+	{ cat $$module/go.mod $$module/go.sum; echo "$(STAMP)"; $(GO) version; } | git hash-object --stdin; done)
+E2E_BINS  = $(E2E_KEYS:%=$(E2E_CACHE)/%/bin)
+EMPTY    :=
+E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(E2E_BINS))
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 FUZZTIME ?= 30s
 VULNDB   ?= https://vuln.go.dev
@@ -42,15 +47,18 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 e2e: build $(if $(WHERRY_E2E_KUBECONFIG),,e2e-tools) ## the tests on a real API server
 	$(E2E_ENV) $(GO) test -tags e2e -count=1 ./e2e/... ./reconcilers/...
 
-e2e-tools: $(E2E_TOOLS) ## etcd, kube-apiserver and kube-controller-manager; some minutes, once
+e2e-tools: $(E2E_BINS) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
 	@echo $(E2E_TOOLS)
 
 # Built beside its place and moved there at the end, so that a build that was cut short is not taken for one.
-$(E2E_TOOLS):
-	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && set -x && \
-	CGO_ENABLED=0 $(GO) build -C e2e/tools/etcd -trimpath -ldflags '-s -w' -o $$tmp/etcd go.etcd.io/etcd/server/v3 && \
-	CGO_ENABLED=0 $(GO) build -C e2e/tools/kube -trimpath -ldflags '-s -w $(STAMP)' -o $$tmp/ k8s.io/kubernetes/cmd/kube-apiserver k8s.io/kubernetes/cmd/kube-controller-manager && \
-	mv $$tmp $@ || { rm -rf $$tmp; exit 1; }
+# The folder crds has the resource definitions of a module that brings some.
+$(E2E_BINS):
+	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && module=e2e/tools/$(notdir $(patsubst %/,%,$(dir $(@D)))) && set -x && \
+	CGO_ENABLED=0 $(GO) build -C $$module -trimpath -ldflags '$(LDFLAGS) $(STAMP)' -o $$tmp/ tool && \
+	if [ -e $$tmp/server ]; then mv $$tmp/server $$tmp/etcd; fi && \
+	for dir in $$($(GO) list -C $$module -f '{{.Module.Dir}}/config/crd/bases' tool); do \
+		if [ -d $$dir ]; then mkdir -p $$tmp/crds && cp $$dir/*.yaml $$tmp/crds/ || exit 1; fi; \
+	done && mv $$tmp $@ || { rm -rf $$tmp; exit 1; }
 
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)

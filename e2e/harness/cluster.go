@@ -7,7 +7,7 @@
 //
 // Start does the same for other callers. Where WHERRY_E2E_KUBECONFIG names a kubeconfig, that cluster is
 // used and left running; where WHERRY_E2E_REGISTRY names a registry, so is that one. Otherwise the
-// programs are taken from the folder in WHERRY_E2E_TOOLS, which "make e2e" builds and sets.
+// programs are taken from the folders in WHERRY_E2E_TOOLS, which "make e2e" builds and sets.
 //
 // The cluster has no nodes: pods stay pending. Namespaces are finalised, owners are garbage collected,
 // and Deployments are observed. Its admin token and its data are for tests alone.
@@ -31,7 +31,7 @@ import (
 const (
 	KubeconfigEnv = "WHERRY_E2E_KUBECONFIG" // the absolute path of a kubeconfig to use instead of starting a cluster
 	RegistryEnv   = "WHERRY_E2E_REGISTRY"   // HOST:PORT[/PREFIX] of a registry to use instead of starting one
-	ToolsEnv      = "WHERRY_E2E_TOOLS"      // the folder with etcd, kube-apiserver and kube-controller-manager
+	ToolsEnv      = "WHERRY_E2E_TOOLS"      // the folders with etcd, kube-apiserver and the others, as PATH lists them
 	ProgramsEnv   = "WHERRY_E2E_PROGRAMS"   // the folder with wherry and wherry-agent
 	ArtifactsEnv  = "WHERRY_E2E_ARTIFACTS"  // the folder that keeps logs of a failed run
 )

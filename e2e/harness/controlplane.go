@@ -103,12 +103,27 @@ func (c *Cluster) startControllers(ctx context.Context, tools string) error {
 
 // run starts a tool as part of the cluster.
 func (c *Cluster) run(tools, name string, args ...string) (*process, error) {
-	p, err := start(c.dir, filepath.Join(tools, name), args...)
+	path, err := find(tools, name)
 	if err != nil {
-		return nil, fmt.Errorf("%w (%s is %q; \"make e2e\" builds it)", err, ToolsEnv, tools)
+		return nil, err
+	}
+	p, err := start(c.dir, path, args...)
+	if err != nil {
+		return nil, err
 	}
 	c.processes = append(c.processes, p)
 	return p, nil
+}
+
+// find returns the path of a file in one of the folders of tools.
+func find(tools, name string) (string, error) {
+	for _, dir := range filepath.SplitList(tools) {
+		path := filepath.Join(dir, name)
+		if _, err := os.Stat(path); err == nil {
+			return path, nil
+		}
+	}
+	return "", fmt.Errorf("%s is in no folder of %s, which is %q; \"make e2e\" builds it", name, ToolsEnv, tools)
 }
 
 func loopback(scheme string, port int) string { return fmt.Sprintf("%s://127.0.0.1:%d", scheme, port) }

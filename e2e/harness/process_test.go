@@ -54,7 +54,7 @@ func TestAProcessIsHeard(t *testing.T) {
 func TestStartSaysWhatIsMissing(t *testing.T) {
 	tests := []struct{ name, kubeconfig, tools, want string }{
 		{"neither variable is set", "", "", `neither WHERRY_E2E_KUBECONFIG nor WHERRY_E2E_TOOLS is set: run "make e2e"`},
-		{"the tools are not there", "", "/nowhere", `start etcd: fork/exec /nowhere/etcd: no such file or directory (WHERRY_E2E_TOOLS is "/nowhere"; "make e2e" builds it)`},
+		{"the tools are not there", "", "/nowhere", `etcd is in no folder of WHERRY_E2E_TOOLS, which is "/nowhere"; "make e2e" builds it`},
 		{"the kubeconfig has a relative path", "admin.conf", "", "WHERRY_E2E_KUBECONFIG: admin.conf is not absolute, and tests run in their own folders"},
 		{"the kubeconfig is not there", "/nowhere", "/nowhere", "WHERRY_E2E_KUBECONFIG: stat /nowhere: no such file or directory"},
 	}
