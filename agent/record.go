@@ -155,6 +155,9 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 			state, reason = bundle.Progressing, "Settling"
 		}
 	} else {
+		if !r.HealthyAt.IsZero() && state == bundle.Progressing {
+			r.AppliedAt = now // it was well, and something else is under way
+		}
 		r.HealthyAt = time.Time{}
 		if state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline {
 			state, reason = bundle.Failed, "DeadlineExceeded"

@@ -38,6 +38,13 @@ func TestAnswersMoveAnAssignmentFromStateToState(t *testing.T) {
 		{"progressing", record{AppliedAt: epoch}, reconcilers.Result{State: bundle.Progressing, Reason: "Rolling"}, rules{Deadline: time.Minute}, bundle.Progressing, "Rolling", minute},
 		{"progressing for too long", record{AppliedAt: epoch}, reconcilers.Result{State: bundle.Progressing}, rules{Deadline: time.Second}, bundle.Failed, "DeadlineExceeded", minute},
 		{
+			"progressing again a good while after it was applied",
+			record{Item: bundle.Item{State: bundle.Compliant, Since: epoch}, AppliedAt: epoch, HealthyAt: epoch},
+			reconcilers.Result{State: bundle.Progressing},
+			rules{Deadline: time.Second},
+			bundle.Progressing, "", minute,
+		},
+		{
 			"failed as before, after another attempt",
 			record{Item: bundle.Item{State: bundle.Applying, Since: minute}, Before: &standing{bundle.Failed, epoch}},
 			reconcilers.Result{State: bundle.Failed, Reason: "ApplyFailed"},

@@ -39,6 +39,8 @@ const OwnerLabel = "wherry.dev/assignment"
 // Options are what a Reconciler can do without. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
+	// Engine is what the objects drive; nil where they are the purpose themselves.
+	Engine *Engine
 }
 
 // Reconciler is the engine for one cluster. It may be used by several goroutines, each with an
@@ -48,6 +50,7 @@ type Reconciler struct {
 	discovery *discovery.DiscoveryClient
 	ledger    reconcilers.Ledger
 	seen      *seen
+	engine    *Engine
 	log       *slog.Logger
 }
 
@@ -81,7 +84,7 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 	if err != nil {
 		return nil, fmt.Errorf("access to the cluster: %w", err)
 	}
-	return &Reconciler{client: c, discovery: disco, ledger: ledger, seen: newSeen(), log: log}, nil
+	return &Reconciler{client: c, discovery: disco, ledger: ledger, seen: newSeen(), engine: opts.Engine, log: log}, nil
 }
 
 func clients(config *rest.Config, httpClient *http.Client) (client.Client, *discovery.DiscoveryClient, error) {
@@ -139,7 +142,7 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}
-	return p.assess(a.Content), nil
+	return p.judge(ctx, a.Content), nil
 }
 
 // Observe compares every object with its manifest, by a dry run, and says how the objects are.
@@ -154,7 +157,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 	}
 	switch {
 	case drift == "":
-		return p.assess(a.Content)
+		return p.judge(ctx, a.Content)
 	case p.inventory.Content != a.Content:
 		return reconcilers.Result{State: bundle.Pending, Reason: NotApplied, Message: reconcilers.Clip(drift)}
 	}

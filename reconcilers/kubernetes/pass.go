@@ -117,6 +117,9 @@ func (p *pass) place(ctx context.Context, namespace string) error {
 		}
 	}
 	for _, m := range p.objects {
+		if err := p.adapt(ctx, m); err != nil {
+			return err
+		}
 		namespaced, err := p.namespaced(ctx, m)
 		switch {
 		case err != nil:

@@ -21,13 +21,19 @@ import (
 // prune takes away the objects of entries, as far as the assignment created them, and returns those
 // that are not gone yet.
 func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, err error) {
+	engines := false // has something left to do for the assignment
 	for _, e := range forDeletion(entries) {
+		if engines && e.isNamespace() {
+			left = append(left, e) // what the engine put there is not gone yet
+			continue
+		}
 		gone, err := p.pruneOne(ctx, e)
 		if err != nil {
 			return nil, fmt.Errorf("prune %s: %w", e.subject(), err)
 		}
 		if !gone {
 			left = append(left, e)
+			engines = engines || p.engines(e.groupKind())
 		}
 	}
 	return left, nil
@@ -36,17 +42,13 @@ func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, err er
 // pruneOne returns true when nothing of the assignment is left to do about e.
 func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, err error) {
 	p.r.seen.forget(e.id())
-	mapping, err := p.r.mapping(ctx, e.groupKind(), e.Version)
-	if meta.IsNoMatchError(err) { // the cluster may have moved on to another version
-		mapping, err = p.r.mapping(ctx, e.groupKind())
-	}
-	if meta.IsNoMatchError(err) {
-		return true, nil // no kind, no objects of it
-	}
+	e, err = p.served(ctx, e)
 	if err != nil {
 		return false, err
 	}
-	e.Version = mapping.GroupVersionKind.Version
+	if e.Version == "" {
+		return true, nil // no kind, no objects of it
+	}
 	live, err := p.look(ctx, e.bare())
 	switch {
 	case err != nil:
@@ -65,6 +67,29 @@ func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, err error) {
 	return p.delete(ctx, e)
 }
 
+// served returns e in a version that the cluster serves, which may have moved on since e was written; with
+// no version where it does not serve the kind.
+func (p *pass) served(ctx context.Context, e entry) (entry, error) {
+	mapping, err := p.r.mapping(ctx, e.groupKind(), e.Version)
+	if meta.IsNoMatchError(err) {
+		mapping, err = p.r.mapping(ctx, e.groupKind())
+	}
+	switch {
+	case meta.IsNoMatchError(err):
+		e.Version = ""
+	case err != nil:
+		return entry{}, err
+	default:
+		e.Version = mapping.GroupVersionKind.Version
+	}
+	return e, nil
+}
+
+// occupied reports whether the assignment still has objects in a namespace.
+func (p *pass) occupied(namespace string) bool {
+	return slices.ContainsFunc(p.objects, func(m manifest) bool { return m.GetNamespace() == namespace })
+}
+
 // delete deletes an object that carries our label and reports whether it is gone at once: finalizers
 // may keep it for a while.
 func (p *pass) delete(ctx context.Context, e entry) (gone bool, err error) {
@@ -79,7 +104,7 @@ func (p *pass) delete(ctx context.Context, e entry) (gone bool, err error) {
 }
 
 func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.Unstructured) (gone bool, err error) {
-	if slices.ContainsFunc(p.objects, func(m manifest) bool { return m.GetNamespace() == e.Name }) {
+	if p.occupied(e.Name) {
 		return false, nil // the assignment still has objects in it
 	}
 	by, err := p.usedBy(ctx, e.Name)

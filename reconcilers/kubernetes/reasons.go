@@ -19,6 +19,7 @@ const (
 	// Failed: these need another release, or somebody who changes the cluster.
 	InvalidManifest   = "InvalidManifest"   // cannot be parsed, or the API server does not accept it
 	KindNotServed     = "KindNotServed"     // the cluster does not know the kind, or not this version
+	VersionNotServed  = "VersionNotServed"  // fields that the version which is served lacks
 	NamespaceNotFound = "NamespaceNotFound" // no manifest of the assignment creates it
 	Conflict          = "Conflict"          // object or field belong to somebody else
 	Immutable         = "Immutable"         // a field that cannot be changed would have to be

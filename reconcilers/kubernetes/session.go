@@ -25,6 +25,7 @@ type session struct {
 	live    map[object.ObjMetadata]*unstructured.Unstructured // nil for what is known to be absent
 	ours    map[object.ObjMetadata]bool                       // created by the assignment
 	origins map[object.ObjMetadata]string
+	adapted map[object.ObjMetadata]string // to the version that their manifest names
 	changes []reconcilers.Change
 }
 
@@ -34,6 +35,7 @@ func newSession(c client.Client) *session {
 		live:    map[object.ObjMetadata]*unstructured.Unstructured{},
 		ours:    map[object.ObjMetadata]bool{},
 		origins: map[object.ObjMetadata]string{},
+		adapted: map[object.ObjMetadata]string{},
 	}
 }
 
@@ -94,7 +96,7 @@ func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Pat
 		err = s.Client.Patch(ctx, u, patch, &how)
 	}
 	if err != nil {
-		return &objectError{origin: s.origins[id], secret: utils.IsSecret(before), err: err}
+		return s.explain(before, &objectError{origin: s.origins[id], secret: utils.IsSecret(before), err: err})
 	}
 	if len(how.DryRun) == 0 {
 		action := reconcilers.Configured

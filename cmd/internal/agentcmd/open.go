@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
+	"github.com/wherry-dev/wherry/reconcilers/flux"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
@@ -130,7 +131,7 @@ func (c *config) readHubKey() (crypto.PublicKey, error) {
 	return keys[0], nil
 }
 
-// clusterConfig is how the adapter kubernetes reaches its cluster; nil where nothing names one. A
+// clusterConfig is how the adapters kubernetes and flux reach their cluster; nil where nothing names one. A
 // kubeconfig in the home folder is not taken: a host's agent must not find somebody's cluster there.
 func (c *config) clusterConfig() (*rest.Config, error) {
 	if c.kubeconfig != "" {
@@ -144,8 +145,8 @@ func (c *config) clusterConfig() (*rest.Config, error) {
 	if err == nil {
 		return cfg, nil
 	}
-	if c.adapter == "kubernetes" {
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("the adapter kubernetes reaches no cluster: %w", err), "give --kubeconfig, WHERRY_KUBECONFIG or the field kubeconfig")
+	if c.adapter == "kubernetes" || c.adapter == "flux" {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("the adapter %s reaches no cluster: %w", c.adapter, err), "give --kubeconfig, WHERRY_KUBECONFIG or the field kubeconfig")
 	}
 	return nil, nil
 }
@@ -160,7 +161,11 @@ func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog
 		if err != nil {
 			return nil, err
 		}
-		engines["kubernetes"] = k
+		f, err := flux.New(cluster, state.Ledger("flux"), flux.Options{Log: log})
+		if err != nil {
+			return nil, err
+		}
+		engines["kubernetes"], engines["flux"] = k, f
 	}
 	return engines, nil
 }

@@ -1,0 +1,76 @@
+package flux
+
+import (
+	"cmp"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+)
+
+// condition is what Flux says about one aspect of an object. The zero value is one that is not there.
+type condition struct {
+	status, reason, message string
+	observed                int64 // the generation that it is about
+}
+
+func (c condition) is(status string) bool { return c.status == status }
+
+func conditionOf(o *unstructured.Unstructured, name string) condition {
+	list, _, _ := unstructured.NestedSlice(o.Object, "status", "conditions")
+	for _, item := range list {
+		c, _ := item.(map[string]any)
+		if t, _ := c["type"].(string); t != name {
+			continue
+		}
+		found := condition{observed: o.GetGeneration()} // a controller that does not say it means the present one
+		found.status, _ = c["status"].(string)
+		found.reason, _ = c["reason"].(string)
+		found.message, _ = c["message"].(string)
+		if n, ok := c["observedGeneration"].(int64); ok {
+			found.observed = n
+		}
+		return found
+	}
+	return condition{}
+}
+
+func field(o *unstructured.Unstructured, path ...string) string {
+	s, _, _ := unstructured.NestedString(o.Object, path...)
+	return s
+}
+
+func suspended(o *unstructured.Unstructured) bool {
+	yes, _, _ := unstructured.NestedBool(o.Object, "spec", "suspend")
+	return yes
+}
+
+func observedGeneration(o *unstructured.Unstructured) int64 {
+	n, _, _ := unstructured.NestedInt64(o.Object, "status", "observedGeneration")
+	return n
+}
+
+// readiness judges what all of Flux's objects have: the condition Ready, which counts for the generation
+// that it is about, and Stalled, with which Flux gives up.
+func readiness(o *unstructured.Unstructured) verdict {
+	ready, stalled := conditionOf(o, "Ready"), conditionOf(o, "Stalled")
+	current := o.GetGeneration()
+	switch {
+	case suspended(o):
+		return verdict{state: bundle.Suspended, reason: "Suspended", message: subject(o) + " is suspended"}
+	case stalled.is("True") && stalled.observed == current:
+		return failed(cmp.Or(stalled.reason, ready.reason), "%s: %s", subject(o), stalled.message)
+	case ready.status == "":
+		return progressing(kubernetes.NotReady, "%s: Flux has not taken it up", subject(o))
+	case ready.observed != current:
+		return progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation", subject(o))
+	case ready.is("False"):
+		return failed(ready.reason, "%s: %s", subject(o), ready.message)
+	case !ready.is("True"):
+		return progressing(cmp.Or(ready.reason, kubernetes.NotReady), "%s: %s", subject(o), cmp.Or(conditionOf(o, "Reconciling").message, ready.message))
+	case observedGeneration(o) != current:
+		return progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation", subject(o))
+	}
+	return verdict{state: bundle.Compliant}
+}

@@ -1,0 +1,60 @@
+// Package flux brings assignments to a cluster by way of Flux: it applies the objects that tell Flux what
+// to fetch, and follows Flux until it has done so.
+//
+// The objects are applied, compared, pruned and removed by package kubernetes, with all that it promises.
+// What comes after is Flux's, and judged by what Flux writes into the objects: a GitRepository or another
+// source has to be ready in the generation that was applied, and a Kustomization or HelmRelease has to have
+// applied the newest revision of its source. A verdict on an older generation or revision, good or bad,
+// counts as Progressing. Failures have Flux's own reason and message.
+//
+// Where a source follows a branch, a tag or a range of versions, the result is Floating and Revision says
+// what Flux has applied. How long Flux may take, and how long it has to stay well, is the caller's to judge.
+package flux
+
+import (
+	"log/slog"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+)
+
+// Options are what a Reconciler can do without. The zero value works.
+type Options struct {
+	Log *slog.Logger // nil is silent
+}
+
+// Reconciler is the engine for one cluster. It may be used by several goroutines, each with an
+// assignment of its own.
+type Reconciler struct {
+	*kubernetes.Reconciler
+}
+
+var _ reconcilers.Reconciler = (*Reconciler)(nil)
+
+// New returns a reconciler for the cluster that config reaches; see kubernetes.New. The ledger must not be
+// that of another adapter.
+func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconciler, error) {
+	objects, err := kubernetes.New(config, ledger, kubernetes.Options{
+		Log: opts.Log,
+		Engine: &kubernetes.Engine{
+			Owns:    func(kind schema.GroupKind) bool { return strings.HasSuffix(kind.Group, ".toolkit.fluxcd.io") },
+			Install: "install Flux",
+			Judge:   judge,
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Reconciler{objects}, nil
+}
+
+// Groups of the kinds that are judged by more than their conditions.
+const (
+	sourceGroup    = "source.toolkit.fluxcd.io"
+	kustomizeGroup = "kustomize.toolkit.fluxcd.io"
+	helmGroup      = "helm.toolkit.fluxcd.io"
+)

@@ -1,0 +1,61 @@
+package flux
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// judgeSource judges what Flux fetches. A source that cannot be reached, but holds the very revision that
+// it is pinned to, has all that it will ever need.
+func judgeSource(o *unstructured.Unstructured) verdict {
+	pin := pinOf(o)
+	if o.GetKind() == "HelmRepository" {
+		return judgeHelmRepository(o)
+	}
+	v := readiness(o)
+	v.revision, v.floating = field(o, "status", "artifact", "revision"), pin == ""
+	holds := pin != "" && endsWith(v.revision, pin)
+	switch {
+	case v.state == bundle.Failed && holds && conditionOf(o, "Stalled").status != "True":
+		v.state, v.reason, v.message = bundle.Compliant, "", ""
+	case v.state == bundle.Compliant && v.revision == "", v.state == bundle.Compliant && pin != "" && !holds:
+		w := progressing("NoArtifact", "%s: Flux has not fetched %s", subject(o), pin)
+		w.revision, w.floating = v.revision, v.floating
+		return w
+	}
+	return v
+}
+
+// judgeHelmRepository judges an index of charts. Those in registries have none, and no status.
+func judgeHelmRepository(o *unstructured.Unstructured) verdict {
+	v := verdict{state: bundle.Compliant}
+	if field(o, "spec", "type") != "oci" {
+		v = readiness(o)
+	}
+	return v
+}
+
+// pinOf is the commit or digest that a source is fixed to; empty where it follows something.
+func pinOf(o *unstructured.Unstructured) string {
+	switch o.GetKind() {
+	case "GitRepository":
+		return field(o, "spec", "ref", "commit")
+	case "OCIRepository":
+		return field(o, "spec", "ref", "digest")
+	}
+	return ""
+}
+
+// endsWith reports whether a revision, such as main@sha1:b3f or latest@sha256:9c1, is that of a commit or
+// digest.
+func endsWith(revision, pin string) bool {
+	_, after, found := strings.Cut(revision, "@")
+	if !found {
+		after = revision
+	}
+	_, encoded, _ := strings.Cut(after, ":")
+	return pin != "" && (after == pin || encoded == pin)
+}
