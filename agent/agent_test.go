@@ -185,6 +185,19 @@ func TestAnEngineThatHangsHoldsUpOnlyItsAssignment(t *testing.T) {
 	require.Equal(t, bundle.Compliant, r.Status.Items[1].State)
 }
 
+func TestWhatFollowsABranchIsObservedInEveryPass(t *testing.T) {
+	s := newSite(t)
+	engine := &recording{Reconciler: s.opts.Reconcilers["directory"], floats: "a-x"}
+	s.opts.Reconcilers["directory"] = engine
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
+	s.once()
+	engine.take()
+
+	s.agent(func(a *Agent) { a.makePass(context.Background(), scope{}) })
+
+	require.Equal(t, []string{"observe a-x"}, engine.take())
+}
+
 func TestADamagedDiskIsNoticedAndHealed(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
@@ -306,6 +319,8 @@ type recording struct {
 	reconcilers.Reconciler
 	calls []string
 	hang  string
+	// floats names an assignment that follows a branch.
+	floats string
 }
 
 func (r *recording) take() []string {
@@ -320,7 +335,9 @@ func (r *recording) Apply(ctx context.Context, a reconcilers.Assignment) reconci
 		<-ctx.Done()
 		return reconcilers.Result{State: bundle.Progressing, Reason: "TimedOut"}
 	}
-	return r.Reconciler.Apply(ctx, a)
+	res := r.Reconciler.Apply(ctx, a)
+	res.Floating = a.Name == r.floats
+	return res
 }
 
 func (r *recording) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
@@ -329,7 +346,9 @@ func (r *recording) Observe(ctx context.Context, a reconcilers.Assignment) recon
 		<-ctx.Done()
 		return reconcilers.Result{State: bundle.Progressing, Reason: "TimedOut"}
 	}
-	return r.Reconciler.Observe(ctx, a)
+	res := r.Reconciler.Observe(ctx, a)
+	res.Floating = a.Name == r.floats
+	return res
 }
 
 func (r *recording) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {

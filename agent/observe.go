@@ -59,7 +59,7 @@ func (p *pass) look(ctx context.Context, r record, first bool) record {
 		return r
 	case r.unsettled():
 		return p.see(ctx, r)
-	case first && (p.all || p.allIfUnchanged && !p.switched) && !p.touched[r.Spec.Name]:
+	case first && (p.all || p.allIfUnchanged && !p.switched || r.Item.Floating) && !p.touched[r.Spec.Name]:
 		return p.see(ctx, r)
 	}
 	return r
