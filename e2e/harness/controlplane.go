@@ -115,6 +115,9 @@ func (c *Cluster) run(tools, name string, args ...string) (*process, error) {
 	return p, nil
 }
 
+// Tool returns the path of a program that the modules of e2e/tools build.
+func Tool(name string) (string, error) { return find(os.Getenv(ToolsEnv), name) }
+
 // find returns the path of a file in one of the folders of tools.
 func find(tools, name string) (string, error) {
 	for _, dir := range filepath.SplitList(tools) {

@@ -1,0 +1,116 @@
+//go:build e2e
+
+package e2e
+
+import (
+	"encoding/json"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/e2e/harness"
+)
+
+// What cosign's own command line says of our bundles, and we of what it has signed.
+
+func TestCosignAcceptsWhatWasPublished(t *testing.T) {
+	s := newSite(t)
+	s.publish()
+	s.generateKey("mallory")
+	bundles := bundle.Stream{Environment: s.environment, ClusterType: clusterType}.Repository()
+	latest, err := s.repository(s.prefix, clusterType).Resolve(t.Context(), "latest")
+	require.NoError(t, err)
+
+	for _, repository := range []string{bundles, "environments/" + s.environment} {
+		reference := s.prefix + "/" + repository + ":latest"
+		verified := s.cosignVerify("cosign.pub", reference)
+		require.Zero(t, verified.code, verified.stderr)
+		claim := s.claim(verified)
+		if repository == bundles {
+			require.Equal(t, latest.Digest, claim)
+		}
+		refused := s.cosignVerify("mallory.pub", reference)
+		require.NotZero(t, refused.code)
+		require.Contains(t, refused.stderr, "no matching signatures")
+		require.Empty(t, refused.stdout)
+	}
+}
+
+func TestCosignRefusesWhatAnAgentRefuses(t *testing.T) {
+	tests := []struct {
+		name  string
+		says  string
+		offer func(*site) digest.Digest
+	}{
+		{"an unsigned bundle", "no signatures found", (*site).offerUnsigned},
+		{"a bundle signed with another key", "no matching signatures", (*site).offerWronglySigned},
+		{"a bundle with the signature of another", "no matching signatures", (*site).offerTransplanted},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			s := newSite(t)
+			s.publish()
+			offered := test.offer(s)
+			refused := s.cosignVerify("cosign.pub", s.bundle(offered))
+			require.NotZero(t, refused.code)
+			require.Contains(t, refused.stderr, test.says)
+			require.Equal(t, 4, s.wherry("verify", "oci://"+s.bundle(offered), "--key", "cosign.pub").code)
+		})
+	}
+}
+
+func TestTheAgentAcceptsWhatCosignHasSigned(t *testing.T) {
+	s := newSite(t)
+	offered := s.offerUnsigned()
+	require.Contains(t, s.once(4).stderr, string(bundle.Unsigned))
+	require.Equal(t, 4, s.wherry("verify", "oci://"+s.bundle(offered), "--key", "cosign.pub").code)
+
+	signed := s.cosign("sign", "--yes", "--tlog-upload=false", "--key", "cosign.key", "--allow-http-registry", s.bundle(offered))
+	require.Zero(t, signed.code, signed.stderr)
+
+	verified := s.wherry("verify", "oci://"+s.bundle(offered), "--key", "cosign.pub")
+	require.Zero(t, verified.code, verified.stderr)
+	s.once(0)
+	require.Equal(t, bundle.Compliant, s.status().State)
+	require.Equal(t, offered, s.status().Release.Running.Digest)
+	require.Equal(t, "of-mallory", s.settings("shop-web")["REGION"], "what was staged runs")
+}
+
+// bundle is a reference to a bundle of the site's cluster type, without a scheme.
+func (s *site) bundle(d digest.Digest) string {
+	stream := bundle.Stream{Environment: s.environment, ClusterType: clusterType}
+	return s.prefix + "/" + stream.Repository() + "@" + d.String()
+}
+
+// cosign runs the command line of cosign, away from whatever it keeps in a person's home and without the
+// internet: it asks for Sigstore's roots there, says that it cannot have them, and needs none for a key.
+func (s *site) cosign(args ...string) ran {
+	s.t.Helper()
+	s.t.Setenv("HOME", s.path("home"))
+	s.t.Setenv("HTTPS_PROXY", "http://127.0.0.1:1")
+	path, err := harness.Tool("cosign")
+	require.NoError(s.t, err)
+	return execute(s.t, s.dir, path, args...)
+}
+
+func (s *site) cosignVerify(key, reference string) ran {
+	s.t.Helper()
+	return s.cosign("verify", "--key", key, "--insecure-ignore-tlog=true", "--allow-http-registry", reference)
+}
+
+// claim is the digest that cosign says was signed.
+func (s *site) claim(verified ran) digest.Digest {
+	s.t.Helper()
+	var claims []struct {
+		Critical struct {
+			Image struct {
+				Digest digest.Digest `json:"docker-manifest-digest"`
+			} `json:"image"`
+		} `json:"critical"`
+	}
+	require.NoError(s.t, json.Unmarshal([]byte(verified.stdout), &claims))
+	require.Len(s.t, claims, 1)
+	return claims[0].Critical.Image.Digest
+}
