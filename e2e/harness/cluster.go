@@ -9,8 +9,9 @@
 // used and left running; where WHERRY_E2E_REGISTRY names a registry, so is that one. Otherwise the
 // programs are taken from the folders in WHERRY_E2E_TOOLS, which "make e2e" builds and sets.
 //
-// The cluster has no nodes: pods stay pending. Namespaces are finalised, owners are garbage collected,
-// and Deployments are observed. Its admin token and its data are for tests alone.
+// The cluster begins without nodes: pods stay pending until StartNode has added one that fits. Namespaces
+// are finalised, owners are garbage collected, and Deployments are observed. Its admin token and its data
+// are for tests alone.
 package harness
 
 import (
@@ -109,7 +110,10 @@ func launch(ctx context.Context, tools string) (_ *Cluster, err error) {
 	if err := c.startAPIServer(ctx, tools, store); err != nil {
 		return nil, err
 	}
-	return c, c.startControllers(ctx, tools)
+	if err := c.startControllers(ctx, tools); err != nil {
+		return nil, err
+	}
+	return c, c.startScheduler(ctx, tools)
 }
 
 // Stop ends what Start began, last started first. Where artifacts is not empty, the processes' logs are

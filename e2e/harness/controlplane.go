@@ -80,17 +80,27 @@ func (c *Cluster) startAPIServer(ctx context.Context, tools, store string) error
 
 // startControllers runs the controllers without which a cluster never finishes what it is asked for.
 func (c *Cluster) startControllers(ctx context.Context, tools string) error {
+	return c.startManager(ctx, tools, "kube-controller-manager",
+		"--controllers=namespace-controller,garbage-collector-controller,deployment-controller,replicaset-controller")
+}
+
+// startScheduler runs what gives pods their nodes.
+func (c *Cluster) startScheduler(ctx context.Context, tools string) error {
+	return c.startManager(ctx, tools, "kube-scheduler")
+}
+
+// startManager runs a client of the API server that answers on a port of its own.
+func (c *Cluster) startManager(ctx context.Context, tools, name string, more ...string) error {
 	ports, err := freePorts(1)
 	if err != nil {
 		return err
 	}
-	p, err := c.run(tools, "kube-controller-manager",
+	p, err := c.run(tools, name, append(more,
 		"--kubeconfig="+c.Kubeconfig, "--authentication-kubeconfig="+c.Kubeconfig, "--authorization-kubeconfig="+c.Kubeconfig,
 		"--bind-address=127.0.0.1", fmt.Sprintf("--secure-port=%d", ports[0]),
 		"--tls-cert-file="+c.certificate(), "--tls-private-key-file="+c.key(), "--cert-dir="+c.dir,
 		"--leader-elect=false",
-		"--controllers=namespace-controller,garbage-collector-controller,deployment-controller,replicaset-controller",
-	)
+	)...)
 	if err != nil {
 		return err
 	}
