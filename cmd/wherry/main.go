@@ -32,6 +32,7 @@ func newRootCommand() *cobra.Command {
 		newDemoCommand(),
 		newGetCommand(),
 		newHubCommand(),
+		newInstallCommand(),
 		newKeysCommand(),
 		newLoginCommand(),
 		newLogoutCommand(),

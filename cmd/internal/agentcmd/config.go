@@ -40,20 +40,28 @@ func addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "configuration `FILE` in YAML; flags and WHERRY_* variables go before it")
 	for _, s := range settings() {
-		if s.list {
-			flags.StringArray(s.flag, nil, s.usage)
-		} else {
-			flags.String(s.flag, "", s.usage)
-		}
-		if s.toggle {
-			flags.Lookup(s.flag).NoOptDefVal = "true"
-		}
+		s.addTo(flags)
+	}
+}
+
+func (s setting) addTo(flags *pflag.FlagSet) {
+	if s.list {
+		flags.StringArray(s.flag, nil, s.usage)
+	} else {
+		flags.String(s.flag, "", s.usage)
+	}
+	if s.toggle {
+		flags.Lookup(s.flag).NoOptDefVal = "true"
 	}
 }
 
 // readConfig returns what flags, environment and file say, in this order of precedence. Its error lists
 // everything that is wrong.
 func readConfig(flags *pflag.FlagSet, environ func(string) (string, bool)) (*config, error) {
+	return readConfigOf(settings(), flags, environ)
+}
+
+func readConfigOf(known []setting, flags *pflag.FlagSet, environ func(string) (string, bool)) (*config, error) {
 	path, _ := flags.GetString("config")
 	if v, ok := environ("WHERRY_CONFIG"); ok && !flags.Changed("config") {
 		path = v
@@ -61,7 +69,7 @@ func readConfig(flags *pflag.FlagSet, environ func(string) (string, bool)) (*con
 	file := configFile{}
 	if path != "" {
 		var err error
-		if file, err = readConfigFile(path, settings()); err != nil {
+		if file, err = readConfigFile(path, known); err != nil {
 			return nil, cli.Fail(cli.Usage, err, "docs/agent.md lists the fields")
 		}
 	}
@@ -69,7 +77,7 @@ func readConfig(flags *pflag.FlagSet, environ func(string) (string, bool)) (*con
 	c.cluster.Platform = "default"
 	c.cluster.Name, _ = os.Hostname()
 	var problems []error
-	for _, s := range settings() {
+	for _, s := range known {
 		values, origin := s.told(flags, environ, file)
 		for _, v := range values {
 			if err := s.set(c, v); err != nil {

@@ -1,0 +1,95 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/deploy"
+)
+
+func newInstallCommand() *cobra.Command {
+	cmd := &cobra.Command{Use: "install", Short: "Print the manifests that run wherry's parts"}
+	cmd.AddCommand(newInstallAgentCommand())
+	return cmd
+}
+
+func newInstallAgentCommand() *cobra.Command {
+	var opts deploy.AgentOptions
+	var printed bool
+	cmd := &cobra.Command{
+		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME --key FILE --print",
+		Short: "Print the manifests of an agent for one cluster",
+		Long: `Print the manifests of an agent for one cluster: a namespace that enforces Pod Security "restricted", a
+service account with the permissions that assignments of the usual kinds need, the configuration, a volume
+for the agent's state, and a Deployment. Nothing is sent to a cluster.
+
+With --host-path the state is in a folder of the node, for clusters that provide no volumes; the namespace
+then enforces "privileged", as Pod Security asks of such a volume.`,
+		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
+      --key cosign.pub --print | kubectl apply --server-side -f -`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !printed {
+				return cli.Fail(cli.Usage, errors.New("nothing to do without --print"), `give --print, and hand the manifests to "kubectl apply --server-side -f -"`)
+			}
+			in, err := agentcmd.ReadInstalled(cmd.Flags())
+			if err != nil {
+				return err
+			}
+			opts.Files, opts.ClusterName = in.Files, in.ClusterName
+			if opts.Image == "" {
+				opts.Image = defaultImage(in.Registry, cli.Version())
+			}
+			if err := checkInstall(opts); err != nil {
+				return err
+			}
+			data, err := deploy.Agent(opts)
+			if err != nil {
+				return err
+			}
+			_, err = cmd.OutOrStdout().Write(data)
+			return err
+		},
+	}
+	agentcmd.AddInstallFlags(cmd)
+	cmd.Flags().StringVar(&opts.Image, "image", "", "the agent's image, `REFERENCE` (default: wherry-agent below the prefix of --registry)")
+	cmd.Flags().StringVar(&opts.Namespace, "namespace", deploy.DefaultNamespace, "`NAMESPACE` for the agent")
+	cmd.Flags().StringVar(&opts.HostPath, "host-path", "", "keep the state in this `FOLDER` of the node instead of a volume")
+	cmd.Flags().BoolVar(&printed, "print", false, "print the manifests")
+	return cmd
+}
+
+func checkInstall(opts deploy.AgentOptions) error {
+	if problems := validation.IsDNS1123Label(opts.Namespace); len(problems) > 0 {
+		return cli.Usagef("--namespace %q: %s", opts.Namespace, problems[0])
+	}
+	if _, err := name.ParseReference(opts.Image); err != nil {
+		return cli.Usagef("--image: %w", err)
+	}
+	if p := opts.HostPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/") {
+		return cli.Usagef("--host-path %q: allowed is the absolute path of a folder of the node, such as /var/lib/wherry-agent", p)
+	}
+	return nil
+}
+
+// released is a version that an image can be tagged with.
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$`)
+
+// defaultImage is where "make image-push" puts the image: beside the bundles, as their registry is the one
+// place that a cluster is known to reach.
+func defaultImage(registry oci.Location, version string) string {
+	tag := "dev"
+	if released.MatchString(version) {
+		tag = version
+	}
+	return fmt.Sprintf("%s:%s", registry.Name("wherry-agent"), tag)
+}

@@ -1,0 +1,165 @@
+// Package deploy holds what runs wherry's parts: the Kustomize base of the agent in agent/, a systemd
+// unit in systemd/, and the configuration of kind and zot for tests on somebody else's machine.
+//
+// Begin with Agent, which renders the base for one cluster. It is an overlay like one that a person would
+// write, built by Kustomize itself: what a person builds from the folder and what "wherry install agent"
+// prints cannot differ.
+package deploy
+
+import (
+	"cmp"
+	"embed"
+	"fmt"
+	"io/fs"
+	"path"
+	"regexp"
+
+	"sigs.k8s.io/kustomize/api/krusty"
+	"sigs.k8s.io/kustomize/api/types"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/kustomize/kyaml/resid"
+	"sigs.k8s.io/yaml"
+)
+
+//go:embed agent
+var base embed.FS
+
+// Names in the base.
+const (
+	// DefaultNamespace is where the base puts the agent.
+	DefaultNamespace = "wherry-system"
+	agentName        = "wherry-agent"
+)
+
+// AgentOptions is what the base does not know of a cluster. Files and Image are needed.
+type AgentOptions struct {
+	// Files are those of the agent's configuration, by name: agent.yaml, and the keys that it names.
+	Files map[string][]byte
+	// Image is the agent's image, such as registry.plant-7:5000/edge/wherry-agent:v1.2.3.
+	Image string
+	// Namespace is where the agent runs. Empty means DefaultNamespace. In another one, the ClusterRole
+	// and its binding have its name in theirs, so that two agents can share a cluster.
+	Namespace string
+	// ClusterName names the cluster in reports. Empty means the name of the agent's node.
+	ClusterName string
+	// HostPath is a folder of the node for the agent's state. Empty means a PersistentVolumeClaim.
+	HostPath string
+}
+
+// Agent returns the manifests of an agent, as YAML in the order in which they can be applied.
+func Agent(opts AgentOptions) ([]byte, error) {
+	opts.Namespace = cmp.Or(opts.Namespace, DefaultNamespace)
+	disk := filesys.MakeFsInMemory()
+	if err := copyBase(disk); err != nil {
+		return nil, err
+	}
+	const overlay = "/overlay"
+	k := types.Kustomization{
+		TypeMeta:   types.TypeMeta{APIVersion: types.KustomizationVersion, Kind: types.KustomizationKind},
+		Resources:  []string{"../agent"},
+		Namespace:  opts.Namespace,
+		Images:     []types.Image{image(opts.Image)},
+		Patches:    patches(opts),
+		Components: components(opts),
+	}
+	generated := types.ConfigMapArgs{}
+	generated.Name = agentName
+	for name, data := range opts.Files {
+		generated.FileSources = append(generated.FileSources, name)
+		if err := disk.WriteFile(path.Join(overlay, name), data); err != nil {
+			return nil, err
+		}
+	}
+	k.ConfigMapGenerator = []types.ConfigMapArgs{generated}
+	data, err := yaml.Marshal(k)
+	if err != nil {
+		return nil, err
+	}
+	if err := disk.WriteFile(path.Join(overlay, "kustomization.yaml"), data); err != nil {
+		return nil, err
+	}
+	return build(disk, overlay)
+}
+
+func copyBase(disk filesys.FileSystem) error {
+	return fs.WalkDir(base, ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() {
+			return err
+		}
+		data, err := base.ReadFile(name)
+		if err != nil {
+			return err
+		}
+		return disk.WriteFile("/"+name, data)
+	})
+}
+
+func build(disk filesys.FileSystem, dir string) ([]byte, error) {
+	opts := krusty.MakeDefaultOptions()
+	opts.Reorder = krusty.ReorderOptionLegacy // namespaces first
+	objects, err := krusty.MakeKustomizer(opts).Run(disk, dir)
+	if err != nil {
+		return nil, fmt.Errorf("build the agent's manifests: %w", err)
+	}
+	return objects.AsYaml()
+}
+
+// reference splits an image's reference as registries do: a colon in front of a slash is a port's.
+var reference = regexp.MustCompile(`^(.*?)(?::([^/:@]+))?(?:@(.+))?$`)
+
+func image(ref string) types.Image {
+	m := reference.FindStringSubmatch(ref)
+	return types.Image{Name: agentName, NewName: m[1], NewTag: m[2], Digest: m[3]}
+}
+
+func components(opts AgentOptions) []string {
+	if opts.HostPath == "" {
+		return nil
+	}
+	return []string{"../agent/host-path"}
+}
+
+// patches are what changes in the base beside its ConfigMap, image and namespace.
+func patches(opts AgentOptions) (all []types.Patch) {
+	if opts.ClusterName != "" {
+		env := map[string]any{"name": "WHERRY_CLUSTER_NAME", "value": opts.ClusterName, "valueFrom": nil}
+		all = append(all, deployment(map[string]any{"containers": []any{map[string]any{"name": "agent", "env": []any{env}}}}))
+	}
+	if opts.HostPath != "" {
+		state := map[string]any{"name": "state", "hostPath": map[string]any{"path": opts.HostPath}}
+		all = append(all, deployment(map[string]any{"volumes": []any{state}}))
+	}
+	if opts.Namespace != DefaultNamespace {
+		name := agentName + "-" + opts.Namespace
+		all = append(all, rename("ClusterRole", name, "/metadata/name"), rename("ClusterRoleBinding", name, "/metadata/name", "/roleRef/name"))
+	}
+	return all
+}
+
+// deployment changes the specification of the agent's pod, by a strategic merge.
+func deployment(pod map[string]any) types.Patch {
+	return types.Patch{Patch: text(map[string]any{
+		"apiVersion": "apps/v1", "kind": "Deployment", "metadata": map[string]any{"name": agentName, "namespace": DefaultNamespace},
+		"spec": map[string]any{"template": map[string]any{"spec": pod}},
+	})}
+}
+
+func rename(kind, name string, paths ...string) types.Patch {
+	var changes []map[string]any
+	for _, p := range paths {
+		changes = append(changes, map[string]any{"op": "replace", "path": p, "value": name})
+	}
+	return types.Patch{
+		Patch:   text(changes),
+		Target:  &types.Selector{ResId: resid.ResId{Gvk: resid.Gvk{Kind: kind}}},
+		Options: &types.PatchArgs{AllowNameChange: true},
+	}
+}
+
+func text(patch any) string {
+	data, err := yaml.Marshal(patch)
+	if err != nil {
+		panic(err) // maps, lists and strings
+	}
+	return string(data)
+}

@@ -1,0 +1,194 @@
+package deploy
+
+import (
+	"bufio"
+	"bytes"
+	"errors"
+	"io"
+	"os"
+	"path/filepath"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
+	corev1 "k8s.io/api/core/v1"
+	rbacv1 "k8s.io/api/rbac/v1"
+	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/kustomize/kyaml/filesys"
+	"sigs.k8s.io/yaml"
+)
+
+// manifests are objects by kind, of which there is one of each.
+type manifests map[string][]byte
+
+func parse(t *testing.T, data []byte) manifests {
+	t.Helper()
+	found := manifests{}
+	for reader := utilyaml.NewYAMLReader(bufio.NewReader(bytes.NewReader(data))); ; {
+		doc, err := reader.Read()
+		if errors.Is(err, io.EOF) {
+			return found
+		}
+		require.NoError(t, err)
+		var kind struct{ Kind string }
+		require.NoError(t, yaml.Unmarshal(doc, &kind))
+		require.NotContains(t, found, kind.Kind)
+		found[kind.Kind] = doc
+	}
+}
+
+// decode reads an object with the API's own type: a field that is not one of it is an error.
+func decode[T any](t *testing.T, m manifests, kind string) (object T) {
+	t.Helper()
+	require.Contains(t, m, kind)
+	require.NoError(t, yaml.UnmarshalStrict(m[kind], &object))
+	return object
+}
+
+func options() AgentOptions {
+	return AgentOptions{
+		Files: map[string][]byte{"agent.yaml": []byte("environment: dev\n"), "cosign.pub": []byte("key\n")},
+		Image: "registry.plant-7:5000/edge/wherry-agent:v1.2.3",
+	}
+}
+
+func render(t *testing.T, opts AgentOptions) manifests {
+	t.Helper()
+	data, err := Agent(opts)
+	require.NoError(t, err)
+	return parse(t, data)
+}
+
+func TestTheAgentsManifests(t *testing.T) {
+	m := render(t, options())
+	config := decode[corev1.ConfigMap](t, m, "ConfigMap")
+	require.Equal(t, map[string]string{"agent.yaml": "environment: dev\n", "cosign.pub": "key\n"}, config.Data)
+	namespace := decode[corev1.Namespace](t, m, "Namespace")
+	require.Equal(t, "restricted", namespace.Labels["pod-security.kubernetes.io/enforce"])
+	account := decode[corev1.ServiceAccount](t, m, "ServiceAccount")
+	role := decode[rbacv1.ClusterRole](t, m, "ClusterRole")
+	binding := decode[rbacv1.ClusterRoleBinding](t, m, "ClusterRoleBinding")
+	require.Equal(t, role.Name, binding.RoleRef.Name)
+	require.Equal(t, []rbacv1.Subject{{Kind: "ServiceAccount", Name: account.Name, Namespace: namespace.Name}}, binding.Subjects)
+	claim := decode[corev1.PersistentVolumeClaim](t, m, "PersistentVolumeClaim")
+
+	agent := decode[appsv1.Deployment](t, m, "Deployment")
+	pod := agent.Spec.Template.Spec
+	require.Equal(t, namespace.Name, agent.Namespace)
+	require.Equal(t, agent.Spec.Selector.MatchLabels, map[string]string{"app.kubernetes.io/name": "wherry-agent"})
+	require.Equal(t, account.Name, pod.ServiceAccountName)
+	require.Equal(t, "registry.plant-7:5000/edge/wherry-agent:v1.2.3", pod.Containers[0].Image)
+	require.Equal(t, config.Name, volume(t, pod, "config").ConfigMap.Name, "another configuration is another pod")
+	require.Equal(t, claim.Name, volume(t, pod, "state").PersistentVolumeClaim.ClaimName)
+	require.Len(t, m, 7)
+}
+
+func volume(t *testing.T, pod corev1.PodSpec, name string) corev1.Volume {
+	t.Helper()
+	for _, v := range pod.Volumes {
+		if v.Name == name {
+			return v
+		}
+	}
+	require.Fail(t, "no volume "+name)
+	return corev1.Volume{}
+}
+
+func TestAnotherConfigurationIsAnotherConfigMap(t *testing.T) {
+	before := decode[corev1.ConfigMap](t, render(t, options()), "ConfigMap")
+	opts := options()
+	opts.Files["agent.yaml"] = []byte("environment: prod\n")
+	require.NotEqual(t, before.Name, decode[corev1.ConfigMap](t, render(t, opts), "ConfigMap").Name)
+}
+
+func TestAFolderOfTheNodeInsteadOfAVolume(t *testing.T) {
+	opts := options()
+	opts.HostPath = "/srv/wherry"
+	m := render(t, opts)
+	require.NotContains(t, m, "PersistentVolumeClaim")
+	require.Equal(t, "privileged", decode[corev1.Namespace](t, m, "Namespace").Labels["pod-security.kubernetes.io/enforce"])
+	pod := decode[appsv1.Deployment](t, m, "Deployment").Spec.Template.Spec
+	kind := corev1.HostPathDirectoryOrCreate
+	require.Equal(t, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/srv/wherry", Type: &kind}}, volume(t, pod, "state").VolumeSource)
+	require.Zero(t, *pod.SecurityContext.RunAsUser)
+	require.Nil(t, pod.SecurityContext.FSGroup)
+	require.Equal(t, []corev1.Capability{"ALL"}, pod.Containers[0].SecurityContext.Capabilities.Drop)
+	require.True(t, *pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
+}
+
+func TestAnotherNamespaceHasARoleOfItsOwn(t *testing.T) {
+	opts := options()
+	opts.Namespace = "line-b"
+	m := render(t, opts)
+	require.Equal(t, "line-b", decode[corev1.Namespace](t, m, "Namespace").Name)
+	require.Equal(t, "wherry-agent-line-b", decode[rbacv1.ClusterRole](t, m, "ClusterRole").Name)
+	binding := decode[rbacv1.ClusterRoleBinding](t, m, "ClusterRoleBinding")
+	require.Equal(t, "wherry-agent-line-b", binding.Name)
+	require.Equal(t, "wherry-agent-line-b", binding.RoleRef.Name)
+	require.Equal(t, "line-b", binding.Subjects[0].Namespace)
+	for _, kind := range []string{"ConfigMap", "ServiceAccount", "PersistentVolumeClaim", "Deployment"} {
+		var object struct{ Metadata struct{ Namespace string } }
+		require.NoError(t, yaml.Unmarshal(m[kind], &object))
+		require.Equal(t, "line-b", object.Metadata.Namespace, kind)
+	}
+}
+
+func TestTheClustersNameIsTheNodesUntilItIsGiven(t *testing.T) {
+	name := func(opts AgentOptions) (found []corev1.EnvVar) {
+		for _, v := range decode[appsv1.Deployment](t, render(t, opts), "Deployment").Spec.Template.Spec.Containers[0].Env {
+			if v.Name == "WHERRY_CLUSTER_NAME" {
+				found = append(found, v)
+			}
+		}
+		return found
+	}
+	require.Equal(t, "spec.nodeName", name(options())[0].ValueFrom.FieldRef.FieldPath)
+	opts := options()
+	opts.ClusterName = "plant-7"
+	require.Equal(t, []corev1.EnvVar{{Name: "WHERRY_CLUSTER_NAME", Value: "plant-7"}}, name(opts))
+}
+
+func TestImages(t *testing.T) {
+	tests := []struct{ name, image string }{
+		{"with a tag", "registry.example/edge/wherry-agent:v1"},
+		{"of a registry with a port, without a tag", "registry.example:5000/agent"},
+		{"by digest", "registry.example:5000/agent@sha256:e3b0c44298fc1c149afbf4c8996fb92427ae41e4649b934ca495991b7852b855"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			opts := options()
+			opts.Image = test.image
+			require.Equal(t, test.image, decode[appsv1.Deployment](t, render(t, opts), "Deployment").Spec.Template.Spec.Containers[0].Image)
+		})
+	}
+}
+
+// The base is for people, too: an overlay of theirs gives what the command prints.
+func TestTheBaseOnDiskGivesWhatIsPrinted(t *testing.T) {
+	disk, dir := filesys.MakeFsOnDisk(), t.TempDir()
+	require.NoError(t, os.CopyFS(filepath.Join(dir, "agent"), os.DirFS("agent")))
+	overlay := filepath.Join(dir, "plant-7")
+	require.NoError(t, os.Mkdir(overlay, 0o755))
+	for name, data := range options().Files {
+		require.NoError(t, os.WriteFile(filepath.Join(overlay, name), data, 0o644))
+	}
+	require.NoError(t, os.WriteFile(filepath.Join(overlay, "kustomization.yaml"), []byte(`
+apiVersion: kustomize.config.k8s.io/v1beta1
+kind: Kustomization
+namespace: wherry-system
+resources: [../agent]
+configMapGenerator:
+  - name: wherry-agent
+    files: [agent.yaml, cosign.pub]
+images:
+  - {name: wherry-agent, newName: registry.plant-7:5000/edge/wherry-agent, newTag: v1.2.3}
+`), 0o644))
+	want, err := Agent(options())
+	require.NoError(t, err)
+	got, err := build(disk, overlay)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	again, err := Agent(options())
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(again))
+}
