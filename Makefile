@@ -17,10 +17,12 @@ E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(E2E_BINS))
 # On a cluster that was given, the tests run these tools of their own all the same.
 E2E_GIVEN = $(filter $(E2E_CACHE)/cosign/% $(E2E_CACHE)/kwok/%,$(E2E_BINS))
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
+IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
+IMAGE_TAG ?= dev
 FUZZTIME ?= 30s
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-tools e2e-up bench bench-render bench-agent bench-hub fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-tools e2e-up e2e-external e2e-kind image bench bench-render bench-agent bench-hub fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -30,6 +32,7 @@ build: ## bin/wherry and bin/wherry-agent
 
 test: ## all tests that need no network, cluster or container runtime
 	$(GO) test ./...
+	$(GO) test -C tools ./...
 
 lint: ## go vet, staticcheck, gofumpt
 	$(GO) vet ./...
@@ -64,6 +67,20 @@ $(E2E_BINS):
 
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
+
+e2e-external: build $(if $(WHERRY_E2E_KUBECONFIG),,e2e-tools) ## the same tests on a cluster and a registry that another process has started
+	$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(MAKE) e2e
+
+e2e-kind: ## the same tests on kind and zot in containers; says why it skips where there is no container engine
+	@GO="$(GO)" deploy/kind/run $(MAKE) e2e
+
+image: ## the agent's image as an OCI layout in dist/image, and in a registry with IMAGE_PUSH=HOST/PREFIX/wherry-agent:TAG
+	@set -e; for p in $(IMAGE_PLATFORMS); do \
+		(set -x; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/programs/$$p/ ./cmd/wherry-agent); \
+	done
+	$(GO) run -C tools ./image -o $(CURDIR)/dist/image -tag $(IMAGE_TAG) $(if $(IMAGE_PUSH),-push $(IMAGE_PUSH)) \
+		-created "$$(git log -1 --format=%cI)" -revision "$$(git rev-parse HEAD)" \
+		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/wherry-agent)
 
 bench: bench-render bench-agent bench-hub ## all figures of docs/benchmarks.md
 
