@@ -13,6 +13,7 @@ import (
 func Add(parent *cobra.Command) {
 	addFlags(parent)
 	parent.AddCommand(
+		newDoctorCommand(),
 		newImportCommand(),
 		newOnceCommand(),
 		newReportsCommand(),

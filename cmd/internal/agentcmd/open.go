@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io/fs"
 	"log/slog"
+	"net/http"
 	"os"
 
 	"github.com/spf13/cobra"
@@ -98,8 +99,13 @@ func (c *config) source() (bundle.Source, error) {
 	if c.registry == (oci.Location{}) {
 		return nil, nil
 	}
+	return c.sourceBy(nil)
+}
+
+// sourceBy is source by way of a client, where that is not nil.
+func (c *config) sourceBy(client *http.Client) (bundle.Source, error) {
 	stream := bundle.Stream{Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
-	repo, err := c.registry.Repository(stream.Repository(), oci.Options{UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain})
+	repo, err := c.registry.Repository(stream.Repository(), oci.Options{HTTPClient: client, UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain})
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, "")
 	}

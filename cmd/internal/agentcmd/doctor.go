@@ -1,0 +1,100 @@
+package agentcmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/doctor"
+)
+
+func newDoctorCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:   "doctor",
+		Short: "Say what the agent lacks on this machine and its cluster",
+		Long: `Say what the agent lacks on this machine and its cluster, and what to do about it: the state folder, the
+registry and whether its newest bundle is to be trusted, the clock, the adapters, kinds and permissions
+that this bundle's objects need, and the hub. It changes nothing, and works with and without a running
+agent. The newest bundle is downloaded and not kept.
+
+Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration.`,
+		Example: example("doctor --config agent.yaml"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err == nil {
+				err = c.complete()
+			}
+			if err != nil {
+				return err
+			}
+			subject, err := c.subject()
+			if err != nil {
+				return err
+			}
+			report, err := doctor.Examine(cmd.Context(), subject)
+			if err != nil {
+				return err
+			}
+			err = cli.Print(cmd.OutOrStdout(), output, report, func(w io.Writer) { writeFindings(w, report) })
+			if err != nil || report.OK {
+				return err
+			}
+			return cli.Fail(cli.No, errors.New(failures(report)), "")
+		},
+	}
+	cli.OutputFlag(cmd, &output)
+	return cmd
+}
+
+// subject is the agent that c describes, to be examined.
+func (c *config) subject() (doctor.Subject, error) {
+	keys, err := readKeys(c.keys)
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	hubKey, err := c.readHubKey()
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	cluster, err := c.clusterConfig()
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	s := doctor.Subject{
+		StateDir: c.stateDir, Cluster: c.cluster, Keys: keys, Adapter: c.adapter, Kubernetes: cluster,
+		Adapters: map[string]bool{"directory": c.directoryRoot != "", "kubernetes": cluster != nil, "flux": cluster != nil},
+		HubURL:   c.hub, HasHubKey: hubKey != nil,
+	}
+	if c.registry != (oci.Location{}) {
+		s.Source = func(client *http.Client) (bundle.Source, error) { return c.sourceBy(client) }
+	}
+	return s, nil
+}
+
+func writeFindings(w io.Writer, r doctor.Report) {
+	fmt.Fprintf(w, "CHECK\tRESULT\tMESSAGE\n")
+	for _, f := range r.Checks {
+		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Check, f.Result, f.Message)
+		if f.Remedy != "" {
+			fmt.Fprintf(w, "\t\tremedy: %s\n", f.Remedy)
+		}
+	}
+}
+
+func failures(r doctor.Report) string {
+	n := 0
+	for _, f := range r.Checks {
+		if f.Result == doctor.Failed {
+			n++
+		}
+	}
+	return fmt.Sprintf("%d of %s failed", n, cli.Count(len(r.Checks), "check"))
+}

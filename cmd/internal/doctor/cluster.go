@@ -1,0 +1,239 @@
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	authorizationv1 "k8s.io/api/authorization/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+)
+
+// maxNamespaces bounds for how many namespaces permissions are asked one by one.
+const maxNamespaces = 50
+
+// served is what a cluster serves.
+type served struct {
+	kinds map[schema.GroupKind]resource
+}
+
+// resource is how one kind is served.
+type resource struct {
+	name       string // plural, as permissions name it
+	namespaced bool
+	versions   []string
+}
+
+func (e *examination) cluster(ctx context.Context) {
+	const check = "kubernetes"
+	if e.Kubernetes == nil {
+		e.skipped(check, "no cluster is configured")
+		return
+	}
+	config := rest.CopyConfig(e.Kubernetes)
+	config.Timeout = checkTime
+	d, err := discovery.NewDiscoveryClientForConfig(config)
+	if err != nil {
+		e.failed(check, "mend the kubeconfig", "%v", err)
+		return
+	}
+	version, err := d.ServerVersionWithContext(ctx)
+	if err == nil {
+		e.served, err = discover(ctx, d)
+	}
+	switch {
+	case apierrors.IsUnauthorized(err):
+		e.failed(check, "give the agent a token or a certificate that is valid", "%s: %v", config.Host, err)
+	case err != nil:
+		e.failed(check, "is this the API server's address, and is it running?", "%s: %v", config.Host, err)
+	default:
+		e.ok(check, "%s answers, version %s", config.Host, version.GitVersion)
+	}
+}
+
+// discover lists what the cluster serves. Groups whose own server is down are left out.
+func discover(ctx context.Context, d *discovery.DiscoveryClient) (*served, error) {
+	_, lists, err := d.ServerGroupsAndResourcesWithContext(ctx)
+	if err != nil && !discovery.IsGroupDiscoveryFailedError(err) {
+		return nil, err
+	}
+	s := &served{kinds: map[schema.GroupKind]resource{}}
+	for _, list := range lists {
+		gv, err := schema.ParseGroupVersion(list.GroupVersion)
+		if err != nil {
+			return nil, err
+		}
+		for _, r := range list.APIResources {
+			if strings.Contains(r.Name, "/") {
+				continue // a part of another
+			}
+			kind := schema.GroupKind{Group: gv.Group, Kind: r.Kind}
+			known := s.kinds[kind]
+			s.kinds[kind] = resource{r.Name, r.Namespaced, append(known.versions, gv.Version)}
+		}
+	}
+	return s, nil
+}
+
+func (e *examination) kinds(context.Context) {
+	const check = "kinds"
+	if e.served == nil || e.content == nil {
+		e.skipped(check, "%s", e.whyNot())
+		return
+	}
+	var engines, missing, remedies []string
+	objects, assignments := e.onCluster()
+	for _, o := range objects {
+		r, known := e.served.kinds[o.kind.GroupKind()]
+		name := fmt.Sprintf("%s of %s", o.kind.Kind, o.kind.GroupVersion())
+		switch {
+		case e.content.brought[o.kind]:
+		case !known:
+			missing, remedies = append(missing, name), append(remedies, installRemedy(o.kind.Group))
+		case !slices.Contains(r.versions, o.kind.Version) && !isFlux(o.kind.Group):
+			missing = append(missing, fmt.Sprintf("%s (served: %s)", name, strings.Join(r.versions, ", ")))
+			remedies = append(remedies, "write the templates for a version that is served")
+		case isFlux(o.kind.Group):
+			engines = append(engines, fmt.Sprintf("%s as %s", o.kind.Kind, strings.Join(r.versions, ", ")))
+		}
+	}
+	if len(missing) > 0 {
+		e.failed(check, strings.Join(unique(remedies), "; "), "the cluster does not serve %s", strings.Join(unique(missing), "; "))
+		return
+	}
+	message := fmt.Sprintf("the cluster serves all that %d assignments have", assignments)
+	if len(engines) > 0 {
+		message += "; Flux serves " + strings.Join(unique(engines), ", ")
+	}
+	e.ok(check, "%s", message)
+}
+
+func (e *examination) whyNot() string {
+	switch {
+	case e.Kubernetes == nil:
+		return "no cluster is configured"
+	case e.served == nil:
+		return "no cluster answers"
+	}
+	return "no release could be read"
+}
+
+// isFlux is true for the groups of Flux, whose adapter applies an object as the version that is served.
+func isFlux(group string) bool { return strings.HasSuffix(group, ".toolkit.fluxcd.io") }
+
+func installRemedy(group string) string {
+	switch {
+	case isFlux(group):
+		return `install Flux and its CustomResourceDefinitions, such as with "flux install"`
+	case group == "argoproj.io":
+		return "install Argo CD and its CustomResourceDefinitions"
+	}
+	return fmt.Sprintf("install what defines the kinds of %s", group)
+}
+
+func unique(s []string) []string {
+	slices.Sort(s)
+	return slices.Compact(s)
+}
+
+func (e *examination) permissions(ctx context.Context) {
+	const check = "permissions"
+	if e.served == nil || e.content == nil {
+		e.skipped(check, "%s", e.whyNot())
+		return
+	}
+	config := rest.CopyConfig(e.Kubernetes)
+	config.QPS, config.Timeout = -1, checkTime
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		e.failed(check, "mend the kubeconfig", "%v", err)
+		return
+	}
+	missing, err := e.missingPermissions(ctx, c)
+	switch {
+	case err != nil:
+		e.failed(check, "let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", err)
+	case len(missing) > 0:
+		e.failed(check, "bind a ClusterRole with them to the agent's user or service account", "not allowed: %s", strings.Join(missing, "; "))
+	default:
+		_, assignments := e.onCluster()
+		e.ok(check, "all that %d assignments need is allowed", assignments)
+	}
+}
+
+// missingPermissions asks for each resource of the release once for the whole cluster, and only where that
+// is denied for each namespace.
+func (e *examination) missingPermissions(ctx context.Context, c client.Client) (missing []string, err error) {
+	objects, _ := e.onCluster()
+	namespaces := map[schema.GroupResource][]string{}
+	var resources []schema.GroupResource
+	for _, o := range objects {
+		r, known := e.served.kinds[o.kind.GroupKind()]
+		if !known {
+			continue
+		}
+		gr := schema.GroupResource{Group: o.kind.Group, Resource: r.name}
+		if _, seen := namespaces[gr]; !seen {
+			resources = append(resources, gr)
+			namespaces[gr] = []string{}
+		}
+		if r.namespaced && o.namespace != "" && !slices.Contains(namespaces[gr], o.namespace) && len(namespaces[gr]) < maxNamespaces {
+			namespaces[gr] = append(namespaces[gr], o.namespace)
+		}
+	}
+	for _, gr := range resources {
+		for _, verb := range []string{"get", "create", "patch", "delete"} {
+			denied, err := deniedIn(ctx, c, verb, gr, namespaces[gr])
+			if err != nil {
+				return nil, err
+			}
+			missing = append(missing, denied...)
+		}
+	}
+	if slices.Contains(resources, schema.GroupResource{Resource: "namespaces"}) {
+		denied, err := deniedIn(ctx, c, "list", schema.GroupResource{Group: "*", Resource: "*"}, nil)
+		if err != nil {
+			return nil, err
+		}
+		for range denied {
+			missing = append(missing, "list of all kinds, without which no namespace is deleted")
+		}
+	}
+	return missing, nil
+}
+
+func deniedIn(ctx context.Context, c client.Client, verb string, gr schema.GroupResource, namespaces []string) (denied []string, err error) {
+	allowed, err := mayI(ctx, c, verb, gr, "")
+	if allowed || err != nil {
+		return nil, err
+	}
+	if len(namespaces) == 0 {
+		return []string{verb + " " + gr.String()}, nil
+	}
+	for _, ns := range namespaces {
+		allowed, err := mayI(ctx, c, verb, gr, ns)
+		if err != nil {
+			return nil, err
+		}
+		if !allowed {
+			denied = append(denied, fmt.Sprintf("%s %s in %s", verb, gr, ns))
+		}
+	}
+	return denied, nil
+}
+
+func mayI(ctx context.Context, c client.Client, verb string, gr schema.GroupResource, namespace string) (bool, error) {
+	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
+		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: gr.Group, Resource: gr.Resource},
+	}}
+	if err := c.Create(ctx, review); err != nil {
+		return false, err
+	}
+	return review.Status.Allowed, nil
+}

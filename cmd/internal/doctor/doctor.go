@@ -1,0 +1,117 @@
+// Package doctor finds out what an agent lacks on its machine and its cluster, and says what to do about
+// it.
+//
+// Begin with Examine. It changes nothing: it asks the registry, the cluster and the hub what the agent
+// would ask them, reads the newest bundle to learn which kinds and permissions its objects need, and
+// writes no more than one temporary file, to see whether the state folder takes it. It may run beside an
+// agent.
+package doctor
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"time"
+
+	"k8s.io/client-go/rest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Result is how a check ended.
+type Result string
+
+// The results.
+const (
+	OK      Result = "ok"
+	Failed  Result = "failed"
+	Skipped Result = "skipped" // not configured, or what it builds on has failed
+)
+
+// Finding is the result of one check.
+type Finding struct {
+	Check   string `json:"check"`
+	Result  Result `json:"result"`
+	Message string `json:"message"`
+	// Remedy says what to do about a check that has failed.
+	Remedy string `json:"remedy,omitempty"`
+}
+
+// Report is what Examine found, in the order of the checks.
+type Report struct {
+	OK     bool      `json:"ok"`
+	Checks []Finding `json:"checks"`
+}
+
+// Subject is the agent to examine, as it is configured.
+type Subject struct {
+	StateDir string
+	Cluster  bundle.ReportCluster
+	Keys     bundle.Keys
+	// Adapter takes every assignment, whatever the release says, where it is not empty.
+	Adapter string
+	// Adapters says of each adapter that there is whether it is configured.
+	Adapters map[string]bool
+	// Source opens where bundles come from. Nil where they come by import only.
+	Source func(*http.Client) (bundle.Source, error)
+	// Kubernetes is nil where the agent knows no cluster.
+	Kubernetes *rest.Config
+	HubURL     string // empty where there is none
+	HasHubKey  bool
+	Now        func() time.Time // nil means time.Now
+}
+
+const (
+	// checkTime bounds what one check asks others.
+	checkTime = 30 * time.Second
+	// maxSkew is a difference of clocks that TLS and the order of releases can live with.
+	maxSkew = time.Minute
+)
+
+// Examine makes all checks. Its error is that of ctx.
+func Examine(ctx context.Context, s Subject) (Report, error) {
+	if s.Now == nil {
+		s.Now = time.Now
+	}
+	e := &examination{Subject: s}
+	for _, check := range []func(context.Context){
+		e.state, e.agent, e.registry, e.release, e.clock, e.adapters, e.cluster, e.kinds, e.permissions, e.hub,
+	} {
+		bounded, cancel := context.WithTimeout(ctx, checkTime)
+		check(bounded)
+		cancel()
+		if ctx.Err() != nil {
+			return Report{}, ctx.Err()
+		}
+	}
+	r := Report{OK: true, Checks: e.findings}
+	for _, f := range r.Checks {
+		r.OK = r.OK && f.Result != Failed
+	}
+	return r, nil
+}
+
+// examination is what the checks know of one another.
+type examination struct {
+	Subject
+	findings []Finding
+
+	source   bundle.Source    // nil where it does not answer
+	offered  *bundle.Verified // nil where no release could be verified
+	content  *needs           // nil where its tree could not be read
+	skew     *time.Duration   // of this machine's clock against the registry's; nil where nothing was heard
+	issuedAt time.Time
+	served   *served // nil where the cluster does not answer
+}
+
+func (e *examination) ok(check, format string, args ...any) {
+	e.findings = append(e.findings, Finding{Check: check, Result: OK, Message: fmt.Sprintf(format, args...)})
+}
+
+func (e *examination) failed(check, remedy, format string, args ...any) {
+	e.findings = append(e.findings, Finding{Check: check, Result: Failed, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+func (e *examination) skipped(check, format string, args ...any) {
+	e.findings = append(e.findings, Finding{Check: check, Result: Skipped, Message: fmt.Sprintf(format, args...)})
+}

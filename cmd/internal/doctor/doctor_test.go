@@ -1,0 +1,247 @@
+package doctor
+
+import (
+	"context"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"log/slog"
+	"net/http"
+	"net/http/httptest"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/google/go-containerregistry/pkg/registry"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+var stream = bundle.Stream{Platform: "coffee", Environment: "dev", ClusterType: "shop"}
+
+// fixture is a registry with a release, and an agent that follows it.
+type fixture struct {
+	t       *testing.T
+	key     *ecdsa.PrivateKey
+	server  *httptest.Server
+	repo    oci.Target
+	subject Subject
+}
+
+func newFixture(t *testing.T) *fixture {
+	t.Helper()
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	quiet := slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)
+	f := &fixture{t: t, key: key, server: httptest.NewServer(registry.New(registry.Logger(quiet)))}
+	t.Cleanup(f.server.Close)
+	f.repo, err = f.open(nil)
+	require.NoError(t, err)
+	f.subject = Subject{
+		StateDir: filepath.Join(t.TempDir(), "state"),
+		Cluster:  bundle.ReportCluster{Platform: "coffee", Environment: "dev", Type: "shop"},
+		Keys:     bundle.Keys{key.Public()},
+		Adapters: map[string]bool{"directory": true, "kubernetes": false},
+		Source:   func(c *http.Client) (bundle.Source, error) { return f.open(c) },
+	}
+	f.publish(time.Now(), func(*agenttest.Draft) {})
+	return f
+}
+
+func (f *fixture) open(client *http.Client) (oci.Target, error) {
+	loc, err := oci.Parse("oci://" + strings.TrimPrefix(f.server.URL, "http://") + "/edge")
+	if err != nil {
+		return nil, err
+	}
+	return loc.Repository(stream.Repository(), oci.Options{HTTPClient: client})
+}
+
+func (f *fixture) publish(at time.Time, change func(*agenttest.Draft)) {
+	f.t.Helper()
+	d := agenttest.New(stream, at.Unix(), at, map[string]string{"till-live/settings.yaml": "apiVersion: v1\nkind: ConfigMap\n"}, f.key)
+	change(&d)
+	_, err := d.Publish(f.t.Context(), f.repo)
+	require.NoError(f.t, err)
+}
+
+func (f *fixture) examine() map[string]Finding {
+	f.t.Helper()
+	r, err := Examine(f.t.Context(), f.subject)
+	require.NoError(f.t, err)
+	found, ok := map[string]Finding{}, true
+	for _, c := range r.Checks {
+		found[c.Check] = c
+		ok = ok && c.Result != Failed
+		require.Equal(f.t, c.Result == Failed, c.Remedy != "", "a failure, and nothing else, has a remedy: %+v", c)
+	}
+	require.Equal(f.t, ok, r.OK)
+	return found
+}
+
+// requireOnly requires that a check has failed in these words, and no other one.
+func (f *fixture) requireOnly(check, message, remedy string) {
+	f.t.Helper()
+	for name, c := range f.examine() {
+		if name != check {
+			require.NotEqual(f.t, Failed, c.Result, "%+v", c)
+			continue
+		}
+		require.Equal(f.t, Failed, c.Result, "%+v", c)
+		require.Contains(f.t, c.Message, message)
+		require.Contains(f.t, c.Remedy, remedy)
+	}
+}
+
+func TestNothingIsMissing(t *testing.T) {
+	f := newFixture(t)
+	found := f.examine()
+	for _, check := range []string{"state", "registry", "release", "clock", "adapters"} {
+		require.Equal(t, OK, found[check].Result, "%+v", found[check])
+	}
+	for _, check := range []string{"agent", "kubernetes", "kinds", "permissions", "hub"} {
+		require.Equal(t, Skipped, found[check].Result, "%+v", found[check])
+	}
+	require.NoDirExists(t, f.subject.StateDir, "an examination makes nothing")
+}
+
+func TestWhatIsMissingIsNamedWithItsRemedy(t *testing.T) {
+	tests := []struct {
+		name                   string
+		change                 func(*fixture)
+		check, message, remedy string
+	}{
+		{
+			"a registry that does not answer", func(f *fixture) { f.server.Close() },
+			"registry", "connection refused", "is this the registry's address",
+		},
+		{
+			"a ring that nothing was published for", func(f *fixture) { f.subject.Cluster.Ring = "canary" },
+			"registry", "ring-canary: not found", "publish for this environment",
+		},
+		{
+			"another key", func(f *fixture) {
+				other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+				require.NoError(f.t, err)
+				f.subject.Keys = bundle.Keys{other.Public()}
+			},
+			"release", "UntrustedKey", "pin the key",
+		},
+		{
+			"a release without a signature", func(f *fixture) { f.publish(time.Now().Add(2*time.Second), func(d *agenttest.Draft) { d.Signer = nil }) },
+			"release", "Unsigned", "publish with the private half",
+		},
+		{
+			"another platform", func(f *fixture) { f.subject.Cluster.Platform = "tea" },
+			"release", "WrongPlatform", "compare --platform",
+		},
+		{
+			"a release that has expired", func(f *fixture) { f.publish(time.Now().Add(-100*24*time.Hour), func(*agenttest.Draft) {}) },
+			"release", "Expired", "publish again to renew it",
+		},
+		{
+			"a clock that is behind the registry's", func(f *fixture) {
+				f.subject.Now = func() time.Time { return time.Now().Add(-3 * time.Minute) }
+			},
+			"clock", "behind the registry's", "time service",
+		},
+		{
+			"a clock that is ahead of the registry's", func(f *fixture) {
+				f.subject.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
+			},
+			"clock", "2h0m0s ahead of the registry's", "time service",
+		},
+		{
+			"an adapter that is not configured", func(f *fixture) {
+				f.publish(time.Now(), func(d *agenttest.Draft) { d.Adapter = "kubernetes" })
+			},
+			"adapters", "kubernetes, which 1 of 1 assignments are for", "--kubeconfig",
+		},
+		{
+			"a state folder that is a file", func(f *fixture) { require.NoError(f.t, os.WriteFile(f.subject.StateDir, nil, 0o644)) },
+			"state", "not a", "let this user",
+		},
+		{
+			"a state file that is damaged", func(f *fixture) {
+				require.NoError(f.t, os.MkdirAll(f.subject.StateDir, 0o700))
+				require.NoError(f.t, os.WriteFile(filepath.Join(f.subject.StateDir, "agent.db"), []byte("hello"), 0o600))
+			},
+			"state", "damaged", "move agent.db away",
+		},
+		{
+			"a hub that does not answer", func(f *fixture) { f.subject.HubURL, f.subject.HasHubKey = "http://127.0.0.1:1", true },
+			"hub", "connection refused", "is this the hub's address",
+		},
+		{
+			"a hub whose key is not pinned", func(f *fixture) { f.subject.HubURL = f.hub(http.StatusOK) },
+			"hub", "no report is ever deleted", "wherry hub keys show",
+		},
+		{
+			"a hub that is not ready", func(f *fixture) { f.subject.HubURL, f.subject.HasHubKey = f.hub(http.StatusServiceUnavailable), true },
+			"hub", "503", "is it running",
+		},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			f := newFixture(t)
+			test.change(f)
+			f.requireOnly(test.check, test.message, test.remedy)
+		})
+	}
+}
+
+func (f *fixture) hub(status int) string {
+	s := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		require.Equal(f.t, "/readyz", r.URL.Path)
+		w.WriteHeader(status)
+	}))
+	f.t.Cleanup(s.Close)
+	return s.URL
+}
+
+// Without a Date to compare with, a release from the future tells.
+func TestAClockThatIsBehindTheRelease(t *testing.T) {
+	f := newFixture(t)
+	dir := oci.NewLayout(filepath.Join(t.TempDir(), "layout"))
+	repo, err := dir.Repository(stream.Repository())
+	require.NoError(t, err)
+	f.repo = repo
+	f.publish(time.Now().Add(time.Hour), func(*agenttest.Draft) {})
+	f.subject.Source = func(*http.Client) (bundle.Source, error) { return repo, nil }
+	f.requireOnly("clock", "the newest release was issued at", "time service")
+}
+
+func TestAnAgentThatRunsIsAsked(t *testing.T) {
+	f := newFixture(t)
+	state, err := agent.OpenState(f.subject.StateDir, nil)
+	require.NoError(t, err)
+	defer state.Close()
+	f.requireOnly("state", "in use, and no agent answers there", "end the process")
+
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- agent.New(state, f.repo, f.subject.Keys, f.subject.Cluster, agent.Options{}).Run(ctx) }()
+	require.Eventually(t, func() bool {
+		_, err := agent.NewClient(f.subject.StateDir).Status(ctx)
+		return err == nil
+	}, 10*time.Second, 10*time.Millisecond)
+	found := f.examine()
+	require.Equal(t, OK, found["state"].Result, "%+v", found["state"])
+	require.Equal(t, OK, found["agent"].Result, "%+v", found["agent"])
+	require.Contains(t, found["agent"].Message, "running; state ")
+	stop()
+	require.NoError(t, <-ended)
+}
+
+func TestAnExaminationThatIsInterrupted(t *testing.T) {
+	f := newFixture(t)
+	ctx, stop := context.WithCancel(t.Context())
+	stop()
+	_, err := Examine(ctx, f.subject)
+	require.ErrorIs(t, err, context.Canceled)
+}

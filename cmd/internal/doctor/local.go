@@ -1,0 +1,107 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent"
+)
+
+// probeBytes is what the state folder has to take, so that a full disk shows.
+const probeBytes = 256 << 10
+
+func (e *examination) state(ctx context.Context) {
+	const check = "state"
+	if _, err := agent.NewClient(e.StateDir).Status(ctx); err != nil { // a running agent has the file, and it is good
+		state, err := agent.ReadState(e.StateDir)
+		switch {
+		case errors.Is(err, agent.ErrNoState):
+		case errors.Is(err, agent.ErrBusy):
+			e.failed(check, "end the process that has it, or name another folder with --state-dir", "%s is in use, and no agent answers there", e.StateDir)
+			return
+		case errors.Is(err, agent.ErrDamaged):
+			e.failed(check, "move agent.db away to begin anew: the next pass adopts what is applied, and the hub has to be given the new report key", "%v", err)
+			return
+		case err != nil:
+			e.failed(check, "let this user read and write the folder, or name another with --state-dir", "%v", err)
+			return
+		default:
+			_ = state.Close() // it was only read
+		}
+	}
+	if err := probe(e.StateDir); err != nil {
+		e.failed(check, "let this user write there, make room on the disk, or name another folder with --state-dir", "%s: %v", e.StateDir, err)
+		return
+	}
+	e.ok(check, "%s can be written", e.StateDir)
+}
+
+// probe writes a file in dir, or in what is there of the path to it, and takes it away.
+func probe(dir string) (err error) {
+	for {
+		info, err := os.Stat(dir)
+		if err == nil && !info.IsDir() {
+			return &fs.PathError{Op: "state folder", Path: dir, Err: errors.New("not a folder")}
+		}
+		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
+			break
+		}
+		dir = filepath.Dir(dir)
+	}
+	f, err := os.CreateTemp(dir, ".doctor-")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(make([]byte, probeBytes))
+	if err == nil {
+		err = f.Sync()
+	}
+	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+func (e *examination) agent(ctx context.Context) {
+	const check = "agent"
+	s, err := agent.NewClient(e.StateDir).Status(ctx)
+	switch {
+	case errors.Is(err, agent.ErrNotRunning), errors.Is(err, syscall.ENOTDIR):
+		e.skipped(check, "no agent is running with this state folder")
+	case err != nil:
+		e.failed(check, "look at the agent's log; it may be restarted at any time", "%v", err)
+	default:
+		contact := "never"
+		if s.LastContact != nil {
+			contact = s.LastContact.Format(time.RFC3339)
+		}
+		e.ok(check, "running; state %s; last contact %s; %d reports queued", s.State, contact, s.Queue.Length)
+	}
+}
+
+func (e *examination) clock(context.Context) {
+	const check, remedy = "clock", "set this machine's clock, best by a time service such as chrony or systemd-timesyncd"
+	now := e.Now()
+	switch {
+	case e.skew != nil && e.skew.Abs() > maxSkew:
+		e.failed(check, remedy, "it is %s the registry's", distance(*e.skew))
+	case e.issuedAt.After(now.Add(maxSkew)):
+		e.failed(check, remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
+	case e.skew != nil:
+		e.ok(check, "it agrees with the registry's")
+	case !e.issuedAt.IsZero():
+		e.ok(check, "it is later than the newest release was issued")
+	default:
+		e.skipped(check, "there is nothing to compare it with")
+	}
+}
+
+func distance(skew time.Duration) string {
+	if skew < 0 {
+		return fmt.Sprintf("%s behind", skew.Abs().Round(time.Second))
+	}
+	return fmt.Sprintf("%s ahead of", skew.Round(time.Second))
+}

@@ -1,0 +1,167 @@
+package doctor
+
+import (
+	"context"
+	"crypto/x509"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"time"
+
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+func (e *examination) registry(ctx context.Context) {
+	const check = "registry"
+	if e.Source == nil {
+		e.skipped(check, "none is configured: bundles come by import")
+		return
+	}
+	src, err := e.Source(&http.Client{Transport: &dated{e}, Timeout: checkTime})
+	if err == nil {
+		tag := bundle.MovingTag(e.Cluster.Ring)
+		_, err = src.Resolve(ctx, tag)
+	}
+	if err != nil {
+		e.failed(check, registryRemedy(err), "%v", err)
+		return
+	}
+	e.source = src
+	e.ok(check, "it answers, and has a release for this cluster type")
+}
+
+func registryRemedy(err error) string {
+	switch {
+	case errors.Is(err, errdef.ErrNotFound):
+		return `publish for this environment and cluster type, or compare --registry, --environment, --cluster-type and --ring with what "wherry bundle ls" lists`
+	case errors.Is(err, oci.ErrUnauthorized):
+		return `store credentials with "wherry login", or in the Secret wherry-agent-registry`
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return "give --plain-http if the registry is meant to be without TLS"
+	case isUnknownAuthority(err):
+		return "name the authority's certificate with SSL_CERT_FILE, or put it into the ConfigMap wherry-agent-ca"
+	}
+	return "is this the registry's address, is it running, and does a proxy or a firewall let this machine through?"
+}
+
+func isUnknownAuthority(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }
+
+// dated is a transport that compares this machine's clock with that of who answers.
+type dated struct{ e *examination }
+
+func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
+	sent := d.e.Now()
+	resp, err := http.DefaultTransport.RoundTrip(req)
+	if err != nil {
+		return nil, err
+	}
+	received := d.e.Now()
+	if at, err := http.ParseTime(resp.Header.Get("Date")); err == nil {
+		// The header has whole seconds, cut off.
+		skew := sent.Add(received.Sub(sent) / 2).Sub(at.Add(time.Second / 2))
+		d.e.skew = &skew
+	}
+	return resp, nil
+}
+
+func (e *examination) release(ctx context.Context) {
+	const check = "release"
+	if e.source == nil {
+		e.skipped(check, "there is none to judge")
+		return
+	}
+	v, err := e.verify(ctx)
+	var refusal *bundle.Refusal
+	switch {
+	case errors.As(err, &refusal):
+		e.failed(check, refusalRemedy(refusal.Reason), "%v", err)
+		return
+	case err != nil:
+		e.failed(check, registryRemedy(err), "%v", err)
+		return
+	}
+	e.offered = v
+	if e.content, err = readNeeds(ctx, e.source, v); err != nil {
+		e.failed(check, "publish it again, or mend the registry's storage", "its files: %v", err)
+		return
+	}
+	e.ok(check, "sequence %d is signed by a trusted key and meant for this agent, until %s", v.Release.Sequence, v.Release.ExpiresAt.Format(time.RFC3339))
+}
+
+// verify judges the newest release as an agent would that has accepted none before.
+func (e *examination) verify(ctx context.Context) (*bundle.Verified, error) {
+	desc, err := e.source.Resolve(ctx, bundle.MovingTag(e.Cluster.Ring))
+	if err != nil {
+		return nil, err
+	}
+	v, err := bundle.Verify(ctx, e.source, desc, e.Keys)
+	if err != nil {
+		return nil, err
+	}
+	e.issuedAt = v.Release.IssuedAt
+	expect := bundle.Expect{
+		Stream: bundle.Stream{Platform: e.Cluster.Platform, Environment: e.Cluster.Environment, ClusterType: e.Cluster.Type},
+		Ring:   e.Cluster.Ring,
+		Now:    e.Now(),
+	}
+	return v, expect.Check(v.Release, desc.Digest)
+}
+
+func refusalRemedy(reason bundle.Reason) string {
+	switch reason {
+	case bundle.Unsigned, bundle.UntrustedKey:
+		return "publish with the private half of the key that --key names, or pin the key that is published with"
+	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing:
+		return "compare --platform, --environment, --cluster-type and --ring with what was published"
+	case bundle.Expired:
+		return "publish again to renew it, or set this machine's clock"
+	}
+	return "publish again; somebody may have changed what lies in the registry"
+}
+
+func (e *examination) hub(ctx context.Context) {
+	const check = "hub"
+	if e.HubURL == "" {
+		e.skipped(check, "none is configured: reports wait for reports export")
+		return
+	}
+	if err := askHub(ctx, e.HubURL); err != nil {
+		remedy := "is this the hub's address, and is it running? Reports wait until it answers"
+		if isUnknownAuthority(err) {
+			remedy = registryRemedy(err)
+		}
+		e.failed(check, remedy, "%v", err)
+		return
+	}
+	if !e.HasHubKey {
+		e.failed(check, `pin its key with --hub-key; "wherry hub keys show" prints it`, "it answers, but without its key no report is ever deleted")
+		return
+	}
+	e.ok(check, "it answers")
+}
+
+func askHub(ctx context.Context, hub string) error {
+	address, err := url.JoinPath(hub, "readyz")
+	if err != nil {
+		return err
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, address, nil)
+	if err != nil {
+		return err
+	}
+	resp, err := http.DefaultClient.Do(req)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, _ = io.Copy(io.Discard, io.LimitReader(resp.Body, 4<<10)) // its words are not needed
+	if resp.StatusCode != http.StatusOK {
+		return fmt.Errorf("%s answered %s", address, resp.Status)
+	}
+	return nil
+}
