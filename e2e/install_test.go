@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"bytes"
 	"context"
 	"encoding/json"
 	"os"
@@ -34,11 +33,15 @@ func (s *site) install(more ...string) (namespace string, objects []*unstructure
 	}
 	r := s.wherry(append(args, more...)...)
 	require.Zero(s.t, r.code)
-	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader([]byte(r.stdout)), 4096)
+	return namespace, objectsIn(r.stdout)
+}
+
+func objectsIn(manifests string) (objects []*unstructured.Unstructured) {
+	decoder := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifests), 4096)
 	for {
 		u := &unstructured.Unstructured{}
 		if decoder.Decode(&u.Object) != nil {
-			return namespace, objects
+			return objects
 		}
 		objects = append(objects, u)
 	}

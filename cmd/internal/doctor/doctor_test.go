@@ -133,7 +133,9 @@ func TestWhatIsMissingIsNamedWithItsRemedy(t *testing.T) {
 			"release", "UntrustedKey", "pin the key",
 		},
 		{
-			"a release without a signature", func(f *fixture) { f.publish(time.Now().Add(2*time.Second), func(d *agenttest.Draft) { d.Signer = nil }) },
+			"a release without a signature", func(f *fixture) {
+				f.publish(time.Now().Add(2*time.Second), func(d *agenttest.Draft) { d.Signer = nil })
+			},
 			"release", "Unsigned", "publish with the private half",
 		},
 		{
