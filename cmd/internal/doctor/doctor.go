@@ -62,8 +62,10 @@ type Subject struct {
 }
 
 const (
-	// checkTime bounds what one check asks others.
-	checkTime = 30 * time.Second
+	// checkTime bounds what one check asks others, and releaseTime the one that downloads: slow links are
+	// what agents are for.
+	checkTime   = 30 * time.Second
+	releaseTime = 15 * time.Minute
 	// maxSkew is a difference of clocks that TLS and the order of releases can live with.
 	maxSkew = time.Minute
 )
@@ -74,11 +76,23 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		s.Now = time.Now
 	}
 	e := &examination{Subject: s}
-	for _, check := range []func(context.Context){
-		e.state, e.agent, e.registry, e.release, e.clock, e.adapters, e.cluster, e.kinds, e.permissions, e.hub,
+	for _, check := range []struct {
+		limit time.Duration
+		run   func(context.Context)
+	}{
+		{checkTime, e.state},
+		{checkTime, e.agent},
+		{checkTime, e.registry},
+		{releaseTime, e.release},
+		{checkTime, e.clock},
+		{checkTime, e.adapters},
+		{checkTime, e.cluster},
+		{checkTime, e.kinds},
+		{checkTime, e.permissions},
+		{checkTime, e.hub},
 	} {
-		bounded, cancel := context.WithTimeout(ctx, checkTime)
-		check(bounded)
+		bounded, cancel := context.WithTimeout(ctx, check.limit)
+		check.run(bounded)
 		cancel()
 		if ctx.Err() != nil {
 			return Report{}, ctx.Err()

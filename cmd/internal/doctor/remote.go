@@ -22,7 +22,7 @@ func (e *examination) registry(ctx context.Context) {
 		e.skipped(check, "none is configured: bundles come by import")
 		return
 	}
-	src, err := e.Source(&http.Client{Transport: &dated{e}, Timeout: checkTime})
+	src, err := e.Source(&http.Client{Transport: &dated{e}})
 	if err == nil {
 		tag := bundle.MovingTag(e.Cluster.Ring)
 		_, err = src.Resolve(ctx, tag)
