@@ -52,7 +52,7 @@ func newImage(p v1.Platform, program []byte, meta metadata) (v1.Image, error) {
 	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, entries := range [][]entry{common, {{name: "wherry-agent", mode: 0o755, data: program}}} {
-		layer, err := newLayer(entries, meta.created)
+		layer, err := newLayer(entries)
 		if err != nil {
 			return nil, err
 		}
@@ -91,12 +91,13 @@ func labels(meta metadata) map[string]string {
 	return l
 }
 
-// newLayer is a layer that depends on nothing but its entries and the time.
-func newLayer(entries []entry, at time.Time) (v1.Layer, error) {
+// newLayer is a layer that depends on nothing but its entries, not even the time: a later image has the
+// same roots in the same layer.
+func newLayer(entries []entry) (v1.Layer, error) {
 	var buf bytes.Buffer
 	w := tar.NewWriter(&buf)
 	for _, e := range entries {
-		h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.owner, Gid: e.owner, ModTime: at, Size: int64(len(e.data)), Typeflag: tar.TypeReg}
+		h := &tar.Header{Name: e.name, Mode: e.mode, Uid: e.owner, Gid: e.owner, ModTime: time.Unix(0, 0), Size: int64(len(e.data)), Typeflag: tar.TypeReg}
 		if e.name[len(e.name)-1] == '/' {
 			h.Typeflag = tar.TypeDir
 		}

@@ -4,7 +4,7 @@
 //	go run -C tools ./image -o dist/image -tag dev linux/amd64=bin/wherry-agent
 //	go run -C tools ./image -o dist/image -tag dev -push registry.plant-7:5000/edge/wherry-agent:dev linux/amd64=…
 //
-// The same input gives the same bytes: times are those of -created, owners are fixed.
+// The same input gives the same bytes: the image's time is that of -created, its files have none.
 package main
 
 import (
