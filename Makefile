@@ -15,7 +15,7 @@ E2E_BINS  = $(E2E_KEYS:%=$(E2E_CACHE)/%/bin)
 EMPTY    :=
 E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(E2E_BINS))
 # On a cluster that was given, the tests run these tools of their own all the same.
-E2E_GIVEN = $(filter $(E2E_CACHE)/cosign/% $(E2E_CACHE)/kwok/%,$(E2E_BINS))
+E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS))
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev

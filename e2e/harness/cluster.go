@@ -22,6 +22,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"sync"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -50,6 +51,9 @@ type Cluster struct {
 
 	dir       string     // holds everything; empty for a cluster that was given
 	processes []*process // in the order of their start
+
+	mu     sync.Mutex // guards StartFlux
+	fluxes []string   // the namespaces that Flux is at work in
 }
 
 // Start brings a cluster up, or connects to the one that WHERRY_E2E_KUBECONFIG names, and returns when

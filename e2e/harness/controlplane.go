@@ -117,7 +117,7 @@ func (c *Cluster) run(tools, name string, args ...string) (*process, error) {
 	if err != nil {
 		return nil, err
 	}
-	p, err := start(c.dir, path, args...)
+	p, err := start(c.dir, path, args)
 	if err != nil {
 		return nil, err
 	}

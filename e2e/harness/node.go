@@ -66,7 +66,7 @@ func (c *Cluster) newNode(name string) (*Node, error) {
 }
 
 func (n *Node) run(path string, args ...string) error {
-	p, err := start(n.dir, path, args...)
+	p, err := start(n.dir, path, args)
 	if err == nil {
 		n.processes = append(n.processes, p)
 	}

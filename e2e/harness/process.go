@@ -34,9 +34,10 @@ type process struct {
 	err  error         // how it ended; to be read after done is closed
 }
 
-// start runs path with its output in a log file of dir.
-func start(dir, path string, args ...string) (*process, error) {
+// start runs path with its output in a log file of dir, and with env added to its environment.
+func start(dir, path string, args []string, env ...string) (*process, error) {
 	p := &process{name: filepath.Base(path), cmd: exec.Command(path, args...), done: make(chan struct{})}
+	p.cmd.Env = append(os.Environ(), env...)
 	p.log = filepath.Join(dir, p.name+".log")
 	out, err := os.Create(p.log)
 	if err != nil {

@@ -17,7 +17,7 @@ import (
 func TestStopEndsWhatTheProcessStarted(t *testing.T) {
 	dir := t.TempDir()
 	pidFile := filepath.Join(dir, "pid")
-	p, err := start(dir, "/bin/sh", "-c", `sleep 600 & echo $! >"$0.new" && mv "$0.new" "$0"; wait`, pidFile)
+	p, err := start(dir, "/bin/sh", []string{"-c", `sleep 600 & echo $! >"$0.new" && mv "$0.new" "$0"; wait`, pidFile})
 	require.NoError(t, err)
 	var grandchild int
 	require.Eventually(t, func() bool {
@@ -35,7 +35,7 @@ func TestStopEndsWhatTheProcessStarted(t *testing.T) {
 }
 
 func TestAProcessThatEndsTooEarlyIsReportedWithItsLog(t *testing.T) {
-	p, err := start(t.TempDir(), "/bin/sh", "-c", "echo listen: address already in use >&2; exit 4")
+	p, err := start(t.TempDir(), "/bin/sh", []string{"-c", "echo listen: address already in use >&2; exit 4"})
 	require.NoError(t, err)
 	err = await(context.Background(), http.DefaultClient, loopback("http", 1), p)
 	require.ErrorIs(t, err, errPortTaken)
@@ -43,7 +43,7 @@ func TestAProcessThatEndsTooEarlyIsReportedWithItsLog(t *testing.T) {
 }
 
 func TestAProcessIsHeard(t *testing.T) {
-	p, err := start(t.TempDir(), "/bin/sh", "-c", "echo ready; printf 'on 127'; sleep 0.1; echo ':5000'; exec sleep 600")
+	p, err := start(t.TempDir(), "/bin/sh", []string{"-c", "echo ready; printf 'on 127'; sleep 0.1; echo ':5000'; exec sleep 600"})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, p.stop()) })
 	got, err := p.says(t.Context(), "on ")

@@ -41,7 +41,7 @@ func launchRegistry(ctx context.Context, programs string) (_ *Registry, err erro
 			err = errors.Join(err, r.Stop())
 		}
 	}()
-	r.process, err = start(dir, filepath.Join(programs, "wherry"), "registry", "serve", filepath.Join(dir, "content"), "--addr", "127.0.0.1:0")
+	r.process, err = start(dir, filepath.Join(programs, "wherry"), []string{"registry", "serve", filepath.Join(dir, "content"), "--addr", "127.0.0.1:0"})
 	if err != nil {
 		return nil, fmt.Errorf("%w (%s is %q; \"make build\" builds it)", err, ProgramsEnv, programs)
 	}

@@ -75,26 +75,27 @@ func (p *pass) engines(kind schema.GroupKind) bool {
 	return p.r.engine != nil && !here && p.r.engine.Owns(kind)
 }
 
-// adapt puts an object of the engine into the version that the cluster serves.
-func (p *pass) adapt(ctx context.Context, m manifest) error {
+// adapt puts an object of the engine into the version that the cluster serves, and returns the one that its
+// manifest names where that is another.
+func (p *pass) adapt(ctx context.Context, m manifest) (from string, err error) {
 	gvk := m.GroupVersionKind()
 	if !p.engines(gvk.GroupKind()) {
-		return nil
+		return "", nil
 	}
-	_, err := p.r.mapping(ctx, gvk.GroupKind(), gvk.Version)
-	if !meta.IsNoMatchError(err) {
-		return err
-	}
-	served, err := p.r.mapping(ctx, gvk.GroupKind())
+	served, err := p.r.mapping(ctx, gvk.GroupKind(), gvk.Version) // which prefers that version, no more
 	if meta.IsNoMatchError(err) {
-		return &reasonError{reason: KindNotServed, err: fmt.Errorf("%s: %s: the cluster does not serve %s: %s", m.origin, m.subject(), gvk.GroupKind(), p.r.engine.Install)}
+		served, err = p.r.mapping(ctx, gvk.GroupKind())
 	}
-	if err != nil {
-		return err
+	switch {
+	case meta.IsNoMatchError(err):
+		return "", &reasonError{reason: KindNotServed, err: fmt.Errorf("%s: %s: the cluster does not serve %s: %s", m.origin, m.subject(), gvk.GroupKind(), p.r.engine.Install)}
+	case err != nil:
+		return "", err
+	case served.GroupVersionKind == gvk:
+		return "", nil
 	}
 	m.SetGroupVersionKind(served.GroupVersionKind)
-	p.adapted[m.id()] = gvk.Version
-	return nil
+	return gvk.Version, nil
 }
 
 // undeclared finds the fields in what an API server says about an object with fields that its version

@@ -117,7 +117,8 @@ func (p *pass) place(ctx context.Context, namespace string) error {
 		}
 	}
 	for _, m := range p.objects {
-		if err := p.adapt(ctx, m); err != nil {
+		from, err := p.adapt(ctx, m)
+		if err != nil {
 			return err
 		}
 		namespaced, err := p.namespaced(ctx, m)
@@ -135,6 +136,9 @@ func (p *pass) place(ctx context.Context, namespace string) error {
 			return invalid("%s: %s is also in %s", m.origin, m.subject(), first)
 		}
 		p.origins[m.id()] = m.origin
+		if from != "" {
+			p.adapted[m.id()] = from
+		}
 	}
 	return nil
 }

@@ -1,0 +1,153 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net/http"
+	"os"
+	"path/filepath"
+	"slices"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+	"sigs.k8s.io/yaml"
+)
+
+// StartFlux runs source-controller and kustomize-controller for the objects in one namespace, unless they
+// do so already, and returns when they are ready. Flux's resource definitions are installed, and the
+// namespace is made where it is missing; both stay. The controllers see no other namespace, so that several
+// of them can share a cluster. They end with Stop. Their programs are taken from WHERRY_E2E_TOOLS.
+func (c *Cluster) StartFlux(ctx context.Context, namespace string) error {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if slices.Contains(c.fluxes, namespace) {
+		return nil
+	}
+	tools := os.Getenv(ToolsEnv)
+	if tools == "" {
+		return fmt.Errorf("%s is not set: run \"make e2e\"", ToolsEnv)
+	}
+	if err := prepareFlux(ctx, c, tools, namespace); err != nil {
+		return err
+	}
+	started, err := retry(func() ([]*process, error) { return c.launchFlux(ctx, tools, namespace) })
+	if err != nil {
+		return err
+	}
+	c.processes, c.fluxes = append(c.processes, started...), append(c.fluxes, namespace)
+	return nil
+}
+
+// prepareFlux installs all definitions: kustomize-controller watches the kinds of source-controller too.
+func prepareFlux(ctx context.Context, cluster *Cluster, tools, namespace string) error {
+	c, err := client.New(cluster.Config, client.Options{})
+	if err != nil {
+		return err
+	}
+	err = c.Create(ctx, &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}})
+	if err != nil && !apierrors.IsAlreadyExists(err) {
+		return err
+	}
+	for _, folder := range filepath.SplitList(tools) {
+		files, err := filepath.Glob(filepath.Join(folder, "crds", "*.toolkit.fluxcd.io_*.yaml"))
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			if err := define(ctx, c, file); err != nil {
+				return fmt.Errorf("%s: %w", file, err)
+			}
+		}
+	}
+	return nil
+}
+
+// define applies a resource definition and waits until it is served.
+func define(ctx context.Context, c client.Client, file string) error {
+	data, err := os.ReadFile(file)
+	if err != nil {
+		return err
+	}
+	crd := &unstructured.Unstructured{}
+	if err := yaml.Unmarshal(data, &crd.Object); err != nil {
+		return err
+	}
+	err = c.Apply(ctx, client.ApplyConfigurationFromUnstructured(crd), client.FieldOwner("wherry-e2e"), client.ForceOwnership)
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		if err := c.Get(ctx, client.ObjectKeyFromObject(crd), crd); err != nil {
+			return err
+		}
+		conditions, _, _ := unstructured.NestedSlice(crd.Object, "status", "conditions")
+		for _, item := range conditions {
+			if condition, _ := item.(map[string]any); condition["type"] == "Established" && condition["status"] == "True" {
+				return nil
+			}
+		}
+		select {
+		case <-ctx.Done():
+			return ctx.Err()
+		case <-time.After(pollInterval):
+		}
+	}
+}
+
+// launchFlux starts the controllers, or none of them.
+func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (started []*process, err error) {
+	if c.dir == "" { // a cluster that was given
+		if c.dir, err = os.MkdirTemp("", "wherry-e2e-"); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.MkdirTemp(c.dir, "flux-")
+	if err != nil {
+		return nil, err
+	}
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, p := range started {
+			err = errors.Join(err, p.stop())
+		}
+	}()
+	ports, err := freePorts(5)
+	if err != nil {
+		return nil, err
+	}
+	if err := os.Mkdir(filepath.Join(dir, "storage"), 0o755); err != nil {
+		return nil, err
+	}
+	storage := fmt.Sprintf("127.0.0.1:%d", ports[4])
+	for i, args := range [][]string{
+		{"source-controller", "--storage-path=" + filepath.Join(dir, "storage"), "--storage-addr=" + storage, "--storage-adv-addr=" + storage},
+		{"kustomize-controller", "--requeue-dependency=1s", "--no-remote-bases=true"},
+	} {
+		path, err := find(tools, args[0])
+		if err != nil {
+			return started, err
+		}
+		metrics, health := ports[2*i], ports[2*i+1]
+		p, err := start(dir, path, append(args[1:],
+			"--watch-all-namespaces=false", "--events-addr=", "--log-level=info",
+			fmt.Sprintf("--metrics-addr=127.0.0.1:%d", metrics), fmt.Sprintf("--health-addr=127.0.0.1:%d", health),
+		), "KUBECONFIG="+c.Kubeconfig, "RUNTIME_NAMESPACE="+namespace, "TUF_ROOT="+filepath.Join(dir, "tuf"))
+		if err != nil {
+			return started, err
+		}
+		started = append(started, p)
+		if err := await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", health)+"/readyz", p); err != nil {
+			return started, err
+		}
+	}
+	return started, nil
+}

@@ -1,0 +1,276 @@
+//go:build e2e
+
+package flux_test
+
+import (
+	"context"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/e2e/harness"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/flux"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes/kubernetestest"
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
+)
+
+// namespace is the one that Flux looks at in these tests.
+const namespace = "wherry-flux"
+
+var (
+	cluster *harness.Cluster
+	git     *harness.Git
+)
+
+func TestMain(m *testing.M) { os.Exit(run(m)) }
+
+func run(m *testing.M) int {
+	var err error
+	if git, err = harness.StartGit(); err != nil {
+		fmt.Fprintln(os.Stderr, "start a git server for the tests:", err)
+		return 1
+	}
+	code := harness.Main(m, &cluster)
+	if err := git.Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the git server of the tests:", err)
+		return 1
+	}
+	return code
+}
+
+// site is a namespace for what Flux brings, a reconciler, and somebody else's view of the cluster. Its
+// objects of Flux have a prefix of their own.
+type site struct {
+	*kubernetestest.Cluster
+	ledger *reconcilertest.Ledger
+	r      reconcilers.Reconciler
+}
+
+func newSite(t *testing.T) *site {
+	t.Helper()
+	require.NoError(t, cluster.StartFlux(t.Context(), namespace))
+	s := &site{Cluster: kubernetestest.Connect(t, cluster.Config), ledger: &reconcilertest.Ledger{}}
+	s.r = s.Reconciler(t)
+	secret := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "repo-secret"},
+		StringData: map[string]string{"username": harness.GitUser, "password": harness.GitPassword},
+	}
+	if err := s.Create(t.Context(), secret); err != nil {
+		require.True(t, apierrors.IsAlreadyExists(err), err)
+	}
+	t.Cleanup(func() { s.clear(t) })
+	return s
+}
+
+func (s *site) Reconciler(t *testing.T) reconcilers.Reconciler {
+	r, err := flux.New(s.Config, s.ledger, flux.Options{})
+	require.NoError(t, err)
+	return r
+}
+
+// clear deletes the site's Kustomizations, and then what they need.
+func (s *site) clear(t *testing.T) {
+	for _, kind := range []string{"kustomize.toolkit.fluxcd.io/v1 Kustomization", "source.toolkit.fluxcd.io/v1 GitRepository"} {
+		list := &unstructured.UnstructuredList{}
+		list.SetAPIVersion(strings.Fields(kind)[0])
+		list.SetKind(strings.Fields(kind)[1] + "List")
+		require.NoError(t, s.List(context.Background(), list, client.InNamespace(namespace)))
+		for _, o := range list.Items {
+			if strings.HasPrefix(o.GetName(), s.Name) {
+				require.NoError(t, client.IgnoreNotFound(s.Client.Delete(context.Background(), &o)))
+			}
+		}
+	}
+}
+
+// object returns an object of Flux's, or nil.
+func (s *site) object(t *testing.T, kind, name string) *unstructured.Unstructured {
+	t.Helper()
+	u := &unstructured.Unstructured{}
+	u.SetAPIVersion(map[string]string{"Kustomization": "kustomize.toolkit.fluxcd.io/v1", "GitRepository": "source.toolkit.fluxcd.io/v1"}[kind])
+	u.SetKind(kind)
+	err := s.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: s.Name + "-" + name}, u)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return u
+}
+
+func (s *site) configMap(t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	cm := &corev1.ConfigMap{}
+	err := s.Get(t.Context(), types.NamespacedName{Namespace: s.Name, Name: name}, cm)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return cm
+}
+
+// fill puts the site's prefix, which is also the name of its namespace and repository, for $NAME.
+func (s *site) fill(manifests string) string {
+	return strings.NewReplacer("$NAME", s.Name, "$GIT", git.URL).Replace(manifests)
+}
+
+// assignment holds one file with the manifests.
+func (s *site) assignment(t *testing.T, manifests string) reconcilers.Assignment {
+	t.Helper()
+	a := reconcilers.Assignment{Dir: t.TempDir()}
+	data := []byte(s.fill(manifests))
+	a.Name, a.Namespace = "shop", namespace
+	a.Content = bundle.ContentDigest([]bundle.File{{Path: "reconciler.yaml", Data: data}})
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir, "reconciler.yaml"), data, 0o600))
+	return a
+}
+
+// settled applies a and observes until it stands in state, which it has to reach in time.
+func (s *site) settled(t *testing.T, a reconcilers.Assignment, state bundle.State) reconcilers.Result {
+	t.Helper()
+	res := s.r.Apply(t.Context(), a)
+	return s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == state })
+}
+
+func (s *site) observed(t *testing.T, a reconcilers.Assignment, res reconcilers.Result, enough func(reconcilers.Result) bool) reconcilers.Result {
+	t.Helper()
+	for end := time.Now().Add(reconcilertest.Patience); !enough(res); res = s.r.Observe(t.Context(), a) {
+		require.True(t, time.Now().Before(end), "%s %s: %s (%s)", res.State, res.Reason, res.Message, res.Revision)
+		time.Sleep(100 * time.Millisecond)
+	}
+	return res
+}
+
+// engine holds values in ConfigMaps that come from a branch of their own, pinned to a commit.
+type engine struct {
+	*site
+	t       *testing.T
+	commits map[string]string
+}
+
+func newEngine(t *testing.T) reconcilertest.Engine {
+	return &engine{site: newSite(t), t: t, commits: map[string]string{}}
+}
+
+func (e *engine) Namespace() string { return namespace }
+
+// commit returns the commit that holds value under name.
+func (e *engine) commit(t *testing.T, name, value string) string {
+	if known := e.commits[name+"="+value]; known != "" {
+		return known
+	}
+	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: %s}\ndata: {value: %q}\n"
+	commit, err := git.Commit(t.Context(), e.Name, name, map[string]string{"value.yaml": fmt.Sprintf(text, name, value)})
+	require.NoError(t, err)
+	e.commits[name+"="+value] = commit
+	return commit
+}
+
+func (e *engine) File(name, value string) bundle.File {
+	const text = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: GitRepository
+metadata: {name: $NAME-%s}
+spec:
+  interval: 10m
+  url: $GIT/$NAME
+  ref: {branch: %[1]s, commit: %[2]s}
+  secretRef: {name: repo-secret}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: $NAME-%[1]s}
+spec:
+  interval: 10m
+  retryInterval: 2s
+  path: ./
+  prune: true
+  targetNamespace: $NAME
+  sourceRef: {kind: GitRepository, name: $NAME-%[1]s}
+`
+	manifests := e.fill(fmt.Sprintf(text, name, e.commit(e.t, name, value)))
+	return bundle.File{Path: name + ".yaml", Data: []byte(manifests)}
+}
+
+var pinned = regexp.MustCompile(`branch: (\S+), commit: ([0-9a-f]+)`)
+
+// Revision is what Flux calls the commits that the files name.
+func (e *engine) Revision(t *testing.T, dir string) string {
+	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+	require.NoError(t, err)
+	var revisions []string
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(t, err)
+		found := pinned.FindStringSubmatch(string(data))
+		revisions = append(revisions, found[1]+"@sha1:"+found[2])
+	}
+	slices.Sort(revisions)
+	return strings.Join(revisions, ", ")
+}
+
+func (e *engine) Value(t *testing.T, _, name string) (string, bool) {
+	cm := e.configMap(t, name)
+	if cm == nil {
+		return "", false
+	}
+	return cm.Data["value"], true
+}
+
+// Tamper points Flux at another commit.
+func (e *engine) Tamper(t *testing.T, assignment, name, value string) {
+	source := e.object(t, "GitRepository", name)
+	require.NoError(t, unstructured.SetNestedField(source.Object, e.commit(t, name, value), "spec", "ref", "commit"))
+	require.NoError(t, e.Update(t.Context(), source))
+	require.Eventually(t, func() bool {
+		got, _ := e.Value(t, assignment, name)
+		return got == value
+	}, reconcilertest.Patience, 100*time.Millisecond)
+}
+
+// Delete deletes what has Flux hold the value, and with it the value.
+func (e *engine) Delete(t *testing.T, _, name string) {
+	require.NoError(t, e.Client.Delete(t.Context(), e.object(t, "Kustomization", name)))
+	require.Eventually(t, func() bool { return e.object(t, "Kustomization", name) == nil }, reconcilertest.Patience, 100*time.Millisecond)
+}
+
+// AddForeign creates two objects and adds an annotation to one of the assignment's.
+func (e *engine) AddForeign(t *testing.T, _, name string) {
+	meta := metav1.ObjectMeta{Namespace: e.Name, Name: "theirs"}
+	require.NoError(t, e.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "yes"}}))
+	meta.Namespace, meta.Name = namespace, e.Name+"-theirs"
+	require.NoError(t, e.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "yes"}}))
+	t.Cleanup(func() { _ = e.Client.Delete(context.Background(), &corev1.ConfigMap{ObjectMeta: meta}) })
+	o := e.object(t, "Kustomization", name)
+	before := o.DeepCopy()
+	o.SetAnnotations(map[string]string{"theirs": "yes"})
+	require.NoError(t, e.Patch(t.Context(), o, client.MergeFrom(before)))
+}
+
+func (e *engine) CheckForeign(t *testing.T, _, name string) {
+	require.Equal(t, "yes", e.configMap(t, "theirs").Data["theirs"])
+	other := &corev1.ConfigMap{}
+	require.NoError(t, e.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: e.Name + "-theirs"}, other))
+	if o := e.object(t, "Kustomization", name); o != nil {
+		require.Equal(t, "yes", o.GetAnnotations()["theirs"])
+	}
+}
+
+func (e *engine) Break(t *testing.T, dir string) string {
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("kind: Kustomization\n  name: [\n"), 0o600))
+	return kubernetes.InvalidManifest
+}
