@@ -12,10 +12,14 @@ E2E_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wherry-e2e
 E2E_KEYS := $(shell for module in e2e/tools/*/; do printf '%s/' $$(basename $$module); \
 	{ cat $$module/go.mod $$module/go.sum; echo "$(STAMP)"; $(GO) version; } | git hash-object --stdin; done)
 E2E_BINS  = $(E2E_KEYS:%=$(E2E_CACHE)/%/bin)
+E2E_DEBS  = containerd runc containernetworking-plugins
+E2E_DEB  := $(E2E_CACHE)/debian/$(shell { cat /etc/os-release 2>/dev/null; uname -m; } | git hash-object --stdin)/bin
 EMPTY    :=
-E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(E2E_BINS))
+E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(E2E_BINS) $(E2E_DEB))
 # On a cluster that was given, the tests run these tools of their own all the same.
 E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS))
+# Pods that run take root on Debian, and make this machine a node: E2E_TAGS=e2e,pods adds them.
+E2E_TAGS ?= e2e
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev
@@ -36,9 +40,9 @@ test: ## all tests that need no network, cluster or container runtime
 
 lint: ## go vet, staticcheck, gofumpt
 	$(GO) vet ./...
-	$(GO) vet -tags e2e ./e2e/... ./reconcilers/...
+	$(GO) vet -tags e2e,pods ./e2e/... ./reconcilers/...
 	$(GO) vet -C tools ./...
-	$(TOOL) staticcheck -tags e2e ./...
+	$(TOOL) staticcheck -tags e2e,pods ./...
 	@out=$$($(TOOL) gofumpt -l .); test -z "$$out" || { echo "gofumpt would change:"; echo "$$out"; exit 1; }
 
 vuln: ## known vulnerabilities in what wherry links; says so where their database cannot be reached
@@ -49,8 +53,8 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 	*) exit 1 ;; \
 	esac
 
-e2e: build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) ## the tests on a real API server
-	$(E2E_ENV) $(GO) test -tags e2e -count=1 ./e2e/... ./reconcilers/...
+e2e: build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(findstring pods,$(E2E_TAGS)),$(E2E_DEB)) ## the tests on a real API server
+	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 ./e2e/... ./reconcilers/...
 
 e2e-tools: $(E2E_BINS) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
 	@echo $(E2E_TOOLS)
@@ -64,6 +68,14 @@ $(E2E_BINS):
 	for dir in $$($(GO) list -C $$module -f '{{.Module.Dir}}/config/crd/bases' tool); do \
 		if [ -d $$dir ]; then mkdir -p $$tmp/crds && cp $$dir/*.yaml $$tmp/crds/ || exit 1; fi; \
 	done && mv $$tmp $@ || { rm -rf $$tmp; exit 1; }
+
+# Unpacked and not installed: the machine is left as it is.
+$(E2E_DEB):
+	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && set -x && \
+	( cd $$tmp && { apt-get download -q $(E2E_DEBS) || { apt-get update -q && apt-get download -q $(E2E_DEBS); }; } && \
+	for deb in *.deb; do dpkg -x $$deb . || exit 1; done && mkdir -p bin/cni && \
+	mv usr/bin/containerd usr/bin/containerd-shim-runc-v2 usr/sbin/runc bin/ && \
+	mv usr/lib/cni/ptp usr/lib/cni/host-local usr/lib/cni/loopback bin/cni/ && mv bin $@ ); code=$$?; rm -rf $$tmp; exit $$code
 
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)

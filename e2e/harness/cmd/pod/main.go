@@ -1,0 +1,33 @@
+// Command pod is what runs in the pods of the end-to-end tests, and holds their sandboxes open: it waits
+// until it is told to end. Where PORT is set it answers any request there with its environment.
+package main
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"os"
+	"os/signal"
+	"syscall"
+	"time"
+)
+
+func main() {
+	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	defer stop()
+	if port := os.Getenv("PORT"); port != "" {
+		server := &http.Server{Addr: ":" + port, Handler: http.HandlerFunc(answer), ReadHeaderTimeout: time.Second}
+		defer server.Close()
+		go func() {
+			fmt.Fprintln(os.Stderr, server.ListenAndServe())
+			stop()
+		}()
+	}
+	<-ctx.Done()
+}
+
+func answer(w http.ResponseWriter, _ *http.Request) {
+	for _, v := range os.Environ() {
+		fmt.Fprintln(w, v)
+	}
+}

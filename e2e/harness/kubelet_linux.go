@@ -1,0 +1,111 @@
+package harness
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"text/template"
+)
+
+// containerdConfig keeps containerd in a folder of its own. The pause process of a pod keeps the
+// score that it is born with, since lowering it takes a capability that root lacks in a container.
+const containerdConfig = `version = 2
+root = "{{.Dir}}/root"
+state = "{{.Dir}}/state"
+[grpc]
+  address = "{{.Dir}}/containerd.sock"
+[plugins."io.containerd.internal.v1.opt"]
+  path = "{{.Dir}}/opt"
+[plugins."io.containerd.grpc.v1.cri"]
+  sandbox_image = "{{.Sandbox}}"
+  restrict_oom_score_adj = true
+  [plugins."io.containerd.grpc.v1.cri".cni]
+    bin_dir = "{{.Tools}}/cni"
+    conf_dir = "{{.Dir}}/cni"
+  [plugins."io.containerd.grpc.v1.cri".containerd]
+    snapshotter = "overlayfs"
+    [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
+      runtime_type = "io.containerd.runc.v2"
+      [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
+        BinaryName = "{{.Tools}}/runc"
+        SystemdCgroup = false
+`
+
+// networkConfig gives each pod an address that this machine reaches, and no way to anywhere else.
+const networkConfig = `{"cniVersion": "0.4.0", "name": "wherry-e2e", "plugins": [{"type": "ptp", "ipMasq": false,
+ "ipam": {"type": "host-local", "dataDir": "{{.Dir}}/addresses", "ranges": [[{"subnet": "10.244.0.0/24"}]], "routes": [{"dst": "0.0.0.0/0"}]}}]}
+`
+
+const kubeletConfig = `apiVersion: kubelet.config.k8s.io/v1beta1
+kind: KubeletConfiguration
+containerRuntimeEndpoint: unix://{{.Dir}}/containerd.sock
+cgroupDriver: cgroupfs
+failCgroupV1: false
+failSwapOn: false
+enableServer: false
+authentication: {anonymous: {enabled: false}, webhook: {enabled: false}}
+authorization: {mode: AlwaysAllow}
+podLogsDir: {{.Dir}}/logs
+volumePluginDir: {{.Dir}}/plugins
+evictionHard: {memory.available: 1Mi, nodefs.available: 1%, imagefs.available: 1%}
+registerWithTaints: [{key: {{.Key}}, value: {{.Name}}, effect: NoSchedule}]
+`
+
+// StartKubelet makes this machine a node of c and returns when it is ready: its pods are processes, run
+// by kubelet, containerd and runc, with addresses that this machine reaches. Sandbox names the image that
+// holds a pod's namespaces open. It takes root, and no other kubelet on the machine. The caller calls
+// Stop, which leaves nothing behind; what a test left behind that was killed, the next call clears.
+func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string) (_ *Node, err error) {
+	containerd, err := Tool("containerd") // its shim, runc and the folder cni lie beside it
+	if err != nil {
+		return nil, err
+	}
+	kubelet, err := Tool("kubelet")
+	if err != nil {
+		return nil, err
+	}
+	n, err := c.newNode(name)
+	if err != nil {
+		return nil, err
+	}
+	if n.release, err = claimMachine(n.dir); err != nil {
+		return nil, errors.Join(err, os.RemoveAll(n.dir))
+	}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, n.Stop(""))
+		}
+	}()
+	values := map[string]string{"Dir": n.dir, "Tools": filepath.Dir(containerd), "Sandbox": sandbox, "Key": NodeKey, "Name": name}
+	for file, text := range map[string]string{"containerd.toml": containerdConfig, "cni/10-ptp.conflist": networkConfig, "kubelet.yaml": kubeletConfig} {
+		if err := writeTemplate(filepath.Join(n.dir, file), text, values); err != nil {
+			return nil, err
+		}
+	}
+	if err := n.run(containerd, "--config="+filepath.Join(n.dir, "containerd.toml")); err != nil {
+		return nil, err
+	}
+	if err := n.run(kubelet, "--config="+filepath.Join(n.dir, "kubelet.yaml"), "--kubeconfig="+c.Kubeconfig,
+		"--root-dir="+filepath.Join(n.dir, "kubelet"), "--cert-dir="+filepath.Join(n.dir, "pki"),
+		"--hostname-override="+name, "--node-labels="+NodeKey+"="+name); err != nil {
+		return nil, err
+	}
+	return n, n.until(ctx, "is ready", n.ready)
+}
+
+func writeTemplate(path, text string, values map[string]string) error {
+	parsed, err := template.New("").Option("missingkey=error").Parse(text)
+	if err != nil {
+		return err
+	}
+	var out bytes.Buffer
+	if err := parsed.Execute(&out, values); err != nil {
+		return err
+	}
+	if err := os.MkdirAll(filepath.Dir(path), 0o755); err != nil {
+		return err
+	}
+	return os.WriteFile(path, out.Bytes(), 0o644)
+}

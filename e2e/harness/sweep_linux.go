@@ -1,0 +1,174 @@
+package harness
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+	"syscall"
+	"time"
+)
+
+// traces are the folders that kubelet, containerd and the CNI plugins use whatever they are told.
+var traces = [...]string{"/run/containerd", "/run/netns", "/var/lib/cni", "/var/lib/kubelet", "/var/log/containers"}
+
+const (
+	cgroups   = "/sys/fs/cgroup"
+	addedFile = "added" // in the folder of a node: what the machine did not have before
+)
+
+// claimMachine makes this machine the one node of the tests until what it returns is called, which takes
+// away what a kubelet with its state in dir has left on it. What a killed test left behind goes first.
+func claimMachine(dir string) (release func() error, err error) {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "wherry-e2e-node.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return nil, err
+	}
+	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
+		return nil, errors.Join(fmt.Errorf("another test has made this machine a node: lock %s: %w", lock.Name(), err), lock.Close())
+	}
+	stale, err := filepath.Glob(filepath.Join(os.TempDir(), "wherry-e2e-*", addedFile))
+	for _, file := range stale {
+		err = errors.Join(err, sweep(filepath.Dir(file)), os.RemoveAll(filepath.Dir(file)))
+	}
+	if err == nil {
+		err = noteAdded(dir)
+	}
+	if err != nil {
+		return nil, errors.Join(err, lock.Close())
+	}
+	return func() error { return errors.Join(sweep(dir), lock.Close()) }, nil
+}
+
+// noteAdded writes down which of the places that a kubelet uses are not there yet.
+func noteAdded(dir string) error {
+	places := append(traces[:], cgroups+"/kubepods")
+	hierarchies, err := os.ReadDir(cgroups)
+	if err != nil {
+		return err
+	}
+	for _, hierarchy := range hierarchies {
+		if hierarchy.IsDir() {
+			places = append(places, filepath.Join(cgroups, hierarchy.Name(), "kubepods"))
+		}
+	}
+	var added strings.Builder
+	for _, place := range places {
+		if _, err := os.Lstat(place); errors.Is(err, fs.ErrNotExist) {
+			fmt.Fprintln(&added, place)
+		}
+	}
+	return os.WriteFile(filepath.Join(dir, addedFile), []byte(added.String()), 0o600)
+}
+
+// sweep kills what runs in the pods of the node with its state in dir, and the shims that hold them, and
+// takes away its mounts, control groups and folders.
+func sweep(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, addedFile))
+	if err != nil {
+		return err
+	}
+	errs := []error{killShims(dir)}
+	added := strings.Fields(string(data))
+	for _, place := range added {
+		if strings.HasPrefix(place, cgroups) {
+			errs = append(errs, removeCgroup(place))
+		}
+	}
+	errs = append(errs, unmountBelow(dir))
+	for _, place := range added {
+		if !strings.HasPrefix(place, cgroups) {
+			errs = append(errs, unmountBelow(place), os.RemoveAll(place))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// killShims kills what containerd has left behind, which has its socket in the command line, and the
+// processes of pods, which are their children.
+func killShims(dir string) error {
+	lines, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	for _, line := range lines {
+		data, _ := os.ReadFile(line) // it may have ended
+		if !bytes.Contains(data, []byte(filepath.Join(dir, "containerd.sock"))) {
+			continue
+		}
+		shim := filepath.Base(filepath.Dir(line))
+		lists, _ := filepath.Glob("/proc/" + shim + "/task/*/children")
+		for _, list := range lists {
+			children, _ := os.ReadFile(list)
+			for _, child := range strings.Fields(string(children)) {
+				err = errors.Join(err, kill(child))
+			}
+		}
+		err = errors.Join(err, kill(shim))
+	}
+	return err
+}
+
+func kill(process string) error {
+	pid, err := strconv.Atoi(process)
+	if err != nil || pid <= 1 {
+		return err
+	}
+	if err := syscall.Kill(pid, syscall.SIGKILL); err != nil && !errors.Is(err, syscall.ESRCH) {
+		return fmt.Errorf("kill process %d: %w", pid, err)
+	}
+	return nil
+}
+
+// removeCgroup removes a group with all below it: its files are the kernel's. It stays busy for a moment
+// after its last process was killed.
+func removeCgroup(group string) error {
+	deadline := time.Now().Add(stopTimeout)
+	for {
+		err := tryRemoveCgroup(group)
+		if err == nil || time.Now().After(deadline) {
+			return err
+		}
+		time.Sleep(pollInterval)
+	}
+}
+
+func tryRemoveCgroup(group string) error {
+	if _, err := os.Lstat(group); errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	var groups []string
+	err := filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+		if err == nil && entry.IsDir() {
+			groups = append(groups, path)
+		}
+		return err
+	})
+	for _, path := range slices.Backward(groups) {
+		err = errors.Join(err, syscall.Rmdir(path))
+	}
+	return err
+}
+
+// unmountBelow unmounts everything in dir, and dir itself, last mounted first.
+func unmountBelow(dir string) error {
+	mounts, err := os.ReadFile("/proc/self/mountinfo")
+	if err != nil {
+		return err
+	}
+	var points []string
+	for line := range strings.Lines(string(mounts)) {
+		fields := strings.Fields(line)
+		if len(fields) > 4 && (fields[4] == dir || strings.HasPrefix(fields[4], dir+"/")) {
+			points = append(points, fields[4])
+		}
+	}
+	for _, point := range slices.Backward(points) {
+		if e := syscall.Unmount(point, syscall.MNT_DETACH); e != nil {
+			err = errors.Join(err, fmt.Errorf("unmount %s: %w", point, e))
+		}
+	}
+	return err
+}
