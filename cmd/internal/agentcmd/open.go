@@ -10,9 +10,12 @@ import (
 	"net/http"
 	"os"
 
+	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
 	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
+	"k8s.io/klog/v2"
+	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
@@ -59,11 +62,17 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	return err
 }
 
+// slogTo makes the agent's log, and sends there what the libraries for Kubernetes would write to stderr
+// in forms of their own.
 func slogTo(cmd *cobra.Command, c *config) *slog.Logger {
+	var handler slog.Handler = slog.NewTextHandler(cmd.ErrOrStderr(), nil)
 	if c.logFormat == "json" {
-		return slog.New(slog.NewJSONHandler(cmd.ErrOrStderr(), nil))
+		handler = slog.NewJSONHandler(cmd.ErrOrStderr(), nil)
 	}
-	return slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+	log := slog.New(handler)
+	klog.SetSlogLogger(log)
+	ctrllog.SetLogger(logr.FromSlogHandler(handler))
+	return log
 }
 
 func readKeys(paths []string) (bundle.Keys, error) {

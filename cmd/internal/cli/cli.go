@@ -105,7 +105,7 @@ func refuseUnknownSubcommands(cmd *cobra.Command) {
 
 // isUsage recognises cobra's own complaints about commands and arguments, which have no type.
 func isUsage(err error) bool {
-	for _, s := range []string{"unknown command", "unknown flag", "required flag", "arg(s)", "invalid argument"} {
+	for _, s := range []string{"unknown command", "unknown flag", "required flag", "arg(s)", "invalid argument", "flags in the group"} {
 		if strings.Contains(err.Error(), s) {
 			return true
 		}
