@@ -10,8 +10,8 @@
 // programs are taken from the folders in WHERRY_E2E_TOOLS, which "make e2e" builds and sets.
 //
 // The cluster begins without nodes: pods stay pending until StartNode has added one that fits. Namespaces
-// are finalised, owners are garbage collected, and Deployments are observed. Its admin token and its data
-// are for tests alone.
+// are finalised, owners are garbage collected, Deployments are observed, claims are bound to volumes that
+// are there, and pods have their service account's token. Its admin token and its data are for tests alone.
 package harness
 
 import (

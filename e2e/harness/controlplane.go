@@ -15,6 +15,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
+	"strings"
 	"time"
 
 	"k8s.io/client-go/rest"
@@ -69,8 +70,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, tools, store string) error
 		"--service-account-issuer=https://kubernetes.default.svc",
 		"--service-account-key-file="+c.key(), "--service-account-signing-key-file="+c.key(),
 		"--service-cluster-ip-range=10.0.0.0/24",
-		"--endpoint-reconciler-type=none",            // it refuses to announce an address of loopback
-		"--disable-admission-plugins=ServiceAccount", // it waits for a controller that is not run
+		"--endpoint-reconciler-type=none", // it refuses to announce an address of loopback
 	)
 	if err != nil {
 		return err
@@ -80,8 +80,12 @@ func (c *Cluster) startAPIServer(ctx context.Context, tools, store string) error
 
 // startControllers runs the controllers without which a cluster never finishes what it is asked for.
 func (c *Cluster) startControllers(ctx context.Context, tools string) error {
-	return c.startManager(ctx, tools, "kube-controller-manager",
-		"--controllers=namespace-controller,garbage-collector-controller,deployment-controller,replicaset-controller")
+	return c.startManager(ctx, tools, "kube-controller-manager", "--controllers="+strings.Join([]string{
+		"namespace-controller", "garbage-collector-controller",
+		"deployment-controller", "replicaset-controller",
+		"serviceaccount-controller", "root-ca-certificate-publisher-controller", // for a pod that speaks to the API server
+		"persistentvolume-binder-controller", "persistentvolume-protection-controller", "persistentvolumeclaim-protection-controller",
+	}, ","), "--root-ca-file="+c.certificate())
 }
 
 // startScheduler runs what gives pods their nodes.

@@ -4,8 +4,10 @@ import (
 	"bytes"
 	"context"
 	"errors"
+	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"text/template"
 )
 
@@ -25,7 +27,7 @@ state = "{{.Dir}}/state"
     bin_dir = "{{.Tools}}/cni"
     conf_dir = "{{.Dir}}/cni"
   [plugins."io.containerd.grpc.v1.cri".containerd]
-    snapshotter = "overlayfs"
+    snapshotter = "native"
     [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc]
       runtime_type = "io.containerd.runc.v2"
       [plugins."io.containerd.grpc.v1.cri".containerd.runtimes.runc.options]
@@ -55,8 +57,9 @@ registerWithTaints: [{key: {{.Key}}, value: {{.Name}}, effect: NoSchedule}]
 
 // StartKubelet makes this machine a node of c and returns when it is ready: its pods are processes, run
 // by kubelet, containerd and runc, with addresses that this machine reaches. Sandbox names the image that
-// holds a pod's namespaces open. It takes root, and no other kubelet on the machine. The caller calls
-// Stop, which leaves nothing behind; what a test left behind that was killed, the next call clears.
+// holds a pod's namespaces open. It takes root, and no other kubelet with pods on the machine. The caller calls
+// Stop, which leaves nothing behind; what a test left behind that was killed, the next call clears. While
+// another test has the machine, StartKubelet waits.
 func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string) (_ *Node, err error) {
 	containerd, err := Tool("containerd") // its shim, runc and the folder cni lie beside it
 	if err != nil {
@@ -70,7 +73,7 @@ func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string) (_ *No
 	if err != nil {
 		return nil, err
 	}
-	if n.release, err = claimMachine(n.dir); err != nil {
+	if n.release, err = claimMachine(ctx, n.dir); err != nil {
 		return nil, errors.Join(err, os.RemoveAll(n.dir))
 	}
 	defer func() {
@@ -93,6 +96,17 @@ func (c *Cluster) StartKubelet(ctx context.Context, name, sandbox string) (_ *No
 		return nil, err
 	}
 	return n, n.until(ctx, "is ready", n.ready)
+}
+
+// Logs returns what the containers in a namespace have written on this node, where it runs any.
+func (n *Node) Logs(namespace string) string {
+	files, _ := filepath.Glob(filepath.Join(n.dir, "logs", namespace+"_*", "*", "*.log"))
+	var all strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		fmt.Fprintf(&all, "%s (%v)\n%s", file, err, data)
+	}
+	return all.String()
 }
 
 func writeTemplate(path, text string, values map[string]string) error {

@@ -2,6 +2,7 @@ package harness
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -20,24 +21,33 @@ var traces = [...]string{"/run/containerd", "/run/netns", "/var/lib/cni", "/var/
 const (
 	cgroups   = "/sys/fs/cgroup"
 	addedFile = "added" // in the folder of a node: what the machine did not have before
+	leaveOut  = `"make e2e E2E_TAGS=e2e" leaves the tests with real pods out`
+
+	// claimTimeout is what another run of the tests gets to end those that need the machine.
+	claimTimeout = 5 * time.Minute
 )
 
 // claimMachine makes this machine the one node of the tests until what it returns is called, which takes
 // away what a kubelet with its state in dir has left on it. What a killed test left behind goes first.
-func claimMachine(dir string) (release func() error, err error) {
-	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "wherry-e2e-node.lock"), os.O_CREATE|os.O_RDWR, 0o600)
+func claimMachine(ctx context.Context, dir string) (release func() error, err error) {
+	if os.Geteuid() != 0 {
+		return nil, errors.New("a machine becomes a node by root alone: " + leaveOut)
+	}
+	lock, err := lockMachine(ctx)
 	if err != nil {
 		return nil, err
-	}
-	if err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB); err != nil {
-		return nil, errors.Join(fmt.Errorf("another test has made this machine a node: lock %s: %w", lock.Name(), err), lock.Close())
 	}
 	stale, err := filepath.Glob(filepath.Join(os.TempDir(), "wherry-e2e-*", addedFile))
 	for _, file := range stale {
 		err = errors.Join(err, sweep(filepath.Dir(file)), os.RemoveAll(filepath.Dir(file)))
 	}
+	groups, err1 := podGroups()
+	err = errors.Join(err, err1)
+	for _, group := range groups {
+		err = errors.Join(err, requireUnused(group))
+	}
 	if err == nil {
-		err = noteAdded(dir)
+		err = noteAdded(dir, append(groups, traces[:]...))
 	}
 	if err != nil {
 		return nil, errors.Join(err, lock.Close())
@@ -45,18 +55,60 @@ func claimMachine(dir string) (release func() error, err error) {
 	return func() error { return errors.Join(sweep(dir), lock.Close()) }, nil
 }
 
-// noteAdded writes down which of the places that a kubelet uses are not there yet.
-func noteAdded(dir string) error {
-	places := append(traces[:], cgroups+"/kubepods")
-	hierarchies, err := os.ReadDir(cgroups)
+// lockMachine waits until no other test has this machine.
+func lockMachine(ctx context.Context) (*os.File, error) {
+	lock, err := os.OpenFile(filepath.Join(os.TempDir(), "wherry-e2e-node.lock"), os.O_CREATE|os.O_RDWR, 0o600)
 	if err != nil {
-		return err
+		return nil, err
 	}
-	for _, hierarchy := range hierarchies {
-		if hierarchy.IsDir() {
-			places = append(places, filepath.Join(cgroups, hierarchy.Name(), "kubepods"))
+	ctx, cancel := context.WithTimeout(ctx, claimTimeout)
+	defer cancel()
+	for {
+		err := syscall.Flock(int(lock.Fd()), syscall.LOCK_EX|syscall.LOCK_NB)
+		if err == nil {
+			return lock, nil
+		}
+		select {
+		case <-ctx.Done():
+			return nil, errors.Join(fmt.Errorf("another test has made this machine a node: lock %s: %w", lock.Name(), err), lock.Close())
+		case <-time.After(pollInterval):
 		}
 	}
+}
+
+// podGroups are the control groups in which a kubelet puts its pods, there or not: one, or one for each of
+// version 1's hierarchies.
+func podGroups() ([]string, error) {
+	groups := []string{cgroups + "/kubepods"}
+	hierarchies, err := os.ReadDir(cgroups)
+	for _, hierarchy := range hierarchies {
+		if hierarchy.IsDir() {
+			groups = append(groups, filepath.Join(cgroups, hierarchy.Name(), "kubepods"))
+		}
+	}
+	return groups, err
+}
+
+// requireUnused refuses a group with processes: the kubelet of the tests would take the pods of another
+// one for forgotten ones of its own, and kill them.
+func requireUnused(group string) error {
+	return filepath.WalkDir(group, func(path string, entry fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) || err == nil && entry.Name() != "cgroup.procs" {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		processes, err := os.ReadFile(path)
+		if err == nil && len(processes) > 0 {
+			err = fmt.Errorf("this machine is a node already, with pods in %s: %s", group, leaveOut)
+		}
+		return err
+	})
+}
+
+// noteAdded writes down which of the places that a kubelet uses are not there yet.
+func noteAdded(dir string, places []string) error {
 	var added strings.Builder
 	for _, place := range places {
 		if _, err := os.Lstat(place); errors.Is(err, fs.ErrNotExist) {
