@@ -80,6 +80,9 @@ func TestTheAgentsManifests(t *testing.T) {
 	require.Equal(t, "registry.plant-7:5000/edge/wherry-agent:v1.2.3", pod.Containers[0].Image)
 	require.Equal(t, config.Name, volume(t, pod, "config").ConfigMap.Name, "another configuration is another pod")
 	require.Equal(t, claim.Name, volume(t, pod, "state").PersistentVolumeClaim.ClaimName)
+	for _, probe := range []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].LivenessProbe} {
+		require.Equal(t, []string{"/wherry-agent", "status"}, probe.Exec.Command)
+	}
 	require.Len(t, m, 7)
 }
 
