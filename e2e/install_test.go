@@ -23,7 +23,8 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// install returns the manifests of an agent for the site, in a namespace of the site's.
+// install returns the manifests of an agent for the site, in a namespace of the site's, and writes them to
+// install.yaml.
 func (s *site) install(more ...string) (namespace string, objects []*unstructured.Unstructured) {
 	s.t.Helper()
 	namespace = s.environment + "-agent"
@@ -33,6 +34,7 @@ func (s *site) install(more ...string) (namespace string, objects []*unstructure
 	}
 	r := s.wherry(append(args, more...)...)
 	require.Zero(s.t, r.code)
+	require.NoError(s.t, os.WriteFile(s.path("install.yaml"), []byte(r.stdout), 0o644))
 	return namespace, objectsIn(r.stdout)
 }
 

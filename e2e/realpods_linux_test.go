@@ -23,17 +23,13 @@ import (
 	corev1 "k8s.io/api/core/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/e2e/harness"
 )
 
 // A Deployment from a published platform, run by kubelet, containerd and runc.
 func TestADeploymentRunsAsRealPods(t *testing.T) {
 	s := newSite(t)
-	image := s.pushImage("1")
-	node, err := cluster.StartKubelet(t.Context(), s.environment, image)
-	require.NoError(t, err)
-	s.runPodsOn(node)
-	s.edit("workloads/shop/workload.yaml", "registry.invalid/shop/web:1", image)
-	s.edit("workloads/shop/workload.yaml", "registry.invalid/shop/batch:1", image)
+	image, _ := s.runRealPods()
 	s.publish()
 	s.once(0, "--wait", "2m")
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Compliant, "shop-batch": bundle.Compliant}, s.states())
@@ -56,6 +52,19 @@ func TestADeploymentRunsAsRealPods(t *testing.T) {
 	s.once(5, "--wait", "1s")
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Progressing, "shop-batch": bundle.Compliant}, s.states())
 	s.requireWaiting("shop-web", "ErrImagePull", "ImagePullBackOff")
+}
+
+// runRealPods makes this machine a node of the site's cluster, and gives its platform's Deployments pods
+// there that run image.
+func (s *site) runRealPods() (image string, node *harness.Node) {
+	s.t.Helper()
+	image = s.pushImage("1")
+	node, err := cluster.StartKubelet(s.t.Context(), s.environment, image)
+	require.NoError(s.t, err)
+	s.runPodsOn(node)
+	s.edit("workloads/shop/workload.yaml", "registry.invalid/shop/web:1", image)
+	s.edit("workloads/shop/workload.yaml", "registry.invalid/shop/batch:1", image)
+	return image, node
 }
 
 // pushImage puts an image into the site's registry that holds one program and nothing else.
