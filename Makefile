@@ -18,15 +18,19 @@ EMPTY    :=
 E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(E2E_BINS) $(E2E_DEB))
 # On a cluster that was given, the tests run these tools of their own all the same.
 E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS))
-# Pods that run take root on Debian, and make this machine a node: E2E_TAGS=e2e,pods adds them.
-E2E_TAGS ?= e2e
+# Pods that run take root on Debian, and make this machine a node, for a cluster that is started here.
+# E2E_TAGS=e2e leaves them out.
+COMMA    := ,
+E2E_TAGS ?= $(if $(WHERRY_E2E_KUBECONFIG),e2e,e2e$(COMMA)pods)
+E2E_PODS  = $(findstring pods,$(E2E_TAGS))
+E2E_LEAVE = "make e2e E2E_TAGS=e2e" leaves the tests with real pods out
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev
 FUZZTIME ?= 30s
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-tools e2e-up e2e-external e2e-kind image bench bench-render bench-agent bench-hub fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind image bench bench-render bench-agent bench-hub fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -53,8 +57,15 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 	*) exit 1 ;; \
 	esac
 
-e2e: build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(findstring pods,$(E2E_TAGS)),$(E2E_DEB)) ## the tests on a real API server
-	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 ./e2e/... ./reconcilers/...
+e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(E2E_PODS),$(E2E_DEB)) ## the tests on a real API server
+	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -timeout 30m ./e2e/... ./reconcilers/...
+
+# Said at once, and not after all has been built.
+e2e-machine:
+	@why=; if [ "$$(uname)" != Linux ]; then why="this is $$(uname)"; \
+	elif [ "$$(id -u)" != 0 ]; then why="you are not root"; \
+	elif [ ! -d $(E2E_DEB) ] && ! command -v apt-get >/dev/null; then why="apt-get is missing"; fi; \
+	test -z "$$why" || { echo 'e2e: real pods take root on Debian, and' "$$why"': $(E2E_LEAVE)' >&2; exit 1; }
 
 e2e-tools: $(E2E_BINS) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
 	@echo $(E2E_TOOLS)
@@ -75,7 +86,8 @@ $(E2E_DEB):
 	( cd $$tmp && { apt-get download -q $(E2E_DEBS) || { apt-get update -q && apt-get download -q $(E2E_DEBS); }; } && \
 	for deb in *.deb; do dpkg -x $$deb . || exit 1; done && mkdir -p bin/cni && \
 	mv usr/bin/containerd usr/bin/containerd-shim-runc-v2 usr/sbin/runc bin/ && \
-	mv usr/lib/cni/ptp usr/lib/cni/host-local usr/lib/cni/loopback bin/cni/ && mv bin $@ ); code=$$?; rm -rf $$tmp; exit $$code
+	mv usr/lib/cni/ptp usr/lib/cni/host-local usr/lib/cni/loopback bin/cni/ && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
+	test $$code = 0 || echo 'e2e: $(E2E_DEBS) could not be had from apt-get: $(E2E_LEAVE)' >&2; exit $$code
 
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
