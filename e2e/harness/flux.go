@@ -124,8 +124,14 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 	if err != nil {
 		return nil, err
 	}
-	if err := os.Mkdir(filepath.Join(dir, "storage"), 0o755); err != nil {
-		return nil, err
+	for _, sub := range []string{"storage", "tmp"} {
+		if err := os.Mkdir(filepath.Join(dir, sub), 0o755); err != nil {
+			return nil, err
+		}
+	}
+	env := []string{
+		"KUBECONFIG=" + c.Kubeconfig, "RUNTIME_NAMESPACE=" + namespace, "TUF_ROOT=" + filepath.Join(dir, "tuf"),
+		"TMPDIR=" + filepath.Join(dir, "tmp"), // kustomize-controller begins by deleting what others like it have there
 	}
 	storage := fmt.Sprintf("127.0.0.1:%d", ports[4])
 	for i, args := range [][]string{
@@ -140,7 +146,7 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 		p, err := start(dir, path, append(args[1:],
 			"--watch-all-namespaces=false", "--events-addr=", "--log-level=info",
 			fmt.Sprintf("--metrics-addr=127.0.0.1:%d", metrics), fmt.Sprintf("--health-addr=127.0.0.1:%d", health),
-		), "KUBECONFIG="+c.Kubeconfig, "RUNTIME_NAMESPACE="+namespace, "TUF_ROOT="+filepath.Join(dir, "tuf"))
+		), env...)
 		if err != nil {
 			return started, err
 		}
