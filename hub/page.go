@@ -2,6 +2,7 @@ package hub
 
 import (
 	"bytes"
+	"cmp"
 	"embed"
 	"html/template"
 	"io/fs"
@@ -52,6 +53,9 @@ func (c ClusterStatus) ShownReason() string {
 
 // ShownState is the state as people read it, such as "stale (was compliant)".
 func (d DeploymentStatus) ShownState() string { return shown(d.State, d.Was) }
+
+// ShownVersion is what runs as people read it: the version, or else the beginning of the revision.
+func (d DeploymentStatus) ShownVersion() string { return cmp.Or(d.Version, ShortRevision(d.Revision)) }
 
 // getFleet shows the clusters. It works without a script, and all that agents said is escaped.
 func (h *Hub) getFleet(w http.ResponseWriter, r *http.Request) {

@@ -2,6 +2,7 @@ package hub
 
 import (
 	"fmt"
+	"regexp"
 	"strings"
 	"time"
 	"unicode"
@@ -80,10 +81,21 @@ func Ago(t, now time.Time) string {
 	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
 }
 
+// shortHash is enough of a hash for people to tell one from another.
+const shortHash = 12
+
 // ShortDigest is the beginning of a digest's hex, enough for people to tell releases apart.
 func ShortDigest(d digest.Digest) string {
 	_, hex, _ := strings.Cut(string(d), ":")
-	return hex[:min(len(hex), 12)]
+	return hex[:min(len(hex), shortHash)]
+}
+
+// fullHash is a commit or a digest at the end of a revision.
+var fullHash = regexp.MustCompile(`[0-9a-f]{40,}$`)
+
+// ShortRevision shortens the commit or digest that a revision ends with, as in "dev@sha1:3ddc827101b7".
+func ShortRevision(revision string) string {
+	return fullHash.ReplaceAllStringFunc(revision, func(hash string) string { return hash[:shortHash] })
 }
 
 // shown is a state as people read it: the last word of a silent cluster is not its present.

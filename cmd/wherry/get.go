@@ -154,7 +154,7 @@ func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {
 func deploymentTable(w io.Writer, all []hub.DeploymentStatus, now time.Time) {
 	fmt.Fprintln(w, "CLUSTER\tWORKLOAD\tTARGET\tSTATE\tREASON\tVERSION\tSINCE")
 	for _, d := range all {
-		row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), d.Reason, d.Version, hub.Ago(d.Since, now))
+		row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), d.Reason, d.ShownVersion(), hub.Ago(d.Since, now))
 	}
 }
 
