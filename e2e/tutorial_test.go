@@ -3,152 +3,216 @@
 package e2e
 
 import (
-	"context"
-	"crypto/rand"
+	"encoding/json"
+	"io/fs"
+	"net"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
+	"github.com/wherry-dev/wherry/hub"
 )
 
-// drones is the tutorial's target on the cluster type drone.
 const (
-	drones         = "hello-world-app-functional-test"
-	dronesIn       = "dev-drone-" + drones
-	casesEnv       = "WHERRY_CASES"
-	tutorialConfig = "platform/cluster-types/east-us/restricted/drones/drone-config.yaml"
+	casesEnv      = "WHERRY_CASES"
+	functional    = "hello-world-app-functional-test"
+	performance   = "hello-world-app-performance-test"
+	observability = "observability-prometheus"
+	onDrones      = "dev-drone-" + functional
+	onStations    = "dev-station-" + performance
 )
 
-// newTutorial makes the platform of Kalypso's public tutorial, of which only the URLs of the repositories
-// with manifests are replaced.
-func newTutorial(t *testing.T, cases string) *shop {
+// tutorial is docs/tutorial.md in a shell.
+type tutorial struct {
+	*page
+	hub string // its URL
+}
+
+// newTutorial has a git server for the reader, and for Kalypso's repositories where the cases hold them. Else
+// they are cloned from where they are.
+func newTutorial(t *testing.T) *tutorial {
 	t.Helper()
 	require.NoError(t, cluster.StartFlux(t.Context(), fluxNamespace))
 	git, err := harness.StartGit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, git.Stop()) })
+	require.NoError(t, git.Create(t.Context(), "app-gitops"))
 	c, err := client.New(cluster.Config, client.Options{})
 	require.NoError(t, err)
-	s := &shop{&site{Client: c, t: t, dir: t.TempDir(), environment: "dev", prefix: registry.Prefix + "/tutorial-" + strings.ToLower(rand.Text()[:8])}, git}
-	for from, to := range map[string]string{
-		"microsoft/dev": "platform", "tutorial/dev": "platform", "microsoft/main": "base", "tutorial/common": "base",
-		"workloads/observability": "services", "workloads/hello-world-app": "app",
-	} {
-		require.NoError(t, os.CopyFS(s.path(to), os.DirFS(filepath.Join(cases, "kalypso", from))))
+	dir := t.TempDir()
+	config := "[user]\nname = you\nemail = you@example.com\n" +
+		"[credential]\nhelper = \"!f() { echo username=" + harness.GitUser + "; echo 'password=" + harness.GitPassword + "'; }; f\"\n"
+	if cases := os.Getenv(casesEnv); cases != "" {
+		serveKalypso(t, git, filepath.Join(cases, "kalypso"))
+		config += "[url \"" + git.URL + "/\"]\ninsteadOf = https://github.com/\n"
+	} else {
+		t.Logf("%s names no folder with Kalypso's cases: its repositories are cloned from github.com", casesEnv)
 	}
-	s.edit("app/workload.yaml", "https://github.com/microsoft/kalypso-app-gitops", git.URL+"/app-gitops")
-	s.generateKey("cosign")
-	s.ensure(&corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{Namespace: fluxNamespace, Name: "repo-secret"},
-		StringData: map[string]string{"username": harness.GitUser, "password": harness.GitPassword},
+	gitconfig := filepath.Join(dir, "gitconfig")
+	require.NoError(t, os.WriteFile(gitconfig, []byte(config), 0o600))
+	kubectl, err := harness.Tool("kubectl")
+	require.NoError(t, err)
+	registry, hub := freeAddress(t), freeAddress(t) // two, though one may be taken before it is used
+	names := strings.NewReplacer(
+		"https://git.example.com/you/app-gitops", git.URL+"/app-gitops",
+		"GIT_USER=you", "GIT_USER="+harness.GitUser, "GIT_TOKEN=secret", "GIT_TOKEN='"+harness.GitPassword+"'",
+		"127.0.0.1:5000", registry, "127.0.0.1:8080", hub,
+	)
+	p := openPage(&site{Client: c, t: t, dir: dir}, "tutorial.md", names, []string{
+		"PATH=" + os.Getenv(harness.ProgramsEnv) + ":" + filepath.Dir(kubectl) + ":" + os.Getenv("PATH"),
+		"HOME=" + dir, "KUBECONFIG=" + cluster.Kubeconfig,
+		"GIT_CONFIG_GLOBAL=" + gitconfig, "GIT_CONFIG_NOSYSTEM=1", "GIT_TERMINAL_PROMPT=0",
 	})
-	return s
+	return &tutorial{p, "http://" + hub}
 }
 
-// publishTutorial publishes the tutorial as it is now.
-func (s *shop) publishTutorial(more ...string) {
-	s.t.Helper()
-	args := []string{
-		"publish", "platform", "--environment", "dev", "--base", "base", "--workload", "platform-svc=services",
-		"--workload", "hello-world-app=app", "--to", "oci://" + s.prefix, "--key", "cosign.key",
+// serveKalypso commits what the cases hold of Kalypso's repositories.
+func serveKalypso(t *testing.T, git *harness.Git, cases string) {
+	t.Helper()
+	for _, r := range []struct{ repository, branch, in, from string }{
+		{"microsoft/kalypso-control-plane", "main", ".", "microsoft/main"},
+		{"microsoft/kalypso-control-plane", "dev", ".", "microsoft/dev"},
+		{"microsoft/kalypso-svc-src", "main", "workloads", "workloads/observability"},
+		{"microsoft/kalypso-app-src", "main", "workload", "workloads/hello-world-app"},
+	} {
+		files, from := map[string]string{}, os.DirFS(filepath.Join(cases, r.from))
+		require.NoError(t, fs.WalkDir(from, ".", func(name string, d fs.DirEntry, err error) error {
+			if err != nil || d.IsDir() {
+				return err
+			}
+			data, err := fs.ReadFile(from, name)
+			files[r.in+"/"+name] = string(data)
+			return err
+		}), "%s=%s", casesEnv, os.Getenv(casesEnv))
+		_, err := git.Commit(t.Context(), r.repository, r.branch, files)
+		require.NoError(t, err)
 	}
-	r := s.wherry(append(args, more...)...)
-	require.Zero(s.t, r.code, r.stderr)
 }
 
-// drone has the agent of a drone make a pass, and requires that it exits with want.
-func (s *shop) drone(want int) ran {
-	s.t.Helper()
-	r := program(s.t, s.dir, "wherry-agent", "once", "--registry", "oci://"+s.prefix, "--environment", "dev", "--cluster-type", "drone",
-		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "--wait", "60s")
-	require.Equal(s.t, want, r.code, "exit code of wherry-agent once")
-	return r
-}
-
-// greet pushes a version of the tutorial's application, and asks Flux to look at once where it is there.
-func (s *shop) greet(files map[string]string) (revision string) {
-	s.t.Helper()
-	commit, err := s.git.Commit(s.t.Context(), "app-gitops", "dev", files)
-	require.NoError(s.t, err)
-	source := fluxObject("GitRepository", drones)
-	now := []byte(`{"metadata":{"annotations":{"reconcile.fluxcd.io/requestedAt":"` + time.Now().Format(time.RFC3339Nano) + `"}}}`)
-	require.NoError(s.t, client.IgnoreNotFound(s.Patch(s.t.Context(), source, client.RawPatch("application/merge-patch+json", now))))
-	return "dev@sha1:" + commit
-}
-
-func greeting(text string) map[string]string {
-	return map[string]string{"functional-test/greeting.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: greeting}\ndata: {text: " + text + "}\n"}
+// freeAddress is one of loopback that nobody listened on a moment ago.
+func freeAddress(t *testing.T) string {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer l.Close()
+	return l.Addr().String()
 }
 
 // Kalypso's tutorial, "Explore workload management in a multi-cluster environment with GitOps", with its own
 // files and Flux's own controllers.
-func TestTheTutorialOfKalypso(t *testing.T) {
+func TestThePageWithKalypsosTutorial(t *testing.T) {
+	p := newTutorial(t)
+	p.follow("What you need")
+	p.follow("The repositories")
+	p.requireKalypsosFiles()
+	first := p.head()
+
+	p.follow("Publish")
+	p.follow("A drone")
+	require.Equal(t, "hello", p.data(onDrones, "greeting")["text"])
+	require.Equal(t, "Dev", p.data(onDrones, "platform-config")["ENVIRONMENT"])
+	drone := p.deployments()[functional]
+	require.Equal(t, "flux", drone.Adapter)
+	require.Equal(t, "drone-1", drone.Cluster)
+	require.Equal(t, first, drone.Revision)
+	require.True(t, drone.Floating)
+
+	p.follow("A platform value")
+	require.Equal(t, "Quadcopter", p.data(onDrones, "platform-config")["CLUSTER_NAME"])
+	require.NotEqual(t, drone.Release, p.deployments()[functional].Release)
+
+	p.follow("A cluster type")
+	require.Equal(t, "hello", p.data(onStations, "greeting")["text"])
+	require.Equal(t, "Ground station", p.data(onStations, "platform-config")["CLUSTER_NAME"])
+	require.Len(t, p.deployments(), 3)
+	require.Equal(t, first, p.deployments()[performance].Revision)
+
+	before := p.deployments()[functional]
+	p.follow("A version of the application")
+	second := p.head()
+	require.NotEqual(t, first, second)
+	welcomed := p.deployments()[functional]
+	require.Equal(t, second, welcomed.Revision)
+	require.Equal(t, before.Release, welcomed.Release)
+
+	p.follow("A version that fails")
+	require.NotEqual(t, second, p.head())
+	failed := p.deployments()[functional]
+	require.Equal(t, bundle.Failed, failed.State)
+	require.Equal(t, "BuildFailed", failed.Reason)
+	require.Contains(t, failed.Message, "missing metadata.name")
+	require.Equal(t, second, failed.Revision, "what runs is the last good version")
+	require.Equal(t, "welcome", p.data(onDrones, "greeting")["text"])
+	require.Equal(t, bundle.Compliant, p.deployments()[performance].State)
+
+	p.follow("A target removed")
+	require.NotContains(t, p.deployments(), functional)
+	p.removed(functional, onDrones)
+
+	p.follow("Clean up")
+	p.removed(performance, onStations)
+	p.removed(observability, "dev-station-"+observability)
+	require.Empty(t, p.sections, "sections that nobody has followed")
+}
+
+// requireKalypsosFiles requires that what the page has the reader write means what Kalypso's tutorial says.
+func (p *tutorial) requireKalypsosFiles() {
 	cases := os.Getenv(casesEnv)
 	if cases == "" {
-		t.Logf("%s is not set: the tutorial is not followed", casesEnv)
 		return
 	}
-	s := newTutorial(t, cases)
-	first := s.greet(greeting("hello"))
-	s.publishTutorial()
-	s.drone(0)
-	t.Cleanup(func() { // as a cluster that was given is left as it was found
-		require.NoError(t, client.IgnoreNotFound(s.Delete(context.Background(), fluxObject("Kustomization", drones))))
-	})
-	item := s.status().Items[0]
-	require.Equal(t, drones, item.Assignment)
-	require.Equal(t, "flux", item.Adapter)
-	require.Equal(t, first, item.Revision)
-	require.True(t, item.Floating)
-	require.Equal(t, "hello", s.data("greeting")["text"])
-	require.Equal(t, "Dev", s.data("platform-config")["ENVIRONMENT"])
-
-	s.edit(tutorialConfig, "CLUSTER_NAME: Drone", "CLUSTER_NAME: Drones")
-	s.publishTutorial()
-	s.drone(0)
-	require.Equal(t, "Drones", s.data("platform-config")["CLUSTER_NAME"])
-
-	second := s.greet(greeting("welcome"))
-	require.Eventually(t, func() bool { s.drone(0); return s.status().Items[0].Revision == second }, patience, time.Second)
-	require.Equal(t, "welcome", s.data("greeting")["text"])
-
-	s.greet(map[string]string{"functional-test/greeting.yaml": "apiVersion: v1\nkind: ConfigMap\n"})
-	require.Eventually(t, func() bool {
-		item := s.passed()
-		return item.State == bundle.Failed && item.Reason == "BuildFailed" && item.Revision == second
-	}, patience, time.Second)
-
-	s.greet(greeting("welcome"))
-	require.Eventually(t, func() bool { return s.passed().State == bundle.Compliant }, patience, time.Second)
-	require.NoError(t, os.Remove(s.path("platform/functional-test-policy.yaml")))
-	s.publishTutorial("--allow-empty")
-	s.drone(0)
-	require.Empty(t, s.status().Items)
-	s.gone("", dronesIn, &corev1.Namespace{})
-	s.gone(fluxNamespace, drones, fluxObject("GitRepository", drones))
+	for name, original := range map[string]string{
+		"base/workloads/hello-world-app.yaml":              "common/hello-world-app.yaml",
+		"platform/scheduling/functional-test-policy.yaml":  "dev/functional-test-policy.yaml",
+		"platform/scheduling/performance-test-policy.yaml": "dev/performance-test-policy.yaml",
+	} {
+		written, err := os.ReadFile(p.path("tutorial/" + name))
+		require.NoError(p.t, err)
+		want, err := os.ReadFile(filepath.Join(cases, "kalypso", "tutorial", original))
+		require.NoError(p.t, err)
+		require.YAMLEq(p.t, string(want), string(written))
+	}
 }
 
-// passed has the drone's agent make a pass, however that ends, and returns how its assignment stands.
-func (s *shop) passed() bundle.Item {
-	s.t.Helper()
-	program(s.t, s.dir, "wherry-agent", "once", "--registry", "oci://"+s.prefix, "--environment", "dev", "--cluster-type", "drone",
-		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "--wait", "5s")
-	return s.status().Items[0]
+// head is what Flux calls the newest commit of the manifests.
+func (p *tutorial) head() string {
+	p.t.Helper()
+	return "dev@sha1:" + strings.TrimSpace(execute(p.t, p.path("tutorial/manifests"), "git", "rev-parse", "dev").stdout)
 }
 
-// data is that of a ConfigMap in the drone's namespace.
-func (s *shop) data(name string) map[string]string {
-	s.t.Helper()
+// deployments is what the hub knows, by assignment.
+func (p *tutorial) deployments() map[string]hub.DeploymentStatus {
+	p.t.Helper()
+	r := p.wherry("get", "deployments", "--hub", p.hub, "-o", "json")
+	require.Zero(p.t, r.code, r.stderr)
+	var list hub.DeploymentList
+	require.NoError(p.t, json.Unmarshal([]byte(r.stdout), &list))
+	deployments := map[string]hub.DeploymentStatus{}
+	for _, d := range list.Deployments {
+		deployments[d.Assignment] = d
+	}
+	return deployments
+}
+
+// data is that of a ConfigMap.
+func (p *tutorial) data(namespace, name string) map[string]string {
+	p.t.Helper()
 	var cm corev1.ConfigMap
-	s.read(dronesIn, name, &cm)
+	p.read(namespace, name, &cm)
 	return cm.Data
+}
+
+// removed requires that nothing is left of an assignment.
+func (p *tutorial) removed(assignment, namespace string) {
+	p.t.Helper()
+	p.gone("", namespace, &corev1.Namespace{})
+	p.gone(fluxNamespace, assignment, fluxObject("GitRepository", assignment))
+	p.gone(fluxNamespace, assignment, fluxObject("Kustomization", assignment))
 }

@@ -65,11 +65,21 @@ func authenticated(next http.Handler) http.Handler {
 // Stop ends the server and deletes the repositories.
 func (g *Git) Stop() error { return errors.Join(g.server.Close(), os.RemoveAll(g.dir)) }
 
+// Create makes an empty repository, which can be pushed to, unless it is there.
+func (g *Git) Create(ctx context.Context, repository string) error {
+	bare := filepath.Join(g.dir, repository)
+	if _, err := g.git(ctx, g.dir, "init", "--quiet", "--bare", "--initial-branch=main", bare); err != nil {
+		return err
+	}
+	_, err := g.git(ctx, bare, "config", "http.receivepack", "true")
+	return err
+}
+
 // Commit makes files, given by their paths, the whole content of a branch of a repository, both of which it
 // creates where they are missing, and returns the new commit.
 func (g *Git) Commit(ctx context.Context, repository, branch string, files map[string]string) (commit string, err error) {
 	bare := filepath.Join(g.dir, repository)
-	if _, err := g.git(ctx, g.dir, "init", "--quiet", "--bare", "--initial-branch=main", bare); err != nil {
+	if err := g.Create(ctx, repository); err != nil {
 		return "", err
 	}
 	work, err := os.MkdirTemp(g.dir, "work-")
