@@ -25,15 +25,29 @@ func assets() fs.FS {
 	return sub
 }
 
-// fleetPage is what assets/fleet.html shows.
+// fleetPage is what assets/fleet.html shows: rows of one kind.
 type fleetPage struct {
-	Filter   Filter
-	Filtered bool
-	States   []bundle.State
-	Rows     []ClusterStatus
-	Next     string // a link, empty on the last page
-	Now      time.Time
+	Kind        string
+	Kinds       []kindLink
+	Filter      Filter
+	Filtered    bool
+	States      []bundle.State
+	Clusters    []ClusterStatus
+	Deployments []DeploymentStatus
+	Next        string // a link, empty on the last page
+	Now         time.Time
 }
+
+// kindLink leads to the rows of a kind, chosen by the same filter.
+type kindLink struct{ Name, Link string }
+
+// The kinds of rows, and where their pages are.
+const (
+	clustersKind    = "clusters"
+	deploymentsKind = "deployments"
+	clustersPath    = "/"
+	deploymentsPath = "/deployments"
+)
 
 // ShownState is the state as people read it, such as "stale (was compliant)".
 func (c ClusterStatus) ShownState() string { return shown(c.State, c.Was) }
@@ -57,26 +71,53 @@ func (d DeploymentStatus) ShownState() string { return shown(d.State, d.Was) }
 // ShownVersion is what runs as people read it: the version, or else the beginning of the revision.
 func (d DeploymentStatus) ShownVersion() string { return cmp.Or(d.Version, ShortRevision(d.Revision)) }
 
-// getFleet shows the clusters. It works without a script, and all that agents said is escaped.
-func (h *Hub) getFleet(w http.ResponseWriter, r *http.Request) {
+// InDeployments tells whether the cluster's deployments say why it is in its state, since it does not.
+func (c ClusterStatus) InDeployments() bool {
+	switch c.State {
+	case bundle.Compliant, bundle.Rejected, Stale, Unreported:
+		return false
+	}
+	return c.ShownReason() == ""
+}
+
+func (h *Hub) getClusters(w http.ResponseWriter, r *http.Request) {
+	h.showFleet(w, r, clustersKind, func(p *fleetPage) (next string, err error) {
+		list, err := h.Clusters(r.Context(), p.Filter)
+		p.Clusters = list.Clusters
+		return list.Next, err
+	})
+}
+
+func (h *Hub) getDeployments(w http.ResponseWriter, r *http.Request) {
+	h.showFleet(w, r, deploymentsKind, func(p *fleetPage) (next string, err error) {
+		list, err := h.Deployments(r.Context(), p.Filter)
+		p.Deployments = list.Deployments
+		return list.Next, err
+	})
+}
+
+// showFleet shows the rows that read fills in. The page works without a script, and all that agents said is
+// escaped.
+func (h *Hub) showFleet(w http.ResponseWriter, r *http.Request, kind string, read func(*fleetPage) (next string, err error)) {
 	f, err := filterOf(r)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	list, err := h.Clusters(r.Context(), f)
+	page := fleetPage{Kind: kind, Filter: f, States: States(), Now: h.now().UTC()}
+	page.Filtered = f.Environment+f.Type+f.Workload+string(f.State)+f.After != ""
+	next, err := read(&page)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	now := h.now().UTC()
-	page := fleetPage{Filter: f, States: States(), Rows: list.Clusters, Now: now}
-	page.Filtered = f.Environment+f.Type+f.Workload+string(f.State)+f.After != ""
-	if list.Next != "" {
-		q := r.URL.Query()
-		q.Set("after", list.Next)
-		page.Next = (&url.URL{Path: "/", RawQuery: q.Encode()}).String()
+	q := r.URL.Query()
+	if next != "" {
+		q.Set("after", next)
+		page.Next = linkTo(r.URL.Path, q)
 	}
+	q.Del("after")
+	page.Kinds = []kindLink{{clustersKind, linkTo(clustersPath, q)}, {deploymentsKind, linkTo(deploymentsPath, q)}}
 	var html bytes.Buffer
 	if err := h.fleet.Execute(&html, page); err != nil {
 		h.fail(w, r, err)
@@ -86,6 +127,10 @@ func (h *Hub) getFleet(w http.ResponseWriter, r *http.Request) {
 	w.Header().Set("Content-Security-Policy", "default-src 'none'; style-src 'self'; form-action 'self'; base-uri 'none'; frame-ancestors 'none'")
 	w.Header().Set("Referrer-Policy", "no-referrer")
 	_, _ = html.WriteTo(w) // the other side has gone
+}
+
+func linkTo(path string, q url.Values) string {
+	return (&url.URL{Path: path, RawQuery: q.Encode()}).String()
 }
 
 // fleetTemplate parses the page.

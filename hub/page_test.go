@@ -35,16 +35,31 @@ func TestFleetPage(t *testing.T) {
 
 	w = page(h, "/?limit=1&environment=dev")
 	require.Contains(t, w.Body.String(), `href="/?after=a-good&amp;environment=dev&amp;limit=1"`)
-	require.Contains(t, page(h, "/?type=none").Body.String(), "No cluster is like this")
+	require.Contains(t, page(h, "/?type=none").Body.String(), "None of the clusters is like this")
 	require.Equal(t, http.StatusBadRequest, page(h, "/?state=complaint").Code)
 	require.Equal(t, http.StatusOK, page(h, "/style.css").Code)
 	require.Equal(t, http.StatusNotFound, page(h, "/fleet").Code)
 	require.Equal(t, http.StatusMethodNotAllowed, page(h, "/v1/clusters/x/reports").Code)
 }
 
+func TestDeploymentsPage(t *testing.T) {
+	h := fleet(t)
+	w := page(h, "/deployments?state=failed")
+	require.Equal(t, http.StatusOK, w.Code)
+	require.Contains(t, w.Body.String(), "b-bad")
+	require.NotContains(t, w.Body.String(), "a-good")
+	require.Contains(t, w.Body.String(), `href="/?state=failed"`, "clusters by the same filter")
+	require.Contains(t, page(h, "/?type=drone").Body.String(), `href="/deployments?type=drone"`)
+	require.Contains(t, page(h, "/").Body.String(), `href="/deployments?environment=dev&amp;type=drone&amp;state=failed">in its deployments`)
+	require.Contains(t, page(h, "/deployments?limit=1&state=compliant").Body.String(), `href="/deployments?after=a-good%2Fdrone-main&amp;limit=1&amp;state=compliant"`)
+	require.Contains(t, page(h, "/deployments?workload=none").Body.String(), "None of the deployments is like this")
+	require.Equal(t, http.StatusBadRequest, page(h, "/deployments?state=complaint").Code)
+}
+
 func TestEmptyFleetPageSaysWhatToDo(t *testing.T) {
 	h, _ := newHub(t)
 	require.Contains(t, page(h, "/").Body.String(), "wherry hub clusters add")
+	require.Contains(t, page(h, "/deployments").Body.String(), "No cluster has reported a deployment")
 }
 
 func TestHostileTextStaysText(t *testing.T) {
@@ -62,10 +77,10 @@ func TestHostileTextStaysText(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 1, receipt.Accepted)
 
-	html := page(h, "/?environment=%22%3E%3Cscript%3E").Body.String() + page(h, "/").Body.String()
+	html := page(h, "/?environment=%22%3E%3Cscript%3E").Body.String() + page(h, "/").Body.String() + page(h, "/deployments").Body.String()
 	require.NotContains(t, html, "<script")
 	require.Contains(t, html, "&lt;script&gt;")
-	for _, path := range []string{"/", "/v1/clusters", "/v1/deployments"} {
+	for _, path := range []string{"/", "/deployments", "/v1/clusters", "/v1/deployments"} {
 		body := page(h, path).Body.String()
 		for _, bad := range []string{"\x1b", "\x07", "\u009b", "\u202e", `\u001b`, `\u009b`} {
 			require.NotContains(t, body, bad, path)

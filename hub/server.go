@@ -48,7 +48,8 @@ func (h *Hub) Handler() http.Handler {
 	mux.HandleFunc("GET /v1/deployments", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Deployments) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", h.getReady)
-	mux.HandleFunc("GET /{$}", h.getFleet)
+	mux.HandleFunc("GET "+clustersPath+"{$}", h.getClusters)
+	mux.HandleFunc("GET "+deploymentsPath, h.getDeployments)
 	mux.Handle("GET /style.css", http.FileServerFS(assets()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
