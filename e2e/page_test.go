@@ -60,7 +60,7 @@ func openPage(s *site, name string, replace *strings.Replacer, env []string) *pa
 		require.NoError(t, out.Close())
 	})
 	p := &page{site: s, sections: map[string]string{}, in: in, out: out, lines: bufio.NewReader(out)}
-	p.enter("trap 'kill $(jobs -p)' EXIT") // for a test that is killed
+	p.enter("trap 'kill $(jobs -p) 2>/dev/null || :' EXIT") // for a test that is killed
 	for _, found := range section.FindAllStringSubmatchIndex(string(text), -1) {
 		end := len(text)
 		if next := section.FindIndex(text[found[1]:]); next != nil {

@@ -3,6 +3,7 @@
 package e2e
 
 import (
+	"context"
 	"encoding/json"
 	"io/fs"
 	"net"
@@ -13,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -25,9 +27,12 @@ const (
 	functional    = "hello-world-app-functional-test"
 	performance   = "hello-world-app-performance-test"
 	observability = "observability-prometheus"
-	onDrones      = "dev-drone-" + functional
-	onStations    = "dev-station-" + performance
 )
+
+// places are the namespaces of the tutorial's assignments.
+var places = map[string]string{
+	functional: "dev-drone-" + functional, performance: "dev-station-" + performance, observability: "dev-station-" + observability,
+}
 
 // tutorial is docs/tutorial.md in a shell.
 type tutorial struct {
@@ -109,6 +114,7 @@ func freeAddress(t *testing.T) string {
 // files and Flux's own controllers.
 func TestThePageWithKalypsosTutorial(t *testing.T) {
 	p := newTutorial(t)
+	t.Cleanup(p.clearTutorial)
 	p.follow("What you need")
 	p.follow("The repositories")
 	p.requireKalypsosFiles()
@@ -116,8 +122,8 @@ func TestThePageWithKalypsosTutorial(t *testing.T) {
 
 	p.follow("Publish")
 	p.follow("A drone")
-	require.Equal(t, "hello", p.data(onDrones, "greeting")["text"])
-	require.Equal(t, "Dev", p.data(onDrones, "platform-config")["ENVIRONMENT"])
+	require.Equal(t, "hello", p.data(functional, "greeting")["text"])
+	require.Equal(t, "Dev", p.data(functional, "platform-config")["ENVIRONMENT"])
 	drone := p.deployments()[functional]
 	require.Equal(t, "flux", drone.Adapter)
 	require.Equal(t, "drone-1", drone.Cluster)
@@ -125,12 +131,12 @@ func TestThePageWithKalypsosTutorial(t *testing.T) {
 	require.True(t, drone.Floating)
 
 	p.follow("A platform value")
-	require.Equal(t, "Quadcopter", p.data(onDrones, "platform-config")["CLUSTER_NAME"])
+	require.Equal(t, "Quadcopter", p.data(functional, "platform-config")["CLUSTER_NAME"])
 	require.NotEqual(t, drone.Release, p.deployments()[functional].Release)
 
 	p.follow("A cluster type")
-	require.Equal(t, "hello", p.data(onStations, "greeting")["text"])
-	require.Equal(t, "Ground station", p.data(onStations, "platform-config")["CLUSTER_NAME"])
+	require.Equal(t, "hello", p.data(performance, "greeting")["text"])
+	require.Equal(t, "Ground station", p.data(performance, "platform-config")["CLUSTER_NAME"])
 	require.Len(t, p.deployments(), 3)
 	require.Equal(t, first, p.deployments()[performance].Revision)
 
@@ -149,16 +155,16 @@ func TestThePageWithKalypsosTutorial(t *testing.T) {
 	require.Equal(t, "BuildFailed", failed.Reason)
 	require.Contains(t, failed.Message, "missing metadata.name")
 	require.Equal(t, second, failed.Revision, "what runs is the last good version")
-	require.Equal(t, "welcome", p.data(onDrones, "greeting")["text"])
+	require.Equal(t, "welcome", p.data(functional, "greeting")["text"])
 	require.Equal(t, bundle.Compliant, p.deployments()[performance].State)
 
 	p.follow("A target removed")
 	require.NotContains(t, p.deployments(), functional)
-	p.removed(functional, onDrones)
+	p.requireRemoved(functional)
 
 	p.follow("Clean up")
-	p.removed(performance, onStations)
-	p.removed(observability, "dev-station-"+observability)
+	p.requireRemoved(performance)
+	p.requireRemoved(observability)
 	require.Empty(t, p.sections, "sections that nobody has followed")
 }
 
@@ -201,18 +207,34 @@ func (p *tutorial) deployments() map[string]hub.DeploymentStatus {
 	return deployments
 }
 
-// data is that of a ConfigMap.
-func (p *tutorial) data(namespace, name string) map[string]string {
+// data is that of a ConfigMap that an assignment has brought.
+func (p *tutorial) data(assignment, name string) map[string]string {
 	p.t.Helper()
 	var cm corev1.ConfigMap
-	p.read(namespace, name, &cm)
+	p.read(places[assignment], name, &cm)
 	return cm.Data
 }
 
-// removed requires that nothing is left of an assignment.
-func (p *tutorial) removed(assignment, namespace string) {
+// brought is what the tutorial puts on the cluster for an assignment, that which has the rest removed first.
+func brought(assignment string) []client.Object {
+	return []client.Object{
+		fluxObject("Kustomization", assignment), fluxObject("GitRepository", assignment),
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: places[assignment]}},
+	}
+}
+
+func (p *tutorial) requireRemoved(assignment string) {
 	p.t.Helper()
-	p.gone("", namespace, &corev1.Namespace{})
-	p.gone(fluxNamespace, assignment, fluxObject("GitRepository", assignment))
-	p.gone(fluxNamespace, assignment, fluxObject("Kustomization", assignment))
+	for _, o := range brought(assignment) {
+		p.gone(o.GetNamespace(), o.GetName(), o)
+	}
+}
+
+// clearTutorial deletes what a failed test has left, so that a cluster that was given is left as it was found.
+func (p *tutorial) clearTutorial() {
+	for assignment := range places {
+		for _, o := range brought(assignment) {
+			require.NoError(p.t, client.IgnoreNotFound(p.Delete(context.Background(), o))) // the test's own context has ended
+		}
+	}
 }
