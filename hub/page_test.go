@@ -59,7 +59,7 @@ func TestDeploymentsPage(t *testing.T) {
 func TestEmptyFleetPageSaysWhatToDo(t *testing.T) {
 	h, _ := newHub(t)
 	require.Contains(t, page(h, "/").Body.String(), "wherry hub clusters add")
-	require.Contains(t, page(h, "/deployments").Body.String(), "No cluster has reported a deployment")
+	require.Contains(t, page(h, "/deployments").Body.String(), "No cluster reports a deployment")
 }
 
 func TestHostileTextStaysText(t *testing.T) {
