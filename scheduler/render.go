@@ -10,7 +10,6 @@ import (
 	"strings"
 
 	"golang.org/x/sync/errgroup"
-	"k8s.io/apimachinery/pkg/util/validation"
 )
 
 // Options steers Render. The zero value is ready for use.
@@ -20,16 +19,18 @@ type Options struct {
 	// Parallel is the number of cluster types that are rendered at once. Zero means as many as Go may
 	// use cores.
 	Parallel int
+	// Decision, if not nil, says what is assigned, in place of the platform's scheduling policies.
+	Decision *Decision
 }
 
 // Render decides and renders every assignment of the environment. What is wrong with one assignment is
 // a [Failure] in the result and does not stop the others. The error is for what leaves unknown which
 // assignments there are, such as a selector that says nothing, and for a ctx that has ended.
 func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
-	if problems := validation.IsDNS1123Subdomain(m.environment); len(problems) > 0 {
-		return nil, mistake(Position{}, "", "there can be no environment %q: %s", m.environment, problems[0])
+	if err := m.checkEnvironment(); err != nil {
+		return nil, err
 	}
-	r, err := newRenderer(m)
+	r, err := newRenderer(m, opts.Decision)
 	if err != nil {
 		return nil, err
 	}
@@ -39,7 +40,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		Platform:     m.platform,
 		BaseCommit:   cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
 		ClusterTypes: make([]ClusterTypeResult, len(types)),
-		Warnings:     append(slices.Clone(m.findings), r.findings...),
+		Warnings:     sortedFindings(m.findings, r.findings),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, cmp.Or(opts.Parallel, runtime.GOMAXPROCS(0))))
@@ -52,10 +53,15 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
-	slices.SortFunc(result.Warnings, func(a, b Finding) int {
+	return result, nil
+}
+
+func sortedFindings(lists ...[]Finding) []Finding {
+	all := slices.Concat(lists...)
+	slices.SortFunc(all, func(a, b Finding) int {
 		return cmp.Or(comparePositions(a.Position, b.Position), strings.Compare(a.Message, b.Message))
 	})
-	return result, nil
+	return all
 }
 
 // renderer holds what all cluster types share while one Render lasts.
@@ -78,23 +84,25 @@ type renderer struct {
 
 // selectedPair is what a policy selects: each of its cluster types gets each of its targets.
 type selectedPair struct {
-	policy  string
+	policy  string // empty where a decision gives no reason
 	types   bitset
 	targets bitset
+	// The terms of its selectors; see DecidedBy.
+	targetTerms, typeTerms []string
 }
 
-func newRenderer(m *Model) (*renderer, error) {
+func newRenderer(m *Model, decision *Decision) (*renderer, error) {
 	r := &renderer{model: m, templates: map[string]*compiledTemplate{}, validator: newValidator()}
-	var err error
-	if r.targets, err = m.targets(); err != nil {
+	index, err := r.list()
+	if err != nil {
 		return nil, err
 	}
-	targetLabels := make([]map[string]string, len(r.targets))
-	for i, t := range r.targets {
-		targetLabels[i] = t.labels
+	if decision != nil {
+		err = r.obey(decision)
+	} else {
+		err = r.selectPairs(index)
 	}
-	index := newLabelIndex(targetLabels)
-	if err := r.selectPairs(index); err != nil {
+	if err != nil {
 		return nil, err
 	}
 
@@ -120,6 +128,17 @@ func newRenderer(m *Model) (*renderer, error) {
 	return r, nil
 }
 
+// list lists the environment's targets and indexes their labels.
+func (r *renderer) list() (*labelIndex, error) {
+	var err error
+	r.targets, err = r.model.targets()
+	labels := make([]map[string]string, len(r.targets))
+	for i, t := range r.targets {
+		labels[i] = t.labels
+	}
+	return newLabelIndex(labels), err
+}
+
 // selectPairs asks every policy what it selects.
 func (r *renderer) selectPairs(targets *labelIndex) error {
 	var typeLabels []map[string]string
@@ -135,9 +154,13 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 			errs = append(errs, err)
 			continue
 		}
-		selected := selectedPair{policy: p.Metadata.Name, types: types.selectBy(byType), targets: targets.selectBy(byTarget)}
+		selected := selectedPair{
+			policy: p.Metadata.Name, types: types.selectBy(byType), targets: targets.selectBy(byTarget),
+			targetTerms: terms(byTarget), typeTerms: terms(byType),
+		}
 		if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" {
 			selected.targets.intersect(targets.withAny("workspace", []string{w}))
+			selected.targetTerms = append([]string{"workspace=" + w}, selected.targetTerms...)
 		}
 		for what, set := range map[string]bitset{"cluster type": selected.types, "deployment target": selected.targets} {
 			if set.empty() {
@@ -182,17 +205,22 @@ func (m *Model) texts() []string {
 	return all
 }
 
-// clusterType decides and renders the assignments of the i-th cluster type.
-func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) ClusterTypeResult {
-	result := ClusterTypeResult{Name: ct.Metadata.Name, Annotations: ownAnnotations(&ct.object)}
-	selected := newBitset(len(r.targets))
-	var policies []selectedPair
+// selecting returns the policies that select the i-th cluster type, and what they select for it.
+func (r *renderer) selecting(i int) (policies []selectedPair, targets bitset) {
+	targets = newBitset(len(r.targets))
 	for _, p := range r.policies {
 		if p.types.has(i) {
 			policies = append(policies, p)
-			selected.union(p.targets)
+			targets.union(p.targets)
 		}
 	}
+	return policies, targets
+}
+
+// clusterType decides and renders the assignments of the i-th cluster type.
+func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) ClusterTypeResult {
+	result := ClusterTypeResult{Name: ct.Metadata.Name, Annotations: ownAnnotations(&ct.object)}
+	policies, selected := r.selecting(i)
 	if selected.empty() {
 		return result
 	}
@@ -210,7 +238,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 			continue
 		}
 		for _, p := range policies {
-			if p.targets.has(t) {
+			if p.targets.has(t) && p.policy != "" {
 				assignment.Policies = append(assignment.Policies, p.policy)
 			}
 		}

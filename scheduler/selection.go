@@ -135,3 +135,12 @@ func (s *labelSelector) requirements(o *object) (labels.Requirements, error) {
 	all, _ := selector.Requirements()
 	return all, nil
 }
+
+// terms spells requirements as kubectl's --selector takes them.
+func terms(requirements labels.Requirements) []string {
+	var all []string
+	for _, r := range requirements {
+		all = append(all, r.String())
+	}
+	return all
+}

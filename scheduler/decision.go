@@ -1,0 +1,115 @@
+package scheduler
+
+import (
+	"context"
+	_ "embed"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// DecisionVersion is the version of the decision's form that this code writes and reads.
+const DecisionVersion = 1
+
+// DecisionSchema is the JSON schema of a Decision, for those who write one.
+//
+//go:embed decision.schema.json
+var DecisionSchema string
+
+// Decision says which deployment target runs on which cluster type, and why, before anything is rendered.
+// [Model.Decide] makes one by the platform's scheduling policies; any other program may, and
+// [Options].Decision takes it. Its JSON form is an interface: see [DecisionSchema].
+type Decision struct {
+	// Schema is DecisionVersion.
+	Schema      int    `json:"schema"`
+	Environment string `json:"environment"`
+	// Assignments is sorted by cluster type and name where Decide made it; another order means the same.
+	Assignments []Decided `json:"assignments"`
+	// Warnings holds warnings and notes about the platform, sorted by position.
+	Warnings []Finding `json:"-"`
+
+	at Position // of the document that was read; no place for one that was made
+}
+
+// Decided is one assignment of a Decision.
+type Decided struct {
+	ClusterType string `json:"clusterType"`
+	// Name is the deployment target's full name, <workload>-<target>. It says all: Workspace, Workload and
+	// Target may be left out, but what is given must be true.
+	Name      string `json:"name"`
+	Workspace string `json:"workspace,omitempty"`
+	Workload  string `json:"workload,omitempty"`
+	Target    string `json:"target,omitempty"`
+	// Policies says why. Another scheduler than ours may give names of its own, or none; they travel in the
+	// bundle.
+	Policies []DecidedBy `json:"policies,omitempty"`
+
+	at Position
+}
+
+// DecidedBy is a reason: a scheduling policy, and the terms of its selectors, all of which hold for the
+// assignment. A policy without terms on one side selects everything there.
+type DecidedBy struct {
+	Name string `json:"name"`
+	// TargetTerms are about the deployment target's labels, such as "workspace=shop" or "purpose in (a,b)".
+	TargetTerms []string `json:"targetTerms,omitempty"`
+	// ClusterTypeTerms are about the cluster type's labels.
+	ClusterTypeTerms []string `json:"clusterTypeTerms,omitempty"`
+}
+
+// Decide says what the platform's policies select. The error is for what leaves that unknown, such as a
+// selector that says nothing, and for a ctx that has ended.
+func (m *Model) Decide(ctx context.Context) (*Decision, error) {
+	if err := m.checkEnvironment(); err != nil {
+		return nil, err
+	}
+	r := &renderer{model: m}
+	index, err := r.list()
+	if err == nil {
+		err = r.selectPairs(index)
+	}
+	if err != nil {
+		return nil, err
+	}
+	d := &Decision{
+		Schema: DecisionVersion, Environment: m.environment, Assignments: []Decided{},
+		Warnings: sortedFindings(m.findings, r.findings),
+	}
+	for i, ct := range sortedValues(m.clusterTypes) {
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		d.Assignments = append(d.Assignments, r.decide(i, ct.Metadata.Name)...)
+	}
+	return d, nil
+}
+
+// decide lists what is on the i-th cluster type. Targets that share a name, which cannot be rendered, are
+// one assignment.
+func (r *renderer) decide(i int, clusterType string) []Decided {
+	var all []Decided
+	policies, selected := r.selecting(i)
+	for t := range selected.all {
+		target := r.targets[t]
+		d := Decided{
+			ClusterType: clusterType, Name: target.name,
+			Workspace: target.workspace, Workload: target.workload.Metadata.Name, Target: target.spec.Name,
+		}
+		for _, p := range policies {
+			if p.targets.has(t) {
+				d.Policies = append(d.Policies, DecidedBy{Name: p.policy, TargetTerms: p.targetTerms, ClusterTypeTerms: p.typeTerms})
+			}
+		}
+		if n := len(all); n == 0 || all[n-1].Name != d.Name {
+			all = append(all, d)
+		}
+	}
+	return all
+}
+
+// checkEnvironment makes sure that the environment's name can be part of others.
+func (m *Model) checkEnvironment() error {
+	if problems := validation.IsDNS1123Subdomain(m.environment); len(problems) > 0 {
+		return mistake(Position{}, "", "there can be no environment %q: %s", m.environment, problems[0])
+	}
+	return nil
+}

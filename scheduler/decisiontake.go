@@ -1,0 +1,148 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+	"unicode"
+)
+
+// obey takes over what d says, in place of what the platform's policies select.
+func (r *renderer) obey(d *Decision) error {
+	if d.Environment != r.model.environment {
+		return mistake(d.at, "", "the decision is for environment %q, not for %q", d.Environment, r.model.environment)
+	}
+	o := &obedience{
+		renderer: r, types: sortedKeys(r.model.clusterTypes), byName: map[string][]int{},
+		taken: map[[2]string]Position{}, selected: map[[2]string]*selectedPair{},
+	}
+	for i, t := range r.targets {
+		o.byName[t.name] = append(o.byName[t.name], i)
+	}
+	var errs []error
+	for _, a := range d.Assignments {
+		if err := o.take(a); err != nil {
+			errs = append(errs, err)
+		}
+		if len(errs) == 10*maxReported { // the file is of another platform; hints cost time
+			break
+		}
+	}
+	for _, p := range o.selected {
+		r.policies = append(r.policies, *p)
+	}
+	slices.SortFunc(r.policies, func(a, b selectedPair) int { return strings.Compare(a.policy, b.policy) })
+	return joinMistakes(errs)
+}
+
+// obedience turns a decision into pairs, one for each policy on each cluster type.
+type obedience struct {
+	*renderer
+	types    []string
+	byName   map[string][]int // targets; several where names clash
+	taken    map[[2]string]Position
+	selected map[[2]string]*selectedPair // by policy, cluster type
+}
+
+func (o *obedience) take(a Decided) error {
+	i, known := slices.BinarySearch(o.types, a.ClusterType)
+	if !known {
+		return mistake(a.at, didYouMean(a.ClusterType, o.types), "there is no cluster type %q", a.ClusterType)
+	}
+	targets := o.byName[a.Name]
+	if len(targets) == 0 {
+		return o.unknownTarget(a)
+	}
+	if len(targets) == 1 { // names that clash fail when they are rendered
+		if err := a.agrees(o.targets[targets[0]]); err != nil {
+			return err
+		}
+	}
+	key := [2]string{a.ClusterType, a.Name}
+	if first, twice := o.taken[key]; twice {
+		return mistake(a.at, "remove one of them", "%s is on %s twice, first at %s", a.Name, a.ClusterType, first)
+	}
+	o.taken[key] = a.at
+	policies := a.Policies
+	if len(policies) == 0 {
+		policies = []DecidedBy{{}}
+	}
+	for _, p := range policies {
+		if err := checkReason(a.at, p.Name, len(a.Policies)); err != nil {
+			return err
+		}
+		o.pair(p.Name, i).add(targets)
+	}
+	return nil
+}
+
+// pair returns what a policy, or none, selects on the i-th cluster type.
+func (o *obedience) pair(policy string, i int) *selectedPair {
+	key := [2]string{policy, o.types[i]}
+	p := o.selected[key]
+	if p == nil {
+		p = &selectedPair{policy: policy, types: newBitset(len(o.types)), targets: newBitset(len(o.targets))}
+		p.types.add(i)
+		o.selected[key] = p
+	}
+	return p
+}
+
+func (p *selectedPair) add(targets []int) {
+	for _, t := range targets {
+		p.targets.add(t)
+	}
+}
+
+// unknownTarget says why there is no such target: the name, or the environment.
+func (o *obedience) unknownTarget(a Decided) error {
+	for _, w := range o.model.workloads {
+		for i := range w.Spec.DeploymentTargets {
+			if t := &w.Spec.DeploymentTargets[i]; w.Metadata.Name+"-"+t.Name == a.Name {
+				return mistake(a.at, "", "deployment target %q is for environment %q (%s), not for %q",
+					a.Name, t.Environment, w.position(t.Line), o.model.environment)
+			}
+		}
+	}
+	var names []string
+	for _, t := range o.targets {
+		names = append(names, t.name)
+	}
+	return mistake(a.at, didYouMean(a.Name, names), "there is no deployment target %q in environment %q", a.Name, o.model.environment)
+}
+
+// agrees refuses a decision about another target of that name: it was made of other input.
+func (a Decided) agrees(t *target) error {
+	for _, f := range []struct{ field, got, want string }{
+		{"workspace", a.Workspace, t.workspace},
+		{"workload", a.Workload, t.workload.Metadata.Name},
+		{"target", a.Target, t.spec.Name},
+	} {
+		if f.got != "" && f.got != f.want {
+			return mistake(a.at, "leave it out, or decide again on this input", "%s has %s %q, not %q", a.Name, f.field, f.want, f.got)
+		}
+	}
+	return nil
+}
+
+const (
+	// maxReasonBytes bounds the name of one policy, as Kubernetes bounds that of an object.
+	maxReasonBytes = 253
+	// maxReasons bounds the policies of one assignment, whose line in the bundle must stay short.
+	maxReasons = 256
+)
+
+// checkReason judges the names that travel in bundles and are shown in tables.
+func checkReason(at Position, name string, count int) error {
+	switch {
+	case count == 0:
+		return nil
+	case count > maxReasons:
+		return mistake(at, "", "an assignment with %d policies: at most %d are permitted", count, maxReasons)
+	case name == "" || len(name) > maxReasonBytes || strings.ContainsFunc(name, unprintable):
+		return mistake(at, fmt.Sprintf("use 1 to %d printable characters", maxReasonBytes), "a policy cannot be called %.80q", name)
+	}
+	return nil
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
