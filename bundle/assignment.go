@@ -25,13 +25,16 @@ const (
 // type. Its files are in the tree's folder Name.
 type Assignment struct {
 	// Name is the deployment target's full name, <workload>-<target>.
-	Name        string `json:"name"`
-	Workspace   string `json:"workspace,omitempty"`
-	Application string `json:"application,omitempty"`
-	Workload    string `json:"workload"`
-	Target      string `json:"target"`
-	Namespace   string `json:"namespace,omitempty"`
-	Version     string `json:"version,omitempty"`
+	Name      string `json:"name"`
+	Workspace string `json:"workspace,omitempty"`
+	// Registration names the WorkloadRegistration whose source the workload came from; empty for the
+	// platform's own. Where that source cannot be read, its assignments are held.
+	Registration string `json:"registration,omitempty"`
+	Application  string `json:"application,omitempty"`
+	Workload     string `json:"workload"`
+	Target       string `json:"target"`
+	Namespace    string `json:"namespace,omitempty"`
+	Version      string `json:"version,omitempty"`
 	// Policies names the scheduling policies that selected the pair, sorted.
 	Policies []string `json:"policies,omitempty"`
 	// Config names the ConfigMaps that the configuration was composed of, in order of precedence.
@@ -53,12 +56,14 @@ type ConfigSource struct {
 	Name string `json:"name"`
 }
 
-// Held marks an assignment whose new content could not be rendered and which keeps what the named
-// release had.
+// Held marks an assignment whose new content could not be rendered and which keeps what it had.
 type Held struct {
+	// Sequence and BaseCommit are those of the release in which the content was last rendered. They stay
+	// the same while it is held.
 	Sequence   int64  `json:"sequence"`
 	BaseCommit string `json:"baseCommit,omitempty"`
-	Reason     string `json:"reason"`
+	// Reason is a code such as TemplateFailed, which says nothing of the input.
+	Reason string `json:"reason"`
 }
 
 // ContentDigest identifies the files of one assignment, given by their paths below its folder: the

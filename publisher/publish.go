@@ -35,6 +35,9 @@ type PublishOptions struct {
 	Rings []string
 	// ValidFor is the validity of cluster types that have no wherry.dev/valid-for. Zero is DefaultValidity.
 	ValidFor time.Duration
+	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
+	// be read.
+	Unread []Unread
 	// AllowEmpty publishes cluster types that had assignments and now have none.
 	AllowEmpty bool
 	// Strict publishes nothing unless everything can be published.

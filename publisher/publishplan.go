@@ -62,6 +62,9 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 	if n := len(ct.Failures); n > 0 {
 		return pl.fail("%d of %d assignments failed, and to leave them out would delete them", n, n+len(ct.Assignments)), nil
 	}
+	if n := len(p.opts.Unread); n > 0 {
+		return pl.fail("the source of registration %s could not be read, and to leave its assignments out would delete them", p.opts.Unread[0].Registration), nil
+	}
 	if pl.content, err = packAssignments(ct.Assignments); err != nil {
 		return pl.fail("%v", err), nil
 	}

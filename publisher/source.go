@@ -50,8 +50,19 @@ type Loaded struct {
 	Source string
 	// EnvironmentCommit is the commit of the environment's own objects; empty where they are in no git.
 	EnvironmentCommit string
+	// Unread lists the WorkloadRegistrations whose sources could not be read, sorted by name. Model has
+	// nothing of them.
+	Unread []Unread
 	// Warnings is about the sources as such; those about objects are the model's.
 	Warnings []scheduler.Finding
+}
+
+// Unread is a WorkloadRegistration whose source could not be fetched or parsed. Which assignments it asks
+// for is not known, so those that there were must stay.
+type Unread struct {
+	Registration string
+	// Err is a [*SourceError], or joins [scheduler.InputError]s.
+	Err error
 }
 
 // Part is what a source is to the environment.
@@ -91,7 +102,8 @@ func (e *SourceError) Error() string {
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // Load reads an environment with its bases and workloads. It fetches what the objects name and the
-// options do not replace. Errors are [*SourceError] and [scheduler.InputError], or of ctx.
+// options do not replace. Errors are [*SourceError] and [scheduler.InputError], or of ctx. An app team's
+// source that cannot be read is no error but Unread, unless the options name it and it is not there.
 func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute

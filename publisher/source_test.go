@@ -185,7 +185,12 @@ func TestWhatCannotBeReadIsNamed(t *testing.T) {
 		{"file as folder in git", SourceOptions{Platform: control + "#dev-branch:env/base.yaml"}, false, "not a folder"},
 		{"missing base", SourceOptions{Platform: dev}, true, "base.yaml:1: read base main from file://" + bare + "#" + pinned[:12] + ":platform: repository does not exist"},
 		{"path that leads out", SourceOptions{Platform: badPath}, false, `path "../x" leads out of the repository`},
-		{"missing workload", SourceOptions{Platform: dev, Bases: []string{base}}, true, "read workload web from file://" + bare + "#main:workload: repository does not exist"},
+		{
+			"missing workload that is given",
+			SourceOptions{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"web": "file://" + bare}},
+			true,
+			"read workload web from file://" + bare + ": repository does not exist",
+		},
 		{
 			"unknown registration",
 			SourceOptions{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"wbe": "."}},
@@ -202,6 +207,47 @@ func TestWhatCannotBeReadIsNamed(t *testing.T) {
 			require.ErrorContains(t, err, test.want)
 			var source *SourceError
 			require.Equal(t, test.unreachable, errors.As(err, &source) && source.Unreachable)
+		})
+	}
+}
+
+// What an app team does to its own source is no concern of the others'.
+func TestAnAppTeamsSourceThatCannotBeReadStopsNobodyElse(t *testing.T) {
+	bare := filepath.Join(t.TempDir(), "none.git")
+	for _, test := range []struct {
+		name  string
+		app   string // where the registration points to
+		files map[string]string
+		want  string
+	}{
+		{"a repository that is gone", bare, nil, "web.yaml:1: read workload web from file://" + bare + "#main:workload: repository does not exist"},
+		{"a broken file", "", map[string]string{"workload/a.yaml": appFiles()["workload/web.yaml"], "workload/broken.yaml": "a: [1\n"}, "broken.yaml:1: "},
+		{"an object twice", "", map[string]string{"workload/a.yaml": appFiles()["workload/web.yaml"], "workload/b.yaml": appFiles()["workload/web.yaml"]}, `Workload "web" is defined twice`},
+		{"a folder that is gone", "", map[string]string{"elsewhere/a.yaml": appFiles()["workload/web.yaml"]}, `folder "workload" at commit`},
+		{"a file that is too large", "", map[string]string{"workload/big.yaml": "# " + strings.Repeat("x", maxFileBytes)}, "big.yaml"},
+	} {
+		t.Run(test.name, func(t *testing.T) {
+			app := test.app
+			if app == "" {
+				app = filepath.Join(t.TempDir(), "app.git")
+				commit(t, app, "main", test.files)
+			}
+			other := filepath.Join(t.TempDir(), "other.git")
+			commit(t, other, "main", map[string]string{"workload/db.yaml": strings.ReplaceAll(appFiles()["workload/web.yaml"], "name: web", "name: db")})
+			files := baseFiles("file://" + app)
+			files["platform/other.yaml"] = strings.NewReplacer("name: web", "name: db", "file://"+app, "file://"+other).Replace(files["platform/web.yaml"])
+			base := filepath.Join(writeFiles(t, "", files), "platform")
+			dev := filepath.Join(writeFiles(t, "", devFiles("https://example.invalid/base", "c0ffee")), "env")
+			loaded, err := Load(t.Context(), SourceOptions{Platform: dev, Environment: "dev", Bases: []string{base}})
+			require.NoError(t, err)
+			require.Len(t, loaded.Unread, 1)
+			require.Equal(t, "web", loaded.Unread[0].Registration)
+			require.ErrorContains(t, loaded.Unread[0].Err, test.want)
+			result, err := loaded.Model.Render(t.Context(), scheduler.Options{})
+			require.NoError(t, err)
+			require.Len(t, result.ClusterTypes[0].Assignments, 1)
+			require.Equal(t, "db-shop", result.ClusterTypes[0].Assignments[0].Name)
+			require.Equal(t, "db", result.ClusterTypes[0].Assignments[0].Registration)
 		})
 	}
 }

@@ -164,14 +164,23 @@ func (l *loader) workloads(ctx context.Context) error {
 		src := source{part: WorkloadPart, name: r.Name, at: r.Position, place: location{
 			repo: gitRef{URL: r.Workload.Repo, Branch: r.Workload.Branch}, path: r.Workload.Path,
 		}}
-		if place, ok := l.Workloads[r.Name]; ok {
+		place, replaced := l.Workloads[r.Name]
+		if replaced {
 			var err error
 			if src, err = given(WorkloadPart, r.Name, place); err != nil {
 				return err
 			}
 		}
-		if _, err := l.read(ctx, l.loaded.Model, src); err != nil {
+		_, err := l.read(ctx, l.loaded.Model, src)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		var notThere *SourceError
+		if replaced && errors.As(err, &notThere) { // more likely mistyped than the app team's mistake
 			return err
+		}
+		if err != nil {
+			l.loaded.Unread = append(l.loaded.Unread, Unread{Registration: r.Name, Err: err})
 		}
 	}
 	return nil

@@ -20,6 +20,8 @@ var ErrForeignFolder = errors.New("not written by wherry or Kalypso")
 type TreeOptions struct {
 	// Force takes over a folder that holds other files. What lies in the folders of cluster types goes.
 	Force bool
+	// Keep removes no assignment's folder, because which there should be is not known.
+	Keep bool
 }
 
 // TreeChanges lists what WriteTree did, as sorted paths below the output folder.
@@ -32,10 +34,10 @@ type TreeChanges struct {
 // WriteTree writes a rendered environment as Kalypso lays it out into dir, which it creates if need be.
 //
 // It owns the folders of cluster types and the tracking file: what the result does not hold goes, except
-// the files of failed assignments, which stay as they lie there. Other folders go only if their README.md
-// says that they were a cluster type's; files at the root and folders whose name starts with a dot stay.
-// A file is replaced whole or not at all, and an equal one is not touched. The new files are complete on
-// the same disk before the first old one is replaced.
+// the files of failed assignments, which stay as they lie there (with Keep those of all that are not
+// rendered). Other folders go only if their README.md says that they were a cluster type's; files at the
+// root and folders whose name starts with a dot stay. A file is replaced whole or not at all, and an equal
+// one is not touched. The new files are complete on the same disk before the first old one is replaced.
 func WriteTree(dir string, result *scheduler.Result, opts TreeOptions) (TreeChanges, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return TreeChanges{}, err
@@ -45,7 +47,7 @@ func WriteTree(dir string, result *scheduler.Result, opts TreeOptions) (TreeChan
 		return TreeChanges{}, err
 	}
 	defer func() { _ = root.Close() }()
-	tree := &outputTree{root: root, files: map[string][]byte{}, folders: map[string]bool{}, kept: map[string]bool{}}
+	tree := &outputTree{root: root, keep: opts.Keep, files: map[string][]byte{}, folders: map[string]bool{}, kept: map[string]bool{}}
 	if err := tree.plan(result, opts.Force); err != nil {
 		return TreeChanges{}, fmt.Errorf("%s: %w", dir, err)
 	}
@@ -64,6 +66,7 @@ type outputTree struct {
 	files   map[string][]byte // what is to be there, by path
 	folders map[string]bool   // the folders that are to be there
 	kept    map[string]bool   // folders of failed assignments
+	keep    bool              // folders of all that are not rendered, too
 	emptied []string          // folders to remove, parents first
 	changes TreeChanges
 }
@@ -88,6 +91,11 @@ func (t *outputTree) plan(result *scheduler.Result, force bool) error {
 		return err
 	}
 	for _, folder := range owned {
+		if t.keep && slices.Contains(types, folder) {
+			if err := t.keepOthers(folder); err != nil {
+				return err
+			}
+		}
 		if err := t.compare(folder); err != nil {
 			return err
 		}
@@ -100,6 +108,18 @@ func (t *outputTree) plan(result *scheduler.Result, force bool) error {
 	}
 	slices.Sort(t.changes.Written)
 	return nil
+}
+
+// keepOthers keeps the folders of a cluster type that nothing is rendered to.
+func (t *outputTree) keepOthers(clusterType string) error {
+	entries, err := fs.ReadDir(t.root.FS(), clusterType)
+	for _, e := range entries {
+		if name := path.Join(clusterType, e.Name()); e.IsDir() && !t.folders[name] {
+			t.kept[name] = true
+			t.wantFolders(name)
+		}
+	}
+	return err
 }
 
 // want notes a file. Its path is made of names in the input, so it is looked at once more here.

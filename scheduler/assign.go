@@ -33,28 +33,29 @@ func newAssigner(r *renderer, ct *clusterType) *assigner {
 func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	t := a.targets[i]
 	if t.clash != nil {
-		return nil, t.clash
+		return nil, because(NameClash, t.clash)
 	}
 	in, err := a.input(i)
 	if err != nil {
 		return nil, err
 	}
 	if err := a.validator.validate(in.config, a.schemas(i)); err != nil {
-		return nil, err
+		return nil, because(SchemaViolated, err)
 	}
 	files, err := a.files(ctx, in)
 	if err != nil {
-		return nil, err
+		return nil, because(TemplateFailed, err)
 	}
 	reconciler := files[len(files)-1].Data
 	adapter, err := adapter(a.ct, t, reconciler)
 	if err != nil {
-		return nil, err
+		return nil, because(BadAnnotation, err)
 	}
 	return &Assignment{
 		Name:         t.name,
 		ClusterType:  a.ct.Metadata.Name,
 		Workspace:    t.workspace,
+		Registration: t.workload.registration,
 		Workload:     t.workload.Metadata.Name,
 		Target:       t.spec.Name,
 		Namespace:    in.Namespace,
@@ -85,8 +86,8 @@ func (a *assigner) input(i int) (*input, error) {
 		Path:                 t.spec.Manifests["path"],
 	}
 	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
-		return nil, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
-			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t)
+		return nil, because(NameTooLong, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
+			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t))
 	}
 	if a.shield != nil && t.hasBraces() {
 		d, in.shield = a.shield.cover(d), a.shield

@@ -233,7 +233,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		assignment, err := a.assign(ctx, t)
 		if err != nil {
 			if n := len(result.Failures); n == 0 || result.Failures[n-1].Name != target.name { // names that clash fail once
-				result.Failures = append(result.Failures, Failure{Name: target.name, ClusterType: ct.Metadata.Name, Err: err})
+				result.Failures = append(result.Failures, newFailure(target.name, ct.Metadata.Name, err))
 			}
 			continue
 		}

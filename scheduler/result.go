@@ -1,6 +1,8 @@
 package scheduler
 
 import (
+	"errors"
+
 	"github.com/opencontainers/go-digest"
 )
 
@@ -25,7 +27,7 @@ type ClusterTypeResult struct {
 	// Assignments holds what was rendered, sorted by name.
 	Assignments []Assignment
 	// Failures holds the assignments that could not be rendered, sorted by name. Leaving one out of a
-	// bundle would order its deletion, so a type with failures must not be published as it is.
+	// bundle orders its deletion.
 	Failures []Failure
 }
 
@@ -35,9 +37,12 @@ type Assignment struct {
 	Name        string
 	ClusterType string
 	Workspace   string
-	Workload    string
-	Target      string
-	Namespace   string
+	// Registration is the WorkloadRegistration whose source the workload was found in; empty for the
+	// platform's own.
+	Registration string
+	Workload     string
+	Target       string
+	Namespace    string
 	// Policies names those that selected the pair, sorted.
 	Policies []string
 	// Config lists the ConfigMaps that matched, in the order in which they were merged.
@@ -67,8 +72,43 @@ type ConfigSource struct {
 type Failure struct {
 	Name        string
 	ClusterType string
+	Reason      FailureReason
 	// Err names the file and line of the cause.
 	Err error
+}
+
+// FailureReason is the class of a failure. It holds nothing of the input, so that it can travel in a
+// bundle, and does not change with a line that moves.
+type FailureReason string
+
+// The reasons for which an assignment fails.
+const (
+	NameClash      FailureReason = "NameClash"      // two deployment targets have one name
+	NameTooLong    FailureReason = "NameTooLong"    // the namespace is no name that Kubernetes takes
+	SchemaViolated FailureReason = "SchemaViolated" // the configuration is not what a schema asks for
+	TemplateFailed FailureReason = "TemplateFailed" // a template is missing or cannot be evaluated
+	BadAnnotation  FailureReason = "BadAnnotation"  // an annotation of wherry's has no such value
+	RenderFailed   FailureReason = "RenderFailed"   // anything else
+)
+
+// because gives err a reason.
+func because(reason FailureReason, err error) error { return &reasonedError{reason, err} }
+
+type reasonedError struct {
+	reason FailureReason
+	error
+}
+
+func (e *reasonedError) Unwrap() error { return e.error }
+
+// newFailure takes the reason off err.
+func newFailure(name, clusterType string, err error) Failure {
+	f := Failure{Name: name, ClusterType: clusterType, Reason: RenderFailed, Err: err}
+	var known *reasonedError
+	if errors.As(err, &known) {
+		f.Reason, f.Err = known.reason, known.error
+	}
+	return f
 }
 
 // Finding is a warning or a note about the input.

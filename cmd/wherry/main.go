@@ -39,6 +39,7 @@ func newRootCommand() *cobra.Command {
 		newPublishCommand(),
 		newRegistryCommand(),
 		newRenderCommand(),
+		newScheduleCommand(),
 		newVerifyCommand(),
 		cli.NewVersionCommand(),
 	)

@@ -46,6 +46,7 @@ code is 1 then.
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
 	}
 	p.source.add(cmd)
+	p.source.addAssignments(cmd)
 	p.registry.add(cmd)
 	p.password.add(cmd)
 	cli.OutputFlag(cmd, &p.format)
@@ -71,6 +72,9 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 			return cli.Fail(cli.Usage, fmt.Errorf("--valid-for: %w", err), "")
 		}
 	}
+	if p.source.assignments == "-" && p.password.file == "-" {
+		return cli.Usagef("--assignments and --password-file cannot both read stdin")
+	}
 	key, err := loadKey(cmd, p.key, &p.password)
 	if err != nil {
 		return err
@@ -81,7 +85,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	}
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
-	opts.Strict, opts.OCI = p.source.strict, p.registry.options()
+	opts.Unread, opts.Strict, opts.OCI = loaded.Unread, p.source.strict, p.registry.options()
 	done, err := publisher.Publish(cmd.Context(), result, to, key, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)

@@ -24,7 +24,8 @@ it one per deployment target, and the base commit in .github/tracking/Promoted_C
 
 render owns the folders of cluster types and the tracking file: what is no longer assigned goes. Files at
 the root and folders whose name starts with a dot stay, as do other folders unless their README.md says
-that they were a cluster type's. A failed assignment keeps the files that lie there.
+that they were a cluster type's. A failed assignment keeps the files that lie there; while the source of a
+WorkloadRegistration cannot be read, no assignment's files are removed.
 
 It exits with 1 if assignments failed; the others are written.`,
 		Example: `  wherry render examples/coffee/dev --environment dev --base examples/coffee/main \
@@ -35,10 +36,11 @@ It exits with 1 if assignments failed; the others are written.`,
 			if out == "" {
 				return cli.Usagef("-o is empty")
 			}
-			_, result, err := source.render(cmd, args[0], out)
+			loaded, result, err := source.render(cmd, args[0], out)
 			if err != nil {
 				return err
 			}
+			opts.Keep = len(loaded.Unread) > 0
 			changes, err := publisher.WriteTree(out, result, opts)
 			if errors.Is(err, publisher.ErrForeignFolder) {
 				return cli.Fail(cli.Usage, err, "choose another folder, or give --force to write into this one")
@@ -48,10 +50,11 @@ It exits with 1 if assignments failed; the others are written.`,
 			}
 			cmd.PrintErrf("%s: %s written, %d removed, %d unchanged\n",
 				out, cli.Count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)
-			return failedAssignments(result, fmt.Sprintf("the rest is in %s", out))
+			return failedAssignments(loaded, result, fmt.Sprintf("the rest is in %s", out))
 		},
 	}
 	source.add(cmd)
+	source.addAssignments(cmd)
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder to write to (required)")
 	cmd.Flags().BoolVar(&opts.Force, "force", false, "write into a folder that holds other files")
 	_ = cmd.MarkFlagRequired("output")

@@ -3,6 +3,7 @@ package main
 import (
 	"errors"
 	"fmt"
+	"os"
 	"strings"
 	"time"
 
@@ -29,6 +30,8 @@ type sourceFlags struct {
 	commit      string
 	timeout     time.Duration
 	strict      bool
+	assignments string          // where a decision is read from; empty for none
+	dropped     map[string]bool // TYPE/TARGET that may fail
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -47,34 +50,84 @@ func (f *sourceFlags) addReplacements(cmd *cobra.Command) {
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading a remote repository after this time")
 }
 
-// render loads platform and renders it. It prints warnings and failed assignments; the error is about
-// what leaves nothing to go on with. Of output, which may be empty, nothing is read.
-func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publisher.Loaded, *scheduler.Result, error) {
+// addAssignments adds the flag that takes what another scheduler has decided.
+func (f *sourceFlags) addAssignments(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.assignments, "assignments", "",
+		`take what is assigned from this file, or - for stdin, in the form of "wherry schedule -o json", and not from the scheduling policies`)
+}
+
+// load reads platform. Of output, which may be empty, nothing is read.
+func (f *sourceFlags) load(cmd *cobra.Command, platform, output string) (*publisher.Loaded, error) {
 	if f.environment == "" {
-		return nil, nil, cli.Usagef("--environment is empty")
+		return nil, cli.Usagef("--environment is empty")
 	}
 	options, err := f.options(platform, output)
 	if err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	loaded, err := publisher.Load(cmd.Context(), options)
 	if err != nil {
-		return nil, nil, sourceFailure(err)
+		return nil, sourceFailure(err)
 	}
-	result, err := loaded.Model.Render(cmd.Context(), scheduler.Options{BaseCommit: loaded.BaseCommit})
+	return loaded, nil
+}
+
+// render loads platform and renders it. It prints warnings and what failed; the error is about what leaves
+// nothing to go on with.
+func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publisher.Loaded, *scheduler.Result, error) {
+	decision, err := f.decision(cmd)
 	if err != nil {
+		return nil, nil, err
+	}
+	loaded, err := f.load(cmd, platform, output)
+	if err != nil {
+		return nil, nil, err
+	}
+	result, err := loaded.Model.Render(cmd.Context(), scheduler.Options{BaseCommit: loaded.BaseCommit, Decision: decision})
+	if err != nil {
+		printUnread(cmd, loaded) // may be why a decision does not fit
 		return nil, nil, cli.Fail(cli.Usage, err, "")
 	}
 	warnings := printFindings(cmd, append(loaded.Warnings, result.Warnings...))
 	if len(result.ClusterTypes) == 0 {
 		cmd.PrintErrln("note: the environment has no ClusterType (of a repository with a branch per environment, give the URL or PATH#BRANCH)")
 	}
-	failed := printFailures(cmd, result)
-	if f.strict && warnings+failed > 0 {
-		err := fmt.Errorf("%s, %s: nothing is done (--strict)", cli.Count(warnings, "warning"), cli.Count(failed, "failed assignment"))
-		return nil, nil, cli.Fail(cli.No, err, "")
+	unread := printUnread(cmd, loaded)
+	failed := f.printFailures(cmd, result)
+	if f.strict && warnings+unread+failed > 0 {
+		return nil, nil, strictFailure(warnings, unread, failed)
 	}
 	return loaded, result, nil
+}
+
+// strictFailure says what --strict does not let pass.
+func strictFailure(warnings, unread, failed int) error {
+	text := cli.Count(warnings, "warning")
+	if unread > 0 {
+		text += ", " + cli.Count(unread, "unread registration")
+	}
+	return cli.Fail(cli.No, fmt.Errorf("%s, %s: nothing is done (--strict)", text, cli.Count(failed, "failed assignment")), "")
+}
+
+// decision reads what another scheduler has decided; nil where none is asked.
+func (f *sourceFlags) decision(cmd *cobra.Command) (*scheduler.Decision, error) {
+	if f.assignments == "" {
+		return nil, nil
+	}
+	name, from := "stdin", cmd.InOrStdin()
+	if f.assignments != "-" {
+		file, err := os.Open(f.assignments)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), `"wherry schedule -o json" writes such a file`)
+		}
+		defer file.Close()
+		name, from = f.assignments, file
+	}
+	decision, err := scheduler.ReadDecision(name, from)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), "")
+	}
+	return decision, nil
 }
 
 func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions, error) {
@@ -132,24 +185,48 @@ func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings i
 	return warnings
 }
 
-func printFailures(cmd *cobra.Command, result *scheduler.Result) (failed int) {
+// printUnread says which app teams' sources could not be read, and what to do.
+func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
+	for _, u := range loaded.Unread {
+		cmd.PrintErrf("failed: registration %s, with all its assignments: %v\n", u.Registration, u.Err)
+		var e *cli.Error
+		if errors.As(sourceFailure(u.Err), &e) && e.Hint != "" {
+			cmd.PrintErrf("hint: %s\n", e.Hint)
+		}
+	}
+	return len(loaded.Unread)
+}
+
+func (f *sourceFlags) printFailures(cmd *cobra.Command, result *scheduler.Result) (failed int) {
 	for _, ct := range result.ClusterTypes {
-		for _, f := range ct.Failures {
-			cmd.PrintErrf("failed: %s/%s: %v\n", ct.Name, f.Name, f.Err)
-			failed++
+		for _, failure := range ct.Failures {
+			how := "failed"
+			if f.dropped[ct.Name+"/"+failure.Name] {
+				how = "dropped"
+			} else {
+				failed++
+			}
+			cmd.PrintErrf("%s: %s/%s: %v\n", how, ct.Name, failure.Name, failure.Err)
 		}
 	}
 	return failed
 }
 
-// failedAssignments is the error of a command that did its work except for assignments that failed.
-func failedAssignments(result *scheduler.Result, rest string) error {
+// failedAssignments is the error of a command that did its work except for what failed.
+func failedAssignments(loaded *publisher.Loaded, result *scheduler.Result, rest string) error {
 	failed, all := 0, 0
 	for _, ct := range result.ClusterTypes {
 		failed, all = failed+len(ct.Failures), all+len(ct.Failures)+len(ct.Assignments)
 	}
-	if failed == 0 {
+	var parts []string
+	if n := len(loaded.Unread); n > 0 {
+		parts = append(parts, cli.Count(n, "registration")+" could not be read")
+	}
+	if failed > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s failed", failed, cli.Count(all, "assignment")))
+	}
+	if len(parts) == 0 {
 		return nil
 	}
-	return cli.Fail(cli.No, fmt.Errorf("%d of %s failed, %s", failed, cli.Count(all, "assignment"), rest), "")
+	return cli.Fail(cli.No, fmt.Errorf("%s, %s", strings.Join(parts, ", "), rest), "")
 }

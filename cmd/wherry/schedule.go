@@ -1,0 +1,92 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+func newScheduleCommand() *cobra.Command {
+	var source sourceFlags
+	var format string
+	var schema bool
+	cmd := &cobra.Command{
+		Use:   "schedule PLATFORM --environment NAME",
+		Short: "Decide which deployment target runs on which cluster type, and why",
+		Long: `Print what an environment's scheduling policies decide: each deployment target on each cluster type, with
+the policies that selected it and the terms of their selectors. Nothing is rendered.
+
+"wherry render" and "wherry publish" take a decision with --assignments, from this command or from any other
+scheduler. --schema prints the JSON schema of its form.
+
+` + platformHelp + `
+
+It exits with 1 if the source of a WorkloadRegistration cannot be read; the others' targets are decided.`,
+		Example: `  wherry schedule ./dev --environment dev --base ./main --workload web=./app
+  wherry schedule ./dev --environment dev -o json | my-scheduler | wherry render ./dev --environment dev --assignments - -o out`,
+		Args: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				return cobra.NoArgs(cmd, args)
+			}
+			return cobra.ExactArgs(1)(cmd, args)
+		},
+		PreRunE: func(cmd *cobra.Command, _ []string) error { // before the required flags are asked for
+			if !schema {
+				return nil
+			}
+			fmt.Fprint(cmd.OutOrStdout(), scheduler.DecisionSchema)
+			return cli.Exit(cli.OK)
+		},
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return schedule(cmd, &source, args[0], format)
+		},
+	}
+	source.add(cmd)
+	cli.OutputFlag(cmd, &format)
+	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of a decision")
+	return cmd
+}
+
+func schedule(cmd *cobra.Command, source *sourceFlags, platform, format string) error {
+	loaded, err := source.load(cmd, platform, "")
+	if err != nil {
+		return err
+	}
+	decision, err := loaded.Model.Decide(cmd.Context())
+	if err != nil {
+		return cli.Fail(cli.Usage, err, "")
+	}
+	warnings := printFindings(cmd, append(loaded.Warnings, decision.Warnings...))
+	unread := printUnread(cmd, loaded)
+	if source.strict && warnings+unread > 0 {
+		return strictFailure(warnings, unread, 0)
+	}
+	if err := cli.Print(cmd.OutOrStdout(), format, decision, func(w io.Writer) { decisionTable(w, decision) }); err != nil {
+		return err
+	}
+	cmd.PrintErrf("%s: %s\n", decision.Environment, cli.Count(len(decision.Assignments), "assignment"))
+	return failedAssignments(loaded, &scheduler.Result{}, "the others' targets are decided")
+}
+
+func decisionTable(w io.Writer, d *scheduler.Decision) {
+	fmt.Fprintln(w, "CLUSTER TYPE\tASSIGNMENT\tWORKSPACE\tPOLICIES")
+	for _, a := range d.Assignments {
+		var reasons []string
+		for _, p := range a.Policies {
+			reasons = append(reasons, fmt.Sprintf("%s (%s on %s)", p.Name, orAny(p.TargetTerms), orAny(p.ClusterTypeTerms)))
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(a.ClusterType), cell(a.Name), cell(a.Workspace), cell(strings.Join(reasons, "; ")))
+	}
+}
+
+func orAny(terms []string) string {
+	if len(terms) == 0 {
+		return "any"
+	}
+	return strings.Join(terms, ", ")
+}
