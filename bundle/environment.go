@@ -28,6 +28,9 @@ type EnvironmentRecord struct {
 	// ClusterTypes gives the manifest of each cluster type's newest release. A type that failed at this
 	// commit keeps the release that it had before.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes"`
+	// Incomplete names the cluster types, sorted, whose release is not all that the commit asks for: an
+	// assignment is held, left out or dropped, or the type was not published. None of them passes a gate.
+	Incomplete []string `json:"incomplete,omitempty"`
 }
 
 // EnvironmentRepository is where an environment's records lie, below a location's prefix.

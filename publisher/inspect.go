@@ -5,13 +5,11 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
-	"os"
+	"strconv"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -39,8 +37,34 @@ type Trusted struct {
 	// Content and Assignments are those of a bundle.
 	Content     *bundle.Content `json:"content,omitempty"`
 	Assignments *int            `json:"assignments,omitempty"`
+	// Held lists the assignments of a bundle whose content is that of an earlier release.
+	Held []HeldAssignment `json:"held,omitempty"`
 	// ClusterTypes are those of an environment record.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes,omitempty"`
+}
+
+// HeldAssignment is an assignment that could not be rendered and keeps the content that it had.
+type HeldAssignment struct {
+	Name string `json:"name"`
+	bundle.Held
+}
+
+func heldOf(assignments []bundle.Assignment) []HeldAssignment {
+	var held []HeldAssignment
+	for _, a := range assignments {
+		if a.HeldFrom != nil {
+			held = append(held, HeldAssignment{a.Name, *a.HeldFrom})
+		}
+	}
+	return held
+}
+
+// annotationHeld on a bundle's manifest counts its held assignments; absent where there are none.
+const annotationHeld = "dev.wherry.held"
+
+func heldCount(m *ocispec.Manifest) int {
+	n, _ := strconv.Atoi(m.Annotations[annotationHeld])
+	return n
 }
 
 // VerifyReference fetches what ref names in full and checks it as an agent would, except for what only an
@@ -96,7 +120,7 @@ func verifyBundle(ctx context.Context, repo bundle.Source, desc ocispec.Descript
 	return &Trusted{
 		Kind: "bundle", Keys: v.KeyIDs, Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType, Rings: r.Rings,
 		Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt,
-		BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Content: &r.Content, Assignments: &n,
+		BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Content: &r.Content, Assignments: &n, Held: heldOf(assignments),
 	}, nil
 }
 
@@ -172,39 +196,4 @@ func countSignatures(ctx context.Context, src bundle.Source, d digest.Digest) (i
 		return 0, err
 	}
 	return len(m.Layers), nil
-}
-
-// readTree unpacks a layer into a temporary folder, checks it against want, and returns its assignments.
-func readTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) ([]bundle.Assignment, error) {
-	dir, err := os.MkdirTemp("", "wherry-tree-")
-	if err != nil {
-		return nil, err
-	}
-	defer func() { _ = os.RemoveAll(dir) }()
-	root, err := os.OpenRoot(dir)
-	if err != nil {
-		return nil, err
-	}
-	defer root.Close()
-	body, err := src.Fetch(ctx, layer)
-	if err != nil {
-		return nil, err
-	}
-	defer body.Close()
-	checked := content.NewVerifyReader(body, layer)
-	if err := bundle.Unpack(checked, root, want); err != nil {
-		return nil, err
-	}
-	// What other tools would read beyond the archive counts for the layer's own digest.
-	if _, err := io.Copy(io.Discard, checked); err != nil {
-		return nil, err
-	}
-	if err := checked.Verify(); err != nil {
-		return nil, &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: %v", layer.Digest, err)}
-	}
-	data, err := root.ReadFile(bundle.AssignmentsPath)
-	if err != nil {
-		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("tree: %v", err)}
-	}
-	return bundle.ParseAssignments(data)
 }

@@ -18,16 +18,18 @@ import (
 
 // Listed is the newest release of a cluster type, as it lies there. Its JSON form is an interface.
 type Listed struct {
-	Environment string        `json:"environment"`
-	ClusterType string        `json:"clusterType"`
-	Platform    string        `json:"platform"`
-	Sequence    int64         `json:"sequence"`
-	Epoch       int64         `json:"epoch"`
-	IssuedAt    time.Time     `json:"issuedAt"`
-	ExpiresAt   time.Time     `json:"expiresAt"`
-	BaseCommit  string        `json:"baseCommit,omitempty"`
-	Files       int           `json:"files"`
-	Digest      digest.Digest `json:"digest"`
+	Environment string    `json:"environment"`
+	ClusterType string    `json:"clusterType"`
+	Platform    string    `json:"platform"`
+	Sequence    int64     `json:"sequence"`
+	Epoch       int64     `json:"epoch"`
+	IssuedAt    time.Time `json:"issuedAt"`
+	ExpiresAt   time.Time `json:"expiresAt"`
+	BaseCommit  string    `json:"baseCommit,omitempty"`
+	Files       int       `json:"files"`
+	// Held counts the assignments whose content is that of an earlier release.
+	Held   int           `json:"held,omitempty"`
+	Digest digest.Digest `json:"digest"`
 }
 
 // List lists the newest release of each cluster type, of one environment where it is named, without
@@ -100,12 +102,12 @@ func newest(ctx context.Context, store oci.Store, repository string) (*Listed, e
 	if err != nil {
 		return nil, err
 	}
-	_, r, err := readRelease(ctx, repo, desc)
+	m, r, err := readRelease(ctx, repo, desc)
 	if err != nil {
 		return nil, fmt.Errorf("%s: %w", repository, err)
 	}
 	return &Listed{
 		Environment: r.Environment, ClusterType: r.ClusterType, Platform: r.Platform, Sequence: r.Sequence, Epoch: r.Epoch,
-		IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt, BaseCommit: r.BaseCommit, Files: r.Content.Files, Digest: desc.Digest,
+		IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt, BaseCommit: r.BaseCommit, Files: r.Content.Files, Held: heldCount(m), Digest: desc.Digest,
 	}, nil
 }

@@ -5,10 +5,10 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
+	"strings"
 	"time"
-
-	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -38,6 +38,9 @@ type PublishOptions struct {
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
 	Unread []Unread
+	// Drop gives up assignments that failed, each as <cluster type>/<deployment target>: they are left out,
+	// which deletes them from clusters. Each must have failed, or be in the last release.
+	Drop []string
 	// AllowEmpty publishes cluster types that had assignments and now have none.
 	AllowEmpty bool
 	// Strict publishes nothing unless everything can be published.
@@ -53,72 +56,6 @@ type OptionError struct{ Err error }
 
 func (e *OptionError) Error() string { return e.Err.Error() }
 func (e *OptionError) Unwrap() error { return e.Err }
-
-// Outcome is what publishing did for one cluster type or the environment record.
-type Outcome string
-
-// The outcomes.
-const (
-	// OutcomePublished means that a release was pushed, or that one which an interrupted run had pushed got its tags.
-	OutcomePublished Outcome = "published"
-	// OutcomeUnchanged means that the newest release is this one already.
-	OutcomeUnchanged Outcome = "unchanged"
-	// OutcomeFailed means that the newest release stays as it was; Reason and Failures say why.
-	OutcomeFailed Outcome = "failed"
-	// OutcomeSkipped means that nothing was done because something else failed and Strict is set.
-	OutcomeSkipped Outcome = "skipped"
-)
-
-// Published is what Publish did. Its JSON form is an interface.
-type Published struct {
-	Platform          string          `json:"platform"`
-	Environment       string          `json:"environment"`
-	BaseCommit        string          `json:"baseCommit,omitempty"`
-	EnvironmentCommit string          `json:"environmentCommit,omitempty"`
-	ClusterTypes      []PublishedType `json:"clusterTypes"`
-	// Record is the environment record.
-	Record PublishedRecord `json:"record"`
-	// Warnings are about what was found at the destination.
-	Warnings []string `json:"warnings,omitempty"`
-}
-
-// PublishedType is one cluster type of a Published.
-type PublishedType struct {
-	ClusterType string  `json:"clusterType"`
-	Assignments int     `json:"assignments"`
-	Result      Outcome `json:"result"`
-	// Sequence and Digest are those of the newest release after publishing; zero where there is none.
-	Sequence int64         `json:"sequence,omitempty"`
-	Digest   digest.Digest `json:"digest,omitempty"`
-	// Reason says why the cluster type as a whole failed.
-	Reason string `json:"reason,omitempty"`
-	// Failures lists the assignments that could not be rendered.
-	Failures []FailedAssignment `json:"failures,omitempty"`
-}
-
-// FailedAssignment is an assignment that keeps its cluster type from being published.
-type FailedAssignment struct {
-	Name  string `json:"name"`
-	Error string `json:"error"`
-}
-
-// PublishedRecord is the environment record of a Published.
-type PublishedRecord struct {
-	Result   Outcome       `json:"result"`
-	Sequence int64         `json:"sequence,omitempty"`
-	Digest   digest.Digest `json:"digest,omitempty"`
-}
-
-// Failed counts the cluster types that were not published.
-func (p *Published) Failed() int {
-	n := 0
-	for _, ct := range p.ClusterTypes {
-		if ct.Result == OutcomeFailed {
-			n++
-		}
-	}
-	return n
-}
 
 // Publish signs what result holds with key and pushes it to a registry or layout: one bundle per cluster
 // type and one record for the environment. What is there already in equal form is not pushed again.
@@ -148,6 +85,11 @@ type publication struct {
 	// record is the last verified environment record, nil where there is none.
 	record     *bundle.VerifiedEnvironment
 	recordTags tags
+	// left names the cluster types that the environment had and has no more.
+	left map[string]bool
+	// drops holds the assignments that are given up, as <cluster type>/<name>, and dropped those of them
+	// that are there, among others.
+	drops, dropped map[string]bool
 	// pushed names the cluster types that an earlier round of this run published.
 	pushed map[string]bool
 }
@@ -165,9 +107,20 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts Pu
 	if opts.ValidFor < 0 {
 		return nil, &OptionError{fmt.Errorf("validity %s is negative", opts.ValidFor)}
 	}
+	drops := map[string]bool{}
+	for _, d := range opts.Drop {
+		if ct, name, _ := strings.Cut(d, "/"); ct == "" || name == "" || strings.Contains(name, "/") {
+			return nil, &OptionError{fmt.Errorf("%q is no assignment: write TYPE/TARGET", d)}
+		}
+		drops[d] = true
+	}
 	store, err := to.Open(opts.OCI)
 	if err != nil {
 		return nil, err
+	}
+	var unread []UnreadRegistration
+	for _, u := range opts.Unread {
+		unread = append(unread, UnreadRegistration{u.Registration, u.Err.Error()})
 	}
 	now := opts.Now
 	if now == nil {
@@ -176,11 +129,11 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts Pu
 	return &publication{
 		opts: opts, to: to, store: store, key: key,
 		issuedAt: now().UTC().Truncate(time.Second),
-		pushed:   map[string]bool{},
+		drops:    drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
 		done: &Published{
 			Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
 			Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
-			ClusterTypes: []PublishedType{},
+			ClusterTypes: []PublishedType{}, Unread: unread,
 		},
 	}, nil
 }
@@ -210,7 +163,12 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 		}
 		plans = append(plans, plan)
 	}
-	if p.opts.Strict && slices.ContainsFunc(plans, func(pl *plan) bool { return pl.result.Result == OutcomeFailed }) {
+	for _, drop := range slices.Sorted(maps.Keys(p.drops)) {
+		if !p.dropped[drop] {
+			return &OptionError{fmt.Errorf("there is no assignment %s to drop: none failed, and none is in the last release", drop)}
+		}
+	}
+	if p.opts.Strict && (len(p.opts.Unread) > 0 || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		for _, pl := range plans {
 			if pl.result.Result != OutcomeFailed {
 				pl.result.Result = OutcomeSkipped
@@ -245,6 +203,7 @@ func (p *publication) leftTypes(result *scheduler.Result) []scheduler.ClusterTyp
 	for name := range p.record.Record.ClusterTypes {
 		if !slices.ContainsFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return ct.Name == name }) {
 			left = append(left, scheduler.ClusterTypeResult{Name: name})
+			p.left[name] = true
 		}
 	}
 	slices.SortFunc(left, func(a, b scheduler.ClusterTypeResult) int { return cmp.Compare(a.Name, b.Name) })

@@ -3,7 +3,6 @@ package publisher
 import (
 	"bytes"
 	"encoding/json"
-	"errors"
 	"math"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
 func TestPublishingEqualContentChangesNothing(t *testing.T) {
@@ -104,24 +102,6 @@ func TestWhatABundleHolds(t *testing.T) {
 	})
 }
 
-func TestAFailedAssignmentKeepsItsClusterTypeAsItWas(t *testing.T) {
-	inBoth(t, func(t *testing.T, w *world) {
-		_, first := w.mustPublish()
-		drone, large := &w.result.ClusterTypes[0], &w.result.ClusterTypes[1]
-		drone.Failures = []scheduler.Failure{{Name: "db-live", ClusterType: "drone", Err: errors.New("templates/db.yaml:7: no such key")}}
-		drone.Assignments = drone.Assignments[:1]
-		large.Assignments[0] = assignment("large", "web-live", "v2")
-		outcomes, second := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeFailed, "large": OutcomePublished, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
-		require.Equal(t, 1, second.Failed())
-		got := row(t, second, "drone")
-		require.Equal(t, []FailedAssignment{{Name: "db-live", Error: "templates/db.yaml:7: no such key"}}, got.Failures)
-		require.Equal(t, row(t, first, "drone").Digest, got.Digest)
-		require.Equal(t, got.Digest, w.environmentRecord().ClusterTypes["drone"])
-		require.Equal(t, got.Digest, w.verified("drone", "latest").Descriptor.Digest)
-	})
-}
-
 func TestStrictPublishesNothingUnlessEverythingCanBe(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		w.mustPublish()
@@ -161,9 +141,10 @@ func TestAClusterTypeThatLeftIsReleasedEmptyOnce(t *testing.T) {
 		_, first := w.mustPublish()
 		w.result.ClusterTypes = w.result.ClusterTypes[1:]
 		outcomes, p := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeFailed, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+		require.Equal(t, map[string]Outcome{"drone": OutcomeFailed, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
 		require.Contains(t, row(t, p, "drone").Reason, "--allow-empty")
 		require.Equal(t, row(t, first, "drone").Digest, w.environmentRecord().ClusterTypes["drone"], "the record still knows it")
+		require.Equal(t, []string{"drone"}, w.environmentRecord().Incomplete, "and says that it is not as it should be")
 
 		w.opts.AllowEmpty = true
 		outcomes, _ = w.mustPublish()

@@ -23,6 +23,8 @@ type plan struct {
 	clusterType scheduler.ClusterTypeResult
 	result      PublishedType
 	repo        oci.Target
+	rendered    []scheduler.Assignment
+	held        []heldContent
 	content     *bundle.Packed
 	validFor    time.Duration
 	standing    standing
@@ -33,6 +35,8 @@ type standing struct {
 	tags
 	// verified is the newest release that our key signed; nil where there is none.
 	verified *bundle.Verified
+	// foreign is a tag, newer than verified, of what our key did not sign; empty where there is none.
+	foreign string
 }
 
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
@@ -56,22 +60,17 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 				p.to.Name(stream.Repository()), last.Release.Platform, p.done.Platform), nil
 		}
 	}
-	for _, f := range ct.Failures {
-		pl.result.Failures = append(pl.result.Failures, FailedAssignment{Name: f.Name, Error: f.Err.Error()})
+	if err := p.hold(ctx, pl); err != nil || pl.result.Result == OutcomeFailed {
+		return pl, err
 	}
-	if n := len(ct.Failures); n > 0 {
-		return pl.fail("%d of %d assignments failed, and to leave them out would delete them", n, n+len(ct.Assignments)), nil
-	}
-	if n := len(p.opts.Unread); n > 0 {
-		return pl.fail("the source of registration %s could not be read, and to leave its assignments out would delete them", p.opts.Unread[0].Registration), nil
-	}
-	if pl.content, err = packAssignments(ct.Assignments); err != nil {
+	pl.result.Assignments = len(pl.rendered) + len(pl.held)
+	if pl.content, err = packAssignments(pl.rendered, pl.held); err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if pl.validFor, err = p.validity(ct); err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if len(ct.Assignments) == 0 && !p.opts.AllowEmpty && pl.hadAssignments() {
+	if pl.result.Assignments == 0 && !p.opts.AllowEmpty && pl.hadAssignments() {
 		return pl.fail("it had assignments and now has none, which deletes them all: confirm with --allow-empty"), nil
 	}
 	return pl, nil
@@ -80,6 +79,11 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 func (pl *plan) fail(format string, args ...any) *plan {
 	pl.result.Result, pl.result.Reason = OutcomeFailed, fmt.Sprintf(format, args...)
 	return pl
+}
+
+// lacksSomething says whether anything of pl fails.
+func (pl *plan) lacksSomething() bool {
+	return pl.result.Result == OutcomeFailed || len(pl.result.Failures) > 0
 }
 
 // hadAssignments judges a release that our key did not sign as one with assignments: somebody's agents
@@ -122,40 +126,6 @@ func ParseValidity(s string) (time.Duration, error) {
 	return d, nil
 }
 
-// packAssignments makes the tree: a folder per assignment with its non-empty files, and the list.
-func packAssignments(assignments []scheduler.Assignment) (*bundle.Packed, error) {
-	var files []bundle.File
-	var list []bundle.Assignment
-	for _, a := range assignments {
-		var own []bundle.File
-		for _, f := range a.Files {
-			if len(f.Data) > 0 {
-				own = append(own, bundle.File{Path: f.Path, Data: f.Data})
-				files = append(files, bundle.File{Path: a.Name + "/" + f.Path, Data: f.Data})
-			}
-		}
-		list = append(list, listed(a, own))
-	}
-	data, err := bundle.MarshalAssignments(list)
-	if err != nil {
-		return nil, err
-	}
-	return bundle.Pack(append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data}))
-}
-
-// listed leaves out where a ConfigMap stands: a tree must not change because a platform was read from
-// another folder, or a comment was added above.
-func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
-	l := bundle.Assignment{
-		Name: a.Name, Workspace: a.Workspace, Workload: a.Workload, Target: a.Target, Namespace: a.Namespace,
-		Policies: a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
-	}
-	for _, c := range a.Config {
-		l.Config = append(l.Config, bundle.ConfigSource{Name: c.Name})
-	}
-	return l
-}
-
 // look finds the newest release in pl's repository that our key signed. A registry's tags are no proof
 // of anything: what the newest tag names may be foreign, or an older release.
 func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) error {
@@ -170,7 +140,8 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 		}
 		moving := pl.standing.moving[tag] != ""
 		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
-			p.warn("%s:%s is not a release that this key has signed", p.to.Name(stream.Repository()), tag)
+			pl.standing.foreign = fmt.Sprintf("%s:%s", p.to.Name(stream.Repository()), tag)
+			p.warn("%s is not a release that this key has signed", pl.standing.foreign)
 			return false, nil
 		}
 		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {

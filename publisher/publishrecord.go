@@ -75,6 +75,20 @@ func (p *publication) clusterTypes(result *scheduler.Result) map[string]digest.D
 	return types
 }
 
+// incomplete names the cluster types that are not as the commit says. While a registration's source cannot
+// be read, all may lack something of it.
+func (p *publication) incomplete(types map[string]digest.Digest) []string {
+	var names []string
+	for _, ct := range p.done.ClusterTypes {
+		_, listed := types[ct.ClusterType]
+		if ct.Result == OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && len(p.opts.Unread) > 0 {
+			names = append(names, ct.ClusterType)
+		}
+	}
+	slices.Sort(names)
+	return names
+}
+
 // publishRecord signs what the environment consists of now, unless the last record says the same.
 func (p *publication) publishRecord(ctx context.Context, types map[string]digest.Digest) error {
 	repo, err := p.recordRepository()
@@ -84,7 +98,7 @@ func (p *publication) publishRecord(ctx context.Context, types map[string]digest
 	moving := []string{bundle.LatestTag}
 	record := bundle.EnvironmentRecord{
 		Schema: bundle.EnvironmentSchema, Platform: p.done.Platform, Environment: p.done.Environment, IssuedAt: p.issuedAt,
-		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types,
+		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types, Incomplete: p.incomplete(types),
 	}
 	if last := p.record; last != nil {
 		if sameRecord(last.Record, record) {
@@ -117,7 +131,7 @@ func (p *publication) publishRecord(ctx context.Context, types map[string]digest
 // sameRecord says whether a and b say the same of the environment, whenever they were issued.
 func sameRecord(a, b bundle.EnvironmentRecord) bool {
 	return a.Platform == b.Platform && a.BaseCommit == b.BaseCommit && a.EnvironmentCommit == b.EnvironmentCommit &&
-		maps.Equal(a.ClusterTypes, b.ClusterTypes)
+		maps.Equal(a.ClusterTypes, b.ClusterTypes) && slices.Equal(a.Incomplete, b.Incomplete)
 }
 
 func (p *publication) newRecord(record bundle.EnvironmentRecord) (artifact, error) {

@@ -7,6 +7,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strconv"
 	"time"
 
 	"github.com/opencontainers/image-spec/specs-go"
@@ -150,6 +151,9 @@ func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release)
 		Annotations: p.annotations(r.Environment+"/"+r.ClusterType, r.Tag()),
 	}
 	m.Config.Data = doc
+	if n := len(pl.held); n > 0 {
+		m.Annotations[annotationHeld] = strconv.Itoa(n)
+	}
 	err = p.finish(&a, m, r.Stream().Repository())
 	return a, err
 }

@@ -114,7 +114,8 @@ func (t *outputTree) plan(result *scheduler.Result, force bool) error {
 func (t *outputTree) keepOthers(clusterType string) error {
 	entries, err := fs.ReadDir(t.root.FS(), clusterType)
 	for _, e := range entries {
-		if name := path.Join(clusterType, e.Name()); e.IsDir() && !t.folders[name] {
+		name := path.Join(clusterType, e.Name())
+		if _, isFile := t.files[name]; e.IsDir() && !t.folders[name] && !isFile {
 			t.kept[name] = true
 			t.wantFolders(name)
 		}

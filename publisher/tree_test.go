@@ -64,6 +64,7 @@ func TestTheTreeIsOwnedCompletely(t *testing.T) {
 		name     string
 		existing map[string]string
 		force    bool
+		keep     bool
 		kept     []string // of existing; the rest must go or be replaced
 		refused  string
 	}{
@@ -92,6 +93,15 @@ func TestTheTreeIsOwnedCompletely(t *testing.T) {
 			kept:     []string{"edge/app-bad/reconciler.yaml", "edge/app-bad/more/x"},
 		},
 		{
+			name: "all that is not rendered keeps its files where it is not known what should be there",
+			existing: map[string]string{
+				"edge/README.md": readme, "edge/app-gone/x": "y", "edge/app-t1/stale.yaml": "x", "edge/loose.yaml": "x", "idle/README.md/x": "folder",
+				"idle/app-t1/reconciler.yaml": "good", "gone/README.md": readme, "gone/app-t1/x": "y",
+			},
+			force: true, keep: true,
+			kept: []string{"edge/app-gone/x", "idle/app-t1/reconciler.yaml"},
+		},
+		{
 			name:     "files in place of folders and folders in place of files give way",
 			existing: map[string]string{"edge/README.md": readme, "edge/app-t1": "file", "idle/README.md/x": "folder"},
 			force:    true,
@@ -107,7 +117,7 @@ func TestTheTreeIsOwnedCompletely(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := writeFiles(t, "", test.existing)
-			_, err := WriteTree(dir, edge(), TreeOptions{Force: test.force})
+			_, err := WriteTree(dir, edge(), TreeOptions{Force: test.force, Keep: test.keep})
 			if test.refused != "" {
 				require.ErrorIs(t, err, ErrForeignFolder)
 				require.ErrorContains(t, err, test.refused)

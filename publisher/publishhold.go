@@ -1,0 +1,268 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// SourceUnreadable is the reason of an assignment that is held because the source of its registration
+// could not be fetched or parsed. It says no more, so that an outage which changes its face from one run
+// to the next gives no new releases.
+const SourceUnreadable scheduler.FailureReason = "SourceUnreadable"
+
+// heldContent is an assignment that is published as an earlier release has it.
+type heldContent struct {
+	line  bundle.Assignment
+	files []bundle.File
+}
+
+// lostError says why what failed assignments had is not known.
+type lostError struct{ text string }
+
+func (e *lostError) Error() string { return e.text }
+
+func lost(format string, args ...any) error { return &lostError{fmt.Sprintf(format, args...)} }
+
+// hold decides what becomes of pl's failed assignments: dropped on purpose, held with the content that they
+// had, or left out because they never had any. Where what they had is not known, pl fails: leaving
+// one out would order its deletion.
+func (p *publication) hold(ctx context.Context, pl *plan) error {
+	pl.rendered = pl.clusterType.Assignments
+	failed := map[string]FailedAssignment{}
+	for _, f := range pl.clusterType.Failures {
+		failed[f.Name] = FailedAssignment{Name: f.Name, Error: f.Err.Error(), Reason: cmp.Or(f.Reason, scheduler.RenderFailed)}
+	}
+	last, err := p.openLast(ctx, pl, failed)
+	var unknown *lostError
+	if errors.As(err, &unknown) {
+		p.failLost(pl, failed, err)
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	had := map[string]bundle.Assignment{}
+	if last != nil {
+		defer func() { _ = last.tree.Close() }() // a temporary folder
+		for _, a := range last.tree.assignments {
+			had[a.Name] = a
+			if _, known := failed[a.Name]; p.isUnread(pl, a.Registration) && !known {
+				failed[a.Name] = FailedAssignment{
+					Name: a.Name, Error: fmt.Sprintf("the source of registration %s cannot be read", a.Registration), Reason: SourceUnreadable,
+				}
+			}
+		}
+	}
+	pl.rendered = slices.DeleteFunc(slices.Clone(pl.rendered), func(a scheduler.Assignment) bool {
+		_, fails := failed[a.Name]
+		return fails
+	})
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		f := failed[name]
+		a, published := had[name]
+		if p.drops[pl.drop(name)] {
+			pl.result.Dropped = append(pl.result.Dropped, f)
+			continue
+		}
+		if published {
+			h, err := last.hold(a, f.Reason)
+			if err != nil {
+				p.failLost(pl, failed, err)
+				return nil
+			}
+			pl.held, f.HeldFrom = append(pl.held, h), h.line.HeldFrom
+		}
+		pl.result.Failures = append(pl.result.Failures, f)
+	}
+	p.judgeDrops(pl, failed, had)
+	return nil
+}
+
+// failLost fails pl because of err, which says why what its failed assignments had is not known.
+func (p *publication) failLost(pl *plan, failed map[string]FailedAssignment, err error) {
+	pl.result.Failures, pl.result.Dropped = nil, nil
+	for _, name := range slices.Sorted(maps.Keys(failed)) {
+		pl.result.Failures = append(pl.result.Failures, failed[name])
+	}
+	what := fmt.Sprintf("%d of %d assignments failed", len(failed), len(failed)+len(pl.clusterType.Assignments))
+	if len(failed) == 0 {
+		what = "assignments of a registration that cannot be read may be on it"
+	}
+	pl.fail("%s, and what they had is not known: %v", what, err)
+	for drop := range p.drops {
+		if strings.HasPrefix(drop, pl.drop("")) {
+			p.dropped[drop] = true // nobody can say that there is no such assignment
+		}
+	}
+}
+
+// drop is how --drop names an assignment of pl.
+func (pl *plan) drop(name string) string { return pl.clusterType.Name + "/" + name }
+
+// judgeDrops notes which of the assignments that were given up are there, and warns of those that need not be.
+func (p *publication) judgeDrops(pl *plan, failed map[string]FailedAssignment, had map[string]bundle.Assignment) {
+	for _, a := range pl.rendered {
+		if drop := pl.drop(a.Name); p.drops[drop] {
+			p.dropped[drop] = true
+			p.warn("%s did not fail, so it is not dropped", drop)
+		}
+	}
+	for name := range failed {
+		p.dropped[pl.drop(name)] = true
+	}
+	for name := range had {
+		p.dropped[pl.drop(name)] = true
+	}
+}
+
+// isUnread says whether a registration's source could not be read. What leaves with its cluster type does
+// so whatever its source says.
+func (p *publication) isUnread(pl *plan, registration string) bool {
+	return !p.left[pl.clusterType.Name] && slices.ContainsFunc(p.opts.Unread, func(u Unread) bool { return u.Registration == registration })
+}
+
+// lastRelease is a release of ours with its content.
+type lastRelease struct {
+	release bundle.Release
+	tree    *releaseTree
+}
+
+// hold takes an assignment over. One that is held already names the release in which it was last rendered.
+func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) (heldContent, error) {
+	files, err := l.tree.files(a)
+	from := bundle.Held{Sequence: l.release.Sequence, BaseCommit: l.release.BaseCommit, Reason: string(reason)}
+	if a.HeldFrom != nil {
+		from.Sequence, from.BaseCommit = a.HeldFrom.Sequence, a.HeldFrom.BaseCommit
+	}
+	a.HeldFrom = &from
+	return heldContent{line: a, files: files}, err
+}
+
+// openLast opens the release that failed assignments keep their content from. It returns nil where there
+// never was one, or it is not needed, and a *lostError where it cannot be fetched and verified.
+func (p *publication) openLast(ctx context.Context, pl *plan, failed map[string]FailedAssignment) (*lastRelease, error) {
+	needed := len(p.opts.Unread) > 0 && !p.left[pl.clusterType.Name]
+	for name := range failed {
+		needed = needed || !p.drops[pl.drop(name)]
+	}
+	for drop := range p.drops {
+		name, ours := strings.CutPrefix(drop, pl.drop(""))
+		_, fails := failed[name]
+		needed = needed || ours && !fails
+	}
+	if !needed {
+		return nil, nil
+	}
+	v, err := p.lastVerified(ctx, pl)
+	if v == nil || err != nil {
+		return nil, err
+	}
+	tree, err := openTree(ctx, pl.repo, v.Tree, v.Release.Content)
+	if err != nil {
+		return nil, lostIfRefused(err, "release %s", v.Release.Tag())
+	}
+	return &lastRelease{v.Release, tree}, nil
+}
+
+// lostIfRefused makes a *lostError of the error of content that is not there, or not what was signed.
+func lostIfRefused(err error, what string, args ...any) error {
+	if unlessRefused(err) == nil {
+		return lost(what+": %v", append(args, err)...)
+	}
+	return err
+}
+
+// lastVerified returns the newest release of ours that is for all rings which are published to; nil where
+// there never was a release. What the environment's record names, which is signed too, must be among those
+// considered: else whoever can delete a release or its signature could have an older one taken for the last.
+func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verified, error) {
+	v, recorded := pl.standing.verified, digest.Digest("")
+	if p.record != nil {
+		recorded = p.record.Record.ClusterTypes[pl.clusterType.Name]
+	}
+	switch {
+	case recorded == "" && len(pl.standing.releases())+len(pl.standing.moving) == 0:
+		return nil, nil
+	case recorded == "" && pl.standing.foreign != "":
+		return nil, lost("%s is not a release that this key has signed, and no record of the environment says what the last one is", pl.standing.foreign)
+	case recorded != "" && (v == nil || v.Descriptor.Digest != recorded):
+		r, err := p.recordedRelease(ctx, pl, recorded)
+		if err != nil {
+			return nil, err
+		}
+		if v == nil || orderOf(r).Compare(orderOf(v)) > 0 {
+			v = r
+		}
+	}
+	if v == nil {
+		return nil, lost("no release here is signed by this key")
+	}
+	return p.forRings(ctx, pl, v)
+}
+
+// recordedRelease returns the release that the environment's record names.
+func (p *publication) recordedRelease(ctx context.Context, pl *plan, d digest.Digest) (*bundle.Verified, error) {
+	desc, err := pl.repo.Resolve(ctx, d.String())
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, lost("the last release, %s, is not there", d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, err := bundle.Verify(ctx, pl.repo, desc, p.key.trusted())
+	if err != nil {
+		return nil, lostIfRefused(err, "the last release, %s", d)
+	}
+	return v, nil
+}
+
+// forRings returns v, or the newest release before it, that all rings have which are published to. What one
+// ring tries out must not reach the others because something else failed.
+func (p *publication) forRings(ctx context.Context, pl *plan, v *bundle.Verified) (*bundle.Verified, error) {
+	if reaches(v.Release.Rings, p.opts.Rings) {
+		return v, nil
+	}
+	for _, tag := range pl.standing.releases() {
+		before, err := p.verifyRelease(ctx, pl.repo, tag)
+		switch {
+		case err != nil:
+			return nil, err
+		case before == nil || before.Release.Tag() != tag:
+			return nil, lost("%s is not a release that this key has signed", tag)
+		case reaches(before.Release.Rings, p.opts.Rings):
+			return before, nil
+		}
+	}
+	return nil, lost("no release so far is for %s", ringsText(p.opts.Rings))
+}
+
+// reaches says whether a release for some rings, or all, is for all those that are wanted.
+func reaches(rings, wanted []string) bool {
+	if len(rings) == 0 || len(wanted) == 0 {
+		return len(rings) == 0
+	}
+	for _, ring := range wanted {
+		if !slices.Contains(rings, ring) {
+			return false
+		}
+	}
+	return true
+}
+
+func ringsText(rings []string) string {
+	if len(rings) == 0 {
+		return "all rings"
+	}
+	return "the rings " + strings.Join(rings, ", ")
+}

@@ -1,0 +1,394 @@
+package publisher
+
+import (
+	"errors"
+	"io/fs"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+const broken = "/home/ann/templates/db.yaml:7: no such key" // no machine's paths in what is published
+
+// fail lets an assignment of a cluster type fail.
+func (w *world) fail(clusterType, name string) {
+	ct := w.clusterType(clusterType)
+	w.remove(clusterType, name)
+	ct.Failures = append(ct.Failures, scheduler.Failure{Name: name, ClusterType: clusterType, Reason: scheduler.TemplateFailed, Err: errors.New(broken)})
+}
+
+// remove takes an assignment off a cluster type, or its failure.
+func (w *world) remove(clusterType, name string) {
+	ct := w.clusterType(clusterType)
+	var left []scheduler.Assignment
+	for _, a := range ct.Assignments {
+		if a.Name != name {
+			left = append(left, a)
+		}
+	}
+	ct.Assignments, ct.Failures = left, nil
+}
+
+// assign puts an assignment on a cluster type, in place of one of that name.
+func (w *world) assign(clusterType, name, text string) {
+	w.remove(clusterType, name)
+	ct := w.clusterType(clusterType)
+	ct.Assignments = append(ct.Assignments, assignment(clusterType, name, text))
+}
+
+func (w *world) clusterType(name string) *scheduler.ClusterTypeResult {
+	for i := range w.result.ClusterTypes {
+		if w.result.ClusterTypes[i].Name == name {
+			return &w.result.ClusterTypes[i]
+		}
+	}
+	w.t.Fatalf("no cluster type %s", name)
+	return nil
+}
+
+// content returns what the newest release of a cluster type lists, by name, and its files, by path.
+func (w *world) content(clusterType, tag string) (map[string]bundle.Assignment, map[string]string) {
+	w.t.Helper()
+	v := w.verified(clusterType, tag)
+	tree, err := openTree(w.t.Context(), w.repository("bundles/dev/"+clusterType), v.Tree, v.Release.Content)
+	require.NoError(w.t, err)
+	defer func() { require.NoError(w.t, tree.Close()) }()
+	list, files := map[string]bundle.Assignment{}, map[string]string{}
+	for _, a := range tree.assignments {
+		list[a.Name] = a
+	}
+	require.NoError(w.t, fs.WalkDir(tree.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		if err != nil || d.IsDir() || strings.HasPrefix(name, bundle.MetaDir) {
+			return err
+		}
+		data, err := tree.root.ReadFile(name)
+		files[name] = string(data)
+		return err
+	}))
+	return list, files
+}
+
+func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		_, first := w.mustPublish()
+		before, _ := w.content("drone", "latest")
+
+		w.now, w.result.BaseCommit = w.now.Add(time.Hour), "decaf"
+		w.assign("drone", "web-live", "v2")
+		w.fail("drone", "db-live")
+		outcomes, second := w.mustPublish()
+		require.Equal(t, map[string]Outcome{"drone": OutcomePublished, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		from := &bundle.Held{Sequence: row(t, first, "drone").Sequence, BaseCommit: "c0ffee", Reason: "TemplateFailed"}
+		require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed, HeldFrom: from}}, row(t, second, "drone").Failures)
+		require.Equal(t, 2, row(t, second, "drone").Assignments)
+		list, files := w.content("drone", "latest")
+		held := list["db-live"]
+		require.Equal(t, from, held.HeldFrom)
+		held.HeldFrom = nil
+		require.Equal(t, before["db-live"], held, "all else about it is as it was")
+		require.Equal(t, map[string]string{
+			"db-live/platform-config.yaml": "text: v1\n", "db-live/reconciler.yaml": "kind: ConfigMap\n",
+			"web-live/platform-config.yaml": "text: v2\n", "web-live/reconciler.yaml": "kind: ConfigMap\n",
+		}, files)
+		require.Equal(t, []string{"drone"}, w.environmentRecord().Incomplete)
+		require.Equal(t, "decaf", w.environmentRecord().BaseCommit)
+		require.NoError(t, w.complete())
+
+		// It is seen by who asks.
+		listed, err := List(t.Context(), w.loc, "dev", w.opts.OCI)
+		require.NoError(t, err)
+		require.Equal(t, 1, listed[0].Held)
+		require.Zero(t, listed[1].Held)
+
+		// The same failure again is nothing new, whenever and with whatever message it fails.
+		w.now, w.result.BaseCommit = w.now.Add(time.Hour), "cafe"
+		w.clusterType("drone").Failures[0].Err = errors.New("templates/db.yaml:8: no such key")
+		outcomes, _ = w.mustPublish()
+		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, []string{"drone"}, w.environmentRecord().Incomplete)
+
+		// While others change it stays held from where it was rendered.
+		w.assign("drone", "web-live", "v3")
+		w.fail("drone", "db-live")
+		w.mustPublish()
+		list, files = w.content("drone", "latest")
+		require.Equal(t, from, list["db-live"].HeldFrom)
+		require.Equal(t, "text: v3\n", files["web-live/platform-config.yaml"])
+
+		w.assign("drone", "db-live", "v2")
+		outcomes, _ = w.mustPublish()
+		require.Equal(t, OutcomePublished, outcomes["drone"])
+		list, files = w.content("drone", "latest")
+		require.Nil(t, list["db-live"].HeldFrom)
+		require.Equal(t, "text: v2\n", files["db-live/platform-config.yaml"])
+		require.Empty(t, w.environmentRecord().Incomplete)
+	})
+}
+
+func TestOneThatWasNeverPublishedIsLeftOut(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		w.fail("drone", "db-live")
+		w.remove("large", "web-live")
+		w.fail("large", "web-live")
+		for _, want := range []Outcome{OutcomePublished, OutcomeUnchanged} {
+			outcomes, p := w.mustPublish()
+			require.Equal(t, map[string]Outcome{"drone": want, "large": want, "small": want, "record": want}, outcomes)
+			require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed}}, row(t, p, "drone").Failures)
+			held, leftOut := p.FailedAssignments()
+			require.Equal(t, []int{0, 2}, []int{held, leftOut})
+		}
+		list, _ := w.content("drone", "latest")
+		require.Len(t, list, 1)
+		require.Contains(t, list, "web-live")
+		require.Equal(t, []string{"drone", "large"}, w.environmentRecord().Incomplete)
+	})
+}
+
+func TestNothingIsPublishedOverAReleaseThatIsLost(t *testing.T) {
+	for name, damage := range map[string]struct {
+		want  string
+		files func(w *world, last *bundle.Verified) []string // to remove from the layout
+		write string                                         // instead of removing
+	}{
+		"its tree is gone":         {"release s0-", treeOf, ""},
+		"its tree is another":      {"BadContent: layer", treeOf, "a"},
+		"its manifest is gone":     {"the last release, sha256:", func(w *world, last *bundle.Verified) []string { return []string{w.blob(last.Descriptor.Digest)} }, ""},
+		"its signature is gone":    {"the last release, sha256:", signatureOf, ""},
+		"so is that of the record": {"no record of the environment says what the last one is", recordAndSignatureOf, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			w := newWorld(t, "layout")
+			w.mustPublish() // an older release, which must not be taken for the last
+			w.assign("drone", "db-live", "v2")
+			w.now = w.now.Add(time.Hour)
+			_, second := w.mustPublish()
+			for _, file := range damage.files(w, w.verified("drone", "latest")) {
+				if require.FileExists(t, file); damage.write != "" {
+					data, err := os.ReadFile(file)
+					require.NoError(t, err)
+					require.NoError(t, os.WriteFile(file, append(data[:len(data)-1], damage.write...), 0o600))
+				} else {
+					require.NoError(t, os.Remove(file))
+				}
+			}
+			w.fail("drone", "db-live")
+			w.assign("large", "web-live", "v2")
+			outcomes, third := w.mustPublish()
+			require.Equal(t, OutcomeFailed, outcomes["drone"])
+			require.Equal(t, OutcomePublished, outcomes["large"])
+			got := row(t, third, "drone")
+			require.Contains(t, got.Reason, "1 of 2 assignments failed, and what they had is not known: ")
+			require.Contains(t, got.Reason, damage.want)
+			require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed}}, got.Failures)
+			desc, err := w.repository("bundles/dev/drone").Resolve(t.Context(), "latest")
+			if err == nil {
+				require.Equal(t, row(t, second, "drone").Digest, desc.Digest, "its tags stay")
+			}
+			require.Contains(t, w.environmentRecord().Incomplete, "drone")
+
+			w.opts.Drop = []string{"drone/db-live"} // the way out
+			outcomes, _ = w.mustPublish()
+			require.Equal(t, OutcomePublished, outcomes["drone"])
+		})
+	}
+}
+
+// blob is the file of a layout that holds a blob.
+func (w *world) blob(d digest.Digest) string {
+	return filepath.Join(w.dir, "blobs", "sha256", d.Encoded())
+}
+
+func treeOf(w *world, last *bundle.Verified) []string { return []string{w.blob(last.Tree.Digest)} }
+
+func signatureOf(w *world, last *bundle.Verified) []string {
+	desc, err := w.repository("bundles/dev/drone").Resolve(w.t.Context(), bundle.SignatureTag(last.Descriptor.Digest))
+	require.NoError(w.t, err)
+	return []string{w.blob(desc.Digest)}
+}
+
+func recordAndSignatureOf(w *world, last *bundle.Verified) []string {
+	files, repo := signatureOf(w, last), w.repository("environments/dev")
+	tags, err := repo.Tags(w.t.Context())
+	require.NoError(w.t, err)
+	for _, tag := range tags {
+		if strings.HasSuffix(tag, ".sig") {
+			desc, err := repo.Resolve(w.t.Context(), tag)
+			require.NoError(w.t, err)
+			files = append(files, w.blob(desc.Digest))
+		}
+	}
+	return files
+}
+
+func TestARegistryThatBreaksWhileTheLastReleaseIsFetchedStopsAll(t *testing.T) {
+	w := newWorld(t, "registry")
+	w.mustPublish()
+	tree := w.verified("drone", "latest").Tree.Digest
+	w.fail("drone", "db-live")
+	w.assign("large", "web-live", "v2")
+	before := w.writes.Load()
+	w.front = func(rw http.ResponseWriter, r *http.Request) bool {
+		broken := strings.HasSuffix(r.URL.Path, tree.String())
+		if broken {
+			rw.WriteHeader(http.StatusInternalServerError)
+		}
+		return broken
+	}
+	_, err := w.publish()
+	require.ErrorIs(t, err, oci.ErrUnreachable)
+	require.Equal(t, before, w.writes.Load())
+}
+
+func TestDrop(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		w.mustPublish()
+		w.fail("drone", "db-live")
+		before := w.state()
+		for _, drop := range []string{"drone/db-life", "drone/web", "dron/db-live", "large/db-live", "nowhere/x"} {
+			w.opts.Drop = []string{"drone/db-live", drop}
+			_, err := w.publish()
+			var bad *OptionError
+			require.ErrorAs(t, err, &bad)
+			require.ErrorContains(t, err, "there is no assignment "+drop+" to drop")
+		}
+		for _, drop := range []string{"", "drone", "drone/", "/db-live", "a/b/c"} {
+			w.opts.Drop = []string{drop}
+			_, err := w.publish()
+			require.ErrorContains(t, err, "is no assignment: write TYPE/TARGET")
+		}
+		require.Equal(t, before["writes"], w.state()["writes"])
+
+		w.opts.Drop = []string{"drone/db-live", "drone/web-live"}
+		outcomes, p := w.mustPublish()
+		require.Equal(t, OutcomePublished, outcomes["drone"])
+		require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed}}, row(t, p, "drone").Dropped)
+		require.Empty(t, row(t, p, "drone").Failures)
+		require.Contains(t, p.Warnings, "drone/web-live did not fail, so it is not dropped")
+		list, _ := w.content("drone", "latest")
+		require.Len(t, list, 1)
+		require.Contains(t, list, "web-live")
+		require.Equal(t, []string{"drone"}, w.environmentRecord().Incomplete, "the commit still asks for it")
+
+		outcomes, _ = w.mustPublish()
+		require.Equal(t, OutcomeUnchanged, outcomes["drone"], "the same command again")
+		w.opts.Drop = nil
+		outcomes, p = w.mustPublish()
+		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Nil(t, row(t, p, "drone").Failures[0].HeldFrom, "it stays given up")
+	})
+}
+
+func TestStrictPublishesNothingWhenAnAssignmentFails(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		w.mustPublish()
+		before := w.state()
+		w.opts.Strict = true
+		w.assign("large", "web-live", "v2")
+		w.fail("drone", "db-live")
+		outcomes, _ := w.mustPublish()
+		require.Equal(t, map[string]Outcome{"drone": OutcomeSkipped, "large": OutcomeSkipped, "small": OutcomeSkipped, "record": OutcomeSkipped}, outcomes)
+		require.Equal(t, before, w.state())
+
+		w.clusterType("drone").Failures = nil
+		w.opts.Unread = []Unread{{Registration: "web", Err: errors.New("gone")}}
+		outcomes, _ = w.mustPublish()
+		require.Equal(t, OutcomeSkipped, outcomes["large"])
+		require.Equal(t, before, w.state())
+	})
+}
+
+func TestAllOfARegistrationIsHeldWhileItsSourceCannotBeRead(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		of := func(clusterType, name, registration string) {
+			w.assign(clusterType, name, "v1")
+			list := w.clusterType(clusterType).Assignments
+			list[len(list)-1].Registration = registration
+		}
+		of("drone", "db-live", "db")
+		of("drone", "web-live", "web")
+		of("drone", "web-beta", "web")
+		of("large", "web-live", "web")
+		of("large", "old-live", "db")
+		_, first := w.mustPublish()
+
+		w.opts.Unread = []Unread{{Registration: "web", Err: errors.New("web.yaml:3: gone")}}
+		for _, a := range [][2]string{{"drone", "web-live"}, {"drone", "web-beta"}, {"large", "web-live"}, {"large", "old-live"}} {
+			w.remove(a[0], a[1])
+		}
+		of("drone", "db-live", "db")
+		of("drone", "web-live", "thief") // another team takes the name meanwhile
+		outcomes, p := w.mustPublish()
+		require.Equal(t, map[string]Outcome{"drone": OutcomePublished, "large": OutcomePublished, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, []UnreadRegistration{{"web", "web.yaml:3: gone"}}, p.Unread)
+		from := &bundle.Held{Sequence: row(t, first, "drone").Sequence, BaseCommit: "c0ffee", Reason: "SourceUnreadable"}
+		const text = "the source of registration web cannot be read"
+		require.Equal(t, []FailedAssignment{{"web-beta", text, SourceUnreadable, from}, {"web-live", text, SourceUnreadable, from}}, row(t, p, "drone").Failures)
+		list, _ := w.content("drone", "latest")
+		require.Len(t, list, 3)
+		require.Equal(t, "web", list["web-live"].Registration)
+		require.Nil(t, list["db-live"].HeldFrom)
+		list, _ = w.content("large", "latest")
+		require.Len(t, list, 1, "what another registration has removed is removed: %v", list)
+		require.Contains(t, list, "web-live")
+		require.Equal(t, []string{"drone", "large", "small"}, w.environmentRecord().Incomplete, "it may have more for any of them")
+
+		w.opts.Unread[0].Err = errors.New("web.yaml:3: still gone, in another way")
+		outcomes, _ = w.mustPublish()
+		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+
+		w.opts.Drop = []string{"drone/web-beta"}
+		_, p = w.mustPublish()
+		require.Equal(t, "web-beta", row(t, p, "drone").Dropped[0].Name)
+		list, _ = w.content("drone", "latest")
+		require.Len(t, list, 2)
+
+		// A cluster type that leaves does so with all it has.
+		w.opts.Drop, w.opts.AllowEmpty = nil, true
+		w.result.ClusterTypes = w.result.ClusterTypes[:1]
+		w.mustPublish()
+		list, _ = w.content("large", "latest")
+		require.Empty(t, list)
+	})
+}
+
+func TestWhatOneRingTriesIsNotHeldForTheOthers(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		_, all := w.mustPublish()
+		w.opts.Rings = []string{"canary"}
+		w.assign("drone", "db-live", "v2")
+		_, canary := w.mustPublish()
+
+		w.assign("drone", "web-live", "v2")
+		w.fail("drone", "db-live")
+		_, p := w.mustPublish()
+		require.Equal(t, row(t, canary, "drone").Sequence, row(t, p, "drone").Failures[0].HeldFrom.Sequence)
+		_, files := w.content("drone", "ring-canary")
+		require.Equal(t, "text: v2\n", files["db-live/platform-config.yaml"])
+
+		w.opts.Rings = nil
+		_, p = w.mustPublish()
+		require.Equal(t, row(t, all, "drone").Sequence, row(t, p, "drone").Failures[0].HeldFrom.Sequence)
+		_, files = w.content("drone", "latest")
+		require.Equal(t, "text: v1\n", files["db-live/platform-config.yaml"])
+		require.Equal(t, "text: v2\n", files["web-live/platform-config.yaml"])
+	})
+	w := newWorld(t, "layout")
+	w.opts.Rings = []string{"canary"}
+	w.mustPublish()
+	w.opts.Rings = nil
+	w.fail("drone", "db-live")
+	outcomes, p := w.mustPublish()
+	require.Equal(t, OutcomeFailed, outcomes["drone"])
+	require.Contains(t, row(t, p, "drone").Reason, "no release so far is for all rings")
+}

@@ -1,0 +1,106 @@
+package publisher
+
+import (
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Outcome is what publishing did for one cluster type or the environment record.
+type Outcome string
+
+// The outcomes.
+const (
+	// OutcomePublished means that a release was pushed, or that one which an interrupted run had pushed got its tags.
+	OutcomePublished Outcome = "published"
+	// OutcomeUnchanged means that the newest release is this one already.
+	OutcomeUnchanged Outcome = "unchanged"
+	// OutcomeFailed means that the newest release stays as it was; Reason and Failures say why.
+	OutcomeFailed Outcome = "failed"
+	// OutcomeSkipped means that nothing was done because something else failed and Strict is set.
+	OutcomeSkipped Outcome = "skipped"
+)
+
+// Published is what Publish did. Its JSON form is an interface.
+type Published struct {
+	Platform          string          `json:"platform"`
+	Environment       string          `json:"environment"`
+	BaseCommit        string          `json:"baseCommit,omitempty"`
+	EnvironmentCommit string          `json:"environmentCommit,omitempty"`
+	ClusterTypes      []PublishedType `json:"clusterTypes"`
+	// Unread lists the registrations whose sources could not be read.
+	Unread []UnreadRegistration `json:"unread,omitempty"`
+	// Record is the environment record.
+	Record PublishedRecord `json:"record"`
+	// Warnings are about what was found at the destination.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// UnreadRegistration is a WorkloadRegistration whose source could not be read, and why.
+type UnreadRegistration struct {
+	Registration string `json:"registration"`
+	Error        string `json:"error"`
+}
+
+// PublishedType is one cluster type of a Published.
+type PublishedType struct {
+	ClusterType string `json:"clusterType"`
+	// Assignments counts what was rendered or held.
+	Assignments int     `json:"assignments"`
+	Result      Outcome `json:"result"`
+	// Sequence and Digest are those of the newest release after publishing; zero where there is none.
+	Sequence int64         `json:"sequence,omitempty"`
+	Digest   digest.Digest `json:"digest,omitempty"`
+	// Reason says why the cluster type as a whole failed.
+	Reason string `json:"reason,omitempty"`
+	// Failures lists the assignments that could not be rendered, sorted by name. Unless the cluster type
+	// failed, those with HeldFrom are in the release as they were, and the others never were in one.
+	Failures []FailedAssignment `json:"failures,omitempty"`
+	// Dropped lists those of PublishOptions.Drop that could not be rendered and were left out.
+	Dropped []FailedAssignment `json:"dropped,omitempty"`
+}
+
+// FailedAssignment is an assignment that could not be rendered.
+type FailedAssignment struct {
+	Name   string                  `json:"name"`
+	Error  string                  `json:"error"`
+	Reason scheduler.FailureReason `json:"reason"`
+	// HeldFrom says which release its content is of; nil where it has none.
+	HeldFrom *bundle.Held `json:"heldFrom,omitempty"`
+}
+
+// PublishedRecord is the environment record of a Published.
+type PublishedRecord struct {
+	Result   Outcome       `json:"result"`
+	Sequence int64         `json:"sequence,omitempty"`
+	Digest   digest.Digest `json:"digest,omitempty"`
+}
+
+// Failed counts the cluster types that were not published.
+func (p *Published) Failed() int {
+	n := 0
+	for _, ct := range p.ClusterTypes {
+		if ct.Result == OutcomeFailed {
+			n++
+		}
+	}
+	return n
+}
+
+// FailedAssignments counts the assignments that could not be rendered, were not dropped, and have kept the
+// content that they had, or never had any. Those of cluster types that failed are in neither count.
+func (p *Published) FailedAssignments() (held, leftOut int) {
+	for _, ct := range p.ClusterTypes {
+		for _, f := range ct.Failures {
+			switch {
+			case ct.Result == OutcomeFailed:
+			case f.HeldFrom != nil:
+				held++
+			default:
+				leftOut++
+			}
+		}
+	}
+	return held, leftOut
+}

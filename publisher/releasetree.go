@@ -1,0 +1,103 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// releaseTree is a bundle's tree, checked and unpacked into a temporary folder.
+type releaseTree struct {
+	assignments []bundle.Assignment
+	root        *os.Root
+}
+
+// openTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal where it is
+// not what was signed. The caller closes the tree.
+func openTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) (_ *releaseTree, err error) {
+	dir, err := os.MkdirTemp("", "wherry-tree-")
+	if err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, errors.Join(err, os.Remove(dir))
+	}
+	t := &releaseTree{root: root}
+	if err := t.fill(ctx, src, layer, want); err != nil {
+		return nil, errors.Join(err, t.Close())
+	}
+	return t, nil
+}
+
+func (t *releaseTree) fill(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) error {
+	body, err := src.Fetch(ctx, layer)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	checked := content.NewVerifyReader(body, layer)
+	if err := bundle.Unpack(checked, t.root, want); err != nil {
+		return err
+	}
+	// What other tools would read beyond the archive counts for the layer's own digest.
+	if _, err := io.Copy(io.Discard, checked); err != nil {
+		return err
+	}
+	if err := checked.Verify(); err != nil {
+		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: %v", layer.Digest, err)}
+	}
+	data, err := t.root.ReadFile(bundle.AssignmentsPath)
+	if err != nil {
+		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("tree: %v", err)}
+	}
+	t.assignments, err = bundle.ParseAssignments(data)
+	return err
+}
+
+// Close removes the folder.
+func (t *releaseTree) Close() error { return errors.Join(t.root.Close(), os.RemoveAll(t.root.Name())) }
+
+// files returns the files of one assignment, by their paths below its folder.
+func (t *releaseTree) files(a bundle.Assignment) ([]bundle.File, error) {
+	var files []bundle.File
+	err := fs.WalkDir(t.root.FS(), a.Name, func(name string, d fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && name == a.Name { // an assignment may have no files
+			return nil
+		}
+		if err != nil || d.IsDir() {
+			return err
+		}
+		info, err := d.Info()
+		if err != nil {
+			return err
+		}
+		data, err := t.root.ReadFile(name)
+		files = append(files, bundle.File{Path: name[len(a.Name)+1:], Executable: info.Mode()&0o100 != 0, Data: data})
+		return err
+	})
+	if err != nil {
+		return nil, err
+	}
+	if d := bundle.ContentDigest(files); d != a.Content {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
+	}
+	return files, nil
+}
+
+// readTree checks a layer and returns its assignments.
+func readTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) ([]bundle.Assignment, error) {
+	t, err := openTree(ctx, src, layer, want)
+	if err != nil {
+		return nil, err
+	}
+	return t.assignments, t.Close()
+}
