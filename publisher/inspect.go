@@ -41,6 +41,8 @@ type Trusted struct {
 	Held []HeldAssignment `json:"held,omitempty"`
 	// ClusterTypes are those of an environment record.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes,omitempty"`
+	// Incomplete names those of them that are not all that the commit asks for.
+	Incomplete []string `json:"incomplete,omitempty"`
 }
 
 // HeldAssignment is an assignment that could not be rendered and keeps the content that it had.
@@ -99,7 +101,7 @@ func verifyRecord(ctx context.Context, repo bundle.Source, desc ocispec.Descript
 	r := v.Record
 	return &Trusted{
 		Kind: "environment", Keys: v.KeyIDs, Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, Sequence: r.Sequence,
-		IssuedAt: r.IssuedAt, BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, ClusterTypes: r.ClusterTypes,
+		IssuedAt: r.IssuedAt, BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, ClusterTypes: r.ClusterTypes, Incomplete: r.Incomplete,
 	}, nil
 }
 

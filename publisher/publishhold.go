@@ -96,10 +96,11 @@ func (p *publication) failLost(pl *plan, failed map[string]FailedAssignment, err
 		pl.result.Failures = append(pl.result.Failures, failed[name])
 	}
 	what := fmt.Sprintf("%d of %d assignments failed", len(failed), len(failed)+len(pl.clusterType.Assignments))
+	remedy := "restore it, or give them up with --drop"
 	if len(failed) == 0 {
-		what = "assignments of a registration that cannot be read may be on it"
+		what, remedy = "assignments of a registration that cannot be read may be on it", "restore it, or correct the registration's source"
 	}
-	pl.fail("%s, and what they had is not known: %v", what, err)
+	pl.fail("%s, and what they had is not known: %v: %s", what, err, remedy)
 	for drop := range p.drops {
 		if strings.HasPrefix(drop, pl.drop("")) {
 			p.dropped[drop] = true // nobody can say that there is no such assignment

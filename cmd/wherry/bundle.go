@@ -61,10 +61,10 @@ needs --environment, whose record is followed then.`,
 }
 
 func listTable(w io.Writer, list []publisher.Listed) {
-	fmt.Fprintln(w, "ENVIRONMENT\tCLUSTER TYPE\tSEQUENCE\tISSUED\tEXPIRES\tBASE COMMIT\tDIGEST")
+	fmt.Fprintln(w, "ENVIRONMENT\tCLUSTER TYPE\tSEQUENCE\tISSUED\tEXPIRES\tHELD\tBASE COMMIT\tDIGEST")
 	for _, l := range list {
-		fmt.Fprintf(w, "%s\t%s\t%d-%d\t%s\t%s\t%s\t%s\n", cell(l.Environment), cell(l.ClusterType), l.Epoch, l.Sequence,
-			timeCell(l.IssuedAt), timeCell(l.ExpiresAt), cell(l.BaseCommit), l.Digest)
+		fmt.Fprintf(w, "%s\t%s\t%d-%d\t%s\t%s\t%d\t%s\t%s\n", cell(l.Environment), cell(l.ClusterType), l.Epoch, l.Sequence,
+			timeCell(l.IssuedAt), timeCell(l.ExpiresAt), l.Held, cell(l.BaseCommit), l.Digest)
 	}
 }
 
@@ -107,8 +107,12 @@ func inspectTable(w io.Writer, i *publisher.Inspected) {
 	fmt.Fprintf(w, "EXPIRES\t%s\n", timeCell(r.ExpiresAt))
 	fmt.Fprintf(w, "BASE COMMIT\t%s\n", cell(r.BaseCommit))
 	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n\n", r.Content.DiffID, cli.Count(r.Content.Files, "file"), r.Content.Size)
-	fmt.Fprintln(w, "ASSIGNMENT\tWORKSPACE\tADAPTER\tPOLICIES\tCONTENT")
+	fmt.Fprintln(w, "ASSIGNMENT\tWORKSPACE\tADAPTER\tPOLICIES\tCONTENT\tHELD SINCE")
 	for _, a := range i.Assignments {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(a.Name), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content)
+		held := ""
+		if a.HeldFrom != nil {
+			held = heldText(*a.HeldFrom)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cell(a.Name), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
 	}
 }

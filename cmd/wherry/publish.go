@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"fmt"
 	"io"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -35,9 +36,11 @@ registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout,
 What is there already in equal form is left alone: publishing twice changes nothing. A killed or cut off
 publish leaves no tag on anything incomplete; run it again.
 
-A cluster type with a failed assignment is not published, since leaving that assignment out would delete
-it; the others are. Nor is one, without --allow-empty, that had assignments and now has none. The exit
-code is 1 then.
+A failed assignment fails alone: it keeps the content that the last release has, and the rest is published. So
+do all assignments of a WorkloadRegistration whose source cannot be read. Where the last release cannot be
+fetched and verified, the cluster type is not published, since leaving an assignment out would delete it; --drop
+does so on purpose. Nor is one, without --allow-empty, that had assignments and now has none. The exit code is
+1 in each of these cases.
 
 ` + platformHelp,
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
@@ -56,6 +59,7 @@ code is 1 then.
 	flags.StringVar(&p.options.Platform, "platform-name", "", `the platform's name where it has no Platform object (default "default")`)
 	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to this ring only; may be repeated")
 	flags.StringVar(&p.validFor, "valid-for", "", "how long agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
+	flags.StringArrayVar(&p.options.Drop, "drop", nil, "TYPE/TARGET: leave this failed assignment out, which deletes it; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	_ = cmd.MarkFlagRequired("to")
 	_ = cmd.MarkFlagRequired("key")
@@ -74,6 +78,10 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	}
 	if p.source.assignments == "-" && p.password.file == "-" {
 		return cli.Usagef("--assignments and --password-file cannot both read stdin")
+	}
+	p.source.dropped = map[string]bool{}
+	for _, drop := range p.options.Drop {
+		p.source.dropped[drop] = true
 	}
 	key, err := loadKey(cmd, p.key, &p.password)
 	if err != nil {
@@ -120,25 +128,64 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 		if ct.Result == publisher.OutcomePublished {
 			published++
 		}
-		if ct.Reason != "" {
-			cmd.PrintErrf("failed: %s: %s\n", ct.ClusterType, ct.Reason)
-		}
+		printFate(cmd, ct)
 	}
-	failed, all := done.Failed(), len(done.ClusterTypes)
+	all := len(done.ClusterTypes)
+	if parts := incomplete(done); len(parts) > 0 {
+		what := strings.Join(parts, ", ")
+		if p.source.strict {
+			return cli.Fail(cli.No, fmt.Errorf("%s: nothing was published (--strict)", what), "")
+		}
+		return cli.Fail(cli.No, fmt.Errorf("%s; %d published, %d unchanged", what, published, all-done.Failed()-published), "")
+	}
 	switch {
-	case failed > 0 && p.source.strict:
-		return cli.Fail(cli.No, fmt.Errorf("%d of %s cannot be published: nothing was (--strict)", failed, cli.Count(all, "cluster type")), "")
-	case failed > 0:
-		return cli.Fail(cli.No, fmt.Errorf("%d of %s not published, %d published, %d unchanged",
-			failed, cli.Count(all, "cluster type"), published, all-failed-published), "")
 	case published > 0:
 		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
 	case done.Record.Result == publisher.OutcomePublished:
-		cmd.PrintErrf("%s/%s: all bundles unchanged, the environment's record names another commit now, at %s\n", done.Platform, done.Environment, to)
+		cmd.PrintErrf("%s/%s: all bundles unchanged, with a new record of the environment, at %s\n", done.Platform, done.Environment, to)
 	default:
 		cmd.PrintErrf("%s/%s: unchanged, nothing was pushed to %s\n", done.Platform, done.Environment, to)
 	}
 	return nil
+}
+
+// printFate says what became of a cluster type's failed assignments, whose causes were printed before.
+func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
+	for _, d := range ct.Dropped {
+		cmd.PrintErrf("dropped: %s/%s: %s\n", ct.ClusterType, d.Name, d.Error)
+	}
+	if ct.Reason != "" {
+		cmd.PrintErrf("failed: %s: %s\n", ct.ClusterType, ct.Reason)
+	}
+	if ct.Result != publisher.OutcomePublished && ct.Result != publisher.OutcomeUnchanged {
+		return
+	}
+	for _, f := range ct.Failures {
+		if f.HeldFrom != nil {
+			cmd.PrintErrf("held: %s/%s: as it was rendered for sequence %d (%s)\n", ct.ClusterType, f.Name, f.HeldFrom.Sequence, f.HeldFrom.Reason)
+		} else {
+			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", ct.ClusterType, f.Name)
+		}
+	}
+}
+
+// incomplete lists what is not as the platform asks for.
+func incomplete(done *publisher.Published) []string {
+	var parts []string
+	if n := len(done.Unread); n > 0 {
+		parts = append(parts, cli.Count(n, "registration")+" could not be read")
+	}
+	held, leftOut := done.FailedAssignments()
+	if held > 0 {
+		parts = append(parts, cli.Count(held, "assignment")+" held")
+	}
+	if leftOut > 0 {
+		parts = append(parts, cli.Count(leftOut, "assignment")+" left out")
+	}
+	if n := done.Failed(); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s not published", n, cli.Count(len(done.ClusterTypes), "cluster type")))
+	}
+	return parts
 }
 
 // timeCell is a time for people, in UTC.

@@ -200,13 +200,10 @@ func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
 func (f *sourceFlags) printFailures(cmd *cobra.Command, result *scheduler.Result) (failed int) {
 	for _, ct := range result.ClusterTypes {
 		for _, failure := range ct.Failures {
-			how := "failed"
-			if f.dropped[ct.Name+"/"+failure.Name] {
-				how = "dropped"
-			} else {
+			if !f.dropped[ct.Name+"/"+failure.Name] { // those are told of when they are
+				cmd.PrintErrf("failed: %s/%s: %v\n", ct.Name, failure.Name, failure.Err)
 				failed++
 			}
-			cmd.PrintErrf("%s: %s/%s: %v\n", how, ct.Name, failure.Name, failure.Err)
 		}
 	}
 	return failed

@@ -88,6 +88,9 @@ func trustedTable(w io.Writer, t *publisher.Trusted) {
 		row("RINGS", "%s", orAll(t.Rings))
 	} else {
 		row("CLUSTER TYPES", "%d", len(t.ClusterTypes))
+		if len(t.Incomplete) > 0 {
+			row("INCOMPLETE", "%s", strings.Join(t.Incomplete, ", "))
+		}
 	}
 	row("SEQUENCE", "%d-%d", t.Epoch, t.Sequence)
 	row("ISSUED", "%s", timeCell(t.IssuedAt))
@@ -97,8 +100,19 @@ func trustedTable(w io.Writer, t *publisher.Trusted) {
 	row("BASE COMMIT", "%s", t.BaseCommit)
 	if t.Kind == "bundle" {
 		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, cli.Count(t.Content.Files, "file"), t.Content.Size)
+		for _, h := range t.Held {
+			row("HELD", "%s since %s", h.Name, heldText(h.Held))
+		}
 	}
 	row("KEYS", "%s", strings.Join(t.Keys, " "))
+}
+
+// heldText says which release a held assignment's content is of, and why it is no newer.
+func heldText(h bundle.Held) string {
+	if h.BaseCommit == "" {
+		return fmt.Sprintf("sequence %d (%s)", h.Sequence, h.Reason)
+	}
+	return fmt.Sprintf("sequence %d, commit %s (%s)", h.Sequence, h.BaseCommit, h.Reason)
 }
 
 func orAll(rings []string) string {
