@@ -17,7 +17,8 @@ type assigner struct {
 	layerCandidates  []candidate
 	schemaCandidates []candidate
 	evaluator        *evaluator
-	key              []byte // reused
+	key              []byte      // reused
+	uses             []schemaUse // reused
 }
 
 func newAssigner(r *renderer, ct *clusterType) *assigner {
@@ -80,7 +81,6 @@ func (a *assigner) input(i int) (*input, error) {
 		Labels:               t.labels,
 		Manifests:            t.spec.Manifests,
 		ClusterType:          a.ct.Metadata.Name,
-		ConfigData:           in.config.data,
 		Repo:                 t.spec.Manifests["repo"],
 		Branch:               t.spec.Manifests["branch"],
 		Path:                 t.spec.Manifests["path"],
@@ -96,14 +96,16 @@ func (a *assigner) input(i int) (*input, error) {
 	return in, nil
 }
 
-// schemas lists the schemas that apply to an assignment: the platform's, then the workload's.
+// schemas lists the schemas that apply to an assignment: the platform's, then the workload's. The list is
+// valid until the next call.
 func (a *assigner) schemas(i int) []schemaUse {
 	a.key = appliesTo(a.key[:0], a.schemaCandidates, i)
-	var uses []schemaUse
-	for _, s := range members(string(a.key)) {
-		uses = append(uses, a.renderer.schemas[s])
+	a.uses = a.uses[:0]
+	for _, s := range members(a.key) {
+		a.uses = append(a.uses, a.renderer.schemas[s])
 	}
-	return append(uses, a.targets[i].schemas...)
+	a.uses = append(a.uses, a.targets[i].schemas...)
+	return a.uses
 }
 
 // files renders the three files of an assignment, sorted by path.

@@ -46,20 +46,13 @@ func (e *evaluator) envFile(ctx context.Context, in *input) ([]byte, error) {
 // values renders all values as texts: structured ones as they were written where they come from one
 // place, else as YAML.
 func (e *evaluator) values(ctx context.Context, in *input) (map[string]string, error) {
-	c := in.config
-	texts := make(map[string]string, len(c.data))
-	var errs []error
-	for _, key := range sortedKeys(c.data) {
-		s, ok := c.data[key].(string)
-		if !ok {
-			if s, ok = c.texts[key]; !ok {
-				s = toYAML(c.data[key])
-			}
-		}
+	texts := make(map[string]string, len(in.config.values))
+	failed := map[string]error{}
+	for _, v := range in.config.values {
 		var err error
-		if texts[key], err = e.value(ctx, s, c.origins[key], in); err != nil {
-			errs = append(errs, fmt.Errorf("configuration value %s: %w", key, err))
+		if texts[v.key], err = e.value(ctx, v.asText(), v.at, in); err != nil {
+			failed[v.key] = fmt.Errorf("configuration value %s: %w", v.key, err)
 		}
 	}
-	return texts, errors.Join(errs...)
+	return texts, errors.Join(sortedValues(failed)...)
 }

@@ -23,6 +23,9 @@ type entry struct {
 	value any // see parseValue; never changed
 	text  string
 	at    Position
+
+	rank int    // of key among all keys
+	yaml string // the entry alone; empty where a yamlWriter cannot tell
 }
 
 // layersOf lists the layers in the order in which they are merged: ConfigMaps by name, whatever they
@@ -87,43 +90,106 @@ func parseValue(s string) any {
 
 // config is a composed configuration. It is shared between assignments and never changed.
 type config struct {
-	data    map[string]any
 	sources []ConfigSource
-	yaml    string // what toYAML makes of data
+	values  []value // sorted as YAML has them
+	yaml    string  // what toYAML makes of data
 	digest  digest.Digest
-	// texts holds the structured values that came from one place, as they were written there.
-	texts map[string]string
-	// origins says where each value was last set.
-	origins map[string]Position
+
+	asMap func() map[string]any // data
+	memo   memo
+	checks checks
 }
 
-func compose(layers []layer) *config {
-	c := &config{data: map[string]any{}, texts: map[string]string{}, origins: map[string]Position{}}
-	for _, l := range layers {
+// value is one value of a composed configuration.
+type value struct {
+	*entry     // the last that had a say
+	merged any // of several structured ones; nil where that entry's alone counts
+}
+
+func (v value) get() any {
+	if v.merged != nil {
+		return v.merged
+	}
+	return v.value
+}
+
+// asText is the value as it is written in the one place that it comes from, as YAML where it is merged.
+func (v value) asText() string {
+	if v.merged != nil {
+		return toYAML(v.merged)
+	}
+	if s, ok := v.value.(string); ok {
+		return s
+	}
+	return v.text
+}
+
+// compose merges layers. w must know their entries.
+func compose(layers []layer, w *yamlWriter) *config {
+	c := &config{}
+	c.asMap = sync.OnceValue(c.makeMap)
+	var entries []*entry
+	for i := range layers {
+		l := &layers[i]
 		if n := len(c.sources); n == 0 || c.sources[n-1] != l.source {
 			c.sources = append(c.sources, l.source)
 		}
-		for _, e := range l.entries {
-			c.put(e)
+		for j := range l.entries {
+			entries = append(entries, &l.entries[j])
 		}
 	}
-	c.yaml = toYAML(c.data)
-	if len(c.data) > 0 {
+	slices.SortStableFunc(entries, func(a, b *entry) int { return cmp.Compare(a.rank, b.rank) })
+	for len(entries) > 0 {
+		n := 1
+		for n < len(entries) && entries[n].rank == entries[0].rank {
+			n++
+		}
+		c.values = append(c.values, fold(entries[:n]))
+		entries = entries[n:]
+	}
+	c.yaml = w.document(c)
+	if len(c.values) > 0 {
 		c.digest = digest.FromString(c.yaml)
 	}
 	return c
 }
 
-func (c *config) put(e entry) {
-	value := clone(e.value)
-	existing, ok := c.data[e.key]
-	if ok {
-		value = merge(existing, value)
+// fold merges what several layers say about one key.
+func fold(entries []*entry) value {
+	var v value
+	for _, e := range entries {
+		if v.entry != nil && isStructured(e.value) && reflect.TypeOf(v.value) == reflect.TypeOf(e.value) {
+			if v.merged == nil {
+				v.merged = clone(v.value)
+			}
+			v.merged = merge(v.merged, clone(e.value))
+		} else {
+			v.merged = nil
+		}
+		v.entry = e
 	}
-	if c.texts[e.key] = e.text; ok && isStructured(existing) && isStructured(value) && reflect.TypeOf(existing) == reflect.TypeOf(e.value) {
-		delete(c.texts, e.key) // no longer what any one place says
+	return v
+}
+
+// data is the configuration as templates see it: always the same map.
+func (c *config) data() map[string]any { return c.asMap() }
+
+func (c *config) makeMap() map[string]any {
+	data := make(map[string]any, len(c.values))
+	for _, v := range c.values {
+		data[v.key] = v.get()
 	}
-	c.data[e.key], c.origins[e.key] = value, e.at
+	return data
+}
+
+// origin is where the value of key was last set; no place for a key that is not there.
+func (c *config) origin(key string) Position {
+	for _, v := range c.values {
+		if v.key == key {
+			return v.at
+		}
+	}
+	return Position{}
 }
 
 func isStructured(v any) bool {
@@ -200,63 +266,3 @@ func clone(v any) any {
 	}
 }
 
-// composer keeps each composed configuration, because the assignments to which the same layers apply
-// are many.
-type composer struct {
-	layers []layer
-	mu     sync.RWMutex
-	known  map[string]*config
-	byData map[uintptr]*config // by the address of data
-}
-
-func newComposer(layers []layer) *composer {
-	return &composer{layers: layers, known: map[string]*config{}, byData: map[uintptr]*config{}}
-}
-
-// conditions lists what a matcher for the layers needs.
-func (c *composer) conditions() [][]condition {
-	all := make([][]condition, len(c.layers))
-	for i, l := range c.layers {
-		all[i] = l.conditions
-	}
-	return all
-}
-
-// config returns the configuration composed of the layers of key, which appliesTo has written.
-func (c *composer) config(key []byte) *config {
-	c.mu.RLock()
-	known, ok := c.known[string(key)]
-	c.mu.RUnlock()
-	if ok {
-		return known
-	}
-	var layers []layer
-	for _, i := range members(string(key)) {
-		layers = append(layers, c.layers[i])
-	}
-	made := compose(layers)
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	if known, ok := c.known[string(key)]; ok { // by another goroutine, in the meantime
-		return known
-	}
-	c.known[string(key)] = made
-	c.byData[address(made.data)] = made
-	return made
-}
-
-// toYAML is the template function. Most of the time of rendering would go into writing the same
-// composed configurations again and again.
-func (c *composer) toYAML(v any) string {
-	if m, ok := v.(map[string]any); ok {
-		c.mu.RLock()
-		known := c.byData[address(m)]
-		c.mu.RUnlock()
-		if known != nil {
-			return known.yaml
-		}
-	}
-	return toYAML(v)
-}
-
-func address(m map[string]any) uintptr { return reflect.ValueOf(m).Pointer() }

@@ -66,7 +66,7 @@ func TestMerge(t *testing.T) {
 func TestComposingChangesNoLayer(t *testing.T) {
 	value := parseValue("[{name: p, l: [1]}]")
 	layers := []layer{{entries: []entry{{key: "K", value: value}}}, {entries: []entry{{key: "K", value: value}}}}
-	require.Equal(t, parseValue("[{name: p, l: [1, 1]}]"), compose(layers).data["K"])
+	require.Equal(t, parseValue("[{name: p, l: [1, 1]}]"), composeAlone(layers).data()["K"])
 	require.Equal(t, parseValue("[{name: p, l: [1]}]"), value)
 }
 

@@ -117,11 +117,11 @@ next:
 }
 
 // members reads back what appliesTo wrote.
-func members(key string) []int {
-	var all []int
-	for rest := []byte(key); len(rest) > 0; {
-		member, n := binary.Uvarint(rest)
-		all, rest = append(all, int(member)), rest[n:]
+func members(key []byte) []int {
+	all := make([]int, 0, 8)
+	for len(key) > 0 {
+		member, n := binary.Uvarint(key)
+		all, key = append(all, int(member)), key[n:]
 	}
 	return all
 }

@@ -31,17 +31,33 @@ var errTooManySteps = fmt.Errorf("evaluation takes more than %d steps", maxSteps
 
 // Write takes p unless that would be too much.
 func (o *output) Write(p []byte) (int, error) {
-	if o.steps++; o.steps > maxSteps {
-		return 0, errTooManySteps
-	}
-	if o.steps%4096 == 0 && o.ctx.Err() != nil {
-		return 0, o.ctx.Err()
-	}
-	if len(o.buf)+len(p) > maxTextBytes {
-		return 0, errTooLong
+	if err := o.step(len(p)); err != nil {
+		return 0, err
 	}
 	o.buf = append(o.buf, p...)
 	return len(p), nil
+}
+
+func (o *output) writeString(s string) error {
+	err := o.step(len(s))
+	if err == nil {
+		o.buf = append(o.buf, s...)
+	}
+	return err
+}
+
+// step says whether n bytes more can be written.
+func (o *output) step(n int) error {
+	if o.steps++; o.steps > maxSteps {
+		return errTooManySteps
+	}
+	if o.steps%4096 == 0 && o.ctx.Err() != nil {
+		return o.ctx.Err()
+	}
+	if len(o.buf)+n > maxTextBytes {
+		return errTooLong
+	}
+	return nil
 }
 
 // evaluator runs templates, one at a time.
@@ -50,6 +66,8 @@ type evaluator struct {
 	// base and shielded hold the functions for texts that are parsed while rendering.
 	base, shielded *template.Template
 	out            output
+	file           []byte // reused
+	pages          []byte // where files are kept
 }
 
 func newEvaluator(l *library) *evaluator {
@@ -79,8 +97,11 @@ func (e *evaluator) evaluate(ctx context.Context, t *textTemplate, in *input) ([
 		run = t.shielded
 	}
 	e.out = output{ctx: ctx, buf: e.out.buf[:0]}
-	if err := e.execute(run, t.mutates, in); err != nil {
-		return nil, explain(err, t.at)
+	if t.program == nil || in.shield != nil || !t.program.run(&e.out, in) {
+		e.out = output{ctx: ctx, buf: e.out.buf[:0]}
+		if err := e.execute(run, t.mutates, in); err != nil {
+			return nil, explain(err, t.at)
+		}
 	}
 	return e.settle(ctx, t.at, in)
 }
@@ -109,6 +130,7 @@ func (e *evaluator) settle(ctx context.Context, at Position, in *input) ([]byte,
 }
 
 func (e *evaluator) execute(run *template.Template, mutates bool, in *input) error {
+	in.ConfigData = in.config.data()
 	if !mutates {
 		return run.Execute(&e.out, in.data)
 	}
@@ -139,7 +161,7 @@ func (e *evaluator) again(in *input) error {
 
 // render renders all manifests of a Template, joined as Kalypso joins them.
 func (e *evaluator) render(ctx context.Context, t *compiledTemplate, in *input) ([]byte, error) {
-	var file []byte
+	file := e.file[:0]
 	for _, m := range t.manifests {
 		part, err := e.manifest(ctx, m, in)
 		if err != nil {
@@ -155,7 +177,19 @@ func (e *evaluator) render(ctx context.Context, t *compiledTemplate, in *input) 
 			return nil, fmt.Errorf("template %q: %w", t.Metadata.Name, errTooLong)
 		}
 	}
-	return file, nil
+	e.file = file
+	return e.keep(file), nil
+}
+
+// keep copies a file to a page that it shares with others: many small allocations are slow.
+func (e *evaluator) keep(file []byte) []byte {
+	const pageBytes = 64 << 10
+	if len(e.pages)+len(file) > cap(e.pages) {
+		e.pages = make([]byte, 0, max(pageBytes, len(file)))
+	}
+	from := len(e.pages)
+	e.pages = append(e.pages, file...)
+	return e.pages[from:len(e.pages):len(e.pages)]
 }
 
 func (e *evaluator) manifest(ctx context.Context, m manifest, in *input) ([]byte, error) {

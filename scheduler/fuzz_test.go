@@ -48,11 +48,12 @@ func FuzzParseValue(f *testing.F) {
 	require.NoError(f, schema.err)
 	f.Fuzz(func(t *testing.T, a, b string) {
 		layers := []layer{{entries: []entry{{key: "K", value: parseValue(a), text: a}}}, {entries: []entry{{key: "K", value: parseValue(b), text: b}}}}
-		c := compose(layers)
-		require.Equal(t, c.yaml, compose(layers).yaml, "composing must change no layer")
-		hash(c.data)
-		stringify(c.data)
-		check(schema.schema, c)
+		c := composeAlone(layers)
+		require.Equal(t, c.yaml, composeAlone(layers).yaml, "composing must change no layer")
+		require.Equal(t, toYAML(c.data()), c.yaml)
+		hash(c.data())
+		stringify(c.data())
+		schema.check(c)
 	})
 }
 
@@ -66,10 +67,13 @@ func FuzzTemplate(f *testing.F) {
 		shield := newShield([]string{text, value})
 		l := &library{functions: functions, shielded: shield.functions(functions)}
 		compiled := l.text("fuzz", text, Position{File: "a.yaml", Line: 1})
-		config := compose([]layer{{entries: []entry{{key: "A", value: parseValue(value), text: value}}}})
-		d := data{Workload: "app", Labels: map[string]string{"x": value}, ConfigData: config.data}
+		config := composeAlone([]layer{{entries: []entry{{key: "A", value: parseValue(value), text: value}}}})
+		d := data{Workload: "app", Labels: map[string]string{"x": value}, ConfigData: config.data()}
 		covered := shield.cover(d)
 		for _, in := range []*input{{data: &d, config: config}, {data: &covered, config: config, shield: shield}} {
+			if compiled.program != nil && in.shield == nil {
+				requireSame(t, compiled, in)
+			}
 			rendered, err := newEvaluator(l).evaluate(context.Background(), compiled, in)
 			if err == nil {
 				require.LessOrEqual(t, len(rendered), 2*maxTextBytes)

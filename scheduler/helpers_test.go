@@ -110,4 +110,7 @@ func content(a Assignment, path string) string {
 	return ""
 }
 
+// composeAlone composes layers that belong to no composer.
+func composeAlone(layers []layer) *config { return compose(layers, newYAMLWriter(layers)) }
+
 func sha256Of(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }

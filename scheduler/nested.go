@@ -21,9 +21,10 @@ func (e *evaluator) explainNested(ctx context.Context, err error, at Position, i
 	if errors.Is(err, errTooLong) || errors.Is(err, errTooManySteps) {
 		return explainCycle(at, in, err.Error())
 	}
-	for _, key := range sortedKeys(in.config.data) {
-		for _, s := range templatesIn(in.config.data[key]) {
-			value := e.library.text("value", s, in.config.origins[key])
+	values := in.config.data()
+	for _, key := range sortedKeys(values) {
+		for _, s := range templatesIn(values[key]) {
+			value := e.library.text("value", s, in.config.origin(key))
 			alone := &evaluator{library: e.library, base: e.base, shielded: e.shielded}
 			if valueErr := alone.once(ctx, value, in); valueErr != nil {
 				return fmt.Errorf("value of %s: %w", key, valueErr)
@@ -54,9 +55,10 @@ func (e *evaluator) once(ctx context.Context, t *textTemplate, in *input) error 
 func explainCycle(at Position, in *input, otherwise string) error {
 	const hint = "a value must not lead back to itself"
 	visited := map[string]bool{}
-	for _, key := range sortedKeys(in.config.data) {
-		if cycle := findCycle(in.config.data, []string{key}, visited); cycle != nil {
-			return mistake(in.config.origins[cycle[0]], hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
+	values := in.config.data()
+	for _, key := range sortedKeys(values) {
+		if cycle := findCycle(values, []string{key}, visited); cycle != nil {
+			return mistake(in.config.origin(cycle[0]), hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
 		}
 	}
 	return mistake(at, hint, "%s", otherwise)

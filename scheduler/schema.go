@@ -20,22 +20,28 @@ type schemaUse struct {
 	text  string
 }
 
-// validator checks configurations against schemas. It compiles each schema once and checks each pair
-// once, because the assignments that share both are many.
+// validator checks configurations against schemas. It compiles each schema once, and a configuration
+// keeps what was found, because the assignments that share both are many.
 type validator struct {
-	mu       sync.Mutex
+	mu       sync.RWMutex
 	compiled map[string]*compiledSchema // by text
-	checked  map[schemaCheck][]violation
-}
-
-type schemaCheck struct {
-	config *config
-	schema string
 }
 
 type compiledSchema struct {
 	schema *jsonschema.Schema
 	err    error
+	types  sync.Map // of a key: see typesOf
+}
+
+// checks keeps what schemas found wrong with one configuration.
+type checks struct {
+	mu    sync.Mutex
+	known []schemaCheck
+}
+
+type schemaCheck struct {
+	schema     *compiledSchema
+	violations []violation
 }
 
 // violation is one way in which a configuration is not what its schema asks for.
@@ -45,9 +51,7 @@ type violation struct {
 	message string
 }
 
-func newValidator() *validator {
-	return &validator{compiled: map[string]*compiledSchema{}, checked: map[schemaCheck][]violation{}}
-}
+func newValidator() *validator { return &validator{compiled: map[string]*compiledSchema{}} }
 
 // validate returns all that the schemas find wrong with a configuration, each with its place.
 func (v *validator) validate(c *config, uses []schemaUse) error {
@@ -58,7 +62,7 @@ func (v *validator) validate(c *config, uses []schemaUse) error {
 			errs = append(errs, mistake(use.at, "", "%s cannot be used: %v", use.owner, err))
 		}
 		for _, found := range violations {
-			at, says := c.origins[found.key], fmt.Sprintf("%s at %s", use.owner, use.at)
+			at, says := c.origin(found.key), fmt.Sprintf("%s at %s", use.owner, use.at)
 			if at == (Position{}) {
 				at, says = use.at, use.owner
 			}
@@ -69,23 +73,36 @@ func (v *validator) validate(c *config, uses []schemaUse) error {
 }
 
 func (v *validator) check(c *config, text string) ([]violation, error) {
-	v.mu.Lock()
-	defer v.mu.Unlock()
-	compiled, ok := v.compiled[text]
-	if !ok {
-		compiled = compileSchema(text)
-		v.compiled[text] = compiled
-	}
+	compiled := v.compile(text)
 	if compiled.err != nil {
 		return nil, compiled.err
 	}
-	key := schemaCheck{c, text}
-	violations, ok := v.checked[key]
-	if !ok {
-		violations = check(compiled.schema, c)
-		v.checked[key] = violations
+	c.checks.mu.Lock()
+	defer c.checks.mu.Unlock()
+	for _, known := range c.checks.known {
+		if known.schema == compiled {
+			return known.violations, nil
+		}
 	}
+	violations := compiled.check(c)
+	c.checks.known = append(c.checks.known, schemaCheck{compiled, violations})
 	return violations, nil
+}
+
+func (v *validator) compile(text string) *compiledSchema {
+	v.mu.RLock()
+	compiled, ok := v.compiled[text]
+	v.mu.RUnlock()
+	if ok {
+		return compiled
+	}
+	v.mu.Lock()
+	defer v.mu.Unlock()
+	if compiled, ok = v.compiled[text]; !ok {
+		compiled = compileSchema(text)
+		v.compiled[text] = compiled
+	}
+	return compiled
 }
 
 // compileSchema takes a text without $schema for draft 7 or, where it is none, for draft 4, whose
@@ -126,17 +143,18 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and only references within it are followed", url)
 }
 
-func check(schema *jsonschema.Schema, c *config) []violation {
-	values := make(map[string]any, len(c.data))
-	for key, value := range c.data {
-		if s, ok := value.(string); ok {
-			values[key] = coerce(s, typesOf(schema, key))
+// check returns what the schema finds wrong with c.
+func (s *compiledSchema) check(c *config) []violation {
+	values := make(map[string]any, len(c.values))
+	for _, v := range c.values {
+		if text, ok := v.get().(string); ok {
+			values[v.key] = coerce(text, s.typesOf(v.key))
 		} else {
-			values[key] = plain(value)
+			values[v.key] = plain(v.get())
 		}
 	}
 	var invalid *jsonschema.ValidationError
-	if err := schema.Validate(values); !errors.As(err, &invalid) {
+	if err := s.schema.Validate(values); !errors.As(err, &invalid) {
 		if err != nil {
 			return []violation{{message: err.Error()}}
 		}
@@ -145,6 +163,15 @@ func check(schema *jsonschema.Schema, c *config) []violation {
 	found := violationsOf(invalid, message.NewPrinter(language.English))
 	slices.SortFunc(found, func(a, b violation) int { return strings.Compare(a.path+a.message, b.path+b.message) })
 	return slices.Compact(found)
+}
+
+// typesOf is typesOf, asked once for each key.
+func (s *compiledSchema) typesOf(key string) []string {
+	known, ok := s.types.Load(key)
+	if !ok {
+		known, _ = s.types.LoadOrStore(key, typesOf(s.schema, key))
+	}
+	return known.([]string)
 }
 
 // violationsOf lists the innermost causes of a failed validation.

@@ -42,6 +42,7 @@ type textTemplate struct {
 	at       Position // of its first line
 	run      *template.Template
 	shielded *template.Template // the same with shielded functions; nil where no target needs them
+	program  program            // the same in pieces, for what needs no shield; nil where it cannot be
 	mutates  bool
 	err      error
 }
@@ -73,6 +74,7 @@ func (l *library) text(name, s string, at Position) *textTemplate {
 		return t
 	}
 	t.mutates = prepare(t.run)
+	t.program = takeApart(t.run, l.functions, t.mutates)
 	if l.shielded != nil {
 		t.shielded = template.Must(t.run.Clone()).Funcs(l.shielded)
 	}
@@ -142,40 +144,45 @@ func tick(list *parse.ListNode) {
 
 // walk visits n and all below it.
 func walk(n parse.Node, visit func(parse.Node)) {
+	walkScoped(n, false, func(n parse.Node, _ bool) { visit(n) })
+}
+
+// walkScoped visits n and all below it. inner is true where a range or with has changed the dot.
+func walkScoped(n parse.Node, inner bool, visit func(n parse.Node, inner bool)) {
 	if n == nil || reflect.ValueOf(n).IsNil() {
 		return
 	}
-	visit(n)
+	visit(n, inner)
 	switch n := n.(type) {
 	case *parse.ListNode:
 		for _, item := range n.Nodes {
-			walk(item, visit)
+			walkScoped(item, inner, visit)
 		}
 	case *parse.ActionNode:
-		walk(n.Pipe, visit)
+		walkScoped(n.Pipe, inner, visit)
 	case *parse.TemplateNode:
-		walk(n.Pipe, visit)
+		walkScoped(n.Pipe, inner, visit)
 	case *parse.IfNode:
-		walkBranch(&n.BranchNode, visit)
+		walkBranch(&n.BranchNode, inner, inner, visit)
 	case *parse.RangeNode:
-		walkBranch(&n.BranchNode, visit)
+		walkBranch(&n.BranchNode, inner, true, visit)
 	case *parse.WithNode:
-		walkBranch(&n.BranchNode, visit)
+		walkBranch(&n.BranchNode, inner, true, visit)
 	case *parse.PipeNode:
 		for _, command := range n.Cmds {
-			walk(command, visit)
+			walkScoped(command, inner, visit)
 		}
 	case *parse.CommandNode:
 		for _, argument := range n.Args {
-			walk(argument, visit)
+			walkScoped(argument, inner, visit)
 		}
 	case *parse.ChainNode:
-		walk(n.Node, visit)
+		walkScoped(n.Node, inner, visit)
 	}
 }
 
-func walkBranch(n *parse.BranchNode, visit func(parse.Node)) {
-	walk(n.Pipe, visit)
-	walk(n.List, visit)
-	walk(n.ElseList, visit)
+func walkBranch(n *parse.BranchNode, inner, list bool, visit func(parse.Node, bool)) {
+	walkScoped(n.Pipe, inner, visit)
+	walkScoped(n.List, list, visit)
+	walkScoped(n.ElseList, inner, visit)
 }
