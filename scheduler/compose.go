@@ -24,6 +24,7 @@ type entry struct {
 	text  string
 	at    Position
 
+	id   int    // of the entry among all
 	rank int    // of key among all keys
 	yaml string // the entry alone; empty where a yamlWriter cannot tell
 }
@@ -95,7 +96,7 @@ type config struct {
 	yaml    string  // what toYAML makes of data
 	digest  digest.Digest
 
-	asMap func() map[string]any // data
+	asMap  func() map[string]any // data
 	memo   memo
 	checks checks
 }
@@ -265,4 +266,3 @@ func clone(v any) any {
 		return v
 	}
 }
-

@@ -102,7 +102,9 @@ func TestPiecesKnowAllFields(t *testing.T) {
 func randomValue(r *rand.Rand, depth int) string {
 	words := []string{"a", "b", "name", "42", "1.50", "true", "~", "", "no", "x: y", "- dash", "a b", "0x1F", "2001-01-01", "ünï", "[", "#c", "'q'", "007", "1e3", "!x", "&a", "%", "@", "a:b", "y", "=", "<<", "...", "long " + strings.Repeat("word ", 40)}
 	word := func() string { return fmt.Sprintf("%q", words[r.IntN(len(words))]) }
-	plain := func() string { return []string{"1", "-3", "2.5", "1e3", "true", "no", "~", "0.0", "-0.0", ".inf", "0o7"}[r.IntN(11)] }
+	plain := func() string {
+		return []string{"1", "-3", "2.5", "1e3", "true", "no", "~", "0.0", "-0.0", ".inf", "0o7"}[r.IntN(11)]
+	}
 	switch n := r.IntN(8); {
 	case depth > 3 || n < 3:
 		return word()

@@ -225,6 +225,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		return result
 	}
 	a := newAssigner(r, ct)
+	result.Assignments = make([]Assignment, 0, selected.count())
 	for t := range selected.all {
 		if ctx.Err() != nil {
 			break

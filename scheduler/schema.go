@@ -31,6 +31,11 @@ type compiledSchema struct {
 	schema *jsonschema.Schema
 	err    error
 	types  sync.Map // of a key: see typesOf
+
+	reads    map[string]bool // keys; see readsOf
+	readsAll bool
+	mu       sync.Mutex
+	shared   map[string][]violation // by what relevant returns
 }
 
 // checks keeps what schemas found wrong with one configuration.
@@ -121,7 +126,8 @@ func compileSchema(text string) *compiledSchema {
 		if err == nil {
 			var schema *jsonschema.Schema
 			if schema, err = c.Compile(schemaURL); err == nil {
-				return &compiledSchema{schema: schema}
+				keys, all := readsOf(schema)
+				return &compiledSchema{schema: schema, reads: keys, readsAll: all}
 			}
 		}
 		if first == nil {
@@ -143,10 +149,10 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and only references within it are followed", url)
 }
 
-// check returns what the schema finds wrong with c.
-func (s *compiledSchema) check(c *config) []violation {
-	values := make(map[string]any, len(c.values))
-	for _, v := range c.values {
+// checkValues returns what the schema finds wrong with values.
+func (s *compiledSchema) checkValues(all []value) []violation {
+	values := make(map[string]any, len(all))
+	for _, v := range all {
 		if text, ok := v.get().(string); ok {
 			values[v.key] = coerce(text, s.typesOf(v.key))
 		} else {

@@ -51,6 +51,14 @@ func (b bitset) empty() bool {
 	return true
 }
 
+func (b bitset) count() int {
+	n := 0
+	for _, word := range b {
+		n += bits.OnesCount64(word)
+	}
+	return n
+}
+
 // all yields the members in rising order.
 func (b bitset) all(yield func(int) bool) {
 	for i, word := range b {

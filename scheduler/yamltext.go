@@ -35,9 +35,11 @@ func newYAMLWriter(layers []layer) *yamlWriter {
 	w.writeKeys()
 	w.writeScalars()
 	others := map[string]int{} // ranks of keys that cannot be written here: any that differ
+	id := 0
 	for i := range layers {
 		for j := range layers[i].entries {
 			e := &layers[i].entries[j]
+			e.id, id = id, id+1
 			if key, ok := w.keys[e.key]; ok {
 				e.rank = key.rank
 			} else {

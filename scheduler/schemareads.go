@@ -1,0 +1,85 @@
+package scheduler
+
+import (
+	"encoding/binary"
+	"reflect"
+	"slices"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// namedOnly are the keywords through which a schema of an object reads no other of its values than those
+// that its properties and required name. What other keywords read, such as additionalProperties, is not
+// analysed: they may read everything.
+var namedOnly = []string{
+	"DraftVersion", "Location", "ID", "Anchor", "Title", "Description", "Default", "Comment", "Examples", "Deprecated",
+	"Types", "Bool", "Properties", "Required", "Ref", "AllOf", "AnyOf", "OneOf", "Not", "If", "Then", "Else",
+}
+
+// readsOf lists the keys of a configuration that a schema reads; all is true where it may be any.
+func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
+	keys = map[string]bool{}
+	seen := map[*jsonschema.Schema]bool{nil: true}
+	for next := []*jsonschema.Schema{schema}; len(next) > 0; {
+		part := next[0]
+		if next = next[1:]; seen[part] {
+			continue
+		}
+		seen[part] = true
+		v := reflect.ValueOf(part).Elem()
+		for i := range v.NumField() {
+			if f := v.Type().Field(i); f.IsExported() && !v.Field(i).IsZero() && !slices.Contains(namedOnly, f.Name) {
+				return nil, true
+			}
+		}
+		for key := range part.Properties {
+			keys[key] = true
+		}
+		for _, key := range part.Required {
+			keys[key] = true
+		}
+		next = slices.Concat(next, part.AllOf, part.AnyOf, part.OneOf,
+			[]*jsonschema.Schema{part.Ref, part.Not, part.If, part.Then, part.Else})
+	}
+	return keys, false
+}
+
+// relevant returns the values of c that the schema may read, and what identifies them; nothing does
+// where one was merged from several entries.
+func (s *compiledSchema) relevant(c *config) (values []value, id string, identified bool) {
+	if s.readsAll {
+		return c.values, "", false
+	}
+	identified = true
+	key := make([]byte, 0, 64)
+	for _, v := range c.values {
+		if s.reads[v.key] {
+			values = append(values, v)
+			key = binary.AppendUvarint(key, uint64(v.id))
+			identified = identified && v.merged == nil
+		}
+	}
+	return values, string(key), identified
+}
+
+// maxShared bounds the results that a schema keeps for configurations to share.
+const maxShared = 1 << 16
+
+// check returns what the schema finds wrong with c.
+func (s *compiledSchema) check(c *config) []violation {
+	values, id, identified := s.relevant(c)
+	if !identified {
+		return s.checkValues(values)
+	}
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	violations, ok := s.shared[id]
+	if !ok {
+		violations = s.checkValues(values)
+		if s.shared == nil || len(s.shared) > maxShared {
+			s.shared = map[string][]violation{}
+		}
+		s.shared[id] = violations
+	}
+	return violations
+}
