@@ -8,6 +8,7 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"sync"
 	"text/template"
 
 	yamlv2 "gopkg.in/yaml.v2"
@@ -64,17 +65,16 @@ func (o *output) step(n int) error {
 type evaluator struct {
 	library *library
 	// base and shielded hold the functions for texts that are parsed while rendering.
-	base, shielded *template.Template
+	base, shielded func() *template.Template
 	out            output
 	file           []byte // reused
 	pages          []byte // where files are kept
 }
 
 func newEvaluator(l *library) *evaluator {
-	e := &evaluator{library: l, base: template.New("").Funcs(l.functions)}
-	if l.shielded != nil {
-		e.shielded = template.New("").Funcs(l.functions).Funcs(l.shielded)
-	}
+	e := &evaluator{library: l}
+	e.base = sync.OnceValue(func() *template.Template { return template.New("").Funcs(l.functions) })
+	e.shielded = sync.OnceValue(func() *template.Template { return template.New("").Funcs(l.functions).Funcs(l.shielded) })
 	return e
 }
 
@@ -146,9 +146,9 @@ func (e *evaluator) again(in *input) error {
 	if in.shield != nil {
 		base = e.shielded
 	}
-	run := base.New("value")
+	run := base().New("value")
 	if strings.Contains(text, "define") || strings.Contains(text, "block") {
-		run = template.Must(base.Clone()).New("value") // what it defines must not be there for others
+		run = template.Must(base().Clone()).New("value") // what it defines must not be there for others
 	}
 	run, err := run.Parse(text)
 	if err != nil {
