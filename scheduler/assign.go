@@ -17,25 +17,54 @@ type assigner struct {
 	layerCandidates  []candidate
 	schemaCandidates []candidate
 	evaluator        *evaluator
-	key              []byte      // reused
-	uses             []schemaUse // reused
+	kept             *typeCache // nil without cache
+	ofType           identity
+
+	// Reused from one assignment to the next.
+	layerKey, schemaKey, idParts []byte
+	uses                         []schemaUse
 }
 
 func newAssigner(r *renderer, ct *clusterType) *assigner {
-	return &assigner{
+	a := &assigner{
 		renderer: r, ct: ct,
 		layerCandidates:  r.layerMatcher.forType(ct),
 		schemaCandidates: r.schemaMatcher.forType(ct),
 		evaluator:        newEvaluator(r.library),
 	}
+	if r.cache != nil {
+		a.kept = openTypeCache(r.cache, r.model.environment+"\x00"+r.model.platform, ct.Metadata.Name)
+		a.ofType = r.ids.ofType(r, ct)
+	}
+	return a
 }
 
-// assign composes, checks and renders one assignment.
+// assign returns one assignment, rendered now or, where nothing that it reads has changed, earlier.
 func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	t := a.targets[i]
 	if t.clash != nil {
 		return nil, because(NameClash, t.clash)
 	}
+	if a.kept == nil {
+		return a.render(ctx, i)
+	}
+	a.layerKey = appliesTo(a.layerKey[:0], a.layerCandidates, i)
+	a.schemaKey = appliesTo(a.schemaKey[:0], a.schemaCandidates, i)
+	id := a.identity(i, a.layerKey, a.schemaKey)
+	if known := a.kept.find(id); known != nil {
+		known.Config = a.composer.sources(a.layerKey) // where they stand may have changed
+		return known, nil
+	}
+	made, err := a.render(ctx, i)
+	if err == nil {
+		a.kept.add(id, *made)
+	}
+	return made, err
+}
+
+// render composes, checks and renders one assignment.
+func (a *assigner) render(ctx context.Context, i int) (*Assignment, error) {
+	t := a.targets[i]
 	in, err := a.input(i)
 	if err != nil {
 		return nil, err
@@ -70,8 +99,8 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 // input gathers what the templates of an assignment see.
 func (a *assigner) input(i int) (*input, error) {
 	t := a.targets[i]
-	a.key = appliesTo(a.key[:0], a.layerCandidates, i)
-	in := &input{config: a.composer.config(a.key)}
+	a.layerKey = appliesTo(a.layerKey[:0], a.layerCandidates, i)
+	in := &input{config: a.composer.config(a.layerKey)}
 	d := data{
 		DeploymentTargetName: t.name,
 		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.name,
@@ -99,9 +128,9 @@ func (a *assigner) input(i int) (*input, error) {
 // schemas lists the schemas that apply to an assignment: the platform's, then the workload's. The list is
 // valid until the next call.
 func (a *assigner) schemas(i int) []schemaUse {
-	a.key = appliesTo(a.key[:0], a.schemaCandidates, i)
+	a.schemaKey = appliesTo(a.schemaKey[:0], a.schemaCandidates, i)
 	a.uses = a.uses[:0]
-	for _, s := range members(a.key) {
+	for _, s := range members(a.schemaKey) {
 		a.uses = append(a.uses, a.renderer.schemas[s])
 	}
 	a.uses = append(a.uses, a.targets[i].schemas...)

@@ -132,9 +132,7 @@ func compose(layers []layer, w *yamlWriter) *config {
 	var entries []*entry
 	for i := range layers {
 		l := &layers[i]
-		if n := len(c.sources); n == 0 || c.sources[n-1] != l.source {
-			c.sources = append(c.sources, l.source)
-		}
+		c.sources = addSource(c.sources, l.source)
 		for j := range l.entries {
 			entries = append(entries, &l.entries[j])
 		}
@@ -153,6 +151,14 @@ func compose(layers []layer, w *yamlWriter) *config {
 		c.digest = digest.FromString(c.yaml)
 	}
 	return c
+}
+
+// addSource adds the source of the next layer, of which an Azure ConfigMap has several.
+func addSource(sources []ConfigSource, source ConfigSource) []ConfigSource {
+	if n := len(sources); n > 0 && sources[n-1] == source {
+		return sources
+	}
+	return append(sources, source)
 }
 
 // fold merges what several layers say about one key.

@@ -65,6 +65,15 @@ func (c *composer) config(key []byte) *config {
 	return made
 }
 
+// sources lists where the layers of key stand, as in the configuration composed of them.
+func (c *composer) sources(key []byte) []ConfigSource {
+	var sources []ConfigSource
+	for _, i := range members(key) {
+		sources = addSource(sources, c.layers[i].source)
+	}
+	return sources
+}
+
 // remember makes the map of made, for toYAML to know again.
 func (c *composer) remember(made *config) map[string]any {
 	data := made.makeMap()

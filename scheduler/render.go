@@ -3,6 +3,7 @@ package scheduler
 import (
 	"cmp"
 	"context"
+	"encoding/binary"
 	"errors"
 	"fmt"
 	"runtime"
@@ -21,6 +22,9 @@ type Options struct {
 	Parallel int
 	// Decision, if not nil, says what is assigned, in place of the platform's scheduling policies.
 	Decision *Decision
+	// Cache, if not nil, has what was rendered before. Then only what reads something that has changed is
+	// rendered; the result is the same.
+	Cache Cache
 }
 
 // Render decides and renders every assignment of the environment. What is wrong with one assignment is
@@ -34,6 +38,9 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if err != nil {
 		return nil, err
 	}
+	if opts.Cache != nil {
+		r.cache, r.ids = opts.Cache, newIdentities(r, opts)
+	}
 	types := sortedValues(m.clusterTypes)
 	result := &Result{
 		Environment:  m.environment,
@@ -44,9 +51,9 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, cmp.Or(opts.Parallel, runtime.GOMAXPROCS(0))))
-	for i, ct := range types {
+	for _, i := range r.order(types) {
 		group.Go(func() error {
-			result.ClusterTypes[i] = r.clusterType(ctx, i, ct)
+			result.ClusterTypes[i] = r.clusterType(ctx, i, types[i])
 			return ctx.Err()
 		})
 	}
@@ -76,6 +83,9 @@ type renderer struct {
 	schemas       []schemaUse
 	schemaMatcher *matcher
 	validator     *validator
+
+	cache Cache       // nil for none
+	ids   *identities // nil without cache
 
 	shield    *shield // nil where no target needs one
 	library   *library
@@ -137,6 +147,21 @@ func (r *renderer) list() (*labelIndex, error) {
 		labels[i] = t.labels
 	}
 	return newLabelIndex(labels), err
+}
+
+// order lists the types so that those to which the same layers can apply follow one another: their
+// assignments share configurations.
+func (r *renderer) order(types []*clusterType) []int {
+	order, alike := make([]int, len(types)), make([]string, len(types))
+	for i, ct := range types {
+		var key []byte
+		for _, c := range r.layerMatcher.forType(ct) {
+			key = binary.AppendUvarint(binary.AppendUvarint(key, uint64(c.member)), uint64(len(c.rest)))
+		}
+		order[i], alike[i] = i, string(key)
+	}
+	slices.SortStableFunc(order, func(a, b int) int { return strings.Compare(alike[a], alike[b]) })
+	return order
 }
 
 // selectPairs asks every policy what it selects.
@@ -245,5 +270,6 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		}
 		result.Assignments = append(result.Assignments, *assignment)
 	}
+	a.kept.close()
 	return result
 }

@@ -1,0 +1,314 @@
+package scheduler
+
+import (
+	"encoding/binary"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+	"sync"
+)
+
+// The functions of this file write assignments, whatever their fields, as bytes and read them back. Texts
+// are many times the same, so they are written once, and read as parts of one string. Byte slices, which
+// are the contents of files, are left out: they go to packs.
+
+// encodeIndex writes the index of a cluster type.
+func encodeIndex(packs []string, kept []*keptAssignment) []byte {
+	w := &encoder{known: map[string]int{}}
+	w.number(len(packs))
+	for _, key := range packs {
+		w.text(key)
+	}
+	w.number(len(kept))
+	for _, k := range kept {
+		w.body = append(w.body, k.id[:]...)
+		w.number(k.pack)
+		w.number(k.offset)
+		w.number(len(k.files))
+		for _, size := range k.files {
+			w.number(size)
+		}
+		w.value(reflect.ValueOf(k.assignment))
+	}
+	index := binary.AppendUvarint(nil, uint64(len(w.texts)))
+	for _, s := range w.texts {
+		index = binary.AppendUvarint(index, uint64(len(s)))
+	}
+	for _, s := range w.texts {
+		index = append(index, s...)
+	}
+	return append(index, w.body...)
+}
+
+// decodeIndex reads what encodeIndex wrote. ok is false for anything else.
+func decodeIndex(index []byte) (packs []string, kept []keptAssignment, ok bool) {
+	r := &decodeReader{rest: index}
+	r.readTexts()
+	for range r.length() {
+		packs = append(packs, r.text())
+	}
+	n := r.length()
+	kept = make([]keptAssignment, 0, n)
+	for range n {
+		k := keptAssignment{}
+		copy(k.id[:], r.bytes(len(k.id)))
+		k.pack, k.offset = r.number(), r.number()
+		for range r.length() {
+			k.files = append(k.files, r.number())
+		}
+		r.value(reflect.ValueOf(&k.assignment).Elem())
+		kept = append(kept, k)
+	}
+	return packs, kept, !r.broken && len(r.rest) == 0 && len(index) > 0
+}
+
+type encoder struct {
+	body  []byte
+	texts []string
+	known map[string]int
+}
+
+func (w *encoder) number(n int) { w.body = binary.AppendVarint(w.body, int64(n)) }
+
+func (w *encoder) text(s string) {
+	i, ok := w.known[s]
+	if !ok {
+		i = len(w.texts)
+		w.known[s], w.texts = i, append(w.texts, s)
+	}
+	w.number(i)
+}
+
+func (w *encoder) value(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		w.text(v.String())
+	case reflect.Bool:
+		w.number(map[bool]int{true: 1}[v.Bool()])
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		w.number(int(v.Int()))
+	case reflect.Pointer:
+		if w.present(v); !v.IsNil() {
+			w.value(v.Elem())
+		}
+	case reflect.Slice:
+		if w.present(v); v.IsNil() || isBytes(v.Type()) {
+			return
+		}
+		w.number(v.Len())
+		for i := range v.Len() {
+			w.value(v.Index(i))
+		}
+	case reflect.Map:
+		if w.present(v); v.IsNil() {
+			return
+		}
+		w.number(v.Len())
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		for _, key := range keys {
+			w.value(key)
+			w.value(v.MapIndex(key))
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			w.value(v.Field(i))
+		}
+	default:
+		panic("an Assignment cannot hold a " + v.Type().String())
+	}
+}
+
+func (w *encoder) present(v reflect.Value) {
+	w.number(map[bool]int{false: 1}[v.IsNil()])
+}
+
+func isBytes(t reflect.Type) bool {
+	return t.Kind() == reflect.Slice && t.Elem().Kind() == reflect.Uint8
+}
+
+// decodeReader reads what an encoder wrote. Once broken it yields zero values.
+type decodeReader struct {
+	rest   []byte
+	texts  []string
+	broken bool
+}
+
+func (r *decodeReader) number() int {
+	n, size := binary.Varint(r.rest)
+	if size <= 0 {
+		r.broken, r.rest = true, nil
+		return 0
+	}
+	r.rest = r.rest[size:]
+	return int(n)
+}
+
+// length is a number of things that take a byte each, at least.
+func (r *decodeReader) length() int {
+	n := r.number()
+	if n < 0 || n > len(r.rest) {
+		r.broken, r.rest = true, nil
+		return 0
+	}
+	return n
+}
+
+func (r *decodeReader) bytes(n int) []byte {
+	if n > len(r.rest) {
+		r.broken, r.rest = true, nil
+		return nil
+	}
+	b := r.rest[:n]
+	r.rest = r.rest[n:]
+	return b
+}
+
+func (r *decodeReader) readTexts() {
+	n, size := binary.Uvarint(r.rest)
+	if size <= 0 || n > uint64(len(r.rest)) {
+		r.broken, r.rest = true, nil
+		return
+	}
+	r.rest = r.rest[size:]
+	ends, end := make([]int, n), 0
+	for i := range ends {
+		length, size := binary.Uvarint(r.rest)
+		if size <= 0 || length > uint64(len(r.rest)) {
+			r.broken, r.rest = true, nil
+			return
+		}
+		r.rest = r.rest[size:]
+		end += int(length)
+		ends[i] = end
+	}
+	all, start := string(r.bytes(end)), 0
+	if r.broken {
+		return
+	}
+	r.texts = make([]string, n)
+	for i, end := range ends {
+		r.texts[i], start = all[start:end], end
+	}
+}
+
+func (r *decodeReader) text() string {
+	i := r.number()
+	if i < 0 || i >= len(r.texts) {
+		r.broken = true
+		return ""
+	}
+	return r.texts[i]
+}
+
+func (r *decodeReader) value(v reflect.Value) {
+	switch v.Kind() {
+	case reflect.String:
+		v.SetString(r.text())
+	case reflect.Bool:
+		v.SetBool(r.number() == 1)
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		v.SetInt(int64(r.number()))
+	case reflect.Pointer:
+		if r.number() == 1 {
+			v.Set(reflect.New(v.Type().Elem()))
+			r.value(v.Elem())
+		}
+	case reflect.Slice:
+		if r.number() != 1 {
+			return
+		}
+		if isBytes(v.Type()) {
+			v.Set(reflect.MakeSlice(v.Type(), 0, 0)) // see fillBytes
+			return
+		}
+		n := r.length()
+		v.Set(reflect.MakeSlice(v.Type(), n, n))
+		for i := range n {
+			r.value(v.Index(i))
+		}
+	case reflect.Map:
+		if r.number() != 1 {
+			return
+		}
+		n := r.length()
+		v.Set(reflect.MakeMapWithSize(v.Type(), n))
+		for range n {
+			key, value := reflect.New(v.Type().Key()).Elem(), reflect.New(v.Type().Elem()).Elem()
+			r.value(key)
+			r.value(value)
+			v.SetMapIndex(key, value)
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			r.value(v.Field(i))
+		}
+	}
+}
+
+// assignmentShape describes the type Assignment, so that an index of another shape is not read.
+var assignmentShape = sync.OnceValue(func() string { return shapeOf(reflect.TypeFor[Assignment]()) })
+
+func shapeOf(t reflect.Type) string {
+	switch t.Kind() {
+	case reflect.Struct:
+		var b strings.Builder
+		for f := range t.Fields() {
+			fmt.Fprintf(&b, "%s %s;", f.Name, shapeOf(f.Type))
+		}
+		return "{" + b.String() + "}"
+	case reflect.Pointer, reflect.Slice:
+		return t.Kind().String() + " " + shapeOf(t.Elem())
+	case reflect.Map:
+		return "map " + shapeOf(t.Key()) + " " + shapeOf(t.Elem())
+	default:
+		return t.Kind().String()
+	}
+}
+
+// eachBytes visits the byte slices in v that are there, always in the same order.
+func eachBytes(v reflect.Value, visit func(reflect.Value)) {
+	switch v.Kind() {
+	case reflect.Pointer:
+		if !v.IsNil() {
+			eachBytes(v.Elem(), visit)
+		}
+	case reflect.Slice:
+		switch kind := v.Type().Elem().Kind(); {
+		case kind == reflect.Uint8 && !v.IsNil():
+			visit(v)
+		case kind == reflect.Struct || kind == reflect.Pointer || kind == reflect.Slice:
+			for i := range v.Len() {
+				eachBytes(v.Index(i), visit)
+			}
+		}
+	case reflect.Struct:
+		for i := range v.NumField() {
+			eachBytes(v.Field(i), visit)
+		}
+	}
+}
+
+// appendBytes appends the contents of a's byte slices to data and returns how long they are.
+func appendBytes(data []byte, a Assignment) (_ []byte, sizes []int) {
+	eachBytes(reflect.ValueOf(a), func(v reflect.Value) {
+		data, sizes = append(data, v.Bytes()...), append(sizes, v.Len())
+	})
+	return data, sizes
+}
+
+// fillBytes gives a's byte slices their contents. It is false if that is not what data begins with.
+func fillBytes(a *Assignment, sizes []int, data []byte) bool {
+	ok := true
+	eachBytes(reflect.ValueOf(a).Elem(), func(v reflect.Value) {
+		if len(sizes) == 0 || sizes[0] < 0 || sizes[0] > len(data) {
+			ok = false
+			return
+		}
+		n := sizes[0]
+		v.SetBytes(data[:n:n])
+		sizes, data = sizes[1:], data[n:]
+	})
+	return ok && len(sizes) == 0
+}

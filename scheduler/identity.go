@@ -1,0 +1,180 @@
+package scheduler
+
+import (
+	"crypto/sha256"
+	"encoding/binary"
+	"io"
+	"reflect"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// identities makes digests of what assignments read: of each target and layer and schema once, so that
+// those of an assignment are put together from few parts. Where something stands is not part of it, for
+// nothing that is kept holds a place.
+type identities struct {
+	common  identity // of what all assignments read
+	targets []identity
+	layers  []identity
+	schemas []identity
+}
+
+func newIdentities(r *renderer, opts Options) *identities {
+	opts.Cache, opts.Parallel, opts.BaseCommit = nil, 0, ""
+	ids := &identities{common: identityOf(opts, r.model.environment)}
+	workloads := map[*workload]identity{}
+	for _, t := range r.targets {
+		id, ok := workloads[t.workload]
+		if !ok {
+			id = identityOf(t.workload, r.model.registrations[t.workload.registration])
+			workloads[t.workload] = id
+		}
+		mark := ""
+		if r.shield != nil && t.hasBraces() {
+			mark = r.shield.mark
+		}
+		ids.targets = append(ids.targets, identityOf(id, t.name, t.workspace, t.spec, t.labels, t.schemas, mark))
+	}
+	for _, l := range r.composer.layers {
+		parts := []any{l.source.Name}
+		for _, e := range l.entries {
+			parts = append(parts, e.key, e.text)
+		}
+		ids.layers = append(ids.layers, identityOf(parts...))
+	}
+	for _, s := range r.schemas {
+		ids.schemas = append(ids.schemas, identityOf(s.text))
+	}
+	return ids
+}
+
+// ofType is the digest of what all assignments of a cluster type read.
+func (ids *identities) ofType(r *renderer, ct *clusterType) identity {
+	parts := []any{ids.common, ct}
+	for _, name := range []string{ct.Spec.NamespaceService, ct.Spec.Reconciler, ct.Spec.ConfigType} {
+		if t := r.templates[name]; t != nil {
+			parts = append(parts, t.templateObject)
+		} else {
+			parts = append(parts, nil)
+		}
+	}
+	return identityOf(parts...)
+}
+
+// identity is that of the assignment of the i-th target, given what applies to it.
+func (a *assigner) identity(i int, layers, schemas []byte) identity {
+	id := append(a.idParts[:0], a.ofType[:]...)
+	id = append(id, a.ids.targets[i][:]...)
+	for _, l := range members(layers) {
+		id = append(id, a.ids.layers[l][:]...)
+	}
+	id = append(id, 0)
+	for _, s := range members(schemas) {
+		id = append(id, a.ids.schemas[s][:]...)
+	}
+	a.idParts = id
+	return sha256.Sum256(id)
+}
+
+// identityOf is a digest of values with all that they point to, fields that are not exported among them,
+// but without lines and positions.
+func identityOf(parts ...any) identity {
+	sum := sha256.New()
+	h := hasher{to: sum, seen: map[uintptr]uint64{}}
+	for _, p := range parts {
+		h.value(reflect.ValueOf(p))
+	}
+	return identity(sum.Sum(nil))
+}
+
+type hasher struct {
+	to   io.Writer          // never fails
+	seen map[uintptr]uint64 // pointers, in the order in which they came up
+	buf  []byte
+}
+
+func (h *hasher) number(n uint64) {
+	h.buf = binary.LittleEndian.AppendUint64(h.buf[:0], n)
+	_, _ = h.to.Write(h.buf)
+}
+
+func (h *hasher) text(s string) {
+	h.number(uint64(len(s)))
+	h.buf = append(h.buf[:0], s...)
+	_, _ = h.to.Write(h.buf)
+}
+
+func (h *hasher) value(v reflect.Value) {
+	h.number(uint64(v.Kind()))
+	switch v.Kind() {
+	case reflect.Invalid: // nil
+	case reflect.String:
+		h.text(v.String())
+	case reflect.Bool:
+		h.number(map[bool]uint64{true: 1}[v.Bool()])
+	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
+		h.number(uint64(v.Int()))
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		h.number(v.Uint())
+	case reflect.Interface:
+		h.value(v.Elem())
+	case reflect.Pointer:
+		h.pointer(v)
+	case reflect.Array, reflect.Slice:
+		h.number(uint64(v.Len()))
+		for i := range v.Len() {
+			h.value(v.Index(i))
+		}
+	case reflect.Map:
+		keys := v.MapKeys()
+		slices.SortFunc(keys, func(a, b reflect.Value) int { return strings.Compare(a.String(), b.String()) })
+		h.number(uint64(len(keys)))
+		for _, key := range keys {
+			h.value(key)
+			h.value(v.MapIndex(key))
+		}
+	case reflect.Struct:
+		h.fields(v)
+	default:
+		panic("a platform cannot hold a " + v.Type().String())
+	}
+}
+
+// pointer follows each pointer once: YAML's aliases can make circles.
+func (h *hasher) pointer(v reflect.Value) {
+	if v.IsNil() {
+		h.number(0)
+		return
+	}
+	number, ok := h.seen[v.Pointer()]
+	if !ok {
+		number = uint64(len(h.seen) + 1)
+		h.seen[v.Pointer()] = number
+	}
+	h.number(number)
+	if !ok {
+		h.value(v.Elem())
+	}
+}
+
+// Fields that say where something stands, and those of nodes that say nothing of their value.
+var (
+	placeTypes  = []reflect.Type{reflect.TypeFor[Position](), reflect.TypeFor[line]()}
+	nodeRemarks = []string{"Line", "Column", "HeadComment", "LineComment", "FootComment"}
+)
+
+func (h *hasher) fields(v reflect.Value) {
+	t := v.Type()
+	for i := range v.NumField() {
+		f := t.Field(i)
+		switch {
+		case slices.Contains(placeTypes, f.Type):
+		case t == reflect.TypeFor[yaml.Node]() && slices.Contains(nodeRemarks, f.Name):
+		case f.Type == reflect.TypeFor[[]deploymentTarget](): // each is part of its own assignments only
+		default:
+			h.value(v.Field(i))
+		}
+	}
+}
