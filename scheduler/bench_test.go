@@ -163,7 +163,11 @@ func benchModel(tb testing.TB, size int, changed string) *Model {
 }
 
 func benchRender(tb testing.TB, m *Model, assignments int) {
-	result, err := m.Render(context.Background(), Options{})
+	benchRenderCached(tb, m, assignments, nil)
+}
+
+func benchRenderCached(tb testing.TB, m *Model, assignments int, cache Cache) {
+	result, err := m.Render(context.Background(), Options{Cache: cache})
 	require.NoError(tb, err)
 	found := 0
 	for _, ct := range result.ClusterTypes {

@@ -87,7 +87,9 @@ func (w *encoder) value(v reflect.Value) {
 	case reflect.Bool:
 		w.number(map[bool]int{true: 1}[v.Bool()])
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		w.number(int(v.Int()))
+		w.body = binary.AppendVarint(w.body, v.Int())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		w.body = binary.AppendVarint(w.body, int64(v.Uint()))
 	case reflect.Pointer:
 		if w.present(v); !v.IsNil() {
 			w.value(v.Elem())
@@ -135,15 +137,17 @@ type decodeReader struct {
 	broken bool
 }
 
-func (r *decodeReader) number() int {
+func (r *decodeReader) varint() int64 {
 	n, size := binary.Varint(r.rest)
 	if size <= 0 {
 		r.broken, r.rest = true, nil
 		return 0
 	}
 	r.rest = r.rest[size:]
-	return int(n)
+	return n
 }
+
+func (r *decodeReader) number() int { return int(r.varint()) }
 
 // length is a number of things that take a byte each, at least.
 func (r *decodeReader) length() int {
@@ -209,7 +213,9 @@ func (r *decodeReader) value(v reflect.Value) {
 	case reflect.Bool:
 		v.SetBool(r.number() == 1)
 	case reflect.Int, reflect.Int8, reflect.Int16, reflect.Int32, reflect.Int64:
-		v.SetInt(int64(r.number()))
+		v.SetInt(r.varint())
+	case reflect.Uint, reflect.Uint8, reflect.Uint16, reflect.Uint32, reflect.Uint64:
+		v.SetUint(uint64(r.varint()))
 	case reflect.Pointer:
 		if r.number() == 1 {
 			v.Set(reflect.New(v.Type().Elem()))

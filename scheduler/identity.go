@@ -21,9 +21,9 @@ type identities struct {
 	schemas []identity
 }
 
-func newIdentities(r *renderer, opts Options) *identities {
-	opts.Cache, opts.Parallel, opts.BaseCommit = nil, 0, ""
-	ids := &identities{common: identityOf(opts, r.model.environment)}
+// newIdentities takes nothing of Options: none of them has a say in what an assignment becomes.
+func newIdentities(r *renderer) *identities {
+	ids := &identities{common: identityOf(r.model.environment)}
 	workloads := map[*workload]identity{}
 	for _, t := range r.targets {
 		id, ok := workloads[t.workload]

@@ -39,7 +39,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		return nil, err
 	}
 	if opts.Cache != nil {
-		r.cache, r.ids = opts.Cache, newIdentities(r, opts)
+		r.cache, r.ids = opts.Cache, newIdentities(r)
 	}
 	types := sortedValues(m.clusterTypes)
 	result := &Result{

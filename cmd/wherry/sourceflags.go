@@ -32,6 +32,7 @@ type sourceFlags struct {
 	strict      bool
 	assignments string          // where a decision is read from; empty for none
 	dropped     map[string]bool // TYPE/TARGET that may fail
+	cache       cacheFlags
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -39,6 +40,7 @@ func (f *sourceFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors, and do nothing if there is any")
 	_ = cmd.MarkFlagRequired("environment")
 	f.addReplacements(cmd)
+	f.cache.add(cmd)
 }
 
 // addReplacements adds the flags that say where the rest of a platform is read from.
@@ -83,7 +85,9 @@ func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publ
 	if err != nil {
 		return nil, nil, err
 	}
-	result, err := loaded.Model.Render(cmd.Context(), scheduler.Options{BaseCommit: loaded.BaseCommit, Decision: decision})
+	rendering := scheduler.Options{BaseCommit: loaded.BaseCommit, Decision: decision}
+	defer f.cache.use(cmd, platform, &rendering)()
+	result, err := loaded.Model.Render(cmd.Context(), rendering)
 	if err != nil {
 		printUnread(cmd, loaded) // may be why a decision does not fit
 		return nil, nil, cli.Fail(cli.Usage, err, "")

@@ -1,0 +1,214 @@
+package publisher
+
+import (
+	"bytes"
+	"crypto/sha256"
+	"encoding/hex"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"runtime/debug"
+	"slices"
+	"strings"
+	"sync/atomic"
+	"time"
+
+	"github.com/klauspost/compress/s2"
+)
+
+const (
+	// DefaultCacheBytes is enough for some tens of environments of 100,000 assignments.
+	DefaultCacheBytes = 512 << 20
+	// maxEntryBytes bounds what one file may unpack to: the files of one cluster type are a bundle, whose
+	// tree is bounded by the same.
+	maxEntryBytes = 1 << 30
+	// cacheMagic begins each file.
+	cacheMagic = "wherry render cache 1\n"
+	// touchAfter is how old the time of use may become. It spares most readings a writing.
+	touchAfter = time.Hour
+	// abandonedAfter is how long a file that is being written may take before it counts as left behind.
+	abandonedAfter = time.Hour
+)
+
+// RenderCache keeps what [scheduler.Model.Render] made, in files of a folder. The folder may be deleted
+// at any time, several processes may use it at once, and what is in it need not be right: a file that is
+// not whole, or is not what its name says, counts as absent. Where the folder cannot be written, nothing
+// is kept.
+//
+// What another build of the program kept is not used.
+type RenderCache struct {
+	dir      string
+	owner    string // the program, and the scope
+	maxBytes int64
+	now      func() time.Time
+	written  atomic.Bool
+}
+
+// RenderCacheOptions holds what is not required.
+type RenderCacheOptions struct {
+	// Scope tells apart platforms whose environments and cluster types have the same names: without it,
+	// each would take the other's place.
+	Scope string
+	// MaxBytes bounds the files. Zero means DefaultCacheBytes.
+	MaxBytes int64
+}
+
+// OpenRenderCache returns a cache in dir, which it creates for the user alone. Call Trim when rendering is
+// done.
+func OpenRenderCache(dir string, opts RenderCacheOptions) (*RenderCache, error) {
+	if opts.MaxBytes <= 0 {
+		opts.MaxBytes = DefaultCacheBytes
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
+	return &RenderCache{dir: dir, owner: programIdentity() + "\x00" + opts.Scope, maxBytes: opts.MaxBytes, now: time.Now}, nil
+}
+
+// DefaultCacheDir is the folder render in the user's cache folder (see os.UserCacheDir).
+func DefaultCacheDir() (string, error) {
+	dir, err := os.UserCacheDir()
+	return filepath.Join(dir, "wherry", "render"), err
+}
+
+// programIdentity changes with the program. Of a build that is not of a known commit the file's size and
+// time are part of it.
+func programIdentity() string {
+	info, ok := debug.ReadBuildInfo()
+	if !ok {
+		info = &debug.BuildInfo{}
+	}
+	known := strings.Contains(info.String(), "vcs.modified=false") || info.Main.Sum != ""
+	if known {
+		return info.String()
+	}
+	exe, err := os.Executable()
+	if err != nil {
+		return info.String()
+	}
+	file, err := os.Stat(exe)
+	if err != nil {
+		return info.String()
+	}
+	return fmt.Sprintf("%s\n%d %d", info, file.Size(), file.ModTime().UnixNano())
+}
+
+// name is the file of a key. All are in one folder: there are two for each cluster type, or a few more.
+func (c *RenderCache) name(key string) string {
+	sum := sha256.Sum256([]byte(c.owner + "\x00" + key))
+	return filepath.Join(c.dir, hex.EncodeToString(sum[:]))
+}
+
+// Get returns what was put under key, nil if that is not there.
+func (c *RenderCache) Get(key string) []byte {
+	name := c.name(key)
+	info, err := os.Lstat(name)
+	if err != nil || !info.Mode().IsRegular() || info.Size() > c.maxBytes {
+		return nil
+	}
+	file, err := os.ReadFile(name)
+	if err != nil {
+		return nil
+	}
+	data, ok := c.unseal(key, file)
+	if !ok {
+		_ = os.Remove(name)
+		return nil
+	}
+	if now := c.now(); now.Sub(info.ModTime()) > touchAfter {
+		_ = os.Chtimes(name, now, now) // what is used stays longer
+	}
+	return data
+}
+
+// seal makes a file of data: its digest, which is also that of the key, and then data, compressed.
+func (c *RenderCache) seal(key string, data []byte) []byte {
+	packed := s2.Encode(nil, data)
+	sum := c.sum(key, packed)
+	return slices.Concat([]byte(cacheMagic), sum[:], packed)
+}
+
+func (c *RenderCache) unseal(key string, file []byte) ([]byte, bool) {
+	file, ok := bytes.CutPrefix(file, []byte(cacheMagic))
+	if !ok || len(file) < sha256.Size {
+		return nil, false
+	}
+	packed := file[sha256.Size:]
+	if c.sum(key, packed) != [sha256.Size]byte(file[:sha256.Size]) {
+		return nil, false
+	}
+	if n, err := s2.DecodedLen(packed); err != nil || n > maxEntryBytes {
+		return nil, false
+	}
+	data, err := s2.Decode(nil, packed)
+	return data, err == nil
+}
+
+func (c *RenderCache) sum(key string, packed []byte) (sum [sha256.Size]byte) {
+	h := sha256.New()
+	_, _ = fmt.Fprintf(h, "%s\x00%s\x00", c.owner, key)
+	_, _ = h.Write(packed)
+	h.Sum(sum[:0])
+	return sum
+}
+
+// Put keeps data under key, if it can. A file appears whole or not at all; it is not synced to disk, for
+// a torn one counts as absent.
+func (c *RenderCache) Put(key string, data []byte) {
+	temp, err := os.CreateTemp(c.dir, tempPrefix)
+	if err != nil {
+		return
+	}
+	_, err = temp.Write(c.seal(key, data))
+	if err = errors.Join(err, temp.Close()); err == nil {
+		err = os.Rename(temp.Name(), c.name(key))
+	}
+	if err != nil {
+		_ = os.Remove(temp.Name())
+		return
+	}
+	c.written.Store(true)
+}
+
+const tempPrefix = "new-"
+
+// Trim removes what was not used for the longest time until the files are within the bound, and what
+// killed processes have left. It does nothing if nothing was written.
+func (c *RenderCache) Trim() {
+	if !c.written.Load() {
+		return
+	}
+	entries, err := os.ReadDir(c.dir)
+	if err != nil {
+		return
+	}
+	var files []fs.FileInfo
+	var total int64
+	for _, e := range entries {
+		info, err := e.Info()
+		switch {
+		case err != nil || !info.Mode().IsRegular():
+		case strings.HasPrefix(e.Name(), tempPrefix):
+			if c.now().Sub(info.ModTime()) > abandonedAfter {
+				_ = os.Remove(filepath.Join(c.dir, e.Name()))
+			}
+		case len(e.Name()) == 2*sha256.Size: // anything else is not ours
+			files = append(files, info)
+			total += info.Size()
+		}
+	}
+	if total <= c.maxBytes {
+		return
+	}
+	slices.SortFunc(files, func(a, b fs.FileInfo) int { return a.ModTime().Compare(b.ModTime()) })
+	for _, f := range files {
+		if total <= c.maxBytes*3/4 { // so that not every run has to
+			return
+		}
+		if os.Remove(filepath.Join(c.dir, f.Name())) == nil {
+			total -= f.Size()
+		}
+	}
+}
