@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -110,7 +111,7 @@ var commitName = regexp.MustCompile(`^[0-9A-Za-z._-]{1,128}$`)
 
 func (l *loader) useMain(b scheduler.BaseRepo, commit string) {
 	if l.Commit != "" && l.Commit != commit {
-		l.warn(b.Position, fmt.Sprintf("base commit %s is not used: the base was read at commit %s", l.Commit, commit), "")
+		l.warn("W1307", b.Position, fmt.Sprintf("base commit %s is not used: the base was read at commit %s", l.Commit, commit), "")
 	}
 	l.loaded.BaseCommit = commit
 }
@@ -212,7 +213,7 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (
 	s := scheduler.Source{FS: &guardedFS{FS: files, hidden: within(src.place.folder, l.Output)}, Name: src.place.String()}
 	switch src.part {
 	case BasePart:
-		s.Base = src.name
+		s.Base = cmp.Or(src.name, mainBase) // a base that a person gives stands for any
 	case WorkloadPart:
 		s.Registration = src.name
 	}
@@ -282,8 +283,8 @@ func within(folder, output string) string {
 	return filepath.ToSlash(rel)
 }
 
-func (l *loader) warn(at scheduler.Position, message, hint string) {
-	l.loaded.Warnings = append(l.loaded.Warnings, scheduler.Finding{Position: at, Message: message, Hint: hint})
+func (l *loader) warn(code string, at scheduler.Position, message, hint string) {
+	l.loaded.Warnings = append(l.loaded.Warnings, scheduler.Finding{Code: code, Position: at, Message: message, Hint: hint})
 }
 
 // checkEnvironment warns about what is probably a mistyped name, to which no workload has targets.
@@ -293,6 +294,6 @@ func (l *loader) checkEnvironment() {
 		known = append(known, e.Name)
 	}
 	if len(known) > 0 && !slices.Contains(known, l.Environment) {
-		l.warn(scheduler.Position{}, fmt.Sprintf("no Environment object is called %q%s", l.Environment, orElse(known)), "")
+		l.warn("W1306", scheduler.Position{}, fmt.Sprintf("no Environment object is called %q%s", l.Environment, orElse(known)), "")
 	}
 }

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"bytes"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -37,7 +36,7 @@ func adapter(ct *clusterType, t *target, reconciler []byte) (string, error) {
 			if hint == "" {
 				hint = "there are " + strings.Join(adapters, ", ")
 			}
-			return "", mistake(place.object.at, hint, "annotation %s: there is no adapter %q", place.key, name)
+			return "", coded(codeAnnotationValue, mistake(place.object.at, hint, "annotation %s: there is no adapter %q", place.key, name))
 		}
 		return name, nil
 	}
@@ -144,11 +143,7 @@ func checkAnnotations(o *object, known []string) []Finding {
 		before, name, ours := strings.Cut(key, annotationPrefix)
 		ours = ours && (before == "" || strings.HasSuffix(before, "."))
 		if ours && !slices.Contains(known, name) {
-			findings = append(findings, Finding{
-				Position: o.at,
-				Message:  fmt.Sprintf("%s %q: unknown annotation %s", o.Kind, o.Metadata.Name, key),
-				Hint:     didYouMean(name, known),
-			})
+			findings = append(findings, finding(codeUnknownAnnotation, o.at, didYouMean(name, known), "%s %q: unknown annotation %s", o.Kind, o.Metadata.Name, key))
 		}
 	}
 	return findings

@@ -115,8 +115,8 @@ func (a *assigner) input(i int) (*input, error) {
 		Path:                 t.spec.Manifests["path"],
 	}
 	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
-		return nil, because(NameTooLong, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
-			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t))
+		return nil, because(NameTooLong, coded(codeLongNamespace, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
+			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t)))
 	}
 	if a.shield != nil && t.hasBraces() {
 		d, in.shield = a.shield.cover(d), a.shield
@@ -191,9 +191,9 @@ func (a *assigner) file(ctx context.Context, field, template string, in *input) 
 
 func (a *assigner) noTemplate(field, template string, others ...string) error {
 	if template == "" {
-		return mistake(a.ct.at, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field)
+		return coded(codeNoTemplate, mistake(a.ct.at, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field))
 	}
 	names := append(slices.Collect(maps.Keys(a.templates)), others...)
 	slices.Sort(names)
-	return mistake(a.ct.at, didYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template)
+	return coded(codeNoTemplate, mistake(a.ct.at, didYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template))
 }

@@ -47,8 +47,10 @@ type (
 
 func (d *decoder) position(n *yaml.Node) Position { return Position{File: d.file, Line: n.Line} }
 
-func (d *decoder) fail(n *yaml.Node, hint, format string, args ...any) {
-	d.errs = append(d.errs, mistake(d.position(n), hint, format, args...))
+func (d *decoder) fail(code string, n *yaml.Node, hint, format string, args ...any) {
+	d.errs = append(d.errs, &InputError{
+		Position: d.position(n), Code: code, Column: n.Column, Message: fmt.Sprintf(format, args...), Hint: hint,
+	})
 }
 
 // where is the way to a value from the document's root, to be spelt only if there is something to say.
@@ -115,7 +117,7 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 // exhausted counts n, and says whether there are too many nodes to go on.
 func (d *decoder) exhausted(n *yaml.Node) bool {
 	if d.nodes++; d.nodes == maxNodes {
-		d.fail(n, "", "the document holds more than %d values once its aliases are expanded", maxNodes)
+		d.fail(codeTooLarge, n, "", "the document holds more than %d values once its aliases are expanded", maxNodes)
 	}
 	return d.nodes >= maxNodes
 }
@@ -136,11 +138,11 @@ func shortTag(n *yaml.Node) string {
 func (d *decoder) str(n *yaml.Node, at *where) string {
 	switch tag := shortTag(n); {
 	case n.Kind != yaml.ScalarNode:
-		d.fail(n, "", "%s must be a string, not a %s", at, kindName(n))
+		d.fail(codeType, n, "", "%s must be a string, not a %s", at, kindName(n))
 	case tag == "!!null":
 		return ""
 	case tag != "!!str":
-		d.fail(n, fmt.Sprintf("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
+		d.fail(codeType, n, fmt.Sprintf("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
 	}
 	return n.Value
 }
@@ -154,11 +156,9 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, at *where) {
 		key := &where{parent: at, key: p.key.Value}
 		field, ok := fields[p.key.Value]
 		if !ok {
-			d.findings = append(d.findings, Finding{
-				Position: d.position(p.key),
-				Message:  fmt.Sprintf("unknown field %s", key),
-				Hint:     didYouMean(p.key.Value, names),
-			})
+			unknown := finding(codeUnknownField, d.position(p.key), didYouMean(p.key.Value, names), "unknown field %s", key)
+			unknown.Column = p.key.Column
+			d.findings = append(d.findings, unknown)
 			continue
 		}
 		d.decode(p.value, field, key)
@@ -177,7 +177,7 @@ func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, at *where) {
 
 func (d *decoder) decodeSlice(n *yaml.Node, v reflect.Value, at *where) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(n, "", "%s must be a list, not a %s", at, kindName(n))
+		d.fail(codeType, n, "", "%s must be a list, not a %s", at, kindName(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -191,7 +191,7 @@ type pair struct{ key, value *yaml.Node }
 // pairs lists the keys of a mapping, with merge keys (<<) resolved: its own keys win over merged ones.
 func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 	if n.Kind != yaml.MappingNode {
-		d.fail(n, "", "%s must be a mapping, not a %s", at, kindName(n))
+		d.fail(codeType, n, "", "%s must be a mapping, not a %s", at, kindName(n))
 		return nil
 	}
 	var own, merged []pair
@@ -209,7 +209,7 @@ func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 			d.str(key, &where{parent: at, key: key.Value})
 		}
 		if first, ok := lines[key.Value]; ok {
-			d.fail(key, "", "%s is given twice, first on line %d", &where{parent: at, key: key.Value}, first)
+			d.fail(codeDuplicateKey, key, "", "%s is given twice, first on line %d", &where{parent: at, key: key.Value}, first)
 			continue
 		}
 		lines[key.Value] = key.Line
@@ -232,7 +232,7 @@ func (d *decoder) mergedPairs(n *yaml.Node, at *where) []pair {
 	d.depth++
 	defer func() { d.depth-- }()
 	if d.depth > maxMerges { // a mapping can be made to merge itself
-		d.fail(n, "", "merge keys nest more than %d deep", maxMerges)
+		d.fail(codeTooLarge, n, "", "merge keys nest more than %d deep", maxMerges)
 		return nil
 	}
 	if d.exhausted(n) {

@@ -56,6 +56,7 @@ type header struct {
 type object struct {
 	header `yaml:",inline"`
 	at     Position
+	inBase bool // other environments may have it too
 }
 
 type environmentObject struct {

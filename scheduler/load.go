@@ -75,7 +75,7 @@ func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
 	case ext != ".yaml" && ext != ".yml" && ext != ".json":
 		return nil
 	case !entry.Type().IsRegular():
-		l.note(Position{File: l.display(name)}, "not a regular file: passed over")
+		l.note(codeNotRegular, Position{File: l.display(name)}, "not a regular file: passed over")
 		return nil
 	}
 	if l.files++; l.files > maxFiles {
@@ -86,7 +86,7 @@ func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
 		return fmt.Errorf("read %s: %w", l.display(name), err)
 	}
 	if len(data) > maxFileBytes {
-		l.errs = append(l.errs, mistake(Position{File: l.display(name)}, "", "the file is larger than %d bytes", maxFileBytes))
+		l.errs = append(l.errs, coded(codeTooLarge, mistake(Position{File: l.display(name)}, "", "the file is larger than %d bytes", maxFileBytes)))
 		return nil
 	}
 	l.parse(l.display(name), data)
@@ -115,8 +115,8 @@ func (l *loader) display(name string) string {
 	}
 }
 
-func (l *loader) note(at Position, format string, args ...any) {
-	l.findings = append(l.findings, Finding{Position: at, Note: true, Message: fmt.Sprintf(format, args...)})
+func (l *loader) note(code string, at Position, format string, args ...any) {
+	l.findings = append(l.findings, finding(code, at, "", format, args...))
 }
 
 // parse takes the documents of one file.
@@ -149,7 +149,7 @@ func syntaxError(file string, err error) error {
 			}
 		}
 	}
-	return mistake(at, "", "%s", message)
+	return coded(codeSyntax, mistake(at, "", "%s", message))
 }
 
 // document takes one object, or the items of a List.
@@ -164,11 +164,11 @@ func (l *loader) document(file string, n *yaml.Node) {
 			l.document(file, item)
 		}
 	case kind == "":
-		l.note(at, "no object (there is no kind): passed over")
+		l.note(codeNoObject, at, "no object (there is no kind): passed over")
 	case into == nil:
 		l.unknownKind(at, apiVersion, kind)
 	case l.src.Registration != "" && kind != "Workload":
-		l.note(at, "a %s in the source of registration %q: passed over, app teams give Workloads only", kind, l.src.Registration)
+		l.note(codeNotATeams, at, "a %s in the source of registration %q: passed over, app teams give Workloads only", kind, l.src.Registration)
 	default:
 		l.object(at, n, into)
 	}
@@ -176,16 +176,16 @@ func (l *loader) document(file string, n *yaml.Node) {
 
 // unknownKind notes a foreign kind, and warns where it seems to be one of ours, misspelt.
 func (l *loader) unknownKind(at Position, apiVersion, kind string) {
-	f := Finding{Position: at, Note: true, Message: fmt.Sprintf("kind %s of %s is not part of a platform: passed over", kind, apiVersion)}
+	code, hint := codeForeignKind, ""
 	if group, _, _ := strings.Cut(apiVersion, "/"); group == "scheduler.kalypso.io" || group == "wherry.dev" {
-		f.Note = false
-		if f.Hint = didYouMean(kind, knownKinds()); newObject(kalypsoAPI, kind) != nil {
-			f.Hint = "apiVersion must be " + kalypsoAPI
+		code = codeUnknownKind
+		if hint = didYouMean(kind, knownKinds()); newObject(kalypsoAPI, kind) != nil {
+			hint = "apiVersion must be " + kalypsoAPI
 		} else if newObject(wherryAPI, kind) != nil {
-			f.Hint = "apiVersion must be " + wherryAPI
+			hint = "apiVersion must be " + wherryAPI
 		}
 	}
-	l.findings = append(l.findings, f)
+	l.findings = append(l.findings, finding(code, at, hint, "kind %s of %s is not part of a platform: passed over", kind, apiVersion))
 }
 
 // object decodes n into the struct that into points to, checks it and keeps it for later.
@@ -197,9 +197,9 @@ func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
 		return
 	}
 	o := into.base()
-	o.at = at
+	o.at, o.inBase = at, l.src.Base != ""
 	if cm, ok := into.(*configMap); ok && !cm.isPlatform() {
-		l.note(at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, platformConfig)
+		l.note(codeNotLabelled, at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, platformConfig)
 		return
 	}
 	if w, ok := into.(*workload); ok {
@@ -232,7 +232,7 @@ func (l *loader) claim(into kindObject) error {
 		first, ok = l.seen[key]
 	}
 	if ok {
-		return mistake(o.at, "remove one of them", "%s %q is defined twice%s: first at %s", o.Kind, o.Metadata.Name, l.origin(), first)
+		return coded(codeDefinedTwice, mistake(o.at, "remove one of them", "%s %q is defined twice%s: first at %s", o.Kind, o.Metadata.Name, l.origin(), first))
 	}
 	l.seen[key] = o.at
 	return nil
@@ -254,10 +254,10 @@ func (l *loader) origin() string {
 // them inside the output.
 func checkName(at Position, kind, name string) error {
 	if name == "" {
-		return mistake(at, "", "%s has no metadata.name", kind)
+		return coded(codeObjectName, mistake(at, "", "%s has no metadata.name", kind))
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return mistake(at, "", "%s cannot be called %q: %s", kind, name, problems[0])
+		return coded(codeObjectName, mistake(at, "", "%s cannot be called %q: %s", kind, name, problems[0]))
 	}
 	return nil
 }
@@ -268,9 +268,9 @@ func (w *workload) checkTargets() []error {
 		t := &w.Spec.DeploymentTargets[i]
 		at := w.position(t.Line)
 		if t.Name == "" {
-			errs = append(errs, mistake(at, "", "deployment target has no name"))
+			errs = append(errs, coded(codeNoTargetName, mistake(at, "", "deployment target has no name")))
 		} else if problems := validation.IsDNS1123Subdomain(w.Metadata.Name + "-" + t.Name); len(problems) > 0 {
-			errs = append(errs, mistake(at, "", "deployment target cannot be called %q: %s", t.Name, problems[0]))
+			errs = append(errs, coded(codeNoTargetName, mistake(at, "", "deployment target cannot be called %q: %s", t.Name, problems[0])))
 		}
 	}
 	return errs

@@ -86,31 +86,31 @@ func TestFindings(t *testing.T) {
 		finding Finding
 	}{
 		"an unknown field": {api + "kind: ClusterType\nmetadata: {name: x}\nspec:\n  reconcilr: a\n", Finding{
-			Position: Position{"a.yaml", 5}, Message: "unknown field spec.reconcilr", Hint: `did you mean "reconciler"?`,
+			Position: Position{"a.yaml", 5}, Code: "W1007", Column: 3, Message: "unknown field spec.reconcilr", Hint: `did you mean "reconciler"?`,
 		}},
 		"an unknown field in a list": {api + "kind: Workload\nmetadata: {name: x}\nspec:\n  deploymentTargets:\n    - name: a\n      enviroment: dev\n", Finding{
-			Position: Position{"a.yaml", 7}, Message: "unknown field spec.deploymentTargets[0].enviroment", Hint: `did you mean "environment"?`,
+			Position: Position{"a.yaml", 7}, Code: "W1007", Column: 7, Message: "unknown field spec.deploymentTargets[0].enviroment", Hint: `did you mean "environment"?`,
 		}},
 		"a foreign kind": {"apiVersion: apps/v1\nkind: Deployment\n", Finding{
-			Position: Position{"a.yaml", 1}, Note: true, Message: "kind Deployment of apps/v1 is not part of a platform: passed over",
+			Position: Position{"a.yaml", 1}, Note: true, Code: "N1009", Message: "kind Deployment of apps/v1 is not part of a platform: passed over",
 		}},
 		"a misspelt kind": {api + "kind: ClusterTyp\n", Finding{
-			Position: Position{"a.yaml", 1}, Message: "kind ClusterTyp of scheduler.kalypso.io/v1alpha1 is not part of a platform: passed over", Hint: `did you mean "ClusterType"?`,
+			Position: Position{"a.yaml", 1}, Code: "W1008", Message: "kind ClusterTyp of scheduler.kalypso.io/v1alpha1 is not part of a platform: passed over", Hint: `did you mean "ClusterType"?`,
 		}},
 		"a version that does not exist": {"apiVersion: scheduler.kalypso.io/v1\nkind: ClusterType\n", Finding{
-			Position: Position{"a.yaml", 1}, Message: "kind ClusterType of scheduler.kalypso.io/v1 is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
+			Position: Position{"a.yaml", 1}, Code: "W1008", Message: "kind ClusterType of scheduler.kalypso.io/v1 is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
 		}},
 		"a file without object": {"# values\na: 1\n", Finding{
-			Position: Position{"a.yaml", 2}, Note: true, Message: "no object (there is no kind): passed over",
+			Position: Position{"a.yaml", 2}, Note: true, Code: "N1010", Message: "no object (there is no kind): passed over",
 		}},
 		"a ConfigMap without the label": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {platform-config: 'false'}}\n", Finding{
-			Position: Position{"a.yaml", 1}, Note: true, Message: `ConfigMap "a" has no label platform-config: "true": passed over`,
+			Position: Position{"a.yaml", 1}, Note: true, Code: "N1011", Message: `ConfigMap "a" has no label platform-config: "true": passed over`,
 		}},
 		"an annotation that nobody reads": {api + "kind: ClusterType\nmetadata:\n  name: x\n  annotations: {wherry.dev/adaptor: flux}\n", Finding{
-			Position: Position{"a.yaml", 1}, Message: `ClusterType "x": unknown annotation wherry.dev/adaptor`, Hint: `did you mean "adapter"?`,
+			Position: Position{"a.yaml", 1}, Code: "W1304", Message: `ClusterType "x": unknown annotation wherry.dev/adaptor`, Hint: `did you mean "adapter"?`,
 		}},
 		"a target of an environment in capitals": {api + "kind: Workload\nmetadata: {name: x}\nspec:\n  deploymentTargets:\n    - {name: a, environment: Dev}\n", Finding{
-			Position: Position{"a.yaml", 6}, Message: `target "a" is for environment "Dev", which is not "dev"`, Hint: "names of environments are compared to the letter",
+			Position: Position{"a.yaml", 6}, Code: "W1106", Message: `target "a" is for environment "Dev", which is not "dev"`, Hint: "names of environments are compared to the letter",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -185,7 +185,7 @@ func TestASymbolicLinkIsNotFollowed(t *testing.T) {
 	require.NoError(t, m.Load(context.Background(), Source{FS: os.DirFS(dir)}))
 	result, err := m.Render(context.Background(), Options{})
 	require.NoError(t, err)
-	require.Equal(t, []Finding{{Position: Position{File: "link.yaml"}, Note: true, Message: "not a regular file: passed over"}}, result.Warnings)
+	require.Equal(t, []Finding{{Position: Position{File: "link.yaml"}, Note: true, Code: "N1012", Message: "not a regular file: passed over"}}, result.Warnings)
 }
 
 func TestAFolderThatIsNotThereAndAFileThatIsTooLarge(t *testing.T) {
@@ -213,7 +213,7 @@ func TestAnAppTeamGivesWorkloadsOnly(t *testing.T) {
 	require.Len(t, result.Warnings, 6)
 	require.Equal(t, Finding{
 		Position: Position{"app.yaml", 11}, Note: true,
-		Message: `a Template in the source of registration "reg": passed over, app teams give Workloads only`,
+		Code: "N1013", Message: `a Template in the source of registration "reg": passed over, app teams give Workloads only`,
 	}, result.Warnings[0])
 }
 

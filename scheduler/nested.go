@@ -58,7 +58,7 @@ func explainCycle(at Position, in *input, otherwise string) error {
 	values := in.config.data()
 	for _, key := range sortedKeys(values) {
 		if cycle := findCycle(values, []string{key}, visited); cycle != nil {
-			return mistake(in.config.origin(cycle[0]), hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
+			return coded(codeCycleOfValues, mistake(in.config.origin(cycle[0]), hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → ")))
 		}
 	}
 	return mistake(at, hint, "%s", otherwise)

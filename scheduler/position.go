@@ -12,6 +12,8 @@ import (
 // of failures, hold one for each mistake that has a place; errors.As finds the first.
 type InputError struct {
 	Position
+	Code    string // as a finding has it; may be empty
+	Column  int    // counted from 1; zero where it is not known
 	Message string
 	Hint    string // what to do about it; may be empty
 	cause   error
@@ -58,7 +60,21 @@ func comparePositions(a, b Position) int {
 // maxReported bounds how many mistakes one error lists.
 const maxReported = 20
 
-// joinMistakes joins errs in the order of their places, and says how many it left out.
+// mistakes are several errors, of which the text lists only the first.
+type mistakes []error
+
+func (m mistakes) Error() string {
+	shown := []error(m)
+	if more := len(m) - maxReported; more > 0 {
+		shown = append(shown[:maxReported:maxReported], fmt.Errorf("and %d more mistakes", more))
+	}
+	return errors.Join(shown...).Error()
+}
+
+// Unwrap returns all of them.
+func (m mistakes) Unwrap() []error { return m }
+
+// joinMistakes joins errs in the order of their places.
 func joinMistakes(errs []error) error {
 	slices.SortStableFunc(errs, func(a, b error) int {
 		var x, y *InputError
@@ -67,10 +83,10 @@ func joinMistakes(errs []error) error {
 		}
 		return comparePositions(x.Position, y.Position)
 	})
-	if more := len(errs) - maxReported; more > 0 {
-		errs = append(errs[:maxReported:maxReported], fmt.Errorf("and %d more mistakes", more))
+	if len(errs) == 0 {
+		return nil
 	}
-	return errors.Join(errs...)
+	return mistakes(errs)
 }
 
 // didYouMean is a hint that names the known word nearest to word, or nothing. Case counts only between

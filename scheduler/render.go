@@ -187,13 +187,12 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 			selected.targets.intersect(targets.withAny("workspace", []string{w}))
 			selected.targetTerms = append([]string{"workspace=" + w}, selected.targetTerms...)
 		}
-		for what, set := range map[string]bitset{"cluster type": selected.types, "deployment target": selected.targets} {
-			if set.empty() {
-				r.findings = append(r.findings, Finding{
-					Position: p.at, Note: true,
-					Message: fmt.Sprintf("SchedulingPolicy %q selects no %s in environment %q", p.Metadata.Name, what, r.model.environment),
-				})
-			}
+		const selectsNo = "SchedulingPolicy %q selects no %s in environment %q"
+		if selected.types.empty() {
+			r.findings = append(r.findings, finding(codeNoClusterType, p.at, "", selectsNo, p.Metadata.Name, "cluster type", r.model.environment))
+		}
+		if selected.targets.empty() { // which an app team may be about to bring
+			r.findings = append(r.findings, finding(codeNoTarget, p.at, "", selectsNo, p.Metadata.Name, "deployment target", r.model.environment))
 		}
 		r.policies = append(r.policies, selected)
 	}

@@ -114,6 +114,10 @@ func newFailure(name, clusterType string, err error) Failure {
 // Finding is a warning or a note about the input.
 type Finding struct {
 	Position
+	// Code identifies what is found, such as W1203; it may be empty. See "wherry explain".
+	Code string
+	// Column counts characters from 1; zero where it is not known.
+	Column int
 	// Note marks what is only worth knowing, such as a file that holds no object: no reason to be strict.
 	Note    bool
 	Message string

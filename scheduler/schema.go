@@ -64,14 +64,14 @@ func (v *validator) validate(c *config, uses []schemaUse) error {
 	for _, use := range uses {
 		violations, err := v.check(c, use.text)
 		if err != nil {
-			errs = append(errs, mistake(use.at, "", "%s cannot be used: %v", use.owner, err))
+			errs = append(errs, coded(codeSchema, mistake(use.at, "", "%s cannot be used: %v", use.owner, err)))
 		}
 		for _, found := range violations {
 			at, says := c.origin(found.key), fmt.Sprintf("%s at %s", use.owner, use.at)
 			if at == (Position{}) {
 				at, says = use.at, use.owner
 			}
-			errs = append(errs, mistake(at, "", "configuration: %s, says %s", strings.TrimSpace(found.path+" "+found.message), says))
+			errs = append(errs, coded(codeSchemaViolation, mistake(at, "", "configuration: %s, says %s", strings.TrimSpace(found.path+" "+found.message), says)))
 		}
 	}
 	return joinMistakes(errs)

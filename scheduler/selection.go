@@ -138,7 +138,7 @@ func (s *labelSelector) requirements(o *object) (labels.Requirements, error) {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&kube)
 	if err != nil {
-		return nil, mistake(o.position(s.Line), "operators are In, NotIn, Exists and DoesNotExist", "%s %q: %v", o.Kind, o.Metadata.Name, err)
+		return nil, coded(codeSelector, mistake(o.position(s.Line), "operators are In, NotIn, Exists and DoesNotExist", "%s %q: %v", o.Kind, o.Metadata.Name, err))
 	}
 	all, _ := selector.Requirements()
 	return all, nil

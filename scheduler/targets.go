@@ -50,8 +50,8 @@ func (m *Model) workspaceOf(w *workload) (string, error) {
 	}
 	r, ok := m.registrations[w.registration]
 	if !ok {
-		return "", mistake(w.at, didYouMean(w.registration, sortedKeys(m.registrations)),
-			"workload %q comes from registration %q, and there is no WorkloadRegistration of that name", w.Metadata.Name, w.registration)
+		return "", coded(codeNoRegistration, mistake(w.at, didYouMean(w.registration, sortedKeys(m.registrations)),
+			"workload %q comes from registration %q, and there is no WorkloadRegistration of that name", w.Metadata.Name, w.registration))
 	}
 	return r.Workspace, nil
 }
@@ -80,11 +80,8 @@ func (w *workload) checkEnvironments(environment string) []Finding {
 	for i := range w.Spec.DeploymentTargets {
 		t := &w.Spec.DeploymentTargets[i]
 		if t.Environment != environment && strings.EqualFold(t.Environment, environment) {
-			findings = append(findings, Finding{
-				Position: w.position(t.Line),
-				Message:  fmt.Sprintf("target %q is for environment %q, which is not %q", t.Name, t.Environment, environment),
-				Hint:     "names of environments are compared to the letter",
-			})
+			findings = append(findings, finding(codeEnvironmentCase, w.position(t.Line), "names of environments are compared to the letter",
+				"target %q is for environment %q, which is not %q", t.Name, t.Environment, environment))
 		}
 	}
 	return findings
@@ -98,7 +95,7 @@ func markClashes(sorted []*target) {
 		if a.name != b.name {
 			continue
 		}
-		err := mistake(b.at, "rename one of them", "%s and %s at %s would both be called %q", b, a, a.at, b.name)
+		err := coded(codeNamesClash, mistake(b.at, "rename one of them", "%s and %s at %s would both be called %q", b, a, a.at, b.name))
 		b.clash = err
 		if a.clash == nil {
 			a.clash = err

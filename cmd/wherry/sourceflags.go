@@ -184,7 +184,11 @@ func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings i
 		} else {
 			warnings++
 		}
-		cmd.PrintErrf("%s: %s\n", kind, f)
+		code := ""
+		if f.Code != "" {
+			code = " [" + f.Code + "]" // for "wherry explain"
+		}
+		cmd.PrintErrf("%s: %s%s\n", kind, f, code)
 	}
 	return warnings
 }
