@@ -34,6 +34,7 @@ func newRootCommand() *cobra.Command {
 		newHubCommand(),
 		newInstallCommand(),
 		newKeysCommand(),
+		newLintCommand(),
 		newLoginCommand(),
 		newLogoutCommand(),
 		newPublishCommand(),

@@ -1,0 +1,255 @@
+package main
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+var lintFormats = []string{"table", "json", "sarif"}
+
+// lintOptions are the flags of lint.
+type lintOptions struct {
+	source sourceFlags
+	format string
+	ignore []string
+}
+
+func newLintCommand() *cobra.Command {
+	var o lintOptions
+	cmd := &cobra.Command{
+		Use:   "lint PLATFORM [--environment NAME]",
+		Short: "Look for mistakes in a platform",
+		Long: `Look for mistakes in a platform, and in what is rendered from it. Nothing is written or published.
+
+` + platformHelp + `
+
+Without --environment every environment is looked at that an Environment object of PLATFORM names, at
+the repository and branch that the object gives. Where PLATFORM is a folder or names a branch, it is
+the base of them all, in place of what their BaseRepo objects pin. What of a base is used nowhere is
+only found so.
+
+Each finding has a code: E for what fails, W for what is probably not meant, N for what is worth
+knowing. "wherry explain CODE" says more about one. -o sarif is for code scanning.
+
+It exits with 1 where there are errors or warnings.`,
+		Example: `  wherry lint examples/coffee/dev --environment dev --base examples/coffee/main \
+    --workload storefront=examples/coffee/workloads/storefront \
+    --workload roasting=examples/coffee/workloads/roasting
+  wherry lint https://github.com/ORG/control-plane -o sarif > lint.sarif`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&o.source.environment, "environment", "", "the environment's name; all environments without it")
+	flags.StringVarP(&o.format, "output", "o", lintFormats[0], "print as table, json or sarif")
+	flags.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this code; may be repeated")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
+	o.source.addReplacements(cmd)
+	return cmd
+}
+
+func (o *lintOptions) check(cmd *cobra.Command) error {
+	if !slices.Contains(lintFormats, o.format) {
+		return cli.Usagef("-o must be table, json or sarif, not %q", o.format)
+	}
+	if cmd.Flags().Changed("environment") && o.source.environment == "" {
+		return cli.Usagef("--environment is empty")
+	}
+	for i, code := range o.ignore {
+		known, ok := findLintCode(code)
+		if !ok {
+			return unknownLintCode(code)
+		}
+		o.ignore[i] = known.code
+	}
+	return nil
+}
+
+func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
+	if err := o.check(cmd); err != nil {
+		return err
+	}
+	result, err := o.lint(cmd.Context(), platform)
+	if err != nil {
+		return err
+	}
+	if err := result.print(cmd.OutOrStdout(), o.format); err != nil {
+		return err
+	}
+	summary := fmt.Sprintf("%s, %s, %s", cli.Count(result.Errors, "error"), cli.Count(result.Warnings, "warning"), cli.Count(result.Notes, "note"))
+	if result.Incomplete {
+		summary += "; the rest is looked at once the errors are corrected"
+	}
+	cmd.PrintErrln(summary)
+	if result.Errors+result.Warnings > 0 {
+		return cli.Exit(cli.No)
+	}
+	return nil
+}
+
+// lint looks at one environment, or at all.
+func (o *lintOptions) lint(ctx context.Context, platform string) (*lintResult, error) {
+	options, err := o.source.options(platform, "")
+	if err != nil {
+		return nil, err
+	}
+	environments := []publisher.SourceOptions{options}
+	if o.source.environment == "" {
+		if environments, err = publisher.Environments(ctx, options); err != nil {
+			return nil, lintFailure(err)
+		}
+	}
+	c := &lintCollector{result: &lintResult{Platform: options.Platform, Findings: []lintFinding{}}, known: map[string]int{}, unused: map[string]int{}}
+	for _, options := range environments {
+		if err := c.environment(ctx, options); err != nil {
+			return nil, err
+		}
+	}
+	return c.finish(len(environments), o.ignore), nil
+}
+
+// lintFailure is sourceFailure for what can be no finding.
+func lintFailure(err error) error {
+	if errors.Is(err, publisher.ErrNoEnvironments) {
+		return cli.Fail(cli.Usage, err, "give --environment NAME")
+	}
+	return sourceFailure(err)
+}
+
+// lintFinding is a finding as it is printed.
+type lintFinding struct {
+	Code         string   `json:"code"`
+	Severity     string   `json:"severity"`
+	File         string   `json:"file,omitempty"`
+	Line         int      `json:"line,omitempty"`
+	Column       int      `json:"column,omitempty"`
+	Message      string   `json:"message"`
+	Hint         string   `json:"hint,omitempty"`
+	Environments []string `json:"environments"`
+}
+
+// lintResult is what -o json prints.
+type lintResult struct {
+	Platform     string        `json:"platform"`
+	Environments []string      `json:"environments"`
+	Findings     []lintFinding `json:"findings"`
+	Errors       int           `json:"errors"`
+	Warnings     int           `json:"warnings"`
+	Notes        int           `json:"notes"`
+	// Incomplete is true where objects could not be read, so that what refers to them was not looked at.
+	Incomplete bool `json:"incomplete"`
+}
+
+// lintCollector puts the findings of several environments together.
+type lintCollector struct {
+	result *lintResult
+	known  map[string]int // place in result.Findings, by what is found
+	unused map[string]int // in how many environments an object of a base is not used
+	bases  []scheduler.Finding
+}
+
+func (c *lintCollector) environment(ctx context.Context, o publisher.SourceOptions) error {
+	c.result.Environments = append(c.result.Environments, o.Environment)
+	loaded, err := publisher.Load(ctx, o)
+	if err != nil {
+		found := scheduler.FindingsIn(err)
+		if len(found) == 0 {
+			return lintFailure(err)
+		}
+		c.result.Incomplete = true
+		c.add(o.Environment, found)
+		return nil
+	}
+	report, err := loaded.Model.Lint(ctx)
+	if err != nil {
+		return cli.Fail(cli.Usage, err, "")
+	}
+	c.add(o.Environment, append(loaded.Warnings, report.Findings...))
+	for _, f := range report.Unused {
+		key := f.Code + " " + f.Position.String()
+		if c.unused[key]++; c.unused[key] == 1 {
+			c.bases = append(c.bases, f)
+		}
+	}
+	return nil
+}
+
+func (c *lintCollector) add(environment string, found []scheduler.Finding) {
+	for _, f := range found {
+		key := strings.Join([]string{f.Code, f.Position.String(), f.Message}, "\n")
+		i, ok := c.known[key]
+		if !ok {
+			i = len(c.result.Findings)
+			c.known[key] = i
+			c.result.Findings = append(c.result.Findings, lintFinding{
+				Code: f.Code, Severity: f.Severity(), File: f.File, Line: f.Line, Column: f.Column, Message: f.Message, Hint: f.Hint,
+			})
+		}
+		of := &c.result.Findings[i].Environments
+		if !slices.Contains(*of, environment) {
+			*of = append(*of, environment)
+		}
+	}
+}
+
+// finish adds what of a base no environment uses, if more than one was asked, leaves out what is ignored,
+// sorts and counts.
+func (c *lintCollector) finish(environments int, ignore []string) *lintResult {
+	r := c.result
+	for _, f := range c.bases {
+		if c.unused[f.Code+" "+f.Position.String()] == environments && environments > 1 {
+			for _, e := range r.Environments {
+				c.add(e, []scheduler.Finding{f})
+			}
+		}
+	}
+	r.Findings = slices.DeleteFunc(r.Findings, func(f lintFinding) bool { return slices.Contains(ignore, f.Code) })
+	slices.SortStableFunc(r.Findings, func(a, b lintFinding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+	})
+	for _, f := range r.Findings {
+		switch f.Severity {
+		case scheduler.SeverityError:
+			r.Errors++
+		case scheduler.SeverityWarning:
+			r.Warnings++
+		default:
+			r.Notes++
+		}
+	}
+	return r
+}
+
+func (r *lintResult) print(w io.Writer, format string) error {
+	switch format {
+	case "sarif":
+		return cli.Print(w, "json", r.sarif(), nil)
+	case "json":
+		return cli.Print(w, "json", r, nil)
+	}
+	for _, f := range r.Findings {
+		place := scheduler.Position{File: f.File, Line: f.Line}.String()
+		if f.Column > 0 {
+			place += fmt.Sprintf(":%d", f.Column)
+		}
+		if place != "" {
+			place += ": "
+		}
+		fmt.Fprintf(w, "%s%s %s: %s\n", place, f.Severity, f.Code, cell(f.Message))
+		if f.Hint != "" {
+			fmt.Fprintf(w, "    %s\n", cell(f.Hint))
+		}
+	}
+	return nil
+}

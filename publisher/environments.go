@@ -1,0 +1,67 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// ErrNoEnvironments is returned for a platform that holds no Environment objects.
+var ErrNoEnvironments = errors.New("no Environment object")
+
+// Environments returns, sorted by name, the options with which [Load] reads each of the environments that
+// the Environment objects of o.Platform name; o.Environment is not asked.
+//
+// The objects lie on a platform's default branch, with what the environments share. So a folder, or a git
+// URL with a branch, is also the base of each environment that is returned, unless o.Bases says otherwise.
+// Of a git URL the environments are the branches that the objects name; a folder's come from the
+// repositories that they name.
+func Environments(ctx context.Context, o SourceOptions) ([]SourceOptions, error) {
+	if o.Timeout <= 0 {
+		o.Timeout = 2 * time.Minute
+	}
+	if o.Log == nil {
+		o.Log = slog.New(slog.DiscardHandler)
+	}
+	repositories := newGitReader(o.Timeout)
+	defer func() { _ = repositories.Close() }() // removes temporary files only
+	l := &loader{SourceOptions: o, git: repositories, times: map[string]time.Time{}, loaded: &Loaded{}}
+	src, err := given(PlatformPart, "", o.Platform)
+	if err != nil {
+		return nil, err
+	}
+	main := scheduler.NewModel("")
+	if _, err := l.read(ctx, main, src); err != nil {
+		return nil, err
+	}
+	var all []SourceOptions
+	for _, e := range main.Environments() {
+		one := o
+		one.Environment = e.Name
+		if src.place.folder != "" || src.place.repo != (gitRef{URL: src.place.repo.URL}) {
+			one.Platform = environmentPlace(src.place, e.ControlPlane)
+			if len(o.Bases) == 0 {
+				one.Bases = []string{o.Platform}
+			}
+		}
+		all = append(all, one)
+	}
+	if len(all) == 0 {
+		return nil, src.failed(fmt.Errorf("there is %w", ErrNoEnvironments))
+	}
+	return all, nil
+}
+
+// environmentPlace is where an Environment object says that its environment lies.
+func environmentPlace(base location, r scheduler.Repository) string {
+	repo := r.Repo
+	if base.folder == "" {
+		repo = base.repo.URL // a mirror serves as well
+	}
+	return strings.TrimSuffix(fmt.Sprintf("%s#%s:%s", repo, r.Branch, strings.TrimPrefix(r.Path, "./")), ":")
+}

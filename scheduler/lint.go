@@ -1,0 +1,150 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+)
+
+// LintReport is what [Model.Lint] finds, in the order of places.
+type LintReport struct {
+	Findings []Finding
+	// Unused is about objects of bases that this environment has no use for. Another one may have.
+	Unused []Finding
+}
+
+// Lint says what is wrong or odd in the environment: what [Model.Render] says, and what can be seen in the
+// objects, in how they refer to each other, and in the files that are rendered. Each finding has a code.
+//
+// The error is for a ctx that has ended, and for an environment that cannot be; mistakes in the input are
+// findings.
+func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
+	result, err := m.Render(ctx, Options{})
+	if ctx.Err() != nil {
+		return nil, ctx.Err()
+	}
+	l := &linter{model: m, result: result, groups: map[string]int{}, counts: map[int]int{}}
+	l.targets, _ = m.targets() // its error is among those of Render
+	if err != nil {
+		mistakes := FindingsIn(err)
+		if len(mistakes) == 0 || mistakes[0].Position == (Position{}) { // such as what the environment is called
+			return nil, err
+		}
+		l.result = &Result{}
+		l.found = append(mistakes, m.findings...)
+	} else {
+		l.found = slices.Clone(result.Warnings)
+		l.hintPolicies()
+		l.failures()
+		l.emptyTypes()
+		l.useless()
+		l.merges()
+		l.dependencies()
+		l.rendered()
+	}
+	l.references()
+	l.annotations()
+	l.values()
+	for i, n := range l.counts {
+		if n > 1 {
+			l.found[i].Message += fmt.Sprintf("; so it is for %d more", n-1)
+		}
+	}
+	return &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused)}, nil
+}
+
+// linter collects findings about one environment.
+type linter struct {
+	model   *Model
+	result  *Result
+	targets []*target // of the environment
+	found   []Finding
+	unused  []Finding
+	// groups and counts keep what is wrong with many assignments in one way to one finding: the place of
+	// that in found, by what is wrong, and of how many assignments it was said.
+	groups map[string]int
+	counts map[int]int
+}
+
+func (l *linter) add(code string, at Position, hint, format string, args ...any) {
+	l.found = append(l.found, finding(code, at, hint, format, args...))
+}
+
+// addUnused is add for what another environment may use if it is of a base.
+func (l *linter) addUnused(o *object, code, hint, format string, args ...any) {
+	f := finding(code, o.at, hint, format, args...)
+	if o.inBase {
+		l.unused = append(l.unused, f)
+	} else {
+		l.found = append(l.found, f)
+	}
+}
+
+// addFor adds f about an assignment, unless the same, by key, was said of another.
+func (l *linter) addFor(key, assignment string, f Finding) {
+	key = f.Code + " " + f.Position.String() + " " + key
+	if i, ok := l.groups[key]; ok {
+		l.counts[i]++
+		return
+	}
+	l.groups[key] = len(l.found)
+	l.counts[len(l.found)] = 1
+	f.Message = assignment + ": " + f.Message
+	l.found = append(l.found, f)
+}
+
+func sortFindings(found []Finding) []Finding {
+	slices.SortStableFunc(found, func(a, b Finding) int {
+		return cmp.Or(comparePositions(a.Position, b.Position), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
+	})
+	return slices.Compact(found)
+}
+
+// failures adds why assignments could not be rendered. Templates that do not exist and values of
+// annotations are found in the objects, also where nothing is assigned.
+func (l *linter) failures() {
+	for _, ct := range l.result.ClusterTypes {
+		for _, failure := range ct.Failures {
+			mistakes := FindingsIn(failure.Err)
+			if len(mistakes) == 0 {
+				mistakes = []Finding{{Position: l.model.clusterTypes[ct.Name].at, Message: failure.Err.Error()}}
+			}
+			for _, f := range mistakes {
+				if f.Code == codeNoTemplate || f.Code == codeAnnotationValue {
+					continue
+				}
+				f.Code = cmp.Or(f.Code, codeNotRendered)
+				l.addFor(f.Message, ct.Name+"/"+failure.Name, f)
+			}
+		}
+	}
+}
+
+func (l *linter) emptyTypes() {
+	for _, ct := range l.result.ClusterTypes {
+		if len(ct.Assignments)+len(ct.Failures) == 0 {
+			o := l.model.clusterTypes[ct.Name]
+			l.add(codeEmptyClusterType, o.at, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.environment)
+		}
+	}
+}
+
+// onType lists the deployment targets that are on a cluster type, rendered or not.
+func (l *linter) onType(ct ClusterTypeResult) []*target {
+	names := map[string]bool{}
+	for _, a := range ct.Assignments {
+		names[a.Name] = true
+	}
+	for _, f := range ct.Failures {
+		names[f.Name] = true
+	}
+	var all []*target
+	for _, t := range l.targets {
+		if names[t.name] {
+			all = append(all, t)
+		}
+	}
+	return all
+}

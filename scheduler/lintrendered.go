@@ -1,0 +1,255 @@
+package scheduler
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+	"k8s.io/apimachinery/pkg/api/validation/path"
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// objectAdapters are the reconcilers whose files hold Kubernetes objects and nothing else.
+var objectAdapters = []string{"argo", "flux", "kubernetes"}
+
+// rendered looks at the files of all assignments as the cluster would.
+func (l *linter) rendered() {
+	for _, ct := range l.result.ClusterTypes {
+		owners := map[kubeID]string{} // assignments, by what they hold
+		for _, a := range ct.Assignments {
+			r := &renderedFiles{linter: l, ct: l.model.clusterTypes[ct.Name], assignment: a, owners: owners, own: map[kubeID]string{}}
+			for _, f := range a.Files {
+				if strings.HasSuffix(f.Path, ".yaml") {
+					r.file(f)
+				}
+			}
+			for id := range r.own {
+				owners[id] = a.Name
+			}
+		}
+	}
+}
+
+// kubeID is what two objects of one cluster cannot share.
+type kubeID struct{ group, kind, namespace, name string }
+
+func (id kubeID) String() string {
+	if id.namespace == "" {
+		return id.kind + " " + id.name
+	}
+	return id.kind + " " + id.namespace + "/" + id.name
+}
+
+// renderedFiles looks at the files of one assignment.
+type renderedFiles struct {
+	*linter
+	ct         *clusterType
+	assignment Assignment
+	owners     map[kubeID]string // the assignments before, by their objects
+	own        map[kubeID]string // the documents of this one's
+	place      string            // such as: reconciler.yaml, document 2
+	template   *templateObject   // that wrote the file; nil if it is built in
+}
+
+// say adds what is wrong in one way, by kind, with what a template writes.
+func (r *renderedFiles) say(code, kind, hint, format string, args ...any) {
+	at := r.ct.at
+	if r.template != nil {
+		at = r.template.at
+	}
+	r.sayAt(at, code, kind, hint, format, args...)
+}
+
+func (r *renderedFiles) sayAt(at Position, code, kind, hint, format string, args ...any) {
+	f := finding(code, at, hint, format, args...)
+	f.Message = r.place + ": " + f.Message
+	r.addFor(r.place+kind, r.ct.Metadata.Name+"/"+r.assignment.Name, f)
+}
+
+func (r *renderedFiles) file(f File) {
+	name := map[string]string{"namespace.yaml": r.ct.Spec.NamespaceService, "reconciler.yaml": r.ct.Spec.Reconciler}[f.Path]
+	if strings.HasPrefix(f.Path, platformConfig) {
+		name = r.ct.Spec.ConfigType
+	}
+	r.template = r.model.templates[name]
+	documents := yaml.NewDecoder(bytes.NewReader(f.Data))
+	for number := 1; ; number++ {
+		var n yaml.Node
+		err := documents.Decode(&n)
+		if errors.Is(err, io.EOF) {
+			return
+		}
+		r.place = fmt.Sprintf("%s, document %d", f.Path, number)
+		if err != nil {
+			r.place = f.Path
+			r.say(codeRenderedSyntax, "", "", "what is rendered is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			return
+		}
+		if len(n.Content) == 1 && slices.Contains(objectAdapters, r.assignment.Adapter) {
+			r.object(n.Content[0])
+		}
+	}
+}
+
+// object looks at one document, or an item of a List.
+func (r *renderedFiles) object(n *yaml.Node) {
+	if n.Kind == yaml.AliasNode {
+		n = n.Alias
+	}
+	if n.ShortTag() == "!!null" {
+		return
+	}
+	if n.Kind != yaml.MappingNode {
+		r.say(codeNoKubeObject, "kind", "", "a %s, where a Kubernetes object belongs", kindName(n))
+		return
+	}
+	apiVersion, kind := stringField(n, "apiVersion"), stringField(n, "kind")
+	if apiVersion == coreAPI && kind == "List" {
+		for _, item := range sequenceField(n, "items") {
+			r.object(item)
+		}
+		return
+	}
+	metadata := field(n, "metadata")
+	id := kubeID{kind: kind, namespace: stringField(metadata, "namespace"), name: stringField(metadata, "name")}
+	version := apiVersion
+	if group, v, ok := strings.Cut(apiVersion, "/"); ok {
+		id.group, version = group, v
+	}
+	for _, required := range []struct{ field, value string }{{"apiVersion", apiVersion}, {"kind", kind}, {"metadata.name", id.name}} {
+		if required.value == "" {
+			r.say(codeNoKubeObject, required.field, "", "no %s", required.field)
+			return
+		}
+	}
+	r.names(id, metadata)
+	r.unique(id)
+	r.fluxVersion(id.group, version, kind)
+	if kind == "ConfigMap" && apiVersion == coreAPI {
+		r.configMapData(field(n, "data"))
+	}
+}
+
+// names looks at what the API server checks of every object.
+func (r *renderedFiles) names(id kubeID, metadata *yaml.Node) {
+	check := validation.IsDNS1123Subdomain
+	switch {
+	case id.group == "rbac.authorization.k8s.io":
+		check = path.IsValidPathSegmentName
+	case id.group == "" && slices.Contains([]string{"Namespace", "Service"}, id.kind):
+		check = validation.IsDNS1123Label
+	}
+	if problems := check(id.name); len(problems) > 0 {
+		r.say(codeKubeName, "name", "", "%s cannot be called %q: %s", id.kind, id.name, problems[0])
+	}
+	if problems := validation.IsDNS1123Label(id.namespace); id.namespace != "" && len(problems) > 0 {
+		r.say(codeKubeName, "namespace", "", "%s %s cannot be in namespace %q: %s", id.kind, id.name, id.namespace, problems[0])
+	}
+	for _, part := range []string{"labels", "annotations"} {
+		entries := field(metadata, part)
+		for i := 0; entries.Kind == yaml.MappingNode && i+1 < len(entries.Content); i += 2 {
+			r.entry(id, part, entries.Content[i], entries.Content[i+1])
+		}
+	}
+}
+
+func (r *renderedFiles) entry(id kubeID, part string, key, value *yaml.Node) {
+	if key.ShortTag() == "!!merge" {
+		return
+	}
+	problems := validation.IsQualifiedName(strings.ToLower(key.Value))
+	if tag := shortTag(value); tag != "!!str" && tag != "!!null" {
+		problems = append(problems, fmt.Sprintf("%s is a %s, not a text", value.Value, tagName(tag)))
+	} else if part == "labels" {
+		problems = append(problems, validation.IsValidLabelValue(value.Value)...)
+	}
+	if len(problems) > 0 {
+		r.say(codeKubeName, part+key.Value, "", "%s cannot have %s: %q in its %s: %s", id, key.Value, value.Value, part, problems[0])
+	}
+}
+
+// unique adds an object that the assignment, or another of the type, holds already. Namespaces may be
+// shared: the agent applies with one field manager for each assignment.
+func (r *renderedFiles) unique(id kubeID) {
+	if first, ok := r.own[id]; ok {
+		r.say(codeObjectTwice, id.kind, "", "%s is in %s already", id, first)
+	} else if other, ok := r.owners[id]; ok && (id.group != "" || id.kind != "Namespace") {
+		r.say(codeObjectShared, id.kind, "put .DeploymentTargetName or .Namespace into its name", "%s is also in %s", id, other)
+	}
+	r.own[id] = r.place
+}
+
+// fluxVersions are the versions that Flux has given up, and what took their place: source-controller 1.9
+// and kustomize-controller 1.9 serve v1 alone, helm-controller v2.
+var fluxVersions = map[string]struct {
+	gone []string
+	now  string
+}{
+	"source.toolkit.fluxcd.io":    {[]string{"v1beta1", "v1beta2"}, "v1"},
+	"kustomize.toolkit.fluxcd.io": {[]string{"v1alpha1", "v1beta1", "v1beta2"}, "v1"},
+	"helm.toolkit.fluxcd.io":      {[]string{"v2alpha1", "v2beta1", "v2beta2"}, "v2"},
+}
+
+func (r *renderedFiles) fluxVersion(group, version, kind string) {
+	flux := fluxVersions[group]
+	if !slices.Contains(flux.gone, version) {
+		return
+	}
+	at := r.ct.at
+	if r.template != nil {
+		at = r.template.find(group + "/" + version)
+	}
+	r.sayAt(at, codeFluxVersion, group+version+kind, "write "+group+"/"+flux.now, "%s of %s/%s, which today's Flux does not serve", kind, group, version)
+}
+
+// find is the first line of a Template on which s stands, or the Template's own.
+func (t *templateObject) find(s string) Position {
+	for _, m := range t.Spec.Manifests {
+		if m.object != nil {
+			if n := field(m.object, "apiVersion"); n.Value == s {
+				return t.position(line(n.Line))
+			}
+			continue
+		}
+		if before, _, ok := strings.Cut(m.text.Value, s); ok {
+			return t.position(m.text.first + line(strings.Count(before, "\n")))
+		}
+	}
+	return t.at
+}
+
+// configMapData adds values that are no texts, at the place where the configuration has them.
+func (r *renderedFiles) configMapData(data *yaml.Node) {
+	for i := 0; data.Kind == yaml.MappingNode && i+1 < len(data.Content); i += 2 {
+		key, value := data.Content[i], data.Content[i+1]
+		tag := shortTag(value)
+		if value.Kind == yaml.ScalarNode && (tag == "!!str" || tag == "!!null") {
+			continue
+		}
+		what := kindName(value)
+		if value.Kind == yaml.ScalarNode {
+			what = tagName(tag)
+		}
+		at, hint := r.origin(key.Value), `have the template write it as a text, such as with "stringify" or toJson, or put it in single quotes inside the value`
+		r.sayAt(at, codeNoTextInConfig, key.Value, hint, "%s is a %s, and a ConfigMap takes only texts", key.Value, what)
+	}
+}
+
+// origin is where a value of the configuration was last set, else the template.
+func (r *renderedFiles) origin(key string) Position {
+	for _, source := range slices.Backward(r.assignment.Config) {
+		if cm := r.model.configMaps[source.Name]; cm != nil {
+			if v, ok := cm.Data[key]; ok {
+				return cm.position(v.line)
+			}
+		}
+	}
+	if r.template != nil {
+		return r.template.at
+	}
+	return r.ct.at
+}

@@ -1,0 +1,230 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	yamlv2 "gopkg.in/yaml.v2"
+	"gopkg.in/yaml.v3"
+)
+
+// values adds what is odd about single values: secrets, and what YAML 1.1 takes for something else than it
+// looks like.
+func (l *linter) values() {
+	for _, cm := range sortedValues(l.model.configMaps) {
+		for _, key := range sortedKeys(cm.Data) {
+			l.value(cm, key, cm.Data[key])
+		}
+	}
+	for _, w := range l.model.workloads {
+		for i := range w.Spec.DeploymentTargets {
+			t := &w.Spec.DeploymentTargets[i]
+			for _, key := range sortedKeys(t.Manifests) {
+				if LooksSecret(key, t.Manifests[key]) {
+					l.add(codeSecret, w.position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
+				}
+			}
+		}
+	}
+}
+
+const secretHint = "name a Secret here, and bring its content to the cluster in another way: bundles are signed, not encrypted"
+
+func (l *linter) value(cm *configMap, key string, v text) {
+	_, name := splitAzureKey(key)
+	if !cm.isAzure() {
+		name = key
+	}
+	if LooksSecret(name, v.Value) {
+		l.add(codeSecret, cm.position(v.line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
+	}
+	parsed := parseValue(v.Value)
+	if !isStructured(parsed) {
+		return
+	}
+	if kind := looksLikeText(v.Value, parsed); kind != "" {
+		l.add(codeTextReadAsMap, cm.position(v.line), "if it is a text, put it in single quotes inside the value, as in "+key+`: "'…'"`,
+			"%s of ConfigMap %q is read as a %s", key, cm.Metadata.Name, kind)
+		return
+	}
+	var document yaml.Node
+	if yaml.Unmarshal([]byte(v.Value), &document) != nil {
+		return // YAML 1.1 that version 1.2 does not read; it is rendered all the same
+	}
+	w := &scalarWalk{linter: l, configMap: cm, first: int(v.first)}
+	w.walk(&document, key)
+}
+
+// looksLikeText names what a value is read as although a person would call it a text: one line with a
+// colon or a dash in it, or a placeholder in braces.
+func looksLikeText(s string, parsed any) string {
+	s = strings.TrimSpace(s)
+	if strings.Contains(s, "\n") || strings.HasPrefix(s, "[") {
+		return ""
+	}
+	m, isMap := parsed.(map[any]any)
+	if !isMap {
+		return "list"
+	}
+	if strings.HasPrefix(s, "{") {
+		for _, value := range m {
+			if value != nil {
+				return ""
+			}
+		}
+		if len(m) == 0 {
+			return ""
+		}
+	}
+	return "mapping"
+}
+
+// scalarWalk looks at the plain scalars of one structured value.
+type scalarWalk struct {
+	*linter
+	configMap *configMap
+	first     int // line of the file on which the value's text begins
+	seen      int // nodes, aliases expanded
+}
+
+func (w *scalarWalk) walk(n *yaml.Node, path string) {
+	if w.seen++; w.seen > maxNodes {
+		return
+	}
+	switch n.Kind {
+	case yaml.DocumentNode:
+		w.walk(n.Content[0], path)
+	case yaml.MappingNode:
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			key, value := n.Content[i], n.Content[i+1]
+			if now, changed := readAs(key); changed {
+				w.say(codeKeyReadAsBool, key, "put the key in quotes", "key %s of %s in ConfigMap %q is read as %s", key.Value, path, w.configMap.Metadata.Name, now)
+			}
+			w.walk(value, path+"."+key.Value)
+		}
+	case yaml.SequenceNode:
+		for i, item := range n.Content {
+			w.walk(item, fmt.Sprintf("%s[%d]", path, i))
+		}
+	case yaml.ScalarNode:
+		if now, changed := readAs(n); changed {
+			w.say(codeValueChanged, n, "put it in quotes if it is a text, else write "+now, "%s of ConfigMap %q: %s is read as %s", path, w.configMap.Metadata.Name, n.Value, now)
+		}
+	}
+}
+
+func (w *scalarWalk) say(code string, n *yaml.Node, hint, format string, args ...any) {
+	w.add(code, w.configMap.position(line(w.first+n.Line-1)), hint, format, args...)
+}
+
+// readAs says what YAML 1.1 makes of a plain scalar, if it is something else than what is written: y is
+// true, 0777 is 511, 1.10 is 1.1. Numbers that nobody would take for texts, such as 0.50, are not odd.
+func readAs(n *yaml.Node) (now string, changed bool) {
+	if n.Kind != yaml.ScalarNode || n.Style != 0 {
+		return "", false
+	}
+	var value any
+	if yamlv2.Unmarshal([]byte(n.Value), &value) != nil {
+		return "", false
+	}
+	s := n.Value
+	switch value.(type) {
+	case bool:
+		changed = !strings.EqualFold(s, "true") && !strings.EqualFold(s, "false")
+	case int, int64, uint64:
+		changed = strings.TrimLeft(s, "+-") != "0"
+	case float64:
+		version := strings.HasSuffix(s, "0") && !strings.HasSuffix(s, ".0") && !strings.HasPrefix(s, "0.")
+		changed = version && strings.Contains(s, ".") || strings.ContainsAny(s, "eE") && !strings.ContainsAny(s, ".+-") || isZeroed(s)
+	}
+	now = toYAML(value)
+	return now, changed && now != s && "+"+now != s
+}
+
+// isZeroed is true for digits that begin with a needless zero, such as 08, which is no octal number.
+func isZeroed(s string) bool {
+	return len(s) > 1 && s[0] == '0' && strings.Trim(s, "0123456789") == ""
+}
+
+// merges adds what happens only where several ConfigMaps meet in an assignment.
+func (l *linter) merges() {
+	seen := map[string]bool{}
+	for _, ct := range l.result.ClusterTypes {
+		for _, a := range ct.Assignments {
+			var names []string
+			for _, source := range a.Config {
+				names = append(names, source.Name)
+			}
+			if composition := strings.Join(names, "\n"); !seen[composition] {
+				seen[composition] = true
+				l.composition(names)
+			}
+		}
+	}
+}
+
+// composition follows the keys of ConfigMaps in the order in which they are merged. Those that Azure App
+// Configuration has written are left out: it sorts them by itself.
+func (l *linter) composition(names []string) {
+	last := map[string]*configMap{}    // by key
+	unnamed := map[string]*configMap{} // by the path of a list that has items without name
+	for _, name := range names {
+		cm := l.model.configMaps[name]
+		if cm == nil || !cm.isLabelled() {
+			continue
+		}
+		for _, key := range sortedKeys(cm.Data) {
+			if earlier := last[key]; earlier != nil {
+				l.generalWins(key, earlier, cm)
+			}
+			last[key] = cm
+			for _, path := range unnamedLists(parseValue(cm.Data[key].Value), key) {
+				if earlier := unnamed[path]; earlier != nil && earlier != cm {
+					l.add(codeUnnamedMerge, cm.position(cm.Data[key].line), "give each item a name",
+						"%s: items without name of ConfigMap %q merge into every item without name of ConfigMap %q at %s",
+						path, cm.Metadata.Name, earlier.Metadata.Name, earlier.position(earlier.Data[key].line))
+				}
+				unnamed[path] = cm
+			}
+		}
+	}
+}
+
+// generalWins adds a value that replaces one from a ConfigMap with the same conditions and more.
+func (l *linter) generalWins(key string, earlier, later *configMap) {
+	before, after := earlier.Data[key], later.Data[key]
+	if before.Value == after.Value || isStructured(parseValue(before.Value)) && isStructured(parseValue(after.Value)) {
+		return
+	}
+	special, general := conditionsOf(earlier.Metadata.Labels), conditionsOf(later.Metadata.Labels)
+	if len(general) >= len(special) || slices.ContainsFunc(general, func(c condition) bool { return !slices.Contains(special, c) }) {
+		return
+	}
+	l.add(codeGeneralWins, later.position(after.line), "ConfigMaps are merged in the order of their names: rename one of them",
+		"%s of ConfigMap %q replaces that of ConfigMap %q at %s, which is for fewer assignments",
+		key, later.Metadata.Name, earlier.Metadata.Name, earlier.position(before.line))
+}
+
+// unnamedLists lists the paths of lists, at any depth, that hold mappings without a name.
+func unnamedLists(v any, path string) []string {
+	var found []string
+	switch v := v.(type) {
+	case map[any]any:
+		for key, value := range v {
+			found = append(found, unnamedLists(value, fmt.Sprintf("%s.%v", path, key))...)
+		}
+	case []any:
+		for _, value := range v {
+			item, isMap := value.(map[any]any)
+			switch {
+			case isMap && item["name"] == nil:
+				found = append(found, path)
+			case isMap:
+				found = append(found, unnamedLists(value, fmt.Sprintf("%s[%v]", path, item["name"]))...)
+			}
+		}
+	}
+	slices.Sort(found)
+	return slices.Compact(found)
+}
