@@ -25,7 +25,7 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	l := &linter{model: m, result: result, groups: map[string]int{}, counts: map[int]int{}}
+	l := &linter{model: m, result: result, groups: map[string]*lintGroup{}}
 	l.targets, _ = m.targets() // its error is among those of Render
 	if err != nil {
 		mistakes := FindingsIn(err)
@@ -47,10 +47,12 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 	l.references()
 	l.annotations()
 	l.values()
-	for i, n := range l.counts {
-		if n > 1 {
-			l.found[i].Message += fmt.Sprintf("; so it is for %d more", n-1)
+	for _, g := range l.groups {
+		of := g.first
+		if g.more > 0 {
+			of += fmt.Sprintf(" and %d more", g.more)
 		}
+		l.found[g.place].Message = of + ": " + l.found[g.place].Message
 	}
 	return &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused)}, nil
 }
@@ -62,10 +64,15 @@ type linter struct {
 	targets []*target // of the environment
 	found   []Finding
 	unused  []Finding
-	// groups and counts keep what is wrong with many assignments in one way to one finding: the place of
-	// that in found, by what is wrong, and of how many assignments it was said.
-	groups map[string]int
-	counts map[int]int
+	// groups keeps what is wrong with many assignments in one way to one finding, by what is wrong.
+	groups map[string]*lintGroup
+}
+
+// lintGroup is one finding about several assignments.
+type lintGroup struct {
+	place int // in found
+	first string
+	more  int
 }
 
 func (l *linter) add(code string, at Position, hint, format string, args ...any) {
@@ -85,13 +92,11 @@ func (l *linter) addUnused(o *object, code, hint, format string, args ...any) {
 // addFor adds f about an assignment, unless the same, by key, was said of another.
 func (l *linter) addFor(key, assignment string, f Finding) {
 	key = f.Code + " " + f.Position.String() + " " + key
-	if i, ok := l.groups[key]; ok {
-		l.counts[i]++
+	if g, ok := l.groups[key]; ok {
+		g.more++
 		return
 	}
-	l.groups[key] = len(l.found)
-	l.counts[len(l.found)] = 1
-	f.Message = assignment + ": " + f.Message
+	l.groups[key] = &lintGroup{place: len(l.found), first: assignment}
 	l.found = append(l.found, f)
 }
 

@@ -197,11 +197,18 @@ func nearLabel(s labelSelector, members []map[string]string) string {
 			}
 		}
 		if !keys[key] {
-			return strings.TrimSpace(fmt.Sprintf("none has a label %s. %s", key, didYouMean(key, sortedKeys(keys))))
+			return alsoHint(fmt.Sprintf("none has a label %s", key), didYouMean(key, sortedKeys(keys)))
 		}
 		if len(wanted[key]) > 0 && !slices.ContainsFunc(wanted[key], func(v string) bool { return values[v] }) {
-			return strings.TrimSpace(fmt.Sprintf("none has %s %q. %s", key, wanted[key][0], didYouMean(wanted[key][0], sortedKeys(values))))
+			return alsoHint(fmt.Sprintf("none has %s %q", key, wanted[key][0]), didYouMean(wanted[key][0], sortedKeys(values)))
 		}
 	}
 	return ""
+}
+
+func alsoHint(hint, more string) string {
+	if more != "" {
+		hint += "; " + more
+	}
+	return hint
 }

@@ -201,21 +201,22 @@ func (r *renderedFiles) fluxVersion(group, version, kind string) {
 	}
 	at := r.ct.at
 	if r.template != nil {
-		at = r.template.find(group + "/" + version)
+		at = r.template.find(group+"/"+version, kind)
 	}
-	r.sayAt(at, codeFluxVersion, group+version+kind, "write "+group+"/"+flux.now, "%s of %s/%s, which today's Flux does not serve", kind, group, version)
+	r.sayAt(at, codeFluxVersion, group+version+kind, "write "+group+"/"+flux.now, "today's Flux does not serve %s of %s/%s", kind, group, version)
 }
 
-// find is the first line of a Template on which s stands, or the Template's own.
-func (t *templateObject) find(s string) Position {
+// find is the first line of a Template on which an apiVersion stands, in a manifest that also has the kind,
+// or the Template's own.
+func (t *templateObject) find(apiVersion, kind string) Position {
 	for _, m := range t.Spec.Manifests {
 		if m.object != nil {
-			if n := field(m.object, "apiVersion"); n.Value == s {
+			if n := field(m.object, "apiVersion"); n.Value == apiVersion && stringField(m.object, "kind") == kind {
 				return t.position(line(n.Line))
 			}
 			continue
 		}
-		if before, _, ok := strings.Cut(m.text.Value, s); ok {
+		if before, _, ok := strings.Cut(m.text.Value, apiVersion); ok && strings.Contains(m.text.Value, kind) {
 			return t.position(m.text.first + line(strings.Count(before, "\n")))
 		}
 	}

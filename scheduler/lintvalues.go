@@ -52,7 +52,7 @@ func (l *linter) value(cm *configMap, key string, v text) {
 	if yaml.Unmarshal([]byte(v.Value), &document) != nil {
 		return // YAML 1.1 that version 1.2 does not read; it is rendered all the same
 	}
-	w := &scalarWalk{linter: l, configMap: cm, first: int(v.first)}
+	w := &scalarWalk{linter: l, configMap: cm, value: v}
 	w.walk(&document, key)
 }
 
@@ -63,9 +63,15 @@ func looksLikeText(s string, parsed any) string {
 	if strings.Contains(s, "\n") || strings.HasPrefix(s, "[") {
 		return ""
 	}
+	if list, ok := parsed.([]any); ok {
+		if _, isText := list[0].(string); isText && len(list) == 1 {
+			return "list"
+		}
+		return ""
+	}
 	m, isMap := parsed.(map[any]any)
 	if !isMap {
-		return "list"
+		return ""
 	}
 	if strings.HasPrefix(s, "{") {
 		for _, value := range m {
@@ -84,7 +90,7 @@ func looksLikeText(s string, parsed any) string {
 type scalarWalk struct {
 	*linter
 	configMap *configMap
-	first     int // line of the file on which the value's text begins
+	value     text
 	seen      int // nodes, aliases expanded
 }
 
@@ -115,7 +121,11 @@ func (w *scalarWalk) walk(n *yaml.Node, path string) {
 }
 
 func (w *scalarWalk) say(code string, n *yaml.Node, hint, format string, args ...any) {
-	w.add(code, w.configMap.position(line(w.first+n.Line-1)), hint, format, args...)
+	at := w.value.line
+	if w.value.first > at { // a block text: its lines are those of the file
+		at = w.value.first + line(n.Line) - 1
+	}
+	w.add(code, w.configMap.position(at), hint, format, args...)
 }
 
 // readAs says what YAML 1.1 makes of a plain scalar, if it is something else than what is written: y is

@@ -91,6 +91,9 @@ func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
 	if result.Incomplete {
 		summary += "; the rest is looked at once the errors are corrected"
 	}
+	if len(result.Findings) > 0 {
+		summary += `; "wherry explain CODE" says more`
+	}
 	cmd.PrintErrln(summary)
 	if result.Errors+result.Warnings > 0 {
 		return cli.Exit(cli.No)
