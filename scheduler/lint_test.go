@@ -75,7 +75,7 @@ func TestLintFinds(t *testing.T) {
 	}{
 		"nothing in a sound platform": {sound, oneTarget, nil},
 		"a template that is not there": {edit("reconciler: rec", "reconciler: recc"), oneTarget, []string{
-			`p.yaml:1 W1110 Template "rec" is used by no ClusterType of environment "dev"`,
+			`p.yaml:1 W1110 Template "rec" is used by no ClusterType`,
 			`p.yaml:26 E1101 ClusterType "edge": spec.reconciler names template "recc", which does not exist (did you mean "rec"?)`,
 		}},
 		"a configType that is not there, where nothing is assigned": {edit("namespaceService: ns", "namespaceService: ns, configType: envfile"), "", []string{
@@ -85,7 +85,7 @@ func TestLintFinds(t *testing.T) {
 			`p.yaml:31 N1302 SchedulingPolicy "all" selects no deployment target in environment "dev"`,
 		}},
 		"an empty reconciler": {edit("reconciler: rec, ", ""), oneTarget, []string{
-			`p.yaml:1 W1110 Template "rec" is used by no ClusterType of environment "dev"`,
+			`p.yaml:1 W1110 Template "rec" is used by no ClusterType`,
 			`p.yaml:26 E1101 ClusterType "edge" has no spec.reconciler (it must name a Template)`,
 		}},
 		"a workspace that nobody has": {sound + policyYAML("p", "workspace: tean", ""), oneTarget, []string{
@@ -107,17 +107,17 @@ func TestLintFinds(t *testing.T) {
 			`p.yaml:39 E1303 SchedulingPolicy "p": "Is" is not a valid label selector operator (operators are In, NotIn, Exists and DoesNotExist)`,
 		}},
 		"a ConfigMap for a cluster type that is not there": {sound + labelled("cluster-type: egde"), oneTarget, []string{
-			`p.yaml:35 W1111 ConfigMap "cm" applies nowhere in environment "dev": nothing has cluster-type "egde" (did you mean "edge"?)`,
+			`p.yaml:35 W1111 ConfigMap "cm" applies nowhere: nothing has cluster-type "egde" (did you mean "edge"?)`,
 		}},
 		"a ConfigMap for a target by half its name": {sound + labelled("deployment-target: t1"), oneTarget, []string{
-			`p.yaml:35 W1111 ConfigMap "cm" applies nowhere in environment "dev": nothing has deployment-target "t1"`,
+			`p.yaml:35 W1111 ConfigMap "cm" applies nowhere: nothing has deployment-target "t1"`,
 		}},
 		"a ConfigMap that no pair fulfils": {
 			sound + strings.NewReplacer("edge", "core", "north", "south").Replace(sound[strings.Index(sound, "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType"):strings.LastIndex(sound, "apiVersion")]) + labelled("cluster-type: core, region: north"), oneTarget,
-			[]string{`p.yaml:40 W1111 ConfigMap "cm" applies nowhere in environment "dev": no cluster type and target together have all its labels`},
+			[]string{`p.yaml:40 W1111 ConfigMap "cm" applies nowhere: no cluster type and target together have all its labels`},
 		},
 		"a schema that applies nowhere": {sound + "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ConfigSchema\nmetadata: {name: s, labels: {workload: ap}}\nspec: {schema: '{}'}\n", oneTarget, []string{
-			`p.yaml:35 W1112 ConfigSchema "s" applies nowhere in environment "dev": nothing has workload "ap" (did you mean "app"?)`,
+			`p.yaml:35 W1112 ConfigSchema "s" applies nowhere: nothing has workload "ap" (did you mean "app"?)`,
 		}},
 		"a namespace that is too long": {strings.ReplaceAll(sound, "name: edge", "name: "+strings.Repeat("e", 60)), oneTarget, []string{
 			`app.yaml:6 E1402 eeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeeee/app-t1: namespace "dev-`,
@@ -263,8 +263,8 @@ func TestWhatABaseHasForOtherEnvironmentsIsNoFindingHere(t *testing.T) {
 	require.NoError(t, err)
 	require.Empty(t, report.Findings)
 	require.Equal(t, []string{
-		`b.yaml:1 W1110 Template "other" is used by no ClusterType of environment "dev"`,
-		`b.yaml:9 W1111 ConfigMap "cm" applies nowhere in environment "dev": nothing has cluster-type "core"`,
+		`b.yaml:1 W1110 Template "other" is used by no ClusterType`,
+		`b.yaml:9 W1111 ConfigMap "cm" applies nowhere: nothing has cluster-type "core"`,
 	}, shortFindings(report.Unused, nil))
 }
 

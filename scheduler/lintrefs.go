@@ -14,7 +14,7 @@ func (l *linter) references() {
 	}
 	for _, t := range sortedValues(l.model.templates) {
 		if !used[t.Metadata.Name] && len(l.model.clusterTypes) > 0 {
-			l.addUnused(&t.object, codeUnusedTemplate, "", "Template %q is used by no ClusterType of environment %q", t.Metadata.Name, l.model.environment)
+			l.addUnused(&t.object, codeUnusedTemplate, "", "Template %q is used by no ClusterType", t.Metadata.Name)
 		}
 	}
 	l.registrations()
@@ -90,7 +90,7 @@ func (l *linter) useless() {
 	check := func(o *object, code string) {
 		if conditions := conditionsOf(o.Metadata.Labels); !appliesSomewhere(conditions, types, l.targets) {
 			why, hint := l.whyNowhere(conditions)
-			l.addUnused(o, code, hint, "%s %q applies nowhere in environment %q: %s", o.Kind, o.Metadata.Name, l.model.environment, why)
+			l.addUnused(o, code, hint, "%s %q applies nowhere: %s", o.Kind, o.Metadata.Name, why)
 		}
 	}
 	for _, cm := range sortedValues(l.model.configMaps) {

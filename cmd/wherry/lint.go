@@ -113,7 +113,7 @@ func (o *lintOptions) lint(ctx context.Context, platform string) (*lintResult, e
 			return nil, lintFailure(err)
 		}
 	}
-	c := &lintCollector{result: &lintResult{Platform: options.Platform, Findings: []lintFinding{}}, known: map[string]int{}, unused: map[string]int{}}
+	c := &lintCollector{result: &lintResult{platform: options.Platform, Findings: []lintFinding{}}, known: map[string]int{}, unused: map[string]int{}}
 	for _, options := range environments {
 		if err := c.environment(ctx, options); err != nil {
 			return nil, err
@@ -144,7 +144,7 @@ type lintFinding struct {
 
 // lintResult is what -o json prints.
 type lintResult struct {
-	Platform     string        `json:"platform"`
+	platform     string        // may hold credentials
 	Environments []string      `json:"environments"`
 	Findings     []lintFinding `json:"findings"`
 	Errors       int           `json:"errors"`

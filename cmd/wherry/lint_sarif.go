@@ -80,7 +80,7 @@ const projectURL = "https://github.com/wherry-dev/wherry"
 func (r *lintResult) sarif() sarifLog {
 	run := sarifRun{ColumnKind: "unicodeCodePoints", Results: []sarifResult{}}
 	run.Tool.Driver = sarifDriver{Name: "wherry", InformationURI: projectURL, Version: cli.Version(), Rules: []sarifRule{}}
-	place := sarifPlaces{top: repositoryTop(), platform: r.Platform}
+	place := sarifPlaces{top: repositoryTop(), platform: r.platform}
 	for _, f := range r.Findings {
 		rules := &run.Tool.Driver.Rules
 		i := slices.IndexFunc(*rules, func(rule sarifRule) bool { return rule.ID == f.Code })
@@ -125,8 +125,11 @@ func sarifRuleOf(f lintFinding) sarifRule {
 type sarifPlaces struct{ top, platform string }
 
 func (p sarifPlaces) uri(file string) string {
-	if file == "" {
-		file = p.platform // about the platform as a whole
+	if file == "" { // about the platform as a whole
+		file = "."
+		if !strings.Contains(p.platform, "://") {
+			file, _, _ = strings.Cut(p.platform, "#")
+		}
 	}
 	if strings.Contains(file, "://") || strings.Contains(file, "#") { // a file of a repository somewhere else
 		return fileURI(strings.ReplaceAll(file, "#", "/"), false)
