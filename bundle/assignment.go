@@ -42,10 +42,19 @@ type Assignment struct {
 	// ConfigDigest identifies the composed configuration; empty where there is none.
 	ConfigDigest digest.Digest `json:"configDigest,omitempty"`
 	// Adapter names the reconciler: kubernetes, flux, argo, zarf, ansible or directory.
-	Adapter   string   `json:"adapter"`
+	Adapter string `json:"adapter"`
+	// Wave orders assignments, lower ones first; DependsOn names those that have to be compliant before.
 	Wave      int      `json:"wave,omitempty"`
 	DependsOn []string `json:"dependsOn,omitempty"`
-	HeldFrom  *Held    `json:"heldFrom,omitempty"`
+	// Drift is "report" where drift is not to be corrected, OnFailure "hold" where a release that fails is
+	// not to be rolled back, OnRemove "orphan" where what was applied outlives the assignment. Empty is the
+	// other one.
+	Drift     string `json:"drift,omitempty"`
+	OnFailure string `json:"onFailure,omitempty"`
+	OnRemove  string `json:"onRemove,omitempty"`
+	// Health lists conditions, JSONPATH == VALUE, beside those that the adapter knows.
+	Health   []string `json:"health,omitempty"`
+	HeldFrom *Held    `json:"heldFrom,omitempty"`
 	// Content identifies the files of the folder; see ContentDigest.
 	Content digest.Digest `json:"content"`
 }

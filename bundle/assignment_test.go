@@ -15,6 +15,10 @@ func TestAssignmentsReadBackAsWritten(t *testing.T) {
 			Name: "shop-dev", Workspace: "team-a", Workload: "shop", Target: "dev", Namespace: "dev-drone-shop-dev", Policies: []string{"all"},
 			Config: []ConfigSource{{Name: "<common>"}}, Adapter: "kubernetes", Content: digest.FromString("files"),
 		},
+		{
+			Name: "stall-dev", Workload: "stall", Target: "dev", Adapter: "flux", Version: "1.2.0", Wave: -1, DependsOn: []string{"shop-dev"},
+			Drift: "report", OnFailure: "hold", OnRemove: "orphan", Health: []string{".status.phase == Running"}, Content: digest.FromString("y"),
+		},
 		{Name: "till-dev", Workload: "till", Target: "dev", Adapter: "directory", HeldFrom: &Held{Sequence: 4, Reason: "schema"}, Content: digest.FromString("x")},
 	}
 	data, err := MarshalAssignments(want)
@@ -23,6 +27,12 @@ func TestAssignmentsReadBackAsWritten(t *testing.T) {
 	got, err := ParseAssignments(data)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+func TestFieldsOfLaterVersionsArePassedOver(t *testing.T) {
+	got, err := ParseAssignments([]byte(`{"name":"shop-dev","adapter":"flux","priority":7,"placement":{"zone":"a"}}`))
+	require.NoError(t, err)
+	require.Equal(t, []Assignment{{Name: "shop-dev", Adapter: "flux"}}, got)
 }
 
 func TestParseAssignmentsRefuses(t *testing.T) {

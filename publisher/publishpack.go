@@ -43,6 +43,7 @@ func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 	l := bundle.Assignment{
 		Name: a.Name, Workspace: a.Workspace, Registration: a.Registration, Workload: a.Workload, Target: a.Target, Namespace: a.Namespace,
 		Policies: a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
+		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health,
 	}
 	for _, c := range a.Config {
 		l.Config = append(l.Config, bundle.ConfigSource{Name: c.Name})

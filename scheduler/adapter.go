@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"fmt"
 	"slices"
 	"strings"
 
@@ -11,36 +12,20 @@ import (
 // annotationPrefix begins our annotations on Kalypso's kinds.
 const annotationPrefix = "wherry.dev/"
 
-const adapterAnnotation = annotationPrefix + "adapter"
-
 // adapters are the reconcilers that an annotation can choose.
 var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
 
 // adapter is the reconciler of an assignment: the one that an annotation names, the most specific
 // winning, else the one that the rendered kinds call for.
 func adapter(ct *clusterType, t *target, reconciler []byte) (string, error) {
-	for _, place := range []struct {
-		object *object
-		key    string
-	}{
-		{&t.workload.object, t.spec.Name + "." + adapterAnnotation},
-		{&t.workload.object, adapterAnnotation},
-		{&ct.object, adapterAnnotation},
-	} {
-		name, ok := place.object.Metadata.Annotations[place.key]
-		if !ok {
-			continue
-		}
-		if !slices.Contains(adapters, name) {
-			hint := didYouMean(name, adapters)
-			if hint == "" {
-				hint = "there are " + strings.Join(adapters, ", ")
-			}
-			return "", coded(codeAnnotationValue, mistake(place.object.at, hint, "annotation %s: there is no adapter %q", place.key, name))
-		}
-		return name, nil
+	a, ok := annotationFor(ct, t, "adapter")
+	if !ok {
+		return inferAdapter(reconciler), nil
 	}
-	return inferAdapter(reconciler), nil
+	if !slices.Contains(adapters, a.value) {
+		return "", a.mistake(oneOf(a.value, adapters), "there is no adapter %q", a.value)
+	}
+	return a.value, nil
 }
 
 // inferAdapter looks at the kinds in a reconciler file. Of several, the engine that brings the others
@@ -130,20 +115,29 @@ func ownAnnotations(o *object) map[string]string {
 			if own == nil {
 				own = map[string]string{}
 			}
-			own[key] = value
+			own[key] = value.Value
 		}
 	}
 	return own
 }
 
-// checkAnnotations warns about annotations below wherry.dev/ that nobody reads.
-func checkAnnotations(o *object, known []string) []Finding {
+// checkAnnotations warns about annotations below wherry.dev/ that nobody reads: of an unknown name, or
+// for a target that is none of targets.
+func checkAnnotations(o *object, known, targets []string) []Finding {
 	var findings []Finding
+	warn := func(key, hint, format string, args ...any) {
+		findings = append(findings, finding(codeUnknownAnnotation, o.position(o.Metadata.Annotations[key].line), hint,
+			"%s %q: %s", o.Kind, o.Metadata.Name, fmt.Sprintf(format, args...)))
+	}
 	for _, key := range sortedKeys(o.Metadata.Annotations) {
 		before, name, ours := strings.Cut(key, annotationPrefix)
-		ours = ours && (before == "" || strings.HasSuffix(before, "."))
-		if ours && !slices.Contains(known, name) {
-			findings = append(findings, finding(codeUnknownAnnotation, o.at, didYouMean(name, known), "%s %q: unknown annotation %s", o.Kind, o.Metadata.Name, key))
+		target, specific := strings.CutSuffix(before, ".")
+		switch {
+		case !ours || before != "" && !specific:
+		case !slices.Contains(known, name):
+			warn(key, didYouMean(name, known), "unknown annotation %s", key)
+		case specific && !slices.Contains(targets, target):
+			warn(key, didYouMean(target, targets), "annotation %s is for a deployment target %q, which there is not", key, target)
 		}
 	}
 	return findings

@@ -28,7 +28,7 @@ type objectKey struct {
 type meta struct {
 	Name        string            `yaml:"name"`
 	Labels      map[string]string `yaml:"labels"`
-	Annotations map[string]string `yaml:"annotations"`
+	Annotations map[string]text   `yaml:"annotations"`
 
 	// What tools add, or what has no meaning in a file.
 	Namespace         ignored `yaml:"namespace"`

@@ -15,17 +15,17 @@ var annotationValues = map[string]struct {
 	words   string
 	pattern *regexp.Regexp
 }{
-	"adapter":    {strings.Join(adapters, ", "), oneOf(adapters...)},
-	"delivery":   {"reference or embedded", oneOf("reference", "embedded")},
-	"pin":        {"commit", oneOf("commit")},
-	"drift":      {"correct or report", oneOf("correct", "report")},
-	"on-failure": {"rollback or hold", oneOf("rollback", "hold")},
-	"on-remove":  {"delete or orphan", oneOf("delete", "orphan")},
+	"adapter":    {strings.Join(adapters, ", "), anyOf(adapters...)},
+	"delivery":   {"reference or embedded", anyOf("reference", "embedded")},
+	"pin":        {"commit", anyOf("commit")},
+	"drift":      {"correct or report", anyOf("correct", "report")},
+	"on-failure": {"rollback or hold", anyOf("rollback", "hold")},
+	"on-remove":  {"delete or orphan", anyOf("delete", "orphan")},
 	"wave":       {"a whole number", regexp.MustCompile(`^-?[0-9]{1,9}$`)},
 	"valid-for":  {"days or hours, such as 90d or 36h", regexp.MustCompile(`^([0-9]+d)?([0-9]+(\.[0-9]+)?(h|m|s))*$`)},
 }
 
-func oneOf(words ...string) *regexp.Regexp {
+func anyOf(words ...string) *regexp.Regexp {
 	return regexp.MustCompile("^(" + strings.Join(words, "|") + ")$")
 }
 
@@ -53,7 +53,7 @@ func (l *linter) annotationsOf(o *object, targets []string) {
 		if forTarget && targets != nil && !slices.Contains(targets, target) {
 			l.add(codeNoSuchTarget, o.at, didYouMean(target, targets), "annotation %s of %s %q: there is no target %q", key, o.Kind, o.Metadata.Name, target)
 		}
-		value := o.Metadata.Annotations[key]
+		value := o.Metadata.Annotations[key].Value
 		if permitted, ok := annotationValues[name]; ok && (value == "" || !permitted.pattern.MatchString(value)) {
 			l.add(codeAnnotationValue, o.at, "it must be "+permitted.words, "annotation %s of %s %q cannot be %q", key, o.Kind, o.Metadata.Name, value)
 		}
@@ -102,9 +102,9 @@ func parseDependencies(s string) ([]dependency, error) {
 func (t *target) annotation(name string) string {
 	own := t.workload.Metadata.Annotations
 	if value, ok := own[t.spec.Name+"."+annotationPrefix+name]; ok {
-		return value
+		return value.Value
 	}
-	return own[annotationPrefix+name]
+	return own[annotationPrefix+name].Value
 }
 
 // dependencies adds, for each cluster type, what is to come after something that is not there, after

@@ -107,7 +107,7 @@ func TestFindings(t *testing.T) {
 			Position: Position{"a.yaml", 1}, Note: true, Code: "N1011", Message: `ConfigMap "a" has no label platform-config: "true": passed over`,
 		}},
 		"an annotation that nobody reads": {api + "kind: ClusterType\nmetadata:\n  name: x\n  annotations: {wherry.dev/adaptor: flux}\n", Finding{
-			Position: Position{"a.yaml", 1}, Code: "W1304", Message: `ClusterType "x": unknown annotation wherry.dev/adaptor`, Hint: `did you mean "adapter"?`,
+			Position: Position{"a.yaml", 5}, Code: "W1304", Message: `ClusterType "x": unknown annotation wherry.dev/adaptor`, Hint: `did you mean "adapter"?`,
 		}},
 		"a target of an environment in capitals": {api + "kind: Workload\nmetadata: {name: x}\nspec:\n  deploymentTargets:\n    - {name: a, environment: Dev}\n", Finding{
 			Position: Position{"a.yaml", 6}, Code: "W1106", Message: `target "a" is for environment "Dev", which is not "dev"`, Hint: "names of environments are compared to the letter",

@@ -202,10 +202,10 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 // check adds what is odd about the objects, whether or not it is used.
 func (r *renderer) check() {
 	for _, ct := range r.model.clusterTypes {
-		r.findings = append(r.findings, checkAnnotations(&ct.object, clusterTypeAnnotations)...)
+		r.findings = append(r.findings, checkAnnotations(&ct.object, clusterTypeAnnotations, nil)...)
 	}
 	for _, w := range r.model.workloads {
-		r.findings = append(r.findings, checkAnnotations(&w.object, workloadAnnotations)...)
+		r.findings = append(r.findings, checkAnnotations(&w.object, workloadAnnotations, w.targetNames())...)
 		r.findings = append(r.findings, w.checkEnvironments(r.model.environment)...)
 	}
 }
@@ -270,5 +270,6 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		result.Assignments = append(result.Assignments, *assignment)
 	}
 	a.kept.close()
+	r.annotate(ct, selected, &result)
 	return result
 }

@@ -51,6 +51,10 @@ type Assignment struct {
 	ConfigDigest digest.Digest
 	// Adapter is the reconciler: chosen by annotation, else inferred from the rendered kinds.
 	Adapter string
+	// Settings is what further annotations ask of the agent.
+	Settings
+	// Manifests says where the target's manifests are, as the Workload has it.
+	Manifests map[string]string
 	// Files are namespace.yaml, platform-config.* and reconciler.yaml, sorted by path. As in Kalypso,
 	// namespace.yaml and reconciler.yaml exist even when empty.
 	Files []File

@@ -110,3 +110,11 @@ func (t *target) String() string {
 	}
 	return s
 }
+
+func (w *workload) targetNames() []string {
+	var names []string
+	for i := range w.Spec.DeploymentTargets {
+		names = append(names, w.Spec.DeploymentTargets[i].Name)
+	}
+	return names
+}

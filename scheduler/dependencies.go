@@ -1,0 +1,202 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+)
+
+// annotate gives the rendered assignments of a cluster type, which are some of those selected, what their
+// annotations ask for. Those whose annotations are wrong become failures.
+func (r *renderer) annotate(ct *clusterType, selected bitset, result *ClusterTypeResult) {
+	if !annotated(&ct.object) && !slices.ContainsFunc(r.model.workloads, func(w *workload) bool { return annotated(&w.object) }) {
+		return
+	}
+	here := newDependencies(r, ct, selected)
+	circles := here.circles()
+	kept := result.Assignments[:0]
+	for _, a := range result.Assignments {
+		t := here.targets[a.Name]
+		settings, err := settings(ct, t)
+		if err == nil {
+			settings.DependsOn, err = here.of(t)
+		}
+		if err = cmp.Or(err, circles[t]); err != nil {
+			result.Failures = append(result.Failures, Failure{Name: a.Name, ClusterType: ct.Metadata.Name, Err: err})
+			continue
+		}
+		a.Settings = settings
+		kept = append(kept, a)
+	}
+	result.Assignments = kept
+	slices.SortStableFunc(result.Failures, func(a, b Failure) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// annotated says whether o has an annotation that could be ours.
+func annotated(o *object) bool {
+	for key := range o.Metadata.Annotations {
+		if strings.Contains(key, annotationPrefix) {
+			return true
+		}
+	}
+	return false
+}
+
+// dependencies knows what the targets of one cluster type wait for.
+type dependencies struct {
+	ct        *clusterType
+	targets   map[string]*target   // by name
+	workloads map[string][]*target // by workload
+	known     map[*target]needs
+}
+
+// needs is what one target's annotation comes to.
+type needs struct {
+	names []string
+	err   error
+}
+
+func newDependencies(r *renderer, ct *clusterType, selected bitset) *dependencies {
+	d := &dependencies{ct: ct, targets: map[string]*target{}, workloads: map[string][]*target{}, known: map[*target]needs{}}
+	for t := range selected.all {
+		target := r.targets[t]
+		name := target.workload.Metadata.Name
+		d.targets[target.name], d.workloads[name] = target, append(d.workloads[name], target)
+	}
+	return d
+}
+
+// of returns the names of the assignments that t waits for, sorted.
+func (d *dependencies) of(t *target) ([]string, error) {
+	if n, ok := d.known[t]; ok {
+		return n.names, n.err
+	}
+	var n needs
+	if a, ok := annotationFor(d.ct, t, "depends-on"); ok {
+		n.names, n.err = d.resolve(t, a)
+	}
+	d.known[t] = n
+	return n.names, n.err
+}
+
+func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
+	const form = "write workloads, or one target as WORKLOAD/TARGET, with commas between them"
+	words := strings.Split(a.value, ",")
+	if len(words) > maxDependencies {
+		return nil, a.mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies)
+	}
+	var names []string
+	for _, word := range words {
+		word = strings.TrimSpace(word)
+		workload, name, one := strings.Cut(word, "/")
+		if workload == "" || one && name == "" {
+			return nil, a.mistake(form, "%q names no workload", word)
+		}
+		found := false
+		for _, other := range d.workloads[workload] {
+			if one && other.spec.Name != name {
+				continue
+			}
+			found = true
+			if other.workload != t.workload || one { // the targets of a workload do not wait for each other
+				names = append(names, other.name)
+			}
+		}
+		if !found {
+			return nil, a.mistake(didYouMean(word, d.words()), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// words lists what an annotation could name.
+func (d *dependencies) words() []string {
+	words := sortedKeys(d.workloads)
+	for _, name := range sortedKeys(d.targets) {
+		t := d.targets[name]
+		words = append(words, t.workload.Metadata.Name+"/"+t.spec.Name)
+	}
+	return words
+}
+
+// circles finds the targets that wait for themselves, by whatever way, with what to say about each.
+func (d *dependencies) circles() map[*target]error {
+	circles := map[*target]error{}
+	for _, members := range d.components() {
+		slices.Sort(members)
+		way := d.way(members)
+		if way == nil {
+			continue
+		}
+		for _, name := range members {
+			a, _ := annotationFor(d.ct, d.targets[name], "depends-on")
+			circles[d.targets[name]] = a.mistake("leave out one of these dependencies", "assignments wait for each other: %s", strings.Join(way, " → "))
+		}
+	}
+	return circles
+}
+
+// components groups the targets that reach each other, by Tarjan's algorithm, so that a platform whose
+// dependencies are all in order is looked at once.
+func (d *dependencies) components() [][]string {
+	var groups [][]string
+	var open []string
+	number, low, isOpen := map[string]int{}, map[string]int{}, map[string]bool{}
+	var visit func(string)
+	visit = func(name string) {
+		number[name] = len(number) + 1
+		low[name], isOpen[name], open = number[name], true, append(open, name)
+		next, _ := d.of(d.targets[name])
+		for _, n := range next {
+			switch {
+			case number[n] == 0:
+				visit(n)
+				low[name] = min(low[name], low[n])
+			case isOpen[n]:
+				low[name] = min(low[name], number[n])
+			}
+		}
+		if low[name] == number[name] {
+			var group []string
+			for isOpen[name] {
+				last := open[len(open)-1]
+				group, open, isOpen[last] = append(group, last), open[:len(open)-1], false
+			}
+			groups = append(groups, group)
+		}
+	}
+	for _, name := range sortedKeys(d.targets) {
+		if number[name] == 0 {
+			visit(name)
+		}
+	}
+	return groups
+}
+
+// way is the shortest way from the first of members, which are sorted, through them back to itself; nil where it has none.
+func (d *dependencies) way(members []string) []string {
+	first := members[0]
+	before, queue := map[string]string{}, []string{first}
+	for len(queue) > 0 {
+		name := queue[0]
+		queue = queue[1:]
+		next, _ := d.of(d.targets[name])
+		for _, n := range next {
+			if n == first {
+				way := []string{first}
+				for ; name != first; name = before[name] {
+					way = append(way, name)
+				}
+				way = append(way, first)
+				slices.Reverse(way)
+				return way
+			}
+			_, seen := before[n]
+			if _, member := slices.BinarySearch(members, n); member && !seen {
+				before[n], queue = name, append(queue, n)
+			}
+		}
+	}
+	return nil
+}

@@ -1,0 +1,177 @@
+package scheduler
+
+import (
+	"fmt"
+	"slices"
+	"strconv"
+	"strings"
+
+	"k8s.io/client-go/util/jsonpath"
+)
+
+// Settings is what annotations below wherry.dev/ ask of the agent for one assignment. The zero value
+// asks for what agents do by themselves.
+type Settings struct {
+	// Drift is "report" where drift is not to be corrected.
+	Drift string
+	// OnFailure is "hold" where a failed release is not to be rolled back.
+	OnFailure string
+	// OnRemove is "orphan" where what was applied stays when the assignment goes.
+	OnRemove string
+	// Health lists conditions of the form JSONPATH == VALUE, in the order in which they were written.
+	Health []string
+	// Wave orders assignments; lower ones come first.
+	Wave int
+	// DependsOn names the assignments of the same cluster type that this one waits for, sorted.
+	DependsOn []string
+}
+
+// choices are the annotations with a fixed set of values. The first of each is the default.
+var choices = map[string][]string{
+	"delivery":   {"reference", "embedded"},
+	"drift":      {"correct", "report"},
+	"on-failure": {"rollback", "hold"},
+	"on-remove":  {"delete", "orphan"},
+}
+
+const (
+	// maxDependencies bounds the list of one workload: nobody writes as many, and each is looked up.
+	maxDependencies = 256
+	// maxHealthConditions bounds how many conditions one assignment brings: agents ask for each.
+	maxHealthConditions = 32
+)
+
+// annotation is one that counts for an assignment.
+type annotation struct {
+	object *object // that has it
+	key    string
+	value  string
+	at     Position
+}
+
+func (a annotation) mistake(hint, format string, args ...any) error {
+	return mistake(a.at, hint, "annotation %s: %s", a.key, fmt.Sprintf(format, args...))
+}
+
+// annotationFor finds the most specific annotation of that name: for the target, for its workload, or
+// for the cluster type where it may have it.
+func annotationFor(ct *clusterType, t *target, name string) (annotation, bool) {
+	places := []annotation{
+		{object: &t.workload.object, key: t.spec.Name + "." + annotationPrefix + name},
+		{object: &t.workload.object, key: annotationPrefix + name},
+	}
+	if slices.Contains(clusterTypeAnnotations, name) {
+		places = append(places, annotation{object: &ct.object, key: annotationPrefix + name})
+	}
+	for _, a := range places {
+		if text, ok := a.object.Metadata.Annotations[a.key]; ok {
+			a.value, a.at = text.Value, a.object.position(text.line)
+			return a, true
+		}
+	}
+	return annotation{}, false
+}
+
+// settings reads the annotations that count for an assignment, but for what it depends on.
+func settings(ct *clusterType, t *target) (s Settings, err error) {
+	if _, err := choose(ct, t, "delivery"); err != nil {
+		return s, err
+	}
+	if s.Drift, err = choose(ct, t, "drift"); err != nil {
+		return s, err
+	}
+	if s.OnFailure, err = choose(ct, t, "on-failure"); err != nil {
+		return s, err
+	}
+	if s.OnRemove, err = choose(ct, t, "on-remove"); err != nil {
+		return s, err
+	}
+	if a, ok := annotationFor(ct, t, "health"); ok {
+		if s.Health, err = healthConditions(a); err != nil {
+			return s, err
+		}
+	}
+	if a, ok := annotationFor(ct, t, "wave"); ok {
+		wave, err := strconv.ParseInt(a.value, 10, 32)
+		if err != nil {
+			return s, a.mistake("write one such as 0, 1 or -1", "%q is no whole number", a.value)
+		}
+		s.Wave = int(wave)
+	}
+	return s, checkPin(ct)
+}
+
+// choose returns the value of an annotation with a fixed set of them, empty for the default.
+func choose(ct *clusterType, t *target, name string) (string, error) {
+	a, ok := annotationFor(ct, t, name)
+	if !ok {
+		return "", nil
+	}
+	switch allowed := choices[name]; {
+	case !slices.Contains(allowed, a.value):
+		return "", a.mistake(oneOf(a.value, allowed), "there is no %q", a.value)
+	case a.value == "embedded": // to publish it as if it were would leave a site without its manifests
+		return "", a.mistake("leave it out: the engine fetches the manifests itself", "bundles cannot carry the manifests yet")
+	case a.value == allowed[0]:
+		return "", nil
+	}
+	return a.value, nil
+}
+
+// PinCommit is the value of PinAnnotation.
+const PinCommit = "commit"
+
+// PinAnnotation on a ClusterType asks that the branches and tags which its assignments name are
+// resolved before they are published.
+const PinAnnotation = annotationPrefix + "pin"
+
+func checkPin(ct *clusterType) error {
+	v, ok := ct.Metadata.Annotations[PinAnnotation]
+	if !ok || v.Value == PinCommit {
+		return nil
+	}
+	return mistake(ct.position(v.line), oneOf(v.Value, []string{PinCommit}), "annotation %s: there is no %q", PinAnnotation, v.Value)
+}
+
+// oneOf is a hint for a value that is none of those allowed.
+func oneOf(value string, allowed []string) string {
+	if hint := didYouMean(value, allowed); hint != "" && len(allowed) > 2 {
+		return hint
+	}
+	if len(allowed) == 1 {
+		return "the only value is " + allowed[0]
+	}
+	return "there are " + strings.Join(allowed, ", ")
+}
+
+// healthConditions reads one condition to a line: a JSONPath, " == " and the text that it must give.
+func healthConditions(a annotation) ([]string, error) {
+	const form = "write .status.phase == Running, one condition to a line"
+	var conditions []string
+	for line := range strings.Lines(a.value) {
+		line = strings.TrimSpace(line)
+		if line == "" {
+			continue
+		}
+		i := strings.LastIndex(line, " == ") // a filter inside of the path may hold one too
+		if i < 0 {
+			return nil, a.mistake(form, "%q is no condition", line)
+		}
+		path, value := strings.TrimSpace(line[:i]), strings.TrimSpace(line[i+len(" == "):])
+		if strings.HasPrefix(path, "{") != strings.HasSuffix(path, "}") || value == "" {
+			return nil, a.mistake(form, "%q is no condition", line)
+		}
+		path = strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}")
+		if !strings.HasPrefix(path, ".") && !strings.HasPrefix(path, "$") {
+			return nil, a.mistake(form, "%q does not begin with a path", line)
+		}
+		if err := jsonpath.New("").Parse("{" + path + "}"); err != nil {
+			return nil, a.mistake(form, "JSONPath %s: %v", path, err)
+		}
+		conditions = append(conditions, path+" == "+value)
+	}
+	if len(conditions) == 0 || len(conditions) > maxHealthConditions {
+		return nil, a.mistake(form, "it has %d conditions, and there must be 1 to %d", len(conditions), maxHealthConditions)
+	}
+	return conditions, nil
+}
