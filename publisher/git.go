@@ -26,6 +26,7 @@ var errNoSuchRef = errors.New("not in the repository")
 // what is needed, without history where the server allows that, into a temporary folder that Close removes.
 type gitReader struct {
 	timeout time.Duration // for one repository
+	mirrors mirrors
 	temp    string
 	trees   map[gitRef]gitTree
 }
@@ -66,6 +67,7 @@ func (g *gitReader) Tree(ctx context.Context, ref gitRef) (gitTree, error) {
 }
 
 func (g *gitReader) open(ctx context.Context, ref gitRef) (storer.EncodedObjectStorer, plumbing.Hash, error) {
+	ref.URL = g.mirrors.of(ref.URL)
 	if path, ok := localPath(ref.URL); ok {
 		return openLocal(path, ref)
 	}
@@ -143,10 +145,14 @@ func openLocal(path string, ref gitRef) (storer.EncodedObjectStorer, plumbing.Ha
 	return nil, plumbing.ZeroHash, missing(ref)
 }
 
-// refNames lists what a branch's name may stand for; a clone has other people's branches as origin's.
+// refNames lists what a branch's name may stand for; a clone has other people's branches as origin's. A
+// name in full stands for itself.
 func refNames(branch string) []plumbing.ReferenceName {
-	if branch == "" {
+	switch {
+	case branch == "":
 		return []plumbing.ReferenceName{plumbing.HEAD}
+	case strings.HasPrefix(branch, "refs/"):
+		return []plumbing.ReferenceName{plumbing.ReferenceName(branch)}
 	}
 	return []plumbing.ReferenceName{
 		plumbing.NewBranchReferenceName(branch), plumbing.NewTagReferenceName(branch),

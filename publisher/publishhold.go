@@ -23,8 +23,9 @@ const SourceUnreadable scheduler.FailureReason = "SourceUnreadable"
 
 // heldContent is an assignment that is published as an earlier release has it.
 type heldContent struct {
-	line  bundle.Assignment
-	files []bundle.File
+	line      bundle.Assignment
+	files     []bundle.File
+	artifacts []bundle.Artifact
 }
 
 // lostError says why what failed assignments had is not known.
@@ -147,7 +148,7 @@ func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) 
 		from.Sequence, from.BaseCommit = a.HeldFrom.Sequence, a.HeldFrom.BaseCommit
 	}
 	a.HeldFrom = &from
-	return heldContent{line: a, files: files}, err
+	return heldContent{line: a, files: files, artifacts: l.tree.artifactsOf(a.Name)}, err
 }
 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there

@@ -8,12 +8,15 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// packAssignments makes the tree: a folder per assignment with its non-empty files, and the list.
-func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, error) {
+// packAssignments makes the tree: a folder per assignment with its non-empty files, the list of them, and
+// the list of what they need from elsewhere.
+func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, bundle.Artifacts, error) {
 	var files []bundle.File
 	var list []bundle.Assignment
+	needs := Artifacts(assignments)
 	for _, h := range held {
 		list = append(list, h.line)
+		needs = append(needs, h.artifacts...)
 		for _, f := range h.files {
 			f.Path = h.line.Name + "/" + f.Path
 			files = append(files, f)
@@ -32,9 +35,18 @@ func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*b
 	slices.SortFunc(list, func(a, b bundle.Assignment) int { return cmp.Compare(a.Name, b.Name) })
 	data, err := bundle.MarshalAssignments(list)
 	if err != nil {
-		return nil, err
+		return nil, bundle.Artifacts{}, err
 	}
-	return bundle.Pack(append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data}))
+	files = append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data})
+	data, sum, err := bundle.MarshalArtifacts(bundle.MergeArtifacts(needs))
+	if err != nil {
+		return nil, sum, err
+	}
+	if len(data) > 0 {
+		files = append(files, bundle.File{Path: bundle.ArtifactsPath, Data: data})
+	}
+	packed, err := bundle.Pack(files)
+	return packed, sum, err
 }
 
 // listed leaves out where a ConfigMap stands: a tree must not change because a platform was read from
@@ -43,6 +55,7 @@ func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 	l := bundle.Assignment{
 		Name: a.Name, Workspace: a.Workspace, Registration: a.Registration, Workload: a.Workload, Target: a.Target, Namespace: a.Namespace,
 		Policies: a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
+		Version: a.Version, Application: a.Application,
 		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health,
 	}
 	for _, c := range a.Config {

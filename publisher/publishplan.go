@@ -26,6 +26,7 @@ type plan struct {
 	rendered    []scheduler.Assignment
 	held        []heldContent
 	content     *bundle.Packed
+	artifacts   bundle.Artifacts
 	validFor    time.Duration
 	standing    standing
 }
@@ -64,7 +65,7 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 		return pl, err
 	}
 	pl.result.Assignments = len(pl.rendered) + len(pl.held)
-	if pl.content, err = packAssignments(pl.rendered, pl.held); err != nil {
+	if pl.content, pl.artifacts, err = packAssignments(pl.rendered, pl.held); err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if pl.validFor, err = p.validity(ct); err != nil {

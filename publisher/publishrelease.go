@@ -97,7 +97,7 @@ func (p *publication) movingTags(s standing) []string {
 func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (bool, error) {
 	r := last.Release
 	left, lifetime := r.ExpiresAt.Sub(p.issuedAt), r.ExpiresAt.Sub(r.IssuedAt)
-	if r.Content != pl.content.Content || r.Artifacts != (bundle.Artifacts{}) || !slices.Equal(r.Rings, p.opts.Rings) || left <= lifetime/3 {
+	if r.Content != pl.content.Content || r.Artifacts != pl.artifacts || !slices.Equal(r.Rings, p.opts.Rings) || left <= lifetime/3 {
 		return false, nil
 	}
 	return pl.repo.Exists(ctx, last.Tree)
@@ -107,7 +107,7 @@ func (p *publication) newRelease(pl *plan) (bundle.Release, error) {
 	r := bundle.Release{
 		Schema: bundle.ReleaseSchema, Platform: p.done.Platform, Environment: p.done.Environment, ClusterType: pl.clusterType.Name,
 		Rings: p.opts.Rings, IssuedAt: p.issuedAt, ExpiresAt: p.issuedAt.Add(pl.validFor),
-		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, Content: pl.content.Content,
+		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, Content: pl.content.Content, Artifacts: pl.artifacts,
 	}
 	var last int64
 	if v := pl.standing.verified; v != nil {

@@ -7,6 +7,7 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"slices"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
@@ -17,6 +18,7 @@ import (
 // releaseTree is a bundle's tree, checked and unpacked into a temporary folder.
 type releaseTree struct {
 	assignments []bundle.Assignment
+	artifacts   []bundle.Artifact
 	root        *os.Root
 }
 
@@ -59,7 +61,16 @@ func (t *releaseTree) fill(ctx context.Context, src bundle.Source, layer ocispec
 	if err != nil {
 		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("tree: %v", err)}
 	}
-	t.assignments, err = bundle.ParseAssignments(data)
+	if t.assignments, err = bundle.ParseAssignments(data); err != nil {
+		return err
+	}
+	data, err = t.root.ReadFile(bundle.ArtifactsPath)
+	if errors.Is(err, fs.ErrNotExist) { // nothing is needed
+		return nil
+	}
+	if err == nil {
+		t.artifacts, err = bundle.ParseArtifacts(data)
+	}
 	return err
 }
 
@@ -91,6 +102,18 @@ func (t *releaseTree) files(a bundle.Assignment) ([]bundle.File, error) {
 		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
 	}
 	return files, nil
+}
+
+// artifactsOf lists what one assignment needs.
+func (t *releaseTree) artifactsOf(assignment string) []bundle.Artifact {
+	var list []bundle.Artifact
+	for _, a := range t.artifacts {
+		if slices.Contains(a.UsedBy, assignment) {
+			a.UsedBy = []string{assignment}
+			list = append(list, a)
+		}
+	}
+	return list
 }
 
 // readTree checks a layer and returns its assignments.

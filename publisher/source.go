@@ -30,6 +30,8 @@ type SourceOptions struct {
 	Workloads map[string]string
 	// Commit is the base commit, for Bases that neither git nor a BaseRepo gives one.
 	Commit string
+	// Mirrors maps the beginnings of git URLs to what is read in place of them, such as a folder with clones.
+	Mirrors map[string]string
 	// Output is a folder that is passed over when it lies in a source. It may be empty.
 	Output string
 	// Timeout bounds the reading of one remote repository. Zero means two minutes.
@@ -112,6 +114,7 @@ func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
 	repositories := newGitReader(o.Timeout)
+	repositories.mirrors = o.Mirrors
 	defer func() { _ = repositories.Close() }() // removes temporary files only
 	l := &loader{
 		SourceOptions: o,

@@ -117,6 +117,30 @@ func checkURL(repo string) error {
 	return nil
 }
 
+// mirrors maps the beginnings of URLs to what stands in for them.
+type mirrors map[string]string
+
+// of returns what stands in for url: for its longest beginning that ends at the end of a name, with the
+// rest behind it. A url without any is returned as it is.
+func (m mirrors) of(url string) string {
+	best := ""
+	for beginning := range m {
+		rest, ok := strings.CutPrefix(url, beginning)
+		whole := rest == "" || rest == ".git" || strings.HasSuffix(beginning, "/") || strings.HasPrefix(rest, "/")
+		if ok && whole && len(beginning) > len(best) {
+			best = beginning
+		}
+	}
+	rest := strings.TrimPrefix(url[len(best):], "/")
+	switch {
+	case best == "":
+		return url
+	case rest == "" || rest == ".git":
+		return m[best]
+	}
+	return strings.TrimSuffix(m[best], "/") + "/" + rest
+}
+
 // redact takes credentials out of a URL: tokens stand in for user names as well as for passwords, and in queries.
 func redact(s string) string {
 	if !scheme.MatchString(s) {

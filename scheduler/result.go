@@ -55,9 +55,21 @@ type Assignment struct {
 	Settings
 	// Manifests says where the target's manifests are, as the Workload has it.
 	Manifests map[string]string
+	// Version and Application are the workload's own words, and Pinned is what names in the files stood for
+	// when they were resolved. The scheduler knows none of them: they are filled in after rendering.
+	Version     string
+	Application string
+	Pinned      []Pinned
 	// Files are namespace.yaml, platform-config.* and reconciler.yaml, sorted by path. As in Kalypso,
 	// namespace.yaml and reconciler.yaml exist even when empty.
 	Files []File
+}
+
+// Pinned is a name of something outside, and what it stood for.
+type Pinned struct {
+	Type, Reference string
+	Digest          string
+	Size            int64 // in bytes; zero where it is not known
 }
 
 // File is a rendered file.

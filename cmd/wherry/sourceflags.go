@@ -27,6 +27,7 @@ type sourceFlags struct {
 	environment string
 	bases       []string
 	workloads   []string
+	mirrors     []string
 	commit      string
 	timeout     time.Duration
 	strict      bool
@@ -48,6 +49,7 @@ func (f *sourceFlags) addReplacements(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.bases, "base", nil, "read this in place of what the BaseRepo objects name; may be repeated, order counts")
 	flags.StringArrayVar(&f.workloads, "workload", nil, "REGISTRATION=DIR: read DIR in place of what this WorkloadRegistration names; may be repeated")
+	flags.StringArrayVar(&f.mirrors, "mirror", nil, "URL=PLACE: read git repositories whose URL begins like this from this folder or URL; may be repeated")
 	flags.StringVar(&f.commit, "commit", "", "the commit that --base stands for, where neither git nor BaseRepo main says it")
 	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading a remote repository after this time")
 }
@@ -92,6 +94,9 @@ func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publ
 		printUnread(cmd, loaded) // may be why a decision does not fit
 		return nil, nil, cli.Fail(cli.Usage, err, "")
 	}
+	if err := f.pin(cmd, result); err != nil {
+		return nil, nil, err
+	}
 	warnings := printFindings(cmd, append(loaded.Warnings, result.Warnings...))
 	if len(result.ClusterTypes) == 0 {
 		cmd.PrintErrln("note: the environment has no ClusterType (of a repository with a branch per environment, give the URL or PATH#BRANCH)")
@@ -102,6 +107,28 @@ func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publ
 		return nil, nil, strictFailure(warnings, unread, failed)
 	}
 	return loaded, result, nil
+}
+
+// pin writes commits and digests into what asks for them.
+func (f *sourceFlags) pin(cmd *cobra.Command, result *scheduler.Result) error {
+	mirrors, err := f.mirrorMap()
+	if err != nil {
+		return err
+	}
+	return publisher.Pin(cmd.Context(), result, publisher.PinOptions{Timeout: f.timeout, Mirrors: mirrors})
+}
+
+// mirrorMap reads --mirror.
+func (f *sourceFlags) mirrorMap() (map[string]string, error) {
+	mirrors := map[string]string{}
+	for _, m := range f.mirrors {
+		url, place, found := strings.Cut(m, "=")
+		if !found || url == "" || place == "" {
+			return nil, cli.Usagef("--mirror must be URL=PLACE") // what it is may hold credentials
+		}
+		mirrors[url] = place
+	}
+	return mirrors, nil
 }
 
 // strictFailure says what --strict does not let pass.
@@ -141,6 +168,10 @@ func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions,
 	}
 	if f.timeout <= 0 {
 		return o, cli.Usagef("--timeout %s: must be more than nothing", f.timeout)
+	}
+	var err error
+	if o.Mirrors, err = f.mirrorMap(); err != nil {
+		return o, err
 	}
 	for _, w := range f.workloads {
 		name, place, found := strings.Cut(w, "=")

@@ -1,0 +1,115 @@
+package bundle
+
+import (
+	"bufio"
+	"bytes"
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// ArtifactType says what kind of thing an Artifact is.
+type ArtifactType string
+
+// The types of artifacts.
+const (
+	// ArtifactImage is a container image.
+	ArtifactImage ArtifactType = "image"
+	// ArtifactChart is a Helm chart, of a registry or of a chart repository.
+	ArtifactChart ArtifactType = "chart"
+	// ArtifactOCI is a set of manifests in a registry.
+	ArtifactOCI ArtifactType = "oci"
+	// ArtifactGit is a set of manifests in a git repository.
+	ArtifactGit ArtifactType = "git"
+	// ArtifactZarf is a Zarf package.
+	ArtifactZarf ArtifactType = "zarf"
+)
+
+// Artifact is a line of .wherry/artifacts.ndjson: something outside the bundle that assignments need.
+type Artifact struct {
+	Type ArtifactType `json:"type"`
+	// Name is the repository without scheme, tag and digest, for a chart of a chart repository its name.
+	Name string `json:"name"`
+	// Reference is what the manifests name, in full: docker.io/library/nginx:1.29, oci://HOST/REPOSITORY:TAG,
+	// URL#BRANCH of a git repository, URL/CHART:VERSION of a chart repository.
+	Reference string `json:"reference"`
+	// Digest is that of an OCI manifest or a chart's archive, or a commit as sha1:…; empty while Unresolved.
+	Digest string `json:"digest,omitempty"`
+	// Size is what has to be carried, in bytes: manifests, configs and layers, of all platforms. Zero
+	// means that nobody has asked.
+	Size int64 `json:"size,omitempty"`
+	// Unresolved is true where the reference may name something else tomorrow.
+	Unresolved bool `json:"unresolved,omitempty"`
+	// UsedBy names the assignments that need it, sorted.
+	UsedBy []string `json:"usedBy"`
+}
+
+// MergeArtifacts returns list sorted, with each artifact once, used by all who need it.
+func MergeArtifacts(list []Artifact) []Artifact {
+	list = slices.Clone(list)
+	slices.SortStableFunc(list, func(a, b Artifact) int {
+		return cmp.Or(cmp.Compare(a.Type, b.Type), cmp.Compare(a.Reference, b.Reference), cmp.Compare(a.Digest, b.Digest))
+	})
+	merged := list[:0]
+	for _, a := range list {
+		if n := len(merged); n > 0 && merged[n-1].Type == a.Type && merged[n-1].Reference == a.Reference && merged[n-1].Digest == a.Digest {
+			last := &merged[n-1]
+			last.UsedBy, last.Size = append(last.UsedBy, a.UsedBy...), max(last.Size, a.Size)
+			continue
+		}
+		a.UsedBy = slices.Clone(a.UsedBy)
+		merged = append(merged, a)
+	}
+	for i := range merged {
+		slices.Sort(merged[i].UsedBy)
+		merged[i].UsedBy = slices.Compact(merged[i].UsedBy)
+	}
+	return merged
+}
+
+// MarshalArtifacts writes one line per artifact, and sums them up for the release document. Without any
+// there is no file, and the sum is zero.
+func MarshalArtifacts(list []Artifact) ([]byte, Artifacts, error) {
+	if len(list) == 0 {
+		return nil, Artifacts{}, nil
+	}
+	var b bytes.Buffer
+	enc := json.NewEncoder(&b)
+	enc.SetEscapeHTML(false)
+	sum := Artifacts{Count: len(list)}
+	for _, a := range list {
+		if err := enc.Encode(a); err != nil {
+			return nil, Artifacts{}, fmt.Errorf("artifact %s: %w", a.Reference, err)
+		}
+		sum.Bytes += a.Size
+	}
+	sum.Digest = digest.FromBytes(b.Bytes())
+	return b.Bytes(), sum, nil
+}
+
+// ParseArtifacts reads what MarshalArtifacts wrote. Its errors are Refusals.
+func ParseArtifacts(data []byte) ([]Artifact, error) {
+	var list []Artifact
+	lines := bufio.NewScanner(bytes.NewReader(data))
+	lines.Buffer(nil, maxArtifactLine)
+	for n := 1; lines.Scan(); n++ {
+		var a Artifact
+		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {
+			return nil, refuse(BadContent, "%s:%d: %v", ArtifactsPath, n, err)
+		}
+		if a.Type == "" || a.Reference == "" || a.Size < 0 {
+			return nil, refuse(BadContent, "%s:%d: an artifact needs a type, a reference and no negative size", ArtifactsPath, n)
+		}
+		list = append(list, a)
+	}
+	if err := lines.Err(); err != nil {
+		return nil, refuse(BadContent, "%s: %v", ArtifactsPath, err)
+	}
+	return list, nil
+}
+
+// maxArtifactLine bounds one line: an image that each of 100,000 assignments uses.
+const maxArtifactLine = 16 << 20

@@ -1,0 +1,38 @@
+package publisher
+
+import (
+	"slices"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Artifacts lists what assignments need beside the bundle: what their files and their targets' manifests
+// name, by digest where that is given there or was found out by Pin. It asks nobody, so that the same
+// input gives the same list. Files that are no YAML name nothing.
+func Artifacts(assignments []scheduler.Assignment) []bundle.Artifact {
+	var list []bundle.Artifact
+	for i := range assignments {
+		a := &assignments[i]
+		needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
+		for _, n := range needs {
+			if n.kind != "" && n.url != "" {
+				artifact := n.artifact()
+				artifact.UsedBy = []string{a.Name}
+				list = append(list, pinnedArtifact(artifact, a.Pinned))
+			}
+		}
+	}
+	return bundle.MergeArtifacts(list)
+}
+
+// pinnedArtifact adds what Pin found out about a.
+func pinnedArtifact(a bundle.Artifact, known []scheduler.Pinned) bundle.Artifact {
+	i := slices.IndexFunc(known, func(p scheduler.Pinned) bool {
+		return p.Type == string(a.Type) && p.Reference == a.Reference && (a.Digest == "" || p.Digest == a.Digest)
+	})
+	if i >= 0 {
+		a.Digest, a.Size, a.Unresolved = known[i].Digest, known[i].Size, false
+	}
+	return a
+}

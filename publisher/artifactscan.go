@@ -1,0 +1,263 @@
+package publisher
+
+import (
+	"bytes"
+	"cmp"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// need is something outside the bundle that an assignment's files name, and how to name it exactly.
+type need struct {
+	artifactSource
+	// place says where it is named, for messages.
+	place string
+	// file is the index of the file, edit what to write there. It is nil where nothing is to be written.
+	file int
+	edit *edit
+	// unpinnable says why it cannot be named exactly, where that is so whatever it resolves to.
+	unpinnable string
+}
+
+// scanner collects what the files of one assignment need.
+type scanner struct {
+	needs []need
+	// charts are the HelmRepository objects, by name.
+	charts map[string]chartRepository
+	file   int
+	path   string
+}
+
+type chartRepository struct {
+	url       string
+	plainHTTP bool
+}
+
+// needsOf lists what an assignment needs, in the order of its files. The error is about files that cannot
+// be read as YAML; what the others need is listed all the same.
+func needsOf(a *scheduler.Assignment) ([]need, error) {
+	s := &scanner{charts: map[string]chartRepository{}}
+	var errs []error
+	var objects []placedObject
+	for i, f := range a.Files {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(f.Path)) {
+			continue
+		}
+		found, err := parseObjects(f.Data)
+		if err != nil {
+			errs = append(errs, fmt.Errorf("%s: %w", f.Path, err))
+		}
+		for _, o := range found {
+			objects = append(objects, placedObject{o, i, f.Path})
+		}
+	}
+	for _, o := range objects {
+		if group, kind := o.groupKind(); group == fluxSources && kind == "HelmRepository" {
+			plain := text(o.node, "spec", "insecure") == "true"
+			s.charts[text(o.node, "metadata", "name")] = chartRepository{text(o.node, "spec", "url"), plain}
+		}
+	}
+	for _, o := range objects {
+		s.file, s.path = o.file, o.path
+		s.object(o)
+	}
+	s.manifests(a)
+	return s.needs, errors.Join(errs...)
+}
+
+type placedObject struct {
+	node *yaml.Node
+	file int
+	path string
+}
+
+func (o placedObject) groupKind() (group, kind string) {
+	group, _, found := strings.Cut(text(o.node, "apiVersion"), "/")
+	if !found {
+		group = "" // Kubernetes' own
+	}
+	return group, text(o.node, "kind")
+}
+
+// parseObjects returns the mappings that a file's documents are, the items of lists instead of the lists.
+func parseObjects(data []byte) (objects []*yaml.Node, err error) {
+	documents := yaml.NewDecoder(bytes.NewReader(data))
+	for {
+		var n yaml.Node
+		if err := documents.Decode(&n); errors.Is(err, io.EOF) {
+			return objects, nil
+		} else if err != nil {
+			return objects, err
+		}
+		for _, root := range n.Content {
+			items := field(root, "items")
+			switch {
+			case root.Kind == yaml.MappingNode && items != nil && items.Kind == yaml.SequenceNode && strings.HasSuffix(text(root, "kind"), "List"):
+				objects = append(objects, items.Content...)
+			case root.Kind == yaml.MappingNode:
+				objects = append(objects, root)
+			}
+		}
+	}
+}
+
+const (
+	fluxSources = "source.toolkit.fluxcd.io"
+	fluxHelm    = "helm.toolkit.fluxcd.io"
+	fluxImages  = "image.toolkit.fluxcd.io"
+	argo        = "argoproj.io"
+)
+
+func (s *scanner) object(o placedObject) {
+	spec := field(o.node, "spec")
+	switch group, kind := o.groupKind(); {
+	case group == fluxSources && kind == "GitRepository":
+		s.gitRepository(o, spec)
+	case group == fluxSources && kind == "OCIRepository":
+		s.ociRepository(o, spec)
+	case group == fluxSources && kind == "HelmChart":
+		s.helmChart(o, spec)
+	case group == fluxSources && kind == "Bucket":
+		s.add(o, spec, need{unpinnable: "a Bucket has no revision to name"})
+	case group == fluxHelm && kind == "HelmRelease":
+		if chart := field(spec, "chart", "spec"); chart != nil {
+			s.helmChart(o, chart)
+		}
+	case group == argo && kind == "Application":
+		s.application(o, spec)
+	case group == argo && kind == "ApplicationSet":
+		s.add(o, spec, need{unpinnable: "the sources of an ApplicationSet are not known before it runs"})
+	case kind == "ZarfPackageConfig":
+		s.zarfPackage(o)
+	case group == fluxSources, group == fluxImages, group == "" && (kind == "ConfigMap" || kind == "Secret"):
+	default:
+		s.images(o, o.node, false)
+	}
+}
+
+// add notes a need of o, named at node.
+func (s *scanner) add(o placedObject, node *yaml.Node, n need) {
+	line := o.node.Line
+	if node != nil {
+		line = node.Line
+	}
+	_, kind := o.groupKind()
+	n.file = s.file
+	n.place = fmt.Sprintf("%s:%d: %s %q", s.path, line, kind, text(o.node, "metadata", "name"))
+	s.needs = append(s.needs, n)
+}
+
+// images finds what pods run, at whatever depth: in fields named image, of containers and, where the value
+// can be nothing else, of custom resources.
+func (s *scanner) images(o placedObject, n *yaml.Node, inSpec bool) {
+	if n.Kind == yaml.SequenceNode {
+		for _, item := range n.Content {
+			s.images(o, item, inSpec)
+		}
+	}
+	if n.Kind != yaml.MappingNode {
+		return
+	}
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		key, value := n.Content[i].Value, n.Content[i+1]
+		switch {
+		case slices.Contains([]string{"containers", "initContainers", "ephemeralContainers"}, key) && value.Kind == yaml.SequenceNode:
+			for _, container := range value.Content {
+				if image := field(container, "image"); image != nil {
+					s.image(o, image)
+				}
+			}
+		case key == "image" && field(value, "reference") != nil: // a volume of a pod
+			s.image(o, field(value, "reference"))
+		case key == "image" && inSpec && value.Kind == yaml.ScalarNode && strings.ContainsAny(value.Value, "/:@"):
+			if _, err := parseImage(value.Value); err == nil {
+				s.image(o, value)
+			}
+		case key == "values" || key == "valuesObject": // of a chart, which knows what they mean
+		default:
+			s.images(o, value, inSpec || key == "spec")
+		}
+	}
+}
+
+func (s *scanner) image(o placedObject, value *yaml.Node) {
+	if value.Kind != yaml.ScalarNode || value.Value == "" {
+		return
+	}
+	src, err := parseImage(value.Value)
+	n := need{artifactSource: src}
+	if err != nil {
+		n.url, n.unpinnable = "", err.Error()
+	}
+	if n.revision == "" {
+		n.edit = replaceValue(value, value.Value+"@", "")
+	}
+	s.add(o, value, n)
+}
+
+// manifests adds what the target's own manifests name and the files do not.
+func (s *scanner) manifests(a *scheduler.Assignment) {
+	m := a.Manifests
+	inFiles := func(repo string) bool {
+		return slices.ContainsFunc(s.needs, func(n need) bool { return sameRepository(n.url, repo) })
+	}
+	add := func(key string, n need, err error) {
+		n.place = fmt.Sprintf("manifests.%s of the workload", key)
+		if n.edit, n.file = nil, -1; err != nil {
+			n.unpinnable = err.Error()
+		}
+		s.needs = append(s.needs, n)
+	}
+	for _, key := range []string{"repo", "url", "repoURL"} {
+		repo := m[key]
+		oci, isOCI := strings.CutPrefix(repo, ociScheme)
+		switch {
+		case repo == "" || inFiles(repo) || isOCI && inFiles(oci):
+		case m["chart"] != "":
+			add(key, chartNeed(repo, m["chart"], m["version"]), nil)
+		case isOCI:
+			src, err := parseOCI(kindOf(a), repo)
+			src.tag, src.revision = cmp.Or(src.tag, m["tag"]), cmp.Or(src.revision, m["digest"])
+			add(key, need{artifactSource: src}, err)
+		case scheme.MatchString(repo) || scpLike.MatchString(repo):
+			add(key, need{artifactSource: artifactSource{kind: bundle.ArtifactGit, url: repo, branch: m["branch"], tag: m["tag"], revision: m["commit"]}}, nil)
+		}
+	}
+	for _, key := range []string{"package", "image"} {
+		value := m[key]
+		switch {
+		case value == "":
+		case strings.HasPrefix(value, ociScheme):
+			src, err := parseOCI(map[string]bundle.ArtifactType{"package": bundle.ArtifactZarf, "image": bundle.ArtifactImage}[key], value)
+			if !inFiles(src.url) {
+				add(key, need{artifactSource: src}, err)
+			}
+		case key == "image":
+			if src, err := parseImage(value); !inFiles(src.url) {
+				add(key, need{artifactSource: src}, err)
+			}
+		}
+	}
+}
+
+// kindOf is the type of what an assignment gets from a registry.
+func kindOf(a *scheduler.Assignment) bundle.ArtifactType {
+	if a.Adapter == "zarf" {
+		return bundle.ArtifactZarf
+	}
+	return bundle.ArtifactOCI
+}
+
+func sameRepository(a, b string) bool {
+	plain := func(s string) string { return strings.TrimSuffix(strings.TrimSuffix(s, "/"), ".git") }
+	return plain(a) == plain(b)
+}

@@ -1,0 +1,184 @@
+package publisher
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// PinOptions says how sources are reached. The zero value is ready for use.
+type PinOptions struct {
+	// Timeout bounds the time for one source. Zero means two minutes.
+	Timeout time.Duration
+	// Mirrors maps the beginnings of URLs of git repositories to folders in which they lie on this machine.
+	Mirrors map[string]string
+	// OCI says how to talk to the registries that sources lie in.
+	OCI oci.Options
+}
+
+// Pin resolves the branches, tags and ranges that the assignments of cluster types with the annotation
+// wherry.dev/pin: commit name, and writes what they name now into the rendered files: commits into Flux's
+// and Argo CD's sources, digests into OCI sources and images, versions of charts. All other bytes stay.
+// Each source is asked once. An assignment of which something cannot be resolved becomes a failure.
+// Assignments of other cluster types stay as they are, and nothing is asked for them. Assignments also get
+// the version and application that their workload says.
+//
+// The error is ctx's.
+func Pin(ctx context.Context, result *scheduler.Result, opts PinOptions) error {
+	p := &pinning{
+		resolver:    &resolver{timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI},
+		descriptors: map[descriptorFolder][]descriptor{},
+	}
+	defer p.resolver.close()
+	seen := map[artifactSource]bool{}
+	var sources []artifactSource
+	for _, ct := range pinnedTypes(result) {
+		for i := range ct.Assignments {
+			needs, _ := needsOf(&ct.Assignments[i]) // an error is reported where the assignment is rewritten
+			for _, n := range needs {
+				if n.unpinnable == "" && !seen[n.artifactSource] {
+					seen[n.artifactSource] = true
+					sources = append(sources, n.artifactSource)
+				}
+			}
+		}
+	}
+	var err error
+	if p.found, err = p.resolver.all(ctx, sources); err != nil {
+		return err
+	}
+	for _, ct := range pinnedTypes(result) {
+		p.clusterType(ct)
+	}
+	return ctx.Err()
+}
+
+func pinnedTypes(result *scheduler.Result) []*scheduler.ClusterTypeResult {
+	var types []*scheduler.ClusterTypeResult
+	for i := range result.ClusterTypes {
+		if isPinned(result.ClusterTypes[i]) {
+			types = append(types, &result.ClusterTypes[i])
+		}
+	}
+	return types
+}
+
+func isPinned(ct scheduler.ClusterTypeResult) bool {
+	return ct.Annotations[scheduler.PinAnnotation] == scheduler.PinCommit
+}
+
+// pinning is one run of Pin.
+type pinning struct {
+	resolver *resolver
+	found    map[artifactSource]*resolution
+	// descriptors are those below the folders that were read.
+	descriptors map[descriptorFolder][]descriptor
+}
+
+func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
+	var kept []scheduler.Assignment
+	for _, a := range ct.Assignments {
+		if err := p.assignment(&a); err != nil {
+			ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Err: fmt.Errorf("pin: %w", err)})
+			continue
+		}
+		kept = append(kept, a)
+	}
+	ct.Assignments = kept
+	slices.SortStableFunc(ct.Failures, func(a, b scheduler.Failure) int { return strings.Compare(a.Name, b.Name) })
+}
+
+// assignment rewrites a's files. They are read again afterwards: what they then name must be what was resolved.
+func (p *pinning) assignment(a *scheduler.Assignment) error {
+	needs, err := needsOf(a)
+	if err != nil {
+		return err
+	}
+	if err := p.complete(a, needs); err != nil {
+		return err
+	}
+	files := slices.Clone(a.Files)
+	var errs []error
+	for i := range files {
+		var writes []write
+		for _, n := range needs {
+			if n.file != i || n.edit == nil {
+				continue
+			}
+			w := write{n.edit, n.exact(p.found[n.artifactSource])}
+			if !w.replace || w.at.Value != w.before+w.value { // it may be exact already, as a chart's version
+				writes = append(writes, w)
+			}
+		}
+		if files[i].Data, err = applyWrites(files[i].Data, writes); err != nil {
+			errs = append(errs, fmt.Errorf("%s: a source %w", files[i].Path, err))
+		}
+	}
+	if err := errors.Join(errs...); err != nil {
+		return err
+	}
+	a.Files = files
+	return p.check(a, needs)
+}
+
+// complete says what of the needs cannot be resolved, or not be written.
+func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
+	var errs []error
+	for _, n := range needs {
+		switch found := p.found[n.artifactSource]; {
+		case n.unpinnable != "":
+			errs = append(errs, fmt.Errorf("%s: %s", n.place, n.unpinnable))
+		case found.err != nil:
+			errs = append(errs, fmt.Errorf("%s: resolve %s: %w", n.place, n.reference(), found.err))
+		case n.file < 0 && n.kind == bundle.ArtifactGit && mentions(a, n.url):
+			errs = append(errs, fmt.Errorf("%s: the rendered files name %s where no commit can be written", n.place, redact(n.url)))
+		case n.file >= 0 && n.edit == nil && n.revision == "":
+			errs = append(errs, fmt.Errorf("%s: the reference to %s %w", n.place, n.reference(), errNotInPlace))
+		}
+	}
+	return errors.Join(errs...)
+}
+
+// exact is what is written for a need.
+func (n need) exact(found *resolution) string {
+	if n.kind == bundle.ArtifactChart {
+		return strings.ReplaceAll(cmp.Or(found.version, n.tag), "_", "+")
+	}
+	return found.revision
+}
+
+// check compares what the rewritten files name with what was resolved, and remembers it.
+func (p *pinning) check(a *scheduler.Assignment, before []need) error {
+	after, err := needsOf(a)
+	if err == nil && len(after) != len(before) {
+		err = errNotInPlace
+	}
+	if err != nil {
+		return fmt.Errorf("its sources: %w", err)
+	}
+	for i, n := range after {
+		found := p.found[before[i].artifactSource]
+		if n.kind != bundle.ArtifactChart && n.file >= 0 && n.revision != found.revision {
+			return fmt.Errorf("%s: the reference %w", n.place, errNotInPlace)
+		}
+		a.Pinned = append(a.Pinned, scheduler.Pinned{
+			Type: string(n.kind), Reference: n.reference(), Digest: digestOf(n.kind, found.revision), Size: found.size,
+		})
+	}
+	a.Version, a.Application, err = p.version(a, before)
+	return err
+}
+
+// mentions says whether a's files hold url.
+func mentions(a *scheduler.Assignment, url string) bool {
+	return slices.ContainsFunc(a.Files, func(f scheduler.File) bool { return bytes.Contains(f.Data, []byte(url)) })
+}

@@ -1,0 +1,77 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+	"strings"
+
+	"gopkg.in/yaml.v3"
+)
+
+// maxChartIndex bounds the index of a chart repository. The largest public ones have some 20 MiB.
+const maxChartIndex = 64 << 20
+
+// chart looks a chart up in the index of its repository.
+func (r *resolver) chart(ctx context.Context, s artifactSource, found *resolution) error {
+	index, err := chartIndex(ctx, s.url)
+	if err != nil {
+		return err
+	}
+	var versions []string
+	for _, c := range index.Entries[s.chart] {
+		versions = append(versions, c.Version)
+	}
+	if len(versions) == 0 {
+		return fmt.Errorf("the repository has no chart %q", s.chart)
+	}
+	if found.version, err = newestOf(versions, s.semver); err != nil {
+		return err
+	}
+	for _, c := range index.Entries[s.chart] {
+		if c.Version == found.version && c.Digest != "" {
+			found.revision = "sha256:" + strings.TrimPrefix(c.Digest, "sha256:")
+			return nil
+		}
+	}
+	return fmt.Errorf("the repository gives no digest for version %s", found.version)
+}
+
+// chartRepositoryIndex is what is read of an index.yaml.
+type chartRepositoryIndex struct {
+	Entries map[string][]struct {
+		Version string `yaml:"version"`
+		Digest  string `yaml:"digest"`
+	} `yaml:"entries"`
+}
+
+func chartIndex(ctx context.Context, repository string) (*chartRepositoryIndex, error) {
+	at, err := url.Parse(strings.TrimSuffix(repository, "/") + "/index.yaml")
+	if err != nil || at.Host == "" || at.Scheme != "http" && at.Scheme != "https" {
+		return nil, errors.New("is not the URL of a chart repository: use https, http or oci")
+	}
+	request, err := http.NewRequestWithContext(ctx, http.MethodGet, at.String(), nil)
+	if err != nil {
+		return nil, err
+	}
+	if user, password := netrc(at.Hostname()); at.User == nil && user != "" {
+		request.SetBasicAuth(user, password)
+	}
+	response, err := http.DefaultClient.Do(request)
+	if err != nil {
+		return nil, plain(err)
+	}
+	defer func() { _ = response.Body.Close() }()
+	if response.StatusCode != http.StatusOK {
+		return nil, fmt.Errorf("index.yaml: the server answers %s", response.Status)
+	}
+	index := new(chartRepositoryIndex)
+	body := &limitedReader{Reader: response.Body, limit: maxChartIndex}
+	if err := yaml.NewDecoder(body).Decode(index); err != nil && !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("index.yaml: %w", err)
+	}
+	return index, nil
+}
