@@ -70,6 +70,18 @@ func MergeArtifacts(list []Artifact) []Artifact {
 	return merged
 }
 
+// ArtifactsOf returns the artifacts in list that an assignment with the given name needs, as used by it alone.
+func ArtifactsOf(list []Artifact, name string) []Artifact {
+	var own []Artifact
+	for _, a := range list {
+		if slices.Contains(a.UsedBy, name) {
+			a.UsedBy = []string{name}
+			own = append(own, a)
+		}
+	}
+	return own
+}
+
 // MarshalArtifacts writes one line per artifact, and sums them up for the release document. Without any
 // there is no file, and the sum is zero.
 func MarshalArtifacts(list []Artifact) ([]byte, Artifacts, error) {

@@ -23,6 +23,9 @@ func TestArtifactsReadBackAsWritten(t *testing.T) {
 	require.Equal(t, []Artifact{source, merged}, list)
 	require.Equal(t, []string{"web-dev"}, image.UsedBy, "the argument stays as it is")
 
+	require.Equal(t, []Artifact{image}, ArtifactsOf(list, "web-dev"))
+	require.Empty(t, ArtifactsOf(list, "other"))
+
 	data, sum, err := MarshalArtifacts(list)
 	require.NoError(t, err)
 	require.Equal(t, Artifacts{Digest: digest.FromBytes(data), Count: 2, Bytes: 40}, sum)

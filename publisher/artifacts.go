@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"fmt"
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -24,6 +25,19 @@ func Artifacts(assignments []scheduler.Assignment) []bundle.Artifact {
 		}
 	}
 	return bundle.MergeArtifacts(list)
+}
+
+// checkPinned says what of a cluster type that asks for it has not been through Pin.
+func checkPinned(ct scheduler.ClusterTypeResult) error {
+	if !isPinned(ct) {
+		return nil
+	}
+	for _, a := range Artifacts(ct.Assignments) {
+		if a.Unresolved {
+			return fmt.Errorf("annotation %s: %s, which %s names, is not resolved", scheduler.PinAnnotation, a.Reference, a.UsedBy[0])
+		}
+	}
+	return nil
 }
 
 // pinnedArtifact adds what Pin found out about a.

@@ -69,7 +69,7 @@ func (g *gitReader) Tree(ctx context.Context, ref gitRef) (gitTree, error) {
 func (g *gitReader) open(ctx context.Context, ref gitRef) (storer.EncodedObjectStorer, plumbing.Hash, error) {
 	ref.URL = g.mirrors.of(ref.URL)
 	if path, ok := localPath(ref.URL); ok {
-		return openLocal(path, ref)
+		return openLocal(withSuffix(path), ref)
 	}
 	ctx, cancel := context.WithTimeoutCause(ctx, g.timeout, fmt.Errorf("no complete answer within %s", g.timeout))
 	defer cancel()
@@ -126,6 +126,16 @@ func localPath(repo string) (string, bool) {
 		return u.Path, true
 	}
 	return repo, !isRemote(repo)
+}
+
+// withSuffix is path, or what git takes for it too: the same with or without .git.
+func withSuffix(path string) string {
+	for _, p := range []string{path, path + ".git", strings.TrimSuffix(path, ".git")} {
+		if exists(p) {
+			return p
+		}
+	}
+	return path
 }
 
 func openLocal(path string, ref gitRef) (storer.EncodedObjectStorer, plumbing.Hash, error) {

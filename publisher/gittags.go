@@ -18,7 +18,7 @@ func (g *gitReader) Tags(ctx context.Context, url string) ([]string, error) {
 	}
 	url = g.mirrors.of(url)
 	if path, ok := localPath(url); ok {
-		repo, err := git.PlainOpenWithOptions(path, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
+		repo, err := git.PlainOpenWithOptions(withSuffix(path), &git.PlainOpenOptions{EnableDotGitCommonDir: true})
 		if err != nil {
 			return nil, err
 		}

@@ -251,11 +251,12 @@ func TestAVersionIsWhatTheWorkloadSays(t *testing.T) {
 		"one/deploy.yaml": "kind: X\n---\n" + descriptor("other", "1.0.0"), "several/a.yaml": descriptor("t0", "0.1") + "---\n" + descriptor("t1", "1.10"),
 		"none/a.yaml": "{{ DeploymentDescriptor }}", "odd/a.yaml": descriptor("t1", `"a\nb"`),
 		"foreign/a.yaml": strings.ReplaceAll(descriptor("t1", "3.0.0"), "hub.kalypso.io", "example.com"),
+		"below/x/a.yaml": descriptor("other", "1.0.0"), "deep/x/a.yaml": descriptor("t1", "5.0.0"),
 		"others/a.yaml":  descriptor("t0", "0.1") + "---\n" + descriptor("t2", "0.2"),
 	})
 	for path, want := range map[string][2]string{
 		"./one": {"1.0.0", "shop"}, "several": {"1.10", "shop"}, "none": {sha[:12], ""}, "odd": {sha[:12], "shop"}, "foreign": {sha[:12], ""},
-		"others": {sha[:12], ""}, "missing": {sha[:12], ""}, "../..": {sha[:12], ""},
+		"others": {sha[:12], ""}, "below": {sha[:12], ""}, "deep": {"5.0.0", "shop"}, "missing": {sha[:12], ""}, "../..": {sha[:12], ""},
 	} {
 		t.Run(path, func(t *testing.T) {
 			a := rendered(fluxGit(s.git, "branch: main"))

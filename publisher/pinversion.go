@@ -69,6 +69,7 @@ func mainSource(a *scheduler.Assignment, needs []need) *need {
 // descriptor is what is read of a DeploymentDescriptor of hub.kalypso.io/v1alpha1, which an app team's
 // pipeline leaves beside the manifests.
 type descriptor struct {
+	dir        string // of its file
 	APIVersion string `yaml:"apiVersion"`
 	Kind       string `yaml:"kind"`
 	Spec       struct {
@@ -94,8 +95,8 @@ type descriptorFolder struct {
 	dir    string
 }
 
-// descriptorFor returns the descriptor below a folder that is for a, else the only one there is. It is
-// empty where there is none.
+// descriptorFor returns the descriptor below a folder that is for a, else the only one directly in there. It
+// is empty where there is none.
 func (p *pinning) descriptorFor(a *scheduler.Assignment, at descriptorFolder) (descriptor, error) {
 	all, known := p.descriptors[at]
 	if !known {
@@ -111,8 +112,9 @@ func (p *pinning) descriptorFor(a *scheduler.Assignment, at descriptorFolder) (d
 	if i := slices.IndexFunc(all, isFor); i >= 0 {
 		return all[i], nil
 	}
-	if len(all) == 1 {
-		return all[0], nil
+	beside := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool { return d.dir != at.dir })
+	if len(beside) == 1 { // the names there are the app team's own, and need not be those of the platform
+		return beside[0], nil
 	}
 	return descriptor{}, nil
 }
@@ -130,7 +132,10 @@ func readDescriptors(fsys fs.FS, dir string) (all []descriptor, err error) {
 			return err
 		}
 		data, err := fs.ReadFile(files, name)
-		all = append(all, descriptorsIn(data)...)
+		for _, d := range descriptorsIn(data) {
+			d.dir = path.Dir(name)
+			all = append(all, d)
+		}
 		return err
 	})
 	return all, err

@@ -65,6 +65,9 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 		return pl, err
 	}
 	pl.result.Assignments = len(pl.rendered) + len(pl.held)
+	if err := checkPinned(ct); err != nil {
+		return pl.fail("%v", err), nil
+	}
 	if pl.content, pl.artifacts, err = packAssignments(pl.rendered, pl.held); err != nil {
 		return pl.fail("%v", err), nil
 	}

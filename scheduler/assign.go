@@ -92,7 +92,6 @@ func (a *assigner) render(ctx context.Context, i int) (*Assignment, error) {
 		Config:       in.config.sources,
 		ConfigDigest: in.config.digest,
 		Adapter:      adapter,
-		Manifests:    t.spec.Manifests,
 		Files:        files,
 	}, nil
 }

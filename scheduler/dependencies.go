@@ -94,13 +94,11 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 		}
 		found := false
 		for _, other := range d.workloads[workload] {
-			if one && other.spec.Name != name {
-				continue
+			if one && other.spec.Name != name || !one && other == t && len(d.workloads[workload]) > 1 {
+				continue // the other targets of its workload are meant
 			}
 			found = true
-			if other.workload != t.workload || one { // the targets of a workload do not wait for each other
-				names = append(names, other.name)
-			}
+			names = append(names, other.name)
 		}
 		if !found {
 			return nil, a.mistake(didYouMean(word, d.words()), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name)

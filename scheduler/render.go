@@ -262,6 +262,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 			}
 			continue
 		}
+		assignment.Manifests = target.spec.Manifests
 		for _, p := range policies {
 			if p.targets.has(t) && p.policy != "" {
 				assignment.Policies = append(assignment.Policies, p.policy)

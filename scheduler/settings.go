@@ -109,7 +109,7 @@ func choose(ct *clusterType, t *target, name string) (string, error) {
 	}
 	switch allowed := choices[name]; {
 	case !slices.Contains(allowed, a.value):
-		return "", a.mistake(oneOf(a.value, allowed), "there is no %q", a.value)
+		return "", a.mistake(hintOf(a.value, allowed), "there is no %q", a.value)
 	case a.value == "embedded": // to publish it as if it were would leave a site without its manifests
 		return "", a.mistake("leave it out: the engine fetches the manifests itself", "bundles cannot carry the manifests yet")
 	case a.value == allowed[0]:
@@ -130,11 +130,11 @@ func checkPin(ct *clusterType) error {
 	if !ok || v.Value == PinCommit {
 		return nil
 	}
-	return mistake(ct.position(v.line), oneOf(v.Value, []string{PinCommit}), "annotation %s: there is no %q", PinAnnotation, v.Value)
+	return mistake(ct.position(v.line), hintOf(v.Value, []string{PinCommit}), "annotation %s: there is no %q", PinAnnotation, v.Value)
 }
 
-// oneOf is a hint for a value that is none of those allowed.
-func oneOf(value string, allowed []string) string {
+// hintOf is a hint for a value that is none of those allowed.
+func hintOf(value string, allowed []string) string {
 	if hint := didYouMean(value, allowed); hint != "" && len(allowed) > 2 {
 		return hint
 	}

@@ -125,8 +125,10 @@ func TestDependenciesAreAssignmentsOfTheSameClusterType(t *testing.T) {
 		const circle = "annotation wherry.dev/depends-on: assignments wait for each other: a-x → b-x → c-x → a-x (leave out one of these dependencies)"
 		require.Equal(t, []string{"a-x: app.yaml:3: " + circle, "b-x: app.yaml:10: " + circle, "c-x: app.yaml:17: " + circle}, failures)
 	})
-	t.Run("a workload does not wait for itself", func(t *testing.T) {
-		result := render(t, basics, workloadYAML("db", "", "x")+workloadYAML("web", `wherry.dev/depends-on: "web, db"`, "u", "v"))
-		require.Equal(t, map[string][]string{"db-x": nil, "web-u": {"db-x"}, "web-v": {"db-x"}}, dependsOn(result))
+	t.Run("one target waits for the others of its workload", func(t *testing.T) {
+		result := render(t, basics, workloadYAML("web", "v.wherry.dev/depends-on: web", "u", "v", "w"))
+		require.Equal(t, map[string][]string{"web-u": nil, "web-v": {"web-u", "web-w"}, "web-w": nil}, dependsOn(result))
+		require.Len(t, render(t, basics, workloadYAML("web", "wherry.dev/depends-on: web", "u", "v")).ClusterTypes[0].Failures, 2)
+		require.Len(t, render(t, basics, workloadYAML("web", "wherry.dev/depends-on: web", "u")).ClusterTypes[0].Failures, 1)
 	})
 }

@@ -106,13 +106,15 @@ func inspectTable(w io.Writer, i *publisher.Inspected) {
 	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(r.IssuedAt))
 	fmt.Fprintf(w, "EXPIRES\t%s\n", timeCell(r.ExpiresAt))
 	fmt.Fprintf(w, "BASE COMMIT\t%s\n", cell(r.BaseCommit))
-	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n\n", r.Content.DiffID, cli.Count(r.Content.Files, "file"), r.Content.Size)
-	fmt.Fprintln(w, "ASSIGNMENT\tWORKSPACE\tADAPTER\tPOLICIES\tCONTENT\tHELD SINCE")
+	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, cli.Count(r.Content.Files, "file"), r.Content.Size)
+	fmt.Fprintf(w, "ARTIFACTS\t%d, of %d bytes as far as is known\n\n", r.Artifacts.Count, r.Artifacts.Bytes)
+	fmt.Fprintln(w, "ASSIGNMENT\tVERSION\tWORKSPACE\tADAPTER\tPOLICIES\tCONTENT\tHELD SINCE")
 	for _, a := range i.Assignments {
 		held := ""
 		if a.HeldFrom != nil {
 			held = heldText(*a.HeldFrom)
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", cell(a.Name), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			cell(a.Name), cell(a.Version), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
 	}
 }

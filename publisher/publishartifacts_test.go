@@ -1,0 +1,53 @@
+package publisher
+
+import (
+	"slices"
+	"testing"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+func TestAReleaseSumsUpWhatItsWorkloadsNeed(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		drone := &w.result.ClusterTypes[0].Assignments[0]
+		drone.Files[2].Data = []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{image: nginx}, {image: 'nginx@" + someDigest + "'}]}\n")
+		drone.Pinned = []scheduler.Pinned{{Type: "image", Reference: "docker.io/library/nginx@" + someDigest, Digest: someDigest, Size: 7}}
+		drone.Version, drone.Application, drone.OnRemove, drone.DependsOn = "1.2.0", "shop", "orphan", []string{"db-live"}
+		w.mustPublish()
+
+		list := `{"type":"image","name":"docker.io/library/nginx","reference":"docker.io/library/nginx:latest","unresolved":true,"usedBy":["web-live"]}` + "\n" +
+			`{"type":"image","name":"docker.io/library/nginx","reference":"docker.io/library/nginx@` + someDigest + `","digest":"` + someDigest + `","size":7,"usedBy":["web-live"]}` + "\n"
+		v := w.verified("drone", "latest")
+		require.Equal(t, bundle.Artifacts{Digest: digest.FromString(list), Count: 2, Bytes: 7}, v.Release.Artifacts)
+		require.Equal(t, bundle.Artifacts{}, w.verified("large", "latest").Release.Artifacts)
+		assignments, err := readTree(t.Context(), w.repository("bundles/dev/drone"), v.Tree, v.Release.Content)
+		require.NoError(t, err)
+		web := assignments[slices.IndexFunc(assignments, func(a bundle.Assignment) bool { return a.Name == "web-live" })]
+		require.Equal(t, []string{"1.2.0", "shop", "orphan", "db-live"}, append([]string{web.Version, web.Application, web.OnRemove}, web.DependsOn...))
+
+		before := w.state()
+		outcomes, _ := w.mustPublish()
+		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, before, w.state())
+
+		drone.Pinned[0].Size = 8
+		outcomes, _ = w.mustPublish()
+		require.Equal(t, OutcomePublished, outcomes["drone"])
+		require.Equal(t, int64(8), w.verified("drone", "latest").Release.Artifacts.Bytes)
+	})
+}
+
+func TestWhatAsksForPinsIsNotPublishedWithoutThem(t *testing.T) {
+	w := newWorld(t, "layout")
+	w.result.ClusterTypes[0].Annotations = map[string]string{scheduler.PinAnnotation: scheduler.PinCommit}
+	w.result.ClusterTypes[0].Assignments[0].Files[2].Data = []byte(fluxGit("https://example.com/app", "branch: dev"))
+	p, err := w.publish()
+	require.NoError(t, err)
+	require.Equal(t, OutcomeFailed, row(t, p, "drone").Result)
+	require.Equal(t, "annotation wherry.dev/pin: https://example.com/app#dev, which web-live names, is not resolved", row(t, p, "drone").Reason)
+	require.Equal(t, OutcomePublished, row(t, p, "large").Result)
+}
