@@ -2,7 +2,10 @@ package publisher
 
 import (
 	"fmt"
+	"runtime"
 	"slices"
+
+	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -12,19 +15,35 @@ import (
 // name, by digest where that is given there or was found out by Pin. It asks nobody, so that the same
 // input gives the same list. Files that are no YAML name nothing.
 func Artifacts(assignments []scheduler.Assignment) []bundle.Artifact {
-	var list []bundle.Artifact
-	for i := range assignments {
-		a := &assignments[i]
-		needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
-		for _, n := range needs {
-			if n.kind != "" && n.url != "" {
-				artifact := n.artifact()
-				artifact.UsedBy = []string{a.Name}
-				list = append(list, pinnedArtifact(artifact, a.Pinned))
+	lists := make([][]bundle.Artifact, len(assignments))
+	var group errgroup.Group // parsing takes the time
+	group.SetLimit(runtime.GOMAXPROCS(0))
+	for start := 0; start < len(assignments); start += assignmentsAtOnce {
+		group.Go(func() error {
+			for i := start; i < min(start+assignmentsAtOnce, len(assignments)); i++ {
+				lists[i] = artifactsOf(&assignments[i])
 			}
+			return nil
+		})
+	}
+	_ = group.Wait() // none fails
+	return bundle.MergeArtifacts(slices.Concat(lists...))
+}
+
+// assignmentsAtOnce is how many are looked at in one go.
+const assignmentsAtOnce = 256
+
+func artifactsOf(a *scheduler.Assignment) []bundle.Artifact {
+	var list []bundle.Artifact
+	needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
+	for _, n := range needs {
+		if n.kind != "" && n.url != "" {
+			artifact := n.artifact()
+			artifact.UsedBy = []string{a.Name}
+			list = append(list, pinnedArtifact(artifact, a.Pinned))
 		}
 	}
-	return bundle.MergeArtifacts(list)
+	return list
 }
 
 // checkPinned says what of a cluster type that asks for it has not been through Pin.

@@ -49,7 +49,7 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 	var errs []error
 	var objects []placedObject
 	for i, f := range a.Files {
-		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(f.Path)) {
+		if !slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(f.Path)) || !mayName(f.Data) {
 			continue
 		}
 		found, err := parseObjects(f.Data)
@@ -72,6 +72,13 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 	}
 	s.manifests(a)
 	return s.needs, errors.Join(errs...)
+}
+
+// mayName says whether a file could name anything: most need not be parsed.
+func mayName(data []byte) bool {
+	return slices.ContainsFunc([]string{"image", "fluxcd.io", argo, "Zarf"}, func(word string) bool {
+		return bytes.Contains(data, []byte(word))
+	})
 }
 
 type placedObject struct {

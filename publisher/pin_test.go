@@ -197,7 +197,7 @@ func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 			`HelmRelease "h": the HelmRepository "r" is not among the rendered objects`,
 		},
 		"a bucket":    {"apiVersion: source.toolkit.fluxcd.io/v1\nkind: Bucket\nspec: {endpoint: x}\n", "a Bucket has no revision to name"},
-		"broken YAML": {"a: b\n c: d\n", "reconciler.yaml: yaml: line 2"},
+		"broken YAML": {"image: b\n c: d\n", "reconciler.yaml: yaml: line 2"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			fill := strings.NewReplacer("GITURL", s.git, "HOST", s.registry, "CHARTS", s.charts).Replace
@@ -252,7 +252,7 @@ func TestAVersionIsWhatTheWorkloadSays(t *testing.T) {
 		"none/a.yaml": "{{ DeploymentDescriptor }}", "odd/a.yaml": descriptor("t1", `"a\nb"`),
 		"foreign/a.yaml": strings.ReplaceAll(descriptor("t1", "3.0.0"), "hub.kalypso.io", "example.com"),
 		"below/x/a.yaml": descriptor("other", "1.0.0"), "deep/x/a.yaml": descriptor("t1", "5.0.0"),
-		"others/a.yaml":  descriptor("t0", "0.1") + "---\n" + descriptor("t2", "0.2"),
+		"others/a.yaml": descriptor("t0", "0.1") + "---\n" + descriptor("t2", "0.2"),
 	})
 	for path, want := range map[string][2]string{
 		"./one": {"1.0.0", "shop"}, "several": {"1.10", "shop"}, "none": {sha[:12], ""}, "odd": {sha[:12], "shop"}, "foreign": {sha[:12], ""},
