@@ -8,8 +8,15 @@ import (
 // condition is one label of a ConfigMap or ConfigSchema, read as "applies where".
 type condition struct{ key, value string }
 
-// Labels that are no conditions: the mark itself, and what Flux stamps on all that it applies.
-var unconditional = []string{platformConfig, "kustomize.toolkit.fluxcd.io/name", "kustomize.toolkit.fluxcd.io/namespace"}
+// What Flux stamps on all that it applies: the Kustomization that it belongs to. Kalypso names that of an
+// app team's source after environment and registration, and its templates see both labels.
+const (
+	fluxName      = "kustomize.toolkit.fluxcd.io/name"
+	fluxNamespace = "kustomize.toolkit.fluxcd.io/namespace"
+)
+
+// Labels that are no conditions: the mark itself, and Flux's.
+var unconditional = []string{platformConfig, fluxName, fluxNamespace}
 
 func conditionsOf(labels map[string]string) []condition {
 	var all []condition

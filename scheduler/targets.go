@@ -31,7 +31,7 @@ func (m *Model) targets() ([]*target, error) {
 		}
 		for i := range w.Spec.DeploymentTargets {
 			if spec := &w.Spec.DeploymentTargets[i]; spec.Environment == m.environment {
-				all = append(all, newTarget(w, spec, workspace))
+				all = append(all, m.newTarget(w, spec, workspace))
 			}
 		}
 	}
@@ -56,7 +56,7 @@ func (m *Model) workspaceOf(w *workload) (string, error) {
 	return r.Workspace, nil
 }
 
-func newTarget(w *workload, spec *deploymentTarget, workspace string) *target {
+func (m *Model) newTarget(w *workload, spec *deploymentTarget, workspace string) *target {
 	t := &target{
 		name:      w.Metadata.Name + "-" + spec.Name,
 		workspace: workspace,
@@ -67,6 +67,9 @@ func newTarget(w *workload, spec *deploymentTarget, workspace string) *target {
 	}
 	maps.Copy(t.labels, spec.Labels)
 	maps.Copy(t.labels, w.Metadata.Labels)
+	if w.registration != "" {
+		t.labels[fluxName], t.labels[fluxNamespace] = m.environment+"-"+w.registration, "flux-system"
+	}
 	t.labels["workload"], t.labels["workspace"] = w.Metadata.Name, workspace // nobody can pose as another
 	for _, schema := range slices.Concat(spec.ConfigSchemas, w.Spec.ConfigSchemas) {
 		t.schemas = append(t.schemas, schemaUse{fmt.Sprintf("a schema of workload %q", w.Metadata.Name), w.position(schema.line), schema.Value})
