@@ -110,9 +110,6 @@ func (a *assigner) input(i int) (*input, error) {
 		Labels:               t.labels,
 		Manifests:            t.spec.Manifests,
 		ClusterType:          a.ct.Metadata.Name,
-		Repo:                 t.spec.Manifests["repo"],
-		Branch:               t.spec.Manifests["branch"],
-		Path:                 t.spec.Manifests["path"],
 	}
 	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
 		return nil, because(NameTooLong, coded(codeLongNamespace, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",

@@ -132,11 +132,11 @@ func (e *evaluator) settle(ctx context.Context, at Position, in *input) ([]byte,
 func (e *evaluator) execute(run *template.Template, mutates bool, in *input) error {
 	in.ConfigData = in.config.data()
 	if !mutates {
-		return run.Execute(&e.out, in.data)
+		return run.Execute(&e.out, *in.data)
 	}
 	own := *in.data
 	own.ConfigData = clone(own.ConfigData).(map[string]any)
-	return run.Execute(&e.out, &own)
+	return run.Execute(&e.out, own)
 }
 
 // again evaluates what the last evaluation gave.
@@ -262,6 +262,9 @@ func dataFields() []string {
 	var names []string
 	for f := range reflect.TypeFor[data]().Fields() {
 		names = append(names, f.Name)
+	}
+	for m := range reflect.TypeFor[data]().Methods() {
+		names = append(names, m.Name)
 	}
 	return names
 }

@@ -36,9 +36,9 @@ var (
 		"Workspace":            func(d *data) string { return d.Workspace },
 		"Workload":             func(d *data) string { return d.Workload },
 		"ClusterType":          func(d *data) string { return d.ClusterType },
-		"Repo":                 func(d *data) string { return d.Repo },
-		"Branch":               func(d *data) string { return d.Branch },
-		"Path":                 func(d *data) string { return d.Path },
+		"Repo":                 (*data).Repo,
+		"Branch":               (*data).Branch,
+		"Path":                 (*data).Path,
 	}
 	mapFields = map[string]func(*data) map[string]string{
 		"Labels":    func(d *data) map[string]string { return d.Labels },
@@ -169,7 +169,7 @@ func (p *piece) execute(o *output, in *input) bool {
 	if p.reads.config || p.reads.others {
 		in.ConfigData = in.config.data()
 	}
-	return p.run.Execute(o, in.data) == nil
+	return p.run.Execute(o, *in.data) == nil
 }
 
 // once runs a piece for the first assignment of a configuration and repeats it for the others.

@@ -16,7 +16,7 @@ func requireSame(t *testing.T, text *textTemplate, in *input) {
 	t.Helper()
 	in.ConfigData = in.config.data()
 	whole := output{ctx: context.Background()}
-	err := text.run.Execute(&whole, in.data)
+	err := text.run.Execute(&whole, *in.data)
 	for range 2 { // the second time, some is remembered
 		pieces := output{ctx: context.Background()}
 		require.Equal(t, err == nil, text.program.run(&pieces, in), "%v", err)
@@ -76,7 +76,7 @@ func TestPiecesWriteWhatTheWholeDoes(t *testing.T) {
 			require.Equal(t, c.once, once)
 			for _, workload := range []string{"app", ""} {
 				requireSame(t, compiled, &input{config: config, data: &data{
-					Workload: workload, Namespace: "ns", Path: "./p", Labels: map[string]string{"x": "1"}, Manifests: map[string]string{"path": "p"},
+					Workload: workload, Namespace: "ns", Labels: map[string]string{"x": "1"}, Manifests: map[string]string{"path": "p"},
 				}})
 			}
 		})
@@ -90,7 +90,7 @@ func TestPiecesKnowAllFields(t *testing.T) {
 	for name, get := range textFields {
 		run, err := (&library{functions: functions()}).text("t", "{{ ."+name+" }}", Position{}), error(nil)
 		require.NoError(t, err)
-		d := data{DeploymentTargetName: "1", Namespace: "2", Environment: "3", Workspace: "4", Workload: "5", ClusterType: "6", Repo: "7", Branch: "8", Path: "9"}
+		d := data{DeploymentTargetName: "1", Namespace: "2", Environment: "3", Workspace: "4", Workload: "5", ClusterType: "6", Manifests: map[string]string{"repo": "7", "branch": "8", "path": "9"}}
 		var b strings.Builder
 		require.NoError(t, run.run.Execute(&b, d))
 		require.Equal(t, b.String(), get(&d), name)

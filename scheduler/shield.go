@@ -48,7 +48,6 @@ func (s *shield) lift(rendered []byte) []byte {
 // cover returns d with the app team's texts shielded.
 func (s *shield) cover(d data) data {
 	d.Labels, d.Manifests = s.coverMap(d.Labels), s.coverMap(d.Manifests)
-	d.Repo, d.Branch, d.Path = s.hide.Replace(d.Repo), s.hide.Replace(d.Branch), s.hide.Replace(d.Path)
 	return d
 }
 
@@ -126,6 +125,10 @@ func (s *shield) holds(v reflect.Value) bool {
 				return true
 			}
 		}
+	case reflect.Struct:
+		if d, ok := v.Interface().(data); ok {
+			return s.holds(reflect.ValueOf(d.Labels)) || s.holds(reflect.ValueOf(d.Manifests)) || s.holds(reflect.ValueOf(d.ConfigData))
+		}
 	}
 	return false
 }
@@ -160,7 +163,13 @@ func replaceText(v reflect.Value, r *strings.Replacer) reflect.Value {
 			replaced.SetMapIndex(replaceText(entry.Key(), r), replaceText(entry.Value(), r))
 		}
 		return replaced
-	default:
-		return v
+	case reflect.Struct:
+		if d, ok := v.Interface().(data); ok {
+			d.Labels = replaceText(reflect.ValueOf(d.Labels), r).Interface().(map[string]string)
+			d.Manifests = replaceText(reflect.ValueOf(d.Manifests), r).Interface().(map[string]string)
+			d.ConfigData = replaceText(reflect.ValueOf(d.ConfigData), r).Interface().(map[string]any)
+			return reflect.ValueOf(d)
+		}
 	}
+	return v
 }

@@ -11,8 +11,12 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// data is what templates see. Repo, Branch and Path are the older generation's names.
-type data struct {
+// data is what templates see.
+type data = dataType
+
+// dataType has Kalypso's name and Kalypso's fields because templates can see both: {{ hash . }} and
+// {{ typeOf . }} depend on them.
+type dataType struct {
 	DeploymentTargetName string
 	Namespace            string
 	Environment          string
@@ -22,8 +26,16 @@ type data struct {
 	Manifests            map[string]string
 	ClusterType          string
 	ConfigData           map[string]any
-	Repo, Branch, Path   string
 }
+
+// Repo is what templates of the older generation call .Manifests.repo.
+func (d dataType) Repo() string { return d.Manifests["repo"] }
+
+// Branch is what they call .Manifests.branch.
+func (d dataType) Branch() string { return d.Manifests["branch"] }
+
+// Path is what they call .Manifests.path.
+func (d dataType) Path() string { return d.Manifests["path"] }
 
 // compiledTemplate is a Template ready to run, by several goroutines at once.
 type compiledTemplate struct {
