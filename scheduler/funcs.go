@@ -40,6 +40,7 @@ func functions() template.FuncMap {
 	for _, name := range impure {
 		delete(all, name)
 	}
+	asKalypso(all)
 	all["toYaml"], all["stringify"], all["hash"], all["unquote"] = toYAML, stringify, hash, unquote
 	all["keys"], all["values"] = keys, values
 	all["until"] = func(n int) ([]int, error) { return sequence(0, n, cmp.Compare(n, 0)) }
