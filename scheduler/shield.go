@@ -1,6 +1,9 @@
 package scheduler
 
 import (
+	"errors"
+	"fmt"
+	"io"
 	"reflect"
 	"slices"
 	"strings"
@@ -79,7 +82,33 @@ func (s *shield) functions(all template.FuncMap) template.FuncMap {
 			wrapped[name] = s.wrap(reflect.ValueOf(f)).Interface()
 		}
 	}
+	for _, name := range looking {
+		wrapped[name] = s.wrap(reflect.ValueOf(builtin(name))).Interface()
+	}
 	return wrapped
+}
+
+// looking are the functions of text/template that look into a text, and so must see the true one.
+var looking = []string{"eq", "ne", "lt", "le", "gt", "ge", "len", "index", "slice", "html", "js"}
+
+// builtin returns a function of text/template, which exports hardly any of them.
+func builtin(name string) func(...any) (any, error) {
+	return func(args ...any) (any, error) {
+		var result any
+		call := name
+		for i := range args {
+			call += fmt.Sprintf(" (index . %d)", i)
+		}
+		keep := template.FuncMap{"keep": func(v any) string { result = v; return "" }}
+		t, err := template.New(name).Funcs(keep).Parse("{{ keep (" + call + ") }}")
+		if err == nil {
+			err = t.Execute(io.Discard, args)
+		}
+		if inner := errors.Unwrap(err); inner != nil {
+			err = inner
+		}
+		return result, err
+	}
 }
 
 // wrap gives f the true text of shielded arguments, and shields the results if there were any.

@@ -136,6 +136,9 @@ func TestWhatAnAppTeamWritesIsNeverEvaluated(t *testing.T) {
 		"with the letter that hides it":       {"{{ .Manifests.path }}", `        path: 'ꀀ1ꀀ1 .ConfigData.SECRET }}{{ꀀ'`, "{}", "ꀀ1ꀀ1 .ConfigData.SECRET }}{{ꀀ"},
 		"through functions of texts":          {`{{ .Manifests.path | upper | trunc 9 }} {{ .Manifests.path | quote }} {{ sha256sum .Manifests.path }} {{ len (list .Manifests.path) }}`, `        path: '{{ .C "x" }}'`, "{}", `{{ .C "X" "{{ .C \"x\" }}" 2b0b2de2c6f8a0d1b5d2d8d2ac3ed6c2 1`},
 		"through toYaml, which must quote it": {`{{ toYaml .Manifests }}`, `        path: '{{ .ConfigData.SECRET }}'`, "{}", "path: '{{ .ConfigData.SECRET }}'"},
+		"compared with the true text":         {`{{ eq .Manifests.path "{1}" }} {{ ne .Path "{1}" }} {{ lt .Path "{2" }} {{ if eq .Labels.none .Path }}x{{ end }}{{ ge .Path "z" }}`, `        path: '{1}'`, "{}", "true false true true"},
+		"measured, cut and escaped":           {`{{ len .Path }} {{ slice .Path 0 4 }} {{ index .Manifests "{" }} {{ html .Path }} {{ js .Path }} {{ printf "%.2s" .Path }}`, "        path: '{{<}}'\n        '{': '{{'", "{}", `5 {{<} {{ {{&lt;}} {{\u003C}} {{`},
+		"in all that templates see":           {`{{ toYaml . | trunc 400 | regexFind "path.*" }} {{ hash . | len | lt 9 }}`, `        path: '{{ 1 }}'`, "{}", "path: '{{ 1 }}' true"},
 		"put into a map and taken out":        {`{{ $d := dict }}{{ $_ := set $d "k" .Manifests.path }}{{ get $d "k" }}{{ first (list .Manifests.path) }}{{ default "x" .Manifests.path }}`, `        path: '{{ 1 }}'`, "{}", "{{ 1 }}{{ 1 }}{{ 1 }}"},
 	} {
 		t.Run(name, func(t *testing.T) {
