@@ -3,6 +3,7 @@ package scheduler
 import (
 	"fmt"
 	"reflect"
+	"slices"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -122,16 +123,25 @@ func (d *decoder) exhausted(n *yaml.Node) bool {
 	return d.nodes >= maxNodes
 }
 
-// shortTag is n's tag, where words that only YAML 1.1 (and so Kubernetes) takes for booleans are booleans.
+// shortTag is n's tag as Kubernetes sees it: words that only YAML 1.1 takes for booleans are booleans, and
+// dates are texts.
 func shortTag(n *yaml.Node) string {
-	tag := n.ShortTag()
-	if tag == "!!str" && n.Kind == yaml.ScalarNode && n.Style == 0 {
-		switch strings.ToLower(n.Value) {
-		case "y", "yes", "on", "n", "no", "off":
+	switch tag := n.ShortTag(); tag {
+	case "!!str":
+		if n.Kind == yaml.ScalarNode && n.Style == 0 && slices.Contains(oldBooleans, n.Value) {
 			return "!!bool"
 		}
+		return tag
+	case "!!timestamp":
+		return "!!str"
+	default:
+		return tag
 	}
-	return tag
+}
+
+// oldBooleans are the booleans of YAML 1.1 that are none in YAML 1.2.
+var oldBooleans = []string{
+	"y", "Y", "yes", "Yes", "YES", "on", "On", "ON", "n", "N", "no", "No", "NO", "off", "Off", "OFF",
 }
 
 // str is the string that n must be.
@@ -282,7 +292,7 @@ func kindName(n *yaml.Node) string {
 }
 
 func tagName(tag string) string {
-	names := map[string]string{"!!bool": "boolean", "!!int": "number", "!!float": "number", "!!timestamp": "date"}
+	names := map[string]string{"!!bool": "boolean", "!!int": "number", "!!float": "number"}
 	if name, ok := names[tag]; ok {
 		return name
 	}

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -24,5 +25,26 @@ func TestFunctionsAnswerAsKalypsos(t *testing.T) {
 			a := only(t, renderText(t, c.text, "  D: \"08\"", oneTarget))
 			require.Equal(t, c.rendered+"\n", content(a, "reconciler.yaml"))
 		})
+	}
+}
+
+func TestTextsAreReadAsKubernetesReadsThem(t *testing.T) {
+	for written, read := range map[string]string{
+		"2024-01-02":           "2024-01-02",
+		"2024-01-02T03:04:05Z": "2024-01-02T03:04:05Z",
+		"12:30:45":             "12:30:45",
+		"oN":                   "oN",
+		"0o":                   "0o",
+		"1.2.3":                "1.2.3",
+		"~":                    "",
+		"!!str 5":              "5",
+		"a\n    b":             "a b",
+	} {
+		a := only(t, renderText(t, "{{ .ConfigData.V }}|{{ .Manifests.V }}", "  V: "+written, appWith("        V: "+strings.ReplaceAll(written, "\n    ", "\n         "), "{}")))
+		require.Equal(t, read+"|"+read+"\n", content(a, "reconciler.yaml"), written)
+	}
+	for _, written := range []string{"007", "1e3", "true", "yes", "N", ".inf", "0x1F", "1_000"} {
+		err := load(NewModel("dev"), "", "a.yaml", configMapYAML("c", "  V: "+written))
+		require.ErrorContains(t, err, "a.yaml:5: data.V must be a string, and "+written+" is a ")
 	}
 }
