@@ -160,6 +160,35 @@ func TestCommitsAreKnownWhereGitOrTheInputHasThem(t *testing.T) {
 	}
 }
 
+func TestABaseMayNameFurtherBases(t *testing.T) {
+	dir := t.TempDir()
+	repo := func(name string) string { return "file://" + filepath.Join(dir, name+".git") }
+	baseRepo := func(name, at string) string {
+		return kalypso + "kind: BaseRepo\nmetadata: {name: " + name + "}\nspec: {repo: '" + repo(at) + "', branch: main, path: .}\n---\n"
+	}
+	clusterType := func(name string) string { return kalypso + "kind: ClusterType\nmetadata: {name: " + name + "}\n---\n" }
+	commit(t, filepath.Join(dir, "global.git"), "main", map[string]string{"a.yaml": clusterType("from-global")})
+	commit(t, filepath.Join(dir, "site.git"), "main", map[string]string{"a.yaml": clusterType("from-site") + baseRepo("global", "global")})
+	atMain := commit(t, filepath.Join(dir, "main.git"), "main", map[string]string{"a.yaml": clusterType("from-main") + baseRepo("a-site", "site")})
+	platform := writeFiles(t, "", map[string]string{"a.yaml": baseRepo("main", "main")})
+
+	result := render(t, SourceOptions{Platform: platform, Environment: "dev"})
+	require.Equal(t, atMain, result.BaseCommit)
+	var names []string
+	for _, ct := range result.ClusterTypes {
+		names = append(names, ct.Name)
+	}
+	require.Equal(t, []string{"from-global", "from-main", "from-site"}, names)
+
+	for i := range maxBases + 1 {
+		next := map[string]string{"a.yaml": baseRepo(fmt.Sprintf("b%d", i+1), fmt.Sprintf("b%d", i+1))}
+		commit(t, filepath.Join(dir, fmt.Sprintf("b%d.git", i)), "main", next)
+	}
+	endless := writeFiles(t, "", map[string]string{"a.yaml": baseRepo("b0", "b0")})
+	_, err := Load(t.Context(), SourceOptions{Platform: endless, Environment: "dev"})
+	require.ErrorContains(t, err, "a.yaml:1: more than 32 base repositories")
+}
+
 func TestWhatCannotBeReadIsNamed(t *testing.T) {
 	control, _, pinned := platformRepos(t)
 	bare := filepath.Join(t.TempDir(), "none.git")

@@ -89,19 +89,35 @@ func (l *loader) bases(ctx context.Context) error {
 		return l.givenBases(ctx, repos)
 	}
 	l.loaded.BaseCommit = l.Commit
-	for _, b := range repos {
-		src := source{part: BasePart, name: b.Name, at: b.Position, place: location{
-			repo: gitRef{URL: b.Repo, Branch: b.Branch, Commit: b.Commit}, path: b.Path,
-		}}
-		commit, err := l.read(ctx, l.loaded.Model, src)
-		if err != nil {
-			return err
-		}
-		if b.Name == mainBase {
-			l.useMain(b, commit)
+	for read := map[string]bool{}; len(read) < len(repos); repos = l.loaded.Model.BaseRepos() {
+		for _, b := range repos {
+			if read[b.Name] {
+				continue
+			}
+			if read[b.Name] = true; len(read) > maxBases {
+				return fmt.Errorf("%s: more than %d base repositories", b.Position, maxBases)
+			}
+			if err := l.base(ctx, b); err != nil {
+				return err
+			}
 		}
 	}
 	return nil
+}
+
+// maxBases bounds the base repositories, because one can name the next: what a base holds is applied
+// like the rest, BaseRepo objects among it.
+const maxBases = 32
+
+func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
+	src := source{part: BasePart, name: b.Name, at: b.Position, place: location{
+		repo: gitRef{URL: b.Repo, Branch: b.Branch, Commit: b.Commit}, path: b.Path,
+	}}
+	commit, err := l.read(ctx, l.loaded.Model, src)
+	if err == nil && b.Name == mainBase {
+		l.useMain(b, commit)
+	}
+	return err
 }
 
 // mainBase is the BaseRepo that gives the base commit.
