@@ -324,22 +324,6 @@ func TestBadOptionsAndNames(t *testing.T) {
 	require.Contains(t, row(t, p, "large").Reason, `"soon" is no validity`)
 }
 
-func TestParseValidity(t *testing.T) {
-	for in, want := range map[string]time.Duration{"90d": 90 * 24 * time.Hour, "36h": 36 * time.Hour, "1d12h": 36 * time.Hour, "1m": time.Minute} {
-		got, err := ParseValidity(in)
-		require.NoError(t, err)
-		require.Equal(t, want, got, in)
-	}
-	for _, in := range []string{"", "d", "90", "-1d", "0d", "1.5d", "d12h", "1d1d", "99999d", "1s", "2562047h"} {
-		_, err := ParseValidity(in)
-		if in == "2562047h" {
-			require.NoError(t, err)
-			continue
-		}
-		require.ErrorContains(t, err, "is no validity", "%q", in)
-	}
-}
-
 func TestTheRecordIsAnArtifactLikeABundle(t *testing.T) {
 	w := newWorld(t, "registry")
 	_, p := w.mustPublish()

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"strconv"
 	"strings"
 	"time"
 
@@ -14,9 +13,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/scheduler"
 )
-
-// annotationValidFor on a ClusterType says how long its releases are valid.
-const annotationValidFor = "wherry.dev/valid-for"
 
 // plan is what is to be done for one cluster type.
 type plan struct {
@@ -100,10 +96,10 @@ func (pl *plan) hadAssignments() bool {
 }
 
 func (p *publication) validity(ct scheduler.ClusterTypeResult) (time.Duration, error) {
-	if text := ct.Annotations[annotationValidFor]; text != "" {
-		d, err := ParseValidity(text)
+	if text := ct.Annotations[scheduler.ValidityAnnotation]; text != "" {
+		d, err := scheduler.ParseValidity(text)
 		if err != nil {
-			return 0, fmt.Errorf("annotation %s: %w", annotationValidFor, err)
+			return 0, fmt.Errorf("annotation %s: %w", scheduler.ValidityAnnotation, err)
 		}
 		return d, nil
 	}
@@ -111,23 +107,6 @@ func (p *publication) validity(ct scheduler.ClusterTypeResult) (time.Duration, e
 		return p.opts.ValidFor, nil
 	}
 	return DefaultValidity, nil
-}
-
-// ParseValidity reads a duration such as 90d, 12h or 1d12h. It must be at least a minute.
-func ParseValidity(s string) (time.Duration, error) {
-	days, rest, found := strings.Cut(s, "d")
-	if !found {
-		days, rest = "0", s
-	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	var d time.Duration
-	if err == nil && rest != "" {
-		d, err = time.ParseDuration(rest)
-	}
-	if d += time.Duration(n) * 24 * time.Hour; err != nil || d < time.Minute {
-		return 0, fmt.Errorf("%q is no validity: write days or hours, such as 90d or 36h", s)
-	}
-	return d, nil
 }
 
 // look finds the newest release in pl's repository that our key signed. A registry's tags are no proof

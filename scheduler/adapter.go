@@ -125,8 +125,8 @@ func ownAnnotations(o *object) map[string]string {
 // for a target that is none of targets.
 func checkAnnotations(o *object, known, targets []string) []Finding {
 	var findings []Finding
-	warn := func(key, hint, format string, args ...any) {
-		findings = append(findings, finding(codeUnknownAnnotation, o.position(o.Metadata.Annotations[key].line), hint,
+	warn := func(code, key, hint, format string, args ...any) {
+		findings = append(findings, finding(code, o.position(o.Metadata.Annotations[key].line), hint,
 			"%s %q: %s", o.Kind, o.Metadata.Name, fmt.Sprintf(format, args...)))
 	}
 	for _, key := range sortedKeys(o.Metadata.Annotations) {
@@ -135,9 +135,9 @@ func checkAnnotations(o *object, known, targets []string) []Finding {
 		switch {
 		case !ours || before != "" && !specific:
 		case !slices.Contains(known, name):
-			warn(key, didYouMean(name, known), "unknown annotation %s", key)
+			warn(codeUnknownAnnotation, key, didYouMean(name, known), "unknown annotation %s", key)
 		case specific && !slices.Contains(targets, target):
-			warn(key, didYouMean(target, targets), "annotation %s is for a deployment target %q, which there is not", key, target)
+			warn(codeNoSuchTarget, key, didYouMean(target, targets), "annotation %s is for a deployment target %q, which there is not", key, target)
 		}
 	}
 	return findings

@@ -22,7 +22,7 @@ func (r *renderer) annotate(ct *clusterType, selected bitset, result *ClusterTyp
 			settings.DependsOn, err = here.of(t)
 		}
 		if err = cmp.Or(err, circles[t]); err != nil {
-			result.Failures = append(result.Failures, Failure{Name: a.Name, ClusterType: ct.Metadata.Name, Err: err})
+			result.Failures = append(result.Failures, newFailure(a.Name, ct.Metadata.Name, because(BadAnnotation, err)))
 			continue
 		}
 		a.Settings = settings
@@ -83,14 +83,14 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 	const form = "write workloads, or one target as WORKLOAD/TARGET, with commas between them"
 	words := strings.Split(a.value, ",")
 	if len(words) > maxDependencies {
-		return nil, a.mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies)
+		return nil, coded(codeDependsOnSyntax, a.mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies))
 	}
 	var names []string
 	for _, word := range words {
 		word = strings.TrimSpace(word)
 		workload, name, one := strings.Cut(word, "/")
 		if workload == "" || one && name == "" {
-			return nil, a.mistake(form, "%q names no workload", word)
+			return nil, coded(codeDependsOnSyntax, a.mistake(form, "%q names no workload", word))
 		}
 		found := false
 		for _, other := range d.workloads[workload] {
@@ -101,7 +101,7 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 			names = append(names, other.name)
 		}
 		if !found {
-			return nil, a.mistake(didYouMean(word, d.words()), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name)
+			return nil, coded(codeDependencyAbsent, a.mistake(didYouMean(word, d.words()), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name))
 		}
 	}
 	slices.Sort(names)
@@ -129,7 +129,7 @@ func (d *dependencies) circles() map[*target]error {
 		}
 		for _, name := range members {
 			a, _ := annotationFor(d.ct, d.targets[name], "depends-on")
-			circles[d.targets[name]] = a.mistake("leave out one of these dependencies", "assignments wait for each other: %s", strings.Join(way, " → "))
+			circles[d.targets[name]] = coded(codeDependencyCycle, a.mistake("leave out one of these dependencies", "assignments wait for each other: %s", strings.Join(way, " → ")))
 		}
 	}
 	return circles

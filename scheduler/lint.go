@@ -107,8 +107,8 @@ func sortFindings(found []Finding) []Finding {
 	return slices.Compact(found)
 }
 
-// failures adds why assignments could not be rendered. Templates that do not exist and values of
-// annotations are found in the objects, also where nothing is assigned.
+// failures adds why assignments could not be rendered. Templates that do not exist are found in the
+// objects, also where nothing is assigned.
 func (l *linter) failures() {
 	for _, ct := range l.result.ClusterTypes {
 		for _, failure := range ct.Failures {
@@ -117,7 +117,7 @@ func (l *linter) failures() {
 				mistakes = []Finding{{Position: l.model.clusterTypes[ct.Name].at, Message: failure.Err.Error()}}
 			}
 			for _, f := range mistakes {
-				if f.Code == codeNoTemplate || f.Code == codeAnnotationValue {
+				if f.Code == codeNoTemplate {
 					continue
 				}
 				f.Code = cmp.Or(f.Code, codeNotRendered)
@@ -134,22 +134,4 @@ func (l *linter) emptyTypes() {
 			l.add(codeEmptyClusterType, o.at, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.environment)
 		}
 	}
-}
-
-// onType lists the deployment targets that are on a cluster type, rendered or not.
-func (l *linter) onType(ct ClusterTypeResult) []*target {
-	names := map[string]bool{}
-	for _, a := range ct.Assignments {
-		names[a.Name] = true
-	}
-	for _, f := range ct.Failures {
-		names[f.Name] = true
-	}
-	var all []*target
-	for _, t := range l.targets {
-		if names[t.name] {
-			all = append(all, t)
-		}
-	}
-	return all
 }

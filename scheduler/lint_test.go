@@ -188,25 +188,25 @@ func TestLintLooksAtAnnotationsAndDependencies(t *testing.T) {
 		findings  []string
 	}{
 		"sound ones": {oneTarget + secondApp("b", `wherry.dev/depends-on: "app, c/t1", t1.wherry.dev/wave: "2", wherry.dev/drift: report`) + secondApp("c", `wherry.dev/wave: "1"`), nil},
-		"values that are none": {secondApp("b", `wherry.dev/drift: ignore, wherry.dev/wave: first, t1.wherry.dev/on-remove: ""`), []string{
-			`app.yaml:2 E1305 annotation t1.wherry.dev/on-remove of Workload "b" cannot be "" (it must be delete or orphan)`,
-			`app.yaml:2 E1305 annotation wherry.dev/drift of Workload "b" cannot be "ignore" (it must be correct or report)`,
-			`app.yaml:2 E1305 annotation wherry.dev/wave of Workload "b" cannot be "first" (it must be a whole number)`,
+		"values that are none": {secondApp("b", `wherry.dev/drift: ignore`) + secondApp("c", `wherry.dev/wave: first`) + secondApp("d", `t1.wherry.dev/on-remove: ""`), []string{
+			`app.yaml:4 E1305 edge/b-t1: annotation wherry.dev/drift: there is no "ignore" (there are correct, report)`,
+			`app.yaml:14 E1305 edge/c-t1: annotation wherry.dev/wave: "first" is no whole number (write one such as 0, 1 or -1)`,
+			`app.yaml:24 E1305 edge/d-t1: annotation t1.wherry.dev/on-remove: there is no "" (there are delete, orphan)`,
 		}},
-		"an adapter that is none":    {secondApp("b", `wherry.dev/adapter: fluxx`), []string{`app.yaml:2 E1305 annotation wherry.dev/adapter of Workload "b" cannot be "fluxx"`}},
-		"an annotation nobody reads": {secondApp("b", `wherry.dev/wav: "1"`), []string{`app.yaml:2 W1304 Workload "b": unknown annotation wherry.dev/wav (did you mean "wave"?)`}},
-		"a target that is not there": {secondApp("b", `t2.wherry.dev/wave: "1"`), []string{`app.yaml:2 W1107 annotation t2.wherry.dev/wave of Workload "b": there is no target "t2" (did you mean "t1"?)`}},
-		"one that cannot be read":    {secondApp("b", `wherry.dev/depends-on: "app,"`), []string{`app.yaml:2 E1501 annotation wherry.dev/depends-on of Workload "b": "" is no name of a workload`}},
-		"one on nothing":             {oneTarget + secondApp("b", `wherry.dev/depends-on: ap`), []string{`app.yaml:11 E1502 edge/b-t1: it depends on ap, which is not on cluster type edge (did you mean "app"?)`}},
+		"an adapter that is none":    {secondApp("b", `wherry.dev/adapter: fluxx`), []string{`app.yaml:4 E1305 edge/b-t1: annotation wherry.dev/adapter: there is no adapter "fluxx" (did you mean "flux"?)`}},
+		"an annotation nobody reads": {secondApp("b", `wherry.dev/wav: "1"`), []string{`app.yaml:4 W1304 Workload "b": unknown annotation wherry.dev/wav (did you mean "wave"?)`}},
+		"a target that is not there": {secondApp("b", `t2.wherry.dev/wave: "1"`), []string{`app.yaml:4 W1107 Workload "b": annotation t2.wherry.dev/wave is for a deployment target "t2", which there is not (did you mean "t1"?)`}},
+		"one that cannot be read":    {oneTarget + secondApp("b", `wherry.dev/depends-on: "app,"`), []string{`app.yaml:13 E1501 edge/b-t1: annotation wherry.dev/depends-on: "" names no workload`}},
+		"one on nothing":             {oneTarget + secondApp("b", `wherry.dev/depends-on: ap`), []string{`app.yaml:13 E1502 edge/b-t1: annotation wherry.dev/depends-on: "ap" is not assigned to cluster type "edge" (did you mean "app"?)`}},
 		"one on a target elsewhere": {strings.Replace(oneTarget, "environment: dev", "environment: prod", 1) + secondApp("b", `wherry.dev/depends-on: app/t1`), []string{
-			`app.yaml:11 E1502 edge/b-t1: it depends on app/t1, which is not on cluster type edge (have a policy assign it too, or take it out of wherry.dev/depends-on)`,
+			`app.yaml:13 E1502 edge/b-t1: annotation wherry.dev/depends-on: "app/t1" is not assigned to cluster type "edge" (did you mean "b/t1"?)`,
 		}},
-		"a circle": {secondApp("a", `wherry.dev/depends-on: b`) + secondApp("b", `wherry.dev/depends-on: c`) + secondApp("c", `wherry.dev/depends-on: a`), []string{
-			`app.yaml:2 E1503 edge/a-t1: it depends on itself: a-t1 → b-t1 → c-t1 → a-t1 (take one of them out of wherry.dev/depends-on)`,
+		"a circle": {secondApp("a", `wherry.dev/depends-on: b`) + secondApp("b", `wherry.dev/depends-on: a`), []string{
+			`app.yaml:4 E1503 edge/a-t1: annotation wherry.dev/depends-on: assignments wait for each other: a-t1 → b-t1 → a-t1 (leave out one of these dependencies)`,
+			`app.yaml:14 E1503 edge/b-t1: annotation wherry.dev/depends-on: assignments wait for each other: a-t1 → b-t1 → a-t1`,
 		}},
-		"itself": {secondApp("a", `wherry.dev/depends-on: a/t1`), []string{`app.yaml:2 E1503 edge/a-t1: it depends on itself: a-t1 → a-t1`}},
 		"a later wave": {oneTarget + secondApp("b", `wherry.dev/wave: "3"`) + secondApp("c", `wherry.dev/depends-on: b, wherry.dev/wave: "1"`), []string{
-			`app.yaml:21 W1504 edge/c-t1: it depends on b of wave 3 and is itself of wave 1 (give it a wave that is not lower)`,
+			`app.yaml:21 W1504 edge/c-t1: it depends on b-t1 of wave 3 and is itself of wave 1 (give it a wave that is not lower)`,
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {

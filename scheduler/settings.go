@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"time"
 
 	"k8s.io/client-go/util/jsonpath"
 )
@@ -50,7 +51,7 @@ type annotation struct {
 }
 
 func (a annotation) mistake(hint, format string, args ...any) error {
-	return mistake(a.at, hint, "annotation %s: %s", a.key, fmt.Sprintf(format, args...))
+	return coded(codeAnnotationValue, mistake(a.at, hint, "annotation %s: %s", a.key, fmt.Sprintf(format, args...)))
 }
 
 // annotationFor finds the most specific annotation of that name: for the target, for its workload, or
@@ -118,6 +119,9 @@ func choose(ct *clusterType, t *target, name string) (string, error) {
 	return a.value, nil
 }
 
+// ValidityAnnotation on a ClusterType says how long its releases are valid; see ParseValidity.
+const ValidityAnnotation = annotationPrefix + "valid-for"
+
 // PinCommit is the value of PinAnnotation.
 const PinCommit = "commit"
 
@@ -174,4 +178,22 @@ func healthConditions(a annotation) ([]string, error) {
 		return nil, a.mistake(form, "it has %d conditions, and there must be 1 to %d", len(conditions), maxHealthConditions)
 	}
 	return conditions, nil
+}
+
+// ParseValidity reads a duration such as 90d, 12h or 1d12h, as wherry.dev/valid-for has it. It must be at
+// least a minute.
+func ParseValidity(s string) (time.Duration, error) {
+	days, rest, found := strings.Cut(s, "d")
+	if !found {
+		days, rest = "0", s
+	}
+	n, err := strconv.ParseUint(days, 10, 16)
+	var d time.Duration
+	if err == nil && rest != "" {
+		d, err = time.ParseDuration(rest)
+	}
+	if d += time.Duration(n) * 24 * time.Hour; err != nil || d < time.Minute {
+		return 0, fmt.Errorf("%q is no validity: write days or hours, such as 90d or 36h", s)
+	}
+	return d, nil
 }

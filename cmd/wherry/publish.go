@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // publishing holds the flags of publish.
@@ -72,7 +73,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 		return cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
 	}
 	if p.validFor != "" {
-		if p.options.ValidFor, err = publisher.ParseValidity(p.validFor); err != nil {
+		if p.options.ValidFor, err = scheduler.ParseValidity(p.validFor); err != nil {
 			return cli.Fail(cli.Usage, fmt.Errorf("--valid-for: %w", err), "")
 		}
 	}
