@@ -157,7 +157,7 @@ func TestOneThatWasNeverPublishedIsLeftOut(t *testing.T) {
 func TestNothingIsPublishedOverAReleaseThatIsLost(t *testing.T) {
 	for name, damage := range map[string]struct {
 		want  string
-		files func(w *world, last *bundle.Verified) []string // to remove from the layout
+		files func(w *world, last *bundle.Verified) []string // to remove
 		write string                                         // instead of removing
 	}{
 		"its tree is gone":         {"release s0-", treeOf, ""},
@@ -166,46 +166,54 @@ func TestNothingIsPublishedOverAReleaseThatIsLost(t *testing.T) {
 		"its signature is gone":    {"the last release, sha256:", signatureOf, ""},
 		"so is that of the record": {"no record of the environment says what the last one is", recordAndSignatureOf, ""},
 	} {
-		t.Run(name, func(t *testing.T) {
-			t.Parallel()
-			w := newWorld(t, "layout")
-			w.mustPublish() // an older release, which must not be taken for the last
-			w.assign("drone", "db-live", "v2")
-			w.now = w.now.Add(time.Hour)
-			_, second := w.mustPublish()
-			for _, file := range damage.files(w, w.verified("drone", "latest")) {
-				if require.FileExists(t, file); damage.write != "" {
-					data, err := os.ReadFile(file)
-					require.NoError(t, err)
-					require.NoError(t, os.WriteFile(file, append(data[:len(data)-1], damage.write...), 0o600))
-				} else {
-					require.NoError(t, os.Remove(file))
-				}
-			}
-			w.fail("drone", "db-live")
-			w.assign("large", "web-live", "v2")
-			outcomes, third := w.mustPublish()
-			require.Equal(t, OutcomeFailed, outcomes["drone"])
-			require.Equal(t, OutcomePublished, outcomes["large"])
-			got := row(t, third, "drone")
-			require.Contains(t, got.Reason, "1 of 2 assignments failed, and what they had is not known: ")
-			require.Contains(t, got.Reason, damage.want)
-			require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed}}, got.Failures)
-			desc, err := w.repository("bundles/dev/drone").Resolve(t.Context(), "latest")
-			if err == nil {
-				require.Equal(t, row(t, second, "drone").Digest, desc.Digest, "its tags stay")
-			}
-			require.Contains(t, w.environmentRecord().Incomplete, "drone")
-
-			w.opts.Drop = []string{"drone/db-live"} // the way out
-			outcomes, _ = w.mustPublish()
-			require.Equal(t, OutcomePublished, outcomes["drone"])
-		})
+		for _, kind := range []string{"layout", "embedded"} {
+			t.Run(name+" from "+kind, func(t *testing.T) {
+				t.Parallel()
+				publishOverDamage(t, newWorld(t, kind), damage.want, damage.files, damage.write)
+			})
+		}
 	}
 }
 
-// blob is the file of a layout that holds a blob.
+func publishOverDamage(t *testing.T, w *world, want string, files func(*world, *bundle.Verified) []string, write string) {
+	w.mustPublish() // an older release, which must not be taken for the last
+	w.assign("drone", "db-live", "v2")
+	w.now = w.now.Add(time.Hour)
+	_, second := w.mustPublish()
+	for _, file := range files(w, w.verified("drone", "latest")) {
+		if require.FileExists(t, file); write != "" {
+			data, err := os.ReadFile(file)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(file, append(data[:len(data)-1], write...), 0o600))
+		} else {
+			require.NoError(t, os.Remove(file))
+		}
+	}
+	w.fail("drone", "db-live")
+	w.assign("large", "web-live", "v2")
+	outcomes, third := w.mustPublish()
+	require.Equal(t, OutcomeFailed, outcomes["drone"])
+	require.Equal(t, OutcomePublished, outcomes["large"])
+	got := row(t, third, "drone")
+	require.Contains(t, got.Reason, "1 of 2 assignments failed, and what they had is not known: ")
+	require.Contains(t, got.Reason, want)
+	require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed}}, got.Failures)
+	desc, err := w.repository("bundles/dev/drone").Resolve(t.Context(), "latest")
+	if err == nil {
+		require.Equal(t, row(t, second, "drone").Digest, desc.Digest, "its tags stay")
+	}
+	require.Contains(t, w.environmentRecord().Incomplete, "drone")
+
+	w.opts.Drop = []string{"drone/db-live"} // the way out
+	outcomes, _ = w.mustPublish()
+	require.Equal(t, OutcomePublished, outcomes["drone"])
+}
+
+// blob is the file that holds a blob.
 func (w *world) blob(d digest.Digest) string {
+	if w.loc.Host != "" {
+		return filepath.Join(w.dir, "docker/registry/v2/blobs/sha256", d.Encoded()[:2], d.Encoded(), "data")
+	}
 	return filepath.Join(w.dir, "blobs", "sha256", d.Encoded())
 }
 

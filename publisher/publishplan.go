@@ -149,11 +149,11 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 
 func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release, v.Descriptor.Digest) }
 
-// verifyRelease returns nil for a release that is not trusted.
+// verifyRelease returns nil for a release that is not trusted, or of which a registry has the tag only.
 func (p *publication) verifyRelease(ctx context.Context, repo oci.Target, tag string) (*bundle.Verified, error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err != nil {
-		return nil, err
+		return nil, unlessRefused(err)
 	}
 	v, err := bundle.Verify(ctx, repo, desc, p.key.trusted())
 	return v, unlessRefused(err)

@@ -34,10 +34,10 @@ func (p *publication) readRecord(ctx context.Context) error {
 	}
 	for _, tag := range candidates {
 		desc, err := repo.Resolve(ctx, tag)
-		if err != nil {
-			return err
+		var v *bundle.VerifiedEnvironment
+		if err == nil {
+			v, err = bundle.VerifyEnvironment(ctx, repo, desc, p.key.trusted())
 		}
-		v, err := bundle.VerifyEnvironment(ctx, repo, desc, p.key.trusted())
 		if err := unlessRefused(err); err != nil {
 			return err
 		}

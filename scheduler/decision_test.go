@@ -177,3 +177,18 @@ func TestTheSchemaDescribesDecisions(t *testing.T) {
 		require.Equal(t, valid, schema.Validate(value) == nil, text)
 	}
 }
+
+func FuzzReadDecision(f *testing.F) {
+	f.Add(`{"schema": 1, "environment": "dev", "assignments": [{"clusterType": "c1", "name": "app-x", "policies": [{"name": "p", "targetTerms": ["a=b"]}]}]}`)
+	f.Add("{\"assignments\": [\n{\"clusterType\": \"c1\"")
+	f.Fuzz(func(t *testing.T, text string) {
+		d, err := ReadDecision("f", strings.NewReader(text))
+		if err != nil {
+			var known *InputError
+			require.ErrorAs(t, err, &known)
+			return
+		}
+		again := readDecision(t, marshalled(t, d))
+		require.Equal(t, marshalled(t, d), marshalled(t, again))
+	})
+}

@@ -105,8 +105,8 @@ func (s *show) render(ctx context.Context, environment string) (*scheduler.Resul
 	if err != nil {
 		return nil, nil, err
 	}
-	for _, u := range loaded.Unread {
-		return nil, nil, u.Err // half a platform shows nothing
+	if len(loaded.Unread) > 0 {
+		return nil, nil, loaded.Unread[0].Err // half a platform shows nothing
 	}
 	if dir := s.platform.overlay; dir != "" {
 		if err := loaded.Model.Load(ctx, scheduler.Source{FS: os.DirFS(dir), Name: dir}); err != nil {
