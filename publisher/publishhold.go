@@ -39,66 +39,73 @@ func lost(format string, args ...any) error { return &lostError{fmt.Sprintf(form
 // had, or left out because they never had any. Where what they had is not known, pl fails: leaving
 // one out would order its deletion.
 func (p *publication) hold(ctx context.Context, pl *plan) error {
-	pl.rendered = pl.clusterType.Assignments
-	failed := map[string]FailedAssignment{}
+	pl.rendered, pl.failed, pl.had = pl.clusterType.Assignments, map[string]FailedAssignment{}, map[string]bundle.Assignment{}
 	for _, f := range pl.clusterType.Failures {
-		failed[f.Name] = FailedAssignment{Name: f.Name, Error: f.Err.Error(), Reason: cmp.Or(f.Reason, scheduler.RenderFailed)}
+		pl.failed[f.Name] = FailedAssignment{Name: f.Name, Error: f.Err.Error(), Reason: cmp.Or(f.Reason, scheduler.RenderFailed)}
 	}
-	last, err := p.openLast(ctx, pl, failed)
+	last, err := p.openLast(ctx, pl)
+	if err == nil && last != nil {
+		defer func() { _ = last.tree.Close() }() // a temporary folder
+		p.compare(pl, last)
+	}
+	if err == nil {
+		err = p.keep(pl, last)
+	}
 	var unknown *lostError
 	if errors.As(err, &unknown) {
-		p.failLost(pl, failed, err)
+		p.failLost(pl, unknown)
 		return nil
 	}
-	if err != nil {
-		return err
-	}
-	had := map[string]bundle.Assignment{}
-	if last != nil {
-		defer func() { _ = last.tree.Close() }() // a temporary folder
-		for _, a := range last.tree.assignments {
-			had[a.Name] = a
-			if _, known := failed[a.Name]; p.isUnread(pl, a.Registration) && !known {
-				failed[a.Name] = FailedAssignment{
-					Name: a.Name, Error: fmt.Sprintf("the source of registration %s cannot be read", a.Registration), Reason: SourceUnreadable,
-				}
+	p.judgeDrops(pl)
+	return err
+}
+
+// compare notes what pl had in its last release, and what of that fails because its registration's source
+// cannot be read, also where another registration has taken the name meanwhile.
+func (p *publication) compare(pl *plan, last *lastRelease) {
+	for _, a := range last.tree.assignments {
+		pl.had[a.Name] = a
+		if _, known := pl.failed[a.Name]; p.isUnread(pl, a.Registration) && !known {
+			pl.failed[a.Name] = FailedAssignment{
+				Name: a.Name, Error: fmt.Sprintf("the source of registration %s cannot be read", a.Registration), Reason: SourceUnreadable,
 			}
 		}
 	}
 	pl.rendered = slices.DeleteFunc(slices.Clone(pl.rendered), func(a scheduler.Assignment) bool {
-		_, fails := failed[a.Name]
+		_, fails := pl.failed[a.Name]
 		return fails
 	})
-	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		f := failed[name]
-		a, published := had[name]
+}
+
+// keep takes from last what failed and is not dropped.
+func (p *publication) keep(pl *plan, last *lastRelease) error {
+	for _, name := range slices.Sorted(maps.Keys(pl.failed)) {
+		f := pl.failed[name]
 		if p.drops[pl.drop(name)] {
 			pl.result.Dropped = append(pl.result.Dropped, f)
 			continue
 		}
-		if published {
+		if a, published := pl.had[name]; published {
 			h, err := last.hold(a, f.Reason)
 			if err != nil {
-				p.failLost(pl, failed, err)
-				return nil
+				return lostIfRefused(err, "release %s", last.release.Tag())
 			}
 			pl.held, f.HeldFrom = append(pl.held, h), h.line.HeldFrom
 		}
 		pl.result.Failures = append(pl.result.Failures, f)
 	}
-	p.judgeDrops(pl, failed, had)
 	return nil
 }
 
 // failLost fails pl because of err, which says why what its failed assignments had is not known.
-func (p *publication) failLost(pl *plan, failed map[string]FailedAssignment, err error) {
+func (p *publication) failLost(pl *plan, err error) {
 	pl.result.Failures, pl.result.Dropped = nil, nil
-	for _, name := range slices.Sorted(maps.Keys(failed)) {
-		pl.result.Failures = append(pl.result.Failures, failed[name])
+	for _, name := range slices.Sorted(maps.Keys(pl.failed)) {
+		pl.result.Failures = append(pl.result.Failures, pl.failed[name])
 	}
-	what := fmt.Sprintf("%d of %d assignments failed", len(failed), len(failed)+len(pl.clusterType.Assignments))
+	what := fmt.Sprintf("%d of %d assignments failed", len(pl.failed), len(pl.failed)+len(pl.rendered))
 	remedy := "restore it, or give them up with --drop"
-	if len(failed) == 0 {
+	if len(pl.failed) == 0 {
 		what, remedy = "assignments of a registration that cannot be read may be on it", "restore it, or correct the registration's source"
 	}
 	pl.fail("%s, and what they had is not known: %v: %s", what, err, remedy)
@@ -112,18 +119,18 @@ func (p *publication) failLost(pl *plan, failed map[string]FailedAssignment, err
 // drop is how --drop names an assignment of pl.
 func (pl *plan) drop(name string) string { return pl.clusterType.Name + "/" + name }
 
-// judgeDrops notes which of the assignments that were given up are there, and warns of those that need not be.
-func (p *publication) judgeDrops(pl *plan, failed map[string]FailedAssignment, had map[string]bundle.Assignment) {
+// judgeDrops notes which assignments are there to be given up, and warns of those that need not be.
+func (p *publication) judgeDrops(pl *plan) {
 	for _, a := range pl.rendered {
 		if drop := pl.drop(a.Name); p.drops[drop] {
 			p.dropped[drop] = true
 			p.warn("%s did not fail, so it is not dropped", drop)
 		}
 	}
-	for name := range failed {
+	for name := range pl.failed {
 		p.dropped[pl.drop(name)] = true
 	}
-	for name := range had {
+	for name := range pl.had {
 		p.dropped[pl.drop(name)] = true
 	}
 }
@@ -153,14 +160,14 @@ func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) 
 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there
 // never was one, or it is not needed, and a *lostError where it cannot be fetched and verified.
-func (p *publication) openLast(ctx context.Context, pl *plan, failed map[string]FailedAssignment) (*lastRelease, error) {
+func (p *publication) openLast(ctx context.Context, pl *plan) (*lastRelease, error) {
 	needed := len(p.opts.Unread) > 0 && !p.left[pl.clusterType.Name]
-	for name := range failed {
+	for name := range pl.failed {
 		needed = needed || !p.drops[pl.drop(name)]
 	}
 	for drop := range p.drops {
 		name, ours := strings.CutPrefix(drop, pl.drop(""))
-		_, fails := failed[name]
+		_, fails := pl.failed[name]
 		needed = needed || ours && !fails
 	}
 	if !needed {

@@ -19,12 +19,16 @@ type plan struct {
 	clusterType scheduler.ClusterTypeResult
 	result      PublishedType
 	repo        oci.Target
-	rendered    []scheduler.Assignment
-	held        []heldContent
-	content     *bundle.Packed
-	artifacts   bundle.Artifacts
-	validFor    time.Duration
-	standing    standing
+	// rendered and held are what is published; failed is by name, and had is what the last release has, if
+	// anything failed.
+	rendered  []scheduler.Assignment
+	held      []heldContent
+	failed    map[string]FailedAssignment
+	had       map[string]bundle.Assignment
+	content   *bundle.Packed
+	artifacts bundle.Artifacts
+	validFor  time.Duration
+	standing  standing
 }
 
 // standing is what a repository of releases holds.
