@@ -85,7 +85,6 @@ func (a *assigner) render(ctx context.Context, i int) (*Assignment, error) {
 		Name:         t.name,
 		ClusterType:  a.ct.Metadata.Name,
 		Workspace:    t.workspace,
-		Registration: t.workload.registration,
 		Workload:     t.workload.Metadata.Name,
 		Target:       t.spec.Name,
 		Namespace:    in.Namespace,
