@@ -23,6 +23,7 @@ type assigner struct {
 	// Reused from one assignment to the next.
 	layerKey, schemaKey, idParts []byte
 	uses                         []schemaUse
+	places                       []ConfigSource // see sources
 }
 
 func newAssigner(r *renderer, ct *clusterType) *assigner {
@@ -52,7 +53,7 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	a.schemaKey = appliesTo(a.schemaKey[:0], a.schemaCandidates, i)
 	id := a.identity(i, a.layerKey, a.schemaKey)
 	if known := a.kept.find(id); known != nil {
-		known.Config = a.composer.sources(a.layerKey) // where they stand may have changed
+		known.Config = a.sources(a.layerKey) // where they stand may have changed
 		return known, nil
 	}
 	made, err := a.render(ctx, i)
@@ -60,6 +61,23 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 		a.kept.add(id, *made)
 	}
 	return made, err
+}
+
+// sources lists where the layers of key stand, as in the configuration composed of them. The lists share
+// pages, for many small allocations are slow.
+func (a *assigner) sources(key []byte) []ConfigSource {
+	const pageSize = 1024
+	if len(key) == 0 {
+		return nil
+	}
+	if len(a.places)+len(key) > cap(a.places) {
+		a.places = make([]ConfigSource, 0, max(pageSize, len(key)))
+	}
+	from := len(a.places)
+	for i := range members(key) {
+		a.places = addSource(a.places, from, a.composer.layers[i].source)
+	}
+	return a.places[from:len(a.places):len(a.places)]
 }
 
 // render composes, checks and renders one assignment.
@@ -126,7 +144,7 @@ func (a *assigner) input(i int) (*input, error) {
 func (a *assigner) schemas(i int) []schemaUse {
 	a.schemaKey = appliesTo(a.schemaKey[:0], a.schemaCandidates, i)
 	a.uses = a.uses[:0]
-	for _, s := range members(a.schemaKey) {
+	for s := range members(a.schemaKey) {
 		a.uses = append(a.uses, a.renderer.schemas[s])
 	}
 	a.uses = append(a.uses, a.targets[i].schemas...)

@@ -35,7 +35,8 @@ type identity [sha256.Size]byte
 type typeCache struct {
 	cache Cache
 	key   string
-	packs []pack
+	was   *index
+	packs []pack // those of was
 	known map[identity]*keptAssignment
 
 	kept    []*keptAssignment // for the next index
@@ -56,7 +57,8 @@ type keptAssignment struct {
 	pack       int // of typeCache.packs; -1 is the next one
 	offset     int
 	assignment Assignment
-	files      []int // how long the byte slices in assignment are, in order
+	files      []int  // how long the byte slices in assignment are, in order
+	written    []byte // what it was read from; nil for a new one
 }
 
 // openTypeCache reads the index of a cluster type. scope tells apart platforms that have one of that name.
@@ -66,15 +68,16 @@ func openTypeCache(cache Cache, scope, clusterType string) *typeCache {
 	}
 	sum := sha256.Sum256([]byte(cacheFormat + "\x00" + assignmentShape() + "\x00" + scope + "\x00" + clusterType))
 	c := &typeCache{cache: cache, key: "index-" + hex.EncodeToString(sum[:]), known: map[identity]*keptAssignment{}}
-	packs, known, ok := decodeIndex(cache.Get(c.key))
+	was, ok := decodeIndex(cache.Get(c.key))
 	if !ok {
-		return c
+		was = &index{}
 	}
-	for _, key := range packs {
+	c.was = was
+	for _, key := range was.packs {
 		c.packs = append(c.packs, pack{key: key})
 	}
-	for i := range known {
-		c.known[known[i].id] = &known[i]
+	for _, k := range was.kept {
+		c.known[k.id] = k
 	}
 	return c
 }
@@ -92,12 +95,11 @@ func (c *typeCache) find(id identity) *Assignment {
 	if !ok {
 		return nil
 	}
-	a := k.assignment
-	if !fillBytes(&a, k.files, data) {
+	if !fillBytes(&k.assignment, k.files, data) {
 		return nil
 	}
 	c.kept = append(c.kept, k)
-	return &a
+	return &k.assignment
 }
 
 // files returns the bytes that belong to k, and those after it.
@@ -121,7 +123,6 @@ func (c *typeCache) add(id identity, a Assignment) {
 		return
 	}
 	k := &keptAssignment{id: id, pack: -1, offset: len(c.fresh), assignment: a}
-	k.assignment.Config, k.assignment.Policies = nil, nil // see assigner.assign
 	c.fresh, k.files = appendBytes(c.fresh, a)
 	c.kept, c.changed = append(c.kept, k), true
 }
@@ -141,17 +142,17 @@ func (c *typeCache) close() {
 		c.repack()
 		clear(used)
 	}
-	var keys []string
+	next := index{kept: c.kept, texts: c.was.texts, fresh: c.was.fresh}
 	numbers := make([]int, len(c.packs))
 	for i, n := range used {
 		if n > 0 {
-			numbers[i] = len(keys)
-			keys = append(keys, c.packs[i].key)
+			numbers[i] = len(next.packs)
+			next.packs = append(next.packs, c.packs[i].key)
 		}
 	}
 	for _, k := range c.kept {
 		if k.pack < 0 {
-			k.pack = len(keys)
+			k.pack = len(next.packs)
 		} else {
 			k.pack = numbers[k.pack]
 		}
@@ -160,9 +161,9 @@ func (c *typeCache) close() {
 		sum := sha256.Sum256(c.fresh)
 		key := "pack-" + hex.EncodeToString(sum[:])
 		c.cache.Put(key, c.fresh)
-		keys = append(keys, key)
+		next.packs = append(next.packs, key)
 	}
-	c.cache.Put(c.key, encodeIndex(keys, c.kept))
+	c.cache.Put(c.key, next.encode())
 }
 
 // repack takes over what is kept in earlier packs into the next one.

@@ -43,9 +43,9 @@ func (c *memoryCache) identities(t *testing.T) map[identity]bool {
 	all := map[identity]bool{}
 	for key, data := range c.entries {
 		if strings.HasPrefix(key, "index-") {
-			_, kept, ok := decodeIndex(data)
+			ix, ok := decodeIndex(data)
 			require.True(t, ok)
-			for _, k := range kept {
+			for _, k := range ix.kept {
 				all[k.id] = true
 			}
 		}
@@ -278,8 +278,10 @@ func TestPacksAreFew(t *testing.T) {
 		require.True(t, ok)
 		for key, data := range cache.entries {
 			if strings.HasPrefix(key, "index-") {
-				packs, _, _ := decodeIndex(data)
-				require.LessOrEqual(t, len(packs), maxPacks)
+				ix, ok := decodeIndex(data)
+				require.True(t, ok)
+				require.LessOrEqual(t, len(ix.packs), maxPacks)
+				require.LessOrEqual(t, len(ix.texts), 3*ix.fresh)
 			}
 		}
 	}
@@ -334,14 +336,20 @@ func TestAnAssignmentCanBeKept(t *testing.T) {
 	}
 	for _, a := range []Assignment{visit(reflect.TypeFor[Assignment]()).Interface().(Assignment), {}} {
 		data, sizes := appendBytes(nil, a)
-		packs, kept, ok := decodeIndex(encodeIndex([]string{"p"}, []*keptAssignment{{id: identity{1}, pack: 2, offset: 3, assignment: a, files: sizes}}))
-		require.True(t, ok)
-		require.Equal(t, []string{"p"}, packs)
-		require.Equal(t, identity{1}, kept[0].id)
-		require.Equal(t, []int{2, 3}, []int{kept[0].pack, kept[0].offset})
-		read := kept[0].assignment
-		require.True(t, fillBytes(&read, kept[0].files, data))
-		require.Equal(t, a, read)
+		ix := &index{packs: []string{"p"}, kept: []*keptAssignment{{id: identity{1}, pack: 2, offset: 3, assignment: a, files: sizes}}}
+		a.Config, a.Policies = nil, nil
+		for range 3 {
+			var ok bool
+			ix, ok = decodeIndex(ix.encode())
+			require.True(t, ok)
+			require.Equal(t, []string{"p"}, ix.packs)
+			k := ix.kept[0]
+			require.Equal(t, identity{1}, k.id)
+			require.Equal(t, []int{2, 3}, []int{k.pack, k.offset})
+			require.True(t, fillBytes(&k.assignment, k.files, data))
+			require.Equal(t, a, k.assignment)
+			ix.texts = append(ix.texts, make([]string, len(ix.texts))...) // the last time, too many
+		}
 	}
 	places := strings.Count(assignmentShape(), shapeOf(reflect.TypeFor[Position]()))
 	require.Equal(t, 1, places, "of Config")
@@ -350,13 +358,15 @@ func TestAnAssignmentCanBeKept(t *testing.T) {
 // FuzzIndex gives foreign bytes as an index: it is read or refused.
 func FuzzIndex(f *testing.F) {
 	a := Assignment{Name: "a", Policies: []string{"p"}, Files: []File{{Path: "x", Data: []byte("y")}}}
-	f.Add(encodeIndex([]string{"p"}, []*keptAssignment{{assignment: a, files: []int{1}}}))
+	f.Add((&index{packs: []string{"p"}, kept: []*keptAssignment{{assignment: a, files: []int{1}}}}).encode())
 	f.Add([]byte{})
 	f.Fuzz(func(t *testing.T, data []byte) {
-		if _, kept, ok := decodeIndex(data); ok {
-			for i := range kept {
-				fillBytes(&kept[i].assignment, kept[i].files, data)
+		if ix, ok := decodeIndex(data); ok {
+			for _, k := range ix.kept {
+				fillBytes(&k.assignment, k.files, data)
 			}
+			_, ok = decodeIndex(ix.encode())
+			require.True(t, ok)
 		}
 	})
 }

@@ -13,15 +13,30 @@ import (
 // are many times the same, so they are written once, and read as parts of one string. Byte slices, which
 // are the contents of files, are left out: they go to packs.
 
-// encodeIndex writes the index of a cluster type.
-func encodeIndex(packs []string, kept []*keptAssignment) []byte {
-	w := &encoder{known: map[string]int{}}
-	w.number(len(packs))
-	for _, key := range packs {
+// index is what is known of one cluster type.
+type index struct {
+	packs []string
+	kept  []*keptAssignment
+	// texts is the table that what is kept was read with, and fresh how long it was when it last held no
+	// text without use.
+	texts []string
+	fresh int
+}
+
+// encode writes the index. What was read is written as it was, with the table it was read with, unless
+// too much of that is no longer used.
+func (ix *index) encode() []byte {
+	w := &encoder{known: map[string]int{}, texts: slices.Clip(ix.texts)}
+	renew := len(ix.texts) > 2*ix.fresh
+	if renew {
+		w.texts = nil
+	}
+	w.number(len(ix.packs))
+	for _, key := range ix.packs {
 		w.text(key)
 	}
-	w.number(len(kept))
-	for _, k := range kept {
+	w.number(len(ix.kept))
+	for _, k := range ix.kept {
 		w.body = append(w.body, k.id[:]...)
 		w.number(k.pack)
 		w.number(k.offset)
@@ -29,38 +44,54 @@ func encodeIndex(packs []string, kept []*keptAssignment) []byte {
 		for _, size := range k.files {
 			w.number(size)
 		}
-		w.value(reflect.ValueOf(k.assignment))
+		if k.written != nil && !renew {
+			w.body = append(w.body, k.written...)
+			continue
+		}
+		a := k.assignment
+		a.Config, a.Policies = nil, nil // see assigner.assign
+		w.value(reflect.ValueOf(a))
 	}
-	index := binary.AppendUvarint(nil, uint64(len(w.texts)))
+	if ix.fresh == 0 || renew {
+		ix.fresh = len(w.texts)
+	}
+	data := binary.AppendUvarint(nil, uint64(ix.fresh))
+	data = binary.AppendUvarint(data, uint64(len(w.texts)))
 	for _, s := range w.texts {
-		index = binary.AppendUvarint(index, uint64(len(s)))
+		data = binary.AppendUvarint(data, uint64(len(s)))
 	}
 	for _, s := range w.texts {
-		index = append(index, s...)
+		data = append(data, s...)
 	}
-	return append(index, w.body...)
+	return append(data, w.body...)
 }
 
-// decodeIndex reads what encodeIndex wrote. ok is false for anything else.
-func decodeIndex(index []byte) (packs []string, kept []keptAssignment, ok bool) {
-	r := &decodeReader{rest: index}
+// decodeIndex reads what encode wrote. ok is false for anything else.
+func decodeIndex(data []byte) (ix *index, ok bool) {
+	r := &decodeReader{rest: data}
+	ix = &index{fresh: r.count()}
 	r.readTexts()
+	ix.texts = r.texts
 	for range r.length() {
-		packs = append(packs, r.text())
+		ix.packs = append(ix.packs, r.text())
 	}
-	n := r.length()
-	kept = make([]keptAssignment, 0, n)
-	for range n {
-		k := keptAssignment{}
+	all := make([]keptAssignment, r.length())
+	for i := range all {
+		k := &all[i]
 		copy(k.id[:], r.bytes(len(k.id)))
 		k.pack, k.offset = r.number(), r.number()
-		for range r.length() {
-			k.files = append(k.files, r.number())
+		if n := r.length(); n > 0 {
+			k.files = make([]int, n)
 		}
+		for i := range k.files {
+			k.files[i] = r.number()
+		}
+		before := r.rest
 		r.value(reflect.ValueOf(&k.assignment).Elem())
-		kept = append(kept, k)
+		k.written = before[:len(before)-len(r.rest)]
+		ix.kept = append(ix.kept, k)
 	}
-	return packs, kept, !r.broken && len(r.rest) == 0 && len(index) > 0
+	return ix, !r.broken && len(r.rest) == 0 && len(data) > 0
 }
 
 type encoder struct {
@@ -169,29 +200,28 @@ func (r *decodeReader) bytes(n int) []byte {
 	return b
 }
 
-func (r *decodeReader) readTexts() {
+// count is a number of things of a byte each, at least, that is not written with a sign.
+func (r *decodeReader) count() int {
 	n, size := binary.Uvarint(r.rest)
 	if size <= 0 || n > uint64(len(r.rest)) {
 		r.broken, r.rest = true, nil
-		return
+		return 0
 	}
 	r.rest = r.rest[size:]
-	ends, end := make([]int, n), 0
+	return int(n)
+}
+
+func (r *decodeReader) readTexts() {
+	ends, end := make([]int, r.count()), 0
 	for i := range ends {
-		length, size := binary.Uvarint(r.rest)
-		if size <= 0 || length > uint64(len(r.rest)) {
-			r.broken, r.rest = true, nil
-			return
-		}
-		r.rest = r.rest[size:]
-		end += int(length)
+		end += r.count()
 		ends[i] = end
 	}
 	all, start := string(r.bytes(end)), 0
 	if r.broken {
 		return
 	}
-	r.texts = make([]string, n)
+	r.texts = make([]string, len(ends))
 	for i, end := range ends {
 		r.texts[i], start = all[start:end], end
 	}

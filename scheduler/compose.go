@@ -132,7 +132,7 @@ func compose(layers []layer, w *yamlWriter) *config {
 	var entries []*entry
 	for i := range layers {
 		l := &layers[i]
-		c.sources = addSource(c.sources, l.source)
+		c.sources = addSource(c.sources, 0, l.source)
 		for j := range l.entries {
 			entries = append(entries, &l.entries[j])
 		}
@@ -153,12 +153,12 @@ func compose(layers []layer, w *yamlWriter) *config {
 	return c
 }
 
-// addSource adds the source of the next layer, of which an Azure ConfigMap has several.
-func addSource(sources []ConfigSource, source ConfigSource) []ConfigSource {
-	if n := len(sources); n > 0 && sources[n-1] == source {
-		return sources
+// addSource adds the source of the next layer to those from from on; an Azure ConfigMap has several layers.
+func addSource(all []ConfigSource, from int, source ConfigSource) []ConfigSource {
+	if n := len(all); n > from && all[n-1] == source {
+		return all
 	}
-	return append(sources, source)
+	return append(all, source)
 }
 
 // fold merges what several layers say about one key.

@@ -45,7 +45,7 @@ func (c *composer) config(key []byte) *config {
 		return known
 	}
 	var layers []layer
-	for _, i := range members(key) {
+	for i := range members(key) {
 		layers = append(layers, c.layers[i])
 	}
 	made := compose(layers, c.writer)
@@ -63,15 +63,6 @@ func (c *composer) config(key []byte) *config {
 	c.bytes += len(made.yaml)
 	c.known[string(key)] = made
 	return made
-}
-
-// sources lists where the layers of key stand, as in the configuration composed of them.
-func (c *composer) sources(key []byte) []ConfigSource {
-	var sources []ConfigSource
-	for _, i := range members(key) {
-		sources = addSource(sources, c.layers[i].source)
-	}
-	return sources
 }
 
 // remember makes the map of made, for toYAML to know again.

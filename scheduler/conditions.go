@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"encoding/binary"
+	"iter"
 	"slices"
 )
 
@@ -123,12 +124,14 @@ next:
 	return key
 }
 
-// members reads back what appliesTo wrote.
-func members(key []byte) []int {
-	all := make([]int, 0, 8)
-	for len(key) > 0 {
-		member, n := binary.Uvarint(key)
-		all, key = append(all, int(member)), key[n:]
+// members yields what appliesTo wrote.
+func members(key []byte) iter.Seq[int] {
+	return func(yield func(int) bool) {
+		for len(key) > 0 {
+			member, n := binary.Uvarint(key)
+			if key = key[n:]; !yield(int(member)) {
+				return
+			}
+		}
 	}
-	return all
 }

@@ -67,11 +67,11 @@ func (ids *identities) ofType(r *renderer, ct *clusterType) identity {
 func (a *assigner) identity(i int, layers, schemas []byte) identity {
 	id := append(a.idParts[:0], a.ofType[:]...)
 	id = append(id, a.ids.targets[i][:]...)
-	for _, l := range members(layers) {
+	for l := range members(layers) {
 		id = append(id, a.ids.layers[l][:]...)
 	}
 	id = append(id, 0)
-	for _, s := range members(schemas) {
+	for s := range members(schemas) {
 		id = append(id, a.ids.schemas[s][:]...)
 	}
 	a.idParts = id
