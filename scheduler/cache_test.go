@@ -337,7 +337,7 @@ func TestAnAssignmentCanBeKept(t *testing.T) {
 	for _, a := range []Assignment{visit(reflect.TypeFor[Assignment]()).Interface().(Assignment), {}} {
 		data, sizes := appendBytes(nil, a)
 		ix := &index{packs: []string{"p"}, kept: []*keptAssignment{{id: identity{1}, pack: 2, offset: 3, assignment: a, files: sizes}}}
-		a.Config, a.Policies = nil, nil
+		a.Config, a.Policies, a.Manifests = nil, nil, nil
 		for range 3 {
 			var ok bool
 			ix, ok = decodeIndex(ix.encode())

@@ -49,7 +49,7 @@ func (ix *index) encode() []byte {
 			continue
 		}
 		a := k.assignment
-		a.Config, a.Policies = nil, nil // see assigner.assign
+		a.Config, a.Policies, a.Manifests = nil, nil, nil // those who find it set them
 		w.value(reflect.ValueOf(a))
 	}
 	if ix.fresh == 0 || renew {
