@@ -189,6 +189,37 @@ func TestABaseMayNameFurtherBases(t *testing.T) {
 	require.ErrorContains(t, err, "a.yaml:1: more than 32 base repositories")
 }
 
+func TestSourceignoreLeavesOut(t *testing.T) {
+	files := map[string]string{
+		".sourceignore":             "# what people read\n\n.environments/\ndocs/\n*.tmpl.yaml\n!kept.tmpl.yaml\r\n/sub/top.yaml\n",
+		".environments/dev.yaml":    kalypso + "kind: Environment\nmetadata: {name: dev}\nspec: {controlPlane: {branch: main, path: sub}}\n",
+		"docs/sample.yaml":          "not: [yaml",
+		"a.tmpl.yaml":               "not: [yaml",
+		"sub/b.tmpl.yaml":           "not: [yaml",
+		"sub/kept.tmpl.yaml":        kalypso + "kind: ClusterType\nmetadata: {name: kept}\n",
+		"sub/top.yaml":              "not: [yaml",
+		"sub/deep/docs/sample.yaml": "not: [yaml",
+		"sub/deep/.sourceignore":    "own.yaml\n",
+		"sub/deep/own.yaml":         "not: [yaml",
+		"sub/deep/top.yaml":         kalypso + "kind: ClusterType\nmetadata: {name: top}\n",
+		"sub/deeper/own.yaml":       kalypso + "kind: ClusterType\nmetadata: {name: own}\n",
+	}
+	repo := filepath.Join(t.TempDir(), "control.git")
+	commit(t, repo, "main", files)
+	for _, platform := range []string{writeFiles(t, "", files), repo, repo + "#main", repo + "#main:sub"} {
+		result := render(t, SourceOptions{Platform: platform, Environment: "dev"})
+		var names []string
+		for _, ct := range result.ClusterTypes {
+			names = append(names, ct.Name)
+		}
+		require.Equal(t, []string{"kept", "own", "top"}, names, platform)
+	}
+	large := writeFiles(t, "", map[string]string{".sourceignore": strings.Repeat("x\n", maxIgnoreBytes)})
+	_, err := Load(t.Context(), SourceOptions{Platform: large, Environment: "dev"})
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.ErrorContains(t, err, ".sourceignore has more than 16384 bytes")
+}
+
 func TestWhatCannotBeReadIsNamed(t *testing.T) {
 	control, _, pinned := platformRepos(t)
 	bare := filepath.Join(t.TempDir(), "none.git")

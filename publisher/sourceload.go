@@ -221,7 +221,7 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (
 			return "", src.failed(cause(err))
 		}
 		defer func() { _ = root.Close() }()
-		files = root.FS()
+		files = ignoring(root.FS())
 	} else if files, commit, err = l.readGit(ctx, src); err != nil {
 		return "", err
 	}
@@ -252,7 +252,7 @@ func (l *loader) readGit(ctx context.Context, src source) (fs.FS, string, error)
 		return nil, "", failure
 	}
 	l.times[tree.Commit] = tree.Time
-	files, err := fs.Sub(tree.FS, path)
+	files, err := fs.Sub(ignoring(tree.FS), path)
 	if err == nil {
 		err = isFolder(files)
 	}
