@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"math"
 	"slices"
@@ -33,6 +34,40 @@ func coerce(s string, types []string) any {
 		}
 	}
 	return s
+}
+
+// validateReadings validates values, of which some were texts. Where a schema permits several types for a
+// text, the first that it can be read as need not be one that satisfies it: so each is tried, and at last
+// what Kalypso takes it for, which is a number wherever it looks like one.
+func validateReadings(schema *jsonschema.Schema, values map[string]any, texts map[string]string) error {
+	err := schema.Validate(values)
+	for _, key := range sortedKeys(texts) {
+		if !concerns(err, key) {
+			continue
+		}
+		first := values[key]
+		for _, t := range append(typesOf(schema, key), "number") {
+			values[key] = coerce(texts[key], []string{t})
+			if other := schema.Validate(values); !concerns(other, key) {
+				first, err = values[key], other
+				break
+			}
+		}
+		values[key] = first
+	}
+	return err
+}
+
+// concerns says whether a failed validation has to do with the value of key.
+func concerns(err error, key string) bool {
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return false
+	}
+	if len(invalid.InstanceLocation) > 0 && invalid.InstanceLocation[0] == key {
+		return true
+	}
+	return slices.ContainsFunc(invalid.Causes, func(cause *jsonschema.ValidationError) bool { return concerns(cause, key) })
 }
 
 // typesOf lists the types that a schema permits for the value of key, string first.

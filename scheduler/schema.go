@@ -122,6 +122,7 @@ func compileSchema(text string) *compiledSchema {
 		c := jsonschema.NewCompiler()
 		c.DefaultDraft(draft)
 		c.UseLoader(noLoader{})
+		c.AssertFormat() // from 2019-09 on it would otherwise be a remark, which it is not with Kalypso
 		err := c.AddResource(schemaURL, document)
 		if err == nil {
 			var schema *jsonschema.Schema
@@ -151,16 +152,16 @@ func (noLoader) Load(url string) (any, error) {
 
 // checkValues returns what the schema finds wrong with values.
 func (s *compiledSchema) checkValues(all []value) []violation {
-	values := make(map[string]any, len(all))
+	values, texts := make(map[string]any, len(all)), map[string]string{}
 	for _, v := range all {
 		if text, ok := v.get().(string); ok {
-			values[v.key] = coerce(text, s.typesOf(v.key))
+			values[v.key], texts[v.key] = coerce(text, s.typesOf(v.key)), text
 		} else {
 			values[v.key] = plain(v.get())
 		}
 	}
 	var invalid *jsonschema.ValidationError
-	if err := s.schema.Validate(values); !errors.As(err, &invalid) {
+	if err := validateReadings(s.schema, values, texts); !errors.As(err, &invalid) {
 		if err != nil {
 			return []violation{{message: err.Error()}}
 		}
