@@ -66,6 +66,8 @@ func functions() template.FuncMap {
 	all["printf"] = func(format string, args ...any) (string, error) { return checkLength(fmt.Sprintf(format, args...)) }
 	all["urlquery"] = template.URLQueryEscaper // built in; here for the shield to find
 	all["println"] = func(args ...any) (string, error) { return checkLength(fmt.Sprintln(args...)) }
+	all["html"], all["js"] = template.HTMLEscaper, template.JSEscaper // built in too
+	bound(all)
 	return all
 }
 
@@ -91,12 +93,22 @@ func sequence(start, stop, step int) ([]int, error) {
 	if step == 0 {
 		return []int{}, nil
 	}
-	if (stop-start)/step > maxItems {
+	var distance, stride uint64 // which ints may be too small for
+	if step > 0 && start < stop {
+		distance, stride = uint64(stop)-uint64(start), uint64(step)
+	} else if step < 0 && start > stop {
+		distance, stride = uint64(start)-uint64(stop), -uint64(step)
+	}
+	if distance == 0 {
+		return []int{}, nil
+	}
+	count := (distance-1)/stride + 1
+	if count > maxItems {
 		return nil, fmt.Errorf("the list would have more than %d items", maxItems)
 	}
-	all := []int{}
-	for i := start; step > 0 && i < stop || step < 0 && i > stop; i += step {
-		all = append(all, i)
+	all := make([]int, count)
+	for i := range all {
+		all[i] = start + i*step
 	}
 	return all, nil
 }
@@ -113,7 +125,7 @@ func bounded(f func(...int) string, check func([]int) error) func(...int) (strin
 
 // checkSeq takes seq's arguments to be its bounds: the numbers in between are at most as many.
 func checkSeq(args []int) error {
-	if len(args) > 0 && slices.Max(args)-slices.Min(append(args, 0)) > maxItems {
+	if len(args) > 0 && uint64(slices.Max(args))-uint64(slices.Min(append(args, 0))) > maxItems {
 		return fmt.Errorf("the list would have more than %d items", maxItems)
 	}
 	return nil

@@ -80,6 +80,10 @@ func (l *library) compile(t *templateObject) *compiledTemplate {
 // text parses one text.
 func (l *library) text(name, s string, at Position) *textTemplate {
 	t := &textTemplate{at: at}
+	if len(s) > maxTextBytes {
+		t.err = coded(codeTooLarge, mistake(at, "", "the template is longer than %d bytes", maxTextBytes))
+		return t
+	}
 	t.run, t.err = template.New(name).Funcs(l.functions).Parse(s)
 	if t.err != nil {
 		t.err = explain(t.err, at)
@@ -137,21 +141,62 @@ func prepare(t *template.Template) (mutates bool) {
 		if associated.Tree == nil {
 			continue
 		}
-		tick(associated.Root)
+		var lists []*parse.ListNode
+		repeats := associated.Name() != t.Name() // what is defined can be called any number of times
 		walk(associated.Root, func(n parse.Node) {
 			switch n := n.(type) {
 			case *parse.RangeNode:
-				tick(n.List)
+				repeats = true
+				tick(n.List, 1)
+			case *parse.ListNode:
+				lists = append(lists, n)
 			case *parse.IdentifierNode:
 				mutates = mutates || slices.Contains(mutating, n.Ident)
 			}
 		})
+		tick(associated.Root, 1)
+		for _, list := range lists {
+			if repeats {
+				tick(list, callSteps*callsIn(list))
+			}
+		}
 	}
 	return mutates
 }
 
-func tick(list *parse.ListNode) {
-	list.Nodes = slices.Insert(list.Nodes, 0, parse.Node(&parse.TextNode{NodeType: parse.NodeText}))
+func tick(list *parse.ListNode, times int) {
+	empty := []parse.Node{&parse.TextNode{NodeType: parse.NodeText}}
+	list.Nodes = slices.Insert(list.Nodes, 0, slices.Repeat(empty, times)...)
+}
+
+// callSteps is what a function counts in a template that can repeat it, because a call can take as long as
+// many texts.
+const callSteps = 16
+
+// callsIn counts the functions that a list calls itself, without those in the lists below it.
+func callsIn(list *parse.ListNode) int {
+	calls := 0
+	for _, n := range list.Nodes {
+		var pipe *parse.PipeNode
+		switch n := n.(type) {
+		case *parse.ActionNode:
+			pipe = n.Pipe
+		case *parse.TemplateNode:
+			pipe = n.Pipe
+		case *parse.IfNode:
+			pipe = n.Pipe
+		case *parse.RangeNode:
+			pipe = n.Pipe
+		case *parse.WithNode:
+			pipe = n.Pipe
+		}
+		walk(pipe, func(n parse.Node) {
+			if _, ok := n.(*parse.IdentifierNode); ok {
+				calls++
+			}
+		})
+	}
+	return calls
 }
 
 // walk visits n and all below it.

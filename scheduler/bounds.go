@@ -1,0 +1,253 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"math/bits"
+	"reflect"
+	"regexp"
+	"regexp/syntax"
+	"strings"
+	"text/template"
+)
+
+// Bounds on what functions are given, and on what they make of it. A template that doubles a value forty
+// times, or that asks for a list of all numbers, must fail before memory or patience ends.
+const (
+	// maxGiven bounds the text that one function works on.
+	maxGiven = 4 * maxTextBytes
+	// maxValueNodes bounds the parts of a value, counting what occurs twice as two.
+	maxValueNodes = 1 << 18
+	// maxValueDepth bounds lists in lists; a map that was put into itself has no end.
+	maxValueDepth = 1000
+	// maxWork bounds the steps of functions whose work is a product, such as of an expression and a text.
+	maxWork = 1 << 27
+)
+
+var (
+	errTooDeep = fmt.Errorf("the value would nest deeper than %d, or hold itself", maxValueDepth)
+	errTooMany = fmt.Errorf("the value would have more than %d parts", maxValueNodes)
+	errTooSlow = errors.New("it would take too long")
+)
+
+// bound makes all functions fail whose result, or whose work, would be out of all proportion. They keep
+// their types: text/template makes an error of the action out of a function's panic.
+func bound(all template.FuncMap) {
+	for _, name := range growing {
+		all[name] = limited(reflect.ValueOf(all[name]), nil)
+	}
+	for name, check := range checks {
+		all[name] = limited(reflect.ValueOf(all[name]), check)
+	}
+}
+
+// growing are functions whose result is longer than what they are given by a factor, or that put values
+// into others. One call does no harm.
+var growing = []string{
+	"append", "mustAppend", "push", "mustPush", "prepend", "mustPrepend", "concat", "list", "tuple", "dict", "set",
+	"merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite", "deepCopy", "mustDeepCopy", "pluck",
+	"cat", "quote", "squote", "b64enc", "b32enc", "html", "js", "urlquery", "snakecase", "kebabcase", "camelcase", "title", "regexQuoteMeta",
+	"toJson", "mustToJson", "toPrettyJson", "mustToPrettyJson", "toRawJson", "mustToRawJson", "toString", "toStrings", "print", "println",
+	"stringify", "hash", "fromJson", "mustFromJson", "urlJoin",
+}
+
+// checks judge, before the call, functions of which one call can do harm.
+var checks = map[string]func(args []reflect.Value) error{
+	"join":        func(args []reflect.Value) error { return checkProduct(maxTextBytes, args[0].Len(), length(args[1])) },
+	"wrapWith":    func(args []reflect.Value) error { return checkWrap(args[0].Int(), args[1].Len(), args[2].Len()) },
+	"printf":      checkFormat,
+	"uniq":        checkPairs,
+	"mustUniq":    checkPairs,
+	"without":     checkPairs,
+	"mustWithout": checkPairs,
+	"trimAll":     checkTexts,
+	"trimall":     checkTexts,
+	"split":       checkSplit,
+	"splitList":   checkSplit,
+
+	"regexMatch": checkRegexp, "mustRegexMatch": checkRegexp, "regexFind": checkRegexp, "mustRegexFind": checkRegexp,
+	"regexFindAll": checkRegexp, "mustRegexFindAll": checkRegexp, "regexSplit": checkRegexp, "mustRegexSplit": checkRegexp,
+	"regexReplaceAll": checkReplace, "mustRegexReplaceAll": checkReplace,
+	"regexReplaceAllLiteral": checkReplace, "mustRegexReplaceAllLiteral": checkReplace,
+}
+
+func limited(f reflect.Value, check func([]reflect.Value) error) any {
+	return reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
+		given := measure{text: maxGiven, nodes: 2 * maxValueNodes}
+		err := given.all(args)
+		if err == nil && check != nil {
+			err = check(args)
+		}
+		if err != nil {
+			panic(err)
+		}
+		call := f.Call
+		if f.Type().IsVariadic() {
+			call = f.CallSlice
+		}
+		results := call(args)
+		made := measure{text: maxTextBytes, nodes: maxValueNodes}
+		if err := made.all(results); err != nil {
+			panic(err)
+		}
+		return results
+	}).Interface()
+}
+
+// measure counts down what values may still hold.
+type measure struct{ text, nodes int }
+
+func (m *measure) all(values []reflect.Value) error {
+	for _, v := range values {
+		if err := m.value(v, 0); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (m *measure) value(v reflect.Value, depth int) error {
+	m.nodes--
+	switch v.Kind() {
+	case reflect.String:
+		m.text -= v.Len()
+	case reflect.Interface, reflect.Pointer:
+		if !v.IsNil() && depth <= maxValueDepth {
+			return m.value(v.Elem(), depth+1)
+		}
+	case reflect.Slice, reflect.Array:
+		switch v.Type().Elem().Kind() {
+		case reflect.String, reflect.Interface, reflect.Slice, reflect.Map, reflect.Pointer:
+			for i := 0; i < v.Len() && m.text >= 0 && m.nodes >= 0; i++ {
+				if err := m.value(v.Index(i), depth+1); err != nil {
+					return err
+				}
+			}
+		default:
+			m.nodes -= v.Len()
+		}
+	case reflect.Map:
+		for entry := v.MapRange(); entry.Next() && m.text >= 0 && m.nodes >= 0; {
+			if err := errors.Join(m.value(entry.Key(), depth+1), m.value(entry.Value(), depth+1)); err != nil {
+				return err
+			}
+		}
+	}
+	switch {
+	case depth > maxValueDepth:
+		return errTooDeep
+	case m.text < 0:
+		return errTooLong
+	case m.nodes < 0:
+		return errTooMany
+	}
+	return nil
+}
+
+// length is how many items v has, nothing if it is no list.
+func length(v reflect.Value) int {
+	for v.Kind() == reflect.Interface {
+		v = v.Elem()
+	}
+	if v.Kind() == reflect.Slice || v.Kind() == reflect.Array {
+		return v.Len()
+	}
+	return 0
+}
+
+func checkProduct(limit, a, b int) error {
+	if high, low := bits.Mul64(uint64(a), uint64(b)); high > 0 || low > uint64(limit) {
+		if limit == maxTextBytes {
+			return errTooLong
+		}
+		return errTooSlow
+	}
+	return nil
+}
+
+// checkWrap is for a text that gets a separator after every width letters, or after each word.
+func checkWrap(width int64, separator, text int) error {
+	return checkProduct(maxTextBytes, separator, text/int(max(1, min(width, maxTextBytes)))+1)
+}
+
+// checkPairs is for functions that compare each item with each.
+func checkPairs(args []reflect.Value) error {
+	n := length(args[0])
+	with := n
+	if len(args) > 1 {
+		with = length(args[1])
+	}
+	return checkProduct(maxWork>>3, n, with)
+}
+
+func checkTexts(args []reflect.Value) error {
+	return checkProduct(maxWork, args[0].Len(), args[1].Len())
+}
+
+func checkSplit(args []reflect.Value) error {
+	if strings.Count(args[1].String(), args[0].String()) > maxItems {
+		return fmt.Errorf("the list would have more than %d items", maxItems)
+	}
+	return nil
+}
+
+// checkRegexp is for an expression that is run over a text: Go's take at most the product of the text's
+// length and that of the program which the expression becomes, and a short one can become a long program.
+func checkRegexp(args []reflect.Value) error {
+	parsed, err := syntax.Parse(args[0].String(), syntax.Perl)
+	if err != nil {
+		return nil //nolint:nilerr // the function says so itself
+	}
+	program, err := syntax.Compile(parsed.Simplify())
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	return checkProduct(maxWork, len(program.Inst), args[1].Len())
+}
+
+// checkReplace also counts what is put in: the replacement for each match, and with each $ of it no more
+// than the whole text.
+func checkReplace(args []reflect.Value) error {
+	if err := checkRegexp(args); err != nil {
+		return err
+	}
+	expression, err := regexp.Compile(args[0].String())
+	if err != nil {
+		return nil //nolint:nilerr // as above
+	}
+	text, replacement := args[1].String(), args[2].String()
+	matches := len(expression.FindAllStringIndex(text, -1))
+	return errors.Join(
+		checkProduct(maxTextBytes, matches, len(replacement)),
+		checkProduct(maxTextBytes, strings.Count(replacement, "$"), len(text)))
+}
+
+// checkFormat adds up the widths in a format, with which few letters can ask for many.
+func checkFormat(args []reflect.Value) error {
+	star := 0 // the largest number that * may stand for
+	for i := range length(args[1]) {
+		if v := args[1].Index(i); !v.IsNil() && v.Elem().CanInt() {
+			star = max(star, int(min(v.Elem().Int(), maxTextBytes)), int(min(-v.Elem().Int(), maxTextBytes)))
+		}
+	}
+	total := 0
+	for _, verb := range formatVerb.FindAllString(args[0].String(), -1) {
+		total += strings.Count(verb, "*") * star
+		for _, digits := range formatNumber.FindAllString(verb, -1) {
+			width := maxTextBytes + 1
+			if _, err := fmt.Sscanf(digits, "%7d", &width); err != nil || len(digits) > 7 {
+				width = 0 // more than a million, which fmt refuses
+			}
+			total += width
+		}
+		if total > maxTextBytes {
+			return errTooLong
+		}
+	}
+	return nil
+}
+
+var (
+	formatVerb   = regexp.MustCompile(`%[-+# 0-9.*\[\]]+`)
+	formatNumber = regexp.MustCompile(`[1-9][0-9]*`)
+)
