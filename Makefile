@@ -27,7 +27,7 @@ E2E_LEAVE = "make e2e E2E_TAGS=e2e" leaves the tests with real pods out
 E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHERRY_E2E_ARTIFACTS=$(CURDIR)/dist/e2e
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev
-FUZZTIME ?= 30s
+FUZZTIME ?= 1m
 VULNDB   ?= https://vuln.go.dev
 
 .PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind image bench bench-render bench-agent bench-hub fuzz demo install-check clean

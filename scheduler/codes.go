@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"errors"
-	"fmt"
 	"strings"
 )
 
@@ -100,7 +99,7 @@ func (f Finding) Severity() string {
 
 // finding makes a Finding of which the code says how bad it is.
 func finding(code string, at Position, hint, format string, args ...any) Finding {
-	return Finding{Code: code, Position: at, Note: strings.HasPrefix(code, "N"), Message: fmt.Sprintf(format, args...), Hint: hint}
+	return Finding{Code: code, Position: at, Note: strings.HasPrefix(code, "N"), Message: sentence(format, args...), Hint: hint}
 }
 
 // coded gives a mistake its code.

@@ -50,7 +50,7 @@ func (d *decoder) position(n *yaml.Node) Position { return Position{File: d.file
 
 func (d *decoder) fail(code string, n *yaml.Node, hint, format string, args ...any) {
 	d.errs = append(d.errs, &InputError{
-		Position: d.position(n), Code: code, Column: n.Column, Message: fmt.Sprintf(format, args...), Hint: hint,
+		Position: d.position(n), Code: code, Column: n.Column, Message: sentence(format, args...), Hint: hint,
 	})
 }
 
@@ -152,7 +152,7 @@ func (d *decoder) str(n *yaml.Node, at *where) string {
 	case tag == "!!null":
 		return ""
 	case tag != "!!str":
-		d.fail(codeType, n, fmt.Sprintf("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
+		d.fail(codeType, n, sentence("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
 	}
 	return n.Value
 }

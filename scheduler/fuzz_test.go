@@ -3,14 +3,17 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"strings"
 	"testing"
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
 
 // FuzzLoad gives the loader foreign bytes. It may refuse them, with a place, or take them, and what it
-// has taken renders the same twice.
+// has taken renders the same twice and can be linted, with a code for each finding.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
 		basics + oneTarget,
@@ -27,13 +30,61 @@ func FuzzLoad(f *testing.F) {
 			var input *InputError
 			require.ErrorAs(t, err, &input)
 			require.Equal(t, "a.yaml", input.File)
+			requireCodes(t, FindingsIn(err))
 			return
+		}
+		if report, err := m.Lint(context.Background()); err == nil {
+			requireCodes(t, report.Findings)
 		}
 		first, firstErr := m.Render(context.Background(), Options{Parallel: 1})
 		second, secondErr := m.Render(context.Background(), Options{Parallel: 4})
 		require.Equal(t, firstErr == nil, secondErr == nil)
 		if firstErr == nil {
 			require.Equal(t, Tree(first), Tree(second))
+		}
+	})
+}
+
+func requireCodes(t *testing.T, found []Finding) {
+	t.Helper()
+	for _, f := range found {
+		require.Regexp(t, `^[EWN]1[0-9]{3}$`, f.Code, f.Message)
+	}
+}
+
+// FuzzSelector gives a policy a foreign selector and labels. It selects what Kubernetes would, or is refused.
+func FuzzSelector(f *testing.F) {
+	for _, operator := range []string{"In", "NotIn", "Exists", "DoesNotExist", "Is"} {
+		f.Add("purpose", operator, "x,y", "purpose", "x")
+	}
+	f.Add("", "", "", "a", "b")
+	f.Add("example.com/a", "In", ",", "example.com/a", "")
+	f.Add("a b", "In", "é", "", "")
+	f.Fuzz(func(t *testing.T, key, operator, values, label, value string) {
+		list := strings.Split(values, ",")
+		if values == "" {
+			list = nil
+		}
+		s := labelSelector{MatchLabels: map[string]string{label: value}}
+		s.MatchExpressions = append(s.MatchExpressions, struct {
+			Key      string   `yaml:"key"`
+			Operator string   `yaml:"operator"`
+			Values   []string `yaml:"values"`
+		}{key, operator, list})
+		members := []map[string]string{{label: value}, {label: value, key: "x"}, {key: value}, {key: values, label: value}, {}}
+		kube, kubeErr := metav1.LabelSelectorAsSelector(&metav1.LabelSelector{
+			MatchLabels:      s.MatchLabels,
+			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOperator(operator), Values: list}},
+		})
+		requirements, err := s.requirements(&object{})
+		require.Equal(t, kubeErr == nil, err == nil)
+		nearLabel(s, members)
+		if err != nil {
+			return
+		}
+		selected := newLabelIndex(members).selectBy(requirements)
+		for i, labels := range members {
+			require.Equal(t, kube.Matches(k8slabels.Set(labels)), selected.has(i), "%v", labels)
 		}
 	})
 }
@@ -54,6 +105,12 @@ func FuzzParseValue(f *testing.F) {
 		hash(c.data())
 		stringify(c.data())
 		schema.check(c)
+		for _, s := range []string{a, b} {
+			l := &linter{model: NewModel("dev")}
+			l.value(&configMap{}, "K", text{Value: s})
+			unnamedLists(parseValue(s), "K")
+			requireCodes(t, l.found)
+		}
 	})
 }
 

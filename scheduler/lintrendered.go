@@ -90,13 +90,13 @@ func (r *renderedFiles) file(f File) {
 			return
 		}
 		if len(n.Content) == 1 && slices.Contains(objectAdapters, r.assignment.Adapter) {
-			r.object(n.Content[0])
+			r.object(n.Content[0], true)
 		}
 	}
 }
 
-// object looks at one document, or an item of a List.
-func (r *renderedFiles) object(n *yaml.Node) {
+// object looks at one document, or an item of a List. A List in a List is none: it could be itself.
+func (r *renderedFiles) object(n *yaml.Node, lists bool) {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
 	}
@@ -108,9 +108,9 @@ func (r *renderedFiles) object(n *yaml.Node) {
 		return
 	}
 	apiVersion, kind := stringField(n, "apiVersion"), stringField(n, "kind")
-	if apiVersion == coreAPI && kind == "List" {
+	if lists && apiVersion == coreAPI && kind == "List" {
 		for _, item := range sequenceField(n, "items") {
-			r.object(item)
+			r.object(item, false)
 		}
 		return
 	}

@@ -11,6 +11,8 @@ import (
 	"reflect"
 	"strconv"
 	"strings"
+	"unicode"
+	"unicode/utf8"
 
 	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -129,7 +131,7 @@ func (l *loader) parse(file string, data []byte) {
 			return
 		}
 		if err != nil {
-			l.errs = append(l.errs, syntaxError(file, err))
+			l.errs = append(l.errs, syntaxError(file, data, err))
 			return
 		}
 		if len(n.Content) == 1 {
@@ -138,8 +140,8 @@ func (l *loader) parse(file string, data []byte) {
 	}
 }
 
-// syntaxError takes the line out of the parser's message.
-func syntaxError(file string, err error) error {
+// syntaxError takes the line out of the parser's message, or finds it where a letter is to blame.
+func syntaxError(file string, data []byte, err error) error {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	at := Position{File: file}
 	if rest, ok := strings.CutPrefix(message, "line "); ok {
@@ -149,7 +151,25 @@ func syntaxError(file string, err error) error {
 			}
 		}
 	}
+	if at.Line == 0 {
+		at.Line = lineOfNoText(data)
+	}
 	return coded(codeSyntax, mistake(at, "", "%s", message))
+}
+
+// lineOfNoText is the line of the first byte that is no UTF-8 or a control character, zero without one.
+func lineOfNoText(data []byte) int {
+	for line, i := 1, 0; i < len(data); {
+		r, size := utf8.DecodeRune(data[i:])
+		switch {
+		case r == '\n':
+			line++
+		case r == utf8.RuneError && size == 1, r != '\t' && r != '\r' && unicode.IsControl(r):
+			return line
+		}
+		i += size
+	}
+	return 0
 }
 
 // document takes one object, or the items of a List.

@@ -29,7 +29,18 @@ func (e *InputError) Error() string {
 
 // mistake is an InputError in one line.
 func mistake(at Position, hint, format string, args ...any) error {
-	return &InputError{Position: at, Message: fmt.Sprintf(format, args...), Hint: hint}
+	return &InputError{Position: at, Message: sentence(format, args...), Hint: hint}
+}
+
+// maxMessage bounds a message, because what it quotes may be as long as its file.
+const maxMessage = 2000
+
+func sentence(format string, args ...any) string {
+	s := fmt.Sprintf(format, args...)
+	if len(s) > maxMessage {
+		s = strings.ToValidUTF8(s[:maxMessage], "") + "…"
+	}
+	return s
 }
 
 // String gives the place, the message and, in parentheses, the hint.
