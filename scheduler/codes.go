@@ -57,6 +57,7 @@ const (
 	codeSelector          = "E1303"
 	codeUnknownAnnotation = "W1304"
 	codeAnnotationValue   = "E1305"
+	codeNoClusterTypes    = "W1308"
 
 	// Names.
 	codeNamesClash    = "E1401"

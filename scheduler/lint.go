@@ -128,6 +128,9 @@ func (l *linter) failures() {
 }
 
 func (l *linter) emptyTypes() {
+	if len(l.result.ClusterTypes) == 0 {
+		l.add(codeNoClusterTypes, Position{}, "of a repository with a branch per environment, give the URL or PATH#BRANCH", "environment %q has no ClusterType", l.model.environment)
+	}
 	for _, ct := range l.result.ClusterTypes {
 		if len(ct.Assignments)+len(ct.Failures) == 0 {
 			o := l.model.clusterTypes[ct.Name]

@@ -277,3 +277,11 @@ func TestAnErrorHoldsAllItsMistakesAsFindings(t *testing.T) {
 	require.Equal(t, "E1001", found[31].Code)
 	require.Equal(t, SeverityError, found[31].Severity())
 }
+
+func TestLintOfAFolderThatIsNoEnvironment(t *testing.T) {
+	report, err := NewModel("dev").Lint(context.Background())
+	require.NoError(t, err)
+	require.Equal(t, []Finding{{Code: "W1308", Message: `environment "dev" has no ClusterType`, Hint: "of a repository with a branch per environment, give the URL or PATH#BRANCH"}}, report.Findings)
+	_, err = NewModel("Dev").Lint(context.Background())
+	require.ErrorContains(t, err, `there can be no environment "Dev"`)
+}

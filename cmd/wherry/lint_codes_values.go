@@ -101,6 +101,11 @@ var policyCodes = []lintCode{
 		remedy: "Leave out --commit, or pin it in the BaseRepo.",
 	},
 	{
+		code: "W1308", title: "an environment without a cluster type",
+		text:   "Nothing can be assigned. Most often PLATFORM is the folder of what environments share, and their own objects lie on a branch or in a folder of their own.",
+		remedy: "Give the place of the environment's objects: a folder, or a repository as URL#BRANCH or PATH#BRANCH.",
+	},
+	{
 		code: "E1401", title: "two deployment targets of one name",
 		text:    "A target's full name is WORKLOAD-TARGET. Two that share it would be one folder and one assignment.",
 		example: "workload a, target b-c\nworkload a-b, target c",
