@@ -36,7 +36,7 @@ func bound(all template.FuncMap) {
 	for _, name := range growing {
 		all[name] = limited(reflect.ValueOf(all[name]), nil)
 	}
-	for name, check := range checks {
+	for name, check := range callChecks {
 		all[name] = limited(reflect.ValueOf(all[name]), check)
 	}
 }
@@ -51,8 +51,8 @@ var growing = []string{
 	"stringify", "hash", "fromJson", "mustFromJson", "urlJoin",
 }
 
-// checks judge, before the call, functions of which one call can do harm.
-var checks = map[string]func(args []reflect.Value) error{
+// callChecks judge, before the call, functions of which one call can do harm.
+var callChecks = map[string]func(args []reflect.Value) error{
 	"join":        func(args []reflect.Value) error { return checkProduct(maxTextBytes, args[0].Len(), length(args[1])) },
 	"wrapWith":    func(args []reflect.Value) error { return checkWrap(args[0].Int(), args[1].Len(), args[2].Len()) },
 	"printf":      checkFormat,

@@ -80,7 +80,7 @@ func TestHostileTemplatesEndWithAnError(t *testing.T) {
 func evaluateText(s string) error {
 	l := &library{functions: functions()}
 	d := data{ConfigData: map[string]any{}}
-	_, err := newEvaluator(l).evaluate(context.Background(), l.text("hostile", s, Position{File: "a.yaml", Line: 1}), &input{data: &d, config: compose(nil)})
+	_, err := newEvaluator(l).evaluate(context.Background(), l.text("hostile", s, Position{File: "a.yaml", Line: 1}), &input{data: &d, config: composeAlone(nil)})
 	return err
 }
 
@@ -98,7 +98,7 @@ func TestBoundsLeaveOrdinaryTemplatesAlone(t *testing.T) {
 	} {
 		l := &library{functions: functions()}
 		d := data{ConfigData: map[string]any{}}
-		got, err := newEvaluator(l).evaluate(context.Background(), l.text("t", template, Position{}), &input{data: &d, config: compose(nil)})
+		got, err := newEvaluator(l).evaluate(context.Background(), l.text("t", template, Position{}), &input{data: &d, config: composeAlone(nil)})
 		require.NoError(t, err, template)
 		require.Equal(t, want, string(got), template)
 	}

@@ -25,10 +25,10 @@ var hostileFiles = map[string]struct {
 	"flow lists ten thousand deep":         {"a: " + strings.Repeat("[", 100_000), "a.yaml: exceeded max depth of 10000"},
 	"block lists ten thousand deep":        {strings.Repeat("- ", 100_000), "a.yaml: exceeded max depth of 10000"},
 	"just deep enough":                     {"kind: ConfigMap\napiVersion: v1\nmetadata:\n  labels: " + strings.Repeat("{a: ", 9_000) + strings.Repeat("}", 9_000), "metadata.labels.a must be a string, not a mapping"},
-	"a value that nests":                   {value(strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)), ""},
-	"a value that nests too deep":          {value(strings.Repeat("[", 20_000)), ""},
-	"a value of braces":                    {value(strings.Repeat("{", 20_000)), `unexpected "{" in command`},
-	"aliases of aliases in a value":        {value(laughs), ""},
+	"a value that nests":                   {oneValue(strings.Repeat("[", 9_000) + strings.Repeat("]", 9_000)), ""},
+	"a value that nests too deep":          {oneValue(strings.Repeat("[", 20_000)), ""},
+	"a value of braces":                    {oneValue(strings.Repeat("{", 20_000)), `unexpected "{" in command`},
+	"aliases of aliases in a value":        {oneValue(laughs), ""},
 	"aliases of aliases in labels":         {bomb(), "the document holds more than 1048576 values once its aliases are expanded"},
 	"aliases of aliases in a Template":     {"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: Template\nmetadata: {name: bomb}\nspec:\n  manifests:\n    - " + strings.ReplaceAll(laughs, "\n", "\n      "), "W1110"},
 	"aliases of aliases that nobody reads": {laughs, "no object (there is no kind): passed over"},
@@ -36,7 +36,7 @@ var hostileFiles = map[string]struct {
 	"a List that holds itself":             {"&l\napiVersion: v1\nkind: List\nitems: [*l, *l]", "passed over"},
 	"a merge key that is itself":           {"apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: &m {<<: [*m, *m], name: x}", "merge keys nest more than 16 deep"},
 	"a rendered List that holds itself":    {templateYAML("x", "---\n&l\napiVersion: v1\nkind: List\nitems: [*l, *l]") + "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ClusterType\nmetadata: {name: core}\nspec: {reconciler: x, namespaceService: ns}\n", "no metadata.name"},
-	"a template in a value of itself":      {value("{{ .ConfigData.A }}{{ .ConfigData.A }}"), "the value of A refers to itself"},
+	"a template in a value of itself":      {oneValue("{{ .ConfigData.A }}{{ .ConfigData.A }}"), "the value of A refers to itself"},
 	"invalid UTF-8":                        {"a: b\nkind: \xff\xfe", "a.yaml:2: invalid leading UTF-8 octet"},
 	"a NUL":                                {"kind: \x00", "a.yaml:1: control characters are not allowed"},
 	"UTF-16":                               {"\xff\xfek\x00i\x00n\x00d\x00:\x00 \x00x\x00\n\x00", "kind x of  is not part of a platform"},
@@ -58,8 +58,8 @@ var laughs = func() string {
 	return b.String()
 }()
 
-// value is a ConfigMap with this value.
-func value(s string) string {
+// oneValue is a ConfigMap with this value.
+func oneValue(s string) string {
 	return configMapYAML("cm", "  A: |\n    "+strings.ReplaceAll(s, "\n", "\n    "))
 }
 
