@@ -12,7 +12,8 @@ import (
 )
 
 // Artifacts lists what assignments need beside the bundle: what their files and their targets' manifests
-// name, by digest where that is given there or was found out by Pin. It asks nobody, so that the same
+// name, by digest where that is given there or was found out by Pin, and what stands in the manifests that
+// Pin has fetched. It asks nobody, so that the same
 // input gives the same list. Files that are no YAML name nothing.
 func Artifacts(assignments []scheduler.Assignment) []bundle.Artifact {
 	lists := make([][]bundle.Artifact, len(assignments))
@@ -21,7 +22,7 @@ func Artifacts(assignments []scheduler.Assignment) []bundle.Artifact {
 	for start := 0; start < len(assignments); start += assignmentsAtOnce {
 		group.Go(func() error {
 			for i := start; i < min(start+assignmentsAtOnce, len(assignments)); i++ {
-				lists[i] = artifactsOf(&assignments[i])
+				lists[i] = append(named(&assignments[i]), inside(&assignments[i])...)
 			}
 			return nil
 		})
@@ -33,7 +34,8 @@ func Artifacts(assignments []scheduler.Assignment) []bundle.Artifact {
 // assignmentsAtOnce is how many are looked at in one go.
 const assignmentsAtOnce = 256
 
-func artifactsOf(a *scheduler.Assignment) []bundle.Artifact {
+// named lists what a's files and its target's manifests name.
+func named(a *scheduler.Assignment) []bundle.Artifact {
 	var list []bundle.Artifact
 	needs, _ := needsOf(a) // what cannot be read is for the one who applies it to say
 	for _, n := range needs {
@@ -46,14 +48,27 @@ func artifactsOf(a *scheduler.Assignment) []bundle.Artifact {
 	return list
 }
 
+// inside lists what is named where a's manifests come from.
+func inside(a *scheduler.Assignment) []bundle.Artifact {
+	var list []bundle.Artifact
+	for _, p := range a.Inside {
+		list = append(list, bundle.Artifact{
+			Type: bundle.ArtifactType(p.Type), Name: p.Name, Reference: p.Reference, Digest: p.Digest, Unresolved: p.Digest == "", UsedBy: []string{a.Name},
+		})
+	}
+	return list
+}
+
 // checkPinned says what of a cluster type that asks for it has not been through Pin.
 func checkPinned(ct scheduler.ClusterTypeResult) error {
 	if !isPinned(ct) {
 		return nil
 	}
-	for _, a := range Artifacts(ct.Assignments) {
-		if a.Unresolved {
-			return fmt.Errorf("annotation %s: %s, which %s names, is not resolved", scheduler.PinAnnotation, a.Reference, a.UsedBy[0])
+	for i := range ct.Assignments {
+		for _, a := range named(&ct.Assignments[i]) {
+			if a.Unresolved {
+				return fmt.Errorf("annotation %s: %s, which %s names, is not resolved", scheduler.PinAnnotation, a.Reference, ct.Assignments[i].Name)
+			}
 		}
 	}
 	return nil

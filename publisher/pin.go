@@ -35,8 +35,8 @@ type PinOptions struct {
 // The error is ctx's.
 func Pin(ctx context.Context, result *scheduler.Result, opts PinOptions) error {
 	p := &pinning{
-		resolver:    &resolver{timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI},
-		descriptors: map[descriptorFolder][]descriptor{},
+		resolver: &resolver{timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI},
+		contents: map[sourceFolder]folderContent{},
 	}
 	defer p.resolver.close()
 	seen := map[artifactSource]bool{}
@@ -80,8 +80,7 @@ func isPinned(ct scheduler.ClusterTypeResult) bool {
 type pinning struct {
 	resolver *resolver
 	found    map[artifactSource]*resolution
-	// descriptors are those below the folders that were read.
-	descriptors map[descriptorFolder][]descriptor
+	contents map[sourceFolder]folderContent // of those that were read
 }
 
 func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
@@ -171,11 +170,10 @@ func (p *pinning) check(a *scheduler.Assignment, before []need) error {
 			return fmt.Errorf("%s: the reference %w", n.place, errNotInPlace)
 		}
 		a.Pinned = append(a.Pinned, scheduler.Pinned{
-			Type: string(n.kind), Reference: n.reference(), Digest: digestOf(n.kind, found.revision), Size: found.size,
+			Type: string(n.kind), Name: n.name(), Reference: n.reference(), Digest: digestOf(n.kind, found.revision), Size: found.size,
 		})
 	}
-	a.Version, a.Application, err = p.version(a, before)
-	return err
+	return p.describe(a, before)
 }
 
 // mentions says whether a's files hold url.

@@ -42,7 +42,7 @@ func pinAll(a *scheduler.Assignment) error {
 	if err != nil {
 		return err
 	}
-	p := &pinning{found: map[artifactSource]*resolution{}, descriptors: map[descriptorFolder][]descriptor{}}
+	p := &pinning{found: map[artifactSource]*resolution{}, contents: map[sourceFolder]folderContent{}}
 	for _, n := range needs {
 		found := &resolution{revision: someDigest, version: "1.2.3"}
 		if n.kind == bundle.ArtifactGit {

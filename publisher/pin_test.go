@@ -268,6 +268,39 @@ func TestAVersionIsWhatTheWorkloadSays(t *testing.T) {
 	}
 }
 
+func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {
+	t.Parallel()
+	s := newSources(t)
+	pod := func(image string) string {
+		return "apiVersion: v1\nkind: Pod\nspec: {containers: [{image: '" + image + "'}]}\n"
+	}
+	sha := commit(t, s.repo, "main", map[string]string{
+		"live/a.yaml": pod("app"), "live/deep/b.yaml": pod("ghcr.io/b@"+someDigest) + "---\n" + pod("nginx:1"), "live/chart.yaml": "image: {{ .Values.image }}\n",
+		"live/kustomization.yaml": "images: [{name: app, newName: ghcr.io/team/app, newTag: v7}, {name: nginx, digest: " + someDigest + "}, {name: '!'}]\n",
+		"other/a.yaml":            pod("busybox"),
+	})
+	a := rendered(fluxGit(s.git, "branch: main"))
+	a.Manifests = map[string]string{"repo": s.git, "branch": "main", "path": "live"}
+	ct := pinned(t, PinOptions{}, a)
+	require.Empty(t, ct.Failures)
+	require.NoError(t, checkPinned(ct), "what an app team's manifests name does not keep it from being published")
+	require.Equal(t, strings.Join([]string{
+		"git " + strings.TrimPrefix(s.git, "http://") + " " + s.git + "#main sha1:" + sha,
+		"image docker.io/library/nginx docker.io/library/nginx@" + someDigest + " " + someDigest,
+		"image ghcr.io/b ghcr.io/b@" + someDigest + " " + someDigest,
+		"image ghcr.io/team/app ghcr.io/team/app:v7 unresolved",
+	}, "\n"), listOf(ct.Assignments[0]))
+
+	big := strings.Repeat("# "+strings.Repeat("x", 1000)+"\n", 1000)
+	files := map[string]string{"small/a.yaml": "a: b\n"}
+	for i := range 40 {
+		files["big/"+strings.Repeat("i", i+1)+".yaml"] = big
+	}
+	commit(t, s.repo, "main", files)
+	a.Manifests["path"] = "big"
+	require.ErrorContains(t, pinned(t, PinOptions{}, a).Failures[0].Err, `too large: the YAML files in folder "big" hold more than 33554432 bytes`)
+}
+
 func TestMirrorsStandInForURLs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()

@@ -6,8 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"path"
 	"slices"
 	"strings"
 	"unicode"
@@ -23,31 +21,33 @@ const (
 	shortCommit = 12
 	// maxVersionBytes bounds a version and an application's name, which are foreign and go into reports.
 	maxVersionBytes = 128
-	// maxDescriptorBytes bounds the files that are looked at: larger ones hold something else.
-	maxDescriptorBytes = 1 << 20
 )
 
-// version is the version that an assignment's workload has in its source, and the application that it is
-// part of.
-func (p *pinning) version(a *scheduler.Assignment, needs []need) (version, application string, err error) {
+// describe fills in the version that a's workload has in its source, the application that it is part of, and
+// what the manifests there need in turn.
+func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 	source := mainSource(a, needs)
 	if source == nil {
-		return "", "", nil
+		return nil
 	}
 	found := p.found[source.artifactSource]
 	if source.kind != bundle.ArtifactGit {
-		return plainWord(cmp.Or(found.annotated, found.version)), "", nil
+		a.Version = plainWord(cmp.Or(found.annotated, found.version))
+		return nil
 	}
-	version = found.revision[:min(len(found.revision), shortCommit)]
+	a.Version = found.revision[:min(len(found.revision), shortCommit)]
 	dir, err := cleanPath(a.Manifests["path"])
 	if err != nil {
-		return version, "", nil // the engine will not find it either
+		return nil // the engine will not find it either
 	}
-	d, err := p.descriptorFor(a, descriptorFolder{source.artifactSource, dir})
+	content, err := p.content(sourceFolder{source.artifactSource, dir})
 	if err != nil {
-		return "", "", fmt.Errorf("%s: read the version in %s at %s: %w", source.place, source.reference(), version, err)
+		return fmt.Errorf("%s: read %s at %s: %w", source.place, source.reference(), a.Version, err)
 	}
-	return cmp.Or(plainWord(d.Spec.WorkloadVersion.Version), version), plainWord(d.Spec.Workload.Application.Name), nil
+	d := content.descriptorFor(a)
+	a.Version = cmp.Or(plainWord(d.Spec.WorkloadVersion.Version), a.Version)
+	a.Application, a.Inside = plainWord(d.Spec.Workload.Application.Name), content.needs
+	return nil
 }
 
 // mainSource is where the workload comes from: the source that the target's manifests name, else the
@@ -89,56 +89,20 @@ type descriptor struct {
 	} `yaml:"spec"`
 }
 
-// descriptorFolder is a folder of a source.
-type descriptorFolder struct {
-	source artifactSource
-	dir    string
-}
-
-// descriptorFor returns the descriptor below a folder that is for a, else the only one directly in there. It
-// is empty where there is none.
-func (p *pinning) descriptorFor(a *scheduler.Assignment, at descriptorFolder) (descriptor, error) {
-	all, known := p.descriptors[at]
-	if !known {
-		var err error
-		if all, err = readDescriptors(p.found[at.source].tree.FS, at.dir); err != nil {
-			return descriptor{}, err
-		}
-		p.descriptors[at] = all
-	}
+// descriptorFor returns the descriptor that is for a, else the only one directly in the folder. It is empty
+// where there is none.
+func (f folderContent) descriptorFor(a *scheduler.Assignment) descriptor {
 	isFor := func(d descriptor) bool {
 		return d.Spec.DeploymentTarget.Name == a.Target && slices.Contains([]string{"", a.Workload}, d.Spec.Workload.Name)
 	}
-	if i := slices.IndexFunc(all, isFor); i >= 0 {
-		return all[i], nil
+	if i := slices.IndexFunc(f.descriptors, isFor); i >= 0 {
+		return f.descriptors[i]
 	}
-	beside := slices.DeleteFunc(slices.Clone(all), func(d descriptor) bool { return d.dir != at.dir })
+	beside := slices.DeleteFunc(slices.Clone(f.descriptors), func(d descriptor) bool { return d.dir != f.dir })
 	if len(beside) == 1 { // the names there are the app team's own, and need not be those of the platform
-		return beside[0], nil
+		return beside[0]
 	}
-	return descriptor{}, nil
-}
-
-func readDescriptors(fsys fs.FS, dir string) (all []descriptor, err error) {
-	files := &guardedFS{FS: fsys}
-	err = fs.WalkDir(files, dir, func(name string, e fs.DirEntry, err error) error {
-		if errors.Is(err, fs.ErrNotExist) && name == dir {
-			return nil // the engine says so
-		}
-		if err != nil || !e.Type().IsRegular() || !slices.Contains([]string{".yaml", ".yml"}, path.Ext(name)) {
-			return err
-		}
-		if info, err := e.Info(); err != nil || info.Size() > maxDescriptorBytes {
-			return err
-		}
-		data, err := fs.ReadFile(files, name)
-		for _, d := range descriptorsIn(data) {
-			d.dir = path.Dir(name)
-			all = append(all, d)
-		}
-		return err
-	})
-	return all, err
+	return descriptor{}
 }
 
 // descriptorsIn passes over what is no YAML, such as a chart's templates.

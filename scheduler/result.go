@@ -55,11 +55,13 @@ type Assignment struct {
 	Settings
 	// Manifests says where the target's manifests are, as the Workload has it.
 	Manifests map[string]string
-	// Version and Application are the workload's own words, and Pinned is what names in the files stood for
-	// when they were resolved. The scheduler knows none of them: they are filled in after rendering.
+	// Version and Application are the workload's own words, Pinned is what names in the files stood for when
+	// they were resolved, and Inside is what the manifests name that were found there. The scheduler knows
+	// none of them: they are filled in after rendering.
 	Version     string
 	Application string
 	Pinned      []Pinned
+	Inside      []Pinned
 	// Files are namespace.yaml, platform-config.* and reconciler.yaml, sorted by path. As in Kalypso,
 	// namespace.yaml and reconciler.yaml exist even when empty.
 	Files []File
@@ -67,9 +69,9 @@ type Assignment struct {
 
 // Pinned is a name of something outside, and what it stood for.
 type Pinned struct {
-	Type, Reference string
-	Digest          string
-	Size            int64 // in bytes; zero where it is not known
+	Type, Name, Reference string
+	Digest                string // empty where nobody has asked
+	Size                  int64  // in bytes; zero where it is not known
 }
 
 // File is a rendered file.

@@ -1,0 +1,135 @@
+package publisher
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"path"
+	"slices"
+
+	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+const (
+	// maxManifestBytes bounds a file that is looked at: what is larger is no manifest.
+	maxManifestBytes = 1 << 20
+	// maxManifestsBytes bounds the files of one folder. All of them may be parsed.
+	maxManifestsBytes = 32 << 20
+)
+
+// sourceFolder is a folder of a source.
+type sourceFolder struct {
+	source artifactSource
+	dir    string
+}
+
+// folderContent is what the manifests in a folder say.
+type folderContent struct {
+	dir         string
+	descriptors []descriptor
+	needs       []scheduler.Pinned
+}
+
+// content reads a folder once.
+func (p *pinning) content(at sourceFolder) (folderContent, error) {
+	if known, ok := p.contents[at]; ok {
+		return known, nil
+	}
+	files, err := manifestsIn(p.found[at.source].tree.FS, at.dir)
+	if err != nil {
+		return folderContent{}, err
+	}
+	content := folderContent{dir: at.dir, needs: needsInside(files, imagesOf(files, at.dir))}
+	for _, f := range files {
+		for _, d := range descriptorsIn(f.Data) {
+			d.dir = path.Dir(f.Path)
+			content.descriptors = append(content.descriptors, d)
+		}
+	}
+	p.contents[at] = content
+	return content, nil
+}
+
+// manifestsIn reads the YAML files below dir. A dir that is not there has none: the engine says so.
+func manifestsIn(fsys fs.FS, dir string) (all []scheduler.File, err error) {
+	files, size := &guardedFS{FS: fsys}, 0
+	err = fs.WalkDir(files, dir, func(name string, e fs.DirEntry, err error) error {
+		if errors.Is(err, fs.ErrNotExist) && name == dir {
+			return nil
+		}
+		if err != nil || !e.Type().IsRegular() || !slices.Contains([]string{".yaml", ".yml"}, path.Ext(name)) {
+			return err
+		}
+		if info, err := e.Info(); err != nil || info.Size() > maxManifestBytes {
+			return err
+		}
+		data, err := fs.ReadFile(files, name)
+		if size += len(data); size > maxManifestsBytes {
+			return fmt.Errorf("%w: the YAML files in folder %q hold more than %d bytes", ErrTooLarge, dir, maxManifestsBytes)
+		}
+		all = append(all, scheduler.File{Path: name, Data: data})
+		return err
+	})
+	return all, err
+}
+
+// needsInside lists what files name, as it stands there, but for images that are replaced. What is no YAML,
+// such as a chart's templates, names nothing.
+func needsInside(files []scheduler.File, images []replacedImage) []scheduler.Pinned {
+	var list []scheduler.Pinned
+	needs, _ := needsOf(&scheduler.Assignment{Files: files})
+	for _, n := range needs {
+		if n.url == "" || n.kind == "" {
+			continue
+		}
+		if i := slices.IndexFunc(images, func(r replacedImage) bool { return n.kind == bundle.ArtifactImage && r.isFor(n.artifactSource) }); i >= 0 {
+			n.artifactSource = images[i].replace(n.artifactSource)
+		}
+		a := n.artifact()
+		list = append(list, scheduler.Pinned{Type: string(a.Type), Name: a.Name, Reference: a.Reference, Digest: a.Digest})
+	}
+	return list
+}
+
+// replacedImage is an entry of a kustomization's images.
+type replacedImage struct {
+	Name    string `yaml:"name"`
+	NewName string `yaml:"newName"`
+	NewTag  string `yaml:"newTag"`
+	Digest  string `yaml:"digest"`
+}
+
+// imagesOf reads the kustomization of a folder, if it has one.
+func imagesOf(files []scheduler.File, dir string) []replacedImage {
+	i := slices.IndexFunc(files, func(f scheduler.File) bool {
+		return f.Path == path.Join(dir, "kustomization.yaml") || f.Path == path.Join(dir, "kustomization.yml")
+	})
+	var k struct {
+		Images []replacedImage `yaml:"images"`
+	}
+	if i < 0 || yaml.Unmarshal(files[i].Data, &k) != nil {
+		return nil // the engine says so
+	}
+	return k.Images
+}
+
+func (r replacedImage) isFor(image artifactSource) bool {
+	name, err := parseImage(r.Name)
+	return err == nil && name.url == image.url
+}
+
+func (r replacedImage) replace(image artifactSource) artifactSource {
+	if name, err := parseImage(r.NewName); err == nil {
+		image.url = name.url
+	}
+	if r.NewTag != "" {
+		image.tag, image.revision = r.NewTag, ""
+	}
+	if r.Digest != "" {
+		image.tag, image.revision = r.NewTag, r.Digest
+	}
+	return image
+}
