@@ -6,6 +6,7 @@ import (
 	"net/url"
 	"strings"
 
+	"github.com/go-git/go-git/v5/plumbing/transport"
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -60,6 +61,16 @@ func (s artifactSource) name() string {
 		name = u.Host + u.Path
 	}
 	return strings.TrimSuffix(strings.TrimSuffix(name, "/"), ".git")
+}
+
+// host is the server that s is asked from.
+func (s artifactSource) host() string {
+	endpoint, err := transport.NewEndpoint(s.url)
+	if err != nil || endpoint.Protocol == "file" { // HOST/REPOSITORY
+		host, _, _ := strings.Cut(s.url, "/")
+		return host
+	}
+	return endpoint.Host
 }
 
 // artifact is the line of the list for s.

@@ -35,7 +35,7 @@ type PinOptions struct {
 // The error is ctx's.
 func Pin(ctx context.Context, result *scheduler.Result, opts PinOptions) error {
 	p := &pinning{
-		resolver: &resolver{timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI},
+		resolver: &resolver{timeout: cmp.Or(max(opts.Timeout, 0), 2*time.Minute), mirrors: opts.Mirrors, oci: opts.OCI, silent: map[string]bool{}},
 		contents: map[sourceFolder]folderContent{},
 	}
 	defer p.resolver.close()

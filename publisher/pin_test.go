@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"context"
 	"encoding/json"
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"path/filepath"
@@ -224,6 +225,24 @@ func TestPinGivesUpOnServersThatHang(t *testing.T) {
 	t.Cleanup(hang.CloseClientConnections)
 	ct := pinned(t, PinOptions{Timeout: 50 * time.Millisecond}, rendered(fluxGit(hang.URL+"/x", "branch: main")))
 	require.ErrorContains(t, ct.Failures[0].Err, "no complete answer within 50ms")
+
+	var many []scheduler.Assignment
+	for i := range 4 * maxAtOnce {
+		a := rendered(fluxGit(fmt.Sprintf("%s/%d", hang.URL, i), "branch: main"))
+		a.Name = fmt.Sprint(i)
+		many = append(many, a)
+	}
+	ct = pinned(t, PinOptions{Timeout: 50 * time.Millisecond}, many...)
+	require.Len(t, ct.Failures, len(many))
+	waited := 0
+	for _, f := range ct.Failures {
+		if strings.Contains(f.Err.Error(), "within 50ms") {
+			waited++
+		} else {
+			require.ErrorContains(t, f.Err, "127.0.0.1 has not answered before")
+		}
+	}
+	require.LessOrEqual(t, waited, 2*maxAtOnce, "a host is not waited for again and again")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()

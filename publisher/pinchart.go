@@ -66,12 +66,12 @@ func chartIndex(ctx context.Context, repository string) (*chartRepositoryIndex, 
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
-		return nil, fmt.Errorf("index.yaml: the server answers %s", response.Status)
+		return nil, fmt.Errorf("index.yaml: the server answers %d", response.StatusCode)
 	}
 	index := new(chartRepositoryIndex)
 	body := &limitedReader{Reader: response.Body, limit: maxChartIndex}
 	if err := yaml.NewDecoder(body).Decode(index); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("index.yaml: %w", err)
+		return nil, fmt.Errorf("index.yaml: %w", plain(err))
 	}
 	return index, nil
 }

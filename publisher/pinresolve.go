@@ -46,8 +46,10 @@ type resolver struct {
 	timeout time.Duration
 	mirrors mirrors
 	oci     oci.Options
-	readers []*gitReader
+
 	mu      sync.Mutex
+	readers []*gitReader
+	silent  map[string]bool // hosts that have let the time for one source pass
 }
 
 // all resolves sources, several at a time. The error is ctx's.
@@ -78,6 +80,9 @@ func (r *resolver) close() {
 }
 
 func (r *resolver) resolve(ctx context.Context, s artifactSource) *resolution {
+	if r.isSilent(s.host()) {
+		return &resolution{err: fmt.Errorf("%s has not answered before", s.host())}
+	}
 	ctx, cancel := context.WithTimeoutCause(ctx, r.timeout, fmt.Errorf("no complete answer within %s", r.timeout))
 	defer cancel()
 	found := new(resolution)
@@ -91,8 +96,18 @@ func (r *resolver) resolve(ctx context.Context, s artifactSource) *resolution {
 	}
 	if found.err != nil && ctx.Err() != nil {
 		found.err = context.Cause(ctx)
+		r.mu.Lock()
+		r.silent[s.host()] = true
+		r.mu.Unlock()
 	}
 	return found
+}
+
+// isSilent says whether to ask host would only be to wait once more: a platform may name many of its sources.
+func (r *resolver) isSilent(host string) bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	return r.silent[host]
 }
 
 // git fetches the commit that s names, since a workload's version is in there.
@@ -103,7 +118,7 @@ func (r *resolver) git(ctx context.Context, s artifactSource, found *resolution)
 	if err := checkURL(s.url); err != nil {
 		return err
 	}
-	g := newGitReader(r.timeout)
+	g := newGitReader(2 * r.timeout) // ctx ends before
 	g.mirrors = r.mirrors
 	r.mu.Lock()
 	r.readers = append(r.readers, g)
