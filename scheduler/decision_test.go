@@ -119,6 +119,41 @@ func TestADecisionThatDoesNotFitThePlatform(t *testing.T) {
 	require.Len(t, strings.Split(err.Error(), "\n"), maxReported+1, "what is wrong throughout is not told a thousand times")
 }
 
+func TestAnUnknownTargetFailsAloneWhereASourceIsMissing(t *testing.T) {
+	m, _ := decidedFleet(t)
+	d := readDecision(t, `{"schema": 1, "environment": "dev", "assignments": [
+		{"clusterType": "c1", "name": "web-y"}, {"clusterType": "c1", "name": "app-x"}, {"clusterType": "c1", "name": "web-x"}]}`)
+	result, err := m.Render(t.Context(), Options{Decision: d, Incomplete: true})
+	require.NoError(t, err)
+	require.Equal(t, "c1/app-x", pairs(result))
+	const want = `there is no deployment target "web-%" in environment "dev"`
+	requireFailures(t, result, map[string]string{"c1/web-x": strings.ReplaceAll(want, "%", "x"), "c1/web-y": strings.ReplaceAll(want, "%", "y")})
+	require.Equal(t, []FailureReason{TargetUnknown, TargetUnknown}, []FailureReason{result.ClusterTypes[0].Failures[0].Reason, result.ClusterTypes[0].Failures[1].Reason})
+	require.Equal(t, "web-x", result.ClusterTypes[0].Failures[0].Name)
+}
+
+func TestEachFailureHasItsReason(t *testing.T) {
+	long := strings.Repeat("long-", 10) + "name"
+	clash := oneTarget + "    - {name: b-c, environment: dev}\n---\n" + strings.NewReplacer("name: app,", "name: app-b,", "name: t1", "name: c").Replace(oneTarget)
+	schema := "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ConfigSchema\nmetadata: {name: s}\nspec: {schema: '{\"required\": [\"NOPE\"]}'}\n---\n"
+	for _, c := range []struct {
+		platform, workloads string
+		want                FailureReason
+	}{
+		{basics, clash, NameClash},
+		{basics, strings.Replace(oneTarget, "name: t1", "name: "+long, 1), NameTooLong},
+		{basics + schema, oneTarget, SchemaViolated},
+		{strings.Replace(basics, "reconciler: ", "reconciler: no-", 1), oneTarget, TemplateFailed},
+		{basics, strings.Replace(oneTarget, "labels: {type: application}", "annotations: {wherry.dev/adapter: pigeon}", 1), BadAnnotation},
+	} {
+		failures := render(t, c.platform, c.workloads).ClusterTypes[0].Failures
+		require.Len(t, failures, 1, c.want)
+		require.Equal(t, c.want, failures[0].Reason, failures[0].Err)
+		var bare *reasonedError
+		require.False(t, errors.As(failures[0].Err, &bare))
+	}
+}
+
 func TestWhatIsNoDecision(t *testing.T) {
 	const hint = ` ("wherry schedule --schema" prints the form)`
 	for name, c := range map[string]struct{ text, want string }{

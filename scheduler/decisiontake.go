@@ -1,17 +1,20 @@
 package scheduler
 
 import (
+	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"unicode"
 )
 
-// obey takes over what d says, in place of what the platform's policies select.
-func (r *renderer) obey(d *Decision) error {
+// obey takes over what d says, in place of what the platform's policies select. Where the platform is
+// incomplete, an unknown target fails alone.
+func (r *renderer) obey(d *Decision, incomplete bool) error {
 	if d.Environment != r.model.environment {
 		return mistake(d.at, "", "the decision is for environment %q, not for %q", d.Environment, r.model.environment)
 	}
+	r.unknown = map[string][]Failure{}
 	o := &obedience{
 		renderer: r, types: sortedKeys(r.model.clusterTypes), byName: map[string][]int{},
 		taken: map[[2]string]Position{}, selected: map[[2]string]*selectedPair{},
@@ -21,7 +24,11 @@ func (r *renderer) obey(d *Decision) error {
 	}
 	var errs []error
 	for _, a := range d.Assignments {
-		if err := o.take(a); err != nil {
+		err := o.take(a)
+		var failed *reasonedError
+		if incomplete && errors.As(err, &failed) && failed.reason == TargetUnknown {
+			r.unknown[a.ClusterType] = append(r.unknown[a.ClusterType], newFailure(a.Name, a.ClusterType, err))
+		} else if err != nil {
 			errs = append(errs, err)
 		}
 		if len(errs) == 10*maxReported { // the file is of another platform; hints cost time
@@ -50,9 +57,6 @@ func (o *obedience) take(a Decided) error {
 		return mistake(a.at, didYouMean(a.ClusterType, o.types), "there is no cluster type %q", a.ClusterType)
 	}
 	targets := o.byName[a.Name]
-	if len(targets) == 0 {
-		return o.unknownTarget(a)
-	}
 	if len(targets) == 1 { // names that clash fail when they are rendered
 		if err := a.agrees(o.targets[targets[0]]); err != nil {
 			return err
@@ -63,6 +67,9 @@ func (o *obedience) take(a Decided) error {
 		return mistake(a.at, "remove one of them", "%s is on %s twice, first at %s", a.Name, a.ClusterType, first)
 	}
 	o.taken[key] = a.at
+	if len(targets) == 0 {
+		return o.unknownTarget(a)
+	}
 	policies := a.Policies
 	if len(policies) == 0 {
 		policies = []DecidedBy{{}}
@@ -108,7 +115,15 @@ func (o *obedience) unknownTarget(a Decided) error {
 	for _, t := range o.targets {
 		names = append(names, t.name)
 	}
-	return mistake(a.at, didYouMean(a.Name, names), "there is no deployment target %q in environment %q", a.Name, o.model.environment)
+	return because(TargetUnknown, mistake(a.at, didYouMean(a.Name, names), "there is no deployment target %q in environment %q", a.Name, o.model.environment))
+}
+
+// addUnknown adds the failures of targets that the decision names and nobody knows.
+func (r *renderer) addUnknown(result *ClusterTypeResult) {
+	if more := r.unknown[result.Name]; len(more) > 0 {
+		result.Failures = append(result.Failures, more...)
+		slices.SortFunc(result.Failures, func(a, b Failure) int { return strings.Compare(a.Name, b.Name) })
+	}
 }
 
 // agrees refuses a decision about another target of that name: it was made of other input.

@@ -22,6 +22,9 @@ type Options struct {
 	Parallel int
 	// Decision, if not nil, says what is assigned, in place of the platform's scheduling policies.
 	Decision *Decision
+	// Incomplete says that an app team's source could not be read. A deployment target that Decision names
+	// and nobody knows may be one of it, so each is a Failure and no error.
+	Incomplete bool
 	// Cache, if not nil, has what was rendered before. Then only what reads something that has changed is
 	// rendered; the result is the same.
 	Cache Cache
@@ -34,7 +37,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if err := m.checkEnvironment(); err != nil {
 		return nil, err
 	}
-	r, err := newRenderer(m, opts.Decision)
+	r, err := newRenderer(m, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -54,6 +57,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	for _, i := range r.order(types) {
 		group.Go(func() error {
 			result.ClusterTypes[i] = r.clusterType(ctx, i, types[i])
+			r.addUnknown(&result.ClusterTypes[i])
 			return ctx.Err()
 		})
 	}
@@ -77,6 +81,7 @@ type renderer struct {
 	targets  []*target // sorted by name
 	policies []selectedPair
 	findings []Finding
+	unknown  map[string][]Failure // by cluster type: targets of a decision that nobody knows
 
 	composer      *composer
 	layerMatcher  *matcher // of the composer's layers
@@ -101,14 +106,14 @@ type selectedPair struct {
 	targetTerms, typeTerms []string
 }
 
-func newRenderer(m *Model, decision *Decision) (*renderer, error) {
+func newRenderer(m *Model, opts Options) (*renderer, error) {
 	r := &renderer{model: m, templates: map[string]*compiledTemplate{}, validator: newValidator()}
 	index, err := r.list()
 	if err != nil {
 		return nil, err
 	}
-	if decision != nil {
-		err = r.obey(decision)
+	if opts.Decision != nil {
+		err = r.obey(opts.Decision, opts.Incomplete)
 	} else {
 		err = r.selectPairs(index)
 	}

@@ -87,11 +87,10 @@ func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publ
 	if err != nil {
 		return nil, nil, err
 	}
-	rendering := scheduler.Options{BaseCommit: loaded.BaseCommit, Decision: decision}
+	rendering := scheduler.Options{BaseCommit: loaded.BaseCommit, Decision: decision, Incomplete: len(loaded.Unread) > 0}
 	defer f.cache.use(cmd, platform, &rendering)()
 	result, err := loaded.Model.Render(cmd.Context(), rendering)
 	if err != nil {
-		printUnread(cmd, loaded) // may be why a decision does not fit
 		return nil, nil, cli.Fail(cli.Usage, err, "")
 	}
 	if err := f.pin(cmd, result); err != nil {
