@@ -1,5 +1,10 @@
 # Each target is a line or two that one could have typed. "make help" lists them.
 
+# The same for all that is compiled here, so that each package is compiled once: programs, tests and checks
+# alike, in whatever folder.
+export CGO_ENABLED = 0
+export GOFLAGS    := $(GOFLAGS) -trimpath
+
 GO   ?= go
 TOOL  = $(GO) tool -modfile=tools/go.mod
 LDFLAGS = -s -w
@@ -36,7 +41,7 @@ help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
 
 build: ## bin/wherry and bin/wherry-agent
-	CGO_ENABLED=0 $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
+	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
 test: ## all tests that need no network, cluster or container runtime
 	$(GO) test ./...
@@ -74,7 +79,7 @@ e2e-tools: $(E2E_BINS) ## etcd, kube-apiserver and the other programs of these t
 # The folder crds has the resource definitions of a module that brings some.
 $(E2E_BINS):
 	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && module=e2e/tools/$(notdir $(patsubst %/,%,$(dir $(@D)))) && set -x && \
-	CGO_ENABLED=0 $(GO) build -C $$module -trimpath -ldflags '$(LDFLAGS) $(STAMP)' -o $$tmp/ tool && \
+	$(GO) build -C $$module -ldflags '$(LDFLAGS) $(STAMP)' -o $$tmp/ tool && \
 	if [ -e $$tmp/server ]; then mv $$tmp/server $$tmp/etcd; fi && \
 	for dir in $$($(GO) list -C $$module -f '{{.Module.Dir}}/config/crd/bases' tool); do \
 		if [ -d $$dir ]; then mkdir -p $$tmp/crds && cp $$dir/*.yaml $$tmp/crds/ || exit 1; fi; \
@@ -100,7 +105,7 @@ e2e-kind: ## the same tests on kind and zot in containers; says why it skips whe
 
 image: ## the agent's image as an OCI layout in dist/image, and in a registry with IMAGE_PUSH=HOST/PREFIX/wherry-agent:TAG
 	@set -e; for p in $(IMAGE_PLATFORMS); do \
-		(set -x; CGO_ENABLED=0 GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -trimpath -ldflags '$(LDFLAGS)' -o dist/programs/$$p/ ./cmd/wherry-agent); \
+		(set -x; GOOS=$${p%/*} GOARCH=$${p#*/} $(GO) build -ldflags '$(LDFLAGS)' -o dist/programs/$$p/ ./cmd/wherry-agent); \
 	done
 	$(GO) run -C tools ./image -o $(CURDIR)/dist/image -tag $(IMAGE_TAG) $(if $(IMAGE_PUSH),-push $(IMAGE_PUSH)) \
 		-created "$$(git log -1 --format=%cI)" -revision "$$(git rev-parse HEAD)" \
