@@ -87,7 +87,7 @@ func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
 	var kept []scheduler.Assignment
 	for _, a := range ct.Assignments {
 		if err := p.assignment(&a); err != nil {
-			ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Err: fmt.Errorf("pin: %w", err)})
+			ct.Failures = append(ct.Failures, scheduler.Failure{Name: a.Name, ClusterType: ct.Name, Reason: scheduler.PinFailed, Err: fmt.Errorf("pin: %w", err)})
 			continue
 		}
 		kept = append(kept, a)

@@ -208,6 +208,7 @@ func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 			require.Len(t, ct.Assignments, 1, "the others are pinned all the same")
 			require.Len(t, ct.Failures, 1)
 			require.Equal(t, "app-t1", ct.Failures[0].Name)
+			require.Equal(t, scheduler.PinFailed, ct.Failures[0].Reason)
 			require.Contains(t, ct.Failures[0].Err.Error(), fill(c.want))
 		})
 	}

@@ -400,3 +400,26 @@ func TestWhatOneRingTriesIsNotHeldForTheOthers(t *testing.T) {
 	require.Equal(t, OutcomeFailed, outcomes["drone"])
 	require.Contains(t, row(t, p, "drone").Reason, "no release so far is for all rings")
 }
+
+func TestWhatAHeldAssignmentNeedsStaysListed(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		needs := func(name, image string) {
+			w.assign("drone", name, "v1")
+			list := w.clusterType("drone").Assignments
+			list[len(list)-1].Files[2].Data = []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{image: nginx}, {image: '" + image + "@" + someDigest + "'}]}\n")
+		}
+		needs("db-live", "db")
+		needs("web-live", "web")
+		w.mustPublish()
+		before := w.verified("drone", "latest").Release.Artifacts
+		require.Equal(t, 3, before.Count)
+
+		w.fail("drone", "db-live")
+		w.mustPublish()
+		require.Equal(t, before, w.verified("drone", "latest").Release.Artifacts)
+		w.remove("drone", "web-live")
+		w.fail("drone", "db-live")
+		w.mustPublish()
+		require.Equal(t, 2, w.verified("drone", "latest").Release.Artifacts.Count, "the others' go with them")
+	})
+}

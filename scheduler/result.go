@@ -106,6 +106,7 @@ const (
 	SchemaViolated FailureReason = "SchemaViolated" // the configuration is not what a schema asks for
 	TemplateFailed FailureReason = "TemplateFailed" // a template is missing or cannot be evaluated
 	BadAnnotation  FailureReason = "BadAnnotation"  // an annotation of wherry's has no such value
+	PinFailed      FailureReason = "PinFailed"      // something that it names cannot be resolved
 	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no app team's source that could be read
 	RenderFailed   FailureReason = "RenderFailed"   // anything else
 )
