@@ -128,6 +128,13 @@ func requireFailures(t *testing.T, r *Result, expected map[string]string) {
 
 func renderCase(t *testing.T, folder string) *Result {
 	t.Helper()
+	result, err := loadCase(t, folder).Render(context.Background(), Options{})
+	require.NoError(t, err)
+	return result
+}
+
+func loadCase(t *testing.T, folder string) *Model {
+	t.Helper()
 	var c kalypsoCase
 	data, err := os.ReadFile(filepath.Join(folder, "case.json"))
 	require.NoError(t, err)
@@ -144,9 +151,7 @@ func renderCase(t *testing.T, folder string) *Result {
 		}
 		require.NoError(t, m.Load(context.Background(), src))
 	}
-	result, err := m.Render(context.Background(), Options{})
-	require.NoError(t, err)
-	return result
+	return m
 }
 
 // treeOf is the tree as a map from path to content.

@@ -146,6 +146,6 @@ type Finding struct {
 
 // Position is a place in the input. The zero value is no place.
 type Position struct {
-	File string
-	Line int
+	File string `json:"file,omitempty"`
+	Line int    `json:"line,omitempty"`
 }

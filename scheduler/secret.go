@@ -64,7 +64,7 @@ func onlyRefers(value string) bool {
 var (
 	// secretWords are names of secrets, or end them: "password", "db-password", "dbpassword".
 	secretWords = []string{
-		"password", "passwd", "passphrase", "passcode", "secret", "secrets", "token", "tokens", "credential", "credentials",
+		"password", "passwords", "passwd", "passphrase", "passcode", "secret", "secrets", "token", "tokens", "credential", "credentials",
 		"apikey", "accesskey", "accountkey", "privatekey", "secretkey", "sharedkey", "signingkey", "masterkey",
 	}
 	// wholeSecretWords are too short to be looked for at the end of a longer word.

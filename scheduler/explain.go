@@ -1,0 +1,300 @@
+package scheduler
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/labels"
+)
+
+// Explainer says why an environment is decided as it is. It reads the same objects by the same rules as
+// [Model.Render]; one Explainer answers any number of questions. The JSON forms of its answers are
+// interfaces, and no answer holds the value of a secret (see [LooksSecret]).
+type Explainer struct {
+	r      *renderer
+	layers []layer
+}
+
+// Explainer returns an explainer of the environment. A decision, if not nil, is what is assigned, in place
+// of what the scheduling policies select; it counts for [Explainer.Waiting] alone. The error is what keeps
+// all of the environment from being decided.
+func (m *Model) Explainer(decision *Decision) (*Explainer, error) {
+	r, err := newRenderer(m, Options{Decision: decision, Incomplete: true})
+	if err != nil {
+		return nil, err
+	}
+	return &Explainer{r: r, layers: layersOf(m.configMaps)}, nil
+}
+
+// Explanation says why a deployment target is on a cluster type, or is not.
+type Explanation struct {
+	Environment string `json:"environment"`
+	ClusterType Named  `json:"clusterType"`
+	Target      Named  `json:"target"`
+	Workload    string `json:"workload"`
+	// Registration is the WorkloadRegistration whose source the target stands in; empty for a target that
+	// stands in the platform itself, which belongs to no workspace.
+	Registration string `json:"registration,omitempty"`
+	Workspace    string `json:"workspace,omitempty"`
+	// Assigned is true where at least one policy selects the pair.
+	Assigned bool `json:"assigned"`
+	// Policies holds all policies of the environment, sorted by name.
+	Policies []PolicyMatch `json:"policies"`
+	// What follows is there for an assigned pair.
+	Namespace string `json:"namespace,omitempty"`
+	// Config lists the ConfigMaps that match, in the order in which they are merged.
+	Config []Named `json:"config,omitempty"`
+	// Adapter is the reconciler, and AdapterBecause says what chose it.
+	Adapter        string `json:"adapter,omitempty"`
+	AdapterBecause string `json:"adapterBecause,omitempty"`
+	// Error is why the assignment cannot be rendered; empty where it can.
+	Error string `json:"error,omitempty"`
+}
+
+// Named is an object and where it stands.
+type Named struct {
+	Name string `json:"name"`
+	Position
+}
+
+// PolicyMatch holds a scheduling policy against a pair of cluster type and deployment target.
+type PolicyMatch struct {
+	Named
+	// Selects is true where every term is met.
+	Selects bool   `json:"selects"`
+	Terms   []Term `json:"terms"`
+}
+
+// Side is what a term asks something of.
+type Side string
+
+// The sides.
+const (
+	TypeSide   Side = "clusterType"
+	TargetSide Side = "deploymentTarget"
+)
+
+// Term is one thing that a policy asks for. A policy without any selects everything.
+type Term struct {
+	Side Side `json:"side"`
+	// Asks is the term as kubectl's --selector takes it, such as "size in (small)" or "!kind"; that of a
+	// policy's workspace is "workspace=NAME".
+	Asks  string `json:"asks"`
+	Label string `json:"label"`
+	// Value is the label's value there; nil where there is no such label.
+	Value *string `json:"value"`
+	Met   bool    `json:"met"`
+}
+
+// Pair explains one pair. The error names what does not exist, with a suggestion.
+func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Explanation, error) {
+	ct, i, err := e.find(clusterType, target)
+	if err != nil {
+		return nil, err
+	}
+	t := e.r.targets[i]
+	x := &Explanation{
+		Environment: e.r.model.environment,
+		ClusterType: Named{ct.Metadata.Name, ct.at}, Target: Named{t.name, t.at},
+		Workload: t.workload.Metadata.Name, Registration: t.workload.registration, Workspace: t.workspace,
+		Policies: e.matches(ct, t),
+	}
+	x.Assigned = slices.ContainsFunc(x.Policies, func(p PolicyMatch) bool { return p.Selects })
+	if !x.Assigned {
+		return x, nil
+	}
+	a := newAssigner(e.r, ct)
+	if in, err := a.input(i); err == nil {
+		x.Namespace = in.Namespace
+		for _, s := range in.config.sources {
+			x.Config = append(x.Config, Named(s))
+		}
+	}
+	assignment, err := a.assign(ctx, i)
+	if err != nil {
+		x.Error = err.Error()
+		return x, ctx.Err()
+	}
+	x.Adapter, x.AdapterBecause = assignment.Adapter, whyAdapter(ct, t)
+	return x, nil
+}
+
+// find looks both sides of a pair up.
+func (e *Explainer) find(clusterType, target string) (*clusterType, int, error) {
+	ct, typeErr := e.findType(clusterType)
+	i, targetErr := e.findTarget(target)
+	return ct, i, errors.Join(typeErr, targetErr)
+}
+
+func (e *Explainer) findType(name string) (*clusterType, error) {
+	if ct, ok := e.r.model.clusterTypes[name]; ok {
+		return ct, nil
+	}
+	return nil, mistake(Position{}, suggest(name, sortedKeys(e.r.model.clusterTypes), "cluster type"),
+		"environment %q has no cluster type %q", e.r.model.environment, name)
+}
+
+func (e *Explainer) findTarget(name string) (int, error) {
+	i := slices.IndexFunc(e.r.targets, func(t *target) bool { return t.name == name })
+	if i >= 0 {
+		return i, nil
+	}
+	for _, w := range e.r.model.workloads {
+		for j := range w.Spec.DeploymentTargets {
+			if t := &w.Spec.DeploymentTargets[j]; w.Metadata.Name+"-"+t.Name == name {
+				return 0, mistake(w.position(t.Line), "", "deployment target %q is for environment %q, not for %q", name, t.Environment, e.r.model.environment)
+			}
+		}
+	}
+	var known []string
+	for _, t := range e.r.targets {
+		known = append(known, t.name)
+	}
+	return 0, mistake(Position{}, suggest(name, known, "deployment target"),
+		"environment %q has no deployment target %q", e.r.model.environment, name)
+}
+
+// maxSuggestions bounds how many names a hint lists.
+const maxSuggestions = 8
+
+// suggest names what could be meant by an unknown name: the nearest one, else those that it is a part of,
+// since a target's full name begins with its workload's, else all if they are few.
+func suggest(name string, known []string, kind string) string {
+	if hint := didYouMean(name, known); hint != "" {
+		return hint
+	}
+	var parts []string
+	for _, k := range known {
+		if name != "" && (strings.HasSuffix(k, "-"+name) || strings.HasPrefix(k, name+"-")) {
+			parts = append(parts, k)
+		}
+	}
+	switch {
+	case len(known) == 0:
+		return "there is no " + kind
+	case len(parts) > 0 && len(parts) <= maxSuggestions:
+		return "did you mean " + strings.Join(parts, ", ") + "?"
+	case len(known) <= maxSuggestions:
+		return "there are " + strings.Join(known, ", ")
+	}
+	return ""
+}
+
+// matches holds all policies against a pair.
+func (e *Explainer) matches(ct *clusterType, t *target) []PolicyMatch {
+	all := []PolicyMatch{}
+	for _, p := range sortedValues(e.r.model.policies) {
+		match := PolicyMatch{Named: Named{p.Metadata.Name, p.at}, Terms: p.terms(ct, t)}
+		match.Selects = !slices.ContainsFunc(match.Terms, func(t Term) bool { return !t.Met })
+		all = append(all, match)
+	}
+	return all
+}
+
+// terms holds each thing that a policy asks for against a pair. The policy's selectors have been read
+// without error before.
+func (p *schedulingPolicy) terms(ct *clusterType, t *target) []Term {
+	terms := []Term{}
+	add := func(side Side, s *labelSelector, has map[string]string) {
+		requirements, _ := s.requirements(&p.object)
+		for _, r := range requirements {
+			terms = append(terms, Term{
+				Side: side, Asks: r.String(), Label: r.Key(), Value: labelValue(has, r.Key()), Met: r.Matches(labels.Set(has)),
+			})
+		}
+	}
+	add(TypeSide, &p.Spec.ClusterTypeSelector.LabelSelector, ct.Metadata.Labels)
+	if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" {
+		terms = append(terms, Term{
+			Side: TargetSide, Asks: "workspace=" + w, Label: "workspace", Value: labelValue(t.labels, "workspace"), Met: t.workspace == w,
+		})
+	}
+	add(TargetSide, &p.Spec.DeploymentTargetSelector.LabelSelector, t.labels)
+	return terms
+}
+
+func labelValue(has map[string]string, key string) *string {
+	if value, ok := has[key]; ok {
+		return &value
+	}
+	return nil
+}
+
+// whyAdapter says what chose the adapter.
+func whyAdapter(ct *clusterType, t *target) string {
+	if a, ok := annotationFor(ct, t, "adapter"); ok {
+		return fmt.Sprintf("annotation %s on %s %q at %s", a.key, a.object.Kind, a.object.Metadata.Name, a.at)
+	}
+	return "the kinds in reconciler.yaml"
+}
+
+// WaitingTarget is a deployment target of the environment that is on no cluster type.
+type WaitingTarget struct {
+	Named
+	Workspace string `json:"workspace,omitempty"`
+	Workload  string `json:"workload"`
+}
+
+// Waiting lists the deployment targets that no policy brings to any cluster type, sorted by name.
+func (e *Explainer) Waiting() []WaitingTarget {
+	selected := newBitset(len(e.r.targets))
+	for _, p := range e.r.policies {
+		if !p.types.empty() {
+			selected.union(p.targets)
+		}
+	}
+	waiting := []WaitingTarget{}
+	for i, t := range e.r.targets {
+		if !selected.has(i) {
+			waiting = append(waiting, WaitingTarget{Named{t.name, t.at}, t.workspace, t.workload.Metadata.Name})
+		}
+	}
+	return waiting
+}
+
+// Policy says where the policy of that name stands; no place where there is none.
+func (e *Explainer) Policy(name string) Position {
+	if p, ok := e.r.model.policies[name]; ok {
+		return p.at
+	}
+	return Position{}
+}
+
+// Template says which Template a cluster type renders one of an assignment's files from; none where it is
+// rendered in a built-in way.
+func (e *Explainer) Template(clusterType, file string) Named {
+	ct, ok := e.r.model.clusterTypes[clusterType]
+	if !ok {
+		return Named{}
+	}
+	name := map[string]string{"namespace.yaml": ct.Spec.NamespaceService, "reconciler.yaml": ct.Spec.Reconciler}[file]
+	if strings.HasPrefix(file, platformConfig+".") {
+		name = ct.Spec.ConfigType
+	}
+	if t, ok := e.r.model.templates[name]; ok {
+		return Named{name, t.at}
+	}
+	return Named{}
+}
+
+// minManifestText is how long a text of a target's manifests must be to be looked for in other texts.
+const minManifestText = 4
+
+// Manifest says where the deployment target stands whose manifests hold the text, or a part of it; false
+// where they do not. A nil text is in none.
+func (e *Explainer) Manifest(target string, text *string) (Position, bool) {
+	i, err := e.findTarget(target)
+	if err != nil || text == nil {
+		return Position{}, false
+	}
+	t := e.r.targets[i]
+	for _, m := range t.spec.Manifests {
+		if m == *text || len(m) >= minManifestText && strings.Contains(*text, m) {
+			return t.at, true
+		}
+	}
+	return Position{}, false
+}

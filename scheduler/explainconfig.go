@@ -1,0 +1,279 @@
+package scheduler
+
+import (
+	"context"
+	"fmt"
+	"reflect"
+	"slices"
+	"strings"
+)
+
+// MaskedValue stands for a value that is not shown.
+const MaskedValue = "(secret)"
+
+// Mask is value, or [MaskedValue] where it looks like a secret.
+func Mask(key, value string) string {
+	if LooksSecret(key, value) {
+		return MaskedValue
+	}
+	return value
+}
+
+// ConfigExplanation says where the value of a configuration key comes from.
+type ConfigExplanation struct {
+	ClusterType string `json:"clusterType"`
+	Target      string `json:"target"`
+	Key         string `json:"key"`
+	// Set is true where a ConfigMap gives this assignment a value.
+	Set bool `json:"set"`
+	// Value is the composed value, as YAML where it is structured.
+	Value      string `json:"value,omitempty"`
+	Structured bool   `json:"structured,omitempty"`
+	// Secret is true where the value looks like a secret and MaskedValue stands for it, here and below.
+	Secret bool `json:"secret,omitempty"`
+	// Rendered is what the value becomes once the templates in it are evaluated; empty where it holds none.
+	Rendered string `json:"rendered,omitempty"`
+	// Error is why the templates in it cannot be evaluated.
+	Error string `json:"error,omitempty"`
+	// Given lists who gives this assignment a value, in the order in which they are merged: the last has
+	// the last word.
+	Given []GivenValue `json:"given"`
+	// Parts says of each part of a structured value who gave it, sorted as they stand.
+	Parts []ValuePart `json:"parts,omitempty"`
+	// Others lists who has the key and does not apply to this assignment.
+	Others []GivenValue `json:"others"`
+	// Hint names a key that could be meant where nobody has this one.
+	Hint string `json:"hint,omitempty"`
+}
+
+// GivenValue is a value that a ConfigMap has for a key.
+type GivenValue struct {
+	// Named is the ConfigMap, at the line of the value.
+	Named
+	Value string `json:"value"`
+	// Effect is what merging it did: "sets", "replaces", "merges" or "appends". Empty where it does not apply.
+	Effect string `json:"effect,omitempty"`
+	// Where lists the labels that must hold, those of the ConfigMap or those in the key of an Azure one.
+	Where []LabelCheck `json:"where,omitempty"`
+}
+
+// LabelCheck is a label of a ConfigMap held against a pair: it must be the cluster type's or the target's.
+type LabelCheck struct {
+	Label string `json:"label"`
+	Value string `json:"value"`
+	// ClusterType and Target are the values there; nil where there is no such label. For the labels
+	// cluster-type, deployment-target and workload they are the names.
+	ClusterType *string `json:"clusterType"`
+	Target      *string `json:"target"`
+	Met         bool    `json:"met"`
+}
+
+// ValuePart is one leaf of a structured value.
+type ValuePart struct {
+	// Path begins below the key, such as [power].after, where items of lists go by name if they have one.
+	Path  string `json:"path"`
+	Value string `json:"value"`
+	// Named is the ConfigMap that gave it, at the line of its value.
+	Named
+}
+
+// Config explains a key of the configuration of a pair, whether a policy selects the pair or not. The
+// error names what does not exist.
+func (e *Explainer) Config(ctx context.Context, clusterType, target, key string) (*ConfigExplanation, error) {
+	ct, i, err := e.find(clusterType, target)
+	if err != nil {
+		return nil, err
+	}
+	x := &ConfigExplanation{ClusterType: clusterType, Target: target, Key: key, Given: []GivenValue{}, Others: []GivenValue{}}
+	trace := &trace{key: key}
+	var known []string
+	for _, l := range e.layers {
+		checks := checksOf(l.conditions, ct, e.r.targets[i])
+		for _, entry := range l.entries {
+			known = append(known, entry.key)
+			if entry.key != key {
+				continue
+			}
+			given := GivenValue{Named: Named{l.source.Name, entry.at}, Value: Mask(key, strings.TrimSpace(entry.text)), Where: checks}
+			if slices.ContainsFunc(checks, func(c LabelCheck) bool { return !c.Met }) {
+				x.Others = append(x.Others, given)
+				continue
+			}
+			given.Effect = trace.put(entry, given.Named)
+			x.Given = append(x.Given, given)
+		}
+	}
+	if x.Set = len(x.Given) > 0; !x.Set {
+		if len(x.Others) == 0 {
+			slices.Sort(known)
+			x.Hint = suggest(key, slices.Compact(known), "configuration key")
+		}
+		return x, nil
+	}
+	x.Structured, x.Parts = isStructured(trace.value), trace.parts()
+	x.Secret = LooksSecret(key, textOf(trace.value))
+	e.render(ctx, x, ct, i, textOf(trace.value))
+	return x, ctx.Err()
+}
+
+// render fills in the value and what becomes of the templates in it.
+func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *clusterType, i int, value string) {
+	x.Value = Mask(x.Key, value)
+	if !strings.Contains(value, "{{") {
+		return
+	}
+	a := newAssigner(e.r, ct)
+	in, err := a.input(i)
+	if err == nil {
+		x.Rendered, err = a.evaluator.value(ctx, value, x.Given[len(x.Given)-1].Position, in)
+		x.Rendered = Mask(x.Key, x.Rendered)
+	}
+	if err != nil {
+		x.Rendered, x.Error = "", err.Error()
+	}
+}
+
+// checksOf holds the labels of a ConfigMap against a pair.
+func checksOf(conditions []condition, ct *clusterType, t *target) []LabelCheck {
+	var checks []LabelCheck
+	for _, c := range conditions {
+		check := LabelCheck{Label: c.key, Value: c.value, ClusterType: labelValue(ct.Metadata.Labels, c.key), Target: labelValue(t.labels, c.key)}
+		switch c.key {
+		case "cluster-type":
+			check.ClusterType, check.Target = &ct.Metadata.Name, nil
+		case "deployment-target":
+			check.ClusterType, check.Target = nil, &t.name
+		case "workload":
+			check.ClusterType = nil
+		}
+		check.Met = c.holdsFor(ct) || c.holdsForTarget(t)
+		checks = append(checks, check)
+	}
+	return checks
+}
+
+// trace composes one key as [compose] does and keeps in mind who gave which part.
+type trace struct {
+	key     string
+	set     bool
+	value   any
+	leaves  []leaf
+	origins map[string]Named // of leaves, by id
+}
+
+func (t *trace) put(e entry, from Named) (effect string) {
+	merged := clone(e.value)
+	if t.set {
+		merged = merge(clone(t.value), merged)
+	}
+	leaves := leavesOf(merged)
+	switch {
+	case !t.set:
+		effect = "sets"
+	case !isStructured(t.value) || reflect.TypeOf(t.value) != reflect.TypeOf(e.value):
+		effect = "replaces"
+	case len(leaves) == len(t.leaves)+len(leavesOf(e.value)):
+		effect = "appends"
+	default:
+		effect = "merges"
+	}
+	before := make(map[string]string, len(t.leaves))
+	for _, l := range t.leaves {
+		before[l.id] = l.text
+	}
+	origins := make(map[string]Named, len(leaves))
+	for _, l := range leaves {
+		origins[l.id] = from
+		if text, ok := before[l.id]; ok && text == l.text && effect != "replaces" {
+			origins[l.id] = t.origins[l.id]
+		}
+	}
+	t.set, t.value, t.leaves, t.origins = true, merged, leaves, origins
+	return effect
+}
+
+// parts lists the leaves of a structured value with their origins.
+func (t *trace) parts() []ValuePart {
+	if !isStructured(t.value) {
+		return nil
+	}
+	var parts []ValuePart
+	for _, l := range t.leaves {
+		parts = append(parts, ValuePart{Path: l.path, Value: Mask(t.key+"."+l.path, l.text), Named: t.origins[l.id]})
+	}
+	return parts
+}
+
+// leaf is a value in a structure that is no structure itself, or an empty one.
+type leaf struct {
+	id   string // where it stands: the same also once others have been merged in
+	path string // the same for people, with the names of items of lists
+	text string
+}
+
+// leavesOf lists the leaves of v, lists in their order and maps by key.
+func leavesOf(v any) []leaf {
+	var all []leaf
+	var walk func(id, path string, v any)
+	walk = func(id, path string, v any) {
+		switch v := v.(type) {
+		case map[any]any:
+			if len(v) == 0 {
+				all = append(all, leaf{id, path, "{}"})
+			}
+			values := map[string]any{}
+			for key, value := range v {
+				values[fmt.Sprint(key)] = value
+			}
+			for _, key := range sortedKeys(values) {
+				walk(id+"."+key, strings.TrimPrefix(path+"."+key, "."), values[key])
+			}
+		case []any:
+			if len(v) == 0 {
+				all = append(all, leaf{id, path, "[]"})
+			}
+			for i, name := range itemNames(v) {
+				walk(fmt.Sprintf("%s[%d]", id, i), path+"["+name+"]", v[i])
+			}
+		default:
+			all = append(all, leaf{id, path, textOf(v)})
+		}
+	}
+	walk("", "", v)
+	return all
+}
+
+// itemNames gives the items of a list the names that they have, or their places where not all have one
+// of their own.
+func itemNames(list []any) []string {
+	var names []string
+	seen := map[string]bool{}
+	for _, item := range list {
+		m, _ := item.(map[any]any)
+		name, ok := m["name"].(string)
+		if !ok || seen[name] {
+			names = nil
+			for i := range list {
+				names = append(names, fmt.Sprint(i))
+			}
+			return names
+		}
+		seen[name] = true
+		names = append(names, name)
+	}
+	return names
+}
+
+// textOf is a composed value as text.
+func textOf(v any) string {
+	switch v := v.(type) {
+	case string:
+		return v
+	case map[any]any, []any:
+		return toYAML(v)
+	case nil:
+		return "null"
+	default:
+		return fmt.Sprint(v)
+	}
+}
