@@ -75,6 +75,7 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 	layer := filepath.Join(w.dir, "blobs", "sha256", v.Tree.Digest.Encoded())
 	data, err := os.ReadFile(layer)
 	require.NoError(t, err)
+	t.Setenv("TMPDIR", t.TempDir())
 	for _, at := range []int{0, len(data) / 2, len(data) - 1} {
 		changed := bytes.Clone(data)
 		changed[at] ^= 1
@@ -82,6 +83,9 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 		_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), w.key.trusted(), w.now, oci.Options{})
 		require.ErrorAs(t, err, &refusal, "byte %d", at)
 	}
+	left, err := os.ReadDir(os.TempDir())
+	require.NoError(t, err)
+	require.Empty(t, left, "unpacked trees are removed")
 }
 
 func TestInspectShowsWhatLiesThere(t *testing.T) {

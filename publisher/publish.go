@@ -163,10 +163,8 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 		}
 		plans = append(plans, plan)
 	}
-	for _, drop := range slices.Sorted(maps.Keys(p.drops)) {
-		if !p.dropped[drop] {
-			return &OptionError{fmt.Errorf("there is no assignment %s to drop: none failed, and none is in the last release", drop)}
-		}
+	if err := p.checkDrops(); err != nil {
+		return err
 	}
 	if p.opts.Strict && (len(p.opts.Unread) > 0 || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		for _, pl := range plans {
@@ -191,6 +189,16 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 		p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
 	}
 	return p.publishRecord(ctx, p.clusterTypes(result))
+}
+
+// checkDrops refuses to give up what is nowhere, which is probably mistyped. All cluster types are planned.
+func (p *publication) checkDrops() error {
+	for _, drop := range slices.Sorted(maps.Keys(p.drops)) {
+		if !p.dropped[drop] {
+			return &OptionError{fmt.Errorf("there is no assignment %s to drop: none failed, and none is in the last release", drop)}
+		}
+	}
+	return nil
 }
 
 // leftTypes returns, without assignments, the cluster types that the last record names and result does

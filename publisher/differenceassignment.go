@@ -1,0 +1,189 @@
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// changed compares an assignment with what it was; nil where both are the same.
+func (c *comparison) changed(ctx context.Context, a scheduler.Assignment, was bundle.Assignment, old *standingTree) (*AssignmentDifference, error) {
+	files := filesOf(a)
+	now := listed(a, files)
+	d := &AssignmentDifference{Name: a.Name, Change: ChangeChanged, Workspace: a.Workspace}
+	if !old.namesOnly {
+		if d.Fields = compareFields(was, now); len(d.Fields) == 0 && was.Content == now.Content {
+			return nil, nil
+		}
+	}
+	before, err := old.read(a.Name)
+	if err != nil {
+		return nil, err
+	}
+	for _, name := range unionOf(before, files) {
+		if err := c.file(ctx, d, a, name, before[name], files); err != nil {
+			return nil, err
+		}
+	}
+	if len(d.Files)+len(d.Fields) == 0 {
+		return nil, nil
+	}
+	return d, nil
+}
+
+// filesOf lists the files that a bundle holds of an assignment.
+func filesOf(a scheduler.Assignment) []bundle.File {
+	var files []bundle.File
+	for _, f := range a.Files {
+		if len(f.Data) > 0 {
+			files = append(files, bundle.File{Path: f.Path, Data: f.Data})
+		}
+	}
+	return files
+}
+
+func unionOf(before map[string][]byte, files []bundle.File) []string {
+	var all []string
+	for name := range before {
+		all = append(all, name)
+	}
+	for _, f := range files {
+		all = append(all, f.Path)
+	}
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// file compares one file and adds what differs to d.
+func (c *comparison) file(ctx context.Context, d *AssignmentDifference, a scheduler.Assignment, name string, before []byte, files []bundle.File) error {
+	var after []byte
+	for _, f := range files {
+		if f.Path == name {
+			after = f.Data
+		}
+	}
+	f := FileDifference{Path: name, Change: ChangeChanged}
+	switch {
+	case bytes.Equal(before, after):
+		return nil
+	case before == nil:
+		f.Change = ChangeAdded
+	case after == nil:
+		f.Change = ChangeRemoved
+	}
+	if t := c.explain.Template(a.ClusterType, name); t.Name != "" {
+		f.Because = []Cause{{"Template", t}}
+	}
+	d.Files = append(d.Files, f)
+	values, _ := compareValues(name, before, after)
+	for i := range values {
+		values[i].Because = f.Because
+		if err := c.origin(ctx, a, &values[i]); err != nil {
+			return err
+		}
+	}
+	d.Values = append(d.Values, values...)
+	return nil
+}
+
+// maxCauses bounds the ConfigMaps that are named for a value which has gone.
+const maxCauses = 3
+
+// origin says where a value comes from, if it is known better than by the Template: a configuration value
+// from a ConfigMap, one that the Workload has among its target's manifests from there.
+func (c *comparison) origin(ctx context.Context, a scheduler.Assignment, v *ValueDifference) error {
+	if v.configKey == "" {
+		if at, ok := c.explain.Manifest(a.Name, v.New); ok {
+			v.Because = []Cause{{"Workload", scheduler.Named{Name: a.Workload, Position: at}}}
+		}
+		return nil
+	}
+	x, err := c.explain.Config(ctx, a.ClusterType, a.Name, v.configKey)
+	if err != nil {
+		return err
+	}
+	if v.Because = nil; !x.Set {
+		for _, g := range x.Others[:min(len(x.Others), maxCauses)] {
+			v.Because = append(v.Because, Cause{"ConfigMap", g.Named})
+		}
+		return nil
+	}
+	last := x.Given[len(x.Given)-1].Named
+	for _, part := range x.Parts {
+		if part.Path == v.configSub {
+			last = part.Named
+		}
+	}
+	v.Because = []Cause{{"ConfigMap", last}}
+	return nil
+}
+
+// read returns the files of an assignment that are not empty, by path.
+func (t *standingTree) read(assignment string) (map[string][]byte, error) {
+	files := map[string][]byte{}
+	err := fs.WalkDir(t.files, assignment, func(name string, e fs.DirEntry, err error) error {
+		if err != nil || e.IsDir() {
+			if name == assignment && errors.Is(err, fs.ErrNotExist) {
+				return nil // all its files are empty
+			}
+			return err
+		}
+		below := strings.TrimPrefix(name, assignment+"/")
+		if !e.Type().IsRegular() {
+			files[below] = []byte("no regular file\n")
+			return nil
+		}
+		f, err := t.files.Open(name)
+		if err != nil {
+			return err
+		}
+		defer f.Close()
+		data, err := io.ReadAll(io.LimitReader(f, maxFileBytes)) // more is no file that was rendered
+		if len(data) > 0 {
+			files[path.Clean(below)] = data
+		}
+		return err
+	})
+	return files, err
+}
+
+// compareFields lists what two lines of a bundle say otherwise, except for the content, which is compared
+// file by file, and the digest of the configuration, which is in the files.
+func compareFields(was, now bundle.Assignment) []FieldDifference {
+	was.Content, now.Content, was.ConfigDigest, now.ConfigDigest = "", "", "", ""
+	before, after := fieldsOf(was), fieldsOf(now)
+	var all []FieldDifference
+	for name := range after {
+		if _, there := before[name]; !there {
+			before[name] = nil
+		}
+	}
+	for name, old := range before {
+		if !bytes.Equal(old, after[name]) {
+			all = append(all, FieldDifference{Field: name, Old: old, New: after[name]})
+		}
+	}
+	slices.SortFunc(all, func(a, b FieldDifference) int { return strings.Compare(a.Field, b.Field) })
+	return all
+}
+
+func fieldsOf(a bundle.Assignment) map[string]json.RawMessage {
+	fields := map[string]json.RawMessage{}
+	data, err := json.Marshal(a)
+	if err == nil {
+		err = json.Unmarshal(data, &fields)
+	}
+	if err != nil {
+		panic(err) // the struct is our own
+	}
+	return fields
+}

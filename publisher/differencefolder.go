@@ -1,0 +1,91 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// CompareFolder says what rendering planned into a folder would change. The folder must be one that
+// [WriteTree] would write to, and be there; nothing in it is signed.
+func CompareFolder(ctx context.Context, planned Planned, dir string) (*Difference, error) {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return nil, err
+	}
+	defer func() { _ = root.Close() }() // it was only read
+	c, err := newComparison(planned, dir)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.folder(ctx, root); err != nil {
+		return nil, fmt.Errorf("compare with %s: %w", dir, err)
+	}
+	c.conclude()
+	return c.done, nil
+}
+
+func (c *comparison) folder(ctx context.Context, root *os.Root) error {
+	types := slices.Clone(c.Result.ClusterTypes)
+	var names []string
+	for _, ct := range types {
+		names = append(names, ct.Name)
+	}
+	owned, err := (&outputTree{root: root}).owned(names, false)
+	if err != nil {
+		return err
+	}
+	for _, name := range owned {
+		if !slices.Contains(names, name) {
+			types = append(types, scheduler.ClusterTypeResult{Name: name})
+		}
+	}
+	commit, err := root.ReadFile(scheduler.TrackingFile)
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	c.done.OldBaseCommit = strings.TrimSpace(string(commit))
+	for i, ct := range types {
+		old, err := folderOf(root, ct.Name)
+		if err != nil {
+			return err
+		}
+		now := resultType(ct)
+		now.keep = len(c.Loaded.Unread) > 0
+		d, err := c.clusterType(ctx, now, old)
+		if err != nil {
+			return err
+		}
+		if d.Left = i >= len(names); d.Left {
+			d.Result = StandingChanged // its README.md goes, even if nothing else does
+		}
+		c.done.ClusterTypes = append(c.done.ClusterTypes, *d)
+	}
+	return nil
+}
+
+// folderOf lists the assignments of a cluster type's folder; nil where there is none.
+func folderOf(root *os.Root, clusterType string) (*standingTree, error) {
+	entries, err := fs.ReadDir(root.FS(), clusterType)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	files, err := fs.Sub(root.FS(), clusterType)
+	tree := &standingTree{files: files, namesOnly: true}
+	for _, e := range entries {
+		if e.IsDir() {
+			tree.listed = append(tree.listed, bundle.Assignment{Name: e.Name()})
+		}
+	}
+	return tree, err
+}

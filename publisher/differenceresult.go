@@ -1,0 +1,173 @@
+package publisher
+
+import (
+	"encoding/json"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Difference is what publishing, or rendering into a folder, would change. Its JSON form is an interface;
+// no secret is in it.
+type Difference struct {
+	Platform    string `json:"platform,omitempty"`
+	Environment string `json:"environment"`
+	// Against is what was compared with.
+	Against string `json:"against"`
+	// BaseCommit and OldBaseCommit are the base commits of now and of what is there; empty where not known.
+	BaseCommit    string `json:"baseCommit,omitempty"`
+	OldBaseCommit string `json:"oldBaseCommit,omitempty"`
+	// ClusterTypes is sorted by name, those that leave the environment at the end.
+	ClusterTypes []TypeDifference `json:"clusterTypes"`
+	// Renames lists what seems to be a target under another name. To a cluster that is a removal and an
+	// addition, and the lists of its type hold both.
+	Renames []Rename `json:"renames"`
+	// Waiting lists, by workspace, the deployment targets that no policy selects.
+	Waiting []WaitingWorkspace `json:"waiting"`
+	// Unread lists the registrations whose sources could not be read: what they had is kept.
+	Unread []UnreadRegistration `json:"unread,omitempty"`
+	// Warnings are about what was found at the destination.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// Standing says what becomes of a cluster type.
+type Standing string
+
+// What can become of a cluster type.
+const (
+	StandingUnchanged Standing = "unchanged"
+	StandingChanged   Standing = "changed"
+	// StandingNew is a cluster type that nothing was published or rendered for.
+	StandingNew Standing = "new"
+	// StandingBlocked is one that would not be published; Blocked says why.
+	StandingBlocked Standing = "blocked"
+)
+
+// TypeDifference is one cluster type of a Difference.
+type TypeDifference struct {
+	ClusterType string   `json:"clusterType"`
+	Result      Standing `json:"result"`
+	// Assignments counts those that it would have, failed ones that keep their content among them.
+	Assignments int `json:"assignments"`
+	Unchanged   int `json:"unchanged"`
+	// Changes lists what is added, removed or changed, sorted by name.
+	Changes []AssignmentDifference `json:"changes"`
+	// Failed lists the assignments that cannot be rendered.
+	Failed []FailedDifference `json:"failed"`
+	// Blocked says why the type would not be published.
+	Blocked string `json:"blocked,omitempty"`
+	// Left is true for a type that has left the environment.
+	Left bool `json:"left,omitempty"`
+	// OldSequence is that of the release that is compared with; zero where there is none.
+	OldSequence int64 `json:"oldSequence,omitempty"`
+	// Renewed is true where nothing changes and the release is published again because it expires.
+	Renewed bool `json:"renewed,omitempty"`
+	// Rings is there where the release would be for other rings than it is.
+	Rings *RingDifference `json:"rings,omitempty"`
+}
+
+// RingDifference says for which rings a release is and would be. Empty lists are all rings.
+type RingDifference struct {
+	Old []string `json:"old"`
+	New []string `json:"new"`
+}
+
+// Change is what becomes of an assignment, or of a file of it.
+type Change string
+
+// The changes.
+const (
+	ChangeAdded   Change = "added"
+	ChangeRemoved Change = "removed"
+	ChangeChanged Change = "changed"
+)
+
+// AssignmentDifference is an assignment that is added, removed or changed.
+type AssignmentDifference struct {
+	Name      string `json:"name"`
+	Change    Change `json:"change"`
+	Workspace string `json:"workspace,omitempty"`
+	// Because lists the policies that select an added assignment, with where they stand.
+	Because []Cause `json:"because,omitempty"`
+	// Why says why an assignment is removed.
+	Why string `json:"why,omitempty"`
+	// Values lists the configuration values, and values of other files, that a changed assignment gets.
+	Values []ValueDifference `json:"values,omitempty"`
+	// Files lists the files of a changed assignment that are not the same.
+	Files []FileDifference `json:"files,omitempty"`
+	// Fields lists what the bundle says otherwise about a changed assignment, such as its policies.
+	Fields []FieldDifference `json:"fields,omitempty"`
+}
+
+// FileDifference is a file of an assignment that is not the same.
+type FileDifference struct {
+	Path   string `json:"path"`
+	Change Change `json:"change"`
+	// Because names the Template that the file is rendered from.
+	Because []Cause `json:"because,omitempty"`
+}
+
+// FieldDifference is a field of an assignment's line in the bundle that is not the same. Old and New are
+// nil where it is not there.
+type FieldDifference struct {
+	Field string          `json:"field"`
+	Old   json.RawMessage `json:"old"`
+	New   json.RawMessage `json:"new"`
+}
+
+// FailedDifference is an assignment that cannot be rendered.
+type FailedDifference struct {
+	Name  string `json:"name"`
+	Error string `json:"error"`
+	// Stands is true where clusters have the assignment now.
+	Stands bool `json:"stands"`
+}
+
+// Rename is a target that seems to have got another name, and the cluster types that it is on.
+type Rename struct {
+	From         string   `json:"from"`
+	To           string   `json:"to"`
+	ClusterTypes []string `json:"clusterTypes"`
+}
+
+// WaitingWorkspace is a team whose targets no policy selects.
+type WaitingWorkspace struct {
+	Workspace string                    `json:"workspace"`
+	Targets   []scheduler.WaitingTarget `json:"targets"`
+}
+
+// Changes says whether clusters would get anything else than they have, or something stands in the way.
+// A release that is only renewed is no change.
+func (d *Difference) Changes() bool { return d.Count().ClusterTypes > 0 || len(d.Unread) > 0 }
+
+// Counted counts assignments, and the cluster types that are not as they were.
+type Counted struct{ Added, Removed, Changed, Failed, ClusterTypes int }
+
+// Count sums a Difference up.
+func (d *Difference) Count() Counted {
+	var all Counted
+	for _, ct := range d.ClusterTypes {
+		n := ct.Count()
+		all.Added, all.Removed, all.Changed, all.Failed = all.Added+n.Added, all.Removed+n.Removed, all.Changed+n.Changed, all.Failed+n.Failed
+		all.ClusterTypes += n.ClusterTypes
+	}
+	return all
+}
+
+// Count sums one cluster type up.
+func (d *TypeDifference) Count() Counted {
+	c := Counted{Failed: len(d.Failed)}
+	for _, a := range d.Changes {
+		switch a.Change {
+		case ChangeAdded:
+			c.Added++
+		case ChangeRemoved:
+			c.Removed++
+		default:
+			c.Changed++
+		}
+	}
+	if d.Result != StandingUnchanged || c.Failed > 0 {
+		c.ClusterTypes = 1
+	}
+	return c
+}

@@ -1,0 +1,102 @@
+package publisher
+
+import (
+	"context"
+	"io/fs"
+	"path"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Released is a published bundle and its files, which Close removes.
+type Released struct {
+	Reference string
+	Digest    digest.Digest
+	// Keys names the keys that signed it; empty where nobody asked.
+	Keys        []string
+	Release     bundle.Release
+	Assignments []bundle.Assignment
+	tree        *releaseTree
+}
+
+// OpenReleased fetches the bundle that ref names. With keys, one of them must have signed it; without, it
+// may be anybody's. An old or expired one is as good as the newest.
+func OpenReleased(ctx context.Context, ref oci.Reference, keys bundle.Keys, opts oci.Options) (*Released, error) {
+	repo, desc, err := ref.Resolve(ctx, opts)
+	if err != nil {
+		return nil, err
+	}
+	r := &Released{Reference: ref.String(), Digest: desc.Digest}
+	m, release, err := readRelease(ctx, repo, desc)
+	if err != nil {
+		return nil, err
+	}
+	if r.Release = *release; len(keys) > 0 {
+		v, err := bundle.Verify(ctx, repo, desc, keys)
+		if err != nil {
+			return nil, err
+		}
+		r.Keys = v.KeyIDs
+	}
+	if r.tree, err = openTree(ctx, repo, m.Layers[0], release.Content); err != nil {
+		return nil, err
+	}
+	r.Assignments = r.tree.assignments
+	return r, nil
+}
+
+// Close removes the files.
+func (r *Released) Close() error { return r.tree.Close() }
+
+// Assignment returns the line of an assignment; nil where the bundle has none of that name.
+func (r *Released) Assignment(name string) *bundle.Assignment {
+	for i := range r.Assignments {
+		if r.Assignments[i].Name == name {
+			return &r.Assignments[i]
+		}
+	}
+	return nil
+}
+
+// ReleasedValue is a configuration value in a bundle. A value that looks like a secret is masked.
+type ReleasedValue struct {
+	// Key is the configuration key, with the path below it where the value is structured.
+	Key    string `json:"key"`
+	Value  string `json:"value"`
+	Secret bool   `json:"secret,omitempty"`
+
+	top string
+}
+
+// Of says whether the value is that of a configuration key, or a part of it.
+func (v ReleasedValue) Of(key string) bool { return v.top == key }
+
+// TopKey is the configuration key without the path below it.
+func (v ReleasedValue) TopKey() string { return v.top }
+
+// Config lists the configuration values of an assignment, as they were rendered.
+func (r *Released) Config(assignment string) ([]ReleasedValue, error) {
+	files, err := fs.Glob(r.tree.root.FS(), path.Join(assignment, configFile+"*"))
+	if err != nil {
+		return nil, err
+	}
+	var all []ReleasedValue
+	for _, name := range files {
+		data, err := r.tree.root.ReadFile(name)
+		if err != nil {
+			return nil, err
+		}
+		values, _ := valuesOf(strings.TrimPrefix(name, assignment+"/"), data)
+		for _, v := range values {
+			if v.top != "" {
+				d := ValueDifference{Key: v.key, New: &v.text, configKey: v.top}.masked(v.secret)
+				all = append(all, ReleasedValue{Key: v.key, Value: *d.New, Secret: d.Secret, top: v.top})
+			}
+		}
+	}
+	return all, nil
+}
