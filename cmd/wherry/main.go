@@ -37,6 +37,7 @@ func newRootCommand() *cobra.Command {
 		newLintCommand(),
 		newLoginCommand(),
 		newLogoutCommand(),
+		newPlanCommand(),
 		newPublishCommand(),
 		newRegistryCommand(),
 		newRenderCommand(),

@@ -76,26 +76,30 @@ func (f *sourceFlags) load(cmd *cobra.Command, platform, output string) (*publis
 	return loaded, nil
 }
 
+// prepare loads platform, renders it and pins what asks for it, and says nothing.
+func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p publisher.Planned, err error) {
+	if p.Decision, err = f.decision(cmd); err != nil {
+		return p, err
+	}
+	if p.Loaded, err = f.load(cmd, platform, output); err != nil {
+		return p, err
+	}
+	rendering := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0}
+	defer f.cache.use(cmd, platform, &rendering)()
+	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), rendering); err != nil {
+		return p, cli.Fail(cli.Usage, err, "")
+	}
+	return p, f.pin(cmd, p.Result)
+}
+
 // render loads platform and renders it. It prints warnings and what failed; the error is about what leaves
 // nothing to go on with.
 func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publisher.Loaded, *scheduler.Result, error) {
-	decision, err := f.decision(cmd)
+	planned, err := f.prepare(cmd, platform, output)
 	if err != nil {
 		return nil, nil, err
 	}
-	loaded, err := f.load(cmd, platform, output)
-	if err != nil {
-		return nil, nil, err
-	}
-	rendering := scheduler.Options{BaseCommit: loaded.BaseCommit, Decision: decision, Incomplete: len(loaded.Unread) > 0}
-	defer f.cache.use(cmd, platform, &rendering)()
-	result, err := loaded.Model.Render(cmd.Context(), rendering)
-	if err != nil {
-		return nil, nil, cli.Fail(cli.Usage, err, "")
-	}
-	if err := f.pin(cmd, result); err != nil {
-		return nil, nil, err
-	}
+	loaded, result := planned.Loaded, planned.Result
 	warnings := printFindings(cmd, append(loaded.Warnings, result.Warnings...))
 	if len(result.ClusterTypes) == 0 {
 		cmd.PrintErrln("note: the environment has no ClusterType (of a repository with a branch per environment, give the URL or PATH#BRANCH)")

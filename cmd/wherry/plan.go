@@ -1,0 +1,137 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// planning holds the flags of plan.
+type planning struct {
+	source      sourceFlags
+	registry    registryFlags
+	to, against string
+	key         string
+	format      string
+	options     publisher.PublishOptions
+}
+
+func newPlanCommand() *cobra.Command {
+	var p planning
+	cmd := &cobra.Command{
+		Use:   "plan PLATFORM --environment NAME (--to LOCATION --key FILE | --against DIR)",
+		Short: "Show what publishing would change",
+		Long: `Show what publishing an environment would change: per cluster type the assignments that are added, removed
+and changed, the configuration values that change, and which policy or ConfigMap that is because of. Nothing
+is written.
+
+It compares with the newest releases at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, which the key must
+have signed, or with a folder that "wherry render" or Kalypso wrote. Values that look like secrets are masked.
+
+` + platformHelp + `
+
+The exit code is 0 if nothing would change, 1 if something would or an assignment fails, more on an error.`,
+		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
+  wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&p.source.environment, "environment", "", "the environment's name (required)")
+	p.source.addReplacements(cmd)
+	p.source.addAssignments(cmd)
+	p.source.cache.add(cmd)
+	p.registry.add(cmd)
+	flags.StringVar(&p.to, "to", "", "compare with the releases at this `LOCATION`")
+	flags.StringVar(&p.key, "key", "", "the public key that must have signed them")
+	flags.StringVar(&p.against, "against", "", "compare with this folder of rendered files")
+	flags.StringVar(&p.options.Platform, "platform-name", "", `the platform's name where it has no Platform object (default "default")`)
+	flags.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to this ring only; may be repeated")
+	flags.StringArrayVar(&p.options.Drop, "drop", nil, "TYPE/TARGET: plan with publish's flag of this name; may be repeated")
+	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
+	flags.StringVarP(&p.format, "output", "o", "table", "print as table, json or markdown")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.MarkFlagRequired("environment")
+	cmd.MarkFlagsOneRequired("to", "against")
+	cmd.MarkFlagsMutuallyExclusive("to", "against")
+	cmd.MarkFlagsRequiredTogether("to", "key")
+	return cmd
+}
+
+var planFormats = []string{"table", "json", "markdown"}
+
+func (p *planning) run(cmd *cobra.Command, platform string) error {
+	if !slices.Contains(planFormats, p.format) {
+		return cli.Usagef("-o %s: must be table, json or markdown", p.format)
+	}
+	difference, err := p.compare(cmd, platform)
+	if err != nil {
+		return err
+	}
+	for _, w := range difference.Warnings {
+		cmd.PrintErrf("warning: %s\n", w)
+	}
+	switch out := cmd.OutOrStdout(); p.format {
+	case "json":
+		err = cli.Print(out, "json", difference, nil)
+	case "markdown":
+		_, err = out.Write(planMarkdown(difference))
+	default:
+		err = planTable(out, difference)
+	}
+	if err == nil && difference.Changes() {
+		return cli.Exit(cli.No)
+	}
+	return err
+}
+
+// compare loads, renders and compares.
+func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Difference, error) {
+	var to oci.Location
+	if p.to != "" {
+		var err error
+		if to, err = oci.Parse(p.to); err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
+		}
+	}
+	planned, err := p.source.prepare(cmd, platform, to.Dir+p.against)
+	if err != nil {
+		return nil, err
+	}
+	printFindings(cmd, append(planned.Loaded.Warnings, planned.Result.Warnings...))
+	printUnread(cmd, planned.Loaded)
+	if p.against != "" {
+		d, err := publisher.CompareFolder(cmd.Context(), planned, p.against)
+		return d, p.folderFailure(err)
+	}
+	keys, err := readPublicKeys(p.key)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+	}
+	opts := p.options
+	opts.OCI = p.registry.options()
+	d, err := publisher.Compare(cmd.Context(), planned, to, keys, opts)
+	if err != nil {
+		return nil, registryFailure(err, to)
+	}
+	return d, nil
+}
+
+func (p *planning) folderFailure(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, publisher.ErrForeignFolder):
+		return cli.Fail(cli.Usage, err, "--against is a folder that wherry render or Kalypso wrote")
+	case errors.Is(err, fs.ErrNotExist):
+		return cli.Fail(cli.Usage, fmt.Errorf("--against: %w", err), "name a folder that wherry render wrote; an empty one stands for nothing yet")
+	}
+	return cli.Fail(cli.Failed, err, "")
+}

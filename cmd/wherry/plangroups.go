@@ -1,0 +1,125 @@
+package main
+
+import (
+	"cmp"
+	"encoding/json"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// planGroup is what the same assignments have in common. A value in a ConfigMap changes many, and each of
+// them may change in other ways too: those are in groups of their own.
+type planGroup struct {
+	change publisher.Change
+	names  []string // type/assignment
+	lines  []planLine
+}
+
+// planLine says one thing about a change, and what it is because of.
+type planLine struct {
+	key, old, new string // of a value; old and new are for people
+	text          string // of anything else
+	because       string
+}
+
+// planGroups gathers what is said of the same assignments, removals first: those cannot be undone.
+func planGroups(d *publisher.Difference) []*planGroup {
+	var groups []*planGroup
+	known := map[string]*planGroup{}
+	for _, l := range planLines(d) {
+		key := string(l.change) + " " + strings.Join(l.names, " ")
+		if g := known[key]; g != nil {
+			g.lines = append(g.lines, l.lines...)
+			continue
+		}
+		known[key], groups = l, append(groups, l)
+	}
+	rank := map[publisher.Change]int{publisher.ChangeRemoved: 0, publisher.ChangeAdded: 1, publisher.ChangeChanged: 2}
+	slices.SortStableFunc(groups, func(a, b *planGroup) int { return cmp.Compare(rank[a.change], rank[b.change]) })
+	return groups
+}
+
+// planLines lists what there is to say, each once with all assignments that it is said of.
+func planLines(d *publisher.Difference) []*planGroup {
+	type said struct {
+		change publisher.Change
+		line   planLine
+	}
+	var all []*planGroup
+	known := map[said]*planGroup{}
+	for _, ct := range d.ClusterTypes {
+		for _, a := range ct.Changes {
+			for _, l := range linesOf(a) {
+				g := known[said{a.Change, l}]
+				if g == nil {
+					g = &planGroup{change: a.Change, lines: []planLine{l}}
+					known[said{a.Change, l}], all = g, append(all, g)
+				}
+				g.names = append(g.names, ct.ClusterType+"/"+a.Name)
+			}
+		}
+	}
+	return all
+}
+
+func linesOf(a publisher.AssignmentDifference) []planLine {
+	var lines []planLine
+	if a.Change != publisher.ChangeChanged {
+		lines = append(lines, planLine{because: cmp.Or(a.Why, because(a.Because), "no reason is given")})
+	}
+	for _, f := range a.Fields {
+		lines = append(lines, fieldLine(f))
+	}
+	told := map[string]bool{}
+	for _, v := range a.Values {
+		told[v.File] = true
+		line := planLine{key: v.Key, old: shown(v.Old), new: shown(v.New), because: because(v.Because)}
+		if v.Secret && v.Old != nil && v.New != nil {
+			line.new = "another " + line.new
+		}
+		lines = append(lines, line)
+	}
+	for _, f := range a.Files {
+		if !told[f.Path] {
+			lines = append(lines, planLine{text: fmt.Sprintf("%s is %s", f.Path, f.Change), because: because(f.Because)})
+		}
+	}
+	return lines
+}
+
+// fieldLine says of a list what is new in it and what has gone.
+func fieldLine(f publisher.FieldDifference) planLine {
+	var diff []string
+	old, now := namesIn(f.Old), namesIn(f.New)
+	for _, name := range old {
+		if !slices.Contains(now, name) {
+			diff = append(diff, "without "+name)
+		}
+	}
+	for _, name := range now {
+		if !slices.Contains(old, name) {
+			diff = append(diff, "with "+name)
+		}
+	}
+	if len(diff) > 0 {
+		return planLine{text: f.Field + ": " + strings.Join(diff, ", ")}
+	}
+	before, after := cmp.Or(string(f.Old), "none"), cmp.Or(string(f.New), "none")
+	return planLine{key: f.Field, old: shown(&before), new: shown(&after)}
+}
+
+// namesIn reads a list of texts, or of objects with names; nil for anything else.
+func namesIn(list json.RawMessage) []string {
+	var names []string
+	var objects []struct{ Name string }
+	if json.Unmarshal(list, &names) != nil && json.Unmarshal(list, &objects) == nil {
+		names = nil
+		for _, o := range objects {
+			names = append(names, o.Name)
+		}
+	}
+	return names
+}

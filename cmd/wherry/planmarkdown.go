@@ -1,0 +1,151 @@
+package main
+
+import (
+	"bytes"
+	"fmt"
+	"strings"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+const (
+	// maxCommentBytes bounds a plan in Markdown: GitHub takes comments of 65,536 characters.
+	maxCommentBytes = 60_000
+	// maxCommentRows bounds each table in it: a comment is read by people.
+	maxCommentRows = 50
+)
+
+// comment is a text that notes what it has no room for.
+type comment struct {
+	bytes.Buffer
+	left int // rows that were left out
+}
+
+// planMarkdown is a plan for a comment on a pull request.
+func planMarkdown(d *publisher.Difference) []byte {
+	var c comment
+	fmt.Fprintf(&c, "**wherry plan:** %s\n", escaped(planSummary(d)))
+	for _, r := range d.Renames {
+		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", escaped(renameText(r)))
+	}
+	c.types(d)
+	c.changes(d)
+	c.failures(d)
+	c.waiting(d)
+	if empty := emptyTypes(d); len(empty) > 0 {
+		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", escaped(namesShown(empty, maxNamesShown)))
+	}
+	if c.left > 0 {
+		fmt.Fprintf(&c, "\n%d more lines are not shown; `wherry plan -o table` shows all.\n", c.left)
+	}
+	return c.Bytes()
+}
+
+// row writes a line of a table, if there is room for it.
+func (c *comment) row(n int, cells ...string) {
+	line := "| " + strings.Join(cells, " | ") + " |\n"
+	if n >= maxCommentRows || c.Len()+len(line) > maxCommentBytes {
+		c.left++
+		return
+	}
+	c.WriteString(line)
+}
+
+func (c *comment) head(title string, columns ...string) {
+	if title != "" {
+		fmt.Fprintf(c, "\n%s\n", title)
+	}
+	fmt.Fprintf(c, "\n| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("-|", len(columns)))
+}
+
+func (c *comment) types(d *publisher.Difference) {
+	rows := notable(d)
+	if len(rows) == 0 {
+		return
+	}
+	c.head("", "cluster type", "result", "assignments", "added", "removed", "changed", "failed", "note")
+	for i, ct := range rows {
+		n := ct.Count()
+		c.row(i, code(ct.ClusterType), string(ct.Result), fmt.Sprint(ct.Assignments), fmt.Sprint(n.Added), fmt.Sprint(n.Removed),
+			fmt.Sprint(n.Changed), fmt.Sprint(n.Failed), escaped(typeNote(ct)))
+	}
+	if same := len(d.ClusterTypes) - len(rows); same > 0 {
+		fmt.Fprintf(c, "\n%s more: unchanged.\n", cli.Count(same, "cluster type"))
+	}
+}
+
+func (c *comment) changes(d *publisher.Difference) {
+	groups := planGroups(d)
+	if len(groups) == 0 {
+		return
+	}
+	c.head("", "", "assignments", "what", "because")
+	n := 0
+	for _, g := range groups {
+		names := escaped(namesShown(g.names, maxNamesShown))
+		for i, l := range g.lines {
+			change := string(g.change)
+			if g.change == publisher.ChangeRemoved {
+				change = "**removed**"
+			}
+			if i > 0 {
+				change, names = "", ""
+			}
+			what := escaped(l.text)
+			if l.key != "" {
+				what = fmt.Sprintf("%s: %s → %s", code(l.key), code(l.old), code(l.new))
+			}
+			c.row(n, change, names, what, escaped(l.because))
+			n++
+		}
+	}
+}
+
+func (c *comment) failures(d *publisher.Difference) {
+	var rows [][]string
+	for _, u := range d.Unread {
+		rows = append(rows, []string{"registration " + code(u.Registration) + ", which keeps what it has", escaped(strings.TrimSpace(firstLines(u.Error)))})
+	}
+	for _, ct := range d.ClusterTypes {
+		for _, f := range ct.Failed {
+			rows = append(rows, []string{code(ct.ClusterType+"/"+f.Name) + stands(f), escaped(strings.TrimSpace(firstLines(f.Error)))})
+		}
+	}
+	if len(rows) > 0 {
+		c.head("**Failed**", "what", "why")
+	}
+	for i, cells := range rows {
+		c.row(i, cells...)
+	}
+}
+
+func (c *comment) waiting(d *publisher.Difference) {
+	if len(d.Waiting) == 0 {
+		return
+	}
+	c.head("**No policy selects these deployment targets**", "workspace", "targets")
+	for i, w := range d.Waiting {
+		c.row(i, escaped(workspaceName(w.Workspace)), escaped(namesShown(waitingNames(w), maxNamesShown)))
+	}
+}
+
+// code is foreign text that must come out as it is. It cannot end the code span or the cell.
+func code(s string) string {
+	s = strings.NewReplacer("\n", " ", "\r", " ", "|", `\|`).Replace(s)
+	if !strings.Contains(s, "`") {
+		return "`" + s + "`"
+	}
+	fence := "``"
+	for strings.Contains(s, fence) {
+		fence += "`"
+	}
+	return fence + " " + s + " " + fence
+}
+
+// escaped is foreign text in which nothing is a link, a mention or an image.
+func escaped(s string) string {
+	return strings.NewReplacer(
+		"\n", "<br>", "\r", " ", "|", `\|`, "<", "&lt;", ">", "&gt;", "&", "&amp;", "*", `\*`, "_", `\_`, "`", "\\`", "[", `\[`, "]", `\]`, "@", "@\u200b", "#", `\#`, "~", `\~`,
+	).Replace(s)
+}
