@@ -30,6 +30,7 @@ func newRootCommand() *cobra.Command {
 		newAirgapCommand(),
 		newBundleCommand(),
 		newDemoCommand(),
+		newExplainCommand(),
 		newGetCommand(),
 		newHubCommand(),
 		newInstallCommand(),

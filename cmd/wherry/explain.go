@@ -1,0 +1,195 @@
+package main
+
+import (
+	"fmt"
+	"regexp"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+func newExplainCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "explain [CODE]",
+		Short: "Say why an assignment or a configuration value is as it is, or what a finding means",
+		Example: `  wherry explain assignment ./dev shop/till-test --environment dev --base ./main
+  wherry explain W1203`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			switch {
+			case len(args) == 0:
+				return cmd.Help()
+			case findingCode.MatchString(args[0]):
+				return explainCode(cmd, args[0])
+			}
+			return cli.Fail(cli.Usage, fmt.Errorf("there is neither a command nor a code %q", args[0]), seeHelp(cmd))
+		},
+	}
+	cmd.AddCommand(newExplainAssignmentCommand(), newExplainConfigCommand(), newExplainNoAssignmentCommand())
+	return cmd
+}
+
+// findingCode is the form of the codes that "wherry lint" gives.
+var findingCode = regexp.MustCompile(`^[A-Za-z][0-9]+$`)
+
+const explainHelp = `
+
+` + platformHelp + `
+
+With --from there is no PLATFORM: a published bundle explains itself, as far as it can. It names policies and
+ConfigMaps, but not where they stand. --from is a location, oci://HOST/PREFIX or oci-layout:DIR, or one bundle
+of it as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not meant.`
+
+// explaining holds what the commands of explain have in common.
+type explaining struct {
+	source   sourceFlags
+	registry registryFlags
+	from     string
+	key      string
+	format   string
+
+	platform, clusterType, target string
+	rest                          []string
+}
+
+// command completes cmd. It takes PLATFORM, unless --from is given, then TYPE/TARGET or TYPE TARGET, then the
+// named arguments. Without --from, explain answers from the sources, else released from a bundle.
+func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*cobra.Command, *scheduler.Explainer) error, released func(*cobra.Command, *publisher.Released) error) *cobra.Command {
+	cmd.Long += explainHelp
+	cmd.Args = cobra.ArbitraryArgs
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		if err := x.take(cmd, args, named); err != nil {
+			return err
+		}
+		if x.from != "" {
+			return x.released(cmd, released)
+		}
+		loaded, err := x.source.load(cmd, x.platform, "")
+		if err != nil {
+			return err
+		}
+		e, err := loaded.Model.Explainer(nil)
+		if err != nil {
+			return cli.Fail(cli.Usage, err, "")
+		}
+		for _, u := range loaded.Unread {
+			cmd.PrintErrf("warning: nothing is known of registration %s: %v\n", u.Registration, u.Err)
+		}
+		return explain(cmd, e)
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&x.source.environment, "environment", "", "the environment's name")
+	x.source.addReplacements(cmd)
+	flags.StringVar(&x.from, "from", "", "explain from the bundle at this `LOCATION` instead of PLATFORM")
+	flags.StringVar(&x.key, "key", "", "with --from: the public key that must have signed the bundle")
+	x.registry.add(cmd)
+	cli.OutputFlag(cmd, &x.format)
+	cmd.MarkFlagsOneRequired("environment", "from")
+	return cmd
+}
+
+// take reads the arguments.
+func (x *explaining) take(cmd *cobra.Command, args, named []string) error {
+	usage := "give PLATFORM, TYPE/TARGET"
+	if x.from != "" {
+		usage = "with --from give TYPE/TARGET"
+	}
+	for _, n := range named {
+		usage += ", " + n
+	}
+	wrong := func() error {
+		return cli.Fail(cli.Usage, fmt.Errorf("%d arguments: %s", len(args), usage), seeHelp(cmd))
+	}
+	left := args
+	if x.from == "" {
+		if len(left) == 0 {
+			return wrong()
+		}
+		x.platform, left = left[0], left[1:]
+	}
+	if len(left) == 0 {
+		return wrong()
+	}
+	var slash bool
+	if x.clusterType, x.target, slash = strings.Cut(left[0], "/"); slash {
+		left = left[1:]
+	} else if len(left) < 2 || strings.Contains(left[1], "/") {
+		return wrong()
+	} else {
+		x.target, left = left[1], left[2:]
+	}
+	if x.rest = left; len(left) != len(named) {
+		return wrong()
+	}
+	return nil
+}
+
+func seeHelp(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
+
+// released opens the bundle and explains it.
+func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *publisher.Released) error) error {
+	ref, err := x.reference()
+	if err != nil {
+		return cli.Fail(cli.Usage, fmt.Errorf("--from: %w", err), "")
+	}
+	var keys bundle.Keys
+	if x.key != "" {
+		if keys, err = readPublicKeys(x.key); err != nil {
+			return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+		}
+	} else {
+		cmd.PrintErrln("note: nobody has asked who signed it, so this may be anybody's words: --key asks")
+	}
+	r, err := publisher.OpenReleased(cmd.Context(), ref, keys, x.registry.options())
+	if err != nil {
+		return referenceFailure(err, ref)
+	}
+	if err = x.sameType(r); err == nil {
+		err = explain(cmd, r)
+	}
+	if closeErr := r.Close(); err == nil {
+		err = closeErr
+	}
+	return err
+}
+
+// sameType refuses an answer from the bundle of another cluster type.
+func (x *explaining) sameType(r *publisher.Released) error {
+	if r.Release.ClusterType == x.clusterType {
+		return nil
+	}
+	return cli.Usagef("%s is the bundle of cluster type %q, not of %q", r.Reference, r.Release.ClusterType, x.clusterType)
+}
+
+// reference is the bundle that --from and the arguments name.
+func (x *explaining) reference() (oci.Reference, error) {
+	loc, err := oci.Parse(x.from)
+	if err != nil || strings.Contains(x.from, "/bundles/") || strings.Contains(x.from, ":bundles/") {
+		return oci.ParseReference(x.from)
+	}
+	if x.source.environment == "" {
+		return oci.Reference{}, fmt.Errorf("%s holds bundles of several environments: name one with --environment", x.from)
+	}
+	if err := oci.CheckName(x.clusterType); err != nil {
+		return oci.Reference{}, err
+	}
+	stream := bundle.Stream{Environment: x.source.environment, ClusterType: x.clusterType}
+	if loc.Dir != "" {
+		return oci.ParseReference(x.from + "/" + stream.Repository())
+	}
+	return oci.ParseReference(strings.TrimSuffix(loc.String(), "/") + "/" + stream.Repository())
+}
+
+// explainFailure is the error of a question about what does not exist.
+func explainFailure(err error) error {
+	if err == nil {
+		return nil
+	}
+	return cli.Fail(cli.Usage, err, "")
+}
