@@ -135,6 +135,8 @@ type Inspected struct {
 	Release     bundle.Release      `json:"release"`
 	Manifest    ocispec.Manifest    `json:"manifest"`
 	Assignments []bundle.Assignment `json:"assignments"`
+	// Artifacts lists what they need from elsewhere.
+	Artifacts []bundle.Artifact `json:"artifacts,omitempty"`
 }
 
 // Inspect reads what ref names without asking who signed it: what it shows may be anybody's words.
@@ -152,8 +154,12 @@ func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspect
 	if i.Signatures, err = countSignatures(ctx, repo, desc.Digest); err != nil {
 		return nil, err
 	}
-	i.Assignments, err = readTree(ctx, repo, m.Layers[0], release.Content)
-	return i, err
+	tree, err := openTree(ctx, repo, m.Layers[0], release.Content)
+	if err != nil {
+		return nil, err
+	}
+	i.Assignments, i.Artifacts = tree.assignments, tree.artifacts
+	return i, tree.Close()
 }
 
 func readManifest(ctx context.Context, src bundle.Source, desc ocispec.Descriptor) (*ocispec.Manifest, error) {

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -39,6 +40,30 @@ func TestAReleaseSumsUpWhatItsWorkloadsNeed(t *testing.T) {
 		require.Equal(t, OutcomePublished, outcomes["drone"])
 		require.Equal(t, int64(8), w.verified("drone", "latest").Release.Artifacts.Bytes)
 	})
+}
+
+func TestWhatIsHeldStillNeedsWhatItNeeded(t *testing.T) {
+	w := newWorld(t, "layout")
+	drone := w.clusterType("drone")
+	for i := range drone.Assignments {
+		drone.Assignments[i].Files[2].Data = []byte(fluxGit("https://example.com/app", "branch: dev"))
+		drone.Assignments[i].Pinned = []scheduler.Pinned{{Type: "git", Reference: "https://example.com/app#dev", Digest: "sha1:12", Size: 7}}
+		drone.Assignments[i].Version = "1.0"
+	}
+	w.mustPublish()
+	for i := range drone.Assignments {
+		drone.Assignments[i].Pinned[0].Digest = "sha1:34"
+	}
+	w.fail("drone", "db-live")
+	w.mustPublish()
+	i, err := Inspect(t.Context(), oci.Reference{Location: w.loc, Repository: "bundles/dev/drone"}, w.opts.OCI)
+	require.NoError(t, err)
+	artifact := bundle.Artifact{Type: "git", Name: "example.com/app", Reference: "https://example.com/app#dev", Digest: "sha1:12", Size: 7, UsedBy: []string{"db-live"}}
+	rendered := artifact
+	rendered.Digest, rendered.UsedBy = "sha1:34", []string{"web-live"}
+	require.Equal(t, []bundle.Artifact{artifact, rendered}, i.Artifacts)
+	require.Equal(t, "1.0", i.Assignments[0].Version)
+	require.NotNil(t, i.Assignments[0].HeldFrom)
 }
 
 func TestWhatAsksForPinsIsNotPublishedWithoutThem(t *testing.T) {
