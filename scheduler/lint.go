@@ -13,6 +13,10 @@ type LintReport struct {
 	Findings []Finding
 	// Unused is about objects of bases that this environment has no use for. Another one may have.
 	Unused []Finding
+	// Rendered is what was looked at; empty where nothing could be rendered.
+	Rendered *Result
+	// ClusterTypes says where each stands.
+	ClusterTypes map[string]Position
 }
 
 // Lint says what is wrong or odd in the environment: what [Model.Render] says, and what can be seen in the
@@ -54,7 +58,11 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 		}
 		l.found[g.place].Message = of + ": " + l.found[g.place].Message
 	}
-	return &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused)}, nil
+	report := &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused), Rendered: l.result, ClusterTypes: map[string]Position{}}
+	for name, ct := range m.clusterTypes {
+		report.ClusterTypes[name] = ct.at
+	}
+	return report, nil
 }
 
 // linter collects findings about one environment.

@@ -178,7 +178,7 @@ func (c *lintCollector) environment(ctx context.Context, o publisher.SourceOptio
 	if err != nil {
 		return cli.Fail(cli.Usage, err, "")
 	}
-	c.add(o.Environment, append(loaded.Warnings, report.Findings...))
+	c.add(o.Environment, slices.Concat(loaded.Warnings, report.Findings, publisher.LintArtifacts(report)))
 	for _, f := range report.Unused {
 		key := f.Code + " " + f.Position.String()
 		if c.unused[key]++; c.unused[key] == 1 {

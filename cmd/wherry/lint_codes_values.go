@@ -179,4 +179,10 @@ var renderedCodes = []lintCode{
 		text:   "source.toolkit.fluxcd.io and kustomize.toolkit.fluxcd.io are served as v1 alone, helm.toolkit.fluxcd.io as v2. wherry's agent applies the version that is served, and says so, as long as it has all the fields; Flux or kubectl on the same file would refuse it.",
 		remedy: "Write the version that the hint names.",
 	},
+	{
+		code: "N1701", title: "artifacts that are not named by digest or commit",
+		text:    "Images, charts, repositories and packages that assignments need are named by a tag or branch: what runs tomorrow may be something else, clusters may differ, and a bundle that is rolled back does not bring the old ones back. It is said once for an environment; \"wherry bundle inspect\" and .wherry/artifacts.ndjson list them all.",
+		example: "image: nginx:1.29    # nginx@sha256:…",
+		remedy:  "Name them by digest or commit, or have publishing find out and write it: annotate the ClusterType with wherry.dev/pin: commit.",
+	},
 }
