@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
-	"k8s.io/apimachinery/pkg/api/validation/path"
+	kube "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -139,7 +139,7 @@ func (r *renderedFiles) names(id kubeID, metadata *yaml.Node) {
 	check := validation.IsDNS1123Subdomain
 	switch {
 	case id.group == "rbac.authorization.k8s.io":
-		check = path.IsValidPathSegmentName
+		check = kube.IsPathSegmentName
 	case id.group == "" && slices.Contains([]string{"Namespace", "Service"}, id.kind):
 		check = validation.IsDNS1123Label
 	}
