@@ -29,7 +29,6 @@ const (
 	// References between objects.
 	codeNoTemplate         = "E1101"
 	codeNoRegistration     = "E1102"
-	codeEmptyRegistration  = "W1103"
 	codeNoWorkspace        = "W1104"
 	codeNoEnvironment      = "W1105"
 	codeEnvironmentCase    = "W1106"
@@ -78,6 +77,10 @@ const (
 	codeObjectShared   = "W1606"
 	codeFluxVersion    = "W1607"
 )
+
+// CodeEmptyRegistration is of a WorkloadRegistration without a Workload, which there may be where its
+// source could not be read.
+const CodeEmptyRegistration = "W1103"
 
 // The severities of findings.
 const (

@@ -51,7 +51,7 @@ func (l *linter) registrations() {
 	for _, r := range l.model.Registrations() {
 		workspaces = append(workspaces, r.Workspace)
 		if !slices.ContainsFunc(l.model.workloads, func(w *workload) bool { return w.registration == r.Name }) {
-			l.add(codeEmptyRegistration, r.Position, "look at its branch and path", "the source of WorkloadRegistration %q holds no Workload", r.Name)
+			l.add(CodeEmptyRegistration, r.Position, "look at its branch and path", "the source of WorkloadRegistration %q holds no Workload", r.Name)
 		}
 	}
 	for _, p := range sortedValues(l.model.policies) {

@@ -178,7 +178,8 @@ func (c *lintCollector) environment(ctx context.Context, o publisher.SourceOptio
 	if err != nil {
 		return cli.Fail(cli.Usage, err, "")
 	}
-	c.add(o.Environment, slices.Concat(loaded.Warnings, report.Findings, publisher.LintArtifacts(report)))
+	found := slices.Concat(loaded.Warnings, report.Findings, publisher.LintArtifacts(report))
+	c.add(o.Environment, c.unread(loaded, found))
 	for _, f := range report.Unused {
 		key := f.Code + " " + f.Position.String()
 		if c.unused[key]++; c.unused[key] == 1 {
@@ -186,6 +187,42 @@ func (c *lintCollector) environment(ctx context.Context, o publisher.SourceOptio
 		}
 	}
 	return nil
+}
+
+// unread adds what is wrong with sources of app teams that could not be read, instead of what follows
+// from their absence.
+func (c *lintCollector) unread(loaded *publisher.Loaded, found []scheduler.Finding) []scheduler.Finding {
+	for _, u := range loaded.Unread {
+		c.result.Incomplete = true
+		mistakes := scheduler.FindingsIn(u.Err)
+		for _, r := range loaded.Model.Registrations() {
+			if r.Name != u.Registration {
+				continue
+			}
+			found = slices.DeleteFunc(found, func(f scheduler.Finding) bool {
+				return f.Code == scheduler.CodeEmptyRegistration && f.Position == r.Position
+			})
+			if len(mistakes) == 0 {
+				mistakes = []scheduler.Finding{{Code: codeUnreadSource, Position: r.Position, Message: unplaced(u.Err)}}
+			}
+		}
+		found = append(found, mistakes...)
+	}
+	return found
+}
+
+// codeUnreadSource is for a source of an app team that cannot be had at all.
+const codeUnreadSource = "E1115"
+
+// unplaced is what err says without the place that a finding has anyway.
+func unplaced(err error) string {
+	var source *publisher.SourceError
+	if errors.As(err, &source) {
+		there := *source
+		there.At = scheduler.Position{}
+		return there.Error()
+	}
+	return err.Error()
 }
 
 func (c *lintCollector) add(environment string, found []scheduler.Finding) {

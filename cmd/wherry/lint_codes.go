@@ -213,4 +213,9 @@ var referenceCodes = []lintCode{
 		text:   "No policy assigns a target to it. Its agents get an empty, signed release.",
 		remedy: "None, if that is meant. \"wherry explain no-assignment TYPE TARGET\" says why a target is not there.",
 	},
+	{
+		code: "E1115", title: "an app team's source that cannot be read",
+		text:   "What a WorkloadRegistration names could not be fetched. Its assignments are not known; publishing holds what the last release had of them.",
+		remedy: "Correct repository, branch and path, make the host reachable, or give --workload REGISTRATION=DIR.",
+	},
 }
