@@ -126,9 +126,18 @@ func (m *measure) value(v reflect.Value, depth int) error {
 		default:
 			m.nodes -= v.Len()
 		}
+	case reflect.Struct: // the dot
+		for _, field := range v.Fields() {
+			if err := m.value(field, depth+1); err != nil {
+				return err
+			}
+		}
 	case reflect.Map:
 		for entry := v.MapRange(); entry.Next() && m.text >= 0 && m.nodes >= 0; {
-			if err := errors.Join(m.value(entry.Key(), depth+1), m.value(entry.Value(), depth+1)); err != nil {
+			if err := m.value(entry.Key(), depth+1); err != nil {
+				return err
+			}
+			if err := m.value(entry.Value(), depth+1); err != nil {
 				return err
 			}
 		}

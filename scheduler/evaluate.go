@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"reflect"
+	"slices"
 	"strconv"
 	"strings"
 	"sync"
@@ -249,13 +250,25 @@ func explain(err error, at Position) error {
 		_, message, _ = strings.Cut(rest, " ")
 	}
 	if before, rest, ok := strings.Cut(message, "can't evaluate field "); ok {
-		field, _, _ := strings.Cut(rest, " ")
+		field, in, _ := strings.Cut(rest, " in type ")
 		message, hint = before+"there is no field "+field, didYouMean(field, dataFields())
+		if slices.Contains(dataFields(), field) {
+			message, hint = message+" in type "+in, "within range and with, write $."+field
+		}
 	}
 	if hint == "" {
 		hint = explainFunction(message)
 	}
-	return &InputError{Position: at, Message: message, Hint: hint, cause: err}
+	return &InputError{Position: at, Message: shorten(message), Hint: hint, cause: err}
+}
+
+// shorten cuts out the middle of a message that quotes a very long action.
+func shorten(message string) string {
+	const most = 400
+	if len(message) <= most {
+		return message
+	}
+	return strings.ToValidUTF8(message[:most/2], "") + " … " + strings.ToValidUTF8(message[len(message)-most/2:], "")
 }
 
 func dataFields() []string {

@@ -80,7 +80,7 @@ func (l *library) compile(t *templateObject) *compiledTemplate {
 // text parses one text.
 func (l *library) text(name, s string, at Position) *textTemplate {
 	t := &textTemplate{at: at}
-	if len(s) > maxTextBytes {
+	if len(s) > maxTextBytes { // also the parser's stack grows with it
 		t.err = coded(codeTooLarge, mistake(at, "", "the template is longer than %d bytes", maxTextBytes))
 		return t
 	}
