@@ -127,6 +127,22 @@ func TestSecretsAreNotExplainedAloud(t *testing.T) {
 	require.Equal(t, []string{"password=(secret) a config.yaml:5", "user=till a config.yaml:5"}, parts(x.Parts))
 }
 
+func TestAViolatedSchemaDoesNotRepeatASecret(t *testing.T) {
+	schema := `apiVersion: scheduler.kalypso.io/v1alpha1
+kind: ConfigSchema
+metadata: {name: s}
+spec: {schema: '{"properties": {"DB_PASSWORD": {"pattern": "^x", "minLength": 12}, "PIN": {"type": "integer", "minimum": 10000}, "LEVEL": {"pattern": "^x"}}}'}
+---
+`
+	text := failure(t, render(t, basics+schema+configMapYAML("a", "  DB_PASSWORD: hunter2\n  PIN: \"4711\"\n  LEVEL: debug"), oneTarget))
+	require.NotContains(t, text, "hunter2")
+	require.NotContains(t, strings.ReplaceAll(text, ",", ""), "4711")
+	require.Contains(t, text, "DB_PASSWORD: not what is asked for (the value looks like a secret and is not shown)")
+	require.Contains(t, text, "DB_PASSWORD: minLength: got 7, want 12")
+	require.Contains(t, text, "PIN: not what is asked for")
+	require.Contains(t, text, "LEVEL: 'debug' does not match pattern '^x'")
+}
+
 func TestATemplateThatFailsIsExplained(t *testing.T) {
 	x := explainKey(t, configMapYAML("a", "  V: '{{ .ConfigData.V }}'"), "V")
 	require.True(t, x.Set)

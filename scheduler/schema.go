@@ -54,6 +54,7 @@ type violation struct {
 	key     string // the value's; empty for the configuration as a whole
 	path    string // of the value, for people
 	message string
+	quotes  bool // the message has the value in it
 }
 
 func newValidator() *validator { return &validator{compiled: map[string]*compiledSchema{}} }
@@ -168,6 +169,11 @@ func (s *compiledSchema) checkValues(all []value) []violation {
 		return nil
 	}
 	found := violationsOf(invalid, message.NewPrinter(language.English))
+	for i, v := range found {
+		if v.quotes && LooksSecret(strings.TrimSuffix(v.path, ":"), fmt.Sprint(values[v.key])) {
+			found[i].message = "not what is asked for (the value looks like a secret and is not shown)"
+		}
+	}
 	slices.SortFunc(found, func(a, b violation) int { return strings.Compare(a.path+a.message, b.path+b.message) })
 	return slices.Compact(found)
 }
@@ -179,6 +185,16 @@ func (s *compiledSchema) typesOf(key string) []string {
 		known, _ = s.types.LoadOrStore(key, typesOf(s.schema, key))
 	}
 	return known.([]string)
+}
+
+// quotesValue says whether a message of that kind repeats the value.
+func quotesValue(k jsonschema.ErrorKind) bool {
+	switch k.(type) {
+	case *kind.Pattern, *kind.Format, *kind.ContentEncoding, *kind.ContentMediaType, *kind.ContentSchema,
+		*kind.Minimum, *kind.Maximum, *kind.ExclusiveMinimum, *kind.ExclusiveMaximum, *kind.MultipleOf:
+		return true
+	}
+	return false
 }
 
 // violationsOf lists the innermost causes of a failed validation.
@@ -196,7 +212,7 @@ func violationsOf(e *jsonschema.ValidationError, printer *message.Printer) []vio
 		}
 		return found
 	}
-	v := violation{message: e.ErrorKind.LocalizedString(printer)}
+	v := violation{message: e.ErrorKind.LocalizedString(printer), quotes: quotesValue(e.ErrorKind)}
 	if len(e.InstanceLocation) > 0 {
 		v.key, v.path = e.InstanceLocation[0], strings.Join(e.InstanceLocation, ".")+":"
 	}
