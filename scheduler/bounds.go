@@ -33,6 +33,10 @@ var (
 // bound makes all functions fail whose result, or whose work, would be out of all proportion. They keep
 // their types: text/template makes an error of the action out of a function's panic.
 func bound(all template.FuncMap) {
+	all[measureFunction] = func(v reflect.Value) (reflect.Value, error) {
+		written := measure{text: maxTextBytes, nodes: maxValueNodes}
+		return v, written.value(v, 0)
+	}
 	for _, name := range growing {
 		all[name] = limited(reflect.ValueOf(all[name]), nil)
 	}
@@ -40,6 +44,9 @@ func bound(all template.FuncMap) {
 		all[name] = limited(reflect.ValueOf(all[name]), check)
 	}
 }
+
+// measureFunction is put where templates with functions that change maps write a value.
+const measureFunction = "wherryMeasured"
 
 // growing are functions whose result is longer than what they are given by a factor, or that put values
 // into others. One call does no harm.
@@ -108,7 +115,7 @@ func (m *measure) all(values []reflect.Value) error {
 
 func (m *measure) value(v reflect.Value, depth int) error {
 	m.nodes--
-	switch v.Kind() {
+	switch v.Kind() { // none is Invalid: a field that is not there
 	case reflect.String:
 		m.text -= v.Len()
 	case reflect.Interface, reflect.Pointer:

@@ -33,6 +33,7 @@ var hostile = map[string]struct{ template, says string }{
 	"a map of a list of itself":       {`{{ $d := dict }}{{ $l := list $d }}{{ $_ := set $d "a" $l }}{{ toYaml $d }}`, errTooDeep.Error()},
 	"maps in maps":                    {`{{ $x := dict }}{{ range until 10000 }}{{ $x = dict "a" $x }}{{ end }}{{ $x }}`, errTooDeep.Error()},
 	"JSON in JSON":                    {`{{ fromJson (printf "%s%s" (repeat 5000 "[") (repeat 5000 "]")) }}`, errTooDeep.Error()},
+	"a list that grows afterwards":    {`{{ $a := dict }}{{ $l := list $a }}{{ range until 8 }}{{ $l = concat $l $l }}{{ end }}{{ $m := list $l }}{{ range until 8 }}{{ $m = concat $m $m }}{{ end }}{{ $_ := set $a "x" (repeat 1000000 "y") }}{{ $m }}`, errTooLong.Error()},
 	"a separator of a megabyte":       {`{{ join (repeat 1000000 "a") (until 100000) | len }}`, errTooLong.Error()},
 	"a replacement of a megabyte":     {`{{ regexReplaceAllLiteral "" (repeat 1000000 "a") (repeat 1000000 "b") | len }}`, errTooLong.Error()},
 	"a replacement by itself":         {`{{ regexReplaceAll ".*" (repeat 100000 "a") (repeat 100000 "$0") | len }}`, errTooLong.Error()},
@@ -91,10 +92,11 @@ func TestBoundsLeaveOrdinaryTemplatesAlone(t *testing.T) {
 		`{{ untilStep 0 10 3 }}{{ untilStep 3 0 -1 }}{{ until -2 }}`:     "[0 3 6 9][3 2 1][0 -1]",
 		`{{ printf "%-8s|%05.1f" "a" 2.25 }}`:                            fmt.Sprintf("%-8s|%05.1f", "a", 2.25),
 		`{{ regexReplaceAll "(a+)b" (repeat 1000 "aab") "${1}" | len }}`: "2000",
-		`{{ list 1 2 2 | uniq | toJson }}{{ split "," "a,b" }}`:          `[1,2]map[_0:a _1:b]`,
-		`{{ html "<" }}{{ js "'" }}{{ wrapWith 3 "\n" "aaa bbb" }}`:      "&lt;\\'aaa\nbbb",
-		`{{ merge (dict "a" 1) (dict "b" (dict "c" 2)) | toYaml }}`:      "a: 1\nb:\n    c: 2",
-		`{{ regexFindAll "[a-z]+" (repeat 20000 "abc ") -1 | len }}`:     "20000",
+		`{{ $d := dict "a" 1 }}{{ $_ := set $d "b" "x" }}{{ $d.c }}|{{ .ConfigData.no }}|{{ .Labels.no }}|{{ $d }}|{{ $d.a }}`: "<no value>|<no value>|<no value>|map[a:1 b:x]|1",
+		`{{ list 1 2 2 | uniq | toJson }}{{ split "," "a,b" }}`:                                                                `[1,2]map[_0:a _1:b]`,
+		`{{ html "<" }}{{ js "'" }}{{ wrapWith 3 "\n" "aaa bbb" }}`:                                                            "&lt;\\'aaa\nbbb",
+		`{{ merge (dict "a" 1) (dict "b" (dict "c" 2)) | toYaml }}`:                                                            "a: 1\nb:\n    c: 2",
+		`{{ regexFindAll "[a-z]+" (repeat 20000 "abc ") -1 | len }}`:                                                           "20000",
 	} {
 		l := &library{functions: functions()}
 		d := data{ConfigData: map[string]any{}}

@@ -137,6 +137,7 @@ func mapStrings(v any, replace func(string) any) any {
 // beginning of whatever can be repeated: so the writer can count the turns of a loop that writes nothing.
 // It says whether the template calls a function that changes maps.
 func prepare(t *template.Template) (mutates bool) {
+	var actions []*parse.ActionNode
 	for _, associated := range t.Templates() {
 		if associated.Tree == nil {
 			continue
@@ -150,6 +151,8 @@ func prepare(t *template.Template) (mutates bool) {
 				tick(n.List, 1)
 			case *parse.ListNode:
 				lists = append(lists, n)
+			case *parse.ActionNode:
+				actions = append(actions, n)
 			case *parse.IdentifierNode:
 				mutates = mutates || slices.Contains(mutating, n.Ident)
 			}
@@ -161,7 +164,19 @@ func prepare(t *template.Template) (mutates bool) {
 			}
 		}
 	}
+	for _, action := range actions {
+		if mutates && len(action.Pipe.Decl) == 0 {
+			action.Pipe.Cmds = append(action.Pipe.Cmds, measured(action))
+		}
+	}
 	return mutates
+}
+
+// measured is the end of a pipeline that hands on what comes, unless it is too much to be written: values
+// that are small when they are put together can grow by what is set in one of them.
+func measured(action *parse.ActionNode) *parse.CommandNode {
+	name := parse.NewIdentifier(measureFunction).SetPos(action.Pos)
+	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: action.Pos, Args: []parse.Node{name}}
 }
 
 func tick(list *parse.ListNode, times int) {
