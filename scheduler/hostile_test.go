@@ -6,7 +6,6 @@ import (
 	"io"
 	"io/fs"
 	"os"
-	"os/exec"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -106,9 +105,7 @@ func TestHostileFilesEndWithAFinding(t *testing.T) {
 	for name := range hostileFiles {
 		t.Run(name, func(t *testing.T) {
 			t.Parallel()
-			limited := exec.Command("sh", "-c", `ulimit -v 3000000 || exit 9; exec "$0" -test.run '^TestHostileFilesEndWithAFinding$'`, os.Args[0])
-			limited.Env = append(os.Environ(), "WHERRY_HOSTILE_FILE="+name, "GOMEMLIMIT=1GiB")
-			out, err := limited.CombinedOutput()
+			out, err := alone(t, "WHERRY_HOSTILE_FILE="+name).CombinedOutput()
 			require.NoError(t, err, "%.3000s", out)
 		})
 	}
