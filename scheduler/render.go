@@ -131,7 +131,7 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 	r.schemaMatcher = newMatcher(conditions, r.targets, index)
 
 	r.library = &library{functions: functions()}
-	r.library.functions["toYaml"] = r.composer.toYAML
+	r.library.functions["toYaml"] = func(v any) (string, error) { return checkLength(r.composer.toYAML(v)) }
 	if slices.ContainsFunc(r.targets, (*target).hasBraces) {
 		r.shield = newShield(m.texts())
 		r.library.shielded = r.shield.functions(r.library.functions)

@@ -85,6 +85,7 @@ func TestErrorsOfTemplatesNameTheirPlace(t *testing.T) {
 		"numbers down to the last":        {`{{ until -9223372036854775808 }}`, "", `the list would have more than 100000 items`},
 		"a text that doubles":             {`{{ $a := "ab" }}{{ range until 40 }}{{ $a = cat $a $a }}{{ end }}`, "", `at <cat $a $a>: error calling cat: the result would be longer than 1048576 bytes`},
 		"quotes that double":              {`{{ $a := "\"" }}{{ range until 60 }}{{ $a = quote $a }}{{ end }}`, "", `error calling quote: the result would be longer than 1048576 bytes`},
+		"YAML that doubles":               {`{{ $a := "\"'" }}{{ range until 60 }}{{ $a = toYaml $a }}{{ end }}`, "", `error calling toYaml: the result would be longer than 1048576 bytes`},
 		"a list that doubles":             {`{{ $a := list 1 }}{{ range until 40 }}{{ $a = concat $a $a }}{{ end }}`, "", `error calling concat: the value would have more than`},
 		"maps that share one":             {`{{ $d := dict }}{{ range until 50 }}{{ $d = dict "a" $d "b" $d }}{{ end }}`, "", `error calling dict: the value would`},
 		"a map that holds itself":         {`{{ $d := dict }}{{ $_ := set $d "s" $d }}{{ $d }}`, "", `error calling set: the value would`},
