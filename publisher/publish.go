@@ -45,6 +45,8 @@ type PublishOptions struct {
 	AllowEmpty bool
 	// Strict publishes nothing unless everything can be published.
 	Strict bool
+	// Cache, if not nil, has the trees that were packed before.
+	Cache scheduler.Cache
 	// OCI says how to talk to the registry.
 	OCI oci.Options
 	// Now is the clock. Nil is time.Now.

@@ -5,47 +5,59 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // cacheFlags says where what was rendered is kept for the next time.
 type cacheFlags struct {
-	dir string
-	off bool
+	dir   string
+	off   bool
+	cache *publisher.RenderCache // nil until open, and where there is none
 }
 
 func (f *cacheFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "cache", "", "keep what was rendered, for the next time, in this folder (default wherry/render in the user's cache folder)")
 	flags.BoolVar(&f.off, "no-cache", false, "render everything, and keep nothing")
-	cmd.MarkFlagsMutuallyExclusive("cache", "no-cache")
 }
 
-// use gives opts the cache for platform, and returns what to do when rendering is done. A cache that
-// cannot be used changes nothing but the time that it takes, so that is no error.
-func (f *cacheFlags) use(cmd *cobra.Command, platform string, opts *scheduler.Options) (done func()) {
-	done = func() {}
-	if f.off {
-		return done
+// open opens the cache for platform. A cache that cannot be used changes nothing but the time that it
+// takes, so that is no error.
+func (f *cacheFlags) open(cmd *cobra.Command, platform string) error {
+	if f.off && f.dir != "" {
+		return cli.Usagef("--cache and --no-cache exclude each other")
 	}
-	dir := f.dir
+	if f.off {
+		return nil
+	}
+	dir, err := f.dir, error(nil)
 	if dir == "" {
-		var err error
 		if dir, err = publisher.DefaultCacheDir(); err != nil { // there is no home, as in many a container
-			return done
+			return nil
 		}
 	}
 	if here, err := filepath.Abs(platform); err == nil {
 		platform = here // whatever it is, this tells platforms of equal names apart
 	}
-	cache, err := publisher.OpenRenderCache(dir, publisher.RenderCacheOptions{Scope: platform})
-	if err != nil {
-		if f.dir != "" {
-			cmd.PrintErrf("note: %v: everything is rendered\n", err)
-		}
-		return done
+	if f.cache, err = publisher.OpenRenderCache(dir, publisher.RenderCacheOptions{Scope: platform}); err != nil && f.dir != "" {
+		cmd.PrintErrf("note: %v: everything is rendered\n", err)
 	}
-	opts.Cache = cache
-	return cache.Trim
+	return nil
+}
+
+// get returns the open cache, nil where there is none.
+func (f *cacheFlags) get() scheduler.Cache {
+	if f.cache == nil {
+		return nil
+	}
+	return f.cache
+}
+
+// trim is for when everything was put that will be.
+func (f *cacheFlags) trim() {
+	if f.cache != nil {
+		f.cache.Trim()
+	}
 }

@@ -95,6 +95,8 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict, opts.OCI = loaded.Unread, p.source.strict, p.registry.options()
+	opts.Cache = p.source.cache.get()
+	defer p.source.cache.trim()
 	done, err := publisher.Publish(cmd.Context(), result, to, key, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)

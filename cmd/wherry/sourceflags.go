@@ -84,9 +84,13 @@ func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p pu
 	if p.Loaded, err = f.load(cmd, platform, output); err != nil {
 		return p, err
 	}
-	rendering := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0}
-	defer f.cache.use(cmd, platform, &rendering)()
-	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), rendering); err != nil {
+	if err := f.cache.open(cmd, platform); err != nil {
+		return p, err
+	}
+	defer f.cache.trim()
+	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), scheduler.Options{
+		BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get(),
+	}); err != nil {
 		return p, cli.Fail(cli.Usage, err, "")
 	}
 	return p, f.pin(cmd, p.Result)
