@@ -3,7 +3,6 @@ package scheduler
 import (
 	"crypto/sha256"
 	"encoding/hex"
-	"slices"
 )
 
 // Cache keeps what was rendered for the next time. Entries may vanish at any time and may come from
@@ -24,8 +23,13 @@ type Cache interface {
 // belongs to the program's identity is the Cache's concern.
 const cacheFormat = "1"
 
-// maxPacks bounds the packs of one cluster type; above, they are rewritten as one.
-const maxPacks = 8
+const (
+	// maxPacks bounds the packs of one cluster type; above, they are rewritten as one.
+	maxPacks = 8
+	// maxInline bounds the bytes of files that an index holds itself. To open a file costs as much as to
+	// read so much more of one.
+	maxInline = 64 << 10
+)
 
 // identity is a digest of what an assignment reads.
 type identity [sha256.Size]byte
@@ -40,7 +44,7 @@ type typeCache struct {
 	known map[identity]*keptAssignment
 
 	kept    []*keptAssignment // for the next index
-	fresh   []byte            // for the next pack
+	fresh   []byte            // the bytes of those that are new
 	changed bool
 }
 
@@ -54,12 +58,18 @@ type pack struct {
 // keptAssignment is an assignment in an index.
 type keptAssignment struct {
 	id         identity
-	pack       int // of typeCache.packs; -1 is the next one
+	pack       int // of typeCache.packs, or one of those below
 	offset     int
 	assignment Assignment
 	files      []int  // how long the byte slices in assignment are, in order
 	written    []byte // what it was read from; nil for a new one
 }
+
+// Where bytes are that are in no pack.
+const (
+	inIndex = -1
+	inFresh = -2
+)
 
 // openTypeCache reads the index of a cluster type. scope tells apart platforms that have one of that name.
 func openTypeCache(cache Cache, scope, clusterType string) *typeCache {
@@ -88,33 +98,30 @@ func (c *typeCache) find(id identity) *Assignment {
 		return nil
 	}
 	k := c.known[id]
-	if k == nil {
-		return nil
-	}
-	data, ok := c.files(k)
-	if !ok {
-		return nil
-	}
-	if !fillBytes(&k.assignment, k.files, data) {
+	if k == nil || !fillBytes(&k.assignment, k.files, c.bytesOf(k)) {
 		return nil
 	}
 	c.kept = append(c.kept, k)
 	return &k.assignment
 }
 
-// files returns the bytes that belong to k, and those after it.
-func (c *typeCache) files(k *keptAssignment) ([]byte, bool) {
-	if k.pack < 0 || k.pack >= len(c.packs) {
-		return nil, false
+// bytesOf returns the bytes that belong to k, and those after it.
+func (c *typeCache) bytesOf(k *keptAssignment) []byte {
+	from := c.was.inline
+	switch {
+	case k.pack == inFresh:
+		from = c.fresh
+	case k.pack >= 0 && k.pack < len(c.packs):
+		p := &c.packs[k.pack]
+		if !p.read {
+			p.data, p.read = c.cache.Get(p.key), true
+		}
+		from = p.data
 	}
-	p := &c.packs[k.pack]
-	if !p.read {
-		p.data, p.read = c.cache.Get(p.key), true
+	if k.offset < 0 || k.offset > len(from) {
+		return nil
 	}
-	if p.data == nil || k.offset > len(p.data) {
-		return nil, false
-	}
-	return p.data[k.offset:], true
+	return from[k.offset:]
 }
 
 // add keeps an assignment that was not there.
@@ -122,7 +129,7 @@ func (c *typeCache) add(id identity, a Assignment) {
 	if c == nil {
 		return
 	}
-	k := &keptAssignment{id: id, pack: -1, offset: len(c.fresh), assignment: a}
+	k := &keptAssignment{id: id, pack: inFresh, offset: len(c.fresh), assignment: a}
 	c.fresh, k.files = appendBytes(c.fresh, a)
 	c.kept, c.changed = append(c.kept, k), true
 }
@@ -132,54 +139,55 @@ func (c *typeCache) close() {
 	if c == nil || !c.changed && len(c.kept) == len(c.known) {
 		return
 	}
-	used := make([]int, len(c.packs)) // how many assignments are in each pack
+	used := make([]bool, len(c.packs))
 	for _, k := range c.kept {
 		if k.pack >= 0 {
-			used[k.pack]++
+			used[k.pack] = true
 		}
-	}
-	if len(used)-countOf(used, 0) >= maxPacks {
-		c.repack()
-		clear(used)
 	}
 	next := index{kept: c.kept, texts: c.was.texts, fresh: c.was.fresh}
 	numbers := make([]int, len(c.packs))
-	for i, n := range used {
-		if n > 0 {
-			numbers[i] = len(next.packs)
-			next.packs = append(next.packs, c.packs[i].key)
+	for i := range used {
+		if used[i] {
+			numbers[i], next.packs = len(next.packs), append(next.packs, c.packs[i].key)
 		}
 	}
+	moves := func(k *keptAssignment) bool { return k.pack < 0 }
+	if len(next.packs) >= maxPacks {
+		next.packs, moves = nil, func(*keptAssignment) bool { return true }
+	}
+	var moved []*keptAssignment
 	for _, k := range c.kept {
-		if k.pack < 0 {
-			k.pack = len(next.packs)
+		if moves(k) {
+			moved = append(moved, k)
 		} else {
 			k.pack = numbers[k.pack]
 		}
 	}
-	if len(c.fresh) > 0 {
-		sum := sha256.Sum256(c.fresh)
-		key := "pack-" + hex.EncodeToString(sum[:])
-		c.cache.Put(key, c.fresh)
-		next.packs = append(next.packs, key)
-	}
+	c.move(moved, &next)
 	c.cache.Put(c.key, next.encode())
 }
 
-// repack takes over what is kept in earlier packs into the next one.
-func (c *typeCache) repack() {
-	for _, k := range c.kept {
-		if data, ok := c.files(k); ok {
-			n := 0
-			for _, size := range k.files {
-				n += size
-			}
-			k.pack, k.offset = -1, len(c.fresh)
-			c.fresh = append(c.fresh, data[:n]...)
+// move puts the bytes of assignments together in a new pack of next or, if they are few, in next itself.
+func (c *typeCache) move(moved []*keptAssignment, next *index) {
+	data, offsets := make([]byte, 0, len(c.fresh)+len(c.was.inline)), make([]int, len(moved))
+	for i, k := range moved {
+		size := 0
+		for _, n := range k.files {
+			size += n
 		}
+		offsets[i], data = len(data), append(data, c.bytesOf(k)[:size]...)
 	}
-}
-
-func countOf(all []int, n int) int {
-	return len(all) - len(slices.DeleteFunc(slices.Clone(all), func(i int) bool { return i == n }))
+	to := inIndex
+	if len(data) > maxInline {
+		sum := sha256.Sum256(data)
+		key := "pack-" + hex.EncodeToString(sum[:])
+		c.cache.Put(key, data)
+		to, next.packs = len(next.packs), append(next.packs, key)
+	} else {
+		next.inline = data
+	}
+	for i, k := range moved {
+		k.pack, k.offset = to, offsets[i]
+	}
 }

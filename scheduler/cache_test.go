@@ -93,6 +93,12 @@ spec:
 	return files
 }
 
+// large makes files too large for an index to hold them itself.
+func large(files map[string]string) map[string]string {
+	files["large"] = configMapYAML("large", "  LARGE: "+strings.Repeat("x", maxInline))
+	return files
+}
+
 func loadFiles(files map[string]string) (*Model, error) {
 	platform, workloads := fstest.MapFS{}, fstest.MapFS{}
 	for name, content := range files {
@@ -239,7 +245,7 @@ func TestRandomEditsRenderAsFromScratch(t *testing.T) {
 }
 
 func TestCacheThatForgetsOrLies(t *testing.T) {
-	files, cache := cachePlatform(), newMemoryCache()
+	files, cache := large(cachePlatform()), newMemoryCache()
 	_, ok := renderBoth(t, files, cache)
 	require.True(t, ok)
 	sound := maps.Clone(cache.entries)
@@ -271,9 +277,16 @@ func TestCacheThatForgetsOrLies(t *testing.T) {
 }
 
 func TestPacksAreFew(t *testing.T) {
-	files, cache := cachePlatform(), newMemoryCache()
-	for i := range 3 * maxPacks {
-		files["workload/app-1"] = strings.Replace(files["workload/app-1"], "example.com", fmt.Sprintf("%d.example.com", i), 1)
+	files, cache, most := large(cachePlatform()), newMemoryCache(), 0
+	for i := range 4 {
+		delete(files, fmt.Sprintf("type-%d", i+1))
+	}
+	for i := range maxPacks + 2 {
+		files[fmt.Sprintf("workload/app-%d", i)] = strings.ReplaceAll(files["workload/app-0"], "app-0", fmt.Sprintf("app-%d", i))
+	}
+	for i := range 2 * maxPacks {
+		app := fmt.Sprintf("workload/app-%d", i%(maxPacks+2))
+		files[app] = strings.Replace(files[app], "example.com", fmt.Sprintf("%d.example.com", i), 1)
 		_, ok := renderBoth(t, files, cache)
 		require.True(t, ok)
 		for key, data := range cache.entries {
@@ -281,10 +294,12 @@ func TestPacksAreFew(t *testing.T) {
 				ix, ok := decodeIndex(data)
 				require.True(t, ok)
 				require.LessOrEqual(t, len(ix.packs), maxPacks)
+				most = max(most, len(ix.packs))
 				require.LessOrEqual(t, len(ix.texts), 3*ix.fresh)
 			}
 		}
 	}
+	require.Equal(t, maxPacks, most)
 }
 
 func TestOneCacheForSeveralAtOnce(t *testing.T) {

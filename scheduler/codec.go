@@ -15,8 +15,9 @@ import (
 
 // index is what is known of one cluster type.
 type index struct {
-	packs []string
-	kept  []*keptAssignment
+	packs  []string
+	kept   []*keptAssignment
+	inline []byte // files that are in no pack
 	// texts is the table that what is kept was read with, and fresh how long it was when it last held no
 	// text without use.
 	texts []string
@@ -31,6 +32,7 @@ func (ix *index) encode() []byte {
 	if renew {
 		w.texts = nil
 	}
+	w.body = make([]byte, 0, 128*len(ix.kept))
 	w.number(len(ix.packs))
 	for _, key := range ix.packs {
 		w.text(key)
@@ -63,7 +65,8 @@ func (ix *index) encode() []byte {
 	for _, s := range w.texts {
 		data = append(data, s...)
 	}
-	return append(data, w.body...)
+	data = binary.AppendUvarint(data, uint64(len(ix.inline)))
+	return slices.Concat(data, ix.inline, w.body)
 }
 
 // decodeIndex reads what encode wrote. ok is false for anything else.
@@ -71,7 +74,7 @@ func decodeIndex(data []byte) (ix *index, ok bool) {
 	r := &decodeReader{rest: data}
 	ix = &index{fresh: r.count()}
 	r.readTexts()
-	ix.texts = r.texts
+	ix.texts, ix.inline = r.texts, r.bytes(r.count())
 	for range r.length() {
 		ix.packs = append(ix.packs, r.text())
 	}

@@ -8,7 +8,7 @@ import (
 
 // maxKnownBytes bounds the composed configurations that a composer keeps. Cluster types are rendered in
 // such an order that those which share configurations follow one another, so few are composed twice.
-const maxKnownBytes = 32 << 20
+const maxKnownBytes = 8 << 20
 
 // composer keeps composed configurations, because the assignments to which the same layers apply are many.
 type composer struct {
