@@ -12,6 +12,7 @@ import (
 	"runtime/debug"
 	"slices"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"time"
 
@@ -44,6 +45,9 @@ type RenderCache struct {
 	maxBytes int64
 	now      func() time.Time
 	written  atomic.Bool
+	// writing is held while a file is made: several at once in one folder wait for each other in the
+	// kernel, which takes more of a core's time than the work.
+	writing sync.Mutex
 }
 
 // RenderCacheOptions holds what is not required.
@@ -157,11 +161,14 @@ func (c *RenderCache) sum(key string, packed []byte) (sum [sha256.Size]byte) {
 // Put keeps data under key, if it can. A file appears whole or not at all; it is not synced to disk, for
 // a torn one counts as absent.
 func (c *RenderCache) Put(key string, data []byte) {
+	sealed := c.seal(key, data)
+	c.writing.Lock()
+	defer c.writing.Unlock()
 	temp, err := os.CreateTemp(c.dir, tempPrefix)
 	if err != nil {
 		return
 	}
-	_, err = temp.Write(c.seal(key, data))
+	_, err = temp.Write(sealed)
 	if err = errors.Join(err, temp.Close()); err == nil {
 		// Where a file takes another's place, ext4 waits for the disk: ten times as long as all the rest.
 		_ = os.Remove(c.name(key))
