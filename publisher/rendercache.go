@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"runtime"
 	"runtime/debug"
 	"slices"
 	"strings"
@@ -59,14 +60,21 @@ type RenderCacheOptions struct {
 	MaxBytes int64
 }
 
-// OpenRenderCache returns a cache in dir, which it creates for the user alone. Call Trim when rendering is
-// done.
+// OpenRenderCache returns a cache in dir, which it creates for the user alone: whoever can write there
+// decides what is rendered. Call Trim when rendering is done.
 func OpenRenderCache(dir string, opts RenderCacheOptions) (*RenderCache, error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = DefaultCacheBytes
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
+	}
+	info, err := os.Stat(dir)
+	if err != nil {
+		return nil, fmt.Errorf("open cache: %w", err)
+	}
+	if runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 { // there, the bits say nothing
+		return nil, fmt.Errorf("open cache: %s: everybody can write there, and so decide what is rendered", dir)
 	}
 	return &RenderCache{dir: dir, owner: programIdentity() + "\x00" + opts.Scope, maxBytes: opts.MaxBytes, now: time.Now}, nil
 }

@@ -69,6 +69,11 @@ func TestRenderCacheWithoutAFolder(t *testing.T) {
 	_, err := OpenRenderCache(filepath.Join(file, "below"), RenderCacheOptions{})
 	require.ErrorContains(t, err, "open cache: ")
 
+	open := t.TempDir()
+	require.NoError(t, os.Chmod(open, 0o777))
+	_, err = OpenRenderCache(open, RenderCacheOptions{})
+	require.ErrorContains(t, err, "everybody can write there")
+
 	c := openCache(t, filepath.Join(t.TempDir(), "gone"), 0)
 	require.NoError(t, os.RemoveAll(c.dir))
 	c.Put("a", []byte("x"))

@@ -276,6 +276,21 @@ func TestCacheThatForgetsOrLies(t *testing.T) {
 	}
 }
 
+// A rendering that is broken off forgets nothing.
+func TestCacheAfterAnInterrupt(t *testing.T) {
+	files, cache := cachePlatform(), newMemoryCache()
+	_, ok := renderBoth(t, files, cache)
+	require.True(t, ok)
+	before := maps.Clone(cache.entries)
+	m, err := loadFiles(files)
+	require.NoError(t, err)
+	ctx, cancel := context.WithCancel(context.Background())
+	cancel()
+	_, err = m.Render(ctx, Options{Cache: cache})
+	require.ErrorIs(t, err, context.Canceled)
+	require.True(t, maps.EqualFunc(before, cache.entries, slices.Equal))
+}
+
 func TestPacksAreFew(t *testing.T) {
 	files, cache, most := large(cachePlatform()), newMemoryCache(), 0
 	for i := range 4 {

@@ -276,7 +276,9 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		}
 		result.Assignments = append(result.Assignments, *assignment)
 	}
-	a.kept.close()
+	if ctx.Err() == nil { // else what was not reached would be forgotten
+		a.kept.close()
+	}
 	r.annotate(ct, selected, &result)
 	return result
 }
