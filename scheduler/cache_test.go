@@ -400,3 +400,14 @@ func FuzzIndex(f *testing.F) {
 		}
 	})
 }
+
+func TestCacheWithoutConfiguration(t *testing.T) {
+	files, cache := cachePlatform(), newMemoryCache()
+	for _, name := range []string{"common", "list", "region", "purpose", "azure"} {
+		delete(files, name)
+	}
+	for range 2 {
+		_, ok := renderBoth(t, files, cache)
+		require.True(t, ok)
+	}
+}

@@ -129,7 +129,12 @@ func (v value) asText() string {
 func compose(layers []layer, w *yamlWriter) *config {
 	c := &config{}
 	c.asMap = sync.OnceValue(c.makeMap)
-	var entries []*entry
+	total := 0
+	for i := range layers {
+		total += len(layers[i].entries)
+	}
+	entries := make([]*entry, 0, total)
+	c.values = make([]value, 0, total)
 	for i := range layers {
 		l := &layers[i]
 		c.sources = addSource(c.sources, 0, l.source)
