@@ -5,6 +5,9 @@
 export CGO_ENABLED = 0
 export GOFLAGS    := $(GOFLAGS) -trimpath
 
+# Kalypso's cases with their expected output lie beside the repository where they are available.
+export WHERRY_CASES ?= $(realpath ../shared/cases)
+
 GO   ?= go
 TOOL  = $(GO) tool -modfile=tools/go.mod
 LDFLAGS = -s -w
