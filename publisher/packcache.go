@@ -3,65 +3,91 @@ package publisher
 import (
 	"bytes"
 	"crypto/sha256"
-	"encoding/binary"
 	"encoding/hex"
 	"encoding/json"
+	"io"
 	"slices"
-	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// packTree is bundle.Pack, which spends most of the time of publishing on compressing trees that are as
-// they were the last time: those are taken from the cache, which may be nil. The key says everything that
-// the tree is made of; that the same compressor made it is the cache's promise.
-func packTree(cache scheduler.Cache, files []bundle.File) (*bundle.Packed, error) {
-	if cache == nil {
-		return bundle.Pack(files)
-	}
-	key := "tree-" + treeKey(files)
-	if known := decodePacked(cache.Get(key)); known != nil {
-		return known, nil
-	}
-	packed, err := bundle.Pack(files)
-	if err == nil {
-		cache.Put(key, encodePacked(packed))
-	}
-	return packed, err
+// packedBundle is what packAssignments makes.
+type packedBundle struct {
+	tree      *bundle.Packed
+	artifacts bundle.Artifacts
 }
 
-// treeKey is a digest of files, whatever their order.
-func treeKey(files []bundle.File) string {
-	files = slices.SortedFunc(slices.Values(files), func(a, b bundle.File) int { return strings.Compare(a.Path, b.Path) })
+// packOnce is packAssignments, which looks into every file and compresses, and so takes ten times as long
+// as all else where little has changed. What it made the last time is taken from cache, which may be nil.
+// The key says everything that is packed; that the same program packed it is the cache's promise.
+func packOnce(cache scheduler.Cache, assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, bundle.Artifacts, error) {
+	if cache == nil {
+		return packAssignments(assignments, held)
+	}
+	key := "bundle-" + packKey(assignments, held)
+	if known, ok := decodePacked(cache.Get(key)); ok {
+		return known.tree, known.artifacts, nil
+	}
+	tree, artifacts, err := packAssignments(assignments, held)
+	if err == nil {
+		cache.Put(key, encodePacked(packedBundle{tree, artifacts}))
+	}
+	return tree, artifacts, err
+}
+
+// packKey is a digest of assignments, whatever their fields, but for the places of ConfigMaps, which are
+// not packed.
+func packKey(assignments []scheduler.Assignment, held []heldContent) string {
 	sum := sha256.New()
-	var head []byte
-	for _, f := range files {
-		head = binary.AppendUvarint(head[:0], uint64(len(f.Path)))
-		head = append(head, f.Path...)
-		head = append(head, map[bool]byte{true: 1}[f.Executable])
-		head = binary.AppendUvarint(head, uint64(len(f.Data)))
-		_, _ = sum.Write(head)
-		_, _ = sum.Write(f.Data)
+	write := json.NewEncoder(sum)
+	files := func(path string, executable bool, data []byte) {
+		_ = write.Encode([]any{path, executable, len(data)})
+		_, _ = sum.Write(data)
+	}
+	for _, a := range assignments {
+		own := a.Files
+		sources := make([]string, len(a.Config))
+		for i, c := range a.Config {
+			sources[i] = c.Name
+		}
+		a.Files, a.Config = nil, nil
+		_ = write.Encode([]any{a, sources, len(own)}) // fails for no value of these types
+		for _, f := range own {
+			files(f.Path, false, f.Data)
+		}
+	}
+	_, _ = io.WriteString(sum, "held\n")
+	for _, h := range held {
+		_ = write.Encode([]any{h.line, h.artifacts, len(h.files)})
+		for _, f := range h.files {
+			files(f.Path, f.Executable, f.Data)
+		}
 	}
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// encodePacked writes the content as JSON, a line break and the layer.
-func encodePacked(p *bundle.Packed) []byte {
-	content, err := json.Marshal(p.Content)
+// packedHead is what is kept before the layer.
+type packedHead struct {
+	Content   bundle.Content
+	Artifacts bundle.Artifacts
+}
+
+// encodePacked writes the head as JSON, a line break and the layer.
+func encodePacked(p packedBundle) []byte {
+	head, err := json.Marshal(packedHead{p.tree.Content, p.artifacts})
 	if err != nil {
 		return nil
 	}
-	return slices.Concat(content, []byte("\n"), p.Gzip)
+	return slices.Concat(head, []byte("\n"), p.tree.Gzip)
 }
 
-// decodePacked returns nil for what is none.
-func decodePacked(data []byte) *bundle.Packed {
-	content, layer, ok := bytes.Cut(data, []byte("\n"))
-	p := &bundle.Packed{Gzip: layer}
-	if !ok || json.Unmarshal(content, &p.Content) != nil {
-		return nil
+// decodePacked is false for what encodePacked did not write.
+func decodePacked(data []byte) (packedBundle, bool) {
+	text, layer, ok := bytes.Cut(data, []byte("\n"))
+	var head packedHead
+	if !ok || json.Unmarshal(text, &head) != nil {
+		return packedBundle{}, false
 	}
-	return p
+	return packedBundle{&bundle.Packed{Gzip: layer, Content: head.Content}, head.Artifacts}, true
 }

@@ -1,69 +1,91 @@
 package publisher
 
 import (
+	"reflect"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// countingCache counts the trees that were packed.
+// countingCache counts what is put.
 type countingCache struct {
 	*RenderCache
-	packed int
+	puts int
 }
 
 func (c *countingCache) Put(key string, data []byte) {
-	c.packed++
+	c.puts++
 	c.RenderCache.Put(key, data)
 }
 
-func TestTreesArePackedOnce(t *testing.T) {
-	cache := &countingCache{RenderCache: openCache(t, t.TempDir(), 0)}
-	base := func() []bundle.File {
-		return []bundle.File{{Path: "b/x", Data: []byte("1")}, {Path: "a/y", Data: []byte("2")}, {Path: "c", Executable: true}}
+func TestBundlesArePackedOnce(t *testing.T) {
+	type content struct {
+		assignments []scheduler.Assignment
+		held        []heldContent
 	}
-	for i, c := range []struct {
+	base := func() content {
+		pod := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{image: example.com/x:1}]}\n")
+		return content{
+			[]scheduler.Assignment{{
+				Name: "a", Policies: []string{"p"}, Config: []scheduler.ConfigSource{{Name: "c"}}, Manifests: map[string]string{"repo": "https://example.com/x"},
+				Files: []scheduler.File{{Path: "namespace.yaml", Data: pod}, {Path: "reconciler.yaml"}},
+			}},
+			[]heldContent{{line: bundle.Assignment{Name: "h"}, files: []bundle.File{{Path: "x", Data: []byte("1")}}}},
+		}
+	}
+	cache := &countingCache{RenderCache: openCache(t, t.TempDir(), 0)}
+	check := func(c content) {
+		t.Helper()
+		tree, artifacts, err := packAssignments(c.assignments, c.held)
+		require.NoError(t, err)
+		for range 2 {
+			got, gotArtifacts, err := packOnce(cache, c.assignments, c.held)
+			require.NoError(t, err)
+			require.Equal(t, tree, got)
+			require.Equal(t, artifacts, gotArtifacts)
+		}
+	}
+	for _, c := range []struct {
 		name   string
-		packed int
-		change func([]bundle.File) []bundle.File
+		puts   int
+		change func(*content)
 	}{
-		{"the first time", 1, func(f []bundle.File) []bundle.File { return f }},
-		{"again", 0, func(f []bundle.File) []bundle.File { return f }},
-		{"in another order", 0, func(f []bundle.File) []bundle.File { f[0], f[1] = f[1], f[0]; return f }},
-		{"another content", 1, func(f []bundle.File) []bundle.File { f[0].Data = []byte("3"); return f }},
-		{"another path", 1, func(f []bundle.File) []bundle.File { f[0].Path = "b/z"; return f }},
-		{"another mode", 1, func(f []bundle.File) []bundle.File { f[0].Executable = true; return f }},
-		{"text that moves from a name to a file", 1, func(f []bundle.File) []bundle.File {
-			f[0].Path, f[0].Data = "b/x1", nil
-			return f
+		{"the first time", 1, func(*content) {}},
+		{"again", 0, func(*content) {}},
+		{"a ConfigMap that stands elsewhere", 0, func(c *content) { c.assignments[0].Config[0].Line = 7 }},
+		{"a file", 1, func(c *content) { c.assignments[0].Files[1].Data = []byte("kind: X") }},
+		{"a file that moves", 1, func(c *content) { c.assignments[0].Files[1].Path = "z" }},
+		{"a source", 1, func(c *content) { c.assignments[0].Config[0].Name = "d" }},
+		{"a pin", 1, func(c *content) {
+			c.assignments[0].Pinned = []scheduler.Pinned{{Type: "image", Reference: "example.com/x:1", Digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}
 		}},
-		{"one file less", 1, func(f []bundle.File) []bundle.File { return f[1:] }},
-		{"none", 1, func([]bundle.File) []bundle.File { return nil }},
+		{"manifests", 1, func(c *content) { c.assignments[0].Manifests["repo"] = "https://example.com/y" }},
+		{"what is held", 1, func(c *content) { c.held[0].files[0].Data = []byte("2") }},
+		{"how it is held", 1, func(c *content) { c.held[0].line.Version = "2" }},
+		{"the mode of what is held", 1, func(c *content) { c.held[0].files[0].Executable = true }},
+		{"nothing held", 1, func(c *content) { c.held = nil }},
+		{"nothing", 1, func(c *content) { *c = content{} }},
 	} {
 		t.Run(c.name, func(t *testing.T) {
-			cache.packed = 0
-			files := c.change(base())
-			want, err := bundle.Pack(files)
-			require.NoError(t, err)
-			for range 2 {
-				got, err := packTree(cache, files)
-				require.NoError(t, err)
-				require.Equal(t, want, got, "%d", i)
-			}
-			require.Equal(t, c.packed, cache.packed)
+			cache.puts = 0
+			changed := base()
+			c.change(&changed)
+			check(changed)
+			require.Equal(t, c.puts, cache.puts)
 		})
 	}
-	_, err := packTree(cache, []bundle.File{{Path: "../x"}})
-	require.Error(t, err)
-	cache.RenderCache.Put("tree-"+treeKey(base()), []byte("no tree"))
-	got, err := packTree(cache, base())
-	require.NoError(t, err)
-	want, err := bundle.Pack(base())
-	require.NoError(t, err)
-	require.Equal(t, want, got)
-	without, err := packTree(nil, base())
-	require.NoError(t, err)
-	require.Equal(t, want, without)
+	cache.RenderCache.Put("bundle-"+packKey(base().assignments, base().held), []byte("no tree"))
+	check(base())
+}
+
+// Every field of an assignment is in the key, as JSON has it.
+func TestAllOfAnAssignmentIsPacked(t *testing.T) {
+	for _, typ := range []reflect.Type{reflect.TypeFor[scheduler.Assignment](), reflect.TypeFor[scheduler.Settings](), reflect.TypeFor[scheduler.Pinned]()} {
+		for f := range typ.Fields() {
+			require.True(t, f.IsExported() && f.Tag.Get("json") == "", f.Name)
+		}
+	}
 }

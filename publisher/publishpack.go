@@ -10,7 +10,7 @@ import (
 
 // packAssignments makes the tree: a folder per assignment with its non-empty files, the list of them, and
 // the list of what they need from elsewhere.
-func packAssignments(cache scheduler.Cache, assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, bundle.Artifacts, error) {
+func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, bundle.Artifacts, error) {
 	var files []bundle.File
 	var list []bundle.Assignment
 	needs := Artifacts(assignments)
@@ -45,7 +45,7 @@ func packAssignments(cache scheduler.Cache, assignments []scheduler.Assignment, 
 	if len(data) > 0 {
 		files = append(files, bundle.File{Path: bundle.ArtifactsPath, Data: data})
 	}
-	packed, err := packTree(cache, files)
+	packed, err := bundle.Pack(files)
 	return packed, sum, err
 }
 

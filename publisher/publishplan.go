@@ -68,7 +68,7 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 	if err := checkPinned(ct); err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if pl.content, pl.artifacts, err = packAssignments(p.opts.Cache, pl.rendered, pl.held); err != nil {
+	if pl.content, pl.artifacts, err = packOnce(p.opts.Cache, pl.rendered, pl.held); err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if pl.validFor, err = p.validity(ct); err != nil {
