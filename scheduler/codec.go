@@ -3,6 +3,7 @@ package scheduler
 import (
 	"encoding/binary"
 	"fmt"
+	"math/bits"
 	"reflect"
 	"slices"
 	"strings"
@@ -148,8 +149,15 @@ func (w *encoder) value(v reflect.Value) {
 			w.value(v.MapIndex(key))
 		}
 	case reflect.Struct:
+		var filled uint64 // most fields of most assignments are empty
 		for i := range v.NumField() {
-			w.value(v.Field(i))
+			if !v.Field(i).IsZero() {
+				filled |= 1 << i
+			}
+		}
+		w.body = binary.AppendUvarint(w.body, filled)
+		for ; filled != 0; filled &= filled - 1 {
+			w.value(v.Field(bits.TrailingZeros64(filled)))
 		}
 	default:
 		panic("an Assignment cannot hold a " + v.Type().String())
@@ -280,8 +288,13 @@ func (r *decodeReader) value(v reflect.Value) {
 			v.SetMapIndex(key, value)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
-			r.value(v.Field(i))
+		filled, size := binary.Uvarint(r.rest)
+		if size <= 0 || filled>>v.NumField() != 0 {
+			r.broken, r.rest = true, nil
+			return
+		}
+		for r.rest = r.rest[size:]; filled != 0; filled &= filled - 1 {
+			r.value(v.Field(bits.TrailingZeros64(filled)))
 		}
 	}
 }
