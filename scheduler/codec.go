@@ -327,20 +327,44 @@ func eachBytes(v reflect.Value, visit func(reflect.Value)) {
 			eachBytes(v.Elem(), visit)
 		}
 	case reflect.Slice:
-		switch kind := v.Type().Elem().Kind(); {
-		case kind == reflect.Uint8 && !v.IsNil():
-			visit(v)
-		case kind == reflect.Struct || kind == reflect.Pointer || kind == reflect.Slice:
-			for i := range v.Len() {
-				eachBytes(v.Index(i), visit)
+		if isBytes(v.Type()) {
+			if !v.IsNil() {
+				visit(v)
 			}
+			return
+		}
+		for i := range v.Len() {
+			eachBytes(v.Index(i), visit)
 		}
 	case reflect.Struct:
-		for i := range v.NumField() {
+		for _, i := range fieldsWithBytes()[v.Type()] {
 			eachBytes(v.Field(i), visit)
 		}
 	}
 }
+
+// fieldsWithBytes lists, for the structs of an assignment, the fields in which there can be byte slices:
+// few of many.
+var fieldsWithBytes = sync.OnceValue(func() map[reflect.Type][]int {
+	fields := map[reflect.Type][]int{}
+	var holds func(reflect.Type) bool
+	holds = func(t reflect.Type) bool {
+		switch t.Kind() {
+		case reflect.Pointer, reflect.Slice:
+			return isBytes(t) || holds(t.Elem())
+		case reflect.Struct:
+			fields[t] = nil
+			for i := range t.NumField() {
+				if holds(t.Field(i).Type) {
+					fields[t] = append(fields[t], i)
+				}
+			}
+		}
+		return len(fields[t]) > 0
+	}
+	holds(reflect.TypeFor[Assignment]())
+	return fields
+})
 
 // appendBytes appends the contents of a's byte slices to data and returns how long they are.
 func appendBytes(data []byte, a Assignment) (_ []byte, sizes []int) {
