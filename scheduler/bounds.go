@@ -21,7 +21,7 @@ const (
 	// maxValueDepth bounds lists in lists; a map that was put into itself has no end.
 	maxValueDepth = 1000
 	// maxWork bounds the steps of functions whose work is a product, such as of an expression and a text.
-	maxWork = 1 << 27
+	maxWork = 1 << 25
 )
 
 var (

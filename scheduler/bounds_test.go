@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -117,4 +118,19 @@ func TestBoundsLeaveOrdinaryTemplatesAlone(t *testing.T) {
 		require.NoError(t, err, template)
 		require.Equal(t, want, string(got), template)
 	}
+}
+
+// Steps that are few can each take long: of a template that repeats much, the time is looked at.
+func TestPatienceEnds(t *testing.T) {
+	o := output{ctx: t.Context(), since: time.Now().Add(-maxTime)}
+	for range timedSteps - 1 {
+		require.NoError(t, o.step(0))
+	}
+	require.ErrorIs(t, o.step(0), errTooMuchTime)
+
+	o = output{ctx: t.Context()}
+	for range timedSteps {
+		require.NoError(t, o.step(0))
+	}
+	require.NotZero(t, o.since)
 }

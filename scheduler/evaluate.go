@@ -11,6 +11,7 @@ import (
 	"strings"
 	"sync"
 	"text/template"
+	"time"
 
 	yamlv2 "gopkg.in/yaml.v2"
 )
@@ -20,6 +21,12 @@ const (
 	maxRounds = 32
 	// maxSteps bounds how many pieces of text and turns of loops make one file.
 	maxSteps = 1 << 19
+	// maxTime bounds how long one text is evaluated, where steps are few and each takes long. What a fleet
+	// needs takes milliseconds, and what takes fewer steps than timedSteps is not timed at all: so it has no
+	// say in what a platform becomes.
+	maxTime = 30 * time.Second
+	// timedSteps is how often ctx and the time are looked at.
+	timedSteps = 1024
 )
 
 // output is where templates write to: as long and as patient as is permitted.
@@ -27,9 +34,13 @@ type output struct {
 	ctx   context.Context // of the one evaluation that this is for
 	buf   []byte
 	steps int
+	since time.Time // of the first look at the time
 }
 
-var errTooManySteps = fmt.Errorf("evaluation takes more than %d steps", maxSteps)
+var (
+	errTooManySteps = fmt.Errorf("evaluation takes more than %d steps", maxSteps)
+	errTooMuchTime  = fmt.Errorf("evaluation takes longer than %s", maxTime)
+)
 
 // Write takes p unless that would be too much.
 func (o *output) Write(p []byte) (int, error) {
@@ -53,13 +64,25 @@ func (o *output) step(n int) error {
 	if o.steps++; o.steps > maxSteps {
 		return errTooManySteps
 	}
-	if o.steps%4096 == 0 && o.ctx.Err() != nil {
-		return o.ctx.Err()
+	if o.steps%timedSteps == 0 {
+		if err := o.patience(); err != nil {
+			return err
+		}
 	}
 	if len(o.buf)+n > maxTextBytes {
 		return errTooLong
 	}
 	return nil
+}
+
+func (o *output) patience() error {
+	if o.since.IsZero() {
+		o.since = time.Now()
+	}
+	if time.Since(o.since) > maxTime {
+		return errTooMuchTime
+	}
+	return o.ctx.Err()
 }
 
 // evaluator runs templates, one at a time.

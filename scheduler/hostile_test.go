@@ -38,7 +38,7 @@ var hostileFiles = map[string]struct {
 	"a template in a value of itself":      {oneValue("{{ .ConfigData.A }}{{ .ConfigData.A }}"), "the value of A refers to itself"},
 	"invalid UTF-8":                        {"a: b\nkind: \xff\xfe", "a.yaml:2: invalid leading UTF-8 octet"},
 	"a NUL":                                {"kind: \x00", "a.yaml:1: control characters are not allowed"},
-	"UTF-16":                               {"\xff\xfek\x00i\x00n\x00d\x00:\x00 \x00x\x00\n\x00", "kind x of  is not part of a platform"},
+	"UTF-16":                               {"\xff\xfek\x00i\x00n\x00d\x00:\x00 \x00x\x00\n\x00", "kind x of no apiVersion is not part of a platform"},
 	"a byte order mark":                    {"\ufeff" + templateYAML("t", "x"), `Template "t" is used by no ClusterType`},
 	"line ends of Windows":                 {strings.ReplaceAll(templateYAML("t", "x"), "\n", "\r\n"), `Template "t" is used by no ClusterType`},
 	"a thousand documents":                 {strings.Repeat("---\na: 1\n", 1000), "no object"},

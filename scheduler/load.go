@@ -2,6 +2,7 @@ package scheduler
 
 import (
 	"bytes"
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -197,7 +198,9 @@ func (l *loader) document(file string, n *yaml.Node) {
 // unknownKind notes a foreign kind, and warns where it seems to be one of ours, misspelt.
 func (l *loader) unknownKind(at Position, apiVersion, kind string) {
 	code, hint := codeForeignKind, ""
-	if group, _, _ := strings.Cut(apiVersion, "/"); group == "scheduler.kalypso.io" || group == "wherry.dev" {
+	group, _, _ := strings.Cut(apiVersion, "/")
+	forgotten := apiVersion == "" && (newObject(kalypsoAPI, kind) != nil || newObject(wherryAPI, kind) != nil)
+	if group == "scheduler.kalypso.io" || group == "wherry.dev" || forgotten {
 		code = codeUnknownKind
 		if hint = didYouMean(kind, knownKinds()); newObject(kalypsoAPI, kind) != nil {
 			hint = "apiVersion must be " + kalypsoAPI
@@ -205,7 +208,7 @@ func (l *loader) unknownKind(at Position, apiVersion, kind string) {
 			hint = "apiVersion must be " + wherryAPI
 		}
 	}
-	l.findings = append(l.findings, finding(code, at, hint, "kind %s of %s is not part of a platform: passed over", kind, apiVersion))
+	l.findings = append(l.findings, finding(code, at, hint, "kind %s of %s is not part of a platform: passed over", kind, cmp.Or(apiVersion, "no apiVersion")))
 }
 
 // object decodes n into the struct that into points to, checks it and keeps it for later.

@@ -100,6 +100,9 @@ func TestFindings(t *testing.T) {
 		"a version that does not exist": {"apiVersion: scheduler.kalypso.io/v1\nkind: ClusterType\n", Finding{
 			Position: Position{"a.yaml", 1}, Code: "W1008", Message: "kind ClusterType of scheduler.kalypso.io/v1 is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
 		}},
+		"a kind of ours without a version": {"kind: ClusterType\n", Finding{
+			Position: Position{"a.yaml", 1}, Code: "W1008", Message: "kind ClusterType of no apiVersion is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
+		}},
 		"a file without object": {"# values\na: 1\n", Finding{
 			Position: Position{"a.yaml", 2}, Note: true, Code: "N1010", Message: "no object (there is no kind): passed over",
 		}},

@@ -7,7 +7,7 @@
 //
 // The package is pure: it reads nothing but the [fs.FS] it is given, knows no clock, network or
 // environment, and the same input gives the same bytes whatever the files are called and however many
-// cores do the work. It resolves no references: fetching what a BaseRepo or WorkloadRegistration points
+// cores do the work. Its patience alone is real time: a template that runs for half a minute fails. It resolves no references: fetching what a BaseRepo or WorkloadRegistration points
 // to is the caller's part, who asks [Model.BaseRepos] and [Model.Registrations] and loads again.
 package scheduler
 

@@ -18,7 +18,7 @@ var reference = regexp.MustCompile(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([
 // explainNested blames err, from the evaluation of a text that templates have rendered, on the
 // configuration value that fails on its own; if there is none, on the template at at.
 func (e *evaluator) explainNested(ctx context.Context, err error, at Position, in *input) error {
-	if errors.Is(err, errTooLong) || errors.Is(err, errTooManySteps) {
+	if errors.Is(err, errTooLong) || errors.Is(err, errTooManySteps) || errors.Is(err, errTooMuchTime) {
 		return explainCycle(at, in, err.Error())
 	}
 	values := in.config.data()
