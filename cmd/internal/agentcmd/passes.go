@@ -44,6 +44,22 @@ func (f *passFlags) check() error {
 	return checkFormat(f.output)
 }
 
+// command completes cmd, which makes a pass: its flags, and what comes before the pass.
+func (f *passFlags) command(cmd *cobra.Command, pass func(*cobra.Command, *config, []string) error) *cobra.Command {
+	f.add(cmd)
+	cmd.RunE = func(cmd *cobra.Command, args []string) error {
+		c, err := configOf(cmd)
+		if err == nil {
+			err = f.check()
+		}
+		if err != nil {
+			return err
+		}
+		return pass(cmd, c, args)
+	}
+	return cmd
+}
+
 // print prints how the agent stands and ends with the pass's exit code.
 func (f *passFlags) print(cmd *cobra.Command, r agent.Result) error {
 	if r.Verdict == agent.Interrupted {
@@ -77,90 +93,60 @@ queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next
 
 func newOnceCommand() *cobra.Command {
 	var f passFlags
-	cmd := &cobra.Command{
+	return f.command(&cobra.Command{
 		Use:     "once",
 		Short:   "Look for a newer release, apply it, and say how the cluster stands",
 		Long:    "Look for a newer release, apply it, observe everything, correct drift, and say how the cluster stands." + exitCodes,
 		Example: example("once --config agent.yaml -o json"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = f.check()
-			}
-			if err != nil {
-				return err
-			}
-			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Once(cmd.Context(), f.wait)) })
-		},
-	}
-	f.add(cmd)
-	return cmd
+	}, func(cmd *cobra.Command, c *config, _ []string) error {
+		return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Once(cmd.Context(), f.wait)) })
+	})
 }
 
 func newSyncCommand() *cobra.Command {
 	var f passFlags
-	cmd := &cobra.Command{
+	return f.command(&cobra.Command{
 		Use:     "sync",
 		Short:   "Have the running agent look for a newer release now",
 		Long:    "Have the running agent make a pass now, as once does, and say how the cluster stands then." + exitCodes,
 		Example: example("sync --state-dir /var/lib/wherry-agent"),
 		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = f.check()
-			}
-			if err != nil {
-				return err
-			}
-			r, err := agent.NewClient(c.stateDir).Sync(cmd.Context(), f.wait)
-			if err != nil {
-				return controlError(c, err)
-			}
-			return f.print(cmd, r)
-		},
-	}
-	f.add(cmd)
-	return cmd
+	}, func(cmd *cobra.Command, c *config, _ []string) error {
+		r, err := agent.NewClient(c.stateDir).Sync(cmd.Context(), f.wait)
+		if err != nil {
+			return controlError(c, err)
+		}
+		return f.print(cmd, r)
+	})
 }
 
 func newImportCommand() *cobra.Command {
 	var f passFlags
-	cmd := &cobra.Command{
+	return f.command(&cobra.Command{
 		Use:   "import FILE",
 		Short: "Take a bundle from a file, where there is no registry",
 		Long: `Take a bundle from a file that "wherry airgap export" has written, verify it as if a registry had
 offered it, apply it, and say how the cluster stands. It is handed to the running agent if there is one.` + exitCodes,
 		Example: example("import site.tar --config agent.yaml"),
 		Args:    cobra.ExactArgs(1),
-		RunE: func(cmd *cobra.Command, args []string) error {
-			c, err := configOf(cmd)
-			if err == nil {
-				err = f.check()
-			}
-			if err == nil {
-				err = checkSite(args[0])
-			}
-			if err != nil {
-				return err
-			}
-			path, err := filepath.Abs(args[0])
-			if err != nil {
-				return err
-			}
-			r, err := agent.NewClient(c.stateDir).Import(cmd.Context(), path, f.wait)
-			switch {
-			case errors.Is(err, agent.ErrNotRunning):
-				return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), path, f.wait)) })
-			case err != nil:
-				return controlError(c, err)
-			}
-			return f.print(cmd, r)
-		},
-	}
-	f.add(cmd)
-	return cmd
+	}, func(cmd *cobra.Command, c *config, args []string) error {
+		if err := checkSite(args[0]); err != nil {
+			return err
+		}
+		path, err := filepath.Abs(args[0])
+		if err != nil {
+			return err
+		}
+		r, err := agent.NewClient(c.stateDir).Import(cmd.Context(), path, f.wait)
+		switch {
+		case errors.Is(err, agent.ErrNotRunning):
+			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), path, f.wait)) })
+		case err != nil:
+			return controlError(c, err)
+		}
+		return f.print(cmd, r)
+	})
 }
 
 // checkSite finds out here whether the file can be one, rather than in the running agent.
