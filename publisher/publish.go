@@ -47,6 +47,9 @@ type PublishOptions struct {
 	Strict bool
 	// Cache, if not nil, has the trees that were packed before.
 	Cache scheduler.Cache
+	// Packed, if not nil, has packed what could be while it was rendered. It excludes Unread, since what is
+	// held for that is known only here.
+	Packed *Packer
 	// OCI says how to talk to the registry.
 	OCI oci.Options
 	// Now is the clock. Nil is time.Now.
@@ -108,6 +111,9 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts Pu
 	}
 	if opts.ValidFor < 0 {
 		return nil, &OptionError{fmt.Errorf("validity %s is negative", opts.ValidFor)}
+	}
+	if opts.Packed != nil && len(opts.Unread) > 0 {
+		return nil, &OptionError{errors.New("Packed and Unread exclude each other")}
 	}
 	drops := map[string]bool{}
 	for _, d := range opts.Drop {

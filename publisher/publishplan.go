@@ -68,7 +68,9 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 	if err := checkPinned(ct); err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if pl.content, pl.artifacts, err = packOnce(p.opts.Cache, pl.rendered, pl.held); err != nil {
+	if known, ok := p.opts.Packed.of(ct.Name); ok {
+		pl.content, pl.artifacts = known.tree, known.artifacts
+	} else if pl.content, pl.artifacts, err = packOnce(p.opts.Cache, pl.rendered, pl.held); err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if pl.validFor, err = p.validity(ct); err != nil {

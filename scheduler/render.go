@@ -28,6 +28,10 @@ type Options struct {
 	// Cache, if not nil, has what was rendered before. Then only what reads something that has changed is
 	// rendered; the result is the same.
 	Cache Cache
+	// Each, if not nil, is given each cluster type as soon as it is rendered, several at the same time and in
+	// no order. It may take the Files away from the assignments, so that they are not all held at once. Its
+	// error ends Render.
+	Each func(*ClusterTypeResult) error
 }
 
 // Render decides and renders every assignment of the environment. What is wrong with one assignment is
@@ -58,6 +62,9 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		group.Go(func() error {
 			result.ClusterTypes[i] = r.clusterType(ctx, i, types[i])
 			r.addUnknown(&result.ClusterTypes[i])
+			if opts.Each != nil && ctx.Err() == nil {
+				return opts.Each(&result.ClusterTypes[i])
+			}
 			return ctx.Err()
 		})
 	}

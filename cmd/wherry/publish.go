@@ -88,6 +88,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	if err != nil {
 		return err
 	}
+	p.source.packs = true
 	loaded, result, err := p.source.render(cmd, platform, to.Dir)
 	if err != nil {
 		return err
@@ -95,7 +96,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict, opts.OCI = loaded.Unread, p.source.strict, p.registry.options()
-	opts.Cache = p.source.cache.get()
+	opts.Cache, opts.Packed = p.source.cache.get(), p.source.packer
 	defer p.source.cache.trim()
 	done, err := publisher.Publish(cmd.Context(), result, to, key, opts)
 	for _, w := range done.Warnings {

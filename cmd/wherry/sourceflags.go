@@ -34,6 +34,8 @@ type sourceFlags struct {
 	assignments string          // where a decision is read from; empty for none
 	dropped     map[string]bool // TYPE/TARGET that may fail
 	cache       cacheFlags
+	packs       bool              // pack bundles as they are rendered: for those who need no files
+	packer      *publisher.Packer // that has done so, if it could
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -88,9 +90,12 @@ func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p pu
 		return p, err
 	}
 	defer f.cache.trim()
-	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), scheduler.Options{
-		BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get(),
-	}); err != nil {
+	options := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get()}
+	if f.packs && len(p.Loaded.Unread) == 0 {
+		f.packer = publisher.NewPacker(f.cache.get())
+		options.Each = f.packer.Take
+	}
+	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), options); err != nil {
 		return p, cli.Fail(cli.Usage, err, "")
 	}
 	return p, f.pin(cmd, p.Result)

@@ -1,0 +1,53 @@
+package publisher
+
+import (
+	"sync"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Packer packs cluster types while others are still being rendered, so that the files of one type at a
+// time are in memory and not those of all. Its Take is for [scheduler.Options].Each, and the Packer for
+// [PublishOptions].Packed, of the same Render.
+type Packer struct {
+	cache scheduler.Cache
+
+	mu     sync.Mutex
+	packed map[string]packedBundle // by cluster type
+}
+
+// NewPacker returns a Packer that takes what was packed before from cache, which may be nil.
+func NewPacker(cache scheduler.Cache) *Packer {
+	return &Packer{cache: cache, packed: map[string]packedBundle{}}
+}
+
+// Take packs a cluster type and takes its files away. One that is not yet as it will be published is left
+// as it is: with failures, which may be held, or with references to be pinned. So is one that cannot be
+// packed, for Publish to say so. It may be called by several goroutines.
+func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
+	if len(ct.Failures) > 0 || isPinned(*ct) {
+		return nil
+	}
+	tree, artifacts, err := packOnce(k.cache, ct.Assignments, nil)
+	if err != nil {
+		return nil //nolint:nilerr // Publish finds it again
+	}
+	for i := range ct.Assignments {
+		ct.Assignments[i].Files = nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.packed[ct.Name] = packedBundle{tree, artifacts}
+	return nil
+}
+
+// of returns what was made of a cluster type; ok is false for one that was left as it is, and for a nil k.
+func (k *Packer) of(clusterType string) (_ packedBundle, ok bool) {
+	if k == nil {
+		return packedBundle{}, false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	known, ok := k.packed[clusterType]
+	return known, ok
+}
