@@ -113,7 +113,7 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts Pu
 		return nil, &OptionError{fmt.Errorf("validity %s is negative", opts.ValidFor)}
 	}
 	if opts.Packed != nil && len(opts.Unread) > 0 {
-		return nil, &OptionError{errors.New("Packed and Unread exclude each other")}
+		return nil, &OptionError{errors.New("the options Packed and Unread exclude each other")}
 	}
 	drops := map[string]bool{}
 	for _, d := range opts.Drop {
