@@ -30,7 +30,7 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 	}
 	tree, artifacts, err := packOnce(k.cache, ct.Assignments, nil)
 	if err != nil {
-		return nil //nolint:nilerr // Publish finds it again
+		return nil // Publish finds it again
 	}
 	for i := range ct.Assignments {
 		ct.Assignments[i].Files = nil

@@ -118,7 +118,7 @@ func coded(code string, err error) error {
 // FindingsIn lists the mistakes in an error that [Model.Load] or [Model.Render] has returned, or that a
 // failure holds. An error that holds none is no finding of the input, and gives none.
 func FindingsIn(err error) []Finding {
-	switch e := err.(type) { //nolint:errorlint // it walks the tree itself
+	switch e := err.(type) { // it walks the tree itself
 	case *InputError:
 		return []Finding{{Code: e.Code, Position: e.Position, Column: e.Column, Message: e.Message, Hint: e.Hint}}
 	case interface{ Unwrap() []error }:
