@@ -56,9 +56,9 @@ type Options struct {
 	Interval, MaxBackoff time.Duration
 	// DriftInterval is the time between two observations of what is compliant already.
 	DriftInterval time.Duration
-	// Settle is how long an engine must call an assignment compliant before it counts as such; zero
-	// believes it at once.
-	Settle time.Duration
+	// Settle is how long an engine must call an assignment compliant before it counts as such; a pointer
+	// to zero believes it at once. Nil is what the engine itself asks for; see reconcilers.Settler.
+	Settle *time.Duration
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
 	// before it has failed.
 	Deadline time.Duration
@@ -152,8 +152,17 @@ func (a *Agent) trust() string {
 // adapter is the name of the engine for an assignment.
 func (a *Agent) adapter(as bundle.Assignment) string { return cmp.Or(a.opts.Adapter, as.Adapter) }
 
-// rules are the times by which results are judged.
-func (a *Agent) rules() rules { return rules{Settle: a.opts.Settle, Deadline: a.opts.Deadline} }
+// rules are the times by which an engine's results are judged.
+func (a *Agent) rules(adapter string) rules {
+	rules := rules{Deadline: a.opts.Deadline}
+	if s, ok := a.opts.Reconcilers[adapter].(reconcilers.Settler); ok {
+		rules.Settle = s.SettleTime()
+	}
+	if a.opts.Settle != nil {
+		rules.Settle = *a.opts.Settle
+	}
+	return rules
+}
 
 // enter notes the step that begins, for Status; an empty one ends the pass.
 func (a *Agent) enter(step string) {

@@ -125,7 +125,7 @@ func (p *pass) plan() ([]record, error) {
 		wanted, now := p.adapter(r.Spec), p.opts.Now()
 		switch {
 		case !r.Removing && p.opts.Reconcilers[wanted] == nil:
-			next := r.after(p.unavailable(wanted), p.rules(), now)
+			next := r.after(p.unavailable(wanted), p.rules(wanted), now)
 			if next.Item.Adapter = wanted; !next.same(r) {
 				hopeless = append(hopeless, next)
 			}
@@ -150,25 +150,25 @@ func (p *pass) change(ctx context.Context, r record) record {
 	wanted := p.adapter(r.Spec)
 	if r.Adapter != wanted { // another engine had it: that one takes its own away first
 		if res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
-			return r.after(res, p.rules(), p.opts.Now())
+			return r.after(res, p.rules(r.Adapter), p.opts.Now())
 		}
 		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Spec.Content, p.opts.Now()
 	}
 	res := p.call(ctx, r, wanted, reconcilers.Reconciler.Apply)
 	p.logChange(r, res)
-	return r.after(res, p.rules(), p.opts.Now())
+	return r.after(res, p.rules(wanted), p.opts.Now())
 }
 
 func (p *pass) remove(ctx context.Context, r record) record {
 	if r.Adapter == "" { // no engine ever had it
-		return r.after(reconcilers.Result{State: bundle.Removed}, p.rules(), p.opts.Now())
+		return r.after(reconcilers.Result{State: bundle.Removed}, p.rules(""), p.opts.Now())
 	}
 	res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove)
 	p.logChange(r, res)
 	if res.Reason == "" && res.State != bundle.Removed {
 		res.Reason = "Removing"
 	}
-	return r.after(res, p.rules(), p.opts.Now())
+	return r.after(res, p.rules(r.Adapter), p.opts.Now())
 }
 
 // call calls one method of an engine, with the assignment's own deadline.

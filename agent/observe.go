@@ -68,7 +68,7 @@ func (p *pass) look(ctx context.Context, r record, first bool) record {
 // see observes, and applies again what has drifted.
 func (p *pass) see(ctx context.Context, r record) record {
 	res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
-	next := r.after(res, p.rules(), p.opts.Now())
+	next := r.after(res, p.rules(r.Adapter), p.opts.Now())
 	if next.Item.State != bundle.Drifted || p.touched[r.Spec.Name] {
 		return next
 	}

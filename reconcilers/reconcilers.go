@@ -8,6 +8,7 @@ package reconcilers
 import (
 	"context"
 	"strings"
+	"time"
 	"unicode/utf8"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -17,7 +18,11 @@ import (
 //
 // The three calls end when ctx does, and return then what they know, as Progressing or Failed. What
 // went wrong is part of the result: the state says whether trying again can help (Pending, Progressing)
-// or not (Failed).
+// or not (Failed). Calls come from several goroutines, never two at a time for one assignment.
+//
+// A Reconciler may also be a Releaser and a Settler. One that is an io.Closer runs something between
+// calls: Close ends it, when no call is to come any more, so that a Reconciler of a later process can
+// carry on.
 type Reconciler interface {
 	// Apply moves the engine toward a. It returns without waiting for slow engines to finish.
 	Apply(ctx context.Context, a Assignment) Result
@@ -26,6 +31,21 @@ type Reconciler interface {
 	// Remove takes away what Apply of any earlier content of a has brought, and nothing else. State
 	// Removed means that it is gone. Only a.Name is sure to be set.
 	Remove(ctx context.Context, a Assignment) Result
+}
+
+// Releaser is a Reconciler that marks what it has applied as the assignment's. The others have nothing to
+// do for an assignment that goes while what it brought is to stay.
+type Releaser interface {
+	// Release takes the marks away, and leaves everything else as it is for somebody else to take over.
+	// It forgets what Apply has put into the ledger, and ends what is under way. State Removed means that
+	// nothing is ours any more. Only a.Name is sure to be set.
+	Release(ctx context.Context, a Assignment) Result
+}
+
+// Settler is a Reconciler whose engine may call an assignment compliant too early.
+type Settler interface {
+	// SettleTime is how long Compliant has to last until it counts, where nobody has said otherwise.
+	SettleTime() time.Duration
 }
 
 // Assignment is what a reconciler gets.

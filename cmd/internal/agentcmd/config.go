@@ -27,7 +27,7 @@ type config struct {
 	keys     []string // files
 	stateDir string
 	interval time.Duration
-	settle   time.Duration
+	settle   *time.Duration // nil: what each adapter asks for
 	deadline time.Duration
 
 	adapter, directoryRoot, kubeconfig string

@@ -5,10 +5,13 @@ import (
 	"crypto"
 	"errors"
 	"fmt"
+	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net/http"
 	"os"
+	"slices"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -56,7 +59,7 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 		return errors.Join(err, state.Close())
 	}
 	err = f(agent.New(state, source, keys, c.cluster, opts))
-	if closeErr := state.Close(); err == nil {
+	if closeErr := errors.Join(closeAll(opts.Reconcilers), state.Close()); err == nil {
 		err = closeErr
 	}
 	return err
@@ -183,6 +186,19 @@ func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog
 		engines["kubernetes"], engines["flux"] = k, f
 	}
 	return engines, nil
+}
+
+// closeAll ends what engines run between calls; the next start of the agent carries on.
+func closeAll(engines map[string]reconcilers.Reconciler) error {
+	var errs []error
+	for _, name := range slices.Sorted(maps.Keys(engines)) {
+		if c, ok := engines[name].(io.Closer); ok {
+			if err := c.Close(); err != nil {
+				errs = append(errs, fmt.Errorf("end what the adapter %s runs: %w", name, err))
+			}
+		}
+	}
+	return errors.Join(errs...)
 }
 
 // stateError says what can be done about a state folder that cannot be used.

@@ -60,7 +60,7 @@ func settings() []setting {
 		{field: "cluster.labels", flag: "cluster-labels", list: true, allowed: "KEY=VALUE", usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},
 		{field: "hub", flag: "hub", allowed: "an http:// or https:// URL", usage: "hub `URL` that reports go to; without it they wait for reports export", set: setHub},
 		{field: "hubKey", flag: "hub-key", path: true, allowed: "the path of the public key that \"wherry hub keys show\" prints", usage: "pin the hub's public key `FILE`; without it no report is ever deleted", set: text(func(c *config) *string { return &c.hubKey })},
-		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default 0s)", set: duration(0, func(c *config) *time.Duration { return &c.settle })},
+		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: duration(0, func(c *config) *time.Duration { c.settle = new(time.Duration); return c.settle })},
 		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
 		{field: "logFormat", flag: "log-format", allowed: "text or json", usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, "text", "json")},
 	}
