@@ -55,8 +55,41 @@ type Assignment struct {
 	// Health lists conditions, JSONPATH == VALUE, beside those that the adapter knows.
 	Health   []string `json:"health,omitempty"`
 	HeldFrom *Held    `json:"heldFrom,omitempty"`
+	// Fetched lists what the adapter directory brings from registries and puts beside the files.
+	Fetched []FetchedArtifact `json:"fetched,omitempty"`
 	// Content identifies the files of the folder; see ContentDigest.
 	Content digest.Digest `json:"content"`
+}
+
+// FetchedArtifact is an OCI artifact that is too large to travel in a bundle.
+type FetchedArtifact struct {
+	// Reference is oci://HOST/REPOSITORY. A tag or digest behind it is for people: Digest says what is meant.
+	Reference string `json:"reference"`
+	// Digest is that of the artifact's manifest.
+	Digest digest.Digest `json:"digest"`
+}
+
+// Repository is Reference without scheme, tag and digest: HOST/REPOSITORY.
+func (f FetchedArtifact) Repository() string {
+	name, _, _ := strings.Cut(strings.TrimPrefix(f.Reference, "oci://"), "@")
+	if i := strings.LastIndexByte(name, ':'); i > strings.LastIndexByte(name, '/') {
+		name = name[:i]
+	}
+	return name
+}
+
+// Desired identifies everything that the assignment brings to a cluster: its files and what is fetched
+// beside them. Without the latter it is Content.
+func (a Assignment) Desired() digest.Digest {
+	if len(a.Fetched) == 0 {
+		return a.Content
+	}
+	d := digest.Canonical.Digester()
+	fmt.Fprintf(d.Hash(), "%s\n", a.Content)
+	for _, f := range a.Fetched {
+		fmt.Fprintf(d.Hash(), "%s %s\n", f.Repository(), f.Digest)
+	}
+	return d.Digest()
 }
 
 // ConfigSource is a ConfigMap that gave values. Where it stands in the repository is not part of the
@@ -157,6 +190,11 @@ func ParseAssignments(data []byte) ([]Assignment, error) {
 		}
 		if seen[a.Name] {
 			return nil, refuse(BadContent, "%s:%d: assignment %q is listed twice", AssignmentsPath, n, a.Name)
+		}
+		for _, f := range a.Fetched {
+			if err := f.Digest.Validate(); err != nil {
+				return nil, refuse(BadContent, "%s:%d: artifact %s of assignment %q: %v", AssignmentsPath, n, f.Reference, a.Name, err)
+			}
 		}
 		seen[a.Name] = true
 		as = append(as, a)

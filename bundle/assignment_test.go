@@ -42,6 +42,8 @@ func TestParseAssignmentsRefuses(t *testing.T) {
 		"a name with a slash":  `{"name":"../shop"}`,
 		"a hidden name":        `{"name":".wherry"}`,
 		"one name twice":       `{"name":"shop"}` + "\n" + `{"name":"shop"}`,
+		"no digest":            `{"name":"shop","fetched":[{"reference":"oci://registry.example/models/eye:1"}]}`,
+		"an odd digest":        `{"name":"shop","fetched":[{"reference":"oci://registry.example/models/eye","digest":"sha256:../.."}]}`,
 		"a line of a megabyte": `{"name":"` + string(make([]byte, 1<<20)) + `"}`,
 	} {
 		_, err := ParseAssignments([]byte(data))
@@ -79,4 +81,18 @@ func TestContentDigestOfAFolderIsThatOfItsFiles(t *testing.T) {
 	got, err = ContentDigestOf(os.DirFS(dir), "nothing")
 	require.NoError(t, err)
 	require.Equal(t, ContentDigest(nil), got)
+}
+
+func TestWhatIsFetchedBelongsToWhatIsDesired(t *testing.T) {
+	content, one, two := ContentDigest(nil), digest.FromString("1"), digest.FromString("2")
+	desired := func(reference string, d digest.Digest) digest.Digest {
+		return Assignment{Content: content, Fetched: []FetchedArtifact{{Reference: reference, Digest: d}}}.Desired()
+	}
+	require.Equal(t, content, Assignment{Content: content}.Desired())
+	base := desired("oci://registry.example:5000/models/eye:1", one)
+	require.NotEqual(t, content, base)
+	require.NotEqual(t, base, desired("oci://registry.example:5000/models/eye:1", two))
+	require.NotEqual(t, base, desired("oci://registry.example:5000/models/ear:1", one))
+	require.Equal(t, base, desired("oci://registry.example:5000/models/eye@"+one.String(), one), "a tag is only for people")
+	require.NotEqual(t, base, Assignment{Content: one, Fetched: []FetchedArtifact{{Reference: "oci://registry.example:5000/models/eye", Digest: one}}}.Desired())
 }

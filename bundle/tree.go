@@ -40,13 +40,13 @@ type Packed struct {
 // times and owners. It refuses paths that Unpack would refuse.
 func Pack(files []File) (*Packed, error) {
 	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
-	names := newNameCheck(len(files))
+	names := NewNames(len(files))
 	var out bytes.Buffer
 	zip, _ := gzip.NewWriterLevel(&out, gzip.BestCompression) // fails for unknown levels only
 	count := &counter{hash: digest.SHA256.Hash()}
 	w := tar.NewWriter(io.MultiWriter(zip, count))
 	for _, f := range files {
-		if err := names.add(f.Path, false); err != nil {
+		if err := names.Add(f.Path, false); err != nil {
 			return nil, err
 		}
 		h := &tar.Header{Typeflag: tar.TypeReg, Name: f.Path, Mode: int64(f.mode()), Size: int64(len(f.Data)), ModTime: time.Unix(0, 0)}
@@ -83,7 +83,7 @@ func Unpack(r io.Reader, root *os.Root, want Content) error {
 	}
 	count := &counter{hash: digest.SHA256.Hash()}
 	tree := io.TeeReader(io.LimitReader(zip, want.Size+1), count)
-	names := newNameCheck(want.Files)
+	names := NewNames(want.Files)
 	err = unpackEntries(tree, root, names, want.Size)
 	if err == nil {
 		// What follows the end of the archive counts for size and digest like the rest.
@@ -106,7 +106,7 @@ func Unpack(r io.Reader, root *os.Root, want Content) error {
 
 // unpackEntries writes files of at most limit bytes in all. A sparse entry is longer than its part of
 // the tar, so the tar's own size is no bound for what is written.
-func unpackEntries(tree io.Reader, root *os.Root, names *nameCheck, limit int64) error {
+func unpackEntries(tree io.Reader, root *os.Root, names *Names, limit int64) error {
 	entries, left := tar.NewReader(tree), limit
 	for {
 		h, err := entries.Next()
@@ -125,12 +125,12 @@ func unpackEntries(tree io.Reader, root *os.Root, names *nameCheck, limit int64)
 	}
 }
 
-func unpackEntry(root *os.Root, h *tar.Header, data io.Reader, names *nameCheck) error {
+func unpackEntry(root *os.Root, h *tar.Header, data io.Reader, names *Names) error {
 	name, isDir := strings.TrimSuffix(h.Name, "/"), h.Typeflag == tar.TypeDir
 	if !isDir && h.Typeflag != tar.TypeReg {
 		return refuse(BadContent, "tree entry %q is neither a file nor a folder", h.Name)
 	}
-	if err := names.add(name, isDir); err != nil {
+	if err := names.Add(name, isDir); err != nil {
 		return err
 	}
 	if isDir {
@@ -176,21 +176,22 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &corrupt)
 }
 
-// nameCheck holds the rules for the names of a tree's entries.
-type nameCheck struct {
+// Names holds the rules for the names of files that come from elsewhere and are to lie in one folder.
+type Names struct {
 	maxFiles int
 	files    int
 	folded   map[string]string // case-folded name: name as written
 	isFile   map[string]bool
 }
 
-func newNameCheck(maxFiles int) *nameCheck {
-	return &nameCheck{maxFiles: min(maxFiles, MaxFiles), folded: map[string]string{}, isFile: map[string]bool{}}
+// NewNames returns rules that allow for maxFiles files, and never for more than MaxFiles.
+func NewNames(maxFiles int) *Names {
+	return &Names{maxFiles: min(maxFiles, MaxFiles), folded: map[string]string{}, isFile: map[string]bool{}}
 }
 
-// add refuses names that escape, that are there already, or that another file system would take for
-// one that is there.
-func (c *nameCheck) add(name string, isDir bool) error {
+// Add refuses names that escape, that are there already, or that another file system would take for
+// one that is there. Its errors are Refusals.
+func (c *Names) Add(name string, isDir bool) error {
 	switch {
 	case len(name) > MaxPathBytes:
 		return refuse(TooLarge, "tree entry has a path of %d bytes, at most %d are allowed", len(name), MaxPathBytes)
