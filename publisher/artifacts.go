@@ -5,6 +5,7 @@ import (
 	"runtime"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -46,6 +47,30 @@ func named(a *scheduler.Assignment) []bundle.Artifact {
 		}
 	}
 	return list
+}
+
+// fetched lists what the adapter directory brings from registries for a. What has no digest is an error:
+// rendering has found most of it before, and fails such an assignment alone.
+func fetched(a *scheduler.Assignment) ([]bundle.FetchedArtifact, error) {
+	if a.Adapter != scheduler.DirectoryAdapter {
+		return nil, nil
+	}
+	s := new(scanner)
+	s.manifests(a)
+	var list []bundle.FetchedArtifact
+	for _, n := range s.needs {
+		found := pinnedArtifact(n.artifact(), a.Pinned)
+		switch {
+		case n.kind != bundle.ArtifactOCI:
+		case n.unpinnable != "":
+			return nil, fmt.Errorf("%s: %s: %s", a.Name, n.place, n.unpinnable)
+		case found.Unresolved:
+			return nil, fmt.Errorf("%s: %s: %s has no digest, and the adapter directory fetches by digest only", a.Name, n.place, n.reference())
+		default:
+			list = append(list, bundle.FetchedArtifact{Reference: found.Reference, Digest: digest.Digest(found.Digest)})
+		}
+	}
+	return list, nil
 }
 
 // inside lists what is named where a's manifests come from.

@@ -215,7 +215,7 @@ func (s *scanner) image(o placedObject, value *yaml.Node) {
 func (s *scanner) manifests(a *scheduler.Assignment) {
 	m := a.Manifests
 	inFiles := func(repo string) bool {
-		return slices.ContainsFunc(s.needs, func(n need) bool { return sameRepository(n.url, repo) })
+		return a.Adapter != scheduler.DirectoryAdapter && slices.ContainsFunc(s.needs, func(n need) bool { return sameRepository(n.url, repo) })
 	}
 	add := func(key string, n need, err error) {
 		n.place = fmt.Sprintf("manifests.%s of the workload", key)
@@ -224,7 +224,7 @@ func (s *scanner) manifests(a *scheduler.Assignment) {
 		}
 		s.needs = append(s.needs, n)
 	}
-	for _, key := range []string{"repo", "url", "repoURL"} {
+	for _, key := range scheduler.ManifestsKeys {
 		repo := m[key]
 		oci, isOCI := strings.CutPrefix(repo, ociScheme)
 		switch {

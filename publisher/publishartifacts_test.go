@@ -76,3 +76,38 @@ func TestWhatAsksForPinsIsNotPublishedWithoutThem(t *testing.T) {
 	require.Equal(t, "annotation wherry.dev/pin: https://example.com/app#dev, which web-live names, is not resolved", row(t, p, "drone").Reason)
 	require.Equal(t, OutcomePublished, row(t, p, "large").Result)
 }
+
+func TestTheListSaysWhatADirectoryFetches(t *testing.T) {
+	w := newWorld(t, "layout")
+	drone := &w.result.ClusterTypes[0].Assignments[0]
+	drone.Adapter, drone.Manifests = "directory", map[string]string{"type": "oci", "repo": "oci://r.example/models/eye", "digest": someDigest}
+	// A Flux source of the same name is for another reader.
+	drone.Files[2].Data = []byte("apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {name: x}\nspec: {url: oci://r.example/models/eye, ref: {tag: '1'}}\n")
+	w.mustPublish()
+	reference := oci.Reference{Location: w.loc, Repository: "bundles/dev/drone"}
+	of := func() bundle.Assignment {
+		i, err := Inspect(t.Context(), reference, w.opts.OCI)
+		require.NoError(t, err)
+		return i.Assignments[slices.IndexFunc(i.Assignments, func(a bundle.Assignment) bool { return a.Name == drone.Name })]
+	}
+	before := of()
+	require.Equal(t, []bundle.FetchedArtifact{{Reference: "oci://r.example/models/eye@" + someDigest, Digest: someDigest}}, before.Fetched)
+
+	other := digest.FromString("a newer model")
+	drone.Manifests["digest"], drone.Manifests["tag"] = other.String(), "2"
+	outcomes, _ := w.mustPublish()
+	require.Equal(t, OutcomePublished, outcomes["drone"])
+	after := of()
+	require.Equal(t, []bundle.FetchedArtifact{{Reference: "oci://r.example/models/eye:2", Digest: other}}, after.Fetched)
+	require.Equal(t, before.Content, after.Content, "no file differs")
+	require.NotEqual(t, before.Desired(), after.Desired())
+
+	delete(drone.Manifests, "digest")
+	p, err := w.publish()
+	require.NoError(t, err)
+	require.Equal(t, "web-live: manifests.repo of the workload: oci://r.example/models/eye:2 has no digest, and the adapter directory fetches by digest only",
+		row(t, p, "drone").Reason)
+	drone.Pinned = []scheduler.Pinned{{Type: "oci", Reference: "oci://r.example/models/eye:2", Digest: someDigest}}
+	w.mustPublish()
+	require.Equal(t, digest.Digest(someDigest), of().Fetched[0].Digest)
+}

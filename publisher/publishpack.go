@@ -23,6 +23,9 @@ func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*b
 		}
 	}
 	for _, a := range assignments {
+		if _, err := fetched(&a); err != nil {
+			return nil, bundle.Artifacts{}, err
+		}
 		var own []bundle.File
 		for _, f := range a.Files {
 			if len(f.Data) > 0 {
@@ -58,6 +61,7 @@ func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 		Version: a.Version, Application: a.Application,
 		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health,
 	}
+	l.Fetched, _ = fetched(&a) // what is packed has been looked at
 	for _, c := range a.Config {
 		l.Config = append(l.Config, bundle.ConfigSource{Name: c.Name})
 	}

@@ -57,6 +57,7 @@ const (
 	codeUnknownAnnotation = "W1304"
 	codeAnnotationValue   = "E1305"
 	codeNoClusterTypes    = "W1308"
+	codeNoDigest          = "E1309"
 
 	// Names.
 	codeNamesClash    = "E1401"

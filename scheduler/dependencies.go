@@ -22,7 +22,12 @@ func (r *renderer) annotate(ct *clusterType, selected bitset, result *ClusterTyp
 			settings.DependsOn, err = here.of(t)
 		}
 		if err = cmp.Or(err, circles[t]); err != nil {
-			result.Failures = append(result.Failures, newFailure(a.Name, ct.Metadata.Name, because(BadAnnotation, err)))
+			err = because(BadAnnotation, err)
+		} else if err = checkFetched(ct, t, a.Adapter); err != nil {
+			err = because(NoDigest, err)
+		}
+		if err != nil {
+			result.Failures = append(result.Failures, newFailure(a.Name, ct.Metadata.Name, err))
 			continue
 		}
 		a.Settings = settings

@@ -107,6 +107,7 @@ const (
 	TemplateFailed FailureReason = "TemplateFailed" // a template is missing or cannot be evaluated
 	BadAnnotation  FailureReason = "BadAnnotation"  // an annotation of wherry's has no such value
 	PinFailed      FailureReason = "PinFailed"      // something that it names cannot be resolved
+	NoDigest       FailureReason = "NoDigest"       // what the adapter directory is to fetch is not named by digest
 	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no app team's source that could be read
 	RenderFailed   FailureReason = "RenderFailed"   // anything else
 )

@@ -106,6 +106,12 @@ var policyCodes = []lintCode{
 		remedy: "Give the place of the environment's objects: a folder, or a repository as URL#BRANCH or PATH#BRANCH.",
 	},
 	{
+		code: "E1309", title: "an artifact to fetch that has no digest",
+		text:    "The adapter directory fetches the OCI artifact that the target's manifests name, such as a model. Only a digest says which one: a tag could be moved by whoever may write to the registry.",
+		example: "manifests:\n  type: oci\n  repo: oci://registry.example/models/eye\n  digest: sha256:3b4c…",
+		remedy:  "Add the digest, or have publish find it: wherry.dev/pin: commit on the ClusterType.",
+	},
+	{
 		code: "E1401", title: "two deployment targets of one name",
 		text:    "A target's full name is WORKLOAD-TARGET. Two that share it would be one folder and one assignment.",
 		example: "workload a, target b-c\nworkload a-b, target c",
