@@ -152,7 +152,7 @@ func (p *pass) change(ctx context.Context, r record) record {
 		if res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
 			return r.after(res, p.rules(r.Adapter), p.opts.Now())
 		}
-		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Spec.Content, p.opts.Now()
+		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Spec.Desired(), p.opts.Now()
 	}
 	res := p.call(ctx, r, wanted, reconcilers.Reconciler.Apply)
 	p.logChange(r, res)

@@ -76,7 +76,7 @@ type record struct {
 	Item bundle.Item `json:"item"`
 	// Spec is the assignment as a verified release listed it last.
 	Spec bundle.Assignment `json:"spec"`
-	// Applied is the content for which Apply was begun last, and Adapter whose. Empty before the first.
+	// Applied is Spec.Desired of the Apply that was begun last, and Adapter whose. Empty before the first.
 	Applied digest.Digest `json:"applied,omitempty"`
 	Adapter string        `json:"adapter,omitempty"`
 	// AppliedAt is when what is under way was begun: Apply of that content, or the removal.
@@ -110,7 +110,7 @@ func (r record) listed(a bundle.Assignment, adapter string, now time.Time) recor
 		Assignment: a.Name, Workspace: a.Workspace, Workload: a.Workload, Target: a.Target, Adapter: adapter,
 		Version: a.Version, ConfigDigest: a.ConfigDigest, Content: a.Content,
 	}
-	if a.Content == r.Applied && adapter == r.Adapter {
+	if a.Desired() == r.Applied && adapter == r.Adapter {
 		r.Item.State, r.Item.Since = state, since
 		r.Item.Reason, r.Item.Message, r.Item.Revision, r.Item.Floating = old.Reason, old.Message, old.Revision, old.Floating
 		return r
@@ -138,8 +138,8 @@ func (r record) begun(adapter string, now time.Time) record {
 		reason = "Removing"
 	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before; see pass.change
 		r.Applied = ""
-	case r.Applied != r.Spec.Content:
-		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Spec.Content, adapter, now, time.Time{}
+	case r.Applied != r.Spec.Desired():
+		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Spec.Desired(), adapter, now, time.Time{}
 	}
 	return r.to(bundle.Applying, reason, "", now)
 }
@@ -185,7 +185,7 @@ func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 // unsettled says whether time alone may change how the assignment stands.
 func (r record) unsettled() bool {
 	switch r.Item.State {
-	case bundle.Applying, bundle.Progressing, bundle.Pending:
+	case bundle.Applying, bundle.Pulling, bundle.Progressing, bundle.Pending:
 		return true
 	}
 	return false
@@ -203,7 +203,7 @@ func (r record) same(o record) bool {
 
 // stale says whether what the engine was given last differs from what it should have.
 func (r record) stale(adapter string) bool {
-	return r.Applied != r.Spec.Content || r.Adapter != adapter
+	return r.Applied != r.Spec.Desired() || r.Adapter != adapter
 }
 
 // loadRecords returns the assignments by wave and name, those to be removed last.

@@ -37,6 +37,7 @@ func TestAnswersMoveAnAssignmentFromStateToState(t *testing.T) {
 		},
 		{"progressing", record{AppliedAt: epoch}, reconcilers.Result{State: bundle.Progressing, Reason: "Rolling"}, rules{Deadline: time.Minute}, bundle.Progressing, "Rolling", minute},
 		{"progressing for too long", record{AppliedAt: epoch}, reconcilers.Result{State: bundle.Progressing}, rules{Deadline: time.Second}, bundle.Failed, "DeadlineExceeded", minute},
+		{"fetching for longer than an engine may take", record{AppliedAt: epoch}, reconcilers.Result{State: bundle.Pulling, Reason: "Fetching"}, rules{Deadline: time.Second}, bundle.Pulling, "Fetching", minute},
 		{
 			"progressing again a good while after it was applied",
 			record{Item: bundle.Item{State: bundle.Compliant, Since: epoch}, AppliedAt: epoch, HealthyAt: epoch},
@@ -102,4 +103,20 @@ func TestListingAnAssignmentAgainKeepsHowItStands(t *testing.T) {
 	require.True(t, gone.Removing)
 	back := gone.listed(bundle.Assignment{Name: "shop-main", Content: digest.FromString("1")}, "directory", later)
 	require.False(t, back.Removing)
+}
+
+func TestAnotherDigestOfWhatIsFetchedIsToBeApplied(t *testing.T) {
+	a := bundle.Assignment{Name: "shop-dev", Content: digest.FromString("content")}
+	a.Fetched = []bundle.FetchedArtifact{{Reference: "oci://registry.example/models/eye:1", Digest: digest.FromString("1")}}
+	r := record{}.listed(a, "directory", epoch).begun("directory", epoch)
+	r = r.after(reconcilers.Result{State: bundle.Pulling}, rules{}, epoch)
+	require.True(t, r.unsettled(), "it is looked at again")
+	r = r.after(reconcilers.Result{State: bundle.Compliant}, rules{}, epoch)
+	require.Equal(t, bundle.Compliant, r.listed(a, "directory", epoch).Item.State)
+	require.False(t, r.stale("directory"))
+
+	a.Fetched = []bundle.FetchedArtifact{{Reference: "oci://registry.example/models/eye:1", Digest: digest.FromString("2")}}
+	r = r.listed(a, "directory", epoch)
+	require.Equal(t, bundle.Pending, r.Item.State)
+	require.True(t, r.stale("directory"))
 }

@@ -145,7 +145,7 @@ func exitOf(r agent.Result) error {
 	if len(r.Status.Items) == 0 {
 		return cli.Fail(cli.NotYet, errors.New("there is no release yet"), "give --registry, or bring one with import")
 	}
-	return cli.Fail(cli.NotYet, fmt.Errorf("not compliant yet: %s", open(r.Status.Items, bundle.Applying, bundle.Progressing, bundle.Pending)), "")
+	return cli.Fail(cli.NotYet, fmt.Errorf("not compliant yet: %s", open(r.Status.Items, bundle.Pulling, bundle.Applying, bundle.Progressing, bundle.Pending)), "")
 }
 
 // open counts the items in one of states, and says of the first how it stands.
