@@ -99,6 +99,12 @@ func TestListingAnAssignmentAgainKeepsHowItStands(t *testing.T) {
 	require.True(t, changed.stale("directory"))
 	require.True(t, r.stale("kubernetes"))
 
+	a.Content = digest.FromString("1")
+	a.RestartOnConfig = true
+	require.Equal(t, bundle.Pending, r.listed(a, "directory", later).Item.State, "the same files are to be brought about in another way")
+	asked := r.listed(a, "directory", later).begun("directory", later)
+	require.False(t, asked.stale("directory"))
+
 	gone := r.dropped(later)
 	require.True(t, gone.Removing)
 	back := gone.listed(bundle.Assignment{Name: "shop-main", Content: digest.FromString("1")}, "directory", later)

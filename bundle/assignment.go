@@ -52,9 +52,11 @@ type Assignment struct {
 	Drift     string `json:"drift,omitempty"`
 	OnFailure string `json:"onFailure,omitempty"`
 	OnRemove  string `json:"onRemove,omitempty"`
-	// Health lists conditions, JSONPATH == VALUE, beside those that the adapter knows.
-	Health   []string `json:"health,omitempty"`
-	HeldFrom *Held    `json:"heldFrom,omitempty"`
+	// Health lists the conditions of package health by which objects are judged.
+	Health []string `json:"health,omitempty"`
+	// RestartOnConfig asks that workloads restart when the configuration that they use changes.
+	RestartOnConfig bool  `json:"restartOnConfig,omitempty"`
+	HeldFrom        *Held `json:"heldFrom,omitempty"`
 	// Fetched lists what the adapter directory brings from registries and puts beside the files.
 	Fetched []FetchedArtifact `json:"fetched,omitempty"`
 	// Content identifies the files of the folder; see ContentDigest.
@@ -78,18 +80,24 @@ func (f FetchedArtifact) Repository() string {
 	return name
 }
 
-// Desired identifies everything that the assignment brings to a cluster: its files and what is fetched
-// beside them. Without the latter it is Content.
+// Desired identifies all that reconcilers are given to bring about: Content, what is fetched beside it, and
+// the settings that change what they make of them. It is Content itself where there is nothing else. An
+// assignment whose Desired is another has to be applied again.
 func (a Assignment) Desired() digest.Digest {
-	if len(a.Fetched) == 0 {
+	var more []string
+	for _, f := range a.Fetched {
+		more = append(more, "fetched "+f.Repository()+" "+f.Digest.String())
+	}
+	for _, condition := range a.Health {
+		more = append(more, "health "+condition)
+	}
+	if a.RestartOnConfig {
+		more = append(more, "restart "+a.ConfigDigest.String())
+	}
+	if len(more) == 0 {
 		return a.Content
 	}
-	d := digest.Canonical.Digester()
-	fmt.Fprintf(d.Hash(), "%s\n", a.Content)
-	for _, f := range a.Fetched {
-		fmt.Fprintf(d.Hash(), "%s %s\n", f.Repository(), f.Digest)
-	}
-	return d.Digest()
+	return digest.FromString(strings.Join(append([]string{a.Content.String()}, more...), "\n"))
 }
 
 // ConfigSource is a ConfigMap that gave values. Where it stands in the repository is not part of the

@@ -17,7 +17,8 @@ func TestAssignmentsReadBackAsWritten(t *testing.T) {
 		},
 		{
 			Name: "stall-dev", Workload: "stall", Target: "dev", Adapter: "flux", Version: "1.2.0", Wave: -1, DependsOn: []string{"shop-dev"},
-			Drift: "report", OnFailure: "hold", OnRemove: "orphan", Health: []string{".status.phase == Running"}, Content: digest.FromString("y"),
+			Drift: "report", OnFailure: "hold", OnRemove: "orphan", Health: []string{".status.phase == Running"}, RestartOnConfig: true,
+			Content: digest.FromString("y"),
 		},
 		{Name: "till-dev", Workload: "till", Target: "dev", Adapter: "directory", HeldFrom: &Held{Sequence: 4, Reason: "schema"}, Content: digest.FromString("x")},
 	}
@@ -27,6 +28,24 @@ func TestAssignmentsReadBackAsWritten(t *testing.T) {
 	got, err := ParseAssignments(data)
 	require.NoError(t, err)
 	require.Equal(t, want, got)
+}
+
+func TestDesiredChangesWithWhatReconcilersMakeOfTheFiles(t *testing.T) {
+	plain := Assignment{Name: "shop-dev", Content: digest.FromString("files"), ConfigDigest: digest.FromString("config"), Drift: "report"}
+	require.Equal(t, plain.Content, plain.Desired(), "also for agents that know no settings")
+	seen := map[digest.Digest]bool{plain.Desired(): true}
+	for _, change := range []func(*Assignment){
+		func(a *Assignment) { a.Health = []string{"Pump: .status.phase == Running"} },
+		func(a *Assignment) { a.Health = []string{"Pump: .status.phase == Running", "Pump: .status.rate == 3"} },
+		func(a *Assignment) { a.RestartOnConfig = true },
+		func(a *Assignment) { a.RestartOnConfig, a.ConfigDigest = true, digest.FromString("other") },
+		func(a *Assignment) { a.RestartOnConfig, a.Content = true, digest.FromString("other") },
+	} {
+		a := plain
+		change(&a)
+		require.False(t, seen[a.Desired()], a)
+		seen[a.Desired()] = true
+	}
 }
 
 func TestFieldsOfLaterVersionsArePassedOver(t *testing.T) {

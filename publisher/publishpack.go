@@ -59,7 +59,7 @@ func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 		Name: a.Name, Workspace: a.Workspace, Registration: a.Registration, Workload: a.Workload, Target: a.Target, Namespace: a.Namespace,
 		Policies: a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
 		Version: a.Version, Application: a.Application,
-		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health,
+		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health, RestartOnConfig: a.RestartOnConfig,
 	}
 	l.Fetched, _ = fetched(&a) // what is packed has been looked at
 	for _, c := range a.Config {

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"k8s.io/client-go/util/jsonpath"
+	"github.com/wherry-dev/wherry/bundle/health"
 )
 
 // Settings is what annotations below wherry.dev/ ask of the agent for one assignment. The zero value
@@ -19,8 +19,10 @@ type Settings struct {
 	OnFailure string
 	// OnRemove is "orphan" where what was applied stays when the assignment goes.
 	OnRemove string
-	// Health lists conditions of the form JSONPATH == VALUE, in the order in which they were written.
+	// Health lists conditions as package health has them, in the order in which they were written.
 	Health []string
+	// RestartOnConfig is true where workloads are to restart when their configuration changes.
+	RestartOnConfig bool
 	// Wave orders assignments; lower ones come first.
 	Wave int
 	// DependsOn names the assignments of the same cluster type that this one waits for, sorted.
@@ -33,6 +35,8 @@ var choices = map[string][]string{
 	"drift":      {"correct", "report"},
 	"on-failure": {"rollback", "hold"},
 	"on-remove":  {"delete", "orphan"},
+
+	"restart-on-config": {"false", "true"},
 }
 
 const (
@@ -87,6 +91,11 @@ func settings(ct *clusterType, t *target) (s Settings, err error) {
 	if s.OnRemove, err = choose(ct, t, "on-remove"); err != nil {
 		return s, err
 	}
+	restart, err := choose(ct, t, "restart-on-config")
+	if err != nil {
+		return s, err
+	}
+	s.RestartOnConfig = restart != ""
 	if a, ok := annotationFor(ct, t, "health"); ok {
 		if s.Health, err = healthConditions(a); err != nil {
 			return s, err
@@ -148,31 +157,20 @@ func hintOf(value string, allowed []string) string {
 	return "there are " + strings.Join(allowed, ", ")
 }
 
-// healthConditions reads one condition to a line: a JSONPath, " == " and the text that it must give.
+// healthConditions reads one condition to a line; see package health.
 func healthConditions(a annotation) ([]string, error) {
-	const form = "write .status.phase == Running, one condition to a line"
+	const form = "write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line"
 	var conditions []string
 	for line := range strings.Lines(a.value) {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
-		i := strings.LastIndex(line, " == ") // a filter inside of the path may hold one too
-		if i < 0 {
-			return nil, a.mistake(form, "%q is no condition", line)
+		c, err := health.Parse(line)
+		if err != nil {
+			return nil, a.mistake(form, "%v", err)
 		}
-		path, value := strings.TrimSpace(line[:i]), strings.TrimSpace(line[i+len(" == "):])
-		if strings.HasPrefix(path, "{") != strings.HasSuffix(path, "}") || value == "" {
-			return nil, a.mistake(form, "%q is no condition", line)
-		}
-		path = strings.TrimSuffix(strings.TrimPrefix(path, "{"), "}")
-		if !strings.HasPrefix(path, ".") && !strings.HasPrefix(path, "$") {
-			return nil, a.mistake(form, "%q does not begin with a path", line)
-		}
-		if err := jsonpath.New("").Parse("{" + path + "}"); err != nil {
-			return nil, a.mistake(form, "JSONPath %s: %v", path, err)
-		}
-		conditions = append(conditions, path+" == "+value)
+		conditions = append(conditions, c.String())
 	}
 	if len(conditions) == 0 || len(conditions) > maxHealthConditions {
 		return nil, a.mistake(form, "it has %d conditions, and there must be 1 to %d", len(conditions), maxHealthConditions)

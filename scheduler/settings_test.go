@@ -45,6 +45,18 @@ func TestAnnotationsAskSomethingOfTheAgent(t *testing.T) {
 			"", `wherry.dev/health: "{.status.conditions[?(@.type == \"Ready\")].status} == True\n\n  $.spec.replicas == 2 \n"`,
 			Settings{Health: []string{`.status.conditions[?(@.type == "Ready")].status == True`, "$.spec.replicas == 2"}},
 		},
+		"conditions about some objects": {
+			"", `wherry.dev/health: "GitRepo:  {.status.readyClusters} == \"1\"\nGitRepo/shop: .status.phase == Running"`,
+			Settings{Health: []string{"GitRepo: .status.readyClusters == 1", "GitRepo/shop: .status.phase == Running"}},
+		},
+		"restarts, for one target": {
+			`wherry.dev/restart-on-config: "false"`, `t1.wherry.dev/restart-on-config: "true"`,
+			Settings{RestartOnConfig: true},
+		},
+		"restarts of all but one": {
+			`wherry.dev/restart-on-config: "true"`, `t1.wherry.dev/restart-on-config: "false"`,
+			Settings{},
+		},
 	} {
 		t.Run(name, func(t *testing.T) {
 			result := render(t, annotate(basics, "edge", c.onType), annotate(oneTarget, "app", c.onWorkload))
@@ -61,8 +73,10 @@ func TestAnnotationsWithMistakesFailTheAssignmentsTheyAreFor(t *testing.T) {
 		"wherry.dev/on-remove: keep":                                   `annotation wherry.dev/on-remove: there is no "keep" (there are delete, orphan)`,
 		"wherry.dev/delivery: embedded":                                `annotation wherry.dev/delivery: bundles cannot carry the manifests yet (leave it out: the engine fetches the manifests itself)`,
 		"wherry.dev/wave: first":                                       `annotation wherry.dev/wave: "first" is no whole number (write one such as 0, 1 or -1)`,
-		"wherry.dev/health: Running":                                   `annotation wherry.dev/health: "Running" is no condition (write .status.phase == Running, one condition to a line)`,
-		`wherry.dev/health: "status == x"`:                             `annotation wherry.dev/health: "status == x" does not begin with a path (write .status.phase == Running, one condition to a line)`,
+		"wherry.dev/health: Running":                                   `annotation wherry.dev/health: "Running" is no condition (write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line)`,
+		`wherry.dev/restart-on-config: "yes"`:                          `annotation wherry.dev/restart-on-config: there is no "yes" (there are false, true)`,
+		`wherry.dev/health: "gitrepo: .status.phase == x"`:             `annotation wherry.dev/health: "gitrepo: .status.phase == x" does not begin with a path`,
+		`wherry.dev/health: "status == x"`:                             `annotation wherry.dev/health: "status == x" does not begin with a path (write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line)`,
 		`wherry.dev/health: ".status[ == x"`:                           `annotation wherry.dev/health: JSONPath .status[: `,
 		`wherry.dev/health: ""`:                                        `annotation wherry.dev/health: it has 0 conditions`,
 		"wherry.dev/depends-on: db":                                    `annotation wherry.dev/depends-on: "db" is not assigned to cluster type "edge"`,

@@ -1,0 +1,166 @@
+// Package health reads and checks the conditions of the annotation wherry.dev/health, by which people say
+// when an object that no engine of ours knows is well:
+//
+//	.status.phase == Running
+//	GitRepo: .status.conditions[?(@.type=="Ready")].status == True
+//	GitRepo/shop: .status.readyClusters == 1
+//
+// The scheduler parses what people write and hands on what String gives; agents parse that.
+package health
+
+import (
+	"encoding/json"
+	"fmt"
+	"maps"
+	"reflect"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"unicode/utf8"
+
+	"k8s.io/client-go/util/jsonpath"
+)
+
+// Condition is what has to be true of an object.
+type Condition struct {
+	// Kind is that of the objects that it is about, and Name their name. Without a name it is about all of
+	// the kind; without a kind, about every object that the engine cannot judge by itself.
+	Kind, Name string
+	// Path is a JSONPath, without braces, to the values.
+	Path string
+	// Value is the text that each of the values has to be. There must be at least one.
+	Value string
+}
+
+// String is the condition as people write it.
+func (c Condition) String() string {
+	var about string
+	switch {
+	case c.Name != "":
+		about = c.Kind + "/" + c.Name + ": "
+	case c.Kind != "":
+		about = c.Kind + ": "
+	}
+	return about + c.Path + " == " + c.Value
+}
+
+// about is what stands before a path: a kind and perhaps a name.
+var about = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*)(?:/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?))?:\s+`)
+
+// Parse reads one line. Braces around the path and quotes around the value are taken off.
+func Parse(line string) (c Condition, err error) {
+	text := strings.TrimSpace(line)
+	if found := about.FindStringSubmatch(text); found != nil {
+		c.Kind, c.Name, text = found[1], found[2], text[len(found[0]):]
+	}
+	i := strings.LastIndex(text, " == ") // a filter inside of the path may hold one too
+	if i < 0 {
+		return c, fmt.Errorf("%q is no condition", line)
+	}
+	c.Path, c.Value = strings.TrimSpace(text[:i]), unquote(strings.TrimSpace(text[i+len(" == "):]))
+	if strings.HasPrefix(c.Path, "{") != strings.HasSuffix(c.Path, "}") || c.Value == "" {
+		return c, fmt.Errorf("%q is no condition", line)
+	}
+	c.Path = strings.TrimSuffix(strings.TrimPrefix(c.Path, "{"), "}")
+	if !strings.HasPrefix(c.Path, ".") && !strings.HasPrefix(c.Path, "$") {
+		return c, fmt.Errorf("%q does not begin with a path", line)
+	}
+	parsed, err := jsonpath.Parse("", "{"+c.Path+"}")
+	if err != nil {
+		return c, fmt.Errorf("JSONPath %s: %w", c.Path, err)
+	}
+	if len(parsed.Root.Nodes) != 1 { // of a template, which is more than a path
+		return c, fmt.Errorf("%q has more than one path", line)
+	}
+	return c, nil
+}
+
+func unquote(s string) string {
+	for _, quote := range []string{`"`, `'`} {
+		if inner, ok := strings.CutPrefix(s, quote); ok && strings.HasSuffix(inner, quote) {
+			return strings.TrimSuffix(inner, quote)
+		}
+	}
+	return s
+}
+
+// Check says whether the condition is true of the content of an object. If not, found says what is there
+// instead, in few words.
+func (c Condition) Check(object map[string]any) (found string, ok bool) {
+	path := jsonpath.New("").AllowMissingKeys(true) // each time anew: using it changes it
+	if err := path.Parse("{" + c.Path + "}"); err != nil {
+		return "no path", false
+	}
+	results, err := path.FindResults(current(object))
+	if err != nil {
+		return clip(err.Error()), false
+	}
+	var others []string
+	values := slices.Concat(results...)
+	for _, v := range values {
+		if text, plain := textOf(v); !plain || text != c.Value {
+			others = append(others, text)
+		}
+	}
+	if len(values) == 0 {
+		return "absent", false
+	}
+	slices.Sort(others) // a wildcard finds them in any order
+	return clip(strings.Join(slices.Compact(others), ", ")), len(others) == 0
+}
+
+// maxFound bounds what is quoted from an object, in bytes: a message has room for five of them.
+const maxFound = 120
+
+func clip(s string) string {
+	s = strings.ToValidUTF8(s, "?")
+	if len(s) <= maxFound {
+		return s
+	}
+	end := maxFound
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
+
+// textOf is the text of a string, number or boolean; for anything else plain is false.
+func textOf(v reflect.Value) (text string, plain bool) {
+	switch value := v.Interface().(type) {
+	case string:
+		return value, true
+	case bool:
+		return strconv.FormatBool(value), true
+	case nil:
+		return "null", true
+	case map[string]any:
+		return "an object", false
+	case []any:
+		return "a list", false
+	default: // a number
+		data, err := json.Marshal(value)
+		return string(data), err == nil
+	}
+}
+
+// current returns an object without those of its status.conditions that are about an older generation of
+// it: they say nothing about this one.
+func current(object map[string]any) map[string]any {
+	status, _ := object["status"].(map[string]any)
+	conditions, _ := status["conditions"].([]any)
+	metadata, _ := object["metadata"].(map[string]any)
+	generation, _ := metadata["generation"].(int64)
+	older := func(condition any) bool {
+		c, _ := condition.(map[string]any)
+		seen, there := c["observedGeneration"].(int64)
+		return there && seen < generation
+	}
+	if !slices.ContainsFunc(conditions, older) {
+		return object
+	}
+	object, status = maps.Clone(object), maps.Clone(status)
+	status["conditions"] = slices.DeleteFunc(slices.Clone(conditions), older)
+	object["status"] = status
+	return object
+}
