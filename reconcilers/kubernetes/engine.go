@@ -137,6 +137,9 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 	}
 	res := p.r.engine.Judge(ctx, view)
 	if res.State == bundle.Compliant {
+		p.confirm(&res)
+	}
+	if res.State == bundle.Compliant {
 		p.noteKept(&res)
 	}
 	if note := p.noteAdapted(); note != "" && res.State != bundle.Failed {

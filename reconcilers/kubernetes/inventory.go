@@ -21,7 +21,7 @@ const inventorySchema = 1
 // inventory is an assignment's entry in the ledger.
 type inventory struct {
 	Schema int `json:"schema"`
-	// Content is what was applied last and completely; empty before the first time.
+	// Content is the Desired of what was applied last and completely; empty before the first time.
 	Content digest.Digest `json:"content,omitempty"`
 	Objects []entry       `json:"objects"`
 }

@@ -138,7 +138,7 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 	if err != nil {
 		return reconcilers.Result{}, err
 	}
-	p.inventory = newInventory(a.Content, p.objects, left)
+	p.inventory = newInventory(a.Desired(), p.objects, left)
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}
@@ -158,7 +158,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 	switch {
 	case drift == "":
 		return p.judge(ctx, a.Content)
-	case p.inventory.Content != a.Content:
+	case p.inventory.Content != a.Desired():
 		return reconcilers.Result{State: bundle.Pending, Reason: NotApplied, Message: reconcilers.Clip(drift)}
 	}
 	return reconcilers.Result{State: bundle.Drifted, Reason: Differs, Message: reconcilers.Clip(drift)}

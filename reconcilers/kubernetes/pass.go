@@ -20,6 +20,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/wait"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/health"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -33,6 +34,7 @@ type pass struct {
 	inventory  inventory
 	objects    []manifest
 	defined    map[schema.GroupKind]bool // kinds that the assignment itself defines; true: namespaced
+	conditions map[object.ObjMetadata][]health.Condition
 	kept       []string
 }
 
@@ -46,6 +48,7 @@ func (r *Reconciler) newPass(assignment string) *pass {
 		assignment: assignment,
 		owner:      owner,
 		defined:    map[schema.GroupKind]bool{},
+		conditions: map[object.ObjMetadata][]health.Condition{},
 	}
 }
 
@@ -96,6 +99,9 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 		return err
 	}
 	if err := p.place(ctx, a.Namespace); err != nil {
+		return err
+	}
+	if err := p.expect(a.Health); err != nil {
 		return err
 	}
 	for _, m := range p.objects {
@@ -250,14 +256,12 @@ func (p *pass) assess(content digest.Digest) reconcilers.Result {
 	res := reconcilers.Result{State: bundle.Compliant, Revision: content.String()}
 	var unhealthy, unready []string
 	for _, m := range p.objects {
-		s, err := status.Compute(p.live[m.id()])
-		switch {
-		case err != nil:
-			unready = append(unready, fmt.Sprintf("%s: %v", m.subject(), err))
-		case s.Status == status.FailedStatus:
-			unhealthy = append(unhealthy, m.subject()+": "+s.Message)
-		case s.Status != status.CurrentStatus:
-			unready = append(unready, m.subject()+": "+s.Message)
+		switch s, text := p.standing(m); s {
+		case status.CurrentStatus:
+		case status.FailedStatus:
+			unhealthy = append(unhealthy, m.subject()+": "+text)
+		default:
+			unready = append(unready, m.subject()+": "+text)
 		}
 	}
 	switch {

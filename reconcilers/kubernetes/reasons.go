@@ -18,6 +18,7 @@ import (
 const (
 	// Failed: these need another release, or somebody who changes the cluster.
 	InvalidManifest   = "InvalidManifest"   // cannot be parsed, or the API server does not accept it
+	InvalidHealth     = "InvalidHealth"     // a health condition about no object, or that cannot be parsed
 	KindNotServed     = "KindNotServed"     // the cluster does not know the kind, or not this version
 	VersionNotServed  = "VersionNotServed"  // fields that the version which is served lacks
 	NamespaceNotFound = "NamespaceNotFound" // no manifest of the assignment creates it
