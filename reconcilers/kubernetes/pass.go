@@ -104,6 +104,9 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 	if err := p.expect(a.Health); err != nil {
 		return err
 	}
+	if a.RestartOnConfig && a.ConfigDigest != "" {
+		p.stamp(a.ConfigDigest)
+	}
 	for _, m := range p.objects {
 		if err := p.stake(ctx, m); err != nil {
 			return err
