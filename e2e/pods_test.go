@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -13,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
 func TestADeploymentIsCompliantWhenItsPodsRun(t *testing.T) {
@@ -56,6 +59,68 @@ func TestADeploymentWhosePodsCrashIsReportedAndRecovers(t *testing.T) {
 	s.once(0)
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Compliant, "shop-batch": bundle.Compliant}, s.states())
 	s.requireAvailable("shop-batch", 1)
+}
+
+func TestAChangedConfigurationRestartsPodsWhereAsked(t *testing.T) {
+	s := newSite(t)
+	s.runPods()
+	s.askForRestarts("web")
+	s.publish()
+	s.once(0)
+	before := map[string]string{"shop-web": s.template("shop-web"), "shop-batch": s.template("shop-batch")}
+	objects := s.objects()
+	s.once(0)
+	require.Equal(t, objects, s.objects(), "the digest on the template is no difference")
+
+	s.edit("platform/config.yaml", "REGION: north", "REGION: south")
+	s.publish()
+	s.once(0)
+	require.NotEqual(t, before["shop-web"], s.template("shop-web"))
+	require.Equal(t, before["shop-batch"], s.template("shop-batch"), "which does not ask for it")
+	require.Equal(t, "south", s.settings("shop-batch")["REGION"])
+	for _, item := range s.status().Items {
+		var deployment appsv1.Deployment
+		s.read(s.namespace(item.Assignment), "shop", &deployment)
+		digest := deployment.Spec.Template.Annotations[kubernetes.ConfigDigestAnnotation]
+		if item.Assignment == "shop-web" {
+			require.Equal(t, item.ConfigDigest.String(), digest)
+		} else {
+			require.Empty(t, digest)
+		}
+	}
+
+	// Asking alone changes no file of the assignment, and reaches the cluster all the same.
+	s.askForRestarts("batch")
+	s.publish()
+	s.once(0)
+	require.NotEqual(t, before["shop-batch"], s.template("shop-batch"))
+}
+
+// askForRestarts has a target restarted when its configuration changes.
+func (s *site) askForRestarts(target string) {
+	s.t.Helper()
+	const workload, none = "workloads/shop/workload.yaml", "  name: shop\nspec:"
+	data, err := os.ReadFile(s.path(workload))
+	require.NoError(s.t, err)
+	if strings.Contains(string(data), none) {
+		s.edit(workload, none, "  name: shop\n  annotations:\nspec:")
+	}
+	s.edit(workload, "  annotations:\n", "  annotations:\n    "+target+".wherry.dev/restart-on-config: \"true\"\n")
+}
+
+// template names the pod template that all running pods of a target are made by.
+func (s *site) template(target string) string {
+	s.t.Helper()
+	name := ""
+	for _, pod := range s.pods(target) {
+		if pod.DeletionTimestamp == nil {
+			hash := pod.Labels[appsv1.DefaultDeploymentUniqueLabelKey]
+			require.Contains(s.t, []string{"", hash}, name)
+			name = hash
+		}
+	}
+	require.NotEmpty(s.t, name)
+	return name
 }
 
 // runPods gives the site's cluster a node without a machine, and its platform's Deployments pods there.

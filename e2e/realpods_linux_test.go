@@ -40,6 +40,16 @@ func TestADeploymentRunsAsRealPods(t *testing.T) {
 		require.Contains(t, get(t, "http://"+pod.Status.PodIP+":8080/"), "\nREGION=north\n", "the platform's configuration reaches the process")
 	}
 
+	s.askForRestarts("web")
+	s.edit("platform/config.yaml", "REGION: north", "REGION: south")
+	s.publish()
+	s.once(0, "--wait", "2m")
+	for _, pod := range s.pods("shop-web") {
+		if pod.DeletionTimestamp == nil {
+			require.Contains(t, get(t, "http://"+pod.Status.PodIP+":8080/"), "\nREGION=south\n", "compliant means that the new value is in use")
+		}
+	}
+
 	newer := s.pushImage("2")
 	s.edit("workloads/shop/workload.yaml", "web\n      environment: "+s.environment+"\n      manifests:\n        image: "+image,
 		"web\n      environment: "+s.environment+"\n      manifests:\n        image: "+newer)
