@@ -34,7 +34,10 @@ type Assignment struct {
 	Workload     string `json:"workload"`
 	Target       string `json:"target"`
 	Namespace    string `json:"namespace,omitempty"`
-	Version      string `json:"version,omitempty"`
+	// ServiceAccount, as NAMESPACE/NAME, is in whose name the objects are applied to a cluster. Empty is the
+	// agent's own, unless the site insists on one.
+	ServiceAccount string `json:"serviceAccount,omitempty"`
+	Version        string `json:"version,omitempty"`
 	// Policies names the scheduling policies that selected the pair, sorted.
 	Policies []string `json:"policies,omitempty"`
 	// Config names the ConfigMaps that the configuration was composed of, in order of precedence.

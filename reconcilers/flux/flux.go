@@ -25,6 +25,8 @@ import (
 // Options are what a Reconciler can do without. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
+	// Impersonate is that of kubernetes.Options.
+	Impersonate bool
 }
 
 // Reconciler is the engine for one cluster. It may be used by several goroutines, each with an
@@ -39,7 +41,8 @@ var _ reconcilers.Reconciler = (*Reconciler)(nil)
 // that of another adapter.
 func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconciler, error) {
 	objects, err := kubernetes.New(config, ledger, kubernetes.Options{
-		Log: opts.Log,
+		Log:         opts.Log,
+		Impersonate: opts.Impersonate,
 		Engine: &kubernetes.Engine{
 			Owns:    func(kind schema.GroupKind) bool { return strings.HasSuffix(kind.Group, ".toolkit.fluxcd.io") },
 			Install: "install Flux",

@@ -160,6 +160,9 @@ func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) 
 		if e.Version == "" {
 			continue
 		}
+		if err := p.actFor(e); err != nil {
+			return res, err
+		}
 		live, err := p.look(ctx, e.bare())
 		switch {
 		case err != nil:

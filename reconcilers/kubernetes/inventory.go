@@ -35,11 +35,13 @@ type entry struct {
 	Name      string `json:"name"`
 	// Owned is true once the object has been applied with our label, because we created it.
 	Owned bool `json:"owned,omitempty"`
+	// As is the account in whose name it was applied; empty is the agent's own.
+	As account `json:"as,omitempty"`
 }
 
 func entryOf(m manifest, owned bool) entry {
 	gvk := m.GroupVersionKind()
-	return entry{gvk.Group, gvk.Version, gvk.Kind, m.GetNamespace(), m.GetName(), owned}
+	return entry{Group: gvk.Group, Version: gvk.Version, Kind: gvk.Kind, Namespace: m.GetNamespace(), Name: m.GetName(), Owned: owned}
 }
 
 func (e entry) groupKind() schema.GroupKind { return schema.GroupKind{Group: e.Group, Kind: e.Kind} }

@@ -41,17 +41,22 @@ type Options struct {
 	Log *slog.Logger // nil is silent
 	// Engine is what the objects drive; nil where they are the purpose themselves.
 	Engine *Engine
+	// Impersonate is true where what belongs to a workspace is applied in the name of a ServiceAccount, even
+	// if its assignment names none: AccountPrefix and the workspace, in the assignment's namespace.
+	Impersonate bool
 }
 
 // Reconciler is the engine for one cluster. It may be used by several goroutines, each with an
 // assignment of its own.
 type Reconciler struct {
-	client    client.Client
-	discovery *discovery.DiscoveryClient
-	ledger    reconcilers.Ledger
-	seen      *seen
-	engine    *Engine
-	log       *slog.Logger
+	client      client.Client
+	discovery   *discovery.DiscoveryClient
+	accounts    accounts
+	impersonate bool
+	ledger      reconcilers.Ledger
+	seen        *seen
+	engine      *Engine
+	log         *slog.Logger
 }
 
 var _ reconcilers.Reconciler = (*Reconciler)(nil)
@@ -84,7 +89,10 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 	if err != nil {
 		return nil, fmt.Errorf("access to the cluster: %w", err)
 	}
-	return &Reconciler{client: c, discovery: disco, ledger: ledger, seen: newSeen(), engine: opts.Engine, log: log}, nil
+	return &Reconciler{
+		client: c, discovery: disco, accounts: accounts{config: config, httpClient: httpClient}, impersonate: opts.Impersonate,
+		ledger: ledger, seen: newSeen(), engine: opts.Engine, log: log,
+	}, nil
 }
 
 func clients(config *rest.Config, httpClient *http.Client) (client.Client, *discovery.DiscoveryClient, error) {
@@ -123,11 +131,12 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 }
 
 func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers.Result, error) {
+	p.applying = true
 	if err := p.prepare(ctx, a); err != nil {
 		return reconcilers.Result{}, err
 	}
 	old := p.inventory
-	p.inventory = old.union(p.objects)
+	p.inventory = p.inTheNameOf(old.union(p.objects))
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}
@@ -138,7 +147,7 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 	if err != nil {
 		return reconcilers.Result{}, err
 	}
-	p.inventory = newInventory(a.Desired(), p.objects, left)
+	p.inventory = p.inTheNameOf(newInventory(a.Desired(), p.objects, left))
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/fluxcd/pkg/ssa/utils"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -18,13 +19,15 @@ var claimKind = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeCl
 // user is an object because of which a namespace cannot go.
 type user struct {
 	subject string
-	ours    bool // and is on its way out
+	ours    bool  // and is on its way out
+	unknown error // where the question is not allowed
 }
 
 // usedBy returns the first object found in a namespace that is neither the assignment's nor there by
 // itself; none means that the namespace may go. It has to look at every kind that can be in a namespace,
-// one request for each, which is fair for something so rare and so final.
-func (p *pass) usedBy(ctx context.Context, namespace string) (user, error) {
+// one request for each, which is fair for something so rare and so final. Where a kind may not be listed, nobody
+// can know, and the namespace has to stay.
+func (p *pass) usedBy(ctx context.Context, namespace entry) (user, error) {
 	lists, err := p.r.discovery.ServerPreferredNamespacedResourcesWithContext(ctx)
 	if err != nil {
 		return user{}, err
@@ -39,7 +42,7 @@ func (p *pass) usedBy(ctx context.Context, namespace string) (user, error) {
 		}
 	}
 	for _, kind := range kinds {
-		if by, err := p.userOfKind(ctx, namespace, kind); err != nil || by.subject != "" {
+		if by, err := p.userOfKind(ctx, namespace, kind); err != nil || by.subject != "" || by.unknown != nil {
 			return by, err
 		}
 	}
@@ -51,11 +54,14 @@ func passing(kind string) bool {
 	return kind == "Event" || kind == "Endpoints" || kind == "EndpointSlice"
 }
 
-func (p *pass) userOfKind(ctx context.Context, namespace string, kind schema.GroupVersionKind) (user, error) {
+func (p *pass) userOfKind(ctx context.Context, namespace entry, kind schema.GroupVersionKind) (user, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for {
-		err := p.List(ctx, list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.Continue))
+		err := p.acting(namespace.id()).List(ctx, list, client.InNamespace(namespace.Name), client.Limit(500), client.Continue(list.Continue))
+		if apierrors.IsForbidden(err) {
+			return user{unknown: err}, nil
+		}
 		if err != nil {
 			return user{}, err
 		}
@@ -63,7 +69,7 @@ func (p *pass) userOfKind(ctx context.Context, namespace string, kind schema.Gro
 			mine := o.Labels[OwnerLabel] == p.owner
 			switch {
 			case kind == claimKind:
-				return user{subjectOf(kind, o), mine && o.DeletionTimestamp != nil}, nil
+				return user{subject: subjectOf(kind, o), ours: mine && o.DeletionTimestamp != nil}, nil
 			case !mine && o.DeletionTimestamp == nil && !byItself(kind, o):
 				return user{subject: subjectOf(kind, o)}, nil
 			}

@@ -36,6 +36,8 @@ type pass struct {
 	defined    map[schema.GroupKind]bool // kinds that the assignment itself defines; true: namespaced
 	conditions map[object.ObjMetadata][]health.Condition
 	kept       []string
+	applying   bool    // and not only observing or removing
+	who        account // in whose name; empty for the agent's own
 }
 
 func (r *Reconciler) newPass(assignment string) *pass {
@@ -99,6 +101,9 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 		return err
 	}
 	if err := p.place(ctx, a.Namespace); err != nil {
+		return err
+	}
+	if err := p.assume(ctx, a); err != nil {
 		return err
 	}
 	if err := p.expect(a.Health); err != nil {

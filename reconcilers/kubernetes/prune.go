@@ -27,7 +27,7 @@ func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, err er
 			left = append(left, e) // what the engine put there is not gone yet
 			continue
 		}
-		gone, err := p.pruneOne(ctx, e)
+		gone, err := p.pruneAs(ctx, e)
 		if err != nil {
 			return nil, fmt.Errorf("prune %s: %w", e.subject(), err)
 		}
@@ -107,12 +107,15 @@ func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.U
 	if p.occupied(e.Name) {
 		return false, nil // the assignment still has objects in it
 	}
-	by, err := p.usedBy(ctx, e.Name)
+	by, err := p.usedBy(ctx, e)
 	switch {
 	case err != nil:
 		return false, err
 	case by.ours:
 		return false, nil
+	case by.unknown != nil:
+		p.kept = append(p.kept, fmt.Sprintf("%s is kept, as what is in it may not be listed: %v", e.subject(), by.unknown))
+		return true, p.leave(ctx, e, live)
 	case by.subject != "":
 		p.kept = append(p.kept, fmt.Sprintf("%s is kept, as %s is in it", e.subject(), by.subject))
 		return true, p.leave(ctx, e, live)
@@ -128,7 +131,7 @@ func (p *pass) letGo(ctx context.Context, e entry, live *unstructured.Unstructur
 	}
 	bare := e.bare()
 	bare.SetResourceVersion(live.GetResourceVersion())
-	err := p.r.client.Apply(ctx, client.ApplyConfigurationFromUnstructured(bare), client.FieldOwner(fieldManager(p.owner)))
+	err := p.acting(e.id()).Apply(ctx, client.ApplyConfigurationFromUnstructured(bare), client.FieldOwner(fieldManager(p.owner)))
 	switch {
 	case apierrors.IsInvalid(err):
 		return p.leave(ctx, e, live)
@@ -156,7 +159,7 @@ func (p *pass) leave(ctx context.Context, e entry, live *unstructured.Unstructur
 	if err != nil {
 		return err
 	}
-	err = p.r.client.Patch(ctx, e.bare(), client.RawPatch(types.MergePatchType, patch))
+	err = p.acting(e.id()).Patch(ctx, e.bare(), client.RawPatch(types.MergePatchType, patch))
 	if err != nil && !apierrors.IsNotFound(err) {
 		return err
 	}

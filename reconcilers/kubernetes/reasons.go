@@ -73,6 +73,9 @@ func failed(ctx context.Context, err error) reconcilers.Result {
 			err = describeClaims(err, found)
 		}
 	}
+	if reason == Forbidden {
+		err = withRemedy(err)
+	}
 	if waiting {
 		return reconcilers.Waiting(reason, err)
 	}

@@ -22,6 +22,7 @@ import (
 // that another manager owns is not taken.
 type session struct {
 	client.Client
+	actors  map[object.ObjMetadata]client.Client              // who acts on an object, where that is not Client
 	live    map[object.ObjMetadata]*unstructured.Unstructured // nil for what is known to be absent
 	ours    map[object.ObjMetadata]bool                       // created by the assignment
 	origins map[object.ObjMetadata]string
@@ -32,11 +33,20 @@ type session struct {
 func newSession(c client.Client) *session {
 	return &session{
 		Client:  c,
+		actors:  map[object.ObjMetadata]client.Client{},
 		live:    map[object.ObjMetadata]*unstructured.Unstructured{},
 		ours:    map[object.ObjMetadata]bool{},
 		origins: map[object.ObjMetadata]string{},
 		adapted: map[object.ObjMetadata]string{},
 	}
+}
+
+// acting returns the client that acts on an object for the assignment.
+func (s *session) acting(id object.ObjMetadata) client.Client {
+	if c := s.actors[id]; c != nil {
+		return c
+	}
+	return s.Client
 }
 
 // look returns the newest known state of the object that like names, or nil where there is none.
@@ -47,7 +57,7 @@ func (s *session) look(ctx context.Context, like *unstructured.Unstructured) (*u
 	}
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(like.GroupVersionKind())
-	err := s.Client.Get(ctx, client.ObjectKeyFromObject(like), live)
+	err := s.acting(id).Get(ctx, client.ObjectKeyFromObject(like), live)
 	switch {
 	case apierrors.IsNotFound(err):
 		s.live[id] = nil
@@ -88,12 +98,12 @@ func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Pat
 	how.ApplyOptions(opts)
 	how.Force = nil
 	id, before := object.UnstructuredToObjMetadata(u), u.DeepCopy()
-	err := s.Client.Patch(ctx, u, patch, &how)
+	err := s.acting(id).Patch(ctx, u, patch, &how)
 	if s.ours[id] && overwrittenByHand(err) {
 		force := true
 		how.Force = &force
 		before.DeepCopyInto(u)
-		err = s.Client.Patch(ctx, u, patch, &how)
+		err = s.acting(id).Patch(ctx, u, patch, &how)
 	}
 	if err != nil {
 		return s.explain(before, &objectError{origin: s.origins[id], secret: utils.IsSecret(before), err: err})
@@ -112,14 +122,16 @@ func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Pat
 // Delete deletes the object that was looked at, and no other that has taken its name since.
 func (s *session) Delete(ctx context.Context, obj client.Object, opts ...client.DeleteOption) error {
 	uid := obj.GetUID()
-	err := s.Client.Delete(ctx, obj, append(opts, client.Preconditions{UID: &uid})...)
+	err := s.acting(idOf(obj)).Delete(ctx, obj, append(opts, client.Preconditions{UID: &uid})...)
 	if err != nil {
 		return err
 	}
-	if u, ok := obj.(*unstructured.Unstructured); ok {
-		s.change(object.UnstructuredToObjMetadata(u), reconcilers.Deleted)
-	}
+	s.change(idOf(obj), reconcilers.Deleted)
 	return nil
+}
+
+func idOf(obj client.Object) object.ObjMetadata {
+	return object.ObjMetadata{GroupKind: obj.GetObjectKind().GroupVersionKind().GroupKind(), Namespace: obj.GetNamespace(), Name: obj.GetName()}
 }
 
 func (s *session) change(id object.ObjMetadata, action reconcilers.Action) {
@@ -141,6 +153,9 @@ func (e *objectError) Error() string {
 	var answer apierrors.APIStatus
 	if e.secret && errors.As(e.err, &answer) {
 		text = "the API server refuses it, in words that are withheld as they may quote the Secret"
+		if words, _ := denied(e.err); words != "" {
+			text = "forbidden: " + words
+		}
 	}
 	if e.origin == "" {
 		return text

@@ -1,0 +1,226 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"net/http"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/fluxcd/pkg/ssa"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/transport"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// AccountPrefix begins the name of the ServiceAccount of a workspace for which none is named.
+const AccountPrefix = "wherry-"
+
+// account is the ServiceAccount, as NAMESPACE/NAME, in whose name something is done. Empty is the agent's
+// own identity.
+type account string
+
+// newAccount checks the names, which go into a header of each request.
+func newAccount(namespace, name string) (account, error) {
+	if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return "", fmt.Errorf("namespace %.80q of a ServiceAccount: %s", namespace, problems[0])
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return "", fmt.Errorf("name %.80q of a ServiceAccount: %s", name, problems[0])
+	}
+	return account(namespace + "/" + name), nil
+}
+
+func (w account) split() (namespace, name string) {
+	namespace, name, _ = strings.Cut(string(w), "/")
+	return namespace, name
+}
+
+// user is the API server's name for the ServiceAccount.
+func (w account) user() string {
+	namespace, name := w.split()
+	return "system:serviceaccount:" + namespace + ":" + name
+}
+
+// accountOf returns as whom an assignment is applied: as the ServiceAccount that it names, and where the
+// site insists on one, as that of its workspace. What belongs to no workspace is the platform's own.
+func (r *Reconciler) accountOf(a reconcilers.Assignment) (who account, err error) {
+	switch {
+	case a.ServiceAccount != "":
+		namespace, name := account(a.ServiceAccount).split()
+		who, err = newAccount(namespace, name)
+	case r.impersonate && a.Workspace != "":
+		who, err = newAccount(a.Namespace, AccountPrefix+a.Workspace)
+	}
+	if err != nil {
+		return "", forbidden("the ServiceAccount of workspace %.80q: %w: name one that can exist in Platform.spec.workspaces", a.Workspace, err)
+	}
+	return who, nil
+}
+
+func forbidden(format string, args ...any) error {
+	return &reasonError{reason: Forbidden, err: fmt.Errorf(format, args...)}
+}
+
+// maxAccounts bounds the clients that are kept, at some KiB each. A new one costs no request.
+const maxAccounts = 64
+
+// accounts are the clients for ServiceAccounts. They share the agent's connections, and what it knows of
+// the kinds that are served.
+type accounts struct {
+	config     *rest.Config
+	httpClient *http.Client
+	mu         sync.Mutex
+	clients    map[account]client.Client
+}
+
+// as returns the client that acts in somebody's name.
+func (r *Reconciler) as(who account) (client.Client, error) {
+	if who == "" {
+		return r.client, nil
+	}
+	s := &r.accounts
+	s.mu.Lock()
+	defer s.mu.Unlock()
+	if c := s.clients[who]; c != nil {
+		return c, nil
+	}
+	impersonating := *s.httpClient
+	impersonating.Transport = transport.NewImpersonatingRoundTripper(transport.ImpersonationConfig{UserName: who.user()}, s.httpClient.Transport)
+	c, err := client.New(s.config, client.Options{HTTPClient: &impersonating, Mapper: r.client.RESTMapper()})
+	if err != nil {
+		return nil, err
+	}
+	if s.clients == nil || len(s.clients) >= maxAccounts {
+		s.clients = map[account]client.Client{}
+	}
+	s.clients[who] = c
+	return c, nil
+}
+
+// assume makes the pass act in the name of the assignment's ServiceAccount, where it has one. Only the
+// assignment's own Namespace stays the agent's to make, and is made at once: the ServiceAccount is in it.
+func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error) {
+	if p.who, err = p.r.accountOf(a); err != nil || p.who == "" {
+		return err
+	}
+	if p.Client, err = p.r.as(p.who); err != nil {
+		return err
+	}
+	absent, err := p.enter(ctx, a.Namespace)
+	if namespace, _ := p.who.split(); err != nil || absent && namespace == a.Namespace {
+		return err
+	}
+	return p.requireAccount(ctx)
+}
+
+// enter makes the assignment's own Namespace, if it has one among its objects, or says that it is absent.
+// What cannot exist without it need not be asked for then, which its ServiceAccount may not yet do.
+func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err error) {
+	i := slices.IndexFunc(p.objects, func(m manifest) bool { return entryOf(m, false).isNamespace() && m.GetName() == namespace })
+	if i < 0 {
+		return false, nil
+	}
+	home := p.objects[i]
+	p.actors[home.id()] = p.r.client
+	if err := p.stake(ctx, home); err != nil {
+		return false, err
+	}
+	if p.live[home.id()] != nil || !p.applying {
+		if absent = p.live[home.id()] == nil; absent {
+			for _, m := range p.objects {
+				if m.GetNamespace() == namespace {
+					p.live[m.id()] = nil
+				}
+			}
+		}
+		return absent, nil
+	}
+	p.inventory = p.inTheNameOf(p.inventory.union([]manifest{home}))
+	if err := p.save(); err != nil {
+		return false, err
+	}
+	_, err = p.manager.ApplyAll(ctx, []*unstructured.Unstructured{home.Unstructured}, ssa.ApplyOptions{})
+	return false, err
+}
+
+// requireAccount says what to do where the ServiceAccount does not exist. API servers do not ask: they let
+// names be assumed that nobody has, with the rights that were once given to them.
+func (p *pass) requireAccount(ctx context.Context) error {
+	namespace, name := p.who.split()
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(serviceAccountKind)
+	err := p.r.client.Get(ctx, types.NamespacedName{Namespace: namespace, Name: name}, found)
+	if !apierrors.IsNotFound(err) {
+		return err
+	}
+	if there, terminating, err := p.namespaceState(ctx, namespace); err == nil && there && terminating {
+		return &reasonError{reason: NamespaceTerminating, waiting: true, err: fmt.Errorf("namespace %s, which has ServiceAccount %s, is being deleted", namespace, name)}
+	}
+	return forbidden(`this assignment is applied in the name of ServiceAccount %s of namespace %s, which does not exist: create it with "kubectl -n %[2]s create serviceaccount %[1]s" and bind a Role to it, which %q prints`,
+		name, namespace, rbacCommand)
+}
+
+// inTheNameOf notes in an inventory in whose name the objects of the assignment are applied.
+func (p *pass) inTheNameOf(inv inventory) inventory {
+	for i, e := range inv.Objects {
+		if _, held := p.origins[e.id()]; held {
+			inv.Objects[i].As = p.who
+			if p.actors[e.id()] != nil { // its own Namespace
+				inv.Objects[i].As = ""
+			}
+		}
+	}
+	return inv
+}
+
+// namespaceState asks about a namespace with the agent's own rights.
+func (p *pass) namespaceState(ctx context.Context, name string) (there, terminating bool, err error) {
+	found := &metav1.PartialObjectMetadata{}
+	found.SetGroupVersionKind(namespaceKind)
+	err = p.r.client.Get(ctx, types.NamespacedName{Name: name}, found)
+	if apierrors.IsNotFound(err) {
+		return false, false, nil
+	}
+	return true, found.DeletionTimestamp != nil, err
+}
+
+// actFor has the one act on e who applied it.
+func (p *pass) actFor(e entry) (err error) {
+	p.actors[e.id()], err = p.r.as(e.As)
+	return err
+}
+
+// pruneAs prunes e in the name of the one who applied it and, where that one may not any more, of the one
+// who applies the assignment now. It is never done with rights that neither of them has.
+func (p *pass) pruneAs(ctx context.Context, e entry) (gone bool, err error) {
+	if err := p.actFor(e); err != nil {
+		return false, err
+	}
+	gone, err = p.pruneOne(ctx, e)
+	if apierrors.IsForbidden(err) && p.applying && p.who != e.As {
+		again := e
+		again.As = p.who
+		if err := p.actFor(again); err != nil {
+			return false, err
+		}
+		gone, err = p.pruneOne(ctx, e)
+	}
+	if !apierrors.IsForbidden(err) || e.As == "" || e.Namespace == "" {
+		return gone, err
+	}
+	// The rights of a ServiceAccount may go with the namespace that they are for, and so does e.
+	there, terminating, unknown := p.namespaceState(ctx, e.Namespace)
+	if unknown != nil || there && !terminating {
+		return false, err
+	}
+	return !there, nil
+}
