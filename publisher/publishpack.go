@@ -57,7 +57,8 @@ func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*b
 func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 	l := bundle.Assignment{
 		Name: a.Name, Workspace: a.Workspace, Registration: a.Registration, Workload: a.Workload, Target: a.Target, Namespace: a.Namespace,
-		Policies: a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
+		ServiceAccount: a.ServiceAccount,
+		Policies:       a.Policies, ConfigDigest: a.ConfigDigest, Adapter: a.Adapter, Content: bundle.ContentDigest(files),
 		Version: a.Version, Application: a.Application,
 		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health, RestartOnConfig: a.RestartOnConfig,
 	}

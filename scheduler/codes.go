@@ -25,6 +25,7 @@ const (
 	codeNotRegular   = "N1012"
 	codeNotATeams    = "N1013"
 	codeNoTargetName = "E1014"
+	codeWorkspace    = "E1015"
 
 	// References between objects.
 	codeNoTemplate         = "E1101"
@@ -37,6 +38,7 @@ const (
 	codeUnusedConfigMap    = "W1111"
 	codeUnusedConfigSchema = "W1112"
 	codeEmptyClusterType   = "N1113"
+	codeUnusedWorkspace    = "W1114"
 
 	// Values.
 	codeTextReadAsMap   = "W1201"

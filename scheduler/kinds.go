@@ -160,11 +160,6 @@ type configMap struct {
 	Immutable  ignored         `yaml:"immutable"`
 }
 
-type platformObject struct {
-	object `yaml:",inline"`
-	Spec   ignored `yaml:"spec"`
-}
-
 // position is where a line of the object stands.
 func (o *object) position(l line) Position { return Position{File: o.at.File, Line: int(l)} }
 
@@ -228,7 +223,6 @@ func (t *templateObject) addTo(m *Model)   { m.templates[t.Metadata.Name] = t }
 func (w *workload) addTo(m *Model)         { m.workloads = append(m.workloads, w) }
 func (s *configSchema) addTo(m *Model)     { m.schemas[s.Metadata.Name] = s }
 func (c *configMap) addTo(m *Model)        { m.configMaps[c.Metadata.Name] = c }
-func (p *platformObject) addTo(m *Model)   { m.platform = p.Metadata.Name }
 
 func (r *registrationObject) addTo(m *Model) {
 	m.registrations[r.Metadata.Name] = WorkloadRegistration{

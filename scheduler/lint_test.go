@@ -92,6 +92,9 @@ func TestLintFinds(t *testing.T) {
 			`p.yaml:35 N1302 SchedulingPolicy "p" selects no deployment target in environment "dev"`,
 			`p.yaml:35 W1104 SchedulingPolicy "p": no WorkloadRegistration has workspace "tean" (did you mean "team"?)`,
 		}},
+		"a workspace that nobody has, in the Platform": {sound + "---\n" + platformWith("    - {name: team}\n    - {name: tean}\n"), oneTarget, []string{
+			`p.yaml:42 W1114 Platform: no WorkloadRegistration has workspace "tean" (did you mean "team"?)`,
+		}},
 		"an environment that is not there": {sound + environments, strings.Replace(oneTarget, "environment: dev", "environment: prd", 1), []string{
 			`app.yaml:6 W1105 target "t1" of workload "app" is for environment "prd", which does not exist (did you mean "prod"?)`,
 			`p.yaml:26 N1113 nothing is assigned to ClusterType "edge" in environment "dev"`,

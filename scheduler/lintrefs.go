@@ -45,7 +45,8 @@ func (l *linter) templatesOf(ct *clusterType, used map[string]bool) {
 	}
 }
 
-// registrations adds those whose source gives no Workload, and policies for workspaces that none has.
+// registrations adds those whose source gives no Workload, and policies and the Platform's lines for
+// workspaces that none has.
 func (l *linter) registrations() {
 	var workspaces []string
 	for _, r := range l.model.Registrations() {
@@ -57,6 +58,11 @@ func (l *linter) registrations() {
 	for _, p := range sortedValues(l.model.policies) {
 		if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" && !slices.Contains(workspaces, w) {
 			l.add(codeNoWorkspace, p.at, didYouMean(w, workspaces), "SchedulingPolicy %q: no WorkloadRegistration has workspace %q", p.Metadata.Name, w)
+		}
+	}
+	for _, w := range sortedKeys(l.model.workspaces) {
+		if !slices.Contains(workspaces, w) {
+			l.add(codeUnusedWorkspace, l.model.workspaces[w].at, didYouMean(w, workspaces), "Platform: no WorkloadRegistration has workspace %q", w)
 		}
 	}
 }

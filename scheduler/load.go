@@ -229,6 +229,9 @@ func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
 		w.registration = l.src.Registration
 		l.errs = append(l.errs, w.checkTargets()...)
 	}
+	if p, ok := into.(*platformObject); ok {
+		l.errs = append(l.errs, p.checkWorkspaces()...)
+	}
 	if err := checkName(at, o.Kind, o.Metadata.Name); err != nil {
 		l.errs = append(l.errs, err)
 		return

@@ -45,6 +45,7 @@ type Model struct {
 	configMaps    map[string]*configMap
 	workloads     []*workload
 	platform      string
+	workspaces    map[string]workspace // that the Platform lists, by name
 
 	seen     map[objectKey]Position
 	findings []Finding
@@ -62,6 +63,7 @@ func NewModel(environment string) *Model {
 		templates:     map[string]*templateObject{},
 		schemas:       map[string]*configSchema{},
 		configMaps:    map[string]*configMap{},
+		workspaces:    map[string]workspace{},
 		seen:          map[objectKey]Position{},
 	}
 }

@@ -276,6 +276,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		}
 		assignment.Manifests = target.spec.Manifests
 		assignment.Registration = target.workload.registration // which has no influence on what is rendered
+		assignment.ServiceAccount = r.model.accountOf(target.workspace, assignment.Namespace)
 		for _, p := range policies {
 			if p.targets.has(t) && p.policy != "" {
 				assignment.Policies = append(assignment.Policies, p.policy)

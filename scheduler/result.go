@@ -43,6 +43,9 @@ type Assignment struct {
 	Workload     string
 	Target       string
 	Namespace    string
+	// ServiceAccount, as NAMESPACE/NAME, is in whose name the objects are applied, where the Platform lists
+	// the workspace; else empty.
+	ServiceAccount string
 	// Policies names those that selected the pair, sorted.
 	Policies []string
 	// Config lists the ConfigMaps that matched, in the order in which they were merged.

@@ -150,6 +150,12 @@ var structureCodes = []lintCode{
 		text:   "The target's full name is WORKLOAD-TARGET. It becomes a folder and part of Kubernetes names.",
 		remedy: "Name it with small letters, digits and hyphens.",
 	},
+	{
+		code: "E1015", title: "a workspace of the Platform without a name, there twice, or with a ServiceAccount that cannot exist",
+		text:    "What is listed is applied in the name of a ServiceAccount, by default wherry-WORKSPACE in the assignment's namespace. Guessing another could give it rights that it is not to have.",
+		example: "workspaces:\n  - name: Team A",
+		remedy:  "Give serviceAccount: NAME, or NAMESPACE/NAME.",
+	},
 }
 
 // referenceCodes are about objects that name each other.
@@ -212,6 +218,12 @@ var referenceCodes = []lintCode{
 		code: "N1113", title: "a ClusterType with nothing on it",
 		text:   "No policy assigns a target to it. Its agents get an empty, signed release.",
 		remedy: "None, if that is meant. \"wherry explain no-assignment TYPE TARGET\" says why a target is not there.",
+	},
+	{
+		code: "W1114", title: "the Platform lists a workspace that nobody has",
+		text:    "Workspaces are those of the WorkloadRegistrations, compared to the letter. If this one is misspelt, the assignments of the one that was meant are applied with all rights of the agent.",
+		example: "workspaces:\n  - name: kaizen-app-tem",
+		remedy:  "Correct the name. One that has no registration in this environment yet does no harm.",
 	},
 	{
 		code: "E1115", title: "an app team's source that cannot be read",

@@ -1,0 +1,92 @@
+package scheduler
+
+import (
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+)
+
+// accountPrefix begins the name of a workspace's ServiceAccount for which the Platform names none.
+const accountPrefix = "wherry-"
+
+// platformObject is what is said once for the whole platform.
+type platformObject struct {
+	object `yaml:",inline"`
+	Spec   struct {
+		Workspaces []platformWorkspace `yaml:"workspaces"`
+	} `yaml:"spec"`
+}
+
+// platformWorkspace has the assignments of a workspace applied in the name of a ServiceAccount.
+type platformWorkspace struct {
+	Name string `yaml:"name"`
+	// ServiceAccount is a name, which stands for one in each assignment's own namespace, or NAMESPACE/NAME.
+	// Empty is accountPrefix and the workspace's name.
+	ServiceAccount string `yaml:"serviceAccount"`
+	Line           line
+}
+
+func (p *platformObject) addTo(m *Model) {
+	m.platform = p.Metadata.Name
+	for _, w := range p.Spec.Workspaces {
+		m.workspaces[w.Name] = workspace{w.account(), p.position(w.Line)}
+	}
+}
+
+// workspace is what the Platform says of one.
+type workspace struct {
+	account string // a name, or NAMESPACE/NAME
+	at      Position
+}
+
+func (w platformWorkspace) account() string {
+	if w.ServiceAccount == "" {
+		return accountPrefix + w.Name
+	}
+	return w.ServiceAccount
+}
+
+// checkWorkspaces finds those that are there twice, and names that no ServiceAccount can have: what is
+// listed to be confined must not go without that because of a slip.
+func (p *platformObject) checkWorkspaces() []error {
+	var errs []error
+	seen := map[string]Position{}
+	for _, w := range p.Spec.Workspaces {
+		at := p.position(w.Line)
+		if w.Name == "" {
+			errs = append(errs, coded(codeWorkspace, mistake(at, "give the workspace of a WorkloadRegistration", "a workspace of the Platform has no name")))
+			continue
+		}
+		if first, twice := seen[w.Name]; twice {
+			errs = append(errs, coded(codeWorkspace, mistake(at, "remove one of them", "workspace %q is listed twice: first at %s", w.Name, first)))
+		}
+		seen[w.Name] = at
+		if problem := accountProblem(w.account()); problem != "" {
+			errs = append(errs, coded(codeWorkspace, mistake(at, "give serviceAccount: NAME or NAMESPACE/NAME", "workspace %q: no ServiceAccount can be called %q: %s", w.Name, w.account(), problem)))
+		}
+	}
+	return errs
+}
+
+func accountProblem(account string) string {
+	namespace, name, qualified := strings.Cut(account, "/")
+	if !qualified {
+		name = namespace
+	} else if problems := validation.IsDNS1123Label(namespace); len(problems) > 0 {
+		return problems[0]
+	}
+	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
+		return problems[0]
+	}
+	return ""
+}
+
+// accountOf returns the ServiceAccount, as NAMESPACE/NAME, in whose name an assignment of a workspace is
+// applied; empty where the Platform does not list the workspace.
+func (m *Model) accountOf(workspace, namespace string) string {
+	w, listed := m.workspaces[workspace]
+	if !listed || strings.Contains(w.account, "/") {
+		return w.account
+	}
+	return namespace + "/" + w.account
+}
