@@ -92,6 +92,11 @@ func TestListingAnAssignmentAgainKeepsHowItStands(t *testing.T) {
 	same := r.listed(a, "directory", later)
 	require.Equal(t, r.Item, same.Item)
 
+	a.ServiceAccount = "shop/wherry-retail"
+	confined := r.listed(a, "directory", later)
+	require.Equal(t, bundle.Pending, confined.Item.State)
+	require.True(t, confined.stale("directory"), "somebody else is to apply it")
+
 	a.Content = digest.FromString("2")
 	changed := r.listed(a, "directory", later)
 	require.Equal(t, bundle.Pending, changed.Item.State)

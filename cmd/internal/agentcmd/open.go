@@ -175,11 +175,11 @@ func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog
 		engines["directory"] = directory.New(c.directoryRoot, directory.Options{Log: log})
 	}
 	if cluster != nil {
-		k, err := kubernetes.New(cluster, state.Ledger("kubernetes"), kubernetes.Options{Log: log})
+		k, err := kubernetes.New(cluster, state.Ledger("kubernetes"), kubernetes.Options{Log: log, Impersonate: c.impersonate})
 		if err != nil {
 			return nil, err
 		}
-		f, err := flux.New(cluster, state.Ledger("flux"), flux.Options{Log: log})
+		f, err := flux.New(cluster, state.Ledger("flux"), flux.Options{Log: log, Impersonate: c.impersonate})
 		if err != nil {
 			return nil, err
 		}

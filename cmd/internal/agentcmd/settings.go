@@ -55,6 +55,7 @@ func settings() []setting {
 		{field: "adapter", flag: "adapter", allowed: "directory, flux or kubernetes", usage: "use this `ADAPTER` for every assignment, directory, flux or kubernetes", set: oneOf(func(c *config) *string { return &c.adapter }, "directory", "flux", "kubernetes")},
 		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
 		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapters kubernetes and flux; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
+		{field: "impersonate", flag: "impersonate", toggle: true, allowed: "true or false", usage: "apply what belongs to a workspace in the name of ServiceAccount wherry-WORKSPACE, also where the platform names none", set: setImpersonate},
 		{field: "cluster.name", flag: "cluster-name", allowed: "letters, digits, '.', '_' and '-'", usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(namePattern, func(c *config) *string { return &c.cluster.Name })},
 		{field: "cluster.uid", flag: "cluster-uid", allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(uidPattern, func(c *config) *string { return &c.cluster.UID })},
 		{field: "cluster.labels", flag: "cluster-labels", list: true, allowed: "KEY=VALUE", usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},
@@ -126,6 +127,14 @@ func setRegistry(c *config, s string) (err error) {
 
 func setPlain(c *config, s string) (err error) {
 	c.plain, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	return nil
+}
+
+func setImpersonate(c *config, s string) (err error) {
+	c.impersonate, err = strconv.ParseBool(s)
 	if err != nil {
 		return fmt.Errorf("%q is neither", s)
 	}
