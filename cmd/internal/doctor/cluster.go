@@ -90,17 +90,17 @@ func (e *examination) kinds(context.Context) {
 	var engines, missing, remedies []string
 	objects, assignments := e.onCluster()
 	for _, o := range objects {
-		r, known := e.served.kinds[o.kind.GroupKind()]
-		name := fmt.Sprintf("%s of %s", o.kind.Kind, o.kind.GroupVersion())
+		r, known := e.served.kinds[o.Kind.GroupKind()]
+		name := fmt.Sprintf("%s of %s", o.Kind.Kind, o.Kind.GroupVersion())
 		switch {
-		case e.content.brought[o.kind]:
+		case e.content.Brought[o.Kind]:
 		case !known:
-			missing, remedies = append(missing, name), append(remedies, installRemedy(o.kind.Group))
-		case !slices.Contains(r.versions, o.kind.Version) && !isFlux(o.kind.Group):
+			missing, remedies = append(missing, name), append(remedies, installRemedy(o.Kind.Group))
+		case !slices.Contains(r.versions, o.Kind.Version) && !isFlux(o.Kind.Group):
 			missing = append(missing, fmt.Sprintf("%s (served: %s)", name, strings.Join(r.versions, ", ")))
 			remedies = append(remedies, "write the templates for a version that is served")
-		case isFlux(o.kind.Group):
-			engines = append(engines, fmt.Sprintf("%s as %s", o.kind.Kind, strings.Join(r.versions, ", ")))
+		case isFlux(o.Kind.Group):
+			engines = append(engines, fmt.Sprintf("%s as %s", o.Kind.Kind, strings.Join(r.versions, ", ")))
 		}
 	}
 	if len(missing) > 0 {
@@ -174,17 +174,17 @@ func (e *examination) missingPermissions(ctx context.Context, c client.Client) (
 	namespaces := map[schema.GroupResource][]string{}
 	var resources []schema.GroupResource
 	for _, o := range objects {
-		r, known := e.served.kinds[o.kind.GroupKind()]
+		r, known := e.served.kinds[o.Kind.GroupKind()]
 		if !known {
 			continue
 		}
-		gr := schema.GroupResource{Group: o.kind.Group, Resource: r.name}
+		gr := schema.GroupResource{Group: o.Kind.Group, Resource: r.name}
 		if _, seen := namespaces[gr]; !seen {
 			resources = append(resources, gr)
 			namespaces[gr] = []string{}
 		}
-		if r.namespaced && o.namespace != "" && !slices.Contains(namespaces[gr], o.namespace) && len(namespaces[gr]) < maxNamespaces {
-			namespaces[gr] = append(namespaces[gr], o.namespace)
+		if r.namespaced && o.Namespace != "" && !slices.Contains(namespaces[gr], o.Namespace) && len(namespaces[gr]) < maxNamespaces {
+			namespaces[gr] = append(namespaces[gr], o.Namespace)
 		}
 	}
 	for _, gr := range resources {

@@ -16,6 +16,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/needs"
 )
 
 // Result is how a check ended.
@@ -112,7 +113,7 @@ type examination struct {
 
 	source   bundle.Source    // nil where it does not answer
 	offered  *bundle.Verified // nil where no release could be verified
-	content  *needs           // nil where its tree could not be read
+	content  *needs.Needs     // nil where its tree could not be read
 	skew     *time.Duration   // of this machine's clock against the registry's; nil where nothing was heard
 	issuedAt time.Time
 	served   *served // nil where the cluster does not answer

@@ -9,6 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/cmd/internal/needs"
 )
 
 // manifests are what templates write: several documents, lists, JSON, and what is none.
@@ -44,12 +45,12 @@ func withNeeds(t *testing.T, known map[schema.GroupKind]resource) *examination {
 func TestWhatAReleaseHoldsIsReadFromItsTree(t *testing.T) {
 	objects, assignments := withNeeds(t, nil).onCluster()
 	require.Equal(t, 1, assignments)
-	require.Equal(t, []object{
-		{schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, "till"},
-		{schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, ""},
-		{schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, ""},
-		{schema.GroupVersionKind{Group: "coffee.example", Version: "v1", Kind: "Menu"}, "till"},
-		{schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1beta2", Kind: "Kustomization"}, "till"},
+	require.Equal(t, []needs.Object{
+		{Kind: schema.GroupVersionKind{Version: "v1", Kind: "ConfigMap"}, Namespace: "till"},
+		{Kind: schema.GroupVersionKind{Version: "v1", Kind: "Namespace"}, Namespace: ""},
+		{Kind: schema.GroupVersionKind{Group: "apiextensions.k8s.io", Version: "v1", Kind: "CustomResourceDefinition"}, Namespace: ""},
+		{Kind: schema.GroupVersionKind{Group: "coffee.example", Version: "v1", Kind: "Menu"}, Namespace: "till"},
+		{Kind: schema.GroupVersionKind{Group: "kustomize.toolkit.fluxcd.io", Version: "v1beta2", Kind: "Kustomization"}, Namespace: "till"},
 	}, objects)
 }
 
@@ -104,6 +105,6 @@ func TestFilesThatAreNotWhatWasSignedAreNoRelease(t *testing.T) {
 	e := withNeeds(t, nil)
 	v := *e.offered
 	v.Release.Content.DiffID = v.Tree.Digest
-	_, err := readNeeds(t.Context(), e.source, &v)
+	_, err := needs.Read(t.Context(), e.source, &v)
 	require.ErrorContains(t, err, "signed is")
 }

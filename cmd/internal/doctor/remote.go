@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/needs"
 )
 
 func (e *examination) registry(ctx context.Context) {
@@ -86,7 +87,7 @@ func (e *examination) release(ctx context.Context) {
 		return
 	}
 	e.offered = v
-	if e.content, err = readNeeds(ctx, e.source, v); err != nil {
+	if e.content, err = needs.Read(ctx, e.source, v); err != nil {
 		e.failed(check, "publish it again, or mend the registry's storage", "its files: %v", err)
 		return
 	}

@@ -1,0 +1,194 @@
+// Package needs reads from a signed bundle what its assignments ask of a cluster: which kinds of objects,
+// in which namespaces, and which kinds they bring themselves.
+//
+// Begin with Read. It takes nothing for granted that was not signed, and passes over manifests that nobody
+// can read: those are their assignment's failure, with a message of its own.
+package needs
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"path"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/util/yaml"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// maxFileBytes bounds a file of manifests that is looked at; longer ones are passed over.
+const maxFileBytes = 8 << 20
+
+// Needs is what a release asks of its engines and its cluster.
+type Needs struct {
+	Assignments []bundle.Assignment
+	// Objects are by assignment, each kind in each namespace once, in the order in which they come up.
+	Objects map[string][]Object
+	// Namespaces are those that the assignments bring, by assignment.
+	Namespaces map[string][]string
+	// Sources are what Flux's objects refer to, each once, by assignment.
+	Sources map[string][]Object
+	// Brought are the kinds that CustomResourceDefinitions of the release define.
+	Brought map[schema.GroupVersionKind]bool
+	// Defined says how these kinds are served.
+	Defined map[schema.GroupKind]Resource
+}
+
+// Object stands for all of its kind in its namespace.
+type Object struct {
+	Kind      schema.GroupVersionKind
+	Namespace string // empty where none is named
+}
+
+// Resource is how a kind is served.
+type Resource struct {
+	Plural     string // as permissions name it
+	Namespaced bool
+}
+
+// New returns the needs of nobody.
+func New() *Needs {
+	return &Needs{
+		Objects: map[string][]Object{}, Namespaces: map[string][]string{}, Sources: map[string][]Object{},
+		Brought: map[schema.GroupVersionKind]bool{}, Defined: map[schema.GroupKind]Resource{},
+	}
+}
+
+// Read reads the tree of v in a stream. What it learns counts once the digest has turned out to be
+// the signed one.
+func Read(ctx context.Context, src bundle.Source, v *bundle.Verified) (*Needs, error) {
+	layer, err := src.Fetch(ctx, v.Tree)
+	if err != nil {
+		return nil, err
+	}
+	defer layer.Close()
+	zip, err := gzip.NewReader(io.LimitReader(layer, v.Tree.Size))
+	if err != nil {
+		return nil, err
+	}
+	want := v.Release.Content
+	hash := digest.SHA256.Digester()
+	stream := io.TeeReader(io.LimitReader(zip, want.Size+1), hash.Hash())
+	n := New()
+	if err := n.readTree(tar.NewReader(stream)); err != nil {
+		return nil, err
+	}
+	if _, err := io.Copy(io.Discard, stream); err != nil {
+		return nil, err
+	}
+	if hash.Digest() != want.DiffID {
+		return nil, fmt.Errorf("they have digest %s, signed is %s", hash.Digest(), want.DiffID)
+	}
+	return n, nil
+}
+
+func (n *Needs) readTree(entries *tar.Reader) error {
+	for {
+		h, err := entries.Next()
+		if errors.Is(err, io.EOF) {
+			return nil
+		}
+		if err != nil {
+			return err
+		}
+		if h.Size > maxFileBytes {
+			continue
+		}
+		ext := path.Ext(h.Name)
+		if h.Name != bundle.AssignmentsPath && ext != ".yaml" && ext != ".yml" && ext != ".json" {
+			continue
+		}
+		data, err := io.ReadAll(entries)
+		if err != nil {
+			return err
+		}
+		if h.Name == bundle.AssignmentsPath {
+			if n.Assignments, err = bundle.ParseAssignments(data); err != nil {
+				return err
+			}
+			continue
+		}
+		assignment, _, _ := strings.Cut(h.Name, "/")
+		n.AddManifests(assignment, data)
+	}
+}
+
+// AddManifests adds the objects of a file in YAML or JSON to those of an assignment, as far as it can be read.
+func (n *Needs) AddManifests(assignment string, data []byte) {
+	decoder := yaml.NewYAMLOrJSONDecoder(bytes.NewReader(data), 4096)
+	for {
+		var content map[string]any
+		if decoder.Decode(&content) != nil {
+			return
+		}
+		n.add(assignment, content)
+	}
+}
+
+func (n *Needs) add(assignment string, content map[string]any) {
+	u := &unstructured.Unstructured{Object: content}
+	if items, ok := content["items"].([]any); ok && strings.HasSuffix(u.GetKind(), "List") {
+		for _, item := range items {
+			if m, ok := item.(map[string]any); ok {
+				n.add(assignment, m)
+			}
+		}
+		return
+	}
+	o := Object{u.GroupVersionKind(), u.GetNamespace()}
+	if o.Kind.Kind == "" || o.Kind.Version == "" {
+		return
+	}
+	switch {
+	case o.Kind.Kind == "CustomResourceDefinition":
+		n.bring(u)
+	case o.Kind.Group == "" && o.Kind.Kind == "Namespace":
+		n.Namespaces[assignment] = append(n.Namespaces[assignment], u.GetName())
+	case strings.HasSuffix(o.Kind.Group, ".toolkit.fluxcd.io"):
+		n.refer(assignment, u)
+	}
+	if !slices.Contains(n.Objects[assignment], o) {
+		n.Objects[assignment] = append(n.Objects[assignment], o)
+	}
+}
+
+func (n *Needs) bring(definition *unstructured.Unstructured) {
+	group, _, _ := unstructured.NestedString(definition.Object, "spec", "group")
+	kind, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "kind")
+	plural, _, _ := unstructured.NestedString(definition.Object, "spec", "names", "plural")
+	scope, _, _ := unstructured.NestedString(definition.Object, "spec", "scope")
+	n.Defined[schema.GroupKind{Group: group, Kind: kind}] = Resource{plural, scope != "Cluster"}
+	versions, _, _ := unstructured.NestedSlice(definition.Object, "spec", "versions")
+	for _, v := range versions {
+		if m, ok := v.(map[string]any); ok {
+			name, _, _ := unstructured.NestedString(m, "name")
+			n.Brought[schema.GroupVersionKind{Group: group, Version: name, Kind: kind}] = true
+		}
+	}
+}
+
+// refer notes the source that an object of Flux's names, which is read to judge it.
+func (n *Needs) refer(assignment string, u *unstructured.Unstructured) {
+	for _, path := range [][]string{{"spec", "sourceRef"}, {"spec", "chartRef"}, {"spec", "chart", "spec", "sourceRef"}} {
+		ref, _, _ := unstructured.NestedStringMap(u.Object, path...)
+		if ref["kind"] == "" {
+			continue
+		}
+		source := Object{schema.GroupVersionKind{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: ref["kind"]}, ref["namespace"]}
+		if source.Namespace == "" {
+			source.Namespace = u.GetNamespace()
+		}
+		if !slices.Contains(n.Sources[assignment], source) {
+			n.Sources[assignment] = append(n.Sources[assignment], source)
+		}
+	}
+}
