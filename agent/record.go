@@ -100,12 +100,9 @@ type rules struct {
 	Deadline time.Duration // how long it may be progressing
 }
 
-// listed returns the record of an assignment that a verified release lists. Content, adapter or
-// ServiceAccount that differ from what was applied make it pending.
+// listed returns the record of an assignment that a verified release lists. What is desired, or an
+// adapter, that differs from what was applied makes it pending.
 func (r record) listed(a bundle.Assignment, adapter string, now time.Time) record {
-	if a.ServiceAccount != r.Spec.ServiceAccount {
-		r.Applied = "" // it is somebody else's to apply
-	}
 	r.Spec, r.Removing = a, false
 	state, since := r.Item.State, r.Item.Since
 	old := r.Item

@@ -97,6 +97,9 @@ func (a Assignment) Desired() digest.Digest {
 	if a.RestartOnConfig {
 		more = append(more, "restart "+a.ConfigDigest.String())
 	}
+	if a.ServiceAccount != "" {
+		more = append(more, "as "+a.ServiceAccount)
+	}
 	if len(more) == 0 {
 		return a.Content
 	}

@@ -40,6 +40,10 @@ func TestDesiredChangesWithWhatReconcilersMakeOfTheFiles(t *testing.T) {
 		func(a *Assignment) { a.RestartOnConfig = true },
 		func(a *Assignment) { a.RestartOnConfig, a.ConfigDigest = true, digest.FromString("other") },
 		func(a *Assignment) { a.RestartOnConfig, a.Content = true, digest.FromString("other") },
+		func(a *Assignment) { a.ServiceAccount = "shop/wherry-retail" },
+		func(a *Assignment) {
+			a.Fetched = []FetchedArtifact{{Reference: "oci://registry.example/models/eye", Digest: digest.FromString("model")}}
+		},
 	} {
 		a := plain
 		change(&a)
