@@ -52,8 +52,8 @@ type Cluster struct {
 	dir       string     // holds everything; empty for a cluster that was given
 	processes []*process // in the order of their start
 
-	mu     sync.Mutex // guards StartFlux
-	fluxes []string   // the namespaces that Flux is at work in
+	mu     sync.Mutex            // guards what follows
+	fluxes map[string][]*process // Flux, by the namespace that it is at work in
 }
 
 // Start brings a cluster up, or connects to the one that WHERRY_E2E_KUBECONFIG names, and returns when

@@ -7,7 +7,7 @@ import (
 	"net/http"
 	"os"
 	"path/filepath"
-	"slices"
+	"syscall"
 	"time"
 
 	corev1 "k8s.io/api/core/v1"
@@ -25,7 +25,7 @@ import (
 func (c *Cluster) StartFlux(ctx context.Context, namespace string) error {
 	c.mu.Lock()
 	defer c.mu.Unlock()
-	if slices.Contains(c.fluxes, namespace) {
+	if c.fluxes[namespace] != nil {
 		return nil
 	}
 	tools := os.Getenv(ToolsEnv)
@@ -39,8 +39,29 @@ func (c *Cluster) StartFlux(ctx context.Context, namespace string) error {
 	if err != nil {
 		return err
 	}
-	c.processes, c.fluxes = append(c.processes, started...), append(c.fluxes, namespace)
+	if c.fluxes == nil {
+		c.fluxes = map[string][]*process{}
+	}
+	c.processes, c.fluxes[namespace] = append(c.processes, started...), started
 	return nil
+}
+
+// PauseFlux keeps the controllers that StartFlux started for a namespace from doing anything until resume is
+// called, which may be called again.
+func (c *Cluster) PauseFlux(namespace string) (resume func() error, err error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	processes := c.fluxes[namespace]
+	if processes == nil {
+		return nil, fmt.Errorf("no Flux was started for namespace %s", namespace)
+	}
+	signal := func(s syscall.Signal) (err error) {
+		for _, p := range processes {
+			err = errors.Join(err, p.cmd.Process.Signal(s))
+		}
+		return err
+	}
+	return func() error { return signal(syscall.SIGCONT) }, signal(syscall.SIGSTOP)
 }
 
 // prepareFlux installs all definitions: kustomize-controller watches the kinds of source-controller too.
