@@ -1,9 +1,11 @@
 package directory_test
 
 import (
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -14,9 +16,27 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
+func TestMain(m *testing.M) {
+	reconcilertest.Child(func(root string) (reconcilers.Reconciler, error) {
+		return directory.New(root, directory.Options{}), nil
+	})
+	os.Exit(m.Run())
+}
+
 func TestConformance(t *testing.T) {
-	reconcilertest.Run(t, func(t *testing.T) reconcilertest.Engine {
-		return &engine{root: filepath.Join(t.TempDir(), "root")}
+	const atOnce = "a folder is replaced within the call, and no engine comes after it"
+	reconcilertest.Run(t, reconcilertest.Adapter{
+		Name: "directory",
+		On:   "the file system",
+		Start: func(t *testing.T) reconcilertest.Engine {
+			return &engine{root: filepath.Join(t.TempDir(), "root")}
+		},
+		Without: map[reconcilertest.Case]string{
+			reconcilertest.Progress:    atOnce,
+			reconcilertest.OlderGreen:  atOnce,
+			reconcilertest.Deadline:    atOnce,
+			reconcilertest.EngineFails: atOnce,
+		},
 	})
 }
 
@@ -27,14 +47,20 @@ func (e *engine) Reconciler(*testing.T) reconcilers.Reconciler {
 	return directory.New(e.root, directory.Options{})
 }
 
+func (e *engine) Handle(*testing.T) string { return e.root }
+
 func (e *engine) Namespace() string { return "" }
 
 func (e *engine) path(assignment, name string) string {
 	return filepath.Join(e.root, assignment, "values", name+".txt")
 }
 
-func (e *engine) File(name, value string) bundle.File {
-	return bundle.File{Path: "values/" + name + ".txt", Data: []byte(value)}
+func (e *engine) Files(_ *testing.T, _ string, content map[string]string) []bundle.File {
+	var files []bundle.File
+	for name, value := range content {
+		files = append(files, bundle.File{Path: "values/" + name + ".txt", Data: []byte(value)})
+	}
+	return files
 }
 
 func (e *engine) Value(t *testing.T, assignment, name string) (string, bool) {
@@ -44,6 +70,22 @@ func (e *engine) Value(t *testing.T, assignment, name string) (string, bool) {
 	}
 	require.NoError(t, err)
 	return string(data), true
+}
+
+// Writes names every file and folder with the time when it was written.
+func (e *engine) Writes(t *testing.T, assignment string) string {
+	var found []string
+	require.NoError(t, filepath.WalkDir(filepath.Join(e.root, assignment), func(path string, d fs.DirEntry, err error) error {
+		if err != nil {
+			return err
+		}
+		info, err := d.Info()
+		if err == nil {
+			found = append(found, fmt.Sprint(path, info.ModTime().UnixNano()))
+		}
+		return err
+	}))
+	return strings.Join(found, "\n")
 }
 
 func (e *engine) Tamper(t *testing.T, assignment, name, value string) {
@@ -68,8 +110,8 @@ func (e *engine) CheckForeign(t *testing.T, _, _ string) {
 	}
 }
 
-func (e *engine) Break(t *testing.T, dir string) string {
-	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(dir, "link")))
+func (e *engine) Break(t *testing.T, a reconcilers.Assignment) string {
+	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(a.Dir, "link")))
 	return directory.InvalidAssignment
 }
 

@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -38,7 +39,16 @@ var (
 	git     *harness.Git
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	reconcilertest.Child(func(handle string) (reconcilers.Reconciler, error) {
+		return kubernetestest.Open(handle, create)
+	})
+	os.Exit(run(m))
+}
+
+func create(config *rest.Config, ledger reconcilers.Ledger) (*flux.Reconciler, error) {
+	return flux.New(config, ledger, flux.Options{})
+}
 
 func run(m *testing.M) int {
 	var err error
@@ -58,14 +68,17 @@ func run(m *testing.M) int {
 // objects of Flux have a prefix of their own.
 type site struct {
 	*kubernetestest.Cluster
-	ledger *reconcilertest.Ledger
-	r      reconcilers.Reconciler
+	kubernetestest.Place
+	r reconcilers.Reconciler
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	require.NoError(t, cluster.StartFlux(t.Context(), namespace))
-	s := &site{Cluster: kubernetestest.Connect(t, cluster.Config), ledger: &reconcilertest.Ledger{}}
+	s := &site{
+		Cluster: kubernetestest.Connect(t, cluster.Config),
+		Place:   kubernetestest.Place{Kubeconfig: cluster.Kubeconfig, Ledger: t.TempDir()},
+	}
 	s.r = s.Reconciler(t)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "repo-secret"},
@@ -79,22 +92,31 @@ func newSite(t *testing.T) *site {
 }
 
 func (s *site) Reconciler(t *testing.T) reconcilers.Reconciler {
-	r, err := flux.New(s.Config, s.ledger, flux.Options{})
+	r, err := kubernetestest.Open(s.Handle(t), create)
 	require.NoError(t, err)
 	return r
 }
 
+// versions of the kinds of Flux that the tests use.
+var versions = map[string]string{
+	"Kustomization": "kustomize.toolkit.fluxcd.io/v1", "GitRepository": "source.toolkit.fluxcd.io/v1", "OCIRepository": "source.toolkit.fluxcd.io/v1",
+}
+
+// list returns the site's objects of a kind.
+func (s *site) list(t *testing.T, kind string) []unstructured.Unstructured {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion(versions[kind])
+	list.SetKind(kind + "List")
+	require.NoError(t, s.List(context.Background(), list, client.InNamespace(namespace))) // that of a cleanup, too
+	return slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool { return !strings.HasPrefix(o.GetName(), s.Name) })
+}
+
 // clear deletes the site's Kustomizations, and then what they need.
 func (s *site) clear(t *testing.T) {
-	for _, kind := range []string{"kustomize.toolkit.fluxcd.io/v1 Kustomization", "source.toolkit.fluxcd.io/v1 GitRepository"} {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion(strings.Fields(kind)[0])
-		list.SetKind(strings.Fields(kind)[1] + "List")
-		require.NoError(t, s.List(context.Background(), list, client.InNamespace(namespace)))
-		for _, o := range list.Items {
-			if strings.HasPrefix(o.GetName(), s.Name) {
-				require.NoError(t, client.IgnoreNotFound(s.Client.Delete(context.Background(), &o)))
-			}
+	for _, kind := range []string{"Kustomization", "GitRepository", "OCIRepository"} {
+		for _, o := range s.list(t, kind) {
+			require.NoError(t, client.IgnoreNotFound(s.Client.Delete(context.Background(), &o)))
 		}
 	}
 }
@@ -103,7 +125,7 @@ func (s *site) clear(t *testing.T) {
 func (s *site) object(t *testing.T, kind, name string) *unstructured.Unstructured {
 	t.Helper()
 	u := &unstructured.Unstructured{}
-	u.SetAPIVersion(map[string]string{"Kustomization": "kustomize.toolkit.fluxcd.io/v1", "GitRepository": "source.toolkit.fluxcd.io/v1"}[kind])
+	u.SetAPIVersion(versions[kind])
 	u.SetKind(kind)
 	err := s.Get(t.Context(), types.NamespacedName{Namespace: namespace, Name: s.Name + "-" + name}, u)
 	if apierrors.IsNotFound(err) {
@@ -159,12 +181,11 @@ func (s *site) observed(t *testing.T, a reconcilers.Assignment, res reconcilers.
 // engine holds values in ConfigMaps that come from a branch of their own, pinned to a commit.
 type engine struct {
 	*site
-	t       *testing.T
 	commits map[string]string
 }
 
 func newEngine(t *testing.T) reconcilertest.Engine {
-	return &engine{site: newSite(t), t: t, commits: map[string]string{}}
+	return &engine{site: newSite(t), commits: map[string]string{}}
 }
 
 func (e *engine) Namespace() string { return namespace }
@@ -181,7 +202,16 @@ func (e *engine) commit(t *testing.T, name, value string) string {
 	return commit
 }
 
-func (e *engine) File(name, value string) bundle.File {
+func (e *engine) Files(t *testing.T, _ string, content map[string]string) []bundle.File {
+	var files []bundle.File
+	for name, value := range content {
+		files = append(files, e.file(name, e.commit(t, name, value)))
+	}
+	return files
+}
+
+// file has Flux apply a commit of a branch.
+func (e *engine) file(branch, commit string) bundle.File {
 	const text = `apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: $NAME-%s}
@@ -202,15 +232,14 @@ spec:
   targetNamespace: $NAME
   sourceRef: {kind: GitRepository, name: $NAME-%[1]s}
 `
-	manifests := e.fill(fmt.Sprintf(text, name, e.commit(e.t, name, value)))
-	return bundle.File{Path: name + ".yaml", Data: []byte(manifests)}
+	return bundle.File{Path: branch + ".yaml", Data: []byte(e.fill(fmt.Sprintf(text, branch, commit)))}
 }
 
 var pinned = regexp.MustCompile(`branch: (\S+), commit: ([0-9a-f]+)`)
 
 // Revision is what Flux calls the commits that the files name.
-func (e *engine) Revision(t *testing.T, dir string) string {
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+func (e *engine) Revision(t *testing.T, a reconcilers.Assignment) string {
+	files, err := filepath.Glob(filepath.Join(a.Dir, "*.yaml"))
 	require.NoError(t, err)
 	var revisions []string
 	for _, file := range files {
@@ -229,6 +258,20 @@ func (e *engine) Value(t *testing.T, _, name string) (string, bool) {
 		return "", false
 	}
 	return cm.Data["value"], true
+}
+
+// Writes names the generations of the assignment's objects and what their annotations say; the rest of them
+// is Flux's.
+func (e *engine) Writes(t *testing.T, assignment string) string {
+	var found []string
+	for _, kind := range []string{"Kustomization", "GitRepository"} {
+		for _, o := range e.list(t, kind) {
+			if o.GetLabels()[kubernetes.OwnerLabel] == assignment {
+				found = append(found, fmt.Sprint(kind, o.GetName(), o.GetUID(), o.GetGeneration(), o.GetAnnotations()))
+			}
+		}
+	}
+	return strings.Join(found, "\n")
 }
 
 // Tamper points Flux at another commit.
@@ -270,7 +313,27 @@ func (e *engine) CheckForeign(t *testing.T, _, name string) {
 	}
 }
 
-func (e *engine) Break(t *testing.T, dir string) string {
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("kind: Kustomization\n  name: [\n"), 0o600))
+func (e *engine) Break(t *testing.T, a reconcilers.Assignment) string {
+	write(t, a, bundle.File{Path: "broken.yaml", Data: []byte("kind: Kustomization\n  name: [\n")})
 	return kubernetes.InvalidManifest
+}
+
+// Fail adds a commit that cannot be built.
+func (e *engine) Fail(t *testing.T, a reconcilers.Assignment) (reason, words string) {
+	commit, err := git.Commit(t.Context(), e.Name, "failing", map[string]string{"value.yaml": "apiVersion: v1\nkind: ConfigMap\n"})
+	require.NoError(t, err)
+	write(t, a, e.file("failing", commit))
+	return "BuildFailed", "missing metadata.name"
+}
+
+// Stall stops Flux itself, so that all that it says is what it said before.
+func (e *engine) Stall(t *testing.T, _ reconcilers.Assignment) (words string, finish func()) {
+	resume, err := cluster.PauseFlux(namespace)
+	require.NoError(t, err)
+	return "GitRepository/" + namespace + "/" + e.Name, func() { require.NoError(t, resume()) }
+}
+
+// write adds a file to an assignment.
+func write(t *testing.T, a reconcilers.Assignment, f bundle.File) {
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir, f.Path), f.Data, 0o600))
 }

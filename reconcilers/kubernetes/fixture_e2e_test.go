@@ -27,10 +27,15 @@ import (
 
 var cluster *harness.Cluster
 
-func TestMain(m *testing.M) { os.Exit(harness.Main(m, &cluster)) }
+func TestMain(m *testing.M) {
+	reconcilertest.Child(func(handle string) (reconcilers.Reconciler, error) {
+		return kubernetestest.Open(handle, kubernetestest.New)
+	})
+	os.Exit(harness.Main(m, &cluster))
+}
 
 func TestConformance(t *testing.T) {
-	reconcilertest.Run(t, kubernetestest.Harness(cluster.Config))
+	reconcilertest.Run(t, kubernetestest.Adapter(cluster.Kubeconfig))
 }
 
 // site is a namespace, a reconciler, and somebody else's view of the cluster.

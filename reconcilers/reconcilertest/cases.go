@@ -1,11 +1,7 @@
 package reconcilertest
 
 import (
-	"context"
-	"strconv"
-	"strings"
 	"testing"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -13,63 +9,130 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
+// Case is one thing that the agent relies on. Its text is the row of the table in docs/adapters.md.
+type Case string
+
+// The cases.
+const (
+	Apply         Case = "apply brings what the assignment holds, and lists it"
+	Reapply       Case = "applying again changes nothing"
+	Change        Case = "changed content changes only what differs"
+	Prune         Case = "what the assignment no longer holds goes"
+	Revision      Case = "the revision is the one that was assigned"
+	Restart       Case = "a new process observes what an earlier one applied"
+	Never         Case = "what was never applied is not compliant"
+	Newer         Case = "newer content than was applied is not compliant"
+	Progress      Case = "what is under way is progressing, and says what it waits for"
+	OlderGreen    Case = "a good status of an older revision is no success"
+	Deadline      Case = "what never gets ready is progressing, and no call outlasts its context"
+	EngineFails   Case = "a failure has the engine's own reason, and passes with its cause"
+	Broken        Case = "content that cannot be applied leaves the last good state"
+	OneBad        Case = "a bad assignment fails beside good ones"
+	DriftChanged  Case = "a changed value is reported as drift and corrected"
+	DriftDeleted  Case = "a deleted value is reported as drift and corrected"
+	Remove        Case = "remove takes away what apply brought"
+	RemoveNothing Case = "removing what was never applied is fine"
+	RemoveReapply Case = "what was removed can be applied again"
+	Neighbours    Case = "assignments do not touch each other"
+	Foreign       Case = "what others own survives apply, prune, a return to earlier content and remove"
+	Cancelled     Case = "a call whose context has ended claims no success"
+	CutOff        Case = "an apply that is cut off anywhere is completed by the next"
+	Killed        Case = "a process that is killed anywhere is followed by one that carries on"
+)
+
 type testCase struct {
-	name string
+	name Case
 	run  func(t *testing.T, b *bench)
 }
 
-func cases() []testCase {
-	return []testCase{
-		{"apply creates what the assignment holds and lists it", applyCreates},
-		{"applying again changes nothing", applyAgain},
-		{"changed content changes only what differs", applyChange},
-		{"what the assignment no longer holds is pruned", applyPrunes},
-		{"what was never applied is observed as not compliant and stays so", observeNothing},
-		{"a new process observes what an earlier one applied", observeAfterRestart},
-		{"content that is newer than the applied one is not compliant", observeNewer},
-		{"a changed value is reported as drift and corrected", driftChanged},
-		{"a deleted value is reported as drift and corrected", driftDeleted},
-		{"remove takes away what apply brought, and again is fine", remove},
-		{"removing what was never applied is fine", removeNothing},
-		{"an assignment that was removed can be applied again", removeAndApply},
-		{"assignments do not touch each other", neighbours},
-		{"what others put beside an assignment survives apply, prune and remove", foreign},
-		{"content that cannot be applied fails with its reason and leaves the last good state", broken},
-		{"a call whose context has ended claims no success", cancelled},
-		{"an apply cut off at any point is completed by the next process", cutOff},
-	}
+// cases are all cases, in the order of the table.
+var cases = []testCase{
+	{Apply, apply},
+	{Reapply, reapply},
+	{Change, change},
+	{Prune, prune},
+	{Revision, revision},
+	{Restart, restart},
+	{Never, never},
+	{Newer, newer},
+	{Progress, progress},
+	{OlderGreen, olderGreen},
+	{Deadline, deadline},
+	{EngineFails, engineFails},
+	{Broken, broken},
+	{OneBad, oneBad},
+	{DriftChanged, driftChanged},
+	{DriftDeleted, driftDeleted},
+	{Remove, remove},
+	{RemoveNothing, removeNothing},
+	{RemoveReapply, removeReapply},
+	{Neighbours, neighbours},
+	{Foreign, foreign},
+	{Cancelled, cancelled},
+	{CutOff, cutOff},
+	{Killed, killed},
 }
 
-func applyCreates(t *testing.T, b *bench) {
+// actions is what became of named values.
+type actions = map[string]reconcilers.Action
+
+func apply(t *testing.T, b *bench) {
 	a := b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"})
 	res := b.apply(t, b.Reconciler(t), a)
-	requireChanges(t, res.Changes, map[string]reconcilers.Action{"alpha": reconcilers.Created, "beta": reconcilers.Created})
+	b.requireChanges(t, res.Changes, actions{"alpha": reconcilers.Created, "beta": reconcilers.Created})
 	b.holds(t, a.Name, values{"alpha": "1", "beta": "2"})
 }
 
-func applyAgain(t *testing.T, b *bench) {
+func reapply(t *testing.T, b *bench) {
 	r, a := b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"})
 	b.apply(t, r, a)
+	before := b.Writes(t, a.Name)
+	require.NotEmpty(t, before)
 	require.Empty(t, b.apply(t, r, a).Changes)
+	b.settle(t, r, a, r.Observe(t.Context(), a))
 	require.Empty(t, b.apply(t, b.Reconciler(t), a).Changes, "after a restart")
+	require.Equal(t, before, b.Writes(t, a.Name), "the engine was left alone")
+	b.apply(t, b.Reconciler(t), b.assign(t, a.Name, values{"alpha": "1", "beta": "3"}))
+	require.NotEqual(t, before, b.Writes(t, a.Name), "which is not always so")
 }
 
-func applyChange(t *testing.T, b *bench) {
+func change(t *testing.T, b *bench) {
 	r := b.Reconciler(t)
 	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"}))
 	res := b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "1", "beta": "3"}))
-	requireChanges(t, res.Changes, map[string]reconcilers.Action{"beta": reconcilers.Configured})
+	b.requireChanges(t, res.Changes, actions{"beta": reconcilers.Configured})
 	b.holds(t, "drone-east", values{"alpha": "1", "beta": "3"})
 }
 
-func applyPrunes(t *testing.T, b *bench) {
+func prune(t *testing.T, b *bench) {
 	b.apply(t, b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"}))
 	res := b.apply(t, b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1"}))
-	requireChanges(t, res.Changes, map[string]reconcilers.Action{"beta": reconcilers.Deleted})
+	b.requireChanges(t, res.Changes, actions{"beta": reconcilers.Deleted})
 	b.holds(t, "drone-east", values{"alpha": "1"}, "beta")
 }
 
-func observeNothing(t *testing.T, b *bench) {
+func revision(t *testing.T, b *bench) {
+	r := b.Reconciler(t)
+	one, two := b.assign(t, "drone-east", values{"alpha": "1"}), b.assign(t, "drone-east", values{"alpha": "2"})
+	first := b.apply(t, r, one).Revision
+	second := b.apply(t, r, two).Revision
+	require.NotEmpty(t, first)
+	require.NotEqual(t, first, second)
+	require.Equal(t, first, b.apply(t, r, one).Revision, "the same content is the same revision")
+	b.holds(t, one.Name, values{"alpha": "1"})
+}
+
+func restart(t *testing.T, b *bench) {
+	a := b.assign(t, "drone-east", values{"alpha": "1"})
+	b.apply(t, b.Reconciler(t), a)
+	before, r := b.Writes(t, a.Name), b.Reconciler(t)
+	res := r.Observe(t.Context(), a)
+	b.settle(t, r, a, res)
+	require.Empty(t, res.Changes)
+	require.Equal(t, before, b.Writes(t, a.Name))
+}
+
+func never(t *testing.T, b *bench) {
 	r, a := b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1"})
 	for range 2 {
 		res := r.Observe(t.Context(), a)
@@ -80,16 +143,7 @@ func observeNothing(t *testing.T, b *bench) {
 	b.holds(t, a.Name, nil, "alpha")
 }
 
-func observeAfterRestart(t *testing.T, b *bench) {
-	a := b.assign(t, "drone-east", values{"alpha": "1"})
-	b.apply(t, b.Reconciler(t), a)
-	r := b.Reconciler(t)
-	res := r.Observe(t.Context(), a)
-	b.settle(t, r, a, res)
-	require.Empty(t, res.Changes)
-}
-
-func observeNewer(t *testing.T, b *bench) {
+func newer(t *testing.T, b *bench) {
 	r := b.Reconciler(t)
 	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "1"}))
 	res := r.Observe(t.Context(), b.assign(t, "drone-east", values{"alpha": "2"}))
@@ -101,9 +155,9 @@ func driftChanged(t *testing.T, b *bench) {
 	r, a := b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"})
 	b.apply(t, r, a)
 	b.Tamper(t, a.Name, "alpha", "tampered")
-	requireDrift(t, r.Observe(t.Context(), a), "alpha")
+	b.requireDrift(t, r, a, "alpha")
 	b.holds(t, a.Name, values{"alpha": "tampered"})
-	requireChanges(t, b.apply(t, r, a).Changes, map[string]reconcilers.Action{"alpha": reconcilers.Configured})
+	b.requireChanges(t, b.apply(t, r, a).Changes, actions{"alpha": reconcilers.Configured})
 	b.holds(t, a.Name, values{"alpha": "1", "beta": "2"})
 }
 
@@ -111,8 +165,8 @@ func driftDeleted(t *testing.T, b *bench) {
 	r, a := b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"})
 	b.apply(t, r, a)
 	b.Delete(t, a.Name, "beta")
-	requireDrift(t, r.Observe(t.Context(), a), "beta")
-	requireChanges(t, b.apply(t, r, a).Changes, map[string]reconcilers.Action{"beta": reconcilers.Created})
+	b.requireDrift(t, r, a, "beta")
+	b.requireChanges(t, b.apply(t, r, a).Changes, actions{"beta": reconcilers.Created})
 	b.holds(t, a.Name, values{"alpha": "1", "beta": "2"})
 }
 
@@ -120,140 +174,20 @@ func remove(t *testing.T, b *bench) {
 	a := b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"})
 	b.apply(t, b.Reconciler(t), a)
 	changes := b.remove(t, b.Reconciler(t), a.Name)
-	requireChanges(t, changes, map[string]reconcilers.Action{"alpha": reconcilers.Deleted, "beta": reconcilers.Deleted})
+	b.requireChanges(t, changes, actions{"alpha": reconcilers.Deleted, "beta": reconcilers.Deleted})
 	b.holds(t, a.Name, nil, "alpha", "beta")
-	require.Empty(t, b.remove(t, b.Reconciler(t), a.Name))
+	require.Empty(t, b.remove(t, b.Reconciler(t), a.Name), "again is fine")
 }
 
 func removeNothing(t *testing.T, b *bench) {
 	require.Empty(t, b.remove(t, b.Reconciler(t), "drone-east"))
 }
 
-func removeAndApply(t *testing.T, b *bench) {
+func removeReapply(t *testing.T, b *bench) {
 	r, a := b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1"})
 	b.apply(t, r, a)
 	b.remove(t, r, a.Name)
-	requireChanges(t, b.apply(t, r, a).Changes, map[string]reconcilers.Action{"alpha": reconcilers.Created})
+	b.requireChanges(t, b.apply(t, r, a).Changes, actions{"alpha": reconcilers.Created})
 	b.remove(t, r, a.Name)
 	b.holds(t, a.Name, nil, "alpha")
-}
-
-func neighbours(t *testing.T, b *bench) {
-	r := b.Reconciler(t)
-	east, west := b.assign(t, "drone-east", values{"alpha": "1"}), b.assign(t, "drone-west", values{"beta": "2"})
-	b.apply(t, r, east)
-	b.apply(t, r, west)
-	require.Empty(t, b.apply(t, r, east).Changes)
-	b.remove(t, r, west.Name)
-	b.holds(t, west.Name, nil, "beta")
-	b.holds(t, east.Name, values{"alpha": "1"})
-	b.settle(t, r, east, r.Observe(t.Context(), east))
-}
-
-func foreign(t *testing.T, b *bench) {
-	r := b.Reconciler(t)
-	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "1", "beta": "2"}))
-	b.AddForeign(t, "drone-east", "alpha")
-	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "1", "beta": "3"}))
-	b.CheckForeign(t, "drone-east", "alpha")
-	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "2"}))
-	b.CheckForeign(t, "drone-east", "alpha")
-	b.remove(t, r, "drone-east")
-	b.CheckForeign(t, "drone-east", "alpha")
-}
-
-func broken(t *testing.T, b *bench) {
-	r := b.Reconciler(t)
-	west := b.assign(t, "drone-west", values{"gamma": "7"})
-	b.apply(t, r, west)
-	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "1"}))
-
-	bad := b.assign(t, "drone-east", values{"alpha": "2"})
-	reason := b.Break(t, bad.Dir)
-	for _, res := range []reconcilers.Result{r.Apply(t.Context(), bad), r.Observe(t.Context(), bad)} {
-		require.Equal(t, bundle.Failed, res.State)
-		require.Equal(t, reason, res.Reason)
-		require.NotEmpty(t, res.Message)
-		require.LessOrEqual(t, len(res.Message), bundle.MaxMessageBytes)
-		require.Empty(t, res.Changes)
-	}
-	b.holds(t, "drone-east", values{"alpha": "1"})
-	b.settle(t, r, west, r.Observe(t.Context(), west))
-
-	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "3"}))
-	b.holds(t, "drone-east", values{"alpha": "3"})
-}
-
-func cancelled(t *testing.T, b *bench) {
-	r, a := b.Reconciler(t), b.assign(t, "drone-east", values{"alpha": "1"})
-	ended, cancel := context.WithCancel(t.Context())
-	cancel()
-	requireNoSuccess(t, r.Apply(ended, a))
-	requireNoSuccess(t, r.Observe(ended, a))
-	b.holds(t, a.Name, nil, "alpha")
-	b.apply(t, r, a)
-	requireNoSuccess(t, r.Remove(ended, a))
-	b.holds(t, a.Name, values{"alpha": "1"})
-}
-
-// cutOff measures how long an apply takes, ends others after parts of that time, and lets a new process
-// carry on with newer content each time.
-func cutOff(t *testing.T, b *bench) {
-	const parts = 12
-	start := time.Now()
-	b.apply(t, b.Reconciler(t), b.assign(t, "drone-east", cutOffContent(0)))
-	whole := time.Since(start)
-	for i := 1; i <= parts; i++ {
-		content := cutOffContent(i)
-		cut, cancel := context.WithTimeout(t.Context(), whole*time.Duration(i)/parts)
-		res := b.Reconciler(t).Apply(cut, b.assign(t, "drone-east", content))
-		cancel()
-		require.Contains(t, []bundle.State{bundle.Progressing, bundle.Failed, bundle.Compliant}, res.State, res.Message)
-		if res.State == bundle.Compliant {
-			b.holds(t, "drone-east", content)
-		}
-		if i%2 == 0 { // as often as not the next process gets newer content before it could complete the last
-			continue
-		}
-		b.apply(t, b.Reconciler(t), b.assign(t, "drone-east", content))
-		b.holds(t, "drone-east", content, "extra-"+strconv.Itoa(i-1), "extra-"+strconv.Itoa(i-2))
-	}
-	b.remove(t, b.Reconciler(t), "drone-east")
-	b.holds(t, "drone-east", nil, "alpha", "beta", "extra-"+strconv.Itoa(parts))
-}
-
-// cutOffContent has one value that stays, one that changes, and one that is new each time.
-func cutOffContent(i int) values {
-	return values{"alpha": "1", "beta": strconv.Itoa(i), "extra-" + strconv.Itoa(i): "x"}
-}
-
-// requireChanges fails t unless changes are exactly want, by a part of their names. What was kept is
-// not counted.
-func requireChanges(t *testing.T, changes []reconcilers.Change, want map[string]reconcilers.Action) {
-	t.Helper()
-	got := map[string]reconcilers.Action{}
-	for _, c := range changes {
-		name := c.Object
-		for w := range want {
-			if strings.Contains(c.Object, w) {
-				name = w
-			}
-		}
-		got[name] = c.Action
-	}
-	require.Equal(t, want, got)
-}
-
-func requireDrift(t *testing.T, res reconcilers.Result, name string) {
-	t.Helper()
-	require.Equal(t, bundle.Drifted, res.State, "%s: %s", res.Reason, res.Message)
-	require.NotEmpty(t, res.Reason)
-	require.Contains(t, res.Message, name, "the message says what has drifted")
-	require.Empty(t, res.Changes)
-}
-
-func requireNoSuccess(t *testing.T, res reconcilers.Result) {
-	t.Helper()
-	require.Contains(t, []bundle.State{bundle.Progressing, bundle.Failed}, res.State)
-	require.Empty(t, res.Changes)
 }

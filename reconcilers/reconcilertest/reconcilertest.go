@@ -1,17 +1,26 @@
 // Package reconcilertest is the conformance suite: what the agent relies on, whatever the engine.
 //
-// An adapter's test calls Run with a Harness for its engine, real or as near to real as the test can
-// start. The suite sees the engine in two ways, as the agent does through a Reconciler, and as another
-// person does who looks at and changes the engine directly; what the two see has to agree.
+// An adapter's test calls Run for its engine, real or as near to real as the test can start. The suite
+// sees the engine in two ways, as the agent does through a Reconciler, and as another person does who
+// looks at and changes the engine directly; what the two see has to agree. The test's TestMain begins
+// with Child, which lets the suite kill a process in the middle of its work:
+//
+//	func TestMain(m *testing.M) {
+//		reconcilertest.Child(open)
+//		os.Exit(m.Run())
+//	}
+//
+//	func TestConformance(t *testing.T) {
+//		reconcilertest.Run(t, reconcilertest.Adapter{Name: "directory", On: "the file system", Start: start})
+//	}
+//
+// A case that an engine cannot have is declared, with its reason; none is passed over in silence. The
+// outcome is kept in testdata/conformance.txt of the adapter, of which the table in docs/adapters.md is
+// made: Run fails where that file says something else, and writes it where WHERRY_CONFORMANCE=write.
 package reconcilertest
 
 import (
-	"os"
-	"path/filepath"
 	"slices"
-	"strconv"
-	"strings"
-	"sync"
 	"testing"
 	"time"
 
@@ -21,22 +30,52 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Harness starts an engine, empty, for one case. It cleans up by t.Cleanup.
-type Harness func(t *testing.T) Engine
+// Patience is how long the suite waits for an engine to finish what it has begun, unless the Adapter says
+// otherwise.
+const Patience = 60 * time.Second
+
+// Adapter is what the suite knows of an adapter before its engine is started. Name, On and Start are required.
+type Adapter struct {
+	// Name is the one that assignments choose the adapter by.
+	Name string
+	// On says in a few words what the engine is in this run, such as "the file system".
+	On string
+	// Start starts an engine, empty, for one case. It cleans up by t.Cleanup.
+	Start func(t *testing.T) Engine
+	// Patience is how long the engine gets to finish what it has begun; zero means the constant Patience.
+	Patience time.Duration
+	// Lags is true where what somebody else has changed is noticed within Patience, and not by the next
+	// Observe.
+	Lags bool
+	// Whole is part of the name that changes and drift have where an adapter cannot tell the values of an
+	// assignment apart. Its results list one change of that name, or none. Empty: each value is named.
+	Whole string
+	// Without gives the reason for each case that the engine cannot have.
+	Without map[Case]string
+	// Record is the file with the outcome; empty means testdata/conformance.txt.
+	Record string
+}
 
 // Engine is what the suite needs of an engine. It holds named values: ConfigMaps, files, whatever the
 // engine's assignments are made of. Methods fail t when they cannot do what they say.
 type Engine interface {
 	// Reconciler returns a new instance, as after a restart of the agent: with nothing in memory, on the
-	// same engine and the same ledger.
+	// same engine and the same ledger. The one before has been closed, if it is an io.Closer.
 	Reconciler(t *testing.T) reconcilers.Reconciler
+	// Handle is what the function given to Child makes such a reconciler of in another process. The ledger
+	// has to be on disk for that; see DiskLedger.
+	Handle(t *testing.T) string
 	// Namespace is that of the assignments; empty where the engine has none.
 	Namespace() string
-	// File returns the file that makes the engine hold value under name. Changes name it by a string
-	// that contains name.
-	File(name, value string) bundle.File
+	// Files returns the files that make the engine hold content for an assignment. Changes name a value by a
+	// string that contains its name, unless the Adapter is a Whole one.
+	Files(t *testing.T, assignment string, content map[string]string) []bundle.File
 	// Value returns what the engine holds for the assignment under name.
 	Value(t *testing.T, assignment, name string) (value string, ok bool)
+	// Writes identifies all that an adapter has the engine do for an assignment: versions of objects,
+	// identities of files, a count of runs. It is another when the engine was written to or set to work
+	// again, even if nothing came of it.
+	Writes(t *testing.T, assignment string) string
 	// Tamper changes a value as somebody else does.
 	Tamper(t *testing.T, assignment, name, value string)
 	// Delete deletes a value as somebody else does.
@@ -46,132 +85,72 @@ type Engine interface {
 	AddForeign(t *testing.T, assignment, name string)
 	// CheckForeign fails t unless all of that is still there. The object name may be gone.
 	CheckForeign(t *testing.T, assignment, name string)
-	// Break spoils the files of an assignment, given by their folder, so that they cannot be applied,
-	// and returns the reason that Apply is to give.
-	Break(t *testing.T, dir string) (reason string)
+	// Break spoils the files in a.Dir, so that they cannot be applied at all, and returns the reason that is
+	// to be given.
+	Break(t *testing.T, a reconcilers.Assignment) (reason string)
+}
+
+// Failer is an Engine that may fail at what the adapter could hand over.
+type Failer interface {
+	// Fail makes the files in a.Dir such that the engine fails, and returns the reason that is to be given and
+	// some of the engine's own words that are to be in the message.
+	Fail(t *testing.T, a reconcilers.Assignment) (reason, words string)
+}
+
+// Staller is an Engine that takes its time.
+type Staller interface {
+	// Stall makes the files in a.Dir such that the engine, or the engine itself, does not get done with them
+	// before finish is called. The message is to contain the words until then, and the engine to go on
+	// reporting what it reported before, if it reported anything. Calling finish again does nothing.
+	Stall(t *testing.T, a reconcilers.Assignment) (words string, finish func())
 }
 
 // Reviser is an Engine that names what it holds by a revision of its own, and not by the content's digest.
 type Reviser interface {
-	// Revision returns what a compliant assignment reports whose files are in dir.
-	Revision(t *testing.T, dir string) string
+	// Revision returns what a compliant assignment reports whose files are in a.Dir.
+	Revision(t *testing.T, a reconcilers.Assignment) string
 }
 
-// Patience is how long the suite waits for an engine to finish what it has begun.
-const Patience = 60 * time.Second
+// Runner is an Engine whose work goes on in processes that the adapter has started.
+type Runner interface {
+	// Hasty is Reconciler with the adapter's own deadline for one assignment.
+	Hasty(t *testing.T, deadline time.Duration) reconcilers.Reconciler
+	// Running counts the runs that are at work, whoever started them.
+	Running(t *testing.T) int
+}
 
-// Run runs every case on an engine of its own.
-func Run(t *testing.T, h Harness) {
-	for _, c := range cases() {
-		t.Run(c.name, func(t *testing.T) {
-			c.run(t, &bench{Engine: h(t), dirs: t.TempDir()})
+// complete are the adapters that cannot do without any case.
+var complete = []string{"kubernetes", "flux"}
+
+// Run runs every case on an engine of its own, and compares the outcome with the one on record.
+func Run(t *testing.T, a Adapter) {
+	t.Helper()
+	require.NoError(t, a.check())
+	ran := map[Case]bool{}
+	for _, c := range cases {
+		if why := a.Without[c.name]; why != "" {
+			t.Logf("n/a: %s: %s", c.name, why)
+			ran[c.name] = true
+			continue
+		}
+		t.Run(string(c.name), func(t *testing.T) {
+			ran[c.name] = true
+			c.run(t, newBench(t, a))
 		})
 	}
+	all := len(ran) == len(cases) && !t.Failed()
+	t.Run("the outcome is the one on record", func(t *testing.T) { a.compare(t, all) })
 }
 
-// bench is the set-up of one case.
-type bench struct {
-	Engine
-	dirs string
-	n    int
-}
-
-// values is the content of an assignment.
-type values map[string]string
-
-// assign returns an assignment with its files on disk, in a folder of its own.
-func (b *bench) assign(t *testing.T, name string, content values) reconcilers.Assignment {
-	t.Helper()
-	b.n++
-	a := reconcilers.Assignment{Dir: filepath.Join(b.dirs, name, strconv.Itoa(b.n))}
-	a.Name, a.Workload, a.Target, a.Namespace = name, "conformance", "suite", b.Namespace()
-	require.NoError(t, os.MkdirAll(a.Dir, 0o755))
-	var files []bundle.File
-	for name, value := range content {
-		f := b.File(name, value)
-		files = append(files, f)
-		path := filepath.Join(a.Dir, filepath.FromSlash(f.Path))
-		require.NoError(t, os.MkdirAll(filepath.Dir(path), 0o755))
-		require.NoError(t, os.WriteFile(path, f.Data, 0o644))
+func (a Adapter) column() column {
+	col := column{Adapter: a.Name, On: a.On}
+	for _, c := range cases {
+		col.Cells = append(col.Cells, cell{c.name, a.Without[c.name]})
 	}
-	slices.SortFunc(files, func(x, y bundle.File) int { return strings.Compare(x.Path, y.Path) })
-	a.Content = bundle.ContentDigest(files)
-	return a
+	return col
 }
 
-// apply applies a and waits until it is compliant.
-func (b *bench) apply(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment) reconcilers.Result {
-	t.Helper()
-	res := r.Apply(t.Context(), a)
-	b.settle(t, r, a, res)
-	return res
-}
-
-// settle waits until a is compliant, observing as the agent does.
-func (b *bench) settle(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment, res reconcilers.Result) {
-	t.Helper()
-	for end := time.Now().Add(Patience); res.State == bundle.Progressing && time.Now().Before(end); {
-		time.Sleep(100 * time.Millisecond)
-		res = r.Observe(t.Context(), a)
-	}
-	require.Equal(t, bundle.Compliant, res.State, "%s: %s", res.Reason, res.Message)
-	revision := a.Content.String()
-	if own, ok := b.Engine.(Reviser); ok {
-		revision = own.Revision(t, a.Dir)
-	}
-	require.Equal(t, revision, res.Revision, "a compliant assignment names the content that it holds")
-}
-
-// remove removes the named assignment and waits until it is gone.
-func (b *bench) remove(t *testing.T, r reconcilers.Reconciler, name string) []reconcilers.Change {
-	t.Helper()
-	var changes []reconcilers.Change
-	var a reconcilers.Assignment
-	a.Name = name // and nothing more: it is all that is sure to be known
-	for end := time.Now().Add(Patience); ; time.Sleep(100 * time.Millisecond) {
-		res := r.Remove(t.Context(), a)
-		changes = append(changes, res.Changes...)
-		if res.State != bundle.Progressing || time.Now().After(end) {
-			require.Equal(t, bundle.Removed, res.State, "%s: %s", res.Reason, res.Message)
-			return changes
-		}
-	}
-}
-
-// holds fails t unless the engine holds want for the assignment, and none of the absent names.
-func (b *bench) holds(t *testing.T, assignment string, want values, absent ...string) {
-	t.Helper()
-	for name, w := range want {
-		got, ok := b.Value(t, assignment, name)
-		require.True(t, ok, "%s of %s is missing", name, assignment)
-		require.Equal(t, w, got, "%s of %s", name, assignment)
-	}
-	for _, name := range absent {
-		_, ok := b.Value(t, assignment, name)
-		require.False(t, ok, "%s of %s is still there", name, assignment)
-	}
-}
-
-// Ledger is a ledger in memory, for harnesses of reconcilers that need one. Its zero value is empty.
-type Ledger struct {
-	mu      sync.Mutex
-	entries map[string][]byte
-}
-
-// Load returns the entry of an assignment.
-func (l *Ledger) Load(assignment string) ([]byte, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return slices.Clone(l.entries[assignment]), nil
-}
-
-// Save keeps the entry of an assignment.
-func (l *Ledger) Save(assignment string, entry []byte) error {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	if l.entries == nil {
-		l.entries = map[string][]byte{}
-	}
-	l.entries[assignment] = slices.Clone(entry)
-	return nil
+// knows reports whether the suite has a case.
+func knows(c Case) bool {
+	return slices.ContainsFunc(cases, func(known testCase) bool { return known.name == c })
 }

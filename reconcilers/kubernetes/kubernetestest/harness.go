@@ -3,17 +3,22 @@ package kubernetestest
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
+	appsv1 "k8s.io/api/apps/v1"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -22,12 +27,50 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
-// Harness gives each case of reconcilertest.Run a namespace of its own on the cluster of config, whose
-// access has to be an administrator's.
-func Harness(config *rest.Config) reconcilertest.Harness {
-	return func(t *testing.T) reconcilertest.Engine {
-		return &engine{Cluster: Connect(t, config), ledger: &reconcilertest.Ledger{}}
+// Adapter gives each case of reconcilertest.Run a namespace of its own on the cluster that a kubeconfig, given
+// by its path, has an administrator's access to.
+func Adapter(kubeconfig string) reconcilertest.Adapter {
+	return reconcilertest.Adapter{
+		Name: "kubernetes",
+		On:   "a real API server with its controllers",
+		Start: func(t *testing.T) reconcilertest.Engine {
+			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+			require.NoError(t, err)
+			return &engine{Cluster: Connect(t, config), Place: Place{Kubeconfig: kubeconfig, Ledger: t.TempDir()}}
+		},
 	}
+}
+
+// Place is what another process needs for a reconciler on the same cluster.
+type Place struct {
+	Kubeconfig string
+	Ledger     string // a folder
+}
+
+// Handle writes p for Open.
+func (p Place) Handle(t *testing.T) string {
+	t.Helper()
+	data, err := json.Marshal(p)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// Open makes a reconciler, by a function such as kubernetes.New, of the handle of a Place.
+func Open[R reconcilers.Reconciler](handle string, create func(*rest.Config, reconcilers.Ledger) (R, error)) (reconcilers.Reconciler, error) {
+	var p Place
+	if err := json.Unmarshal([]byte(handle), &p); err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return create(config, reconcilertest.DiskLedger(p.Ledger))
+}
+
+// New is kubernetes.New without options, for Open.
+func New(config *rest.Config, ledger reconcilers.Ledger) (*kubernetes.Reconciler, error) {
+	return kubernetes.New(config, ledger, kubernetes.Options{})
 }
 
 // Cluster is a namespace for one test, and a client for what the test does there in somebody else's
@@ -55,20 +98,24 @@ func Connect(t *testing.T, config *rest.Config) *Cluster {
 // engine holds values in ConfigMaps.
 type engine struct {
 	*Cluster
-	ledger *reconcilertest.Ledger
+	Place
 }
 
 func (e *engine) Reconciler(t *testing.T) reconcilers.Reconciler {
-	r, err := kubernetes.New(e.Config, e.ledger, kubernetes.Options{})
+	r, err := Open(e.Handle(t), New)
 	require.NoError(t, err)
 	return r
 }
 
 func (e *engine) Namespace() string { return e.Name }
 
-func (e *engine) File(name, value string) bundle.File {
+func (e *engine) Files(_ *testing.T, _ string, content map[string]string) []bundle.File {
 	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  value: %q\n"
-	return bundle.File{Path: name + ".yaml", Data: fmt.Appendf(nil, text, name, value)}
+	var files []bundle.File
+	for name, value := range content {
+		files = append(files, bundle.File{Path: name + ".yaml", Data: fmt.Appendf(nil, text, name, value)})
+	}
+	return files
 }
 
 func (e *engine) get(t *testing.T, name string) *corev1.ConfigMap {
@@ -87,6 +134,17 @@ func (e *engine) Value(t *testing.T, _, name string) (string, bool) {
 		return "", false
 	}
 	return cm.Data["value"], true
+}
+
+// Writes names the versions of the assignment's objects.
+func (e *engine) Writes(t *testing.T, assignment string) string {
+	list := &corev1.ConfigMapList{}
+	require.NoError(t, e.List(t.Context(), list, client.InNamespace(e.Name), client.MatchingLabels{kubernetes.OwnerLabel: assignment}))
+	var found []string
+	for _, cm := range list.Items {
+		found = append(found, fmt.Sprint(cm.Name, cm.UID, cm.ResourceVersion))
+	}
+	return strings.Join(found, ", ")
 }
 
 func (e *engine) Tamper(t *testing.T, _, name, value string) {
@@ -121,7 +179,58 @@ func (e *engine) CheckForeign(t *testing.T, _, name string) {
 	}
 }
 
-func (e *engine) Break(t *testing.T, dir string) string {
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("kind: ConfigMap\n  name: [\n"), 0o600))
+func (e *engine) Break(t *testing.T, a reconcilers.Assignment) string {
+	write(t, a, "broken.yaml", "kind: ConfigMap\n  name: [\n")
 	return kubernetes.InvalidManifest
+}
+
+// deployment has a pod that no node takes, and content of its own in it.
+const deployment = `apiVersion: apps/v1
+kind: Deployment
+metadata: {name: web}
+spec:
+  progressDeadlineSeconds: %d
+  selector: {matchLabels: {app: web}}
+  template:
+    metadata: {labels: {app: web}, annotations: {content: %q}}
+    spec: {nodeSelector: {wherry.dev/nowhere: "yes"}, containers: [{name: web, image: registry.invalid/web:1}]}
+`
+
+// Fail adds a rollout that its controller soon gives up.
+func (e *engine) Fail(t *testing.T, a reconcilers.Assignment) (reason, words string) {
+	write(t, a, "web.yaml", fmt.Sprintf(deployment, 1, a.Content))
+	return kubernetes.Unhealthy, "Deployment/" + e.Name + "/web: Progress deadline exceeded"
+}
+
+// Stall adds a rollout of a pod that gets ready when a kubelet, which is the test, says so.
+func (e *engine) Stall(t *testing.T, a reconcilers.Assignment) (words string, finish func()) {
+	write(t, a, "web.yaml", fmt.Sprintf(deployment, 600, a.Content))
+	return "Deployment/" + e.Name + "/web", func() {
+		ctx := context.Background() // that of a test has ended when its cleanup comes here
+		list := &appsv1.DeploymentList{}
+		require.NoError(t, e.List(ctx, list, client.InNamespace(e.Name)))
+		if len(list.Items) > 0 {
+			require.Eventually(t, func() bool { return e.ready(ctx, t) }, reconcilertest.Patience, 100*time.Millisecond)
+		}
+	}
+}
+
+// ready makes the pods of the namespace ready, and reports whether the rollout is complete.
+func (e *engine) ready(ctx context.Context, t *testing.T) bool {
+	pods := &corev1.PodList{}
+	require.NoError(t, e.List(ctx, pods, client.InNamespace(e.Name)))
+	for _, pod := range pods.Items {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue}}
+		_ = e.Status().Update(ctx, &pod) // or the next time
+	}
+	d := &appsv1.Deployment{}
+	require.NoError(t, e.Get(ctx, types.NamespacedName{Namespace: e.Name, Name: "web"}, d))
+	s := d.Status
+	return s.ObservedGeneration == d.Generation && s.UpdatedReplicas == 1 && s.Replicas == 1 && s.AvailableReplicas == 1
+}
+
+// write adds a file to an assignment.
+func write(t *testing.T, a reconcilers.Assignment, name, text string) {
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir, name), []byte(text), 0o600))
 }
