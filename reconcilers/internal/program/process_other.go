@@ -1,0 +1,21 @@
+//go:build !linux
+
+package program
+
+import (
+	"errors"
+	"syscall"
+	"time"
+)
+
+// Without Linux's /proc a process cannot be told safely from one that has got its number later.
+
+func ownSession() *syscall.SysProcAttr { return nil }
+
+func newMark() string { return "" }
+
+func identify(int, string) (identity, error) { return identity{}, errors.ErrUnsupported }
+
+func alive(identity) bool { return false }
+
+func endAll(identity, time.Duration) error { return errors.ErrUnsupported }

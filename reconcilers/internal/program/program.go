@@ -1,0 +1,263 @@
+// Package program runs the external programs of adapters: for minutes, as root, under an agent that may
+// be killed at any moment.
+//
+// Begin with Start. A program gets a folder, and there is one at a time in each. It runs in a session and
+// a process group of its own. What identifies it is on the disk before it begins, so that an agent which
+// was killed finds at its next start what it had left running (EndLeftover, which Start calls too), and a
+// process that has got the same number meanwhile is left alone. It ends by itself, at its deadline or by
+// Stop; the last two take along whatever it has started, except what has made itself a daemon. A program
+// that ends by itself leaves running what it has started, as an installed service has to be.
+//
+// It works on Linux. Elsewhere Start returns errors.ErrUnsupported.
+package program
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"sync"
+	"time"
+)
+
+const (
+	// DefaultGrace is the time between SIGTERM and SIGKILL: what a package manager needs to put its
+	// database away.
+	DefaultGrace = 30 * time.Second
+	// DefaultLogBytes bounds the log: what a person reads, and not what fills an edge machine's disk.
+	DefaultLogBytes = 1 << 20
+
+	recordFile = "program.json"
+	logFile    = "program.log"
+
+	// killTime is how long a killed process may take to vanish: one that hangs in the kernel, as on a
+	// dead network file system, does not.
+	killTime = 10 * time.Second
+	// logPoll is the time between two looks at the size of a log.
+	logPoll = 250 * time.Millisecond
+)
+
+// Causes of an end that the program has not chosen by itself.
+var (
+	ErrDeadline = errors.New("not finished at its deadline")
+	ErrStopped  = errors.New("stopped")
+)
+
+// Command is what to run.
+type Command struct {
+	// Path is that of the program; without a slash it is looked for in the agent's PATH.
+	Path string
+	Args []string // without the program's name
+	// Env is the whole environment: nothing is inherited, as the agent's may hold secrets.
+	Env []string
+	Dir string // working directory; empty is the program's folder
+	// Deadline is how long it may run. Zero is for ever.
+	Deadline time.Duration
+	Grace    time.Duration // zero is DefaultGrace
+	// LogBytes bounds the log, of which the end is kept; for moments it may be longer. Zero is
+	// DefaultLogBytes.
+	LogBytes int64
+}
+
+// Exit is how a program has ended.
+type Exit struct {
+	// Code is its exit code, and -1 where a signal has ended it.
+	Code int
+	// Cause is ErrDeadline or ErrStopped where it was ended, and nil where it ended by itself.
+	Cause error
+	// Err says what is wrong beside that: it could not be waited for, or not be ended.
+	Err error
+}
+
+// String says it as a sentence's end, such as "exited with 2".
+func (e Exit) String() string {
+	switch {
+	case e.Cause != nil:
+		return e.Cause.Error()
+	case e.Err != nil:
+		return e.Err.Error()
+	}
+	return fmt.Sprintf("exited with %d", e.Code)
+}
+
+// Run is a program that was started. Its methods may be called by several goroutines.
+type Run struct {
+	folder string
+	grace  time.Duration
+	cmd    *exec.Cmd
+	id     identity
+	log    *os.File
+
+	ending sync.Mutex // held by whoever ends it
+	mu     sync.Mutex
+	exit   Exit
+	done   chan struct{}
+}
+
+// Start ends what an earlier agent has left running in folder, which is made where it is absent, and
+// starts c. The error wraps exec.ErrNotFound where there is no such program. Ending a leftover may take
+// the grace, so Start belongs into a goroutine.
+func Start(folder string, c Command) (*Run, error) {
+	path, err := exec.LookPath(c.Path)
+	if err != nil {
+		return nil, err
+	}
+	if path, err = filepath.Abs(path); err != nil {
+		return nil, err
+	}
+	if err := os.MkdirAll(folder, 0o700); err != nil {
+		return nil, err
+	}
+	if _, err := EndLeftover(folder, c.Grace); err != nil {
+		return nil, err
+	}
+	log, err := openLog(folder)
+	if err != nil {
+		return nil, err
+	}
+	if c.Dir == "" {
+		c.Dir = folder
+	}
+	r := &Run{folder: folder, grace: orDefault(c.Grace, DefaultGrace), log: log, done: make(chan struct{})}
+	if err := r.begin(path, c); err != nil {
+		return nil, errors.Join(fmt.Errorf("start %s: %w", c.Path, err), log.Close())
+	}
+	go r.wait()
+	go r.watch(c.Deadline, orDefault(c.LogBytes, DefaultLogBytes))
+	return r, nil
+}
+
+// begin starts a shell that waits for a line before it becomes the program, and writes that line once
+// the shell's number and start time are on the disk. If the agent is killed before, the shell reads the
+// end of the file and exits.
+func (r *Run) begin(path string, c Command) error {
+	const gate = `read -r _ <&3 || exit 125; exec 3<&-; exec "$@"`
+	hold, release, err := os.Pipe()
+	if err != nil {
+		return err
+	}
+	defer release.Close()
+	id, mark := identity{}, newMark()
+	r.cmd = exec.Command("/bin/sh", append([]string{"-c", gate, "sh", path}, c.Args...)...)
+	r.cmd.Dir, r.cmd.Env = c.Dir, append(append([]string{}, c.Env...), mark)
+	r.cmd.Stdout, r.cmd.Stderr = r.log, r.log
+	r.cmd.ExtraFiles, r.cmd.SysProcAttr = []*os.File{hold}, ownSession()
+	err = r.cmd.Start()
+	hold.Close()
+	if err != nil {
+		return err
+	}
+	if id, err = identify(r.cmd.Process.Pid, mark); err == nil {
+		err = save(r.folder, record{identity: id, Program: path, Begun: time.Now().UTC()})
+	}
+	if err == nil {
+		_, err = release.WriteString("\n")
+	}
+	if err != nil {
+		release.Close()
+		_ = r.cmd.Wait() // the shell's exit code says nothing more
+		return errors.Join(err, forget(r.folder))
+	}
+	r.id = id
+	return nil
+}
+
+// wait takes the program's exit, once what ends it has ended all of it.
+func (r *Run) wait() {
+	err := r.cmd.Wait()
+	var status *exec.ExitError
+	if errors.As(err, &status) {
+		err = nil
+	}
+	r.ending.Lock()
+	defer r.ending.Unlock()
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	r.exit.Code = r.cmd.ProcessState.ExitCode()
+	r.exit.Err = errors.Join(r.exit.Err, err, r.log.Close())
+	if r.exit.Err == nil { // else what is left of it is looked for at the next start
+		r.exit.Err = forget(r.folder)
+	}
+	close(r.done)
+}
+
+// watch holds the program to its bounds until it has ended.
+func (r *Run) watch(deadline time.Duration, logBytes int64) {
+	var late <-chan time.Time
+	if deadline > 0 {
+		timer := time.NewTimer(deadline)
+		defer timer.Stop()
+		late = timer.C
+	}
+	ticks := time.NewTicker(logPoll)
+	defer ticks.Stop()
+	for {
+		select {
+		case <-r.done:
+			return
+		case <-late:
+			r.end(ErrDeadline)
+		case <-ticks.C:
+			_ = trim(r.log, logBytes) // a log that cannot be cut is cut at the next look, or never
+		}
+	}
+}
+
+// Done is closed when the program has ended.
+func (r *Run) Done() <-chan struct{} { return r.done }
+
+// Exit waits until the program has ended, and says how.
+func (r *Run) Exit() Exit {
+	<-r.done
+	return r.exit
+}
+
+// Stop ends the program and all that it has started, by SIGTERM and after the grace by SIGKILL, and
+// returns when that is done. One that has ended is left as it is.
+func (r *Run) Stop() { r.end(ErrStopped) }
+
+func (r *Run) end(cause error) {
+	r.ending.Lock()
+	select {
+	case <-r.done:
+		r.ending.Unlock()
+		return
+	default:
+	}
+	r.mu.Lock()
+	if r.exit.Cause == nil {
+		r.exit.Cause = cause
+	}
+	r.mu.Unlock()
+	err := endAll(r.id, r.grace)
+	r.mu.Lock()
+	r.exit.Err = errors.Join(r.exit.Err, err)
+	r.mu.Unlock()
+	r.ending.Unlock()
+	if err == nil {
+		<-r.done
+	}
+}
+
+// EndLeftover ends what an agent that was killed has left running in folder, and says whether there was
+// something. A grace of zero is DefaultGrace. Nobody may have a Run in folder.
+func EndLeftover(folder string, grace time.Duration) (found bool, err error) {
+	rec, err := load(folder)
+	if err != nil || rec == nil {
+		return false, err
+	}
+	if found = alive(rec.identity); found {
+		if err := endAll(rec.identity, orDefault(grace, DefaultGrace)); err != nil {
+			return true, fmt.Errorf("end %s, which an earlier agent has left running: %w", rec.Program, err)
+		}
+	}
+	return found, forget(folder)
+}
+
+func orDefault[T int64 | time.Duration](value, standard T) T {
+	if value == 0 {
+		return standard
+	}
+	return value
+}

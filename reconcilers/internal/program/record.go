@@ -1,0 +1,129 @@
+package program
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// identity tells a process from one that has got its number later.
+type identity struct {
+	PID int `json:"pid"` // and the number of its session and process group
+	// Start is when it began, in the kernel's ticks since boot; see proc(5), /proc/[pid]/stat.
+	Start uint64 `json:"start"`
+	Boot  string `json:"boot"` // the kernel's random name for this boot
+	// Mark is in the environment of all that it has started, and known to nobody else.
+	Mark string `json:"mark"`
+}
+
+// record is what is on the disk while a program runs.
+type record struct {
+	identity
+	Program string    `json:"program"`
+	Begun   time.Time `json:"begun"` // for people
+}
+
+// save returns when rec would survive a power cut.
+func save(folder string, rec record) error {
+	data, err := json.Marshal(rec)
+	if err != nil {
+		return err
+	}
+	path := filepath.Join(folder, recordFile)
+	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
+		return err
+	}
+	if err := os.Rename(path+".new", path); err != nil {
+		return err
+	}
+	return syncFolder(folder)
+}
+
+// load returns nil where nothing is recorded. A record is written as a whole or not at all, so a damaged
+// one is an error for a person: what it named may be running.
+func load(folder string) (*record, error) {
+	path := filepath.Join(folder, recordFile)
+	data, err := os.ReadFile(path)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	var rec record
+	if err := json.Unmarshal(data, &rec); err != nil || rec.PID <= 1 {
+		return nil, fmt.Errorf("%s is damaged: end what it names, if anything, and delete it", path)
+	}
+	return &rec, nil
+}
+
+// forget needs no fsync: a record that comes back names a process that is gone.
+func forget(folder string) error {
+	err := os.Remove(filepath.Join(folder, recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
+}
+
+func syncFolder(folder string) error {
+	dir, err := os.Open(folder)
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// openLog empties the log of the run before. It stays the same file, and is no pipe, so that what
+// outlives a run or the agent can go on writing.
+func openLog(folder string) (*os.File, error) {
+	return os.OpenFile(filepath.Join(folder, logFile), os.O_RDWR|os.O_CREATE|os.O_APPEND|os.O_TRUNC, 0o600)
+}
+
+// trim keeps the last half of a log that has become longer than limit. What is written meanwhile may be
+// lost.
+func trim(log *os.File, limit int64) error {
+	info, err := log.Stat()
+	if err != nil || info.Size() <= limit {
+		return err
+	}
+	data, err := io.ReadAll(io.NewSectionReader(log, info.Size()-limit/2, limit/2))
+	if err != nil {
+		return err
+	}
+	if err := log.Truncate(0); err != nil {
+		return err
+	}
+	_, err = log.Write(data)
+	return err
+}
+
+// LogTail returns at most n bytes from the end of the log of folder's newest run. Without a run it is
+// empty.
+func LogTail(folder string, n int64) (string, error) {
+	f, err := os.Open(filepath.Join(folder, logFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", nil
+	}
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return "", err
+	}
+	from := max(0, info.Size()-n)
+	data, err := io.ReadAll(io.NewSectionReader(f, from, n))
+	return string(data), err
+}
