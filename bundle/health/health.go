@@ -17,7 +17,6 @@ import (
 	"slices"
 	"strconv"
 	"strings"
-	"unicode/utf8"
 
 	"k8s.io/client-go/util/jsonpath"
 )
@@ -115,14 +114,10 @@ const maxFound = 120
 
 func clip(s string) string {
 	s = strings.ToValidUTF8(s, "?")
-	if len(s) <= maxFound {
-		return s
+	if len(s) > maxFound {
+		return strings.ToValidUTF8(s[:maxFound], "") + "…" // without half a character
 	}
-	end := maxFound
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
+	return s
 }
 
 // textOf is the text of a string, number or boolean; for anything else plain is false.

@@ -4,6 +4,7 @@ package kubernetes_test
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -33,20 +34,21 @@ spec:
 	s := newSite(t)
 	s.apply(t, "running", fmt.Sprintf(deployment, "web"), bundle.Progressing, kubernetes.NotReady)
 	for _, c := range []struct {
-		name, assignment, manifests, reason, message string
+		name, assignment, manifests, reason, message, todo string
 	}{
-		{"a kind that is not served", "shop", "apiVersion: example.com/v1\nkind: Pump\nmetadata: {name: a}\n", kubernetes.KindNotServed, "Pump/a: "},
-		{"a version that is not served", "shop", "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n", kubernetes.KindNotServed, "apps/v1beta1"},
-		{"a namespace that does not exist", "shop", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: nowhere}\n", kubernetes.NamespaceNotFound, `namespaces "nowhere" not found`},
-		{"a field that the schema lacks", "shop", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {prots: [{port: 80}]}\n", kubernetes.InvalidManifest, "Service"},
-		{"a value that is out of range", "shop", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80000}]}\n", kubernetes.InvalidManifest, "Service"},
-		{"a field that cannot change", "running", fmt.Sprintf(deployment, "other"), kubernetes.Immutable, "spec.selector"},
+		{"a kind that is not served", "shop", "apiVersion: example.com/v1\nkind: Pump\nmetadata: {name: a}\n", kubernetes.KindNotServed, "Pump/a: ", " (install what defines the kind, or write a version that is served)"},
+		{"a version that is not served", "shop", "apiVersion: apps/v1beta1\nkind: Deployment\nmetadata: {name: a}\n", kubernetes.KindNotServed, "apps/v1beta1", " (install what defines the kind, or write a version that is served)"},
+		{"a namespace that does not exist", "shop", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, namespace: nowhere}\n", kubernetes.NamespaceNotFound, `namespaces "nowhere" not found`, " (have a manifest of the assignment create the namespace)"},
+		{"a field that the schema lacks", "shop", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {prots: [{port: 80}]}\n", kubernetes.InvalidManifest, "Service", ""},
+		{"a value that is out of range", "shop", "apiVersion: v1\nkind: Service\nmetadata: {name: a}\nspec: {ports: [{port: 80000}]}\n", kubernetes.InvalidManifest, "Service", ""},
+		{"a field that cannot change", "running", fmt.Sprintf(deployment, "other"), kubernetes.Immutable, "spec.selector", " (delete the object, and it is made anew, or give the new one another name)"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			good := configMap("good", "a", "1")
 			res := s.apply(t, c.assignment, c.manifests+good, bundle.Failed, c.reason)
 			require.Contains(t, res.Message, "all.yaml, document 1: ", "the message names the file")
 			require.Contains(t, res.Message, c.message)
+			require.True(t, strings.HasSuffix(res.Message, c.todo), res.Message)
 			require.Nil(t, s.read(t, "v1", "ConfigMap", s.Name, "good"), "nothing is applied unless all of it can be")
 		})
 	}
@@ -59,10 +61,12 @@ func TestWithoutPermissionNothingIsApplied(t *testing.T) {
 	s.r = s.reconciler(t, config)
 	res := s.apply(t, "shop", configMap("settings", "a", "1"), bundle.Failed, kubernetes.Forbidden)
 	require.Contains(t, res.Message, `User "nobody" cannot get resource "configmaps"`)
+	require.Contains(t, res.Message, " (permit it, or take the object out of the assignment)")
 	config = rest.AnonymousClientConfig(s.Config)
 	config.BearerToken = "wrong"
 	s.r = s.reconciler(t, config)
-	s.apply(t, "shop", configMap("settings", "a", "1"), bundle.Pending, kubernetes.Unauthorized)
+	res = s.apply(t, "shop", configMap("settings", "a", "1"), bundle.Pending, kubernetes.Unauthorized)
+	require.Contains(t, res.Message, " (renew the agent's credentials)")
 }
 
 func TestSecretsDoNotReachMessages(t *testing.T) {
@@ -152,7 +156,8 @@ func TestANamespaceOnItsWayOutIsWaitedFor(t *testing.T) {
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "held", Finalizers: []string{"example.com/wait"}}}
 	require.NoError(t, s.Create(t.Context(), held))
 	require.NoError(t, s.Client.Delete(t.Context(), s.read(t, "v1", "Namespace", "", s.Name)))
-	s.apply(t, "shop", configMap("settings", "a", "1"), bundle.Pending, kubernetes.NamespaceTerminating)
+	res := s.apply(t, "shop", configMap("settings", "a", "1"), bundle.Pending, kubernetes.NamespaceTerminating)
+	require.Contains(t, res.Message, " (the namespace's status says what holds it)")
 	held = &corev1.ConfigMap{}
 	require.NoError(t, s.Get(t.Context(), types.NamespacedName{Namespace: s.Name, Name: "held"}, held))
 	held.Finalizers = nil

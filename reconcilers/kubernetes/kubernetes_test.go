@@ -11,12 +11,14 @@ import (
 	"strings"
 	"testing"
 	"time"
+	"unicode/utf8"
 
 	"github.com/stretchr/testify/require"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -181,7 +183,11 @@ func TestAnErrorSaysWhetherTryingAgainCanHelp(t *testing.T) {
 		{"no connection", errors.New("dial tcp: connection refused"), bundle.Pending, APIServerUnreachable},
 		{"too many requests", apierrors.NewTooManyRequests("later", 1), bundle.Pending, APIServerError},
 		{"its store is away", plain("etcdserver: leader changed"), bundle.Pending, APIServerError},
-		{"a webhook that does not answer", apierrors.NewInternalError(errors.New("failed calling webhook")), bundle.Pending, APIServerError},
+		{"a webhook that does not answer", apierrors.NewInternalError(errors.New(`failed calling webhook "a": timeout`)), bundle.Pending, WebhookUnavailable},
+		{"a webhook that refuses", apierrors.NewBadRequest(`admission webhook "a" denied the request: no`), bundle.Failed, AdmissionDenied},
+		{"a policy that refuses", apierrors.NewForbidden(resource, "a", errors.New("ValidatingAdmissionPolicy 'a' with binding 'b' denied request: immutable")), bundle.Failed, AdmissionDenied},
+		{"a quota that is used up", apierrors.NewForbidden(resource, "a", errors.New("exceeded quota: small, requested: count/configmaps=1")), bundle.Failed, QuotaExceeded},
+		{"an API of another server that is down", &discovery.ErrGroupDiscoveryFailed{}, bundle.Pending, APIServerError},
 		{"an object that changed meanwhile", apierrors.NewConflict(resource, "a", errors.New("modified")), bundle.Pending, APIServerError},
 		{"credentials that are not accepted", apierrors.NewUnauthorized("no"), bundle.Pending, Unauthorized},
 		{"a namespace on its way out", cause(apierrors.NewForbidden(resource, "a", errors.New("no")), metav1.StatusCause{Type: "NamespaceTerminating"}), bundle.Pending, NamespaceTerminating},
@@ -205,6 +211,16 @@ func TestAnErrorSaysWhetherTryingAgainCanHelp(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.Equal(t, bundle.Progressing, failed(ended, errors.New("whatever")).State, "the end of the context comes first")
+}
+
+func TestWhatToDoIsNotCutOff(t *testing.T) {
+	for _, text := range []string{"short", strings.Repeat("ö", bundle.MaxMessageBytes), "x" + strings.Repeat("ö", bundle.MaxMessageBytes)} {
+		message := advised(errors.New(text), "do this").Error()
+		require.LessOrEqual(t, len(message), bundle.MaxMessageBytes)
+		require.True(t, utf8.ValidString(message))
+		require.True(t, strings.HasSuffix(message, " (do this)"))
+	}
+	require.EqualError(t, advised(errors.New("clear"), ""), "clear")
 }
 
 func TestClaims(t *testing.T) {

@@ -105,7 +105,7 @@ func TestAFieldOfAnotherManagerIsNotTaken(t *testing.T) {
 		theirs := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "shared"}, Data: map[string]string{"level": "1"}}
 		require.NoError(t, s.Create(t.Context(), theirs))
 		res := s.apply(t, "shop", configMap("shared", "level", "2"), bundle.Failed, kubernetes.Conflict)
-		require.Equal(t, "ConfigMap/"+s.Name+`/shared: .data.level is managed by "somebody"`, res.Message)
+		require.Equal(t, "ConfigMap/"+s.Name+`/shared: .data.level is managed by "somebody" (leave it out of the manifest, or have that manager give it up)`, res.Message)
 		require.Empty(t, res.Changes)
 		require.Equal(t, map[string]string{"level": "1"}, s.data(t, "shared"))
 		s.remove(t, "shop")

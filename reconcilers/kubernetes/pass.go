@@ -193,7 +193,7 @@ func (p *pass) stake(ctx context.Context, m manifest) error {
 		m.SetLabels(labels)
 		p.ours[m.id()] = live != nil
 	case owner != "" && !entryOf(m, false).isNamespace():
-		return &reasonError{reason: Conflict, err: fmt.Errorf("%s: %s belongs to assignment %s", m.origin, m.subject(), owner)}
+		return &reasonError{reason: Conflict, err: fmt.Errorf("%s: %s belongs to assignment %s (take it out of one of the two)", m.origin, m.subject(), owner)}
 	}
 	return nil
 }

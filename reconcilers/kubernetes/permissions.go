@@ -35,11 +35,11 @@ func denied(err error) (words, user string) {
 	return m[0], m[1]
 }
 
-// withRemedy says what a person can do about a permission that is missing.
-func withRemedy(err error) error {
+// permit is what a person can do about a permission that is missing; empty where err does not say whose.
+func permit(err error) string {
 	_, user := denied(err)
 	if user == "" {
-		return err
+		return ""
 	}
-	return fmt.Errorf("%w: if %s is to be allowed that, bind a Role to it: %q prints those that a bundle needs", err, user, rbacCommand)
+	return fmt.Sprintf("if %s is to be allowed that, bind a Role to it: %q prints those that a bundle needs", user, rbacCommand)
 }

@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -10,7 +11,9 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/client-go/discovery"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -24,7 +27,9 @@ const (
 	NamespaceNotFound = "NamespaceNotFound" // no manifest of the assignment creates it
 	Conflict          = "Conflict"          // object or field belong to somebody else
 	Immutable         = "Immutable"         // a field that cannot be changed would have to be
-	Forbidden         = "Forbidden"         // the agent lacks the permission, or an admission rule says no
+	Forbidden         = "Forbidden"         // the agent lacks the permission, or a rule built into the API server says no
+	AdmissionDenied   = "AdmissionDenied"   // a webhook or a policy of the cluster says no
+	QuotaExceeded     = "QuotaExceeded"     // of the namespace
 	Unhealthy         = "Unhealthy"         // applied, and an object reports that it has failed
 	LedgerUnreadable  = "LedgerUnreadable"  // what was applied before cannot be known
 
@@ -32,6 +37,7 @@ const (
 	APIServerUnreachable = "APIServerUnreachable"
 	APIServerError       = "APIServerError"
 	Unauthorized         = "Unauthorized"
+	WebhookUnavailable   = "WebhookUnavailable" // that the API server has to ask first
 	NamespaceTerminating = "NamespaceTerminating"
 	FilesUnreadable      = "FilesUnreadable" // the agent's own copy of the assignment
 	LedgerNotSaved       = "LedgerNotSaved"
@@ -68,18 +74,49 @@ func failed(ctx context.Context, err error) reconcilers.Result {
 		return reconcilers.Interrupted(fmt.Errorf("%w: %w", ctx.Err(), err))
 	}
 	reason, waiting := classify(err)
-	if reason == Conflict {
-		if found := claims(err); len(found) > 0 {
-			err = describeClaims(err, found)
-		}
+	remedy := remedies[reason]
+	if unknownKinds(err) {
+		remedy = "repair the API server's extension, or delete its APIService"
 	}
 	if reason == Forbidden {
-		err = withRemedy(err)
+		remedy = cmp.Or(permit(err), remedy)
 	}
+	if found := claims(err); len(found) > 0 {
+		err = describeClaims(err, found)
+	} else if known := (*reasonError)(nil); errors.As(err, &known) {
+		remedy = "" // it says itself what there is to say
+	}
+	err = advised(err, remedy)
 	if waiting {
 		return reconcilers.Waiting(reason, err)
 	}
 	return reconcilers.Failure(reason, err)
+}
+
+// remedies are what a person can do about an answer of the API server that does not say it.
+var remedies = map[string]string{
+	AdmissionDenied:      "change the manifest, or the rule",
+	Conflict:             "leave it out of the manifest, or have that manager give it up",
+	Forbidden:            "permit it, or take the object out of the assignment",
+	Immutable:            "delete the object, and it is made anew, or give the new one another name",
+	KindNotServed:        "install what defines the kind, or write a version that is served",
+	NamespaceNotFound:    "have a manifest of the assignment create the namespace",
+	NamespaceTerminating: "the namespace's status says what holds it",
+	QuotaExceeded:        "raise the quota, or ask for less",
+	Unauthorized:         "renew the agent's credentials",
+	WebhookUnavailable:   "start the webhook's server, or delete its configuration",
+}
+
+// advised is err with what there is to do about it, which is not what gets cut off.
+func advised(err error, remedy string) error {
+	if remedy == "" {
+		return err
+	}
+	text, more := err.Error(), " ("+remedy+")"
+	if most := bundle.MaxMessageBytes - len("…"+more); len(text) > most {
+		text = strings.ToValidUTF8(text[:most], "") + "…"
+	}
+	return errors.New(text + more)
 }
 
 // classify returns the reason of err, and whether trying again can help.
@@ -91,15 +128,23 @@ func classify(err error) (reason string, waiting bool) {
 		return known.reason, known.waiting
 	case meta.IsNoMatchError(err):
 		return KindNotServed, false
+	case unknownKinds(err):
+		return APIServerError, true
 	case errors.As(err, &answer):
 		return classifyAnswer(err, answer.Status())
 	}
 	return APIServerUnreachable, true
 }
 
+// unknownKinds reports whether err is that not all kinds are known, as the server of some does not answer.
+func unknownKinds(err error) bool {
+	var incomplete *discovery.ErrGroupDiscoveryFailed
+	return errors.As(err, &incomplete)
+}
+
 // classifyAnswer judges what an API server answers. It has no code for the change of an immutable field,
-// and answers what is no object of its kind as if that were an error of its own: these are known by their
-// text alone.
+// gives the refusals of webhooks, policies and quotas any code at all, and answers what is no object of its
+// kind as if that were an error of its own: these are known by their text alone.
 func classifyAnswer(err error, answer metav1.Status) (reason string, waiting bool) {
 	_, terminating := apierrors.StatusCause(err, "NamespaceTerminating")
 	switch {
@@ -107,6 +152,13 @@ func classifyAnswer(err error, answer metav1.Status) (reason string, waiting boo
 		return Conflict, false
 	case terminating:
 		return NamespaceTerminating, true
+	case strings.HasPrefix(answer.Message, "admission webhook "),
+		strings.Contains(answer.Message, "ValidatingAdmissionPolicy '"):
+		return AdmissionDenied, false
+	case strings.Contains(answer.Message, "failed calling webhook "):
+		return WebhookUnavailable, true
+	case apierrors.IsForbidden(err) && strings.Contains(answer.Message, ": exceeded quota: "):
+		return QuotaExceeded, false
 	case apierrors.IsForbidden(err):
 		return Forbidden, false
 	case apierrors.IsUnauthorized(err):
