@@ -10,6 +10,7 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -21,6 +22,7 @@ import (
 	"strings"
 	"sync"
 	"syscall"
+	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -28,121 +30,210 @@ import (
 
 // Reasons that this package gives, beside those that every reconciler has.
 const (
-	Differs           = "Differs"           // drifted: files were added, changed or deleted
-	Missing           = "Missing"           // drifted: the folder is gone
-	InvalidAssignment = "InvalidAssignment" // failed: a name or a file that no folder can be made of
-	NotOurs           = "NotOurs"           // failed: something that is no folder has the folder's name
-	NotWritable       = "NotWritable"       // failed: permissions, or a read-only file system
-	DiskFull          = "DiskFull"          // pending
-	DiskError         = "DiskError"         // pending
+	Fetching            = "Fetching"            // pulling: the message says how far it is
+	NotFetched          = "NotFetched"          // pending: Apply was not called yet
+	Differs             = "Differs"             // drifted: files were added, changed or deleted
+	Missing             = "Missing"             // drifted: the folder is gone
+	InvalidAssignment   = "InvalidAssignment"   // failed: a name or a file that no folder can be made of
+	InvalidArtifact     = "InvalidArtifact"     // failed: an artifact that no files can be made of
+	ArtifactMismatch    = "ArtifactMismatch"    // failed: the registry serves something else
+	ArtifactNotFound    = "ArtifactNotFound"    // failed
+	ArtifactForbidden   = "ArtifactForbidden"   // failed: the registry wants a login, or another one
+	ArtifactUnreachable = "ArtifactUnreachable" // pending
+	NotOurs             = "NotOurs"             // failed: something that is no folder has the folder's name
+	NotWritable         = "NotWritable"         // failed: permissions, or a read-only file system
+	DiskFull            = "DiskFull"            // pending
+	DiskError           = "DiskError"           // pending
 )
 
 // Options are what a Reconciler can do without. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
+	// Fetch opens the repository, HOST/NAME, that an artifact is fetched from. It makes no request. With nil
+	// there is nothing to fetch from, and assignments that need it fail.
+	Fetch func(repository string) (bundle.Source, error)
+	// Ledger remembers what was fetched. Nil keeps it in memory: then more has to be read again after a restart.
+	Ledger reconcilers.Ledger
+	// MaxBytes bounds the files of one assignment's artifacts. Zero is DefaultMaxBytes.
+	MaxBytes int64
 }
 
-// Reconciler is the engine for one root. Its calls take turns.
+// Reconciler is the engine for one root. Its calls take turns, but for what is fetched in between. Close it
+// when it is no longer used.
 type Reconciler struct {
-	root string
-	log  *slog.Logger
-	mu   sync.Mutex
+	root       string
+	log        *slog.Logger
+	repository func(string) (bundle.Source, error)
+	ledger     reconcilers.Ledger
+	limit      int64
+	slots      chan struct{} // holds a token for each assignment that something is fetched for
+
+	turn    sync.Mutex // held by whoever reads or changes folders
+	entries map[string]*entry
+
+	mu      sync.Mutex // never held for long
+	fetches map[string]*fetching
+	closed  bool
 }
 
 // New returns a reconciler for the assignments' folders in root, which Apply creates where it is absent.
 func New(root string, opts Options) *Reconciler {
-	log := opts.Log
-	if log == nil {
-		log = slog.New(slog.DiscardHandler)
+	r := &Reconciler{
+		root: root, log: opts.Log, repository: opts.Fetch, ledger: opts.Ledger, limit: cmp.Or(opts.MaxBytes, DefaultMaxBytes),
+		slots: make(chan struct{}, fetchesAtOnce), entries: map[string]*entry{}, fetches: map[string]*fetching{},
 	}
-	return &Reconciler{root: root, log: log}
+	if r.log == nil {
+		r.log = slog.New(slog.DiscardHandler)
+	}
+	if r.ledger == nil {
+		r.ledger = noLedger{}
+	}
+	return r
 }
+
+// noLedger leaves it at what is in memory.
+type noLedger struct{}
+
+func (noLedger) Load(string) ([]byte, error) { return nil, nil }
+func (noLedger) Save(string, []byte) error   { return nil }
 
 var _ reconcilers.Reconciler = (*Reconciler)(nil)
 
-// Apply replaces the folder if its content differs from the assignment's.
+// Apply replaces the folder if its content differs from the assignment's. Where something has to be fetched
+// first, that begins, the state is Pulling, and the folder is replaced when all of it is here.
 func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
-	changes, err := r.apply(ctx, a)
+	if f := r.underway(a); f != nil && ctx.Err() == nil && !f.again(time.Now()) {
+		return f.status()
+	}
+	r.stop(a.Name)
+	changes, err := r.place(ctx, a)
+	if errors.Is(err, errAbsent) {
+		return r.begin(a)
+	}
 	if err != nil {
 		return failed(fmt.Errorf("apply %s: %w", a.Name, err))
 	}
 	r.logChanges(ctx, a, changes)
-	return reconcilers.Result{State: bundle.Compliant, Revision: a.Content.String(), Changes: changes}
+	return reconcilers.Result{State: bundle.Compliant, Revision: a.Desired().String(), Changes: changes}
 }
 
-func (r *Reconciler) apply(ctx context.Context, a reconcilers.Assignment) ([]reconcilers.Change, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	want, err := readAssignment(ctx, a)
-	if err != nil {
+// errAbsent says that something has to be fetched.
+var errAbsent = errors.New("not all of it is here")
+
+// open makes the root if need be, and repairs what a crash has left in an assignment's place.
+func (r *Reconciler) open(name string) (*site, error) {
+	if err := checkName(name); err != nil {
 		return nil, err
 	}
 	if err := os.MkdirAll(r.root, 0o755); err != nil {
 		return nil, err
 	}
-	s, err := openSite(r.root, a.Name)
+	s, err := openSite(r.root, name)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.repair(); err != nil {
+		return nil, errors.Join(err, s.close())
+	}
+	return s, nil
+}
+
+// place replaces the folder, if all that is to be in it is on this machine.
+func (r *Reconciler) place(ctx context.Context, a reconcilers.Assignment) ([]reconcilers.Change, error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	s, err := r.open(a.Name)
 	if err != nil {
 		return nil, err
 	}
 	defer s.close()
-	if err := s.repair(); err != nil {
+	e := r.load(ctx, a.Name)
+	v, err := r.look(ctx, s, a, e)
+	if err != nil {
 		return nil, err
 	}
-	have, err := s.read(ctx)
-	missing := errors.Is(err, fs.ErrNotExist)
-	if err != nil && !missing {
-		return nil, err
+	if !v.complete() {
+		return nil, errAbsent
 	}
-	changes := compare(a.Name, have, want)
-	if len(changes) == 0 && !missing {
-		return nil, nil
+	changes := compare(a.Name, v.have, v.want)
+	if len(changes) > 0 || v.missing {
+		if err := v.checkRoom(s, r.root); err != nil {
+			return nil, err
+		}
+		if err := s.stage(ctx, a.Dir, v); err != nil {
+			return nil, err
+		}
+		if err := s.swap(); err != nil {
+			return nil, err
+		}
 	}
-	if err := s.stage(ctx, a.Dir, want); err != nil {
-		return nil, err
-	}
-	return changes, s.swap()
+	return changes, r.placed(ctx, s, a, e)
 }
 
-// Observe compares the folder with the assignment's files, byte for byte.
+// placed notes what the folder holds now, and gives up what was fetched for it: it has a name there.
+func (r *Reconciler) placed(ctx context.Context, s *site, a reconcilers.Assignment, e *entry) error {
+	if len(a.Fetched) == 0 {
+		r.forget(ctx, a.Name)
+	} else if e.Applied != a.Desired() {
+		e.applied(a)
+		r.save(ctx, a.Name, e)
+	}
+	return s.discardFetched()
+}
+
+// Observe compares the folder with what the assignment brings, byte for byte where it was rendered, and by how
+// files look since they were read last where it was fetched.
 func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	if f := r.underway(a); f != nil && ctx.Err() == nil {
+		return f.status()
+	}
 	changes, err := r.observe(ctx, a)
 	switch {
 	case errors.Is(err, errMissing):
 		return reconcilers.Result{State: bundle.Drifted, Reason: Missing, Message: filepath.Join(r.root, a.Name) + " does not exist"}
+	case errors.Is(err, errAbsent):
+		return reconcilers.Result{State: bundle.Pending, Reason: NotFetched, Message: reconcilers.Clip(a.Fetched[0].Reference + " was not fetched yet")}
 	case err != nil:
 		return failed(fmt.Errorf("observe %s: %w", a.Name, err))
 	case len(changes) > 0:
 		return reconcilers.Result{State: bundle.Drifted, Reason: Differs, Message: reconcilers.Clip(describe(changes))}
 	}
-	return reconcilers.Result{State: bundle.Compliant, Revision: a.Content.String()}
+	return reconcilers.Result{State: bundle.Compliant, Revision: a.Desired().String()}
 }
 
 // errMissing says that there is nothing where the assignment's folder belongs.
 var errMissing = errors.New("no such folder")
 
 func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) ([]reconcilers.Change, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	want, err := readAssignment(ctx, a)
-	if err != nil {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if err := checkName(a.Name); err != nil {
 		return nil, err
 	}
 	s, err := openSite(r.root, a.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, errMissing
+	if err == nil {
+		defer s.close()
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	defer s.close()
-	have, err := s.read(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
+	e := r.load(ctx, a.Name)
+	v, err := r.look(ctx, s, a, e)
+	switch {
+	case err != nil:
+		return nil, err
+	case len(a.Fetched) > 0 && e.Applied != a.Desired():
+		return nil, errAbsent
+	case v.missing:
 		return nil, errMissing
 	}
-	if err != nil {
-		return nil, err
+	if len(a.Fetched) > 0 && e.learn(v, time.Now()) {
+		r.save(ctx, a.Name, e)
 	}
-	return compare(a.Name, have, want), nil
+	return compare(a.Name, v.have, v.want), nil
 }
 
 // describe says how a folder differs, given what it would take to repair it.
@@ -159,8 +250,11 @@ func describe(changes []reconcilers.Change) string {
 	return strings.Join(out, ", ")
 }
 
-// Remove deletes the assignment's folder.
+// Remove deletes the assignment's folder, and what was fetched for it.
 func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	if ctx.Err() == nil {
+		r.stop(a.Name)
+	}
 	changes, err := r.remove(ctx, a)
 	if err != nil {
 		return failed(fmt.Errorf("remove %s: %w", a.Name, err))
@@ -170,8 +264,8 @@ func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) recon
 }
 
 func (r *Reconciler) remove(ctx context.Context, a reconcilers.Assignment) ([]reconcilers.Change, error) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
+	r.turn.Lock()
+	defer r.turn.Unlock()
 	if err := ctx.Err(); err != nil {
 		return nil, err
 	}
@@ -180,6 +274,7 @@ func (r *Reconciler) remove(ctx context.Context, a reconcilers.Assignment) ([]re
 	}
 	s, err := openSite(r.root, a.Name)
 	if errors.Is(err, fs.ErrNotExist) {
+		r.forget(ctx, a.Name)
 		return nil, nil
 	}
 	if err != nil {
@@ -189,14 +284,15 @@ func (r *Reconciler) remove(ctx context.Context, a reconcilers.Assignment) ([]re
 	if err := s.repair(); err != nil {
 		return nil, err
 	}
-	have, err := s.read(ctx)
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil, nil
+	have, _, err := s.read(ctx, r.load(ctx, a.Name).Seen)
+	if err == nil {
+		err = s.takeAway()
 	}
-	if err != nil {
+	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	return compare(a.Name, have, nil), s.takeAway()
+	r.forget(ctx, a.Name)
+	return compare(a.Name, have, nil), s.discardFetched()
 }
 
 // logChanges logs files one by one; that and how an assignment changed is the agent's to log.
@@ -216,7 +312,7 @@ func readAssignment(ctx context.Context, a reconcilers.Assignment) (tree, error)
 		return nil, err
 	}
 	defer dir.Close()
-	want, err := readTree(ctx, dir)
+	want, _, err := readTree(ctx, dir, nil)
 	if err != nil {
 		return nil, err
 	}
@@ -248,9 +344,14 @@ func (e *reasonError) Unwrap() error { return e.err }
 // failed turns an error into a result. What the next attempt may find mended is pending.
 func failed(err error) reconcilers.Result {
 	var known *reasonError
+	var remote *linkError
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return reconcilers.Interrupted(err)
+	case errors.As(err, &known) && known.reason == DiskFull:
+		return reconcilers.Waiting(DiskFull, err)
+	case errors.As(err, &remote):
+		return remote.result(err)
 	case errors.As(err, &known):
 		return reconcilers.Failure(known.reason, err)
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):

@@ -16,7 +16,7 @@ import (
 // be renamed into place.
 const workDir = ".wherry"
 
-// site is the place of one assignment: its folder and the two that exist for a moment beside it.
+// site is the place of one assignment: its folder and those that exist for a while beside it.
 type site struct {
 	root *os.Root
 	live string
@@ -24,6 +24,8 @@ type site struct {
 	spare string
 	// previous is the live folder between the two renames of a file system that cannot exchange.
 	previous string
+	// fetched holds what came from registries and is not in the live folder yet.
+	fetched string
 }
 
 func openSite(root, name string) (*site, error) {
@@ -31,7 +33,10 @@ func openSite(root, name string) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{root: dir, live: name, spare: path.Join(workDir, name+".spare"), previous: path.Join(workDir, name+".previous")}
+	s := &site{
+		root: dir, live: name,
+		spare: path.Join(workDir, name+".spare"), previous: path.Join(workDir, name+".previous"), fetched: path.Join(workDir, name+".fetched"),
+	}
 	info, err := dir.Lstat(name)
 	if err == nil && !info.IsDir() {
 		dir.Close()
@@ -42,14 +47,15 @@ func openSite(root, name string) (*site, error) {
 
 func (s *site) close() error { return s.root.Close() }
 
-// read returns what the live folder holds. The error is fs.ErrNotExist where there is none.
-func (s *site) read(ctx context.Context) (tree, error) {
+// read returns what the live folder holds, and how its files look; see readTree. The error is
+// fs.ErrNotExist where there is no folder.
+func (s *site) read(ctx context.Context, known map[string]seen) (tree, map[string]identity, error) {
 	dir, err := s.root.OpenRoot(s.live)
 	if err != nil {
-		return nil, err
+		return nil, nil, err
 	}
 	defer dir.Close()
-	return readTree(ctx, dir)
+	return readTree(ctx, dir, known)
 }
 
 // repair clears up after a crash: a folder that was renamed away and not replaced comes back.
@@ -63,7 +69,7 @@ func (s *site) repair() error {
 	return s.clear()
 }
 
-// clear deletes what is beside the live folder.
+// clear deletes what is beside the live folder, but for what was fetched.
 func (s *site) clear() error {
 	if err := errors.Join(s.root.RemoveAll(s.spare), s.root.RemoveAll(s.previous)); err != nil {
 		return err
@@ -72,8 +78,9 @@ func (s *site) clear() error {
 	return nil
 }
 
-// stage copies the files of want from dir to the spare folder, so that all of it is on the disk.
-func (s *site) stage(ctx context.Context, dir string, want tree) error {
+// stage fills the spare folder with what the survey wants, so that all of it is on the disk. What is on
+// this file system already is linked, so that a large file is there once.
+func (s *site) stage(ctx context.Context, dir string, v *survey) error {
 	from, err := os.OpenRoot(dir)
 	if err != nil {
 		return err
@@ -87,8 +94,8 @@ func (s *site) stage(ctx context.Context, dir string, want tree) error {
 		return err
 	}
 	defer to.Close()
-	for name, f := range want {
-		if err := copyFile(ctx, from, to, name, f); err != nil {
+	for name, f := range v.want {
+		if err := s.stageFile(ctx, from, to, name, f, v); err != nil {
 			return errors.Join(err, s.clear())
 		}
 	}
@@ -100,10 +107,31 @@ func (s *site) stage(ctx context.Context, dir string, want tree) error {
 	})
 }
 
+func (s *site) stageFile(ctx context.Context, from, to *os.Root, name string, f file, v *survey) error {
+	if err := to.MkdirAll(path.Dir(name), 0o755); err != nil {
+		return err
+	}
+	old, cached := path.Join(s.live, name), v.cached[name]
+	if v.keeps(name) {
+		if info, err := s.root.Lstat(old); err == nil && ownAlone(info) && s.root.Link(old, path.Join(s.spare, name)) == nil {
+			return nil
+		}
+	}
+	switch {
+	case cached != "" && s.root.Link(cached, path.Join(s.spare, name)) == nil:
+		return nil
+	case cached != "":
+		return copyFile(ctx, s.root, cached, to, name, f)
+	case v.fetched[name]:
+		return copyFile(ctx, s.root, old, to, name, f)
+	}
+	return copyFile(ctx, from, name, to, name, f)
+}
+
 // copyFile writes under a hidden name first, because there are readers, k3s among them, that look into
 // hidden folders, and for them a file has to be whole too.
-func copyFile(ctx context.Context, from, to *os.Root, name string, f file) error {
-	in, err := from.Open(name)
+func copyFile(ctx context.Context, from *os.Root, source string, to *os.Root, name string, f file) error {
+	in, err := from.Open(source)
 	if err != nil {
 		return err
 	}
@@ -113,9 +141,6 @@ func copyFile(ctx context.Context, from, to *os.Root, name string, f file) error
 		mode = 0o755
 	}
 	hidden := path.Join(path.Dir(name), ".wherry-part")
-	if err := to.MkdirAll(path.Dir(name), 0o755); err != nil {
-		return err
-	}
 	out, err := to.OpenFile(hidden, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return err

@@ -20,40 +20,53 @@ type tree map[string]file
 // file is what makes two files equal. What is no regular file has no digest and equals nothing.
 type file struct {
 	executable bool
+	size       int64
 	content    digest.Digest
 }
 
 func (f file) regular() bool { return f.content != "" }
 
-// readTree reads all of dir. Contents are digested as they stream by: a file may be a model of several
-// hundred megabytes.
-func readTree(ctx context.Context, dir *os.Root) (tree, error) {
-	t := tree{}
+// seen is a file whose content was read, and how it looked from outside then.
+type seen struct {
+	ID      identity
+	Content digest.Digest
+}
+
+// readTree reads all of dir. Contents are digested as they stream by, except of files that look as they
+// did in known: a file may be a model of some gigabytes. The second result says how each file looks.
+func readTree(ctx context.Context, dir *os.Root, known map[string]seen) (tree, map[string]identity, error) {
+	t, ids := tree{}, map[string]identity{}
 	err := fs.WalkDir(dir.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() {
 			return err
 		}
-		t[name], err = readFile(ctx, dir, name, d)
+		if !d.Type().IsRegular() {
+			t[name] = file{}
+			return nil
+		}
+		t[name], ids[name], err = readFile(ctx, dir, name, known[name])
 		return err
 	})
-	return t, err
+	return t, ids, err
 }
 
-func readFile(ctx context.Context, dir *os.Root, name string, d fs.DirEntry) (file, error) {
-	if !d.Type().IsRegular() {
-		return file{}, nil
-	}
-	info, err := d.Info()
-	if err != nil {
-		return file{}, err
-	}
+func readFile(ctx context.Context, dir *os.Root, name string, known seen) (file, identity, error) {
 	in, err := dir.Open(name)
 	if err != nil {
-		return file{}, err
+		return file{}, identity{}, err
 	}
 	defer in.Close()
-	content, err := digest.Canonical.FromReader(reader{ctx, in})
-	return file{executable: info.Mode()&0o100 != 0, content: content}, err
+	info, err := in.Stat()
+	if err != nil {
+		return file{}, identity{}, err
+	}
+	f, id := file{executable: info.Mode()&0o100 != 0, size: info.Size()}, identify(info)
+	if id.certain() && id == known.ID {
+		f.content = known.Content
+		return f, id, nil
+	}
+	f.content, err = digest.Canonical.FromReader(reader{ctx, in})
+	return f, id, err
 }
 
 // compare lists what leads from have to want, by path.

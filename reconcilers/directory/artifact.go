@@ -1,0 +1,179 @@
+package directory
+
+import (
+	"archive/tar"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+type fetchedArtifact = bundle.FetchedArtifact
+
+const (
+	// maxManifestBytes bounds an artifact's manifest; registries refuse larger ones.
+	maxManifestBytes = 4 << 20
+	// DefaultMaxBytes bounds the files of one assignment's artifacts: large models are some tens of GiB. The
+	// sizes in a signed manifest are the publisher's, but an archive may unpack to anything.
+	DefaultMaxBytes = 64 << 30
+	// unpackAnnotation is what oras writes on the archive of a folder.
+	unpackAnnotation = "io.deis.oras.content.unpack"
+	dockerTarGzip    = "application/vnd.docker.image.rootfs.diff.tar.gzip"
+	// whiteout begins the names by which a layer of an image deletes what an earlier one has.
+	whiteout = ".wh."
+)
+
+// layersOf reads a manifest: which files it has, and which archives.
+func layersOf(data []byte) ([]layer, error) {
+	var m struct {
+		ocispec.Manifest
+		Manifests []ocispec.Descriptor `json:"manifests"`
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, invalid("its manifest: %w", err)
+	}
+	if len(m.Manifests) > 0 {
+		return nil, invalid("it is an index of several artifacts: name the digest of one manifest")
+	}
+	var layers []layer
+	for i, d := range m.Layers {
+		if d.MediaType == ocispec.MediaTypeEmptyJSON {
+			continue // which stands for no content
+		}
+		l := layer{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, Title: d.Annotations[ocispec.AnnotationTitle]}
+		if err := d.Digest.Validate(); err != nil || d.Size < 0 {
+			return nil, invalid("its layer %d has no digest or a negative size", i)
+		}
+		if d.Annotations[unpackAnnotation] == "true" || l.Title == "" {
+			if l.Unpack = archiveType(d.MediaType); l.Unpack == "" && l.Title == "" {
+				return nil, invalid("its layer %d of type %s has no title that names a file, and is no tar or tar+gzip", i, d.MediaType)
+			} else if l.Unpack == "" {
+				l.Unpack = "tar+gzip" // as oras has it, whatever the type
+			}
+		}
+		layers = append(layers, l)
+	}
+	if len(layers) == 0 {
+		return nil, invalid("it has no layers")
+	}
+	return layers, nil
+}
+
+// archiveType says how a layer of that type is unpacked, empty where it is not.
+func archiveType(mediaType string) string {
+	switch {
+	case mediaType == dockerTarGzip, strings.HasSuffix(mediaType, "tar+gzip"):
+		return "tar+gzip"
+	case strings.HasSuffix(mediaType, ".tar"):
+		return "tar"
+	}
+	return ""
+}
+
+// store writes what in yields to the folder to, as numbered files: nobody who looks into it finds names that
+// mean something before all of it is known to be right.
+func (l layer) store(ctx context.Context, in io.Reader, to *os.Root, limit int64) ([]part, error) {
+	if l.Unpack == "" {
+		p, err := writePart(to, 0, false, in)
+		p.Path = l.Title
+		return []part{p}, err
+	}
+	archive := in
+	if l.Unpack == "tar+gzip" {
+		zip, err := gzip.NewReader(in)
+		if err != nil {
+			return nil, notAnArchive(err)
+		}
+		archive = zip
+	}
+	return l.unpack(ctx, tar.NewReader(archive), to, limit)
+}
+
+func (l layer) unpack(ctx context.Context, archive *tar.Reader, to *os.Root, limit int64) (parts []part, err error) {
+	names := bundle.NewNames(bundle.MaxFiles)
+	for {
+		h, err := archive.Next()
+		if errors.Is(err, io.EOF) {
+			return parts, nil
+		}
+		if err != nil {
+			return nil, notAnArchive(err)
+		}
+		name := strings.TrimSuffix(strings.TrimPrefix(h.Name, "./"), "/")
+		switch {
+		case h.Typeflag == tar.TypeXGlobalHeader, h.Typeflag == tar.TypeDir && (name == "" || name == "."):
+			continue
+		case h.Typeflag != tar.TypeDir && h.Typeflag != tar.TypeReg:
+			return nil, invalid("its archive: %q is neither a file nor a folder", h.Name)
+		case strings.HasPrefix(path.Base(name), whiteout):
+			return nil, invalid("its archive: %q deletes a file of another layer, which is not done here", h.Name)
+		}
+		if err := names.Add(name, h.Typeflag == tar.TypeDir); err != nil {
+			return nil, invalid("its archive: %w", err)
+		}
+		if l.Title != "" && name != l.Title && !strings.HasPrefix(name, l.Title+"/") {
+			return nil, invalid("its archive %s: %q lies outside of it", l.Title, h.Name)
+		}
+		if h.Typeflag == tar.TypeDir {
+			continue
+		}
+		if limit -= h.Size; limit < 0 { // also of a sparse file, which is longer than its part of the archive
+			return nil, invalid("its archive unpacks to more bytes than are allowed")
+		}
+		p, err := writePart(to, len(parts), h.FileInfo().Mode()&0o100 != 0, reader{ctx, archive})
+		if err != nil {
+			return nil, notAnArchive(err)
+		}
+		p.Path = name
+		parts = append(parts, p)
+	}
+}
+
+// writePart writes the n-th file of a layer to the disk.
+func writePart(to *os.Root, n int, executable bool, in io.Reader) (part, error) {
+	mode := os.FileMode(0o644)
+	if executable {
+		mode = 0o755
+	}
+	out, err := to.OpenFile(fmt.Sprint(n), os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	if err != nil {
+		return part{}, err
+	}
+	sum := digest.Canonical.Digester()
+	size, err := io.CopyBuffer(io.MultiWriter(out, sum.Hash()), struct{ io.Reader }{in}, make([]byte, copyBytes))
+	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
+		return part{}, err
+	}
+	info, err := to.Lstat(fmt.Sprint(n))
+	if err != nil {
+		return part{}, err
+	}
+	return part{Executable: executable, Size: size, Content: sum.Digest(), ID: identify(info)}, nil
+}
+
+// copyBytes is the buffer for one copy: large enough that hashing and not system calls take the time.
+const copyBytes = 256 << 10
+
+// notAnArchive blames the content for what is neither the disk's fault nor the link's.
+func notAnArchive(err error) error {
+	var onDisk *os.PathError
+	if errors.As(err, &onDisk) || errors.As(err, new(*linkError)) || errors.As(err, new(*reasonError)) || errors.Is(err, context.Canceled) {
+		return err
+	}
+	return invalid("its archive: %w", err)
+}
+
+// invalid is the error of an artifact that cannot be laid into a folder, whoever serves it.
+func invalid(format string, args ...any) error {
+	return &reasonError{InvalidArtifact, fmt.Errorf(format, args...)}
+}

@@ -1,0 +1,157 @@
+package directory
+
+import (
+	"context"
+	"fmt"
+	"path"
+	"sync"
+	"sync/atomic"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// fetchesAtOnce is for how many assignments something is fetched at the same time: they share one link.
+const fetchesAtOnce = 2
+
+// fetching is the work on one assignment's artifacts, which goes on between the calls of Apply and Observe.
+type fetching struct {
+	desired     digest.Digest
+	cancel      context.CancelFunc
+	ended       chan struct{}
+	done, total atomic.Int64
+
+	mu         sync.Mutex
+	assignment reconcilers.Assignment
+	result     *reconcilers.Result // set by what did not succeed
+	endedAt    time.Time
+}
+
+// latest is the assignment as the agent gave it last: its files may have moved with a newer release.
+func (f *fetching) latest() reconcilers.Assignment {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.assignment
+}
+
+// status says how far the work is, or how it ended.
+func (f *fetching) status() reconcilers.Result {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	if f.result != nil {
+		return *f.result
+	}
+	message := fmt.Sprintf("%s of %s of what is fetched", bytesText(f.done.Load()), bytesText(f.total.Load()))
+	if f.total.Load() == 0 {
+		message = "about to fetch " + f.assignment.Fetched[0].Reference
+	}
+	return reconcilers.Result{State: bundle.Pulling, Reason: Fetching, Message: reconcilers.Clip(message)}
+}
+
+// again says whether an Apply should try what did not succeed.
+func (f *fetching) again(now time.Time) bool {
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	return f.result != nil && (f.result.State != bundle.Failed || !costly[f.result.Reason] || now.Sub(f.endedAt) >= retryTime)
+}
+
+// costly are the failures that show only after bytes were fetched.
+var costly = map[string]bool{ArtifactMismatch: true, InvalidArtifact: true}
+
+// underway returns the work for exactly what a asks for, if there is any.
+func (r *Reconciler) underway(a reconcilers.Assignment) *fetching {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	f := r.fetches[a.Name]
+	if f == nil || f.desired != a.Desired() {
+		return nil
+	}
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.assignment = a
+	return f
+}
+
+// begin starts to fetch for a.
+func (r *Reconciler) begin(a reconcilers.Assignment) reconcilers.Result {
+	ctx, cancel := context.WithCancel(context.Background())
+	f := &fetching{desired: a.Desired(), cancel: cancel, ended: make(chan struct{}), assignment: a}
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	if r.closed {
+		cancel()
+		return reconcilers.Interrupted(fmt.Errorf("apply %s: the agent is about to end", a.Name))
+	}
+	r.fetches[a.Name] = f
+	go r.work(ctx, f)
+	return f.status()
+}
+
+// work fetches and then replaces the folder.
+func (r *Reconciler) work(ctx context.Context, f *fetching) {
+	defer close(f.ended)
+	defer f.cancel()
+	name := f.latest().Name
+	err := ctx.Err()
+	select {
+	case r.slots <- struct{}{}:
+		err = r.fetch(ctx, f)
+		<-r.slots
+	case <-ctx.Done():
+		err = ctx.Err()
+	}
+	if err == nil {
+		var changes []reconcilers.Change
+		if changes, err = r.place(ctx, f.latest()); err == nil {
+			r.logChanges(ctx, f.latest(), changes)
+			r.log.InfoContext(ctx, "fetched files are in place", "assignment", name, "bytes", f.done.Load(), "files", len(changes))
+			r.mu.Lock()
+			delete(r.fetches, name)
+			r.mu.Unlock()
+			return
+		}
+	}
+	result := failed(fmt.Errorf("apply %s: %w", name, err))
+	f.mu.Lock()
+	defer f.mu.Unlock()
+	f.result, f.endedAt = &result, time.Now()
+}
+
+// stop ends what is being fetched for an assignment, and waits until it has ended.
+func (r *Reconciler) stop(name string) {
+	r.mu.Lock()
+	f := r.fetches[name]
+	delete(r.fetches, name)
+	r.mu.Unlock()
+	if f != nil {
+		f.cancel()
+		<-f.ended
+	}
+}
+
+// Close ends what is being fetched. What is here already stays for the next process.
+func (r *Reconciler) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	var names []string
+	for name := range r.fetches {
+		names = append(names, name)
+	}
+	r.mu.Unlock()
+	for _, name := range names {
+		r.stop(name)
+	}
+	return nil
+}
+
+// discardFetched deletes what was fetched for an assignment.
+func (s *site) discardFetched() error {
+	if err := s.root.RemoveAll(s.fetched); err != nil {
+		return err
+	}
+	s.root.Remove(path.Dir(s.fetched)) // which succeeds when nobody else is using it
+	return nil
+}

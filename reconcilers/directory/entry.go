@@ -1,0 +1,158 @@
+package directory
+
+import (
+	"context"
+	"encoding/json"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// entry is what is remembered of an assignment that has artifacts. Without it nothing is lost but time:
+// manifests are read, and files hashed, again; what was unpacked is fetched again.
+type entry struct {
+	// Applied is Desired of the content that the folder was given last.
+	Applied digest.Digest
+	// Artifacts are the layers of each artifact, by the digest of its manifest.
+	Artifacts map[digest.Digest][]layer
+	// Parts are the files of layers that were fetched and found to be what their digest says, by layer.key.
+	Parts map[string][]part
+	// Seen is how files of the live folder looked when they were read last, by path.
+	Seen map[string]seen
+}
+
+// layer is one layer of an artifact.
+type layer struct {
+	MediaType string
+	Digest    digest.Digest
+	Size      int64
+	// Title is the file's path, or the folder that all files of an archive are below; it may be empty then.
+	Title string
+	// Unpack is "tar" or "tar+gzip" for an archive.
+	Unpack string `json:",omitempty"`
+}
+
+func (l layer) descriptor() ocispec.Descriptor {
+	return ocispec.Descriptor{MediaType: l.MediaType, Digest: l.Digest, Size: l.Size}
+}
+
+// key names the layer's folder. It has no extension that a reader of manifests could look for.
+func (l layer) key() string {
+	if l.Unpack != "" {
+		return l.Digest.Encoded() + "-" + l.Unpack[:len("tar")]
+	}
+	return l.Digest.Encoded()
+}
+
+// part is one file of a layer.
+type part struct {
+	Path       string
+	Executable bool `json:",omitempty"`
+	Size       int64
+	Content    digest.Digest
+	// ID is how the file looked when it was fetched.
+	ID identity
+}
+
+func (p part) file() file { return file{p.Executable, p.Size, p.Content} }
+func (p part) seen() seen { return seen{p.ID, p.Content} }
+
+// parts are the files of a layer, as far as they are known: those of an archive once it was unpacked.
+func (e *entry) parts(l layer) (parts []part, known bool) {
+	parts, known = e.Parts[l.key()]
+	if l.Unpack == "" { // the name is the manifest's, and two may share a blob
+		p := part{Path: l.Title, Size: l.Size, Content: l.Digest}
+		if known {
+			p.ID = parts[0].ID
+		}
+		return []part{p}, true
+	}
+	return parts, known
+}
+
+// remember notes how the i-th file of a fetched layer looks.
+func (e *entry) remember(l layer, i int, id identity) {
+	if parts := e.Parts[l.key()]; i < len(parts) {
+		parts[i].ID = id
+	}
+}
+
+// racyTime is how young a change may be for another one to leave the same time behind.
+const racyTime = 2 * time.Second
+
+// learn notes how the fetched files look that are as they should be, and says whether that is news.
+func (e *entry) learn(v *survey, now time.Time) (news bool) {
+	next := map[string]seen{}
+	for name := range v.fetched {
+		id := v.ids[name]
+		if v.keeps(name) && id.certain() && id.settled(now) {
+			next[name] = seen{id, v.want[name].content}
+		}
+	}
+	if maps.Equal(next, e.Seen) {
+		return false
+	}
+	e.Seen = next
+	return true
+}
+
+// applied notes that the folder holds what v wants, and forgets what belongs to other content.
+func (e *entry) applied(a reconcilers.Assignment) {
+	e.Applied = a.Desired()
+	keys := map[string]bool{}
+	for d, layers := range e.Artifacts {
+		wanted := slices.ContainsFunc(a.Fetched, func(f fetchedArtifact) bool { return f.Digest == d })
+		for _, l := range layers {
+			keys[l.key()] = keys[l.key()] || wanted
+		}
+		if !wanted {
+			delete(e.Artifacts, d)
+		}
+	}
+	maps.DeleteFunc(e.Parts, func(key string, _ []part) bool { return !keys[key] })
+}
+
+// load returns what is remembered of an assignment. What cannot be read is as good as nothing.
+func (r *Reconciler) load(ctx context.Context, name string) *entry {
+	if e := r.entries[name]; e != nil {
+		return e
+	}
+	e := &entry{Artifacts: map[digest.Digest][]layer{}, Parts: map[string][]part{}}
+	data, err := r.ledger.Load(name)
+	if err == nil && len(data) > 0 {
+		err = json.Unmarshal(data, e)
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "what was remembered of fetched files is not readable", "assignment", name, "err", err)
+		e = &entry{Artifacts: map[digest.Digest][]layer{}, Parts: map[string][]part{}}
+	}
+	r.entries[name] = e
+	return e
+}
+
+// save keeps an entry. A failure costs time later, and is no reason to give up.
+func (r *Reconciler) save(ctx context.Context, name string, e *entry) {
+	data, err := json.Marshal(e)
+	if err == nil {
+		err = r.ledger.Save(name, data)
+	}
+	if err != nil {
+		r.log.WarnContext(ctx, "fetched files are not remembered", "assignment", name, "err", err)
+	}
+}
+
+// forget deletes what is remembered of an assignment.
+func (r *Reconciler) forget(ctx context.Context, name string) {
+	if e := r.load(ctx, name); len(e.Artifacts)+len(e.Parts) == 0 && e.Applied == "" {
+		return
+	}
+	delete(r.entries, name)
+	if err := r.ledger.Save(name, nil); err != nil {
+		r.log.WarnContext(ctx, "fetched files are not forgotten", "assignment", name, "err", err)
+	}
+}

@@ -1,0 +1,242 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// fetch brings everything here that a's artifacts hold and that is not here yet: manifests, then layer by
+// layer. What was fetched stays for the next time, whatever comes between.
+func (r *Reconciler) fetch(ctx context.Context, f *fetching) error {
+	a := f.latest()
+	for _, artifact := range a.Fetched {
+		if err := r.fetchManifest(ctx, a.Name, artifact); err != nil {
+			return fmt.Errorf("%s: %w", artifact.Reference, err)
+		}
+	}
+	absent, err := r.prepare(ctx, a)
+	if err != nil {
+		return err
+	}
+	for _, l := range absent {
+		f.total.Add(l.Size)
+	}
+	for _, l := range absent {
+		if err := r.fetchLayer(ctx, a, l, f); err != nil {
+			return fmt.Errorf("%s: %w", path.Join(l.repository, l.Title), err)
+		}
+	}
+	return nil
+}
+
+// prepare says what is to be fetched, if there is room for it, and clears away what earlier attempts for
+// other content have left.
+func (r *Reconciler) prepare(ctx context.Context, a reconcilers.Assignment) ([]wantedLayer, error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	s, err := r.open(a.Name)
+	if err != nil {
+		return nil, err
+	}
+	defer s.close()
+	e := r.load(ctx, a.Name)
+	v, err := r.look(ctx, s, a, e)
+	if err != nil {
+		return nil, err
+	}
+	if err := s.keepFetched(a, e); err != nil {
+		return nil, err
+	}
+	if err := v.checkRoom(s, r.root); err != nil {
+		return nil, err
+	}
+	return v.absent, s.root.MkdirAll(s.fetched, 0o700)
+}
+
+// keepFetched deletes what was fetched of layers that a does not have, and what was not fetched to its end.
+func (s *site) keepFetched(a reconcilers.Assignment, e *entry) error {
+	keep := map[string]bool{}
+	for _, f := range a.Fetched {
+		for _, l := range e.Artifacts[f.Digest] {
+			keep[l.key()] = true
+		}
+	}
+	entries, err := fs.ReadDir(s.root.FS(), s.fetched)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, d := range entries {
+		if !keep[d.Name()] {
+			err = errors.Join(err, s.root.RemoveAll(path.Join(s.fetched, d.Name())))
+		}
+	}
+	return err
+}
+
+// fetchManifest reads which layers an artifact has, unless that is known.
+func (r *Reconciler) fetchManifest(ctx context.Context, name string, artifact fetchedArtifact) error {
+	r.turn.Lock()
+	_, known := r.load(ctx, name).Artifacts[artifact.Digest]
+	r.turn.Unlock()
+	if known {
+		return nil
+	}
+	src, err := r.source(artifact.Repository())
+	if err != nil {
+		return err
+	}
+	desc, err := src.Resolve(ctx, artifact.Digest.String())
+	if err != nil {
+		return &linkError{err}
+	}
+	if desc.Digest != artifact.Digest {
+		return &linkError{fmt.Errorf("the registry answers with manifest %s, asked for was %s", desc.Digest, artifact.Digest)}
+	}
+	data, err := bundle.ReadBlob(ctx, src, desc, maxManifestBytes)
+	if err != nil {
+		return &linkError{err}
+	}
+	layers, err := layersOf(data)
+	if err != nil {
+		return err
+	}
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	e := r.load(ctx, name)
+	e.Artifacts[artifact.Digest] = layers
+	r.save(ctx, name, e)
+	return nil
+}
+
+func (r *Reconciler) source(repository string) (bundle.Source, error) {
+	if r.repository == nil {
+		return nil, invalid("this agent fetches no artifacts")
+	}
+	src, err := r.repository(repository)
+	if err != nil {
+		return nil, invalid("%w", err)
+	}
+	return src, nil
+}
+
+// fetchLayer streams one layer to the disk. It gets its name when all of it is there and is what its digest
+// says.
+func (r *Reconciler) fetchLayer(ctx context.Context, a reconcilers.Assignment, l wantedLayer, f *fetching) error {
+	src, err := r.source(l.repository)
+	if err != nil {
+		return err
+	}
+	s, err := openSite(r.root, a.Name)
+	if err != nil {
+		return err
+	}
+	defer s.close()
+	final := path.Join(s.fetched, l.key())
+	temp := final + ".part"
+	if err := errors.Join(s.root.RemoveAll(temp), s.root.RemoveAll(final), s.root.MkdirAll(temp, 0o700)); err != nil {
+		return err
+	}
+	to, err := s.root.OpenRoot(temp)
+	if err != nil {
+		return err
+	}
+	defer to.Close()
+	parts, err := l.receive(ctx, src, to, r.limit, f)
+	if err != nil {
+		return errors.Join(err, s.root.RemoveAll(temp))
+	}
+	if err := errors.Join(syncDir(to, "."), s.root.Rename(temp, final), syncDir(s.root, s.fetched)); err != nil {
+		return err
+	}
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	e := r.load(ctx, a.Name)
+	e.Parts[l.key()] = parts
+	r.save(ctx, a.Name, e)
+	return nil
+}
+
+// receive stores a layer. A blob that is not what its descriptor says is no archive either, so that is said
+// first.
+func (l layer) receive(ctx context.Context, src bundle.Source, to *os.Root, limit int64, f *fetching) ([]part, error) {
+	body, err := src.Fetch(ctx, l.descriptor())
+	if err != nil {
+		return nil, &linkError{err}
+	}
+	defer body.Close()
+	sum := l.Digest.Algorithm().Digester()
+	in := &link{ctx: ctx, in: body, sum: sum, f: f}
+	parts, err := l.store(ctx, in, to, limit)
+	var known *reasonError
+	if err != nil && !errors.As(err, &known) {
+		return nil, err
+	}
+	if _, restErr := io.Copy(io.Discard, in); restErr != nil {
+		return nil, restErr
+	}
+	if in.read != l.Size || sum.Digest() != l.Digest {
+		return nil, &reasonError{ArtifactMismatch, fmt.Errorf("the registry served %d bytes with digest %s, wanted were %d with %s", in.read, sum.Digest(), l.Size, l.Digest)}
+	}
+	return parts, err
+}
+
+// link counts and digests what comes from a registry, and marks its errors.
+type link struct {
+	ctx  context.Context // of one transfer
+	in   io.Reader
+	sum  digest.Digester
+	f    *fetching
+	read int64
+}
+
+func (l *link) Read(p []byte) (int, error) {
+	if err := l.ctx.Err(); err != nil {
+		return 0, err
+	}
+	n, err := l.in.Read(p)
+	l.sum.Hash().Write(p[:n])
+	l.read += int64(n)
+	l.f.done.Add(int64(n))
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = &linkError{err}
+	}
+	return n, err
+}
+
+// linkError is an error of, or on the way to, a registry.
+type linkError struct{ err error }
+
+func (e *linkError) Error() string { return e.err.Error() }
+func (e *linkError) Unwrap() error { return e.err }
+
+// unfetched turns an error of a registry into a result. Answers that are not the wanted content count as
+// such: links fail in the ways that package oci knows.
+func (e *linkError) result(err error) reconcilers.Result {
+	switch {
+	case errors.Is(e.err, oci.ErrUnauthorized):
+		return reconcilers.Failure(ArtifactForbidden, err)
+	case errors.Is(e.err, errdef.ErrNotFound):
+		return reconcilers.Failure(ArtifactNotFound, err)
+	case errors.Is(e.err, oci.ErrUnreachable), errors.Is(e.err, io.ErrUnexpectedEOF), errors.As(e.err, new(*errcode.ErrorResponse)):
+		return reconcilers.Waiting(ArtifactUnreachable, err)
+	}
+	return reconcilers.Failure(ArtifactMismatch, err)
+}
+
+// retryTime is how long a failure stands that costs as many bytes to see again, unless something else is
+// asked for meanwhile.
+const retryTime = 10 * time.Minute
