@@ -12,6 +12,7 @@ import (
 	"net/http"
 	"os"
 	"slices"
+	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -124,6 +125,14 @@ func (c *config) sourceBy(client *http.Client) (bundle.Source, error) {
 	return repo, nil
 }
 
+// artifacts opens a repository HOST/NAME that an assignment's artifact lies in. The registry that bundles come
+// from is spoken to as for bundles.
+func (c *config) artifacts(repository string) (bundle.Source, error) {
+	host, name, _ := strings.Cut(repository, "/")
+	plain := c.plain && host == c.registry.Host
+	return oci.Location{Host: host}.Repository(name, oci.Options{UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: plain})
+}
+
 func (c *config) options(log *slog.Logger) (agent.Options, error) {
 	o := agent.Options{
 		Adapter: c.adapter, Interval: c.interval, Settle: c.settle, Deadline: c.deadline,
@@ -172,7 +181,7 @@ func (c *config) clusterConfig() (*rest.Config, error) {
 func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog.Logger) (map[string]reconcilers.Reconciler, error) {
 	engines := map[string]reconcilers.Reconciler{}
 	if c.directoryRoot != "" {
-		engines["directory"] = directory.New(c.directoryRoot, directory.Options{Log: log})
+		engines["directory"] = directory.New(c.directoryRoot, directory.Options{Log: log, Fetch: c.artifacts, Ledger: state.Ledger("directory")})
 	}
 	if cluster != nil {
 		k, err := kubernetes.New(cluster, state.Ledger("kubernetes"), kubernetes.Options{Log: log, Impersonate: c.impersonate})
