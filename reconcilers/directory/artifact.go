@@ -51,8 +51,8 @@ func layersOf(data []byte) ([]layer, error) {
 			continue // which stands for no content
 		}
 		l := layer{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, Title: d.Annotations[ocispec.AnnotationTitle]}
-		if err := d.Digest.Validate(); err != nil || d.Size < 0 {
-			return nil, invalid("its layer %d has no digest or a negative size", i)
+		if err := d.Digest.Validate(); err != nil || d.Digest.Algorithm() != digest.Canonical || d.Size < 0 {
+			return nil, invalid("its layer %d has no SHA-256 digest, or a negative size", i)
 		}
 		if d.Annotations[unpackAnnotation] == "true" || l.Title == "" {
 			if l.Unpack = archiveType(d.MediaType); l.Unpack == "" && l.Title == "" {
@@ -85,7 +85,7 @@ func archiveType(mediaType string) string {
 func (l layer) store(ctx context.Context, in io.Reader, to *os.Root, limit int64) ([]part, error) {
 	if l.Unpack == "" {
 		p, err := writePart(to, 0, false, in)
-		p.Path = l.Title
+		p.Path, p.Content = l.Title, l.Digest // which the caller compares
 		return []part{p}, err
 	}
 	archive := in
@@ -130,11 +130,12 @@ func (l layer) unpack(ctx context.Context, archive *tar.Reader, to *os.Root, lim
 		if limit -= h.Size; limit < 0 { // also of a sparse file, which is longer than its part of the archive
 			return nil, invalid("its archive unpacks to more bytes than are allowed")
 		}
-		p, err := writePart(to, len(parts), h.FileInfo().Mode()&0o100 != 0, reader{ctx, archive})
+		sum := digest.Canonical.Digester()
+		p, err := writePart(to, len(parts), h.FileInfo().Mode()&0o100 != 0, io.TeeReader(reader{ctx, archive}, sum.Hash()))
 		if err != nil {
 			return nil, notAnArchive(err)
 		}
-		p.Path = name
+		p.Path, p.Content = name, sum.Digest()
 		parts = append(parts, p)
 	}
 }
@@ -149,8 +150,7 @@ func writePart(to *os.Root, n int, executable bool, in io.Reader) (part, error) 
 	if err != nil {
 		return part{}, err
 	}
-	sum := digest.Canonical.Digester()
-	size, err := io.CopyBuffer(io.MultiWriter(out, sum.Hash()), struct{ io.Reader }{in}, make([]byte, copyBytes))
+	size, err := io.CopyBuffer(struct{ io.Writer }{out}, struct{ io.Reader }{in}, make([]byte, copyBytes))
 	if err := errors.Join(err, out.Sync(), out.Close()); err != nil {
 		return part{}, err
 	}
@@ -158,10 +158,10 @@ func writePart(to *os.Root, n int, executable bool, in io.Reader) (part, error) 
 	if err != nil {
 		return part{}, err
 	}
-	return part{Executable: executable, Size: size, Content: sum.Digest(), ID: identify(info)}, nil
+	return part{Executable: executable, Size: size, ID: identify(info)}, nil
 }
 
-// copyBytes is the buffer for one copy: large enough that hashing and not system calls take the time.
+// copyBytes is the buffer for one copy: system calls are to take less time than hashing.
 const copyBytes = 256 << 10
 
 // notAnArchive blames the content for what is neither the disk's fault nor the link's.

@@ -210,7 +210,7 @@ func (h *host) only(want map[string]string) {
 	require.NoDirExists(h.t, filepath.Join(h.root, ".wherry"))
 }
 
-func inode(t *testing.T, path string) os.FileInfo {
+func inode(t testing.TB, path string) os.FileInfo {
 	t.Helper()
 	info, err := os.Stat(path)
 	require.NoError(t, err)

@@ -1,9 +1,13 @@
 package directory_test
 
 import (
+	"archive/tar"
+	"fmt"
+	"strings"
 	"syscall"
 	"testing"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -11,11 +15,7 @@ import (
 )
 
 func TestAFullAndAReadOnlyFileSystemKeepTheLastGoodState(t *testing.T) {
-	root := t.TempDir()
-	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, "size=64k"); err != nil {
-		t.Skipf("needs a user who may mount a small file system: %v", err)
-	}
-	t.Cleanup(func() { require.NoError(t, syscall.Unmount(root, 0)) })
+	root := small(t, "64k")
 	r := directory.New(root, directory.Options{})
 	require.Equal(t, bundle.Compliant, r.Apply(t.Context(), assignment(t, "drone", map[string]string{"a": "1"})).State)
 
@@ -30,4 +30,52 @@ func TestAFullAndAReadOnlyFileSystemKeepTheLastGoodState(t *testing.T) {
 	require.Equal(t, bundle.Failed, res.State)
 	require.Equal(t, directory.NotWritable, res.Reason)
 	require.Equal(t, map[string]string{"drone/a": "1"}, contents(t, root))
+}
+
+// small mounts a file system of some size at a new folder.
+func small(t *testing.T, size string) string {
+	root := t.TempDir()
+	if err := syscall.Mount("tmpfs", root, "tmpfs", 0, "size="+size); err != nil {
+		t.Skipf("needs a user who may mount a small file system: %v", err)
+	}
+	t.Cleanup(func() { require.NoError(t, syscall.Unmount(root, 0)) })
+	return root
+}
+
+func TestTooLittleRoomIsSaidBeforeTheFirstByte(t *testing.T) {
+	h := newHost(t)
+	h.root = small(t, "3m")
+	h.restart()
+	model := sized(2 << 20)
+	a := with(assignment(t, "drone", map[string]string{"a": "1"}), h.push(titled("model", model)))
+	h.compliant(a)
+	newer := with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(titled("model", sized(2<<20)[1:])))
+	h.answer(nil)
+	res := h.settled(newer)
+	require.Equal(t, bundle.Pending, res.State)
+	require.Equal(t, directory.DiskFull, res.Reason)
+	require.Regexp(t, h.root+` needs 2\.0 MiB more beside what runs, and has 10[0-9]{2}\.[0-9] KiB free`, res.Message)
+	require.Empty(t, h.asked())
+	require.Equal(t, map[string]string{"drone/a": "1", "drone/model": model}, contents(t, h.root))
+
+	// The model alone fills the disk by two thirds: another configuration does not need it twice.
+	h.compliant(with(assignment(t, "drone", map[string]string{"a": "3"}), a.Fetched...))
+	h.only(map[string]string{"drone/a": "3", "drone/model": model})
+}
+
+func TestAnArchiveThatFillsTheDiskLeavesTheLastGoodState(t *testing.T) {
+	h := newHost(t)
+	h.root = small(t, "1m")
+	h.restart()
+	h.compliant(assignment(t, "drone", map[string]string{"a": "1"}))
+	name := strings.Repeat("0", 100)
+	headers := make([]tar.Header, 0, 1000)
+	for i := range cap(headers) { // each takes a page of the disk, and next to nothing of the archive
+		headers = append(headers, tar.Header{Name: fmt.Sprintf("%s/%d", name, i)})
+	}
+	a := with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(blob{mediaType: ocispec.MediaTypeImageLayerGzip, data: zipped(t, archive(t, headers...))}))
+	res := h.settled(a)
+	require.Equal(t, bundle.Pending, res.State, res.Message)
+	require.Equal(t, directory.DiskFull, res.Reason)
+	require.Equal(t, map[string]string{"drone/a": "1"}, contents(t, h.root))
 }

@@ -116,7 +116,7 @@ func (e *engine) Break(t *testing.T, a reconcilers.Assignment) string {
 }
 
 // assignment writes files and returns the assignment that consists of them.
-func assignment(t *testing.T, name string, files map[string]string) reconcilers.Assignment {
+func assignment(t testing.TB, name string, files map[string]string) reconcilers.Assignment {
 	t.Helper()
 	a := reconcilers.Assignment{Dir: t.TempDir()}
 	a.Name = name
@@ -124,7 +124,7 @@ func assignment(t *testing.T, name string, files map[string]string) reconcilers.
 	return a
 }
 
-func write(t *testing.T, dir string, files map[string]string) {
+func write(t testing.TB, dir string, files map[string]string) {
 	t.Helper()
 	require.NoError(t, os.MkdirAll(dir, 0o755))
 	for name, data := range files {
