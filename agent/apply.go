@@ -16,33 +16,88 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// saveEvery is how many results are written at once. One that a crash loses belongs to an assignment
-// that is written as applying, and is applied again.
-const saveEvery = 32
-
-// apply gives engines what they do not have yet, each assignment for itself, and takes away what a newer
-// verified release no longer lists.
+// apply gives engines what they do not have yet, by wave and dependency, each assignment for itself, and
+// takes away what a newer verified release no longer lists.
 func (p *pass) apply(ctx context.Context) outcome {
 	if err := p.choose(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	work, err := p.plan()
-	if err != nil {
+	if err := p.lineUp(); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	for batch := range slices.Chunk(work, saveEvery) {
-		var results []record
-		for _, r := range batch {
-			if r = p.change(ctx, r); ctx.Err() != nil {
-				break // cut off: it stays as applying
+	return outcomeOf(ctx, p.round(ctx, p.due))
+}
+
+// lineUp reads how all assignments stand. Those whose engine is missing have failed.
+func (p *pass) lineUp() error {
+	all, err := p.records()
+	if err != nil {
+		return err
+	}
+	p.line = &line{records: map[string]*record{}, adapter: p.adapter, deadline: p.opts.Deadline}
+	var hopeless []record
+	for _, r := range all {
+		wanted := p.adapter(r.Spec)
+		if !r.Removing && p.opts.Reconcilers[wanted] == nil {
+			next := r.after(p.unavailable(wanted), p.rules(wanted), p.opts.Now())
+			if next.Item.Adapter = wanted; !next.same(r) {
+				hopeless = append(hopeless, next)
 			}
-			results = append(results, r)
+			r = next
 		}
-		if err := errors.Join(p.write(results), ctx.Err()); err != nil {
-			return outcomeOf(ctx, err)
+		p.line.records[r.Spec.Name] = &r
+	}
+	return p.write(hopeless)
+}
+
+// round does what is needed of each assignment: first for those that the release lists, and then for those
+// that it no longer does, so that what moves from one to the other is not without both.
+func (p *pass) round(ctx context.Context, needed func(record) errand) error {
+	all := p.line.sorted()
+	for _, gone := range []bool{false, true} {
+		var tasks []task
+		for _, r := range all {
+			if do := needed(*r); r.Removing == gone && do != nothing {
+				tasks = append(tasks, task{name: r.Spec.Name, do: do})
+			}
+		}
+		if err := p.carryOut(ctx, tasks); err != nil {
+			return err
 		}
 	}
-	return done
+	return nil
+}
+
+// due is what an assignment needs before anything is known of the engine.
+func (p *pass) due(r record) errand {
+	wanted := p.adapter(r.Spec)
+	failed, drifted := r.Item.State == bundle.Failed, r.Item.State == bundle.Drifted
+	switch {
+	case r.Removing:
+		return give
+	case p.opts.Reconcilers[wanted] == nil:
+		return nothing
+	case r.stale(wanted):
+		return give
+	case r.onlySeen() && (failed || r.waiting()):
+		return see
+	case failed, drifted && r.corrected(), r.waiting():
+		return give
+	}
+	return nothing
+}
+
+// perform has an engine called, and returns how the assignment stands then.
+func (p *pass) perform(ctx context.Context, t task, r record) record {
+	if t.do == see {
+		res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
+		return r.after(res, p.rules(r.Adapter), p.opts.Now())
+	}
+	r = p.change(ctx, r)
+	if t.do == correct && r.Item.State == bundle.Compliant {
+		r.Item.Reason, r.Item.Message = "DriftCorrected", t.drift
+	}
+	return r
 }
 
 // choose decides which release the items are to have: the one just staged, else the newest accepted one
@@ -114,28 +169,6 @@ func (p *pass) isRefused(r *release) bool {
 	return p.refused != nil && p.refused.Digest == r.digest()
 }
 
-// plan returns the assignments that an engine has to be called for, written as such.
-func (p *pass) plan() ([]record, error) {
-	all, err := p.records()
-	if err != nil {
-		return nil, err
-	}
-	var work, hopeless []record
-	for _, r := range all {
-		wanted, now := p.adapter(r.Spec), p.opts.Now()
-		switch {
-		case !r.Removing && p.opts.Reconcilers[wanted] == nil:
-			next := r.after(p.unavailable(wanted), p.rules(wanted), now)
-			if next.Item.Adapter = wanted; !next.same(r) {
-				hopeless = append(hopeless, next)
-			}
-		case r.Removing || r.stale(wanted) || r.Item.State == bundle.Failed || r.Item.State == bundle.Drifted || r.waiting():
-			work = append(work, r.begun(wanted, now))
-		}
-	}
-	return work, errors.Join(p.write(hopeless), p.write(work))
-}
-
 func (p *pass) unavailable(adapter string) reconcilers.Result {
 	names := strings.Join(slices.Sorted(maps.Keys(p.opts.Reconcilers)), ", ")
 	return reconcilers.Failure("AdapterUnavailable", fmt.Errorf("adapter %q is not configured on this agent, which has: %s", adapter, cmp.Or(names, "none")))
@@ -143,7 +176,6 @@ func (p *pass) unavailable(adapter string) reconcilers.Result {
 
 // change has an engine move one assignment toward what it should be.
 func (p *pass) change(ctx context.Context, r record) record {
-	p.touched[r.Spec.Name] = true
 	if r.Removing {
 		return p.remove(ctx, r)
 	}
@@ -163,12 +195,31 @@ func (p *pass) remove(ctx context.Context, r record) record {
 	if r.Adapter == "" { // no engine ever had it
 		return r.after(reconcilers.Result{State: bundle.Removed}, p.rules(""), p.opts.Now())
 	}
-	res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove)
+	takeAway := reconcilers.Reconciler.Remove
+	if r.Spec.OnRemove == removeOrphan {
+		takeAway = releaseClaim
+	}
+	res := p.call(ctx, r, r.Adapter, takeAway)
 	p.logChange(r, res)
 	if res.Reason == "" && res.State != bundle.Removed {
-		res.Reason = "Removing"
+		res.Reason = removing
 	}
 	return r.after(res, p.rules(r.Adapter), p.opts.Now())
+}
+
+// orphaned is the reason of what has been removed from the agent's care only.
+const orphaned = "Orphaned"
+
+// releaseClaim ends what the engine knows of an assignment, and leaves what it has brought.
+func releaseClaim(engine reconcilers.Reconciler, ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	res := reconcilers.Result{State: bundle.Removed}
+	if r, ok := engine.(reconcilers.Releaser); ok {
+		res = r.Release(ctx, a)
+	}
+	if res.State == bundle.Removed {
+		res.Reason = orphaned
+	}
+	return res
 }
 
 // call calls one method of an engine, with the assignment's own deadline.
@@ -217,7 +268,7 @@ func (p *pass) records() (rs []record, err error) {
 	return rs, nil
 }
 
-// write keeps records, and forgets those of assignments that are gone.
+// write keeps records, and forgets those of assignments that are gone, with what is left in the ledger.
 func (p *pass) write(rs []record) error {
 	if len(rs) == 0 {
 		return nil
@@ -225,7 +276,7 @@ func (p *pass) write(rs []record) error {
 	return p.state.update(func(tx *bbolt.Tx) (err error) {
 		for _, r := range rs {
 			if r.Removing && r.Item.State == bundle.Removed {
-				err = errors.Join(err, drop(tx, bucketItems, r.Spec.Name))
+				err = errors.Join(err, drop(tx, bucketItems, r.Spec.Name), drop(tx, bucketLedger, ledgerKey(r.Adapter, r.Spec.Name)))
 			} else {
 				err = errors.Join(err, saveRecord(tx, r))
 			}

@@ -85,7 +85,16 @@ func TestAKilledAgentConverges(t *testing.T) {
 	var highest bundle.Order
 	interrupted := 0
 	for n := range kills {
-		digests[s.publish(s.draft(int64(n+1), files(n))).Digest.String()] = true
+		d := s.draft(int64(n+1), files(n))
+		d.ChangeList = func(as []bundle.Assignment) { // in two waves, the first of which is a chain
+			for i := range as {
+				as[i].Wave = i / 8
+				if i > 0 && i < 8 {
+					as[i].DependsOn = []string{as[i-1].Name}
+				}
+			}
+		}
+		digests[s.publish(d).Digest.String()] = true
 		log := s.killChild(time.Duration(random.IntN(120)) * time.Millisecond)
 		if strings.Contains(log, "a step was interrupted") {
 			interrupted++

@@ -16,7 +16,9 @@ type ledger struct {
 	adapter string
 }
 
-func (l ledger) key(assignment string) []byte { return []byte(l.adapter + "\x00" + assignment) }
+func ledgerKey(adapter, assignment string) string { return adapter + "\x00" + assignment }
+
+func (l ledger) key(assignment string) []byte { return []byte(ledgerKey(l.adapter, assignment)) }
 
 func (l ledger) Load(assignment string) (entry []byte, err error) {
 	err = l.state.view(func(tx *bbolt.Tx) error {

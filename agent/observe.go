@@ -3,9 +3,6 @@ package agent
 import (
 	"context"
 	"time"
-
-	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // pollTime is the time between two looks at assignments that are progressing, while a pass waits.
@@ -19,24 +16,11 @@ func (p *pass) observe(ctx context.Context) outcome {
 	}
 	begun := time.Now()
 	for first := true; ; first = false {
-		all, err := p.records()
+		err := p.round(ctx, func(r record) errand { return p.look(r, first) })
 		if err != nil {
 			return outcomeOf(ctx, err)
 		}
-		open := false
-		for _, r := range all {
-			next := p.look(ctx, r, first)
-			if ctx.Err() != nil {
-				return outcomeOf(ctx, ctx.Err())
-			}
-			if !next.same(r) {
-				if err := p.write([]record{next}); err != nil {
-					return outcomeOf(ctx, err)
-				}
-			}
-			open = open || next.unsettled()
-		}
-		if !open || time.Since(begun) >= p.wait {
+		if !p.open() || time.Since(begun) >= p.wait {
 			return done
 		}
 		select {
@@ -47,35 +31,32 @@ func (p *pass) observe(ctx context.Context) outcome {
 	}
 }
 
-// look has one assignment observed, if there is reason to, and set right if it can be.
-func (p *pass) look(ctx context.Context, r record, first bool) record {
+// look is what an assignment needs once engines have been given what they are to have.
+func (p *pass) look(r record, first bool) errand {
 	switch {
-	case r.Removing, r.waiting():
-		if first || !r.unsettled() { // apply has just tried
-			return r
+	case r.Removing, r.waiting() && !r.onlySeen():
+		if !r.unsettled() || first && p.touched[r.Spec.Name] { // apply has just tried
+			return nothing
 		}
-		return p.change(ctx, r)
+		return give
 	case r.stale(p.adapter(r.Spec)): // its engine is missing
-		return r
+		return nothing
 	case r.unsettled():
-		return p.see(ctx, r)
+		return see
 	case first && (p.all || p.allIfUnchanged && !p.switched || r.Item.Floating) && !p.touched[r.Spec.Name]:
-		return p.see(ctx, r)
+		return see
 	}
-	return r
+	return nothing
 }
 
-// see observes, and applies again what has drifted.
-func (p *pass) see(ctx context.Context, r record) record {
-	res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
-	next := r.after(res, p.rules(r.Adapter), p.opts.Now())
-	if next.Item.State != bundle.Drifted || p.touched[r.Spec.Name] {
-		return next
+// open reports whether time alone may change how an assignment stands. One that waits for others moves
+// only after they have.
+func (p *pass) open() bool {
+	g := p.line.gate(p.opts.Now())
+	for _, r := range p.line.records {
+		if reason, _ := g.waits(r); r.unsettled() && reason == "" {
+			return true
+		}
 	}
-	p.opts.Log.Info("drift found", "assignment", r.Spec.Name, "reason", res.Reason, "message", res.Message)
-	next = p.change(ctx, next.begun(r.Adapter, p.opts.Now()))
-	if next.Item.State == bundle.Compliant {
-		next.Item.Reason, next.Item.Message = "DriftCorrected", res.Message
-	}
-	return next
+	return false
 }

@@ -45,6 +45,7 @@ type pass struct {
 	target   *release           // verify: what should run
 	staged   bool               // stage: the target's tree is whole and on disk
 	switched bool               // apply: another release than before is running
+	line     *line              // apply: how all assignments stand
 	touched  map[string]bool    // apply: assignments whose engine was called
 }
 

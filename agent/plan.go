@@ -2,7 +2,10 @@ package agent
 
 import (
 	"math/rand/v2"
+	"slices"
 	"time"
+
+	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -64,18 +67,22 @@ func (p *plan) next(now time.Time) time.Time {
 	return earliest(earliest(p.contact, p.drift), earliest(p.look, now.Add(p.agent.opts.Heartbeat)))
 }
 
-// settled says whether every assignment is compliant.
+// settled says whether every assignment is compliant, or as good as it will get without a person.
 func (a *Agent) settled() bool {
-	s, err := a.state.Status(a.opts.Now())
-	if err != nil {
-		return false
-	}
-	for _, item := range s.Items {
-		if item.State != bundle.Compliant && item.State != bundle.Suspended {
+	var all []record
+	err := a.state.view(func(tx *bbolt.Tx) (err error) {
+		all, err = loadRecords(tx)
+		return err
+	})
+	return err == nil && !slices.ContainsFunc(all, func(r record) bool {
+		switch r.Item.State {
+		case bundle.Compliant, bundle.Suspended:
 			return false
+		case bundle.Drifted:
+			return r.corrected()
 		}
-	}
-	return true
+		return true
+	})
 }
 
 // backoff is base doubled n times, at most limit.

@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"slices"
 	"time"
 
@@ -79,8 +78,11 @@ type record struct {
 	// Applied is Spec.Desired of the Apply that was begun last, and Adapter whose. Empty before the first.
 	Applied digest.Digest `json:"applied,omitempty"`
 	Adapter string        `json:"adapter,omitempty"`
-	// AppliedAt is when what is under way was begun: Apply of that content, or the removal.
+	// AppliedAt is when what is under way was begun: Apply of that content, or the removal. Zero before
+	// that.
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
+	// Reached is what was compliant last.
+	Reached reached `json:"reached,omitzero"`
 	// HealthyAt is since when the engine has called it compliant without a break.
 	HealthyAt time.Time `json:"healthyAt,omitzero"`
 	// Before is how Item stood before the step that was begun.
@@ -89,10 +91,22 @@ type record struct {
 	Removing bool `json:"removing,omitempty"`
 }
 
+// reached is what was compliant, and what it depends on. Desired is empty once something else was begun.
+type reached struct {
+	Desired   digest.Digest `json:"desired,omitempty"`
+	DependsOn []string      `json:"dependsOn,omitempty"`
+}
+
 type standing struct {
 	State bundle.State `json:"state"`
 	Since time.Time    `json:"since"`
 }
+
+// Values of an assignment's annotations.
+const (
+	driftReport  = "report"
+	removeOrphan = "orphan"
+)
 
 // rules are the times by which results are judged.
 type rules struct {
@@ -103,7 +117,13 @@ type rules struct {
 // listed returns the record of an assignment that a verified release lists. What is desired, or an
 // adapter, that differs from what was applied makes it pending.
 func (r record) listed(a bundle.Assignment, adapter string, now time.Time) record {
+	if r.Removing { // something of it may be gone already
+		r.Applied, r.Reached.Desired = "", ""
+	}
 	r.Spec, r.Removing = a, false
+	if r.Reached.Desired == a.Desired() {
+		r.Reached.DependsOn = a.DependsOn
+	}
 	state, since := r.Item.State, r.Item.Since
 	old := r.Item
 	r.Item = bundle.Item{
@@ -123,8 +143,8 @@ func (r record) dropped(now time.Time) record {
 	if r.Removing {
 		return r
 	}
-	r.Removing, r.AppliedAt = true, now
-	return r.to(bundle.Pending, "Removing", "", now)
+	r.Removing, r.AppliedAt = true, time.Time{}
+	return r.to(bundle.Pending, removing, "", now)
 }
 
 // begun returns the record as it is written before an engine is called to change something.
@@ -135,10 +155,14 @@ func (r record) begun(adapter string, now time.Time) record {
 	reason := ""
 	switch {
 	case r.Removing:
-		reason = "Removing"
+		reason = removing
+		if r.AppliedAt.IsZero() {
+			r.AppliedAt = now
+		}
 	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before; see pass.change
-		r.Applied = ""
+		r.Applied, r.Reached.Desired = "", ""
 	case r.Applied != r.Spec.Desired():
+		r.Reached.Desired = ""
 		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Spec.Desired(), adapter, now, time.Time{}
 	}
 	return r.to(bundle.Applying, reason, "", now)
@@ -162,6 +186,9 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 		if state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline {
 			state, reason = bundle.Failed, "DeadlineExceeded"
 		}
+	}
+	if state == bundle.Compliant {
+		r.Reached = reached{r.Applied, r.Spec.DependsOn}
 	}
 	if r.Before != nil { // a step that leads back to where it began has not changed anything
 		r.Item.State, r.Item.Since, r.Before = r.Before.State, r.Before.Since, nil
@@ -198,7 +225,8 @@ func (r record) waiting() bool {
 
 // same says whether r and o differ in nothing that an engine's answer changes.
 func (r record) same(o record) bool {
-	return r.Item == o.Item && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.Adapter == o.Adapter && r.Before == o.Before
+	return r.Item == o.Item && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.AppliedAt.Equal(o.AppliedAt) &&
+		r.Adapter == o.Adapter && r.Before == o.Before && r.Reached.Desired == o.Reached.Desired
 }
 
 // stale says whether what the engine was given last differs from what it should have.
@@ -206,7 +234,24 @@ func (r record) stale(adapter string) bool {
 	return r.Applied != r.Spec.Desired() || r.Adapter != adapter
 }
 
-// loadRecords returns the assignments by wave and name, those to be removed last.
+// needs are the assignments on which what the cluster has of r depends.
+func (r record) needs() []string {
+	if r.Applied == "" || r.Applied != r.Spec.Desired() {
+		return r.Reached.DependsOn
+	}
+	return slices.Concat(r.Spec.DependsOn, r.Reached.DependsOn)
+}
+
+// corrected reports whether drift is to be put right.
+func (r record) corrected() bool { return r.Spec.Drift != driftReport }
+
+// onlySeen reports whether engines are to leave r as it is: it was as it should be, and what has become of
+// it since is only to be reported.
+func (r record) onlySeen() bool {
+	return !r.Removing && !r.corrected() && r.Applied != "" && r.Applied == r.Reached.Desired
+}
+
+// loadRecords returns the assignments by name.
 func loadRecords(tx *bbolt.Tx) ([]record, error) {
 	var rs []record
 	b := tx.Bucket([]byte(bucketItems))
@@ -217,15 +262,6 @@ func loadRecords(tx *bbolt.Tx) ([]record, error) {
 		r, err := load[record](tx, bucketItems, string(k))
 		rs = append(rs, r)
 		return err
-	})
-	slices.SortStableFunc(rs, func(a, b record) int {
-		switch {
-		case a.Removing && !b.Removing:
-			return 1
-		case b.Removing && !a.Removing:
-			return -1
-		}
-		return cmp.Or(cmp.Compare(a.Spec.Wave, b.Spec.Wave), cmp.Compare(a.Spec.Name, b.Spec.Name))
 	})
 	return rs, err
 }

@@ -1,0 +1,177 @@
+package agent
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Reasons of assignments that wait for others.
+const (
+	dependencyNotReady = "DependencyNotReady"
+	waveNotReady       = "WaveNotReady"
+	removing           = "Removing"
+)
+
+// line is how all assignments stand, by name. It says what is to wait for what; docs/workloads.md has the
+// rules in words.
+type line struct {
+	records  map[string]*record
+	adapter  func(bundle.Assignment) string
+	deadline time.Duration
+}
+
+// sorted returns the records as they are to be begun, as far as nothing holds them back: by wave and name,
+// and then those to be removed, the other way round.
+func (l *line) sorted() []*record {
+	var rs []*record
+	for _, r := range l.records {
+		rs = append(rs, r)
+	}
+	slices.SortFunc(rs, func(a, b *record) int {
+		switch {
+		case a.Removing && b.Removing:
+			return b.compare(a)
+		case a.Removing:
+			return 1
+		case b.Removing:
+			return -1
+		}
+		return a.compare(b)
+	})
+	return rs
+}
+
+// compare orders by wave and name.
+func (r *record) compare(o *record) int {
+	return cmp.Or(cmp.Compare(r.Spec.Wave, o.Spec.Wave), cmp.Compare(r.Spec.Name, o.Spec.Name))
+}
+
+// gate is a line at one moment: it holds until a record changes.
+type gate struct {
+	*line
+	now time.Time
+	// first is what keeps higher waves from beginning, last what keeps lower waves from being removed; nil
+	// where nothing does.
+	first, last *record
+	// needers are the assignments that need the one with that name.
+	needers map[string][]*record
+}
+
+func (l *line) gate(now time.Time) gate {
+	g := gate{line: l, now: now, needers: map[string][]*record{}}
+	for _, r := range l.records {
+		for _, name := range r.needs() {
+			g.needers[name] = append(g.needers[name], r)
+		}
+	}
+	for _, r := range l.records {
+		switch {
+		case !g.underWay(r):
+		case r.Removing && (g.last == nil || g.last.compare(r) < 0):
+			g.last = r
+		case !r.Removing && (g.first == nil || g.first.compare(r) > 0):
+			g.first = r
+		}
+	}
+	return g
+}
+
+// underWay reports whether r keeps other waves waiting: it has begun and is not through, for no longer than
+// the deadline, or could begin if it were not for its wave. What has failed, and what waits for a
+// dependency, keeps nobody.
+func (g gate) underWay(r *record) bool {
+	switch {
+	case !r.unsettled():
+		return false
+	case r.Removing && r.AppliedAt.IsZero():
+		return g.dependent(r) == nil
+	case !r.Removing && r.stale(g.adapter(r.Spec)):
+		return !slices.ContainsFunc(r.Spec.DependsOn, g.unready)
+	}
+	return g.now.Sub(r.AppliedAt) <= g.deadline
+}
+
+// waits says why r may not begin yet; the reason is empty where it may. What is only to be had again has
+// begun already, and is never held back.
+func (g gate) waits(r *record) (reason, message string) {
+	if r.Removing {
+		return g.waitsToGo(r)
+	}
+	if !r.stale(g.adapter(r.Spec)) {
+		return "", ""
+	}
+	var unready []string
+	for _, name := range r.Spec.DependsOn {
+		if g.unready(name) {
+			unready = append(unready, g.standing(name))
+		}
+	}
+	if len(unready) > 0 {
+		return dependencyNotReady, reconcilers.Clip("waits for " + strings.Join(unready, ", "))
+	}
+	if f := g.first; f != nil && f.Spec.Wave < r.Spec.Wave {
+		return waveNotReady, fmt.Sprintf("wave %d begins after wave %d: %s", r.Spec.Wave, f.Spec.Wave, g.standing(f.Spec.Name))
+	}
+	return "", ""
+}
+
+func (g gate) waitsToGo(r *record) (reason, message string) {
+	if !r.AppliedAt.IsZero() {
+		return "", ""
+	}
+	if d := g.dependent(r); d != nil {
+		return removing, "waits for " + g.standing(d.Spec.Name) + ", which depends on it"
+	}
+	if l := g.last; l != nil && l.Spec.Wave > r.Spec.Wave {
+		return removing, fmt.Sprintf("wave %d goes after wave %d: %s", r.Spec.Wave, l.Spec.Wave, g.standing(l.Spec.Name))
+	}
+	return "", ""
+}
+
+// unready reports whether an assignment is not compliant in the content that it is to have.
+func (g gate) unready(name string) bool {
+	d := g.records[name]
+	return d == nil || d.Removing || d.Item.State != bundle.Compliant || d.stale(g.adapter(d.Spec))
+}
+
+// dependent returns an assignment that still needs r, or nil. One that r needs in turn does not count, as
+// both would stay for ever.
+func (g gate) dependent(r *record) *record {
+	var found *record
+	for _, d := range g.needers[r.Spec.Name] {
+		if (found == nil || d.compare(found) < 0) && !g.leads(r, d.Spec.Name, map[string]bool{}) {
+			found = d
+		}
+	}
+	return found
+}
+
+// leads reports whether r needs the named assignment, by whatever way.
+func (g gate) leads(r *record, to string, seen map[string]bool) bool {
+	if r == nil || seen[r.Spec.Name] {
+		return false
+	}
+	if r.Spec.Name == to {
+		return true
+	}
+	seen[r.Spec.Name] = true
+	return slices.ContainsFunc(r.needs(), func(name string) bool { return g.leads(g.records[name], to, seen) })
+}
+
+// standing names an assignment and says how it stands.
+func (l *line) standing(name string) string {
+	r := l.records[name]
+	switch {
+	case r == nil:
+		return name + " (not in this release)"
+	case r.Item.Reason == "":
+		return fmt.Sprintf("%s (%s)", name, r.Item.State)
+	}
+	return fmt.Sprintf("%s (%s: %s)", name, r.Item.State, r.Item.Reason)
+}
