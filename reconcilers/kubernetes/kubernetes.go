@@ -122,6 +122,12 @@ func (w warnings) HandleWarningHeaderWithContext(_ context.Context, code int, _,
 func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	p := r.newPass(a.Name)
 	res, err := p.apply(ctx, a)
+	if claimedMeanwhile(err) {
+		changes := p.changes
+		p = r.newPass(a.Name)
+		p.changes = changes
+		res, err = p.apply(ctx, a)
+	}
 	if err != nil {
 		res = failed(ctx, err)
 	}

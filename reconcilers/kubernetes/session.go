@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -192,6 +193,12 @@ func claims(err error) []claim {
 		out = append(out, c)
 	}
 	return out
+}
+
+// claimedMeanwhile reports whether err is about the label of another assignment that made the same object,
+// such as a Namespace, after we had found none. It is there now, and can be shared if any can.
+func claimedMeanwhile(err error) bool {
+	return slices.ContainsFunc(claims(err), func(c claim) bool { return c.field == ".metadata.labels."+OwnerLabel })
 }
 
 // overwrittenByHand reports whether err is a conflict with nobody who applies.

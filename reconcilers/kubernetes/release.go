@@ -1,0 +1,61 @@
+package kubernetes
+
+import (
+	"context"
+	"fmt"
+	"slices"
+
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+var _ reconcilers.Releaser = (*Reconciler)(nil)
+
+// Release takes label and field manager off what the inventory lists, so that others can take it over, and
+// forgets the inventory. Everything else stays as it is.
+func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	p := r.newPass(a.Name)
+	res := reconcilers.Result{State: bundle.Removed}
+	if err := p.release(ctx); err != nil {
+		res = failed(ctx, err)
+	}
+	res.Changes = p.changes
+	p.logChanges(ctx)
+	return res
+}
+
+func (p *pass) release(ctx context.Context) error {
+	if err := p.load(); err != nil {
+		return err
+	}
+	for _, e := range p.inventory.Objects {
+		if err := p.releaseOne(ctx, e); err != nil {
+			return fmt.Errorf("release %s: %w", e.subject(), err)
+		}
+	}
+	p.inventory = inventory{}
+	return p.save()
+}
+
+func (p *pass) releaseOne(ctx context.Context, e entry) error {
+	p.r.seen.forget(e.id())
+	e, err := p.served(ctx, e)
+	if err != nil || e.Version == "" { // no kind, no objects of it
+		return err
+	}
+	live, err := p.look(ctx, e.bare())
+	if err != nil || live == nil || !p.marked(live) {
+		return err
+	}
+	return p.leave(ctx, e, live)
+}
+
+// marked reports whether an object has the assignment's label or field manager.
+func (p *pass) marked(live *unstructured.Unstructured) bool {
+	return live.GetLabels()[OwnerLabel] == p.owner || slices.ContainsFunc(live.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == fieldManager(p.owner)
+	})
+}
