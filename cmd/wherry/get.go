@@ -14,6 +14,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -154,8 +155,17 @@ func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {
 func deploymentTable(w io.Writer, all []hub.DeploymentStatus, now time.Time) {
 	fmt.Fprintln(w, "CLUSTER\tWORKLOAD\tTARGET\tSTATE\tREASON\tVERSION\tSINCE")
 	for _, d := range all {
-		row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), d.Reason, d.ShownVersion(), hub.Ago(d.Since, now))
+		row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), waitReason(d), d.ShownVersion(), hub.Ago(d.Since, now))
 	}
+}
+
+// waitReason is the reason, and what the assignment waits for where it does: without that one would not
+// know where to look next.
+func waitReason(d hub.DeploymentStatus) string {
+	if d.State != bundle.Pending || d.Reason == "" || d.Message == "" {
+		return d.Reason
+	}
+	return d.Reason + ": " + d.Message
 }
 
 // row writes cells for a tabwriter; what is empty is a dash.
