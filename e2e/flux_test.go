@@ -33,15 +33,16 @@ type shop struct {
 	git *harness.Git
 }
 
-// newShop makes a platform whose targets are brought by Flux, from a repository with both of them.
-func newShop(t *testing.T) *shop {
+// newShop makes a platform whose targets are brought by Flux, from a repository with both of them. Its
+// templates and workload are those of a folder in testdata.
+func newShop(t *testing.T, folder string) *shop {
 	t.Helper()
 	require.NoError(t, cluster.StartFlux(t.Context(), fluxNamespace))
 	git, err := harness.StartGit()
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, git.Stop()) })
 	s := &shop{newSite(t), git}
-	for from, to := range map[string]string{"flux/templates.yaml": "platform/templates.yaml", "flux/workload.yaml": "workloads/shop/workload.yaml"} {
+	for from, to := range map[string]string{folder + "/templates.yaml": "platform/templates.yaml", folder + "/workload.yaml": "workloads/shop/workload.yaml"} {
 		require.NoError(t, os.Rename(s.path(from), s.path(to)))
 	}
 	s.edit("workloads/shop/workload.yaml", "ENVIRONMENT", s.environment)
@@ -133,7 +134,7 @@ func (s *site) item(assignment string, enough func(bundle.Item) bool) bundle.Ite
 }
 
 func TestFluxBringsWhatThePlatformAssigns(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, "flux")
 	first := s.release("1")
 	s.publish()
 	s.once(0)
@@ -165,7 +166,7 @@ func TestFluxBringsWhatThePlatformAssigns(t *testing.T) {
 }
 
 func TestFluxFollowsWhatTheApplicationTeamPushes(t *testing.T) {
-	s := newShop(t)
+	s := newShop(t, "flux")
 	s.release("1")
 	s.publish()
 	s.once(0)

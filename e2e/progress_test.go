@@ -22,22 +22,23 @@ func TestADeploymentCountsWhenItsPodsAreReady(t *testing.T) {
 	require.Equal(t, bundle.Progressing, s.status().State)
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Progressing, "shop-batch": bundle.Compliant}, s.states())
 
-	s.becomeReady(s.namespace("shop-web"))
+	s.podsBecomeReady("shop-web", 1)
 	s.once(0)
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Compliant, "shop-batch": bundle.Compliant}, s.states())
 }
 
-// becomeReady says of the namespace's only pod what a kubelet would. No node takes it: its node selector
-// fits none.
-func (s *site) becomeReady(namespace string) {
+// podsBecomeReady waits until a target has that many pods and says of each what a kubelet
+// would. No node takes it: its node selector fits none.
+func (s *site) podsBecomeReady(target string, count int) {
 	s.t.Helper()
 	var pods corev1.PodList
 	require.Eventually(s.t, func() bool {
-		require.NoError(s.t, s.List(s.t.Context(), &pods, client.InNamespace(namespace)))
-		return len(pods.Items) == 1
+		require.NoError(s.t, s.List(s.t.Context(), &pods, client.InNamespace(s.namespace(target))))
+		return len(pods.Items) == count
 	}, 30*time.Second, 100*time.Millisecond)
-	pod := &pods.Items[0]
-	pod.Status.Phase = corev1.PodRunning
-	pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
-	require.NoError(s.t, s.Status().Update(s.t.Context(), pod))
+	for _, pod := range pods.Items {
+		pod.Status.Phase = corev1.PodRunning
+		pod.Status.Conditions = []corev1.PodCondition{{Type: corev1.PodReady, Status: corev1.ConditionTrue, LastTransitionTime: metav1.Now()}}
+		require.NoError(s.t, s.Status().Update(s.t.Context(), &pod))
+	}
 }
