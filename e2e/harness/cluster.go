@@ -54,6 +54,7 @@ type Cluster struct {
 
 	mu     sync.Mutex            // guards what follows
 	fluxes map[string][]*process // Flux, by the namespace that it is at work in
+	argos  map[string]*Argo      // Argo CD, by the same
 }
 
 // Start brings a cluster up, or connects to the one that WHERRY_E2E_KUBECONFIG names, and returns when

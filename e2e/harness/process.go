@@ -36,7 +36,12 @@ type process struct {
 
 // start runs path with its output in a log file of dir, and with env added to its environment.
 func start(dir, path string, args []string, env ...string) (*process, error) {
-	p := &process{name: filepath.Base(path), cmd: exec.Command(path, args...), done: make(chan struct{})}
+	return startAs(dir, filepath.Base(path), path, args, env...)
+}
+
+// startAs is start for a program that is several, each with a name.
+func startAs(dir, name, path string, args []string, env ...string) (*process, error) {
+	p := &process{name: name, cmd: exec.Command(path, args...), done: make(chan struct{})}
 	p.cmd.Env = append(os.Environ(), env...)
 	p.log = filepath.Join(dir, p.name+".log")
 	out, err := os.Create(p.log)

@@ -1,0 +1,237 @@
+package harness
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"net"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"syscall"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// Argo is an Argo CD without its API server and user interface: redis, repo-server and
+// application-controller, for the Applications in one namespace.
+type Argo struct {
+	redis, repo, controller *process
+}
+
+// StartArgo runs Argo CD for the Applications in one namespace, unless it does so already, and returns when
+// it is ready. Argo CD's resource definitions are installed, and the namespace with its settings and the
+// AppProject default are made where they are missing; all of that stays. Argo CD ends with Stop. Its
+// programs are taken from WHERRY_E2E_TOOLS; redis-server may be this machine's own.
+func (c *Cluster) StartArgo(ctx context.Context, namespace string) (*Argo, error) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if a := c.argos[namespace]; a != nil {
+		return a, nil
+	}
+	tools := os.Getenv(ToolsEnv)
+	if tools == "" {
+		return nil, fmt.Errorf("%s is not set: run \"make e2e\"", ToolsEnv)
+	}
+	if err := prepareArgo(ctx, c, tools, namespace); err != nil {
+		return nil, err
+	}
+	a, err := retry(func() (*Argo, error) { return c.launchArgo(ctx, tools, namespace) })
+	if err != nil {
+		return nil, err
+	}
+	if c.argos == nil {
+		c.argos = map[string]*Argo{}
+	}
+	c.argos[namespace] = a
+	c.processes = append(c.processes, a.redis, a.repo, a.controller)
+	return a, nil
+}
+
+// PauseController keeps the application-controller from doing anything until resume is called, as one does
+// that hangs or has no node.
+func (a *Argo) PauseController() (resume func() error, err error) { return a.controller.pause() }
+
+// PauseRepoServer does the same to the repo-server, which reads repositories and renders manifests.
+func (a *Argo) PauseRepoServer() (resume func() error, err error) { return a.repo.pause() }
+
+func (p *process) pause() (resume func() error, err error) {
+	group := -p.cmd.Process.Pid
+	return func() error { return syscall.Kill(group, syscall.SIGCONT) }, syscall.Kill(group, syscall.SIGSTOP)
+}
+
+// prepareArgo makes what an installation of Argo CD comes with and these processes look for.
+func prepareArgo(ctx context.Context, cluster *Cluster, tools, namespace string) error {
+	c, err := client.New(cluster.Config, client.Options{})
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{"application-crd.yaml", "appproject-crd.yaml"} {
+		file, err := find(tools, filepath.Join("crds", name))
+		if err != nil {
+			return err
+		}
+		if err := define(ctx, c, file); err != nil {
+			return fmt.Errorf("%s: %w", file, err)
+		}
+	}
+	part := map[string]string{"app.kubernetes.io/part-of": "argocd"}
+	project := &unstructured.Unstructured{Object: map[string]any{
+		"apiVersion": "argoproj.io/v1alpha1", "kind": "AppProject",
+		"metadata": map[string]any{"namespace": namespace, "name": "default"},
+		"spec": map[string]any{
+			"sourceRepos":              []any{"*"},
+			"destinations":             []any{map[string]any{"namespace": "*", "server": "*"}},
+			"clusterResourceWhitelist": []any{map[string]any{"group": "*", "kind": "*"}},
+		},
+	}}
+	for _, o := range []client.Object{
+		&corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: namespace}},
+		&corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "argocd-cm", Labels: part}},
+		&corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: "argocd-secret", Labels: part}},
+		project,
+	} {
+		if err := c.Create(ctx, o); err != nil && !apierrors.IsAlreadyExists(err) {
+			return err
+		}
+	}
+	return nil
+}
+
+// launchArgo starts the processes, or none of them.
+func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *Argo, err error) {
+	if c.dir == "" { // a cluster that was given
+		if c.dir, err = os.MkdirTemp("", "wherry-e2e-"); err != nil {
+			return nil, err
+		}
+	}
+	dir, err := os.MkdirTemp(c.dir, "argo-")
+	if err != nil {
+		return nil, err
+	}
+	a := &Argo{}
+	defer func() {
+		if err == nil {
+			return
+		}
+		for _, p := range []*process{a.controller, a.repo, a.redis} {
+			if p != nil {
+				err = errors.Join(err, p.stop())
+			}
+		}
+	}()
+	ports, err := freePorts(4)
+	if err != nil {
+		return nil, err
+	}
+	at := func(i int) string { return fmt.Sprintf("127.0.0.1:%d", ports[i]) }
+	if a.redis, err = startRedis(dir, tools, ports[0]); err != nil {
+		return nil, err
+	}
+	if err := awaitPort(ctx, at(0), a.redis); err != nil {
+		return nil, err
+	}
+	env, err := c.argoEnv(dir, tools, namespace)
+	if err != nil {
+		return nil, err
+	}
+	a.repo, err = startArgo(dir, tools, "argocd-repo-server", env,
+		"--redis="+at(0), "--disable-tls", "--address=127.0.0.1", fmt.Sprintf("--port=%d", ports[1]),
+		"--metrics-address=127.0.0.1", fmt.Sprintf("--metrics-port=%d", ports[2]))
+	if err != nil {
+		return nil, err
+	}
+	if err := await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", ports[2])+"/healthz", a.repo); err != nil {
+		return nil, err
+	}
+	a.controller, err = startArgo(dir, tools, "argocd-application-controller", env,
+		"--redis="+at(0), "--repo-server="+at(1), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", ports[3]),
+		"--app-resync=10", "--app-resync-jitter=0", "--repo-error-grace-period-seconds=5", "--repo-server-timeout-seconds=20")
+	if err != nil {
+		return nil, err
+	}
+	return a, await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", ports[3])+"/healthz", a.controller)
+}
+
+// argoEnv is the environment of both of Argo CD's processes. They learn their namespace from the
+// kubeconfig's context, and keep what is in fixed folders of their image in folders of dir.
+func (c *Cluster) argoEnv(dir, tools, namespace string) ([]string, error) {
+	program, err := find(tools, "argocd")
+	if err != nil {
+		return nil, err
+	}
+	config, err := clientcmd.LoadFromFile(c.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	config.Contexts[config.CurrentContext].Namespace = namespace
+	kubeconfig := filepath.Join(dir, "kubeconfig")
+	if err := clientcmd.WriteToFile(*config, kubeconfig); err != nil {
+		return nil, err
+	}
+	env := []string{
+		"KUBECONFIG=" + kubeconfig,
+		"ARGOCD_FAKE_IN_CLUSTER=true", // https://kubernetes.default.svc is the kubeconfig's cluster
+		"ARGOCD_GPG_ENABLED=false",
+		"PATH=" + filepath.Dir(program) + string(filepath.ListSeparator) + os.Getenv("PATH"), // git asks it for passwords
+		"ARGOCD_ASK_PASS_SOCK=" + filepath.Join(dir, "ask-pass.sock"),
+	}
+	for variable, sub := range map[string]string{
+		"HOME": "home", "TMPDIR": "tmp", "ARGOCD_TLS_DATA_PATH": "tls", "ARGOCD_SSH_DATA_PATH": "ssh",
+		"ARGOCD_GPG_DATA_PATH": "gpg", "ARGOCD_GNUPGHOME": "gnupg", "ARGOCD_PLUGINSOCKFILEPATH": "plugins",
+	} {
+		path := filepath.Join(dir, sub)
+		if err := os.Mkdir(path, 0o755); err != nil {
+			return nil, err
+		}
+		env = append(env, variable+"="+path)
+	}
+	return env, nil
+}
+
+// startArgo runs Argo CD's one program in the part that is named.
+func startArgo(dir, tools, name string, env []string, args ...string) (*process, error) {
+	path, err := find(tools, "argocd")
+	if err != nil {
+		return nil, err
+	}
+	return startAs(dir, name, path, args, append(env, "ARGOCD_BINARY_NAME="+name)...)
+}
+
+// startRedis runs the redis that make has unpacked, with its libraries beside it, or this machine's own.
+func startRedis(dir, tools string, port int) (*process, error) {
+	path, err := find(tools, "redis-server")
+	if err != nil {
+		if path, err = exec.LookPath("redis-server"); err != nil {
+			return nil, fmt.Errorf("redis-server, which Argo CD needs, is neither in %s nor in PATH: install redis, or run \"make e2e-tools\" on Debian", ToolsEnv)
+		}
+	}
+	return start(dir, path, []string{"--port", fmt.Sprint(port), "--bind", "127.0.0.1", "--save", "", "--appendonly", "no", "--dir", dir},
+		"LD_LIBRARY_PATH="+filepath.Join(filepath.Dir(path), "lib"))
+}
+
+// awaitPort waits until p listens.
+func awaitPort(ctx context.Context, address string, p *process) error {
+	ctx, cancel := context.WithTimeout(ctx, startTimeout)
+	defer cancel()
+	for {
+		conn, err := (&net.Dialer{}).DialContext(ctx, "tcp", address)
+		if err == nil {
+			return conn.Close()
+		}
+		select {
+		case <-p.ended():
+			return p.failure()
+		case <-ctx.Done():
+			return fmt.Errorf("wait for %s: %w", p.name, err)
+		case <-time.After(pollInterval):
+		}
+	}
+}
