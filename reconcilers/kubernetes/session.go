@@ -25,6 +25,7 @@ type session struct {
 	client.Client
 	actors  map[object.ObjMetadata]client.Client              // who acts on an object, where that is not Client
 	live    map[object.ObjMetadata]*unstructured.Unstructured // nil for what is known to be absent
+	asked   map[object.ObjMetadata]*unstructured.Unstructured // what ssa was given of it, to compare with
 	ours    map[object.ObjMetadata]bool                       // created by the assignment
 	origins map[object.ObjMetadata]string
 	adapted map[object.ObjMetadata]string // to the version that their manifest names
@@ -36,6 +37,7 @@ func newSession(c client.Client) *session {
 		Client:  c,
 		actors:  map[object.ObjMetadata]client.Client{},
 		live:    map[object.ObjMetadata]*unstructured.Unstructured{},
+		asked:   map[object.ObjMetadata]*unstructured.Unstructured{},
 		ours:    map[object.ObjMetadata]bool{},
 		origins: map[object.ObjMetadata]string{},
 		adapted: map[object.ObjMetadata]string{},
@@ -86,6 +88,7 @@ func (s *session) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 		return apierrors.NewNotFound(metav1.SchemeGroupVersion.WithResource("").GroupResource(), key.String())
 	}
 	live.DeepCopyInto(u)
+	s.asked[object.UnstructuredToObjMetadata(u)] = u
 	return nil
 }
 
@@ -99,12 +102,12 @@ func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Pat
 	how.ApplyOptions(opts)
 	how.Force = nil
 	id, before := object.UnstructuredToObjMetadata(u), u.DeepCopy()
-	err := s.acting(id).Patch(ctx, u, patch, &how)
-	if s.ours[id] && overwrittenByHand(err) {
-		force := true
-		how.Force = &force
-		before.DeepCopyInto(u)
-		err = s.acting(id).Patch(ctx, u, patch, &how)
+	err := s.send(ctx, u, patch, how)
+	for try := 1; err == nil && len(how.DryRun) > 0 && s.outdated(u) && try < mostReads; try++ {
+		if err = s.readAgain(ctx, before); err == nil && s.outdated(u) {
+			before.DeepCopyInto(u)
+			err = s.send(ctx, u, patch, how)
+		}
 	}
 	if err != nil {
 		return s.explain(before, &objectError{origin: s.origins[id], secret: utils.IsSecret(before), err: err})
@@ -118,6 +121,40 @@ func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Pat
 		s.live[id] = u.DeepCopy()
 	}
 	return nil
+}
+
+// send sends one patch, and takes by force what was overwritten by hand in an object of ours.
+func (s *session) send(ctx context.Context, u *unstructured.Unstructured, patch client.Patch, how client.PatchOptions) error {
+	id, before := object.UnstructuredToObjMetadata(u), u.DeepCopy()
+	err := s.acting(id).Patch(ctx, u, patch, &how)
+	if s.ours[id] && overwrittenByHand(err) {
+		force := true
+		how.Force = &force
+		before.DeepCopyInto(u)
+		err = s.acting(id).Patch(ctx, u, patch, &how)
+	}
+	return err
+}
+
+// outdated reports whether a dry run was made of another state of an object than the one that is known.
+func (s *session) outdated(result *unstructured.Unstructured) bool {
+	live := s.live[object.UnstructuredToObjMetadata(result)]
+	return live != nil && live.GetResourceVersion() != result.GetResourceVersion()
+}
+
+// mostReads bounds how often an object is read that others keep writing to.
+const mostReads = 5
+
+// readAgain reads an object that somebody has written to between its reading and a dry run, so that the two
+// which ssa compares differ by the manifest alone.
+func (s *session) readAgain(ctx context.Context, like *unstructured.Unstructured) error {
+	id := object.UnstructuredToObjMetadata(like)
+	delete(s.live, id)
+	live, err := s.look(ctx, like)
+	if err == nil && live != nil && s.asked[id] != nil {
+		live.DeepCopyInto(s.asked[id])
+	}
+	return err
 }
 
 // Delete deletes the object that was looked at, and no other that has taken its name since.
