@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -17,6 +18,7 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -35,6 +37,16 @@ type Engine struct {
 	Install string
 	// Judge says how an assignment stands, all objects of which are as their manifests say.
 	Judge func(ctx context.Context, v View) reconcilers.Result
+
+	// Namespace is where the engine's objects go that name none; empty is the assignment's.
+	Namespace string
+	// Drive, where it is set, tells the engine by View.Write what no manifest says. Apply calls it when all
+	// objects are as their manifests say, and judges afterwards.
+	Drive func(ctx context.Context, v View) error
+	// Release, where it is set, makes one of the engine's objects ready to be deleted.
+	Release func(ctx context.Context, v View, o *unstructured.Unstructured) error
+	// Holds, where it is set, tells which of the engine's kinds its others need until they have gone.
+	Holds func(schema.GroupKind) bool
 }
 
 // View is what a judge sees of an assignment.
@@ -64,6 +76,45 @@ func (v View) Get(ctx context.Context, kind schema.GroupKind, key types.Namespac
 	}
 	like.SetName(key.Name)
 	return v.pass.look(ctx, like)
+}
+
+// Changed reports whether this call has changed an object.
+func (v View) Changed(o *unstructured.Unstructured) bool {
+	name := utils.FmtUnstructured(o)
+	return slices.ContainsFunc(v.pass.changes, func(c reconcilers.Change) bool { return c.Object == name })
+}
+
+// Write merges fields into a live object, with the assignment's access, unless somebody has written to it
+// since it was read: the error then is apierrors.IsConflict, and Again reads it anew. The fields must be
+// others than those of the manifest. They do not count as the assignment's, and are left with the object.
+func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields map[string]any) error {
+	fields = maps.Clone(fields)
+	metadata, _ := fields["metadata"].(map[string]any)
+	metadata = maps.Clone(metadata)
+	if metadata == nil {
+		metadata = map[string]any{}
+	}
+	metadata["resourceVersion"] = o.GetResourceVersion()
+	fields["metadata"] = metadata
+	patch, err := json.Marshal(fields)
+	if err != nil {
+		return err
+	}
+	err = v.pass.r.client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(driver))
+	if err != nil {
+		return fmt.Errorf("%s: %w", utils.FmtUnstructured(o), err)
+	}
+	v.pass.live[object.UnstructuredToObjMetadata(o)] = o
+	return nil
+}
+
+// driver is the field manager of what an engine is told by View.Write.
+const driver = "wherry-agent"
+
+// Again reads an object anew; nil where it has gone.
+func (v View) Again(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	delete(v.pass.live, object.UnstructuredToObjMetadata(o))
+	return v.pass.look(ctx, o)
 }
 
 // Failed is the result of a judge that could not ask the API server.
@@ -131,11 +182,7 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 	} else if res.State != "" {
 		return res
 	}
-	view := View{Content: content, pass: p}
-	for _, m := range p.objects {
-		view.Objects = append(view.Objects, p.live[m.id()])
-	}
-	res := p.r.engine.Judge(ctx, view)
+	res := p.r.engine.Judge(ctx, p.view(content))
 	if res.State == bundle.Compliant {
 		p.confirm(&res)
 	}
@@ -146,6 +193,22 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 		res.Message = reconcilers.Clip(strings.TrimPrefix(res.Message+"; "+note, "; "))
 	}
 	return res
+}
+
+func (p *pass) view(content digest.Digest) View {
+	view := View{Content: content, pass: p}
+	for _, m := range p.objects {
+		view.Objects = append(view.Objects, p.live[m.id()])
+	}
+	return view
+}
+
+// drive tells the engine, where there is one, what it has to be told beside its objects.
+func (p *pass) drive(ctx context.Context, content digest.Digest) error {
+	if p.r.engine == nil || p.r.engine.Drive == nil {
+		return nil
+	}
+	return p.r.engine.Drive(ctx, p.view(content))
 }
 
 // leaving is how an assignment stands because of what it no longer holds and has not gone; the state is

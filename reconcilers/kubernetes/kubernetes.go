@@ -157,6 +157,9 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}
+	if err := p.drive(ctx, a.Content); err != nil {
+		return reconcilers.Result{}, err
+	}
 	return p.judge(ctx, a.Content), nil
 }
 

@@ -141,6 +141,8 @@ func (p *pass) place(ctx context.Context, namespace string) error {
 			return fmt.Errorf("%s: %s: %w", m.origin, m.subject(), err)
 		case !namespaced:
 			m.SetNamespace("")
+		case m.GetNamespace() == "" && p.engines(m.GroupVersionKind().GroupKind()) && p.r.engine.Namespace != "":
+			m.SetNamespace(p.r.engine.Namespace)
 		case m.GetNamespace() == "" && namespace == "":
 			return invalid("%s: %s names no namespace, and neither does its assignment", m.origin, m.subject())
 		case m.GetNamespace() == "":

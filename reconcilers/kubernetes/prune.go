@@ -23,8 +23,8 @@ import (
 func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, err error) {
 	engines := false // has something left to do for the assignment
 	for _, e := range forDeletion(entries) {
-		if engines && e.isNamespace() {
-			left = append(left, e) // what the engine put there is not gone yet
+		if engines && (e.isNamespace() || p.held(e)) {
+			left = append(left, e) // what the engine put there is not gone yet, or it still needs this
 			continue
 		}
 		gone, err := p.pruneAs(ctx, e)
@@ -64,7 +64,17 @@ func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, err error) {
 	case e.isNamespace():
 		return p.pruneNamespace(ctx, e, live)
 	}
+	if p.engines(e.groupKind()) && p.r.engine.Release != nil {
+		if err := p.r.engine.Release(ctx, p.view(""), live); err != nil {
+			return false, err
+		}
+	}
 	return p.delete(ctx, e)
+}
+
+// held reports whether the engine needs an object until the others of its own have gone.
+func (p *pass) held(e entry) bool {
+	return p.engines(e.groupKind()) && p.r.engine.Holds != nil && p.r.engine.Holds(e.groupKind())
 }
 
 // served returns e in a version that the cluster serves, which may have moved on since e was written; with
