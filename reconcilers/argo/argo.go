@@ -1,0 +1,148 @@
+// Package argo brings assignments to a cluster by way of Argo CD: it applies the Applications that tell Argo
+// CD what to fetch, and follows Argo CD until it has done so.
+//
+// The objects are applied, compared, pruned and removed by package kubernetes, with all that it promises. An
+// Application that has no finalizer is given one before it is deleted, so that Argo CD takes away what it
+// has brought: without, it would leave that where it is.
+//
+// What comes after an apply is Argo CD's, and judged by what it writes into the Application: it has to have
+// compared the sources that the manifest names, to find the cluster Synced with them, to have no failed
+// sync of that revision behind it, and to find all Healthy. A verdict on an older revision or specification,
+// good or bad, counts as Progressing.
+//
+// An Application with syncPolicy.automated is synced by Argo CD itself, which tries no revision twice: one
+// that has failed is tried once more. Any other Application is synced by this package. To that end Apply
+// writes the annotation argocd.argoproj.io/refresh and the field operation, both of which Argo CD takes away
+// when it is done; Observe writes nothing.
+package argo
+
+import (
+	"context"
+	"log/slog"
+	"time"
+
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/rest"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+)
+
+// Options are what a Reconciler can do without. The zero value works.
+type Options struct {
+	Log *slog.Logger // nil is silent
+	// Namespace is Argo CD's own, where Applications go that name none. Empty is DefaultNamespace.
+	Namespace string
+	// Deadline is how long a sync may take before it is ended, and a workload be Degraded before that counts
+	// as failed. Zero is 5 minutes.
+	Deadline time.Duration
+	// Poll is how often Argo CD looks at an Application by itself, where ConfigMap argocd-cm does not say it.
+	// Zero is 3 minutes, which is Argo CD's own default with its jitter. One that was not looked at for
+	// three times as long is not believed.
+	Poll time.Duration
+	// Now is the clock; nil is time.Now. It is compared with times that Argo CD has written.
+	Now func() time.Time
+}
+
+// DefaultNamespace is the one that Argo CD's own manifests install it in.
+const DefaultNamespace = "argocd"
+
+// settleTime is how long Healthy has to last: it is still that of the older revision for a moment after a
+// sync, until controllers have begun to roll the new one out.
+const settleTime = 30 * time.Second
+
+// Reconciler is the engine for one cluster. It may be used by several goroutines, each with an
+// assignment of its own.
+type Reconciler struct {
+	*kubernetes.Reconciler
+}
+
+var _ reconcilers.Reconciler = (*Reconciler)(nil)
+
+// New returns a reconciler for the cluster that config reaches; see kubernetes.New. The ledger must not be
+// that of another adapter.
+func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconciler, error) {
+	if opts.Namespace == "" {
+		opts.Namespace = DefaultNamespace
+	}
+	if opts.Deadline == 0 {
+		opts.Deadline = 5 * time.Minute
+	}
+	if opts.Poll == 0 {
+		opts.Poll = 3 * time.Minute
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	e := engine{opts}
+	objects, err := kubernetes.New(config, ledger, kubernetes.Options{
+		Log: opts.Log,
+		Engine: &kubernetes.Engine{
+			Owns: owns, Install: "install Argo CD", Namespace: opts.Namespace,
+			Judge: e.judge, Drive: e.drive, Release: e.release,
+			Holds: func(kind schema.GroupKind) bool { return kind == projectKind }, // without it nothing is taken away
+		},
+	})
+	if err != nil {
+		return nil, err
+	}
+	return &Reconciler{objects}, nil
+}
+
+// SettleTime is how long what this adapter calls compliant has to stay so before it counts.
+func (*Reconciler) SettleTime() time.Duration { return settleTime }
+
+const group = "argoproj.io"
+
+var (
+	applicationKind = schema.GroupKind{Group: group, Kind: "Application"}
+	projectKind     = schema.GroupKind{Group: group, Kind: "AppProject"}
+)
+
+// owns tells the kinds of Argo CD from those of its siblings, such as Argo Rollouts, which share its group.
+func owns(kind schema.GroupKind) bool {
+	return kind == applicationKind || kind == projectKind || kind == schema.GroupKind{Group: group, Kind: "ApplicationSet"}
+}
+
+// engine is what is the same for all assignments.
+type engine struct{ Options }
+
+// attempts is how often something is written whose object others are writing to as well.
+const attempts = 5
+
+// write merges into a live object what fields make of it, again where somebody was faster, until fields
+// returns nothing.
+func write(ctx context.Context, v kubernetes.View, o *unstructured.Unstructured, fields func(*unstructured.Unstructured) (map[string]any, error)) error {
+	for try := 1; ; try++ {
+		patch, err := fields(o)
+		if patch == nil || err != nil {
+			return err
+		}
+		err = v.Write(ctx, o, patch)
+		if !apierrors.IsConflict(err) || try == attempts {
+			return err
+		}
+		if o, err = v.Again(ctx, o); o == nil || err != nil {
+			return err
+		}
+	}
+}
+
+// finalizer has Argo CD take away what an Application has brought before the Application goes.
+const finalizer = "resources-finalizer.argocd.argoproj.io"
+
+// release makes the deletion of an Application one of what it has brought.
+func (engine) release(ctx context.Context, v kubernetes.View, o *unstructured.Unstructured) error {
+	if o.GroupVersionKind().GroupKind() != applicationKind {
+		return nil
+	}
+	return write(ctx, v, o, func(o *unstructured.Unstructured) (map[string]any, error) {
+		if cascades(o) {
+			return nil, nil
+		}
+		finalizers := append([]string{finalizer}, o.GetFinalizers()...)
+		return map[string]any{"metadata": map[string]any{"finalizers": finalizers}}, nil
+	})
+}
