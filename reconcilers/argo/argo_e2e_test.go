@@ -8,4 +8,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
-func TestConformance(t *testing.T) { reconcilertest.Run(t, newEngine) }
+func TestConformance(t *testing.T) {
+	reconcilertest.Run(t, reconcilertest.Adapter{
+		Name: "argo", On: "a real application-controller and repo-server of Argo CD, with git, on a real API server", Start: newEngine,
+	})
+}

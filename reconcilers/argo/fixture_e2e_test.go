@@ -19,6 +19,7 @@ import (
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -38,7 +39,16 @@ var (
 	git     *harness.Git
 )
 
-func TestMain(m *testing.M) { os.Exit(run(m)) }
+func TestMain(m *testing.M) {
+	reconcilertest.Child(func(handle string) (reconcilers.Reconciler, error) {
+		return kubernetestest.Open(handle, create)
+	})
+	os.Exit(run(m))
+}
+
+func create(config *rest.Config, ledger reconcilers.Ledger) (*argo.Reconciler, error) {
+	return argo.New(config, ledger, argo.Options{Namespace: namespace})
+}
 
 func run(m *testing.M) int {
 	var err error
@@ -58,18 +68,20 @@ func run(m *testing.M) int {
 // Applications have a prefix of their own.
 type site struct {
 	*kubernetestest.Cluster
-	ledger  *reconcilertest.Ledger
-	engine  *harness.Argo
-	r       reconcilers.Reconciler
-	options argo.Options
+	kubernetestest.Place
+	engine *harness.Argo
+	r      reconcilers.Reconciler
 }
 
 func newSite(t *testing.T) *site {
 	t.Helper()
 	engine, err := cluster.StartArgo(t.Context(), namespace)
 	require.NoError(t, err)
-	s := &site{Cluster: kubernetestest.Connect(t, cluster.Config), ledger: &reconcilertest.Ledger{}, engine: engine}
-	s.options.Namespace = namespace
+	s := &site{
+		Cluster: kubernetestest.Connect(t, cluster.Config),
+		Place:   kubernetestest.Place{Kubeconfig: cluster.Kubeconfig, Ledger: t.TempDir()},
+		engine:  engine,
+	}
 	s.r = s.Reconciler(t)
 	secret := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -89,7 +101,7 @@ func newSite(t *testing.T) *site {
 }
 
 func (s *site) Reconciler(t *testing.T) reconcilers.Reconciler {
-	r, err := argo.New(s.Config, s.ledger, s.options)
+	r, err := kubernetestest.Open(s.Handle(t), create)
 	require.NoError(t, err)
 	return r
 }
@@ -97,21 +109,24 @@ func (s *site) Reconciler(t *testing.T) reconcilers.Reconciler {
 // clear deletes the site's Applications, and leaves what they have brought to the end of its namespace.
 func (s *site) clear(t *testing.T) {
 	require.Eventually(t, func() bool {
-		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion("argoproj.io/v1alpha1")
-		list.SetKind("ApplicationList")
-		require.NoError(t, s.List(context.Background(), list, client.InNamespace(namespace)))
-		left := false
-		for _, o := range list.Items {
-			if strings.HasPrefix(o.GetName(), s.Name) {
-				left = true
-				patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-				require.NoError(t, client.IgnoreNotFound(s.Patch(context.Background(), &o, patch)))
-				require.NoError(t, client.IgnoreNotFound(s.Client.Delete(context.Background(), &o)))
-			}
+		left := s.list(t)
+		for _, o := range left {
+			patch := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			require.NoError(t, client.IgnoreNotFound(s.Patch(context.Background(), &o, patch)))
+			require.NoError(t, client.IgnoreNotFound(s.Client.Delete(context.Background(), &o)))
 		}
-		return !left
+		return len(left) == 0
 	}, reconcilertest.Patience, 100*time.Millisecond)
+}
+
+// list returns the site's Applications.
+func (s *site) list(t *testing.T) []unstructured.Unstructured {
+	t.Helper()
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("argoproj.io/v1alpha1")
+	list.SetKind("ApplicationList")
+	require.NoError(t, s.List(context.Background(), list, client.InNamespace(namespace))) // that of a cleanup, too
+	return slices.DeleteFunc(list.Items, func(o unstructured.Unstructured) bool { return !strings.HasPrefix(o.GetName(), s.Name) })
 }
 
 // application returns one of the site's, or nil.
@@ -192,12 +207,11 @@ func (s *site) removed(t *testing.T, a reconcilers.Assignment) {
 // conforming holds values in ConfigMaps that come from a branch of their own, pinned to a commit.
 type conforming struct {
 	*site
-	t       *testing.T
 	commits map[string]string
 }
 
 func newEngine(t *testing.T) reconcilertest.Engine {
-	return &conforming{site: newSite(t), t: t, commits: map[string]string{}}
+	return &conforming{site: newSite(t), commits: map[string]string{}}
 }
 
 func (e *conforming) Namespace() string { return namespace }
@@ -214,7 +228,16 @@ func (e *conforming) commit(t *testing.T, name, value string) string {
 	return commit
 }
 
-func (e *conforming) File(name, value string) bundle.File {
+func (e *conforming) Files(t *testing.T, _ string, content map[string]string) []bundle.File {
+	var files []bundle.File
+	for name, value := range content {
+		files = append(files, e.file(name, e.commit(t, name, value)))
+	}
+	return files
+}
+
+// file has Argo CD apply a commit.
+func (e *conforming) file(name, commit string) bundle.File {
 	const text = `apiVersion: argoproj.io/v1alpha1
 kind: Application
 metadata: {name: $NAME-%s}
@@ -226,15 +249,14 @@ spec:
     automated: {prune: true, selfHeal: true}
     syncOptions: [ApplyOutOfSyncOnly=true]
 `
-	manifests := e.fill(fmt.Sprintf(text, name, e.commit(e.t, name, value)))
-	return bundle.File{Path: name + ".yaml", Data: []byte(manifests)}
+	return bundle.File{Path: name + ".yaml", Data: []byte(e.fill(fmt.Sprintf(text, name, commit)))}
 }
 
 var pinned = regexp.MustCompile(`targetRevision: ([0-9a-f]+)`)
 
 // Revision is the commits that the files name.
-func (e *conforming) Revision(t *testing.T, dir string) string {
-	files, err := filepath.Glob(filepath.Join(dir, "*.yaml"))
+func (e *conforming) Revision(t *testing.T, a reconcilers.Assignment) string {
+	files, err := filepath.Glob(filepath.Join(a.Dir, "*.yaml"))
 	require.NoError(t, err)
 	var revisions []string
 	for _, file := range files {
@@ -252,6 +274,25 @@ func (e *conforming) Value(t *testing.T, _, name string) (string, bool) {
 		return "", false
 	}
 	return cm.Data["value"], true
+}
+
+// Writes names what is specified, who has written to it when, and when the last sync began. The generation
+// does not tell: it counts what Argo CD writes into the status, too.
+func (e *conforming) Writes(t *testing.T, assignment string) string {
+	var found []string
+	for _, o := range e.list(t) {
+		if o.GetLabels()[kubernetes.OwnerLabel] != assignment {
+			continue
+		}
+		began, _, _ := unstructured.NestedString(o.Object, "status", "operationState", "startedAt")
+		found = append(found, fmt.Sprint(o.GetName(), o.GetUID(), o.Object["spec"], o.GetAnnotations(), began))
+		for _, f := range o.GetManagedFields() {
+			if strings.HasPrefix(f.Manager, "wherry") {
+				found = append(found, fmt.Sprint(f.Manager, f.Time, f.FieldsV1))
+			}
+		}
+	}
+	return strings.Join(found, "\n")
 }
 
 // Tamper points Argo CD at another commit.
@@ -289,7 +330,27 @@ func (e *conforming) CheckForeign(t *testing.T, _, name string) {
 	}
 }
 
-func (e *conforming) Break(t *testing.T, dir string) string {
-	require.NoError(t, os.WriteFile(filepath.Join(dir, "broken.yaml"), []byte("kind: Application\n  name: [\n"), 0o600))
+func (e *conforming) Break(t *testing.T, a reconcilers.Assignment) string {
+	add(t, a, bundle.File{Path: "broken.yaml", Data: []byte("kind: Application\n  name: [\n")})
 	return kubernetes.InvalidManifest
+}
+
+// Fail adds a commit that holds what looks like a manifest, and cannot be read.
+func (e *conforming) Fail(t *testing.T, a reconcilers.Assignment) (reason, words string) {
+	commit, err := git.Commit(t.Context(), e.Name, "failing", map[string]string{"value.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: [\n"})
+	require.NoError(t, err)
+	add(t, a, e.file("failing", commit))
+	return "ComparisonError", "value.yaml"
+}
+
+// Stall stops Argo CD itself, so that all that it says is what it said before.
+func (e *conforming) Stall(t *testing.T, _ reconcilers.Assignment) (words string, finish func()) {
+	resume, err := e.engine.PauseController()
+	require.NoError(t, err)
+	return "Application/" + namespace + "/" + e.Name, func() { require.NoError(t, resume()) }
+}
+
+// add puts a file into an assignment.
+func add(t *testing.T, a reconcilers.Assignment, f bundle.File) {
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir, f.Path), f.Data, 0o600))
 }
