@@ -20,6 +20,9 @@ func TestMain(m *testing.M) {
 	reconcilertest.Child(func(root string) (reconcilers.Reconciler, error) {
 		return directory.New(root, directory.Options{}), nil
 	})
+	if text := os.Getenv(childVariable); text != "" {
+		fetch(text)
+	}
 	os.Exit(m.Run())
 }
 
