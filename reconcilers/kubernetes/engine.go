@@ -35,6 +35,9 @@ type Engine struct {
 	Owns func(schema.GroupKind) bool
 	// Install is what a person does where one of the kinds is not served, such as "install Flux".
 	Install string
+	// Request returns the annotations that ask the engine to look again at an object of its own which an apply
+	// has left as it was, or none. It may be nil.
+	Request func(o *unstructured.Unstructured, done Applied) map[string]string
 	// Judge says how an assignment stands, all objects of which are as their manifests say.
 	Judge func(ctx context.Context, v View) reconcilers.Result
 
