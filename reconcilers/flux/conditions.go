@@ -52,13 +52,16 @@ func observedGeneration(o *unstructured.Unstructured) int64 {
 }
 
 // readiness judges what all of Flux's objects have: the condition Ready, which counts for the generation
-// that it is about, and Stalled, with which Flux gives up.
+// that it is about, and Stalled, with which Flux gives up. Whatever it says does not count while Flux is asked
+// to look again.
 func readiness(o *unstructured.Unstructured) verdict {
 	ready, stalled := conditionOf(o, "Ready"), conditionOf(o, "Stalled")
 	current := o.GetGeneration()
 	switch {
 	case suspended(o):
 		return verdict{state: bundle.Suspended, reason: "Suspended", message: subject(o) + " is suspended"}
+	case asked(o):
+		return progressing(kubernetes.NotReady, "%s: Flux is asked to look again, and has not yet", subject(o))
 	case stalled.is("True") && stalled.observed == current:
 		return failed(cmp.Or(stalled.reason, ready.reason), "%s: %s", subject(o), stalled.message)
 	case ready.status == "":

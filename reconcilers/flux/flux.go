@@ -14,6 +14,7 @@ package flux
 import (
 	"log/slog"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -27,6 +28,8 @@ type Options struct {
 	Log *slog.Logger // nil is silent
 	// Impersonate is that of kubernetes.Options.
 	Impersonate bool
+	// Now is the clock of the requests to Flux; nil is time.Now.
+	Now func() time.Time
 }
 
 // Reconciler is the engine for one cluster. It may be used by several goroutines, each with an
@@ -40,12 +43,17 @@ var _ reconcilers.Reconciler = (*Reconciler)(nil)
 // New returns a reconciler for the cluster that config reaches; see kubernetes.New. The ledger must not be
 // that of another adapter.
 func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconciler, error) {
+	now := opts.Now
+	if now == nil {
+		now = time.Now
+	}
 	objects, err := kubernetes.New(config, ledger, kubernetes.Options{
 		Log:         opts.Log,
 		Impersonate: opts.Impersonate,
 		Engine: &kubernetes.Engine{
 			Owns:    func(kind schema.GroupKind) bool { return strings.HasSuffix(kind.Group, ".toolkit.fluxcd.io") },
 			Install: "install Flux",
+			Request: requests(now),
 			Judge:   judge,
 		},
 	})

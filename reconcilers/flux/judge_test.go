@@ -2,6 +2,7 @@ package flux
 
 import (
 	"context"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -57,7 +58,6 @@ func judgeAll(t *testing.T, texts ...string) reconcilers.Result {
 const (
 	git           = "apiVersion: source.toolkit.fluxcd.io/v1\nkind: GitRepository\nmetadata: {name: shop}\n"
 	kustomization = "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Kustomization\nmetadata: {name: shop}\n"
-	release       = "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: shop}\n"
 	follows       = "spec: {sourceRef: {kind: GitRepository, name: shop}, wait: true}\n"
 	ready         = "{type: Ready, status: 'True', reason: Succeeded, observedGeneration: 2}"
 	fetched       = git + "spec: {ref: {branch: main}}\nstatus: {observedGeneration: 2, artifact: {revision: 'main@sha1:b2'}, conditions: [" + ready + "]}\n"
@@ -128,17 +128,21 @@ func TestHowFluxStandsIsHowTheAssignmentStands(t *testing.T) {
 			[]string{git + "status: {conditions: [{type: Ready, status: 'False', reason: InvalidURL, observedGeneration: 2}, {type: Stalled, status: 'True', reason: URLInvalid, message: bad, observedGeneration: 2}]}\n"},
 			bundle.Failed, "URLInvalid", "sha256:content", true,
 		},
+		{
+			"what somebody has asked Flux to look at again",
+			[]string{fetched, strings.Replace(applied, "{name: shop}", "{name: shop, annotations: {reconcile.fluxcd.io/requestedAt: b}}", 1)},
+			bundle.Progressing, "NotReady", "main@sha1:b2", true,
+		},
+		{
+			"what Flux has looked at again",
+			[]string{fetched, strings.NewReplacer("{name: shop}", "{name: shop, annotations: {reconcile.fluxcd.io/requestedAt: b}}", "status: {", "status: {lastHandledReconcileAt: b, ").Replace(applied)},
+			bundle.Compliant, "", "main@sha1:b2", true,
+		},
 		{"what is suspended", []string{fetched, kustomization + "spec: {suspend: true, sourceRef: {kind: GitRepository, name: shop}}\n"}, bundle.Suspended, "Suspended", "", true},
 		{
 			"objects that are not there, without wait",
 			[]string{fetched, kustomization + "spec: {sourceRef: {kind: GitRepository, name: shop}}\nstatus: {observedGeneration: 2, lastAppliedRevision: 'main@sha1:b2', inventory: {entries: [{id: shop_web_apps_Deployment, v: v1}]}, conditions: [" + ready + "]}\n"},
 			bundle.Progressing, "NotReady", "main@sha1:b2", true,
-		},
-		{"a release that is deployed", []string{release + "status: {observedGeneration: 2, history: [{chartVersion: 6.1.0, status: deployed}], conditions: [" + ready + "]}\n"}, bundle.Compliant, "", "6.1.0", true},
-		{
-			"a release that Flux rolled back",
-			[]string{release + "status: {observedGeneration: 2, history: [{chartVersion: 6.2.0, status: failed}, {chartVersion: 6.1.0, status: deployed}], conditions: [{type: Ready, status: 'False', reason: UpgradeFailed, observedGeneration: 2}, {type: Remediated, status: 'True', reason: RollbackSucceeded, observedGeneration: 2}]}\n"},
-			bundle.Failed, "RollbackSucceeded", "6.1.0", true,
 		},
 		{"a registry of charts, which has no status", []string{"apiVersion: source.toolkit.fluxcd.io/v1\nkind: HelmRepository\nmetadata: {name: shop}\nspec: {type: oci}\n"}, bundle.Compliant, "", "sha256:content", false},
 		{"plain objects alone", []string{"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\n"}, bundle.Compliant, "", "sha256:content", false},

@@ -79,7 +79,7 @@ func temporary(o *unstructured.Unstructured, ready condition) bool {
 // as it is at every interval.
 func repeats(o *unstructured.Unstructured, ready condition) bool {
 	history, _, _ := unstructured.NestedSlice(o.Object, "status", "history")
-	if len(history) == 0 || !ready.is("Unknown") || observedGeneration(o) != o.GetGeneration() {
+	if len(history) == 0 || !ready.is("Unknown") || asked(o) || observedGeneration(o) != o.GetGeneration() {
 		return false
 	}
 	last, _ := history[0].(map[string]any)

@@ -1,33 +1,79 @@
 package flux
 
 import (
+	"cmp"
 	"context"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// judgeRelease judges a HelmRelease. One that Flux has remediated, by a rollback or an uninstall, has
-// failed, even though something runs.
+// judgeRelease judges whether Flux has released the newest version of the chart, and left it in place: a
+// release that was remediated, by a rollback or an uninstall, has failed, even though something runs. That it
+// was counts until Flux tries again, of which Ready is Unknown.
+//
+// The conditions are those that helm-controller documents for helm.toolkit.fluxcd.io/v2.
 func judgeRelease(ctx context.Context, c cluster, o *unstructured.Unstructured) (verdict, error) {
-	v, remediated := readiness(o), conditionOf(o, "Remediated")
-	switch ready := conditionOf(o, "Ready"); {
-	case v.state == bundle.Suspended:
-	case remediated.is("True") && remediated.observed == o.GetGeneration():
+	source, err := chartSource(ctx, c, o)
+	if err != nil {
+		return verdict{}, err
+	}
+	v, ready, remediated := readiness(o), conditionOf(o, "Ready"), conditionOf(o, "Remediated")
+	switch {
+	case v.state == bundle.Suspended, asked(o):
+	case remediated.is("True") && remediated.observed == o.GetGeneration() && !ready.is("Unknown"):
 		v = failed(remediated.reason, "%s: %s", subject(o), remediated.message)
 	case v.state == bundle.Failed && passing(ready.reason):
 		v.state = bundle.Progressing
 	}
-	v.revision, v.applies, v.floating = chartOf(o), true, true
-	source, err := sourceOf(ctx, c, o, "spec", "chartRef")
-	if err != nil {
-		return verdict{}, err
+	if v.state != bundle.Suspended && source != nil {
+		v = followChart(o, source, v)
 	}
-	if source != nil {
-		v.floating = pinOf(source) == ""
-	}
+	v.revision, v.applies = chartOf(o), true
+	v.floating = source == nil || pinOf(source) == ""
 	return v, nil
+}
+
+// chartSource returns what a release has its chart from: the OCIRepository that it refers to, or the HelmChart
+// that it, or Flux for it, has made. It is nil where that does not exist.
+func chartSource(ctx context.Context, c cluster, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+	if field(o, "spec", "chartRef", "name") != "" {
+		return sourceOf(ctx, c, o, "spec", "chartRef")
+	}
+	namespace, name, found := strings.Cut(field(o, "status", "helmChart"), "/")
+	if !found {
+		return nil, nil
+	}
+	return c.Get(ctx, schema.GroupKind{Group: sourceGroup, Kind: "HelmChart"}, types.NamespacedName{Namespace: namespace, Name: name})
+}
+
+// followChart corrects a verdict for the version of the chart that it is about.
+func followChart(o, source *unstructured.Unstructured, v verdict) verdict {
+	from := judgeSource(source)
+	switch {
+	case from.state == bundle.Failed:
+		return from
+	case from.state == bundle.Progressing:
+		return progressing(from.reason, "%s: waits for its chart: %s", subject(o), from.message)
+	case v.state != bundle.Progressing && !tried(o, from.revision):
+		return progressing(kubernetes.NotReady, "%s: Flux has released %s, not yet %s", subject(o), cmp.Or(chartOf(o), "nothing"), from.revision)
+	}
+	return v
+}
+
+// tried reports whether what Flux says of a release is about a revision of its chart: a version, or for a chart
+// from an OCIRepository the digest of one. Where a controller does not say, it is.
+func tried(o *unstructured.Unstructured, revision string) bool {
+	if digest := field(o, "status", "lastAttemptedRevisionDigest"); digest != "" {
+		return endsWith(revision, digest)
+	}
+	version := field(o, "status", "lastAttemptedRevision")
+	return version == "" || strings.Contains(revision, "@") || version == revision
 }
 
 // passing are reasons for which a release waits for something else.

@@ -1,0 +1,108 @@
+package flux
+
+import (
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/fluxcd/cli-utils/pkg/object"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+)
+
+// requestAnnotation asks Flux to look at an object now and not after its interval. Flux copies the value to
+// status.lastHandledReconcileAt when it has, whatever came of it.
+const requestAnnotation = "reconcile.fluxcd.io/requestedAt"
+
+// asked reports whether somebody has asked Flux to look at an object, and it has not yet.
+func asked(o *unstructured.Unstructured) bool {
+	at := o.GetAnnotations()[requestAnnotation]
+	return at != "" && at != field(o, "status", "lastHandledReconcileAt")
+}
+
+// outcome is what an apply has done; kubernetes.Applied is one.
+type outcome interface {
+	Has(object.ObjMetadata) bool
+	Changed(object.ObjMetadata) bool
+}
+
+// requests asks Flux to look again where it would not by itself; see requestOf.
+func requests(now func() time.Time) func(*unstructured.Unstructured, kubernetes.Applied) map[string]string {
+	return func(o *unstructured.Unstructured, done kubernetes.Applied) map[string]string {
+		return requestOf(o, done, done.Fresh, now())
+	}
+}
+
+// requestOf returns the annotation that asks Flux to look at o again, or none. Flux sees that an object of its
+// own has changed, or that a source has a new revision, but not that a Secret or a ConfigMap that an object
+// refers to has other content: what it then says about the object is about the old one. New content of an
+// assignment also has sources looked at that follow something, so that a release and the version that it was
+// made for arrive together.
+func requestOf(o *unstructured.Unstructured, done outcome, fresh bool, at time.Time) map[string]string {
+	if suspended(o) || !(fresh && isPolled(o) || isOutdated(o, done, fresh)) {
+		return nil
+	}
+	return map[string]string{requestAnnotation: at.UTC().Format(time.RFC3339Nano)}
+}
+
+// isPolled reports whether an object is a source that Flux looks at from time to time.
+func isPolled(o *unstructured.Unstructured) bool {
+	switch {
+	case o.GroupVersionKind().Group != sourceGroup, o.GetKind() == "ExternalArtifact":
+		return false
+	case o.GetKind() == "HelmRepository" && field(o, "spec", "type") == "oci":
+		return false // which has no status
+	}
+	return pinOf(o) == ""
+}
+
+// isOutdated reports whether o refers to an object of the assignment that has changed, or may have in an apply
+// of the same content that was cut off.
+func isOutdated(o *unstructured.Unstructured, done outcome, fresh bool) bool {
+	return slices.ContainsFunc(inputs(o), func(id object.ObjMetadata) bool {
+		return done.Changed(id) || fresh && done.Has(id)
+	})
+}
+
+// inputs are the Secrets and ConfigMaps that an object of Flux's refers to, all of which are in its namespace:
+// by fields such as secretRef, certSecretRef and configMapRef, and by the items of substituteFrom and
+// valuesFrom.
+func inputs(o *unstructured.Unstructured) []object.ObjMetadata {
+	var found []object.ObjMetadata
+	add := func(kind string, at any) {
+		if reference, _ := at.(map[string]any); reference != nil {
+			name, _ := reference["name"].(string)
+			found = append(found, object.ObjMetadata{GroupKind: schema.GroupKind{Kind: kind}, Namespace: o.GetNamespace(), Name: name})
+		}
+	}
+	var walk func(map[string]any)
+	walk = func(fields map[string]any) {
+		for _, name := range slices.Sorted(maps.Keys(fields)) {
+			value := fields[name]
+			switch {
+			case name == "values": // a chart's own
+			case strings.HasSuffix(strings.ToLower(name), "secretref"):
+				add("Secret", value)
+			case name == "configMapRef":
+				add("ConfigMap", value)
+			case name == "substituteFrom", name == "valuesFrom":
+				items, _ := value.([]any)
+				for _, item := range items {
+					reference, _ := item.(map[string]any)
+					kind, _ := reference["kind"].(string)
+					add(kind, item)
+				}
+			default:
+				if below, ok := value.(map[string]any); ok {
+					walk(below)
+				}
+			}
+		}
+	}
+	spec, _ := o.Object["spec"].(map[string]any)
+	walk(spec)
+	return found
+}
