@@ -2,6 +2,7 @@ package flux
 
 import (
 	"cmp"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -51,6 +52,13 @@ func observedGeneration(o *unstructured.Unstructured) int64 {
 	return n
 }
 
+// controllerOf names the program that an object is for, such as source-controller: of Flux's groups each has
+// one.
+func controllerOf(o *unstructured.Unstructured) string {
+	group, _, _ := strings.Cut(o.GroupVersionKind().Group, ".")
+	return group + "-controller"
+}
+
 // readiness judges what all of Flux's objects have: the condition Ready, which counts for the generation
 // that it is about, and Stalled, with which Flux gives up. Whatever it says does not count while Flux is asked
 // to look again.
@@ -61,13 +69,13 @@ func readiness(o *unstructured.Unstructured) verdict {
 	case suspended(o):
 		return verdict{state: bundle.Suspended, reason: "Suspended", message: subject(o) + " is suspended"}
 	case asked(o):
-		return progressing(kubernetes.NotReady, "%s: Flux is asked to look again, and has not yet", subject(o))
+		return progressing(kubernetes.NotReady, "%s: Flux is asked to look again, and has not yet; is its %s running?", subject(o), controllerOf(o))
 	case stalled.is("True") && stalled.observed == current:
 		return failed(cmp.Or(stalled.reason, ready.reason), "%s: %s", subject(o), stalled.message)
 	case ready.status == "":
-		return progressing(kubernetes.NotReady, "%s: Flux has not taken it up", subject(o))
+		return progressing(kubernetes.NotReady, "%s: Flux has not taken it up; is its %s running?", subject(o), controllerOf(o))
 	case ready.observed != current:
-		return progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation", subject(o))
+		return progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation; is its %s running?", subject(o), controllerOf(o))
 	case ready.is("False"):
 		return failed(ready.reason, "%s: %s", subject(o), ready.message)
 	case !ready.is("True"):

@@ -99,7 +99,9 @@ func (s *site) Reconciler(t *testing.T) reconcilers.Reconciler {
 
 // versions of the kinds of Flux that the tests use.
 var versions = map[string]string{
-	"Kustomization": "kustomize.toolkit.fluxcd.io/v1", "GitRepository": "source.toolkit.fluxcd.io/v1", "OCIRepository": "source.toolkit.fluxcd.io/v1",
+	"Kustomization": "kustomize.toolkit.fluxcd.io/v1",
+	"GitRepository": "source.toolkit.fluxcd.io/v1", "OCIRepository": "source.toolkit.fluxcd.io/v1",
+	"HelmRelease": "helm.toolkit.fluxcd.io/v2",
 }
 
 // list returns the site's objects of a kind.
@@ -133,6 +135,12 @@ func (s *site) object(t *testing.T, kind, name string) *unstructured.Unstructure
 	}
 	require.NoError(t, err)
 	return u
+}
+
+// applyAs applies an object as another tool does that takes what it wants.
+func (s *site) applyAs(t *testing.T, manager string, o *unstructured.Unstructured) {
+	t.Helper()
+	require.NoError(t, s.Apply(t.Context(), client.ApplyConfigurationFromUnstructured(o), client.FieldOwner(manager), client.ForceOwnership))
 }
 
 func (s *site) configMap(t *testing.T, name string) *corev1.ConfigMap {

@@ -122,14 +122,6 @@ func TestFieldsThatWentWithAVersionAreNamed(t *testing.T) {
 	require.Nil(t, s.object(t, "GitRepository", "shop"), "nothing is applied unless all of it can be")
 }
 
-func TestWithoutAKindFluxIsToBeInstalled(t *testing.T) {
-	s := newSite(t)
-	res := s.r.Apply(t.Context(), s.assignment(t, "apiVersion: helm.toolkit.fluxcd.io/v2\nkind: HelmRelease\nmetadata: {name: $NAME-shop}\n"))
-	require.Equal(t, bundle.Failed, res.State)
-	require.Equal(t, kubernetes.KindNotServed, res.Reason)
-	require.Contains(t, res.Message, "the cluster does not serve HelmRelease.helm.toolkit.fluxcd.io: install Flux")
-}
-
 func TestANamespaceGoesAfterWhatFluxHasPutIntoIt(t *testing.T) {
 	s := newSite(t)
 	push(t, s, "dev/settings.yaml", settings)
