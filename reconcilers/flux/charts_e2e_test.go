@@ -1,0 +1,79 @@
+//go:build e2e
+
+package flux_test
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// newCharts serves an index of one version of the chart shop.
+func newCharts(t *testing.T) *httptest.Server {
+	t.Helper()
+	const about = "apiVersion: v2\nname: shop\nversion: 6.1.0\n"
+	var packed bytes.Buffer
+	zip := gzip.NewWriter(&packed)
+	archive := tar.NewWriter(zip)
+	require.NoError(t, archive.WriteHeader(&tar.Header{Name: "shop/Chart.yaml", Mode: 0o644, Size: int64(len(about))}))
+	_, err := archive.Write([]byte(about))
+	require.NoError(t, err)
+	require.NoError(t, archive.Close())
+	require.NoError(t, zip.Close())
+	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		switch r.URL.Path {
+		case "/index.yaml":
+			fmt.Fprint(w, "apiVersion: v1\nentries: {shop: [{apiVersion: v2, name: shop, version: 6.1.0, urls: [shop-6.1.0.tgz]}]}\n")
+		case "/shop-6.1.0.tgz":
+			_, _ = w.Write(packed.Bytes())
+		default:
+			http.NotFound(w, r)
+		}
+	}))
+	t.Cleanup(server.Close)
+	return server
+}
+
+func TestChartsAreFetched(t *testing.T) {
+	s := newSite(t)
+	const text = `apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata: {name: $NAME-shop}
+spec: {interval: 1h, url: $URL}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmRepository
+metadata: {name: $NAME-registry}
+spec: {type: oci, url: oci://registry.invalid/charts}
+---
+apiVersion: source.toolkit.fluxcd.io/v1
+kind: HelmChart
+metadata: {name: $NAME-shop}
+spec: {interval: 1h, chart: shop, version: $VERSION, sourceRef: {kind: HelmRepository, name: $NAME-shop}}
+`
+	url := newCharts(t).URL
+	of := func(version string) string {
+		return strings.NewReplacer("$URL", url, "$VERSION", version).Replace(text)
+	}
+	a := s.assignment(t, of("6.x"))
+	res := s.settled(t, a, bundle.Compliant)
+	require.Equal(t, a.Content.String(), res.Revision, "charts are fetched, and nothing is released")
+	require.True(t, res.Floating)
+
+	res = s.settled(t, s.assignment(t, of("7.x")), bundle.Failed)
+	require.Equal(t, "InvalidChartReference", res.Reason, res.Message)
+	require.Contains(t, res.Message, "HelmChart/"+namespace+"/"+s.Name+"-shop: ")
+	res = s.settled(t, s.assignment(t, strings.Replace(of("6.x"), url, url+"/absent", 1)), bundle.Failed)
+	require.Contains(t, res.Message, "HelmRepository/"+namespace+"/"+s.Name+"-shop: ")
+	require.NotEmpty(t, res.Reason)
+	s.removed(t, a)
+}
