@@ -197,7 +197,7 @@ func (s *site) through(t *testing.T, n int, silent bool) reconcilers.Reconciler 
 func TestAnAPIServerThatGoesHalfWay(t *testing.T) {
 	s := newSite(t)
 	push(t, s, "dev/settings.yaml", settings)
-	a := s.assignment(t, hourly)
+	var a reconcilers.Assignment
 	cuts := 0
 	for n := 0; ; n++ {
 		a = s.assignment(t, hourly+note(strings.Repeat("x", n))) // each time there is something to do

@@ -18,12 +18,6 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
-func TestConformance(t *testing.T) {
-	reconcilertest.Run(t, reconcilertest.Adapter{
-		Name: "flux", On: "real source- and kustomize-controllers, with git, on a real API server", Start: newEngine,
-	})
-}
-
 // objects is a source that follows a branch, and what Flux is to do with it.
 const objects = `apiVersion: source.toolkit.fluxcd.io/v1beta2
 kind: GitRepository
