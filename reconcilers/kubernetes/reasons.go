@@ -97,7 +97,7 @@ func failed(ctx context.Context, err error) reconcilers.Result {
 var remedies = map[string]string{
 	AdmissionDenied:      "change the manifest, or the rule",
 	Conflict:             "leave it out of the manifest, or have that manager give it up",
-	Forbidden:            "permit it, or take the object out of the assignment",
+	Forbidden:            "change the cluster's limit, or take the object out of the assignment",
 	Immutable:            "delete the object, and it is made anew, or give the new one another name",
 	KindNotServed:        "install what defines the kind, or write a version that is served",
 	NamespaceNotFound:    "have a manifest of the assignment create the namespace",
