@@ -79,6 +79,8 @@ const (
 	codeObjectTwice    = "E1605"
 	codeObjectShared   = "W1606"
 	codeFluxVersion    = "W1607"
+
+	codeHealthOfNothing = "E1608"
 )
 
 // CodeEmptyRegistration is of a WorkloadRegistration without a Workload, which there may be where its

@@ -256,6 +256,28 @@ func TestLintLooksAtWhatIsRendered(t *testing.T) {
 	}
 }
 
+func TestLintFindsHealthConditionsAboutNothing(t *testing.T) {
+	for condition, want := range map[string][]string{
+		"Deployment: .status.readyReplicas == 1":        nil,
+		"Deployment/app-t1: .status.readyReplicas == 1": nil,
+		".status.phase == Running":                      nil, // which kinds are a cluster's own, agents know
+		"Deploymnet: .status.readyReplicas == 1": {
+			`app.yaml:4 E1608 edge/app-t1: annotation wherry.dev/health: Deploymnet: .status.readyReplicas == 1: nothing that is rendered is it (did you mean "Deployment"?)`,
+		},
+		"GitRepo: .status.readyClusters == 1": {
+			`app.yaml:4 E1608 edge/app-t1: annotation wherry.dev/health: GitRepo: .status.readyClusters == 1: nothing that is rendered is it (there are ConfigMap, Deployment, Namespace)`,
+		},
+		"Deployment/web: .status.readyReplicas == 1": {
+			`app.yaml:4 E1608 edge/app-t1: annotation wherry.dev/health: Deployment/web: .status.readyReplicas == 1: nothing that is rendered is it (leave the name out, and it is about every Deployment)`,
+		},
+	} {
+		t.Run(condition, func(t *testing.T) {
+			report := lint(t, sound, secondApp("app", `wherry.dev/health: "`+condition+`"`))
+			require.Equal(t, want, shortFindings(report.Findings, want))
+		})
+	}
+}
+
 func TestWhatABaseHasForOtherEnvironmentsIsNoFindingHere(t *testing.T) {
 	m := NewModel("dev")
 	require.NoError(t, load(m, "", "p.yaml", sound))

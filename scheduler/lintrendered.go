@@ -27,6 +27,7 @@ func (l *linter) rendered() {
 					r.file(f)
 				}
 			}
+			r.health()
 			for id := range r.own {
 				owners[id] = a.Name
 			}

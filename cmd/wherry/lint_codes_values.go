@@ -186,6 +186,12 @@ var renderedCodes = []lintCode{
 		remedy: "Write the version that the hint names.",
 	},
 	{
+		code: "E1608", title: "a health condition about nothing",
+		text:    "It names a kind, or an object, that the assignment does not render. Agents fail such an assignment with InvalidHealth: the condition would be true unseen.",
+		example: "wherry.dev/health: \"GitRepository: .status.readyClusters == 1\"   # GitRepo",
+		remedy:  "Correct the kind or the name in the annotation.",
+	},
+	{
 		code: "N1701", title: "artifacts that are not named by digest or commit",
 		text:    "Images, charts, repositories and packages that assignments need are named by a tag or branch: what runs tomorrow may be something else, clusters may differ, and a bundle that is rolled back does not bring the old ones back. It is said once for an environment; \"wherry bundle inspect\" and .wherry/artifacts.ndjson list them all.",
 		example: "image: nginx:1.29    # nginx@sha256:…",

@@ -1,0 +1,46 @@
+package scheduler
+
+import (
+	"cmp"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/health"
+)
+
+// health adds the conditions about a kind, or a name of it, that the assignment does not render: agents
+// refuse the assignment because of them.
+func (r *renderedFiles) health() {
+	if !slices.Contains(objectAdapters, r.assignment.Adapter) {
+		return
+	}
+	var kinds []string
+	for id := range r.own {
+		kinds = append(kinds, id.kind)
+	}
+	slices.Sort(kinds)
+	kinds = slices.Compact(kinds)
+	for _, text := range r.assignment.Health {
+		c, err := health.Parse(text)
+		if err != nil || c.Kind == "" || r.renders(c.Kind, c.Name) {
+			continue
+		}
+		a, _ := annotationFor(r.ct, r.target(r.assignment.Name), "health")
+		hint := cmp.Or(didYouMean(c.Kind, kinds), "there are "+strings.Join(kinds, ", "))
+		if slices.Contains(kinds, c.Kind) {
+			hint = "leave the name out, and it is about every " + c.Kind
+		}
+		r.addFor(text, r.ct.Metadata.Name+"/"+r.assignment.Name, finding(codeHealthOfNothing, a.at, hint,
+			"annotation %s: %s: nothing that is rendered is it", a.key, text))
+	}
+}
+
+// renders reports whether the assignment holds an object of a kind, and of a name if one is given.
+func (r *renderedFiles) renders(kind, name string) bool {
+	for id := range r.own {
+		if id.kind == kind && (name == "" || id.name == name) {
+			return true
+		}
+	}
+	return false
+}
