@@ -3,7 +3,6 @@ package scheduler
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 
@@ -50,8 +49,19 @@ type Explanation struct {
 	// Adapter is the reconciler, and AdapterBecause says what chose it.
 	Adapter        string `json:"adapter,omitempty"`
 	AdapterBecause string `json:"adapterBecause,omitempty"`
+	// Settings lists the other annotations that count, sorted by name.
+	Settings []Setting `json:"settings,omitempty"`
 	// Error is why the assignment cannot be rendered; empty where it can.
 	Error string `json:"error,omitempty"`
+}
+
+// Setting is an annotation that counts for an assignment, the most specific of its name.
+type Setting struct {
+	// Name is that without target and prefix, such as drift.
+	Name  string `json:"name"`
+	Value string `json:"value"`
+	// Because says which object has it, and where.
+	Because string `json:"because"`
 }
 
 // Named is an object and where it stands.
@@ -118,7 +128,7 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 		x.Error = err.Error()
 		return x, ctx.Err()
 	}
-	x.Adapter, x.AdapterBecause = assignment.Adapter, whyAdapter(ct, t)
+	x.Adapter, x.AdapterBecause, x.Settings = assignment.Adapter, whyAdapter(ct, t), settingsOf(ct, t)
 	return x, nil
 }
 
@@ -226,9 +236,20 @@ func labelValue(has map[string]string, key string) *string {
 // whyAdapter says what chose the adapter.
 func whyAdapter(ct *clusterType, t *target) string {
 	if a, ok := annotationFor(ct, t, "adapter"); ok {
-		return fmt.Sprintf("annotation %s on %s %q at %s", a.key, a.object.Kind, a.object.Metadata.Name, a.at)
+		return a.origin()
 	}
 	return "the kinds in reconciler.yaml"
+}
+
+// settingsOf lists the annotations that count for an assignment beside the one that chooses the adapter.
+func settingsOf(ct *clusterType, t *target) []Setting {
+	var all []Setting
+	for _, name := range workloadAnnotations {
+		if a, ok := annotationFor(ct, t, name); ok && name != "adapter" {
+			all = append(all, Setting{name, strings.TrimSpace(a.value), a.origin()})
+		}
+	}
+	return all
 }
 
 // WaitingTarget is a deployment target of the environment that is on no cluster type.

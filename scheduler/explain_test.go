@@ -200,6 +200,19 @@ func TestTheAdaptersReason(t *testing.T) {
 	}
 }
 
+func TestSettingsThatCountAreListed(t *testing.T) {
+	m := NewModel("dev")
+	require.NoError(t, load(m, "", "platform.yaml", annotate(basics, "edge", `wherry.dev/drift: report, wherry.dev/restart-on-config: "true"`)))
+	require.NoError(t, load(m, "reg", "app.yaml", annotate(oneTarget, "app", `wherry.dev/drift: correct, t1.wherry.dev/wave: "2"`)))
+	x, err := explainerOf(t, m).Pair(context.Background(), "edge", "app-t1")
+	require.NoError(t, err)
+	require.Equal(t, []Setting{
+		{"drift", "correct", `annotation wherry.dev/drift on Workload "app" at app.yaml:3`},
+		{"restart-on-config", "true", `annotation wherry.dev/restart-on-config on ClusterType "edge" at platform.yaml:25`},
+		{"wave", "2", `annotation t1.wherry.dev/wave on Workload "app" at app.yaml:3`},
+	}, x.Settings)
+}
+
 func TestWaitingTargets(t *testing.T) {
 	m := NewModel("dev")
 	require.NoError(t, load(m, "", "platform.yaml", fleet+policyYAML("p", "labelSelector: {matchLabels: {purpose: x}}", "")+

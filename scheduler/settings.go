@@ -58,6 +58,10 @@ func (a annotation) mistake(hint, format string, args ...any) error {
 	return coded(codeAnnotationValue, mistake(a.at, hint, "annotation %s: %s", a.key, fmt.Sprintf(format, args...)))
 }
 
+func (a annotation) origin() string {
+	return fmt.Sprintf("annotation %s on %s %q at %s", a.key, a.object.Kind, a.object.Metadata.Name, a.at)
+}
+
 // annotationFor finds the most specific annotation of that name: for the target, for its workload, or
 // for the cluster type where it may have it.
 func annotationFor(ct *clusterType, t *target, name string) (annotation, bool) {

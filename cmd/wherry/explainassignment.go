@@ -81,6 +81,13 @@ func pairTable(w io.Writer, x *scheduler.Explanation) {
 		if x.Adapter != "" {
 			row("ADAPTER", x.Adapter, "chosen by "+x.AdapterBecause)
 		}
+		for _, s := range x.Settings {
+			name, because := strings.ToUpper(s.Name), s.Because
+			for line := range strings.Lines(s.Value) {
+				row(name, cell(strings.TrimSpace(line)), because)
+				name, because = "", ""
+			}
+		}
 		for i, c := range x.Config {
 			row(fmt.Sprintf("CONFIG %d", i+1), c.Name, c.Position.String())
 		}
