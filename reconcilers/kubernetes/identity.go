@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/transport"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -50,14 +51,21 @@ func (w account) user() string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// accountOf returns as whom an assignment is applied: as the ServiceAccount that it names, and where the
-// site insists on one, as that of its workspace. What belongs to no workspace is the platform's own.
-func (r *Reconciler) accountOf(a reconcilers.Assignment) (who account, err error) {
+// Account returns the ServiceAccount in whose name an assignment is applied: the one that it names, and
+// where the site insists on one, that of its workspace. Both names are empty where it is the agent's own
+// identity; what belongs to no workspace is the platform's own. The error is about names that cannot be.
+func Account(a bundle.Assignment, insist bool) (namespace, name string, err error) {
+	who, err := accountOf(a, insist)
+	namespace, name = who.split()
+	return namespace, name, err
+}
+
+func accountOf(a bundle.Assignment, insist bool) (who account, err error) {
 	switch {
 	case a.ServiceAccount != "":
 		namespace, name := account(a.ServiceAccount).split()
 		who, err = newAccount(namespace, name)
-	case r.impersonate && a.Workspace != "":
+	case insist && a.Workspace != "":
 		who, err = newAccount(a.Namespace, AccountPrefix+a.Workspace)
 	}
 	if err != nil {
@@ -109,7 +117,7 @@ func (r *Reconciler) as(who account) (client.Client, error) {
 // assume makes the pass act in the name of the assignment's ServiceAccount, where it has one. Only the
 // assignment's own Namespace stays the agent's to make, and is made at once: the ServiceAccount is in it.
 func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error) {
-	if p.who, err = p.r.accountOf(a); err != nil || p.who == "" {
+	if p.who, err = accountOf(a.Assignment, p.r.impersonate); err != nil || p.who == "" {
 		return err
 	}
 	if p.Client, err = p.r.as(p.who); err != nil {

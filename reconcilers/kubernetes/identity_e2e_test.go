@@ -93,7 +93,7 @@ func TestAWorkspaceStaysInItsNamespace(t *testing.T) {
 		res := call(configMap("mine", "a", "2") + theirs)
 		requireOutcome(t, res, bundle.Failed, kubernetes.Forbidden)
 		require.Contains(t, res.Message, fmt.Sprintf(`User "%s" cannot get resource "configmaps" in API group "" in the namespace "%s"`, user, other.Name))
-		require.Contains(t, res.Message, "if "+user+" is to be allowed that, bind a Role to it")
+		require.Contains(t, res.Message, "if that is to be allowed, bind a Role to this user")
 		require.Contains(t, res.Message, "wherry install agent")
 	}
 	require.Nil(t, s.read(t, "v1", "ConfigMap", other.Name, "theirs"))

@@ -19,27 +19,22 @@ const rbacCommand = "wherry install agent … --rbac bundle --print"
 
 // denial is what API servers say where a permission is missing: who may not do what, and where. It quotes
 // no object.
-var denial = regexp.MustCompile(`User "([^"]*)" cannot \S+ (?:resource|path) "[^"]*"(?: in API group "[^"]*")?(?: in the namespace "[^"]*"| at the cluster scope)?`)
+var denial = regexp.MustCompile(`User "[^"]*" cannot \S+ (?:resource|path) "[^"]*"(?: in API group "[^"]*")?(?: in the namespace "[^"]*"| at the cluster scope)?`)
 
-// denied returns that part of an API server's no, and whose permission it is about; empty where the no
-// has another reason, such as an admission rule.
-func denied(err error) (words, user string) {
+// denied returns that part of an API server's no; empty where it has another reason, such as an admission
+// rule.
+func denied(err error) string {
 	var answer apierrors.APIStatus
 	if !apierrors.IsForbidden(err) || !errors.As(err, &answer) {
-		return "", ""
-	}
-	m := denial.FindStringSubmatch(answer.Status().Message)
-	if m == nil {
-		return "", ""
-	}
-	return m[0], m[1]
-}
-
-// permit is what a person can do about a permission that is missing; empty where err does not say whose.
-func permit(err error) string {
-	_, user := denied(err)
-	if user == "" {
 		return ""
 	}
-	return fmt.Sprintf("if %s is to be allowed that, bind a Role to it: %q prints those that a bundle needs", user, rbacCommand)
+	return denial.FindString(answer.Status().Message)
+}
+
+// permit is what a person can do about a permission that is missing; empty where err is about none.
+func permit(err error) string {
+	if denied(err) == "" {
+		return ""
+	}
+	return fmt.Sprintf("if that is to be allowed, bind a Role to this user; %q prints what a bundle needs", rbacCommand)
 }

@@ -191,7 +191,7 @@ func (e *objectError) Error() string {
 	var answer apierrors.APIStatus
 	if e.secret && errors.As(e.err, &answer) {
 		text = "the API server refuses it, in words that are withheld as they may quote the Secret"
-		if words, _ := denied(e.err); words != "" {
+		if words := denied(e.err); words != "" {
 			text = "forbidden: " + words
 		}
 	}
