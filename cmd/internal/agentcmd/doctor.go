@@ -70,8 +70,9 @@ func (c *config) subject() (doctor.Subject, error) {
 	}
 	s := doctor.Subject{
 		StateDir: c.stateDir, Cluster: c.cluster, Keys: keys, Adapter: c.adapter, Kubernetes: cluster,
-		Adapters: map[string]bool{"directory": c.directoryRoot != "", "kubernetes": cluster != nil, "flux": cluster != nil},
-		HubURL:   c.hub, HasHubKey: hubKey != nil,
+		Impersonate: c.impersonate,
+		Adapters:    map[string]bool{"directory": c.directoryRoot != "", "kubernetes": cluster != nil, "flux": cluster != nil},
+		HubURL:      c.hub, HasHubKey: hubKey != nil,
 	}
 	if c.registry != (oci.Location{}) {
 		s.Source = func(client *http.Client) (bundle.Source, error) { return c.sourceBy(client) }

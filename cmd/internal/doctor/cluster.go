@@ -6,11 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	authorizationv1 "k8s.io/api/authorization/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
@@ -140,100 +138,4 @@ func installRemedy(group string) string {
 func unique(s []string) []string {
 	slices.Sort(s)
 	return slices.Compact(s)
-}
-
-func (e *examination) permissions(ctx context.Context) {
-	const check = "permissions"
-	if e.served == nil || e.content == nil {
-		e.skipped(check, "%s", e.whyNot())
-		return
-	}
-	config := rest.CopyConfig(e.Kubernetes)
-	config.QPS, config.Timeout = -1, checkTime
-	c, err := client.New(config, client.Options{})
-	if err != nil {
-		e.failed(check, "mend the kubeconfig", "%v", err)
-		return
-	}
-	missing, err := e.missingPermissions(ctx, c)
-	switch {
-	case err != nil:
-		e.failed(check, "let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", err)
-	case len(missing) > 0:
-		e.failed(check, "bind a ClusterRole with them to the agent's user or service account", "not allowed: %s", strings.Join(missing, "; "))
-	default:
-		_, assignments := e.onCluster()
-		e.ok(check, "all that %d assignments need is allowed", assignments)
-	}
-}
-
-// missingPermissions asks for each resource of the release once for the whole cluster, and only where that
-// is denied for each namespace.
-func (e *examination) missingPermissions(ctx context.Context, c client.Client) (missing []string, err error) {
-	objects, _ := e.onCluster()
-	namespaces := map[schema.GroupResource][]string{}
-	var resources []schema.GroupResource
-	for _, o := range objects {
-		r, known := e.served.kinds[o.Kind.GroupKind()]
-		if !known {
-			continue
-		}
-		gr := schema.GroupResource{Group: o.Kind.Group, Resource: r.name}
-		if _, seen := namespaces[gr]; !seen {
-			resources = append(resources, gr)
-			namespaces[gr] = []string{}
-		}
-		if r.namespaced && o.Namespace != "" && !slices.Contains(namespaces[gr], o.Namespace) && len(namespaces[gr]) < maxNamespaces {
-			namespaces[gr] = append(namespaces[gr], o.Namespace)
-		}
-	}
-	for _, gr := range resources {
-		for _, verb := range []string{"get", "create", "patch", "delete"} {
-			denied, err := deniedIn(ctx, c, verb, gr, namespaces[gr])
-			if err != nil {
-				return nil, err
-			}
-			missing = append(missing, denied...)
-		}
-	}
-	if slices.Contains(resources, schema.GroupResource{Resource: "namespaces"}) {
-		denied, err := deniedIn(ctx, c, "list", schema.GroupResource{Group: "*", Resource: "*"}, nil)
-		if err != nil {
-			return nil, err
-		}
-		for range denied {
-			missing = append(missing, "list of all kinds, without which no namespace is deleted")
-		}
-	}
-	return missing, nil
-}
-
-func deniedIn(ctx context.Context, c client.Client, verb string, gr schema.GroupResource, namespaces []string) (denied []string, err error) {
-	allowed, err := mayI(ctx, c, verb, gr, "")
-	if allowed || err != nil {
-		return nil, err
-	}
-	if len(namespaces) == 0 {
-		return []string{verb + " " + gr.String()}, nil
-	}
-	for _, ns := range namespaces {
-		allowed, err := mayI(ctx, c, verb, gr, ns)
-		if err != nil {
-			return nil, err
-		}
-		if !allowed {
-			denied = append(denied, fmt.Sprintf("%s %s in %s", verb, gr, ns))
-		}
-	}
-	return denied, nil
-}
-
-func mayI(ctx context.Context, c client.Client, verb string, gr schema.GroupResource, namespace string) (bool, error) {
-	review := &authorizationv1.SelfSubjectAccessReview{Spec: authorizationv1.SelfSubjectAccessReviewSpec{
-		ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: verb, Group: gr.Group, Resource: gr.Resource},
-	}}
-	if err := c.Create(ctx, review); err != nil {
-		return false, err
-	}
-	return review.Status.Allowed, nil
 }

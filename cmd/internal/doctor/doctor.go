@@ -57,9 +57,11 @@ type Subject struct {
 	Source func(*http.Client) (bundle.Source, error)
 	// Kubernetes is nil where the agent knows no cluster.
 	Kubernetes *rest.Config
-	HubURL     string // empty where there is none
-	HasHubKey  bool
-	Now        func() time.Time // nil means time.Now
+	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
+	Impersonate bool
+	HubURL      string // empty where there is none
+	HasHubKey   bool
+	Now         func() time.Time // nil means time.Now
 }
 
 const (

@@ -14,11 +14,23 @@ import (
 // adapterOf is who gets an assignment.
 func (e *examination) adapterOf(a bundle.Assignment) string { return cmp.Or(e.Adapter, a.Adapter) }
 
+// applied lists the assignments whose adapter applies them to the cluster.
+func (e *examination) applied() []bundle.Assignment {
+	return slices.DeleteFunc(slices.Clone(e.content.Assignments), func(a bundle.Assignment) bool {
+		return !slices.Contains([]string{"kubernetes", "flux", "argo"}, e.adapterOf(a))
+	})
+}
+
 // onCluster returns the objects of assignments whose adapter applies them to the cluster, each kind and
 // namespace once, and how many assignments those are.
 func (e *examination) onCluster() (objects []needs.Object, assignments int) {
-	for _, a := range e.content.Assignments {
-		if !slices.Contains([]string{"kubernetes", "flux", "argo"}, e.adapterOf(a)) {
+	return e.objectsOf(func(bundle.Assignment) bool { return true })
+}
+
+// objectsOf is onCluster for some of the assignments.
+func (e *examination) objectsOf(wanted func(bundle.Assignment) bool) (objects []needs.Object, assignments int) {
+	for _, a := range e.applied() {
+		if !wanted(a) {
 			continue
 		}
 		assignments++
