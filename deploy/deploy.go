@@ -31,6 +31,9 @@ const (
 	agentName        = "wherry-agent"
 )
 
+// AgentAccount is the name of the agent's ServiceAccount.
+const AgentAccount = agentName
+
 // AgentOptions is what the base does not know of a cluster. Files and Image are needed.
 type AgentOptions struct {
 	// Files are those of the agent's configuration, by name: agent.yaml, and the keys that it names.
@@ -42,6 +45,8 @@ type AgentOptions struct {
 	Namespace string
 	// ClusterName names the cluster in reports. Empty means the name of the agent's node.
 	ClusterName string
+	// NoRole leaves out the base's ClusterRole and its binding: the agent may do then what others allow it.
+	NoRole bool
 	// HostPath is a folder of the node for the agent's state. Empty means a PersistentVolumeClaim.
 	HostPath string
 }
@@ -129,11 +134,27 @@ func patches(opts AgentOptions) (all []types.Patch) {
 		state := map[string]any{"name": "state", "hostPath": map[string]any{"path": opts.HostPath}}
 		all = append(all, deployment(map[string]any{"volumes": []any{state}}))
 	}
-	if opts.Namespace != DefaultNamespace {
-		name := agentName + "-" + opts.Namespace
+	switch name := RoleName(opts.Namespace); {
+	case opts.NoRole:
+		all = append(all, remove("ClusterRole"), remove("ClusterRoleBinding"))
+	case name != agentName:
 		all = append(all, rename("ClusterRole", name, "/metadata/name"), rename("ClusterRoleBinding", name, "/metadata/name", "/roleRef/name"))
 	}
 	return all
+}
+
+// RoleName is the name of the roles of an agent in a namespace.
+func RoleName(namespace string) string {
+	if namespace == DefaultNamespace {
+		return agentName
+	}
+	return agentName + "-" + namespace
+}
+
+func remove(kind string) types.Patch {
+	return types.Patch{Patch: text(map[string]any{
+		"apiVersion": "rbac.authorization.k8s.io/v1", "kind": kind, "metadata": map[string]any{"name": agentName}, "$patch": "delete",
+	})}
 }
 
 // deployment changes the specification of the agent's pod, by a strategic merge.

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"path"
 	"regexp"
+	"slices"
 
 	"github.com/google/go-containerregistry/pkg/name"
 	"github.com/spf13/cobra"
@@ -25,6 +26,7 @@ func newInstallCommand() *cobra.Command {
 func newInstallAgentCommand() *cobra.Command {
 	var opts deploy.AgentOptions
 	var printed bool
+	var permissions installRBAC
 	cmd := &cobra.Command{
 		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME --key FILE --print",
 		Short: "Print the manifests of an agent for one cluster",
@@ -33,13 +35,26 @@ service account with the permissions that assignments of the usual kinds need, t
 for the agent's state, and a Deployment. Nothing is sent to a cluster.
 
 With --host-path the state is in a folder of the node, for clusters that provide no volumes; the namespace
-then enforces "privileged", as Pod Security asks of such a volume.`,
+then enforces "privileged", as Pod Security asks of such a volume.
+
+With --rbac bundle the agent may do what the newest bundle needs and no more: Roles in the namespaces of its
+assignments, which are printed too, and a ClusterRole for cluster-wide kinds alone. Where workspaces have
+ServiceAccounts, these are printed with Roles of their own, and the agent may assume them. The bundle's
+signature is checked. A bundle that holds other kinds or namespaces needs the command again. With
+--rbac none others give the permissions.
+
+--for takes other bundles, such as the one that runs and the one to come. ` + referenceHelp,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
-      --key cosign.pub --print | kubectl apply --server-side -f -`,
+      --key cosign.pub --print | kubectl apply --server-side -f -
+  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
+      --key cosign.pub --rbac bundle --print > install.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !printed {
 				return cli.Fail(cli.Usage, errors.New("nothing to do without --print"), `give --print, and hand the manifests to "kubectl apply --server-side -f -"`)
+			}
+			if err := permissions.check(cmd); err != nil {
+				return err
 			}
 			in, err := agentcmd.ReadInstalled(cmd.Flags())
 			if err != nil {
@@ -52,9 +67,17 @@ then enforces "privileged", as Pod Security asks of such a volume.`,
 			if err := checkInstall(opts); err != nil {
 				return err
 			}
+			opts.NoRole = permissions.mode != rbacUsual
 			data, err := deploy.Agent(opts)
 			if err != nil {
 				return err
+			}
+			if permissions.mode == rbacBundle {
+				roles, err := permissions.permissions(cmd, in, opts.Namespace)
+				if err != nil {
+					return err
+				}
+				data = slices.Concat(data, []byte("---\n"), roles)
 			}
 			_, err = cmd.OutOrStdout().Write(data)
 			return err
@@ -64,6 +87,7 @@ then enforces "privileged", as Pod Security asks of such a volume.`,
 	cmd.Flags().StringVar(&opts.Image, "image", "", "the agent's image, `REFERENCE` (default: wherry-agent below the prefix of --registry)")
 	cmd.Flags().StringVar(&opts.Namespace, "namespace", deploy.DefaultNamespace, "`NAMESPACE` for the agent")
 	cmd.Flags().StringVar(&opts.HostPath, "host-path", "", "keep the state in this `FOLDER` of the node instead of a volume")
+	permissions.add(cmd)
 	cmd.Flags().BoolVar(&printed, "print", false, "print the manifests")
 	return cmd
 }

@@ -28,6 +28,11 @@ type Installed struct {
 	ClusterName string
 	// Registry is where bundles come from. It is no folder.
 	Registry oci.Location
+	// Cluster says which bundle is the agent's, and Keys who signs it.
+	Cluster bundle.ReportCluster
+	Keys    bundle.Keys
+	// PlainHTTP and Impersonate are the settings of these names.
+	PlainHTTP, Impersonate bool
 }
 
 // here are the settings that are the manifests' to make, or make no sense in a cluster.
@@ -61,7 +66,7 @@ func ReadInstalled(flags *pflag.FlagSet) (*Installed, error) {
 	case len(c.keys) == 0:
 		return nil, cli.Usagef("--key is not set: give the public key that releases are signed with, such as cosign.pub")
 	}
-	in := &Installed{Files: map[string][]byte{}, Registry: c.registry}
+	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate}
 	if flags.Changed("cluster-name") {
 		in.ClusterName = c.cluster.Name
 	}
@@ -77,6 +82,7 @@ func (in *Installed) addFiles(c *config, flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
+	in.Keys = keys
 	told := map[string]any{}
 	var names []string
 	for i, key := range keys {

@@ -1,0 +1,62 @@
+package rbac
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"sigs.k8s.io/kustomize/kyaml/openapi"
+	"sigs.k8s.io/kustomize/kyaml/yaml"
+
+	"github.com/wherry-dev/wherry/cmd/internal/needs"
+)
+
+// kinds knows how kinds are served without asking a cluster, which is not there yet or not to be reached
+// from where its permissions are written.
+type kinds struct {
+	defined map[schema.GroupKind]needs.Resource
+	guessed map[schema.GroupKind]needs.Resource
+}
+
+func newKinds(bundles []*needs.Needs, more map[schema.GroupKind]needs.Resource) *kinds {
+	k := &kinds{defined: map[schema.GroupKind]needs.Resource{}, guessed: map[schema.GroupKind]needs.Resource{}}
+	for _, n := range bundles {
+		maps.Copy(k.defined, n.Defined)
+	}
+	maps.Copy(k.defined, more)
+	return k
+}
+
+// engines are the groups whose kinds are all in namespaces and have regular names.
+var engines = []string{".toolkit.fluxcd.io", "argoproj.io"}
+
+// resource returns how the kind of o is served: as its definition says, as Kubernetes itself has it, or by
+// a guess, which is noted.
+func (k *kinds) resource(o needs.Object) needs.Resource {
+	kind := o.Kind.GroupKind()
+	if r, ok := k.defined[kind]; ok {
+		return r
+	}
+	plural, _ := meta.UnsafeGuessKindToResource(o.Kind)
+	r := needs.Resource{Plural: plural.Resource, Namespaced: true}
+	namespaced, builtIn := openapi.IsNamespaceScoped(yaml.TypeMeta{APIVersion: o.Kind.GroupVersion().String(), Kind: o.Kind.Kind})
+	switch {
+	case builtIn:
+		r.Namespaced = namespaced
+	case !slices.ContainsFunc(engines, func(group string) bool { return strings.HasSuffix(kind.Group, group) }):
+		k.guessed[kind] = r
+	}
+	return r
+}
+
+// guesses says what was guessed, and how to tell.
+func (k *kinds) guesses() []string {
+	var all []string
+	for kind, r := range k.guessed {
+		all = append(all, fmt.Sprintf("%s of %s is guessed to be %s, in namespaces: give its CustomResourceDefinition by --crd FILE", kind.Kind, kind.Group, r.Plural))
+	}
+	return all
+}

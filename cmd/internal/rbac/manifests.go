@@ -1,0 +1,106 @@
+package rbac
+
+import (
+	"bytes"
+	"cmp"
+	"maps"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"sigs.k8s.io/yaml"
+)
+
+// label is on all that is printed but Namespaces, which belong to others: "kubectl get role -A -l" finds what
+// an earlier bundle needed.
+var label = map[string]any{"app.kubernetes.io/name": "wherry-agent"}
+
+// YAML returns the permissions as manifests, in an order in which they can be applied. The same
+// assignments give the same bytes.
+func (p *Permissions) YAML() ([]byte, error) {
+	var out bytes.Buffer
+	for i, o := range p.objects() {
+		data, err := yaml.Marshal(o)
+		if err != nil {
+			return nil, err
+		}
+		if i > 0 {
+			out.WriteString("---\n")
+		}
+		out.Write(data)
+	}
+	return out.Bytes(), nil
+}
+
+type manifest map[string]any
+
+func (p *Permissions) objects() []manifest {
+	var all []manifest
+	for _, name := range slices.Sorted(maps.Keys(p.namespaces)) {
+		all = append(all, manifest{"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": name}})
+	}
+	for _, s := range slices.SortedFunc(maps.Keys(p.accounts), compareSubjects) {
+		account := object("v1", "ServiceAccount", s.namespace, s.name)
+		account["automountServiceAccountToken"] = false // it is for the agent to assume, no pod runs as it
+		all = append(all, account)
+	}
+	for _, g := range slices.SortedFunc(maps.Keys(p.grants), compareGrants) {
+		prefix := ""
+		if g.namespace == "" {
+			prefix = "Cluster"
+		}
+		name, api := p.roleName(g), rbacv1.SchemeGroupVersion.String()
+		role, binding := object(api, prefix+"Role", g.namespace, name), object(api, prefix+"RoleBinding", g.namespace, name)
+		role["rules"] = rules(p.grants[g])
+		binding["roleRef"] = map[string]any{"apiGroup": rbacv1.GroupName, "kind": prefix + "Role", "name": name}
+		binding["subjects"] = []any{map[string]any{"kind": "ServiceAccount", "name": g.to.name, "namespace": g.to.namespace}}
+		all = append(all, role, binding)
+	}
+	return all
+}
+
+func object(apiVersion, kind, namespace, name string) manifest {
+	metadata := map[string]any{"name": name, "labels": label}
+	if namespace != "" {
+		metadata["namespace"] = namespace
+	}
+	return manifest{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}
+}
+
+// roleName tells apart the subjects that have rights in one place. No ServiceAccount has a colon in its name.
+func (p *Permissions) roleName(g grant) string {
+	if g.to == p.agent() {
+		return p.opts.Role
+	}
+	return g.to.namespace + ":" + g.to.name
+}
+
+func compareSubjects(a, b subject) int {
+	return cmp.Or(strings.Compare(a.namespace, b.namespace), strings.Compare(a.name, b.name))
+}
+
+func compareGrants(a, b grant) int {
+	return cmp.Or(strings.Compare(a.namespace, b.namespace), compareSubjects(a.to, b.to))
+}
+
+// rules puts resources together for which the rest is the same.
+func rules(of map[rule]verbs) []rbacv1.PolicyRule {
+	keys := slices.SortedFunc(maps.Keys(of), func(a, b rule) int {
+		return cmp.Or(strings.Compare(a.group, b.group), strings.Compare(a.name, b.name), strings.Compare(string(of[a]), string(of[b])), strings.Compare(a.resource, b.resource))
+	})
+	var all []rbacv1.PolicyRule
+	var last rule
+	for i, k := range keys {
+		if i > 0 && k.group == last.group && k.name == last.name && of[k] == of[last] {
+			r := &all[len(all)-1]
+			r.Resources, last = append(r.Resources, k.resource), k
+			continue
+		}
+		r := rbacv1.PolicyRule{APIGroups: []string{k.group}, Resources: []string{k.resource}, Verbs: strings.Fields(string(of[k]))}
+		if k.name != "" {
+			r.ResourceNames = []string{k.name}
+		}
+		all, last = append(all, r), k
+	}
+	return all
+}

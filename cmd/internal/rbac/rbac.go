@@ -1,0 +1,204 @@
+// Package rbac says which permissions the assignments of a bundle need on their cluster, and no more.
+//
+// Begin with For. What is in a namespace is allowed by a Role in that namespace, the Namespace object itself
+// among it, so that a ClusterRole is there for cluster-wide kinds alone. The agent may do what it does with
+// its own rights, and assume those ServiceAccounts in whose names assignments are applied; each of these
+// gets the rights for its assignments, but never any in the home of an assignment of somebody else's.
+package rbac
+
+import (
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+
+	rbacv1 "k8s.io/api/rbac/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+)
+
+// Options are what a bundle does not say.
+type Options struct {
+	// Account and Namespace name the agent's ServiceAccount, and Role its Roles and ClusterRole.
+	Account, Namespace, Role string
+	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
+	Impersonate bool
+	// Known says how custom kinds are served, beside those that a bundle defines.
+	Known map[schema.GroupKind]needs.Resource
+}
+
+// Permissions is what For has found.
+type Permissions struct {
+	// Notes are for a person to read before the permissions are given, sorted.
+	Notes []string
+
+	opts       Options
+	grants     map[grant]map[rule]verbs
+	namespaces map[string]bool // that the assignments bring
+	accounts   map[subject]bool
+}
+
+// subject is a ServiceAccount.
+type subject struct{ namespace, name string }
+
+// grant is what a subject may do in a namespace, or with an empty one in the whole cluster.
+type grant struct {
+	namespace string
+	to        subject
+}
+
+// rule is a resource, or the one object of it that has a name.
+type rule struct{ group, resource, name string }
+
+// verbs are sorted and separated by spaces.
+type verbs string
+
+const (
+	full    verbs = "create delete get patch"
+	keeping verbs = "create get patch" // for what is never deleted
+	known   verbs = "get patch"        // for what is there already
+	reading verbs = "get"
+	assumed verbs = "get impersonate"
+)
+
+// For returns what the assignments of bundles need that are applied to a cluster as objects.
+func For(bundles []*needs.Needs, opts Options) *Permissions {
+	p := &Permissions{opts: opts, grants: map[grant]map[rule]verbs{}, namespaces: map[string]bool{}, accounts: map[subject]bool{}}
+	homes := map[string][]subject{}
+	for _, n := range bundles {
+		for _, a := range applied(n) {
+			if who, err := p.subjectOf(a); err == nil && a.Namespace != "" {
+				homes[a.Namespace] = append(homes[a.Namespace], who)
+			}
+		}
+	}
+	kinds := newKinds(bundles, opts.Known)
+	for _, n := range bundles {
+		for _, a := range applied(n) {
+			p.assignment(a, n, homes, kinds)
+		}
+	}
+	p.strangers()
+	for _, note := range kinds.guesses() {
+		p.note("%s", note)
+	}
+	slices.Sort(p.Notes)
+	p.Notes = slices.Compact(p.Notes)
+	return p
+}
+
+// applied lists the assignments whose adapters apply objects.
+func applied(n *needs.Needs) []bundle.Assignment {
+	return slices.DeleteFunc(slices.Clone(n.Assignments), func(a bundle.Assignment) bool {
+		return !slices.Contains([]string{"kubernetes", "flux", "argo"}, a.Adapter)
+	})
+}
+
+func (p *Permissions) agent() subject { return subject{p.opts.Namespace, p.opts.Account} }
+
+// subjectOf returns in whose name an assignment is applied.
+func (p *Permissions) subjectOf(a bundle.Assignment) (subject, error) {
+	namespace, name, err := kubernetes.Account(a, p.opts.Impersonate)
+	if err != nil || name == "" {
+		return p.agent(), err
+	}
+	return subject{namespace, name}, nil
+}
+
+func (p *Permissions) note(format string, args ...any) {
+	p.Notes = append(p.Notes, fmt.Sprintf(format, args...))
+}
+
+func (p *Permissions) allow(namespace string, to subject, r rule, v verbs) {
+	g := grant{namespace, to}
+	if p.grants[g] == nil {
+		p.grants[g] = map[rule]verbs{}
+	}
+	all := slices.Concat(strings.Fields(string(p.grants[g][r])), strings.Fields(string(v)))
+	slices.Sort(all)
+	p.grants[g][r] = verbs(strings.Join(slices.Compact(all), " "))
+}
+
+// assignment adds what one assignment needs.
+func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[string][]subject, kinds *kinds) {
+	who, err := p.subjectOf(a)
+	if err != nil {
+		p.note("assignment %s: %v; nothing is printed for it", a.Name, err)
+		return
+	}
+	if who != p.agent() {
+		p.accounts[who] = true
+		p.allow(who.namespace, p.agent(), rule{"", "serviceaccounts", who.name}, assumed)
+	}
+	for _, name := range n.Namespaces[a.Name] {
+		p.namespaces[name] = true
+		to := who
+		if name == a.Namespace {
+			to = p.agent() // whose it is to make
+		}
+		p.within(a, name, to, homes, rule{"", "namespaces", name}, known)
+	}
+	for _, o := range n.Objects[a.Name] {
+		if o.Kind.Group == "" && o.Kind.Kind == "Namespace" {
+			continue
+		}
+		p.object(a, o, who, homes, kinds, full)
+	}
+	for _, o := range n.Sources[a.Name] {
+		p.object(a, o, who, homes, kinds, reading)
+	}
+}
+
+func (p *Permissions) object(a bundle.Assignment, o needs.Object, who subject, homes map[string][]subject, kinds *kinds, v verbs) {
+	resource := kinds.resource(o)
+	r := rule{o.Kind.Group, resource.Plural, ""}
+	if o.Kind.Group == rbacv1.GroupName {
+		p.note("assignment %s holds a %s: who applies it needs all rights that it gives, or the verbs escalate and bind, which are not printed", a.Name, o.Kind.Kind)
+	}
+	if o.Kind.Kind == "CustomResourceDefinition" {
+		v = keeping
+	}
+	if resource.Namespaced {
+		namespace := o.Namespace
+		if namespace == "" {
+			namespace = a.Namespace
+		}
+		p.within(a, namespace, who, homes, r, v)
+		return
+	}
+	if who != p.agent() {
+		p.note("assignment %s holds a %s, which is in no namespace: %s of %s may change all of them", a.Name, o.Kind.Kind, who.name, who.namespace)
+	}
+	p.allow("", who, r, v)
+}
+
+// within allows something in a namespace. A ServiceAccount gets nothing in the home of an assignment that is
+// not applied in its name, nor where the cluster's own parts and the agent are.
+func (p *Permissions) within(a bundle.Assignment, namespace string, who subject, homes map[string][]subject, r rule, v verbs) {
+	at := homes[namespace]
+	switch {
+	case who == p.agent(), slices.Contains(at, who):
+	case len(at) > 0, strings.HasPrefix(namespace, "kube-"), namespace == p.opts.Namespace:
+		p.note("assignment %s holds %s in namespace %s, which is another's: not allowed to %s of %s", a.Name, r.resource, namespace, who.name, who.namespace)
+		return
+	default: // an engine's, as flux-system is
+		p.note("assignment %s holds %s in namespace %s, which is no assignment's: allowed to %s of %s", a.Name, r.resource, namespace, who.name, who.namespace)
+	}
+	p.allow(namespace, who, r, v)
+}
+
+// strangers notes the namespaces that have to be there already.
+func (p *Permissions) strangers() {
+	missing := map[string]bool{}
+	for g := range p.grants {
+		if g.namespace != "" && !p.namespaces[g.namespace] {
+			missing[g.namespace] = true
+		}
+	}
+	if len(missing) > 0 {
+		p.note("no assignment brings these namespaces, which have to exist before the Roles in them: %s", strings.Join(slices.Sorted(maps.Keys(missing)), ", "))
+	}
+}

@@ -1,0 +1,146 @@
+package rbac
+
+import (
+	"flag"
+	"os"
+	"slices"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/needs"
+)
+
+var update = flag.Bool("update", false, "rewrite the golden file")
+
+func options() Options {
+	return Options{Account: "wherry-agent", Namespace: "wherry-system", Role: "wherry-agent"}
+}
+
+// release is one of two workspaces and the platform's own, on Flux and on nothing.
+func release() *needs.Needs {
+	n := needs.New()
+	n.Assignments = []bundle.Assignment{
+		{Name: "base", Namespace: "base", Adapter: "kubernetes"},
+		{Name: "files", Namespace: "files", Adapter: "directory"},
+		{Name: "shop-live", Workspace: "retail", Namespace: "shop", ServiceAccount: "shop/wherry-retail", Adapter: "flux"},
+		{Name: "till-live", Workspace: "tills", Namespace: "till", ServiceAccount: "teams/tills", Adapter: "kubernetes"},
+	}
+	n.AddManifests("base", []byte(`apiVersion: v1
+kind: Namespace
+metadata: {name: base}
+---
+apiVersion: apiextensions.k8s.io/v1
+kind: CustomResourceDefinition
+metadata: {name: menus.coffee.example}
+spec: {group: coffee.example, scope: Cluster, names: {kind: Menu, plural: cartes}, versions: [{name: v1}]}
+---
+{apiVersion: coffee.example/v1, kind: Menu, metadata: {name: winter}}
+---
+{apiVersion: networking.k8s.io/v1, kind: NetworkPolicy, metadata: {name: none}}
+---
+{apiVersion: networking.k8s.io/v1, kind: Ingress, metadata: {name: none}}
+`))
+	n.AddManifests("files", []byte("{apiVersion: v1, kind: Secret, metadata: {name: not-on-the-cluster}}"))
+	n.AddManifests("shop-live", []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: shop}}
+---
+apiVersion: kustomize.toolkit.fluxcd.io/v1
+kind: Kustomization
+metadata: {name: shop, namespace: flux-system}
+spec: {sourceRef: {kind: OCIRepository, name: shop}}
+`))
+	n.AddManifests("till-live", []byte(`{apiVersion: v1, kind: Namespace, metadata: {name: till}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: intruder, namespace: shop}}
+---
+{apiVersion: v1, kind: ConfigMap, metadata: {name: intruder, namespace: kube-system}}
+---
+{apiVersion: oven.example/v1, kind: Oven, metadata: {name: o}}
+---
+{apiVersion: rbac.authorization.k8s.io/v1, kind: Role, metadata: {name: r}}
+---
+{apiVersion: storage.k8s.io/v1, kind: StorageClass, metadata: {name: s}}
+`))
+	return n
+}
+
+func TestPermissionsOfARelease(t *testing.T) {
+	p := For([]*needs.Needs{release()}, options())
+	got, err := p.YAML()
+	require.NoError(t, err)
+	const golden = "testdata/release.yaml"
+	if *update {
+		require.NoError(t, os.WriteFile(golden, got, 0o644))
+	}
+	want, err := os.ReadFile(golden)
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(got))
+	require.Equal(t, []string{
+		"Oven of oven.example is guessed to be ovens, in namespaces: give its CustomResourceDefinition by --crd FILE",
+		"assignment shop-live holds kustomizations in namespace flux-system, which is no assignment's: allowed to wherry-retail of shop",
+		"assignment shop-live holds ocirepositories in namespace flux-system, which is no assignment's: allowed to wherry-retail of shop",
+		"assignment till-live holds a Role: who applies it needs all rights that it gives, or the verbs escalate and bind, which are not printed",
+		"assignment till-live holds a StorageClass, which is in no namespace: tills of teams may change all of them",
+		"assignment till-live holds configmaps in namespace kube-system, which is another's: not allowed to tills of teams",
+		"assignment till-live holds configmaps in namespace shop, which is another's: not allowed to tills of teams",
+		"no assignment brings these namespaces, which have to exist before the Roles in them: flux-system, teams",
+	}, p.Notes)
+
+	turned := release()
+	slices.Reverse(turned.Assignments)
+	again, err := For([]*needs.Needs{turned, release()}, options()).YAML()
+	require.NoError(t, err)
+	require.Equal(t, string(want), string(again), "neither order nor repetition counts")
+}
+
+func TestADefinitionEndsTheGuessing(t *testing.T) {
+	opts := options()
+	opts.Known = map[schema.GroupKind]needs.Resource{{Group: "oven.example", Kind: "Oven"}: {Plural: "ovenses"}}
+	p := For([]*needs.Needs{release()}, opts)
+	require.NotContains(t, p.Notes[0], "guessed")
+	require.Equal(t, full, p.grants[grant{"", subject{"teams", "tills"}}][rule{"oven.example", "ovenses", ""}])
+}
+
+func TestASiteThatInsistsOnServiceAccounts(t *testing.T) {
+	n := needs.New()
+	n.Assignments = []bundle.Assignment{
+		{Name: "shop", Workspace: "retail", Namespace: "shop", Adapter: "kubernetes"},
+		{Name: "bad", Workspace: "Team A", Namespace: "bad", Adapter: "kubernetes"},
+		{Name: "own", Namespace: "own", Adapter: "kubernetes"},
+	}
+	for _, a := range n.Assignments {
+		n.AddManifests(a.Name, []byte("{apiVersion: v1, kind: Secret, metadata: {name: s}}"))
+	}
+	opts := options()
+	opts.Impersonate = true
+	p := For([]*needs.Needs{n}, opts)
+	agent, retail := subject{"wherry-system", "wherry-agent"}, subject{"shop", "wherry-retail"}
+	require.Equal(t, map[grant]map[rule]verbs{
+		{"own", agent}:   {{"", "secrets", ""}: full},
+		{"shop", agent}:  {{"", "serviceaccounts", "wherry-retail"}: assumed},
+		{"shop", retail}: {{"", "secrets", ""}: full},
+	}, p.grants)
+	require.Contains(t, p.Notes[0], `assignment bad: the ServiceAccount of workspace "Team A"`)
+}
+
+// What these kinds are called is known without a cluster.
+func TestBuiltInKinds(t *testing.T) {
+	k := newKinds(nil, nil)
+	for kind, want := range map[schema.GroupVersionKind]needs.Resource{
+		{Version: "v1", Kind: "Endpoints"}:                                                             {Plural: "endpoints", Namespaced: true},
+		{Version: "v1", Kind: "PersistentVolume"}:                                                      {Plural: "persistentvolumes"},
+		{Group: "networking.k8s.io", Version: "v1", Kind: "Ingress"}:                                   {Plural: "ingresses", Namespaced: true},
+		{Group: "storage.k8s.io", Version: "v1", Kind: "StorageClass"}:                                 {Plural: "storageclasses"},
+		{Group: "rbac.authorization.k8s.io", Version: "v1", Kind: "ClusterRoleBinding"}:                {Plural: "clusterrolebindings"},
+		{Group: "policy", Version: "v1", Kind: "PodDisruptionBudget"}:                                  {Plural: "poddisruptionbudgets", Namespaced: true},
+		{Group: "admissionregistration.k8s.io", Version: "v1", Kind: "ValidatingWebhookConfiguration"}: {Plural: "validatingwebhookconfigurations"},
+		{Group: "argoproj.io", Version: "v1alpha1", Kind: "AppProject"}:                                {Plural: "appprojects", Namespaced: true},
+		{Group: "source.toolkit.fluxcd.io", Version: "v1", Kind: "GitRepository"}:                      {Plural: "gitrepositories", Namespaced: true},
+		{Group: "kustomize.toolkit.fluxcd.io", Version: "v1beta2", Kind: "Kustomization"}:              {Plural: "kustomizations", Namespaced: true},
+	} {
+		require.Equal(t, want, k.resource(needs.Object{Kind: kind}), kind)
+	}
+	require.Empty(t, k.guesses())
+}

@@ -1,0 +1,131 @@
+package main
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"os"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/cmd/internal/rbac"
+	"github.com/wherry-dev/wherry/deploy"
+)
+
+// maxDefinitionBytes bounds a file of --crd. All of a large cluster's definitions together have some MiB.
+const maxDefinitionBytes = 64 << 20
+
+// The permissions that an agent is printed with.
+const (
+	rbacUsual  = "usual"
+	rbacBundle = "bundle"
+	rbacNone   = "none"
+)
+
+// installRBAC says which permissions the agent is to have.
+type installRBAC struct {
+	mode        string
+	bundles     []string // in place of the newest
+	definitions []string // files
+}
+
+func (f *installRBAC) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.mode, "rbac", rbacUsual, "print permissions for assignments of the `usual` kinds, for what the newest bundle holds (bundle), or none")
+	flags.StringArrayVar(&f.bundles, "for", nil, "print the permissions for the bundle `REF` in place of the newest; may be given several times")
+	flags.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
+}
+
+// check corrects what the flags leave out.
+func (f *installRBAC) check(cmd *cobra.Command) error {
+	if len(f.bundles) > 0 && !cmd.Flags().Changed("rbac") {
+		f.mode = rbacBundle
+	}
+	switch {
+	case !slices.Contains([]string{rbacUsual, rbacBundle, rbacNone}, f.mode):
+		return cli.Usagef("--rbac %q: allowed is usual, bundle or none", f.mode)
+	case f.mode != rbacBundle && len(f.bundles)+len(f.definitions) > 0:
+		return cli.Usagef("--for and --crd are about the permissions of --rbac bundle, not %s", f.mode)
+	}
+	return nil
+}
+
+// permissions returns the manifests that allow the agent what its bundles hold, with a line before them that
+// says which bundles. It tells the person what to know about them.
+func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, namespace string) ([]byte, error) {
+	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate}
+	definitions := needs.New()
+	for _, name := range f.definitions {
+		data, err := readBounded(name, maxDefinitionBytes)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--crd: %w", err), "")
+		}
+		before := len(definitions.Defined)
+		if definitions.AddManifests("", data); len(definitions.Defined) == before {
+			return nil, cli.Usagef("--crd: %s holds no CustomResourceDefinition that can be read and is not in another file", name)
+		}
+	}
+	opts.Known = definitions.Defined
+	refs := f.bundles
+	stream := bundle.Stream{Environment: in.Cluster.Environment, ClusterType: in.Cluster.Type}
+	if len(refs) == 0 {
+		refs = []string{fmt.Sprintf("%s/%s:%s", in.Registry, stream.Repository(), bundle.MovingTag(in.Cluster.Ring))}
+	}
+	var bundles []*needs.Needs
+	var names []string
+	for _, s := range refs {
+		ref, err := oci.ParseReference(s)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, err, "")
+		}
+		n, v, err := readBundle(cmd.Context(), ref, in)
+		if err != nil {
+			return nil, referenceFailure(err, ref)
+		}
+		if r := v.Release; r.Environment != stream.Environment || r.ClusterType != stream.ClusterType {
+			cmd.PrintErrf("note: %s is for %s/%s, not for this agent's %s/%s\n", ref, r.Environment, r.ClusterType, stream.Environment, stream.ClusterType)
+		}
+		bundles, names = append(bundles, n), append(names, fmt.Sprintf("# %s/%s %s\n", v.Release.Environment, v.Release.ClusterType, v.Release.Tag()))
+	}
+	p := rbac.For(bundles, opts)
+	for _, note := range p.Notes {
+		cmd.PrintErrf("note: %s\n", note)
+	}
+	data, err := p.YAML()
+	return append([]byte("# Permissions for what these releases hold:\n"+strings.Join(names, "")), data...), err
+}
+
+// readBundle reads what a bundle needs, once its signature is good.
+func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (*needs.Needs, *bundle.Verified, error) {
+	flags := registryFlags{plainHTTP: in.PlainHTTP}
+	repo, desc, err := ref.Resolve(ctx, flags.options())
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := bundle.Verify(ctx, repo, desc, in.Keys)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := needs.Read(ctx, repo, v)
+	return n, v, err
+}
+
+func readBounded(name string, limit int64) ([]byte, error) {
+	f, err := os.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("%s has more than %d bytes", name, limit)
+	}
+	return data, err
+}
