@@ -10,11 +10,12 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
-	authorizationv1 "k8s.io/api/authorization/v1"
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
@@ -32,33 +33,19 @@ func (s *site) create(t *testing.T, objects ...client.Object) {
 	}
 }
 
+var configMaps = schema.GroupResource{Resource: "configmaps"}
+
 // account makes a ServiceAccount that may work with ConfigMaps in its namespace, and with nothing else.
 func (s *site) account(t *testing.T, namespace, name string) *rbacv1.RoleBinding {
 	t.Helper()
-	meta := metav1.ObjectMeta{Namespace: namespace, Name: name}
-	binding := &rbacv1.RoleBinding{
-		ObjectMeta: meta, RoleRef: rbacv1.RoleRef{APIGroup: rbacv1.GroupName, Kind: "Role", Name: name},
-		Subjects: []rbacv1.Subject{{Kind: "ServiceAccount", Namespace: namespace, Name: name}},
-	}
-	s.create(
-		t, &corev1.ServiceAccount{ObjectMeta: meta},
-		&rbacv1.Role{ObjectMeta: meta, Rules: []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "patch", "delete"}}}},
-		binding,
-	)
-	s.awaitRights(t, namespace, name, true)
-	return binding
+	account := types.NamespacedName{Namespace: namespace, Name: name}
+	s.Account(t, account)
+	return s.Allow(t, account, namespace, configMaps)
 }
 
-// awaitRights waits until the API server has learnt of a change in what a ServiceAccount may do.
 func (s *site) awaitRights(t *testing.T, namespace, name string, want bool) {
 	t.Helper()
-	require.Eventually(t, func() bool {
-		review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-			User:               "system:serviceaccount:" + namespace + ":" + name,
-			ResourceAttributes: &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: "patch", Resource: "configmaps"},
-		}}
-		return s.Create(t.Context(), review) == nil && review.Status.Allowed == want
-	}, reconcilertest.Patience, 20*time.Millisecond)
+	s.AwaitRight(t, types.NamespacedName{Namespace: namespace, Name: name}, namespace, configMaps, want)
 }
 
 // of returns the assignment of a workspace, whose namespace is the site's unless another is given.
