@@ -142,17 +142,18 @@ func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err er
 	if err := p.stake(ctx, home); err != nil {
 		return false, err
 	}
-	if p.live[home.id()] != nil || !p.applying {
-		if absent = p.live[home.id()] == nil; absent {
-			for _, m := range p.objects {
-				if m.GetNamespace() == namespace {
-					p.live[m.id()] = nil
-				}
+	switch {
+	case p.live[home.id()] != nil:
+		return false, nil
+	case !p.applying:
+		for _, m := range p.objects {
+			if m.GetNamespace() == namespace {
+				p.live[m.id()] = nil
 			}
 		}
-		return absent, nil
+		return true, nil
 	}
-	p.inventory = p.inTheNameOf(p.inventory.union([]manifest{home}))
+	p.inventory = p.inventory.union([]manifest{home})
 	if err := p.save(); err != nil {
 		return false, err
 	}
