@@ -97,6 +97,8 @@ type publication struct {
 	drops, dropped map[string]bool
 	// pushed names the cluster types that an earlier round of this run published.
 	pushed map[string]bool
+	// accountOf is scheduler.Result.ServiceAccount.
+	accountOf func(workspace, namespace string) string
 }
 
 func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts PublishOptions) (*publication, error) {
@@ -135,7 +137,7 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts Pu
 		now = time.Now
 	}
 	return &publication{
-		opts: opts, to: to, store: store, key: key,
+		opts: opts, to: to, store: store, key: key, accountOf: result.ServiceAccount,
 		issuedAt: now().UTC().Truncate(time.Second),
 		drops:    drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
 		done: &Published{

@@ -87,6 +87,7 @@ func (p *publication) keep(pl *plan, last *lastRelease) error {
 		}
 		if a, published := pl.had[name]; published {
 			h, err := last.hold(a, f.Reason)
+			h.line.ServiceAccount = p.accountOf(a.Workspace, a.Namespace) // who may do what is not up to what is held
 			if err != nil {
 				return lostIfRefused(err, "release %s", last.release.Tag())
 			}

@@ -125,6 +125,14 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		require.Equal(t, from, list["db-live"].HeldFrom)
 		require.Equal(t, "text: v3\n", files["web-live/platform-config.yaml"])
 
+		// Who may do what is not up to what is held.
+		w.result.Accounts = map[string]string{list["db-live"].Workspace: "confined"}
+		w.mustPublish()
+		list, _ = w.content("drone", "latest")
+		require.Equal(t, list["db-live"].Namespace+"/confined", list["db-live"].ServiceAccount)
+		require.Equal(t, from, list["db-live"].HeldFrom)
+		w.result.Accounts = nil
+
 		w.assign("drone", "db-live", "v2")
 		outcomes, _ = w.mustPublish()
 		require.Equal(t, OutcomePublished, outcomes["drone"])

@@ -52,6 +52,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	result := &Result{
 		Environment:  m.environment,
 		Platform:     m.platform,
+		Accounts:     r.accounts,
 		BaseCommit:   cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
 		ClusterTypes: make([]ClusterTypeResult, len(types)),
 		Warnings:     sortedFindings(m.findings, r.findings),
@@ -85,7 +86,8 @@ func sortedFindings(lists ...[]Finding) []Finding {
 // renderer holds what all cluster types share while one Render lasts.
 type renderer struct {
 	model    *Model
-	targets  []*target // sorted by name
+	accounts map[string]string // see Result.Accounts
+	targets  []*target         // sorted by name
 	policies []selectedPair
 	findings []Finding
 	unknown  map[string][]Failure // by cluster type: targets of a decision that nobody knows
@@ -114,7 +116,7 @@ type selectedPair struct {
 }
 
 func newRenderer(m *Model, opts Options) (*renderer, error) {
-	r := &renderer{model: m, templates: map[string]*compiledTemplate{}, validator: newValidator()}
+	r := &renderer{model: m, accounts: m.accounts(), templates: map[string]*compiledTemplate{}, validator: newValidator()}
 	index, err := r.list()
 	if err != nil {
 		return nil, err
@@ -276,7 +278,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		}
 		assignment.Manifests = target.spec.Manifests
 		assignment.Registration = target.workload.registration // which has no influence on what is rendered
-		assignment.ServiceAccount = r.model.accountOf(target.workspace, assignment.Namespace)
+		assignment.ServiceAccount = accountIn(r.accounts, target.workspace, assignment.Namespace)
 		for _, p := range policies {
 			if p.targets.has(t) && p.policy != "" {
 				assignment.Policies = append(assignment.Policies, p.policy)

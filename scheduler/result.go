@@ -15,6 +15,9 @@ type Result struct {
 	BaseCommit string
 	// ClusterTypes is sorted by name and holds the types without assignments too.
 	ClusterTypes []ClusterTypeResult
+	// Accounts are the ServiceAccounts that the Platform gives to workspaces, by workspace: a name, which
+	// stands for one in each assignment's namespace, or NAMESPACE/NAME. See [Result.ServiceAccount].
+	Accounts map[string]string
 	// Warnings holds warnings and notes, sorted by position.
 	Warnings []Finding
 }

@@ -81,12 +81,25 @@ func accountProblem(account string) string {
 	return ""
 }
 
-// accountOf returns the ServiceAccount, as NAMESPACE/NAME, in whose name an assignment of a workspace is
-// applied; empty where the Platform does not list the workspace.
-func (m *Model) accountOf(workspace, namespace string) string {
-	w, listed := m.workspaces[workspace]
-	if !listed || strings.Contains(w.account, "/") {
-		return w.account
+// accounts returns the ServiceAccounts of all workspaces that the Platform lists.
+func (m *Model) accounts() map[string]string {
+	accounts := make(map[string]string, len(m.workspaces))
+	for name, w := range m.workspaces {
+		accounts[name] = w.account
 	}
-	return namespace + "/" + w.account
+	return accounts
+}
+
+// ServiceAccount returns the one, as NAMESPACE/NAME, in whose name an assignment of a workspace is applied;
+// empty where the Platform does not list the workspace.
+func (r *Result) ServiceAccount(workspace, namespace string) string {
+	return accountIn(r.Accounts, workspace, namespace)
+}
+
+func accountIn(accounts map[string]string, workspace, namespace string) string {
+	account, listed := accounts[workspace]
+	if !listed || strings.Contains(account, "/") {
+		return account
+	}
+	return namespace + "/" + account
 }
