@@ -33,6 +33,8 @@ import (
 // Options are what a Reconciler can do without. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
+	// Impersonate is that of kubernetes.Options.
+	Impersonate bool
 	// Namespace is Argo CD's own, where Applications go that name none. Empty is DefaultNamespace.
 	Namespace string
 	// Deadline is how long a sync may take before it is ended, and a workload be Degraded before that counts
@@ -78,7 +80,8 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 	}
 	e := engine{opts}
 	objects, err := kubernetes.New(config, ledger, kubernetes.Options{
-		Log: opts.Log,
+		Log:         opts.Log,
+		Impersonate: opts.Impersonate,
 		Engine: &kubernetes.Engine{
 			Owns: owns, Install: "install Argo CD", Namespace: opts.Namespace,
 			Judge: e.judge, Drive: e.drive, Release: e.release,

@@ -103,11 +103,12 @@ func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields ma
 	if err != nil {
 		return err
 	}
-	err = v.pass.r.client.Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(driver))
+	id := object.UnstructuredToObjMetadata(o)
+	err = v.pass.acting(id).Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(driver))
 	if err != nil {
 		return fmt.Errorf("%s: %w", utils.FmtUnstructured(o), err)
 	}
-	v.pass.live[object.UnstructuredToObjMetadata(o)] = o
+	v.pass.live[id] = o
 	return nil
 }
 

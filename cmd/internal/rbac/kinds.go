@@ -31,7 +31,7 @@ func newKinds(bundles []*needs.Needs, more map[schema.GroupKind]needs.Resource) 
 }
 
 // engines are the groups whose kinds are all in namespaces and have regular names.
-var engines = []string{".toolkit.fluxcd.io", "argoproj.io"}
+var engines = []string{".toolkit.fluxcd.io", argoGroup}
 
 // resource returns how the kind of o is served: as its definition says, as Kubernetes itself has it, or by
 // a guess, which is noted.

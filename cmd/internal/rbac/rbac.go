@@ -7,6 +7,7 @@
 package rbac
 
 import (
+	"cmp"
 	"fmt"
 	"maps"
 	"slices"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/reconcilers/argo"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
@@ -26,6 +28,8 @@ type Options struct {
 	Account, Namespace, Role string
 	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
 	Impersonate bool
+	// ArgoNamespace is Argo CD's own. Empty is argo.DefaultNamespace.
+	ArgoNamespace string
 	// Known says how custom kinds are served, beside those that a bundle defines.
 	Known map[schema.GroupKind]needs.Resource
 }
@@ -150,7 +154,16 @@ func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[
 	for _, o := range n.Sources[a.Name] {
 		p.object(a, o, who, homes, kinds, reading)
 	}
+	if a.Adapter == "argo" { // which reads these to say why nothing happens
+		p.within(a, p.argo(), who, homes, rule{argoGroup, "appprojects", ""}, reading)
+		p.within(a, p.argo(), who, homes, rule{"", "configmaps", "argocd-cm"}, reading)
+	}
 }
+
+const argoGroup = "argoproj.io"
+
+// argo is the namespace of Argo CD, where its objects go that name none.
+func (p *Permissions) argo() string { return cmp.Or(p.opts.ArgoNamespace, argo.DefaultNamespace) }
 
 func (p *Permissions) object(a bundle.Assignment, o needs.Object, who subject, homes map[string][]subject, kinds *kinds, v verbs) {
 	resource := kinds.resource(o)
@@ -162,9 +175,9 @@ func (p *Permissions) object(a bundle.Assignment, o needs.Object, who subject, h
 		v = keeping
 	}
 	if resource.Namespaced {
-		namespace := o.Namespace
-		if namespace == "" {
-			namespace = a.Namespace
+		namespace := cmp.Or(o.Namespace, a.Namespace)
+		if o.Namespace == "" && a.Adapter == "argo" && o.Kind.Group == argoGroup {
+			namespace = p.argo()
 		}
 		p.within(a, namespace, who, homes, r, v)
 		return

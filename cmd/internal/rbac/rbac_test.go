@@ -125,6 +125,17 @@ func TestASiteThatInsistsOnServiceAccounts(t *testing.T) {
 	require.Contains(t, p.Notes[0], `assignment bad: the ServiceAccount of workspace "Team A"`)
 }
 
+func TestApplicationsGoWhereArgoCDIs(t *testing.T) {
+	n := needs.New()
+	n.Assignments = []bundle.Assignment{{Name: "shop", Namespace: "shop", Adapter: "argo"}}
+	n.AddManifests("shop", []byte("{apiVersion: argoproj.io/v1alpha1, kind: Application, metadata: {name: shop}}"))
+	opts := options()
+	opts.ArgoNamespace = "gitops"
+	require.Equal(t, map[grant]map[rule]verbs{{"gitops", subject{"wherry-system", "wherry-agent"}}: {
+		{"argoproj.io", "applications", ""}: full, {"argoproj.io", "appprojects", ""}: reading, {"", "configmaps", "argocd-cm"}: reading,
+	}}, For([]*needs.Needs{n}, opts).grants)
+}
+
 // What these kinds are called is known without a cluster.
 func TestBuiltInKinds(t *testing.T) {
 	k := newKinds(nil, nil)
