@@ -162,6 +162,24 @@ func TestAnotherServiceAccountTakesOver(t *testing.T) {
 	require.Nil(t, s.read(t, "v1", "ConfigMap", s.Name, "stays"))
 }
 
+func TestWhatIsLeftInPlaceIsLeftInItsName(t *testing.T) {
+	s := newSite(t)
+	binding := s.account(t, s.Name, "wherry-retail")
+	requireOutcome(t, s.r.Apply(t.Context(), s.of(t, "wherry-retail", configMap("mine", "a", "1"))), bundle.Compliant, "")
+	require.NoError(t, s.Client.Delete(t.Context(), binding))
+	s.awaitRights(t, s.Name, "wherry-retail", false)
+	var gone reconcilers.Assignment
+	gone.Name = "shop"
+	release := s.r.(reconcilers.Releaser).Release
+	requireOutcome(t, release(t.Context(), gone), bundle.Failed, kubernetes.Forbidden)
+
+	binding.ResourceVersion = ""
+	s.create(t, binding)
+	s.awaitRights(t, s.Name, "wherry-retail", true)
+	requireOutcome(t, release(t.Context(), gone), bundle.Removed, "")
+	require.NotContains(t, s.read(t, "v1", "ConfigMap", s.Name, "mine").GetLabels(), kubernetes.OwnerLabel)
+}
+
 func TestAServiceAccountCostsOneRequest(t *testing.T) {
 	s := newSite(t)
 	s.account(t, s.Name, "wherry-retail")

@@ -42,6 +42,9 @@ func (p *pass) release(ctx context.Context) error {
 
 func (p *pass) releaseOne(ctx context.Context, e entry) error {
 	p.r.seen.forget(e.id())
+	if err := p.actFor(e); err != nil {
+		return err
+	}
 	e, err := p.served(ctx, e)
 	if err != nil || e.Version == "" { // no kind, no objects of it
 		return err
