@@ -61,7 +61,7 @@ func TestWithoutPermissionNothingIsApplied(t *testing.T) {
 	s.r = s.reconciler(t, config)
 	res := s.apply(t, "shop", configMap("settings", "a", "1"), bundle.Failed, kubernetes.Forbidden)
 	require.Contains(t, res.Message, `User "nobody" cannot get resource "configmaps"`)
-	require.Contains(t, res.Message, " (if nobody is to be allowed that, bind a Role to it: ")
+	require.Contains(t, res.Message, " (if that is to be allowed, bind a Role to this user; ")
 	config = rest.AnonymousClientConfig(s.Config)
 	config.BearerToken = "wrong"
 	s.r = s.reconciler(t, config)
