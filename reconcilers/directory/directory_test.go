@@ -281,3 +281,54 @@ func TestARootThatIsAFileIsNamed(t *testing.T) {
 	require.Equal(t, directory.DiskError, res.Reason)
 	require.Contains(t, res.Message, root)
 }
+
+func TestBadDays(t *testing.T) {
+	for _, c := range []struct {
+		name          string
+		spoil         func(t *testing.T, root string)
+		state         bundle.State // as observed
+		reason, named string
+		applied       bundle.State // what an apply then gives
+	}{
+		{"the root is gone", func(t *testing.T, root string) { require.NoError(t, os.RemoveAll(root)) }, bundle.Drifted, directory.Missing, "drone does not exist", bundle.Compliant},
+		{"the folder is gone", func(t *testing.T, root string) { require.NoError(t, os.RemoveAll(filepath.Join(root, "drone"))) }, bundle.Drifted, directory.Missing, "drone does not exist", bundle.Compliant},
+		{"somebody's file lies in the folder", func(t *testing.T, root string) {
+			write(t, filepath.Join(root, "drone"), map[string]string{"theirs": "x"})
+		}, bundle.Drifted, directory.Differs, "drone/theirs does not belong there", bundle.Compliant},
+		{"a file was replaced by a folder", func(t *testing.T, root string) {
+			require.NoError(t, os.Remove(filepath.Join(root, "drone/a")))
+			write(t, filepath.Join(root, "drone/a"), map[string]string{"b": "x"})
+		}, bundle.Drifted, directory.Differs, "drone/a is missing", bundle.Compliant},
+		{"a file was replaced by a link", func(t *testing.T, root string) {
+			require.NoError(t, os.Remove(filepath.Join(root, "drone/a")))
+			require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(root, "drone/a")))
+		}, bundle.Drifted, directory.Differs, "drone/a differs", bundle.Compliant},
+		{"the folder was replaced by a file", func(t *testing.T, root string) {
+			require.NoError(t, os.RemoveAll(filepath.Join(root, "drone")))
+			write(t, root, map[string]string{"drone": "theirs"})
+		}, bundle.Failed, directory.NotOurs, "drone exists and is no folder", bundle.Failed},
+		{"the work folder was replaced by a file", func(t *testing.T, root string) {
+			write(t, filepath.Join(root, "drone"), map[string]string{"a": "2"})
+			write(t, root, map[string]string{".wherry": "theirs"})
+		}, bundle.Drifted, directory.Differs, "drone/a differs", bundle.Pending},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			root := filepath.Join(t.TempDir(), "root")
+			r, a := directory.New(root, directory.Options{}), assignment(t, "drone", map[string]string{"a": "1"})
+			other := assignment(t, "other", map[string]string{"b": "1"})
+			require.Equal(t, bundle.Compliant, r.Apply(t.Context(), a).State)
+			c.spoil(t, root)
+			res := r.Observe(t.Context(), a)
+			require.Equal(t, []any{c.state, c.reason}, []any{res.State, res.Reason}, res.Message)
+			require.Contains(t, res.Message, c.named)
+			res = r.Apply(t.Context(), a)
+			require.Equal(t, c.applied, res.State, res.Message)
+			if c.applied == bundle.Compliant {
+				require.Equal(t, map[string]string{"drone/a": "1"}, contents(t, root))
+			}
+			if c.applied != bundle.Pending { // which is about the root
+				require.Equal(t, bundle.Compliant, r.Apply(t.Context(), other).State, "others go on")
+			}
+		})
+	}
+}
