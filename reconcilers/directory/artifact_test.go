@@ -77,7 +77,9 @@ func (s *shelf) asked() []string {
 func (s *shelf) host() string { return s.server.Listener.Addr().String() }
 
 // fetch is what directory.Options has. It does not try again by itself.
-func (s *shelf) fetch(repository string) (bundle.Source, error) { return openAt(s.server.Client(), repository) }
+func (s *shelf) fetch(repository string) (bundle.Source, error) {
+	return openAt(s.server.Client(), repository)
+}
 
 func openAt(client *http.Client, repository string) (oci.Target, error) {
 	host, name, _ := strings.Cut(repository, "/")
@@ -239,7 +241,10 @@ func TestFilesAndWhatIsFetchedLieInOneFolder(t *testing.T) {
 	require.Len(t, h.asked(), 4, "what has one digest is fetched once")
 
 	h.restart()
-	h.answer(func(http.ResponseWriter, *http.Request) bool { t.Error("a registry is asked for what is here"); return false })
+	h.answer(func(http.ResponseWriter, *http.Request) bool {
+		t.Error("a registry is asked for what is here")
+		return false
+	})
 	require.Equal(t, bundle.Compliant, h.Observe(t.Context(), a).State)
 	require.Empty(t, h.Apply(t.Context(), a).Changes)
 	require.Equal(t, bundle.Removed, h.Remove(t.Context(), a).State)
@@ -370,7 +375,10 @@ func TestArtifactsOfWhichNoFilesCanBeMade(t *testing.T) {
 			require.Contains(t, res.Message, c.message)
 			require.Contains(t, res.Message, h.host()+"/models/eye")
 			require.Equal(t, map[string]string{"drone/reconciler.yaml": "1", "drone/eye": "model"}, contents(t, h.root), "the last good content stays")
-			h.answer(func(http.ResponseWriter, *http.Request) bool { t.Error("what cannot be right is fetched again"); return false })
+			h.answer(func(http.ResponseWriter, *http.Request) bool {
+				t.Error("what cannot be right is fetched again")
+				return false
+			})
 			require.Equal(t, res, h.Apply(t.Context(), bad))
 			require.Equal(t, res, h.Observe(t.Context(), bad))
 		})

@@ -95,7 +95,7 @@ func (r *Reconciler) work(ctx context.Context, f *fetching) {
 	defer close(f.ended)
 	defer f.cancel()
 	name := f.latest().Name
-	err := ctx.Err()
+	var err error
 	select {
 	case r.slots <- struct{}{}:
 		err = r.fetch(ctx, f)

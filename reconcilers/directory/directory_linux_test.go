@@ -49,7 +49,7 @@ func TestTooLittleRoomIsSaidBeforeTheFirstByte(t *testing.T) {
 	model := sized(2 << 20)
 	a := with(assignment(t, "drone", map[string]string{"a": "1"}), h.push(titled("model", model)))
 	h.compliant(a)
-	newer := with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(titled("model", sized(2<<20)[1:])))
+	newer := with(assignment(t, "drone", map[string]string{"a": "2"}), h.push(titled("model", sized(2 << 20)[1:])))
 	h.answer(nil)
 	res := h.settled(newer)
 	require.Equal(t, bundle.Pending, res.State)
