@@ -23,7 +23,9 @@ import (
 // Argo is an Argo CD without its API server and user interface: redis, repo-server and
 // application-controller, for the Applications in one namespace.
 type Argo struct {
+	cluster                 *Cluster
 	redis, repo, controller *process
+	startRepo               func(context.Context) (*process, error)
 }
 
 // StartArgo runs Argo CD for the Applications in one namespace, unless it does so already, and returns when
@@ -59,8 +61,17 @@ func (c *Cluster) StartArgo(ctx context.Context, namespace string) (*Argo, error
 // that hangs or has no node.
 func (a *Argo) PauseController() (resume func() error, err error) { return a.controller.pause() }
 
-// PauseRepoServer does the same to the repo-server, which reads repositories and renders manifests.
-func (a *Argo) PauseRepoServer() (resume func() error, err error) { return a.repo.pause() }
+// StopRepoServer ends the repo-server, which reads repositories and renders manifests, until start is called.
+func (a *Argo) StopRepoServer() (start func(context.Context) error, err error) {
+	return func(ctx context.Context) (err error) {
+		if a.repo, err = a.startRepo(ctx); err == nil {
+			a.cluster.mu.Lock()
+			defer a.cluster.mu.Unlock()
+			a.cluster.processes = append(a.cluster.processes, a.repo)
+		}
+		return err
+	}, a.repo.stop()
+}
 
 func (p *process) pause() (resume func() error, err error) {
 	group := -p.cmd.Process.Pid
@@ -116,7 +127,7 @@ func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *A
 	if err != nil {
 		return nil, err
 	}
-	a := &Argo{}
+	a := &Argo{cluster: c}
 	defer func() {
 		if err == nil {
 			return
@@ -142,18 +153,21 @@ func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *A
 	if err != nil {
 		return nil, err
 	}
-	a.repo, err = startArgo(dir, tools, "argocd-repo-server", env,
-		"--redis="+at(0), "--disable-tls", "--address=127.0.0.1", fmt.Sprintf("--port=%d", ports[1]),
-		"--metrics-address=127.0.0.1", fmt.Sprintf("--metrics-port=%d", ports[2]))
-	if err != nil {
-		return nil, err
+	a.startRepo = func(ctx context.Context) (*process, error) {
+		p, err := startArgo(dir, tools, "argocd-repo-server", env,
+			"--redis="+at(0), "--disable-tls", "--revision-cache-expiration=1s", "--address=127.0.0.1", fmt.Sprintf("--port=%d", ports[1]),
+			"--metrics-address=127.0.0.1", fmt.Sprintf("--metrics-port=%d", ports[2]))
+		if err != nil {
+			return nil, err
+		}
+		return p, await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", ports[2])+"/healthz", p)
 	}
-	if err := await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", ports[2])+"/healthz", a.repo); err != nil {
+	if a.repo, err = a.startRepo(ctx); err != nil {
 		return nil, err
 	}
 	a.controller, err = startArgo(dir, tools, "argocd-application-controller", env,
 		"--redis="+at(0), "--repo-server="+at(1), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", ports[3]),
-		"--app-resync=10", "--app-resync-jitter=0", "--repo-error-grace-period-seconds=5", "--repo-server-timeout-seconds=20")
+		"--app-resync=3", "--app-resync-jitter=0", "--repo-error-grace-period-seconds=5", "--repo-server-timeout-seconds=20")
 	if err != nil {
 		return nil, err
 	}
