@@ -33,20 +33,22 @@ import (
 // Options are what a Reconciler can do without. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
-	// Impersonate is that of kubernetes.Options.
+	// Impersonate is kubernetes.Options.Impersonate.
 	Impersonate bool
 	// Namespace is Argo CD's own, where Applications go that name none. Empty is DefaultNamespace.
 	Namespace string
 	// Deadline is how long a sync may take before it is ended, and a workload be Degraded before that counts
 	// as failed. Zero is 5 minutes.
 	Deadline time.Duration
-	// Poll is how often Argo CD looks at an Application by itself, where ConfigMap argocd-cm does not say it.
-	// Zero is 3 minutes, which is Argo CD's own default with its jitter. One that was not looked at for
-	// three times as long is not believed.
+	// Poll is how often Argo CD looks at an Application by itself, where its settings do not say it. One that
+	// was not looked at for three times as long is not believed. Zero is DefaultPoll.
 	Poll time.Duration
 	// Now is the clock; nil is time.Now. It is compared with times that Argo CD has written.
 	Now func() time.Time
 }
+
+// DefaultPoll is Argo CD's own default, 2 minutes and up to one more by chance.
+const DefaultPoll = 3 * time.Minute
 
 // DefaultNamespace is the one that Argo CD's own manifests install it in.
 const DefaultNamespace = "argocd"
@@ -73,18 +75,17 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 		opts.Deadline = 5 * time.Minute
 	}
 	if opts.Poll == 0 {
-		opts.Poll = 3 * time.Minute
+		opts.Poll = DefaultPoll
 	}
 	if opts.Now == nil {
 		opts.Now = time.Now
 	}
 	e := engine{opts}
 	objects, err := kubernetes.New(config, ledger, kubernetes.Options{
-		Log:         opts.Log,
-		Impersonate: opts.Impersonate,
+		Log: opts.Log, Impersonate: opts.Impersonate,
 		Engine: &kubernetes.Engine{
 			Owns: owns, Install: "install Argo CD", Namespace: opts.Namespace,
-			Judge: e.judge, Drive: e.drive, Release: e.release,
+			Fit: fit, Judge: e.judge, Drive: e.drive, Release: e.release,
 			Holds: func(kind schema.GroupKind) bool { return kind == projectKind }, // without it nothing is taken away
 		},
 	})

@@ -51,7 +51,7 @@ func (e engine) next(a *application, changed bool) map[string]any {
 		return a.refresh("hard") // the error of a source may be one that Argo CD has kept
 	case a.wanting():
 		return a.sync(a.tried() + 1)
-	case !a.fresh() || a.Status.Sync.Status == "Unknown" || e.stale(a, e.Poll):
+	case !a.fresh() || a.Status.Sync.Status == "Unknown" || e.silent(a, Silence(nil, e.Poll)):
 		return a.refresh("normal")
 	}
 	return nil

@@ -77,18 +77,18 @@ func (e engine) judgeObject(ctx context.Context, c cluster, o *unstructured.Unst
 }
 
 // running names what Argo CD has brought: what it found the cluster Synced with, or what it synced last.
+// Nothing is named where a sync has failed half-way.
 func (a *application) running() string {
-	revisions := a.newest()
-	if state := a.Status.OperationState; a.Status.Sync.Status != "Synced" && state != nil && state.SyncResult != nil {
-		revisions = []string{state.SyncResult.Revision}
-		if a.multiple() {
-			revisions = state.SyncResult.Revisions
-		}
-		if state.Phase != "Succeeded" {
-			revisions = nil // it may be there in part
-		}
+	state := a.Status.OperationState
+	switch {
+	case a.Status.Sync.Status == "Synced":
+		return strings.Join(a.newest(), ", ")
+	case state == nil || state.SyncResult == nil || state.Phase != "Succeeded":
+		return ""
+	case a.multiple():
+		return strings.Join(state.SyncResult.Revisions, ", ")
 	}
-	return strings.Join(revisions, ", ")
+	return state.SyncResult.Revision
 }
 
 func (e engine) judgeApplication(ctx context.Context, c cluster, a *application) verdict {
@@ -104,7 +104,7 @@ func (e engine) judgeApplication(ctx context.Context, c cluster, a *application)
 		return progressing(NotReconciled, "%s: Argo CD has not looked again after %s", a.subject(), a.trouble(trouble))
 	case trouble != "":
 		return a.judgeTrouble(trouble)
-	case e.stale(a, e.poll(ctx, c, a)):
+	case e.silent(a, e.silence(ctx, c, a)):
 		return verdict{state: bundle.Pending, reason: NotReconciled, message: fmt.Sprintf("%s: Argo CD has not looked at it since %s: is its application-controller running?", a.subject(), a.since().UTC().Format(time.RFC3339))}
 	case !a.fresh():
 		return progressing(NotReconciled, "%s: Argo CD has not compared what is specified now", a.subject())
@@ -164,7 +164,16 @@ func (a *application) judgeOperation() verdict {
 	case state.FinishedAt != nil: // so it marks one that it will repeat
 		return progressing(Retrying, "%s: %s", a.subject(), state.explain())
 	}
-	return progressing(Syncing, "%s: %s", a.subject(), cmp.Or(state.Message, state.Phase))
+	return progressing(Syncing, "%s: %s%s", a.subject(), cmp.Or(state.Message, state.Phase), a.hint())
+}
+
+// hint says why a sync takes long, where it need not.
+func (a *application) hint() string {
+	const many = 20 // objects, from which on it is felt
+	if len(a.Status.Resources) < many || slices.Contains(a.Spec.SyncPolicy.SyncOptions, "ApplyOutOfSyncOnly=true") {
+		return ""
+	}
+	return "; all objects are applied again for each change, as its syncOptions lack ApplyOutOfSyncOnly=true"
 }
 
 // explain says what Argo CD says of a sync, and of the objects that it failed with.
@@ -255,36 +264,46 @@ func (a *application) unwell(ctx context.Context, c cluster) string {
 	return list(found)
 }
 
+// silent reports whether Argo CD has looked too long ago to be believed. A clock that is behind its own finds
+// nothing of the kind.
+func (e engine) silent(a *application, most time.Duration) bool {
+	return most > 0 && e.Now().Sub(a.since()) > most
+}
+
+// silence is how long Argo CD may go without looking at an Application. Its settings are only read where the
+// usual time has passed.
+func (e engine) silence(ctx context.Context, c cluster, a *application) time.Duration {
+	usual := Silence(nil, e.Poll)
+	if !e.silent(a, usual) {
+		return usual
+	}
+	settings, err := c.Get(ctx, schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: e.Namespace, Name: SettingsName})
+	if settings == nil || err != nil {
+		return usual
+	}
+	data, _, _ := unstructured.NestedStringMap(settings.Object, "data")
+	return Silence(data, e.Poll)
+}
+
+// SettingsName is the ConfigMap with Argo CD's settings.
+const SettingsName = "argocd-cm"
+
 // polls is how many of Argo CD's polls may pass in silence.
 const polls = 3
 
-// stale reports whether Argo CD has looked too long ago to be believed. A clock that is behind its own finds
-// nothing stale.
-func (e engine) stale(a *application, poll time.Duration) bool {
-	return poll > 0 && e.Now().Sub(a.since()) > polls*poll
-}
-
-// poll is how often Argo CD looks at an Application by itself; zero is never. It is only asked for where the
-// usual time has passed.
-func (e engine) poll(ctx context.Context, c cluster, a *application) time.Duration {
-	if !e.stale(a, e.Poll) {
-		return e.Poll
-	}
-	settings, err := c.Get(ctx, schema.GroupKind{Kind: "ConfigMap"}, types.NamespacedName{Namespace: e.Namespace, Name: "argocd-cm"})
-	if settings == nil || err != nil {
-		return e.Poll
-	}
-	every, _, _ := unstructured.NestedString(settings.Object, "data", "timeout.reconciliation")
-	jitter, _, _ := unstructured.NestedString(settings.Object, "data", "timeout.reconciliation.jitter")
-	set, err := time.ParseDuration(every)
+// Silence is how long an Argo CD with these settings, which may be nil, may go without looking at an
+// Application. The given poll is that of one whose settings do not say it. Zero is for ever: it looks only
+// when it is asked to.
+func Silence(settings map[string]string, poll time.Duration) time.Duration {
+	every, err := time.ParseDuration(settings["timeout.reconciliation"])
 	if err != nil {
-		return e.Poll
+		return polls * poll
 	}
-	if set == 0 {
+	if every == 0 {
 		return 0
 	}
-	more, _ := time.ParseDuration(jitter)
-	return max(e.Poll, set+more)
+	jitter, _ := time.ParseDuration(settings["timeout.reconciliation.jitter"])
+	return polls * max(poll, every+jitter)
 }
 
 // judgePlain judges any other object by kstatus.

@@ -43,6 +43,9 @@ type Engine struct {
 
 	// Namespace is where the engine's objects go that name none; empty is the assignment's.
 	Namespace string
+	// Fit, where it is set, takes from a manifest what the engine takes from its live object, nil where there
+	// is none, without another meaning: that must not be taken for drift.
+	Fit func(o, live *unstructured.Unstructured)
 	// Drive, where it is set, tells the engine by View.Write what no manifest says. Apply calls it when all
 	// objects are as their manifests say, and judges afterwards.
 	Drive func(ctx context.Context, v View) error

@@ -180,6 +180,9 @@ func (p *pass) stake(ctx context.Context, m manifest) error {
 	if err != nil {
 		return err
 	}
+	if p.engines(m.GroupVersionKind().GroupKind()) && p.r.engine.Fit != nil {
+		p.r.engine.Fit(m.Unstructured, live)
+	}
 	known, _ := p.inventory.find(m.id())
 	owner := ""
 	if live != nil {
