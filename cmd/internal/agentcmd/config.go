@@ -31,6 +31,7 @@ type config struct {
 	deadline time.Duration
 
 	adapter, directoryRoot, kubeconfig string
+	argoNamespace                      string
 	impersonate                        bool
 	hub, hubKey                        string
 	logFormat                          string

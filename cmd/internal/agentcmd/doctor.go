@@ -70,9 +70,11 @@ func (c *config) subject() (doctor.Subject, error) {
 	}
 	s := doctor.Subject{
 		StateDir: c.stateDir, Cluster: c.cluster, Keys: keys, Adapter: c.adapter, Kubernetes: cluster,
-		Impersonate: c.impersonate,
-		Adapters:    map[string]bool{"directory": c.directoryRoot != "", "kubernetes": cluster != nil, "flux": cluster != nil},
-		HubURL:      c.hub, HasHubKey: hubKey != nil,
+		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace,
+		Adapters: map[string]bool{
+			"argo": cluster != nil, "directory": c.directoryRoot != "", "flux": cluster != nil, "kubernetes": cluster != nil,
+		},
+		HubURL: c.hub, HasHubKey: hubKey != nil,
 	}
 	if c.registry != (oci.Location{}) {
 		s.Source = func(client *http.Client) (bundle.Source, error) { return c.sourceBy(client) }

@@ -26,6 +26,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/argo"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
 	"github.com/wherry-dev/wherry/reconcilers/flux"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
@@ -158,7 +159,7 @@ func (c *config) readHubKey() (crypto.PublicKey, error) {
 	return keys[0], nil
 }
 
-// clusterConfig is how the adapters kubernetes and flux reach their cluster; nil where nothing names one. A
+// clusterConfig is how the adapters kubernetes, flux and argo reach their cluster; nil where nothing names one. A
 // kubeconfig in the home folder is not taken: a host's agent must not find somebody's cluster there.
 func (c *config) clusterConfig() (*rest.Config, error) {
 	if c.kubeconfig != "" {
@@ -172,7 +173,7 @@ func (c *config) clusterConfig() (*rest.Config, error) {
 	if err == nil {
 		return cfg, nil
 	}
-	if c.adapter == "kubernetes" || c.adapter == "flux" {
+	if c.adapter == "kubernetes" || c.adapter == "flux" || c.adapter == "argo" {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("the adapter %s reaches no cluster: %w", c.adapter, err), "give --kubeconfig, WHERRY_KUBECONFIG or the field kubeconfig")
 	}
 	return nil, nil
@@ -192,7 +193,11 @@ func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog
 		if err != nil {
 			return nil, err
 		}
-		engines["kubernetes"], engines["flux"] = k, f
+		a, err := argo.New(cluster, state.Ledger("argo"), argo.Options{Log: log, Impersonate: c.impersonate, Namespace: c.argoNamespace, Deadline: c.deadline})
+		if err != nil {
+			return nil, err
+		}
+		engines["kubernetes"], engines["flux"], engines["argo"] = k, f, a
 	}
 	return engines, nil
 }

@@ -35,8 +35,10 @@ func (s setting) variable() string {
 }
 
 var (
-	uidPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
-	namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+	uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	// namespacePattern is a DNS label of RFC 1123, as Kubernetes has it.
+	namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	namePattern      = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 )
 
 // settings lists all there is to tell, in the order of the help.
@@ -52,10 +54,11 @@ func settings() []setting {
 		{field: "keys", flag: "key", list: true, path: true, allowed: "the path of a public key in PEM, such as cosign.pub", usage: "public key `FILE` that releases are signed with, such as cosign.pub; may be given several times", set: setKey},
 		{field: "stateDir", flag: "state-dir", path: true, allowed: "the path of a folder", usage: "`FOLDER` of the agent's state (default \"" + defaultStateDir + "\")", set: text(func(c *config) *string { return &c.stateDir })},
 		{field: "interval", flag: "interval", allowed: "a duration of at least 1s, such as 30s, 5m or 1h", usage: "`TIME` between two looks at the registry (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.interval })},
-		{field: "adapter", flag: "adapter", allowed: "directory, flux or kubernetes", usage: "use this `ADAPTER` for every assignment, directory, flux or kubernetes", set: oneOf(func(c *config) *string { return &c.adapter }, "directory", "flux", "kubernetes")},
+		{field: "adapter", flag: "adapter", allowed: "argo, directory, flux or kubernetes", usage: "use this `ADAPTER` for every assignment, argo, directory, flux or kubernetes", set: oneOf(func(c *config) *string { return &c.adapter }, "argo", "directory", "flux", "kubernetes")},
 		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
-		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapters kubernetes and flux; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
+		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapters kubernetes, flux and argo; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
 		{field: "impersonate", flag: "impersonate", toggle: true, allowed: "true or false", usage: "apply what belongs to a workspace in the name of ServiceAccount wherry-WORKSPACE, also where the platform names none", set: setImpersonate},
+		{field: "argoNamespace", flag: "argo-namespace", allowed: "the name of a namespace", usage: "Argo CD's own `NAMESPACE` (default \"argocd\")", set: matching(namespacePattern, func(c *config) *string { return &c.argoNamespace })},
 		{field: "cluster.name", flag: "cluster-name", allowed: "letters, digits, '.', '_' and '-'", usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(namePattern, func(c *config) *string { return &c.cluster.Name })},
 		{field: "cluster.uid", flag: "cluster-uid", allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(uidPattern, func(c *config) *string { return &c.cluster.UID })},
 		{field: "cluster.labels", flag: "cluster-labels", list: true, allowed: "KEY=VALUE", usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},

@@ -59,9 +59,11 @@ type Subject struct {
 	Kubernetes *rest.Config
 	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
 	Impersonate bool
-	HubURL      string // empty where there is none
-	HasHubKey   bool
-	Now         func() time.Time // nil means time.Now
+	// ArgoNamespace is Argo CD's own; empty is argo.DefaultNamespace.
+	ArgoNamespace string
+	HubURL        string // empty where there is none
+	HasHubKey     bool
+	Now           func() time.Time // nil means time.Now
 }
 
 const (
@@ -92,6 +94,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.cluster},
 		{checkTime, e.kinds},
 		{checkTime, e.permissions},
+		{checkTime, e.argo},
 		{checkTime, e.hub},
 	} {
 		bounded, cancel := context.WithTimeout(ctx, check.limit)

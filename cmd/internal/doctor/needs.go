@@ -46,6 +46,11 @@ func (e *examination) objectsOf(wanted func(bundle.Assignment) bool) (objects []
 	return objects, assignments
 }
 
+// uses reports whether an assignment is for an adapter.
+func (e *examination) uses(adapter string) bool {
+	return e.content != nil && slices.ContainsFunc(e.content.Assignments, func(a bundle.Assignment) bool { return e.adapterOf(a) == adapter })
+}
+
 func (e *examination) adapters(context.Context) {
 	const check = "adapters"
 	if e.content == nil {

@@ -1,0 +1,80 @@
+package doctor
+
+import (
+	"cmp"
+	"context"
+	"time"
+
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/reconcilers/argo"
+)
+
+// applicationKind is what Argo CD looks at.
+var applicationKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}
+
+// mostApplications bounds how many are looked at for one that Argo CD has seen not long ago.
+const mostApplications = 500
+
+// argo says whether Argo CD is at work, where an assignment is for it and the cluster knows its kinds.
+func (e *examination) argo(ctx context.Context) {
+	const check = "argo"
+	if e.served == nil || !e.uses(check) {
+		return
+	}
+	if _, known := e.served.kinds[applicationKind.GroupKind()]; !known {
+		return // said by another check
+	}
+	namespace := cmp.Or(e.ArgoNamespace, argo.DefaultNamespace)
+	config := rest.CopyConfig(e.Kubernetes)
+	config.Timeout = checkTime
+	c, err := client.New(config, client.Options{})
+	if err != nil {
+		e.failed(check, "mend the kubeconfig", "%v", err)
+		return
+	}
+	var settings corev1.ConfigMap
+	err = c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: argo.SettingsName}, &settings)
+	if apierrors.IsNotFound(err) {
+		e.failed(check, "install Argo CD, or name its namespace with --argo-namespace", "no Argo CD has its settings, ConfigMap %s, in namespace %s", argo.SettingsName, namespace)
+		return
+	}
+	if err != nil {
+		e.skipped(check, "whether Argo CD is at work cannot be seen: %v", err)
+		return
+	}
+	e.argoController(ctx, c, namespace, argo.Silence(settings.Data, argo.DefaultPoll))
+}
+
+// argoController judges by the Applications whether their controller is at work.
+func (e *examination) argoController(ctx context.Context, c client.Client, namespace string, silence time.Duration) {
+	const check = "argo"
+	list := &unstructured.UnstructuredList{}
+	list.SetGroupVersionKind(applicationKind)
+	if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(mostApplications)); err != nil {
+		e.skipped(check, "whether Argo CD is at work cannot be seen: %v", err)
+		return
+	}
+	var newest time.Time
+	for _, o := range list.Items {
+		text, _, _ := unstructured.NestedString(o.Object, "status", "reconciledAt")
+		if at, err := time.Parse(time.RFC3339, text); err == nil && at.After(newest) {
+			newest = at
+		}
+	}
+	switch {
+	case len(list.Items) == 0:
+		e.ok(check, "Argo CD is installed in namespace %s; it has no Application yet by which its controller could be judged", namespace)
+	case silence > 0 && e.Now().Sub(newest) > silence:
+		e.failed(check, "see why its application-controller does not run, such as with \"kubectl -n "+namespace+" get pods -l app.kubernetes.io/name=argocd-application-controller\"",
+			"Argo CD has looked at none of the %d Applications in namespace %s for %s", len(list.Items), namespace, silence)
+	default:
+		e.ok(check, "Argo CD is at work in namespace %s", namespace)
+	}
+}
