@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"testing"
 
@@ -30,7 +31,8 @@ type site struct {
 	t           *testing.T
 	dir         string // holds platform, workloads, cosign.key, cosign.pub and the agent's state
 	environment string
-	prefix      string // of its repositories
+	prefix      string   // of its repositories
+	flags       []string // of its agent, beside what every agent is told
 }
 
 // newSite makes a platform from testdata and a key.
@@ -97,7 +99,7 @@ func (s *site) pass(more ...string) ran {
 		"once", "--registry", "oci://" + s.prefix, "--environment", s.environment, "--cluster-type", clusterType,
 		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "--wait", "30s",
 	}
-	return program(s.t, s.dir, "wherry-agent", append(args, more...)...)
+	return program(s.t, s.dir, "wherry-agent", slices.Concat(args, s.flags, more)...)
 }
 
 // status is what "wherry-agent status -o json" says.
