@@ -162,6 +162,23 @@ func TestArgoCDBringsAnArtifactByItsDigest(t *testing.T) {
 	require.Equal(t, published.Digest.String(), item.Revision)
 	require.False(t, item.Floating)
 	require.Equal(t, map[string]string{"REGION": "north", "LOG_LEVEL": "info"}, source.settings("shop-web"))
+
+	at := s.doctor()["argo"]
+	require.Equal(t, "ok", at.Result, at.Message)
+	elsewhere := s.doctor("--argo-namespace", "elsewhere")["argo"]
+	require.Equal(t, "failed", elsewhere.Result)
+	require.Contains(t, elsewhere.Message, "ConfigMap argocd-cm, in namespace elsewhere")
+	require.Contains(t, elsewhere.Remedy, "--argo-namespace")
+}
+
+// doctor returns what the site's doctor finds, by check.
+func (s *site) doctor(more ...string) map[string]finding {
+	s.t.Helper()
+	args := []string{
+		"doctor", "--registry", "oci://" + s.prefix, "--environment", s.environment, "--cluster-type", clusterType,
+		"--key", "cosign.pub", "--kubeconfig", cluster.Kubeconfig, "--state-dir", "agent", "-o", "json",
+	}
+	return findings(s.t, program(s.t, s.dir, "wherry-agent", append(args, more...)...))
 }
 
 // Argo CD takes a bundle as it is, without an agent.

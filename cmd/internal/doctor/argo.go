@@ -52,7 +52,7 @@ func (e *examination) argo(ctx context.Context) {
 	e.argoController(ctx, c, namespace, argo.Silence(settings.Data, argo.DefaultPoll))
 }
 
-// argoController judges by the Applications whether their controller is at work.
+// argoController looks for Applications by which to see whether their controller is at work.
 func (e *examination) argoController(ctx context.Context, c client.Client, namespace string, silence time.Duration) {
 	const check = "argo"
 	list := &unstructured.UnstructuredList{}
@@ -61,19 +61,24 @@ func (e *examination) argoController(ctx context.Context, c client.Client, names
 		e.skipped(check, "whether Argo CD is at work cannot be seen: %v", err)
 		return
 	}
+	e.judgeArgo(namespace, list.Items, silence)
+}
+
+func (e *examination) judgeArgo(namespace string, applications []unstructured.Unstructured, silence time.Duration) {
+	const check = "argo"
 	var newest time.Time
-	for _, o := range list.Items {
+	for _, o := range applications {
 		text, _, _ := unstructured.NestedString(o.Object, "status", "reconciledAt")
 		if at, err := time.Parse(time.RFC3339, text); err == nil && at.After(newest) {
 			newest = at
 		}
 	}
 	switch {
-	case len(list.Items) == 0:
+	case len(applications) == 0:
 		e.ok(check, "Argo CD is installed in namespace %s; it has no Application yet by which its controller could be judged", namespace)
 	case silence > 0 && e.Now().Sub(newest) > silence:
 		e.failed(check, "see why its application-controller does not run, such as with \"kubectl -n "+namespace+" get pods -l app.kubernetes.io/name=argocd-application-controller\"",
-			"Argo CD has looked at none of the %d Applications in namespace %s for %s", len(list.Items), namespace, silence)
+			"Argo CD has looked at none of the %d Applications in namespace %s for %s", len(applications), namespace, silence)
 	default:
 		e.ok(check, "Argo CD is at work in namespace %s", namespace)
 	}

@@ -1,0 +1,34 @@
+package doctor
+
+import (
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+)
+
+func TestAnArgoCDThatIsSilentIsNamed(t *testing.T) {
+	now := time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+	looked := func(ago time.Duration) unstructured.Unstructured {
+		at := now.Add(-ago).Format(time.RFC3339)
+		return unstructured.Unstructured{Object: map[string]any{"status": map[string]any{"reconciledAt": at}}}
+	}
+	for _, c := range []struct {
+		applications []unstructured.Unstructured
+		silence      time.Duration
+		result       Result
+		message      string
+	}{
+		{nil, time.Minute, OK, "it has no Application yet"},
+		{[]unstructured.Unstructured{looked(time.Hour), looked(time.Second)}, time.Minute, OK, "is at work in namespace argocd"},
+		{[]unstructured.Unstructured{looked(time.Hour), {Object: map[string]any{}}}, time.Minute, Failed, "has looked at none of the 2 Applications in namespace argocd for 1m0s"},
+		{[]unstructured.Unstructured{looked(time.Hour)}, 0, OK, "is at work"},
+	} {
+		e := &examination{Subject: Subject{Now: func() time.Time { return now }}}
+		e.judgeArgo("argocd", c.applications, c.silence)
+		require.Equal(t, c.result, e.findings[0].Result, c.message)
+		require.Contains(t, e.findings[0].Message, c.message)
+		require.Equal(t, c.result == Failed, e.findings[0].Remedy != "")
+	}
+}
