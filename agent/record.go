@@ -78,9 +78,12 @@ type record struct {
 	// Applied is Spec.Desired of the Apply that was begun last, and Adapter whose. Empty before the first.
 	Applied digest.Digest `json:"applied,omitempty"`
 	Adapter string        `json:"adapter,omitempty"`
-	// AppliedAt is when what is under way was begun: Apply of that content, or the removal. Zero before
-	// that.
+	// AppliedAt is when what is under way was begun: Apply of that content, also again where it had drifted,
+	// had failed or was waiting, or the removal. Zero before that.
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
+	// Late is true where it has failed only because the engine was progressing for too long. Another
+	// attempt is no new beginning then.
+	Late bool `json:"late,omitempty"`
 	// Reached is what was compliant last.
 	Reached reached `json:"reached,omitzero"`
 	// HealthyAt is since when the engine has called it compliant without a break.
@@ -179,11 +182,12 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 			state, reason = bundle.Progressing, "Settling"
 		}
 	} else {
-		if !r.HealthyAt.IsZero() && state == bundle.Progressing {
-			r.AppliedAt = now // it was well, and something else is under way
+		if state == bundle.Progressing && (!r.HealthyAt.IsZero() || r.stood()) {
+			r.AppliedAt = now // something else is under way
 		}
 		r.HealthyAt = time.Time{}
-		if state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline {
+		r.Late = state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline
+		if r.Late {
 			state, reason = bundle.Failed, "DeadlineExceeded"
 		}
 	}
@@ -195,6 +199,16 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 	}
 	r.Item.Revision, r.Item.Floating = res.Revision, res.Floating
 	return r.to(state, reason, reconcilers.Clip(res.Message), now)
+}
+
+// stood says whether nothing was under way before the answer that is being judged: what had drifted or
+// failed, or was waiting for something, has its whole deadline before it when it begins.
+func (r record) stood() bool {
+	state := r.Item.State
+	if r.Before != nil {
+		state = r.Before.State
+	}
+	return state == bundle.Drifted || state == bundle.Pending || state == bundle.Failed && !r.Late
 }
 
 // to changes the state, and the time since which it holds if it is another one.
