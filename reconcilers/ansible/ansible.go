@@ -1,0 +1,306 @@
+// Package ansible runs the playbooks of an assignment on the agent's own host with ansible-playbook, the
+// program: users, files, cron jobs, packages, whatever runs without a cluster.
+//
+// Apply starts a run and returns; Observe says which task is at work, and once a run has ended well looks
+// for drift in check mode. A run is a success only if Ansible's own figures say so: exit code 0 is also that
+// of a play that matches no host. What was run last, and how it ended, is on disk in a folder for each
+// assignment, with a copy of the files, so that what they have for the end can be run when nobody has them any more.
+//
+// Playbooks run one at a time, as most are about the host's one package database. They have to bear being
+// run again from the top: a run that was cut off is. docs/adapters.md says what to write in them.
+package ansible
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
+)
+
+// ownDir is the folder in the root with what all assignments share. No assignment has its name.
+const ownDir = ".wherry"
+
+// Options are what a Reconciler can do without. The zero value works.
+type Options struct {
+	// Program is ansible-playbook, by name or path; empty is that name.
+	Program string
+	// Deadline is how long one assignment's playbooks may run, with their syntax check. What is longer is
+	// ended and has failed. Zero is for ever.
+	Deadline time.Duration
+	// Grace is the time between SIGTERM and SIGKILL; zero means program.DefaultGrace.
+	Grace time.Duration
+	Log   *slog.Logger // nil is silent
+}
+
+// Reconciler is the engine of one host. It has to be closed.
+type Reconciler struct {
+	root  string
+	opts  Options
+	log   *slog.Logger
+	slot  chan struct{} // held by the job that runs playbooks
+	check chan struct{} // held by the check that runs
+
+	sweeping sync.Mutex
+	swept    bool
+
+	mu      sync.Mutex
+	jobs    map[string]*job // the newest of each assignment
+	closed  bool
+	working sync.WaitGroup
+}
+
+// New returns a reconciler that keeps its files in the folder root, which Apply creates where it is absent.
+// No other process may use it.
+func New(root string, opts Options) *Reconciler {
+	log := opts.Log
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
+	}
+	return &Reconciler{root: root, opts: opts, log: log, slot: make(chan struct{}, 1), check: make(chan struct{}, 1), jobs: map[string]*job{}}
+}
+
+var (
+	_ reconcilers.Reconciler = (*Reconciler)(nil)
+	_ reconcilers.Releaser   = (*Reconciler)(nil)
+	_ io.Closer              = (*Reconciler)(nil)
+)
+
+// Close ends the playbooks that are at work, and returns when they have ended. The next Reconciler begins
+// them again.
+func (r *Reconciler) Close() error {
+	r.mu.Lock()
+	r.closed = true
+	for _, j := range r.jobs {
+		j.cancel()
+	}
+	r.mu.Unlock()
+	r.working.Wait()
+	return nil
+}
+
+// enter begins a call for an assignment. Where it returns no error, r.mu is held.
+func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place, *job, error) {
+	if err := ctx.Err(); err != nil {
+		return "", nil, err
+	}
+	if a.Name == "" || strings.HasPrefix(a.Name, ".") || strings.ContainsAny(a.Name, `/\`) || !filepath.IsLocal(a.Name) {
+		return "", nil, &reasonError{InvalidAssignment, fmt.Errorf("assignment name %q is no folder name", a.Name), false}
+	}
+	root, err := filepath.Abs(r.root) // Ansible runs in a folder of its own
+	if err != nil {
+		return "", nil, err
+	}
+	r.mu.Lock()
+	if r.closed {
+		r.mu.Unlock()
+		return "", nil, fmt.Errorf("the adapter was closed: %w", context.Canceled)
+	}
+	r.root = root
+	return place(filepath.Join(root, a.Name)), r.jobs[a.Name], nil
+}
+
+// Apply starts the playbooks, unless they are at work or have brought this very content, and it has not
+// been seen to drift.
+func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	p, j, err := r.enter(ctx, a)
+	if err != nil {
+		return failed(err)
+	}
+	defer r.mu.Unlock()
+	busy := j.busy()
+	if busy && j.kind == applying && j.content == a.Content {
+		return j.standing()
+	}
+	s, err := p.load()
+	if err != nil {
+		return failed(err)
+	}
+	if !busy && s.Content == a.Content && s.Ended && s.State == bundle.Compliant && !s.Drifted {
+		j.toldOf()
+		return s.result()
+	}
+	names, err := r.prepare(ctx, p, busy, a)
+	if err != nil {
+		res := failed(err)
+		if res.State == bundle.Failed && !busy {
+			err = p.save(standing{Content: a.Content, Ended: true, State: res.State, Reason: res.Reason, Message: res.Message})
+		}
+		if res.State == bundle.Failed && err != nil {
+			r.log.WarnContext(ctx, "a failure could not be kept", "assignment", a.Name, "error", err)
+		}
+		return res
+	}
+	return r.begin(applying, a, p, names, j, busy).standing()
+}
+
+// prepare finds everything that is wrong with a before anything is started, so that it is said at once.
+func (r *Reconciler) prepare(ctx context.Context, p place, busy bool, a reconcilers.Assignment) ([]string, error) {
+	if _, err := r.engine(); err != nil {
+		return nil, err
+	}
+	names, err := playbooks(a.Dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, &reasonError{FilesUnreadable, err, true}
+	}
+	if err == nil && len(names) == 0 {
+		err = &reasonError{NoPlaybook, errors.New("no .yaml file at the top of the assignment is a list of plays (- hosts: …)"), false}
+	}
+	if err == nil && !busy { // else the next folder is in use
+		err = p.stage(ctx, a)
+	}
+	return names, err
+}
+
+// Observe says which task is at work, how the run has ended, and from then on whether check mode finds
+// anything to change, which takes about as long as a run.
+func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	p, j, err := r.enter(ctx, a)
+	if err != nil {
+		return failed(err)
+	}
+	if j.busy() {
+		defer r.mu.Unlock()
+		if j.kind == applying && j.content == a.Content {
+			return j.standing()
+		}
+		return reconcilers.Waiting(NotApplied, errors.New("something else of this assignment is at work"))
+	}
+	news := j.toldOf()
+	r.mu.Unlock()
+	s, err := p.load()
+	switch {
+	case err != nil:
+		return failed(err)
+	case s.Content == "":
+		return reconcilers.Waiting(NotApplied, errors.New("no playbook was run yet"))
+	case s.Content != a.Content:
+		return reconcilers.Waiting(NotApplied, fmt.Errorf("what was run last is content %s", s.Content))
+	case !s.Ended:
+		return reconcilers.Waiting(RunCutOff, errors.New("the playbooks were cut off, and begin again"))
+	case s.State != bundle.Compliant, news:
+		return s.result()
+	}
+	return r.compare(ctx, a, p, s)
+}
+
+func (s standing) result() reconcilers.Result {
+	res := reconcilers.Result{State: s.State, Reason: s.Reason, Message: s.Message}
+	if s.State == bundle.Compliant {
+		res.Revision = s.Content.String()
+	}
+	return res
+}
+
+// compare runs the playbooks in check mode. One that check mode cannot bring to its end says nothing of
+// drift, and is common: a task may need what a command before it, which is passed over, would have told it.
+func (r *Reconciler) compare(ctx context.Context, a reconcilers.Assignment, p place, s standing) reconcilers.Result {
+	select {
+	case r.check <- struct{}{}:
+		defer func() { <-r.check }()
+	case <-ctx.Done():
+		return failed(ctx.Err())
+	}
+	names, err := playbooks(p.path(contentDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return reconcilers.Waiting(RunCutOff, fmt.Errorf("the copy of the playbooks is gone: %w", err))
+	}
+	if err != nil {
+		return failed(err)
+	}
+	o := order{place: p, keep: checkDir, dir: p.path(contentDir), playbooks: names, extra: []string{"--check"}, deadline: r.opts.Deadline}
+	if end, ok := ctx.Deadline(); ok { // the check ends before the call has to
+		const share = 0.9
+		if left := time.Duration(share * float64(time.Until(end))); o.deadline == 0 || left < o.deadline {
+			o.deadline = max(left, 1)
+		}
+	}
+	out := r.perform(ctx, o, nil)
+	if ctx.Err() != nil {
+		return failed(ctx.Err())
+	}
+	res, verdict := s.result(), out.judge(len(names), o.deadline)
+	if verdict.State != bundle.Compliant && verdict.Reason != NothingDone {
+		res.Reason, res.Message = DriftUnknown, reconcilers.Clip("check mode: "+verdict.Message)
+		return res
+	}
+	drifted := out.story.total().Changed > 0
+	if drifted != s.Drifted {
+		s.Drifted = drifted
+		if err := p.save(s); err != nil {
+			return failed(err)
+		}
+	}
+	if drifted {
+		return reconcilers.Result{State: bundle.Drifted, Reason: Differs, Message: reconcilers.Clip("check mode finds something to change: " + out.story.changes())}
+	}
+	return res
+}
+
+// Remove runs the tasks with the tag wherry-remove in what was applied last. Without any, nothing is undone:
+// playbooks do not say how.
+func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	return r.leave(ctx, removing, a)
+}
+
+// Release ends what is under way and forgets the assignment.
+func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	return r.leave(ctx, releasing, a)
+}
+
+func (r *Reconciler) leave(ctx context.Context, how kind, a reconcilers.Assignment) reconcilers.Result {
+	p, j, err := r.enter(ctx, a)
+	if err != nil {
+		return failed(err)
+	}
+	defer r.mu.Unlock()
+	busy := j.busy()
+	if j != nil && j.kind == how {
+		if !busy {
+			delete(r.jobs, a.Name)
+		}
+		return j.standing()
+	}
+	if _, err := os.Stat(string(p)); errors.Is(err, fs.ErrNotExist) && !busy {
+		delete(r.jobs, a.Name)
+		return reconcilers.Result{State: bundle.Removed}
+	}
+	return r.begin(how, a, p, nil, j, busy).standing()
+}
+
+// sweep ends, once, what an agent that was killed has left running.
+func (r *Reconciler) sweep() error {
+	r.sweeping.Lock()
+	defer r.sweeping.Unlock()
+	if r.swept {
+		return nil
+	}
+	folders, err := filepath.Glob(filepath.Join(r.root, "*", "*"))
+	if err != nil {
+		return err
+	}
+	for _, folder := range folders {
+		if base := filepath.Base(folder); base != runDir && base != checkDir {
+			continue
+		}
+		found, err := program.EndLeftover(folder, r.opts.Grace)
+		if err != nil {
+			return err
+		}
+		if found {
+			r.log.Warn("ended playbooks that an earlier agent had left running", "assignment", filepath.Base(filepath.Dir(folder)))
+		}
+	}
+	r.swept = true
+	return nil
+}

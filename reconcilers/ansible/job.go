@@ -1,0 +1,304 @@
+package ansible
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strings"
+	"sync"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
+)
+
+// removeTag marks the tasks that are for an assignment's end. With the tag never beside it, as Ansible has it,
+// they run then and at no other time.
+const removeTag = "wherry-remove"
+
+// kind is what a job does.
+type kind int
+
+const (
+	applying kind = iota
+	removing
+	releasing
+)
+
+// job is work that goes on between calls. A nil job has never been.
+type job struct {
+	kind    kind
+	content digest.Digest
+	names   []string // of the playbooks
+	cancel  context.CancelFunc
+	done    chan struct{}
+
+	mu     sync.Mutex
+	phase  reconcilers.Result // what to say while story is nil
+	story  *story
+	result reconcilers.Result // to be read once done is closed
+	told   bool               // the result has been given to somebody
+}
+
+func (j *job) busy() bool {
+	if j == nil {
+		return false
+	}
+	select {
+	case <-j.done:
+		return false
+	default:
+		return true
+	}
+}
+
+// toldOf says whether the job has ended well and nobody was told so yet, and takes note that now somebody is.
+func (j *job) toldOf() bool {
+	if j == nil || j.busy() || j.kind != applying {
+		return false
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	news := !j.told && j.result.State == bundle.Compliant
+	j.told = true
+	return news
+}
+
+// standing says how the job stands.
+func (j *job) standing() reconcilers.Result {
+	busy := j.busy()
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	switch {
+	case !busy:
+		return j.result
+	case j.story == nil:
+		return j.phase
+	}
+	reason := Running
+	if j.kind != applying {
+		reason = Removing
+	}
+	if err := j.story.read(); err != nil {
+		return reconcilers.Result{State: bundle.Progressing, Reason: reason, Message: reconcilers.Clip(j.list() + ": " + err.Error())}
+	}
+	file := j.story.file()
+	if file == "ansible-playbook" {
+		file = j.list()
+	}
+	message := fmt.Sprintf("%s: %s", file, j.story.where())
+	if len(j.names) > 1 {
+		message = fmt.Sprintf("%s (%d of %d playbooks)", message, min(j.story.finished+1, len(j.names)), len(j.names))
+	}
+	return reconcilers.Result{State: bundle.Progressing, Reason: reason, Message: reconcilers.Clip(message)}
+}
+
+func (j *job) list() string {
+	if len(j.names) == 0 {
+		return "removal"
+	}
+	return strings.Join(j.names, ", ")
+}
+
+func (j *job) say(state bundle.State, reason, format string, args ...any) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.phase = reconcilers.Result{State: state, Reason: reason, Message: reconcilers.Clip(j.list() + ": " + fmt.Sprintf(format, args...))}
+}
+
+// begin starts a job that follows before, which was busy or not when the call began. It is called with r.mu
+// held.
+func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []string, before *job, busy bool) *job {
+	ctx, cancel := context.WithCancel(context.Background())
+	j := &job{kind: k, content: a.Content, names: names, cancel: cancel, done: make(chan struct{})}
+	ready := false
+	if busy {
+		before.cancel()
+		j.say(bundle.Progressing, Stopping, "what ran before is being ended")
+	} else {
+		select {
+		case r.slot <- struct{}{}:
+			ready = true
+			j.say(bundle.Progressing, Running, "about to begin")
+		default:
+			j.say(bundle.Pending, Queued, "the playbooks of another assignment are at work")
+		}
+	}
+	r.jobs[a.Name] = j
+	r.working.Go(func() {
+		defer cancel()
+		if busy {
+			<-before.done
+		}
+		res := r.do(ctx, j, a, p, ready, !busy)
+		j.mu.Lock()
+		j.result = res
+		j.mu.Unlock()
+		close(j.done)
+		r.log.Info("playbooks have ended", "assignment", a.Name, "playbooks", j.list(), "state", res.State, "reason", res.Reason)
+	})
+	return j
+}
+
+// do takes its turn and does the job. Whatever is in its way is a failure, as nobody waits here for that to
+// pass: the agent tries again when it likes.
+func (r *Reconciler) do(ctx context.Context, j *job, a reconcilers.Assignment, p place, ready, staged bool) reconcilers.Result {
+	if !ready {
+		select {
+		case r.slot <- struct{}{}:
+		case <-ctx.Done():
+			return failed(ctx.Err())
+		}
+	}
+	defer func() { <-r.slot }()
+	j.say(bundle.Progressing, Running, "about to begin")
+	err := r.sweep()
+	if err == nil && j.kind == applying && !staged {
+		err = p.stage(ctx, a)
+	}
+	var res reconcilers.Result
+	switch {
+	case err != nil:
+		res = failed(err)
+	case j.kind == applying:
+		res = r.apply(ctx, j, a, p)
+	default:
+		res = r.takeAway(ctx, j, p)
+	}
+	if res.State == bundle.Pending {
+		res.State = bundle.Failed
+	}
+	return res
+}
+
+// apply checks the staged playbooks, makes them the ones that are run, and runs them.
+func (r *Reconciler) apply(ctx context.Context, j *job, a reconcilers.Assignment, p place) reconcilers.Result {
+	begun := time.Now()
+	res := r.checkSyntax(ctx, j, a, p)
+	if res.State == "" {
+		// From here on it is this content that the host has, or has in part.
+		if err := errors.Join(p.save(standing{Content: a.Content}), p.take()); err != nil {
+			return failed(err)
+		}
+		left := r.opts.Deadline
+		if left > 0 {
+			left = max(left-time.Since(begun), 1)
+		}
+		o := order{place: p, keep: runDir, dir: p.path(contentDir), playbooks: j.names, deadline: left}
+		res = r.perform(ctx, o, j).judge(len(j.names), r.opts.Deadline)
+	}
+	if res.Reason == reconcilers.ReasonInterrupted {
+		return res
+	}
+	if res.State == bundle.Pending {
+		res.State = bundle.Failed
+	}
+	s := standing{Content: a.Content, Ended: true, State: res.State, Reason: res.Reason, Message: res.Message}
+	if err := p.save(s); err != nil {
+		return failed(err)
+	}
+	return s.result()
+}
+
+func (r *Reconciler) checkSyntax(ctx context.Context, j *job, a reconcilers.Assignment, p place) reconcilers.Result {
+	j.say(bundle.Progressing, Running, "the syntax is checked")
+	if err := p.saveVars(a); err != nil {
+		return failed(err)
+	}
+	o := order{place: p, keep: runDir, dir: p.path(nextDir), playbooks: j.names, extra: []string{"--syntax-check"}, deadline: r.opts.Deadline}
+	out := r.perform(ctx, o, nil)
+	if err := out.unheard(); err != nil {
+		return failed(err)
+	}
+	return judgeSyntax(out.exit, r.opts.Deadline, out.log)
+}
+
+// takeAway runs what the playbooks have for the end, last things first, unless what was applied is to stay,
+// and forgets the assignment.
+func (r *Reconciler) takeAway(ctx context.Context, j *job, p place) reconcilers.Result {
+	removed := reconcilers.Result{State: bundle.Removed}
+	dir, names, err := p.applied()
+	if err != nil {
+		return failed(err)
+	}
+	if len(names) > 0 && j.kind == removing {
+		slices.Reverse(names)
+		j.mu.Lock()
+		j.names = names
+		j.mu.Unlock()
+		o := order{place: p, keep: runDir, dir: dir, playbooks: names, extra: []string{"--tags", removeTag}, deadline: r.opts.Deadline}
+		out := r.perform(ctx, o, j)
+		res := out.judge(len(names), r.opts.Deadline)
+		switch {
+		case res.State != bundle.Compliant && res.Reason != NothingDone:
+			return res
+		case out.story.worked == 0:
+			removed.Reason, removed.Message = NothingToUndo, "what the playbooks have brought stays: none of their tasks has the tag "+removeTag
+		default:
+			removed.Reason, removed.Message = res.Reason, res.Message
+		}
+	}
+	if err := os.RemoveAll(string(p)); err != nil {
+		return failed(err)
+	}
+	return removed
+}
+
+// outcome is what is known of one run of ansible-playbook that has ended.
+type outcome struct {
+	story *story
+	exit  program.Exit
+	log   string // its end
+	err   error  // it could not be started, or not be heard
+}
+
+// perform runs ansible-playbook to its end, or to that of ctx. Where there is a job, it can tell meanwhile.
+func (r *Reconciler) perform(ctx context.Context, o order, j *job) (out outcome) {
+	run, s, err := r.play(o)
+	if err != nil {
+		return outcome{err: err}
+	}
+	if j == nil {
+		j = &job{}
+	}
+	j.mu.Lock()
+	j.story = s
+	j.mu.Unlock()
+	select {
+	case <-run.Done():
+	case <-ctx.Done():
+		run.Stop()
+	}
+	select {
+	case <-run.Done():
+	default:
+		return outcome{err: errors.New("ansible-playbook was killed and does not end")}
+	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	out = outcome{story: s, exit: run.Exit(), err: s.read()}
+	if log, err := program.LogTail(o.place.path(o.keep), tailBytes); err == nil { // else there is less to say
+		out.log = log
+	}
+	return out
+}
+
+// unheard is why the run says nothing of the playbooks, where that is so.
+func (o outcome) unheard() error {
+	if o.err == nil && errors.Is(o.exit.Cause, program.ErrStopped) {
+		return fmt.Errorf("the playbooks were ended: %w", context.Canceled)
+	}
+	return o.err
+}
+
+func (o outcome) judge(n int, deadline time.Duration) reconcilers.Result {
+	if err := o.unheard(); err != nil {
+		return failed(err)
+	}
+	return judge(o.story, o.exit, n, deadline, o.log)
+}

@@ -1,0 +1,167 @@
+package ansible
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"strings"
+	"syscall"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
+)
+
+// Reasons that this package gives, beside those that every reconciler has.
+const (
+	NotApplied    = "NotApplied"    // pending: this content was not run yet
+	RunCutOff     = "RunCutOff"     // pending: the agent ended in the middle of a run, which begins again
+	Queued        = "Queued"        // pending: the playbooks of another assignment are at work
+	Running       = "Running"       // progressing: the message names playbook and task
+	Stopping      = "Stopping"      // progressing: what ran before is being ended
+	Removing      = "Removing"      // progressing: what the playbooks have for the end is at work
+	Differs       = "Differs"       // drifted: check mode finds something to change
+	DriftUnknown  = "DriftUnknown"  // compliant: check mode could not be brought to its end
+	WithFailures  = "WithFailures"  // compliant: failures were ignored or rescued
+	NothingToUndo = "NothingToUndo" // removed: no task is for the end, so that what was applied stays
+
+	InvalidAssignment = "InvalidAssignment" // failed: a name or a file that no folder can be made of
+	NoPlaybook        = "NoPlaybook"        // failed: no file is a list of plays
+	InvalidPlaybook   = "InvalidPlaybook"   // failed: the syntax check says why
+	NoHostsMatched    = "NoHostsMatched"    // failed: a play is for no host that there is
+	NothingDone       = "NothingDone"       // failed: no task has done anything
+	TaskFailed        = "TaskFailed"        // failed, with the task's words
+	Unreachable       = "Unreachable"       // failed: a host that a playbook has added
+	DeadlineExceeded  = "DeadlineExceeded"  // failed: the message names the task that was at work
+	EngineMissing     = "EngineMissing"     // failed: ansible-playbook or Python is not there
+	EngineFailed      = "EngineFailed"      // failed: ansible-playbook has ended without a result
+	NotWritable       = "NotWritable"       // failed: permissions, or a read-only file system
+	FilesUnreadable   = "FilesUnreadable"   // pending: trouble with the agent's own files
+	DiskFull          = "DiskFull"          // pending
+	DiskError         = "DiskError"         // pending
+)
+
+// tailBytes is how much of the program's log is looked at for what went wrong.
+const tailBytes = 4 << 10
+
+// reasonError is an error of which the reason is known.
+type reasonError struct {
+	reason string
+	err    error
+	// again is true where trying again can help.
+	again bool
+}
+
+func (e *reasonError) Error() string { return e.err.Error() }
+func (e *reasonError) Unwrap() error { return e.err }
+
+// failed turns an error of this machine, not of Ansible, into a result.
+func failed(err error) reconcilers.Result {
+	var known *reasonError
+	switch {
+	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return reconcilers.Interrupted(err)
+	case errors.As(err, &known) && known.again:
+		return reconcilers.Waiting(known.reason, err)
+	case errors.As(err, &known):
+		return reconcilers.Failure(known.reason, err)
+	case errors.Is(err, errors.ErrUnsupported):
+		return reconcilers.Failure(EngineMissing, fmt.Errorf("playbooks are run on Linux only: %w", err))
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
+		return reconcilers.Failure(NotWritable, err)
+	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
+		return reconcilers.Waiting(DiskFull, err)
+	}
+	return reconcilers.Waiting(DiskError, err)
+}
+
+// judge says how a run of n playbooks has ended. Exit code 0 is not enough: a play that matches no host has it.
+func judge(s *story, exit program.Exit, n int, deadline time.Duration, log string) reconcilers.Result {
+	total := s.total()
+	fail := func(reason, format string, args ...any) reconcilers.Result {
+		return reconcilers.Failure(reason, fmt.Errorf(format, args...))
+	}
+	switch {
+	case errors.Is(exit.Cause, program.ErrDeadline):
+		return fail(DeadlineExceeded, "%s: %s, was not done after %s and has been ended", s.file(), s.where(), deadline)
+	case s.failed != nil && (total.Failures > 0 || total.Unreachable > 0 || exit.Code != 0):
+		return fail(reasonOf(s.failed), "%s: task %q: %s%s", s.failedIn, s.failed.Task, s.failed.Words, rights())
+	case exit.Code != 0 || exit.Err != nil:
+		return fail(EngineFailed, "ansible-playbook %s: %s", exit, lastWords(log))
+	case s.noHosts != "":
+		return fail(NoHostsMatched, "%s is for no host: the inventory has localhost alone", s.noHosts)
+	case s.finished != n:
+		return fail(EngineFailed, "ansible-playbook has told of %d of %d playbooks: %s", s.finished, n, lastWords(log))
+	case total.OK == 0:
+		return fail(NothingDone, "no task has done anything: each play was empty, or its conditions were not met")
+	}
+	res := reconcilers.Result{State: bundle.Compliant}
+	if tolerated := total.Rescued + total.Ignored; tolerated > 0 {
+		res.Reason, res.Message = WithFailures, fmt.Sprintf("%d failed tasks were ignored or rescued", tolerated)
+		if s.tolerated != "" {
+			res.Message += "; the first ignored is " + s.tolerated
+		}
+		res.Message = reconcilers.Clip(res.Message)
+	}
+	return res
+}
+
+func reasonOf(e *event) string {
+	if e.Event == "unreachable" {
+		return Unreachable
+	}
+	return TaskFailed
+}
+
+func (s *story) file() string {
+	if s.playbook == "" {
+		return "ansible-playbook"
+	}
+	return s.playbook
+}
+
+// rights is said beside every failure of an agent that may not do what most playbooks want.
+func rights() string {
+	if os.Geteuid() != 0 {
+		return " (the agent does not run as root)"
+	}
+	return ""
+}
+
+// judgeSyntax says what the syntax check has found; State is empty where that is nothing.
+func judgeSyntax(exit program.Exit, deadline time.Duration, log string) reconcilers.Result {
+	switch {
+	case errors.Is(exit.Cause, program.ErrDeadline):
+		return reconcilers.Failure(DeadlineExceeded, fmt.Errorf("the syntax check was not done after %s and has been ended", deadline))
+	case exit.Err != nil:
+		return failed(exit.Err)
+	case exit.Code == 0:
+		return reconcilers.Result{}
+	}
+	_, mistake, found := strings.Cut(log, "ERROR! ")
+	if !found {
+		return reconcilers.Failure(EngineFailed, fmt.Errorf("ansible-playbook %s: %s", exit, lastWords(log)))
+	}
+	if strings.Contains(mistake, "couldn't resolve module/action") {
+		mistake = "collections are not fetched: put the module's into the assignment's folder collections. " + mistake
+	}
+	return reconcilers.Failure(InvalidPlaybook, errors.New(oneLine(mistake)))
+}
+
+// lastWords is what a log ends with: Ansible's last error, or its last line, as that of a Python program that
+// has crashed. No more, since what tasks print stands there too.
+func lastWords(log string) string {
+	log = strings.TrimSpace(log)
+	if i := strings.LastIndex(log, "ERROR! "); i >= 0 {
+		return oneLine(log[i+len("ERROR! "):])
+	}
+	if log = oneLine(log[strings.LastIndexByte(log, '\n')+1:]); log != "" {
+		return log
+	}
+	return "it has written nothing"
+}
+
+func oneLine(s string) string { return strings.Join(strings.Fields(s), " ") }

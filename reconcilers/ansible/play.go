@@ -1,0 +1,162 @@
+package ansible
+
+import (
+	"cmp"
+	"context"
+	"embed"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"os/exec"
+	"os/user"
+	"path/filepath"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
+)
+
+//go:embed plugin/ansible.cfg plugin/wherry.py
+var plugin embed.FS
+
+// systemPython is the interpreter of Debian's Ansible and of the packages that its modules need, such as
+// python3-apt. Another is taken only where it is absent.
+const systemPython = "/usr/bin/python3"
+
+// systemPath is where programs are looked for by tasks: an agent's own PATH, as a service's, may be anything.
+const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+// engine is Ansible as it was found on this machine.
+type engine struct{ program, python string }
+
+func (r *Reconciler) engine() (engine, error) {
+	e, err := find(r.opts.Program)
+	if err != nil {
+		err = &reasonError{EngineMissing, fmt.Errorf("%w: install ansible-core (Debian: apt-get install ansible-core), which brings python3, or name the program with --ansible-playbook", err), false}
+	}
+	return e, err
+}
+
+func find(program string) (e engine, err error) {
+	if e.program, err = exec.LookPath(cmp.Or(program, "ansible-playbook")); err != nil {
+		return e, err
+	}
+	if e.program, err = filepath.Abs(e.program); err != nil {
+		return e, err
+	}
+	if e.python, err = exec.LookPath(systemPython); err != nil {
+		e.python, err = exec.LookPath("python3")
+	}
+	return e, err
+}
+
+// order is one run of ansible-playbook.
+type order struct {
+	place     place
+	keep      string // the folder of the program's files
+	dir       string // with the playbooks
+	playbooks []string
+	extra     []string // arguments
+	deadline  time.Duration
+}
+
+// saveVars keeps what every play has as the dictionary wherry, also at the end: then only the assignment's
+// name is known.
+func (p place) saveVars(a reconcilers.Assignment) error {
+	data, err := json.Marshal(map[string]map[string]string{"wherry": {
+		"assignment": a.Name, "workspace": a.Workspace, "workload": a.Workload, "target": a.Target,
+		"namespace": a.Namespace, "version": a.Version, "content": a.Content.String(),
+	}})
+	if err != nil {
+		return err
+	}
+	return writeFile(p.path(varsFile), data)
+}
+
+// play starts ansible-playbook and returns where its events are written.
+func (r *Reconciler) play(o order) (*program.Run, *story, error) {
+	e, err := r.engine()
+	if err != nil {
+		return nil, nil, err
+	}
+	own, keep := filepath.Join(r.root, ownDir), o.place.path(o.keep)
+	if err := r.install(own, e); err != nil {
+		return nil, nil, err
+	}
+	tmp, events := filepath.Join(keep, "tmp"), filepath.Join(keep, "events.jsonl")
+	if err := errors.Join(os.MkdirAll(keep, 0o700), os.RemoveAll(tmp), os.RemoveAll(events)); err != nil {
+		return nil, nil, err
+	}
+	args := []string{"--inventory", filepath.Join(own, "inventory.ini"), "--connection", "local", "--extra-vars", "@" + o.place.path(varsFile)}
+	run, err := program.Start(keep, program.Command{
+		Path: e.program, Args: append(append(args, o.extra...), o.playbooks...), Dir: o.dir, Deadline: o.deadline, Grace: r.opts.Grace,
+		Env: append(environment(),
+			"ANSIBLE_CONFIG="+filepath.Join(own, "ansible.cfg"), "ANSIBLE_CALLBACK_PLUGINS="+own, "ANSIBLE_HOME="+filepath.Join(own, "home"),
+			"ANSIBLE_LOCAL_TEMP="+tmp, "ANSIBLE_REMOTE_TEMP="+tmp, "WHERRY_EVENTS="+events),
+	})
+	return run, &story{path: events}, err
+}
+
+// install writes what Ansible needs of ours.
+func (r *Reconciler) install(own string, e engine) error {
+	if err := os.MkdirAll(own, 0o700); err != nil {
+		return err
+	}
+	files := map[string][]byte{"inventory.ini": fmt.Appendf(nil, "localhost ansible_connection=local ansible_python_interpreter=%q\n", e.python)}
+	for _, name := range []string{"ansible.cfg", "wherry.py"} {
+		data, err := plugin.ReadFile("plugin/" + name)
+		if err != nil {
+			return err
+		}
+		files[name] = data
+	}
+	for name, data := range files { // whole at every moment: a check may begin while a run does
+		name = filepath.Join(own, name)
+		if have, err := os.ReadFile(name); err == nil && string(have) == string(data) {
+			continue
+		}
+		f, err := os.CreateTemp(own, ".new-")
+		if err != nil {
+			return err
+		}
+		_, err = f.Write(data)
+		if err := errors.Join(err, f.Close(), os.Rename(f.Name(), name)); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// environment is what playbooks see beside Ansible's own settings: nothing of the agent's but the way through
+// a proxy, which tasks that fetch something need as it does.
+func environment() []string {
+	home := "/"
+	if u, err := user.Current(); err == nil && u.HomeDir != "" {
+		home = u.HomeDir
+	}
+	env := []string{"PATH=" + systemPath, "HOME=" + home, "LANG=C.UTF-8", "LC_ALL=C.UTF-8"}
+	for _, name := range []string{"http_proxy", "https_proxy", "no_proxy", "HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY"} {
+		if v, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+v)
+		}
+	}
+	return env
+}
+
+// Version runs the program to learn what it is, and with which Python: a sentence for people.
+func Version(ctx context.Context, program string) (string, error) {
+	e, err := find(program)
+	if err != nil {
+		return "", err
+	}
+	cmd := exec.CommandContext(ctx, e.program, "--version")
+	cmd.Env = environment()
+	out, err := cmd.CombinedOutput()
+	if err != nil {
+		return "", fmt.Errorf("%s --version: %w: %s", e.program, err, lastWords(string(out)))
+	}
+	first, _, _ := strings.Cut(string(out), "\n")
+	return fmt.Sprintf("%s is %s, and modules run by %s", e.program, first, e.python), nil
+}
