@@ -31,7 +31,7 @@ type config struct {
 	deadline time.Duration
 
 	adapter, directoryRoot, kubeconfig string
-	argoNamespace                      string
+	argoNamespace, ansiblePlaybook     string
 	impersonate                        bool
 	hub, hubKey                        string
 	logFormat                          string
@@ -150,6 +150,8 @@ func (c *config) complete() error {
 		return c.missing("keys")
 	case c.adapter == "directory" && c.directoryRoot == "":
 		return c.missing("directoryRoot")
+	case c.adapter == "ansible" && c.ansiblePlaybook == "":
+		return c.missing("ansiblePlaybook")
 	}
 	return nil
 }

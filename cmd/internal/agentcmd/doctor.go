@@ -70,9 +70,10 @@ func (c *config) subject() (doctor.Subject, error) {
 	}
 	s := doctor.Subject{
 		StateDir: c.stateDir, Cluster: c.cluster, Keys: keys, Adapter: c.adapter, Kubernetes: cluster,
-		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace,
+		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, AnsiblePlaybook: c.ansiblePlaybook,
 		Adapters: map[string]bool{
-			"argo": cluster != nil, "directory": c.directoryRoot != "", "flux": cluster != nil, "kubernetes": cluster != nil,
+			"ansible": c.ansiblePlaybook != "", "argo": cluster != nil, "directory": c.directoryRoot != "",
+			"flux": cluster != nil, "kubernetes": cluster != nil,
 		},
 		HubURL: c.hub, HasHubKey: hubKey != nil,
 	}

@@ -2,6 +2,7 @@ package agentcmd
 
 import (
 	"bytes"
+	"cmp"
 	"crypto"
 	"errors"
 	"fmt"
@@ -11,6 +12,7 @@ import (
 	"maps"
 	"net/http"
 	"os"
+	"path/filepath"
 	"slices"
 	"strings"
 
@@ -26,6 +28,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/ansible"
 	"github.com/wherry-dev/wherry/reconcilers/argo"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
 	"github.com/wherry-dev/wherry/reconcilers/flux"
@@ -183,6 +186,11 @@ func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog
 	engines := map[string]reconcilers.Reconciler{}
 	if c.directoryRoot != "" {
 		engines["directory"] = directory.New(c.directoryRoot, directory.Options{Log: log, Fetch: c.artifacts, Ledger: state.Ledger("directory")})
+	}
+	if c.ansiblePlaybook != "" {
+		engines["ansible"] = ansible.New(filepath.Join(c.stateDir, "ansible"), ansible.Options{
+			Program: c.ansiblePlaybook, Deadline: cmp.Or(c.deadline, agent.DefaultDeadline), Log: log,
+		})
 	}
 	if cluster != nil {
 		k, err := kubernetes.New(cluster, state.Ledger("kubernetes"), kubernetes.Options{Log: log, Impersonate: c.impersonate})

@@ -41,6 +41,15 @@ var (
 	namePattern      = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
 )
 
+// adapters are those that can be had.
+var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes"}
+
+// anyOf lists names as people do: a, b or c.
+func anyOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
 // settings lists all there is to tell, in the order of the help.
 func settings() []setting {
 	const lowerName = "a name of lower-case letters, digits, '.', '_' and '-'"
@@ -54,7 +63,8 @@ func settings() []setting {
 		{field: "keys", flag: "key", list: true, path: true, allowed: "the path of a public key in PEM, such as cosign.pub", usage: "public key `FILE` that releases are signed with, such as cosign.pub; may be given several times", set: setKey},
 		{field: "stateDir", flag: "state-dir", path: true, allowed: "the path of a folder", usage: "`FOLDER` of the agent's state (default \"" + defaultStateDir + "\")", set: text(func(c *config) *string { return &c.stateDir })},
 		{field: "interval", flag: "interval", allowed: "a duration of at least 1s, such as 30s, 5m or 1h", usage: "`TIME` between two looks at the registry (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.interval })},
-		{field: "adapter", flag: "adapter", allowed: "argo, directory, flux or kubernetes", usage: "use this `ADAPTER` for every assignment, argo, directory, flux or kubernetes", set: oneOf(func(c *config) *string { return &c.adapter }, "argo", "directory", "flux", "kubernetes")},
+		{field: "adapter", flag: "adapter", allowed: anyOf(adapters), usage: "use this `ADAPTER` for every assignment, " + anyOf(adapters), set: oneOf(func(c *config) *string { return &c.adapter }, adapters...)},
+		{field: "ansiblePlaybook", flag: "ansible-playbook", allowed: "the name or path of ansible-playbook", usage: "let the adapter ansible run playbooks on this host, with the rights of the agent, by this `PROGRAM`, such as ansible-playbook", set: text(func(c *config) *string { return &c.ansiblePlaybook })},
 		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
 		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapters kubernetes, flux and argo; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
 		{field: "impersonate", flag: "impersonate", toggle: true, allowed: "true or false", usage: "apply what belongs to a workspace in the name of ServiceAccount wherry-WORKSPACE, also where the platform names none", set: setImpersonate},

@@ -61,9 +61,11 @@ type Subject struct {
 	Impersonate bool
 	// ArgoNamespace is Argo CD's own; empty is argo.DefaultNamespace.
 	ArgoNamespace string
-	HubURL        string // empty where there is none
-	HasHubKey     bool
-	Now           func() time.Time // nil means time.Now
+	// AnsiblePlaybook is the program, and empty where playbooks are not to be run.
+	AnsiblePlaybook string
+	HubURL          string // empty where there is none
+	HasHubKey       bool
+	Now             func() time.Time // nil means time.Now
 }
 
 const (
@@ -91,6 +93,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{releaseTime, e.release},
 		{checkTime, e.clock},
 		{checkTime, e.adapters},
+		{checkTime, e.ansible},
 		{checkTime, e.cluster},
 		{checkTime, e.kinds},
 		{checkTime, e.permissions},
