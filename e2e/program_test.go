@@ -19,7 +19,7 @@ import (
 )
 
 // programTime bounds one run of a program.
-const programTime = 2 * time.Minute
+const programTime = 5 * time.Minute
 
 // ran is what a program left behind.
 type ran struct {
