@@ -142,7 +142,9 @@ func (c *crew) admit(l *lane, g gate) {
 		}
 		if t.do != see {
 			t.begun = c.opts.Now()
-			c.note(r.begun(c.adapter(r.Spec), t.begun))
+			next := r.begun(c.adapter(r.Spec), t.begun)
+			c.began = c.began || !next.AppliedAt.Equal(r.AppliedAt)
+			c.note(next)
 			c.due = true
 		}
 		l.ready = append(l.ready, t)

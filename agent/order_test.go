@@ -111,8 +111,11 @@ func TestADependentWaitsForAnotherEngine(t *testing.T) {
 	require.Equal(t, bundle.Compliant, item(t, r, "other-x").State)
 
 	engine.say("db-x", "")
-	r = s.once()
-	require.Equal(t, bundle.Compliant, r.Status.State, r.Status.Items)
+	s.agent(func(a *Agent) {
+		require.True(t, a.makePass(context.Background(), scope{}).moved, "what has been set free is looked at again soon")
+		require.False(t, a.makePass(context.Background(), scope{}).moved)
+	})
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
 	requireFile(t, s.host, "web-x/f", "1")
 }
 
@@ -168,6 +171,15 @@ func TestAWaveBeginsWhenTheLowerOneIsThrough(t *testing.T) {
 	r = s.once()
 	require.Equal(t, bundle.Compliant, item(t, r, "d-x").State, "neither what failed nor what waits for it keeps the next wave")
 	require.Equal(t, bundle.Pending, item(t, r, "c-x").State)
+}
+
+func TestADependencyOfALaterWaveGoesFirst(t *testing.T) {
+	s, engine := newSlowSite(t)
+	s.publishAs(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}, map[string]func(*bundle.Assignment){
+		"a-x": like("slow", 0, "b-x"), "b-x": like("slow", 7),
+	})
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
+	require.Equal(t, []string{"apply b-x", "apply a-x"}, engine.take())
 }
 
 func TestAWaveWaitsNoLongerThanTheDeadline(t *testing.T) {

@@ -33,8 +33,9 @@ const (
 type outcome struct {
 	Verdict Verdict
 	Err     error
-	// switched is true for a pass since which another release runs.
-	switched bool
+	// moved is true for a pass since which another release runs, or that has given engines something new of
+	// the same one.
+	moved bool
 }
 
 var (

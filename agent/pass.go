@@ -45,6 +45,7 @@ type pass struct {
 	target   *release           // verify: what should run
 	staged   bool               // stage: the target's tree is whole and on disk
 	switched bool               // apply: another release than before is running
+	began    bool               // apply, observe: an engine was given something new, or to take away
 	line     *line              // apply: how all assignments stand
 	touched  map[string]bool    // apply: assignments whose engine was called
 }
@@ -88,7 +89,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 			verdict = kept
 		}
 	}
-	verdict.switched = p.switched
+	verdict.moved = p.switched || p.began
 	return p.conclude(ctx, verdict)
 }
 

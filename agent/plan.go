@@ -53,7 +53,7 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 	switch {
 	case p.agent.settled():
 		p.look, p.lookAfter = p.contact, 0
-	case out.switched || p.lookAfter == 0:
+	case out.moved || p.lookAfter == 0:
 		p.lookAfter = min(firstLook, o.Interval)
 		p.look = now.Add(p.lookAfter)
 	default:

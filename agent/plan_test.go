@@ -45,7 +45,7 @@ func TestThePlanLooksSoonAtWhatIsNotCompliant(t *testing.T) {
 		require.Equal(t, firstLook, p.next(epoch).Sub(epoch))
 		p.passed(scope{}, outcome{Verdict: Idle}, epoch)
 		require.Equal(t, 2*firstLook, p.next(epoch).Sub(epoch))
-		p.passed(scope{}, outcome{Verdict: Idle, switched: true}, epoch)
+		p.passed(scope{}, outcome{Verdict: Idle, moved: true}, epoch)
 		require.Equal(t, firstLook, p.next(epoch).Sub(epoch))
 	})
 }
