@@ -160,6 +160,20 @@ func TestAnAssignmentFailsAlone(t *testing.T) {
 	require.Equal(t, bundle.Compliant, r.Status.State, "what no engine ever had can go: %v", r.Status.Items)
 }
 
+func TestTheAdapterThatIsTakenInsteadIsSaid(t *testing.T) {
+	s := newSite(t)
+	d := s.draft(1, map[string]string{"a-x/f": "1"})
+	d.Adapter = "flux"
+	s.publish(d)
+	require.Equal(t, "AdapterUnavailable", s.once().Status.Items[0].Reason)
+	s.opts.Adapter = "directory"
+
+	r := s.once()
+
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Equal(t, "directory", r.Status.Items[0].Adapter)
+}
+
 func TestAnotherAdapterTakesOverOnlyAfterTheFirstHasLetGo(t *testing.T) {
 	s := newSite(t)
 	other := filepath.Join(t.TempDir(), "other")

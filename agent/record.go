@@ -165,7 +165,7 @@ func (r record) begun(adapter string, now time.Time) record {
 	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before; see pass.change
 		r.Applied, r.Reached.Desired = "", ""
 	case r.Applied != r.Spec.Desired():
-		r.Reached.Desired = ""
+		r.Reached.Desired, r.Item.Adapter = "", adapter
 		r.Applied, r.Adapter, r.AppliedAt, r.HealthyAt = r.Spec.Desired(), adapter, now, time.Time{}
 	}
 	return r.to(bundle.Applying, reason, "", now)
