@@ -94,7 +94,7 @@ func (g gate) underWay(r *record) bool {
 	case !r.Removing && r.stale(g.adapter(r.Spec)):
 		return !slices.ContainsFunc(r.Spec.DependsOn, g.unready)
 	}
-	return g.now.Sub(r.AppliedAt) <= g.deadline
+	return g.now.Sub(r.AppliedAt).Abs() <= g.deadline // a clock may be set back
 }
 
 // waits says why r may not begin yet; the reason is empty where it may. What is only to be had again has
