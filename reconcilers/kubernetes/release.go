@@ -40,6 +40,7 @@ func (p *pass) release(ctx context.Context) error {
 	return p.save()
 }
 
+// releaseOne acts in the name of the one who applied e.
 func (p *pass) releaseOne(ctx context.Context, e entry) error {
 	p.r.seen.forget(e.id())
 	if err := p.actFor(e); err != nil {
