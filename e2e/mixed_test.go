@@ -3,27 +3,130 @@
 package e2e
 
 import (
+	"context"
 	"os"
 	"path/filepath"
+	"reflect"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/types"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/e2e/harness"
 )
 
-// Each target of the chain in testdata/mixed needs the one before, which another engine brings.
-func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
-	s := newShop(t, "mixed")
-	s.release("1")
-	s.publish()
-	waiting := map[string]bundle.State{"shop-db": bundle.Progressing, "shop-web": bundle.Pending, "shop-pages": bundle.Pending, "shop-batch": bundle.Compliant}
-	compliant := map[string]bundle.State{"shop-db": bundle.Compliant, "shop-web": bundle.Compliant, "shop-pages": bundle.Compliant, "shop-batch": bundle.Compliant}
+// argoNamespace is the one that Argo CD has in these tests.
+const argoNamespace = "wherry-argo"
 
-	r := s.once(5, "--directory-root", "host", "--wait", "1s")
+// chain are the targets of testdata/mixed of which each needs the one before, and who brings them.
+var chain = []struct{ target, adapter string }{{"db", "kubernetes"}, {"web", "flux"}, {"api", "argo"}, {"pages", "directory"}}
+
+// mixed is a platform with a cluster type on which several engines work.
+type mixed struct{ *shop }
+
+func newMixed(t *testing.T) mixed {
+	t.Helper()
+	_, err := cluster.StartArgo(t.Context(), argoNamespace)
+	require.NoError(t, err)
+	s := mixed{newShop(t, "mixed")}
+	s.push(map[string]string{"web/shop.yaml": versioned, "api/shop.yaml": versioned})
+	access := &corev1.Secret{
+		ObjectMeta: metav1.ObjectMeta{
+			Namespace: argoNamespace, Name: s.environment,
+			Labels: map[string]string{"argocd.argoproj.io/secret-type": "repository"},
+		},
+		StringData: map[string]string{
+			"type": "git", "url": s.git.URL + "/" + s.environment, "username": harness.GitUser, "password": harness.GitPassword,
+		},
+	}
+	require.NoError(t, s.Create(t.Context(), access))
+	t.Cleanup(func() {
+		ctx := context.Background() // that of the test has ended
+		s.clearArgo(ctx)
+		require.NoError(t, s.Delete(ctx, access))
+	})
+	return s
+}
+
+// versioned is what Flux and Argo CD find in the repository.
+const versioned = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {version: \"1\"}\n"
+
+// clearArgo deletes the site's Applications, whatever they wait for.
+func (m mixed) clearArgo(ctx context.Context) {
+	list := &unstructured.UnstructuredList{}
+	list.SetAPIVersion("argoproj.io/v1alpha1")
+	list.SetKind("ApplicationList")
+	require.NoError(m.t, m.List(ctx, list, client.InNamespace(argoNamespace)))
+	for _, o := range list.Items {
+		if strings.HasPrefix(o.GetName(), m.environment) {
+			free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
+			require.NoError(m.t, client.IgnoreNotFound(m.Patch(ctx, &o, free)))
+			require.NoError(m.t, client.IgnoreNotFound(m.Delete(ctx, &o)))
+		}
+	}
+}
+
+// run has the site's agent make one pass with all its engines, which may take that long.
+func (m mixed) run(want int, wait time.Duration) ran {
+	m.t.Helper()
+	return m.once(want, m.engines(wait)...)
+}
+
+func (m mixed) engines(wait time.Duration) []string {
+	return []string{"--directory-root", "host", "--argo-namespace", argoNamespace, "--wait", wait.String()}
+}
+
+// until has the agent make passes until all assignments stand like that, and returns the last of them.
+func (m mixed) until(states map[string]bundle.State) (r ran) {
+	m.t.Helper()
+	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
+		r = m.pass(m.engines(time.Second)...)
+		if reflect.DeepEqual(states, m.states()) {
+			return r
+		}
+		require.True(m.t, time.Now().Before(end), "got %v, want %v", m.states(), states)
+	}
+}
+
+// stand is how all assignments stand where those of the chain stand like that.
+func (m mixed) stand(states ...bundle.State) map[string]bundle.State {
+	all := map[string]bundle.State{"shop-batch": bundle.Compliant} // which is no part of it
+	for i, state := range states {
+		all["shop-"+chain[i].target] = state
+	}
+	return all
+}
+
+// page is what the adapter directory has put on the host.
+func (m mixed) page() string {
+	m.t.Helper()
+	files, err := filepath.Glob(m.path("host/shop-pages/*"))
+	require.NoError(m.t, err)
+	var all strings.Builder
+	for _, file := range files {
+		data, err := os.ReadFile(file)
+		require.NoError(m.t, err)
+		all.Write(data)
+	}
+	return all.String()
+}
+
+func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
+	const soon, all = time.Second, 3 * time.Minute // Argo CD's Healthy has to last
+	s := newMixed(t)
+	s.publish()
+	waiting := s.stand(bundle.Progressing, bundle.Pending, bundle.Pending, bundle.Pending)
+	compliant := s.stand(bundle.Compliant, bundle.Compliant, bundle.Compliant, bundle.Compliant)
+
+	r := s.run(5, soon)
 	require.Equal(t, waiting, s.states())
 	require.Contains(t, r.stdout, "DependencyNotReady: waits for shop-db (progressing: NotReady)")
 	require.Contains(t, r.stdout, "DependencyNotReady: waits for shop-web (pending: DependencyNotReady)")
@@ -31,31 +134,36 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 	require.NoDirExists(t, s.path("host/shop-pages"))
 
 	s.podsBecomeReady("shop-db", 1)
-	s.once(0, "--directory-root", "host")
+	s.run(0, all)
 	require.Equal(t, compliant, s.states())
 	adapters := map[string]string{}
 	for _, item := range s.status().Items {
 		adapters[item.Assignment] = item.Adapter
 	}
-	require.Equal(t, map[string]string{"shop-db": "kubernetes", "shop-web": "flux", "shop-pages": "directory", "shop-batch": "kubernetes"}, adapters)
+	for _, c := range chain {
+		require.Equal(t, c.adapter, adapters["shop-"+c.target])
+	}
 	require.Equal(t, "1", s.version("shop-web"))
+	require.Equal(t, "1", s.version("shop-api"))
 	require.Contains(t, s.page(), "REGION: \"north\"")
 
 	t.Run("an upgrade waits for the dependency's new content", func(t *testing.T) {
 		s.edit("platform/config.yaml", "REGION: north", "REGION: south")
 		s.edit("workloads/shop/workload.yaml", "registry.invalid/shop/db:1", "registry.invalid/shop/db:2")
 		s.publish()
-		s.once(5, "--directory-root", "host", "--wait", "1s")
+		s.run(5, soon)
 		require.Equal(t, waiting, s.states())
 		require.Equal(t, "south", s.settings("shop-db")["REGION"])
 		require.Equal(t, "south", s.settings("shop-batch")["REGION"], "it waits for nobody")
 		require.Equal(t, "north", s.settings("shop-web")["REGION"])
+		require.Equal(t, "north", s.settings("shop-api")["REGION"])
 		require.Contains(t, s.page(), "REGION: \"north\"")
 
 		s.podsBecomeReady("shop-db", 2) // the old one goes once the new one is ready
-		s.once(0, "--directory-root", "host")
+		s.run(0, all)
 		require.Equal(t, compliant, s.states())
 		require.Equal(t, "south", s.settings("shop-web")["REGION"])
+		require.Equal(t, "south", s.settings("shop-api")["REGION"])
 		require.Contains(t, s.page(), "REGION: \"south\"")
 	})
 
@@ -65,37 +173,23 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		s.read(fluxNamespace, apply.GetName(), apply)
 		controllerutil.AddFinalizer(apply, held)
 		require.NoError(t, s.Update(t.Context(), apply))
-		for _, target := range []string{"db", "web", "pages"} {
-			s.edit("workloads/shop/workload.yaml", "purpose: "+target+"\n      environment: "+s.environment, "purpose: "+target+"\n      environment: elsewhere")
+		for _, c := range chain {
+			s.edit("workloads/shop/workload.yaml", "purpose: "+c.target+"\n      environment: "+s.environment, "purpose: "+c.target+"\n      environment: elsewhere")
 		}
 		s.publish()
 
-		r := s.once(5, "--directory-root", "host", "--wait", "1s")
-		require.Equal(t, map[string]bundle.State{"shop-db": bundle.Pending, "shop-web": bundle.Progressing, "shop-batch": bundle.Compliant}, s.states())
+		r := s.until(s.stand(bundle.Pending, bundle.Progressing)) // what came last has gone
 		require.Contains(t, r.stdout, "Removing: waits for shop-web (progressing: Terminating), which depends on it")
-		require.NoDirExists(t, s.path("host/shop-pages"), "it was the last to come")
+		require.NoDirExists(t, s.path("host/shop-pages"))
+		s.gone("", s.namespace("shop-api"), &corev1.Namespace{})
 		require.Equal(t, "south", s.settings("shop-db")["REGION"])
 
 		s.read(fluxNamespace, apply.GetName(), apply)
 		controllerutil.RemoveFinalizer(apply, held)
 		require.NoError(t, s.Update(t.Context(), apply))
-		s.once(0, "--directory-root", "host")
-		require.Equal(t, map[string]bundle.State{"shop-batch": bundle.Compliant}, s.states())
-		s.gone("", s.namespace("shop-db"), &corev1.Namespace{})
+		s.run(0, all)
+		require.Equal(t, s.stand(), s.states())
 		s.gone("", s.namespace("shop-web"), &corev1.Namespace{})
+		s.gone("", s.namespace("shop-db"), &corev1.Namespace{})
 	})
-}
-
-// page is what the adapter directory has put on the host.
-func (s *site) page() string {
-	s.t.Helper()
-	files, err := filepath.Glob(s.path("host/shop-pages/*"))
-	require.NoError(s.t, err)
-	var all strings.Builder
-	for _, file := range files {
-		data, err := os.ReadFile(file)
-		require.NoError(s.t, err)
-		all.Write(data)
-	}
-	return all.String()
 }
