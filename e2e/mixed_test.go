@@ -27,7 +27,7 @@ import (
 const argoNamespace = "wherry-argo"
 
 // chain are the targets of testdata/mixed of which each needs the one before, and who brings them.
-var chain = []struct{ target, adapter string }{{"db", "kubernetes"}, {"web", "flux"}, {"api", "argo"}, {"pages", "directory"}}
+var chain = []struct{ target, adapter string }{{"db", "kubernetes"}, {"web", "flux"}, {"api", "argo"}, {"till", "ansible"}, {"pages", "directory"}}
 
 // mixed is a platform with a cluster type on which several engines work.
 type mixed struct{ *shop }
@@ -37,6 +37,7 @@ func newMixed(t *testing.T) mixed {
 	_, err := cluster.StartArgo(t.Context(), argoNamespace)
 	require.NoError(t, err)
 	s := mixed{newShop(t, "mixed")}
+	s.edit("workloads/shop/workload.yaml", "FOLDER", s.dir)
 	s.push(map[string]string{"web/shop.yaml": versioned, "api/shop.yaml": versioned})
 	access := &corev1.Secret{
 		ObjectMeta: metav1.ObjectMeta{
@@ -81,14 +82,14 @@ func (m mixed) run(want int, wait time.Duration) ran {
 }
 
 func (m mixed) engines(wait time.Duration) []string {
-	return []string{"--directory-root", "host", "--argo-namespace", argoNamespace, "--wait", wait.String()}
+	return []string{"--directory-root", "host", "--ansible-playbook", "ansible-playbook", "--argo-namespace", argoNamespace, "--wait", wait.String()}
 }
 
 // until has the agent make passes until all assignments stand like that, and returns the last of them.
 func (m mixed) until(states map[string]bundle.State) (r ran) {
 	m.t.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		r = m.pass(m.engines(time.Second)...)
+		r = m.pass(m.engines(30 * time.Second)...) // a playbook ends with the agent, and begins again with the next
 		if reflect.DeepEqual(states, m.states()) {
 			return r
 		}
@@ -103,6 +104,14 @@ func (m mixed) stand(states ...bundle.State) map[string]bundle.State {
 		all["shop-"+chain[i].target] = state
 	}
 	return all
+}
+
+// till is what a playbook has written on the host.
+func (m mixed) till() string {
+	m.t.Helper()
+	data, err := os.ReadFile(m.path("till"))
+	require.NoError(m.t, err)
+	return string(data)
 }
 
 // page is what the adapter directory has put on the host.
@@ -123,14 +132,15 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 	const soon, all = time.Second, 3 * time.Minute // Argo CD's Healthy has to last
 	s := newMixed(t)
 	s.publish()
-	waiting := s.stand(bundle.Progressing, bundle.Pending, bundle.Pending, bundle.Pending)
-	compliant := s.stand(bundle.Compliant, bundle.Compliant, bundle.Compliant, bundle.Compliant)
+	waiting := s.stand(bundle.Progressing, bundle.Pending, bundle.Pending, bundle.Pending, bundle.Pending)
+	compliant := s.stand(bundle.Compliant, bundle.Compliant, bundle.Compliant, bundle.Compliant, bundle.Compliant)
 
 	r := s.run(5, soon)
 	require.Equal(t, waiting, s.states())
 	require.Contains(t, r.stdout, "DependencyNotReady: waits for shop-db (progressing: NotReady)")
 	require.Contains(t, r.stdout, "DependencyNotReady: waits for shop-web (pending: DependencyNotReady)")
 	s.gone("", s.namespace("shop-web"), &corev1.Namespace{})
+	require.NoFileExists(t, s.path("till"))
 	require.NoDirExists(t, s.path("host/shop-pages"))
 
 	s.podsBecomeReady("shop-db", 1)
@@ -145,11 +155,13 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 	}
 	require.Equal(t, "1", s.version("shop-web"))
 	require.Equal(t, "1", s.version("shop-api"))
+	require.Equal(t, "open", s.till())
 	require.Contains(t, s.page(), "REGION: \"north\"")
 
 	t.Run("an upgrade waits for the dependency's new content", func(t *testing.T) {
 		s.edit("platform/config.yaml", "REGION: north", "REGION: south")
 		s.edit("workloads/shop/workload.yaml", "registry.invalid/shop/db:1", "registry.invalid/shop/db:2")
+		s.edit("workloads/shop/workload.yaml", "content: open", "content: closed")
 		s.publish()
 		s.run(5, soon)
 		require.Equal(t, waiting, s.states())
@@ -157,6 +169,7 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		require.Equal(t, "south", s.settings("shop-batch")["REGION"], "it waits for nobody")
 		require.Equal(t, "north", s.settings("shop-web")["REGION"])
 		require.Equal(t, "north", s.settings("shop-api")["REGION"])
+		require.Equal(t, "open", s.till())
 		require.Contains(t, s.page(), "REGION: \"north\"")
 
 		s.podsBecomeReady("shop-db", 2) // the old one goes once the new one is ready
@@ -164,6 +177,7 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		require.Equal(t, compliant, s.states())
 		require.Equal(t, "south", s.settings("shop-web")["REGION"])
 		require.Equal(t, "south", s.settings("shop-api")["REGION"])
+		require.Equal(t, "closed", s.till())
 		require.Contains(t, s.page(), "REGION: \"south\"")
 	})
 
@@ -181,6 +195,7 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		r := s.until(s.stand(bundle.Pending, bundle.Progressing)) // what came last has gone
 		require.Contains(t, r.stdout, "Removing: waits for shop-web (progressing: Terminating), which depends on it")
 		require.NoDirExists(t, s.path("host/shop-pages"))
+		require.NoFileExists(t, s.path("till"))
 		s.gone("", s.namespace("shop-api"), &corev1.Namespace{})
 		require.Equal(t, "south", s.settings("shop-db")["REGION"])
 
