@@ -1,0 +1,258 @@
+package zarf
+
+import (
+	"bufio"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"os"
+	"path/filepath"
+	"regexp"
+	"strings"
+	"time"
+
+	utilversion "k8s.io/apimachinery/pkg/util/version"
+
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
+)
+
+// MinVersion is the oldest Zarf that is run: the first that knows --verify=always. Versions before it
+// cannot be told to refuse a package that nobody has signed.
+const MinVersion = "0.81.0"
+
+const (
+	// tmpDir is where zarf unpacks, for each assignment its own, so that what a killed one leaves can go.
+	tmpDir = "tmp"
+	// quickTime bounds what only asks zarf something.
+	quickTime = 30 * time.Second
+	// tailBytes is how much of zarf's log is read for its last words.
+	tailBytes = 64 << 10
+	// retries is how often zarf pushes an image or a repository.
+	retries = "3"
+	// ownEnd is the time that zarf is given, of what is left, to end by itself and say why, before it is
+	// killed.
+	ownEnd = 15 * time.Second
+)
+
+// passed are the agent's variables that zarf gets: how to reach registries, and nothing else.
+var passed = []string{
+	"PATH", "DOCKER_CONFIG", "SSL_CERT_FILE", "SSL_CERT_DIR",
+	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
+}
+
+// command is one run of zarf.
+type command struct {
+	folder   string // of the run
+	args     []string
+	env      []string
+	deadline time.Duration
+	secret   string // does not reach any message
+	helm     bool   // it is Helm's, which knows none of Zarf's flags
+}
+
+// runError says how zarf has ended, and its last error line.
+type runError struct {
+	exit program.Exit
+	last string
+}
+
+func (e *runError) Error() string {
+	how := e.exit.String()
+	if e.exit.Cause == nil && e.exit.Err == nil && e.exit.Code < 0 {
+		how = "was ended by a signal"
+	}
+	if e.last == "" {
+		return "zarf " + how
+	}
+	return "zarf " + how + ": " + e.last
+}
+
+// run runs zarf until it ends, and takes it along when ctx ends.
+func (r *Reconciler) run(ctx context.Context, c command) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	dirs := map[string]string{}
+	for name, in := range map[string]string{"home": r.opts.Dir, "cache": r.opts.Dir, tmpDir: c.folder} {
+		dirs[name] = filepath.Join(in, name)
+		if err := os.MkdirAll(dirs[name], 0o700); err != nil {
+			return local(err)
+		}
+	}
+	env := append([]string{"HOME=" + dirs["home"], "TMPDIR=" + dirs[tmpDir], "KUBECONFIG=" + r.kubeconfig()}, c.env...)
+	for _, name := range passed {
+		if value, ok := os.LookupEnv(name); ok {
+			env = append(env, name+"="+value)
+		}
+	}
+	args := c.args
+	if !c.helm {
+		args = append(args, "--log-format", "json", "--no-color", "--tmpdir", dirs[tmpDir], "--cache", dirs["cache"])
+	}
+	started, err := program.Start(c.folder, program.Command{Path: r.opts.Program, Args: args, Env: env, Deadline: c.deadline})
+	if err != nil {
+		return startError(r.opts.Program, err)
+	}
+	select {
+	case <-started.Done():
+	case <-ctx.Done():
+		started.Stop()
+	}
+	exit := started.Exit()
+	if exit.Code == 0 && exit.Cause == nil && exit.Err == nil {
+		return nil
+	}
+	if exit.Cause == program.ErrStopped && ctx.Err() != nil {
+		return ctx.Err()
+	}
+	return &runError{exit, lastWords(c.folder, c.secret)}
+}
+
+func startError(path string, err error) error {
+	if classified, _ := classify(err); classified == ZarfNotFound || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
+		return failure(ZarfNotFound, "%s cannot be run: %w: install zarf %s or newer, and name it with --zarf", path, err, MinVersion)
+	}
+	return local(err)
+}
+
+// line is one of zarf's log. Its attributes differ from message to message.
+type line struct {
+	Level     string `json:"level"`
+	Message   string `json:"msg"`
+	Name      string `json:"name"`
+	Component string `json:"component"`
+	Chart     string `json:"chart"`
+	Package   string `json:"package"`
+}
+
+func (l line) String() string {
+	for _, about := range []string{l.Name, l.Component, l.Chart, l.Package} {
+		if about != "" {
+			return l.Message + " " + about
+		}
+	}
+	return l.Message
+}
+
+// readLog returns the last line of a log, the last error in it, and what in it is no log.
+func readLog(text string) (last, problem line, rest string) {
+	var other strings.Builder
+	lines := bufio.NewScanner(strings.NewReader(text))
+	lines.Buffer(nil, tailBytes+1)
+	for lines.Scan() {
+		var l line
+		if json.Unmarshal(lines.Bytes(), &l) != nil || l.Message == "" {
+			other.WriteString(lines.Text() + "\n")
+			continue
+		}
+		last = l
+		if l.Level == "ERROR" {
+			problem = l
+		}
+	}
+	return last, problem, other.String()
+}
+
+// lastWords is zarf's own account of why it has failed.
+func lastWords(folder, secret string) string {
+	text, err := program.LogTail(folder, tailBytes)
+	if err != nil {
+		return ""
+	}
+	last, problem, rest := readLog(text)
+	words := problem.Message
+	if words == "" {
+		words = last.String()
+	}
+	if words == "" { // what fails before the log is set up is no JSON
+		lines := strings.Split(strings.TrimSpace(rest), "\n")
+		words = lines[len(lines)-1]
+	}
+	return withhold(words, secret)
+}
+
+var (
+	aboutSecret = regexp.MustCompile(`(?i)\bsecrets?\b`)
+	quotedValue = regexp.MustCompile(`(?s)(Invalid value|illegal base64|cannot unmarshal|unknown field|error decoding).*`)
+)
+
+// withhold takes out of a message what may quote a Secret.
+func withhold(words, secret string) string {
+	if secret != "" {
+		words = strings.ReplaceAll(words, secret, "***")
+	}
+	if aboutSecret.MatchString(words) {
+		words = quotedValue.ReplaceAllString(words, "$1, in words that are withheld as they may quote the Secret")
+	}
+	return words
+}
+
+// progress is what zarf is at.
+func progress(folder string) string {
+	text, err := program.LogTail(folder, tailBytes)
+	if err != nil {
+		return ""
+	}
+	last, _, _ := readLog(text)
+	return withhold(last.String(), "")
+}
+
+// version asks the program once, and again only where the answer was none.
+func (r *Reconciler) version(ctx context.Context) error {
+	r.versionMu.Lock()
+	defer r.versionMu.Unlock()
+	if r.known {
+		return r.tooOld
+	}
+	said, err := askVersion(ctx, r)
+	if err != nil {
+		return err
+	}
+	r.tooOld, r.known = checkVersion(r.opts.Program, said), true
+	return r.tooOld
+}
+
+func askVersion(ctx context.Context, r *Reconciler) (string, error) {
+	folder := filepath.Join(r.opts.Dir, "version")
+	if err := r.run(ctx, command{folder: folder, args: []string{"version"}, deadline: quickTime}); err != nil {
+		if known, _ := classify(err); known == ZarfNotFound || known == LocalFailure {
+			return "", err
+		}
+		return "", failure(ZarfNotFound, "%s version: %w: is this zarf?", r.opts.Program, err)
+	}
+	text, err := program.LogTail(folder, tailBytes)
+	if err != nil {
+		return "", local(err)
+	}
+	_, _, said := readLog(text)
+	return strings.TrimSpace(said), nil
+}
+
+// checkVersion lets pass what calls itself no version at all, as builds of developers do.
+func checkVersion(path, said string) error {
+	if said == "" || strings.Contains(said, "\n") {
+		return failure(ZarfNotFound, "%s version says %q: is this zarf?", path, said)
+	}
+	v, err := utilversion.ParseGeneric(said)
+	if err != nil {
+		return nil
+	}
+	if v.LessThan(utilversion.MustParseGeneric(MinVersion)) {
+		return failure(ZarfTooOld, "%s is zarf %s: install %s or newer, which can be told to deploy nothing unsigned", path, said, MinVersion)
+	}
+	return nil
+}
+
+// Version returns what the program calls itself; dir is a folder for the run. The error says what to do
+// where it is missing or too old.
+func Version(ctx context.Context, path, dir string) (string, error) {
+	r := &Reconciler{opts: Options{Program: path, Dir: dir}}
+	said, err := askVersion(ctx, r)
+	if err != nil {
+		return "", err
+	}
+	return said, checkVersion(path, said)
+}
+
+func seconds(d time.Duration) string { return fmt.Sprintf("%ds", max(int(d.Seconds()), 1)) }

@@ -1,0 +1,151 @@
+package zarf
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// phase is how far an assignment's package is.
+type phase string
+
+const (
+	phaseDeploying phase = "deploying" // without a job of this process: an agent was killed while it deployed
+	phaseDeployed  phase = "deployed"
+	phaseFailed    phase = "failed"
+	phaseRemoving  phase = "removing"
+)
+
+// record is what is kept of an assignment on disk: what its cluster cannot say.
+type record struct {
+	Package string `json:"package,omitempty"` // its name; empty until it is known
+	// Previous is the name of the package before, as long as that has not been removed.
+	Previous string        `json:"previous,omitempty"`
+	Content  digest.Digest `json:"content"`
+	Phase    phase         `json:"phase"`
+	// Reason, Message and Waiting say what became of it where it failed.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+	Waiting bool   `json:"waiting,omitempty"`
+	// Archive is the package's file, kept for packages that need no cluster: Zarf keeps nothing of these.
+	Archive string `json:"archive,omitempty"`
+	// Checksum is that of a prebuilt package's parts, by which it is known again on the cluster.
+	Checksum string `json:"checksum,omitempty"`
+	// Components are the package's. Of a deploy that was cut off, the cluster may say nothing.
+	Components []component `json:"components,omitempty"`
+}
+
+const recordFile = "record.json"
+
+// folder is an assignment's place on disk.
+func (r *Reconciler) folder(assignment string) string {
+	return filepath.Join(r.opts.Dir, "assignments", assignment)
+}
+
+// loadRecord returns nil where nothing is recorded.
+func (r *Reconciler) loadRecord(assignment string) (*record, error) {
+	data, err := os.ReadFile(filepath.Join(r.folder(assignment), recordFile))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, local(err)
+	}
+	rec := &record{}
+	if err := json.Unmarshal(data, rec); err != nil {
+		return nil, nil // as if it were lost: what the cluster has is found again
+	}
+	return rec, nil
+}
+
+// saveRecord returns when rec would survive a power cut.
+func (r *Reconciler) saveRecord(assignment string, rec record) error {
+	data, err := json.Marshal(rec)
+	if err == nil {
+		err = os.MkdirAll(r.folder(assignment), 0o700)
+	}
+	if err == nil {
+		err = replaceFile(filepath.Join(r.folder(assignment), recordFile), data)
+	}
+	if err != nil {
+		return local(err)
+	}
+	return nil
+}
+
+// replaceFile writes a file that only this user reads, as a whole or not at all.
+func replaceFile(path string, data []byte) error {
+	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
+		err = os.Rename(f.Name(), path)
+	}
+	if err != nil {
+		return errors.Join(err, os.Remove(f.Name()))
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	return errors.Join(dir.Sync(), dir.Close())
+}
+
+// stage makes a private copy of an assignment's files, in which the package's configuration has the name
+// that Zarf asks for.
+func stage(from, to string, zarfYAML []byte) error {
+	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o700)); err != nil {
+		return err
+	}
+	source, err := os.OpenRoot(from)
+	if err != nil {
+		return err
+	}
+	defer source.Close()
+	target, err := os.OpenRoot(to)
+	if err != nil {
+		return err
+	}
+	defer target.Close()
+	err = fs.WalkDir(source.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+		switch {
+		case err != nil || name == ".":
+			return err
+		case d.IsDir():
+			return target.Mkdir(name, 0o700)
+		case !d.Type().IsRegular():
+			return fmt.Errorf("%s is no regular file", name)
+		}
+		return copyFile(source, target, name, d)
+	})
+	if err != nil {
+		return err
+	}
+	return target.WriteFile("zarf.yaml", zarfYAML, 0o600)
+}
+
+func copyFile(source, target *os.Root, name string, d fs.DirEntry) error {
+	info, err := d.Info()
+	if err != nil {
+		return err
+	}
+	in, err := source.Open(name)
+	if err != nil {
+		return err
+	}
+	defer in.Close()
+	out, err := target.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600|info.Mode()&0o100)
+	if err != nil {
+		return err
+	}
+	_, err = io.Copy(out, in)
+	return errors.Join(err, out.Close())
+}

@@ -1,0 +1,51 @@
+package zarf
+
+import (
+	"os"
+	"path/filepath"
+
+	"k8s.io/client-go/tools/clientcmd"
+	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+)
+
+// kubeconfig is the file that tells zarf how to reach the cluster. Where there is no cluster there is no
+// such file, so that zarf does not find somebody else's.
+func (r *Reconciler) kubeconfig() string {
+	if r.opts.Kubeconfig != "" {
+		return r.opts.Kubeconfig
+	}
+	return filepath.Join(r.opts.Dir, "kubeconfig")
+}
+
+// writeKubeconfig writes the agent's own access, which in a cluster is a service account's and refers to
+// files that the kubelet renews.
+func (r *Reconciler) writeKubeconfig() error {
+	if r.opts.Kubeconfig != "" || r.config == nil {
+		return nil
+	}
+	const name = "wherry"
+	c := r.config
+	access := clientcmdapi.NewConfig()
+	access.Clusters[name] = &clientcmdapi.Cluster{
+		Server: c.Host + c.APIPath, TLSServerName: c.ServerName, InsecureSkipTLSVerify: c.Insecure,
+		CertificateAuthority: c.CAFile, CertificateAuthorityData: c.CAData,
+	}
+	if len(c.CAData) > 0 {
+		access.Clusters[name].CertificateAuthority = ""
+	}
+	access.AuthInfos[name] = &clientcmdapi.AuthInfo{
+		Token: c.BearerToken, TokenFile: c.BearerTokenFile, Username: c.Username, Password: c.Password,
+		ClientCertificate: c.CertFile, ClientCertificateData: c.CertData, ClientKey: c.KeyFile, ClientKeyData: c.KeyData,
+		Impersonate: c.Impersonate.UserName, ImpersonateGroups: c.Impersonate.Groups, Exec: c.ExecProvider,
+	}
+	access.Contexts[name] = &clientcmdapi.Context{Cluster: name, AuthInfo: name}
+	access.CurrentContext = name
+	data, err := clientcmd.Write(*access)
+	if err != nil {
+		return err
+	}
+	if err := os.MkdirAll(r.opts.Dir, 0o700); err != nil {
+		return err
+	}
+	return replaceFile(r.kubeconfig(), data)
+}

@@ -1,0 +1,54 @@
+package zarf
+
+import (
+	"crypto/elliptic"
+	"crypto/rand"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+)
+
+// signing is the key pair by which packages that are made here are told from all others: in cosign's
+// format, under a password that stands beside it, as Zarf takes no key without.
+type signing struct {
+	private, public string // files
+	password        string
+}
+
+// signingKey returns this agent's key, which is made when it is first needed. What was signed with one
+// that was lost is made again.
+func (r *Reconciler) signingKey() (signing, error) {
+	dir := filepath.Join(r.opts.Dir, "signing")
+	s := signing{private: filepath.Join(dir, "cosign.key"), public: filepath.Join(dir, "cosign.pub")}
+	passwordFile := filepath.Join(dir, "password")
+	r.keyMu.Lock()
+	defer r.keyMu.Unlock()
+	if _, err := os.Stat(s.public); err == nil { // written last
+		password, err := os.ReadFile(passwordFile)
+		s.password = strings.TrimSpace(string(password))
+		return s, err
+	} else if !errors.Is(err, fs.ErrNotExist) {
+		return s, err
+	}
+	s.password = rand.Text()
+	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte(s.password)))
+	if err != nil {
+		return s, err
+	}
+	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return s, err
+	}
+	for _, f := range []struct {
+		path string
+		data []byte
+	}{{passwordFile, []byte(s.password + "\n")}, {s.private, private}, {s.public, public}} {
+		if err := replaceFile(f.path, f.data); err != nil {
+			return s, err
+		}
+	}
+	return s, nil
+}

@@ -1,0 +1,26 @@
+package zarf_test
+
+import (
+	"os"
+	"testing"
+
+	"github.com/go-logr/logr"
+	"sigs.k8s.io/controller-runtime/pkg/log"
+
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
+	"github.com/wherry-dev/wherry/reconcilers/zarf/zarftest"
+)
+
+func TestMain(m *testing.M) {
+	log.SetLogger(logr.Discard()) // else clients of controller-runtime complain that nobody has chosen
+	zarftest.StandIn()
+	reconcilertest.Child(zarftest.Open)
+	os.Exit(m.Run())
+}
+
+func TestConformance(t *testing.T) {
+	program := zarftest.NewProgram(t)
+	reconcilertest.Run(t, zarftest.Adapter("a stand-in of zarf and a small API server", "", 0, func(t *testing.T) reconcilertest.Engine {
+		return zarftest.NewEngine(t, program.Path, zarftest.StartAPIServer(t))
+	}))
+}

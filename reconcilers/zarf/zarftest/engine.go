@@ -1,0 +1,249 @@
+package zarftest
+
+import (
+	"context"
+	"encoding/json"
+	"fmt"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	corev1 "k8s.io/api/core/v1"
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
+	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
+	"k8s.io/apimachinery/pkg/types"
+	"k8s.io/client-go/rest"
+	"k8s.io/client-go/tools/clientcmd"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
+	"github.com/wherry-dev/wherry/reconcilers/zarf"
+)
+
+// Place is where an adapter works: what the suite's other process needs to open the same.
+type Place struct {
+	Program, Kubeconfig, Dir string
+}
+
+// Open returns a reconciler for the place that a handle names.
+func Open(handle string) (reconcilers.Reconciler, error) {
+	var p Place
+	if err := json.Unmarshal([]byte(handle), &p); err != nil {
+		return nil, err
+	}
+	return p.open(0)
+}
+
+func (p Place) open(deadline time.Duration) (*zarf.Reconciler, error) {
+	config, err := clientcmd.BuildConfigFromFlags("", p.Kubeconfig)
+	if err != nil {
+		return nil, err
+	}
+	return zarf.New(config, zarf.Options{Program: p.Program, Dir: p.Dir, Deadline: deadline})
+}
+
+// Engine has packages of ConfigMaps in a namespace of its own.
+type Engine struct {
+	client.Client
+	Place
+	Config    *rest.Config
+	namespace string
+	signal    string // a file that Stall's actions wait for
+}
+
+// NewEngine makes a namespace on the cluster of kubeconfig, which the tests share with nobody who uses Zarf.
+func NewEngine(t *testing.T, program, kubeconfig string) *Engine {
+	t.Helper()
+	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
+	require.NoError(t, err)
+	config.QPS = -1
+	config.WarningHandlerWithContext = rest.NoWarnings{}
+	c, err := client.New(config, client.Options{FieldOwner: "somebody"})
+	require.NoError(t, err)
+	e := &Engine{Client: c, Config: config, Place: Place{program, kubeconfig, t.TempDir()}, signal: filepath.Join(t.TempDir(), "go")}
+	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "wherry-test-"}}
+	require.NoError(t, c.Create(t.Context(), ns))
+	e.namespace = ns.Name
+	t.Cleanup(func() {
+		_ = c.Delete(context.Background(), ns)
+		_ = c.DeleteAllOf(context.Background(), &corev1.Secret{}, client.InNamespace("zarf"), client.HasLabels{"package-deploy-info"})
+	})
+	return e
+}
+
+// Reconciler is a new one for the same place.
+func (e *Engine) Reconciler(t *testing.T) reconcilers.Reconciler {
+	t.Helper()
+	r, err := Open(e.Handle(t))
+	require.NoError(t, err)
+	return r
+}
+
+// Hasty is one with a deadline.
+func (e *Engine) Hasty(t *testing.T, deadline time.Duration) reconcilers.Reconciler {
+	t.Helper()
+	r, err := e.open(deadline)
+	require.NoError(t, err)
+	return r
+}
+
+// Handle is the Place in JSON.
+func (e *Engine) Handle(t *testing.T) string {
+	t.Helper()
+	data, err := json.Marshal(e.Place)
+	require.NoError(t, err)
+	return string(data)
+}
+
+// Running counts the processes that have the place's folder in their arguments.
+func (e *Engine) Running(t *testing.T) (n int) {
+	t.Helper()
+	paths, err := filepath.Glob("/proc/[0-9]*/cmdline")
+	require.NoError(t, err)
+	for _, path := range paths {
+		if data, err := os.ReadFile(path); err == nil && strings.Contains(string(data), e.Dir) {
+			n++
+		}
+	}
+	return n
+}
+
+// Namespace is where the packages' objects are.
+func (e *Engine) Namespace() string { return e.namespace }
+
+// Files are a package with a manifest for each value.
+func (e *Engine) Files(_ *testing.T, assignment string, content map[string]string) []bundle.File {
+	const config = `apiVersion: zarf.dev/v1alpha1
+kind: ZarfPackageConfig
+metadata:
+  name: %s
+  version: 0.1.0
+components:
+- name: values
+  required: true
+  manifests:
+  - name: values
+    namespace: %s
+    files: [%s]
+`
+	const manifest = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  value: %q\n"
+	var files []bundle.File
+	var names []string
+	for _, name := range slices.Sorted(maps.Keys(content)) {
+		names = append(names, name+".yaml")
+		files = append(files, bundle.File{Path: name + ".yaml", Data: fmt.Appendf(nil, manifest, name, content[name])})
+	}
+	return append(files, bundle.File{Path: "reconciler.yaml", Data: fmt.Appendf(nil, config, assignment, e.namespace, strings.Join(names, ", "))})
+}
+
+// ConfigMap returns one of the package's, or nil.
+func (e *Engine) ConfigMap(t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	cm := &corev1.ConfigMap{}
+	err := e.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: name}, cm)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return cm
+}
+
+// Value is that of a ConfigMap.
+func (e *Engine) Value(t *testing.T, _, name string) (string, bool) {
+	t.Helper()
+	cm := e.ConfigMap(t, name)
+	if cm == nil {
+		return "", false
+	}
+	return cm.Data["value"], true
+}
+
+// Writes names the version of Zarf's record, which each deploy writes.
+func (e *Engine) Writes(t *testing.T, assignment string) string {
+	t.Helper()
+	secret := &corev1.Secret{}
+	require.NoError(t, client.IgnoreNotFound(e.Get(t.Context(), types.NamespacedName{Namespace: "zarf", Name: "zarf-package-" + assignment}, secret)))
+	return string(secret.UID) + secret.ResourceVersion
+}
+
+// Tamper overwrites a ConfigMap.
+func (e *Engine) Tamper(t *testing.T, _, name, value string) {
+	t.Helper()
+	cm := e.ConfigMap(t, name)
+	cm.Data["value"] = value
+	require.NoError(t, e.Update(t.Context(), cm))
+}
+
+// Delete deletes a ConfigMap.
+func (e *Engine) Delete(t *testing.T, _, name string) {
+	t.Helper()
+	require.NoError(t, e.Client.Delete(t.Context(), e.ConfigMap(t, name)))
+}
+
+// AddForeign creates two objects and adds a label and a key to one of the assignment's.
+func (e *Engine) AddForeign(t *testing.T, _, name string) {
+	t.Helper()
+	meta := metav1.ObjectMeta{Namespace: e.namespace, Name: "theirs"}
+	require.NoError(t, e.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "yes"}}))
+	require.NoError(t, e.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"theirs": []byte("yes")}}))
+	cm := e.ConfigMap(t, name)
+	cm.Labels["theirs"] = "yes"
+	cm.Data["theirs"] = "yes"
+	require.NoError(t, e.Update(t.Context(), cm))
+}
+
+// CheckForeign looks for them.
+func (e *Engine) CheckForeign(t *testing.T, _, name string) {
+	t.Helper()
+	require.Equal(t, "yes", e.ConfigMap(t, "theirs").Data["theirs"])
+	secret := &corev1.Secret{}
+	require.NoError(t, e.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: "theirs"}, secret))
+	require.Equal(t, "yes", string(secret.Data["theirs"]))
+	if cm := e.ConfigMap(t, name); cm != nil {
+		require.Equal(t, "yes", cm.Data["theirs"])
+		require.Equal(t, "yes", cm.Labels["theirs"])
+	}
+}
+
+// Break makes the package's configuration no YAML.
+func (e *Engine) Break(t *testing.T, a reconcilers.Assignment) string {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir, "reconciler.yaml"), []byte("kind: ZarfPackageConfig\n  name: [\n"), 0o600))
+	return zarf.InvalidPackage
+}
+
+// Fail adds an object of a kind that there is not.
+func (e *Engine) Fail(t *testing.T, a reconcilers.Assignment) (reason, words string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(a.Dir, "gadget.yaml"), []byte("apiVersion: nowhere.example/v1\nkind: Gadget\nmetadata: {name: one}\n"), 0o600))
+	e.edit(t, a, "files: [", "files: [gadget.yaml, ")
+	return zarf.DeployFailed, `no matches for kind "Gadget"`
+}
+
+// Stall has the package wait for a file before it deploys anything.
+func (e *Engine) Stall(t *testing.T, a reconcilers.Assignment) (words string, finish func()) {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(e.signal))
+	e.edit(t, a, "  manifests:", fmt.Sprintf("  actions: {onDeploy: {before: [{cmd: 'until [ -e %s ]; do sleep 0.05; done', mute: true}]}}\n  manifests:", e.signal))
+	return "zarf", func() { require.NoError(t, os.WriteFile(e.signal, nil, 0o600)) }
+}
+
+func (e *Engine) edit(t *testing.T, a reconcilers.Assignment, old, next string) {
+	t.Helper()
+	path := filepath.Join(a.Dir, "reconciler.yaml")
+	data, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), old, next, 1)), 0o600))
+}
+
+// Adapter is what the suite runs: a program on a cluster.
+func Adapter(on, record string, patience time.Duration, start func(t *testing.T) reconcilertest.Engine) reconcilertest.Adapter {
+	return reconcilertest.Adapter{Name: "zarf", On: on, Start: start, Patience: patience, Whole: "ZarfPackage/drone-east", Record: record}
+}

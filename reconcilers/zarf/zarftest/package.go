@@ -1,0 +1,193 @@
+package zarftest
+
+import (
+	"archive/tar"
+	"bytes"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"sigs.k8s.io/yaml"
+)
+
+// The files of a package. Zarf's signature is a sigstore bundle, the stand-in's the bare one.
+const (
+	configFile    = "zarf.yaml"
+	checksumsFile = "checksums.txt"
+	signatureFile = "zarf.bundle.sig"
+)
+
+// files is the content of a package.
+type files map[string][]byte
+
+// checksums are those of all files but the two that stand for the others.
+func (f files) checksums() []byte {
+	var lines []string
+	for name, data := range f {
+		if name != configFile && name != checksumsFile && name != signatureFile {
+			lines = append(lines, digest.FromBytes(data).Encoded()+" "+name)
+		}
+	}
+	slices.Sort(lines)
+	return []byte(strings.Join(lines, "\n"))
+}
+
+func (z *standIn) create(dir string) error {
+	data, err := os.ReadFile(filepath.Join(dir, configFile))
+	if err != nil {
+		return fmt.Errorf("failed to create package: unable to access package path %q: %w", dir, err)
+	}
+	c := &config{}
+	if err := yaml.Unmarshal(data, c); err != nil {
+		return fmt.Errorf("failed to create package: %w", err)
+	}
+	content := files{}
+	for _, comp := range c.Components {
+		for _, m := range comp.Manifests {
+			for i, file := range m.Files {
+				if content[fmt.Sprintf("components/%s/manifests/%s-%d.yaml", comp.Name, m.Name, i)], err = os.ReadFile(filepath.Join(dir, file)); err != nil {
+					return fmt.Errorf("failed to create package: unable to copy manifest %s: %w", file, err)
+				}
+			}
+		}
+	}
+	content[checksumsFile] = content.checksums()
+	c.Metadata["aggregateChecksum"] = digest.FromBytes(content[checksumsFile]).Encoded()
+	c.Build = map[string]any{"version": "v0.84.0", "signed": z.signingKey != ""}
+	if content[configFile], err = yaml.Marshal(c); err != nil {
+		return err
+	}
+	if z.signingKey != "" {
+		if content[signatureFile], err = sign(z.signingKey, os.Getenv("ZARF_PACKAGE_CREATE_SIGNING_KEY_PASSWORD"), content[configFile]); err != nil {
+			return fmt.Errorf("failed to create package: unable to sign package: %w", err)
+		}
+	}
+	z.log.Info("writing package to disk")
+	return os.WriteFile(filepath.Join(z.output, "zarf-package-"+c.name()+"-amd64.tar.zst"), content.pack(), 0o600)
+}
+
+func sign(keyFile, password string, data []byte) ([]byte, error) {
+	pem, err := os.ReadFile(keyFile)
+	if err != nil {
+		return nil, err
+	}
+	key, err := cryptoutils.UnmarshalPEMToPrivateKey(pem, cryptoutils.StaticPasswordFunc([]byte(password)))
+	if err != nil {
+		return nil, err
+	}
+	signer, err := signature.LoadSigner(key, crypto.SHA256)
+	if err != nil {
+		return nil, err
+	}
+	return signer.SignMessage(bytes.NewReader(data))
+}
+
+// pack is not compressed, which nobody but the stand-in could notice.
+func (f files) pack() []byte {
+	var out bytes.Buffer
+	w := tar.NewWriter(&out)
+	names := []string{}
+	for name := range f {
+		names = append(names, name)
+	}
+	slices.Sort(names)
+	for _, name := range names {
+		_ = w.WriteHeader(&tar.Header{Name: name, Mode: 0o600, Size: int64(len(f[name]))}) // into memory
+		_, _ = w.Write(f[name])
+	}
+	_ = w.Close()
+	return out.Bytes()
+}
+
+// load reads a package from a file, or from the registry, which is a folder of files by digest, and verifies
+// it as "load package" does.
+func (z *standIn) load(source string) (files, *config, digest.Digest, error) {
+	if _, pinned, ok := strings.Cut(source, "@sha256:"); strings.HasPrefix(source, "oci://") && ok {
+		source = filepath.Join(z.dir, "registry", pinned)
+	}
+	data, err := os.ReadFile(source)
+	if err != nil {
+		return nil, nil, "", fmt.Errorf("unable to load package: %w", err)
+	}
+	f := files{}
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		if err == nil {
+			f[path.Clean(h.Name)], err = io.ReadAll(r)
+		}
+		if err != nil {
+			return nil, nil, "", fmt.Errorf("unable to load package: %w", err)
+		}
+	}
+	c := &config{}
+	if err := yaml.Unmarshal(f[configFile], c); err != nil {
+		return nil, nil, "", err
+	}
+	if err := z.check(f, c); err != nil {
+		return nil, nil, "", fmt.Errorf("unable to load package: %w", err)
+	}
+	return f, c, digest.FromBytes(data), nil
+}
+
+// check has the words of PackageLayout.VerifyPackageSignature.
+func (z *standIn) check(f files, c *config) error {
+	if !bytes.Equal(f[checksumsFile], f.checksums()) || c.Metadata["aggregateChecksum"] != digest.FromBytes(f[checksumsFile]).Encoded() {
+		return errors.New("package checksum mismatch")
+	}
+	signed, _ := c.Build["signed"].(bool)
+	var err error
+	switch {
+	case !signed && z.key != "":
+		return errors.New("signature verification failed: verification material was provided but the package is not signed")
+	case !signed:
+		err = errors.New("package is not signed - verification cannot be performed: no verification material available")
+	case z.key == "":
+		err = errors.New("package was signed with a key; provide --key to verify: no verification material available")
+	default:
+		if err := verify(z.key, f); err != nil {
+			return fmt.Errorf("signature verification failed: %w", err)
+		}
+	}
+	if err != nil && z.verify == "always" {
+		return fmt.Errorf("signature verification failed: %w", err)
+	}
+	return nil
+}
+
+func verify(keyFile string, f files) error {
+	pem, err := os.ReadFile(keyFile)
+	if err != nil {
+		return err
+	}
+	key, err := cryptoutils.UnmarshalPEMToPublicKey(pem)
+	if err != nil {
+		return err
+	}
+	verifier, err := signature.LoadVerifier(key, crypto.SHA256)
+	if err != nil {
+		return err
+	}
+	return verifier.VerifySignature(bytes.NewReader(f[signatureFile]), bytes.NewReader(f[configFile]))
+}
+
+func (z *standIn) inspect(source string) error {
+	f, _, _, err := z.load(source)
+	if err != nil {
+		return err
+	}
+	z.log.Info("inspecting package")
+	fmt.Println(string(f[configFile]))
+	return nil
+}

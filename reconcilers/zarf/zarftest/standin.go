@@ -1,0 +1,260 @@
+// Package zarftest has what tests of the adapter zarf run it on: a stand-in for the program, built from what
+// Zarf documents and its source says, a small API server, and the engine of the conformance suite, which
+// drives the stand-in and a real zarf alike.
+//
+// The stand-in does what the adapter relies on, as zarf 0.84 does it: packages with checksums and a signature
+// by a cosign key, refusals of --verify=always, the check for a node and a pod, Helm's releases as Secrets
+// and their pending states, the record of a deployed package, actions, and a log in JSON. It is not a Zarf:
+// it knows manifests of files, and no charts, images or variables.
+package zarftest
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"os/signal"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/spf13/pflag"
+	"github.com/stretchr/testify/require"
+)
+
+// standInVariable makes a test binary the stand-in; its value is the stand-in's folder, for orders and
+// packages of its registry.
+const standInVariable = "WHERRY_ZARF_STANDIN"
+
+// StandIn does the work of the stand-in where the test binary was started as one, and does not return there.
+// It is the first call of a TestMain.
+func StandIn() {
+	dir := os.Getenv(standInVariable)
+	if dir == "" {
+		return
+	}
+	z := &standIn{dir: dir, log: slog.New(slog.NewJSONHandler(os.Stderr, nil))}
+	if err := z.main(os.Args[1:]); err != nil {
+		z.log.Error(err.Error())
+		os.Exit(1)
+	}
+	os.Exit(0)
+}
+
+// Program is a zarf for tests: the stand-in, under a name of its own.
+type Program struct {
+	Path string
+	dir  string
+}
+
+// NewProgram makes this test binary a zarf.
+func NewProgram(t testing.TB) Program {
+	t.Helper()
+	self, err := os.Executable()
+	require.NoError(t, err)
+	p := Program{dir: t.TempDir()}
+	p.Path = filepath.Join(p.dir, "zarf")
+	script := fmt.Sprintf("#!/bin/sh\n%s='%s' exec '%s' \"$@\"\n", standInVariable, p.dir, self)
+	require.NoError(t, os.WriteFile(p.Path, []byte(script), 0o755))
+	return p
+}
+
+// Order is something that the stand-in does once, or until it is told otherwise, and no zarf would.
+type Order string
+
+// The orders.
+const (
+	// Die has it vanish in the middle of a deploy, as by kill -9: the release is pending.
+	Die Order = "die"
+	// Hang has it stop there, deaf to SIGTERM.
+	Hang Order = "hang"
+	// Version has it call itself something else.
+	Version Order = "version"
+	// Idle has it exit with 0 and do nothing.
+	Idle Order = "idle"
+)
+
+// Order has the stand-in do o from now on, with an argument.
+func (p Program) Order(t testing.TB, o Order, argument string) {
+	t.Helper()
+	require.NoError(t, os.WriteFile(filepath.Join(p.dir, string(o)), []byte(argument), 0o600))
+}
+
+// Countermand takes an order back.
+func (p Program) Countermand(t testing.TB, o Order) {
+	t.Helper()
+	require.NoError(t, os.RemoveAll(filepath.Join(p.dir, string(o))))
+}
+
+// Calls returns the arguments of each run so far.
+func (p Program) Calls(t testing.TB) []string {
+	t.Helper()
+	data, err := os.ReadFile(filepath.Join(p.dir, "calls"))
+	if !errors.Is(err, os.ErrNotExist) {
+		require.NoError(t, err)
+	}
+	return strings.Split(strings.TrimSpace(string(data)), "\n")
+}
+
+type standIn struct {
+	dir  string
+	log  *slog.Logger
+	args []string
+
+	confirm, skipSBOM, connected, force bool
+	output, signingKey, key, verify     string
+	components, namespace               string
+	timeout                             time.Duration
+}
+
+// ordered returns an order's argument.
+func (z *standIn) ordered(o Order) (string, bool) {
+	data, err := os.ReadFile(filepath.Join(z.dir, string(o)))
+	return string(data), err == nil
+}
+
+func (z *standIn) main(args []string) error {
+	if err := z.parse(args); err != nil {
+		return err
+	}
+	calls, err := os.OpenFile(filepath.Join(z.dir, "calls"), os.O_WRONLY|os.O_CREATE|os.O_APPEND, 0o600)
+	if err != nil {
+		return err
+	}
+	fmt.Fprintln(calls, strings.Join(args, " "))
+	if err := calls.Close(); err != nil {
+		return err
+	}
+	switch verb := strings.Join(z.args[:min(2, len(z.args))], " "); verb {
+	case "version":
+		said := "v0.84.0"
+		if other, ok := z.ordered(Version); ok {
+			said = other
+		}
+		fmt.Println(said)
+		return nil
+	case "package create":
+		return z.create(z.args[2])
+	case "package deploy":
+		return z.deploy(z.args[2])
+	case "package remove":
+		return z.remove(z.args[2])
+	case "package inspect":
+		return z.inspect(z.args[3])
+	case "tools helm":
+		return z.uninstall(z.args[3])
+	default:
+		return fmt.Errorf("unknown command %q for \"zarf\"", verb)
+	}
+}
+
+func (z *standIn) parse(args []string) error {
+	flags := pflag.NewFlagSet("zarf", pflag.ContinueOnError)
+	flags.BoolVarP(&z.confirm, "confirm", "c", false, "")
+	flags.BoolVar(&z.skipSBOM, "skip-sbom", false, "")
+	flags.StringVarP(&z.output, "output", "o", "", "")
+	flags.StringVar(&z.signingKey, "signing-key", "", "")
+	flags.StringVarP(&z.key, "key", "k", "", "")
+	flags.StringVar(&z.verify, "verify", "if-possible", "")
+	flags.BoolVar(&z.connected, "connected", false, "")
+	flags.BoolVar(&z.force, "force-conflicts", false, "")
+	flags.StringVar(&z.components, "components", "", "")
+	flags.StringVar(&z.namespace, "namespace", "", "")
+	flags.DurationVar(&z.timeout, "timeout", 15*time.Minute, "")
+	flags.Int("retries", 3, "")
+	if len(args) == 0 || args[0] != "tools" { // whose commands have none of these
+		flags.String("log-format", "console", "")
+		flags.Bool("no-color", false, "")
+		flags.String("tmpdir", "", "")
+		flags.String("cache", "", "")
+	}
+	err := flags.Parse(args)
+	if z.args = flags.Args(); err == nil && len(z.args) == 0 {
+		err = errors.New("a command is needed")
+	}
+	return err
+}
+
+// interrupted does what a test has ordered for the middle of a deploy.
+func (z *standIn) interrupted() {
+	if _, ok := z.ordered(Die); ok {
+		_ = os.Remove(filepath.Join(z.dir, string(Die)))
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	}
+	if _, ok := z.ordered(Hang); ok {
+		signal.Ignore(syscall.SIGTERM)
+	}
+	for _, hanging := z.ordered(Hang); hanging; _, hanging = z.ordered(Hang) {
+		time.Sleep(20 * time.Millisecond)
+	}
+}
+
+// config is a ZarfPackageConfig, as far as the stand-in knows it.
+type config struct {
+	Kind       string         `json:"kind"`
+	Metadata   map[string]any `json:"metadata"`
+	Build      map[string]any `json:"build,omitempty"`
+	Components []component    `json:"components"`
+}
+
+func (c *config) name() string { s, _ := c.Metadata["name"].(string); return s }
+
+type component struct {
+	Name      string     `json:"name"`
+	Required  bool       `json:"required,omitempty"`
+	Images    []string   `json:"images,omitempty"`
+	Manifests []manifest `json:"manifests,omitempty"`
+	Actions   struct {
+		OnDeploy struct {
+			Before []action `json:"before,omitempty"`
+		} `json:"onDeploy,omitzero"`
+		OnRemove struct {
+			Before []action `json:"before,omitempty"`
+		} `json:"onRemove,omitzero"`
+	} `json:"actions,omitzero"`
+}
+
+type manifest struct {
+	Name      string   `json:"name"`
+	Namespace string   `json:"namespace,omitempty"`
+	Files     []string `json:"files"`
+}
+
+type action struct {
+	Command string `json:"cmd"`
+}
+
+// record is Zarf's DeployedPackage.
+type record struct {
+	Name         string              `json:"name"`
+	Digest       string              `json:"digest"`
+	Data         config              `json:"data"`
+	CLIVersion   string              `json:"cliVersion"`
+	Generation   int                 `json:"generation"`
+	Components   []deployedComponent `json:"deployedComponents"`
+	Connectivity string              `json:"packageConnectivity"`
+}
+
+type deployedComponent struct {
+	Name       string           `json:"name"`
+	Charts     []installedChart `json:"installedCharts"`
+	Status     string           `json:"status"`
+	Generation int              `json:"observedGeneration"`
+}
+
+type installedChart struct {
+	Namespace string `json:"namespace"`
+	Name      string `json:"chartName"`
+	Status    string `json:"status"`
+}
+
+func mustJSON(v any) []byte {
+	data, err := json.Marshal(v)
+	if err != nil {
+		panic(err)
+	}
+	return data
+}
