@@ -146,6 +146,22 @@ func isRange(version string) bool {
 	return strings.ContainsAny(version, "*<>=~^|, ") || strings.HasSuffix(version, ".x")
 }
 
+// prebuiltPackage names the package of a registry that an assignment consists of.
+func (s *scanner) prebuiltPackage(o placedObject, ref *yaml.Node) {
+	if ref == nil || ref.Kind != yaml.ScalarNode {
+		return
+	}
+	src, err := parseOCI(bundle.ArtifactZarf, ref.Value)
+	n := need{artifactSource: src}
+	switch {
+	case err != nil:
+		n.unpinnable = err.Error()
+	case n.revision == "":
+		n.edit = replaceValue(ref, ref.Value+"@", "")
+	}
+	s.add(o, ref, n)
+}
+
 // zarfPackage lists what a package is made of.
 func (s *scanner) zarfPackage(o placedObject) {
 	for _, component := range items(o.node, "components") {

@@ -83,6 +83,11 @@ func TestArtifactsAreFoundInWhatIsRendered(t *testing.T) {
 			"chart d https://charts.example.com/d:2.x unresolved\nchart ghcr.io/charts/c oci://ghcr.io/charts/c:1.0.0 unresolved\n" +
 				"git example.com/app https://example.com/app unresolved\ngit example.com/b https://example.com/b#" + sha + " sha1:" + sha + "\noci ghcr.io/m oci://ghcr.io/m:v1 unresolved",
 		},
+		"a prebuilt Zarf package": {
+			"apiVersion: wherry.dev/v1alpha1\nkind: ZarfPackage\nspec: {package: 'oci://ghcr.io/pkg:1.0.0'}\n---\n" +
+				"apiVersion: wherry.dev/v1alpha1\nkind: ZarfPackage\nspec: {package: 'oci://ghcr.io/b@" + someDigest + "'}\n",
+			"zarf ghcr.io/b oci://ghcr.io/b@" + someDigest + " " + someDigest + "\nzarf ghcr.io/pkg oci://ghcr.io/pkg:1.0.0 unresolved",
+		},
 		"a Zarf package's parts": {
 			"kind: ZarfPackageConfig\ncomponents:\n- images: [nginx:1]\n  charts: [{name: c, url: https://charts.example.com, version: 1.0.0}, {name: d, url: 'oci://ghcr.io/d', version: 2.0.0}]\n" +
 				"  repos: ['https://example.com/r.git@v1']\n  import: {url: 'oci://ghcr.io/pkg:1.0.0'}\n",

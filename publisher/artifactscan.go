@@ -145,6 +145,8 @@ func (s *scanner) object(o placedObject) {
 		s.add(o, spec, need{unpinnable: "the sources of an ApplicationSet are not known before it runs"})
 	case kind == "ZarfPackageConfig":
 		s.zarfPackage(o)
+	case group == "wherry.dev" && kind == "ZarfPackage":
+		s.prebuiltPackage(o, field(spec, "package"))
 	case group == fluxSources, group == fluxImages, group == "" && (kind == "ConfigMap" || kind == "Secret"):
 	default:
 		s.images(o, o.node, false)

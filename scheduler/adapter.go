@@ -37,7 +37,7 @@ func inferAdapter(reconciler []byte) string {
 	}
 	found := func(match func(groupKind) bool) bool { return slices.ContainsFunc(kinds, match) }
 	switch {
-	case found(func(k groupKind) bool { return k.kind == "ZarfPackageConfig" }):
+	case found(func(k groupKind) bool { return k.kind == "ZarfPackageConfig" || k == prebuiltPackage }):
 		return "zarf"
 	case found(func(k groupKind) bool { return strings.HasSuffix(k.group, ".fluxcd.io") }):
 		return "flux"
@@ -51,6 +51,9 @@ func inferAdapter(reconciler []byte) string {
 }
 
 type groupKind struct{ group, kind string }
+
+// prebuiltPackage names a Zarf package of a registry.
+var prebuiltPackage = groupKind{"wherry.dev", "ZarfPackage"}
 
 // playbook stands for the kind that a list of plays does not have.
 const playbook = "(playbook)"

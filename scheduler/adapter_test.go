@@ -23,6 +23,7 @@ func TestTheAdapterIsInferredFromTheRenderedKinds(t *testing.T) {
 		"a playbook of playbooks":         {"- import_playbook: other.yml\n", "ansible"},
 		"any other list":                  {"- a\n- b\n", "kubernetes"},
 		"a Zarf package":                  {"kind: ZarfPackageConfig\nmetadata:\n  name: x\n", "zarf"},
+		"a prebuilt Zarf package":         {"apiVersion: wherry.dev/v1alpha1\nkind: ZarfPackage\nspec: {package: x}\n", "zarf"},
 		"JSON":                            {`{"apiVersion": "argoproj.io/v1alpha1", "kind": "Application"}`, "argo"},
 		"flow style after a plain object": {"apiVersion: v1\nkind: A\n---\n{apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository}\n", "flux"},
 		"an object on the marker's line":  {"--- {apiVersion: source.toolkit.fluxcd.io/v1, kind: GitRepository}\n", "flux"},
