@@ -33,6 +33,8 @@ type config struct {
 	adapter, directoryRoot, kubeconfig string
 	argoNamespace, ansiblePlaybook     string
 	impersonate                        bool
+	zarf                               string   // the program; empty is without
+	zarfKeys                           []string // files
 	hub, hubKey                        string
 	logFormat                          string
 }
@@ -152,6 +154,8 @@ func (c *config) complete() error {
 		return c.missing("directoryRoot")
 	case c.adapter == "ansible" && c.ansiblePlaybook == "":
 		return c.missing("ansiblePlaybook")
+	case c.adapter == "zarf" && c.zarf == "":
+		return c.missing("zarf")
 	}
 	return nil
 }

@@ -70,10 +70,10 @@ func (c *config) subject() (doctor.Subject, error) {
 	}
 	s := doctor.Subject{
 		StateDir: c.stateDir, Cluster: c.cluster, Keys: keys, Adapter: c.adapter, Kubernetes: cluster,
-		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, AnsiblePlaybook: c.ansiblePlaybook,
+		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, AnsiblePlaybook: c.ansiblePlaybook, Zarf: c.zarf,
 		Adapters: map[string]bool{
 			"ansible": c.ansiblePlaybook != "", "argo": cluster != nil, "directory": c.directoryRoot != "",
-			"flux": cluster != nil, "kubernetes": cluster != nil,
+			"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.zarf != "",
 		},
 		HubURL: c.hub, HasHubKey: hubKey != nil,
 	}

@@ -36,7 +36,7 @@ type Installed struct {
 }
 
 // here are the settings that are the manifests' to make, or make no sense in a cluster.
-var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "adapter"}
+var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "adapter", "zarf", "zarfKeys"}
 
 // AddInstallFlags gives cmd a flag for each setting that an agent in a cluster can be told.
 func AddInstallFlags(cmd *cobra.Command) {

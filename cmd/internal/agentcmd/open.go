@@ -33,6 +33,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/directory"
 	"github.com/wherry-dev/wherry/reconcilers/flux"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
 
 // withAgent opens the state, builds the agent that c describes, calls f, and closes the state.
@@ -207,6 +208,13 @@ func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog
 		}
 		engines["kubernetes"], engines["flux"], engines["argo"] = k, f, a
 	}
+	if c.zarf != "" {
+		z, err := c.zarfAdapter(cluster, log)
+		if err != nil {
+			return nil, err
+		}
+		engines["zarf"] = z
+	}
 	return engines, nil
 }
 
@@ -221,6 +229,18 @@ func closeAll(engines map[string]reconcilers.Reconciler) error {
 		}
 	}
 	return errors.Join(errs...)
+}
+
+func (c *config) zarfAdapter(cluster *rest.Config, log *slog.Logger) (*zarf.Reconciler, error) {
+	for _, path := range c.zarfKeys {
+		if _, err := readKey(path); err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--zarf-key: %w", err), "")
+		}
+	}
+	return zarf.New(cluster, zarf.Options{
+		Program: c.zarf, Dir: filepath.Join(c.stateDir, "zarf"), Kubeconfig: c.kubeconfig, Keys: c.zarfKeys,
+		Deadline: c.deadline, Impersonate: c.impersonate, Log: log,
+	})
 }
 
 // stateError says what can be done about a state folder that cannot be used.

@@ -42,7 +42,7 @@ var (
 )
 
 // adapters are those that can be had.
-var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes"}
+var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
 
 // anyOf lists names as people do: a, b or c.
 func anyOf(names []string) string {
@@ -66,9 +66,11 @@ func settings() []setting {
 		{field: "adapter", flag: "adapter", allowed: anyOf(adapters), usage: "use this `ADAPTER` for every assignment, " + anyOf(adapters), set: oneOf(func(c *config) *string { return &c.adapter }, adapters...)},
 		{field: "ansiblePlaybook", flag: "ansible-playbook", allowed: "the name or path of ansible-playbook", usage: "let the adapter ansible run playbooks on this host, with the rights of the agent, by this `PROGRAM`, such as ansible-playbook", set: text(func(c *config) *string { return &c.ansiblePlaybook })},
 		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
-		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapters kubernetes, flux and argo; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
+		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapters kubernetes, flux, argo and zarf; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
 		{field: "impersonate", flag: "impersonate", toggle: true, allowed: "true or false", usage: "apply what belongs to a workspace in the name of ServiceAccount wherry-WORKSPACE, also where the platform names none", set: setImpersonate},
 		{field: "argoNamespace", flag: "argo-namespace", allowed: "the name of a namespace", usage: "Argo CD's own `NAMESPACE` (default \"argocd\")", set: matching(namespacePattern, func(c *config) *string { return &c.argoNamespace })},
+		{field: "zarf", flag: "zarf", allowed: "a program, such as zarf or /usr/local/bin/zarf", usage: "run this `PROGRAM` for the adapter zarf, which is off without; packages may run commands on this machine", set: text(func(c *config) *string { return &c.zarf })},
+		{field: "zarfKeys", flag: "zarf-key", list: true, path: true, allowed: "the path of a public key in PEM, such as cosign.pub", usage: "public key `FILE` that Zarf packages of a registry are signed with; may be given several times", set: setZarfKey},
 		{field: "cluster.name", flag: "cluster-name", allowed: "letters, digits, '.', '_' and '-'", usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(namePattern, func(c *config) *string { return &c.cluster.Name })},
 		{field: "cluster.uid", flag: "cluster-uid", allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(uidPattern, func(c *config) *string { return &c.cluster.UID })},
 		{field: "cluster.labels", flag: "cluster-labels", list: true, allowed: "KEY=VALUE", usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},
@@ -161,6 +163,11 @@ func setRing(c *config, s string) error {
 
 func setKey(c *config, s string) error {
 	c.keys = append(c.keys, s)
+	return nil
+}
+
+func setZarfKey(c *config, s string) error {
+	c.zarfKeys = append(c.zarfKeys, s)
 	return nil
 }
 

@@ -138,7 +138,7 @@ func exitOf(r agent.Result) error {
 	case bundle.Failed, bundle.Drifted:
 		hint := ""
 		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == "AdapterUnavailable" }) {
-			hint = "ansible needs --ansible-playbook, directory --directory-root and kubernetes --kubeconfig; --adapter takes another than the release names"
+			hint = "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf and kubernetes --kubeconfig; --adapter takes another than the release names"
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
 	}

@@ -61,11 +61,11 @@ type Subject struct {
 	Impersonate bool
 	// ArgoNamespace is Argo CD's own; empty is argo.DefaultNamespace.
 	ArgoNamespace string
-	// AnsiblePlaybook is the program, and empty where playbooks are not to be run.
-	AnsiblePlaybook string
-	HubURL          string // empty where there is none
-	HasHubKey       bool
-	Now             func() time.Time // nil means time.Now
+	// AnsiblePlaybook and Zarf are the programs, and empty where their adapters are off.
+	AnsiblePlaybook, Zarf string
+	HubURL                string // empty where there is none
+	HasHubKey             bool
+	Now                   func() time.Time // nil means time.Now
 }
 
 const (
@@ -96,6 +96,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.ansible},
 		{checkTime, e.cluster},
 		{checkTime, e.kinds},
+		{checkTime, e.zarf},
 		{checkTime, e.permissions},
 		{checkTime, e.argo},
 		{checkTime, e.hub},

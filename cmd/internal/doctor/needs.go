@@ -68,7 +68,7 @@ func (e *examination) adapters(context.Context) {
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		e.failed(check, "ansible needs --ansible-playbook, directory --directory-root, the others a cluster: --kubeconfig outside of one; --adapter takes another than the release names", "not configured: %s", strings.Join(missing, "; "))
+		e.failed(check, "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf, the others a cluster: --kubeconfig outside of one; --adapter takes another than the release names", "not configured: %s", strings.Join(missing, "; "))
 		return
 	}
 	e.ok(check, "all %d assignments have one", len(e.content.Assignments))

@@ -23,6 +23,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
 
 // maxFileBytes bounds a file of manifests that is looked at; longer ones are passed over.
@@ -41,6 +42,8 @@ type Needs struct {
 	Brought map[schema.GroupVersionKind]bool
 	// Defined says how these kinds are served.
 	Defined map[schema.GroupKind]Resource
+	// Mirrors are the assignments whose Zarf package needs what "zarf init" brings.
+	Mirrors map[string]bool
 }
 
 // Object stands for all of its kind in its namespace.
@@ -60,6 +63,7 @@ func New() *Needs {
 	return &Needs{
 		Objects: map[string][]Object{}, Namespaces: map[string][]string{}, Sources: map[string][]Object{},
 		Brought: map[schema.GroupVersionKind]bool{}, Defined: map[schema.GroupKind]Resource{},
+		Mirrors: map[string]bool{},
 	}
 }
 
@@ -143,6 +147,9 @@ func (n *Needs) add(assignment string, content map[string]any) {
 			}
 		}
 		return
+	}
+	if zarf.Mirrors(content) {
+		n.Mirrors[assignment] = true
 	}
 	o := Object{u.GroupVersionKind(), u.GetNamespace()}
 	if o.Kind.Kind == "" || o.Kind.Version == "" {
