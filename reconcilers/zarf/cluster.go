@@ -6,12 +6,13 @@ import (
 	"fmt"
 	"slices"
 
-	"github.com/opencontainers/go-digest"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 const (
@@ -85,12 +86,12 @@ func findDeployed(ctx context.Context, c client.Client, assignment string) ([]st
 	return names, nil
 }
 
-// holds says whether the record is of exactly this package.
-func (d *deployed) holds(def *definition, content digest.Digest) bool {
+// holds says whether the record is of exactly this package of this assignment.
+func (d *deployed) holds(def *definition, a reconcilers.Assignment) bool {
 	if def.Package != "" {
 		return def.Checksum != "" && d.Data.Metadata.Checksum == def.Checksum
 	}
-	return d.Data.Metadata.Annotations[ContentAnnotation] == content.String()
+	return d.owner() == a.Name && d.Data.Metadata.Annotations[ContentAnnotation] == a.Content.String()
 }
 
 // owner is the assignment that the package was made for; empty where it was not made by an agent.

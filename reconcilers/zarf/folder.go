@@ -79,6 +79,20 @@ func (r *Reconciler) saveRecord(assignment string, rec record) error {
 	return nil
 }
 
+// claimant is the assignment that has deployed a package of this name from here; empty where none has.
+func (r *Reconciler) claimant(name string) string {
+	entries, err := os.ReadDir(filepath.Dir(r.folder("x")))
+	if err != nil {
+		return ""
+	}
+	for _, e := range entries {
+		if rec, err := r.loadRecord(e.Name()); err == nil && rec != nil && rec.Package == name && rec.Phase == phaseDeployed {
+			return e.Name()
+		}
+	}
+	return ""
+}
+
 // replaceFile writes a file that only this user reads, as a whole or not at all.
 func replaceFile(path string, data []byte) error {
 	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")

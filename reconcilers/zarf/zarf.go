@@ -187,10 +187,14 @@ func (r *Reconciler) permit(ctx context.Context, a reconcilers.Assignment, def *
 // ours refuses to replace a package that was deployed by somebody else, or for another assignment.
 func (r *Reconciler) ours(ctx context.Context, a reconcilers.Assignment, def *definition, rec *record) error {
 	there, err := readDeployed(ctx, r.client, def.Name)
-	switch {
-	case err != nil:
+	if err != nil {
 		return err
-	case there == nil, there.owner() == a.Name, there.holds(def, a.Content):
+	}
+	if other := r.claimant(def.Name); there != nil && other != "" && other != a.Name {
+		return failure(Conflict, "package %s is that of assignment %s: give this one another name", def.Name, other)
+	}
+	switch {
+	case there == nil, there.owner() == a.Name, there.holds(def, a):
 		return nil
 	case there.owner() == "" && rec != nil && rec.Package == def.Name:
 		return nil
@@ -304,7 +308,7 @@ func judge(there *deployed, def *definition, a reconcilers.Assignment, applied b
 	switch {
 	case there == nil:
 		return reconcilers.Result{State: state, Reason: missing, Message: "ZarfPackage/" + def.Name + " is missing"}
-	case !there.holds(def, a.Content):
+	case !there.holds(def, a):
 		if applied {
 			missing = Differs
 		}

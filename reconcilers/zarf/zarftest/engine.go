@@ -6,12 +6,14 @@ import (
 	"fmt"
 	"maps"
 	"os"
+	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
@@ -246,4 +248,78 @@ func (e *Engine) edit(t *testing.T, a reconcilers.Assignment, old, next string) 
 // Adapter is what the suite runs: a program on a cluster.
 func Adapter(on, record string, patience time.Duration, start func(t *testing.T) reconcilertest.Engine) reconcilertest.Adapter {
 	return reconcilertest.Adapter{Name: "zarf", On: on, Start: start, Patience: patience, Whole: "ZarfPackage/drone-east", Record: record}
+}
+
+// Assign writes an assignment's files to a folder of its own.
+func (e *Engine) Assign(t *testing.T, name string, files map[string]string) reconcilers.Assignment {
+	t.Helper()
+	a := reconcilers.Assignment{Dir: filepath.Join(t.TempDir(), name)}
+	a.Name, a.Namespace, a.Adapter = name, e.namespace, "zarf"
+	require.NoError(t, os.Mkdir(a.Dir, 0o755))
+	for path, text := range files {
+		text = strings.ReplaceAll(text, "$NS", e.namespace)
+		require.NoError(t, os.WriteFile(filepath.Join(a.Dir, path), []byte(text), 0o644))
+	}
+	var err error
+	a.Content, err = bundle.ContentDigestOf(os.DirFS(filepath.Dir(a.Dir)), name)
+	require.NoError(t, err)
+	return a
+}
+
+// Settle applies a, and does what the agent does with results until one is neither progressing nor, unless
+// once, pending.
+func Settle(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment, once bool) reconcilers.Result {
+	t.Helper()
+	res := r.Apply(t.Context(), a)
+	for end := time.Now().Add(reconcilertest.Patience); time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		switch {
+		case res.State == bundle.Progressing:
+			res = r.Observe(t.Context(), a)
+		case res.State == bundle.Pending && !once:
+			res = r.Apply(t.Context(), a)
+		default:
+			return res
+		}
+	}
+	return res
+}
+
+// Gone removes an assignment.
+func Gone(t *testing.T, r reconcilers.Reconciler, name string) reconcilers.Result {
+	t.Helper()
+	a := reconcilers.Assignment{}
+	a.Name = name
+	res := r.Remove(t.Context(), a)
+	for end := time.Now().Add(reconcilertest.Patience); res.State == bundle.Progressing && time.Now().Before(end); time.Sleep(20 * time.Millisecond) {
+		res = r.Remove(t.Context(), a)
+	}
+	return res
+}
+
+// Publish puts a package into the stand-in's registry, as it is when it is made of files and signed with the
+// key, if any, and returns the name by which it can be had.
+func (p Program) Publish(t *testing.T, files map[string]string, key, password string) (ref string) {
+	t.Helper()
+	dir, out := t.TempDir(), t.TempDir()
+	for path, text := range files {
+		path = strings.Replace(path, "reconciler.yaml", configFile, 1)
+		require.NoError(t, os.WriteFile(filepath.Join(dir, path), []byte(text), 0o644))
+	}
+	args := []string{"package", "create", dir, "--confirm", "-o", out}
+	if key != "" {
+		args = append(args, "--signing-key", key)
+	}
+	cmd := exec.Command(p.Path, args...)
+	cmd.Env = append(os.Environ(), "ZARF_PACKAGE_CREATE_SIGNING_KEY_PASSWORD="+password)
+	said, err := cmd.CombinedOutput()
+	require.NoError(t, err, "%s", said)
+	made, err := filepath.Glob(filepath.Join(out, "*"))
+	require.NoError(t, err)
+	data, err := os.ReadFile(made[0])
+	require.NoError(t, err)
+	registry := filepath.Join(p.dir, "registry")
+	require.NoError(t, os.MkdirAll(registry, 0o755))
+	d := digest.FromBytes(data)
+	require.NoError(t, os.WriteFile(filepath.Join(registry, d.Encoded()), data, 0o644))
+	return "oci://registry.example/packages/shop:1@" + d.String()
 }
