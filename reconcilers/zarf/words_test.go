@@ -40,7 +40,8 @@ func TestReleasesAreNamedAsZarfNamesThem(t *testing.T) {
 	d, err := parseDefinition("kind: ZarfPackageConfig\nmetadata: {name: large}\ncomponents:\n- {name: large, required: true, manifests: [{name: all}], charts: [{name: db, namespace: data}, {name: web, releaseName: front, namespace: web, noWait: true}]}\n")
 	require.NoError(t, err)
 	require.Equal(t, []release{
-		{"data", "db", false}, {"web", "front", true},
+		{"data", "db", false},
+		{"web", "front", true},
 		{"default", "zarf-58e9d61e596c42c2d8cc53a9ee73ac7e07415a68", false},
 	}, releases(d.Name, d.Components[0]))
 }
