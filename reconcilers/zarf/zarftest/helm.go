@@ -197,7 +197,7 @@ func (h *helm) apply(ctx context.Context, manifest string, force, interruptible 
 			return fmt.Errorf("failed to apply %s/%s: %w", u.GetKind(), u.GetName(), err)
 		}
 		if n++; n == 1 && interruptible {
-			h.interrupted()
+			h.interrupted(ctx)
 		}
 	}
 	return ctx.Err()

@@ -9,12 +9,12 @@
 package zarftest
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
 	"os"
-	"os/signal"
 	"path/filepath"
 	"strings"
 	"syscall"
@@ -69,7 +69,7 @@ type Order string
 const (
 	// Die has it vanish in the middle of a deploy, as by kill -9: the release is pending.
 	Die Order = "die"
-	// Hang has it stop there, deaf to SIGTERM.
+	// Hang has it stop there until it is told to end.
 	Hang Order = "hang"
 	// Version has it call itself something else.
 	Version Order = "version"
@@ -179,15 +179,12 @@ func (z *standIn) parse(args []string) error {
 }
 
 // interrupted does what a test has ordered for the middle of a deploy.
-func (z *standIn) interrupted() {
+func (z *standIn) interrupted(ctx context.Context) {
 	if _, ok := z.ordered(Die); ok {
 		_ = os.Remove(filepath.Join(z.dir, string(Die)))
 		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
 	}
-	if _, ok := z.ordered(Hang); ok {
-		signal.Ignore(syscall.SIGTERM)
-	}
-	for _, hanging := z.ordered(Hang); hanging; _, hanging = z.ordered(Hang) {
+	for _, hanging := z.ordered(Hang); hanging && ctx.Err() == nil; _, hanging = z.ordered(Hang) {
 		time.Sleep(20 * time.Millisecond)
 	}
 }

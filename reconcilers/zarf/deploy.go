@@ -1,0 +1,292 @@
+package zarf
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/program"
+)
+
+// attempts is how often a package is deployed where Helm was cut off at an upgrade of it: the first fails
+// and is rolled back, the second can succeed.
+const attempts = 3
+
+// deploy writes down what is going to be deployed, and begins.
+func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *record, forced bool) (reconcilers.Result, error) {
+	rec := record{Package: def.Name, Content: a.Content, Phase: phaseDeploying, Checksum: def.Checksum, Components: def.Components}
+	action := reconcilers.Created
+	if old != nil {
+		action = reconcilers.Configured
+		if rec.Package == "" {
+			rec.Package, rec.Components = old.Package, old.Components // what there is to remove, until more is known
+		}
+		rec.Archive, rec.Previous = old.Archive, cmp.Or(old.Previous, old.Package)
+	}
+	j := r.begin(a.Name, a.Content, false, func(ctx context.Context, j *job) error {
+		if err := r.saveRecord(a.Name, rec); err != nil {
+			return err
+		}
+		err := j.bring(ctx, a, def, &rec, forced)
+		if r.ctx.Err() != nil || errors.Is(err, context.Canceled) {
+			return err // cut off: the record says so
+		}
+		rec.Phase, rec.Reason, rec.Message, rec.Waiting = phaseDeployed, "", "", false
+		if err != nil {
+			rec.Phase = phaseFailed
+			rec.Reason, rec.Waiting = classify(err)
+			rec.Message = reconcilers.Clip(err.Error())
+		}
+		return errors.Join(err, r.saveRecord(a.Name, rec))
+	})
+	res := j.result()
+	res.Changes = []reconcilers.Change{{Object: "ZarfPackage/" + nameOf(def), Action: action}}
+	return res, nil
+}
+
+// bring makes the package, or looks at it, and deploys it.
+func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definition, rec *record, forced bool) error {
+	if err := j.prepare(); err != nil {
+		return err
+	}
+	var source, key string
+	var err error
+	if def.Package == "" {
+		source, key, err = j.create(ctx, a, def)
+	} else {
+		source, key, err = j.look(ctx, def, rec)
+	}
+	if err != nil {
+		return err
+	}
+	rec.Archive = ""
+	if def.needsCluster() {
+		if err := j.r.permit(ctx, a, def, &record{Package: rec.Previous}); err != nil {
+			return err
+		}
+		if err := j.dropOld(ctx, a.Name, def, rec.Previous); err != nil {
+			return err
+		}
+	}
+	rec.Previous = ""
+	if err := j.r.saveRecord(a.Name, *rec); err != nil { // of what may be on the cluster from now on
+		return err
+	}
+	if err := j.deploy(ctx, def, source, key, forced); err != nil {
+		return err
+	}
+	if !def.needsCluster() {
+		rec.Archive = source
+		return nil
+	}
+	if err := os.RemoveAll(j.path("out")); err != nil {
+		return local(err)
+	}
+	return j.confirm(ctx, a, def)
+}
+
+// create makes a package of the assignment's files, and signs it.
+func (j *job) create(ctx context.Context, a reconcilers.Assignment, def *definition) (source, key string, err error) {
+	signing, err := j.r.signingKey()
+	if err != nil {
+		return "", "", local(err)
+	}
+	config, err := def.zarfYAML(a)
+	if err == nil {
+		err = stage(a.Dir, j.path("source"), config)
+	}
+	defer os.RemoveAll(j.path("source"))
+	if err == nil {
+		err = errors.Join(os.RemoveAll(j.path("out")), os.MkdirAll(j.path("out"), 0o700))
+	}
+	if err != nil {
+		return "", "", local(err)
+	}
+	env := []string{"ZARF_PACKAGE_CREATE_SIGNING_KEY_PASSWORD=" + signing.password} // arguments are for all to see
+	err = j.zarf(ctx, "create", env, signing.password, j.path("source"), "--confirm", "--skip-sbom", "-o", j.path("out"), "--signing-key", signing.private)
+	var ended *runError
+	if errors.As(err, &ended) {
+		return "", "", failure(CreateFailed, "make package %s: %w", def.Name, err)
+	}
+	if err != nil {
+		return "", "", err
+	}
+	made, err := filepath.Glob(filepath.Join(j.path("out"), "zarf-package-*"))
+	if err != nil || len(made) != 1 {
+		return "", "", failure(CreateFailed, "zarf made %d packages of %s, and not one", len(made), def.Name)
+	}
+	return made[0], signing.public, nil
+}
+
+// look reads the definition of a prebuilt package, with the key that it is signed with.
+func (j *job) look(ctx context.Context, def *definition, rec *record) (source, key string, err error) {
+	for _, key := range j.r.opts.Keys {
+		err = j.zarf(ctx, "inspect", nil, "", "definition", def.Package, "--verify=always", "--key", key)
+		if err == nil {
+			return def.Package, key, j.define(def, rec)
+		}
+		if !isVerification(err) {
+			break
+		}
+	}
+	var ended *runError
+	if errors.As(err, &ended) {
+		return "", "", j.explain(ctx, def, err)
+	}
+	return "", "", err
+}
+
+// define takes a package's definition from what "inspect" has said.
+func (j *job) define(def *definition, rec *record) error {
+	text, err := program.LogTail(j.folder(), maxDefinition)
+	if err != nil {
+		return local(err)
+	}
+	_, _, said := readLog(text)
+	found, err := parseDefinition(said)
+	if err != nil {
+		return failure(InvalidPackage, "package %s: %w", def.Package, err)
+	}
+	def.Name, def.Checksum, def.Components = found.Name, found.Checksum, found.Components
+	rec.Package, rec.Checksum, rec.Components = def.Name, def.Checksum, def.Components
+	return nil
+}
+
+// dropOld removes what the assignment had deployed and no longer has: Zarf itself would leave it where it
+// is. A component that has lost a chart or a set of manifests is removed as a whole before it is deployed.
+func (j *job) dropOld(ctx context.Context, assignment string, def *definition, before string) error {
+	names, err := findDeployed(ctx, j.r.client, assignment)
+	if err != nil {
+		return err
+	}
+	if before != "" && !slices.Contains(names, before) {
+		names = append(names, before)
+	}
+	for _, name := range names {
+		there, err := readDeployed(ctx, j.r.client, name)
+		if err != nil {
+			return err
+		}
+		if there == nil || there.owner() != assignment && name != before {
+			continue
+		}
+		if name != def.Name {
+			if err := j.removePackage(ctx, name); err != nil {
+				return err
+			}
+			continue
+		}
+		if lost := lostComponents(there, def); len(lost) > 0 {
+			if err := j.removed(j.zarf(ctx, "remove", nil, "", name, "--confirm", "--components", strings.Join(lost, ","))); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// lostComponents returns the components of a deployed package of which def lacks a release.
+func lostComponents(there *deployed, def *definition) []string {
+	wanted := map[installedChart]bool{}
+	for _, c := range def.selected() {
+		for _, rel := range releases(def.Name, c) {
+			wanted[installedChart{rel.namespace, rel.name}] = true
+		}
+	}
+	var lost []string
+	for _, c := range there.Components {
+		if slices.ContainsFunc(c.Charts, func(chart installedChart) bool { return !wanted[chart] }) {
+			lost = append(lost, c.Name)
+		}
+	}
+	return lost
+}
+
+// deploy deploys, and again where Helm was cut off at an upgrade before.
+func (j *job) deploy(ctx context.Context, def *definition, source, key string, forced bool) error {
+	for n := 1; ; n++ {
+		retry := false
+		if def.needsCluster() {
+			var err error
+			if retry, err = clearPending(ctx, j.r.client, def); err != nil {
+				return err
+			}
+		}
+		left := time.Until(deadlineOf(ctx))
+		args := []string{
+			source, "--confirm", "--verify=always", "--key", key,
+			"--timeout", seconds(max(left-ownEnd, left/2)), "--retries", retries,
+		}
+		if def.needsCluster() && !def.needsInit() {
+			args = append(args, "--connected")
+		}
+		if forced {
+			args = append(args, "--force-conflicts")
+		}
+		err := j.zarf(ctx, "deploy", nil, "", args...)
+		var ended *runError
+		if errors.As(err, &ended) {
+			if retry && n < attempts {
+				continue
+			}
+			return j.explain(ctx, def, err)
+		}
+		return err
+	}
+}
+
+// confirm reads what zarf has written about its success: it exits with 0 too where it could not write, and
+// where it has deployed nothing.
+func (j *job) confirm(ctx context.Context, a reconcilers.Assignment, def *definition) error {
+	there, err := readDeployed(ctx, j.r.client, def.Name)
+	if err != nil {
+		return err
+	}
+	if res := judge(there, def, a, false); res.State != "" {
+		return failure(DeployFailed, "zarf exited with 0, but %s", res.Message)
+	}
+	return nil
+}
+
+// explain finds the reason of a failure in zarf's words, and in how the cluster is.
+func (j *job) explain(ctx context.Context, def *definition, err error) error {
+	text := err.Error()
+	has := func(words ...string) bool {
+		return slices.ContainsFunc(words, func(w string) bool { return strings.Contains(text, w) })
+	}
+	if isVerification(err) {
+		return failure(VerificationError, "package %s: %w", nameOf(def), err)
+	}
+	if def.Name != "" && def.needsCluster() && j.r.client != nil {
+		if why := ready(ctx, j.r.client, def); why != nil {
+			if reason, wait := classify(why); wait {
+				return waiting(reason, "%w; %w", why, err)
+			}
+		}
+	}
+	switch {
+	case has("has Zarf been initiated"):
+		return failure(NotInitialized, `%w: run "zarf init" on the cluster`, err)
+	case has("invalid ownership metadata", "cannot be imported into the current release", "conflict with "):
+		return failure(Conflict, "%w", err)
+	case has(" is forbidden: ", "forbidden: User"):
+		return failure(Forbidden, "%w", err)
+	}
+	return failure(DeployFailed, "%w", err)
+}
+
+func isVerification(err error) bool {
+	var ended *runError
+	if !errors.As(err, &ended) {
+		return false
+	}
+	return slices.ContainsFunc([]string{
+		"is not signed", "signature verification failed", "was signed with", "no verification material",
+	}, func(words string) bool { return strings.Contains(ended.last, words) })
+}

@@ -1,0 +1,203 @@
+package zarf
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Remove has the assignment's package removed.
+func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	res, err := r.remove(ctx, a)
+	if err != nil {
+		return failed(ctx, err)
+	}
+	return res
+}
+
+func (r *Reconciler) remove(ctx context.Context, a reconcilers.Assignment) (reconcilers.Result, error) {
+	if err := ctx.Err(); err != nil {
+		return reconcilers.Result{}, err
+	}
+	if j := r.job(a.Name); j != nil && j.removing {
+		return j.result(), nil
+	}
+	if done, err := r.takeRemoval(a.Name); done || err != nil {
+		return reconcilers.Result{State: bundle.Removed}, err
+	}
+	rec, err := r.loadRecord(a.Name)
+	if err != nil {
+		return reconcilers.Result{}, err
+	}
+	if rec == nil && r.job(a.Name) == nil { // nothing was begun, or what is known of it is lost
+		names, err := r.packages(ctx, a.Name, nil)
+		if err != nil || len(names) == 0 {
+			return reconcilers.Result{State: bundle.Removed}, err
+		}
+	}
+	return r.takeAway(a.Name, rec)
+}
+
+// packages returns the names of the packages on the cluster that are the assignment's.
+func (r *Reconciler) packages(ctx context.Context, assignment string, rec *record) ([]string, error) {
+	if r.client == nil {
+		return nil, nil
+	}
+	names, err := findDeployed(ctx, r.client, assignment)
+	if err != nil || rec == nil {
+		return names, err
+	}
+	for _, name := range []string{rec.Package, rec.Previous} {
+		if name == "" || slices.Contains(names, name) {
+			continue
+		}
+		there, err := readDeployed(ctx, r.client, name)
+		if err != nil {
+			return nil, err
+		}
+		if there != nil && there.owner() == "" { // a prebuilt one
+			names = append(names, name)
+		}
+	}
+	return names, nil
+}
+
+// takeAway begins the removal of all that is an assignment's.
+func (r *Reconciler) takeAway(assignment string, rec *record) (reconcilers.Result, error) {
+	if rec == nil {
+		rec = &record{}
+	}
+	last := *rec
+	last.Phase = phaseRemoving
+	j := r.begin(assignment, "", true, func(ctx context.Context, j *job) error {
+		if err := r.saveRecord(assignment, last); err != nil {
+			return err
+		}
+		return j.takeAll(ctx, &last)
+	})
+	res := j.result()
+	if last.Package != "" {
+		res.Changes = []reconcilers.Change{{Object: "ZarfPackage/" + last.Package, Action: reconcilers.Deleted}}
+	}
+	return res, nil
+}
+
+func (j *job) takeAll(ctx context.Context, rec *record) error {
+	if err := j.prepare(); err != nil {
+		return err
+	}
+	if rec.Archive != "" {
+		signing, err := j.r.signingKey()
+		if err != nil {
+			return local(err)
+		}
+		key := []string{"--key", signing.public}
+		return j.removed(j.zarf(ctx, "remove", nil, "", append([]string{rec.Archive, "--confirm", "--verify=always"}, key...)...))
+	}
+	names, err := j.r.packages(ctx, j.assignment, rec)
+	if err != nil {
+		return err
+	}
+	for _, name := range names {
+		if err := j.removePackage(ctx, name); err != nil {
+			return err
+		}
+	}
+	if j.r.client == nil || rec.Package == "" {
+		return nil
+	}
+	return j.uninstall(ctx, rec.Package, rec.Components, nil)
+}
+
+// removePackage removes a package from the cluster, and first the releases that Zarf has not written down.
+func (j *job) removePackage(ctx context.Context, name string) error {
+	there, err := readDeployed(ctx, j.r.client, name)
+	if err != nil || there == nil {
+		return err
+	}
+	known := map[installedChart]bool{}
+	for _, c := range there.Components {
+		for _, chart := range c.Charts {
+			known[chart] = true
+		}
+	}
+	if err := j.uninstall(ctx, name, there.Data.Components, known); err != nil {
+		return err
+	}
+	if err := j.removed(j.zarf(ctx, "remove", nil, "", name, "--confirm")); err != nil {
+		return err
+	}
+	if there, err = readDeployed(ctx, j.r.client, name); err == nil && there != nil {
+		return failure(RemoveFailed, "zarf exited with 0, and package %s is still there", name)
+	}
+	return err
+}
+
+// uninstall takes away the releases of a package that are there and not known: those that a deploy was cut
+// off at, of which Zarf's record, which may not be there itself yet, has nothing.
+func (j *job) uninstall(ctx context.Context, name string, components []component, known map[installedChart]bool) error {
+	for _, c := range components {
+		for _, rel := range releases(name, c) {
+			if known[installedChart{rel.namespace, rel.name}] {
+				continue
+			}
+			revs, err := readRevisions(ctx, j.r.client, rel)
+			if err != nil {
+				return err
+			}
+			if len(revs) == 0 {
+				continue
+			}
+			j.at("remove")
+			uninstall := command{folder: j.folder(), helm: true, args: []string{"tools", "helm", "uninstall", rel.name, "--namespace", rel.namespace}, deadline: time.Until(deadlineOf(ctx))}
+			if err := j.removed(j.r.run(ctx, uninstall)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (j *job) removed(err error) error {
+	var ended *runError
+	if !errors.As(err, &ended) {
+		return err
+	}
+	if j.r.client != nil {
+		ctx, cancel := context.WithTimeout(j.r.ctx, quickTime)
+		defer cancel()
+		if why := checkNodeAndPod(ctx, j.r.client); why != nil {
+			if reason, wait := classify(why); wait && reason != NoNodeOrPod {
+				return waiting(reason, "%w; %w", why, err)
+			}
+		}
+	}
+	return failure(RemoveFailed, "%w", err)
+}
+
+// takeRemoval says whether a removal has succeeded, and returns the error of one that has not, once: the
+// next call begins again.
+func (r *Reconciler) takeRemoval(assignment string) (done bool, err error) {
+	r.jobs.Lock()
+	j := r.running[assignment]
+	if j == nil || !j.removing {
+		r.jobs.Unlock()
+		return false, nil
+	}
+	delete(r.running, assignment)
+	r.jobs.Unlock()
+	<-j.done
+	if j.err != nil {
+		return false, j.err
+	}
+	if err := os.RemoveAll(r.folder(assignment)); err != nil {
+		return false, local(fmt.Errorf("forget %s: %w", assignment, err))
+	}
+	return true, nil
+}
