@@ -107,8 +107,10 @@ func (s *site) location() oci.Location {
 }
 
 func (s *site) repository(stream bundle.Stream) oci.Target {
-	// Without retries, so that tests of a registry that is away end soon.
-	repo, err := s.location().Repository(stream.Repository(), oci.Options{HTTPClient: &http.Client{Timeout: 10 * time.Second}})
+	// Without retries, so that tests of a registry that is away end soon. The transport is this server's: with
+	// the default one, another test whose server ends breaks connections here.
+	client := &http.Client{Transport: s.registry.Client().Transport, Timeout: 10 * time.Second}
+	repo, err := s.location().Repository(stream.Repository(), oci.Options{HTTPClient: client})
 	require.NoError(s.t, err)
 	return repo
 }

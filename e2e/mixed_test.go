@@ -3,7 +3,6 @@
 package e2e
 
 import (
-	"context"
 	"os"
 	"path/filepath"
 	"reflect"
@@ -13,18 +12,11 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
 )
-
-// argoNamespace is the one that Argo CD has in these tests.
-const argoNamespace = "wherry-argo"
 
 // chain are the targets of testdata/mixed of which each needs the one before, and who brings them.
 var chain = []struct{ target, adapter string }{{"db", "kubernetes"}, {"web", "flux"}, {"api", "argo"}, {"till", "ansible"}, {"pages", "directory"}}
@@ -34,46 +26,18 @@ type mixed struct{ *shop }
 
 func newMixed(t *testing.T) mixed {
 	t.Helper()
-	_, err := cluster.StartArgo(t.Context(), argoNamespace)
-	require.NoError(t, err)
 	s := mixed{newShop(t, "mixed")}
+	s.startArgo()
+	s.repositorySecret("git", map[string]string{
+		"type": "git", "url": s.git.URL + "/" + s.environment, "username": harness.GitUser, "password": harness.GitPassword,
+	})
 	s.edit("workloads/shop/workload.yaml", "FOLDER", s.dir)
 	s.push(map[string]string{"web/shop.yaml": versioned, "api/shop.yaml": versioned})
-	access := &corev1.Secret{
-		ObjectMeta: metav1.ObjectMeta{
-			Namespace: argoNamespace, Name: s.environment,
-			Labels: map[string]string{"argocd.argoproj.io/secret-type": "repository"},
-		},
-		StringData: map[string]string{
-			"type": "git", "url": s.git.URL + "/" + s.environment, "username": harness.GitUser, "password": harness.GitPassword,
-		},
-	}
-	require.NoError(t, s.Create(t.Context(), access))
-	t.Cleanup(func() {
-		ctx := context.Background() // that of the test has ended
-		s.clearArgo(ctx)
-		require.NoError(t, s.Delete(ctx, access))
-	})
 	return s
 }
 
 // versioned is what Flux and Argo CD find in the repository.
 const versioned = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\ndata: {version: \"1\"}\n"
-
-// clearArgo deletes the site's Applications, whatever they wait for.
-func (m mixed) clearArgo(ctx context.Context) {
-	list := &unstructured.UnstructuredList{}
-	list.SetAPIVersion("argoproj.io/v1alpha1")
-	list.SetKind("ApplicationList")
-	require.NoError(m.t, m.List(ctx, list, client.InNamespace(argoNamespace)))
-	for _, o := range list.Items {
-		if strings.HasPrefix(o.GetName(), m.environment) {
-			free := client.RawPatch(types.MergePatchType, []byte(`{"metadata":{"finalizers":null}}`))
-			require.NoError(m.t, client.IgnoreNotFound(m.Patch(ctx, &o, free)))
-			require.NoError(m.t, client.IgnoreNotFound(m.Delete(ctx, &o)))
-		}
-	}
-}
 
 // run has the site's agent make one pass with all its engines, which may take that long.
 func (m mixed) run(want int, wait time.Duration) ran {
@@ -82,7 +46,7 @@ func (m mixed) run(want int, wait time.Duration) ran {
 }
 
 func (m mixed) engines(wait time.Duration) []string {
-	return []string{"--directory-root", "host", "--ansible-playbook", "ansible-playbook", "--argo-namespace", argoNamespace, "--wait", wait.String()}
+	return []string{"--directory-root", "host", "--ansible-playbook", "ansible-playbook", "--wait", wait.String()}
 }
 
 // until has the agent make passes until all assignments stand like that, and returns the last of them.
