@@ -60,7 +60,7 @@ func (f *installRBAC) check(cmd *cobra.Command) error {
 // permissions returns the manifests that allow the agent what its bundles hold, with a line before them that
 // says which bundles. It tells the person what to know about them.
 func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, namespace string) ([]byte, error) {
-	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate}
+	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate, ArgoNamespace: in.ArgoNamespace}
 	definitions := needs.New()
 	for _, name := range f.definitions {
 		data, err := readBounded(name, maxDefinitionBytes)

@@ -31,8 +31,9 @@ type Installed struct {
 	// Cluster says which bundle is the agent's, and Keys who signs it.
 	Cluster bundle.ReportCluster
 	Keys    bundle.Keys
-	// PlainHTTP and Impersonate are the settings of these names.
+	// PlainHTTP and Impersonate are the settings of these names, ArgoNamespace too where it was told.
 	PlainHTTP, Impersonate bool
+	ArgoNamespace          string
 }
 
 // here are the settings that are the manifests' to make, or make no sense in a cluster.
@@ -66,7 +67,7 @@ func ReadInstalled(flags *pflag.FlagSet) (*Installed, error) {
 	case len(c.keys) == 0:
 		return nil, cli.Usagef("--key is not set: give the public key that releases are signed with, such as cosign.pub")
 	}
-	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate}
+	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace}
 	if flags.Changed("cluster-name") {
 		in.ClusterName = c.cluster.Name
 	}
