@@ -108,6 +108,8 @@ func (e engine) judgeApplication(ctx context.Context, c cluster, a *application)
 		return verdict{state: bundle.Pending, reason: NotReconciled, message: fmt.Sprintf("%s: Argo CD has not looked at it since %s: is its application-controller running?", a.subject(), a.since().UTC().Format(time.RFC3339))}
 	case !a.fresh():
 		return progressing(NotReconciled, "%s: Argo CD has not compared what is specified now", a.subject())
+	case a.overtaken(e.Now()):
+		return progressing(NotReconciled, "%s: Argo CD has not compared again after the sync that ended at %s", a.subject(), a.Status.OperationState.FinishedAt.UTC().Format(time.RFC3339))
 	case a.last().failed():
 		return failed(SyncFailed, "%s: %s", a.subject(), a.last().explain())
 	case a.Status.Sync.Status == "OutOfSync":

@@ -2,6 +2,8 @@ package argo
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -52,6 +54,7 @@ const (
 	refused  = "  operationState: {phase: Failed, startedAt: '2026-11-21T11:58:00Z', message: one or more objects failed, " + result1 + "}}\n"
 	again    = "  operationState: {phase: Failed, operation: {info: [{name: wherry.dev/attempt, value: '2'}]}, startedAt: '2026-11-21T11:58:00Z', message: it is no good, " + result1 + "}}\n"
 	before   = "  operationState: {phase: Failed, startedAt: '2026-11-21T11:58:00Z', message: it is no good, syncResult: {revision: a1, source: " + source + "}}}\n"
+	behind   = "  operationState: {phase: Succeeded, startedAt: '2026-11-21T11:58:00Z', finishedAt: '%s', syncResult: {revision: a1, source: " + source + "}}}\n"
 	running  = "  operationState: {phase: Running, startedAt: '2026-11-21T11:58:00Z', message: waiting for Pod/migrate}\n"
 	hangs    = "  operationState: {phase: Running, startedAt: '2026-11-21T11:50:00Z', message: waiting for Pod/migrate}\n"
 	closed   = "  operationState: {phase: Running, startedAt: '2026-11-21T11:50:00Z', message: Sync operation blocked by sync window}\n"
@@ -78,6 +81,9 @@ func TestHowArgoCDStandsIsHowTheAssignmentStands(t *testing.T) {
 	}{
 		{"a branch whose newest commit is synced", auto + looked + synced + healthy + done, bundle.Compliant, "", commit},
 		{"a revision that changes nothing is not synced", auto + looked + synced + healthy + before, bundle.Compliant, "", commit},
+		{"a comparison made before a sync of another revision ended", auto + looked + synced + healthy + fmt.Sprintf(behind, "2026-11-21T11:59:30Z"), bundle.Progressing, NotReconciled, commit},
+		{"a comparison made after it", auto + looked + synced + healthy + fmt.Sprintf(behind, "2026-11-21T11:59:00Z"), bundle.Compliant, "", commit},
+		{"a comparison of that second, just now", auto + strings.ReplaceAll(looked, "11:59:00", "11:59:58") + synced + healthy + fmt.Sprintf(behind, "2026-11-21T11:59:58Z"), bundle.Progressing, NotReconciled, commit},
 		{"an Application without anything", auto + looked + synced + healthy, bundle.Compliant, "", commit},
 		{"a good status of another branch", auto + looked + older + healthy + done, bundle.Progressing, NotReconciled, commit},
 		{"what Argo CD has not taken up", auto, bundle.Pending, NotReconciled, ""},

@@ -15,6 +15,19 @@ func (e engine) silent(a *application, most time.Duration) bool {
 	return most > 0 && e.Now().Sub(a.since()) > most
 }
 
+// overtaken reports whether a sync has ended after Argo CD's comparison, which it makes anew then: one of an
+// older revision that was under way brings back what the present one lacks. Argo CD's times are whole seconds:
+// after another revision, a comparison of the same second is taken for the older one, until it must be over.
+func (a *application) overtaken(now time.Time) bool {
+	const over = 5 * time.Second
+	state := a.Status.OperationState
+	if state == nil || state.FinishedAt == nil {
+		return false
+	}
+	ended, compared := state.FinishedAt.Time, a.Status.ReconciledAt.Time
+	return compared.Before(ended) || compared.Equal(ended) && a.last() == nil && now.Sub(ended) < over
+}
+
 // silence is how long Argo CD may go without looking at an Application. Its settings are only read where the
 // usual time has passed.
 func (e engine) silence(ctx context.Context, c cluster, a *application) time.Duration {
