@@ -21,7 +21,6 @@ import (
 	"log/slog"
 	"time"
 
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
@@ -113,27 +112,6 @@ func owns(kind schema.GroupKind) bool {
 // engine is what is the same for all assignments.
 type engine struct{ Options }
 
-// attempts is how often something is written whose object others are writing to as well.
-const attempts = 5
-
-// write merges into a live object what fields make of it, again where somebody was faster, until fields
-// returns nothing.
-func write(ctx context.Context, v kubernetes.View, o *unstructured.Unstructured, fields func(*unstructured.Unstructured) (map[string]any, error)) error {
-	for try := 1; ; try++ {
-		patch, err := fields(o)
-		if patch == nil || err != nil {
-			return err
-		}
-		err = v.Write(ctx, o, patch)
-		if !apierrors.IsConflict(err) || try == attempts {
-			return err
-		}
-		if o, err = v.Again(ctx, o); o == nil || err != nil {
-			return err
-		}
-	}
-}
-
 // finalizer has Argo CD take away what an Application has brought before the Application goes.
 const finalizer = "resources-finalizer.argocd.argoproj.io"
 
@@ -142,7 +120,7 @@ func (engine) release(ctx context.Context, v kubernetes.View, o *unstructured.Un
 	if o.GroupVersionKind().GroupKind() != applicationKind {
 		return nil
 	}
-	return write(ctx, v, o, func(o *unstructured.Unstructured) (map[string]any, error) {
+	return v.Write(ctx, o, func(o *unstructured.Unstructured) (map[string]any, error) {
 		if cascades(o) {
 			return nil, nil
 		}

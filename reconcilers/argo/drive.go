@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strconv"
 
+	"github.com/fluxcd/cli-utils/pkg/object"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
@@ -17,8 +18,8 @@ func (e engine) drive(ctx context.Context, v kubernetes.View) error {
 		if o.GroupVersionKind().GroupKind() != applicationKind {
 			continue
 		}
-		changed := v.Changed(o)
-		err := write(ctx, v, o, func(o *unstructured.Unstructured) (map[string]any, error) {
+		changed := v.Changed(object.UnstructuredToObjMetadata(o))
+		err := v.Write(ctx, o, func(o *unstructured.Unstructured) (map[string]any, error) {
 			a, err := parse(o)
 			if err != nil {
 				return nil, err

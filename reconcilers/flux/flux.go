@@ -51,9 +51,9 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 		Log:         opts.Log,
 		Impersonate: opts.Impersonate,
 		Engine: &kubernetes.Engine{
-			Owns:    func(kind schema.GroupKind) bool { return strings.HasSuffix(kind.Group, ".toolkit.fluxcd.io") },
+			Owns:    owns,
 			Install: "install Flux",
-			Request: requests(now),
+			Drive:   requests(now),
 			Judge:   judge,
 		},
 	})
@@ -62,6 +62,8 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 	}
 	return &Reconciler{objects}, nil
 }
+
+func owns(kind schema.GroupKind) bool { return strings.HasSuffix(kind.Group, ".toolkit.fluxcd.io") }
 
 // Groups of the kinds that are judged by more than their conditions.
 const (

@@ -1,6 +1,7 @@
 package flux
 
 import (
+	"context"
 	"maps"
 	"slices"
 	"strings"
@@ -23,29 +24,41 @@ func asked(o *unstructured.Unstructured) bool {
 	return at != "" && at != field(o, "status", "lastHandledReconcileAt")
 }
 
-// outcome is what an apply has done; kubernetes.Applied is one.
+// outcome is what an apply has done; kubernetes.View is one.
 type outcome interface {
 	Has(object.ObjMetadata) bool
 	Changed(object.ObjMetadata) bool
 }
 
-// requests asks Flux to look again where it would not by itself; see requestOf.
-func requests(now func() time.Time) func(*unstructured.Unstructured, kubernetes.Applied) map[string]string {
-	return func(o *unstructured.Unstructured, done kubernetes.Applied) map[string]string {
-		return requestOf(o, done, done.Fresh, now())
+// requests asks Flux to look again at objects of its own that stay as they were; see requestOf.
+func requests(now func() time.Time) func(context.Context, kubernetes.View) error {
+	return func(ctx context.Context, v kubernetes.View) error {
+		for _, o := range v.Objects {
+			if !owns(o.GroupVersionKind().GroupKind()) || v.Changed(object.UnstructuredToObjMetadata(o)) {
+				continue
+			}
+			err := v.Write(ctx, o, func(o *unstructured.Unstructured) (map[string]any, error) {
+				return requestOf(o, v, v.Fresh, now()), nil
+			})
+			if err != nil {
+				return err
+			}
+		}
+		return nil
 	}
 }
 
-// requestOf returns the annotation that asks Flux to look at o again, or none. Flux sees that an object of its
+// requestOf returns the annotation, as fields, that asks Flux to look at o again, or none. Flux sees that an object of its
 // own has changed, or that a source has a new revision, but not that a Secret or a ConfigMap that an object
 // refers to has other content: what it then says about the object is about the old one. New content of an
 // assignment also has sources looked at that follow something, so that a release and the version that it was
 // made for arrive together.
-func requestOf(o *unstructured.Unstructured, done outcome, fresh bool, at time.Time) map[string]string {
+func requestOf(o *unstructured.Unstructured, done outcome, fresh bool, at time.Time) map[string]any {
 	if suspended(o) || !(fresh && isPolled(o) || isOutdated(o, done, fresh)) {
 		return nil
 	}
-	return map[string]string{requestAnnotation: at.UTC().Format(time.RFC3339Nano)}
+	annotations := map[string]any{requestAnnotation: at.UTC().Format(time.RFC3339Nano)}
+	return map[string]any{"metadata": map[string]any{"annotations": annotations}}
 }
 
 // isPolled reports whether an object is a source that Flux looks at from time to time.

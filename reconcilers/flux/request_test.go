@@ -52,9 +52,9 @@ func TestFluxIsAskedWhereItDoesNotSeeAChange(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			at := time.Date(2030, 1, 2, 3, 4, 5, 6, time.FixedZone("", 3600))
 			got := requestOf(parse(t, c.object)[0], c.done, c.fresh, at)
-			want := map[string]string(nil)
+			want := map[string]any(nil)
 			if c.want {
-				want = map[string]string{requestAnnotation: "2030-01-02T02:04:05.000000006Z"}
+				want = map[string]any{"metadata": map[string]any{"annotations": map[string]any{requestAnnotation: "2030-01-02T02:04:05.000000006Z"}}}
 			}
 			require.Equal(t, want, got)
 		})

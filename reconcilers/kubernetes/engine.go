@@ -1,6 +1,7 @@
 package kubernetes
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -35,9 +36,6 @@ type Engine struct {
 	Owns func(schema.GroupKind) bool
 	// Install is what a person does where one of the kinds is not served, such as "install Flux".
 	Install string
-	// Request returns the annotations that ask the engine to look again at an object of its own which an apply
-	// has left as it was, or none. It may be nil.
-	Request func(o *unstructured.Unstructured, done Applied) map[string]string
 	// Judge says how an assignment stands, all objects of which are as their manifests say.
 	Judge func(ctx context.Context, v View) reconcilers.Result
 
@@ -46,8 +44,8 @@ type Engine struct {
 	// Fit, where it is set, takes from a manifest what the engine takes from its live object, nil where there
 	// is none, without another meaning: that must not be taken for drift.
 	Fit func(o, live *unstructured.Unstructured)
-	// Drive, where it is set, tells the engine by View.Write what no manifest says. Apply calls it when all
-	// objects are as their manifests say, and judges afterwards.
+	// Drive, where it is set, tells the engine by View.Write what no manifest says, such as to look again.
+	// Apply calls it when all objects are as their manifests say, and judges afterwards.
 	Drive func(ctx context.Context, v View) error
 	// Release, where it is set, makes one of the engine's objects ready to be deleted.
 	Release func(ctx context.Context, v View, o *unstructured.Unstructured) error
@@ -55,11 +53,13 @@ type Engine struct {
 	Holds func(schema.GroupKind) bool
 }
 
-// View is what a judge sees of an assignment.
+// View is what an engine sees of an assignment.
 type View struct {
 	Content digest.Digest
 	// Objects are the live ones, in the order of their manifests.
 	Objects []*unstructured.Unstructured
+	// Fresh is for Drive: it is true until all objects of this content have been applied once.
+	Fresh bool
 
 	pass *pass
 }
@@ -84,44 +84,73 @@ func (v View) Get(ctx context.Context, kind schema.GroupKind, key types.Namespac
 	return v.pass.look(ctx, like)
 }
 
+// Has reports whether the assignment holds an object.
+func (v View) Has(id object.ObjMetadata) bool {
+	return slices.ContainsFunc(v.pass.objects, func(m manifest) bool { return m.id() == id })
+}
+
 // Changed reports whether this call has changed an object.
-func (v View) Changed(o *unstructured.Unstructured) bool {
-	name := utils.FmtUnstructured(o)
+func (v View) Changed(id object.ObjMetadata) bool {
+	name := utils.FmtObjMetadata(id)
 	return slices.ContainsFunc(v.pass.changes, func(c reconcilers.Change) bool { return c.Object == name })
 }
 
-// Write merges fields into a live object, with the assignment's access, unless somebody has written to it
-// since it was read: the error then is apierrors.IsConflict, and Again reads it anew. The fields must be
-// others than those of the manifest. They do not count as the assignment's, and are left with the object.
-func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields map[string]any) error {
-	fields = maps.Clone(fields)
-	metadata, _ := fields["metadata"].(map[string]any)
-	metadata = maps.Clone(metadata)
-	if metadata == nil {
-		metadata = map[string]any{}
+// mostWrites is how often something is written whose object others are writing to as well.
+const mostWrites = 5
+
+// Write merges into a live object what fields makes of it, with the assignment's access, and nothing where
+// that is nil. Where somebody has written to the object since it was read, fields sees the new state. An object
+// that has gone, or was made anew, is left alone: that is an error, which another apply mends.
+//
+// The fields must be others than those of the manifest. They are no drift, whoever changes them, and are left
+// with the object.
+func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields func(*unstructured.Unstructured) (map[string]any, error)) error {
+	id := object.UnstructuredToObjMetadata(o)
+	for try := 1; ; try++ {
+		patch, err := fields(o)
+		if patch == nil || err != nil {
+			return err
+		}
+		err = v.pass.merge(ctx, o, patch)
+		if !apierrors.IsConflict(err) && !apierrors.IsNotFound(err) || try == mostWrites {
+			return err
+		}
+		delete(v.pass.live, id)
+		now, err := v.pass.look(ctx, o)
+		switch {
+		case err != nil:
+			return err
+		case now == nil || now.GetUID() != o.GetUID():
+			return &reasonError{reason: NotApplied, waiting: true, err: fmt.Errorf("%s was deleted meanwhile", utils.FmtUnstructured(o))}
+		}
+		o = now
 	}
-	metadata["resourceVersion"] = o.GetResourceVersion()
-	fields["metadata"] = metadata
+}
+
+// merge writes fields into a live object that nobody has written to since. What is known of it and its
+// manifest stays known.
+func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
+	metadata, _ := fields["metadata"].(map[string]any)
+	condition := map[string]any{"resourceVersion": live.GetResourceVersion()}
+	maps.Copy(condition, metadata)
+	fields = maps.Clone(fields)
+	fields["metadata"] = condition
 	patch, err := json.Marshal(fields)
 	if err != nil {
 		return err
 	}
-	id := object.UnstructuredToObjMetadata(o)
-	err = v.pass.acting(id).Patch(ctx, o, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(driver))
+	id := object.UnstructuredToObjMetadata(live)
+	i := slices.IndexFunc(p.objects, func(m manifest) bool { return m.id() == id })
+	agreed := i >= 0 && p.r.seen.same(p.objects[i], live)
+	err = p.acting(id).Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager(p.owner)))
 	if err != nil {
-		return fmt.Errorf("%s: %w", utils.FmtUnstructured(o), err)
+		return &objectError{origin: cmp.Or(p.origins[id], utils.FmtUnstructured(live)), err: err}
 	}
-	v.pass.live[id] = o
+	p.live[id] = live
+	if agreed {
+		p.r.seen.agree(p.objects[i], live)
+	}
 	return nil
-}
-
-// driver is the field manager of what an engine is told by View.Write.
-const driver = "wherry-agent"
-
-// Again reads an object anew; nil where it has gone.
-func (v View) Again(ctx context.Context, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
-	delete(v.pass.live, object.UnstructuredToObjMetadata(o))
-	return v.pass.look(ctx, o)
 }
 
 // Failed is the result of a judge that could not ask the API server.
@@ -211,11 +240,13 @@ func (p *pass) view(content digest.Digest) View {
 }
 
 // drive tells the engine, where there is one, what it has to be told beside its objects.
-func (p *pass) drive(ctx context.Context, content digest.Digest) error {
+func (p *pass) drive(ctx context.Context, content digest.Digest, fresh bool) error {
 	if p.r.engine == nil || p.r.engine.Drive == nil {
 		return nil
 	}
-	return p.r.engine.Drive(ctx, p.view(content))
+	v := p.view(content)
+	v.Fresh = fresh
+	return p.r.engine.Drive(ctx, v)
 }
 
 // leaving is how an assignment stands because of what it no longer holds and has not gone; the state is
