@@ -84,7 +84,7 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 		Log: opts.Log, Impersonate: opts.Impersonate,
 		Engine: &kubernetes.Engine{
 			Owns: owns, Install: "install Argo CD", Namespace: opts.Namespace,
-			Fit: fit, Judge: e.judge, Drive: e.drive, Release: e.release,
+			Fit: fit, Judge: e.judgeObject, Drive: e.drive, Release: e.release,
 			Holds: func(kind schema.GroupKind) bool { return kind == projectKind }, // without it nothing is taken away
 		},
 	})

@@ -13,13 +13,13 @@ import (
 )
 
 // judgeHealth judges what is as its sources say, by what Argo CD says of its health.
-func (e engine) judgeHealth(ctx context.Context, c cluster, a *application) verdict {
+func (e engine) judgeHealth(ctx context.Context, c kubernetes.Cluster, a *application) kubernetes.Verdict {
 	health := a.Status.Health
 	switch health.Status {
 	case "Healthy":
-		return verdict{state: bundle.Compliant}
+		return kubernetes.Verdict{State: bundle.Compliant}
 	case "Suspended":
-		return verdict{state: bundle.Suspended, reason: Suspended, message: a.subject() + ": Argo CD calls it Suspended"}
+		return kubernetes.Verdict{State: bundle.Suspended, Reason: Suspended, Message: a.subject() + ": Argo CD calls it Suspended"}
 	}
 	message := fmt.Sprintf("%s: health is %s", a.subject(), cmp.Or(health.Status, "not known"))
 	if unwell := a.unwell(ctx, c); unwell != "" {
@@ -27,11 +27,11 @@ func (e engine) judgeHealth(ctx context.Context, c cluster, a *application) verd
 	}
 	switch {
 	case health.Status == Degraded && e.Now().Sub(health.LastTransitionTime.Time) > e.Deadline:
-		return failed(Degraded, "%s", message)
+		return kubernetes.Failed(Degraded, "%s", message)
 	case health.Status == Degraded || health.Status == Missing:
-		return progressing(health.Status, "%s", message)
+		return kubernetes.Progressing(health.Status, "%s", message)
 	}
-	return progressing(kubernetes.NotReady, "%s", message)
+	return kubernetes.Progressing(kubernetes.NotReady, "%s", message)
 }
 
 // mostLooked bounds how many objects are looked at for the one that is unwell: each is a request.
@@ -39,7 +39,7 @@ const mostLooked = 50
 
 // unwell names objects of an Application that are not current. Argo CD keeps their health to itself, so they
 // are judged by kstatus; what cannot be read is passed over.
-func (a *application) unwell(ctx context.Context, c cluster) string {
+func (a *application) unwell(ctx context.Context, c kubernetes.Cluster) string {
 	if server := text(a.Spec.Destination, "server"); server != "" && server != "https://kubernetes.default.svc" {
 		return "" // another cluster
 	}
@@ -49,9 +49,9 @@ func (a *application) unwell(ctx context.Context, c cluster) string {
 		if live == nil || err != nil {
 			continue
 		}
-		if v := judgePlain(live); v.state != bundle.Compliant {
-			found = append(found, v.message)
+		if v := kubernetes.JudgePlain(live); v.State != bundle.Compliant {
+			found = append(found, v.Message)
 		}
 	}
-	return list(found)
+	return kubernetes.List(found, ", ")
 }

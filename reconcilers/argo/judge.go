@@ -8,14 +8,11 @@ import (
 	"strings"
 	"time"
 
-	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/fluxcd/pkg/ssa/utils"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
@@ -35,44 +32,16 @@ const (
 	RepoServerUnreachable = "RepoServerUnreachable"
 )
 
-// cluster is what judging reads beside the assignment's objects.
-type cluster interface {
-	// Get returns nil where there is no such object.
-	Get(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*unstructured.Unstructured, error)
-}
-
-// verdict is how one object stands.
-type verdict struct {
-	state       bundle.State
-	reason      string
-	message     string
-	revision    string // that an Application has brought
-	floating    bool
-	application bool
-}
-
-func (e engine) judge(ctx context.Context, view kubernetes.View) reconcilers.Result {
-	var verdicts []verdict
-	for _, o := range view.Objects {
-		v, err := e.judgeObject(ctx, view, o)
-		if err != nil {
-			return view.Failed(ctx, err)
-		}
-		verdicts = append(verdicts, v)
-	}
-	return sum(verdicts, view.Content.String())
-}
-
-func (e engine) judgeObject(ctx context.Context, c cluster, o *unstructured.Unstructured) (verdict, error) {
+func (e engine) judgeObject(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (kubernetes.Verdict, error) {
 	if o.GroupVersionKind().GroupKind() != applicationKind {
-		return judgePlain(o), nil
+		return kubernetes.JudgePlain(o), nil
 	}
 	a, err := parse(o)
 	if err != nil {
-		return verdict{}, err
+		return kubernetes.Verdict{}, err
 	}
 	v := e.judgeApplication(ctx, c, a)
-	v.revision, v.floating, v.application = a.running(), a.floating(), true
+	v.Revision, v.Floating, v.Applies = a.running(), a.floating(), true
 	return v, nil
 }
 
@@ -91,31 +60,31 @@ func (a *application) running() string {
 	return state.SyncResult.Revision
 }
 
-func (e engine) judgeApplication(ctx context.Context, c cluster, a *application) verdict {
+func (e engine) judgeApplication(ctx context.Context, c kubernetes.Cluster, a *application) kubernetes.Verdict {
 	trouble := a.troubled()
 	switch state := a.Status.OperationState; {
 	case !a.Metadata.DeletionTimestamp.IsZero():
-		return progressing(kubernetes.Terminating, "%s is being deleted", a.subject())
+		return kubernetes.Progressing(kubernetes.Terminating, "%s is being deleted", a.subject())
 	case a.Operation != nil && blocked(state):
-		return verdict{state: bundle.Pending, reason: OutsideWindow, message: a.subject() + ": " + state.Message}
+		return kubernetes.Verdict{State: bundle.Pending, Reason: OutsideWindow, Message: a.subject() + ": " + state.Message}
 	case a.Operation != nil:
 		return a.judgeOperation()
 	case trouble != "" && a.asked():
-		return progressing(NotReconciled, "%s: Argo CD has not looked again after %s", a.subject(), a.trouble(trouble))
+		return kubernetes.Progressing(NotReconciled, "%s: Argo CD has not looked again after %s", a.subject(), a.trouble(trouble))
 	case trouble != "":
 		return a.judgeTrouble(trouble)
 	case e.silent(a, e.silence(ctx, c, a)):
-		return verdict{state: bundle.Pending, reason: NotReconciled, message: fmt.Sprintf("%s: Argo CD has not looked at it since %s: is its application-controller running?", a.subject(), a.since().UTC().Format(time.RFC3339))}
+		return kubernetes.Verdict{State: bundle.Pending, Reason: NotReconciled, Message: fmt.Sprintf("%s: Argo CD has not looked at it since %s: is its application-controller running?", a.subject(), a.since().UTC().Format(time.RFC3339))}
 	case !a.fresh():
-		return progressing(NotReconciled, "%s: Argo CD has not compared what is specified now", a.subject())
+		return kubernetes.Progressing(NotReconciled, "%s: Argo CD has not compared what is specified now", a.subject())
 	case a.overtaken(e.Now()):
-		return progressing(NotReconciled, "%s: Argo CD has not compared again after the sync that ended at %s", a.subject(), a.Status.OperationState.FinishedAt.UTC().Format(time.RFC3339))
+		return kubernetes.Progressing(NotReconciled, "%s: Argo CD has not compared again after the sync that ended at %s", a.subject(), a.Status.OperationState.FinishedAt.UTC().Format(time.RFC3339))
 	case a.last().failed():
-		return failed(SyncFailed, "%s: %s", a.subject(), a.last().explain())
+		return kubernetes.Failed(SyncFailed, "%s: %s", a.subject(), a.last().explain())
 	case a.Status.Sync.Status == "OutOfSync":
 		return a.judgeDifference(ctx, c)
 	case a.Status.Sync.Status != "Synced":
-		return progressing(kubernetes.NotReady, "%s: sync status is %s", a.subject(), a.Status.Sync.Status)
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: sync status is %s", a.subject(), a.Status.Sync.Status)
 	}
 	return e.judgeHealth(ctx, c, a)
 }
@@ -145,12 +114,12 @@ func (a *application) trouble(kind string) string {
 
 // judgeTrouble judges by an error condition. The repo-server that is down is no fault of an assignment's:
 // gRPC says Unavailable or, where it hangs, DeadlineExceeded.
-func (a *application) judgeTrouble(kind string) verdict {
+func (a *application) judgeTrouble(kind string) kubernetes.Verdict {
 	message := a.trouble(kind)
 	if kind == "ComparisonError" && strings.Contains(message, "code = Unavailable desc = connection error") {
-		return verdict{state: bundle.Pending, reason: RepoServerUnreachable, message: a.subject() + ": " + message}
+		return kubernetes.Verdict{State: bundle.Pending, Reason: RepoServerUnreachable, Message: a.subject() + ": " + message}
 	}
-	return failed(kind, "%s: %s", a.subject(), message)
+	return kubernetes.Failed(kind, "%s: %s", a.subject(), message)
 }
 
 // blocked reports whether an operation waits for a sync window, of which Argo CD says it in words alone.
@@ -158,15 +127,15 @@ func blocked(state *operationState) bool {
 	return state != nil && state.Phase == "Running" && strings.HasPrefix(state.Message, "Sync operation blocked by sync window")
 }
 
-func (a *application) judgeOperation() verdict {
+func (a *application) judgeOperation() kubernetes.Verdict {
 	state := a.Status.OperationState
 	switch {
 	case state == nil || state.Phase != "Running" && state.Phase != "Terminating":
-		return progressing(Syncing, "%s: Argo CD has been asked for a sync, and has not begun", a.subject())
+		return kubernetes.Progressing(Syncing, "%s: Argo CD has been asked for a sync, and has not begun", a.subject())
 	case state.FinishedAt != nil: // so it marks one that it will repeat
-		return progressing(Retrying, "%s: %s", a.subject(), state.explain())
+		return kubernetes.Progressing(Retrying, "%s: %s", a.subject(), state.explain())
 	}
-	return progressing(Syncing, "%s: %s%s", a.subject(), cmp.Or(state.Message, state.Phase), a.hint())
+	return kubernetes.Progressing(Syncing, "%s: %s%s", a.subject(), cmp.Or(state.Message, state.Phase), a.hint())
 }
 
 // hint says why a sync takes long, where it need not.
@@ -189,17 +158,17 @@ func (s *operationState) explain() string {
 			}
 		}
 	}
-	return list(words)
+	return kubernetes.List(words, ", ")
 }
 
 // judgeDifference judges what is compared, and not as it should be, while no sync is under way.
-func (a *application) judgeDifference(ctx context.Context, c cluster) verdict {
+func (a *application) judgeDifference(ctx context.Context, c kubernetes.Cluster) kubernetes.Verdict {
 	differing, onlyToPrune := a.differing()
-	message := fmt.Sprintf("%s: OutOfSync with %s: %s", a.subject(), strings.Join(a.newest(), ", "), list(differing))
-	drifted := verdict{state: bundle.Drifted, reason: OutOfSync, message: message}
+	message := fmt.Sprintf("%s: OutOfSync with %s: %s", a.subject(), strings.Join(a.newest(), ", "), kubernetes.List(differing, ", "))
+	drifted := kubernetes.Verdict{State: bundle.Drifted, Reason: OutOfSync, Message: message}
 	switch {
 	case a.trouble("SyncError") != "":
-		return failed("SyncError", "%s: %s", a.subject(), a.trouble("SyncError"))
+		return kubernetes.Failed("SyncError", "%s: %s", a.subject(), a.trouble("SyncError"))
 	case !a.automated():
 		return drifted
 	case a.last() != nil && !a.Spec.SyncPolicy.Automated.SelfHeal:
@@ -207,14 +176,14 @@ func (a *application) judgeDifference(ctx context.Context, c cluster) verdict {
 	case onlyToPrune && !a.Spec.SyncPolicy.Automated.Prune:
 		return drifted
 	case a.windows(ctx, c):
-		return verdict{state: bundle.Pending, reason: OutsideWindow, message: fmt.Sprintf("%s; AppProject %s has sync windows", message, a.project())}
+		return kubernetes.Verdict{State: bundle.Pending, Reason: OutsideWindow, Message: fmt.Sprintf("%s; AppProject %s has sync windows", message, a.project())}
 	}
-	return progressing(OutOfSync, "%s", message)
+	return kubernetes.Progressing(OutOfSync, "%s", message)
 }
 
 // windows reports whether the AppProject may keep Argo CD from beginning a sync by itself, of which Argo CD
 // says nothing in the Application.
-func (a *application) windows(ctx context.Context, c cluster) bool {
+func (a *application) windows(ctx context.Context, c kubernetes.Cluster) bool {
 	project, err := c.Get(ctx, projectKind, types.NamespacedName{Namespace: a.Metadata.Namespace, Name: a.project()})
 	if project == nil || err != nil {
 		return false // the reason stays unsaid
@@ -223,26 +192,4 @@ func (a *application) windows(ctx context.Context, c cluster) bool {
 	return len(windows) > 0
 }
 
-// judgePlain judges any other object by kstatus.
-func judgePlain(o *unstructured.Unstructured) verdict {
-	s, err := status.Compute(o)
-	switch {
-	case err != nil:
-		return progressing(kubernetes.NotReady, "%s: %v", subject(o), err)
-	case s.Status == status.FailedStatus:
-		return failed(kubernetes.Unhealthy, "%s: %s", subject(o), s.Message)
-	case s.Status != status.CurrentStatus:
-		return progressing(kubernetes.NotReady, "%s: %s", subject(o), s.Message)
-	}
-	return verdict{state: bundle.Compliant}
-}
-
 func subject(o *unstructured.Unstructured) string { return utils.FmtUnstructured(o) }
-
-func failed(reason, format string, args ...any) verdict {
-	return verdict{state: bundle.Failed, reason: reason, message: fmt.Sprintf(format, args...)}
-}
-
-func progressing(reason, format string, args ...any) verdict {
-	return verdict{state: bundle.Progressing, reason: reason, message: fmt.Sprintf(format, args...)}
-}

@@ -1,7 +1,6 @@
 package argo
 
 import (
-	"context"
 	"fmt"
 	"strings"
 	"testing"
@@ -9,24 +8,10 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes/kubernetestest"
 )
-
-// objects is a cluster of the few objects that a test has.
-type objects []*unstructured.Unstructured
-
-func (os objects) Get(_ context.Context, kind schema.GroupKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	for _, o := range os {
-		if o.GroupVersionKind().GroupKind() == kind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
-			return o, nil
-		}
-	}
-	return nil, nil
-}
 
 var now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
 
@@ -63,11 +48,7 @@ const (
 
 func application1(t *testing.T, text string) *application {
 	t.Helper()
-	o := &unstructured.Unstructured{}
-	data, err := yaml.YAMLToJSON([]byte(head + text))
-	require.NoError(t, err)
-	require.NoError(t, o.UnmarshalJSON(data))
-	a, err := parse(o)
+	a, err := parse(kubernetestest.Parse(t, head+text))
 	require.NoError(t, err)
 	return a
 }
@@ -112,11 +93,11 @@ func TestHowArgoCDStandsIsHowTheAssignmentStands(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			a := application1(t, c.text)
 			a.Metadata.CreationTimestamp.Time = now.Add(-time.Hour)
-			v := tested.judgeApplication(t.Context(), objects{}, a)
-			require.Equal(t, c.state, v.state, v.message)
-			require.Equal(t, c.reason, v.reason)
+			v := tested.judgeApplication(t.Context(), kubernetestest.Objects{}, a)
+			require.Equal(t, c.state, v.State, v.Message)
+			require.Equal(t, c.reason, v.Reason)
 			require.Equal(t, c.revision, a.running())
-			require.Equal(t, c.state == bundle.Compliant, v.message == "", "all but compliance is explained: %q", v.message)
+			require.Equal(t, c.state == bundle.Compliant, v.Message == "", "all but compliance is explained: %q", v.Message)
 		})
 	}
 }
@@ -179,11 +160,11 @@ func TestAPinIsExact(t *testing.T) {
 
 func TestASlowSyncHasAHint(t *testing.T) {
 	slow := application1(t, op+manually+looked+differs+running)
-	require.NotContains(t, slow.judgeOperation().message, "ApplyOutOfSyncOnly", "which is not felt")
+	require.NotContains(t, slow.judgeOperation().Message, "ApplyOutOfSyncOnly", "which is not felt")
 	slow.Status.Resources = make([]resource, 200)
-	require.Contains(t, slow.judgeOperation().message, "lack ApplyOutOfSyncOnly=true")
+	require.Contains(t, slow.judgeOperation().Message, "lack ApplyOutOfSyncOnly=true")
 	slow.Spec.SyncPolicy.SyncOptions = []string{"ApplyOutOfSyncOnly=true"}
-	require.NotContains(t, slow.judgeOperation().message, "ApplyOutOfSyncOnly")
+	require.NotContains(t, slow.judgeOperation().Message, "ApplyOutOfSyncOnly")
 }
 
 func TestSilenceFollowsArgoCDsSettings(t *testing.T) {
@@ -194,11 +175,7 @@ func TestSilenceFollowsArgoCDsSettings(t *testing.T) {
 
 func TestWhatArgoCDLeavesOutIsNoDrift(t *testing.T) {
 	parseSpec := func(text string) *unstructured.Unstructured {
-		o := &unstructured.Unstructured{}
-		data, err := yaml.YAMLToJSON([]byte(head + "spec: " + text + "\n"))
-		require.NoError(t, err)
-		require.NoError(t, o.UnmarshalJSON(data))
-		return o
+		return kubernetestest.Parse(t, head+"spec: "+text+"\n")
 	}
 	for _, c := range []struct{ manifest, live, want string }{
 		{"{syncPolicy: {automated: {prune: true, allowEmpty: false}}}", "{syncPolicy: {automated: {prune: true}}}", "{syncPolicy: {automated: {prune: true}}}"},

@@ -7,6 +7,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/apimachinery/pkg/types"
+
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
 // silent reports whether Argo CD has looked too long ago to be believed. A clock that is behind its own finds
@@ -30,7 +32,7 @@ func (a *application) overtaken(now time.Time) bool {
 
 // silence is how long Argo CD may go without looking at an Application. Its settings are only read where the
 // usual time has passed.
-func (e engine) silence(ctx context.Context, c cluster, a *application) time.Duration {
+func (e engine) silence(ctx context.Context, c kubernetes.Cluster, a *application) time.Duration {
 	usual := Silence(nil, e.Poll)
 	if !e.silent(a, usual) {
 		return usual

@@ -62,26 +62,26 @@ func controllerOf(o *unstructured.Unstructured) string {
 // readiness judges what all of Flux's objects have: the condition Ready, which counts for the generation
 // that it is about, and Stalled, with which Flux gives up. Whatever it says does not count while Flux is asked
 // to look again.
-func readiness(o *unstructured.Unstructured) verdict {
+func readiness(o *unstructured.Unstructured) kubernetes.Verdict {
 	ready, stalled := conditionOf(o, "Ready"), conditionOf(o, "Stalled")
 	current := o.GetGeneration()
 	switch {
 	case suspended(o):
-		return verdict{state: bundle.Suspended, reason: "Suspended", message: subject(o) + " is suspended"}
+		return kubernetes.Verdict{State: bundle.Suspended, Reason: "Suspended", Message: subject(o) + " is suspended"}
 	case asked(o):
-		return progressing(kubernetes.NotReady, "%s: Flux is asked to look again, and has not yet; is its %s running?", subject(o), controllerOf(o))
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: Flux is asked to look again, and has not yet; is its %s running?", subject(o), controllerOf(o))
 	case stalled.is("True") && stalled.observed == current:
-		return failed(cmp.Or(stalled.reason, ready.reason), "%s: %s", subject(o), stalled.message)
+		return kubernetes.Failed(cmp.Or(stalled.reason, ready.reason), "%s: %s", subject(o), stalled.message)
 	case ready.status == "":
-		return progressing(kubernetes.NotReady, "%s: Flux has not taken it up; is its %s running?", subject(o), controllerOf(o))
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: Flux has not taken it up; is its %s running?", subject(o), controllerOf(o))
 	case ready.observed != current:
-		return progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation; is its %s running?", subject(o), controllerOf(o))
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation; is its %s running?", subject(o), controllerOf(o))
 	case ready.is("False"):
-		return failed(ready.reason, "%s: %s", subject(o), ready.message)
+		return kubernetes.Failed(ready.reason, "%s: %s", subject(o), ready.message)
 	case !ready.is("True"):
-		return progressing(cmp.Or(ready.reason, kubernetes.NotReady), "%s: %s", subject(o), cmp.Or(conditionOf(o, "Reconciling").message, ready.message))
+		return kubernetes.Progressing(cmp.Or(ready.reason, kubernetes.NotReady), "%s: %s", subject(o), cmp.Or(conditionOf(o, "Reconciling").message, ready.message))
 	case observedGeneration(o) != current:
-		return progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation", subject(o))
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: Flux has not seen the newest generation", subject(o))
 	}
-	return verdict{state: bundle.Compliant}
+	return kubernetes.Verdict{State: bundle.Compliant}
 }

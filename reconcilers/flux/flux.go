@@ -54,7 +54,7 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 			Owns:    owns,
 			Install: "install Flux",
 			Drive:   requests(now),
-			Judge:   judge,
+			Judge:   judgeObject,
 		},
 	})
 	if err != nil {

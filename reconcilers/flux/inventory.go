@@ -15,31 +15,31 @@ import (
 
 // judgeInventory judges what a Kustomization has put on the cluster. With wait, Flux has done so itself;
 // without, its Ready means no more than that the API server has taken the objects.
-func judgeInventory(ctx context.Context, c cluster, o *unstructured.Unstructured) (verdict, error) {
+func judgeInventory(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (kubernetes.Verdict, error) {
 	if waits, _, _ := unstructured.NestedBool(o.Object, "spec", "wait"); waits {
-		return verdict{state: bundle.Compliant}, nil
+		return kubernetes.Verdict{State: bundle.Compliant}, nil
 	}
-	worst := verdict{state: bundle.Compliant}
+	worst := kubernetes.Verdict{State: bundle.Compliant}
 	entries, _, _ := unstructured.NestedSlice(o.Object, "status", "inventory", "entries")
 	for _, item := range entries {
 		entry, _ := item.(map[string]any)
 		text, _ := entry["id"].(string)
 		id, err := object.ParseObjMetadata(text)
 		if err != nil {
-			return verdict{}, fmt.Errorf("%s: status.inventory: %w", subject(o), err)
+			return kubernetes.Verdict{}, fmt.Errorf("%s: status.inventory: %w", subject(o), err)
 		}
 		live, err := c.Get(ctx, id.GroupKind, types.NamespacedName{Namespace: id.Namespace, Name: id.Name})
 		if err != nil {
-			return verdict{}, err
+			return kubernetes.Verdict{}, err
 		}
-		v := progressing(kubernetes.NotReady, "%s is missing", utils.FmtObjMetadata(id))
+		v := kubernetes.Progressing(kubernetes.NotReady, "%s is missing", utils.FmtObjMetadata(id))
 		if live != nil {
-			v = judgePlain(live)
+			v = kubernetes.JudgePlain(live)
 		}
-		if v.state == bundle.Failed {
+		if v.State == bundle.Failed {
 			return v, nil
 		}
-		if v.state != bundle.Compliant && worst.state == bundle.Compliant {
+		if v.State != bundle.Compliant && worst.State == bundle.Compliant {
 			worst = v
 		}
 	}

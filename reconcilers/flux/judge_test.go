@@ -1,41 +1,23 @@
 package flux
 
 import (
-	"context"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/runtime/schema"
-	"k8s.io/apimachinery/pkg/types"
-	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes/kubernetestest"
 )
 
-// objects is a cluster of the few objects that a test has.
-type objects []*unstructured.Unstructured
-
-func (os objects) Get(_ context.Context, kind schema.GroupKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
-	for _, o := range os {
-		if o.GroupVersionKind().GroupKind() == kind && o.GetNamespace() == key.Namespace && o.GetName() == key.Name {
-			return o, nil
-		}
-	}
-	return nil, nil
-}
-
 // parse reads objects of namespace flux-system and generation 2.
-func parse(t *testing.T, texts ...string) objects {
+func parse(t *testing.T, texts ...string) kubernetestest.Objects {
 	t.Helper()
-	var out objects
+	var out kubernetestest.Objects
 	for _, text := range texts {
-		o := &unstructured.Unstructured{}
-		data, err := yaml.YAMLToJSON([]byte(text))
-		require.NoError(t, err)
-		require.NoError(t, o.UnmarshalJSON(data))
+		o := kubernetestest.Parse(t, text)
 		o.SetGeneration(2)
 		o.SetNamespace("flux-system")
 		out = append(out, o)
@@ -46,13 +28,9 @@ func parse(t *testing.T, texts ...string) objects {
 func judgeAll(t *testing.T, texts ...string) reconcilers.Result {
 	t.Helper()
 	c := parse(t, texts...)
-	var verdicts []verdict
-	for _, o := range c {
-		v, err := judgeObject(t.Context(), c, o)
-		require.NoError(t, err)
-		verdicts = append(verdicts, v)
-	}
-	return sum(verdicts, "sha256:content")
+	res, err := kubernetes.JudgeAll(t.Context(), c, c, "sha256:content", judgeObject)
+	require.NoError(t, err)
+	return res
 }
 
 const (

@@ -14,50 +14,50 @@ import (
 )
 
 // judgeKustomization judges whether Flux has applied the newest revision of the source, and runs it.
-func judgeKustomization(ctx context.Context, c cluster, o *unstructured.Unstructured) (verdict, error) {
+func judgeKustomization(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (kubernetes.Verdict, error) {
 	source, err := sourceOf(ctx, c, o, "spec", "sourceRef")
 	if err != nil {
-		return verdict{}, err
+		return kubernetes.Verdict{}, err
 	}
 	v := readiness(o)
 	applied := field(o, "status", "lastAppliedRevision")
-	if v.state != bundle.Suspended {
+	if v.State != bundle.Suspended {
 		v = follow(o, source, v)
 	}
-	if v.state == bundle.Compliant {
+	if v.State == bundle.Compliant {
 		if v, err = judgeInventory(ctx, c, o); err != nil {
-			return verdict{}, err
+			return kubernetes.Verdict{}, err
 		}
 	}
-	v.revision, v.applies, v.floating = applied, true, source == nil || pinOf(source) == ""
+	v.Revision, v.Applies, v.Floating = applied, true, source == nil || pinOf(source) == ""
 	return v, nil
 }
 
 // follow corrects a verdict for the revision that it is about.
-func follow(o, source *unstructured.Unstructured, v verdict) verdict {
+func follow(o, source *unstructured.Unstructured, v kubernetes.Verdict) kubernetes.Verdict {
 	if source == nil {
-		if v.state != bundle.Failed {
-			v = progressing("ArtifactFailed", "%s: its source does not exist", subject(o))
+		if v.State != bundle.Failed {
+			v = kubernetes.Progressing("ArtifactFailed", "%s: its source does not exist", subject(o))
 		}
 		return v
 	}
 	from := judgeSource(source)
-	newest := from.revision
+	newest := from.Revision
 	applied, attempted := field(o, "status", "lastAppliedRevision"), field(o, "status", "lastAttemptedRevision")
 	ready := conditionOf(o, "Ready")
 	switch {
-	case from.state == bundle.Failed: // what it says itself, whether or not it is one of the assignment's
+	case from.State == bundle.Failed: // what it says itself, whether or not it is one of the assignment's
 		return from
-	case from.state == bundle.Progressing:
-		return progressing(from.reason, "%s: waits for its source: %s", subject(o), from.message)
-	case v.state == bundle.Failed && temporary(o, ready):
-		v.state = bundle.Progressing
-	case v.state == bundle.Failed && ready.reason != "ArtifactFailed" && attempted != newest:
-		return progressing(kubernetes.NotReady, "%s: Flux has not tried %s", subject(o), newest)
+	case from.State == bundle.Progressing:
+		return kubernetes.Progressing(from.Reason, "%s: waits for its source: %s", subject(o), from.Message)
+	case v.State == bundle.Failed && temporary(o, ready):
+		v.State = bundle.Progressing
+	case v.State == bundle.Failed && ready.reason != "ArtifactFailed" && attempted != newest:
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: Flux has not tried %s", subject(o), newest)
 	case repeats(o, ready) && applied == newest:
-		v = verdict{state: bundle.Compliant}
-	case v.state == bundle.Compliant && applied != newest:
-		return progressing(kubernetes.NotReady, "%s: Flux has applied %s, not yet %s", subject(o), cmp.Or(applied, "nothing"), newest)
+		v = kubernetes.Verdict{State: bundle.Compliant}
+	case v.State == bundle.Compliant && applied != newest:
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: Flux has applied %s, not yet %s", subject(o), cmp.Or(applied, "nothing"), newest)
 	}
 	return v
 }
@@ -87,7 +87,7 @@ func repeats(o *unstructured.Unstructured, ready condition) bool {
 }
 
 // sourceOf returns what an object's reference at path names, or nil where that does not exist.
-func sourceOf(ctx context.Context, c cluster, o *unstructured.Unstructured, path ...string) (*unstructured.Unstructured, error) {
+func sourceOf(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured, path ...string) (*unstructured.Unstructured, error) {
 	at := func(name string) string { return field(o, append(path[:len(path):len(path)], name)...) }
 	key := types.NamespacedName{Namespace: cmp.Or(at("namespace"), o.GetNamespace()), Name: at("name")}
 	return c.Get(ctx, schema.GroupKind{Group: sourceGroup, Kind: at("kind")}, key)

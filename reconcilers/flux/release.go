@@ -18,30 +18,30 @@ import (
 // was counts until Flux tries again, of which Ready is Unknown.
 //
 // The conditions are those that helm-controller documents for helm.toolkit.fluxcd.io/v2.
-func judgeRelease(ctx context.Context, c cluster, o *unstructured.Unstructured) (verdict, error) {
+func judgeRelease(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (kubernetes.Verdict, error) {
 	source, err := chartSource(ctx, c, o)
 	if err != nil {
-		return verdict{}, err
+		return kubernetes.Verdict{}, err
 	}
 	v, ready, remediated := readiness(o), conditionOf(o, "Ready"), conditionOf(o, "Remediated")
 	switch {
-	case v.state == bundle.Suspended, asked(o):
+	case v.State == bundle.Suspended, asked(o):
 	case remediated.is("True") && remediated.observed == o.GetGeneration() && !ready.is("Unknown"):
-		v = failed(remediated.reason, "%s: %s", subject(o), remediated.message)
-	case v.state == bundle.Failed && passing(ready.reason):
-		v.state = bundle.Progressing
+		v = kubernetes.Failed(remediated.reason, "%s: %s", subject(o), remediated.message)
+	case v.State == bundle.Failed && passing(ready.reason):
+		v.State = bundle.Progressing
 	}
-	if v.state != bundle.Suspended && source != nil {
+	if v.State != bundle.Suspended && source != nil {
 		v = followChart(o, source, v)
 	}
-	v.revision, v.applies = chartOf(o), true
-	v.floating = source == nil || pinOf(source) == ""
+	v.Revision, v.Applies = chartOf(o), true
+	v.Floating = source == nil || pinOf(source) == ""
 	return v, nil
 }
 
 // chartSource returns what a release has its chart from: the OCIRepository that it refers to, or the HelmChart
 // that it, or Flux for it, has made. It is nil where that does not exist.
-func chartSource(ctx context.Context, c cluster, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
+func chartSource(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if field(o, "spec", "chartRef", "name") != "" {
 		return sourceOf(ctx, c, o, "spec", "chartRef")
 	}
@@ -53,15 +53,15 @@ func chartSource(ctx context.Context, c cluster, o *unstructured.Unstructured) (
 }
 
 // followChart corrects a verdict for the version of the chart that it is about.
-func followChart(o, source *unstructured.Unstructured, v verdict) verdict {
+func followChart(o, source *unstructured.Unstructured, v kubernetes.Verdict) kubernetes.Verdict {
 	from := judgeSource(source)
 	switch {
-	case from.state == bundle.Failed:
+	case from.State == bundle.Failed:
 		return from
-	case from.state == bundle.Progressing:
-		return progressing(from.reason, "%s: waits for its chart: %s", subject(o), from.message)
-	case v.state != bundle.Progressing && !tried(o, from.revision):
-		return progressing(kubernetes.NotReady, "%s: Flux has released %s, not yet %s", subject(o), cmp.Or(chartOf(o), "nothing"), from.revision)
+	case from.State == bundle.Progressing:
+		return kubernetes.Progressing(from.Reason, "%s: waits for its chart: %s", subject(o), from.Message)
+	case v.State != bundle.Progressing && !tried(o, from.Revision):
+		return kubernetes.Progressing(kubernetes.NotReady, "%s: Flux has released %s, not yet %s", subject(o), cmp.Or(chartOf(o), "nothing"), from.Revision)
 	}
 	return v
 }

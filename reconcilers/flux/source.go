@@ -6,32 +6,33 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
 // judgeSource judges what Flux fetches. A source that cannot be reached, but holds the very revision that
 // it is pinned to, has all that it will ever need.
-func judgeSource(o *unstructured.Unstructured) verdict {
+func judgeSource(o *unstructured.Unstructured) kubernetes.Verdict {
 	pin := pinOf(o)
 	if o.GetKind() == "HelmRepository" {
 		return judgeHelmRepository(o)
 	}
 	v := readiness(o)
-	v.revision, v.floating = field(o, "status", "artifact", "revision"), pin == ""
-	holds := pin != "" && endsWith(v.revision, pin)
+	v.Revision, v.Floating = field(o, "status", "artifact", "revision"), pin == ""
+	holds := pin != "" && endsWith(v.Revision, pin)
 	switch {
-	case v.state == bundle.Failed && holds && conditionOf(o, "Stalled").status != "True":
-		v.state, v.reason, v.message = bundle.Compliant, "", ""
-	case v.state == bundle.Compliant && v.revision == "", v.state == bundle.Compliant && pin != "" && !holds:
-		w := progressing("NoArtifact", "%s: Flux has not fetched %s", subject(o), pin)
-		w.revision, w.floating = v.revision, v.floating
+	case v.State == bundle.Failed && holds && conditionOf(o, "Stalled").status != "True":
+		v.State, v.Reason, v.Message = bundle.Compliant, "", ""
+	case v.State == bundle.Compliant && v.Revision == "", v.State == bundle.Compliant && pin != "" && !holds:
+		w := kubernetes.Progressing("NoArtifact", "%s: Flux has not fetched %s", subject(o), pin)
+		w.Revision, w.Floating = v.Revision, v.Floating
 		return w
 	}
 	return v
 }
 
 // judgeHelmRepository judges an index of charts. Those in registries have none, and no status.
-func judgeHelmRepository(o *unstructured.Unstructured) verdict {
-	v := verdict{state: bundle.Compliant}
+func judgeHelmRepository(o *unstructured.Unstructured) kubernetes.Verdict {
+	v := kubernetes.Verdict{State: bundle.Compliant}
 	if field(o, "spec", "type") != "oci" {
 		v = readiness(o)
 	}

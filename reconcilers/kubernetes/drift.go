@@ -39,7 +39,7 @@ func (p *pass) drift(ctx context.Context) (string, error) {
 			found = append(found, m.subject()+" differs in "+strings.Join(differences(was.Object, would.Object), ", "))
 		}
 	}
-	return list(found), nil
+	return List(found, "; "), nil
 }
 
 // unpersonal are the parts of an object that no manifest determines.

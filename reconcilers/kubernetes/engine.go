@@ -36,8 +36,8 @@ type Engine struct {
 	Owns func(schema.GroupKind) bool
 	// Install is what a person does where one of the kinds is not served, such as "install Flux".
 	Install string
-	// Judge says how an assignment stands, all objects of which are as their manifests say.
-	Judge func(ctx context.Context, v View) reconcilers.Result
+	// Judge says how one of an assignment's objects stands, all of which are as their manifests say.
+	Judge func(ctx context.Context, c Cluster, o *unstructured.Unstructured) (Verdict, error)
 
 	// Namespace is where the engine's objects go that name none; empty is the assignment's.
 	Namespace string
@@ -55,7 +55,6 @@ type Engine struct {
 
 // View is what an engine sees of an assignment.
 type View struct {
-	Content digest.Digest
 	// Objects are the live ones, in the order of their manifests.
 	Objects []*unstructured.Unstructured
 	// Fresh is for Drive: it is true until all objects of this content have been applied once.
@@ -153,9 +152,6 @@ func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, field
 	return nil
 }
 
-// Failed is the result of a judge that could not ask the API server.
-func (v View) Failed(ctx context.Context, err error) reconcilers.Result { return failed(ctx, err) }
-
 // engines reports whether a kind is the engine's, where there is one.
 func (p *pass) engines(kind schema.GroupKind) bool {
 	_, here := p.defined[kind]
@@ -218,7 +214,11 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 	} else if res.State != "" {
 		return res
 	}
-	res := p.r.engine.Judge(ctx, p.view(content))
+	v := p.view()
+	res, err := JudgeAll(ctx, v, v.Objects, content, p.r.engine.Judge)
+	if err != nil {
+		res = failed(ctx, err)
+	}
 	if res.State == bundle.Compliant {
 		p.confirm(&res)
 	}
@@ -231,8 +231,8 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 	return res
 }
 
-func (p *pass) view(content digest.Digest) View {
-	view := View{Content: content, pass: p}
+func (p *pass) view() View {
+	view := View{pass: p}
 	for _, m := range p.objects {
 		view.Objects = append(view.Objects, p.live[m.id()])
 	}
@@ -240,11 +240,11 @@ func (p *pass) view(content digest.Digest) View {
 }
 
 // drive tells the engine, where there is one, what it has to be told beside its objects.
-func (p *pass) drive(ctx context.Context, content digest.Digest, fresh bool) error {
+func (p *pass) drive(ctx context.Context, fresh bool) error {
 	if p.r.engine == nil || p.r.engine.Drive == nil {
 		return nil
 	}
-	v := p.view(content)
+	v := p.view()
 	v.Fresh = fresh
 	return p.r.engine.Drive(ctx, v)
 }

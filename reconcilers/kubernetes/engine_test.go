@@ -74,7 +74,7 @@ func TestAnEngineIsToldAboutTheObjectThatWasApplied(t *testing.T) {
 			c.change(cluster)
 
 			replaced := cluster.live == nil || cluster.live.GetUID() != "a"
-			err := p.view("").Write(t.Context(), o, func(o *unstructured.Unstructured) (map[string]any, error) {
+			err := p.view().Write(t.Context(), o, func(o *unstructured.Unstructured) (map[string]any, error) {
 				if o.GetLabels()["asked"] != "" {
 					return nil, nil
 				}

@@ -116,6 +116,6 @@ func (p *pass) confirm(res *reconcilers.Result) {
 		}
 	}
 	if len(unmet) > 0 {
-		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, list(unmet)
+		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, List(unmet, "; ")
 	}
 }

@@ -153,7 +153,7 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 	if err != nil {
 		return reconcilers.Result{}, err
 	}
-	if err := p.drive(ctx, a.Content, old.Content != a.Desired()); err != nil {
+	if err := p.drive(ctx, old.Content != a.Desired()); err != nil {
 		return reconcilers.Result{}, err
 	}
 	p.inventory = p.inTheNameOf(newInventory(a.Desired(), p.objects, left))

@@ -279,9 +279,9 @@ func (p *pass) assess(content digest.Digest) reconcilers.Result {
 	}
 	switch {
 	case len(unhealthy) > 0:
-		res.State, res.Reason, res.Message = bundle.Failed, Unhealthy, list(slices.Concat(unhealthy, unready))
+		res.State, res.Reason, res.Message = bundle.Failed, Unhealthy, List(slices.Concat(unhealthy, unready), "; ")
 	case len(unready) > 0:
-		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, list(unready)
+		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, List(unready, "; ")
 	default:
 		p.noteKept(&res)
 	}

@@ -186,14 +186,5 @@ func describeClaims(err error, found []claim) error {
 	}
 	slices.Sort(out)
 	subject, _, _ := strings.Cut(err.Error(), " ")
-	return fmt.Errorf("%s: %s", subject, list(out))
-}
-
-// list joins the first few of items.
-func list(items []string) string {
-	const most = 5
-	if len(items) > most {
-		items = append(slices.Clone(items[:most]), fmt.Sprintf("and %d more", len(items)-most))
-	}
-	return reconcilers.Clip(strings.Join(items, "; "))
+	return fmt.Errorf("%s: %s", subject, List(out, "; "))
 }
