@@ -34,6 +34,21 @@ func Main(m *testing.M, target **Cluster) int {
 	return code
 }
 
+// MainWithGit is Main with a git server beside the cluster.
+func MainWithGit(m *testing.M, target **Cluster, git **Git) int {
+	var err error
+	if *git, err = StartGit(); err != nil {
+		fmt.Fprintln(os.Stderr, "start a git server for the tests:", err)
+		return 1
+	}
+	code := Main(m, target)
+	if err := (*git).Stop(); err != nil {
+		fmt.Fprintln(os.Stderr, "stop the git server of the tests:", err)
+		return 1
+	}
+	return code
+}
+
 // Artifacts is the folder for what helps to understand a run that failed.
 func Artifacts() string {
 	if dir := os.Getenv(ArtifactsEnv); dir != "" {

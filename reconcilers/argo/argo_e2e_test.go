@@ -55,47 +55,47 @@ func TestWhatABranchHoldsIsFollowed(t *testing.T) {
 	s := newSite(t)
 	first := push(t, s, settings)
 	a := s.assignment(t, automated)
-	res := s.settled(t, a, bundle.Compliant)
+	res := s.Settled(t, a, bundle.Compliant)
 	require.Equal(t, first, res.Revision)
 	require.True(t, res.Floating)
-	require.NotNil(t, s.configMap(t, "settings"))
+	require.NotNil(t, s.ConfigMap(t, "settings"))
 
 	second := push(t, s, strings.ReplaceAll(settings, "settings", "other"))
-	s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == second })
-	require.NotNil(t, s.configMap(t, "other"))
-	require.Nil(t, s.configMap(t, "settings"))
+	s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == second })
+	require.NotNil(t, s.ConfigMap(t, "other"))
+	require.Nil(t, s.ConfigMap(t, "settings"))
 }
 
 func TestWithoutAutomatedSyncsArgoCDIsDriven(t *testing.T) {
 	s := newSite(t)
-	e := &conforming{site: s}
+	e := s.conforming()
 	first := push(t, s, settings)
 	a := s.assignment(t, manual)
-	res := s.settled(t, a, bundle.Compliant)
+	res := s.Settled(t, a, bundle.Compliant)
 	require.Equal(t, first, res.Revision)
 
 	before := e.Writes(t, a.Name)
-	res = s.r.Apply(t.Context(), a)
+	res = s.R.Apply(t.Context(), a)
 	require.Equal(t, bundle.Compliant, res.State, res.Message)
 	require.Equal(t, before, e.Writes(t, a.Name), "what is well is left alone")
 
 	second := push(t, s, strings.ReplaceAll(settings, "settings", "other"))
-	res = s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Drifted })
+	res = s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Drifted })
 	require.Equal(t, argo.OutOfSync, res.Reason)
 	require.Contains(t, res.Message, second)
 	require.Equal(t, first, res.Revision, "which is what runs")
-	require.NotNil(t, s.configMap(t, "settings"), "an observation changes nothing")
-	res = s.settled(t, a, bundle.Compliant)
+	require.NotNil(t, s.ConfigMap(t, "settings"), "an observation changes nothing")
+	res = s.Settled(t, a, bundle.Compliant)
 	require.Equal(t, second, res.Revision)
-	require.Nil(t, s.configMap(t, "settings"), "what the branch has lost goes")
+	require.Nil(t, s.ConfigMap(t, "settings"), "what the branch has lost goes")
 
-	other := s.configMap(t, "other")
+	other := s.ConfigMap(t, "other")
 	other.Data["version"] = "by hand"
 	require.NoError(t, s.Update(t.Context(), other))
-	res = s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Drifted })
+	res = s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Drifted })
 	require.Contains(t, res.Message, "ConfigMap/"+s.Name+"/other")
-	s.settled(t, a, bundle.Compliant)
-	require.Equal(t, "1", s.configMap(t, "other").Data["version"])
+	s.Settled(t, a, bundle.Compliant)
+	require.Equal(t, "1", s.ConfigMap(t, "other").Data["version"])
 }
 
 func TestSeveralSourcesAreOneApplication(t *testing.T) {
@@ -107,11 +107,11 @@ func TestSeveralSourcesAreOneApplication(t *testing.T) {
 			require.NoError(t, err)
 			sources := "sources: [{repoURL: $GIT/$NAME, path: dev, targetRevision: " + commit + "}, {repoURL: $GIT/$NAME, path: main, targetRevision: main}]"
 			a := s.assignment(t, strings.Replace(application, "source: {repoURL: $GIT/$NAME, path: dev, targetRevision: dev}", sources, 1)+"  syncPolicy: "+policy+"\n")
-			res := s.settled(t, a, bundle.Compliant)
+			res := s.Settled(t, a, bundle.Compliant)
 			require.Equal(t, commit+", "+other, res.Revision)
 			require.True(t, res.Floating, "one of them follows a branch")
-			require.NotNil(t, s.configMap(t, "settings"))
-			require.NotNil(t, s.configMap(t, "other"))
+			require.NotNil(t, s.ConfigMap(t, "settings"))
+			require.NotNil(t, s.ConfigMap(t, "other"))
 		})
 	}
 }
@@ -131,9 +131,9 @@ func TestANamespaceAndAProjectGoAfterWhatArgoCDHasBrought(t *testing.T) {
 	push(t, s, settings)
 	const own = "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NAME-own}\n---\n"
 	a := s.assignment(t, own+strings.NewReplacer("namespace: $NAME}", "namespace: $NAME-own}", "project: default", "project: $NAME-shop").Replace(automated)+project)
-	s.settled(t, a, bundle.Compliant)
+	s.Settled(t, a, bundle.Compliant)
 	require.NotContains(t, s.application(t, "shop").GetFinalizers(), "resources-finalizer.argocd.argoproj.io", "until it is to go")
-	s.removed(t, a)
+	s.Removed(t, a)
 	for _, o := range []*unstructured.Unstructured{object("v1", "Namespace", "", s.Name+"-own"), object("argoproj.io/v1alpha1", "AppProject", namespace, s.Name+"-shop")} {
 		err := s.Get(t.Context(), client.ObjectKeyFromObject(o), o)
 		require.True(t, apierrors.IsNotFound(err), "%s: %v", o.GetName(), err)
@@ -157,12 +157,12 @@ func TestASyncWindowKeepsAnAssignmentPending(t *testing.T) {
 			push(t, s, settings)
 			closed := project + "  syncWindows: [{kind: deny, schedule: '* * * * *', duration: 1h, applications: ['*']}]\n"
 			a := s.assignment(t, strings.Replace(manifests, "project: default", "project: $NAME-shop", 1)+closed)
-			res := s.settled(t, a, bundle.Pending)
+			res := s.Settled(t, a, bundle.Pending)
 			require.Equal(t, argo.OutsideWindow, res.Reason)
 			require.Contains(t, res.Message, "sync window")
-			require.Nil(t, s.configMap(t, "settings"))
+			require.Nil(t, s.ConfigMap(t, "settings"))
 			open := s.assignment(t, strings.Replace(manifests, "project: default", "project: $NAME-shop", 1)+project)
-			s.settled(t, open, bundle.Compliant)
+			s.Settled(t, open, bundle.Compliant)
 		})
 	}
 }
@@ -180,11 +180,11 @@ spec:
 `
 	push(t, s, strings.Replace(deployment, "PAUSED", "true", 1))
 	a := s.assignment(t, automated)
-	res := s.settled(t, a, bundle.Suspended)
+	res := s.Settled(t, a, bundle.Suspended)
 	require.Equal(t, argo.Suspended, res.Reason)
 
 	push(t, s, strings.Replace(deployment, "PAUSED", "false", 1))
-	res = s.observed(t, a, res, func(res reconcilers.Result) bool { return res.Reason == argo.Degraded })
+	res = s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.Reason == argo.Degraded })
 	require.Equal(t, bundle.Progressing, res.State)
 	require.Contains(t, res.Message, "Deployment/"+s.Name+"/web: Progress deadline exceeded")
 	res = s.later(t, 10*time.Minute).Observe(t.Context(), a)

@@ -36,7 +36,7 @@ func TestAFailureHasTheReasonAndWordsOfArgoCD(t *testing.T) {
 				s := newSite(t)
 				push(t, s, c.good)
 				a := s.assignment(t, manifests)
-				first := s.settled(t, a, bundle.Compliant).Revision
+				first := s.Settled(t, a, bundle.Compliant).Revision
 
 				bad := push(t, s, c.bad)
 				res := s.agentSees(t, a, func(res reconcilers.Result) bool { return res.State == bundle.Failed })
@@ -58,13 +58,13 @@ func TestAFailureHasTheReasonAndWordsOfArgoCD(t *testing.T) {
 func (s *site) agentSees(t *testing.T, a reconcilers.Assignment, enough func(reconcilers.Result) bool) reconcilers.Result {
 	t.Helper()
 	for end := time.Now().Add(reconcilertest.Patience); ; time.Sleep(200 * time.Millisecond) {
-		res := s.r.Observe(t.Context(), a)
+		res := s.R.Observe(t.Context(), a)
 		if enough(res) {
 			return res
 		}
 		require.True(t, time.Now().Before(end), "%s %s: %s (%s)", res.State, res.Reason, res.Message, res.Revision)
 		if res.State != bundle.Progressing && res.State != bundle.Compliant {
-			s.r.Apply(t.Context(), a)
+			s.R.Apply(t.Context(), a)
 		}
 	}
 }
@@ -73,19 +73,19 @@ func TestARevisionThatHasFailedIsTriedOnceMore(t *testing.T) {
 	for name, manifests := range map[string]string{"automated": automated, "driven": manual} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
-			e := &conforming{site: s}
+			e := s.conforming()
 			push(t, s, strings.Replace(service, "PORT", "80000", 1))
 			a := s.assignment(t, manifests)
-			res := s.settled(t, a, bundle.Failed)
+			res := s.Settled(t, a, bundle.Failed)
 			began := s.began(t)
 
-			res = s.r.Apply(t.Context(), a)
+			res = s.R.Apply(t.Context(), a)
 			require.Equal(t, bundle.Progressing, res.State, "it is tried: %s: %s", res.Reason, res.Message)
-			s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Failed })
+			s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Failed })
 			require.NotEqual(t, began, s.began(t))
 
 			before := e.Writes(t, a.Name)
-			res = s.r.Apply(t.Context(), a)
+			res = s.R.Apply(t.Context(), a)
 			require.Equal(t, bundle.Failed, res.State, "and left then: %s: %s", res.Reason, res.Message)
 			require.Equal(t, argo.SyncFailed, res.Reason)
 			require.Equal(t, before, e.Writes(t, a.Name))
@@ -114,12 +114,12 @@ func TestASyncHookThatFailsFailsTheAssignment(t *testing.T) {
 	s := newSite(t)
 	push(t, s, settings+hook)
 	a := s.assignment(t, automated)
-	res := s.r.Apply(t.Context(), a)
+	res := s.R.Apply(t.Context(), a)
 	s.pod(t, "migrate", corev1.PodFailed)
-	res = s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Failed })
+	res = s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Failed })
 	require.Equal(t, argo.SyncFailed, res.Reason)
 	require.Contains(t, res.Message, "Pod/"+s.Name+"/migrate (PreSync): table is locked")
-	require.Nil(t, s.configMap(t, "settings"))
+	require.Nil(t, s.ConfigMap(t, "settings"))
 }
 
 func TestASyncThatDoesNotEndIsEndedAfterTheDeadline(t *testing.T) {
@@ -129,14 +129,14 @@ func TestASyncThatDoesNotEndIsEndedAfterTheDeadline(t *testing.T) {
 	waits := func(res reconcilers.Result) bool {
 		return strings.Contains(res.Message, "waiting for completion of hook /Pod/migrate")
 	}
-	res := s.observed(t, a, s.r.Apply(t.Context(), a), waits)
+	res := s.Observed(t, a, s.R.Apply(t.Context(), a), waits)
 	require.Equal(t, bundle.Progressing, res.State)
 	require.Equal(t, argo.Syncing, res.Reason)
-	s.r.Apply(t.Context(), a)
-	require.True(t, waits(s.r.Observe(t.Context(), a)), "before the deadline it goes on")
+	s.R.Apply(t.Context(), a)
+	require.True(t, waits(s.R.Observe(t.Context(), a)), "before the deadline it goes on")
 
 	s.later(t, 10*time.Minute).Apply(t.Context(), a)
-	res = s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Failed })
+	res = s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Failed })
 	require.Equal(t, argo.SyncFailed, res.Reason)
 	require.Contains(t, res.Message, "Operation terminated")
 }
@@ -146,12 +146,12 @@ func TestAProjectThatDoesNotPermitTheNamespaceIsNamed(t *testing.T) {
 	push(t, s, settings)
 	elsewhere := strings.Replace(project, "namespace: $NAME*", "namespace: elsewhere", 1)
 	a := s.assignment(t, strings.Replace(automated, "project: default", "project: $NAME-shop", 1)+elsewhere)
-	res := s.settled(t, a, bundle.Failed)
+	res := s.Settled(t, a, bundle.Failed)
 	require.Equal(t, "InvalidSpecError", res.Reason)
 	require.Contains(t, res.Message, "do not match any of the allowed destinations in project '"+s.Name+"-shop'")
-	require.Nil(t, s.configMap(t, "settings"))
+	require.Nil(t, s.ConfigMap(t, "settings"))
 
-	s.settled(t, s.assignment(t, strings.Replace(automated, "project: default", "project: $NAME-shop", 1)+project), bundle.Compliant)
+	s.Settled(t, s.assignment(t, strings.Replace(automated, "project: default", "project: $NAME-shop", 1)+project), bundle.Compliant)
 }
 
 func TestWithoutARepoServerAnAssignmentIsPending(t *testing.T) {
@@ -168,7 +168,7 @@ func TestWithoutARepoServerAnAssignmentIsPending(t *testing.T) {
 	}
 	t.Cleanup(restart)
 	a := s.assignment(t, automated)
-	res := s.settled(t, a, bundle.Pending)
+	res := s.Settled(t, a, bundle.Pending)
 	require.Equal(t, argo.RepoServerUnreachable, res.Reason)
 	require.Contains(t, res.Message, "connection refused")
 	restart()
@@ -179,7 +179,7 @@ func TestAnApplicationThatNobodyLooksAtIsNotBelieved(t *testing.T) {
 	s := newSite(t)
 	first := push(t, s, settings)
 	a := s.assignment(t, strings.Replace(automated, "targetRevision: dev", "targetRevision: "+first, 1))
-	res := s.settled(t, a, bundle.Compliant)
+	res := s.Settled(t, a, bundle.Compliant)
 	require.False(t, res.Floating)
 	resume, err := s.engine.PauseController()
 	require.NoError(t, err)
@@ -194,19 +194,19 @@ func TestAnApplicationThatNobodyLooksAtIsNotBelieved(t *testing.T) {
 	second := push(t, s, strings.ReplaceAll(settings, "settings", "other"))
 	newer := s.assignment(t, strings.Replace(automated, "targetRevision: dev", "targetRevision: "+second, 1))
 	for range 3 {
-		res = s.r.Apply(t.Context(), newer)
+		res = s.R.Apply(t.Context(), newer)
 		require.Equal(t, bundle.Progressing, res.State, "what is green is the older revision: %s: %s", res.Reason, res.Message)
 		require.Equal(t, argo.NotReconciled, res.Reason)
 	}
 	require.Equal(t, "normal", s.application(t, "shop").GetAnnotations()["argocd.argoproj.io/refresh"])
 	require.NoError(t, resume())
-	res = s.observed(t, newer, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant })
+	res = s.Observed(t, newer, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant })
 	require.Equal(t, second, res.Revision)
 }
 
 func TestWithoutAKindArgoCDIsToBeInstalled(t *testing.T) {
 	s := newSite(t)
-	res := s.r.Apply(t.Context(), s.assignment(t, "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: $NAME-shop}\n"))
+	res := s.R.Apply(t.Context(), s.assignment(t, "apiVersion: argoproj.io/v1alpha1\nkind: ApplicationSet\nmetadata: {name: $NAME-shop}\n"))
 	require.Equal(t, bundle.Failed, res.State)
 	require.Equal(t, kubernetes.KindNotServed, res.Reason)
 	require.Contains(t, res.Message, "the cluster does not serve ApplicationSet.argoproj.io: install Argo CD")

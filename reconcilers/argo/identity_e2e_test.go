@@ -35,7 +35,7 @@ spec:
   destination: {server: https://kubernetes.default.svc, namespace: $NAME}
 `)
 	a.Workspace, a.ServiceAccount = "retail", account.String()
-	res := s.r.Apply(t.Context(), a)
+	res := s.R.Apply(t.Context(), a)
 	require.Equal(t, kubernetes.Forbidden, res.Reason, res.Message)
 	require.Contains(t, res.Message, `wherry-retail" cannot get resource "applications" in API group "argoproj.io" in the namespace "`+namespace+`"`)
 	require.Nil(t, s.application(t, "shop"))
@@ -45,12 +45,12 @@ spec:
 		_ = s.Client.Delete(context.Background(), binding)
 		_ = s.Client.Delete(context.Background(), &rbacv1.Role{ObjectMeta: metav1.ObjectMeta{Namespace: namespace, Name: binding.Name}})
 	})
-	require.Contains(t, s.settled(t, a, bundle.Compliant).Revision, commit)
-	require.NotNil(t, s.configMap(t, "settings"))
+	require.Contains(t, s.Settled(t, a, bundle.Compliant).Revision, commit)
+	require.NotNil(t, s.ConfigMap(t, "settings"))
 
 	var gone reconcilers.Assignment
 	gone.Name = a.Name
-	s.removed(t, gone)
+	s.Removed(t, gone)
 	require.Nil(t, s.application(t, "shop"))
-	require.Nil(t, s.configMap(t, "settings"))
+	require.Nil(t, s.ConfigMap(t, "settings"))
 }

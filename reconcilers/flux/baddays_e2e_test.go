@@ -28,7 +28,7 @@ import (
 
 func TestWithoutAKindFluxIsToBeInstalled(t *testing.T) {
 	s := newSite(t)
-	res := s.r.Apply(t.Context(), s.assignment(t, "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Absent\nmetadata: {name: $NAME-shop}\n"))
+	res := s.R.Apply(t.Context(), s.Assignment(t, "apiVersion: kustomize.toolkit.fluxcd.io/v1\nkind: Absent\nmetadata: {name: $NAME-shop}\n"))
 	require.Equal(t, bundle.Failed, res.State)
 	require.Equal(t, kubernetes.KindNotServed, res.Reason)
 	require.Contains(t, res.Message, "the cluster does not serve Absent.kustomize.toolkit.fluxcd.io: install Flux")
@@ -40,35 +40,25 @@ func TestAFluxThatDoesNotRunIsNamed(t *testing.T) {
 	resume, err := cluster.PauseFlux(namespace)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, resume()) })
-	a := s.assignment(t, objects)
-	for _, res := range []reconcilers.Result{s.r.Apply(t.Context(), a), s.r.Observe(t.Context(), a)} {
+	a := s.Assignment(t, objects)
+	for _, res := range []reconcilers.Result{s.R.Apply(t.Context(), a), s.R.Observe(t.Context(), a)} {
 		require.Equal(t, bundle.Progressing, res.State, "until the agent's deadline")
 		require.Equal(t, kubernetes.NotReady, res.Reason)
 		require.Contains(t, res.Message, "Flux has not taken it up; is its source-controller running?")
 	}
 	require.NoError(t, resume())
-	s.settled(t, a, bundle.Compliant)
+	s.Settled(t, a, bundle.Compliant)
 
 	resume, err = cluster.PauseFlux(namespace)
 	require.NoError(t, err)
-	res := s.r.Remove(t.Context(), a)
+	res := s.R.Remove(t.Context(), a)
 	require.Equal(t, bundle.Progressing, res.State)
 	require.Equal(t, kubernetes.Terminating, res.Reason)
 	require.Contains(t, res.Message, "Kustomization/"+namespace+"/"+s.Name+"-shop")
-	require.NotNil(t, s.configMap(t, "settings"), "which only Flux takes away")
+	require.NotNil(t, s.ConfigMap(t, "settings"), "which only Flux takes away")
 	require.NoError(t, resume())
-	s.removed(t, a)
-	require.Nil(t, s.configMap(t, "settings"))
-}
-
-func (s *site) removed(t *testing.T, a reconcilers.Assignment) {
-	t.Helper()
-	res := s.r.Remove(t.Context(), a)
-	for end := time.Now().Add(reconcilertest.Patience); res.State == bundle.Progressing && time.Now().Before(end); {
-		time.Sleep(100 * time.Millisecond)
-		res = s.r.Remove(t.Context(), a)
-	}
-	require.Equal(t, bundle.Removed, res.State, "%s: %s", res.Reason, res.Message)
+	s.Removed(t, a)
+	require.Nil(t, s.ConfigMap(t, "settings"))
 }
 
 func TestASourceThatCannotBeReached(t *testing.T) {
@@ -79,21 +69,21 @@ func TestASourceThatCannotBeReached(t *testing.T) {
 	require.NoError(t, err)
 	local := strings.ReplaceAll(objects, "$GIT", own.URL)
 	pinned := strings.Replace(local, "{branch: dev}", "{branch: dev, commit: "+commit+"}", 1)
-	res := s.settled(t, s.assignment(t, pinned), bundle.Compliant)
+	res := s.Settled(t, s.Assignment(t, pinned), bundle.Compliant)
 	require.Equal(t, "dev@sha1:"+commit, res.Revision)
 	require.NoError(t, own.Stop())
 
 	s.annotate(t, s.object(t, "GitRepository", "shop"), requestedAt, "now")
-	res = s.settled(t, s.assignment(t, pinned), bundle.Compliant)
+	res = s.Settled(t, s.Assignment(t, pinned), bundle.Compliant)
 	require.Equal(t, "dev@sha1:"+commit, res.Revision, "Flux has all that it is to have")
 	conditions, _, _ := unstructured.NestedSlice(s.object(t, "GitRepository", "shop").Object, "status", "conditions")
 	require.Contains(t, fmt.Sprint(conditions...), "GitOperationFailed")
 
-	res = s.settled(t, s.assignment(t, local), bundle.Failed)
+	res = s.Settled(t, s.Assignment(t, local), bundle.Failed)
 	require.Equal(t, "GitOperationFailed", res.Reason)
 	require.Contains(t, res.Message, "GitRepository/"+namespace+"/"+s.Name+"-shop: ")
 	require.Equal(t, "dev@sha1:"+commit, res.Revision, "what runs goes on running")
-	require.NotNil(t, s.configMap(t, "settings"))
+	require.NotNil(t, s.ConfigMap(t, "settings"))
 }
 
 func TestAKustomizationThatDoesNotGetOn(t *testing.T) {
@@ -117,13 +107,13 @@ spec:
 		t.Run(c.name, func(t *testing.T) {
 			s := newSite(t)
 			push(t, s, "dev/all.yaml", c.text)
-			a := s.assignment(t, objects+c.more)
+			a := s.Assignment(t, objects+c.more)
 			reached := func(res reconcilers.Result) bool { return res.State == c.state && res.Reason == c.reason }
-			res := s.observed(t, a, s.r.Apply(t.Context(), a), reached)
+			res := s.Observed(t, a, s.R.Apply(t.Context(), a), reached)
 			require.Contains(t, res.Message, c.message)
 
 			push(t, s, "dev/all.yaml", settings)
-			s.settled(t, s.assignment(t, objects), bundle.Compliant)
+			s.Settled(t, s.Assignment(t, objects), bundle.Compliant)
 		})
 	}
 }
@@ -134,13 +124,13 @@ func TestAnObjectOfSomebodyElseInTheInventoryOfFlux(t *testing.T) {
 	s := newSite(t)
 	r, err := kubernetes.New(s.Config, &reconcilertest.Ledger{}, kubernetes.Options{})
 	require.NoError(t, err)
-	other := s.assignment(t, strings.Replace(settings, `"1"`, `"theirs"`, 1))
+	other := s.Assignment(t, strings.Replace(settings, `"1"`, `"theirs"`, 1))
 	other.Name, other.Namespace = "other", s.Name
 	require.Equal(t, bundle.Compliant, r.Apply(t.Context(), other).State)
 
 	push(t, s, "dev/settings.yaml", settings)
-	s.settled(t, s.assignment(t, objects), bundle.Compliant)
-	require.Equal(t, "1", s.configMap(t, "settings").Data["version"])
+	s.Settled(t, s.Assignment(t, objects), bundle.Compliant)
+	require.Equal(t, "1", s.ConfigMap(t, "settings").Data["version"])
 	for _, res := range []reconcilers.Result{r.Observe(t.Context(), other), r.Apply(t.Context(), other)} {
 		require.Equal(t, bundle.Failed, res.State)
 		require.Equal(t, kubernetes.Conflict, res.Reason)
@@ -152,14 +142,14 @@ func TestAnObjectOfSomebodyElseInTheInventoryOfFlux(t *testing.T) {
 func TestAnObjectOfFluxThatSomebodyElseApplies(t *testing.T) {
 	s := newSite(t)
 	push(t, s, "dev/settings.yaml", settings)
-	a := s.assignment(t, objects)
-	s.settled(t, a, bundle.Compliant)
+	a := s.Assignment(t, objects)
+	s.Settled(t, a, bundle.Compliant)
 	source := s.object(t, "GitRepository", "shop")
 	source.Object["spec"].(map[string]any)["interval"] = "7m"
 	source.SetManagedFields(nil)
 	source.SetResourceVersion("")
 	s.applyAs(t, "gitops-of-somebody-else", source)
-	for _, res := range []reconcilers.Result{s.r.Observe(t.Context(), a), s.r.Apply(t.Context(), a)} {
+	for _, res := range []reconcilers.Result{s.R.Observe(t.Context(), a), s.R.Apply(t.Context(), a)} {
 		require.Equal(t, bundle.Failed, res.State)
 		require.Equal(t, kubernetes.Conflict, res.Reason)
 		require.Contains(t, res.Message, `.spec.interval is managed by "gitops-of-somebody-else"`)
@@ -200,7 +190,7 @@ func TestAnAPIServerThatGoesHalfWay(t *testing.T) {
 	var a reconcilers.Assignment
 	cuts := 0
 	for n := 0; ; n++ {
-		a = s.assignment(t, hourly+note(strings.Repeat("x", n))) // each time there is something to do
+		a = s.Assignment(t, hourly+note(strings.Repeat("x", n))) // each time there is something to do
 		res := s.through(t, n, false).Apply(t.Context(), a)
 		if res.State == bundle.Compliant || res.State == bundle.Progressing {
 			break
@@ -212,15 +202,15 @@ func TestAnAPIServerThatGoesHalfWay(t *testing.T) {
 		require.Less(t, n, 100)
 	}
 	require.Greater(t, cuts, 5)
-	s.settled(t, a, bundle.Compliant)
-	require.NotNil(t, s.configMap(t, "settings"))
+	s.Settled(t, a, bundle.Compliant)
+	require.NotNil(t, s.ConfigMap(t, "settings"))
 }
 
 func TestAnAPIServerThatSaysNothing(t *testing.T) {
 	s := newSite(t)
 	push(t, s, "dev/settings.yaml", settings)
-	a := s.assignment(t, objects)
-	s.settled(t, a, bundle.Compliant)
+	a := s.Assignment(t, objects)
+	s.Settled(t, a, bundle.Compliant)
 	for _, n := range []int{0, 4} {
 		ctx, cancel := context.WithTimeout(t.Context(), time.Second)
 		res := s.through(t, n, true).Observe(ctx, a)
@@ -237,10 +227,10 @@ func TestANamespaceThatIsOnItsWayOut(t *testing.T) {
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "held", Finalizers: []string{"example.com/wait"}}}
 	require.NoError(t, s.Create(t.Context(), held))
 	require.NoError(t, s.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}))
-	res := s.settled(t, s.assignment(t, objects), bundle.Failed)
+	res := s.Settled(t, s.Assignment(t, objects), bundle.Failed)
 	require.Equal(t, "ReconciliationFailed", res.Reason)
 	require.Contains(t, res.Message, "is being terminated")
-	held = s.configMap(t, "held")
+	held = s.ConfigMap(t, "held")
 	held.Finalizers = nil
 	require.NoError(t, s.Update(t.Context(), held))
 }

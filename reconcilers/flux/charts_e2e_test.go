@@ -64,16 +64,16 @@ spec: {interval: 1h, chart: shop, version: $VERSION, sourceRef: {kind: HelmRepos
 	of := func(version string) string {
 		return strings.NewReplacer("$URL", url, "$VERSION", version).Replace(text)
 	}
-	a := s.assignment(t, of("6.x"))
-	res := s.settled(t, a, bundle.Compliant)
+	a := s.Assignment(t, of("6.x"))
+	res := s.Settled(t, a, bundle.Compliant)
 	require.Equal(t, a.Content.String(), res.Revision, "charts are fetched, and nothing is released")
 	require.True(t, res.Floating)
 
-	res = s.settled(t, s.assignment(t, of("7.x")), bundle.Failed)
+	res = s.Settled(t, s.Assignment(t, of("7.x")), bundle.Failed)
 	require.Equal(t, "InvalidChartReference", res.Reason, res.Message)
 	require.Contains(t, res.Message, "HelmChart/"+namespace+"/"+s.Name+"-shop: ")
-	res = s.settled(t, s.assignment(t, strings.Replace(of("6.x"), url, url+"/absent", 1)), bundle.Failed)
+	res = s.Settled(t, s.Assignment(t, strings.Replace(of("6.x"), url, url+"/absent", 1)), bundle.Failed)
 	require.Contains(t, res.Message, "HelmRepository/"+namespace+"/"+s.Name+"-shop: ")
 	require.NotEmpty(t, res.Reason)
-	s.removed(t, a)
+	s.Removed(t, a)
 }

@@ -53,17 +53,17 @@ func push(t *testing.T, s *site, path, text string) (revision string) {
 func TestWhatABranchHoldsIsFollowed(t *testing.T) {
 	s := newSite(t)
 	first := push(t, s, "dev/settings.yaml", settings)
-	a := s.assignment(t, objects)
-	res := s.settled(t, a, bundle.Compliant)
+	a := s.Assignment(t, objects)
+	res := s.Settled(t, a, bundle.Compliant)
 	require.Equal(t, first, res.Revision)
 	require.True(t, res.Floating)
 	require.Contains(t, res.Message, "GitRepository applied as v1, not v1beta2; Kustomization applied as v1, not v1beta2")
-	require.NotNil(t, s.configMap(t, "settings"))
+	require.NotNil(t, s.ConfigMap(t, "settings"))
 
 	second := push(t, s, "dev/other.yaml", "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: other}\n")
-	s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == second })
-	require.NotNil(t, s.configMap(t, "other"))
-	require.Nil(t, s.configMap(t, "settings"))
+	s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == second })
+	require.NotNil(t, s.ConfigMap(t, "other"))
+	require.Nil(t, s.ConfigMap(t, "settings"))
 }
 
 func TestAFailureHasTheReasonAndWordsOfFlux(t *testing.T) {
@@ -76,7 +76,7 @@ spec:
   selector: {matchLabels: {app: web}}
   template: {metadata: {labels: {app: web}}, spec: {containers: [{name: web, image: registry.invalid/web:1}]}}
 `
-	a := s.assignment(t, objects)
+	a := s.Assignment(t, objects)
 	for _, c := range []struct{ name, path, text, reason, message string }{
 		{"a path that is not there", "elsewhere/settings.yaml", settings, "ArtifactFailed", "kustomization path not found"},
 		{"a file that cannot be built", "dev/settings.yaml", "apiVersion: v1\nkind: ConfigMap\n", "BuildFailed", "missing metadata.name"},
@@ -86,20 +86,20 @@ spec:
 		t.Run(c.name, func(t *testing.T) {
 			push(t, s, c.path, c.text)
 			failed := func(res reconcilers.Result) bool { return res.State == bundle.Failed && res.Reason == c.reason }
-			res := s.observed(t, a, s.r.Apply(t.Context(), a), failed)
+			res := s.Observed(t, a, s.R.Apply(t.Context(), a), failed)
 			require.Contains(t, res.Message, c.message)
 
 			good := push(t, s, "dev/settings.yaml", settings)
-			s.observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == good })
+			s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == good })
 		})
 	}
 	t.Run("a source that cannot be had", func(t *testing.T) {
-		a := s.assignment(t, objects+"---\n"+`apiVersion: source.toolkit.fluxcd.io/v1
+		a := s.Assignment(t, objects+"---\n"+`apiVersion: source.toolkit.fluxcd.io/v1
 kind: GitRepository
 metadata: {name: $NAME-closed}
 spec: {interval: 1m, url: $GIT/$NAME, ref: {branch: dev}}
 `)
-		res := s.settled(t, a, bundle.Failed)
+		res := s.Settled(t, a, bundle.Failed)
 		require.Equal(t, "GitOperationFailed", res.Reason)
 		require.Contains(t, res.Message, "GitRepository/"+namespace+"/"+s.Name+"-closed: ")
 		require.Contains(t, res.Message, "authentication required")
@@ -108,8 +108,8 @@ spec: {interval: 1m, url: $GIT/$NAME, ref: {branch: dev}}
 
 func TestFieldsThatWentWithAVersionAreNamed(t *testing.T) {
 	s := newSite(t)
-	a := s.assignment(t, objects+"  validation: client\n")
-	res := s.r.Apply(t.Context(), a)
+	a := s.Assignment(t, objects+"  validation: client\n")
+	res := s.R.Apply(t.Context(), a)
 	require.Equal(t, bundle.Failed, res.State)
 	require.Equal(t, kubernetes.VersionNotServed, res.Reason)
 	require.Contains(t, res.Message, "reconciler.yaml, document 2: Kustomization/"+namespace+"/"+s.Name+"-shop is written for v1beta2, and v1, which the cluster serves, lacks .spec.validation")
@@ -121,13 +121,13 @@ func TestANamespaceGoesAfterWhatFluxHasPutIntoIt(t *testing.T) {
 	push(t, s, "dev/settings.yaml", settings)
 	own := s.Name + "-own"
 	const namespaced = "apiVersion: v1\nkind: Namespace\nmetadata: {name: $NAME-own}\n---\n"
-	a := s.assignment(t, namespaced+strings.Replace(objects, "targetNamespace: $NAME", "targetNamespace: $NAME-own", 1))
-	s.settled(t, a, bundle.Compliant)
-	res := s.r.Remove(t.Context(), a)
+	a := s.Assignment(t, namespaced+strings.Replace(objects, "targetNamespace: $NAME", "targetNamespace: $NAME-own", 1))
+	s.Settled(t, a, bundle.Compliant)
+	res := s.R.Remove(t.Context(), a)
 	require.Equal(t, bundle.Progressing, res.State)
 	for end := time.Now().Add(reconcilertest.Patience); res.State == bundle.Progressing && time.Now().Before(end); {
 		time.Sleep(100 * time.Millisecond)
-		res = s.r.Remove(t.Context(), a)
+		res = s.R.Remove(t.Context(), a)
 	}
 	require.Equal(t, bundle.Removed, res.State, "%s: %s", res.Reason, res.Message)
 	require.Empty(t, res.Reason, res.Message)

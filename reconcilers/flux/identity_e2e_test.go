@@ -23,15 +23,15 @@ func TestFluxIsToldInTheNameOfAServiceAccount(t *testing.T) {
 	s := newSite(t)
 	revision := push(t, s, "dev/settings.yaml", settings)
 	account := types.NamespacedName{Namespace: s.Name, Name: "wherry-retail"}
-	a := s.assignment(t, objects)
+	a := s.Assignment(t, objects)
 	a.Workspace, a.ServiceAccount = "retail", account.String()
 	forbidden := func(words string) {
 		t.Helper()
-		res := s.r.Apply(t.Context(), a)
-		s.observed(t, a, res, func(res reconcilers.Result) bool {
+		res := s.R.Apply(t.Context(), a)
+		s.Observed(t, a, res, func(res reconcilers.Result) bool {
 			return res.State == bundle.Failed && res.Reason == kubernetes.Forbidden
 		})
-		require.Contains(t, s.r.Observe(t.Context(), a).Message, words)
+		require.Contains(t, s.R.Observe(t.Context(), a).Message, words)
 	}
 	forbidden("ServiceAccount wherry-retail of namespace " + s.Name + ", which does not exist")
 	s.Account(t, account)
@@ -48,13 +48,13 @@ func TestFluxIsToldInTheNameOfAServiceAccount(t *testing.T) {
 	})
 	forbidden(`cannot get resource "configmaps" in API group "" in the namespace "` + s.Name + `"`) // which Flux has brought
 	s.Allow(t, account, s.Name, schema.GroupResource{Resource: "configmaps"})
-	require.Equal(t, revision, s.settled(t, a, bundle.Compliant).Revision)
+	require.Equal(t, revision, s.Settled(t, a, bundle.Compliant).Revision)
 
 	var gone reconcilers.Assignment
 	gone.Name = a.Name
-	s.observed(t, a, s.r.Remove(t.Context(), gone), func(reconcilers.Result) bool {
-		return s.r.Remove(t.Context(), gone).State == bundle.Removed
+	s.Observed(t, a, s.R.Remove(t.Context(), gone), func(reconcilers.Result) bool {
+		return s.R.Remove(t.Context(), gone).State == bundle.Removed
 	})
 	require.Nil(t, s.object(t, "GitRepository", "shop"))
-	require.Nil(t, s.configMap(t, "settings"))
+	require.Nil(t, s.ConfigMap(t, "settings"))
 }

@@ -80,38 +80,38 @@ spec:
   url: oci://$PREFIX/bundles/$NAME/drone
   ref: {$REF}
 `
-	return s.assignment(t, strings.NewReplacer("$PREFIX", s.prefix, "$REF", ref).Replace(text)+extra)
+	return s.Assignment(t, strings.NewReplacer("$PREFIX", s.prefix, "$REF", ref).Replace(text)+extra)
 }
 
 func TestATagIsFollowed(t *testing.T) {
 	s, key := newArtifacts(t), newKey(t)
 	first := s.push(t, "1", key)
-	res := s.settled(t, s.from(t, "tag: latest", note("one")), bundle.Compliant)
+	res := s.Settled(t, s.from(t, "tag: latest", note("one")), bundle.Compliant)
 	require.Equal(t, "latest@"+first, res.Revision)
 	require.True(t, res.Floating)
 
 	second := s.push(t, "2", key)
-	res = s.settled(t, s.from(t, "tag: latest", note("two")), bundle.Compliant)
+	res = s.Settled(t, s.from(t, "tag: latest", note("two")), bundle.Compliant)
 	require.Equal(t, "latest@"+second, res.Revision)
-	require.Equal(t, "2", s.configMap(t, "settings").Data["version"])
+	require.Equal(t, "2", s.ConfigMap(t, "settings").Data["version"])
 }
 
 func TestADigestIsExact(t *testing.T) {
 	s, key := newArtifacts(t), newKey(t)
 	first := s.push(t, "1", key)
 	a := s.from(t, "digest: '"+first+"'", "")
-	res := s.settled(t, a, bundle.Compliant)
+	res := s.Settled(t, a, bundle.Compliant)
 	require.Equal(t, first, res.Revision)
 	require.False(t, res.Floating)
 
 	second := s.push(t, "2", key)
-	require.Equal(t, first, s.settled(t, a, bundle.Compliant).Revision)
-	require.Equal(t, "1", s.configMap(t, "settings").Data["version"])
+	require.Equal(t, first, s.Settled(t, a, bundle.Compliant).Revision)
+	require.Equal(t, "1", s.ConfigMap(t, "settings").Data["version"])
 
-	require.Equal(t, second, s.settled(t, s.from(t, "digest: '"+second+"'", ""), bundle.Compliant).Revision)
-	require.Equal(t, "2", s.configMap(t, "settings").Data["version"])
+	require.Equal(t, second, s.Settled(t, s.from(t, "digest: '"+second+"'", ""), bundle.Compliant).Revision)
+	require.Equal(t, "2", s.ConfigMap(t, "settings").Data["version"])
 
-	res = s.settled(t, s.from(t, "digest: 'sha256:"+strings.Repeat("0", 64)+"'", ""), bundle.Failed)
+	res = s.Settled(t, s.from(t, "digest: 'sha256:"+strings.Repeat("0", 64)+"'", ""), bundle.Failed)
 	require.Equal(t, "OCIArtifactPullFailed", res.Reason, res.Message)
 	require.Contains(t, res.Message, "OCIRepository/"+namespace+"/"+s.Name+"-shop: ")
 }
@@ -126,18 +126,18 @@ func TestWhatFluxCannotVerifyIsNotApplied(t *testing.T) {
 			"apiVersion: v1\nkind: Secret\nmetadata: {name: $NAME-key}\nstringData:\n  cosign.pub: |\n    "+strings.ReplaceAll(string(public), "\n", "\n    ")+"\n")
 	}
 	first := s.push(t, "1", key)
-	res := s.settled(t, verified(newKey(t)), bundle.Failed)
+	res := s.Settled(t, verified(newKey(t)), bundle.Failed)
 	require.Equal(t, "VerificationError", res.Reason, res.Message)
-	require.Nil(t, s.configMap(t, "settings"))
+	require.Nil(t, s.ConfigMap(t, "settings"))
 
-	require.Equal(t, "latest@"+first, s.settled(t, verified(key), bundle.Compliant).Revision)
-	require.Equal(t, "1", s.configMap(t, "settings").Data["version"])
+	require.Equal(t, "latest@"+first, s.Settled(t, verified(key), bundle.Compliant).Revision)
+	require.Equal(t, "1", s.ConfigMap(t, "settings").Data["version"])
 
 	s.push(t, "2", newKey(t))
 	source := s.object(t, "OCIRepository", "shop")
 	s.annotate(t, source, requestedAt, "now")
-	res = s.settled(t, verified(key), bundle.Failed)
+	res = s.Settled(t, verified(key), bundle.Failed)
 	require.Equal(t, "VerificationError", res.Reason, res.Message)
 	require.Equal(t, "latest@"+first, res.Revision, "what runs is the last one that could be verified")
-	require.Equal(t, "1", s.configMap(t, "settings").Data["version"])
+	require.Equal(t, "1", s.ConfigMap(t, "settings").Data["version"])
 }

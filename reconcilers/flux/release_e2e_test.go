@@ -67,7 +67,7 @@ func (s *site) hasHelm(t *testing.T) bool {
 		return false
 	}
 	probe := &unstructured.Unstructured{}
-	require.NoError(t, yaml.Unmarshal([]byte(s.fill(fmt.Sprintf(chart, "0")[strings.Index(chart, "---"):])), &probe.Object))
+	require.NoError(t, yaml.Unmarshal([]byte(s.Fill(fmt.Sprintf(chart, "0")[strings.Index(chart, "---"):])), &probe.Object))
 	probe.SetNamespace(namespace)
 	require.NoError(t, s.Create(t.Context(), probe))
 	taken := false
@@ -82,32 +82,32 @@ func (s *site) hasHelm(t *testing.T) bool {
 // followHelm runs a release on a real helm-controller.
 func (s *site) followHelm(t *testing.T) {
 	t.Helper()
-	a := s.assignment(t, fmt.Sprintf(chart, "one"))
-	require.Equal(t, "6.1.0", s.settled(t, a, bundle.Compliant).Revision)
-	require.Equal(t, "one", s.configMap(t, "settings").Data["version"])
-	s.settled(t, s.assignment(t, fmt.Sprintf(chart, "two")), bundle.Compliant)
-	require.Equal(t, "two", s.configMap(t, "settings").Data["version"])
-	bad := s.assignment(t, fmt.Sprintf(chart, "{no: text}"))
-	res := s.settled(t, bad, bundle.Failed)
+	a := s.Assignment(t, fmt.Sprintf(chart, "one"))
+	require.Equal(t, "6.1.0", s.Settled(t, a, bundle.Compliant).Revision)
+	require.Equal(t, "one", s.ConfigMap(t, "settings").Data["version"])
+	s.Settled(t, s.Assignment(t, fmt.Sprintf(chart, "two")), bundle.Compliant)
+	require.Equal(t, "two", s.ConfigMap(t, "settings").Data["version"])
+	bad := s.Assignment(t, fmt.Sprintf(chart, "{no: text}"))
+	res := s.Settled(t, bad, bundle.Failed)
 	require.Contains(t, []string{"UpgradeFailed", "RollbackSucceeded", "RetriesExceeded"}, res.Reason, res.Message)
-	s.settled(t, a, bundle.Compliant)
-	require.Equal(t, "one", s.configMap(t, "settings").Data["version"])
-	s.removed(t, a)
-	require.Nil(t, s.configMap(t, "settings"))
+	s.Settled(t, a, bundle.Compliant)
+	require.Equal(t, "one", s.ConfigMap(t, "settings").Data["version"])
+	s.Removed(t, a)
+	require.Nil(t, s.ConfigMap(t, "settings"))
 }
 
 // playHelm is a release with the test as its controller.
 func (s *site) playHelm(t *testing.T) {
 	t.Helper()
-	a := s.assignment(t, fmt.Sprintf(chart, "one"))
-	requireStands(t, s.r.Apply(t.Context(), a), bundle.Progressing, kubernetes.NotReady, "is its helm-controller running?")
+	a := s.Assignment(t, fmt.Sprintf(chart, "one"))
+	requireStands(t, s.R.Apply(t.Context(), a), bundle.Progressing, kubernetes.NotReady, "is its helm-controller running?")
 	s.report(t, "{type: Reconciling, status: 'True', reason: Progressing}", "{type: Ready, status: Unknown, reason: Progressing, message: running install}")
 	s.stands(t, a, bundle.Progressing, "Progressing", "running install")
 	s.report(t, "{type: Ready, status: 'True', reason: InstallSucceeded}", "{type: Released, status: 'True', reason: InstallSucceeded}")
 	s.stands(t, a, bundle.Compliant, "", "")
 
-	b := s.assignment(t, fmt.Sprintf(chart, "two"))
-	requireStands(t, s.r.Apply(t.Context(), b), bundle.Progressing, kubernetes.NotReady, "has not seen the newest generation")
+	b := s.Assignment(t, fmt.Sprintf(chart, "two"))
+	requireStands(t, s.R.Apply(t.Context(), b), bundle.Progressing, kubernetes.NotReady, "has not seen the newest generation")
 	s.report(t, "{type: Ready, status: 'False', reason: UpgradeFailed}", "{type: Remediated, status: 'True', reason: RollbackSucceeded, message: back to 6.0.0}")
 	s.stands(t, b, bundle.Failed, "RollbackSucceeded", "back to 6.0.0")
 	s.report(t, "{type: Ready, status: 'True', reason: UpgradeSucceeded}")
@@ -118,13 +118,13 @@ func (s *site) playHelm(t *testing.T) {
 	release.SetFinalizers([]string{"example.com/helm"})
 	require.NoError(t, s.Update(t.Context(), release))
 	s.stands(t, b, bundle.Drifted, kubernetes.Differs, ".spec.values.version")
-	requireStands(t, s.r.Apply(t.Context(), b), bundle.Progressing, kubernetes.NotReady, "has not seen the newest generation")
+	requireStands(t, s.R.Apply(t.Context(), b), bundle.Progressing, kubernetes.NotReady, "has not seen the newest generation")
 
-	requireStands(t, s.r.Remove(t.Context(), b), bundle.Progressing, kubernetes.Terminating, "HelmRelease/")
+	requireStands(t, s.R.Remove(t.Context(), b), bundle.Progressing, kubernetes.Terminating, "HelmRelease/")
 	release = s.object(t, "HelmRelease", "shop")
 	release.SetFinalizers(nil)
 	require.NoError(t, s.Update(t.Context(), release))
-	s.removed(t, b)
+	s.Removed(t, b)
 }
 
 // report writes the conditions of the present generation.
@@ -147,7 +147,7 @@ func (s *site) stands(t *testing.T, a reconcilers.Assignment, state bundle.State
 	enough := func(res reconcilers.Result) bool {
 		return res.State == state && res.Reason == reason && strings.Contains(res.Message, message)
 	}
-	s.observed(t, a, s.r.Observe(t.Context(), a), enough)
+	s.Observed(t, a, s.R.Observe(t.Context(), a), enough)
 }
 
 func requireStands(t *testing.T, res reconcilers.Result, state bundle.State, reason, message string) {
@@ -181,7 +181,7 @@ spec:
 	})
 	require.Eventually(t, func() bool {
 		list := &unstructured.UnstructuredList{}
-		list.SetAPIVersion(versions["HelmRelease"])
+		list.SetGroupVersionKind(kinds["HelmRelease"])
 		list.SetKind("HelmReleaseList")
 		return s.List(t.Context(), list) == nil
 	}, time.Minute, 100*time.Millisecond)

@@ -27,21 +27,21 @@ func note(text string) string {
 func TestNewContentArrivesWithTheNewestVersion(t *testing.T) {
 	s := newSite(t)
 	first := push(t, s, "dev/settings.yaml", settings)
-	a := s.assignment(t, hourly+note("one"))
-	require.Equal(t, first, s.settled(t, a, bundle.Compliant).Revision)
+	a := s.Assignment(t, hourly+note("one"))
+	require.Equal(t, first, s.Settled(t, a, bundle.Compliant).Revision)
 	require.Empty(t, s.object(t, "GitRepository", "shop").GetAnnotations()[requestedAt], "what is new is looked at anyway")
 
 	second := push(t, s, "dev/settings.yaml", strings.Replace(settings, `"1"`, `"2"`, 1))
-	require.Equal(t, first, s.settled(t, a, bundle.Compliant).Revision, "the same content changes nothing")
+	require.Equal(t, first, s.Settled(t, a, bundle.Compliant).Revision, "the same content changes nothing")
 
-	b := s.assignment(t, hourly+note("two"))
-	require.Equal(t, second, s.settled(t, b, bundle.Compliant).Revision)
-	require.Equal(t, "2", s.configMap(t, "settings").Data["version"])
+	b := s.Assignment(t, hourly+note("two"))
+	require.Equal(t, second, s.Settled(t, b, bundle.Compliant).Revision)
+	require.Equal(t, "2", s.ConfigMap(t, "settings").Data["version"])
 
 	before := s.object(t, "GitRepository", "shop")
 	require.NotEmpty(t, before.GetAnnotations()[requestedAt])
-	require.Equal(t, bundle.Compliant, s.r.Observe(t.Context(), b).State, "a request is no drift")
-	require.Empty(t, s.settled(t, b, bundle.Compliant).Changes)
+	require.Equal(t, bundle.Compliant, s.R.Observe(t.Context(), b).State, "a request is no drift")
+	require.Empty(t, s.Settled(t, b, bundle.Compliant).Changes)
 	require.Equal(t, before.GetAnnotations(), s.object(t, "GitRepository", "shop").GetAnnotations())
 }
 
@@ -49,11 +49,11 @@ func TestNewContentArrivesWithTheNewestVersion(t *testing.T) {
 func TestSomebodyMayAskFluxToo(t *testing.T) {
 	s := newSite(t)
 	push(t, s, "dev/settings.yaml", settings)
-	a := s.assignment(t, hourly)
-	s.settled(t, a, bundle.Compliant)
+	a := s.Assignment(t, hourly)
+	s.Settled(t, a, bundle.Compliant)
 	source := s.object(t, "GitRepository", "shop")
 	s.annotate(t, source, requestedAt, "now")
-	require.Equal(t, bundle.Compliant, s.settled(t, a, bundle.Compliant).State)
+	require.Equal(t, bundle.Compliant, s.Settled(t, a, bundle.Compliant).State)
 	source = s.object(t, "GitRepository", "shop")
 	require.Equal(t, "now", source.GetAnnotations()[requestedAt])
 	handled, _, _ := unstructured.NestedString(source.Object, "status", "lastHandledReconcileAt")
@@ -67,15 +67,15 @@ func TestChangedValuesReachWhatFluxHasApplied(t *testing.T) {
 	const config = "---\napiVersion: v1\nkind: ConfigMap\nmetadata: {name: $NAME-config}\ndata: {VERSION: v%d}\n"
 	const substitute = "  postBuild: {substituteFrom: [{kind: ConfigMap, name: $NAME-config}]}\n"
 	for n := 1; n <= 3; n++ {
-		a := s.assignment(t, hourly+substitute+fmt.Sprintf(config, n))
-		s.settled(t, a, bundle.Compliant)
-		require.Equal(t, fmt.Sprint("v", n), s.configMap(t, "settings").Data["version"])
+		a := s.Assignment(t, hourly+substitute+fmt.Sprintf(config, n))
+		s.Settled(t, a, bundle.Compliant)
+		require.Equal(t, fmt.Sprint("v", n), s.ConfigMap(t, "settings").Data["version"])
 		if n == 1 {
 			continue // Flux sees a new Kustomization by itself
 		}
 		before := s.object(t, "Kustomization", "shop").GetAnnotations()[requestedAt]
 		require.NotEmpty(t, before)
-		s.settled(t, a, bundle.Compliant)
+		s.Settled(t, a, bundle.Compliant)
 		require.Equal(t, before, s.object(t, "Kustomization", "shop").GetAnnotations()[requestedAt], "but no more than once")
 	}
 }

@@ -5,8 +5,6 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
-	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -95,6 +93,28 @@ func Connect(t *testing.T, config *rest.Config) *Cluster {
 	return &Cluster{Client: c, Config: config, Name: ns.Name}
 }
 
+// ConfigMap returns one of the namespace, or nil.
+func (c *Cluster) ConfigMap(t *testing.T, name string) *corev1.ConfigMap {
+	t.Helper()
+	cm := &corev1.ConfigMap{}
+	err := c.Get(t.Context(), types.NamespacedName{Namespace: c.Name, Name: name}, cm)
+	if apierrors.IsNotFound(err) {
+		return nil
+	}
+	require.NoError(t, err)
+	return cm
+}
+
+// Value is what the ConfigMap of a value's name holds.
+func (c *Cluster) Value(t *testing.T, _, name string) (string, bool) {
+	t.Helper()
+	cm := c.ConfigMap(t, name)
+	if cm == nil {
+		return "", false
+	}
+	return cm.Data["value"], true
+}
+
 // engine holds values in ConfigMaps.
 type engine struct {
 	*Cluster
@@ -118,24 +138,6 @@ func (e *engine) Files(_ *testing.T, _ string, content map[string]string) []bund
 	return files
 }
 
-func (e *engine) get(t *testing.T, name string) *corev1.ConfigMap {
-	cm := &corev1.ConfigMap{}
-	err := e.Get(t.Context(), types.NamespacedName{Namespace: e.Name, Name: name}, cm)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	require.NoError(t, err)
-	return cm
-}
-
-func (e *engine) Value(t *testing.T, _, name string) (string, bool) {
-	cm := e.get(t, name)
-	if cm == nil {
-		return "", false
-	}
-	return cm.Data["value"], true
-}
-
 // Writes names the versions of the assignment's objects.
 func (e *engine) Writes(t *testing.T, assignment string) string {
 	list := &corev1.ConfigMapList{}
@@ -148,13 +150,13 @@ func (e *engine) Writes(t *testing.T, assignment string) string {
 }
 
 func (e *engine) Tamper(t *testing.T, _, name, value string) {
-	cm := e.get(t, name)
+	cm := e.ConfigMap(t, name)
 	cm.Data["value"] = value
 	require.NoError(t, e.Update(t.Context(), cm))
 }
 
 func (e *engine) Delete(t *testing.T, _, name string) {
-	require.NoError(t, e.Client.Delete(t.Context(), e.get(t, name)))
+	require.NoError(t, e.Client.Delete(t.Context(), e.ConfigMap(t, name)))
 }
 
 // AddForeign creates two objects and adds a label and a key to one of the assignment's.
@@ -162,26 +164,25 @@ func (e *engine) AddForeign(t *testing.T, _, name string) {
 	meta := metav1.ObjectMeta{Namespace: e.Name, Name: "theirs"}
 	require.NoError(t, e.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "yes"}}))
 	require.NoError(t, e.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"theirs": "yes"}}))
-	cm := e.get(t, name)
+	cm := e.ConfigMap(t, name)
 	cm.Labels["theirs"] = "yes"
 	cm.Data["theirs"] = "yes"
 	require.NoError(t, e.Update(t.Context(), cm))
 }
 
 func (e *engine) CheckForeign(t *testing.T, _, name string) {
-	require.Equal(t, "yes", e.get(t, "theirs").Data["theirs"])
+	require.Equal(t, "yes", e.ConfigMap(t, "theirs").Data["theirs"])
 	secret := &corev1.Secret{}
 	require.NoError(t, e.Get(t.Context(), types.NamespacedName{Namespace: e.Name, Name: "theirs"}, secret))
 	require.Equal(t, "yes", string(secret.Data["theirs"]))
-	if cm := e.get(t, name); cm != nil {
+	if cm := e.ConfigMap(t, name); cm != nil {
 		require.Equal(t, "yes", cm.Data["theirs"])
 		require.Equal(t, "yes", cm.Labels["theirs"])
 	}
 }
 
 func (e *engine) Break(t *testing.T, a reconcilers.Assignment) string {
-	write(t, a, "broken.yaml", "kind: ConfigMap\n  name: [\n")
-	return kubernetes.InvalidManifest
+	return spoil(t, a)
 }
 
 // deployment has a pod that no node takes, and content of its own in it.
@@ -198,13 +199,13 @@ spec:
 
 // Fail adds a rollout that its controller soon gives up.
 func (e *engine) Fail(t *testing.T, a reconcilers.Assignment) (reason, words string) {
-	write(t, a, "web.yaml", fmt.Sprintf(deployment, 1, a.Content))
+	add(t, a, bundle.File{Path: "web.yaml", Data: fmt.Appendf(nil, deployment, 1, a.Content)})
 	return kubernetes.Unhealthy, "Deployment/" + e.Name + "/web: Progress deadline exceeded"
 }
 
 // Stall adds a rollout of a pod that gets ready when a kubelet, which is the test, says so.
 func (e *engine) Stall(t *testing.T, a reconcilers.Assignment) (words string, finish func()) {
-	write(t, a, "web.yaml", fmt.Sprintf(deployment, 600, a.Content))
+	add(t, a, bundle.File{Path: "web.yaml", Data: fmt.Appendf(nil, deployment, 600, a.Content)})
 	return "Deployment/" + e.Name + "/web", func() {
 		ctx := context.Background() // that of a test has ended when its cleanup comes here
 		list := &appsv1.DeploymentList{}
@@ -228,9 +229,4 @@ func (e *engine) ready(ctx context.Context, t *testing.T) bool {
 	require.NoError(t, e.Get(ctx, types.NamespacedName{Namespace: e.Name, Name: "web"}, d))
 	s := d.Status
 	return s.ObservedGeneration == d.Generation && s.UpdatedReplicas == 1 && s.Replicas == 1 && s.AvailableReplicas == 1
-}
-
-// write adds a file to an assignment.
-func write(t *testing.T, a reconcilers.Assignment, name, text string) {
-	require.NoError(t, os.WriteFile(filepath.Join(a.Dir, name), []byte(text), 0o600))
 }
