@@ -247,9 +247,9 @@ func (r result) name() string {
 	return name
 }
 
-// cascades reports whether Argo CD takes away what an Application has brought when it is deleted.
-func cascades(o *unstructured.Unstructured) bool {
-	return slices.ContainsFunc(o.GetFinalizers(), func(f string) bool {
+// cascades reports whether Argo CD takes away what the Application has brought when it is deleted.
+func (a *application) cascades() bool {
+	return slices.ContainsFunc(a.Metadata.Finalizers, func(f string) bool {
 		return f == finalizer || strings.HasPrefix(f, finalizer+"/")
 	})
 }

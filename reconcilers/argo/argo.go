@@ -17,11 +17,9 @@
 package argo
 
 import (
-	"context"
 	"log/slog"
 	"time"
 
-	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
@@ -111,20 +109,3 @@ func owns(kind schema.GroupKind) bool {
 
 // engine is what is the same for all assignments.
 type engine struct{ Options }
-
-// finalizer has Argo CD take away what an Application has brought before the Application goes.
-const finalizer = "resources-finalizer.argocd.argoproj.io"
-
-// release makes the deletion of an Application one of what it has brought.
-func (engine) release(ctx context.Context, v kubernetes.View, o *unstructured.Unstructured) error {
-	if o.GroupVersionKind().GroupKind() != applicationKind {
-		return nil
-	}
-	return v.Write(ctx, o, func(o *unstructured.Unstructured) (map[string]any, error) {
-		if cascades(o) {
-			return nil, nil
-		}
-		finalizers := append([]string{finalizer}, o.GetFinalizers()...)
-		return map[string]any{"metadata": map[string]any{"finalizers": finalizers}}, nil
-	})
-}

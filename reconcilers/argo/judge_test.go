@@ -1,6 +1,7 @@
 package argo
 
 import (
+	"encoding/json"
 	"fmt"
 	"strings"
 	"testing"
@@ -51,6 +52,31 @@ func application1(t *testing.T, text string) *application {
 	a, err := parse(kubernetestest.Parse(t, head+text))
 	require.NoError(t, err)
 	return a
+}
+
+func TestWhatIsToGoGoesWhenArgoCDHasCalmedDown(t *testing.T) {
+	const asks = "metadata: {name: shop, namespace: argocd, annotations: {argocd.argoproj.io/refresh: normal}, finalizers: [resources-finalizer.argocd.argoproj.io]}\n"
+	ended := fmt.Sprintf(behind, "2026-11-21T11:58:00Z")
+	for _, c := range []struct {
+		name, text, writes string
+		ready              bool
+	}{
+		{"it syncs by itself", auto, `{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"normal"},"finalizers":["resources-finalizer.argocd.argoproj.io"]},"spec":{"syncPolicy":{"automated":null}}}`, false},
+		{"it does not, and never was synced", manually, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`, true},
+		{"Argo CD has yet to look", asks + manually, `null`, false},
+		{"a sync has yet to begin", asks + op + manually, `null`, false},
+		{"a sync is under way", op + manually + looked + differs + running, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]},"status":{"operationState":{"phase":"Terminating"}}}`, false},
+		{"a sync has ended long before the comparison", manually + looked + synced + ended, `{"metadata":{"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`, true},
+		{"a sync has just ended", manually + strings.ReplaceAll(looked, "11:59:00", "11:58:01") + synced + ended, `{"metadata":{"annotations":{"argocd.argoproj.io/refresh":"normal"},"finalizers":["resources-finalizer.argocd.argoproj.io"]}}`, false},
+	} {
+		t.Run(c.name, func(t *testing.T) {
+			fields, ready := application1(t, c.text).leave()
+			require.Equal(t, c.ready, ready)
+			data, err := json.Marshal(fields)
+			require.NoError(t, err)
+			require.JSONEq(t, c.writes, string(data))
+		})
+	}
 }
 
 func TestHowArgoCDStandsIsHowTheAssignmentStands(t *testing.T) {

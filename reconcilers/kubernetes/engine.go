@@ -47,8 +47,9 @@ type Engine struct {
 	// Drive, where it is set, tells the engine by View.Write what no manifest says, such as to look again.
 	// Apply calls it when all objects are as their manifests say, and judges afterwards.
 	Drive func(ctx context.Context, v View) error
-	// Release, where it is set, makes one of the engine's objects ready to be deleted.
-	Release func(ctx context.Context, v View, o *unstructured.Unstructured) error
+	// Release, where it is set, makes one of the engine's objects ready to be deleted, and reports whether it
+	// is. It is called again until it is.
+	Release func(ctx context.Context, v View, o *unstructured.Unstructured) (ready bool, err error)
 	// Holds, where it is set, tells which of the engine's kinds its others need until they have gone.
 	Holds func(schema.GroupKind) bool
 }
@@ -253,6 +254,7 @@ func (p *pass) drive(ctx context.Context, fresh bool) error {
 // empty where nothing is left that counts.
 func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) {
 	var engines, due []entry
+	held := false
 	for _, e := range p.inventory.without(p.objects) {
 		e, err := p.served(ctx, e)
 		if err != nil {
@@ -270,12 +272,14 @@ func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) 
 			return res, err
 		case live == nil || live.GetLabels()[OwnerLabel] != p.owner:
 		case p.engines(e.groupKind()):
-			engines = append(engines, e)
+			engines, held = append(engines, e), held || live.GetDeletionTimestamp() == nil
 		case e.isNamespace() && live.GetDeletionTimestamp() == nil && !p.occupied(e.Name):
 			due = append(due, e)
 		}
 	}
 	switch {
+	case held: // the next apply deletes it, if it is ready
+		return reconcilers.Waiting(Terminating, fmt.Errorf("%s cannot be deleted yet", names(engines))), nil
 	case len(engines) > 0:
 		return reconcilers.Result{State: bundle.Progressing, Reason: Terminating, Message: reconcilers.Clip(names(engines))}, nil
 	case len(due) > 0: // the next apply deletes it, as nothing of the engine is in it any more

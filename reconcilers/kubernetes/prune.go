@@ -65,7 +65,7 @@ func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, err error) {
 		return p.pruneNamespace(ctx, e, live)
 	}
 	if p.engines(e.groupKind()) && p.r.engine.Release != nil {
-		if err := p.r.engine.Release(ctx, p.view(), live); err != nil {
+		if ready, err := p.r.engine.Release(ctx, p.view(), live); !ready || err != nil {
 			return false, err
 		}
 	}

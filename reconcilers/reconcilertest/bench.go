@@ -131,10 +131,7 @@ func (b *bench) stalled(t *testing.T, name string, content values) (a reconciler
 // apply applies a, waits until it is compliant, and returns how it stands then, with what Apply changed.
 func (b *bench) apply(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment) reconcilers.Result {
 	t.Helper()
-	first := r.Apply(t.Context(), a)
-	res := b.settle(t, r, a, first)
-	res.Changes = first.Changes
-	return res
+	return b.settle(t, r, a, r.Apply(t.Context(), a))
 }
 
 // settle waits until a is compliant.
@@ -151,10 +148,11 @@ func (b *bench) settle(t *testing.T, r reconcilers.Reconciler, a reconcilers.Ass
 }
 
 // wait does what the agent does with a result: it observes what is progressing and applies what is pending,
-// until it is neither or patience is at its end.
+// until it is neither or patience is at its end. The changes of all these calls are listed.
 func (b *bench) wait(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment, res reconcilers.Result) reconcilers.Result {
 	t.Helper()
 	for end := time.Now().Add(b.adapter.Patience); time.Now().Before(end); time.Sleep(pollTime) {
+		before := res.Changes
 		switch res.State {
 		case bundle.Progressing:
 			res = r.Observe(t.Context(), a)
@@ -163,6 +161,7 @@ func (b *bench) wait(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assig
 		default:
 			return res
 		}
+		res.Changes = append(before, res.Changes...)
 	}
 	return res
 }
