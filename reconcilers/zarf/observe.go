@@ -17,15 +17,12 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 }
 
 func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) (reconcilers.Result, error) {
-	if err := ctx.Err(); err != nil {
+	def, rec, working, err := r.lookUp(ctx, a)
+	switch {
+	case err != nil:
 		return reconcilers.Result{}, err
-	}
-	def, rec, err := r.read(a)
-	if err != nil {
-		return reconcilers.Result{}, err
-	}
-	if j := r.job(a.Name); j != nil && !j.removing && j.content == a.Content {
-		return j.result(), nil
+	case working != nil:
+		return working.result(), nil
 	}
 	switch {
 	case rec == nil:
@@ -42,6 +39,20 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) (rec
 	}
 	res, _, err := r.stand(ctx, a, def, true)
 	return res, err
+}
+
+// lookUp reads what is known of an assignment, with the job that deploys this content, if one is at work.
+func (r *Reconciler) lookUp(ctx context.Context, a reconcilers.Assignment) (def *definition, rec *record, working *job, err error) {
+	if err := ctx.Err(); err != nil {
+		return nil, nil, nil, err
+	}
+	if def, rec, err = r.read(a); err != nil {
+		return nil, nil, nil, err
+	}
+	if j := r.job(a.Name); j != nil && !j.removing && j.content == a.Content {
+		working = j
+	}
+	return def, rec, working, nil
 }
 
 func pending(reason, message string) reconcilers.Result {

@@ -137,15 +137,12 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 }
 
 func (r *Reconciler) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers.Result, error) {
-	if err := ctx.Err(); err != nil {
+	def, rec, working, err := r.lookUp(ctx, a)
+	switch {
+	case err != nil:
 		return reconcilers.Result{}, err
-	}
-	def, rec, err := r.read(a)
-	if err != nil {
-		return reconcilers.Result{}, err
-	}
-	if j := r.job(a.Name); j != nil && !j.removing && j.content == a.Content {
-		return j.result(), nil
+	case working != nil:
+		return working.result(), nil
 	}
 	if err := r.version(ctx); err != nil {
 		return reconcilers.Result{}, err

@@ -34,7 +34,7 @@ func Adapter(kubeconfig string) reconcilertest.Adapter {
 		Start: func(t *testing.T) reconcilertest.Engine {
 			config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 			require.NoError(t, err)
-			return &engine{Cluster: Connect(t, config), Place: Place{Kubeconfig: kubeconfig, Ledger: t.TempDir()}}
+			return &engine{ConfigMaps: ConfigMaps{Connect(t, config)}, Place: Place{Kubeconfig: kubeconfig, Ledger: t.TempDir()}}
 		},
 	}
 }
@@ -115,9 +115,51 @@ func (c *Cluster) Value(t *testing.T, _, name string) (string, bool) {
 	return cm.Data["value"], true
 }
 
-// engine holds values in ConfigMaps.
+// ConfigMaps is as much of a reconcilertest.Engine as is the same for all that hold values in ConfigMaps of a
+// namespace.
+type ConfigMaps struct{ *Cluster }
+
+// Namespace is theirs.
+func (c ConfigMaps) Namespace() string { return c.Name }
+
+// Tamper overwrites one.
+func (c ConfigMaps) Tamper(t *testing.T, _, name, value string) {
+	cm := c.ConfigMap(t, name)
+	cm.Data["value"] = value
+	require.NoError(t, c.Update(t.Context(), cm))
+}
+
+// Delete deletes one.
+func (c ConfigMaps) Delete(t *testing.T, _, name string) {
+	require.NoError(t, c.Client.Delete(t.Context(), c.ConfigMap(t, name)))
+}
+
+// AddForeign creates two objects and adds a label and a key to one of the assignment's.
+func (c ConfigMaps) AddForeign(t *testing.T, _, name string) {
+	meta := metav1.ObjectMeta{Namespace: c.Name, Name: "theirs"}
+	require.NoError(t, c.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "yes"}}))
+	require.NoError(t, c.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"theirs": []byte("yes")}}))
+	cm := c.ConfigMap(t, name)
+	cm.Labels["theirs"] = "yes"
+	cm.Data["theirs"] = "yes"
+	require.NoError(t, c.Update(t.Context(), cm))
+}
+
+// CheckForeign looks for them.
+func (c ConfigMaps) CheckForeign(t *testing.T, _, name string) {
+	require.Equal(t, "yes", c.ConfigMap(t, "theirs").Data["theirs"])
+	secret := &corev1.Secret{}
+	require.NoError(t, c.Get(t.Context(), types.NamespacedName{Namespace: c.Name, Name: "theirs"}, secret))
+	require.Equal(t, "yes", string(secret.Data["theirs"]))
+	if cm := c.ConfigMap(t, name); cm != nil {
+		require.Equal(t, "yes", cm.Data["theirs"])
+		require.Equal(t, "yes", cm.Labels["theirs"])
+	}
+}
+
+// engine is that of the adapter kubernetes.
 type engine struct {
-	*Cluster
+	ConfigMaps
 	Place
 }
 
@@ -126,8 +168,6 @@ func (e *engine) Reconciler(t *testing.T) reconcilers.Reconciler {
 	require.NoError(t, err)
 	return r
 }
-
-func (e *engine) Namespace() string { return e.Name }
 
 func (e *engine) Files(_ *testing.T, _ string, content map[string]string) []bundle.File {
 	const text = "apiVersion: v1\nkind: ConfigMap\nmetadata:\n  name: %s\ndata:\n  value: %q\n"
@@ -147,38 +187,6 @@ func (e *engine) Writes(t *testing.T, assignment string) string {
 		found = append(found, fmt.Sprint(cm.Name, cm.UID, cm.ResourceVersion))
 	}
 	return strings.Join(found, ", ")
-}
-
-func (e *engine) Tamper(t *testing.T, _, name, value string) {
-	cm := e.ConfigMap(t, name)
-	cm.Data["value"] = value
-	require.NoError(t, e.Update(t.Context(), cm))
-}
-
-func (e *engine) Delete(t *testing.T, _, name string) {
-	require.NoError(t, e.Client.Delete(t.Context(), e.ConfigMap(t, name)))
-}
-
-// AddForeign creates two objects and adds a label and a key to one of the assignment's.
-func (e *engine) AddForeign(t *testing.T, _, name string) {
-	meta := metav1.ObjectMeta{Namespace: e.Name, Name: "theirs"}
-	require.NoError(t, e.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "yes"}}))
-	require.NoError(t, e.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, StringData: map[string]string{"theirs": "yes"}}))
-	cm := e.ConfigMap(t, name)
-	cm.Labels["theirs"] = "yes"
-	cm.Data["theirs"] = "yes"
-	require.NoError(t, e.Update(t.Context(), cm))
-}
-
-func (e *engine) CheckForeign(t *testing.T, _, name string) {
-	require.Equal(t, "yes", e.ConfigMap(t, "theirs").Data["theirs"])
-	secret := &corev1.Secret{}
-	require.NoError(t, e.Get(t.Context(), types.NamespacedName{Namespace: e.Name, Name: "theirs"}, secret))
-	require.Equal(t, "yes", string(secret.Data["theirs"]))
-	if cm := e.ConfigMap(t, name); cm != nil {
-		require.Equal(t, "yes", cm.Data["theirs"])
-		require.Equal(t, "yes", cm.Labels["theirs"])
-	}
 }
 
 func (e *engine) Break(t *testing.T, a reconcilers.Assignment) string {

@@ -16,15 +16,13 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
-	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/types"
-	"k8s.io/client-go/rest"
 	"k8s.io/client-go/tools/clientcmd"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/kubernetes/kubernetestest"
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
@@ -53,11 +51,9 @@ func (p Place) open(deadline time.Duration) (*zarf.Reconciler, error) {
 
 // Engine has packages of ConfigMaps in a namespace of its own.
 type Engine struct {
-	client.Client
+	kubernetestest.ConfigMaps
 	Place
-	Config    *rest.Config
-	namespace string
-	signal    string // a file that Stall's actions wait for
+	signal string // a file that Stall's actions wait for
 }
 
 // NewEngine makes a namespace on the cluster of kubeconfig, which the tests share with nobody who uses Zarf.
@@ -65,16 +61,9 @@ func NewEngine(t *testing.T, program, kubeconfig string) *Engine {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err)
-	config.QPS = -1
-	config.WarningHandlerWithContext = rest.NoWarnings{}
-	c, err := client.New(config, client.Options{FieldOwner: "somebody"})
-	require.NoError(t, err)
-	e := &Engine{Client: c, Config: config, Place: Place{program, kubeconfig, t.TempDir()}, signal: filepath.Join(t.TempDir(), "go")}
-	ns := &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{GenerateName: "wherry-test-"}}
-	require.NoError(t, c.Create(t.Context(), ns))
-	e.namespace = ns.Name
+	c := kubernetestest.Connect(t, config)
+	e := &Engine{ConfigMaps: kubernetestest.ConfigMaps{Cluster: c}, Place: Place{program, kubeconfig, t.TempDir()}, signal: filepath.Join(t.TempDir(), "go")}
 	t.Cleanup(func() {
-		_ = c.Delete(context.Background(), ns)
 		_ = c.DeleteAllOf(context.Background(), &corev1.Secret{}, client.InNamespace("zarf"), client.HasLabels{"package-deploy-info"})
 	})
 	return e
@@ -117,9 +106,6 @@ func (e *Engine) Running(t *testing.T) (n int) {
 	return n
 }
 
-// Namespace is where the packages' objects are.
-func (e *Engine) Namespace() string { return e.namespace }
-
 // Files are a package with a manifest for each value.
 func (e *Engine) Files(_ *testing.T, assignment string, content map[string]string) []bundle.File {
 	const config = `apiVersion: zarf.dev/v1alpha1
@@ -142,29 +128,7 @@ components:
 		names = append(names, name+".yaml")
 		files = append(files, bundle.File{Path: name + ".yaml", Data: fmt.Appendf(nil, manifest, name, content[name])})
 	}
-	return append(files, bundle.File{Path: "reconciler.yaml", Data: fmt.Appendf(nil, config, assignment, e.namespace, strings.Join(names, ", "))})
-}
-
-// ConfigMap returns one of the package's, or nil.
-func (e *Engine) ConfigMap(t *testing.T, name string) *corev1.ConfigMap {
-	t.Helper()
-	cm := &corev1.ConfigMap{}
-	err := e.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: name}, cm)
-	if apierrors.IsNotFound(err) {
-		return nil
-	}
-	require.NoError(t, err)
-	return cm
-}
-
-// Value is that of a ConfigMap.
-func (e *Engine) Value(t *testing.T, _, name string) (string, bool) {
-	t.Helper()
-	cm := e.ConfigMap(t, name)
-	if cm == nil {
-		return "", false
-	}
-	return cm.Data["value"], true
+	return append(files, bundle.File{Path: "reconciler.yaml", Data: fmt.Appendf(nil, config, assignment, e.Name, strings.Join(names, ", "))})
 }
 
 // Writes names the version of Zarf's record, which each deploy writes.
@@ -173,45 +137,6 @@ func (e *Engine) Writes(t *testing.T, assignment string) string {
 	secret := &corev1.Secret{}
 	require.NoError(t, client.IgnoreNotFound(e.Get(t.Context(), types.NamespacedName{Namespace: "zarf", Name: "zarf-package-" + assignment}, secret)))
 	return string(secret.UID) + secret.ResourceVersion
-}
-
-// Tamper overwrites a ConfigMap.
-func (e *Engine) Tamper(t *testing.T, _, name, value string) {
-	t.Helper()
-	cm := e.ConfigMap(t, name)
-	cm.Data["value"] = value
-	require.NoError(t, e.Update(t.Context(), cm))
-}
-
-// Delete deletes a ConfigMap.
-func (e *Engine) Delete(t *testing.T, _, name string) {
-	t.Helper()
-	require.NoError(t, e.Client.Delete(t.Context(), e.ConfigMap(t, name)))
-}
-
-// AddForeign creates two objects and adds a label and a key to one of the assignment's.
-func (e *Engine) AddForeign(t *testing.T, _, name string) {
-	t.Helper()
-	meta := metav1.ObjectMeta{Namespace: e.namespace, Name: "theirs"}
-	require.NoError(t, e.Create(t.Context(), &corev1.ConfigMap{ObjectMeta: meta, Data: map[string]string{"theirs": "yes"}}))
-	require.NoError(t, e.Create(t.Context(), &corev1.Secret{ObjectMeta: meta, Data: map[string][]byte{"theirs": []byte("yes")}}))
-	cm := e.ConfigMap(t, name)
-	cm.Labels["theirs"] = "yes"
-	cm.Data["theirs"] = "yes"
-	require.NoError(t, e.Update(t.Context(), cm))
-}
-
-// CheckForeign looks for them.
-func (e *Engine) CheckForeign(t *testing.T, _, name string) {
-	t.Helper()
-	require.Equal(t, "yes", e.ConfigMap(t, "theirs").Data["theirs"])
-	secret := &corev1.Secret{}
-	require.NoError(t, e.Get(t.Context(), types.NamespacedName{Namespace: e.namespace, Name: "theirs"}, secret))
-	require.Equal(t, "yes", string(secret.Data["theirs"]))
-	if cm := e.ConfigMap(t, name); cm != nil {
-		require.Equal(t, "yes", cm.Data["theirs"])
-		require.Equal(t, "yes", cm.Labels["theirs"])
-	}
 }
 
 // Break makes the package's configuration no YAML.
@@ -254,10 +179,10 @@ func Adapter(on, record string, patience time.Duration, start func(t *testing.T)
 func (e *Engine) Assign(t *testing.T, name string, files map[string]string) reconcilers.Assignment {
 	t.Helper()
 	a := reconcilers.Assignment{Dir: filepath.Join(t.TempDir(), name)}
-	a.Name, a.Namespace, a.Adapter = name, e.namespace, "zarf"
+	a.Name, a.Namespace, a.Adapter = name, e.Name, "zarf"
 	require.NoError(t, os.Mkdir(a.Dir, 0o755))
 	for path, text := range files {
-		text = strings.ReplaceAll(text, "$NS", e.namespace)
+		text = strings.ReplaceAll(text, "$NS", e.Name)
 		require.NoError(t, os.WriteFile(filepath.Join(a.Dir, path), []byte(text), 0o644))
 	}
 	var err error
