@@ -48,11 +48,11 @@ func requests(now func() time.Time) func(context.Context, kubernetes.View) error
 	}
 }
 
-// requestOf returns the annotation, as fields, that asks Flux to look at o again, or none. Flux sees that an object of its
-// own has changed, or that a source has a new revision, but not that a Secret or a ConfigMap that an object
-// refers to has other content: what it then says about the object is about the old one. New content of an
-// assignment also has sources looked at that follow something, so that a release and the version that it was
-// made for arrive together.
+// requestOf returns the annotation, as fields of an object, that asks Flux to look at o again, or none. Flux
+// sees that an object of its own has changed, or that a source has a new revision, but not that a Secret or a
+// ConfigMap that an object refers to has other content: what it then says about the object is about the old
+// one. New content of an assignment also has sources looked at that follow something, so that a release and
+// the version that it was made for arrive together.
 func requestOf(o *unstructured.Unstructured, done outcome, fresh bool, at time.Time) map[string]any {
 	if suspended(o) || !(fresh && isPolled(o) || isOutdated(o, done, fresh)) {
 		return nil

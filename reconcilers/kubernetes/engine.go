@@ -45,7 +45,8 @@ type Engine struct {
 	// is none, without another meaning: that must not be taken for drift.
 	Fit func(o, live *unstructured.Unstructured)
 	// Drive, where it is set, tells the engine by View.Write what no manifest says, such as to look again.
-	// Apply calls it when all objects are as their manifests say, and judges afterwards.
+	// Apply calls it when all objects are as their manifests say, and judges afterwards. Content counts as
+	// applied once it has been called for it without an error.
 	Drive func(ctx context.Context, v View) error
 	// Release, where it is set, makes one of the engine's objects ready to be deleted, and reports whether it
 	// is. It is called again until it is.
