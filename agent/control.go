@@ -94,7 +94,7 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("GET /status", c.getStatus)
 	// A pass belongs to the agent: it goes on when the one who asked for it has gone.
 	mux.HandleFunc("POST /sync", c.pass(func(cmd command) Result { return c.agent.sync(ctx, cmd.Wait) }))
-	mux.HandleFunc("POST /import", c.pass(func(cmd command) Result { return c.agent.Import(ctx, cmd.Path, cmd.Wait) }))
+	mux.HandleFunc("POST /import", c.pass(func(cmd command) Result { return c.agent.importFile(ctx, cmd.Path, scope{wait: cmd.Wait}) }))
 	mux.HandleFunc("GET /reports", c.getReports)
 	mux.HandleFunc("POST /ack", c.postAck)
 	server := &http.Server{

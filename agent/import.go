@@ -16,6 +16,11 @@ import (
 // Import takes the bundle for this agent from the file at path, which airgap.Export has written, and
 // judges and applies it as if a registry had offered it. It waits as Once does.
 func (a *Agent) Import(ctx context.Context, path string, wait time.Duration) Result {
+	return a.importFile(ctx, path, scope{wait: wait, last: true})
+}
+
+// importFile is Import in an agent that may go on, or not, as s says.
+func (a *Agent) importFile(ctx context.Context, path string, s scope) Result {
 	site, err := airgap.Open(path)
 	if err != nil {
 		return a.result(outcome{Verdict: Broken, Err: err})
@@ -25,7 +30,8 @@ func (a *Agent) Import(ctx context.Context, path string, wait time.Duration) Res
 	if offer == nil {
 		return a.result(outcome{Verdict: Broken, Err: fmt.Errorf("%s: %w: it holds no bundle", path, airgap.ErrFormat)})
 	}
-	return a.result(a.makePass(ctx, scope{offer: offer, media: true, all: true, force: true, wait: wait}))
+	s.offer, s.media, s.all, s.force = offer, true, true, true
+	return a.result(a.makePass(ctx, s))
 }
 
 // offerOf is the part of a site's file that is meant for this agent. Where there is none, it is the

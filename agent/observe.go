@@ -3,13 +3,15 @@ package agent
 import (
 	"context"
 	"time"
+
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // pollTime is the time between two looks at assignments that are progressing, while a pass waits.
 const pollTime = 250 * time.Millisecond
 
 // observe asks engines how their assignments stand, corrects drift, and goes on while the scope's time
-// lasts and something is progressing.
+// lasts and something is progressing, or the process is about to end under programs that are at work.
 func (p *pass) observe(ctx context.Context) outcome {
 	if p.running == nil {
 		return done
@@ -20,7 +22,7 @@ func (p *pass) observe(ctx context.Context) outcome {
 		if err != nil {
 			return outcomeOf(ctx, err)
 		}
-		if !p.open() || time.Since(begun) >= p.wait {
+		if !p.open() || time.Since(begun) >= p.wait && !(p.last && p.working()) {
 			return done
 		}
 		select {
@@ -55,6 +57,16 @@ func (p *pass) open() bool {
 	g := p.line.gate(p.opts.Now())
 	for _, r := range p.line.records {
 		if reason, _ := g.waits(r); r.unsettled() && reason == "" {
+			return true
+		}
+	}
+	return false
+}
+
+// working says whether programs that engines run would be cut off, were this process to end.
+func (p *pass) working() bool {
+	for _, engine := range p.opts.Reconcilers {
+		if r, ok := engine.(reconcilers.Runner); ok && r.Working() {
 			return true
 		}
 	}

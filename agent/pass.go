@@ -27,6 +27,9 @@ type scope struct {
 	force bool
 	// wait is how long to go on observing while something is progressing.
 	wait time.Duration
+	// last means that the process ends after this pass, and with it the programs that engines run: it goes
+	// on for as long as they do.
+	last bool
 }
 
 // pass is the work in progress of one pass. Each step reads what the ones before have left here.

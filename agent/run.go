@@ -19,11 +19,12 @@ type Result struct {
 	Error string `json:"error,omitempty"`
 }
 
-// Once makes one pass, and goes on observing for up to wait while something is progressing. Then it
-// offers the hub what the queue holds, once. An unreachable hub does not show in the result.
+// Once makes one pass, and goes on observing for up to wait while something is progressing, and for as
+// long as programs that engines run are at work, since they end with this process. Then it offers the hub
+// what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.sayInterrupted()
-	out := a.makePass(ctx, scope{offer: a.source, all: true, force: true, wait: wait})
+	out := a.makePass(ctx, scope{offer: a.source, all: true, force: true, wait: wait, last: true})
 	if a.opts.HubURL != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()

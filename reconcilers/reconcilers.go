@@ -20,9 +20,9 @@ import (
 // went wrong is part of the result: the state says whether trying again can help (Pending, Progressing)
 // or not (Failed). Calls come from several goroutines, never two at a time for one assignment.
 //
-// A Reconciler may also be a Releaser and a Settler. One that is an io.Closer runs something between
-// calls: Close ends it, when no call is to come any more, so that a Reconciler of a later process can
-// carry on.
+// A Reconciler may also be a Releaser, a Settler and a Runner. One that is an io.Closer runs something
+// between calls: Close ends it, when no call is to come any more, so that a Reconciler of a later process
+// can carry on.
 type Reconciler interface {
 	// Apply moves the engine toward a. It returns without waiting for slow engines to finish.
 	Apply(ctx context.Context, a Assignment) Result
@@ -46,6 +46,12 @@ type Releaser interface {
 type Settler interface {
 	// SettleTime is how long Compliant has to last until it counts, where nobody has said otherwise.
 	SettleTime() time.Duration
+}
+
+// Runner is a Reconciler whose work is done by programs that end with this process.
+type Runner interface {
+	// Working says whether any of them is at work, or about to be. Each ends by itself, or at its deadline.
+	Working() bool
 }
 
 // Assignment is what a reconciler gets.

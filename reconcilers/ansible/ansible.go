@@ -45,7 +45,7 @@ type Options struct {
 
 // Reconciler is the engine of one host. It has to be closed.
 type Reconciler struct {
-	root  string
+	root  func() (string, error) // absolute, since Ansible runs in a folder of its own
 	opts  Options
 	log   *slog.Logger
 	slot  chan struct{} // held by the job that runs playbooks
@@ -67,14 +67,28 @@ func New(root string, opts Options) *Reconciler {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	return &Reconciler{root: root, opts: opts, log: log, slot: make(chan struct{}, 1), check: make(chan struct{}, 1), jobs: map[string]*job{}}
+	absolute := sync.OnceValues(func() (string, error) { return filepath.Abs(root) })
+	return &Reconciler{root: absolute, opts: opts, log: log, slot: make(chan struct{}, 1), check: make(chan struct{}, 1), jobs: map[string]*job{}}
 }
 
 var (
 	_ reconcilers.Reconciler = (*Reconciler)(nil)
 	_ reconcilers.Releaser   = (*Reconciler)(nil)
+	_ reconcilers.Runner     = (*Reconciler)(nil)
 	_ io.Closer              = (*Reconciler)(nil)
 )
+
+// Working says whether playbooks are at work or wait for their turn.
+func (r *Reconciler) Working() bool {
+	r.mu.Lock()
+	defer r.mu.Unlock()
+	for _, j := range r.jobs {
+		if j.busy() {
+			return true
+		}
+	}
+	return false
+}
 
 // Close ends the playbooks that are at work, and returns when they have ended. The next Reconciler begins
 // them again.
@@ -97,7 +111,7 @@ func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place
 	if a.Name == "" || strings.HasPrefix(a.Name, ".") || strings.ContainsAny(a.Name, `/\`) || !filepath.IsLocal(a.Name) {
 		return "", nil, &reasonError{InvalidAssignment, fmt.Errorf("assignment name %q is no folder name", a.Name), false}
 	}
-	root, err := filepath.Abs(r.root) // Ansible runs in a folder of its own
+	root, err := r.root()
 	if err != nil {
 		return "", nil, err
 	}
@@ -106,7 +120,6 @@ func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place
 		r.mu.Unlock()
 		return "", nil, fmt.Errorf("the adapter was closed: %w", context.Canceled)
 	}
-	r.root = root
 	return place(filepath.Join(root, a.Name)), r.jobs[a.Name], nil
 }
 
@@ -285,7 +298,11 @@ func (r *Reconciler) sweep() error {
 	if r.swept {
 		return nil
 	}
-	folders, err := filepath.Glob(filepath.Join(r.root, "*", "*"))
+	root, err := r.root()
+	if err != nil {
+		return err
+	}
+	folders, err := filepath.Glob(filepath.Join(root, "*", "*"))
 	if err != nil {
 		return err
 	}

@@ -81,7 +81,11 @@ func (r *Reconciler) play(o order) (*program.Run, *story, error) {
 	if err != nil {
 		return nil, nil, err
 	}
-	own, keep := filepath.Join(r.root, ownDir), o.place.path(o.keep)
+	root, err := r.root()
+	if err != nil {
+		return nil, nil, err
+	}
+	own, keep := filepath.Join(root, ownDir), o.place.path(o.keep)
 	if err := r.install(own, e); err != nil {
 		return nil, nil, err
 	}

@@ -39,6 +39,18 @@ func (r *Reconciler) job(assignment string) *job {
 	return nil
 }
 
+// Working says whether zarf is at work.
+func (r *Reconciler) Working() bool {
+	r.jobs.Lock()
+	defer r.jobs.Unlock()
+	for _, j := range r.running {
+		if !j.isOver() {
+			return true
+		}
+	}
+	return false
+}
+
 // begin runs work for an assignment, after what runs for it has been ended.
 func (r *Reconciler) begin(assignment string, content digest.Digest, removing bool, work func(context.Context, *job) error) *job {
 	ctx, cancel := context.WithTimeout(r.ctx, r.opts.Deadline)

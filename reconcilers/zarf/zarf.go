@@ -14,6 +14,7 @@ package zarf
 
 import (
 	"context"
+	"io"
 	"log/slog"
 	"path/filepath"
 	"slices"
@@ -69,7 +70,11 @@ type Reconciler struct {
 	tooOld    error
 }
 
-var _ reconcilers.Reconciler = (*Reconciler)(nil)
+var (
+	_ reconcilers.Reconciler = (*Reconciler)(nil)
+	_ reconcilers.Runner     = (*Reconciler)(nil)
+	_ io.Closer              = (*Reconciler)(nil)
+)
 
 // requestTimeout bounds one request where config has no timeout of its own.
 const requestTimeout = 45 * time.Second

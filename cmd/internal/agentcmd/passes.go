@@ -33,7 +33,7 @@ type passFlags struct {
 
 func (f *passFlags) add(cmd *cobra.Command) {
 	cli.OutputFlag(cmd, &f.output)
-	cmd.Flags().DurationVar(&f.wait, "wait", defaultWait, "go on observing for up to `TIME` while something is progressing")
+	cmd.Flags().DurationVar(&f.wait, "wait", defaultWait, "go on observing for up to `TIME` while something is progressing; playbooks and packages that end with this command are waited for up to --deadline")
 }
 
 // check complains before a pass is made whose result could not be printed.
