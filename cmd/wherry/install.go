@@ -43,7 +43,8 @@ ServiceAccounts, these are printed with Roles of their own, and the agent may as
 signature is checked. A bundle that holds other kinds or namespaces needs the command again. With
 --rbac none others give the permissions.
 
---for takes other bundles, such as the one that runs and the one to come. ` + referenceHelp,
+--for takes other bundles, such as the one that runs and the one to come.
+` + referenceHelp,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
       --key cosign.pub --print | kubectl apply --server-side -f -
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \

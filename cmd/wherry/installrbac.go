@@ -38,7 +38,7 @@ type installRBAC struct {
 
 func (f *installRBAC) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.mode, "rbac", rbacUsual, "print permissions for assignments of the `usual` kinds, for what the newest bundle holds (bundle), or none")
+	flags.StringVar(&f.mode, "rbac", rbacUsual, "print the permissions `WHICH`: usual for assignments of the usual kinds, bundle for what the newest bundle holds, or none")
 	flags.StringArrayVar(&f.bundles, "for", nil, "print the permissions for the bundle `REF` in place of the newest; may be given several times")
 	flags.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
 }

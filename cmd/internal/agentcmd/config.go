@@ -44,18 +44,21 @@ func addFlags(cmd *cobra.Command) {
 	flags := cmd.PersistentFlags()
 	flags.String("config", "", "configuration `FILE` in YAML; flags and WHERRY_* variables go before it")
 	for _, s := range settings() {
-		s.addTo(flags)
+		s.addTo(cmd, flags)
 	}
 }
 
-func (s setting) addTo(flags *pflag.FlagSet) {
-	if s.list {
+func (s setting) addTo(cmd *cobra.Command, flags *pflag.FlagSet) {
+	switch {
+	case s.list:
 		flags.StringArray(s.flag, nil, s.usage)
-	} else {
+	case s.toggle:
+		flags.Bool(s.flag, false, s.usage)
+	default:
 		flags.String(s.flag, "", s.usage)
 	}
-	if s.toggle {
-		flags.Lookup(s.flag).NoOptDefVal = "true"
+	if s.values != nil {
+		_ = cmd.RegisterFlagCompletionFunc(s.flag, cobra.FixedCompletions(s.values, cobra.ShellCompDirectiveNoFileComp))
 	}
 }
 
@@ -102,8 +105,7 @@ func (s setting) told(flags *pflag.FlagSet, environ func(string) (string, bool),
 			values, _ = flags.GetStringArray(s.flag)
 			return values, "--" + s.flag
 		}
-		v, _ := flags.GetString(s.flag)
-		return []string{v}, "--" + s.flag
+		return []string{flags.Lookup(s.flag).Value.String()}, "--" + s.flag
 	}
 	if v, ok := environ(s.variable()); ok {
 		if s.list {

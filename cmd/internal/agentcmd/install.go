@@ -42,7 +42,7 @@ var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconf
 // AddInstallFlags gives cmd a flag for each setting that an agent in a cluster can be told.
 func AddInstallFlags(cmd *cobra.Command) {
 	for _, s := range installSettings() {
-		s.addTo(cmd.Flags())
+		s.addTo(cmd, cmd.Flags())
 	}
 	cmd.Flags().Lookup("cluster-name").Usage = "this cluster's `NAME` in reports (default: the name of the agent's node)"
 	cmd.Flags().Lookup("registry").Usage = "where bundles come from, `LOCATION` as oci://HOST/PREFIX"

@@ -21,6 +21,8 @@ type setting struct {
 	// allowed completes the sentence "allowed is …".
 	allowed string
 	usage   string
+	// values are all that are allowed, where these are few.
+	values []string
 	// list settings may be given several times, or separated by commas in the variable.
 	list bool
 	// toggle settings may be given as a flag without a value.
@@ -44,6 +46,8 @@ var (
 // adapters are those that can be had.
 var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
 
+var logFormats = []string{"text", "json"}
+
 // anyOf lists names as people do: a, b or c.
 func anyOf(names []string) string {
 	last := len(names) - 1
@@ -63,7 +67,7 @@ func settings() []setting {
 		{field: "keys", flag: "key", list: true, path: true, allowed: "the path of a public key in PEM, such as cosign.pub", usage: "public key `FILE` that releases are signed with, such as cosign.pub; may be given several times", set: setKey},
 		{field: "stateDir", flag: "state-dir", path: true, allowed: "the path of a folder", usage: "`FOLDER` of the agent's state (default \"" + defaultStateDir + "\")", set: text(func(c *config) *string { return &c.stateDir })},
 		{field: "interval", flag: "interval", allowed: "a duration of at least 1s, such as 30s, 5m or 1h", usage: "`TIME` between two looks at the registry (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.interval })},
-		{field: "adapter", flag: "adapter", allowed: anyOf(adapters), usage: "use this `ADAPTER` for every assignment, " + anyOf(adapters), set: oneOf(func(c *config) *string { return &c.adapter }, adapters...)},
+		{field: "adapter", flag: "adapter", values: adapters, allowed: anyOf(adapters), usage: "use this `ADAPTER` for every assignment, " + anyOf(adapters), set: oneOf(func(c *config) *string { return &c.adapter }, adapters...)},
 		{field: "ansiblePlaybook", flag: "ansible-playbook", allowed: "the name or path of ansible-playbook", usage: "let the adapter ansible run playbooks on this host, with the rights of the agent, by this `PROGRAM`, such as ansible-playbook", set: text(func(c *config) *string { return &c.ansiblePlaybook })},
 		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
 		{field: "kubeconfig", flag: "kubeconfig", path: true, allowed: "the path of a kubeconfig", usage: "kubeconfig `FILE` for the adapters kubernetes, flux, argo and zarf; inside a cluster it is not needed", set: text(func(c *config) *string { return &c.kubeconfig })},
@@ -78,7 +82,7 @@ func settings() []setting {
 		{field: "hubKey", flag: "hub-key", path: true, allowed: "the path of the public key that \"wherry hub keys show\" prints", usage: "pin the hub's public key `FILE`; without it no report is ever deleted", set: text(func(c *config) *string { return &c.hubKey })},
 		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: duration(0, func(c *config) *time.Duration { c.settle = new(time.Duration); return c.settle })},
 		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
-		{field: "logFormat", flag: "log-format", allowed: "text or json", usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, "text", "json")},
+		{field: "logFormat", flag: "log-format", values: logFormats, allowed: anyOf(logFormats), usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, logFormats...)},
 	}
 }
 
