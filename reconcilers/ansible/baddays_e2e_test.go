@@ -104,6 +104,18 @@ func TestWhatCheckModeCannotTellIsNoDrift(t *testing.T) {
 	require.Contains(t, res.Message, `check mode: site.yaml: task "use it": `)
 }
 
+func TestWhatAnAppTeamSaysIsNotEvaluated(t *testing.T) {
+	r := open(t, filepath.Join(t.TempDir(), "root"))
+	sign := filepath.Join(t.TempDir(), "sign")
+	a := playbook(t, "app", "  - copy: {dest: '"+sign+".version', content: '{{ wherry.version }}'}\n")
+	a.Version = "1.0\x7f \"é\" {{ lookup('pipe', 'touch " + sign + "') }}"
+	require.Equal(t, bundle.Compliant, bring(t, r, a).State)
+	require.NoFileExists(t, sign)
+	got, err := os.ReadFile(sign + ".version")
+	require.NoError(t, err)
+	require.Equal(t, a.Version, string(got))
+}
+
 func TestPlaybooksTakeTurns(t *testing.T) {
 	r := open(t, filepath.Join(t.TempDir(), "root"))
 	sign := filepath.Join(t.TempDir(), "sign")

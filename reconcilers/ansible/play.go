@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"embed"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"os"
@@ -65,14 +64,20 @@ type order struct {
 // saveVars keeps what every play has as the dictionary wherry, also at the end: then only the assignment's
 // name is known.
 func (p place) saveVars(a reconcilers.Assignment) error {
-	data, err := json.Marshal(map[string]map[string]string{"wherry": {
-		"assignment": a.Name, "workspace": a.Workspace, "workload": a.Workload, "target": a.Target,
-		"namespace": a.Namespace, "version": a.Version, "content": a.Content.String(),
-	}})
-	if err != nil {
-		return err
+	return writeFile(p.path(varsFile), variables(a))
+}
+
+// variables writes YAML. A version is an app team's text, which Ansible would evaluate where it holds a
+// template, and a template may run programs: !unsafe has it taken as it is.
+func variables(a reconcilers.Assignment) []byte {
+	data := []byte("wherry:\n")
+	for _, v := range []struct{ name, value string }{
+		{"assignment", a.Name}, {"workspace", a.Workspace}, {"workload", a.Workload}, {"target", a.Target},
+		{"namespace", a.Namespace}, {"version", a.Version}, {"content", a.Content.String()},
+	} {
+		data = fmt.Appendf(data, "  %s: !unsafe %+q\n", v.name, v.value) // Go's escapes are among YAML's
 	}
-	return writeFile(p.path(varsFile), data)
+	return data
 }
 
 // play starts ansible-playbook and returns where its events are written.

@@ -23,7 +23,7 @@ import (
 // What the folder of an assignment holds.
 const (
 	stateFile  = "state.json"
-	varsFile   = "vars.json"
+	varsFile   = "vars.yaml"
 	contentDir = "content" // what the playbooks were run from last
 	nextDir    = "next"    // what they are about to be run from
 	oldDir     = "old"     // for the moment between two renames
