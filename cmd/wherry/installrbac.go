@@ -29,6 +29,8 @@ const (
 	rbacNone   = "none"
 )
 
+var rbacModes = []string{rbacUsual, rbacBundle, rbacNone}
+
 // installRBAC says which permissions the agent is to have.
 type installRBAC struct {
 	mode        string
@@ -39,6 +41,7 @@ type installRBAC struct {
 func (f *installRBAC) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.mode, "rbac", rbacUsual, "print the permissions `WHICH`: usual for assignments of the usual kinds, bundle for what the newest bundle holds, or none")
+	_ = cmd.RegisterFlagCompletionFunc("rbac", cobra.FixedCompletions(rbacModes, cobra.ShellCompDirectiveNoFileComp))
 	flags.StringArrayVar(&f.bundles, "for", nil, "print the permissions for the bundle `REF` in place of the newest; may be given several times")
 	flags.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
 }
@@ -49,7 +52,7 @@ func (f *installRBAC) check(cmd *cobra.Command) error {
 		f.mode = rbacBundle
 	}
 	switch {
-	case !slices.Contains([]string{rbacUsual, rbacBundle, rbacNone}, f.mode):
+	case !slices.Contains(rbacModes, f.mode):
 		return cli.Usagef("--rbac %q: allowed is usual, bundle or none", f.mode)
 	case f.mode != rbacBundle && len(f.bundles)+len(f.definitions) > 0:
 		return cli.Usagef("--for and --crd are about the permissions of --rbac bundle, not %s", f.mode)
@@ -74,7 +77,7 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 	}
 	opts.Known = definitions.Defined
 	refs := f.bundles
-	stream := bundle.Stream{Environment: in.Cluster.Environment, ClusterType: in.Cluster.Type}
+	stream := bundle.Stream{Platform: in.Cluster.Platform, Environment: in.Cluster.Environment, ClusterType: in.Cluster.Type}
 	if len(refs) == 0 {
 		refs = []string{fmt.Sprintf("%s/%s:%s", in.Registry, stream.Repository(), bundle.MovingTag(in.Cluster.Ring))}
 	}
@@ -89,8 +92,9 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 		if err != nil {
 			return nil, referenceFailure(err, ref)
 		}
-		if r := v.Release; r.Environment != stream.Environment || r.ClusterType != stream.ClusterType {
-			cmd.PrintErrf("note: %s is for %s/%s, not for this agent's %s/%s\n", ref, r.Environment, r.ClusterType, stream.Environment, stream.ClusterType)
+		if r := v.Release; (bundle.Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}) != stream {
+			cmd.PrintErrf("note: %s is for %s/%s of platform %s, and this agent takes only %s/%s of platform %s\n",
+				ref, r.Environment, r.ClusterType, r.Platform, stream.Environment, stream.ClusterType, stream.Platform)
 		}
 		bundles, names = append(bundles, n), append(names, fmt.Sprintf("# %s/%s %s\n", v.Release.Environment, v.Release.ClusterType, v.Release.Tag()))
 	}

@@ -167,5 +167,8 @@ func Version(ctx context.Context, program string) (string, error) {
 		return "", fmt.Errorf("%s --version: %w: %s", e.program, err, lastWords(string(out)))
 	}
 	first, _, _ := strings.Cut(string(out), "\n")
+	if !strings.Contains(first, "ansible") {
+		return "", fmt.Errorf("%s --version says %q: is this ansible-playbook?", e.program, reconcilers.Clip(first))
+	}
 	return fmt.Sprintf("%s is %s, and modules run by %s", e.program, first, e.python), nil
 }

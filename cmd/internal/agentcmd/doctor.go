@@ -64,6 +64,9 @@ func (c *config) subject() (doctor.Subject, error) {
 	if err != nil {
 		return doctor.Subject{}, err
 	}
+	if err := c.checkZarfKeys(); err != nil {
+		return doctor.Subject{}, err
+	}
 	cluster, err := c.clusterConfig()
 	if err != nil {
 		return doctor.Subject{}, err

@@ -231,11 +231,19 @@ func closeAll(engines map[string]reconcilers.Reconciler) error {
 	return errors.Join(errs...)
 }
 
-func (c *config) zarfAdapter(cluster *rest.Config, log *slog.Logger) (*zarf.Reconciler, error) {
+// checkZarfKeys finds out here whether the files can be what zarf is to verify with.
+func (c *config) checkZarfKeys() error {
 	for _, path := range c.zarfKeys {
 		if _, err := readKey(path); err != nil {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("--zarf-key: %w", err), "")
+			return cli.Fail(cli.Usage, fmt.Errorf("--zarf-key: %w", err), "give the public key of whoever signs the packages, such as cosign.pub")
 		}
+	}
+	return nil
+}
+
+func (c *config) zarfAdapter(cluster *rest.Config, log *slog.Logger) (*zarf.Reconciler, error) {
+	if err := c.checkZarfKeys(); err != nil {
+		return nil, err
 	}
 	return zarf.New(cluster, zarf.Options{
 		Program: c.zarf, Dir: filepath.Join(c.stateDir, "zarf"), Kubeconfig: c.kubeconfig, Keys: c.zarfKeys,
