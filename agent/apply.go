@@ -91,7 +91,11 @@ func (p *pass) due(r record) errand {
 func (p *pass) perform(ctx context.Context, t task, r record) record {
 	if t.do == see {
 		res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
-		return r.after(res, p.rules(r.Adapter), p.opts.Now())
+		next := r.after(res, p.rules(r.Adapter), p.opts.Now())
+		if i := next.Item; i.State == bundle.Failed && r.Item.State != bundle.Failed {
+			p.opts.Log.Error("assignment failed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", i.Reason, "message", i.Message)
+		}
+		return next
 	}
 	r = p.change(ctx, r)
 	if t.do == correct && r.Item.State == bundle.Compliant {

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -15,6 +16,7 @@ import (
 type running struct {
 	reconcilers.Reconciler
 	looks atomic.Int64
+	fails bool
 }
 
 func (r *running) Apply(context.Context, reconcilers.Assignment) reconcilers.Result {
@@ -22,6 +24,9 @@ func (r *running) Apply(context.Context, reconcilers.Assignment) reconcilers.Res
 }
 
 func (r *running) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	if r.fails {
+		return reconcilers.Result{State: bundle.Failed, Reason: "Broken"}
+	}
 	if r.looks.Add(-1); r.Working() {
 		return r.Apply(ctx, a)
 	}
@@ -29,6 +34,18 @@ func (r *running) Observe(ctx context.Context, a reconcilers.Assignment) reconci
 }
 
 func (r *running) Working() bool { return r.looks.Load() > 0 }
+
+func TestAFailureThatIsSeenIsLogged(t *testing.T) {
+	s := newSite(t)
+	engine := &running{}
+	s.opts.Reconcilers["directory"] = engine
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.agent(func(a *Agent) { a.sync(context.Background(), 0) })
+	engine.fails = true
+	require.NotContains(t, s.log.String(), "ERROR")
+	s.agent(func(a *Agent) { a.sync(context.Background(), 0) })
+	require.Equal(t, 1, strings.Count(s.log.String(), `level=ERROR msg="assignment failed" assignment=a-x adapter=directory reason=Broken`), s.log.String())
+}
 
 func TestAProcessThatEndsWithItsPassWaitsForWhatItRuns(t *testing.T) {
 	s := newSite(t)

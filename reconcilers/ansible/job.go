@@ -140,7 +140,11 @@ func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []st
 		j.result = res
 		j.mu.Unlock()
 		close(j.done)
-		r.log.Info("playbooks have ended", "assignment", a.Name, "playbooks", j.list(), "state", res.State, "reason", res.Reason)
+		what := "playbooks have ended"
+		if res.Reason == reconcilers.ReasonInterrupted {
+			what = "playbooks were cut off"
+		}
+		r.log.Info(what, "assignment", a.Name, "playbooks", j.list(), "state", res.State, "reason", res.Reason)
 	})
 	return j
 }
