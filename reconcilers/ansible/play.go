@@ -72,8 +72,13 @@ func (p place) saveVars(a reconcilers.Assignment) error {
 func variables(a reconcilers.Assignment) []byte {
 	data := []byte("wherry:\n")
 	for _, v := range []struct{ name, value string }{
-		{"assignment", a.Name}, {"workspace", a.Workspace}, {"workload", a.Workload}, {"target", a.Target},
-		{"namespace", a.Namespace}, {"version", a.Version}, {"content", a.Content.String()},
+		{"assignment", a.Name},
+		{"workspace", a.Workspace},
+		{"workload", a.Workload},
+		{"target", a.Target},
+		{"namespace", a.Namespace},
+		{"version", a.Version},
+		{"content", a.Content.String()},
 	} {
 		data = fmt.Appendf(data, "  %s: !unsafe %+q\n", v.name, v.value) // Go's escapes are among YAML's
 	}
