@@ -53,7 +53,7 @@ func (m mixed) engines(wait time.Duration) []string {
 func (m mixed) until(states map[string]bundle.State) (r ran) {
 	m.t.Helper()
 	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		r = m.pass(m.engines(30 * time.Second)...) // a playbook ends with the agent, and begins again with the next
+		r = m.pass(m.engines(30 * time.Second)...)
 		if reflect.DeepEqual(states, m.states()) {
 			return r
 		}
