@@ -3,6 +3,7 @@ package flux
 import (
 	"cmp"
 	"strings"
+	"time"
 
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 
@@ -14,6 +15,7 @@ import (
 type condition struct {
 	status, reason, message string
 	observed                int64 // the generation that it is about
+	since                   time.Time
 }
 
 func (c condition) is(status string) bool { return c.status == status }
@@ -29,6 +31,8 @@ func conditionOf(o *unstructured.Unstructured, name string) condition {
 		found.status, _ = c["status"].(string)
 		found.reason, _ = c["reason"].(string)
 		found.message, _ = c["message"].(string)
+		at, _ := c["lastTransitionTime"].(string)
+		found.since, _ = time.Parse(time.RFC3339, at)
 		if n, ok := c["observedGeneration"].(int64); ok {
 			found.observed = n
 		}

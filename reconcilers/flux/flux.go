@@ -55,6 +55,7 @@ func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconci
 			Install: "install Flux",
 			Drive:   requests(now),
 			Judge:   judgeObject,
+			Release: leave(now),
 		},
 	})
 	if err != nil {
