@@ -91,6 +91,8 @@ func TestHowArgoCDStandsIsHowTheAssignmentStands(t *testing.T) {
 		{"a comparison made before a sync of another revision ended", auto + looked + synced + healthy + fmt.Sprintf(behind, "2026-11-21T11:59:30Z"), bundle.Progressing, NotReconciled, commit},
 		{"a comparison made after it", auto + looked + synced + healthy + fmt.Sprintf(behind, "2026-11-21T11:59:00Z"), bundle.Compliant, "", commit},
 		{"a comparison of that second, just now", auto + strings.ReplaceAll(looked, "11:59:00", "11:59:58") + synced + healthy + fmt.Sprintf(behind, "2026-11-21T11:59:58Z"), bundle.Progressing, NotReconciled, commit},
+		{"a difference that a sync of that second may have mended", manually + strings.ReplaceAll(looked, "11:59:00", "11:59:58") + differs + strings.ReplaceAll(done, "startedAt", "finishedAt: '2026-11-21T11:59:58Z', startedAt"), bundle.Progressing, NotReconciled, commit},
+		{"a difference that the sync has not mended", manually + looked + differs + strings.ReplaceAll(done, "startedAt", "finishedAt: '2026-11-21T11:59:00Z', startedAt"), bundle.Drifted, OutOfSync, commit},
 		{"an Application without anything", auto + looked + synced + healthy, bundle.Compliant, "", commit},
 		{"a good status of another branch", auto + looked + older + healthy + done, bundle.Progressing, NotReconciled, commit},
 		{"what Argo CD has not taken up", auto, bundle.Pending, NotReconciled, ""},

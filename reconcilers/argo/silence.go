@@ -17,9 +17,10 @@ func (e engine) silent(a *application, most time.Duration) bool {
 	return most > 0 && e.Now().Sub(a.since()) > most
 }
 
-// overtaken reports whether a sync has ended after Argo CD's comparison, which it makes anew then: one of an
-// older revision that was under way brings back what the present one lacks. Argo CD's times are whole seconds:
-// after another revision, a comparison of the same second is taken for the older one, until it must be over.
+// overtaken reports whether a sync has ended after Argo CD's comparison, which it makes anew then: what differed
+// may be as it should be, and one of an older revision that was under way brings back what the present one lacks.
+// Argo CD's times are whole seconds: where that is in doubt, a comparison of the same second is taken for the
+// older one, until it must be over.
 func (a *application) overtaken(now time.Time) bool {
 	const over = 5 * time.Second
 	state := a.Status.OperationState
@@ -27,7 +28,8 @@ func (a *application) overtaken(now time.Time) bool {
 		return false
 	}
 	ended, compared := state.FinishedAt.Time, a.Status.ReconciledAt.Time
-	return compared.Before(ended) || compared.Equal(ended) && a.last() == nil && now.Sub(ended) < over
+	doubtful := a.last() == nil || a.Status.Sync.Status == "OutOfSync"
+	return compared.Before(ended) || compared.Equal(ended) && doubtful && now.Sub(ended) < over
 }
 
 // silence is how long Argo CD may go without looking at an Application. Its settings are only read where the
