@@ -72,7 +72,7 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 	esac
 
 e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(E2E_PODS),$(E2E_DEB)) ## the tests on a real API server
-	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -timeout 30m $(E2E_PACKAGES)
+	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -timeout 30m $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(E2E_PACKAGES)
 
 # Said at once, and not after all has been built.
 e2e-machine:
@@ -116,8 +116,8 @@ $(E2E_REDIS):
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
 
-e2e-external: build $(if $(WHERRY_E2E_KUBECONFIG),,e2e-tools) ## the line, without the suites of the engines, on a cluster and a registry that another process has started
-	$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(MAKE) e2e E2E_PACKAGES="./e2e/... ./reconcilers/kubernetes"
+e2e-external: build $(if $(WHERRY_E2E_KUBECONFIG),,e2e-tools) ## the line, without Argo CD and the suites of the engines, on a cluster and a registry that another process has started
+	$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(MAKE) e2e E2E_PACKAGES="./e2e/... ./reconcilers/kubernetes" E2E_SKIP="ArgoCD|EnginesAreMixed"
 
 e2e-kind: ## the same tests on kind and zot in containers; says why it skips where there is no container engine
 	@GO="$(GO)" deploy/kind/run $(MAKE) e2e
