@@ -3,7 +3,7 @@
 // Begin with OpenState, then New, then Agent.Once for a single pass or Agent.Run for a service:
 //
 //	state, err := agent.OpenState("/var/lib/wherry-agent", nil)
-//	a := agent.New(state, repository, keys, cluster, agent.Options{Reconcilers: engines})
+//	a := agent.New(state, repository, bundle.Pinned(keys), cluster, agent.Options{Reconcilers: engines})
 //	result := a.Once(ctx, 10*time.Second)
 //
 // A pass is a list of steps: resolve, verify, fetch, stage, apply, observe, report. No layer is requested
@@ -104,7 +104,7 @@ func (o Options) withDefaults() Options {
 type Agent struct {
 	state   *State
 	source  bundle.Source // nil where bundles come by import only
-	keys    bundle.Keys
+	trusted bundle.Trust
 	cluster bundle.ReportCluster
 	opts    Options
 	content *contents
@@ -118,13 +118,13 @@ type Agent struct {
 	wake                 chan struct{} // holds a token when a pass was made that Run had not planned
 }
 
-// New returns an agent that takes the releases of cluster's stream from source, as signed by keys. A nil
+// New returns an agent that takes the releases of cluster's stream from source, as signed by those whom trust names. A nil
 // source leaves only Import. A cluster without a uid gets the state's. New does no I/O.
-func New(state *State, source bundle.Source, keys bundle.Keys, cluster bundle.ReportCluster, opts Options) *Agent {
+func New(state *State, source bundle.Source, trust bundle.Trust, cluster bundle.ReportCluster, opts Options) *Agent {
 	cluster.UID = cmp.Or(cluster.UID, state.id.UID)
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	return &Agent{
-		state: state, source: source, keys: keys, cluster: cluster, opts: opts.withDefaults(),
+		state: state, source: source, trusted: trust, cluster: cluster, opts: opts.withDefaults(),
 		content: newContents(state),
 		queued:  make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
@@ -139,13 +139,13 @@ func (a *Agent) stream() bundle.Stream {
 // trust identifies all that a release is judged by, so that a change of it has a refused one judged again.
 func (a *Agent) trust() string {
 	var ids []string
-	for _, k := range a.keys {
+	for _, k := range a.trusted.Keys {
 		if id, err := bundle.KeyID(k); err == nil {
 			ids = append(ids, id)
 		}
 	}
 	slices.Sort(ids)
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %s", a.stream(), a.cluster.Ring, strings.Join(ids, " ")))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d %s", a.stream(), a.cluster.Ring, a.trusted.Epoch, a.trusted.Threshold, strings.Join(ids, " ")))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -126,7 +126,7 @@ func (s *site) agent(f func(*Agent)) {
 
 func (s *site) agentOn(state *State) *Agent {
 	cluster := bundle.ReportCluster{UID: "plant-7", Name: "plant-7", Platform: s.stream.Platform, Environment: s.stream.Environment, Type: s.stream.ClusterType}
-	return New(state, s.repo, bundle.Keys{s.key.Public()}, cluster, s.opts)
+	return New(state, s.repo, bundle.Pinned(bundle.Keys{s.key.Public()}), cluster, s.opts)
 }
 
 // once makes one pass in a process of its own, so to speak.

@@ -57,7 +57,7 @@ func runChild(args []string) error {
 		return err
 	}
 	defer state.Close()
-	return New(state, repo, keys, cluster, Options{
+	return New(state, repo, bundle.Pinned(keys), cluster, Options{
 		Interval:    10 * time.Millisecond,
 		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(args[2], directory.Options{})},
 		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),

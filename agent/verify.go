@@ -29,7 +29,7 @@ func (p *pass) verify(ctx context.Context) outcome {
 		return outcomeOf(ctx, p.forgive())
 	}
 	p.memo = &memo{Source: p.offer, want: p.manifest.Digest}
-	v, err := bundle.Verify(ctx, p.memo, p.manifest, p.keys)
+	v, err := bundle.Verify(ctx, p.memo, p.manifest, p.trusted)
 	if err != nil {
 		return outcomeOf(ctx, err)
 	}

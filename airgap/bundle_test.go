@@ -40,7 +40,7 @@ func TestABundleTravelsWithItsSignature(t *testing.T) {
 	repo := site.Repository(drone)
 	desc, err := repo.Resolve(context.Background(), bundle.LatestTag)
 	require.NoError(t, err)
-	v, err := bundle.Verify(context.Background(), repo, desc, bundle.Keys{key})
+	v, err := bundle.Verify(context.Background(), repo, desc, bundle.Pinned(bundle.Keys{key}))
 	require.NoError(t, err)
 	require.EqualValues(t, 7, v.Release.Sequence)
 	layer, err := repo.Fetch(context.Background(), v.Tree)

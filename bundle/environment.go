@@ -79,8 +79,8 @@ type VerifiedEnvironment struct {
 }
 
 // VerifyEnvironment does for an environment record what Verify does for a bundle.
-func VerifyEnvironment(ctx context.Context, src Source, manifest ocispec.Descriptor, keys Keys) (*VerifiedEnvironment, error) {
-	ids, err := VerifySignature(ctx, src, manifest.Digest, keys)
+func VerifyEnvironment(ctx context.Context, src Source, manifest ocispec.Descriptor, trust Trust) (*VerifiedEnvironment, error) {
+	ids, err := VerifySignature(ctx, src, manifest.Digest, trust)
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,8 @@ const (
 	MediaTypeTree = ocispec.MediaTypeImageLayerGzip
 	// MediaTypeEnvironment is the artifactType and the config of an environment record.
 	MediaTypeEnvironment = "application/vnd.wherry.environment.v1+json"
+	// MediaTypeTrust is the artifactType and the config of a trust document, and its DSSE payload type.
+	MediaTypeTrust = "application/vnd.wherry.trust.v1+json"
 	// MediaTypeSimpleSigning is the layer type of a cosign signature in the simple signing format.
 	MediaTypeSimpleSigning = "application/vnd.dev.cosign.simplesigning.v1+json"
 
@@ -31,6 +33,9 @@ const (
 	MaxReleaseBytes = 1 << 10
 	// MaxEnvironmentBytes bounds an environment record: about 20,000 cluster types.
 	MaxEnvironmentBytes = 4 << 20
+	// MaxTrustBytes bounds a trust document in its envelope: two roles of maxRoleKeys keys. In a descriptor's
+	// data field, a third larger, it still fits a manifest.
+	MaxTrustBytes = 40 << 10
 	// MaxFiles bounds the entries of a tree.
 	MaxFiles = 100_000
 	// MaxPathBytes bounds the name of one entry of a tree.

@@ -152,7 +152,8 @@ type Expect struct {
 }
 
 // Check judges whether r, whose manifest has digest d, may be accepted under e. It returns nil or a
-// *Refusal. A release equal to e.Highest is accepted: there is nothing to do, but nothing is wrong.
+// *Refusal. A release equal to e.Highest is accepted, whatever its epoch and age are by now:
+// there is nothing to do, but nothing is wrong.
 func (e Expect) Check(r Release, d digest.Digest) error {
 	order := OrderOf(r, d)
 	switch {
@@ -164,10 +165,10 @@ func (e Expect) Check(r Release, d digest.Digest) error {
 		return refuse(WrongClusterType, "release is for cluster type %q, this agent is a %q", r.ClusterType, e.ClusterType)
 	case len(r.Rings) > 0 && !slices.Contains(r.Rings, e.Ring):
 		return refuse(WrongRing, "release is for rings %v, this agent is in ring %q", r.Rings, e.Ring)
-	case r.Epoch != e.Epoch:
-		return refuse(OldEpoch, "release has epoch %d, the trust in force has %d", r.Epoch, e.Epoch)
 	case order.Digest == e.Highest.Digest:
 		return nil
+	case r.Epoch != e.Epoch:
+		return refuse(OldEpoch, "release has epoch %d, the trust in force has %d", r.Epoch, e.Epoch)
 	case order.Compare(e.Highest) < 0:
 		return refuse(OlderRelease, "release %d-%d is older than %d-%d, which this agent has accepted",
 			order.Epoch, order.Sequence, e.Highest.Epoch, e.Highest.Sequence)

@@ -41,12 +41,12 @@ type Verified struct {
 }
 
 // Verify reads the signature, manifest and release document of the bundle with the given manifest
-// descriptor, and nothing else, and returns them if one of keys has signed that manifest. A *Refusal
-// says why it is not trusted; whether it is meant for the reader is Expect.Check's to say.
-func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, keys Keys) (*Verified, error) {
+// descriptor, and nothing else, and returns them if as many of trust's keys as it asks for have signed
+// that manifest. A *Refusal says why it is not trusted; whether it is meant for the reader is Expect.Check's to say.
+func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust Trust) (*Verified, error) {
 	v := &Verified{Descriptor: manifest}
 	var err error
-	if v.KeyIDs, err = VerifySignature(ctx, src, manifest.Digest, keys); err != nil {
+	if v.KeyIDs, err = VerifySignature(ctx, src, manifest.Digest, trust); err != nil {
 		return nil, err
 	}
 	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
@@ -74,9 +74,9 @@ func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, keys K
 	return v, nil
 }
 
-// VerifySignature returns the ids of those keys that have signed manifest d in cosign's format, or a
-// *Refusal when there is none.
-func VerifySignature(ctx context.Context, src Source, d digest.Digest, keys Keys) ([]string, error) {
+// VerifySignature returns the ids of trust's distinct keys that have signed manifest d in cosign's format,
+// sorted, or a *Refusal when they are fewer than it asks for.
+func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Trust) ([]string, error) {
 	desc, err := src.Resolve(ctx, SignatureTag(d))
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, refuse(Unsigned, "manifest %s has no signature", d)
@@ -98,11 +98,12 @@ func VerifySignature(ctx context.Context, src Source, d digest.Digest, keys Keys
 	if len(m.Layers) > maxSignatures {
 		return nil, refuse(TooLarge, "signature manifest of %s holds %d signatures, at most %d are allowed", d, len(m.Layers), maxSignatures)
 	}
-	return verifyLayers(ctx, src, m.Layers, d, keys)
+	return verifyLayers(ctx, src, m.Layers, d, trust)
 }
 
-// verifyLayers needs one good signature; the others may be of keys that this reader does not know.
-func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, d digest.Digest, keys Keys) ([]string, error) {
+// verifyLayers needs as many good signatures as trust asks for; others may be of keys that this reader does
+// not know. What counts is keys: one that has signed twice is one.
+func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, d digest.Digest, trust Trust) ([]string, error) {
 	var ids []string
 	refusal := refuse(UntrustedKey, "manifest %s is signed, but by no key that is trusted here", d)
 	for _, layer := range layers {
@@ -114,7 +115,7 @@ func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, 
 		if err != nil {
 			return nil, fmt.Errorf("signature of %s: %w", d, err)
 		}
-		id, ok := signedBy(claim, sig, keys)
+		id, ok := signedBy(claim, sig, trust.Keys)
 		if !ok {
 			continue
 		}
@@ -129,7 +130,11 @@ func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, 
 		return nil, refusal
 	}
 	slices.Sort(ids)
-	return slices.Compact(ids), nil
+	ids = slices.Compact(ids)
+	if len(ids) < trust.Threshold {
+		return nil, refuse(BelowThreshold, "manifest %s is signed by %d of the keys that are trusted here, %d are needed", d, len(ids), trust.Threshold)
+	}
+	return ids, nil
 }
 
 func signedBy(claim, sig []byte, keys Keys) (keyID string, ok bool) {

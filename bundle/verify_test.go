@@ -84,7 +84,7 @@ func TestVerifyReturnsWhatTheKeySigned(t *testing.T) {
 	manifest := publish(t, store, release, nil)
 	sign(t, store, manifest.Digest, SignatureTag(manifest.Digest), signer)
 
-	v, err := Verify(t.Context(), store, manifest, Keys{pub})
+	v, err := Verify(t.Context(), store, manifest, Pinned(Keys{pub}))
 	require.NoError(t, err)
 	require.Equal(t, release, v.Release)
 	id, err := KeyID(pub)
@@ -104,9 +104,41 @@ func TestVerifyCountsEachKeyOnceAndPassesOverUnknownOnes(t *testing.T) {
 	store := memory.New()
 	manifest := publish(t, store, sampleRelease(Content{DiffID: digest.FromString("x")}), nil)
 	sign(t, store, manifest.Digest, SignatureTag(manifest.Digest), stranger, signerA, signerB, signerA)
-	v, err := Verify(t.Context(), store, manifest, Keys{pubA, pubB})
+	v, err := Verify(t.Context(), store, manifest, Pinned(Keys{pubA, pubB}))
 	require.NoError(t, err)
 	require.Len(t, v.KeyIDs, 2)
+}
+
+func TestVerifyWantsAsManyDistinctKeysAsTrustAsksFor(t *testing.T) {
+	signerA, pubA := newKey(t)
+	signerB, pubB := newKey(t)
+	_, pubC := newKey(t)
+	stranger, _ := newKey(t)
+	trust := Trust{Keys: Keys{pubA, pubB, pubC, pubA}, Threshold: 2}
+	for _, tc := range []struct {
+		name    string
+		signers []signature.Signer
+		reason  Reason
+	}{
+		{"two", []signature.Signer{signerA, signerB}, ""},
+		{"one, and a stranger", []signature.Signer{signerA, stranger}, BelowThreshold},
+		{"one, twice", []signature.Signer{signerA, signerA}, BelowThreshold},
+		{"strangers alone", []signature.Signer{stranger, stranger}, UntrustedKey},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			store := memory.New()
+			m := publish(t, store, sampleRelease(Content{DiffID: digest.FromString("x")}), nil)
+			sign(t, store, m.Digest, SignatureTag(m.Digest), tc.signers...)
+			_, err := Verify(t.Context(), store, m, trust)
+			if tc.reason == "" {
+				require.NoError(t, err)
+				return
+			}
+			var refusal *Refusal
+			require.ErrorAs(t, err, &refusal)
+			require.Equal(t, tc.reason, refusal.Reason)
+		})
+	}
 }
 
 func TestVerifyRefuses(t *testing.T) {
@@ -169,7 +201,7 @@ func TestVerifyRefuses(t *testing.T) {
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			store := memory.New()
-			_, err := Verify(t.Context(), store, tt.setup(t, store), Keys{pub})
+			_, err := Verify(t.Context(), store, tt.setup(t, store), Pinned(Keys{pub}))
 			var refusal *Refusal
 			require.ErrorAs(t, err, &refusal)
 			require.Equal(t, tt.reason, refusal.Reason, refusal.Message)
@@ -190,7 +222,7 @@ func (unreachable) Fetch(context.Context, ocispec.Descriptor) (io.ReadCloser, er
 
 func TestVerifyTellsAnUnreachableSourceFromARefusal(t *testing.T) {
 	_, pub := newKey(t)
-	_, err := Verify(t.Context(), unreachable{}, ocispec.Descriptor{Digest: digest.FromString("x")}, Keys{pub})
+	_, err := Verify(t.Context(), unreachable{}, ocispec.Descriptor{Digest: digest.FromString("x")}, Pinned(Keys{pub}))
 	var refusal *Refusal
 	require.ErrorContains(t, err, "connection refused")
 	require.NotErrorAs(t, err, &refusal)
@@ -201,7 +233,7 @@ func TestVerifyTrustsNobodyWithoutKeys(t *testing.T) {
 	store := memory.New()
 	m := publish(t, store, sampleRelease(Content{DiffID: digest.FromString("x")}), nil)
 	sign(t, store, m.Digest, SignatureTag(m.Digest), signer)
-	_, err := Verify(t.Context(), store, m, nil)
+	_, err := Verify(t.Context(), store, m, Trust{})
 	require.ErrorContains(t, err, string(UntrustedKey))
 }
 
@@ -234,7 +266,7 @@ func FuzzVerifyLayers(f *testing.F) {
 			return // the store parses what it is given
 		}
 		require.NoError(t, store.Tag(t.Context(), sig.Descriptor, SignatureTag(digest.FromString("other"))))
-		_, err := VerifySignature(t.Context(), store, digest.FromString("other"), Keys{pub})
+		_, err := VerifySignature(t.Context(), store, digest.FromString("other"), Pinned(Keys{pub}))
 		require.Error(t, err, "nobody has signed this digest")
 	})
 }

@@ -21,14 +21,11 @@ type Planned struct {
 }
 
 // Compare says what publishing planned to a registry or layout would change. What is there must be signed
-// by key: the error is a *bundle.Refusal where it is not. It reads only, and fetches the files of those
+// as trust asks: the error is a *bundle.Refusal where it is not. It reads only, and fetches the files of those
 // cluster types alone whose content digest differs.
-func Compare(ctx context.Context, planned Planned, to oci.Location, key bundle.Keys, opts PublishOptions) (*Difference, error) {
-	if len(key) != 1 {
-		return nil, &OptionError{fmt.Errorf("%d public keys: a release is compared with what one key has signed", len(key))}
-	}
+func Compare(ctx context.Context, planned Planned, to oci.Location, trust bundle.Trust, opts PublishOptions) (*Difference, error) {
 	opts.Unread = planned.Loaded.Unread
-	p, err := newPublication(planned.Result, to, &Key{public: key[0]}, opts)
+	p, err := newPublication(planned.Result, to, nil, trust, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -328,8 +328,8 @@ func TestWhatCannotBeVerifiedIsNotComparedWith(t *testing.T) {
 	var refusal *bundle.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.UntrustedKey, refusal.Reason)
-	_, err = Compare(t.Context(), state.planned(), w.loc, nil, PublishOptions{})
-	require.ErrorAs(t, err, new(*OptionError))
+	_, err = Compare(t.Context(), state.planned(), w.loc, bundle.Trust{}, PublishOptions{})
+	require.ErrorAs(t, err, &refusal, "nobody is trusted")
 }
 
 func TestComparingWithAFolder(t *testing.T) {

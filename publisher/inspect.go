@@ -71,7 +71,7 @@ func heldCount(m *ocispec.Manifest) int {
 
 // VerifyReference fetches what ref names in full and checks it as an agent would, except for what only an
 // agent knows. The error is a *bundle.Refusal where it is not to be trusted.
-func VerifyReference(ctx context.Context, ref oci.Reference, keys bundle.Keys, now time.Time, opts oci.Options) (*Trusted, error) {
+func VerifyReference(ctx context.Context, ref oci.Reference, trust bundle.Trust, now time.Time, opts oci.Options) (*Trusted, error) {
 	repo, desc, err := ref.Resolve(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -82,9 +82,9 @@ func VerifyReference(ctx context.Context, ref oci.Reference, keys bundle.Keys, n
 	}
 	var t *Trusted
 	if m.ArtifactType == bundle.MediaTypeEnvironment {
-		t, err = verifyRecord(ctx, repo, desc, keys)
+		t, err = verifyRecord(ctx, repo, desc, trust)
 	} else {
-		t, err = verifyBundle(ctx, repo, desc, keys, now)
+		t, err = verifyBundle(ctx, repo, desc, trust, now)
 	}
 	if err != nil {
 		return nil, err
@@ -93,8 +93,8 @@ func VerifyReference(ctx context.Context, ref oci.Reference, keys bundle.Keys, n
 	return t, nil
 }
 
-func verifyRecord(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, keys bundle.Keys) (*Trusted, error) {
-	v, err := bundle.VerifyEnvironment(ctx, repo, desc, keys)
+func verifyRecord(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, trust bundle.Trust) (*Trusted, error) {
+	v, err := bundle.VerifyEnvironment(ctx, repo, desc, trust)
 	if err != nil {
 		return nil, err
 	}
@@ -105,8 +105,8 @@ func verifyRecord(ctx context.Context, repo bundle.Source, desc ocispec.Descript
 	}, nil
 }
 
-func verifyBundle(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, keys bundle.Keys, now time.Time) (*Trusted, error) {
-	v, err := bundle.Verify(ctx, repo, desc, keys)
+func verifyBundle(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, trust bundle.Trust, now time.Time) (*Trusted, error) {
+	v, err := bundle.Verify(ctx, repo, desc, trust)
 	if err != nil {
 		return nil, err
 	}

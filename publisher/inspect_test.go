@@ -40,16 +40,16 @@ func TestVerifyReference(t *testing.T) {
 
 		var refusal *bundle.Refusal
 		for _, tc := range []struct {
-			name string
-			keys bundle.Keys
-			now  time.Time
-			want bundle.Reason
+			name  string
+			trust bundle.Trust
+			now   time.Time
+			want  bundle.Reason
 		}{
 			{"another key", newKeyForTest(t).trusted(), w.now, bundle.UntrustedKey},
-			{"no key", nil, w.now, bundle.UntrustedKey},
+			{"no key", bundle.Trust{}, w.now, bundle.UntrustedKey},
 			{"after it expired", keys, w.now.AddDate(0, 0, 90), bundle.Expired},
 		} {
-			_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), tc.keys, tc.now, w.opts.OCI)
+			_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), tc.trust, tc.now, w.opts.OCI)
 			require.ErrorAs(t, err, &refusal, tc.name)
 			require.Equal(t, tc.want, refusal.Reason, tc.name)
 		}

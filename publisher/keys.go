@@ -45,8 +45,8 @@ func newKey(signer signature.Signer, public crypto.PublicKey) (*Key, error) {
 // Public returns what agents pin.
 func (k *Key) Public() crypto.PublicKey { return k.public }
 
-// trusted returns the keys by which this publisher knows its own releases again.
-func (k *Key) trusted() bundle.Keys { return bundle.Keys{k.public} }
+// trusted is the trust of those who pin this key alone.
+func (k *Key) trusted() bundle.Trust { return bundle.Pinned(bundle.Keys{k.public}) }
 
 // LoadKey opens a private key as cosign writes it. It takes 64 MiB and about half a second, on purpose:
 // that is what guessing a password costs.

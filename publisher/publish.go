@@ -69,7 +69,7 @@ func (e *OptionError) Unwrap() error { return e.Err }
 // on anything incomplete, so that it can be killed and repeated at any time. The error is about what
 // stopped it as a whole; what concerns one cluster type is in the result, which is never nil.
 func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key *Key, opts PublishOptions) (*Published, error) {
-	p, err := newPublication(result, to, key, opts)
+	p, err := newPublication(result, to, key, key.trusted(), opts)
 	if err != nil {
 		return &Published{Environment: result.Environment}, err
 	}
@@ -81,10 +81,12 @@ func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key
 
 // publication is one run of Publish.
 type publication struct {
-	opts     PublishOptions
-	to       oci.Location
-	store    oci.Store
-	key      *Key
+	opts  PublishOptions
+	to    oci.Location
+	store oci.Store
+	key   *Key
+	// trust is that by which it knows its own releases again.
+	trust    bundle.Trust
 	issuedAt time.Time
 	done     *Published
 	// record is the last verified environment record, nil where there is none.
@@ -101,7 +103,7 @@ type publication struct {
 	accountOf func(workspace, namespace string) string
 }
 
-func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts PublishOptions) (*publication, error) {
+func newPublication(result *scheduler.Result, to oci.Location, key *Key, trust bundle.Trust, opts PublishOptions) (*publication, error) {
 	if err := oci.CheckName(result.Environment); err != nil {
 		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
 	}
@@ -137,7 +139,7 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, opts Pu
 		now = time.Now
 	}
 	return &publication{
-		opts: opts, to: to, store: store, key: key, accountOf: result.ServiceAccount,
+		opts: opts, to: to, store: store, key: key, trust: trust, accountOf: result.ServiceAccount,
 		issuedAt: now().UTC().Truncate(time.Second),
 		drops:    drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
 		done: &Published{

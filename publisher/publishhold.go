@@ -230,7 +230,7 @@ func (p *publication) recordedRelease(ctx context.Context, pl *plan, d digest.Di
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, pl.repo, desc, p.key.trusted())
+	v, err := bundle.Verify(ctx, pl.repo, desc, p.trust)
 	if err != nil {
 		return nil, lostIfRefused(err, "the last release, %s", d)
 	}

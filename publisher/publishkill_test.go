@@ -100,7 +100,7 @@ func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T
 			}
 			w.small(fmt.Sprint("release ", k))
 			left := k
-			p, err := newPublication(w.result, w.loc, w.key, PublishOptions{Now: func() time.Time { return w.now }})
+			p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), PublishOptions{Now: func() time.Time { return w.now }})
 			require.NoError(t, err)
 			p.store = cutStore{p.store, &left}
 			err = p.run(t.Context(), w.result)
@@ -150,7 +150,7 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 				other.small("theirs")
 
 				w.small("ours")
-				p, err := newPublication(w.result, w.loc, w.key, PublishOptions{Now: func() time.Time { return w.now }})
+				p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), PublishOptions{Now: func() time.Time { return w.now }})
 				require.NoError(t, err)
 				acted := false
 				p.store = raceStore{p.store, func(tag string) {

@@ -161,7 +161,7 @@ func (p *publication) verifyRelease(ctx context.Context, repo oci.Target, tag st
 	if err != nil {
 		return nil, unlessRefused(err)
 	}
-	v, err := bundle.Verify(ctx, repo, desc, p.key.trusted())
+	v, err := bundle.Verify(ctx, repo, desc, p.trust)
 	return v, unlessRefused(err)
 }
 

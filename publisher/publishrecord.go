@@ -36,7 +36,7 @@ func (p *publication) readRecord(ctx context.Context) error {
 		desc, err := repo.Resolve(ctx, tag)
 		var v *bundle.VerifiedEnvironment
 		if err == nil {
-			v, err = bundle.VerifyEnvironment(ctx, repo, desc, p.key.trusted())
+			v, err = bundle.VerifyEnvironment(ctx, repo, desc, p.trust)
 		}
 		if err := unlessRefused(err); err != nil {
 			return err

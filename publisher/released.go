@@ -23,9 +23,9 @@ type Released struct {
 	tree        *releaseTree
 }
 
-// OpenReleased fetches the bundle that ref names. With keys, one of them must have signed it; without, it
+// OpenReleased fetches the bundle that ref names. With trust, it must be signed as that asks; with the zero value, it
 // may be anybody's. An old or expired one is as good as the newest.
-func OpenReleased(ctx context.Context, ref oci.Reference, keys bundle.Keys, opts oci.Options) (*Released, error) {
+func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, opts oci.Options) (*Released, error) {
 	repo, desc, err := ref.Resolve(ctx, opts)
 	if err != nil {
 		return nil, err
@@ -35,8 +35,8 @@ func OpenReleased(ctx context.Context, ref oci.Reference, keys bundle.Keys, opts
 	if err != nil {
 		return nil, err
 	}
-	if r.Release = *release; len(keys) > 0 {
-		v, err := bundle.Verify(ctx, repo, desc, keys)
+	if r.Release = *release; len(trust.Keys) > 0 {
+		v, err := bundle.Verify(ctx, repo, desc, trust)
 		if err != nil {
 			return nil, err
 		}

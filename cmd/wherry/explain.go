@@ -146,7 +146,7 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 	} else {
 		cmd.PrintErrln("note: nobody has asked who signed it, so this may be anybody's words: --key asks")
 	}
-	r, err := publisher.OpenReleased(cmd.Context(), ref, keys, x.registry.options())
+	r, err := publisher.OpenReleased(cmd.Context(), ref, bundle.Pinned(keys), x.registry.options())
 	if err != nil {
 		return referenceFailure(err, ref)
 	}

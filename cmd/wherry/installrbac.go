@@ -113,7 +113,7 @@ func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) 
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := bundle.Verify(ctx, repo, desc, in.Keys)
+	v, err := bundle.Verify(ctx, repo, desc, in.Trust)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -8,6 +8,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
@@ -117,7 +118,7 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 	}
 	opts := p.options
 	opts.OCI = p.registry.options()
-	d, err := publisher.Compare(cmd.Context(), planned, to, keys, opts)
+	d, err := publisher.Compare(cmd.Context(), planned, to, bundle.Pinned(keys), opts)
 	if err != nil {
 		return nil, registryFailure(err, to)
 	}

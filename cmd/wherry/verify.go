@@ -44,7 +44,7 @@ The exit code is 4 when it is not to be trusted.`,
 			if err != nil {
 				return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
 			}
-			t, err := publisher.VerifyReference(cmd.Context(), ref, keys, time.Now(), registry.options())
+			t, err := publisher.VerifyReference(cmd.Context(), ref, bundle.Pinned(keys), time.Now(), registry.options())
 			if err != nil {
 				return referenceFailure(err, ref)
 			}

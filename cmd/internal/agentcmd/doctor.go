@@ -72,7 +72,7 @@ func (c *config) subject() (doctor.Subject, error) {
 		return doctor.Subject{}, err
 	}
 	s := doctor.Subject{
-		StateDir: c.stateDir, Cluster: c.cluster, Keys: keys, Adapter: c.adapter, Kubernetes: cluster,
+		StateDir: c.stateDir, Cluster: c.cluster, Trust: bundle.Pinned(keys), Adapter: c.adapter, Kubernetes: cluster,
 		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, AnsiblePlaybook: c.ansiblePlaybook, Zarf: c.zarf,
 		Adapters: map[string]bool{
 			"ansible": c.ansiblePlaybook != "", "argo": cluster != nil, "directory": c.directoryRoot != "",

@@ -28,9 +28,9 @@ type Installed struct {
 	ClusterName string
 	// Registry is where bundles come from. It is no folder.
 	Registry oci.Location
-	// Cluster says which bundle is the agent's, and Keys who signs it.
+	// Cluster says which bundle is the agent's, and Trust who signs it.
 	Cluster bundle.ReportCluster
-	Keys    bundle.Keys
+	Trust   bundle.Trust
 	// PlainHTTP and Impersonate are the settings of these names, ArgoNamespace too where it was told.
 	PlainHTTP, Impersonate bool
 	ArgoNamespace          string
@@ -83,7 +83,7 @@ func (in *Installed) addFiles(c *config, flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	in.Keys = keys
+	in.Trust = bundle.Pinned(keys)
 	told := map[string]any{}
 	var names []string
 	for i, key := range keys {

@@ -64,7 +64,7 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	if opts.Reconcilers, err = c.reconcilers(state, cluster, opts.Log); err != nil {
 		return errors.Join(err, state.Close())
 	}
-	err = f(agent.New(state, source, keys, c.cluster, opts))
+	err = f(agent.New(state, source, bundle.Pinned(keys), c.cluster, opts))
 	if closeErr := errors.Join(closeAll(opts.Reconcilers), state.Close()); err == nil {
 		err = closeErr
 	}

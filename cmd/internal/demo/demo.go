@@ -80,7 +80,7 @@ type show struct {
 	dir      string
 	platform platform
 	key      *publisher.Key
-	keys     bundle.Keys
+	trust    bundle.Trust
 	prefix   oci.Location // where bundles go: the registry below dir
 	hub      *hub.Hub
 	hubURL   string

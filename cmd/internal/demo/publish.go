@@ -31,7 +31,7 @@ func (s *show) makeKeys(context.Context) error {
 	if s.key, err = publisher.LoadKey(data, password); err != nil {
 		return err
 	}
-	s.keys = bundle.Keys{s.key.Public()}
+	s.trust = bundle.Pinned(bundle.Keys{s.key.Public()})
 	s.say("publisher", "made the key pair %s, %s", filepath.Base(files.Private), filepath.Base(files.Public))
 	return nil
 }

@@ -89,7 +89,7 @@ func (s *show) newSite(name, link string, stream bundle.Stream) (*site, error) {
 		}
 	}
 	cluster := bundle.ReportCluster{Name: name, Platform: stream.Platform, Type: stream.ClusterType, Environment: stream.Environment}
-	site.agent = agent.New(site.state, source, s.keys, cluster, opts)
+	site.agent = agent.New(site.state, source, s.trust, cluster, opts)
 	return site, nil
 }
 

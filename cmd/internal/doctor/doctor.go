@@ -48,7 +48,7 @@ type Report struct {
 type Subject struct {
 	StateDir string
 	Cluster  bundle.ReportCluster
-	Keys     bundle.Keys
+	Trust    bundle.Trust
 	// Adapter takes every assignment, whatever the release says, where it is not empty.
 	Adapter string
 	// Adapters says of each adapter that there is whether it is configured.

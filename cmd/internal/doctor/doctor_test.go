@@ -46,7 +46,7 @@ func newFixture(t *testing.T) *fixture {
 	f.subject = Subject{
 		StateDir: filepath.Join(t.TempDir(), "state"),
 		Cluster:  bundle.ReportCluster{Platform: "coffee", Environment: "dev", Type: "shop"},
-		Keys:     bundle.Keys{key.Public()},
+		Trust:    bundle.Pinned(bundle.Keys{key.Public()}),
 		Adapters: map[string]bool{"directory": true, "kubernetes": false},
 		Source:   func(c *http.Client) (bundle.Source, error) { return f.open(c) },
 	}
@@ -128,7 +128,7 @@ func TestWhatIsMissingIsNamedWithItsRemedy(t *testing.T) {
 			"another key", func(f *fixture) {
 				other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 				require.NoError(f.t, err)
-				f.subject.Keys = bundle.Keys{other.Public()}
+				f.subject.Trust = bundle.Pinned(bundle.Keys{other.Public()})
 			},
 			"release", "UntrustedKey", "pin the key",
 		},
@@ -227,7 +227,7 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- agent.New(state, f.repo, f.subject.Keys, f.subject.Cluster, agent.Options{}).Run(ctx) }()
+	go func() { ended <- agent.New(state, f.repo, f.subject.Trust, f.subject.Cluster, agent.Options{}).Run(ctx) }()
 	require.Eventually(t, func() bool {
 		_, err := agent.NewClient(f.subject.StateDir).Status(ctx)
 		return err == nil

@@ -100,7 +100,7 @@ func (e *examination) verify(ctx context.Context) (*bundle.Verified, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, e.source, desc, e.Keys)
+	v, err := bundle.Verify(ctx, e.source, desc, e.Trust)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,172 @@
+package bundle
+
+import (
+	"cmp"
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+)
+
+// TrustSchema is the version of the trust document that this code writes.
+const TrustSchema = 1
+
+// FirstEpoch is the epoch of a trust document's first version. Releases of a platform without one have
+// epoch 0.
+const FirstEpoch = 1
+
+// maxRoleKeys bounds the keys of one role. All of them may be tried on each signature.
+const maxRoleKeys = 32
+
+// Trust is what the signatures on releases and environment records are judged by. The zero value trusts
+// nobody.
+type Trust struct {
+	// Keys are those that count, each once however often it has signed.
+	Keys Keys
+	// Threshold is how many of them must have signed. Below 1 is 1.
+	Threshold int
+	// Epoch is that of the releases to be accepted; 0 where there is no trust document.
+	Epoch int64
+}
+
+// Pinned is the trust of those who have public keys and no trust document: any one of keys, in epoch 0.
+func Pinned(keys Keys) Trust { return Trust{Keys: keys, Threshold: 1} }
+
+// TrustDocument says who may sign a platform's releases, and who may change that. It travels in a DSSE
+// envelope; see TrustChain for which ones are believed.
+type TrustDocument struct {
+	Schema   int    `json:"schema"`
+	Platform string `json:"platform"`
+	// Version counts from 1, without gaps.
+	Version int64 `json:"version"`
+	// Epoch is that of the releases signed under this document. It begins at FirstEpoch and never falls;
+	// raising it has every release before it refused, and their sequences begin again.
+	Epoch int64 `json:"epoch"`
+	// IssuedAt and ExpiresAt are in UTC, in whole seconds. A document that has expired lets nothing new
+	// in, until another version follows.
+	IssuedAt  time.Time `json:"issuedAt"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	// Root may sign the next version.
+	Root Role `json:"root"`
+	// Release may sign releases and environment records.
+	Release Role `json:"release"`
+}
+
+// Role is a set of keys, of which a number has to sign.
+type Role struct {
+	// Threshold is from 1 to the number of keys.
+	Threshold int `json:"threshold"`
+	// Keys is sorted by ID.
+	Keys []TrustKey `json:"keys"`
+}
+
+// TrustKey is a public key in a trust document.
+type TrustKey struct {
+	// ID is the key's; see KeyID.
+	ID string `json:"id"`
+	// Name is for people, such as "anna" or "build server". It may be empty.
+	Name string `json:"name,omitempty"`
+	// PublicKey is in PEM.
+	PublicKey string `json:"publicKey"`
+}
+
+// NewTrustKey returns pub under a name for people.
+func NewTrustKey(name string, pub crypto.PublicKey) (TrustKey, error) {
+	id, err := KeyID(pub)
+	if err != nil {
+		return TrustKey{}, err
+	}
+	pem, err := MarshalPublicKey(pub)
+	return TrustKey{ID: id, Name: name, PublicKey: string(pem)}, err
+}
+
+// Trust is what releases are judged by while d is in force.
+func (d TrustDocument) Trust() Trust {
+	keys, _ := d.Release.keys() // a document that was not checked trusts nobody
+	return Trust{Keys: keys, Threshold: d.Release.Threshold, Epoch: d.Epoch}
+}
+
+// Marshal returns the document's bytes, the same for the same document. It fails where ParseTrustDocument
+// would.
+func (d TrustDocument) Marshal() ([]byte, error) {
+	byID := func(a, b TrustKey) int { return cmp.Compare(a.ID, b.ID) }
+	d.Root.Keys = slices.SortedFunc(slices.Values(d.Root.Keys), byID)
+	d.Release.Keys = slices.SortedFunc(slices.Values(d.Release.Keys), byID)
+	if err := d.check(); err != nil {
+		return nil, err
+	}
+	return json.Marshal(d)
+}
+
+// ParseTrustDocument reads and checks a document, and not who has signed it: that is TrustChain's to do.
+// Its errors are Refusals with the reason TrustDocumentRejected.
+func ParseTrustDocument(data []byte) (TrustDocument, error) {
+	var d TrustDocument
+	if len(data) > MaxTrustBytes {
+		return d, refuse(TrustDocumentRejected, "trust document has %d bytes, at most %d are allowed", len(data), MaxTrustBytes)
+	}
+	if err := json.Unmarshal(data, &d); err != nil {
+		return TrustDocument{}, refuse(TrustDocumentRejected, "trust document: %v", err)
+	}
+	if err := d.check(); err != nil {
+		return TrustDocument{}, refuse(TrustDocumentRejected, "%v", err)
+	}
+	return d, nil
+}
+
+func (d TrustDocument) check() error {
+	switch {
+	case d.Schema != TrustSchema:
+		return fmt.Errorf("trust document has schema %d, this version reads %d", d.Schema, TrustSchema)
+	case d.Platform == "":
+		return errors.New("trust document names no platform")
+	case d.Version < 1:
+		return fmt.Errorf("trust document has version %d", d.Version)
+	case d.Epoch < FirstEpoch, d.Version == 1 && d.Epoch != FirstEpoch:
+		return fmt.Errorf("trust document version %d has epoch %d: it begins at %d in version 1", d.Version, d.Epoch, FirstEpoch)
+	case d.IssuedAt.IsZero() || !d.ExpiresAt.After(d.IssuedAt):
+		return fmt.Errorf("trust document is issued at %s and expires at %s", d.IssuedAt, d.ExpiresAt)
+	}
+	if _, err := d.Root.keys(); err != nil {
+		return fmt.Errorf("trust document, root: %w", err)
+	}
+	if _, err := d.Release.keys(); err != nil {
+		return fmt.Errorf("trust document, release: %w", err)
+	}
+	return nil
+}
+
+// keys returns the role's distinct public keys.
+func (r Role) keys() (Keys, error) {
+	if len(r.Keys) > maxRoleKeys {
+		return nil, fmt.Errorf("%d keys, at most %d are allowed", len(r.Keys), maxRoleKeys)
+	}
+	if r.Threshold < 1 || r.Threshold > len(r.Keys) {
+		return nil, fmt.Errorf("threshold %d of %d keys", r.Threshold, len(r.Keys))
+	}
+	var keys Keys
+	seen := map[string]bool{}
+	for _, k := range r.Keys {
+		parsed, err := ParsePublicKeys([]byte(k.PublicKey))
+		if err != nil {
+			return nil, fmt.Errorf("key %q: %w", k.ID, err)
+		}
+		if len(parsed) != 1 {
+			return nil, fmt.Errorf("key %q holds %d keys", k.ID, len(parsed))
+		}
+		id, err := KeyID(parsed[0])
+		switch {
+		case err != nil:
+			return nil, fmt.Errorf("key %q: %w", k.ID, err)
+		case id != k.ID:
+			return nil, fmt.Errorf("key %q has the id %s", k.ID, id)
+		case seen[id]:
+			return nil, fmt.Errorf("key %s is listed twice", id)
+		}
+		seen[id] = true
+		keys = append(keys, parsed[0])
+	}
+	return keys, nil
+}

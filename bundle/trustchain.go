@@ -1,0 +1,256 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"encoding/base64"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"oras.land/oras-go/v2/errdef"
+)
+
+// TrustRepository is where trust documents lie, below a location's prefix.
+const TrustRepository = "trust"
+
+// TrustTag is the tag of one version of the trust document. It never moves.
+func TrustTag(version int64) string { return fmt.Sprintf("v%d", version) }
+
+// TrustChain holds the trust documents of a platform that were believed, version 1 first. The first one
+// is believed because somebody who may has brought it; each other because those whom the one before names
+// have signed it. Nil holds none.
+type TrustChain []TrustLink
+
+// TrustLink is a trust document with the envelope that it came in.
+type TrustLink struct {
+	Document TrustDocument
+	Envelope []byte
+}
+
+// Current is the document in force. It is the zero value, which trusts nobody, in an empty chain.
+func (c TrustChain) Current() TrustDocument {
+	if len(c) == 0 {
+		return TrustDocument{}
+	}
+	return c[len(c)-1].Document
+}
+
+// Append returns the chain with one document more. It has to be exactly the next version, of the same
+// platform and no lower epoch, signed by the thresholds of its own roots and of those before it. Whether
+// it has expired is not asked: only the last document's age matters, and time is the caller's. The errors
+// are Refusals with the reason TrustDocumentRejected; c is left as it was.
+func (c TrustChain) Append(envelope []byte) (TrustChain, error) {
+	env, d, err := openTrust(envelope)
+	if err != nil {
+		return nil, err
+	}
+	before, next := c.Current(), int64(len(c))+1
+	switch {
+	case d.Version != next:
+		return nil, refuse(TrustDocumentRejected, "trust document has version %d, the next one here is %d", d.Version, next)
+	case len(c) > 0 && d.Platform != before.Platform:
+		return nil, refuse(TrustDocumentRejected, "trust document is for platform %q, the one before is for %q", d.Platform, before.Platform)
+	case d.Epoch < before.Epoch:
+		return nil, refuse(TrustDocumentRejected, "trust document version %d has epoch %d, the one before has %d", d.Version, d.Epoch, before.Epoch)
+	}
+	roots := []Role{d.Root}
+	if len(c) > 0 {
+		roots = append(roots, before.Root)
+	}
+	for i, role := range roots {
+		whose := [...]string{"its own", "the previous version's"}[i]
+		if n := len(signers(env, role)); n < role.Threshold {
+			return nil, refuse(TrustDocumentRejected, "trust document version %d is signed by %d of %s root keys, %d are needed", d.Version, n, whose, role.Threshold)
+		}
+	}
+	return append(slices.Clone(c), TrustLink{d, bytes.Clone(envelope)}), nil
+}
+
+// Next asks src, a repository of trust documents, for the version after the last one and appends it. More
+// is false where there is none, and then the chain is as it was.
+func (c TrustChain) Next(ctx context.Context, src Source) (chain TrustChain, more bool, err error) {
+	version := int64(len(c)) + 1
+	envelope, err := FetchTrust(ctx, src, version)
+	switch {
+	case errors.Is(err, errdef.ErrNotFound):
+		return c, false, nil
+	case err != nil:
+		return c, false, err
+	}
+	chain, err = c.Append(envelope)
+	if err != nil {
+		return c, false, err
+	}
+	return chain, true, nil
+}
+
+// OpenTrust reads the document in an envelope and the ids of those of its own root keys that have signed
+// it, sorted. Nothing says that those roots are to be believed: TrustChain does.
+func OpenTrust(envelope []byte) (d TrustDocument, signedBy []string, err error) {
+	env, d, err := openTrust(envelope)
+	if err != nil {
+		return d, nil, err
+	}
+	return d, signers(env, d.Root), nil
+}
+
+// TrustSigners returns the ids of the keys of role that have signed the envelope, sorted.
+func TrustSigners(envelope []byte, role Role) ([]string, error) {
+	env, _, err := openTrust(envelope)
+	if err != nil {
+		return nil, err
+	}
+	return signers(env, role), nil
+}
+
+func openTrust(envelope []byte) (*dsse.Envelope, TrustDocument, error) {
+	none := TrustDocument{}
+	if len(envelope) > MaxTrustBytes {
+		return nil, none, refuse(TrustDocumentRejected, "trust document has %d bytes, at most %d are allowed", len(envelope), MaxTrustBytes)
+	}
+	var env dsse.Envelope
+	if err := json.Unmarshal(envelope, &env); err != nil {
+		return nil, none, refuse(TrustDocumentRejected, "trust document's envelope: %v", err)
+	}
+	if env.PayloadType != MediaTypeTrust {
+		return nil, none, refuse(TrustDocumentRejected, "envelope holds %q, not a trust document", env.PayloadType)
+	}
+	if len(env.Signatures) > maxSignatures {
+		return nil, none, refuse(TrustDocumentRejected, "trust document has %d signatures, at most %d are allowed", len(env.Signatures), maxSignatures)
+	}
+	body, err := env.DecodeB64Payload()
+	if err != nil {
+		return nil, none, refuse(TrustDocumentRejected, "trust document's envelope: %v", err)
+	}
+	d, err := ParseTrustDocument(body)
+	return &env, d, err
+}
+
+// signers counts keys and not signatures, and by what the keys are and not by what the envelope calls them.
+func signers(env *dsse.Envelope, role Role) []string {
+	body, err := env.DecodeB64Payload()
+	if err != nil {
+		return nil
+	}
+	keys, _ := role.keys() // a role that was not checked has none
+	var ids []string
+	for _, s := range env.Signatures {
+		sig, err := base64.StdEncoding.DecodeString(s.Sig)
+		if err != nil {
+			continue
+		}
+		if id, ok := signedBy(dsse.PAE(env.PayloadType, body), sig, keys); ok {
+			ids = append(ids, id)
+		}
+	}
+	slices.Sort(ids)
+	return slices.Compact(ids)
+}
+
+// SealTrust returns d in an envelope that nobody has signed yet.
+func SealTrust(d TrustDocument) ([]byte, error) {
+	body, err := d.Marshal()
+	if err != nil {
+		return nil, err
+	}
+	return json.Marshal(dsse.Envelope{PayloadType: MediaTypeTrust, Payload: base64.StdEncoding.EncodeToString(body), Signatures: []dsse.Signature{}})
+}
+
+// SignTrust returns the envelope of a trust document with one signature more, by key. An envelope that
+// key has signed already comes back as it is.
+func SignTrust(envelope []byte, key signature.Signer) ([]byte, error) {
+	env, _, err := openTrust(envelope)
+	if err != nil {
+		return nil, err
+	}
+	pub, err := key.PublicKey()
+	if err != nil {
+		return nil, err
+	}
+	id, err := KeyID(pub)
+	if err != nil {
+		return nil, err
+	}
+	body, err := env.DecodeB64Payload()
+	if err != nil {
+		return nil, err
+	}
+	pae := dsse.PAE(env.PayloadType, body)
+	for _, s := range env.Signatures {
+		if sig, err := base64.StdEncoding.DecodeString(s.Sig); err == nil {
+			if _, ok := signedBy(pae, sig, Keys{pub}); ok {
+				return envelope, nil
+			}
+		}
+	}
+	sig, err := key.SignMessage(bytes.NewReader(pae))
+	if err != nil {
+		return nil, fmt.Errorf("sign trust document: %w", err)
+	}
+	env.Signatures = append(env.Signatures, dsse.Signature{KeyID: id, Sig: base64.StdEncoding.EncodeToString(sig)})
+	slices.SortStableFunc(env.Signatures, func(a, b dsse.Signature) int { return bytes.Compare([]byte(a.KeyID), []byte(b.KeyID)) })
+	data, err := json.Marshal(env)
+	if err == nil && len(data) > MaxTrustBytes {
+		err = fmt.Errorf("trust document: %w: %d bytes with its signatures, at most %d are allowed", ErrTooLarge, len(data), MaxTrustBytes)
+	}
+	return data, err
+}
+
+// TrustManifest returns the manifest under which an envelope is stored, after the blobs that it lists.
+func TrustManifest(envelope []byte) ([]Blob, error) {
+	config := NewBlob(MediaTypeTrust, envelope)
+	// Registries and tools expect a layer; the specification's empty one stands for none.
+	empty := Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest,
+		ArtifactType: MediaTypeTrust, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
+	}
+	m.Config.Data = envelope
+	data, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	return []Blob{config, empty, NewBlob(m.MediaType, data)}, nil
+}
+
+// FetchTrust reads the envelope of one version from a repository of trust documents. Nothing of it is
+// judged. The error wraps errdef.ErrNotFound where the repository has no such version, and is a Refusal
+// where that version is something else.
+func FetchTrust(ctx context.Context, src Source, version int64) ([]byte, error) {
+	desc, err := src.Resolve(ctx, TrustTag(version))
+	if err != nil {
+		return nil, fmt.Errorf("trust document %s: %w", TrustTag(version), err)
+	}
+	data, err := ReadBlob(ctx, src, desc, MaxManifestBytes)
+	if err != nil {
+		return nil, incomplete(err, version)
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, refuse(TrustDocumentRejected, "trust document %s: manifest: %v", TrustTag(version), err)
+	}
+	if m.ArtifactType != MediaTypeTrust || m.Config.MediaType != MediaTypeTrust {
+		return nil, refuse(TrustDocumentRejected, "manifest %s has artifactType %q and config %q: no trust document",
+			desc.Digest, m.ArtifactType, m.Config.MediaType)
+	}
+	envelope, err := ReadBlob(ctx, src, m.Config, MaxTrustBytes)
+	if err != nil {
+		return nil, incomplete(err, version)
+	}
+	return envelope, nil
+}
+
+// incomplete is the error of a version that is there but cannot be read. A part of it that is missing does
+// not make it one that never was.
+func incomplete(err error, version int64) error {
+	if errors.Is(err, errdef.ErrNotFound) {
+		return fmt.Errorf("trust document %s: not all of it is there: %v", TrustTag(version), err)
+	}
+	return fmt.Errorf("trust document %s: %w", TrustTag(version), err)
+}
