@@ -71,9 +71,6 @@ func (p *pass) store(ctx context.Context, repo oci.Target) error {
 // copyLayer reads no more than the signed size. What it has written has the signed digest, or is gone.
 func (p *pass) copyLayer(ctx context.Context, repo oci.Target) error {
 	desc := p.target.Tree
-	if desc.Size < 0 || desc.Size > bundle.MaxTreeBytes {
-		return &bundle.Refusal{Reason: bundle.TooLarge, Message: fmt.Sprintf("layer of %d bytes, at most %d are allowed", desc.Size, int64(bundle.MaxTreeBytes))}
-	}
 	if p.content.intact(ctx, p.target) {
 		return nil
 	}

@@ -64,6 +64,12 @@ func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust 
 		return nil, refuse(BadContent, "manifest %s has no tree in its first layer", manifest.Digest)
 	}
 	v.Tree = v.Manifest.Layers[0]
+	if err := v.Tree.Digest.Validate(); err != nil { // it becomes the name of a file
+		return nil, refuse(BadContent, "manifest %s: digest %q of the tree: %v", manifest.Digest, v.Tree.Digest, err)
+	}
+	if v.Tree.Size < 0 || v.Tree.Size > MaxTreeBytes {
+		return nil, refuse(TooLarge, "layer of %d bytes, at most %d are allowed", v.Tree.Size, int64(MaxTreeBytes))
+	}
 	doc, err := ReadBlob(ctx, src, v.Manifest.Config, MaxReleaseBytes)
 	if err != nil {
 		return nil, fmt.Errorf("release document: %w", err)
@@ -77,6 +83,9 @@ func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust 
 // VerifySignature returns the ids of trust's distinct keys that have signed manifest d in cosign's format,
 // sorted, or a *Refusal when they are fewer than it asks for.
 func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Trust) ([]string, error) {
+	if err := d.Validate(); err != nil { // an index in a file may name anything
+		return nil, refuse(BadContent, "manifest %q: %v", d, err)
+	}
 	desc, err := src.Resolve(ctx, SignatureTag(d))
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, refuse(Unsigned, "manifest %s has no signature", d)
