@@ -180,11 +180,13 @@ func isCorrupt(err error) bool {
 type Names struct {
 	maxFiles int
 	files    int
+	folders  int
 	folded   map[string]string // case-folded name: name as written
 	isFile   map[string]bool
 }
 
-// NewNames returns rules that allow for maxFiles files, and never for more than MaxFiles.
+// NewNames returns rules that allow for maxFiles files, and never for more than MaxFiles. Of folders, which
+// cost a name each and no bytes, MaxFiles are allowed.
 func NewNames(maxFiles int) *Names {
 	return &Names{maxFiles: min(maxFiles, MaxFiles), folded: map[string]string{}, isFile: map[string]bool{}}
 }
@@ -197,6 +199,9 @@ func (c *Names) Add(name string, isDir bool) error {
 		return refuse(TooLarge, "tree entry has a path of %d bytes, at most %d are allowed", len(name), MaxPathBytes)
 	case !fs.ValidPath(name), name == ".", strings.ContainsAny(name, "\\\x00"):
 		return refuse(BadContent, "tree entry %q is no relative, clean path", name)
+	}
+	if isDir && c.isFile[name] {
+		return refuse(BadContent, "tree entry %q is there twice", name)
 	}
 	if !isDir {
 		c.files++
@@ -213,8 +218,14 @@ func (c *Names) Add(name string, isDir bool) error {
 			return refuse(BadContent, "tree entry %q lies below the file %q", name, p)
 		}
 		low := strings.ToLower(p)
-		if seen, ok := c.folded[low]; ok && seen != p {
+		seen, known := c.folded[low]
+		switch {
+		case known && seen != p:
 			return refuse(BadContent, "tree entries %q and %q differ in case only", seen, p)
+		case !known && (isDir || p != name):
+			if c.folders++; c.folders > MaxFiles {
+				return refuse(TooLarge, "tree has more than %d folders", MaxFiles)
+			}
 		}
 		c.folded[low] = p
 	}

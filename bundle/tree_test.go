@@ -71,6 +71,16 @@ func TestPackRefusesNamesThatUnpackRefuses(t *testing.T) {
 	require.ErrorContains(t, err, "differ in case only")
 }
 
+func TestNamesBoundFoldersToo(t *testing.T) {
+	names, deep := NewNames(MaxFiles), strings.Repeat("d/", 200)
+	var err error
+	for i := 0; err == nil && i < MaxFiles; i++ {
+		err = names.Add(fmt.Sprintf("%d/%sf", i, deep), false)
+	}
+	require.ErrorIs(t, err, ErrTooLarge)
+	require.Less(t, names.files, 1000, "each name has 201 folders of its own")
+}
+
 // entry is a tar entry that Pack would not write.
 type entry struct {
 	header tar.Header
@@ -122,6 +132,7 @@ func TestUnpackRefuses(t *testing.T) {
 		{name: "a name twice", entries: []entry{file("a"), file("a")}, reason: BadContent},
 		{name: "names that differ in case only", entries: []entry{file("a"), file("A")}, reason: BadContent},
 		{name: "folders that differ in case only", entries: []entry{file("d/a"), file("D/b")}, reason: BadContent},
+		{name: "a folder with the name of a file", entries: []entry{file("a"), {header: tar.Header{Name: "a/", Typeflag: tar.TypeDir}}}, reason: BadContent},
 		{name: "a file below a file", entries: []entry{file("a"), file("a/b")}, reason: BadContent},
 		{name: "a path that is too long", entries: []entry{file(strings.Repeat("d/", 300) + "f")}, reason: TooLarge},
 		{name: "more files than signed", entries: []entry{file("a"), file("b")}, change: func(l []byte, c *Content) []byte { c.Files--; return l }, reason: TooLarge},
