@@ -169,23 +169,3 @@ func write(t *testing.T, data []byte) string {
 	require.NoError(t, os.WriteFile(path, data, 0o600))
 	return path
 }
-
-func FuzzOpen(f *testing.F) {
-	var reports bytes.Buffer
-	if err := WriteReports(&reports, [][]byte{[]byte("{}")}); err != nil {
-		f.Fatal(err)
-	}
-	f.Add(reports.Bytes())
-	f.Add([]byte("hello"))
-	f.Fuzz(func(t *testing.T, data []byte) {
-		path := write(t, data)
-		if site, err := Open(path); err == nil {
-			for _, s := range site.Bundles() {
-				_, _ = site.Repository(s).Resolve(context.Background(), bundle.LatestTag)
-			}
-			require.NoError(t, site.Close())
-		}
-		_, _ = ReadReports(path)
-		_, _ = ReadAck(path)
-	})
-}

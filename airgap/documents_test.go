@@ -109,7 +109,7 @@ func writeFile(t *testing.T, write func(io.Writer, [][]byte) error, envelopes []
 }
 
 // tarOf returns a tar of files, given as names and contents in turn.
-func tarOf(t *testing.T, files ...string) []byte {
+func tarOf(t testing.TB, files ...string) []byte {
 	t.Helper()
 	var b bytes.Buffer
 	w := tar.NewWriter(&b)

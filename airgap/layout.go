@@ -20,6 +20,10 @@ import (
 const (
 	maxEntries    = 200_000
 	maxIndexBytes = 4 << 20
+	// maxManifests bounds the index as it is in memory, where an entry of 3 bytes takes 200. One bundle has 3.
+	maxManifests = 20_000
+	// maxNameBytes is longer than blobs/sha512/ and a digest. Tars may name files in a megabyte each.
+	maxNameBytes = 256
 )
 
 // ErrFormat is wrapped by errors about files that hold no OCI layout in a tar, or not the wanted kind.
@@ -72,7 +76,7 @@ func (l *layout) readEntries() error {
 		case len(l.entries) == maxEntries:
 			return fmt.Errorf("%w: more than %d entries", ErrFormat, maxEntries)
 		}
-		if h.Typeflag != tar.TypeReg {
+		if h.Typeflag != tar.TypeReg || len(h.Name) > maxNameBytes {
 			continue
 		}
 		offset, err := l.file.Seek(0, io.SeekCurrent)
@@ -93,6 +97,15 @@ func (l *layout) readIndex() error {
 	}
 	if version.Version != ocispec.ImageLayoutVersion {
 		return fmt.Errorf("%w: layout version %q, known is %q", ErrFormat, version.Version, ocispec.ImageLayoutVersion)
+	}
+	var index struct {
+		Manifests []json.RawMessage `json:"manifests"`
+	}
+	if err := l.readJSON(ocispec.ImageIndexFile, &index); err != nil {
+		return err
+	}
+	if n := len(index.Manifests); n > maxManifests {
+		return fmt.Errorf("%w: the index lists %d manifests, at most %d are allowed", ErrFormat, n, maxManifests)
 	}
 	return l.readJSON(ocispec.ImageIndexFile, &l.index)
 }
@@ -119,16 +132,17 @@ func (l *layout) section(at span) *io.SectionReader {
 	return io.NewSectionReader(l.file, at.offset, at.size)
 }
 
-// Resolve returns the descriptor whose ref.name annotation is reference, or that of a digest.
+// Resolve returns the descriptor whose ref.name annotation is reference, or that of a digest. Of what the
+// index says it holds what a registry would answer.
 func (l *layout) Resolve(_ context.Context, reference string) (ocispec.Descriptor, error) {
 	for _, d := range l.index.Manifests {
 		if d.Annotations[ocispec.AnnotationRefName] == reference {
-			return d, nil
+			return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}, nil
 		}
 	}
 	for _, d := range l.index.Manifests {
 		if d.Digest.String() == reference {
-			return d, nil
+			return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}, nil
 		}
 	}
 	return ocispec.Descriptor{}, fmt.Errorf("%s: %w", reference, errdef.ErrNotFound)
