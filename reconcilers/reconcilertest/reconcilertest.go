@@ -21,6 +21,7 @@ package reconcilertest
 
 import (
 	"slices"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -52,6 +53,9 @@ type Adapter struct {
 	Whole string
 	// Without gives the reason for each case that the engine cannot have.
 	Without map[Case]string
+	// Parallel runs the cases at the same time, as far as "go test -parallel" allows. What Start returns has
+	// to be the case's alone then.
+	Parallel bool
 	// Record is the file with the outcome; empty means testdata/conformance.txt.
 	Record string
 }
@@ -126,20 +130,22 @@ var complete = []string{"kubernetes", "flux"}
 func Run(t *testing.T, a Adapter) {
 	t.Helper()
 	require.NoError(t, a.check())
-	ran := map[Case]bool{}
+	var ran atomic.Int64
+	t.Cleanup(func() { a.compare(t, int(ran.Load()) == len(cases) && !t.Failed()) }) // when those in parallel are done
 	for _, c := range cases {
 		if why := a.Without[c.name]; why != "" {
 			t.Logf("n/a: %s: %s", c.name, why)
-			ran[c.name] = true
+			ran.Add(1)
 			continue
 		}
 		t.Run(string(c.name), func(t *testing.T) {
-			ran[c.name] = true
+			if a.Parallel {
+				t.Parallel()
+			}
+			ran.Add(1)
 			c.run(t, newBench(t, a))
 		})
 	}
-	all := len(ran) == len(cases) && !t.Failed()
-	t.Run("the outcome is the one on record", func(t *testing.T) { a.compare(t, all) })
 }
 
 func (a Adapter) column() column {
