@@ -1,12 +1,14 @@
 package zarf_test
 
 import (
+	"crypto/elliptic"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
@@ -14,13 +16,12 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
 	"github.com/wherry-dev/wherry/reconcilers/zarf/zarftest"
 )
 
-// site is a stand-in, a small API server, and a reconciler for both.
+// site is a stand-in, a small API server, and a reconciler for both. A test with one runs beside others.
 type site struct {
 	*zarftest.Engine
 	program zarftest.Program
@@ -29,6 +30,7 @@ type site struct {
 
 func newSite(t *testing.T, change ...func(*zarf.Options)) *site {
 	t.Helper()
+	t.Parallel()
 	p := zarftest.NewProgram(t)
 	s := &site{Engine: zarftest.NewEngine(t, p.Path, zarftest.StartAPIServer(t)), program: p}
 	s.reopen(t, change...)
@@ -269,18 +271,22 @@ func TestAWorkspaceThatIsConfinedIsNotDeployedWithTheAgentsRights(t *testing.T) 
 	requireResult(t, s.r.Apply(t.Context(), a), bundle.Failed, zarf.Forbidden)
 }
 
-// keys makes a pair as "wherry keys generate" does.
+// keys makes a pair as "wherry keys generate" and cosign do.
 func keys(t *testing.T) (private, public string) {
 	t.Helper()
-	files, err := publisher.GenerateKeys(filepath.Join(t.TempDir(), "cosign"), []byte("secret"))
+	dir := t.TempDir()
+	locked, open, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte("secret")))
 	require.NoError(t, err)
-	return files.Private, files.Public
+	private, public = filepath.Join(dir, "cosign.key"), filepath.Join(dir, "cosign.pub")
+	require.NoError(t, os.WriteFile(private, locked, 0o600))
+	require.NoError(t, os.WriteFile(public, open, 0o600))
+	return private, public
 }
 
 func TestAPackageOfARegistryIsDeployedIfItsSignatureIsTrusted(t *testing.T) {
 	private, public := keys(t)
-	_, other := keys(t)
 	s := newSite(t)
+	other := filepath.Join(s.Dir, "signing", "cosign.pub")
 	inDefault := but(shop, "reconciler.yaml", "namespace: $NS, ", "")
 	signed, unsigned := s.program.Publish(t, inDefault, private, "secret"), s.program.Publish(t, inDefault, "", "")
 	assign := func(ref string) reconcilers.Assignment {
@@ -324,13 +330,15 @@ func TestWhatAPackageNoLongerHasIsRemoved(t *testing.T) {
 func TestFilesAndActionsNeedNoCluster(t *testing.T) {
 	s := newSite(t)
 	mark := filepath.Join(t.TempDir(), "mark")
-	r, err := zarf.New(nil, zarf.Options{Program: s.program.Path, Dir: s.Dir})
+	dir := t.TempDir()
+	r, err := zarf.New(nil, zarf.Options{Program: s.program.Path, Dir: dir})
 	require.NoError(t, err)
 	a := s.Assign(t, "tools", map[string]string{"reconciler.yaml": "kind: ZarfPackageConfig\nmetadata: {name: tools}\ncomponents:\n- name: mark\n  required: true\n" +
 		"  actions: {onDeploy: {before: [{cmd: 'echo yes > " + mark + "'}]}, onRemove: {before: [{cmd: 'rm " + mark + "'}]}}\n"})
 	requireResult(t, r.Observe(t.Context(), a), bundle.Pending, zarf.NotApplied)
 	requireResult(t, zarftest.Settle(t, r, a, true), bundle.Compliant, "")
 	require.FileExists(t, mark)
+	require.FileExists(t, filepath.Join(dir, "signing", "cosign.pub"), "an agent's first package has it make a key")
 	require.Empty(t, r.Apply(t.Context(), a).Changes)
 	requireResult(t, zarftest.Gone(t, r, a.Name), bundle.Removed, "")
 	require.NoFileExists(t, mark)

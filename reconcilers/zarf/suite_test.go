@@ -22,7 +22,9 @@ func TestMain(m *testing.M) {
 
 func TestConformance(t *testing.T) {
 	program := zarftest.NewProgram(t)
-	reconcilertest.Run(t, zarftest.Adapter("a stand-in of the program and a small API server of the test", "testdata/small.txt", 0, func(t *testing.T) reconcilertest.Engine {
+	adapter := zarftest.Adapter("a stand-in of the program and a small API server of the test", "testdata/small.txt", 0, func(t *testing.T) reconcilertest.Engine {
 		return zarftest.NewEngine(t, program.Path, zarftest.StartAPIServer(t))
-	}))
+	})
+	adapter.Parallel = true
+	reconcilertest.Run(t, adapter)
 }

@@ -18,7 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/runtime"
 	"k8s.io/apimachinery/pkg/runtime/serializer"
-	"k8s.io/client-go/kubernetes/scheme"
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -40,11 +39,13 @@ var kinds = map[string]struct {
 // a kubeconfig. Tests on a real API server are those of "make e2e".
 func StartAPIServer(t testing.TB) (kubeconfig string) {
 	t.Helper()
-	c := fake.NewClientBuilder().WithReturnManagedFields().WithObjects(
+	core := runtime.NewScheme() // each client is built with a mapper of all kinds that its scheme knows
+	require.NoError(t, corev1.AddToScheme(core))
+	c := fake.NewClientBuilder().WithScheme(core).WithReturnManagedFields().WithObjects(
 		&corev1.Node{ObjectMeta: metav1.ObjectMeta{Name: "one"}},
 		&corev1.Pod{ObjectMeta: metav1.ObjectMeta{Namespace: "default", Name: "one"}, Status: corev1.PodStatus{Phase: corev1.PodRunning}},
 	).Build()
-	server := httptest.NewServer(&apiServer{c, serializer.NewCodecFactory(scheme.Scheme).UniversalDeserializer()})
+	server := httptest.NewServer(&apiServer{c, serializer.NewCodecFactory(core).UniversalDeserializer()})
 	t.Cleanup(server.Close)
 	access := clientcmdapi.NewConfig()
 	access.Clusters["small"] = &clientcmdapi.Cluster{Server: server.URL}
@@ -184,7 +185,7 @@ func (s *apiServer) one(req *http.Request, u *unstructured.Unstructured) (any, e
 func (s *apiServer) dryRun(req *http.Request, u *unstructured.Unstructured, options []client.ApplyOption) (any, error) {
 	live := &unstructured.Unstructured{}
 	live.SetGroupVersionKind(u.GroupVersionKind())
-	copied := fake.NewClientBuilder().WithReturnManagedFields()
+	copied := fake.NewClientBuilder().WithScheme(s.client.Scheme()).WithReturnManagedFields()
 	if err := s.client.Get(req.Context(), client.ObjectKeyFromObject(u), live); err == nil {
 		copied = copied.WithObjects(live)
 	} else if !apierrors.IsNotFound(err) {

@@ -2,18 +2,23 @@ package zarftest
 
 import (
 	"context"
+	"crypto/elliptic"
 	"encoding/json"
 	"fmt"
+	"io/fs"
 	"maps"
 	"os"
 	"os/exec"
 	"path/filepath"
 	"slices"
 	"strings"
+	"sync"
 	"testing"
+	"testing/fstest"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/sigstore/sigstore/pkg/cryptoutils"
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
 	"k8s.io/apimachinery/pkg/types"
@@ -57,17 +62,40 @@ type Engine struct {
 }
 
 // NewEngine makes a namespace on the cluster of kubeconfig, which the tests share with nobody who uses Zarf.
+// The adapter's folder is that of an agent which has deployed before: it has a signing key.
 func NewEngine(t *testing.T, program, kubeconfig string) *Engine {
 	t.Helper()
 	config, err := clientcmd.BuildConfigFromFlags("", kubeconfig)
 	require.NoError(t, err)
 	c := kubernetestest.Connect(t, config)
 	e := &Engine{ConfigMaps: kubernetestest.ConfigMaps{Cluster: c}, Place: Place{program, kubeconfig, t.TempDir()}, signal: filepath.Join(t.TempDir(), "go")}
+	keys, err := signingKeys()
+	require.NoError(t, err)
+	require.NoError(t, os.CopyFS(filepath.Join(e.Dir, "signing"), keys))
 	t.Cleanup(func() {
 		_ = c.DeleteAllOf(context.Background(), &corev1.Secret{}, client.InNamespace("zarf"), client.HasLabels{"package-deploy-info"})
 	})
 	return e
 }
+
+// signingKeys is a key pair as the adapter makes it, once for all engines, and its private key unlocked:
+// cosign's scrypt takes longer than the rest of a case.
+var signingKeys = sync.OnceValues(func() (fs.FS, error) {
+	const password = "known to the tests"
+	private, public, err := cryptoutils.GeneratePEMEncodedECDSAKeyPair(elliptic.P256(), cryptoutils.StaticPasswordFunc([]byte(password)))
+	if err != nil {
+		return nil, err
+	}
+	key, err := cryptoutils.UnmarshalPEMToPrivateKey(private, cryptoutils.StaticPasswordFunc([]byte(password)))
+	if err != nil {
+		return nil, err
+	}
+	open, err := cryptoutils.MarshalPrivateKeyToPEM(key)
+	return fstest.MapFS{
+		"cosign.key": {Data: private}, "cosign.pub": {Data: public}, "password": {Data: []byte(password)},
+		unlockedName(private, password): {Data: open},
+	}, err
+})
 
 // Reconciler is a new one for the same place.
 func (e *Engine) Reconciler(t *testing.T) reconcilers.Reconciler {

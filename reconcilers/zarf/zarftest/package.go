@@ -67,7 +67,7 @@ func (z *standIn) create(dir string) error {
 		return err
 	}
 	if z.signingKey != "" {
-		if content[signatureFile], err = sign(z.signingKey, os.Getenv("ZARF_PACKAGE_CREATE_SIGNING_KEY_PASSWORD"), content[configFile]); err != nil {
+		if content[signatureFile], err = z.sign(os.Getenv("ZARF_PACKAGE_CREATE_SIGNING_KEY_PASSWORD"), content[configFile]); err != nil {
 			return fmt.Errorf("failed to create package: unable to sign package: %w", err)
 		}
 	}
@@ -75,12 +75,8 @@ func (z *standIn) create(dir string) error {
 	return os.WriteFile(filepath.Join(z.output, "zarf-package-"+c.name()+"-amd64.tar.zst"), content.pack(), 0o600)
 }
 
-func sign(keyFile, password string, data []byte) ([]byte, error) {
-	pem, err := os.ReadFile(keyFile)
-	if err != nil {
-		return nil, err
-	}
-	key, err := cryptoutils.UnmarshalPEMToPrivateKey(pem, cryptoutils.StaticPasswordFunc([]byte(password)))
+func (z *standIn) sign(password string, data []byte) ([]byte, error) {
+	key, err := z.unlock(password)
 	if err != nil {
 		return nil, err
 	}
@@ -89,6 +85,23 @@ func sign(keyFile, password string, data []byte) ([]byte, error) {
 		return nil, err
 	}
 	return signer.SignMessage(bytes.NewReader(data))
+}
+
+// unlock opens the signing key, unless it lies open beside it for this password.
+func (z *standIn) unlock(password string) (crypto.PrivateKey, error) {
+	locked, err := os.ReadFile(z.signingKey)
+	if err != nil {
+		return nil, err
+	}
+	if open, err := os.ReadFile(filepath.Join(filepath.Dir(z.signingKey), unlockedName(locked, password))); err == nil {
+		return cryptoutils.UnmarshalPEMToPrivateKey(open, nil)
+	}
+	return cryptoutils.UnmarshalPEMToPrivateKey(locked, cryptoutils.StaticPasswordFunc([]byte(password)))
+}
+
+// unlockedName is that of a file with the open form of a key, which spares the stand-in cosign's scrypt.
+func unlockedName(locked []byte, password string) string {
+	return "unlocked-" + digest.FromString(password+"\n"+string(locked)).Encoded()
 }
 
 // pack is not compressed, which nobody but the stand-in could notice.
