@@ -19,8 +19,8 @@ import (
 type publishing struct {
 	source   sourceFlags
 	registry registryFlags
-	password passwordFlags
-	to, key  string
+	signers  signerFlags
+	to       string
 	validFor string
 	format   string
 	options  publisher.PublishOptions
@@ -29,7 +29,7 @@ type publishing struct {
 func newPublishCommand() *cobra.Command {
 	var p publishing
 	cmd := &cobra.Command{
-		Use:   "publish PLATFORM --environment NAME --to LOCATION --key FILE",
+		Use:   "publish PLATFORM --environment NAME --to LOCATION (--key FILE | --signer cosign:URI)",
 		Short: "Sign an environment's bundles and push them",
 		Long: `Render an environment, sign one bundle per cluster type and one record of the whole, and push them to a
 registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout, as oci-layout:DIR.
@@ -43,6 +43,8 @@ fetched and verified, the cluster type is not published, since leaving an assign
 does so on purpose. Nor is one, without --allow-empty, that had assignments and now has none. The exit code is
 1 in each of these cases.
 
+` + signerHelp + `
+
 ` + platformHelp,
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
   wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key`,
@@ -52,18 +54,16 @@ does so on purpose. Nor is one, without --allow-empty, that had assignments and 
 	p.source.add(cmd)
 	p.source.addAssignments(cmd)
 	p.registry.add(cmd)
-	p.password.add(cmd)
+	p.signers.add(cmd)
 	cli.OutputFlag(cmd, &p.format)
 	flags := cmd.Flags()
 	flags.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
-	flags.StringVar(&p.key, "key", "", "the cosign private key that signs (required)")
 	flags.StringVar(&p.options.Platform, "platform-name", "", `the platform's name where it has no Platform object (default "default")`)
 	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to this ring only; may be repeated")
 	flags.StringVar(&p.validFor, "valid-for", "", "how long agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "TYPE/TARGET: leave this failed assignment out, which deletes it; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	_ = cmd.MarkFlagRequired("to")
-	_ = cmd.MarkFlagRequired("key")
 	return cmd
 }
 
@@ -77,16 +77,19 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 			return cli.Fail(cli.Usage, fmt.Errorf("--valid-for: %w", err), "")
 		}
 	}
-	if p.source.assignments == "-" && p.password.file == "-" {
+	if p.source.assignments == "-" && p.signers.password.file == "-" {
 		return cli.Usagef("--assignments and --password-file cannot both read stdin")
 	}
 	p.source.dropped = map[string]bool{}
 	for _, drop := range p.options.Drop {
 		p.source.dropped[drop] = true
 	}
-	key, err := loadKey(cmd, p.key, &p.password)
+	keys, err := p.signers.open(cmd)
 	if err != nil {
 		return err
+	}
+	if len(keys) > 1 {
+		return cli.Usagef("one key signs: give --key or --signer once")
 	}
 	p.source.packs = true
 	loaded, result, err := p.source.render(cmd, platform, to.Dir)
@@ -98,7 +101,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	opts.Unread, opts.Strict, opts.OCI = loaded.Unread, p.source.strict, p.registry.options()
 	opts.Cache, opts.Packed = p.source.cache.get(), p.source.packer
 	defer p.source.cache.trim()
-	done, err := publisher.Publish(cmd.Context(), result, to, key, opts)
+	done, err := publisher.Publish(cmd.Context(), result, to, keys[0], opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)
 	}

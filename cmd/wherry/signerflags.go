@@ -1,0 +1,120 @@
+package main
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+const (
+	// cosignVariable names the cosign to run where --cosign does not.
+	cosignVariable = "WHERRY_COSIGN"
+	// pinVariable is cosign's own.
+	pinVariable = "COSIGN_PKCS11_PIN"
+	// cosignSigner begins a --signer, so that there may be others one day.
+	cosignSigner = "cosign:"
+)
+
+// signerHelp explains the keys in the help of each command that signs.
+const signerHelp = `A private key is a file, --key FILE, opened with the password from --password-file, else from ` + passwordVariable + `,
+else from the terminal; or it is in a PKCS#11 token or a key service, --signer cosign:URI with a URI as cosign
+takes it, for which the program cosign is run. The PIN of a token is the URI's pin-value, else that in
+` + pinVariable + `, else it is asked for at the terminal.`
+
+// signerFlags names the keys that sign.
+type signerFlags struct {
+	keys, signers []string
+	cosign        string
+	password      passwordFlags
+}
+
+// add adds the flags, of which one has to name a key.
+func (f *signerFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.keys, "key", nil, "the cosign private key `FILE` that signs; may be repeated")
+	flags.StringArrayVar(&f.signers, "signer", nil, "cosign:`URI` of a key in a PKCS#11 token or a key service that signs; may be repeated")
+	flags.StringVar(&f.cosign, "cosign", "", "the `PROGRAM` that --signer runs (default "+cosignVariable+", else cosign on PATH)")
+	f.password.add(cmd)
+	cmd.MarkFlagsOneRequired("key", "signer")
+}
+
+// open opens all keys, in the order of --key and then of --signer. They work while the command
+// does, and no two of them are the same.
+func (f *signerFlags) open(cmd *cobra.Command) ([]*publisher.Key, error) {
+	// What is written wrongly is said before anybody is asked for a password.
+	for _, s := range f.signers {
+		if uri, ok := strings.CutPrefix(s, cosignSigner); !ok || uri == "" {
+			return nil, cli.Usagef("--signer: write cosign:URI, such as cosign:pkcs11:… or cosign:awskms://…")
+		}
+	}
+	var keys []*publisher.Key
+	names := map[string]string{}
+	take := func(key *publisher.Key, name string) error {
+		id, err := bundle.KeyID(key.Public())
+		if err != nil {
+			return err
+		}
+		if other, ok := names[id]; ok {
+			return cli.Usagef("%s is the same key as %s: each signs once", name, other)
+		}
+		names[id] = name
+		keys = append(keys, key)
+		return nil
+	}
+	for _, name := range f.keys {
+		key, err := loadKey(cmd, name, &f.password)
+		if err == nil {
+			err = take(key, "--key "+name)
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	for i, s := range f.signers {
+		key, err := f.openSigner(cmd, strings.TrimPrefix(s, cosignSigner))
+		if err == nil {
+			err = take(key, fmt.Sprintf("--signer %d", i+1)) // a URI may have a PIN in it
+		}
+		if err != nil {
+			return nil, err
+		}
+	}
+	return keys, nil
+}
+
+func (f *signerFlags) openSigner(cmd *cobra.Command, uri string) (*publisher.Key, error) {
+	opts := publisher.CosignOptions{Program: f.cosign}
+	if opts.Program == "" {
+		opts.Program = os.Getenv(cosignVariable)
+	}
+	isToken := strings.HasPrefix(uri, "pkcs11:")
+	if _, known := publisher.PINInURI(uri); isToken && !known && os.Getenv(pinVariable) == "" {
+		// Asked for once, and not by cosign for each signature.
+		pin, err := promptSecret(cmd, "PIN of the token: ")
+		if err != nil && !errors.Is(err, errNoTerminal) {
+			return nil, err
+		}
+		opts.PIN = string(pin)
+	}
+	key, err := publisher.OpenCosignKey(cmd.Context(), uri, opts)
+	var wrong *publisher.OptionError
+	switch {
+	case err == nil || cmd.Context().Err() != nil:
+		return key, err
+	case errors.As(err, &wrong):
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "a key in a file is given with --key")
+	case errors.Is(err, publisher.ErrNoCosign):
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "install cosign 2.6 or a later 2.x, or name it with --cosign or "+cosignVariable)
+	case isToken:
+		return nil, cli.Fail(cli.Failed, fmt.Errorf("--signer: %w", err), "the PIN comes from pin-value in the URI, else from "+pinVariable+", else from the terminal; "+
+			"cosign has to be built with the tag pkcs11key")
+	}
+	return nil, cli.Fail(cli.Failed, fmt.Errorf("--signer: %w", err), "")
+}

@@ -1,0 +1,59 @@
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"os/exec"
+	"time"
+)
+
+// programGrace is how long a program that is told to end may take to put its things away.
+const programGrace = 2 * time.Second
+
+// runProgram runs cmd, made by exec.Command, in a process group of its own, so that what it has started ends
+// with it when ctx does. The error is ctx's where that has ended it.
+func runProgram(ctx context.Context, cmd *exec.Cmd) error {
+	if err := ctx.Err(); err != nil {
+		return err
+	}
+	ownGroup(cmd)
+	cmd.WaitDelay = programGrace
+	if err := cmd.Start(); err != nil {
+		return err
+	}
+	ended := make(chan error, 1)
+	go func() { ended <- cmd.Wait() }()
+	select {
+	case err := <-ended:
+		if errors.Is(err, exec.ErrWaitDelay) {
+			endGroup(cmd.Process, true)
+			err = errors.New("it has ended, and left behind a process that holds its output")
+		}
+		return err
+	case <-ctx.Done():
+	}
+	endGroup(cmd.Process, false)
+	select {
+	case <-ended:
+		endGroup(cmd.Process, true) // what has not ended with it
+	case <-time.After(programGrace):
+		endGroup(cmd.Process, true)
+		<-ended
+	}
+	return ctx.Err()
+}
+
+// headWriter keeps the first limit bytes of what is written and drops the rest, so that no program is
+// stopped by a full pipe, and none fills the memory.
+type headWriter struct {
+	bytes.Buffer
+	limit int
+}
+
+func (w *headWriter) Write(p []byte) (int, error) {
+	if room := w.limit - w.Len(); room > 0 {
+		w.Buffer.Write(p[:min(room, len(p))])
+	}
+	return len(p), nil
+}

@@ -1,0 +1,13 @@
+//go:build !unix
+
+package publisher
+
+import (
+	"os"
+	"os/exec"
+)
+
+func ownGroup(*exec.Cmd) {}
+
+// endGroup kills p alone: there are no process groups here.
+func endGroup(p *os.Process, _ bool) { _ = p.Kill() }
