@@ -92,6 +92,8 @@ type publication struct {
 	// record is the last verified environment record, nil where there is none.
 	record     *bundle.VerifiedEnvironment
 	recordTags tags
+	// recordTaken means that record's own tag names another record; see standing.taken.
+	recordTaken bool
 	// left names the cluster types that the environment had and has no more.
 	left map[string]bool
 	// drops holds the assignments that are given up, as <cluster type>/<name>, and dropped those of them

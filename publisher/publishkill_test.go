@@ -183,6 +183,6 @@ func TestATagThatIsTakenWhileMovingTheOthersIsNoticed(t *testing.T) {
 			require.NoError(t, repo.Tag(t.Context(), theirs.Descriptor, ours.Release.Tag()))
 		}
 	}}
-	_, err := settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, nil)
+	_, err := settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, tags{})
 	require.ErrorIs(t, err, errRace)
 }

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strings"
 	"time"
 
@@ -38,6 +39,8 @@ type standing struct {
 	verified *bundle.Verified
 	// foreign is a tag, newer than verified, of what our key did not sign; empty where there is none.
 	foreign string
+	// taken means that verified's own tag names another release: a publisher overwrote it and went no further.
+	taken bool
 }
 
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
@@ -145,10 +148,13 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 			break
 		}
 	}
-	// A registry's retention may have taken the tag of the release that latest still names.
+	// A registry's retention may have taken the tag of the release that latest still names, or another publisher.
 	latest, last := pl.standing.moving[bundle.LatestTag], pl.standing.verified
 	if latest != "" && (last == nil || latest != last.Descriptor.Digest) {
 		_, err = consider(bundle.LatestTag)
+	}
+	if v := pl.standing.verified; v != last {
+		pl.standing.taken = slices.Contains(pl.standing.all, v.Release.Tag())
 	}
 	return err
 }

@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -46,9 +47,10 @@ func pushBlob(ctx context.Context, repo oci.Target, b bundle.Blob) error {
 }
 
 // settle makes the complete artifact desc visible: first under its own tag, then under the moving ones,
-// and says whether that changed anything. Registries cannot compare and swap, so it reads back: it returns
-// errRace when own is taken, or when a moving tag is not what seen says.
-func settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen map[string]digest.Digest) (changed bool, err error) {
+// and says whether that changed anything. Registries cannot compare and swap, so it looks before and after: it
+// returns errRace when own is taken, when a moving tag is not what seen says, or when a newer tag than own has
+// come since, whose publisher may have moved the moving ones first.
+func settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen tags) (changed bool, err error) {
 	now, err := current(ctx, repo, own)
 	if err != nil {
 		return false, err
@@ -71,7 +73,7 @@ func settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own s
 		if now == desc.Digest {
 			continue
 		}
-		if now != seen[tag] {
+		if now != seen.moving[tag] {
 			return changed, fmt.Errorf("tag %s: %w", tag, errRace)
 		}
 		if err := repo.Tag(ctx, desc, tag); err != nil {
@@ -82,7 +84,27 @@ func settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own s
 	if !moved {
 		return changed, nil
 	}
-	return true, readBack(ctx, repo, own, desc.Digest)
+	if err := readBack(ctx, repo, own, desc.Digest); err != nil {
+		return true, err
+	}
+	return true, noneAbove(ctx, repo, own, seen)
+}
+
+// noneAbove returns errRace where repo has tags of newer releases than own's that are not among those seen.
+func noneAbove(ctx context.Context, repo oci.Target, own string, seen tags) error {
+	all, err := repo.Tags(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tag := range (tags{all: all}).releases() {
+		if tag == own {
+			break
+		}
+		if !slices.Contains(seen.all, tag) {
+			return fmt.Errorf("tag %s: %w", tag, errRace)
+		}
+	}
+	return nil
 }
 
 // current returns what tag points at, or nothing.

@@ -18,40 +18,58 @@ func (p *publication) recordRepository() (oci.Target, error) {
 	return p.store.Repository(bundle.EnvironmentRepository(p.done.Environment))
 }
 
-// readRecord finds the newest record that our key signed.
+// readRecord finds the newest record that our key signed, as look finds a release.
 func (p *publication) readRecord(ctx context.Context) error {
 	repo, err := p.recordRepository()
 	if err != nil {
 		return err
 	}
-	p.record = nil
+	p.record, p.recordTaken = nil, false
 	if p.recordTags, err = readTags(ctx, repo); err != nil {
 		return err
 	}
-	candidates := p.recordTags.releases()
-	if len(candidates) == 0 && p.recordTags.moving[bundle.LatestTag] != "" {
-		candidates = []string{bundle.LatestTag}
-	}
-	for _, tag := range candidates {
-		desc, err := repo.Resolve(ctx, tag)
-		var v *bundle.VerifiedEnvironment
-		if err == nil {
-			v, err = bundle.VerifyEnvironment(ctx, repo, desc, p.trust)
-		}
-		if err := unlessRefused(err); err != nil {
+	for _, tag := range p.recordTags.releases() {
+		if p.record, err = p.verifyRecord(ctx, repo, tag); err != nil {
 			return err
 		}
-		if v != nil && (v.Record.Tag() == tag || tag == bundle.LatestTag) && v.Record.Environment == p.done.Environment {
-			if v.Record.Platform != p.done.Platform {
-				return &OptionError{fmt.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
-					v.Record.Platform, p.done.Platform)}
-			}
-			p.record = v
-			return nil
+		if p.record != nil {
+			break
 		}
-		p.warn("%s:%s is not a record that this key has signed", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), tag)
 	}
-	return nil
+	latest := p.recordTags.moving[bundle.LatestTag]
+	if latest == "" || p.record != nil && latest == p.record.Descriptor.Digest {
+		return nil
+	}
+	v, err := p.verifyRecord(ctx, repo, bundle.LatestTag)
+	if v != nil && (p.record == nil || recordOrder(v).Compare(recordOrder(p.record)) > 0) {
+		p.record, p.recordTaken = v, slices.Contains(p.recordTags.all, v.Record.Tag())
+	}
+	return err
+}
+
+// verifyRecord returns nil, with a warning, for what is not trusted, not there in full, or of another environment.
+func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag string) (*bundle.VerifiedEnvironment, error) {
+	desc, err := repo.Resolve(ctx, tag)
+	var v *bundle.VerifiedEnvironment
+	if err == nil {
+		v, err = bundle.VerifyEnvironment(ctx, repo, desc, p.trust)
+	}
+	if err := unlessRefused(err); err != nil {
+		return nil, err
+	}
+	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != p.done.Environment {
+		p.warn("%s:%s is not a record that this key has signed", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), tag)
+		return nil, nil
+	}
+	if v.Record.Platform != p.done.Platform {
+		return nil, &OptionError{fmt.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
+			v.Record.Platform, p.done.Platform)}
+	}
+	return v, nil
+}
+
+func recordOrder(v *bundle.VerifiedEnvironment) bundle.Order {
+	return bundle.Order{Epoch: v.Record.Epoch, Sequence: v.Record.Sequence, IssuedAt: v.Record.IssuedAt, Digest: v.Descriptor.Digest}
 }
 
 // standingRecord describes the record that was there before.
@@ -101,8 +119,8 @@ func (p *publication) publishRecord(ctx context.Context, types map[string]digest
 		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types, Incomplete: p.incomplete(types),
 	}
 	if last := p.record; last != nil {
-		if sameRecord(last.Record, record) {
-			moved, err := settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags.moving)
+		if sameRecord(last.Record, record) && !p.recordTaken {
+			moved, err := settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags)
 			p.done.Record = p.standingRecord(OutcomeUnchanged)
 			if moved {
 				p.done.Record.Result = OutcomePublished
@@ -121,7 +139,7 @@ func (p *publication) publishRecord(ctx context.Context, types map[string]digest
 	if err := p.push(ctx, repo, a); err != nil {
 		return err
 	}
-	if _, err := settle(ctx, repo, a.manifest.Descriptor, record.Tag(), moving, p.recordTags.moving); err != nil {
+	if _, err := settle(ctx, repo, a.manifest.Descriptor, record.Tag(), moving, p.recordTags); err != nil {
 		return err
 	}
 	p.done.Record = PublishedRecord{Result: OutcomePublished, Sequence: record.Sequence, Digest: a.manifest.Descriptor.Digest}

@@ -47,7 +47,7 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 			return err
 		}
 		if same {
-			moved, err := settle(ctx, pl.repo, last.Descriptor, last.Release.Tag(), moving, pl.standing.moving)
+			moved, err := settle(ctx, pl.repo, last.Descriptor, last.Release.Tag(), moving, pl.standing.tags)
 			pl.result.Result = OutcomeUnchanged
 			if moved {
 				pl.result.Result = OutcomePublished
@@ -66,7 +66,7 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 	if err := p.push(ctx, pl.repo, a); err != nil {
 		return err
 	}
-	if _, err := settle(ctx, pl.repo, a.manifest.Descriptor, release.Tag(), moving, pl.standing.moving); err != nil {
+	if _, err := settle(ctx, pl.repo, a.manifest.Descriptor, release.Tag(), moving, pl.standing.tags); err != nil {
 		return err
 	}
 	pl.result.Result, pl.result.Sequence, pl.result.Digest = OutcomePublished, release.Sequence, a.manifest.Descriptor.Digest
@@ -92,12 +92,12 @@ func (p *publication) movingTags(s standing) []string {
 	return append(tags, bundle.LatestTag)
 }
 
-// isCurrent says whether the last release still says what a new one would. Its tree must be there too:
-// a registry may have lost it.
+// isCurrent says whether the last release still says what a new one would. Its tree and its own tag must be
+// there too: a registry may have lost the one, and another publisher have taken the other.
 func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (bool, error) {
 	r := last.Release
 	left, lifetime := r.ExpiresAt.Sub(p.issuedAt), r.ExpiresAt.Sub(r.IssuedAt)
-	if r.Content != pl.content.Content || r.Artifacts != pl.artifacts || !slices.Equal(r.Rings, p.opts.Rings) || left <= lifetime/3 {
+	if r.Content != pl.content.Content || r.Artifacts != pl.artifacts || !slices.Equal(r.Rings, p.opts.Rings) || left <= lifetime/3 || pl.standing.taken {
 		return false, nil
 	}
 	return pl.repo.Exists(ctx, last.Tree)
