@@ -14,8 +14,8 @@ import (
 )
 
 func newBundleCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "bundle", Short: "Show what is published"}
-	cmd.AddCommand(newBundleInspectCommand(), newBundleListCommand())
+	cmd := &cobra.Command{Use: "bundle", Short: "Show and copy what is published"}
+	cmd.AddCommand(newBundleCopyCommand(), newBundleInspectCommand(), newBundleListCommand())
 	return cmd
 }
 

@@ -1,0 +1,318 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+	"golang.org/x/sync/errgroup"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// copiesAtOnce is how many repositories are read, or written, at the same time.
+const copiesAtOnce = 4
+
+// The outcomes of copying, beside OutcomeUnchanged.
+const (
+	// OutcomeCopied means that the destination did not have it.
+	OutcomeCopied Outcome = "copied"
+	// OutcomeUpdated means that the destination had it, without all that belongs to it: signatures, tags or blobs.
+	OutcomeUpdated Outcome = "updated"
+)
+
+// CopyOptions holds what is not required. The zero value copies what is signed by anybody.
+type CopyOptions struct {
+	// Keys are those of which one must have signed whatever is copied. Where Keys and Trust are both nil,
+	// anybody's signature will do.
+	Keys bundle.Keys
+	// Trust is the envelope of version 1 of the platform's trust document. The later ones are read where
+	// the rest is copied from, and the last of them says who must have signed.
+	Trust []byte
+	// Force moves tags from newer releases to older ones, and from other platforms' to this one's.
+	Force bool
+	// From and To say how to talk to the two registries.
+	From, To oci.Options
+}
+
+// Copied is what a copy did. Its JSON form is an interface.
+type Copied struct {
+	From string `json:"from"`
+	To   string `json:"to"`
+	// Items are in the order in which they were written: trust documents, bundles, the record.
+	Items []CopiedItem `json:"items"`
+	// Warnings are about what is missing where it was copied from.
+	Warnings []string `json:"warnings,omitempty"`
+}
+
+// CopiedItem is one manifest with its signatures.
+type CopiedItem struct {
+	// Kind is "trust", "bundle" or "environment".
+	Kind string `json:"kind"`
+	// Repository is its name below the prefix, and Tag the manifest's own tag there.
+	Repository string        `json:"repository"`
+	Tag        string        `json:"tag"`
+	Digest     digest.Digest `json:"digest"`
+	Result     Outcome       `json:"result"`
+	// Moving lists the moving tags that name it at both places.
+	Moving []string `json:"moving,omitempty"`
+	// Kept lists the tags that name it where it was copied from, and stay with something newer at the destination.
+	Kept []KeptTag `json:"kept,omitempty"`
+	// Sent counts the bytes of the blobs and manifests that were written.
+	Sent int64 `json:"sentBytes"`
+}
+
+// KeptTag is a tag that was not moved, because what it names is newer.
+type KeptTag struct {
+	Tag string `json:"tag"`
+	// Newer is the own tag of what it names.
+	Newer  string        `json:"newer"`
+	Digest digest.Digest `json:"digest"`
+}
+
+// Kept counts the tags that stay with something newer.
+func (c *Copied) Kept() int {
+	n := 0
+	for _, i := range c.Items {
+		n += len(i.Kept)
+	}
+	return n
+}
+
+// CopyBundle copies the bundle that from names to the same repository below to, with its signatures, its
+// own tag, and the moving tags that name it.
+//
+// It reads and judges everything before it writes, and writes in the order of Publish, so that it can be
+// killed and repeated at any time; what is there is not sent again. A tag moves forward only: one that
+// names a newer release stays, and is in the result. Signatures that only the destination has stay too.
+// The error wraps a *CopyError where a registry or folder failed, and a *bundle.Refusal where something
+// is not trusted.
+func CopyBundle(ctx context.Context, from oci.Reference, to oci.Location, opts CopyOptions) (*Copied, error) {
+	from, err := BundleReference(from)
+	if err != nil {
+		return nil, &OptionError{err}
+	}
+	c, err := newCopier(from.Location, to, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.planBundle(ctx, from); err != nil {
+		return nil, err
+	}
+	return c.carryOut(ctx)
+}
+
+// CopyEnvironment copies what makes up an environment, as CopyBundle copies one bundle: the releases that
+// moving tags name, and the environment's record.
+func CopyEnvironment(ctx context.Context, from oci.Location, environment string, to oci.Location, opts CopyOptions) (*Copied, error) {
+	if strings.Contains(environment, "/") {
+		return nil, &OptionError{fmt.Errorf("%q is no environment", environment)}
+	}
+	if err := oci.CheckName(environment); err != nil {
+		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
+	}
+	c, err := newCopier(from, to, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.planEnvironment(ctx, environment); err != nil {
+		return nil, err
+	}
+	return c.carryOut(ctx)
+}
+
+// copier is one run of CopyBundle or CopyEnvironment.
+type copier struct {
+	opts     CopyOptions
+	from, to place
+	warnings []string
+	// bundles are written first, each repository's in their order, and the record after all of them.
+	bundles [][]*original
+	record  *original
+	// documents are the trust documents, from version 1 on, and are written before all else.
+	documents []*original
+	// chain begins with the document that is believed; nil where there is none.
+	chain bundle.TrustChain
+	// trust is who must have signed; nil is anybody.
+	trust *bundle.Trust
+	mu    sync.Mutex // of warnings
+}
+
+func (c *copier) warn(format string, args ...any) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.warnings = append(c.warnings, fmt.Sprintf(format, args...))
+	slices.Sort(c.warnings)
+}
+
+func newCopier(from, to oci.Location, opts CopyOptions) (*copier, error) {
+	c := &copier{opts: opts}
+	var err error
+	if c.from, err = openPlace(from, opts.From); err != nil {
+		return nil, err
+	}
+	if c.to, err = openPlace(to, opts.To); err != nil {
+		return nil, err
+	}
+	if opts.Keys != nil {
+		pinned := bundle.Pinned(opts.Keys)
+		c.trust = &pinned
+	}
+	if opts.Trust != nil {
+		if c.chain, err = c.chain.Append(opts.Trust); err != nil {
+			return nil, err
+		}
+	}
+	return c, nil
+}
+
+func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
+	if err := c.planTrust(ctx); err != nil {
+		return err
+	}
+	repo, err := c.from.repository(from.Repository)
+	if err != nil {
+		return &OptionError{err}
+	}
+	desc, err := repo.Resolve(ctx, cmp.Or(from.Digest.String(), from.Tag, oci.DefaultTag))
+	if err != nil {
+		return err
+	}
+	named, err := readTags(ctx, repo)
+	if err != nil {
+		return err
+	}
+	o, err := c.readOriginal(ctx, repo, desc.Digest, named)
+	if err != nil {
+		return err
+	}
+	c.bundles = [][]*original{{o}}
+	return nil
+}
+
+// planEnvironment reads the record first: what is published meanwhile is in the bundles then, and not in
+// the record alone.
+func (c *copier) planEnvironment(ctx context.Context, environment string) error {
+	if err := c.planTrust(ctx); err != nil {
+		return err
+	}
+	types, err := c.planRecord(ctx, environment)
+	if err != nil {
+		return err
+	}
+	names, err := c.bundleRepositories(ctx, environment, types)
+	if err != nil {
+		return err
+	}
+	if len(names) == 0 && c.record == nil {
+		return &CopyError{c.from.at, fmt.Errorf("environment %s at %s: %w", environment, c.from.at, errdef.ErrNotFound)}
+	}
+	c.bundles = make([][]*original, len(names))
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(copiesAtOnce)
+	for i, name := range names {
+		group.Go(func() (err error) {
+			c.bundles[i], err = c.readRepository(ctx, name, types[name])
+			return err
+		})
+	}
+	return group.Wait()
+}
+
+// planRecord returns the repositories that the record names, with the release of each.
+func (c *copier) planRecord(ctx context.Context, environment string) (map[string]digest.Digest, error) {
+	name := bundle.EnvironmentRepository(environment)
+	repo, err := c.from.repository(name)
+	if err != nil {
+		return nil, &OptionError{err}
+	}
+	desc, err := repo.Resolve(ctx, bundle.LatestTag)
+	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) {
+		c.warn("%s has no record of the environment: gates, plans and the hub will miss it", c.from.at)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	latest := tags{moving: map[string]digest.Digest{bundle.LatestTag: desc.Digest}}
+	if c.record, err = c.readOriginal(ctx, repo, desc.Digest, latest); err != nil {
+		return nil, err
+	}
+	types := map[string]digest.Digest{}
+	for ct, d := range c.record.clusterTypes {
+		types[bundle.Stream{Environment: environment, ClusterType: ct}.Repository()] = d
+	}
+	return types, nil
+}
+
+// bundleRepositories adds to those of the record the ones that the place lists, where it lists any: types
+// that have left the environment are in no record, and their agents still ask.
+func (c *copier) bundleRepositories(ctx context.Context, environment string, types map[string]digest.Digest) ([]string, error) {
+	var names []string
+	for name := range types {
+		names = append(names, name)
+	}
+	listed, err := c.from.store.Repositories(ctx)
+	if err != nil && !errors.Is(err, errors.ErrUnsupported) {
+		return nil, c.from.blame(err)
+	}
+	for _, name := range listed {
+		if rest, ok := strings.CutPrefix(name, "bundles/"+environment+"/"); ok && !strings.Contains(rest, "/") {
+			names = append(names, name)
+		}
+	}
+	slices.Sort(names)
+	return slices.Compact(names), nil
+}
+
+// carryOut looks at all of the destination before it writes any of it.
+func (c *copier) carryOut(ctx context.Context) (*Copied, error) {
+	all := slices.Concat(append([][]*original{c.documents}, c.bundles...)...)
+	if c.record != nil {
+		all = append(all, c.record)
+	}
+	if err := inParallel(ctx, all, c.decide); err != nil {
+		return nil, err
+	}
+	if err := c.putAll(ctx, c.documents); err != nil {
+		return nil, err
+	}
+	if err := inParallel(ctx, c.bundles, c.putAll); err != nil {
+		return nil, err
+	}
+	if c.record != nil {
+		if err := c.put(ctx, c.record); err != nil {
+			return nil, err
+		}
+	}
+	done := &Copied{From: c.from.at.String(), To: c.to.at.String(), Items: []CopiedItem{}, Warnings: c.warnings}
+	for _, o := range all {
+		done.Items = append(done.Items, o.done)
+	}
+	return done, nil
+}
+
+func (c *copier) putAll(ctx context.Context, all []*original) error {
+	for _, o := range all {
+		if err := c.put(ctx, o); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func inParallel[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
+	group, ctx := errgroup.WithContext(ctx)
+	group.SetLimit(copiesAtOnce)
+	for _, one := range all {
+		group.Go(func() error { return do(ctx, one) })
+	}
+	return group.Wait()
+}

@@ -1,0 +1,121 @@
+package publisher
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// maxCopiedSignatures is how many signatures of one manifest readers look at.
+const maxCopiedSignatures = 64
+
+// annotationCosign holds a signature's base64 on a layer of a signature manifest.
+const annotationCosign = "dev.cosignproject.cosign/signature"
+
+// copiedSignature is a manifest in cosign's format, which may hold several signatures.
+type copiedSignature struct {
+	desc     ocispec.Descriptor // with the manifest's bytes as data
+	manifest ocispec.Manifest
+}
+
+// readSignatures returns the signatures that a tag or digest names, or nil where there are none.
+func readSignatures(ctx context.Context, repo placedRepository, reference string) (*copiedSignature, error) {
+	s := new(copiedSignature)
+	var err error
+	s.desc, err = repo.Resolve(ctx, reference)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	if s.desc.Data, err = bundle.ReadBlob(ctx, repo, s.desc, bundle.MaxManifestBytes); err != nil {
+		return nil, err
+	}
+	if err := json.Unmarshal(s.desc.Data, &s.manifest); err != nil {
+		return nil, copyRefusal(bundle.BadContent, "signature manifest: %v", err)
+	}
+	if n := len(s.manifest.Layers); n > maxCopiedSignatures {
+		return nil, copyRefusal(bundle.TooLarge, "%d signatures, at most %d are allowed", n, maxCopiedSignatures)
+	}
+	for _, d := range parts(s.manifest) {
+		if d.Size > bundle.MaxManifestBytes {
+			return nil, copyRefusal(bundle.TooLarge, "signature of %d bytes, at most %d are allowed", d.Size, bundle.MaxManifestBytes)
+		}
+	}
+	return s, nil
+}
+
+// of has what was read of repo judged, and not what may have taken its place.
+func (s *copiedSignature) of(repo bundle.Source) bundle.Source { return signatureSource{repo, s} }
+
+type signatureSource struct {
+	bundle.Source
+	read *copiedSignature
+}
+
+func (s signatureSource) Resolve(context.Context, string) (ocispec.Descriptor, error) {
+	return s.read.desc, nil
+}
+
+// with returns s and those signatures of theirs, at dst, that are not among its own: a site may have added
+// its own. It is s itself where there is none, or where readers would not look at so many. Config is
+// what it needs beside the blobs of both, with its bytes as data.
+func (s *copiedSignature) with(ctx context.Context, theirs *copiedSignature, dst placedRepository) (both *copiedSignature, config *ocispec.Descriptor, err error) {
+	type id struct {
+		claim     digest.Digest
+		signature string
+	}
+	idOf := func(d ocispec.Descriptor) id { return id{d.Digest, d.Annotations[annotationCosign]} }
+	own := map[id]bool{}
+	for _, l := range s.manifest.Layers {
+		own[idOf(l)] = true
+	}
+	m := s.manifest
+	m.Layers = slices.Clone(s.manifest.Layers)
+	for _, l := range theirs.manifest.Layers {
+		if own[idOf(l)] || l.MediaType != bundle.MediaTypeSimpleSigning {
+			continue
+		}
+		there, err := dst.Exists(ctx, l)
+		if err != nil {
+			return nil, nil, err
+		}
+		if there {
+			m.Layers = append(m.Layers, l)
+		}
+	}
+	if len(m.Layers) == len(s.manifest.Layers) || len(m.Layers) > maxCopiedSignatures {
+		return s, nil, nil
+	}
+	image := ocispec.Image{RootFS: ocispec.RootFS{Type: "layers"}}
+	for _, l := range m.Layers {
+		image.RootFS.DiffIDs = append(image.RootFS.DiffIDs, l.Digest)
+	}
+	described, err := describe(ocispec.MediaTypeImageConfig, image)
+	if err != nil {
+		return nil, nil, err
+	}
+	m.Config = described
+	m.Config.Data = nil
+	manifest, err := describe(ocispec.MediaTypeImageManifest, m)
+	if err != nil || manifest.Size > bundle.MaxManifestBytes {
+		return s, nil, err
+	}
+	return &copiedSignature{manifest, m}, &described, nil
+}
+
+// describe returns the descriptor of v as JSON, with its bytes as data.
+func describe(mediaType string, v any) (ocispec.Descriptor, error) {
+	data, err := json.Marshal(v)
+	d := bundle.NewBlob(mediaType, data).Descriptor
+	d.Data = data
+	return d, err
+}
