@@ -17,8 +17,12 @@ LDFLAGS = -s -w
 KUBE      = v1.36.3
 STAMP     = $(foreach p,k8s.io/component-base/version k8s.io/client-go/pkg/version,-X $(p).gitVersion=$(KUBE) -X $(p).gitMajor=1 -X $(p).gitMinor=36)
 E2E_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wherry-e2e
-E2E_KEYS := $(shell for module in e2e/tools/*/; do printf '%s/' $$(basename $$module); \
-	{ cat $$module/go.mod $$module/go.sum; echo "$(STAMP)"; $(GO) version; } | git hash-object --stdin; done)
+# The cosign that reaches PKCS#11 tokens needs a C compiler. Without cgo in the packages net and os/user, what it
+# shares with the other programs is compiled once all the same.
+COSIGN_TAGS = -tags pkcs11key,netgo,osusergo
+E2E_KEYS := $(shell for module in e2e/tools/*/; do name=$$(basename $$module); printf '%s/' $$name; \
+	{ cat $$module/go.mod $$module/go.sum; echo "$(STAMP)"; $(GO) version; \
+	if [ $$name = cosign ]; then echo "$(COSIGN_TAGS)"; fi; } | git hash-object --stdin; done)
 E2E_BINS  = $(E2E_KEYS:%=$(E2E_CACHE)/%/bin)
 ARGO      = $(shell awk '$$1 == "github.com/argoproj/argo-cd/v3" { print substr($$2, 2) }' e2e/tools/argo/go.mod)
 E2E_DEBS  = containerd runc containernetworking-plugins
@@ -27,10 +31,13 @@ E2E_DEB  := $(E2E_CACHE)/debian/$(MACHINE)/bin
 # Argo CD keeps its cache in a redis, which is taken from Debian where this machine has none.
 REDIS_DEBS = redis-server redis-tools libatomic1 libjemalloc2 liblzf1
 E2E_REDIS := $(if $(shell command -v redis-server),,$(E2E_CACHE)/redis/$(MACHINE)/bin)
+# So is a PKCS#11 token in software, which keeps a key that signs.
+HSM_DEBS = softhsm2 libsofthsm2
+E2E_HSM  := $(if $(shell command -v softhsm2-util),,$(E2E_CACHE)/softhsm/$(MACHINE)/bin)
 EMPTY    :=
-E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(strip $(E2E_BINS) $(E2E_DEB) $(E2E_REDIS)))
+E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(strip $(E2E_BINS) $(E2E_DEB) $(E2E_REDIS) $(E2E_HSM)))
 # On a cluster that was given, the tests run these tools of their own all the same.
-E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS)) $(E2E_REDIS)
+E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS)) $(E2E_REDIS) $(E2E_HSM)
 # Pods that run take root on Debian, and make this machine a node, for a cluster that is started here.
 # E2E_TAGS=e2e leaves them out.
 COMMA    := ,
@@ -81,14 +88,14 @@ e2e-machine:
 	elif [ ! -d $(E2E_DEB) ] && ! command -v apt-get >/dev/null; then why="apt-get is missing"; fi; \
 	test -z "$$why" || { echo 'e2e: real pods take root on Debian, and' "$$why"': $(E2E_LEAVE)' >&2; exit 1; }
 
-e2e-tools: $(E2E_BINS) $(E2E_REDIS) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
+e2e-tools: $(E2E_BINS) $(E2E_REDIS) $(E2E_HSM) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
 	@echo $(E2E_TOOLS)
 
 # Built beside its place and moved there at the end, so that a build that was cut short is not taken for one.
 # The folder crds has the resource definitions of a module that brings some.
 $(E2E_BINS):
 	@mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && module=e2e/tools/$(notdir $(patsubst %/,%,$(dir $(@D)))) && set -x && \
-	$(GO) build -C $$module -ldflags '$(LDFLAGS) $(STAMP) -X github.com/argoproj/argo-cd/v3/common.version=$(ARGO)' -o $$tmp/ tool && \
+	$(if $(findstring /cosign/,$@),CGO_ENABLED=1) $(GO) build -C $$module $(if $(findstring /cosign/,$@),$(COSIGN_TAGS)) -ldflags '$(LDFLAGS) $(STAMP) -X github.com/argoproj/argo-cd/v3/common.version=$(ARGO)' -o $$tmp/ tool && \
 	if [ -e $$tmp/server ]; then mv $$tmp/server $$tmp/etcd; fi && \
 	if [ -e $$tmp/cmd ]; then mv $$tmp/cmd $$tmp/argocd; fi && \
 	for dir in $$($(GO) list -C $$module -f '{{.Module.Dir}}/config/crd/bases {{.Module.Dir}}/manifests/crds' tool); do \
@@ -104,14 +111,16 @@ $(E2E_DEB):
 	mv usr/lib/cni/ptp usr/lib/cni/host-local usr/lib/cni/loopback bin/cni/ && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
 	test $$code = 0 || echo 'e2e: $(E2E_DEBS) could not be had from apt-get: $(E2E_LEAVE)' >&2; exit $$code
 
-# Its libraries stay beside it. Without apt-get it has to be installed, and the tests say so.
-$(E2E_REDIS):
-	@if ! command -v apt-get >/dev/null; then echo 'e2e: the tests of Argo CD need redis-server, and there is no apt-get to have it from: install redis' >&2; exit 1; fi; \
+# Their libraries stay beside them. Without apt-get they have to be installed, and the tests say so.
+$(E2E_REDIS): DEBS = $(REDIS_DEBS)
+$(E2E_HSM): DEBS = $(HSM_DEBS)
+$(E2E_REDIS) $(E2E_HSM):
+	@if ! command -v apt-get >/dev/null; then echo 'e2e: the tests need $(firstword $(DEBS)), and there is no apt-get to have it from: install it' >&2; exit 1; fi; \
 	mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && set -x && \
-	( cd $$tmp && { apt-get download -q $(REDIS_DEBS) || { apt-get update -q && apt-get download -q $(REDIS_DEBS); }; } && \
+	( cd $$tmp && { apt-get download -q $(DEBS) || { apt-get update -q && apt-get download -q $(DEBS); }; } && \
 	for deb in *.deb; do dpkg -x $$deb . || exit 1; done && mkdir -p bin/lib && \
-	cp usr/bin/redis-server bin/ && cp -P usr/lib/*/*.so.* bin/lib/ && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
-	test $$code = 0 || echo 'e2e: $(REDIS_DEBS) could not be had from apt-get: install redis' >&2; exit $$code
+	cp usr/bin/* bin/ && find usr/lib/*-linux-* -name '*.so*' -exec cp -P -t bin/lib {} + && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
+	test $$code = 0 || echo 'e2e: $(DEBS) could not be had from apt-get: install $(firstword $(DEBS))' >&2; exit $$code
 
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)
