@@ -84,6 +84,16 @@ func VerifyEnvironment(ctx context.Context, src Source, manifest ocispec.Descrip
 	if err != nil {
 		return nil, err
 	}
+	v, err := ReadEnvironment(ctx, src, manifest)
+	if err != nil {
+		return nil, err
+	}
+	v.KeyIDs = ids
+	return v, nil
+}
+
+// ReadEnvironment does for an environment record what Read does for a bundle.
+func ReadEnvironment(ctx context.Context, src Source, manifest ocispec.Descriptor) (*VerifiedEnvironment, error) {
 	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
@@ -104,5 +114,5 @@ func VerifyEnvironment(ctx context.Context, src Source, manifest ocispec.Descrip
 	if err != nil {
 		return nil, err
 	}
-	return &VerifiedEnvironment{Descriptor: manifest, Record: record, KeyIDs: ids}, nil
+	return &VerifiedEnvironment{Descriptor: manifest, Record: record}, nil
 }

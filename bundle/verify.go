@@ -44,11 +44,21 @@ type Verified struct {
 // descriptor, and nothing else, and returns them if as many of trust's keys as it asks for have signed
 // that manifest. A *Refusal says why it is not trusted; whether it is meant for the reader is Expect.Check's to say.
 func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust Trust) (*Verified, error) {
-	v := &Verified{Descriptor: manifest}
-	var err error
-	if v.KeyIDs, err = VerifySignature(ctx, src, manifest.Digest, trust); err != nil {
+	ids, err := VerifySignature(ctx, src, manifest.Digest, trust)
+	if err != nil {
 		return nil, err
 	}
+	v, err := Read(ctx, src, manifest)
+	if err != nil {
+		return nil, err
+	}
+	v.KeyIDs = ids
+	return v, nil
+}
+
+// Read reads what Verify does without asking who has signed it: its caller has found that out in another way.
+func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verified, error) {
+	v := &Verified{Descriptor: manifest}
 	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
 	if err != nil {
 		return nil, fmt.Errorf("manifest: %w", err)
@@ -83,6 +93,16 @@ func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust 
 // VerifySignature returns the ids of trust's distinct keys that have signed manifest d in cosign's format,
 // sorted, or a *Refusal when they are fewer than it asks for.
 func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Trust) ([]string, error) {
+	layers, err := SignatureLayers(ctx, src, d)
+	if err != nil {
+		return nil, err
+	}
+	return verifyLayers(ctx, src, layers, d, trust)
+}
+
+// SignatureLayers returns what is said to sign manifest d in cosign's format, in its order: at least one
+// layer, or a *Refusal. None of them was looked at.
+func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispec.Descriptor, error) {
 	if err := d.Validate(); err != nil { // an index in a file may name anything
 		return nil, refuse(BadContent, "manifest %q: %v", d, err)
 	}
@@ -107,7 +127,7 @@ func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Tru
 	if len(m.Layers) > maxSignatures {
 		return nil, refuse(TooLarge, "signature manifest of %s holds %d signatures, at most %d are allowed", d, len(m.Layers), maxSignatures)
 	}
-	return verifyLayers(ctx, src, m.Layers, d, trust)
+	return m.Layers, nil
 }
 
 // verifyLayers needs as many good signatures as trust asks for; others may be of keys that this reader does
