@@ -1,10 +1,12 @@
-// Package agenttest makes small signed releases for tests and benchmarks of the agent, without the
-// scheduler and the publisher. Begin with Draft.
+// Package agenttest makes small signed releases and trust documents for tests and benchmarks of the agent,
+// without the scheduler and the publisher, and also such as no publisher would make. Begin with New and
+// NewTrust.
 package agenttest
 
 import (
 	"bytes"
 	"cmp"
+	"compress/gzip"
 	"context"
 	"crypto"
 	"encoding/json"
@@ -12,6 +14,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/sigstore/sigstore/pkg/signature"
@@ -26,8 +29,17 @@ type Draft struct {
 	// Files holds contents by path. The first part of a path is the name of an assignment.
 	Files   map[string]string
 	Adapter string
-	// Signer is nil for a release without a signature.
-	Signer crypto.Signer
+	// Signer is nil for a release without a signature. CoSigners sign beside it.
+	Signer    crypto.Signer
+	CoSigners []crypto.Signer
+	// Tag is the moving tag; empty is bundle.LatestTag.
+	Tag string
+
+	// Tar, where it is set, is the tree in place of Files, uncompressed. The release document describes it as
+	// one that a publisher has packed.
+	Tar []byte
+	// Layer, where it is set, is what lies in the registry as the layer, whatever the release document says.
+	Layer []byte
 
 	// The following change, where they are set, what would otherwise be right.
 	ChangeList     func([]bundle.Assignment)
@@ -47,13 +59,9 @@ func New(stream bundle.Stream, n int64, issued time.Time, files map[string]strin
 	}
 }
 
-// Publish pushes the release to repo as latest and returns its manifest's descriptor.
+// Publish pushes the release to repo, moves the tag to it and returns its manifest's descriptor.
 func (d Draft) Publish(ctx context.Context, repo oci.Target) (ocispec.Descriptor, error) {
-	tree, err := d.tree()
-	if err != nil {
-		return ocispec.Descriptor{}, err
-	}
-	packed, err := bundle.Pack(tree)
+	packed, err := d.pack()
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
@@ -66,6 +74,9 @@ func (d Draft) Publish(ctx context.Context, repo oci.Target) (ocispec.Descriptor
 		return ocispec.Descriptor{}, err
 	}
 	config, layer := bundle.NewBlob(bundle.MediaTypeRelease, document), bundle.NewBlob(bundle.MediaTypeTree, packed.Gzip)
+	if d.Layer != nil {
+		layer = bundle.NewBlob(bundle.MediaTypeTree, d.Layer)
+	}
 	m := ocispec.Manifest{
 		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: bundle.MediaTypeBundle,
 		Config: config.Descriptor, Layers: []ocispec.Descriptor{layer.Descriptor},
@@ -83,11 +94,28 @@ func (d Draft) Publish(ctx context.Context, repo oci.Target) (ocispec.Descriptor
 		return ocispec.Descriptor{}, err
 	}
 	if d.Signer != nil {
-		if err := sign(ctx, repo, manifest.Descriptor, d.Signer); err != nil {
+		if err := Sign(ctx, repo, manifest.Descriptor, append([]crypto.Signer{d.Signer}, d.CoSigners...)...); err != nil {
 			return ocispec.Descriptor{}, err
 		}
 	}
-	return manifest.Descriptor, repo.Tag(ctx, manifest.Descriptor, bundle.LatestTag)
+	return manifest.Descriptor, repo.Tag(ctx, manifest.Descriptor, cmp.Or(d.Tag, bundle.LatestTag))
+}
+
+func (d Draft) pack() (*bundle.Packed, error) {
+	if d.Tar == nil {
+		tree, err := d.tree()
+		if err != nil {
+			return nil, err
+		}
+		return bundle.Pack(tree)
+	}
+	var zipped bytes.Buffer
+	w := gzip.NewWriter(&zipped)
+	if _, err := w.Write(d.Tar); err != nil {
+		return nil, err
+	}
+	content := bundle.Content{DiffID: digest.FromBytes(d.Tar), Size: int64(len(d.Tar))}
+	return &bundle.Packed{Content: content, Gzip: zipped.Bytes()}, w.Close()
 }
 
 // tree returns the draft's files and the list of its assignments.
@@ -115,12 +143,17 @@ func (d Draft) tree() ([]bundle.File, error) {
 	return append(files, bundle.File{Path: bundle.AssignmentsPath, Data: data}), err
 }
 
-func sign(ctx context.Context, repo oci.Target, manifest ocispec.Descriptor, key crypto.Signer) error {
-	signer, err := signature.LoadSigner(key, crypto.SHA256)
-	if err != nil {
-		return err
+// Sign makes the manifest's signatures those of keys, a key that is given twice signing twice.
+func Sign(ctx context.Context, repo oci.Target, manifest ocispec.Descriptor, keys ...crypto.Signer) error {
+	var signers []signature.Signer
+	for _, key := range keys {
+		signer, err := signature.LoadSigner(key, crypto.SHA256)
+		if err != nil {
+			return err
+		}
+		signers = append(signers, signer)
 	}
-	signed, err := bundle.SignManifest(manifest.Digest, "registry.example/edge", signer)
+	signed, err := bundle.SignManifest(manifest.Digest, "registry.example/edge", signers...)
 	if err != nil {
 		return err
 	}
