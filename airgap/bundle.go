@@ -17,22 +17,27 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// Export writes the newest bundle of one environment and cluster type to w, with its signature, as an OCI
-// layout in a tar. It carries and does not judge: who imports it verifies it. A bundle without a
-// signature is refused all the same, because every site would. When Export fails, what w holds is of no use.
+// Export writes the newest bundle of one environment and cluster type to w, with its signature and, for a
+// release of an epoch above 0, all versions of the trust document, as an OCI layout in a tar. It carries
+// and does not judge: who imports it verifies it. A bundle without a signature is refused all the same,
+// because every site would. When Export fails, what w holds is of no use.
 //
-// The layout's ref names are those of a folder's layout: bundles/<environment>/<cluster type>/latest.
+// The layout's ref names are those of a folder's layout: bundles/<environment>/<cluster type>/latest, trust/v1.
 func Export(ctx context.Context, from oci.Location, environment, clusterType string, w io.Writer) error {
 	stream := bundle.Stream{Environment: environment, ClusterType: clusterType}
 	repo, err := from.Repository(stream.Repository(), oci.Options{})
 	if err != nil {
 		return err
 	}
-	return ExportFrom(ctx, repo, stream, w)
+	trust, err := from.Repository(bundle.TrustRepository, oci.Options{})
+	if err != nil {
+		return err
+	}
+	return ExportFrom(ctx, repo, trust, stream, w)
 }
 
-// ExportFrom is Export from the stream's repository.
-func ExportFrom(ctx context.Context, repo bundle.Source, stream bundle.Stream, w io.Writer) error {
+// ExportFrom is Export from the stream's repository and that of trust documents.
+func ExportFrom(ctx context.Context, repo, trust bundle.Source, stream bundle.Stream, w io.Writer) error {
 	manifest, err := repo.Resolve(ctx, bundle.LatestTag)
 	if err != nil {
 		return err
@@ -46,15 +51,27 @@ func ExportFrom(ctx context.Context, repo bundle.Source, stream bundle.Stream, w
 	if err != nil {
 		return err
 	}
-	name := func(d ocispec.Descriptor, tag string) ocispec.Descriptor {
-		d.Annotations = map[string]string{ocispec.AnnotationRefName: stream.Repository() + "/" + tag}
-		return d
+	repository := stream.Repository()
+	refs := []ocispec.Descriptor{
+		named(manifest, repository, bundle.LatestTag),
+		named(manifest, repository, release.Tag()),
+		named(signature, repository, bundle.SignatureTag(manifest.Digest)),
 	}
-	return writeLayout(w, []ocispec.Descriptor{
-		name(manifest, bundle.LatestTag),
-		name(manifest, release.Tag()),
-		name(signature, bundle.SignatureTag(manifest.Digest)),
-	}, e.blobs)
+	if release.Epoch > 0 { // else no trust document has to do with it
+		chain := export{ctx: ctx, src: trust}
+		versions, err := chain.addTrust()
+		if err != nil {
+			return err
+		}
+		refs, e.blobs = append(refs, versions...), append(e.blobs, chain.blobs...)
+	}
+	return writeLayout(w, refs, e.blobs)
+}
+
+// named returns d with its ref name in the layout.
+func named(d ocispec.Descriptor, repository, tag string) ocispec.Descriptor {
+	d.Annotations = map[string]string{ocispec.AnnotationRefName: repository + "/" + tag}
+	return d
 }
 
 // export collects what goes into a file. Only manifests are read ahead; the rest is streamed.
@@ -91,6 +108,28 @@ func (e *export) addSignature(manifest ocispec.Descriptor) (ocispec.Descriptor, 
 		return d, fmt.Errorf("signature of %s: %w", manifest.Digest, err)
 	}
 	return d, nil
+}
+
+// maxTrustVersions bounds what a registry can make an export carry: a version a week for 20 years.
+const maxTrustVersions = 1000
+
+// addTrust adds all versions of the trust document that there are.
+func (e *export) addTrust() (refs []ocispec.Descriptor, err error) {
+	for version := int64(1); version <= maxTrustVersions; version++ {
+		tag := bundle.TrustTag(version)
+		d, err := e.src.Resolve(e.ctx, tag)
+		if errors.Is(err, errdef.ErrNotFound) {
+			return refs, nil
+		}
+		if err == nil {
+			_, err = e.addManifest(d)
+		}
+		if err != nil {
+			return nil, fmt.Errorf("trust document %s: %w", tag, err)
+		}
+		refs = append(refs, named(d, bundle.TrustRepository, tag))
+	}
+	return nil, fmt.Errorf("trust document: more than %d versions", maxTrustVersions)
 }
 
 // addManifest adds the manifest d and all that it lists.
@@ -148,6 +187,9 @@ func (s *Site) Bundles() []bundle.Stream {
 func (s *Site) Repository(stream bundle.Stream) bundle.Source {
 	return siteRepository{s.layout, stream.Repository()}
 }
+
+// Trust returns the repository of trust documents. It is empty where the file has none.
+func (s *Site) Trust() bundle.Source { return siteRepository{s.layout, bundle.TrustRepository} }
 
 type siteRepository struct {
 	*layout

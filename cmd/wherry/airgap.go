@@ -32,7 +32,8 @@ func newAirgapExportCommand() *cobra.Command {
 		Use:   "export --environment E --cluster-type T --from LOCATION -o FILE",
 		Short: "Write the newest bundle of a cluster type, with its signature, to a file",
 		Long: `Write the newest bundle of a cluster type, with its signature, to a file for "wherry-agent import". The
-file is an OCI layout in a tar, and the same each time for the same bundle.`,
+file is an OCI layout in a tar, and the same each time for the same bundle. Where the platform has trust
+documents, it holds all their versions too.`,
 		Example: "  wherry airgap export --environment dev --cluster-type drone --from oci://127.0.0.1:5000/edge -o site.tar",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -50,7 +51,11 @@ file is an OCI layout in a tar, and the same each time for the same bundle.`,
 			if err != nil {
 				return err
 			}
-			err = cli.WriteFile(path, func(w io.Writer) error { return airgap.ExportFrom(cmd.Context(), repo, stream, w) })
+			trust, err := loc.Repository(bundle.TrustRepository, oci.Options{PlainHTTP: plainHTTP})
+			if err != nil {
+				return err
+			}
+			err = cli.WriteFile(path, func(w io.Writer) error { return airgap.ExportFrom(cmd.Context(), repo, trust, stream, w) })
 			if err != nil {
 				return exportError(err, loc)
 			}
