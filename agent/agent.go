@@ -6,7 +6,7 @@
 //	a := agent.New(state, repository, bundle.Pinned(keys), cluster, agent.Options{Reconcilers: engines})
 //	result := a.Once(ctx, 10*time.Second)
 //
-// A pass is a list of steps: resolve, verify, fetch, stage, apply, observe, report. No layer is requested
+// A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. No layer is requested
 // before the signature over the manifest, the release's place and order have been checked, and nothing
 // is handed to a reconciler that a verified release does not list. What a step is about to do is written
 // before it is begun, so that after a crash at any point the next pass goes on or begins the step again.
@@ -20,13 +20,8 @@ package agent
 import (
 	"cmp"
 	"crypto"
-	"crypto/sha256"
-	"encoding/hex"
-	"fmt"
 	"log/slog"
 	"net/http"
-	"slices"
-	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -56,6 +51,9 @@ type Options struct {
 	Interval, MaxBackoff time.Duration
 	// DriftInterval is the time between two observations of what is compliant already.
 	DriftInterval time.Duration
+	// TrustSource is the repository of trust documents beside the one of releases. An agent that has none
+	// of them does not ask it. Nil leaves those that come by import and InstallTrust.
+	TrustSource bundle.Source
 	// Settle is how long an engine must call an assignment compliant before it counts as such; a pointer
 	// to zero believes it at once. Nil is what the engine itself asks for; see reconcilers.Settler.
 	Settle *time.Duration
@@ -104,7 +102,7 @@ func (o Options) withDefaults() Options {
 type Agent struct {
 	state   *State
 	source  bundle.Source // nil where bundles come by import only
-	trusted bundle.Trust
+	pinned  bundle.Trust  // counts while the state holds no trust document
 	cluster bundle.ReportCluster
 	opts    Options
 	content *contents
@@ -118,13 +116,14 @@ type Agent struct {
 	wake                 chan struct{} // holds a token when a pass was made that Run had not planned
 }
 
-// New returns an agent that takes the releases of cluster's stream from source, as signed by those whom trust names. A nil
-// source leaves only Import. A cluster without a uid gets the state's. New does no I/O.
-func New(state *State, source bundle.Source, trust bundle.Trust, cluster bundle.ReportCluster, opts Options) *Agent {
+// New returns an agent that takes the releases of cluster's stream from source. They have to be signed as
+// the trust documents in the state say, or, while it holds none, as pinned says. A nil source leaves only
+// Import. A cluster without a uid gets the state's. New does no I/O.
+func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle.ReportCluster, opts Options) *Agent {
 	cluster.UID = cmp.Or(cluster.UID, state.id.UID)
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	return &Agent{
-		state: state, source: source, trusted: trust, cluster: cluster, opts: opts.withDefaults(),
+		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
 		content: newContents(state),
 		queued:  make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
@@ -134,19 +133,6 @@ func New(state *State, source bundle.Source, trust bundle.Trust, cluster bundle.
 // stream is the line of releases that the agent follows.
 func (a *Agent) stream() bundle.Stream {
 	return bundle.Stream{Platform: a.cluster.Platform, Environment: a.cluster.Environment, ClusterType: a.cluster.Type}
-}
-
-// trust identifies all that a release is judged by, so that a change of it has a refused one judged again.
-func (a *Agent) trust() string {
-	var ids []string
-	for _, k := range a.trusted.Keys {
-		if id, err := bundle.KeyID(k); err == nil {
-			ids = append(ids, id)
-		}
-	}
-	slices.Sort(ids)
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d %s", a.stream(), a.cluster.Ring, a.trusted.Epoch, a.trusted.Threshold, strings.Join(ids, " ")))
-	return hex.EncodeToString(sum[:8])
 }
 
 // adapter is the name of the engine for an assignment.

@@ -34,6 +34,7 @@ type site struct {
 	t        testing.TB
 	registry *testRegistry
 	repo     oci.Target
+	trust    oci.Target // the repository of trust documents
 	key      *ecdsa.PrivateKey
 	dir      string // the agent's state folder
 	host     string // the folder that the directory adapter fills
@@ -41,15 +42,18 @@ type site struct {
 	opts     Options
 	log      bytes.Buffer
 	stream   bundle.Stream
+	epoch    int64 // of the releases that are drafted
 }
 
 // testRegistry is an in-process registry that counts requests, and can go away.
 type testRegistry struct {
 	*httptest.Server
-	blobs    atomic.Int64 // GETs of blobs
-	requests atomic.Int64
-	away     atomic.Bool
-	spoil    atomic.Pointer[func(path string, body []byte) []byte]
+	blobs     atomic.Int64 // GETs of blobs
+	requests  atomic.Int64
+	trust     atomic.Int64 // requests for trust documents
+	away      atomic.Bool
+	trustAway atomic.Bool
+	spoil     atomic.Pointer[func(path string, body []byte) []byte]
 }
 
 func newTestRegistry(t testing.TB) *testRegistry {
@@ -60,7 +64,11 @@ func newTestRegistry(t testing.TB) *testRegistry {
 		if req.Method == http.MethodGet && strings.Contains(req.URL.Path, "/blobs/") {
 			r.blobs.Add(1)
 		}
-		if r.away.Load() {
+		trust := strings.HasPrefix(req.URL.Path, "/v2/edge/"+bundle.TrustRepository+"/")
+		if trust {
+			r.trust.Add(1)
+		}
+		if r.away.Load() || trust && r.trustAway.Load() {
 			panic(http.ErrAbortHandler)
 		}
 		spoil := r.spoil.Load()
@@ -90,8 +98,9 @@ func newSite(t testing.TB) *site {
 		t: t, registry: newTestRegistry(t), key: key, dir: filepath.Join(t.TempDir(), "state"), host: filepath.Join(t.TempDir(), "host"),
 		now: epoch.Add(time.Hour), stream: bundle.Stream{Platform: "default", Environment: "dev", ClusterType: "drone"},
 	}
-	s.repo = s.repository(s.stream)
+	s.repo, s.trust = s.repository(s.stream), s.at(bundle.TrustRepository)
 	s.opts = Options{
+		TrustSource: s.trust,
 		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(s.host, directory.Options{})},
 		Version:     "v0.0.0-test",
 		Now:         func() time.Time { return s.now },
@@ -106,11 +115,13 @@ func (s *site) location() oci.Location {
 	return loc
 }
 
-func (s *site) repository(stream bundle.Stream) oci.Target {
+func (s *site) repository(stream bundle.Stream) oci.Target { return s.at(stream.Repository()) }
+
+func (s *site) at(repository string) oci.Target {
 	// Without retries, so that tests of a registry that is away end soon. The transport is this server's: with
 	// the default one, another test whose server ends breaks connections here.
 	client := &http.Client{Transport: s.registry.Client().Transport, Timeout: 10 * time.Second}
-	repo, err := s.location().Repository(stream.Repository(), oci.Options{HTTPClient: client})
+	repo, err := s.location().Repository(repository, oci.Options{HTTPClient: client})
 	require.NoError(s.t, err)
 	return repo
 }
@@ -144,7 +155,9 @@ type draft struct {
 
 // draft returns release n of the site's stream, with one assignment per folder of files.
 func (s *site) draft(n int64, files map[string]string) draft {
-	return draft{agenttest.New(s.stream, n, s.now.Add(time.Duration(n)*time.Minute-time.Hour), files, s.key), s.repo}
+	d := agenttest.New(s.stream, n, s.now.Add(time.Duration(n)*time.Minute-time.Hour), files, s.key)
+	d.Release.Epoch = s.epoch
+	return draft{d, s.repo}
 }
 
 // publish pushes the draft as latest and returns its manifest's descriptor.

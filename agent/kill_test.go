@@ -105,7 +105,7 @@ func TestAKilledAgentConverges(t *testing.T) {
 			if st.Release.Running != nil {
 				require.Contains(t, digests, st.Release.Running.Digest.String())
 			}
-			order, _, err := (&pass{Agent: a}).judgedSoFar(s.stream)
+			order, _, err := (&pass{Agent: a}).judgedSoFar(s.stream, 0)
 			require.NoError(t, err)
 			require.GreaterOrEqual(t, order.Compare(highest), 0, "the order never falls")
 			highest = order

@@ -18,6 +18,8 @@ import (
 type scope struct {
 	// offer is asked for a newer release; nil asks nobody.
 	offer bundle.Source
+	// documents is asked for newer trust documents; nil asks nobody.
+	documents bundle.Source
 	// media means that the offer is a file and says nothing of the registry.
 	media bool
 	// all observes every assignment, not only those that may change by themselves; allIfUnchanged does so
@@ -41,8 +43,10 @@ type pass struct {
 	accepted, running *release
 	refused           *refusal
 	contact           contact
+	asked             asked
 
 	manifest ocispec.Descriptor // resolve
+	aside    outcome            // learn: why no trust document was taken, where no release depends on it
 	recalled bool               // verify: the refusal is one from memory
 	memo     *memo              // verify
 	target   *release           // verify: what should run
@@ -62,6 +66,7 @@ type step struct {
 // pull brings a newer release here. It ends at the first step that is not done.
 var pull = [...]step{
 	{"resolve", (*pass).resolve},
+	{"learn", (*pass).learn},
 	{"verify", (*pass).verify},
 	{"fetch", (*pass).fetch},
 	{"stage", (*pass).stage},
@@ -86,7 +91,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 	if err := p.introduce(); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	verdict := p.steps(ctx, pull[:])
+	verdict := p.pull(ctx)
 	if verdict.Verdict != Interrupted {
 		if kept := p.steps(ctx, keep[:]); kept.Verdict != Done {
 			verdict = kept
@@ -94,6 +99,16 @@ func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 	}
 	verdict.moved = p.switched || p.began
 	return p.conclude(ctx, verdict)
+}
+
+// pull takes the steps of that name. A person who has brought a file gets to know what is wrong with its
+// trust documents also where its release is no news.
+func (p *pass) pull(ctx context.Context) outcome {
+	out := p.steps(ctx, pull[:])
+	if p.media && p.aside.Err != nil && (out.Verdict == Done || out.Verdict == Idle) {
+		return p.aside
+	}
+	return out
 }
 
 func (p *pass) steps(ctx context.Context, steps []step) outcome {
@@ -135,10 +150,10 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 // noteRefusal keeps a refusal with the release it is about, and how often it was judged.
 func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, error) {
 	var r *bundle.Refusal
-	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled {
+	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled || out.Err == p.aside.Err {
 		return false, nil
 	}
-	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: stamp(now), Trust: p.trust()}
+	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: stamp(now), Trust: p.judgedBy()}
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust {
 		next.At, next.Count = old.At, old.Count
 	} else {
@@ -193,6 +208,9 @@ func (p *pass) remember() error {
 		}
 		if err == nil {
 			p.contact, err = load[contact](tx, bucketMeta, keyContact)
+		}
+		if err == nil {
+			p.asked, err = load[asked](tx, bucketMeta, keyAsked)
 		}
 		return err
 	})

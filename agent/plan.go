@@ -28,7 +28,7 @@ type plan struct {
 func (p *plan) scope(now time.Time) scope {
 	s := scope{all: !now.Before(p.drift)}
 	if !now.Before(p.contact) {
-		s.offer = p.agent.source
+		s.offer, s.documents = p.agent.source, p.agent.opts.TrustSource
 	}
 	return s
 }

@@ -42,11 +42,12 @@ type refusal struct {
 }
 
 // final says whether the reason lies in the signed release document, so that the same digest cannot be
-// judged otherwise. A signature may still be added, a damaged blob repaired, and a clock put right.
+// judged otherwise by the same trust. A signature may still be added, a damaged blob repaired, a clock put
+// right, and the trust document of the release's epoch may still come.
 func (r refusal) final() bool {
 	switch r.Reason {
 	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing,
-		bundle.OlderRelease, bundle.OldEpoch:
+		bundle.OlderRelease:
 		return true
 	}
 	return false

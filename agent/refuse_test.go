@@ -159,7 +159,7 @@ func TestARefusedReleaseIsNotJudgedAgainBeforeSomethingChanges(t *testing.T) {
 		require.Equal(t, Refused, out.Verdict)
 		require.EqualValues(t, 1, s.registry.requests.Load(), "one look at the tag")
 
-		a.trusted.Keys = append(a.trusted.Keys, a.trusted.Keys[0]) // the same trust, told twice
+		a.pinned.Keys = append(a.pinned.Keys, a.pinned.Keys[0]) // the same trust, told twice
 		_ = a.makePass(context.Background(), scope{offer: s.repo})
 		require.Greater(t, s.registry.requests.Load(), int64(2), "other trust judges again")
 	})

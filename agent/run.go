@@ -23,8 +23,8 @@ type Result struct {
 // long as programs that engines run are at work, since they end with this process. Then it offers the hub
 // what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
-	a.sayInterrupted()
-	out := a.makePass(ctx, scope{offer: a.source, all: true, force: true, wait: wait, last: true})
+	a.sayBegin()
+	out := a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, wait: wait, last: true})
 	if a.opts.HubURL != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
@@ -38,7 +38,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything
 // unless it takes a newer release, whose changes are then all that is looked at.
 func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
-	return a.result(a.makePass(ctx, scope{offer: a.source, allIfUnchanged: true, force: true, wait: wait}))
+	return a.result(a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, allIfUnchanged: true, force: true, wait: wait}))
 }
 
 func (a *Agent) result(out outcome) Result {
@@ -57,7 +57,7 @@ func (a *Agent) result(out outcome) Result {
 // at what is progressing, and to find drift. It serves the control socket and sends reports meanwhile,
 // and returns when all it started is finished. Its error is that of the socket.
 func (a *Agent) Run(ctx context.Context) error {
-	a.sayInterrupted()
+	a.sayBegin()
 	control, err := a.listen()
 	if err != nil {
 		return err
@@ -91,6 +91,14 @@ func (a *Agent) loop(ctx context.Context) {
 			plan.look = time.Time{}
 		}
 		timer.Stop()
+	}
+}
+
+// sayBegin says what a person should know of the state that a process begins with.
+func (a *Agent) sayBegin() {
+	a.sayInterrupted()
+	if len(a.pinned.Keys) > 0 && len(a.state.chain()) > 0 {
+		a.opts.Log.Info("pinned keys count no more: a trust document is in force", "version", a.judge().version())
 	}
 }
 

@@ -10,11 +10,15 @@ import (
 	"os"
 	"path/filepath"
 	"runtime/debug"
+	"sync"
+	"sync/atomic"
 	"syscall"
 	"time"
 
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 // Errors of the state file that callers branch on.
@@ -42,6 +46,7 @@ const (
 	bucketTrees   = "trees"        // encoded diffID of a tree that was staged: digest of its list
 	bucketItems   = "items"        // assignment: record
 	bucketLedger  = "ledger"       // adapter NUL assignment: what a reconciler keeps
+	bucketTrust   = "trust"        // version: envelope of a trust document; there once there is one
 	bucketReports = "reports"      // seq: envelope
 	bucketIndex   = "report-index" // seq: queued, without the envelope
 )
@@ -56,7 +61,8 @@ const (
 	keyRefused  = "refused"  // refusal: of the release that was offered last
 	keyJournal  = "journal"  // journal: the step that was begun and has not ended
 	keyContact  = "contact"  // contact
-	keyFloor    = "floor"    // time.Time: the newest time of issue of an accepted release
+	keyFloor    = "floor"    // time.Time: the newest time of issue of a verified document; see keyFloorOf
+	keyAsked    = "asked"    // asked: how the last question for a trust document ended
 	keyReporter = "reporter" // reporter
 )
 
@@ -67,6 +73,9 @@ type State struct {
 	dir string
 	db  *bbolt.DB
 	id  identity
+
+	trust     atomic.Pointer[bundle.TrustChain] // what bucketTrust holds; see chain
+	believing sync.Mutex                        // held while it grows
 }
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. Its error
@@ -182,8 +191,10 @@ func (s *State) load(tx *bbolt.Tx) error {
 	case schema != stateSchema:
 		return fmt.Errorf("it has schema %d, this version reads %d", schema, stateSchema)
 	}
-	s.id, err = load[identity](tx, bucketMeta, keyIdentity)
-	return err
+	if s.id, err = load[identity](tx, bucketMeta, keyIdentity); err != nil {
+		return err
+	}
+	return s.loadChain(tx)
 }
 
 // view and update run f in a transaction. Their errors say what file they are about.

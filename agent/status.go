@@ -27,6 +27,11 @@ type Status struct {
 	// Items is sorted by assignment.
 	Items []bundle.Item `json:"items"`
 	Queue QueueStatus   `json:"queue"`
+	// Trust is the trust document by which releases are judged. Nil where keys are pinned.
+	Trust *TrustStatus `json:"trust,omitempty"`
+	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
+	// verified, where that is more than a minute.
+	ClockBehindSeconds int64 `json:"clockBehindSeconds,omitempty"`
 	// LastContact is when the place where bundles come from answered last. NextTry is when a running
 	// agent asks again.
 	LastContact *time.Time `json:"lastContact,omitempty"`
@@ -60,12 +65,14 @@ type ReleaseStates struct {
 
 // ReleaseStatus names a release. Of a refused one only the digest is known.
 type ReleaseStatus struct {
-	Digest     digest.Digest `json:"digest"` // of the manifest
-	Epoch      int64         `json:"epoch"`
-	Sequence   int64         `json:"sequence"`
-	IssuedAt   *time.Time    `json:"issuedAt,omitempty"`
-	ExpiresAt  *time.Time    `json:"expiresAt,omitempty"`
-	Expired    bool          `json:"expired,omitempty"`
+	Digest    digest.Digest `json:"digest"` // of the manifest
+	Epoch     int64         `json:"epoch"`
+	Sequence  int64         `json:"sequence"`
+	IssuedAt  *time.Time    `json:"issuedAt,omitempty"`
+	ExpiresAt *time.Time    `json:"expiresAt,omitempty"`
+	Expired   bool          `json:"expired,omitempty"`
+	// AgeSeconds is the time since it was issued.
+	AgeSeconds int64         `json:"ageSeconds,omitempty"`
 	BaseCommit string        `json:"baseCommit,omitempty"`
 	Content    digest.Digest `json:"content,omitempty"` // of the tree
 }
@@ -93,6 +100,9 @@ func (a *Agent) Status() (Status, error) {
 	if step := a.activity.Load(); step != nil {
 		s.Step = *step
 		s.State = a.during(s, *step)
+	}
+	if s.Trust != nil {
+		s.Trust.PassedOver = keyIDs(a.pinned.Keys)
 	}
 	return s, err
 }
@@ -130,9 +140,10 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	accepted, err3 := load[*release](tx, bucketMeta, keyAccepted)
 	refused, err4 := load[*refusal](tx, bucketMeta, keyRefused)
 	contact, err5 := load[contact](tx, bucketMeta, keyContact)
-	floor, err6 := load[time.Time](tx, bucketMeta, keyFloor)
+	floor, err6 := load[time.Time](tx, bucketMeta, keyFloorOf(s.chain().Current().Epoch))
 	queue, err7 := queueStatus(tx)
-	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7); err != nil {
+	asked, err8 := load[asked](tx, bucketMeta, keyAsked)
+	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8); err != nil {
 		return st, err
 	}
 	st.Queue, st.Platform = queue, cluster.Platform
@@ -143,7 +154,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		states = append(states, r.Item.State)
 	}
 	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
+	behind := floor.Sub(now)
 	now = latest(now, floor)
+	st.Trust = Trust{s.chain(), asked.At, asked.Reason, asked.Message}.Status(now)
 	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now)}
 	st.State, st.Reason, st.Message = bundle.AgentState(refused != nil, states), contact.Reason, contact.Message
 	switch {
@@ -157,10 +170,28 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		st.State = bundle.Pending
 		st.Reason = cmp.Or(st.Reason, "NoRelease")
 	}
+	if behind > maxBehind {
+		st.ClockBehindSeconds = int64(behind / time.Second)
+	}
+	st.remark(floor)
 	if !contact.Last.IsZero() {
 		st.LastContact = &contact.Last
 	}
 	return st, nil
+}
+
+// maxBehind is how far the clocks of agent and publisher may be apart before people are to know.
+const maxBehind = time.Minute
+
+// remark tells of what needs a person and stops nothing, where there is nothing more urgent to tell.
+func (s *Status) remark(floor time.Time) {
+	switch {
+	case s.Reason != "":
+	case s.Trust != nil && s.Trust.Reason != "":
+		s.Reason, s.Message = s.Trust.Reason, s.Trust.Message
+	case s.ClockBehindSeconds > 0:
+		s.Reason, s.Message = "ClockBehind", "this machine's clock is earlier than "+floor.Format(time.RFC3339)+", when a document that was verified was issued"
+	}
 }
 
 func (r *release) status(now time.Time) *ReleaseStatus {
@@ -170,6 +201,6 @@ func (r *release) status(now time.Time) *ReleaseStatus {
 	d := r.Release
 	return &ReleaseStatus{
 		Digest: r.digest(), Epoch: d.Epoch, Sequence: d.Sequence, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
-		Expired: !now.Before(d.ExpiresAt), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
+		Expired: !now.Before(d.ExpiresAt), AgeSeconds: max(0, int64(now.Sub(d.IssuedAt)/time.Second)), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
 	}
 }

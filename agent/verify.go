@@ -17,51 +17,62 @@ import (
 // verify judges the manifest that resolve found, once for each digest. It requests manifest, signature
 // and release document and no layer. What it accepts is written at once: order and floor never fall.
 func (p *pass) verify(ctx context.Context) outcome {
+	by := p.judge()
 	if r := p.refused; r != nil && p.remembered(*r) {
 		p.recalled = true
 		return outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
 	}
 	if p.accepted.digest() == p.manifest.Digest { // acceptance is judged once, the agent's own place always
-		if _, err := p.check(p.accepted.Release); err != nil {
+		if err := p.check(p.accepted.Release, by); err != nil {
 			return outcomeOf(ctx, err)
 		}
 		p.target = p.accepted
 		return outcomeOf(ctx, p.forgive())
 	}
 	p.memo = &memo{Source: p.offer, want: p.manifest.Digest}
-	v, err := bundle.Verify(ctx, p.memo, p.manifest, p.trusted)
+	v, err := bundle.Verify(ctx, p.memo, p.manifest, by.Trust)
 	if err != nil {
 		return outcomeOf(ctx, err)
 	}
-	floor, err := p.check(v.Release)
-	if err != nil {
+	if err := p.check(v.Release, by); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: stamp(p.opts.Now())}
-	return outcomeOf(ctx, p.accept(floor))
+	err = p.accept(by)
+	if errors.Is(err, errOtherTrust) {
+		return p.verify(ctx)
+	}
+	return outcomeOf(ctx, err)
 }
 
 // check judges the release of the manifest by what the agent is and has accepted so far.
-func (p *pass) check(r bundle.Release) (floor time.Time, err error) {
-	highest, floor, err := p.judgedSoFar(r.Stream())
+func (p *pass) check(r bundle.Release, by judge) error {
+	highest, floor, err := p.judgedSoFar(r.Stream(), by.Epoch)
 	if err != nil {
-		return floor, err
+		return err
 	}
-	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Highest: highest, Now: latest(p.opts.Now(), floor)}
-	return floor, expect.Check(r, p.manifest.Digest)
+	now := latest(p.opts.Now(), floor)
+	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Epoch: by.Epoch, Highest: highest, Now: now}
+	err = expect.Check(r, p.manifest.Digest)
+	if err == nil && p.manifest.Digest != highest.Digest {
+		err = by.admits(p.cluster.Platform, now)
+	}
+	return err
 }
 
 // remembered says whether the manifest was refused before and may not be judged otherwise now.
 func (p *pass) remembered(r refusal) bool {
-	return !p.force && r.Digest == p.manifest.Digest && r.Trust == p.trust() &&
-		(r.final() || p.opts.Now().Before(r.NotBefore))
+	wait := r.NotBefore.Sub(p.opts.Now())
+	waiting := wait > 0 && wait <= p.opts.MaxBackoff // else the clock was years ahead when it was refused
+	return !p.force && r.Digest == p.manifest.Digest && r.Trust == p.judgedBy() && (r.final() || waiting)
 }
 
-func (p *pass) judgedSoFar(s bundle.Stream) (highest bundle.Order, floor time.Time, err error) {
+// judgedSoFar returns the highest place accepted in a stream, and the floor of time of an epoch.
+func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, floor time.Time, err error) {
 	err = p.state.view(func(tx *bbolt.Tx) (err error) {
 		highest, err = load[bundle.Order](tx, bucketOrders, s.Repository()+"@"+s.Platform)
 		if err == nil {
-			floor, err = load[time.Time](tx, bucketMeta, keyFloor)
+			floor, err = load[time.Time](tx, bucketMeta, keyFloorOf(epoch))
 		}
 		return err
 	})
@@ -71,13 +82,23 @@ func (p *pass) judgedSoFar(s bundle.Stream) (highest bundle.Order, floor time.Ti
 	return highest, floor, err
 }
 
+// errOtherTrust means that a trust document was installed while a release was judged by the one before.
+var errOtherTrust = errors.New("another trust document is in force")
+
 // accept writes that the target was accepted, before anything of it is fetched.
-func (p *pass) accept(floor time.Time) error {
+func (p *pass) accept(by judge) error {
 	r, s := p.target.Release, p.target.Release.Stream()
 	err := p.state.update(func(tx *bbolt.Tx) error {
+		version, err := storedVersion(tx)
+		if err == nil && version != by.version() {
+			err = errOtherTrust
+		}
+		if err != nil {
+			return err
+		}
 		return errors.Join(
 			save(tx, bucketOrders, s.Repository()+"@"+s.Platform, bundle.OrderOf(r, p.target.digest())),
-			save(tx, bucketMeta, keyFloor, latest(floor, r.IssuedAt)),
+			raiseFloor(tx, r.Epoch, r.IssuedAt),
 			save(tx, bucketMeta, keyAccepted, p.target),
 			drop(tx, bucketMeta, keyRefused),
 			p.begin(tx, "fetch", p.target.digest()),

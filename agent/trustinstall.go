@@ -1,0 +1,174 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"time"
+
+	"go.etcd.io/bbolt"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Trust is what an agent knows of who may sign.
+type Trust struct {
+	// Chain is empty in an agent with pinned keys.
+	Chain bundle.TrustChain
+	// AskedAt is when a registry or a file answered last; zero is never. Reason and Message say why the
+	// chain is not known to be the newest, where that is so.
+	AskedAt         time.Time
+	Reason, Message string
+}
+
+// TrustStatus says how the trust document in force stands.
+type TrustStatus struct {
+	Version   int64     `json:"version"`
+	Epoch     int64     `json:"epoch"`
+	IssuedAt  time.Time `json:"issuedAt"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	// Expired means that nothing new is accepted before the next version. DaysLeft counts whole days.
+	Expired  bool  `json:"expired,omitempty"`
+	DaysLeft int64 `json:"daysLeft"`
+	// AskedAt is when a registry or a file answered last whether there is a newer one. Reason and Message say
+	// why none was taken, where that is so.
+	AskedAt *time.Time `json:"askedAt,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Message string     `json:"message,omitempty"`
+	// PassedOver are the ids of pinned keys, which count no more. Only a running agent knows them.
+	PassedOver []string `json:"passedOver,omitempty"`
+}
+
+// Status returns how the document in force stands at now; nil where there is none.
+func (t Trust) Status(now time.Time) *TrustStatus {
+	if len(t.Chain) == 0 {
+		return nil
+	}
+	d := t.Chain.Current()
+	s := &TrustStatus{
+		Version: d.Version, Epoch: d.Epoch, IssuedAt: d.IssuedAt, ExpiresAt: d.ExpiresAt, Expired: !now.Before(d.ExpiresAt),
+		DaysLeft: max(0, int64(d.ExpiresAt.Sub(now)/(24*time.Hour))), Reason: t.Reason, Message: t.Message,
+	}
+	if !t.AskedAt.IsZero() {
+		s.AskedAt = &t.AskedAt
+	}
+	return s
+}
+
+// TrustChange is what InstallTrust has done: the document that was in force, nil for none, and the one that
+// is now.
+type TrustChange struct {
+	Before, After *bundle.TrustDocument
+}
+
+// Trust returns what the agent knows of who may sign. It works on a State opened for reading.
+func (s *State) Trust() (Trust, error) {
+	var a asked
+	err := s.view(func(tx *bbolt.Tx) (err error) {
+		a, err = load[asked](tx, bucketMeta, keyAsked)
+		return err
+	})
+	return Trust{s.chain(), a.At, a.Reason, a.Message}, err
+}
+
+// InstallTrust believes the documents in envelopes, in their order, because somebody who may has brought
+// them: version 1 as it is, later ones as the roots before them have signed. A version that is there
+// already is passed over if it is the same document. With the first one, pinned keys count no more. Each is
+// on disk before the next is judged; the change says how far it went, also with an error. That is a
+// *bundle.Refusal where a document is not to be believed, is not the next one, differs from the one
+// installed, or is for another platform.
+func (s *State) InstallTrust(platform string, envelopes ...[]byte) (c TrustChange, err error) {
+	c.Before = s.inForce()
+	for _, e := range envelopes {
+		if err = s.install(platform, e); err != nil {
+			break
+		}
+	}
+	c.After = s.inForce()
+	return c, err
+}
+
+// InstallTrust is State.InstallTrust for the agent's platform, in an agent that may be running.
+func (a *Agent) InstallTrust(envelopes ...[]byte) (TrustChange, error) {
+	return a.state.InstallTrust(a.cluster.Platform, envelopes...)
+}
+
+func (s *State) inForce() *bundle.TrustDocument {
+	chain := s.chain()
+	if len(chain) == 0 {
+		return nil
+	}
+	d := chain.Current()
+	return &d
+}
+
+func (s *State) install(platform string, envelope []byte) error {
+	d, _, err := bundle.OpenTrust(envelope)
+	if err != nil {
+		return err
+	}
+	if d.Platform != platform {
+		return &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q, this agent belongs to %q", d.Platform, platform)}
+	}
+	chain := s.chain()
+	if n := int64(len(chain)); d.Version <= n {
+		return same(chain[d.Version-1].Document, d)
+	} else if d.Version > n+1 {
+		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: fmt.Sprintf("this is version %d of the trust document, and the next one here is %d: versions are installed in their order", d.Version, n+1)}
+	}
+	return s.believe(d.Version, envelope)
+}
+
+// same compares what documents say. Who else has signed one is no difference.
+func same(installed, d bundle.TrustDocument) error {
+	a, err1 := installed.Marshal()
+	b, err2 := d.Marshal()
+	if err := errors.Join(err1, err2); err != nil {
+		return err
+	}
+	if !bytes.Equal(a, b) {
+		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: fmt.Sprintf("another version %d of the trust document is installed", d.Version)}
+	}
+	return nil
+}
+
+// ReadTrust returns the envelopes in the file at path: that of one version, or all versions of a file of
+// airgap.Export. Nothing of them is judged. The error wraps airgap.ErrFormat where the file is neither.
+func ReadTrust(ctx context.Context, path string) ([][]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, bundle.MaxTrustBytes+1))
+	if err != nil {
+		return nil, err
+	}
+	if bytes.HasPrefix(bytes.TrimSpace(data), []byte("{")) {
+		return [][]byte{data}, nil
+	}
+	site, err := airgap.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer site.Close()
+	var envelopes [][]byte
+	for version := int64(1); ; version++ {
+		envelope, err := bundle.FetchTrust(ctx, site.Trust(), version)
+		switch {
+		case err == nil:
+			envelopes = append(envelopes, envelope)
+		case !errors.Is(err, errdef.ErrNotFound):
+			return nil, fmt.Errorf("%s: %w", path, err)
+		case len(envelopes) == 0:
+			return nil, fmt.Errorf("%s: %w: it holds no trust document", path, airgap.ErrFormat)
+		default:
+			return envelopes, nil
+		}
+	}
+}
