@@ -176,15 +176,15 @@ func (r record) begun(adapter string, now time.Time) record {
 func (r record) after(res reconcilers.Result, rules rules, now time.Time) record {
 	state, reason := res.State, res.Reason
 	if state == bundle.Compliant {
-		if r.HealthyAt.IsZero() {
+		if r.HealthyAt.IsZero() || now.Before(r.HealthyAt) { // a clock may be set back
 			r.HealthyAt = now
 		}
 		if now.Sub(r.HealthyAt) < rules.Settle {
 			state, reason = bundle.Progressing, "Settling"
 		}
 	} else {
-		if state == bundle.Progressing && (!r.HealthyAt.IsZero() || r.stood()) {
-			r.AppliedAt = now // something else is under way
+		if state == bundle.Progressing && (!r.HealthyAt.IsZero() || r.stood() || now.Before(r.AppliedAt)) {
+			r.AppliedAt = now // something else is under way, or the clock was set back
 		}
 		r.HealthyAt = time.Time{}
 		r.Late = state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline
