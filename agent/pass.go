@@ -154,7 +154,7 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 		return false, nil
 	}
 	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: stamp(now), Trust: p.judgedBy()}
-	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust {
+	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
 		next.At, next.Count = old.At, old.Count
 	} else {
 		p.opts.Log.Warn("release refused", "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.digest())

@@ -60,11 +60,12 @@ func (p *pass) check(r bundle.Release, by judge) error {
 	return err
 }
 
-// remembered says whether the manifest was refused before and may not be judged otherwise now.
+// remembered says whether the manifest was refused before and may not be judged otherwise now. A refusal
+// by a clock that was ahead is no reason to wait until that time has come.
 func (p *pass) remembered(r refusal) bool {
-	wait := r.NotBefore.Sub(p.opts.Now())
-	waiting := wait > 0 && wait <= p.opts.MaxBackoff // else the clock was years ahead when it was refused
-	return !p.force && r.Digest == p.manifest.Digest && r.Trust == p.judgedBy() && (r.final() || waiting)
+	now := p.opts.Now()
+	return !p.force && r.Digest == p.manifest.Digest && r.Trust == p.judgedBy() &&
+		(r.final() || !now.Before(r.At) && now.Before(r.NotBefore))
 }
 
 // judgedSoFar returns the highest place accepted in a stream, and the floor of time of an epoch.
