@@ -54,6 +54,8 @@ type testRegistry struct {
 	away      atomic.Bool
 	trustAway atomic.Bool
 	spoil     atomic.Pointer[func(path string, body []byte) []byte]
+	// hook answers a request itself, or says that it has not.
+	hook atomic.Pointer[func(http.ResponseWriter, *http.Request) bool]
 }
 
 func newTestRegistry(t testing.TB) *testRegistry {
@@ -70,6 +72,9 @@ func newTestRegistry(t testing.TB) *testRegistry {
 		}
 		if r.away.Load() || trust && r.trustAway.Load() {
 			panic(http.ErrAbortHandler)
+		}
+		if hook := r.hook.Load(); hook != nil && (*hook)(w, req) {
+			return
 		}
 		spoil := r.spoil.Load()
 		if spoil == nil || req.Method != http.MethodGet {

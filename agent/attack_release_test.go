@@ -1,0 +1,201 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// A release with a good signature, which was not meant for this agent, or not for now.
+func TestAttackByReplay(t *testing.T) {
+	mountAll(t, []attack{
+		{name: "rollback: an older release under the moving tag", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
+			return s.offer(4, nil)
+		}},
+		{name: "rollback: the same sequence, issued earlier", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
+			return s.offer(5, func(d *draft) { d.Release.IssuedAt = d.Release.IssuedAt.Add(-time.Minute) })
+		}},
+		{name: "a release of another cluster type", want: bundle.WrongClusterType, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.Release.ClusterType = "large" })
+		}},
+		{name: "a release of another environment", want: bundle.WrongEnvironment, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.Release.Environment = "prod" })
+		}},
+		{name: "a test platform with the same keys, replayed into production", want: bundle.WrongPlatform, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.Release.Platform = "test" })
+		}},
+		{name: "a canary moved to the stable tag", want: bundle.WrongRing, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.Release.Rings = []string{"canary"} })
+		}},
+		{name: "a release of another epoch", want: bundle.OldEpoch, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.Release.Epoch = 1 })
+		}},
+		{name: "a release that has expired", want: bundle.Expired, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.Release.ExpiresAt = s.now })
+		}},
+		{name: "something else that the key has signed", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) {
+				d.ChangeManifest = func(m *ocispec.Manifest) { m.ArtifactType = bundle.MediaTypeEnvironment }
+			})
+		}},
+		{name: "a release of a version to come", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.ChangeRelease = func(r *bundle.Release) { r.Schema = 2 } })
+		}},
+	})
+}
+
+// Whoever has a key that is trusted can sign anything; what that may do to the machine is bounded.
+func TestAttackOnTheBounds(t *testing.T) {
+	changed := func(change func(*ocispec.Manifest)) func(*siege) digest.Digest {
+		return func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) { d.ChangeManifest = change })
+		}
+	}
+	mountAll(t, []attack{
+		{name: "a manifest above the bound", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
+			m.Annotations = map[string]string{"pad": strings.Repeat("x", bundle.MaxManifestBytes)}
+		})},
+		{name: "a release document above the bound", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
+			m.Config.Size = bundle.MaxReleaseBytes + 1
+		})},
+		{name: "a layer above the bound", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
+			m.Layers[0].Size = bundle.MaxTreeBytes + 1
+		})},
+		{name: "a layer of negative size", want: bundle.TooLarge, mount: changed(func(m *ocispec.Manifest) {
+			m.Layers[0].Size = -1
+		})},
+		{name: "a tree above the bound", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) {
+				d.ChangeRelease = func(r *bundle.Release) { r.Content.Size = bundle.MaxTreeBytes + 1 }
+			})
+		}},
+		{name: "more files than the bound", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+			return s.offer(6, func(d *draft) {
+				d.ChangeRelease = func(r *bundle.Release) { r.Content.Files = bundle.MaxFiles + 1 }
+			})
+		}},
+		{name: "a layer whose digest is a path", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
+			m.Layers[0].Digest = "sha256:../../../agent.db"
+		})},
+		{name: "a layer without a digest", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) { m.Layers[0].Digest = "" })},
+		{name: "no layer", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) { m.Layers = nil })},
+		{name: "a layer of zstd", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
+			m.Layers[0].MediaType = ocispec.MediaTypeImageLayerZstd
+		})},
+		{name: "embedded data that the descriptor does not describe", want: bundle.DigestMismatch, mount: changed(func(m *ocispec.Manifest) {
+			m.Config.Data = append([]byte(" "), m.Config.Data[1:]...)
+		})},
+	})
+}
+
+// The registry goes on offering what was good once. Nothing is torn down for that; that it is old is said.
+func TestAttackFreeze(t *testing.T) {
+	s := besiege(t)
+	before := s.memory()
+	s.setClock(s.now.Add(100 * 24 * time.Hour))
+
+	for range 2 {
+		r := s.sync()
+		require.Equal(t, Idle, r.Verdict, r.Error)
+		require.Equal(t, bundle.Compliant, r.Status.State)
+		require.True(t, r.Status.Release.Running.Expired)
+		require.Equal(t, 10*24*time.Hour, s.clock.Load().Sub(*r.Status.Release.Running.ExpiresAt).Truncate(24*time.Hour), "its age is shown")
+		require.True(t, s.lastReport().Observed.Expired)
+		s.requireHost("a: 1")
+	}
+
+	// What else was withheld until it expired comes too late.
+	late := s.offer(6, nil)
+	s.requireRefused(s.sync(), bundle.Expired, late)
+	require.Equal(t, before, s.memory())
+
+	// Drift is corrected all the same, and a restart changes nothing.
+	s.now = *s.clock.Load()
+	s.end(9)
+}
+
+// A thief of the only key uses up all sequences and all time. With a pinned key the way back is another key.
+func TestAttackFastForward(t *testing.T) {
+	s := besiege(t)
+	stolen := s.offer(bundle.MaxSequence, func(d *draft) {
+		d.Release.IssuedAt = s.now.AddDate(50, 0, 0)
+		d.Release.ExpiresAt = s.now.AddDate(100, 0, 0)
+	})
+	r := s.sync()
+	require.Equal(t, stolen, r.Status.Release.Running.Digest, "the thief's word is the key's: %s", r.Error)
+	after := s.memory()
+	require.EqualValues(t, bundle.MaxSequence, after.Highest.Sequence)
+
+	d := s.draft(6, map[string]string{"shop-main/config.yaml": "a: 6"})
+	offered := s.publish(d)
+	r = s.sync()
+	require.Equal(t, string(bundle.OlderRelease), r.Status.Reason)
+	require.Equal(t, offered.Digest, r.Status.Release.Refused.Digest)
+	require.Equal(t, after, s.memory())
+	require.Equal(t, bundle.Rejected, s.lastReport().State, "the hub gets to know")
+}
+
+// The agent's clock is not to be relied on: batteries end, and radio clocks can be deceived.
+func TestAttackOnTheClock(t *testing.T) {
+	t.Run("at 1970 an expired release is not older than what was accepted", func(t *testing.T) {
+		s := besiege(t)
+		before := s.memory()
+		s.setClock(time.Unix(0, 0))
+		offered := s.offer(6, func(d *draft) {
+			d.Release.IssuedAt, d.Release.ExpiresAt = epoch.Add(-time.Hour), epoch.Add(-time.Minute)
+		})
+		s.requireRefused(s.sync(), bundle.Expired, offered)
+		require.Equal(t, before, s.memory())
+		s.end(9)
+	})
+	t.Run("at 1970 a good release is taken", func(t *testing.T) {
+		s := besiege(t)
+		s.setClock(time.Unix(0, 0))
+		good := s.release(6, "a: 6")
+		r := s.sync()
+		require.Equal(t, good.Digest, r.Status.Release.Running.Digest, r.Error)
+		require.False(t, r.Status.Release.Running.Expired)
+		s.end(9)
+	})
+	t.Run("ten years ahead nothing new is taken, and nothing torn down", func(t *testing.T) {
+		s := besiege(t)
+		before := s.memory()
+		s.setClock(s.now.AddDate(10, 0, 0))
+		r := s.sync()
+		require.Equal(t, bundle.Compliant, r.Status.State)
+		require.True(t, r.Status.Release.Running.Expired)
+		offered := s.release(6, "a: 6").Digest
+		s.requireRefused(s.sync(), bundle.Expired, offered)
+		require.Equal(t, before, s.memory(), "the floor follows what was signed, never the clock")
+
+		// The clock comes back: the refused release itself is taken, without anybody asking for it.
+		s.setClock(s.now)
+		out := s.running.makePass(context.Background(), scope{offer: s.running.source})
+		require.Equal(t, Done, out.Verdict, out.Err)
+		require.Equal(t, offered, s.status().Release.Running.Digest)
+		s.end(9)
+	})
+	t.Run("stepping back and forth loses nothing", func(t *testing.T) {
+		s := besiege(t)
+		for i, years := range []int{-60, 5, -1, 0} {
+			s.setClock(s.now.AddDate(years, 0, 0))
+			n := int64(6 + i)
+			offered := s.release(n, "a: new")
+			r := s.sync()
+			if years == 5 {
+				require.Equal(t, string(bundle.Expired), r.Status.Reason)
+				continue
+			}
+			require.Equal(t, offered.Digest, r.Status.Release.Running.Digest, r.Error)
+			require.Equal(t, n, s.memory().Highest.Sequence)
+		}
+		s.end(10)
+	})
+}

@@ -1,0 +1,410 @@
+package agent
+
+import (
+	"archive/tar"
+	"bytes"
+	"context"
+	"crypto"
+	"crypto/ecdsa"
+	"crypto/elliptic"
+	"crypto/rand"
+	"encoding/json"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/signature"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// The attacks are those of the table in docs/security.md; its test holds the two together. Each one meets an
+// agent that runs: it speaks to a registry in HTTP with the client that it always has, is told to look by its
+// control socket, and reports. Release 5 is applied when an attack begins. When it ends, a release follows
+// that has to be taken.
+
+// attack is what is offered to an agent in bad faith.
+type attack struct {
+	name string
+	// mount begins the attack. It returns the manifest that is offered then; none where the agent never gets
+	// to know of one.
+	mount func(s *siege) digest.Digest
+	// want is the reason that status and report give.
+	want bundle.Reason
+	// lateAt is the sequence of a release that is signed as it should be, and bad in its layer: its place
+	// is taken, and nothing else. Zero means that no layer may be requested.
+	lateAt int64
+}
+
+// unreachable is the reason of answers that say nothing of a release, good or bad.
+const unreachable bundle.Reason = "Unreachable"
+
+// siege is a site whose agent runs, with an attacker between it and what is offered.
+type siege struct {
+	*site
+	running *Agent
+	client  Client
+	state   *State
+	good    ocispec.Descriptor
+	clock   atomic.Pointer[time.Time] // the agent's
+	// trust is what the agent goes by; the site's key alone if it is nil when the agent begins.
+	trust *bundle.Trust
+	// alsoSigns is the second key where trust asks for two.
+	alsoSigns crypto.Signer
+	// credential is what the agent has for registries.
+	credential auth.Credential
+}
+
+// evil is what no attack brings to the host.
+var evil = map[string]string{"shop-main/config.yaml": "a: evil"}
+
+func besiege(t *testing.T, prepare ...func(*siege)) *siege {
+	t.Helper()
+	s := &siege{site: newSite(t)}
+	s.setClock(s.now)
+	s.opts.Now = func() time.Time { return *s.clock.Load() }
+	s.opts.Interval = time.Hour // the test says when
+	for _, p := range prepare {
+		p(s)
+	}
+	s.good = s.release(5, "a: 1")
+	require.NoError(t, s.repo.Tag(context.Background(), s.good, "good"))
+	s.start()
+	r := s.sync()
+	require.Equal(t, bundle.Compliant, r.Status.State, r.Error)
+	return s
+}
+
+// release publishes release n in good faith.
+func (s *siege) release(n int64, content string) ocispec.Descriptor {
+	s.t.Helper()
+	d := s.publish(s.draft(n, map[string]string{"shop-main/config.yaml": content}))
+	if s.alsoSigns != nil {
+		s.sign(d.Digest, d.Digest, s.key, s.alsoSigns)
+	}
+	return d
+}
+
+func (s *siege) setClock(t time.Time) { s.clock.Store(&t) }
+
+// start has the agent run until the test ends.
+func (s *siege) start() {
+	s.t.Helper()
+	var err error
+	s.state, err = OpenState(s.dir, s.opts.Now)
+	require.NoError(s.t, err)
+	trust := bundle.Pinned(bundle.Keys{s.key.Public()})
+	if s.trust != nil {
+		trust = *s.trust
+	}
+	source, err := s.location().Repository(s.stream.Repository(), oci.Options{
+		Credential: func(context.Context, string) (auth.Credential, error) { return s.credential, nil },
+	})
+	require.NoError(s.t, err)
+	cluster := bundle.ReportCluster{UID: "plant-7", Name: "plant-7", Platform: s.stream.Platform, Environment: s.stream.Environment, Type: s.stream.ClusterType}
+	s.running = New(s.state, source, trust, cluster, s.opts)
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan error, 1)
+	go func() { ended <- s.running.Run(ctx) }()
+	s.t.Cleanup(func() {
+		cancel()
+		require.NoError(s.t, <-ended)
+		require.NoError(s.t, s.state.Close())
+	})
+	s.client = NewClient(s.dir)
+	require.Eventually(s.t, func() bool {
+		_, err := s.client.Status(ctx)
+		return err == nil
+	}, 10*time.Second, time.Millisecond)
+}
+
+// sync has the agent look now.
+func (s *siege) sync() Result {
+	s.t.Helper()
+	r, err := s.client.Sync(context.Background(), 0)
+	require.NoError(s.t, err)
+	return r
+}
+
+func (s *siege) status() Status {
+	s.t.Helper()
+	st, err := s.client.Status(context.Background())
+	require.NoError(s.t, err)
+	return st
+}
+
+// memory is what must not fall, and what must not rise without a release that may raise it.
+type memory struct {
+	Highest bundle.Order
+	Floor   time.Time
+}
+
+func (s *siege) memory() (m memory) {
+	s.t.Helper()
+	require.NoError(s.t, s.state.view(func(tx *bbolt.Tx) (err error) {
+		if m.Highest, err = load[bundle.Order](tx, bucketOrders, s.stream.Repository()+"@"+s.stream.Platform); err == nil {
+			m.Floor, err = load[time.Time](tx, bucketMeta, keyFloor)
+		}
+		return err
+	}))
+	return m
+}
+
+// lastReport is the newest that waits for the hub, with the agent's signature checked.
+func (s *siege) lastReport() bundle.Report {
+	s.t.Helper()
+	var file bytes.Buffer
+	require.NoError(s.t, s.client.Reports(context.Background(), &file))
+	envelopes, err := airgap.ReadReports(s.file(file.Bytes()))
+	require.NoError(s.t, err)
+	pem, err := s.state.ReportKey()
+	require.NoError(s.t, err)
+	keys, err := bundle.ParsePublicKeys([]byte(pem))
+	require.NoError(s.t, err)
+	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeReport, envelopes[len(envelopes)-1], keys...)
+	require.NoError(s.t, err)
+	report, err := bundle.ParseReport(body)
+	require.NoError(s.t, err)
+	return report
+}
+
+// requireRefused checks what the agent says of an attack, and that what runs is what ran.
+func (s *siege) requireRefused(r Result, want bundle.Reason, offered digest.Digest) {
+	s.t.Helper()
+	report := s.lastReport()
+	require.Equal(s.t, string(want), r.Status.Reason, "%s: %s", r.Verdict, r.Status.Message)
+	require.NotEmpty(s.t, r.Status.Message)
+	require.Equal(s.t, string(want), report.Reason)
+	if want == unreachable {
+		require.Equal(s.t, Unreachable, r.Verdict)
+		require.Equal(s.t, bundle.Compliant, r.Status.State)
+		require.Nil(s.t, r.Status.Release.Refused)
+	} else {
+		require.Equal(s.t, Refused, r.Verdict, r.Error)
+		require.Equal(s.t, bundle.Rejected, r.Status.State)
+		require.Equal(s.t, offered, r.Status.Release.Refused.Digest)
+		require.Equal(s.t, bundle.Rejected, report.State)
+		require.Equal(s.t, offered, report.Desired.Digest)
+	}
+	require.Equal(s.t, s.good.Digest, r.Status.Release.Running.Digest)
+	require.Equal(s.t, s.good.Digest, report.Observed.Digest)
+	require.Len(s.t, report.Items, 1)
+	require.Equal(s.t, bundle.Compliant, report.Items[0].State)
+	s.requireHost("a: 1")
+}
+
+// requireHost checks that the host has release content and nothing else.
+func (s *siege) requireHost(content string) {
+	s.t.Helper()
+	requireFile(s.t, s.host, "shop-main/config.yaml", content)
+	entries, err := os.ReadDir(s.host)
+	require.NoError(s.t, err)
+	require.Len(s.t, entries, 1)
+	entries, err = os.ReadDir(filepath.Dir(s.host))
+	require.NoError(s.t, err)
+	require.Len(s.t, entries, 1, "nothing beside it")
+}
+
+// end takes the attacker away and offers release n, which has to be taken.
+func (s *siege) end(n int64) {
+	s.t.Helper()
+	s.registry.spoil.Store(nil)
+	s.registry.hook.Store(nil)
+	s.setClock(s.now)
+	healed := s.release(n, "a: healed")
+	r := s.sync()
+	require.Equal(s.t, bundle.Compliant, r.Status.State, r.Error)
+	require.Equal(s.t, healed.Digest, r.Status.Release.Running.Digest)
+	require.Nil(s.t, r.Status.Release.Refused)
+	require.Empty(s.t, r.Status.Reason)
+	s.requireHost("a: healed")
+	require.Equal(s.t, n, s.memory().Highest.Sequence)
+}
+
+// mountAll mounts one attack after the other, each on a site of its own.
+func mountAll(t *testing.T, attacks []attack, prepare ...func(*siege)) {
+	t.Helper()
+	for _, a := range attacks {
+		t.Run(a.name, func(t *testing.T) {
+			t.Parallel()
+			s := besiege(t, prepare...)
+			before := s.memory()
+			s.registry.blobs.Store(0)
+
+			offered := a.mount(s)
+			for range 2 { // it is judged again when somebody asks
+				s.requireRefused(s.sync(), a.want, offered)
+			}
+
+			if a.lateAt == 0 {
+				require.Zero(t, s.registry.blobs.Load(), "no layer is requested before verify has said yes")
+				require.Equal(t, before, s.memory())
+			} else {
+				require.Equal(t, a.lateAt, s.memory().Highest.Sequence)
+			}
+			s.end(9)
+		})
+	}
+}
+
+func newTestKey(t testing.TB) *ecdsa.PrivateKey {
+	key, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
+	require.NoError(t, err)
+	return key
+}
+
+// push puts a blob or manifest into the registry.
+func (s *siege) push(b bundle.Blob) bundle.Blob {
+	s.t.Helper()
+	ok, err := s.repo.Exists(context.Background(), b.Descriptor)
+	require.NoError(s.t, err)
+	if !ok {
+		require.NoError(s.t, s.repo.Push(context.Background(), b.Descriptor, bytes.NewReader(b.Data)))
+	}
+	return b
+}
+
+// sign signs claimed with all keys, and puts that where the signature of manifest is looked for.
+func (s *siege) sign(claimed, manifest digest.Digest, keys ...crypto.Signer) {
+	s.t.Helper()
+	s.signatureManifest(manifest, ocispec.Manifest{Layers: s.signatures(claimed, keys...)})
+}
+
+// signatures are those of keys over a claim.
+func (s *siege) signatures(claimed digest.Digest, keys ...crypto.Signer) []ocispec.Descriptor {
+	s.t.Helper()
+	var signers []signature.Signer
+	for _, k := range keys {
+		signer, err := signature.LoadSigner(k, crypto.SHA256)
+		require.NoError(s.t, err)
+		signers = append(signers, signer)
+	}
+	signed, err := bundle.SignManifest(claimed, "registry.example/edge", signers...)
+	require.NoError(s.t, err)
+	var m ocispec.Manifest
+	require.NoError(s.t, json.Unmarshal(signed.Manifest.Data, &m))
+	return m.Layers
+}
+
+// signatureManifest puts m where the signature of manifest is looked for.
+func (s *siege) signatureManifest(manifest digest.Digest, m ocispec.Manifest) {
+	s.t.Helper()
+	m.SchemaVersion, m.MediaType = 2, ocispec.MediaTypeImageManifest
+	m.Config = s.push(bundle.NewBlob(ocispec.MediaTypeImageConfig, []byte("{}"))).Descriptor
+	for _, l := range m.Layers { // the registry wants to have what a manifest lists
+		s.push(bundle.NewBlob(l.MediaType, l.Data))
+	}
+	s.tag(m, bundle.SignatureTag(manifest))
+}
+
+// tag pushes a manifest and tags it.
+func (s *siege) tag(m ocispec.Manifest, tag string) digest.Digest {
+	s.t.Helper()
+	data, err := json.Marshal(m)
+	require.NoError(s.t, err)
+	b := s.push(bundle.NewBlob(ocispec.MediaTypeImageManifest, data))
+	require.NoError(s.t, s.repo.Tag(context.Background(), b.Descriptor, tag))
+	return b.Descriptor.Digest
+}
+
+// offer publishes release n as latest, with evil content, after change.
+func (s *siege) offer(n int64, change func(*draft)) digest.Digest {
+	s.t.Helper()
+	d := s.draft(n, evil)
+	if change != nil {
+		change(&d)
+	}
+	return s.publish(d).Digest
+}
+
+// offerLayer publishes release n, signed as it should be, with layer as its tree. The signed document says
+// of it what content says.
+func (s *siege) offerLayer(n int64, layer []byte, content bundle.Content) digest.Digest {
+	s.t.Helper()
+	b := s.push(bundle.NewBlob(bundle.MediaTypeTree, layer))
+	return s.offer(n, func(d *draft) {
+		d.ChangeRelease = func(r *bundle.Release) { r.Content = content }
+		d.ChangeManifest = func(m *ocispec.Manifest) { m.Layers[0] = b.Descriptor }
+	})
+}
+
+// answer has the registry answer GETs and HEADs of paths that end in suffix as f does.
+func (s *siege) answer(suffix string, f http.HandlerFunc) {
+	s.answers(map[string]http.HandlerFunc{suffix: f})
+}
+
+// member is an entry of a hostile tar.
+type member struct {
+	header tar.Header
+	data   string
+}
+
+func file(name, data string) member {
+	return member{tar.Header{Name: name, Typeflag: tar.TypeReg, Mode: 0o644}, data}
+}
+
+// tarOf returns a tar of members, and what a document would say of it.
+func (s *siege) tarOf(members ...member) ([]byte, bundle.Content) {
+	s.t.Helper()
+	var raw bytes.Buffer
+	w, files := tar.NewWriter(&raw), 0
+	for _, m := range members {
+		m.header.Size = int64(len(m.data))
+		if m.header.Typeflag == tar.TypeReg {
+			files++
+		}
+		require.NoError(s.t, w.WriteHeader(&m.header))
+		_, err := w.Write([]byte(m.data))
+		require.NoError(s.t, err)
+	}
+	require.NoError(s.t, w.Close())
+	return raw.Bytes(), bundle.Content{DiffID: digest.FromBytes(raw.Bytes()), Size: int64(raw.Len()), Files: files}
+}
+
+// listOf is the list of one assignment with the given name, whose folder holds config.yaml with data.
+func listOf(name, data string) string {
+	list, err := bundle.MarshalAssignments([]bundle.Assignment{{
+		Name: name, Workload: "shop", Target: "main", Adapter: "directory",
+		Content: bundle.ContentDigest([]bundle.File{{Path: "config.yaml", Data: []byte(data)}}),
+	}})
+	if err != nil {
+		panic(err)
+	}
+	return string(list)
+}
+
+// manifestOf reads a manifest from the registry.
+func (s *siege) manifestOf(d digest.Digest) (m ocispec.Manifest) {
+	s.t.Helper()
+	desc, err := s.repo.Resolve(context.Background(), d.String())
+	require.NoError(s.t, err)
+	data, err := bundle.ReadBlob(context.Background(), s.repo, desc, bundle.MaxManifestBytes)
+	require.NoError(s.t, err)
+	require.NoError(s.t, json.Unmarshal(data, &m))
+	return m
+}
+
+// answers has the registry answer GETs and HEADs of paths that end in one of the keys as its function does.
+func (s *siege) answers(by map[string]http.HandlerFunc) {
+	hook := func(w http.ResponseWriter, r *http.Request) bool {
+		for suffix, f := range by {
+			if strings.HasSuffix(r.URL.Path, suffix) && (r.Method == http.MethodGet || r.Method == http.MethodHead) {
+				f(w, r)
+				return true
+			}
+		}
+		return false
+	}
+	s.registry.hook.Store(&hook)
+}
