@@ -67,6 +67,19 @@ func (c Client) Acknowledge(ctx context.Context, envelopes [][]byte) (r Acknowle
 	return r, err
 }
 
+// Trust asks what the agent knows of who may sign.
+func (c Client) Trust(ctx context.Context) (t Trust, err error) {
+	err = c.call(ctx, http.MethodGet, "trust", nil, &t)
+	return t, err
+}
+
+// InstallTrust hands over trust documents; see Agent.InstallTrust. The error wraps bundle.ErrUntrusted where
+// one of them is not to be believed or not the next.
+func (c Client) InstallTrust(ctx context.Context, envelopes ...[]byte) (change TrustChange, err error) {
+	err = c.call(ctx, http.MethodPost, "trust", command{Trust: envelopes}, &change)
+	return change, err
+}
+
 // Reports writes a file of all reports that wait, as airgap.WriteReports does, to w.
 func (c Client) Reports(ctx context.Context, w io.Writer) error {
 	resp, err := c.do(ctx, http.MethodGet, "reports", nil)

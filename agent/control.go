@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 // socketFile is the control socket's name in the state folder. Whoever may open it commands the agent.
@@ -31,6 +32,8 @@ type command struct {
 	Path string `json:"path,omitempty"`
 	// Acks are the envelopes of acknowledgements.
 	Acks []json.RawMessage `json:"acks,omitempty"`
+	// Trust are the envelopes of trust documents.
+	Trust [][]byte `json:"trust,omitempty"`
 }
 
 // answer is what the socket says where a command did not work.
@@ -97,6 +100,8 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("POST /import", c.pass(func(cmd command) Result { return c.agent.importFile(ctx, cmd.Path, scope{wait: cmd.Wait}) }))
 	mux.HandleFunc("GET /reports", c.getReports)
 	mux.HandleFunc("POST /ack", c.postAck)
+	mux.HandleFunc("GET /trust", c.getTrust)
+	mux.HandleFunc("POST /trust", c.postTrust)
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -172,6 +177,33 @@ func (c *control) postAck(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	say(w, http.StatusOK, result)
+}
+
+func (c *control) getTrust(w http.ResponseWriter, _ *http.Request) {
+	t, err := c.agent.Trust()
+	if err != nil {
+		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
+		return
+	}
+	say(w, http.StatusOK, t)
+}
+
+func (c *control) postTrust(w http.ResponseWriter, r *http.Request) {
+	cmd, ok := hear(w, r)
+	if !ok {
+		return
+	}
+	change, err := c.agent.InstallTrust(cmd.Trust...)
+	if err != nil {
+		a := answer{Error: err.Error()}
+		if errors.As(err, new(*bundle.Refusal)) {
+			a.Kind = kindUntrusted
+		}
+		say(w, http.StatusUnprocessableEntity, a)
+		return
+	}
+	nudge(c.agent.wake)
+	say(w, http.StatusOK, change)
 }
 
 func hear(w http.ResponseWriter, r *http.Request) (cmd command, ok bool) {

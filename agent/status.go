@@ -156,7 +156,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
 	behind := floor.Sub(now)
 	now = latest(now, floor)
-	st.Trust = Trust{s.chain(), asked.At, asked.Reason, asked.Message}.Status(now)
+	st.Trust = asked.of(s.chain()).Status(now)
 	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now)}
 	st.State, st.Reason, st.Message = bundle.AgentState(refused != nil, states), contact.Reason, contact.Message
 	switch {

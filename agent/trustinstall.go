@@ -7,73 +7,17 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"time"
 
-	"go.etcd.io/bbolt"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Trust is what an agent knows of who may sign.
-type Trust struct {
-	// Chain is empty in an agent with pinned keys.
-	Chain bundle.TrustChain
-	// AskedAt is when a registry or a file answered last; zero is never. Reason and Message say why the
-	// chain is not known to be the newest, where that is so.
-	AskedAt         time.Time
-	Reason, Message string
-}
-
-// TrustStatus says how the trust document in force stands.
-type TrustStatus struct {
-	Version   int64     `json:"version"`
-	Epoch     int64     `json:"epoch"`
-	IssuedAt  time.Time `json:"issuedAt"`
-	ExpiresAt time.Time `json:"expiresAt"`
-	// Expired means that nothing new is accepted before the next version. DaysLeft counts whole days.
-	Expired  bool  `json:"expired,omitempty"`
-	DaysLeft int64 `json:"daysLeft"`
-	// AskedAt is when a registry or a file answered last whether there is a newer one. Reason and Message say
-	// why none was taken, where that is so.
-	AskedAt *time.Time `json:"askedAt,omitempty"`
-	Reason  string     `json:"reason,omitempty"`
-	Message string     `json:"message,omitempty"`
-	// PassedOver are the ids of pinned keys, which count no more. Only a running agent knows them.
-	PassedOver []string `json:"passedOver,omitempty"`
-}
-
-// Status returns how the document in force stands at now; nil where there is none.
-func (t Trust) Status(now time.Time) *TrustStatus {
-	if len(t.Chain) == 0 {
-		return nil
-	}
-	d := t.Chain.Current()
-	s := &TrustStatus{
-		Version: d.Version, Epoch: d.Epoch, IssuedAt: d.IssuedAt, ExpiresAt: d.ExpiresAt, Expired: !now.Before(d.ExpiresAt),
-		DaysLeft: max(0, int64(d.ExpiresAt.Sub(now)/(24*time.Hour))), Reason: t.Reason, Message: t.Message,
-	}
-	if !t.AskedAt.IsZero() {
-		s.AskedAt = &t.AskedAt
-	}
-	return s
-}
-
 // TrustChange is what InstallTrust has done: the document that was in force, nil for none, and the one that
 // is now.
 type TrustChange struct {
 	Before, After *bundle.TrustDocument
-}
-
-// Trust returns what the agent knows of who may sign. It works on a State opened for reading.
-func (s *State) Trust() (Trust, error) {
-	var a asked
-	err := s.view(func(tx *bbolt.Tx) (err error) {
-		a, err = load[asked](tx, bucketMeta, keyAsked)
-		return err
-	})
-	return Trust{s.chain(), a.At, a.Reason, a.Message}, err
 }
 
 // InstallTrust believes the documents in envelopes, in their order, because somebody who may has brought
@@ -95,7 +39,11 @@ func (s *State) InstallTrust(platform string, envelopes ...[]byte) (c TrustChang
 
 // InstallTrust is State.InstallTrust for the agent's platform, in an agent that may be running.
 func (a *Agent) InstallTrust(envelopes ...[]byte) (TrustChange, error) {
-	return a.state.InstallTrust(a.cluster.Platform, envelopes...)
+	c, err := a.state.InstallTrust(a.cluster.Platform, envelopes...)
+	if d := c.After; d != nil && (c.Before == nil || c.Before.Version < d.Version) {
+		a.opts.Log.Info("trust document installed", "version", d.Version, "epoch", d.Epoch, "expires", d.ExpiresAt)
+	}
+	return c, err
 }
 
 func (s *State) inForce() *bundle.TrustDocument {

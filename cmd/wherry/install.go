@@ -28,7 +28,7 @@ func newInstallAgentCommand() *cobra.Command {
 	var printed bool
 	var permissions installRBAC
 	cmd := &cobra.Command{
-		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME --key FILE --print",
+		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME {--key|--trust} FILE --print",
 		Short: "Print the manifests of an agent for one cluster",
 		Long: `Print the manifests of an agent for one cluster: a namespace that enforces Pod Security "restricted", a
 service account with the permissions that assignments of the usual kinds need, the configuration, a volume
@@ -48,7 +48,9 @@ signature is checked. A bundle that holds other kinds or namespaces needs the co
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
       --key cosign.pub --print | kubectl apply --server-side -f -
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
-      --key cosign.pub --rbac bundle --print > install.yaml`,
+      --key cosign.pub --rbac bundle --print > install.yaml
+  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
+      --trust trust.v1.json --print > install.yaml`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			if !printed {
@@ -57,7 +59,7 @@ signature is checked. A bundle that holds other kinds or namespaces needs the co
 			if err := permissions.check(cmd); err != nil {
 				return err
 			}
-			in, err := agentcmd.ReadInstalled(cmd.Flags())
+			in, err := agentcmd.ReadInstalled(cmd.Context(), cmd.Flags())
 			if err != nil {
 				return err
 			}

@@ -113,12 +113,35 @@ func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) 
 	if err != nil {
 		return nil, nil, err
 	}
-	v, err := bundle.Verify(ctx, repo, desc, in.Trust)
+	trust, err := inForce(ctx, in)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := bundle.Verify(ctx, repo, desc, trust)
 	if err != nil {
 		return nil, nil, err
 	}
 	n, err := needs.Read(ctx, repo, v)
 	return n, v, err
+}
+
+// inForce is what the agent will judge its first bundle by.
+func inForce(ctx context.Context, in *agentcmd.Installed) (bundle.Trust, error) {
+	if in.Trust == nil {
+		return in.Pinned, nil
+	}
+	flags := registryFlags{plainHTTP: in.PlainHTTP}
+	repo, err := in.Registry.Repository(bundle.TrustRepository, flags.options())
+	if err != nil {
+		return bundle.Trust{}, err
+	}
+	chain, more := in.Trust, true
+	for more {
+		if chain, more, err = chain.Next(ctx, repo); err != nil {
+			return bundle.Trust{}, err
+		}
+	}
+	return chain.Current().Trust(), nil
 }
 
 func readBounded(name string, limit int64) ([]byte, error) {

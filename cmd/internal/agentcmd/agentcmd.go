@@ -20,6 +20,7 @@ func Add(parent *cobra.Command) {
 		newRunCommand(),
 		newStatusCommand(),
 		newSyncCommand(),
+		newTrustCommand(),
 	)
 }
 

@@ -25,6 +25,7 @@ type config struct {
 	plain    bool
 	cluster  bundle.ReportCluster
 	keys     []string // files
+	trust    string   // a file
 	stateDir string
 	interval time.Duration
 	settle   *time.Duration // nil: what each adapter asks for
@@ -137,7 +138,11 @@ func (c *config) missing(field string) error {
 	file := cmp.Or(c.file, "the file that --config names")
 	for _, s := range settings() {
 		if s.field == field {
-			return cli.Usagef("%s is not set: give --%s, %s or the field %s of %s: allowed is %s", field, s.flag, s.variable(), s.field, file, s.allowed)
+			err := cli.Usagef("%s is not set: give --%s, %s or the field %s of %s: allowed is %s", field, s.flag, s.variable(), s.field, file, s.allowed)
+			if field == "keys" {
+				return cli.Fail(cli.Usage, err, "a platform with a trust document takes --trust in place of --key")
+			}
+			return err
 		}
 	}
 	panic("no setting " + field)
@@ -150,7 +155,7 @@ func (c *config) complete() error {
 		return c.missing("environment")
 	case c.cluster.Type == "":
 		return c.missing("clusterType")
-	case len(c.keys) == 0:
+	case len(c.keys) == 0 && c.trust == "" && !c.hasTrust():
 		return c.missing("keys")
 	case c.adapter == "directory" && c.directoryRoot == "":
 		return c.missing("directoryRoot")

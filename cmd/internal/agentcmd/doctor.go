@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -20,7 +21,7 @@ func newDoctorCommand() *cobra.Command {
 		Use:   "doctor",
 		Short: "Say what the agent lacks on this machine and its cluster",
 		Long: `Say what the agent lacks on this machine and its cluster, and what to do about it: the state folder, the
-registry and whether its newest bundle is to be trusted, the clock, the adapters, kinds and permissions
+registry, the trust document, whether the newest bundle is to be trusted, the clock, the adapters, kinds and permissions
 that this bundle's objects need, and the hub. It changes nothing, and works with and without a running
 agent. The newest bundle is downloaded and not kept.
 
@@ -35,7 +36,7 @@ Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration
 			if err != nil {
 				return err
 			}
-			subject, err := c.subject()
+			subject, err := c.subject(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -55,8 +56,12 @@ Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration
 }
 
 // subject is the agent that c describes, to be examined.
-func (c *config) subject() (doctor.Subject, error) {
+func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 	keys, err := readKeys(c.keys)
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	trust, err := c.chain(ctx)
 	if err != nil {
 		return doctor.Subject{}, err
 	}
@@ -72,7 +77,7 @@ func (c *config) subject() (doctor.Subject, error) {
 		return doctor.Subject{}, err
 	}
 	s := doctor.Subject{
-		StateDir: c.stateDir, Cluster: c.cluster, Trust: bundle.Pinned(keys), Adapter: c.adapter, Kubernetes: cluster,
+		StateDir: c.stateDir, Cluster: c.cluster, Pinned: bundle.Pinned(keys), Trust: trust, Adapter: c.adapter, Kubernetes: cluster,
 		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, AnsiblePlaybook: c.ansiblePlaybook, Zarf: c.zarf,
 		Adapters: map[string]bool{
 			"ansible": c.ansiblePlaybook != "", "argo": cluster != nil, "directory": c.directoryRoot != "",
@@ -82,8 +87,26 @@ func (c *config) subject() (doctor.Subject, error) {
 	}
 	if c.registry != (oci.Location{}) {
 		s.Source = func(client *http.Client) (bundle.Source, error) { return c.sourceBy(client) }
+		s.TrustSource = func(client *http.Client) (bundle.Source, error) { return c.repository(bundle.TrustRepository, client) }
 	}
 	return s, nil
+}
+
+// chain returns the trust documents that the agent has, or else the one that it will begin with. A state
+// that cannot be read is for another check to say.
+func (c *config) chain(ctx context.Context) (bundle.TrustChain, error) {
+	if t, err := c.readTrustState(ctx); err == nil && len(t.Chain) > 0 || c.trust == "" {
+		return t.Chain, nil
+	}
+	envelope, err := c.firstTrust(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chain, err := bundle.TrustChain(nil).Append(envelope)
+	if err != nil {
+		return nil, cli.Fail(cli.Denied, fmt.Errorf("--trust: %s: %w", c.trust, err), "")
+	}
+	return chain, nil
 }
 
 func writeFindings(w io.Writer, r doctor.Report) {

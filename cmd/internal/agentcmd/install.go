@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
@@ -18,19 +19,22 @@ import (
 const (
 	configName = "agent.yaml"
 	hubKeyName = "hub.pub"
+	trustName  = "trust.json"
 )
 
 // Installed is what an agent that is to be installed was told.
 type Installed struct {
-	// Files are agent.yaml and the public keys that it names, by name.
+	// Files are agent.yaml and the public keys and trust document that it names, by name.
 	Files map[string][]byte
 	// ClusterName is empty where it was not told.
 	ClusterName string
 	// Registry is where bundles come from. It is no folder.
 	Registry oci.Location
-	// Cluster says which bundle is the agent's, and Trust who signs it.
+	// Cluster says which bundle is the agent's. Who signs it is said by version 1 of the trust document, or by
+	// Pinned where that is nil.
 	Cluster bundle.ReportCluster
-	Trust   bundle.Trust
+	Pinned  bundle.Trust
+	Trust   bundle.TrustChain
 	// PlainHTTP and Impersonate are the settings of these names, ArgoNamespace too where it was told.
 	PlainHTTP, Impersonate bool
 	ArgoNamespace          string
@@ -50,7 +54,7 @@ func AddInstallFlags(cmd *cobra.Command) {
 
 // ReadInstalled returns the configuration that the flags give, checked as the agent will check it. The
 // variables WHERRY_* are not asked: they are about an agent on this machine.
-func ReadInstalled(flags *pflag.FlagSet) (*Installed, error) {
+func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error) {
 	c, err := readConfigOf(installSettings(), flags, func(string) (string, bool) { return "", false })
 	if err != nil {
 		return nil, err
@@ -64,17 +68,17 @@ func ReadInstalled(flags *pflag.FlagSet) (*Installed, error) {
 		return nil, cli.Usagef("--environment is not set")
 	case c.cluster.Type == "":
 		return nil, cli.Usagef("--cluster-type is not set")
-	case len(c.keys) == 0:
-		return nil, cli.Usagef("--key is not set: give the public key that releases are signed with, such as cosign.pub")
+	case len(c.keys) == 0 && c.trust == "":
+		return nil, cli.Usagef("--key is not set: give the public key that releases are signed with, such as cosign.pub, or --trust with version 1 of the platform's trust document")
 	}
 	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace}
 	if flags.Changed("cluster-name") {
 		in.ClusterName = c.cluster.Name
 	}
-	return in, in.addFiles(c, flags)
+	return in, in.addFiles(ctx, c, flags)
 }
 
-func (in *Installed) addFiles(c *config, flags *pflag.FlagSet) error {
+func (in *Installed) addFiles(ctx context.Context, c *config, flags *pflag.FlagSet) error {
 	keys, err := readKeys(c.keys)
 	if err != nil {
 		return err
@@ -83,7 +87,10 @@ func (in *Installed) addFiles(c *config, flags *pflag.FlagSet) error {
 	if err != nil {
 		return err
 	}
-	in.Trust = bundle.Pinned(keys)
+	in.Pinned = bundle.Pinned(keys)
+	if err := in.addTrust(ctx, c); err != nil {
+		return err
+	}
 	told := map[string]any{}
 	var names []string
 	for i, key := range keys {
@@ -104,8 +111,10 @@ func (in *Installed) addFiles(c *config, flags *pflag.FlagSet) error {
 	for _, s := range installSettings() {
 		values, _ := s.told(flags, func(string) (string, bool) { return "", false }, configFile{})
 		switch {
-		case s.field == "keys":
+		case s.field == "keys" && len(names) > 0:
 			told[s.field] = names
+		case s.field == "trust" && in.Trust != nil:
+			told[s.field] = trustName
 		case s.field == "hubKey" && hubKey != nil:
 			told[s.field] = hubKeyName
 		case s.field == "cluster.name" || len(values) == 0:
@@ -117,6 +126,26 @@ func (in *Installed) addFiles(c *config, flags *pflag.FlagSet) error {
 	}
 	in.Files[configName], err = yaml.Marshal(told)
 	return err
+}
+
+// addTrust checks the trust document as an agent does that it is given to.
+func (in *Installed) addTrust(ctx context.Context, c *config) error {
+	if c.trust == "" {
+		return nil
+	}
+	envelope, err := c.firstTrust(ctx)
+	if err != nil {
+		return err
+	}
+	in.Trust, err = bundle.TrustChain(nil).Append(envelope)
+	if d := in.Trust.Current(); err == nil && d.Platform != c.cluster.Platform {
+		err = fmt.Errorf("the trust document is for platform %q, this agent belongs to %q", d.Platform, c.cluster.Platform)
+	}
+	if err != nil {
+		return cli.Fail(cli.Denied, fmt.Errorf("--trust: %s: %w", c.trust, err), "")
+	}
+	in.Files[trustName] = envelope
+	return nil
 }
 
 // put sets a field whose name may have a dot for a mapping.

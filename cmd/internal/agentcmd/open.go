@@ -61,6 +61,9 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	if err != nil {
 		return stateError(err)
 	}
+	if err := c.installTrust(cmd.Context(), state, opts.Log); err != nil {
+		return errors.Join(err, state.Close())
+	}
 	if opts.Reconcilers, err = c.reconcilers(state, cluster, opts.Log); err != nil {
 		return errors.Join(err, state.Close())
 	}
@@ -120,10 +123,22 @@ func (c *config) source() (bundle.Source, error) {
 	return c.sourceBy(nil)
 }
 
+// trustSource is the repository of trust documents; nil where there is no registry.
+func (c *config) trustSource() (bundle.Source, error) {
+	if c.registry == (oci.Location{}) {
+		return nil, nil
+	}
+	return c.repository(bundle.TrustRepository, nil)
+}
+
 // sourceBy is source by way of a client, where that is not nil.
 func (c *config) sourceBy(client *http.Client) (bundle.Source, error) {
 	stream := bundle.Stream{Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
-	repo, err := c.registry.Repository(stream.Repository(), oci.Options{HTTPClient: client, UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain})
+	return c.repository(stream.Repository(), client)
+}
+
+func (c *config) repository(name string, client *http.Client) (bundle.Source, error) {
+	repo, err := c.registry.Repository(name, oci.Options{HTTPClient: client, UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain})
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, "")
 	}
@@ -144,6 +159,9 @@ func (c *config) options(log *slog.Logger) (agent.Options, error) {
 		HubURL: c.hub, Version: cli.Version(), Log: log,
 	}
 	var err error
+	if o.TrustSource, err = c.trustSource(); err != nil {
+		return o, err
+	}
 	o.HubKey, err = c.readHubKey()
 	return o, err
 }

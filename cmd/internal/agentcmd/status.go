@@ -79,6 +79,12 @@ func writeTable(w io.Writer, s agent.Status) {
 	if r := s.Release.Refused; r != nil {
 		row("refused", r.Digest, " ", r.Reason)
 	}
+	if t := s.Trust; t != nil {
+		row("trust", fmt.Sprintf("version %d, epoch %d, %s", t.Version, t.Epoch, validity(t)))
+	}
+	if s.ClockBehindSeconds > 0 {
+		row("clock", "behind by at least ", span(s.ClockBehindSeconds))
+	}
 	queue := cli.Count(s.Queue.Length, "report")
 	if s.Queue.Dropped > 0 || s.Queue.Rejected > 0 {
 		queue += fmt.Sprintf(", %d dropped, %d rejected", s.Queue.Dropped, s.Queue.Rejected)
@@ -112,10 +118,38 @@ func spaced(s string) string {
 }
 
 func expired(r *agent.ReleaseStatus) string {
-	if r.Expired {
-		return " expired"
+	if !r.Expired {
+		return ""
 	}
-	return ""
+	s := fmt.Sprintf(" expired, issued %s ago", span(r.AgeSeconds))
+	if r.IssuedAt != nil && r.ExpiresAt != nil {
+		s += ", valid for " + span(int64(r.ExpiresAt.Sub(*r.IssuedAt)/time.Second))
+	}
+	return s
+}
+
+// span writes a time as people say it.
+func span(seconds int64) string {
+	switch d := time.Duration(seconds) * time.Second; {
+	case d >= 48*time.Hour:
+		return cli.Count(int(d/(24*time.Hour)), "day")
+	case d >= 2*time.Hour:
+		return cli.Count(int(d/time.Hour), "hour")
+	default:
+		return cli.Count(int(d/time.Minute), "minute")
+	}
+}
+
+// validity says how long a trust document is good for, and what to do about one that is not for long.
+func validity(t *agent.TrustStatus) string {
+	at := t.ExpiresAt.Format(time.RFC3339)
+	switch {
+	case t.Expired:
+		return "expired at " + at + ": nothing new is accepted before the roots have signed the next version"
+	case t.Soon():
+		return fmt.Sprintf("expires in %s, at %s: the roots have to sign the next version", cli.Count(int(t.DaysLeft), "day"), at)
+	}
+	return fmt.Sprintf("expires in %s", cli.Count(int(t.DaysLeft), "day"))
 }
 
 // exitOf is the exit code of a pass, with the reason for it.
@@ -168,12 +202,27 @@ func refusalHint(s agent.Status) string {
 	}
 	switch s.Release.Refused.Reason {
 	case bundle.Unsigned, bundle.UntrustedKey:
+		if s.Trust != nil {
+			return keeps + "; releases have to be signed with the release keys that trust show lists"
+		}
 		return keeps + "; releases have to be signed with the key that --key names"
+	case bundle.BelowThreshold:
+		return keeps + "; more of the holders of release keys have to sign it, with wherry sign"
+	case bundle.OldEpoch:
+		if s.Trust == nil {
+			return keeps + "; releases of an epoch above 0 need the platform's trust document: install it with trust install"
+		}
+		return keeps + "; publish again in the epoch of the trust document that trust show shows"
+	case bundle.TrustDocumentRejected:
+		return keeps + "; what lies in the registry as the next version of the trust document was not signed by those who may"
 	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing:
 		return keeps + "; compare --platform, --environment, --cluster-type and --ring with what was published"
 	case bundle.OlderRelease:
 		return keeps + "; to go back on purpose, publish the older content again"
 	case bundle.Expired:
+		if s.Trust != nil && s.Trust.Expired {
+			return keeps + "; the roots have to sign the next version of the trust document"
+		}
 		return keeps + "; publish again to renew it, or set the clock"
 	}
 	return keeps

@@ -26,6 +26,7 @@ type Result string
 const (
 	OK      Result = "ok"
 	Failed  Result = "failed"
+	Warning Result = "warning" // nothing is missing yet
 	Skipped Result = "skipped" // not configured, or what it builds on has failed
 )
 
@@ -34,7 +35,7 @@ type Finding struct {
 	Check   string `json:"check"`
 	Result  Result `json:"result"`
 	Message string `json:"message"`
-	// Remedy says what to do about a check that has failed.
+	// Remedy says what to do about a check that has failed, or warns.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -48,13 +49,17 @@ type Report struct {
 type Subject struct {
 	StateDir string
 	Cluster  bundle.ReportCluster
-	Trust    bundle.Trust
+	// Pinned counts where Trust is empty: the trust documents that the agent has, or will begin with.
+	Pinned bundle.Trust
+	Trust  bundle.TrustChain
 	// Adapter takes every assignment, whatever the release says, where it is not empty.
 	Adapter string
 	// Adapters says of each adapter that there is whether it is configured.
 	Adapters map[string]bool
 	// Source opens where bundles come from. Nil where they come by import only.
 	Source func(*http.Client) (bundle.Source, error)
+	// TrustSource opens where trust documents come from, where Source is set.
+	TrustSource func(*http.Client) (bundle.Source, error)
 	// Kubernetes is nil where the agent knows no cluster.
 	Kubernetes *rest.Config
 	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
@@ -90,6 +95,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.state},
 		{checkTime, e.agent},
 		{checkTime, e.registry},
+		{checkTime, e.trust},
 		{releaseTime, e.release},
 		{checkTime, e.clock},
 		{checkTime, e.adapters},
@@ -134,6 +140,10 @@ func (e *examination) ok(check, format string, args ...any) {
 
 func (e *examination) failed(check, remedy, format string, args ...any) {
 	e.findings = append(e.findings, Finding{Check: check, Result: Failed, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+}
+
+func (e *examination) warned(check, remedy, format string, args ...any) {
+	e.findings = append(e.findings, Finding{Check: check, Result: Warning, Message: fmt.Sprintf(format, args...), Remedy: remedy})
 }
 
 func (e *examination) skipped(check, format string, args ...any) {

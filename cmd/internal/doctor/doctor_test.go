@@ -2,6 +2,7 @@ package doctor
 
 import (
 	"context"
+	"crypto"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -46,7 +47,7 @@ func newFixture(t *testing.T) *fixture {
 	f.subject = Subject{
 		StateDir: filepath.Join(t.TempDir(), "state"),
 		Cluster:  bundle.ReportCluster{Platform: "coffee", Environment: "dev", Type: "shop"},
-		Trust:    bundle.Pinned(bundle.Keys{key.Public()}),
+		Pinned:   bundle.Pinned(bundle.Keys{key.Public()}),
 		Adapters: map[string]bool{"directory": true, "kubernetes": false},
 		Source:   func(c *http.Client) (bundle.Source, error) { return f.open(c) },
 	}
@@ -55,11 +56,15 @@ func newFixture(t *testing.T) *fixture {
 }
 
 func (f *fixture) open(client *http.Client) (oci.Target, error) {
+	return f.openAt(stream.Repository(), client)
+}
+
+func (f *fixture) openAt(repository string, client *http.Client) (oci.Target, error) {
 	loc, err := oci.Parse("oci://" + strings.TrimPrefix(f.server.URL, "http://") + "/edge")
 	if err != nil {
 		return nil, err
 	}
-	return loc.Repository(stream.Repository(), oci.Options{HTTPClient: client})
+	return loc.Repository(repository, oci.Options{HTTPClient: client})
 }
 
 func (f *fixture) publish(at time.Time, change func(*agenttest.Draft)) {
@@ -78,7 +83,7 @@ func (f *fixture) examine() map[string]Finding {
 	for _, c := range r.Checks {
 		found[c.Check] = c
 		ok = ok && c.Result != Failed
-		require.Equal(f.t, c.Result == Failed, c.Remedy != "", "a failure, and nothing else, has a remedy: %+v", c)
+		require.Equal(f.t, c.Result == Failed || c.Result == Warning, c.Remedy != "", "what fails or warns, and nothing else, has a remedy: %+v", c)
 	}
 	require.Equal(f.t, ok, r.OK)
 	return found
@@ -128,7 +133,7 @@ func TestWhatIsMissingIsNamedWithItsRemedy(t *testing.T) {
 			"another key", func(f *fixture) {
 				other, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 				require.NoError(f.t, err)
-				f.subject.Trust = bundle.Pinned(bundle.Keys{other.Public()})
+				f.subject.Pinned = bundle.Pinned(bundle.Keys{other.Public()})
 			},
 			"release", "UntrustedKey", "pin the key",
 		},
@@ -227,7 +232,9 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 
 	ctx, stop := context.WithCancel(t.Context())
 	ended := make(chan error)
-	go func() { ended <- agent.New(state, f.repo, f.subject.Trust, f.subject.Cluster, agent.Options{}).Run(ctx) }()
+	go func() {
+		ended <- agent.New(state, f.repo, f.subject.Pinned, f.subject.Cluster, agent.Options{}).Run(ctx)
+	}()
 	require.Eventually(t, func() bool {
 		_, err := agent.NewClient(f.subject.StateDir).Status(ctx)
 		return err == nil
@@ -246,4 +253,70 @@ func TestAnExaminationThatIsInterrupted(t *testing.T) {
 	stop()
 	_, err := Examine(ctx, f.subject)
 	require.ErrorIs(t, err, context.Canceled)
+}
+
+func TestTheTrustDocumentIsExamined(t *testing.T) {
+	root, stranger := agenttest.NewKey(), agenttest.NewKey()
+	valid := func(d time.Duration) func(*agenttest.Trust) {
+		return func(tr *agenttest.Trust) { tr.Document.ExpiresAt = time.Now().Add(d) }
+	}
+	for _, tc := range []struct {
+		name            string
+		change          func(*agenttest.Trust) // version 2, in the registry
+		release         func(*agenttest.Draft)
+		check           string
+		result          Result
+		message, remedy string
+	}{
+		{"in order", nil, nil, "trust", OK, "version 2, epoch 1, valid until ", ""},
+		{"signed by others", func(tr *agenttest.Trust) { tr.Signers = []crypto.Signer{stranger} }, nil, "trust", Failed, "signed by 0 of", "find out who has put it there"},
+		{"expired", valid(-time.Hour), nil, "trust", Failed, "no new release is accepted", "have the roots sign"},
+		{"that expires soon", valid(10*24*time.Hour + time.Hour), nil, "trust", Warning, "expires in 10 days", "have the roots sign"},
+		{"of another epoch than the release", func(tr *agenttest.Trust) { tr.Document.Epoch = 2 }, nil, "release", Failed, "release has epoch 1, the trust in force has 2", "publish again"},
+		{
+			"that asks for more signatures", func(tr *agenttest.Trust) {
+				tr.Document.Release.Keys = append(tr.Document.Release.Keys, agenttest.Role(1, stranger).Keys...)
+				tr.Document.Release.Threshold = 2
+			},
+			nil, "release", Failed, "signed by 1 of", "wherry sign",
+		},
+		{"in front of a release of a pinned key", nil, func(d *agenttest.Draft) { d.Release.Epoch = 0 }, "release", Failed, "release has epoch 0, the trust in force has 1", "publish again"},
+	} {
+		t.Run("a trust document "+tc.name, func(t *testing.T) {
+			t.Parallel()
+			f := newFixture(t)
+			first := agenttest.NewTrust("coffee", time.Now().Add(-48*time.Hour), root, f.key)
+			envelope, err := first.Envelope()
+			require.NoError(t, err)
+			f.subject.Trust, err = bundle.TrustChain(nil).Append(envelope)
+			require.NoError(t, err)
+			f.subject.TrustSource = func(c *http.Client) (bundle.Source, error) { return f.openAt(bundle.TrustRepository, c) }
+			second := first.Next(time.Now().Add(-24 * time.Hour))
+			if tc.change != nil {
+				tc.change(&second)
+			}
+			repo, err := f.openAt(bundle.TrustRepository, nil)
+			require.NoError(t, err)
+			require.NoError(t, second.Publish(t.Context(), repo))
+			f.publish(time.Now(), func(d *agenttest.Draft) {
+				d.Release.Epoch = 1
+				if tc.release != nil {
+					tc.release(d)
+				}
+			})
+
+			found := f.examine()[tc.check]
+
+			require.Equal(t, tc.result, found.Result, "%+v", found)
+			require.Contains(t, found.Message, tc.message)
+			require.Contains(t, found.Remedy, tc.remedy)
+		})
+	}
+	t.Run("a release of an epoch for an agent with a pinned key", func(t *testing.T) {
+		t.Parallel()
+		f := newFixture(t)
+		f.publish(time.Now(), func(d *agenttest.Draft) { d.Release.Epoch = 1 })
+		f.requireOnly("release", "release has epoch 1, the trust in force has 0", "trust install")
+		require.Equal(t, Skipped, f.examine()["trust"].Result)
+	})
 }

@@ -80,7 +80,7 @@ func (e *examination) release(ctx context.Context) {
 	var refusal *bundle.Refusal
 	switch {
 	case errors.As(err, &refusal):
-		e.failed(check, refusalRemedy(refusal.Reason), "%v", err)
+		e.failed(check, e.refusalRemedy(refusal.Reason), "%v", err)
 		return
 	case err != nil:
 		e.failed(check, registryRemedy(err), "%v", err)
@@ -91,7 +91,11 @@ func (e *examination) release(ctx context.Context) {
 		e.failed(check, "publish it again, or mend the registry's storage", "its files: %v", err)
 		return
 	}
-	e.ok(check, "sequence %d is signed by a trusted key and meant for this agent, until %s", v.Release.Sequence, v.Release.ExpiresAt.Format(time.RFC3339))
+	by := "a trusted key"
+	if len(v.KeyIDs) > 1 {
+		by = fmt.Sprintf("%d trusted keys", len(v.KeyIDs))
+	}
+	e.ok(check, "sequence %d is signed by %s and meant for this agent, until %s", v.Release.Sequence, by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
 // verify judges the newest release as an agent would that has accepted none before.
@@ -100,7 +104,11 @@ func (e *examination) verify(ctx context.Context) (*bundle.Verified, error) {
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, e.source, desc, e.Trust)
+	trust := e.Pinned
+	if len(e.Trust) > 0 {
+		trust = e.Trust.Current().Trust()
+	}
+	v, err := bundle.Verify(ctx, e.source, desc, trust)
 	if err != nil {
 		return nil, err
 	}
@@ -108,17 +116,29 @@ func (e *examination) verify(ctx context.Context) (*bundle.Verified, error) {
 	expect := bundle.Expect{
 		Stream: bundle.Stream{Platform: e.Cluster.Platform, Environment: e.Cluster.Environment, ClusterType: e.Cluster.Type},
 		Ring:   e.Cluster.Ring,
+		Epoch:  trust.Epoch,
 		Now:    e.Now(),
 	}
 	return v, expect.Check(v.Release, desc.Digest)
 }
 
-func refusalRemedy(reason bundle.Reason) string {
+func (e *examination) refusalRemedy(reason bundle.Reason) string {
+	documents := len(e.Trust) > 0
 	switch reason {
 	case bundle.Unsigned, bundle.UntrustedKey:
+		if documents {
+			return `publish with a release key that "wherry-agent trust show" lists, or have the roots add the key that is published with`
+		}
 		return "publish with the private half of the key that --key names, or pin the key that is published with"
 	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing:
 		return "compare --platform, --environment, --cluster-type and --ring with what was published"
+	case bundle.BelowThreshold:
+		return `have more of the holders of release keys sign it with "wherry sign"`
+	case bundle.OldEpoch:
+		if !documents {
+			return `install the platform's trust document with "wherry-agent trust install"`
+		}
+		return "publish again, in the epoch of the trust document in force"
 	case bundle.Expired:
 		return "publish again to renew it, or set this machine's clock"
 	}

@@ -1,0 +1,83 @@
+package agent
+
+import (
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Trust is what an agent knows of who may sign.
+type Trust struct {
+	// Chain is empty in an agent with pinned keys.
+	Chain bundle.TrustChain
+	// AskedAt is when a registry or a file answered last; zero is never. Reason and Message say why the
+	// chain is not known to be the newest, where that is so.
+	AskedAt         time.Time
+	Reason, Message string
+	// Pinned are the ids of the pinned keys, sorted. They count where the chain is empty. Only a running
+	// agent knows them.
+	Pinned []string
+}
+
+func (a asked) of(chain bundle.TrustChain) Trust {
+	return Trust{Chain: chain, AskedAt: a.At, Reason: a.Reason, Message: a.Message}
+}
+
+// TrustStatus says how the trust document in force stands.
+type TrustStatus struct {
+	Version   int64     `json:"version"`
+	Epoch     int64     `json:"epoch"`
+	IssuedAt  time.Time `json:"issuedAt"`
+	ExpiresAt time.Time `json:"expiresAt"`
+	// Expired means that nothing new is accepted before the next version. DaysLeft counts whole days.
+	Expired  bool  `json:"expired,omitempty"`
+	DaysLeft int64 `json:"daysLeft"`
+	// AskedAt is when a registry or a file answered last whether there is a newer one. Reason and Message say
+	// why none was taken, where that is so.
+	AskedAt *time.Time `json:"askedAt,omitempty"`
+	Reason  string     `json:"reason,omitempty"`
+	Message string     `json:"message,omitempty"`
+	// PassedOver are the ids of pinned keys, which count no more. Only a running agent knows them.
+	PassedOver []string `json:"passedOver,omitempty"`
+}
+
+// SoonDays is how many days before a trust document expires people are to know: the roots may have to meet.
+const SoonDays = 30
+
+// Soon says whether the document has expired, or will within SoonDays.
+func (s *TrustStatus) Soon() bool { return s.Expired || s.DaysLeft < SoonDays }
+
+// Status returns how the document in force stands at now; nil where there is none.
+func (t Trust) Status(now time.Time) *TrustStatus {
+	if len(t.Chain) == 0 {
+		return nil
+	}
+	d := t.Chain.Current()
+	s := &TrustStatus{
+		Version: d.Version, Epoch: d.Epoch, IssuedAt: d.IssuedAt, ExpiresAt: d.ExpiresAt, Expired: !now.Before(d.ExpiresAt),
+		DaysLeft: max(0, int64(d.ExpiresAt.Sub(now)/(24*time.Hour))), Reason: t.Reason, Message: t.Message,
+	}
+	if !t.AskedAt.IsZero() {
+		s.AskedAt = &t.AskedAt
+	}
+	return s
+}
+
+// Trust returns what the agent knows of who may sign. It works on a State opened for reading.
+func (s *State) Trust() (Trust, error) {
+	var a asked
+	err := s.view(func(tx *bbolt.Tx) (err error) {
+		a, err = load[asked](tx, bucketMeta, keyAsked)
+		return err
+	})
+	return a.of(s.chain()), err
+}
+
+// Trust is State.Trust, with the keys that the agent has pinned.
+func (a *Agent) Trust() (Trust, error) {
+	t, err := a.state.Trust()
+	t.Pinned = keyIDs(a.pinned.Keys)
+	return t, err
+}
