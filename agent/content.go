@@ -85,6 +85,13 @@ func (c *contents) assignments(r *release) ([]bundle.Assignment, error) {
 
 // readList reads the list of assignments. A tree without one has none.
 func readList(root *os.Root) ([]bundle.Assignment, digest.Digest, error) {
+	switch info, err := root.Stat(bundle.AssignmentsPath); {
+	case err != nil: // reading it says so
+	case !info.Mode().IsRegular():
+		return nil, "", &bundle.Refusal{Reason: bundle.BadContent, Message: bundle.AssignmentsPath + " is no file"}
+	case info.Size() > bundle.MaxListBytes:
+		return nil, "", &bundle.Refusal{Reason: bundle.TooLarge, Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", bundle.AssignmentsPath, info.Size(), bundle.MaxListBytes)}
+	}
 	data, err := fs.ReadFile(root.FS(), bundle.AssignmentsPath)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err

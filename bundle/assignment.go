@@ -175,7 +175,7 @@ func digestAll(files []digested) digest.Digest {
 	return d.Digest()
 }
 
-// MarshalAssignments writes one line per assignment.
+// MarshalAssignments writes one line per assignment. It fails when they exceed MaxListBytes.
 func MarshalAssignments(as []Assignment) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -184,6 +184,9 @@ func MarshalAssignments(as []Assignment) ([]byte, error) {
 		if err := enc.Encode(a); err != nil {
 			return nil, fmt.Errorf("assignment %s: %w", a.Name, err)
 		}
+	}
+	if b.Len() > MaxListBytes {
+		return nil, fmt.Errorf("list of %d assignments: %d bytes: %w (at most %d)", len(as), b.Len(), ErrTooLarge, MaxListBytes)
 	}
 	return b.Bytes(), nil
 }

@@ -42,6 +42,8 @@ const (
 	MaxPathBytes = 512
 	// MaxTreeBytes bounds an uncompressed tree.
 	MaxTreeBytes = 2 << 30
+	// MaxListBytes bounds the list of a tree's assignments, which is read into memory: some 100,000 of them.
+	MaxListBytes = 64 << 20
 	// MaxReportBytes bounds one report envelope.
 	MaxReportBytes = 1 << 20
 )
