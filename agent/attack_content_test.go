@@ -1,0 +1,135 @@
+package agent
+
+import (
+	"archive/tar"
+	"bytes"
+	"compress/gzip"
+	"os"
+	"strings"
+	"testing"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+func zipped(t testing.TB, raw []byte) []byte {
+	t.Helper()
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	_, err := w.Write(raw)
+	require.NoError(t, err)
+	require.NoError(t, w.Close())
+	return out.Bytes()
+}
+
+// withTree offers release 6, signed as it should be, with a tree that no publisher packs: a list of the
+// assignment shop-main, its file, and members.
+func withTree(members ...member) func(*siege) digest.Digest {
+	return func(s *siege) digest.Digest {
+		whole := append([]member{file(bundle.AssignmentsPath, listOf("shop-main", "a: evil")), file("shop-main/config.yaml", "a: evil")}, members...)
+		raw, content := s.tarOf(whole...)
+		return s.offerLayer(6, zipped(s.t, raw), content)
+	}
+}
+
+// withList is withTree with the content of another list.
+func withList(list string) func(*siege) digest.Digest {
+	return func(s *siege) digest.Digest {
+		raw, content := s.tarOf(file(bundle.AssignmentsPath, list), file("shop-main/config.yaml", "a: evil"))
+		return s.offerLayer(6, zipped(s.t, raw), content)
+	}
+}
+
+func link(kind byte, name, to string) member {
+	return member{tar.Header{Typeflag: kind, Name: name, Linkname: to, Mode: 0o777}, ""}
+}
+
+// Whoever has a key that is trusted can have anything fetched. It is looked at before any of it is used.
+func TestAttackInTheTree(t *testing.T) {
+	small := bundle.Content{DiffID: digest.FromString("x"), Size: 1000, Files: 1}
+	mountAll(t, []attack{
+		{name: "a gzip bomb", lateAt: 6, want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+			return s.offerLayer(6, zipped(s.t, make([]byte, 64<<20)), small)
+		}},
+		{name: "a gzip bomb behind the end of the archive", lateAt: 6, want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
+			return s.offerLayer(6, append(zipped(s.t, raw), zipped(s.t, make([]byte, 64<<20))...), content)
+		}},
+		{name: "a zstd bomb under the name of gzip", lateAt: 6, want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+			enc, err := zstd.NewWriter(nil)
+			require.NoError(s.t, err)
+			return s.offerLayer(6, enc.EncodeAll(make([]byte, 64<<20), nil), small)
+		}},
+		{name: "a layer that is not compressed", lateAt: 6, want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
+			return s.offerLayer(6, raw, content)
+		}},
+		{name: "a tree of another digest than was signed", lateAt: 6, want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
+			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
+			content.DiffID = digest.FromString("other")
+			return s.offerLayer(6, zipped(s.t, raw), content)
+		}},
+		{name: "more files than were signed", lateAt: 6, want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"), file("shop-main/more", ""))
+			content.Files--
+			return s.offerLayer(6, zipped(s.t, raw), content)
+		}},
+		{name: "a path above the bound", lateAt: 6, want: bundle.TooLarge, mount: withTree(file(strings.Repeat("d/", 300)+"f", ""))},
+		{name: "a path with ..", lateAt: 6, want: bundle.BadContent, mount: withTree(file("shop-main/../../../agent.db", "evil"))},
+		{name: "an absolute path", lateAt: 6, want: bundle.BadContent, mount: withTree(file("/etc/cron.d/evil", "evil"))},
+		{name: "a path of another system", lateAt: 6, want: bundle.BadContent, mount: withTree(file(`shop-main\..\..\agent.db`, "evil"))},
+		{name: "a symbolic link", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, "shop-main/l", "/etc/passwd"))},
+		{name: "a folder that is a link, and a file in it", lateAt: 6, want: bundle.BadContent, mount: withTree(
+			link(tar.TypeSymlink, "shop-main/up", "../../.."), file("shop-main/up/agent.db", "evil"))},
+		{name: "a hard link", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeLink, "shop-main/l", "/etc/passwd"))},
+		{name: "a device", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeBlock, "shop-main/sda", ""))},
+		{name: "a pipe", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeFifo, "shop-main/pipe", ""))},
+		{name: "a file twice", lateAt: 6, want: bundle.BadContent, mount: withTree(file("shop-main/config.yaml", "a: other"))},
+		{name: "a file and a folder of one name", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeDir, "shop-main/config.yaml/", ""))},
+		{name: "files that differ in case only", lateAt: 6, want: bundle.BadContent, mount: withTree(file("shop-main/CONFIG.yaml", "a: other"))},
+		{name: "folders that differ in case only", lateAt: 6, want: bundle.BadContent, mount: withTree(file("Shop-Main/other.yaml", "a: other"))},
+		{name: "a second list of assignments in .WHERRY", lateAt: 6, want: bundle.BadContent, mount: withTree(file(".WHERRY/assignments.ndjson", ""))},
+		{name: "a list of assignments that is a folder", lateAt: 6, want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+			raw, content := s.tarOf(file(bundle.AssignmentsPath+"/x", ""))
+			return s.offerLayer(6, zipped(s.t, raw), content)
+		}},
+		{name: "a list of assignments above the bound", lateAt: 6, want: bundle.TooLarge, mount: withList(strings.Repeat("\n", bundle.MaxListBytes+1))},
+		{name: "a list of assignments with a line above the bound", lateAt: 6, want: bundle.BadContent, mount: withList(strings.Repeat(" ", 2<<20))},
+		{name: "files that differ from the list", lateAt: 6, want: bundle.BadContent, mount: withList(listOf("shop-main", "a: other"))},
+		{name: "a file more than the list knows", lateAt: 6, want: bundle.BadContent, mount: withTree(file("shop-main/more.yaml", "b: 2"))},
+		{name: "a list that names a folder elsewhere", lateAt: 6, want: bundle.BadContent, mount: withList(listOf("../shop-main", "a: evil"))},
+		{name: "a list that names its own folder", lateAt: 6, want: bundle.BadContent, mount: withList(listOf(bundle.MetaDir, "a: evil"))},
+		{name: "a list that names one folder in another case", lateAt: 6, want: bundle.BadContent, mount: withList(listOf("SHOP-main", "a: evil"))},
+		{name: "a list with an assignment twice", lateAt: 6, want: bundle.BadContent, mount: withList(listOf("shop-main", "a: evil") + listOf("shop-main", "a: evil"))},
+	})
+}
+
+// A folder that no assignment has is signed like the rest, and given to nobody.
+func TestAttackWithFilesOfNobody(t *testing.T) {
+	s := besiege(t)
+	withTree(file("etc/cron.d/evil", "evil"))(s)
+	r := s.sync()
+	require.Equal(t, bundle.Compliant, r.Status.State, r.Error)
+	require.Len(t, r.Status.Items, 1)
+	s.requireHost("a: evil")
+	require.NoError(t, os.RemoveAll(s.host))
+	s.end(9)
+}
+
+// Names that are one after Unicode's normalisation are two files here, as they were signed. A file system
+// that took them for one would fail the second, and with it the release.
+func TestAttackWithTwinNames(t *testing.T) {
+	s := besiege(t)
+	files := map[string]string{"shop-main/config.yaml": "a: 6", "shop-main/caf\u00e9": "composed", "shop-main/cafe\u0301": "decomposed"}
+	offered := s.publish(s.draft(6, files))
+	r := s.sync()
+	require.Equal(t, offered.Digest, r.Status.Release.Running.Digest, r.Error)
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	for name, content := range files {
+		requireFile(t, s.host, name, content)
+	}
+	s.end(9)
+}
