@@ -40,14 +40,14 @@ func (p *pass) fetch(ctx context.Context) outcome {
 
 // store copies layer, release document and manifest, and tags the manifest when all of it is on disk.
 func (p *pass) store(ctx context.Context, repo oci.Target) error {
-	if p.memo == nil || p.memo.data == nil {
+	if p.memo == nil || p.memo.data.Len() == 0 {
 		p.memo = &memo{Source: p.offer, want: p.target.digest()}
 		if _, err := bundle.ReadBlob(ctx, p.memo, p.target.Manifest, bundle.MaxManifestBytes); err != nil {
 			return fmt.Errorf("manifest: %w", err)
 		}
 	}
 	var m ocispec.Manifest
-	if err := json.Unmarshal(p.memo.data, &m); err != nil {
+	if err := json.Unmarshal(p.memo.data.Bytes(), &m); err != nil {
 		return fmt.Errorf("manifest: %w", err)
 	}
 	if err := p.copyLayer(ctx, repo); err != nil {
@@ -57,7 +57,7 @@ func (p *pass) store(ctx context.Context, repo oci.Target) error {
 	if err != nil {
 		return fmt.Errorf("release document: %w", err)
 	}
-	for _, b := range []bundle.Blob{{Descriptor: m.Config, Data: document}, {Descriptor: p.target.Manifest, Data: p.memo.data}} {
+	for _, b := range []bundle.Blob{{Descriptor: m.Config, Data: document}, {Descriptor: p.target.Manifest, Data: p.memo.data.Bytes()}} {
 		if err := repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
 			return local("store: %w", err)
 		}

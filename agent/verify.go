@@ -130,11 +130,11 @@ func latest(a, b time.Time) time.Time {
 }
 
 // memo keeps the bytes of the manifest while it is verified, so that the store gets it without a second
-// request.
+// request. They count once ReadBlob has found them to be what was asked for.
 type memo struct {
 	bundle.Source
 	want digest.Digest
-	data []byte
+	data bytes.Buffer
 }
 
 func (m *memo) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
@@ -142,9 +142,9 @@ func (m *memo) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, 
 	if err != nil || d.Digest != m.want {
 		return r, err
 	}
-	defer r.Close()
-	if m.data, err = io.ReadAll(io.LimitReader(r, bundle.MaxManifestBytes+1)); err != nil {
-		return nil, err
-	}
-	return io.NopCloser(bytes.NewReader(m.data)), nil
+	m.data.Reset()
+	return struct {
+		io.Reader
+		io.Closer
+	}{io.TeeReader(r, &m.data), r}, nil
 }
