@@ -186,7 +186,7 @@ func (s *siege) requireRefused(r Result, want bundle.Reason, offered digest.Dige
 	require.Equal(s.t, string(want), r.Status.Reason, "%s: %s", r.Verdict, r.Status.Message)
 	require.NotEmpty(s.t, r.Status.Message)
 	require.Equal(s.t, string(want), report.Reason)
-	if want == unreachable {
+	if want == unreachable || want == "NotFound" {
 		require.Equal(s.t, Unreachable, r.Verdict)
 		require.Equal(s.t, bundle.Compliant, r.Status.State)
 		require.Nil(s.t, r.Status.Release.Refused)

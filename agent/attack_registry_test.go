@@ -1,0 +1,253 @@
+package agent
+
+import (
+	"bytes"
+	"compress/gzip"
+	"fmt"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// manifestAnswer answers as a registry does for a manifest with the digest and size of d, with data as body.
+func manifestAnswer(d ocispec.Descriptor, data []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+		w.Header().Set("Docker-Content-Digest", d.Digest.String())
+		w.Header().Set("Content-Length", fmt.Sprint(d.Size))
+		if r.Method == http.MethodGet {
+			_, _ = w.Write(data)
+		}
+	}
+}
+
+// endless answers with bytes until the other side has had enough, and does not say how many there will be.
+func endless(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+	for block := make([]byte, 1<<16); r.Method == http.MethodGet; {
+		if _, err := w.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+// inflating says little and means much: a gzip of zeros, as the transfer's encoding.
+func inflating(w http.ResponseWriter, r *http.Request) {
+	w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+	w.Header().Set("Content-Encoding", "gzip")
+	zip := gzip.NewWriter(w)
+	for block := make([]byte, 1<<16); r.Method == http.MethodGet; {
+		if _, err := zip.Write(block); err != nil {
+			return
+		}
+	}
+}
+
+func redirect(to string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Location", to)
+		w.WriteHeader(http.StatusTemporaryRedirect)
+	}
+}
+
+// A registry, or a link, that answers as it likes. Release 6 is as good as its publisher could make it.
+func TestAttackByTheRegistry(t *testing.T) {
+	const latest = "/manifests/" + bundle.LatestTag
+	// onLayer has the registry answer for the layer of release 6, onManifest for its manifest.
+	onLayer := func(answer func(s *siege, layer []byte) http.HandlerFunc) func(*siege) digest.Digest {
+		return func(s *siege) digest.Digest {
+			offered := s.release(6, "a: 6")
+			tree := s.manifestOf(offered.Digest).Layers[0]
+			s.answer("/blobs/"+tree.Digest.String(), answer(s, s.blob(tree)))
+			return offered.Digest
+		}
+	}
+	onManifest := func(answer http.HandlerFunc) func(*siege) digest.Digest {
+		return func(s *siege) digest.Digest {
+			offered := s.release(6, "a: 6").Digest
+			s.answer("/manifests/"+offered.String(), answer)
+			return offered
+		}
+	}
+	onTag := func(answer http.HandlerFunc) func(*siege) digest.Digest {
+		return func(s *siege) digest.Digest {
+			s.answer(latest, answer)
+			return ""
+		}
+	}
+	body := func(data []byte) http.HandlerFunc {
+		return func(w http.ResponseWriter, _ *http.Request) { _, _ = w.Write(data) }
+	}
+	mountAll(t, []attack{
+		{name: "a layer with a bit flipped", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			layer[len(layer)/2] ^= 1
+			return body(layer)
+		})},
+		{name: "a layer with more behind it", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			return body(append(layer, "more"...))
+		})},
+		{name: "a layer that is cut", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			return func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("Content-Length", fmt.Sprint(len(layer)))
+				_, _ = w.Write(layer[:len(layer)/2])
+			}
+		})},
+		{name: "a layer without an end", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(*siege, []byte) http.HandlerFunc { return endless })},
+		{name: "mix and match: another release's layer under this one's digest", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
+			return body(s.blob(s.manifestOf(s.good.Digest).Layers[0]))
+		})},
+		{name: "a layer at another host, which has something else", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
+			return redirect(s.otherHost(body([]byte("evil"))).URL)
+		})},
+		{name: "a layer in a file of the agent's machine", lateAt: 6, want: unreachable, mount: onLayer(func(*siege, []byte) http.HandlerFunc {
+			return redirect("file:///etc/passwd")
+		})},
+		{name: "a layer that is not there any more", lateAt: 6, want: "NotFound", mount: onLayer(func(*siege, []byte) http.HandlerFunc {
+			return http.NotFound
+		})},
+		{name: "a manifest that is another one when it is asked for", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
+			offered := s.release(6, "a: 6")
+			s.answer("/manifests/"+offered.Digest.String(), manifestAnswer(offered, bytes.Repeat([]byte("x"), int(offered.Size))))
+			return offered.Digest
+		}},
+		{name: "a manifest without an end", want: bundle.DigestMismatch, mount: onManifest(endless)},
+		{name: "a manifest whose transfer is a gzip bomb", want: bundle.DigestMismatch, mount: onManifest(inflating)},
+		{name: "a manifest said to be of an exabyte", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+			offered := s.release(6, "a: 6")
+			s.answer(latest, manifestAnswer(ocispec.Descriptor{Digest: offered.Digest, Size: 1 << 60}, nil))
+			return offered.Digest
+		}},
+		{name: "a signature manifest without an end", want: bundle.DigestMismatch, mount: func(s *siege) digest.Digest {
+			offered := s.release(6, "a: 6").Digest
+			signatures, err := s.repo.Resolve(t.Context(), bundle.SignatureTag(offered))
+			require.NoError(s.t, err)
+			s.answer("/manifests/"+signatures.Digest.String(), endless)
+			return offered
+		}},
+		{name: "a tag that names what is not there", want: bundle.Unsigned, mount: func(s *siege) digest.Digest {
+			d := digest.FromString("nothing")
+			s.answer(latest, manifestAnswer(ocispec.Descriptor{Digest: d, Size: 10}, nil))
+			return d
+		}},
+		{name: "a digest in the headers that is none", want: unreachable, mount: onTag(manifestAnswer(ocispec.Descriptor{Digest: "sha256:../../x", Size: 10}, nil))},
+		{name: "headers that contradict each other", want: unreachable, mount: func(s *siege) digest.Digest {
+			offered := s.release(6, "a: 6")
+			lie := ocispec.Descriptor{Digest: s.good.Digest, Size: offered.Size}
+			s.answer("/manifests/"+offered.Digest.String(), manifestAnswer(lie, make([]byte, offered.Size)))
+			return ""
+		}},
+		{name: "a tag that leads round in circles", want: unreachable, mount: onTag(redirect(latest))},
+		{name: "a tag in a file of the agent's machine", want: unreachable, mount: onTag(redirect("file:///etc/passwd"))},
+		{name: "a login page", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", "text/html")
+			_, _ = io.WriteString(w, "<h1>Welcome to the hotel</h1>")
+		})},
+		{name: "a header without an end", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Docker-Content-Digest", strings.Repeat("x", 16<<20))
+		})},
+		{name: "a token service in a file of the agent's machine", want: unreachable, mount: func(s *siege) digest.Digest {
+			s.credential = auth.Credential{Username: "agent", Password: "secret"}
+			s.answer(latest, func(w http.ResponseWriter, _ *http.Request) {
+				w.Header().Set("WWW-Authenticate", `Bearer realm="file:///etc/passwd",service="edge"`)
+				w.WriteHeader(http.StatusUnauthorized)
+			})
+			return ""
+		}},
+		{name: "a registry that has forgotten everything", want: "NotFound", mount: onTag(http.NotFound)},
+	})
+}
+
+// blob reads a blob from the registry.
+func (s *siege) blob(d ocispec.Descriptor) []byte {
+	s.t.Helper()
+	data, err := bundle.ReadBlob(s.t.(*testing.T).Context(), s.repo, d, 1<<20)
+	require.NoError(s.t, err)
+	return data
+}
+
+func (s *siege) otherHost(h http.HandlerFunc) *httptest.Server {
+	server := httptest.NewServer(h)
+	s.t.Cleanup(server.Close)
+	return server
+}
+
+// A registry may keep its blobs elsewhere. What the agent has for the registry is not for that place.
+func TestAttackOnCredentials(t *testing.T) {
+	s := besiege(t, func(s *siege) { s.credential = auth.Credential{Username: "agent", Password: "secret"} })
+	offered := s.release(6, "a: 6")
+	tree := s.manifestOf(offered.Digest).Layers[0]
+	layer := s.blob(tree)
+	var asked, told atomic.Int64
+	elsewhere := s.otherHost(func(w http.ResponseWriter, r *http.Request) {
+		asked.Add(1)
+		if r.Header.Get("Authorization") != "" {
+			told.Add(1)
+		}
+		_, _ = w.Write(layer)
+	})
+	var known atomic.Bool
+	hook := func(w http.ResponseWriter, r *http.Request) bool {
+		switch user, password, _ := r.BasicAuth(); {
+		case user != "agent" || password != "secret":
+			w.Header().Set("WWW-Authenticate", `Basic realm="edge"`)
+			w.WriteHeader(http.StatusUnauthorized)
+		case strings.HasSuffix(r.URL.Path, tree.Digest.String()):
+			known.Store(true)
+			redirect(elsewhere.URL)(w, r)
+		default:
+			return false
+		}
+		return true
+	}
+	s.registry.hook.Store(&hook)
+
+	r := s.sync()
+
+	require.Equal(t, offered.Digest, r.Status.Release.Running.Digest, r.Error)
+	require.True(t, known.Load(), "the registry itself gets them")
+	require.EqualValues(t, 1, asked.Load())
+	require.Zero(t, told.Load())
+	require.NotContains(t, s.log.String(), "secret")
+	s.end(9)
+}
+
+// A body that begins and does not go on holds up the fetch, and nobody who asks the agent something.
+func TestAttackByTrickling(t *testing.T) {
+	s := besiege(t)
+	offered := s.release(6, "a: 6")
+	tree := s.manifestOf(offered.Digest).Layers[0]
+	released := make(chan struct{})
+	s.answer("/blobs/"+tree.Digest.String(), func(w http.ResponseWriter, r *http.Request) {
+		_, _ = w.Write([]byte{0x1f})
+		w.(http.Flusher).Flush()
+		select {
+		case <-released:
+			panic(http.ErrAbortHandler)
+		case <-r.Context().Done():
+		}
+	})
+	done := make(chan Result, 1)
+	go func() {
+		r, _ := s.client.Sync(t.Context(), 0)
+		done <- r
+	}()
+	require.Eventually(t, func() bool { return s.status().Step == "fetch" }, 10*time.Second, time.Millisecond)
+	st := s.status()
+	require.Equal(t, bundle.Pulling, st.State)
+	require.Equal(t, s.good.Digest, st.Release.Running.Digest)
+	s.requireHost("a: 1")
+	close(released)
+	s.requireRefused(<-done, unreachable, "")
+	s.end(9)
+}
