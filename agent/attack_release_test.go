@@ -85,6 +85,9 @@ func TestAttackOnTheBounds(t *testing.T) {
 			m.Layers[0].Digest = "sha256:../../../agent.db"
 		})},
 		{name: "a layer without a digest", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) { m.Layers[0].Digest = "" })},
+		{name: "a further layer without a digest", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
+			m.Layers = append(m.Layers, ocispec.Descriptor{MediaType: "application/vnd.wherry.delta.v1+zstd"})
+		})},
 		{name: "no layer", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) { m.Layers = nil })},
 		{name: "a layer of zstd", want: bundle.BadContent, mount: changed(func(m *ocispec.Manifest) {
 			m.Layers[0].MediaType = ocispec.MediaTypeImageLayerZstd

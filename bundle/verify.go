@@ -73,10 +73,12 @@ func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verifi
 	if len(v.Manifest.Layers) == 0 || v.Manifest.Layers[0].MediaType != MediaTypeTree {
 		return nil, refuse(BadContent, "manifest %s has no tree in its first layer", manifest.Digest)
 	}
-	v.Tree = v.Manifest.Layers[0]
-	if err := v.Tree.Digest.Validate(); err != nil { // it becomes the name of a file
-		return nil, refuse(BadContent, "manifest %s: digest %q of the tree: %v", manifest.Digest, v.Tree.Digest, err)
+	for _, layer := range v.Manifest.Layers {
+		if err := layer.Digest.Validate(); err != nil { // it becomes the name of a file
+			return nil, refuse(BadContent, "manifest %s: digest %q of a layer: %v", manifest.Digest, layer.Digest, err)
+		}
 	}
+	v.Tree = v.Manifest.Layers[0]
 	if v.Tree.Size < 0 || v.Tree.Size > MaxTreeBytes {
 		return nil, refuse(TooLarge, "layer of %d bytes, at most %d are allowed", v.Tree.Size, int64(MaxTreeBytes))
 	}
