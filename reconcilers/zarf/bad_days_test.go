@@ -203,6 +203,38 @@ func TestAReleaseThatHelmWasCutOffAtIsClearedUp(t *testing.T) {
 	require.Equal(t, "3", s.ConfigMap(t, "menu").Data["tea"])
 }
 
+// Helm prunes by the revision that was deployed last, and removes the newest: what a revision that was cut
+// off between the two has is nothing to it.
+func TestWhatACutOffUpgradeHadBroughtGoes(t *testing.T) {
+	s := newSite(t)
+	with := func(name string) reconcilers.Assignment {
+		files := but(shop, "reconciler.yaml", "files: [", "files: ["+name+".yaml, ")
+		files[name+".yaml"] = "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: " + name + "}\n"
+		return s.Assign(t, "shop-live", files)
+	}
+	cutOff := func(name string) {
+		s.program.Order(t, zarftest.Hang, "")
+		require.Equal(t, bundle.Progressing, s.r.Apply(t.Context(), with(name)).State)
+		require.Eventually(t, func() bool { return s.ConfigMap(t, name) != nil }, time.Minute, 10*time.Millisecond)
+		require.NoError(t, s.r.Close())
+		require.Equal(t, "failed", s.newest(t))
+		s.program.Countermand(t, zarftest.Hang)
+		s.reopen(t)
+	}
+	requireResult(t, zarftest.Settle(t, s.r, with("first"), true), bundle.Compliant, "")
+	cutOff("second")
+	requireResult(t, zarftest.Settle(t, s.r, with("third"), false), bundle.Compliant, "")
+	require.Nil(t, s.ConfigMap(t, "second"))
+	require.NotNil(t, s.ConfigMap(t, "third"))
+	requireResult(t, zarftest.Settle(t, s.r, with("second"), true), bundle.Compliant, "")
+	require.NotNil(t, s.ConfigMap(t, "second"), "which a revision that failed holds too")
+
+	cutOff("fourth")
+	requireResult(t, zarftest.Gone(t, s.r, "shop-live"), bundle.Removed, "")
+	require.Nil(t, s.ConfigMap(t, "fourth"))
+	require.Nil(t, s.ConfigMap(t, "second"))
+}
+
 // newest is the status of the newest revision.
 func (s *site) newest(t *testing.T) string {
 	t.Helper()

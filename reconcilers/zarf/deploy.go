@@ -88,6 +88,9 @@ func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definiti
 	if err := os.RemoveAll(j.path("out")); err != nil {
 		return local(err)
 	}
+	if err := j.dropLeftovers(ctx, def); err != nil {
+		return err
+	}
 	return j.confirm(ctx, a, def)
 }
 

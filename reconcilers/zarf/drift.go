@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 	"strconv"
 	"strings"
@@ -15,7 +14,6 @@ import (
 	"k8s.io/apimachinery/pkg/api/meta"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
@@ -70,36 +68,25 @@ func inspect(ctx context.Context, c client.Client, d *deployed) (survey, error) 
 
 // objects looks at each object of a release.
 func (s *survey) objects(ctx context.Context, c client.Client, namespace, manifest string, noWait bool) error {
-	docs := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
-	for {
-		want := &unstructured.Unstructured{}
-		err := docs.Decode(&want.Object)
-		if errors.Is(err, io.EOF) {
-			return nil
-		}
+	for want, err := range documents(manifest) {
 		if err != nil {
 			return err
-		}
-		if len(want.Object) == 0 {
-			continue
 		}
 		if err := s.object(ctx, c, namespace, want, noWait); err != nil {
 			return err
 		}
 	}
+	return nil
 }
 
 func (s *survey) object(ctx context.Context, c client.Client, namespace string, want *unstructured.Unstructured, noWait bool) error {
-	namespaced, err := c.IsObjectNamespaced(want)
+	err := settle(c, want, namespace)
 	if meta.IsNoMatchError(err) {
 		s.drift = append(s.drift, describe(want)+" is missing: the cluster does not know its kind any more")
 		return nil
 	}
 	if err != nil {
 		return err
-	}
-	if namespaced && want.GetNamespace() == "" {
-		want.SetNamespace(namespace)
 	}
 	live := want.DeepCopy()
 	if err := c.Get(ctx, client.ObjectKeyFromObject(want), live); apierrors.IsNotFound(err) {

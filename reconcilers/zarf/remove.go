@@ -140,18 +140,22 @@ func (j *job) removePackage(ctx context.Context, name string) error {
 }
 
 // uninstall takes away the releases of a package that are there and not known: those that a deploy was cut
-// off at, of which Zarf's record, which may not be there itself yet, has nothing.
+// off at, of which Zarf's record, which may not be there itself yet, has nothing. Of all of them it takes away
+// what Helm will not, as its newest revision lacks it.
 func (j *job) uninstall(ctx context.Context, name string, components []component, known map[installedChart]bool) error {
 	for _, c := range components {
 		for _, rel := range releases(name, c) {
-			if known[installedChart{rel.namespace, rel.name}] {
-				continue
-			}
 			revs, err := readRevisions(ctx, j.r.client, rel)
 			if err != nil {
 				return err
 			}
 			if len(revs) == 0 {
+				continue
+			}
+			if err := revs.dropAllBut(ctx, j.r.client, rel, &revs[len(revs)-1]); err != nil { // which Helm will remove
+				return err
+			}
+			if known[installedChart{rel.namespace, rel.name}] {
 				continue
 			}
 			j.at("remove")

@@ -1,0 +1,132 @@
+package zarf
+
+import (
+	"context"
+	"errors"
+	"io"
+	"iter"
+	"strings"
+
+	corev1 "k8s.io/api/core/v1"
+	"k8s.io/apimachinery/pkg/api/meta"
+	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
+	"k8s.io/apimachinery/pkg/util/yaml"
+	"sigs.k8s.io/controller-runtime/pkg/client"
+)
+
+// dropLeftovers deletes what deploys that were cut off or have failed had brought, and the one that has
+// succeeded since does not hold. Helm compares a revision with the one that was deployed last, so that these
+// objects belong to nobody any more. Running it again changes nothing.
+func (j *job) dropLeftovers(ctx context.Context, def *definition) error {
+	for _, comp := range def.selected() {
+		for _, rel := range releases(def.Name, comp) {
+			revs, err := readRevisions(ctx, j.r.client, rel)
+			if err != nil {
+				return err
+			}
+			if err := revs.dropAllBut(ctx, j.r.client, rel, revs.deployed()); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+// dropAllBut deletes what the revision does not hold of all that others have brought and Helm did not take
+// away when it went on to the next: what it has superseded is dealt with. Nil deletes nothing.
+func (rs revisions) dropAllBut(ctx context.Context, c client.Client, rel release, kept *corev1.Secret) error {
+	if kept == nil {
+		return nil
+	}
+	wanted := map[string]bool{}
+	hold := func(u *unstructured.Unstructured) error { wanted[identify(u)] = true; return nil }
+	if err := eachObject(c, kept, rel.namespace, hold); err != nil {
+		return err
+	}
+	drop := func(u *unstructured.Unstructured) error {
+		if wanted[identify(u)] {
+			return nil
+		}
+		return dropLeftover(ctx, c, rel, u)
+	}
+	for i := range rs {
+		if rs[i].Name == kept.Name || rs[i].Labels["status"] == "superseded" {
+			continue
+		}
+		if err := eachObject(c, &rs[i], rel.namespace, drop); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachObject calls f for the objects of a revision whose kinds the cluster knows.
+func eachObject(c client.Client, revision *corev1.Secret, namespace string, f func(*unstructured.Unstructured) error) error {
+	manifest, err := manifestOf(revision)
+	if err != nil {
+		return err
+	}
+	for u, err := range documents(manifest) {
+		if err == nil {
+			err = settle(c, u, namespace)
+		}
+		if meta.IsNoMatchError(err) {
+			continue
+		}
+		if err == nil {
+			err = f(u)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// identify leaves out the version, in which an object may be written in several.
+func identify(u *unstructured.Unstructured) string {
+	return u.GroupVersionKind().Group + " " + describe(u)
+}
+
+// dropLeftover deletes an object that still says it is the release's, and does not say that it stays.
+func dropLeftover(ctx context.Context, c client.Client, rel release, u *unstructured.Unstructured) error {
+	if err := c.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
+		return client.IgnoreNotFound(err)
+	}
+	marks := u.GetAnnotations()
+	if marks["meta.helm.sh/release-name"] != rel.name || marks["meta.helm.sh/release-namespace"] != rel.namespace || marks["helm.sh/resource-policy"] == "keep" {
+		return nil
+	}
+	uid := u.GetUID()
+	return client.IgnoreNotFound(c.Delete(ctx, u, client.Preconditions{UID: &uid}))
+}
+
+// settle gives an object the namespace that Helm puts it into. It returns a NoMatch error where the cluster does
+// not know its kind.
+func settle(c client.Client, u *unstructured.Unstructured, namespace string) error {
+	namespaced, err := c.IsObjectNamespaced(u)
+	if err == nil && namespaced && u.GetNamespace() == "" {
+		u.SetNamespace(namespace)
+	}
+	return err
+}
+
+// documents yields the objects of a manifest, up to the first error.
+func documents(manifest string) iter.Seq2[*unstructured.Unstructured, error] {
+	return func(yield func(*unstructured.Unstructured, error) bool) {
+		docs := yaml.NewYAMLOrJSONDecoder(strings.NewReader(manifest), 4096)
+		for {
+			u := &unstructured.Unstructured{}
+			err := docs.Decode(&u.Object)
+			switch {
+			case errors.Is(err, io.EOF):
+				return
+			case err == nil && len(u.Object) == 0:
+				continue
+			}
+			if !yield(u, err) || err != nil {
+				return
+			}
+		}
+	}
+}
