@@ -46,11 +46,11 @@ func (r *Reconciler) lookUp(ctx context.Context, a reconcilers.Assignment) (def 
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err
 	}
+	if j := r.job(a.Name); j != nil && !j.removing && j.content == a.Content { // before its record, which it writes at its end
+		working = j
+	}
 	if def, rec, err = r.read(a); err != nil {
 		return nil, nil, nil, err
-	}
-	if j := r.job(a.Name); j != nil && !j.removing && j.content == a.Content {
-		working = j
 	}
 	return def, rec, working, nil
 }
