@@ -19,6 +19,9 @@ import (
 // ErrPassword is wrapped by LoadKey's error when the password does not open the key.
 var ErrPassword = errors.New("the password does not open it")
 
+// errEd25519: cosign signs with the prehashed variant, which Flux and our agents do not verify.
+var errEd25519 = errors.New("ed25519 keys cannot sign releases: use ECDSA or RSA")
+
 // Key signs releases.
 type Key struct {
 	signature.Signer
@@ -36,8 +39,7 @@ func NewKey(private crypto.Signer) (*Key, error) {
 
 func newKey(signer signature.Signer, public crypto.PublicKey) (*Key, error) {
 	if _, ok := public.(ed25519.PublicKey); ok {
-		// cosign signs with the prehashed variant, which Flux and our agents do not verify.
-		return nil, errors.New("ed25519 keys cannot sign releases: use ECDSA or RSA")
+		return nil, errEd25519
 	}
 	return &Key{Signer: signer, public: public}, nil
 }

@@ -43,6 +43,7 @@ func newRootCommand() *cobra.Command {
 		newRegistryCommand(),
 		newRenderCommand(),
 		newScheduleCommand(),
+		newTrustCommand(),
 		newVerifyCommand(),
 		cli.NewVersionCommand(),
 	)

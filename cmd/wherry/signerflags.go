@@ -37,12 +37,17 @@ type signerFlags struct {
 
 // add adds the flags, of which one has to name a key.
 func (f *signerFlags) add(cmd *cobra.Command) {
+	f.addOptional(cmd)
+	cmd.MarkFlagsOneRequired("key", "signer")
+}
+
+// addOptional adds the flags to a command that can do without.
+func (f *signerFlags) addOptional(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.keys, "key", nil, "the cosign private key `FILE` that signs; may be repeated")
 	flags.StringArrayVar(&f.signers, "signer", nil, "cosign:`URI` of a key in a PKCS#11 token or a key service that signs; may be repeated")
 	flags.StringVar(&f.cosign, "cosign", "", "the `PROGRAM` that --signer runs (default "+cosignVariable+", else cosign on PATH)")
 	f.password.add(cmd)
-	cmd.MarkFlagsOneRequired("key", "signer")
 }
 
 // open opens all keys, in the order of --key and then of --signer. They work while the command

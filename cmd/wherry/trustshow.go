@@ -1,0 +1,174 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// shownTrust is what show prints. Its JSON form is an interface.
+type shownTrust struct {
+	Reference string                   `json:"reference"`
+	Versions  []*publisher.TrustStatus `json:"versions"`
+}
+
+func newTrustShowCommand() *cobra.Command {
+	var previous, first, format string
+	var registry registryFlags
+	cmd := &cobra.Command{
+		Use:   "show FILE|LOCATION",
+		Short: "Show who may sign, who has signed, and who is missing",
+		Long: `Show the document in FILE, or all versions at LOCATION, oci://HOST/PREFIX or oci-layout:DIR: who may sign, who
+has signed, and who is missing. A later version than the first needs signatures by root keys of the version
+before as well; --previous names that one, as a file or the location where it is.
+
+The versions at a location are checked against each other, and with --trust against version 1 as you have
+it: without it, all of them may be anybody's.`,
+		Example: `  wherry trust show trust.v2.json --previous trust.v1.json
+  wherry trust show oci://127.0.0.1:5000/edge --trust trust.v1.json -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if isLocation(args[0]) {
+				if previous != "" {
+					return cli.Usagef("--previous is for a file: a location has all versions")
+				}
+				return showTrustLocation(cmd, args[0], first, format, registry)
+			}
+			if first != "" {
+				return cli.Usagef("--trust is for a location: for a file give --previous")
+			}
+			envelope, err := readTrustFile(args[0])
+			if err != nil {
+				return err
+			}
+			before, err := readPrevious(cmd, previous, envelope, registry)
+			if err != nil {
+				return err
+			}
+			s, err := publisher.TrustStatusOf(envelope, before)
+			if err != nil {
+				return trustEditFailure(err, args[0])
+			}
+			shown := shownTrust{args[0], []*publisher.TrustStatus{s}}
+			return cli.Print(cmd.OutOrStdout(), format, shown, func(w io.Writer) { trustTable(w, s) })
+		},
+	}
+	addPrevious(cmd, &previous)
+	cmd.Flags().StringVar(&first, "trust", "", "version 1 of the document, a `FILE`, that those at LOCATION have to follow from")
+	registry.add(cmd)
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+// showTrustLocation shows what is to be believed at a location, also where a later version is not.
+func showTrustLocation(cmd *cobra.Command, location, first, format string, registry registryFlags) error {
+	loc, err := oci.Parse(location)
+	if err != nil {
+		return cli.Fail(cli.Usage, err, "")
+	}
+	var chain bundle.TrustChain
+	if first != "" {
+		if chain, err = readTrustFlag(first); err != nil {
+			return err
+		}
+	} else {
+		cmd.PrintErrln("note: nobody has asked whether version 1 is the right one: --trust FILE asks")
+	}
+	chain, refused := publisher.WalkTrust(cmd.Context(), loc, chain, registry.options())
+	shown := shownTrust{loc.String(), []*publisher.TrustStatus{}}
+	var before []byte
+	for _, link := range chain {
+		s, err := publisher.TrustStatusOf(link.Envelope, before)
+		if err != nil {
+			return err
+		}
+		shown.Versions, before = append(shown.Versions, s), link.Envelope
+	}
+	if len(chain) == 0 && refused == nil {
+		cmd.PrintErrf("no trust documents at %s\n", loc)
+	}
+	if len(chain) > 0 || refused == nil {
+		if err := cli.Print(cmd.OutOrStdout(), format, shown, func(w io.Writer) { trustVersionsTable(w, shown.Versions) }); err != nil {
+			return err
+		}
+	}
+	if refused != nil {
+		return registryFailure(refused, loc)
+	}
+	return nil
+}
+
+// readTrustFlag reads version 1 of a document, which --trust names.
+func readTrustFlag(file string) (bundle.TrustChain, error) {
+	envelope, err := readTrustFile(file)
+	if err != nil {
+		return nil, err
+	}
+	chain, err := publisher.BeginTrust(envelope)
+	if err != nil {
+		return nil, trustFailure(fmt.Errorf("--trust: %w", err), file, noLocation)
+	}
+	return chain, nil
+}
+
+// trustVersionsTable lists the versions, and the keys of the one in force.
+func trustVersionsTable(w io.Writer, versions []*publisher.TrustStatus) {
+	fmt.Fprintln(w, "VERSION\tEPOCH\tISSUED\tEXPIRES\tROOT\tRELEASE\tSIGNED BY")
+	for _, s := range versions {
+		var by []string
+		for _, k := range s.Own.Signed {
+			by = append(by, keyCell(k))
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%d of %d\t%d of %d\t%s\n", s.Version, s.Epoch, timeCell(s.IssuedAt), timeCell(s.ExpiresAt),
+			s.Root.Threshold, len(s.Root.Keys), s.Release.Threshold, len(s.Release.Keys), strings.Join(by, ", "))
+	}
+	if len(versions) > 0 {
+		fmt.Fprintln(w)
+		keyRows(w, versions[len(versions)-1])
+	}
+}
+
+func trustTable(w io.Writer, s *publisher.TrustStatus) {
+	fmt.Fprintf(w, "PLATFORM\t%s\n", cell(s.Platform))
+	fmt.Fprintf(w, "VERSION\t%d\n", s.Version)
+	fmt.Fprintf(w, "EPOCH\t%d\n", s.Epoch)
+	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(s.IssuedAt))
+	fmt.Fprintf(w, "EXPIRES\t%s\n", timeCell(s.ExpiresAt))
+	fmt.Fprintf(w, "SIGNED BY\t%s\n\n", signedText(s))
+	keyRows(w, s)
+}
+
+// keyRows lists all keys of a document, and those before it that have to sign it.
+func keyRows(w io.Writer, s *publisher.TrustStatus) {
+	fmt.Fprintln(w, "ROLE\tTHRESHOLD\tKEY\tNAME\tSIGNED")
+	rows := func(role string, threshold int, keys []publisher.KeyName, signed string) {
+		for _, k := range keys {
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", role, threshold, k.ID, cell(k.Name), signed)
+		}
+	}
+	rows("root", s.Root.Threshold, s.Own.Signed, "yes")
+	rows("root", s.Root.Threshold, s.Own.Missing, "no")
+	if s.Previous != nil {
+		before := fmt.Sprintf("root of version %d", s.Version-1)
+		rows(before, s.Previous.Need, s.Previous.Signed, "yes")
+		rows(before, s.Previous.Need, s.Previous.Missing, "no")
+	}
+	for _, k := range s.Release.Keys {
+		rows("release", s.Release.Threshold, []publisher.KeyName{{ID: k.ID, Name: k.Name}}, "-")
+	}
+}
+
+// keyCell names a key in a table.
+func keyCell(k publisher.KeyName) string {
+	if k.Name == "" {
+		return publisher.ShortKeyID(k.ID)
+	}
+	return cell(k.Name)
+}

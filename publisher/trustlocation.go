@@ -1,0 +1,121 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// WalkTrust returns chain with all versions that follow it at loc, in order. A chain that is nil begins
+// with whatever version 1 is there, which nobody vouches for. The error is a *bundle.Refusal where a
+// version is not to be believed, and then the chain is what was believed before it.
+func WalkTrust(ctx context.Context, loc oci.Location, chain bundle.TrustChain, opts oci.Options) (bundle.TrustChain, error) {
+	repo, err := loc.Repository(bundle.TrustRepository, opts)
+	if err != nil {
+		return chain, err
+	}
+	for more := true; more && err == nil; {
+		chain, more, err = chain.Next(ctx, repo)
+	}
+	if err != nil {
+		err = fmt.Errorf("%s: %w", loc.Name(bundle.TrustRepository), err)
+	}
+	return chain, err
+}
+
+// BeginTrust returns the chain that begins with version 1 in envelope, which somebody vouches for.
+func BeginTrust(envelope []byte) (bundle.TrustChain, error) {
+	if d, _, err := bundle.OpenTrust(envelope); err == nil && d.Version != 1 {
+		return nil, &OptionError{fmt.Errorf("it is version %d: give version 1, from which the others are followed at the location", d.Version)}
+	}
+	return bundle.TrustChain(nil).Append(envelope)
+}
+
+// PublishedTrust is what PublishTrust did. Its JSON form is an interface.
+type PublishedTrust struct {
+	Reference string        `json:"reference"`
+	Version   int64         `json:"version"`
+	Digest    digest.Digest `json:"digest"`
+	Result    Outcome       `json:"result"`
+}
+
+// PublishTrust puts the document in envelope at loc, after the versions that are there, which it has to
+// continue. One that is there already is left as it is, and another one of the same version is never
+// replaced: the error is a *bundle.Refusal then. It wraps ErrNotYet where signatures are missing, and is an
+// *OptionError where a version between is.
+func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts oci.Options) (*PublishedTrust, error) {
+	d, _, err := bundle.OpenTrust(envelope)
+	if err != nil {
+		return nil, err
+	}
+	repo, err := loc.Repository(bundle.TrustRepository, opts)
+	if err != nil {
+		return nil, err
+	}
+	done := &PublishedTrust{Reference: fmt.Sprintf("%s/%s:%s", loc, bundle.TrustRepository, bundle.TrustTag(d.Version)), Version: d.Version, Result: OutcomePublished}
+	chain, err := WalkTrust(ctx, loc, nil, opts)
+	if err != nil {
+		return nil, err
+	}
+	switch there := int64(len(chain)); {
+	case d.Version <= there:
+		if !samePayload(chain[d.Version-1].Envelope, envelope) {
+			return nil, otherTrust(done)
+		}
+		desc, err := repo.Resolve(ctx, bundle.TrustTag(d.Version))
+		done.Result, done.Digest = OutcomeUnchanged, desc.Digest
+		return done, err
+	case d.Version > there+1:
+		return nil, &OptionError{fmt.Errorf("version %d cannot be the next at %s, which has %d: publish version %d first", d.Version, loc, there, there+1)}
+	}
+	if err := checkSigned(envelope, chain); err != nil {
+		return nil, err
+	}
+	if _, err := chain.Append(envelope); err != nil {
+		return nil, err
+	}
+	blobs, err := bundle.TrustManifest(envelope)
+	if err != nil {
+		return nil, err
+	}
+	for _, b := range blobs {
+		if err := pushBlob(ctx, repo, b); err != nil {
+			return nil, err
+		}
+	}
+	manifest := blobs[len(blobs)-1].Descriptor
+	done.Digest = manifest.Digest
+	if err := repo.Tag(ctx, manifest, bundle.TrustTag(d.Version)); err != nil {
+		return nil, err
+	}
+	// Registries have no compare-and-swap: somebody may have published another one at the same moment.
+	got, err := bundle.FetchTrust(ctx, repo, d.Version)
+	if err == nil && !samePayload(got, envelope) {
+		err = otherTrust(done)
+	}
+	return done, err
+}
+
+func otherTrust(done *PublishedTrust) error {
+	return &bundle.Refusal{
+		Reason:  bundle.TrustDocumentRejected,
+		Message: fmt.Sprintf("%s is another document, and a version is never replaced: agents may have it already", done.Reference),
+	}
+}
+
+// checkSigned says which signatures envelope lacks to be the next of chain.
+func checkSigned(envelope []byte, chain bundle.TrustChain) error {
+	var previous []byte
+	if len(chain) > 0 {
+		previous = chain[len(chain)-1].Envelope
+	}
+	s, err := TrustStatusOf(envelope, previous)
+	if err == nil && !s.Complete {
+		err = s.missing()
+	}
+	return err
+}
