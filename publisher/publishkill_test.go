@@ -2,12 +2,9 @@ package publisher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"strings"
-	"sync/atomic"
 	"testing"
 	"time"
 
@@ -22,33 +19,6 @@ func (w *world) small(text string) {
 	w.result.ClusterTypes = w.result.ClusterTypes[:1]
 	w.result.ClusterTypes[0].Assignments = w.result.ClusterTypes[0].Assignments[:1]
 	w.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", text)
-}
-
-func TestAPublisherCutOffAtAnyRequestLeavesNothingIncomplete(t *testing.T) {
-	t.Parallel()
-	w := newWorld(t, "registry")
-	w.checked = map[string]bool{}
-	for k, ended := int64(1), false; !ended; k++ {
-		w.small(fmt.Sprint("release ", k))
-		requests := new(atomic.Int64)
-		w.front = func(rw http.ResponseWriter, _ *http.Request) bool {
-			cut := requests.Add(1) >= k
-			if cut {
-				rw.WriteHeader(http.StatusInternalServerError)
-			}
-			return cut
-		}
-		_, err := w.publish()
-		if ended = requests.Load() < k; !ended {
-			require.ErrorIs(t, err, oci.ErrUnreachable, "request %d", k)
-		}
-		w.front = nil
-		require.NoError(t, w.complete(), "cut off at request %d", k)
-		w.mustPublish()
-		require.NoError(t, w.complete())
-		require.Equal(t, w.verified("drone", "latest").Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
-		require.Less(t, k, int64(200))
-	}
 }
 
 // cutStore stands for a process that is killed at operation number k on a layout.
@@ -66,8 +36,6 @@ type cutTarget struct {
 	oci.Target
 	left *int
 }
-
-var errKilled = errors.New("killed")
 
 func (c cutTarget) alive() error {
 	if *c.left--; *c.left < 0 {
@@ -99,6 +67,9 @@ func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T
 				w = newWorld(t, "layout")
 			}
 			w.small(fmt.Sprint("release ", k))
+			if w.checked == nil {
+				w.checked = map[string]bool{}
+			}
 			left := k
 			p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), PublishOptions{Now: func() time.Time { return w.now }})
 			require.NoError(t, err)

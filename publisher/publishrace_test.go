@@ -55,11 +55,11 @@ func (t *turn) end(goOn bool) error {
 	}
 }
 
-var everyPair = flag.Bool("every-pair", false, "interleave publishers in all ways at each pair of their requests, which takes minutes")
+var everyWay = flag.Bool("every-way", false, "interrupt publishers in all ways at each of their requests, which takes minutes")
 
 // Two publishers, A and B, each stop once, at every pair of their requests: A up to i, B up to j, the rest
 // of A, the rest of B. Whatever one of them overwrote, all ends on one newest release. Where B is killed
-// instead, whoever publishes next puts it right. Without -every-pair, each other pair is tried, in one way.
+// instead, whoever publishes next puts it right. Without -every-way, each other pair is tried, in one way.
 func TestTwoPublishersInterleavedAtAnyTwoRequestsEndTheSameEverywhere(t *testing.T) {
 	t.Parallel()
 	var ways []way
@@ -69,13 +69,13 @@ func TestTwoPublishersInterleavedAtAnyTwoRequestsEndTheSameEverywhere(t *testing
 		}
 	}
 	pairs, step := 0, 2
-	if *everyPair {
+	if *everyWay {
 		step = 1
 	}
 	for i, ended := 1, false; !ended; i++ {
 		for j, bEnded := 1+i%step, false; !bEnded; j += step {
 			pairs++
-			if !*everyPair {
+			if !*everyWay {
 				ended, bEnded = interleave(t, i, j, ways[(i+5*j)%len(ways)])
 				continue
 			}

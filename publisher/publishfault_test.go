@@ -1,0 +1,126 @@
+package publisher
+
+import (
+	"bytes"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"syscall"
+	"testing"
+	"testing/iotest"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+var errKilled = errors.New("killed")
+
+// A fault is what becomes of one request.
+type fault struct {
+	name string
+	// do takes the request's place.
+	do func(r *http.Request, serve func() *http.Response) (*http.Response, error)
+	// kills says that the publisher ends there: no later request arrives either.
+	kills bool
+	// want is the kind of the error. Nil means that the publisher need not notice.
+	want error
+}
+
+func answers(status int, want error) fault {
+	return fault{name: fmt.Sprint("answers ", status), want: want, do: func(r *http.Request, _ func() *http.Response) (*http.Response, error) {
+		return &http.Response{StatusCode: status, Header: http.Header{}, Body: http.NoBody, Request: r}, nil
+	}}
+}
+
+// breaks carries out the request where carriedOut says so, and loses its answer.
+func breaks(name string, carriedOut, kills bool, cause error) fault {
+	return fault{name: name, kills: kills, want: oci.ErrUnreachable, do: func(_ *http.Request, serve func() *http.Response) (*http.Response, error) {
+		if carriedOut {
+			serve()
+		}
+		return nil, cause
+	}}
+}
+
+// cutShort has the answer's body end half-way.
+func cutShort(_ *http.Request, serve func() *http.Response) (*http.Response, error) {
+	answer := serve()
+	data, err := io.ReadAll(answer.Body)
+	answer.Body = io.NopCloser(io.MultiReader(bytes.NewReader(data[:len(data)/2]), iotest.ErrReader(io.ErrUnexpectedEOF)))
+	return answer, err
+}
+
+var faults = []fault{
+	breaks("killed before", false, true, errKilled),
+	breaks("killed after", true, true, errKilled),
+	breaks("connection reset before", false, false, syscall.ECONNRESET),
+	breaks("connection reset after", true, false, syscall.ECONNRESET),
+	answers(http.StatusInternalServerError, oci.ErrUnreachable),
+	answers(http.StatusTooManyRequests, oci.ErrUnreachable),
+	answers(http.StatusUnauthorized, oci.ErrUnauthorized),
+	answers(http.StatusForbidden, oci.ErrUnauthorized),
+	{name: "cut short", do: cutShort},
+}
+
+// publishWith has request k of w's publication, which counts from 1, meet f. It says whether there was one.
+func publishWith(w *world, line *wire, f fault, k int) (met bool, err error) {
+	n := 0
+	line.on = func(r *http.Request, serve func() *http.Response) (*http.Response, error) {
+		if n++; n == k || f.kills && n > k {
+			return f.do(r, serve)
+		}
+		return serve(), nil
+	}
+	_, err = w.publish()
+	line.on = nil
+	return n >= k, err
+}
+
+// Each request of a publication fails in turn. What a reader finds is whole each time, and the next
+// publication completes it. Killed is also the first one to a registry. Without -every-way, each request
+// meets a third of the faults that do not kill.
+func TestAPublicationWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
+	t.Parallel()
+	for n, f := range faults {
+		for _, first := range []bool{true, false} {
+			if first && !f.kills {
+				continue // nothing differs from the later ones
+			}
+			t.Run(fmt.Sprintf("%s, for the first time: %t", f.name, first), func(t *testing.T) {
+				t.Parallel()
+				begin, step := 1, 1
+				if !f.kills && !*everyWay {
+					begin, step = 1+n%3, 3
+				}
+				w, line := newWiredWorld(t)
+				agent := w.newFollower(line.handler)
+				w.mustPublish()
+				for k, met := begin, true; met; k += step {
+					if first {
+						w, line = newWiredWorld(t)
+						agent = w.newFollower(line.handler)
+					}
+					w.publishes(fmt.Sprint("release ", k))
+					met = failAt(t, w, line, f, k, agent)
+					require.Less(t, k, 100)
+				}
+			})
+		}
+	}
+}
+
+func failAt(t *testing.T, w *world, line *wire, f fault, k int, agent *follower) (met bool) {
+	met, err := publishWith(w, line, f, k)
+	if met && f.want != nil {
+		require.ErrorIs(t, err, f.want, "request %d", k)
+		require.Regexp(t, `^publish to oci://127.0.0.1:5000/line/a: .* 127.0.0.1:5000/line/a/\S+: (registry unreachable|unauthorized): \S`, err.Error())
+	} else if !met {
+		require.NoError(t, err)
+	}
+	require.NoError(t, agent.poll(), "request %d", k)
+	w.mustPublish()
+	agent.requireSettled("request %d", k)
+	return met
+}
