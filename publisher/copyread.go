@@ -195,6 +195,8 @@ func (c *copier) checkSigned(ctx context.Context, o *original) error {
 		return copyRefusal(bundle.Unsigned, "it has no signature")
 	case c.trust == nil:
 		return nil
+	case c.chain != nil && o.platform != c.chain.Current().Platform:
+		return copyRefusal(bundle.WrongPlatform, "it is of the platform %q, and the trust document of %q", o.platform, c.chain.Current().Platform)
 	case c.chain != nil && o.order.Epoch != c.trust.Epoch:
 		return copyRefusal(bundle.OldEpoch, "it has epoch %d, the trust in force has %d", o.order.Epoch, c.trust.Epoch)
 	}

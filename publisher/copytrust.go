@@ -86,7 +86,7 @@ func (c *copier) follow(o *original) error {
 		return nil
 	}
 	if o.order.Sequence == 1 {
-		if !sameTrust(*o.trust, c.chain[0].Document) {
+		if !sameTrustDocument(*o.trust, c.chain[0].Document) {
 			return copyRefusal(bundle.TrustDocumentRejected, "it is another version 1 than the one that is believed here")
 		}
 		return nil
@@ -98,8 +98,8 @@ func (c *copier) follow(o *original) error {
 	return err
 }
 
-// sameTrust says whether a and b say the same, whoever has signed them.
-func sameTrust(a, b bundle.TrustDocument) bool {
+// sameTrustDocument says whether a and b say the same, whoever has signed them.
+func sameTrustDocument(a, b bundle.TrustDocument) bool {
 	one, err := a.Marshal()
 	other, err2 := b.Marshal()
 	return err == nil && err2 == nil && bytes.Equal(one, other)
@@ -109,7 +109,7 @@ func sameTrust(a, b bundle.TrustDocument) bool {
 // different things are nobody's to choose from but a person's.
 func compareTrust(standing, o *original) (standingVerdict, error) {
 	switch {
-	case !sameTrust(*standing.trust, *o.trust):
+	case !sameTrustDocument(*standing.trust, *o.trust):
 		return 0, copyRefusal(bundle.TrustDocumentRejected, "%s:%s is another document than %s:%s",
 			standing.repo.fullName(), o.own, o.repo.fullName(), o.own)
 	case len(standing.signers) >= len(o.signers):

@@ -116,15 +116,15 @@ func (c *copying) readTrusted() (err error) {
 		}
 	}
 	if c.trust != "" {
-		if c.options.Trust, err = readTrustFile(c.trust); err != nil {
+		if c.options.Trust, err = readFirstTrust(c.trust); err != nil {
 			return cli.Fail(cli.Usage, fmt.Errorf("--trust: %w", err), "it is the file that agents are installed with")
 		}
 	}
 	return nil
 }
 
-// readTrustFile reads an envelope that holds version 1 of a trust document.
-func readTrustFile(name string) ([]byte, error) {
+// readFirstTrust reads an envelope that holds version 1 of a trust document.
+func readFirstTrust(name string) ([]byte, error) {
 	f, err := os.Open(name)
 	if err != nil {
 		return nil, err

@@ -1,0 +1,177 @@
+package publisher
+
+import (
+	"net/http"
+	"strings"
+	"sync/atomic"
+	"testing"
+	"time"
+
+	sigstore "github.com/sigstore/sigstore/pkg/signature"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// document is a trust document of w's platform, in which one of roots may sign the next and one of
+// releases what is released.
+func (w *world) document(version, epoch int64, roots, releases []*Key, signers ...*Key) []byte {
+	w.t.Helper()
+	role := func(keys []*Key) bundle.Role {
+		r := bundle.Role{Threshold: 1}
+		for _, k := range keys {
+			key, err := bundle.NewTrustKey("", k.Public())
+			require.NoError(w.t, err)
+			r.Keys = append(r.Keys, key)
+		}
+		return r
+	}
+	envelope, err := bundle.SealTrust(bundle.TrustDocument{
+		Schema: bundle.TrustSchema, Platform: "edge", Version: version, Epoch: epoch,
+		IssuedAt: w.now, ExpiresAt: w.now.AddDate(1, 0, 0), Root: role(roots), Release: role(releases),
+	})
+	require.NoError(w.t, err)
+	for _, s := range signers {
+		envelope, err = bundle.SignTrust(envelope, s)
+		require.NoError(w.t, err)
+	}
+	return envelope
+}
+
+// putTrust puts an envelope where agents look for that version.
+func (w *world) putTrust(version int64, envelope []byte) {
+	w.t.Helper()
+	repo := w.repository(bundle.TrustRepository)
+	blobs, err := bundle.TrustManifest(envelope)
+	require.NoError(w.t, err)
+	for _, b := range blobs {
+		require.NoError(w.t, pushBlob(w.t.Context(), repo, b))
+	}
+	require.NoError(w.t, repo.Tag(w.t.Context(), blobs[len(blobs)-1].Descriptor, bundle.TrustTag(version)))
+}
+
+func TestTrustDocumentsGoAlongAndSayWhoMustHaveSigned(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	root, second := newKeyForTest(t), newKeyForTest(t)
+	first := w.document(1, 1, []*Key{root}, []*Key{second}, root)
+	w.putTrust(1, first)
+	w.mustPublish() // in epoch 0, with a key that only version 2 names
+	m := w.mirror("layout")
+	_, err := w.copyTo(m, CopyOptions{Trust: first})
+	refused(t, err, bundle.OldEpoch)
+	require.NoFileExists(t, m.dir+"/index.json")
+
+	done := w.mustCopyTo(m, CopyOptions{Keys: w.key.trusted().Keys})
+	require.Equal(t, "trust", done.Items[0].Kind)
+	require.Equal(t, all(done, OutcomeCopied), results(done))
+	require.Equal(t, w.tagsOf(), m.tagsOf())
+
+	other := w.document(1, 1, []*Key{second}, []*Key{second}, second)
+	_, err = w.copyTo(m, CopyOptions{Trust: other})
+	refused(t, err, bundle.TrustDocumentRejected)
+	_, err = w.copyTo(m, CopyOptions{Trust: w.document(1, 1, []*Key{root}, []*Key{root})})
+	refused(t, err, bundle.TrustDocumentRejected)
+
+	w.putTrust(2, w.document(2, 1, []*Key{root}, []*Key{w.key}, second)) // not by version 1's root
+	_, err = w.copyTo(m, CopyOptions{Trust: first})
+	refused(t, err, bundle.TrustDocumentRejected)
+	w.putTrust(2, w.document(2, 1, []*Key{root}, []*Key{w.key}, root))
+	w.putTrust(4, w.document(4, 1, []*Key{root}, []*Key{w.key}, root))
+	done, err = w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{})
+	require.NoError(t, err)
+	require.Equal(t, map[string]Outcome{
+		"trust:v1": OutcomeUnchanged, "trust:v2": OutcomeCopied, done.Items[2].Repository + ":" + done.Items[2].Tag: OutcomeUnchanged,
+	}, results(done))
+	require.Len(t, done.Warnings, 1)
+	require.Contains(t, done.Warnings[0], "trust has v4, but not v3")
+}
+
+func TestATrustDocumentIsNeverReplacedByAnother(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	a, b := newKeyForTest(t), newKeyForTest(t)
+	full := w.document(1, 1, []*Key{a, b}, []*Key{w.key}, a, b)
+	w.putTrust(1, full)
+	w.mustPublish()
+	m := w.mirror("layout")
+	w.now = w.now.Add(time.Second)
+	m.putTrust(1, w.document(1, 1, []*Key{a}, []*Key{w.key}, a))
+	w.now = m.now
+	before := m.state()
+	_, err := w.copyTo(m, CopyOptions{})
+	refused(t, err, bundle.TrustDocumentRejected)
+	require.Equal(t, before, m.state(), "nothing was written")
+	require.Equal(t, OutcomeCopied, results(w.mustCopyTo(m, CopyOptions{Force: true}))["trust:v1"])
+
+	// Of the same document, the one with more signatures stays.
+	less := w.document(1, 1, []*Key{a, b}, []*Key{w.key}, a)
+	m.putTrust(1, less)
+	require.Equal(t, OutcomeUpdated, results(w.mustCopyTo(m, CopyOptions{}))["trust:v1"])
+	w.putTrust(1, less)
+	done := w.mustCopyTo(m, CopyOptions{})
+	require.Equal(t, OutcomeUnchanged, results(done)["trust:v1"])
+	require.Zero(t, done.Kept())
+	envelope, err := bundle.FetchTrust(t.Context(), m.repository("trust"), 1)
+	require.NoError(t, err)
+	require.Equal(t, full, envelope)
+}
+
+func TestSignaturesThatOnlyTheDestinationHasAreKept(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	w.mustPublish()
+	m := w.mirror("registry")
+	w.mustCopyTo(m, CopyOptions{})
+	v := w.verified("drone", "latest")
+
+	// The site signs, too, in place of what was there; another key of the platform signs where it came from.
+	site, late := newKeyForTest(t), newKeyForTest(t)
+	m.sign("bundles/dev/drone", v, w.key, site)
+	w.sign("bundles/dev/drone", v, w.key, late)
+	for _, want := range []Outcome{OutcomeUpdated, OutcomeUnchanged} {
+		done := w.mustCopyTo(m, CopyOptions{})
+		require.Equal(t, want, done.Items[0].Result)
+		for _, key := range []*Key{w.key, site, late} {
+			_, err := bundle.Verify(t.Context(), m.repository("bundles/dev/drone"), v.Descriptor, key.trusted())
+			require.NoError(t, err)
+		}
+	}
+	require.NoError(t, m.complete())
+}
+
+// sign puts signatures of these keys in place of those that v has.
+func (w *world) sign(repository string, v *bundle.Verified, keys ...*Key) {
+	w.t.Helper()
+	repo := w.repository(repository)
+	var all []sigstore.Signer
+	for _, k := range keys {
+		all = append(all, k)
+	}
+	signed, err := bundle.SignManifest(v.Descriptor.Digest, w.loc.Name(repository), all...)
+	require.NoError(w.t, err)
+	for _, b := range append(signed.Blobs, signed.Manifest) {
+		require.NoError(w.t, pushBlob(w.t.Context(), repo, b))
+	}
+	require.NoError(w.t, repo.Tag(w.t.Context(), signed.Manifest.Descriptor, bundle.SignatureTag(v.Descriptor.Digest)))
+}
+
+func TestAReleaseThatComesDuringACopyIsNotUndone(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	w.mustPublish()
+	m := w.mirror("registry")
+	m.now = w.now.AddDate(0, 0, 1)
+	var began atomic.Bool
+	m.front = func(_ http.ResponseWriter, r *http.Request) bool {
+		if r.Method == http.MethodPut && strings.Contains(r.URL.Path, "/drone/manifests/") && began.CompareAndSwap(false, true) {
+			m.mustPublish()
+		}
+		return false
+	}
+	done := w.mustCopyTo(m, CopyOptions{})
+	require.NotZero(t, done.Kept())
+	require.Equal(t, m.now.Unix(), m.verified("drone", "latest").Release.Sequence)
+	require.Equal(t, w.now.Unix(), m.verified("drone", done.Items[0].Tag).Release.Sequence)
+	require.NoError(t, m.complete())
+}
