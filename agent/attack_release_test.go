@@ -2,6 +2,8 @@ package agent
 
 import (
 	"context"
+	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -120,6 +122,11 @@ func TestAttackFreeze(t *testing.T) {
 	require.Equal(t, before, s.memory())
 
 	// Drift is corrected all the same, and a restart changes nothing.
+	s.stop()
+	require.NoError(t, os.WriteFile(filepath.Join(s.host, "shop-main/config.yaml"), []byte("drift"), 0o600))
+	s.start()
+	s.requireRefused(s.sync(), bundle.Expired, late)
+
 	s.now = *s.clock.Load()
 	s.end(9)
 }

@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"sync"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -58,6 +59,7 @@ type siege struct {
 	state   *State
 	good    ocispec.Descriptor
 	clock   atomic.Pointer[time.Time] // the agent's
+	stop    func()                    // ends the agent
 	// trust is what the agent goes by; the site's key alone if it is nil when the agent begins.
 	trust *bundle.Trust
 	// alsoSigns is the second key where trust asks for two.
@@ -98,7 +100,7 @@ func (s *siege) release(n int64, content string) ocispec.Descriptor {
 
 func (s *siege) setClock(t time.Time) { s.clock.Store(&t) }
 
-// start has the agent run until the test ends.
+// start has the agent run until the test ends, or stop is called.
 func (s *siege) start() {
 	s.t.Helper()
 	var err error
@@ -117,11 +119,12 @@ func (s *siege) start() {
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.running.Run(ctx) }()
-	s.t.Cleanup(func() {
+	s.stop = sync.OnceFunc(func() {
 		cancel()
 		require.NoError(s.t, <-ended)
 		require.NoError(s.t, s.state.Close())
 	})
+	s.t.Cleanup(s.stop)
 	s.client = NewClient(s.dir)
 	require.Eventually(s.t, func() bool {
 		_, err := s.client.Status(ctx)
