@@ -1,0 +1,110 @@
+// Package delta encodes a tree as its difference from an earlier one, so that an update costs a thin link what
+// has changed and no more.
+//
+// A publisher calls Make for the trees that agents are likely to have, and keeps what is Worth it; an agent that
+// has one of them calls Apply. A delta is a zstd frame whose dictionary is the base, so that
+// "zstd -d --patch-from=BASE" reads it too. It needs no trust of its own: Apply returns the tree that was signed
+// or an error, and after an error the full layer is fetched.
+//
+// Both take memory for whole trees. Job does the same from file to file in a process of its own, which gives it
+// back.
+package delta
+
+import (
+	"fmt"
+	"math/bits"
+
+	"github.com/klauspost/compress/zstd"
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+const (
+	// MediaType is the type of a layer that is a delta.
+	MediaType = "application/vnd.wherry.delta.v1+zstd"
+	// AnnotationFrom of such a layer is the digest of the uncompressed tar that it starts from.
+	AnnotationFrom = "dev.wherry.delta.from"
+	// MaxLayers is how many deltas a release has at most: their descriptors cost every agent bytes.
+	MaxLayers = 4
+	// MaxTreeBytes bounds both trees: above it the memory that a delta takes at either end is not worth it.
+	MaxTreeBytes = 64 << 20
+	// MaxBytes bounds a delta. One that is worth it has less than half a full layer's bytes.
+	MaxBytes = MaxTreeBytes / 2
+)
+
+// Worth says whether a delta is small enough to be published beside the full layer: less than half of it.
+func Worth(delta, full int64) bool { return delta < full/2 && delta <= MaxBytes }
+
+// Make returns the delta from base to next, which are uncompressed tars. It takes half a tenth of a second for
+// small trees and some seconds for the largest. The same input gives the same bytes with one version of the
+// compressor.
+func Make(base, next []byte) ([]byte, error) {
+	if err := check(int64(len(base)), int64(len(next))); err != nil {
+		return nil, err
+	}
+	w, err := zstd.NewWriter(nil,
+		zstd.WithEncoderDictRaw(0, base),
+		zstd.WithEncoderLevel(zstd.SpeedBestCompression), // lower levels forget most of a large base
+		zstd.WithWindowSize(window(len(base), len(next))),
+		zstd.WithEncoderConcurrency(1), // each further one would take tables of its own
+		zstd.WithLowerEncoderMem(true),
+		zstd.WithEncoderCRC(false), // the tree has a digest
+		zstd.WithZeroFrames(true),  // an empty delta is none
+	)
+	if err != nil {
+		return nil, fmt.Errorf("make a delta: %w", err)
+	}
+	defer w.Close()
+	return w.EncodeAll(next, nil), nil
+}
+
+// window is the next power of two that reaches from the end of the new tree to the start of its base. What
+// lies further back is not found, and nothing says so.
+func window(base, next int) int {
+	return 1 << bits.Len(uint(max(base+next, zstd.MinWindowSize)-1))
+}
+
+// Apply returns the tree of which want was signed, made of base by delta. Its errors are *bundle.Refusal: any of
+// them is a reason to fetch the full layer, and none to refuse the release. It takes the memory of want.Size
+// bytes, whatever the delta says of itself.
+func Apply(base, delta []byte, want bundle.Content) ([]byte, error) {
+	if err := check(int64(len(base)), want.Size); err != nil {
+		return nil, err
+	}
+	if len(delta) > MaxBytes {
+		return nil, refuse(bundle.TooLarge, "delta has %d bytes, at most %d are allowed", len(delta), MaxBytes)
+	}
+	r, err := zstd.NewReader(nil,
+		zstd.WithDecoderDictRaw(0, base),
+		zstd.WithDecoderConcurrency(1),
+		zstd.WithDecoderMaxWindow(uint64(window(len(base), int(want.Size)))),
+		zstd.WithDecoderMaxMemory(uint64(max(want.Size, zstd.MinWindowSize))),
+		zstd.WithDecodeAllCapLimit(true), // it does not grow what it gets
+	)
+	if err != nil {
+		return nil, refuse(bundle.BadContent, "delta: %v", err)
+	}
+	defer r.Close()
+	tree, err := r.DecodeAll(delta, make([]byte, 0, want.Size))
+	switch {
+	case err != nil:
+		return nil, refuse(bundle.BadContent, "delta cannot be applied: %v", err)
+	case int64(len(tree)) != want.Size:
+		return nil, refuse(bundle.BadContent, "delta makes a tree of %d bytes, signed are %d", len(tree), want.Size)
+	case digest.FromBytes(tree) != want.DiffID:
+		return nil, refuse(bundle.DigestMismatch, "delta makes a tree that is not the signed %s", want.DiffID)
+	}
+	return tree, nil
+}
+
+func check(base, next int64) error {
+	if base > MaxTreeBytes || next > MaxTreeBytes || next < 0 {
+		return refuse(bundle.TooLarge, "there are no deltas of trees above %d bytes, and these have %d and %d", MaxTreeBytes, base, next)
+	}
+	return nil
+}
+
+func refuse(reason bundle.Reason, format string, args ...any) error {
+	return &bundle.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+}

@@ -1,0 +1,205 @@
+package delta
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/exec"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+const (
+	// overhead is what a process takes beside the trees to apply a delta, in bytes.
+	overhead = 32 << 20
+	// tables is what the compressor takes beside that, whatever the size of the trees.
+	tables = 72 << 20
+	// maxWords bounds what is kept of a child's complaint.
+	maxWords = 4 << 10
+)
+
+// Job is a delta that is made or applied from files to a file. Out is created, is on disk when the job has
+// succeeded, and is not there when it has failed.
+type Job struct {
+	Base Tree `json:"base"`
+	// Next is the tree to make a delta of. Where it has no path, the job is to apply Delta.
+	Next  Tree           `json:"next,omitzero"`
+	Delta string         `json:"delta,omitempty"`
+	Want  bundle.Content `json:"want,omitzero"` // of Apply
+	Out   string         `json:"out"`
+}
+
+// Tree is a tree in a file: a tar, or a bundle's full layer.
+type Tree struct {
+	Path string `json:"path"`
+	Gzip bool   `json:"gzip,omitempty"`
+	Size int64  `json:"size"` // of the tar, in bytes
+}
+
+// Memory is what the job's process takes at most, in bytes: 335 MiB were measured to make a delta of the largest
+// trees, and 138 MiB to apply it. Who has less fetches the full layer; see Available.
+func (j Job) Memory() int64 {
+	if j.Next.Path != "" {
+		return 2*(j.Base.Size+j.Next.Size) + overhead + tables
+	}
+	return 2*(j.Base.Size+j.Want.Size) + overhead
+}
+
+// Start runs the job in a process of its own and waits for it: self is the program and arguments with which
+// this program calls Child. The error is a *bundle.Refusal where the delta is at fault. When ctx ends, so does
+// the process.
+func (j Job) Start(ctx context.Context, self ...string) error {
+	order, err := json.Marshal(j)
+	if err != nil {
+		return err
+	}
+	if err := os.Remove(j.Out); err != nil && !errors.Is(err, os.ErrNotExist) { // of one that was killed
+		return err
+	}
+	var said bytes.Buffer
+	cmd := exec.CommandContext(ctx, self[0], self[1:]...)
+	cmd.Stdin, cmd.Stdout = bytes.NewReader(order), &limited{w: &said, left: maxWords}
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=20"} // nothing of what this process knows is needed
+	if err = cmd.Run(); err != nil {
+		_ = os.Remove(j.Out)
+		err = explain(ctx, err, said.Bytes())
+	}
+	return err
+}
+
+// explain makes an error of how a child has ended and what it has said.
+func explain(ctx context.Context, err error, said []byte) error {
+	if ctx.Err() != nil {
+		return ctx.Err()
+	}
+	var refusal bundle.Refusal
+	if json.Unmarshal(said, &refusal) == nil && refusal.Message != "" {
+		if refusal.Reason != "" {
+			return &refusal
+		}
+		return fmt.Errorf("delta: %s", refusal.Message)
+	}
+	return fmt.Errorf("delta: the process for it has failed: %w", err) // as by the kernel, for want of memory
+}
+
+// Child does the job that Start gives it, with the process's standard input and output, and returns the
+// process's exit code.
+func Child(stdin io.Reader, stdout io.Writer) (code int) {
+	var j Job
+	err := json.NewDecoder(stdin).Decode(&j)
+	if err == nil {
+		err = j.Run()
+	}
+	if err == nil {
+		return 0
+	}
+	refusal := &bundle.Refusal{}
+	if !errors.As(err, &refusal) {
+		refusal.Message = err.Error()
+	}
+	_ = json.NewEncoder(stdout).Encode(refusal) // the exit code says it too
+	return 3
+}
+
+// Run does the job in this process.
+func (j Job) Run() (err error) {
+	base, err := j.Base.read()
+	if err != nil {
+		return err
+	}
+	var out []byte
+	if j.Next.Path != "" {
+		var next []byte
+		if next, err = j.Next.read(); err == nil {
+			out, err = Make(base, next)
+		}
+	} else {
+		var delta []byte
+		if delta, err = readFile(j.Delta, MaxBytes); err == nil {
+			out, err = Apply(base, delta, j.Want)
+		}
+	}
+	if err != nil {
+		return err
+	}
+	return writeFile(j.Out, out)
+}
+
+// read returns the tar. It takes no more memory than Size says, and fails where there is more or less.
+func (t Tree) read() ([]byte, error) {
+	if err := check(t.Size, t.Size); err != nil {
+		return nil, err
+	}
+	f, err := os.Open(t.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	var in io.Reader = f
+	if t.Gzip {
+		if in, err = gzip.NewReader(f); err != nil {
+			return nil, fmt.Errorf("%s: %w", t.Path, err)
+		}
+	}
+	data := make([]byte, t.Size)
+	if _, err := io.ReadFull(in, data); err != nil {
+		return nil, fmt.Errorf("%s: %w", t.Path, err)
+	}
+	if n, err := io.ReadFull(in, make([]byte, 1)); n > 0 || !errors.Is(err, io.EOF) {
+		return nil, fmt.Errorf("%s: %w", t.Path, errors.Join(fmt.Errorf("it is not of %d bytes", t.Size), err))
+	}
+	return data, nil
+}
+
+func readFile(path string, limit int64) ([]byte, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return nil, err
+	}
+	defer f.Close()
+	info, err := f.Stat()
+	if err != nil {
+		return nil, err
+	}
+	if info.Size() > limit {
+		return nil, refuse(bundle.TooLarge, "delta has %d bytes, at most %d are allowed", info.Size(), limit)
+	}
+	data := make([]byte, info.Size())
+	_, err = io.ReadFull(f, data)
+	return data, err
+}
+
+func writeFile(path string, data []byte) error {
+	f, err := os.OpenFile(path, os.O_WRONLY|os.O_CREATE|os.O_EXCL, 0o600)
+	if err != nil {
+		return err
+	}
+	_, err = f.Write(data)
+	if err == nil {
+		err = f.Sync()
+	}
+	if err = errors.Join(err, f.Close()); err != nil {
+		_ = os.Remove(path)
+	}
+	return err
+}
+
+// limited keeps the start of what is written.
+type limited struct {
+	w    io.Writer
+	left int
+}
+
+func (l *limited) Write(p []byte) (int, error) {
+	kept := p[:min(len(p), l.left)]
+	l.left -= len(kept)
+	if _, err := l.w.Write(kept); err != nil {
+		return 0, err
+	}
+	return len(p), nil
+}
