@@ -81,10 +81,15 @@ func Unpack(r io.Reader, root *os.Root, want Content) error {
 	if err != nil {
 		return unreadable(err, "layer is no gzip")
 	}
+	return UnpackTar(zip, root, want)
+}
+
+// UnpackTar is Unpack for the tar itself, as a delta makes it.
+func UnpackTar(r io.Reader, root *os.Root, want Content) error {
 	count := &counter{hash: digest.SHA256.Hash()}
-	tree := io.TeeReader(io.LimitReader(zip, want.Size+1), count)
+	tree := io.TeeReader(io.LimitReader(r, want.Size+1), count)
 	names := NewNames(want.Files)
-	err = unpackEntries(tree, root, names, want.Size)
+	err := unpackEntries(tree, root, names, want.Size)
 	if err == nil {
 		// What follows the end of the archive counts for size and digest like the rest.
 		if _, err = io.Copy(io.Discard, tree); err != nil {

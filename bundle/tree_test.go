@@ -5,6 +5,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"fmt"
+	"io"
 	"io/fs"
 	"math/rand/v2"
 	"os"
@@ -44,6 +45,21 @@ func TestPackedTreeUnpacksToTheSameFiles(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, f.Executable, info.Mode()&0o100 != 0, f.Path)
 	}
+}
+
+func TestATarUnpacksAsItsGzipDoes(t *testing.T) {
+	packed, err := Pack(sampleFiles())
+	require.NoError(t, err)
+	zip, err := gzip.NewReader(bytes.NewReader(packed.Gzip))
+	require.NoError(t, err)
+	data, err := io.ReadAll(zip)
+	require.NoError(t, err)
+	root := openRoot(t)
+	require.NoError(t, UnpackTar(bytes.NewReader(data), root, packed.Content))
+	got, err := root.ReadFile("shop-dev/namespace.yaml")
+	require.NoError(t, err)
+	require.Equal(t, "kind: Namespace\n", string(got))
+	require.ErrorIs(t, UnpackTar(bytes.NewReader(append(data, 0)), openRoot(t), packed.Content), ErrTooLarge)
 }
 
 func TestPackDependsOnNothingButTheFiles(t *testing.T) {
