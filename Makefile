@@ -21,7 +21,7 @@ E2E_CACHE = $(or $(XDG_CACHE_HOME),$(HOME)/.cache)/wherry-e2e
 # shares with the other programs is compiled once all the same.
 COSIGN_TAGS = -tags pkcs11key,netgo,osusergo
 E2E_KEYS := $(shell for module in e2e/tools/*/; do name=$$(basename $$module); printf '%s/' $$name; \
-	{ cat $$module/go.mod $$module/go.sum; echo "$(STAMP)"; $(GO) version; \
+	{ cat $$module/go.mod $$module/go.sum $$(find $$module -name '*.go'); echo "$(STAMP)"; $(GO) version; \
 	if [ $$name = cosign ]; then echo "$(COSIGN_TAGS)"; fi; } | git hash-object --stdin; done)
 E2E_BINS  = $(E2E_KEYS:%=$(E2E_CACHE)/%/bin)
 ARGO      = $(shell awk '$$1 == "github.com/argoproj/argo-cd/v3" { print substr($$2, 2) }' e2e/tools/argo/go.mod)
@@ -34,10 +34,12 @@ E2E_REDIS := $(if $(shell command -v redis-server),,$(E2E_CACHE)/redis/$(MACHINE
 # So is a PKCS#11 token in software, which keeps a key that signs.
 HSM_DEBS = softhsm2 libsofthsm2
 E2E_HSM  := $(if $(shell command -v softhsm2-util),,$(E2E_CACHE)/softhsm/$(MACHINE)/bin)
+# And so is skopeo, which copies what others publish.
+E2E_SKOPEO := $(if $(shell command -v skopeo),,$(E2E_CACHE)/skopeo/$(MACHINE)/bin)
 EMPTY    :=
-E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(strip $(E2E_BINS) $(E2E_DEB) $(E2E_REDIS) $(E2E_HSM)))
+E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(strip $(E2E_BINS) $(E2E_DEB) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO)))
 # On a cluster that was given, the tests run these tools of their own all the same.
-E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS)) $(E2E_REDIS) $(E2E_HSM)
+E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS)) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO)
 # Pods that run take root on Debian, and make this machine a node, for a cluster that is started here.
 # E2E_TAGS=e2e leaves them out.
 COMMA    := ,
@@ -88,7 +90,7 @@ e2e-machine:
 	elif [ ! -d $(E2E_DEB) ] && ! command -v apt-get >/dev/null; then why="apt-get is missing"; fi; \
 	test -z "$$why" || { echo 'e2e: real pods take root on Debian, and' "$$why"': $(E2E_LEAVE)' >&2; exit 1; }
 
-e2e-tools: $(E2E_BINS) $(E2E_REDIS) $(E2E_HSM) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
+e2e-tools: $(E2E_BINS) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO) ## etcd, kube-apiserver and the other programs of these tests; some minutes, once
 	@echo $(E2E_TOOLS)
 
 # Built beside its place and moved there at the end, so that a build that was cut short is not taken for one.
@@ -121,6 +123,16 @@ $(E2E_REDIS) $(E2E_HSM):
 	for deb in *.deb; do dpkg -x $$deb . || exit 1; done && mkdir -p bin/lib && \
 	cp usr/bin/* bin/ && find usr/lib/*-linux-* -name '*.so*' -exec cp -P -t bin/lib {} + && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
 	test $$code = 0 || echo 'e2e: $(DEBS) could not be had from apt-get: install $(firstword $(DEBS))' >&2; exit $$code
+
+# apt-get finds out which libraries are missing: their names differ from release to release.
+$(E2E_SKOPEO):
+	@if ! command -v apt-get >/dev/null; then echo 'e2e: the tests of copies need skopeo, and there is no apt-get to have it from: install it' >&2; exit 1; fi; \
+	mkdir -p $(@D); tmp=$$(mktemp -d $(@D)/tmp.XXXXXX) && mkdir $$tmp/partial && set -x && \
+	get="apt-get install -qy --no-install-recommends --download-only -o Debug::NoLocking=1 -o Dir::Cache::archives=$$tmp skopeo" && \
+	( cd $$tmp && { $$get || { apt-get update -q && $$get; }; } && \
+	for deb in *.deb; do dpkg -x $$deb . || exit 1; done && mkdir -p bin/lib && \
+	cp usr/bin/skopeo bin/ && find usr/lib -name '*.so.*' -exec cp -P -t bin/lib {} + && mv bin $@ ); code=$$?; rm -rf $$tmp; set +x; \
+	test $$code = 0 || echo 'e2e: skopeo could not be had from apt-get: install it' >&2; exit $$code
 
 e2e-up: build e2e-tools ## that API server and a registry by themselves, until Ctrl-C; with CMD='…' while the command runs
 	@$(E2E_ENV) $(GO) run ./e2e/harness/cmd/up $(CMD)

@@ -30,6 +30,39 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 	return launchRegistry(ctx, programs)
 }
 
+// StartDistribution runs the registry of distribution, with its own command and configuration, on loopback
+// and returns when it listens. The caller calls Stop.
+func StartDistribution(ctx context.Context) (_ *Registry, err error) {
+	dir, err := os.MkdirTemp("", "wherry-e2e-")
+	if err != nil {
+		return nil, err
+	}
+	r := &Registry{dir: dir}
+	defer func() {
+		if err != nil {
+			err = errors.Join(err, r.Stop())
+		}
+	}()
+	path, err := Tool("registry")
+	if err != nil {
+		return nil, err
+	}
+	ports, err := freePorts(1)
+	if err != nil {
+		return nil, err
+	}
+	r.Prefix = fmt.Sprintf("127.0.0.1:%d", ports[0])
+	config := filepath.Join(dir, "config.yml")
+	text := fmt.Sprintf("version: 0.1\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n", filepath.Join(dir, "content"), r.Prefix)
+	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
+		return nil, err
+	}
+	if r.process, err = start(dir, path, []string{"serve", config}); err != nil {
+		return nil, err
+	}
+	return r, awaitPort(ctx, r.Prefix, r.process)
+}
+
 func launchRegistry(ctx context.Context, programs string) (_ *Registry, err error) {
 	dir, err := os.MkdirTemp("", "wherry-e2e-")
 	if err != nil {
