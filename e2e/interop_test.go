@@ -7,6 +7,7 @@ import (
 	"io"
 	"log"
 	"net/http/httptest"
+	"os"
 	"os/exec"
 	"path/filepath"
 	"strings"
@@ -150,6 +151,9 @@ func TestABundleGoesThroughAFolderOfAnotherTool(t *testing.T) {
 	for _, tag := range []string{"latest", bundle.SignatureTag(published)} {
 		s.tool("skopeo", "--insecure-policy", "copy", "--src-tls-verify=false", "docker://"+s.repositoryName(s.prefix)+":"+tag, "oci:medium:"+name+"/"+tag)
 	}
+	path, _ := s.toolPath("skopeo") // its library path is set by now
+	converted := execute(t, s.dir, path, "--insecure-policy", "copy", "--format", "v2s2", "oci:medium:"+name+"/latest", "dir:converted")
+	require.NotZero(t, converted.code, "a bundle is no image that could be converted")
 	s.prefix = startDistribution(t) + "/site"
 	copied := s.wherry("bundle", "copy", "oci-layout:medium/"+name, "oci://"+s.prefix, "--key", "cosign.pub")
 	require.Zero(t, copied.code, copied.stderr)
@@ -162,6 +166,36 @@ func TestABundleGoesThroughAFolderOfAnotherTool(t *testing.T) {
 	require.Equal(t, 4, refused.code)
 	require.Contains(t, refused.stderr, string(bundle.UntrustedKey))
 	require.NoDirExists(t, s.path("refused"))
+}
+
+func TestThePageOnOtherToolsSaysWhatWorks(t *testing.T) {
+	s := newSite(t)
+	s.edit("platform/cluster-types.yaml", "name: edge", "name: drone")
+	s.publish()
+	mirror := startDistribution(t) + "/site"
+	bin := s.path("programs")
+	require.NoError(t, os.Mkdir(bin, 0o755))
+	for _, name := range []string{"crane", "skopeo"} {
+		path, env := s.toolPath(name)
+		script := "#!/bin/sh\nexec env " + env + " " + path + ` "$@"` + "\n"
+		require.NoError(t, os.WriteFile(filepath.Join(bin, name), []byte(script), 0o755))
+	}
+	t.Setenv("PATH", bin+":"+os.Getenv("PATH"))
+	page, err := os.ReadFile("../docs/interop.md")
+	require.NoError(t, err)
+	blocks := block.FindAllStringSubmatch(string(page), -1)
+	require.Len(t, blocks, 3)
+	for _, found := range blocks {
+		s.shell(strings.NewReplacer(
+			"registry.example/edge", s.prefix,
+			"registry.plant-7:5000/edge", mirror,
+			"bundles/dev", "bundles/"+s.environment,
+			"--environment dev", "--environment "+s.environment,
+			"skopeo sync", "skopeo --insecure-policy sync --src-tls-verify=false --dest-tls-verify=false",
+		).Replace(found[1]))
+		ref := "oci://" + mirror + "/bundles/" + s.environment + "/drone"
+		require.Zero(t, s.wherry("verify", ref, "--key", "cosign.pub").code)
+	}
 }
 
 // repositoryName is where a prefix has the bundles of the site's type.
@@ -210,17 +244,24 @@ func (s *site) bundleCopy(from, to string, want map[string]string) {
 	require.Equal(s.t, want, got)
 }
 
-// tool runs a program that copies, with an empty home.
-func (s *site) tool(name string, args ...string) {
+// toolPath finds a program that copies, and what it needs in its environment.
+func (s *site) toolPath(name string) (path, env string) {
 	s.t.Helper()
-	s.t.Setenv("HOME", s.path("home"))
 	path, err := harness.Tool(name)
 	if err != nil {
 		path, err = exec.LookPath(name)
 		require.NoError(s.t, err, `install %s, or run "make e2e-tools" on Debian`, name)
-	} else if name == "skopeo" {
-		s.t.Setenv("LD_LIBRARY_PATH", filepath.Join(filepath.Dir(path), "lib"))
 	}
+	return path, "LD_LIBRARY_PATH=" + filepath.Join(filepath.Dir(path), "lib")
+}
+
+// tool runs such a program, with an empty home.
+func (s *site) tool(name string, args ...string) {
+	s.t.Helper()
+	path, env := s.toolPath(name)
+	s.t.Setenv("HOME", s.path("home"))
+	variable, value, _ := strings.Cut(env, "=")
+	s.t.Setenv(variable, value)
 	r := execute(s.t, s.dir, path, args...)
 	require.Zero(s.t, r.code, r.stderr)
 }
