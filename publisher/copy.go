@@ -166,8 +166,8 @@ func newCopier(from, to oci.Location, opts CopyOptions) (*copier, error) {
 		c.trust = &pinned
 	}
 	if opts.Trust != nil {
-		if c.chain, err = c.chain.Append(opts.Trust); err != nil {
-			return nil, err
+		if c.chain, err = BeginTrust(opts.Trust); err != nil {
+			return nil, fmt.Errorf("trust document: %w", err)
 		}
 	}
 	return c, nil

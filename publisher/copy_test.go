@@ -71,7 +71,7 @@ func results(done *Copied) map[string]Outcome {
 	return all
 }
 
-func all(done *Copied, want Outcome) map[string]Outcome {
+func resultsAs(done *Copied, want Outcome) map[string]Outcome {
 	all := results(done)
 	for name := range all {
 		all[name] = want
@@ -101,7 +101,7 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			w.mustPublish() // now canary and latest of drone differ
 			m := w.mirror(to)
 			done := w.mustCopyTo(m, CopyOptions{Keys: w.key.trusted().Keys})
-			require.Equal(t, all(done, OutcomeCopied), results(done))
+			require.Equal(t, resultsAs(done, OutcomeCopied), results(done))
 			require.Empty(t, done.Warnings)
 			require.Len(t, done.Items, 7)
 
@@ -117,7 +117,7 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 
 			before := m.state()
 			done = w.mustCopyTo(m, CopyOptions{})
-			require.Equal(t, all(done, OutcomeUnchanged), results(done))
+			require.Equal(t, resultsAs(done, OutcomeUnchanged), results(done))
 			require.Equal(t, before, m.state())
 		})
 	}
@@ -194,7 +194,7 @@ func TestACopyRepairsWhatIsMissing(t *testing.T) {
 			whole := m.tagsOf()
 			damage(t, m)
 			done := w.mustCopyTo(m, CopyOptions{})
-			want := all(done, OutcomeUnchanged)
+			want := resultsAs(done, OutcomeUnchanged)
 			want["bundles/dev/drone:"+v.Release.Tag()] = OutcomeUpdated
 			if name == "the manifest" {
 				want["bundles/dev/drone:"+v.Release.Tag()] = OutcomeCopied

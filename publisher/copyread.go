@@ -16,9 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// pendingPrefix begins the tags of releases that still lack signatures.
-const pendingPrefix = "pending-"
-
 // original is a manifest that is to be copied, with what belongs to it.
 type original struct {
 	// repo is where it was read. The destination's has the same name.
@@ -102,7 +99,7 @@ func (c *copier) readOriginal(ctx context.Context, repo placedRepository, d dige
 
 // refusePending refuses a release that still lacks signatures: its own tag would say that it is complete.
 func refusePending(ctx context.Context, o *original, named tags) error {
-	pending := pendingPrefix + strings.TrimPrefix(o.own, "s")
+	pending := "pending-" + strings.TrimPrefix(o.own, "s")
 	if !slices.Contains(named.all, pending) || slices.Contains(named.all, o.own) {
 		return nil
 	}

@@ -5,12 +5,10 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
@@ -116,28 +114,9 @@ func (c *copying) readTrusted() (err error) {
 		}
 	}
 	if c.trust != "" {
-		if c.options.Trust, err = readFirstTrust(c.trust); err != nil {
-			return cli.Fail(cli.Usage, fmt.Errorf("--trust: %w", err), "it is the file that agents are installed with")
-		}
+		c.options.Trust, err = readTrustFile(c.trust)
 	}
-	return nil
-}
-
-// readFirstTrust reads an envelope that holds version 1 of a trust document.
-func readFirstTrust(name string) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	envelope, err := io.ReadAll(io.LimitReader(f, bundle.MaxTrustBytes+1))
-	if err != nil {
-		return nil, err
-	}
-	if _, err := bundle.TrustChain(nil).Append(envelope); err != nil {
-		return nil, fmt.Errorf("%s: %w", name, err)
-	}
-	return envelope, nil
+	return err
 }
 
 // copyFailure is registryFailure for the one of the two places at which err came up.
