@@ -22,8 +22,9 @@ type Trusted struct {
 	Kind      string        `json:"kind"`
 	Reference string        `json:"reference"`
 	Digest    digest.Digest `json:"digest"`
-	// Keys names the keys that signed; see bundle.KeyID.
+	// Keys names the keys that signed; see bundle.KeyID. It is empty where Identity says who did.
 	Keys              []string  `json:"keys"`
+	Identity          *Identity `json:"identity,omitempty"`
 	Platform          string    `json:"platform"`
 	Environment       string    `json:"environment"`
 	ClusterType       string    `json:"clusterType,omitempty"`
@@ -72,58 +73,77 @@ func heldCount(m *ocispec.Manifest) int {
 // VerifyReference fetches what ref names in full and checks it as an agent would, except for what only an
 // agent knows. The error is a *bundle.Refusal where it is not to be trusted.
 func VerifyReference(ctx context.Context, ref oci.Reference, trust bundle.Trust, now time.Time, opts oci.Options) (*Trusted, error) {
+	return verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
+		t.Keys, err = bundle.VerifySignature(ctx, src, d, trust)
+		return err
+	})
+}
+
+// VerifyReferenceKeyless does what VerifyReference does, where an identity has signed and no key.
+func VerifyReferenceKeyless(ctx context.Context, ref oci.Reference, trust *Keyless, now time.Time, opts oci.Options) (*Trusted, error) {
+	return verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
+		t.Keys = []string{}
+		t.Identity, err = trust.verify(ctx, src, d)
+		return err
+	})
+}
+
+// verifyReference has judge say who has signed, before it reads what that was.
+func verifyReference(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options,
+	judge func(src bundle.Source, d digest.Digest, t *Trusted) error,
+) (*Trusted, error) {
 	repo, desc, err := ref.Resolve(ctx, opts)
 	if err != nil {
+		return nil, err
+	}
+	t := &Trusted{Reference: ref.String(), Digest: desc.Digest}
+	if err := judge(repo, desc.Digest, t); err != nil {
 		return nil, err
 	}
 	m, err := readManifest(ctx, repo, desc)
 	if err != nil {
 		return nil, err
 	}
-	var t *Trusted
 	if m.ArtifactType == bundle.MediaTypeEnvironment {
-		t, err = verifyRecord(ctx, repo, desc, trust)
+		err = t.readRecord(ctx, repo, desc)
 	} else {
-		t, err = verifyBundle(ctx, repo, desc, trust, now)
+		err = t.readBundle(ctx, repo, desc, now)
 	}
 	if err != nil {
 		return nil, err
 	}
-	t.Reference, t.Digest = ref.String(), desc.Digest
 	return t, nil
 }
 
-func verifyRecord(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, trust bundle.Trust) (*Trusted, error) {
-	v, err := bundle.VerifyEnvironment(ctx, repo, desc, trust)
+func (t *Trusted) readRecord(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor) error {
+	v, err := bundle.ReadEnvironment(ctx, repo, desc)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r := v.Record
-	return &Trusted{
-		Kind: "environment", Keys: v.KeyIDs, Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, Sequence: r.Sequence,
-		IssuedAt: r.IssuedAt, BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, ClusterTypes: r.ClusterTypes, Incomplete: r.Incomplete,
-	}, nil
+	t.Kind, t.Platform, t.Environment, t.Epoch, t.Sequence = "environment", r.Platform, r.Environment, r.Epoch, r.Sequence
+	t.IssuedAt, t.BaseCommit, t.EnvironmentCommit, t.ClusterTypes, t.Incomplete = r.IssuedAt, r.BaseCommit, r.EnvironmentCommit, r.ClusterTypes, r.Incomplete
+	return nil
 }
 
-func verifyBundle(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, trust bundle.Trust, now time.Time) (*Trusted, error) {
-	v, err := bundle.Verify(ctx, repo, desc, trust)
+func (t *Trusted) readBundle(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, now time.Time) error {
+	v, err := bundle.Read(ctx, repo, desc)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r := v.Release
 	if !now.Before(r.ExpiresAt) {
-		return nil, &bundle.Refusal{Reason: bundle.Expired, Message: "release expired at " + r.ExpiresAt.Format(time.RFC3339)}
+		return &bundle.Refusal{Reason: bundle.Expired, Message: "release expired at " + r.ExpiresAt.Format(time.RFC3339)}
 	}
 	assignments, err := readTree(ctx, repo, v.Tree, r.Content)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	n := len(assignments)
-	return &Trusted{
-		Kind: "bundle", Keys: v.KeyIDs, Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType, Rings: r.Rings,
-		Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, ExpiresAt: r.ExpiresAt,
-		BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit, Content: &r.Content, Assignments: &n, Held: heldOf(assignments),
-	}, nil
+	t.Kind, t.Platform, t.Environment, t.ClusterType, t.Rings = "bundle", r.Platform, r.Environment, r.ClusterType, r.Rings
+	t.Epoch, t.Sequence, t.IssuedAt, t.ExpiresAt = r.Epoch, r.Sequence, r.IssuedAt, r.ExpiresAt
+	t.BaseCommit, t.EnvironmentCommit, t.Content, t.Assignments, t.Held = r.BaseCommit, r.EnvironmentCommit, &r.Content, &n, heldOf(assignments)
+	return nil
 }
 
 // Inspected is a bundle as it lies there, verified or not. Its JSON form is an interface.

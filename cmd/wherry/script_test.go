@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": wantExit, "gitcommit": gitCommit, "expand": expand, "fakeagent": fakeAgent,
-			"answering": answering,
+			"answering": answering, "keyless": keyless,
 		},
 	})
 }

@@ -21,9 +21,10 @@ meant, LOCATION being oci://HOST/PREFIX or oci-layout:DIR.`
 
 func newVerifyCommand() *cobra.Command {
 	var keyFile, format string
+	var identity identityFlags
 	var registry registryFlags
 	cmd := &cobra.Command{
-		Use:   "verify REF --key FILE",
+		Use:   "verify REF (--key FILE | --certificate-identity ID --certificate-oidc-issuer URL)",
 		Short: "Check a published bundle as an agent would",
 		Long: `Check a published bundle as an agent would: the signature on its manifest, the release document, its
 expiry, and every byte of its files. What only an agent knows, such as its own cluster type and what it
@@ -31,29 +32,52 @@ has accepted before, is not asked.
 
 ` + referenceHelp + ` An environment's record, LOCATION/environments/ENVIRONMENT, can be checked too.
 
+Who has signed is a key, or an identity that a certificate was issued to: its subject and its issuer, exactly as
+they are in the certificate. Nobody is asked over the network about certificates and logs; whom to believe is in
+Sigstore's trusted root as this program has it, or in that of --trusted-root. Agents take keys only.
+
 The exit code is 4 when it is not to be trusted.`,
 		Example: `  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --key cosign.pub
-  wherry verify oci-layout:./out/bundles/dev/drone:s0-1795262400 --key cosign.pub -o json`,
+  wherry verify oci-layout:./out/bundles/dev/drone:s0-1795262400 --key cosign.pub -o json
+  wherry verify oci://ghcr.io/example/edge/bundles/dev/drone --certificate-oidc-issuer https://token.actions.githubusercontent.com \
+    --certificate-identity https://github.com/example/platform/.github/workflows/release.yaml@refs/heads/main`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			ref, err := oci.ParseReference(args[0])
 			if err != nil {
 				return cli.Fail(cli.Usage, err, "")
 			}
-			keys, err := readPublicKeys(keyFile)
-			if err != nil {
-				return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+			if identity.root != "" && identity.subject == "" {
+				return cli.Usagef("--trusted-root goes with --certificate-identity")
 			}
-			t, err := publisher.VerifyReference(cmd.Context(), ref, bundle.Pinned(keys), time.Now(), registry.options())
-			if err != nil {
-				return referenceFailure(err, ref)
+			var t *publisher.Trusted
+			if keyFile != "" {
+				keys, err := readPublicKeys(keyFile)
+				if err != nil {
+					return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+				}
+				t, err = publisher.VerifyReference(cmd.Context(), ref, bundle.Pinned(keys), time.Now(), registry.options())
+				if err != nil {
+					return referenceFailure(err, ref)
+				}
+			} else {
+				trust, err := identity.trust()
+				if err != nil {
+					return err
+				}
+				t, err = publisher.VerifyReferenceKeyless(cmd.Context(), ref, trust, time.Now(), registry.options())
+				if err != nil {
+					return referenceFailure(err, ref)
+				}
 			}
 			cmd.PrintErrf("%s is trusted\n", ref)
 			return cli.Print(cmd.OutOrStdout(), format, t, func(w io.Writer) { trustedTable(w, t) })
 		},
 	}
-	cmd.Flags().StringVar(&keyFile, "key", "", "the public key, or several in one file, of which one must have signed (required)")
-	_ = cmd.MarkFlagRequired("key")
+	cmd.Flags().StringVar(&keyFile, "key", "", "the public key, or several in one file, of which one must have signed")
+	identity.add(cmd)
+	cmd.MarkFlagsOneRequired("key", "certificate-identity")
+	cmd.MarkFlagsMutuallyExclusive("key", "certificate-identity")
 	registry.add(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd
@@ -103,6 +127,12 @@ func trustedTable(w io.Writer, t *publisher.Trusted) {
 		for _, h := range t.Held {
 			row("HELD", "%s since %s", h.Name, heldText(h.Held))
 		}
+	}
+	if t.Identity != nil {
+		row("SIGNED BY", "%s", t.Identity.Subject)
+		row("KNOWN TO", "%s", t.Identity.Issuer)
+		row("LOGGED", "%s", timeCell(t.Identity.LoggedAt))
+		return
 	}
 	row("KEYS", "%s", strings.Join(t.Keys, " "))
 }

@@ -1,0 +1,48 @@
+package main
+
+import (
+	"fmt"
+	"io"
+	"os"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// identityFlags says who has to have signed without a key.
+type identityFlags struct {
+	subject, issuer, root string
+}
+
+// add adds the flags, whose first two go together.
+func (f *identityFlags) add(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringVar(&f.subject, "certificate-identity", "", "the `SUBJECT`, an e-mail address or a URI, of the certificate that must have signed")
+	flags.StringVar(&f.issuer, "certificate-oidc-issuer", "", "the `URL` of the OpenID Connect provider that vouched for it")
+	flags.StringVar(&f.root, "trusted-root", "", "a trusted_root.json `FILE` (default that of Sigstore's public instance)")
+	cmd.MarkFlagsRequiredTogether("certificate-identity", "certificate-oidc-issuer")
+}
+
+func (f *identityFlags) trust() (*publisher.Keyless, error) {
+	var root []byte
+	if f.root != "" {
+		file, err := os.Open(f.root)
+		if err == nil {
+			defer file.Close()
+			root, err = io.ReadAll(io.LimitReader(file, publisher.MaxTrustedRootBytes+1))
+		}
+		if err == nil && len(root) > publisher.MaxTrustedRootBytes {
+			err = fmt.Errorf("%s is larger than %d bytes", f.root, publisher.MaxTrustedRootBytes)
+		}
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--trusted-root: %w", err), "")
+		}
+	}
+	trust, err := publisher.NewKeyless(f.subject, f.issuer, root)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, `"cosign trusted-root create" makes a trusted root`)
+	}
+	return trust, nil
+}
