@@ -4,13 +4,16 @@ package e2e
 
 import (
 	"encoding/json"
+	"os"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
+	"github.com/wherry-dev/wherry/publisher/sigstoretest"
 )
 
 // What cosign's own command line says of our bundles, and we of what it has signed.
@@ -113,4 +116,44 @@ func (s *site) claim(verified ran) digest.Digest {
 	require.NoError(s.t, json.Unmarshal([]byte(verified.stdout), &claims))
 	require.Len(s.t, claims, 1)
 	return claims[0].Critical.Image.Digest
+}
+
+func TestCosignAndWherryAgreeOnIdentities(t *testing.T) {
+	const subject, issuer = "https://example.com/release.yaml@refs/heads/main", "https://issuer.example.com"
+	s := newSite(t)
+	s.publish()
+	own := s.repository(s.prefix, clusterType)
+	published, err := own.Resolve(t.Context(), "latest")
+	require.NoError(t, err)
+	sigstore, err := sigstoretest.New(time.Now().AddDate(-1, 0, 0))
+	require.NoError(t, err)
+	trusted, err := sigstore.TrustedRoot()
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(s.path("root.json"), trusted, 0o600))
+
+	good := sigstoretest.Signing{Subject: subject, Issuer: issuer, At: time.Now().AddDate(0, -1, 0)}
+	late, unlogged, unseen, another := good, good, good, good
+	late.LoggedAfter, unlogged.Unlogged, unseen.NoSCT, another.Subject = time.Hour, true, true, subject+"-2"
+	for _, test := range []struct {
+		name    string
+		signing sigstoretest.Signing
+		trusted bool
+	}{
+		{"a good signature", good, true},
+		{"of another subject", another, false},
+		{"by a certificate that had expired", late, false},
+		{"that is in no log", unlogged, false},
+		{"by a certificate that is in no log", unseen, false},
+	} {
+		require.NoError(t, sigstore.Sign(t.Context(), own, published.Digest, test.signing))
+		identity := []string{"--certificate-identity", subject, "--certificate-oidc-issuer", issuer, "--trusted-root", "root.json"}
+		theirs := s.cosign(append([]string{"verify", "--offline", "--allow-http-registry", s.bundle(published.Digest)}, identity...)...)
+		require.Equal(t, test.trusted, theirs.code == 0, "cosign: %s: %s", test.name, theirs.stderr)
+		ours := s.wherry(append([]string{"verify", "oci://" + s.bundle(published.Digest)}, identity...)...)
+		require.Equal(t, test.trusted, ours.code == 0, "wherry: %s: %s", test.name, ours.stderr)
+		if !test.trusted {
+			require.Equal(t, 4, ours.code)
+		}
+	}
+	s.once(4) // an agent takes keys only
 }
