@@ -29,8 +29,9 @@ const (
 	maxCosignOutput = 64 << 10
 	// maxCosignMessage bounds what an error repeats of that, in bytes.
 	maxCosignMessage = 1 << 10
-	// pinVariable is cosign's own.
-	pinVariable = "COSIGN_PKCS11_PIN"
+	// pinVariable and passwordVariable are cosign's own.
+	pinVariable      = "COSIGN_PKCS11_PIN"
+	passwordVariable = "COSIGN_PASSWORD"
 )
 
 // CosignOptions says how to run cosign. The zero value runs the cosign on PATH, with no PIN but the

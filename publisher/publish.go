@@ -5,10 +5,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"io"
 	"maps"
 	"slices"
 	"strings"
 	"time"
+
+	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -50,6 +53,11 @@ type PublishOptions struct {
 	// Packed, if not nil, has packed what could be while it was rendered. It excludes Unread, since what is
 	// held for that is known only here.
 	Packed *Packer
+	// Checks are commands of the shell, each of which has to agree before anything is pushed. They run one
+	// after the other in a folder with what would be released: the trees as tree/<cluster type>/…, and in
+	// artifacts.ndjson what these need from elsewhere. Their output goes to CheckOutput; nil is nowhere.
+	Checks      []string
+	CheckOutput io.Writer
 	// OCI says how to talk to the registry.
 	OCI oci.Options
 	// Now is the clock. Nil is time.Now.
@@ -101,6 +109,8 @@ type publication struct {
 	drops, dropped map[string]bool
 	// pushed names the cluster types that an earlier round of this run published.
 	pushed map[string]bool
+	// checked has the content of each cluster type that the checks agreed to.
+	checked map[string]digest.Digest
 	// accountOf is scheduler.Result.ServiceAccount.
 	accountOf func(workspace, namespace string) string
 }
@@ -120,6 +130,11 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, trust b
 	}
 	if opts.Packed != nil && len(opts.Unread) > 0 {
 		return nil, &OptionError{errors.New("the options Packed and Unread exclude each other")}
+	}
+	for _, command := range opts.Checks {
+		if strings.TrimSpace(command) == "" {
+			return nil, &OptionError{errors.New("a check is empty, which would agree to everything")}
+		}
 	}
 	drops := map[string]bool{}
 	for _, d := range opts.Drop {
@@ -144,6 +159,7 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, trust b
 		opts: opts, to: to, store: store, key: key, trust: trust, accountOf: result.ServiceAccount,
 		issuedAt: now().UTC().Truncate(time.Second),
 		drops:    drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
+		checked: map[string]digest.Digest{},
 		done: &Published{
 			Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
 			Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
@@ -189,6 +205,9 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 		}
 		p.done.Record = p.standingRecord(OutcomeSkipped)
 		return nil
+	}
+	if err := p.check(ctx, plans); err != nil {
+		return err
 	}
 	for _, pl := range plans {
 		if err := p.carryOut(ctx, pl); err != nil {

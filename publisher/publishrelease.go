@@ -33,6 +33,9 @@ func (p *publication) carryOut(ctx context.Context, pl *plan) error {
 		if err != nil {
 			return err
 		}
+		if err := p.check(ctx, []*plan{again}); err != nil { // it may hold something else now
+			return err
+		}
 		*pl = *again
 	}
 	return nil

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -43,6 +44,10 @@ fetched and verified, the cluster type is not published, since leaving an assign
 does so on purpose. Nor is one, without --allow-empty, that had assignments and now has none. The exit code is
 1 in each of these cases.
 
+Before anything is pushed, each --check runs with sh in a folder with what would be released: the files as
+tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
+does not exit with 0 has nothing published, and the exit code is 4.
+
 ` + signerHelp + `
 
 ` + platformHelp,
@@ -63,6 +68,7 @@ does so on purpose. Nor is one, without --allow-empty, that had assignments and 
 	flags.StringVar(&p.validFor, "valid-for", "", "how long agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "TYPE/TARGET: leave this failed assignment out, which deletes it; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
+	flags.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
@@ -100,6 +106,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict, opts.OCI = loaded.Unread, p.source.strict, p.registry.options()
 	opts.Cache, opts.Packed = p.source.cache.get(), p.source.packer
+	opts.CheckOutput = cmd.ErrOrStderr()
 	defer p.source.cache.trim()
 	done, err := publisher.Publish(cmd.Context(), result, to, keys[0], opts)
 	for _, w := range done.Warnings {
@@ -108,6 +115,10 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	if err != nil {
 		for _, ct := range done.ClusterTypes {
 			cmd.PrintErrf("%s: %s\n", ct.ClusterType, ct.Result)
+		}
+		var refused *publisher.CheckError
+		if errors.As(err, &refused) {
+			return cli.Fail(cli.Denied, fmt.Errorf("%w: nothing was published", refused), "")
 		}
 		return registryFailure(err, to)
 	}

@@ -1,0 +1,131 @@
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// seen runs a publish with checks, and returns what they said.
+func (w *world) seen(checks ...string) (string, error) {
+	var out bytes.Buffer
+	w.opts.Checks, w.opts.CheckOutput = checks, &out
+	_, err := w.publish()
+	return out.String(), err
+}
+
+func TestACheckSeesWhatWouldBeReleased(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "registry")
+	w.result.ClusterTypes[0].Assignments[0].Files[2].Data = []byte("kind: Pod\napiVersion: v1\nmetadata: {name: web}\nspec: {containers: [{name: web, image: nginx:1.29}]}\n")
+	out, err := w.seen(`cat "$WHERRY_CHECK_DIR/artifacts.ndjson"; find tree -type f | LC_ALL=C sort; cat tree/drone/db-live/platform-config.yaml;
+		echo "$WHERRY_PLATFORM $WHERRY_ENVIRONMENT $WHERRY_BASE_COMMIT: $WHERRY_CLUSTER_TYPES"`)
+	require.NoError(t, err)
+	require.Equal(t, `check: {"clusterType":"drone","type":"image","name":"docker.io/library/nginx","reference":"docker.io/library/nginx:1.29","unresolved":true,"usedBy":["web-live"]}
+check: tree/drone/.wherry/artifacts.ndjson
+check: tree/drone/.wherry/assignments.ndjson
+check: tree/drone/db-live/platform-config.yaml
+check: tree/drone/db-live/reconciler.yaml
+check: tree/drone/web-live/platform-config.yaml
+check: tree/drone/web-live/reconciler.yaml
+check: tree/large/.wherry/assignments.ndjson
+check: tree/large/web-live/platform-config.yaml
+check: tree/large/web-live/reconciler.yaml
+check: tree/small/.wherry/assignments.ndjson
+check: text: v1
+check: edge dev c0ffee: drone large small
+`, out)
+
+	out, err = w.seen("ls tree")
+	require.NoError(t, err)
+	require.Empty(t, out, "what is unchanged is not released, and there is nothing to ask about")
+
+	w.result.ClusterTypes[1].Assignments[0] = assignment("large", "web-live", "v2")
+	out, err = w.seen("ls tree; pwd > " + w.dir + "/where")
+	require.NoError(t, err)
+	require.Equal(t, "check: large\n", out)
+	where, err := os.ReadFile(filepath.Join(w.dir, "where"))
+	require.NoError(t, err)
+	require.NoDirExists(t, strings.TrimSpace(string(where)))
+}
+
+func TestWhatACheckRefusesIsNotPublished(t *testing.T) {
+	t.Setenv("COSIGN_PASSWORD", "secret")
+	t.Setenv("COSIGN_PKCS11_PIN", "secret")
+	w := newWorld(t, "registry")
+	out, err := w.seen("true", "echo no; exit 3", "env | grep secret", "printf 'no end'; echo yes >&2")
+	var refused *CheckError
+	require.ErrorAs(t, err, &refused)
+	require.EqualError(t, refused, `refused by a check: "echo no; exit 3": exit status 3; "env | grep secret": exit status 1`)
+	require.Equal(t, "check: no\ncheck: no endyes\n", out, "all are asked")
+	require.Zero(t, w.writes.Load())
+
+	_, err = w.seen("exit 0")
+	require.NoError(t, err)
+	require.NotZero(t, w.writes.Load())
+	_, err = w.seen("true", " ")
+	require.ErrorContains(t, err, "a check is empty")
+}
+
+func TestAnInterruptedCheckPublishesNothing(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "registry")
+	ctx, cancel := context.WithCancel(t.Context())
+	started := filepath.Join(t.TempDir(), "started")
+	go func() {
+		defer cancel()
+		for {
+			if _, err := os.Stat(started); err == nil {
+				return
+			}
+			time.Sleep(time.Millisecond)
+		}
+	}()
+	opts := w.opts
+	opts.Checks = []string{"touch " + started + "; sleep 600"}
+	_, err := Publish(ctx, w.result, w.loc, w.key, opts)
+	require.ErrorIs(t, err, context.Canceled)
+	require.Zero(t, w.writes.Load())
+}
+
+func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), w.opts)
+	require.NoError(t, err)
+	var out bytes.Buffer
+	p.opts.Checks, p.opts.CheckOutput = []string{"ls tree"}, &out
+	ask := func() string {
+		out.Reset()
+		var plans []*plan
+		for _, ct := range w.result.ClusterTypes {
+			pl, err := p.plan(t.Context(), ct)
+			require.NoError(t, err)
+			plans = append(plans, pl)
+		}
+		require.NoError(t, p.check(t.Context(), plans))
+		return out.String()
+	}
+	require.Equal(t, "check: drone\ncheck: large\ncheck: small\n", ask())
+	require.Empty(t, ask())
+	w.result.ClusterTypes[0].Assignments = w.result.ClusterTypes[0].Assignments[:1]
+	require.Equal(t, "check: drone\n", ask(), "as after a race with another publisher")
+}
+
+func TestLinesHaveAPrefix(t *testing.T) {
+	var out bytes.Buffer
+	w := &prefixWriter{w: &out, prefix: "> "}
+	for _, text := range []string{"a\nb", "c\n", "\n", strings.Repeat("x", maxCheckLine+1), "y"} {
+		n, err := w.Write([]byte(text))
+		require.NoError(t, err)
+		require.Equal(t, len(text), n)
+	}
+	w.flush()
+	require.Equal(t, "> a\n> bc\n> \n> "+strings.Repeat("x", maxCheckLine)+"\n> xy\n", out.String())
+}
