@@ -155,5 +155,11 @@ func TestCosignAndWherryAgreeOnIdentities(t *testing.T) {
 			require.Equal(t, 4, ours.code)
 		}
 	}
+	require.NoError(t, sigstore.Sign(t.Context(), own, published.Digest, good))
 	s.once(4) // an agent takes keys only
+	added := s.cosign("sign", "--yes", "--tlog-upload=false", "--key", "cosign.key", "--allow-http-registry", s.bundle(published.Digest))
+	require.Zero(t, added.code, added.stderr)
+	s.once(0)
+	require.Zero(t, s.wherry("verify", "oci://"+s.bundle(published.Digest), "--certificate-identity", subject,
+		"--certificate-oidc-issuer", issuer, "--trusted-root", "root.json").code, "a bundle can carry both")
 }

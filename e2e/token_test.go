@@ -39,11 +39,11 @@ func TestAKeyInATokenSignsReleases(t *testing.T) {
 
 	refused := publish(signer + "&pin-value=" + wrongPIN)
 	require.Equal(t, 3, refused.code)
-	require.Regexp(t, `^wherry: --signer: public key of pkcs11:.*: cosign: .*CKR_PIN_INCORRECT\nhint: the PIN comes from .*\n$`, refused.stderr)
+	require.Regexp(t, `^wherry: --signer: public key of pkcs11:.*: cosign: .*CKR_PIN_INCORRECT\nhint: are the token and the key there\? The PIN comes from .*\n$`, refused.stderr)
 	require.NotContains(t, refused.stderr, wrongPIN)
 	nobody := publish(signer)
 	require.Equal(t, 3, nobody.code, "there is no terminal to ask at")
-	require.Contains(t, nobody.stderr, "hint: the PIN comes from ")
+	require.Contains(t, nobody.stderr, "The PIN comes from ")
 	require.Equal(t, 3, s.wherry("verify", "oci://"+s.prefix+"/bundles/"+s.environment+"/"+clusterType, "--key", "cosign.pub").code, "nothing is there")
 
 	published := publish(signer + "&pin-value=" + tokenPIN)

@@ -118,8 +118,8 @@ func (f *signerFlags) openSigner(cmd *cobra.Command, uri string) (*publisher.Key
 	case errors.Is(err, publisher.ErrNoCosign):
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "install cosign 2.6 or a later 2.x, or name it with --cosign or "+cosignVariable)
 	case isToken:
-		return nil, cli.Fail(cli.Failed, fmt.Errorf("--signer: %w", err), "the PIN comes from pin-value in the URI, else from "+pinVariable+", else from the terminal; "+
-			"cosign has to be built with the tag pkcs11key")
+		return nil, cli.Fail(cli.Failed, fmt.Errorf("--signer: %w", err), "are the token and the key there? The PIN comes from pin-value in the URI, else from "+
+			pinVariable+", else from the terminal; cosign has to be built with the tag pkcs11key")
 	}
 	return nil, cli.Fail(cli.Failed, fmt.Errorf("--signer: %w", err), "")
 }
