@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"crypto"
+	"crypto/ecdsa"
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -48,6 +50,10 @@ func runChild(args []string) error {
 	if err != nil {
 		return err
 	}
+	trust, err := loc.Repository(bundle.TrustRepository, oci.Options{})
+	if err != nil {
+		return err
+	}
 	keys, err := bundle.ParsePublicKeys([]byte(strings.Join(args[3:], "\n")))
 	if err != nil {
 		return err
@@ -59,17 +65,22 @@ func runChild(args []string) error {
 	defer state.Close()
 	return New(state, repo, bundle.Pinned(keys), cluster, Options{
 		Interval:    10 * time.Millisecond,
+		TrustSource: trust,
 		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(args[2], directory.Options{})},
 		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}).Run(context.Background())
 }
 
-// An agent is killed at a random moment, again and again, while releases come. What it leaves is always
-// one of the releases or on the way to one, and the next start gets there.
+// An agent is killed at a random moment, again and again, while releases come, each signed by a key that
+// only a newer trust document knows. What it leaves is always one of the releases or on the way to one, and
+// the next start gets there.
 func TestAKilledAgentConverges(t *testing.T) {
 	const kills, assignments = 15, 12
 	s := newSite(t)
-	s.now, s.opts.Now = time.Now(), nil
+	s.now, s.opts.Now, s.epoch = time.Now(), nil, 1
+	document := agenttest.NewTrust(s.stream.Platform, s.now, agenttest.NewKey(), s.key)
+	require.NoError(t, s.install(document))
+	versions := 1
 	digests := map[string]bool{}
 	files := func(n int) map[string]string {
 		f := map[string]string{}
@@ -85,6 +96,14 @@ func TestAKilledAgentConverges(t *testing.T) {
 	var highest bundle.Order
 	interrupted := 0
 	for n := range kills {
+		document = document.Next(s.now)
+		s.key = agenttest.NewKey().(*ecdsa.PrivateKey)
+		document.Document.Release = agenttest.Role(1, s.key)
+		if n%5 == 4 {
+			s.epoch++
+			document.Document.Epoch = s.epoch
+		}
+		s.offerTrust(document)
 		d := s.draft(int64(n+1), files(n))
 		d.ChangeList = func(as []bundle.Assignment) { // in two waves, the first of which is a chain
 			for i := range as {
@@ -105,8 +124,12 @@ func TestAKilledAgentConverges(t *testing.T) {
 			if st.Release.Running != nil {
 				require.Contains(t, digests, st.Release.Running.Digest.String())
 			}
+			chain := a.state.chain()
+			require.GreaterOrEqual(t, len(chain), versions, "no trust document is forgotten")
+			versions = len(chain)
 			order, _, err := (&pass{Agent: a}).judgedSoFar(s.stream, 0)
 			require.NoError(t, err)
+			require.LessOrEqual(t, order.Epoch, chain.Current().Epoch, "nothing was judged by a document that is not on disk")
 			require.GreaterOrEqual(t, order.Compare(highest), 0, "the order never falls")
 			highest = order
 		})
@@ -116,6 +139,7 @@ func TestAKilledAgentConverges(t *testing.T) {
 	r := s.once()
 
 	require.Contains(t, []Verdict{Done, Idle}, r.Verdict, r.Error)
+	require.EqualValues(t, document.Document.Version, r.Status.Trust.Version)
 	require.Equal(t, bundle.Compliant, r.Status.State)
 	want := files(kills - 1)
 	require.Len(t, r.Status.Items, len(want))

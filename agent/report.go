@@ -92,7 +92,11 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 		if s == nil {
 			return nil
 		}
-		return &bundle.ReportRelease{Digest: s.Digest, Epoch: s.Epoch, Sequence: s.Sequence, BaseCommit: s.BaseCommit, Expired: s.Expired}
+		r := &bundle.ReportRelease{Digest: s.Digest, Epoch: s.Epoch, Sequence: s.Sequence, BaseCommit: s.BaseCommit, Expired: s.Expired}
+		if s.IssuedAt != nil {
+			r.IssuedAt = *s.IssuedAt
+		}
+		return r
 	}
 	r.Desired, r.Observed = named(s.Release.Desired), named(s.Release.Running)
 	return r, nil

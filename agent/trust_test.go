@@ -4,14 +4,15 @@ import (
 	"context"
 	"crypto"
 	"crypto/ecdsa"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"time"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle"
@@ -345,48 +346,41 @@ func TestARefusalThatANewerDocumentChangesIsJudgedAgainByItself(t *testing.T) {
 	})
 }
 
-func TestInstallingTakesTheNextVersionAndNoOther(t *testing.T) {
+// onlyUpTo is a repository whose link is cut before one of its tags is named.
+type onlyUpTo struct {
+	bundle.Source
+	cut string
+}
+
+func (o onlyUpTo) Resolve(ctx context.Context, tag string) (ocispec.Descriptor, error) {
+	if tag == o.cut {
+		return ocispec.Descriptor{}, errors.New("cut")
+	}
+	return o.Source.Resolve(ctx, tag)
+}
+
+func TestAWalkThatIsCutGoesOnWhereItWas(t *testing.T) {
 	s, first := underTrust(t)
-	require.NoError(t, s.install(first), "again")
-	other := first
-	other.Document.ExpiresAt = other.Document.ExpiresAt.Add(time.Hour)
 	second := first.Next(s.now)
 	third := second.Next(s.now)
-	foreign := second
-	foreign.Document.Platform = "test"
-	for words, d := range map[string]agenttest.Trust{
-		"another version 1 of the trust document is installed":                       other,
-		"this is version 3 of the trust document, and the next one here is 2":        third,
-		`the trust document is for platform "test", this agent belongs to "default"`: foreign,
-		"trust document version 2 is signed by 0 of its own root keys, 1 are needed": {Document: second.Document},
-	} {
-		var refusal *bundle.Refusal
-		require.ErrorAs(t, s.install(d), &refusal)
-		require.Contains(t, refusal.Message, words)
-	}
-	require.NoError(t, s.install(first, second, third))
+	s.offerTrust(first, second, third)
+	s.publish(s.draft(1, shop))
+	s.opts.TrustSource = onlyUpTo{s.trust, "v3"}
+	require.Equal(t, Unreachable, s.once().Verdict)
+	require.Len(t, s.known().Chain, 2)
+	require.Equal(t, "Unreachable", s.known().Reason)
+	s.opts.TrustSource = onlyUpTo{s.trust, "v2"} // which is not asked for again
+	s.requireTaken()
 	require.Len(t, s.known().Chain, 3)
 }
 
-func TestAStateFromBeforeTrustDocumentsKeepsItsFloor(t *testing.T) {
-	s := newSite(t)
-	later := s.now.Add(48 * time.Hour)
-	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, "floor", later) }))
-	})
-	d := s.draft(1, shop)
-	d.Release.ExpiresAt = later
-	s.publish(d)
-	s.requireRefused(bundle.Expired, "")
-}
-
-func TestADamagedTrustDocumentIsSaidToBeSo(t *testing.T) {
-	s, _ := underTrust(t)
-	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(bucketTrust)).Put(trustKey(1), []byte("{}"))
-		}))
-	})
-	_, err := OpenState(s.dir, s.opts.Now)
-	require.ErrorIs(t, err, ErrDamaged)
+func TestWhatTheDiskDoesNotTakeIsNotBelieved(t *testing.T) {
+	s, first := underTrust(t)
+	envelope, err := first.Next(s.now).Envelope()
+	require.NoError(t, err)
+	state, err := OpenState(s.dir, s.opts.Now)
+	require.NoError(t, err)
+	require.NoError(t, state.Close())
+	require.Error(t, state.believe(2, envelope))
+	require.Len(t, state.chain(), 1)
 }

@@ -65,7 +65,9 @@ type ReportRelease struct {
 	Epoch      int64         `json:"epoch"`
 	Sequence   int64         `json:"sequence"`
 	BaseCommit string        `json:"baseCommit,omitempty"`
-	Expired    bool          `json:"expired,omitempty"`
+	// IssuedAt tells the age of a release; zero where it is not known.
+	IssuedAt time.Time `json:"issuedAt,omitzero"`
+	Expired  bool      `json:"expired,omitempty"`
 }
 
 // Item is the state of one assignment.

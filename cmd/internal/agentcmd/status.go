@@ -142,12 +142,11 @@ func span(seconds int64) string {
 
 // validity says how long a trust document is good for, and what to do about one that is not for long.
 func validity(t *agent.TrustStatus) string {
-	at := t.ExpiresAt.Format(time.RFC3339)
 	switch {
 	case t.Expired:
-		return "expired at " + at + ": nothing new is accepted before the roots have signed the next version"
+		return "expired at " + t.ExpiresAt.Format(time.RFC3339) + ": nothing new is accepted before the roots have signed the next version"
 	case t.Soon():
-		return fmt.Sprintf("expires in %s, at %s: the roots have to sign the next version", cli.Count(int(t.DaysLeft), "day"), at)
+		return fmt.Sprintf("expires in %s: the roots have to sign the next version", cli.Count(int(t.DaysLeft), "day"))
 	}
 	return fmt.Sprintf("expires in %s", cli.Count(int(t.DaysLeft), "day"))
 }

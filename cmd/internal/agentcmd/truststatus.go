@@ -61,7 +61,10 @@ func writeTrust(w io.Writer, s trustShown) {
 	row("version", "%d", f.Version)
 	row("epoch", "%d", f.Epoch)
 	row("issued", "%s", f.IssuedAt.Format(time.RFC3339))
-	row("expires", "%s, %s", f.ExpiresAt.Format(time.RFC3339), validity(f))
+	row("expires", "%s (%s left)", f.ExpiresAt.Format(time.RFC3339), cli.Count(int(f.DaysLeft), "day"))
+	if f.Soon() {
+		row("warning", "%s", validity(f))
+	}
 	asked := "never"
 	if f.AskedAt != nil {
 		asked = f.AskedAt.Format(time.RFC3339)

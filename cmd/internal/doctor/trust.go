@@ -25,7 +25,7 @@ func (e *examination) trust(ctx context.Context) {
 		e.failed(check, "compare --platform with the trust document that the agent was given", "the trust document is for platform %q, this agent belongs to %q", d.Platform, e.Cluster.Platform)
 		return
 	}
-	newest := "bundles come by import: no newer one was looked for"
+	newest := "no newer one was looked for"
 	if e.source != nil {
 		newest = "the registry has no newer one"
 		if err := e.newest(ctx); errors.As(err, new(*bundle.Refusal)) {
