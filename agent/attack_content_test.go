@@ -82,6 +82,7 @@ func TestAttackInTheTree(t *testing.T) {
 		{name: "an absolute path", lateAt: 6, want: bundle.BadContent, mount: withTree(file("/etc/cron.d/evil", "evil"))},
 		{name: "a path of another system", lateAt: 6, want: bundle.BadContent, mount: withTree(file(`shop-main\..\..\agent.db`, "evil"))},
 		{name: "a symbolic link", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, "shop-main/l", "/etc/passwd"))},
+		{name: "a link whose name is longer than a report", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, strings.Repeat("x", 1<<19), "y"))},
 		{name: "a folder that is a link, and a file in it", lateAt: 6, want: bundle.BadContent, mount: withTree(
 			link(tar.TypeSymlink, "shop-main/up", "../../.."), file("shop-main/up/agent.db", "evil"))},
 		{name: "a hard link", lateAt: 6, want: bundle.BadContent, mount: withTree(link(tar.TypeLink, "shop-main/l", "/etc/passwd"))},

@@ -153,6 +153,10 @@ func TestAttackByTheRegistry(t *testing.T) {
 			w.Header().Set("Content-Type", "text/html")
 			_, _ = io.WriteString(w, "<h1>Welcome to the hotel</h1>")
 		})},
+		{name: "an error that commands the terminal", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
+			w.WriteHeader(http.StatusTeapot)
+			_, _ = io.WriteString(w, `{"errors":[{"code":"TEAPOT","message":"\u001b]0;owned\u0007\u001b[2J"}]}`)
+		})},
 		{name: "a header without an end", want: unreachable, mount: onTag(func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Docker-Content-Digest", strings.Repeat("x", 16<<20))
 		})},

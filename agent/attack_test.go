@@ -188,6 +188,8 @@ func (s *siege) requireRefused(r Result, want bundle.Reason, offered digest.Dige
 	report := s.lastReport()
 	require.Equal(s.t, string(want), r.Status.Reason, "%s: %s", r.Verdict, r.Status.Message)
 	require.NotEmpty(s.t, r.Status.Message)
+	require.LessOrEqual(s.t, len(r.Status.Message), bundle.MaxMessageBytes)
+	require.NotContains(s.t, r.Status.Message, "\x1b")
 	require.Equal(s.t, string(want), report.Reason)
 	if want == unreachable || want == "NotFound" {
 		require.Equal(s.t, Unreachable, r.Verdict)

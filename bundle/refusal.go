@@ -30,7 +30,8 @@ const (
 )
 
 // Refusal is the error of content that was read and is not trusted. Other errors of this package's
-// functions mean that it could not be read, and may be tried again.
+// functions mean that it could not be read, and may be tried again. What this package says in Message is
+// one that fits a report, whatever name or value it quotes.
 type Refusal struct {
 	Reason  Reason
 	Message string
@@ -42,5 +43,5 @@ func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Message }
 func (r *Refusal) Is(target error) bool { return target == ErrTooLarge && r.Reason == TooLarge }
 
 func refuse(reason Reason, format string, args ...any) *Refusal {
-	return &Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
+	return &Refusal{Reason: reason, Message: Clip(fmt.Sprintf(format, args...))}
 }

@@ -129,3 +129,7 @@ func FuzzParseRelease(f *testing.F) {
 		require.Equal(t, r.Tag(), back.Tag())
 	})
 }
+
+func TestAMessageCommandsNoTerminal(t *testing.T) {
+	require.Equal(t, "a?[31mb\n\tc?é", Clip("a\x1b[31mb\n\tc\u0085é"))
+}

@@ -3,7 +3,10 @@ package bundle
 import (
 	"encoding/json"
 	"fmt"
+	"strings"
 	"time"
+	"unicode"
+	"unicode/utf8"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -92,6 +95,25 @@ type Item struct {
 
 // MaxMessageBytes bounds the message of an item.
 const MaxMessageBytes = 1 << 10
+
+// Clip makes s a message: valid UTF-8 of at most MaxMessageBytes, without what would command the terminal
+// that it is shown on. Lines and tabs stay.
+func Clip(s string) string {
+	s = strings.Map(func(r rune) rune {
+		if unicode.IsControl(r) && r != '\n' && r != '\t' {
+			return '?'
+		}
+		return r
+	}, strings.ToValidUTF8(s, "?"))
+	if len(s) <= MaxMessageBytes {
+		return s
+	}
+	end := MaxMessageBytes - len("…")
+	for !utf8.RuneStart(s[end]) {
+		end--
+	}
+	return s[:end] + "…"
+}
 
 // ReportID identifies a report: the digest of its body, which is the payload of its envelope.
 func ReportID(body []byte) digest.Digest { return digest.FromBytes(body) }

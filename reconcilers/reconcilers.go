@@ -7,9 +7,7 @@ package reconcilers
 
 import (
 	"context"
-	"strings"
 	"time"
-	"unicode/utf8"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -113,18 +111,8 @@ func Interrupted(err error) Result {
 	return Result{State: bundle.Progressing, Reason: ReasonInterrupted, Message: Clip(err.Error())}
 }
 
-// Clip makes s valid UTF-8 and cuts it to bundle.MaxMessageBytes, between two runes.
-func Clip(s string) string {
-	s = strings.ToValidUTF8(s, "?")
-	if len(s) <= bundle.MaxMessageBytes {
-		return s
-	}
-	end := bundle.MaxMessageBytes - len("…")
-	for !utf8.RuneStart(s[end]) {
-		end--
-	}
-	return s[:end] + "…"
-}
+// Clip is bundle.Clip, which makes any text a message.
+func Clip(s string) string { return bundle.Clip(s) }
 
 // Ledger keeps, for each assignment, what a reconciler has put on the cluster, so that it can be found
 // again after a crash. The zero value of an entry is no entry. Save is durable when it returns nil, and
