@@ -20,7 +20,9 @@ import (
 // row is a line of the table in docs/security.md: an attack, its test, and what the agent reports.
 type row struct{ attack, test, reported string }
 
-func (r row) String() string { return fmt.Sprintf("| %s | `%s` | `%s` |", r.attack, r.test, r.reported) }
+func (r row) String() string {
+	return fmt.Sprintf("| %s | `%s` | `%s` |", r.attack, r.test, r.reported)
+}
 
 // rowsInSource are the attacks that are mounted. A test without cases of its own is one attack, whose name
 // and report the page alone has.

@@ -12,6 +12,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -131,25 +132,72 @@ func TestAttackFreeze(t *testing.T) {
 	s.end(9)
 }
 
-// A thief of the only key uses up all sequences and all time. With a pinned key the way back is another key.
+// A thief of the only release key uses up all sequences and all time.
 func TestAttackFastForward(t *testing.T) {
-	s := besiege(t)
-	stolen := s.offer(bundle.MaxSequence, func(d *draft) {
-		d.Release.IssuedAt = s.now.AddDate(50, 0, 0)
-		d.Release.ExpiresAt = s.now.AddDate(100, 0, 0)
-	})
-	r := s.sync()
-	require.Equal(t, stolen, r.Status.Release.Running.Digest, "the thief's word is the key's: %s", r.Error)
-	after := s.memory()
-	require.EqualValues(t, bundle.MaxSequence, after.Highest.Sequence)
+	steal := func(s *siege) (stolen digest.Digest) {
+		stolen = s.offer(bundle.MaxSequence, func(d *draft) {
+			d.Release.IssuedAt, d.Release.ExpiresAt = s.now.AddDate(50, 0, 0), s.now.AddDate(100, 0, 0)
+		})
+		require.Equal(t, stolen, s.sync().Status.Release.Running.Digest, "the thief's word is the key's")
+		after := s.memory()
+		require.EqualValues(t, bundle.MaxSequence, after.Highest.Sequence)
 
-	d := s.draft(6, map[string]string{"shop-main/config.yaml": "a: 6"})
-	offered := s.publish(d)
-	r = s.sync()
-	require.Equal(t, string(bundle.OlderRelease), r.Status.Reason)
-	require.Equal(t, offered.Digest, r.Status.Release.Refused.Digest)
-	require.Equal(t, after, s.memory())
-	require.Equal(t, bundle.Rejected, s.lastReport().State, "the hub gets to know")
+		offered := s.release(6, "a: 6").Digest
+		r := s.sync()
+		require.Equal(t, string(bundle.OlderRelease), r.Status.Reason)
+		require.Equal(t, offered, r.Status.Release.Refused.Digest)
+		require.Equal(t, after, s.memory())
+		require.Equal(t, bundle.Rejected, s.lastReport().State, "the hub gets to know")
+		return stolen
+	}
+	t.Run("fast-forward: a thief of a pinned key uses up all sequences and all time", func(t *testing.T) {
+		s := besiege(t)
+		steal(s)
+		// The way back is a trust document, which somebody brings to the agent.
+		s.key, s.epoch = newTestKey(t), bundle.FirstEpoch
+		first, err := agenttest.NewTrust(s.stream.Platform, epoch, agenttest.NewKey(), s.key).Envelope()
+		require.NoError(t, err)
+		_, err = s.client.InstallTrust(t.Context(), first)
+		require.NoError(t, err)
+		s.end(1)
+	})
+	t.Run("fast-forward, and the roots begin an epoch without the stolen key", func(t *testing.T) {
+		s := besiege(t, withRoots)
+		stolen := steal(s)
+		thief := s.key
+		second := s.next()
+		s.key, s.epoch = newTestKey(t), 2
+		second.Document.Epoch, second.Document.Release = s.epoch, agenttest.Role(1, s.key)
+		s.offerTrust(second)
+		s.good = s.release(1, "a: 1")
+		r := s.sync()
+		require.Equal(t, s.good.Digest, r.Status.Release.Running.Digest, r.Error)
+		require.False(t, r.Status.Release.Running.Expired, "the thief's dates have ended with the epoch")
+		require.Equal(t, bundle.Compliant, s.lastReport().State)
+		s.requireHost("a: 1")
+
+		// What the thief has signed, and goes on signing, is of the past.
+		before := s.memory()
+		for _, want := range []bundle.Reason{bundle.UntrustedKey, bundle.UntrustedKey} {
+			require.NoError(t, s.repo.Tag(t.Context(), s.resolve(stolen.String()), bundle.LatestTag))
+			s.requireRefused(s.sync(), want, stolen)
+			stolen = s.offer(3, func(d *draft) { d.Signer = thief })
+		}
+		require.Equal(t, before, s.memory())
+		s.end(9)
+	})
+	t.Run("fast-forward, and the roots begin an epoch with the same key", func(t *testing.T) {
+		s := besiege(t, withRoots)
+		stolen := steal(s)
+		second := s.next()
+		second.Document.Epoch, s.epoch = 2, 2
+		s.offerTrust(second)
+		s.good = s.release(1, "a: 1")
+		require.Equal(t, s.good.Digest, s.sync().Status.Release.Running.Digest)
+		require.NoError(t, s.repo.Tag(t.Context(), s.resolve(stolen.String()), bundle.LatestTag))
+		s.requireRefused(s.sync(), bundle.OldEpoch, stolen)
+		s.end(9)
+	})
 }
 
 // The agent's clock is not to be relied on: batteries end, and radio clocks can be deceived.
@@ -172,6 +220,7 @@ func TestAttackOnTheClock(t *testing.T) {
 		r := s.sync()
 		require.Equal(t, good.Digest, r.Status.Release.Running.Digest, r.Error)
 		require.False(t, r.Status.Release.Running.Expired)
+		require.Equal(t, "ClockBehind", s.lastReport().Reason)
 		s.end(9)
 	})
 	t.Run("ten years ahead nothing new is taken, and nothing torn down", func(t *testing.T) {

@@ -70,7 +70,7 @@ func TestAttackBelowTheThreshold(t *testing.T) {
 	other, revoked := newTestKey(t), newTestKey(t)
 	twoOf := func(s *siege) {
 		// The key that the thief has is listed twice, as a careless document would.
-		s.trust = &bundle.Trust{Keys: bundle.Keys{s.key.Public(), other.Public(), s.key.Public()}, Threshold: 2}
+		s.pinned = &bundle.Trust{Keys: bundle.Keys{s.key.Public(), other.Public(), s.key.Public()}, Threshold: 2}
 		s.alsoSigns = other
 	}
 	mountAll(t, []attack{

@@ -25,6 +25,7 @@ import (
 	"go.etcd.io/bbolt"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -60,8 +61,13 @@ type siege struct {
 	good    ocispec.Descriptor
 	clock   atomic.Pointer[time.Time] // the agent's
 	stop    func()                    // ends the agent
-	// trust is what the agent goes by; the site's key alone if it is nil when the agent begins.
-	trust *bundle.Trust
+	// pinned is what the agent goes by while it has no trust document; nil is the site's key.
+	pinned *bundle.Trust
+	// first is version 1 of the trust document, where there is one, and roots are those who sign it.
+	first agenttest.Trust
+	roots []crypto.Signer
+	// mend puts right, when an attack ends, what a publisher would have to.
+	mend func()
 	// alsoSigns is the second key where trust asks for two.
 	alsoSigns crypto.Signer
 	// credential is what the agent has for registries.
@@ -106,16 +112,20 @@ func (s *siege) start() {
 	var err error
 	s.state, err = OpenState(s.dir, s.opts.Now)
 	require.NoError(s.t, err)
-	trust := bundle.Pinned(bundle.Keys{s.key.Public()})
-	if s.trust != nil {
-		trust = *s.trust
+	pinned := bundle.Pinned(bundle.Keys{s.key.Public()})
+	if s.pinned != nil {
+		pinned = *s.pinned
 	}
-	source, err := s.location().Repository(s.stream.Repository(), oci.Options{
+	store, err := s.location().Open(oci.Options{
 		Credential: func(context.Context, string) (auth.Credential, error) { return s.credential, nil },
 	})
 	require.NoError(s.t, err)
+	source, err := store.Repository(s.stream.Repository())
+	require.NoError(s.t, err)
+	s.opts.TrustSource, err = store.Repository(bundle.TrustRepository)
+	require.NoError(s.t, err)
 	cluster := bundle.ReportCluster{UID: "plant-7", Name: "plant-7", Platform: s.stream.Platform, Environment: s.stream.Environment, Type: s.stream.ClusterType}
-	s.running = New(s.state, source, trust, cluster, s.opts)
+	s.running = New(s.state, source, pinned, cluster, s.opts)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
 	go func() { ended <- s.running.Run(ctx) }()
@@ -157,7 +167,7 @@ func (s *siege) memory() (m memory) {
 	s.t.Helper()
 	require.NoError(s.t, s.state.view(func(tx *bbolt.Tx) (err error) {
 		if m.Highest, err = load[bundle.Order](tx, bucketOrders, s.stream.Repository()+"@"+s.stream.Platform); err == nil {
-			m.Floor, err = load[time.Time](tx, bucketMeta, keyFloor)
+			m.Floor, err = load[time.Time](tx, bucketMeta, keyFloorOf(s.epoch))
 		}
 		return err
 	}))
@@ -227,6 +237,9 @@ func (s *siege) end(n int64) {
 	s.registry.spoil.Store(nil)
 	s.registry.hook.Store(nil)
 	s.setClock(s.now)
+	if s.mend != nil {
+		s.mend()
+	}
 	healed := s.release(n, "a: healed")
 	r := s.sync()
 	require.Equal(s.t, bundle.Compliant, r.Status.State, r.Error)
@@ -272,12 +285,17 @@ func newTestKey(t testing.TB) *ecdsa.PrivateKey {
 // push puts a blob or manifest into the registry.
 func (s *siege) push(b bundle.Blob) bundle.Blob {
 	s.t.Helper()
-	ok, err := s.repo.Exists(context.Background(), b.Descriptor)
+	s.pushTo(s.repo, b)
+	return b
+}
+
+func (s *siege) pushTo(repo oci.Target, b bundle.Blob) {
+	s.t.Helper()
+	ok, err := repo.Exists(context.Background(), b.Descriptor)
 	require.NoError(s.t, err)
 	if !ok {
-		require.NoError(s.t, s.repo.Push(context.Background(), b.Descriptor, bytes.NewReader(b.Data)))
+		require.NoError(s.t, repo.Push(context.Background(), b.Descriptor, bytes.NewReader(b.Data)))
 	}
-	return b
 }
 
 // sign signs claimed with all keys, and puts that where the signature of manifest is looked for.
@@ -314,12 +332,15 @@ func (s *siege) signatureManifest(manifest digest.Digest, m ocispec.Manifest) {
 }
 
 // tag pushes a manifest and tags it.
-func (s *siege) tag(m ocispec.Manifest, tag string) digest.Digest {
+func (s *siege) tag(m ocispec.Manifest, tag string) digest.Digest { return s.tagIn(s.repo, m, tag) }
+
+func (s *siege) tagIn(repo oci.Target, m ocispec.Manifest, tag string) digest.Digest {
 	s.t.Helper()
 	data, err := json.Marshal(m)
 	require.NoError(s.t, err)
-	b := s.push(bundle.NewBlob(ocispec.MediaTypeImageManifest, data))
-	require.NoError(s.t, s.repo.Tag(context.Background(), b.Descriptor, tag))
+	b := bundle.NewBlob(ocispec.MediaTypeImageManifest, data)
+	s.pushTo(repo, b)
+	require.NoError(s.t, repo.Tag(context.Background(), b.Descriptor, tag))
 	return b.Descriptor.Digest
 }
 
