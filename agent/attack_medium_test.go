@@ -137,10 +137,15 @@ func TestAttackByTheMedium(t *testing.T) {
 			})
 			return m.file(s), foreign.Digest
 		}},
-		{name: "an index that names no digest", want: bundle.BadContent, make: func(s *siege) (string, digest.Digest) {
+		{name: "an index that names no digest", want: broken, make: func(s *siege) (string, digest.Digest) {
 			m, _ := s.carried(6)
 			m.index(s.t, func(i *ocispec.Index) { latestOf(i).Digest = "sha256:../../../etc/passwd" })
-			return m.file(s), "sha256:../../../etc/passwd"
+			return m.file(s), ""
+		}},
+		{name: "an index with a type that is longer than a report", want: broken, make: func(s *siege) (string, digest.Digest) {
+			m, _ := s.carried(6)
+			m.index(s.t, func(i *ocispec.Index) { latestOf(i).MediaType = strings.Repeat("x", 1<<20) })
+			return m.file(s), ""
 		}},
 		{name: "an index that names a manifest above the bound", want: bundle.TooLarge, make: func(s *siege) (string, digest.Digest) {
 			m, offered := s.carried(6)
@@ -191,6 +196,7 @@ func TestAttackByTheMedium(t *testing.T) {
 				if tc.want == broken {
 					require.Equal(t, Broken, r.Verdict)
 					require.NotEmpty(t, r.Error)
+					require.Less(t, len(r.Error), bundle.MaxMessageBytes)
 					require.Equal(t, bundle.Compliant, r.Status.State)
 					s.requireHost("a: 1")
 					continue

@@ -22,7 +22,8 @@ const (
 	maxIndexBytes = 4 << 20
 	// maxManifests bounds the index as it is in memory, where an entry of 3 bytes takes 200. One bundle has 3.
 	maxManifests = 20_000
-	// maxNameBytes is longer than blobs/sha512/ and a digest. Tars may name files in a megabyte each.
+	// maxNameBytes is longer than blobs/sha512/ and a digest, and than a media type. Tars may name files in a
+	// megabyte each.
 	maxNameBytes = 256
 )
 
@@ -107,7 +108,15 @@ func (l *layout) readIndex() error {
 	if n := len(index.Manifests); n > maxManifests {
 		return fmt.Errorf("%w: the index lists %d manifests, at most %d are allowed", ErrFormat, n, maxManifests)
 	}
-	return l.readJSON(ocispec.ImageIndexFile, &l.index)
+	if err := l.readJSON(ocispec.ImageIndexFile, &l.index); err != nil {
+		return err
+	}
+	for _, d := range l.index.Manifests { // both go into reports
+		if err := d.Digest.Validate(); err != nil || len(d.MediaType) > maxNameBytes {
+			return fmt.Errorf("%w: the index names %.100q of type %.100q, which is no manifest", ErrFormat, d.Digest, d.MediaType)
+		}
+	}
+	return nil
 }
 
 func (l *layout) readJSON(name string, into any) error {

@@ -79,6 +79,9 @@ func (r *layoutRepository) Resolve(_ context.Context, reference string) (ocispec
 	}
 	for _, d := range index.Manifests {
 		if d.Annotations[ocispec.AnnotationRefName] == r.refName(reference) {
+			if err := d.Digest.Validate(); err != nil {
+				return ocispec.Descriptor{}, fmt.Errorf("%s in %s is %.100q: %w", r.refName(reference), r.layout.dir, d.Digest, err)
+			}
 			return plain(d), nil
 		}
 	}
