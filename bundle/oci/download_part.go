@@ -1,0 +1,189 @@
+package oci
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strconv"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/rogpeppe/go-internal/lockedfile"
+	"oras.land/oras-go/v2/errdef"
+)
+
+const (
+	// partsDir holds what has arrived of blobs that are not whole: ALGORITHM-HEX, and beside each, with the
+	// ending syncedSuffix, how much of it is on the disk for sure.
+	partsDir     = "parts"
+	syncedSuffix = ".synced"
+	partsLock    = "lock"
+)
+
+// part is the file of a part.
+type part interface {
+	io.ReaderAt
+	io.WriterAt
+	Truncate(size int64) error
+	Sync() error
+	Close() error
+}
+
+type openFunc func(root *os.Root, name string) (part, error)
+
+func openPart(root *os.Root, name string) (part, error) {
+	f, err := root.OpenFile(name, os.O_RDWR|os.O_CREATE, 0o666)
+	if err != nil {
+		return nil, err // and no part that is a nil file
+	}
+	return f, nil
+}
+
+func partName(d digest.Digest) string {
+	return path.Join(partsDir, d.Algorithm().String()+"-"+d.Encoded())
+}
+
+func (d *download) name() string { return partName(d.blob.Digest) }
+
+// begin opens the part that an earlier call has left, if any. What is not known to be on the disk is dropped: a
+// file that was being written when the power went may hold anything there. What is known is digested again.
+func (d *download) begin() error {
+	if err := makeDir(d.root, partsDir); err != nil {
+		return err
+	}
+	if _, err := regular(d.root, d.name()); err != nil && !errors.Is(err, errdef.ErrNotFound) {
+		return err
+	}
+	var err error
+	if d.part, err = d.open(d.root, d.name()); err != nil {
+		return err
+	}
+	d.hash = d.blob.Digest.Algorithm().Hash()
+	note, err := readFile(d.root, d.name()+syncedSuffix, 64)
+	if n, bad := strconv.ParseInt(strings.TrimSpace(string(note)), 10, 64); err == nil && bad == nil && n > 0 && n <= d.blob.Size {
+		read, err := io.Copy(d.hash, io.NewSectionReader(d.part, 0, n))
+		if err != nil || read < n {
+			return errors.Join(err, d.restart())
+		}
+		d.have, d.synced, d.resumed = n, n, true
+	}
+	return d.part.Truncate(d.have)
+}
+
+// keep has on the disk what has arrived, and then a note of how much that is.
+func (d *download) keep() error {
+	if d.have == d.synced {
+		return nil
+	}
+	if err := d.part.Sync(); err != nil {
+		return err
+	}
+	if err := writeFile(d.root, d.name()+syncedSuffix, bytes.NewReader(fmt.Appendln(nil, d.have))); err != nil {
+		return err
+	}
+	d.synced = d.have
+	return nil
+}
+
+// restart forgets what has arrived: first the note, which must never say too much.
+func (d *download) restart() error {
+	d.have, d.synced = 0, 0
+	d.hash.Reset()
+	if err := d.root.Remove(d.name() + syncedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return d.part.Truncate(0)
+}
+
+// finish makes the part, whose digest was found to be right, the blob.
+func (d *download) finish() error {
+	if err := d.part.Sync(); err != nil {
+		return err
+	}
+	to := blobPath(d.blob.Digest)
+	if err := makeDir(d.root, path.Dir(to)); err != nil {
+		return err
+	}
+	err := d.part.Close()
+	d.part = nil
+	if err == nil {
+		err = d.root.Rename(d.name(), to)
+	}
+	if err == nil {
+		err = syncDir(d.root, path.Dir(to))
+	}
+	if err != nil {
+		return err
+	}
+	if err := d.root.Remove(d.name() + syncedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// lockParts makes the layout where there is none, and waits for its turn.
+func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
+	if err := os.MkdirAll(l.dir, 0o777); err != nil {
+		return nil, err
+	}
+	err = l.withRoot(func(root *os.Root) error {
+		if err := l.create(root); err != nil {
+			return err
+		}
+		return makeDir(root, partsDir)
+	})
+	if err != nil {
+		return nil, err
+	}
+	type turn struct {
+		unlock func()
+		err    error
+	}
+	turns := make(chan turn, 1)
+	go func() {
+		unlock, err := lockedfile.MutexAt(filepath.Join(l.dir, partsDir, partsLock)).Lock()
+		turns <- turn{unlock, err}
+	}()
+	select {
+	case t := <-turns:
+		return t.unlock, t.err
+	case <-ctx.Done():
+		go func() { // the turn comes some time, and is passed on
+			if t := <-turns; t.err == nil {
+				t.unlock()
+			}
+		}()
+		return nil, ctx.Err()
+	}
+}
+
+// DropParts removes what has arrived of blobs other than keep, whose downloads nobody will finish.
+func (l *Layout) DropParts(ctx context.Context, keep ...digest.Digest) error {
+	unlock, err := l.lockParts(ctx)
+	if err != nil {
+		return err
+	}
+	defer unlock()
+	return l.withRoot(func(root *os.Root) error {
+		entries, err := fs.ReadDir(root.FS(), partsDir)
+		if err != nil {
+			return err
+		}
+		for _, e := range entries {
+			kept := func(d digest.Digest) bool {
+				return path.Base(partName(d)) == strings.TrimSuffix(e.Name(), syncedSuffix)
+			}
+			if e.Name() != partsLock && !slices.ContainsFunc(keep, kept) {
+				err = errors.Join(err, root.Remove(path.Join(partsDir, e.Name())))
+			}
+		}
+		return err
+	})
+}

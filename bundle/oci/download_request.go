@@ -1,0 +1,174 @@
+package oci
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strconv"
+	"strings"
+	"time"
+
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
+)
+
+// errNoParts means that the registry has answered a request for a part with something else.
+var errNoParts = errors.New("the registry serves no parts")
+
+// busyError is an answer that says when to come back.
+type busyError struct {
+	error
+	after time.Duration
+}
+
+func (e *busyError) Unwrap() error { return e.error }
+
+// request asks for all that is missing and takes what comes. The error wraps ErrUnreachable where another
+// request can bring more.
+func (d *download) request(ctx context.Context) error {
+	ctx, cancel := context.WithCancelCause(ctx)
+	defer cancel(nil)
+	guard := &stallGuard{window: d.opts.Window, least: d.opts.MinProgress, left: d.opts.Window, cancel: cancel}
+	var resp *http.Response
+	err := guard.watch(func() (n int, err error) {
+		resp, err = d.send(ctx)
+		return 0, err
+	})
+	if err != nil {
+		return d.explain(ctx, err)
+	}
+	defer resp.Body.Close()
+	start, end, err := d.extent(resp)
+	if err != nil {
+		return err
+	}
+	if d.have > 0 {
+		d.resumed = true
+	}
+	if err := d.take(ctx, guardedBody{guard, resp.Body}, start, end); err != nil {
+		return err
+	}
+	if brought := end - start; end < d.blob.Size && brought < d.opts.MinProgress {
+		return fmt.Errorf("%w: it answers with %d bytes at a time", ErrUnreachable, brought)
+	}
+	return nil
+}
+
+func (d *download) send(ctx context.Context) (*http.Response, error) {
+	ref := d.repo.repo.Reference
+	ctx = auth.AppendRepositoryScope(ctx, ref, auth.ActionPull)
+	scheme := "https"
+	if d.repo.repo.PlainHTTP {
+		scheme = "http"
+	}
+	url := fmt.Sprintf("%s://%s/v2/%s/blobs/%s", scheme, ref.Host(), ref.Repository, d.blob.Digest)
+	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	if err != nil {
+		return nil, err
+	}
+	req.Header.Set("Accept-Encoding", "identity") // the digest is of these bytes
+	if d.have > 0 && !d.whole {
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", d.have, d.blob.Size-1)) // some registries want both ends
+	}
+	return d.repo.repo.Client.Do(req)
+}
+
+// explain gives a failed request its kind. One that was not sent, or not answered, may be sent again, unless
+// it can never succeed.
+func (d *download) explain(ctx context.Context, err error) error {
+	err = classify(causeOf(ctx, err))
+	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnauthorized) || errors.Is(err, errdef.ErrNotFound) || ctx.Err() != nil && !errors.Is(err, errStalled) {
+		return err
+	}
+	return fmt.Errorf("%w: %w", ErrUnreachable, err)
+}
+
+// extent returns which bytes of the blob an answer holds, which may be fewer than were asked for.
+func (d *download) extent(resp *http.Response) (start, end int64, err error) {
+	switch resp.StatusCode {
+	case http.StatusOK:
+		if resp.ContentLength >= 0 && resp.ContentLength != d.blob.Size {
+			return 0, 0, fmt.Errorf("the registry's has %d bytes, and not the %d of its descriptor: %w", resp.ContentLength, d.blob.Size, content.ErrMismatchedDigest)
+		}
+		return 0, d.blob.Size, nil
+	case http.StatusPartialContent:
+		start, end, size, err := contentRange(resp.Header.Get("Content-Range"))
+		switch {
+		case err != nil || start != d.have || end > d.blob.Size || end <= start:
+			return 0, 0, errNoParts
+		case size >= 0 && size != d.blob.Size:
+			return 0, 0, fmt.Errorf("the registry's has %d bytes, and not the %d of its descriptor: %w", size, d.blob.Size, content.ErrMismatchedDigest)
+		}
+		return start, end, nil
+	case http.StatusRequestedRangeNotSatisfiable:
+		return 0, 0, errNoParts
+	}
+	answer := &errcode.ErrorResponse{Method: http.MethodGet, URL: resp.Request.URL, StatusCode: resp.StatusCode}
+	err = fromStatus(answer)
+	seconds, bad := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
+	if errors.Is(err, ErrUnreachable) && bad == nil {
+		err = &busyError{err, time.Duration(seconds) * time.Second}
+	}
+	return 0, 0, err
+}
+
+// contentRange reads "bytes FIRST-LAST/SIZE"; an unknown size is -1. See RFC 9110, 14.4.
+func contentRange(header string) (start, end, size int64, err error) {
+	unit, rest, _ := strings.Cut(header, " ")
+	extent, total, _ := strings.Cut(rest, "/")
+	first, last, _ := strings.Cut(extent, "-")
+	numbers := []string{first, last, total}
+	var parsed [3]int64
+	for i, text := range numbers {
+		if i == 2 && text == "*" {
+			parsed[i] = -1
+			continue
+		}
+		n, err := strconv.ParseUint(text, 10, 62)
+		if err != nil || unit != "bytes" {
+			return 0, 0, 0, fmt.Errorf("content range %q", header)
+		}
+		parsed[i] = int64(n)
+	}
+	return parsed[0], parsed[1] + 1, parsed[2], nil
+}
+
+// stallGuard ends a request that brings fewer than least bytes in a window of waiting for them.
+type stallGuard struct {
+	window time.Duration
+	least  int64
+	cancel context.CancelCauseFunc
+
+	left time.Duration // of the window
+	got  int64         // in it
+}
+
+// watch runs something that waits for n bytes.
+func (g *stallGuard) watch(wait func() (n int, err error)) error {
+	begun := time.Now()
+	timer := time.AfterFunc(g.left, func() { g.cancel(errStalled) })
+	n, err := wait()
+	timer.Stop()
+	g.left -= time.Since(begun)
+	if g.got += int64(n); g.got >= g.least {
+		g.left, g.got = g.window, 0
+	}
+	return err
+}
+
+type guardedBody struct {
+	guard *stallGuard
+	body  io.Reader
+}
+
+func (b guardedBody) Read(p []byte) (n int, err error) {
+	err = b.guard.watch(func() (int, error) {
+		n, err = b.body.Read(p)
+		return n, err
+	})
+	return n, err
+}
