@@ -52,9 +52,11 @@ func hasDockerConfig() bool {
 }
 
 // newHTTPClient returns a client that neither gives up at the first hiccup nor waits for ever.
-func newHTTPClient() *http.Client {
+func newHTTPClient() *http.Client { return retrying(newTransport()) }
+
+func newTransport() *http.Transport {
 	dialer := &net.Dialer{Timeout: dialTime}
-	base := &http.Transport{
+	return &http.Transport{
 		Proxy: http.ProxyFromEnvironment,
 		DialContext: func(ctx context.Context, network, addr string) (net.Conn, error) {
 			conn, err := dialer.DialContext(ctx, network, addr)
@@ -69,6 +71,9 @@ func newHTTPClient() *http.Client {
 		IdleConnTimeout:       90 * time.Second,
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 	}
+}
+
+func retrying(base http.RoundTripper) *http.Client {
 	policy := &retry.GenericPolicy{
 		Retryable: retry.DefaultPredicate,
 		Backoff:   retry.DefaultBackoff,
