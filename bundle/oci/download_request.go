@@ -13,7 +13,6 @@ import (
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
 // errNoParts means that the registry has answered a request for a part with something else.
@@ -59,14 +58,8 @@ func (d *download) request(ctx context.Context) error {
 }
 
 func (d *download) send(ctx context.Context) (*http.Response, error) {
-	ref := d.repo.repo.Reference
-	ctx = auth.AppendRepositoryScope(ctx, ref, auth.ActionPull)
-	scheme := "https"
-	if d.repo.repo.PlainHTTP {
-		scheme = "http"
-	}
-	url := fmt.Sprintf("%s://%s/v2/%s/blobs/%s", scheme, ref.Host(), ref.Repository, d.blob.Digest)
-	req, err := http.NewRequestWithContext(ctx, http.MethodGet, url, nil)
+	ctx = auth.AppendRepositoryScope(ctx, d.repo.repo.Reference, auth.ActionPull)
+	req, err := d.repo.newRequest(ctx, http.MethodGet, "blobs/"+d.blob.Digest.String())
 	if err != nil {
 		return nil, err
 	}
@@ -107,8 +100,7 @@ func (d *download) extent(resp *http.Response) (start, end int64, err error) {
 	case http.StatusRequestedRangeNotSatisfiable:
 		return 0, 0, errNoParts
 	}
-	answer := &errcode.ErrorResponse{Method: http.MethodGet, URL: resp.Request.URL, StatusCode: resp.StatusCode}
-	err = fromStatus(answer)
+	err = answer(resp)
 	seconds, bad := strconv.ParseUint(resp.Header.Get("Retry-After"), 10, 16)
 	if errors.Is(err, ErrUnreachable) && bad == nil {
 		err = &busyError{err, time.Duration(seconds) * time.Second}
