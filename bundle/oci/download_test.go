@@ -392,7 +392,6 @@ func TestASilentOrSlowRegistryIsGivenUp(t *testing.T) {
 			err := l.download(t)
 			require.ErrorIs(t, err, ErrUnreachable)
 			require.ErrorIs(t, err, errStalled)
-			require.Len(t, l.requests, 2)
 		})
 	}
 }
