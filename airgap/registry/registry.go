@@ -67,7 +67,7 @@ func Open(dir string, opts Options) (*Registry, error) {
 	// uses that one; what people need to know is in the lines of Handler.
 	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{
-		Storage: configuration.Storage{"filesystem": {"rootdirectory": dir}},
+		Storage: configuration.Storage{"filesystem": {"rootdirectory": dir}, "delete": {"enabled": true}},
 		Catalog: configuration.Catalog{MaxEntries: catalogEntries},
 	}
 	return &Registry{app: handlers.NewApp(context.Background(), config), log: log}, nil

@@ -27,6 +27,8 @@ import (
 // Reading creates nothing, so read-only media work.
 type Layout struct {
 	dir string
+	// whole refuses a tag on a manifest without all that it names.
+	whole bool
 
 	mu     sync.Mutex
 	cached *cachedIndex
@@ -157,6 +159,38 @@ func (r *layoutRepository) Tag(_ context.Context, desc ocispec.Descriptor, tag s
 	desc.Annotations = map[string]string{ocispec.AnnotationRefName: r.refName(tag)}
 	if err := r.layout.setRef(desc); err != nil {
 		return fmt.Errorf("tag %s in %s: %w", r.refName(tag), r.layout.dir, err)
+	}
+	return nil
+}
+
+// Untag takes the tag out of the index.
+func (r *layoutRepository) Untag(_ context.Context, tag string) error {
+	return r.remove(r.refName(tag), func(d ocispec.Descriptor) bool {
+		return d.Annotations[ocispec.AnnotationRefName] == r.refName(tag)
+	})
+}
+
+// Delete takes the repository's tags of a manifest out of the index. One without a tag needs nothing:
+// Layout.Sweep removes what no tag needs.
+func (r *layoutRepository) Delete(_ context.Context, manifest ocispec.Descriptor) error {
+	err := r.remove(r.name+"@"+manifest.Digest.String(), func(d ocispec.Descriptor) bool {
+		return d.Digest == manifest.Digest && path.Dir(d.Annotations[ocispec.AnnotationRefName]) == r.name
+	})
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil
+	}
+	return err
+}
+
+func (r *layoutRepository) remove(what string, is func(ocispec.Descriptor) bool) error {
+	err := r.layout.changeIndex(func(_ *os.Root, all []ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		if !slices.ContainsFunc(all, is) {
+			return nil, errdef.ErrNotFound
+		}
+		return slices.DeleteFunc(slices.Clone(all), is), nil
+	})
+	if err != nil {
+		return fmt.Errorf("delete %s from %s: %w", what, r.layout.dir, err)
 	}
 	return nil
 }

@@ -64,6 +64,27 @@ func (l *Layout) readIndex() (*ocispec.Index, error) {
 
 // setRef puts desc into the index, in place of the entry with the same ref name.
 func (l *Layout) setRef(desc ocispec.Descriptor) error {
+	ref := desc.Annotations[ocispec.AnnotationRefName]
+	return l.changeIndex(func(root *os.Root, all []ocispec.Descriptor) ([]ocispec.Descriptor, error) {
+		if l.whole {
+			if err := checkWhole(root, desc); err != nil {
+				return nil, err
+			}
+		}
+		all = slices.DeleteFunc(slices.Clone(all), func(d ocispec.Descriptor) bool {
+			return d.Annotations[ocispec.AnnotationRefName] == ref
+		})
+		all = append(all, desc)
+		slices.SortStableFunc(all, func(a, b ocispec.Descriptor) int {
+			return cmp.Compare(a.Annotations[ocispec.AnnotationRefName], b.Annotations[ocispec.AnnotationRefName])
+		})
+		return all, nil
+	})
+}
+
+// changeIndex replaces the index's manifests by what change makes of them. Nothing else changes the index, or
+// sweeps blobs, meanwhile.
+func (l *Layout) changeIndex(change func(root *os.Root, all []ocispec.Descriptor) ([]ocispec.Descriptor, error)) error {
 	unlock, err := l.lock()
 	if err != nil {
 		return err
@@ -73,20 +94,15 @@ func (l *Layout) setRef(desc ocispec.Descriptor) error {
 	if err != nil {
 		return err
 	}
-	ref := desc.Annotations[ocispec.AnnotationRefName]
-	index := *old
-	index.Manifests = slices.DeleteFunc(slices.Clone(old.Manifests), func(d ocispec.Descriptor) bool {
-		return d.Annotations[ocispec.AnnotationRefName] == ref
-	})
-	index.Manifests = append(index.Manifests, desc)
-	slices.SortStableFunc(index.Manifests, func(a, b ocispec.Descriptor) int {
-		return cmp.Compare(a.Annotations[ocispec.AnnotationRefName], b.Annotations[ocispec.AnnotationRefName])
-	})
-	data, err := json.Marshal(index)
-	if err != nil {
-		return err
-	}
 	return l.withRoot(func(root *os.Root) error {
+		index := *old
+		if index.Manifests, err = change(root, old.Manifests); err != nil {
+			return err
+		}
+		data, err := json.Marshal(index)
+		if err != nil {
+			return err
+		}
 		return writeFile(root, ocispec.ImageIndexFile, bytes.NewReader(data))
 	})
 }

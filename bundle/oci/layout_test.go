@@ -159,6 +159,53 @@ func TestAnUnwritableIndexChangesNoTag(t *testing.T) {
 	require.Equal(t, []string{"one"}, tags)
 }
 
+func TestSweepRemovesOnlyWhatNoTagNeeds(t *testing.T) {
+	layout := oci.NewLayout(t.TempDir())
+	repo, err := layout.Repository("a")
+	require.NoError(t, err)
+	other, err := layout.Repository("b")
+	require.NoError(t, err)
+	one, config := manifest(t, "one")
+	pushAll(t, repo, config, one)
+	require.NoError(t, repo.Tag(t.Context(), one.Descriptor, "one"))
+	require.NoError(t, other.Tag(t.Context(), one.Descriptor, "one"))
+	two, config2 := manifest(t, "two")
+	pushAll(t, repo, config2, two)
+	signature, config3 := manifest(t, "signature")
+	pushAll(t, repo, config3, signature)
+	signatureTag := bundle.SignatureTag(two.Descriptor.Digest)
+	require.NoError(t, repo.Tag(t.Context(), signature.Descriptor, signatureTag))
+	loose := bundle.NewBlob("text/plain", []byte("loose"))
+	pushAll(t, repo, loose)
+	long := time.Now().Add(time.Hour)
+	size := func(blobs ...bundle.Blob) oci.Swept {
+		s := oci.Swept{Blobs: len(blobs)}
+		for _, b := range blobs {
+			s.Bytes += b.Descriptor.Size
+		}
+		return s
+	}
+	sweep := func(before time.Time, want oci.Swept) {
+		t.Helper()
+		got, err := layout.Sweepable(t.Context(), before, nil)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+		got, err = layout.Sweep(t.Context(), before)
+		require.NoError(t, err)
+		require.Equal(t, want, got)
+	}
+	sweep(long.Add(-2*time.Hour), oci.Swept{}) // all is young
+	got, err := layout.Sweepable(t.Context(), long, map[string]bool{"a/" + signatureTag: true})
+	require.NoError(t, err)
+	require.Equal(t, size(loose, signature, config3, two, config2), got)
+	sweep(long, size(loose)) // what is signed may get its tag yet
+	require.NoError(t, repo.Delete(t.Context(), one.Descriptor))
+	sweep(long, oci.Swept{}) // another repository has it
+	require.NoError(t, repo.Untag(t.Context(), signatureTag))
+	require.NoError(t, other.Delete(t.Context(), one.Descriptor))
+	sweep(long, size(one, config, two, config2, signature, config3))
+}
+
 func TestABlobOfTheWrongSizeCountsAsMissing(t *testing.T) {
 	dir := t.TempDir()
 	repo, err := oci.NewLayout(dir).Repository("a")

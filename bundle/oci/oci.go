@@ -22,6 +22,7 @@ import (
 	"errors"
 	"net/http"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
@@ -58,6 +59,12 @@ type Target interface {
 	oras.Target
 	// Tags lists the repository's tags, sorted. A repository that is not there has none.
 	Tags(ctx context.Context) ([]string, error)
+	// Untag takes a tag away; what it named stays. Its error wraps errors.ErrUnsupported where the registry
+	// deletes no tags, as many do not: Delete takes a manifest's tags along.
+	Untag(ctx context.Context, tag string) error
+	// Delete takes a manifest out of the repository, with all its tags. Its error wraps errors.ErrUnsupported
+	// where the registry deletes nothing. The space is freed later: by the registry itself, or by Layout.Sweep.
+	Delete(ctx context.Context, manifest ocispec.Descriptor) error
 }
 
 // Store is an opened location. It is safe for use by several goroutines.
@@ -69,10 +76,11 @@ type Store interface {
 	Repositories(ctx context.Context) ([]string, error)
 }
 
-// Open returns the location's store. It makes no request and touches no disk.
+// Open returns the location's store. It makes no request and touches no disk. A layout's tags are then given
+// only to what is there with all that it names, as registries have it.
 func (l Location) Open(opts Options) (Store, error) {
 	if l.Dir != "" {
-		return NewLayout(l.Dir), nil
+		return &Layout{dir: l.Dir, whole: true}, nil
 	}
 	return openRegistry(l, opts)
 }

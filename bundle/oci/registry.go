@@ -2,9 +2,12 @@ package oci
 
 import (
 	"context"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
+	"net/http"
+	"net/url"
 	"slices"
 	"strings"
 	"time"
@@ -15,6 +18,7 @@ import (
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
+	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
 const (
@@ -163,4 +167,61 @@ func (r *remoteRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
 	return explain("tag", r.ref(tag), r.repo.Tag(ctx, desc, tag))
+}
+
+// Untag deletes the tag alone.
+func (r *remoteRepository) Untag(ctx context.Context, tag string) error {
+	if err := CheckTag(tag); err != nil {
+		return err
+	}
+	return r.remove(ctx, tag)
+}
+
+// Delete deletes the manifest by its digest.
+func (r *remoteRepository) Delete(ctx context.Context, manifest ocispec.Descriptor) error {
+	if err := manifest.Digest.Validate(); err != nil {
+		return err
+	}
+	return r.remove(ctx, manifest.Digest.String())
+}
+
+// remove sends what oras sends for digests only.
+func (r *remoteRepository) remove(ctx context.Context, reference string) error {
+	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	defer cancel()
+	ref := r.repo.Reference
+	ref.Reference = reference
+	ctx = auth.AppendRepositoryScope(ctx, ref, auth.ActionPull, auth.ActionDelete)
+	at := url.URL{Scheme: "https", Host: ref.Host(), Path: "/v2/" + ref.Repository + "/manifests/" + reference}
+	if r.repo.PlainHTTP {
+		at.Scheme = "http"
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodDelete, at.String(), nil)
+	if err != nil {
+		return err
+	}
+	resp, err := r.repo.Client.Do(req)
+	if err != nil {
+		return explain("delete", r.ref(reference), err)
+	}
+	defer resp.Body.Close()
+	if resp.StatusCode < http.StatusMultipleChoices {
+		return nil
+	}
+	answer := &errcode.ErrorResponse{Method: req.Method, URL: req.URL, StatusCode: resp.StatusCode}
+	// What the registry says beside its status is optional.
+	_ = json.NewDecoder(io.LimitReader(resp.Body, maxMetadataBytes)).Decode(&struct {
+		Errors *errcode.Errors `json:"errors"`
+	}{&answer.Errors})
+	err = explain("delete", r.ref(reference), answer)
+	if refusesAltogether(err) {
+		err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
+	}
+	return err
+}
+
+// refusesAltogether tells an answer to what a registry never does from one that is about the moment, the
+// credentials or the thing.
+func refusesAltogether(err error) bool {
+	return answeredNo(err) && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, ErrUnreachable) && !errors.Is(err, errdef.ErrNotFound)
 }

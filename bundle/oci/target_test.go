@@ -98,6 +98,17 @@ func TestBothKindsOfLocationBehaveTheSame(t *testing.T) {
 				require.Equal(t, want.Data, data)
 			}
 
+			require.NoError(t, repo.Tag(ctx, m.Descriptor, "s0-0"))
+			require.NoError(t, repo.Untag(ctx, "s0-0"))
+			require.ErrorIs(t, repo.Untag(ctx, "s0-0"), errdef.ErrNotFound)
+			_, err = repo.Resolve(ctx, "s0-1")
+			require.NoError(t, err, "what it named stays")
+			require.NoError(t, repo.Delete(ctx, m.Descriptor))
+			_, err = repo.Resolve(ctx, "s0-1")
+			require.ErrorIs(t, err, errdef.ErrNotFound)
+			_, err = repo.Resolve(ctx, "latest")
+			require.NoError(t, err)
+
 			other, err := store.Repository("bundles/dev/large")
 			require.NoError(t, err)
 			tags, err = other.Tags(ctx)
@@ -108,6 +119,26 @@ func TestBothKindsOfLocationBehaveTheSame(t *testing.T) {
 			names, err := store.Repositories(ctx)
 			require.NoError(t, err)
 			require.Equal(t, []string{"bundles/dev/drone", "bundles/dev/large"}, names)
+		})
+	}
+}
+
+func TestATagIsForWhatIsThereInFull(t *testing.T) {
+	for kind, loc := range locations(t) {
+		t.Run(kind, func(t *testing.T) {
+			repo, err := loc.Repository("bundles/dev/drone", oci.Options{})
+			require.NoError(t, err)
+			m, config := manifest(t, "one")
+			err = repo.Push(t.Context(), m.Descriptor, bytes.NewReader(m.Data))
+			if err == nil {
+				err = repo.Tag(t.Context(), m.Descriptor, "latest")
+			}
+			require.Error(t, err)
+			tags, err := repo.Tags(t.Context())
+			require.NoError(t, err)
+			require.Empty(t, tags)
+			pushAll(t, repo, config, m)
+			require.NoError(t, repo.Tag(t.Context(), m.Descriptor, "latest"))
 		})
 	}
 }

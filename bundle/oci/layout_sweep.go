@@ -1,0 +1,181 @@
+package oci
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"regexp"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+)
+
+// Swept counts the blobs that a layout's tags do not need.
+type Swept struct {
+	Blobs int   `json:"blobs"`
+	Bytes int64 `json:"bytes"`
+}
+
+// Sweep removes the blobs that nothing in the index needs, unless they were written after before: a publisher
+// writes blobs first and the tag last. It keeps the index as it is meanwhile, so that a tag is either seen
+// here, or finds that what it names is gone, and fails. Killed, it has removed some of them.
+func (l *Layout) Sweep(ctx context.Context, before time.Time) (Swept, error) {
+	unlock, err := l.lock()
+	if err != nil {
+		return Swept{}, err
+	}
+	defer unlock()
+	return l.sweep(ctx, before, nil, func(root *os.Root, name string) error { return root.Remove(name) })
+}
+
+// Sweepable counts what Sweep would remove once the tags that without names, as ref names, are gone.
+func (l *Layout) Sweepable(ctx context.Context, before time.Time, without map[string]bool) (Swept, error) {
+	return l.sweep(ctx, before, without, func(*os.Root, string) error { return nil })
+}
+
+func (l *Layout) sweep(ctx context.Context, before time.Time, without map[string]bool, remove func(*os.Root, string) error) (s Swept, err error) {
+	index, err := l.readIndex()
+	if err != nil {
+		return s, err
+	}
+	err = l.withRoot(func(root *os.Root) error {
+		needed := map[digest.Digest]bool{}
+		for _, d := range index.Manifests {
+			if without[d.Annotations[ocispec.AnnotationRefName]] {
+				continue
+			}
+			for _, m := range append(subject(d), d.Digest) {
+				if err := mark(root, m, needed); err != nil {
+					return err
+				}
+			}
+		}
+		return eachBlob(root, func(name string, d digest.Digest, info fs.FileInfo) error {
+			if needed[d] || !info.ModTime().Before(before) || ctx.Err() != nil {
+				return ctx.Err()
+			}
+			s.Blobs, s.Bytes = s.Blobs+1, s.Bytes+info.Size()
+			return remove(root, name)
+		})
+	})
+	if err != nil {
+		err = fmt.Errorf("sweep %s: %w", l.dir, err)
+	}
+	return s, err
+}
+
+// signatureTag is where cosign puts the signatures of a manifest.
+var signatureTag = regexp.MustCompile(`/sha256-([0-9a-f]{64})\.sig$`)
+
+// subject is the manifest whose signature d is, if it is one's. It is needed as long as the signature has its
+// tag: a publisher gives a release its own tag last.
+func subject(d ocispec.Descriptor) []digest.Digest {
+	if m := signatureTag.FindStringSubmatch(d.Annotations[ocispec.AnnotationRefName]); m != nil {
+		return []digest.Digest{digest.NewDigestFromEncoded(digest.SHA256, m[1])}
+	}
+	return nil
+}
+
+// references is what a manifest or an index names, whichever of the two it is.
+type references struct {
+	Config    *ocispec.Descriptor  `json:"config"`
+	Layers    []ocispec.Descriptor `json:"layers"`
+	Manifests []ocispec.Descriptor `json:"manifests"`
+}
+
+func (r references) all() []ocispec.Descriptor {
+	all := append(r.Layers, r.Manifests...)
+	if r.Config != nil {
+		all = append(all, *r.Config)
+	}
+	return all
+}
+
+// readReferences returns nothing for a blob that is not there, or of which what it names cannot be read.
+func readReferences(root *os.Root, d digest.Digest) (r references, err error) {
+	if err := d.Validate(); err != nil {
+		return r, fmt.Errorf("%q: %w", d, err)
+	}
+	data, err := readFile(root, blobPath(d), maxManifestBytes)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return r, nil
+	}
+	if err != nil {
+		return r, err
+	}
+	_ = json.Unmarshal(data, &r) // what is no manifest names nothing
+	return r, nil
+}
+
+// mark notes that d is needed, with all that it names.
+func mark(root *os.Root, d digest.Digest, needed map[digest.Digest]bool) error {
+	if needed[d] {
+		return nil
+	}
+	needed[d] = true
+	r, err := readReferences(root, d)
+	if err != nil {
+		return err
+	}
+	for _, m := range r.Manifests {
+		if err := mark(root, m.Digest, needed); err != nil {
+			return err
+		}
+	}
+	for _, b := range r.all() {
+		needed[b.Digest] = true
+	}
+	return nil
+}
+
+// checkWhole returns an error wrapping errdef.ErrNotFound unless all that a manifest names is there.
+func checkWhole(root *os.Root, manifest ocispec.Descriptor) error {
+	if err := statBlob(root, manifest); err != nil {
+		return err
+	}
+	r, err := readReferences(root, manifest.Digest)
+	if err != nil {
+		return err
+	}
+	for _, d := range r.all() {
+		if err := statBlob(root, d); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// eachBlob calls f for each file that has a digest's name.
+func eachBlob(root *os.Root, f func(name string, d digest.Digest, info fs.FileInfo) error) error {
+	algorithms, err := fs.ReadDir(root.FS(), ocispec.ImageBlobsDir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	for _, algorithm := range algorithms {
+		dir := path.Join(ocispec.ImageBlobsDir, algorithm.Name())
+		files, err := fs.ReadDir(root.FS(), dir)
+		if err != nil {
+			return err
+		}
+		for _, file := range files {
+			d := digest.NewDigestFromEncoded(digest.Algorithm(algorithm.Name()), file.Name())
+			info, err := file.Info()
+			if err != nil || d.Validate() != nil || !info.Mode().IsRegular() {
+				continue
+			}
+			if err := f(path.Join(dir, file.Name()), d, info); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
