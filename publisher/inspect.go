@@ -211,6 +211,23 @@ func readRelease(ctx context.Context, src bundle.Source, desc ocispec.Descriptor
 	return m, &r, err
 }
 
+// readRecord reads an environment record without verifying it.
+func readRecord(ctx context.Context, src bundle.Source, desc ocispec.Descriptor) (*bundle.EnvironmentRecord, error) {
+	m, err := readManifest(ctx, src, desc)
+	if err != nil {
+		return nil, err
+	}
+	if m.ArtifactType != bundle.MediaTypeEnvironment {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("%s is a %q and no environment record", desc.Digest, m.ArtifactType)}
+	}
+	data, err := bundle.ReadBlob(ctx, src, m.Config, bundle.MaxEnvironmentBytes)
+	if err != nil {
+		return nil, err
+	}
+	r, err := bundle.ParseEnvironmentRecord(data)
+	return &r, err
+}
+
 func countSignatures(ctx context.Context, src bundle.Source, d digest.Digest) (int, error) {
 	desc, err := src.Resolve(ctx, bundle.SignatureTag(d))
 	if errors.Is(err, errdef.ErrNotFound) {

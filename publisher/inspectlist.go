@@ -77,20 +77,15 @@ func repositoriesOfRecord(ctx context.Context, store oci.Store, environment stri
 	if err != nil {
 		return nil, err
 	}
-	m, err := readManifest(ctx, repo, desc)
+	record, err := readRecord(ctx, repo, desc)
 	if err != nil {
 		return nil, err
 	}
-	data, err := bundle.ReadBlob(ctx, repo, m.Config, bundle.MaxEnvironmentBytes)
-	if err != nil {
-		return nil, err
-	}
-	record, err := bundle.ParseEnvironmentRecord(data)
 	var names []string
 	for ct := range record.ClusterTypes {
 		names = append(names, bundle.Stream{Environment: environment, ClusterType: ct}.Repository())
 	}
-	return names, err
+	return names, nil
 }
 
 func newest(ctx context.Context, store oci.Store, repository string) (*Listed, error) {

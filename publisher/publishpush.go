@@ -31,7 +31,16 @@ func (p *publication) push(ctx context.Context, repo oci.Target, a artifact) err
 			return err
 		}
 	}
-	return repo.Tag(ctx, a.signed.Manifest.Descriptor, bundle.SignatureTag(a.manifest.Descriptor.Digest))
+	return putTag(ctx, repo, a.signed.Manifest.Descriptor, bundle.SignatureTag(a.manifest.Descriptor.Digest))
+}
+
+// putTag takes it for another's work where what was pushed, or found, before is not there any more.
+func putTag(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
+	err := repo.Tag(ctx, desc, tag)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return fmt.Errorf("%w: %w", errRace, err)
+	}
+	return err
 }
 
 func pushBlob(ctx context.Context, repo oci.Target, b bundle.Blob) error {
@@ -56,7 +65,7 @@ func settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own s
 		return false, err
 	}
 	if now == "" {
-		if err := repo.Tag(ctx, desc, own); err != nil {
+		if err := putTag(ctx, repo, desc, own); err != nil {
 			return false, err
 		}
 		changed = true
@@ -76,7 +85,7 @@ func settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own s
 		if now != seen.moving[tag] {
 			return changed, fmt.Errorf("tag %s: %w", tag, errRace)
 		}
-		if err := repo.Tag(ctx, desc, tag); err != nil {
+		if err := putTag(ctx, repo, desc, tag); err != nil {
 			return changed, err
 		}
 		moved = true

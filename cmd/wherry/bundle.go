@@ -14,8 +14,8 @@ import (
 )
 
 func newBundleCommand() *cobra.Command {
-	cmd := &cobra.Command{Use: "bundle", Short: "Show and copy what is published"}
-	cmd.AddCommand(newBundleCopyCommand(), newBundleInspectCommand(), newBundleListCommand())
+	cmd := &cobra.Command{Use: "bundle", Short: "Show, copy and clean up what is published"}
+	cmd.AddCommand(newBundleCopyCommand(), newBundleGCCommand(), newBundleInspectCommand(), newBundleListCommand())
 	return cmd
 }
 

@@ -1,0 +1,215 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+const (
+	// DefaultKeep is how many releases of a cluster type, and records of an environment, are kept.
+	DefaultKeep = 10
+	// DefaultKeepFor is how long they are kept in any case.
+	DefaultKeepFor = 7 * 24 * time.Hour
+	// collectGrace is how long a publisher or signer may be at work on what has no tag of its own yet.
+	collectGrace = time.Hour
+)
+
+// CollectOptions says what is kept. The zero value keeps the newest release alone.
+type CollectOptions struct {
+	// Environment limits it to one. It is needed where a registry does not list its repositories.
+	Environment string
+	// Keep is how many of the newest releases of a cluster type, and records of an environment, are kept. Below
+	// 1 counts as 1.
+	Keep int
+	// KeepFor keeps in any case what was issued less than this ago.
+	KeepFor time.Duration
+	// OCI says how to talk to the registry.
+	OCI oci.Options
+	// Now is the clock. Nil is time.Now.
+	Now func() time.Time
+}
+
+// GarbageKind says what something that is no longer needed was.
+type GarbageKind string
+
+// The kinds.
+const (
+	// GarbageRelease and GarbageRecord are older than all that are kept.
+	GarbageRelease GarbageKind = "release"
+	GarbageRecord  GarbageKind = "record"
+	// GarbagePending waited for signatures, and a newer release was accepted meanwhile.
+	GarbagePending GarbageKind = "pending"
+	// GarbageUntagged is signed and has no tag: its publisher was killed, or lost a race.
+	GarbageUntagged GarbageKind = "untagged"
+	// GarbageSignature is the signature of what is not there any more.
+	GarbageSignature GarbageKind = "signature"
+)
+
+// Garbage is one thing that is not needed: a manifest with its tags and its signature. Its JSON form is an
+// interface.
+type Garbage struct {
+	Kind GarbageKind `json:"kind"`
+	// Tags are those to delete, sorted.
+	Tags []string `json:"tags"`
+	// Digest is the manifest's; empty where only the tags go, because others name the manifest too.
+	Digest   digest.Digest `json:"digest,omitempty"`
+	IssuedAt time.Time     `json:"issuedAt,omitzero"`
+	Deleted  bool          `json:"deleted"`
+	// signature is the tag of the signature that goes with it, and subject the manifest that this is about.
+	signature string
+	subject   digest.Digest
+}
+
+// CollectedRepository is what Collection has of one repository.
+type CollectedRepository struct {
+	Repository string `json:"repository"`
+	// Kept counts the releases or records that stay, and those that wait for signatures.
+	Kept    int       `json:"kept"`
+	Garbage []Garbage `json:"garbage"`
+	// Foreign lists the tags that wherry does not know. They stay, with what they name.
+	Foreign []string `json:"foreign,omitempty"`
+	repo    oci.Target
+}
+
+// Collection is what a location no longer needs. Its JSON form is an interface.
+type Collection struct {
+	Location     string                `json:"location"`
+	Repositories []CollectedRepository `json:"repositories"`
+	// Blobs counts what a layout can free; nil for a registry, which frees space itself.
+	Blobs *oci.Swept `json:"blobs,omitempty"`
+
+	store oci.Store
+	now   time.Time
+}
+
+// Count counts what is not needed, and what of it was deleted.
+func (c *Collection) Count() (all, deleted int) {
+	for _, r := range c.Repositories {
+		for _, g := range r.Garbage {
+			all++
+			if g.Deleted {
+				deleted++
+			}
+		}
+	}
+	return all, deleted
+}
+
+// Collect finds out what loc no longer needs, and deletes nothing. Who signed it is not asked. Where the
+// registry does not list repositories it follows the environment's records, for which the environment must
+// be named; else the error wraps errors.ErrUnsupported.
+func Collect(ctx context.Context, loc oci.Location, opts CollectOptions) (*Collection, error) {
+	store, err := loc.Open(opts.OCI)
+	if err != nil {
+		return nil, err
+	}
+	now := time.Now
+	if opts.Now != nil {
+		now = opts.Now
+	}
+	opts.Keep = max(opts.Keep, 1)
+	c := &Collection{Location: loc.String(), Repositories: []CollectedRepository{}, store: store, now: now()}
+	names, err := store.Repositories(ctx)
+	if errors.Is(err, errors.ErrUnsupported) && opts.Environment != "" {
+		names, err = []string{bundle.EnvironmentRepository(opts.Environment)}, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	named, types, err := c.addRecords(ctx, names, opts)
+	if err != nil {
+		return nil, err
+	}
+	if err := c.addReleases(ctx, append(names, types...), named, opts); err != nil {
+		return nil, err
+	}
+	if layout, ok := store.(*oci.Layout); ok {
+		err = c.measure(ctx, layout)
+	}
+	return c, err
+}
+
+// addRecords judges the environments' records. It returns the manifests that those which stay name, and the
+// repositories of the cluster types in any of them.
+func (c *Collection) addRecords(ctx context.Context, names []string, opts CollectOptions) (named map[digest.Digest]bool, types []string, err error) {
+	named = map[digest.Digest]bool{}
+	for _, name := range slices.Sorted(slices.Values(names)) {
+		environment, ok := strings.CutPrefix(name, "environments/")
+		if !ok || opts.Environment != "" && environment != opts.Environment {
+			continue
+		}
+		s, err := c.sort(ctx, name, nil, opts)
+		if err != nil {
+			return nil, nil, err
+		}
+		for _, r := range s.judged {
+			for ct, d := range r.names {
+				types = append(types, bundle.Stream{Environment: environment, ClusterType: ct}.Repository())
+				if r.kept {
+					named[d] = true
+				}
+			}
+		}
+		c.Repositories = append(c.Repositories, s.result)
+	}
+	return named, types, nil
+}
+
+func (c *Collection) addReleases(ctx context.Context, names []string, named map[digest.Digest]bool, opts CollectOptions) error {
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		part := strings.Split(name, "/")
+		if len(part) != 3 || part[0] != "bundles" || opts.Environment != "" && part[1] != opts.Environment {
+			continue
+		}
+		s, err := c.sort(ctx, name, named, opts)
+		if err != nil {
+			return err
+		}
+		c.Repositories = append(c.Repositories, s.result)
+	}
+	return nil
+}
+
+// measure counts the blobs that a layout frees.
+func (c *Collection) measure(ctx context.Context, layout *oci.Layout) error {
+	without := map[string]bool{}
+	for _, r := range c.Repositories {
+		for _, g := range r.Garbage {
+			for _, tag := range append(slices.Clone(g.Tags), g.signature) {
+				without[r.Repository+"/"+tag] = true
+			}
+		}
+	}
+	swept, err := layout.Sweepable(ctx, c.now.Add(-collectGrace), without)
+	c.Blobs = &swept
+	return err
+}
+
+// pendingPrefix begins the tags of what waits for signatures.
+const pendingPrefix = "pending-"
+
+// placeOf reads the epoch and sequence that a tag names after prefix.
+func placeOf(prefix, tag string) (o bundle.Order, ok bool) {
+	rest, ok := strings.CutPrefix(tag, prefix)
+	if !ok {
+		return o, false
+	}
+	n, _ := fmt.Sscanf(rest, "%d-%d", &o.Epoch, &o.Sequence)
+	return o, n == 2 && rest == fmt.Sprintf("%d-%d", o.Epoch, o.Sequence)
+}
+
+// newestFirst orders tags by the place they name.
+func newestFirst(a, b taggedPlace) int {
+	return cmp.Or(b.place.Compare(a.place), cmp.Compare(a.tag, b.tag))
+}

@@ -1,0 +1,129 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Delete deletes what Collect found: records first, so that none that stays names what is gone, and of each
+// thing the tags, then the manifest, then the signature. What is gone already is as good as deleted, and
+// stopped anywhere it can be repeated. In a layout it then removes the blobs, and counts those. The error wraps
+// errors.ErrUnsupported where the registry deletes nothing.
+func (c *Collection) Delete(ctx context.Context) error {
+	for _, r := range c.Repositories {
+		if err := r.delete(ctx); err != nil {
+			return err
+		}
+	}
+	layout, ok := c.store.(*oci.Layout)
+	if !ok {
+		return nil
+	}
+	swept, err := layout.Sweep(ctx, c.now.Add(-collectGrace))
+	c.Blobs = &swept
+	return err
+}
+
+func (r *CollectedRepository) delete(ctx context.Context) error {
+	if len(r.Garbage) == 0 {
+		return nil
+	}
+	needed, err := r.stillNeeded(ctx)
+	if err != nil {
+		return err
+	}
+	for i := range r.Garbage {
+		g := &r.Garbage[i]
+		if needed[g.Digest] {
+			continue
+		}
+		if g.Deleted, err = r.deleteOne(ctx, g, needed); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// stillNeeded looks up what moving and foreign tags name now, and the signatures of all that stays: whoever
+// may write to a registry can have two tags name one signature.
+func (r *CollectedRepository) stillNeeded(ctx context.Context) (map[digest.Digest]bool, error) {
+	goes := map[string]bool{}
+	for _, g := range r.Garbage {
+		goes[g.signature] = true
+		for _, tag := range g.Tags {
+			goes[tag] = true
+		}
+	}
+	all, err := r.repo.Tags(ctx)
+	if err != nil {
+		return nil, err
+	}
+	needed := map[digest.Digest]bool{}
+	for _, tag := range all {
+		if goes[tag] {
+			continue
+		}
+		desc, err := r.repo.Resolve(ctx, tag)
+		if err != nil && !errors.Is(err, errdef.ErrNotFound) {
+			return nil, err
+		}
+		if desc.Digest != "" {
+			needed[desc.Digest] = true
+		}
+	}
+	return needed, nil
+}
+
+func (r *CollectedRepository) deleteOne(ctx context.Context, g *Garbage, needed map[digest.Digest]bool) (done bool, err error) {
+	for _, tag := range g.Tags {
+		if done, err = r.untag(ctx, tag); err != nil {
+			return false, err
+		}
+	}
+	switch g.Kind {
+	case GarbageSignature:
+		// It is an orphan still, unless a copy has brought its manifest after it.
+		if _, err := r.repo.Resolve(ctx, g.subject.String()); !errors.Is(err, errdef.ErrNotFound) {
+			return false, err
+		}
+	default:
+		if g.Digest == "" {
+			return done, nil
+		}
+		err := r.repo.Delete(ctx, ocispec.Descriptor{MediaType: ocispec.MediaTypeImageManifest, Digest: g.Digest})
+		if gone(err) != nil {
+			return false, err
+		}
+	}
+	desc, err := r.repo.Resolve(ctx, g.signature)
+	if err != nil {
+		return true, gone(err)
+	}
+	if _, err := r.untag(ctx, g.signature); err != nil || needed[desc.Digest] {
+		return true, err
+	}
+	return true, gone(r.repo.Delete(ctx, desc))
+}
+
+// untag says whether the tag is gone. Where a registry deletes no tags, they go with their manifest, or stay.
+func (r *CollectedRepository) untag(ctx context.Context, tag string) (done bool, err error) {
+	err = gone(r.repo.Untag(ctx, tag))
+	if errors.Is(err, errors.ErrUnsupported) {
+		return false, nil
+	}
+	return err == nil, err
+}
+
+// gone takes it for done where there is nothing to delete.
+func gone(err error) error {
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil
+	}
+	return err
+}

@@ -1,0 +1,256 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// taggedPlace is a tag that says which release it is.
+type taggedPlace struct {
+	tag   string
+	place bundle.Order
+}
+
+// judged is a release or record that was looked at.
+type judged struct {
+	issuedAt time.Time
+	kept     bool
+	names    map[string]digest.Digest // of a record: cluster type → manifest
+}
+
+// sorting is how one repository is gone through.
+type sorting struct {
+	repo    oci.Target
+	name    string
+	opts    CollectOptions
+	now     time.Time
+	result  CollectedRepository
+	records bool
+	// releases are newest first, and stale are the pending ones that no longer wait for anything.
+	releases, pending, stale []taggedPlace
+	signatures               []string
+	// tagged maps all tags but signatures to what they name, found has the descriptors of that, and judged what
+	// was read of it.
+	tagged map[string]digest.Digest
+	found  map[digest.Digest]ocispec.Descriptor
+	judged map[digest.Digest]*judged
+	// needed holds the manifests that stay.
+	needed map[digest.Digest]bool
+}
+
+// sort tells what of a repository stays. Named are manifests that stay because a record names them.
+func (c *Collection) sort(ctx context.Context, name string, named map[digest.Digest]bool, opts CollectOptions) (*sorting, error) {
+	repo, err := c.store.Repository(name)
+	if err != nil {
+		return nil, err
+	}
+	s := &sorting{
+		repo: repo, name: name, opts: opts, now: c.now, records: strings.HasPrefix(name, "environments/"),
+		result: CollectedRepository{Repository: name, Garbage: []Garbage{}, repo: repo},
+		tagged: map[string]digest.Digest{}, found: map[digest.Digest]ocispec.Descriptor{}, judged: map[digest.Digest]*judged{}, needed: maps.Clone(named),
+	}
+	if s.needed == nil {
+		s.needed = map[digest.Digest]bool{}
+	}
+	for _, step := range []func(context.Context) error{s.readTags, s.keepNewest, s.addSuperseded, s.addUnfound} {
+		if err := step(ctx); err != nil {
+			return nil, err
+		}
+	}
+	return s, nil
+}
+
+var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig$`)
+
+// readTags resolves all tags but those of signatures. What moves and what is foreign stays.
+func (s *sorting) readTags(ctx context.Context) error {
+	all, err := s.repo.Tags(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tag := range all {
+		if signatureTag.MatchString(tag) {
+			s.signatures = append(s.signatures, tag)
+			continue
+		}
+		desc, err := s.repo.Resolve(ctx, tag)
+		if err != nil && !errors.Is(err, errdef.ErrNotFound) {
+			return err
+		}
+		s.tagged[tag], s.found[desc.Digest] = desc.Digest, desc
+		if place, ok := placeOf("s", tag); ok {
+			s.releases = append(s.releases, taggedPlace{tag, place})
+		} else if place, ok := placeOf(pendingPrefix, tag); ok {
+			s.pending = append(s.pending, taggedPlace{tag, place})
+		} else {
+			s.needed[desc.Digest] = true
+			if tag != bundle.LatestTag && !strings.HasPrefix(tag, ringPrefix) {
+				s.result.Foreign = append(s.result.Foreign, tag)
+			}
+		}
+	}
+	slices.SortFunc(s.releases, newestFirst)
+	slices.SortFunc(s.pending, newestFirst)
+	return nil
+}
+
+// keepNewest marks the newest releases, what is young, what waits above the newest release, and what is not
+// what its tag says.
+func (s *sorting) keepNewest(ctx context.Context) error {
+	kept := 0
+	for _, r := range s.releases {
+		j, err := s.judge(ctx, r.tag)
+		if err != nil {
+			return err
+		}
+		if j == nil || kept < s.opts.Keep || s.now.Sub(j.issuedAt) < s.opts.KeepFor {
+			s.needed[s.tagged[r.tag]] = true
+		}
+		if j != nil {
+			kept++
+		}
+	}
+	for _, p := range s.pending {
+		j, err := s.judge(ctx, p.tag)
+		if err != nil {
+			return err
+		}
+		overtaken := len(s.releases) > 0 && p.place.Compare(s.releases[0].place) <= 0
+		if j != nil && overtaken && s.now.Sub(j.issuedAt) >= collectGrace {
+			s.stale = append(s.stale, p)
+		} else {
+			s.needed[s.tagged[p.tag]] = true
+			s.result.Kept++
+		}
+	}
+	slices.Sort(s.result.Foreign)
+	return nil
+}
+
+// judge reads what a tag of a release names. It returns nil, and counts the tag among the foreign ones, where
+// that is nothing, or no release of this repository.
+func (s *sorting) judge(ctx context.Context, tag string) (*judged, error) {
+	d := s.tagged[tag]
+	if s.judged[d] == nil && d != "" {
+		if err := s.read(ctx, s.found[d]); err != nil {
+			return nil, err
+		}
+	}
+	if s.judged[d] == nil {
+		s.result.Foreign = append(s.result.Foreign, tag)
+	}
+	return s.judged[d], nil
+}
+
+// read notes what a manifest is, if it is a release or record of this repository.
+func (s *sorting) read(ctx context.Context, manifest ocispec.Descriptor) error {
+	j, err := s.parse(ctx, manifest)
+	if err := unlessRefused(err); err != nil {
+		return err
+	}
+	if j != nil {
+		s.judged[manifest.Digest] = j
+	}
+	return nil
+}
+
+func (s *sorting) parse(ctx context.Context, desc ocispec.Descriptor) (*judged, error) {
+	if s.records {
+		r, err := readRecord(ctx, s.repo, desc)
+		if err != nil || bundle.EnvironmentRepository(r.Environment) != s.name {
+			return nil, err
+		}
+		return &judged{issuedAt: r.IssuedAt, names: r.ClusterTypes}, nil
+	}
+	_, r, err := readRelease(ctx, s.repo, desc)
+	if err != nil || r.Stream().Repository() != s.name {
+		return nil, err
+	}
+	return &judged{issuedAt: r.IssuedAt}, nil
+}
+
+// addSuperseded turns into garbage the releases that nothing needs, and what waited in vain.
+func (s *sorting) addSuperseded(context.Context) error {
+	garbage := map[digest.Digest]*Garbage{}
+	add := func(tag string, kind GarbageKind) {
+		d := s.tagged[tag]
+		if garbage[d] == nil {
+			garbage[d] = &Garbage{Kind: kind, Digest: d, IssuedAt: s.judged[d].issuedAt, signature: bundle.SignatureTag(d), subject: d}
+		}
+		garbage[d].Tags = append(garbage[d].Tags, tag)
+	}
+	kind := GarbageRelease
+	if s.records {
+		kind = GarbageRecord
+	}
+	for _, r := range s.releases {
+		switch d := s.tagged[r.tag]; {
+		case !s.needed[d]:
+			add(r.tag, kind)
+		case s.judged[d] != nil:
+			s.result.Kept++
+		}
+	}
+	for _, p := range s.stale {
+		d := s.tagged[p.tag]
+		if s.needed[d] { // a release was made of it
+			s.result.Garbage = append(s.result.Garbage, Garbage{Kind: GarbagePending, Tags: []string{p.tag}, IssuedAt: s.judged[d].issuedAt, subject: d})
+		} else {
+			add(p.tag, GarbagePending)
+		}
+	}
+	for _, g := range garbage {
+		slices.Sort(g.Tags)
+		s.result.Garbage = append(s.result.Garbage, *g)
+	}
+	for d, j := range s.judged {
+		j.kept = s.needed[d]
+	}
+	return nil
+}
+
+// addUnfound turns into garbage what only a signature still tells of: a signed manifest without a tag, which
+// nobody is going to tag any more, and the signature of one that is gone.
+func (s *sorting) addUnfound(ctx context.Context) error {
+	tagged := map[digest.Digest]bool{}
+	for _, d := range s.tagged {
+		tagged[d] = true
+	}
+	for _, tag := range s.signatures {
+		d := digest.NewDigestFromEncoded(digest.SHA256, signatureTag.FindStringSubmatch(tag)[1])
+		if tagged[d] || s.needed[d] {
+			continue
+		}
+		desc, err := s.repo.Resolve(ctx, d.String())
+		if errors.Is(err, errdef.ErrNotFound) {
+			s.result.Garbage = append(s.result.Garbage, Garbage{Kind: GarbageSignature, Tags: []string{}, signature: tag, subject: d})
+			continue
+		}
+		if err == nil {
+			err = s.read(ctx, desc)
+		}
+		if err != nil {
+			return err
+		}
+		if j := s.judged[d]; j != nil && s.now.Sub(j.issuedAt) >= collectGrace {
+			s.result.Garbage = append(s.result.Garbage, Garbage{Kind: GarbageUntagged, Tags: []string{}, Digest: d, IssuedAt: j.issuedAt, signature: tag, subject: d})
+		}
+	}
+	slices.SortFunc(s.result.Garbage, func(a, b Garbage) int {
+		return cmp.Or(a.IssuedAt.Compare(b.IssuedAt), cmp.Compare(a.subject, b.subject), slices.Compare(a.Tags, b.Tags))
+	})
+	return nil
+}
