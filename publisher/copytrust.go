@@ -110,7 +110,7 @@ func sameTrustDocument(a, b bundle.TrustDocument) bool {
 func compareTrust(standing, o *original) (standingVerdict, error) {
 	switch {
 	case !sameTrustDocument(*standing.trust, *o.trust):
-		return 0, copyRefusal(bundle.TrustDocumentRejected, "%s:%s is another document than %s:%s",
+		return 0, copyRefusal(bundle.TrustDocumentRejected, "%s:%s is another document than %s:%s: find out whose it is before you --force it",
 			standing.repo.fullName(), o.own, o.repo.fullName(), o.own)
 	case len(standing.signers) >= len(o.signers):
 		return standsAsWell, nil

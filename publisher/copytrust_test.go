@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"encoding/json"
 	"net/http"
 	"strings"
 	"sync/atomic"
@@ -13,12 +14,12 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// document is a trust document of w's platform, in which one of roots may sign the next and one of
-// releases what is released.
+// document is a trust document of w's platform, in which one of roots may sign the next, and all of
+// releases have to sign what is released.
 func (w *world) document(version, epoch int64, roots, releases []*Key, signers ...*Key) []byte {
 	w.t.Helper()
-	role := func(keys []*Key) bundle.Role {
-		r := bundle.Role{Threshold: 1}
+	role := func(threshold int, keys []*Key) bundle.Role {
+		r := bundle.Role{Threshold: threshold}
 		for _, k := range keys {
 			key, err := bundle.NewTrustKey("", k.Public())
 			require.NoError(w.t, err)
@@ -28,7 +29,7 @@ func (w *world) document(version, epoch int64, roots, releases []*Key, signers .
 	}
 	envelope, err := bundle.SealTrust(bundle.TrustDocument{
 		Schema: bundle.TrustSchema, Platform: "edge", Version: version, Epoch: epoch,
-		IssuedAt: w.now, ExpiresAt: w.now.AddDate(1, 0, 0), Root: role(roots), Release: role(releases),
+		IssuedAt: w.now, ExpiresAt: w.now.AddDate(1, 0, 0), Root: role(1, roots), Release: role(len(releases), releases),
 	})
 	require.NoError(w.t, err)
 	for _, s := range signers {
@@ -85,6 +86,59 @@ func TestTrustDocumentsGoAlongAndSayWhoMustHaveSigned(t *testing.T) {
 	}, results(done))
 	require.Len(t, done.Warnings, 1)
 	require.Contains(t, done.Warnings[0], "trust has v4, but not v3")
+}
+
+func TestReleasesOfATrustDocumentNeedItsThreshold(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	w.mustPublish()
+	root, second := newKeyForTest(t), newKeyForTest(t)
+	first := w.document(1, 1, []*Key{root}, []*Key{root}, root)
+	w.putTrust(1, first)
+	w.putTrust(2, w.document(2, 2, []*Key{root}, []*Key{w.key, second}, root)) // both have to sign, in epoch 2
+	m := w.mirror("layout")
+	latest := w.releaseInEpoch(2, w.key, w.key)
+	_, err := w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{Trust: first})
+	refused(t, err, bundle.BelowThreshold)
+	require.NoFileExists(t, m.dir+"/index.json")
+	w.sign("bundles/dev/drone", latest, w.key, second)
+	done, err := w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{Trust: first})
+	require.NoError(t, err)
+	require.Equal(t, resultsAs(done, OutcomeCopied), results(done))
+	require.Equal(t, "s2-1", done.Items[2].Tag)
+
+	// The highest sequence of an epoch that is over does not hold the next one back.
+	m = w.mirror("layout")
+	m.now = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
+	m.mustPublish()
+	done, err = w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{})
+	require.NoError(t, err)
+	require.Zero(t, done.Kept())
+	_, err = w.copyTo(m, CopyOptions{Trust: first})
+	refused(t, err, bundle.OldEpoch) // the record is of epoch 0
+}
+
+// releaseInEpoch puts what latest of drone names under a new epoch, and has keys sign it.
+func (w *world) releaseInEpoch(epoch int64, keys ...*Key) *bundle.Verified {
+	w.t.Helper()
+	v := *w.verified("drone", "latest")
+	v.Release.Epoch, v.Release.Sequence = epoch, 1
+	doc, err := v.Release.Marshal()
+	require.NoError(w.t, err)
+	config := bundle.NewBlob(bundle.MediaTypeRelease, doc)
+	v.Manifest.Config = config.Descriptor
+	data, err := json.Marshal(v.Manifest)
+	require.NoError(w.t, err)
+	manifest := bundle.NewBlob(v.Manifest.MediaType, data)
+	repo := w.repository("bundles/dev/drone")
+	for _, b := range []bundle.Blob{config, manifest} {
+		require.NoError(w.t, pushBlob(w.t.Context(), repo, b))
+	}
+	v.Descriptor = manifest.Descriptor
+	w.sign("bundles/dev/drone", &v, keys...)
+	require.NoError(w.t, repo.Tag(w.t.Context(), v.Descriptor, v.Release.Tag()))
+	require.NoError(w.t, repo.Tag(w.t.Context(), v.Descriptor, bundle.LatestTag))
+	return &v
 }
 
 func TestATrustDocumentIsNeverReplacedByAnother(t *testing.T) {
