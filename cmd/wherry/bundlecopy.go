@@ -37,12 +37,11 @@ its name below it.
 What is at TO already is not sent again, and what is missing there is added, so the command brings a mirror
 up to date, repairs what another tool has left behind, and can be killed and repeated at any time. A tag only
 moves forward: one that names a newer release at TO stays, the command says so, and the exit code is 1;
---force moves it back. With --key or --trust, nothing counts as a release that those keys have not signed.
-Signatures that TO alone has are kept.
+--force moves it back. Signatures that TO alone has are kept.
 
-With --key or --trust nothing is written unless all that is to be copied is signed by those keys; the exit
-code is 4 where it is not. Without, a signature is asked for and not whose it is: that is for those who read
-the copy.`,
+With --key or --trust nothing is written unless those keys have signed all that is to be copied, the exit code
+is 4 where they have not, and at TO nothing else counts as newer. Without, a signature is asked for and not
+whose it is: that is for those who read the copy.`,
 		Example: `  wherry bundle copy oci://127.0.0.1:5000/edge oci://127.0.0.1:5001/edge --environment dev --key cosign.pub
   wherry bundle copy oci://127.0.0.1:5000/edge/bundles/dev/drone oci-layout:./out`,
 		Args: cobra.ExactArgs(2),
