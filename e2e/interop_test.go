@@ -3,7 +3,9 @@
 package e2e
 
 import (
+	"encoding/base64"
 	"encoding/json"
+	"fmt"
 	"io"
 	"log"
 	"net/http/httptest"
@@ -26,10 +28,24 @@ import (
 // startDistribution runs the registry that most people run, and returns HOST:PORT.
 func startDistribution(t *testing.T) string {
 	t.Helper()
-	r, err := harness.StartDistribution(t.Context())
+	return startDistributionFor(t, "")
+}
+
+func startDistributionFor(t *testing.T, password string) string {
+	t.Helper()
+	r, err := harness.StartDistribution(t.Context(), password)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, r.Stop()) })
 	return r.Prefix
+}
+
+// logIn has all tools that read docker's configuration know the password of a registry.
+func logIn(t *testing.T, host, password string) {
+	t.Helper()
+	auth := base64.StdEncoding.EncodeToString([]byte("edge:" + password))
+	dir := t.TempDir()
+	require.NoError(t, os.WriteFile(filepath.Join(dir, "config.json"), fmt.Appendf(nil, `{"auths": {%q: {"auth": %q}}}`, host, auth), 0o600))
+	t.Setenv("DOCKER_CONFIG", dir)
 }
 
 // serveGo serves the registry of go-containerregistry, which is also that of "crane registry serve".
@@ -42,7 +58,16 @@ func serveGo(t *testing.T, opts ...ggcr.Option) string {
 
 func TestRegistriesOfOthersKeepWhatAgentsNeed(t *testing.T) {
 	for name, start := range map[string]func(*testing.T) string{
-		"distribution":                         startDistribution,
+		"distribution": startDistribution,
+		"distribution, with a password": func(t *testing.T) string {
+			host := startDistributionFor(t, password)
+			t.Setenv("DOCKER_CONFIG", t.TempDir())
+			denied := program(t, t.TempDir(), "wherry", "bundle", "ls", "oci://"+host+"/edge")
+			require.Equal(t, 4, denied.code)
+			require.Contains(t, denied.stderr, "wherry login "+host)
+			logIn(t, host, password)
+			return host
+		},
 		"go-containerregistry":                 func(t *testing.T) string { return serveGo(t, ggcr.WithReferrersSupport(false)) },
 		"go-containerregistry, with referrers": func(t *testing.T) string { return serveGo(t, ggcr.WithReferrersSupport(true)) },
 	} {

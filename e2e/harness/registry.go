@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+
+	"golang.org/x/crypto/bcrypt"
 )
 
 // Registry is a registry that answers, over plain HTTP.
@@ -31,8 +33,8 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 }
 
 // StartDistribution runs the registry of distribution, with its own command and configuration, on loopback
-// and returns when it listens. The caller calls Stop.
-func StartDistribution(ctx context.Context) (_ *Registry, err error) {
+// and returns when it listens. With a password, it is only for the user "edge", who has that. The caller calls Stop.
+func StartDistribution(ctx context.Context, password string) (_ *Registry, err error) {
 	dir, err := os.MkdirTemp("", "wherry-e2e-")
 	if err != nil {
 		return nil, err
@@ -54,6 +56,17 @@ func StartDistribution(ctx context.Context) (_ *Registry, err error) {
 	r.Prefix = fmt.Sprintf("127.0.0.1:%d", ports[0])
 	config := filepath.Join(dir, "config.yml")
 	text := fmt.Sprintf("version: 0.1\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n", filepath.Join(dir, "content"), r.Prefix)
+	if password != "" {
+		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
+		if err != nil {
+			return nil, err
+		}
+		users := filepath.Join(dir, "users")
+		text += fmt.Sprintf("auth: {htpasswd: {realm: edge, path: %q}}\n", users)
+		if err := os.WriteFile(users, fmt.Appendf(nil, "edge:%s\n", hash), 0o600); err != nil {
+			return nil, err
+		}
+	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
 		return nil, err
 	}
