@@ -20,14 +20,6 @@ import (
 // copiesAtOnce is how many repositories are read, or written, at the same time.
 const copiesAtOnce = 4
 
-// The outcomes of copying, beside OutcomeUnchanged.
-const (
-	// OutcomeCopied means that the destination did not have it.
-	OutcomeCopied Outcome = "copied"
-	// OutcomeUpdated means that the destination had it, without all that belongs to it: signatures, tags or blobs.
-	OutcomeUpdated Outcome = "updated"
-)
-
 // CopyOptions holds what is not required. The zero value copies what is signed by anybody.
 type CopyOptions struct {
 	// Keys are those of which one must have signed whatever is copied. Where Keys and Trust are both nil,
@@ -40,50 +32,6 @@ type CopyOptions struct {
 	Force bool
 	// From and To say how to talk to the two registries.
 	From, To oci.Options
-}
-
-// Copied is what a copy did. Its JSON form is an interface.
-type Copied struct {
-	From string `json:"from"`
-	To   string `json:"to"`
-	// Items are in the order in which they were written: trust documents, bundles, the record.
-	Items []CopiedItem `json:"items"`
-	// Warnings are about what is missing where it was copied from.
-	Warnings []string `json:"warnings,omitempty"`
-}
-
-// CopiedItem is one manifest with its signatures.
-type CopiedItem struct {
-	// Kind is "trust", "bundle" or "environment".
-	Kind string `json:"kind"`
-	// Repository is its name below the prefix, and Tag the manifest's own tag there.
-	Repository string        `json:"repository"`
-	Tag        string        `json:"tag"`
-	Digest     digest.Digest `json:"digest"`
-	Result     Outcome       `json:"result"`
-	// Moving lists the moving tags that name it at both places.
-	Moving []string `json:"moving,omitempty"`
-	// Kept lists the tags that name it where it was copied from, and stay with something newer at the destination.
-	Kept []KeptTag `json:"kept,omitempty"`
-	// Sent counts the bytes of the blobs and manifests that were written.
-	Sent int64 `json:"sentBytes"`
-}
-
-// KeptTag is a tag that was not moved, because what it names is newer.
-type KeptTag struct {
-	Tag string `json:"tag"`
-	// Newer is the own tag of what it names.
-	Newer  string        `json:"newer"`
-	Digest digest.Digest `json:"digest"`
-}
-
-// Kept counts the tags that stay with something newer.
-func (c *Copied) Kept() int {
-	n := 0
-	for _, i := range c.Items {
-		n += len(i.Kept)
-	}
-	return n
 }
 
 // CopyBundle copies the bundle that from names to the same repository below to, with its signatures, its
