@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"path"
 	"slices"
 	"strings"
 
@@ -17,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/needs"
 	"github.com/wherry-dev/wherry/cmd/internal/rbac"
 	"github.com/wherry-dev/wherry/deploy"
+	"github.com/wherry-dev/wherry/publisher"
 )
 
 // maxDefinitionBytes bounds a file of --crd. All of a large cluster's definitions together have some MiB.
@@ -113,7 +115,7 @@ func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) 
 	if err != nil {
 		return nil, nil, err
 	}
-	trust, err := inForce(ctx, in)
+	trust, err := inForce(ctx, ref, in)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -125,23 +127,19 @@ func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) 
 	return n, v, err
 }
 
-// inForce is what the agent will judge its first bundle by.
-func inForce(ctx context.Context, in *agentcmd.Installed) (bundle.Trust, error) {
+// inForce is what the agent will judge that bundle by. Trust documents lie where the bundle does.
+func inForce(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (bundle.Trust, error) {
 	if in.Trust == nil {
 		return in.Pinned, nil
 	}
-	flags := registryFlags{plainHTTP: in.PlainHTTP}
-	repo, err := in.Registry.Repository(bundle.TrustRepository, flags.options())
-	if err != nil {
-		return bundle.Trust{}, err
-	}
-	chain, more := in.Trust, true
-	for more {
-		if chain, more, err = chain.Next(ctx, repo); err != nil {
-			return bundle.Trust{}, err
+	loc, flags := ref.Location, registryFlags{plainHTTP: in.PlainHTTP}
+	if loc.Dir == "" { // the repository's name ends in bundles/ENVIRONMENT/TYPE
+		if loc.Prefix = path.Dir(path.Dir(path.Dir(ref.Repository))); loc.Prefix == "." {
+			loc.Prefix = ""
 		}
 	}
-	return chain.Current().Trust(), nil
+	chain, err := publisher.WalkTrust(ctx, loc, in.Trust, flags.options())
+	return chain.Current().Trust(), err
 }
 
 func readBounded(name string, limit int64) ([]byte, error) {
