@@ -113,7 +113,8 @@ type Agent struct {
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
 	queued               chan struct{} // holds a token when a report waits to be sent
-	wake                 chan struct{} // holds a token when a pass was made that Run had not planned
+	wake                 chan struct{} // holds a token when something has changed that Run had not planned
+	eager                atomic.Bool   // the next pass of Run is to ask for a newer release
 }
 
 // New returns an agent that takes the releases of cluster's stream from source. They have to be signed as

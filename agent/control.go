@@ -202,7 +202,6 @@ func (c *control) postTrust(w http.ResponseWriter, r *http.Request) {
 		say(w, http.StatusUnprocessableEntity, a)
 		return
 	}
-	nudge(c.agent.wake)
 	say(w, http.StatusOK, change)
 }
 

@@ -27,6 +27,9 @@ type plan struct {
 // scope is what a pass at now is to do.
 func (p *plan) scope(now time.Time) scope {
 	s := scope{all: !now.Before(p.drift)}
+	if p.agent.eager.Swap(false) {
+		p.contact = now
+	}
 	if !now.Before(p.contact) {
 		s.offer, s.documents = p.agent.source, p.agent.opts.TrustSource
 	}

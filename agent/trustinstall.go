@@ -37,11 +37,14 @@ func (s *State) InstallTrust(platform string, envelopes ...[]byte) (c TrustChang
 	return c, err
 }
 
-// InstallTrust is State.InstallTrust for the agent's platform, in an agent that may be running.
+// InstallTrust is State.InstallTrust for the agent's platform, in an agent that may be running. That one then
+// judges again what it is offered.
 func (a *Agent) InstallTrust(envelopes ...[]byte) (TrustChange, error) {
 	c, err := a.state.InstallTrust(a.cluster.Platform, envelopes...)
 	if d := c.After; d != nil && (c.Before == nil || c.Before.Version < d.Version) {
 		a.opts.Log.Info("trust document installed", "version", d.Version, "epoch", d.Epoch, "expires", d.ExpiresAt)
+		a.eager.Store(true)
+		nudge(a.wake)
 	}
 	return c, err
 }

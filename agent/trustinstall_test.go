@@ -81,6 +81,19 @@ func TestTrustDocumentsComeByFile(t *testing.T) {
 	require.Equal(t, string(bundle.TrustDocumentRejected), r.Status.Reason)
 }
 
+func TestADocumentOfAnotherPlatformLetsNothingIn(t *testing.T) {
+	s, first := underTrust(t)
+	s.publish(s.draft(1, shop))
+	s.requireTaken()
+	s.stream.Platform = "test" // the agent is told that it belongs to another one, whose releases the same keys sign
+	s.publish(s.draft(2, shop))
+	r := s.once()
+	require.Equal(t, Refused, r.Verdict)
+	require.Equal(t, string(bundle.WrongPlatform), r.Status.Reason)
+	require.Contains(t, r.Error, `the trust document is for platform "default", this agent belongs to "test"`)
+	require.ErrorContains(t, s.install(first), `the trust document is for platform "default"`)
+}
+
 func TestNoFileMakesAPinnedAgentOneWithADocumentButByInstalling(t *testing.T) {
 	s := newSite(t)
 	first := agenttest.NewTrust(s.stream.Platform, epoch, agenttest.NewKey(), s.key)
@@ -125,7 +138,7 @@ func (s *site) installed(envelope []byte) (err error) {
 
 func TestATrustDocumentIsInstalledIntoARunningAgent(t *testing.T) {
 	s := newSite(t)
-	s.opts.Now, s.opts.Interval, s.now = nil, 20*time.Millisecond, time.Now()
+	s.opts.Now, s.opts.Interval, s.now = nil, time.Hour, time.Now()
 	first := agenttest.NewTrust(s.stream.Platform, s.now, agenttest.NewKey(), s.key)
 	s.epoch = 1
 	s.publish(s.draft(1, shop))
