@@ -55,16 +55,15 @@ func offersEnvelope(make func(s *siege) []byte) func(*siege) digest.Digest {
 
 // Whoever can write to the registry, and has some of the keys, would like to say who may sign.
 func TestAttackOnTrustDocuments(t *testing.T) {
-	const rejected = bundle.TrustDocumentRejected
 	thief := agenttest.NewKey()
 	mountAll(t, []attack{
-		{name: "a trust document that nobody has signed", want: rejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
+		{name: "a trust document that nobody has signed", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Signers = nil
 		})},
-		{name: "a trust document of a thief with one root key of two", want: rejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
+		{name: "a trust document of a thief with one root key of two", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
 			d.Document.Release, d.Signers = agenttest.Role(1, thief), []crypto.Signer{s.roots[0], thief}
 		})},
-		{name: "one root key that signs twice", want: rejected, mount: offersEnvelope(func(s *siege) []byte {
+		{name: "one root key that signs twice", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
 			d := s.next()
 			d.Signers = s.roots[:1]
 			envelope, err := d.Envelope()
@@ -75,7 +74,7 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 				e.Signatures = append(e.Signatures, again)
 			})
 		})},
-		{name: "one root key listed twice", want: rejected, mount: offersEnvelope(func(s *siege) []byte {
+		{name: "one root key listed twice", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
 			d := s.next()
 			envelope, err := d.Envelope()
 			require.NoError(s.t, err)
@@ -86,25 +85,25 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 				e.Payload = base64.StdEncoding.EncodeToString(body)
 			})
 		})},
-		{name: "roots of a thief, who sign for themselves", want: rejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
+		{name: "roots of a thief, who sign for themselves", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Document.Root, d.Signers = agenttest.Role(1, thief), []crypto.Signer{thief}
 		})},
-		{name: "new roots who have not signed", want: rejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
+		{name: "new roots who have not signed", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Document.Root = agenttest.Role(1, thief)
 		})},
-		{name: "a trust document signed with the release key", want: rejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
+		{name: "a trust document signed with the release key", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
 			d.Signers = []crypto.Signer{s.key}
 		})},
-		{name: "rollback: an older trust document as the next one", want: rejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
+		{name: "rollback: an older trust document as the next one", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
 			*d = s.first
 		})},
-		{name: "a trust document after a gap", want: rejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
+		{name: "a trust document after a gap", want: bundle.TrustDocumentRejected, mount: offersDocument(func(s *siege, d *agenttest.Trust) {
 			*d = s.next().Next(epoch)
 		})},
-		{name: "a trust document of another platform", want: rejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
+		{name: "a trust document of another platform", want: bundle.TrustDocumentRejected, mount: offersDocument(func(_ *siege, d *agenttest.Trust) {
 			d.Document.Platform = "test"
 		})},
-		{name: "a trust document of a version to come", want: rejected, mount: offersEnvelope(func(s *siege) []byte {
+		{name: "a trust document of a version to come", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
 			envelope, err := s.next().Envelope()
 			require.NoError(s.t, err)
 			return changed(s.t, envelope, func(e *dsse.Envelope) {
@@ -113,12 +112,12 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 				e.Payload = base64.StdEncoding.EncodeToString(bytes.Replace(body, []byte(`"schema":1`), []byte(`"schema":2`), 1))
 			})
 		})},
-		{name: "another envelope that the roots have signed", want: rejected, mount: offersEnvelope(func(s *siege) []byte {
+		{name: "another envelope that the roots have signed", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(s *siege) []byte {
 			envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, []byte(`{}`), s.roots[0])
 			require.NoError(s.t, err)
 			return envelope
 		})},
-		{name: "a trust document that is none", want: rejected, mount: offersEnvelope(func(*siege) []byte { return []byte("hello") })},
+		{name: "a trust document that is none", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(*siege) []byte { return []byte("hello") })},
 		{name: "a trust document above the bound", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
 			blobs, err := bundle.TrustManifest([]byte("{}"))
 			require.NoError(s.t, err)
@@ -129,7 +128,7 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 			s.mend = func() { s.offerTrust(s.next()) }
 			return s.release(6, "a: 6").Digest
 		}},
-		{name: "a release in the place of a trust document", want: rejected, mount: func(s *siege) digest.Digest {
+		{name: "a release in the place of a trust document", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
 			s.tagIn(s.trust, s.manifestOf(s.good.Digest), bundle.TrustTag(2))
 			s.mend = func() { s.offerTrust(s.next()) }
 			return s.release(6, "a: 6").Digest
