@@ -118,7 +118,7 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 			return envelope
 		})},
 		{name: "a trust document that is none", want: bundle.TrustDocumentRejected, mount: offersEnvelope(func(*siege) []byte { return []byte("hello") })},
-		{name: "a trust document above the bound", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
+		{name: "a trust document above the bound", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
 			blobs, err := bundle.TrustManifest([]byte("{}"))
 			require.NoError(s.t, err)
 			var m ocispec.Manifest
@@ -126,6 +126,13 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 			m.Config.Size, m.Config.Data = bundle.MaxTrustBytes+1, nil
 			s.tagIn(s.trust, m, bundle.TrustTag(2))
 			s.mend = func() { s.offerTrust(s.next()) }
+			return s.release(6, "a: 6").Digest
+		}},
+		{name: "a trust document without an end", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {
+			s.offerTrust(s.next())
+			desc, err := s.trust.Resolve(t.Context(), bundle.TrustTag(2))
+			require.NoError(s.t, err)
+			s.answer("/manifests/"+desc.Digest.String(), endless)
 			return s.release(6, "a: 6").Digest
 		}},
 		{name: "a release in the place of a trust document", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {

@@ -249,7 +249,11 @@ func FetchTrust(ctx context.Context, src Source, version int64) ([]byte, error) 
 // incomplete is the error of a version that is there but cannot be read. A part of it that is missing does
 // not make it one that never was.
 func incomplete(err error, version int64) error {
-	if errors.Is(err, errdef.ErrNotFound) {
+	var bad *Refusal
+	switch {
+	case errors.As(err, &bad):
+		return refuse(TrustDocumentRejected, "trust document %s: %s", TrustTag(version), bad.Message)
+	case errors.Is(err, errdef.ErrNotFound):
 		return fmt.Errorf("trust document %s: not all of it is there: %v", TrustTag(version), err)
 	}
 	return fmt.Errorf("trust document %s: %w", TrustTag(version), err)
