@@ -110,6 +110,9 @@ func TestAttackByTheRegistry(t *testing.T) {
 		{name: "a layer at another host, which has something else", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
 			return redirect(s.otherHost(body([]byte("evil"))).URL)
 		})},
+		{name: "a layer at a place whose name is longer than a report", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(s *siege, _ []byte) http.HandlerFunc {
+			return redirect(s.otherHost(body([]byte("evil"))).URL + "/" + strings.Repeat("x", 1<<19))
+		})},
 		{name: "a layer in a file of the agent's machine", lateAt: 6, want: unreachable, mount: onLayer(func(*siege, []byte) http.HandlerFunc {
 			return redirect("file:///etc/passwd")
 		})},

@@ -192,6 +192,10 @@ func (s *siege) requireRefused(r Result, want bundle.Reason, offered digest.Dige
 	require.NotEmpty(s.t, r.Status.Message)
 	require.LessOrEqual(s.t, len(r.Status.Message), bundle.MaxMessageBytes)
 	require.NotContains(s.t, r.Status.Message, "\x1b")
+	if r.Status.Trust != nil {
+		require.NotContains(s.t, r.Status.Trust.Message, "\x1b")
+		require.LessOrEqual(s.t, len(r.Status.Trust.Message), bundle.MaxMessageBytes)
+	}
 	require.Equal(s.t, string(want), report.Reason)
 	if want == unreachable || want == "NotFound" {
 		require.Equal(s.t, Unreachable, r.Verdict)

@@ -7,6 +7,8 @@ import (
 	"crypto/ecdsa"
 	"encoding/base64"
 	"encoding/json"
+	"io"
+	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -133,6 +135,13 @@ func TestAttackOnTrustDocuments(t *testing.T) {
 			desc, err := s.trust.Resolve(t.Context(), bundle.TrustTag(2))
 			require.NoError(s.t, err)
 			s.answer("/manifests/"+desc.Digest.String(), endless)
+			return s.release(6, "a: 6").Digest
+		}},
+		{name: "an error that commands the terminal, for a trust document", want: unreachable, mount: func(s *siege) digest.Digest {
+			s.answer("/trust/manifests/v2", func(w http.ResponseWriter, _ *http.Request) {
+				w.WriteHeader(http.StatusTeapot)
+				_, _ = io.WriteString(w, `{"errors":[{"code":"TEAPOT","message":"\u001b[2J`+strings.Repeat("x", 4000)+`"}]}`)
+			})
 			return s.release(6, "a: 6").Digest
 		}},
 		{name: "a release in the place of a trust document", want: bundle.TrustDocumentRejected, mount: func(s *siege) digest.Digest {

@@ -153,7 +153,7 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled || out.Err == p.aside.Err {
 		return false, nil
 	}
-	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: r.Message, At: stamp(now), Trust: p.judgedBy()}
+	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: bundle.Clip(r.Message), At: stamp(now), Trust: p.judgedBy()}
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
 		next.At, next.Count = old.At, old.Count
 	} else {

@@ -147,7 +147,7 @@ func (p *pass) walk(ctx context.Context) error {
 func (p *pass) noteAsked(out outcome, now time.Time) error {
 	next := asked{At: p.asked.At, Reason: out.reason()}
 	if out.Err != nil {
-		next.Message = out.Err.Error()
+		next.Message = bundle.Clip(out.Err.Error())
 	}
 	if out.Verdict != Unreachable {
 		next.At = stamp(now)
