@@ -6,6 +6,7 @@ import (
 	"encoding/base64"
 	"encoding/json"
 	"fmt"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/opencontainers/image-spec/specs-go"
@@ -55,9 +56,7 @@ func SignManifest(manifest digest.Digest, reference string, signers ...signature
 		return nil, err
 	}
 	claimBlob := NewBlob(MediaTypeSimpleSigning, claim)
-	// cosign writes an image config that lists the layers, and some registries look at it.
-	config := ocispec.Image{RootFS: ocispec.RootFS{Type: "layers"}}
-	m := ocispec.Manifest{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest}
+	var layers []ocispec.Descriptor
 	for _, s := range signers {
 		sig, err := s.SignMessage(bytes.NewReader(claim))
 		if err != nil {
@@ -66,20 +65,36 @@ func SignManifest(manifest digest.Digest, reference string, signers ...signature
 		layer := claimBlob.Descriptor
 		layer.Annotations = map[string]string{annotationSignature: base64.StdEncoding.EncodeToString(sig)}
 		layer.Data = claim
-		m.Layers = append(m.Layers, layer)
-		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, claimBlob.Descriptor.Digest)
+		layers = append(layers, layer)
+	}
+	return signatureManifest(layers)
+}
+
+// signatureManifest lists layers, each a claim that it carries, with the signature over it.
+func signatureManifest(layers []ocispec.Descriptor) (*Signed, error) {
+	signed := &Signed{}
+	// cosign writes an image config that lists the layers, and some registries look at it.
+	config := ocispec.Image{RootFS: ocispec.RootFS{Type: "layers"}}
+	for _, layer := range layers {
+		if !slices.Contains(config.RootFS.DiffIDs, layer.Digest) {
+			signed.Blobs = append(signed.Blobs, NewBlob(layer.MediaType, layer.Data))
+		}
+		config.RootFS.DiffIDs = append(config.RootFS.DiffIDs, layer.Digest)
 	}
 	configData, err := json.Marshal(config)
 	if err != nil {
 		return nil, err
 	}
 	configBlob := NewBlob(ocispec.MediaTypeImageConfig, configData)
-	m.Config = configBlob.Descriptor
+	m := ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, Config: configBlob.Descriptor, Layers: layers,
+	}
 	data, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
 	}
-	return &Signed{Blobs: []Blob{claimBlob, configBlob}, Manifest: NewBlob(m.MediaType, data)}, nil
+	signed.Blobs, signed.Manifest = append(signed.Blobs, configBlob), NewBlob(m.MediaType, data)
+	return signed, nil
 }
 
 // Keys are public keys that may sign. Nil trusts nobody.
