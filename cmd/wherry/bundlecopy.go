@@ -97,13 +97,24 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*publi
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "--environment NAME copies all of an environment from a LOCATION")
 	}
-	// A TO that names the repository, too, means the same.
-	if repository := "/" + ref.Repository; to.Dir != "" {
-		to.Dir = strings.TrimSuffix(to.Dir, repository)
-	} else {
-		to.Prefix = strings.TrimPrefix(strings.TrimSuffix("/"+to.Prefix, repository), "/")
+	if to, err = above(to, ref.Repository); err != nil {
+		return nil, err
 	}
 	return publisher.CopyBundle(cmd.Context(), ref, to, c.options)
+}
+
+// above returns the location of a TO that names the repository as well, which means the same. One that names
+// another bundle's is a slip.
+func above(to oci.Location, repository string) (oci.Location, error) {
+	if to.Dir != "" {
+		to.Dir = strings.TrimSuffix(to.Dir, "/"+repository)
+	} else {
+		to.Prefix = strings.TrimPrefix(strings.TrimSuffix("/"+to.Prefix, "/"+repository), "/")
+	}
+	if other, err := publisher.BundleReference(oci.Reference{Location: oci.Location{Host: to.Host}, Repository: to.Prefix}); err == nil {
+		return to, cli.Usagef("TO names %s, and what is copied keeps its name, %s", other.Repository, repository)
+	}
+	return to, nil
 }
 
 func (c *copying) readTrusted() (err error) {
