@@ -46,8 +46,8 @@ func (w *world) copyBundleTo(m *world, reference string, opts CopyOptions) (*Cop
 	return CopyBundle(w.t.Context(), w.reference(reference), m.loc, opts)
 }
 
-// tagsOf maps all tags of the place to what they name.
-func (w *world) tagsOf() map[string]digest.Digest {
+// allTags maps all tags of the place to what they name.
+func (w *world) allTags() map[string]digest.Digest {
 	w.t.Helper()
 	all := map[string]digest.Digest{}
 	for _, name := range []string{"bundles/dev/drone", "bundles/dev/large", "bundles/dev/small", "environments/dev", "trust"} {
@@ -105,14 +105,14 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			require.Empty(t, done.Warnings)
 			require.Len(t, done.Items, 7)
 
-			want := w.tagsOf()
+			want := w.allTags()
 			maps.DeleteFunc(want, func(tag string, d digest.Digest) bool { // the first release of each
 				named := slices.ContainsFunc(done.Items, func(i CopiedItem) bool {
 					return i.Digest == d || strings.HasSuffix(tag, bundle.SignatureTag(i.Digest))
 				})
 				return !named
 			})
-			require.Equal(t, want, m.tagsOf())
+			require.Equal(t, want, m.allTags())
 			require.NoError(t, m.complete())
 
 			before := m.state()
@@ -191,7 +191,7 @@ func TestACopyRepairsWhatIsMissing(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			m := w.mirror("layout")
 			w.mustCopyTo(m, CopyOptions{})
-			whole := m.tagsOf()
+			whole := m.allTags()
 			damage(t, m)
 			done := w.mustCopyTo(m, CopyOptions{})
 			want := resultsAs(done, OutcomeUnchanged)
@@ -200,7 +200,7 @@ func TestACopyRepairsWhatIsMissing(t *testing.T) {
 				want["bundles/dev/drone:"+v.Release.Tag()] = OutcomeCopied
 			}
 			require.Equal(t, want, results(done))
-			require.Equal(t, whole, m.tagsOf())
+			require.Equal(t, whole, m.allTags())
 			require.NoError(t, m.complete())
 		})
 	}
@@ -304,7 +304,7 @@ func TestWhatIsNotTrustedIsNotCopied(t *testing.T) {
 			if tc.want != bundle.DigestMismatch {
 				require.NoFileExists(t, filepath.Join(m.dir, "index.json"), "nothing was written")
 			}
-			for tag := range m.tagsOf() {
+			for tag := range m.allTags() {
 				require.NotContains(t, tag, "drone")
 			}
 		})
@@ -372,6 +372,6 @@ func TestACopyThatFailsAtAnyStepLeavesNothingIncomplete(t *testing.T) {
 		require.ErrorIs(t, err, oci.ErrUnreachable)
 		m.front = nil
 		w.mustCopyTo(m, CopyOptions{})
-		require.Equal(t, w.tagsOf(), m.tagsOf())
+		require.Equal(t, w.allTags(), m.allTags())
 	}
 }

@@ -66,7 +66,7 @@ func TestTrustDocumentsGoAlongAndSayWhoMustHaveSigned(t *testing.T) {
 	done := w.mustCopyTo(m, CopyOptions{Keys: w.key.trusted().Keys})
 	require.Equal(t, "trust", done.Items[0].Kind)
 	require.Equal(t, resultsAs(done, OutcomeCopied), results(done))
-	require.Equal(t, w.tagsOf(), m.tagsOf())
+	require.Equal(t, w.allTags(), m.allTags())
 
 	other := w.document(1, 1, []*Key{second}, []*Key{second}, second)
 	_, err = w.copyTo(m, CopyOptions{Trust: other})
