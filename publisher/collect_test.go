@@ -117,12 +117,7 @@ func TestWhatIsNotNeededIsDeletedAndTheRestStays(t *testing.T) {
 
 // readInFull reads a release in full.
 func (w *world) readInFull(repository, tag string) error {
-	repo := w.repository(repository)
-	desc, err := repo.Resolve(w.t.Context(), tag)
-	if err != nil {
-		return err
-	}
-	_, err = verifyBundle(w.t.Context(), repo, desc, w.key.trusted(), time.Time{})
+	_, err := VerifyReference(w.t.Context(), w.reference(repository+":"+tag), w.key.trusted(), time.Time{}, w.opts.OCI)
 	return err
 }
 
