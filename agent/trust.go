@@ -146,7 +146,11 @@ func (p *pass) walk(ctx context.Context) error {
 // noteAsked keeps how asking ended, and writes it only where it says something new.
 func (p *pass) noteAsked(out outcome, now time.Time) error {
 	next := asked{At: p.asked.At, Reason: out.reason()}
-	if out.Err != nil {
+	var refusal *bundle.Refusal
+	switch {
+	case errors.As(out.Err, &refusal):
+		next.Message = bundle.Clip(refusal.Message)
+	case out.Err != nil:
 		next.Message = bundle.Clip(out.Err.Error())
 	}
 	if out.Verdict != Unreachable {

@@ -224,6 +224,7 @@ func TestWhatRunsIsNotTouchedByABadTrustDocument(t *testing.T) {
 	require.Equal(t, Idle, r.Verdict, r.Error)
 	require.Equal(t, bundle.Compliant, r.Status.State)
 	require.Equal(t, string(bundle.TrustDocumentRejected), r.Status.Reason, "people get to know")
+	require.Equal(t, "trust document version 2 is signed by 0 of its own root keys, 1 are needed", r.Status.Message)
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 	require.Equal(t, 1, strings.Count(s.log.String(), "no newer trust document can be taken"))
 	require.Equal(t, string(bundle.TrustDocumentRejected), s.once().Status.Reason)

@@ -1,0 +1,31 @@
+package agentcmd
+
+import (
+	"bytes"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent"
+)
+
+func TestStatusTellsOfAge(t *testing.T) {
+	const day = 24 * 3600
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	until := at.AddDate(0, 0, 90)
+	for want, s := range map[string]agent.Status{
+		"running\tx sequence 7\n": {Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Sequence: 7, AgeSeconds: day}}},
+		"running\tx sequence 7 expired, issued 93 days ago, valid for 90 days\n": {
+			Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Sequence: 7, IssuedAt: &at, ExpiresAt: &until, Expired: true, AgeSeconds: 93 * day}},
+		},
+		"trust\tversion 2, epoch 1, expires in 200 days\n":                                           {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 200}},
+		"trust\tversion 2, epoch 1, expires in 1 day: the roots have to sign the next version\n":     {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 1}},
+		"expired at 2026-03-01T12:00:00Z: nothing new is accepted before the roots have signed the ": {Trust: &agent.TrustStatus{ExpiresAt: at, Expired: true}},
+		"clock\tbehind by at least 3 hours\n":                                                        {ClockBehindSeconds: 3*3600 + 5},
+	} {
+		var out bytes.Buffer
+		writeTable(&out, s)
+		require.Contains(t, out.String(), want)
+	}
+}
