@@ -164,7 +164,7 @@ func TestAttackByTheRegistry(t *testing.T) {
 			w.Header().Set("Docker-Content-Digest", strings.Repeat("x", 16<<20))
 		})},
 		{name: "a token service in a file of the agent's machine", want: unreachable, mount: func(s *siege) digest.Digest {
-			s.credential = auth.Credential{Username: "agent", Password: "secret"}
+			s.credential.Store(&auth.Credential{Username: "agent", Password: "secret"})
 			s.answer(latest, func(w http.ResponseWriter, _ *http.Request) {
 				w.Header().Set("WWW-Authenticate", `Bearer realm="file:///etc/passwd",service="edge"`)
 				w.WriteHeader(http.StatusUnauthorized)
@@ -191,7 +191,9 @@ func (s *siege) otherHost(h http.HandlerFunc) *httptest.Server {
 
 // A registry may keep its blobs elsewhere. What the agent has for the registry is not for that place.
 func TestAttackOnCredentials(t *testing.T) {
-	s := besiege(t, func(s *siege) { s.credential = auth.Credential{Username: "agent", Password: "secret"} })
+	s := besiege(t, func(s *siege) {
+		s.credential.Store(&auth.Credential{Username: "agent", Password: "secret"})
+	})
 	offered := s.release(6, "a: 6")
 	tree := s.manifestOf(offered.Digest).Layers[0]
 	layer := s.blob(tree)
@@ -225,7 +227,9 @@ func TestAttackOnCredentials(t *testing.T) {
 	require.True(t, known.Load(), "the registry itself gets them")
 	require.EqualValues(t, 1, asked.Load())
 	require.Zero(t, told.Load())
+	s.stop()
 	require.NotContains(t, s.log.String(), "secret")
+	s.start()
 	s.end(9)
 }
 

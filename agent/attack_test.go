@@ -63,7 +63,7 @@ type siege struct {
 	// alsoSigns is the second key where trust asks for two.
 	alsoSigns crypto.Signer
 	// credential is what the agent has for registries.
-	credential auth.Credential
+	credential atomic.Pointer[auth.Credential]
 }
 
 // evil is what no attack brings to the host.
@@ -72,6 +72,7 @@ var evil = map[string]string{"shop-main/config.yaml": "a: evil"}
 func besiege(t *testing.T, prepare ...func(*siege)) *siege {
 	t.Helper()
 	s := &siege{site: newSite(t)}
+	s.credential.Store(&auth.Credential{})
 	s.setClock(s.now)
 	s.opts.Now = func() time.Time { return *s.clock.Load() }
 	s.opts.Interval = time.Hour // the test says when
@@ -109,7 +110,7 @@ func (s *siege) start() {
 		pinned = *s.pinned
 	}
 	store, err := s.location().Open(oci.Options{
-		Credential: func(context.Context, string) (auth.Credential, error) { return s.credential, nil },
+		Credential: func(context.Context, string) (auth.Credential, error) { return *s.credential.Load(), nil },
 	})
 	require.NoError(s.t, err)
 	source, err := store.Repository(s.stream.Repository())
@@ -128,9 +129,9 @@ func (s *siege) start() {
 	})
 	s.t.Cleanup(s.stop)
 	s.client = NewClient(s.dir)
-	require.Eventually(s.t, func() bool {
-		_, err := s.client.Status(ctx)
-		return err == nil
+	require.Eventually(s.t, func() bool { // its first pass is over
+		st, err := s.client.Status(ctx)
+		return err == nil && st.NextTry != nil
 	}, 10*time.Second, time.Millisecond)
 }
 
