@@ -16,6 +16,7 @@ import (
 	"slices"
 	"strings"
 	"time"
+	"unicode/utf8"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -213,7 +214,7 @@ func (c *Names) Add(name string, isDir bool) error {
 		if c.files > c.maxFiles {
 			return refuse(TooLarge, "tree has more than %d files", c.maxFiles)
 		}
-		if c.isFile[name] || c.folded[strings.ToLower(name)] != "" {
+		if c.isFile[name] || c.folded[fold(name)] != "" {
 			return refuse(BadContent, "tree entry %q is there twice", name)
 		}
 		c.isFile[name] = true
@@ -222,7 +223,7 @@ func (c *Names) Add(name string, isDir bool) error {
 		if p != name && c.isFile[p] {
 			return refuse(BadContent, "tree entry %q lies below the file %q", name, p)
 		}
-		low := strings.ToLower(p)
+		low := fold(p)
 		seen, known := c.folded[low]
 		switch {
 		case known && seen != p:
@@ -235,6 +236,15 @@ func (c *Names) Add(name string, isDir bool) error {
 		c.folded[low] = p
 	}
 	return nil
+}
+
+// fold returns what is the same for names that differ in case only, also for letters of which several have
+// one capital, such as the long s: file systems that fold case go by either.
+func fold(name string) string {
+	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
+		name = strings.ToUpper(name)
+	}
+	return strings.ToLower(name)
 }
 
 // counter counts and digests what is written to it.

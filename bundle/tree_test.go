@@ -147,6 +147,7 @@ func TestUnpackRefuses(t *testing.T) {
 		{name: "a device", entries: []entry{{header: tar.Header{Name: "d", Typeflag: tar.TypeBlock}}}, reason: BadContent},
 		{name: "a name twice", entries: []entry{file("a"), file("a")}, reason: BadContent},
 		{name: "names that differ in case only", entries: []entry{file("a"), file("A")}, reason: BadContent},
+		{name: "names that differ in the case of other letters", entries: []entry{file("straße/\u017fite"), file("straße/Site")}, reason: BadContent},
 		{name: "folders that differ in case only", entries: []entry{file("d/a"), file("D/b")}, reason: BadContent},
 		{name: "a folder with the name of a file", entries: []entry{file("a"), {header: tar.Header{Name: "a/", Typeflag: tar.TypeDir}}}, reason: BadContent},
 		{name: "a file below a file", entries: []entry{file("a"), file("a/b")}, reason: BadContent},
