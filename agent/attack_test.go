@@ -36,6 +36,8 @@ type attack struct {
 	mount func(s *siege) digest.Digest
 	// want is the reason that status and report give.
 	want bundle.Reason
+	// says are words of the message, where another fault would have the same reason.
+	says string
 	// lateAt is the sequence of a release that is signed as it should be, and bad in its layer: its place
 	// is taken, and nothing else. Zero means that no layer may be requested.
 	lateAt int64
@@ -259,7 +261,9 @@ func mountAll(t *testing.T, attacks []attack, prepare ...func(*siege)) {
 
 			offered := a.mount(s)
 			for range 2 { // it is judged again when somebody asks
-				s.requireRefused(s.sync(), a.want, offered)
+				r := s.sync()
+				s.requireRefused(r, a.want, offered)
+				require.Contains(t, r.Status.Message, a.says)
 			}
 
 			if a.lateAt == 0 {
