@@ -118,6 +118,24 @@ func TestThePageOnSecurityListsEveryAttackThatIsMounted(t *testing.T) {
 	require.True(t, len(missing) == 0, "attacks that docs/security.md does not list, or with another reason:\n%s", joined(missing))
 }
 
+func TestThePageOnSecurityNamesNoTestThatIsNot(t *testing.T) {
+	page, err := os.ReadFile("../docs/security.md")
+	require.NoError(t, err)
+	var source strings.Builder
+	for _, dir := range []string{".", "../bundle", "../airgap"} {
+		files, err := filepath.Glob(dir + "/*_test.go")
+		require.NoError(t, err)
+		for _, name := range files {
+			data, err := os.ReadFile(name)
+			require.NoError(t, err)
+			source.Write(data)
+		}
+	}
+	for _, name := range regexp.MustCompile("`(Test\\w+)`").FindAllStringSubmatch(string(page), -1) {
+		require.Contains(t, source.String(), "func "+name[1]+"(t *testing.T)")
+	}
+}
+
 func joined(rows []row) string {
 	var b strings.Builder
 	for _, r := range rows {
