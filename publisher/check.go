@@ -27,8 +27,11 @@ const (
 // shown as several.
 const maxCheckLine = 4 << 10
 
-// CheckError means that checks refuse what was to be released. Nothing was published.
+// CheckError means that checks refuse what was to be released.
 type CheckError struct {
+	// Late says that some cluster types had been published, and a race with another publisher then made
+	// another release than the one that the checks had agreed to. Otherwise nothing was published.
+	Late bool
 	// Refusals has an error for each command that refuses, in their order.
 	Refusals []error
 }
@@ -38,7 +41,11 @@ func (e *CheckError) Error() string {
 	for _, err := range e.Refusals {
 		texts = append(texts, err.Error())
 	}
-	return "refused by a check: " + strings.Join(texts, "; ")
+	what := "nothing was published"
+	if e.Late {
+		what = "what had been published before another publisher came stays"
+	}
+	return "refused by a check: " + strings.Join(texts, "; ") + ": " + what
 }
 
 func (e *CheckError) Unwrap() []error { return e.Refusals }
@@ -148,7 +155,7 @@ func (p *publication) runChecks(ctx context.Context, dir string, plans []*plan) 
 	env := append(withoutSecrets(os.Environ()),
 		"WHERRY_CHECK_DIR="+dir, "WHERRY_PLATFORM="+p.done.Platform, "WHERRY_ENVIRONMENT="+p.done.Environment,
 		"WHERRY_BASE_COMMIT="+p.done.BaseCommit, "WHERRY_CLUSTER_TYPES="+strings.Join(names, " "))
-	refused := &CheckError{}
+	refused := &CheckError{Late: len(p.pushed) > 0}
 	for _, command := range p.opts.Checks {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir, cmd.Env = dir, env

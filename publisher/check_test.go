@@ -62,7 +62,7 @@ func TestWhatACheckRefusesIsNotPublished(t *testing.T) {
 	out, err := w.seen("true", "echo no; exit 3", "env | grep secret", "printf 'no end'; echo yes >&2")
 	var refused *CheckError
 	require.ErrorAs(t, err, &refused)
-	require.EqualError(t, refused, `refused by a check: "echo no; exit 3": exit status 3; "env | grep secret": exit status 1`)
+	require.EqualError(t, refused, `refused by a check: "echo no; exit 3": exit status 3; "env | grep secret": exit status 1: nothing was published`)
 	require.Equal(t, "check: no\ncheck: no endyes\n", out, "all are asked")
 	require.Zero(t, w.writes.Load())
 
@@ -116,6 +116,13 @@ func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 	require.Empty(t, ask())
 	w.result.ClusterTypes[0].Assignments = w.result.ClusterTypes[0].Assignments[:1]
 	require.Equal(t, "check: drone\n", ask(), "as after a race with another publisher")
+
+	p.opts.Checks, p.pushed = []string{"exit 1"}, map[string]bool{"large": true}
+	w.result.ClusterTypes[0].Assignments = nil
+	pl, err := p.plan(t.Context(), w.result.ClusterTypes[0])
+	require.NoError(t, err)
+	require.EqualError(t, p.check(t.Context(), []*plan{pl}),
+		`refused by a check: "exit 1": exit status 1: what had been published before another publisher came stays`)
 }
 
 func TestLinesHaveAPrefix(t *testing.T) {

@@ -118,7 +118,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 		}
 		var refused *publisher.CheckError
 		if errors.As(err, &refused) {
-			return cli.Fail(cli.Denied, fmt.Errorf("%w: nothing was published", refused), "")
+			return cli.Fail(cli.Denied, refused, "")
 		}
 		return registryFailure(err, to)
 	}
