@@ -185,7 +185,6 @@ func TestAttackByTheMedium(t *testing.T) {
 		}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			t.Parallel()
 			s := besiege(t)
 			before := s.memory()
 			path, offered := tc.make(s)

@@ -138,16 +138,16 @@ func TestAttackFastForward(t *testing.T) {
 		stolen = s.offer(bundle.MaxSequence, func(d *draft) {
 			d.Release.IssuedAt, d.Release.ExpiresAt = s.now.AddDate(50, 0, 0), s.now.AddDate(100, 0, 0)
 		})
-		require.Equal(t, stolen, s.sync().Status.Release.Running.Digest, "the thief's word is the key's")
+		require.Equal(s.t, stolen, s.sync().Status.Release.Running.Digest, "the thief's word is the key's")
 		after := s.memory()
-		require.EqualValues(t, bundle.MaxSequence, after.Highest.Sequence)
+		require.EqualValues(s.t, bundle.MaxSequence, after.Highest.Sequence)
 
 		offered := s.release(6, "a: 6").Digest
 		r := s.sync()
-		require.Equal(t, string(bundle.OlderRelease), r.Status.Reason)
-		require.Equal(t, offered, r.Status.Release.Refused.Digest)
-		require.Equal(t, after, s.memory())
-		require.Equal(t, bundle.Rejected, s.lastReport().State, "the hub gets to know")
+		require.Equal(s.t, string(bundle.OlderRelease), r.Status.Reason)
+		require.Equal(s.t, offered, r.Status.Release.Refused.Digest)
+		require.Equal(s.t, after, s.memory())
+		require.Equal(s.t, bundle.Rejected, s.lastReport().State, "the hub gets to know")
 		return stolen
 	}
 	t.Run("fast-forward: a thief of a pinned key uses up all sequences and all time", func(t *testing.T) {

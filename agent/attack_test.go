@@ -71,8 +71,10 @@ type siege struct {
 // evil is what no attack brings to the host.
 var evil = map[string]string{"shop-main/config.yaml": "a: evil"}
 
+// besiege begins a test, which runs beside others, with release 5 applied.
 func besiege(t *testing.T, prepare ...func(*siege)) *siege {
 	t.Helper()
+	t.Parallel()
 	s := &siege{site: newSite(t)}
 	s.credential.Store(&auth.Credential{})
 	s.setClock(s.now)
@@ -254,7 +256,6 @@ func mountAll(t *testing.T, attacks []attack, prepare ...func(*siege)) {
 	t.Helper()
 	for _, a := range attacks {
 		t.Run(a.name, func(t *testing.T) {
-			t.Parallel()
 			s := besiege(t, prepare...)
 			before := s.memory()
 			s.registry.blobs.Store(0)
