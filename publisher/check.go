@@ -100,7 +100,7 @@ func (p *publication) isDue(ctx context.Context, pl *plan) (bool, error) {
 	if pl.standing.verified == nil {
 		return true, nil
 	}
-	same, err := p.isCurrent(ctx, pl, pl.standing.verified)
+	same, _, err := p.isCurrent(ctx, pl, pl.standing.verified)
 	return !same, err
 }
 

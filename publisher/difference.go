@@ -23,7 +23,7 @@ type Planned struct {
 // Compare says what publishing planned to a registry or layout would change. What is there must be signed
 // as trust asks: the error is a *bundle.Refusal where it is not. It reads only, and fetches the files of those
 // cluster types alone whose content digest differs.
-func Compare(ctx context.Context, planned Planned, to oci.Location, trust bundle.Trust, opts PublishOptions) (*Difference, error) {
+func Compare(ctx context.Context, planned Planned, to oci.Location, trust Trust, opts PublishOptions) (*Difference, error) {
 	opts.Unread = planned.Loaded.Unread
 	p, err := newPublication(planned.Result, to, nil, trust, opts)
 	if err != nil {
@@ -110,7 +110,7 @@ func (c *comparison) release(ctx context.Context, p *publication, ct scheduler.C
 	if pl.content != nil && last.Release.Content == pl.content.Content {
 		d := now.unchanged()
 		d.OldSequence = last.Release.Sequence
-		return d.renewed(p, last.Release).blocked(pl), nil
+		return d.renewed(p, pl.standing).blocked(pl), nil
 	}
 	tree, err := openTree(ctx, pl.repo, last.Tree, last.Release.Content)
 	if err != nil {
@@ -131,12 +131,13 @@ func (d *TypeDifference) blocked(pl *plan) *TypeDifference {
 }
 
 // renewed says what publishing would do to a release of the same content.
-func (d *TypeDifference) renewed(p *publication, r bundle.Release) *TypeDifference {
+func (d *TypeDifference) renewed(p *publication, s standing) *TypeDifference {
+	r := s.verified.Release
 	if !slices.Equal(r.Rings, p.opts.Rings) {
 		d.Result, d.Rings = StandingChanged, &RingDifference{Old: r.Rings, New: p.opts.Rings}
 		return d
 	}
-	d.Renewed = r.ExpiresAt.Sub(p.issuedAt) <= r.ExpiresAt.Sub(r.IssuedAt)/3
+	d.Renewed = p.renewal(s) != ""
 	return d
 }
 

@@ -58,7 +58,7 @@ func (w *world) compare(p Planned) (*Difference, error) {
 	if opts.Now == nil {
 		opts.Now = func() time.Time { return w.now }
 	}
-	return Compare(w.t.Context(), p, w.loc, w.key.trusted(), opts)
+	return Compare(w.t.Context(), p, w.loc, pinnedBy([]*Key{w.key}), opts)
 }
 
 // told writes a difference in lines: what people would be told, without numbers.
@@ -328,7 +328,7 @@ func TestWhatCannotBeVerifiedIsNotComparedWith(t *testing.T) {
 	var refusal *bundle.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.UntrustedKey, refusal.Reason)
-	_, err = Compare(t.Context(), state.planned(), w.loc, bundle.Trust{}, PublishOptions{})
+	_, err = Compare(t.Context(), state.planned(), w.loc, Trust{}, PublishOptions{})
 	require.ErrorAs(t, err, &refusal, "nobody is trusted")
 }
 

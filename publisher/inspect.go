@@ -73,10 +73,14 @@ func heldCount(m *ocispec.Manifest) int {
 // VerifyReference fetches what ref names in full and checks it as an agent would, except for what only an
 // agent knows. The error is a *bundle.Refusal where it is not to be trusted.
 func VerifyReference(ctx context.Context, ref oci.Reference, trust bundle.Trust, now time.Time, opts oci.Options) (*Trusted, error) {
-	return verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
+	t, err := verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
 		t.Keys, err = bundle.VerifySignature(ctx, src, d, trust)
 		return err
 	})
+	if err == nil && t.Epoch != trust.Epoch {
+		return nil, &bundle.Refusal{Reason: bundle.OldEpoch, Message: fmt.Sprintf("it has epoch %d, the trust in force has %d", t.Epoch, trust.Epoch)}
+	}
+	return t, err
 }
 
 // VerifyReferenceKeyless does what VerifyReference does, where an identity has signed and no key.

@@ -38,6 +38,11 @@ type PublishOptions struct {
 	Rings []string
 	// ValidFor is the validity of cluster types that have no wherry.dev/valid-for. Zero is DefaultValidity.
 	ValidFor time.Duration
+	// RenewBefore is how long before a release expires it is published again. Zero is a third of its validity.
+	RenewBefore time.Duration
+	// Trust is what the trust documents at the destination say; see WalkTrust. The zero value is that of
+	// those who pin the public halves of the keys that sign.
+	Trust Trust
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
 	Unread []Unread
@@ -70,21 +75,41 @@ type OptionError struct{ Err error }
 func (e *OptionError) Error() string { return e.Err.Error() }
 func (e *OptionError) Unwrap() error { return e.Err }
 
-// Publish signs what result holds with key and pushes it to a registry or layout: one bundle per cluster
-// type and one record for the environment. What is there already in equal form is not pushed again.
+// Publish signs what result holds with keys and pushes it to a registry or layout: one bundle per cluster
+// type and one record for the environment. What is there already in equal form is not pushed again. Where
+// more keys have to sign, all is pushed and nothing released: it is pending until the others have signed it;
+// see OpenPending.
 //
 // It reads everything that it compares with before it writes, and writes in an order that leaves no tag
 // on anything incomplete, so that it can be killed and repeated at any time. The error is about what
 // stopped it as a whole; what concerns one cluster type is in the result, which is never nil.
-func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key *Key, opts PublishOptions) (*Published, error) {
-	p, err := newPublication(result, to, key, key.trusted(), opts)
+func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, keys []*Key, opts PublishOptions) (*Published, error) {
+	trust := opts.Trust
+	if !trust.Documented() {
+		trust = pinnedBy(keys)
+	}
+	p, err := newPublication(result, to, keys, trust, opts)
+	if err == nil {
+		err = trust.checkKeys(keys)
+	}
 	if err != nil {
 		return &Published{Environment: result.Environment}, err
 	}
-	if err = p.untilSettled(ctx, result); err != nil {
+	if err = p.mayPublish(ctx); err == nil {
+		err = p.untilSettled(ctx, result)
+	}
+	if err != nil {
 		err = fmt.Errorf("publish to %s: %w", to, err)
 	}
 	return p.done, err
+}
+
+// mayPublish asks whether agents would take what is published.
+func (p *publication) mayPublish(ctx context.Context) error {
+	if !p.trust.Documented() {
+		return refuseUndocumented(ctx, p.store)
+	}
+	return p.trust.Check(p.done.Platform, p.issuedAt)
 }
 
 // publication is one run of Publish.
@@ -92,14 +117,17 @@ type publication struct {
 	opts  PublishOptions
 	to    oci.Location
 	store oci.Store
-	key   *Key
+	// keys sign, each a different one.
+	keys []*Key
 	// trust is that by which it knows its own releases again.
-	trust    bundle.Trust
+	trust    Trust
 	issuedAt time.Time
 	done     *Published
-	// record is the last verified environment record, nil where there is none.
-	record     *bundle.VerifiedEnvironment
-	recordTags tags
+	// record is the last verified environment record, nil where there is none; recordCurrent says whether it is
+	// signed as the trust in force asks.
+	record        *bundle.VerifiedEnvironment
+	recordCurrent bool
+	recordTags    tags
 	// recordTaken means that record's own tag names another record; see standing.taken.
 	recordTaken bool
 	// left names the cluster types that the environment had and has no more.
@@ -115,7 +143,7 @@ type publication struct {
 	accountOf func(workspace, namespace string) string
 }
 
-func newPublication(result *scheduler.Result, to oci.Location, key *Key, trust bundle.Trust, opts PublishOptions) (*publication, error) {
+func newPublication(result *scheduler.Result, to oci.Location, keys []*Key, trust Trust, opts PublishOptions) (*publication, error) {
 	if err := oci.CheckName(result.Environment); err != nil {
 		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
 	}
@@ -127,6 +155,9 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, trust b
 	}
 	if opts.ValidFor < 0 {
 		return nil, &OptionError{fmt.Errorf("validity %s is negative", opts.ValidFor)}
+	}
+	if opts.RenewBefore < 0 {
+		return nil, &OptionError{fmt.Errorf("renewal %s before the end is negative", opts.RenewBefore)}
 	}
 	if opts.Packed != nil && len(opts.Unread) > 0 {
 		return nil, &OptionError{errors.New("the options Packed and Unread exclude each other")}
@@ -156,7 +187,7 @@ func newPublication(result *scheduler.Result, to oci.Location, key *Key, trust b
 		now = time.Now
 	}
 	return &publication{
-		opts: opts, to: to, store: store, key: key, trust: trust, accountOf: result.ServiceAccount,
+		opts: opts, to: to, store: store, keys: keys, trust: trust, accountOf: result.ServiceAccount,
 		issuedAt: now().UTC().Truncate(time.Second),
 		drops:    drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
 		checked: map[string]digest.Digest{},

@@ -230,7 +230,7 @@ func (p *publication) recordedRelease(ctx context.Context, pl *plan, d digest.Di
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, pl.repo, desc, p.trust)
+	v, _, err := recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, pl.repo, desc, t) })
 	if err != nil {
 		return nil, lostIfRefused(err, "the last release, %s", d)
 	}
@@ -244,7 +244,7 @@ func (p *publication) forRings(ctx context.Context, pl *plan, v *bundle.Verified
 		return v, nil
 	}
 	for _, tag := range pl.standing.releases() {
-		before, err := p.verifyRelease(ctx, pl.repo, tag)
+		before, _, err := p.verifyRelease(ctx, pl.repo, tag)
 		switch {
 		case err != nil:
 			return nil, err

@@ -71,7 +71,7 @@ func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T
 				w.checked = map[string]bool{}
 			}
 			left := k
-			p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), PublishOptions{Now: func() time.Time { return w.now }})
+			p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 			require.NoError(t, err)
 			p.store = cutStore{p.store, &left}
 			err = p.run(t.Context(), w.result)
@@ -121,7 +121,7 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 				other.small("theirs")
 
 				w.small("ours")
-				p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), PublishOptions{Now: func() time.Time { return w.now }})
+				p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 				require.NoError(t, err)
 				acted := false
 				p.store = raceStore{p.store, func(tag string) {

@@ -35,8 +35,12 @@ type plan struct {
 // standing is what a repository of releases holds.
 type standing struct {
 	tags
-	// verified is the newest release that our key signed; nil where there is none.
+	// verified is the newest release that our key signed; nil where there is none. Current says whether it is
+	// signed as the trust in force asks.
 	verified *bundle.Verified
+	current  bool
+	// pending is the newest release after it that waits for signatures; nil where there is none.
+	pending *bundle.Verified
 	// foreign is a tag, newer than verified, of what our key did not sign; empty where there is none.
 	foreign string
 	// taken means that verified's own tag names another release: a publisher overwrote it and went no further.
@@ -78,6 +82,9 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 	}
 	if pl.validFor, err = p.validity(ct); err != nil {
 		return pl.fail("%v", err), nil
+	}
+	if p.opts.RenewBefore >= pl.validFor {
+		p.warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, pl.validFor, p.opts.RenewBefore)
 	}
 	if pl.result.Assignments == 0 && !p.opts.AllowEmpty && pl.hadAssignments() {
 		return pl.fail("it had assignments and now has none, which deletes them all: confirm with --allow-empty"), nil
@@ -126,18 +133,20 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 		return err
 	}
 	consider := func(tag string) (found bool, err error) {
-		v, err := p.verifyRelease(ctx, pl.repo, tag)
+		v, current, err := p.verifyRelease(ctx, pl.repo, tag)
 		if err != nil {
 			return false, err
 		}
 		moving := pl.standing.moving[tag] != ""
-		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
+		// One of an epoch to come is none that agents take.
+		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > p.trust.Epoch ||
+			v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
 			pl.standing.foreign = fmt.Sprintf("%s:%s", p.to.Name(stream.Repository()), tag)
 			p.warn("%s is not a release that this key has signed", pl.standing.foreign)
 			return false, nil
 		}
 		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
-			pl.standing.verified = v
+			pl.standing.verified, pl.standing.current = v, current
 		}
 		return true, nil
 	}
@@ -151,24 +160,28 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 	// A registry's retention may have taken the tag of the release that latest still names, or another publisher.
 	latest, last := pl.standing.moving[bundle.LatestTag], pl.standing.verified
 	if latest != "" && (last == nil || latest != last.Descriptor.Digest) {
-		_, err = consider(bundle.LatestTag)
+		if _, err = consider(bundle.LatestTag); err != nil {
+			return err
+		}
 	}
 	if v := pl.standing.verified; v != last {
 		pl.standing.taken = slices.Contains(pl.standing.all, v.Release.Tag())
 	}
+	pl.standing.pending, err = p.pendingRelease(ctx, pl, stream)
 	return err
 }
 
 func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release, v.Descriptor.Digest) }
 
-// verifyRelease returns nil for a release that is not trusted, or of which a registry has the tag only.
-func (p *publication) verifyRelease(ctx context.Context, repo oci.Target, tag string) (*bundle.Verified, error) {
+// verifyRelease returns nil for a release that is not trusted, or of which a registry has the tag only. For
+// current see recognise.
+func (p *publication) verifyRelease(ctx context.Context, repo oci.Target, tag string) (v *bundle.Verified, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err != nil {
-		return nil, unlessRefused(err)
+		return nil, false, unlessRefused(err)
 	}
-	v, err := bundle.Verify(ctx, repo, desc, p.trust)
-	return v, unlessRefused(err)
+	v, current, err = recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
+	return v, current, unlessRefused(err)
 }
 
 // unlessRefused drops the error of content that is not trusted, or not there in full.

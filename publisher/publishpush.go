@@ -26,12 +26,7 @@ func (p *publication) push(ctx context.Context, repo oci.Target, a artifact) err
 			return err
 		}
 	}
-	for _, b := range append(a.signed.Blobs, a.signed.Manifest) {
-		if err := pushBlob(ctx, repo, b); err != nil {
-			return err
-		}
-	}
-	return putTag(ctx, repo, a.signed.Manifest.Descriptor, bundle.SignatureTag(a.manifest.Descriptor.Digest))
+	return pushSignatures(ctx, repo, a.signed, bundle.SignatureTag(a.manifest.Descriptor.Digest))
 }
 
 // putTag takes it for another's work where what was pushed, or found, before is not there any more.

@@ -29,7 +29,7 @@ func (p *publication) readRecord(ctx context.Context) error {
 		return err
 	}
 	for _, tag := range p.recordTags.releases() {
-		if p.record, err = p.verifyRecord(ctx, repo, tag); err != nil {
+		if p.record, p.recordCurrent, err = p.verifyRecord(ctx, repo, tag); err != nil {
 			return err
 		}
 		if p.record != nil {
@@ -40,32 +40,34 @@ func (p *publication) readRecord(ctx context.Context) error {
 	if latest == "" || p.record != nil && latest == p.record.Descriptor.Digest {
 		return nil
 	}
-	v, err := p.verifyRecord(ctx, repo, bundle.LatestTag)
+	v, current, err := p.verifyRecord(ctx, repo, bundle.LatestTag)
 	if v != nil && (p.record == nil || recordOrder(v).Compare(recordOrder(p.record)) > 0) {
-		p.record, p.recordTaken = v, slices.Contains(p.recordTags.all, v.Record.Tag())
+		p.recordCurrent, p.record, p.recordTaken = current, v, slices.Contains(p.recordTags.all, v.Record.Tag())
 	}
 	return err
 }
 
 // verifyRecord returns nil, with a warning, for what is not trusted, not there in full, or of another environment.
-func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag string) (*bundle.VerifiedEnvironment, error) {
+// For current see recognise.
+func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
-	var v *bundle.VerifiedEnvironment
 	if err == nil {
-		v, err = bundle.VerifyEnvironment(ctx, repo, desc, p.trust)
+		v, current, err = recognise(p.trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
+			return bundle.VerifyEnvironment(ctx, repo, desc, t)
+		})
 	}
 	if err := unlessRefused(err); err != nil {
-		return nil, err
+		return nil, false, err
 	}
-	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != p.done.Environment {
+	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != p.done.Environment || v.Record.Epoch > p.trust.Epoch {
 		p.warn("%s:%s is not a record that this key has signed", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), tag)
-		return nil, nil
+		return nil, false, nil
 	}
 	if v.Record.Platform != p.done.Platform {
-		return nil, &OptionError{fmt.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
+		return nil, false, &OptionError{fmt.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
 			v.Record.Platform, p.done.Platform)}
 	}
-	return v, nil
+	return v, current, nil
 }
 
 func recordOrder(v *bundle.VerifiedEnvironment) bundle.Order {
@@ -118,8 +120,13 @@ func (p *publication) publishRecord(ctx context.Context, types map[string]digest
 		Schema: bundle.EnvironmentSchema, Platform: p.done.Platform, Environment: p.done.Environment, IssuedAt: p.issuedAt,
 		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types, Incomplete: p.incomplete(types),
 	}
-	if last := p.record; last != nil {
-		if sameRecord(last.Record, record) && !p.recordTaken {
+	pending, err := p.pendingRecord(ctx, repo)
+	if err != nil {
+		return err
+	}
+	record.Epoch = p.trust.Epoch
+	if last := p.record; last != nil && last.Record.Epoch == record.Epoch {
+		if p.recordCurrent && pending == nil && !p.recordTaken && sameRecord(last.Record, record) {
 			moved, err := settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags)
 			p.done.Record = p.standingRecord(OutcomeUnchanged)
 			if moved {
@@ -127,7 +134,17 @@ func (p *publication) publishRecord(ctx context.Context, types map[string]digest
 			}
 			return err
 		}
-		record.Epoch, record.Sequence = last.Record.Epoch, last.Record.Sequence
+		record.Sequence = last.Record.Sequence
+	}
+	if pending != nil && sameRecord(pending.Record, record) {
+		have, _, err := p.cosign(ctx, repo, bundle.EnvironmentRepository(record.Environment), pending.Descriptor.Digest)
+		if err != nil {
+			return err
+		}
+		return p.releaseRecord(ctx, repo, pending.Descriptor, pending.Record, have)
+	}
+	if pending != nil {
+		record.Sequence = pending.Record.Sequence
 	}
 	if record.Sequence, err = p.recordTags.next(record.Epoch, record.Sequence, p.issuedAt); err != nil {
 		return err
@@ -139,11 +156,19 @@ func (p *publication) publishRecord(ctx context.Context, types map[string]digest
 	if err := p.push(ctx, repo, a); err != nil {
 		return err
 	}
-	if _, err := settle(ctx, repo, a.manifest.Descriptor, record.Tag(), moving, p.recordTags); err != nil {
-		return err
+	return p.releaseRecord(ctx, repo, a.manifest.Descriptor, record, len(p.keys))
+}
+
+// releaseRecord makes a record visible that is there in full: to all if as many keys have signed it as have to,
+// and no release that it names waits for signatures; else to those who are to sign it.
+func (p *publication) releaseRecord(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, r bundle.EnvironmentRecord, have int) error {
+	p.done.Record = PublishedRecord{Result: OutcomePublished, Sequence: r.Sequence, Digest: desc.Digest}
+	if need := p.trust.need(); have < need || p.done.Pending() > 0 {
+		p.done.Record.Result, p.done.Record.Signatures = OutcomePending, &SignatureCount{have, need}
+		return wait(ctx, repo, desc, pendingTag(r.Epoch, r.Sequence))
 	}
-	p.done.Record = PublishedRecord{Result: OutcomePublished, Sequence: record.Sequence, Digest: a.manifest.Descriptor.Digest}
-	return nil
+	_, err := settle(ctx, repo, desc, r.Tag(), []string{bundle.LatestTag}, p.recordTags)
+	return err
 }
 
 // sameRecord says whether a and b say the same of the environment, whenever they were issued.

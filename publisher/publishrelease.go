@@ -12,6 +12,7 @@ import (
 
 	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -43,9 +44,8 @@ func (p *publication) carryOut(ctx context.Context, pl *plan) error {
 
 func (p *publication) attempt(ctx context.Context, pl *plan) error {
 	moving := p.movingTags(pl.standing)
-	last := pl.standing.verified
-	if last != nil {
-		same, err := p.isCurrent(ctx, pl, last)
+	if last := pl.standing.verified; last != nil {
+		same, renewed, err := p.isCurrent(ctx, pl, last)
 		if err != nil {
 			return err
 		}
@@ -57,6 +57,14 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 			}
 			return err
 		}
+		pl.result.Renewed = renewed
+	}
+	if v := pl.standing.pending; v != nil && p.isPending(pl, v.Release) {
+		have, _, err := p.cosign(ctx, pl.repo, v.Release.Stream().Repository(), v.Descriptor.Digest)
+		if err != nil {
+			return err
+		}
+		return p.release(ctx, pl, v.Descriptor, v.Release, moving, have)
 	}
 	release, err := p.newRelease(pl)
 	if err != nil {
@@ -69,11 +77,20 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 	if err := p.push(ctx, pl.repo, a); err != nil {
 		return err
 	}
-	if _, err := settle(ctx, pl.repo, a.manifest.Descriptor, release.Tag(), moving, pl.standing.tags); err != nil {
-		return err
+	return p.release(ctx, pl, a.manifest.Descriptor, release, moving, len(p.keys))
+}
+
+// release makes a release visible that is there in full: to agents if as many keys have signed it as have
+// to, else to those who are to sign it.
+func (p *publication) release(ctx context.Context, pl *plan, desc ocispec.Descriptor, r bundle.Release, moving []string, have int) error {
+	pl.result.Sequence, pl.result.Digest = r.Sequence, desc.Digest
+	if need := p.trust.need(); have < need {
+		pl.result.Result, pl.result.Signatures = OutcomePending, &SignatureCount{have, need}
+		return wait(ctx, pl.repo, desc, pendingTag(r.Epoch, r.Sequence))
 	}
-	pl.result.Result, pl.result.Sequence, pl.result.Digest = OutcomePublished, release.Sequence, a.manifest.Descriptor.Digest
-	return nil
+	pl.result.Result = OutcomePublished
+	_, err := settle(ctx, pl.repo, desc, r.Tag(), moving, pl.standing.tags)
+	return err
 }
 
 // movingTags returns the tags to move: those of the rings that are named, else those of every ring
@@ -95,15 +112,62 @@ func (p *publication) movingTags(s standing) []string {
 	return append(tags, bundle.LatestTag)
 }
 
-// isCurrent says whether the last release still says what a new one would. Its tree and its own tag must be
-// there too: a registry may have lost the one, and another publisher have taken the other.
-func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (bool, error) {
-	r := last.Release
-	left, lifetime := r.ExpiresAt.Sub(p.issuedAt), r.ExpiresAt.Sub(r.IssuedAt)
-	if r.Content != pl.content.Content || r.Artifacts != pl.artifacts || !slices.Equal(r.Rings, p.opts.Rings) || left <= lifetime/3 || pl.standing.taken {
-		return false, nil
+// isCurrent says whether the last release still says what a new one would. Where only its age or its
+// signatures ask for a new one, renewed says so. Its tree and its own tag must be there too: a registry may
+// have lost the one, and another publisher have taken the other.
+func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (same bool, renewed string, err error) {
+	if !p.says(pl, last.Release) {
+		return false, "", nil
 	}
-	return pl.repo.Exists(ctx, last.Tree)
+	if renewed = p.renewal(pl.standing); renewed != "" {
+		return false, renewed, nil
+	}
+	if v := pl.standing.pending; v != nil {
+		if !p.isPending(pl, v.Release) {
+			renewed = "it takes the place of " + pendingTag(v.Release.Epoch, v.Release.Sequence)
+		}
+		return false, renewed, nil
+	}
+	if pl.standing.taken {
+		return false, "another publisher took its tag", nil
+	}
+	if same, err = pl.repo.Exists(ctx, last.Tree); !same {
+		renewed = "its files are not there any more"
+	}
+	return same, renewed, err
+}
+
+// says says whether r has what pl asks for.
+func (p *publication) says(pl *plan, r bundle.Release) bool {
+	return r.Content == pl.content.Content && r.Artifacts == pl.artifacts && slices.Equal(r.Rings, p.opts.Rings)
+}
+
+// renewal says why the last release is made again although nothing in it is new; empty where it is not.
+func (p *publication) renewal(s standing) string {
+	switch r := s.verified.Release; {
+	case r.Epoch != p.trust.Epoch:
+		return fmt.Sprintf("epoch %d has begun", p.trust.Epoch)
+	case !s.current:
+		return fmt.Sprintf("version %d of the trust document asks for other signatures", p.trust.Document.Version)
+	case p.ends(r):
+		return "it expires at " + r.ExpiresAt.Format(time.RFC3339)
+	}
+	return ""
+}
+
+// ends says whether a release is so near its end that it is renewed.
+func (p *publication) ends(r bundle.Release) bool {
+	before := p.opts.RenewBefore
+	if before == 0 {
+		before = r.ExpiresAt.Sub(r.IssuedAt) / 3
+	}
+	return r.ExpiresAt.Sub(p.issuedAt) <= before
+}
+
+// isPending says whether r, which waits for signatures, is what would be published now. Whoever publishes
+// signs it unseen, so that nothing may be in it which a release of theirs would not have.
+func (p *publication) isPending(pl *plan, r bundle.Release) bool {
+	return p.says(pl, r) && r.ExpiresAt.Sub(r.IssuedAt) == pl.validFor && !p.ends(r)
 }
 
 func (p *publication) newRelease(pl *plan) (bundle.Release, error) {
@@ -112,10 +176,8 @@ func (p *publication) newRelease(pl *plan) (bundle.Release, error) {
 		Rings: p.opts.Rings, IssuedAt: p.issuedAt, ExpiresAt: p.issuedAt.Add(pl.validFor),
 		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, Content: pl.content.Content, Artifacts: pl.artifacts,
 	}
-	var last int64
-	if v := pl.standing.verified; v != nil {
-		last, r.Epoch = v.Release.Sequence, v.Release.Epoch
-	}
+	r.Epoch = p.trust.Epoch
+	last := max(lastSequence(pl.standing.verified, r.Epoch), lastSequence(pl.standing.pending, r.Epoch))
 	var err error
 	if r.Sequence, err = pl.standing.next(r.Epoch, last, p.issuedAt); err != nil {
 		err = fmt.Errorf("%s: %w", pl.clusterType.Name, err)
@@ -192,6 +254,10 @@ func (p *publication) finish(a *artifact, m ocispec.Manifest, repository string)
 		return fmt.Errorf("manifest of %s: %w", repository, bundle.ErrTooLarge)
 	}
 	a.manifest = bundle.NewBlob(m.MediaType, data)
-	a.signed, err = bundle.SignManifest(a.manifest.Descriptor.Digest, p.to.Name(repository), p.key)
+	var signers []signature.Signer
+	for _, k := range p.keys {
+		signers = append(signers, k)
+	}
+	a.signed, err = bundle.SignManifest(a.manifest.Descriptor.Digest, p.to.Name(repository), signers...)
 	return err
 }

@@ -16,6 +16,8 @@ const (
 	OutcomePublished Outcome = "published"
 	// OutcomeUnchanged means that the newest release is this one already.
 	OutcomeUnchanged Outcome = "unchanged"
+	// OutcomePending means that all is there, and waits for the signatures of others: agents see nothing of it.
+	OutcomePending Outcome = "pending"
 	// OutcomeFailed means that the newest release stays as it was; Reason and Failures say why.
 	OutcomeFailed Outcome = "failed"
 	// OutcomeSkipped means that nothing was done because something else failed and Strict is set.
@@ -49,9 +51,14 @@ type PublishedType struct {
 	// Assignments counts what was rendered or held.
 	Assignments int     `json:"assignments"`
 	Result      Outcome `json:"result"`
-	// Sequence and Digest are those of the newest release after publishing; zero where there is none.
+	// Sequence and Digest are those of the newest release after publishing, or of the pending one; zero where
+	// there is none.
 	Sequence int64         `json:"sequence,omitempty"`
 	Digest   digest.Digest `json:"digest,omitempty"`
+	// Renewed says why a release was made although nothing in it is new; empty where something is.
+	Renewed string `json:"renewed,omitempty"`
+	// Signatures counts those of a pending release.
+	Signatures *SignatureCount `json:"signatures,omitempty"`
 	// Reason says why the cluster type as a whole failed.
 	Reason string `json:"reason,omitempty"`
 	// Failures lists the assignments that could not be rendered, sorted by name. Unless the cluster type
@@ -59,6 +66,12 @@ type PublishedType struct {
 	Failures []FailedAssignment `json:"failures,omitempty"`
 	// Dropped lists those of PublishOptions.Drop that could not be rendered and were left out.
 	Dropped []FailedAssignment `json:"dropped,omitempty"`
+}
+
+// SignatureCount is how many keys have signed, and how many have to.
+type SignatureCount struct {
+	Have int `json:"have"`
+	Need int `json:"need"`
 }
 
 // FailedAssignment is an assignment that could not be rendered.
@@ -75,6 +88,19 @@ type PublishedRecord struct {
 	Result   Outcome       `json:"result"`
 	Sequence int64         `json:"sequence,omitempty"`
 	Digest   digest.Digest `json:"digest,omitempty"`
+	// Signatures counts those of a pending record.
+	Signatures *SignatureCount `json:"signatures,omitempty"`
+}
+
+// Pending counts the cluster types whose releases wait for signatures.
+func (p *Published) Pending() int {
+	n := 0
+	for _, ct := range p.ClusterTypes {
+		if ct.Result == OutcomePending {
+			n++
+		}
+	}
+	return n
 }
 
 // Failed counts the cluster types that were not published.

@@ -51,6 +51,14 @@ func readTags(ctx context.Context, repo oci.Target) (tags, error) {
 
 // releases returns the newest of those tags that are releases' own, newest first.
 func (t tags) releases() []string {
+	return t.newest("s%d-%d")
+}
+
+// pending returns the newest of those tags under which something waits for signatures, newest first.
+func (t tags) pending() []string { return t.newest(pendingFormat) }
+
+// newest returns the newest of the tags of that form, newest first.
+func (t tags) newest(format string) []string {
 	type release struct {
 		tag             string
 		epoch, sequence int64
@@ -58,7 +66,7 @@ func (t tags) releases() []string {
 	var found []release
 	for _, tag := range t.all {
 		r := release{tag: tag}
-		if n, _ := fmt.Sscanf(tag, "s%d-%d", &r.epoch, &r.sequence); n == 2 && tag == releaseTag(r.epoch, r.sequence) {
+		if n, _ := fmt.Sscanf(tag, format, &r.epoch, &r.sequence); n == 2 && tag == fmt.Sprintf(format, r.epoch, r.sequence) {
 			found = append(found, r)
 		}
 	}
@@ -76,14 +84,19 @@ func (t tags) releases() []string {
 // registry's history is lost, and passes over tags that releases of other keys have taken.
 func (t tags) next(epoch, last int64, issuedAt time.Time) (int64, error) {
 	if last == bundle.MaxSequence {
-		return 0, fmt.Errorf("the last release has the highest sequence, %d: a new epoch is needed", last)
+		return 0, fmt.Errorf("the last release has the highest sequence, %d: a new epoch is needed (wherry trust rotate --raise-epoch)", last)
 	}
 	sequence := max(last+1, issuedAt.Unix(), 1)
-	for sequence < bundle.MaxSequence && slices.Contains(t.all, releaseTag(epoch, sequence)) {
+	for sequence < bundle.MaxSequence && (slices.Contains(t.all, releaseTag(epoch, sequence)) || slices.Contains(t.all, pendingTag(epoch, sequence))) {
 		sequence++
 	}
 	return sequence, nil
 }
+
+// pendingFormat is the form of the tags under which releases and records wait for signatures.
+const pendingFormat = "pending-%d-%d"
+
+func pendingTag(epoch, sequence int64) string { return fmt.Sprintf(pendingFormat, epoch, sequence) }
 
 func releaseTag(epoch, sequence int64) string {
 	return bundle.Release{Epoch: epoch, Sequence: sequence}.Tag()

@@ -129,7 +129,7 @@ func assignment(clusterType, name, text string) scheduler.Assignment {
 func (w *world) publish() (*Published, error) {
 	opts := w.opts
 	opts.Now = func() time.Time { return w.now }
-	return Publish(w.t.Context(), w.result, w.loc, w.key, opts)
+	return Publish(w.t.Context(), w.result, w.loc, []*Key{w.key}, opts)
 }
 
 // mustPublish publishes and returns the outcome of each cluster type, and of the record.

@@ -51,7 +51,7 @@ type explaining struct {
 	source   sourceFlags
 	registry registryFlags
 	from     string
-	key      string
+	trust    trustFlags
 	format   string
 
 	platform, clusterType, target string
@@ -87,7 +87,7 @@ func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*c
 	flags.StringVar(&x.source.environment, "environment", "", "the environment's name")
 	x.source.addReplacements(cmd)
 	flags.StringVar(&x.from, "from", "", "explain from the bundle at this `LOCATION` instead of PLATFORM")
-	flags.StringVar(&x.key, "key", "", "with --from: the public key that must have signed the bundle")
+	x.trust.add(cmd, "with --from: the public key that must have signed the bundle")
 	x.registry.add(cmd)
 	cli.OutputFlag(cmd, &x.format)
 	cmd.MarkFlagsOneRequired("environment", "from")
@@ -138,15 +138,15 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 	if err != nil {
 		return cli.Fail(cli.Usage, fmt.Errorf("--from: %w", err), "")
 	}
-	var keys bundle.Keys
-	if x.key != "" {
-		if keys, err = readPublicKeys(x.key); err != nil {
-			return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+	var trust publisher.Trust
+	if x.trust.given() {
+		if trust, err = x.trust.openFor(cmd, ref, x.registry); err != nil {
+			return err
 		}
 	} else {
-		cmd.PrintErrln("note: nobody has asked who signed it, so this may be anybody's words: --key asks")
+		cmd.PrintErrln("note: nobody has asked who signed it, so this may be anybody's words: --key or --trust asks")
 	}
-	r, err := publisher.OpenReleased(cmd.Context(), ref, bundle.Pinned(keys), x.registry.options())
+	r, err := publisher.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.options())
 	if err != nil {
 		return referenceFailure(err, ref)
 	}

@@ -43,6 +43,7 @@ func newRootCommand() *cobra.Command {
 		newRegistryCommand(),
 		newRenderCommand(),
 		newScheduleCommand(),
+		newSignCommand(),
 		newTrustCommand(),
 		newVerifyCommand(),
 		cli.NewVersionCommand(),

@@ -8,7 +8,6 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
@@ -19,7 +18,7 @@ type planning struct {
 	source      sourceFlags
 	registry    registryFlags
 	to, against string
-	key         string
+	trust       trustFlags
 	format      string
 	options     publisher.PublishOptions
 }
@@ -27,14 +26,14 @@ type planning struct {
 func newPlanCommand() *cobra.Command {
 	var p planning
 	cmd := &cobra.Command{
-		Use:   "plan PLATFORM --environment NAME (--to LOCATION --key FILE | --against DIR)",
+		Use:   "plan PLATFORM --environment NAME (--to LOCATION (--key FILE | --trust FILE) | --against DIR)",
 		Short: "Show what publishing would change",
 		Long: `Show what publishing an environment would change: per cluster type the assignments that are added, removed
 and changed, the configuration values that change, and which policy or ConfigMap that is because of. Nothing
 is written.
 
-It compares with the newest releases at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, which the key must
-have signed, or with a folder that "wherry render" or Kalypso wrote. Values that look like secrets are masked.
+It compares with the newest releases at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, which have to be signed
+by the key or as the trust document asks, or with a folder that "wherry render" or Kalypso wrote. Values that look like secrets are masked.
 
 ` + platformHelp + `
 
@@ -51,7 +50,7 @@ The exit code is 0 if nothing would change, 1 if something would or an assignmen
 	p.source.cache.add(cmd)
 	p.registry.add(cmd)
 	flags.StringVar(&p.to, "to", "", "compare with the releases at this `LOCATION`")
-	flags.StringVar(&p.key, "key", "", "the public key that must have signed them")
+	p.trust.add(cmd, "the public key that must have signed them")
 	flags.StringVar(&p.against, "against", "", "compare with this folder of rendered files")
 	flags.StringVar(&p.options.Platform, "platform-name", "", `the platform's name where it has no Platform object (default "default")`)
 	flags.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to this ring only; may be repeated")
@@ -62,7 +61,6 @@ The exit code is 0 if nothing would change, 1 if something would or an assignmen
 	_ = cmd.MarkFlagRequired("environment")
 	cmd.MarkFlagsOneRequired("to", "against")
 	cmd.MarkFlagsMutuallyExclusive("to", "against")
-	cmd.MarkFlagsRequiredTogether("to", "key")
 	return cmd
 }
 
@@ -102,6 +100,9 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
 		}
 	}
+	if given := p.trust.given(); given != (p.to != "") {
+		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
+	}
 	planned, err := p.source.prepare(cmd, platform, to.Dir+p.against)
 	if err != nil {
 		return nil, err
@@ -112,13 +113,13 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 		d, err := publisher.CompareFolder(cmd.Context(), planned, p.against)
 		return d, p.folderFailure(err)
 	}
-	keys, err := readPublicKeys(p.key)
+	trust, err := p.trust.open(cmd, to, p.registry)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+		return nil, err
 	}
 	opts := p.options
 	opts.OCI = p.registry.options()
-	d, err := publisher.Compare(cmd.Context(), planned, to, bundle.Pinned(keys), opts)
+	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {
 		return nil, registryFailure(err, to)
 	}

@@ -22,7 +22,9 @@ type publishing struct {
 	registry registryFlags
 	signers  signerFlags
 	to       string
+	trust    string
 	validFor string
+	renew    string
 	format   string
 	options  publisher.PublishOptions
 }
@@ -48,11 +50,18 @@ Before anything is pushed, each --check runs with sh in a folder with what would
 tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
 does not exit with 0 has nothing published, and the exit code is 4.
 
+--trust is needed where there is a trust document. Where it asks for more signatures than there are keys here,
+all is pushed and nothing released: "wherry sign" adds the others, and the exit code is 5 until then.
+
+A release is made anew in the last third of its validity, or --renew-before it ends: run publish as often as
+that asks for, from a timer, so that releases never expire.
+
 ` + signerHelp + `
 
 ` + platformHelp,
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
-  wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key`,
+  wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key
+  wherry publish ./dev --environment dev --to oci://127.0.0.1:5000/edge --trust trust.v1.json --key anna.key --renew-before 72h`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
 	}
@@ -63,9 +72,11 @@ does not exit with 0 has nothing published, and the exit code is 4.
 	cli.OutputFlag(cmd, &p.format)
 	flags := cmd.Flags()
 	flags.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
+	flags.StringVar(&p.trust, "trust", "", trustFlagUsage)
 	flags.StringVar(&p.options.Platform, "platform-name", "", `the platform's name where it has no Platform object (default "default")`)
 	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to this ring only; may be repeated")
 	flags.StringVar(&p.validFor, "valid-for", "", "how long agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
+	flags.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this time, such as 72h (default a third of their validity)")
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "TYPE/TARGET: leave this failed assignment out, which deletes it; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	flags.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
@@ -83,6 +94,11 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 			return cli.Fail(cli.Usage, fmt.Errorf("--valid-for: %w", err), "")
 		}
 	}
+	if p.renew != "" {
+		if p.options.RenewBefore, err = scheduler.ParseValidity(p.renew); err != nil {
+			return cli.Fail(cli.Usage, fmt.Errorf("--renew-before: %w", err), "")
+		}
+	}
 	if p.source.assignments == "-" && p.signers.password.file == "-" {
 		return cli.Usagef("--assignments and --password-file cannot both read stdin")
 	}
@@ -94,8 +110,10 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	if err != nil {
 		return err
 	}
-	if len(keys) > 1 {
-		return cli.Usagef("one key signs: give --key or --signer once")
+	if p.trust != "" {
+		if p.options.Trust, err = openTrust(cmd, p.trust, to, p.registry); err != nil {
+			return err
+		}
 	}
 	p.source.packs = true
 	loaded, result, err := p.source.render(cmd, platform, to.Dir)
@@ -108,7 +126,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	opts.Cache, opts.Packed = p.source.cache.get(), p.source.packer
 	opts.CheckOutput = cmd.ErrOrStderr()
 	defer p.source.cache.trim()
-	done, err := publisher.Publish(cmd.Context(), result, to, keys[0], opts)
+	done, err := publisher.Publish(cmd.Context(), result, to, keys, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)
 	}
@@ -146,17 +164,28 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 		if ct.Result == publisher.OutcomePublished {
 			published++
 		}
+		if ct.Renewed != "" {
+			cmd.PrintErrf("renewed: %s: %s\n", ct.ClusterType, ct.Renewed)
+		}
 		printFate(cmd, ct)
 	}
-	all := len(done.ClusterTypes)
+	all, pending := len(done.ClusterTypes), done.Pending()
 	if parts := incomplete(done); len(parts) > 0 {
 		what := strings.Join(parts, ", ")
 		if p.source.strict {
 			return cli.Fail(cli.No, fmt.Errorf("%s: nothing was published (--strict)", what), "")
 		}
-		return cli.Fail(cli.No, fmt.Errorf("%s; %d published, %d unchanged", what, published, all-done.Failed()-published), "")
+		if pending > 0 {
+			what += fmt.Sprintf("; %d pending", pending)
+		}
+		return cli.Fail(cli.No, fmt.Errorf("%s; %d published, %d unchanged", what, published, all-done.Failed()-published-pending), "")
 	}
 	switch {
+	case done.Record.Result == publisher.OutcomePending:
+		n := done.Record.Signatures
+		return cli.Fail(cli.NotYet,
+			fmt.Errorf("%s/%s: %d pending, %d published, %d unchanged, at %s: signed by %d of %d", done.Platform, done.Environment, pending, published, all-published-pending, to, n.Have, n.Need),
+			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", to, done.Environment, p.trust))
 	case published > 0:
 		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
 	case done.Record.Result == publisher.OutcomePublished:
@@ -175,7 +204,7 @@ func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 	if ct.Reason != "" {
 		cmd.PrintErrf("failed: %s: %s\n", ct.ClusterType, ct.Reason)
 	}
-	if ct.Result != publisher.OutcomePublished && ct.Result != publisher.OutcomeUnchanged {
+	if ct.Result == publisher.OutcomeFailed || ct.Result == publisher.OutcomeSkipped {
 		return
 	}
 	for _, f := range ct.Failures {

@@ -37,6 +37,8 @@ func registryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
 	var option *publisher.OptionError
 	switch {
+	case errors.Is(err, publisher.ErrTrustExpired):
+		return cli.Fail(cli.Denied, err, `"wherry trust rotate" begins a version with a new validity`)
 	case errors.As(err, &refusal):
 		return cli.Fail(cli.Denied, err, refusalHint(refusal.Reason))
 	case errors.As(err, &option):
@@ -75,6 +77,8 @@ func refusalHint(reason bundle.Reason) string {
 		return "nobody has signed it: publish it again with wherry publish --key"
 	case bundle.UntrustedKey:
 		return "is --key the public half of the key that it was published with?"
+	case bundle.BelowThreshold:
+		return `"wherry sign" adds the signatures that are missing`
 	case bundle.Expired:
 		return "publish it again: that renews a release in the last third of its life"
 	}

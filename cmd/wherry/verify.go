@@ -19,12 +19,18 @@ import (
 const referenceHelp = `REF names a bundle as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not
 meant, LOCATION being oci://HOST/PREFIX or oci-layout:DIR.`
 
+// verifying holds what says who must have signed.
+type verifying struct {
+	trust    trustFlags
+	identity identityFlags
+	registry registryFlags
+}
+
 func newVerifyCommand() *cobra.Command {
-	var keyFile, format string
-	var identity identityFlags
-	var registry registryFlags
+	var format string
+	var v verifying
 	cmd := &cobra.Command{
-		Use:   "verify REF (--key FILE | --certificate-identity ID --certificate-oidc-issuer URL)",
+		Use:   "verify REF (--key FILE | --trust FILE | --certificate-identity ID --certificate-oidc-issuer URL)",
 		Short: "Check a published bundle as an agent would",
 		Long: `Check a published bundle as an agent would: the signature on its manifest, the release document, its
 expiry, and every byte of its files. What only an agent knows, such as its own cluster type and what it
@@ -39,6 +45,7 @@ Sigstore's trusted root as this program has it, or in that of --trusted-root. Ag
 The exit code is 4 when it is not to be trusted.`,
 		Example: `  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --key cosign.pub
   wherry verify oci-layout:./out/bundles/dev/drone:s0-1795262400 --key cosign.pub -o json
+  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --trust trust.v1.json
   wherry verify oci://ghcr.io/example/edge/bundles/dev/drone --certificate-oidc-issuer https://token.actions.githubusercontent.com \
     --certificate-identity https://github.com/example/platform/.github/workflows/release.yaml@refs/heads/main`,
 		Args: cobra.ExactArgs(1),
@@ -47,40 +54,51 @@ The exit code is 4 when it is not to be trusted.`,
 			if err != nil {
 				return cli.Fail(cli.Usage, err, "")
 			}
-			if identity.root != "" && identity.subject == "" {
-				return cli.Usagef("--trusted-root goes with --certificate-identity")
-			}
-			var t *publisher.Trusted
-			if keyFile != "" {
-				keys, err := readPublicKeys(keyFile)
-				if err != nil {
-					return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
-				}
-				t, err = publisher.VerifyReference(cmd.Context(), ref, bundle.Pinned(keys), time.Now(), registry.options())
-				if err != nil {
-					return referenceFailure(err, ref)
-				}
-			} else {
-				trust, err := identity.trust()
-				if err != nil {
-					return err
-				}
-				t, err = publisher.VerifyReferenceKeyless(cmd.Context(), ref, trust, time.Now(), registry.options())
-				if err != nil {
-					return referenceFailure(err, ref)
-				}
+			t, err := v.run(cmd, ref)
+			if err != nil {
+				return err
 			}
 			cmd.PrintErrf("%s is trusted\n", ref)
 			return cli.Print(cmd.OutOrStdout(), format, t, func(w io.Writer) { trustedTable(w, t) })
 		},
 	}
-	cmd.Flags().StringVar(&keyFile, "key", "", "the public key, or several in one file, of which one must have signed")
-	identity.add(cmd)
-	cmd.MarkFlagsOneRequired("key", "certificate-identity")
+	v.trust.add(cmd, "the public key, or several in one file, of which one must have signed")
+	v.identity.add(cmd)
+	cmd.MarkFlagsOneRequired("key", "trust", "certificate-identity")
 	cmd.MarkFlagsMutuallyExclusive("key", "certificate-identity")
-	registry.add(cmd)
+	cmd.MarkFlagsMutuallyExclusive("trust", "certificate-identity")
+	v.registry.add(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd
+}
+
+func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*publisher.Trusted, error) {
+	if v.identity.root != "" && v.identity.subject == "" {
+		return nil, cli.Usagef("--trusted-root goes with --certificate-identity")
+	}
+	if !v.trust.given() {
+		trust, err := v.identity.trust()
+		if err != nil {
+			return nil, err
+		}
+		t, err := publisher.VerifyReferenceKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.options())
+		if err != nil {
+			err = referenceFailure(err, ref)
+		}
+		return t, err
+	}
+	trust, err := v.trust.openFor(cmd, ref, v.registry)
+	if err != nil {
+		return nil, err
+	}
+	t, err := publisher.VerifyReference(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.options())
+	if err == nil {
+		err = trust.Check(t.Platform, time.Now())
+	}
+	if err != nil {
+		return nil, referenceFailure(err, ref)
+	}
+	return t, nil
 }
 
 func readPublicKeys(name string) (bundle.Keys, error) {

@@ -84,7 +84,7 @@ func (s *show) publish(ctx context.Context, environment string) (*publisher.Publ
 	if err != nil {
 		return nil, err
 	}
-	done, err := publisher.Publish(ctx, rendered, s.prefix, s.key, publisher.PublishOptions{EnvironmentCommit: loaded.EnvironmentCommit})
+	done, err := publisher.Publish(ctx, rendered, s.prefix, []*publisher.Key{s.key}, publisher.PublishOptions{EnvironmentCommit: loaded.EnvironmentCommit})
 	if err != nil {
 		return nil, err
 	}

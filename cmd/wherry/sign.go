@@ -1,0 +1,190 @@
+package main
+
+import (
+	"bufio"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"strings"
+	"text/tabwriter"
+
+	"github.com/spf13/cobra"
+	"golang.org/x/term"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// signing holds the flags of sign.
+type signing struct {
+	signer      signerFlags
+	registry    registryFlags
+	environment string
+	first       string
+	yes         bool
+	format      string
+	options     publisher.PendingOptions
+}
+
+func newSignCommand() *cobra.Command {
+	var s signing
+	cmd := &cobra.Command{
+		Use:   "sign LOCATION --environment NAME --trust FILE --key FILE",
+		Short: "Add a signature to releases that wait for one",
+		Long: `Add a signature to the releases of an environment that wait for more than one, because its trust document
+asks for several and "wherry publish" had fewer keys.
+
+What waits is read in full and checked: signed by a release key at least, meant for this environment, and
+newer than what stands. Then it is shown against the releases that stand, and after a yes, or with --yes,
+each of these releases is signed, and the environment's record. Whoever completes the number releases them.
+
+The exit code is 5 while signatures are missing still, and 4 where what waits should not be signed. It
+can be repeated; one more signature by the same key is none.`,
+		Example: `  wherry sign oci://127.0.0.1:5000/edge --environment dev --trust trust.v1.json --key bob.key
+  wherry sign oci-layout:./out --environment dev --trust trust.v1.json --key bob.key --yes -o json`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
+	}
+	s.signer.add(cmd)
+	s.registry.add(cmd)
+	cli.OutputFlag(cmd, &s.format)
+	flags := cmd.Flags()
+	flags.StringVar(&s.environment, "environment", "", "the environment's name (required)")
+	flags.StringVar(&s.first, "trust", "", trustFlagUsage+" (required)")
+	flags.StringVar(&s.options.Tag, "pending", "", "sign what this `TAG` of the environment's records names, in place of the newest that waits")
+	flags.BoolVar(&s.yes, "yes", false, "do not ask")
+	_ = cmd.MarkFlagRequired("environment")
+	_ = cmd.MarkFlagRequired("trust")
+	return cmd
+}
+
+func (s *signing) run(cmd *cobra.Command, location string) error {
+	loc, err := oci.Parse(location)
+	if err != nil {
+		return cli.Fail(cli.Usage, err, "")
+	}
+	if !s.yes && !term.IsTerminal(int(os.Stdin.Fd())) {
+		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to sign: this is no terminal"), "give --yes to sign what waits, whatever it is")
+	}
+	trust, err := openTrust(cmd, s.first, loc, s.registry)
+	if err != nil {
+		return err
+	}
+	s.options.OCI = s.registry.options()
+	pending, err := publisher.OpenPending(cmd.Context(), loc, s.environment, trust, s.options)
+	if errors.Is(err, publisher.ErrNothingPending) {
+		cmd.PrintErrf("%v\n", err)
+		return nil
+	}
+	if err != nil {
+		return registryFailure(err, loc)
+	}
+	for _, w := range pending.Warnings {
+		cmd.PrintErrf("warning: %s\n", w)
+	}
+	if err := pendingPlan(cmd.ErrOrStderr(), pending); err != nil {
+		return err
+	}
+	if err := s.confirm(cmd, pending); err != nil {
+		return err
+	}
+	keys, err := s.signer.open(cmd)
+	if err != nil {
+		return err
+	}
+	if err := pending.Sign(cmd.Context(), keys); err != nil {
+		return registryFailure(err, loc)
+	}
+	if err := cli.Print(cmd.OutOrStdout(), s.format, pending, func(w io.Writer) { signedTable(w, pending) }); err != nil {
+		return err
+	}
+	return concludeSigning(cmd, pending)
+}
+
+// confirm asks at the terminal.
+func (s *signing) confirm(cmd *cobra.Command, pending *publisher.Pending) error {
+	if s.yes {
+		return nil
+	}
+	fmt.Fprintf(cmd.ErrOrStderr(), "Sign %s and the record? [y/N] ", cli.Count(pending.Waiting(), "release"))
+	line, err := answer(cmd.Context(), func() (string, error) { return bufio.NewReader(cmd.InOrStdin()).ReadString('\n') })
+	if err != nil && !errors.Is(err, io.EOF) {
+		return err
+	}
+	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
+		return cli.Fail(cli.No, errors.New("nothing was signed"), "")
+	}
+	return nil
+}
+
+// pendingPlan shows what would be signed.
+func pendingPlan(out io.Writer, e *publisher.Pending) error {
+	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
+	fmt.Fprintf(w, "%s/%s, epoch %d, commit %s, published %s\n", cell(e.Platform), e.Environment, e.Epoch, cell(e.BaseCommit), timeCell(e.Record.IssuedAt))
+	fmt.Fprintf(w, "signed by %s; %d of the release keys have to\n\n", namesCell(e.Record.SignedBy), e.Need)
+	fmt.Fprintln(w, "CLUSTER TYPE\tRELEASE\tSTANDS\tASSIGNMENTS\tEXPIRES\tRINGS\tSIGNED BY")
+	for _, t := range e.ClusterTypes {
+		stands, count := "-", "unchanged"
+		if t.Previous != 0 {
+			stands = fmt.Sprint(t.Previous)
+		}
+		if t.Result == publisher.OutcomePending {
+			count = fmt.Sprintf("%d: %d added, %d changed, %d removed", t.Assignments, len(t.Added), len(t.Changed), len(t.Removed))
+		}
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", cell(t.ClusterType), t.Sequence, stands, count, timeCell(t.ExpiresAt), cell(orAll(t.Rings)), namesCell(t.SignedBy))
+	}
+	fmt.Fprintln(w)
+	for _, t := range e.ClusterTypes {
+		for _, part := range []struct {
+			what  string
+			names []string
+		}{{"add", t.Added}, {"change", t.Changed}, {"remove", t.Removed}, {"held", t.Held}} {
+			for _, name := range part.names {
+				fmt.Fprintf(w, "%s\t%s/%s\n", part.what, cell(t.ClusterType), cell(name))
+			}
+		}
+	}
+	if len(e.Incomplete) > 0 {
+		fmt.Fprintf(w, "not all that the commit asks for: %s\n", cell(strings.Join(e.Incomplete, ", ")))
+	}
+	return w.Flush()
+}
+
+func namesCell(names []publisher.KeyName) string {
+	var cells []string
+	for _, n := range names {
+		cells = append(cells, keyCell(n))
+	}
+	if len(cells) == 0 {
+		return "nobody"
+	}
+	return strings.Join(cells, ", ")
+}
+
+func signedTable(w io.Writer, e *publisher.Pending) {
+	fmt.Fprintln(w, "CLUSTER TYPE\tRESULT\tSEQUENCE\tSIGNED BY\tDIGEST")
+	for _, t := range e.ClusterTypes {
+		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", cell(t.ClusterType), t.Result, t.Sequence, namesCell(t.SignedBy), t.Digest)
+	}
+}
+
+// concludeSigning says what became of the whole.
+func concludeSigning(cmd *cobra.Command, e *publisher.Pending) error {
+	if e.Complete() {
+		cmd.PrintErrf("%s/%s: released\n", cell(e.Platform), e.Environment)
+		return nil
+	}
+	have := len(e.Record.SignedBy)
+	for _, t := range e.ClusterTypes {
+		if t.Result == publisher.OutcomePending {
+			have = min(have, len(t.SignedBy))
+		}
+	}
+	what := fmt.Sprintf("signed by %d of %d", have, e.Need)
+	if !e.Added {
+		what = fmt.Sprintf("this key has signed all of it before, so it is still signed by %d of %d", have, e.Need)
+	}
+	return cli.Fail(cli.NotYet, fmt.Errorf("%s/%s: %s: %s missing", cell(e.Platform), e.Environment, what, cli.Count(e.Need-have, "signature")), "")
+}

@@ -1,0 +1,375 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"maps"
+	"reflect"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// ErrNothingPending means that nothing in an environment waits for signatures.
+var ErrNothingPending = errors.New("nothing waits for signatures")
+
+// PendingOptions holds what is not required. The zero value takes the newest record that waits.
+type PendingOptions struct {
+	// Tag names another record than the newest that waits, such as pending-1-1795262400.
+	Tag string
+	// OCI says how to talk to the registry.
+	OCI oci.Options
+	// Now is the clock. Nil is time.Now.
+	Now func() time.Time
+}
+
+// Pending is what waits for signatures in an environment: a record, and the releases that it names. Its JSON
+// form is an interface.
+type Pending struct {
+	Platform    string `json:"platform"`
+	Environment string `json:"environment"`
+	Epoch       int64  `json:"epoch"`
+	BaseCommit  string `json:"baseCommit,omitempty"`
+	// Need is how many release keys have to sign.
+	Need int `json:"need"`
+	// ClusterTypes lists all that the record names, and those that leave the environment, sorted.
+	ClusterTypes []PendingType `json:"clusterTypes"`
+	Record       PendingRecord `json:"record"`
+	// Incomplete names the cluster types of which something is held, left out, dropped or not published.
+	Incomplete []string `json:"incomplete,omitempty"`
+	// Added says whether Sign has added a signature.
+	Added bool `json:"added"`
+	// Warnings are about what was found at the location.
+	Warnings []string `json:"warnings,omitempty"`
+
+	p     *publication
+	repos map[string]pendingPart
+}
+
+// PendingType is one cluster type of a Pending.
+type PendingType struct {
+	ClusterType string `json:"clusterType"`
+	// Result is OutcomePending, OutcomeUnchanged where the release stands already, and OutcomePublished once
+	// Sign has released it.
+	Result    Outcome       `json:"result"`
+	Sequence  int64         `json:"sequence"`
+	Digest    digest.Digest `json:"digest"`
+	IssuedAt  time.Time     `json:"issuedAt"`
+	ExpiresAt time.Time     `json:"expiresAt"`
+	Rings     []string      `json:"rings,omitempty"`
+	// Previous is the sequence of the release that stands, with which it is compared; 0 where there is none.
+	Previous int64 `json:"previous,omitempty"`
+	// Assignments counts those of the release. Added, Changed and Removed name those that differ, and Held those
+	// whose content is of an earlier release.
+	Assignments int      `json:"assignments"`
+	Added       []string `json:"added,omitempty"`
+	Changed     []string `json:"changed,omitempty"`
+	Removed     []string `json:"removed,omitempty"`
+	Held        []string `json:"held,omitempty"`
+	// SignedBy lists the release keys that have signed it.
+	SignedBy []KeyName `json:"signedBy"`
+}
+
+// PendingRecord is the environment's record of a Pending.
+type PendingRecord struct {
+	Result   Outcome       `json:"result"`
+	Sequence int64         `json:"sequence"`
+	Digest   digest.Digest `json:"digest"`
+	IssuedAt time.Time     `json:"issuedAt"`
+	SignedBy []KeyName     `json:"signedBy"`
+}
+
+// pendingPart is what Sign needs of a cluster type.
+type pendingPart struct {
+	plan     *plan
+	verified *bundle.Verified
+}
+
+// OpenPending finds what waits for signatures in an environment, checks that it is meant for it and above what
+// stands, reads it in full, and compares it with the releases that stand. It writes nothing. The error is a
+// *bundle.Refusal where something that waits should not be signed, and wraps ErrNothingPending where nothing
+// waits.
+func OpenPending(ctx context.Context, loc oci.Location, environment string, trust Trust, opts PendingOptions) (*Pending, error) {
+	p, err := newSigning(loc, environment, trust, opts)
+	if err != nil {
+		return nil, err
+	}
+	return p.openPending(ctx, opts.Tag)
+}
+
+// newSigning returns a publication that publishes nothing but what waits.
+func newSigning(loc oci.Location, environment string, trust Trust, opts PendingOptions) (*publication, error) {
+	if err := oci.CheckName(environment); err != nil {
+		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
+	}
+	if !trust.Documented() {
+		return nil, &OptionError{errors.New("only a trust document asks for several signatures: give version 1 of it")}
+	}
+	now := opts.Now
+	if now == nil {
+		now = time.Now
+	}
+	store, err := loc.Open(opts.OCI)
+	if err != nil {
+		return nil, err
+	}
+	p := &publication{
+		to: loc, store: store, trust: trust, issuedAt: now().UTC().Truncate(time.Second),
+		done: &Published{Platform: trust.Document.Platform, Environment: environment},
+	}
+	return p, trust.Check(p.done.Platform, p.issuedAt)
+}
+
+func (p *publication) openPending(ctx context.Context, tag string) (*Pending, error) {
+	if err := p.readRecord(ctx); err != nil {
+		return nil, err
+	}
+	repo, err := p.recordRepository()
+	if err != nil {
+		return nil, err
+	}
+	record, err := p.chooseRecord(ctx, repo, tag)
+	if err != nil {
+		return nil, err
+	}
+	r := record.Record
+	pending := &Pending{
+		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, BaseCommit: r.BaseCommit, Need: p.trust.need(), ClusterTypes: []PendingType{},
+		Record:     PendingRecord{OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, p.names(record.KeyIDs)},
+		Incomplete: r.Incomplete, p: p, repos: map[string]pendingPart{},
+	}
+	names := slices.Collect(maps.Keys(r.ClusterTypes))
+	if p.record != nil {
+		names = slices.AppendSeq(names, maps.Keys(p.record.Record.ClusterTypes))
+	}
+	slices.Sort(names)
+	for _, name := range slices.Compact(names) {
+		if err := pending.take(ctx, name, r.ClusterTypes[name]); err != nil {
+			return nil, fmt.Errorf("%s: %w", name, err)
+		}
+	}
+	pending.Warnings = p.done.Warnings
+	return pending, nil
+}
+
+// chooseRecord returns the record that waits under tag, or the newest where that is empty.
+func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag string) (*bundle.VerifiedEnvironment, error) {
+	if tag != "" {
+		return p.recordThatWaits(ctx, repo, tag)
+	}
+	v, err := p.pendingRecord(ctx, repo)
+	if v == nil && err == nil {
+		// One that was released, and whose moving tag was not written: whoever did it was cut off.
+		if last := p.record; last != nil && p.recordCurrent && p.recordTags.moving[bundle.LatestTag] != last.Descriptor.Digest {
+			return last, nil
+		}
+		err = fmt.Errorf("%w in environment %s", ErrNothingPending, p.done.Environment)
+	}
+	return v, err
+}
+
+// take reads and judges the release of one cluster type that the record names, or, where d is empty because
+// the cluster type leaves the environment, the one that waits there.
+func (e *Pending) take(ctx context.Context, name string, d digest.Digest) error {
+	p := e.p
+	stream := bundle.Stream{Platform: e.Platform, Environment: e.Environment, ClusterType: name}
+	if err := oci.CheckName(name); err != nil {
+		return &bundle.Refusal{Reason: bundle.BadContent, Message: err.Error()}
+	}
+	repo, err := p.store.Repository(stream.Repository())
+	if err != nil {
+		return err
+	}
+	pl := &plan{repo: repo}
+	pl.clusterType.Name = name
+	if err := p.look(ctx, pl, stream); err != nil {
+		return err
+	}
+	v, last := (*bundle.Verified)(nil), pl.standing.verified
+	if d == "" && pl.standing.pending == nil {
+		return nil // it has left
+	} else if d == "" {
+		d = pl.standing.pending.Descriptor.Digest
+	}
+	row := PendingType{ClusterType: name, Result: OutcomePending}
+	if last != nil && last.Descriptor.Digest == d {
+		v, row.Result = last, OutcomeUnchanged
+	} else if v, err = p.releaseThatWaits(ctx, pl, stream, d); err != nil {
+		return err
+	}
+	e.repos[name] = pendingPart{pl, v}
+	r := v.Release
+	row.Sequence, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, d, r.IssuedAt, r.ExpiresAt, r.Rings, p.names(v.KeyIDs)
+	if row.Result == OutcomePending {
+		if last != nil {
+			row.Previous = last.Release.Sequence
+		}
+		err = row.compare(ctx, repo, v, last)
+	}
+	e.ClusterTypes = append(e.ClusterTypes, row)
+	return err
+}
+
+// releaseThatWaits returns the release with manifest d, if it may be signed.
+func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest) (*bundle.Verified, error) {
+	desc, err := pl.repo.Resolve(ctx, d.String())
+	if err != nil {
+		return nil, err
+	}
+	v, err := bundle.Verify(ctx, pl.repo, desc, p.trust.any())
+	if err != nil {
+		return nil, err
+	}
+	r := v.Release
+	expect := bundle.Expect{Stream: stream, Epoch: p.trust.Epoch, Now: p.issuedAt}
+	if last := pl.standing.verified; last != nil {
+		expect.Highest = orderOf(last)
+	}
+	if len(r.Rings) > 0 {
+		expect.Ring = r.Rings[0] // it is no ring's agent that asks
+	}
+	if err := expect.Check(r, d); err != nil {
+		return nil, err
+	}
+	if !credible(orderOf(v), lastSequence(pl.standing.verified, r.Epoch), p.issuedAt) {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s was issued at %s: no publisher numbers like that",
+			r.Tag(), r.IssuedAt.Format(time.RFC3339))}
+	}
+	return v, nil
+}
+
+// compare reads all of v, and says how its assignments differ from those of the release that stands.
+func (t *PendingType) compare(ctx context.Context, repo oci.Target, v, last *bundle.Verified) error {
+	now, err := readTree(ctx, repo, v.Tree, v.Release.Content)
+	if err != nil {
+		return err
+	}
+	before := map[string]bundle.Assignment{}
+	if last != nil {
+		list, err := readTree(ctx, repo, last.Tree, last.Release.Content)
+		if err != nil {
+			return fmt.Errorf("release %s, which stands: %w", last.Release.Tag(), err)
+		}
+		for _, a := range list {
+			before[a.Name] = a
+		}
+	}
+	t.Assignments = len(now)
+	for _, a := range now {
+		old, had := before[a.Name]
+		switch {
+		case !had:
+			t.Added = append(t.Added, a.Name)
+		case !reflect.DeepEqual(old, a):
+			t.Changed = append(t.Changed, a.Name)
+		}
+		if a.HeldFrom != nil {
+			t.Held = append(t.Held, a.Name)
+		}
+		delete(before, a.Name)
+	}
+	t.Removed = slices.Sorted(maps.Keys(before))
+	return nil
+}
+
+// names lists release keys by their ids.
+func (p *publication) names(ids []string) []KeyName {
+	return slices.DeleteFunc(namesOf(p.trust.Document.Release.Keys), func(k KeyName) bool { return !slices.Contains(ids, k.ID) })
+}
+
+// Waiting counts the releases that wait.
+func (e *Pending) Waiting() int {
+	n := 0
+	for _, t := range e.ClusterTypes {
+		if t.Result == OutcomePending {
+			n++
+		}
+	}
+	return n
+}
+
+// Complete says whether all that waited is released.
+func (e *Pending) Complete() bool { return e.Record.Result == OutcomePublished }
+
+// Sign adds the signatures of keys to the releases that wait and to the record, and where that makes as many as
+// are needed it releases them, the record last. It changes e to say what became of it. It can be repeated, also
+// after it was cut off; one more signature by a key that has signed already is none.
+func (e *Pending) Sign(ctx context.Context, keys []*Key) error {
+	p := e.p
+	if err := p.trust.checkKeys(keys); err != nil {
+		return err
+	}
+	p.keys = keys
+	for _, t := range e.ClusterTypes {
+		if t.Result == OutcomePending {
+			stream := bundle.Stream{Environment: e.Environment, ClusterType: t.ClusterType}
+			if err := e.addTo(ctx, e.repos[t.ClusterType].plan.repo, stream.Repository(), t.Digest); err != nil {
+				return err
+			}
+		}
+	}
+	repo, err := p.recordRepository()
+	if err != nil {
+		return err
+	}
+	if err := e.addTo(ctx, repo, bundle.EnvironmentRepository(e.Environment), e.Record.Digest); err != nil {
+		return err
+	}
+	return e.release(ctx, repo)
+}
+
+func (e *Pending) addTo(ctx context.Context, repo oci.Target, name string, d digest.Digest) error {
+	_, added, err := e.p.cosign(ctx, repo, name, d)
+	e.Added = e.Added || added
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// release reads again who has signed, since others may have done so meanwhile, and releases all if nothing
+// lacks a signature.
+func (e *Pending) release(ctx context.Context, repo oci.Target) error {
+	p, complete := e.p, true
+	signed := func(repo oci.Target, d digest.Digest, by *[]KeyName) error {
+		ids, err := bundle.VerifySignature(ctx, repo, d, p.trust.any())
+		*by = p.names(ids)
+		complete = complete && len(ids) >= e.Need
+		return err
+	}
+	for i := range e.ClusterTypes {
+		if t := &e.ClusterTypes[i]; t.Result == OutcomePending {
+			if err := signed(e.repos[t.ClusterType].plan.repo, t.Digest, &t.SignedBy); err != nil {
+				return err
+			}
+		}
+	}
+	if err := signed(repo, e.Record.Digest, &e.Record.SignedBy); err != nil || !complete {
+		return err
+	}
+	for i := range e.ClusterTypes {
+		t := &e.ClusterTypes[i]
+		part := e.repos[t.ClusterType]
+		p.opts.Rings = part.verified.Release.Rings
+		_, err := settle(ctx, part.plan.repo, part.verified.Descriptor, part.verified.Release.Tag(), p.movingTags(part.plan.standing), part.plan.standing.tags)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.ClusterType, err)
+		}
+		if t.Result == OutcomePending {
+			t.Result = OutcomePublished
+		}
+	}
+	desc, err := repo.Resolve(ctx, e.Record.Digest.String())
+	if err != nil {
+		return err
+	}
+	if _, err = settle(ctx, repo, desc, releaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, p.recordTags); err == nil {
+		e.Record.Result = OutcomePublished
+	}
+	return err
+}

@@ -1,0 +1,109 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+const (
+	// maxAhead is how far the clock of whoever published what waits may be ahead of ours.
+	maxAhead = 10 * time.Minute
+	// maxTaken is how many sequences may have been passed over because their tags were taken.
+	maxTaken = 1000
+)
+
+// credible says whether what waits for signatures is numbered as publishers number. It is signed by one key
+// at least, and that one may be stolen: whoever signs a sequence that is far ahead uses up those before it.
+func credible(o bundle.Order, last int64, now time.Time) bool {
+	return !o.IssuedAt.After(now.Add(maxAhead)) && o.Sequence-maxTaken <= max(last, o.IssuedAt.Unix())
+}
+
+// pendingRelease returns the newest release of a stream that waits for signatures, is credible and above the
+// one that stands; nil where there is none.
+func (p *publication) pendingRelease(ctx context.Context, pl *plan, stream bundle.Stream) (*bundle.Verified, error) {
+	if !p.trust.Documented() {
+		return nil, nil
+	}
+	for _, tag := range pl.standing.tags.pending() {
+		desc, err := pl.repo.Resolve(ctx, tag)
+		if err == nil {
+			var v *bundle.Verified
+			if v, err = bundle.Verify(ctx, pl.repo, desc, p.trust.any()); err == nil && p.waits(pl.standing, v, stream, tag) {
+				return v, nil
+			}
+		}
+		if unlessRefused(err) != nil {
+			return nil, err
+		}
+	}
+	return nil, nil
+}
+
+func (p *publication) waits(s standing, v *bundle.Verified, stream bundle.Stream, tag string) bool {
+	r, last := v.Release, int64(0)
+	if s.verified != nil {
+		if orderOf(v).Compare(orderOf(s.verified)) <= 0 {
+			return false
+		}
+		last = lastSequence(s.verified, r.Epoch)
+	}
+	return r.Stream() == stream && r.Epoch == p.trust.Epoch && pendingTag(r.Epoch, r.Sequence) == tag && credible(orderOf(v), last, p.issuedAt)
+}
+
+// lastSequence is that of v in an epoch; in another one sequences begin again.
+func lastSequence(v *bundle.Verified, epoch int64) int64 {
+	if v == nil || v.Release.Epoch != epoch {
+		return 0
+	}
+	return v.Release.Sequence
+}
+
+// pendingRecord does for the environment's record what pendingRelease does for a release.
+func (p *publication) pendingRecord(ctx context.Context, repo oci.Target) (*bundle.VerifiedEnvironment, error) {
+	if !p.trust.Documented() {
+		return nil, nil
+	}
+	for _, tag := range p.recordTags.pending() {
+		v, err := p.recordThatWaits(ctx, repo, tag)
+		if v != nil || unlessRefused(err) != nil {
+			return v, err
+		}
+	}
+	return nil, nil
+}
+
+// recordThatWaits returns the record under tag, and a *bundle.Refusal where it does not wait for signatures.
+func (p *publication) recordThatWaits(ctx context.Context, repo oci.Target, tag string) (*bundle.VerifiedEnvironment, error) {
+	desc, err := repo.Resolve(ctx, tag)
+	if err != nil {
+		return nil, err
+	}
+	v, err := bundle.VerifyEnvironment(ctx, repo, desc, p.trust.any())
+	if err != nil {
+		return nil, err
+	}
+	r, order, last := v.Record, recordOrder(v), int64(0)
+	if p.record != nil && p.record.Record.Epoch == r.Epoch {
+		last = p.record.Record.Sequence
+	}
+	refused := func(reason bundle.Reason, what string) (*bundle.VerifiedEnvironment, error) {
+		return nil, &bundle.Refusal{Reason: reason, Message: fmt.Sprintf("%s:%s: %s", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), tag, what)}
+	}
+	switch {
+	case r.Platform != p.done.Platform:
+		return refused(bundle.WrongPlatform, fmt.Sprintf("it is of platform %q, the trust document is for %q", r.Platform, p.done.Platform))
+	case r.Environment != p.done.Environment:
+		return refused(bundle.WrongEnvironment, fmt.Sprintf("it is of environment %q", r.Environment))
+	case r.Epoch != p.trust.Epoch:
+		return refused(bundle.OldEpoch, fmt.Sprintf("it has epoch %d, the trust in force has %d", r.Epoch, p.trust.Epoch))
+	case pendingTag(r.Epoch, r.Sequence) != tag || !credible(order, last, p.issuedAt):
+		return refused(bundle.BadContent, fmt.Sprintf("it has sequence %d and was issued at %s, which no publisher would give it", r.Sequence, r.IssuedAt.Format(time.RFC3339)))
+	case p.record != nil && order.Compare(recordOrder(p.record)) <= 0:
+		return refused(bundle.OlderRelease, "a newer one stands already")
+	}
+	return v, nil
+}

@@ -1,0 +1,504 @@
+package publisher
+
+import (
+	"errors"
+	"fmt"
+	"math"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// quorum is a world in which several people have to sign.
+type quorum struct {
+	*world
+	anna, bob, carol *Key
+	chain            bundle.TrustChain
+}
+
+func newQuorum(w *world, threshold int) *quorum {
+	t := w.t
+	q := &quorum{world: w, anna: newKeyForTest(t), bob: newKeyForTest(t), carol: newKeyForTest(t)}
+	keys := []bundle.TrustKey{trustKey(t, "anna", q.anna), trustKey(t, "bob", q.bob), trustKey(t, "carol", q.carol)}
+	envelope, err := NewTrust("edge", bundle.Role{Threshold: 1, Keys: keys[:1]}, bundle.Role{Threshold: threshold, Keys: keys}, 1000*24*time.Hour, w.now)
+	require.NoError(t, err)
+	q.chain, err = BeginTrust(signTrust(t, envelope, nil, q.anna))
+	require.NoError(t, err)
+	return q
+}
+
+// rotate makes the next version of the trust document.
+func (q *quorum) rotate(changes ...TrustChange) {
+	before := q.chain[len(q.chain)-1].Envelope
+	next, err := EditTrust(before, q.now, changes...)
+	require.NoError(q.t, err)
+	q.chain, err = q.chain.Append(signTrust(q.t, next, before, q.anna))
+	require.NoError(q.t, err)
+}
+
+func (q *quorum) publish(keys ...*Key) (*Published, error) {
+	opts := q.opts
+	opts.Trust, opts.Now = TrustOf(q.chain), func() time.Time { return q.now }
+	return Publish(q.t.Context(), q.result, q.loc, keys, opts)
+}
+
+// outcomes publishes and returns what became of each cluster type and the record.
+func (q *quorum) outcomes(keys ...*Key) map[string]Outcome {
+	q.t.Helper()
+	p, err := q.publish(keys...)
+	require.NoError(q.t, err)
+	return outcomesOf(p)
+}
+
+func everywhere(o Outcome) map[string]Outcome {
+	return map[string]Outcome{"drone": o, "large": o, "small": o, "record": o}
+}
+
+func (q *quorum) signer() *publication {
+	p, err := newSigning(q.loc, "dev", TrustOf(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }})
+	require.NoError(q.t, err)
+	return p
+}
+
+func (q *quorum) open() (*Pending, error) { return q.signer().openPending(q.t.Context(), "") }
+
+func (q *quorum) sign(keys ...*Key) *Pending {
+	q.t.Helper()
+	e, err := q.open()
+	require.NoError(q.t, err)
+	require.NoError(q.t, e.Sign(q.t.Context(), keys))
+	return e
+}
+
+// released returns dev's newest release of a cluster type, as an agent would take it.
+func (q *quorum) released(clusterType string) *bundle.Verified {
+	q.t.Helper()
+	return q.tagged(clusterType, "latest")
+}
+
+func (q *quorum) tagged(clusterType, tag string) *bundle.Verified {
+	q.t.Helper()
+	repo := q.repository("bundles/dev/" + clusterType)
+	desc, err := repo.Resolve(q.t.Context(), tag)
+	require.NoError(q.t, err)
+	v, err := bundle.Verify(q.t.Context(), repo, desc, q.chain.Current().Trust())
+	require.NoError(q.t, err)
+	return v
+}
+
+// visible lists the tags that agents and people follow.
+func (q *quorum) visible(repository string) []string {
+	q.t.Helper()
+	tags, err := q.repository(repository).Tags(q.t.Context())
+	require.NoError(q.t, err)
+	return slices.DeleteFunc(tags, func(tag string) bool { return strings.HasPrefix(tag, "sha256-") || strings.HasPrefix(tag, "pending-") })
+}
+
+func TestWhatTooFewHaveSignedIsPendingUntilTheOthersSign(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		q := newQuorum(w, 2)
+		p, err := q.publish(q.anna)
+		require.NoError(t, err)
+		require.Equal(t, everywhere(OutcomePending), outcomesOf(p))
+		require.Equal(t, &SignatureCount{1, 2}, row(t, p, "drone").Signatures)
+		require.Empty(t, q.visible("bundles/dev/drone"))
+		require.Empty(t, q.visible("environments/dev"))
+
+		q.now = q.now.Add(time.Hour)
+		before := q.state()
+		again, err := q.publish(q.anna)
+		require.NoError(t, err)
+		require.Equal(t, p.ClusterTypes, again.ClusterTypes, "the same content finds what waits")
+		require.Equal(t, p.Record, again.Record)
+		e := q.sign(q.anna)
+		require.False(t, e.Added, "the same key twice is no progress")
+		require.False(t, e.Complete())
+		require.Equal(t, before, q.state())
+
+		e = q.sign(q.bob)
+		require.True(t, e.Added)
+		require.True(t, e.Complete())
+		require.Len(t, q.released("drone").KeyIDs, 2)
+		require.Equal(t, row(t, p, "drone").Digest, q.released("drone").Descriptor.Digest)
+		require.Equal(t, []string{"latest", q.released("drone").Release.Tag()}, q.visible("bundles/dev/drone"))
+		require.EqualValues(t, 1, q.released("drone").Release.Epoch)
+		_, err = q.open()
+		require.ErrorIs(t, err, ErrNothingPending)
+		require.Equal(t, everywhere(OutcomeUnchanged), q.outcomes(q.carol))
+	})
+}
+
+func TestThePlanThatASignerSeesIsAgainstWhatStands(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 2)
+	require.Equal(t, everywhere(OutcomePublished), q.outcomes(q.anna, q.bob))
+	first := q.released("drone").Release.Sequence
+	q.result.ClusterTypes = q.result.ClusterTypes[:2] // small leaves
+	q.result.ClusterTypes[0].Assignments = []scheduler.Assignment{assignment("drone", "web-live", "v2"), assignment("drone", "new-live", "v1")}
+	q.now = q.now.Add(time.Minute)
+	want := map[string]Outcome{"drone": OutcomePending, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePending}
+	require.Equal(t, want, q.outcomes(q.bob))
+	e, err := q.open()
+	require.NoError(t, err)
+	require.Len(t, e.ClusterTypes, 2)
+	drone := e.ClusterTypes[0]
+	require.Equal(t, first, drone.Previous)
+	require.Equal(t, []string{"new-live"}, drone.Added)
+	require.Equal(t, []string{"web-live"}, drone.Changed)
+	require.Equal(t, []string{"db-live"}, drone.Removed)
+	require.Equal(t, []KeyName{{trustKey(t, "", q.bob).ID, "bob"}}, drone.SignedBy)
+	require.Equal(t, OutcomeUnchanged, e.ClusterTypes[1].Result)
+	require.NoError(t, e.Sign(t.Context(), []*Key{q.carol}))
+	require.True(t, e.Complete())
+	require.Equal(t, OutcomePublished, e.ClusterTypes[0].Result)
+	require.Equal(t, drone.Digest, q.released("drone").Descriptor.Digest)
+}
+
+func TestAClusterTypeThatLeavesIsEmptiedByTheSameSignatures(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 2)
+	q.outcomes(q.anna, q.bob)
+	q.result.ClusterTypes = q.result.ClusterTypes[1:]
+	q.opts.AllowEmpty = true
+	q.now = q.now.Add(time.Minute)
+	require.Equal(t, OutcomePending, q.outcomes(q.anna)["drone"])
+	e := q.sign(q.bob)
+	require.True(t, e.Complete())
+	require.Equal(t, "drone", e.ClusterTypes[0].ClusterType)
+	require.Equal(t, []string{"db-live", "web-live"}, e.ClusterTypes[0].Removed)
+	require.Equal(t, OutcomeUnchanged, q.outcomes(q.anna)["record"])
+}
+
+func TestAnotherPublisherOfTheSameContentSignsWhatWaits(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 2)
+	first, err := q.publish(q.anna)
+	require.NoError(t, err)
+	q.now = q.now.Add(time.Minute)
+	second, err := q.publish(q.bob)
+	require.NoError(t, err)
+	require.Equal(t, everywhere(OutcomePublished), outcomesOf(second))
+	require.Equal(t, row(t, first, "drone").Digest, row(t, second, "drone").Digest)
+
+	q.small("v2")
+	q.now = q.now.Add(time.Minute)
+	q.outcomes(q.anna)
+	q.opts.ValidFor = time.Hour
+	require.Equal(t, OutcomePending, q.outcomes(q.bob)["drone"], "what they sign unseen is what they would publish")
+}
+
+func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 2)
+	q.small("v1")
+	q.result.ClusterTypes = q.result.ClusterTypes[:1]
+	q.outcomes(q.anna, q.bob)
+	q.small("wrong")
+	wrong, err := q.publish(q.anna)
+	require.NoError(t, err)
+	q.small("v1")
+	back, err := q.publish(q.anna)
+	require.NoError(t, err)
+	require.Contains(t, row(t, back, "drone").Renewed, "it takes the place of pending-1-")
+	require.Greater(t, row(t, back, "drone").Sequence, row(t, wrong, "drone").Sequence, "also within the same second")
+	require.Greater(t, back.Record.Sequence, wrong.Record.Sequence)
+	e := q.sign(q.bob)
+	require.Equal(t, row(t, back, "drone").Digest, e.ClusterTypes[0].Digest)
+	require.Empty(t, e.ClusterTypes[0].Changed)
+	_, err = q.open()
+	require.ErrorIs(t, err, ErrNothingPending, "what was replaced is not offered again")
+	_, err = q.signer().openPending(t.Context(), pendingTag(1, wrong.Record.Sequence))
+	require.ErrorContains(t, err, "a newer one stands already")
+}
+
+func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 2)
+	option := new(*OptionError)
+	_, err := q.publish(newKeyForTest(t), q.anna)
+	require.ErrorAs(t, err, option)
+	require.ErrorContains(t, err, "no release key in version 1 of the trust document")
+	_, err = q.publish(q.anna, q.anna)
+	require.ErrorContains(t, err, "each signs once")
+	_, err = q.publish()
+	require.ErrorAs(t, err, option)
+
+	_, err = PublishTrust(t.Context(), q.chain[0].Envelope, q.loc, q.opts.OCI)
+	require.NoError(t, err)
+	before := q.state()
+	_, err = q.world.publish()
+	require.ErrorAs(t, err, option)
+	require.ErrorContains(t, err, "there is a trust document")
+
+	var refusal *bundle.Refusal
+	q.result.Platform = "other"
+	_, err = q.publish(q.anna)
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, bundle.WrongPlatform, refusal.Reason)
+	q.result.Platform = "edge"
+	now := q.now
+	q.now = q.now.AddDate(3, 0, 0)
+	_, err = q.publish(q.anna)
+	require.ErrorIs(t, err, ErrTrustExpired)
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, bundle.Expired, refusal.Reason)
+	q.now = now
+	require.Equal(t, before, q.state())
+}
+
+func TestRotatingKeysLosesNothingAndRenewsWhatTheyHaveToSign(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 2)
+	q.outcomes(q.bob, q.carol)
+	first := q.released("drone").Release
+	dave := newKeyForTest(t)
+	q.rotate(TrustAddKey(RoleRelease, trustKey(t, "dave", dave)), TrustRemoveKey(RoleRelease, trustKey(t, "", q.bob).ID),
+		TrustRemoveKey(RoleRelease, trustKey(t, "", q.carol).ID))
+	q.now = q.now.Add(time.Minute)
+	// What fails keeps the content of a release that nobody who signs now has signed.
+	q.result.ClusterTypes[0].Assignments = q.result.ClusterTypes[0].Assignments[:1]
+	q.result.ClusterTypes[0].Failures = []scheduler.Failure{{Name: "db-live", Err: errors.New("broken")}}
+	p, err := q.publish(q.anna, dave)
+	require.NoError(t, err)
+	require.Equal(t, everywhere(OutcomePublished), outcomesOf(p))
+	require.Equal(t, "version 2 of the trust document asks for other signatures", row(t, p, "large").Renewed)
+	require.Equal(t, first.Sequence, row(t, p, "drone").Failures[0].HeldFrom.Sequence)
+	require.Greater(t, row(t, p, "drone").Sequence, first.Sequence)
+	require.Empty(t, p.Warnings)
+}
+
+func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 2)
+	q.small("v1")
+	q.result.ClusterTypes = q.result.ClusterTypes[:1]
+	q.outcomes(q.anna, q.bob)
+	// Bob and Carol lose their keys to somebody who uses up all sequences.
+	thief := q.signer()
+	thief.keys = []*Key{q.bob, q.carol}
+	v, repo := q.released("drone"), q.repository("bundles/dev/drone")
+	r := v.Release
+	r.Sequence = math.MaxInt64
+	content, _, err := packAssignments(q.result.ClusterTypes[0].Assignments, nil)
+	require.NoError(t, err)
+	a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r)
+	require.NoError(t, err)
+	require.NoError(t, thief.push(t.Context(), repo, a))
+	require.NoError(t, repo.Tag(t.Context(), a.manifest.Descriptor, r.Tag()))
+	q.small("v2")
+	q.result.ClusterTypes = q.result.ClusterTypes[:1]
+	_, err = q.publish(q.anna, q.bob)
+	require.ErrorContains(t, err, "a new epoch is needed")
+
+	dave, eve := newKeyForTest(t), newKeyForTest(t)
+	q.rotate(TrustRaiseEpoch, TrustAddKey(RoleRelease, trustKey(t, "dave", dave)), TrustAddKey(RoleRelease, trustKey(t, "eve", eve)),
+		TrustRemoveKey(RoleRelease, trustKey(t, "", q.bob).ID), TrustRemoveKey(RoleRelease, trustKey(t, "", q.carol).ID))
+	q.now = q.now.Add(time.Minute)
+	p, err := q.publish(dave, eve)
+	require.NoError(t, err)
+	now := q.released("drone").Release
+	require.EqualValues(t, 2, now.Epoch)
+	require.Equal(t, q.now.Unix(), now.Sequence, "sequences begin again")
+	require.Len(t, p.Warnings, 5, "what the old keys signed is history no more: %v", p.Warnings)
+	q.rotate(TrustRaiseEpoch)
+	p, err = q.publish(dave, eve)
+	require.NoError(t, err)
+	require.Equal(t, "epoch 3 has begun", row(t, p, "drone").Renewed)
+}
+
+func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
+	t.Parallel()
+	for name, tc := range map[string]struct {
+		change func(*bundle.Release, *bundle.EnvironmentRecord)
+		want   bundle.Reason
+	}{
+		"a release of another platform":       {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.Platform = "test" }, bundle.WrongPlatform},
+		"a release of another environment":    {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.Environment = "prod" }, bundle.WrongEnvironment},
+		"a release of another cluster type":   {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.ClusterType = "large" }, bundle.WrongClusterType},
+		"a release of another epoch":          {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.Epoch = 2 }, bundle.OldEpoch},
+		"a release that has expired":          {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.ExpiresAt = r.IssuedAt }, bundle.Expired},
+		"a release older than what stands":    {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.Sequence = 1 }, bundle.OlderRelease},
+		"a release that uses up sequences":    {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.Sequence = math.MaxInt64 }, bundle.BadContent},
+		"a release of tomorrow":               {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.IssuedAt = r.IssuedAt.Add(24 * time.Hour) }, bundle.BadContent},
+		"content that is not what it says":    {func(r *bundle.Release, _ *bundle.EnvironmentRecord) { r.Content.Files++ }, bundle.BadContent},
+		"a record of another platform":        {func(_ *bundle.Release, e *bundle.EnvironmentRecord) { e.Platform = "test" }, bundle.WrongPlatform},
+		"a record of another environment":     {func(_ *bundle.Release, e *bundle.EnvironmentRecord) { e.Environment = "prod" }, bundle.WrongEnvironment},
+		"a record of another epoch":           {func(_ *bundle.Release, e *bundle.EnvironmentRecord) { e.Epoch = 2 }, bundle.OldEpoch},
+		"a record that uses up sequences":     {func(_ *bundle.Release, e *bundle.EnvironmentRecord) { e.Sequence = math.MaxInt64 }, bundle.BadContent},
+		"a record with a type's strange name": {func(_ *bundle.Release, e *bundle.EnvironmentRecord) { e.ClusterTypes["../x"] = e.ClusterTypes["drone"] }, bundle.BadContent},
+	} {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			q := newQuorum(newWorld(t, "layout"), 2)
+			q.small("v1")
+			q.result.ClusterTypes = q.result.ClusterTypes[:1]
+			q.outcomes(q.anna, q.bob)
+			q.now = q.now.Add(time.Hour)
+			// One stolen key writes what it likes.
+			thief := q.signer()
+			thief.keys = []*Key{q.carol}
+			repo, records := q.repository("bundles/dev/drone"), q.repository("environments/dev")
+			content, _, err := packAssignments([]scheduler.Assignment{assignment("drone", "web-live", "theirs")}, nil)
+			require.NoError(t, err)
+			r := q.released("drone").Release
+			r.Sequence, r.IssuedAt, r.ExpiresAt, r.Content = q.now.Unix(), q.now, q.now.Add(time.Hour), content.Content
+			record := bundle.EnvironmentRecord{Schema: 1, Platform: "edge", Environment: "dev", Epoch: 1, Sequence: q.now.Unix(), IssuedAt: q.now}
+			record.ClusterTypes = map[string]digest.Digest{"drone": ""}
+			tc.change(&r, &record)
+			a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r)
+			require.NoError(t, err)
+			require.NoError(t, thief.push(t.Context(), repo, a))
+			for name := range record.ClusterTypes {
+				record.ClusterTypes[name] = a.manifest.Descriptor.Digest
+			}
+			b, err := thief.newRecord(record)
+			require.NoError(t, err)
+			require.NoError(t, thief.push(t.Context(), records, b))
+			tag := pendingTag(record.Epoch, record.Sequence)
+			require.NoError(t, records.Tag(t.Context(), b.manifest.Descriptor, tag))
+
+			_, err = q.signer().openPending(t.Context(), tag)
+			var refusal *bundle.Refusal
+			require.ErrorAs(t, err, &refusal)
+			require.Equal(t, tc.want, refusal.Reason, refusal.Message)
+			// Nor does it keep others from publishing.
+			q.small("v2")
+			q.result.ClusterTypes = q.result.ClusterTypes[:1]
+			q.outcomes(q.anna)
+			e := q.sign(q.bob)
+			require.True(t, e.Complete())
+			require.Less(t, q.released("drone").Release.Sequence, q.now.Unix()+10)
+		})
+	}
+}
+
+func TestTwoWhoSignAtOnceBothHaveSigned(t *testing.T) {
+	t.Parallel()
+	for k, ended := 0, false; !ended; k++ {
+		q := newQuorum(newWorld(t, "layout"), 3)
+		q.small("v1")
+		q.result.ClusterTypes = q.result.ClusterTypes[:1]
+		q.outcomes(q.anna)
+		carol, err := q.open()
+		require.NoError(t, err)
+		bob := q.signer()
+		writes, acted := 0, false
+		bob.store = raceStore{bob.store, func(string) {
+			if writes++; writes == k+1 {
+				acted = true
+				require.NoError(t, carol.Sign(t.Context(), []*Key{q.carol}))
+			}
+		}}
+		e, err := bob.openPending(t.Context(), "")
+		require.NoError(t, err)
+		require.NoError(t, e.Sign(t.Context(), []*Key{q.bob}))
+		if ended = !acted; ended {
+			require.NoError(t, carol.Sign(t.Context(), []*Key{q.carol}))
+		}
+		require.True(t, e.Complete() || carol.Complete(), "at write %d", k)
+		require.Len(t, q.released("drone").KeyIDs, 3)
+		require.Less(t, k, 50)
+	}
+}
+
+func TestASignatureThatAnotherOverwroteComesBack(t *testing.T) {
+	t.Parallel()
+	q := newQuorum(newWorld(t, "layout"), 3)
+	q.small("v1")
+	q.result.ClusterTypes = q.result.ClusterTypes[:1]
+	p, err := q.publish(q.anna)
+	require.NoError(t, err)
+	repo, d := q.repository("bundles/dev/drone"), row(t, p, "drone").Digest
+	old, err := repo.Resolve(t.Context(), bundle.SignatureTag(d))
+	require.NoError(t, err)
+	q.sign(q.bob)
+	require.NoError(t, repo.Tag(t.Context(), old, bundle.SignatureTag(d)), "somebody who had read before Bob wrote")
+	require.True(t, q.sign(q.carol).Complete())
+	require.Len(t, q.released("drone").KeyIDs, 3)
+}
+
+func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
+	t.Parallel()
+	for k, ended := 0, false; !ended; k++ {
+		q := newQuorum(newWorld(t, "layout"), 2)
+		q.small("v1")
+		q.result.ClusterTypes = q.result.ClusterTypes[:1]
+		q.outcomes(q.anna)
+		left := k
+		bob := q.signer()
+		bob.store = cutStore{bob.store, &left}
+		e, err := bob.openPending(t.Context(), "")
+		require.NoError(t, err)
+		err = e.Sign(t.Context(), []*Key{q.bob})
+		if ended = left >= 0; !ended {
+			require.ErrorIs(t, err, errKilled)
+			for _, tag := range q.visible("bundles/dev/drone") {
+				require.Len(t, q.tagged("drone", tag).KeyIDs, 2, "killed after %d writes: %s", k, tag)
+			}
+			if e, err = q.open(); !errors.Is(err, ErrNothingPending) {
+				require.NoError(t, err)
+				require.NoError(t, e.Sign(t.Context(), []*Key{q.bob}))
+			}
+		}
+		require.Equal(t, []string{"latest", q.released("drone").Release.Tag()}, q.visible("bundles/dev/drone"), "killed after %d writes", k)
+		require.Len(t, q.visible("environments/dev"), 2)
+		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "record": OutcomeUnchanged}, q.outcomes(q.carol))
+		require.Less(t, k, 50)
+	}
+}
+
+func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
+	t.Parallel()
+	for k, ended := 0, false; !ended; k++ {
+		q := newQuorum(newWorld(t, "layout"), 2)
+		q.small("v1")
+		q.result.ClusterTypes = q.result.ClusterTypes[:1]
+		left := k
+		trust := TrustOf(q.chain)
+		p, err := newPublication(q.result, q.loc, []*Key{q.anna}, trust, PublishOptions{Now: func() time.Time { return q.now }})
+		require.NoError(t, err)
+		p.store = cutStore{p.store, &left}
+		err = p.run(t.Context(), q.result)
+		if ended = left >= 0; !ended {
+			require.ErrorIs(t, err, errKilled)
+		}
+		require.Empty(t, q.visible("bundles/dev/drone"), "killed after %d writes", k)
+		q.now = q.now.Add(time.Second)
+		require.Equal(t, map[string]Outcome{"drone": OutcomePending, "record": OutcomePending}, q.outcomes(q.anna))
+		require.True(t, q.sign(q.bob).Complete())
+		require.Less(t, k, 50)
+	}
+}
+
+func TestReleasesAreRenewedInTimeAndSayWhy(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "layout")
+	w.opts.ValidFor = 9 * 24 * time.Hour
+	w.mustPublish()
+	ends := w.now.Add(w.opts.ValidFor)
+	for _, tc := range []struct {
+		left, before time.Duration
+		want         Outcome
+	}{
+		{5 * 24 * time.Hour, 0, OutcomeUnchanged},
+		{5 * 24 * time.Hour, 4 * 24 * time.Hour, OutcomeUnchanged},
+		{4 * 24 * time.Hour, 4 * 24 * time.Hour, OutcomePublished},
+	} {
+		w.now, w.opts.RenewBefore = ends.Add(-tc.left), tc.before
+		outcomes, p := w.mustPublish()
+		require.Equal(t, tc.want, outcomes["drone"], "%s left, renewed %s before", tc.left, tc.before)
+		if tc.want == OutcomePublished {
+			require.Equal(t, fmt.Sprint("it expires at ", ends.Format(time.RFC3339)), row(t, p, "drone").Renewed)
+		}
+	}
+	w.opts.RenewBefore = w.opts.ValidFor
+	_, p := w.mustPublish()
+	require.Contains(t, p.Warnings[0], "renews them every time")
+}

@@ -1,0 +1,154 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Trust says by whose signatures releases and records are judged. The zero value trusts nobody.
+type Trust struct {
+	// Trust is what is asked of them now.
+	bundle.Trust
+	// Document is the trust document in force; the zero value where keys are pinned.
+	Document bundle.TrustDocument
+	// before is what the earlier documents of the same epoch asked, newest first.
+	before []bundle.Trust
+}
+
+// Pinned is the trust of those who have public keys and no trust document.
+func Pinned(keys bundle.Keys) Trust { return Trust{Trust: bundle.Pinned(keys)} }
+
+// TrustOf is the trust of those who have a chain of trust documents.
+func TrustOf(chain bundle.TrustChain) Trust {
+	t := Trust{Trust: chain.Current().Trust(), Document: chain.Current()}
+	for _, link := range slices.Backward(chain[:max(len(chain)-1, 0)]) {
+		if link.Document.Epoch == t.Epoch {
+			t.before = append(t.before, link.Document.Trust())
+		}
+	}
+	return t
+}
+
+// Documented says whether there is a trust document.
+func (t Trust) Documented() bool { return t.Document.Version > 0 }
+
+// Check says whether something of a platform may be taken for new at the time now: the document in force
+// has to be that platform's, and must not have expired. The error is a *bundle.Refusal. Pinned keys fit
+// every platform and never expire.
+func (t Trust) Check(platform string, now time.Time) error {
+	d := t.Document
+	switch {
+	case !t.Documented():
+		return nil
+	case d.Platform != platform:
+		return &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q, this is %q", d.Platform, platform)}
+	case !now.Before(d.ExpiresAt):
+		return trustExpired{&bundle.Refusal{
+			Reason:  bundle.Expired,
+			Message: fmt.Sprintf("version %d of the trust document expired at %s, and nothing new is taken under it", d.Version, d.ExpiresAt.Format(time.RFC3339)),
+		}}
+	}
+	return nil
+}
+
+// ErrTrustExpired is what errors about a trust document that has expired are, besides *bundle.Refusals.
+var ErrTrustExpired = errors.New("the trust document has expired")
+
+type trustExpired struct{ *bundle.Refusal }
+
+func (e trustExpired) Unwrap() error        { return e.Refusal }
+func (e trustExpired) Is(target error) bool { return target == ErrTrustExpired }
+
+// any is the trust of those who want to see one of the keys at least: enough to read on, and to accept nothing.
+func (t Trust) any() bundle.Trust {
+	one := t.Trust
+	one.Threshold = 1
+	return one
+}
+
+// recognise verifies an earlier release or record: what has it counts as history, from which content is
+// held, sequences go on, and of which nothing is published twice. It counts
+//
+//   - if it is signed as the trust in force asks, in whatever epoch: who signs now answers for what they
+//     signed before;
+//   - or as an earlier document of the epoch in force asked, so that rotating keys loses nothing. Where keys may
+//     have been stolen a new epoch begins, and nothing counts any more that those alone have signed.
+//
+// Current is true in the first case. What is not current is published again, since agents judge by the trust in
+// force alone. The error is that of the trust in force.
+func recognise[T any](t Trust, verify func(bundle.Trust) (T, error)) (v T, current bool, err error) {
+	v, err = verify(t.Trust)
+	if err == nil || !errors.As(err, new(*bundle.Refusal)) {
+		return v, err == nil, err
+	}
+	for _, earlier := range t.before {
+		if v, err := verify(earlier); err == nil || !errors.As(err, new(*bundle.Refusal)) {
+			return v, false, err
+		}
+	}
+	return v, false, err
+}
+
+// checkKeys says what is wrong with keys as those that sign under t.
+func (t Trust) checkKeys(keys []*Key) error {
+	if len(keys) == 0 {
+		return &OptionError{errors.New("nobody signs: give a key")}
+	}
+	var ids, strangers []string
+	for _, k := range keys {
+		id, err := bundle.KeyID(k.public)
+		if err != nil {
+			return err
+		}
+		if slices.Contains(ids, id) {
+			return &OptionError{fmt.Errorf("key %s is given twice: each signs once", ShortKeyID(id))}
+		}
+		ids = append(ids, id)
+		if t.Documented() && indexOfKey(t.Document.Release, id) < 0 {
+			strangers = append(strangers, ShortKeyID(id))
+		}
+	}
+	if len(strangers) > 0 {
+		return &OptionError{fmt.Errorf("no release key in version %d of the trust document: %s; those are %s",
+			t.Document.Version, strings.Join(strangers, ", "), listKeys(namesOf(t.Document.Release.Keys)))}
+	}
+	return nil
+}
+
+// need is how many keys have to sign.
+func (t Trust) need() int { return max(t.Threshold, 1) }
+
+// pinnedBy is the trust of agents that pin the public halves of keys.
+func pinnedBy(keys []*Key) Trust {
+	var public bundle.Keys
+	for _, k := range keys {
+		public = append(public, k.public)
+	}
+	return Pinned(public)
+}
+
+// refuseUndocumented refuses to publish without a trust document where there is one: agents that have it
+// would take nothing of that.
+func refuseUndocumented(ctx context.Context, store oci.Store) error {
+	repo, err := store.Repository(bundle.TrustRepository)
+	if err != nil {
+		return err
+	}
+	_, err = repo.Resolve(ctx, bundle.TrustTag(1))
+	switch {
+	case errors.Is(err, errdef.ErrNotFound):
+		return nil
+	case err != nil:
+		return err
+	}
+	return &OptionError{errors.New("there is a trust document, and agents that follow it refuse what does not: give version 1 of it with --trust")}
+}
