@@ -76,7 +76,12 @@ func (s *signing) run(cmd *cobra.Command, location string) error {
 	pending, err := publisher.OpenPending(cmd.Context(), loc, s.environment, trust, s.options)
 	if errors.Is(err, publisher.ErrNothingPending) {
 		cmd.PrintErrf("%v\n", err)
-		return nil
+		if s.format == "table" {
+			return nil
+		}
+		nothing := &publisher.Pending{Platform: trust.Document.Platform, Environment: s.environment, ClusterTypes: []publisher.PendingType{}}
+		nothing.Record.SignedBy = []publisher.KeyName{}
+		return cli.Print(cmd.OutOrStdout(), s.format, nothing, nil)
 	}
 	if err != nil {
 		return registryFailure(err, loc)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -113,7 +114,10 @@ func readTrustFlag(file string) (bundle.TrustChain, error) {
 	}
 	chain, err := publisher.BeginTrust(envelope)
 	if err != nil {
-		return nil, trustFailure(fmt.Errorf("--trust: %w", err), file, noLocation)
+		if errors.As(err, new(*bundle.Refusal)) {
+			return nil, cli.Fail(cli.Denied, fmt.Errorf("--trust %s: %w", file, err), "take version 1 as it was published, with all its signatures")
+		}
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--trust %s: %w", file, err), "")
 	}
 	return chain, nil
 }

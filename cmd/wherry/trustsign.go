@@ -133,7 +133,7 @@ func signedText(s *publisher.TrustStatus) string {
 	switch {
 	case s.Previous != nil:
 		text += fmt.Sprintf(", and %d of the %d that version %d asks for", s.Previous.Have, s.Previous.Need, s.Version-1)
-	case s.Version > 1:
+	case s.Version > 1 && s.Own.Have > 0:
 		text += fmt.Sprintf(" (--previous says how many of those that version %d asks for)", s.Version-1)
 	}
 	return text
