@@ -89,7 +89,7 @@ func TestAnInterruptedCheckPublishesNothing(t *testing.T) {
 	}()
 	opts := w.opts
 	opts.Checks = []string{"touch " + started + "; sleep 600"}
-	_, err := Publish(ctx, w.result, w.loc, w.key, opts)
+	_, err := Publish(ctx, w.result, w.loc, []*Key{w.key}, opts)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, w.writes.Load())
 }
@@ -97,7 +97,7 @@ func TestAnInterruptedCheckPublishesNothing(t *testing.T) {
 func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
-	p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), w.opts)
+	p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), w.opts)
 	require.NoError(t, err)
 	var out bytes.Buffer
 	p.opts.Checks, p.opts.CheckOutput = []string{"ls tree"}, &out

@@ -279,7 +279,7 @@ func TestASweepBesideAPublisherAtWorkLeavesNoTagOnAnythingIncomplete(t *testing.
 			require.NoError(t, r.delete(t.Context()))
 		}
 		w.publishes("x") // as the first was
-		p, err := newPublication(w.result, w.loc, w.key, w.key.trusted(), PublishOptions{Now: func() time.Time { return w.now }})
+		p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 		require.NoError(t, err)
 		n := 0
 		p.store = hookStore{p.store, func() {

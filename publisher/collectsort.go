@@ -73,7 +73,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 	return s, nil
 }
 
-var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig$`)
+var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig(-[0-9a-f]{16})?$`)
 
 // readTags resolves all tags but those of signatures. What moves and what is foreign stays.
 func (s *sorting) readTags(ctx context.Context) error {
@@ -238,6 +238,9 @@ func (s *sorting) addUnfound(ctx context.Context) error {
 		if errors.Is(err, errdef.ErrNotFound) {
 			s.result.Garbage = append(s.result.Garbage, Garbage{Kind: GarbageSignature, Tags: []string{}, signature: tag, subject: d})
 			continue
+		}
+		if tag != bundle.SignatureTag(d) {
+			continue // one signer's own: it goes when the manifest has gone
 		}
 		if err == nil {
 			err = s.read(ctx, desc)

@@ -1,0 +1,103 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Waiting counts the releases that wait.
+func (e *Pending) Waiting() int {
+	n := 0
+	for _, t := range e.ClusterTypes {
+		if t.Result == OutcomePending {
+			n++
+		}
+	}
+	return n
+}
+
+// Complete says whether all that waited is released.
+func (e *Pending) Complete() bool { return e.Record.Result == OutcomePublished }
+
+// Sign adds the signatures of keys to the releases that wait and to the record, and where that makes as many as
+// are needed it releases them, the record last. It changes e to say what became of it. It can be repeated, also
+// after it was cut off; one more signature by a key that has signed already is none.
+func (e *Pending) Sign(ctx context.Context, keys []*Key) error {
+	p := e.p
+	if err := p.trust.checkKeys(keys); err != nil {
+		return err
+	}
+	p.keys = keys
+	for _, t := range e.ClusterTypes {
+		if t.Result == OutcomePending {
+			stream := bundle.Stream{Environment: e.Environment, ClusterType: t.ClusterType}
+			if err := e.addTo(ctx, e.repos[t.ClusterType].plan.repo, stream.Repository(), t.Digest); err != nil {
+				return err
+			}
+		}
+	}
+	repo, err := p.recordRepository()
+	if err != nil {
+		return err
+	}
+	if err := e.addTo(ctx, repo, bundle.EnvironmentRepository(e.Environment), e.Record.Digest); err != nil {
+		return err
+	}
+	return e.release(ctx, repo)
+}
+
+func (e *Pending) addTo(ctx context.Context, repo oci.Target, name string, d digest.Digest) error {
+	_, added, err := e.p.cosign(ctx, repo, name, d)
+	e.Added = e.Added || added
+	if err != nil {
+		return fmt.Errorf("%s: %w", name, err)
+	}
+	return nil
+}
+
+// release reads again who has signed, since others may have done so meanwhile, and releases all if nothing
+// lacks a signature.
+func (e *Pending) release(ctx context.Context, repo oci.Target) error {
+	p, complete := e.p, true
+	signed := func(repo oci.Target, d digest.Digest, by *[]KeyName) error {
+		ids, err := bundle.VerifySignature(ctx, repo, d, p.trust.any())
+		*by = p.names(ids)
+		complete = complete && len(ids) >= e.Need
+		return err
+	}
+	for i := range e.ClusterTypes {
+		if t := &e.ClusterTypes[i]; t.Result == OutcomePending {
+			if err := signed(e.repos[t.ClusterType].plan.repo, t.Digest, &t.SignedBy); err != nil {
+				return err
+			}
+		}
+	}
+	if err := signed(repo, e.Record.Digest, &e.Record.SignedBy); err != nil || !complete {
+		return err
+	}
+	for i := range e.ClusterTypes {
+		t := &e.ClusterTypes[i]
+		part := e.repos[t.ClusterType]
+		p.opts.Rings = part.verified.Release.Rings
+		_, err := settle(ctx, part.plan.repo, part.verified.Descriptor, part.verified.Release.Tag(), p.movingTags(part.plan.standing), part.plan.standing.tags)
+		if err != nil {
+			return fmt.Errorf("%s: %w", t.ClusterType, err)
+		}
+		if t.Result == OutcomePending {
+			t.Result = OutcomePublished
+		}
+	}
+	desc, err := repo.Resolve(ctx, e.Record.Digest.String())
+	if err != nil {
+		return err
+	}
+	if _, err = settle(ctx, repo, desc, releaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, p.recordTags); err == nil {
+		e.Record.Result = OutcomePublished
+	}
+	return err
+}
