@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"math"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -336,4 +337,18 @@ func TestReleasesAreRenewedInTimeAndSayWhy(t *testing.T) {
 	w.opts.RenewBefore = w.opts.ValidFor
 	_, p := w.mustPublish()
 	require.Contains(t, p.Warnings[0], "renews them every time")
+}
+
+// Registries that make repositories by hand deny what is not there, also to those who may write the others.
+func TestARegistryMayDenyARepositoryOfTrustDocumentsThatIsNotThere(t *testing.T) {
+	t.Parallel()
+	w := newWorld(t, "registry")
+	w.front = func(rw http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasPrefix(r.URL.Path, "/v2/line/a/trust/") {
+			return false
+		}
+		rw.WriteHeader(http.StatusForbidden)
+		return true
+	}
+	w.mustPublish()
 }

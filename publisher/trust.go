@@ -145,8 +145,8 @@ func refuseUndocumented(ctx context.Context, store oci.Store) error {
 	}
 	_, err = repo.Resolve(ctx, bundle.TrustTag(1))
 	switch {
-	case errors.Is(err, errdef.ErrNotFound):
-		return nil
+	case errors.Is(err, errdef.ErrNotFound), errors.Is(err, oci.ErrUnauthorized):
+		return nil // some registries say of what is not there that it may not be read
 	case err != nil:
 		return err
 	}
