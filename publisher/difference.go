@@ -100,7 +100,7 @@ func (c *comparison) release(ctx context.Context, p *publication, ct scheduler.C
 		return nil, err
 	}
 	if tag := pl.standing.foreign; tag != "" {
-		return nil, foreign(tag + " is not a release that this key has signed")
+		return nil, foreign(tag + " is not a release " + p.trust.signedText())
 	}
 	last, now := pl.standing.verified, plannedType(pl)
 	if last == nil {

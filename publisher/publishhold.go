@@ -205,7 +205,7 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 	case recorded == "" && len(pl.standing.releases())+len(pl.standing.moving) == 0:
 		return nil, nil
 	case recorded == "" && pl.standing.foreign != "":
-		return nil, lost("%s is not a release that this key has signed, and no record of the environment says what the last one is", pl.standing.foreign)
+		return nil, lost("%s is not a release %s, and no record of the environment says what the last one is", pl.standing.foreign, p.trust.signedText())
 	case recorded != "" && (v == nil || v.Descriptor.Digest != recorded):
 		r, err := p.recordedRelease(ctx, pl, recorded)
 		if err != nil {
@@ -216,7 +216,7 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 		}
 	}
 	if v == nil {
-		return nil, lost("no release here is signed by this key")
+		return nil, lost("there is no release here %s", p.trust.signedText())
 	}
 	return p.forRings(ctx, pl, v)
 }
@@ -249,7 +249,7 @@ func (p *publication) forRings(ctx context.Context, pl *plan, v *bundle.Verified
 		case err != nil:
 			return nil, err
 		case before == nil || before.Release.Tag() != tag:
-			return nil, lost("%s is not a release that this key has signed", tag)
+			return nil, lost("%s is not a release %s", tag, p.trust.signedText())
 		case reaches(before.Release.Rings, p.opts.Rings):
 			return before, nil
 		}

@@ -41,7 +41,7 @@ type standing struct {
 	current  bool
 	// pending is the newest release after it that waits for signatures; nil where there is none.
 	pending *bundle.Verified
-	// foreign is a tag, newer than verified, of what our key did not sign; empty where there is none.
+	// foreign is the newest tag, newer than verified, of what our key did not sign; empty where there is none.
 	foreign string
 	// taken means that verified's own tag names another release: a publisher overwrote it and went no further.
 	taken bool
@@ -86,10 +86,14 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 	if p.opts.RenewBefore >= pl.validFor {
 		p.warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, pl.validFor, p.opts.RenewBefore)
 	}
-	if pl.result.Assignments == 0 && !p.opts.AllowEmpty && pl.hadAssignments() {
-		return pl.fail("it had assignments and now has none, which deletes them all: confirm with --allow-empty"), nil
+	if pl.result.Assignments > 0 || p.opts.AllowEmpty {
+		return pl, nil
 	}
-	return pl, nil
+	had, err := pl.hadAssignments(ctx)
+	if had {
+		pl.fail("it had assignments and now has none, which deletes them all: confirm with --allow-empty")
+	}
+	return pl, err
 }
 
 func (pl *plan) fail(format string, args ...any) *plan {
@@ -102,13 +106,25 @@ func (pl *plan) lacksSomething() bool {
 	return pl.result.Result == OutcomeFailed || len(pl.result.Failures) > 0
 }
 
-// hadAssignments judges a release that our key did not sign as one with assignments: somebody's agents
-// may run it. pl.content is empty here.
-func (pl *plan) hadAssignments() bool {
+// hadAssignments says whether the last release has any; pl.content is empty here. Where our key has signed none,
+// somebody's agents may run what the moving tags name, which counts as having some unless it says itself that it
+// has none: that nobody vouches for it is no danger, as whoever can lie there can also take the tags away.
+func (pl *plan) hadAssignments(ctx context.Context) (bool, error) {
+	empty := func(r bundle.Release) bool { return r.Content.DiffID == pl.content.Content.DiffID }
 	if last := pl.standing.verified; last != nil {
-		return last.Release.Content.DiffID != pl.content.Content.DiffID
+		return !empty(last.Release), nil
 	}
-	return len(pl.standing.moving) > 0
+	for tag := range pl.standing.moving {
+		desc, err := pl.repo.Resolve(ctx, tag)
+		var v *bundle.Verified
+		if err == nil {
+			v, err = bundle.Read(ctx, pl.repo, desc)
+		}
+		if err != nil || !empty(v.Release) {
+			return true, unlessRefused(err)
+		}
+	}
+	return false, nil
 }
 
 func (p *publication) validity(ct scheduler.ClusterTypeResult) (time.Duration, error) {
@@ -141,8 +157,10 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 		// One of an epoch to come is none that agents take.
 		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > p.trust.Epoch ||
 			v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
-			pl.standing.foreign = fmt.Sprintf("%s:%s", p.to.Name(stream.Repository()), tag)
-			p.warn("%s is not a release that this key has signed", pl.standing.foreign)
+			if pl.standing.foreign == "" { // the newest says it for all
+				pl.standing.foreign = fmt.Sprintf("%s:%s", p.to.Name(stream.Repository()), tag)
+				p.warn("%s is not a release %s", pl.standing.foreign, p.trust.signedText())
+			}
 			return false, nil
 		}
 		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"maps"
@@ -28,6 +29,7 @@ func (p *publication) readRecord(ctx context.Context) error {
 	if p.recordTags, err = readTags(ctx, repo); err != nil {
 		return err
 	}
+	foreign := "" // the newest says it for all
 	for _, tag := range p.recordTags.releases() {
 		if p.record, p.recordCurrent, err = p.verifyRecord(ctx, repo, tag); err != nil {
 			return err
@@ -35,19 +37,26 @@ func (p *publication) readRecord(ctx context.Context) error {
 		if p.record != nil {
 			break
 		}
+		foreign = cmp.Or(foreign, tag)
 	}
 	latest := p.recordTags.moving[bundle.LatestTag]
-	if latest == "" || p.record != nil && latest == p.record.Descriptor.Digest {
-		return nil
+	var v *bundle.VerifiedEnvironment
+	var current bool
+	if latest != "" && (p.record == nil || latest != p.record.Descriptor.Digest) {
+		if v, current, err = p.verifyRecord(ctx, repo, bundle.LatestTag); v == nil {
+			foreign = cmp.Or(foreign, bundle.LatestTag)
+		}
 	}
-	v, current, err := p.verifyRecord(ctx, repo, bundle.LatestTag)
+	if foreign != "" && err == nil {
+		p.warn("%s:%s is not a record %s", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), foreign, p.trust.signedText())
+	}
 	if v != nil && (p.record == nil || recordOrder(v).Compare(recordOrder(p.record)) > 0) {
 		p.recordCurrent, p.record, p.recordTaken = current, v, slices.Contains(p.recordTags.all, v.Record.Tag())
 	}
 	return err
 }
 
-// verifyRecord returns nil, with a warning, for what is not trusted, not there in full, or of another environment.
+// verifyRecord returns nil for what is not trusted, not there in full, or of another environment.
 // For current see recognise.
 func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
@@ -60,7 +69,6 @@ func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag str
 		return nil, false, err
 	}
 	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != p.done.Environment || v.Record.Epoch > p.trust.Epoch {
-		p.warn("%s:%s is not a record that this key has signed", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), tag)
 		return nil, false, nil
 	}
 	if v.Record.Platform != p.done.Platform {

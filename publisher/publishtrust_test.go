@@ -194,6 +194,22 @@ func TestAnotherPublisherOfTheSameContentSignsWhatWaits(t *testing.T) {
 	require.Equal(t, OutcomePending, q.outcomes(q.bob)["drone"], "what they sign unseen is what they would publish")
 }
 
+func TestTheFirstReleaseAfterAPinnedKeyThatTheDocumentDoesNotName(t *testing.T) {
+	inBoth(t, func(t *testing.T, w *world) {
+		w.mustPublish()
+		q := newQuorum(w, 2)
+		q.now = q.now.Add(time.Hour)
+		p, err := q.publish(q.anna)
+		require.NoError(t, err)
+		require.Equal(t, everywhere(OutcomePending), outcomesOf(p), "small never had an assignment")
+		require.Len(t, p.Warnings, 4, "one for each repository")
+		require.Contains(t, p.Warnings[0], "is not a record signed as the trust document asks")
+		q.sign(q.bob)
+		require.EqualValues(t, 1, q.released("small").Release.Epoch)
+		require.Equal(t, everywhere(OutcomeUnchanged), q.outcomes(q.anna))
+	})
+}
+
 func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	t.Parallel()
 	q := newQuorum(newWorld(t, "layout"), 2)

@@ -41,6 +41,14 @@ func TrustOf(chain bundle.TrustChain) Trust {
 // Documented says whether there is a trust document.
 func (t Trust) Documented() bool { return t.Document.Version > 0 }
 
+// signedText says in a message what is missing from something that t does not accept.
+func (t Trust) signedText() string {
+	if t.Documented() {
+		return "signed as the trust document asks"
+	}
+	return "that this key has signed"
+}
+
 // Check says whether something of a platform may be taken for new at the time now: the document in force
 // has to be that platform's, and must not have expired. The error is a *bundle.Refusal. Pinned keys fit
 // every platform and never expire.

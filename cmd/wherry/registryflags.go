@@ -76,7 +76,7 @@ func refusalHint(reason bundle.Reason) string {
 	case bundle.Unsigned:
 		return "nobody has signed it: publish it again with wherry publish --key"
 	case bundle.UntrustedKey:
-		return "is --key the public half of the key that it was published with?"
+		return "was it published with another key than --key, or the trust document, names?"
 	case bundle.BelowThreshold:
 		return `"wherry sign" adds the signatures that are missing`
 	case bundle.Expired:
