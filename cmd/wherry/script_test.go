@@ -18,8 +18,8 @@ func TestMain(m *testing.M) {
 	testscript.Main(m, map[string]func(){"wherry": main})
 }
 
-// TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry
-// and three more:
+// TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry,
+// those that other files describe, and three more:
 //
 //	exit N COMMAND ARGS…            runs a command, which must end with this exit code
 //	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
@@ -39,7 +39,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": wantExit, "gitcommit": gitCommit, "expand": expand, "fakeagent": fakeAgent,
-			"answering": answering, "keyless": keyless,
+			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy,
 		},
 	})
 }
