@@ -20,6 +20,8 @@ type scope struct {
 	offer bundle.Source
 	// documents is asked for newer trust documents; nil asks nobody.
 	documents bundle.Source
+	// ask asks documents also where nothing new is offered and no day is over.
+	ask bool
 	// media means that the offer is a file and says nothing of the registry.
 	media bool
 	// all observes every assignment, not only those that may change by themselves; allIfUnchanged does so

@@ -38,7 +38,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything
 // unless it takes a newer release, whose changes are then all that is looked at.
 func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
-	return a.result(a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, allIfUnchanged: true, force: true, wait: wait}))
+	return a.result(a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, ask: true, allIfUnchanged: true, force: true, wait: wait}))
 }
 
 func (a *Agent) result(out outcome) Result {

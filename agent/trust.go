@@ -92,15 +92,15 @@ func (a asked) due(now time.Time) bool {
 	return a.Reason != "" || now.Sub(a.At).Abs() >= askEvery
 }
 
-// learn asks for trust documents before a manifest is judged that was not judged before, and once a day.
-// One that must not be believed, or cannot be read, keeps a new release out. It does not touch what was
+// learn asks for trust documents before a manifest is judged that was not judged before, once a day, when a
+// person asks, and as often as for releases while the one in force has expired. One that must not be believed, or cannot be read, keeps a new release out. It does not touch what was
 // accepted.
 func (p *pass) learn(ctx context.Context) outcome {
 	if p.documents == nil || len(p.state.chain()) == 0 {
 		return done
 	}
 	now, fresh := p.opts.Now(), p.unjudged()
-	if !fresh && !p.media && !p.asked.due(now) {
+	if valid := now.Before(p.state.chain().Current().ExpiresAt); valid && !fresh && !p.ask && !p.asked.due(now) {
 		return done
 	}
 	err := p.walk(ctx)

@@ -151,12 +151,17 @@ func TestTheRegistryIsAskedForTrustDocumentsOnceADay(t *testing.T) {
 	require.Equal(t, Idle, s.once().Verdict)
 	require.Zero(t, asked(), "neither is a day over nor a release new")
 
-	s.offerTrust(first, first.Next(s.now))
+	second := first.Next(s.now)
+	s.offerTrust(first, second)
 	asked = s.countTrust()
 	s.now = s.now.Add(2 * time.Hour)
 	require.Equal(t, Idle, s.once().Verdict)
 	require.Positive(t, asked())
 	require.Len(t, s.known().Chain, 2)
+
+	s.offerTrust(second.Next(s.now))
+	s.agent(func(a *Agent) { require.Equal(t, Idle, a.sync(t.Context(), 0).Verdict) })
+	require.Len(t, s.known().Chain, 3, "a person who asks need not wait for the day to be over")
 }
 
 func TestATrustDocumentThatMustNotBeBelievedKeepsNewReleasesOut(t *testing.T) {
@@ -257,9 +262,17 @@ func TestAnExpiredTrustDocumentLetsNothingNewIn(t *testing.T) {
 
 	s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
 	s.requireRefused(bundle.Expired, "trust document version 1 expired at 2027-03-01T12:00:00Z")
-	s.offerTrust(first, first.Next(s.now))
+	second := first.Next(s.now)
+	s.offerTrust(first, second)
 	s.requireTaken()
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 2")
+
+	s.now = second.Document.ExpiresAt.Add(-time.Hour)
+	require.Equal(t, Idle, s.once().Verdict)
+	s.now = second.Document.ExpiresAt
+	s.offerTrust(second.Next(s.now))
+	require.Equal(t, Idle, s.once().Verdict)
+	require.Len(t, s.known().Chain, 3, "an expired one is replaced before a day is over, and without a new release")
 }
 
 func TestANewEpochBeginsTheSequenceAgainAndEndsTheOldOne(t *testing.T) {

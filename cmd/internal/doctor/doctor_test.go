@@ -243,6 +243,15 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	require.Equal(t, OK, found["state"].Result, "%+v", found["state"])
 	require.Equal(t, OK, found["agent"].Result, "%+v", found["agent"])
 	require.Contains(t, found["agent"].Message, "running; state ")
+
+	require.Eventually(t, func() bool {
+		s, err := agent.NewClient(f.subject.StateDir).Status(ctx)
+		return err == nil && s.Release.Running != nil
+	}, 10*time.Second, 10*time.Millisecond)
+	f.subject.Pinned.Epoch = 1 // as after a change of trust that this agent has seen, and its release has not
+	release := f.examine()["release"]
+	require.Equal(t, Warning, release.Result, "%+v", release)
+	require.Contains(t, release.Message, "it runs here, and stays; an agent that begins now would refuse it: OldEpoch")
 	stop()
 	require.NoError(t, <-ended)
 }

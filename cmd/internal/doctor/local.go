@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 // probeBytes is what the state folder has to take, so that a full disk shows.
@@ -78,7 +79,10 @@ func (e *examination) agent(ctx context.Context) {
 		if s.LastContact != nil {
 			contact = s.LastContact.Format(time.RFC3339)
 		}
-		e.ok(check, "running; state %s; last contact %s; %d reports queued", s.State, contact, s.Queue.Length)
+		if s.Release.Running != nil {
+			e.running = s.Release.Running.Digest
+		}
+		e.ok(check, "running; state %s; last contact %s; %s queued", s.State, contact, cli.Count(s.Queue.Length, "report"))
 	}
 }
 

@@ -12,6 +12,8 @@ import (
 
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/needs"
@@ -76,9 +78,12 @@ func (e *examination) release(ctx context.Context) {
 		e.skipped(check, "there is none to judge")
 		return
 	}
-	v, err := e.verify(ctx)
+	v, offered, err := e.verify(ctx)
 	var refusal *bundle.Refusal
 	switch {
+	case errors.As(err, &refusal) && offered != "" && offered == e.running:
+		e.warned(check, e.refusalRemedy(refusal.Reason), "it runs here, and stays; an agent that begins now would refuse it: %v", err)
+		return
 	case errors.As(err, &refusal):
 		e.failed(check, e.refusalRemedy(refusal.Reason), "%v", err)
 		return
@@ -98,19 +103,18 @@ func (e *examination) release(ctx context.Context) {
 	e.ok(check, "sequence %d is signed by %s and meant for this agent, until %s", v.Release.Sequence, by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
-// verify judges the newest release as an agent would that has accepted none before.
-func (e *examination) verify(ctx context.Context) (*bundle.Verified, error) {
+// verify judges the newest release as an agent would that has accepted none before. Offered is its manifest.
+func (e *examination) verify(ctx context.Context) (v *bundle.Verified, offered digest.Digest, err error) {
 	desc, err := e.source.Resolve(ctx, bundle.MovingTag(e.Cluster.Ring))
 	if err != nil {
-		return nil, err
+		return nil, "", err
 	}
 	trust := e.Pinned
 	if len(e.Trust) > 0 {
 		trust = e.Trust.Current().Trust()
 	}
-	v, err := bundle.Verify(ctx, e.source, desc, trust)
-	if err != nil {
-		return nil, err
+	if v, err = bundle.Verify(ctx, e.source, desc, trust); err != nil {
+		return nil, desc.Digest, err
 	}
 	e.issuedAt = v.Release.IssuedAt
 	expect := bundle.Expect{
@@ -119,7 +123,7 @@ func (e *examination) verify(ctx context.Context) (*bundle.Verified, error) {
 		Epoch:  trust.Epoch,
 		Now:    e.Now(),
 	}
-	return v, expect.Check(v.Release, desc.Digest)
+	return v, desc.Digest, expect.Check(v.Release, desc.Digest)
 }
 
 func (e *examination) refusalRemedy(reason bundle.Reason) string {

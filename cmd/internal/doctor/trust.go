@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 // renew is what to do about a trust document that lets nothing new in, or soon will not.
@@ -47,7 +48,7 @@ func (e *examination) trust(ctx context.Context) {
 	case status.Expired:
 		e.failed(check, renew, "%s; it has expired: no new release is accepted", message)
 	case status.Soon():
-		e.warned(check, renew, "%s; it expires in %d days", message, status.DaysLeft)
+		e.warned(check, renew, "%s; it expires in %s", message, cli.Count(int(status.DaysLeft), "day"))
 	default:
 		e.ok(check, "%s", message)
 	}
