@@ -165,9 +165,11 @@ func (p *publication) ends(r bundle.Release) bool {
 }
 
 // isPending says whether r, which waits for signatures, is what would be published now. Whoever publishes
-// signs it unseen, so that nothing may be in it which a release of theirs would not have.
+// signs it unseen, so that nothing may be in it which a release of theirs would not have: neither content, nor
+// the word for where that came from.
 func (p *publication) isPending(pl *plan, r bundle.Release) bool {
-	return p.says(pl, r) && r.ExpiresAt.Sub(r.IssuedAt) == pl.validFor && !p.ends(r)
+	return p.says(pl, r) && r.BaseCommit == p.done.BaseCommit && r.EnvironmentCommit == p.done.EnvironmentCommit &&
+		r.ExpiresAt.Sub(r.IssuedAt) == pl.validFor && !p.ends(r)
 }
 
 func (p *publication) newRelease(pl *plan) (bundle.Release, error) {

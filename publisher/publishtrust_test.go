@@ -192,6 +192,9 @@ func TestAnotherPublisherOfTheSameContentSignsWhatWaits(t *testing.T) {
 	q.outcomes(q.anna)
 	q.opts.ValidFor = time.Hour
 	require.Equal(t, OutcomePending, q.outcomes(q.bob)["drone"], "what they sign unseen is what they would publish")
+	q.now = q.now.Add(time.Minute)
+	q.result.BaseCommit = "another commit with the same files"
+	require.Equal(t, OutcomePending, q.outcomes(q.anna)["drone"], "and of the commit that they have rendered")
 }
 
 func TestTheFirstReleaseAfterAPinnedKeyThatTheDocumentDoesNotName(t *testing.T) {
