@@ -112,8 +112,8 @@ func ReadTrust(ctx context.Context, path string) ([][]byte, error) {
 	for version := int64(1); ; version++ {
 		envelope, err := bundle.FetchTrust(ctx, site.Trust(), version)
 		switch {
-		case err == nil && version > airgap.MaxTrustVersions: // they may all be one blob
-			return nil, fmt.Errorf("%s: %w: it holds more than %d versions of the trust document", path, airgap.ErrFormat, airgap.MaxTrustVersions)
+		case err == nil && version > bundle.MaxTrustVersions: // they may all be one blob
+			return nil, fmt.Errorf("%s: %w: it holds more than %d versions of the trust document", path, airgap.ErrFormat, bundle.MaxTrustVersions)
 		case err == nil:
 			envelopes = append(envelopes, envelope)
 		case !errors.Is(err, errdef.ErrNotFound):

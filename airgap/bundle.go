@@ -110,13 +110,9 @@ func (e *export) addSignature(manifest ocispec.Descriptor) (ocispec.Descriptor, 
 	return d, nil
 }
 
-// MaxTrustVersions bounds what a registry can make an export carry, and a file a reader keep in memory: a
-// version a week for 20 years.
-const MaxTrustVersions = 1000
-
 // addTrust adds all versions of the trust document that there are.
 func (e *export) addTrust() (refs []ocispec.Descriptor, err error) {
-	for version := int64(1); version <= MaxTrustVersions; version++ {
+	for version := int64(1); version <= bundle.MaxTrustVersions; version++ {
 		tag := bundle.TrustTag(version)
 		d, err := e.src.Resolve(e.ctx, tag)
 		if errors.Is(err, errdef.ErrNotFound) {
@@ -130,7 +126,7 @@ func (e *export) addTrust() (refs []ocispec.Descriptor, err error) {
 		}
 		refs = append(refs, named(d, bundle.TrustRepository, tag))
 	}
-	return nil, fmt.Errorf("trust document: more than %d versions", MaxTrustVersions)
+	return nil, fmt.Errorf("trust document: more than %d versions", bundle.MaxTrustVersions)
 }
 
 // addManifest adds the manifest d and all that it lists.

@@ -175,6 +175,17 @@ func TestTheSameTrustDocumentIsTheSameBytes(t *testing.T) {
 	require.Equal(t, string(one), string(two))
 }
 
+func TestAChainHasAnEnd(t *testing.T) {
+	a := newPerson(t, "a")
+	role := roleOf(1, a)
+	longest := make(TrustChain, MaxTrustVersions-1)
+	longest[len(longest)-1].Document = sampleTrust(MaxTrustVersions-1, role, role)
+	longest, err := longest.Append(sealed(t, sampleTrust(MaxTrustVersions, role, role), a))
+	require.NoError(t, err)
+	_, err = longest.Append(sealed(t, sampleTrust(MaxTrustVersions+1, role, role), a))
+	requireRejected(t, err, "more than 1000 versions")
+}
+
 func TestAChainIsWalkedFromARegistry(t *testing.T) {
 	a, ci := newPerson(t, "a"), newPerson(t, "ci")
 	store := memory.New()

@@ -19,6 +19,9 @@ import (
 // TrustRepository is where trust documents lie, below a location's prefix.
 const TrustRepository = "trust"
 
+// MaxTrustVersions bounds what a registry or a file can make its readers keep: a version a week for 20 years.
+const MaxTrustVersions = 1000
+
 // TrustTag is the tag of one version of the trust document. It never moves.
 func TrustTag(version int64) string { return fmt.Sprintf("v%d", version) }
 
@@ -52,6 +55,8 @@ func (c TrustChain) Append(envelope []byte) (TrustChain, error) {
 	}
 	before, next := c.Current(), int64(len(c))+1
 	switch {
+	case next > MaxTrustVersions:
+		return nil, refuse(TrustDocumentRejected, "trust document has more than %d versions", MaxTrustVersions)
 	case d.Version != next:
 		return nil, refuse(TrustDocumentRejected, "trust document has version %d, the next one here is %d", d.Version, next)
 	case len(c) > 0 && d.Platform != before.Platform:

@@ -45,6 +45,9 @@ func (c *copier) planTrust(ctx context.Context) error {
 		if d == "" {
 			break
 		}
+		if version > bundle.MaxTrustVersions {
+			return copyRefusal(bundle.TrustDocumentRejected, "%s has more than %d versions", repo.fullName(), bundle.MaxTrustVersions)
+		}
 		o, err := c.judge(ctx, repo, d)
 		if err != nil {
 			return err
