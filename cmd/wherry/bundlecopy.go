@@ -16,9 +16,10 @@ import (
 
 // copying holds the flags of bundle copy.
 type copying struct {
-	environment, key, trust, format string
-	fromHTTP, toHTTP                bool
-	options                         publisher.CopyOptions
+	environment, format string
+	trust               trustFlags
+	fromHTTP, toHTTP    bool
+	options             publisher.CopyOptions
 }
 
 func newBundleCopyCommand() *cobra.Command {
@@ -49,12 +50,10 @@ whose it is: that is for those who read the copy.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.environment, "environment", "", "copy all of this environment")
-	flags.StringVar(&c.key, "key", "", "the public key, or several in one file, of which one must have signed")
-	flags.StringVar(&c.trust, "trust", "", "version 1 of the platform's trust document: the last one that follows from it says who must have signed")
+	c.trust.add(cmd, "the public key, or several in one file, of which one must have signed")
 	flags.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
 	flags.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
 	flags.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")
-	cmd.MarkFlagsMutuallyExclusive("key", "trust")
 	cli.OutputFlag(cmd, &c.format)
 	return cmd
 }
@@ -118,13 +117,10 @@ func above(to oci.Location, repository string) (oci.Location, error) {
 }
 
 func (c *copying) readTrusted() (err error) {
-	if c.key != "" {
-		if c.options.Keys, err = readPublicKeys(c.key); err != nil {
-			return cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
-		}
-	}
-	if c.trust != "" {
-		c.options.Trust, err = readTrustFile(c.trust)
+	if c.trust.key != "" {
+		c.options.Keys, err = c.trust.readKey()
+	} else if c.trust.first != "" {
+		c.options.Trust, err = readTrustFile(c.trust.first) // CopyOptions has it followed where the rest is copied from
 	}
 	return err
 }

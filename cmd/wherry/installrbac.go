@@ -5,7 +5,6 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"path"
 	"slices"
 	"strings"
 
@@ -132,12 +131,11 @@ func inForce(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (bu
 	if in.Trust == nil {
 		return in.Pinned, nil
 	}
-	loc, flags := ref.Location, registryFlags{plainHTTP: in.PlainHTTP}
-	if loc.Dir == "" { // the repository's name ends in bundles/ENVIRONMENT/TYPE
-		if loc.Prefix = path.Dir(path.Dir(path.Dir(ref.Repository))); loc.Prefix == "." {
-			loc.Prefix = ""
-		}
+	loc, err := locationOf(ref)
+	if err != nil {
+		return bundle.Trust{}, err
 	}
+	flags := registryFlags{plainHTTP: in.PlainHTTP}
 	chain, err := publisher.WalkTrust(ctx, loc, in.Trust, flags.options())
 	return chain.Current().Trust(), err
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
@@ -32,11 +33,16 @@ func (f *trustFlags) open(cmd *cobra.Command, loc oci.Location, registry registr
 	if f.first != "" {
 		return openTrust(cmd, f.first, loc, registry)
 	}
+	keys, err := f.readKey()
+	return publisher.Pinned(keys), err
+}
+
+func (f *trustFlags) readKey() (bundle.Keys, error) {
 	keys, err := readPublicKeys(f.key)
 	if err != nil {
-		return publisher.Trust{}, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
 	}
-	return publisher.Pinned(keys), nil
+	return keys, nil
 }
 
 // openFor is open for what ref names.
