@@ -83,6 +83,9 @@ func (c *comparison) published(ctx context.Context, p *publication) error {
 		d.Left = i >= len(c.Result.ClusterTypes)
 		c.done.ClusterTypes = append(c.done.ClusterTypes, *d)
 	}
+	if err := p.trust.Check(p.done.Platform, p.issuedAt); err != nil {
+		p.warn("publishing would be refused: %v", err)
+	}
 	c.done.Warnings = p.done.Warnings
 	return p.checkDrops()
 }

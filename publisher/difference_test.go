@@ -332,6 +332,24 @@ func TestWhatCannotBeVerifiedIsNotComparedWith(t *testing.T) {
 	require.ErrorAs(t, err, &refusal, "nobody is trusted")
 }
 
+func TestAPlanSaysThatPublishingWouldBeRefused(t *testing.T) {
+	state, w := newCoffee(t), newWorld(t, "layout")
+	q := newQuorum(w, 1)
+	plan := state.planned()
+	plan.Result.Platform = "edge"
+	for _, tc := range []struct {
+		now      time.Time
+		warnings []string
+	}{
+		{q.now, nil},
+		{q.chain.Current().ExpiresAt, []string{"publishing would be refused: Expired: version 1 of the trust document expired at 2029-08-17T12:00:00Z, and nothing new is taken under it"}},
+	} {
+		d, err := Compare(t.Context(), plan, w.loc, TrustOf(q.chain), PublishOptions{Now: func() time.Time { return tc.now }})
+		require.NoError(t, err)
+		require.Equal(t, tc.warnings, d.Warnings)
+	}
+}
+
 func TestComparingWithAFolder(t *testing.T) {
 	state := newCoffee(t)
 	d, err := CompareFolder(t.Context(), state.planned(), t.TempDir())

@@ -23,6 +23,9 @@ const (
 	DefaultPlatform = "default"
 	// DefaultValidity is how long a release may be accepted for the first time.
 	DefaultValidity = 90 * 24 * time.Hour
+	// trustSoon is how long before a trust document expires publishers are warned, as agents warn: the roots may
+	// have to meet.
+	trustSoon = 30 * 24 * time.Hour
 )
 
 // PublishOptions holds what is not required. The zero value publishes to every ring.
@@ -109,7 +112,13 @@ func (p *publication) mayPublish(ctx context.Context) error {
 	if !p.trust.Documented() {
 		return refuseUndocumented(ctx, p.store)
 	}
-	return p.trust.Check(p.done.Platform, p.issuedAt)
+	if err := p.trust.Check(p.done.Platform, p.issuedAt); err != nil {
+		return err
+	}
+	if d := p.trust.Document; d.ExpiresAt.Sub(p.issuedAt) < trustSoon {
+		p.warn("version %d of the trust document expires at %s, and nothing can be published after that: have the roots sign the next one", d.Version, d.ExpiresAt.Format(time.RFC3339))
+	}
+	return nil
 }
 
 // publication is one run of Publish.

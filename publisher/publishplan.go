@@ -84,7 +84,7 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 		return pl.fail("%v", err), nil
 	}
 	if p.opts.RenewBefore >= pl.validFor {
-		p.warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, pl.validFor, p.opts.RenewBefore)
+		p.warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, validityText(pl.validFor), validityText(p.opts.RenewBefore))
 	}
 	if pl.result.Assignments > 0 || p.opts.AllowEmpty {
 		return pl, nil
@@ -139,6 +139,15 @@ func (p *publication) validity(ct scheduler.ClusterTypeResult) (time.Duration, e
 		return p.opts.ValidFor, nil
 	}
 	return DefaultValidity, nil
+}
+
+// validityText is d as people write validities, such as 90d.
+func validityText(d time.Duration) string {
+	const day = 24 * time.Hour
+	if d < day || d%day != 0 {
+		return d.String()
+	}
+	return fmt.Sprintf("%dd", d/day)
 }
 
 // look finds the newest release in pl's repository that our key signed. A registry's tags are no proof

@@ -270,6 +270,15 @@ func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {
 	require.Equal(t, bundle.Expired, refusal.Reason)
 	q.now = now
 	require.Equal(t, before, q.state())
+
+	p, err := q.publish(q.anna)
+	require.NoError(t, err)
+	require.Empty(t, p.Warnings)
+	q.now = q.chain.Current().ExpiresAt.Add(-time.Hour)
+	p, err = q.publish(q.anna)
+	require.NoError(t, err)
+	require.Len(t, p.Warnings, 1)
+	require.Contains(t, p.Warnings[0], "have the roots sign the next one")
 }
 
 func TestRotatingKeysLosesNothingAndRenewsWhatTheyHaveToSign(t *testing.T) {

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -58,6 +59,7 @@ it: without it, all of them may be anybody's.`,
 				return trustEditFailure(err, args[0])
 			}
 			shown := shownTrust{args[0], []*publisher.TrustStatus{s}}
+			warnOfExpiry(cmd, s)
 			return cli.Print(cmd.OutOrStdout(), format, shown, func(w io.Writer) { trustTable(w, s) })
 		},
 	}
@@ -92,6 +94,9 @@ func showTrustLocation(cmd *cobra.Command, location, first, format string, regis
 		}
 		shown.Versions, before = append(shown.Versions, s), link.Envelope
 	}
+	if n := len(shown.Versions); n > 0 {
+		warnOfExpiry(cmd, shown.Versions[n-1])
+	}
 	if len(chain) == 0 && refused == nil {
 		cmd.PrintErrf("no trust documents at %s\n", loc)
 	}
@@ -104,6 +109,13 @@ func showTrustLocation(cmd *cobra.Command, location, first, format string, regis
 		return registryFailure(refused, loc)
 	}
 	return nil
+}
+
+// warnOfExpiry says that the newest version lets nothing new in.
+func warnOfExpiry(cmd *cobra.Command, s *publisher.TrustStatus) {
+	if !time.Now().Before(s.ExpiresAt) {
+		cmd.PrintErrf("warning: version %d has expired, and nothing new is taken under it: \"wherry trust rotate\" begins the next one\n", s.Version)
+	}
 }
 
 // readTrustFlag reads version 1 of a document, which --trust names.
