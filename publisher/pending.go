@@ -110,6 +110,9 @@ func newSigning(loc oci.Location, environment string, trust Trust, opts PendingO
 	if !trust.Documented() {
 		return nil, &OptionError{errors.New("only a trust document asks for several signatures: give version 1 of it")}
 	}
+	if opts.Tag != "" && len(tags{all: []string{opts.Tag}}.pending()) == 0 {
+		return nil, &OptionError{fmt.Errorf("%q is no tag of what waits, which is like %s", opts.Tag, pendingTag(1, 1795262400))}
+	}
 	now := opts.Now
 	if now == nil {
 		now = time.Now
@@ -169,6 +172,9 @@ func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag str
 			return last, nil
 		}
 		err = fmt.Errorf("%w in environment %s", ErrNothingPending, p.done.Environment)
+		if len(p.recordTags.all) == 0 {
+			err = fmt.Errorf("%w: nothing was ever published there", err)
+		}
 	}
 	return v, err
 }

@@ -235,6 +235,12 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	require.ErrorIs(t, err, ErrNothingPending, "what was replaced is not offered again")
 	_, err = q.signer().openPending(t.Context(), pendingTag(1, wrong.Record.Sequence))
 	require.ErrorContains(t, err, "a newer one stands already")
+	_, err = newSigning(q.loc, "dev", TrustOf(q.chain), PendingOptions{Tag: "latest"})
+	require.ErrorAs(t, err, new(*OptionError))
+	require.ErrorContains(t, err, `"latest" is no tag of what waits`)
+	_, err = OpenPending(t.Context(), q.loc, "mistyped", TrustOf(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
+	require.ErrorIs(t, err, ErrNothingPending)
+	require.ErrorContains(t, err, "nothing was ever published there")
 }
 
 func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {
