@@ -128,7 +128,7 @@ type examination struct {
 	findings []Finding
 
 	source   bundle.Source    // nil where it does not answer
-	running  digest.Digest    // what a running agent runs; empty where none does
+	running  digest.Digest    // what runs here; empty where nothing does
 	offered  *bundle.Verified // nil where no release could be verified
 	content  *needs.Needs     // nil where its tree could not be read
 	skew     *time.Duration   // of this machine's clock against the registry's; nil where nothing was heard

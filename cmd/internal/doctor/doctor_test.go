@@ -254,6 +254,8 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	require.Contains(t, release.Message, "it runs here, and stays; an agent that begins now would refuse it: OldEpoch")
 	stop()
 	require.NoError(t, <-ended)
+	require.NoError(t, state.Close())
+	require.Equal(t, release, f.examine()["release"], "nor does it matter whether the agent runs now")
 }
 
 func TestAnExaminationThatIsInterrupted(t *testing.T) {

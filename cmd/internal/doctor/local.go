@@ -33,6 +33,9 @@ func (e *examination) state(ctx context.Context) {
 			e.failed(check, "let this user read and write the folder, or name another with --state-dir", "%v", err)
 			return
 		default:
+			if s, err := state.Status(e.Now()); err == nil && s.Release.Running != nil {
+				e.running = s.Release.Running.Digest
+			}
 			_ = state.Close() // it was only read
 		}
 	}
