@@ -34,65 +34,64 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 
 // StartDistribution runs the registry of distribution, with its own command and configuration, on loopback
 // and returns when it listens. With a password, it is only for the user "edge", who has that. The caller calls Stop.
-func StartDistribution(ctx context.Context, password string) (_ *Registry, err error) {
-	dir, err := os.MkdirTemp("", "wherry-e2e-")
-	if err != nil {
-		return nil, err
-	}
-	r := &Registry{dir: dir}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.Stop())
-		}
-	}()
+func StartDistribution(ctx context.Context, password string) (*Registry, error) {
+	return newRegistry(func(r *Registry) error { return r.distribution(ctx, password) })
+}
+
+func (r *Registry) distribution(ctx context.Context, password string) error {
 	path, err := Tool("registry")
 	if err != nil {
-		return nil, err
+		return err
 	}
 	ports, err := freePorts(1)
 	if err != nil {
-		return nil, err
+		return err
 	}
 	r.Prefix = fmt.Sprintf("127.0.0.1:%d", ports[0])
-	config := filepath.Join(dir, "config.yml")
-	text := fmt.Sprintf("version: 0.1\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n", filepath.Join(dir, "content"), r.Prefix)
+	config := filepath.Join(r.dir, "config.yml")
+	text := fmt.Sprintf("version: 0.1\nstorage: {filesystem: {rootdirectory: %q}}\nhttp: {addr: %q}\n", filepath.Join(r.dir, "content"), r.Prefix)
 	if password != "" {
 		hash, err := bcrypt.GenerateFromPassword([]byte(password), bcrypt.MinCost)
 		if err != nil {
-			return nil, err
+			return err
 		}
-		users := filepath.Join(dir, "users")
+		users := filepath.Join(r.dir, "users")
 		text += fmt.Sprintf("auth: {htpasswd: {realm: edge, path: %q}}\n", users)
 		if err := os.WriteFile(users, fmt.Appendf(nil, "edge:%s\n", hash), 0o600); err != nil {
-			return nil, err
+			return err
 		}
 	}
 	if err := os.WriteFile(config, []byte(text), 0o600); err != nil {
-		return nil, err
+		return err
 	}
-	if r.process, err = start(dir, path, []string{"serve", config}); err != nil {
-		return nil, err
+	if r.process, err = start(r.dir, path, []string{"serve", config}); err != nil {
+		return err
 	}
-	return r, awaitPort(ctx, r.Prefix, r.process)
+	return awaitPort(ctx, r.Prefix, r.process)
 }
 
-func launchRegistry(ctx context.Context, programs string) (_ *Registry, err error) {
+func launchRegistry(ctx context.Context, programs string) (*Registry, error) {
+	return newRegistry(func(r *Registry) (err error) {
+		r.process, err = start(r.dir, filepath.Join(programs, "wherry"), []string{"registry", "serve", filepath.Join(r.dir, "content"), "--addr", "127.0.0.1:0"})
+		if err != nil {
+			return fmt.Errorf("%w (%s is %q; \"make build\" builds it)", err, ProgramsEnv, programs)
+		}
+		r.Prefix, err = r.process.says(ctx, "oci://")
+		return err
+	})
+}
+
+// newRegistry makes the folder of a registry and starts it. Where that fails, nothing of it stays.
+func newRegistry(start func(*Registry) error) (*Registry, error) {
 	dir, err := os.MkdirTemp("", "wherry-e2e-")
 	if err != nil {
 		return nil, err
 	}
 	r := &Registry{dir: dir}
-	defer func() {
-		if err != nil {
-			err = errors.Join(err, r.Stop())
-		}
-	}()
-	r.process, err = start(dir, filepath.Join(programs, "wherry"), []string{"registry", "serve", filepath.Join(dir, "content"), "--addr", "127.0.0.1:0"})
-	if err != nil {
-		return nil, fmt.Errorf("%w (%s is %q; \"make build\" builds it)", err, ProgramsEnv, programs)
+	if err := start(r); err != nil {
+		return nil, errors.Join(err, r.Stop())
 	}
-	r.Prefix, err = r.process.says(ctx, "oci://")
-	return r, err
+	return r, nil
 }
 
 // Stop ends what StartRegistry began and deletes its content.
