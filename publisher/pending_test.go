@@ -38,6 +38,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			t.Parallel()
 			q := newQuorum(newWorld(t, "layout"), 2)
 			q.small("v1")
+			q.result.ClusterTypes = q.result.ClusterTypes[:1]
 			q.outcomes(q.anna, q.bob)
 			q.now = q.now.Add(time.Hour)
 			// One stolen key writes what it likes.
@@ -69,6 +70,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			require.Equal(t, tc.want, refusal.Reason, refusal.Message)
 			// Nor does it keep others from publishing.
 			q.small("v2")
+			q.result.ClusterTypes = q.result.ClusterTypes[:1]
 			q.outcomes(q.anna)
 			e := q.sign(q.bob)
 			require.True(t, e.Complete())
@@ -82,6 +84,7 @@ func TestTwoWhoSignAtOnceBothHaveSigned(t *testing.T) {
 	for k, ended := 0, false; !ended; k++ {
 		q := newQuorum(newWorld(t, "layout"), 3)
 		q.small("v1")
+		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		q.outcomes(q.anna)
 		carol, err := q.open()
 		require.NoError(t, err)
@@ -109,6 +112,7 @@ func TestASignatureThatAnotherOverwroteComesBack(t *testing.T) {
 	t.Parallel()
 	q := newQuorum(newWorld(t, "layout"), 3)
 	q.small("v1")
+	q.result.ClusterTypes = q.result.ClusterTypes[:1]
 	p, err := q.publish(q.anna)
 	require.NoError(t, err)
 	repo, d := q.repository("bundles/dev/drone"), row(t, p, "drone").Digest
@@ -125,6 +129,7 @@ func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
 	for k, ended := 0, false; !ended; k++ {
 		q := newQuorum(newWorld(t, "layout"), 2)
 		q.small("v1")
+		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		q.outcomes(q.anna)
 		left := k
 		bob := q.signer()
@@ -154,6 +159,7 @@ func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
 	for k, ended := 0, false; !ended; k++ {
 		q := newQuorum(newWorld(t, "layout"), 2)
 		q.small("v1")
+		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		left := k
 		trust := TrustOf(q.chain)
 		p, err := newPublication(q.result, q.loc, []*Key{q.anna}, trust, PublishOptions{Now: func() time.Time { return q.now }})
@@ -176,6 +182,7 @@ func TestWhatTheSignersOfOldReleasesLeftIsCollected(t *testing.T) {
 	q := newQuorum(newWorld(t, "embedded"), 2)
 	for _, text := range []string{"v1", "v2"} {
 		q.small(text)
+		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		q.outcomes(q.anna)
 		require.True(t, q.sign(q.bob).Complete())
 		q.now = q.now.Add(2 * time.Hour)

@@ -79,6 +79,10 @@ func refusalHint(reason bundle.Reason) string {
 		return "was it published with another key than --key, or the trust document, names?"
 	case bundle.BelowThreshold:
 		return `"wherry sign" adds the signatures that are missing`
+	case bundle.OldEpoch:
+		return "a trust document says which epoch counts, and --trust takes version 1 of it; what is of an older epoch has to be published again"
+	case bundle.TrustDocumentRejected:
+		return `"wherry trust show" shows what is there; agents take nothing new before the one that follows is there`
 	case bundle.Expired:
 		return "publish it again: that renews a release in the last third of its life"
 	}

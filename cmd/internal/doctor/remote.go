@@ -81,7 +81,7 @@ func (e *examination) release(ctx context.Context) {
 	v, offered, err := e.verify(ctx)
 	var refusal *bundle.Refusal
 	switch {
-	case errors.As(err, &refusal) && offered != "" && offered == e.running:
+	case errors.As(err, &refusal) && offered != "" && offered == e.running && agesInto(refusal.Reason):
 		e.warned(check, e.refusalRemedy(refusal.Reason), "it runs here, and stays; an agent that begins now would refuse it: %v", err)
 		return
 	case errors.As(err, &refusal):
@@ -101,6 +101,12 @@ func (e *examination) release(ctx context.Context) {
 		by = fmt.Sprintf("%d trusted keys", len(v.KeyIDs))
 	}
 	e.ok(check, "sequence %d is signed by %s and meant for this agent, until %s", v.Release.Sequence, by, v.Release.ExpiresAt.Format(time.RFC3339))
+}
+
+// agesInto says whether an agent may have accepted a release that would be refused for that reason now: time has
+// passed, or the trust has changed.
+func agesInto(r bundle.Reason) bool {
+	return r == bundle.UntrustedKey || r == bundle.BelowThreshold || r == bundle.OldEpoch || r == bundle.Expired
 }
 
 // verify judges the newest release as an agent would that has accepted none before. Offered is its manifest.
