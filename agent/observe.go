@@ -18,11 +18,12 @@ func (p *pass) observe(ctx context.Context) outcome {
 	}
 	begun := time.Now()
 	for first := true; ; first = false {
+		working := p.last && p.working() // before the look, which may be over when the work is
 		err := p.round(ctx, func(r record) errand { return p.look(r, first) })
 		if err != nil {
 			return outcomeOf(ctx, err)
 		}
-		if !p.open() || time.Since(begun) >= p.wait && !(p.last && p.working()) {
+		if !p.open() || time.Since(begun) >= p.wait && !working {
 			return done
 		}
 		select {

@@ -27,7 +27,8 @@ func (r *running) Observe(ctx context.Context, a reconcilers.Assignment) reconci
 	if r.fails {
 		return reconcilers.Result{State: bundle.Failed, Reason: "Broken"}
 	}
-	if r.looks.Add(-1); r.Working() {
+	defer r.looks.Add(-1) // the last work ends when it was looked at, and before anybody asks for it
+	if r.Working() {
 		return r.Apply(ctx, a)
 	}
 	return reconcilers.Result{State: bundle.Compliant}
