@@ -92,10 +92,21 @@ func (l *Layout) copy(ctx context.Context, from Target, blob ocispec.Descriptor)
 		return err
 	}
 	defer r.Close()
-	if err := l.push(blob, r); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+	if err := l.push(blob, foreign{r}); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
 		return err
 	}
 	return nil
+}
+
+// foreign gives the errors of a place that content comes from their kind, so that they are not taken for this one's.
+type foreign struct{ io.Reader }
+
+func (f foreign) Read(p []byte) (int, error) {
+	n, err := f.Reader.Read(p)
+	if err != nil && !errors.Is(err, io.EOF) {
+		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
+	}
+	return n, err
 }
 
 // download is one call for a blob that is not there.

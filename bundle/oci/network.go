@@ -1,10 +1,12 @@
 package oci
 
 import (
+	"context"
 	"crypto/tls"
 	"crypto/x509"
 	"errors"
 	"fmt"
+	"net"
 	"net/http"
 	"net/url"
 	"os"
@@ -25,6 +27,9 @@ type Network struct {
 	// NoPostQuantum leaves the key exchanges out that a quantum computer cannot break. They cost more than a
 	// kilobyte each way with each new connection, which on the thinnest links is what a poll costs otherwise.
 	NoPostQuantum bool
+	// MaxBandwidth bounds how many bytes a second are received, by all connections of the client together and
+	// with all that protocols add. Zero is no bound.
+	MaxBandwidth int64
 }
 
 // NewHTTPClient returns a client for Options.HTTPClient. It keeps TLS sessions, so that a new connection to a host
@@ -32,6 +37,16 @@ type Network struct {
 // and not one for each poll. Files are read, but nothing is sent.
 func NewHTTPClient(n Network) (*http.Client, error) {
 	t := newTransport()
+	if n.MaxBandwidth > 0 {
+		dial, shared := t.DialContext, &bandwidth{rate: n.MaxBandwidth}
+		t.DialContext = func(ctx context.Context, network, addr string) (net.Conn, error) {
+			conn, err := dial(ctx, network, addr)
+			if err != nil {
+				return nil, err
+			}
+			return shared.limit(conn), nil
+		}
+	}
 	if n.Proxy != "" {
 		proxy, err := url.Parse(n.Proxy)
 		if err != nil || proxy.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) {

@@ -5,9 +5,11 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"math/rand/v2"
 	"mime"
 	"net/http"
 	"sync"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -22,6 +24,12 @@ const maxTagState = 1000
 
 // maxETag is the longest ETag that is worth its bytes in each poll.
 const maxETag = 256
+
+// bodyWait bounds the first pause before an answer that broke off is asked for again; the next ones are longer.
+const bodyWait = 200 * time.Millisecond
+
+// errBroken is an answer that broke off.
+var errBroken = fmt.Errorf("%w: the answer broke off", ErrUnreachable)
 
 // Poller asks for what tags point at, in one request where nothing has changed and in one where something has.
 // It remembers how each registry wants to be asked, so make one and keep it. The zero value is ready, and may be
@@ -60,6 +68,12 @@ func (p *Poller) Poll(ctx context.Context, from Target, tag string, known digest
 		ctx, cancel := context.WithTimeout(ctx, requestTime)
 		defer cancel()
 		desc, data, err := p.ask(ctx, repo, tag, known, limit)
+		for try := range retries { // what breaks off half-way is not the transport's to send again
+			if !errors.Is(err, errBroken) || pause(ctx, rand.N(bodyWait<<try)) != nil {
+				break
+			}
+			desc, data, err = p.ask(ctx, repo, tag, known, limit)
+		}
 		return desc, data, explain("poll", repo.ref(tag), err)
 	}
 	desc, err := from.Resolve(ctx, tag)
@@ -191,16 +205,19 @@ func (r *remoteRepository) newRequest(ctx context.Context, method, what string) 
 }
 
 func readManifest(resp *http.Response, limit int64) (ocispec.Descriptor, []byte, error) {
+	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
+	switch {
+	case err != nil || kind != ocispec.MediaTypeImageManifest: // a hotel's page, say
+		return ocispec.Descriptor{}, nil, fmt.Errorf("%w: it answers with %.100q, and that is no manifest", ErrUnreachable, resp.Header.Get("Content-Type"))
+	case resp.ContentLength > limit:
+		return ocispec.Descriptor{}, nil, tooLong(limit)
+	}
 	data, err := io.ReadAll(io.LimitReader(resp.Body, limit+1))
 	if err != nil {
-		return ocispec.Descriptor{}, nil, fmt.Errorf("%w: %w", ErrUnreachable, err)
+		return ocispec.Descriptor{}, nil, fmt.Errorf("%w: %w", errBroken, err)
 	}
 	if int64(len(data)) > limit {
 		return ocispec.Descriptor{}, nil, tooLong(limit)
-	}
-	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
-	if err != nil || len(kind) > 256 {
-		return ocispec.Descriptor{}, nil, errors.New("the manifest has no media type")
 	}
 	desc := ocispec.Descriptor{MediaType: kind, Digest: digest.FromBytes(data), Size: int64(len(data))}
 	if said := resp.Header.Get("Docker-Content-Digest"); said != "" && said != desc.Digest.String() {

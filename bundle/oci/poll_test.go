@@ -47,6 +47,24 @@ func (r *tagged) ServeHTTP(w http.ResponseWriter, req *http.Request) {
 	_, _ = w.Write(r.data)
 }
 
+func TestAPollBearsABrokenBody(t *testing.T) {
+	t.Parallel()
+	n := 0
+	loc, opts := serve(t, func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+		w.Header().Set("Content-Length", "2")
+		_, _ = w.Write([]byte("{}")[:min(n, 2)])
+		n++
+	})
+	repo, err := loc.Repository("bundles/dev/drone", opts)
+	require.NoError(t, err)
+	desc, data, err := new(oci.Poller).Poll(t.Context(), repo, "latest", "", 1000)
+	require.NoError(t, err)
+	require.Equal(t, "{}", string(data))
+	require.Equal(t, digest.FromString("{}"), desc.Digest)
+	require.Equal(t, 3, n)
+}
+
 func TestAnUnchangedTagCostsOneRequest(t *testing.T) {
 	t.Parallel()
 	byDigest := func(data []byte) string { return `"` + digest.FromBytes(data).String() + `"` }
@@ -144,7 +162,7 @@ func TestAnswersToAPollThatAreNone(t *testing.T) {
 		"denied":                      {known, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, oci.ErrUnauthorized, "answered 403"},
 		"gone":                        {known, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, errdef.ErrNotFound, "answered 404"},
 		"304, and nothing is known":   {"", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, nil, "answered 304"},
-		"a manifest without its type": {known, func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Type"] = nil }, nil, "no media type"},
+		"a manifest without its type": {known, func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Type"] = nil }, nil, "that is no manifest"},
 		"a digest of something else": {known, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 			w.Header().Set("Docker-Content-Digest", known.String())
@@ -155,7 +173,12 @@ func TestAnswersToAPollThatAreNone(t *testing.T) {
 			w.Header().Set("Content-Length", "100")
 			_, _ = w.Write([]byte("{"))
 		}, oci.ErrUnreachable, "unexpected EOF"},
+		"a manifest said to be too long": {known, func(w http.ResponseWriter, _ *http.Request) {
+			w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
+			w.Header().Set("Content-Length", "1001")
+		}, errdef.ErrSizeExceedsLimit, "more than 1000 bytes"},
 		"a manifest without an end": {known, func(w http.ResponseWriter, req *http.Request) {
+			w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 			for req.Context().Err() == nil {
 				if _, err := w.Write(make([]byte, 1<<10)); err != nil {
 					return
