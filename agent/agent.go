@@ -26,7 +26,10 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -57,6 +60,12 @@ type Options struct {
 	// Settle is how long an engine must call an assignment compliant before it counts as such; a pointer
 	// to zero believes it at once. Nil is what the engine itself asks for; see reconcilers.Settler.
 	Settle *time.Duration
+	// Download is how layers are brought from a registry, and Window when.
+	Download oci.DownloadOptions
+	Window   Window
+	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full
+	// layers are fetched.
+	DeltaCommand []string
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
 	// before it has failed.
 	Deadline time.Duration
@@ -109,6 +118,9 @@ type Agent struct {
 
 	busy     sync.Mutex             // held by the pass that runs
 	tidied   bool                   // a pass of this process has looked for left-overs
+	poller   oci.Poller             // how registries want to be asked
+	seen     *bundle.Blob           // the manifest that the moving tag brought last; nobody has judged it
+	spoiled  map[digest.Digest]bool // deltas that were of no use
 	activity atomic.Pointer[string] // the step that runs, nil between passes
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
@@ -117,7 +129,8 @@ type Agent struct {
 	eager                atomic.Bool   // the next pass of Run is to ask for a newer release
 }
 
-// New returns an agent that takes the releases of cluster's stream from source. They have to be signed as
+// New returns an agent that takes the releases of cluster's stream from source, which is polled where it is an
+// oci.Target. They have to be signed as
 // the trust documents in the state say, or, while it holds none, as pinned says. A nil source leaves only
 // Import. A cluster without a uid gets the state's. New does no I/O.
 func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle.ReportCluster, opts Options) *Agent {

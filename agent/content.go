@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -18,7 +17,7 @@ import (
 )
 
 const (
-	storeDir   = "store" // an OCI layout with the blobs of the releases in use
+	storeDir   = "store" // an OCI layout with the blobs of the releases in use, see store.go
 	treesDir   = "trees" // their trees, unpacked, by the encoded diffID
 	stagingDir = ".staging"
 )
@@ -31,10 +30,13 @@ type contents struct {
 	layout *oci.Layout
 	// checked names the trees that this process has compared.
 	checked map[digest.Digest]bool
+	// download is the layout's, but for tests of a disk that fails.
+	download func(context.Context, oci.Target, ocispec.Descriptor, oci.DownloadOptions) error
 }
 
 func newContents(s *State) *contents {
-	return &contents{state: s, layout: oci.NewLayout(filepath.Join(s.dir, storeDir)), checked: map[digest.Digest]bool{}}
+	layout := oci.NewLayout(filepath.Join(s.dir, storeDir))
+	return &contents{state: s, layout: layout, checked: map[digest.Digest]bool{}, download: layout.Download}
 }
 
 // repository is where the store keeps the releases of a stream.
@@ -150,21 +152,17 @@ func (c *contents) unpack(ctx context.Context, r *release, dir string) (digest.D
 }
 
 func (c *contents) unpackTo(ctx context.Context, r *release, dir string) (digest.Digest, error) {
-	repo, err := c.repository(r.Release.Stream())
+	tree, unpack, err := c.open(ctx, r)
 	if err != nil {
 		return "", err
 	}
-	layer, err := repo.Fetch(ctx, r.Tree)
-	if err != nil {
-		return "", err
-	}
-	defer layer.Close()
+	defer tree.Close()
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return "", err
 	}
 	defer root.Close()
-	if err := bundle.Unpack(layer, root, r.Release.Content); err != nil {
+	if err := unpack(tree, root, r.Release.Content); err != nil {
 		return "", err
 	}
 	list, d, err := readList(root)
@@ -177,30 +175,4 @@ func (c *contents) unpackTo(ctx context.Context, r *release, dir string) (digest
 		}
 	}
 	return d, checkFiles(root, list)
-}
-
-// intact says whether the stored layer is what its descriptor says.
-func (c *contents) intact(ctx context.Context, r *release) bool {
-	repo, err := c.repository(r.Release.Stream())
-	if err != nil {
-		return false
-	}
-	layer, err := repo.Fetch(ctx, r.Tree)
-	if err != nil {
-		return false
-	}
-	defer layer.Close()
-	verifier := r.Tree.Digest.Verifier()
-	_, err = io.Copy(verifier, layer)
-	return err == nil && verifier.Verified()
-}
-
-// discard deletes the stored layer, if there is one, so that it is fetched again.
-func (c *contents) discard(r *release) error {
-	d := r.Tree.Digest
-	err := os.Remove(filepath.Join(c.state.dir, storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded()))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	return err
 }

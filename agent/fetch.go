@@ -8,78 +8,160 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
-	"oras.land/oras-go/v2/registry/remote/errcode"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// fetch brings the target's layer into the store, unless its tree is here already. It is the one place
-// that moves many bytes.
+// fetch brings the target's tree into the store, unless it is here already, under whatever release it came.
+// It is the one place that moves many bytes.
 func (p *pass) fetch(ctx context.Context) outcome {
-	switch _, err := p.content.assignments(p.target); {
-	case err == nil && p.target.digest() == p.running.digest() && !p.isRefused(p.target):
+	_, err := p.content.assignments(p.target)
+	p.staged = err == nil
+	if p.staged && p.target.digest() == p.running.digest() && !p.isRefused(p.target) {
 		return idle
-	case err == nil:
-		p.staged = true
-		return done
 	}
-	repo, err := p.content.repository(p.target.Release.Stream())
-	if err != nil {
-		return outcomeOf(ctx, local("store: %w", err))
-	}
-	if err := p.store(ctx, repo); err != nil {
-		return outcomeOf(ctx, err)
-	}
-	return done
+	return outcomeOf(ctx, p.bring(ctx))
 }
 
-// store copies layer, release document and manifest, and tags the manifest when all of it is on disk.
-func (p *pass) store(ctx context.Context, repo oci.Target) error {
-	if p.memo == nil || p.memo.data.Len() == 0 {
-		p.memo = &memo{Source: p.offer, want: p.target.digest()}
-		if _, err := bundle.ReadBlob(ctx, p.memo, p.target.Manifest, bundle.MaxManifestBytes); err != nil {
-			return fmt.Errorf("manifest: %w", err)
+// bring keeps manifest and release document first, so that what a later pass needs of them is here.
+func (p *pass) bring(ctx context.Context) error {
+	repo, err := p.content.repository(p.target.Release.Stream())
+	if err != nil {
+		return local("store: %w", err)
+	}
+	if err := p.content.mend(p.kept()...); err != nil {
+		return local("store: %w", err)
+	}
+	m, err := p.keepDocuments(ctx, repo)
+	if p.staged {
+		var here *localError
+		if err != nil && !errors.As(err, &here) && ctx.Err() == nil {
+			p.opts.Log.Info("the store lacks the documents of a release whose tree it has", "digest", p.target.digest(), "err", err)
+			return nil
 		}
+	} else if err == nil {
+		err = p.layer(ctx, repo, m)
 	}
-	var m ocispec.Manifest
-	if err := json.Unmarshal(p.memo.data.Bytes(), &m); err != nil {
-		return fmt.Errorf("manifest: %w", err)
-	}
-	if err := p.copyLayer(ctx, repo); err != nil {
+	if err != nil {
 		return err
 	}
-	document, err := bundle.ReadBlob(ctx, p.offer, m.Config, bundle.MaxReleaseBytes)
-	if err != nil {
-		return fmt.Errorf("release document: %w", err)
-	}
-	for _, b := range []bundle.Blob{{Descriptor: m.Config, Data: document}, {Descriptor: p.target.Manifest, Data: p.memo.data.Bytes()}} {
-		if err := repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
-			return local("store: %w", err)
-		}
-	}
-	if err := repo.Tag(ctx, p.target.Manifest, p.target.Release.Tag()); err != nil {
+	if err := p.content.index(p.kept()...); err != nil {
 		return local("store: %w", err)
 	}
 	return nil
 }
 
-// copyLayer reads no more than the signed size. What it has written has the signed digest, or is gone.
-func (p *pass) copyLayer(ctx context.Context, repo oci.Target) error {
-	desc := p.target.Tree
+// kept are the releases whose content stays in the store: what runs, what is to run, and what ran well last.
+// Deltas start from one of them.
+func (p *pass) kept() []*release {
+	return []*release{p.target, p.accepted, p.running, p.good}
+}
+
+// keepDocuments returns the target's manifest, and has it and the release document in the store.
+func (p *pass) keepDocuments(ctx context.Context, repo oci.Target) (m ocispec.Manifest, err error) {
+	data, err := p.document(ctx, repo, p.target.Manifest, bundle.MaxManifestBytes)
+	if err != nil {
+		return m, fmt.Errorf("manifest: %w", err)
+	}
+	if err := json.Unmarshal(data, &m); err != nil {
+		return m, fmt.Errorf("manifest: %w", err)
+	}
+	if _, err := p.document(ctx, repo, m.Config, bundle.MaxReleaseBytes); err != nil {
+		return m, fmt.Errorf("release document: %w", err)
+	}
+	return m, nil
+}
+
+// document reads a small blob from the store, or else from the offer, and then has it in the store.
+func (p *pass) document(ctx context.Context, repo oci.Target, d ocispec.Descriptor, limit int64) ([]byte, error) {
+	inStore := d
+	inStore.Data = nil
+	data, err := bundle.ReadBlob(ctx, repo, inStore, limit)
+	if err == nil {
+		return data, nil
+	}
+	if err := p.content.remove(d.Digest); err != nil {
+		return nil, local("store: %w", err)
+	}
+	if data, err = bundle.ReadBlob(ctx, p.from, d, limit); err != nil {
+		return nil, err
+	}
+	if err := repo.Push(ctx, inStore, bytes.NewReader(data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+		return nil, local("store: %w", err)
+	}
+	return data, nil
+}
+
+// layer has the target's tree in the store: made by a delta from one that is here, or as the full layer.
+func (p *pass) layer(ctx context.Context, repo oci.Target, m ocispec.Manifest) (err error) {
 	if p.content.intact(ctx, p.target) {
 		return nil
 	}
 	if err := p.content.discard(p.target); err != nil {
 		return local("store: %w", err)
 	}
+	from, ok := p.offer.(oci.Target)
+	if !ok {
+		return p.copyLayer(ctx, repo)
+	}
+	ctx, leave, err := p.opts.Window.enter(ctx, p.opts.Now())
+	if err != nil {
+		return err
+	}
+	defer func() { err = leave(err) }()
+	deltas := p.deltas(m)
+	if p.taken {
+		wanted := []digest.Digest{p.target.Tree.Digest}
+		for _, d := range deltas {
+			wanted = append(wanted, d.layer.Digest)
+		}
+		if err := p.content.layout.DropParts(ctx, wanted...); err != nil {
+			return arrival(err)
+		}
+	}
+	for _, d := range deltas {
+		if made, err := p.byDelta(ctx, from, d); made || err != nil {
+			return err
+		}
+	}
+	return p.download(ctx, from, p.target.Tree)
+}
+
+func (p *pass) download(ctx context.Context, from oci.Target, blob ocispec.Descriptor) error {
+	return arrival(p.content.download(ctx, from, blob, p.opts.Download))
+}
+
+// arrival gives the errors of a download their kind: the link's, the registry's, who has something else than was
+// signed, or this machine's.
+func arrival(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData):
+		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: bundle.Clip("layer: " + err.Error())}
+	case errors.Is(err, oci.ErrUnreachable), errors.Is(err, oci.ErrUnauthorized), errors.Is(err, errdef.ErrNotFound),
+		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
+		return fmt.Errorf("layer: %w", err)
+	case errors.As(err, new(*fs.PathError)), errors.As(err, new(*os.LinkError)), errors.As(err, new(*os.SyscallError)):
+		return local("store: %w", err)
+	}
+	return fmt.Errorf("layer: %w", err)
+}
+
+// copyLayer is for media. It reads no more than the signed size. What it has written has the signed digest, or
+// is gone.
+func (p *pass) copyLayer(ctx context.Context, repo oci.Target) error {
+	desc := p.target.Tree
 	body, err := p.offer.Fetch(ctx, desc)
 	if err != nil {
-		return layerError(err)
+		return mediumError(err)
 	}
 	defer body.Close()
 	remote := &noted{Reader: body}
@@ -90,24 +172,22 @@ func (p *pass) copyLayer(ctx context.Context, repo oci.Target) error {
 	case errors.Is(err, content.ErrMismatchedDigest), errors.Is(err, content.ErrTrailingData):
 		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: the bytes received have another digest", desc.Digest)}
 	case remote.err != nil:
-		return layerError(remote.err)
+		return mediumError(remote.err)
 	case errors.Is(err, io.ErrUnexpectedEOF):
-		return fmt.Errorf("layer %s: %w", desc.Digest, err) // cut short: a matter of the link
+		return fmt.Errorf("layer %s: %w", desc.Digest, err)
 	}
 	return local("store: %w", err)
 }
 
-// layerError tells a link that failed from an answer that cannot be the signed layer, such as one of
-// another length.
-func layerError(err error) error {
-	var onDisk *fs.PathError
+// mediumError tells a medium that cannot be read from one whose content cannot be the signed layer, such as one
+// of another length.
+func mediumError(err error) error {
 	switch {
-	case errors.As(err, new(*bundle.Refusal)), errors.As(err, &onDisk), errors.Is(err, context.Canceled),
-		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errdef.ErrNotFound),
-		errors.Is(err, oci.ErrUnreachable), errors.Is(err, oci.ErrUnauthorized), errors.As(err, new(*errcode.ErrorResponse)):
+	case errors.As(err, new(*bundle.Refusal)), errors.As(err, new(*fs.PathError)), errors.Is(err, context.Canceled),
+		errors.Is(err, io.ErrUnexpectedEOF), errors.Is(err, errdef.ErrNotFound):
 		return fmt.Errorf("layer: %w", err)
 	}
-	return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: "layer: " + err.Error()}
+	return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: bundle.Clip("layer: " + err.Error())}
 }
 
 // noted remembers the error of its reader, which the writer's error then is not.

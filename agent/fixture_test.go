@@ -107,6 +107,7 @@ func newSite(t testing.TB) *site {
 	s.opts = Options{
 		TrustSource: s.trust,
 		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(s.host, directory.Options{})},
+		Download:    oci.DownloadOptions{Wait: time.Millisecond, MaxWait: time.Millisecond},
 		Version:     "v0.0.0-test",
 		Now:         func() time.Time { return s.now },
 		Log:         slog.New(slog.NewTextHandler(&s.log, nil)),

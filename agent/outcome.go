@@ -19,6 +19,8 @@ const (
 	Done Verdict = "done"
 	// Idle: there was nothing new to fetch. What is here is still observed.
 	Idle Verdict = "idle"
+	// Deferred: a newer release was accepted, and may be fetched later; see Options.Window.
+	Deferred Verdict = "deferred"
 	// Unreachable: bundles could not be read. It is a normal state; the agent tries again.
 	Unreachable Verdict = "unreachable"
 	// Refused: the newest release that is offered is not trusted, or not meant for this agent.
@@ -64,6 +66,8 @@ func outcomeOf(ctx context.Context, err error) outcome {
 		return outcome{Verdict: Broken, Err: err}
 	case errors.As(err, &refusal):
 		return outcome{Verdict: Refused, Err: err}
+	case errors.As(err, new(*closedWindow)):
+		return outcome{Verdict: Deferred, Err: err}
 	}
 	return outcome{Verdict: Unreachable, Err: err}
 }
@@ -76,6 +80,8 @@ func (o outcome) reason() string {
 		if errors.As(o.Err, &refusal) {
 			return string(refusal.Reason)
 		}
+	case Deferred:
+		return "OutsideWindow"
 	case Unreachable:
 		if errors.Is(o.Err, errdef.ErrNotFound) {
 			return "NotFound"

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"reflect"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -43,18 +44,21 @@ type pass struct {
 
 	// memory of earlier passes, as of the beginning
 	accepted, running *release
+	good              *release // the one that was compliant in all its assignments last
 	refused           *refusal
 	contact           contact
 	asked             asked
 
 	manifest ocispec.Descriptor // resolve
+	from     bundle.Source      // resolve: the offer, with what was read of it already
 	aside    outcome            // learn: why no trust document was taken, where no release depends on it
 	recalled bool               // verify: the refusal is one from memory
-	memo     *memo              // verify
 	target   *release           // verify: what should run
+	taken    bool               // verify: the target was accepted in this pass
 	staged   bool               // stage: the target's tree is whole and on disk
 	switched bool               // apply: another release than before is running
 	began    bool               // apply, observe: an engine was given something new, or to take away
+	proved   bool               // conclude: what runs became the good one
 	line     *line              // apply: how all assignments stand
 	touched  map[string]bool    // apply: assignments whose engine was called
 }
@@ -134,7 +138,8 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 		refusal, err1 := p.noteRefusal(tx, out, now)
 		contact, err2 := p.noteContact(tx, out, now)
 		journal, err3 := p.endJournal(tx, out)
-		return refusal || contact || journal, errors.Join(err1, err2, err3)
+		good, err4 := p.noteGood(tx)
+		return refusal || contact || journal || good, errors.Join(err1, err2, err3, err4)
 	})
 	if err == nil {
 		err = p.report(now)
@@ -188,12 +193,27 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	return next != old, save(tx, bucketMeta, keyContact, next)
 }
 
+// noteGood keeps the release that runs as good where it is compliant in all its assignments.
+func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
+	if p.running == nil || p.good.digest() == p.running.digest() {
+		return false, nil
+	}
+	all, err := loadRecords(tx)
+	if err != nil || slices.ContainsFunc(all, func(r record) bool { return r.Item.State != bundle.Compliant }) {
+		return false, err
+	}
+	p.good, p.proved = p.running, true
+	return true, save(tx, bucketMeta, keyGood, p.running)
+}
+
 // logContact says once that bundles cannot be read, and once that they can again.
 func (p *pass) logContact(old, next contact) {
 	bad := func(v Verdict) bool { return v == Unreachable || v == Broken }
 	switch {
 	case bad(next.Verdict) && (next.Verdict != old.Verdict || next.Reason != old.Reason):
 		p.opts.Log.Warn("no newer release can be taken", "reason", next.Reason, "message", next.Message)
+	case next.Verdict == Deferred && old.Verdict != Deferred:
+		p.opts.Log.Info("a newer release waits", "reason", next.Reason, "message", next.Message)
 	case bad(old.Verdict) && !bad(next.Verdict):
 		p.opts.Log.Info("releases can be taken again")
 	}
@@ -204,6 +224,9 @@ func (p *pass) remember() error {
 		p.accepted, err = load[*release](tx, bucketMeta, keyAccepted)
 		if err == nil {
 			p.running, err = load[*release](tx, bucketMeta, keyRunning)
+		}
+		if err == nil {
+			p.good, err = load[*release](tx, bucketMeta, keyGood)
 		}
 		if err == nil {
 			p.refused, err = load[*refusal](tx, bucketMeta, keyRefused)
@@ -251,12 +274,12 @@ func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
 	return true, drop(tx, bucketMeta, keyJournal)
 }
 
-// tidy deletes what no release in use needs: after a switch to another one, and once in a process, for
-// what a killed one has left.
+// tidy deletes what no release in use needs: where another one was accepted, begins to run or runs well, and once in a
+// process, for what a killed one has left.
 func (p *pass) tidy() error {
-	if p.tidied && !p.switched {
+	if p.tidied && !p.switched && !p.taken && !p.proved {
 		return nil
 	}
 	p.tidied = true
-	return p.content.prune(p.accepted, p.running)
+	return p.content.prune([]*release{p.accepted, p.running}, p.kept())
 }

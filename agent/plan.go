@@ -14,6 +14,9 @@ import (
 // looks at the registry. It doubles up to the interval.
 const firstLook = 2 * time.Second
 
+// windowRush is the time over which a fleet spreads that has waited for its transfer windows.
+const windowRush = 10 * time.Minute
+
 // plan says when the next pass is due, and what it is to do. In the zero plan everything is due.
 type plan struct {
 	agent *Agent
@@ -45,7 +48,13 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		} else {
 			p.failures = 0
 		}
-		p.contact = now.Add(jitter(backoff(o.Interval, o.MaxBackoff, p.failures)))
+		p.contact = now.Add(jitter(o.Interval))
+		if p.failures > 0 {
+			p.contact = now.Add(fullJitter(backoff(o.Interval, o.MaxBackoff, p.failures)))
+		}
+		if w := o.Window.left(now); out.Verdict == Deferred && w < 0 {
+			p.contact = earliest(p.contact, now.Add(-w+fullJitter(min(o.Interval, windowRush))))
+		}
 		if p.agent.source != nil {
 			p.agent.nextTry.Store(&p.contact)
 		}
@@ -100,6 +109,10 @@ func backoff(base, limit time.Duration, n int) time.Duration {
 func jitter(d time.Duration) time.Duration {
 	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
 }
+
+// fullJitter is any time up to d, though not at once: a fleet that was cut off at one moment comes back over all
+// of it.
+func fullJitter(d time.Duration) time.Duration { return d/10 + rand.N(d-d/10) }
 
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {

@@ -7,33 +7,37 @@ import (
 	"os"
 	"path"
 	"path/filepath"
-	"slices"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 )
 
-// prune deletes the blobs, refs and trees of releases that are not among keep.
-func (c *contents) prune(keep ...*release) error {
-	refs, used, trees := map[string]bool{}, map[string]bool{}, map[string]bool{}
+// prune deletes the blobs, refs and trees of releases that are not among keep. Only those of unpacked have
+// a tree: that of others is unpacked again from its blob when it is needed.
+func (c *contents) prune(unpacked, keep []*release) error {
+	used, trees := map[string]bool{}, map[string]bool{}
 	for _, r := range keep {
 		if r != nil {
-			refs[r.Release.Stream().Repository()+"/"+r.Release.Tag()] = true
-			used[r.Tree.Digest.Encoded()], used[r.digest().Encoded()] = true, true
+			used[r.digest().Encoded()], used[r.Tree.Digest.Encoded()], used[r.Release.Content.DiffID.Encoded()] = true, true, true
+		}
+	}
+	for _, r := range unpacked {
+		if r != nil {
 			trees[r.Release.Content.DiffID.Encoded()] = true
 		}
 	}
 	dir := filepath.Join(c.state.dir, treesDir)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil
+		err = nil
 	}
 	for _, e := range entries {
 		if !trees[e.Name()] {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
 		}
 	}
-	if err = errors.Join(err, c.forgetTrees(trees), c.pruneStore(refs, used)); err != nil {
+	// The index first, so that a crash leaves blobs too many and never a ref without its content.
+	if err = errors.Join(err, c.forgetTrees(trees), c.index(keep...), c.pruneBlobs(used)); err != nil {
 		return local("clean up: %w", err)
 	}
 	return nil
@@ -55,9 +59,8 @@ func (c *contents) forgetTrees(keep map[string]bool) error {
 	})
 }
 
-// pruneStore rewrites the layout's index first, so that a crash leaves blobs too many and never a ref
-// without its content. Blobs in used stay also where no ref leads to them yet.
-func (c *contents) pruneStore(refs, used map[string]bool) error {
+// pruneBlobs deletes all blobs but those in used, and the release documents that manifests among them name.
+func (c *contents) pruneBlobs(used map[string]bool) error {
 	root, err := os.OpenRoot(filepath.Join(c.state.dir, storeDir))
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -73,31 +76,22 @@ func (c *contents) pruneStore(refs, used map[string]bool) error {
 		}
 		return err
 	}
-	before := len(index.Manifests)
-	index.Manifests = slices.DeleteFunc(index.Manifests, func(d ocispec.Descriptor) bool {
-		return !refs[d.Annotations[ocispec.AnnotationRefName]]
-	})
-	if len(index.Manifests) < before {
-		if err := replaceJSON(root, ocispec.ImageIndexFile, index); err != nil {
-			return err
-		}
-	}
 	for _, d := range index.Manifests {
 		var m ocispec.Manifest
-		used[d.Digest.Encoded()] = true
-		if err := readJSON(root, path.Join(ocispec.ImageBlobsDir, d.Digest.Algorithm().String(), d.Digest.Encoded()), &m); err != nil {
-			return err
-		}
-		for _, part := range append(m.Layers, m.Config) {
-			used[part.Digest.Encoded()] = true
+		if err := readJSON(root, path.Join(ocispec.ImageBlobsDir, d.Digest.Algorithm().String(), d.Digest.Encoded()), &m); err == nil {
+			used[m.Config.Digest.Encoded()] = true
 		}
 	}
-	return fs.WalkDir(root.FS(), ocispec.ImageBlobsDir, func(p string, d fs.DirEntry, err error) error {
+	err = fs.WalkDir(root.FS(), ocispec.ImageBlobsDir, func(p string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || used[d.Name()] {
 			return err
 		}
 		return root.Remove(p)
 	})
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	return err
 }
 
 func readJSON(root *os.Root, name string, into any) error {

@@ -153,6 +153,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		st.Items = append(st.Items, r.Item)
 		states = append(states, r.Item.State)
 	}
+	if contact.Verdict == Deferred {
+		states = append(states, bundle.Pending)
+	}
 	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
 	behind := floor.Sub(now)
 	now = latest(now, floor)

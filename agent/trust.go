@@ -16,6 +16,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // askEvery is how often the registry is asked for a newer trust document while it offers no new release.
@@ -120,15 +121,19 @@ func (p *pass) learn(ctx context.Context) outcome {
 
 // unjudged says whether verify is about to judge the manifest.
 func (p *pass) unjudged() bool {
-	return p.manifest.Digest != p.accepted.digest() && !(p.refused != nil && p.remembered(*p.refused))
+	return p.manifest.Digest != p.accepted.digest() && !(p.refused != nil && p.remembered(*p.refused, p.manifest.Digest))
 }
 
 // walk takes one version after the other until there is no newer one. Each is on disk before the next is
 // judged by it.
 func (p *pass) walk(ctx context.Context) error {
+	documents := p.documents
+	if repo, ok := documents.(oci.Target); ok {
+		documents = p.onePerManifest(repo, bundle.TrustDocumentRejected)
+	}
 	for {
 		version := int64(len(p.state.chain())) + 1
-		envelope, err := bundle.FetchTrust(ctx, p.documents, version)
+		envelope, err := bundle.FetchTrust(ctx, documents, version)
 		if errors.Is(err, errdef.ErrNotFound) {
 			return nil
 		}

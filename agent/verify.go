@@ -1,14 +1,11 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
-	"io"
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -18,7 +15,7 @@ import (
 // and release document and no layer. What it accepts is written at once: order and floor never fall.
 func (p *pass) verify(ctx context.Context) outcome {
 	by := p.judge()
-	if r := p.refused; r != nil && p.remembered(*r) {
+	if r := p.refused; r != nil && p.remembered(*r, p.manifest.Digest) {
 		p.recalled = true
 		return outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
 	}
@@ -29,8 +26,7 @@ func (p *pass) verify(ctx context.Context) outcome {
 		p.target = p.accepted
 		return outcomeOf(ctx, p.forgive())
 	}
-	p.memo = &memo{Source: p.offer, want: p.manifest.Digest}
-	v, err := bundle.Verify(ctx, p.memo, p.manifest, by.Trust)
+	v, err := bundle.Verify(ctx, p.from, p.manifest, by.Trust)
 	if err != nil {
 		return outcomeOf(ctx, err)
 	}
@@ -60,11 +56,11 @@ func (p *pass) check(r bundle.Release, by judge) error {
 	return err
 }
 
-// remembered says whether the manifest was refused before and may not be judged otherwise now. A refusal
+// remembered says whether a manifest was refused before and may not be judged otherwise now. A refusal
 // by a clock that was ahead is no reason to wait until that time has come.
-func (p *pass) remembered(r refusal) bool {
+func (p *pass) remembered(r refusal, manifest digest.Digest) bool {
 	now := p.opts.Now()
-	return !p.force && r.Digest == p.manifest.Digest && r.Trust == p.judgedBy() &&
+	return !p.force && r.Digest == manifest && r.Trust == p.judgedBy() &&
 		(r.final() || !now.Before(r.At) && now.Before(r.NotBefore))
 }
 
@@ -108,7 +104,7 @@ func (p *pass) accept(by judge) error {
 	if err != nil {
 		return err
 	}
-	p.accepted, p.refused = p.target, nil
+	p.accepted, p.refused, p.taken = p.target, nil, true
 	p.opts.Log.Info("release accepted", "digest", p.target.digest(), "sequence", r.Sequence, "epoch", r.Epoch)
 	return nil
 }
@@ -127,24 +123,4 @@ func latest(a, b time.Time) time.Time {
 		return a
 	}
 	return b
-}
-
-// memo keeps the bytes of the manifest while it is verified, so that the store gets it without a second
-// request. They count once ReadBlob has found them to be what was asked for.
-type memo struct {
-	bundle.Source
-	want digest.Digest
-	data bytes.Buffer
-}
-
-func (m *memo) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
-	r, err := m.Source.Fetch(ctx, d)
-	if err != nil || d.Digest != m.want {
-		return r, err
-	}
-	m.data.Reset()
-	return struct {
-		io.Reader
-		io.Closer
-	}{io.TeeReader(r, &m.data), r}, nil
 }

@@ -29,6 +29,8 @@ func classify(err error) error {
 	switch {
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
+	case errors.Is(err, ErrUnreachable):
+		return err
 	case errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("%w: no answer in time", ErrUnreachable)
 	case errors.Is(err, errStalled):

@@ -1,0 +1,181 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
+)
+
+// The store has a release's tree in one of two forms: the full layer, or the uncompressed tar, under its own
+// digest, where a delta has made it.
+
+// forms describes the two, the tar first. A layer that is no gzip is no other form of the tar.
+func forms(r *release) []ocispec.Descriptor {
+	c := r.Release.Content
+	if c.DiffID == r.Tree.Digest {
+		return []ocispec.Descriptor{r.Tree}
+	}
+	return []ocispec.Descriptor{{MediaType: ocispec.MediaTypeImageLayer, Digest: c.DiffID, Size: c.Size}, r.Tree}
+}
+
+// blob is the path of a blob. The digest was validated.
+func (c *contents) blob(d digest.Digest) string {
+	return filepath.Join(c.state.dir, storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
+}
+
+// open opens the tree of r in the form that is here, and returns what unpacks it.
+func (c *contents) open(ctx context.Context, r *release) (io.ReadCloser, func(io.Reader, *os.Root, bundle.Content) error, error) {
+	repo, err := c.repository(r.Release.Stream())
+	if err != nil {
+		return nil, nil, err
+	}
+	var tree io.ReadCloser
+	for _, form := range forms(r) {
+		if tree, err = repo.Fetch(ctx, form); err == nil && form.Digest != r.Tree.Digest {
+			return tree, bundle.UnpackTar, nil
+		}
+		if err == nil {
+			break
+		}
+	}
+	return tree, bundle.Unpack, err
+}
+
+// intact says whether a tree is here in the form in which open finds it, and is what its digest says.
+func (c *contents) intact(ctx context.Context, r *release) bool {
+	repo, err := c.repository(r.Release.Stream())
+	if err != nil {
+		return false
+	}
+	for _, form := range forms(r) {
+		f, err := repo.Fetch(ctx, form)
+		if err != nil {
+			continue
+		}
+		defer f.Close()
+		verifier := form.Digest.Verifier()
+		_, err = io.Copy(verifier, f)
+		return err == nil && verifier.Verified()
+	}
+	return false
+}
+
+// discard deletes the stored tree of r in both forms, so that it is fetched again.
+func (c *contents) discard(r *release) error {
+	return errors.Join(c.remove(r.Tree.Digest), c.remove(r.Release.Content.DiffID))
+}
+
+// remove deletes a blob, if it is there.
+func (c *contents) remove(d digest.Digest) error {
+	if err := os.Remove(c.blob(d)); !errors.Is(err, fs.ErrNotExist) {
+		return err
+	}
+	return nil
+}
+
+// base is the tree with that digest, where one of releases has it, for a delta. What it holds is not looked at:
+// of a base that is damaged no delta makes what was signed.
+func (c *contents) base(diffID digest.Digest, releases ...*release) (delta.Tree, bool) {
+	for _, r := range releases {
+		if r == nil || r.Release.Content.DiffID != diffID {
+			continue
+		}
+		for _, form := range forms(r) {
+			info, err := os.Stat(c.blob(form.Digest))
+			if err == nil && info.Size() == form.Size {
+				return delta.Tree{Path: c.blob(form.Digest), Gzip: form.Digest == r.Tree.Digest, Size: r.Release.Content.Size}, true
+			}
+		}
+	}
+	return delta.Tree{}, false
+}
+
+// made is where a delta's process writes the tree. What is left there by one that was killed is overwritten, or
+// swept with what other writers left.
+func (c *contents) made(diffID digest.Digest) string {
+	return filepath.Join(c.state.dir, storeDir, "ingest", diffID.Encoded()+".tar")
+}
+
+// keepMade makes a file that has this digest, and is on the disk, a blob.
+func (c *contents) keepMade(file string, d digest.Digest) error {
+	if err := os.Rename(file, c.blob(d)); err != nil {
+		return err
+	}
+	return syncDir(filepath.Dir(c.blob(d)))
+}
+
+// index has the layout's index name these releases, as far as their manifests are here, and nothing else. It is a
+// function of the state file: one that is damaged, or lost, is made again from the blobs.
+func (c *contents) index(keep ...*release) error {
+	root, err := os.OpenRoot(filepath.Join(c.state.dir, storeDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil // there was no release yet
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	next := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
+	for _, r := range keep {
+		if r == nil {
+			continue
+		}
+		if info, err := os.Stat(c.blob(r.digest())); err != nil || info.Size() != r.Manifest.Size {
+			continue
+		}
+		d := ocispec.Descriptor{MediaType: r.Manifest.MediaType, Digest: r.digest(), Size: r.Manifest.Size}
+		name := r.Release.Stream().Repository() + "/" + r.Release.Tag()
+		d.Annotations = map[string]string{ocispec.AnnotationRefName: name}
+		named := func(o ocispec.Descriptor) bool { return o.Annotations[ocispec.AnnotationRefName] == name }
+		if !slices.ContainsFunc(next.Manifests, named) {
+			next.Manifests = append(next.Manifests, d)
+		}
+	}
+	if data, err := json.Marshal(next); err != nil || c.holds(root, ocispec.ImageIndexFile, data) {
+		return err
+	}
+	return replaceJSON(root, ocispec.ImageIndexFile, next)
+}
+
+// mend makes the files of a layout whose blobs are there what they should be.
+func (c *contents) mend(keep ...*release) error {
+	root, err := os.OpenRoot(filepath.Join(c.state.dir, storeDir))
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	if _, err := root.Stat(ocispec.ImageBlobsDir); errors.Is(err, fs.ErrNotExist) {
+		return nil // killed before there was one
+	}
+	var v ocispec.ImageLayout
+	if err := readJSON(root, ocispec.ImageLayoutFile, &v); err != nil || v.Version != ocispec.ImageLayoutVersion {
+		if err := replaceJSON(root, ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}); err != nil {
+			return err
+		}
+	}
+	var index ocispec.Index
+	if err := readJSON(root, ocispec.ImageIndexFile, &index); err != nil {
+		return c.index(keep...)
+	}
+	return nil
+}
+
+func (c *contents) holds(root *os.Root, name string, data []byte) bool {
+	have, err := fs.ReadFile(root.FS(), name)
+	return err == nil && string(have) == string(data)
+}

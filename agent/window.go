@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"time"
+)
+
+// Window is the part of each day in which layers may be fetched from a registry, as times of the day in UTC. One
+// that closes before it opens lasts over midnight. The zero Window is always open.
+type Window struct {
+	Opens, Closes time.Duration
+}
+
+const day = 24 * time.Hour
+
+// String returns such as 01:00-05:00.
+func (w Window) String() string {
+	clock := func(d time.Duration) string { return fmt.Sprintf("%02d:%02d", d/time.Hour, d%time.Hour/time.Minute) }
+	return clock(w.Opens) + "-" + clock(w.Closes)
+}
+
+// left is how long the window stays open, or else, less than zero, how long until it opens.
+func (w Window) left(now time.Time) time.Duration {
+	now = now.UTC()
+	since := (now.Sub(now.Truncate(day)) - w.Opens + day) % day // the window opened
+	if length := (w.Closes - w.Opens + day) % day; since < length {
+		return length - since
+	}
+	return since - day
+}
+
+// closedWindow is the error of what has to wait for the window.
+type closedWindow struct {
+	window Window
+	opens  time.Time
+}
+
+func (e *closedWindow) Error() string {
+	return fmt.Sprintf("a newer release is to be fetched, and the transfer window %s opens at %s", e.window, e.opens.Format(time.RFC3339))
+}
+
+// enter returns a context that ends when the window closes, and what makes of an error that followed from that
+// one that says so. Its error is a *closedWindow.
+func (w Window) enter(ctx context.Context, now time.Time) (context.Context, func(error) error, error) {
+	if w == (Window{}) {
+		return ctx, func(err error) error { return err }, nil
+	}
+	left := w.left(now)
+	if left <= 0 {
+		return nil, nil, &closedWindow{w, stamp(now.Add(-left))}
+	}
+	length := (w.Closes - w.Opens + day) % day
+	closed := &closedWindow{w, stamp(now.Add(left + day - length))}
+	ctx, cancel := context.WithTimeoutCause(ctx, left, closed)
+	return ctx, func(err error) error {
+		defer cancel()
+		if err != nil && context.Cause(ctx) == error(closed) {
+			return closed
+		}
+		return err
+	}, nil
+}
