@@ -29,11 +29,14 @@ type hubReply struct {
 	} `json:"rejected"`
 }
 
+// HubTime bounds one request to the hub.
+const HubTime = 10 * time.Minute
+
 // newHubHTTPClient gives up soon where nobody answers, and lets a full request take its time: a megabyte
 // over a modem is several minutes.
 func newHubHTTPClient() *http.Client {
 	return &http.Client{
-		Timeout: 10 * time.Minute,
+		Timeout: HubTime,
 		Transport: &http.Transport{
 			Proxy:                 http.ProxyFromEnvironment,
 			DialContext:           (&net.Dialer{Timeout: 15 * time.Second}).DialContext,

@@ -24,11 +24,13 @@ func (w Window) String() string {
 func (w Window) left(now time.Time) time.Duration {
 	now = now.UTC()
 	since := (now.Sub(now.Truncate(day)) - w.Opens + day) % day // the window opened
-	if length := (w.Closes - w.Opens + day) % day; since < length {
-		return length - since
+	if since < w.length() {
+		return w.length() - since
 	}
 	return since - day
 }
+
+func (w Window) length() time.Duration { return (w.Closes - w.Opens + day) % day }
 
 // closedWindow is the error of what has to wait for the window.
 type closedWindow struct {
@@ -37,7 +39,15 @@ type closedWindow struct {
 }
 
 func (e *closedWindow) Error() string {
-	return fmt.Sprintf("a newer release is to be fetched, and the transfer window %s opens at %s", e.window, e.opens.Format(time.RFC3339))
+	return fmt.Sprintf("the transfer window %s (UTC) opens at %s", e.window, e.opens.Format(time.RFC3339))
+}
+
+// Closed returns nil while the window is open, and else an error that says when it opens.
+func (w Window) Closed(now time.Time) error {
+	if left := w.left(now); left < 0 && w != (Window{}) {
+		return &closedWindow{w, stamp(now.Add(-left))}
+	}
+	return nil
 }
 
 // enter returns a context that ends when the window closes, and what makes of an error that followed from that
@@ -46,12 +56,11 @@ func (w Window) enter(ctx context.Context, now time.Time) (context.Context, func
 	if w == (Window{}) {
 		return ctx, func(err error) error { return err }, nil
 	}
-	left := w.left(now)
-	if left <= 0 {
-		return nil, nil, &closedWindow{w, stamp(now.Add(-left))}
+	if err := w.Closed(now); err != nil {
+		return nil, nil, err
 	}
-	length := (w.Closes - w.Opens + day) % day
-	closed := &closedWindow{w, stamp(now.Add(left + day - length))}
+	left := w.left(now)
+	closed := &closedWindow{w, stamp(now.Add(left + day - w.length()))}
 	ctx, cancel := context.WithTimeoutCause(ctx, left, closed)
 	return ctx, func(err error) error {
 		defer cancel()

@@ -36,11 +36,11 @@ func newClient(opts Options) (*auth.Client, error) {
 		c.Client = newHTTPClient()
 	}
 	if c.Credential == nil && hasDockerConfig() {
-		store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{})
-		if err != nil {
+		open := func() (credentials.Store, error) { return credentials.NewStoreFromDocker(credentials.StoreOptions{}) }
+		if _, err := open(); err != nil {
 			return nil, fmt.Errorf("docker credentials: %w", err)
 		}
-		c.Credential = credentials.Credential(store)
+		c.Credential = docker(open) // a login while the program runs counts
 	}
 	return c, nil
 }

@@ -13,6 +13,7 @@ import (
 func Add(parent *cobra.Command) {
 	addFlags(parent)
 	parent.AddCommand(
+		newDeltaCommand(),
 		newDoctorCommand(),
 		newImportCommand(),
 		newOnceCommand(),

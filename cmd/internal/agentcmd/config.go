@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -23,6 +24,8 @@ type config struct {
 	file     string       // where it was read from, if anywhere
 	registry oci.Location // zero where bundles come by import only
 	plain    bool
+	network  oci.Network
+	window   agent.Window
 	cluster  bundle.ReportCluster
 	keys     []string // files
 	trust    string   // a file
@@ -37,6 +40,7 @@ type config struct {
 	zarf                               string   // the program; empty is without
 	zarfKeys                           []string // files
 	hub, hubKey                        string
+	credentials                        string // a file; empty is docker's own
 	logFormat                          string
 }
 
@@ -54,7 +58,7 @@ func (s setting) addTo(cmd *cobra.Command, flags *pflag.FlagSet) {
 	case s.list:
 		flags.StringArray(s.flag, nil, s.usage)
 	case s.toggle:
-		flags.Bool(s.flag, false, s.usage)
+		flags.Bool(s.flag, s.on, s.usage)
 	default:
 		flags.String(s.flag, "", s.usage)
 	}

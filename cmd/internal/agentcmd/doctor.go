@@ -86,8 +86,22 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 		HubURL: c.hub, HasHubKey: hubKey != nil,
 	}
 	if c.registry != (oci.Location{}) {
-		s.Source = func(client *http.Client) (bundle.Source, error) { return c.sourceBy(client) }
-		s.TrustSource = func(client *http.Client) (bundle.Source, error) { return c.repository(bundle.TrustRepository, client) }
+		remote, err := c.connect()
+		if err != nil {
+			return doctor.Subject{}, err
+		}
+		s.Transport = remote.options.HTTPClient.Transport
+		open := func(name string) func(*http.Client) (bundle.Source, error) {
+			return func(client *http.Client) (bundle.Source, error) {
+				r, err := remote.by(client)
+				if err != nil {
+					return nil, err
+				}
+				return r.repository(name)
+			}
+		}
+		stream := bundle.Stream{Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
+		s.Source, s.TrustSource = open(stream.Repository()), open(bundle.TrustRepository)
 	}
 	return s, nil
 }

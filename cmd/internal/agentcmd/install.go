@@ -40,8 +40,9 @@ type Installed struct {
 	ArgoNamespace          string
 }
 
-// here are the settings that are the manifests' to make, or make no sense in a cluster.
-var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "adapter", "zarf", "zarfKeys"}
+// here are the settings that are the manifests' to make, or make no sense in a cluster: it has Secrets for
+// credentials and keys, and a ConfigMap for authorities.
+var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.cert", "tls.key"}
 
 // AddInstallFlags gives cmd a flag for each setting that an agent in a cluster can be told.
 func AddInstallFlags(cmd *cobra.Command) {

@@ -10,11 +10,9 @@ import (
 	"io/fs"
 	"log/slog"
 	"maps"
-	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
-	"strings"
 
 	"github.com/go-logr/logr"
 	"github.com/spf13/cobra"
@@ -25,7 +23,6 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/ansible"
@@ -45,11 +42,19 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	if err != nil {
 		return err
 	}
-	source, err := c.source()
+	remote, err := c.connect()
 	if err != nil {
 		return err
 	}
 	opts, err := c.options(slogTo(cmd, c))
+	if err != nil {
+		return err
+	}
+	if err := remote.configure(&opts); err != nil {
+		return err
+	}
+	opts.DeltaCommand = deltaCommand(cmd)
+	source, err := remote.source()
 	if err != nil {
 		return err
 	}
@@ -64,7 +69,7 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	if err := c.installTrust(cmd.Context(), state, opts.Log); err != nil {
 		return errors.Join(err, state.Close())
 	}
-	if opts.Reconcilers, err = c.reconcilers(state, cluster, opts.Log); err != nil {
+	if opts.Reconcilers, err = c.reconcilers(state, cluster, remote, opts.Log); err != nil {
 		return errors.Join(err, state.Close())
 	}
 	err = f(agent.New(state, source, bundle.Pinned(keys), c.cluster, opts))
@@ -115,53 +120,12 @@ func readKey(path string) (bundle.Keys, error) {
 	return keys, nil
 }
 
-// source is the repository that the agent polls; nil where there is none.
-func (c *config) source() (bundle.Source, error) {
-	if c.registry == (oci.Location{}) {
-		return nil, nil
-	}
-	return c.sourceBy(nil)
-}
-
-// trustSource is the repository of trust documents; nil where there is no registry.
-func (c *config) trustSource() (bundle.Source, error) {
-	if c.registry == (oci.Location{}) {
-		return nil, nil
-	}
-	return c.repository(bundle.TrustRepository, nil)
-}
-
-// sourceBy is source by way of a client, where that is not nil.
-func (c *config) sourceBy(client *http.Client) (bundle.Source, error) {
-	stream := bundle.Stream{Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
-	return c.repository(stream.Repository(), client)
-}
-
-func (c *config) repository(name string, client *http.Client) (bundle.Source, error) {
-	repo, err := c.registry.Repository(name, oci.Options{HTTPClient: client, UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain})
-	if err != nil {
-		return nil, cli.Fail(cli.Usage, err, "")
-	}
-	return repo, nil
-}
-
-// artifacts opens a repository HOST/NAME that an assignment's artifact lies in. The registry that bundles come
-// from is spoken to as for bundles.
-func (c *config) artifacts(repository string) (bundle.Source, error) {
-	host, name, _ := strings.Cut(repository, "/")
-	plain := c.plain && host == c.registry.Host
-	return oci.Location{Host: host}.Repository(name, oci.Options{UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: plain})
-}
-
 func (c *config) options(log *slog.Logger) (agent.Options, error) {
 	o := agent.Options{
 		Adapter: c.adapter, Interval: c.interval, Settle: c.settle, Deadline: c.deadline,
-		HubURL: c.hub, Version: cli.Version(), Log: log,
+		Window: c.window, HubURL: c.hub, Version: cli.Version(), Log: log,
 	}
 	var err error
-	if o.TrustSource, err = c.trustSource(); err != nil {
-		return o, err
-	}
 	o.HubKey, err = c.readHubKey()
 	return o, err
 }
@@ -201,10 +165,10 @@ func (c *config) clusterConfig() (*rest.Config, error) {
 	return nil, nil
 }
 
-func (c *config) reconcilers(state *agent.State, cluster *rest.Config, log *slog.Logger) (map[string]reconcilers.Reconciler, error) {
+func (c *config) reconcilers(state *agent.State, cluster *rest.Config, remote *remote, log *slog.Logger) (map[string]reconcilers.Reconciler, error) {
 	engines := map[string]reconcilers.Reconciler{}
 	if c.directoryRoot != "" {
-		engines["directory"] = directory.New(c.directoryRoot, directory.Options{Log: log, Fetch: c.artifacts, Ledger: state.Ledger("directory")})
+		engines["directory"] = directory.New(c.directoryRoot, directory.Options{Log: log, Fetch: remote.artifacts, Ledger: state.Ledger("directory")})
 	}
 	if c.ansiblePlaybook != "" {
 		engines["ansible"] = ansible.New(filepath.Join(c.stateDir, "ansible"), ansible.Options{

@@ -10,6 +10,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -27,6 +28,8 @@ type setting struct {
 	list bool
 	// toggle settings may be given as a flag without a value.
 	toggle bool
+	// on toggles are true where nothing is told.
+	on bool
 	// path settings are relative to the file when they stand in it.
 	path bool
 	set  func(*config, string) error
@@ -60,6 +63,14 @@ func settings() []setting {
 	return []setting{
 		{field: "registry", flag: "registry", allowed: "oci://HOST/PREFIX or oci-layout:DIR", usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; without it they come by import only", set: setRegistry},
 		{field: "plainHTTP", flag: "plain-http", toggle: true, allowed: "true or false", usage: "speak HTTP without TLS; with loopback addresses this is so anyway", set: setPlain},
+		{field: "credentials", flag: "credentials", path: true, allowed: "the path of a file as docker's config.json", usage: "credentials of registries, a `FILE` as docker's config.json or a pull secret's .dockerconfigjson (default: docker's own)", set: text(func(c *config) *string { return &c.credentials })},
+		{field: "proxy", flag: "proxy", allowed: "a URL such as http://proxy.example:3128", usage: "reach registries and hub through this proxy, a `URL` (default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY)", set: text(func(c *config) *string { return &c.network.Proxy })},
+		{field: "tls.ca", flag: "tls-ca", path: true, allowed: "the path of certificates in PEM", usage: "authorities that are trusted beside the system's, a `FILE` in PEM", set: text(func(c *config) *string { return &c.network.CAFile })},
+		{field: "tls.cert", flag: "tls-cert", path: true, allowed: "the path of a certificate in PEM", usage: "client certificate with its chain, a `FILE` in PEM", set: text(func(c *config) *string { return &c.network.CertFile })},
+		{field: "tls.key", flag: "tls-key", path: true, allowed: "the path of a private key in PEM", usage: "the client certificate's key, a `FILE` in PEM", set: text(func(c *config) *string { return &c.network.KeyFile })},
+		{field: "tls.postQuantum", flag: "tls-post-quantum", toggle: true, on: true, allowed: "true or false", usage: "agree on keys in a way that a quantum computer cannot break, for 1 KiB each way with each new connection", set: setPostQuantum},
+		{field: "maxBandwidth", flag: "max-bandwidth", allowed: "bytes a second of at least 1KiB, such as 64KiB or 1MiB", usage: "receive at most this `SIZE` a second from registries and hub, such as 64KiB", set: setBandwidth},
+		{field: "transferWindow", flag: "transfer-window", allowed: "HH:MM-HH:MM, such as 01:00-05:00", usage: "fetch layers and artifacts only between these times of the day in UTC, such as `01:00-05:00`", set: setWindow},
 		{field: "platform", flag: "platform", allowed: "the platform's name", usage: "the platform's `NAME` (default \"default\")", set: text(func(c *config) *string { return &c.cluster.Platform })},
 		{field: "environment", flag: "environment", allowed: lowerName, usage: "the environment's `NAME`, such as dev", set: name(func(c *config) *string { return &c.cluster.Environment })},
 		{field: "clusterType", flag: "cluster-type", allowed: lowerName, usage: "the cluster type's `NAME`, such as drone", set: name(func(c *config) *string { return &c.cluster.Type })},
@@ -150,6 +161,49 @@ func setPlain(c *config, s string) (err error) {
 	if err != nil {
 		return fmt.Errorf("%q is neither", s)
 	}
+	return nil
+}
+
+func setPostQuantum(c *config, s string) error {
+	on, err := strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	c.network.NoPostQuantum = !on
+	return nil
+}
+
+// sizePattern is a number of bytes with a unit that says whether it counts by 1000 or 1024.
+var sizePattern = regexp.MustCompile(`^([0-9]{1,9})(B|kB|MB|KiB|MiB)?$`)
+
+var units = map[string]int64{"": 1, "B": 1, "kB": 1000, "MB": 1000 * 1000, "KiB": 1 << 10, "MiB": 1 << 20}
+
+func setBandwidth(c *config, s string) error {
+	m := sizePattern.FindStringSubmatch(strings.TrimSuffix(s, "/s"))
+	if m == nil {
+		return fmt.Errorf("%q is no size", s)
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if c.network.MaxBandwidth = n * units[m[2]]; err == nil && c.network.MaxBandwidth < 1<<10 {
+		err = fmt.Errorf("%q is too little", s)
+	}
+	return err
+}
+
+func setWindow(c *config, s string) error {
+	var times [2]time.Duration
+	opens, closes, ok := strings.Cut(s, "-")
+	for i, text := range []string{opens, closes} {
+		t, err := time.Parse("15:04", text)
+		if err != nil || !ok {
+			return fmt.Errorf("%q does not have that form", s)
+		}
+		times[i] = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
+	}
+	if times[0] == times[1] {
+		return fmt.Errorf("%q is no time at all, or all of it", s)
+	}
+	c.window = agent.Window{Opens: times[0], Closes: times[1]}
 	return nil
 }
 

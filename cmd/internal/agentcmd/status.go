@@ -162,6 +162,8 @@ func exitOf(r agent.Result) error {
 			hint += `; "wherry bundle ls LOCATION" lists what is published`
 		}
 		return cli.Fail(cli.Failed, errors.New(r.Error), hint)
+	case agent.Deferred:
+		return cli.Fail(cli.NotYet, errors.New(r.Error), "what runs keeps running")
 	case agent.Broken:
 		return cli.Fail(cli.Failed, errors.New(r.Error), "")
 	}

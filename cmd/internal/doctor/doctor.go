@@ -57,6 +57,8 @@ type Subject struct {
 	Adapter string
 	// Adapters says of each adapter that there is whether it is configured.
 	Adapters map[string]bool
+	// Transport is how registries are reached; nil means http.DefaultTransport.
+	Transport http.RoundTripper
 	// Source opens where bundles come from. Nil where they come by import only.
 	Source func(*http.Client) (bundle.Source, error)
 	// TrustSource opens where trust documents come from, where Source is set.

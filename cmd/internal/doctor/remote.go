@@ -43,11 +43,11 @@ func registryRemedy(err error) string {
 	case errors.Is(err, errdef.ErrNotFound):
 		return `publish for this environment and cluster type, or compare --registry, --environment, --cluster-type and --ring with what "wherry bundle ls" lists`
 	case errors.Is(err, oci.ErrUnauthorized):
-		return `store credentials with "wherry login", or in the Secret wherry-agent-registry`
+		return `store credentials with "wherry login", name a file of them with --credentials, or put them into the Secret wherry-agent-registry`
 	case errors.Is(err, http.ErrSchemeMismatch):
 		return "give --plain-http if the registry is meant to be without TLS"
 	case isUnknownAuthority(err):
-		return "name the authority's certificate with SSL_CERT_FILE, or put it into the ConfigMap wherry-agent-ca"
+		return "name the authority's certificate with --tls-ca, or put it into the ConfigMap wherry-agent-ca"
 	}
 	return "is this the registry's address, is it running, and does a proxy or a firewall let this machine through?"
 }
@@ -59,7 +59,11 @@ type dated struct{ e *examination }
 
 func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	sent := d.e.Now()
-	resp, err := http.DefaultTransport.RoundTrip(req)
+	transport := d.e.Transport
+	if transport == nil {
+		transport = http.DefaultTransport
+	}
+	resp, err := transport.RoundTrip(req)
 	if err != nil {
 		return nil, err
 	}

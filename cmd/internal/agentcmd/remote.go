@@ -1,0 +1,146 @@
+package agentcmd
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// remote is how the agent reaches registries and the hub: one client for its whole life, which keeps
+// connections, TLS sessions and tokens.
+type remote struct {
+	c       *config
+	options oci.Options
+	store   oci.Store // nil where bundles come by import only
+}
+
+// connect sends nothing.
+func (c *config) connect() (*remote, error) {
+	client, err := oci.NewHTTPClient(c.network)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
+	}
+	r := &remote{c: c, options: oci.Options{HTTPClient: client, UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain}}
+	if c.credentials != "" {
+		if r.options.Credential, err = oci.Credentials(c.credentials); err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--credentials: %w", err), `"wherry login" writes such a file, and pull secrets hold one`)
+		}
+	}
+	return r.by(client)
+}
+
+// by is the same by way of another client; nil is the same one.
+func (r *remote) by(client *http.Client) (*remote, error) {
+	other := *r
+	if client != nil {
+		other.options.HTTPClient = client
+	}
+	if r.c.registry != (oci.Location{}) {
+		store, err := r.c.registry.Open(other.options)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, err, "")
+		}
+		other.store = store
+	}
+	return &other, nil
+}
+
+// source is the repository that the agent polls; nil where there is none.
+func (r *remote) source() (bundle.Source, error) {
+	stream := bundle.Stream{Environment: r.c.cluster.Environment, ClusterType: r.c.cluster.Type}
+	return r.repository(stream.Repository())
+}
+
+// repository is one of the location that bundles come from; nil where there is none.
+func (r *remote) repository(name string) (bundle.Source, error) {
+	if r.store == nil {
+		return nil, nil
+	}
+	repo, err := r.store.Repository(name)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, "")
+	}
+	return repo, nil
+}
+
+// configure tells the agent what it has to know of the network.
+func (r *remote) configure(o *agent.Options) (err error) {
+	o.TrustSource, err = r.repository(bundle.TrustRepository)
+	o.HTTPClient = &http.Client{Transport: r.options.HTTPClient.Transport, Timeout: agent.HubTime}
+	return err
+}
+
+// artifacts opens a repository HOST/NAME that an assignment's artifact lies in. The registry that bundles come
+// from is spoken to as for bundles.
+func (r *remote) artifacts(repository string) (bundle.Source, error) {
+	host, name, _ := strings.Cut(repository, "/")
+	opts := r.options
+	opts.PlainHTTP = opts.PlainHTTP && host == r.c.registry.Host
+	repo, err := oci.Location{Host: host}.Repository(name, opts)
+	if err != nil {
+		return nil, err
+	}
+	return &windowed{repo, r.c.window}, nil
+}
+
+// windowed is a source that begins nothing outside of the transfer window.
+type windowed struct {
+	bundle.Source
+	window agent.Window
+}
+
+func (w *windowed) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
+	if err := w.window.Closed(time.Now()); err != nil {
+		return ocispec.Descriptor{}, fmt.Errorf("%w: %w", oci.ErrUnreachable, err)
+	}
+	return w.Source.Resolve(ctx, reference)
+}
+
+func (w *windowed) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadCloser, error) {
+	if err := w.window.Closed(time.Now()); err != nil {
+		return nil, fmt.Errorf("%w: %w", oci.ErrUnreachable, err)
+	}
+	return w.Source.Fetch(ctx, d)
+}
+
+const deltaName = "apply-delta"
+
+// newDeltaCommand is the process in which the agent applies a delta, and which gives the memory back.
+func newDeltaCommand() *cobra.Command {
+	return &cobra.Command{
+		Use:    deltaName,
+		Hidden: true,
+		Args:   cobra.NoArgs,
+		Run: func(cmd *cobra.Command, _ []string) {
+			os.Exit(delta.Child(cmd.InOrStdin(), cmd.OutOrStdout()))
+		},
+	}
+}
+
+// deltaCommand is how this program runs newDeltaCommand, a sibling of cmd. Nil, and no deltas, where the program
+// cannot be found.
+func deltaCommand(cmd *cobra.Command) []string {
+	self, err := exec.LookPath(os.Args[0])
+	if err == nil {
+		self, err = filepath.Abs(self)
+	}
+	if err != nil {
+		return nil
+	}
+	return append([]string{self}, append(strings.Fields(cmd.Parent().CommandPath())[1:], deltaName)...)
+}

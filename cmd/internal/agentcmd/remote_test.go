@@ -1,0 +1,72 @@
+package agentcmd
+
+import (
+	"os"
+	"path/filepath"
+	"testing"
+	"time"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// configured reads a configuration as a command does that is given a file and flags.
+func configured(t *testing.T, file string, args ...string) (*config, error) {
+	t.Helper()
+	path := filepath.Join(t.TempDir(), "agent.yaml")
+	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
+	cmd := &cobra.Command{}
+	addFlags(cmd)
+	require.NoError(t, cmd.ParseFlags(append([]string{"--config", path}, args...)))
+	return readConfig(cmd.PersistentFlags(), func(string) (string, bool) { return "", false })
+}
+
+func TestHowRegistriesAreReached(t *testing.T) {
+	c, err := configured(t, `
+proxy: http://proxy.example:3128
+tls: {ca: ca.pem, postQuantum: false}
+maxBandwidth: 64KiB
+transferWindow: 22:30-04:00
+`)
+	require.NoError(t, err)
+	require.Equal(t, oci.Network{
+		Proxy: "http://proxy.example:3128", CAFile: filepath.Join(filepath.Dir(c.file), "ca.pem"), NoPostQuantum: true, MaxBandwidth: 64 << 10,
+	}, c.network)
+	require.Equal(t, agent.Window{Opens: 22*time.Hour + 30*time.Minute, Closes: 4 * time.Hour}, c.window)
+
+	c, err = configured(t, "", "--max-bandwidth", "2MB/s", "--tls-post-quantum")
+	require.NoError(t, err)
+	require.Equal(t, oci.Network{MaxBandwidth: 2_000_000}, c.network)
+	require.Zero(t, c.window)
+}
+
+func TestSettingsOfTheNetworkThatAreNone(t *testing.T) {
+	for args, want := range map[[2]string]string{
+		{"--max-bandwidth", "fast"}:          `"fast" is no size: allowed is bytes a second of at least 1KiB, such as 64KiB or 1MiB`,
+		{"--max-bandwidth", "1000"}:          "too little",
+		{"--max-bandwidth", "1GiB"}:          "no size",
+		{"--transfer-window", "1-5"}:         "allowed is HH:MM-HH:MM",
+		{"--transfer-window", "01:00"}:       "does not have that form",
+		{"--transfer-window", "24:30-1:00"}:  "does not have that form",
+		{"--transfer-window", "01:00-01:00"}: "no time at all",
+	} {
+		_, err := configured(t, "", args[0], args[1])
+		require.ErrorContains(t, err, want)
+	}
+	for args, want := range map[[2]string]string{
+		{"--proxy", "user:secret@proxy"}:   "the proxy is no URL",
+		{"--tls-ca", "/nowhere.pem"}:       "/nowhere.pem",
+		{"--tls-cert", "cert.pem"}:         "takes two files",
+		{"--credentials", "/nowhere.json"}: "--credentials: open /nowhere.json",
+		{"--credentials", os.Args[0]}:      "holds no credentials",
+	} {
+		c, err := configured(t, "", args[0], args[1])
+		require.NoError(t, err)
+		_, err = c.connect()
+		require.ErrorContains(t, err, want)
+		require.NotContains(t, err.Error(), "secret")
+	}
+}
