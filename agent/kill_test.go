@@ -20,6 +20,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
@@ -29,7 +30,13 @@ import (
 // host folder and public key, separated by newlines.
 const childVariable = "WHERRY_TEST_AGENT"
 
+// deltaArgument makes it the process in which a delta is applied.
+const deltaArgument = "apply-delta"
+
 func TestMain(m *testing.M) {
+	if len(os.Args) == 2 && os.Args[1] == deltaArgument {
+		os.Exit(delta.Child(os.Stdin, os.Stdout))
+	}
 	if args := os.Getenv(childVariable); args != "" {
 		if err := runChild(strings.Split(args, "\n")); err != nil {
 			fmt.Fprintln(os.Stderr, err)

@@ -61,7 +61,7 @@ func New(stream bundle.Stream, n int64, issued time.Time, files map[string]strin
 
 // Publish pushes the release to repo, moves the tag to it and returns its manifest's descriptor.
 func (d Draft) Publish(ctx context.Context, repo oci.Target) (ocispec.Descriptor, error) {
-	packed, err := d.pack()
+	packed, err := d.Pack()
 	if err != nil {
 		return ocispec.Descriptor{}, err
 	}
@@ -101,7 +101,8 @@ func (d Draft) Publish(ctx context.Context, repo oci.Target) (ocispec.Descriptor
 	return manifest.Descriptor, repo.Tag(ctx, manifest.Descriptor, cmp.Or(d.Tag, bundle.LatestTag))
 }
 
-func (d Draft) pack() (*bundle.Packed, error) {
+// Pack returns the draft's tree as a publisher packs it.
+func (d Draft) Pack() (*bundle.Packed, error) {
 	if d.Tar == nil {
 		tree, err := d.tree()
 		if err != nil {
