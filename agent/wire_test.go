@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"io"
 	"math/rand/v2"
@@ -13,6 +14,7 @@ import (
 	"strings"
 	"sync"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
@@ -232,4 +234,57 @@ func TestADeltaStartsFromATreeThatADeltaHasMade(t *testing.T) {
 	require.EqualValues(t, 3, s.once().Status.Release.Running.Sequence)
 	s.requireStored(r1(s, 3), true)
 	requireFile(t, s.host, "w3-x/f", before["w3-x/f"])
+}
+
+// blobBytes reads a blob from the registry.
+func (s *site) blobBytes(d ocispec.Descriptor) []byte {
+	s.t.Helper()
+	data, err := bundle.ReadBlob(context.Background(), s.repo, d, 8<<20)
+	require.NoError(s.t, err)
+	return data
+}
+
+// stallAfter has the registry stop in the middle of a blob, until the returned function is called.
+func (s *site) stallAfter(d digest.Digest, data []byte, n int) func() {
+	over := make(chan struct{})
+	hook := func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, d.String()) {
+			return false
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(data)))
+		_, _ = w.Write(data[:n])
+		w.(http.Flusher).Flush()
+		select {
+		case <-over:
+		case <-r.Context().Done():
+		}
+		panic(http.ErrAbortHandler)
+	}
+	s.registry.hook.Store(&hook)
+	return func() { close(over) }
+}
+
+// ranges serves a blob in parts, and notes where requests begin.
+func (s *site) ranges(d digest.Digest, data []byte) *[]int {
+	var begun []int
+	hook := func(w http.ResponseWriter, r *http.Request) bool {
+		if !strings.HasSuffix(r.URL.Path, d.String()) {
+			return false
+		}
+		from := 0
+		_, _ = fmt.Sscanf(r.Header.Get("Range"), "bytes=%d-", &from)
+		begun = append(begun, from)
+		http.ServeContent(w, r, "", time.Time{}, bytes.NewReader(data))
+		return true
+	}
+	s.registry.hook.Store(&hook)
+	return &begun
+}
+
+// layer describes the layer of a manifest in the registry.
+func (s *site) layer(manifest ocispec.Descriptor) ocispec.Descriptor {
+	s.t.Helper()
+	var m ocispec.Manifest
+	require.NoError(s.t, json.Unmarshal(s.blobBytes(manifest), &m))
+	return m.Layers[0]
 }
