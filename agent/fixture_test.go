@@ -34,6 +34,7 @@ type site struct {
 	t        testing.TB
 	registry *testRegistry
 	repo     oci.Target
+	linked   oci.Target // what the agent has for repo, where it is not that
 	trust    oci.Target // the repository of trust documents
 	key      *ecdsa.PrivateKey
 	dir      string // the agent's state folder
@@ -143,7 +144,11 @@ func (s *site) agent(f func(*Agent)) {
 
 func (s *site) agentOn(state *State) *Agent {
 	cluster := bundle.ReportCluster{UID: "plant-7", Name: "plant-7", Platform: s.stream.Platform, Environment: s.stream.Environment, Type: s.stream.ClusterType}
-	return New(state, s.repo, bundle.Pinned(bundle.Keys{s.key.Public()}), cluster, s.opts)
+	source := s.repo
+	if s.linked != nil {
+		source = s.linked
+	}
+	return New(state, source, bundle.Pinned(bundle.Keys{s.key.Public()}), cluster, s.opts)
 }
 
 // once makes one pass in a process of its own, so to speak.

@@ -7,6 +7,8 @@ import (
 	"crypto/x509"
 	"encoding/pem"
 	"fmt"
+	"io"
+	"log"
 	"log/slog"
 	"math/rand/v2"
 	"os"
@@ -44,6 +46,7 @@ func TestMain(m *testing.M) {
 		}
 		os.Exit(0)
 	}
+	log.SetOutput(io.Discard) // net/http complains there of links that misbehave, as tests have them do
 	os.Exit(m.Run())
 }
 
