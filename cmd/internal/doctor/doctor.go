@@ -96,6 +96,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		run   func(context.Context)
 	}{
 		{checkTime, e.state},
+		{checkTime, e.store},
 		{checkTime, e.agent},
 		{checkTime, e.registry},
 		{checkTime, e.trust},

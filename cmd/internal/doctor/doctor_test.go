@@ -331,3 +331,23 @@ func TestTheTrustDocumentIsExamined(t *testing.T) {
 		require.Equal(t, Skipped, f.examine()["trust"].Result)
 	})
 }
+
+func TestWhatTheStoreHolds(t *testing.T) {
+	f := newFixture(t)
+	require.Equal(t, "no release is in it yet", f.examine()["store"].Message)
+
+	state, err := agent.OpenState(f.subject.StateDir, nil)
+	require.NoError(t, err)
+	agent.New(state, f.repo, f.subject.Pinned, f.subject.Cluster, agent.Options{}).Once(t.Context(), 0)
+	require.NoError(t, state.Close())
+	store := filepath.Join(f.subject.StateDir, "store")
+	require.NoError(t, os.WriteFile(filepath.Join(store, "parts", "sha256-x"), make([]byte, 20<<10), 0o600))
+	found := f.examine()["store"]
+	require.Equal(t, OK, found.Result)
+	require.Regexp(t, `^bundles/\S+/s\d+-\d+, \d+ (bytes|KiB), and \d+ (bytes|KiB) unpacked; 20 KiB have arrived of what is being fetched$`, found.Message)
+
+	require.NoError(t, os.Truncate(filepath.Join(store, "index.json"), 5))
+	found = f.examine()["store"]
+	require.Equal(t, Warning, found.Result)
+	require.Contains(t, found.Message, "its index is damaged")
+}

@@ -7,6 +7,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"time"
 
@@ -67,6 +68,42 @@ func probe(dir string) (err error) {
 		err = f.Sync()
 	}
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
+}
+
+// store says what the agent has on its disk.
+func (e *examination) store(context.Context) {
+	const check = "store"
+	s, err := agent.ReadStore(e.StateDir)
+	switch {
+	case err != nil:
+		e.skipped(check, "the state folder cannot be read")
+		return
+	case s.Damaged != nil:
+		e.warned(check, "the agent makes it again with the next release", "its index is damaged: %v", s.Damaged)
+		return
+	case len(s.Releases) == 0:
+		e.ok(check, "no release is in it yet%s", parts(s.Parts))
+		return
+	}
+	e.ok(check, "%s, %s, and %s unpacked%s", strings.Join(s.Releases, ", "), size(s.Blobs), size(s.Trees), parts(s.Parts))
+}
+
+func parts(bytes int64) string {
+	if bytes == 0 {
+		return ""
+	}
+	return fmt.Sprintf("; %s have arrived of what is being fetched", size(bytes))
+}
+
+// size is a number of bytes as people read it.
+func size(n int64) string {
+	switch {
+	case n >= 10<<20:
+		return fmt.Sprintf("%d MiB", n>>20)
+	case n >= 10<<10:
+		return fmt.Sprintf("%d KiB", n>>10)
+	}
+	return fmt.Sprintf("%d bytes", n)
 }
 
 func (e *examination) agent(ctx context.Context) {
