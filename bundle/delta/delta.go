@@ -31,21 +31,32 @@ const (
 	MaxTreeBytes = 64 << 20
 	// MaxBytes bounds a delta. One that is worth it has less than half a full layer's bytes.
 	MaxBytes = MaxTreeBytes / 2
+	// smallBytes is how large two trees may be together to count as small. Up to here the compressor's second
+	// level finds what its first does, in a fifth of the time and with a tenth of the memory.
+	smallBytes = 4 << 20
 )
+
+// Small says whether Make takes so little, for trees of that many bytes, that no process of its own is worth
+// starting: at most 100 ms, and 24 MiB with the trees. Others are for Job.
+func Small(base, next int64) bool { return base+next <= smallBytes }
 
 // Worth says whether a delta is small enough to be published beside the full layer: less than half of it.
 func Worth(delta, full int64) bool { return delta < full/2 && delta <= MaxBytes }
 
-// Make returns the delta from base to next, which are uncompressed tars. It takes half a tenth of a second for
-// small trees and some seconds for the largest. The same input gives the same bytes with one version of the
-// compressor.
+// Make returns the delta from base to next, which are uncompressed tars. It takes some milliseconds for trees of
+// a few hundred assignments, and some seconds for the largest. The same input gives the same bytes with one version
+// of the compressor.
 func Make(base, next []byte) ([]byte, error) {
 	if err := check(int64(len(base)), int64(len(next))); err != nil {
 		return nil, err
 	}
+	level := zstd.SpeedBestCompression // lower levels forget most of a large base
+	if Small(int64(len(base)), int64(len(next))) {
+		level = zstd.SpeedBetterCompression
+	}
 	w, err := zstd.NewWriter(nil,
 		zstd.WithEncoderDictRaw(0, base),
-		zstd.WithEncoderLevel(zstd.SpeedBestCompression), // lower levels forget most of a large base
+		zstd.WithEncoderLevel(level),
 		zstd.WithWindowSize(window(len(base), len(next))),
 		zstd.WithEncoderConcurrency(1), // each further one would take tables of its own
 		zstd.WithLowerEncoderMem(true),

@@ -72,7 +72,7 @@ func TestADeltaMakesTheTreeThatItWasMadeOf(t *testing.T) {
 // TestMemoryIsBoundedAndGivenBack.
 func TestASmallInsertionIsASmallDelta(t *testing.T) {
 	t.Parallel()
-	for size, most := range map[int]int{4 << 20: 1 << 10, 16 << 20: 4 << 10} {
+	for size, most := range map[int]int{smallBytes/2 - 1<<10: 512, 4 << 20: 1 << 10, 16 << 20: 4 << 10} {
 		base := manifests(size)
 		next := inserted(base)
 		d, err := Make(base, next)
