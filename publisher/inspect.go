@@ -40,6 +40,8 @@ type Trusted struct {
 	Assignments *int            `json:"assignments,omitempty"`
 	// Held lists the assignments of a bundle whose content is that of an earlier release.
 	Held []HeldAssignment `json:"held,omitempty"`
+	// Deltas are those of a bundle.
+	Deltas []Delta `json:"deltas,omitempty"`
 	// ClusterTypes are those of an environment record.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes,omitempty"`
 	// Incomplete names those of them that are not all that the commit asks for.
@@ -130,7 +132,7 @@ func (t *Trusted) readRecord(ctx context.Context, repo bundle.Source, desc ocisp
 	return nil
 }
 
-func (t *Trusted) readBundle(ctx context.Context, repo bundle.Source, desc ocispec.Descriptor, now time.Time) error {
+func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, now time.Time) error {
 	v, err := bundle.Read(ctx, repo, desc)
 	if err != nil {
 		return err
@@ -141,6 +143,9 @@ func (t *Trusted) readBundle(ctx context.Context, repo bundle.Source, desc ocisp
 	}
 	assignments, err := readTree(ctx, repo, v.Tree, r.Content)
 	if err != nil {
+		return err
+	}
+	if t.Deltas, err = applyDeltas(ctx, repo, v); err != nil {
 		return err
 	}
 	n := len(assignments)
@@ -158,6 +163,7 @@ type Inspected struct {
 	Signatures  int                 `json:"signatures"`
 	Release     bundle.Release      `json:"release"`
 	Manifest    ocispec.Manifest    `json:"manifest"`
+	Deltas      []Delta             `json:"deltas,omitempty"`
 	Assignments []bundle.Assignment `json:"assignments"`
 	// Artifacts lists what they need from elsewhere.
 	Artifacts []bundle.Artifact `json:"artifacts,omitempty"`
@@ -176,6 +182,9 @@ func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspect
 	}
 	i.Manifest, i.Release = *m, *release
 	if i.Signatures, err = countSignatures(ctx, repo, desc.Digest); err != nil {
+		return nil, err
+	}
+	if i.Deltas, _, err = listDeltas(ctx, repo, *m); err != nil {
 		return nil, err
 	}
 	tree, err := openTree(ctx, repo, m.Layers[0], release.Content)

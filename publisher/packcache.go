@@ -32,8 +32,24 @@ func packOnce(cache scheduler.Cache, assignments []scheduler.Assignment, held []
 	tree, artifacts, err := packAssignments(assignments, held)
 	if err == nil {
 		cache.Put(key, encodePacked(packedBundle{tree, artifacts}))
+		cache.Put(layerKey(tree.Content), []byte(key))
 	}
 	return tree, artifacts, err
+}
+
+// layerKey is where the key of a tree is kept that was packed before.
+func layerKey(c bundle.Content) string { return "packed-" + c.DiffID.String() }
+
+// packedBefore returns the layer of a tree, if cache, which may be nil, has it.
+func packedBefore(cache scheduler.Cache, c bundle.Content) (layer []byte, ok bool) {
+	if cache == nil {
+		return nil, false
+	}
+	known, ok := decodePacked(cache.Get(string(cache.Get(layerKey(c)))))
+	if !ok || known.tree.Content != c {
+		return nil, false
+	}
+	return known.tree.Gzip, true
 }
 
 // packKey is a digest of assignments, whatever their fields, but for the places of ConfigMaps, which are

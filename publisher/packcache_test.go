@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"reflect"
+	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -17,7 +18,9 @@ type countingCache struct {
 }
 
 func (c *countingCache) Put(key string, data []byte) {
-	c.puts++
+	if strings.HasPrefix(key, "bundle-") {
+		c.puts++
+	}
 	c.RenderCache.Put(key, data)
 }
 

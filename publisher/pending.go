@@ -231,6 +231,9 @@ func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bun
 	if err != nil {
 		return nil, err
 	}
+	if err := checkLayers(v.Manifest); err != nil {
+		return nil, err
+	}
 	r := v.Release
 	expect := bundle.Expect{Stream: stream, Epoch: p.trust.Epoch, Now: p.issuedAt}
 	if last := pl.standing.verified; last != nil {

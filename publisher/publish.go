@@ -58,6 +58,9 @@ type PublishOptions struct {
 	Strict bool
 	// Cache, if not nil, has the trees that were packed before.
 	Cache scheduler.Cache
+	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one there
+	// are no deltas of trees that are not small; see delta.Small.
+	DeltaCommand []string
 	// Packed, if not nil, has packed what could be while it was rendered. It excludes Unread, since what is
 	// held for that is known only here.
 	Packed *Packer

@@ -59,7 +59,7 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 		}
 		pl.result.Renewed = renewed
 	}
-	if v := pl.standing.pending; v != nil && p.isPending(pl, v.Release) {
+	if v := pl.standing.pending; v != nil && p.isPending(pl, v) {
 		have, _, err := p.cosign(ctx, pl.repo, v.Release.Stream().Repository(), v.Descriptor.Digest)
 		if err != nil {
 			return err
@@ -123,7 +123,7 @@ func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Veri
 		return false, renewed, nil
 	}
 	if v := pl.standing.pending; v != nil {
-		if !p.isPending(pl, v.Release) {
+		if !p.isPending(pl, v) {
 			renewed = "it takes the place of " + pendingTag(v.Release.Epoch, v.Release.Sequence)
 		}
 		return false, renewed, nil
@@ -164,12 +164,13 @@ func (p *publication) ends(r bundle.Release) bool {
 	return r.ExpiresAt.Sub(p.issuedAt) <= before
 }
 
-// isPending says whether r, which waits for signatures, is what would be published now. Whoever publishes
+// isPending says whether v, which waits for signatures, is what would be published now. Whoever publishes
 // signs it unseen, so that nothing may be in it which a release of theirs would not have: neither content, nor
-// the word for where that came from.
-func (p *publication) isPending(pl *plan, r bundle.Release) bool {
+// the word for where that came from, nor a layer that is not known.
+func (p *publication) isPending(pl *plan, v *bundle.Verified) bool {
+	r := v.Release
 	return p.says(pl, r) && r.BaseCommit == p.done.BaseCommit && r.EnvironmentCommit == p.done.EnvironmentCommit &&
-		r.ExpiresAt.Sub(r.IssuedAt) == pl.validFor && !p.ends(r)
+		r.ExpiresAt.Sub(r.IssuedAt) == pl.validFor && !p.ends(r) && checkLayers(v.Manifest) == nil
 }
 
 func (p *publication) newRelease(pl *plan) (bundle.Release, error) {
@@ -194,27 +195,21 @@ type artifact struct {
 	signed   *bundle.Signed
 }
 
-// newBundle makes the artifact of a release. Where the last one has the same tree, it keeps that layer,
-// since a compressor's bytes may differ from one Go release to the next.
+// newBundle makes the artifact of a release. Where the last one has the same tree, it keeps its layers, since a
+// compressor's bytes may differ from one Go release to the next.
 func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release) (artifact, error) {
 	doc, err := r.Marshal()
 	if err != nil {
 		return artifact{}, err
 	}
 	config := bundle.NewBlob(bundle.MediaTypeRelease, doc)
-	tree := bundle.NewBlob(bundle.MediaTypeTree, pl.content.Gzip)
-	a := artifact{blobs: []bundle.Blob{tree, config}}
-	if last := pl.standing.verified; last != nil && last.Release.Content == r.Content {
-		kept, err := pl.repo.Exists(ctx, last.Tree)
-		if err != nil {
-			return artifact{}, err
-		}
-		if kept {
-			tree.Descriptor, a.blobs = last.Tree, a.blobs[1:]
-		}
+	layers, blobs, err := p.layers(ctx, pl, r)
+	if err != nil {
+		return artifact{}, err
 	}
+	a := artifact{blobs: append(blobs, config)}
 	m := ocispec.Manifest{
-		ArtifactType: bundle.MediaTypeBundle, Config: config.Descriptor, Layers: []ocispec.Descriptor{tree.Descriptor},
+		ArtifactType: bundle.MediaTypeBundle, Config: config.Descriptor, Layers: layers,
 		Annotations: p.annotations(r.Environment+"/"+r.ClusterType, r.Tag()),
 	}
 	m.Config.Data = doc
@@ -223,6 +218,32 @@ func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release)
 	}
 	err = p.finish(&a, m, r.Stream().Repository())
 	return a, err
+}
+
+// layers returns those of a release's manifest, and the blobs among them that are to be pushed.
+func (p *publication) layers(ctx context.Context, pl *plan, r bundle.Release) (layers []ocispec.Descriptor, blobs []bundle.Blob, err error) {
+	tree := bundle.NewBlob(bundle.MediaTypeTree, pl.content.Gzip)
+	last := pl.standing.verified
+	if last == nil || last.Release.Content != r.Content {
+		deltas, err := p.deltas(ctx, pl)
+		blobs = append([]bundle.Blob{tree}, deltas...)
+		for _, b := range blobs {
+			layers = append(layers, b.Descriptor)
+		}
+		return layers, blobs, err
+	}
+	for _, layer := range append([]ocispec.Descriptor{last.Tree}, deltasOf(last.Manifest)...) {
+		there, err := pl.repo.Exists(ctx, layer)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case there:
+			layers = append(layers, layer)
+		case layer.Digest == last.Tree.Digest:
+			layers, blobs = append(layers, tree.Descriptor), append(blobs, tree)
+		}
+	}
+	return layers, blobs, nil
 }
 
 // annotations are what registries and other tools show.

@@ -98,6 +98,14 @@ Who signed it is not asked, so what is shown may be anybody's words: "wherry ver
 	return cmd
 }
 
+// deltaText says how large a delta is and what it starts from.
+func deltaText(d publisher.Delta) string {
+	if d.Base == "" {
+		return fmt.Sprintf("%d bytes, from %s, which no newer release here has", d.Size, d.From)
+	}
+	return fmt.Sprintf("%d bytes, from %s", d.Size, d.Base)
+}
+
 func inspectTable(w io.Writer, i *publisher.Inspected) {
 	r := i.Release
 	fmt.Fprintf(w, "DIGEST\t%s\n", i.Digest)
@@ -107,6 +115,10 @@ func inspectTable(w io.Writer, i *publisher.Inspected) {
 	fmt.Fprintf(w, "EXPIRES\t%s\n", timeCell(r.ExpiresAt))
 	fmt.Fprintf(w, "BASE COMMIT\t%s\n", cell(r.BaseCommit))
 	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, cli.Count(r.Content.Files, "file"), r.Content.Size)
+	fmt.Fprintf(w, "LAYER\t%s, %d bytes\n", cell(string(i.Manifest.Layers[0].Digest)), i.Manifest.Layers[0].Size)
+	for _, d := range i.Deltas {
+		fmt.Fprintf(w, "DELTA\t%s, %s\n", d.Digest, deltaText(d))
+	}
 	fmt.Fprintf(w, "ARTIFACTS\t%d, of %d bytes as far as is known\n\n", r.Artifacts.Count, r.Artifacts.Bytes)
 	fmt.Fprintln(w, "ASSIGNMENT\tVERSION\tWORKSPACE\tADAPTER\tPOLICIES\tCONTENT\tHELD SINCE")
 	for _, a := range i.Assignments {

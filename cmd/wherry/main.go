@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -29,6 +30,7 @@ func newRootCommand() *cobra.Command {
 		newAgentCommand(),
 		newAirgapCommand(),
 		newBundleCommand(),
+		deltacmd.New(),
 		newDemoCommand(),
 		newExplainCommand(),
 		newGetCommand(),

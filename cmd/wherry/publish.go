@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -124,7 +125,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict, opts.OCI = loaded.Unread, p.source.strict, p.registry.options()
 	opts.Cache, opts.Packed = p.source.cache.get(), p.source.packer
-	opts.CheckOutput = cmd.ErrOrStderr()
+	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.source.cache.trim()
 	done, err := publisher.Publish(cmd.Context(), result, to, keys, opts)
 	for _, w := range done.Warnings {

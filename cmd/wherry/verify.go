@@ -146,6 +146,16 @@ func trustedTable(w io.Writer, t *publisher.Trusted) {
 			row("HELD", "%s since %s", h.Name, heldText(h.Held))
 		}
 	}
+	for _, d := range t.Deltas {
+		switch text := deltaText(d); {
+		case d.Problem != "":
+			row("DELTA", "%s: cannot be applied, so agents would fetch all: %s", text, d.Problem)
+		case d.Applied:
+			row("DELTA", "%s: gives these files", text)
+		default:
+			row("DELTA", "%s: not tried", text)
+		}
+	}
 	if t.Identity != nil {
 		row("SIGNED BY", "%s", t.Identity.Subject)
 		row("KNOWN TO", "%s", t.Identity.Issuer)

@@ -1,0 +1,131 @@
+package publisher
+
+import (
+	"bytes"
+	"context"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Delta is a layer that makes a bundle's tree of that of an earlier release. Agents believe nothing it says: one
+// that is of no use costs them the full layer.
+type Delta struct {
+	Digest digest.Digest `json:"digest"`
+	Size   int64         `json:"size"` // in bytes
+	// From is the digest of the uncompressed tar that it starts from, and Base the tag of a release with that
+	// tree; empty where none of the newest here has it.
+	From digest.Digest `json:"from"`
+	Base string        `json:"base,omitempty"`
+	// Applied says that it was applied, and gives the signed tree. Problem says why it is of no use.
+	Applied bool   `json:"applied,omitempty"`
+	Problem string `json:"problem,omitempty"`
+}
+
+// listDeltas lists a manifest's deltas with the releases that they start from, which it looks for among the newest of
+// repo. Who has signed those is not asked: their trees have the digests that they are looked for by, or are of no
+// use.
+func listDeltas(ctx context.Context, repo oci.Target, m ocispec.Manifest) (list []Delta, bases map[digest.Digest]deltaBase, err error) {
+	wanted := map[digest.Digest]bool{}
+	for _, layer := range deltasOf(m) {
+		d := Delta{Digest: layer.Digest, Size: layer.Size, From: digest.Digest(layer.Annotations[delta.AnnotationFrom])}
+		list, wanted[d.From] = append(list, d), true
+	}
+	if len(list) == 0 {
+		return nil, nil, nil
+	}
+	all, err := repo.Tags(ctx)
+	if err != nil {
+		return nil, nil, err
+	}
+	bases = map[digest.Digest]deltaBase{}
+	for _, tag := range (tags{all: all}).releases() {
+		if len(bases) == len(wanted) {
+			break
+		}
+		desc, err := repo.Resolve(ctx, tag)
+		if err == nil {
+			var m *ocispec.Manifest
+			var r *bundle.Release
+			if m, r, err = readRelease(ctx, repo, desc); err == nil && wanted[r.Content.DiffID] && bases[r.Content.DiffID].tag == "" {
+				bases[r.Content.DiffID] = deltaBase{tag, m.Layers[0], r.Content}
+			}
+		}
+		if err := unlessRefused(err); err != nil {
+			return nil, nil, err
+		}
+	}
+	for i := range list {
+		list[i].Base = bases[list[i].From].tag
+	}
+	return list, bases, nil
+}
+
+// deltaBase is a release that a delta starts from.
+type deltaBase struct {
+	tag     string
+	layer   ocispec.Descriptor
+	content bundle.Content
+}
+
+// applyDeltas fetches and applies each delta of a bundle whose base is there, and says what became of it.
+func applyDeltas(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]Delta, error) {
+	list, bases, err := listDeltas(ctx, repo, v.Manifest)
+	if err != nil {
+		return nil, err
+	}
+	for i := range list {
+		d := &list[i]
+		err := applyDelta(ctx, repo, *d, bases[d.From], v.Release.Content)
+		if ctx.Err() != nil {
+			return nil, ctx.Err()
+		}
+		if d.Applied = err == nil && d.Base != ""; err != nil {
+			d.Problem = err.Error()
+		}
+	}
+	return list, nil
+}
+
+// applyDelta fetches a delta, and applies it where from is known.
+func applyDelta(ctx context.Context, repo oci.Target, d Delta, from deltaBase, want bundle.Content) error {
+	layer := ocispec.Descriptor{MediaType: delta.MediaType, Digest: d.Digest, Size: d.Size}
+	data, err := bundle.ReadBlob(ctx, repo, layer, delta.MaxBytes)
+	if err != nil || from.tag == "" {
+		return err
+	}
+	if from.content.Size > delta.MaxTreeBytes {
+		return &bundle.Refusal{Reason: bundle.TooLarge, Message: fmt.Sprintf("its base has %d bytes", from.content.Size)}
+	}
+	var tar bytes.Buffer
+	if err := fetchTar(ctx, repo, from.layer, from.content, &tar); err != nil {
+		return fmt.Errorf("release %s: %w", from.tag, err)
+	}
+	_, err = delta.Apply(tar.Bytes(), data, want)
+	return err
+}
+
+// checkLayers returns a *bundle.Refusal where a manifest has layers that no publisher gives it.
+func checkLayers(m ocispec.Manifest) error {
+	if n := len(m.Layers) - 1 - len(deltasOf(m)); n > 0 {
+		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("%d of its %d layers are neither its tree nor a delta that agents would take", n, len(m.Layers))}
+	}
+	return nil
+}
+
+// deltasOf returns those of a manifest's layers that are deltas an agent would take.
+func deltasOf(m ocispec.Manifest) (deltas []ocispec.Descriptor) {
+	full := m.Layers[0].Size
+	for _, layer := range m.Layers[1:min(len(m.Layers), 1+delta.MaxLayers)] {
+		from := digest.Digest(layer.Annotations[delta.AnnotationFrom])
+		if layer.MediaType == delta.MediaType && layer.Size > 0 && delta.Worth(layer.Size, full) && from.Validate() == nil && layer.Digest.Validate() == nil {
+			deltas = append(deltas, layer)
+		}
+	}
+	return deltas
+}

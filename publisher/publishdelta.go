@@ -1,0 +1,305 @@
+package publisher
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"os"
+	"path/filepath"
+	"runtime"
+	"slices"
+	"sync"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+const (
+	// maxBaseLookups is how many releases are verified at most to find those that deltas start from.
+	maxBaseLookups = 16
+	// minDeltaSaves is what a delta saves at least, in bytes: the descriptors of four of them cost every agent
+	// as much.
+	minDeltaSaves = 1 << 10
+)
+
+// deltas makes those that lead to pl's tree, from what agents are likely to have. One that cannot be made is a
+// warning: agents fetch the whole layer in its place. The error is ctx's.
+func (p *publication) deltas(ctx context.Context, pl *plan) ([]bundle.Blob, error) {
+	if pl.content.Content.Size > delta.MaxTreeBytes || len(pl.content.Gzip) <= minDeltaSaves {
+		return nil, nil
+	}
+	bases, err := p.bases(ctx, pl)
+	if err != nil || len(bases) == 0 {
+		return nil, err
+	}
+	m, err := p.newDeltaMaker(pl, bases)
+	if err != nil {
+		p.warn("%s: there are no deltas: %v", pl.clusterType.Name, err)
+		return nil, nil
+	}
+	defer m.close()
+	made, errs := m.all(ctx)
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	var blobs []bundle.Blob
+	for i, data := range made {
+		from := bases[i].Release
+		if errs[i] != nil {
+			p.warn("%s: there is no delta from release %s: %v", pl.clusterType.Name, from.Tag(), errs[i])
+			continue
+		}
+		if n, full := int64(len(data)), int64(len(pl.content.Gzip)); n > 0 && delta.Worth(n, full) && full-n >= minDeltaSaves {
+			b := bundle.NewBlob(delta.MediaType, data)
+			b.Descriptor.Annotations = map[string]string{delta.AnnotationFrom: from.Content.DiffID.String()}
+			blobs = append(blobs, b)
+		}
+	}
+	return blobs, nil
+}
+
+// baseSearch looks for the releases that deltas start from.
+type baseSearch struct {
+	p       *publication
+	pl      *plan
+	lookups int
+	found   []*bundle.Verified
+	taken   map[digest.Digest]bool // trees
+}
+
+// bases returns the releases to make deltas from, at most delta.MaxLayers, each with another tree: those that
+// rings are at now, newest first, and then the ones before. It is content with what it has found when the
+// registry fails.
+func (p *publication) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, error) {
+	s := &baseSearch{p: p, pl: pl, taken: map[digest.Digest]bool{pl.content.Content.DiffID: true}}
+	err := s.atRings(ctx)
+	for _, tag := range pl.standing.releases() {
+		if err != nil || len(s.found) == delta.MaxLayers {
+			break
+		}
+		var v *bundle.Verified
+		if v, err = s.look(ctx, tag); v != nil && v.Release.Tag() == tag {
+			s.take(v)
+		}
+	}
+	if err != nil && ctx.Err() == nil {
+		p.warn("%s: there may be deltas from fewer releases: %v", pl.clusterType.Name, err)
+		err = nil
+	}
+	return s.found, err
+}
+
+// atRings takes what the moving tags name, each once.
+func (s *baseSearch) atRings(ctx context.Context) error {
+	var all []*bundle.Verified
+	seen := map[digest.Digest]bool{}
+	for _, tag := range slices.Sorted(maps.Keys(s.pl.standing.moving)) {
+		d := s.pl.standing.moving[tag]
+		if seen[d] {
+			continue
+		}
+		seen[d] = true
+		v, err := s.look(ctx, tag)
+		if err != nil {
+			return err
+		}
+		if v != nil {
+			all = append(all, v)
+		}
+	}
+	slices.SortFunc(all, func(a, b *bundle.Verified) int { return orderOf(b).Compare(orderOf(a)) })
+	for _, v := range all {
+		s.take(v)
+	}
+	return nil
+}
+
+// look returns nil for what is not trusted, and for what one lookup too many asks for.
+func (s *baseSearch) look(ctx context.Context, tag string) (*bundle.Verified, error) {
+	standing := s.pl.standing
+	if last := standing.verified; last != nil &&
+		(standing.moving[tag] == last.Descriptor.Digest || tag == last.Release.Tag() && !standing.taken) {
+		return last, nil
+	}
+	if s.lookups++; s.lookups > maxBaseLookups {
+		return nil, nil
+	}
+	v, _, err := s.p.verifyRelease(ctx, s.pl.repo, tag)
+	return v, err
+}
+
+func (s *baseSearch) take(v *bundle.Verified) {
+	c := v.Release.Content
+	if len(s.found) < delta.MaxLayers && !s.taken[c.DiffID] && c.Size <= delta.MaxTreeBytes {
+		s.taken[c.DiffID], s.found = true, append(s.found, v)
+	}
+}
+
+// deltaMaker makes the deltas to one tree: small ones here, others each in a process of its own, from files.
+type deltaMaker struct {
+	bases   []*bundle.Verified
+	next    bundle.Content
+	tar     []byte // of next, where a base is small
+	dir     string // of files, where a base is not
+	command []string
+	atOnce  int
+	fetch   func(ctx context.Context, base *bundle.Verified, to io.Writer) error
+}
+
+func (p *publication) newDeltaMaker(pl *plan, bases []*bundle.Verified) (*deltaMaker, error) {
+	m := &deltaMaker{
+		bases: bases, next: pl.content.Content, command: p.opts.DeltaCommand, atOnce: min(len(bases), runtime.GOMAXPROCS(0)),
+		fetch: func(ctx context.Context, base *bundle.Verified, to io.Writer) error {
+			return p.fetchTar(ctx, pl.repo, base, to)
+		},
+	}
+	small := func(v *bundle.Verified) bool { return m.small(v) }
+	if slices.ContainsFunc(bases, small) {
+		var tar bytes.Buffer
+		if err := unzip(bytes.NewReader(pl.content.Gzip), m.next, &tar); err != nil {
+			return nil, err
+		}
+		m.tar = tar.Bytes()
+	}
+	if len(m.command) == 0 || !slices.ContainsFunc(bases, func(v *bundle.Verified) bool { return !small(v) }) {
+		return m, nil
+	}
+	var err error
+	if m.dir, err = os.MkdirTemp("", "wherry-delta-"); err == nil {
+		err = os.WriteFile(m.path("next"), pl.content.Gzip, 0o600)
+	}
+	if err != nil {
+		m.close()
+		return nil, err
+	}
+	m.atOnce = min(m.atOnce, m.processes())
+	return m, nil
+}
+
+// processes is how many of the largest jobs there is memory for; where that is not known, it is one.
+func (m *deltaMaker) processes() int {
+	free, ok := delta.Available()
+	if !ok {
+		return 1
+	}
+	most := int64(0)
+	for i := range m.bases {
+		most = max(most, m.job(i).Memory())
+	}
+	return int(max(free/most, 1)) // one that lacks it is left out
+}
+
+func (m *deltaMaker) close() {
+	if m.dir != "" {
+		_ = os.RemoveAll(m.dir)
+	}
+}
+
+func (m *deltaMaker) small(v *bundle.Verified) bool {
+	return delta.Small(v.Release.Content.Size, m.next.Size)
+}
+
+func (m *deltaMaker) path(name string) string { return filepath.Join(m.dir, name) }
+
+func (m *deltaMaker) job(i int) delta.Job {
+	return delta.Job{
+		Base: delta.Tree{Path: m.path(fmt.Sprint("base", i)), Size: m.bases[i].Release.Content.Size},
+		Next: delta.Tree{Path: m.path("next"), Gzip: true, Size: m.next.Size},
+		Out:  m.path(fmt.Sprint("delta", i)),
+	}
+}
+
+// all returns the delta from each base, or why there is none; neither where it is not worth it.
+func (m *deltaMaker) all(ctx context.Context) (made [][]byte, errs []error) {
+	made, errs = make([][]byte, len(m.bases)), make([]error, len(m.bases))
+	slots := make(chan struct{}, m.atOnce)
+	var all sync.WaitGroup
+	for i, base := range m.bases {
+		all.Go(func() {
+			slots <- struct{}{}
+			defer func() { <-slots }()
+			switch {
+			case m.small(base):
+				made[i], errs[i] = m.here(ctx, base)
+			case m.dir != "":
+				made[i], errs[i] = m.outside(ctx, i)
+			}
+		})
+	}
+	all.Wait()
+	return made, errs
+}
+
+func (m *deltaMaker) here(ctx context.Context, base *bundle.Verified) ([]byte, error) {
+	var tar bytes.Buffer
+	if err := m.fetch(ctx, base, &tar); err != nil {
+		return nil, err
+	}
+	return delta.Make(tar.Bytes(), m.tar)
+}
+
+func (m *deltaMaker) outside(ctx context.Context, i int) ([]byte, error) {
+	j := m.job(i)
+	if free, ok := delta.Available(); ok && free < j.Memory() {
+		return nil, fmt.Errorf("it takes %d MiB of memory, and %d are free", j.Memory()>>20, free>>20)
+	}
+	f, err := os.Create(j.Base.Path)
+	if err != nil {
+		return nil, err
+	}
+	defer os.Remove(j.Base.Path)
+	err = m.fetch(ctx, m.bases[i], f)
+	if closed := f.Close(); err == nil {
+		err = closed
+	}
+	if err != nil {
+		return nil, err
+	}
+	if err := j.Start(ctx, m.command...); err != nil {
+		return nil, err
+	}
+	defer os.Remove(j.Out)
+	if info, err := os.Stat(j.Out); err != nil || info.Size() > delta.MaxBytes {
+		return nil, err
+	}
+	return os.ReadFile(j.Out)
+}
+
+// fetchTar writes the tar of a release, and fails where that is not what was signed.
+func (p *publication) fetchTar(ctx context.Context, repo oci.Target, v *bundle.Verified, to io.Writer) error {
+	if layer, ok := packedBefore(p.opts.Cache, v.Release.Content); ok {
+		return unzip(bytes.NewReader(layer), v.Release.Content, to)
+	}
+	return fetchTar(ctx, repo, v.Tree, v.Release.Content, to)
+}
+
+func fetchTar(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content, to io.Writer) error {
+	body, err := src.Fetch(ctx, layer)
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return unzip(body, want, to)
+}
+
+// unzip writes the tar that a layer holds. It ends at the first byte that want, the signed content, does not
+// allow.
+func unzip(layer io.Reader, want bundle.Content, to io.Writer) error {
+	zip, err := gzip.NewReader(layer)
+	if err != nil {
+		return err
+	}
+	sum := digest.SHA256.Digester()
+	n, err := io.Copy(io.MultiWriter(to, sum.Hash()), io.LimitReader(zip, want.Size+1))
+	if err == nil && (n != want.Size || sum.Digest() != want.DiffID) {
+		err = &bundle.Refusal{Reason: bundle.DigestMismatch, Message: "its tree is not the signed " + want.DiffID.String()}
+	}
+	return err
+}
