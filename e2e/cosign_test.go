@@ -20,7 +20,11 @@ import (
 
 func TestCosignAcceptsWhatWasPublished(t *testing.T) {
 	s := newSite(t)
+	s.grow()
 	s.publish()
+	s.edit("platform/config.yaml", "LOG_LEVEL: info", "LOG_LEVEL: debug")
+	s.publish()
+	require.Equal(t, 1, s.deltas())
 	s.generateKey("mallory")
 	bundles := bundle.Stream{Environment: s.environment, ClusterType: clusterType}.Repository()
 	latest, err := s.repository(s.prefix, clusterType).Resolve(t.Context(), "latest")

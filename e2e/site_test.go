@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher"
 )
 
 const (
@@ -82,6 +83,30 @@ func (s *site) publishTo(prefix, key string) {
 	s.t.Helper()
 	r := s.wherry("publish", "platform", "--environment", s.environment, "--workload", "shop=workloads/shop", "--to", "oci://"+prefix, "--key", key)
 	require.Zero(s.t, r.code, r.stderr)
+}
+
+// grow gives the platform a value that does not compress, so that a delta of its bundle is worth it.
+func (s *site) grow() {
+	s.t.Helper()
+	var text strings.Builder
+	for range 100 {
+		text.WriteString(rand.Text())
+	}
+	s.edit("platform/config.yaml", "  LOG_LEVEL:", "  BULK: "+text.String()+"\n  LOG_LEVEL:")
+}
+
+// deltas counts those of the bundle that the site's cluster is to take, each of which has to give its files.
+func (s *site) deltas() int {
+	s.t.Helper()
+	reference := "oci://" + s.prefix + "/" + bundle.Stream{Environment: s.environment, ClusterType: clusterType}.Repository()
+	r := s.wherry("verify", reference, "--key", "cosign.pub", "-o", "json")
+	require.Zero(s.t, r.code, r.stderr)
+	var verified publisher.Trusted
+	require.NoError(s.t, json.Unmarshal([]byte(r.stdout), &verified))
+	for _, d := range verified.Deltas {
+		require.True(s.t, d.Applied, d.Problem)
+	}
+	return len(verified.Deltas)
 }
 
 // once has the site's agent make one pass, and requires that it exits with want.
