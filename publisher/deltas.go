@@ -103,6 +103,7 @@ func applyDelta(ctx context.Context, repo oci.Target, d Delta, from deltaBase, w
 		return &bundle.Refusal{Reason: bundle.TooLarge, Message: fmt.Sprintf("its base has %d bytes", from.content.Size)}
 	}
 	var tar bytes.Buffer
+	tar.Grow(int(from.content.Size))
 	if err := fetchTar(ctx, repo, from.layer, from.content, &tar); err != nil {
 		return fmt.Errorf("release %s: %w", from.tag, err)
 	}

@@ -163,6 +163,7 @@ func (p *publication) newDeltaMaker(pl *plan, bases []*bundle.Verified) (*deltaM
 	small := func(v *bundle.Verified) bool { return m.small(v) }
 	if slices.ContainsFunc(bases, small) {
 		var tar bytes.Buffer
+		tar.Grow(int(m.next.Size))
 		if err := unzip(bytes.NewReader(pl.content.Gzip), m.next, &tar); err != nil {
 			return nil, err
 		}
@@ -239,6 +240,7 @@ func (m *deltaMaker) all(ctx context.Context) (made [][]byte, errs []error) {
 
 func (m *deltaMaker) here(ctx context.Context, base *bundle.Verified) ([]byte, error) {
 	var tar bytes.Buffer
+	tar.Grow(int(base.Release.Content.Size))
 	if err := m.fetch(ctx, base, &tar); err != nil {
 		return nil, err
 	}

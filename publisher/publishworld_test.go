@@ -32,7 +32,7 @@ import (
 
 // world is a destination with a key, a clock and an environment to publish.
 type world struct {
-	t      *testing.T
+	t      testing.TB
 	dir    string // holds all that an embedded registry or a layout stores
 	loc    oci.Location
 	key    *Key
@@ -47,7 +47,7 @@ type world struct {
 	checked map[string]bool
 }
 
-func newKeyForTest(t *testing.T) *Key {
+func newKeyForTest(t testing.TB) *Key {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	key, err := NewKey(private)
@@ -55,7 +55,7 @@ func newKeyForTest(t *testing.T) *Key {
 	return key
 }
 
-func newWorld(t *testing.T, kind string) *world {
+func newWorld(t testing.TB, kind string) *world {
 	w := &world{
 		t: t, dir: t.TempDir(), key: newKeyForTest(t), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
 		result: &scheduler.Result{Environment: "dev", Platform: "edge", BaseCommit: "c0ffee"},
@@ -86,7 +86,7 @@ func newWorld(t *testing.T, kind string) *world {
 }
 
 // newRegistry returns the embedded registry, or the same handlers on a driver that need not sync files.
-func newRegistry(t *testing.T, kind, dir string) http.Handler {
+func newRegistry(t testing.TB, kind, dir string) http.Handler {
 	if kind == "embedded" {
 		reg, err := registry.Open(dir, registry.Options{})
 		require.NoError(t, err)
@@ -149,7 +149,7 @@ func outcomesOf(p *Published) map[string]Outcome {
 }
 
 // row returns what p says of a cluster type.
-func row(t *testing.T, p *Published, clusterType string) PublishedType {
+func row(t testing.TB, p *Published, clusterType string) PublishedType {
 	t.Helper()
 	for _, ct := range p.ClusterTypes {
 		if ct.ClusterType == clusterType {

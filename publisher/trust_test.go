@@ -16,7 +16,7 @@ import (
 var trustTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 // trustKey is what a trust document says of a key.
-func trustKey(t *testing.T, name string, key *Key) bundle.TrustKey {
+func trustKey(t testing.TB, name string, key *Key) bundle.TrustKey {
 	k, err := bundle.NewTrustKey(name, key.Public())
 	require.NoError(t, err)
 	return k
@@ -31,7 +31,7 @@ func people(t *testing.T) (anna, bob, carol *Key, envelope []byte) {
 	return anna, bob, carol, envelope
 }
 
-func signTrust(t *testing.T, envelope, previous []byte, keys ...*Key) []byte {
+func signTrust(t testing.TB, envelope, previous []byte, keys ...*Key) []byte {
 	t.Helper()
 	signed, err := SignTrust(envelope, previous, keys)
 	require.NoError(t, err)
