@@ -9,6 +9,7 @@ import (
 	"os/exec"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
@@ -189,6 +190,38 @@ func TestABaseThatCannotBeHadCostsItsDeltaAlone(t *testing.T) {
 	w.front = nil
 	require.Contains(t, warned, "drone: there may be deltas from fewer releases")
 	require.Equal(t, trees(r4, r3, r2), w.froms(r5))
+}
+
+// Each request of a publication with deltas fails in turn: the connection is lost, for a moment or for good.
+func TestADeltaWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
+	t.Parallel()
+	for _, kills := range []bool{false, true} {
+		w, line := newWiredWorld(t)
+		agent := w.newFollower(line.handler)
+		text := string(noise(20 << 10))
+		publishes := func(k int) { w.publishes(fmt.Sprint(text, "v: ", k)) }
+		publishes(0)
+		w.mustPublish()
+		cost := 0 // of deltas that could not be made
+		for k, met := 1, true; met; k += 5 {
+			publishes(k)
+			var err error
+			met, _, err = publishWith(w, line, breaks("", false, kills, syscall.ECONNRESET), k)
+			if err != nil {
+				require.ErrorIs(t, err, oci.ErrUnreachable, "request %d", k)
+			} else if met {
+				require.False(t, kills, "request %d", k)
+				cost++
+			}
+			require.NoError(t, agent.poll(), "request %d", k)
+			w.mustPublish()
+			agent.requireSettled("request %d", k)
+			require.NoError(t, checkLayers(w.verified("drone", "latest").Manifest))
+			require.Less(t, k, 100)
+		}
+		require.Equal(t, !kills, cost > 0)
+		require.NotEmpty(t, deltasOf(w.verified("drone", "latest").Manifest))
+	}
 }
 
 func TestABaseIsTakenFromTheCache(t *testing.T) {
