@@ -53,7 +53,7 @@ IMAGE_TAG ?= dev
 FUZZTIME ?= 1m
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-agent bench-hub fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-agent bench-hub bench-wire fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -157,7 +157,7 @@ image: ## the agent's image as an OCI layout in dist/image, and in a registry wi
 		-created "$$(git log -1 --format=%cI)" -revision "$$(git rev-parse HEAD)" \
 		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/wherry-agent)
 
-bench: bench-render bench-agent bench-hub ## all figures of docs/benchmarks.md
+bench: bench-render bench-agent bench-hub bench-wire ## all figures of docs/benchmarks.md
 
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
@@ -167,6 +167,12 @@ bench-agent: ## figures of the agent as a process; on the cluster that WHERRY_E2
 
 bench-hub: ## figures of a hub that takes reports over HTTP; half a minute
 	$(GO) test ./hub -run '^$$' -bench '^BenchmarkIngest$$' -benchtime 1x
+
+# Of what the end-to-end tests run, only these stand beside the agent.
+WIRE_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))
+
+bench-wire: build $(WIRE_PEERS) ## figures of what agent and Flux send and receive over TLS; a minute once its tools are built
+	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkWire$$' -benchtime 1x -timeout 12m
 
 fuzz: ## each fuzz test for FUZZTIME
 	@for file in $$(grep -rl --include='*_test.go' '^func Fuzz' .); do \
