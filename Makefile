@@ -40,7 +40,8 @@ EMPTY    :=
 E2E_TOOLS = $(subst $(EMPTY) $(EMPTY),:,$(strip $(E2E_BINS) $(E2E_DEB) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO)))
 # On a cluster that was given, the tests run these tools of their own all the same.
 E2E_GIVEN = $(filter-out $(E2E_CACHE)/etcd/% $(E2E_CACHE)/kube/%,$(E2E_BINS)) $(E2E_REDIS) $(E2E_HSM) $(E2E_SKOPEO)
-# Pods that run take root on Debian, and make this machine a node, for a cluster that is started here.
+# Pods that run take root on Debian, and make this machine a node, for a cluster that is started here. So do links
+# between network namespaces.
 # E2E_TAGS=e2e leaves them out.
 COMMA    := ,
 E2E_TAGS ?= $(if $(WHERRY_E2E_KUBECONFIG),e2e,e2e$(COMMA)pods)
