@@ -41,16 +41,17 @@ type place struct {
 	// start, where it is set, starts the process in a place of its own.
 	start func(*exec.Cmd) error
 	env   []string
+	more  []string // flags
 }
 
 // applied is the folder that the assignments are applied to.
 func (p place) applied() string { return p.state + "-applied" }
 
 func (p place) flags() []string {
-	return []string{
+	return append([]string{
 		"--registry", p.registry, "--environment", "dev", "--cluster-type", p.clusterType, "--key", p.key,
 		"--state-dir", p.state, "--adapter", "directory", "--directory-root", p.applied(),
-	}
+	}, p.more...)
 }
 
 // follow starts an agent and returns when it answers.

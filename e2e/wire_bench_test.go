@@ -65,7 +65,7 @@ func BenchmarkWire(b *testing.B) {
 	}
 	a.stop()
 
-	p.env = []string{"GODEBUG=tlsmlkem=0,tlssecpmlkem=0"} // no key exchange that a quantum computer cannot break
+	p.more = []string{"--tls-post-quantum=false"}
 	a = follow(b, p)
 	a.sync()
 	f.figures("poll-resumed-classic", false, f.measure(func() { f.proxy.Sever(); a.sync() }))
