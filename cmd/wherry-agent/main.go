@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
 
 func main() { os.Exit(run(os.Args[1:])) }
@@ -21,7 +22,7 @@ func run(args []string) int {
 		Args:  cobra.NoArgs,
 	}
 	agentcmd.Add(root)
-	root.AddCommand(cli.NewVersionCommand())
+	root.AddCommand(cli.NewVersionCommand(), deltacmd.New())
 	root.SetArgs(args)
 	return cli.Main(root)
 }

@@ -13,7 +13,6 @@ import (
 func Add(parent *cobra.Command) {
 	addFlags(parent)
 	parent.AddCommand(
-		newDeltaCommand(),
 		newDoctorCommand(),
 		newImportCommand(),
 		newOnceCommand(),

@@ -24,6 +24,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/ansible"
 	"github.com/wherry-dev/wherry/reconcilers/argo"
@@ -53,7 +54,7 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	if err := remote.configure(&opts); err != nil {
 		return err
 	}
-	opts.DeltaCommand = deltaCommand(cmd)
+	opts.DeltaCommand = deltacmd.Command()
 	source, err := remote.source()
 	if err != nil {
 		return err

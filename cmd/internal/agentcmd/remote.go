@@ -5,18 +5,13 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -116,31 +111,4 @@ func (w *windowed) Fetch(ctx context.Context, d ocispec.Descriptor) (io.ReadClos
 		return nil, fmt.Errorf("%w: %w", oci.ErrUnreachable, err)
 	}
 	return w.Source.Fetch(ctx, d)
-}
-
-const deltaName = "apply-delta"
-
-// newDeltaCommand is the process in which the agent applies a delta, and which gives the memory back.
-func newDeltaCommand() *cobra.Command {
-	return &cobra.Command{
-		Use:    deltaName,
-		Hidden: true,
-		Args:   cobra.NoArgs,
-		Run: func(cmd *cobra.Command, _ []string) {
-			os.Exit(delta.Child(cmd.InOrStdin(), cmd.OutOrStdout()))
-		},
-	}
-}
-
-// deltaCommand is how this program runs newDeltaCommand, a sibling of cmd. Nil, and no deltas, where the program
-// cannot be found.
-func deltaCommand(cmd *cobra.Command) []string {
-	self, err := exec.LookPath(os.Args[0])
-	if err == nil {
-		self, err = filepath.Abs(self)
-	}
-	if err != nil {
-		return nil
-	}
-	return append([]string{self}, append(strings.Fields(cmd.Parent().CommandPath())[1:], deltaName)...)
 }
