@@ -57,7 +57,7 @@ func (p *pass) round(ctx context.Context, needed func(record) errand) error {
 	for _, gone := range []bool{false, true} {
 		var tasks []task
 		for _, r := range all {
-			if do := needed(*r); r.Removing == gone && do != nothing {
+			if do := p.allowed(*r, needed(*r)); r.Removing == gone && do != nothing {
 				tasks = append(tasks, task{name: r.Spec.Name, do: do})
 			}
 		}
@@ -116,6 +116,10 @@ func (p *pass) choose(ctx context.Context) error {
 		}
 	}
 	if next == nil {
+		return nil
+	}
+	if p.barred != nil && next.digest() != p.running.digest() {
+		p.barred.Holding = true
 		return nil
 	}
 	if !p.ready(ctx, next) {

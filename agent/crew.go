@@ -208,7 +208,7 @@ func (c *crew) finish(a returned) {
 		if before != bundle.Drifted || a.corrected() {
 			c.opts.Log.Info("drift found", "assignment", name, "reason", a.Item.Reason, "message", a.Item.Message)
 		}
-		if a.corrected() {
+		if a.corrected() && c.allowed(a.record, correct) == correct {
 			a.lane.todo = append(a.lane.todo, task{name: name, do: correct, drift: a.Item.Message})
 		}
 	}

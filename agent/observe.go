@@ -57,7 +57,7 @@ func (p *pass) look(r record, first bool) errand {
 func (p *pass) open() bool {
 	g := p.line.gate(p.opts.Now())
 	for _, r := range p.line.records {
-		if reason, _ := g.waits(r); r.unsettled() && reason == "" {
+		if reason, _ := g.waits(r); r.unsettled() && reason == "" && (p.barred == nil || !r.waiting()) {
 			return true
 		}
 	}

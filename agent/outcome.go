@@ -38,6 +38,8 @@ type outcome struct {
 	// moved is true for a pass since which another release runs, or that has given engines something new of
 	// the same one.
 	moved bool
+	// barred is why the pass has changed nothing in the cluster; nil where it might.
+	barred *bar
 }
 
 var (

@@ -48,6 +48,7 @@ type pass struct {
 	refused           *refusal
 	contact           contact
 	asked             asked
+	barBefore         *bar
 
 	manifest ocispec.Descriptor // resolve
 	from     bundle.Source      // resolve: the offer, with what was read of it already
@@ -59,6 +60,7 @@ type pass struct {
 	switched bool               // apply: another release than before is running
 	began    bool               // apply, observe: an engine was given something new, or to take away
 	proved   bool               // conclude: what runs became the good one
+	barred   *bar               // keep: why nothing may be changed; nil where it may
 	line     *line              // apply: how all assignments stand
 	touched  map[string]bool    // apply: assignments whose engine was called
 }
@@ -99,11 +101,15 @@ func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 	}
 	verdict := p.pull(ctx)
 	if verdict.Verdict != Interrupted {
-		if kept := p.steps(ctx, keep[:]); kept.Verdict != Done {
+		kept := outcomeOf(ctx, p.findBar(ctx))
+		if kept.Verdict == Done {
+			kept = p.steps(ctx, keep[:])
+		}
+		if kept.Verdict != Done {
 			verdict = kept
 		}
 	}
-	verdict.moved = p.switched || p.began
+	verdict.moved, verdict.barred = p.switched || p.began, p.barred
 	return p.conclude(ctx, verdict)
 }
 
@@ -139,7 +145,8 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 		contact, err2 := p.noteContact(tx, out, now)
 		journal, err3 := p.endJournal(tx, out)
 		good, err4 := p.noteGood(tx)
-		return refusal || contact || journal || good, errors.Join(err1, err2, err3, err4)
+		bar, err5 := p.noteBar(tx)
+		return refusal || contact || journal || good || bar, errors.Join(err1, err2, err3, err4, err5)
 	})
 	if err == nil {
 		err = p.report(now)
@@ -236,6 +243,9 @@ func (p *pass) remember() error {
 		}
 		if err == nil {
 			p.asked, err = load[asked](tx, bucketMeta, keyAsked)
+		}
+		if err == nil {
+			p.barBefore, err = load[*bar](tx, bucketMeta, keyBar)
 		}
 		return err
 	})

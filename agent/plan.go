@@ -14,6 +14,10 @@ import (
 // looks at the registry. It doubles up to the interval.
 const firstLook = 2 * time.Second
 
+// barLook is the time between two looks at a bar for which something waits: asking costs no engine and no
+// registry anything.
+const barLook = time.Minute
+
 // windowRush is the time over which a fleet spreads that has waited for its transfer windows.
 const windowRush = 10 * time.Minute
 
@@ -63,6 +67,11 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		p.drift = now.Add(jitter(o.DriftInterval))
 	}
 	switch {
+	case out.barred != nil && out.barred.Holding:
+		p.look, p.lookAfter = now.Add(min(barLook, o.Interval)), 0
+		if until := out.barred.Until; until.After(now) {
+			p.look = earliest(p.look, until)
+		}
 	case p.agent.settled():
 		p.look, p.lookAfter = p.contact, 0
 	case out.moved || p.lookAfter == 0:

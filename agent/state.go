@@ -65,6 +65,8 @@ const (
 	keyFloor    = "floor"    // time.Time: the newest time of issue of a verified document; see keyFloorOf
 	keyAsked    = "asked"    // asked: how the last question for a trust document ended
 	keyReporter = "reporter" // reporter
+	keyBar      = "bar"      // bar: why the cluster must not be changed
+	keyPaused   = "paused"   // pause
 )
 
 // State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has

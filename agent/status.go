@@ -143,7 +143,8 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	floor, err6 := load[time.Time](tx, bucketMeta, keyFloorOf(s.chain().Current().Epoch))
 	queue, err7 := queueStatus(tx)
 	asked, err8 := load[asked](tx, bucketMeta, keyAsked)
-	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8); err != nil {
+	bar, err9 := load[*bar](tx, bucketMeta, keyBar)
+	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9); err != nil {
 		return st, err
 	}
 	st.Queue, st.Platform = queue, cluster.Platform
@@ -155,6 +156,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	}
 	if contact.Verdict == Deferred {
 		states = append(states, bundle.Pending)
+	}
+	if bar.shown() {
+		states = append(states, bar.State)
 	}
 	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
 	behind := floor.Sub(now)
@@ -169,7 +173,10 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		if accepted.digest() != refused.Digest {
 			st.Release.Desired = &ReleaseStatus{Digest: refused.Digest}
 		}
-	case running == nil:
+	case bar.shown() && st.Reason == "":
+		st.Reason, st.Message = bar.Reason, bar.Message
+	}
+	if running == nil && refused == nil {
 		st.State = bundle.Pending
 		st.Reason = cmp.Or(st.Reason, "NoRelease")
 	}
