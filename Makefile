@@ -163,16 +163,16 @@ bench: bench-render bench-agent bench-hub bench-wire ## all figures of docs/benc
 bench-render: ## figures of rendering 1 000, 10 000 and 100 000 assignments; about a minute
 	$(GO) test ./scheduler -run '^$$' -bench '^BenchmarkRender$$' -benchtime 3s
 
-bench-agent: ## figures of the agent as a process; on the cluster that WHERRY_E2E_KUBECONFIG names, else with the adapter directory
-	$(GO) test ./cmd/wherry-agent -run '^$$' -bench '^BenchmarkAgent$$' -benchtime 1x
-
 bench-hub: ## figures of a hub that takes reports over HTTP; half a minute
 	$(GO) test ./hub -run '^$$' -bench '^BenchmarkIngest$$' -benchtime 1x
 
 # Of what the end-to-end tests run, only these stand beside the agent.
-WIRE_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))
+BENCH_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) flux-source flux-kustomize,$(E2E_CACHE)/$(peer)/%),$(E2E_BINS))
 
-bench-wire: build $(WIRE_PEERS) ## figures of what agent and Flux send and receive over TLS; a minute once its tools are built
+bench-agent: build $(BENCH_PEERS) ## figures of the agent and of Flux, with the same 400 objects on an API server; four minutes once its tools are built
+	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkAgent$$' -benchtime 1x -timeout 12m
+
+bench-wire: build $(BENCH_PEERS) ## figures of what agent and Flux send and receive over TLS; a minute once its tools are built
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkWire$$' -benchtime 1x -timeout 12m
 
 fuzz: ## each fuzz test for FUZZTIME

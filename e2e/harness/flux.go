@@ -46,6 +46,22 @@ func (c *Cluster) StartFlux(ctx context.Context, namespace string) error {
 	return nil
 }
 
+// Controller is one of Flux's processes.
+type Controller struct {
+	PID     int
+	Metrics string // the URL of its metrics
+}
+
+// Flux returns the controllers that StartFlux started for a namespace.
+func (c *Cluster) Flux(namespace string) (cs []Controller) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	for _, p := range c.fluxes[namespace] {
+		cs = append(cs, Controller{p.cmd.Process.Pid, p.metrics})
+	}
+	return cs
+}
+
 // PauseFlux keeps the controllers that StartFlux started for a namespace from doing anything until resume is
 // called, which may be called again.
 func (c *Cluster) PauseFlux(namespace string) (resume func() error, err error) {
@@ -171,6 +187,7 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 		if err != nil {
 			return started, err
 		}
+		p.metrics = loopback("http", metrics) + "/metrics"
 		started = append(started, p)
 		if err := await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", health)+"/readyz", p); err != nil {
 			return started, err

@@ -30,8 +30,10 @@ type process struct {
 	name string
 	log  string // the file that has its stdout and stderr
 	cmd  *exec.Cmd
-	done chan struct{} // closed when it has ended
-	err  error         // how it ended; to be read after done is closed
+	// metrics is the URL of its metrics, where it has any.
+	metrics string
+	done    chan struct{} // closed when it has ended
+	err     error         // how it ended; to be read after done is closed
 }
 
 // start runs path with its output in a log file of dir, and with env added to its environment.
