@@ -219,14 +219,15 @@ func TestWhatFollowsABranchIsObservedInEveryPass(t *testing.T) {
 func TestADamagedDiskIsNoticedAndHealed(t *testing.T) {
 	for _, tc := range []struct {
 		name   string
-		damage func(t *testing.T, s *site, tree, layer string)
+		damage func(t *testing.T, s *site, tree, folder, layer string)
 	}{
-		{"file of the tree changed", func(t *testing.T, _ *site, tree, _ string) {
-			require.NoError(t, os.WriteFile(filepath.Join(tree, "a-x/f"), []byte("?"), 0o600))
+		{"file changed", func(t *testing.T, _ *site, _, folder, _ string) {
+			require.NoError(t, os.WriteFile(filepath.Join(folder, "f"), []byte("?"), 0o600))
 		}},
-		{"tree gone", func(t *testing.T, _ *site, tree, _ string) { require.NoError(t, os.RemoveAll(tree)) }},
-		{"tree gone and layer damaged", func(t *testing.T, _ *site, tree, layer string) {
-			require.NoError(t, os.RemoveAll(tree))
+		{"tree gone", func(t *testing.T, _ *site, tree, _, _ string) { require.NoError(t, os.RemoveAll(tree)) }},
+		{"files gone", func(t *testing.T, _ *site, _, folder, _ string) { require.NoError(t, os.RemoveAll(folder)) }},
+		{"files gone and layer damaged", func(t *testing.T, _ *site, _, folder, layer string) {
+			require.NoError(t, os.RemoveAll(folder))
 			require.NoError(t, os.Truncate(layer, 10))
 		}},
 	} {
@@ -234,21 +235,24 @@ func TestADamagedDiskIsNoticedAndHealed(t *testing.T) {
 			s := newSite(t)
 			s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 			s.once()
-			var tree, layer string
+			var tree, folder, layer string
 			s.agent(func(a *Agent) {
 				p := pass{Agent: a}
 				require.NoError(t, p.remember())
 				tree = a.content.tree(p.running.Release.Content.DiffID)
+				list, err := a.content.assignments(p.running)
+				require.NoError(t, err)
+				folder = a.content.folder(list[0].Content)
 				layer = filepath.Join(s.dir, storeDir, "blobs/sha256", p.running.Tree.Digest.Encoded())
 			})
-			tc.damage(t, s, tree, layer)
+			tc.damage(t, s, tree, folder, layer)
 			require.NoError(t, os.RemoveAll(filepath.Join(s.host, "a-x")))
 
 			r := s.once()
 
 			require.Equal(t, bundle.Compliant, r.Status.State, r.Error)
 			requireFile(t, s.host, "a-x/f", "1")
-			requireFile(t, tree, "a-x/f", "1")
+			requireFile(t, folder, "f", "1")
 		})
 	}
 }
@@ -276,7 +280,7 @@ func TestAReleaseThatWasStagedIsAppliedWithoutTheRegistry(t *testing.T) {
 }
 
 func TestAFaultOfThisMachineLeavesTheRunningReleaseAndHeals(t *testing.T) {
-	for _, folder := range []string{storeDir, treesDir} {
+	for _, folder := range []string{storeDir, treesDir, contentsDir} {
 		t.Run(folder+" cannot be written", func(t *testing.T) {
 			s := newSite(t)
 			good := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
@@ -310,9 +314,11 @@ func TestOnlyReleasesInUseStayOnDisk(t *testing.T) {
 		s.publish(s.draft(n+1, map[string]string{"a-x/f": fmt.Sprint(n)}))
 		require.Equal(t, bundle.Compliant, s.once().Status.State)
 	}
-	trees, err := os.ReadDir(filepath.Join(s.dir, treesDir))
-	require.NoError(t, err)
-	require.Len(t, trees, 1)
+	for _, folder := range []string{treesDir, contentsDir} {
+		entries, err := os.ReadDir(filepath.Join(s.dir, folder))
+		require.NoError(t, err)
+		require.Len(t, entries, 1)
+	}
 	blobs, err := os.ReadDir(filepath.Join(s.dir, storeDir, "blobs/sha256"))
 	require.NoError(t, err)
 	require.Len(t, blobs, 3, "manifest, release document and layer")

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"maps"
-	"path/filepath"
 	"slices"
 	"strings"
 
@@ -140,7 +139,7 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 	}
 	now := p.opts.Now()
 	err := p.state.update(func(tx *bbolt.Tx) error {
-		old, err := loadRecords(tx)
+		old, err := p.state.records(tx)
 		if err != nil {
 			return err
 		}
@@ -240,9 +239,7 @@ func (p *pass) call(ctx context.Context, r record, adapter string, method func(r
 	defer cancel()
 	a := reconcilers.Assignment{Assignment: r.Spec}
 	a.Adapter = adapter
-	if p.running != nil {
-		a.Dir = filepath.Join(p.content.tree(p.running.Release.Content.DiffID), r.Spec.Name)
-	}
+	a.Dir = p.content.folder(r.Spec.Content)
 	return method(engine, ctx, a)
 }
 
@@ -267,7 +264,7 @@ func (p *pass) logChange(r record, res reconcilers.Result) {
 
 func (p *pass) records() (rs []record, err error) {
 	err = p.state.view(func(tx *bbolt.Tx) error {
-		rs, err = loadRecords(tx)
+		rs, err = p.state.records(tx)
 		return err
 	})
 	if err != nil {

@@ -17,19 +17,25 @@ import (
 )
 
 const (
-	storeDir   = "store" // an OCI layout with the blobs of the releases in use, see store.go
-	treesDir   = "trees" // their trees, unpacked, by the encoded diffID
-	stagingDir = ".staging"
+	storeDir    = "store"    // an OCI layout with the blobs of the releases in use, see store.go
+	treesDir    = "trees"    // what their trees have beside assignments' files, by the encoded diffID
+	contentsDir = "contents" // assignments' files, by the encoded digest of their content
+	stagingDir  = ".staging"
 )
 
 // contents is what the agent has on disk of the releases in use. Blobs are checked and synced before
-// they get their name. Trees are not synced: a tree is compared with digests when a process uses it for
+// they get their name. What is unpacked is not synced: it is compared with digests when a process uses it for
 // the first time, and unpacked again from its layer where a power cut, or a person, has changed it.
 type contents struct {
 	state  *State
 	layout *oci.Layout
-	// checked names the trees that this process has compared.
+	// checked are the contents of assignments that this process has compared.
 	checked map[digest.Digest]bool
+	// list is the list that was read last, by its digest.
+	list struct {
+		digest      digest.Digest
+		assignments []bundle.Assignment
+	}
 	// download is the layout's, but for tests of a disk that fails.
 	download func(context.Context, oci.Target, ocispec.Descriptor, oci.DownloadOptions) error
 }
@@ -44,9 +50,14 @@ func (c *contents) repository(s bundle.Stream) (oci.Target, error) {
 	return c.layout.Repository(s.Repository())
 }
 
-// tree is the folder of the unpacked tree.
+// tree is the folder of what an unpacked tree has beside assignments' files.
 func (c *contents) tree(diffID digest.Digest) string {
 	return filepath.Join(c.state.dir, treesDir, diffID.Encoded())
+}
+
+// folder is that of the files of an assignment whose content, a valid digest, is this. Releases share it.
+func (c *contents) folder(content digest.Digest) string {
+	return filepath.Join(c.state.dir, contentsDir, content.Encoded())
 }
 
 // errNotStaged means that the tree is not on disk as it was unpacked.
@@ -72,21 +83,35 @@ func (c *contents) assignments(r *release) ([]bundle.Assignment, error) {
 		return nil, errors.Join(errNotStaged, err)
 	}
 	defer root.Close()
-	list, d, err := readList(root)
+	list, d, err := c.readList(root)
 	if err != nil || d != known {
 		return nil, errors.Join(errNotStaged, err)
 	}
-	if !c.checked[id] {
-		if err := checkFiles(root, list); err != nil {
-			return nil, errors.Join(errNotStaged, err)
+	for _, a := range list {
+		if !c.has(a.Content) {
+			return nil, errNotStaged
 		}
-		c.checked[id] = true
 	}
 	return list, nil
 }
 
+// has says whether an assignment's files are here as they should be.
+func (c *contents) has(content digest.Digest) bool {
+	if content.Validate() != nil {
+		return false
+	}
+	if info, err := os.Lstat(c.folder(content)); err != nil || !info.IsDir() {
+		return false
+	}
+	if !c.checked[content] {
+		d, err := bundle.ContentDigestOf(os.DirFS(filepath.Join(c.state.dir, contentsDir)), content.Encoded())
+		c.checked[content] = err == nil && d == content
+	}
+	return c.checked[content]
+}
+
 // readList reads the list of assignments. A tree without one has none.
-func readList(root *os.Root) ([]bundle.Assignment, digest.Digest, error) {
+func (c *contents) readList(root *os.Root) ([]bundle.Assignment, digest.Digest, error) {
 	switch info, err := root.Stat(bundle.AssignmentsPath); {
 	case err != nil: // reading it says so
 	case !info.Mode().IsRegular():
@@ -98,30 +123,22 @@ func readList(root *os.Root) ([]bundle.Assignment, digest.Digest, error) {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, "", err
 	}
-	list, err := bundle.ParseAssignments(data)
-	return list, digest.FromBytes(data), err
-}
-
-// checkFiles compares each assignment's files with the digest that the list gives them.
-func checkFiles(root *os.Root, list []bundle.Assignment) error {
-	for _, a := range list {
-		d, err := bundle.ContentDigestOf(root.FS(), a.Name)
+	d := digest.FromBytes(data)
+	if d != c.list.digest {
+		list, err := bundle.ParseAssignments(data)
 		if err != nil {
-			return err
+			return nil, d, err
 		}
-		if d != a.Content {
-			return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
-		}
+		c.list.digest, c.list.assignments = d, list
 	}
-	return nil
+	return c.list.assignments, d, nil
 }
 
-// stage unpacks the tree of r from the store and checks it. The folder gets its name when it is whole,
-// and counts once the state file knows it.
+// stage unpacks the tree of r from the store and checks it. Folders get their names when all is whole, and count
+// once the state file knows of it.
 func (c *contents) stage(ctx context.Context, r *release) (err error) {
-	trees := filepath.Join(c.state.dir, treesDir)
-	temp, final := filepath.Join(trees, stagingDir), c.tree(r.Release.Content.DiffID)
-	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700)); err != nil {
+	temp, final := filepath.Join(c.state.dir, treesDir, stagingDir), c.tree(r.Release.Content.DiffID)
+	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700), os.MkdirAll(filepath.Join(c.state.dir, contentsDir), 0o700)); err != nil {
 		return local("stage: %w", err)
 	}
 	defer func() {
@@ -136,7 +153,6 @@ func (c *contents) stage(ctx context.Context, r *release) (err error) {
 	if err := errors.Join(os.RemoveAll(final), os.Rename(temp, final)); err != nil {
 		return local("stage: %w", err)
 	}
-	c.checked[r.Release.Content.DiffID] = true
 	return c.state.update(func(tx *bbolt.Tx) error {
 		return save(tx, bucketTrees, r.Release.Content.DiffID.Encoded(), list)
 	})
@@ -151,6 +167,7 @@ func (c *contents) unpack(ctx context.Context, r *release, dir string) (digest.D
 	return list, err
 }
 
+// unpackTo writes what is not here yet, and checks all of it.
 func (c *contents) unpackTo(ctx context.Context, r *release, dir string) (digest.Digest, error) {
 	tree, unpack, err := c.open(ctx, r)
 	if err != nil {
@@ -162,17 +179,66 @@ func (c *contents) unpackTo(ctx context.Context, r *release, dir string) (digest
 		return "", err
 	}
 	defer root.Close()
-	if err := unpack(tree, root, r.Release.Content); err != nil {
+	var listed map[string]digest.Digest // the publisher puts the list first
+	u := &bundle.Unpacker{Root: root, Have: func(folder string) bool {
+		if len(listed) == 0 {
+			listed = c.listed(root)
+		}
+		return c.has(listed[folder])
+	}}
+	if err := unpack(u, tree, r.Release.Content); err != nil {
 		return "", err
 	}
-	list, d, err := readList(root)
+	list, d, err := c.readList(root)
 	if err != nil {
 		return "", err
 	}
-	for _, a := range list { // one without files has no folder in the tree
-		if err := root.MkdirAll(a.Name, 0o755); err != nil {
-			return "", err
+	if err := c.place(root, list, u.Passed()); err != nil {
+		return "", err
+	}
+	return d, nil
+}
+
+// listed are the contents by assignment; none while there is no list.
+func (c *contents) listed(root *os.Root) map[string]digest.Digest {
+	contents := map[string]digest.Digest{}
+	list, _, err := c.readList(root)
+	if err != nil {
+		return nil // which the one who reads it once more will say
+	}
+	for _, a := range list {
+		contents[a.Name] = a.Content
+	}
+	return contents
+}
+
+// place checks each assignment's files, of which some were passed over as they are here, and then moves the others
+// to their folders.
+func (c *contents) place(root *os.Root, list []bundle.Assignment, passed map[string]digest.Digest) error {
+	for _, a := range list {
+		d, here := passed[a.Name]
+		if !here {
+			var err error
+			if d, err = bundle.ContentDigestOf(root.FS(), a.Name); err != nil {
+				return err
+			}
+		}
+		if d != a.Content {
+			return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("files of assignment %s have digest %s, listed is %s", a.Name, d, a.Content)}
 		}
 	}
-	return d, checkFiles(root, list)
+	for _, a := range list {
+		if c.has(a.Content) {
+			continue
+		}
+		if err := root.MkdirAll(a.Name, 0o755); err != nil { // one without files has no folder in the tree
+			return err
+		}
+		folder := c.folder(a.Content)
+		if err := errors.Join(os.RemoveAll(folder), os.Rename(filepath.Join(root.Name(), a.Name), folder)); err != nil {
+			return err
+		}
+		c.checked[a.Content] = true
+	}
+	return nil
 }

@@ -205,7 +205,7 @@ func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 	if p.running == nil || p.good.digest() == p.running.digest() {
 		return false, nil
 	}
-	all, err := loadRecords(tx)
+	all, err := p.state.records(tx)
 	if err != nil || slices.ContainsFunc(all, func(r record) bool { return r.Item.State != bundle.Compliant }) {
 		return false, err
 	}

@@ -92,7 +92,7 @@ func (p *plan) next(now time.Time) time.Time {
 func (a *Agent) settled() bool {
 	var all []record
 	err := a.state.view(func(tx *bbolt.Tx) (err error) {
-		all, err = loadRecords(tx)
+		all, err = a.state.records(tx)
 		return err
 	})
 	return err == nil && !slices.ContainsFunc(all, func(r record) bool {

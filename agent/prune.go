@@ -15,7 +15,7 @@ import (
 // prune deletes the blobs, refs and trees of releases that are not among keep. Only those of unpacked have
 // a tree: that of others is unpacked again from its blob when it is needed.
 func (c *contents) prune(unpacked, keep []*release) error {
-	used, trees := map[string]bool{}, map[string]bool{}
+	used, trees, folders := map[string]bool{}, map[string]bool{}, map[string]bool{}
 	for _, r := range keep {
 		if r != nil {
 			used[r.digest().Encoded()], used[r.Tree.Digest.Encoded()], used[r.Release.Content.DiffID.Encoded()] = true, true, true
@@ -24,23 +24,36 @@ func (c *contents) prune(unpacked, keep []*release) error {
 	for _, r := range unpacked {
 		if r != nil {
 			trees[r.Release.Content.DiffID.Encoded()] = true
+			list, err := c.assignments(r)
+			if err != nil && !errors.Is(err, errNotStaged) {
+				return err
+			}
+			for _, a := range list {
+				folders[a.Content.Encoded()] = true
+			}
 		}
 	}
-	dir := filepath.Join(c.state.dir, treesDir)
-	entries, err := os.ReadDir(dir)
-	if errors.Is(err, fs.ErrNotExist) {
-		err = nil
-	}
-	for _, e := range entries {
-		if !trees[e.Name()] {
-			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-		}
-	}
+	err := errors.Join(c.keepFolders(treesDir, trees), c.keepFolders(contentsDir, folders))
 	// The index first, so that a crash leaves blobs too many and never a ref without its content.
 	if err = errors.Join(err, c.forgetTrees(trees), c.index(keep...), c.pruneBlobs(used)); err != nil {
 		return local("clean up: %w", err)
 	}
 	return nil
+}
+
+// keepFolders deletes what is in a folder of the state folder and not among keep.
+func (c *contents) keepFolders(name string, keep map[string]bool) error {
+	dir := filepath.Join(c.state.dir, name)
+	entries, err := os.ReadDir(dir)
+	if errors.Is(err, fs.ErrNotExist) {
+		return nil
+	}
+	for _, e := range entries {
+		if !keep[e.Name()] {
+			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+		}
+	}
+	return err
 }
 
 func (c *contents) forgetTrees(keep map[string]bool) error {

@@ -1,7 +1,9 @@
 package agent
 
 import (
+	"bytes"
 	"slices"
+	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -266,18 +268,41 @@ func (r record) onlySeen() bool {
 	return !r.Removing && !r.corrected() && r.Applied != "" && r.Applied == r.Reached.Desired
 }
 
-// loadRecords returns the assignments by name.
-func loadRecords(tx *bbolt.Tx) ([]record, error) {
-	var rs []record
+// memo holds the records that were read last, by assignment, with what they were decoded from.
+type memo struct {
+	sync.Mutex
+	records map[string]decoded
+}
+
+type decoded struct {
+	from []byte
+	record
+}
+
+// records returns the assignments by name. Only what has changed since they were read last is decoded.
+func (s *State) records(tx *bbolt.Tx) ([]record, error) {
 	b := tx.Bucket([]byte(bucketItems))
 	if b == nil {
 		return nil, nil
 	}
-	err := b.ForEach(func(k, _ []byte) error {
-		r, err := load[record](tx, bucketItems, string(k))
-		rs = append(rs, r)
-		return err
+	s.memo.Lock()
+	defer s.memo.Unlock()
+	var rs []record
+	read := make(map[string]decoded, len(s.memo.records))
+	err := b.ForEach(func(k, v []byte) error {
+		d, ok := s.memo.records[string(k)]
+		if !ok || !bytes.Equal(d.from, v) {
+			r, err := load[record](tx, bucketItems, string(k))
+			if err != nil {
+				return err
+			}
+			d = decoded{bytes.Clone(v), r}
+		}
+		read[string(k)] = d
+		rs = append(rs, d.record)
+		return nil
 	})
+	s.memo.records = read
 	return rs, err
 }
 

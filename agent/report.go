@@ -28,26 +28,20 @@ func (a *Agent) report(now time.Time) error {
 	if err != nil {
 		return &localError{err}
 	}
+	var due bool
+	err = a.state.view(func(tx *bbolt.Tx) error {
+		r, _, _, err := a.next(tx, now)
+		due = r.Kind != ""
+		return err
+	})
+	if err != nil || !due {
+		return err
+	}
 	made := false
 	err = a.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
-		last, err := load[reporter](tx, bucketMeta, keyReporter)
-		if err != nil {
+		r, last, shown, err := a.next(tx, now)
+		if err != nil || r.Kind == "" {
 			return false, err
-		}
-		r, err := a.compose(tx, now)
-		if err != nil {
-			return false, err
-		}
-		shown := shownBy(r)
-		switch {
-		case last.Seq == 0:
-			r.Kind = bundle.Snapshot
-		case shown != last.Shown:
-			r.Kind = bundle.Event
-		case now.Sub(last.At).Abs() >= a.opts.Heartbeat:
-			r.Kind = bundle.Heartbeat
-		default:
-			return false, nil
 		}
 		last.Seq, last.Shown, last.At = last.Seq+1, shown, stamp(now)
 		r.Agent.Seq = last.Seq
@@ -72,6 +66,27 @@ func (a *Agent) report(now time.Time) error {
 		nudge(a.queued)
 	}
 	return err
+}
+
+// next returns the report that is due, with what it shows and the memory of the last one. None is due where it
+// has no kind.
+func (a *Agent) next(tx *bbolt.Tx, now time.Time) (r bundle.Report, last reporter, shown string, err error) {
+	if last, err = load[reporter](tx, bucketMeta, keyReporter); err != nil {
+		return r, last, "", err
+	}
+	if r, err = a.compose(tx, now); err != nil {
+		return r, last, "", err
+	}
+	shown = shownBy(r)
+	switch {
+	case last.Seq == 0:
+		r.Kind = bundle.Snapshot
+	case shown != last.Shown:
+		r.Kind = bundle.Event
+	case now.Sub(last.At).Abs() >= a.opts.Heartbeat:
+		r.Kind = bundle.Heartbeat
+	}
+	return r, last, shown, nil
 }
 
 // compose says how the cluster stands.

@@ -79,6 +79,8 @@ type State struct {
 
 	trust     atomic.Pointer[bundle.TrustChain] // what bucketTrust holds; see chain
 	believing sync.Mutex                        // held while it grows
+
+	memo memo // of bucketItems; see records
 }
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. Its error

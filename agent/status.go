@@ -135,7 +135,7 @@ func (s *State) Status(now time.Time) (st Status, err error) {
 func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	st := Status{Items: []bundle.Item{}}
 	cluster, err0 := load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
-	records, err1 := loadRecords(tx)
+	records, err1 := s.records(tx)
 	running, err2 := load[*release](tx, bucketMeta, keyRunning)
 	accepted, err3 := load[*release](tx, bucketMeta, keyAccepted)
 	refused, err4 := load[*refusal](tx, bucketMeta, keyRefused)

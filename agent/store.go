@@ -35,8 +35,11 @@ func (c *contents) blob(d digest.Digest) string {
 	return filepath.Join(c.state.dir, storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
+// unpacking is Unpacker's method for one form of a tree.
+type unpacking func(*bundle.Unpacker, io.Reader, bundle.Content) error
+
 // open opens the tree of r in the form that is here, and returns what unpacks it.
-func (c *contents) open(ctx context.Context, r *release) (io.ReadCloser, func(io.Reader, *os.Root, bundle.Content) error, error) {
+func (c *contents) open(ctx context.Context, r *release) (io.ReadCloser, unpacking, error) {
 	repo, err := c.repository(r.Release.Stream())
 	if err != nil {
 		return nil, nil, err
@@ -44,13 +47,13 @@ func (c *contents) open(ctx context.Context, r *release) (io.ReadCloser, func(io
 	var tree io.ReadCloser
 	for _, form := range forms(r) {
 		if tree, err = repo.Fetch(ctx, form); err == nil && form.Digest != r.Tree.Digest {
-			return tree, bundle.UnpackTar, nil
+			return tree, (*bundle.Unpacker).Tar, nil
 		}
 		if err == nil {
 			break
 		}
 	}
-	return tree, bundle.Unpack, err
+	return tree, (*bundle.Unpacker).Gzip, err
 }
 
 // intact says whether a tree is here in the form in which open finds it, and is what its digest says.

@@ -6,6 +6,7 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
 	"syscall"
 	"testing"
 
@@ -30,11 +31,17 @@ func (s *site) refs() (names []string) {
 	return names
 }
 
-func (s *site) count(folder string) int {
+func (s *site) count(folder string) int { return len(s.entries(folder)) }
+
+// entries are the names in a folder of the state folder.
+func (s *site) entries(folder string) (names []string) {
 	s.t.Helper()
 	entries, err := os.ReadDir(filepath.Join(s.dir, folder))
 	require.NoError(s.t, err)
-	return len(entries)
+	for _, e := range entries {
+		names = append(names, e.Name())
+	}
+	return names
 }
 
 func TestTheStoreKeepsWhatRunsAndWhatRanWellLast(t *testing.T) {
@@ -165,4 +172,53 @@ func TestWhatRanWellIsKnownToTheNextStart(t *testing.T) {
 		require.NoError(t, p.remember())
 		require.Equal(t, p.running.digest(), p.good.digest())
 	})
+}
+
+func TestAnUpdateWritesOnlyWhatHasChanged(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1", "c-x/f": "3"}))
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
+	require.Equal(t, 2, s.count(contentsDir), "what is the same is there once")
+	before := map[string]os.FileInfo{}
+	for _, e := range s.entries(contentsDir) {
+		info, err := os.Stat(filepath.Join(s.dir, contentsDir, e, "f"))
+		require.NoError(t, err)
+		before[e] = info
+	}
+
+	s.publish(s.draft(2, map[string]string{"a-x/f": "1", "b-x/f": "2", "c-x/f": "3"}))
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
+
+	for _, file := range []string{"a-x/f:1", "b-x/f:2", "c-x/f:3"} {
+		path, content, _ := strings.Cut(file, ":")
+		requireFile(t, s.host, path, content)
+	}
+	require.Equal(t, 3, s.count(contentsDir))
+	same := 0
+	for _, e := range s.entries(contentsDir) {
+		info, err := os.Stat(filepath.Join(s.dir, contentsDir, e, "f"))
+		require.NoError(t, err)
+		if old := before[e]; old != nil && os.SameFile(old, info) {
+			same++
+		}
+	}
+	require.Equal(t, 2, same)
+}
+
+func TestAListThatNamesWhatIsHereIsHeldAgainstItsTree(t *testing.T) {
+	s := newSite(t)
+	good := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	d := s.draft(2, map[string]string{"a-x/f": "2"})
+	d.ChangeList = func(list []bundle.Assignment) {
+		list[0].Content = bundle.ContentDigest([]bundle.File{{Path: "f", Data: []byte("1")}})
+	}
+	s.publish(d)
+
+	r := s.once()
+
+	require.Equal(t, bundle.Rejected, r.Status.State)
+	require.Equal(t, string(bundle.BadContent), r.Status.Reason)
+	require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
+	requireFile(t, s.host, "a-x/f", "1")
 }

@@ -56,7 +56,7 @@ func ReadStore(dir string) (s StoreStatus, err error) {
 			s.Parts += info.Size()
 		case strings.HasPrefix(name, storeDir+"/"+ocispec.ImageBlobsDir+"/"):
 			s.Blobs += info.Size()
-		case strings.HasPrefix(name, treesDir+"/"):
+		case strings.HasPrefix(name, treesDir+"/"), strings.HasPrefix(name, contentsDir+"/"):
 			s.Trees += info.Size()
 		}
 		return nil

@@ -74,23 +74,51 @@ func (f File) mode() fs.FileMode {
 	return 0o644
 }
 
-// Unpack writes the layer read from r, a gzip of a tar, below root, which should be empty. It stops at
-// the first byte, file or path that want, the signed content, does not allow, and returns a *Refusal;
-// root then holds part of the tree and must not be used. Nothing is synced to disk.
+// Unpack writes the layer read from r, a gzip of a tar, below root; see Unpacker.Gzip.
 func Unpack(r io.Reader, root *os.Root, want Content) error {
+	return (&Unpacker{Root: root}).Gzip(r, want)
+}
+
+// Unpacker unpacks one tree.
+type Unpacker struct {
+	// Root is where files are written. It should be empty, and the caller closes it.
+	Root *os.Root
+	// Have, where it is set, is asked once for each folder at the top, when its first entry comes, and has what
+	// is below it digested and not written where it says true.
+	Have func(folder string) bool
+
+	passed map[string][]digested // nil for a folder that is written
+}
+
+// Passed returns ContentDigest of the files of the folders that were not written.
+func (u *Unpacker) Passed() map[string]digest.Digest {
+	sums := map[string]digest.Digest{}
+	for folder, files := range u.passed {
+		if files != nil {
+			sums[folder] = digestAll(files)
+		}
+	}
+	return sums
+}
+
+// Gzip unpacks the layer read from r, a gzip of a tar. It stops at the first byte, file or path that want, the
+// signed content, does not allow, and returns a *Refusal; Root then holds part of the tree and must not be used.
+// Nothing is synced to disk.
+func (u *Unpacker) Gzip(r io.Reader, want Content) error {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
 		return unreadable(err, "layer is no gzip")
 	}
-	return UnpackTar(zip, root, want)
+	return u.Tar(zip, want)
 }
 
-// UnpackTar is Unpack for the tar itself, as a delta makes it.
-func UnpackTar(r io.Reader, root *os.Root, want Content) error {
+// Tar is Gzip for the tar itself, as a delta makes it.
+func (u *Unpacker) Tar(r io.Reader, want Content) error {
+	u.passed = map[string][]digested{}
 	count := &counter{hash: digest.SHA256.Hash()}
 	tree := io.TeeReader(io.LimitReader(r, want.Size+1), count)
 	names := NewNames(want.Files)
-	err := unpackEntries(tree, root, names, want.Size)
+	err := u.entries(tree, names, want.Size)
 	if err == nil {
 		// What follows the end of the archive counts for size and digest like the rest.
 		if _, err = io.Copy(io.Discard, tree); err != nil {
@@ -110,9 +138,9 @@ func UnpackTar(r io.Reader, root *os.Root, want Content) error {
 	return nil
 }
 
-// unpackEntries writes files of at most limit bytes in all. A sparse entry is longer than its part of
+// entries writes files of at most limit bytes in all. A sparse entry is longer than its part of
 // the tar, so the tar's own size is no bound for what is written.
-func unpackEntries(tree io.Reader, root *os.Root, names *Names, limit int64) error {
+func (u *Unpacker) entries(tree io.Reader, names *Names, limit int64) error {
 	entries, left := tar.NewReader(tree), limit
 	for {
 		h, err := entries.Next()
@@ -125,13 +153,13 @@ func unpackEntries(tree io.Reader, root *os.Root, names *Names, limit int64) err
 		if left -= h.Size; left < 0 {
 			return refuse(TooLarge, "files of the tree are larger than the signed %d bytes", limit)
 		}
-		if err := unpackEntry(root, h, entries, names); err != nil {
+		if err := u.entry(h, entries, names); err != nil {
 			return err
 		}
 	}
 }
 
-func unpackEntry(root *os.Root, h *tar.Header, data io.Reader, names *Names) error {
+func (u *Unpacker) entry(h *tar.Header, data io.Reader, names *Names) error {
 	name, isDir := strings.TrimSuffix(h.Name, "/"), h.Typeflag == tar.TypeDir
 	if !isDir && h.Typeflag != tar.TypeReg {
 		return refuse(BadContent, "tree entry %q is neither a file nor a folder", h.Name)
@@ -139,17 +167,25 @@ func unpackEntry(root *os.Root, h *tar.Header, data io.Reader, names *Names) err
 	if err := names.Add(name, isDir); err != nil {
 		return err
 	}
-	if isDir {
-		return root.MkdirAll(name, 0o755)
+	mode := File{Executable: h.FileInfo().Mode()&0o100 != 0}.mode()
+	if folder, rest, _ := strings.Cut(name, "/"); u.passes(folder, isDir || rest != "") {
+		if isDir {
+			return nil
+		}
+		content, err := digest.FromReader(data)
+		u.passed[folder] = append(u.passed[folder], digested{rest, mode, content})
+		if err != nil {
+			return unreadable(err, "read "+name)
+		}
+		return nil
 	}
-	if err := root.MkdirAll(path.Dir(name), 0o755); err != nil {
+	if isDir {
+		return u.Root.MkdirAll(name, 0o755)
+	}
+	if err := u.Root.MkdirAll(path.Dir(name), 0o755); err != nil {
 		return fmt.Errorf("unpack %s: %w", name, err)
 	}
-	mode := fs.FileMode(0o644)
-	if h.FileInfo().Mode()&0o100 != 0 {
-		mode = 0o755
-	}
-	f, err := root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
+	f, err := u.Root.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_EXCL, mode)
 	if err != nil {
 		return fmt.Errorf("unpack %s: %w", name, err)
 	}
@@ -161,6 +197,18 @@ func unpackEntry(root *os.Root, h *tar.Header, data io.Reader, names *Names) err
 		return unreadable(err, "unpack "+name)
 	}
 	return nil
+}
+
+// passes says whether what is below a folder is not written.
+func (u *Unpacker) passes(folder string, isFolder bool) bool {
+	files, asked := u.passed[folder]
+	if !asked && isFolder && u.Have != nil {
+		if u.Have(folder) {
+			files = []digested{}
+		}
+		u.passed[folder] = files
+	}
+	return files != nil
 }
 
 // unreadable tells content that is broken from content, or a disk, that could not be read or written.

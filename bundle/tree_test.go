@@ -9,6 +9,7 @@ import (
 	"io/fs"
 	"math/rand/v2"
 	"os"
+	"path/filepath"
 	"strings"
 	"testing"
 
@@ -55,11 +56,39 @@ func TestATarUnpacksAsItsGzipDoes(t *testing.T) {
 	data, err := io.ReadAll(zip)
 	require.NoError(t, err)
 	root := openRoot(t)
-	require.NoError(t, UnpackTar(bytes.NewReader(data), root, packed.Content))
+	u := &Unpacker{Root: root}
+	require.NoError(t, u.Tar(bytes.NewReader(data), packed.Content))
+	require.Empty(t, u.Passed())
 	got, err := root.ReadFile("shop-dev/namespace.yaml")
 	require.NoError(t, err)
 	require.Equal(t, "kind: Namespace\n", string(got))
-	require.ErrorIs(t, UnpackTar(bytes.NewReader(append(data, 0)), openRoot(t), packed.Content), ErrTooLarge)
+	u = &Unpacker{Root: openRoot(t)}
+	require.ErrorIs(t, u.Tar(bytes.NewReader(append(data, 0)), packed.Content), ErrTooLarge)
+}
+
+func TestAFolderThatIsThereIsDigestedAndNotWritten(t *testing.T) {
+	files := sampleFiles()
+	packed, err := Pack(files)
+	require.NoError(t, err)
+	root, asked := openRoot(t), map[string]int{}
+	u := &Unpacker{Root: root, Have: func(folder string) bool {
+		asked[folder]++
+		return folder == "shop-dev"
+	}}
+	require.NoError(t, u.Gzip(bytes.NewReader(packed.Gzip), packed.Content))
+	require.NoDirExists(t, filepath.Join(root.Name(), "shop-dev"))
+	for folder, n := range asked {
+		require.Equal(t, 1, n, folder)
+	}
+	var own []File
+	for _, f := range files {
+		if rest, ok := strings.CutPrefix(f.Path, "shop-dev/"); ok {
+			f.Path = rest
+			own = append(own, f)
+		}
+	}
+	require.NotEmpty(t, own)
+	require.Equal(t, map[string]digest.Digest{"shop-dev": ContentDigest(own)}, u.Passed())
 }
 
 func TestPackDependsOnNothingButTheFiles(t *testing.T) {
