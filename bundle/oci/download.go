@@ -41,7 +41,7 @@ type DownloadOptions struct {
 
 func (o DownloadOptions) orDefault() DownloadOptions {
 	o.Chunk = cmp.Or(o.Chunk, 1<<20)
-	o.Window, o.MinProgress = cmp.Or(o.Window, stallTime), cmp.Or(o.MinProgress, 256)
+	o.Window, o.MinProgress = cmp.Or(o.Window, stallTime), cmp.Or(o.MinProgress, minProgress)
 	o.Retries = cmp.Or(o.Retries, 5)
 	o.Wait, o.MaxWait = cmp.Or(o.Wait, 500*time.Millisecond), cmp.Or(o.MaxWait, 30*time.Second)
 	return o

@@ -31,7 +31,7 @@ func (e *busyError) Unwrap() error { return e.error }
 func (d *download) request(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
-	guard := &stallGuard{window: d.opts.Window, least: d.opts.MinProgress, left: d.opts.Window, cancel: cancel}
+	guard := newStallGuard(d.opts.Window, d.opts.MinProgress, cancel)
 	var resp *http.Response
 	err := guard.watch(func() (n int, err error) {
 		resp, err = d.send(ctx)
@@ -137,6 +137,10 @@ type stallGuard struct {
 
 	left time.Duration // of the window
 	got  int64         // in it
+}
+
+func newStallGuard(window time.Duration, least int64, cancel context.CancelCauseFunc) *stallGuard {
+	return &stallGuard{window: window, least: least, cancel: cancel, left: window}
 }
 
 // watch runs something that waits for n bytes.

@@ -21,6 +21,7 @@ import (
 	"context"
 	"errors"
 	"net/http"
+	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2"
@@ -52,6 +53,9 @@ type Options struct {
 	PlainHTTP bool
 	// Credential finds the credentials of a registry. Nil asks docker's config.json and its helpers.
 	Credential auth.CredentialFunc
+	// Patience is how long a request for metadata may take, with its retries and the logins that it takes, and how
+	// long other content may bring next to nothing. Zero means a minute.
+	Patience time.Duration
 }
 
 // Target is one repository: content by digest, and tags that point at manifests.

@@ -65,7 +65,7 @@ func (p *Poller) Poll(ctx context.Context, from Target, tag string, known digest
 		return ocispec.Descriptor{}, nil, err
 	}
 	if repo, ok := from.(*remoteRepository); ok {
-		ctx, cancel := context.WithTimeout(ctx, requestTime)
+		ctx, cancel := context.WithTimeout(ctx, repo.patience)
 		defer cancel()
 		desc, data, err := p.ask(ctx, repo, tag, known, limit)
 		for try := range retries { // what breaks off half-way is not the transport's to send again

@@ -1,6 +1,7 @@
 package oci
 
 import (
+	"cmp"
 	"context"
 	"encoding/json"
 	"errors"
@@ -22,7 +23,7 @@ import (
 )
 
 const (
-	// requestTime bounds one request for, or of, metadata, with its retries.
+	// requestTime bounds one request for, or of, metadata, with its retries, where Options.Patience does not.
 	requestTime = time.Minute
 	// maxMetadataBytes bounds a page of tags, an error's body and a manifest that is tagged.
 	maxMetadataBytes = 4 << 20
@@ -33,6 +34,7 @@ type remoteStore struct {
 	location  Location
 	client    *auth.Client
 	plainHTTP bool
+	patience  time.Duration
 }
 
 func openRegistry(l Location, opts Options) (*remoteStore, error) {
@@ -40,7 +42,7 @@ func openRegistry(l Location, opts Options) (*remoteStore, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &remoteStore{location: l, client: client, plainHTTP: opts.PlainHTTP || isLoopback(l.Host)}, nil
+	return &remoteStore{location: l, client: client, plainHTTP: opts.PlainHTTP || isLoopback(l.Host), patience: cmp.Or(opts.Patience, requestTime)}, nil
 }
 
 func (s *remoteStore) Repository(name string) (Target, error) {
@@ -48,7 +50,8 @@ func (s *remoteStore) Repository(name string) (Target, error) {
 		return nil, err
 	}
 	return &remoteRepository{
-		name: s.location.Name(name),
+		name:     s.location.Name(name),
+		patience: s.patience,
 		repo: &remote.Repository{
 			Client:    s.client,
 			Reference: registry.Reference{Registry: s.location.Host, Repository: join(s.location.Prefix, name)},
@@ -61,7 +64,7 @@ func (s *remoteStore) Repository(name string) (Target, error) {
 
 // Repositories asks the registry's catalog, which is optional in the specification and often denied.
 func (s *remoteStore) Repositories(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, s.patience)
 	defer cancel()
 	reg := &remote.Registry{RepositoryOptions: remote.RepositoryOptions{
 		Client: s.client, Reference: registry.Reference{Registry: s.location.Host}, PlainHTTP: s.plainHTTP, MaxMetadataBytes: maxMetadataBytes,
@@ -98,8 +101,9 @@ func collect(all *[]string) func([]string) error {
 
 // remoteRepository adds deadlines, bounds and kinds of error to oras's repository.
 type remoteRepository struct {
-	name string // for messages
-	repo *remote.Repository
+	name     string // for messages
+	patience time.Duration
+	repo     *remote.Repository
 }
 
 func (r *remoteRepository) ref(version string) string {
@@ -111,7 +115,7 @@ func (r *remoteRepository) ref(version string) string {
 
 // Resolve asks for the descriptor of a tag or digest, without its content.
 func (r *remoteRepository) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	desc, err := r.repo.Resolve(ctx, reference)
 	return desc, explain("resolve", r.ref(reference), err)
@@ -119,7 +123,7 @@ func (r *remoteRepository) Resolve(ctx context.Context, reference string) (ocisp
 
 // Tags lists the tags of the repository, page by page.
 func (r *remoteRepository) Tags(ctx context.Context) ([]string, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	var tags []string
 	err := explain("list tags of", r.name, r.repo.Tags(ctx, "", collect(&tags)))
@@ -132,25 +136,28 @@ func (r *remoteRepository) Tags(ctx context.Context) ([]string, error) {
 
 // Exists asks whether the registry has the content.
 func (r *remoteRepository) Exists(ctx context.Context, target ocispec.Descriptor) (bool, error) {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	ok, err := r.repo.Exists(ctx, target)
 	return ok, explain("look for", r.ref(target.Digest.String()), err)
 }
 
-// Fetch opens a blob or manifest. The caller closes it. A read that brings nothing for a while ends it.
+// Fetch opens a blob or manifest. The caller closes it. A body that brings next to nothing for a while ends.
 func (r *remoteRepository) Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error) {
 	ref := r.ref(target.Digest.String())
 	ctx, cancel := context.WithCancelCause(ctx)
-	timer := time.AfterFunc(requestTime, func() { cancel(errStalled) })
-	body, err := r.repo.Fetch(ctx, target)
-	timer.Stop()
+	guard := newStallGuard(r.patience, minProgress, cancel)
+	var body io.ReadCloser
+	err := guard.watch(func() (n int, err error) {
+		body, err = r.repo.Fetch(ctx, target)
+		return 0, err
+	})
 	if err != nil {
 		err = explain("fetch", ref, causeOf(ctx, err))
 		cancel(nil)
 		return nil, err
 	}
-	return bounded(&watchedBody{ctx: ctx, cancel: cancel, body: body, ref: ref}, target), nil
+	return bounded(&watchedBody{ctx: ctx, guarded: guardedBody{guard, body}, body: body, ref: ref}, target), nil
 }
 
 // Push uploads a blob or manifest. Content that the registry has is sent again; ask Exists before. A
@@ -164,7 +171,7 @@ func (r *remoteRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag
 	if err := CheckTag(tag); err != nil {
 		return err
 	}
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	return explain("tag", r.ref(tag), r.repo.Tag(ctx, desc, tag))
 }
@@ -187,7 +194,7 @@ func (r *remoteRepository) Delete(ctx context.Context, manifest ocispec.Descript
 
 // remove sends what oras sends for digests only.
 func (r *remoteRepository) remove(ctx context.Context, reference string) error {
-	ctx, cancel := context.WithTimeout(ctx, requestTime)
+	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
 	ref := r.repo.Reference
 	ref.Reference = reference

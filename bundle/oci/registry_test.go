@@ -11,6 +11,7 @@ import (
 	"path/filepath"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"oras.land/oras-go/v2/errdef"
@@ -116,6 +117,41 @@ func TestABodyThatEndsEarlyIsUnreachableAndOneThatDoesNotEndIsCut(t *testing.T) 
 	require.ErrorContains(t, err, "longer than the 10 bytes")
 	require.Len(t, data, 10)
 	require.NoError(t, body.Close())
+}
+
+func TestWhatBringsNextToNothingIsUnreachable(t *testing.T) {
+	t.Parallel()
+	over := make(chan struct{})
+	silent := func(http.ResponseWriter, *http.Request) { <-over }
+	loc, opts := serve(t, silent)
+	t.Cleanup(func() { close(over) })
+	opts.Patience = 50 * time.Millisecond
+	repo, err := loc.Repository("bundles/dev/drone", opts)
+	require.NoError(t, err)
+	blob := bundle.NewBlob("x", make([]byte, 1000))
+	_, resolve := repo.Resolve(t.Context(), "latest")
+	_, fetch := repo.Fetch(t.Context(), blob.Descriptor)
+	require.ErrorIs(t, resolve, oci.ErrUnreachable)
+	require.ErrorIs(t, fetch, oci.ErrUnreachable)
+
+	loc, opts = serve(t, func(w http.ResponseWriter, req *http.Request) {
+		w.Header().Set("Content-Length", "1000")
+		for req.Context().Err() == nil {
+			_, _ = w.Write(make([]byte, 1))
+			w.(http.Flusher).Flush()
+			time.Sleep(10 * time.Millisecond)
+		}
+	})
+	opts.Patience = 200 * time.Millisecond
+	repo, err = loc.Repository("bundles/dev/drone", opts)
+	require.NoError(t, err)
+	body, err := repo.Fetch(t.Context(), blob.Descriptor)
+	if err == nil {
+		_, err = io.ReadAll(body)
+		require.NoError(t, body.Close())
+	}
+	require.ErrorIs(t, err, oci.ErrUnreachable)
+	require.ErrorContains(t, err, "stalled")
 }
 
 func TestEndlessTagsAreCut(t *testing.T) {

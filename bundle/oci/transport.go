@@ -20,8 +20,11 @@ import (
 
 const (
 	dialTime = 15 * time.Second
-	// stallTime is how long a connection may move no byte before it is given up.
-	stallTime = time.Minute
+	// stallTime is how long a connection may move no byte before it is given up, and a body fewer than minProgress.
+	stallTime   = time.Minute
+	minProgress = 256
+	// idleTime is how long a connection is kept that nothing is asked on.
+	idleTime = 90 * time.Second
 	// retries is how often a request is sent again after a failure that may pass.
 	retries = 3
 )
@@ -68,7 +71,7 @@ func newTransport() *http.Transport {
 		ForceAttemptHTTP2:     true,
 		TLSHandshakeTimeout:   dialTime,
 		ResponseHeaderTimeout: stallTime,
-		IdleConnTimeout:       90 * time.Second,
+		IdleConnTimeout:       idleTime,
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 	}
 }
@@ -95,18 +98,16 @@ func (c stallingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// watchedBody ends a download whose reads stall, and gives its errors their kind.
+// watchedBody ends a download that stalls, and gives its errors their kind.
 type watchedBody struct {
-	ctx    context.Context // of this request alone, ended by cancel
-	cancel context.CancelCauseFunc
-	body   io.ReadCloser
-	ref    string
+	ctx     context.Context // of this request alone, which the guard ends
+	guarded guardedBody
+	body    io.Closer
+	ref     string
 }
 
 func (b *watchedBody) Read(p []byte) (int, error) {
-	timer := time.AfterFunc(stallTime, func() { b.cancel(errStalled) })
-	n, err := b.body.Read(p)
-	timer.Stop()
+	n, err := b.guarded.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {
 		err = explain("fetch", b.ref, causeOf(b.ctx, err))
 	}
@@ -115,7 +116,7 @@ func (b *watchedBody) Read(p []byte) (int, error) {
 
 func (b *watchedBody) Close() error {
 	err := b.body.Close()
-	b.cancel(nil)
+	b.guarded.guard.cancel(nil)
 	return err
 }
 
