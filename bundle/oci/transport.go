@@ -72,6 +72,7 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout:   dialTime,
 		ResponseHeaderTimeout: stallTime,
 		IdleConnTimeout:       idleTime,
+		DisableCompression:    true, // blobs are compressed already, and digests are of what is sent
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 	}
 }

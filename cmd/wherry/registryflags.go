@@ -29,7 +29,7 @@ func (f *registryFlags) add(cmd *cobra.Command) {
 }
 
 func (f *registryFlags) options() oci.Options {
-	return oci.Options{PlainHTTP: f.plainHTTP, UserAgent: "wherry/" + cli.Version()}
+	return oci.Options{PlainHTTP: f.plainHTTP, UserAgent: cli.UserAgent("wherry")}
 }
 
 // registryFailure gives an error about what lies at loc its exit code and says what to do.

@@ -30,7 +30,7 @@ func (c *config) connect() (*remote, error) {
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
 	}
-	r := &remote{c: c, options: oci.Options{HTTPClient: client, UserAgent: "wherry-agent/" + cli.Version(), PlainHTTP: c.plain}}
+	r := &remote{c: c, options: oci.Options{HTTPClient: client, UserAgent: cli.UserAgent("wherry-agent"), PlainHTTP: c.plain}}
 	if c.credentials != "" {
 		if r.options.Credential, err = oci.Credentials(c.credentials); err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--credentials: %w", err), `"wherry login" writes such a file, and pull secrets hold one`)

@@ -5,6 +5,7 @@ import (
 	"io"
 	"runtime"
 	"runtime/debug"
+	"strings"
 
 	"github.com/spf13/cobra"
 )
@@ -16,6 +17,19 @@ func Version() string {
 		return info.Main.Version
 	}
 	return "(devel)"
+}
+
+// UserAgent names a program to servers. What is no release has its commit alone: the rest of such a version says
+// nothing more, and is sent with each request.
+func UserAgent(program string) string { return program + "/" + short(Version()) }
+
+// short returns the commit of a version such as v0.0.0-20261122035811-aca199daaddb+dirty, and others as they are.
+func short(version string) string {
+	stem, _, _ := strings.Cut(version, "+")
+	if parts := strings.Split(stem, "-"); len(parts) > 2 && len(parts[len(parts)-1]) == 12 {
+		return parts[len(parts)-1]
+	}
+	return version
 }
 
 // NewVersionCommand returns the version command of both binaries.
