@@ -175,3 +175,31 @@ func TestATransferThatIsCutGoesOn(t *testing.T) {
 	require.Less(t, came, int64(size+again+headers))
 	require.Greater(t, came, int64(size))
 }
+
+// What a poll costs on the link is what docs/edge-links.md reckons with: a connection that nobody uses any more is
+// closed, and nothing passes before the next poll.
+func TestAPollLeavesNothingOnTheLink(t *testing.T) {
+	t.Parallel()
+	f := newBehindLink(t)
+	f.link.Set(wire.Weather{Delay: satellite.Delay})
+	f.publish("first")
+	a := follow(t, f.place)
+	a.sync()
+	before := f.awaitQuiet()
+	a.sync()
+	after := f.awaitQuiet()
+	t.Logf("%d packets, %d bytes up and %d down", after.Packets-before.Packets, after.Up-before.Up, after.Down-before.Down)
+	require.NotEqual(t, before, after)
+	require.LessOrEqual(t, after.Packets-before.Packets, int64(newPackets))
+}
+
+// awaitQuiet waits until no connection is open and no packet under way, and returns what has come by then.
+func (f *behindLink) awaitQuiet() (arrived wire.Arrived) {
+	f.t.Helper()
+	require.Eventually(f.t, func() bool {
+		last := arrived
+		arrived = f.link.Arrived()
+		return f.server.Open() == 0 && arrived == last
+	}, followerTime, 5*satellite.Delay)
+	return arrived
+}

@@ -51,6 +51,7 @@ func BenchmarkWire(b *testing.B) {
 	p := f.place(clusterType, "cosign.pub", "state")
 	f.figures("first-sync", true, f.measure(func() { f.once(p) }))
 	f.figures("poll-cold", false, f.measure(func() { f.once(p) }))
+	p.more = []string{"--interval", "80s"} // the longest for which the connection stays open
 	a := follow(b, p)
 	a.sync()
 	resumed := f.measure(func() { f.proxy.Sever(); a.sync() })

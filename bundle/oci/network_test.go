@@ -9,6 +9,7 @@ import (
 	"encoding/pem"
 	"log/slog"
 	"math/big"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
@@ -77,6 +78,23 @@ func TestConnectionsAreResumedAndMayDoWithoutPostQuantumKeys(t *testing.T) {
 	client, err := oci.NewHTTPClient(oci.Network{})
 	require.NoError(t, err)
 	require.ErrorContains(t, get(t, client, s.URL), "certificate signed by unknown authority")
+}
+
+func TestAConnectionThatNobodyUsesIsClosed(t *testing.T) {
+	t.Parallel()
+	closed := make(chan struct{}, 1)
+	s := httptest.NewUnstartedServer(http.NotFoundHandler())
+	s.Config.ConnState = func(_ net.Conn, state http.ConnState) {
+		if state == http.StateClosed {
+			closed <- struct{}{}
+		}
+	}
+	s.Start()
+	t.Cleanup(s.Close)
+	client, err := oci.NewHTTPClient(oci.Network{Idle: time.Millisecond})
+	require.NoError(t, err)
+	require.NoError(t, get(t, client, s.URL))
+	<-closed
 }
 
 func TestAClientCertificateIsShownAndMayBeRenewed(t *testing.T) {

@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"io"
@@ -24,9 +25,28 @@ type remote struct {
 	store   oci.Store // nil where bundles come by import only
 }
 
+const (
+	// keptTime is how far away the next poll may be for the connection to wait for it: registries and what lies
+	// between close those that nobody uses after one to two minutes.
+	keptTime = 90 * time.Second
+	// passTime is the silence within a pass, after which the connection is not needed before the next poll. It is
+	// less than the 15 s after which both ends begin to probe each other.
+	passTime = 10 * time.Second
+)
+
+// idleTime is how long a connection is kept by an agent that polls so often.
+func idleTime(interval time.Duration) time.Duration {
+	if latest := interval + interval/10; latest < keptTime { // intervals are spread by a tenth
+		return keptTime
+	}
+	return passTime
+}
+
 // connect sends nothing.
 func (c *config) connect() (*remote, error) {
-	client, err := oci.NewHTTPClient(c.network)
+	network := c.network
+	network.Idle = idleTime(cmp.Or(c.interval, agent.DefaultInterval))
+	client, err := oci.NewHTTPClient(network)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
 	}

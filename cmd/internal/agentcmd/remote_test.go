@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"net/http"
 	"os"
 	"path/filepath"
 	"testing"
@@ -8,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2/registry/remote/retry"
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -69,4 +71,30 @@ func TestSettingsOfTheNetworkThatAreNone(t *testing.T) {
 		require.ErrorContains(t, err, want)
 		require.NotContains(t, err.Error(), "secret")
 	}
+}
+
+func TestAConnectionIsKeptForAPollThatIsNear(t *testing.T) {
+	for interval, want := range map[string]time.Duration{
+		"1s": keptTime, "1m": keptTime, "80s": keptTime,
+		"85s": passTime, // it may be 93 s
+		"5m":  passTime, "24h": passTime,
+	} {
+		c, err := configured(t, "", "--interval", interval)
+		require.NoError(t, err)
+		r, err := c.connect()
+		require.NoError(t, err)
+		require.Equal(t, want, idleOf(t, r.options.HTTPClient), interval)
+	}
+	c, err := configured(t, "")
+	require.NoError(t, err)
+	r, err := c.connect()
+	require.NoError(t, err)
+	require.Equal(t, passTime, idleOf(t, r.options.HTTPClient))
+}
+
+func idleOf(t *testing.T, client *http.Client) time.Duration {
+	t.Helper()
+	retrying, ok := client.Transport.(*retry.Transport)
+	require.True(t, ok)
+	return retrying.Base.(*http.Transport).IdleConnTimeout
 }

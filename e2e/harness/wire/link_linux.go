@@ -57,9 +57,10 @@ type Link struct {
 	random  *rand.Rand // the same packets are lost in each run, as far as the same ones are sent
 }
 
-// Arrived is how many bytes of packets have come through a link, headers of IP included. Up is from Near to Far.
+// Arrived is how many packets have come through a link, and how many bytes they had, headers of IP included. Up is
+// from Near to Far.
 type Arrived struct {
-	Up, Down int64
+	Packets, Up, Down int64
 }
 
 // NewLink makes a link whose weather is good. It takes root and /dev/net/tun. The caller calls Close.
@@ -171,6 +172,7 @@ func (l *Link) deliver(underway <-chan packet, to *Namespace, arrived *int64) {
 		if p.cuts == l.cuts {
 			if n, err := to.device.Write(p.data); err == nil { // else that end is down
 				*arrived += int64(n)
+				l.arrived.Packets++
 			}
 		}
 		l.mu.Unlock()

@@ -26,6 +26,7 @@ type Server struct {
 
 	server   *http.Server
 	requests atomic.Int64
+	open     atomic.Int64
 	ended    chan struct{}
 }
 
@@ -43,7 +44,15 @@ func Serve(l net.Listener, address net.IP, handler http.Handler) (*Server, error
 		}),
 		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{chain}, MinVersion: tls.VersionTLS12},
 		ReadHeaderTimeout: time.Minute,
-		ErrorLog:          log.New(io.Discard, "", 0), // connections are cut on purpose
+		ConnState: func(_ net.Conn, state http.ConnState) {
+			switch state {
+			case http.StateNew:
+				s.open.Add(1)
+			case http.StateClosed:
+				s.open.Add(-1)
+			}
+		},
+		ErrorLog: log.New(io.Discard, "", 0), // connections are cut on purpose
 	}
 	go func() {
 		defer close(s.ended)
@@ -54,6 +63,9 @@ func Serve(l net.Listener, address net.IP, handler http.Handler) (*Server, error
 
 // Requests is how many were made so far, those of clients that ask for a token or find that they need one included.
 func (s *Server) Requests() int64 { return s.requests.Load() }
+
+// Open is how many connections are open.
+func (s *Server) Open() int64 { return s.open.Load() }
 
 // Close ends the server with all its connections.
 func (s *Server) Close() error {
