@@ -49,6 +49,9 @@ type AgentOptions struct {
 	NoRole bool
 	// HostPath is a folder of the node for the agent's state. Empty means a PersistentVolumeClaim.
 	HostPath string
+	// ClientSecret names a Secret of type kubernetes.io/tls in Namespace with the certificate that the agent shows to
+	// registries and the hub. Empty means none.
+	ClientSecret string
 }
 
 // Agent returns the manifests of an agent, as YAML in the order in which they can be applied.
@@ -134,6 +137,9 @@ func patches(opts AgentOptions) (all []types.Patch) {
 		state := map[string]any{"name": "state", "hostPath": map[string]any{"path": opts.HostPath}}
 		all = append(all, deployment(map[string]any{"volumes": []any{state}}))
 	}
+	if opts.ClientSecret != "" {
+		all = append(all, deployment(clientCertificate(opts.ClientSecret)))
+	}
 	switch name := RoleName(opts.Namespace); {
 	case opts.NoRole:
 		all = append(all, remove("ClusterRole"), remove("ClusterRoleBinding"))
@@ -141,6 +147,22 @@ func patches(opts AgentOptions) (all []types.Patch) {
 		all = append(all, rename("ClusterRole", name, "/metadata/name"), rename("ClusterRoleBinding", name, "/metadata/name", "/roleRef/name"))
 	}
 	return all
+}
+
+// clientCertificate has the agent find its certificate in a Secret. The pod does not start before that is there.
+func clientCertificate(secret string) map[string]any {
+	const name, folder = "client", "/etc/wherry-client"
+	return map[string]any{
+		"containers": []any{map[string]any{
+			"name": "agent",
+			"env": []any{
+				map[string]any{"name": "WHERRY_TLS_CERT", "value": folder + "/tls.crt"},
+				map[string]any{"name": "WHERRY_TLS_KEY", "value": folder + "/tls.key"},
+			},
+			"volumeMounts": []any{map[string]any{"name": name, "mountPath": folder, "readOnly": true}},
+		}},
+		"volumes": []any{map[string]any{"name": name, "secret": map[string]any{"secretName": secret}}},
+	}
 }
 
 // RoleName is the name of the roles of an agent in a namespace.

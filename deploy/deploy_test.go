@@ -119,6 +119,20 @@ func TestAFolderOfTheNodeInsteadOfAVolume(t *testing.T) {
 	require.True(t, *pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
 }
 
+func TestACertificateOfTheAgentIsInASecret(t *testing.T) {
+	opts := options()
+	opts.ClientSecret = "plant-7"
+	pod := decode[appsv1.Deployment](t, render(t, opts), "Deployment").Spec.Template.Spec
+	require.Equal(t, corev1.VolumeSource{Secret: &corev1.SecretVolumeSource{SecretName: "plant-7"}}, volume(t, pod, "client").VolumeSource)
+	agent := pod.Containers[0]
+	require.Contains(t, agent.VolumeMounts, corev1.VolumeMount{Name: "client", MountPath: "/etc/wherry-client", ReadOnly: true})
+	require.Contains(t, agent.Env, corev1.EnvVar{Name: "WHERRY_TLS_CERT", Value: "/etc/wherry-client/tls.crt"})
+	require.Contains(t, agent.Env, corev1.EnvVar{Name: "WHERRY_TLS_KEY", Value: "/etc/wherry-client/tls.key"})
+	before := decode[appsv1.Deployment](t, render(t, options()), "Deployment").Spec.Template.Spec
+	require.Len(t, agent.Env, len(before.Containers[0].Env)+2)
+	require.Len(t, pod.Volumes, len(before.Volumes)+1)
+}
+
 func TestAnotherNamespaceHasARoleOfItsOwn(t *testing.T) {
 	opts := options()
 	opts.Namespace = "line-b"

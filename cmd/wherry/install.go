@@ -90,6 +90,7 @@ signature is checked. A bundle that holds other kinds or namespaces needs the co
 	cmd.Flags().StringVar(&opts.Image, "image", "", "the agent's image, `REFERENCE` (default: wherry-agent below the prefix of --registry)")
 	cmd.Flags().StringVar(&opts.Namespace, "namespace", deploy.DefaultNamespace, "`NAMESPACE` for the agent")
 	cmd.Flags().StringVar(&opts.HostPath, "host-path", "", "keep the state in this `FOLDER` of the node instead of a volume")
+	cmd.Flags().StringVar(&opts.ClientSecret, "tls-secret", "", "show registries and hub the certificate in this `SECRET` of type kubernetes.io/tls in the agent's namespace")
 	permissions.add(cmd)
 	cmd.Flags().BoolVar(&printed, "print", false, "print the manifests")
 	return cmd
@@ -98,6 +99,9 @@ signature is checked. A bundle that holds other kinds or namespaces needs the co
 func checkInstall(opts deploy.AgentOptions) error {
 	if problems := validation.IsDNS1123Label(opts.Namespace); len(problems) > 0 {
 		return cli.Usagef("--namespace %q: %s", opts.Namespace, problems[0])
+	}
+	if problems := validation.IsDNS1123Subdomain(opts.ClientSecret); opts.ClientSecret != "" && len(problems) > 0 {
+		return cli.Usagef("--tls-secret %q: %s", opts.ClientSecret, problems[0])
 	}
 	if _, err := name.ParseReference(opts.Image); err != nil {
 		return cli.Usagef("--image: %w", err)
