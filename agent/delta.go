@@ -53,6 +53,7 @@ func (p *pass) byDelta(ctx context.Context, from oci.Target, d offeredDelta) (ma
 			if err = p.content.keepMade(d.job.Out, d.job.Want.DiffID); err != nil {
 				return false, local("store: %w", err)
 			}
+			p.opts.Log.Info("a delta was taken in place of the layer", "digest", p.target.digest(), "bytes", d.layer.Size, "layer", p.target.Tree.Size)
 			return true, nil
 		}
 	} else if !errors.As(err, new(*bundle.Refusal)) && !errors.Is(err, errdef.ErrNotFound) {
