@@ -118,6 +118,7 @@ type Agent struct {
 
 	busy     sync.Mutex             // held by the pass that runs
 	tidied   bool                   // a pass of this process has looked for left-overs
+	lived    bool                   // this process has outlived a pass in which engines changed something
 	poller   oci.Poller             // how registries want to be asked
 	seen     *bundle.Blob           // the manifest that the moving tag brought last; nobody has judged it
 	spoiled  map[digest.Digest]bool // deltas that were of no use

@@ -321,7 +321,7 @@ func TestOnlyReleasesInUseStayOnDisk(t *testing.T) {
 	}
 	blobs, err := os.ReadDir(filepath.Join(s.dir, storeDir, "blobs/sha256"))
 	require.NoError(t, err)
-	require.Len(t, blobs, 3, "manifest, release document and layer")
+	require.Len(t, blobs, 6, "manifest, release document and layer of what runs, and of what was good before")
 }
 
 func TestATreeIsNotFetchedForAReleaseOfEqualContent(t *testing.T) {

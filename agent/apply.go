@@ -24,6 +24,9 @@ func (p *pass) apply(ctx context.Context) outcome {
 	if err := p.lineUp(); err != nil {
 		return outcomeOf(ctx, err)
 	}
+	if err := p.noteAttempt(); err != nil {
+		return outcomeOf(ctx, err)
+	}
 	return outcomeOf(ctx, p.round(ctx, p.due))
 }
 
@@ -103,17 +106,9 @@ func (p *pass) perform(ctx context.Context, t task, r record) record {
 	return r
 }
 
-// choose decides which release the items are to have: the one just staged, else the newest accepted one
-// whose tree can be had without asking anybody, else the one that runs.
+// choose has the items get the release that is to run.
 func (p *pass) choose(ctx context.Context) error {
-	next := p.target
-	if !p.staged {
-		next = p.running
-		a := p.accepted
-		if a != nil && a.digest() != p.running.digest() && !p.isRefused(a) && p.ready(ctx, a) {
-			next = a // a crash came between its staging and now
-		}
-	}
+	next := p.next(ctx)
 	if next == nil {
 		return nil
 	}

@@ -35,6 +35,7 @@ func (b *bar) shown() bool { return b != nil && (b.Holding || b.Reason == reason
 // causes are asked in this order before a pass changes anything. The first that has a bar counts.
 var causes = [...]func(*pass, context.Context) (*bar, error){
 	(*pass).pausedBy,
+	(*pass).restsBy,
 }
 
 // findBar looks for a bar, and keeps how long it has stood.

@@ -22,6 +22,9 @@ import (
 // fetch brings the target's tree into the store, unless it is here already, under whatever release it came.
 // It is the one place that moves many bytes.
 func (p *pass) fetch(ctx context.Context) outcome {
+	if p.passesOver(p.target) {
+		return idle
+	}
 	_, err := p.content.assignments(p.target)
 	p.staged = err == nil
 	if p.staged && p.target.digest() == p.running.digest() && !p.isRefused(p.target) {
@@ -58,10 +61,15 @@ func (p *pass) bring(ctx context.Context) error {
 	return nil
 }
 
-// kept are the releases whose content stays in the store: what runs, what is to run, and what ran well last.
-// Deltas start from one of them.
+// kept are the releases whose content stays in the store: what runs, what is to run, what ran well last and
+// what did before, for a person who goes back to that without a link, and what a person has decided for. Deltas
+// start from what runs and what ran well last.
 func (p *pass) kept() []*release {
-	return []*release{p.target, p.accepted, p.running, p.good}
+	kept := []*release{p.target, p.accepted, p.running, p.good, p.former}
+	if p.held != nil {
+		kept = append(kept, p.held.To)
+	}
+	return kept
 }
 
 // keepDocuments returns the target's manifest, and has it and the release document in the store.

@@ -25,7 +25,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
-	"github.com/wherry-dev/wherry/reconcilers/directory"
 )
 
 // childVariable makes the test binary an agent that runs until it is killed: registry, state folder,
@@ -76,7 +75,7 @@ func runChild(args []string) error {
 	return New(state, repo, bundle.Pinned(keys), cluster, Options{
 		Interval:    10 * time.Millisecond,
 		TrustSource: trust,
-		Reconcilers: map[string]reconcilers.Reconciler{"directory": directory.New(args[2], directory.Options{})},
+		Reconcilers: map[string]reconcilers.Reconciler{"directory": childEngine(args[2])},
 		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}).Run(context.Background())
 }

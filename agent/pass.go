@@ -49,6 +49,10 @@ type pass struct {
 	contact           contact
 	asked             asked
 	barBefore         *bar
+	trial             trial
+	quarantine        quarantine
+	held              *hold
+	former            *release // the one, of other content, that was good before
 
 	manifest ocispec.Descriptor // resolve
 	from     bundle.Source      // resolve: the offer, with what was read of it already
@@ -63,6 +67,8 @@ type pass struct {
 	barred   *bar               // keep: why nothing may be changed; nil where it may
 	line     *line              // apply: how all assignments stand
 	touched  map[string]bool    // apply: assignments whose engine was called
+	// attempted means that engines were to change something, and assessed that the trial has something new.
+	attempted, assessed bool
 }
 
 // step is one step of a pass.
@@ -96,16 +102,12 @@ func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 	if err := p.remember(); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	if err := p.introduce(); err != nil {
+	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx)); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	verdict := p.pull(ctx)
 	if verdict.Verdict != Interrupted {
-		kept := outcomeOf(ctx, p.findBar(ctx))
-		if kept.Verdict == Done {
-			kept = p.steps(ctx, keep[:])
-		}
-		if kept.Verdict != Done {
+		if kept := p.keep(ctx); kept.Verdict != Done {
 			verdict = kept
 		}
 	}
@@ -117,10 +119,33 @@ func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 // trust documents also where its release is no news.
 func (p *pass) pull(ctx context.Context) outcome {
 	out := p.steps(ctx, pull[:])
+	if out.Verdict != Interrupted {
+		if back := p.bringBack(ctx); back.Verdict != Done && (out.Verdict == Done || out.Verdict == Idle) {
+			out = back
+		}
+	}
 	if p.media && p.aside.Err != nil && (out.Verdict == Done || out.Verdict == Idle) {
 		return p.aside
 	}
 	return out
+}
+
+// keep takes the steps of that name where the cluster may be changed, and takes them once more with the last
+// good release where the one that runs is given up.
+func (p *pass) keep(ctx context.Context) outcome {
+	if err := p.findBar(ctx); err != nil {
+		return outcomeOf(ctx, err)
+	}
+	out := p.steps(ctx, keep[:])
+	if out.Verdict != Done {
+		return out
+	}
+	gaveUp, err := p.assess(ctx)
+	if err != nil || !gaveUp {
+		return outcomeOf(ctx, err)
+	}
+	clear(p.touched)
+	return p.steps(ctx, keep[:])
 }
 
 func (p *pass) steps(ctx context.Context, steps []step) outcome {
@@ -137,8 +162,12 @@ func (p *pass) steps(ctx context.Context, steps []step) outcome {
 func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 	now := p.opts.Now()
 	p.enter("report")
-	if out.Verdict == Interrupted {
-		return out // the journal stays: the next start says what it found
+	p.lived = p.lived || p.attempted
+	if out.Verdict == Interrupted { // the journal stays: the next start says what it found
+		if err := p.state.updateIf(p.noteTrial); err != nil {
+			p.opts.Log.Error("pass not recorded", "err", err)
+		}
+		return out
 	}
 	err := p.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
 		refusal, err1 := p.noteRefusal(tx, out, now)
@@ -146,7 +175,8 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 		journal, err3 := p.endJournal(tx, out)
 		good, err4 := p.noteGood(tx)
 		bar, err5 := p.noteBar(tx)
-		return refusal || contact || journal || good || bar, errors.Join(err1, err2, err3, err4, err5)
+		trial, err6 := p.noteTrial(tx)
+		return refusal || contact || journal || good || bar || trial, errors.Join(err1, err2, err3, err4, err5, err6)
 	})
 	if err == nil {
 		err = p.report(now)
@@ -202,15 +232,18 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 
 // noteGood keeps the release that runs as good where it is compliant in all its assignments.
 func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
-	if p.running == nil || p.good.digest() == p.running.digest() {
+	if p.running == nil || p.good.digest() == p.running.digest() || p.quarantine.of(p.running) != nil {
 		return false, nil
 	}
 	all, err := p.state.records(tx)
 	if err != nil || slices.ContainsFunc(all, func(r record) bool { return r.Item.State != bundle.Compliant }) {
 		return false, err
 	}
+	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {
+		p.former, err = p.good, save(tx, bucketMeta, keyFormer, p.good)
+	}
 	p.good, p.proved = p.running, true
-	return true, save(tx, bucketMeta, keyGood, p.running)
+	return true, errors.Join(err, save(tx, bucketMeta, keyGood, p.running))
 }
 
 // logContact says once that bundles cannot be read, and once that they can again.
@@ -247,12 +280,32 @@ func (p *pass) remember() error {
 		if err == nil {
 			p.barBefore, err = load[*bar](tx, bucketMeta, keyBar)
 		}
+		if err == nil {
+			err = p.recollect(tx)
+		}
 		return err
 	})
 	if err != nil {
 		return local("read state: %w", err)
 	}
 	return nil
+}
+
+// recollect reads what was given up, tried and wished for.
+func (p *pass) recollect(tx *bbolt.Tx) (err error) {
+	if p.quarantine, err = loadQuarantine(tx); err == nil {
+		p.trial, err = load[trial](tx, bucketMeta, keyAttempts)
+	}
+	if p.lived {
+		p.trial.Interrupted = 0
+	}
+	if err == nil {
+		p.held, err = load[*hold](tx, bucketMeta, keyHeld)
+	}
+	if err == nil {
+		p.former, err = load[*release](tx, bucketMeta, keyFormer)
+	}
+	return err
 }
 
 // introduce writes who the agent is, for those who read its state while it does not run.

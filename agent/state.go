@@ -49,6 +49,8 @@ const (
 	bucketTrust   = "trust"        // version: envelope of a trust document; there once there is one
 	bucketReports = "reports"      // seq: envelope
 	bucketIndex   = "report-index" // seq: queued, without the envelope
+
+	bucketQuarantine = "quarantine" // encoded manifest digest: QuarantinedStatus; there once something was given up
 )
 
 // The records of bucketMeta.
@@ -67,6 +69,10 @@ const (
 	keyReporter = "reporter" // reporter
 	keyBar      = "bar"      // bar: why the cluster must not be changed
 	keyPaused   = "paused"   // pause
+	keyAttempts = "attempts" // trial: how the release fares that runs
+	keyFormer   = "former"   // release: the one, of other content, that was good before
+	keyHistory  = "history"  // []*release: those accepted last, the newest first
+	keyHeld     = "held"     // hold: a person has decided what runs
 )
 
 // State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has

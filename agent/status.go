@@ -61,6 +61,10 @@ type ReleaseStates struct {
 	Refused *RefusedStatus `json:"refused,omitempty"`
 	// Desired is the newest that was offered, refused or not.
 	Desired *ReleaseStatus `json:"desired,omitempty"`
+	// Held is there where a person has decided what runs.
+	Held *HeldStatus `json:"held,omitempty"`
+	// Quarantined are the releases that were given up here, the last first.
+	Quarantined []QuarantinedStatus `json:"quarantined,omitempty"`
 }
 
 // ReleaseStatus names a release. Of a refused one only the digest is known.
@@ -144,9 +148,13 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	queue, err7 := queueStatus(tx)
 	asked, err8 := load[asked](tx, bucketMeta, keyAsked)
 	bar, err9 := load[*bar](tx, bucketMeta, keyBar)
-	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9); err != nil {
+	held, err10 := load[*hold](tx, bucketMeta, keyHeld)
+	quarantine, err11 := loadQuarantine(tx)
+	trial, err12 := load[trial](tx, bucketMeta, keyAttempts)
+	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12); err != nil {
 		return st, err
 	}
+	given := givenUp(accepted, running, quarantine, held)
 	st.Queue, st.Platform = queue, cluster.Platform
 	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.id.UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
 	var states []bundle.State
@@ -160,11 +168,17 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	if bar.shown() {
 		states = append(states, bar.State)
 	}
+	if held != nil {
+		states = append(states, bundle.Suspended)
+	}
+	if given != nil {
+		states = append(states, bundle.Failed)
+	}
 	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
 	behind := floor.Sub(now)
 	now = latest(now, floor)
 	st.Trust = asked.of(s.chain()).Status(now)
-	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now)}
+	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now), Held: held.status(now), Quarantined: quarantine}
 	st.State, st.Reason, st.Message = bundle.AgentState(refused != nil, states), contact.Reason, contact.Message
 	switch {
 	case refused != nil:
@@ -173,8 +187,15 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		if accepted.digest() != refused.Digest {
 			st.Release.Desired = &ReleaseStatus{Digest: refused.Digest}
 		}
+	case contact.Verdict == Broken:
+	case given != nil:
+		st.Reason, st.Message = reasonQuarantined, given.Message
+	case held != nil && !bar.shown():
+		st.Reason, st.Message = reasonHeld, held.message(running)
 	case bar.shown() && st.Reason == "":
 		st.Reason, st.Message = bar.Reason, bar.Message
+	case trial.Reason != "" && trial.Release == running.digest() && st.Reason == "":
+		st.Reason, st.Message = trial.Reason, trial.Message
 	}
 	if running == nil && refused == nil {
 		st.State = bundle.Pending

@@ -12,8 +12,8 @@ import (
 
 // StoreStatus is what an agent has on disk beside its state.
 type StoreStatus struct {
-	// Releases are the names in the store's index, such as bundles/dev/drone/s0-5: what runs or is to run, and
-	// what ran well last.
+	// Releases are the names in the store's index, such as bundles/dev/drone/s0-5: what runs or is to run, what ran
+	// well last, and before that.
 	Releases []string
 	// Damaged says what is wrong with the index, which the agent makes again when it needs it.
 	Damaged error

@@ -85,6 +85,7 @@ var errOtherTrust = errors.New("another trust document is in force")
 // accept writes that the target was accepted, before anything of it is fetched.
 func (p *pass) accept(by judge) error {
 	r, s := p.target.Release, p.target.Release.Stream()
+	ended := false
 	err := p.state.update(func(tx *bbolt.Tx) error {
 		version, err := storedVersion(tx)
 		if err == nil && version != by.version() {
@@ -93,7 +94,9 @@ func (p *pass) accept(by judge) error {
 		if err != nil {
 			return err
 		}
+		ended, err = p.noteAccepted(tx, p.target)
 		return errors.Join(
+			err,
 			save(tx, bucketOrders, s.Repository()+"@"+s.Platform, bundle.OrderOf(r, p.target.digest())),
 			raiseFloor(tx, r.Epoch, r.IssuedAt),
 			save(tx, bucketMeta, keyAccepted, p.target),
@@ -106,6 +109,10 @@ func (p *pass) accept(by judge) error {
 	}
 	p.accepted, p.refused, p.taken = p.target, nil, true
 	p.opts.Log.Info("release accepted", "digest", p.target.digest(), "sequence", r.Sequence, "epoch", r.Epoch)
+	if ended {
+		p.held = nil
+		p.opts.Log.Info("rollback ends: a newer release has come", "digest", p.target.digest())
+	}
 	return nil
 }
 

@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"fmt"
 	"io"
+	"maps"
 	"math/rand/v2"
 	"net/http"
 	"os"
@@ -230,10 +231,12 @@ func TestADeltaStartsFromATreeThatADeltaHasMade(t *testing.T) {
 	s.once()
 	s.offerDelta(2, first, after)
 	s.once()
-	s.offerDelta(3, second, before)
+	third := maps.Clone(after)
+	third["w3-x/f"] += "again"
+	s.offerDelta(3, second, third)
 	require.EqualValues(t, 3, s.once().Status.Release.Running.Sequence)
 	s.requireStored(r1(s, 3), true)
-	requireFile(t, s.host, "w3-x/f", before["w3-x/f"])
+	requireFile(t, s.host, "w3-x/f", third["w3-x/f"])
 }
 
 // blobBytes reads a blob from the registry.

@@ -1,0 +1,175 @@
+package agent
+
+import (
+	"context"
+	"crypto"
+	"crypto/x509"
+	"encoding/pem"
+	"os"
+	"os/exec"
+	"path/filepath"
+	"strings"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/directory"
+)
+
+// deadly is a content of a file f of which the child dies, as if the kernel had killed it for want of memory.
+const deadly = "deadly"
+
+func childEngine(host string) reconcilers.Reconciler {
+	return fatal{directory.New(host, directory.Options{})}
+}
+
+type fatal struct{ reconcilers.Reconciler }
+
+func (f fatal) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	if content, err := os.ReadFile(filepath.Join(a.Dir, "f")); err == nil && string(content) == deadly {
+		_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+		<-ctx.Done()
+	}
+	return f.Reconciler.Apply(ctx, a)
+}
+
+// child starts an agent in a process of its own. It is killed when the test ends, if it still runs.
+func (s *site) child() *exec.Cmd {
+	s.t.Helper()
+	der, err := x509.MarshalPKIXPublicKey(crypto.PublicKey(s.key.Public()))
+	require.NoError(s.t, err)
+	key := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
+	self, err := os.Executable()
+	require.NoError(s.t, err)
+	cmd := exec.Command(self)
+	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{s.location().String(), s.dir, s.host, string(key)}, "\n"))
+	require.NoError(s.t, cmd.Start())
+	return cmd
+}
+
+func TestAReleaseThatKillsTheAgentIsGivenUp(t *testing.T) {
+	s := newSite(t)
+	s.now, s.opts.Now = time.Now(), nil
+	good := s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
+	bad := s.publish(s.draft(2, files(map[string]string{"a-x": deadly, "b-x": "1"})))
+	for range maxAttempts {
+		var exit *exec.ExitError
+		require.ErrorAs(t, s.child().Wait(), &exit)
+		require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
+		s.agent(func(a *Agent) {
+			st, err := a.Status()
+			require.NoError(t, err)
+			require.Equal(t, bad.Digest, st.Release.Running.Digest)
+			require.Empty(t, st.Release.Quarantined)
+		})
+	}
+
+	r := s.once()
+
+	require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, "Quarantined", r.Status.Reason)
+	require.Contains(t, r.Status.Message, "release 0-2 was given up; release 0-1 runs: CrashLoop: the agent has died 3 times in a row while it applied it")
+	require.Equal(t, CrashLoop, r.Status.Release.Quarantined[0].Reason)
+	require.Equal(t, bundle.Compliant, r.Status.Items[0].State)
+	requireFile(t, s.host, "a-x/f", "1")
+	child := s.child() // which would die of it
+	require.Eventually(t, func() bool {
+		st, err := NewClient(s.dir).Status(context.Background())
+		return err == nil && st.Release.Running.Digest == good.Digest && st.LastContact != nil
+	}, 10*time.Second, 5*time.Millisecond)
+	require.NoError(t, child.Process.Kill())
+	require.Error(t, child.Wait())
+}
+
+// crash makes a pass that ends as if the power were cut when engines were about to be called.
+func (s *site) crash() {
+	s.t.Helper()
+	s.agent(func(a *Agent) {
+		ctx := context.Background()
+		p := &pass{Agent: a, scope: scope{offer: a.source}, touched: map[string]bool{}}
+		require.NoError(s.t, p.remember())
+		require.NoError(s.t, p.breakLoop(ctx))
+		p.pull(ctx)
+		for _, err := range []error{p.findBar(ctx), p.choose(ctx), p.lineUp(), p.noteAttempt()} {
+			require.NoError(s.t, err)
+		}
+	})
+}
+
+func TestAPowerCutNowAndThenIsNoCrashLoop(t *testing.T) {
+	s := newSite(t)
+	engine := s.moody(map[string]reconcilers.Result{"a-x=2": {State: bundle.Progressing, Reason: "NotReady"}})
+	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
+	s.once()
+	next := s.publish(s.draft(2, files(map[string]string{"a-x": "2"})))
+	for range 2 {
+		for range maxAttempts - 1 {
+			s.crash()
+		}
+		require.Equal(t, next.Digest, s.once().Status.Release.Running.Digest)
+		engine.moods["a-x=2"] = unhealthy // so that there is something to be done again
+		s.once()
+	}
+	require.Empty(t, s.once().Status.Release.Quarantined)
+}
+
+func TestACrashLoopWithNothingToGoBackToRests(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
+	for range maxAttempts {
+		s.crash()
+	}
+	for range 2 {
+		s.now = s.now.Add(crashRest / 3)
+		r := s.once()
+		require.Equal(t, bundle.Failed, r.Status.State)
+		require.Equal(t, CrashLoop, r.Status.Reason)
+		require.Contains(t, r.Status.Message, "the agent has died 3 times in a row while it applied release 0-1: the next attempt is at 2026-03-01T14:00:00Z")
+		require.NoDirExists(t, filepath.Join(s.host, "a-x"))
+	}
+	s.now = s.now.Add(crashRest / 3)
+	s.crash()
+	require.Equal(t, CrashLoop, s.once().Status.Reason, "one more attempt, and it rests again")
+	s.now = s.now.Add(crashRest)
+
+	r := s.once()
+
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Empty(t, r.Status.Reason)
+}
+
+func TestAPersonNeedNotWaitForTheRest(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
+	for range maxAttempts {
+		s.crash()
+	}
+	s.agent(func(a *Agent) {
+		_, err := a.state.EndHold(true, s.now)
+		require.NoError(t, err)
+	})
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
+}
+
+// What killed the agent is the content of the good one: there is nothing to go back to.
+func TestARenewalOfTheGoodOneIsNeverGivenUp(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
+	s.once()
+	s.publish(s.draft(2, files(map[string]string{"a-x": "1"})))
+	require.NoError(t, os.RemoveAll(filepath.Join(s.host, "a-x")))
+	s.agent(func(a *Agent) {
+		p := &pass{Agent: a}
+		require.NoError(t, p.remember())
+		next := *p.running
+		next.Manifest.Digest = bundle.NewBlob("", []byte("renewal")).Descriptor.Digest
+		p.running, p.trial = &next, trial{Release: next.digest(), Interrupted: maxAttempts}
+		require.NoError(t, p.breakLoop(context.Background()))
+		require.Empty(t, p.quarantine)
+	})
+}

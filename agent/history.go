@@ -1,0 +1,124 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+	"os"
+	"slices"
+	"strconv"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// maxHistory is how many accepted releases are remembered, with those in use beside them. Ten reach over a
+// release with three rings, twice, and cost some kilobytes.
+const maxHistory = 10
+
+// past is what is known of the releases that a person may go back to.
+type past struct {
+	accepted, running, good *release
+	former                  *release
+	known                   []*release // the newest first
+	quarantine              quarantine
+	epoch                   int64
+}
+
+// recall reads it. Releases of another stream are passed over: the agent was bound to that before.
+func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
+	cluster, err0 := load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+	var err1, err2, err3, err4, err5 error
+	p.accepted, err1 = load[*release](tx, bucketMeta, keyAccepted)
+	p.running, err2 = load[*release](tx, bucketMeta, keyRunning)
+	p.good, err3 = load[*release](tx, bucketMeta, keyGood)
+	p.quarantine, err4 = loadQuarantine(tx)
+	p.epoch = s.chain().Current().Epoch
+	p.former, err5 = load[*release](tx, bucketMeta, keyFormer)
+	history, err6 := load[[]*release](tx, bucketMeta, keyHistory)
+	stream := bundle.Stream{Platform: cluster.Platform, Environment: cluster.Environment, ClusterType: cluster.Type}
+	for _, r := range append(history, p.accepted, p.running, p.good, p.former) {
+		same := func(o *release) bool { return o.digest() == r.digest() }
+		if r != nil && r.Release.Stream() == stream && !slices.ContainsFunc(p.known, same) {
+			p.known = append(p.known, r)
+		}
+	}
+	slices.SortFunc(p.known, func(a, b *release) int {
+		return bundle.OrderOf(b.Release, b.digest()).Compare(bundle.OrderOf(a.Release, a.digest()))
+	})
+	return p, errors.Join(err0, err1, err2, err3, err4, err5, err6)
+}
+
+// find returns the release that a person names, if it may be gone back to. Sequences begin again with each epoch:
+// that of the newest one is meant.
+func (p past) find(to string) (*release, error) {
+	sequence, err := strconv.ParseInt(to, 10, 64)
+	named := func(r *release) bool {
+		return string(r.digest()) == to || err == nil && r.Release.Sequence == sequence
+	}
+	i := slices.IndexFunc(p.known, named)
+	if i < 0 {
+		return nil, fmt.Errorf("release %s %w", to, ErrNotAccepted)
+	}
+	return p.known[i], p.judge(p.known[i])
+}
+
+// judge says why a release may not be gone back to.
+func (p past) judge(r *release) error {
+	switch g := p.quarantine.of(r); {
+	case r.digest() == p.accepted.digest():
+		return fmt.Errorf("release %s %w", r.name(), ErrNewest)
+	case r.Release.Epoch != p.epoch:
+		return fmt.Errorf("release %s %w: %s: the trust in force has epoch %d", r.name(), ErrNotAllowed, bundle.OldEpoch, p.epoch)
+	case g != nil:
+		return fmt.Errorf("release %s %w: it was given up: %s: %s", r.name(), ErrNotAllowed, g.Reason, g.Message)
+	}
+	return nil
+}
+
+// KnownRelease is a release that was accepted here.
+type KnownRelease struct {
+	ReleaseStatus
+	AcceptedAt time.Time `json:"acceptedAt"`
+	// Here says that its files are on this machine: no link is needed to run it.
+	Here bool `json:"here"`
+	// Running is true for the release that runs, Newest for the one that was accepted last, and Good for the last
+	// one that was compliant in all its assignments.
+	Running bool `json:"running,omitempty"`
+	Newest  bool `json:"newest,omitempty"`
+	Good    bool `json:"good,omitempty"`
+	// Barred says why RollBack does not take it; empty where it does.
+	Barred string `json:"barred,omitempty"`
+}
+
+// Releases returns the releases of the agent's stream that are remembered, the newest first.
+func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
+	var p past
+	err = s.view(func(tx *bbolt.Tx) (err error) {
+		p, err = s.recall(tx)
+		return err
+	})
+	content := newContents(s)
+	for _, r := range p.known {
+		k := KnownRelease{
+			ReleaseStatus: *r.status(now), AcceptedAt: r.AcceptedAt, Here: content.has(r),
+			Running: r.digest() == p.running.digest(), Newest: r.digest() == p.accepted.digest(), Good: r.digest() == p.good.digest(),
+		}
+		if err := p.judge(r); err != nil {
+			k.Barred = err.Error()
+		}
+		list = append(list, k)
+	}
+	return list, err
+}
+
+// has says whether the tree of r is in the store, going by its size.
+func (c *contents) has(r *release) bool {
+	for _, form := range forms(r) {
+		if info, err := os.Stat(c.blob(form.Digest)); err == nil && info.Size() == form.Size {
+			return true
+		}
+	}
+	return false
+}

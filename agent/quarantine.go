@@ -1,0 +1,138 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// maxQuarantined bounds the releases that are remembered as given up. The oldest is forgotten first: a site
+// whose last sixteen contents have all failed has a person's attention already.
+const maxQuarantined = 16
+
+// reasonQuarantined is the agent's where the newest release was given up.
+const reasonQuarantined = "Quarantined"
+
+// Reasons for which a release is given up.
+const (
+	AssignmentsFailed = "AssignmentsFailed" // what it has changed fails, again and again
+	CrashLoop         = "CrashLoop"         // the agent dies whenever it applies it
+)
+
+// QuarantinedStatus is a release that was given up here. Neither it nor another release of the same content
+// is run again before somebody wishes it; see State.Resume.
+type QuarantinedStatus struct {
+	Digest   digest.Digest `json:"digest"`  // of the manifest
+	Content  digest.Digest `json:"content"` // of the tree
+	Epoch    int64         `json:"epoch"`
+	Sequence int64         `json:"sequence"`
+	// Reason is AssignmentsFailed or CrashLoop, and Message says what failed.
+	Reason  string    `json:"reason"`
+	Message string    `json:"message"`
+	At      time.Time `json:"at"`
+}
+
+// quarantine is what was given up, the newest first.
+type quarantine []QuarantinedStatus
+
+// of returns what is known of a release that was given up, itself or in its content; nil for others.
+func (q quarantine) of(r *release) *QuarantinedStatus {
+	if r == nil {
+		return nil
+	}
+	for i := range q {
+		if q[i].Digest == r.digest() || q[i].Content == r.Release.Content.DiffID {
+			return &q[i]
+		}
+	}
+	return nil
+}
+
+func loadQuarantine(tx *bbolt.Tx) (q quarantine, err error) {
+	b := tx.Bucket([]byte(bucketQuarantine))
+	if b == nil {
+		return nil, nil
+	}
+	err = b.ForEach(func(k, _ []byte) error {
+		g, err := load[QuarantinedStatus](tx, bucketQuarantine, string(k))
+		q = append(q, g)
+		return err
+	})
+	slices.SortFunc(q, func(a, b QuarantinedStatus) int {
+		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Sequence, a.Sequence), cmp.Compare(a.Digest, b.Digest))
+	})
+	return q, err
+}
+
+// giveUp writes that the release which runs is not to run any more. The pass then goes on with the good one.
+func (p *pass) giveUp(reason, message string) error {
+	r := p.running
+	g := QuarantinedStatus{
+		Digest: r.digest(), Content: r.Release.Content.DiffID, Epoch: r.Release.Epoch, Sequence: r.Release.Sequence,
+		Reason: reason, Message: bundle.Clip(message), At: stamp(p.opts.Now()),
+	}
+	var all quarantine
+	err := p.state.update(func(tx *bbolt.Tx) error {
+		if _, err := tx.CreateBucketIfNotExists([]byte(bucketQuarantine)); err != nil {
+			return err
+		}
+		err := errors.Join(save(tx, bucketQuarantine, g.Digest.Encoded(), g), drop(tx, bucketMeta, keyAttempts))
+		if err != nil {
+			return err
+		}
+		if all, err = loadQuarantine(tx); err != nil {
+			return err
+		}
+		for ; len(all) > maxQuarantined; all = all[:maxQuarantined] {
+			err = errors.Join(err, drop(tx, bucketQuarantine, all[len(all)-1].Digest.Encoded()))
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	p.quarantine, p.trial, p.staged = all, trial{}, false
+	p.opts.Log.Error("release given up", "digest", g.Digest, "sequence", g.Sequence, "reason", reason, "message", g.Message, "good", p.good.digest())
+	return nil
+}
+
+// mayGiveUp says whether there is something to go back to: a release that was compliant throughout, of other
+// content, whose files are here or can be had. That one is never given up itself.
+func (p *pass) mayGiveUp() bool {
+	return p.held == nil && p.running != nil && p.good != nil &&
+		p.good.Release.Content.DiffID != p.running.Release.Content.DiffID && p.quarantine.of(p.good) == nil
+}
+
+// givenUp returns what the agent as a whole has to tell of a newest release that was given up, nil where it
+// was not, or where a person has decided what runs.
+func givenUp(accepted, running *release, q quarantine, held *hold) *QuarantinedStatus {
+	g := q.of(accepted)
+	if g == nil || held != nil {
+		return nil
+	}
+	told := *g
+	told.Message = fmt.Sprintf("release %s was given up", accepted.name())
+	if accepted.digest() != g.Digest {
+		told.Message += fmt.Sprintf(", as its content is that of release %d-%d", g.Epoch, g.Sequence)
+	}
+	if running.digest() != accepted.digest() {
+		told.Message += fmt.Sprintf("; release %s runs", running.name())
+	}
+	told.Message = bundle.Clip(fmt.Sprintf("%s: %s: %s", told.Message, g.Reason, g.Message))
+	return &told
+}
+
+// name is how people call a release: epoch and sequence.
+func (r *release) name() string {
+	if r == nil {
+		return "none"
+	}
+	return fmt.Sprintf("%d-%d", r.Release.Epoch, r.Release.Sequence)
+}

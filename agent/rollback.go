@@ -1,0 +1,234 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// reasonHeld is the agent's where a person has decided what runs.
+const reasonHeld = "HeldByOperator"
+
+// Errors of RollBack that callers branch on.
+var (
+	// ErrNotAccepted means that no such release was accepted here.
+	ErrNotAccepted = errors.New("was not accepted here")
+	// ErrNewest means that it is the newest release, to which EndHold leads.
+	ErrNewest = errors.New("is the newest that was accepted")
+	// ErrNotAllowed means that the release may not run any more.
+	ErrNotAllowed = errors.New("may not run here")
+)
+
+// hold is a person's wish that an earlier release run.
+type hold struct {
+	To *release `json:"to"`
+	// Above is the place of the newest release that was left, and Left the contents that were: what has a
+	// higher place and another content ends the hold.
+	Above  bundle.Order    `json:"above"`
+	Left   []digest.Digest `json:"left"`
+	By     string          `json:"by,omitempty"`
+	Reason string          `json:"reason,omitempty"`
+	At     time.Time       `json:"at"`
+}
+
+// endedBy says whether the hold ends once r was accepted. A renewal brings what was left, as does a release for
+// one ring more.
+func (h *hold) endedBy(r *release) bool {
+	return bundle.OrderOf(r.Release, r.digest()).Compare(h.Above) > 0 && !slices.Contains(h.Left, r.Release.Content.DiffID)
+}
+
+// HeldStatus says that a person has decided what runs, until EndHold, or until a newer release of other content
+// than was left.
+type HeldStatus struct {
+	To     ReleaseStatus `json:"to"`
+	By     string        `json:"by,omitempty"`
+	Reason string        `json:"reason,omitempty"`
+	At     time.Time     `json:"at"`
+}
+
+func (h *hold) status(now time.Time) *HeldStatus {
+	if h == nil {
+		return nil
+	}
+	return &HeldStatus{*h.To.status(now), h.By, h.Reason, h.At}
+}
+
+// message says who has decided, when and why.
+func (h *hold) message(running *release) string {
+	s := fmt.Sprintf("release %s is to run", h.To.name())
+	if h.By != "" {
+		s += ", by " + h.By
+	}
+	s += ", since " + h.At.Format(time.RFC3339)
+	if h.Reason != "" {
+		s += ": " + h.Reason
+	}
+	if running.digest() != h.To.digest() {
+		s = fmt.Sprintf("release %s still runs; %s", running.name(), s)
+	}
+	return bundle.Clip(s)
+}
+
+// Wish is what RollBack is asked for.
+type Wish struct {
+	// To is the digest of a release's manifest, or its sequence in the epoch in force.
+	To string `json:"to"`
+	// By says who wishes it, and Reason why; both may be empty.
+	By     string `json:"by,omitempty"`
+	Reason string `json:"reason,omitempty"`
+}
+
+// RollBack writes that an earlier release is to run: one that was accepted here, in the epoch in force. The next
+// pass has it run, and fetches what is not here any more. It holds until EndHold or a newer release of other
+// content. The highest place that was accepted does not fall by it. Errors wrap ErrNotAccepted, ErrNewest or
+// ErrNotAllowed.
+func (s *State) RollBack(w Wish, now time.Time) (*HeldStatus, error) {
+	h := &hold{By: bundle.Clip(w.By), Reason: bundle.Clip(w.Reason), At: stamp(now)}
+	var refusal error
+	err := s.update(func(tx *bbolt.Tx) error {
+		m, err := s.recall(tx)
+		if err != nil {
+			return err
+		}
+		if h.To, refusal = m.find(w.To); refusal != nil {
+			return nil
+		}
+		newest := cmp.Or(m.accepted, m.running, h.To)
+		h.Above = bundle.OrderOf(newest.Release, newest.digest())
+		for _, r := range []*release{m.accepted, m.running} {
+			if r != nil && r.Release.Content.DiffID != h.To.Release.Content.DiffID {
+				h.Left = append(h.Left, r.Release.Content.DiffID)
+			}
+		}
+		return save(tx, bucketMeta, keyHeld, h)
+	})
+	if err = cmp.Or(err, refusal); err != nil {
+		return nil, err
+	}
+	return h.status(now), nil
+}
+
+// Resumed is what EndHold has ended.
+type Resumed struct {
+	// Held is the rollback that has ended, nil where there was none.
+	Held *HeldStatus `json:"held,omitempty"`
+	// Retried are the releases that may run again, the newest given up first.
+	Retried []QuarantinedStatus `json:"retried,omitempty"`
+}
+
+// EndHold has the newest release run again that was accepted and not given up; with retry also what was given
+// up, and what the agent has died of. It does nothing where there is nothing to end.
+func (s *State) EndHold(retry bool, now time.Time) (r Resumed, err error) {
+	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
+		held, err1 := load[*hold](tx, bucketMeta, keyHeld)
+		given, err2 := loadQuarantine(tx)
+		tried, err3 := load[trial](tx, bucketMeta, keyAttempts)
+		if err := errors.Join(err1, err2, err3); err != nil {
+			return false, err
+		}
+		r = Resumed{Held: held.status(now)}
+		err := drop(tx, bucketMeta, keyHeld)
+		if !retry {
+			return held != nil, err
+		}
+		r.Retried = given
+		for _, g := range given {
+			err = errors.Join(err, drop(tx, bucketQuarantine, g.Digest.Encoded()))
+		}
+		err = errors.Join(err, drop(tx, bucketMeta, keyAttempts))
+		return held != nil || len(given) > 0 || tried.Release != "", err
+	})
+	return r, err
+}
+
+// noteAccepted remembers a release that was accepted, and ends a hold by it.
+func (p *pass) noteAccepted(tx *bbolt.Tx, r *release) (ended bool, err error) {
+	history, err1 := load[[]*release](tx, bucketMeta, keyHistory)
+	held, err2 := load[*hold](tx, bucketMeta, keyHeld) // it may be newer than the pass
+	if err := errors.Join(err1, err2); err != nil {
+		return false, err
+	}
+	history = append([]*release{r}, history...)
+	err = save(tx, bucketMeta, keyHistory, history[:min(len(history), maxHistory)])
+	if held == nil || !held.endedBy(r) || p.quarantine.of(r) != nil {
+		return false, err
+	}
+	return true, errors.Join(err, drop(tx, bucketMeta, keyHeld))
+}
+
+// voidHold ends a hold that cannot count any more: the agent was bound to another stream, or a new epoch has
+// begun before the release came to run. What runs is never touched by an epoch.
+func (p *pass) voidHold() error {
+	h := p.held
+	if h == nil || h.To.Release.Stream() == p.stream() && (h.To.digest() == p.running.digest() || h.To.Release.Epoch == p.judge().Epoch) {
+		return nil
+	}
+	p.opts.Log.Warn("rollback ends: its release may not run here any more", "digest", h.To.digest(), "epoch", h.To.Release.Epoch)
+	p.held = nil
+	return p.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyHeld) })
+}
+
+// passesOver says whether a release that is offered, and accepted, is not to run.
+func (p *pass) passesOver(r *release) bool {
+	return p.held != nil && p.held.To.digest() != r.digest() || p.quarantine.of(r) != nil
+}
+
+// wanted is a release that is to run and is not the one offered: a person's, or the last good one. Nil where
+// there is none.
+func (p *pass) wanted() *release {
+	switch {
+	case p.held != nil:
+		return p.held.To
+	case p.quarantine.of(p.running) != nil:
+		return p.good
+	}
+	return nil
+}
+
+// bringBack fetches the wanted release by its digests where its files are not here any more.
+func (p *pass) bringBack(ctx context.Context) outcome {
+	r := p.wanted()
+	if r == nil && p.accepted != nil && p.passesOver(p.accepted) {
+		r = p.running // which is not offered any more
+	}
+	repo, ok := p.offer.(oci.Target)
+	if p.staged || !ok || r == nil || p.ready(ctx, r) {
+		return done
+	}
+	p.target, p.from = r, p.onePerManifest(repo, bundle.TooLarge)
+	return p.steps(ctx, []step{{"fetch", (*pass).fetch}, {"stage", (*pass).stage}})
+}
+
+// next is the release that the items are to have: the one that a person wishes; else the one just staged, the
+// newest accepted one whose tree can be had without asking anybody, the one that runs, or where that was given
+// up, the one that was good before.
+func (p *pass) next(ctx context.Context) *release {
+	here := func(r *release) bool {
+		return r != nil && (p.staged && r.digest() == p.target.digest() || r.digest() == p.running.digest() || p.ready(ctx, r))
+	}
+	if w := p.wanted(); p.held != nil {
+		if here(w) {
+			return w
+		}
+		return p.running
+	}
+	if p.staged && !p.passesOver(p.target) {
+		return p.target
+	}
+	if a := p.accepted; a != nil && !p.isRefused(a) && !p.passesOver(a) && here(a) {
+		return a // a crash came between its staging and now
+	}
+	if w := p.wanted(); w != nil {
+		return w
+	}
+	return p.running
+}

@@ -1,0 +1,235 @@
+package agent
+
+import (
+	"fmt"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// release publishes release n, in which a-x has that content, and has it run.
+func (s *site) release(n int64, content string) bundle.ReportRelease {
+	s.t.Helper()
+	s.publish(s.draft(n, files(map[string]string{"a-x": content})))
+	s.once()
+	return *s.lastReport().Desired
+}
+
+func TestAPersonGoesBackUntilANewerReleaseComes(t *testing.T) {
+	s := newSite(t)
+	first, second := s.release(1, "1"), s.release(2, "2")
+	require.NoError(t, s.rollBack("1"))
+	s.registry.away.Store(true)
+
+	r := s.once()
+
+	require.Equal(t, Unreachable, r.Verdict, "no link is needed")
+	require.Equal(t, bundle.Suspended, r.Status.State)
+	require.Equal(t, "HeldByOperator", r.Status.Reason)
+	require.Equal(t, "release 0-1 is to run, by ann, since 2026-03-01T13:00:00Z: it hums", r.Status.Message)
+	require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, second.Digest, r.Status.Release.Desired.Digest)
+	require.Equal(t, first.Digest, r.Status.Release.Held.To.Digest)
+	requireFile(t, s.host, "a-x/f", "1")
+	s.registry.away.Store(false)
+	require.Equal(t, first.Digest, s.once().Status.Release.Running.Digest, "what the tag still names does not end it")
+
+	renewal := s.release(3, "2")
+	r = s.once()
+	require.Equal(t, first.Digest, r.Status.Release.Running.Digest, "nor does a renewal of what was left")
+	require.Equal(t, renewal.Digest, r.Status.Release.Desired.Digest)
+	s.agent(func(a *Agent) {
+		highest, _, err := (&pass{Agent: a}).judgedSoFar(s.stream, 0)
+		require.NoError(t, err)
+		require.EqualValues(t, 3, highest.Sequence, "the order never falls")
+	})
+	s.publish(s.draft(2, files(map[string]string{"a-x": "older"})))
+	require.Equal(t, bundle.OlderRelease, s.once().Status.Release.Refused.Reason)
+
+	next := s.release(4, "4")
+	r = s.once()
+	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Empty(t, r.Status.Reason)
+	require.Nil(t, r.Status.Release.Held)
+	require.Contains(t, s.log.String(), "rollback ends: a newer release has come")
+}
+
+func TestAPersonEndsARollback(t *testing.T) {
+	s := newSite(t)
+	s.release(1, "1")
+	second := s.release(2, "2")
+	require.NoError(t, s.rollBack("1"))
+	s.once()
+	s.agent(func(a *Agent) {
+		ended, err := a.state.EndHold(false, s.now)
+		require.NoError(t, err)
+		require.EqualValues(t, 1, ended.Held.To.Sequence)
+		again, err := a.state.EndHold(true, s.now)
+		require.NoError(t, err)
+		require.Equal(t, Resumed{}, again)
+	})
+	s.registry.blobs.Store(0)
+
+	r := s.once()
+
+	require.Equal(t, second.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Zero(t, s.registry.blobs.Load(), "what was left was kept")
+}
+
+func TestAReleaseWhoseFilesAreGoneIsFetchedAgain(t *testing.T) {
+	s := newSite(t)
+	first := s.release(1, "1")
+	s.release(2, "2")
+	third := s.release(3, "3")
+	known := s.releases()
+	require.Len(t, known, 3)
+	require.Equal(t, []bool{true, true, false}, []bool{known[0].Here, known[1].Here, known[2].Here})
+	require.True(t, known[0].Running && known[0].Newest && known[0].Good)
+	require.NoError(t, s.rollBack(first.Digest.String()))
+	s.registry.away.Store(true)
+
+	r := s.once()
+
+	require.Equal(t, Unreachable, r.Verdict)
+	require.Equal(t, third.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, "HeldByOperator", r.Status.Reason)
+	require.Contains(t, r.Status.Message, "release 0-3 still runs; release 0-1 is to run")
+
+	s.registry.away.Store(false)
+	s.spoilBlobs(true)
+	r = s.once()
+	require.Equal(t, third.Digest, r.Status.Release.Running.Digest, "other bytes than those that were accepted are not taken")
+	s.spoilBlobs(false)
+	r = s.once()
+	require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
+	requireFile(t, s.host, "a-x/f", "1")
+	require.True(t, s.releases()[2].Here)
+}
+
+// spoilBlobs has the registry serve other bytes.
+func (s *site) spoilBlobs(on bool) {
+	spoil := func(path string, body []byte) []byte {
+		if len(body) > 0 {
+			body[len(body)/2] ^= 1
+		}
+		return body
+	}
+	if !on {
+		s.registry.spoil.Store(nil)
+		return
+	}
+	s.registry.spoil.Store(&spoil)
+}
+
+func (s *site) releases() (list []KnownRelease) {
+	s.agent(func(a *Agent) {
+		var err error
+		list, err = a.state.Releases(s.now)
+		require.NoError(s.t, err)
+	})
+	return list
+}
+
+func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
+	s := newSite(t)
+	require.ErrorIs(t, s.rollBack("1"), ErrNotAccepted, "nothing was")
+	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
+	s.release(1, "1")
+	bad := s.release(2, "2")
+	s.attempts(3)
+	require.ErrorIs(t, s.rollBack("2"), ErrNewest)
+	s.release(3, "3")
+	for to, want := range map[string]error{
+		"3": ErrNewest, "2": ErrNotAllowed, bad.Digest.String(): ErrNotAllowed, "4": ErrNotAccepted, "": ErrNotAccepted, "-1": ErrNotAccepted,
+	} {
+		require.ErrorIs(t, s.rollBack(to), want, to)
+	}
+	require.Contains(t, s.rollBack("2").Error(), "it was given up: AssignmentsFailed: ")
+	r := s.once()
+	require.Nil(t, r.Status.Release.Held)
+	require.EqualValues(t, 3, r.Status.Release.Running.Sequence)
+	require.Equal(t, "release 0-2 may not run here: it was given up: AssignmentsFailed: fails again and again: a-x (Unhealthy: the pods crash)", s.releases()[1].Barred)
+}
+
+func TestAReleaseThatAPersonHasChosenIsNotGivenUp(t *testing.T) {
+	s := newSite(t)
+	engine := s.moody(map[string]reconcilers.Result{})
+	first := s.release(1, "1")
+	s.release(2, "2")
+	require.NoError(t, s.rollBack("1"))
+	engine.moods["a-x=1"] = unhealthy
+
+	r := s.attempts(5)
+
+	require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, bundle.Failed, r.Status.State)
+	require.Equal(t, "HeldByOperator", r.Status.Reason)
+}
+
+// What runs is never touched by an epoch; what does not run yet does not come to run any more.
+func TestANewEpochAndARollback(t *testing.T) {
+	for _, runs := range []bool{true, false} {
+		t.Run(fmt.Sprintf("the release runs already: %v", runs), func(t *testing.T) {
+			s := newSite(t)
+			s.epoch = 1
+			document := agenttest.NewTrust(s.stream.Platform, s.now, agenttest.NewKey(), s.key)
+			require.NoError(t, s.install(document))
+			first, second := s.release(1, "1"), s.release(2, "2")
+			require.NoError(t, s.rollBack("1"))
+			want := second
+			if runs {
+				want = first
+				s.once()
+			}
+			document = document.Next(s.now)
+			document.Document.Epoch, s.epoch = 2, 2
+			require.NoError(t, s.install(document))
+
+			r := s.once()
+
+			require.Equal(t, want.Digest, r.Status.Release.Running.Digest)
+			require.Equal(t, runs, r.Status.Release.Held != nil)
+			next := s.release(1, "3")
+			require.Equal(t, next.Digest, s.once().Status.Release.Running.Digest)
+			require.ErrorIs(t, s.rollBack(second.Digest.String()), ErrNotAllowed)
+		})
+	}
+}
+
+func TestTheHistoryIsBounded(t *testing.T) {
+	s := newSite(t)
+	for n := range int64(maxHistory + 3) {
+		s.publish(s.draft(n+1, files(map[string]string{"a-x": fmt.Sprint(n)})))
+		s.once()
+	}
+	known := s.releases()
+	require.Len(t, known, maxHistory)
+	for i, k := range known {
+		require.EqualValues(t, maxHistory+3-i, k.Sequence)
+		require.Equal(t, i <= 1, k.Here)
+	}
+}
+
+// A state from before there was a history knows what it uses.
+func TestAnOlderStateKnowsWhatItUses(t *testing.T) {
+	s := newSite(t)
+	s.moody(map[string]reconcilers.Result{"a-x=2": {State: bundle.Progressing}})
+	first, second := s.release(1, "1"), s.release(2, "2")
+	s.agent(func(a *Agent) {
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyHistory) }))
+	})
+	known := s.releases()
+	require.Len(t, known, 2)
+	require.Equal(t, second.Digest, known[0].Digest)
+	require.Equal(t, first.Digest, known[1].Digest)
+	require.True(t, known[1].Here && known[1].Good)
+	require.NoError(t, s.rollBack("1"))
+	require.Equal(t, first.Digest, s.once().Status.Release.Running.Digest)
+}

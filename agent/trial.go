@@ -1,0 +1,243 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// maxAttempts is how often what a release changes may fail, or the agent may die of it, before the release is
+// given up. Attempts have the agent's own times between them, and fail over at least the deadline.
+const maxAttempts = 3
+
+// crashRest is how long nothing is changed after the agent has died again and again where there is no release
+// to go back to. Then it is tried once more: nobody may come by for a year.
+const crashRest = time.Hour
+
+// Reasons of an agent that stays with a release that fails.
+const (
+	reasonOnFailureHold = "OnFailureHold" // what fails asks for it
+	reasonNoGoodRelease = "NoGoodRelease" // no release was compliant in all its assignments yet
+)
+
+// onFailureHold is the value of an assignment that keeps a release that fails.
+const onFailureHold = "hold"
+
+// trial is how the release fares that runs.
+type trial struct {
+	Release digest.Digest `json:"release"`
+	// Interrupted counts the passes in a row that were about to have engines change something and that the
+	// process did not survive, with the one that is under way; At is when the last began.
+	Interrupted int       `json:"interrupted,omitempty"`
+	At          time.Time `json:"at,omitzero"`
+	// Failing are the assignments whose new content has failed and was not compliant yet.
+	Failing map[string]failing `json:"failing,omitempty"`
+	// Reason says why a release that fails stays, and Message what fails. Empty where it does not.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+// failing is how often, in how many passes, an assignment was found failed, and since when; at most maxAttempts.
+type failing struct {
+	Count int       `json:"count"`
+	Since time.Time `json:"since"`
+}
+
+// ofTheSite are reasons of failures that no other release would mend: an engine or a program that is missing,
+// or a folder, an account or a host that the site has to put right.
+var ofTheSite = []string{
+	"AdapterUnavailable", "ArtifactForbidden", "EngineMissing", "LedgerUnreadable", "NoCluster", "NotInitialized",
+	"NotWritable", "Unreachable", "ZarfNotFound", "ZarfTooOld",
+}
+
+// blames says whether an assignment fails by what the release has changed, as far as it can tell by itself:
+// one that was compliant in this content has gone bad since.
+func (r record) blames() bool {
+	i := r.Item
+	missing := i.Reason == "KindNotServed" && (i.Adapter == "flux" || i.Adapter == "argo") // the engine's own
+	return !r.Removing && i.State == bundle.Failed && r.Reached.Desired != r.Spec.Desired() && !slices.Contains(ofTheSite, i.Reason) && !missing
+}
+
+// after returns the trial once a pass has found the assignments to be like this. What is under way again
+// keeps its count.
+func (t trial) after(release digest.Digest, records map[string]*record, now time.Time) trial {
+	next := trial{Release: release}
+	if t.Release == release {
+		next.Interrupted, next.At, next.Failing = t.Interrupted, t.At, maps.Clone(t.Failing)
+	}
+	for name := range next.Failing {
+		r := records[name]
+		if r == nil || r.Removing || r.Reached.Desired == r.Spec.Desired() || r.Item.State == bundle.Failed && !r.blames() {
+			delete(next.Failing, name)
+		}
+	}
+	for name, r := range records {
+		if !r.blames() {
+			continue
+		}
+		f, ok := next.Failing[name]
+		if !ok {
+			f.Since = stamp(now)
+		}
+		f.Count = min(f.Count+1, maxAttempts)
+		if next.Failing == nil {
+			next.Failing = map[string]failing{}
+		}
+		next.Failing[name] = f
+	}
+	return next
+}
+
+// ripe says whether an assignment that fails now has failed often and long enough. A clock may be set back.
+func (t trial) ripe(name string, deadline time.Duration, now time.Time) bool {
+	f := t.Failing[name]
+	return f.Count >= maxAttempts && now.Sub(f.Since).Abs() >= deadline
+}
+
+func (t trial) same(o trial) bool {
+	return t.Release == o.Release && t.Reason == o.Reason && t.Message == o.Message && maps.Equal(t.Failing, o.Failing)
+}
+
+// assess takes account of a pass over a release that was not compliant throughout yet, and gives it up where
+// that is due. It says whether the pass has to go on with another release.
+func (p *pass) assess(ctx context.Context) (gaveUp bool, err error) {
+	if p.barred != nil || p.line == nil || p.running == nil {
+		return false, nil
+	}
+	next := trial{Release: p.running.digest()}
+	if p.held == nil && p.good.digest() != p.running.digest() {
+		next = p.trial.after(p.running.digest(), p.line.records, p.opts.Now())
+		if next.Reason, next.Message = p.sentence(ctx, next); next.Reason == AssignmentsFailed {
+			return true, p.giveUp(next.Reason, next.Message)
+		}
+	}
+	if p.assessed = !next.same(p.trial); !p.assessed {
+		return false, nil
+	}
+	if next.Reason != "" && next.Reason != p.trial.Reason {
+		p.opts.Log.Error("release fails and stays", "digest", next.Release, "reason", next.Reason, "message", next.Message)
+	}
+	next.Interrupted, next.At = p.trial.Interrupted, p.trial.At
+	p.trial = next
+	return false, nil
+}
+
+// sentence says whether the release that runs is to be given up, as AssignmentsFailed, or why it stays although
+// it fails. The reason is empty where there is nothing to tell yet.
+func (p *pass) sentence(ctx context.Context, t trial) (reason, message string) {
+	now := p.opts.Now()
+	failed := slices.Sorted(maps.Keys(t.Failing))
+	failed = slices.DeleteFunc(failed, func(name string) bool { return !p.line.records[name].blames() })
+	ripe := func(name string) bool { return t.ripe(name, p.opts.Deadline, now) }
+	if !slices.ContainsFunc(failed, ripe) {
+		return "", ""
+	}
+	before, known := p.goodContents(ctx)
+	failed = slices.DeleteFunc(failed, func(name string) bool { return !p.differs(name, before) })
+	hold := func(name string) bool { return p.line.records[name].Spec.OnFailure == onFailureHold }
+	switch {
+	case !slices.ContainsFunc(failed, ripe):
+		return "", ""
+	case !known:
+		return reasonNoGoodRelease, p.tell(failed)
+	case slices.ContainsFunc(failed, hold):
+		return reasonOnFailureHold, p.tell(failed)
+	}
+	return AssignmentsFailed, p.tell(failed)
+}
+
+// goodContents returns the assignments of the release to go back to, by name; known is false where there is
+// none. Its tree may have to be unpacked for that, as it has to be to run again.
+func (p *pass) goodContents(ctx context.Context) (before map[string]bundle.Assignment, known bool) {
+	if !p.mayGiveUp() || !p.ready(ctx, p.good) {
+		return nil, false
+	}
+	list, err := p.content.assignments(p.good)
+	before = map[string]bundle.Assignment{}
+	for _, a := range list {
+		before[a.Name] = a
+	}
+	return before, err == nil
+}
+
+// differs says whether the release that runs has changed the assignment.
+func (p *pass) differs(name string, before map[string]bundle.Assignment) bool {
+	was, ok := before[name]
+	now := p.line.records[name].Spec
+	return !ok || was.Desired() != now.Desired() || p.adapter(was) != p.adapter(now)
+}
+
+// tell says of assignments what the engines said. The first gets the most room.
+func (p *pass) tell(names []string) string {
+	var all []string
+	for _, name := range names {
+		i := p.line.records[name].Item
+		s := name + " (" + i.Reason
+		if i.Message != "" {
+			s += ": " + i.Message
+		}
+		all = append(all, s+")")
+	}
+	return reconcilers.Clip("fails again and again: " + strings.Join(all, ", "))
+}
+
+// noteAttempt writes, before engines are called to change something, that this is about to be done for the
+// release: should the process not live to conclude the pass, the next one knows.
+func (p *pass) noteAttempt() error {
+	due := func(r *record) bool { return p.allowed(*r, p.due(*r)) == give }
+	if p.running == nil || !slices.ContainsFunc(p.line.sorted(), due) {
+		return nil
+	}
+	if p.trial.Release != p.running.digest() {
+		p.trial = trial{Release: p.running.digest()}
+	}
+	p.trial.Interrupted++
+	p.trial.At, p.attempted = stamp(p.opts.Now()), true
+	return p.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyAttempts, p.trial) })
+}
+
+// noteTrial keeps what assess found, and that the process has outlived what it had engines do. That it was
+// told to end is no crash.
+func (p *pass) noteTrial(tx *bbolt.Tx) (bool, error) {
+	if !p.attempted && !p.assessed {
+		return false, nil
+	}
+	if p.attempted {
+		p.trial.Interrupted, p.trial.At = 0, time.Time{}
+	}
+	if len(p.trial.Failing) == 0 && p.trial.Interrupted == 0 {
+		return true, drop(tx, bucketMeta, keyAttempts)
+	}
+	return true, save(tx, bucketMeta, keyAttempts, p.trial)
+}
+
+// breakLoop gives a release up of which the agent has died again and again.
+func (p *pass) breakLoop(ctx context.Context) error {
+	if !p.crashing() || !p.mayGiveUp() || !p.ready(ctx, p.good) {
+		return nil
+	}
+	return p.giveUp(CrashLoop, fmt.Sprintf("the agent has died %d times in a row while it applied it", p.trial.Interrupted))
+}
+
+func (p *pass) crashing() bool {
+	return p.running != nil && p.trial.Release == p.running.digest() && p.trial.Interrupted >= maxAttempts
+}
+
+// restsBy is the bar of an agent that has died again and again and has no other release to run.
+func (p *pass) restsBy(context.Context) (*bar, error) {
+	until := p.trial.At.Add(crashRest)
+	if now := p.opts.Now(); !p.crashing() || !now.Before(until) || now.Before(p.trial.At) {
+		return nil, nil
+	}
+	message := fmt.Sprintf("the agent has died %d times in a row while it applied release %s: the next attempt is at %s", p.trial.Interrupted, p.running.name(), until.Format(time.RFC3339))
+	return &bar{State: bundle.Failed, Reason: CrashLoop, Message: message, Until: until}, nil
+}
