@@ -60,7 +60,7 @@ func (p *pass) round(ctx context.Context, needed func(record) errand) error {
 		var tasks []task
 		for _, r := range all {
 			if do := p.allowed(*r, needed(*r)); r.Removing == gone && do != nothing {
-				tasks = append(tasks, task{name: r.Spec.Name, do: do})
+				tasks = append(tasks, task{name: r.Spec.Name, do: do, drift: r.Item.Message})
 			}
 		}
 		if err := p.carryOut(ctx, tasks); err != nil {
@@ -83,7 +83,9 @@ func (p *pass) due(r record) errand {
 		return give
 	case r.onlySeen() && (failed || r.waiting()):
 		return see
-	case failed, drifted && r.corrected(), r.waiting():
+	case drifted && r.corrected():
+		return correct
+	case failed, r.waiting():
 		return give
 	}
 	return nothing

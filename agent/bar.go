@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"context"
+	"errors"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -89,20 +90,32 @@ func (p *pass) noteBar(tx *bbolt.Tx) (bool, error) {
 	return true, save(tx, bucketMeta, keyBar, next)
 }
 
-// pause is a person's wish that nothing be changed.
-type pause struct {
-	At     time.Time `json:"at"`
-	Reason string    `json:"reason,omitempty"`
+// told says since when the cluster must not be changed, until when if that is known, and why.
+func (b *bar) told() string {
+	s := "since " + b.Since.Format(time.RFC3339)
+	if !b.Until.IsZero() {
+		s += ", until " + b.Until.Format(time.RFC3339)
+	}
+	if b.Message != "" {
+		s += ": " + b.Message
+	}
+	return s
 }
 
-func (p *pass) pausedBy(context.Context) (*bar, error) {
-	var by *pause
-	err := p.state.view(func(tx *bbolt.Tx) (err error) {
-		by, err = load[*pause](tx, bucketMeta, keyPaused)
-		return err
-	})
-	if err != nil || by == nil {
-		return nil, err
+// barAt is the bar that people are to know of at now: that of the last pass, and a pause from when it was asked for.
+func barAt(tx *bbolt.Tx, now time.Time) (*bar, error) {
+	found, err1 := load[*bar](tx, bucketMeta, keyBar)
+	paused, err2 := loadPause(tx, now)
+	switch known := found != nil && found.Reason == reasonPaused; {
+	case paused != nil:
+		b := paused.bar()
+		b.Holding = known && found.Holding
+		found = b
+	case known: // it has ended, and no pass has been made since
+		found = nil
 	}
-	return &bar{State: bundle.Suspended, Reason: reasonPaused, Message: by.Reason, Since: by.At}, nil
+	if !found.shown() {
+		found = nil
+	}
+	return found, errors.Join(err1, err2)
 }

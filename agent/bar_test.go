@@ -18,7 +18,7 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
-			return save(tx, bucketMeta, keyPaused, pause{At: s.now, Reason: "harvest"})
+			return save(tx, bucketMeta, keyPaused, Pause{At: s.now, Reason: "harvest"})
 		}))
 	})
 	next := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
@@ -29,7 +29,8 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 		r := s.once()
 		require.Equal(t, bundle.Drifted, r.Status.State, "which is worse than to be suspended")
 		require.Equal(t, reasonPaused, r.Status.Reason)
-		require.Equal(t, "harvest", r.Status.Message)
+		require.Equal(t, "since 2026-03-01T13:00:00Z: harvest", r.Status.Message)
+		require.Equal(t, &BarStatus{State: bundle.Suspended, Reason: reasonPaused, Message: "harvest", Since: epoch.Add(time.Hour), Holding: true}, r.Status.Bar)
 		require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
 		require.Equal(t, next.Digest, r.Status.Release.Desired.Digest)
 		require.NoFileExists(t, filepath.Join(s.host, "a-x/f"), "drift stays")
@@ -53,7 +54,7 @@ func TestABarBeforeTheFirstReleaseIsTold(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyPaused, pause{At: s.now}) }))
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyPaused, Pause{At: s.now}) }))
 	})
 	r := s.once()
 	require.Equal(t, bundle.Pending, r.Status.State)

@@ -80,6 +80,18 @@ func (c Client) InstallTrust(ctx context.Context, envelopes ...[]byte) (change T
 	return change, err
 }
 
+// Pause is Agent.Pause.
+func (c Client) Pause(ctx context.Context, reason string, lasting time.Duration) (p Pause, err error) {
+	err = c.call(ctx, http.MethodPost, "pause", command{Reason: reason, For: lasting}, &p)
+	return p, err
+}
+
+// Resume is Agent.Resume.
+func (c Client) Resume(ctx context.Context, retry bool) (r Resumed, err error) {
+	err = c.call(ctx, http.MethodPost, "resume", command{Retry: retry}, &r)
+	return r, err
+}
+
 // Reports writes a file of all reports that wait, as airgap.WriteReports does, to w.
 func (c Client) Reports(ctx context.Context, w io.Writer) error {
 	resp, err := c.do(ctx, http.MethodGet, "reports", nil)

@@ -34,6 +34,11 @@ type command struct {
 	Acks []json.RawMessage `json:"acks,omitempty"`
 	// Trust are the envelopes of trust documents.
 	Trust [][]byte `json:"trust,omitempty"`
+	// Reason and For are those of a pause.
+	Reason string        `json:"reason,omitempty"`
+	For    time.Duration `json:"for,omitempty"`
+	// Retry has resume forget what was given up.
+	Retry bool `json:"retry,omitempty"`
 }
 
 // answer is what the socket says where a command did not work.
@@ -102,6 +107,8 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("POST /ack", c.postAck)
 	mux.HandleFunc("GET /trust", c.getTrust)
 	mux.HandleFunc("POST /trust", c.postTrust)
+	mux.HandleFunc("POST /pause", do(func(cmd command) (any, error) { return c.agent.Pause(cmd.Reason, cmd.For) }))
+	mux.HandleFunc("POST /resume", do(func(cmd command) (any, error) { return c.agent.Resume(cmd.Retry) }))
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -203,6 +210,22 @@ func (c *control) postTrust(w http.ResponseWriter, r *http.Request) {
 		return
 	}
 	say(w, http.StatusOK, change)
+}
+
+// do answers with what f has done, or with its error.
+func do(f func(command) (any, error)) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		cmd, ok := hear(w, r)
+		if !ok {
+			return
+		}
+		done, err := f(cmd)
+		if err != nil {
+			say(w, http.StatusUnprocessableEntity, answer{Error: err.Error()})
+			return
+		}
+		say(w, http.StatusOK, done)
+	}
 }
 
 func hear(w http.ResponseWriter, r *http.Request) (cmd command, ok bool) {

@@ -32,7 +32,7 @@ const (
 type task struct {
 	name  string
 	do    errand
-	drift string    // what is to be corrected
+	drift string    // what is to be corrected, where that is the errand
 	begun time.Time // when it was written as begun
 }
 

@@ -69,9 +69,6 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 	switch {
 	case out.barred != nil && out.barred.Holding:
 		p.look, p.lookAfter = now.Add(min(barLook, o.Interval)), 0
-		if until := out.barred.Until; until.After(now) {
-			p.look = earliest(p.look, until)
-		}
 	case p.agent.settled():
 		p.look, p.lookAfter = p.contact, 0
 	case out.moved || p.lookAfter == 0:
@@ -80,6 +77,9 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 	default:
 		p.lookAfter = min(2*p.lookAfter, o.Interval)
 		p.look = now.Add(p.lookAfter)
+	}
+	if b := out.barred; b.shown() && b.Until.After(now) { // how the cluster stands is another then
+		p.look = earliest(p.look, b.Until)
 	}
 }
 

@@ -117,8 +117,9 @@ func (s *State) RollBack(w Wish, now time.Time) (*HeldStatus, error) {
 	return h.status(now), nil
 }
 
-// Resumed is what EndHold has ended.
+// Resumed is what Resume has ended. What is nil was not there.
 type Resumed struct {
+	Pause *Pause `json:"pause,omitempty"`
 	// Held is the rollback that has ended, nil where there was none.
 	Held *HeldStatus `json:"held,omitempty"`
 	// Retried are the releases that may run again, the newest given up first.

@@ -68,7 +68,7 @@ const (
 	keyAsked    = "asked"    // asked: how the last question for a trust document ended
 	keyReporter = "reporter" // reporter
 	keyBar      = "bar"      // bar: why the cluster must not be changed
-	keyPaused   = "paused"   // pause
+	keyPaused   = "paused"   // Pause
 	keyAttempts = "attempts" // trial: how the release fares that runs
 	keyFormer   = "former"   // release: the one, of other content, that was good before
 	keyHistory  = "history"  // []*release: those accepted last, the newest first

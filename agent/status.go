@@ -20,9 +20,11 @@ type Status struct {
 	Platform string        `json:"platform"`
 	// State is the agent's as a whole; see bundle.AgentState. Reason and Message tell why nothing newer
 	// runs, where that is so.
-	State   bundle.State  `json:"state"`
-	Reason  string        `json:"reason,omitempty"`
-	Message string        `json:"message,omitempty"`
+	State   bundle.State `json:"state"`
+	Reason  string       `json:"reason,omitempty"`
+	Message string       `json:"message,omitempty"`
+	// Bar is why the cluster must not be changed at this time; nil where it may, or where nothing waits for it.
+	Bar     *BarStatus    `json:"bar,omitempty"`
 	Release ReleaseStates `json:"release"`
 	// Items is sorted by assignment.
 	Items []bundle.Item `json:"items"`
@@ -51,6 +53,19 @@ type ClusterStatus struct {
 	Environment string            `json:"environment"`
 	Ring        string            `json:"ring,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// BarStatus says why a cluster must not be changed.
+type BarStatus struct {
+	// State is Suspended where a person wishes it so, else Pending.
+	State   bundle.State `json:"state"`
+	Reason  string       `json:"reason"`
+	Message string       `json:"message,omitempty"`
+	Since   time.Time    `json:"since"`
+	// Until is when it ends by itself; nil where nobody knows.
+	Until *time.Time `json:"until,omitempty"`
+	// Holding is true where something is to be changed, and waits for it.
+	Holding bool `json:"holding,omitempty"`
 }
 
 // ReleaseStates names the releases that matter. A nil one does not exist.
@@ -147,7 +162,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	floor, err6 := load[time.Time](tx, bucketMeta, keyFloorOf(s.chain().Current().Epoch))
 	queue, err7 := queueStatus(tx)
 	asked, err8 := load[asked](tx, bucketMeta, keyAsked)
-	bar, err9 := load[*bar](tx, bucketMeta, keyBar)
+	bar, err9 := barAt(tx, now)
 	held, err10 := load[*hold](tx, bucketMeta, keyHeld)
 	quarantine, err11 := loadQuarantine(tx)
 	trial, err12 := load[trial](tx, bucketMeta, keyAttempts)
@@ -165,8 +180,8 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	if contact.Verdict == Deferred {
 		states = append(states, bundle.Pending)
 	}
-	if bar.shown() {
-		states = append(states, bar.State)
+	if bar != nil {
+		states, st.Bar = append(states, bar.State), bar.status()
 	}
 	if held != nil {
 		states = append(states, bundle.Suspended)
@@ -187,13 +202,13 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		if accepted.digest() != refused.Digest {
 			st.Release.Desired = &ReleaseStatus{Digest: refused.Digest}
 		}
-	case contact.Verdict == Broken:
+	case contact.Verdict == Broken: // what cannot be fetched could not be applied either
 	case given != nil:
 		st.Reason, st.Message = reasonQuarantined, given.Message
-	case held != nil && !bar.shown():
+	case held != nil && bar == nil:
 		st.Reason, st.Message = reasonHeld, held.message(running)
-	case bar.shown() && st.Reason == "":
-		st.Reason, st.Message = bar.Reason, bar.Message
+	case bar != nil:
+		st.Reason, st.Message = bar.Reason, bar.told()
 	case trial.Reason != "" && trial.Release == running.digest() && st.Reason == "":
 		st.Reason, st.Message = trial.Reason, trial.Message
 	}
@@ -223,6 +238,14 @@ func (s *Status) remark(floor time.Time) {
 	case s.ClockBehindSeconds > 0:
 		s.Reason, s.Message = "ClockBehind", "this machine's clock is earlier than "+floor.Format(time.RFC3339)+", when a document that was verified was issued"
 	}
+}
+
+func (b *bar) status() *BarStatus {
+	s := &BarStatus{State: b.State, Reason: b.Reason, Message: b.Message, Since: b.Since, Holding: b.Holding}
+	if !b.Until.IsZero() {
+		s.Until = &b.Until
+	}
+	return s
 }
 
 func (r *release) status(now time.Time) *ReleaseStatus {

@@ -318,21 +318,10 @@ func TestNothingIsGivenUpWhileTheClusterMustNotBeChanged(t *testing.T) {
 	s.once()
 	bad := s.publish(s.draft(2, files(map[string]string{"a-x": "2"})))
 	s.attempts(2)
-	s.pause(true)
+	s.pause("harvest", 0)
 	require.Equal(t, bad.Digest, s.attempts(4).Status.Release.Running.Digest)
-	s.pause(false)
+	s.resume()
 	require.EqualValues(t, 1, s.once().Status.Release.Running.Sequence)
-}
-
-func (s *site) pause(on bool) {
-	s.agent(func(a *Agent) {
-		require.NoError(s.t, a.state.update(func(tx *bbolt.Tx) error {
-			if !on {
-				return drop(tx, bucketMeta, keyPaused)
-			}
-			return save(tx, bucketMeta, keyPaused, pause{At: s.now})
-		}))
-	})
 }
 
 func TestTheQuarantineIsBounded(t *testing.T) {

@@ -73,6 +73,9 @@ func writeTable(w io.Writer, s agent.Status) {
 	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
 	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ")")
 	row("state", string(s.State)+spaced(reasonOf(s.Reason, s.Message)))
+	if b := s.Bar; b != nil {
+		row("no change", barLine(b))
+	}
 	if r := s.Release.Running; r != nil {
 		row("running", r.Digest, " sequence ", r.Sequence, expired(r))
 	}
@@ -167,15 +170,21 @@ func exitOf(r agent.Result) error {
 	case agent.Broken:
 		return cli.Fail(cli.Failed, errors.New(r.Error), "")
 	}
-	switch r.Status.State {
-	case bundle.Compliant, bundle.Suspended:
-		return nil
-	case bundle.Failed, bundle.Drifted:
+	bar := r.Status.Bar
+	switch state := r.Status.State; {
+	case state == bundle.Failed, state == bundle.Drifted:
 		hint := ""
+		if bar != nil {
+			hint = "nothing is changed now: " + barLine(bar)
+		}
 		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == "AdapterUnavailable" }) {
 			hint = "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf and kubernetes --kubeconfig; --adapter takes another than the release names"
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
+	case bar != nil && bar.Holding:
+		return cli.Fail(cli.NotYet, errors.New("what is to be changed waits: "+barLine(bar)), barHint(bar))
+	case state == bundle.Compliant, state == bundle.Suspended:
+		return nil
 	}
 	if len(r.Status.Items) == 0 {
 		return cli.Fail(cli.NotYet, errors.New("there is no release yet"), "give --registry, or bring one with import")
@@ -191,6 +200,22 @@ func open(items []bundle.Item, states ...bundle.State) string {
 		s += fmt.Sprintf("; %s is %s", found[0].Assignment, found[0].State) + spaced(reasonOf(found[0].Reason, found[0].Message))
 	}
 	return s
+}
+
+// barLine says why the cluster must not be changed, and since when.
+func barLine(b *agent.BarStatus) string {
+	var until time.Time
+	if b.Until != nil {
+		until = *b.Until
+	}
+	return b.Reason + " " + pausedBy(b.Since, until, b.Message)
+}
+
+func barHint(b *agent.BarStatus) string {
+	if b.State == bundle.Suspended {
+		return "resume ends a pause"
+	}
+	return ""
 }
 
 func refusalHint(s agent.Status) string {

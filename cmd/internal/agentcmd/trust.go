@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -108,23 +109,14 @@ func (c *config) install(ctx context.Context, envelopes [][]byte) (agent.TrustCh
 	if !errors.Is(err, agent.ErrNotRunning) {
 		return change, err
 	}
-	// A folder that is no agent's is found out before OpenState would make it one.
-	state, err := agent.ReadState(c.stateDir)
-	if err != nil {
-		return change, stateError(err)
-	}
-	status, err := state.Status(time.Now())
-	if err = errors.Join(err, state.Close()); err != nil {
-		return change, err
-	}
-	if state, err = agent.OpenState(c.stateDir, nil); err != nil {
-		return change, stateError(err)
-	}
-	if status.Platform == "" {
-		status.Platform = c.cluster.Platform
-	}
-	change, err = state.InstallTrust(status.Platform, envelopes...)
-	return change, errors.Join(err, state.Close())
+	err = c.onState(func(state *agent.State) error {
+		status, err := state.Status(time.Now())
+		if err == nil {
+			change, err = state.InstallTrust(cmp.Or(status.Platform, c.cluster.Platform), envelopes...)
+		}
+		return err
+	})
+	return change, err
 }
 
 func trustError(err error) error {

@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"context"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Pause is a person's wish that nothing in the cluster be changed.
+type Pause struct {
+	At time.Time `json:"at"`
+	// Until is when it ends by itself; zero is not before Resume.
+	Until  time.Time `json:"until,omitzero"`
+	Reason string    `json:"reason,omitempty"`
+}
+
+// Pause asks that nothing in the cluster be changed from now on, for the given time, or until Resume where that
+// is zero. One that is in force gets the new reason and end, and keeps its beginning.
+func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Pause, error) {
+	next := Pause{At: stamp(now), Reason: bundle.Clip(strings.Join(strings.Fields(reason), " "))}
+	if lasting > 0 {
+		next.Until = stamp(now.Add(lasting))
+	}
+	err := s.update(func(tx *bbolt.Tx) error {
+		old, err := loadPause(tx, now)
+		if err != nil {
+			return err
+		}
+		if old != nil {
+			next.At = old.At
+		}
+		return save(tx, bucketMeta, keyPaused, next)
+	})
+	return next, err
+}
+
+// Resume lets the cluster be changed again, and is EndHold.
+func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
+	if r, err = s.EndHold(retry, now); err != nil {
+		return r, err
+	}
+	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
+		if r.Pause, err = loadPause(tx, now); err != nil || r.Pause == nil {
+			return false, err
+		}
+		return true, drop(tx, bucketMeta, keyPaused)
+	})
+	return r, err
+}
+
+// Pause is State.Pause in an agent that may be running: no further assignment is begun, and what is under way
+// ends.
+func (a *Agent) Pause(reason string, lasting time.Duration) (Pause, error) {
+	p, err := a.state.Pause(reason, lasting, a.opts.Now())
+	if err == nil {
+		nudge(a.wake)
+	}
+	return p, err
+}
+
+// Resume is State.Resume in an agent that may be running.
+func (a *Agent) Resume(retry bool) (Resumed, error) {
+	r, err := a.state.Resume(retry, a.opts.Now())
+	if err == nil {
+		nudge(a.wake)
+	}
+	return r, err
+}
+
+// loadPause returns the pause that is in force at now, nil for none.
+func loadPause(tx *bbolt.Tx, now time.Time) (*Pause, error) {
+	p, err := load[*Pause](tx, bucketMeta, keyPaused)
+	if err != nil || p == nil || !p.Until.IsZero() && !now.Before(p.Until) {
+		return nil, err
+	}
+	return p, nil
+}
+
+func (p *Pause) bar() *bar {
+	return &bar{State: bundle.Suspended, Reason: reasonPaused, Message: p.Reason, Since: p.At, Until: p.Until}
+}
+
+func (p *pass) pausedBy(context.Context) (b *bar, err error) {
+	err = p.state.view(func(tx *bbolt.Tx) error {
+		by, err := loadPause(tx, p.opts.Now())
+		if by != nil {
+			b = by.bar()
+		}
+		return err
+	})
+	if err != nil {
+		return nil, local("read state: %w", err)
+	}
+	return b, nil
+}

@@ -1,0 +1,142 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+func newPauseCommand() *cobra.Command {
+	var reason string
+	var lasting time.Duration
+	cmd := &cobra.Command{
+		Use:   "pause",
+		Short: "Let nothing in the cluster be changed, until resume",
+		Long: `Let nothing in the cluster be changed, until resume or for a time.
+
+The agent goes on taking newer releases, so that they are here afterwards, and goes on observing and reporting.
+It applies, corrects and removes nothing. What an engine has begun ends. A restart does not end a pause. A
+second pause gives a new reason and a new end.
+
+Exit codes: 0 it is paused; 2 wrong usage; 3 it failed.`,
+		Example: example("pause --reason 'harvest until Friday' --for 72h"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			if cmd.Flags().Changed("for") && lasting < time.Second {
+				return cli.Usagef("--for: %q is no time to come: give such as 30m or 72h, or leave it out for a pause until resume", lasting)
+			}
+			p, err := c.pause(cmd.Context(), reason, lasting)
+			if err != nil {
+				return err
+			}
+			_, err = fmt.Fprintf(cmd.OutOrStdout(), "paused %s\n", pausedBy(p.At, p.Until, p.Reason))
+			return err
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")
+	cmd.Flags().DurationVar(&lasting, "for", 0, "end by itself after this `TIME`, such as 2h (default: not before resume)")
+	return cmd
+}
+
+func newResumeCommand() *cobra.Command {
+	var retry bool
+	cmd := &cobra.Command{
+		Use:   "resume",
+		Short: "End a pause, and what rollback has decided",
+		Long: `End a pause, and what rollback has decided: the newest release runs again that was accepted and not given up.
+With --retry also those run again that were given up because they had failed. A running agent begins at once with
+what has waited.
+
+Exit codes: 0 nothing holds the agent any more; 2 wrong usage; 3 it failed.`,
+		Example: example("resume --state-dir /var/lib/wherry-agent"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			r, err := c.resume(cmd.Context(), retry)
+			if err == nil {
+				writeResumed(cmd.OutOrStdout(), r)
+			}
+			return err
+		},
+	}
+	cmd.Flags().BoolVar(&retry, "retry", false, "try again what was given up because it had failed")
+	return cmd
+}
+
+func writeResumed(w io.Writer, r agent.Resumed) {
+	if r.Pause == nil && r.Held == nil && len(r.Retried) == 0 {
+		fmt.Fprintln(w, "there was no pause and no rollback: nothing has changed")
+	}
+	if r.Pause != nil {
+		fmt.Fprintf(w, "resumed: it was paused %s\n", pausedBy(r.Pause.At, r.Pause.Until, r.Pause.Reason))
+	}
+	if r.Held != nil {
+		fmt.Fprintf(w, "resumed: it was rolled back to %s since %s\n", r.Held.To.Digest, r.Held.At.Format(time.RFC3339))
+	}
+	for _, q := range r.Retried {
+		fmt.Fprintf(w, "release %d is tried again: %s\n", q.Sequence, q.Digest)
+	}
+}
+
+// pausedBy says of a pause since when it is, until when, and why.
+func pausedBy(since, until time.Time, reason string) string {
+	s := "since " + since.Format(time.RFC3339)
+	if !until.IsZero() {
+		s += ", until " + until.Format(time.RFC3339)
+	}
+	if reason != "" {
+		s += ", because: " + reason
+	}
+	return s
+}
+
+func (c *config) pause(ctx context.Context, reason string, lasting time.Duration) (p agent.Pause, err error) {
+	p, err = agent.NewClient(c.stateDir).Pause(ctx, reason, lasting)
+	if errors.Is(err, agent.ErrNotRunning) {
+		err = c.onState(func(s *agent.State) error {
+			p, err = s.Pause(reason, lasting, time.Now())
+			return err
+		})
+	}
+	return p, err
+}
+
+func (c *config) resume(ctx context.Context, retry bool) (r agent.Resumed, err error) {
+	r, err = agent.NewClient(c.stateDir).Resume(ctx, retry)
+	if errors.Is(err, agent.ErrNotRunning) {
+		err = c.onState(func(s *agent.State) error {
+			r, err = s.Resume(retry, time.Now())
+			return err
+		})
+	}
+	return r, err
+}
+
+// onState calls f with the state that the last agent has left. A folder that is no agent's stays none.
+func (c *config) onState(f func(*agent.State) error) error {
+	state, err := agent.ReadState(c.stateDir)
+	if err == nil {
+		err = state.Close()
+	}
+	if err == nil {
+		state, err = agent.OpenState(c.stateDir, nil)
+	}
+	if err != nil {
+		return stateError(err)
+	}
+	return errors.Join(f(state), state.Close())
+}
