@@ -26,17 +26,21 @@ func KeyID(pub crypto.PublicKey) (string, error) {
 	return digest.SHA256.FromBytes(der).Encoded(), nil
 }
 
-// SealEnvelope returns body in a DSSE envelope of the given payload type, signed by key.
-func SealEnvelope(payloadType string, body []byte, key crypto.Signer) ([]byte, error) {
-	signer, err := signature.LoadSigner(key, crypto.SHA256)
-	if err != nil {
-		return nil, fmt.Errorf("signing key: %w", err)
+// SealEnvelope returns body in a DSSE envelope of the given payload type, signed by each of keys.
+func SealEnvelope(payloadType string, body []byte, keys ...crypto.Signer) ([]byte, error) {
+	var signers []dsse.Signer
+	for _, key := range keys {
+		signer, err := signature.LoadSigner(key, crypto.SHA256)
+		if err != nil {
+			return nil, fmt.Errorf("signing key: %w", err)
+		}
+		id, err := KeyID(key.Public())
+		if err != nil {
+			return nil, err
+		}
+		signers = append(signers, envelopeSigner{signer, id})
 	}
-	id, err := KeyID(key.Public())
-	if err != nil {
-		return nil, err
-	}
-	es, err := dsse.NewEnvelopeSigner(envelopeSigner{signer, id})
+	es, err := dsse.NewEnvelopeSigner(signers...)
 	if err != nil {
 		return nil, err
 	}

@@ -1,0 +1,184 @@
+package bundle
+
+import (
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+)
+
+// EnrolmentSchema is the version of enrolments, and of requests for them, that this code writes.
+const EnrolmentSchema = 1
+
+// ErrEnrolment is wrapped by errors about enrolments, and requests, that cannot be read.
+var ErrEnrolment = errors.New("not an enrolment")
+
+// EnrolmentRequest is what an agent wants a hub, or a roster, to know it by. Its envelope is signed by the
+// private half of every key that it names.
+type EnrolmentRequest struct {
+	Schema  int           `json:"schema"`
+	Cluster ReportCluster `json:"cluster"`
+	// Agent is the agent's version, and the incarnation and seq of its newest report. Reports up to there may
+	// be signed by Former alone.
+	Agent ReportAgent `json:"agent"`
+	// Key is the public key that reports will be signed with, in PEM.
+	Key string `json:"key"`
+	// Former is the public key that Key takes the place of, in PEM; empty for a cluster that is new.
+	Former string `json:"former,omitempty"`
+	// Token is the id of the EnrolToken whose key has signed too; empty without one.
+	Token string `json:"token,omitempty"`
+	// Hub begins the id of the key of the hub that the request is for; empty in a file, which is for
+	// whoever is given it.
+	Hub string `json:"hub,omitempty"`
+	// IssuedAt is the agent's clock, and tells one request from another.
+	IssuedAt time.Time `json:"issuedAt"`
+}
+
+// Keys returns the public keys that the request names: the new one, and the former, nil without one.
+func (r EnrolmentRequest) Keys() (key, former crypto.PublicKey, err error) {
+	if key, err = onlyKey(r.Key); err != nil {
+		return nil, nil, err
+	}
+	if r.Former != "" {
+		former, err = onlyKey(r.Former)
+	}
+	return key, former, err
+}
+
+func onlyKey(pem string) (crypto.PublicKey, error) {
+	keys, err := ParsePublicKeys([]byte(pem))
+	if err == nil && len(keys) != 1 {
+		err = fmt.Errorf("%d keys", len(keys))
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: key: %w", ErrEnrolment, err)
+	}
+	return keys[0], nil
+}
+
+// SealEnrolmentRequest returns the request in an envelope signed by each of keys.
+func SealEnrolmentRequest(r EnrolmentRequest, keys ...crypto.Signer) ([]byte, error) {
+	r.Schema = EnrolmentSchema
+	body, err := json.Marshal(r)
+	if err != nil {
+		return nil, err
+	}
+	return SealEnvelope(PayloadTypeEnrolmentRequest, body, keys...)
+}
+
+// OpenEnrolmentRequest returns the request in an envelope, and its id, once each key that it names has proved
+// to have signed it. What the keys are good for is for the caller to judge, and whether a token's key has
+// signed. The error wraps ErrUntrusted, or ErrEnrolment.
+func OpenEnrolmentRequest(envelope []byte) (r EnrolmentRequest, id digest.Digest, err error) {
+	body, err := peekEnrolment(PayloadTypeEnrolmentRequest, envelope, &r)
+	if err != nil {
+		return r, "", err
+	}
+	if r.Schema != EnrolmentSchema || r.Cluster.UID == "" {
+		return r, "", fmt.Errorf("%w: request has schema %d and cluster uid %q", ErrEnrolment, r.Schema, r.Cluster.UID)
+	}
+	key, former, err := r.Keys()
+	if err != nil {
+		return r, "", err
+	}
+	for _, k := range []crypto.PublicKey{key, former} {
+		if k == nil {
+			continue
+		}
+		if _, _, err := OpenEnvelope(PayloadTypeEnrolmentRequest, envelope, k); err != nil {
+			return r, "", err
+		}
+	}
+	return r, digest.FromBytes(body), nil
+}
+
+// Enrolment is the hub's answer to a request: what it has registered, and its key, which acknowledges reports
+// from then on.
+type Enrolment struct {
+	Schema  int           `json:"schema"`
+	Cluster ReportCluster `json:"cluster"` // as registered
+	// KeyID is the key that the cluster's reports are signed with.
+	KeyID string `json:"keyID"`
+	// Request is the id of the request that is answered, so that no older answer passes for this one.
+	Request digest.Digest `json:"request"`
+	// HubKey is the public half of the key that has signed this, in PEM.
+	HubKey   string    `json:"hubKey"`
+	IssuedAt time.Time `json:"issuedAt"`
+}
+
+// SealEnrolment returns the answer in an envelope signed by the hub's key.
+func SealEnrolment(e Enrolment, hub crypto.Signer) ([]byte, error) {
+	pem, err := MarshalPublicKey(hub.Public())
+	if err != nil {
+		return nil, err
+	}
+	e.Schema, e.HubKey = EnrolmentSchema, string(pem)
+	body, err := json.Marshal(e)
+	if err != nil {
+		return nil, err
+	}
+	return SealEnvelope(PayloadTypeEnrolment, body, hub)
+}
+
+// OpenEnrolment returns the answer in an envelope, and the hub's key, if the id of that key begins with hub, which
+// is either a whole id or the part of it that a token carries. The error wraps ErrUntrusted, or ErrEnrolment.
+func OpenEnrolment(envelope []byte, hub string) (e Enrolment, key crypto.PublicKey, err error) {
+	if _, err = peekEnrolment(PayloadTypeEnrolment, envelope, &e); err != nil {
+		return e, nil, err
+	}
+	if e.Schema != EnrolmentSchema {
+		return e, nil, fmt.Errorf("%w: it has schema %d", ErrEnrolment, e.Schema)
+	}
+	if key, err = onlyKey(e.HubKey); err != nil {
+		return e, nil, err
+	}
+	id, err := KeyID(key)
+	if err != nil {
+		return e, nil, err
+	}
+	if !IsHub(id, hub) {
+		return e, nil, fmt.Errorf("enrolment: %w: the hub that answered has key %s, and not %s", ErrUntrusted, id, hub)
+	}
+	_, _, err = OpenEnvelope(PayloadTypeEnrolment, envelope, key)
+	return e, key, err
+}
+
+// HubIDLength is how much of the id of a hub's key is enough to know it by, in hex digits: 128 bits, for which
+// nobody finds a second key.
+const HubIDLength = 32
+
+// IsHub reports whether the hub whose key has that id is the one that hub names, by the id's beginning.
+func IsHub(id, hub string) bool { return len(hub) >= HubIDLength && strings.HasPrefix(id, hub) }
+
+// peekEnrolment reads what nobody has proved to have signed yet.
+func peekEnrolment(payloadType string, envelope []byte, into any) (body []byte, err error) {
+	if len(envelope) > MaxEnrolmentBytes {
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrEnrolment, MaxEnrolmentBytes)
+	}
+	var e dsse.Envelope
+	if err := json.Unmarshal(envelope, &e); err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnrolment, err)
+	}
+	if e.PayloadType != payloadType {
+		return nil, fmt.Errorf("%w: the envelope holds %q, want %q", ErrEnrolment, e.PayloadType, payloadType)
+	}
+	if len(e.Signatures) > maxEnrolmentSignatures {
+		return nil, fmt.Errorf("%w: it has %d signatures, at most %d", ErrEnrolment, len(e.Signatures), maxEnrolmentSignatures)
+	}
+	body, err = e.DecodeB64Payload()
+	if err == nil {
+		err = json.Unmarshal(body, into)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("%w: %w", ErrEnrolment, err)
+	}
+	return body, nil
+}
+
+// maxEnrolmentSignatures are those of the new key, the former and a token's, and one to spare.
+const maxEnrolmentSignatures = 4

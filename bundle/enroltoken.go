@@ -1,0 +1,81 @@
+package bundle
+
+import (
+	"crypto"
+	"crypto/ed25519"
+	"encoding/base32"
+	"errors"
+	"fmt"
+	"regexp"
+	"strings"
+)
+
+// EnrolToken lets an agent register itself at a hub. Its secret is the seed of an Ed25519 key that signs the
+// agent's request: the hub keeps the public half alone, and the secret never travels. It also names the hub's
+// key, so that the answer can be verified, whoever passes it on.
+type EnrolToken struct {
+	key ed25519.PrivateKey
+	// Hub is the beginning of the id of the hub's key; see IsHub.
+	Hub string
+}
+
+// ErrToken is wrapped by errors about texts that are no token. They do not repeat the text.
+var ErrToken = errors.New("not an enrolment token")
+
+// tokenIDLength is how much of the id of a token's key names the token, in hex digits.
+const tokenIDLength = 12
+
+var (
+	tokenPattern  = regexp.MustCompile(`^wht_([0-9a-f]{12})_([a-z2-7]{52})_([0-9a-f]{32})$`)
+	tokenEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
+)
+
+// NewEnrolToken makes a token for the hub with the given key.
+func NewEnrolToken(hub crypto.PublicKey) (EnrolToken, error) {
+	id, err := KeyID(hub)
+	if err != nil {
+		return EnrolToken{}, err
+	}
+	_, key, err := ed25519.GenerateKey(nil)
+	return EnrolToken{key, id[:HubIDLength]}, err
+}
+
+// ParseEnrolToken reads what Reveal returns, with space around it. The error wraps ErrToken.
+func ParseEnrolToken(s string) (EnrolToken, error) {
+	m := tokenPattern.FindStringSubmatch(strings.TrimSpace(s))
+	if m == nil {
+		return EnrolToken{}, fmt.Errorf("%w: one looks like wht_ID_SECRET_HUB", ErrToken)
+	}
+	seed, err := tokenEncoding.DecodeString(strings.ToUpper(m[2]))
+	if err != nil || len(seed) != ed25519.SeedSize {
+		return EnrolToken{}, fmt.Errorf("%w: its secret is damaged", ErrToken)
+	}
+	t := EnrolToken{ed25519.NewKeyFromSeed(seed), m[3]}
+	if t.ID() != m[1] {
+		return EnrolToken{}, fmt.Errorf("%w: a part of it is damaged", ErrToken)
+	}
+	return t, nil
+}
+
+// Key signs requests.
+func (t EnrolToken) Key() crypto.Signer { return t.key }
+
+// ID names the token. It is no secret.
+func (t EnrolToken) ID() string {
+	id, err := KeyID(t.key.Public())
+	if err != nil {
+		return "" // an Ed25519 key has one
+	}
+	return id[:tokenIDLength]
+}
+
+// Reveal returns the token with its secret.
+func (t EnrolToken) Reveal() string {
+	return "wht_" + t.ID() + "_" + strings.ToLower(tokenEncoding.EncodeToString(t.key.Seed())) + "_" + t.Hub
+}
+
+// String keeps the secret out of logs.
+func (t EnrolToken) String() string { return "wht_" + t.ID() + "_…" }
+
+// GoString keeps it out of %#v as well.
+func (t EnrolToken) GoString() string { return t.String() }
