@@ -24,14 +24,18 @@ type Acknowledged struct {
 // clusters as well, which are passed over; but if one of its envelopes is not the hub's, or none is for
 // this cluster, nothing is deleted. The error wraps bundle.ErrUntrusted, ErrForeignAck or ErrNoHubKey.
 func (a *Agent) Acknowledge(envelopes [][]byte) (Acknowledged, error) {
-	return a.state.acknowledge(envelopes, a.opts.HubKey, a.cluster.UID)
+	return a.state.acknowledge(envelopes, a.hub().key, a.cluster.UID)
 }
 
-// Acknowledge is Agent.Acknowledge for a state that no agent has open, with the hub's key hubKey.
+// Acknowledge is Agent.Acknowledge for a state that no agent has open, with the hub's key hubKey; nil takes that of
+// the hub that has enrolled it.
 func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (Acknowledged, error) {
 	st, err := s.Status(time.Time{})
 	if err != nil {
 		return Acknowledged{}, err
+	}
+	if hubKey == nil {
+		hubKey = s.hub.Load().key
 	}
 	return s.acknowledge(envelopes, hubKey, st.Cluster.UID)
 }

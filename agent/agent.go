@@ -74,7 +74,7 @@ type Options struct {
 	// Queue bounds the reports that wait.
 	Queue QueueLimits
 	// HubURL is where reports go; empty keeps them for media. HubKey verifies acknowledgements; without
-	// one reports are sent and none is ever deleted.
+	// one reports are sent and none is ever deleted. What is empty is the state's, if a hub has enrolled it.
 	HubURL string
 	HubKey crypto.PublicKey
 	// HTTPClient talks to the hub. Nil is a client with deadlines.
@@ -126,6 +126,7 @@ type Agent struct {
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
 	queued               chan struct{} // holds a token when a report waits to be sent
+	enrolled             chan struct{} // holds a token when a hub has enrolled this agent
 	wake                 chan struct{} // holds a token when something has changed that Run had not planned
 	eager                atomic.Bool   // the next pass of Run is to ask for a newer release
 }
@@ -135,13 +136,13 @@ type Agent struct {
 // the trust documents in the state say, or, while it holds none, as pinned says. A nil source leaves only
 // Import. A cluster without a uid gets the state's. New does no I/O.
 func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle.ReportCluster, opts Options) *Agent {
-	cluster.UID = cmp.Or(cluster.UID, state.id.UID)
+	cluster.UID = cmp.Or(cluster.UID, state.identity().UID)
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	return &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
 		content: newContents(state),
-		queued:  make(chan struct{}, 1),
-		wake:    make(chan struct{}, 1),
+		queued:  make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
+		wake: make(chan struct{}, 1),
 	}
 }
 

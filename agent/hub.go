@@ -59,13 +59,14 @@ func (s *sender) post(ctx context.Context, batch []queued) (hubReply, error) {
 	if err != nil {
 		return hubReply{}, err
 	}
-	address, err := url.JoinPath(s.opts.HubURL, "v1/clusters", url.PathEscape(s.cluster.UID), "reports")
+	hub := s.hub().url
+	address, err := url.JoinPath(hub, "v1/clusters", url.PathEscape(s.cluster.UID), "reports")
 	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
+		return hubReply{}, fmt.Errorf("hub %s: %w", hub, err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
+		return hubReply{}, fmt.Errorf("hub %s: %w", hub, err)
 	}
 	req.Header.Set("Content-Type", "application/json")
 	resp, err := s.opts.HTTPClient.Do(req)
@@ -75,14 +76,14 @@ func (s *sender) post(ctx context.Context, batch []queued) (hubReply, error) {
 	defer resp.Body.Close()
 	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes))
 	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", s.opts.HubURL, err)
+		return hubReply{}, fmt.Errorf("hub %s: %w", hub, err)
 	}
 	if resp.StatusCode != http.StatusOK {
 		return hubReply{}, newHubError(resp, answer)
 	}
 	var reply hubReply
 	if err := json.Unmarshal(answer, &reply); err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: answer: %w", s.opts.HubURL, err)
+		return hubReply{}, fmt.Errorf("hub %s: answer: %w", hub, err)
 	}
 	return reply, nil
 }

@@ -10,6 +10,8 @@ import (
 	"strings"
 	"time"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -39,9 +41,35 @@ func newIdentity(now time.Time) (identity, error) {
 	}, nil
 }
 
+// identity is who the agent is. A change of it is on disk before it shows here.
+func (s *State) identity() identity {
+	if id := s.who.Load(); id != nil {
+		return *id
+	}
+	return identity{}
+}
+
+func (s *State) loadIdentity(tx *bbolt.Tx) error {
+	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	if err != nil {
+		return err
+	}
+	e, err := load[*enrolment](tx, bucketMeta, keyEnrolment)
+	if err != nil {
+		return err
+	}
+	p, err := e.place()
+	if err != nil {
+		return err
+	}
+	s.who.Store(&id)
+	s.hub.Store(&p)
+	return nil
+}
+
 // signer returns the report key.
 func (s *State) signer() (crypto.Signer, error) {
-	block, _ := pem.Decode(s.id.Key)
+	block, _ := pem.Decode(s.identity().Key)
 	if block == nil {
 		return nil, fmt.Errorf("report key in %s: %w", s.path(), ErrDamaged)
 	}

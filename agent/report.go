@@ -98,7 +98,7 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 	r := bundle.Report{
 		Schema:     bundle.ReportSchema,
 		Cluster:    a.cluster,
-		Agent:      bundle.ReportAgent{Version: a.opts.Version, Incarnation: a.state.id.Incarnation},
+		Agent:      bundle.ReportAgent{Version: a.opts.Version, Incarnation: a.state.identity().Incarnation},
 		OccurredAt: stamp(now),
 		State:      s.State, Reason: s.Reason, Message: s.Message,
 		Items: s.Items,

@@ -25,7 +25,7 @@ type Result struct {
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.sayBegin()
 	out := a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, wait: wait, last: true})
-	if a.opts.HubURL != "" && ctx.Err() == nil {
+	if a.hub().url != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
 		if err := newSender(a).sendAll(ctx); err != nil {
@@ -67,9 +67,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	defer cancel()
 	var parts sync.WaitGroup
 	parts.Go(func() { control.serve(ctx) })
-	if a.opts.HubURL != "" {
-		parts.Go(func() { newSender(a).run(ctx) })
-	}
+	parts.Go(func() { newSender(a).run(ctx) })
 	a.loop(ctx)
 	cancel()
 	parts.Wait()

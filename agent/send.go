@@ -35,8 +35,11 @@ func newSender(a *Agent) *sender { return &sender{Agent: a, skipped: map[digest.
 
 // run sends whenever there is something to send, and backs off while that fails.
 func (s *sender) run(ctx context.Context) {
-	if s.opts.HubKey == nil {
-		s.opts.Log.Warn("no hub key is pinned: reports are sent and none is ever deleted", "hub", s.opts.HubURL)
+	if !s.placed(ctx) {
+		return
+	}
+	if hub := s.hub(); hub.key == nil {
+		s.opts.Log.Warn("no hub key is pinned: reports are sent and none is ever deleted", "hub", hub.url)
 	}
 	failures := 0
 	for ctx.Err() == nil {
@@ -121,14 +124,14 @@ func (s *sender) settle(reply hubReply, batch []queued) error {
 		rejected[r.ID] = reconcilers.Clip(why)
 		s.skipped[r.ID] = s.opts.Now().Add(skipTime)
 	}
-	if s.opts.HubKey == nil {
+	if s.hub().key == nil {
 		s.sent = batch[len(batch)-1].seq
 		_, err := s.state.settle(nil, rejected)
 		return errors.Join(problem, err)
 	}
 	var acknowledged []digest.Digest
 	if len(reply.Ack) > 0 {
-		ack, err := openAck(reply.Ack, s.opts.HubKey, s.cluster.UID)
+		ack, err := openAck(reply.Ack, s.hub().key, s.cluster.UID)
 		if err != nil {
 			return errors.Join(problem, err)
 		}

@@ -67,6 +67,8 @@ const (
 	keyFloor    = "floor"    // time.Time: the newest time of issue of a verified document; see keyFloorOf
 	keyAsked    = "asked"    // asked: how the last question for a trust document ended
 	keyReporter = "reporter" // reporter
+
+	keyEnrolment = "enrolment" // enrolment: the hub that has registered this agent
 	keyBar      = "bar"      // bar: why the cluster must not be changed
 	keyPaused   = "paused"   // Pause
 	keyAttempts = "attempts" // trial: how the release fares that runs
@@ -81,7 +83,9 @@ const (
 type State struct {
 	dir string
 	db  *bbolt.DB
-	id  identity
+	// who and hub are copies of what the file holds; see identity and place.
+	who atomic.Pointer[identity]
+	hub atomic.Pointer[place]
 
 	trust     atomic.Pointer[bundle.TrustChain] // what bucketTrust holds; see chain
 	believing sync.Mutex                        // held while it grows
@@ -202,7 +206,7 @@ func (s *State) load(tx *bbolt.Tx) error {
 	case schema != stateSchema:
 		return fmt.Errorf("it has schema %d, this version reads %d", schema, stateSchema)
 	}
-	if s.id, err = load[identity](tx, bucketMeta, keyIdentity); err != nil {
+	if err := s.loadIdentity(tx); err != nil {
 		return err
 	}
 	return s.loadChain(tx)

@@ -19,7 +19,7 @@ func TestANewStateHasAnIdentityThatStays(t *testing.T) {
 	key, err := first.ReportKey()
 	require.NoError(t, err)
 	require.Contains(t, key, "BEGIN PUBLIC KEY")
-	require.Equal(t, epoch.Unix(), first.id.Incarnation)
+	require.Equal(t, epoch.Unix(), first.identity().Incarnation)
 	require.NoError(t, first.Close())
 	info, err := os.Stat(filepath.Join(dir, stateFile))
 	require.NoError(t, err)
@@ -29,7 +29,7 @@ func TestANewStateHasAnIdentityThatStays(t *testing.T) {
 	again, err := second.ReportKey()
 	require.NoError(t, err)
 	require.Equal(t, key, again)
-	require.Equal(t, first.id, second.id)
+	require.Equal(t, first.identity(), second.identity())
 }
 
 func TestASecondAgentOnTheSameFolderIsTold(t *testing.T) {

@@ -171,7 +171,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	}
 	given := givenUp(accepted, running, quarantine, held)
 	st.Queue, st.Platform = queue, cluster.Platform
-	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.id.UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
+	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.identity().UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
 	var states []bundle.State
 	for _, r := range records {
 		st.Items = append(st.Items, r.Item)

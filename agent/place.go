@@ -1,0 +1,63 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"fmt"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// enrolment is the hub that has registered this agent, as the state keeps it.
+type enrolment struct {
+	// URL is empty where reports go by media.
+	URL string `json:"url,omitempty"`
+	// HubKey is the hub's public key, in PEM.
+	HubKey string `json:"hubKey"`
+	// Cluster is what it has registered, and KeyID by which key.
+	Cluster bundle.ReportCluster `json:"cluster"`
+	KeyID   string               `json:"keyID"`
+	At      time.Time            `json:"at"`
+}
+
+// place is where reports go, and whose word deletes them.
+type place struct {
+	url string
+	key crypto.PublicKey // nil where none is pinned
+}
+
+func (e *enrolment) place() (place, error) {
+	if e == nil {
+		return place{}, nil
+	}
+	keys, err := bundle.ParsePublicKeys([]byte(e.HubKey))
+	if err != nil || len(keys) != 1 {
+		return place{}, fmt.Errorf("the enrolment's hub key: %w", ErrDamaged)
+	}
+	return place{e.URL, keys[0]}, nil
+}
+
+// hub is where reports go: as configured, and else as the hub that has enrolled this agent said.
+func (a *Agent) hub() place {
+	p := *a.state.hub.Load()
+	p.url = cmp.Or(a.opts.HubURL, p.url)
+	if a.opts.HubKey != nil {
+		p.key = a.opts.HubKey
+	}
+	return p
+}
+
+// placed waits until there is a hub to send to, which there may not be before a person enrols the agent. It
+// returns false where ctx ends first.
+func (s *sender) placed(ctx context.Context) bool {
+	for s.hub().url == "" {
+		select {
+		case <-ctx.Done():
+			return false
+		case <-s.enrolled:
+		}
+	}
+	return true
+}
