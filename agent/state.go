@@ -69,12 +69,12 @@ const (
 	keyReporter = "reporter" // reporter
 
 	keyEnrolment = "enrolment" // enrolment: the hub that has registered this agent
-	keyBar      = "bar"      // bar: why the cluster must not be changed
-	keyPaused   = "paused"   // Pause
-	keyAttempts = "attempts" // trial: how the release fares that runs
-	keyFormer   = "former"   // release: the one, of other content, that was good before
-	keyHistory  = "history"  // []*release: those accepted last, the newest first
-	keyHeld     = "held"     // hold: a person has decided what runs
+	keyBar       = "bar"       // bar: why the cluster must not be changed
+	keyPaused    = "paused"    // Pause
+	keyAttempts  = "attempts"  // trial: how the release fares that runs
+	keyFormer    = "former"    // release: the one, of other content, that was good before
+	keyHistory   = "history"   // []*release: those accepted last, the newest first
+	keyHeld      = "held"      // hold: a person has decided what runs
 )
 
 // State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has

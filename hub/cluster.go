@@ -43,6 +43,13 @@ type Registration struct {
 	// Conflicts counts reports that were refused because another one with their number is stored, which
 	// means that two agents share this cluster's identity.
 	Conflicts int `json:"conflicts,omitempty"`
+	// SharedSince is when reports first showed that two agents share this identity, and SharedHow what showed
+	// it; nil while none does.
+	SharedSince *time.Time `json:"sharedSince,omitempty"`
+	SharedHow   string     `json:"sharedHow,omitempty"`
+	// RetiredAt is nil while the cluster is expected to report.
+	RetiredAt     *time.Time `json:"retiredAt,omitempty"`
+	RetiredReason string     `json:"retiredReason,omitempty"`
 }
 
 // Bounds of a registration.
@@ -69,17 +76,23 @@ func (c Cluster) check() error {
 		return fmt.Errorf("cluster %s: %w: it needs the Ed25519 key that its agent signs reports with", c.Name, ErrInvalid)
 	case c.ExpectedInterval < 0:
 		return fmt.Errorf("cluster %s: %w: the expected interval %s is negative", c.Name, ErrInvalid, c.ExpectedInterval)
-	case len(c.Labels) > maxLabels:
-		return fmt.Errorf("cluster %s: %w: it has %d labels, at most %d", c.Name, ErrInvalid, len(c.Labels), maxLabels)
 	}
-	for _, s := range []string{c.Platform, c.Type, c.Environment, c.Ring} {
+	return checkTexts("cluster "+c.Name, c.Labels, c.Platform, c.Type, c.Environment, c.Ring)
+}
+
+// checkTexts returns an error wrapping ErrInvalid that names the first text that is too long, or not plain.
+func checkTexts(of string, labels map[string]string, texts ...string) error {
+	for _, s := range texts {
 		if len(s) > maxText || s != plain(s) {
-			return fmt.Errorf("cluster %s: %w: %q", c.Name, ErrInvalid, s)
+			return fmt.Errorf("%s: %w: %q", of, ErrInvalid, clip(s))
 		}
 	}
-	for k, v := range c.Labels {
+	if len(labels) > maxLabels {
+		return fmt.Errorf("%s: %w: it has %d labels, at most %d", of, ErrInvalid, len(labels), maxLabels)
+	}
+	for k, v := range labels {
 		if len(k)+len(v) > maxText || k != plain(k) || v != plain(v) {
-			return fmt.Errorf("cluster %s: %w: label %q=%q", c.Name, ErrInvalid, k, v)
+			return fmt.Errorf("%s: %w: label %q=%q", of, ErrInvalid, clip(k), clip(v))
 		}
 	}
 	return nil

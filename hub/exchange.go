@@ -76,6 +76,12 @@ func (h *Hub) importCluster(ctx context.Context, uid string, all []unopened, via
 		}
 		return nil
 	}
+	if errors.Is(err, ErrRetired) {
+		for _, u := range all {
+			result.Rejected = append(result.Rejected, *u.reject(CodeRetired, "%v", err))
+		}
+		return nil
+	}
 	if err != nil {
 		return err
 	}

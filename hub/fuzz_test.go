@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"crypto"
 	"encoding/json"
 	"testing"
 
@@ -13,7 +14,7 @@ func ringOf(t testing.TB, a *agent) keyring {
 	t.Helper()
 	kid, err := bundle.KeyID(a.Key)
 	require.NoError(t, err)
-	return keyring{kid: a.Key}
+	return keyring{current: map[string]crypto.PublicKey{kid: a.Key}}
 }
 
 // Nothing is taken from a body in which the cluster's key has signed nothing.

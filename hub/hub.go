@@ -69,6 +69,8 @@ type Hub struct {
 	writer *writer
 	ingest chan struct{} // holds one token for each request whose reports are being verified and stored
 	fleet  *template.Template
+
+	enrolling chan struct{} // holds one token for each request for enrolment that is being judged
 }
 
 // Open opens the hub in dir, and makes folder, key and database where they are missing. The caller
@@ -108,6 +110,7 @@ func Open(dir string, o Options) (*Hub, error) {
 	return &Hub{
 		now: o.Now, log: o.Log, key: key, read: read, writer: w,
 		ingest: make(chan struct{}, maxIngests), fleet: fleet,
+		enrolling: make(chan struct{}, maxEnrolments),
 	}, nil
 }
 

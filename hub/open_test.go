@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"database/sql"
 	"os"
 	"path/filepath"
 	"strings"
@@ -101,6 +102,23 @@ func TestOpenOfAMissingHub(t *testing.T) {
 	_, err := Open(dir, Options{MustExist: true})
 	require.ErrorIs(t, err, ErrNoHub)
 	require.NoDirExists(t, dir)
+}
+
+func TestADatabaseOfBeforeIsBroughtUpToDate(t *testing.T) {
+	dir := t.TempDir()
+	require.NoError(t, makeKey(filepath.Join(dir, KeyFile)))
+	db, err := sql.Open("sqlite", dataSource(filepath.Join(dir, DatabaseFile)))
+	require.NoError(t, err)
+	_, err = db.Exec(schema1 + `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
+		VALUES ('u', 'plant-7', 'shop', 'drone', 'dev', '', '{}', 3600000, 1); PRAGMA user_version = 1`)
+	require.NoError(t, err)
+	require.NoError(t, db.Close())
+
+	h := openHub(t, dir, &clock{now: epoch})
+	require.Equal(t, "plant-7", onlyCluster(t, h).Name)
+	a := newAgent(t, "plant-8")
+	_, refused := enrol(t, h, a.request(t, newToken(t, h, nil)))
+	require.Empty(t, refused)
 }
 
 func TestHubsMadeAtTheSameTimeShareOneKey(t *testing.T) {

@@ -1,13 +1,8 @@
 package hub
 
 import (
-	"context"
-	"crypto"
-	"crypto/x509"
 	"encoding/json"
-	"errors"
 	"fmt"
-	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
@@ -26,15 +21,30 @@ const (
 	CodeWrongCluster   Code = "WrongCluster"   // the report speaks for another cluster than it was sent as
 	CodeBadReport      Code = "BadReport"      // it is no envelope of a report, or its values are out of bounds
 	CodeTooLarge       Code = "TooLarge"
-	CodeConflict       Code = "Conflict" // another report with its incarnation and seq is stored
+	CodeConflict       Code = "Conflict"    // another report with its incarnation and seq is stored
+	CodeKeyReplaced    Code = "KeyReplaced" // the agent has a newer key, and this report should be signed by that
+	CodeRetired        Code = "Retired"     // the cluster was retired
 
 	CodeBadRequest  Code = "BadRequest"  // the request as a whole
 	CodeUnavailable Code = "Unavailable" // the hub cannot read or write now
+
+	// Of requests for enrolment, beside Retired, KeyReplaced and some above.
+	CodeBadToken     Code = "BadToken" // there is no such token, or its key has not signed
+	CodeTokenExpired Code = "TokenExpired"
+	CodeTokenUsed    Code = "TokenUsed"
+	CodeTokenRevoked Code = "TokenRevoked"
+	CodeWrongScope   Code = "WrongScope"        // the token is for another cluster type, environment or ring
+	CodeWrongHub     Code = "WrongHub"          // the request is for another hub
+	CodeExists       Code = "AlreadyRegistered" // uid, name or key belong to another registration
 )
 
 // untrusted codes mean that no registered key vouches for the report.
 func (c Code) untrusted() bool {
-	return c == CodeUnknownCluster || c == CodeUnknownKey || c == CodeBadSignature || c == CodeWrongCluster
+	switch c {
+	case CodeUnknownCluster, CodeUnknownKey, CodeBadSignature, CodeWrongCluster, CodeKeyReplaced, CodeRetired:
+		return true
+	}
+	return false
 }
 
 // permanent codes are those that sending the same report again cannot change.
@@ -120,59 +130,11 @@ func (u unopened) reject(code Code, format string, args ...any) *Rejection {
 	return r
 }
 
-// keyring holds the keys in force of one cluster by id.
-type keyring map[string]crypto.PublicKey
-
-// keyring reads the keys that may sign for uid. The error wraps ErrUnknownCluster.
-func (h *Hub) keyring(ctx context.Context, uid string) (keyring, error) {
-	rows, err := h.read.QueryContext(ctx, `SELECT k.kid, k.public_key FROM cluster c
-		LEFT JOIN cluster_key k ON k.cluster_id = c.id AND k.revoked_at IS NULL
-		WHERE c.uid = ? AND c.removed_at IS NULL`, uid)
-	if err != nil {
-		return nil, classify(err)
-	}
-	defer rows.Close()
-	keys, known := keyring{}, false
-	for rows.Next() {
-		known = true
-		var kid *string
-		var der []byte
-		if err := rows.Scan(&kid, &der); err != nil {
-			return nil, err
-		}
-		if kid == nil {
-			continue
-		}
-		if keys[*kid], err = x509.ParsePKIXPublicKey(der); err != nil {
-			return nil, fmt.Errorf("key %s: %w: %v", *kid, ErrCorrupt, err)
-		}
-	}
-	if err := rows.Err(); err != nil {
-		return nil, classify(err)
-	}
-	if !known {
-		return nil, fmt.Errorf("cluster %q: %w", uid, ErrUnknownCluster)
-	}
-	return keys, nil
-}
-
 // open verifies that a key of the ring signed the envelope and that it holds a report of its cluster.
 func (keys keyring) open(u unopened) (received, *Rejection) {
-	var all []crypto.PublicKey
-	claimed := false
-	for kid, key := range keys {
-		all = append(all, key)
-		claimed = claimed || slices.Contains(u.keyIDs, kid)
-	}
-	body, kid, err := bundle.OpenEnvelope(bundle.PayloadTypeReport, u.envelope, all...)
-	switch {
-	case err == nil:
-	case errors.Is(err, bundle.ErrUntrusted) && !claimed:
-		return received{}, u.reject(CodeUnknownKey, "no key registered for cluster %s has signed it", u.cluster)
-	case errors.Is(err, bundle.ErrUntrusted):
-		return received{}, u.reject(CodeBadSignature, "its signature is not that of the key it names")
-	default:
-		return received{}, u.reject(CodeBadReport, "%v", err)
+	body, kid, until, refused := keys.verify(u)
+	if refused != nil {
+		return received{}, refused
 	}
 	report, err := bundle.ParseReport(body)
 	if err != nil {
@@ -180,6 +142,9 @@ func (keys keyring) open(u unopened) (received, *Rejection) {
 	}
 	if report.Cluster.UID != u.cluster {
 		return received{}, u.reject(CodeWrongCluster, "it speaks for cluster %q and was sent as %q", report.Cluster.UID, u.cluster)
+	}
+	if until != nil && orderOf(report).compare(*until) > 0 {
+		return received{}, u.reject(CodeKeyReplaced, "%s", replacedMessage)
 	}
 	if err := clean(&report); err != nil {
 		return received{}, u.reject(CodeBadReport, "%v", err)

@@ -3,6 +3,7 @@ package hub
 import (
 	"cmp"
 	"context"
+	"crypto/ed25519"
 	"crypto/x509"
 	"database/sql"
 	"encoding/json"
@@ -60,7 +61,8 @@ func (h *Hub) register(ctx context.Context, c Cluster, replace bool) (changed bo
 }
 
 // RemoveCluster ends the registration of the cluster of this name or uid and returns it. Its keys are
-// revoked and it is no longer shown; its history stays. The error wraps ErrUnknownCluster.
+// revoked and it is no longer shown; its history stays, and the hub speaks of it as of one that it has never
+// known. The error wraps ErrUnknownCluster.
 func (h *Hub) RemoveCluster(ctx context.Context, nameOrUID string) (Registration, error) {
 	var r Registration
 	now := millis(h.now())
@@ -68,11 +70,7 @@ func (h *Hub) RemoveCluster(ctx context.Context, nameOrUID string) (Registration
 		if r, err = findRegistration(ctx, db, nameOrUID); err != nil {
 			return err
 		}
-		if _, err = db.exec(ctx, `UPDATE cluster_key SET revoked_at = ? WHERE cluster_id = (SELECT id FROM cluster WHERE uid = ?) AND revoked_at IS NULL`, now, r.UID); err != nil {
-			return err
-		}
-		_, err = db.exec(ctx, `UPDATE cluster SET removed_at = ? WHERE uid = ?`, now, r.UID)
-		return err
+		return endRegistration(ctx, db, r.UID, now)
 	})
 	if err != nil {
 		return Registration{}, err
@@ -80,7 +78,7 @@ func (h *Hub) RemoveCluster(ctx context.Context, nameOrUID string) (Registration
 	return r, nil
 }
 
-// Registrations returns all registered clusters by name.
+// Registrations returns all registered clusters, and those that were retired, by name.
 func (h *Hub) Registrations(ctx context.Context) ([]Registration, error) {
 	rs, err := registrations(ctx, h.read, allClusters)
 	return rs, classify(err)
@@ -120,7 +118,7 @@ func writeRegistration(ctx context.Context, db *conn, c Cluster, kid string, now
 	if err != nil {
 		return err
 	}
-	der, err := x509.MarshalPKIXPublicKey(c.Key)
+	der, err := publicDER(c.Key)
 	if err != nil {
 		return err
 	}
@@ -129,31 +127,34 @@ func writeRegistration(ctx context.Context, db *conn, c Cluster, kid string, now
 		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (uid) DO UPDATE SET name = excluded.name, platform = excluded.platform, type = excluded.type,
 			environment = excluded.environment, ring = excluded.ring, labels = excluded.labels, expected = excluded.expected,
-			removed_at = NULL
+			removed_at = NULL, retired_at = NULL, retired_reason = ''
 		RETURNING id`,
 		c.UID, c.Name, c.Platform, c.Type, c.Environment, c.Ring, string(labels), c.ExpectedInterval.Milliseconds(), now).Scan(&id)
 	if err != nil {
 		return err
 	}
-	if _, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = ? WHERE cluster_id = ? AND kid <> ? AND revoked_at IS NULL`, now, id, kid); err != nil {
+	if _, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, ?), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = ? AND kid <> ?`, now, id, kid); err != nil {
 		return err
 	}
-	_, err = db.exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (?, ?, ?)
-		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL`, id, kid, der)
-	return err
+	if _, err = db.exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (?, ?, ?)
+		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL, until_incarnation = NULL, until_seq = NULL`, id, kid, der); err != nil {
+		return err
+	}
+	return forgetShared(ctx, db, id)
 }
 
 // Which registrations to read. The one of a name comes before that of a uid spelt alike.
 const (
-	allClusters     = `TRUE ORDER BY c.name`
-	clusterByUID    = `c.uid = ?1`
-	clusterByEither = `(c.name = ?1 OR c.uid = ?1) ORDER BY c.name = ?1 DESC LIMIT 1`
+	allClusters     = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) ORDER BY c.name, c.id`
+	clusterByUID    = `c.removed_at IS NULL AND c.uid = ?1`
+	clusterByEither = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) AND (c.name = ?1 OR c.uid = ?1) ORDER BY c.removed_at IS NULL DESC, c.name = ?1 DESC, c.id DESC LIMIT 1`
 )
 
 func registrations(ctx context.Context, db querier, where string, args ...any) ([]Registration, error) {
 	rows, err := db.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels, c.expected, c.added_at, c.conflicts,
+			c.retired_at, c.retired_reason, c.shared_since, c.shared_how,
 			coalesce((SELECT group_concat(k.kid, ' ') FROM cluster_key k WHERE k.cluster_id = c.id AND k.revoked_at IS NULL), '')
-		FROM cluster c WHERE c.removed_at IS NULL AND `+where, args...)
+		FROM cluster c WHERE `+where, args...)
 	if err != nil {
 		return nil, err
 	}
@@ -163,7 +164,9 @@ func registrations(ctx context.Context, db querier, where string, args ...any) (
 		var r Registration
 		var labels, kids string
 		var expected, added int64
-		if err := rows.Scan(&r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &labels, &expected, &added, &r.Conflicts, &kids); err != nil {
+		var retired, shared sql.NullInt64
+		if err := rows.Scan(&r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &labels, &expected, &added, &r.Conflicts,
+			&retired, &r.RetiredReason, &shared, &r.SharedHow, &kids); err != nil {
 			return nil, err
 		}
 		if err := json.Unmarshal([]byte(labels), &r.Labels); err != nil {
@@ -171,6 +174,7 @@ func registrations(ctx context.Context, db querier, where string, args ...any) (
 		}
 		r.ExpectedInterval = time.Duration(expected) * time.Millisecond
 		r.ExpectedSeconds, r.AddedAt, r.KeyIDs = expected/1000, moment(added), strings.Fields(kids)
+		r.RetiredAt, r.SharedSince = momentOf(retired), momentOf(shared)
 		slices.Sort(r.KeyIDs)
 		all = append(all, r)
 	}
@@ -187,6 +191,10 @@ func findRegistration(ctx context.Context, db querier, nameOrUID string) (Regist
 	}
 	return found[0], nil
 }
+
+func (r Registration) hasKey(kid string) bool { return slices.Contains(r.KeyIDs, kid) }
+
+func publicDER(key ed25519.PublicKey) ([]byte, error) { return x509.MarshalPKIXPublicKey(key) }
 
 // same says whether registering c with the key kid would change nothing.
 func (r Registration) same(c Cluster, kid string) bool {

@@ -44,6 +44,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 func (h *Hub) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/clusters/{uid}/reports", h.postReports)
+	mux.HandleFunc("POST "+EnrolPath, h.postEnrol)
 	mux.HandleFunc("GET /v1/clusters", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Clusters) })
 	mux.HandleFunc("GET /v1/deployments", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Deployments) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -70,11 +71,16 @@ func badRequest(format string, args ...any) error {
 // fail answers with an error. What went wrong inside the hub is for its log only.
 func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
+	var refused *Refusal
 	switch {
 	case errors.As(err, &tooLarge):
-		writeJSON(w, http.StatusRequestEntityTooLarge, apiError{CodeTooLarge, fmt.Sprintf("the body exceeds %d bytes; send fewer reports at once", tooLarge.Limit)})
+		writeJSON(w, http.StatusRequestEntityTooLarge, apiError{CodeTooLarge, fmt.Sprintf("the body exceeds %d bytes; send less at once", tooLarge.Limit)})
 	case errors.Is(err, ErrUnknownCluster):
 		writeJSON(w, http.StatusForbidden, apiError{CodeUnknownCluster, fmt.Sprintf("no cluster of this uid is registered; register it with %q", "wherry hub clusters add")})
+	case errors.Is(err, ErrRetired):
+		writeJSON(w, http.StatusForbidden, apiError{CodeRetired, err.Error()})
+	case errors.As(err, &refused):
+		writeJSON(w, http.StatusForbidden, apiError{refused.Code, refused.Message})
 	case errors.Is(err, ErrInvalid):
 		writeJSON(w, http.StatusBadRequest, apiError{CodeBadRequest, err.Error()})
 	case r.Context().Err() != nil:

@@ -14,8 +14,13 @@ import (
 	sqlite3 "modernc.org/sqlite/lib"
 )
 
-//go:embed schema.sql
-var schema string
+// The steps of the schema, each in force since the version of its number.
+var (
+	//go:embed schema.sql
+	schema1 string
+	//go:embed schema2.sql
+	schema2 string
+)
 
 // querier is the part of a database that reads need: the pool of readers, or the writer's connection.
 type querier interface {
@@ -54,7 +59,7 @@ func openConn(ctx context.Context, path string) (*sql.DB, *conn, error) {
 		return nil, nil, errors.Join(classify(err), db.Close())
 	}
 	c := &conn{Conn: sc, statements: map[string]*sql.Stmt{}}
-	if err := c.migrate(ctx, []string{schema}); err != nil {
+	if err := c.migrate(ctx, []string{schema1, schema2}); err != nil {
 		return nil, nil, errors.Join(classify(err), c.close(), db.Close())
 	}
 	return db, c, nil

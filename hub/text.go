@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"database/sql"
 	"fmt"
 	"regexp"
 	"strings"
@@ -104,4 +105,13 @@ func shown(state, was bundle.State) string {
 		return fmt.Sprintf("%s (was %s)", state, was)
 	}
 	return string(state)
+}
+
+// momentOf is moment for a column that may be NULL.
+func momentOf(ms sql.NullInt64) *time.Time {
+	if !ms.Valid {
+		return nil
+	}
+	t := moment(ms.Int64)
+	return &t
 }

@@ -32,6 +32,7 @@ database and its key. The other commands here work on that folder, also while th
 		newHubImportCommand(&dir),
 		newHubKeysCommand(&dir),
 		newHubServeCommand(&dir),
+		newHubTokensCommand(&dir),
 	)
 	return cmd
 }
@@ -49,6 +50,7 @@ func withHub(dir string, o hub.Options, use func(*hub.Hub) error) error {
 // hubError gives an error of the hub in dir its exit code, and the person a way on.
 func hubError(err error, dir string) error {
 	var said *cli.Error
+	var refused *hub.Refusal
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err
@@ -60,6 +62,10 @@ func hubError(err error, dir string) error {
 		return cli.Fail(cli.No, err, "give --replace to change what is registered for its uid, or remove the other cluster first")
 	case errors.Is(err, hub.ErrUnknownCluster):
 		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that are", "wherry hub clusters list"))
+	case errors.Is(err, hub.ErrUnknownToken):
+		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that there are", "wherry hub tokens list"))
+	case errors.As(err, &refused):
+		return cli.Fail(cli.Denied, err, "")
 	case errors.Is(err, hub.ErrNewer):
 		return cli.Fail(cli.Failed, err, "use that version, or a newer one")
 	case errors.Is(err, hub.ErrCorrupt):

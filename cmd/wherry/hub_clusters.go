@@ -17,7 +17,7 @@ func newHubClustersCommand(dir *string) *cobra.Command {
 		Use:   "clusters",
 		Short: "Register the clusters whose reports the hub takes",
 	}
-	cmd.AddCommand(newHubClustersAddCommand(dir), newHubClustersListCommand(dir), newHubClustersRemoveCommand(dir))
+	cmd.AddCommand(newHubClustersAddCommand(dir), newHubClustersListCommand(dir), newHubClustersRemoveCommand(dir), newHubClustersRetireCommand(dir))
 	return cmd
 }
 
@@ -68,7 +68,7 @@ func newHubClustersListCommand(dir *string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:     "list",
 		Short:   "List what is registered",
-		Long:    "List what is registered. How the clusters are is shown by \"wherry get clusters\".",
+		Long:    "List what is registered, and what was retired. How the clusters are is shown by \"wherry get clusters\".",
 		Example: "  wherry hub clusters list -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -90,21 +90,57 @@ func newHubClustersListCommand(dir *string) *cobra.Command {
 }
 
 func registrationTable(w io.Writer, all []hub.Registration) {
-	fmt.Fprintln(w, "CLUSTER\tUID\tENVIRONMENT\tTYPE\tRING\tKEY\tREPORTS EVERY\tADDED")
+	fmt.Fprintln(w, "CLUSTER\tUID\tENVIRONMENT\tTYPE\tRING\tKEY\tREPORTS EVERY\tADDED\tRETIRED")
 	for _, r := range all {
 		var keys []string
 		for _, id := range r.KeyIDs {
 			keys = append(keys, id[:12])
 		}
-		row(w, r.Name, r.UID, r.Environment, r.Type, r.Ring, strings.Join(keys, ","), r.ExpectedInterval.String(), r.AddedAt.Format(time.DateOnly))
+		row(w, r.Name, r.UID, r.Environment, r.Type, r.Ring, strings.Join(keys, ","), r.ExpectedInterval.String(), r.AddedAt.Format(time.DateOnly), retired(r))
 	}
+}
+
+func retired(r hub.Registration) string {
+	if r.RetiredAt == nil {
+		return ""
+	}
+	return strings.TrimSuffix(r.RetiredAt.Format(time.DateOnly)+": "+r.RetiredReason, ": ")
+}
+
+func newHubClustersRetireCommand(dir *string) *cobra.Command {
+	var reason string
+	cmd := &cobra.Command{
+		Use:   "retire NAME|UID",
+		Short: "End the registration of a cluster that does not exist any more",
+		Long: `End the registration of a cluster that does not exist any more. It is not expected to report, its name is
+free, and an agent that still has its key is told that it was retired, and why. Its history stays, and
+"clusters list" goes on to show it. "clusters add" brings it back.`,
+		Example: `  wherry hub clusters retire plant-7 --reason "sold in May"`,
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+				r, err := h.RetireCluster(cmd.Context(), args[0], reason)
+				if err != nil {
+					return err
+				}
+				what := "retired"
+				if r.RetiredAt != nil {
+					what = "was retired already"
+				}
+				cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", *dir, r.Name, r.UID, what)
+				return nil
+			})
+		},
+	}
+	cmd.Flags().StringVar(&reason, "reason", "", "what the agent and people are told")
+	return cmd
 }
 
 func newHubClustersRemoveCommand(dir *string) *cobra.Command {
 	return &cobra.Command{
 		Use:     "remove NAME|UID",
-		Short:   "End a cluster's registration",
-		Long:    "End a cluster's registration: its reports are refused from now on and it is no longer shown. Its history stays in the database.",
+		Short:   "End a cluster's registration as if it had never been",
+		Long:    "End a cluster's registration: its reports are refused from now on as a stranger's, and it is no longer listed.\nIts history stays in the database. For a cluster that existed and does no more, \"retire\" is better.",
 		Example: "  wherry hub clusters remove plant-7",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {

@@ -1,0 +1,118 @@
+package main
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+func newHubTokensCommand(dir *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tokens",
+		Short: "Make tokens by which agents register themselves",
+	}
+	cmd.AddCommand(newHubTokensCreateCommand(dir), newHubTokensListCommand(dir), newHubTokensRevokeCommand(dir))
+	return cmd
+}
+
+func newHubTokensCreateCommand(dir *string) *cobra.Command {
+	var s hub.TokenScope
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "create --cluster-type TYPE",
+		Short: "Make a token and print it, which is done only once",
+		Long: `Make a token and print it, which is done only once: the hub keeps nothing from which it could be made again.
+
+"wherry-agent enroll" takes it, for an agent of this cluster type. Whoever has a token may register such an
+agent until it expires: give it to the site as a file, and not in a mail that stays.`,
+		Example: `  wherry hub tokens create --cluster-type drone --environment prod --expires 24h > plant-7.token
+  wherry hub tokens create --cluster-type drone --ring canary --label site=north --uses 20`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.Uses < 1 {
+				return cli.Usagef("--uses: %d is less than 1", s.Uses)
+			}
+			s.ExpiresAt = time.Now().Add(expires)
+			var token bundle.EnrolToken
+			err := withHub(*dir, hub.Options{}, func(h *hub.Hub) (err error) {
+				token, err = h.CreateToken(cmd.Context(), s)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			cmd.PrintErrf("%s: token %s for %s of cluster type %s, good until %s\non each: wherry-agent enroll --hub URL --token-file FILE --cluster-type %s --environment %s\n",
+				*dir, token.ID(), cli.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
+			_, err = fmt.Fprintln(cmd.OutOrStdout(), token.Reveal())
+			return err
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.Type, "cluster-type", "", "the cluster type of the agents (required)")
+	f.StringVar(&s.Environment, "environment", "", "the environment of the agents; empty takes any")
+	f.StringVar(&s.Ring, "ring", "", "the ring of the agents; empty takes any")
+	f.StringToStringVar(&s.Labels, "label", nil, "a label `KEY=VALUE` for each cluster; may be repeated")
+	f.IntVar(&s.Uses, "uses", 1, "how many clusters it registers")
+	f.DurationVar(&expires, "expires", 24*time.Hour, "the `TIME` for which it is good")
+	_ = cmd.MarkFlagRequired("cluster-type")
+	return cmd
+}
+
+func newHubTokensListCommand(dir *string) *cobra.Command {
+	var format string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "List the tokens, without their secrets",
+		Example: "  wherry hub tokens list -o json",
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			var list struct {
+				Tokens []hub.Token `json:"tokens"`
+			}
+			err := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) (err error) {
+				list.Tokens, err = h.Tokens(cmd.Context())
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) {
+				fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEXPIRES\tSTATE")
+				for _, t := range list.Tokens {
+					row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))
+				}
+			})
+		},
+	}
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+func newHubTokensRevokeCommand(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "Make a token useless; what it has registered stays registered",
+		Example: "  wherry hub tokens revoke 4be1c9a07f21",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			if t, err := bundle.ParseEnrolToken(id); err == nil { // the whole of it is known to whoever has leaked it
+				id = t.ID()
+			}
+			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+				if err := h.RevokeToken(cmd.Context(), id); err != nil {
+					return err
+				}
+				cmd.PrintErrf("%s: token %s revoked\n", *dir, id)
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,366 @@
+package hub
+
+import (
+	"bytes"
+	"crypto"
+	"encoding/json"
+	"net/http"
+	"net/http/httptest"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// newToken makes a token for drones that is good for a day.
+func newToken(t testing.TB, h *Hub, change func(*TokenScope)) bundle.EnrolToken {
+	t.Helper()
+	s := TokenScope{Type: "drone", ExpiresAt: h.now().Add(24 * time.Hour)}
+	if change != nil {
+		change(&s)
+	}
+	token, err := h.CreateToken(t.Context(), s)
+	require.NoError(t, err)
+	return token
+}
+
+// request asks for the agent's enrolment by a token.
+func (a *agent) request(t testing.TB, token bundle.EnrolToken) []byte {
+	t.Helper()
+	r := a.asks(t)
+	r.Token, r.Hub = token.ID(), token.Hub
+	return sealRequest(t, r, a.private, token.Key())
+}
+
+func (a *agent) asks(t testing.TB) bundle.EnrolmentRequest {
+	t.Helper()
+	return bundle.EnrolmentRequest{Cluster: a.report(1, 1).Cluster, Key: pemOf(t, a.Key), IssuedAt: epoch}
+}
+
+// rotation asks for next's key in the place of a's, from the report after seq on.
+func (a *agent) rotation(t testing.TB, next *agent, incarnation, seq int64) []byte {
+	t.Helper()
+	r := a.asks(t)
+	r.Key, r.Former, r.Agent = pemOf(t, next.Key), pemOf(t, a.Key), bundle.ReportAgent{Incarnation: incarnation, Seq: seq}
+	return sealRequest(t, r, a.private, next.private)
+}
+
+// heir is the same cluster with another key.
+func (a *agent) heir(t testing.TB) *agent {
+	t.Helper()
+	next := newAgent(t, a.Name)
+	next.UID = a.UID
+	return next
+}
+
+func pemOf(t testing.TB, key crypto.PublicKey) string {
+	t.Helper()
+	pem, err := EncodePublicKey(key)
+	require.NoError(t, err)
+	return string(pem)
+}
+
+func sealRequest(t testing.TB, r bundle.EnrolmentRequest, keys ...crypto.Signer) []byte {
+	t.Helper()
+	envelope, err := bundle.SealEnrolmentRequest(r, keys...)
+	require.NoError(t, err)
+	return envelope
+}
+
+// enrol posts a request and returns the answer, or the error that was given instead.
+func enrol(t testing.TB, h *Hub, request []byte) (bundle.Enrolment, apiError) {
+	t.Helper()
+	w := httptest.NewRecorder()
+	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, EnrolPath, bytes.NewReader(request)))
+	if w.Code != http.StatusOK {
+		var e apiError
+		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
+		require.NotEmpty(t, e.Error)
+		return bundle.Enrolment{}, e
+	}
+	var answer Enrolled
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
+	hub, err := bundle.KeyID(h.PublicKey())
+	require.NoError(t, err)
+	e, _, err := bundle.OpenEnrolment(answer.Enrolment, hub)
+	require.NoError(t, err)
+	return e, apiError{}
+}
+
+func onlyToken(t testing.TB, h *Hub) Token {
+	t.Helper()
+	all, err := h.Tokens(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
+	return all[0]
+}
+
+func TestATokenRegistersOneAgentOnce(t *testing.T) {
+	h, c := newHub(t)
+	token := newToken(t, h, func(s *TokenScope) { s.Labels = map[string]string{"site": "north"} })
+	a, b := newAgent(t, "plant-7"), newAgent(t, "plant-8")
+	request := a.request(t, token)
+
+	e, refused := enrol(t, h, request)
+
+	require.Empty(t, refused)
+	kid, err := bundle.KeyID(a.Key)
+	require.NoError(t, err)
+	_, id, err := bundle.OpenEnrolmentRequest(request)
+	require.NoError(t, err)
+	want := a.asks(t).Cluster
+	want.Labels = map[string]string{"site": "north"}
+	require.Equal(t, bundle.Enrolment{
+		Schema: 1, Cluster: want, KeyID: kid, Request: id, HubKey: pemOf(t, h.PublicKey()), IssuedAt: epoch,
+	}, e)
+	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1)))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 1, receipt.Accepted)
+
+	// The answer was lost: neither time nor use stand in the way.
+	c.add(48 * time.Hour)
+	again := a.asks(t)
+	again.Token, again.Hub, again.IssuedAt = token.ID(), token.Hub, epoch.Add(time.Second)
+	e, refused = enrol(t, h, sealRequest(t, again, a.private, token.Key()))
+	require.Empty(t, refused)
+	require.NotEqual(t, id, e.Request)
+	require.Equal(t, kid, e.KeyID)
+
+	_, refused = enrol(t, h, b.request(t, token))
+	require.Equal(t, CodeTokenUsed, refused.Code)
+	require.Zero(t, onlyToken(t, h).Left)
+	require.Equal(t, 1, count(t, h, "cluster"))
+}
+
+func TestEnrolmentsThatAreRefused(t *testing.T) {
+	a, other := newAgent(t, "plant-7"), newAgent(t, "plant-8")
+	elsewhere, _ := newHub(t)
+	tests := []struct {
+		name    string
+		request func(t *testing.T, h *Hub, c *clock) []byte
+		want    Code
+	}{
+		{"a stolen token that has expired", func(t *testing.T, h *Hub, c *clock) []byte {
+			token := newToken(t, h, nil)
+			c.add(25 * time.Hour)
+			return a.request(t, token)
+		}, CodeTokenExpired},
+		{"a token that was revoked", func(t *testing.T, h *Hub, _ *clock) []byte {
+			token := newToken(t, h, nil)
+			require.NoError(t, h.RevokeToken(t.Context(), token.ID()))
+			return a.request(t, token)
+		}, CodeTokenRevoked},
+		{"a token that was used", func(t *testing.T, h *Hub, _ *clock) []byte {
+			token := newToken(t, h, nil)
+			enrol(t, h, other.request(t, token))
+			return a.request(t, token)
+		}, CodeTokenUsed},
+		{"a token for another type", func(t *testing.T, h *Hub, _ *clock) []byte {
+			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Type = "large" }))
+		}, CodeWrongScope},
+		{"a token for another environment", func(t *testing.T, h *Hub, _ *clock) []byte {
+			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Environment = "prod" }))
+		}, CodeWrongScope},
+		{"a token for another ring", func(t *testing.T, h *Hub, _ *clock) []byte {
+			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Ring = "canary" }))
+		}, CodeWrongScope},
+		{"the id of a token, and no token", func(t *testing.T, h *Hub, _ *clock) []byte {
+			r := a.asks(t)
+			r.Token = newToken(t, h, nil).ID()
+			return sealRequest(t, r, a.private)
+		}, CodeBadToken},
+		{"a guessed token", func(t *testing.T, h *Hub, _ *clock) []byte {
+			token, err := bundle.NewEnrolToken(h.PublicKey())
+			require.NoError(t, err)
+			return a.request(t, token)
+		}, CodeBadToken},
+		{"no token", func(t *testing.T, _ *Hub, _ *clock) []byte { return sealRequest(t, a.asks(t), a.private) }, CodeBadToken},
+		{"a token of another hub", func(t *testing.T, _ *Hub, _ *clock) []byte {
+			return a.request(t, newToken(t, elsewhere, nil))
+		}, CodeWrongHub},
+		{"a key that did not sign", func(t *testing.T, h *Hub, _ *clock) []byte {
+			token := newToken(t, h, nil)
+			r := a.asks(t)
+			r.Token, r.Hub = token.ID(), token.Hub
+			return sealRequest(t, r, other.private, token.Key())
+		}, CodeBadSignature},
+		{"the uid of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
+			other.register(t, h)
+			r := a.asks(t)
+			r.Cluster.UID = other.UID
+			token := newToken(t, h, nil)
+			r.Token, r.Hub = token.ID(), token.Hub
+			return sealRequest(t, r, a.private, token.Key())
+		}, CodeExists},
+		{"the name of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
+			other.register(t, h)
+			r := a.asks(t)
+			r.Cluster.Name = other.Name
+			token := newToken(t, h, nil)
+			r.Token, r.Hub = token.ID(), token.Hub
+			return sealRequest(t, r, a.private, token.Key())
+		}, CodeExists},
+		{"a cluster that was retired", func(t *testing.T, h *Hub, _ *clock) []byte {
+			a.register(t, h)
+			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
+			require.NoError(t, err)
+			return a.request(t, newToken(t, h, nil))
+		}, CodeRetired},
+		{"a key that was retired, under another uid", func(t *testing.T, h *Hub, _ *clock) []byte {
+			a.register(t, h)
+			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
+			require.NoError(t, err)
+			r, token := a.asks(t), newToken(t, h, nil)
+			r.Cluster.UID, r.Token, r.Hub = "another", token.ID(), token.Hub
+			return sealRequest(t, r, a.private, token.Key())
+		}, CodeRetired},
+		{"a replay of before the registration was ended", func(t *testing.T, h *Hub, _ *clock) []byte {
+			request := a.request(t, newToken(t, h, func(s *TokenScope) { s.Uses = 2 }))
+			enrol(t, h, request)
+			_, err := h.RemoveCluster(t.Context(), a.UID)
+			require.NoError(t, err)
+			return request
+		}, CodeTokenUsed},
+		{"a hostile name", func(t *testing.T, h *Hub, _ *clock) []byte {
+			r, token := a.asks(t), newToken(t, h, nil)
+			r.Cluster.Name, r.Token, r.Hub = "\x1b[2J", token.ID(), token.Hub
+			return sealRequest(t, r, a.private, token.Key())
+		}, CodeBadRequest},
+		{"something else", func(*testing.T, *Hub, *clock) []byte { return []byte(`{"reports":[]}`) }, CodeBadRequest},
+		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrolmentBytes+1) }, CodeTooLarge},
+	}
+	for _, tt := range tests {
+		t.Run(tt.name, func(t *testing.T) {
+			t.Parallel()
+			h, c := newHub(t)
+			request := tt.request(t, h, c)
+			before := count(t, h, "cluster_key")
+			_, refused := enrol(t, h, request)
+			require.Equal(t, tt.want, refused.Code, refused.Error)
+			require.Equal(t, before, count(t, h, "cluster_key"), "nothing is registered")
+		})
+	}
+}
+
+func TestManyAgentsAtOnceGetNoMoreUsesThanThereAre(t *testing.T) {
+	h, _ := newHub(t)
+	token := newToken(t, h, func(s *TokenScope) { s.Uses = 3 })
+	var all sync.WaitGroup
+	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
+		request := newAgent(t, name).request(t, token)
+		all.Go(func() { _, _ = h.Enrol(t.Context(), request) })
+		all.Go(func() { _, _ = h.Enrol(t.Context(), request) })
+	}
+	all.Wait()
+	require.Equal(t, 3, count(t, h, "cluster"))
+	require.Equal(t, TokenUsedUp, onlyToken(t, h).State)
+}
+
+func TestTokensThatAreNotAcceptable(t *testing.T) {
+	h, _ := newHub(t)
+	good := TokenScope{Type: "drone", ExpiresAt: epoch.Add(time.Hour)}
+	for name, change := range map[string]func(*TokenScope){
+		"no type":         func(s *TokenScope) { s.Type = "" },
+		"expired already": func(s *TokenScope) { s.ExpiresAt = epoch },
+		"for ever":        func(s *TokenScope) { s.ExpiresAt = epoch.AddDate(2, 0, 0) },
+		"too many uses":   func(s *TokenScope) { s.Uses = MaxTokenUses + 1 },
+		"a hostile label": func(s *TokenScope) { s.Labels = map[string]string{"a": "\x07"} },
+	} {
+		s := good
+		change(&s)
+		_, err := h.CreateToken(t.Context(), s)
+		require.ErrorIs(t, err, ErrInvalid, name)
+	}
+	require.ErrorIs(t, h.RevokeToken(t.Context(), "none"), ErrUnknownToken)
+}
+
+func TestARotatedKeySpeaksForWhatCameBefore(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	post(t, h, a.UID, a.seal(t, a.report(1, 3)))
+	b := a.heir(t)
+	request := a.rotation(t, b, 1, 5)
+
+	first, refused := enrol(t, h, request)
+	require.Empty(t, refused)
+	again, refused := enrol(t, h, request)
+	require.Empty(t, refused, "the answer was lost")
+	require.Equal(t, first, again)
+
+	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 4)), a.seal(t, a.report(1, 6)), b.seal(t, b.report(2, 7)))
+	require.Equal(t, http.StatusOK, status)
+	require.Equal(t, 2, receipt.Accepted)
+	require.Len(t, receipt.Rejected, 1)
+	require.Equal(t, CodeKeyReplaced, receipt.Rejected[0].Reason)
+	status, _, e := post(t, h, a.UID, a.seal(t, a.report(9, 1)))
+	require.Equal(t, http.StatusForbidden, status)
+	require.Equal(t, CodeKeyReplaced, e.Code)
+
+	// The former key changes nothing any more, nor does what it signed once.
+	_, refused = enrol(t, h, a.rotation(t, a.heir(t), 1, 9))
+	require.Equal(t, CodeKeyReplaced, refused.Code)
+	c := a.heir(t)
+	_, refused = enrol(t, h, b.rotation(t, c, 2, 7))
+	require.Empty(t, refused)
+	_, refused = enrol(t, h, request)
+	require.Equal(t, CodeKeyReplaced, refused.Code, "a replay")
+	_, refused = enrol(t, h, newAgent(t, "plant-7").rotation(t, a.heir(t), 1, 1))
+	require.Equal(t, CodeUnknownKey, refused.Code, "a stranger")
+}
+
+func TestReplacingAKeyByHandLeavesTheFormerNothingToSay(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	b := a.heir(t)
+	_, refused := enrol(t, h, a.rotation(t, b, 1, 5))
+	require.Empty(t, refused)
+	changed, err := h.ReplaceCluster(t.Context(), a.heir(t).Cluster)
+	require.NoError(t, err)
+	require.True(t, changed)
+	status, _, e := post(t, h, a.UID, a.seal(t, a.report(1, 1)), b.seal(t, b.report(1, 6)))
+	require.Equal(t, http.StatusForbidden, status)
+	require.Equal(t, CodeUnknownKey, e.Code)
+}
+
+func TestARetiredClusterIsToldSo(t *testing.T) {
+	h, _ := newHub(t)
+	a, b := newAgent(t, "plant-7"), newAgent(t, "plant-8")
+	a.register(t, h)
+	b.register(t, h)
+	post(t, h, a.UID, a.seal(t, a.report(1, 1, item("drone", bundle.Compliant))))
+	rows := count(t, h, "transition")
+
+	retired, err := h.RetireCluster(t.Context(), "plant-7", "sold in May")
+	require.NoError(t, err)
+	require.Equal(t, a.UID, retired.UID)
+	_, err = h.RetireCluster(t.Context(), "plant-7", "again")
+	require.NoError(t, err)
+
+	status, _, e := post(t, h, a.UID, a.seal(t, a.report(1, 2)))
+	require.Equal(t, http.StatusForbidden, status)
+	require.Equal(t, apiError{CodeRetired, `cluster "uid-plant-7" was retired on 2026-11-21: sold in May`}, e)
+	result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(1, 2))}, ViaMedia)
+	require.NoError(t, err)
+	require.Equal(t, CodeRetired, result.Rejected[0].Reason)
+	require.True(t, result.Rejected[0].Permanent)
+	require.Equal(t, "plant-8", onlyCluster(t, h).Name)
+	require.Equal(t, rows, count(t, h, "transition"))
+	all, err := h.Registrations(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+	require.Equal(t, "sold in May", all[0].RetiredReason)
+
+	// Its name is free, and a person may bring the cluster itself back.
+	c := newAgent(t, "plant-9")
+	c.Name = "plant-7"
+	c.register(t, h)
+	a.Name = "plant-7-old"
+	a.register(t, h)
+	status, _, _ = post(t, h, a.UID, a.seal(t, a.report(1, 3)))
+	require.Equal(t, http.StatusOK, status)
+}
