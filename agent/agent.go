@@ -20,8 +20,10 @@ package agent
 import (
 	"cmp"
 	"crypto"
+	"crypto/rand"
 	"log/slog"
 	"net/http"
+	"strings"
 	"sync"
 	"sync/atomic"
 	"time"
@@ -77,6 +79,8 @@ type Options struct {
 	// one reports are sent and none is ever deleted. What is empty is the state's, if a hub has enrolled it.
 	HubURL string
 	HubKey crypto.PublicKey
+	// EnrolToken has an agent that no hub has enrolled register itself at HubURL; see EnrolOptions.
+	EnrolToken string
 	// HTTPClient talks to the hub. Nil is a client with deadlines.
 	HTTPClient *http.Client
 	// Version is the agent's, as reports carry it.
@@ -113,8 +117,10 @@ type Agent struct {
 	source  bundle.Source // nil where bundles come by import only
 	pinned  bundle.Trust  // counts while the state holds no trust document
 	cluster bundle.ReportCluster
-	opts    Options
-	content *contents
+	// instance tells this process from those before, and from those of a copy of this machine.
+	instance string
+	opts     Options
+	content  *contents
 
 	busy     sync.Mutex             // held by the pass that runs
 	tidied   bool                   // a pass of this process has looked for left-overs
@@ -140,8 +146,8 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	return &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
-		content: newContents(state),
-		queued:  make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
+		content: newContents(state), instance: strings.ToLower(rand.Text()),
+		queued: make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
 		wake: make(chan struct{}, 1),
 	}
 }

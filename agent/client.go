@@ -13,8 +13,6 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
-
-	"github.com/wherry-dev/wherry/bundle"
 )
 
 // ErrNotRunning means that no agent answers at the control socket.
@@ -150,5 +148,5 @@ type remoteError struct{ answer }
 func (e remoteError) Error() string { return e.answer.Error }
 
 func (e remoteError) Is(target error) bool {
-	return e.Kind == kindUntrusted && target == bundle.ErrUntrusted || e.Kind == kindNoHubKey && target == ErrNoHubKey
+	return e.Kind != "" && kinds[e.Kind] == target
 }

@@ -8,10 +8,12 @@ import (
 	"io"
 	"io/fs"
 	"log/slog"
+	"maps"
 	"net"
 	"net/http"
 	"os"
 	"path/filepath"
+	"slices"
 	"time"
 
 	"github.com/wherry-dev/wherry/airgap"
@@ -39,12 +41,17 @@ type command struct {
 	For    time.Duration `json:"for,omitempty"`
 	// Retry has resume forget what was given up.
 	Retry bool `json:"retry,omitempty"`
+	// Enrol is a request to make of a hub, or to write; Answer is one that somebody has carried here, and HubKey
+	// the key by which it is verified, in PEM; empty for the pinned one.
+	Enrol  EnrolOptions    `json:"enrol,omitzero"`
+	Answer json.RawMessage `json:"answer,omitempty"`
+	HubKey string          `json:"hubKey,omitempty"`
 }
 
 // answer is what the socket says where a command did not work.
 type answer struct {
 	Error string `json:"error"`
-	// Kind names errors that callers branch on: untrusted or no-hub-key.
+	// Kind names errors that callers branch on; see kinds.
 	Kind string `json:"kind,omitempty"`
 }
 
@@ -52,6 +59,31 @@ const (
 	kindUntrusted = "untrusted"
 	kindNoHubKey  = "no-hub-key"
 )
+
+// kinds are the names of errors that travel over the socket.
+var kinds = map[string]error{
+	kindUntrusted:  bundle.ErrUntrusted,
+	kindNoHubKey:   ErrNoHubKey,
+	"hub-refused":  ErrRefused,
+	"other-hub":    ErrOtherHub,
+	"no-hub":       ErrNoHubURL,
+	"no-request":   ErrNoRequest,
+	"unfinished":   ErrUnfinished,
+	"no-token":     bundle.ErrToken,
+	"no-enrolment": bundle.ErrEnrolment,
+	"must-not-run": ErrRunning,
+}
+
+// sayError answers with an error and its kind.
+func sayError(w http.ResponseWriter, err error) {
+	a := answer{Error: err.Error()}
+	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
+		if errors.Is(err, kinds[kind]) {
+			a.Kind = kind
+		}
+	}
+	say(w, http.StatusUnprocessableEntity, a)
+}
 
 // control is the listening socket of a running agent.
 type control struct {
@@ -109,6 +141,7 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("POST /trust", c.postTrust)
 	mux.HandleFunc("POST /pause", do(func(cmd command) (any, error) { return c.agent.Pause(cmd.Reason, cmd.For) }))
 	mux.HandleFunc("POST /resume", do(func(cmd command) (any, error) { return c.agent.Resume(cmd.Retry) }))
+	c.serveEnrol(ctx, mux)
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,

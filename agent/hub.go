@@ -21,6 +21,7 @@ import (
 // hubReply is the hub's answer. Only the acknowledgement is signed.
 type hubReply struct {
 	Ack      json.RawMessage `json:"ack"`
+	Identity hint            `json:"identity"`
 	Rejected []struct {
 		ID        digest.Digest `json:"id"`
 		Reason    string        `json:"reason"`
@@ -91,6 +92,7 @@ func (s *sender) post(ctx context.Context, batch []queued) (hubReply, error) {
 // hubError is an answer other than 200.
 type hubError struct {
 	status  string
+	code    string
 	message string
 	after   time.Duration
 }
@@ -98,10 +100,11 @@ type hubError struct {
 func newHubError(resp *http.Response, body []byte) *hubError {
 	e := &hubError{status: resp.Status}
 	var said struct {
+		Code  string `json:"code"`
 		Error string `json:"error"`
 	}
 	if json.Unmarshal(body, &said) == nil {
-		e.message = reconcilers.Clip(said.Error)
+		e.code, e.message = said.Code, reconcilers.Clip(said.Error)
 	}
 	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
 		e.after = min(time.Duration(n)*time.Second, lastRetry)

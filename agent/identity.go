@@ -68,28 +68,62 @@ func (s *State) loadIdentity(tx *bbolt.Tx) error {
 }
 
 // signer returns the report key.
-func (s *State) signer() (crypto.Signer, error) {
-	block, _ := pem.Decode(s.identity().Key)
+func (id identity) signer() (crypto.Signer, error) {
+	block, _ := pem.Decode(id.Key)
 	if block == nil {
-		return nil, fmt.Errorf("report key in %s: %w", s.path(), ErrDamaged)
+		return nil, fmt.Errorf("report key: %w", ErrDamaged)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("report key in %s: %w: %v", s.path(), ErrDamaged, err)
+		return nil, fmt.Errorf("report key: %w: %v", ErrDamaged, err)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("report key in %s: %w: it cannot sign", s.path(), ErrDamaged)
+		return nil, fmt.Errorf("report key: %w: it cannot sign", ErrDamaged)
 	}
 	return signer, nil
 }
 
+// next is who the agent is to be: with another key, and in a later incarnation, so that what it reports from then on
+// is newer than all before.
+func (id identity) next(kind EnrolKind, now time.Time) (*identity, error) {
+	next, err := newIdentity(now)
+	next.Incarnation = max(next.Incarnation, id.Incarnation+1)
+	if kind == EnrolRotate {
+		next.UID = id.UID
+	}
+	return &next, err
+}
+
+// signers returns who the agent is, and the keys that sign its reports: both while one takes the place of the
+// other.
+func signers(tx *bbolt.Tx) (identity, []crypto.Signer, error) {
+	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	if err != nil {
+		return id, nil, err
+	}
+	pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+	if err != nil {
+		return id, nil, err
+	}
+	key, err := id.signer()
+	if err != nil || pending.Kind != EnrolRotate {
+		return id, []crypto.Signer{key}, err
+	}
+	next, err := pending.Next.signer()
+	return id, []crypto.Signer{key, next}, err
+}
+
+func publicPEM(key crypto.Signer) (string, error) {
+	data, err := bundle.MarshalPublicKey(key.Public())
+	return string(data), err
+}
+
 // ReportKey returns the public half of the key that signs reports, in PEM.
 func (s *State) ReportKey() (string, error) {
-	signer, err := s.signer()
+	signer, err := s.identity().signer()
 	if err != nil {
-		return "", err
+		return "", fmt.Errorf("state %s: %w", s.path(), err)
 	}
-	data, err := bundle.MarshalPublicKey(signer.Public())
-	return string(data), err
+	return publicPEM(signer)
 }

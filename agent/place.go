@@ -7,6 +7,8 @@ import (
 	"fmt"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -19,6 +21,7 @@ type enrolment struct {
 	// Cluster is what it has registered, and KeyID by which key.
 	Cluster bundle.ReportCluster `json:"cluster"`
 	KeyID   string               `json:"keyID"`
+	Request digest.Digest        `json:"request"` // that was answered
 	At      time.Time            `json:"at"`
 }
 

@@ -100,10 +100,14 @@ func TestReportsAreMadeWhenSomethingChangesAndForHeartbeats(t *testing.T) {
 	s.agent(func(a *Agent) {
 		reports := openReports(t, a)
 		require.Len(t, reports, 3)
+		instances := map[string]bool{}
 		for i, kind := range []bundle.ReportKind{bundle.Snapshot, bundle.Heartbeat, bundle.Event} {
 			require.Equal(t, kind, reports[i].Kind)
+			require.NotEmpty(t, reports[i].Agent.Instance)
+			instances[reports[i].Agent.Instance], reports[i].Agent.Instance = true, ""
 			require.Equal(t, bundle.ReportAgent{Version: "v0.0.0-test", Incarnation: epoch.Add(time.Hour).Unix(), Seq: int64(i + 1)}, reports[i].Agent)
 		}
+		require.Len(t, instances, 3, "each process has one of its own")
 		last := reports[2]
 		require.Equal(t, "plant-7", last.Cluster.UID)
 		require.Equal(t, bundle.Compliant, last.State)
@@ -137,7 +141,7 @@ func TestARefusalIsReportedAsDesiredBesideWhatRuns(t *testing.T) {
 // openReports verifies and parses what the queue holds.
 func openReports(t *testing.T, a *Agent) []bundle.Report {
 	t.Helper()
-	signer, err := a.state.signer()
+	signer, err := a.state.identity().signer()
 	require.NoError(t, err)
 	envelopes, err := a.state.Reports()
 	require.NoError(t, err)

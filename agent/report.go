@@ -24,12 +24,8 @@ type reporter struct {
 
 // report queues a compliance report if anything has changed since the last one, or if that one is old.
 func (a *Agent) report(now time.Time) error {
-	signer, err := a.state.signer()
-	if err != nil {
-		return &localError{err}
-	}
 	var due bool
-	err = a.state.view(func(tx *bbolt.Tx) error {
+	err := a.state.view(func(tx *bbolt.Tx) error {
 		r, _, _, err := a.next(tx, now)
 		due = r.Kind != ""
 		return err
@@ -43,13 +39,17 @@ func (a *Agent) report(now time.Time) error {
 		if err != nil || r.Kind == "" {
 			return false, err
 		}
+		id, keys, err := signers(tx)
+		if err != nil {
+			return false, err
+		}
 		last.Seq, last.Shown, last.At = last.Seq+1, shown, stamp(now)
-		r.Agent.Seq = last.Seq
+		r.Agent.Incarnation, r.Agent.Seq, r.Agent.Instance = id.Incarnation, last.Seq, a.instance
 		body, err := json.Marshal(r)
 		if err != nil {
 			return false, err
 		}
-		envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, body, signer)
+		envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, body, keys...)
 		if err != nil {
 			return false, err
 		}
@@ -98,7 +98,7 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 	r := bundle.Report{
 		Schema:     bundle.ReportSchema,
 		Cluster:    a.cluster,
-		Agent:      bundle.ReportAgent{Version: a.opts.Version, Incarnation: a.state.identity().Incarnation},
+		Agent:      bundle.ReportAgent{Version: a.opts.Version},
 		OccurredAt: stamp(now),
 		State:      s.State, Reason: s.Reason, Message: s.Message,
 		Items: s.Items,

@@ -29,6 +29,9 @@ type sender struct {
 	sent    uint64                      // up to here, where without a key nothing is ever acknowledged
 	skipped map[digest.Digest]time.Time // until when
 	silent  bool                        // the fault was logged
+
+	refused  string    // why the hub has not enrolled the agent, as logged
+	askAgain time.Time // when to ask it again
 }
 
 func newSender(a *Agent) *sender { return &sender{Agent: a, skipped: map[digest.Digest]time.Time{}} }
@@ -84,6 +87,9 @@ func (s *sender) say(ctx context.Context, err error) {
 
 // sendAll offers the hub every report once.
 func (s *sender) sendAll(ctx context.Context) error {
+	if err := s.enrolFirst(ctx); err != nil {
+		return err
+	}
 	after := s.sent
 	var kept error
 	for {
@@ -93,6 +99,9 @@ func (s *sender) sendAll(ctx context.Context) error {
 		}
 		reply, err := s.post(ctx, batch)
 		if err != nil {
+			return s.hearError(err)
+		}
+		if err := s.hear(reply.Identity); err != nil {
 			return err
 		}
 		after = batch[len(batch)-1].seq

@@ -69,6 +69,8 @@ const (
 	keyReporter = "reporter" // reporter
 
 	keyEnrolment = "enrolment" // enrolment: the hub that has registered this agent
+	keyEnrolling = "enrolling" // enrolling: a request that waits for its answer
+	keyHint      = "clone"     // hint: what the hub says of this agent's identity
 	keyBar       = "bar"       // bar: why the cluster must not be changed
 	keyPaused    = "paused"    // Pause
 	keyAttempts  = "attempts"  // trial: how the release fares that runs

@@ -41,8 +41,9 @@ type Status struct {
 	// Step is what the agent is doing, empty between passes.
 	Step string `json:"step,omitempty"`
 	// ReportKey is the public half of the key that signs reports, in PEM.
-	ReportKey string `json:"reportKey"`
-	Version   string `json:"version,omitempty"`
+	ReportKey string         `json:"reportKey"`
+	Identity  IdentityStatus `json:"identity"`
+	Version   string         `json:"version,omitempty"`
 }
 
 // ClusterStatus says who the agent is.
@@ -219,6 +220,10 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	if behind > maxBehind {
 		st.ClockBehindSeconds = int64(behind / time.Second)
 	}
+	if err := st.identify(tx); err != nil {
+		return st, err
+	}
+	st.Identity.tell(&st)
 	st.remark(floor)
 	if !contact.Last.IsZero() {
 		st.LastContact = &contact.Last

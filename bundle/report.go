@@ -60,6 +60,9 @@ type ReportAgent struct {
 	Version     string `json:"version"`
 	Incarnation int64  `json:"incarnation"`
 	Seq         int64  `json:"seq"`
+	// Instance is made by each process of an agent, and kept nowhere: an agent never returns to an earlier one,
+	// so that two that take turns are two agents. Empty in reports of older agents.
+	Instance string `json:"instance,omitempty"`
 }
 
 // ReportRelease names a release.

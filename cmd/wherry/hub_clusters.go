@@ -23,44 +23,59 @@ func newHubClustersCommand(dir *string) *cobra.Command {
 
 func newHubClustersAddCommand(dir *string) *cobra.Command {
 	var r registration
+	var request requestFlags
 	var replace bool
 	cmd := &cobra.Command{
-		Use:   "add [NAME] --key FILE|- --uid UID --type TYPE --environment ENV | --from FILE|-",
+		Use:   "add [NAME] --key FILE|- --uid UID --type TYPE --environment ENV | --from FILE|- | --request FILE|-",
 		Short: "Register a cluster and the key that its agent signs reports with",
 		Long: `Register a cluster and the key that its agent signs reports with. The agent prints all of it with
-"wherry-agent status -o json": give that with --from, or value by value. A flag is preferred.
+"wherry-agent status -o json": give that with --from, or value by value. A flag is preferred. --request takes
+what "wherry-agent enroll --request" wrote, which proves that the agent has the key, and --answer writes what
+tells the agent that this is its hub; a request may also replace the key of a registered cluster by a new one.
 
 Registering the same again changes nothing. To change a registration, or to take a new key after an agent
 has lost its old one, give --replace; former keys are then refused.`,
 		Example: `  wherry-agent status -o json | wherry hub clusters add --from -
+  wherry hub clusters add --request plant-7.request --answer plant-7.answer
   wherry hub clusters add plant-7 --uid 4be1c9 --type drone --environment dev --key plant-7.pub`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if request.file != "" {
+				return request.register(cmd, *dir, &r, args, replace)
+			}
+			if request.answer != "" {
+				return cli.Usagef("--answer needs --request")
+			}
 			c, err := r.cluster(cmd, args)
 			if err != nil {
 				return err
 			}
 			return withHub(*dir, hub.Options{}, func(h *hub.Hub) error {
-				add := h.AddCluster
-				if replace {
-					add = h.ReplaceCluster
-				}
-				changed, err := add(cmd.Context(), c)
-				if err != nil {
-					return err
-				}
-				what := "registered"
-				if !changed {
-					what = "was registered already"
-				}
-				cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", *dir, c.Name, c.UID, what)
-				return nil
+				return addCluster(cmd, h, *dir, c, replace)
 			})
 		},
 	}
 	r.flags(cmd)
+	request.add(cmd)
 	cmd.Flags().BoolVar(&replace, "replace", false, "change what is registered for this uid, its key included")
 	return cmd
+}
+
+func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c hub.Cluster, replace bool) error {
+	add := h.AddCluster
+	if replace {
+		add = h.ReplaceCluster
+	}
+	changed, err := add(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	what := "registered"
+	if !changed {
+		what = "was registered already"
+	}
+	cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", dir, c.Name, c.UID, what)
+	return nil
 }
 
 func newHubClustersListCommand(dir *string) *cobra.Command {

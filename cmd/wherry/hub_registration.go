@@ -74,18 +74,10 @@ func (r *registration) cluster(cmd *cobra.Command, args []string) (hub.Cluster, 
 		}
 	}
 	c := hub.Cluster{
-		UID: cmp.Or(r.uid, s.Cluster.UID), Name: s.Cluster.Name, Platform: cmp.Or(r.platform, s.Platform),
-		Type: cmp.Or(r.clusterType, s.Cluster.Type), Environment: cmp.Or(r.environment, s.Cluster.Environment),
-		Ring: cmp.Or(r.ring, s.Cluster.Ring), Labels: s.Cluster.Labels, ExpectedInterval: r.expected,
+		UID: cmp.Or(r.uid, s.Cluster.UID), Name: s.Cluster.Name, Platform: s.Platform, Type: s.Cluster.Type,
+		Environment: s.Cluster.Environment, Ring: s.Cluster.Ring, Labels: s.Cluster.Labels,
 	}
-	if len(args) == 1 {
-		c.Name = args[0]
-	}
-	if len(r.labels) > 0 {
-		c.Labels = map[string]string{}
-		maps.Copy(c.Labels, s.Cluster.Labels)
-		maps.Copy(c.Labels, r.labels)
-	}
+	r.override(&c, args)
 	if missing := r.missing(c, pem); missing != "" {
 		return hub.Cluster{}, cli.Fail(cli.Usage, errors.New(missing+" is missing"),
 			`"wherry-agent status -o json" prints all that is needed: save it and give it with --from FILE`)
@@ -96,6 +88,21 @@ func (r *registration) cluster(cmd *cobra.Command, args []string) (hub.Cluster, 
 	}
 	c.Key = key
 	return c, nil
+}
+
+// override puts what flags and the name say in the place of what the agent says.
+func (r *registration) override(c *hub.Cluster, args []string) {
+	c.Platform, c.Type, c.Environment = cmp.Or(r.platform, c.Platform), cmp.Or(r.clusterType, c.Type), cmp.Or(r.environment, c.Environment)
+	c.Ring, c.ExpectedInterval = cmp.Or(r.ring, c.Ring), r.expected
+	if len(args) == 1 {
+		c.Name = args[0]
+	}
+	if len(r.labels) > 0 {
+		labels := map[string]string{}
+		maps.Copy(labels, c.Labels)
+		maps.Copy(labels, r.labels)
+		c.Labels = labels
+	}
 }
 
 // missing names the first value that neither a flag nor the status gives.

@@ -14,6 +14,7 @@ func Add(parent *cobra.Command) {
 	addFlags(parent)
 	parent.AddCommand(
 		newDoctorCommand(),
+		newEnrollCommand(),
 		newImportCommand(),
 		newOnceCommand(),
 		newPauseCommand(),

@@ -40,6 +40,7 @@ type config struct {
 	zarf                               string   // the program; empty is without
 	zarfKeys                           []string // files
 	hub, hubKey                        string
+	enrollToken                        string // a file
 	credentials                        string // a file; empty is docker's own
 	logFormat                          string
 }

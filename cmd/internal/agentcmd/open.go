@@ -127,7 +127,10 @@ func (c *config) options(log *slog.Logger) (agent.Options, error) {
 		Window: c.window, HubURL: c.hub, Version: cli.Version(), Log: log,
 	}
 	var err error
-	o.HubKey, err = c.readHubKey()
+	if o.HubKey, err = c.readHubKey(); err != nil {
+		return o, err
+	}
+	o.EnrolToken, err = c.readEnrollToken(log)
 	return o, err
 }
 

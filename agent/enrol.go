@@ -1,0 +1,332 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Errors of enrolment that callers branch on.
+var (
+	// ErrRefused means that a hub has understood a request and does not follow it. Its word is not signed.
+	ErrRefused = errors.New("the hub refused")
+	// ErrOtherHub means that another hub's key is pinned.
+	ErrOtherHub = errors.New("another hub is pinned")
+	// ErrNoHubURL means that nobody has said where the hub is.
+	ErrNoHubURL = errors.New("no hub is known")
+	// ErrNoRequest means that an answer does not answer the request that waits for one.
+	ErrNoRequest = errors.New("no request waits for this answer")
+	// ErrUnfinished means that a request that changes who the agent is waits for its answer.
+	ErrUnfinished = errors.New("an earlier request is not answered yet")
+)
+
+// EnrolKind is what an agent asks a hub for.
+type EnrolKind string
+
+// The kinds of requests.
+const (
+	// EnrolAsIs registers the agent as who it is.
+	EnrolAsIs EnrolKind = "enrol"
+	// EnrolRotate replaces its key by a new one.
+	EnrolRotate EnrolKind = "rotate"
+	// EnrolAnew makes it another cluster, with another key, uid and incarnation, and without the reports of the
+	// one that it was copied from.
+	EnrolAnew EnrolKind = "new-identity"
+)
+
+// EnrolOptions say how to enrol.
+type EnrolOptions struct {
+	// Kind is EnrolAsIs where it is empty.
+	Kind EnrolKind `json:"kind,omitempty"`
+	// HubURL is empty for the one that is configured, or that the agent is enrolled at.
+	HubURL string `json:"hubURL,omitempty"`
+	// Token is a bundle.EnrolToken with its secret. EnrolRotate needs none.
+	Token string `json:"token,omitempty"`
+	// ReplaceHub lets another hub take the place of the one that has enrolled the agent before.
+	ReplaceHub bool `json:"replaceHub,omitempty"`
+}
+
+// Enrolled says what a hub has registered.
+type Enrolled struct {
+	Cluster bundle.ReportCluster `json:"cluster"`
+	// KeyID is the id of the key that reports are signed with from now on, HubKeyID that of the hub's.
+	KeyID    string `json:"keyID"`
+	HubKeyID string `json:"hubKeyID"`
+	HubURL   string `json:"hubURL,omitempty"`
+}
+
+// enrolling is a request that waits for its answer.
+type enrolling struct {
+	Kind EnrolKind     `json:"kind"`
+	ID   digest.Digest `json:"id"`
+	// Request is the envelope.
+	Request []byte `json:"request"`
+	// Next is who the agent is once the hub has agreed. Until then a rotation's reports are signed by both keys,
+	// so that they are taken whether the hub has changed over already or not.
+	Next *identity `json:"next,omitempty"`
+}
+
+// Enrol asks the hub and keeps its answer: from then on the hub's address and key are known. Asking again after
+// an answer was lost asks for the same. The error wraps one of those above, bundle.ErrToken, or
+// bundle.ErrUntrusted where the answer is not that of the hub whose key the token names, or is pinned.
+func (a *Agent) Enrol(ctx context.Context, o EnrolOptions) (Enrolled, error) {
+	url := cmp.Or(o.HubURL, a.hub().url)
+	if url == "" {
+		return Enrolled{}, ErrNoHubURL
+	}
+	hub, token, err := a.askedHub(o)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	pending, err := a.prepare(o.Kind, hub, token)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	return a.submit(ctx, pending, hub, url)
+}
+
+// EnrolRequest returns the envelope of a request for somebody to carry, and keeps what Accept needs for the
+// answer.
+func (a *Agent) EnrolRequest(kind EnrolKind) ([]byte, error) {
+	pending, err := a.prepare(kind, "", nil)
+	return pending.Request, err
+}
+
+// Accept keeps the answer that somebody has carried here, if the hub with the key hubKey has signed it; nil is the
+// one that is pinned. The error wraps ErrNoHubKey, ErrNoRequest or bundle.ErrUntrusted.
+func (a *Agent) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, error) {
+	pinned := a.hub()
+	if hubKey == nil {
+		hubKey = pinned.key
+	}
+	if hubKey == nil {
+		return Enrolled{}, ErrNoHubKey
+	}
+	id, err := bundle.KeyID(hubKey)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	return a.accept(answer, id, pinned.url)
+}
+
+// askedHub is the beginning of the key id of the hub that is to be asked.
+func (a *Agent) askedHub(o EnrolOptions) (string, *bundle.EnrolToken, error) {
+	pinned := ""
+	if key := a.hub().key; key != nil {
+		var err error
+		if pinned, err = bundle.KeyID(key); err != nil {
+			return "", nil, err
+		}
+	}
+	if o.Kind == EnrolRotate {
+		if pinned == "" {
+			return "", nil, ErrNoHubKey
+		}
+		return pinned, nil, nil
+	}
+	token, err := bundle.ParseEnrolToken(o.Token)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case pinned == "" || bundle.IsHub(pinned, token.Hub), o.ReplaceHub && a.opts.HubKey == nil:
+		return token.Hub, &token, nil
+	}
+	return "", nil, fmt.Errorf("%w: its key is %s, and the token is of the hub with key %s…", ErrOtherHub, pinned, token.Hub)
+}
+
+// prepare writes down what is asked for before anybody is asked. A rotation that was begun goes on as it was:
+// the hub may have changed over already.
+func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (pending enrolling, err error) {
+	kind = cmp.Or(kind, EnrolAsIs)
+	err = a.state.update(func(tx *bbolt.Tx) error {
+		now, err := load[identity](tx, bucketMeta, keyIdentity)
+		if err != nil {
+			return err
+		}
+		before, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+		if err != nil {
+			return err
+		}
+		switch {
+		case kind == EnrolRotate && before.Kind == EnrolRotate:
+			pending = before
+			return nil
+		case kind != EnrolAnew && before.Next != nil && before.Kind != kind:
+			return fmt.Errorf("%w: it was for %s", ErrUnfinished, before.Kind)
+		}
+		pending = enrolling{Kind: kind}
+		switch {
+		case kind == EnrolAnew && before.Kind == EnrolAnew:
+			pending.Next = before.Next
+		case kind != EnrolAsIs:
+			if pending.Next, err = now.next(kind, a.opts.Now()); err != nil {
+				return err
+			}
+		}
+		if err := a.seal(tx, &pending, now, hub, token); err != nil {
+			return err
+		}
+		return save(tx, bucketMeta, keyEnrolling, pending)
+	})
+	return pending, err
+}
+
+// seal makes the request's envelope.
+func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string, token *bundle.EnrolToken) error {
+	last, err := load[reporter](tx, bucketMeta, keyReporter)
+	if err != nil {
+		return err
+	}
+	r := bundle.EnrolmentRequest{
+		Cluster: a.cluster, Hub: hub, IssuedAt: stamp(a.opts.Now()),
+		Agent: bundle.ReportAgent{Version: a.opts.Version, Incarnation: now.Incarnation, Seq: last.Seq},
+	}
+	who := now
+	if pending.Next != nil {
+		who = *pending.Next
+	}
+	if pending.Kind == EnrolAnew {
+		r.Cluster.UID = who.UID
+	}
+	key, err := who.signer()
+	if err != nil {
+		return err
+	}
+	keys := []crypto.Signer{key}
+	if r.Key, err = publicPEM(key); err != nil {
+		return err
+	}
+	if pending.Kind == EnrolRotate {
+		former, err := now.signer()
+		if err != nil {
+			return err
+		}
+		if r.Former, err = publicPEM(former); err != nil {
+			return err
+		}
+		keys = append(keys, former)
+	}
+	if token != nil {
+		r.Token = token.ID()
+		keys = append(keys, token.Key())
+	}
+	if pending.Request, err = bundle.SealEnrolmentRequest(r, keys...); err != nil {
+		return err
+	}
+	_, pending.ID, err = bundle.OpenEnrolmentRequest(pending.Request)
+	return err
+}
+
+// accept keeps an answer. What it changes is on disk, all at once, before anything goes by it.
+func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
+	e, hubKey, err := bundle.OpenEnrolment(answer, hub)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	hubID, err := bundle.KeyID(hubKey)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	kept := enrolment{URL: url, HubKey: e.HubKey, Cluster: e.Cluster, KeyID: e.KeyID, Request: e.Request, At: stamp(a.opts.Now())}
+	err = a.state.update(func(tx *bbolt.Tx) error {
+		pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+		if err != nil {
+			return err
+		}
+		if err := a.matches(tx, pending, e); err != nil {
+			return err
+		}
+		if pending.Next != nil {
+			err = a.become(tx, pending)
+		}
+		return errors.Join(err, save(tx, bucketMeta, keyEnrolment, kept), save(tx, bucketMeta, keyCluster, a.cluster),
+			drop(tx, bucketMeta, keyEnrolling), drop(tx, bucketMeta, keyHint))
+	})
+	if err != nil {
+		return Enrolled{}, err
+	}
+	if err := a.state.view(a.state.loadIdentity); err != nil {
+		return Enrolled{}, err
+	}
+	a.opts.Log.Info("enrolled", "hub", url, "hubKey", hubID, "cluster", e.Cluster.Name, "uid", e.Cluster.UID, "key", e.KeyID)
+	nudge(a.enrolled)
+	nudge(a.queued)
+	return Enrolled{Cluster: e.Cluster, KeyID: e.KeyID, HubKeyID: hubID, HubURL: url}, nil
+}
+
+// matches returns an error unless e answers what was asked last, or is the answer that was kept before.
+func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrolment) error {
+	before, err := load[enrolment](tx, bucketMeta, keyEnrolment)
+	if err != nil {
+		return err
+	}
+	switch {
+	case pending.ID == "" && before.Request == e.Request && e.Request != "":
+		return nil
+	case pending.ID == "" || pending.ID != e.Request:
+		return fmt.Errorf("%w: it answers %s", ErrNoRequest, e.Request)
+	}
+	who, err := load[identity](tx, bucketMeta, keyIdentity)
+	if err != nil {
+		return err
+	}
+	uid := a.cluster.UID
+	if pending.Next != nil {
+		who = *pending.Next
+		if pending.Kind == EnrolAnew {
+			uid = who.UID
+		}
+	}
+	key, err := who.signer()
+	if err != nil {
+		return err
+	}
+	id, err := bundle.KeyID(key.Public())
+	if err == nil && (id != e.KeyID || uid != e.Cluster.UID) {
+		err = fmt.Errorf("%w: it is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID)
+	}
+	return err
+}
+
+// become makes the agent who it asked to be. Who begins anew leaves behind what another cluster had to say.
+func (a *Agent) become(tx *bbolt.Tx, pending enrolling) error {
+	if err := save(tx, bucketMeta, keyIdentity, pending.Next); err != nil || pending.Kind != EnrolAnew {
+		return err
+	}
+	all, err := index(tx)
+	if err != nil {
+		return err
+	}
+	for _, q := range all {
+		if err := remove(tx, q.seq); err != nil {
+			return err
+		}
+	}
+	a.cluster.UID = pending.Next.UID
+	last, err := load[reporter](tx, bucketMeta, keyReporter)
+	last.Shown = "" // the new hub, or cluster, has heard nothing
+	return errors.Join(err, save(tx, bucketMeta, keyReporter, last))
+}
+
+// submit posts a request and keeps the answer.
+func (a *Agent) submit(ctx context.Context, pending enrolling, hub, url string) (Enrolled, error) {
+	answer, err := a.postEnrolment(ctx, url, pending.Request)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	var said struct {
+		Enrolment json.RawMessage `json:"enrolment"`
+	}
+	if err := json.Unmarshal(answer, &said); err != nil {
+		return Enrolled{}, fmt.Errorf("hub %s: answer: %w", url, err)
+	}
+	return a.accept(said.Enrolment, hub, url)
+}

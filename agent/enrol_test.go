@@ -1,0 +1,427 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"encoding/json"
+	"errors"
+	"io"
+	"net/http"
+	"net/http/httptest"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// hubServer is a real hub behind a link that can lose answers, and change what passes.
+type hubServer struct {
+	*hub.Hub
+	*httptest.Server
+	lose int                        // answers of enrolment that are lost
+	edit func(answer []byte) []byte // what the link makes of an answer
+	saw  bytes.Buffer               // what agents have sent
+}
+
+func newHubServer(t *testing.T) *hubServer {
+	s := &hubServer{Hub: openHub(t)}
+	inner := s.Handler()
+	s.Server = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		s.saw.Write(body)
+		r.Body = io.NopCloser(bytes.NewReader(body))
+		answer := httptest.NewRecorder()
+		inner.ServeHTTP(answer, r)
+		if r.URL.Path == hub.EnrolPath && s.lose > 0 {
+			s.lose--
+			panic(http.ErrAbortHandler)
+		}
+		body = answer.Body.Bytes()
+		if s.edit != nil {
+			body = s.edit(body)
+		}
+		w.WriteHeader(answer.Code)
+		_, _ = w.Write(body)
+	}))
+	t.Cleanup(s.Server.Close)
+	return s
+}
+
+func (s *hubServer) token(t *testing.T) string {
+	t.Helper()
+	token, err := s.CreateToken(t.Context(), hub.TokenScope{Type: "drone", ExpiresAt: time.Now().Add(time.Hour)})
+	require.NoError(t, err)
+	return token.Reveal()
+}
+
+func (s *hubServer) cluster(t *testing.T) hub.ClusterStatus {
+	t.Helper()
+	list, err := s.Clusters(t.Context(), hub.Filter{})
+	require.NoError(t, err)
+	require.Len(t, list.Clusters, 1)
+	return list.Clusters[0]
+}
+
+func (s *hubServer) keyIDs(t *testing.T) []string {
+	t.Helper()
+	r, err := s.Registration(t.Context(), "plant-7")
+	require.NoError(t, err)
+	return r.KeyIDs
+}
+
+func (a *Agent) testKeyID(t *testing.T) string {
+	t.Helper()
+	key, err := a.state.identity().signer()
+	require.NoError(t, err)
+	id, err := bundle.KeyID(key.Public())
+	require.NoError(t, err)
+	return id
+}
+
+func (a *Agent) testQueue(t *testing.T) int {
+	t.Helper()
+	st, err := a.Status()
+	require.NoError(t, err)
+	return st.Queue.Length
+}
+
+// change has the agent one thing more to report.
+func (s *site) change(n int64) {
+	s.publish(s.draft(n, map[string]string{"a-x/f": string(rune('0' + n))}))
+}
+
+func TestATokenIsAllThatAnAgentNeedsToReport(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.now, s.opts.Now = time.Now(), nil
+	s.change(1)
+	s.once()
+	token := h.token(t)
+	secret := token[17:69]
+	s.agent(func(a *Agent) {
+		h.lose = 1
+		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token, Kind: EnrolAsIs})
+		require.Error(t, err)
+		require.Empty(t, a.hub().url, "nothing is believed before the answer")
+		e, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token, Kind: EnrolAsIs})
+		require.NoError(t, err)
+		require.Equal(t, "plant-7", e.Cluster.Name)
+		require.Equal(t, a.testKeyID(t), e.KeyID)
+		require.NoError(t, newSender(a).sendAll(t.Context()))
+		require.Zero(t, a.testQueue(t))
+	})
+	tokens, err := h.Tokens(t.Context())
+	require.NoError(t, err)
+	require.Len(t, tokens, 1)
+	require.NotContains(t, s.log.String()+h.saw.String(), secret)
+
+	// The next process needs nothing but its state.
+	s.change(2)
+	require.Zero(t, s.once().Status.Queue.Length)
+	require.EqualValues(t, 2, h.cluster(t).Observed.Sequence)
+}
+
+func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
+	thief, _, _ := newStranger(t)
+	forge := func(answer []byte) []byte {
+		var e hub.Enrolled
+		var envelope struct{ Payload []byte }
+		if json.Unmarshal(answer, &e) != nil || json.Unmarshal(e.Enrolment, &envelope) != nil {
+			return answer
+		}
+		var enrolment bundle.Enrolment
+		if json.Unmarshal(envelope.Payload, &enrolment) != nil {
+			return answer
+		}
+		forged, err := bundle.SealEnrolment(enrolment, thief)
+		if err != nil {
+			return answer
+		}
+		data, _ := json.Marshal(hub.Enrolled{Enrolment: forged})
+		return data
+	}
+	var old []byte
+	for _, tc := range []struct {
+		name string
+		edit func([]byte) []byte
+		want error
+	}{
+		{"signed by another", forge, bundle.ErrUntrusted},
+		{"an older one", func(answer []byte) []byte { return old }, ErrNoRequest},
+		{"none", func([]byte) []byte { return []byte(`{"enrolment":{}}`) }, bundle.ErrEnrolment},
+		{"a page", func([]byte) []byte { return []byte(`<html>`) }, nil},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, h := newSite(t), newHubServer(t)
+			token := h.token(t)
+			s.agent(func(a *Agent) {
+				// The answer to a request of a moment before.
+				h.edit = func(answer []byte) []byte { old = answer; return []byte(`{}`) }
+				_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token})
+				require.Error(t, err)
+				s.now = s.now.Add(time.Minute)
+				h.edit = tc.edit
+				_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token})
+				require.Error(t, err)
+				if tc.want != nil {
+					require.ErrorIs(t, err, tc.want)
+				}
+				require.Nil(t, a.hub().key)
+				h.edit = nil
+				_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token})
+				require.NoError(t, err, "and the token is good still")
+			})
+		})
+	}
+}
+
+func newStranger(t *testing.T) (ed25519.PrivateKey, ed25519.PublicKey, string) {
+	t.Helper()
+	public, private, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	id, err := bundle.KeyID(public)
+	require.NoError(t, err)
+	return private, public, id
+}
+
+func TestAPinnedHubIsNotReplacedByTheWay(t *testing.T) {
+	s, h, other := newSite(t), newHubServer(t), newHubServer(t)
+	s.agent(func(a *Agent) {
+		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		require.NoError(t, err)
+		_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: other.token(t)})
+		require.ErrorIs(t, err, ErrOtherHub)
+		_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: h.token(t)})
+		require.ErrorIs(t, err, ErrRefused, "a token of the pinned hub, sent to another")
+		require.Equal(t, h.URL, a.hub().url)
+		_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
+		require.NoError(t, err)
+		require.Equal(t, other.URL, a.hub().url)
+	})
+	s.opts.HubKey = h.PublicKey()
+	s.agent(func(a *Agent) {
+		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
+		require.ErrorIs(t, err, ErrOtherHub, "the configuration is a person's to change")
+		require.Equal(t, h.PublicKey(), a.hub().key)
+	})
+}
+
+// A rotation is cut at each of its steps; reports of before, meanwhile and after all arrive.
+func TestARotationLosesNoReportWhereverItIsCut(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		cut  func(t *testing.T, s *site, h *hubServer)
+	}{
+		{"not at all", func(*testing.T, *site, *hubServer) {}},
+		{"before it is sent", func(t *testing.T, s *site, h *hubServer) {
+			s.agent(func(a *Agent) {
+				_, err := a.prepare(EnrolRotate, "", nil)
+				require.NoError(t, err)
+			})
+		}},
+		{"after the hub has changed over", func(t *testing.T, s *site, h *hubServer) {
+			h.lose = 1
+			s.agent(func(a *Agent) {
+				_, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+				require.Error(t, err)
+				require.NotContains(t, h.keyIDs(t), a.testKeyID(t))
+			})
+		}},
+	} {
+		t.Run(tc.name, func(t *testing.T) {
+			s, h := newSite(t), newHubServer(t)
+			s.now, s.opts.Now = time.Now(), nil
+			s.change(1)
+			s.once()
+			var before, after string
+			s.agent(func(a *Agent) {
+				before = a.testKeyID(t)
+				_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+				require.NoError(t, err)
+			})
+			tc.cut(t, s, h)
+			h.edit = func([]byte) []byte { return []byte("cut") } // reports stay here
+			s.change(2)
+			require.Equal(t, 2, s.once().Status.Queue.Length)
+			h.edit = nil
+			s.agent(func(a *Agent) {
+				_, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+				require.NoError(t, err)
+				after = a.testKeyID(t)
+			})
+			s.change(3)
+			require.Zero(t, s.once().Status.Queue.Length)
+			require.NotEqual(t, before, after)
+			require.Equal(t, []string{after}, h.keyIDs(t))
+			require.EqualValues(t, 3, h.cluster(t).Observed.Sequence)
+			require.EqualValues(t, 3, h.cluster(t).Seq)
+		})
+	}
+}
+
+// The running agent takes a rotation up again by itself, and so does a later process.
+func TestARotationThatWasBegunIsEndedBeforeReportsAreSent(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.now, s.opts.Now = time.Now(), nil
+	s.change(1)
+	s.once()
+	var before string
+	s.agent(func(a *Agent) {
+		before = a.testKeyID(t)
+		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		require.NoError(t, err)
+		h.lose = 1
+		_, err = a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+		require.Error(t, err)
+		_, err = a.Enrol(t.Context(), EnrolOptions{Token: h.token(t)})
+		require.ErrorIs(t, err, ErrUnfinished)
+	})
+	require.Zero(t, s.once().Status.Queue.Length)
+	s.agent(func(a *Agent) {
+		require.NotEqual(t, before, a.testKeyID(t))
+		require.NoError(t, a.state.view(func(tx *bbolt.Tx) error {
+			require.Nil(t, tx.Bucket([]byte(bucketMeta)).Get([]byte(keyEnrolling)))
+			return nil
+		}))
+	})
+}
+
+func TestEnrolmentByFile(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.change(1)
+	s.once()
+	carry := func(kind EnrolKind, add func(context.Context, hub.Cluster) (bool, error)) (answer []byte) {
+		s.agent(func(a *Agent) {
+			request, err := a.EnrolRequest(kind)
+			require.NoError(t, err)
+			r, id, c, err := h.ParseRequest(request)
+			require.NoError(t, err)
+			if r.Former != "" {
+				answer, err = h.Enrol(t.Context(), request)
+				require.NoError(t, err)
+				return
+			}
+			_, err = add(t.Context(), c)
+			require.NoError(t, err)
+			answer, err = h.AnswerRequest(t.Context(), c.UID, id)
+			require.NoError(t, err)
+		})
+		return answer
+	}
+	answer := carry(EnrolAsIs, h.AddCluster)
+	s.agent(func(a *Agent) {
+		_, err := a.Accept(answer, nil)
+		require.ErrorIs(t, err, ErrNoHubKey, "nobody has said whose word counts")
+		_, stranger, _ := newStranger(t)
+		_, err = a.Accept(answer, stranger)
+		require.ErrorIs(t, err, bundle.ErrUntrusted)
+		_, err = a.Accept(answer, h.PublicKey())
+		require.NoError(t, err)
+		_, err = a.Accept(answer, nil)
+		require.NoError(t, err, "again")
+		require.Equal(t, h.PublicKey(), a.hub().key)
+		require.Empty(t, a.hub().url)
+	})
+	rotated := carry(EnrolRotate, nil)
+	s.agent(func(a *Agent) {
+		_, err := a.Accept(answer, nil)
+		require.ErrorIs(t, err, ErrNoRequest, "an older answer")
+		_, err = a.Accept(rotated, nil)
+		require.NoError(t, err)
+		require.Equal(t, []string{a.testKeyID(t)}, h.keyIDs(t))
+	})
+}
+
+func TestACopyBecomesAnotherCluster(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.change(1)
+	s.once()
+	s.agent(func(a *Agent) {
+		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		require.NoError(t, err)
+		_, err = a.prepare(EnrolRotate, "", nil) // the original's, copied with the rest
+		require.NoError(t, err)
+		before, queued := a.state.identity(), a.testQueue(t)
+		require.Positive(t, queued)
+
+		a.cluster.Name = "plant-8"
+		h.lose = 1
+		token := h.token(t)
+		_, err = a.Enrol(t.Context(), EnrolOptions{Kind: EnrolAnew, Token: token})
+		require.Error(t, err)
+		require.Equal(t, before, a.state.identity(), "as long as the hub has not agreed")
+		require.Equal(t, queued, a.testQueue(t))
+		e, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolAnew, Token: token})
+		require.NoError(t, err)
+
+		now := a.state.identity()
+		require.Equal(t, now.UID, e.Cluster.UID)
+		require.NotEqual(t, before.UID, now.UID)
+		require.NotEqual(t, before.Key, now.Key)
+		require.Greater(t, now.Incarnation, before.Incarnation)
+		require.Zero(t, a.testQueue(t))
+	})
+	all, err := h.Registrations(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 2)
+}
+
+func TestARunningAgentEnrolsAndSendsAtOnce(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.now, s.opts.Now = time.Now(), nil
+	s.change(1)
+	state, err := OpenState(s.dir, nil)
+	require.NoError(t, err)
+	defer state.Close()
+	a := s.agentOn(state)
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- a.Run(ctx) }()
+	client := NewClient(s.dir)
+	require.Eventually(t, func() bool { _, err := client.Status(t.Context()); return err == nil }, 10*time.Second, time.Millisecond)
+
+	_, err = client.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: "wht_hunter2"})
+	require.ErrorIs(t, err, bundle.ErrToken)
+	require.NotContains(t, err.Error(), "hunter2")
+	_, err = client.Enrol(t.Context(), EnrolOptions{Kind: EnrolAnew, HubURL: h.URL, Token: h.token(t)})
+	require.ErrorIs(t, err, ErrRunning)
+	_, err = client.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+	require.NoError(t, err)
+
+	require.Eventually(t, func() bool {
+		list, err := h.Clusters(t.Context(), hub.Filter{})
+		return err == nil && len(list.Clusters) == 1 && !list.Clusters[0].LastSeen.IsZero()
+	}, 10*time.Second, time.Millisecond)
+	_, err = client.EnrolRequest(t.Context(), EnrolRotate)
+	require.NoError(t, err)
+	cancel()
+	require.NoError(t, <-ended)
+}
+
+func TestAnAgentThatWasGivenATokenEnrolsItself(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.now, s.opts.Now = time.Now(), nil
+	s.opts.HubURL, s.opts.EnrolToken = h.URL, h.token(t)
+	s.change(1)
+	h.lose = 1
+	require.Equal(t, 1, s.once().Status.Queue.Length)
+	require.Zero(t, s.once().Status.Queue.Length)
+
+	// A token that is of no use any more holds up nothing.
+	other := newSite(t)
+	other.opts.HubURL, other.opts.EnrolToken = h.URL, s.opts.EnrolToken
+	other.change(1)
+	other.agent(func(a *Agent) {
+		a.cluster.UID, a.cluster.Name = "plant-8", "plant-8"
+		a.Once(t.Context(), 0)
+		err := newSender(a).sendAll(t.Context())
+		var said *hubError
+		require.True(t, errors.As(err, &said), "%v", err)
+		require.Equal(t, "UnknownCluster", said.code, "as it would be told without one")
+	})
+	require.Contains(t, other.log.String(), "has been used up")
+}

@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"net/http"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// ErrRunning means that something cannot be done while the agent runs.
+var ErrRunning = errors.New("the agent is running")
+
+// serveEnrol adds the commands about who the agent is. A request to the hub goes on when the one who asked for it
+// has gone.
+func (c *control) serveEnrol(ctx context.Context, mux *http.ServeMux) {
+	for path, do := range map[string]func(command) (any, error){
+		"enrol":         func(cmd command) (any, error) { return c.agent.Enrol(ctx, cmd.Enrol) },
+		"enrol/request": func(cmd command) (any, error) { return c.agent.enrolRequest(cmd.Enrol.Kind) },
+		"enrol/accept":  func(cmd command) (any, error) { return c.agent.acceptBy(cmd.Answer, cmd.HubKey) },
+	} {
+		mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
+			cmd, ok := hear(w, r)
+			if !ok {
+				return
+			}
+			done, err := any(nil), error(nil)
+			if cmd.Enrol.Kind == EnrolAnew {
+				err = fmt.Errorf("%w: end it before it becomes another cluster", ErrRunning)
+			} else {
+				done, err = do(cmd)
+			}
+			if err != nil {
+				sayError(w, err)
+				return
+			}
+			say(w, http.StatusOK, done)
+		})
+	}
+}
+
+type enrolRequest struct {
+	Request []byte `json:"request"`
+}
+
+func (a *Agent) enrolRequest(kind EnrolKind) (enrolRequest, error) {
+	request, err := a.EnrolRequest(kind)
+	return enrolRequest{request}, err
+}
+
+func (a *Agent) acceptBy(answer []byte, hubKey string) (Enrolled, error) {
+	var key crypto.PublicKey
+	if hubKey != "" {
+		keys, err := bundle.ParsePublicKeys([]byte(hubKey))
+		if err != nil || len(keys) != 1 {
+			return Enrolled{}, fmt.Errorf("%w: the hub's key cannot be read", bundle.ErrEnrolment)
+		}
+		key = keys[0]
+	}
+	return a.Accept(answer, key)
+}
+
+// Enrol has the agent enrol; see Agent.Enrol. The error wraps ErrRunning for EnrolAnew.
+func (c Client) Enrol(ctx context.Context, o EnrolOptions) (e Enrolled, err error) {
+	err = c.call(ctx, http.MethodPost, "enrol", command{Enrol: o}, &e)
+	return e, err
+}
+
+// EnrolRequest asks for a request that somebody carries; see Agent.EnrolRequest.
+func (c Client) EnrolRequest(ctx context.Context, kind EnrolKind) ([]byte, error) {
+	var r enrolRequest
+	err := c.call(ctx, http.MethodPost, "enrol/request", command{Enrol: EnrolOptions{Kind: kind}}, &r)
+	return r.Request, err
+}
+
+// Accept hands over an answer that was carried here; see Agent.Accept.
+func (c Client) Accept(ctx context.Context, answer []byte, hubKey crypto.PublicKey) (e Enrolled, err error) {
+	cmd := command{Answer: answer}
+	if hubKey != nil {
+		pem, err := bundle.MarshalPublicKey(hubKey)
+		if err != nil {
+			return e, err
+		}
+		cmd.HubKey = string(pem)
+	}
+	err = c.call(ctx, http.MethodPost, "enrol/accept", cmd, &e)
+	return e, err
+}

@@ -1,0 +1,136 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"net/url"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// postEnrolment posts a request's envelope to the hub and returns what it answers with 200. The error wraps
+// ErrRefused where the hub does not follow.
+func (a *Agent) postEnrolment(ctx context.Context, hub string, request []byte) ([]byte, error) {
+	address, err := url.JoinPath(hub, "v1/enroll")
+	if err != nil {
+		return nil, fmt.Errorf("hub %s: %w", hub, err)
+	}
+	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(request))
+	if err != nil {
+		return nil, fmt.Errorf("hub %s: %w", hub, err)
+	}
+	req.Header.Set("Content-Type", "application/json")
+	resp, err := a.opts.HTTPClient.Do(req)
+	if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
+	defer resp.Body.Close()
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 2*bundle.MaxEnrolmentBytes))
+	if err != nil {
+		return nil, fmt.Errorf("hub %s: %w", hub, err)
+	}
+	switch e := newHubError(resp, answer); {
+	case resp.StatusCode == http.StatusOK:
+		return answer, nil
+	case resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusBadRequest:
+		return nil, fmt.Errorf("%w: %w", ErrRefused, e)
+	default:
+		return nil, e
+	}
+}
+
+// enrolFirst does what has to come before reports: a rotation that was begun is ended, and an agent that was given
+// a token for it registers itself. What the hub refuses is logged, and reports are sent as before.
+func (s *sender) enrolFirst(ctx context.Context) error {
+	var pending enrolling
+	var known *enrolment
+	err := s.state.view(func(tx *bbolt.Tx) (err error) {
+		if pending, err = load[enrolling](tx, bucketMeta, keyEnrolling); err == nil {
+			known, err = load[*enrolment](tx, bucketMeta, keyEnrolment)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	o := EnrolOptions{Kind: EnrolRotate}
+	switch {
+	case pending.Kind == EnrolRotate && s.Agent.hub().key != nil:
+	case known == nil && s.opts.EnrolToken != "":
+		o = EnrolOptions{Kind: EnrolAsIs, Token: s.opts.EnrolToken}
+	default:
+		return nil
+	}
+	if s.refused != "" && s.opts.Now().Before(s.askAgain) {
+		return nil
+	}
+	_, err = s.Enrol(ctx, o)
+	if err == nil || !lasting(err) {
+		return err
+	}
+	s.askAgain = s.opts.Now().Add(lastRetry)
+	if s.refused != err.Error() {
+		s.refused = err.Error()
+		s.opts.Log.Warn("not enrolled", "err", err)
+	}
+	return nil
+}
+
+// lasting reports whether asking again soon is of no use.
+func lasting(err error) bool {
+	for _, e := range []error{ErrRefused, ErrOtherHub, ErrUnfinished, ErrNoRequest, bundle.ErrToken, bundle.ErrUntrusted} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}
+
+// hint is what the hub said of who this agent is. Nobody has signed it: it is only told to people.
+type hint struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// Reasons that a hub gives for what is wrong with who the agent is.
+const (
+	reasonShared      = "SharedIdentity"
+	reasonRetired     = "Retired"
+	reasonKeyReplaced = "KeyReplaced"
+)
+
+// hear keeps what the hub said last of who this agent is; the zero hint is that all is well.
+func (a *Agent) hear(said hint) error {
+	said.Message = reconcilers.Clip(said.Message)
+	switch said.Reason {
+	case "", reasonShared, reasonRetired, reasonKeyReplaced:
+	default:
+		return nil // a newer hub's
+	}
+	return a.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
+		before, err := load[hint](tx, bucketMeta, keyHint)
+		if err != nil || before == said {
+			return false, err
+		}
+		if said.Reason != "" && said.Reason != before.Reason {
+			a.opts.Log.Warn("the hub says that something is wrong with this agent's identity", "reason", said.Reason, "message", said.Message)
+		}
+		return true, save(tx, bucketMeta, keyHint, said)
+	})
+}
+
+// hearError is hear for an answer that was none.
+func (a *Agent) hearError(err error) error {
+	var said *hubError
+	if errors.As(err, &said) && (said.code == reasonRetired || said.code == reasonKeyReplaced) {
+		return errors.Join(err, a.hear(hint{said.code, said.message}))
+	}
+	return err
+}

@@ -1,0 +1,349 @@
+package agentcmd
+
+import (
+	"bytes"
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"io"
+	"log/slog"
+	"os"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// tokenVariable holds a token where no flag names one, so that it shows in no list of processes.
+const tokenVariable = "WHERRY_ENROLL_TOKEN"
+
+// maxTokenBytes bounds a file with a token.
+const maxTokenBytes = 4 << 10
+
+// enrollFlags say what a hub is to be asked for, and how.
+type enrollFlags struct {
+	token, tokenFile     string
+	rotate, anew, yes    bool
+	replaceHub           bool
+	requestFile, accepts string
+}
+
+func newEnrollCommand() *cobra.Command {
+	var f enrollFlags
+	cmd := &cobra.Command{
+		Use:   "enroll",
+		Short: "Have a hub know this agent, and know the hub",
+		Long: `Have a hub know this agent, and know the hub. With a token of "wherry hub tokens create" the agent registers
+itself; the answer is signed by the hub that made the token, and from then on the agent needs neither --hub
+nor --hub-key. A running agent does it at once; where none runs, its state is written. If the answer is lost,
+run the same again: it uses nothing up.
+
+Without a link, --request writes a file for "wherry hub clusters add --request", or for "wherry roster add",
+and --accept takes the hub's answer, once, with --hub-key.
+
+--rotate gives the agent a new key, which the old one vouches for. --new-identity makes a copy of a machine a
+cluster of its own: with another key and uid, and without the reports of the machine that it was copied from.
+Never do that to the original.
+
+Exit codes: 0 it is enrolled; 1 an earlier request comes first, or the agent has to be ended; 2 wrong usage; 3 the hub
+is out of reach; 4 the hub refused, or what answered is not the hub.`,
+		Example: example("enroll --hub https://hub.example.com --token-file plant-7.token --environment prod --cluster-type drone", "enroll --rotate"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err == nil {
+				err = f.check(c)
+			}
+			if err != nil {
+				return err
+			}
+			return enrollError(f.run(cmd, c))
+		},
+	}
+	flags := cmd.Flags()
+	flags.StringVar(&f.token, "token", "", "the token; others on this machine may see it, so better --token-file or $"+tokenVariable)
+	flags.StringVar(&f.tokenFile, "token-file", "", "read the token from `FILE`, or from stdin for -")
+	flags.BoolVar(&f.rotate, "rotate", false, "replace the agent's key by a new one")
+	flags.BoolVar(&f.anew, "new-identity", false, "become another cluster, on a copy of a machine whose agent goes on")
+	flags.BoolVar(&f.yes, "yes", false, "confirm --new-identity")
+	flags.BoolVar(&f.replaceHub, "replace-hub", false, "leave the hub that the agent is enrolled at for the one that made the token")
+	flags.StringVar(&f.requestFile, "request", "", "write the request to `FILE`, or to stdout for -, for somebody to carry")
+	flags.StringVar(&f.accepts, "accept", "", "take the hub's answer to such a request from `FILE`, or from stdin for -")
+	cmd.MarkFlagsMutuallyExclusive("rotate", "new-identity", "accept")
+	cmd.MarkFlagsMutuallyExclusive("request", "accept")
+	cmd.MarkFlagsMutuallyExclusive("request", "token")
+	cmd.MarkFlagsMutuallyExclusive("request", "token-file")
+	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
+	return cmd
+}
+
+func (f *enrollFlags) check(c *config) error {
+	switch {
+	case f.anew && c.cluster.UID != "":
+		return cli.Usagef("--new-identity makes a uid, and cluster.uid is set: give the copy another there, or leave it out")
+	case f.anew && !f.yes:
+		return cli.Fail(cli.Usage, errors.New("--new-identity needs --yes"), "it gives up this machine's identity and the reports that wait: make sure that this is the copy, and not the original")
+	}
+	return nil
+}
+
+func (f *enrollFlags) kind() agent.EnrolKind {
+	switch {
+	case f.rotate:
+		return agent.EnrolRotate
+	case f.anew:
+		return agent.EnrolAnew
+	}
+	return agent.EnrolAsIs
+}
+
+func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
+	switch {
+	case f.accepts != "":
+		return f.accept(cmd, c)
+	case f.requestFile != "":
+		return f.request(cmd, c)
+	}
+	o := agent.EnrolOptions{Kind: f.kind(), HubURL: c.hub, ReplaceHub: f.replaceHub}
+	if !f.rotate {
+		var err error
+		if o.Token, err = f.readToken(cmd, c); err != nil {
+			return err
+		}
+	}
+	return enroller[agent.Enrolled]{
+		running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) { return a.Enrol(ctx, o) },
+		resting: func(ctx context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Enrol(ctx, o) },
+		say:     sayEnrolled(cmd),
+	}.run(cmd, c)
+}
+
+func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
+	answer, err := readBounded(cmd, f.accepts, bundle.MaxEnrolmentBytes)
+	if err != nil {
+		return err
+	}
+	var hubKey crypto.PublicKey
+	if hubKey, err = c.readHubKey(); err != nil {
+		return err
+	}
+	return enroller[agent.Enrolled]{
+		running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) {
+			return a.Accept(ctx, answer, hubKey)
+		},
+		resting: func(_ context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Accept(answer, hubKey) },
+		say:     sayEnrolled(cmd),
+	}.run(cmd, c)
+}
+
+func (f *enrollFlags) request(cmd *cobra.Command, c *config) error {
+	return enroller[[]byte]{
+		running: func(ctx context.Context, a agent.Client) ([]byte, error) { return a.EnrolRequest(ctx, f.kind()) },
+		resting: func(_ context.Context, a *agent.Agent) ([]byte, error) { return a.EnrolRequest(f.kind()) },
+		say: func(request []byte) error {
+			request = append(bytes.TrimSpace(request), '\n')
+			if f.requestFile == "-" {
+				_, err := cmd.OutOrStdout().Write(request)
+				return err
+			}
+			if err := cli.WriteFile(f.requestFile, func(w io.Writer) error { _, err := w.Write(request); return err }); err != nil {
+				return err
+			}
+			r, _, err := bundle.OpenEnrolmentRequest(request)
+			if err != nil {
+				return err
+			}
+			cmd.PrintErrf("wrote a request for %s (uid %s) to %s; key %s\n", r.Cluster.Name, r.Cluster.UID, f.requestFile, keyIDOf(r.Key))
+			return nil
+		},
+	}.run(cmd, c)
+}
+
+func keyIDOf(pem string) string {
+	keys, err := bundle.ParsePublicKeys([]byte(pem))
+	if err != nil {
+		return ""
+	}
+	id, err := bundle.KeyID(keys[0])
+	if err != nil {
+		return ""
+	}
+	return id
+}
+
+func sayEnrolled(cmd *cobra.Command) func(agent.Enrolled) error {
+	return func(e agent.Enrolled) error {
+		at := "the hub"
+		if e.HubURL != "" {
+			at = e.HubURL
+		}
+		cmd.PrintErrf("enrolled at %s as %s (uid %s, %s/%s); key %s, the hub's %s\n",
+			at, e.Cluster.Name, e.Cluster.UID, e.Cluster.Environment, e.Cluster.Type, e.KeyID, e.HubKeyID)
+		return nil
+	}
+}
+
+// enroller does something with the running agent, or with the state where none runs, and says what came of it.
+type enroller[T any] struct {
+	running func(context.Context, agent.Client) (T, error)
+	resting func(context.Context, *agent.Agent) (T, error)
+	say     func(T) error
+}
+
+func (e enroller[T]) run(cmd *cobra.Command, c *config) error {
+	done, err := e.running(cmd.Context(), agent.NewClient(c.stateDir))
+	if errors.Is(err, agent.ErrNotRunning) {
+		err = c.withResting(cmd, func(a *agent.Agent) (err error) {
+			done, err = e.resting(cmd.Context(), a)
+			return err
+		})
+	}
+	if err != nil {
+		return err
+	}
+	return e.say(done)
+}
+
+// withResting opens the state for an agent that does nothing but enrol.
+func (c *config) withResting(cmd *cobra.Command, f func(*agent.Agent) error) error {
+	remote, err := c.connect()
+	if err != nil {
+		return err
+	}
+	opts, err := c.options(slog.New(slog.DiscardHandler))
+	if err == nil {
+		err = remote.configure(&opts)
+	}
+	if err != nil {
+		return err
+	}
+	cluster, err := c.whoEnrols()
+	if err != nil {
+		return err
+	}
+	state, err := agent.OpenState(c.stateDir, nil)
+	if err != nil {
+		return stateError(err)
+	}
+	err = f(agent.New(state, nil, bundle.Trust{}, cluster, opts))
+	return errors.Join(err, state.Close())
+}
+
+// whoEnrols is who the agent is, as configured, or else as the one that ran here last was.
+func (c *config) whoEnrols() (bundle.ReportCluster, error) {
+	if c.cluster.Environment != "" && c.cluster.Type != "" {
+		return c.cluster, nil
+	}
+	state, err := agent.ReadState(c.stateDir)
+	if err == nil {
+		var st agent.Status
+		st, err = state.Status(time.Now())
+		if err = errors.Join(err, state.Close()); err == nil && st.Cluster.Environment != "" && st.Cluster.Type != "" {
+			k := st.Cluster
+			return bundle.ReportCluster{UID: k.UID, Name: k.Name, Platform: st.Platform, Type: k.Type, Environment: k.Environment, Ring: k.Ring, Labels: k.Labels}, nil
+		}
+	}
+	if err != nil && !errors.Is(err, agent.ErrNoState) {
+		return bundle.ReportCluster{}, stateError(err)
+	}
+	if c.cluster.Environment == "" {
+		return bundle.ReportCluster{}, c.missing("environment")
+	}
+	return bundle.ReportCluster{}, c.missing("clusterType")
+}
+
+// readToken finds the token. No error repeats it.
+func (f *enrollFlags) readToken(cmd *cobra.Command, c *config) (string, error) {
+	file := f.tokenFile
+	switch v := os.Getenv(tokenVariable); {
+	case f.token != "":
+		return f.token, nil
+	case file == "" && v != "":
+		return v, nil
+	case file == "" && c.enrollToken != "":
+		file = c.enrollToken
+	case file == "":
+		return "", cli.Fail(cli.Usage, errors.New("no token: give --token-file FILE, or - for stdin, or $"+tokenVariable), `"wherry hub tokens create" makes one; without a link to the hub, see --request`)
+	}
+	data, err := readBounded(cmd, file, maxTokenBytes)
+	return strings.TrimSpace(string(data)), err
+}
+
+// readBounded reads a file, or stdin where path is "-".
+func readBounded(cmd *cobra.Command, path string, limit int64) ([]byte, error) {
+	from := cmd.InOrStdin()
+	if path != "-" {
+		f, err := os.Open(path)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, err, "")
+		}
+		defer f.Close()
+		from = f
+	}
+	data, err := io.ReadAll(io.LimitReader(from, limit+1))
+	if err == nil && int64(len(data)) > limit {
+		err = fmt.Errorf("it is larger than %d bytes", limit)
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("read %s: %w", path, err), "")
+	}
+	return data, nil
+}
+
+// enrollError gives an error its exit code, and the person a way on.
+func enrollError(err error) error {
+	var said *cli.Error
+	switch {
+	case err == nil || errors.As(err, &said):
+		return err
+	case errors.Is(err, bundle.ErrToken):
+		return cli.Fail(cli.Usage, err, `give the whole line that "wherry hub tokens create" printed`)
+	case errors.Is(err, bundle.ErrEnrolment):
+		return cli.Fail(cli.Usage, err, `"wherry hub clusters add --request FILE --answer FILE" writes an answer; a page of some other server is none`)
+	case errors.Is(err, agent.ErrNoHubURL):
+		return cli.Fail(cli.Usage, err, "give --hub URL, or without a link to it --request FILE")
+	case errors.Is(err, agent.ErrNoHubKey):
+		return cli.Fail(cli.Usage, err, `give --hub-key with what "wherry hub keys show" prints`)
+	case errors.Is(err, agent.ErrOtherHub):
+		return cli.Fail(cli.Denied, err, "nothing was changed; --replace-hub leaves the hub that it is enrolled at, and a key that is configured is changed there")
+	case errors.Is(err, agent.ErrUnfinished):
+		return cli.Fail(cli.No, err, "end it with --rotate or --new-identity first, or carry its file and --accept the answer")
+	case errors.Is(err, agent.ErrRunning):
+		return cli.Fail(cli.No, err, "such as with systemctl stop wherry-agent, and start it afterwards")
+	case errors.Is(err, agent.ErrRefused):
+		return cli.Fail(cli.Denied, err, "nothing was changed here")
+	case errors.Is(err, agent.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
+		return cli.Fail(cli.Denied, err, "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request")
+	}
+	return cli.Fail(cli.Failed, err, "run the same again: a request that the hub has followed already is answered again")
+}
+
+// readEnrollToken reads the token that an agent is to register itself with. The file may be gone once it has: a token
+// that is not there holds up nothing.
+func (c *config) readEnrollToken(log *slog.Logger) (string, error) {
+	if c.enrollToken == "" {
+		return "", nil
+	}
+	f, err := os.Open(c.enrollToken)
+	if errors.Is(err, os.ErrNotExist) {
+		log.Info("there is no token to enrol with", "file", c.enrollToken)
+		return "", nil
+	}
+	if err != nil {
+		return "", cli.Fail(cli.Usage, fmt.Errorf("--enroll-token-file: %w", err), "")
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxTokenBytes))
+	if err == nil {
+		var token bundle.EnrolToken
+		if token, err = bundle.ParseEnrolToken(string(data)); err == nil {
+			return token.Reveal(), nil
+		}
+	}
+	return "", cli.Fail(cli.Usage, fmt.Errorf("--enroll-token-file: %s: %w", c.enrollToken, err), `"wherry hub tokens create" makes one`)
+}
