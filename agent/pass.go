@@ -308,20 +308,26 @@ func (p *pass) recollect(tx *bbolt.Tx) (err error) {
 	return err
 }
 
-// introduce writes who the agent is, for those who read its state while it does not run.
+// introduce writes who the agent is, for those who read its state while it does not run, and for an older agent that
+// meets a file that it does not know.
 func (p *pass) introduce() error {
 	var known bundle.ReportCluster
-	err := p.state.view(func(tx *bbolt.Tx) (err error) {
-		known, err = load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
-		return err
+	var writer string
+	err := p.state.view(func(tx *bbolt.Tx) error {
+		var err1, err2 error
+		known, err1 = load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+		writer, err2 = load[string](tx, bucketMeta, keyWriter)
+		return errors.Join(err1, err2)
 	})
 	if err != nil {
 		return local("read state: %w", err)
 	}
-	if reflect.DeepEqual(known, p.cluster) {
+	if reflect.DeepEqual(known, p.cluster) && writer == p.opts.Version {
 		return nil
 	}
-	return p.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyCluster, p.cluster) })
+	return p.state.update(func(tx *bbolt.Tx) error {
+		return errors.Join(save(tx, bucketMeta, keyCluster, p.cluster), save(tx, bucketMeta, keyWriter, p.opts.Version))
+	})
 }
 
 // begin writes what is about to be done, for the time after a crash.

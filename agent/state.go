@@ -32,8 +32,7 @@ var (
 )
 
 const (
-	stateFile   = "agent.db"
-	stateSchema = 1
+	stateFile = "agent.db"
 	// lockTime is how long to wait for another process to let go of the state file. An agent that was
 	// told to end needs a moment.
 	lockTime = time.Second
@@ -77,6 +76,7 @@ const (
 	keyFormer    = "former"    // release: the one, of other content, that was good before
 	keyHistory   = "history"   // []*release: those accepted last, the newest first
 	keyHeld      = "held"      // hold: a person has decided what runs
+	keyWriter    = "writer"    // string: the version of the agent that made the last pass
 )
 
 // State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has
@@ -96,7 +96,7 @@ type State struct {
 }
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. Its error
-// wraps ErrBusy, ErrDamaged or a *fs.PathError. The caller closes the State.
+// wraps ErrBusy, ErrDamaged, ErrNewer or a *fs.PathError. The caller closes the State.
 func OpenState(dir string, now func() time.Time) (*State, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("state folder: %w", err)
@@ -176,16 +176,20 @@ func (s *State) Close() error { return s.db.Close() }
 // Dir is the state folder.
 func (s *State) Dir() string { return s.dir }
 
-// init makes what a new file lacks.
+// init makes what a new file lacks, and one that an older agent has made.
 func (s *State) init(now time.Time) error {
-	if err := s.view(s.load); !errors.Is(err, ErrNoState) {
+	var complete bool
+	err := s.view(func(tx *bbolt.Tx) error {
+		complete = !lacks(tx)
+		return s.load(tx)
+	})
+	fresh := errors.Is(err, ErrNoState)
+	if err != nil && !fresh || complete {
 		return err
 	}
 	return s.update(func(tx *bbolt.Tx) error {
-		for _, b := range []string{bucketMeta, bucketOrders, bucketTrees, bucketItems, bucketLedger, bucketReports, bucketIndex} {
-			if _, err := tx.CreateBucketIfNotExists([]byte(b)); err != nil {
-				return err
-			}
+		if err := makeBuckets(tx); err != nil || !fresh {
+			return err
 		}
 		id, err := newIdentity(now)
 		if err != nil {
@@ -198,15 +202,9 @@ func (s *State) init(now time.Time) error {
 	})
 }
 
-func (s *State) load(tx *bbolt.Tx) error {
-	schema, err := load[int](tx, bucketMeta, keySchema)
-	switch {
-	case err != nil:
+func (s *State) load(tx *bbolt.Tx) (err error) {
+	if err := checkSchema(tx); err != nil {
 		return err
-	case schema == 0:
-		return ErrNoState
-	case schema != stateSchema:
-		return fmt.Errorf("it has schema %d, this version reads %d", schema, stateSchema)
 	}
 	if err := s.loadIdentity(tx); err != nil {
 		return err

@@ -2,7 +2,6 @@ package agent
 
 import (
 	"bytes"
-	"errors"
 	"io/fs"
 	"os"
 	"path/filepath"
@@ -84,16 +83,6 @@ func TestADamagedStateFileIsSaidToBeSo(t *testing.T) {
 			require.Contains(t, err.Error(), path)
 		})
 	}
-}
-
-func TestAFileThatANewerVersionWroteIsLeftAlone(t *testing.T) {
-	dir := t.TempDir()
-	s := openTestState(t, dir)
-	require.NoError(t, s.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keySchema, stateSchema+1) }))
-	require.NoError(t, s.Close())
-	_, err := OpenState(dir, nil)
-	require.ErrorContains(t, err, "schema 2")
-	require.False(t, errors.Is(err, ErrDamaged))
 }
 
 func TestAStateFolderThatCannotBeMadeIsAnErrorOfItsPath(t *testing.T) {

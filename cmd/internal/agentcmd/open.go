@@ -245,6 +245,8 @@ func stateError(err error) error {
 		hint = "an agent is running with this state folder: use sync, status or import, or give another --state-dir"
 	case errors.Is(err, agent.ErrDamaged):
 		hint = "move the file away to begin anew: the next pass adopts what is applied, the hub has to be given the new report key, and the order of releases begins again"
+	case errors.Is(err, agent.ErrNewer):
+		hint = "this agent is version " + cli.Version() + ": use the newer agent again, or a newer one still; what runs here stays as it is meanwhile"
 	case errors.Is(err, agent.ErrNoState):
 		hint = "begin with once or run, or name its folder with --state-dir"
 	case errors.As(err, new(*fs.PathError)):

@@ -2,10 +2,13 @@ package agentcmd
 
 import (
 	"errors"
+	"fmt"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -26,4 +29,12 @@ func TestEveryEngineIsClosed(t *testing.T) {
 	err := closeAll(map[string]reconcilers.Reconciler{"ansible": first, "directory": struct{ reconcilers.Reconciler }{}, "zarf": second})
 	require.EqualError(t, err, "end what the adapter ansible runs: it does not listen")
 	require.True(t, first.closed && second.closed)
+}
+
+func TestAnAgentThatIsTooOldSaysWhatToDo(t *testing.T) {
+	err := stateError(fmt.Errorf("state /x/agent.db: %w: v2.0.0, schema 2; this one reads up to schema 1", agent.ErrNewer))
+	var said *cli.Error
+	require.ErrorAs(t, err, &said)
+	require.Equal(t, cli.Failed, said.Code)
+	require.Contains(t, said.Hint, "use the newer agent again")
 }

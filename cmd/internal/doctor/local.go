@@ -30,6 +30,9 @@ func (e *examination) state(ctx context.Context) {
 		case errors.Is(err, agent.ErrDamaged):
 			e.failed(check, "move agent.db away to begin anew: the next pass adopts what is applied, and the hub has to be given the new report key", "%v", err)
 			return
+		case errors.Is(err, agent.ErrNewer):
+			e.failed(check, "use the agent that wrote it, or a newer one", "%v", err)
+			return
 		case err != nil:
 			e.failed(check, "let this user read and write the folder, or name another with --state-dir", "%v", err)
 			return

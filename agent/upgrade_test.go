@@ -1,0 +1,268 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"os"
+	"path/filepath"
+	"slices"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// counted is an engine that counts what it is called to change.
+type counted struct {
+	reconcilers.Reconciler
+	sync.Mutex
+	applied []string
+	removed []string
+}
+
+func (c *counted) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	c.Lock()
+	c.applied = append(c.applied, a.Name)
+	c.Unlock()
+	return c.Reconciler.Apply(ctx, a)
+}
+
+func (c *counted) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	c.Lock()
+	c.removed = append(c.removed, a.Name)
+	c.Unlock()
+	return c.Reconciler.Remove(ctx, a)
+}
+
+// begin forgets what was counted so far.
+func (c *counted) begin() { c.applied, c.removed = nil, nil }
+
+func (s *site) counted() *counted {
+	c := &counted{Reconciler: s.opts.Reconcilers["directory"]}
+	s.opts.Reconcilers["directory"] = c
+	return c
+}
+
+// What an agent of each format of the state file has left is gone on with: nothing is lost, forgotten or done
+// again for no reason.
+func TestTheStateOfEveryFormatThatEverLandedIsGoneOnWith(t *testing.T) {
+	if *fixtureName != "" {
+		makeStateFixture(t, *fixtureName, *fixtureAgent)
+	}
+	fixtures := readStateFixtures(t)
+	require.NotEmpty(t, fixtures)
+	for _, f := range fixtures {
+		t.Run(f.name, func(t *testing.T) {
+			t.Run("at rest", func(t *testing.T) { t.Parallel(); restedStateGoesOn(t, f) })
+			t.Run("killed", func(t *testing.T) { t.Parallel(); killedStateGoesOn(t, f) })
+		})
+	}
+}
+
+func restedStateGoesOn(t *testing.T, f stateFixture) {
+	s := f.site(t, "rest")
+	engine := s.counted()
+
+	// It is read without an agent.
+	state, err := ReadState(s.dir)
+	require.NoError(t, err)
+	st, err := state.Status(s.now)
+	require.NoError(t, err)
+	queued, err := state.Reports()
+	require.NoError(t, err)
+	require.NoError(t, state.Close())
+	f.requireRest(t, st)
+	require.Len(t, queued, st.Queue.Length)
+
+	// Where nothing can be reached, nothing is done.
+	s.registry.away.Store(true)
+	r := s.once()
+	require.Equal(t, Unreachable, r.Verdict, r.Error)
+	require.Equal(t, st.Release.Running.Digest, r.Status.Release.Running.Digest)
+	require.Empty(t, engine.applied)
+	require.Empty(t, engine.removed)
+
+	// The order was kept.
+	s.registry.away.Store(false)
+	s.publish(s.fixtureDraft(1))
+	s.requireRefused(bundle.OlderRelease, "which this agent has accepted")
+	require.Empty(t, engine.applied)
+
+	// A newer release has what differs applied, and no more.
+	next := s.fixtureDraft(2)
+	next.Release.Sequence = 5
+	next.Files["w03-main/config.yaml"] = "release: 5"
+	delete(next.Files, fixtureMissing+"/config.yaml")
+	delete(next.Files, fixtureGone+"/config.yaml")
+	s.publish(next)
+	s.requireTaken()
+	require.Equal(t, []string{"w03-main"}, engine.applied)
+	require.Equal(t, []string{fixtureGone}, engine.removed)
+	requireFile(t, s.host, "w03-main/config.yaml", "release: 5")
+	requireFile(t, s.host, "w04-main/config.yaml", "release: 2")
+	require.NoDirExists(t, filepath.Join(s.host, fixtureGone))
+	engine.begin()
+	require.Equal(t, Idle, s.once().Verdict)
+	require.Empty(t, engine.applied)
+
+	s.requireAcknowledged(t, queued)
+}
+
+// requireRest compares how an agent at rest stood, with its last three passes.
+func (f stateFixture) requireRest(t *testing.T, st Status) {
+	t.Helper()
+	require.Equal(t, "plant-7", st.Cluster.UID)
+	require.Equal(t, "dev", st.Cluster.Environment)
+	require.EqualValues(t, 2, st.Release.Running.Sequence)
+	require.Equal(t, bundle.Rejected, st.State)
+	require.Equal(t, bundle.Unsigned, st.Release.Refused.Reason)
+	require.Len(t, st.Items, fixtureWorkloads+1)
+	for _, item := range st.Items {
+		want := bundle.Compliant
+		if item.Assignment == fixtureMissing {
+			want = bundle.Failed
+		}
+		require.Equal(t, want, item.State, item.Assignment)
+		require.WithinDuration(t, f.At, item.Since, time.Minute)
+	}
+	require.GreaterOrEqual(t, st.Queue.Length, 3)
+	require.Equal(t, f.Trust, st.Trust != nil)
+	if f.Trust {
+		require.EqualValues(t, 2, st.Trust.Version)
+	}
+	require.WithinDuration(t, f.At, *st.LastContact, time.Minute)
+}
+
+// requireAcknowledged has the hub acknowledge reports, which the agent then no longer has.
+func (s *site) requireAcknowledged(t *testing.T, envelopes [][]byte) {
+	t.Helper()
+	var ids []digest.Digest
+	for _, e := range envelopes {
+		ids = append(ids, reportID(t, e))
+	}
+	hub := newTestHub(t)
+	s.opts.HubKey = hub.key.Public()
+	s.agent(func(a *Agent) {
+		result, err := a.Acknowledge([][]byte{hub.ack(hub.key, "plant-7", ids)})
+		require.NoError(t, err)
+		require.Equal(t, len(ids), result.Deleted)
+		left, err := a.state.Reports()
+		require.NoError(t, err)
+		require.Len(t, left, result.Left)
+		for _, e := range left {
+			require.NotContains(t, ids, reportID(t, e))
+		}
+	})
+}
+
+func reportID(t testing.TB, envelope []byte) digest.Digest {
+	t.Helper()
+	var e dsse.Envelope
+	require.NoError(t, json.Unmarshal(envelope, &e))
+	payload, err := e.DecodeB64Payload()
+	require.NoError(t, err)
+	return bundle.ReportID(payload)
+}
+
+func killedStateGoesOn(t *testing.T, f stateFixture) {
+	s := f.site(t, "killed")
+	engine := s.counted()
+	state, err := ReadState(s.dir)
+	require.NoError(t, err)
+	st, err := state.Status(s.now)
+	require.NoError(t, err)
+	require.NoError(t, state.Close())
+	require.EqualValues(t, 4, st.Release.Running.Sequence)
+	var open, compliant []string
+	for _, item := range st.Items {
+		if item.State == bundle.Compliant {
+			compliant = append(compliant, item.Assignment)
+		} else if item.Assignment != fixtureMissing {
+			open = append(open, item.Assignment)
+		}
+	}
+	require.NotEmpty(t, open)
+
+	// All that is needed is here: the agent goes on where the one before was killed.
+	s.registry.away.Store(true)
+	r := s.once()
+	require.Equal(t, Unreachable, r.Verdict, r.Error)
+	require.Contains(t, s.log.String(), `msg="a step was interrupted and is done again" step=apply`)
+	for _, item := range r.Status.Items {
+		require.Equal(t, item.Assignment != fixtureMissing, item.State == bundle.Compliant, "%+v", item)
+	}
+	require.Len(t, r.Status.Items, fixtureWorkloads)
+	require.ElementsMatch(t, open, slices.Concat(engine.applied, engine.removed))
+	for _, name := range compliant {
+		require.NotContains(t, engine.applied, name)
+	}
+	for i := 1; i < fixtureWorkloads; i++ {
+		requireFile(t, s.host, fixtureFile(i), "release: 4")
+	}
+	require.NoDirExists(t, filepath.Join(s.host, fixtureGone))
+}
+
+// A newer agent may have written what this one does not know, as long as it need not: buckets, keys and fields.
+func TestWhatANewerAgentHasAddedToTheStateStays(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, shop))
+	s.requireTaken()
+	s.agent(func(a *Agent) {
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
+			b, err := tx.CreateBucketIfNotExists([]byte("from-a-newer-agent"))
+			require.NoError(t, err)
+			require.NoError(t, b.Put([]byte("key"), []byte("value")))
+			require.NoError(t, save(tx, bucketMeta, "from-a-newer-agent", map[string]int{"n": 7}))
+			running := map[string]any{}
+			require.NoError(t, json.Unmarshal(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyRunning)), &running))
+			running["fromANewerAgent"] = true
+			return save(tx, bucketMeta, keyRunning, running)
+		}))
+	})
+	s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
+	s.requireTaken()
+	s.agent(func(a *Agent) {
+		require.NoError(t, a.state.view(func(tx *bbolt.Tx) error {
+			require.Equal(t, "value", string(tx.Bucket([]byte("from-a-newer-agent")).Get([]byte("key"))))
+			require.JSONEq(t, `{"n": 7}`, string(tx.Bucket([]byte(bucketMeta)).Get([]byte("from-a-newer-agent"))))
+			return nil
+		}))
+	})
+}
+
+// An agent that meets a file that it must not take for its own says so, and leaves it and the cluster alone.
+func TestAFileThatANewerVersionWroteIsLeftAlone(t *testing.T) {
+	s := newSite(t)
+	s.opts.Version = "v9.1.0"
+	s.publish(s.draft(1, shop))
+	s.requireTaken()
+	s.agent(func(a *Agent) {
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keySchema, stateSchema+1) }))
+	})
+	path := filepath.Join(s.dir, stateFile)
+	before, err := os.ReadFile(path)
+	require.NoError(t, err)
+
+	for name, open := range map[string]func() (*State, error){
+		"to go on with": func() (*State, error) { return OpenState(s.dir, nil) },
+		"to be read":    func() (*State, error) { return ReadState(s.dir) },
+	} {
+		t.Run(name, func(t *testing.T) {
+			_, err := open()
+			require.ErrorIs(t, err, ErrNewer)
+			require.NotErrorIs(t, err, ErrDamaged)
+			require.EqualError(t, err, "state "+path+": a newer agent wrote it: v9.1.0, schema 2; this one reads up to schema 1")
+		})
+	}
+	after, err := os.ReadFile(path)
+	require.NoError(t, err)
+	require.Equal(t, before, after)
+	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
+}
