@@ -24,7 +24,7 @@ func clean(r *bundle.Report) error {
 	if len(r.Items) > maxItems {
 		return fmt.Errorf("%d items, at most %d", len(r.Items), maxItems)
 	}
-	if err := cleanTexts(&r.Reason, &r.Cluster.Name, &r.Cluster.Platform, &r.Cluster.Type, &r.Cluster.Environment, &r.Cluster.Ring, &r.Agent.Version); err != nil {
+	if err := cleanTexts(&r.Reason, &r.Cluster.Name, &r.Cluster.Platform, &r.Cluster.Type, &r.Cluster.Environment, &r.Cluster.Ring, &r.Agent.Version, &r.Agent.Instance); err != nil {
 		return err
 	}
 	if len(r.Cluster.Labels) > maxLabels {

@@ -121,7 +121,7 @@ func answerError(status int, body []byte) error {
 
 // plain makes what another machine said fit for a terminal.
 func (c *ClusterStatus) plain() {
-	for _, s := range []*string{&c.UID, &c.Name, &c.Platform, &c.Type, &c.Environment, &c.Ring, &c.Reason, &c.Message, &c.AgentVersion, &c.Mismatch} {
+	for _, s := range []*string{&c.UID, &c.Name, &c.Platform, &c.Type, &c.Environment, &c.Ring, &c.Reason, &c.Message, &c.AgentVersion, &c.Mismatch, &c.SharedHow} {
 		*s = plain(*s)
 	}
 	c.State, c.Was = bundle.State(plain(string(c.State))), bundle.State(plain(string(c.Was)))

@@ -45,6 +45,10 @@ type ClusterStatus struct {
 	// Conflicts counts reports refused because another with their number is stored: two agents share
 	// this cluster's identity.
 	Conflicts int `json:"conflicts,omitempty"`
+	// SharedSince is when reports first showed that two agents share this identity, and SharedHow what showed
+	// it; zero while none does.
+	SharedSince time.Time `json:"sharedSince,omitzero"`
+	SharedHow   string    `json:"sharedHow,omitempty"`
 }
 
 // Clusters returns the registered clusters that f chooses. The error wraps ErrInvalid where f is not
@@ -64,7 +68,7 @@ func (h *Hub) Clusters(ctx context.Context, f Filter) (ClusterList, error) {
 	rows, err := h.read.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels,
 			`+stateNow("c.state")+`, c.state, c.reason, c.message, c.state_since,
 			c.desired_digest, c.desired_epoch, c.desired_sequence, c.observed_digest, c.observed_epoch, c.observed_sequence, c.expired,
-			c.agent_version, c.incarnation, c.seq, coalesce(c.last_seen, 0), c.claims, c.conflicts
+			c.agent_version, c.incarnation, c.seq, coalesce(c.last_seen, 0), c.claims, c.conflicts, coalesce(c.shared_since, 0), c.shared_how
 		FROM cluster c`+q.end("c.name", f.Limit), q.args...)
 	if err != nil {
 		return ClusterList{}, classify(err)
@@ -88,12 +92,12 @@ func (h *Hub) Clusters(ctx context.Context, f Filter) (ClusterList, error) {
 func scanCluster(rows *sql.Rows) (ClusterStatus, error) {
 	var c ClusterStatus
 	var desired, observed bundle.ReportRelease
-	var since, seen int64
+	var since, seen, shared int64
 	var labels, claims string
 	err := rows.Scan(&c.UID, &c.Name, &c.Platform, &c.Type, &c.Environment, &c.Ring, &labels,
 		&c.State, &c.Was, &c.Reason, &c.Message, &since,
 		&desired.Digest, &desired.Epoch, &desired.Sequence, &observed.Digest, &observed.Epoch, &observed.Sequence, &observed.Expired,
-		&c.AgentVersion, &c.Incarnation, &c.Seq, &seen, &claims, &c.Conflicts)
+		&c.AgentVersion, &c.Incarnation, &c.Seq, &seen, &claims, &c.Conflicts, &shared, &c.SharedHow)
 	if err != nil {
 		return c, err
 	}
@@ -110,7 +114,7 @@ func scanCluster(rows *sql.Rows) (ClusterStatus, error) {
 	if c.State != Stale {
 		c.Was = ""
 	}
-	c.Since, c.LastSeen = moment(since), moment(seen)
+	c.Since, c.LastSeen, c.SharedSince = moment(since), moment(seen), moment(shared)
 	if desired.Digest != "" {
 		c.Desired = &desired
 	}

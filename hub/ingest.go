@@ -26,6 +26,8 @@ type stored struct {
 	accepted, duplicates int
 	ids                  []digest.Digest // of both
 	rejected             []Rejection
+	sharedHow            string // how two agents share the cluster's identity shows; empty while none do
+	found                bool   // that was found out now
 }
 
 // store writes the verified reports of one cluster and returns once they are on disk.
@@ -49,10 +51,14 @@ func (h *Hub) store(ctx context.Context, uid string, reports []received, via Via
 			return fmt.Errorf("store cluster %s: %w", uid, err)
 		}
 		s = in.done
+		s.sharedHow = in.cluster.sharedHow
 		return nil
 	})
 	if err != nil {
 		return stored{}, err
+	}
+	if s.found {
+		h.log.Warn("two agents share an identity", "cluster", uid, "how", s.sharedHow)
 	}
 	if s.accepted > 0 {
 		h.log.Info("reports stored", "cluster", uid, "accepted", s.accepted, "duplicates", s.duplicates, "via", via)
@@ -137,18 +143,17 @@ func (in *intake) record(ctx context.Context, r received) (fresh bool, err error
 	if n == 1 {
 		in.done.accepted++
 		in.done.ids = append(in.done.ids, r.id)
-		return true, nil
+		return true, in.noteInstance(ctx, r.body.Agent)
 	}
 	var known bool
 	if err := in.db.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM report WHERE id = ?)`, string(r.id)).Scan(&known); err != nil {
 		return false, err
 	}
 	if !known {
-		in.cluster.conflicts++
 		u := unopened{index: r.index, id: r.id, cluster: r.body.Cluster.UID}
 		in.done.rejected = append(in.done.rejected, *u.reject(CodeConflict,
 			"another report with incarnation %d and seq %d is stored; do two agents share this identity?", r.body.Agent.Incarnation, r.body.Agent.Seq))
-		return false, nil
+		return false, in.conflict(ctx, r.body.Agent)
 	}
 	in.done.duplicates++
 	in.done.ids = append(in.done.ids, r.id)

@@ -55,10 +55,10 @@ func (c ClusterStatus) ShownState() string { return shown(c.State, c.Was) }
 // ShownReason is the reason, or else what is odd about the cluster.
 func (c ClusterStatus) ShownReason() string {
 	switch {
+	case !c.SharedSince.IsZero(), c.Conflicts > 0: // the rest may be of either agent
+		return reasonShared
 	case c.Reason != "":
 		return c.Reason
-	case c.Conflicts > 0:
-		return "SharedIdentity"
 	case c.Mismatch != "":
 		return "Mismatch: " + c.Mismatch
 	}

@@ -25,6 +25,8 @@ type present struct {
 	claims       string
 	lastSeen     int64
 	conflicts    int
+	sharedHow    string // written where it is found, and not by save
+	cleared      order  // up to where it has been seen to
 	deployments  map[string]deployed
 	everReported bool
 }
@@ -44,11 +46,11 @@ func loadPresent(ctx context.Context, db querier, uid string) (*present, error) 
 	var seen sql.NullInt64
 	err := db.QueryRowContext(ctx, `SELECT id, incarnation, seq, state, reason, message, state_since,
 			desired_digest, desired_epoch, desired_sequence, observed_digest, observed_epoch, observed_sequence, expired,
-			agent_version, claims, last_seen, conflicts
+			agent_version, claims, last_seen, conflicts, shared_how, cleared_incarnation, cleared_seq
 		FROM cluster WHERE uid = ? AND removed_at IS NULL`, uid).Scan(
 		&p.id, &p.incarnation, &p.seq, &p.agent.state, &p.agent.reason, &p.message, &p.since,
 		&p.desired.Digest, &p.desired.Epoch, &p.desired.Sequence, &p.observed.Digest, &p.observed.Epoch, &p.observed.Sequence, &p.observed.Expired,
-		&p.agentVersion, &p.claims, &seen, &p.conflicts)
+		&p.agentVersion, &p.claims, &seen, &p.conflicts, &p.sharedHow, &p.cleared.incarnation, &p.cleared.seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("cluster %q: %w", uid, ErrUnknownCluster)
 	}

@@ -32,6 +32,8 @@ type Receipt struct {
 	Accepted   int             `json:"accepted"`
 	Duplicates int             `json:"duplicates"`
 	Rejected   []Rejection     `json:"rejected"`
+	// Identity is absent where nothing is wrong with who the agent is.
+	Identity *IdentityHint `json:"identity,omitempty"`
 }
 
 func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
@@ -126,7 +128,7 @@ func inflate(body []byte) ([]byte, error) {
 
 // answer says what became of the reports. What it acknowledges is on disk.
 func (h *Hub) answer(w http.ResponseWriter, r *http.Request, uid string, s stored, rejected []Rejection) {
-	receipt := Receipt{Accepted: s.accepted, Duplicates: s.duplicates, Rejected: append(append([]Rejection{}, rejected...), s.rejected...)}
+	receipt := Receipt{Accepted: s.accepted, Duplicates: s.duplicates, Identity: s.hint(), Rejected: append(append([]Rejection{}, rejected...), s.rejected...)}
 	slices.SortFunc(receipt.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
 	if len(s.ids) == 0 && !slices.ContainsFunc(receipt.Rejected, func(r Rejection) bool { return !r.Reason.untrusted() }) {
 		// Nobody known has signed any of it.

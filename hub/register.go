@@ -140,7 +140,7 @@ func writeRegistration(ctx context.Context, db *conn, c Cluster, kid string, now
 		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL, until_incarnation = NULL, until_seq = NULL`, id, kid, der); err != nil {
 		return err
 	}
-	return forgetShared(ctx, db, id)
+	return forgetShared(ctx, db, id, order{})
 }
 
 // Which registrations to read. The one of a name comes before that of a uid spelt alike.

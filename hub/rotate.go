@@ -66,15 +66,5 @@ func switchKey(ctx context.Context, db *conn, cluster int64, s switching) error 
 	if _, err := db.exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (?, ?, ?)`, cluster, s.kid, s.der); err != nil {
 		return fmt.Errorf("keep key %s: %w", s.kid, err)
 	}
-	return forgetShared(ctx, db, cluster)
-}
-
-// forgetShared ends the suspicion that two agents share the cluster's identity: only one of them has what
-// comes from now on.
-func forgetShared(ctx context.Context, db *conn, cluster int64) error {
-	if _, err := db.exec(ctx, `UPDATE cluster SET shared_since = NULL, shared_how = '', conflicts = 0 WHERE id = ?`, cluster); err != nil {
-		return err
-	}
-	_, err := db.exec(ctx, `DELETE FROM instance WHERE cluster_id = ?`, cluster)
-	return err
+	return forgetShared(ctx, db, cluster, s.until)
 }

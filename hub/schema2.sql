@@ -6,6 +6,9 @@ ALTER TABLE cluster ADD COLUMN retired_reason TEXT NOT NULL DEFAULT '';
 -- Since when two agents have shared this identity, as their reports show, and what shows it.
 ALTER TABLE cluster ADD COLUMN shared_since INTEGER;
 ALTER TABLE cluster ADD COLUMN shared_how   TEXT NOT NULL DEFAULT '';
+-- Up to here reports show it no more: that has been seen to, by a person or a new key.
+ALTER TABLE cluster ADD COLUMN cleared_incarnation INTEGER NOT NULL DEFAULT 0;
+ALTER TABLE cluster ADD COLUMN cleared_seq         INTEGER NOT NULL DEFAULT 0;
 
 -- A key that the agent has replaced itself speaks for the reports up to this number. NULL for keys in
 -- force, and for those that speak for nothing any more.

@@ -17,7 +17,7 @@ func newHubClustersCommand(dir *string) *cobra.Command {
 		Use:   "clusters",
 		Short: "Register the clusters whose reports the hub takes",
 	}
-	cmd.AddCommand(newHubClustersAddCommand(dir), newHubClustersListCommand(dir), newHubClustersRemoveCommand(dir), newHubClustersRetireCommand(dir))
+	cmd.AddCommand(newHubClustersAddCommand(dir), newHubClustersListCommand(dir), newHubClustersRemoveCommand(dir), newHubClustersRetireCommand(dir), newHubClustersUnshareCommand(dir))
 	return cmd
 }
 
@@ -149,6 +149,33 @@ free, and an agent that still has its key is told that it was retired, and why. 
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "what the agent and people are told")
 	return cmd
+}
+
+func newHubClustersUnshareCommand(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:   "unshare NAME|UID",
+		Short: "Say that one agent alone has a cluster's identity again",
+		Long: `Say that one agent alone has a cluster's identity again, which is shown as SharedIdentity while reports have come
+from two, as after a disk was copied. See to it first: "wherry-agent enroll --new-identity" on the copy. If
+reports show it again, it is marked again. A new key, by "wherry-agent enroll --rotate" on the original, ends
+it as well, and has the copy refused.`,
+		Example: "  wherry hub clusters unshare plant-7",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+				r, err := h.Unshare(cmd.Context(), args[0])
+				if err != nil {
+					return err
+				}
+				what := "has one agent again"
+				if r.SharedSince == nil && r.Conflicts == 0 {
+					what = "had one agent already"
+				}
+				cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", *dir, r.Name, r.UID, what)
+				return nil
+			})
+		},
+	}
 }
 
 func newHubClustersRemoveCommand(dir *string) *cobra.Command {
