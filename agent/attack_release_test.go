@@ -48,7 +48,7 @@ func TestAttackByReplay(t *testing.T) {
 				d.ChangeManifest = func(m *ocispec.Manifest) { m.ArtifactType = bundle.MediaTypeEnvironment }
 			})
 		}},
-		{name: "a release of a version to come", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "a release of a version to come", want: bundle.UnsupportedSchema, mount: func(s *siege) digest.Digest {
 			return s.offer(6, func(d *draft) { d.ChangeRelease = func(r *bundle.Release) { r.Schema = 2 } })
 		}},
 	})

@@ -36,7 +36,7 @@ type refusal struct {
 	Reason  bundle.Reason `json:"reason"`
 	Message string        `json:"message"`
 	At      time.Time     `json:"at"`
-	// Trust identifies what it was judged by: the keys and what this agent is.
+	// Trust identifies what it was judged by: the keys, and what and who this agent is.
 	Trust string `json:"trust"`
 	// Count is how often it has been judged, and NotBefore when a pass may do so again by itself.
 	Count     int       `json:"count"`
@@ -49,7 +49,7 @@ type refusal struct {
 func (r refusal) final() bool {
 	switch r.Reason {
 	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing,
-		bundle.OlderRelease:
+		bundle.OlderRelease, bundle.UnsupportedSchema:
 		return true
 	}
 	return false

@@ -61,10 +61,10 @@ func (j judge) admits(platform string, now time.Time) error {
 }
 
 // judgedBy identifies all that a release is judged by, so that a change of it has a refused one judged
-// again.
+// again. Another version of this program may read what the one before did not.
 func (a *Agent) judgedBy() string {
 	by := a.judge()
-	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %d %d %d %s", a.stream(), a.cluster.Ring, by.version(), by.Epoch, by.Threshold, strings.Join(keyIDs(by.Keys), " ")))
+	sum := sha256.Sum256(fmt.Appendf(nil, "%q %q %q %d %d %d %s", a.opts.Version, a.stream(), a.cluster.Ring, by.version(), by.Epoch, by.Threshold, strings.Join(keyIDs(by.Keys), " ")))
 	return hex.EncodeToString(sum[:8])
 }
 

@@ -1,20 +1,25 @@
 package agent
 
 import (
+	"bytes"
 	"context"
+	"crypto"
 	"encoding/json"
 	"os"
 	"path/filepath"
 	"slices"
+	"strings"
 	"sync"
 	"testing"
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -265,4 +270,72 @@ func TestAFileThatANewerVersionWroteIsLeftAlone(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, before, after)
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
+}
+
+// A release that only a newer agent reads is refused as that. What runs is kept, and the newer agent takes it at
+// once, though the one before had refused it.
+func TestAReleaseForANewerAgentWaitsForIt(t *testing.T) {
+	for name, change := range map[string]func(*draft){
+		"a release document": func(d *draft) { d.ChangeRelease = func(r *bundle.Release) { r.Schema++ } },
+		"a manifest": func(d *draft) {
+			d.ChangeManifest = func(m *ocispec.Manifest) { m.ArtifactType = later(m.ArtifactType) }
+		},
+		"a config media type": func(d *draft) {
+			d.ChangeManifest = func(m *ocispec.Manifest) { m.Config.MediaType = later(m.Config.MediaType) }
+		},
+	} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			s.publish(s.draft(1, shop))
+			s.requireTaken()
+			d := s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"})
+			change(&d)
+			s.publish(d)
+			s.requireRefused(bundle.UnsupportedSchema, "it needs a newer version of wherry")
+			requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
+
+			asked := func() int64 {
+				s.registry.requests.Store(0)
+				s.agent(func(a *Agent) { a.makePass(context.Background(), scope{offer: s.repo}) })
+				return s.registry.requests.Load()
+			}
+			s.now = s.now.Add(DefaultMaxBackoff)
+			require.EqualValues(t, 1, asked(), "this one cannot judge it otherwise, however long it waits")
+			s.opts.Version = "v0.0.1-test"
+			require.Greater(t, asked(), int64(1), "another one may")
+		})
+	}
+}
+
+// later is the media type of the version after the first.
+func later(mediaType string) string { return strings.Replace(mediaType, ".v1+", ".v2+", 1) }
+
+func TestATrustDocumentForANewerAgentSaysSo(t *testing.T) {
+	s, first := underTrust(t)
+	s.publish(s.draft(1, shop))
+	s.requireTaken()
+	second := first.Next(s.now)
+	envelope, err := second.Envelope()
+	require.NoError(t, err)
+	var e dsse.Envelope
+	require.NoError(t, json.Unmarshal(envelope, &e))
+	body, err := e.DecodeB64Payload()
+	require.NoError(t, err)
+	for version, sealed := range map[string][]byte{
+		"its type":   seal(t, later(bundle.MediaTypeTrust), body, first.Signers[0]),
+		"its schema": seal(t, bundle.MediaTypeTrust, bytes.Replace(body, []byte(`"schema":1`), []byte(`"schema":2`), 1), first.Signers[0]),
+	} {
+		t.Run(version, func(t *testing.T) {
+			require.NoError(t, agenttest.PublishEnvelope(context.Background(), s.trust, 2, sealed))
+			s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: " + version}))
+			s.requireRefused(bundle.TrustDocumentRejected, "it needs a newer version of wherry")
+		})
+	}
+}
+
+func seal(t *testing.T, payloadType string, body []byte, key crypto.Signer) []byte {
+	t.Helper()
+	envelope, err := bundle.SealEnvelope(payloadType, body, key)
+	require.NoError(t, err)
+	return envelope
 }

@@ -1,6 +1,9 @@
 package bundle
 
 import (
+	"strconv"
+	"strings"
+
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
@@ -27,6 +30,29 @@ const (
 	PayloadTypeEnrolmentRequest = "application/vnd.wherry.enrolment-request.v1+json"
 	PayloadTypeEnrolment        = "application/vnd.wherry.enrolment.v1+json"
 )
+
+// isNewer says whether a media type is that of a later version than known, which is one of ours: they differ in the
+// number alone.
+func isNewer(mediaType, known string) bool {
+	name, n := versionOf(mediaType)
+	wanted, least := versionOf(known)
+	return name == wanted && n > least
+}
+
+// versionOf splits "application/vnd.wherry.trust.v1+json" into what names the kind and the 1, which is 0 where there
+// is none.
+func versionOf(mediaType string) (kind string, version int) {
+	head, suffix, _ := strings.Cut(mediaType, "+")
+	i := strings.LastIndex(head, ".v")
+	if i < 0 {
+		return mediaType, 0
+	}
+	n, err := strconv.Atoi(head[i+len(".v"):])
+	if err != nil || n < 0 {
+		return mediaType, 0
+	}
+	return head[:i] + "+" + suffix, n
+}
 
 // Bounds on what is read before, and while, it is verified. Sizes are in bytes.
 const (

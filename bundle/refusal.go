@@ -27,7 +27,12 @@ const (
 	TooLarge              Reason = "TooLarge"
 	BadContent            Reason = "BadContent"
 	TrustDocumentRejected Reason = "TrustDocumentRejected"
+	// UnsupportedSchema is that of a release in a format that only a newer version reads.
+	UnsupportedSchema Reason = "UnsupportedSchema"
 )
+
+// tooNew completes the message about a document in a format of a version to come.
+const tooNew = "it needs a newer version of wherry"
 
 // Refusal is the error of content that was read and is not trusted. Other errors of this package's
 // functions mean that it could not be read, and may be tried again. What this package says in Message is

@@ -97,6 +97,8 @@ func ParseRelease(data []byte) (Release, error) {
 		return Release{}, refuse(BadContent, "release document: %v", err)
 	}
 	switch {
+	case r.Schema > ReleaseSchema:
+		return Release{}, refuse(UnsupportedSchema, "release document has schema %d, this version reads %d: %s", r.Schema, ReleaseSchema, tooNew)
 	case r.Schema != ReleaseSchema:
 		return Release{}, refuse(BadContent, "release document has schema %d, this version reads %d", r.Schema, ReleaseSchema)
 	case r.Platform == "" || r.Environment == "" || r.ClusterType == "":

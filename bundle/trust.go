@@ -118,6 +118,8 @@ func ParseTrustDocument(data []byte) (TrustDocument, error) {
 
 func (d TrustDocument) check() error {
 	switch {
+	case d.Schema > TrustSchema:
+		return fmt.Errorf("trust document has schema %d, this version reads %d: %s", d.Schema, TrustSchema, tooNew)
 	case d.Schema != TrustSchema:
 		return fmt.Errorf("trust document has schema %d, this version reads %d", d.Schema, TrustSchema)
 	case d.Platform == "":

@@ -123,6 +123,9 @@ func openTrust(envelope []byte) (*dsse.Envelope, TrustDocument, error) {
 	if err := json.Unmarshal(envelope, &env); err != nil {
 		return nil, none, refuse(TrustDocumentRejected, "trust document's envelope: %v", err)
 	}
+	if isNewer(env.PayloadType, MediaTypeTrust) {
+		return nil, none, refuse(TrustDocumentRejected, "envelope holds %q: %s", env.PayloadType, tooNew)
+	}
 	if env.PayloadType != MediaTypeTrust {
 		return nil, none, refuse(TrustDocumentRejected, "envelope holds %q, not a trust document", env.PayloadType)
 	}

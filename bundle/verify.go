@@ -66,6 +66,9 @@ func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verifi
 	if err := json.Unmarshal(data, &v.Manifest); err != nil {
 		return nil, refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
 	}
+	if isNewer(v.Manifest.ArtifactType, MediaTypeBundle) || isNewer(v.Manifest.Config.MediaType, MediaTypeRelease) {
+		return nil, refuse(UnsupportedSchema, "manifest %s has artifactType %q and config %q: %s", manifest.Digest, v.Manifest.ArtifactType, v.Manifest.Config.MediaType, tooNew)
+	}
 	if v.Manifest.ArtifactType != MediaTypeBundle || v.Manifest.Config.MediaType != MediaTypeRelease {
 		return nil, refuse(BadContent, "manifest %s has artifactType %q and config %q: no bundle",
 			manifest.Digest, v.Manifest.ArtifactType, v.Manifest.Config.MediaType)

@@ -196,6 +196,28 @@ func TestVerifyRefuses(t *testing.T) {
 			m := publish(t, s, r, nil)
 			sign(t, s, m.Digest, SignatureTag(m.Digest), signer)
 			return m
+		}, UnsupportedSchema},
+		{"a release document of a schema that never was", func(t *testing.T, s *memory.Store) ocispec.Descriptor {
+			r := good
+			r.Schema = -1
+			m := publish(t, s, r, nil)
+			sign(t, s, m.Digest, SignatureTag(m.Digest), signer)
+			return m
+		}, BadContent},
+		{"a bundle of a later kind", func(t *testing.T, s *memory.Store) ocispec.Descriptor {
+			m := publish(t, s, good, func(m *ocispec.Manifest) { m.ArtifactType = "application/vnd.wherry.bundle.v12+json" })
+			sign(t, s, m.Digest, SignatureTag(m.Digest), signer)
+			return m
+		}, UnsupportedSchema},
+		{"a release document of a later kind", func(t *testing.T, s *memory.Store) ocispec.Descriptor {
+			m := publish(t, s, good, func(m *ocispec.Manifest) { m.Config.MediaType = "application/vnd.wherry.release.v2+json" })
+			sign(t, s, m.Digest, SignatureTag(m.Digest), signer)
+			return m
+		}, UnsupportedSchema},
+		{"a bundle of a kind that is not ours", func(t *testing.T, s *memory.Store) ocispec.Descriptor {
+			m := publish(t, s, good, func(m *ocispec.Manifest) { m.ArtifactType = "application/vnd.wherry.bundle.v2+yaml" })
+			sign(t, s, m.Digest, SignatureTag(m.Digest), signer)
+			return m
 		}, BadContent},
 	}
 	for _, tt := range tests {

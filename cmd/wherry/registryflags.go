@@ -83,6 +83,8 @@ func refusalHint(reason bundle.Reason) string {
 		return "a trust document says which epoch counts, and --trust takes version 1 of it; what is of an older epoch has to be published again"
 	case bundle.TrustDocumentRejected:
 		return `"wherry trust show" shows what is there; agents take nothing new before the one that follows is there`
+	case bundle.UnsupportedSchema:
+		return "a newer wherry has published it: use one as new here"
 	case bundle.Expired:
 		return "publish it again: that renews a release in the last third of its life"
 	}

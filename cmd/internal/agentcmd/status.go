@@ -243,6 +243,8 @@ func refusalHint(s agent.Status) string {
 		return keeps + "; what lies in the registry as the next version of the trust document was not signed by those who may"
 	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing:
 		return keeps + "; compare --platform, --environment, --cluster-type and --ring with what was published"
+	case bundle.UnsupportedSchema:
+		return keeps + "; put a newer agent here, which then judges it again"
 	case bundle.OlderRelease:
 		return keeps + "; to go back on purpose, publish the older content again"
 	case bundle.Expired:

@@ -153,6 +153,8 @@ func (e *examination) refusalRemedy(reason bundle.Reason) string {
 			return `install the platform's trust document with "wherry-agent trust install"`
 		}
 		return "publish again, in the epoch of the trust document in force"
+	case bundle.UnsupportedSchema:
+		return "put a newer agent here, which then takes it by itself"
 	case bundle.Expired:
 		return "publish again to renew it, or set this machine's clock"
 	}
