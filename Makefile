@@ -52,9 +52,10 @@ E2E_ENV   = WHERRY_E2E_TOOLS=$(E2E_TOOLS) WHERRY_E2E_PROGRAMS=$(CURDIR)/bin WHER
 IMAGE_PLATFORMS ?= linux/amd64 linux/arm64
 IMAGE_TAG ?= dev
 FUZZTIME ?= 1m
+SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-agent bench-hub bench-wire fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-agent bench-hub bench-wire bench-soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -171,6 +172,9 @@ BENCH_PEERS = $(filter $(foreach peer,$(if $(WHERRY_E2E_KUBECONFIG),,etcd kube) 
 
 bench-agent: build $(BENCH_PEERS) ## figures of the agent and of Flux, with the same 400 objects on an API server; four minutes once its tools are built
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkAgent$$' -benchtime 1x -timeout 12m
+
+bench-soak: build $(BENCH_PEERS) ## memory of an agent over SOAK, with releases every 5 seconds, outages, refusals and failures
+	WHERRY_E2E_SOAK=$(SOAK) $(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkSoak$$' -benchtime 1x -timeout 0
 
 bench-wire: build $(BENCH_PEERS) ## figures of what agent and Flux send and receive over TLS; a minute once its tools are built
 	$(E2E_ENV) $(GO) test -tags e2e ./e2e -run '^$$' -bench '^BenchmarkWire$$' -benchtime 1x -timeout 12m

@@ -78,7 +78,8 @@ func BenchmarkAgent(b *testing.B) {
 type agentBench struct {
 	b        *testing.B
 	dir      string
-	registry string // HOST:PORT
+	handler  http.Handler // of the registry
+	registry string       // HOST:PORT, as the agent is told
 	repo     oci.Target
 	key      *ecdsa.PrivateKey
 	latest   ocispec.Descriptor
@@ -95,7 +96,8 @@ func newAgentBench(b *testing.B) *agentBench {
 	public, err := bundle.MarshalPublicKey(f.key.Public())
 	require.NoError(b, err)
 	require.NoError(b, os.WriteFile(f.path("cosign.pub"), public, 0o600))
-	server := httptest.NewServer(memoryregistry.New(memoryregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug))))
+	f.handler = memoryregistry.New(memoryregistry.Logger(slog.NewLogLogger(slog.DiscardHandler, slog.LevelDebug)))
+	server := httptest.NewServer(f.handler)
 	b.Cleanup(server.Close)
 	f.registry = strings.TrimPrefix(server.URL, "http://")
 	location, err := oci.Parse("oci://" + f.registry + "/edge")
@@ -133,11 +135,11 @@ func (f *agentBench) publish(files map[string]string) {
 	require.NoError(f.b, err)
 }
 
-func (f *agentBench) follow() *follower {
+func (f *agentBench) follow(more ...string) *follower {
 	f.b.Helper()
 	return follow(f.b, place{
 		registry: "oci://" + f.registry + "/edge", clusterType: "bench", key: f.path("cosign.pub"), state: f.path("state"),
-		more: []string{"--adapter", "kubernetes", "--kubeconfig", f.path("kubeconfig"), "--interval", benchPoll.String()},
+		more: append([]string{"--adapter", "kubernetes", "--kubeconfig", f.path("kubeconfig"), "--interval", benchPoll.String()}, more...),
 	})
 }
 
