@@ -78,6 +78,18 @@ func (c Client) InstallTrust(ctx context.Context, envelopes ...[]byte) (change T
 	return change, err
 }
 
+// RollBack is Agent.RollBack.
+func (c Client) RollBack(ctx context.Context, w Wish) (b RolledBack, err error) {
+	err = c.call(ctx, http.MethodPost, "rollback", command{Wish: w}, &b)
+	return b, err
+}
+
+// Releases is State.Releases.
+func (c Client) Releases(ctx context.Context) (list []KnownRelease, err error) {
+	err = c.call(ctx, http.MethodGet, "releases", nil, &list)
+	return list, err
+}
+
 // Pause is Agent.Pause.
 func (c Client) Pause(ctx context.Context, reason string, lasting time.Duration) (p Pause, err error) {
 	err = c.call(ctx, http.MethodPost, "pause", command{Reason: reason, For: lasting}, &p)

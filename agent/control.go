@@ -46,6 +46,8 @@ type command struct {
 	Enrol  EnrolOptions    `json:"enrol,omitzero"`
 	Answer json.RawMessage `json:"answer,omitempty"`
 	HubKey string          `json:"hubKey,omitempty"`
+	// Wish is what is to run again.
+	Wish Wish `json:"wish,omitzero"`
 }
 
 // answer is what the socket says where a command did not work.
@@ -72,6 +74,9 @@ var kinds = map[string]error{
 	"no-token":     bundle.ErrToken,
 	"no-enrolment": bundle.ErrEnrolment,
 	"must-not-run": ErrRunning,
+	"not-accepted": ErrNotAccepted,
+	"newest":       ErrNewest,
+	"not-allowed":  ErrNotAllowed,
 }
 
 // sayError answers with an error and its kind.
@@ -139,9 +144,11 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("POST /ack", c.postAck)
 	mux.HandleFunc("GET /trust", c.getTrust)
 	mux.HandleFunc("POST /trust", c.postTrust)
+	c.serveEnrol(ctx, mux)
+	mux.HandleFunc("POST /rollback", do(func(cmd command) (any, error) { return c.agent.RollBack(cmd.Wish) }))
+	mux.HandleFunc("GET /releases", do(func(command) (any, error) { return c.agent.state.Releases(c.agent.opts.Now()) }))
 	mux.HandleFunc("POST /pause", do(func(cmd command) (any, error) { return c.agent.Pause(cmd.Reason, cmd.For) }))
 	mux.HandleFunc("POST /resume", do(func(cmd command) (any, error) { return c.agent.Resume(cmd.Retry) }))
-	c.serveEnrol(ctx, mux)
 	server := &http.Server{
 		Handler:           mux,
 		ReadHeaderTimeout: 10 * time.Second,
@@ -254,7 +261,7 @@ func do(f func(command) (any, error)) http.HandlerFunc {
 		}
 		done, err := f(cmd)
 		if err != nil {
-			say(w, http.StatusUnprocessableEntity, answer{Error: err.Error()})
+			sayError(w, err)
 			return
 		}
 		say(w, http.StatusOK, done)

@@ -129,7 +129,7 @@ func TestACrashLoopWithNothingToGoBackToRests(t *testing.T) {
 		r := s.once()
 		require.Equal(t, bundle.Failed, r.Status.State)
 		require.Equal(t, CrashLoop, r.Status.Reason)
-		require.Contains(t, r.Status.Message, "the agent has died 3 times in a row while it applied release 0-1: the next attempt is at 2026-03-01T14:00:00Z")
+		require.Contains(t, r.Status.Message, "until 2026-03-01T14:00:00Z: the agent has died 3 times in a row while it applied release 0-1")
 		require.NoDirExists(t, filepath.Join(s.host, "a-x"))
 	}
 	s.now = s.now.Add(crashRest / 3)
@@ -150,7 +150,7 @@ func TestAPersonNeedNotWaitForTheRest(t *testing.T) {
 		s.crash()
 	}
 	s.agent(func(a *Agent) {
-		_, err := a.state.EndHold(true, s.now)
+		_, err := a.state.Resume(true, s.now)
 		require.NoError(t, err)
 	})
 	require.Equal(t, bundle.Compliant, s.once().Status.State)

@@ -102,7 +102,7 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 	content := newContents(s)
 	for _, r := range p.known {
 		k := KnownRelease{
-			ReleaseStatus: *r.status(now), AcceptedAt: r.AcceptedAt, Here: content.stores(r),
+			ReleaseStatus: *r.status(now), AcceptedAt: r.AcceptedAt, Here: content.stored(r),
 			Running: r.digest() == p.running.digest(), Newest: r.digest() == p.accepted.digest(), Good: r.digest() == p.good.digest(),
 		}
 		if err := p.judge(r); err != nil {
@@ -113,8 +113,8 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 	return list, err
 }
 
-// stores says whether the tree of r is in the store, going by its size.
-func (c *contents) stores(r *release) bool {
+// stored says whether the tree of r is in the store, going by its size.
+func (c *contents) stored(r *release) bool {
 	for _, form := range forms(r) {
 		if info, err := os.Stat(c.blob(form.Digest)); err == nil && info.Size() == form.Size {
 			return true

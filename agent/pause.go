@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"strings"
 	"time"
 
@@ -16,6 +17,16 @@ type Pause struct {
 	// Until is when it ends by itself; zero is not before Resume.
 	Until  time.Time `json:"until,omitzero"`
 	Reason string    `json:"reason,omitempty"`
+}
+
+// Resumed is what Resume has ended. What is nil was not there.
+type Resumed struct {
+	Pause *Pause `json:"pause,omitempty"`
+	// Held is what a person had decided to run. With a pause it is not ended, and is StillHeld.
+	Held      *HeldStatus `json:"held,omitempty"`
+	StillHeld *HeldStatus `json:"stillHeld,omitempty"`
+	// Retried are the releases that were given up and may run again, the last first.
+	Retried []QuarantinedStatus `json:"retried,omitempty"`
 }
 
 // Pause asks that nothing in the cluster be changed from now on, for the given time, or until Resume where that
@@ -38,16 +49,22 @@ func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Paus
 	return next, err
 }
 
-// Resume lets the cluster be changed again, and is EndHold.
+// Resume ends a pause. Where there is none it ends a rollback, so that the newest release runs that was accepted
+// and not given up: who ends a pause does not mean the rollback before it. With retry what was given up may run
+// again. It does nothing where there is nothing to end.
 func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
-	if r, err = s.EndHold(retry, now); err != nil {
-		return r, err
-	}
 	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
-		if r.Pause, err = loadPause(tx, now); err != nil || r.Pause == nil {
+		if r.Pause, err = loadPause(tx, now); err != nil {
 			return false, err
 		}
-		return true, drop(tx, bucketMeta, keyPaused)
+		if err = endHold(tx, &r, now); r.Pause != nil {
+			err = errors.Join(err, drop(tx, bucketMeta, keyPaused))
+		}
+		lifted := false
+		if retry && err == nil {
+			lifted, err = lift(tx, &r)
+		}
+		return r.Pause != nil || r.Held != nil || lifted, err
 	})
 	return r, err
 }

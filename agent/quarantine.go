@@ -103,30 +103,29 @@ func (p *pass) giveUp(reason, message string) error {
 	return nil
 }
 
-// mayGiveUp says whether there is something to go back to: a release that was compliant throughout, of other
-// content, whose files are here or can be had. That one is never given up itself.
-func (p *pass) mayGiveUp() bool {
-	return p.held == nil && p.running != nil && p.good != nil &&
-		p.good.Release.Content.DiffID != p.running.Release.Content.DiffID && p.quarantine.of(p.good) == nil
+// lift forgets what was given up, and what the agent has died of.
+func lift(tx *bbolt.Tx, r *Resumed) (changed bool, err error) {
+	given, err1 := loadQuarantine(tx)
+	tried, err2 := load[trial](tx, bucketMeta, keyAttempts)
+	if err := errors.Join(err1, err2); err != nil {
+		return false, err
+	}
+	r.Retried = given
+	for _, g := range given {
+		err = errors.Join(err, drop(tx, bucketQuarantine, g.Digest.Encoded()))
+	}
+	return len(given) > 0 || tried.Release != "", errors.Join(err, drop(tx, bucketMeta, keyAttempts))
 }
 
-// givenUp returns what the agent as a whole has to tell of a newest release that was given up, nil where it
-// was not, or where a person has decided what runs.
-func givenUp(accepted, running *release, q quarantine, held *hold) *QuarantinedStatus {
-	g := q.of(accepted)
-	if g == nil || held != nil {
-		return nil
+// mayGiveUp says whether there is something to go back to: a release of the same stream that was compliant
+// throughout, of other content. That one is never given up itself. It has to be of the same epoch: a new one is
+// the answer to stolen keys, and content of the one before, which those may have signed, must not come back.
+func (p *pass) mayGiveUp() bool {
+	if p.held != nil || p.running == nil || p.good == nil || p.quarantine.of(p.good) != nil {
+		return false
 	}
-	told := *g
-	told.Message = fmt.Sprintf("release %s was given up", accepted.name())
-	if accepted.digest() != g.Digest {
-		told.Message += fmt.Sprintf(", as its content is that of release %d-%d", g.Epoch, g.Sequence)
-	}
-	if running.digest() != accepted.digest() {
-		told.Message += fmt.Sprintf("; release %s runs", running.name())
-	}
-	told.Message = bundle.Clip(fmt.Sprintf("%s: %s: %s", told.Message, g.Reason, g.Message))
-	return &told
+	good, running := p.good.Release, p.running.Release
+	return good.Stream() == running.Stream() && good.Epoch == running.Epoch && good.Content.DiffID != running.Content.DiffID
 }
 
 // name is how people call a release: epoch and sequence.

@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -22,7 +23,7 @@ const reasonHeld = "HeldByOperator"
 var (
 	// ErrNotAccepted means that no such release was accepted here.
 	ErrNotAccepted = errors.New("was not accepted here")
-	// ErrNewest means that it is the newest release, to which EndHold leads.
+	// ErrNewest means that it is the newest release, to which Resume leads.
 	ErrNewest = errors.New("is the newest that was accepted")
 	// ErrNotAllowed means that the release may not run any more.
 	ErrNotAllowed = errors.New("may not run here")
@@ -46,7 +47,7 @@ func (h *hold) endedBy(r *release) bool {
 	return bundle.OrderOf(r.Release, r.digest()).Compare(h.Above) > 0 && !slices.Contains(h.Left, r.Release.Content.DiffID)
 }
 
-// HeldStatus says that a person has decided what runs, until EndHold, or until a newer release of other content
+// HeldStatus says that a person has decided what runs, until Resume, or until a newer release of other content
 // than was left.
 type HeldStatus struct {
 	To     ReleaseStatus `json:"to"`
@@ -87,12 +88,20 @@ type Wish struct {
 	Reason string `json:"reason,omitempty"`
 }
 
+// RolledBack is what RollBack has written.
+type RolledBack struct {
+	Held HeldStatus `json:"held"`
+	// Here says that the files are on this machine. Else the next pass that reaches the registry fetches them.
+	Here bool `json:"here"`
+}
+
 // RollBack writes that an earlier release is to run: one that was accepted here, in the epoch in force. The next
-// pass has it run, and fetches what is not here any more. It holds until EndHold or a newer release of other
+// pass has it run, and fetches what is not here any more. It holds until Resume or a newer release of other
 // content. The highest place that was accepted does not fall by it. Errors wrap ErrNotAccepted, ErrNewest or
 // ErrNotAllowed.
-func (s *State) RollBack(w Wish, now time.Time) (*HeldStatus, error) {
-	h := &hold{By: bundle.Clip(w.By), Reason: bundle.Clip(w.Reason), At: stamp(now)}
+func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
+	line := func(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
+	h := &hold{By: line(w.By), Reason: line(w.Reason), At: stamp(now)}
 	var refusal error
 	err := s.update(func(tx *bbolt.Tx) error {
 		m, err := s.recall(tx)
@@ -112,43 +121,31 @@ func (s *State) RollBack(w Wish, now time.Time) (*HeldStatus, error) {
 		return save(tx, bucketMeta, keyHeld, h)
 	})
 	if err = cmp.Or(err, refusal); err != nil {
-		return nil, err
+		return RolledBack{}, err
 	}
-	return h.status(now), nil
+	return RolledBack{*h.status(now), newContents(s).stored(h.To)}, nil
 }
 
-// Resumed is what Resume has ended. What is nil was not there.
-type Resumed struct {
-	Pause *Pause `json:"pause,omitempty"`
-	// Held is the rollback that has ended, nil where there was none.
-	Held *HeldStatus `json:"held,omitempty"`
-	// Retried are the releases that may run again, the newest given up first.
-	Retried []QuarantinedStatus `json:"retried,omitempty"`
+// RollBack is State.RollBack in an agent that may be running, which begins with it at once.
+func (a *Agent) RollBack(w Wish) (RolledBack, error) {
+	b, err := a.state.RollBack(w, a.opts.Now())
+	if err == nil {
+		a.opts.Log.Info("rollback asked for", "digest", b.Held.To.Digest, "sequence", b.Held.To.Sequence, "by", b.Held.By, "reason", b.Held.Reason)
+		a.eager.Store(!b.Here)
+		nudge(a.wake)
+	}
+	return b, err
 }
 
-// EndHold has the newest release run again that was accepted and not given up; with retry also what was given
-// up, and what the agent has died of. It does nothing where there is nothing to end.
-func (s *State) EndHold(retry bool, now time.Time) (r Resumed, err error) {
-	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
-		held, err1 := load[*hold](tx, bucketMeta, keyHeld)
-		given, err2 := loadQuarantine(tx)
-		tried, err3 := load[trial](tx, bucketMeta, keyAttempts)
-		if err := errors.Join(err1, err2, err3); err != nil {
-			return false, err
-		}
-		r = Resumed{Held: held.status(now)}
-		err := drop(tx, bucketMeta, keyHeld)
-		if !retry {
-			return held != nil, err
-		}
-		r.Retried = given
-		for _, g := range given {
-			err = errors.Join(err, drop(tx, bucketQuarantine, g.Digest.Encoded()))
-		}
-		err = errors.Join(err, drop(tx, bucketMeta, keyAttempts))
-		return held != nil || len(given) > 0 || tried.Release != "", err
-	})
-	return r, err
+// endHold ends a person's decision, but not together with a pause.
+func endHold(tx *bbolt.Tx, r *Resumed, now time.Time) error {
+	held, err := load[*hold](tx, bucketMeta, keyHeld)
+	if err != nil || r.Pause != nil {
+		r.StillHeld = held.status(now)
+		return err
+	}
+	r.Held = held.status(now)
+	return drop(tx, bucketMeta, keyHeld)
 }
 
 // noteAccepted remembers a release that was accepted, and ends a hold by it.

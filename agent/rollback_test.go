@@ -1,8 +1,10 @@
 package agent
 
 import (
+	"context"
 	"fmt"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
@@ -67,10 +69,10 @@ func TestAPersonEndsARollback(t *testing.T) {
 	require.NoError(t, s.rollBack("1"))
 	s.once()
 	s.agent(func(a *Agent) {
-		ended, err := a.state.EndHold(false, s.now)
+		ended, err := a.state.Resume(false, s.now)
 		require.NoError(t, err)
 		require.EqualValues(t, 1, ended.Held.To.Sequence)
-		again, err := a.state.EndHold(true, s.now)
+		again, err := a.state.Resume(true, s.now)
 		require.NoError(t, err)
 		require.Equal(t, Resumed{}, again)
 	})
@@ -81,6 +83,26 @@ func TestAPersonEndsARollback(t *testing.T) {
 	require.Equal(t, second.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, bundle.Compliant, r.Status.State)
 	require.Zero(t, s.registry.blobs.Load(), "what was left was kept")
+}
+
+// Who ends a pause for the harvest does not mean the rollback of last week.
+func TestTheEndOfAPauseIsNotThatOfARollback(t *testing.T) {
+	s := newSite(t)
+	first, second := s.release(1, "1"), s.release(2, "2")
+	s.pause("harvest", 0)
+	require.NoError(t, s.rollBack("1"))
+	r := s.once()
+	require.Equal(t, second.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, reasonPaused, r.Status.Reason)
+	require.True(t, r.Status.Bar.Holding)
+
+	ended := s.resume()
+	require.NotNil(t, ended.Pause)
+	require.Nil(t, ended.Held)
+	require.EqualValues(t, 1, ended.StillHeld.To.Sequence)
+	require.Equal(t, first.Digest, s.once().Status.Release.Running.Digest)
+	require.EqualValues(t, 1, s.resume().Held.To.Sequence)
+	require.Equal(t, second.Digest, s.once().Status.Release.Running.Digest)
 }
 
 func TestAReleaseWhoseFilesAreGoneIsFetchedAgain(t *testing.T) {
@@ -232,4 +254,40 @@ func TestAnOlderStateKnowsWhatItUses(t *testing.T) {
 	require.True(t, known[1].Here && known[1].Good)
 	require.NoError(t, s.rollBack("1"))
 	require.Equal(t, first.Digest, s.once().Status.Release.Running.Digest)
+}
+
+func TestARunningAgentGoesBackAtOnce(t *testing.T) {
+	s := newSite(t)
+	s.release(1, "1")
+	s.release(2, "2")
+	third := s.release(3, "3")
+	ctx := context.Background()
+	s.opts.Now, s.opts.Interval = nil, time.Hour
+	c := s.running()
+	known, err := c.Releases(ctx)
+	require.NoError(t, err)
+	require.Len(t, known, 3)
+
+	back, err := c.RollBack(ctx, Wish{To: "2", By: "ann\n", Reason: " it\thums"})
+
+	require.NoError(t, err)
+	require.True(t, back.Here)
+	require.Equal(t, "it hums", back.Held.Reason)
+	require.Eventually(t, s.has("a-x/f", "2"), 10*time.Second, 5*time.Millisecond)
+	_, err = c.RollBack(ctx, Wish{To: "1"})
+	require.NoError(t, err)
+	require.Eventually(t, s.has("a-x/f", "1"), 10*time.Second, 5*time.Millisecond, "it is fetched at once, too")
+	for to, want := range map[string]error{"3": ErrNewest, "7": ErrNotAccepted} {
+		_, err = c.RollBack(ctx, Wish{To: to})
+		require.ErrorIs(t, err, want)
+		require.Contains(t, err.Error(), want.Error())
+	}
+	ended, err := c.Resume(ctx, false)
+	require.NoError(t, err)
+	require.EqualValues(t, 1, ended.Held.To.Sequence)
+	require.Eventually(t, s.has("a-x/f", "3"), 10*time.Second, 5*time.Millisecond)
+	st, err := c.Status(ctx)
+	require.NoError(t, err)
+	require.Equal(t, third.Digest, st.Release.Running.Digest)
+	require.Nil(t, st.Release.Held)
 }

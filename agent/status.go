@@ -164,13 +164,10 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	queue, err7 := queueStatus(tx)
 	asked, err8 := load[asked](tx, bucketMeta, keyAsked)
 	bar, err9 := barAt(tx, now)
-	held, err10 := load[*hold](tx, bucketMeta, keyHeld)
-	quarantine, err11 := loadQuarantine(tx)
-	trial, err12 := load[trial](tx, bucketMeta, keyAttempts)
-	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11, err12); err != nil {
+	fate, err10 := loadFate(tx, accepted, running)
+	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10); err != nil {
 		return st, err
 	}
-	given := givenUp(accepted, running, quarantine, held)
 	st.Queue, st.Platform = queue, cluster.Platform
 	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.identity().UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
 	var states []bundle.State
@@ -184,17 +181,12 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	if bar != nil {
 		states, st.Bar = append(states, bar.State), bar.status()
 	}
-	if held != nil {
-		states = append(states, bundle.Suspended)
-	}
-	if given != nil {
-		states = append(states, bundle.Failed)
-	}
+	states = append(states, fate.states()...)
 	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
 	behind := floor.Sub(now)
 	now = latest(now, floor)
 	st.Trust = asked.of(s.chain()).Status(now)
-	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now), Held: held.status(now), Quarantined: quarantine}
+	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now), Held: fate.held.status(now), Quarantined: fate.quarantine}
 	st.State, st.Reason, st.Message = bundle.AgentState(refused != nil, states), contact.Reason, contact.Message
 	switch {
 	case refused != nil:
@@ -204,14 +196,14 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 			st.Release.Desired = &ReleaseStatus{Digest: refused.Digest}
 		}
 	case contact.Verdict == Broken: // what cannot be fetched could not be applied either
-	case given != nil:
-		st.Reason, st.Message = reasonQuarantined, given.Message
-	case held != nil && bar == nil:
-		st.Reason, st.Message = reasonHeld, held.message(running)
+	case fate.given != nil:
+		st.Reason, st.Message = reasonQuarantined, fate.given.Message
 	case bar != nil:
 		st.Reason, st.Message = bar.Reason, bar.told()
-	case trial.Reason != "" && trial.Release == running.digest() && st.Reason == "":
-		st.Reason, st.Message = trial.Reason, trial.Message
+	case fate.held != nil:
+		st.Reason, st.Message = reasonHeld, fate.held.message(running)
+	case st.Reason == "":
+		st.Reason, st.Message = fate.trial.Reason, fate.trial.Message
 	}
 	if running == nil && refused == nil {
 		st.State = bundle.Pending

@@ -53,10 +53,10 @@ type failing struct {
 }
 
 // ofTheSite are reasons of failures that no other release would mend: an engine or a program that is missing,
-// or a folder, an account or a host that the site has to put right.
+// or a folder, an account or a host that the site has to put right. Once it has, the release goes on by itself.
 var ofTheSite = []string{
 	"AdapterUnavailable", "ArtifactForbidden", "EngineMissing", "LedgerUnreadable", "NoCluster", "NotInitialized",
-	"NotWritable", "Unreachable", "ZarfNotFound", "ZarfTooOld",
+	"NotOurs", "NotWritable", "Unreachable", "ZarfNotFound", "ZarfTooOld",
 }
 
 // blames says whether an assignment fails by what the release has changed, as far as it can tell by itself:
@@ -238,6 +238,6 @@ func (p *pass) restsBy(context.Context) (*bar, error) {
 	if now := p.opts.Now(); !p.crashing() || !now.Before(until) || now.Before(p.trial.At) {
 		return nil, nil
 	}
-	message := fmt.Sprintf("the agent has died %d times in a row while it applied release %s: the next attempt is at %s", p.trial.Interrupted, p.running.name(), until.Format(time.RFC3339))
-	return &bar{State: bundle.Failed, Reason: CrashLoop, Message: message, Until: until}, nil
+	message := fmt.Sprintf("the agent has died %d times in a row while it applied release %s", p.trial.Interrupted, p.running.name())
+	return &bar{State: bundle.Failed, Reason: CrashLoop, Message: message, Since: p.trial.At, Until: until}, nil
 }

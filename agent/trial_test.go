@@ -148,7 +148,7 @@ func TestAReleaseThatFailsGivesWayToTheLastGood(t *testing.T) {
 		s.publish(s.draft(5, files(map[string]string{"a-x": "2", "b-x": "2", "c-x": "1", "new-x": "1"})))
 		require.Equal(t, "Quarantined", s.once().Status.Reason)
 		s.agent(func(a *Agent) {
-			resumed, err := a.state.EndHold(true, s.now)
+			resumed, err := a.state.Resume(true, s.now)
 			require.NoError(t, err)
 			require.Len(t, resumed.Retried, 1)
 			require.Nil(t, resumed.Held)
@@ -320,7 +320,7 @@ func TestNothingIsGivenUpWhileTheClusterMustNotBeChanged(t *testing.T) {
 	s.once()
 	bad := s.publish(s.draft(2, files(map[string]string{"a-x": "2"})))
 	s.attempts(2)
-	s.pause("harvest", 0)
+	s.pause("", 0)
 	require.Equal(t, bad.Digest, s.attempts(4).Status.Release.Running.Digest)
 	s.resume()
 	require.EqualValues(t, 1, s.once().Status.Release.Running.Sequence)
@@ -348,8 +348,9 @@ func TestTheQuarantineIsBounded(t *testing.T) {
 	})
 }
 
-// In an epoch that is over, the good one is still what ran last and well: the agent goes back to it.
-func TestTheLastGoodMayBeOfAnEpochThatIsOver(t *testing.T) {
+// A new epoch is the answer to stolen keys: what those have signed and what ran well does not come back, neither
+// by itself nor by a person.
+func TestNothingOfAnEpochThatIsOverComesBack(t *testing.T) {
 	s := newSite(t)
 	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
 	s.epoch = 1
@@ -360,13 +361,13 @@ func TestTheLastGoodMayBeOfAnEpochThatIsOver(t *testing.T) {
 	document = document.Next(s.now)
 	document.Document.Epoch, s.epoch = 2, 2
 	s.offerTrust(document)
-	s.publish(s.draft(1, files(map[string]string{"a-x": "2"})))
+	next := s.publish(s.draft(1, files(map[string]string{"a-x": "2"})))
 
-	r := s.attempts(3)
+	r := s.attempts(4)
 
-	require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
-	require.Equal(t, "Quarantined", r.Status.Reason)
-	require.ErrorIs(t, s.rollBack(good.Digest.String()), ErrNotAllowed, "a person, though, goes back to none of them")
+	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, "NoGoodRelease", r.Status.Reason)
+	require.ErrorIs(t, s.rollBack(good.Digest.String()), ErrNotAllowed)
 }
 
 func (s *site) rollBack(to string) (err error) {

@@ -20,6 +20,7 @@ func Add(parent *cobra.Command) {
 		newPauseCommand(),
 		newReportsCommand(),
 		newResumeCommand(),
+		newRollbackCommand(),
 		newRunCommand(),
 		newStatusCommand(),
 		newSyncCommand(),

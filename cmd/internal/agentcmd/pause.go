@@ -53,12 +53,14 @@ func newResumeCommand() *cobra.Command {
 	var retry bool
 	cmd := &cobra.Command{
 		Use:   "resume",
-		Short: "End a pause, and what rollback has decided",
-		Long: `End a pause, and what rollback has decided: the newest release runs again that was accepted and not given up.
-With --retry also those run again that were given up because they had failed. A running agent begins at once with
-what has waited.
+		Short: "End a pause, or else a rollback",
+		Long: `End a pause. A running agent begins at once with what has waited.
 
-Exit codes: 0 nothing holds the agent any more; 2 wrong usage; 3 it failed.`,
+Where nothing is paused, end a rollback: the newest release that was accepted runs again. After a pause, a
+rollback from before it goes on, until resume is called once more. With --retry, releases that were given up may
+run again, and their contents.
+
+Exit codes: 0 nothing is paused any more; 2 wrong usage; 3 it failed.`,
 		Example: example("resume --state-dir /var/lib/wherry-agent"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -73,22 +75,25 @@ Exit codes: 0 nothing holds the agent any more; 2 wrong usage; 3 it failed.`,
 			return err
 		},
 	}
-	cmd.Flags().BoolVar(&retry, "retry", false, "try again what was given up because it had failed")
+	cmd.Flags().BoolVar(&retry, "retry", false, "have releases that were given up tried again")
 	return cmd
 }
 
 func writeResumed(w io.Writer, r agent.Resumed) {
-	if r.Pause == nil && r.Held == nil && len(r.Retried) == 0 {
-		fmt.Fprintln(w, "there was no pause and no rollback: nothing has changed")
+	if p := r.Pause; p != nil {
+		fmt.Fprintf(w, "resumed: it was paused %s\n", pausedBy(p.At, p.Until, p.Reason))
 	}
-	if r.Pause != nil {
-		fmt.Fprintf(w, "resumed: it was paused %s\n", pausedBy(r.Pause.At, r.Pause.Until, r.Pause.Reason))
+	if h := r.Held; h != nil {
+		fmt.Fprintf(w, "resumed: release %d-%d was held %s\n", h.To.Epoch, h.To.Sequence, heldBy(h))
 	}
-	if r.Held != nil {
-		fmt.Fprintf(w, "resumed: it was rolled back to %s since %s\n", r.Held.To.Digest, r.Held.At.Format(time.RFC3339))
+	if h := r.StillHeld; h != nil {
+		fmt.Fprintf(w, "release %d-%d is still held %s: resume once more ends that\n", h.To.Epoch, h.To.Sequence, heldBy(h))
 	}
 	for _, q := range r.Retried {
-		fmt.Fprintf(w, "release %d is tried again: %s\n", q.Sequence, q.Digest)
+		fmt.Fprintf(w, "release %d-%d may run again: it was given up at %s, %s: %s\n", q.Epoch, q.Sequence, q.At.Format(time.RFC3339), q.Reason, q.Message)
+	}
+	if r.Pause == nil && r.Held == nil && len(r.Retried) == 0 {
+		fmt.Fprintln(w, "there was no pause and no rollback: nothing has changed")
 	}
 }
 
@@ -100,6 +105,18 @@ func pausedBy(since, until time.Time, reason string) string {
 	}
 	if reason != "" {
 		s += ", because: " + reason
+	}
+	return s
+}
+
+// heldBy says of a rollback since when it is, by whom, and why.
+func heldBy(h *agent.HeldStatus) string {
+	s := "since " + h.At.Format(time.RFC3339)
+	if h.By != "" {
+		s += ", by " + h.By
+	}
+	if h.Reason != "" {
+		s += ", because: " + h.Reason
 	}
 	return s
 }

@@ -69,6 +69,9 @@ func printStatus(cmd *cobra.Command, format string, s agent.Status) error {
 	return cli.Print(cmd.OutOrStdout(), format, s, func(w io.Writer) { writeTable(w, s) })
 }
 
+// shownQuarantined is how many of the releases that were given up the table shows.
+const shownQuarantined = 3
+
 func writeTable(w io.Writer, s agent.Status) {
 	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
 	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ")")
@@ -81,6 +84,9 @@ func writeTable(w io.Writer, s agent.Status) {
 	}
 	if r := s.Release.Refused; r != nil {
 		row("refused", r.Digest, " ", r.Reason)
+	}
+	for _, q := range s.Release.Quarantined[:min(len(s.Release.Quarantined), shownQuarantined)] {
+		row("given up", q.Digest, " sequence ", q.Sequence, " at ", q.At.Format(time.RFC3339), " ", q.Reason)
 	}
 	if t := s.Trust; t != nil {
 		row("trust", fmt.Sprintf("version %d, epoch %d, %s", t.Version, t.Epoch, validity(t)))
@@ -179,6 +185,9 @@ func exitOf(r agent.Result) error {
 		}
 		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == "AdapterUnavailable" }) {
 			hint = "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf and kubernetes --kubeconfig; --adapter takes another than the release names"
+		}
+		if r.Status.Reason == "Quarantined" {
+			return cli.Fail(cli.No, errors.New(r.Status.Message), "publish what is mended, or have it tried again with resume --retry")
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
 	case bar != nil && bar.Holding:

@@ -1,0 +1,61 @@
+package agent
+
+import (
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// fate is what the agent, or a person, has decided of releases, as far as it is to be told of the agent as a whole.
+type fate struct {
+	held       *hold
+	quarantine quarantine
+	// given is the newest release, where it was given up and nobody has decided what runs.
+	given *QuarantinedStatus
+	trial trial // of the release that runs
+}
+
+func loadFate(tx *bbolt.Tx, accepted, running *release) (f fate, err error) {
+	var err1, err2, err3 error
+	f.held, err1 = load[*hold](tx, bucketMeta, keyHeld)
+	f.quarantine, err2 = loadQuarantine(tx)
+	if f.trial, err3 = load[trial](tx, bucketMeta, keyAttempts); f.trial.Release != running.digest() {
+		f.trial = trial{}
+	}
+	if f.held == nil {
+		f.given = f.quarantine.told(accepted, running)
+	}
+	return f, errors.Join(err1, err2, err3)
+}
+
+// states are those that count for the agent as a whole, beside those of its items.
+func (f fate) states() (states []bundle.State) {
+	if f.held != nil {
+		states = append(states, bundle.Suspended)
+	}
+	if f.given != nil {
+		states = append(states, bundle.Failed)
+	}
+	return states
+}
+
+// told returns what was given up where that is the newest release, with a message that names it and what runs.
+func (q quarantine) told(accepted, running *release) *QuarantinedStatus {
+	g := q.of(accepted)
+	if g == nil {
+		return nil
+	}
+	s := fmt.Sprintf("release %s was given up", accepted.name())
+	if accepted.digest() != g.Digest {
+		s += fmt.Sprintf(", as its content is that of release %d-%d", g.Epoch, g.Sequence)
+	}
+	if running.digest() != accepted.digest() {
+		s += fmt.Sprintf("; release %s runs", running.name())
+	}
+	told := *g
+	told.Message = bundle.Clip(fmt.Sprintf("%s: %s: %s", s, g.Reason, g.Message))
+	return &told
+}

@@ -1,0 +1,168 @@
+package agentcmd
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"os"
+	"os/user"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+func newRollbackCommand() *cobra.Command {
+	var to, reason, output string
+	var list bool
+	cmd := &cobra.Command{
+		Use:   "rollback",
+		Short: "Have an earlier release run again",
+		Long: `Have a release run again that was accepted here before, in the epoch in force. It holds until resume, or until a
+newer release comes whose content is not what was left. The running agent begins with it at once; without one, the
+next does. The release that ran well before the last one is on this machine; others are fetched again by their
+digests. Older releases are refused as ever: going back lowers no protection.
+
+Exit codes: 0 it is to run; 1 it was not accepted here, or is the newest; 2 wrong usage; 3 it failed; 4 it may not
+run here any more: it is of an earlier epoch, or was given up.`,
+		Example: example("rollback --list", "rollback --to 1772366400 --reason 'the new firmware hums'"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			switch {
+			case err != nil:
+				return err
+			case list == (to != "") || list && reason != "":
+				return cli.Usagef("give either --to DIGEST|SEQUENCE or --list")
+			case list:
+				known, err := c.releases(cmd.Context())
+				if err != nil {
+					return err
+				}
+				return cli.Print(cmd.OutOrStdout(), output, known, func(w io.Writer) { writeReleases(w, known) })
+			}
+			if err := errors.Join(checkFormat(output), checkRelease(to)); err != nil {
+				return err
+			}
+			back, err := c.rollback(cmd.Context(), agent.Wish{To: to, By: whoAmI(), Reason: reason})
+			if err != nil {
+				return rollbackError(err)
+			}
+			return cli.Print(cmd.OutOrStdout(), output, back, func(w io.Writer) { writeRolledBack(w, back) })
+		},
+	}
+	cmd.Flags().StringVar(&to, "to", "", "have the release of this manifest `DIGEST`, or of this sequence, run")
+	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")
+	cmd.Flags().BoolVar(&list, "list", false, "list the releases that were accepted here")
+	cli.OutputFlag(cmd, &output)
+	return cmd
+}
+
+// checkRelease says no to what cannot name a release.
+func checkRelease(to string) error {
+	if n, err := strconv.ParseInt(to, 10, 64); err == nil && n > 0 {
+		return nil
+	}
+	if digest.Digest(to).Validate() != nil {
+		return cli.Usagef("--to: %q is neither a digest such as sha256:… nor a sequence: rollback --list shows them", to)
+	}
+	return nil
+}
+
+func (c *config) rollback(ctx context.Context, w agent.Wish) (b agent.RolledBack, err error) {
+	b, err = agent.NewClient(c.stateDir).RollBack(ctx, w)
+	if errors.Is(err, agent.ErrNotRunning) {
+		err = c.onState(func(s *agent.State) error {
+			b, err = s.RollBack(w, time.Now())
+			return err
+		})
+	}
+	return b, err
+}
+
+// releases asks the running agent, or reads what the last one left.
+func (c *config) releases(ctx context.Context) (list []agent.KnownRelease, err error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	list, err = agent.NewClient(c.stateDir).Releases(ctx)
+	if !errors.Is(err, agent.ErrNotRunning) {
+		return list, err
+	}
+	state, err := agent.ReadState(c.stateDir)
+	if err != nil {
+		return nil, stateError(err)
+	}
+	list, err = state.Releases(time.Now())
+	return list, errors.Join(err, state.Close())
+}
+
+func rollbackError(err error) error {
+	switch {
+	case errors.Is(err, agent.ErrNotAccepted):
+		return cli.Fail(cli.No, err, "rollback --list shows what was")
+	case errors.Is(err, agent.ErrNewest):
+		return cli.Fail(cli.No, err, "resume ends a rollback, and pause keeps what runs")
+	case errors.Is(err, agent.ErrNotAllowed):
+		return cli.Fail(cli.Denied, err, "rollback --list shows what may; resume --retry has releases that were given up tried again")
+	}
+	return err
+}
+
+// whoAmI is the name by which others know who has decided.
+func whoAmI() string {
+	if name := os.Getenv("SUDO_USER"); name != "" {
+		return name
+	}
+	u, err := user.Current()
+	if err != nil {
+		return fmt.Sprintf("uid %d", os.Getuid())
+	}
+	return cmp.Or(u.Username, "uid "+u.Uid)
+}
+
+func writeRolledBack(w io.Writer, b agent.RolledBack) {
+	fmt.Fprintf(w, "release %d-%d (%s) is to run, until resume or a newer release\n", b.Held.To.Epoch, b.Held.To.Sequence, b.Held.To.Digest)
+	if !b.Here {
+		fmt.Fprintln(w, "its files are not on this machine: the next pass that reaches the registry fetches them")
+	}
+}
+
+func writeReleases(w io.Writer, list []agent.KnownRelease) {
+	if len(list) == 0 {
+		fmt.Fprintln(w, "no release was accepted here yet")
+		return
+	}
+	fmt.Fprintf(w, "EPOCH\tSEQUENCE\tDIGEST\tISSUED\tACCEPTED\tFILES\tNOTE\n")
+	for _, k := range list {
+		files, issued := "in the registry", ""
+		if k.Here {
+			files = "here"
+		}
+		if k.IssuedAt != nil {
+			issued = k.IssuedAt.Format(time.RFC3339)
+		}
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", k.Epoch, k.Sequence, k.Digest, issued, k.AcceptedAt.Format(time.RFC3339), files, note(k))
+	}
+}
+
+// note says what is special about a release.
+func note(k agent.KnownRelease) string {
+	var notes []string
+	add := func(is bool, s string) {
+		if is {
+			notes = append(notes, s)
+		}
+	}
+	add(k.Newest, "newest")
+	add(k.Running, "running")
+	add(k.Good, "last good")
+	add(k.Barred != "" && !k.Newest, k.Barred)
+	return strings.Join(notes, ", ")
+}
