@@ -129,6 +129,8 @@ type Agent struct {
 	seen     *bundle.Blob           // the manifest that the moving tag brought last; nobody has judged it
 	spoiled  map[digest.Digest]bool // deltas that were of no use
 	activity atomic.Pointer[string] // the step that runs, nil between passes
+	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
+	unrecorded atomic.Pointer[string]
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
 	queued               chan struct{} // holds a token when a report waits to be sent

@@ -182,8 +182,14 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 		err = p.report(now)
 	}
 	if err != nil {
-		p.opts.Log.Error("pass not recorded", "err", err)
+		message := reconcilers.Clip(err.Error())
+		if p.unrecorded.Swap(&message) == nil {
+			p.opts.Log.Error("pass not recorded", "err", err)
+		}
 		return outcomeOf(ctx, err)
+	}
+	if p.offer != nil || p.source == nil { // else less was tried, and less was to be written
+		p.unrecorded.Store(nil)
 	}
 	if err := p.tidy(); err != nil {
 		p.opts.Log.Warn("left-overs stay on the disk", "err", err)
@@ -217,7 +223,8 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 		if out.Err != nil {
 			next.Message = reconcilers.Clip(out.Err.Error())
 		}
-	case old.Verdict == Broken, p.source == nil: // the fault is mended, or there is nobody to reach any more
+	case old.Verdict == Broken && p.accepted.digest() == p.running.digest(), p.source == nil:
+		// The fault is mended, and not one that a release still waits for; or there is nobody to reach any more.
 		next.Verdict, next.Reason, next.Message = Idle, "", ""
 	}
 	if p.manifest.Digest != "" && !p.media {

@@ -121,6 +121,9 @@ func (a *Agent) Status() (Status, error) {
 		s.Step = *step
 		s.State = a.during(s, *step)
 	}
+	if why := a.unrecorded.Load(); why != nil {
+		s.Reason, s.Message = outcome{Verdict: Broken}.reason(), *why
+	}
 	if s.Trust != nil {
 		s.Trust.PassedOver = keyIDs(a.pinned.Keys)
 	}

@@ -156,6 +156,11 @@ func TestADiskThatFailsDuringATransfer(t *testing.T) {
 				require.Equal(t, "LocalFailure", r.Status.Reason)
 				require.Equal(t, bundle.Compliant, r.Status.Items[0].State)
 				require.EqualValues(t, 1, r.Status.Release.Running.Sequence)
+
+				a.makePass(context.Background(), scope{}) // which asks for no release
+				status, err := a.Status()
+				require.NoError(t, err)
+				require.Equal(t, "LocalFailure", status.Reason, "nobody has mended it")
 			})
 			over()
 			begun := s.ranges(layer.Digest, data)

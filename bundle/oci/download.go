@@ -76,7 +76,7 @@ func (l *Layout) download(ctx context.Context, from Target, blob ocispec.Descrip
 		if statBlob(root, blob) == nil {
 			return nil
 		}
-		d := &download{repo: repo, blob: blob, opts: opts.orDefault(), root: root, open: open}
+		d := &download{repo: repo, blob: blob, opts: opts.orDefault(), root: root, open: open, room: roomIn}
 		return d.run(ctx)
 	})
 	if err != nil {
@@ -116,6 +116,7 @@ type download struct {
 	opts DownloadOptions
 	root *os.Root
 	open openFunc
+	room func(dir string) (int64, bool)
 
 	part    part
 	hash    hash.Hash
@@ -132,6 +133,9 @@ func (d *download) run(ctx context.Context) (err error) {
 		}
 	}()
 	if err := d.begin(); err != nil {
+		return err
+	}
+	if err := d.hasRoom(); err != nil {
 		return err
 	}
 	for again := false; ; again = true {

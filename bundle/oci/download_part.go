@@ -13,6 +13,7 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+	"syscall"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/rogpeppe/go-internal/lockedfile"
@@ -75,6 +76,20 @@ func (d *download) begin() error {
 		d.have, d.synced, d.resumed = n, n, true
 	}
 	return d.part.Truncate(d.have)
+}
+
+// reserve is how many bytes a download leaves to others, in bytes: a process that fills the disk it keeps its own
+// books on cannot write down that it is full.
+const reserve = 1 << 20
+
+// hasRoom fails where the disk is too full for what is missing: before anything is fetched, which would be lost.
+func (d *download) hasRoom() error {
+	room, known := d.room(d.root.Name())
+	if !known || room >= d.blob.Size-d.have+reserve {
+		return nil
+	}
+	full := &fs.PathError{Op: "write", Path: path.Join(d.root.Name(), d.name()), Err: syscall.ENOSPC}
+	return fmt.Errorf("%w: %d bytes are missing, and %d may still be written, of which %d are for others", full, d.blob.Size-d.have, room, reserve)
 }
 
 // keep has on the disk what has arrived, and then a note of how much that is.

@@ -8,11 +8,13 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"math"
 	mathrand "math/rand/v2"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"runtime"
 	"strconv"
 	"strings"
 	"sync"
@@ -426,6 +428,34 @@ func (f failingPart) WriteAt(p []byte, at int64) (int, error) {
 		return 0, &fs.PathError{Op: "write", Path: "parts", Err: f.err}
 	}
 	return f.part.WriteAt(p, at)
+}
+
+func TestNothingIsFetchedThatThereIsNoRoomFor(t *testing.T) {
+	t.Parallel()
+	l := newLink(t, 300)
+	l.opts.Retries = -1
+	l.answer = func(n int, w http.ResponseWriter, req *http.Request) bool {
+		if n == 0 {
+			l.serve(&cutAt{w, 100}, req)
+		}
+		return n == 0
+	}
+	require.ErrorIs(t, l.download(t), ErrUnreachable)
+	root, err := os.OpenRoot(l.dir)
+	require.NoError(t, err)
+	defer root.Close()
+	for room, want := range map[int64]error{reserve + 199: syscall.ENOSPC, 0: syscall.ENOSPC, reserve + 200: nil} {
+		d := &download{blob: l.blob, root: root, have: 100, room: func(string) (int64, bool) { return room, true }}
+		require.ErrorIs(t, d.hasRoom(), want)
+		d.room = func(string) (int64, bool) { return room, false }
+		require.NoError(t, d.hasRoom())
+	}
+	room, known := roomIn(l.dir)
+	require.Equal(t, runtime.GOOS == "linux", known)
+	require.Equal(t, known, room > 0)
+	l.blob.Size = math.MaxInt64 / 2
+	require.ErrorContains(t, l.download(t), "no space left on device: ")
+	require.Len(t, l.requests, 1)
 }
 
 func TestADiskThatFailsIsNotTheLinksFault(t *testing.T) {
