@@ -3,24 +3,12 @@
 package e2e
 
 import (
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	crand "crypto/rand"
-	"math/rand/v2"
 	"net"
-	"net/http/httptest"
-	"os"
-	"path/filepath"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/agent/agenttest"
-	ownregistry "github.com/wherry-dev/wherry/airgap/registry"
-	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/e2e/harness/wire"
 )
 
@@ -29,77 +17,28 @@ var satellite = wire.Weather{Delay: 300 * time.Millisecond, Loss: 0.02, Rate: 32
 
 // behindLink is an agent in a network namespace, and its registry in another one. They speak TLS.
 type behindLink struct {
-	t        *testing.T
-	link     *wire.Link
-	server   *wire.Server
-	bundles  oci.Target // where releases are published, beside the link
-	key      *ecdsa.PrivateKey
-	place    place
-	sequence int64
+	*shelf
+	link   *wire.Link
+	server *wire.Server
+	place  place
 }
 
 func newBehindLink(t *testing.T) *behindLink {
 	t.Helper()
-	f := &behindLink{t: t}
+	f := &behindLink{shelf: newShelf(t)}
 	var err error
-	f.key, err = ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	require.NoError(t, err)
-	public, err := bundle.MarshalPublicKey(f.key.Public())
-	require.NoError(t, err)
-	dir := t.TempDir()
-	write := func(name string, data []byte) string {
-		path := filepath.Join(dir, name)
-		require.NoError(t, os.WriteFile(path, data, 0o600))
-		return path
-	}
-
-	registry, err := ownregistry.Open(filepath.Join(dir, "registry"), ownregistry.Options{})
-	require.NoError(t, err)
-	t.Cleanup(func() { require.NoError(t, registry.Close()) })
-	beside := httptest.NewServer(registry.Handler())
-	t.Cleanup(beside.Close)
-	location, err := oci.Parse("oci://" + strings.TrimPrefix(beside.URL, "http://") + "/edge")
-	require.NoError(t, err)
-	f.bundles, err = location.Repository(bundle.Stream{Environment: "dev", ClusterType: "ship"}.Repository(), oci.Options{})
-	require.NoError(t, err)
-
 	f.link, err = wire.NewLink()
 	require.NoError(t, err, "this takes root and /dev/net/tun: make e2e E2E_TAGS=e2e leaves it out")
 	t.Cleanup(func() { require.NoError(t, f.link.Close()) })
 	far, err := f.link.Far.Listen()
 	require.NoError(t, err)
-	f.server, err = wire.Serve(far, net.IP(f.link.Far.Address.AsSlice()), registry.Handler())
+	f.server, err = wire.Serve(far, net.IP(f.link.Far.Address.AsSlice()), f.handler)
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, f.server.Close()) })
-	f.place = place{
-		registry: "oci://" + far.Addr().String() + "/edge", clusterType: "ship", key: write("cosign.pub", public),
-		state: filepath.Join(dir, "state"), start: f.link.Near.Start, env: []string{"SSL_CERT_FILE=" + write("authority.pem", f.server.Authority)},
-	}
+	f.place = f.shelf.place("oci://" + far.Addr().String() + "/edge")
+	f.place.start = f.link.Near.Start
+	f.place.env = []string{"SSL_CERT_FILE=" + f.write("authority.pem", f.server.Authority)}
 	return f
-}
-
-// publish publishes a release that holds one file.
-func (f *behindLink) publish(content string) {
-	f.t.Helper()
-	f.sequence++
-	stream := bundle.Stream{Platform: "default", Environment: "dev", ClusterType: "ship"}
-	_, err := agenttest.New(stream, f.sequence, time.Now(), map[string]string{"charts-main/file": content}, f.key).Publish(f.t.Context(), f.bundles)
-	require.NoError(f.t, err)
-}
-
-// requireApplied requires that the file is this content as a whole.
-func (f *behindLink) requireApplied(content string) {
-	f.t.Helper()
-	got, err := os.ReadFile(filepath.Join(f.place.applied(), "charts-main", "file"))
-	require.NoError(f.t, err)
-	require.True(f.t, content == string(got), "%d bytes, and not the %d that were published", len(got), len(content))
-}
-
-// noise is text that does not compress, the same for each seed.
-func noise(seed byte, size int) string {
-	data := make([]byte, size)
-	_, _ = rand.NewChaCha8([32]byte{seed}).Read(data)
-	return string(data)
 }
 
 // awaitDown waits until so many bytes more have come down than before.

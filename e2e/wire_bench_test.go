@@ -83,7 +83,7 @@ func figure(name string, value int64, unit string) {
 
 // wireBench is a platform of 200 assignments, a registry, and the proxy before it.
 type wireBench struct {
-	b        *testing.B
+	tb       testing.TB
 	dir      string
 	plain    string // HOST:PORT of the registry without TLS and without the proxy, to publish to
 	server   *wire.Server
@@ -92,28 +92,28 @@ type wireBench struct {
 	seen     map[string]traffic   // what figures were printed of
 }
 
-func newWireBench(b *testing.B) *wireBench {
-	f := &wireBench{b: b, dir: b.TempDir(), seen: map[string]traffic{}}
-	require.NoError(b, os.CopyFS(f.dir, os.DirFS("testdata")))
-	require.NoError(b, os.Rename(f.path("wire/templates.yaml"), f.path("platform/templates.yaml")))
+func newWireBench(tb testing.TB) *wireBench {
+	f := &wireBench{tb: tb, dir: tb.TempDir(), seen: map[string]traffic{}}
+	require.NoError(tb, os.CopyFS(f.dir, os.DirFS("testdata")))
+	require.NoError(tb, os.Rename(f.path("wire/templates.yaml"), f.path("platform/templates.yaml")))
 	f.program("wherry", "keys", "generate", "-o", "cosign")
 
 	registry, err := ownregistry.Open(f.path("registry"), ownregistry.Options{})
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, registry.Close()) })
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, registry.Close()) })
 	plain := httptest.NewServer(registry.Handler())
-	b.Cleanup(plain.Close)
+	tb.Cleanup(plain.Close)
 	f.plain = strings.TrimPrefix(plain.URL, "http://")
 	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(b, err)
+	require.NoError(tb, err)
 	f.server, err = wire.Serve(l, net.ParseIP(wireHost), registry.Handler())
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, f.server.Close()) })
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, f.server.Close()) })
 	f.proxy, err = wire.Forward("127.0.0.1:0", l.Addr().String())
-	require.NoError(b, err)
-	b.Cleanup(func() { require.NoError(b, f.proxy.Close()) })
-	require.NoError(b, os.WriteFile(f.path("authority.pem"), f.server.Authority, 0o600))
-	b.Setenv("SSL_CERT_FILE", f.path("authority.pem")) // the agent and source-controller trust it
+	require.NoError(tb, err)
+	tb.Cleanup(func() { require.NoError(tb, f.proxy.Close()) })
+	require.NoError(tb, os.WriteFile(f.path("authority.pem"), f.server.Authority, 0o600))
+	tb.Setenv("SSL_CERT_FILE", f.path("authority.pem")) // the agent and source-controller trust it
 	f.publish(0)
 	return f
 }
@@ -123,20 +123,21 @@ func (f *wireBench) path(name string) string { return filepath.Join(f.dir, filep
 // host is the registry as agent and Flux see it.
 func (f *wireBench) host() string { return fmt.Sprintf("%s:%d", wireHost, f.proxy.Port()) }
 
-// program runs wherry or wherry-agent to its end.
-func (f *wireBench) program(name string, args ...string) {
-	f.b.Helper()
-	ctx, cancel := context.WithTimeout(f.b.Context(), programTime)
+// program runs wherry or wherry-agent to its end and returns what it has said.
+func (f *wireBench) program(name string, args ...string) string {
+	f.tb.Helper()
+	ctx, cancel := context.WithTimeout(f.tb.Context(), programTime)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, filepath.Join(os.Getenv(harness.ProgramsEnv), name), args...)
 	cmd.Dir, cmd.Env = f.dir, append(os.Environ(), "COSIGN_PASSWORD="+password)
 	out, err := cmd.CombinedOutput()
-	require.NoError(f.b, err, "%s %v\n%s", name, args, out)
+	require.NoError(f.tb, err, "%s %v\n%s", name, args, out)
+	return string(out)
 }
 
 // publish publishes the platform after new versions of some images, spread over all targets.
 func (f *wireBench) publish(changed int) {
-	f.b.Helper()
+	f.tb.Helper()
 	for i := range changed {
 		f.versions[i*wireAssignments/changed]++
 	}
@@ -146,29 +147,29 @@ func (f *wireBench) publish(changed int) {
 		fmt.Fprintf(&text, "    - name: service-%03d\n      environment: dev\n      labels: {purpose: web}\n"+
 			"      manifests: {image: \"registry.example.com/shop/service-%03d:1.%d.0\"}\n", i, i, version)
 	}
-	require.NoError(f.b, os.WriteFile(f.path("workloads/shop/workload.yaml"), text.Bytes(), 0o600))
+	require.NoError(f.tb, os.WriteFile(f.path("workloads/shop/workload.yaml"), text.Bytes(), 0o600))
 	f.program("wherry", "publish", "platform", "--environment", "dev", "--workload", "shop=workloads/shop", "--to", "oci://"+f.plain+"/edge", "--key", "cosign.key")
 }
 
 // sayContent says what there is to transfer, and what the figures are made of.
 func (f *wireBench) sayContent() {
-	f.b.Helper()
+	f.tb.Helper()
 	repository := f.repository(clusterType)
-	latest, err := repository.Resolve(f.b.Context(), bundle.LatestTag)
-	require.NoError(f.b, err)
-	release, err := bundle.Read(f.b.Context(), repository, latest)
-	require.NoError(f.b, err)
+	latest, err := repository.Resolve(f.tb.Context(), bundle.LatestTag)
+	require.NoError(f.tb, err)
+	release, err := bundle.Read(f.tb.Context(), repository, latest)
+	require.NoError(f.tb, err)
 	fmt.Printf("%d assignments in a layer of %d bytes; certificates of %d bytes, without which a chain from a public authority would be some 2 KB longer\n",
 		wireAssignments, release.Tree.Size, f.server.ChainBytes)
 	fmt.Println("bytes are the payload of TCP with the records of TLS, without headers of TCP and IP")
 }
 
 func (f *wireBench) repository(clusterType string) oci.Target {
-	f.b.Helper()
+	f.tb.Helper()
 	location, err := oci.Parse("oci://" + f.plain + "/edge")
-	require.NoError(f.b, err)
+	require.NoError(f.tb, err)
 	repository, err := location.Repository(bundle.Stream{Environment: "dev", ClusterType: clusterType}.Repository(), oci.Options{})
-	require.NoError(f.b, err)
+	require.NoError(f.tb, err)
 	return repository
 }
 
@@ -179,7 +180,7 @@ type traffic struct {
 }
 
 func (f *wireBench) measure(do func()) traffic {
-	f.b.Helper()
+	f.tb.Helper()
 	before, asked := f.proxy.Settle(wireQuiet), f.server.Requests()
 	do()
 	return traffic{f.server.Requests() - asked, f.proxy.Settle(wireQuiet).Since(before)}
@@ -200,28 +201,28 @@ func (f *wireBench) place(clusterType, key, state string) place {
 	return place{registry: "oci://" + f.host() + "/edge", clusterType: clusterType, key: f.path(key), state: f.path(state)}
 }
 
-// once has a process make one pass and end.
-func (f *wireBench) once(p place) {
-	f.b.Helper()
-	f.program("wherry-agent", append([]string{"once", "--wait", followerTime.String()}, p.flags()...)...)
+// once has a process make one pass and end, and returns its log and status.
+func (f *wireBench) once(p place) string {
+	f.tb.Helper()
+	return f.program("wherry-agent", append([]string{"once", "--wait", followerTime.String()}, p.flags()...)...)
 }
 
 // repeatedAfterCut is how many bytes more come down when the connection is cut in the middle of a layer: what of
 // the layer is sent again, and the handshake and the headers of another connection.
 func (f *wireBench) repeatedAfterCut() int64 {
-	f.b.Helper()
+	f.tb.Helper()
 	key, err := ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
-	require.NoError(f.b, err)
+	require.NoError(f.tb, err)
 	public, err := bundle.MarshalPublicKey(key.Public())
-	require.NoError(f.b, err)
-	require.NoError(f.b, os.WriteFile(f.path("large.pub"), public, 0o600))
+	require.NoError(f.tb, err)
+	require.NoError(f.tb, os.WriteFile(f.path("large.pub"), public, 0o600))
 	f.publishLarge(1, key)
-	a := follow(f.b, f.place("large", "large.pub", "large"))
+	a := follow(f.tb, f.place("large", "large.pub", "large"))
 	a.sync()
 
 	f.publishLarge(2, key)
 	whole := f.measure(func() { f.proxy.Sever(); a.sync() })
-	require.Greater(f.b, whole.Down, int64(wireLayer))
+	require.Greater(f.tb, whole.Down, int64(wireLayer))
 	f.publishLarge(3, key)
 	cut := f.measure(func() {
 		// No faster than the agent reads: what waits in its machine when a connection breaks is lost to it.
@@ -229,17 +230,17 @@ func (f *wireBench) repeatedAfterCut() int64 {
 		f.proxy.Sever()
 		a.syncUntilDone()
 	})
-	require.Equal(f.b, 1, f.proxy.Cuts())
+	require.Equal(f.tb, 1, f.proxy.Cuts())
 	a.stop()
 	return max(0, cut.Down-whole.Down)
 }
 
 func (f *wireBench) publishLarge(sequence int64, key crypto.Signer) {
-	f.b.Helper()
+	f.tb.Helper()
 	content := make([]byte, wireLayer)
 	_, _ = rand.NewChaCha8([32]byte{byte(sequence)}).Read(content)
 	stream := bundle.Stream{Platform: "default", Environment: "dev", ClusterType: "large"}
 	_, err := agenttest.New(stream, sequence, time.Now(), map[string]string{"model-main/weights": string(content)}, key).
-		Publish(f.b.Context(), f.repository("large"))
-	require.NoError(f.b, err)
+		Publish(f.tb.Context(), f.repository("large"))
+	require.NoError(f.tb, err)
 }

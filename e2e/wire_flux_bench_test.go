@@ -20,14 +20,14 @@ import (
 // flux prints what source-controller transfers for the bundles that the agent had before, with a signature that it
 // verifies by the same key. It looks when it is told to, as with "flux reconcile source oci".
 func (f *wireBench) flux() {
-	f.b.Helper()
-	require.NoError(f.b, cluster.StartFlux(f.b.Context(), fluxNamespace))
+	f.tb.Helper()
+	require.NoError(f.tb, cluster.StartFlux(f.tb.Context(), fluxNamespace))
 	c, err := client.New(cluster.Config, client.Options{})
-	require.NoError(f.b, err)
+	require.NoError(f.tb, err)
 	key, err := os.ReadFile(f.path("cosign.pub"))
-	require.NoError(f.b, err)
+	require.NoError(f.tb, err)
 	secret := &corev1.Secret{ObjectMeta: metav1.ObjectMeta{Namespace: fluxNamespace, Name: "wire"}, Data: map[string][]byte{"cosign.pub": key}}
-	require.NoError(f.b, c.Create(f.b.Context(), secret))
+	require.NoError(f.tb, c.Create(f.tb.Context(), secret))
 	source := fluxObject("OCIRepository", "wire")
 	source.Object["spec"] = map[string]any{
 		"url":      "oci://" + f.host() + "/edge/" + bundle.Stream{Environment: "dev", ClusterType: clusterType}.Repository(),
@@ -35,7 +35,7 @@ func (f *wireBench) flux() {
 		"verify": map[string]any{"provider": "cosign", "secretRef": map[string]any{"name": secret.Name}},
 	}
 	f.figures("flux-first-sync", true, f.measure(func() {
-		require.NoError(f.b, c.Create(f.b.Context(), source))
+		require.NoError(f.tb, c.Create(f.tb.Context(), source))
 		f.awaitFlux(c, source, "")
 	}))
 	poll := f.measure(func() { f.reconcile(c, source) })
@@ -44,33 +44,33 @@ func (f *wireBench) flux() {
 		f.publish(n)
 		f.figures(fmt.Sprintf("flux-update%dof200", n), true, f.measure(func() { f.reconcile(c, source) }))
 	}
-	require.NoError(f.b, c.Delete(f.b.Context(), source))
-	require.NoError(f.b, c.Delete(f.b.Context(), secret))
+	require.NoError(f.tb, c.Delete(f.tb.Context(), source))
+	require.NoError(f.tb, c.Delete(f.tb.Context(), secret))
 }
 
 // reconcile has source-controller look at the registry.
 func (f *wireBench) reconcile(c client.Client, source *unstructured.Unstructured) {
-	f.b.Helper()
+	f.tb.Helper()
 	at := time.Now().Format(time.RFC3339Nano)
 	patch := client.MergeFrom(source.DeepCopy())
 	source.SetAnnotations(map[string]string{"reconcile.fluxcd.io/requestedAt": at})
-	require.NoError(f.b, c.Patch(f.b.Context(), source, patch))
+	require.NoError(f.tb, c.Patch(f.tb.Context(), source, patch))
 	f.awaitFlux(c, source, at)
 }
 
 // awaitFlux waits until source-controller has done what was asked for then, and has what latest names.
 func (f *wireBench) awaitFlux(c client.Client, source *unstructured.Unstructured, asked string) {
-	f.b.Helper()
-	latest, err := f.repository(clusterType).Resolve(f.b.Context(), bundle.LatestTag)
-	require.NoError(f.b, err)
+	f.tb.Helper()
+	latest, err := f.repository(clusterType).Resolve(f.tb.Context(), bundle.LatestTag)
+	require.NoError(f.tb, err)
 	for end := time.Now().Add(patience); ; time.Sleep(100 * time.Millisecond) {
-		require.NoError(f.b, c.Get(f.b.Context(), client.ObjectKeyFromObject(source), source))
+		require.NoError(f.tb, c.Get(f.tb.Context(), client.ObjectKeyFromObject(source), source))
 		handled, _, _ := unstructured.NestedString(source.Object, "status", "lastHandledReconcileAt")
 		revision, _, _ := unstructured.NestedString(source.Object, "status", "artifact", "revision")
 		if handled == asked && strings.HasSuffix(revision, latest.Digest.String()) && verified(source) {
 			return
 		}
-		require.True(f.b, time.Now().Before(end), conditions(source))
+		require.True(f.tb, time.Now().Before(end), conditions(source))
 	}
 }
 

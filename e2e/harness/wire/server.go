@@ -32,6 +32,11 @@ type Server struct {
 
 // Serve answers what comes to l, for clients that know the server by that address. The caller calls Close.
 func Serve(l net.Listener, address net.IP, handler http.Handler) (*Server, error) {
+	return ServeKnown(l, address, handler, nil)
+}
+
+// ServeKnown is Serve for clients that show a certificate of one of these authorities. Nil asks for none.
+func ServeKnown(l net.Listener, address net.IP, handler http.Handler, clients *x509.CertPool) (*Server, error) {
 	s := &Server{ended: make(chan struct{})}
 	chain, err := s.newChain(address)
 	if err != nil {
@@ -42,7 +47,7 @@ func Serve(l net.Listener, address net.IP, handler http.Handler) (*Server, error
 			s.requests.Add(1)
 			handler.ServeHTTP(w, req)
 		}),
-		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{chain}, MinVersion: tls.VersionTLS12},
+		TLSConfig:         &tls.Config{Certificates: []tls.Certificate{chain}, MinVersion: tls.VersionTLS12, ClientCAs: clients},
 		ReadHeaderTimeout: time.Minute,
 		ConnState: func(_ net.Conn, state http.ConnState) {
 			switch state {
@@ -53,6 +58,9 @@ func Serve(l net.Listener, address net.IP, handler http.Handler) (*Server, error
 			}
 		},
 		ErrorLog: log.New(io.Discard, "", 0), // connections are cut on purpose
+	}
+	if clients != nil {
+		s.server.TLSConfig.ClientAuth = tls.RequireAndVerifyClientCert
 	}
 	go func() {
 		defer close(s.ended)
