@@ -40,6 +40,14 @@ type Releaser interface {
 	Release(ctx context.Context, a Assignment) Result
 }
 
+// Foreteller is a Reconciler that knows beforehand what Apply may bring. The agent has that kept off this
+// machine, so that it is found again if this machine is lost between Apply and the next time it can tell.
+type Foreteller interface {
+	// Foretell returns the entry, as JSON, that the ledger has while Apply is at work on a. It changes neither
+	// the cluster nor the ledger. An error means that Apply could not begin either.
+	Foretell(ctx context.Context, a Assignment) ([]byte, error)
+}
+
 // Settler is a Reconciler whose engine may call an assignment compliant too early.
 type Settler interface {
 	// SettleTime is how long Compliant has to last until it counts, where nobody has said otherwise.

@@ -2,6 +2,7 @@ package kubernetes
 
 import (
 	"cmp"
+	"context"
 	"encoding/json"
 	"fmt"
 	"slices"
@@ -13,6 +14,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // inventorySchema is the version of the inventory that this code writes.
@@ -99,6 +102,34 @@ func (inv inventory) union(ms []manifest) inventory {
 		}
 	}
 	return inv
+}
+
+// Foretell returns what the inventory will be while the assignment is applied: all that it lists now, and all
+// that the manifests hold. It asks the cluster for nothing but kinds.
+func (r *Reconciler) Foretell(ctx context.Context, a reconcilers.Assignment) ([]byte, error) {
+	p := r.newPass(a.Name)
+	var err error
+	if p.objects, err = readManifests(a.Dir); err != nil {
+		return nil, err
+	}
+	if err := p.load(); err != nil {
+		return nil, err
+	}
+	if err := p.place(ctx, a.Namespace); err != nil {
+		return nil, err
+	}
+	who, err := accountOf(a.Assignment, r.impersonate)
+	if err != nil {
+		return nil, err
+	}
+	known := len(p.inventory.Objects)
+	inv := p.inventory.union(p.objects)
+	for i, e := range inv.Objects[known:] {
+		if !e.isNamespace() || e.Name != a.Namespace {
+			inv.Objects[known+i].As = who
+		}
+	}
+	return inv.marshal()
 }
 
 // without returns the entries that the manifests no longer have.

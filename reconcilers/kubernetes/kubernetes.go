@@ -59,7 +59,10 @@ type Reconciler struct {
 	log         *slog.Logger
 }
 
-var _ reconcilers.Reconciler = (*Reconciler)(nil)
+var (
+	_ reconcilers.Reconciler = (*Reconciler)(nil)
+	_ reconcilers.Foreteller = (*Reconciler)(nil)
+)
 
 // requestTimeout bounds one request where config has no timeout of its own. API servers give a webhook,
 // the slowest part of an apply, up to 30 s.
