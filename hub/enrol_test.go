@@ -296,6 +296,7 @@ func TestARotatedKeySpeaksForWhatCameBefore(t *testing.T) {
 	require.Equal(t, 2, receipt.Accepted)
 	require.Len(t, receipt.Rejected, 1)
 	require.Equal(t, CodeKeyReplaced, receipt.Rejected[0].Reason)
+	require.Equal(t, "KeyReplaced", receipt.Identity.Reason)
 	status, _, e := post(t, h, a.UID, a.seal(t, a.report(9, 1)))
 	require.Equal(t, http.StatusForbidden, status)
 	require.Equal(t, CodeKeyReplaced, e.Code)

@@ -103,6 +103,11 @@ func forgetShared(ctx context.Context, db *conn, cluster int64, upTo order) erro
 
 // hint is what the agent is told of its identity; nil where nothing is wrong with it.
 func (s stored) hint() *IdentityHint {
+	for _, r := range s.rejected {
+		if r.Reason == CodeKeyReplaced {
+			return &IdentityHint{string(r.Reason), r.Message}
+		}
+	}
 	if s.sharedHow == "" {
 		return nil
 	}

@@ -1,6 +1,7 @@
 package agentcmd
 
 import (
+	"cmp"
 	"context"
 	"errors"
 	"fmt"
@@ -85,6 +86,7 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 		},
 		HubURL: c.hub, HasHubKey: hubKey != nil,
 	}
+	c.enrolledHub(ctx, &s)
 	if c.registry != (oci.Location{}) {
 		remote, err := c.connect()
 		if err != nil {
@@ -104,6 +106,16 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 		s.Source, s.TrustSource = open(stream.Repository()), open(bundle.TrustRepository)
 	}
 	return s, nil
+}
+
+// enrolledHub fills in the hub that has enrolled the agent, where none is configured.
+func (c *config) enrolledHub(ctx context.Context, s *doctor.Subject) {
+	st, err := readStatus(ctx, c)
+	if err != nil {
+		return // for another check to say
+	}
+	s.HubURL = cmp.Or(s.HubURL, st.Identity.Hub)
+	s.HasHubKey = s.HasHubKey || st.Identity.HubKeyID != ""
 }
 
 // chain returns the trust documents that the agent has, or else the one that it will begin with. A state

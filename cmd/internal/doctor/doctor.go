@@ -110,6 +110,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.permissions},
 		{checkTime, e.argo},
 		{checkTime, e.hub},
+		{checkTime, e.identity},
 	} {
 		bounded, cancel := context.WithTimeout(ctx, check.limit)
 		check.run(bounded)
