@@ -39,6 +39,8 @@ const (
 	codeUnusedConfigSchema = "W1112"
 	codeEmptyClusterType   = "N1113"
 	codeUnusedWorkspace    = "W1114"
+	codeClusterOfNoType    = "W1116"
+	codeClusterTwice       = "W1117"
 
 	// Values.
 	codeTextReadAsMap   = "W1201"
@@ -51,6 +53,7 @@ const (
 	codeSchemaViolation = "E1208"
 	codeSchema          = "E1209"
 	codeCycleOfValues   = "E1210"
+	codeClusterValue    = "W1211"
 
 	// Policies, annotations and environments.
 	codeNoClusterType     = "W1301"

@@ -194,7 +194,10 @@ func kindsOf(apiVersion string) map[string]func() kindObject {
 			"ConfigSchema":         func() kindObject { return new(configSchema) },
 		}
 	case wherryAPI:
-		return map[string]func() kindObject{"Platform": func() kindObject { return new(platformObject) }}
+		return map[string]func() kindObject{
+			"Cluster":  func() kindObject { return new(clusterObject) },
+			"Platform": func() kindObject { return new(platformObject) },
+		}
 	case coreAPI:
 		return map[string]func() kindObject{"ConfigMap": func() kindObject { return new(configMap) }}
 	default:

@@ -19,6 +19,7 @@ func (l *linter) references() {
 	}
 	l.registrations()
 	l.environments()
+	l.clusters()
 }
 
 func (l *linter) templatesOf(ct *clusterType, used map[string]bool) {

@@ -46,6 +46,7 @@ type Model struct {
 	workloads     []*workload
 	platform      string
 	workspaces    map[string]workspace // that the Platform lists, by name
+	clusters      map[string]*clusterObject
 
 	seen     map[objectKey]Position
 	findings []Finding
@@ -64,6 +65,7 @@ func NewModel(environment string) *Model {
 		schemas:       map[string]*configSchema{},
 		configMaps:    map[string]*configMap{},
 		workspaces:    map[string]workspace{},
+		clusters:      map[string]*clusterObject{},
 		seen:          map[objectKey]Position{},
 	}
 }

@@ -230,4 +230,15 @@ var referenceCodes = []lintCode{
 		text:   "What a WorkloadRegistration names could not be fetched. Its assignments are not known; publishing holds what the last release had of them.",
 		remedy: "Correct repository, branch and path, make the host reachable, or give --workload REGISTRATION=DIR.",
 	},
+	{
+		code: "W1116", title: "a Cluster of a cluster type that does not exist",
+		text:    "Cluster objects list the clusters that there are. One whose cluster type is misspelt is counted with none.",
+		example: "kind: Cluster\nspec:\n  clusterType: drome",
+		remedy:  "Correct spec.clusterType, or take the object away if the cluster does not exist any more.",
+	},
+	{
+		code: "W1117", title: "two Clusters with one uid or key",
+		text:   "Each agent has a uid and a key of its own. Two clusters with the same are one that is listed twice, or two that were made from a copy of one disk.",
+		remedy: "Take one of them away; on a copy, run \"wherry-agent enroll --new-identity\".",
+	},
 }

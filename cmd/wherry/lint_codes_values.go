@@ -60,6 +60,12 @@ var valueCodes = []lintCode{
 		example: "data:\n  A: \"{{ .ConfigData.B }}\"\n  B: \"{{ .ConfigData.A }}\"",
 		remedy:  "Give one of them a value of its own.",
 	},
+	{
+		code: "W1211", title: "a Cluster with a value that it cannot have",
+		text:    "The uid is what the cluster's agent calls it, the public key the Ed25519 key that its reports are signed with, and reporting is expected or none.",
+		example: "kind: Cluster\nspec:\n  uid: 4be1c9\n  reporting: none",
+		remedy:  "Write the object with \"wherry roster add\", from the file of \"wherry-agent enroll --request\".",
+	},
 }
 
 // policyCodes are about policies, annotations, names and dependencies.
