@@ -174,7 +174,10 @@ func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (p
 		if err := a.seal(tx, &pending, now, hub, token); err != nil {
 			return err
 		}
-		return save(tx, bucketMeta, keyEnrolling, pending)
+		if kind != EnrolAnew { // an agent that has not run yet is known by its request
+			err = save(tx, bucketMeta, keyCluster, a.cluster)
+		}
+		return errors.Join(err, save(tx, bucketMeta, keyEnrolling, pending))
 	})
 	return pending, err
 }

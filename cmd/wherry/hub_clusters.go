@@ -25,13 +25,15 @@ func newHubClustersAddCommand(dir *string) *cobra.Command {
 	var r registration
 	var request requestFlags
 	var replace bool
+	var roster string
 	cmd := &cobra.Command{
-		Use:   "add [NAME] --key FILE|- --uid UID --type TYPE --environment ENV | --from FILE|- | --request FILE|-",
+		Use:   "add [NAME] --key FILE|- --uid UID --type TYPE --environment ENV | --from FILE|- | --request FILE|- | --roster DIR",
 		Short: "Register a cluster and the key that its agent signs reports with",
 		Long: `Register a cluster and the key that its agent signs reports with. The agent prints all of it with
 "wherry-agent status -o json": give that with --from, or value by value. A flag is preferred. --request takes
 what "wherry-agent enroll --request" wrote, which proves that the agent has the key, and --answer writes what
 tells the agent that this is its hub; a request may also replace the key of a registered cluster by a new one.
+--roster registers all Cluster objects with a key of an environment's folder.
 
 Registering the same again changes nothing. To change a registration, or to take a new key after an agent
 has lost its old one, give --replace; former keys are then refused.`,
@@ -42,6 +44,9 @@ has lost its old one, give --replace; former keys are then refused.`,
 		RunE: func(cmd *cobra.Command, args []string) error {
 			if request.file != "" {
 				return request.register(cmd, *dir, &r, args, replace)
+			}
+			if roster != "" {
+				return addRoster(cmd, *dir, roster, &r, args, replace)
 			}
 			if request.answer != "" {
 				return cli.Usagef("--answer needs --request")
@@ -57,6 +62,9 @@ has lost its old one, give --replace; former keys are then refused.`,
 	}
 	r.flags(cmd)
 	request.add(cmd)
+	cmd.Flags().StringVar(&roster, "roster", "", "register the Cluster objects of this folder, in the environment of --environment")
+	cmd.MarkFlagsMutuallyExclusive("roster", "request")
+	cmd.MarkFlagsMutuallyExclusive("roster", "from")
 	cmd.Flags().BoolVar(&replace, "replace", false, "change what is registered for this uid, its key included")
 	return cmd
 }

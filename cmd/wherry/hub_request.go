@@ -103,3 +103,31 @@ func sayRequest(cmd *cobra.Command, file string, r bundle.EnrolmentRequest) erro
 	}
 	return err
 }
+
+// addRoster registers the clusters that an environment's folder lists, as far as they report.
+func addRoster(cmd *cobra.Command, dir, folder string, flags *registration, args []string, replace bool) error {
+	if flags.environment == "" || len(args) > 0 || flags.uid+flags.keyFile+flags.clusterType != "" {
+		return cli.Usagef("--roster needs --environment, and takes NAME, uid, type and key from the objects")
+	}
+	listed, err := readRoster(cmd.Context(), folder)
+	if err != nil {
+		return err
+	}
+	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
+		for _, c := range listed {
+			if !c.Reporting || c.PublicKey == "" {
+				continue
+			}
+			key, err := hub.ParseReportKey([]byte(c.PublicKey))
+			if err != nil {
+				return fmt.Errorf("%s: cluster %s: %w", c.Position, c.Name, err)
+			}
+			known := hub.Cluster{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels, Key: key}
+			flags.override(&known, nil)
+			if err := addCluster(cmd, h, dir, known, replace); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

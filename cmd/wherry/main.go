@@ -44,6 +44,7 @@ func newRootCommand() *cobra.Command {
 		newPublishCommand(),
 		newRegistryCommand(),
 		newRenderCommand(),
+		newRosterCommand(),
 		newScheduleCommand(),
 		newSignCommand(),
 		newTrustCommand(),
