@@ -52,7 +52,14 @@ type AgentOptions struct {
 	// ClientSecret names a Secret of type kubernetes.io/tls in Namespace with the certificate that the agent shows to
 	// registries and the hub. Empty means none.
 	ClientSecret string
+	// EnrollToken is a token to enrol with, which goes into a Secret. Empty makes none. The agent finds it at
+	// EnrollTokenPath, which is absolute.
+	EnrollToken     []byte
+	EnrollTokenPath string
 }
+
+// enrollName is the name of the Secret with a token to enrol with.
+const enrollName = "wherry-agent-enroll"
 
 // Agent returns the manifests of an agent, as YAML in the order in which they can be applied.
 func Agent(opts AgentOptions) ([]byte, error) {
@@ -79,6 +86,15 @@ func Agent(opts AgentOptions) ([]byte, error) {
 		}
 	}
 	k.ConfigMapGenerator = []types.ConfigMapArgs{generated}
+	if len(opts.EnrollToken) > 0 {
+		secret := types.SecretArgs{}
+		file := path.Base(opts.EnrollTokenPath)
+		secret.Name, secret.FileSources = enrollName, []string{file}
+		k.SecretGenerator = []types.SecretArgs{secret}
+		if err := disk.WriteFile(path.Join(overlay, file), opts.EnrollToken); err != nil {
+			return nil, err
+		}
+	}
 	data, err := yaml.Marshal(k)
 	if err != nil {
 		return nil, err
@@ -139,6 +155,15 @@ func patches(opts AgentOptions) (all []types.Patch) {
 	}
 	if opts.ClientSecret != "" {
 		all = append(all, deployment(clientCertificate(opts.ClientSecret)))
+	}
+	if len(opts.EnrollToken) > 0 {
+		// Optional, so that the Secret can be deleted once it has been used.
+		volume := map[string]any{"name": "enroll", "secret": map[string]any{"secretName": enrollName, "optional": true}}
+		mount := map[string]any{"name": "enroll", "mountPath": path.Dir(opts.EnrollTokenPath), "readOnly": true}
+		all = append(all, deployment(map[string]any{
+			"volumes":    []any{volume},
+			"containers": []any{map[string]any{"name": "agent", "volumeMounts": []any{mount}}},
+		}))
 	}
 	switch name := RoleName(opts.Namespace); {
 	case opts.NoRole:

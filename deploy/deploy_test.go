@@ -133,6 +133,21 @@ func TestACertificateOfTheAgentIsInASecret(t *testing.T) {
 	require.Len(t, pod.Volumes, len(before.Volumes)+1)
 }
 
+func TestATokenToEnrolWithIsInASecret(t *testing.T) {
+	opts := options()
+	require.NotContains(t, render(t, opts), "Secret")
+	opts.EnrollToken, opts.EnrollTokenPath = []byte("wht_1"), "/etc/wherry-enroll/token"
+	m := render(t, opts)
+	secret := decode[corev1.Secret](t, m, "Secret")
+	require.Equal(t, map[string][]byte{"token": []byte("wht_1")}, secret.Data)
+	pod := decode[appsv1.Deployment](t, m, "Deployment").Spec.Template.Spec
+	source := volume(t, pod, "enroll").Secret
+	require.Equal(t, secret.Name, source.SecretName)
+	require.True(t, *source.Optional, "it may be deleted")
+	require.Contains(t, pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "enroll", MountPath: "/etc/wherry-enroll", ReadOnly: true})
+	require.Len(t, pod.Containers[0].VolumeMounts, 5)
+}
+
 func TestAnotherNamespaceHasARoleOfItsOwn(t *testing.T) {
 	opts := options()
 	opts.Namespace = "line-b"

@@ -44,6 +44,9 @@ signature is checked. A bundle that holds other kinds or namespaces needs the co
 --rbac none others give the permissions.
 
 --for takes other bundles, such as the one that runs and the one to come.
+
+With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
+itself when it first starts. Delete the Secret afterwards.
 ` + referenceHelp,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
       --key cosign.pub --print | kubectl apply --server-side -f -
@@ -63,7 +66,8 @@ signature is checked. A bundle that holds other kinds or namespaces needs the co
 			if err != nil {
 				return err
 			}
-			opts.Files, opts.ClusterName = in.Files, in.ClusterName
+			opts.Files, opts.ClusterName, opts.EnrollToken = in.Files, in.ClusterName, []byte(in.EnrollToken)
+			opts.EnrollTokenPath = agentcmd.InstalledTokenPath
 			if opts.Image == "" {
 				opts.Image = defaultImage(in.Registry, cli.Version())
 			}

@@ -347,3 +347,18 @@ func (c *config) readEnrollToken(log *slog.Logger) (string, error) {
 	}
 	return "", cli.Fail(cli.Usage, fmt.Errorf("--enroll-token-file: %s: %w", c.enrollToken, err), `"wherry hub tokens create" makes one`)
 }
+
+// installedToken reads the token for an agent that is to be installed, which has to be there.
+func (c *config) installedToken() (string, error) {
+	switch {
+	case c.enrollToken == "":
+		return "", nil
+	case c.hub == "":
+		return "", cli.Usagef("--enroll-token-file needs --hub")
+	}
+	token, err := c.readEnrollToken(slog.New(slog.DiscardHandler))
+	if err == nil && token == "" {
+		err = cli.Usagef("--enroll-token-file: there is no file %s", c.enrollToken)
+	}
+	return token, err
+}

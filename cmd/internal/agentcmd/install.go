@@ -22,6 +22,9 @@ const (
 	trustName  = "trust.json"
 )
 
+// InstalledTokenPath is where the manifests put the token that an agent enrols with.
+const InstalledTokenPath = "/etc/wherry-enroll/token"
+
 // Installed is what an agent that is to be installed was told.
 type Installed struct {
 	// Files are agent.yaml and the public keys and trust document that it names, by name.
@@ -38,6 +41,8 @@ type Installed struct {
 	// PlainHTTP and Impersonate are the settings of these names, ArgoNamespace too where it was told.
 	PlainHTTP, Impersonate bool
 	ArgoNamespace          string
+	// EnrollToken is the token that the agent is to enrol with, with its secret; empty where none was given.
+	EnrollToken string
 }
 
 // here are the settings that are the manifests' to make, or make no sense in a cluster: it has Secrets for
@@ -75,6 +80,9 @@ func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error
 	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace}
 	if flags.Changed("cluster-name") {
 		in.ClusterName = c.cluster.Name
+	}
+	if in.EnrollToken, err = c.installedToken(); err != nil {
+		return nil, err
 	}
 	return in, in.addFiles(ctx, c, flags)
 }
@@ -116,6 +124,8 @@ func (in *Installed) addFiles(ctx context.Context, c *config, flags *pflag.FlagS
 			told[s.field] = names
 		case s.field == "trust" && in.Trust != nil:
 			told[s.field] = trustName
+		case s.field == "enrollToken" && in.EnrollToken != "":
+			told[s.field] = InstalledTokenPath
 		case s.field == "hubKey" && hubKey != nil:
 			told[s.field] = hubKeyName
 		case s.field == "cluster.name" || len(values) == 0:
