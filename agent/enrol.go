@@ -117,6 +117,37 @@ func (a *Agent) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, error)
 	return a.accept(answer, id, pinned.url)
 }
 
+// EndRotation goes over to the key that a rotation has made, because a person says that it is listed where reports are
+// read without a hub. The error wraps ErrNoRequest where none was begun, or ErrOtherHub where a hub is known,
+// whose answer is what ends it.
+func (a *Agent) EndRotation() (Enrolled, error) {
+	if a.hub().key != nil {
+		return Enrolled{}, fmt.Errorf("%w: its answer ends the rotation", ErrOtherHub)
+	}
+	done := Enrolled{Cluster: a.cluster}
+	err := a.state.update(func(tx *bbolt.Tx) error {
+		pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+		if err != nil {
+			return err
+		}
+		if pending.Kind != EnrolRotate {
+			return fmt.Errorf("%w: no rotation was begun", ErrNoRequest)
+		}
+		key, err := pending.Next.signer()
+		if err != nil {
+			return err
+		}
+		if done.KeyID, err = bundle.KeyID(key.Public()); err != nil {
+			return err
+		}
+		return errors.Join(a.become(tx, pending), drop(tx, bucketMeta, keyEnrolling))
+	})
+	if err != nil {
+		return Enrolled{}, err
+	}
+	return done, a.state.view(a.state.loadIdentity)
+}
+
 // askedHub is the beginning of the key id of the hub that is to be asked.
 func (a *Agent) askedHub(o EnrolOptions) (string, *bundle.EnrolToken, error) {
 	pinned := ""

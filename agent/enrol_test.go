@@ -12,6 +12,7 @@ import (
 	"testing"
 	"time"
 
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
@@ -287,6 +288,56 @@ func TestARotationThatWasBegunIsEndedBeforeReportsAreSent(t *testing.T) {
 			require.Nil(t, tx.Bucket([]byte(bucketMeta)).Get([]byte(keyEnrolling)))
 			return nil
 		}))
+	})
+}
+
+func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
+	s := newSite(t)
+	s.change(1)
+	s.once()
+	s.agent(func(a *Agent) {
+		_, err := a.EndRotation()
+		require.ErrorIs(t, err, ErrNoRequest)
+		first, err := a.EnrolRequest(EnrolRotate)
+		require.NoError(t, err)
+		again, err := a.EnrolRequest(EnrolRotate)
+		require.NoError(t, err)
+		require.Equal(t, first, again, "the roster may have it already")
+	})
+	s.change(2)
+	s.once()
+	s.agent(func(a *Agent) {
+		all, err := a.state.Reports()
+		require.NoError(t, err)
+		require.Len(t, all, 2)
+		before := a.testKeyID(t)
+		e, err := a.EndRotation()
+		require.NoError(t, err)
+		require.Equal(t, a.testKeyID(t), e.KeyID)
+		require.NotEqual(t, before, e.KeyID)
+		for i, want := range []int{1, 2} {
+			var envelope dsse.Envelope
+			require.NoError(t, json.Unmarshal(all[i], &envelope))
+			require.Len(t, envelope.Signatures, want)
+		}
+	})
+}
+
+func TestReportsOfBeforeTheHubWasKnownAreSentAgain(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.now, s.opts.Now = time.Now(), nil
+	s.change(1)
+	s.once()
+	s.agent(func(a *Agent) {
+		enrol(t, h.Hub, func() Status { st, err := a.Status(); require.NoError(t, err); return st }())
+		a.opts.HubURL = h.URL
+		sender := newSender(a)
+		require.NoError(t, sender.sendAll(t.Context()))
+		require.Equal(t, 1, a.testQueue(t), "without a key nothing is deleted")
+		_, err := a.Enrol(t.Context(), EnrolOptions{Token: h.token(t)})
+		require.NoError(t, err)
+		require.NoError(t, sender.sendAll(t.Context()))
+		require.Zero(t, a.testQueue(t))
 	})
 }
 

@@ -20,6 +20,7 @@ func (c *control) serveEnrol(ctx context.Context, mux *http.ServeMux) {
 		"enrol":         func(cmd command) (any, error) { return c.agent.Enrol(ctx, cmd.Enrol) },
 		"enrol/request": func(cmd command) (any, error) { return c.agent.enrolRequest(cmd.Enrol.Kind) },
 		"enrol/accept":  func(cmd command) (any, error) { return c.agent.acceptBy(cmd.Answer, cmd.HubKey) },
+		"enrol/end":     func(command) (any, error) { return c.agent.EndRotation() },
 	} {
 		mux.HandleFunc("POST /"+path, func(w http.ResponseWriter, r *http.Request) {
 			cmd, ok := hear(w, r)
@@ -73,6 +74,12 @@ func (c Client) EnrolRequest(ctx context.Context, kind EnrolKind) ([]byte, error
 	var r enrolRequest
 	err := c.call(ctx, http.MethodPost, "enrol/request", command{Enrol: EnrolOptions{Kind: kind}}, &r)
 	return r.Request, err
+}
+
+// EndRotation has the agent go over to its new key; see Agent.EndRotation.
+func (c Client) EndRotation(ctx context.Context) (e Enrolled, err error) {
+	err = c.call(ctx, http.MethodPost, "enrol/end", command{}, &e)
+	return e, err
 }
 
 // Accept hands over an answer that was carried here; see Agent.Accept.

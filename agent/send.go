@@ -90,6 +90,9 @@ func (s *sender) sendAll(ctx context.Context) error {
 	if err := s.enrolFirst(ctx); err != nil {
 		return err
 	}
+	if s.hub().key != nil {
+		s.sent = 0 // what was sent before the hub was known is acknowledged now
+	}
 	after := s.sent
 	var kept error
 	for {

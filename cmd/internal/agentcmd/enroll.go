@@ -29,7 +29,7 @@ const maxTokenBytes = 4 << 10
 type enrollFlags struct {
 	token, tokenFile     string
 	rotate, anew, yes    bool
-	replaceHub           bool
+	replaceHub, listed   bool
 	requestFile, accepts string
 }
 
@@ -46,7 +46,8 @@ run the same again: it uses nothing up.
 Without a link, --request writes a file for "wherry hub clusters add --request", or for "wherry roster add",
 and --accept takes the hub's answer, once, with --hub-key.
 
---rotate gives the agent a new key, which the old one vouches for. --new-identity makes a copy of a machine a
+--rotate gives the agent a new key, which the old one vouches for; until the hub has answered, reports are signed
+by both. Without a hub, --rotate --listed ends it, once the roster has the new key. --new-identity makes a copy of a machine a
 cluster of its own: with another key and uid, and without the reports of the machine that it was copied from.
 Never do that to the original.
 
@@ -71,11 +72,12 @@ is out of reach; 4 the hub refused, or what answered is not the hub.`,
 	flags.BoolVar(&f.rotate, "rotate", false, "replace the agent's key by a new one")
 	flags.BoolVar(&f.anew, "new-identity", false, "become another cluster, on a copy of a machine whose agent goes on")
 	flags.BoolVar(&f.yes, "yes", false, "confirm --new-identity")
+	flags.BoolVar(&f.listed, "listed", false, "with --rotate, where there is no hub: go over to the new key, which the roster has")
 	flags.BoolVar(&f.replaceHub, "replace-hub", false, "leave the hub that the agent is enrolled at for the one that made the token")
 	flags.StringVar(&f.requestFile, "request", "", "write the request to `FILE`, or to stdout for -, for somebody to carry")
 	flags.StringVar(&f.accepts, "accept", "", "take the hub's answer to such a request from `FILE`, or from stdin for -")
 	cmd.MarkFlagsMutuallyExclusive("rotate", "new-identity", "accept")
-	cmd.MarkFlagsMutuallyExclusive("request", "accept")
+	cmd.MarkFlagsMutuallyExclusive("request", "accept", "listed")
 	cmd.MarkFlagsMutuallyExclusive("request", "token")
 	cmd.MarkFlagsMutuallyExclusive("request", "token-file")
 	cmd.MarkFlagsMutuallyExclusive("token", "token-file")
@@ -86,6 +88,8 @@ func (f *enrollFlags) check(c *config) error {
 	switch {
 	case f.anew && c.cluster.UID != "":
 		return cli.Usagef("--new-identity makes a uid, and cluster.uid is set: give the copy another there, or leave it out")
+	case f.listed && !f.rotate:
+		return cli.Usagef("--listed needs --rotate")
 	case f.anew && !f.yes:
 		return cli.Fail(cli.Usage, errors.New("--new-identity needs --yes"), "it gives up this machine's identity and the reports that wait: make sure that this is the copy, and not the original")
 	}
@@ -108,6 +112,15 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
 		return f.accept(cmd, c)
 	case f.requestFile != "":
 		return f.request(cmd, c)
+	case f.listed:
+		return enroller[agent.Enrolled]{
+			running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) { return a.EndRotation(ctx) },
+			resting: func(_ context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.EndRotation() },
+			say: func(e agent.Enrolled) error {
+				cmd.PrintErrf("%s signs with key %s alone from now on\n", e.Cluster.Name, e.KeyID)
+				return nil
+			},
+		}.run(cmd, c)
 	}
 	o := agent.EnrolOptions{Kind: f.kind(), HubURL: c.hub, ReplaceHub: f.replaceHub}
 	if !f.rotate {
