@@ -61,7 +61,7 @@ func (s *State) acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid str
 	if !own {
 		return Acknowledged{}, errors.Join(foreign, fmt.Errorf("no acknowledgement for cluster %q: %w", uid, ErrForeignAck))
 	}
-	deleted, err := s.settle(ids, nil)
+	deleted, err := s.settleAll(ids)
 	if err != nil {
 		return Acknowledged{}, err
 	}

@@ -335,14 +335,8 @@ func (a *Agent) become(tx *bbolt.Tx, pending enrolling) error {
 	if err := save(tx, bucketMeta, keyIdentity, pending.Next); err != nil || pending.Kind != EnrolAnew {
 		return err
 	}
-	all, err := index(tx)
-	if err != nil {
+	if err := emptyQueue(tx); err != nil {
 		return err
-	}
-	for _, q := range all {
-		if err := remove(tx, q.seq); err != nil {
-			return err
-		}
 	}
 	a.cluster.UID = pending.Next.UID
 	last, err := load[reporter](tx, bucketMeta, keyReporter)

@@ -6,10 +6,12 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // The defaults of QueueLimits.
@@ -34,20 +36,27 @@ type QueueStatus struct {
 	Bytes  int64 `json:"bytes"`
 	// Oldest is the age of the queue; nil when it is empty.
 	Oldest *time.Time `json:"oldest,omitempty"`
-	// Dropped counts the reports that a full queue has given up since the state was made.
-	Dropped int64 `json:"dropped"`
+	// Coalesced counts the reports that a newer one has made superfluous before they were acknowledged, and
+	// Dropped those that a full queue has given up, since the state was made.
+	Coalesced int64 `json:"coalesced,omitempty"`
+	Dropped   int64 `json:"dropped"`
 	// Rejected counts those that the hub will not take, and LastRejection says why it refused one.
 	Rejected      int    `json:"rejected,omitempty"`
 	LastRejection string `json:"lastRejection,omitempty"`
 }
 
-// queued describes a report in the queue. Every report carries the whole present, so a newer one
-// supersedes it, except for the failures that it tells of.
+// queued describes a report in the queue.
 type queued struct {
-	ID      digest.Digest `json:"id"`
-	Size    int           `json:"size"`
-	At      time.Time     `json:"at"`
-	Failure bool          `json:"failure,omitempty"`
+	ID   digest.Digest `json:"id"`
+	Size int           `json:"size"`
+	At   time.Time     `json:"at"`
+	// Heartbeat is true for one that says nothing that the one before it has not said.
+	Heartbeat bool `json:"heartbeat,omitempty"`
+	// Begins and Ends are the failures whose first and last report it is; see coalesce.go.
+	Begins []string `json:"begins,omitempty"`
+	Ends   []string `json:"ends,omitempty"`
+	// Failure is what versions before those two have noted of a report that tells of any.
+	Failure bool `json:"failure,omitempty"`
 	// Rejected is why the hub will not take it.
 	Rejected string `json:"rejected,omitempty"`
 
@@ -55,110 +64,202 @@ type queued struct {
 	envelope []byte
 }
 
+// pinned says whether the report tells of a failure what no other one does.
+func (q queued) pinned() bool { return q.Failure || len(q.Begins)+len(q.Ends) > 0 }
+
+// totals are what the queue comes to, kept beside it so that nobody has to count. The zero value is that of an
+// empty queue.
+type totals struct {
+	Length    int   `json:"length"`
+	Bytes     int64 `json:"bytes"`
+	Coalesced int64 `json:"coalesced,omitempty"`
+	Dropped   int64 `json:"dropped,omitempty"`
+	// Judged is the seq up to which superfluous reports were looked for.
+	Judged uint64 `json:"judged,omitempty"`
+	// Gap is the time between two series of one failure, in nanoseconds; zero is failureGap.
+	Gap time.Duration `json:"gap,omitempty"`
+	// Rejected counts what the hub will not take.
+	Rejected      int    `json:"rejected,omitempty"`
+	LastRejection string `json:"lastRejection,omitempty"`
+}
+
+// queue is the queue within a transaction.
+type queue struct {
+	tx             *bbolt.Tx
+	index, reports *bbolt.Bucket
+	totals, before totals
+}
+
+func openQueue(tx *bbolt.Tx) (*queue, error) {
+	q := &queue{tx: tx, index: tx.Bucket([]byte(bucketIndex)), reports: tx.Bucket([]byte(bucketReports))}
+	if q.index == nil || q.reports == nil {
+		return q, nil
+	}
+	var err error
+	if tx.Bucket([]byte(bucketMeta)).Get([]byte(keyQueue)) == nil {
+		q.totals, err = q.count()
+		return q, err
+	}
+	q.totals, err = load[totals](tx, bucketMeta, keyQueue)
+	q.before = q.totals
+	return q, err
+}
+
+// count finds out what the queue comes to where nobody has kept count.
+func (q *queue) count() (t totals, err error) {
+	last, err := load[reporter](q.tx, bucketMeta, keyReporter)
+	t.Dropped = last.Dropped
+	return t, errors.Join(err, q.each(0, func(e queued) (bool, error) {
+		t.Length, t.Bytes = t.Length+1, t.Bytes+int64(e.Size)
+		if e.Rejected != "" {
+			t.Rejected, t.LastRejection = t.Rejected+1, e.Rejected
+		}
+		return true, nil
+	}))
+}
+
+// close keeps the totals. It says whether they have changed.
+func (q *queue) close() (bool, error) {
+	if q.totals == q.before {
+		return false, nil
+	}
+	if q.totals.Length == 0 {
+		q.totals.Gap = 0
+	}
+	return true, save(q.tx, bucketMeta, keyQueue, q.totals)
+}
+
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
 
-// enqueue adds a report, and makes room where there is too little. It returns how many it gave up.
-func enqueue(tx *bbolt.Tx, seq int64, q queued, envelope []byte, limits QueueLimits) (dropped int, err error) {
-	dropped, err = makeRoom(tx, q.Size, limits)
-	if err != nil {
-		return dropped, err
-	}
-	data, err := json.Marshal(q)
-	if err != nil {
-		return dropped, err
-	}
-	key := seqKey(uint64(seq))
-	return dropped, errors.Join(tx.Bucket([]byte(bucketIndex)).Put(key, data), tx.Bucket([]byte(bucketReports)).Put(key, envelope))
-}
-
-// makeRoom gives up the oldest superseded reports that tell of no failure, and only then failures,
-// oldest first. The newest of all is the one that is being added.
-func makeRoom(tx *bbolt.Tx, size int, limits QueueLimits) (dropped int, err error) {
-	all, err := index(tx)
-	if err != nil {
-		return 0, err
-	}
-	n, bytes := len(all), int64(0)
-	for _, q := range all {
-		bytes += int64(q.Size)
-	}
-	full := func() bool { return n+1 > limits.Reports || bytes+int64(size) > limits.Bytes }
-	for _, failures := range []bool{false, true} {
-		for _, q := range all {
-			if !full() {
-				return dropped, nil
-			}
-			if q.Failure != failures {
-				continue
-			}
-			if err := remove(tx, q.seq); err != nil {
-				return dropped, err
-			}
-			n, bytes, dropped = n-1, bytes-int64(q.Size), dropped+1
+// each calls f for the reports after seq, oldest first, until f returns false. f must not change the queue.
+func (q *queue) each(after uint64, f func(queued) (bool, error)) error {
+	c := q.index.Cursor()
+	for k, v := c.Seek(seqKey(after + 1)); k != nil; k, v = c.Next() {
+		e, err := parseQueued(k, v)
+		if err != nil {
+			return err
+		}
+		if more, err := f(e); err != nil || !more {
+			return err
 		}
 	}
-	return dropped, nil
+	return nil
 }
 
-func remove(tx *bbolt.Tx, seq uint64) error {
-	return errors.Join(tx.Bucket([]byte(bucketIndex)).Delete(seqKey(seq)), tx.Bucket([]byte(bucketReports)).Delete(seqKey(seq)))
-}
-
-// index returns the queue without the envelopes, oldest first.
-func index(tx *bbolt.Tx) ([]queued, error) {
-	var all []queued
-	b := tx.Bucket([]byte(bucketIndex))
-	if b == nil {
-		return nil, nil
+func parseQueued(k, v []byte) (queued, error) {
+	e := queued{seq: binary.BigEndian.Uint64(k)}
+	if err := json.Unmarshal(v, &e); err != nil {
+		return e, fmt.Errorf("%s %d: %w: %v", bucketIndex, e.seq, ErrDamaged, err)
 	}
-	err := b.ForEach(func(k, v []byte) error {
-		q := queued{seq: binary.BigEndian.Uint64(k)}
-		all = append(all, q)
-		return json.Unmarshal(v, &all[len(all)-1])
-	})
-	return all, err
+	return e, nil
+}
+
+func (q *queue) get(seq uint64) (e queued, ok bool, err error) {
+	v := q.index.Get(seqKey(seq))
+	if v == nil {
+		return e, false, nil
+	}
+	e, err = parseQueued(seqKey(seq), v)
+	return e, err == nil, err
+}
+
+// oldest and newest return the ends of the queue. They are not ok where it is empty.
+func (q *queue) oldest() (e queued, ok bool, err error) { return q.end((*bbolt.Cursor).First) }
+func (q *queue) newest() (e queued, ok bool, err error) { return q.end((*bbolt.Cursor).Last) }
+
+func (q *queue) end(which func(*bbolt.Cursor) ([]byte, []byte)) (e queued, ok bool, err error) {
+	if q.index == nil {
+		return e, false, nil
+	}
+	k, v := which(q.index.Cursor())
+	if k == nil {
+		return e, false, nil
+	}
+	e, err = parseQueued(k, v)
+	return e, err == nil, err
+}
+
+// note writes what is known of a report that is there.
+func (q *queue) note(e queued) error {
+	data, err := json.Marshal(e)
+	if err != nil {
+		return err
+	}
+	return q.index.Put(seqKey(e.seq), data)
+}
+
+func (q *queue) insert(e queued) error {
+	q.totals.Length, q.totals.Bytes = q.totals.Length+1, q.totals.Bytes+int64(e.Size)
+	return errors.Join(q.note(e), q.reports.Put(seqKey(e.seq), e.envelope))
+}
+
+func (q *queue) remove(e queued) error {
+	q.totals.Length, q.totals.Bytes = q.totals.Length-1, q.totals.Bytes-int64(e.Size)
+	if e.Rejected != "" {
+		q.totals.Rejected--
+	}
+	return errors.Join(q.index.Delete(seqKey(e.seq)), q.reports.Delete(seqKey(e.seq)))
+}
+
+// enqueue adds a report that tells of the given failures, deletes what it makes superfluous, and gives up what
+// there is no room for.
+func enqueue(tx *bbolt.Tx, e queued, failures []string, limits QueueLimits) error {
+	q, err := openQueue(tx)
+	if err != nil {
+		return err
+	}
+	if err := errors.Join(q.add(e, failures), q.makeRoom(limits)); err != nil {
+		return err
+	}
+	_, err = q.close()
+	return err
+}
+
+// recount puts the totals right where an earlier version has changed the queue.
+func recount(tx *bbolt.Tx) (bool, error) {
+	q, err := openQueue(tx)
+	if err != nil || q.index == nil {
+		return false, err
+	}
+	t, err := q.count()
+	if err != nil {
+		return false, err
+	}
+	q.totals.Length, q.totals.Bytes, q.totals.Rejected = t.Length, t.Bytes, t.Rejected
+	return q.close()
+}
+
+// emptyQueue forgets what waits, and what was known of failures.
+func emptyQueue(tx *bbolt.Tx) error {
+	q, err := openQueue(tx)
+	if err != nil {
+		return err
+	}
+	for _, name := range []string{bucketIndex, bucketReports, bucketFailing} {
+		if err := tx.DeleteBucket([]byte(name)); err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
+			return err
+		}
+	}
+	q.totals = totals{Coalesced: q.totals.Coalesced, Dropped: q.totals.Dropped}
+	_, err = q.close()
+	return errors.Join(err, makeBuckets(tx))
 }
 
 func queueStatus(tx *bbolt.Tx) (QueueStatus, error) {
-	var s QueueStatus
-	all, err := index(tx)
+	q, err := openQueue(tx)
 	if err != nil {
-		return s, err
+		return QueueStatus{}, err
 	}
-	s.Length = len(all)
-	for _, q := range all {
-		s.Bytes += int64(q.Size)
-		if q.Rejected != "" {
-			s.Rejected, s.LastRejection = s.Rejected+1, q.Rejected
-		}
+	t := q.totals
+	s := QueueStatus{Length: t.Length, Bytes: t.Bytes, Coalesced: t.Coalesced, Dropped: t.Dropped, Rejected: t.Rejected}
+	if s.Rejected > 0 {
+		s.LastRejection = t.LastRejection
 	}
-	if len(all) > 0 {
-		s.Oldest = &all[0].At
+	oldest, ok, err := q.oldest()
+	if ok {
+		s.Oldest = &oldest.At
 	}
-	r, err := load[reporter](tx, bucketMeta, keyReporter)
-	s.Dropped = r.Dropped
 	return s, err
-}
-
-// batch returns reports after seq, oldest first and without those to be skipped, within the bounds of
-// one request but at least one.
-func (s *State) batch(after uint64, maxReports, maxBytes int, skip func(digest.Digest) bool) (batch []queued, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
-		all, err := index(tx)
-		total := 0
-		for _, q := range all {
-			if q.seq <= after || skip(q.ID) {
-				continue
-			}
-			if total += q.Size; len(batch) == maxReports || len(batch) > 0 && total > maxBytes {
-				break
-			}
-			q.envelope = bytes.Clone(tx.Bucket([]byte(bucketReports)).Get(seqKey(q.seq)))
-			batch = append(batch, q)
-		}
-		return err
-	})
-	return batch, err
 }
 
 // Reports returns the envelopes of all reports that wait, oldest first.
@@ -174,36 +275,4 @@ func (s *State) Reports() (envelopes [][]byte, err error) {
 		})
 	})
 	return envelopes, err
-}
-
-// settle deletes the reports with the given ids, and marks those that were rejected with the hub's
-// reason. It returns how many were deleted. Ids that are not in the queue are passed over.
-func (s *State) settle(acknowledged []digest.Digest, rejected map[digest.Digest]string) (deleted int, err error) {
-	acked := map[digest.Digest]bool{}
-	for _, id := range acknowledged {
-		acked[id] = true
-	}
-	err = s.update(func(tx *bbolt.Tx) error {
-		all, err := index(tx)
-		if err != nil {
-			return err
-		}
-		for _, q := range all {
-			why, refused := rejected[q.ID]
-			switch {
-			case acked[q.ID]:
-				deleted++
-				err = errors.Join(err, remove(tx, q.seq))
-			case refused && q.Rejected == "":
-				q.Rejected = cmp.Or(why, "rejected")
-				data, bad := json.Marshal(q)
-				err = errors.Join(err, bad, tx.Bucket([]byte(bucketIndex)).Put(seqKey(q.seq), data))
-			}
-		}
-		return err
-	})
-	if err != nil {
-		return 0, err
-	}
-	return deleted, nil
 }

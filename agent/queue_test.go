@@ -2,6 +2,7 @@ package agent
 
 import (
 	"fmt"
+	"strings"
 	"testing"
 	"time"
 
@@ -12,52 +13,79 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-func TestAFullQueueGivesUpWhatIsSuperseded(t *testing.T) {
+// fill adds one report for each word: its letters are the failures that it tells of, "-" is none and "h" a
+// heartbeat without any. They are an hour apart.
+func fill(t testing.TB, s *State, limits QueueLimits, size int, words ...string) {
+	t.Helper()
+	for _, w := range words {
+		require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+			q, err := openQueue(tx)
+			require.NoError(t, err)
+			last, _, err := q.newest()
+			require.NoError(t, err)
+			e := queued{ID: testID(int(last.seq)), Size: size, At: epoch.Add(time.Duration(last.seq) * time.Hour), Heartbeat: w == "h", seq: last.seq + 1, envelope: []byte("{}")}
+			var failures []string
+			if w != "-" && w != "h" {
+				failures = strings.Split(w, "")
+			}
+			return enqueue(tx, e, failures, limits.withDefaults())
+		}))
+	}
+}
+
+func seqs(t testing.TB, s *State) (all []uint64) {
+	t.Helper()
+	require.NoError(t, s.view(func(tx *bbolt.Tx) error {
+		q, err := openQueue(tx)
+		require.NoError(t, err)
+		return q.each(0, func(e queued) (bool, error) { all = append(all, e.seq); return true, nil })
+	}))
+	return all
+}
+
+func queueOf(t testing.TB, s *State) (st QueueStatus) {
+	t.Helper()
+	require.NoError(t, s.view(func(tx *bbolt.Tx) (err error) { st, err = queueStatus(tx); return err }))
+	return st
+}
+
+func TestAFullQueueGivesUpWhatNoFailureNeeds(t *testing.T) {
 	for _, tc := range []struct {
-		name     string
-		reports  string // one letter each, oldest first: F tells of a failure
-		limits   QueueLimits
-		left     []uint64
-		dropped  int
-		eachSize int
+		name    string
+		reports string
+		limits  QueueLimits
+		left    []uint64
+		dropped int64
 	}{
-		{"room for all", "aaa", QueueLimits{Reports: 3}, []uint64{1, 2, 3}, 0, 10},
-		{"oldest first", "aaaaa", QueueLimits{Reports: 3}, []uint64{3, 4, 5}, 2, 10},
-		{"failures stay", "FaFaa", QueueLimits{Reports: 3}, []uint64{1, 3, 5}, 2, 10},
-		{"among failures the oldest goes", "FFFF", QueueLimits{Reports: 3}, []uint64{2, 3, 4}, 1, 10},
-		{"by size", "aaaa", QueueLimits{Bytes: 25}, []uint64{3, 4}, 2, 10},
-		{"the newest stays though it is too large", "aa", QueueLimits{Bytes: 5}, []uint64{2}, 1, 10},
+		{"room for all", "- - -", QueueLimits{Reports: 3}, []uint64{1, 2, 3}, 0},
+		{"oldest first", "- - - - -", QueueLimits{Reports: 3}, []uint64{3, 4, 5}, 2},
+		{"failures stay", "a - b - -", QueueLimits{Reports: 3}, []uint64{1, 3, 5}, 2},
+		{"a series needs its first and its last", "a a a a -", QueueLimits{Reports: 3}, []uint64{1, 4, 5}, 2},
+		{"of two series the first and the last", "a - - - - - - - a -", QueueLimits{Reports: 3}, []uint64{1, 9, 10}, 7},
+		{"series are joined", "a - - - - - - - a - - - - - - - a -", QueueLimits{Reports: 3}, []uint64{1, 17, 18}, 15},
+		{"among failures the oldest goes", "a b c d", QueueLimits{Reports: 3}, []uint64{2, 3, 4}, 1},
+		{"by size", "- - - -", QueueLimits{Bytes: 25}, []uint64{3, 4}, 2},
+		{"the newest stays though it is too large", "- -", QueueLimits{Bytes: 5}, []uint64{2}, 1},
+		{"a heartbeat makes the one before superfluous", "- h h h", QueueLimits{}, []uint64{1, 4}, 0},
+		{"so does an event", "- h h -", QueueLimits{}, []uint64{1, 4}, 0},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			s := openTestState(t, t.TempDir())
-			dropped := 0
-			for i, letter := range tc.reports {
-				require.NoError(t, s.update(func(tx *bbolt.Tx) error {
-					n, err := enqueue(tx, int64(i+1), queued{ID: testID(i), Size: tc.eachSize, At: epoch, Failure: letter == 'F'}, fmt.Append(nil, i), tc.limits.withDefaults())
-					dropped += n
-					return err
-				}))
-			}
-			all, err := s.batch(0, 100, 1000, func(digest.Digest) bool { return false })
-			require.NoError(t, err)
-			var left []uint64
-			for _, q := range all {
-				left = append(left, q.seq)
-			}
-			require.Equal(t, tc.left, left)
-			require.Equal(t, tc.dropped, dropped)
+			fill(t, s, tc.limits, 10, strings.Fields(tc.reports)...)
+			require.Equal(t, tc.left, seqs(t, s))
+			st := queueOf(t, s)
+			require.Equal(t, tc.dropped, st.Dropped)
+			require.Equal(t, len(tc.left), st.Length)
+			require.EqualValues(t, 10*len(tc.left), st.Bytes)
+			require.EqualValues(t, len(strings.Fields(tc.reports))-len(tc.left), st.Dropped+st.Coalesced)
 		})
 	}
 }
 
 func TestABatchKeepsTheBoundsOfARequestAndMovesOn(t *testing.T) {
 	s := openTestState(t, t.TempDir())
-	for i := range 5 {
-		require.NoError(t, s.update(func(tx *bbolt.Tx) error {
-			_, err := enqueue(tx, int64(i+1), queued{ID: testID(i), Size: 10}, []byte("x"), QueueLimits{}.withDefaults())
-			return err
-		}))
-	}
+	fill(t, s, QueueLimits{}, 10, strings.Fields("- - - - -")...)
 	none := func(digest.Digest) bool { return false }
 	for _, tc := range []struct {
 		name  string
@@ -86,6 +114,28 @@ func TestABatchKeepsTheBoundsOfARequestAndMovesOn(t *testing.T) {
 	}
 }
 
+func TestAQueueOfAnEarlierVersionIsCountedAndThinned(t *testing.T) {
+	dir := t.TempDir()
+	s := openTestState(t, dir)
+	require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+		for i := range uint64(300) {
+			value := fmt.Sprintf(`{"id":%q,"size":10,"at":"2026-03-01T12:00:00Z","failure":%t}`, testID(int(i)), i == 7)
+			require.NoError(t, tx.Bucket([]byte(bucketIndex)).Put(seqKey(i+1), []byte(value)))
+			require.NoError(t, tx.Bucket([]byte(bucketReports)).Put(seqKey(i+1), []byte("{}")))
+		}
+		return save(tx, bucketMeta, keyReporter, reporter{Seq: 300, Dropped: 4})
+	}))
+	require.NoError(t, s.Close())
+	s = openTestState(t, dir)
+	st := queueOf(t, s)
+	require.Equal(t, QueueStatus{Length: 300, Bytes: 3000, Dropped: 4, Oldest: st.Oldest}, st)
+
+	fill(t, s, QueueLimits{}, 10, "-")
+
+	require.Equal(t, 101, queueOf(t, s).Length)
+	require.EqualValues(t, []uint64{8, 202}, seqs(t, s)[:2])
+}
+
 func TestReportsAreMadeWhenSomethingChangesAndForHeartbeats(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
@@ -93,22 +143,23 @@ func TestReportsAreMadeWhenSomethingChangesAndForHeartbeats(t *testing.T) {
 	s.now = s.now.Add(30 * time.Minute)
 	s.once()
 	s.now = s.now.Add(31 * time.Minute)
-	s.once()
+	require.Equal(t, 2, s.once().Status.Queue.Length)
+	s.agent(func(a *Agent) { require.Equal(t, bundle.Heartbeat, openReports(t, a)[1].Kind) })
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	s.once()
 
 	s.agent(func(a *Agent) {
 		reports := openReports(t, a)
-		require.Len(t, reports, 3)
+		require.Len(t, reports, 2, "an event makes the heartbeat before it superfluous")
 		instances := map[string]bool{}
-		for i, kind := range []bundle.ReportKind{bundle.Snapshot, bundle.Heartbeat, bundle.Event} {
-			require.Equal(t, kind, reports[i].Kind)
+		for i, seq := range []int64{1, 3} {
+			require.Equal(t, []bundle.ReportKind{bundle.Snapshot, bundle.Event}[i], reports[i].Kind)
 			require.NotEmpty(t, reports[i].Agent.Instance)
 			instances[reports[i].Agent.Instance], reports[i].Agent.Instance = true, ""
-			require.Equal(t, bundle.ReportAgent{Version: "v0.0.0-test", Incarnation: epoch.Add(time.Hour).Unix(), Seq: int64(i + 1)}, reports[i].Agent)
+			require.Equal(t, bundle.ReportAgent{Version: "v0.0.0-test", Incarnation: epoch.Add(time.Hour).Unix(), Seq: seq}, reports[i].Agent)
 		}
-		require.Len(t, instances, 3, "each process has one of its own")
-		last := reports[2]
+		require.Len(t, instances, 2, "each process has one of its own")
+		last := reports[1]
 		require.Equal(t, "plant-7", last.Cluster.UID)
 		require.Equal(t, bundle.Compliant, last.State)
 		require.EqualValues(t, 2, last.Observed.Sequence)

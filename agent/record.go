@@ -134,7 +134,7 @@ func (r record) listed(a bundle.Assignment, adapter string, now time.Time) recor
 	old := r.Item
 	r.Item = bundle.Item{
 		Assignment: a.Name, Workspace: a.Workspace, Workload: a.Workload, Target: a.Target, Adapter: adapter,
-		Version: a.Version, ConfigDigest: a.ConfigDigest, Content: a.Content,
+		Version: a.Version, ConfigDigest: a.ConfigDigest, Content: a.Content, Failures: old.Failures,
 	}
 	if a.Desired() == r.Applied && adapter == r.Adapter {
 		r.Item.State, r.Item.Since = state, since
@@ -218,6 +218,9 @@ func (r record) stood() bool {
 func (r record) to(state bundle.State, reason, message string, now time.Time) record {
 	if r.Item.State != state {
 		r.Item.State, r.Item.Since = state, stamp(now)
+		if state == bundle.Failed {
+			r.Item.Failures++
+		}
 	}
 	r.Item.Reason, r.Item.Message = reason, message
 	return r

@@ -18,7 +18,7 @@ type reporter struct {
 	// Shown identifies what it said, without times, numbers and messages.
 	Shown string    `json:"shown,omitempty"`
 	At    time.Time `json:"at,omitzero"`
-	// Dropped counts reports that the full queue gave up.
+	// Dropped is what versions before totals have counted there.
 	Dropped int64 `json:"dropped,omitempty"`
 }
 
@@ -57,10 +57,10 @@ func (a *Agent) report(now time.Time) error {
 			a.opts.Log.Error("report is too large to be sent", "items", len(r.Items), "bytes", len(envelope))
 			return false, nil
 		}
-		dropped, err := enqueue(tx, last.Seq, queued{ID: bundle.ReportID(body), Size: len(envelope), At: stamp(now), Failure: tellsFailure(r)}, envelope, a.opts.Queue)
-		last.Dropped += int64(dropped)
 		made = true
-		return true, errors.Join(err, save(tx, bucketMeta, keyReporter, last))
+		return true, errors.Join(save(tx, bucketMeta, keyReporter, last), enqueue(tx, queued{
+			ID: bundle.ReportID(body), Size: len(envelope), At: stamp(now), Heartbeat: r.Kind == bundle.Heartbeat, seq: uint64(last.Seq), envelope: envelope,
+		}, failureKeys(r), a.opts.Queue))
 	})
 	if made && err == nil {
 		nudge(a.queued)
@@ -133,16 +133,4 @@ func shownBy(r bundle.Report) string {
 	}
 	sum := sha256.Sum256(data)
 	return hex.EncodeToString(sum[:])
-}
-
-func tellsFailure(r bundle.Report) bool {
-	if r.State == bundle.Failed || r.State == bundle.Rejected {
-		return true
-	}
-	for _, item := range r.Items {
-		if item.State == bundle.Failed {
-			return true
-		}
-	}
-	return false
 }

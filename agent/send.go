@@ -85,7 +85,8 @@ func (s *sender) say(ctx context.Context, err error) {
 	}
 }
 
-// sendAll offers the hub every report once.
+// sendAll offers the hub every report once. The newest, which is the whole present, goes before the others where
+// one request does not hold all; those follow oldest first.
 func (s *sender) sendAll(ctx context.Context) error {
 	if err := s.enrolFirst(ctx); err != nil {
 		return err
@@ -93,25 +94,52 @@ func (s *sender) sendAll(ctx context.Context) error {
 	if s.hub().key != nil {
 		s.sent = 0 // what was sent before the hub was known is acknowledged now
 	}
-	after := s.sent
-	var kept error
-	for {
-		batch, err := s.state.batch(after, maxSendReports, maxSendBytes, s.skips)
+	batch, err := s.state.batch(s.sent, maxSendReports, maxSendBytes, s.skips)
+	if err != nil || len(batch) == 0 {
+		return err
+	}
+	newest, err := s.state.last(s.skips)
+	if err != nil {
+		return err
+	}
+	var kept error // later ones may still be taken
+	var first digest.Digest
+	if len(newest) > 0 && newest[0].seq > batch[len(batch)-1].seq {
+		first = newest[0].ID
+		var failed error
+		if kept, failed = s.offer(ctx, newest); failed != nil {
+			return failed
+		}
+	}
+	for after := s.sent; ; {
+		batch, err := s.state.batch(after, maxSendReports, maxSendBytes, func(id digest.Digest) bool { return id == first || s.skips(id) })
 		if err != nil || len(batch) == 0 {
 			return errors.Join(err, kept)
 		}
-		reply, err := s.post(ctx, batch)
+		again, err := s.offer(ctx, batch)
 		if err != nil {
-			return s.hearError(err)
-		}
-		if err := s.hear(reply.Identity); err != nil {
 			return err
 		}
-		after = batch[len(batch)-1].seq
-		if err := s.settle(reply, batch); err != nil {
-			kept = err // later ones may still be taken
+		if after = batch[len(batch)-1].seq; again != nil {
+			kept = again
+		}
+		if s.hub().key == nil {
+			s.sent = after
 		}
 	}
+}
+
+// offer sends one batch and acts on the answer. Its error is that of a hub which does not answer; again says that
+// something of the batch has to be sent once more.
+func (s *sender) offer(ctx context.Context, batch []queued) (again, err error) {
+	reply, err := s.post(ctx, batch)
+	if err != nil {
+		return nil, s.hearError(err)
+	}
+	if err := s.hear(reply.Identity); err != nil {
+		return nil, err
+	}
+	return s.settle(reply, batch), nil
 }
 
 // skips says whether the hub said lately that it will never take the report.
@@ -137,8 +165,7 @@ func (s *sender) settle(reply hubReply, batch []queued) error {
 		s.skipped[r.ID] = s.opts.Now().Add(skipTime)
 	}
 	if s.hub().key == nil {
-		s.sent = batch[len(batch)-1].seq
-		_, err := s.state.settle(nil, rejected)
+		_, err := s.state.settle(batch, nil, rejected)
 		return errors.Join(problem, err)
 	}
 	var acknowledged []digest.Digest
@@ -149,9 +176,23 @@ func (s *sender) settle(reply hubReply, batch []queued) error {
 		}
 		acknowledged = ack.Reports
 	}
-	deleted, err := s.state.settle(acknowledged, rejected)
-	if err == nil && problem == nil && deleted+len(rejected) < len(batch) {
-		problem = fmt.Errorf("hub acknowledged %d of %d reports", deleted, len(batch))
+	_, err := s.state.settle(batch, acknowledged, rejected)
+	if n := settled(batch, acknowledged, rejected); err == nil && problem == nil && n < len(batch) {
+		problem = fmt.Errorf("hub acknowledged or rejected %d of %d reports", n, len(batch))
 	}
 	return errors.Join(problem, err)
+}
+
+// settled counts the reports of batch that the hub has an answer to.
+func settled(batch []queued, acknowledged []digest.Digest, rejected map[digest.Digest]string) (n int) {
+	acked := map[digest.Digest]bool{}
+	for _, id := range acknowledged {
+		acked[id] = true
+	}
+	for _, q := range batch {
+		if _, refused := rejected[q.ID]; refused || acked[q.ID] {
+			n++
+		}
+	}
+	return n
 }

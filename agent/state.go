@@ -50,6 +50,8 @@ const (
 	bucketIndex   = "report-index" // seq: queued, without the envelope
 
 	bucketQuarantine = "quarantine" // encoded manifest digest: QuarantinedStatus; there once something was given up
+
+	bucketFailing = "queue-failing" // failure: told; there once there was one
 )
 
 // The records of bucketMeta.
@@ -77,6 +79,8 @@ const (
 	keyHistory   = "history"   // []*release: those accepted last, the newest first
 	keyHeld      = "held"      // hold: a person has decided what runs
 	keyWriter    = "writer"    // string: the version of the agent that made the last pass
+
+	keyQueue = "queue" // totals: what the queue comes to
 )
 
 // State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has
@@ -108,7 +112,10 @@ func OpenState(dir string, now func() time.Time) (*State, error) {
 	if now == nil {
 		now = time.Now
 	}
-	if err := s.init(now()); err != nil {
+	if err = s.init(now()); err == nil {
+		err = s.updateIf(recount)
+	}
+	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state %s: %w", s.path(), err), s.Close())
 	}
 	return s, nil

@@ -94,6 +94,9 @@ type Item struct {
 	// Revision is what the engine says it has applied.
 	Revision string `json:"revision,omitempty"`
 	Floating bool   `json:"floating,omitempty"`
+	// Failures is how often the assignment has begun to fail since the agent's state was made. Reports in between
+	// may never arrive; the difference of this number tells how many failures they told of.
+	Failures int64 `json:"failures,omitempty"`
 }
 
 // MaxMessageBytes bounds the message of an item.
