@@ -183,6 +183,9 @@ func (a *Agent) enter(step string) {
 	a.activity.Store(&step)
 }
 
+// wakeSinks says that a report waits.
+func (a *Agent) wakeSinks() { nudge(a.queued) }
+
 // nudge puts a token into c if it holds none.
 func nudge(c chan struct{}) {
 	select {

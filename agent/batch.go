@@ -2,16 +2,21 @@ package agent
 
 import (
 	"bytes"
-	"cmp"
-	"errors"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 )
 
-// batch returns reports after seq, oldest first and without those to be skipped, within the bounds of
-// one request but at least one.
-func (s *State) batch(after uint64, maxReports, maxBytes int, skip func(digest.Digest) bool) (batch []queued, err error) {
+// Bounds of what is given to a sink at once.
+const (
+	maxSendReports = 500
+	maxSendBytes   = 1 << 20 // of envelopes; a single larger one goes alone
+)
+
+// batch returns the reports after seq that wanted chooses, oldest first, within the bounds of one request but at
+// least one.
+func (s *State) batch(after uint64, wanted func(queued) bool) (batch []queued, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.index == nil {
@@ -19,10 +24,10 @@ func (s *State) batch(after uint64, maxReports, maxBytes int, skip func(digest.D
 		}
 		total := 0
 		return q.each(after, func(e queued) (bool, error) {
-			if skip(e.ID) {
+			if !wanted(e) {
 				return true, nil
 			}
-			if total += e.Size; len(batch) == maxReports || len(batch) > 0 && total > maxBytes {
+			if total += e.Size; len(batch) == maxSendReports || len(batch) > 0 && total > maxSendBytes {
 				return false, nil
 			}
 			batch = append(batch, q.with(e))
@@ -32,20 +37,24 @@ func (s *State) batch(after uint64, maxReports, maxBytes int, skip func(digest.D
 	return batch, err
 }
 
-// last returns the newest report alone; none where the queue is empty.
-func (s *State) last(skip func(digest.Digest) bool) (batch []queued, err error) {
+// nextBatch returns what to give to a sink next: what batch returns, but the newest report alone, which is the
+// whole present, where one batch does not reach it.
+func (s *State) nextBatch(after uint64, wanted func(queued) bool) (batch []queued, ahead bool, err error) {
+	if batch, err = s.batch(after, wanted); err != nil || len(batch) == 0 {
+		return nil, false, err
+	}
 	err = s.view(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil {
 			return err
 		}
-		e, ok, err := q.newest()
-		if err == nil && ok && !skip(e.ID) {
-			batch = []queued{q.with(e)}
+		newest, ok, err := q.newest()
+		if ok && newest.seq > batch[len(batch)-1].seq && wanted(newest) {
+			batch, ahead = []queued{q.with(newest)}, true
 		}
 		return err
 	})
-	return batch, err
+	return batch, ahead, err
 }
 
 func (q *queue) with(e queued) queued {
@@ -53,42 +62,54 @@ func (q *queue) with(e queued) queued {
 	return e
 }
 
-// settle deletes the reports of batch that are acknowledged, and marks those that were rejected with the hub's
-// reason. It returns how many were deleted: some may have become superfluous meanwhile. A report is known by
-// its id, which is the digest of what it says: an acknowledgement of another report with the same seq, as after
-// a backup was restored, does not touch it.
-func (s *State) settle(batch []queued, acknowledged []digest.Digest, rejected map[digest.Digest]string) (deleted int, err error) {
-	acked := map[digest.Digest]bool{}
-	for _, id := range acknowledged {
+// verdicts are what a hub says of reports. Only what is acknowledged is signed.
+type verdicts struct {
+	acknowledged []digest.Digest
+	rejected     map[digest.Digest]string // why
+}
+
+func (v verdicts) acked() map[digest.Digest]bool {
+	acked := make(map[digest.Digest]bool, len(v.acknowledged))
+	for _, id := range v.acknowledged {
 		acked[id] = true
 	}
-	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
+	return acked
+}
+
+// of counts the reports of batch that the hub has said anything of.
+func (v verdicts) of(batch []queued) (n int) {
+	acked := v.acked()
+	for _, q := range batch {
+		if _, refused := v.rejected[q.ID]; refused || acked[q.ID] {
+			n++
+		}
+	}
+	return n
+}
+
+// settle deletes the reports of batch that are acknowledged, and puts those that were rejected aside. It returns how
+// many were deleted: some may have become superfluous meanwhile. A report is known by its id, which is the digest
+// of what it says: an acknowledgement of another report with the same seq, as after a backup was restored, does
+// not touch it.
+func (s *State) settle(batch []queued, v verdicts, now time.Time) (deleted int, err error) {
+	acked := v.acked()
+	err = s.updateIf(func(tx *bbolt.Tx) (changed bool, err error) {
 		deleted = 0
 		q, err := openQueue(tx)
 		if err != nil {
 			return false, err
 		}
-		changed := false
 		for _, sent := range batch {
-			e, ok, err := q.get(sent.seq)
-			if err != nil {
-				return false, err
-			}
-			if !ok || e.ID != sent.ID {
+			why, refused := v.rejected[sent.ID]
+			if !refused && !acked[sent.ID] {
 				continue
 			}
-			why, refused := rejected[e.ID]
-			switch {
-			case acked[e.ID]:
-				deleted, changed = deleted+1, true
-				err = q.remove(e)
-			case refused && e.Rejected == "":
-				e.Rejected, changed = cmp.Or(why, "rejected"), true
-				q.totals.Rejected, q.totals.LastRejection = q.totals.Rejected+1, e.Rejected
-				err = q.note(e)
-			}
+			gone, err := q.settle(sent, acked[sent.ID], why, refused, now)
 			if err != nil {
 				return false, err
+			}
+			if changed = true; gone {
+				deleted++
 			}
 		}
 		kept, err := q.close()
@@ -100,16 +121,37 @@ func (s *State) settle(batch []queued, acknowledged []digest.Digest, rejected ma
 	return deleted, nil
 }
 
+func (q *queue) settle(sent queued, acked bool, why string, refused bool, now time.Time) (deleted bool, err error) {
+	if sent.dead {
+		return q.settleLetter(sent, acked, why, refused, now)
+	}
+	e, ok, err := q.get(sent.seq)
+	switch {
+	case err != nil || !ok || e.ID != sent.ID:
+		return false, err
+	case acked:
+		return true, q.remove(e)
+	}
+	return false, q.bury(e, why, now)
+}
+
 // settleAll is settle for acknowledgements that did not come as the answer to a batch.
 func (s *State) settleAll(acknowledged []digest.Digest) (deleted int, err error) {
-	acked := map[digest.Digest]bool{}
-	for _, id := range acknowledged {
-		acked[id] = true
-	}
+	v := verdicts{acknowledged: acknowledged}
+	acked := v.acked()
 	var found []queued
 	err = s.view(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.index == nil {
+			return err
+		}
+		letters, err := q.letters()
+		for _, l := range letters {
+			if acked[l.ID] {
+				found = append(found, l.queued)
+			}
+		}
+		if err != nil {
 			return err
 		}
 		return q.each(0, func(e queued) (bool, error) {
@@ -119,6 +161,8 @@ func (s *State) settleAll(acknowledged []digest.Digest) (deleted int, err error)
 			return true, nil
 		})
 	})
-	deleted, err2 := s.settle(found, acknowledged, nil)
-	return deleted, errors.Join(err, err2)
+	if err != nil {
+		return 0, err
+	}
+	return s.settle(found, v, time.Time{})
 }

@@ -48,6 +48,8 @@ type command struct {
 	HubKey string          `json:"hubKey,omitempty"`
 	// Wish is what is to run again.
 	Wish Wish `json:"wish,omitzero"`
+	// Dead is what to do with dead letters.
+	Dead string `json:"dead,omitempty"`
 }
 
 // answer is what the socket says where a command did not work.
@@ -142,6 +144,8 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("POST /import", c.pass(func(cmd command) Result { return c.agent.importFile(ctx, cmd.Path, scope{wait: cmd.Wait}) }))
 	mux.HandleFunc("GET /reports", c.getReports)
 	mux.HandleFunc("POST /ack", c.postAck)
+	mux.HandleFunc("GET /dead", c.getDead)
+	mux.HandleFunc("POST /dead", c.postDead)
 	mux.HandleFunc("GET /trust", c.getTrust)
 	mux.HandleFunc("POST /trust", c.postTrust)
 	c.serveEnrol(ctx, mux)

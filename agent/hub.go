@@ -22,6 +22,7 @@ import (
 type hubReply struct {
 	Ack      json.RawMessage `json:"ack"`
 	Identity hint            `json:"identity"`
+	Pace     pace            `json:"pace"`
 	Rejected []struct {
 		ID        digest.Digest `json:"id"`
 		Reason    string        `json:"reason"`
@@ -30,8 +31,12 @@ type hubReply struct {
 	} `json:"rejected"`
 }
 
-// HubTime bounds one request to the hub.
-const HubTime = 10 * time.Minute
+const (
+	// HubTime bounds one request to the hub.
+	HubTime = 10 * time.Minute
+	// maxReplyBytes bounds its answer: acknowledgement and rejections of a batch.
+	maxReplyBytes = 4 << 20
+)
 
 // newHubHTTPClient gives up soon where nobody answers, and lets a full request take its time: a megabyte
 // over a modem is several minutes.
@@ -106,8 +111,11 @@ func newHubError(resp *http.Response, body []byte) *hubError {
 	if json.Unmarshal(body, &said) == nil {
 		e.code, e.message = said.Code, reconcilers.Clip(said.Error)
 	}
-	if n, err := strconv.Atoi(resp.Header.Get("Retry-After")); err == nil && n > 0 {
-		e.after = min(time.Duration(n)*time.Second, lastRetry)
+	header := resp.Header.Get("Retry-After")
+	if n, err := strconv.ParseInt(header, 10, 64); err == nil {
+		e.after = atMostLastRetry(n)
+	} else if at, err := http.ParseTime(header); err == nil {
+		e.after = atMostLastRetry(int64(time.Until(at) / time.Second))
 	}
 	return e
 }

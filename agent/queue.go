@@ -57,11 +57,13 @@ type queued struct {
 	Ends   []string `json:"ends,omitempty"`
 	// Failure is what versions before those two have noted of a report that tells of any.
 	Failure bool `json:"failure,omitempty"`
-	// Rejected is why the hub will not take it.
-	Rejected string `json:"rejected,omitempty"`
+	// Rejected is why the hub will not take it, and RetryAt when it is offered again; see dead.go.
+	Rejected string    `json:"rejected,omitempty"`
+	RetryAt  time.Time `json:"retryAt,omitzero"`
 
 	seq      uint64
 	envelope []byte
+	dead     bool // it is a dead letter
 }
 
 // pinned says whether the report tells of a failure what no other one does.
@@ -78,9 +80,11 @@ type totals struct {
 	Judged uint64 `json:"judged,omitempty"`
 	// Gap is the time between two series of one failure, in nanoseconds; zero is failureGap.
 	Gap time.Duration `json:"gap,omitempty"`
-	// Rejected counts what the hub will not take.
+	// Rejected counts what the hub will not take; Dead and DeadBytes are those of them that are dead letters.
 	Rejected      int    `json:"rejected,omitempty"`
 	LastRejection string `json:"lastRejection,omitempty"`
+	Dead          int    `json:"dead,omitempty"`
+	DeadBytes     int64  `json:"deadBytes,omitempty"`
 }
 
 // queue is the queue within a transaction.
@@ -108,7 +112,14 @@ func openQueue(tx *bbolt.Tx) (*queue, error) {
 // count finds out what the queue comes to where nobody has kept count.
 func (q *queue) count() (t totals, err error) {
 	last, err := load[reporter](q.tx, bucketMeta, keyReporter)
+	if err != nil {
+		return t, err
+	}
 	t.Dropped = last.Dropped
+	letters, err := q.letters()
+	for _, l := range letters {
+		t.Rejected, t.Dead, t.DeadBytes = t.Rejected+1, t.Dead+1, t.DeadBytes+int64(l.Size)
+	}
 	return t, errors.Join(err, q.each(0, func(e queued) (bool, error) {
 		t.Length, t.Bytes = t.Length+1, t.Bytes+int64(e.Size)
 		if e.Rejected != "" {
@@ -225,7 +236,8 @@ func recount(tx *bbolt.Tx) (bool, error) {
 	if err != nil {
 		return false, err
 	}
-	q.totals.Length, q.totals.Bytes, q.totals.Rejected = t.Length, t.Bytes, t.Rejected
+	q.totals.Length, q.totals.Bytes = t.Length, t.Bytes
+	q.totals.Rejected, q.totals.Dead, q.totals.DeadBytes = t.Rejected, t.Dead, t.DeadBytes
 	return q.close()
 }
 
@@ -235,7 +247,7 @@ func emptyQueue(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{bucketIndex, bucketReports, bucketFailing} {
+	for _, name := range []string{bucketIndex, bucketReports, bucketFailing, bucketDead} {
 		if err := tx.DeleteBucket([]byte(name)); err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
 			return err
 		}
@@ -262,17 +274,21 @@ func queueStatus(tx *bbolt.Tx) (QueueStatus, error) {
 	return s, err
 }
 
-// Reports returns the envelopes of all reports that wait, oldest first.
+// Reports returns the envelopes of all reports that wait, oldest first, after those of dead letters.
 func (s *State) Reports() (envelopes [][]byte, err error) {
 	err = s.view(func(tx *bbolt.Tx) error {
-		b := tx.Bucket([]byte(bucketReports))
-		if b == nil {
-			return nil
+		q, err := openQueue(tx)
+		if err != nil || q.reports == nil {
+			return err
 		}
-		return b.ForEach(func(_, v []byte) error {
+		letters, err := q.letters()
+		for _, l := range letters {
+			envelopes = append(envelopes, l.envelope)
+		}
+		return errors.Join(err, q.reports.ForEach(func(_, v []byte) error {
 			envelopes = append(envelopes, bytes.Clone(v))
 			return nil
-		})
+		}))
 	})
 	return envelopes, err
 }

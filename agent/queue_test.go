@@ -85,25 +85,24 @@ func TestAFullQueueGivesUpWhatNoFailureNeeds(t *testing.T) {
 
 func TestABatchKeepsTheBoundsOfARequestAndMovesOn(t *testing.T) {
 	s := openTestState(t, t.TempDir())
-	fill(t, s, QueueLimits{}, 10, strings.Fields("- - - - -")...)
-	none := func(digest.Digest) bool { return false }
+	const size = maxSendBytes / 2
+	fill(t, s, QueueLimits{Reports: 1000}, size, strings.Fields("- - - - -")...)
+	fill(t, s, QueueLimits{Reports: 1000}, maxSendBytes+1, "-")
+	all := func(queued) bool { return true }
 	for _, tc := range []struct {
-		name  string
-		after uint64
-		n     int
-		bytes int
-		skip  func(digest.Digest) bool
-		want  []uint64
+		name   string
+		after  uint64
+		wanted func(queued) bool
+		want   []uint64
 	}{
-		{"all", 0, 100, 1000, none, []uint64{1, 2, 3, 4, 5}},
-		{"by count", 0, 2, 1000, none, []uint64{1, 2}},
-		{"by bytes", 2, 100, 25, none, []uint64{3, 4}},
-		{"one that is too large goes alone", 0, 100, 5, none, []uint64{1}},
-		{"without the skipped", 0, 2, 1000, func(id digest.Digest) bool { return id == testID(0) }, []uint64{2, 3}},
-		{"at the end", 5, 2, 1000, none, nil},
+		{"by bytes", 0, all, []uint64{1, 2}},
+		{"the next", 2, all, []uint64{3, 4}},
+		{"one that is too large goes alone", 5, all, []uint64{6}},
+		{"without the skipped", 0, func(q queued) bool { return q.seq != 1 }, []uint64{2, 3}},
+		{"at the end", 6, all, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			batch, err := s.batch(tc.after, tc.n, tc.bytes, tc.skip)
+			batch, err := s.batch(tc.after, tc.wanted)
 			require.NoError(t, err)
 			var got []uint64
 			for _, q := range batch {
@@ -112,6 +111,10 @@ func TestABatchKeepsTheBoundsOfARequestAndMovesOn(t *testing.T) {
 			require.Equal(t, tc.want, got)
 		})
 	}
+	newest, ahead, err := s.nextBatch(0, all)
+	require.NoError(t, err)
+	require.True(t, ahead, "the newest report is the whole present")
+	require.EqualValues(t, 6, newest[0].seq)
 }
 
 func TestAQueueOfAnEarlierVersionIsCountedAndThinned(t *testing.T) {

@@ -63,7 +63,7 @@ func (a *Agent) report(now time.Time) error {
 		}, failureKeys(r), a.opts.Queue))
 	})
 	if made && err == nil {
-		nudge(a.queued)
+		a.wakeSinks()
 	}
 	return err
 }

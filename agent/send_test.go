@@ -6,14 +6,19 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"fmt"
 	"io"
+	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
+	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -93,7 +98,7 @@ func TestReportsAreDeletedByNothingButTheHubsOwnWord(t *testing.T) {
 		{"without one", func(*testHub, []digest.Digest) (int, any) { return 200, m{} }, 2, 0, true},
 		{"one refused for good", func(h *testHub, ids []digest.Digest) (int, any) {
 			return 200, m{"ack": h.ack(h.key, "plant-7", ids[:1]), "rejected": []m{{"id": ids[1], "reason": "BadReport"}}}
-		}, 1, 1, false},
+		}, 0, 1, false},
 		{"one refused for now", func(h *testHub, ids []digest.Digest) (int, any) {
 			return 200, m{"ack": h.ack(h.key, "plant-7", ids[:1]), "rejected": []m{{"id": ids[1], "reason": "UnknownKey", "permanent": false}}}
 		}, 1, 0, true},
@@ -125,8 +130,8 @@ func TestWithoutAPinnedKeyReportsAreSentOnceAndKept(t *testing.T) {
 	}
 	s.agent(func(a *Agent) {
 		sender := newSender(a)
-		require.NoError(t, sender.sendAll(context.Background()))
-		require.NoError(t, sender.sendAll(context.Background()))
+		s.send(sender)
+		s.send(sender)
 		require.Len(t, h.received, 2)
 		st, err := a.Status()
 		require.NoError(t, err)
@@ -137,17 +142,175 @@ func TestWithoutAPinnedKeyReportsAreSentOnceAndKept(t *testing.T) {
 func TestAReportTheHubWillNotTakeDoesNotHoldUpTheOthers(t *testing.T) {
 	s, h := twoReports(t)
 	h.answer = func(_ *testHub, ids []digest.Digest) (int, any) {
-		return 200, map[string]any{"rejected": []map[string]any{{"id": ids[0], "reason": "BadReport"}, {"id": ids[1], "reason": "BadReport"}}}
+		return 200, map[string]any{"rejected": []map[string]any{{"id": ids[0], "reason": "BadReport", "message": "no"}, {"id": ids[1], "reason": "BadReport"}}}
 	}
 	s.agent(func(a *Agent) {
 		sender := newSender(a)
-		require.NoError(t, sender.sendAll(context.Background()))
-		require.NoError(t, sender.sendAll(context.Background()))
+		s.send(sender)
+		s.send(sender)
 		require.Len(t, h.received, 2, "offered once")
-		s.now = s.now.Add(skipTime + 1)
-		require.NoError(t, sender.sendAll(context.Background()))
+		letters, err := a.state.DeadLetters()
+		require.NoError(t, err)
+		require.Len(t, letters, 2)
+		require.Equal(t, DeadLetter{ID: h.received[0], Seq: 1, Bytes: letters[0].Bytes, MadeAt: s.now, RejectedAt: s.now, RetryAt: s.now.Add(skipTime), Reason: "BadReport: no"}, letters[0])
+		st := queueOf(t, a.state)
+		require.Equal(t, QueueStatus{Rejected: 2, LastRejection: "BadReport"}, st)
+		require.Len(t, openReports(t, a), 2, "they still travel by file")
+
+		s.now = s.now.Add(skipTime + time.Second)
+		s.send(newSender(a)) // also after a restart
+		s.send(sender)
 		require.Len(t, h.received, 4, "and again after a time, since nobody signed the refusal")
+
+		n, err := a.RetryDeadLetters()
+		require.NoError(t, err)
+		require.Equal(t, 2, n)
+		h.answer = func(h *testHub, ids []digest.Digest) (int, any) {
+			return 200, map[string]any{"ack": h.ack(h.key, "plant-7", ids)}
+		}
+		s.send(sender)
+		require.Zero(t, queueOf(t, a.state).Rejected, "acknowledged after all")
 	})
+}
+
+func TestDeadLettersAreBoundedAndNothingIsLostForIt(t *testing.T) {
+	s := unsynced(t)
+	const reports, size = maxDeadReports + 200, 100
+	rejected, acked := verdicts{rejected: map[digest.Digest]string{}}, verdicts{}
+	for i := range reports {
+		rejected.rejected[testID(i)] = "BadReport"
+		acked.acknowledged = append(acked.acknowledged, testID(i))
+	}
+	require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+		for i := range reports { // each of which tells of another failure
+			e := queued{ID: testID(i), Size: size, At: epoch, seq: uint64(i + 1), envelope: []byte("{}")}
+			if err := enqueue(tx, e, []string{fmt.Sprint(i)}, QueueLimits{}.withDefaults()); err != nil {
+				return err
+			}
+		}
+		return nil
+	}))
+	all := func(q queued) bool { return q.due(epoch) }
+	for batch, err := s.batch(0, all); len(batch) > 0; batch, err = s.batch(0, all) {
+		require.NoError(t, err)
+		_, err = s.settle(batch, rejected, epoch)
+		require.NoError(t, err)
+	}
+	st := queueOf(t, s)
+	require.Equal(t, reports, st.Rejected)
+	require.Equal(t, 200, st.Length, "what has no place among the dead letters stays")
+	letters, err := s.DeadLetters()
+	require.NoError(t, err)
+	require.Len(t, letters, reports)
+
+	deleted, err := s.settleAll(acked.acknowledged[:1150])
+	require.NoError(t, err)
+	require.Equal(t, 1150, deleted)
+	require.Equal(t, 50, queueOf(t, s).Rejected)
+	n, err := s.DropDeadLetters()
+	require.NoError(t, err)
+	require.Equal(t, 50, n)
+	require.Equal(t, QueueStatus{}, queueOf(t, s))
+	require.NoError(t, s.Close())
+	require.Equal(t, QueueStatus{}, queueOf(t, openTestState(t, s.Dir())), "counted again")
+}
+
+func TestTheNewestReportIsSentBeforeABacklogAndAtTheHubsPace(t *testing.T) {
+	s, h := twoReports(t)
+	var batches [][]digest.Digest
+	h.answer = func(h *testHub, ids []digest.Digest) (int, any) {
+		batches = append(batches, ids)
+		return 200, map[string]any{"ack": h.ack(h.key, "plant-7", ids), "pace": map[string]any{"reportsPerMinute": 250}}
+	}
+	s.agent(func(a *Agent) {
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
+			for i := range 1200 {
+				seq := uint64(i + 3)
+				e := queued{ID: digest.FromString(fmt.Sprint(seq)), Size: 100, At: s.now, seq: seq, envelope: sealedBody(h.key, fmt.Sprint(seq))}
+				if err := enqueue(tx, e, []string{fmt.Sprint(i)}, a.opts.Queue); err != nil {
+					return err
+				}
+			}
+			return nil
+		}))
+		sender := newSender(a)
+		var slept []time.Duration
+		sender.sleep = func(_ context.Context, d time.Duration) error { slept = append(slept, d); return nil }
+		s.send(sender)
+		require.Zero(t, queueOf(t, a.state).Length)
+		var sizes []int
+		for _, b := range batches {
+			sizes = append(sizes, len(b))
+		}
+		require.Equal(t, []int{1, 500, 500, 199}, sizes)
+		require.Equal(t, digest.FromString("1202"), batches[0][0])
+		require.Equal(t, digest.FromString("3"), batches[1][0], "the rest oldest first")
+		require.Zero(t, slept[0])
+		require.Less(t, slept[1], time.Second)
+		require.GreaterOrEqual(t, slept[2], 2*time.Minute)
+		require.Less(t, slept[2], 4*time.Minute)
+	})
+}
+
+func TestAPaceCanNeitherSilenceAnAgentNorMakeItStorm(t *testing.T) {
+	for _, tc := range []struct {
+		name string
+		pace pace
+		n    int
+		want time.Duration
+	}{
+		{"none", pace{}, 500, 0},
+		{"by the minute", pace{PerMinute: 100}, 50, 30 * time.Second},
+		{"so slow as to silence it", pace{PerMinute: 1}, 500, maxPause},
+		{"negative", pace{PerMinute: -1, RetryAfter: -5}, 500, 0},
+		{"as fast as it can", pace{PerMinute: math.MaxInt64}, 500, 0},
+		{"later", pace{PerMinute: 100, RetryAfter: 90}, 50, 90 * time.Second},
+		{"never again", pace{RetryAfter: math.MaxInt64}, 1, lastRetry},
+	} {
+		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, tc.pace.pause(tc.n)) })
+	}
+}
+
+func TestACourierThatFailsComesBackAtAnyTimeUpToTheBackoff(t *testing.T) {
+	ctx, cancel := context.WithCancel(t.Context())
+	var waits []time.Duration
+	c := &courier{
+		Agent: &Agent{opts: Options{}.withDefaults()},
+		round: func(context.Context) (time.Duration, error) {
+			if len(waits) == 20 {
+				return 0, &hubError{after: 30 * time.Minute}
+			}
+			return 0, errors.New("away")
+		},
+		sleep: func(_ context.Context, d time.Duration) error {
+			if waits = append(waits, d); len(waits) == 21 {
+				cancel()
+			}
+			return nil
+		},
+	}
+	c.run(ctx)
+	for i, d := range waits[:20] {
+		limit := min(firstRetry<<i, lastRetry)
+		require.LessOrEqual(t, d, limit)
+		require.GreaterOrEqual(t, d, limit/10)
+	}
+	require.GreaterOrEqual(t, waits[20], 30*time.Minute, "not before the time that the hub asks for")
+	require.LessOrEqual(t, waits[20], time.Hour)
+}
+
+func sealedBody(key crypto.Signer, body string) []byte {
+	envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, []byte(body), key)
+	if err != nil {
+		panic(err)
+	}
+	return envelope
+}
+
+// send makes one round, which has to go well.
+func (s *site) send(sender *sender) {
+	s.t.Helper()
+	require.NoError(s.t, sender.sendAll(context.Background()))
 }
 
 func TestAnUnreachableHubDoesNotShowInAPass(t *testing.T) {
@@ -190,7 +353,7 @@ func TestAcknowledgementsByFile(t *testing.T) {
 			t.Parallel()
 			s, h := twoReports(t)
 			s.agent(func(a *Agent) {
-				batch, err := a.state.batch(0, 10, 1<<20, func(digest.Digest) bool { return false })
+				batch, err := a.state.batch(0, func(queued) bool { return true })
 				require.NoError(t, err)
 				got, err := a.Acknowledge(tc.acks(h, []digest.Digest{batch[0].ID, batch[1].ID}))
 				require.ErrorIs(t, err, tc.err)

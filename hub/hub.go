@@ -15,6 +15,7 @@
 package hub
 
 import (
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -58,6 +59,9 @@ type Options struct {
 	Log *slog.Logger
 	// MustExist makes Open fail with ErrNoHub where it would make a new hub.
 	MustExist bool
+	// ReportsPerMinute is how many reports the hub asks for in all, divided among the agents that are sending. Zero
+	// means DefaultReportsPerMinute.
+	ReportsPerMinute int
 }
 
 // Hub is an open hub. It may be used by several goroutines.
@@ -71,6 +75,7 @@ type Hub struct {
 	fleet  *template.Template
 
 	enrolling chan struct{} // holds one token for each request for enrolment that is being judged
+	pacer     *pacer
 }
 
 // Open opens the hub in dir, and makes folder, key and database where they are missing. The caller
@@ -111,6 +116,7 @@ func Open(dir string, o Options) (*Hub, error) {
 		now: o.Now, log: o.Log, key: key, read: read, writer: w,
 		ingest: make(chan struct{}, maxIngests), fleet: fleet,
 		enrolling: make(chan struct{}, maxEnrolments),
+		pacer:     &pacer{perMinute: cmp.Or(o.ReportsPerMinute, DefaultReportsPerMinute)},
 	}, nil
 }
 

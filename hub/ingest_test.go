@@ -27,7 +27,7 @@ func TestReportIsStoredAndAcknowledged(t *testing.T) {
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, r))
 
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, Receipt{Ack: receipt.Ack, Accepted: 1, Rejected: []Rejection{}}, receipt)
+	require.Equal(t, Receipt{Ack: receipt.Ack, Accepted: 1, Rejected: []Rejection{}, Pace: Pace{DefaultReportsPerMinute}}, receipt)
 	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: epoch, Reports: []digest.Digest{idOf(t, r)}}, acked(t, h, receipt.Ack))
 	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
 	require.Equal(t, ClusterStatus{

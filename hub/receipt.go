@@ -34,6 +34,7 @@ type Receipt struct {
 	Rejected   []Rejection     `json:"rejected"`
 	// Identity is absent where nothing is wrong with who the agent is.
 	Identity *IdentityHint `json:"identity,omitempty"`
+	Pace     Pace          `json:"pace"`
 }
 
 func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
@@ -42,6 +43,12 @@ func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err) // before the body is read: a stranger's is not worth it
 		return
 	}
+	leave, ok := h.pacer.enter()
+	if !ok {
+		busy(w)
+		return
+	}
+	defer leave()
 	body, err := readBody(w, r)
 	if err != nil {
 		h.fail(w, r, err)
@@ -128,7 +135,7 @@ func inflate(body []byte) ([]byte, error) {
 
 // answer says what became of the reports. What it acknowledges is on disk.
 func (h *Hub) answer(w http.ResponseWriter, r *http.Request, uid string, s stored, rejected []Rejection) {
-	receipt := Receipt{Accepted: s.accepted, Duplicates: s.duplicates, Identity: s.hint(), Rejected: append(append([]Rejection{}, rejected...), s.rejected...)}
+	receipt := Receipt{Accepted: s.accepted, Duplicates: s.duplicates, Identity: s.hint(), Pace: h.pacer.pace(uid, h.now()), Rejected: append(append([]Rejection{}, rejected...), s.rejected...)}
 	slices.SortFunc(receipt.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
 	if len(s.ids) == 0 && !slices.ContainsFunc(receipt.Rejected, func(r Rejection) bool { return !r.Reason.untrusted() }) {
 		// Nobody known has signed any of it.

@@ -26,6 +26,7 @@ const (
 	CodeRetired        Code = "Retired"     // the cluster was retired
 
 	CodeBadRequest  Code = "BadRequest"  // the request as a whole
+	CodeBusy        Code = "Busy"        // too many at once
 	CodeUnavailable Code = "Unavailable" // the hub cannot read or write now
 
 	// Of requests for enrolment, beside Retired, KeyReplaced and some above.

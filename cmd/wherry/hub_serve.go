@@ -20,6 +20,7 @@ import (
 type serving struct {
 	addr, certificate, key string
 	insecure               bool
+	perMinute              int
 }
 
 func newHubServeCommand(dir *string) *cobra.Command {
@@ -37,13 +38,16 @@ addresses than this machine's own, serve asks for a certificate, or for --insecu
   wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.perMinute < 1 {
+				return cli.Usagef("--reports-per-minute: %d is too few", s.perMinute)
+			}
 			listener, url, err := s.listen()
 			if err != nil {
 				return err
 			}
 			defer listener.Close()
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
-			return withHub(*dir, hub.Options{Log: log}, func(h *hub.Hub) error {
+			return withHub(*dir, hub.Options{Log: log, ReportsPerMinute: s.perMinute}, func(h *hub.Hub) error {
 				return serve(cmd.Context(), h, listener, func() error {
 					log.Info("hub is ready", "url", url, "data", *dir)
 					_, err := fmt.Fprintln(cmd.OutOrStdout(), url)
@@ -56,6 +60,7 @@ addresses than this machine's own, serve asks for a certificate, or for --insecu
 	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, in PEM")
 	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, in PEM")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
+	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", hub.DefaultReportsPerMinute, "ask agents to send at most this `NUMBER` of reports a minute in all")
 	return cmd
 }
 

@@ -18,11 +18,11 @@ import (
 func newReportsCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "reports",
-		Short: "Carry compliance reports out, and acknowledgements in, by file",
+		Short: "Carry compliance reports out by file, and see what the hub will not take",
 		Args:  cobra.NoArgs,
 		RunE:  func(cmd *cobra.Command, _ []string) error { return cmd.Help() },
 	}
-	cmd.AddCommand(newReportsExportCommand(), newReportsAckCommand())
+	cmd.AddCommand(newReportsExportCommand(), newReportsAckCommand(), newReportsDeadCommand())
 	return cmd
 }
 
@@ -122,16 +122,9 @@ func acknowledgeState(c *config, envelopes [][]byte) (done agent.Acknowledged, e
 	if err != nil {
 		return done, err
 	}
-	// A folder that is no agent's is found out before OpenState would make it one.
-	state, err := agent.ReadState(c.stateDir)
-	if err == nil {
-		err = state.Close()
-	}
-	if err == nil {
-		state, err = agent.OpenState(c.stateDir, nil)
-	}
+	state, err := openExisting(c)
 	if err != nil {
-		return done, stateError(err)
+		return done, err
 	}
 	done, err = state.Acknowledge(envelopes, hubKey)
 	return done, errors.Join(err, state.Close())

@@ -1,0 +1,116 @@
+package agent
+
+import (
+	"context"
+	"math/rand/v2"
+	"time"
+)
+
+// Bounds of how fast reports are given to a sink, whatever it asks for.
+const (
+	firstRetry = 5 * time.Second
+	// lastRetry is the longest wait after a failure, and the longest that a hub may ask for: a hostile one delays
+	// reports, and silences nobody.
+	lastRetry = time.Hour
+	// maxPause bounds the pause between two requests while there is more to send: a full queue of 20 requests then
+	// takes some three hours at most.
+	maxPause = 10 * time.Minute
+)
+
+// pace is how fast the hub wants to be told. It only ever slows an agent down. The zero value asks for nothing.
+type pace struct {
+	// PerMinute is how many reports a minute this agent may send.
+	PerMinute int64 `json:"reportsPerMinute"`
+	// RetryAfter is for how many seconds it should not send any.
+	RetryAfter int64 `json:"retryAfterSeconds"`
+}
+
+// pause is how long to wait after a request with n reports.
+func (p pace) pause(n int) time.Duration {
+	var d time.Duration
+	if p.PerMinute > 0 {
+		d = min(time.Duration(float64(n)/float64(p.PerMinute)*float64(time.Minute)), maxPause)
+	}
+	return max(d, atMostLastRetry(p.RetryAfter))
+}
+
+// atMostLastRetry bounds what a server asks for.
+func atMostLastRetry(seconds int64) time.Duration {
+	return time.Duration(min(max(seconds, 0), int64(lastRetry/time.Second))) * time.Second
+}
+
+// courier calls round, which gives what waits to a sink, whenever something does, and backs off while that fails.
+type courier struct {
+	*Agent
+	to    string // for the log
+	wake  <-chan struct{}
+	idle  func() time.Duration // how long to wait for wake after a round that went well
+	round func(context.Context) (rest time.Duration, err error)
+	sleep func(context.Context, time.Duration) error
+
+	failures int
+}
+
+// run ends with ctx.
+func (c *courier) run(ctx context.Context) {
+	for ctx.Err() == nil {
+		rest, err := c.round(ctx)
+		c.say(ctx, err)
+		if err == nil {
+			c.failures = 0
+			c.await(ctx, rest)
+			continue
+		}
+		// Full jitter: a hub that comes back is not met by the whole fleet at once.
+		wait := fullJitter(backoff(firstRetry, lastRetry, c.failures))
+		c.failures++
+		_ = c.sleep(ctx, max(wait, rest, spread(retryAfter(err)))) // its error is that ctx has ended
+	}
+}
+
+// await returns when something is to be sent, after rest at least.
+func (c *courier) await(ctx context.Context, rest time.Duration) {
+	if c.sleep(ctx, rest) != nil {
+		return
+	}
+	timer := time.NewTimer(c.idle())
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+	case <-timer.C:
+	case <-c.wake:
+	}
+}
+
+// say logs that a sink is out of reach once, and once that it is back.
+func (c *courier) say(ctx context.Context, err error) {
+	switch {
+	case ctx.Err() != nil:
+	case err != nil && c.failures == 0:
+		c.opts.Log.Warn("reports stay in the queue", "to", c.to, "err", err)
+	case err == nil && c.failures > 0:
+		c.opts.Log.Info("reports are taken again", "to", c.to)
+	}
+}
+
+// spread is d or more, up to double: those who were told the same do not come back together.
+func spread(d time.Duration) time.Duration {
+	if d <= 0 {
+		return 0
+	}
+	return d + rand.N(d)
+}
+
+func sleep(ctx context.Context, d time.Duration) error {
+	if d <= 0 {
+		return ctx.Err()
+	}
+	timer := time.NewTimer(d)
+	defer timer.Stop()
+	select {
+	case <-ctx.Done():
+		return ctx.Err()
+	case <-timer.C:
+		return nil
+	}
+}

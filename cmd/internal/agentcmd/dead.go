@@ -1,0 +1,138 @@
+package agentcmd
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+func newReportsDeadCommand() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "dead",
+		Short: "Show, retry or drop the reports that the hub will not take",
+		Long: `Show the reports that the hub will not take. They are out of the way of the others, and offered again once a
+day; retry offers them now, as after the hub was upgraded, and drop deletes them.`,
+		Example: example("reports dead", "reports dead retry"),
+	}
+	list := newReportsDeadListCommand()
+	cmd.Args, cmd.RunE = cobra.NoArgs, list.RunE
+	cmd.Flags().AddFlagSet(list.Flags())
+	cmd.AddCommand(list,
+		newReportsDeadChangeCommand("retry", "Offer them to the hub now", "will be offered to the hub again",
+			func(ctx context.Context, c agent.Client) (int, error) { return c.RetryDeadLetters(ctx) }, (*agent.State).RetryDeadLetters),
+		newReportsDeadChangeCommand("drop", "Delete them for good", "deleted",
+			func(ctx context.Context, c agent.Client) (int, error) { return c.DropDeadLetters(ctx) }, (*agent.State).DropDeadLetters))
+	return cmd
+}
+
+func newReportsDeadListCommand() *cobra.Command {
+	var output string
+	cmd := &cobra.Command{
+		Use:     "list",
+		Short:   "Show them, with the hub's reason",
+		Example: example("reports dead list -o json"),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			letters, err := deadLetters(cmd.Context(), c)
+			if err != nil {
+				return err
+			}
+			return cli.Print(cmd.OutOrStdout(), output, letters, func(w io.Writer) { deadTable(w, letters) })
+		},
+	}
+	cli.OutputFlag(cmd, &output)
+	return cmd
+}
+
+func deadTable(w io.Writer, letters []agent.DeadLetter) {
+	if len(letters) == 0 {
+		return
+	}
+	fmt.Fprintln(w, "SEQ\tMADE\tREJECTED\tRETRY\tREASON")
+	for _, l := range letters {
+		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", l.Seq, when(l.MadeAt), when(l.RejectedAt), when(l.RetryAt), l.Reason)
+	}
+}
+
+func when(t time.Time) string {
+	if t.IsZero() {
+		return "-"
+	}
+	return t.Format(time.RFC3339)
+}
+
+func deadLetters(ctx context.Context, c *config) ([]agent.DeadLetter, error) {
+	ctx, cancel := context.WithTimeout(ctx, statusTime)
+	defer cancel()
+	letters, err := agent.NewClient(c.stateDir).DeadLetters(ctx)
+	if !errors.Is(err, agent.ErrNotRunning) {
+		return letters, err
+	}
+	state, err := agent.ReadState(c.stateDir)
+	if err != nil {
+		return nil, stateError(err)
+	}
+	letters, err = state.DeadLetters()
+	return letters, errors.Join(err, state.Close())
+}
+
+func newReportsDeadChangeCommand(use, short, done string, ask func(context.Context, agent.Client) (int, error), do func(*agent.State) (int, error)) *cobra.Command {
+	return &cobra.Command{
+		Use:     use,
+		Short:   short,
+		Example: example("reports dead " + use),
+		Args:    cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			c, err := configOf(cmd)
+			if err != nil {
+				return err
+			}
+			n, err := ask(cmd.Context(), agent.NewClient(c.stateDir))
+			if errors.Is(err, agent.ErrNotRunning) {
+				n, err = withState(c, do)
+			}
+			if err != nil {
+				return err
+			}
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", cli.Count(n, "report"), done)
+			return nil
+		},
+	}
+}
+
+// withState calls do with the state of an agent that does not run.
+func withState(c *config, do func(*agent.State) (int, error)) (int, error) {
+	state, err := openExisting(c)
+	if err != nil {
+		return 0, err
+	}
+	n, err := do(state)
+	return n, errors.Join(err, state.Close())
+}
+
+// openExisting opens a state folder for writing. One that is no agent's is found out before OpenState would make it
+// one.
+func openExisting(c *config) (*agent.State, error) {
+	state, err := agent.ReadState(c.stateDir)
+	if err == nil {
+		err = state.Close()
+	}
+	if err == nil {
+		state, err = agent.OpenState(c.stateDir, nil)
+	}
+	if err != nil {
+		return nil, stateError(err)
+	}
+	return state, nil
+}
