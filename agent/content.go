@@ -141,6 +141,7 @@ func (c *contents) stage(ctx context.Context, r *release) (err error) {
 	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700), os.MkdirAll(filepath.Join(c.state.dir, contentsDir), 0o700)); err != nil {
 		return local("stage: %w", err)
 	}
+	c.state.at("stage: the folder is empty")
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(temp))
@@ -150,9 +151,11 @@ func (c *contents) stage(ctx context.Context, r *release) (err error) {
 	if err != nil {
 		return err
 	}
+	c.state.at("stage: unpacked")
 	if err := errors.Join(os.RemoveAll(final), os.Rename(temp, final)); err != nil {
 		return local("stage: %w", err)
 	}
+	c.state.at("stage: renamed")
 	return c.state.update(func(tx *bbolt.Tx) error {
 		return save(tx, bucketTrees, r.Release.Content.DiffID.Encoded(), list)
 	})
@@ -239,6 +242,7 @@ func (c *contents) place(root *os.Root, list []bundle.Assignment, passed map[str
 			return err
 		}
 		c.checked[a.Content] = true
+		c.state.at("stage: a folder is in its place")
 	}
 	return nil
 }

@@ -5,6 +5,7 @@ import (
 	"crypto"
 	"crypto/x509"
 	"encoding/pem"
+	"log/slog"
 	"os"
 	"os/exec"
 	"path/filepath"
@@ -16,12 +17,48 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
 )
 
 // deadly is a content of a file f of which the child dies, as if the kernel had killed it for want of memory.
 const deadly = "deadly"
+
+// crashVariable makes the test binary an agent that runs until it is killed: registry, state folder, host folder and
+// public key, separated by newlines.
+const crashVariable = "WHERRY_TEST_CRASH"
+
+func runChild(args []string) error {
+	loc, err := oci.Parse(args[0])
+	if err != nil {
+		return err
+	}
+	cluster := bundle.ReportCluster{UID: "plant-7", Platform: "default", Environment: "dev", Type: "drone"}
+	repo, err := loc.Repository("bundles/dev/drone", oci.Options{})
+	if err != nil {
+		return err
+	}
+	trust, err := loc.Repository(bundle.TrustRepository, oci.Options{})
+	if err != nil {
+		return err
+	}
+	keys, err := bundle.ParsePublicKeys([]byte(strings.Join(args[3:], "\n")))
+	if err != nil {
+		return err
+	}
+	state, err := OpenState(args[1], nil)
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	return New(state, repo, bundle.Pinned(keys), cluster, Options{
+		Interval:    10 * time.Millisecond,
+		TrustSource: trust,
+		Reconcilers: map[string]reconcilers.Reconciler{"directory": childEngine(args[2])},
+		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}).Run(context.Background())
+}
 
 func childEngine(host string) reconcilers.Reconciler {
 	return fatal{directory.New(host, directory.Options{})}
@@ -46,7 +83,7 @@ func (s *site) child() *exec.Cmd {
 	self, err := os.Executable()
 	require.NoError(s.t, err)
 	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{s.location().String(), s.dir, s.host, string(key)}, "\n"))
+	cmd.Env = append(os.Environ(), crashVariable+"="+strings.Join([]string{s.location().String(), s.dir, s.host, string(key)}, "\n"))
 	require.NoError(s.t, cmd.Start())
 	return cmd
 }

@@ -49,7 +49,9 @@ func (p *pass) deltas(m ocispec.Manifest) (usable []offeredDelta) {
 func (p *pass) byDelta(ctx context.Context, from oci.Target, d offeredDelta) (made bool, err error) {
 	err = p.download(ctx, from, d.layer)
 	if err == nil {
+		p.state.at("delta: it has arrived")
 		if err = d.job.Start(ctx, p.opts.DeltaCommand...); err == nil {
+			p.state.at("delta: the tree is made")
 			if err = p.content.keepMade(d.job.Out, d.job.Want.DiffID); err != nil {
 				return false, local("store: %w", err)
 			}

@@ -55,6 +55,7 @@ func (p *pass) bring(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
+	p.state.at("fetch: all is in the store")
 	if err := p.content.index(p.kept()...); err != nil {
 		return local("store: %w", err)
 	}
@@ -101,6 +102,7 @@ func (p *pass) document(ctx context.Context, repo oci.Target, d ocispec.Descript
 	if data, err = bundle.ReadBlob(ctx, p.from, d, limit); err != nil {
 		return nil, err
 	}
+	p.state.at("fetch: a document has arrived")
 	if err := repo.Push(ctx, inStore, bytes.NewReader(data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
 		return nil, local("store: %w", err)
 	}
@@ -115,6 +117,7 @@ func (p *pass) layer(ctx context.Context, repo oci.Target, m ocispec.Manifest) (
 	if err := p.content.discard(p.target); err != nil {
 		return local("store: %w", err)
 	}
+	p.state.at("fetch: the layer begins")
 	from, ok := p.offer.(oci.Target)
 	if !ok {
 		return p.copyLayer(ctx, repo)
@@ -174,6 +177,7 @@ func (p *pass) copyLayer(ctx context.Context, repo oci.Target) error {
 	defer body.Close()
 	remote := &noted{Reader: body}
 	err = repo.Push(ctx, desc, remote)
+	p.state.at("import: the layer is in the store")
 	switch {
 	case err == nil:
 		return nil

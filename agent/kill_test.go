@@ -1,34 +1,30 @@
 package agent
 
 import (
-	"context"
-	"crypto"
-	"crypto/ecdsa"
-	"crypto/x509"
-	"encoding/pem"
+	"encoding/json"
+	"flag"
 	"fmt"
 	"io"
 	"log"
-	"log/slog"
-	"math/rand/v2"
 	"os"
-	"os/exec"
-	"path/filepath"
 	"strings"
+	"sync"
 	"testing"
 	"time"
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/agent/agenttest"
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
-	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// childVariable makes the test binary an agent that runs until it is killed: registry, state folder,
-// host folder and public key, separated by newlines.
+// kills, seed and point are how agents are killed. A failure prints those that bring it back.
+var (
+	kills     = flag.Int("kills", 100, "how often agents are killed")
+	killSeed  = flag.Uint64("seed", 0, "what chance begins with; 0 takes the clock")
+	killPoint = flag.String("point", "", "kill at this moment only; the names are in kill_points_test.go")
+)
+
+// childVariable makes the test binary an agent that does what an order says, in JSON.
 const childVariable = "WHERRY_TEST_AGENT"
 
 // deltaArgument makes it the process in which a delta is applied.
@@ -38,7 +34,19 @@ func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == deltaArgument {
 		os.Exit(delta.Child(os.Stdin, os.Stdout))
 	}
-	if args := os.Getenv(childVariable); args != "" {
+	if text := os.Getenv(childVariable); text != "" {
+		var o order
+		err := json.Unmarshal([]byte(text), &o)
+		if err == nil {
+			err = o.run()
+		}
+		if err != nil {
+			fmt.Fprintln(os.Stderr, err)
+			os.Exit(1)
+		}
+		os.Exit(0)
+	}
+	if args := os.Getenv(crashVariable); args != "" {
 		if err := runChild(strings.Split(args, "\n")); err != nil {
 			fmt.Fprintln(os.Stderr, err)
 			os.Exit(1)
@@ -49,142 +57,108 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-func runChild(args []string) error {
-	loc, err := oci.Parse(args[0])
-	if err != nil {
-		return err
-	}
-	cluster := bundle.ReportCluster{UID: "plant-7", Platform: "default", Environment: "dev", Type: "drone"}
-	repo, err := loc.Repository("bundles/dev/drone", oci.Options{})
-	if err != nil {
-		return err
-	}
-	trust, err := loc.Repository(bundle.TrustRepository, oci.Options{})
-	if err != nil {
-		return err
-	}
-	keys, err := bundle.ParsePublicKeys([]byte(strings.Join(args[3:], "\n")))
-	if err != nil {
-		return err
-	}
-	state, err := OpenState(args[1], nil)
-	if err != nil {
-		return err
-	}
-	defer state.Close()
-	return New(state, repo, bundle.Pinned(keys), cluster, Options{
-		Interval:    10 * time.Millisecond,
-		TrustSource: trust,
-		Reconcilers: map[string]reconcilers.Reconciler{"directory": childEngine(args[2])},
-		Log:         slog.New(slog.NewTextHandler(os.Stderr, nil)),
-	}).Run(context.Background())
-}
+// worlds is how many agents are killed at a time.
+const worlds = 4
 
-// An agent is killed at a random moment, again and again, while releases come, each signed by a key that
-// only a newer trust document knows. What it leaves is always one of the releases or on the way to one, and
-// the next start gets there.
-func TestAKilledAgentConverges(t *testing.T) {
-	const kills, assignments = 15, 12
-	s := newSite(t)
-	s.now, s.opts.Now, s.epoch = time.Now(), nil, 1
-	document := agenttest.NewTrust(s.stream.Platform, s.now, agenttest.NewKey(), s.key)
-	require.NoError(t, s.install(document))
-	versions := 1
-	digests := map[string]bool{}
-	files := func(n int) map[string]string {
-		f := map[string]string{}
-		for i := range assignments {
-			f[fmt.Sprintf("w%02d-x/f", i)] = fmt.Sprint(n)
-		}
-		delete(f, fmt.Sprintf("w%02d-x/f", n%assignments)) // one goes, and the one before comes back
-		return f
+// An agent is killed at each moment that a crash tells apart, and then wherever chance has it, while its publisher,
+// its hub and its registry go on; docs/reliability.md says what is checked after each kill and what at the end.
+func TestAKilledAgentTellsTheTruthAndConverges(t *testing.T) {
+	seed := *killSeed
+	if seed == 0 {
+		seed = uint64(time.Now().UnixNano())
 	}
-	seed := uint64(time.Now().UnixNano())
-	t.Log("seed", seed)
-	random := rand.New(rand.NewPCG(seed, 0))
-	var highest bundle.Order
-	interrupted := 0
-	for n := range kills {
-		document = document.Next(s.now)
-		s.key = agenttest.NewKey().(*ecdsa.PrivateKey)
-		document.Document.Release = agenttest.Role(1, s.key)
-		if n%5 == 4 {
-			s.epoch++
-			document.Document.Epoch = s.epoch
-		}
-		s.offerTrust(document)
-		d := s.draft(int64(n+1), files(n))
-		d.ChangeList = func(as []bundle.Assignment) { // in two waves, the first of which is a chain
-			for i := range as {
-				as[i].Wave = i / 8
-				if i > 0 && i < 8 {
-					as[i].DependsOn = []string{as[i-1].Name}
-				}
-			}
-		}
-		digests[s.publish(d).Digest.String()] = true
-		log := s.killChild(time.Duration(random.IntN(120)) * time.Millisecond)
-		if strings.Contains(log, "a step was interrupted") {
-			interrupted++
-		}
-		s.agent(func(a *Agent) {
-			st, err := a.Status()
-			require.NoError(t, err)
-			if st.Release.Running != nil {
-				require.Contains(t, digests, st.Release.Running.Digest.String())
-			}
-			chain := a.state.chain()
-			require.GreaterOrEqual(t, len(chain), versions, "no trust document is forgotten")
-			versions = len(chain)
-			order, _, err := (&pass{Agent: a}).judgedSoFar(s.stream, 0)
-			require.NoError(t, err)
-			require.LessOrEqual(t, order.Epoch, chain.Current().Epoch, "nothing was judged by a document that is not on disk")
-			require.GreaterOrEqual(t, order.Compare(highest), 0, "the order never falls")
-			highest = order
+	named := pointsNamed(*killPoint)
+	require.NotEmpty(t, named, "no moment has the name %q", *killPoint)
+	begun := time.Now()
+	total := &tally{died: map[string]int{}}
+	var all sync.WaitGroup
+	var adding sync.Mutex
+	for n := range worlds {
+		all.Go(func() {
+			t.Run(fmt.Sprint("world ", n), func(t *testing.T) {
+				w := newWorld(t, seed+uint64(n))
+				defer w.explain(t, seed)
+				w.live(named, n, (*kills+worlds-1)/worlds)
+				adding.Lock()
+				defer adding.Unlock()
+				total.add(w.tally)
+			})
 		})
 	}
-	t.Log("starts that found a step interrupted:", interrupted)
-
-	r := s.once()
-
-	require.Contains(t, []Verdict{Done, Idle}, r.Verdict, r.Error)
-	require.EqualValues(t, document.Document.Version, r.Status.Trust.Version)
-	require.Equal(t, bundle.Compliant, r.Status.State)
-	want := files(kills - 1)
-	require.Len(t, r.Status.Items, len(want))
-	for path, content := range want {
-		requireFile(t, s.host, path, content)
+	all.Wait()
+	if t.Failed() {
+		return
 	}
-	entries, err := os.ReadDir(s.host)
-	require.NoError(t, err)
-	require.Len(t, entries, len(want), "what is no longer listed is gone, and nothing half-written is left: %v", entries)
-	trees, err := os.ReadDir(filepath.Join(s.dir, treesDir))
-	require.NoError(t, err)
-	require.Len(t, trees, 1)
+	t.Logf("seed %d, %s\n%s", seed, time.Since(begun).Round(100*time.Millisecond), total)
+	for _, name := range named {
+		require.NotZero(t, total.died[name], "no agent was killed at %q: nothing leads there any more (seed %d)", name, seed)
+	}
 }
 
-// killChild starts an agent in a process of its own, kills it after d, and returns its log. The time
-// counts from the moment at which it holds the state file.
-func (s *site) killChild(d time.Duration) string {
-	s.t.Helper()
-	der, err := x509.MarshalPKIXPublicKey(crypto.PublicKey(s.key.Public()))
-	require.NoError(s.t, err)
-	key := pem.EncodeToMemory(&pem.Block{Type: "PUBLIC KEY", Bytes: der})
-	self, err := os.Executable()
-	require.NoError(s.t, err)
-	cmd := exec.Command(self)
-	cmd.Env = append(os.Environ(), childVariable+"="+strings.Join([]string{s.location().String(), s.dir, s.host, string(key)}, "\n"))
-	var log strings.Builder
-	cmd.Stderr = &log
-	require.NoError(s.t, cmd.Start())
-	socket := filepath.Join(s.dir, socketFile)
-	require.Eventually(s.t, func() bool {
-		_, err := os.Stat(socket)
-		return err == nil
-	}, 30*time.Second, time.Millisecond)
-	time.Sleep(d)
-	require.NoError(s.t, cmd.Process.Kill())
-	_ = cmd.Wait() // killed
-	require.NoError(s.t, os.Remove(socket))
-	return log.String()
+// live has the agent killed at its share of the named points, and then by chance, for at least so many times.
+func (w *world) live(named []string, share, atLeast int) {
+	for i := range named {
+		if i%worlds == share {
+			w.play(kill{event: w.eventOf(named[i]), point: named[i], nth: 1})
+		}
+	}
+	for n := 1; w.tally.kills() < atLeast; n++ {
+		k := kill{point: named[w.random.IntN(len(named))], nth: 1 + w.random.IntN(5)}
+		if w.random.IntN(2) == 0 && len(named) > 1 {
+			k.point = atRandom
+		}
+		k.event = w.eventOf(k.point)
+		w.play(k)
+		if n%10 == 0 {
+			w.converge()
+		}
+	}
+	w.leaveNothing()
+	w.tally.reports += w.accepted
+}
+
+// kill is a plan for one start of the agent.
+type kill struct {
+	event string // what happens before
+	point string // where it is killed, by its name in points
+	nth   int    // at which time there
+}
+
+// tally counts what came of the plans.
+type tally struct {
+	died                         map[string]int // kills by point
+	starts, interrupted, reports int
+	releases, refused, imports   int
+}
+
+func (c *tally) add(o *tally) {
+	for point, n := range o.died {
+		c.died[point] += n
+	}
+	c.starts += o.starts
+	c.interrupted += o.interrupted
+	c.reports += o.reports
+	c.releases += o.releases
+	c.refused += o.refused
+	c.imports += o.imports
+}
+
+func (c *tally) kills() (sum int) {
+	for _, n := range c.died {
+		sum += n
+	}
+	return sum
+}
+
+// String is the table that docs/reliability.md shows.
+func (c *tally) String() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "kills %d, starts %d, starts that found a step interrupted %d\n", c.kills(), c.starts, c.interrupted)
+	fmt.Fprintf(&b, "releases %d, refused %d, imports %d, reports stored %d\n", c.releases, c.refused, c.imports, c.reports)
+	fmt.Fprintf(&b, "| killed at | kills |\n|-|-|\n")
+	for _, p := range points {
+		fmt.Fprintf(&b, "| %s | %d |\n", p.name, c.died[p.name])
+	}
+	fmt.Fprintf(&b, "| %s | %d |\n", atRandom, c.died[atRandom])
+	return b.String()
 }

@@ -51,6 +51,7 @@ func (c *contents) keepFolders(name string, keep map[string]bool) error {
 	for _, e := range entries {
 		if !keep[e.Name()] {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
+			c.state.at("prune: a folder is gone")
 		}
 	}
 	return err
@@ -99,7 +100,9 @@ func (c *contents) pruneBlobs(used map[string]bool) error {
 		if err != nil || d.IsDir() || used[d.Name()] {
 			return err
 		}
-		return root.Remove(p)
+		err = root.Remove(p)
+		c.state.at("prune: a blob is gone")
+		return err
 	})
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil

@@ -55,6 +55,7 @@ func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) 
 		if err := s.sleep(ctx, rest); err != nil {
 			return rest, fmt.Errorf("the hub asks for a pause of %s: %w", rest.Round(time.Second), err)
 		}
+		s.state.at("send: before")
 		reply, err := s.post(ctx, batch)
 		if err != nil {
 			return 0, s.hearError(err)
@@ -62,6 +63,7 @@ func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) 
 		if err := s.hear(reply.Identity); err != nil {
 			return 0, err
 		}
+		s.state.at("send: answered")
 		if again := s.settle(reply, batch); again != nil {
 			kept = again
 		}

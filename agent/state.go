@@ -98,6 +98,16 @@ type State struct {
 	believing sync.Mutex                        // held while it grows
 
 	memo memo // of bucketItems; see records
+
+	// moment, where a test has set it, is called between any two steps that a crash tells apart.
+	moment func(name string)
+}
+
+// at names a moment at which a crash leaves something else on the disk than at the ones before and after.
+func (s *State) at(moment string) {
+	if s.moment != nil {
+		s.moment(moment)
+	}
 }
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. Its error
@@ -224,9 +234,17 @@ func (s *State) load(tx *bbolt.Tx) (err error) {
 func (s *State) view(f func(*bbolt.Tx) error) error { return s.db.View(f) }
 
 func (s *State) update(f func(*bbolt.Tx) error) error {
-	if err := s.db.Update(f); err != nil {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
+		err := f(tx)
+		if err == nil {
+			s.at("commit: before")
+		}
+		return err
+	})
+	if err != nil {
 		return &localError{fmt.Errorf("write state: %w", err)}
 	}
+	s.at("commit: after")
 	return nil
 }
 

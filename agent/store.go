@@ -149,7 +149,10 @@ func (c *contents) index(keep ...*release) error {
 	if data, err := json.Marshal(next); err != nil || c.holds(root, ocispec.ImageIndexFile, data) {
 		return err
 	}
-	return replaceJSON(root, ocispec.ImageIndexFile, next)
+	c.state.at("index: before")
+	err = replaceJSON(root, ocispec.ImageIndexFile, next)
+	c.state.at("index: after")
+	return err
 }
 
 // mend makes the files of a layout whose blobs are there what they should be.

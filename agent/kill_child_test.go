@@ -1,0 +1,190 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"log/slog"
+	"os"
+	"path/filepath"
+	"runtime"
+	"strings"
+	"sync"
+	"syscall"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// order is what an agent that is to be killed gets from the one that starts it.
+type order struct {
+	UID, Registry, State, Cluster string
+	Keys                          []byte // in PEM
+	Hub                           string
+	HubKey                        []byte
+	Trust                         [][]byte // documents to be installed
+	Import                        string   // a file to be imported
+	Passes                        int      // so many and the end; 0 is a service
+	Seed                          uint64
+
+	Point string // where to die
+	Hit   int    // at which time there
+}
+
+// run is the agent's whole life.
+func (o order) run() error {
+	d := &death{order: o}
+	// As OpenState does, but watched from the first commit.
+	if err := os.MkdirAll(o.State, 0o700); err != nil {
+		return err
+	}
+	state, err := openState(o.State, &bbolt.Options{Timeout: lockTime})
+	if err != nil {
+		return err
+	}
+	defer state.Close()
+	state.moment = d.reached
+	d.disk = underState(state, o.Seed)
+	d.disk.deed = d.write
+	if err := state.init(time.Now()); err != nil {
+		return err
+	}
+	a, err := o.agent(state, d)
+	if err != nil {
+		return err
+	}
+	fmt.Println("begun")
+	ctx := context.Background()
+	if len(o.Trust) > 0 {
+		if _, err := a.InstallTrust(o.Trust...); err != nil {
+			return err
+		}
+	}
+	a.sayInterrupted()
+	if o.Import != "" {
+		if r := a.Import(ctx, o.Import, 0); r.Verdict == Broken {
+			return errors.New(r.Error)
+		}
+	}
+	if o.Passes == 0 {
+		return a.Run(ctx)
+	}
+	sender := newSender(a)
+	for range o.Passes {
+		a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, ask: true})
+		_ = sender.sendAll(ctx) // the hub may be away
+	}
+	return nil
+}
+
+func (o order) agent(state *State, d *death) (*Agent, error) {
+	loc, err := oci.Parse(o.Registry)
+	if err != nil {
+		return nil, err
+	}
+	repo, err1 := loc.Repository("bundles/dev/drone", oci.Options{})
+	trust, err2 := loc.Repository(bundle.TrustRepository, oci.Options{})
+	keys, err3 := bundle.ParsePublicKeys(o.Keys)
+	hubKeys, err4 := bundle.ParsePublicKeys(o.HubKey)
+	self, err5 := os.Executable()
+	if err := errors.Join(err1, err2, err3, err4, err5); err != nil {
+		return nil, err
+	}
+	cluster := bundle.ReportCluster{UID: o.UID, Name: o.UID, Platform: "default", Environment: "dev", Type: "drone"}
+	return New(state, repo, bundle.Pinned(keys), cluster, Options{
+		Interval: 10 * time.Millisecond, MaxBackoff: 20 * time.Millisecond,
+		TrustSource:  trust,
+		Reconcilers:  map[string]reconcilers.Reconciler{"directory": &fileEngine{o.Cluster, state.Ledger("directory"), d.reached}},
+		DeltaCommand: []string{self, deltaArgument},
+		Download: oci.DownloadOptions{
+			Chunk: 1 << 10, Retries: -1, Moment: d.reached,
+			Progress: func(int64) { d.reached("fetch: some bytes") },
+		},
+		HubURL: o.Hub, HubKey: hubKeys[0],
+		Version: "v0.0.0-test",
+		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
+	}), nil
+}
+
+// death waits for the moment at which the agent is to die.
+type death struct {
+	order
+	disk *underFile
+
+	mu   sync.Mutex
+	hits int
+}
+
+// reached is called at each moment, by whatever goroutine.
+func (d *death) reached(moment string) {
+	if side, ok := strings.CutPrefix(moment, "commit: "); ok {
+		moment = "commit of " + committer() + ": " + side
+	}
+	d.mu.Lock()
+	defer d.mu.Unlock()
+	if moment != d.Point && made[d.Point] != moment {
+		return
+	}
+	if d.hits++; d.hits == d.Hit {
+		d.prepare()
+		die()
+	}
+}
+
+// write is called by the layer under the state file before a write.
+func (d *death) write(n int) fault {
+	if d.Point == tornPage && n == d.Hit {
+		return faultTorn
+	}
+	if d.Point == powerCut && n == d.Hit {
+		return faultPower
+	}
+	return faultNone
+}
+
+// prepare leaves what a kill in the middle of a call leaves.
+func (d *death) prepare() {
+	switch d.Point {
+	case "index: half of it":
+		_ = os.WriteFile(filepath.Join(d.State, storeDir, "index.json.new"), []byte(`{"schemaVer`), 0o600)
+	case "stage: half unpacked":
+		temp := filepath.Join(d.State, treesDir, stagingDir)
+		entries, _ := os.ReadDir(temp)
+		for i, e := range entries {
+			if i >= len(entries)/2 {
+				_ = os.RemoveAll(filepath.Join(temp, e.Name()))
+			}
+		}
+	}
+}
+
+func die() {
+	_ = syscall.Kill(os.Getpid(), syscall.SIGKILL)
+	select {}
+}
+
+// committer is the function that has the state changed.
+func committer() string {
+	pcs := make([]uintptr, 32)
+	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
+	for {
+		f, more := frames.Next()
+		name := f.Function[strings.LastIndex(f.Function, "/")+1:]
+		name, _, _ = strings.Cut(strings.TrimPrefix(strings.ReplaceAll(name, "(*", ""), "agent."), ".func")
+		receiver, method, ok := strings.Cut(strings.ReplaceAll(name, ")", ""), ".")
+		if !ok {
+			method = receiver
+		}
+		own := strings.Contains(f.Function, "wherry/agent.") && receiver != "death" && method != "committer"
+		if own && method != "at" && method != "update" && method != "updateIf" {
+			return method
+		}
+		if !more {
+			return "?"
+		}
+	}
+}

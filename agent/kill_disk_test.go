@@ -1,0 +1,99 @@
+package agent
+
+import (
+	"math/rand/v2"
+	"os"
+	"reflect"
+	"syscall"
+	"unsafe"
+)
+
+// fault is what befalls one write to the state file.
+type fault int
+
+const (
+	faultNone   fault = iota
+	faultTorn         // half of the page gets there, and the process dies
+	faultPower        // of what was not synced some sectors get there, and the process dies
+	faultErrno        // the write fails
+	faultPartly       // half of it gets there, and the write fails
+)
+
+// sector is what a disk writes as a whole.
+const sector = 512
+
+// underFile stands between bbolt and the state file.
+type underFile struct {
+	write  func(b []byte, off int64) (int, error)
+	file   *os.File
+	random *rand.Rand
+	deed   func(n int) fault // for write n, from 1
+	errno  syscall.Errno
+	writes int
+
+	meta     bool // of the write before
+	unsynced []change
+}
+
+// change is a write of which nobody knows yet whether it is on the disk.
+type change struct {
+	off         int64
+	before, now []byte
+}
+
+// underState puts a layer under the state's file. bbolt has the place for it, but no way to reach it from here.
+func underState(s *State, seed uint64) *underFile {
+	db := reflect.ValueOf(s.db).Elem()
+	write := field[func([]byte, int64) (int, error)](db.FieldByName("ops").FieldByName("writeAt"))
+	u := &underFile{
+		write: *write, file: *field[*os.File](db.FieldByName("file")), random: rand.New(rand.NewPCG(seed, 1)),
+		deed: func(int) fault { return faultNone },
+	}
+	*write = u.writeAt
+	return u
+}
+
+func field[T any](v reflect.Value) *T { return (*T)(unsafe.Pointer(v.UnsafeAddr())) }
+
+// writeAt is called for one page after the other. bbolt syncs after the pages of data of a commit, and after the
+// page that makes them count, which is one of the first two.
+func (u *underFile) writeAt(b []byte, off int64) (int, error) {
+	u.writes++
+	meta := off < 2*int64(os.Getpagesize())
+	if meta != u.meta {
+		u.unsynced, u.meta = nil, meta
+	}
+	before := make([]byte, len(b))
+	_, _ = u.file.ReadAt(before, off) // what is behind the end is zero
+	half := len(b) / 2 / sector * sector
+	switch u.deed(u.writes) {
+	case faultTorn:
+		_, _ = u.write(b[:half], off)
+		die()
+	case faultPower:
+		_, _ = u.write(b, off)
+		u.unsynced = append(u.unsynced, change{off, before, b})
+		u.lose()
+		die()
+	case faultErrno:
+		return 0, &os.PathError{Op: "write", Path: u.file.Name(), Err: u.errno}
+	case faultPartly:
+		_, _ = u.write(b[:half], off)
+		return half, &os.PathError{Op: "write", Path: u.file.Name(), Err: u.errno}
+	}
+	n, err := u.write(b, off)
+	u.unsynced = append(u.unsynced, change{off, before, append([]byte(nil), b...)})
+	return n, err
+}
+
+// lose takes back some of what was not synced.
+func (u *underFile) lose() {
+	for _, c := range u.unsynced {
+		for at := 0; at < len(c.now); at += sector {
+			if u.random.IntN(2) == 0 {
+				end := min(at+sector, len(c.now))
+				_, _ = u.write(c.before[at:end], c.off+int64(at))
+			}
+		}
+	}
+}

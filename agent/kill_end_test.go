@@ -1,0 +1,140 @@
+package agent
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"io/fs"
+	"maps"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// converge publishes once more and leaves the agent in peace. Then all is as the newest release wants it, and
+// everybody knows.
+func (w *world) converge() {
+	t := w.t
+	w.note("converge")
+	w.release(w.random.IntN(3) == 0)
+	var o order
+	if w.taken {
+		o.Trust = w.takeOver(false)
+	}
+	w.run(o)
+	clear(w.tampered)
+	w.judge(w)
+
+	s, err := ReadState(w.dir)
+	require.NoError(t, err)
+	defer s.Close()
+	m := recall(t, s, w.stream)
+	require.Equal(t, w.latest.Digest, m.running.digest(), "the newest release runs")
+	require.Nil(t, m.status.Release.Refused)
+	w.judgeItems(t, m)
+	require.Empty(t, m.queue, "the hub has all reports")
+	w.judgeHub(t, m)
+}
+
+// judgeItems looks at each assignment after the end. What needs one that fails waits, and so does what that needs.
+func (w *world) judgeItems(t testing.TB, m remains) {
+	want := maps.Clone(w.valid[w.latest.Digest].items)
+	bad := slices.ContainsFunc(sortedKeys(w.files), func(path string) bool { return strings.HasPrefix(w.files[path], rejected) })
+	for _, r := range m.records {
+		i := r.Item
+		switch {
+		case strings.HasPrefix(w.files[r.Spec.Name+"/1"], rejected):
+			require.Equal(t, bundle.Failed, i.State, "%s: %s", r.Spec.Name, i.Reason)
+		case bad && (i.Reason == dependencyNotReady || r.Removing && i.State == bundle.Pending):
+		default:
+			require.Equal(t, bundle.Compliant, i.State, "%s: %s %s", r.Spec.Name, i.Reason, i.Message)
+		}
+		require.True(t, r.Removing || r.Spec.Content == want[r.Spec.Name], "%s is to have what the release lists", r.Spec.Name)
+		delete(want, r.Spec.Name)
+	}
+	require.Empty(t, want, "all that the release lists is there")
+}
+
+// judgeHub compares what the hub shows with what the agent says.
+func (w *world) judgeHub(t testing.TB, m remains) {
+	list, err := w.hub.Clusters(context.Background(), hub.Filter{})
+	require.NoError(t, err)
+	i := slices.IndexFunc(list.Clusters, func(c hub.ClusterStatus) bool { return c.UID == m.status.Cluster.UID })
+	require.GreaterOrEqual(t, i, 0)
+	shown := list.Clusters[i]
+	require.Zero(t, shown.Conflicts, "no number was given to two reports")
+	require.Equal(t, m.seq, shown.Seq)
+	require.Equal(t, m.status.State, shown.State)
+	require.Equal(t, m.running.digest(), shown.Observed.Digest)
+	items, err := w.hub.Deployments(context.Background(), hub.Filter{})
+	require.NoError(t, err)
+	at := map[string]bundle.State{}
+	for _, d := range items.Deployments {
+		if d.Cluster == shown.Name {
+			at[d.Assignment] = d.State
+		}
+	}
+	require.Len(t, at, len(m.records))
+	for _, r := range m.records {
+		require.Equal(t, r.Item.State, at[r.Spec.Name], r.Spec.Name)
+	}
+}
+
+// leaveNothing looks for left-overs. What writers that were killed have left goes once it is an hour old.
+func (w *world) leaveNothing() {
+	t := w.t
+	store := filepath.Join(w.dir, storeDir)
+	entries, err := os.ReadDir(filepath.Join(store, "ingest"))
+	if !errors.Is(err, fs.ErrNotExist) { // the last agent was new
+		require.NoError(t, err)
+	}
+	old := time.Now().Add(-2 * time.Hour)
+	for _, e := range entries {
+		require.NoError(t, os.Chtimes(filepath.Join(store, "ingest", e.Name()), old, old))
+	}
+	w.converge()
+	s, err := ReadState(w.dir)
+	require.NoError(t, err)
+	defer s.Close()
+	m := recall(t, s, w.stream)
+	want := map[string]bool{
+		"agent.db": true, "store/index.json": true, "store/index.json.lock": true, "store/oci-layout": true, "store/parts/lock": true,
+	}
+	for _, r := range []*release{m.accepted, m.running, m.good} {
+		if r == nil {
+			continue
+		}
+		var manifest ocispec.Manifest
+		data, err := os.ReadFile(newContents(s).blob(r.digest()))
+		require.NoError(t, err, "what is kept is there")
+		require.NoError(t, json.Unmarshal(data, &manifest))
+		form := slices.IndexFunc(forms(r), func(d ocispec.Descriptor) bool {
+			_, err := os.Stat(newContents(s).blob(d.Digest))
+			return err == nil
+		})
+		require.GreaterOrEqual(t, form, 0, "the tree of what is kept is there")
+		for _, d := range []digest.Digest{r.digest(), manifest.Config.Digest, forms(r)[form].Digest} {
+			want["store/blobs/sha256/"+d.Encoded()] = true
+		}
+	}
+	trees := "trees/" + m.running.Release.Content.DiffID.Encoded() + "/"
+	var found []string
+	require.NoError(t, filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
+		name, _ := filepath.Rel(w.dir, path)
+		if err == nil && !d.IsDir() && !strings.HasPrefix(name, trees) {
+			found = append(found, name)
+		}
+		return err
+	}))
+	require.Equal(t, sortedKeys(want), found, "nothing else is on the disk")
+}

@@ -1,0 +1,219 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// oracle knows what may be, from what was published and from what was seen after earlier kills.
+type oracle struct {
+	valid    map[digest.Digest]released          // by manifest: all that was published with a key that counts
+	contents map[digest.Digest]map[string]string // of assignments, by content digest
+	tampered map[string]bool                     // assignments that somebody has changed since the agent could see
+
+	known    bool // the agent has an identity, which the hub has too
+	id       identity
+	highest  bundle.Order
+	versions int
+	seq      int64
+	ids      map[int64]digest.Digest // of reports, by seq
+	stored   map[digest.Digest]bool  // what the hub has acknowledged
+}
+
+// released is what a release wants.
+type released struct {
+	order bundle.Order
+	items map[string]digest.Digest // content by assignment
+}
+
+// learn notes a release that may run.
+func (o *oracle) learn(d draft, manifest digest.Digest) {
+	folders := map[string]map[string]string{}
+	for path, content := range d.Files {
+		name, below, _ := strings.Cut(path, "/")
+		if folders[name] == nil {
+			folders[name] = map[string]string{}
+		}
+		folders[name][below] = content
+	}
+	r := released{order: bundle.OrderOf(d.Release, manifest), items: map[string]digest.Digest{}}
+	for name, files := range folders {
+		var list []bundle.File
+		for _, path := range sortedKeys(files) {
+			list = append(list, bundle.File{Path: path, Data: []byte(files[path])})
+		}
+		content := bundle.ContentDigest(list)
+		r.items[name], o.contents[content] = content, files
+	}
+	o.valid[manifest] = r
+}
+
+// remains is what a dead agent has left in its state.
+type remains struct {
+	accepted, running, good *release
+	order                   bundle.Order
+	versions                int
+	seq                     int64
+	records                 []record
+	queue                   map[int64]digest.Digest
+	status                  Status
+}
+
+// judge looks at what a dead agent has left.
+func (o *oracle) judge(w *world) {
+	t := w.t
+	_ = os.Remove(filepath.Join(w.dir, socketFile))
+	s, err := ReadState(w.dir)
+	if !o.known && (errors.Is(err, ErrNoState) || errors.Is(err, fs.ErrNotExist)) {
+		require.Empty(t, readCluster(t, w.cluster), "nothing is applied before there is a state")
+		return
+	}
+	require.NoError(t, err, "the state opens after a kill")
+	defer s.Close()
+	m := recall(t, s, w.stream)
+	if !o.known {
+		o.known, o.id = true, s.identity()
+		o.stored = map[digest.Digest]bool{}
+		w.enrol(m.status)
+	}
+	require.Equal(t, o.id, s.identity(), "an agent stays who it is")
+
+	for _, r := range []*release{m.accepted, m.running, m.good} {
+		if r != nil {
+			require.Contains(t, o.valid, r.digest(), "only what was verified is accepted, or runs")
+		}
+	}
+	require.GreaterOrEqual(t, m.order.Compare(o.highest), 0, "the order never falls")
+	require.Equal(t, m.order.Digest, m.accepted.digest(), "and is that of the release which was accepted last")
+	require.GreaterOrEqual(t, m.versions, o.versions, "no trust document is forgotten")
+	require.GreaterOrEqual(t, m.seq, o.seq, "the numbers of reports never fall")
+	o.highest, o.versions, o.seq = m.order, m.versions, m.seq
+	o.judgeCluster(t, m, readCluster(t, w.cluster))
+	w.mu.Lock()
+	defer w.mu.Unlock()
+	o.judgeReports(t, m)
+	require.Equal(t, len(o.stored), w.accepted, "no report is counted twice at the hub")
+}
+
+func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
+	t.Helper()
+	m.queue = map[int64]digest.Digest{}
+	require.NoError(t, s.view(func(tx *bbolt.Tx) error {
+		var errs [7]error
+		var last reporter
+		m.accepted, errs[0] = load[*release](tx, bucketMeta, keyAccepted)
+		m.running, errs[1] = load[*release](tx, bucketMeta, keyRunning)
+		m.good, errs[2] = load[*release](tx, bucketMeta, keyGood)
+		m.order, errs[3] = load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
+		last, errs[4] = load[reporter](tx, bucketMeta, keyReporter)
+		m.records, errs[5] = s.records(tx)
+		q, err := openQueue(tx)
+		if errs[6] = err; err == nil && q.index != nil {
+			errs[6] = q.each(0, func(e queued) (bool, error) {
+				m.queue[int64(e.seq)] = e.ID
+				return true, nil
+			})
+		}
+		m.seq = last.Seq
+		return errors.Join(errs[:]...)
+	}))
+	m.versions = len(s.chain())
+	var err error
+	m.status, err = s.Status(time.Now())
+	require.NoError(t, err)
+	return m
+}
+
+// judgeCluster compares what the agent says with what is there.
+func (o *oracle) judgeCluster(t testing.TB, m remains, cluster map[string]map[string]string) {
+	t.Helper()
+	said := map[string]record{}
+	for _, r := range m.records {
+		said[r.Spec.Name] = r
+	}
+	for name, files := range cluster {
+		r, ok := said[name]
+		require.True(t, ok, "%s is on the cluster, and the agent knows nothing of it", name)
+		whole := equalFiles(files, o.contents[r.Spec.Content]) || o.tampered[name]
+		require.True(t, whole || r.Item.State != bundle.Compliant, "%s is half applied, and called compliant", name)
+		for path, content := range files {
+			require.True(t, o.mayBe(path, content), "%s/%s is of no release that was verified: %.40s", name, path, content)
+		}
+	}
+	compliant := 0
+	for name, r := range said {
+		if r.Item.State == bundle.Compliant {
+			compliant++
+			require.True(t, o.tampered[name] || cluster[name] != nil, "%s is not on the cluster, and called compliant", name)
+		}
+	}
+	if m.status.State == bundle.Compliant {
+		require.Len(t, said, compliant, "the agent is compliant when all is")
+	}
+}
+
+// mayBe says whether a file is of a release that was verified, or the first half of one.
+func (o *oracle) mayBe(path, content string) bool {
+	for _, files := range o.contents {
+		if whole, ok := files[path]; ok && (whole == content || content == whole[:len(whole)/2] || content == "") {
+			return true
+		}
+	}
+	return false
+}
+
+// judgeReports looks for each report that was ever made: it waits, or the hub has it, or it says no more than those
+// beside it and is counted as such, which the newest never does.
+func (o *oracle) judgeReports(t testing.TB, m remains) {
+	t.Helper()
+	for seq, id := range m.queue {
+		require.Equal(t, id, cmp.Or(o.ids[seq], id), "report %d says something else than before", seq)
+		o.ids[seq] = id
+	}
+	gone := int64(0)
+	for seq := int64(1); seq <= m.seq; seq++ {
+		if _, waits := m.queue[seq]; waits || o.stored[o.ids[seq]] {
+			continue
+		}
+		gone++
+		require.Less(t, seq, m.seq, "the newest report is lost: it neither waits nor is at the hub")
+	}
+	require.LessOrEqual(t, gone, m.status.Queue.Coalesced+m.status.Queue.Dropped, "reports are lost: they neither wait, nor are at the hub, nor are superseded")
+}
+
+// sent notes reports on their way to the hub, and the ids that the hub acknowledges.
+func (o *oracle) sent(t testing.TB, reports map[int64]digest.Digest, acknowledged []digest.Digest) {
+	for seq, id := range reports {
+		if id != cmp.Or(o.ids[seq], id) {
+			t.Errorf("report %d says something else than before", seq)
+		}
+		o.ids[seq] = id
+	}
+	for _, id := range acknowledged {
+		o.stored[id] = true
+	}
+}
+
+func readCluster(t testing.TB, dir string) map[string]map[string]string {
+	t.Helper()
+	cluster := map[string]map[string]string{}
+	entries, err := os.ReadDir(dir)
+	require.NoError(t, err)
+	for _, e := range entries {
+		cluster[e.Name()], err = readFolder(filepath.Join(dir, e.Name()))
+		require.NoError(t, err)
+	}
+	return cluster
+}
