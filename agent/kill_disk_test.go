@@ -28,6 +28,7 @@ type underFile struct {
 	file   *os.File
 	random *rand.Rand
 	deed   func(n int) fault // for write n, from 1
+	wrote  func()            // after a write, and before any sync
 	errno  syscall.Errno
 	writes int
 
@@ -47,7 +48,7 @@ func underState(s *State, seed uint64) *underFile {
 	write := field[func([]byte, int64) (int, error)](db.FieldByName("ops").FieldByName("writeAt"))
 	u := &underFile{
 		write: *write, file: *field[*os.File](db.FieldByName("file")), random: rand.New(rand.NewPCG(seed, 1)),
-		deed: func(int) fault { return faultNone },
+		deed: func(int) fault { return faultNone }, wrote: func() {},
 	}
 	*write = u.writeAt
 	return u
@@ -83,6 +84,7 @@ func (u *underFile) writeAt(b []byte, off int64) (int, error) {
 	}
 	n, err := u.write(b, off)
 	u.unsynced = append(u.unsynced, change{off, before, append([]byte(nil), b...)})
+	u.wrote()
 	return n, err
 }
 

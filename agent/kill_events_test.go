@@ -216,7 +216,7 @@ func (w *world) tamper() {
 	}
 	name := entries[w.random.IntN(len(entries))].Name()
 	w.tampered[name] = true
-	require.NoError(w.t, os.Remove(filepath.Join(w.cluster, name, "1")))
+	require.NoError(w.t, os.RemoveAll(filepath.Join(w.cluster, name, "1"))) // which may not be there yet
 }
 
 // spoilUnsynced is what a power cut does to files that nobody has synced: some are short, some are zeros.

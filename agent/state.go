@@ -99,6 +99,10 @@ type State struct {
 
 	memo memo // of bucketItems; see records
 
+	// commits is held from a commit's first write to its last sync: bbolt would show it to readers before, and a report
+	// that the hub has of a commit which a power cut takes back is given its number twice.
+	commits sync.RWMutex
+
 	// moment, where a test has set it, is called between any two steps that a crash tells apart.
 	moment func(name string)
 }
@@ -231,13 +235,30 @@ func (s *State) load(tx *bbolt.Tx) (err error) {
 }
 
 // view and update run f in a transaction. Their errors say what file they are about.
-func (s *State) view(f func(*bbolt.Tx) error) error { return s.db.View(f) }
+func (s *State) view(f func(*bbolt.Tx) error) error {
+	s.commits.RLock()
+	tx, err := s.db.Begin(false)
+	s.commits.RUnlock()
+	if err != nil {
+		return err
+	}
+	defer func() { _ = tx.Rollback() }() // which ends a transaction that only reads
+	return f(tx)
+}
 
 func (s *State) update(f func(*bbolt.Tx) error) error {
+	committing := false
+	defer func() {
+		if committing {
+			s.commits.Unlock()
+		}
+	}()
 	err := s.db.Update(func(tx *bbolt.Tx) error {
 		err := f(tx)
 		if err == nil {
 			s.at("commit: before")
+			s.commits.Lock()
+			committing = true
 		}
 		return err
 	})
