@@ -17,6 +17,7 @@ const (
 	faultPower        // of what was not synced some sectors get there, and the process dies
 	faultErrno        // the write fails
 	faultPartly       // half of it gets there, and the write fails
+	faultSync         // it gets there, and the sync that follows fails
 )
 
 // sector is what a disk writes as a whole.
@@ -26,6 +27,7 @@ const sector = 512
 type underFile struct {
 	write  func(b []byte, off int64) (int, error)
 	file   *os.File
+	synced **os.File // what bbolt syncs
 	random *rand.Rand
 	deed   func(n int) fault // for write n, from 1
 	wrote  func()            // after a write, and before any sync
@@ -46,11 +48,21 @@ type change struct {
 func underState(s *State, seed uint64) *underFile {
 	db := reflect.ValueOf(s.db).Elem()
 	write := field[func([]byte, int64) (int, error)](db.FieldByName("ops").FieldByName("writeAt"))
+	file := field[*os.File](db.FieldByName("file"))
 	u := &underFile{
-		write: *write, file: *field[*os.File](db.FieldByName("file")), random: rand.New(rand.NewPCG(seed, 1)),
+		write: *write, file: *file, synced: file, random: rand.New(rand.NewPCG(seed, 1)),
 		deed: func(int) fault { return faultNone }, wrote: func() {},
 	}
 	*write = u.writeAt
+	watched := s.moment
+	s.moment = func(name string) {
+		if name == "commit: before" {
+			*u.synced = u.file
+		}
+		if watched != nil {
+			watched(name)
+		}
+	}
 	return u
 }
 
@@ -67,7 +79,10 @@ func (u *underFile) writeAt(b []byte, off int64) (int, error) {
 	before := make([]byte, len(b))
 	_, _ = u.file.ReadAt(before, off) // what is behind the end is zero
 	half := len(b) / 2 / sector * sector
+	*u.synced = u.file
 	switch u.deed(u.writes) {
+	case faultSync:
+		*u.synced = os.Stdin // which cannot be synced
 	case faultTorn:
 		_, _ = u.write(b[:half], off)
 		die()

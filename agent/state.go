@@ -136,10 +136,16 @@ func OpenState(dir string, now func() time.Time) (*State, error) {
 	return s, nil
 }
 
+// stored says whether an agent has stored something beside its state file.
+func stored(dir string) bool {
+	_, err := os.Stat(filepath.Join(dir, storeDir))
+	return err == nil
+}
+
 // ReadState opens the state in dir for reading only. Its error wraps ErrNoState where there is none.
 func ReadState(dir string) (*State, error) {
 	info, err := os.Stat(filepath.Join(dir, stateFile))
-	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 {
+	if errors.Is(err, fs.ErrNotExist) || err == nil && info.Size() == 0 && !stored(dir) {
 		return nil, fmt.Errorf("state folder %s: %w", dir, ErrNoState)
 	}
 	s, err := openState(dir, &bbolt.Options{Timeout: lockTime, ReadOnly: true})
@@ -163,6 +169,9 @@ func openState(dir string, opts *bbolt.Options) (s *State, err error) {
 			err = fmt.Errorf("state %s: %w: %v", path, ErrDamaged, r)
 		}
 	}()
+	if info, err := os.Stat(path); err == nil && info.Size() == 0 && stored(dir) { // bbolt would begin anew
+		return nil, fmt.Errorf("state %s: %w: it is empty, and what it knew of %s is lost", path, ErrDamaged, storeDir)
+	}
 	db, err := bbolt.Open(path, 0o600, opts)
 	var system syscall.Errno
 	switch {
@@ -217,7 +226,9 @@ func (s *State) init(now time.Time) error {
 		if err != nil {
 			return err
 		}
-		if err := errors.Join(save(tx, bucketMeta, keySchema, stateSchema), save(tx, bucketMeta, keyIdentity, id)); err != nil {
+		// The file's name has to be on the disk as well.
+		err = errors.Join(syncDir(s.dir), save(tx, bucketMeta, keySchema, stateSchema), save(tx, bucketMeta, keyIdentity, id))
+		if err != nil {
 			return err
 		}
 		return s.load(tx)
@@ -231,7 +242,30 @@ func (s *State) load(tx *bbolt.Tx) (err error) {
 	if err := s.loadIdentity(tx); err != nil {
 		return err
 	}
-	return s.loadChain(tx)
+	return errors.Join(s.whole(tx), s.loadChain(tx))
+}
+
+// whole says what is missing of what is never deleted: an agent that went on without it would be somebody else, or
+// take an older release.
+func (s *State) whole(tx *bbolt.Tx) error {
+	accepted, err := load[*release](tx, bucketMeta, keyAccepted)
+	if err != nil {
+		return err
+	}
+	if len(s.identity().Key) == 0 {
+		return fmt.Errorf("%w: it has no identity", ErrDamaged)
+	}
+	if accepted != nil {
+		stream := accepted.Release.Stream()
+		highest, err := load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
+		if err != nil {
+			return err
+		}
+		if highest.Digest == "" {
+			return fmt.Errorf("%w: it has no order of releases", ErrDamaged)
+		}
+	}
+	return nil
 }
 
 // view and update run f in a transaction. Their errors say what file they are about.

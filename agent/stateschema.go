@@ -28,6 +28,9 @@ func checkSchema(tx *bbolt.Tx) error {
 	case err != nil:
 		return err
 	case schema == 0:
+		if name, _ := tx.Cursor().First(); name != nil { // it comes with the first bucket
+			return fmt.Errorf("%w: it does not say its schema", ErrDamaged)
+		}
 		return ErrNoState
 	case schema < 0:
 		return fmt.Errorf("schema %d: %w", schema, ErrDamaged)
