@@ -5,6 +5,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+	berrors "go.etcd.io/bbolt/errors"
 )
 
 // A report that is sent before it is on the disk is given its number a second time, with other words, where a power
@@ -19,7 +20,7 @@ func TestNobodyReadsWhatIsNotYetOnTheDisk(t *testing.T) {
 	require.NoError(t, s.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, "x", 1) }))
 	require.Greater(t, checked, 1)
 
-	require.ErrorIs(t, s.updateIf(func(*bbolt.Tx) (bool, error) { return false, bbolt.ErrTxClosed }), bbolt.ErrTxClosed)
+	require.ErrorIs(t, s.updateIf(func(*bbolt.Tx) (bool, error) { return false, berrors.ErrTxClosed }), berrors.ErrTxClosed)
 	disk.deed, disk.errno = func(int) fault { return faultErrno }, 5
 	require.Error(t, s.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, "x", 2) }))
 	require.NoError(t, s.view(func(tx *bbolt.Tx) error {

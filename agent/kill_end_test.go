@@ -3,7 +3,6 @@ package agent
 import (
 	"context"
 	"encoding/json"
-	"errors"
 	"io/fs"
 	"maps"
 	"os"
@@ -90,19 +89,19 @@ func (w *world) judgeHub(t testing.TB, m remains) {
 	}
 }
 
-// leaveNothing looks for left-overs. What writers that were killed have left goes once it is an hour old.
+// leaveNothing looks for left-overs. What writers that were killed have left goes once it is an hour old; the process of a
+// delta may outlive its agent by some milliseconds.
 func (w *world) leaveNothing() {
 	t := w.t
-	store := filepath.Join(w.dir, storeDir)
-	entries, err := os.ReadDir(filepath.Join(store, "ingest"))
-	if !errors.Is(err, fs.ErrNotExist) { // the last agent was new
-		require.NoError(t, err)
-	}
+	ingest := filepath.Join(w.dir, storeDir, "ingest")
 	old := time.Now().Add(-2 * time.Hour)
-	for _, e := range entries {
-		require.NoError(t, os.Chtimes(filepath.Join(store, "ingest", e.Name()), old, old))
+	for range 3 {
+		entries, _ := os.ReadDir(ingest) // none where the last agent was new
+		for _, e := range entries {
+			_ = os.Chtimes(filepath.Join(ingest, e.Name()), old, old)
+		}
+		w.converge()
 	}
-	w.converge()
 	s, err := ReadState(w.dir)
 	require.NoError(t, err)
 	defer s.Close()
