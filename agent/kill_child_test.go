@@ -30,6 +30,7 @@ type order struct {
 	Import                        string   // a file to be imported
 	Passes                        int      // so many and the end; 0 is a service
 	Seed                          uint64
+	Disk                          string // where the file system of the state is mounted, if it is to lose its power
 
 	Point string // where to die
 	Hit   int    // at which time there
@@ -131,6 +132,9 @@ func (d *death) reached(moment string) {
 	}
 	if d.hits++; d.hits == d.Hit {
 		d.prepare()
+		if d.Disk != "" {
+			_ = powerOff(d.Disk)
+		}
 		die()
 	}
 }

@@ -63,6 +63,10 @@ const worlds = 4
 // An agent is killed at each moment that a crash tells apart, and then wherever chance has it, while its publisher,
 // its hub and its registry go on; docs/reliability.md says what is checked after each kill and what at the end.
 func TestAKilledAgentTellsTheTruthAndConverges(t *testing.T) {
+	killAgents(t, *kills, func(*testing.T) disk { return nil })
+}
+
+func killAgents(t *testing.T, times int, newDisk func(*testing.T) disk) {
 	seed := *killSeed
 	if seed == 0 {
 		seed = uint64(time.Now().UnixNano())
@@ -76,9 +80,9 @@ func TestAKilledAgentTellsTheTruthAndConverges(t *testing.T) {
 	for n := range worlds {
 		all.Go(func() {
 			t.Run(fmt.Sprint("world ", n), func(t *testing.T) {
-				w := newWorld(t, seed+uint64(n))
+				w := newWorld(t, seed+uint64(n), newDisk(t))
 				defer w.explain(t, seed)
-				w.live(named, n, (*kills+worlds-1)/worlds)
+				w.live(named, n, (times+worlds-1)/worlds)
 				adding.Lock()
 				defer adding.Unlock()
 				total.add(w.tally)

@@ -39,6 +39,7 @@ type world struct {
 	random            *rand.Rand
 	seed              uint64
 	uid               string // of the agent
+	disk              disk   // of the state, where power is cut; else nil
 	cluster           string // the engine's, a folder for each assignment
 	hub               *hub.Hub
 	server            *httptest.Server
@@ -65,8 +66,14 @@ type world struct {
 	log      bytes.Buffer
 }
 
-func newWorld(t *testing.T, seed uint64) *world {
-	w := &world{site: newSite(t), random: rand.New(rand.NewPCG(seed, 2)), seed: seed, tally: &tally{died: map[string]int{}}}
+// disk is a file system of its own, that may lose its power.
+type disk interface {
+	mounted() string
+	again() // off and on
+}
+
+func newWorld(t *testing.T, seed uint64, d disk) *world {
+	w := &world{site: newSite(t), random: rand.New(rand.NewPCG(seed, 2)), seed: seed, tally: &tally{died: map[string]int{}}, disk: d}
 	w.cluster = filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, os.MkdirAll(w.cluster, 0o700))
 	var err error
@@ -86,6 +93,10 @@ func (w *world) anew() {
 	defer w.mu.Unlock()
 	w.lives++
 	w.uid, w.dir = fmt.Sprint("plant-", w.lives), filepath.Join(w.t.TempDir(), "state")
+	if w.disk != nil {
+		require.NoError(w.t, os.RemoveAll(filepath.Join(w.disk.mounted(), fmt.Sprint(w.lives-1))))
+		w.dir = filepath.Join(w.disk.mounted(), fmt.Sprint(w.lives))
+	}
 	require.NoError(w.t, os.RemoveAll(w.cluster))
 	require.NoError(w.t, os.MkdirAll(w.cluster, 0o700))
 	w.tally.reports, w.accepted = w.tally.reports+w.accepted, 0
@@ -165,8 +176,16 @@ func (w *world) killAt(moment string) bool {
 		return false
 	}
 	w.killHub = ""
-	_ = w.child.Process.Kill()
+	w.kill(w.child)
 	return true
+}
+
+// kill ends the agent, and with it the power of its disk, where it has one of its own.
+func (w *world) kill(child *exec.Cmd) {
+	if w.disk != nil {
+		_ = powerOff(w.disk.mounted())
+	}
+	_ = child.Process.Kill()
 }
 
 // play has the event happen, starts the agent, and sees to it that it is killed.
@@ -214,6 +233,9 @@ func (w *world) start(o order, k kill) (killed bool) {
 	o.UID, o.Registry, o.State, o.Cluster, o.Hub = w.uid, w.location().String(), w.dir, w.cluster, w.server.URL
 	o.Keys, o.HubKey, o.Seed = inPEM(w.t, w.pinned), inPEM(w.t, w.hub.PublicKey()), w.random.Uint64()
 	o.Point, o.Hit, o.Passes = k.point, k.nth, 2
+	if w.disk != nil {
+		o.Disk = w.disk.mounted()
+	}
 	switch k.point {
 	case atRandom:
 		o.Passes = 0
@@ -239,7 +261,7 @@ func (w *world) start(o order, k kill) (killed bool) {
 	_, _ = bufio.NewReader(out).ReadString('\n')
 	if k.point == atRandom {
 		time.Sleep(time.Duration(w.random.IntN(80)) * time.Millisecond)
-		_ = cmd.Process.Kill()
+		w.kill(cmd)
 	}
 	err = cmd.Wait()
 	w.mu.Lock()
@@ -252,7 +274,11 @@ func (w *world) start(o order, k kill) (killed bool) {
 	if err == nil {
 		return false
 	}
-	require.Equal(w.t, "signal: killed", err.Error(), "the agent failed by itself")
+	if w.disk != nil {
+		w.disk.again()
+	} else {
+		require.Equal(w.t, "signal: killed", err.Error(), "the agent failed by itself")
+	}
 	return true
 }
 
