@@ -68,6 +68,8 @@ type Options struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full
 	// layers are fetched.
 	DeltaCommand []string
+	// Veto is how the site says that it must not be changed.
+	Veto Veto
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
 	// before it has failed.
 	Deadline time.Duration
@@ -128,6 +130,7 @@ type Agent struct {
 	poller   oci.Poller             // how registries want to be asked
 	seen     *bundle.Blob           // the manifest that the moving tag brought last; nobody has judged it
 	spoiled  map[digest.Digest]bool // deltas that were of no use
+	barRest  func(time.Duration) time.Duration
 	activity atomic.Pointer[string] // the step that runs, nil between passes
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
 	unrecorded atomic.Pointer[string]
@@ -150,7 +153,8 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
 		content: newContents(state), instance: strings.ToLower(rand.Text()),
 		queued: make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
-		wake: make(chan struct{}, 1),
+		wake:    make(chan struct{}, 1),
+		barRest: barRest,
 	}
 }
 

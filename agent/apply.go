@@ -24,7 +24,7 @@ func (p *pass) apply(ctx context.Context) outcome {
 	if err := p.lineUp(); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	if err := p.noteAttempt(); err != nil {
+	if err := p.noteAttempt(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	return outcomeOf(ctx, p.round(ctx, p.due))
@@ -114,9 +114,10 @@ func (p *pass) choose(ctx context.Context) error {
 	if next == nil {
 		return nil
 	}
-	if p.barred != nil && next.digest() != p.running.digest() {
-		p.barred.Holding = true
-		return nil
+	if next.digest() != p.running.digest() {
+		if ok, err := p.mayChange(ctx); !ok {
+			return err
+		}
 	}
 	if !p.ready(ctx, next) {
 		return local("the files of release %s are damaged, and so is its layer in the store", next.digest())

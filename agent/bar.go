@@ -33,16 +33,34 @@ type bar struct {
 // everything is as it should be.
 func (b *bar) shown() bool { return b != nil && (b.Holding || b.Reason == reasonPaused) }
 
-// causes are asked in this order before a pass changes anything. The first that has a bar counts.
-var causes = [...]func(*pass, context.Context) (*bar, error){
-	(*pass).pausedBy,
-	(*pass).restsBy,
+// cause is something that may forbid changes.
+type cause struct {
+	ask func(*pass, context.Context) (*bar, error)
+	// onNeed is true where asking costs something. It is asked when something is to be changed, and not before.
+	onNeed bool
+	// once is true where an answer is good for the whole pass. Others are asked again before more is begun.
+	once bool
 }
 
-// findBar looks for a bar, and keeps how long it has stood.
-func (p *pass) findBar(ctx context.Context) error {
+// causes are asked in this order. The first that has a bar counts, for the rest of the pass.
+var causes = [...]cause{
+	{ask: (*pass).pausedBy},
+	{ask: (*pass).restsBy, once: true},
+	{ask: (*pass).vetoed, onNeed: true},
+}
+
+// barRest is the time between two questions for a bar within a pass, where the last one took so long: a second
+// is soon enough for people, and a program that takes its time is not to take the pass's.
+func barRest(took time.Duration) time.Duration { return max(time.Second, 10*took) }
+
+// findBar asks the causes as a pass begins, or else as something is about to be changed, and keeps how long a bar
+// has stood.
+func (p *pass) findBar(ctx context.Context, begins bool) error {
 	for _, cause := range causes {
-		b, err := cause(p, ctx)
+		if begins && cause.onNeed || !begins && cause.once {
+			continue
+		}
+		b, err := cause.ask(p, ctx)
 		if err != nil {
 			return err
 		}
@@ -57,6 +75,22 @@ func (p *pass) findBar(ctx context.Context) error {
 		return nil
 	}
 	return nil
+}
+
+// mayChange says whether something that is to be changed may be. A bar that comes up in the course of a pass is
+// found here.
+func (p *pass) mayChange(ctx context.Context) (bool, error) {
+	if begun := time.Now(); p.barred == nil && !begun.Before(p.askBarAt) {
+		if err := p.findBar(ctx, false); err != nil {
+			return false, err
+		}
+		now := time.Now()
+		p.askBarAt = now.Add(p.barRest(now.Sub(begun)))
+	}
+	if p.barred != nil {
+		p.barred.Holding = true
+	}
+	return p.barred == nil, nil
 }
 
 // allowed is what may be done of an errand for r. What was interrupted while an engine was called is looked

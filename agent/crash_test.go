@@ -132,7 +132,7 @@ func (s *site) crash() {
 		require.NoError(s.t, p.remember())
 		require.NoError(s.t, p.breakLoop(ctx))
 		p.pull(ctx)
-		for _, err := range []error{p.findBar(ctx), p.choose(ctx), p.lineUp(), p.noteAttempt()} {
+		for _, err := range []error{p.findBar(ctx, true), p.choose(ctx), p.lineUp(), p.noteAttempt(ctx)} {
 			require.NoError(s.t, err)
 		}
 	})

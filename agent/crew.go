@@ -34,6 +34,7 @@ type task struct {
 	do    errand
 	drift string    // what is to be corrected, where that is the errand
 	begun time.Time // when it was written as begun
+	was   record    // before it was
 }
 
 // lane is what is to be done by one engine.
@@ -100,6 +101,9 @@ func (c *crew) begin(ctx context.Context) {
 	if c.err != nil || ctx.Err() != nil {
 		return
 	}
+	if c.err = c.holdBack(ctx); c.err != nil {
+		return
+	}
 	idle := slices.DeleteFunc(c.sortedLanes(), func(l *lane) bool {
 		return len(l.todo) == 0 || len(l.ready) > 0 || l.running == workers
 	})
@@ -126,6 +130,34 @@ func (c *crew) begin(ctx context.Context) {
 	}
 }
 
+// holdBack takes from the lanes what must not be begun any more. What is written as begun and was given to nobody
+// is as it was before.
+func (c *crew) holdBack(ctx context.Context) error {
+	changes := func(t task) bool { return t.do != see }
+	if !slices.ContainsFunc(c.sortedLanes(), func(l *lane) bool {
+		return slices.ContainsFunc(l.todo, changes) || slices.ContainsFunc(l.ready, changes)
+	}) {
+		return nil
+	}
+	if ok, err := c.mayChange(ctx); ok || err != nil {
+		return err
+	}
+	for _, l := range c.sortedLanes() {
+		for _, t := range slices.DeleteFunc(slices.Clone(l.ready), func(t task) bool { return !changes(t) }) {
+			c.note(t.was)
+			c.due = true
+		}
+		var left []task
+		for _, t := range slices.Concat(l.ready, l.todo) {
+			if t.do = c.allowed(*c.line.records[t.name], t.do); t.do != nothing {
+				left = append(left, t)
+			}
+		}
+		l.ready, l.todo = nil, left
+	}
+	return nil
+}
+
 func (c *crew) sortedLanes() (ls []*lane) {
 	for _, name := range slices.Sorted(maps.Keys(c.lanes)) {
 		ls = append(ls, c.lanes[name])
@@ -141,7 +173,7 @@ func (c *crew) admit(l *lane, g gate) {
 			return false
 		}
 		if t.do != see {
-			t.begun = c.opts.Now()
+			t.begun, t.was = c.opts.Now(), *r
 			next := r.begun(c.adapter(r.Spec), t.begun)
 			c.began = c.began || !next.AppliedAt.Equal(r.AppliedAt)
 			c.note(next)

@@ -64,7 +64,8 @@ type pass struct {
 	switched bool               // apply: another release than before is running
 	began    bool               // apply, observe: an engine was given something new, or to take away
 	proved   bool               // conclude: what runs became the good one
-	barred   *bar               // keep: why nothing may be changed; nil where it may
+	barred   *bar               // keep: why nothing may be changed, from when that was found on
+	askBarAt time.Time          // keep: when to ask for a bar again
 	line     *line              // apply: how all assignments stand
 	touched  map[string]bool    // apply: assignments whose engine was called
 	// attempted means that engines were to change something, and assessed that the trial has something new.
@@ -133,7 +134,7 @@ func (p *pass) pull(ctx context.Context) outcome {
 // keep takes the steps of that name where the cluster may be changed, and takes them once more with the last
 // good release where the one that runs is given up.
 func (p *pass) keep(ctx context.Context) outcome {
-	if err := p.findBar(ctx); err != nil {
+	if err := p.findBar(ctx, true); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	out := p.steps(ctx, keep[:])

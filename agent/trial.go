@@ -192,10 +192,13 @@ func (p *pass) tell(names []string) string {
 
 // noteAttempt writes, before engines are called to change something, that this is about to be done for the
 // release: should the process not live to conclude the pass, the next one knows.
-func (p *pass) noteAttempt() error {
-	due := func(r *record) bool { return p.allowed(*r, p.due(*r)) == give }
+func (p *pass) noteAttempt(ctx context.Context) error {
+	due := func(r *record) bool { return p.allowed(*r, p.due(*r)) > see }
 	if p.running == nil || !slices.ContainsFunc(p.line.sorted(), due) {
 		return nil
+	}
+	if ok, err := p.mayChange(ctx); !ok {
+		return err
 	}
 	if p.trial.Release != p.running.digest() {
 		p.trial = trial{Release: p.running.digest()}

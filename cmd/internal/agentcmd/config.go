@@ -26,6 +26,7 @@ type config struct {
 	plain    bool
 	network  oci.Network
 	window   agent.Window
+	veto     agent.Veto
 	cluster  bundle.ReportCluster
 	keys     []string // files
 	trust    string   // a file

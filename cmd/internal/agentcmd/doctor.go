@@ -84,7 +84,7 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 			"ansible": c.ansiblePlaybook != "", "argo": cluster != nil, "directory": c.directoryRoot != "",
 			"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.zarf != "",
 		},
-		HubURL: c.hub, HasHubKey: hubKey != nil,
+		Veto: c.veto, HubURL: c.hub, HasHubKey: hubKey != nil,
 	}
 	c.enrolledHub(ctx, &s)
 	if c.registry != (oci.Location{}) {

@@ -95,6 +95,9 @@ func settings() []setting {
 		{field: "enrollToken", flag: "enroll-token-file", path: true, allowed: "the path of a file with a token of \"wherry hub tokens create\"", usage: "token `FILE` by which an agent that no hub has enrolled registers itself at --hub", set: text(func(c *config) *string { return &c.enrollToken })},
 		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: duration(0, func(c *config) *time.Duration { c.settle = new(time.Duration); return c.settle })},
 		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
+		{field: "veto.file", flag: "veto-file", path: true, allowed: "the path of a file", usage: "change nothing while this `FILE` is there; its first line says why", set: text(func(c *config) *string { return &c.veto.File })},
+		{field: "veto.command", flag: "veto-command", list: true, allowed: "a program, and its arguments as further values", usage: "change nothing unless this `PROGRAM` ends with 0; the first line that it writes says why; given again, the flag names its arguments", set: setVetoCommand},
+		{field: "veto.timeout", flag: "veto-timeout", allowed: "a duration of at least 1s, such as 10s", usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: duration(time.Second, func(c *config) *time.Duration { return &c.veto.Timeout })},
 		{field: "logFormat", flag: "log-format", values: logFormats, allowed: anyOf(logFormats), usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, logFormats...)},
 	}
 }
@@ -205,6 +208,14 @@ func setWindow(c *config, s string) error {
 		return fmt.Errorf("%q is no time at all, or all of it", s)
 	}
 	c.window = agent.Window{Opens: times[0], Closes: times[1]}
+	return nil
+}
+
+func setVetoCommand(c *config, s string) error {
+	if s == "" && len(c.veto.Command) == 0 {
+		return errors.New("it is empty")
+	}
+	c.veto.Command = append(c.veto.Command, s)
 	return nil
 }
 

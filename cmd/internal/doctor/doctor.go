@@ -16,6 +16,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"k8s.io/client-go/rest"
 
+	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/needs"
 )
@@ -71,6 +72,7 @@ type Subject struct {
 	ArgoNamespace string
 	// AnsiblePlaybook and Zarf are the programs, and empty where their adapters are off.
 	AnsiblePlaybook, Zarf string
+	Veto                  agent.Veto
 	HubURL                string // empty where there is none
 	HasHubKey             bool
 	Now                   func() time.Time // nil means time.Now
@@ -109,6 +111,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.zarf},
 		{checkTime, e.permissions},
 		{checkTime, e.argo},
+		{checkTime, e.veto},
 		{checkTime, e.hub},
 		{checkTime, e.identity},
 	} {

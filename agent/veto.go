@@ -1,0 +1,137 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"os"
+	"os/exec"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// reasonVetoed is the reason of what waits for Options.Veto.
+const reasonVetoed = "Vetoed"
+
+// DefaultVetoTimeout is what asking a machine over a plant's network takes, many times over.
+const DefaultVetoTimeout = 10 * time.Second
+
+const (
+	// maxVetoBytes bounds what is read of a reason: a line that people read.
+	maxVetoBytes = 1 << 10
+	// vetoPipes is how long output is waited for that children of a command hold open which has ended.
+	vetoPipes = time.Second
+)
+
+// Veto is how a site says that it must not be changed now. The zero Veto never says so.
+type Veto struct {
+	// File forbids changes while it is there. Its first line is the reason.
+	File string
+	// Command is a program and its arguments. It forbids changes with any exit code but 0, and where it cannot be
+	// run or does not end in time. The first line that it writes is the reason.
+	Command []string
+	// Timeout bounds Command. Zero is DefaultVetoTimeout.
+	Timeout time.Duration
+}
+
+func (p *pass) vetoed(ctx context.Context) (*bar, error) {
+	why, veto := p.opts.Veto.byFile()
+	if !veto {
+		var err error
+		if why, veto, err = p.opts.Veto.byCommand(ctx); err != nil {
+			return nil, err
+		}
+	}
+	if !veto {
+		return nil, nil
+	}
+	return &bar{State: bundle.Pending, Reason: reasonVetoed, Message: why}, nil
+}
+
+// byFile says whether there is such a file, and why. What cannot be read may be there.
+func (v Veto) byFile() (why string, veto bool) {
+	if v.File == "" {
+		return "", false
+	}
+	info, err := os.Lstat(v.File)
+	if errors.Is(err, fs.ErrNotExist) {
+		return "", false
+	}
+	if err == nil && info.Mode()&fs.ModeSymlink != 0 {
+		info, err = os.Stat(v.File)
+	}
+	var line string
+	if err == nil && info.Mode().IsRegular() { // to open another kind may hang
+		line, err = readFirstLine(v.File)
+	}
+	switch {
+	case errors.Is(err, fs.ErrNotExist): // it points nowhere, or has just gone: the next question tells
+		return v.File + " is there", true
+	case err != nil:
+		return bundle.Clip(err.Error()), true
+	}
+	return cmp.Or(line, v.File+" is there"), true
+}
+
+func readFirstLine(path string) (string, error) {
+	f, err := os.Open(path)
+	if err != nil {
+		return "", err
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, maxVetoBytes))
+	return firstLine(data), err
+}
+
+// byCommand asks the command. Its error is that of ctx.
+func (v Veto) byCommand(ctx context.Context) (why string, veto bool, err error) {
+	if len(v.Command) == 0 {
+		return "", false, nil
+	}
+	limit := cmp.Or(v.Timeout, DefaultVetoTimeout)
+	asking, cancel := context.WithTimeout(ctx, limit)
+	defer cancel()
+	cmd := exec.CommandContext(asking, v.Command[0], v.Command[1:]...)
+	var out, errOut head
+	cmd.Stdout, cmd.Stderr = &out, &errOut
+	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // of the agent's, which may hold secrets, nothing else
+	cmd.WaitDelay = vetoPipes
+	inOwnGroup(cmd)
+	err = cmd.Run()
+	var exit *exec.ExitError
+	switch {
+	case ctx.Err() != nil:
+		return "", false, ctx.Err()
+	case err == nil, errors.Is(err, exec.ErrWaitDelay): // it said yes, and left something running
+		return "", false, nil
+	case asking.Err() != nil:
+		return fmt.Sprintf("%s has not answered in %s", v.Command[0], limit), true, nil
+	case errors.As(err, &exit):
+		return cmp.Or(firstLine(out), firstLine(errOut), v.Command[0]+": "+exit.Error()), true, nil
+	}
+	return bundle.Clip(err.Error()), true, nil
+}
+
+// head keeps the beginning of what is written to it.
+type head []byte
+
+func (h *head) Write(data []byte) (int, error) {
+	*h = append(*h, data[:min(len(data), maxVetoBytes-len(*h))]...)
+	return len(data), nil
+}
+
+// firstLine is the first line of data that holds anything, as a message.
+func firstLine(data []byte) string {
+	for line := range bytes.Lines(data) {
+		if s := bundle.Clip(strings.TrimSpace(string(line))); s != "" {
+			return s
+		}
+	}
+	return ""
+}

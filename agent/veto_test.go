@@ -1,0 +1,192 @@
+package agent
+
+import (
+	"context"
+	"os"
+	"path/filepath"
+	"strconv"
+	"strings"
+	"sync"
+	"syscall"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+func TestAVetoByAFile(t *testing.T) {
+	dir := t.TempDir()
+	path := filepath.Join(dir, "busy")
+	write := func(text string) func() {
+		return func() { require.NoError(t, os.WriteFile(path, []byte(text), 0o600)) }
+	}
+	tests := []struct {
+		name string
+		make func()
+		why  string // empty is no veto
+	}{
+		{"that is not there", func() {}, ""},
+		{"with a reason", write("\n press 4 runs\r\nand 5\n"), "press 4 runs"},
+		{"that is empty", write(""), path + " is there"},
+		{"with no text", write("\x1b[2J\xff"), "?[2J?"},
+		{"without an end", write(strings.Repeat("x", 1<<20)), strings.Repeat("x", maxVetoBytes)},
+		{"that is a folder", func() { require.NoError(t, os.Mkdir(path, 0o700)) }, path + " is there"},
+		{"that points nowhere", func() { require.NoError(t, os.Symlink("nowhere", path)) }, path + " is there"},
+		{"that would hang", func() { require.NoError(t, syscall.Mkfifo(path, 0o600)) }, path + " is there"},
+		{"that cannot be looked at", func() { require.NoError(t, os.Symlink(path, path)) }, "stat " + path + ": too many levels of symbolic links"},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			require.NoError(t, os.RemoveAll(path))
+			test.make()
+			why, veto := Veto{File: path}.byFile()
+			require.Equal(t, test.why, why)
+			require.Equal(t, test.why != "", veto)
+		})
+	}
+}
+
+func TestAVetoByACommand(t *testing.T) {
+	t.Setenv("WHERRY_TEST_SECRET", "x")
+	shell := func(script string) []string { return []string{"sh", "-c", script} }
+	tests := []struct {
+		name    string
+		command []string
+		why     string // empty is no veto
+	}{
+		{"none", nil, ""},
+		{"that says yes", shell("echo busy"), ""},
+		{"that says no", shell("echo; echo press 4 runs; echo and 5; exit 1"), "press 4 runs"},
+		{"that says so as an error", shell("echo curl: no route >&2; exit 7"), "curl: no route"},
+		{"that says nothing", shell("exit 3"), "sh: exit status 3"},
+		{"that says much", shell("head -c 1000000 /dev/zero | tr '\\0' x; exit 1"), strings.Repeat("x", maxVetoBytes)},
+		{"that is killed", shell("kill -9 $$"), "sh: signal: killed"},
+		{"that is not there", []string{"/nowhere/may-change"}, "fork/exec /nowhere/may-change: no such file or directory"},
+		{"that sees no secrets", shell(`test -z "$WHERRY_TEST_SECRET" && test -n "$PATH"`), ""},
+		{"that reads", shell("cat"), ""},
+		{"whose argument is no shell's", []string{"test", "$(false)", "=", "$(false)"}, ""},
+	}
+	for _, test := range tests {
+		t.Run(test.name, func(t *testing.T) {
+			t.Parallel()
+			why, veto, err := Veto{Command: test.command}.byCommand(context.Background())
+			require.NoError(t, err)
+			require.Equal(t, test.why, why)
+			require.Equal(t, test.why != "", veto)
+		})
+	}
+}
+
+func TestACommandThatDoesNotAnswerIsAVetoAndLeavesNothing(t *testing.T) {
+	pids := filepath.Join(t.TempDir(), "pids")
+	command := []string{"sh", "-c", `sleep 600 & echo $! >"$0.new"; mv "$0.new" "$0"; wait`, pids}
+	why, veto, err := Veto{Command: command, Timeout: time.Millisecond}.byCommand(context.Background())
+	require.NoError(t, err)
+	require.True(t, veto)
+	require.Equal(t, "sh has not answered in 1ms", why)
+
+	ctx, cancel := context.WithCancel(context.Background())
+	go func() {
+		for _, err := os.Stat(pids); err != nil && ctx.Err() == nil; _, err = os.Stat(pids) {
+			time.Sleep(time.Millisecond)
+		}
+		cancel()
+	}()
+	_, _, err = Veto{Command: command, Timeout: time.Minute}.byCommand(ctx)
+	require.ErrorIs(t, err, context.Canceled)
+	data, err := os.ReadFile(pids)
+	require.NoError(t, err)
+	pid, err := strconv.Atoi(strings.TrimSpace(string(data)))
+	require.NoError(t, err)
+	require.Eventually(t, func() bool { return syscall.Kill(pid, 0) != nil || zombie(pid) }, 10*time.Second, time.Millisecond)
+}
+
+// zombie says of a process that it has ended, and that its parent has not heard of it.
+func zombie(pid int) bool {
+	data, err := os.ReadFile("/proc/" + strconv.Itoa(pid) + "/stat")
+	return err == nil && strings.Contains(string(data), ") Z ")
+}
+
+func TestAVetoIsAskedForWhereSomethingIsToBeChanged(t *testing.T) {
+	s := newSite(t)
+	dir := t.TempDir()
+	busy, asked := filepath.Join(dir, "busy"), filepath.Join(dir, "asked")
+	s.opts.Veto.Command = []string{"sh", "-c", `echo >>"$1"; test ! -e "$0" || { cat "$0"; exit 1; }`, busy, asked}
+	times := func() int {
+		data, err := os.ReadFile(asked)
+		require.NoError(t, err)
+		return len(data)
+	}
+	s.publish(s.draft(1, shop))
+	s.requireTaken()
+	require.Equal(t, 1, times())
+	s.once()
+	require.Equal(t, 1, times(), "nothing was to be changed")
+
+	require.NoError(t, os.WriteFile(busy, []byte("press 4 runs"), 0o600))
+	s.once()
+	require.Nil(t, s.status().Bar)
+	next := s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
+	begun := s.now
+	for i := range 2 {
+		r := s.once()
+		require.Equal(t, 2+i, times())
+		require.Equal(t, bundle.Pending, r.Status.State)
+		require.Equal(t, &BarStatus{State: bundle.Pending, Reason: reasonVetoed, Message: "press 4 runs", Since: begun, Holding: true}, r.Status.Bar)
+		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
+		s.now = s.now.Add(time.Minute)
+	}
+	require.Equal(t, 1, strings.Count(s.log.String(), "the cluster must not be changed now"))
+
+	require.NoError(t, os.Remove(busy))
+	r := s.once()
+	require.Equal(t, bundle.Compliant, r.Status.State)
+	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, 4, times())
+}
+
+func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
+	s := newSite(t)
+	engine := &stuck{recording: recording{Reconciler: newSlow(t)}, free: make(chan struct{})}
+	s.opts.Reconcilers["stuck"] = engine
+	s.opts.Veto.File = filepath.Join(t.TempDir(), "busy")
+	files, change := map[string]string{"z-x/f": "1"}, map[string]func(*bundle.Assignment){}
+	s.publishAs(1, files, nil)
+	s.requireTaken()
+	delete(files, "z-x/f") // is to be removed, once the rest is there
+	for i := range workers + 2 {
+		name := "a" + strconv.Itoa(i) + "-x"
+		files[name+"/f"], change[name] = "1", like("stuck", 0)
+	}
+	s.publishAs(2, files, change)
+	s.agent(func(a *Agent) {
+		a.barRest = func(time.Duration) time.Duration { return 0 }
+		var r Result
+		var ended sync.WaitGroup
+		ended.Go(func() { r = a.Once(context.Background(), 0) })
+		require.Eventually(t, func() bool { return engine.running.Load() == workers }, 10*time.Second, time.Millisecond)
+		require.NoError(t, os.WriteFile(s.opts.Veto.File, nil, 0o600))
+		close(engine.free)
+		ended.Wait()
+		require.Equal(t, bundle.Pending, r.Status.State)
+		require.Equal(t, reasonVetoed, r.Status.Reason)
+		states := map[bundle.State]int{}
+		for _, i := range r.Status.Items {
+			states[i.State]++
+		}
+		require.Equal(t, map[bundle.State]int{bundle.Compliant: workers, bundle.Pending: 3}, states)
+		require.Equal(t, "Removing", item(t, r, "z-x").Reason)
+		all, err := (&pass{Agent: a}).records()
+		require.NoError(t, err)
+		for _, rec := range all {
+			require.Equal(t, rec.Item.State == bundle.Compliant || rec.Removing, rec.Applied != "", "%s", rec.Spec.Name)
+		}
+	})
+	require.Len(t, engine.calls, workers)
+
+	require.NoError(t, os.Remove(s.opts.Veto.File))
+	require.Equal(t, bundle.Compliant, s.once().Status.State)
+	require.Len(t, s.status().Items, workers+2)
+}
