@@ -157,6 +157,7 @@ image: ## the agent's image as an OCI layout in dist/image, and in a registry wi
 	done
 	$(GO) run -C tools ./image -o $(CURDIR)/dist/image -tag $(IMAGE_TAG) $(if $(IMAGE_PUSH),-push $(IMAGE_PUSH)) \
 		-created "$$(git log -1 --format=%cI)" -revision "$$(git rev-parse HEAD)" \
+		-zoneinfo "$$($(GO) env GOROOT)/lib/time/zoneinfo.zip" \
 		$(foreach p,$(IMAGE_PLATFORMS),$(p)=$(CURDIR)/dist/programs/$(p)/wherry-agent)
 
 bench: bench-render bench-agent bench-hub bench-wire ## all figures of docs/benchmarks.md

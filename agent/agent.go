@@ -68,6 +68,8 @@ type Options struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full
 	// layers are fetched.
 	DeltaCommand []string
+	// Maintenance are the times in which the cluster may be changed. None is always.
+	Maintenance []MaintenanceWindow
 	// Veto is how the site says that it must not be changed.
 	Veto Veto
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing

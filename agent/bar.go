@@ -46,6 +46,7 @@ type cause struct {
 var causes = [...]cause{
 	{ask: (*pass).pausedBy},
 	{ask: (*pass).restsBy, once: true},
+	{ask: (*pass).outsideMaintenance},
 	{ask: (*pass).vetoed, onNeed: true},
 }
 

@@ -18,6 +18,9 @@ const firstLook = 2 * time.Second
 // registry anything.
 const barLook = time.Minute
 
+// barRush is the time over which a fleet spreads whose bars end at one moment.
+const barRush = 10 * time.Second
+
 // windowRush is the time over which a fleet spreads that has waited for its transfer windows.
 const windowRush = 10 * time.Minute
 
@@ -79,7 +82,7 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		p.look = now.Add(p.lookAfter)
 	}
 	if b := out.barred; b.shown() && b.Until.After(now) { // how the cluster stands is another then
-		p.look = earliest(p.look, b.Until)
+		p.look = earliest(p.look, b.Until.Add(fullJitter(barRush)))
 	}
 }
 

@@ -16,6 +16,9 @@ import (
 	v1 "github.com/google/go-containerregistry/pkg/v1"
 )
 
+// zonesPath is where Go programs find time zones by the variable ZONEINFO; see package time, LoadLocation.
+const zonesPath = "usr/share/zoneinfo.zip"
+
 // user is the user and group that the image runs as, by number, so that Kubernetes can see that it is not
 // root. Nobody is called that in the image, which has no /etc/passwd.
 const user = 65532
@@ -24,6 +27,8 @@ const user = 65532
 type metadata struct {
 	created           time.Time
 	revision, version string
+	// zones are the time zones for maintenance windows, as a zip file of IANA's database; nil is none but UTC.
+	zones []byte
 }
 
 type platformImage struct {
@@ -50,6 +55,11 @@ func newImage(p v1.Platform, program []byte, meta metadata) (v1.Image, error) {
 		{name: "var/lib/", mode: 0o755},
 		{name: "var/lib/wherry-agent/", mode: 0o700, owner: user},
 	}
+	env := []string{"PATH=/"}
+	if meta.zones != nil {
+		common = append(common, entry{name: "usr/", mode: 0o755}, entry{name: "usr/share/", mode: 0o755}, entry{name: zonesPath, mode: 0o644, data: meta.zones})
+		env = append(env, "ZONEINFO=/"+zonesPath)
+	}
 	img := mutate.ConfigMediaType(mutate.MediaType(empty.Image, types.OCIManifestSchema1), types.OCIConfigJSON)
 	for _, entries := range [][]entry{common, {{name: "wherry-agent", mode: 0o755, data: program}}} {
 		layer, err := newLayer(entries)
@@ -71,7 +81,7 @@ func newImage(p v1.Platform, program []byte, meta metadata) (v1.Image, error) {
 		User:       "65532:65532",
 		Entrypoint: []string{"/wherry-agent"},
 		Cmd:        []string{"--help"},
-		Env:        []string{"PATH=/"},
+		Env:        env,
 		WorkingDir: "/",
 		Labels:     labels(meta),
 	}

@@ -1,5 +1,6 @@
 // Command image writes the agent's image as an OCI layout, without a container engine: the program, the
-// authorities that Mozilla trusts, and a folder for the state, for one or more platforms.
+// authorities that Mozilla trusts, the time zones of a zip file such as Go's own, and a folder for the state, for one
+// or more platforms.
 //
 //	go run -C tools ./image -o dist/image -tag dev linux/amd64=bin/wherry-agent
 //	go run -C tools ./image -o dist/image -tag dev -push registry.plant-7:5000/edge/wherry-agent:dev linux/amd64=…
@@ -40,6 +41,7 @@ func run(ctx context.Context, args []string) error {
 	tag := flags.String("tag", "dev", "the image's tag in the layout")
 	created := flags.String("created", "1970-01-01T00:00:00Z", "the image's `time`, as RFC 3339")
 	revision := flags.String("revision", "", "the `commit` that the program was built from")
+	zoneinfo := flags.String("zoneinfo", "", "take time zones from this zip `file`; without it there is UTC alone")
 	push := flags.String("push", "", "push the image to this `reference` as well")
 	if err := flags.Parse(args); err != nil {
 		return err
@@ -52,6 +54,11 @@ func run(ctx context.Context, args []string) error {
 		return errors.New("usage: image -o FOLDER [flags] PLATFORM=PROGRAM…")
 	}
 	meta := metadata{created: at.UTC(), revision: *revision, version: *tag}
+	if *zoneinfo != "" {
+		if meta.zones, err = os.ReadFile(*zoneinfo); err != nil {
+			return err
+		}
+	}
 	var images []platformImage
 	for _, arg := range flags.Args() {
 		img, err := imageOf(arg, meta)

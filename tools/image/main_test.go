@@ -48,7 +48,8 @@ func read(t *testing.T, dir string) (v1.ImageIndex, v1.Hash) {
 
 func TestTheImageHoldsTheProgramRootsAndAFolderForTheState(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "dist", "image")
-	require.NoError(t, run(t.Context(), []string{"-o", dir, "-tag", "v1.2.3", "-created", created, "-revision", "abc", "linux/amd64=" + program(t, "for amd64"), "linux/arm64=" + program(t, "for arm64")}))
+	zones := program(t, "zones")
+	require.NoError(t, run(t.Context(), []string{"-o", dir, "-tag", "v1.2.3", "-created", created, "-revision", "abc", "-zoneinfo", zones, "linux/amd64=" + program(t, "for amd64"), "linux/arm64=" + program(t, "for arm64")}))
 	index, _ := read(t, dir)
 	require.NoError(t, validate.Index(index))
 	manifest, err := index.IndexManifest()
@@ -66,6 +67,8 @@ func TestTheImageHoldsTheProgramRootsAndAFolderForTheState(t *testing.T) {
 		files := contents(t, img)
 		require.Equal(t, "for "+d.Platform.Architecture, files["wherry-agent"])
 		require.Contains(t, files, "var/lib/wherry-agent/")
+		require.Equal(t, "zones", files["usr/share/zoneinfo.zip"])
+		require.Contains(t, config.Config.Env, "ZONEINFO=/usr/share/zoneinfo.zip")
 		require.True(t, x509.NewCertPool().AppendCertsFromPEM([]byte(files["etc/ssl/certs/ca-certificates.crt"])))
 	}
 }

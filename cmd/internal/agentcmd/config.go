@@ -26,7 +26,6 @@ type config struct {
 	plain    bool
 	network  oci.Network
 	window   agent.Window
-	veto     agent.Veto
 	cluster  bundle.ReportCluster
 	keys     []string // files
 	trust    string   // a file
@@ -34,6 +33,9 @@ type config struct {
 	interval time.Duration
 	settle   *time.Duration // nil: what each adapter asks for
 	deadline time.Duration
+
+	maintenance []agent.MaintenanceWindow
+	veto        agent.Veto
 
 	adapter, directoryRoot, kubeconfig string
 	argoNamespace, ansiblePlaybook     string
@@ -116,7 +118,7 @@ func (s setting) told(flags *pflag.FlagSet, environ func(string) (string, bool),
 	}
 	if v, ok := environ(s.variable()); ok {
 		if s.list {
-			return strings.Split(v, ","), s.variable()
+			return strings.Split(v, cmp.Or(s.separator, ",")), s.variable()
 		}
 		return []string{v}, s.variable()
 	}

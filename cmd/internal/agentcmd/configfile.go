@@ -76,7 +76,7 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]setting)
 	return errors.Join(problems...)
 }
 
-// textsOf returns a scalar, a list of scalars, or a mapping as KEY=VALUE.
+// textsOf returns a scalar, a list of items, one item, or a mapping as KEY=VALUE.
 func textsOf(n *yaml.Node, s setting) ([]string, error) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":
@@ -84,12 +84,16 @@ func textsOf(n *yaml.Node, s setting) ([]string, error) {
 	case n.Kind == yaml.SequenceNode && s.list:
 		var texts []string
 		for _, item := range n.Content {
-			if item.Kind != yaml.ScalarNode {
-				return nil, errors.New("the list holds more than plain values")
+			text, err := textOf(item, s)
+			if err != nil {
+				return nil, err
 			}
-			texts = append(texts, item.Value)
+			texts = append(texts, text)
 		}
 		return texts, nil
+	case n.Kind == yaml.MappingNode && s.parts != nil:
+		text, err := textOf(n, s)
+		return []string{text}, err
 	case n.Kind == yaml.MappingNode && s.list:
 		var texts []string
 		for i := 0; i+1 < len(n.Content); i += 2 {
@@ -101,6 +105,28 @@ func textsOf(n *yaml.Node, s setting) ([]string, error) {
 		return texts, nil
 	}
 	return nil, errors.New("it is no plain value")
+}
+
+// textOf returns an item of a list: a scalar, or the values of a mapping's fields in their order.
+func textOf(n *yaml.Node, s setting) (string, error) {
+	switch {
+	case n.Kind == yaml.ScalarNode:
+		return n.Value, nil
+	case n.Kind != yaml.MappingNode || s.parts == nil:
+		return "", errors.New("the list holds more than plain values")
+	}
+	values := make([]string, len(s.parts))
+	for i := 0; i+1 < len(n.Content); i += 2 {
+		at := slices.Index(s.parts, n.Content[i].Value)
+		if at < 0 || n.Content[i+1].Kind != yaml.ScalarNode || n.Content[i+1].Value == "" || values[at] != "" {
+			return "", fmt.Errorf("line %d: an item has the fields %s, each once and with a plain value", n.Content[i].Line, strings.Join(s.parts, ", "))
+		}
+		values[at] = n.Content[i+1].Value
+	}
+	if last := len(values) - 1; slices.Contains(values[:last], "") {
+		return "", fmt.Errorf("line %d: an item needs the fields %s", n.Line, strings.Join(s.parts[:last], " and "))
+	}
+	return strings.TrimSpace(strings.Join(values, " ")), nil
 }
 
 func hasBelow(fields map[string]setting, field string) bool {

@@ -26,6 +26,10 @@ type setting struct {
 	values []string
 	// list settings may be given several times, or separated by commas in the variable.
 	list bool
+	// separator is that of the variable, where it is not a comma. parts are the fields that an item may have in
+	// the file, in the order in which its text has their values; the last one may be missing.
+	separator string
+	parts     []string
 	// toggle settings may be given as a flag without a value.
 	toggle bool
 	// on toggles are true where nothing is told.
@@ -95,6 +99,7 @@ func settings() []setting {
 		{field: "enrollToken", flag: "enroll-token-file", path: true, allowed: "the path of a file with a token of \"wherry hub tokens create\"", usage: "token `FILE` by which an agent that no hub has enrolled registers itself at --hub", set: text(func(c *config) *string { return &c.enrollToken })},
 		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: duration(0, func(c *config) *time.Duration { c.settle = new(time.Duration); return c.settle })},
 		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
+		{field: "maintenance", flag: "maintenance", list: true, separator: ";", parts: []string{"cron", "for", "timeZone"}, allowed: "the five fields of crontab, a duration and perhaps a time zone, such as \"0 2 * * SAT 4h Europe/Berlin\"", usage: "change the cluster only in this `WINDOW`, such as '0 2 * * SAT 4h Europe/Berlin'; may be given several times", set: setMaintenance},
 		{field: "veto.file", flag: "veto-file", path: true, allowed: "the path of a file", usage: "change nothing while this `FILE` is there; its first line says why", set: text(func(c *config) *string { return &c.veto.File })},
 		{field: "veto.command", flag: "veto-command", list: true, allowed: "a program, and its arguments as further values", usage: "change nothing unless this `PROGRAM` ends with 0; the first line that it writes says why; given again, the flag names its arguments", set: setVetoCommand},
 		{field: "veto.timeout", flag: "veto-timeout", allowed: "a duration of at least 1s, such as 10s", usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: duration(time.Second, func(c *config) *time.Duration { return &c.veto.Timeout })},
@@ -209,6 +214,12 @@ func setWindow(c *config, s string) error {
 	}
 	c.window = agent.Window{Opens: times[0], Closes: times[1]}
 	return nil
+}
+
+func setMaintenance(c *config, s string) error {
+	w, err := agent.ParseMaintenanceWindow(s)
+	c.maintenance = append(c.maintenance, w)
+	return err
 }
 
 func setVetoCommand(c *config, s string) error {

@@ -1,0 +1,107 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// reasonOutside is the reason of what waits for Options.Maintenance.
+const reasonOutside = "OutsideMaintenance"
+
+// maxMaintenance bounds how long a window stays open: it may be opened each month.
+const maxMaintenance = 31 * day
+
+// MaintenanceWindow is a time in which a cluster may be changed. It opens whenever the clock of its zone shows a
+// minute of its pattern: twice where that hour comes twice, and at the moment in which the clock leaps over it. ParseMaintenanceWindow makes one.
+type MaintenanceWindow struct {
+	opens cron
+	lasts time.Duration
+	zone  *time.Location
+	text  string
+}
+
+// ParseMaintenanceWindow reads the five fields of crontab(5), how long the window stays open, as
+// time.ParseDuration has it, and the name of a time zone as in IANA's database, which is UTC where it is left out:
+// "0 2 * * SAT 4h Europe/Berlin". Zones other than UTC are the system's.
+func ParseMaintenanceWindow(text string) (w MaintenanceWindow, err error) {
+	words := strings.Fields(text)
+	n := len(cronFields)
+	if len(words) != n+1 && len(words) != n+2 {
+		return w, fmt.Errorf("%q is not minute, hour, day of the month, month, day of the week, time and zone", text)
+	}
+	if w.opens, err = parseCron(words[:n]); err != nil {
+		return w, err
+	}
+	w.lasts, err = time.ParseDuration(words[n])
+	if err != nil || w.lasts < time.Minute || w.lasts > maxMaintenance {
+		return w, fmt.Errorf("%q is no time from 1m to %dh", words[n], maxMaintenance/time.Hour)
+	}
+	w.zone, w.text = time.UTC, w.opens.text+" "+words[n]
+	if len(words) == n+1 {
+		return w, nil
+	}
+	name := words[n+1]
+	if name == "Local" {
+		return w, fmt.Errorf("time zone %q is another on each machine: write its name, such as Europe/Berlin", name)
+	}
+	if w.zone, err = time.LoadLocation(name); err != nil {
+		return w, fmt.Errorf("time zone %q is not known on this machine: install the package tzdata, or write UTC", name)
+	}
+	w.text += " " + name
+	return w, nil
+}
+
+// String is what ParseMaintenanceWindow reads.
+func (w MaintenanceWindow) String() string { return w.text }
+
+// Open says whether the cluster may be changed at t.
+func (w MaintenanceWindow) Open(t time.Time) bool {
+	opened := w.Opens(t.Add(-w.lasts))
+	return !opened.IsZero() && !opened.After(t)
+}
+
+// Opens is when the window opens for the first time after t.
+func (w MaintenanceWindow) Opens(t time.Time) time.Time {
+	t = t.In(w.zone)
+	wall := wallClock(t).Truncate(time.Minute).Add(time.Minute)
+	for {
+		_, offset := t.Zone()
+		_, leap := t.ZoneBounds()
+		found, ok := w.opens.next(wall)
+		at := found.Add(-time.Duration(offset) * time.Second)
+		switch {
+		case !ok:
+			return time.Time{}
+		case leap.IsZero() || at.Before(leap):
+			return at.In(w.zone)
+		case found.Before(wallClock(leap)): // the clock leaps over it
+			return leap
+		}
+		t, wall = leap, wallClock(leap)
+	}
+}
+
+// wallClock is what a clock shows at t, as a time of UTC.
+func wallClock(t time.Time) time.Time {
+	_, offset := t.Zone()
+	return t.UTC().Add(time.Duration(offset) * time.Second)
+}
+
+func (p *pass) outsideMaintenance(context.Context) (*bar, error) {
+	windows, now := p.opts.Maintenance, p.opts.Now()
+	if len(windows) == 0 || slices.ContainsFunc(windows, func(w MaintenanceWindow) bool { return w.Open(now) }) {
+		return nil, nil
+	}
+	var texts []string
+	opens := windows[0].Opens(now)
+	for _, w := range windows {
+		opens, texts = earliest(opens, w.Opens(now)), append(texts, w.text)
+	}
+	message := bundle.Clip("maintenance is at " + strings.Join(texts, ", and at "))
+	return &bar{State: bundle.Pending, Reason: reasonOutside, Message: message, Until: opens.UTC()}, nil
+}
