@@ -142,6 +142,7 @@ type Agent struct {
 	enrolled             chan struct{} // holds a token when a hub has enrolled this agent
 	wake                 chan struct{} // holds a token when something has changed that Run had not planned
 	eager                atomic.Bool   // the next pass of Run is to ask for a newer release
+	rebound              atomic.Bool   // another agent is to take over
 }
 
 // New returns an agent that takes the releases of cluster's stream from source, which is polled where it is an

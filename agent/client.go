@@ -96,6 +96,12 @@ func (c Client) Pause(ctx context.Context, reason string, lasting time.Duration)
 	return p, err
 }
 
+// Rebind is Agent.Rebind. The error wraps bundle.ErrUntrusted where the trust document is for another platform.
+func (c Client) Rebind(ctx context.Context, to Rebinding) (r Rebound, err error) {
+	err = c.call(ctx, http.MethodPost, "rebind", command{Rebinding: to}, &r)
+	return r, err
+}
+
 // Resume is Agent.Resume.
 func (c Client) Resume(ctx context.Context, retry bool) (r Resumed, err error) {
 	err = c.call(ctx, http.MethodPost, "resume", command{Retry: retry}, &r)

@@ -50,6 +50,8 @@ type command struct {
 	Wish Wish `json:"wish,omitzero"`
 	// Dead is what to do with dead letters.
 	Dead string `json:"dead,omitempty"`
+	// Rebinding is what a rebind asks for.
+	Rebinding Rebinding `json:"rebinding,omitzero"`
 }
 
 // answer is what the socket says where a command did not work.
@@ -84,6 +86,9 @@ var kinds = map[string]error{
 // sayError answers with an error and its kind.
 func sayError(w http.ResponseWriter, err error) {
 	a := answer{Error: err.Error()}
+	if errors.As(err, new(*bundle.Refusal)) {
+		a.Kind = kindUntrusted
+	}
 	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
 		if errors.Is(err, kinds[kind]) {
 			a.Kind = kind
@@ -147,11 +152,12 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("GET /dead", c.getDead)
 	mux.HandleFunc("POST /dead", c.postDead)
 	mux.HandleFunc("GET /trust", c.getTrust)
-	mux.HandleFunc("POST /trust", c.postTrust)
+	mux.HandleFunc("POST /trust", do(func(cmd command) (any, error) { return c.agent.InstallTrust(cmd.Trust...) }))
 	c.serveEnrol(ctx, mux)
 	mux.HandleFunc("POST /rollback", do(func(cmd command) (any, error) { return c.agent.RollBack(cmd.Wish) }))
 	mux.HandleFunc("GET /releases", do(func(command) (any, error) { return c.agent.state.Releases(c.agent.opts.Now()) }))
 	mux.HandleFunc("POST /pause", do(func(cmd command) (any, error) { return c.agent.Pause(cmd.Reason, cmd.For) }))
+	mux.HandleFunc("POST /rebind", do(func(cmd command) (any, error) { return c.agent.Rebind(cmd.Rebinding) }))
 	mux.HandleFunc("POST /resume", do(func(cmd command) (any, error) { return c.agent.Resume(cmd.Retry) }))
 	server := &http.Server{
 		Handler:           mux,
@@ -237,23 +243,6 @@ func (c *control) getTrust(w http.ResponseWriter, _ *http.Request) {
 		return
 	}
 	say(w, http.StatusOK, t)
-}
-
-func (c *control) postTrust(w http.ResponseWriter, r *http.Request) {
-	cmd, ok := hear(w, r)
-	if !ok {
-		return
-	}
-	change, err := c.agent.InstallTrust(cmd.Trust...)
-	if err != nil {
-		a := answer{Error: err.Error()}
-		if errors.As(err, new(*bundle.Refusal)) {
-			a.Kind = kindUntrusted
-		}
-		say(w, http.StatusUnprocessableEntity, a)
-		return
-	}
-	say(w, http.StatusOK, change)
 }
 
 // do answers with what f has done, or with its error.

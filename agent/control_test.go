@@ -3,6 +3,7 @@ package agent
 import (
 	"bytes"
 	"context"
+	"errors"
 	"os"
 	"path/filepath"
 	"strings"
@@ -22,7 +23,13 @@ func (s *site) running() Client {
 	require.NoError(s.t, err)
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan error, 1)
-	go func() { ended <- s.agentOn(state).Run(ctx) }()
+	go func() {
+		err := ErrRebound
+		for errors.Is(err, ErrRebound) {
+			err = s.agentOn(state).Run(ctx)
+		}
+		ended <- err
+	}()
 	s.t.Cleanup(func() {
 		cancel()
 		require.NoError(s.t, <-ended)

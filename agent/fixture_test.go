@@ -148,7 +148,12 @@ func (s *site) agentOn(state *State) *Agent {
 	if s.linked != nil {
 		source = s.linked
 	}
-	return New(state, source, bundle.Pinned(bundle.Keys{s.key.Public()}), cluster, s.opts)
+	bound, err := state.Bound(cluster)
+	require.NoError(s.t, err)
+	if stream := FeedOf(bound).Stream; stream != s.stream {
+		source = s.repository(stream)
+	}
+	return New(state, source, bundle.Pinned(bundle.Keys{s.key.Public()}), bound, s.opts)
 }
 
 // once makes one pass in a process of its own, so to speak.

@@ -99,6 +99,9 @@ func (a *Agent) makePass(ctx context.Context, s scope) outcome {
 	a.busy.Lock()
 	defer a.busy.Unlock()
 	defer a.enter("")
+	if a.rebound.Load() {
+		return outcome{Verdict: Interrupted, Err: ErrRebound}
+	}
 	p := &pass{Agent: a, scope: s, touched: map[string]bool{}}
 	if err := p.remember(); err != nil {
 		return outcomeOf(ctx, err)
@@ -333,7 +336,13 @@ func (p *pass) introduce() error {
 	if reflect.DeepEqual(known, p.cluster) && writer == p.opts.Version {
 		return nil
 	}
+	was := FeedOf(known)
 	return p.state.update(func(tx *bbolt.Tx) error {
+		if was != (Feed{}) && was != FeedOf(p.cluster) {
+			if err := p.move(tx, was); err != nil {
+				return err
+			}
+		}
 		return errors.Join(save(tx, bucketMeta, keyCluster, p.cluster), save(tx, bucketMeta, keyWriter, p.opts.Version))
 	})
 }

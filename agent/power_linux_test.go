@@ -125,7 +125,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	for n := int64(2); through < 5; n++ {
 		free := (n - 2) * 4 << 10
 		filler := filepath.Join(disk, "filler")
-		fill(t, disk, filler, free)
+		fillDisk(t, disk, filler, free)
 		before := files["a-x/f"]
 		files["a-x/f"] = fmt.Sprint(n)
 		s.publish(s.draft(n, files))
@@ -166,8 +166,8 @@ func (s *site) onFullDisk() Result {
 	return s.agentOn(state).Once(s.t.Context(), 0)
 }
 
-// fill writes a file that leaves so many bytes.
-func fill(t *testing.T, disk, filler string, free int64) {
+// fillDisk writes a file that leaves so many bytes.
+func fillDisk(t *testing.T, disk, filler string, free int64) {
 	t.Helper()
 	var fs syscall.Statfs_t
 	require.NoError(t, syscall.Statfs(disk, &fs))

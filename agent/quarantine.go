@@ -125,7 +125,7 @@ func (p *pass) mayGiveUp() bool {
 		return false
 	}
 	good, running := p.good.Release, p.running.Release
-	return good.Stream() == running.Stream() && good.Epoch == running.Epoch && good.Content.DiffID != running.Content.DiffID
+	return good.Stream() == running.Stream() && good.Stream() == p.stream() && good.Epoch == running.Epoch && good.Content.DiffID != running.Content.DiffID
 }
 
 // name is how people call a release: epoch and sequence.

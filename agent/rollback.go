@@ -222,7 +222,7 @@ func (p *pass) next(ctx context.Context) *release {
 	if p.staged && !p.passesOver(p.target) {
 		return p.target
 	}
-	if a := p.accepted; a != nil && !p.isRefused(a) && !p.passesOver(a) && here(a) {
+	if a := p.accepted; p.own(a) && !p.isRefused(a) && !p.passesOver(a) && here(a) {
 		return a // a crash came between its staging and now
 	}
 	if w := p.wanted(); w != nil {

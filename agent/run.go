@@ -55,7 +55,7 @@ func (a *Agent) result(out outcome) Result {
 
 // Run makes a pass at once and then again and again until ctx ends: to ask for a newer release, to look
 // at what is progressing, and to find drift. It serves the control socket and sends reports meanwhile,
-// and returns when all it started is finished. Its error is that of the socket.
+// and returns when all it started is finished. Its error is that of the socket, or ErrRebound.
 func (a *Agent) Run(ctx context.Context) error {
 	a.sayBegin()
 	control, err := a.listen()
@@ -69,14 +69,24 @@ func (a *Agent) Run(ctx context.Context) error {
 	parts.Go(func() { control.serve(ctx) })
 	parts.Go(func() { newSender(a).run(ctx) })
 	a.loop(ctx)
+	a.waitForPass()
 	cancel()
 	parts.Wait()
+	if a.rebound.Load() {
+		return ErrRebound
+	}
 	return nil
+}
+
+// waitForPass has a pass end that somebody has asked for.
+func (a *Agent) waitForPass() {
+	a.busy.Lock()
+	defer a.busy.Unlock()
 }
 
 func (a *Agent) loop(ctx context.Context) {
 	plan := plan{agent: a}
-	for ctx.Err() == nil {
+	for ctx.Err() == nil && !a.rebound.Load() {
 		s := plan.scope(a.opts.Now())
 		out := a.makePass(ctx, s)
 		now := a.opts.Now()

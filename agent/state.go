@@ -78,6 +78,7 @@ const (
 	keyAttempts  = "attempts"  // trial: how the release fares that runs
 	keyFormer    = "former"    // release: the one, of other content, that was good before
 	keyHistory   = "history"   // []*release: those accepted last, the newest first
+	keyBinding   = "binding"   // Binding
 	keyHeld      = "held"      // hold: a person has decided what runs
 	keyWriter    = "writer"    // string: the version of the agent that made the last pass
 

@@ -23,6 +23,8 @@ type Status struct {
 	State   bundle.State `json:"state"`
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
+	// Binding is nil where the agent follows what its configuration says.
+	Binding *Binding `json:"binding,omitempty"`
 	// Bar is why the cluster must not be changed at this time; nil where it may, or where nothing waits for it.
 	Bar     *BarStatus    `json:"bar,omitempty"`
 	Release ReleaseStates `json:"release"`
@@ -168,10 +170,11 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	asked, err8 := load[asked](tx, bucketMeta, keyAsked)
 	bar, err9 := barAt(tx, now)
 	fate, err10 := loadFate(tx, accepted, running)
-	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10); err != nil {
+	binding, err11 := load[*Binding](tx, bucketMeta, keyBinding)
+	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
 		return st, err
 	}
-	st.Queue, st.Platform = queue, cluster.Platform
+	st.Queue, st.Platform, st.Binding = queue, cluster.Platform, binding.orNone()
 	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.identity().UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
 	var states []bundle.State
 	for _, r := range records {
@@ -185,11 +188,18 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		states, st.Bar = append(states, bar.State), bar.status()
 	}
 	states = append(states, fate.states()...)
+	awaited := awaits(running, cluster)
+	if awaited != "" {
+		states = append(states, bundle.Pending)
+	}
 	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
 	behind := floor.Sub(now)
 	now = latest(now, floor)
 	st.Trust = asked.of(s.chain()).Status(now)
-	st.Release = ReleaseStates{Running: running.status(now), Desired: cmp.Or(accepted, running).status(now), Held: fate.held.status(now), Quarantined: fate.quarantine}
+	st.Release = ReleaseStates{Running: running.status(now), Desired: accepted.status(now), Held: fate.held.status(now), Quarantined: fate.quarantine}
+	if accepted == nil && awaited == "" {
+		st.Release.Desired = st.Release.Running
+	}
 	st.State, st.Reason, st.Message = bundle.AgentState(refused != nil, states), contact.Reason, contact.Message
 	switch {
 	case refused != nil:
@@ -203,6 +213,11 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		st.Reason, st.Message = reasonQuarantined, fate.given.Message
 	case bar != nil:
 		st.Reason, st.Message = bar.Reason, bar.told()
+	case awaited != "" && contact.Verdict != Deferred:
+		if contact.Reason != "" {
+			awaited += " (" + contact.Reason + ": " + contact.Message + ")"
+		}
+		st.Reason, st.Message = reasonRebinding, bundle.Clip(awaited)
 	case fate.held != nil:
 		st.Reason, st.Message = reasonHeld, fate.held.message(running)
 	case st.Reason == "":

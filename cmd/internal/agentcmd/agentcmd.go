@@ -18,6 +18,7 @@ func Add(parent *cobra.Command) {
 		newImportCommand(),
 		newOnceCommand(),
 		newPauseCommand(),
+		newRebindCommand(),
 		newReportsCommand(),
 		newResumeCommand(),
 		newRollbackCommand(),

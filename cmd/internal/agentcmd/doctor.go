@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -58,6 +59,7 @@ Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration
 
 // subject is the agent that c describes, to be examined.
 func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
+	c.rebind(ctx)
 	keys, err := readKeys(c.keys)
 	if err != nil {
 		return doctor.Subject{}, err
@@ -102,8 +104,7 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 				return r.repository(name)
 			}
 		}
-		stream := bundle.Stream{Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
-		s.Source, s.TrustSource = open(stream.Repository()), open(bundle.TrustRepository)
+		s.Source, s.TrustSource = open(agent.FeedOf(c.cluster).Repository()), open(bundle.TrustRepository)
 	}
 	return s, nil
 }
@@ -116,6 +117,14 @@ func (c *config) enrolledHub(ctx context.Context, s *doctor.Subject) {
 	}
 	s.HubURL = cmp.Or(s.HubURL, st.Identity.Hub)
 	s.HasHubKey = s.HasHubKey || st.Identity.HubKeyID != ""
+}
+
+// rebind makes c's cluster what a person has bound the agent to, as its next start would. A state that cannot be read
+// is for another check to say.
+func (c *config) rebind(ctx context.Context) {
+	if s, err := readStatus(ctx, c); err == nil && s.Binding != nil && s.Binding.Configured == agent.FeedOf(c.cluster) {
+		c.cluster = s.Binding.Bound.Of(c.cluster)
+	}
 }
 
 // chain returns the trust documents that the agent has, or else the one that it will begin with. A state

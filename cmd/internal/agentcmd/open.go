@@ -34,7 +34,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
 
-// withAgent opens the state, builds the agent that c describes, calls f, and closes the state.
+// withAgent opens the state, builds the agent that c describes, calls f, and closes the state. It builds another one
+// where f ends because that has been bound to other releases.
 func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error {
 	if err := c.complete(); err != nil {
 		return err
@@ -55,10 +56,6 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 		return err
 	}
 	opts.DeltaCommand = deltacmd.Command()
-	source, err := remote.source()
-	if err != nil {
-		return err
-	}
 	cluster, err := c.clusterConfig()
 	if err != nil {
 		return err
@@ -73,11 +70,29 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	if opts.Reconcilers, err = c.reconcilers(state, cluster, remote, opts.Log); err != nil {
 		return errors.Join(err, state.Close())
 	}
-	err = f(agent.New(state, source, bundle.Pinned(keys), c.cluster, opts))
+	for err = agent.ErrRebound; errors.Is(err, agent.ErrRebound); {
+		var a *agent.Agent
+		if a, err = c.agent(state, remote, keys, opts); err == nil {
+			err = f(a)
+		}
+	}
 	if closeErr := errors.Join(closeAll(opts.Reconcilers), state.Close()); err == nil {
 		err = closeErr
 	}
 	return err
+}
+
+// agent is the one that c describes, or that it was bound to be.
+func (c *config) agent(state *agent.State, remote *remote, keys bundle.Keys, opts agent.Options) (*agent.Agent, error) {
+	cluster, err := state.Bound(c.cluster)
+	if err != nil {
+		return nil, err
+	}
+	source, err := remote.source(cluster)
+	if err != nil {
+		return nil, err
+	}
+	return agent.New(state, source, bundle.Pinned(keys), cluster, opts), nil
 }
 
 // slogTo makes the agent's log, and sends there what the libraries for Kubernetes would write to stderr

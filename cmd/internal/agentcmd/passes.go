@@ -63,6 +63,9 @@ func (f *passFlags) command(cmd *cobra.Command, pass func(*cobra.Command, *confi
 // print prints how the agent stands and ends with the pass's exit code.
 func (f *passFlags) print(cmd *cobra.Command, r agent.Result) error {
 	if r.Verdict == agent.Interrupted {
+		if cmd.Context().Err() == nil { // the running agent was
+			return cli.Fail(cli.NotYet, errors.New(r.Error), "the agent ends, or begins anew: ask again")
+		}
 		return context.Canceled
 	}
 	if err := printStatus(cmd, f.output, r.Status); err != nil {

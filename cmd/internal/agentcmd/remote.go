@@ -75,10 +75,9 @@ func (r *remote) by(client *http.Client) (*remote, error) {
 	return &other, nil
 }
 
-// source is the repository that the agent polls; nil where there is none.
-func (r *remote) source() (bundle.Source, error) {
-	stream := bundle.Stream{Environment: r.c.cluster.Environment, ClusterType: r.c.cluster.Type}
-	return r.repository(stream.Repository())
+// source is the repository that the agent of cluster polls; nil where there is none.
+func (r *remote) source(cluster bundle.ReportCluster) (bundle.Source, error) {
+	return r.repository(agent.FeedOf(cluster).Repository())
 }
 
 // repository is one of the location that bundles come from; nil where there is none.

@@ -75,6 +75,9 @@ const shownQuarantined = 3
 func writeTable(w io.Writer, s agent.Status) {
 	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
 	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ")")
+	if b := s.Binding; b != nil {
+		row("bound", "to ", b.Bound, " since ", b.At.Format(time.RFC3339), "; the configuration says ", b.Configured)
+	}
 	row("state", string(s.State)+spaced(reasonOf(s.Reason, s.Message)))
 	if b := s.Bar; b != nil {
 		row("no change", barLine(b))

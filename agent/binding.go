@@ -1,0 +1,202 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// ErrRebound is how Run ends where the agent is to follow other releases: another agent, of the same state, follows
+// them.
+var ErrRebound = errors.New("other releases are to be followed")
+
+// reasonRebinding is that of an agent which has nothing yet of what it is to follow.
+const reasonRebinding = "Rebinding"
+
+// Feed says which releases an agent follows: those of a stream for a ring.
+type Feed struct {
+	bundle.Stream
+	Ring string `json:"ring,omitempty"`
+}
+
+// String is such as dev/drone, or prod/drone of platform coffee in ring canary.
+func (f Feed) String() string {
+	s := f.Environment + "/" + f.ClusterType
+	if f.Platform != "default" {
+		s += " of platform " + f.Platform
+	}
+	if f.Ring != "" {
+		s += " in ring " + f.Ring
+	}
+	return s
+}
+
+// FeedOf is that of an agent that is configured as cluster.
+func FeedOf(cluster bundle.ReportCluster) Feed {
+	return Feed{bundle.Stream{Platform: cluster.Platform, Environment: cluster.Environment, ClusterType: cluster.Type}, cluster.Ring}
+}
+
+// Of is cluster as one that follows f.
+func (f Feed) Of(cluster bundle.ReportCluster) bundle.ReportCluster {
+	cluster.Platform, cluster.Environment, cluster.Type, cluster.Ring = f.Platform, f.Environment, f.ClusterType, f.Ring
+	return cluster
+}
+
+// Binding is a person's wish that an agent follow other releases than its configuration says.
+type Binding struct {
+	// Configured is what the configuration said when the wish was made. It counts as long as that is so.
+	Configured Feed      `json:"configured"`
+	Bound      Feed      `json:"bound"`
+	At         time.Time `json:"at"`
+}
+
+// orNone is nil for a binding that was undone, which is forgotten once an agent follows its configuration again:
+// before that nobody else knows what it says.
+func (b *Binding) orNone() *Binding {
+	if b == nil || b.Bound == b.Configured {
+		return nil
+	}
+	return b
+}
+
+// Rebinding is what an agent is to follow. What is empty, and a nil Ring, stay as they are; Undo goes back to what
+// the configuration says.
+type Rebinding struct {
+	Platform    string  `json:"platform,omitempty"`
+	Environment string  `json:"environment,omitempty"`
+	ClusterType string  `json:"clusterType,omitempty"`
+	Ring        *string `json:"ring,omitempty"`
+	Undo        bool    `json:"undo,omitempty"`
+}
+
+// Rebound is what Rebind has done. Before and After are the same where that is nothing.
+type Rebound struct {
+	Before, After Feed
+	// Binding is nil where After is what the configuration says.
+	Binding *Binding
+}
+
+// Bound returns cluster, which is as the configuration says, as it was bound by a person. A binding of another
+// configuration is forgotten, where s may be written: who changes the configuration has the last word.
+func (s *State) Bound(cluster bundle.ReportCluster) (bundle.ReportCluster, error) {
+	var b *Binding
+	err := s.view(func(tx *bbolt.Tx) (err error) {
+		b, err = load[*Binding](tx, bucketMeta, keyBinding)
+		return err
+	})
+	switch {
+	case err != nil || b == nil:
+		return cluster, err
+	case b.Configured == FeedOf(cluster):
+		return b.Bound.Of(cluster), nil
+	case s.db.IsReadOnly():
+		return cluster, nil
+	}
+	return cluster, s.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyBinding) })
+}
+
+// Rebind has the next agent follow other releases. Until one of them is verified, what is here stays. The error
+// wraps ErrNoState where no agent has worked yet, and is a *bundle.Refusal where the trust document is for another
+// platform.
+func (s *State) Rebind(to Rebinding, now time.Time) (r Rebound, err error) {
+	var refusal error
+	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
+		cluster, err1 := load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+		b, err2 := load[*Binding](tx, bucketMeta, keyBinding)
+		if err := errors.Join(err1, err2); err != nil {
+			return false, err
+		}
+		if cluster.Environment == "" {
+			refusal = fmt.Errorf("state folder %s: %w", s.dir, ErrNoState)
+			return false, nil
+		}
+		configured := FeedOf(cluster)
+		r.Before = configured
+		if b != nil {
+			configured, r.Before = b.Configured, b.Bound
+		}
+		r.After = to.from(r.Before, configured)
+		if chain := s.chain(); len(chain) > 0 && chain.Current().Platform != r.After.Platform {
+			refusal = &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q: another platform is another state folder", chain.Current().Platform)}
+			return false, nil
+		}
+		if r.After == r.Before {
+			r.Binding = b.orNone()
+			return false, nil
+		}
+		b = &Binding{Configured: configured, Bound: r.After, At: stamp(now)}
+		r.Binding = b.orNone()
+		return true, save(tx, bucketMeta, keyBinding, b)
+	})
+	return r, cmp.Or(err, refusal)
+}
+
+func (to Rebinding) from(now, configured Feed) Feed {
+	if to.Undo {
+		return configured
+	}
+	now.Platform, now.Environment, now.ClusterType = cmp.Or(to.Platform, now.Platform), cmp.Or(to.Environment, now.Environment), cmp.Or(to.ClusterType, now.ClusterType)
+	if to.Ring != nil {
+		now.Ring = *to.Ring
+	}
+	return now
+}
+
+// Rebind is State.Rebind in an agent that may be running: its pass ends, and then Run does.
+func (a *Agent) Rebind(to Rebinding) (Rebound, error) {
+	r, err := a.state.Rebind(to, a.opts.Now())
+	if err == nil && r.After != FeedOf(a.cluster) {
+		a.rebound.Store(true)
+		nudge(a.wake)
+	}
+	return r, err
+}
+
+// own says whether a release is for this agent, which may have been bound elsewhere since it was accepted.
+func (a *Agent) own(r *release) bool {
+	if r == nil {
+		return false
+	}
+	var refusal *bundle.Refusal
+	err := bundle.Expect{Stream: a.stream(), Ring: a.cluster.Ring, Highest: bundle.Order{Digest: r.digest()}}.Check(r.Release, r.digest())
+	return !errors.As(err, &refusal)
+}
+
+// move forgets what was known of the releases that were followed before. Their order is kept, as it is for each
+// stream, and so is what runs.
+func (p *pass) move(tx *bbolt.Tx, was Feed) error {
+	b, err := load[*Binding](tx, bucketMeta, keyBinding)
+	if err != nil {
+		return err
+	}
+	now := FeedOf(p.cluster)
+	if b != nil && b.Bound == now {
+		p.opts.Log.Info("other releases are followed from now on", "before", was, "now", now, "by", "rebind")
+	} else {
+		p.opts.Log.Warn("other releases are followed from now on", "before", was, "now", now, "by", "configuration")
+	}
+	if b.orNone() == nil {
+		err = drop(tx, bucketMeta, keyBinding)
+	}
+	p.refused, p.contact = nil, contact{}
+	err = errors.Join(err, drop(tx, bucketMeta, keyRefused), drop(tx, bucketMeta, keyContact))
+	if !p.own(p.accepted) {
+		p.accepted = nil
+		err = errors.Join(err, drop(tx, bucketMeta, keyAccepted))
+	}
+	return err
+}
+
+// awaits says for what an agent keeps the release of another stream; it is empty where it does not.
+func awaits(running *release, cluster bundle.ReportCluster) string {
+	if running == nil || cluster.Environment == "" || running.Release.Stream() == FeedOf(cluster).Stream {
+		return ""
+	}
+	was := Feed{Stream: running.Release.Stream()}
+	return fmt.Sprintf("what is here of %s stays until the first release of %s begins to run", was, FeedOf(cluster))
+}
