@@ -29,6 +29,9 @@ type order struct {
 	Trust                         [][]byte // documents to be installed
 	Import                        string   // a file to be imported
 	Passes                        int      // so many and the end; 0 is a service
+	RollBack                      string   // what a person wishes to run
+	Pause, Resume                 bool     // and that nothing change, or all again
+	Deadline                      time.Duration
 	Seed                          uint64
 	Disk                          string // where the file system of the state is mounted, if it is to lose its power
 
@@ -65,6 +68,9 @@ func (o order) run() error {
 			return err
 		}
 	}
+	if err := o.operate(ctx, a); err != nil {
+		return err
+	}
 	a.sayInterrupted()
 	if o.Import != "" {
 		if r := a.Import(ctx, o.Import, 0); r.Verdict == Broken {
@@ -76,8 +82,38 @@ func (o order) run() error {
 	}
 	sender := newSender(a)
 	for range o.Passes {
-		a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, ask: true})
+		a.makePass(ctx, o.everything(a))
 		_ = sender.sendAll(ctx) // the hub may be away
+	}
+	return nil
+}
+
+func (o order) everything(a *Agent) scope {
+	return scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, ask: true}
+}
+
+// operate is what a person does.
+func (o order) operate(ctx context.Context, a *Agent) error {
+	if o.RollBack != "" {
+		_, err := a.state.RollBack(Wish{To: o.RollBack}, time.Now())
+		if errors.Is(err, ErrNotAccepted) || errors.Is(err, ErrNotAllowed) {
+			err = nil // the agent was killed before it could, or an epoch has begun since
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if o.Pause {
+		a.makePass(ctx, o.everything(a))
+		if _, err := a.Pause("", 0); err != nil {
+			return err
+		}
+		a.makePass(ctx, o.everything(a))
+	}
+	if o.Resume {
+		if _, err := a.Resume(false); err != nil {
+			return err
+		}
 	}
 	return nil
 }
@@ -105,7 +141,8 @@ func (o order) agent(state *State, d *death) (*Agent, error) {
 			Chunk: 1 << 10, Retries: -1, Moment: d.reached,
 			Progress: func(int64) { d.reached("fetch: some bytes") },
 		},
-		HubURL: o.Hub, HubKey: hubKeys[0],
+		Deadline: o.Deadline,
+		HubURL:   o.Hub, HubKey: hubKeys[0],
 		Version: "v0.0.0-test",
 		Log:     slog.New(slog.NewTextHandler(os.Stderr, nil)),
 	}), nil
@@ -184,7 +221,7 @@ func committer() string {
 			method = receiver
 		}
 		own := strings.Contains(f.Function, "wherry/agent.") && receiver != "death" && method != "committer"
-		if own && method != "at" && method != "update" && method != "updateIf" {
+		if own && method != "at" && method != "update" && method != "updateIf" && method != "underState" {
 			return method
 		}
 		if !more {

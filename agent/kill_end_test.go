@@ -26,7 +26,7 @@ func (w *world) converge() {
 	t := w.t
 	w.note("converge")
 	w.release(w.random.IntN(3) == 0)
-	var o order
+	o := order{Resume: true}
 	if w.taken {
 		o.Trust = w.takeOver(false)
 	}
@@ -109,7 +109,9 @@ func (w *world) leaveNothing() {
 	want := map[string]bool{
 		"agent.db": true, "store/index.json": true, "store/index.json.lock": true, "store/oci-layout": true, "store/parts/lock": true,
 	}
-	for _, r := range []*release{m.accepted, m.running, m.good} {
+	p := &pass{Agent: w.agentOn(s)}
+	require.NoError(t, p.remember())
+	for _, r := range p.kept() {
 		if r == nil {
 			continue
 		}
@@ -126,11 +128,16 @@ func (w *world) leaveNothing() {
 			want["store/blobs/sha256/"+d.Encoded()] = true
 		}
 	}
-	trees := "trees/" + m.running.Release.Content.DiffID.Encoded() + "/"
+	want["trees/"+m.running.Release.Content.DiffID.Encoded()+"/"+bundle.AssignmentsPath] = true
+	for _, content := range w.valid[m.running.digest()].items {
+		for path := range w.contents[content] {
+			want["contents/"+content.Encoded()+"/"+path] = true
+		}
+	}
 	var found []string
 	require.NoError(t, filepath.WalkDir(w.dir, func(path string, d fs.DirEntry, err error) error {
 		name, _ := filepath.Rel(w.dir, path)
-		if err == nil && !d.IsDir() && !strings.HasPrefix(name, trees) {
+		if err == nil && !d.IsDir() {
 			found = append(found, name)
 		}
 		return err

@@ -29,7 +29,29 @@ func (w *world) happen(event string) (o order) {
 	if event == afterRotation || w.taken {
 		o.Trust = w.takeOver(event == afterRotation)
 	}
+	o.Resume = true // what a person has begun before
 	switch event {
+	case afterGivingUp:
+		w.release(false)
+		w.run(o)
+		w.release(true)
+		o.Deadline, o.Passes = time.Nanosecond, 5
+	case afterOperator:
+		w.release(false)
+		w.run(o)
+		o.RollBack = w.latest.Digest.String()
+		w.release(false)
+		w.run(order{Trust: o.Trust, Resume: true})
+		o.Pause = true
+	case afterVoid:
+		o.Trust = w.takeOver(true)
+		w.release(false)
+		w.run(order{Trust: o.Trust, Resume: true})
+		back := w.latest.Digest.String()
+		w.release(false)
+		w.run(order{Trust: o.Trust, Resume: true})
+		w.run(order{Trust: o.Trust, RollBack: back, Passes: -1})
+		o.Trust, o.Resume = append(o.Trust, w.newEpoch()), false
 	case afterFailing:
 		w.release(true)
 	case afterRefused:
@@ -78,6 +100,17 @@ func (w *world) run(o order) {
 	w.tally.starts++
 	require.False(w.t, w.start(o, kill{}))
 	w.judge(w)
+}
+
+// newEpoch returns the document of a new epoch, which also comes by the registry.
+func (w *world) newEpoch() []byte {
+	w.epoch++
+	w.trusted = w.trusted.Next(time.Now())
+	w.trusted.Document.Epoch = w.epoch
+	w.offerTrust(w.trusted)
+	envelope, err := w.trusted.Envelope()
+	require.NoError(w.t, err)
+	return envelope
 }
 
 // takeOver returns what is to be installed, and publishes the next version, with a new key.

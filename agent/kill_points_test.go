@@ -26,12 +26,15 @@ const (
 	afterHubAway   = "hub away"  // an update while the hub is
 	afterDrift     = "drift"     // somebody has changed the cluster
 	afterOffline   = "offline"   // the registry is away
+	afterGivingUp  = "giving up" // a release that fails until it is given up
+	afterOperator  = "operator"  // a person goes back to an earlier release, pauses, and resumes
+	afterVoid      = "void"      // a person goes back, and the roots begin a new epoch before that runs
 )
 
 // everyday are the events among which chance chooses.
 var everyday = []string{
 	afterUpdate, afterUpdate, afterRemoval, afterFailing, afterFailing, afterRefused, afterWithdrawn, afterDelta, afterRotation,
-	afterImport, afterHubAway, afterDrift, afterOffline,
+	afterImport, afterHubAway, afterDrift, afterOffline, afterGivingUp, afterOperator,
 }
 
 // atRandom is no named point: the agent runs as a service, and is killed after some time.
@@ -95,6 +98,20 @@ var points = []point{
 	{"engine: remove", afterRemoval},
 	{"engine: half removed", afterRemoval},
 	{"engine: removed", afterRemoval},
+	{"commit of noteAttempt: before", afterUpdate},
+	{"commit of noteAttempt: after", afterUpdate},
+	{"commit of giveUp: before", afterGivingUp},
+	{"commit of giveUp: after", afterGivingUp},
+	{"commit of RollBack: before", afterOperator},
+	{"commit of RollBack: after", afterOperator},
+	{"commit of voidHold: before", afterVoid},
+	{"commit of voidHold: after", afterVoid},
+	{"commit of Pause: before", afterOperator},
+	{"commit of Pause: after", afterOperator},
+	{"commit of EndHold: before", afterOperator},
+	{"commit of EndHold: after", afterOperator},
+	{"commit of Resume: before", afterOperator},
+	{"commit of Resume: after", afterOperator},
 	{"commit of conclude: before", afterUpdate},
 	{"commit of conclude: after", afterUpdate},
 	{"commit of report: before", afterUpdate},
@@ -118,6 +135,12 @@ const (
 	tornPage = "disk: a page is half written"
 	powerCut = "disk: power cut"
 )
+
+// elsewhere are commits at which no agent is killed here, with the tests that end a process there.
+var elsewhere = map[string]string{
+	"prepare": "TestARotationLosesNoReportWhereverItIsCut",
+	"hear":    "TestARotationLosesNoReportWhereverItIsCut",
+}
 
 // made are those that this harness makes out of another one: what a kill within one call of the system's leaves.
 var made = map[string]string{
@@ -162,7 +185,7 @@ func momentsInCode(t *testing.T) (names []string) {
 		require.NoError(t, err)
 		for _, d := range parsed.Decls {
 			f, ok := d.(*ast.FuncDecl)
-			if !ok || f.Name.Name == "update" || f.Name.Name == "updateIf" {
+			if !ok || f.Name.Name == "update" || f.Name.Name == "updateIf" || elsewhere[f.Name.Name] != "" {
 				continue
 			}
 			ast.Inspect(f, func(n ast.Node) bool {

@@ -3,6 +3,7 @@ package agent
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"context"
 	"crypto"
 	"crypto/ed25519"
@@ -232,7 +233,7 @@ func (w *world) note(format string, args ...any) {
 func (w *world) start(o order, k kill) (killed bool) {
 	o.UID, o.Registry, o.State, o.Cluster, o.Hub = w.uid, w.location().String(), w.dir, w.cluster, w.server.URL
 	o.Keys, o.HubKey, o.Seed = inPEM(w.t, w.pinned), inPEM(w.t, w.hub.PublicKey()), w.random.Uint64()
-	o.Point, o.Hit, o.Passes = k.point, k.nth, 2
+	o.Point, o.Hit, o.Passes = k.point, k.nth, cmp.Or(o.Passes, 2)
 	if w.disk != nil {
 		o.Disk = w.disk.mounted()
 	}
