@@ -55,7 +55,7 @@ FUZZTIME ?= 1m
 SOAK     ?= 1h
 VULNDB   ?= https://vuln.go.dev
 
-.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-agent bench-hub bench-wire bench-soak fuzz demo install-check clean
+.PHONY: help build test lint vuln e2e e2e-machine e2e-tools e2e-up e2e-external e2e-kind e2e-zarf image bench bench-render bench-agent bench-hub bench-wire bench-soak soak fuzz demo install-check clean
 
 help: ## this list
 	@awk -F ':.*## ' '/^[a-z0-9-]+:.*## / { printf "%-14s %s\n", $$1, $$2 }' $(MAKEFILE_LIST)
@@ -84,6 +84,14 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 
 e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(E2E_PODS),$(E2E_DEB)) ## the tests on a real API server
 	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -timeout 30m $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(E2E_PACKAGES)
+	$(if $(WHERRY_E2E_KUBECONFIG),,$(call KILL,1000,250,$(E2E_TAGS)))
+
+# Agents are killed, and as root also lose their power, on file systems of their own; "make test" has 100 of the kills.
+KILL = $(GO) test ./agent -tags $(3) -count=1 -timeout 3h -v -run 'AKilledAgent|LosesItsPower|ADiskThat' -args -kills $(1) -power-cuts $(2)
+KILLS ?= 10000
+
+soak: ## agents killed KILLS times, and as root as many tenths of power cuts; docs/reliability.md has how long it takes
+	$(call KILL,$(KILLS),$$(( $(KILLS) / 10 )),e2e$(if $(filter 0,$(shell id -u)),$(COMMA)pods))
 
 # Said at once, and not after all has been built.
 e2e-machine:

@@ -1,6 +1,8 @@
 package agent
 
 import (
+	"fmt"
+	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"testing"
@@ -88,4 +90,44 @@ func TestAnExpiredReleaseIsShownWithItsAgeAndKept(t *testing.T) {
 			return err
 		}))
 	})
+}
+
+// The clock begins in 1970, jumps ahead by ten years, and steps back while reports wait and a release is refused.
+// Reports keep the order in which they were made, the hub shows the last one, and nothing waits for a time that has
+// been taken back.
+func TestReportsKeepTheirOrderWhateverTheClockSays(t *testing.T) {
+	s, h := newSite(t), openHub(t)
+	server := httptest.NewServer(h.Handler())
+	defer server.Close()
+	s.opts.HubKey = h.PublicKey()
+	right := s.now
+	var last Status
+	for n, now := range []time.Time{time.Unix(0, 0), right, right.AddDate(10, 0, 0), right.Add(-time.Hour), time.Unix(5, 0), right} {
+		s.now = right // the publisher's clock is right
+		d := s.draft(int64(n+1), map[string]string{"a-x/f": fmt.Sprint(n)})
+		s.publish(d)
+		s.now = now
+		s.agent(func(a *Agent) { // by itself: nobody forces it to judge again
+			out := a.makePass(t.Context(), scope{offer: s.repo, documents: s.trust, all: true})
+			if now.After(d.Release.ExpiresAt) {
+				require.Equal(t, Refused, out.Verdict)
+			} else {
+				require.Equal(t, Done, out.Verdict, "at %s: %v", now, out.Err)
+			}
+			var err error
+			last, err = a.Status()
+			require.NoError(t, err)
+			require.Equal(t, n+1, last.Queue.Length, "at %s there is something to tell", now)
+		})
+	}
+	enrol(t, h, last)
+
+	s.opts.HubURL = server.URL
+	s.once()
+	s.agent(func(a *Agent) {
+		st, err := a.Status()
+		require.NoError(t, err)
+		require.Zero(t, st.Queue.Length, "all of them are taken")
+	})
+	requireSeen(t, h, 6)
 }

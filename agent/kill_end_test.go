@@ -30,7 +30,10 @@ func (w *world) converge() {
 	if w.taken {
 		o.Trust = w.takeOver(false)
 	}
-	w.run(o)
+	stranger := !w.oracle.known
+	if w.run(o); stranger { // to the hub, which takes its reports from now on
+		w.run(o)
+	}
 	clear(w.tampered)
 	w.judge(w)
 

@@ -108,8 +108,6 @@ var points = []point{
 	{"commit of voidHold: after", afterVoid},
 	{"commit of Pause: before", afterOperator},
 	{"commit of Pause: after", afterOperator},
-	{"commit of EndHold: before", afterOperator},
-	{"commit of EndHold: after", afterOperator},
 	{"commit of Resume: before", afterOperator},
 	{"commit of Resume: after", afterOperator},
 	{"commit of conclude: before", afterUpdate},

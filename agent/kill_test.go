@@ -20,6 +20,7 @@ import (
 // kills, seed and point are how agents are killed. A failure prints those that bring it back.
 var (
 	kills     = flag.Int("kills", 100, "how often agents are killed")
+	powerCuts = flag.Int("power-cuts", 200, "how often agents lose their power, with the tags e2e and pods")
 	killSeed  = flag.Uint64("seed", 0, "what chance begins with; 0 takes the clock")
 	killPoint = flag.String("point", "", "kill at this moment only; the names are in kill_points_test.go")
 )

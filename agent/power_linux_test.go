@@ -1,9 +1,8 @@
-//go:build e2e
+//go:build e2e && pods
 
 package agent
 
 import (
-	"flag"
 	"fmt"
 	"os"
 	"os/exec"
@@ -17,8 +16,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 )
-
-var powerCuts = flag.Int("power-cuts", 200, "how often agents lose their power")
 
 // The same as with agents that are killed, but the file system under the state loses all that was not synced at that
 // moment, and comes back as after a power cut: data, names and lengths as the journal has them.
