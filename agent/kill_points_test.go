@@ -138,6 +138,12 @@ const (
 var elsewhere = map[string]string{
 	"prepare": "TestARotationLosesNoReportWhereverItIsCut",
 	"hear":    "TestARotationLosesNoReportWhereverItIsCut",
+	// One commit each, with nothing before or after it that another part has to agree with.
+	"OpenState":      "TestAQueueOfAnEarlierVersionIsCountedAndThinned",
+	"EndRotation":    "TestWithoutAHubAPersonEndsARotation",
+	"Bound":          "TestTheConfigurationHasTheLastWord",
+	"Rebind":         "TestAnAgentIsBoundToAnotherStreamAndBack",
+	"changeRejected": "TestDeadLettersAreBoundedAndNothingIsLostForIt",
 }
 
 // made are those that this harness makes out of another one: what a kill within one call of the system's leaves.
