@@ -84,7 +84,7 @@ type KnownRelease struct {
 	// Here says that its files are on this machine: no link is needed to run it.
 	Here bool `json:"here"`
 	// Running is true for the release that runs, Newest for the one that was accepted last, and Good for the last
-	// one that was compliant in all its assignments.
+	// one each assignment of which was compliant in it.
 	Running bool `json:"running,omitempty"`
 	Newest  bool `json:"newest,omitempty"`
 	Good    bool `json:"good,omitempty"`

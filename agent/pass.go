@@ -44,7 +44,7 @@ type pass struct {
 
 	// memory of earlier passes, as of the beginning
 	accepted, running *release
-	good              *release // the one that was compliant in all its assignments last
+	good              *release // the one that proved good last; see noteGood
 	refused           *refusal
 	contact           contact
 	asked             asked
@@ -241,13 +241,15 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	return next != old, save(tx, bucketMeta, keyContact, next)
 }
 
-// noteGood keeps the release that runs as good where it is compliant in all its assignments.
+// noteGood keeps the release that runs as good once each of its assignments was compliant in what it has there. What
+// has gone bad later does not count, nor what somebody has suspended: one of them that stays so for a year would
+// have a release that fails give way to one of a year ago.
 func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 	if p.running == nil || p.good.digest() == p.running.digest() || p.quarantine.of(p.running) != nil {
 		return false, nil
 	}
 	all, err := p.state.records(tx)
-	if err != nil || slices.ContainsFunc(all, func(r record) bool { return r.Item.State != bundle.Compliant }) {
+	if err != nil || slices.ContainsFunc(all, func(r record) bool { return !r.proven(p.adapter(r.Spec)) }) {
 		return false, err
 	}
 	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {

@@ -117,8 +117,8 @@ func lift(tx *bbolt.Tx, r *Resumed) (changed bool, err error) {
 	return len(given) > 0 || tried.Release != "", errors.Join(err, drop(tx, bucketMeta, keyAttempts))
 }
 
-// mayGiveUp says whether there is something to go back to: a release of the same stream that was compliant
-// throughout, of other content. That one is never given up itself. It has to be of the same epoch: a new one is
+// mayGiveUp says whether there is something to go back to: a release of the same stream that has proved
+// good, of other content. That one is never given up itself. It has to be of the same epoch: a new one is
 // the answer to stolen keys, and content of the one before, which those may have signed, must not come back.
 func (p *pass) mayGiveUp() bool {
 	if p.held != nil || p.running == nil || p.good == nil || p.quarantine.of(p.good) != nil {

@@ -62,7 +62,7 @@ const (
 	keyCluster  = "cluster"  // bundle.ReportCluster: who the agent was when it ran last
 	keyAccepted = "accepted" // release: the newest that passed verification
 	keyRunning  = "running"  // release: the one whose content the items have, or are being given
-	keyGood     = "good"     // release: the one that was compliant in all its assignments last
+	keyGood     = "good"     // release: the last one each assignment of which was compliant in it
 	keyRefused  = "refused"  // refusal: of the release that was offered last
 	keyJournal  = "journal"  // journal: the step that was begun and has not ended
 	keyContact  = "contact"  // contact

@@ -26,7 +26,7 @@ const crashRest = time.Hour
 // Reasons of an agent that stays with a release that fails.
 const (
 	reasonOnFailureHold = "OnFailureHold" // what fails asks for it
-	reasonNoGoodRelease = "NoGoodRelease" // no release was compliant in all its assignments yet
+	reasonNoGoodRelease = "NoGoodRelease" // no release has proved good yet, in this stream and epoch
 )
 
 // onFailureHold is the value of an assignment that keeps a release that fails.
@@ -65,6 +65,11 @@ func (r record) blames() bool {
 	i := r.Item
 	missing := i.Reason == "KindNotServed" && (i.Adapter == "flux" || i.Adapter == "argo") // the engine's own
 	return !r.Removing && i.State == bundle.Failed && r.Reached.Desired != r.Spec.Desired() && !slices.Contains(ofTheSite, i.Reason) && !missing
+}
+
+// proven says whether an assignment is no reason to doubt its release.
+func (r record) proven(adapter string) bool {
+	return r.Removing || !r.stale(adapter) && (r.Reached.Desired == r.Applied || r.Item.State == bundle.Suspended)
 }
 
 // after returns the trial once a pass has found the assignments to be like this. What is under way again
@@ -107,7 +112,7 @@ func (t trial) same(o trial) bool {
 	return t.Release == o.Release && t.Reason == o.Reason && t.Message == o.Message && maps.Equal(t.Failing, o.Failing)
 }
 
-// assess takes account of a pass over a release that was not compliant throughout yet, and gives it up where
+// assess takes account of a pass over a release that has not proved good yet, and gives it up where
 // that is due. It says whether the pass has to go on with another release.
 func (p *pass) assess(ctx context.Context) (gaveUp bool, err error) {
 	if p.barred != nil || p.line == nil || p.running == nil {

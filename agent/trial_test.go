@@ -255,6 +255,30 @@ func TestWhatWasCompliantAndGoesBadLaterKeepsItsRelease(t *testing.T) {
 	require.Equal(t, bundle.Failed, r.Status.Items[0].State)
 }
 
+func TestWhatIsIllForMonthsKeepsNoReleaseFromBeingGood(t *testing.T) {
+	for name, mood := range map[string]reconcilers.Result{"ill": unhealthy, "suspended": {State: bundle.Suspended, Reason: "Suspended"}} {
+		t.Run(name, func(t *testing.T) {
+			s := newSite(t)
+			engine := s.moody(map[string]reconcilers.Result{"a-x=3": unhealthy})
+			contents := map[string]string{"a-x": "1", "b-x": "1"}
+			s.publish(s.draft(1, files(contents)))
+			s.once()
+			engine.moods["b-x=1"] = mood
+			contents["a-x"] = "2"
+			second := s.publish(s.draft(2, files(contents)))
+			s.once()
+			contents["a-x"] = "3"
+			s.publish(s.draft(3, files(contents)))
+
+			r := s.attempts(3)
+
+			require.Equal(t, second.Digest, r.Status.Release.Running.Digest)
+			require.Equal(t, "Quarantined", r.Status.Reason)
+			require.Equal(t, mood.State, r.Status.Items[1].State)
+		})
+	}
+}
+
 func TestAttemptsInHasteAreNoReasonToGiveUp(t *testing.T) {
 	s := newSite(t)
 	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
