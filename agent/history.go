@@ -88,6 +88,8 @@ type KnownRelease struct {
 	Running bool `json:"running,omitempty"`
 	Newest  bool `json:"newest,omitempty"`
 	Good    bool `json:"good,omitempty"`
+	// GivenUp is the reason for which it, or its content, was given up; empty where it was not.
+	GivenUp string `json:"givenUp,omitempty"`
 	// Barred says why RollBack does not take it; empty where it does.
 	Barred string `json:"barred,omitempty"`
 }
@@ -104,6 +106,9 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 		k := KnownRelease{
 			ReleaseStatus: *r.status(now), AcceptedAt: r.AcceptedAt, Here: content.stored(r),
 			Running: r.digest() == p.running.digest(), Newest: r.digest() == p.accepted.digest(), Good: r.digest() == p.good.digest(),
+		}
+		if g := p.quarantine.of(r); g != nil {
+			k.GivenUp = g.Reason
 		}
 		if err := p.judge(r); err != nil {
 			k.Barred = err.Error()

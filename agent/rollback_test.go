@@ -177,6 +177,7 @@ func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
 	r := s.once()
 	require.Nil(t, r.Status.Release.Held)
 	require.EqualValues(t, 3, r.Status.Release.Running.Sequence)
+	require.Equal(t, AssignmentsFailed, s.releases()[1].GivenUp)
 	require.Equal(t, "release 0-2 may not run here: it was given up: AssignmentsFailed: fails again and again: a-x (Unhealthy: the pods crash)", s.releases()[1].Barred)
 }
 

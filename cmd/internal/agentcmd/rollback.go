@@ -163,6 +163,7 @@ func note(k agent.KnownRelease) string {
 	add(k.Newest, "newest")
 	add(k.Running, "running")
 	add(k.Good, "last good")
-	add(k.Barred != "" && !k.Newest, k.Barred)
+	add(k.GivenUp != "", "given up ("+k.GivenUp+")")
+	add(k.Barred != "" && !k.Newest && k.GivenUp == "", k.Barred)
 	return strings.Join(notes, ", ")
 }
