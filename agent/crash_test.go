@@ -180,6 +180,23 @@ func TestACrashLoopWithNothingToGoBackToRests(t *testing.T) {
 	require.Empty(t, r.Status.Reason)
 }
 
+func TestACrashLoopOfWhatAsksForHoldRests(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
+	s.once()
+	d := s.draft(2, files(map[string]string{"a-x": "1", "b-x": "2"}))
+	d.ChangeList = func(as []bundle.Assignment) { as[1].OnFailure = "hold" }
+	next := s.publish(d)
+	for range maxAttempts {
+		s.crash()
+	}
+	r := s.once()
+	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
+	require.Equal(t, CrashLoop, r.Status.Reason)
+	require.Empty(t, r.Status.Release.Quarantined)
+	requireFile(t, s.host, "b-x/f", "1")
+}
+
 func TestAPersonNeedNotWaitForTheRest(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))

@@ -228,10 +228,16 @@ func (p *pass) noteTrial(tx *bbolt.Tx) (bool, error) {
 	return true, save(tx, bucketMeta, keyAttempts, p.trial)
 }
 
-// breakLoop gives a release up of which the agent has died again and again.
+// breakLoop gives a release up of which the agent has died again and again. Nobody knows which assignment it was:
+// one of those that were under way and asks for hold keeps the release.
 func (p *pass) breakLoop(ctx context.Context) error {
 	if !p.crashing() || !p.mayGiveUp() || !p.ready(ctx, p.good) {
 		return nil
+	}
+	all, err := p.records()
+	hold := func(r record) bool { return r.Spec.OnFailure == onFailureHold && !r.proven(p.adapter(r.Spec)) }
+	if err != nil || slices.ContainsFunc(all, hold) {
+		return err
 	}
 	return p.giveUp(CrashLoop, fmt.Sprintf("the agent has died %d times in a row while it applied it", p.trial.Interrupted))
 }

@@ -183,14 +183,18 @@ func exitOf(r agent.Result) error {
 	switch state := r.Status.State; {
 	case state == bundle.Failed, state == bundle.Drifted:
 		hint := ""
-		if bar != nil {
+		switch reason := r.Status.Reason; {
+		case reason == "Quarantined":
+			return cli.Fail(cli.No, errors.New(r.Status.Message), "publish what is mended, or have it tried again with resume --retry")
+		case reason == agent.CrashLoop:
+			return cli.Fail(cli.No, errors.New("nothing is changed "+r.Status.Message), "resume --retry does not wait")
+		case reason == "OnFailureHold", reason == "NoGoodRelease":
+			hint = "publish what is mended; rollback --list shows what can be gone back to"
+		case bar != nil:
 			hint = "nothing is changed now: " + barLine(bar)
 		}
 		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == "AdapterUnavailable" }) {
 			hint = "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf and kubernetes --kubeconfig; --adapter takes another than the release names"
-		}
-		if r.Status.Reason == "Quarantined" {
-			return cli.Fail(cli.No, errors.New(r.Status.Message), "publish what is mended, or have it tried again with resume --retry")
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
 	case bar != nil && bar.Holding:

@@ -8,6 +8,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 func TestStatusTellsOfAge(t *testing.T) {
@@ -27,5 +29,21 @@ func TestStatusTellsOfAge(t *testing.T) {
 		var out bytes.Buffer
 		writeTable(&out, s)
 		require.Contains(t, out.String(), want)
+	}
+}
+
+func TestAPassSaysWhatBecameOfARelease(t *testing.T) {
+	for reason, want := range map[string]string{
+		"Quarantined":   "why|publish what is mended, or have it tried again with resume --retry",
+		"CrashLoop":     "nothing is changed why|resume --retry does not wait",
+		"OnFailureHold": "failed or drifted: 1 of 1 assignments; a-x is failed Unhealthy|publish what is mended; rollback --list shows what can be gone back to",
+		"":              "failed or drifted: 1 of 1 assignments; a-x is failed Unhealthy|",
+	} {
+		items := []bundle.Item{{Assignment: "a-x", State: bundle.Failed, Reason: "Unhealthy"}}
+		err := exitOf(agent.Result{Verdict: agent.Idle, Status: agent.Status{State: bundle.Failed, Reason: reason, Message: "why", Items: items}})
+		var failed *cli.Error
+		require.ErrorAs(t, err, &failed)
+		require.Equal(t, cli.No, failed.Code)
+		require.Equal(t, want, failed.Error()+"|"+failed.Hint)
 	}
 }
