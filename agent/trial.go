@@ -223,7 +223,8 @@ func (p *pass) noteTrial(tx *bbolt.Tx) (bool, error) {
 		p.trial.Interrupted, p.trial.At = 0, time.Time{}
 	}
 	if len(p.trial.Failing) == 0 && p.trial.Interrupted == 0 {
-		return true, drop(tx, bucketMeta, keyAttempts)
+		known := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyAttempts)) != nil
+		return known, drop(tx, bucketMeta, keyAttempts)
 	}
 	return true, save(tx, bucketMeta, keyAttempts, p.trial)
 }

@@ -423,3 +423,20 @@ func TestBeingToldToEndIsNoCrash(t *testing.T) {
 	require.Equal(t, bundle.Compliant, r.Status.State)
 	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
 }
+
+func TestAPassThatFindsNothingNewWritesNothing(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
+	s.once()
+	s.agent(func(a *Agent) {
+		commits := func() (n int) {
+			require.NoError(t, a.state.view(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }))
+			return n
+		}
+		pass := func() { a.makePass(context.Background(), scope{offer: a.source, all: true}) }
+		pass() // a process says who it is
+		before := commits()
+		pass()
+		require.Equal(t, before, commits())
+	})
+}
