@@ -136,6 +136,16 @@ func TestAReleaseThatFailsGivesWayToTheLastGood(t *testing.T) {
 		require.Contains(t, r.Status.Message, "release 0-3 was given up, as its content is that of release 0-2; release 0-1 runs")
 		require.Len(t, r.Status.Release.Quarantined, 1)
 	})
+	t.Run("one that is refused is told before it", func(t *testing.T) {
+		forged := s.draft(9, files(map[string]string{"a-x": "9"}))
+		forged.Signer = agenttest.NewKey()
+		s.publish(forged)
+		r := s.once()
+		require.Equal(t, bundle.Rejected, r.Status.State)
+		require.Equal(t, string(bundle.UntrustedKey), r.Status.Reason)
+		require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
+		require.Len(t, r.Status.Release.Quarantined, 1)
+	})
 	t.Run("a newer release is tried", func(t *testing.T) {
 		next := s.publish(s.draft(4, files(map[string]string{"a-x": "2", "b-x": "3", "c-x": "1"})))
 		r := s.once()
