@@ -89,6 +89,7 @@ func (s *site) child() *exec.Cmd {
 }
 
 func TestAReleaseThatKillsTheAgentIsGivenUp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.now, s.opts.Now = time.Now(), nil
 	good := s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
@@ -139,6 +140,7 @@ func (s *site) crash() {
 }
 
 func TestAPowerCutNowAndThenIsNoCrashLoop(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	engine := s.moody(map[string]reconcilers.Result{"a-x=2": {State: bundle.Progressing, Reason: "NotReady"}})
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
@@ -156,6 +158,7 @@ func TestAPowerCutNowAndThenIsNoCrashLoop(t *testing.T) {
 }
 
 func TestACrashLoopWithNothingToGoBackToRests(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
 	for range maxAttempts {
@@ -181,6 +184,7 @@ func TestACrashLoopWithNothingToGoBackToRests(t *testing.T) {
 }
 
 func TestACrashLoopOfWhatAsksForHoldRests(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
 	s.once()
@@ -198,6 +202,7 @@ func TestACrashLoopOfWhatAsksForHoldRests(t *testing.T) {
 }
 
 func TestAPersonNeedNotWaitForTheRest(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
 	for range maxAttempts {
@@ -212,6 +217,7 @@ func TestAPersonNeedNotWaitForTheRest(t *testing.T) {
 
 // What killed the agent is the content of the good one: there is nothing to go back to.
 func TestARenewalOfTheGoodOneIsNeverGivenUp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
 	s.once()

@@ -23,6 +23,7 @@ func (s *site) release(n int64, content string) bundle.ReportRelease {
 }
 
 func TestAPersonGoesBackUntilANewerReleaseComes(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	first, second := s.release(1, "1"), s.release(2, "2")
 	require.NoError(t, s.rollBack("1"))
@@ -63,6 +64,7 @@ func TestAPersonGoesBackUntilANewerReleaseComes(t *testing.T) {
 }
 
 func TestAPersonEndsARollback(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.release(1, "1")
 	second := s.release(2, "2")
@@ -87,6 +89,7 @@ func TestAPersonEndsARollback(t *testing.T) {
 
 // Who ends a pause for the harvest does not mean the rollback of last week.
 func TestTheEndOfAPauseIsNotThatOfARollback(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	first, second := s.release(1, "1"), s.release(2, "2")
 	s.pause("harvest", 0)
@@ -106,6 +109,7 @@ func TestTheEndOfAPauseIsNotThatOfARollback(t *testing.T) {
 }
 
 func TestAReleaseWhoseFilesAreGoneIsFetchedAgain(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	first := s.release(1, "1")
 	s.release(2, "2")
@@ -160,6 +164,7 @@ func (s *site) releases() (list []KnownRelease) {
 }
 
 func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	require.ErrorIs(t, s.rollBack("1"), ErrNotAccepted, "nothing was")
 	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
@@ -182,6 +187,7 @@ func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
 }
 
 func TestAReleaseThatAPersonHasChosenIsNotGivenUp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	engine := s.moody(map[string]reconcilers.Result{})
 	first := s.release(1, "1")
@@ -198,6 +204,7 @@ func TestAReleaseThatAPersonHasChosenIsNotGivenUp(t *testing.T) {
 
 // What runs is never touched by an epoch; what does not run yet does not come to run any more.
 func TestANewEpochAndARollback(t *testing.T) {
+	t.Parallel()
 	for _, runs := range []bool{true, false} {
 		t.Run(fmt.Sprintf("the release runs already: %v", runs), func(t *testing.T) {
 			s := newSite(t)
@@ -227,6 +234,7 @@ func TestANewEpochAndARollback(t *testing.T) {
 }
 
 func TestTheHistoryIsBounded(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	for n := range int64(maxHistory + 3) {
 		s.publish(s.draft(n+1, files(map[string]string{"a-x": fmt.Sprint(n)})))
@@ -242,6 +250,7 @@ func TestTheHistoryIsBounded(t *testing.T) {
 
 // A state from before there was a history knows what it uses.
 func TestAnOlderStateKnowsWhatItUses(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.moody(map[string]reconcilers.Result{"a-x=2": {State: bundle.Progressing}})
 	first, second := s.release(1, "1"), s.release(2, "2")
@@ -258,6 +267,7 @@ func TestAnOlderStateKnowsWhatItUses(t *testing.T) {
 }
 
 func TestARunningAgentGoesBackAtOnce(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.release(1, "1")
 	s.release(2, "2")

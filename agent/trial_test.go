@@ -72,6 +72,7 @@ func (s *site) attempts(n int) (r Result) {
 }
 
 func TestAReleaseThatFailsGivesWayToTheLastGood(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	engine := s.moody(map[string]reconcilers.Result{"b-x=2": unhealthy})
 	good := s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1", "c-x": "1", "gone-x": "1"})))
@@ -190,6 +191,7 @@ func (s *site) lastReport() (r bundle.Report) {
 }
 
 func TestAReleaseThatFailsStaysWhere(t *testing.T) {
+	t.Parallel()
 	failed := func(reason string) reconcilers.Result {
 		return reconcilers.Result{State: bundle.Failed, Reason: reason, Message: "?"}
 	}
@@ -220,6 +222,7 @@ func TestAReleaseThatFailsStaysWhere(t *testing.T) {
 		{name: "no release was good", moods: map[string]reconcilers.Result{"a-x=1": unhealthy, "b-x=2": unhealthy}, reason: "NoGoodRelease"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
+			t.Parallel()
 			s := newSite(t)
 			plain := maps.Clone(s.opts.Reconcilers)
 			if tc.before == nil {
@@ -250,6 +253,7 @@ func TestAReleaseThatFailsStaysWhere(t *testing.T) {
 }
 
 func TestWhatWasCompliantAndGoesBadLaterKeepsItsRelease(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	engine := s.moody(map[string]reconcilers.Result{})
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
@@ -266,6 +270,7 @@ func TestWhatWasCompliantAndGoesBadLaterKeepsItsRelease(t *testing.T) {
 }
 
 func TestWhatIsIllForMonthsKeepsNoReleaseFromBeingGood(t *testing.T) {
+	t.Parallel()
 	for name, mood := range map[string]reconcilers.Result{"ill": unhealthy, "suspended": {State: bundle.Suspended, Reason: "Suspended"}} {
 		t.Run(name, func(t *testing.T) {
 			s := newSite(t)
@@ -290,6 +295,7 @@ func TestWhatIsIllForMonthsKeepsNoReleaseFromBeingGood(t *testing.T) {
 }
 
 func TestAttemptsInHasteAreNoReasonToGiveUp(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
@@ -303,6 +309,7 @@ func TestAttemptsInHasteAreNoReasonToGiveUp(t *testing.T) {
 }
 
 func TestWhatRecoversInTimeStays(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	engine := s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
@@ -329,6 +336,7 @@ func TestWhatRecoversInTimeStays(t *testing.T) {
 }
 
 func TestAGoodReleaseThatFailsTooIsKept(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	engine := s.moody(map[string]reconcilers.Result{})
 	good := s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
@@ -348,6 +356,7 @@ func TestAGoodReleaseThatFailsTooIsKept(t *testing.T) {
 }
 
 func TestNothingIsGivenUpWhileTheClusterMustNotBeChanged(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
@@ -361,6 +370,7 @@ func TestNothingIsGivenUpWhileTheClusterMustNotBeChanged(t *testing.T) {
 }
 
 func TestTheQuarantineIsBounded(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.moody(map[string]reconcilers.Result{})
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
@@ -385,6 +395,7 @@ func TestTheQuarantineIsBounded(t *testing.T) {
 // A new epoch is the answer to stolen keys: what those have signed and what ran well does not come back, neither
 // by itself nor by a person.
 func TestNothingOfAnEpochThatIsOverComesBack(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
 	s.epoch = 1
@@ -410,6 +421,7 @@ func (s *site) rollBack(to string) (err error) {
 }
 
 func TestBeingToldToEndIsNoCrash(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
 	s.once()
@@ -435,6 +447,7 @@ func TestBeingToldToEndIsNoCrash(t *testing.T) {
 }
 
 func TestAPassThatFindsNothingNewWritesNothing(t *testing.T) {
+	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
 	s.once()
