@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	stdlog "log"
 	"log/slog"
 	"maps"
 	"os"
@@ -105,7 +106,15 @@ func slogTo(cmd *cobra.Command, c *config) *slog.Logger {
 	log := slog.New(handler)
 	klog.SetSlogLogger(log)
 	ctrllog.SetLogger(logr.FromSlogHandler(handler))
+	sendStandardLog(handler)
 	return log
+}
+
+// sendStandardLog has what the standard library writes to stderr by itself be for who debugs: net/http says there
+// that a registry, or a proxy, has closed a connection in words of its own, which is no news to an operator.
+func sendStandardLog(to slog.Handler) {
+	stdlog.SetFlags(0)
+	stdlog.SetOutput(slog.NewLogLogger(to, slog.LevelDebug).Writer())
 }
 
 func readKeys(paths []string) (bundle.Keys, error) {
