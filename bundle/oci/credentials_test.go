@@ -32,3 +32,40 @@ func TestCredentialsOfAFile(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, auth.EmptyCredential, got, "the file is read again")
 }
+
+func TestCredentialsOfPullSecrets(t *testing.T) {
+	t.Parallel()
+	named := func(user string) string { return `{"username":"` + user + `","password":"secret"}` }
+	const legacy = `{"https://registry.plant-7:5000/v1/":{"auth":"YWdlbnQ6c2VjcmV0","email":"a@b"},"*.example.com":{"username":"any","password":"secret"}}`
+	for name, c := range map[string]struct{ file, host, user string }{
+		"the older form":                        {legacy, "registry.plant-7:5000", "agent"},
+		"a part of the name, in the older form": {legacy, "edge.example.com", "any"},
+		"a part of the name":                    {`{"auths":{"*.example.com":` + named("any") + `}}`, "edge.example.com", "any"},
+		"half of a part":                        {`{"auths":{"edge-*.example.com":` + named("any") + `}}`, "edge-7.example.com", "any"},
+		"no more than one part":                 {`{"auths":{"*.example.com":` + named("any") + `}}`, "a.edge.example.com", ""},
+		"and no less":                           {`{"auths":{"*.example.com":` + named("any") + `}}`, "example.com", ""},
+		"another port":                          {`{"auths":{"*.example.com":` + named("any") + `}}`, "edge.example.com:5000", ""},
+		"the same port":                         {`{"auths":{"https://*.example.com:5000/team":` + named("any") + `}}`, "edge.example.com:5000", "any"},
+		"the name itself goes before":           {`{"auths":{"*.example.com":` + named("any") + `,"edge.example.com":` + named("edge") + `}}`, "edge.example.com", "edge"},
+		"the longer name goes before":           {`{"auths":{"*.example.com":` + named("any") + `,"ed*.example.com":` + named("ed") + `}}`, "edge.example.com", "ed"},
+		"docker's own, in the older form":       {`{"https://index.docker.io/v1/":` + named("docker") + `}`, "registry-1.docker.io", "docker"},
+		"a name that is no pattern":             {`{"auths":{"[.example.com":` + named("any") + `}}`, "edge.example.com", ""},
+		"none":                                  {`{}`, "edge.example.com", ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			file := filepath.Join(t.TempDir(), "secret")
+			require.NoError(t, os.WriteFile(file, []byte(c.file), 0o600))
+			ask, err := oci.Credentials(file)
+			require.NoError(t, err)
+			got, err := ask(t.Context(), c.host)
+			require.NoError(t, err)
+			require.Equal(t, c.user, got.Username)
+			require.Equal(t, c.user != "", got.Password == "secret")
+		})
+	}
+	file := filepath.Join(t.TempDir(), "secret")
+	require.NoError(t, os.WriteFile(file, []byte(`["secret"]`), 0o600))
+	_, err := oci.Credentials(file)
+	require.ErrorContains(t, err, "holds no credentials")
+	require.NotContains(t, err.Error(), `"secret"`)
+}
