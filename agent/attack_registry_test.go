@@ -61,6 +61,30 @@ func redirect(to string) http.HandlerFunc {
 	}
 }
 
+// halfThen answers requests for all of a layer with half of it, and the connection's end, and those for the rest as
+// rest does.
+func halfThen(layer []byte, rest http.HandlerFunc) http.HandlerFunc {
+	return func(w http.ResponseWriter, r *http.Request) {
+		if r.Header.Get("Range") != "" {
+			rest(w, r)
+			return
+		}
+		w.Header().Set("Content-Length", fmt.Sprint(len(layer)))
+		_, _ = w.Write(layer[:len(layer)/2])
+		w.(http.Flusher).Flush()
+		panic(http.ErrAbortHandler)
+	}
+}
+
+// part answers with data as that part of something that has size bytes.
+func part(from, to, size int, data []byte) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("Content-Range", fmt.Sprintf("bytes %d-%d/%d", from, to, size))
+		w.WriteHeader(http.StatusPartialContent)
+		_, _ = w.Write(data)
+	}
+}
+
 // A registry, or a link, that answers as it likes. Release 6 is as good as its publisher could make it.
 func TestAttackByTheRegistry(t *testing.T) {
 	const latest = "/manifests/" + bundle.LatestTag
@@ -113,6 +137,33 @@ func TestAttackByTheRegistry(t *testing.T) {
 		{name: "a layer that is not there any more", lateAt: 6, want: "NotFound", mount: onLayer(func(*siege, []byte) http.HandlerFunc {
 			return http.NotFound
 		})},
+		{name: "a layer whose content changes half-way", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			half, size := len(layer)/2, len(layer)
+			return halfThen(layer, part(half, size-1, size, make([]byte, size-half)))
+		})},
+		{name: "another layer of the same size in place of the rest", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			return halfThen(layer, body(make([]byte, len(layer))))
+		})},
+		{name: "the rest of a longer layer", lateAt: 6, want: bundle.DigestMismatch, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			half, size := len(layer)/2, len(layer)
+			return halfThen(layer, part(half, size-1, 1<<40, layer[half:]))
+		})},
+		{name: "another part of a layer than was asked for", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			return halfThen(layer, part(0, len(layer)-1, len(layer), layer))
+		})},
+		{name: "a part of a layer, although nobody asked for parts", lateAt: 6, want: unreachable, mount: onLayer(func(_ *siege, layer []byte) http.HandlerFunc {
+			return part(1, len(layer)-1, len(layer), layer[1:])
+		})},
+		{name: "the older release with the ETag of the newer", want: bundle.OlderRelease, mount: func(s *siege) digest.Digest {
+			older := s.release(4, "a: 4")
+			data := s.blob(older)
+			answer := manifestAnswer(older, data)
+			s.answer(latest, func(w http.ResponseWriter, r *http.Request) {
+				w.Header().Set("ETag", `"`+s.good.Digest.String()+`"`)
+				answer(w, r)
+			})
+			return older.Digest
+		}},
 		{name: "a manifest without an end", want: unreachable, mount: onTag(endless)},
 		{name: "a manifest whose transfer is a gzip bomb", want: unreachable, mount: onTag(inflating)},
 		{name: "a manifest said to be of an exabyte", want: bundle.TooLarge, mount: func(s *siege) digest.Digest {
@@ -213,6 +264,27 @@ func TestAttackOnCredentials(t *testing.T) {
 	require.NotContains(t, s.log.String(), "secret")
 	s.start()
 	s.end(9)
+}
+
+// A registry says that nothing has changed to an agent that has nothing yet.
+func TestAttackOnTheFirstPoll(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.publish(s.draft(6, map[string]string{"shop-main/config.yaml": "a: 6"}))
+	hook := func(w http.ResponseWriter, _ *http.Request) bool {
+		w.WriteHeader(http.StatusNotModified)
+		return true
+	}
+	s.registry.hook.Store(&hook)
+	r := s.once()
+	require.Equal(t, Unreachable, r.Verdict)
+	require.Equal(t, bundle.Pending, r.Status.State)
+	require.Equal(t, "Unreachable", r.Status.Reason)
+	require.Contains(t, r.Status.Message, "304")
+	require.NoDirExists(t, s.host)
+	s.registry.hook.Store(nil)
+	r = s.once()
+	require.Equal(t, bundle.Compliant, r.Status.State, r.Error)
 }
 
 // A body that begins and does not go on holds up the fetch, and nobody who asks the agent something.
