@@ -10,6 +10,7 @@ import (
 	"net"
 	"net/http"
 	"os"
+	"path/filepath"
 	"strconv"
 	"strings"
 	"sync"
@@ -21,6 +22,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/reconcilers/directory"
 )
 
 // everyByte has the small bundle's link misbehave at every byte, and not at one of so many.
@@ -168,7 +170,8 @@ func newBadDay(t *testing.T, chunk int64) *badDay {
 	s := newSite(t)
 	if dir, err := os.MkdirTemp("/dev/shm", "wherry-"); err == nil { // nothing here is about the disk
 		t.Cleanup(func() { os.RemoveAll(dir) })
-		s.dir = dir
+		s.dir, s.host = filepath.Join(dir, "state"), filepath.Join(dir, "host")
+		s.opts.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
 	}
 	d := &badDay{site: s, link: s.link(), n: 1}
 	s.opts.Download.Chunk, s.opts.Download.Window = chunk, 100*time.Millisecond
