@@ -24,7 +24,7 @@ var (
 	ErrNoHubURL = errors.New("no hub is known")
 	// ErrNoRequest means that an answer does not answer the request that waits for one.
 	ErrNoRequest = errors.New("no request waits for this answer")
-	// ErrUnfinished means that a request that changes who the agent is waits for its answer.
+	// ErrUnfinished means that a rotation was begun, which has to end first.
 	ErrUnfinished = errors.New("an earlier request is not answered yet")
 )
 
@@ -190,8 +190,8 @@ func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (p
 		case kind == EnrolRotate && before.Kind == EnrolRotate:
 			pending = before
 			return nil
-		case kind != EnrolAnew && before.Next != nil && before.Kind != kind:
-			return fmt.Errorf("%w: it was for %s", ErrUnfinished, before.Kind)
+		case kind == EnrolAsIs && before.Kind == EnrolRotate: // the hub may know the new key alone
+			return fmt.Errorf("%w: it was for a new key", ErrUnfinished)
 		}
 		pending = enrolling{Kind: kind}
 		switch {

@@ -208,7 +208,9 @@ func TestAPinnedHubIsNotReplacedByTheWay(t *testing.T) {
 		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.ErrorIs(t, err, ErrOtherHub, "the configuration is a person's to change")
 		require.Equal(t, h.PublicKey(), a.hub().key)
+		a.sayBegin()
 	})
+	require.Contains(t, s.log.String(), "the configuration counts")
 }
 
 // A rotation is cut at each of its steps; reports of before, meanwhile and after all arrive.

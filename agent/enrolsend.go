@@ -39,7 +39,8 @@ func (a *Agent) postEnrolment(ctx context.Context, hub string, request []byte) (
 	switch e := newHubError(resp, answer); {
 	case resp.StatusCode == http.StatusOK:
 		return answer, nil
-	case resp.StatusCode == http.StatusForbidden || resp.StatusCode == http.StatusBadRequest:
+	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusBadRequest,
+		resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusMethodNotAllowed: // an older hub, or none
 		return nil, fmt.Errorf("%w: %w", ErrRefused, e)
 	default:
 		return nil, e

@@ -64,3 +64,11 @@ func (s *sender) placed(ctx context.Context) bool {
 	}
 	return true
 }
+
+// sayOtherHub says that the configuration pins another hub's key than the one by which this agent was enrolled.
+func (a *Agent) sayOtherHub() {
+	enrolled, ok := a.state.hub.Load().key.(interface{ Equal(crypto.PublicKey) bool })
+	if ok && a.opts.HubKey != nil && !enrolled.Equal(a.opts.HubKey) {
+		a.opts.Log.Warn("the configured hub key is not that of the hub that has enrolled this agent: the configuration counts")
+	}
+}

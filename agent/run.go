@@ -105,6 +105,7 @@ func (a *Agent) loop(ctx context.Context) {
 // sayBegin says what a person should know of the state that a process begins with.
 func (a *Agent) sayBegin() {
 	a.sayInterrupted()
+	a.sayOtherHub()
 	if len(a.pinned.Keys) > 0 && len(a.state.chain()) > 0 {
 		a.opts.Log.Info("pinned keys count no more: a trust document is in force", "version", a.judge().version())
 	}

@@ -325,7 +325,7 @@ func enrollError(err error) error {
 	case errors.Is(err, agent.ErrOtherHub):
 		return cli.Fail(cli.Denied, err, "nothing was changed; --replace-hub leaves the hub that it is enrolled at, and a key that is configured is changed there")
 	case errors.Is(err, agent.ErrUnfinished):
-		return cli.Fail(cli.No, err, "end it with --rotate or --new-identity first, or carry its file and --accept the answer")
+		return cli.Fail(cli.No, err, "end it first, with --rotate, or with --accept and the answer to its file")
 	case errors.Is(err, agent.ErrRunning):
 		return cli.Fail(cli.No, err, "such as with systemctl stop wherry-agent, and start it afterwards")
 	case errors.Is(err, agent.ErrRefused):
