@@ -4,6 +4,8 @@ import (
 	"bytes"
 	"context"
 	"crypto"
+	"crypto/tls"
+	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -46,13 +48,14 @@ run the same again: it uses nothing up.
 Without a link, --request writes a file for "wherry hub clusters add --request", or for "wherry roster add",
 and --accept takes the hub's answer, once, with --hub-key.
 
---rotate gives the agent a new key, which the old one vouches for; until the hub has answered, reports are signed
-by both. Without a hub, --rotate --listed ends it, once the roster has the new key. --new-identity makes a copy of a machine a
-cluster of its own: with another key and uid, and without the reports of the machine that it was copied from.
-Never do that to the original.
+--rotate gives the agent a new key, which the old one vouches for; until the hub has answered, reports are
+signed by both. Without a hub, --rotate --listed ends it, once the roster has the new key.
 
-Exit codes: 0 it is enrolled; 1 an earlier request comes first, or the agent has to be ended; 2 wrong usage; 3 the hub
-is out of reach; 4 the hub refused, or what answered is not the hub.`,
+--new-identity makes a copy of a machine a cluster of its own: with another key and uid, and without the
+reports of the machine that it was copied from. Never do that to the original.
+
+Exit codes: 0 it is enrolled; 1 an earlier request comes first, or the agent has to be ended; 2 wrong usage;
+3 the hub is out of reach; 4 the hub refused, or what answered is not the hub.`,
 		Example: example("enroll --hub https://hub.example.com --token-file plant-7.token --environment prod --cluster-type drone", "enroll --rotate"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -141,6 +144,9 @@ func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
 	if err != nil {
 		return err
 	}
+	if !json.Valid(answer) {
+		return fmt.Errorf("%s: %w", f.accepts, bundle.ErrEnrolment)
+	}
 	var hubKey crypto.PublicKey
 	if hubKey, err = c.readHubKey(); err != nil {
 		return err
@@ -165,7 +171,7 @@ func (f *enrollFlags) request(cmd *cobra.Command, c *config) error {
 				return err
 			}
 			if err := cli.WriteFile(f.requestFile, func(w io.Writer) error { _, err := w.Write(request); return err }); err != nil {
-				return err
+				return cli.Fail(cli.Failed, err, "")
 			}
 			r, _, err := bundle.OpenEnrolmentRequest(request)
 			if err != nil {
@@ -333,7 +339,11 @@ func enrollError(err error) error {
 	case errors.Is(err, agent.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
 		return cli.Fail(cli.Denied, err, "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request")
 	}
-	return cli.Fail(cli.Failed, err, "run the same again: a request that the hub has followed already is answered again")
+	var certificate *tls.CertificateVerificationError
+	if errors.As(err, &certificate) {
+		return cli.Fail(cli.Failed, err, "name the authority's certificate with --tls-ca, if this is the hub")
+	}
+	return cli.Fail(cli.Failed, err, "is this the hub's address, and is it running? Run the same again then: what it has followed already is answered again")
 }
 
 // readEnrollToken reads the token that an agent is to register itself with. The file may be gone once it has: a token
