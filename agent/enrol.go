@@ -7,6 +7,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"math"
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
@@ -281,7 +282,7 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 		if pending.Next != nil {
 			err = a.become(tx, pending)
 		}
-		return errors.Join(err, save(tx, bucketMeta, keyEnrolment, kept), save(tx, bucketMeta, keyCluster, a.cluster),
+		return errors.Join(err, catchUp(tx, e.Incarnation, pending.Next != nil), save(tx, bucketMeta, keyEnrolment, kept), save(tx, bucketMeta, keyCluster, a.cluster),
 			drop(tx, bucketMeta, keyEnrolling), drop(tx, bucketMeta, keyHint))
 	})
 	if err != nil {
@@ -342,6 +343,18 @@ func (a *Agent) become(tx *bbolt.Tx, pending enrolling) error {
 	last, err := load[reporter](tx, bucketMeta, keyReporter)
 	last.Shown = "" // the new hub, or cluster, has heard nothing
 	return errors.Join(err, save(tx, bucketMeta, keyReporter, last))
+}
+
+// catchUp makes the agent's incarnation no older than the newest that the hub knows, and with a new key newer: a
+// machine that was restored from a backup, or whose clock was behind when its state was made, would report
+// into the past.
+func catchUp(tx *bbolt.Tx, newest int64, newKey bool) error {
+	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	if err != nil || newest < id.Incarnation || newest == id.Incarnation && !newKey {
+		return err
+	}
+	id.Incarnation = min(newest, math.MaxInt64-1) + 1
+	return save(tx, bucketMeta, keyIdentity, id)
 }
 
 // submit posts a request and keeps the answer.

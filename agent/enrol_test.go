@@ -293,6 +293,44 @@ func TestARotationThatWasBegunIsEndedBeforeReportsAreSent(t *testing.T) {
 	})
 }
 
+// A machine whose state was restored from a backup of before its key was replaced, or whose clock is behind, reports into
+// the present again once it has a new key.
+func TestANewKeyReportsIntoThePresent(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.now, s.opts.Now = time.Now(), nil
+	s.change(1)
+	s.agent(func(a *Agent) {
+		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		require.NoError(t, err)
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { // as if it had been made in the far future
+			id := a.state.identity()
+			id.Incarnation += 1 << 30
+			return save(tx, bucketMeta, keyIdentity, id)
+		}))
+	})
+	s.once()
+	future := h.cluster(t).Incarnation
+	s.agent(func(a *Agent) {
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { // the backup
+			id := a.state.identity()
+			id.Incarnation -= 1 << 30
+			return save(tx, bucketMeta, keyIdentity, id)
+		}))
+	})
+	s.change(2)
+	s.once()
+	require.Equal(t, future, h.cluster(t).Incarnation, "into the past")
+	s.agent(func(a *Agent) {
+		_, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+		require.NoError(t, err)
+		require.Equal(t, future+1, a.state.identity().Incarnation)
+	})
+	s.change(3)
+	s.once()
+	require.Equal(t, future+1, h.cluster(t).Incarnation)
+	require.EqualValues(t, 3, h.cluster(t).Observed.Sequence)
+}
+
 func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 	s := newSite(t)
 	s.change(1)

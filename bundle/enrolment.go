@@ -104,6 +104,9 @@ type Enrolment struct {
 	Cluster ReportCluster `json:"cluster"` // as registered
 	// KeyID is the key that the cluster's reports are signed with.
 	KeyID string `json:"keyID"`
+	// Incarnation is the newest that the hub has reports of; zero before the first. The agent's is to be no older,
+	// or what it reports would be taken for the past.
+	Incarnation int64 `json:"incarnation,omitempty"`
 	// Request is the id of the request that is answered, so that no older answer passes for this one.
 	Request digest.Digest `json:"request"`
 	// HubKey is the public half of the key that has signed this, in PEM.

@@ -98,10 +98,14 @@ func (h *Hub) AnswerRequest(ctx context.Context, uid string, request digest.Dige
 		return nil, fmt.Errorf("cluster %q: %w", uid, ErrUnknownCluster)
 	}
 	c := known[0]
+	var newest int64
+	if err := h.read.QueryRowContext(ctx, `SELECT incarnation FROM cluster WHERE uid = ?`, uid).Scan(&newest); err != nil {
+		return nil, classify(err)
+	}
 	h.log.Info("cluster enrolled", "cluster", c.Name, "uid", c.UID, "type", c.Type, "key", c.KeyIDs[0])
 	return bundle.SealEnrolment(bundle.Enrolment{
 		Cluster: bundle.ReportCluster{UID: c.UID, Name: c.Name, Platform: c.Platform, Type: c.Type, Environment: c.Environment, Ring: c.Ring, Labels: c.Labels},
-		KeyID:   c.KeyIDs[0], Request: request, IssuedAt: h.now().UTC(),
+		KeyID:   c.KeyIDs[0], Incarnation: newest, Request: request, IssuedAt: h.now().UTC(),
 	}, h.key)
 }
 
