@@ -489,6 +489,10 @@ func TestARunningAgentEnrolsAndSendsAtOnce(t *testing.T) {
 	}, 10*time.Second, time.Millisecond)
 	_, err = client.EnrolRequest(t.Context(), EnrolRotate)
 	require.NoError(t, err)
+	_, err = a.prepare(EnrolAnew, "", nil) // as somebody may have begun before it ran
+	require.NoError(t, err)
+	_, err = client.Accept(t.Context(), []byte("{}"), nil)
+	require.ErrorIs(t, err, ErrRunning)
 	cancel()
 	require.NoError(t, <-ended)
 }

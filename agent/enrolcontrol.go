@@ -7,11 +7,15 @@ import (
 	"fmt"
 	"net/http"
 
+	"go.etcd.io/bbolt"
+
 	"github.com/wherry-dev/wherry/bundle"
 )
 
 // ErrRunning means that something cannot be done while the agent runs.
 var ErrRunning = errors.New("the agent is running")
+
+var errRunningAnew = fmt.Errorf("%w: end it before it becomes another cluster", ErrRunning)
 
 // serveEnrol adds the commands about who the agent is. A request to the hub goes on when the one who asked for it
 // has gone.
@@ -29,7 +33,7 @@ func (c *control) serveEnrol(ctx context.Context, mux *http.ServeMux) {
 			}
 			done, err := any(nil), error(nil)
 			if cmd.Enrol.Kind == EnrolAnew {
-				err = fmt.Errorf("%w: end it before it becomes another cluster", ErrRunning)
+				err = errRunningAnew
 			} else {
 				done, err = do(cmd)
 			}
@@ -51,7 +55,19 @@ func (a *Agent) enrolRequest(kind EnrolKind) (enrolRequest, error) {
 	return enrolRequest{request}, err
 }
 
+// acceptBy is Accept in an agent that runs, which stays the cluster that it is.
 func (a *Agent) acceptBy(answer []byte, hubKey string) (Enrolled, error) {
+	var pending enrolling
+	err := a.state.view(func(tx *bbolt.Tx) (err error) {
+		pending, err = load[enrolling](tx, bucketMeta, keyEnrolling)
+		return err
+	})
+	switch {
+	case err != nil:
+		return Enrolled{}, err
+	case pending.Kind == EnrolAnew:
+		return Enrolled{}, errRunningAnew
+	}
 	var key crypto.PublicKey
 	if hubKey != "" {
 		keys, err := bundle.ParsePublicKeys([]byte(hubKey))

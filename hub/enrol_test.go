@@ -351,10 +351,13 @@ func TestARetiredClusterIsToldSo(t *testing.T) {
 	require.True(t, result.Rejected[0].Permanent)
 	require.Equal(t, "plant-8", onlyCluster(t, h).Name)
 	require.Equal(t, rows, count(t, h, "transition"))
-	all, err := h.Registrations(t.Context())
+	all, err := h.RetiredClusters(t.Context())
 	require.NoError(t, err)
-	require.Len(t, all, 2)
+	require.Len(t, all, 1)
 	require.Equal(t, "sold in May", all[0].RetiredReason)
+	all, err = h.Registrations(t.Context())
+	require.NoError(t, err)
+	require.Len(t, all, 1)
 
 	// Its name is free, and a person may bring the cluster itself back.
 	c := newAgent(t, "plant-9")

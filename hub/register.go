@@ -78,7 +78,7 @@ func (h *Hub) RemoveCluster(ctx context.Context, nameOrUID string) (Registration
 	return r, nil
 }
 
-// Registrations returns all registered clusters, and those that were retired, by name.
+// Registrations returns all registered clusters by name.
 func (h *Hub) Registrations(ctx context.Context) ([]Registration, error) {
 	rs, err := registrations(ctx, h.read, allClusters)
 	return rs, classify(err)
@@ -145,7 +145,8 @@ func writeRegistration(ctx context.Context, db *conn, c Cluster, kid string, now
 
 // Which registrations to read. The one of a name comes before that of a uid spelt alike.
 const (
-	allClusters     = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) ORDER BY c.name, c.id`
+	allClusters     = `c.removed_at IS NULL ORDER BY c.name`
+	allRetired      = `c.retired_at IS NOT NULL ORDER BY c.name, c.id`
 	clusterByUID    = `c.removed_at IS NULL AND c.uid = ?1`
 	clusterByEither = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) AND (c.name = ?1 OR c.uid = ?1) ORDER BY c.removed_at IS NULL DESC, c.name = ?1 DESC, c.id DESC LIMIT 1`
 )

@@ -27,6 +27,12 @@ func (h *Hub) RetireCluster(ctx context.Context, nameOrUID, reason string) (Regi
 	return r, err
 }
 
+// RetiredClusters returns the clusters that were retired, by name, of which there may be several of one.
+func (h *Hub) RetiredClusters(ctx context.Context) ([]Registration, error) {
+	rs, err := registrations(ctx, h.read, allRetired)
+	return rs, classify(err)
+}
+
 // endRegistration revokes all keys of a cluster and has it shown no more.
 func endRegistration(ctx context.Context, db *conn, uid string, now int64) error {
 	_, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, ?), until_incarnation = NULL, until_seq = NULL

@@ -3,6 +3,7 @@ package main
 import (
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -99,7 +100,12 @@ func newHubClustersListCommand(dir *string) *cobra.Command {
 				Clusters []hub.Registration `json:"clusters"`
 			}
 			err := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) (err error) {
-				list.Clusters, err = h.Registrations(cmd.Context())
+				if list.Clusters, err = h.Registrations(cmd.Context()); err != nil {
+					return err
+				}
+				retired, err := h.RetiredClusters(cmd.Context())
+				list.Clusters = append(list.Clusters, retired...)
+				slices.SortStableFunc(list.Clusters, func(a, b hub.Registration) int { return strings.Compare(a.Name, b.Name) })
 				return err
 			})
 			if err != nil {
