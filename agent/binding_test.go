@@ -53,7 +53,7 @@ func TestAnAgentIsBoundToAnotherStreamAndBack(t *testing.T) {
 		res := s.once()
 		require.Equal(t, Unreachable, res.Verdict)
 		require.Equal(t, bundle.Pending, res.Status.State)
-		require.Equal(t, reasonRebinding, res.Status.Reason)
+		require.Equal(t, ReasonRebinding, res.Status.Reason)
 		require.Contains(t, res.Status.Message, "what is here of dev/drone stays until the first release of prod/drone begins to run (NotFound: ")
 		require.Equal(t, "prod", res.Status.Cluster.Environment)
 		require.Equal(t, here, res.Status.Binding.Configured)
@@ -141,7 +141,7 @@ func TestTheConfigurationHasTheLastWord(t *testing.T) {
 	r := s.once()
 	require.Equal(t, "boat", r.Status.Cluster.Type)
 	require.Nil(t, r.Status.Binding)
-	require.Equal(t, reasonRebinding, r.Status.Reason)
+	require.Equal(t, ReasonRebinding, r.Status.Reason)
 	require.Contains(t, s.log.String(), `level=WARN msg="other releases are followed from now on" before=prod/drone now=dev/boat by=configuration`)
 	s.stream, s.repo = configured, repo
 	require.Equal(t, bundle.Compliant, s.once().Status.State, "as what is here is of it")

@@ -217,7 +217,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		if contact.Reason != "" {
 			awaited += " (" + contact.Reason + ": " + contact.Message + ")"
 		}
-		st.Reason, st.Message = reasonRebinding, bundle.Clip(awaited)
+		st.Reason, st.Message = ReasonRebinding, bundle.Clip(awaited)
 	case fate.held != nil:
 		st.Reason, st.Message = reasonHeld, fate.held.message(running)
 	case st.Reason == "":

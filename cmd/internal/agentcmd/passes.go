@@ -23,7 +23,7 @@ const exitCodes = `
 
 Exit codes: 0 all assignments are compliant; 1 some have failed or drifted; 2 wrong usage; 3 the
 registry is out of reach, or this machine did not do its part; 4 the newest release is refused; 5 some
-are still progressing.`
+are still progressing, or wait because nothing may be changed now.`
 
 // passFlags are the flags of commands that make a pass and print how the agent stands then.
 type passFlags struct {

@@ -79,7 +79,7 @@ func writeTable(w io.Writer, s agent.Status) {
 		row("bound", "to ", b.Bound, " since ", b.At.Format(time.RFC3339), "; the configuration says ", b.Configured)
 	}
 	row("state", string(s.State)+spaced(reasonOf(s.Reason, s.Message)))
-	if b := s.Bar; b != nil {
+	if b := s.Bar; b != nil && b.Reason != s.Reason {
 		row("no change", barLine(b))
 	}
 	if r := s.Release.Running; r != nil {
@@ -201,6 +201,9 @@ func exitOf(r agent.Result) error {
 		return cli.Fail(cli.NotYet, errors.New("what is to be changed waits: "+barLine(bar)), barHint(bar))
 	case state == bundle.Compliant, state == bundle.Suspended:
 		return nil
+	}
+	if r.Status.Reason == agent.ReasonRebinding {
+		return cli.Fail(cli.NotYet, errors.New(r.Status.Message), "bring one with import, give --registry, or go back with rebind --undo")
 	}
 	if len(r.Status.Items) == 0 {
 		return cli.Fail(cli.NotYet, errors.New("there is no release yet"), "give --registry, or bring one with import")
