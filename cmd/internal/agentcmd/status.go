@@ -181,6 +181,8 @@ func exitOf(r agent.Result) error {
 	}
 	bar := r.Status.Bar
 	switch state := r.Status.State; {
+	case bar != nil && bar.State == bundle.Failed:
+		return cli.Fail(cli.No, errors.New(barLine(bar)), "")
 	case state == bundle.Failed, state == bundle.Drifted:
 		hint := ""
 		switch reason := r.Status.Reason; {
