@@ -83,6 +83,12 @@ type Options struct {
 	// one reports are sent and none is ever deleted. What is empty is the state's, if a hub has enrolled it.
 	HubURL string
 	HubKey crypto.PublicKey
+	// ReportStore is a registry that reports are pushed to, each cluster's to a repository of its own, and
+	// ReportPlace its name for the log. Nil is none.
+	ReportStore oci.Store
+	ReportPlace string
+	// AckStored deletes reports once ReportStore has stored them, where there is no hub that acknowledges.
+	AckStored bool
 	// EnrolToken has an agent that no hub has enrolled register itself at HubURL; see EnrolOptions.
 	EnrolToken string
 	// HTTPClient talks to the hub. Nil is a client with deadlines.
@@ -139,6 +145,7 @@ type Agent struct {
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
 	queued               chan struct{} // holds a token when a report waits to be sent
+	toRegistry           chan struct{} // the same for a registry
 	enrolled             chan struct{} // holds a token when a hub has enrolled this agent
 	wake                 chan struct{} // holds a token when something has changed that Run had not planned
 	eager                atomic.Bool   // the next pass of Run is to ask for a newer release
@@ -155,7 +162,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	return &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
 		content: newContents(state), instance: strings.ToLower(rand.Text()),
-		queued: make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
+		queued: make(chan struct{}, 1), toRegistry: make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		barRest: barRest,
 	}
@@ -191,7 +198,10 @@ func (a *Agent) enter(step string) {
 }
 
 // wakeSinks says that a report waits.
-func (a *Agent) wakeSinks() { nudge(a.queued) }
+func (a *Agent) wakeSinks() {
+	nudge(a.queued)
+	nudge(a.toRegistry)
+}
 
 // nudge puts a token into c if it holds none.
 func nudge(c chan struct{}) {

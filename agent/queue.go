@@ -12,6 +12,8 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
+
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 // The defaults of QueueLimits.
@@ -60,6 +62,10 @@ type queued struct {
 	// Rejected is why the hub will not take it, and RetryAt when it is offered again; see dead.go.
 	Rejected string    `json:"rejected,omitempty"`
 	RetryAt  time.Time `json:"retryAt,omitzero"`
+	// Tag is where it lies in a registry; empty before it was pushed. Incarnation is the agent's when it was made;
+	// versions before that never changed theirs, and have not noted it.
+	Tag         string `json:"tag,omitempty"`
+	Incarnation int64  `json:"incarnation,omitempty"`
 
 	seq      uint64
 	envelope []byte
@@ -209,7 +215,7 @@ func (q *queue) remove(e queued) error {
 	if e.Rejected != "" {
 		q.totals.Rejected--
 	}
-	return errors.Join(q.index.Delete(seqKey(e.seq)), q.reports.Delete(seqKey(e.seq)))
+	return errors.Join(q.index.Delete(seqKey(e.seq)), q.reports.Delete(seqKey(e.seq)), q.unpushed(e.Tag))
 }
 
 // enqueue adds a report that tells of the given failures, deletes what it makes superfluous, and gives up what
@@ -241,13 +247,26 @@ func recount(tx *bbolt.Tx) (bool, error) {
 	return q.close()
 }
 
+// oldestTag names the oldest report that the agent keeps beside the one of that incarnation and seq.
+func oldestTag(tx *bbolt.Tx, incarnation, seq int64) (string, error) {
+	q, err := openQueue(tx)
+	if err != nil {
+		return "", err
+	}
+	e, ok, err := q.oldest()
+	if ok {
+		return bundle.ReportTag(cmp.Or(e.Incarnation, incarnation), int64(e.seq)), nil
+	}
+	return bundle.ReportTag(incarnation, seq), err
+}
+
 // emptyQueue forgets what waits, and what was known of failures.
 func emptyQueue(tx *bbolt.Tx) error {
 	q, err := openQueue(tx)
 	if err != nil {
 		return err
 	}
-	for _, name := range []string{bucketIndex, bucketReports, bucketFailing, bucketDead} {
+	for _, name := range []string{bucketIndex, bucketReports, bucketFailing, bucketDead, bucketPushed} {
 		if err := tx.DeleteBucket([]byte(name)); err != nil && !errors.Is(err, berrors.ErrBucketNotFound) {
 			return err
 		}

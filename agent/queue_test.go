@@ -159,7 +159,7 @@ func TestReportsAreMadeWhenSomethingChangesAndForHeartbeats(t *testing.T) {
 			require.Equal(t, []bundle.ReportKind{bundle.Snapshot, bundle.Event}[i], reports[i].Kind)
 			require.NotEmpty(t, reports[i].Agent.Instance)
 			instances[reports[i].Agent.Instance], reports[i].Agent.Instance = true, ""
-			require.Equal(t, bundle.ReportAgent{Version: "v0.0.0-test", Incarnation: epoch.Add(time.Hour).Unix(), Seq: seq}, reports[i].Agent)
+			require.Equal(t, bundle.ReportAgent{Version: "v0.0.0-test", Incarnation: epoch.Add(time.Hour).Unix(), Seq: seq, Oldest: s.tag(1)}, reports[i].Agent)
 		}
 		require.Len(t, instances, 2, "each process has one of its own")
 		last := reports[1]

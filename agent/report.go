@@ -45,6 +45,9 @@ func (a *Agent) report(now time.Time) error {
 		}
 		last.Seq, last.Shown, last.At = last.Seq+1, shown, stamp(now)
 		r.Agent.Incarnation, r.Agent.Seq, r.Agent.Instance = id.Incarnation, last.Seq, a.instance
+		if r.Agent.Oldest, err = oldestTag(tx, id.Incarnation, last.Seq); err != nil {
+			return false, err
+		}
 		body, err := json.Marshal(r)
 		if err != nil {
 			return false, err
@@ -59,7 +62,8 @@ func (a *Agent) report(now time.Time) error {
 		}
 		made = true
 		return true, errors.Join(save(tx, bucketMeta, keyReporter, last), enqueue(tx, queued{
-			ID: bundle.ReportID(body), Size: len(envelope), At: stamp(now), Heartbeat: r.Kind == bundle.Heartbeat, seq: uint64(last.Seq), envelope: envelope,
+			ID: bundle.ReportID(body), Size: len(envelope), At: stamp(now), Heartbeat: r.Kind == bundle.Heartbeat,
+			Incarnation: id.Incarnation, seq: uint64(last.Seq), envelope: envelope,
 		}, failureKeys(r), a.opts.Queue))
 	})
 	if made && err == nil {

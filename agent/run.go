@@ -32,6 +32,13 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 			a.opts.Log.Warn("reports stay in the queue", "err", err)
 		}
 	}
+	if a.opts.ReportStore != nil && ctx.Err() == nil {
+		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
+		defer cancel()
+		if _, err := (&registrySink{Agent: a}).round(ctx); err != nil {
+			a.opts.Log.Warn("reports stay in the queue", "to", a.opts.ReportPlace, "err", err)
+		}
+	}
 	return a.result(out)
 }
 
@@ -68,6 +75,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	var parts sync.WaitGroup
 	parts.Go(func() { control.serve(ctx) })
 	parts.Go(func() { newSender(a).run(ctx) })
+	if a.opts.ReportStore != nil {
+		parts.Go(func() { (&registrySink{Agent: a}).run(ctx) })
+	}
 	a.loop(ctx)
 	a.waitForPass()
 	cancel()

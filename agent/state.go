@@ -52,6 +52,7 @@ const (
 	bucketQuarantine = "quarantine" // encoded manifest digest: QuarantinedStatus; there once something was given up
 
 	bucketDead    = "queue-dead"    // seq: letter; there once there was one
+	bucketPushed  = "queue-pushed"  // tag in the registry: pushed; there once there was one
 	bucketFailing = "queue-failing" // failure: told; there once there was one
 )
 

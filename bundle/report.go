@@ -60,6 +60,9 @@ type ReportAgent struct {
 	Version     string `json:"version"`
 	Incarnation int64  `json:"incarnation"`
 	Seq         int64  `json:"seq"`
+	// Oldest is the ReportTag of the oldest report that the agent still keeps, this one included. An
+	// acknowledgement need not name any before it.
+	Oldest string `json:"oldest,omitempty"`
 	// Instance is made by each process of an agent, and kept nowhere: an agent never returns to an earlier one,
 	// so that two that take turns are two agents. Empty in reports of older agents.
 	Instance string `json:"instance,omitempty"`

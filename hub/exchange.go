@@ -33,6 +33,8 @@ type ImportedCluster struct {
 	Accepted   int    `json:"accepted"`
 	Duplicates int    `json:"duplicates"`
 	Rejected   int    `json:"rejected"`
+	// Left counts the artifacts of a registry that the next import will take.
+	Left int `json:"left,omitempty"`
 }
 
 // Untrusted says whether a report was rejected because nobody registered vouches for it.
@@ -124,6 +126,9 @@ func (h *Hub) receive(ctx context.Context, uid string, keys keyring, all []unope
 		if s, err = h.store(ctx, uid, verified, via); err != nil {
 			return stored{}, err
 		}
+	}
+	if len(verified) > 0 { // which are in order now
+		s.newest = verified[len(verified)-1].body.Agent
 	}
 	s.rejected = append(rejected, s.rejected...)
 	slices.SortFunc(s.rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })

@@ -19,6 +19,8 @@ type Via string
 const (
 	ViaHTTP  Via = "http"
 	ViaMedia Via = "media"
+	// ViaRegistry is by a registry that the agent pushes to; see Hub.Collect.
+	ViaRegistry Via = "registry"
 )
 
 // stored is what became of the verified reports of one cluster.
@@ -26,8 +28,9 @@ type stored struct {
 	accepted, duplicates int
 	ids                  []digest.Digest // of both
 	rejected             []Rejection
-	sharedHow            string // how two agents share the cluster's identity shows; empty while none do
-	found                bool   // that was found out now
+	newest               bundle.ReportAgent // of the verified report that is last in order
+	sharedHow            string             // how two agents share the cluster's identity shows; empty while none do
+	found                bool               // that was found out now
 }
 
 // store writes the verified reports of one cluster and returns once they are on disk.

@@ -62,11 +62,11 @@ func loadPresent(ctx context.Context, db querier, uid string) (*present, error) 
 	return p, nil
 }
 
-// seen notes that the cluster is alive. A report that came by media was written at the time that the
+// seen notes that the cluster is alive. A report that came by media, or by a registry, was written at the time that the
 // agent says, and proves nothing later.
 func (p *present) seen(r bundle.Report, via Via, now time.Time) {
 	at := now
-	if via == ViaMedia && r.OccurredAt.Before(now) {
+	if via != ViaHTTP && r.OccurredAt.Before(now) {
 		at = r.OccurredAt
 	}
 	p.lastSeen, p.everReported = max(p.lastSeen, millis(at)), true

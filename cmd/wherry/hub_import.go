@@ -7,10 +7,12 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"strings"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -23,28 +25,36 @@ type imported struct {
 
 func newHubImportCommand(dir *string) *cobra.Command {
 	var format string
+	var registry registryFlags
 	cmd := &cobra.Command{
-		Use:   "import FILE…",
-		Short: "Store reports that came by media",
-		Long: `Store the reports that "wherry-agent reports export" wrote. The rules are those of reports over HTTP: a
+		Use:   "import FILE|LOCATION…",
+		Short: "Store reports that came by media, or lie in a registry",
+		Long: `Store the reports that "wherry-agent reports export" wrote, or those that the agents of all registered
+clusters have pushed to a registry (--report-registry). The rules are those of reports over HTTP: a
 report is stored if a key that is registered for its cluster signed it, repeats change nothing, and the
-other reports of a file are stored whatever becomes of one.
+other reports are stored whatever becomes of one.
+
+What a registry holds is fetched once, and acknowledged there, beside it; agents delete what is
+acknowledged. Run it as often as the present should be known, such as every quarter of an hour.
 
 It exits with 0 if all reports are stored, 4 if some were signed by nobody registered, and 1 if others
 were refused. "wherry hub export-ack" writes the acknowledgements for the way back.`,
-		Example: `  wherry hub import /media/usb/reports.tar && wherry hub export-ack -o /media/usb/ack.tar`,
-		Args:    cobra.MinimumNArgs(1),
+		Example: `  wherry hub import /media/usb/reports.tar && wherry hub export-ack -o /media/usb/ack.tar
+  wherry hub import oci://registry.example/edge`,
+		Args: cobra.MinimumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			var list struct {
 				Files []imported `json:"files"`
 			}
 			failed := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 				for _, file := range args {
-					result, err := importFile(cmd.Context(), h, file)
+					result, err := importFrom(cmd.Context(), h, file, registry.options())
+					if err == nil || len(result.Clusters) > 0 {
+						list.Files = append(list.Files, imported{file, result})
+					}
 					if err != nil {
 						return err
 					}
-					list.Files = append(list.Files, imported{file, result})
 				}
 				return nil
 			})
@@ -59,7 +69,28 @@ were refused. "wherry hub export-ack" writes the acknowledgements for the way ba
 		},
 	}
 	cli.OutputFlag(cmd, &format)
+	registry.add(cmd)
 	return cmd
+}
+
+// importFrom takes a file, or what lies at a location.
+func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) (hub.ImportResult, error) {
+	loc, err := oci.Parse(from)
+	if err != nil {
+		if strings.HasPrefix(from, "oci:") {
+			return hub.ImportResult{}, cli.Fail(cli.Usage, err, "")
+		}
+		return importFile(ctx, h, from)
+	}
+	store, err := loc.Open(opts)
+	if err != nil {
+		return hub.ImportResult{}, cli.Fail(cli.Usage, err, "")
+	}
+	result, err := h.Collect(ctx, store)
+	if err != nil {
+		err = registryFailure(err, loc)
+	}
+	return result, err
 }
 
 func importFile(ctx context.Context, h *hub.Hub, file string) (hub.ImportResult, error) {
@@ -111,6 +142,11 @@ func refusedReports(w io.Writer, all []imported) error {
 		}
 		if i.Untrusted() {
 			code = cli.Denied
+		}
+		for _, c := range i.Clusters {
+			if c.Left > 0 {
+				fmt.Fprintf(w, "%s: %s: %d more to take: import again\n", i.File, c.Name, c.Left)
+			}
 		}
 	}
 	for _, k := range kinds {

@@ -43,6 +43,8 @@ type config struct {
 	zarf                               string   // the program; empty is without
 	zarfKeys                           []string // files
 	hub, hubKey                        string
+	reports                            oci.Location // zero where reports go to no registry
+	ackStored                          bool
 	enrollToken                        string // a file
 	credentials                        string // a file; empty is docker's own
 	logFormat                          string
@@ -165,6 +167,8 @@ func (c *config) complete() error {
 		return c.missing("clusterType")
 	case len(c.keys) == 0 && c.trust == "" && !c.hasTrust():
 		return c.missing("keys")
+	case c.ackStored && (c.reports == (oci.Location{}) || c.hub != ""):
+		return cli.Usagef("--ack-mode stored is for reports in a registry without a hub that acknowledges them: give --report-registry, and no --hub")
 	case c.adapter == "directory" && c.directoryRoot == "":
 		return c.missing("directoryRoot")
 	case c.adapter == "ansible" && c.ansiblePlaybook == "":

@@ -95,6 +95,15 @@ func (r *remote) repository(name string) (bundle.Source, error) {
 // configure tells the agent what it has to know of the network.
 func (r *remote) configure(o *agent.Options) (err error) {
 	o.TrustSource, err = r.repository(bundle.TrustRepository)
+	if r.c.reports != (oci.Location{}) {
+		opts := r.options
+		opts.PlainHTTP = opts.PlainHTTP && (r.c.registry == (oci.Location{}) || r.c.reports.Host == r.c.registry.Host)
+		store, err := r.c.reports.Open(opts)
+		if err != nil {
+			return cli.Fail(cli.Usage, err, "")
+		}
+		o.ReportStore, o.ReportPlace, o.AckStored = store, r.c.reports.String(), r.c.ackStored
+	}
 	o.HTTPClient = &http.Client{Transport: r.options.HTTPClient.Transport, Timeout: agent.HubTime}
 	return err
 }

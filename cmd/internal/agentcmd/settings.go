@@ -53,6 +53,9 @@ var (
 // adapters are those that can be had.
 var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
 
+// ackModes are what may delete a report.
+var ackModes = []string{"signed", "stored"}
+
 var logFormats = []string{"text", "json"}
 
 // anyOf lists names as people do: a, b or c.
@@ -97,6 +100,8 @@ func settings() []setting {
 		{field: "hub", flag: "hub", allowed: "an http:// or https:// URL", usage: "hub `URL` that reports go to; without it they wait for reports export", set: setHub},
 		{field: "hubKey", flag: "hub-key", path: true, allowed: "the path of the public key that \"wherry hub keys show\" prints", usage: "pin the hub's public key `FILE`; without it no report is ever deleted", set: text(func(c *config) *string { return &c.hubKey })},
 		{field: "enrollToken", flag: "enroll-token-file", path: true, allowed: "the path of a file with a token of \"wherry hub tokens create\"", usage: "token `FILE` by which an agent that no hub has enrolled registers itself at --hub", set: text(func(c *config) *string { return &c.enrollToken })},
+		{field: "reportRegistry", flag: "report-registry", allowed: "oci://HOST/PREFIX or oci-layout:DIR", usage: "registry that reports are pushed to, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR", set: setReports},
+		{field: "ackMode", flag: "ack-mode", values: ackModes, allowed: anyOf(ackModes), usage: "delete reports as `MODE` says: signed, once the hub has acknowledged them, or stored, once --report-registry has them, where there is no hub (default \"signed\")", set: setAckMode},
 		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: duration(0, func(c *config) *time.Duration { c.settle = new(time.Duration); return c.settle })},
 		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
 		{field: "maintenance", flag: "maintenance", list: true, separator: ";", parts: []string{"cron", "for", "timeZone"}, allowed: "the five fields of crontab, a duration and perhaps a time zone, such as \"0 2 * * SAT 4h Europe/Berlin\"", usage: "change the cluster only in this `WINDOW`, such as '0 2 * * SAT 4h Europe/Berlin'; may be given several times", set: setMaintenance},
@@ -163,6 +168,19 @@ func duration(least time.Duration, field func(*config) *time.Duration) func(*con
 func setRegistry(c *config, s string) (err error) {
 	c.registry, err = oci.Parse(s)
 	return err
+}
+
+func setReports(c *config, s string) (err error) {
+	c.reports, err = oci.Parse(s)
+	return err
+}
+
+func setAckMode(c *config, s string) error {
+	if !slices.Contains(ackModes, s) {
+		return fmt.Errorf("%q is none of them", s)
+	}
+	c.ackStored = s == "stored"
+	return nil
 }
 
 func setPlain(c *config, s string) (err error) {

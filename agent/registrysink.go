@@ -1,0 +1,323 @@
+package agent
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"go.etcd.io/bbolt"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+const (
+	// ackInterval is how often to look for an acknowledgement while one is missing. Hubs look into registries as
+	// seldom as once an hour, or a day.
+	ackInterval = 15 * time.Minute
+	// keptArtifacts bounds what an agent leaves in a registry where nobody acknowledges.
+	keptArtifacts = 1000
+)
+
+// registrySink takes reports to a registry. What lies there follows the queue: what was acknowledged, or is
+// superfluous, is deleted there too, where the registry lets it.
+type registrySink struct {
+	*Agent
+	ack   digest.Digest // of the manifest that was read last
+	stays bool          // it was logged that the registry deletes nothing
+}
+
+// pushed is an artifact that was pushed, or was about to be.
+type pushed struct {
+	Manifest ocispec.Descriptor `json:"manifest"`
+	Seq      uint64             `json:"seq"`  // of its newest report
+	Live     int                `json:"live"` // how many of its reports are in the queue
+	// Heartbeat is true where it holds nothing else.
+	Heartbeat bool `json:"heartbeat,omitempty"`
+}
+
+func (s *registrySink) run(ctx context.Context) {
+	if !s.opts.AckStored && s.hub().key == nil {
+		s.opts.Log.Warn("no hub key is pinned: reports are pushed and none is ever deleted")
+	}
+	c := &courier{Agent: s.Agent, to: s.opts.ReportPlace, wake: s.toRegistry, idle: s.idle, round: s.round, sleep: sleep}
+	c.run(ctx)
+}
+
+// idle is how long nothing has to be asked of the registry.
+func (s *registrySink) idle() time.Duration {
+	st, err := s.state.queueStatus()
+	if err != nil || st.Length == 0 || s.opts.AckStored || s.hub().key == nil {
+		return lastRetry
+	}
+	return jitter(ackInterval)
+}
+
+// round takes acknowledgements, pushes what was not pushed, the newest report first, and deletes what is of no use.
+func (s *registrySink) round(ctx context.Context) (rest time.Duration, err error) {
+	ctx, cancel := context.WithTimeout(ctx, HubTime)
+	defer cancel()
+	repo, err := s.opts.ReportStore.Repository(bundle.ReportRepository(s.cluster.UID))
+	if err != nil {
+		return 0, err
+	}
+	if err := s.takeAck(ctx, repo); err != nil {
+		return 0, err
+	}
+	waiting := func(q queued) bool { return q.Tag == "" }
+	for {
+		batch, _, err := s.state.nextBatch(0, waiting)
+		if err != nil {
+			return 0, err
+		}
+		if len(batch) == 0 {
+			return 0, s.sweep(ctx, repo)
+		}
+		if err := s.push(ctx, repo, batch); err != nil {
+			return 0, err
+		}
+	}
+}
+
+// takeAck deletes what the hub's acknowledgement names. One that is not the hub's, or not for this cluster, deletes
+// nothing, and keeps nothing from being pushed.
+func (s *registrySink) takeAck(ctx context.Context, repo oci.Target) error {
+	key := s.hub().key
+	if s.opts.AckStored || key == nil {
+		return nil
+	}
+	manifest, err := repo.Resolve(ctx, bundle.AckTag)
+	if errors.Is(err, errdef.ErrNotFound) || err == nil && manifest.Digest == s.ack {
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	envelopes, err := bundle.FetchAcks(ctx, repo, manifest)
+	if err == nil {
+		_, err = s.state.acknowledge(envelopes, key, s.cluster.UID)
+	}
+	var refusal *bundle.Refusal
+	if errors.Is(err, errdef.ErrNotFound) { // a newer one has just taken its place
+		return nil
+	}
+	if err != nil && (IsUntrusted(err) || errors.As(err, &refusal)) {
+		s.opts.Log.Warn("acknowledgement in the registry is not believed", "digest", manifest.Digest, "err", err)
+		err = nil
+	}
+	if err == nil {
+		s.ack = manifest.Digest
+	}
+	return err
+}
+
+// push makes one artifact of batch. That it is about to is written first, so that what a crash leaves is known.
+func (s *registrySink) push(ctx context.Context, repo oci.Target, batch []queued) error {
+	var envelopes [][]byte
+	newest, p := batch[len(batch)-1], pushed{Heartbeat: true}
+	for _, q := range batch {
+		envelopes = append(envelopes, q.envelope)
+		p.Heartbeat = p.Heartbeat && q.Heartbeat
+	}
+	blobs, err := bundle.StoredReports(envelopes)
+	if err != nil {
+		return err
+	}
+	p.Manifest, p.Seq = blobs[len(blobs)-1].Descriptor, newest.seq
+	tag := bundle.ReportTag(cmp.Or(newest.Incarnation, s.state.identity().Incarnation), int64(newest.seq))
+	there, err := repo.Resolve(ctx, tag)
+	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
+		return err
+	}
+	if there.Digest != "" && there.Digest != p.Manifest.Digest { // a tag is never moved: the other may be a clone's
+		tag += "-" + p.Manifest.Digest.Encoded()[:12]
+	}
+	if err := s.state.update(func(tx *bbolt.Tx) error { return putPushed(tx, tag, p) }); err != nil {
+		return err
+	}
+	if there.Digest != p.Manifest.Digest {
+		if err := upload(ctx, repo, blobs, tag); err != nil {
+			return err
+		}
+	}
+	if s.opts.AckStored {
+		return s.believeStored(ctx, repo, tag, p, batch)
+	}
+	return s.state.notePushed(tag, p, batch)
+}
+
+func upload(ctx context.Context, repo oci.Target, blobs []bundle.Blob, tag string) error {
+	for _, b := range blobs {
+		ok, err := repo.Exists(ctx, b.Descriptor)
+		if err == nil && !ok {
+			err = repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data))
+		}
+		if err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+			return err
+		}
+	}
+	return repo.Tag(ctx, blobs[len(blobs)-1].Descriptor, tag)
+}
+
+// believeStored deletes the reports of batch once the registry gives back what it was given, by tag and by digest.
+func (s *registrySink) believeStored(ctx context.Context, repo oci.Target, tag string, p pushed, batch []queued) error {
+	there, err := repo.Resolve(ctx, tag)
+	if err != nil {
+		return err
+	}
+	if there.Digest != p.Manifest.Digest {
+		return fmt.Errorf("tag %s of the registry names %s, and %s was pushed", tag, there.Digest, p.Manifest.Digest)
+	}
+	if _, err := bundle.FetchReports(ctx, repo, p.Manifest); err != nil {
+		return fmt.Errorf("read back what was pushed: %w", err)
+	}
+	var v verdicts
+	for _, q := range batch {
+		v.acknowledged = append(v.acknowledged, q.ID)
+	}
+	_, err = s.state.settle(batch, v, s.opts.Now())
+	return err
+}
+
+// sweep deletes the artifacts that hold nothing that waits; where nobody acknowledges, those that later ones have
+// made superfluous.
+func (s *registrySink) sweep(ctx context.Context, repo oci.Target) error {
+	var done map[string]pushed
+	err := s.state.view(func(tx *bbolt.Tx) (err error) { done, err = settledArtifacts(tx, s.opts.AckStored); return err })
+	if err != nil {
+		return err
+	}
+	for tag, p := range done {
+		if err := s.discard(ctx, repo, tag, p); err != nil {
+			return err
+		}
+		if err := s.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketPushed, tag) }); err != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+// discard deletes an artifact: the tag first, as some registries keep it beside nothing, then the manifest. What the
+// registry does not delete is left to its retention.
+func (s *registrySink) discard(ctx context.Context, repo oci.Target, tag string, p pushed) error {
+	if err := repo.Untag(ctx, tag); errors.Is(err, oci.ErrUnreachable) || ctx.Err() != nil {
+		return err
+	}
+	err := repo.Delete(ctx, p.Manifest)
+	switch {
+	case err == nil, errors.Is(err, errdef.ErrNotFound):
+		return nil
+	case !errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized):
+		return err
+	}
+	if !s.stays {
+		s.opts.Log.Warn("the registry does not delete reports that are of no use any more", "err", err)
+		s.stays = true
+	}
+	return nil
+}
+
+// settledArtifacts returns the artifacts that may be deleted, by tag.
+func settledArtifacts(tx *bbolt.Tx, stored bool) (map[string]pushed, error) {
+	done := map[string]pushed{}
+	b := tx.Bucket([]byte(bucketPushed))
+	if b == nil {
+		return done, nil
+	}
+	err := b.ForEach(func(k, v []byte) error {
+		var p pushed
+		if err := json.Unmarshal(v, &p); err != nil {
+			return fmt.Errorf("%s %s: %w: %v", bucketPushed, k, ErrDamaged, err)
+		}
+		if p.Live == 0 {
+			done[string(k)] = p
+		}
+		return nil
+	})
+	if stored {
+		keepStored(done)
+	}
+	return done, err
+}
+
+// keepStored takes out of done what is to stay where nobody acknowledges: the newest artifacts, except for heartbeats
+// that are not the newest of all.
+func keepStored(done map[string]pushed) {
+	var seqs []uint64
+	for _, p := range done {
+		seqs = append(seqs, p.Seq)
+	}
+	if len(seqs) == 0 {
+		return
+	}
+	slices.Sort(seqs)
+	newest, oldest := seqs[len(seqs)-1], seqs[max(0, len(seqs)-keptArtifacts)]
+	for tag, p := range done {
+		if p.Seq == newest || p.Seq >= oldest && !p.Heartbeat {
+			delete(done, tag)
+		}
+	}
+}
+
+func putPushed(tx *bbolt.Tx, tag string, p pushed) error {
+	if _, err := tx.CreateBucketIfNotExists([]byte(bucketPushed)); err != nil {
+		return err
+	}
+	return save(tx, bucketPushed, tag, p)
+}
+
+// notePushed notes which reports lie in the artifact. Some may have become superfluous meanwhile.
+func (s *State) notePushed(tag string, p pushed, batch []queued) error {
+	return s.update(func(tx *bbolt.Tx) error {
+		q, err := openQueue(tx)
+		if err != nil {
+			return err
+		}
+		p.Live = 0
+		for _, sent := range batch {
+			e, ok, err := q.get(sent.seq)
+			if err != nil {
+				return err
+			}
+			if !ok || e.ID != sent.ID {
+				continue
+			}
+			p.Live++
+			e.Tag = tag
+			if err := q.note(e); err != nil {
+				return err
+			}
+		}
+		return putPushed(tx, tag, p)
+	})
+}
+
+// unpushed notes that a report of an artifact is gone from the queue.
+func (q *queue) unpushed(tag string) error {
+	if tag == "" {
+		return nil
+	}
+	p, err := load[pushed](q.tx, bucketPushed, tag)
+	if err != nil || p.Live == 0 {
+		return err
+	}
+	p.Live--
+	return save(q.tx, bucketPushed, tag, p)
+}
+
+func (s *State) queueStatus() (st QueueStatus, err error) {
+	err = s.view(func(tx *bbolt.Tx) error {
+		st, err = queueStatus(tx)
+		return err
+	})
+	return st, err
+}

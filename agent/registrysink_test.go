@@ -1,0 +1,262 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/ed25519"
+	"crypto/rand"
+	"errors"
+	"net/http"
+	"os"
+	"path/filepath"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/hub"
+)
+
+// reporting has the site's agent push its reports to the site's registry.
+func reporting(t *testing.T) (*site, *hub.Hub) {
+	s, h := newSite(t), openHub(t)
+	store, err := s.location().Open(oci.Options{HTTPClient: &http.Client{Transport: s.registry.Client().Transport, Timeout: 10 * time.Second}})
+	require.NoError(t, err)
+	s.opts.ReportStore, s.opts.ReportPlace, s.opts.HubKey = store, "oci://registry", h.PublicKey()
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	enrol(t, h, s.once().Status)
+	return s, h
+}
+
+// tags are those of the repository of the site's reports.
+func (s *site) tags() []string {
+	tags, err := s.at("reports/plant-7").Tags(context.Background())
+	require.NoError(s.t, err)
+	return tags
+}
+
+func (s *site) tag(seq int64) string { return bundle.ReportTag(epoch.Add(time.Hour).Unix(), seq) }
+
+func (s *site) rollOut(n int64) Result {
+	s.publish(s.draft(n, map[string]string{"a-x/f": string(rune('a' + n))}))
+	return s.once()
+}
+
+func (s *site) queued() int {
+	var st Status
+	s.agent(func(a *Agent) { st, _ = a.Status() })
+	return st.Queue.Length
+}
+
+func collect(t *testing.T, s *site, h *hub.Hub, accepted, duplicates int) {
+	t.Helper()
+	got, err := h.Collect(context.Background(), s.opts.ReportStore)
+	require.NoError(t, err)
+	require.Empty(t, got.Rejected)
+	require.Equal(t, accepted, got.Accepted)
+	require.Equal(t, duplicates, got.Duplicates)
+}
+
+func TestReportsAndAcknowledgementsTravelByRegistry(t *testing.T) {
+	s, h := reporting(t)
+	s.rollOut(2)
+	require.Equal(t, []string{s.tag(1), s.tag(2)}, s.tags())
+	before := s.registry.requests.Load()
+	s.once()
+	require.LessOrEqual(t, s.registry.requests.Load()-before, int64(3), "what was pushed is not pushed again")
+
+	collect(t, s, h, 2, 0)
+	collect(t, s, h, 0, 0)
+	list, err := h.Clusters(t.Context(), hub.Filter{})
+	require.NoError(t, err)
+	require.EqualValues(t, 2, list.Clusters[0].Observed.Sequence)
+	require.Equal(t, 2, s.queued())
+	require.Equal(t, 0, s.once().Status.Queue.Length+s.queued())
+	require.Equal(t, []string{"ack"}, s.tags(), "what is acknowledged goes")
+
+	s.rollOut(3)
+	collect(t, s, h, 1, 0)
+	collect(t, s, h, 0, 0)
+	s.once()
+	require.Zero(t, s.queued())
+	require.Equal(t, []string{"ack"}, s.tags())
+}
+
+func TestTheRegistryFollowsTheQueue(t *testing.T) {
+	s, _ := reporting(t)
+	for range 5 { // hours in which nothing happens and nobody collects
+		s.now = s.now.Add(61 * time.Minute)
+		s.once()
+	}
+	require.Equal(t, 2, s.queued())
+	require.Equal(t, []string{s.tag(1), s.tag(6)}, s.tags(), "a heartbeat makes the one before superfluous, there too")
+}
+
+func TestARegistryThatDeletesNothingIsLeftAlone(t *testing.T) {
+	s, h := reporting(t)
+	hook := func(w http.ResponseWriter, r *http.Request) bool {
+		if r.Method != http.MethodDelete {
+			return false
+		}
+		w.WriteHeader(http.StatusMethodNotAllowed)
+		return true
+	}
+	s.registry.hook.Store(&hook)
+	s.rollOut(2)
+	collect(t, s, h, 2, 0)
+	s.once()
+	require.Zero(t, s.queued())
+	require.Contains(t, s.log.String(), "does not delete")
+	s.rollOut(3)
+	collect(t, s, h, 1, 0)
+	s.once()
+	require.Zero(t, s.queued())
+	require.Len(t, s.tags(), 4, "which the registry's own retention has to take")
+}
+
+func TestOnlyTheRightHubsAcknowledgementInARegistryDeletes(t *testing.T) {
+	s, h := reporting(t)
+	s.rollOut(2)
+	_, stranger, err := ed25519.GenerateKey(rand.Reader)
+	require.NoError(t, err)
+	other := &testHub{key: stranger}
+	var ids []digest.Digest
+	s.agent(func(a *Agent) {
+		batch, err := a.state.batch(0, func(queued) bool { return true })
+		require.NoError(t, err)
+		for _, q := range batch {
+			ids = append(ids, q.ID)
+		}
+	})
+	for name, envelope := range map[string][]byte{
+		"forged":  other.ack(stranger, "plant-7", ids),
+		"no ack":  []byte(`{"payloadType":"x"}`),
+		"foreign": other.ack(stranger, "plant-8", ids),
+	} {
+		s.putAck(envelope)
+		s.once()
+		require.Equal(t, 2, s.queued(), name)
+	}
+	// What is tagged as an acknowledgement and is none.
+	repo := s.at("reports/plant-7")
+	m, err := repo.Resolve(t.Context(), s.tag(1))
+	require.NoError(t, err)
+	require.NoError(t, repo.Tag(t.Context(), m, bundle.AckTag))
+	s.once()
+	require.Equal(t, 2, s.queued())
+	require.Contains(t, s.log.String(), "is not believed")
+	require.NoError(t, repo.Untag(t.Context(), bundle.AckTag))
+
+	collect(t, s, h, 2, 0)
+	s.once()
+	require.Zero(t, s.queued())
+}
+
+func (s *site) putAck(envelope []byte) {
+	blobs, err := bundle.StoredAcks([][]byte{envelope})
+	require.NoError(s.t, err)
+	require.NoError(s.t, upload(context.Background(), s.at("reports/plant-7"), blobs, bundle.AckTag))
+}
+
+// Killed after the push and before it was noted: the same is found there, and not pushed twice.
+func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
+	s, h := reporting(t)
+	s.agent(func(a *Agent) {
+		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
+			q, err := openQueue(tx)
+			require.NoError(t, err)
+			e, _, err := q.oldest()
+			require.NoError(t, err)
+			tag := e.Tag
+			require.Equal(t, s.tag(1), tag)
+			e.Tag = ""
+			p, err := load[pushed](tx, bucketPushed, tag)
+			require.NoError(t, err)
+			p.Live = 0
+			return errors.Join(q.note(e), putPushed(tx, tag, p))
+		}))
+	})
+	s.once()
+	require.Equal(t, []string{s.tag(1)}, s.tags())
+	collect(t, s, h, 1, 0)
+	s.once()
+	require.Zero(t, s.queued())
+	require.Equal(t, []string{"ack"}, s.tags())
+}
+
+// Another agent with the same identity has used the tag: neither is moved, and the hub sees both.
+func TestAClonesReportIsNotOverwritten(t *testing.T) {
+	s, h := reporting(t)
+	copied := *s
+	copied.dir, copied.host = t.TempDir(), t.TempDir()
+	db, err := os.ReadFile(filepath.Join(s.dir, stateFile))
+	require.NoError(t, err)
+	require.NoError(t, os.WriteFile(filepath.Join(copied.dir, stateFile), db, 0o600))
+	s.rollOut(2)
+	copied.now = copied.now.Add(time.Second)
+	copied.rollOut(3)
+	tags := s.tags()
+	require.Len(t, tags, 3)
+	require.True(t, strings.HasPrefix(tags[2], s.tag(2)+"-"), tags)
+	got, err := h.Collect(t.Context(), s.opts.ReportStore)
+	require.NoError(t, err)
+	require.Len(t, got.Rejected, 1)
+	require.Equal(t, hub.CodeConflict, got.Rejected[0].Reason)
+}
+
+func TestWithoutAHubWhatTheRegistryHasStoredIsDeleted(t *testing.T) {
+	s := newSite(t)
+	store, err := s.location().Open(oci.Options{HTTPClient: s.registry.Client()})
+	require.NoError(t, err)
+	s.opts.ReportStore, s.opts.AckStored = store, true
+	s.rollOut(1)
+	require.Zero(t, s.queued())
+	for range 3 {
+		s.now = s.now.Add(61 * time.Minute)
+		s.once()
+	}
+	s.rollOut(2)
+	require.Zero(t, s.queued())
+	require.Equal(t, []string{s.tag(1), s.tag(5)}, s.tags(), "heartbeats go when something newer is there")
+
+	// A registry that takes what it is given and gives something else back has stored nothing.
+	spoil := func(path string, body []byte) []byte {
+		if strings.Contains(path, "/reports/") && strings.Contains(path, "/blobs/") {
+			return bytes.Repeat([]byte("x"), len(body))
+		}
+		return body
+	}
+	s.registry.spoil.Store(&spoil)
+	s.rollOut(3)
+	require.Equal(t, 1, s.queued())
+	s.registry.spoil.Store(nil)
+	s.once()
+	require.Zero(t, s.queued())
+}
+
+func TestArtifactsOfAnAgentWithoutAHubAreBounded(t *testing.T) {
+	done := map[string]pushed{}
+	for i := range uint64(keptArtifacts + 20) {
+		done[bundle.ReportTag(1, int64(i+1))] = pushed{Seq: i + 1, Heartbeat: i%10 == 0}
+	}
+	keepStored(done)
+	require.Len(t, done, 20+keptArtifacts/10)
+	require.Contains(t, done, "r1-20")
+	require.NotContains(t, done, "r1-22")
+	require.NotContains(t, done, "r1-1020")
+}
+
+func TestAnAgentWhoseRegistryIsAwayKeepsItsReports(t *testing.T) {
+	s, _ := reporting(t)
+	s.registry.away.Store(true)
+	s.now = s.now.Add(61 * time.Minute)
+	r := s.once()
+	require.Equal(t, Unreachable, r.Verdict)
+	require.Equal(t, 2, r.Status.Queue.Length)
+	require.Contains(t, s.log.String(), "reports stay in the queue")
+}

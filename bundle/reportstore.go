@@ -1,0 +1,123 @@
+package bundle
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"fmt"
+	"regexp"
+	"strconv"
+
+	"github.com/opencontainers/image-spec/specs-go"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+)
+
+// Reports in a registry lie in one repository for each cluster. Those of one push are an artifact: an empty config
+// and one layer, which holds their envelopes, one a line. The hub's acknowledgement has the same form.
+const (
+	// ReportsRepository is the part of the names of those repositories that is the same for all.
+	ReportsRepository = "reports"
+	// AckTag names the hub's last acknowledgement.
+	AckTag = "ack"
+	// MaxStoredReports bounds the envelopes of one artifact.
+	MaxStoredReports = 500
+	// MaxStoredBytes bounds them together: one of the largest size, or many small ones.
+	MaxStoredBytes = MaxReportBytes + 4<<10
+
+	mediaTypeLines = "application/x-ndjson"
+)
+
+// uidComponent is a uid that can be part of a repository's name as it is.
+var uidComponent = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
+
+// ReportRepository is the repository below a registry's prefix for the reports of the cluster uid. A uid that cannot
+// be part of a name has its digest there.
+func ReportRepository(uid string) string {
+	if len(uid) <= 128 && uidComponent.MatchString(uid) {
+		return ReportsRepository + "/" + uid
+	}
+	sum := sha256.Sum256([]byte(uid))
+	return ReportsRepository + "/x-" + hex.EncodeToString(sum[:16])
+}
+
+// ReportTag names the report of that incarnation and seq, and the artifact whose newest one it is.
+func ReportTag(incarnation, seq int64) string { return fmt.Sprintf("r%d-%d", incarnation, seq) }
+
+// reportTag is a ReportTag, after which there may be part of a digest, where two artifacts claim the same.
+var reportTag = regexp.MustCompile(`^r([0-9]{1,18})-([0-9]{1,18})(-[0-9a-f]{12})?$`)
+
+// ParseReportTag reads what ReportTag writes. It is plain where nothing follows.
+func ParseReportTag(tag string) (incarnation, seq int64, plain, ok bool) {
+	m := reportTag.FindStringSubmatch(tag)
+	if m == nil {
+		return 0, 0, false, false
+	}
+	incarnation, err1 := strconv.ParseInt(m[1], 10, 64)
+	seq, err2 := strconv.ParseInt(m[2], 10, 64)
+	return incarnation, seq, m[3] == "", err1 == nil && err2 == nil
+}
+
+// StoredReports returns the artifact of envelopes of reports, and StoredAcks that of acknowledgements: what to push,
+// the manifest last. The same envelopes make the same artifact.
+func StoredReports(envelopes [][]byte) ([]Blob, error) { return stored(PayloadTypeReport, envelopes) }
+
+// StoredAcks is described with StoredReports.
+func StoredAcks(envelopes [][]byte) ([]Blob, error) { return stored(PayloadTypeAck, envelopes) }
+
+func stored(artifactType string, envelopes [][]byte) ([]Blob, error) {
+	var lines bytes.Buffer
+	for _, e := range envelopes {
+		if err := json.Compact(&lines, e); err != nil {
+			return nil, fmt.Errorf("envelope: %w", err)
+		}
+		lines.WriteByte('\n')
+	}
+	config, layer := NewBlob(ocispec.MediaTypeEmptyJSON, []byte("{}")), NewBlob(mediaTypeLines, lines.Bytes())
+	data, err := json.Marshal(ocispec.Manifest{
+		Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageManifest, ArtifactType: artifactType,
+		Config: config.Descriptor, Layers: []ocispec.Descriptor{layer.Descriptor},
+	})
+	return []Blob{config, layer, NewBlob(ocispec.MediaTypeImageManifest, data)}, err
+}
+
+// FetchReports returns the envelopes of an artifact that StoredReports made, and FetchAcks those of StoredAcks.
+// Nobody has checked who signed them. What is not such an artifact, or too large, is a *Refusal.
+func FetchReports(ctx context.Context, src Source, manifest ocispec.Descriptor) ([][]byte, error) {
+	return fetchStored(ctx, src, manifest, PayloadTypeReport)
+}
+
+// FetchAcks is described with FetchReports.
+func FetchAcks(ctx context.Context, src Source, manifest ocispec.Descriptor) ([][]byte, error) {
+	return fetchStored(ctx, src, manifest, PayloadTypeAck)
+}
+
+func fetchStored(ctx context.Context, src Source, manifest ocispec.Descriptor, artifactType string) ([][]byte, error) {
+	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
+	if err != nil {
+		return nil, err
+	}
+	var m ocispec.Manifest
+	if err := json.Unmarshal(data, &m); err != nil {
+		return nil, refuse(BadContent, "manifest %s: %v", manifest.Digest, err)
+	}
+	if m.ArtifactType != artifactType || len(m.Layers) != 1 {
+		return nil, refuse(BadContent, "manifest %s holds %q in %d layers, want one of %s", manifest.Digest, m.ArtifactType, len(m.Layers), artifactType)
+	}
+	lines, err := ReadBlob(ctx, src, m.Layers[0], MaxStoredBytes)
+	if err != nil {
+		return nil, err
+	}
+	var envelopes [][]byte
+	for line := range bytes.Lines(lines) {
+		if line = bytes.TrimSpace(line); len(line) == 0 {
+			continue
+		}
+		if len(envelopes) == MaxStoredReports {
+			return nil, refuse(TooLarge, "manifest %s holds more than %d envelopes", manifest.Digest, MaxStoredReports)
+		}
+		envelopes = append(envelopes, line)
+	}
+	return envelopes, nil
+}
