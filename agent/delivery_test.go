@@ -1,0 +1,262 @@
+package agent
+
+import (
+	"crypto/ed25519"
+	"fmt"
+	"maps"
+	"math/rand/v2"
+	"os"
+	"path/filepath"
+	"slices"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// correspondence is an agent's queue, a hub, and a network that delays, reorders, repeats and loses what they say to each
+// other, while others try to have reports deleted and the agent's disk is restored from a backup now and then.
+type correspondence struct {
+	*testing.T
+	random   *rand.Rand
+	state    *State
+	hub      *testHub
+	stranger ed25519.PrivateKey
+
+	made     int
+	reported map[digest.Digest]bool // by the agent as it is now, whose disk may have been set back
+	stored   map[digest.Digest]bool // at the hub, for good
+	requests [][]queued             // under way to the hub
+	answers  []answered             // under way back, any number of times
+
+	backup         []byte
+	backupReported map[digest.Digest]bool
+}
+
+type answered struct {
+	batch []queued
+	ack   []byte
+}
+
+func (w *correspondence) pick(n int) int { return w.random.IntN(n) }
+
+// report makes one, which tells of a failure of its own, so that it never becomes superfluous.
+func (w *correspondence) report() {
+	w.made++
+	id := digest.FromString(fmt.Sprint("report ", w.made))
+	require.NoError(w, w.state.update(func(tx *bbolt.Tx) error {
+		last, err := load[reporter](tx, bucketMeta, keyReporter)
+		require.NoError(w, err)
+		last.Seq++ // which begins again from where a backup was
+		require.NoError(w, save(tx, bucketMeta, keyReporter, last))
+		e := queued{ID: id, Size: 10, At: epoch.Add(time.Duration(w.made) * time.Minute), seq: uint64(last.Seq), envelope: []byte("{}")}
+		return enqueue(tx, e, []string{fmt.Sprint(w.made)}, QueueLimits{}.withDefaults())
+	}))
+	w.reported[id] = true
+}
+
+func (w *correspondence) waiting() []queued {
+	batch, err := w.state.batch(0, func(queued) bool { return true })
+	require.NoError(w, err)
+	return batch
+}
+
+func (w *correspondence) send() {
+	if all := w.waiting(); len(all) > 0 {
+		from := w.pick(len(all))
+		w.requests = append(w.requests, all[from:from+1+w.pick(len(all)-from)])
+	}
+}
+
+// receive has any of the requests arrive at the hub, which stores it and answers, though not everybody hears it.
+func (w *correspondence) receive() {
+	if len(w.requests) == 0 {
+		return
+	}
+	i := w.pick(len(w.requests))
+	batch := w.requests[i]
+	if w.pick(3) > 0 { // else it comes again
+		w.requests = slices.Delete(w.requests, i, i+1)
+	}
+	var ids []digest.Digest
+	for _, q := range batch {
+		w.stored[q.ID] = true
+		ids = append(ids, q.ID)
+	}
+	w.answers = append(w.answers, answered{batch, w.hub.ack(w.hub.key, "plant-7", ids)})
+}
+
+// hear has any answer arrive, new or old, as the answer to a request, or by a registry or a file.
+func (w *correspondence) hear() {
+	if len(w.answers) == 0 {
+		return
+	}
+	a := w.answers[w.pick(len(w.answers))]
+	if w.pick(2) == 0 {
+		_, err := w.state.acknowledge([][]byte{a.ack}, w.hub.key.Public(), "plant-7")
+		require.NoError(w, err)
+		return
+	}
+	ack, err := openAck(a.ack, w.hub.key.Public(), "plant-7")
+	require.NoError(w, err)
+	_, err = w.state.settle(a.batch, verdicts{acknowledged: ack.Reports}, epoch)
+	require.NoError(w, err)
+}
+
+// lie has somebody acknowledge what the hub may not have.
+func (w *correspondence) lie() {
+	var ids []digest.Digest
+	for _, q := range w.waiting() {
+		ids = append(ids, q.ID)
+	}
+	before := len(ids)
+	envelope := w.hub.ack(w.stranger, "plant-7", ids)
+	if w.pick(2) == 0 {
+		envelope = w.hub.ack(w.hub.key, "plant-8", ids)
+	}
+	_, err := w.state.acknowledge([][]byte{envelope}, w.hub.key.Public(), "plant-7")
+	require.True(w, IsUntrusted(err), "%v", err)
+	require.Len(w, w.waiting(), before)
+}
+
+func (w *correspondence) path() string { return filepath.Join(w.state.Dir(), stateFile) }
+
+func (w *correspondence) reopen(change func()) {
+	dir := w.state.Dir()
+	require.NoError(w, w.state.Close())
+	change()
+	w.state = openTestState(w.T, dir)
+	w.state.db.NoSync = true
+}
+
+func (w *correspondence) save() {
+	w.reopen(func() {
+		var err error
+		w.backup, err = os.ReadFile(w.path())
+		require.NoError(w, err)
+		w.backupReported = maps.Clone(w.reported)
+	})
+}
+
+func (w *correspondence) restore() {
+	if w.backup == nil {
+		return
+	}
+	w.reopen(func() {
+		require.NoError(w, os.WriteFile(w.path(), w.backup, 0o600))
+		w.reported = maps.Clone(w.backupReported)
+	})
+}
+
+// check says what has to hold at any time: what the agent has reported waits, or is stored.
+func (w *correspondence) check() {
+	waits := map[digest.Digest]bool{}
+	for _, q := range w.waiting() {
+		waits[q.ID] = true
+	}
+	for id := range w.reported {
+		require.True(w, waits[id] || w.stored[id], "a report is lost")
+	}
+	for id := range waits {
+		require.True(w, w.reported[id], "the queue holds what nobody has reported")
+	}
+}
+
+func TestNoReportIsLostHoweverAcknowledgementsTravel(t *testing.T) {
+	for seed := range uint64(10) {
+		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
+			t.Parallel()
+			_, key, err := ed25519.GenerateKey(nil)
+			require.NoError(t, err)
+			_, stranger, err := ed25519.GenerateKey(nil)
+			require.NoError(t, err)
+			w := &correspondence{
+				T: t, random: rand.New(rand.NewPCG(seed, 4)), state: unsynced(t), hub: &testHub{key: key}, stranger: stranger,
+				reported: map[digest.Digest]bool{}, stored: map[digest.Digest]bool{},
+			}
+			steps := []func(){w.report, w.report, w.send, w.send, w.receive, w.receive, w.hear, w.hear, w.hear, w.lie}
+			for i := range 300 {
+				switch {
+				case i%50 == 20:
+					w.save()
+				case i%50 == 45:
+					w.restore()
+				case w.pick(20) == 0 && len(w.answers) > 0: // lost
+					w.answers = w.answers[1:]
+				default:
+					steps[w.pick(len(steps))]()
+				}
+				w.check()
+			}
+			for all := w.waiting(); len(all) > 0; all = w.waiting() { // the network behaves at last
+				w.requests = [][]queued{all}
+				w.receive()
+				last := w.answers[len(w.answers)-1]
+				_, err := w.state.acknowledge([][]byte{last.ack}, key.Public(), "plant-7")
+				require.NoError(t, err)
+				w.check()
+			}
+			for id := range w.reported {
+				require.True(t, w.stored[id])
+			}
+			require.Zero(t, queueOf(t, w.state).Length)
+		})
+	}
+}
+
+// The id is the digest of all that a report says, and with it of incarnation, seq and time: two reports that share
+// a seq, as after a backup was restored, or of which one is another incarnation's, have no id in common.
+func TestAnAcknowledgementIsForWhatAReportSaysAndNotForItsNumber(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	backup, err := os.ReadFile(filepath.Join(s.dir, stateFile))
+	require.NoError(t, err)
+	_, key, err := ed25519.GenerateKey(nil)
+	require.NoError(t, err)
+	s.opts.HubKey = key.Public()
+	second := func(minutes time.Duration) (ids []digest.Digest, seq int64) {
+		s.now = s.now.Add(minutes * time.Minute)
+		s.publish(s.draft(int64(minutes), map[string]string{"a-x/f": "2"}))
+		s.once()
+		s.agent(func(a *Agent) {
+			batch, err := a.state.batch(0, func(queued) bool { return true })
+			require.NoError(t, err)
+			for _, q := range batch {
+				ids = append(ids, q.ID)
+			}
+			reports := openReports(t, a)
+			seq = reports[len(reports)-1].Agent.Seq
+		})
+		return ids, seq
+	}
+	before, seq := second(2)
+	ack := (&testHub{}).ack(key, "plant-7", before)
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, stateFile), backup, 0o600))
+	after, again := second(3)
+	require.Equal(t, seq, again, "the seq is used again")
+	s.agent(func(a *Agent) {
+		done, err := a.Acknowledge([][]byte{ack})
+		require.NoError(t, err)
+		require.Equal(t, Acknowledged{Deleted: 1, Left: 1}, done, "the first report is the same, and the second is not")
+		require.Equal(t, after[1], bundle.ReportID(payloadOf(t, a)))
+	})
+}
+
+// payloadOf is what the one report says that waits.
+func payloadOf(t *testing.T, a *Agent) []byte {
+	envelopes, err := a.state.Reports()
+	require.NoError(t, err)
+	require.Len(t, envelopes, 1)
+	key, err := a.state.ReportKey()
+	require.NoError(t, err)
+	keys, err := bundle.ParsePublicKeys([]byte(key))
+	require.NoError(t, err)
+	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeReport, envelopes[0], keys...)
+	require.NoError(t, err)
+	return body
+}
