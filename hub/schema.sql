@@ -79,7 +79,7 @@ CREATE TABLE report (
   kind        TEXT    NOT NULL,
   occurred_at INTEGER NOT NULL, -- the agent's clock
   received_at INTEGER NOT NULL,
-  via         TEXT    NOT NULL, -- http or media
+  via         TEXT    NOT NULL, -- http, media or registry
   kid         TEXT    NOT NULL,
   ack_owed    INTEGER NOT NULL, -- it came by media and no acknowledgement has been exported since
   UNIQUE (cluster_id, incarnation, seq)
