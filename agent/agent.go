@@ -93,6 +93,12 @@ type Options struct {
 	EnrolToken string
 	// HTTPClient talks to the hub. Nil is a client with deadlines.
 	HTTPClient *http.Client
+	// Listen is the TCP address, such as :8081, at which Run serves /healthz, /readyz and /metrics. Empty serves
+	// none of them.
+	Listen string
+	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
+	// Nil counts nothing.
+	Traffic *Traffic
 	// Version is the agent's, as reports carry it.
 	Version string
 	// Now is the clock; nil means time.Now.
@@ -111,6 +117,9 @@ func (o Options) withDefaults() Options {
 	o.Version = cmp.Or(o.Version, "(devel)")
 	if o.HTTPClient == nil {
 		o.HTTPClient = newHubHTTPClient()
+	}
+	if o.Traffic == nil {
+		o.Traffic = new(Traffic)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -142,6 +151,7 @@ type Agent struct {
 	activity atomic.Pointer[string] // the step that runs, nil between passes
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
 	unrecorded atomic.Pointer[string]
+	vitals     vitals
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
 	queued               chan struct{} // holds a token when a report waits to be sent
@@ -190,6 +200,7 @@ func (a *Agent) rules(adapter string) rules {
 
 // enter notes the step that begins, for Status; an empty one ends the pass.
 func (a *Agent) enter(step string) {
+	a.vitals.live()
 	if step == "" {
 		a.activity.Store(nil)
 		return

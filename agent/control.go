@@ -164,18 +164,7 @@ func (c *control) serve(ctx context.Context) {
 		ReadHeaderTimeout: 10 * time.Second,
 		ErrorLog:          slog.NewLogLogger(c.agent.opts.Log.Handler(), slog.LevelDebug),
 	}
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(c.listener)
-	}()
-	<-ctx.Done()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		_ = server.Close()
-	}
-	<-ended
+	serveUntil(ctx, c.listener, server)
 	_ = os.Remove(filepath.Join(c.agent.state.Dir(), socketFile))
 }
 

@@ -222,6 +222,7 @@ func (c *crew) send(ctx context.Context, l *lane, t task) {
 		r.AppliedAt = c.opts.Now()
 	}
 	c.running, l.running = c.running+1, l.running+1
+	c.vitals.live()
 	go func() { c.answers <- returned{l, t, c.perform(ctx, t, r)} }()
 }
 
@@ -229,6 +230,7 @@ func (c *crew) send(ctx context.Context, l *lane, t task) {
 func (c *crew) finish(a returned) {
 	name := a.task.name
 	before := c.line.records[name].Item.State
+	c.vitals.live()
 	c.note(a.record)
 	if a.task.do != see {
 		c.touched[name] = true

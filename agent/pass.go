@@ -95,10 +95,12 @@ var keep = [...]step{
 }
 
 // makePass makes one pass and returns how it ended.
-func (a *Agent) makePass(ctx context.Context, s scope) outcome {
+func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
 	defer a.enter("")
+	begun := time.Now()
+	defer func() { a.vitals.passed(out.Verdict, time.Since(begun)) }()
 	if a.rebound.Load() {
 		return outcome{Verdict: Interrupted, Err: ErrRebound}
 	}

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"errors"
 	"sync"
 	"time"
 
@@ -62,18 +63,26 @@ func (a *Agent) result(out outcome) Result {
 
 // Run makes a pass at once and then again and again until ctx ends: to ask for a newer release, to look
 // at what is progressing, and to find drift. It serves the control socket and sends reports meanwhile,
-// and returns when all it started is finished. Its error is that of the socket, or ErrRebound.
+// and returns when all it started is finished. Its error is that of the socket or of
+// Options.Listen, or ErrRebound.
 func (a *Agent) Run(ctx context.Context) error {
 	a.sayBegin()
 	control, err := a.listen()
 	if err != nil {
 		return err
 	}
+	probes, err := a.listenProbes()
+	if err != nil {
+		return errors.Join(err, control.listener.Close())
+	}
 	a.opts.Log.Info("agent begins", "version", a.opts.Version, "cluster", a.cluster.Name, "environment", a.cluster.Environment, "clusterType", a.cluster.Type)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
 	var parts sync.WaitGroup
 	parts.Go(func() { control.serve(ctx) })
+	if probes != nil {
+		parts.Go(func() { probes.serve(ctx) })
+	}
 	parts.Go(func() { newSender(a).run(ctx) })
 	if a.opts.ReportStore != nil {
 		parts.Go(func() { (&registrySink{Agent: a}).run(ctx) })
@@ -101,7 +110,9 @@ func (a *Agent) loop(ctx context.Context) {
 		out := a.makePass(ctx, s)
 		now := a.opts.Now()
 		plan.passed(s, out, now)
-		timer := time.NewTimer(plan.next(now).Sub(now))
+		rest := plan.next(now).Sub(now)
+		a.vitals.rest(rest)
+		timer := time.NewTimer(rest)
 		select {
 		case <-ctx.Done():
 		case <-timer.C:

@@ -4,6 +4,7 @@ import (
 	"bufio"
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
 	"path/filepath"
@@ -80,9 +81,19 @@ func TestTheAgentsManifests(t *testing.T) {
 	require.Equal(t, "registry.plant-7:5000/edge/wherry-agent:v1.2.3", pod.Containers[0].Image)
 	require.Equal(t, config.Name, volume(t, pod, "config").ConfigMap.Name, "another configuration is another pod")
 	require.Equal(t, claim.Name, volume(t, pod, "state").PersistentVolumeClaim.ClaimName)
-	for _, probe := range []*corev1.Probe{pod.Containers[0].StartupProbe, pod.Containers[0].LivenessProbe} {
-		require.Equal(t, []string{"/wherry-agent", "status"}, probe.Exec.Command)
+	for path, probes := range map[string][]*corev1.Probe{
+		"/healthz": {pod.Containers[0].StartupProbe, pod.Containers[0].LivenessProbe}, "/readyz": {pod.Containers[0].ReadinessProbe},
+	} {
+		for _, probe := range probes {
+			require.Equal(t, path, probe.HTTPGet.Path)
+			require.Equal(t, pod.Containers[0].Ports[0].Name, probe.HTTPGet.Port.StrVal)
+		}
 	}
+	port := fmt.Sprint(pod.Containers[0].Ports[0].ContainerPort)
+	require.Contains(t, pod.Containers[0].Env, corev1.EnvVar{Name: "WHERRY_LISTEN", Value: ":" + port})
+	require.Equal(t, port, agent.Spec.Template.Annotations["prometheus.io/port"])
+	require.Equal(t, appsv1.RecreateDeploymentStrategyType, agent.Spec.Strategy.Type, "two pods must not work with one state folder")
+	require.EqualValues(t, 30, *pod.TerminationGracePeriodSeconds)
 	require.Len(t, m, 7)
 }
 

@@ -47,6 +47,7 @@ type config struct {
 	ackStored                          bool
 	enrollToken                        string // a file
 	credentials                        string // a file; empty is docker's own
+	listen                             string // an address; empty is none
 	logFormat                          string
 }
 

@@ -148,7 +148,7 @@ func readKey(path string) (bundle.Keys, error) {
 func (c *config) options(log *slog.Logger) (agent.Options, error) {
 	o := agent.Options{
 		Adapter: c.adapter, Interval: c.interval, Settle: c.settle, Deadline: c.deadline,
-		Window: c.window, Maintenance: c.maintenance, Veto: c.veto, HubURL: c.hub, Version: cli.Version(), Log: log,
+		Window: c.window, Maintenance: c.maintenance, Veto: c.veto, HubURL: c.hub, Listen: c.listen, Version: cli.Version(), Log: log,
 	}
 	var err error
 	if o.HubKey, err = c.readHubKey(); err != nil {

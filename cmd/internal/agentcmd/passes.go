@@ -89,7 +89,11 @@ queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next
 			if err != nil {
 				return err
 			}
-			return withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
+			err = withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
+			if errors.Is(err, agent.ErrListen) {
+				return cli.Fail(cli.Failed, err, "another program may have it: name another address with --listen, or none")
+			}
+			return err
 		},
 	}
 }

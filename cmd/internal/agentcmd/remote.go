@@ -21,6 +21,8 @@ import (
 // connections, TLS sessions and tokens.
 type remote struct {
 	c       *config
+	traffic *agent.Traffic
+	network http.RoundTripper // what options' client counts and sends by
 	options oci.Options
 	store   oci.Store // nil where bundles come by import only
 }
@@ -50,7 +52,9 @@ func (c *config) connect() (*remote, error) {
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
 	}
-	r := &remote{c: c, options: oci.Options{HTTPClient: client, UserAgent: cli.UserAgent("wherry-agent"), PlainHTTP: c.plain}}
+	r := &remote{c: c, traffic: new(agent.Traffic), network: client.Transport}
+	client.Transport = r.traffic.Registry.Wrap(r.network)
+	r.options = oci.Options{HTTPClient: client, UserAgent: cli.UserAgent("wherry-agent"), PlainHTTP: c.plain}
 	if c.credentials != "" {
 		if r.options.Credential, err = oci.Credentials(c.credentials); err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--credentials: %w", err), `"wherry login" writes such a file, and pull secrets hold one`)
@@ -104,7 +108,8 @@ func (r *remote) configure(o *agent.Options) (err error) {
 		}
 		o.ReportStore, o.ReportPlace, o.AckStored = store, r.c.reports.String(), r.c.ackStored
 	}
-	o.HTTPClient = &http.Client{Transport: r.options.HTTPClient.Transport, Timeout: agent.HubTime}
+	o.HTTPClient = &http.Client{Transport: r.traffic.Hub.Wrap(r.network), Timeout: agent.HubTime}
+	o.Traffic = r.traffic
 	return err
 }
 

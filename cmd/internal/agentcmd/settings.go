@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"errors"
 	"fmt"
+	"net"
 	"net/url"
 	"regexp"
 	"slices"
@@ -108,6 +109,7 @@ func settings() []setting {
 		{field: "veto.file", flag: "veto-file", path: true, allowed: "the path of a file", usage: "change nothing while this `FILE` is there; its first line says why", set: text(func(c *config) *string { return &c.veto.File })},
 		{field: "veto.command", flag: "veto-command", list: true, allowed: "a program, and its arguments as further values", usage: "change nothing unless this `PROGRAM` ends with 0; the first line that it writes says why; given again, the flag names its arguments", set: setVetoCommand},
 		{field: "veto.timeout", flag: "veto-timeout", allowed: "a duration of at least 1s, such as 10s", usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: duration(time.Second, func(c *config) *time.Duration { return &c.veto.Timeout })},
+		{field: "listen", flag: "listen", allowed: "an address such as :8081 or 127.0.0.1:8081", usage: "serve /healthz, /readyz and /metrics at this `ADDRESS`, such as :8081 (default: nowhere)", set: setListen},
 		{field: "logFormat", flag: "log-format", values: logFormats, allowed: anyOf(logFormats), usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, logFormats...)},
 	}
 }
@@ -280,6 +282,15 @@ func setLabel(c *config, s string) error {
 		c.cluster.Labels = map[string]string{}
 	}
 	c.cluster.Labels[k] = v
+	return nil
+}
+
+func setListen(c *config, s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+		return fmt.Errorf("%q does not have that form", s)
+	}
+	c.listen = s
 	return nil
 }
 

@@ -1,0 +1,276 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"io"
+	"maps"
+	"net"
+	"net/http"
+	"os"
+	"regexp"
+	"slices"
+	"strings"
+	"testing"
+	"time"
+
+	"github.com/prometheus/common/expfmt"
+	"github.com/prometheus/common/model"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// probed starts an agent that serves its probes, and returns how to ask them. It ends with the test.
+func (s *site) probed(t *testing.T) (*Agent, func(path string) (int, string)) {
+	t.Helper()
+	s.opts.Listen = "127.0.0.1:0"
+	state, err := OpenState(s.dir, s.opts.Now)
+	require.NoError(t, err)
+	a := s.agentOn(state)
+	p, err := a.listenProbes()
+	require.NoError(t, err)
+	address := p.listener.Addr().String()
+	ctx, cancel := context.WithCancel(context.Background())
+	ended := make(chan struct{})
+	go func() { defer close(ended); p.serve(ctx) }()
+	t.Cleanup(func() { cancel(); <-ended; require.NoError(t, state.Close()) })
+	return a, func(path string) (int, string) {
+		resp, err := http.Get("http://" + address + path)
+		require.NoError(t, err)
+		defer resp.Body.Close()
+		body, err := io.ReadAll(resp.Body)
+		require.NoError(t, err)
+		return resp.StatusCode, string(body)
+	}
+}
+
+// hung is an engine that does not answer before it is let go.
+type hung struct {
+	reconcilers.Reconciler
+	called, free chan struct{}
+}
+
+func (h *hung) Apply(context.Context, reconcilers.Assignment) reconcilers.Result {
+	close(h.called)
+	<-h.free // and not ctx
+	return reconcilers.Result{State: bundle.Compliant}
+}
+
+func TestAnAgentIsReadyOnceItHasJudgedWhatIsOffered(t *testing.T) {
+	s := newSite(t)
+	engine := &hung{called: make(chan struct{}), free: make(chan struct{})}
+	s.opts.Reconcilers["directory"] = engine
+	s.publish(s.draft(1, shop))
+	a, get := s.probed(t)
+	code, body := get("/readyz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Equal(t, "the first pass goes on\n", body)
+
+	passed := make(chan struct{})
+	go func() { defer close(passed); a.sync(context.Background(), 0) }()
+	<-engine.called
+	code, body = get("/readyz")
+	require.Equal(t, http.StatusOK, code, body)
+	close(engine.free)
+	<-passed
+	code, body = get("/readyz")
+	require.Equal(t, http.StatusOK, code, body)
+	require.Equal(t, "ok\n", body)
+}
+
+func TestAnAgentThatReachesNobodyIsHealthyAndReady(t *testing.T) {
+	s := newSite(t)
+	s.registry.away.Store(true)
+	a, get := s.probed(t)
+	require.Equal(t, Unreachable, a.sync(context.Background(), 0).Verdict)
+	for _, path := range []string{"/healthz", "/readyz"} {
+		code, body := get(path)
+		require.Equal(t, http.StatusOK, code, body)
+	}
+}
+
+func TestVitalsTellWhatIsStuckFromWhatTakesLong(t *testing.T) {
+	const patience = time.Minute
+	began := time.Now()
+	after := func(d time.Duration) time.Time { return began.Add(d) }
+	for name, tc := range map[string]struct {
+		vitals   *vitals
+		step     string
+		received int64
+		at       time.Duration
+		want     string
+	}{
+		"before the first pass":           {&vitals{}, "", 0, 0, ""},
+		"in a step":                       {&vitals{sign: began}, "apply", 0, patience, ""},
+		"in a step for too long":          {&vitals{sign: began}, "apply", 0, 2 * patience, "step apply has shown no sign of life for 2m0s"},
+		"in a download that goes on":      {&vitals{sign: began}, "fetch", 1, 2 * patience, ""},
+		"in one that has stopped":         {&vitals{sign: began, received: 1}, "fetch", 1, 2 * patience, "step fetch has shown no sign of life for 2m0s"},
+		"asleep":                          {&vitals{sign: began, wakes: after(time.Hour)}, "", 0, time.Hour, ""},
+		"asleep, and nobody wakes it":     {&vitals{sign: began, wakes: after(time.Hour)}, "", 0, time.Hour + 2*patience, "the next pass was due 2m0s ago and has not begun"},
+		"woken for a pass by a person":    {&vitals{sign: after(time.Hour), wakes: after(time.Minute)}, "observe", 0, time.Hour, ""},
+		"the traffic of a pass that ends": {&vitals{sign: began, wakes: after(time.Hour), received: 1}, "", 7, 30 * time.Minute, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			v := tc.vitals
+			require.Equal(t, tc.want, v.stuck(tc.step, tc.received, after(tc.at), patience))
+		})
+	}
+}
+
+func TestAnEngineThatDoesNotAnswerIsNotHealthyForEver(t *testing.T) {
+	s := newSite(t)
+	engine := &hung{called: make(chan struct{}), free: make(chan struct{})}
+	s.opts.Reconcilers["directory"] = engine
+	s.publish(s.draft(1, shop))
+	a, get := s.probed(t)
+	passed := make(chan struct{})
+	go func() { defer close(passed); a.sync(context.Background(), 0) }()
+	<-engine.called
+	a.vitals.mu.Lock()
+	a.vitals.sign = a.vitals.sign.Add(-a.patience() - time.Hour) // as if it had been that long
+	a.vitals.mu.Unlock()
+	code, body := get("/healthz")
+	require.Equal(t, http.StatusServiceUnavailable, code)
+	require.Contains(t, body, "step apply has shown no sign of life for 1h15m")
+	close(engine.free)
+	<-passed
+	code, body = get("/healthz")
+	require.Equal(t, http.StatusOK, code, body)
+}
+
+func TestAnAddressThatCannotBeHadEndsTheStart(t *testing.T) {
+	taken, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	defer taken.Close()
+	s := newSite(t)
+	s.opts.Listen = taken.Addr().String()
+	s.agent(func(a *Agent) {
+		err := a.Run(context.Background())
+		require.ErrorIs(t, err, ErrListen)
+		require.ErrorContains(t, err, "listen at "+s.opts.Listen)
+	})
+	require.NoFileExists(t, s.dir+"/"+socketFile)
+}
+
+func TestNobodyChangesAnythingThroughTheProbes(t *testing.T) {
+	_, get := newSite(t).probed(t)
+	for _, path := range []string{"/", "/status", "/sync", "/debug/pprof/"} {
+		code, _ := get(path)
+		require.Equal(t, http.StatusNotFound, code, path)
+	}
+}
+
+// scrape reads the page as Prometheus does.
+func scrape(t *testing.T, page string) map[string]map[string]float64 {
+	t.Helper()
+	parser := expfmt.NewTextParser(model.LegacyValidation)
+	families, err := parser.TextToMetricFamilies(strings.NewReader(page))
+	require.NoError(t, err, page)
+	values := map[string]map[string]float64{}
+	for name, family := range families {
+		values[name] = map[string]float64{}
+		for _, m := range family.Metric {
+			var labels []string
+			for _, l := range m.Label {
+				labels = append(labels, l.GetName()+"="+l.GetValue())
+			}
+			value := m.GetGauge().GetValue() + m.GetCounter().GetValue()
+			if h := m.GetHistogram(); h != nil {
+				value = float64(h.GetSampleCount())
+				require.Len(t, h.Bucket, len(durations)+1)
+				require.Equal(t, h.GetSampleCount(), h.Bucket[len(durations)].GetCumulativeCount())
+			}
+			values[name][strings.Join(labels, ",")] = value
+		}
+	}
+	return values
+}
+
+func TestMetricsAreWhatStatusSays(t *testing.T) {
+	s, _ := underTrust(t)
+	s.opts.Version = `v1 "quoted" \`
+	s.opts.Traffic = new(Traffic)
+	s.publish(s.draft(7, shop))
+	a, get := s.probed(t)
+	require.Equal(t, Done, a.sync(context.Background(), 0).Verdict)
+	s.publish(s.draft(6, shop))
+	require.Equal(t, Refused, a.sync(context.Background(), 0).Verdict)
+	s.opts.Traffic.Registry.Requests.Add(3)
+	s.opts.Traffic.Hub.Bytes.Add(5)
+
+	code, page := get("/metrics")
+	require.Equal(t, http.StatusOK, code)
+	got := scrape(t, page)
+	for name, want := range map[string]map[string]float64{
+		"wherry_agent_release_sequence":                  {"": 7},
+		"wherry_agent_release_epoch":                     {"": 1},
+		"wherry_agent_release_refused":                   {"": 1},
+		"wherry_agent_reason_info":                       {"reason=OlderRelease": 1},
+		"wherry_agent_last_contact_timestamp_seconds":    {"": float64(s.now.Unix())},
+		"wherry_agent_last_contact_age_seconds":          {"": 0},
+		"wherry_agent_release_issued_timestamp_seconds":  {"": float64(s.now.Add(7*time.Minute - time.Hour).Unix())},
+		"wherry_agent_pass_duration_seconds":             {"": 2},
+		"wherry_agent_requests_total":                    {"peer=hub": 0, "peer=registry": 3},
+		"wherry_agent_received_bytes_total":              {"peer=hub": 5, "peer=registry": 0},
+		"wherry_agent_queue_reports":                     {"": 2},
+		"wherry_agent_queue_oldest_age_seconds":          {"": 0},
+		"wherry_agent_trust_version":                     {"": 1},
+		"wherry_agent_queue_dropped_total":               {"": 0},
+		"wherry_agent_clock_behind_seconds":              {"": 0},
+		"wherry_agent_release_expires_timestamp_seconds": {"": float64(s.now.Add(7*time.Minute - time.Hour + 90*24*time.Hour).Unix())},
+	} {
+		require.Equal(t, want, got[name], name)
+	}
+	for name, want := range map[string][2]any{
+		"wherry_agent_state":        {"state=rejected", 1.0},
+		"wherry_agent_items":        {"state=compliant", 1.0},
+		"wherry_agent_passes_total": {"verdict=refused", 1.0},
+	} {
+		require.Equal(t, want[1], got[name][want[0].(string)], name)
+		sum := 0.0
+		for _, v := range got[name] {
+			sum += v
+		}
+		require.Equal(t, map[string]float64{"wherry_agent_passes_total": 2}[name]+map[string]float64{"wherry_agent_state": 1, "wherry_agent_items": 1}[name], sum, name)
+	}
+	require.Len(t, got["wherry_agent_build_info"], 1)
+	for labels := range got["wherry_agent_build_info"] {
+		require.Contains(t, labels, "version="+s.opts.Version)
+	}
+	require.Positive(t, got["wherry_agent_store_bytes"]["part=blobs"])
+	require.Positive(t, got["wherry_agent_state_file_bytes"][""])
+	require.NotContains(t, page, "shop-main", "no metric is about one assignment")
+}
+
+func TestTheTableOfMetricsIsComplete(t *testing.T) {
+	page, err := os.ReadFile("../docs/operations.md")
+	require.NoError(t, err)
+	listed := map[string]string{}
+	for _, m := range regexp.MustCompile("(?m)^\\| `(wherry_agent_\\w+)`[^|]* \\| (gauge|counter|histogram) \\|").FindAllStringSubmatch(string(page), -1) {
+		listed[m[1]] = m[2]
+	}
+	served := map[string]string{}
+	for _, m := range metrics {
+		served[m.name] = m.kind
+	}
+	require.Equal(t, served, listed)
+	for _, name := range slices.Sorted(maps.Keys(served)) {
+		require.True(t, strings.HasSuffix(name, "_total") == (served[name] == counter), name)
+	}
+}
+
+func TestTrafficIsCounted(t *testing.T) {
+	s := newSite(t)
+	var c Counter
+	client := &http.Client{Transport: c.Wrap(s.registry.Client().Transport)}
+	resp, err := client.Get(s.registry.URL + "/v2/")
+	require.NoError(t, err)
+	body, err := io.ReadAll(resp.Body)
+	require.NoError(t, err)
+	require.NoError(t, resp.Body.Close())
+	client.CloseIdleConnections()
+	require.EqualValues(t, 1, c.Requests.Load())
+	require.EqualValues(t, len(body), c.Bytes.Load(), fmt.Sprintf("%q", body))
+}
