@@ -120,6 +120,7 @@ func makeStateFixture(t *testing.T, name, program string) {
 		require.Equal(t, code, exit.ExitCode(), "%s", out)
 	}
 
+	exits(3, "once", "--wait", "0s") // there is nothing yet, but a state
 	first := agenttest.NewTrust(s.stream.Platform, s.now, fixtureKey(t, 2), s.key)
 	envelope, err := first.Envelope()
 	require.NoError(t, err)
