@@ -90,18 +90,18 @@ func TestAConnectionIsKeptForAPollThatIsNear(t *testing.T) {
 		require.NoError(t, err)
 		r, err := c.connect()
 		require.NoError(t, err)
-		require.Equal(t, want, idleOf(t, r.options.HTTPClient), interval)
+		require.Equal(t, want, idleOf(t, r.network), interval)
 	}
 	c, err := configured(t, "")
 	require.NoError(t, err)
 	r, err := c.connect()
 	require.NoError(t, err)
-	require.Equal(t, passTime, idleOf(t, r.options.HTTPClient))
+	require.Equal(t, passTime, idleOf(t, r.network))
 }
 
-func idleOf(t *testing.T, client *http.Client) time.Duration {
+func idleOf(t *testing.T, network http.RoundTripper) time.Duration {
 	t.Helper()
-	retrying, ok := client.Transport.(*retry.Transport)
+	retrying, ok := network.(*retry.Transport)
 	require.True(t, ok)
 	return retrying.Base.(*http.Transport).IdleConnTimeout
 }

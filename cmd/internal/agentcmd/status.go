@@ -66,52 +66,7 @@ func checkFormat(format string) error {
 }
 
 func printStatus(cmd *cobra.Command, format string, s agent.Status) error {
-	return cli.Print(cmd.OutOrStdout(), format, s, func(w io.Writer) { writeTable(w, s) })
-}
-
-// shownQuarantined is how many of the releases that were given up the table shows.
-const shownQuarantined = 3
-
-func writeTable(w io.Writer, s agent.Status) {
-	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
-	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ")")
-	if b := s.Binding; b != nil {
-		row("bound", "to ", b.Bound, " since ", b.At.Format(time.RFC3339), "; the configuration says ", b.Configured)
-	}
-	row("state", string(s.State)+spaced(reasonOf(s.Reason, s.Message)))
-	if b := s.Bar; b != nil && b.Reason != s.Reason {
-		row("no change", barLine(b))
-	}
-	if r := s.Release.Running; r != nil {
-		row("running", r.Digest, " sequence ", r.Sequence, expired(r))
-	}
-	if r := s.Release.Refused; r != nil {
-		row("refused", r.Digest, " ", r.Reason)
-	}
-	for _, q := range s.Release.Quarantined[:min(len(s.Release.Quarantined), shownQuarantined)] {
-		row("given up", q.Digest, " sequence ", q.Sequence, " at ", q.At.Format(time.RFC3339), " ", q.Reason)
-	}
-	if t := s.Trust; t != nil {
-		row("trust", fmt.Sprintf("version %d, epoch %d, %s", t.Version, t.Epoch, validity(t)))
-	}
-	if s.ClockBehindSeconds > 0 {
-		row("clock", "behind by at least ", span(s.ClockBehindSeconds))
-	}
-	queue := cli.Count(s.Queue.Length, "report")
-	if s.Queue.Dropped > 0 || s.Queue.Rejected > 0 {
-		queue += fmt.Sprintf(", %d dropped, %d rejected", s.Queue.Dropped, s.Queue.Rejected)
-	}
-	row("queue", queue)
-	if s.LastContact != nil {
-		row("contact", s.LastContact.Format(time.RFC3339))
-	}
-	if len(s.Items) == 0 {
-		return
-	}
-	fmt.Fprintf(w, "\nASSIGNMENT\tADAPTER\tSTATE\tSINCE\tREASON\n")
-	for _, i := range s.Items {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Assignment, i.Adapter, i.State, i.Since.Format(time.RFC3339), reasonOf(i.Reason, i.Message))
-	}
+	return cli.Print(cmd.OutOrStdout(), format, s, func(w io.Writer) { writeTable(w, s, time.Now()) })
 }
 
 func reasonOf(reason, message string) string {
@@ -127,29 +82,6 @@ func spaced(s string) string {
 		return ""
 	}
 	return " " + s
-}
-
-func expired(r *agent.ReleaseStatus) string {
-	if !r.Expired {
-		return ""
-	}
-	s := fmt.Sprintf(" expired, issued %s ago", span(r.AgeSeconds))
-	if r.IssuedAt != nil && r.ExpiresAt != nil {
-		s += ", valid for " + span(int64(r.ExpiresAt.Sub(*r.IssuedAt)/time.Second))
-	}
-	return s
-}
-
-// span writes a time as people say it.
-func span(seconds int64) string {
-	switch d := time.Duration(seconds) * time.Second; {
-	case d >= 48*time.Hour:
-		return cli.Count(int(d/(24*time.Hour)), "day")
-	case d >= 2*time.Hour:
-		return cli.Count(int(d/time.Hour), "hour")
-	default:
-		return cli.Count(int(d/time.Minute), "minute")
-	}
 }
 
 // validity says how long a trust document is good for, and what to do about one that is not for long.

@@ -2,9 +2,11 @@ package agentcmd
 
 import (
 	"bytes"
+	"io"
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent"
@@ -17,8 +19,8 @@ func TestStatusTellsOfAge(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	until := at.AddDate(0, 0, 90)
 	for want, s := range map[string]agent.Status{
-		"running\tx sequence 7\n": {Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Sequence: 7, AgeSeconds: day}}},
-		"running\tx sequence 7 expired, issued 93 days ago, valid for 90 days\n": {
+		"running\tsequence 7, x, issued 24 hours ago\n": {Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Sequence: 7, AgeSeconds: day}}},
+		"running\tsequence 7, x, expired, issued 93 days ago, valid for 90 days\n": {
 			Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Sequence: 7, IssuedAt: &at, ExpiresAt: &until, Expired: true, AgeSeconds: 93 * day}},
 		},
 		"trust\tversion 2, epoch 1, expires in 200 days\n":                                           {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 200}},
@@ -27,7 +29,7 @@ func TestStatusTellsOfAge(t *testing.T) {
 		"clock\tbehind by at least 3 hours\n":                                                        {ClockBehindSeconds: 3*3600 + 5},
 	} {
 		var out bytes.Buffer
-		writeTable(&out, s)
+		writeTable(&out, s, at)
 		require.Contains(t, out.String(), want)
 	}
 }
@@ -46,4 +48,44 @@ func TestAPassSaysWhatBecameOfARelease(t *testing.T) {
 		require.Equal(t, cli.No, failed.Code)
 		require.Equal(t, want, failed.Error()+"|"+failed.Hint)
 	}
+}
+
+func TestTheTableOfStatus(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	before := func(d time.Duration) *time.Time { at := now.Add(-d); return &at }
+	var out bytes.Buffer
+	require.NoError(t, cli.Print(&out, "table", nil, func(w io.Writer) {
+		writeTable(w, agent.Status{
+			Cluster: agent.ClusterStatus{Name: "plant-7", Environment: "dev", Type: "drone", Ring: "canary"},
+			Version: "v1.2.0", Step: "fetch", State: bundle.Rejected, Reason: "Unsigned", Message: "manifest sha256:e… has no signature",
+			Release: agent.ReleaseStates{
+				Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Epoch: 2, Sequence: 7, AgeSeconds: 5 * 24 * 3600},
+				Refused: &agent.RefusedStatus{Digest: digest.FromString("8"), Reason: bundle.Unsigned, At: *before(3 * time.Hour)},
+			},
+			Queue:       agent.QueueStatus{Length: 2, Oldest: before(90 * time.Second), Dropped: 1},
+			LastContact: before(12 * time.Minute), NextTry: before(-time.Minute),
+			Items: []bundle.Item{
+				{Assignment: "shop-main", Adapter: "directory", State: bundle.Compliant, Since: *before(49 * time.Hour)},
+				{Assignment: "till-main", Adapter: "flux", State: bundle.Failed, Since: *before(time.Second), Reason: "DeadlineExceeded", Message: "it was progressing for 5m0s"},
+				{Assignment: "w-main", Adapter: "flux", State: bundle.Removed, Since: now},
+			},
+		}, now)
+	}))
+	require.Equal(t, `cluster  plant-7 (dev/drone, ring canary)
+agent    v1.2.0, busy with fetch
+state    rejected Unsigned: manifest sha256:e… has no signature
+running  sequence 7 of epoch 2, sha256:7902699be42c, issued 5 days ago
+refused  sha256:2c624232cdd2 Unsigned, first 3 hours ago
+queue    2 reports, the oldest 90 seconds ago, 1 dropped, 0 rejected
+contact  12 minutes ago, asked again in 60 seconds
+items    1 failed, 1 compliant, 1 removed
+
+ASSIGNMENT  ADAPTER    STATE      SINCE          REASON
+shop-main   directory  compliant  2 days ago     
+till-main   flux       failed     1 second ago   DeadlineExceeded: it was progressing for 5m0s
+w-main      flux       removed    0 seconds ago  
+`, out.String())
+	out.Reset()
+	writeTable(&out, agent.Status{}, now)
+	require.Contains(t, out.String(), "agent\tnone is running: this is how the last one stood\n")
 }

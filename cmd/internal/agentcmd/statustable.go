@@ -1,0 +1,167 @@
+package agentcmd
+
+import (
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+// shownQuarantined is how many of the releases that were given up the table shows.
+const shownQuarantined = 3
+
+// writeTable writes how the agent stands at now: one line each, and none for what is as it should be. What else an
+// agent has to tell gets its line here.
+func writeTable(w io.Writer, s agent.Status, now time.Time) {
+	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
+	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ring(s), ")")
+	if b := s.Binding; b != nil {
+		row("bound", "to ", b.Bound, " since ", b.At.Format(time.RFC3339), "; the configuration says ", b.Configured)
+	}
+	switch {
+	case s.Version == "":
+		row("agent", "none is running: this is how the last one stood")
+	case s.Step != "":
+		row("agent", s.Version, ", busy with ", s.Step)
+	default:
+		row("agent", s.Version)
+	}
+	row("state", string(s.State)+spaced(reasonOf(s.Reason, s.Message)))
+	if b := s.Bar; b != nil && b.Reason != s.Reason {
+		row("no change", barLine(b))
+	}
+	if r := s.Release.Running; r != nil {
+		row("running", release(r.Digest, r.Epoch, r.Sequence), ", ", issued(r))
+	}
+	if r := s.Release.Refused; r != nil {
+		row("refused", short(r.Digest), " ", r.Reason, ", first ", ago(r.At, now))
+	}
+	for _, q := range s.Release.Quarantined[:min(len(s.Release.Quarantined), shownQuarantined)] {
+		row("given up", release(q.Digest, q.Epoch, q.Sequence), " ", q.Reason, ", ", ago(q.At, now))
+	}
+	if t := s.Trust; t != nil {
+		row("trust", fmt.Sprintf("version %d, epoch %d, %s", t.Version, t.Epoch, validity(t)))
+	}
+	if s.ClockBehindSeconds > 0 {
+		row("clock", "behind by at least ", span(s.ClockBehindSeconds))
+	}
+	row("queue", queueLine(s.Queue, now))
+	if line := contactLine(s, now); line != "" {
+		row("contact", line)
+	}
+	if len(s.Items) == 0 {
+		return
+	}
+	row("items", itemsLine(s.Items))
+	fmt.Fprintf(w, "\nASSIGNMENT\tADAPTER\tSTATE\tSINCE\tREASON\n")
+	for _, i := range s.Items {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Assignment, i.Adapter, i.State, ago(i.Since, now), reasonOf(i.Reason, i.Message))
+	}
+}
+
+func ring(s agent.Status) string {
+	if s.Cluster.Ring == "" {
+		return ""
+	}
+	return ", ring " + s.Cluster.Ring
+}
+
+// release names a release as people compare them; "status -o json" has the whole digest.
+func release(d digest.Digest, epoch, sequence int64) string {
+	if epoch == 0 {
+		return fmt.Sprintf("sequence %d, %s", sequence, short(d))
+	}
+	return fmt.Sprintf("sequence %d of epoch %d, %s", sequence, epoch, short(d))
+}
+
+// short is as much of a digest as tells two of them apart.
+func short(d digest.Digest) string {
+	if d.Validate() != nil {
+		return d.String()
+	}
+	return d.Algorithm().String() + ":" + d.Encoded()[:12]
+}
+
+// issued is the age of a release, and whether one as old would be taken.
+func issued(r *agent.ReleaseStatus) string {
+	s := "issued " + span(r.AgeSeconds) + " ago"
+	if !r.Expired {
+		return s
+	}
+	s = "expired, " + s
+	if r.IssuedAt != nil && r.ExpiresAt != nil {
+		s += ", valid for " + span(int64(r.ExpiresAt.Sub(*r.IssuedAt)/time.Second))
+	}
+	return s
+}
+
+func queueLine(q agent.QueueStatus, now time.Time) string {
+	s := cli.Count(q.Length, "report")
+	if q.Oldest != nil {
+		s += ", the oldest " + ago(*q.Oldest, now)
+	}
+	if q.Dropped > 0 || q.Rejected > 0 {
+		s += fmt.Sprintf(", %d dropped, %d rejected", q.Dropped, q.Rejected)
+	}
+	return s
+}
+
+// contactLine tells when the registry answered last, and when it is asked again.
+func contactLine(s agent.Status, now time.Time) string {
+	var parts []string
+	if s.LastContact != nil {
+		parts = append(parts, ago(*s.LastContact, now))
+	}
+	switch {
+	case s.NextTry == nil:
+	case s.NextTry.After(now):
+		parts = append(parts, "asked again in "+span(int64(s.NextTry.Sub(now)/time.Second)))
+	default:
+		parts = append(parts, "asked again now")
+	}
+	return strings.Join(parts, ", ")
+}
+
+// itemsLine counts the assignments by state, the worst first.
+func itemsLine(items []bundle.Item) string {
+	count := map[bundle.State]int{}
+	for _, i := range items {
+		count[i.State]++
+	}
+	var parts []string
+	for len(count) > 0 {
+		present := slices.Sorted(maps.Keys(count))
+		worst := bundle.AgentState(false, present)
+		if count[worst] == 0 { // one that agents do not have, such as removed
+			worst = present[0]
+		}
+		parts = append(parts, fmt.Sprintf("%d %s", count[worst], worst))
+		delete(count, worst)
+	}
+	return strings.Join(parts, ", ")
+}
+
+// ago is the time since t, as people say it.
+func ago(t, now time.Time) string { return span(max(0, int64(now.Sub(t)/time.Second))) + " ago" }
+
+// span writes a time as people say it.
+func span(seconds int64) string {
+	switch d := time.Duration(seconds) * time.Second; {
+	case d >= 48*time.Hour:
+		return cli.Count(int(d/(24*time.Hour)), "day")
+	case d >= 2*time.Hour:
+		return cli.Count(int(d/time.Hour), "hour")
+	case d >= 2*time.Minute:
+		return cli.Count(int(d/time.Minute), "minute")
+	default:
+		return cli.Count(int(seconds), "second")
+	}
+}
