@@ -5,11 +5,13 @@ import (
 	"context"
 	"crypto"
 	"encoding/json"
+	"net/http"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"sync"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -338,4 +340,90 @@ func seal(t *testing.T, payloadType string, body []byte, key crypto.Signer) []by
 	envelope, err := bundle.SealEnvelope(payloadType, body, key)
 	require.NoError(t, err)
 	return envelope
+}
+
+// dismissed is an engine at whose first call of a kind the agent is told to end.
+type dismissed struct {
+	reconcilers.Reconciler
+	apply, observe func()
+}
+
+func (e *dismissed) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	e.apply()
+	return e.Reconciler.Apply(ctx, a)
+}
+
+func (e *dismissed) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	e.observe()
+	return e.Reconciler.Observe(ctx, a)
+}
+
+// An agent is told to end, as by SIGTERM before another one takes its place, in the middle of a step. The next one
+// goes on from there.
+func TestAnAgentThatIsReplacedAtAnyStepLosesNothing(t *testing.T) {
+	inPath := func(parts ...string) func(path string) bool {
+		return func(path string) bool {
+			return !slices.ContainsFunc(parts, func(part string) bool { return !strings.Contains(path, part) })
+		}
+	}
+	for step, asks := range map[string]func(path string) bool{
+		"resolve": inPath("/bundles/", "/manifests/latest"),
+		"learn":   inPath("/trust/", "/manifests/v2"),
+		"verify":  inPath("/bundles/", "/manifests/sha256-"),
+		"fetch":   inPath("/bundles/", "/blobs/"),
+		"apply":   nil,
+		"observe": nil,
+	} {
+		t.Run(step, func(t *testing.T) {
+			s, _ := underTrust(t)
+			files := map[string]string{"a-x/f": "1", "b-x/f": "1", "c-x/f": "1"}
+			s.publish(s.draft(1, files))
+			s.requireTaken()
+			var before [][]byte
+			s.agent(func(a *Agent) {
+				var err error
+				before, err = a.state.Reports()
+				require.NoError(t, err)
+			})
+
+			files["a-x/f"], files["d-x/f"] = "2", "2"
+			delete(files, "b-x/f")
+			s.publish(s.draft(2, files))
+			ctx, end := context.WithCancel(context.Background())
+			defer end()
+			var ended atomic.Bool
+			endIn := func(name string) func() {
+				return func() {
+					if name == step && !ended.Swap(true) {
+						end()
+					}
+				}
+			}
+			if asks != nil {
+				hook := func(_ http.ResponseWriter, r *http.Request) bool {
+					if asks(r.URL.Path) {
+						endIn(step)()
+					}
+					return false
+				}
+				s.registry.hook.Store(&hook)
+			}
+			directory := s.opts.Reconcilers["directory"]
+			s.opts.Reconcilers["directory"] = &dismissed{directory, endIn("apply"), endIn("observe")}
+			s.agent(func(a *Agent) { require.NoError(t, a.Run(ctx)) })
+			require.True(t, ended.Load(), "it was ended in the middle of that step")
+
+			s.opts.Reconcilers["directory"], s.opts.Version = directory, "v0.0.1-test"
+			r := s.once()
+			require.Contains(t, []Verdict{Done, Idle}, r.Verdict, r.Error)
+			require.Equal(t, bundle.Compliant, r.Status.State, "%+v", r.Status.Items)
+			require.EqualValues(t, 2, r.Status.Release.Running.Sequence)
+			require.Len(t, r.Status.Items, len(files))
+			for path, content := range files {
+				requireFile(t, s.host, path, content)
+			}
+			require.NoDirExists(t, filepath.Join(s.host, "b-x"))
+			s.requireAcknowledged(t, before)
+		})
+	}
 }
