@@ -86,15 +86,15 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 			"ansible": c.ansiblePlaybook != "", "argo": cluster != nil, "directory": c.directoryRoot != "",
 			"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.zarf != "",
 		},
-		Veto: c.veto, HubURL: c.hub, HasHubKey: hubKey != nil,
+		Veto: c.veto, HubURL: c.hub, HasHubKey: hubKey != nil, Listen: c.listen,
 	}
 	c.enrolledHub(ctx, &s)
+	remote, err := c.connect()
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	s.Transport = remote.options.HTTPClient.Transport
 	if c.registry != (oci.Location{}) {
-		remote, err := c.connect()
-		if err != nil {
-			return doctor.Subject{}, err
-		}
-		s.Transport = remote.options.HTTPClient.Transport
 		open := func(name string) func(*http.Client) (bundle.Source, error) {
 			return func(client *http.Client) (bundle.Source, error) {
 				r, err := remote.by(client)

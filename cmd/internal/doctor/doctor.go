@@ -58,7 +58,7 @@ type Subject struct {
 	Adapter string
 	// Adapters says of each adapter that there is whether it is configured.
 	Adapters map[string]bool
-	// Transport is how registries are reached; nil means http.DefaultTransport.
+	// Transport is how registries and the hub are reached; nil means http.DefaultTransport.
 	Transport http.RoundTripper
 	// Source opens where bundles come from. Nil where they come by import only.
 	Source func(*http.Client) (bundle.Source, error)
@@ -75,6 +75,7 @@ type Subject struct {
 	Veto                  agent.Veto
 	HubURL                string // empty where there is none
 	HasHubKey             bool
+	Listen                string           // the address of health and metrics; empty where there is none
 	Now                   func() time.Time // nil means time.Now
 }
 
@@ -113,6 +114,8 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.argo},
 		{checkTime, e.veto},
 		{checkTime, e.hub},
+		{checkTime, e.queue},
+		{checkTime, e.listen},
 		{checkTime, e.identity},
 	} {
 		bounded, cancel := context.WithTimeout(ctx, check.limit)
@@ -134,11 +137,13 @@ type examination struct {
 	Subject
 	findings []Finding
 
-	source   bundle.Source    // nil where it does not answer
-	running  digest.Digest    // what runs here; empty where nothing does
-	offered  *bundle.Verified // nil where no release could be verified
-	content  *needs.Needs     // nil where its tree could not be read
-	skew     *time.Duration   // of this machine's clock against the registry's; nil where nothing was heard
+	source   bundle.Source      // nil where it does not answer
+	running  digest.Digest      // what runs here; empty where nothing does
+	live     bool               // an agent answers here
+	waiting  *agent.QueueStatus // nil where no state could be read
+	offered  *bundle.Verified   // nil where no release could be verified
+	content  *needs.Needs       // nil where its tree could not be read
+	skew     *time.Duration     // of this machine's clock against the registry's; nil where nothing was heard
 	issuedAt time.Time
 	served   *served // nil where the cluster does not answer
 }

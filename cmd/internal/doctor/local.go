@@ -37,8 +37,11 @@ func (e *examination) state(ctx context.Context) {
 			e.failed(check, "let this user read and write the folder, or name another with --state-dir", "%v", err)
 			return
 		default:
-			if s, err := state.Status(e.Now()); err == nil && s.Release.Running != nil {
-				e.running = s.Release.Running.Digest
+			if s, err := state.Status(e.Now()); err == nil {
+				e.waiting = &s.Queue
+				if s.Release.Running != nil {
+					e.running = s.Release.Running.Digest
+				}
 			}
 			_ = state.Close() // it was only read
 		}
@@ -122,6 +125,7 @@ func (e *examination) agent(ctx context.Context) {
 		if s.LastContact != nil {
 			contact = s.LastContact.Format(time.RFC3339)
 		}
+		e.live, e.waiting = true, &s.Queue
 		if s.Release.Running != nil {
 			e.running = s.Release.Running.Digest
 		}

@@ -167,7 +167,7 @@ func (e *examination) hub(ctx context.Context) {
 		e.skipped(check, "none is configured: reports wait for reports export")
 		return
 	}
-	if err := askHub(ctx, e.HubURL); err != nil {
+	if err := askHub(ctx, &http.Client{Transport: e.Transport}, e.HubURL); err != nil {
 		remedy := "is this the hub's address, and is it running? Reports wait until it answers"
 		if isUnknownAuthority(err) {
 			remedy = registryRemedy(err)
@@ -182,7 +182,7 @@ func (e *examination) hub(ctx context.Context) {
 	e.ok(check, "it answers")
 }
 
-func askHub(ctx context.Context, hub string) error {
+func askHub(ctx context.Context, client *http.Client, hub string) error {
 	address, err := url.JoinPath(hub, "readyz")
 	if err != nil {
 		return err
@@ -191,7 +191,7 @@ func askHub(ctx context.Context, hub string) error {
 	if err != nil {
 		return err
 	}
-	resp, err := http.DefaultClient.Do(req)
+	resp, err := client.Do(req)
 	if err != nil {
 		return err
 	}

@@ -1,0 +1,54 @@
+package doctor
+
+import (
+	"net"
+	"testing"
+	"time"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent"
+)
+
+func TestTheQueueIsWarnedOf(t *testing.T) {
+	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	before := func(d time.Duration) *time.Time { at := now.Add(-d); return &at }
+	for name, tc := range map[string]struct {
+		queue agent.QueueStatus
+		hub   string
+		want  Result
+		says  string
+	}{
+		"empty":                      {agent.QueueStatus{}, "", OK, "0 reports waiting"},
+		"old, and there is no hub":   {agent.QueueStatus{Length: 3, Oldest: before(2 * oldQueue)}, "", OK, "3 reports waiting, the oldest since 2026-02-13"},
+		"old, and there is a hub":    {agent.QueueStatus{Length: 3, Oldest: before(2 * oldQueue)}, "http://hub", Warning, "3 reports waiting"},
+		"not old":                    {agent.QueueStatus{Length: 3, Oldest: before(oldQueue / 2)}, "http://hub", OK, "3 reports waiting"},
+		"the hub will not take some": {agent.QueueStatus{Length: 3, Rejected: 2, LastRejection: "UnknownCluster"}, "http://hub", Warning, "2 the hub will not take: UnknownCluster"},
+		"some were given up":         {agent.QueueStatus{Dropped: 7}, "", Warning, "7 were given up"},
+	} {
+		t.Run(name, func(t *testing.T) {
+			e := &examination{Subject: Subject{HubURL: tc.hub, Now: func() time.Time { return now }}, waiting: &tc.queue}
+			e.queue(t.Context())
+			require.Len(t, e.findings, 1)
+			require.Equal(t, tc.want, e.findings[0].Result)
+			require.Contains(t, e.findings[0].Message, tc.says)
+			require.Equal(t, tc.want == OK, e.findings[0].Remedy == "")
+		})
+	}
+}
+
+func TestAnAddressThatSomebodyElseHas(t *testing.T) {
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	e := &examination{Subject: Subject{Listen: l.Addr().String()}}
+	e.listen(t.Context())
+	require.Equal(t, Failed, e.findings[0].Result)
+	require.Contains(t, e.findings[0].Message, "address already in use")
+	e.live = true
+	e.listen(t.Context())
+	require.Equal(t, OK, e.findings[1].Result, "it is the agent itself that has it")
+	require.NoError(t, l.Close())
+	e.live = false
+	e.listen(t.Context())
+	require.Equal(t, OK, e.findings[2].Result)
+}
