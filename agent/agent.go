@@ -99,6 +99,11 @@ type Options struct {
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
 	Traffic *Traffic
+	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Nil ones are done without:
+	// then a machine that is set up anew knows nothing of what it did before, and nobody notices a second agent.
+	Memory    Memory
+	Lease     Lease
+	OnCluster []string
 	// Version is the agent's, as reports carry it.
 	Version string
 	// Now is the clock; nil means time.Now.
@@ -141,6 +146,11 @@ type Agent struct {
 	opts     Options
 	content  *contents
 
+	anonymous bool          // the configuration gives the cluster no uid
+	serving   bool          // others than passes read cluster
+	keeper    *keeper       // of the Lease; nil without one
+	memory    *recollection // of the pass that runs
+
 	busy     sync.Mutex             // held by the pass that runs
 	tidied   bool                   // a pass of this process has looked for left-overs
 	lived    bool                   // this process has outlived a pass in which engines changed something
@@ -167,15 +177,21 @@ type Agent struct {
 // the trust documents in the state say, or, while it holds none, as pinned says. A nil source leaves only
 // Import. A cluster without a uid gets the state's. New does no I/O.
 func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle.ReportCluster, opts Options) *Agent {
+	anonymous := cluster.UID == ""
 	cluster.UID = cmp.Or(cluster.UID, state.identity().UID)
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
-	return &Agent{
+	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
+		anonymous: anonymous, memory: &recollection{},
 		content: newContents(state), instance: strings.ToLower(rand.Text()),
 		queued: make(chan struct{}, 1), toRegistry: make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		barRest: barRest,
 	}
+	if a.opts.Lease != nil {
+		a.keeper = newKeeper(a)
+	}
+	return a
 }
 
 // stream is the line of releases that the agent follows.

@@ -24,6 +24,9 @@ func (p *pass) apply(ctx context.Context) outcome {
 	if err := p.lineUp(); err != nil {
 		return outcomeOf(ctx, err)
 	}
+	if err := p.entrust(ctx); err != nil {
+		return outcomeOf(ctx, err)
+	}
 	if err := p.noteAttempt(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}
@@ -115,7 +118,7 @@ func (p *pass) choose(ctx context.Context) error {
 		return nil
 	}
 	if next.digest() != p.running.digest() {
-		if ok, err := p.mayChange(ctx); !ok {
+		if ok, err := p.mayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
 			return err
 		}
 	}
@@ -145,6 +148,13 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 		for _, r := range old {
 			known[r.Spec.Name] = r
 		}
+		left, err := p.inheritInventory(tx, known, now)
+		if err != nil {
+			return err
+		}
+		for _, r := range left {
+			known[r.Spec.Name] = r
+		}
 		for _, a := range list {
 			err = errors.Join(err, saveRecord(tx, known[a.Name].listed(a, p.adapter(a), now)))
 			delete(known, a.Name)
@@ -155,7 +165,7 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 		if forgiven {
 			err = errors.Join(err, drop(tx, bucketMeta, keyRefused))
 		}
-		return errors.Join(err, save(tx, bucketMeta, keyRunning, next), p.begin(tx, "apply", next.digest()))
+		return errors.Join(err, p.catchUp(tx, next), save(tx, bucketMeta, keyRunning, next), p.begin(tx, "apply", next.digest()))
 	})
 	if err != nil {
 		return err
@@ -163,6 +173,7 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 	if forgiven {
 		p.refused = nil
 	}
+	p.memory.heir = nil
 	if p.running.digest() != next.digest() {
 		p.opts.Log.Info("release begins to run", "digest", next.digest(), "before", p.running.digest(), "assignments", len(list))
 	}
@@ -235,10 +246,17 @@ func (p *pass) call(ctx context.Context, r record, adapter string, method func(r
 	}
 	ctx, cancel := context.WithTimeout(ctx, p.opts.Deadline)
 	defer cancel()
+	return method(engine, ctx, p.handed(r, adapter))
+}
+
+// handed is what an engine gets of r.
+func (p *pass) handed(r record, adapter string) reconcilers.Assignment {
 	a := reconcilers.Assignment{Assignment: r.Spec}
 	a.Adapter = adapter
-	a.Dir = p.content.folder(r.Spec.Content)
-	return method(engine, ctx, a)
+	if r.Spec.Content != "" { // else nobody knows what it was; see holding.record
+		a.Dir = p.content.folder(r.Spec.Content)
+	}
+	return a
 }
 
 // logChange logs what an engine changed, and what it could not do where that is news.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -40,14 +41,19 @@ type cause struct {
 	onNeed bool
 	// once is true where an answer is good for the whole pass. Others are asked again before more is begun.
 	once bool
+	// onCluster is true where it is for the engines of the cluster alone. Those come last.
+	onCluster bool
 }
 
 // causes are asked in this order. The first that has a bar counts, for the rest of the pass.
 var causes = [...]cause{
 	{ask: (*pass).pausedBy},
+	{ask: (*pass).heldByAnother},
 	{ask: (*pass).restsBy, once: true},
 	{ask: (*pass).outsideMaintenance},
+	{ask: (*pass).untold, once: true},
 	{ask: (*pass).vetoed, onNeed: true},
+	{ask: (*pass).outOfReach, onCluster: true},
 }
 
 // barRest is the time between two questions for a bar within a pass, where the last one took so long: a second
@@ -72,7 +78,10 @@ func (p *pass) findBar(ctx context.Context, begins bool) error {
 		if old := p.barBefore; old != nil && old.Reason == b.Reason && old.Since.Before(b.Since) {
 			b.Since = old.Since
 		}
-		p.barred = b
+		p.barred, p.limit = b, nil
+		if cause.onCluster {
+			p.limit = p.opts.OnCluster
+		}
 		return nil
 	}
 	return nil
@@ -81,7 +90,7 @@ func (p *pass) findBar(ctx context.Context, begins bool) error {
 // mayChange says whether something that is to be changed may be. A bar that comes up in the course of a pass is
 // found here.
 func (p *pass) mayChange(ctx context.Context) (bool, error) {
-	if begun := time.Now(); p.barred == nil && !begun.Before(p.askBarAt) {
+	if begun := time.Now(); (p.barred == nil || len(p.limit) > 0) && !begun.Before(p.askBarAt) {
 		if err := p.findBar(ctx, false); err != nil {
 			return false, err
 		}
@@ -97,7 +106,7 @@ func (p *pass) mayChange(ctx context.Context) (bool, error) {
 // allowed is what may be done of an errand for r. What was interrupted while an engine was called is looked
 // at, since nobody knows how it stands.
 func (p *pass) allowed(r record, do errand) errand {
-	if p.barred == nil || do == nothing || do == see {
+	if p.barred == nil || do == nothing || do == see || len(p.limit) > 0 && !slices.Contains(p.limit, p.engineOf(r)) {
 		return do
 	}
 	p.barred.Holding = true
@@ -105,6 +114,14 @@ func (p *pass) allowed(r record, do errand) errand {
 		return see
 	}
 	return nothing
+}
+
+// engineOf is the adapter that would be called next for r.
+func (p *pass) engineOf(r record) string {
+	if r.Adapter != "" && (r.Removing || r.Adapter != p.adapter(r.Spec)) {
+		return r.Adapter
+	}
+	return p.adapter(r.Spec)
 }
 
 // noteBar keeps the bar of the pass, and says once that there is one, or that there is none any more.

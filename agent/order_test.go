@@ -64,7 +64,7 @@ func newSlowSite(t *testing.T) (*site, *slow) {
 }
 
 // publishAs publishes release n with what change makes of its assignments.
-func (s *site) publishAs(n int64, files map[string]string, change map[string]func(*bundle.Assignment)) {
+func (s *site) publishAs(n int64, files map[string]string, change map[string]func(*bundle.Assignment)) draft {
 	s.t.Helper()
 	d := s.draft(n, files)
 	d.ChangeList = func(as []bundle.Assignment) {
@@ -75,6 +75,7 @@ func (s *site) publishAs(n int64, files map[string]string, change map[string]fun
 		}
 	}
 	s.publish(d)
+	return d
 }
 
 // like returns what sets an assignment's adapter, wave and dependencies.

@@ -66,6 +66,7 @@ type pass struct {
 	proved   bool               // conclude: what runs became the good one
 	barred   *bar               // keep: why nothing may be changed, from when that was found on
 	askBarAt time.Time          // keep: when to ask for a bar again
+	limit    []string           // keep: the engines that the bar is for; empty is all
 	line     *line              // apply: how all assignments stand
 	touched  map[string]bool    // apply: assignments whose engine was called
 	// attempted means that engines were to change something, and assessed that the trial has something new.
@@ -106,6 +107,9 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	}
 	p := &pass{Agent: a, scope: s, touched: map[string]bool{}}
 	if err := p.remember(); err != nil {
+		return outcomeOf(ctx, err)
+	}
+	if err := p.recall(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx)); err != nil {
@@ -174,6 +178,9 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 			p.opts.Log.Error("pass not recorded", "err", err)
 		}
 		return out
+	}
+	if err := p.entrust(ctx); err != nil {
+		return outcomeOf(ctx, err)
 	}
 	err := p.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
 		refusal, err1 := p.noteRefusal(tx, out, now)

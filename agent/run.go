@@ -25,6 +25,17 @@ type Result struct {
 // what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.sayBegin()
+	if a.keeper != nil {
+		a.keeper.single = true
+		keeping, end := context.WithCancel(ctx)
+		var kept sync.WaitGroup
+		kept.Go(func() { a.keeper.run(keeping, func() {}) })
+		defer func() {
+			end()
+			kept.Wait()
+			a.giveBack(ctx)
+		}()
+	}
 	out := a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, wait: wait, last: true})
 	if a.hub().url != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
@@ -78,7 +89,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.opts.Log.Info("agent begins", "version", a.opts.Version, "cluster", a.cluster.Name, "environment", a.cluster.Environment, "clusterType", a.cluster.Type)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
+	a.consult(ctx)
 	var parts sync.WaitGroup
+	if a.keeper != nil {
+		parts.Go(func() { a.keeper.run(ctx, func() { nudge(a.wake) }) })
+	}
 	parts.Go(func() { control.serve(ctx) })
 	if probes != nil {
 		parts.Go(func() { probes.serve(ctx) })
@@ -91,6 +106,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.waitForPass()
 	cancel()
 	parts.Wait()
+	a.giveBack(ctx)
 	if a.rebound.Load() {
 		return ErrRebound
 	}
@@ -101,6 +117,34 @@ func (a *Agent) Run(ctx context.Context) error {
 func (a *Agent) waitForPass() {
 	a.busy.Lock()
 	defer a.busy.Unlock()
+}
+
+// consultTime bounds the wait for a cluster before an agent says how it stands.
+const consultTime = 10 * time.Second
+
+// consult has the Lease and the memory before anything else is begun, if the cluster answers: who the cluster is
+// does not change any more once others than passes read it.
+func (a *Agent) consult(ctx context.Context) {
+	a.busy.Lock()
+	defer a.busy.Unlock()
+	p := &pass{Agent: a}
+	ctx, cancel := context.WithTimeout(ctx, consultTime)
+	defer cancel()
+	err := p.remember()
+	if err == nil {
+		err = p.recall(ctx)
+	}
+	if err != nil && ctx.Err() == nil {
+		a.opts.Log.Warn("the cluster's memory was not read", "err", err) // the pass that follows tries again
+	}
+	a.serving = true
+}
+
+// giveBack lets go of the Lease, once no pass is to come any more.
+func (a *Agent) giveBack(ctx context.Context) {
+	if err := a.keeper.release(ctx); err != nil {
+		a.opts.Log.Warn("the Lease was not given back: another agent waits until it ends", "err", err)
+	}
 }
 
 func (a *Agent) loop(ctx context.Context) {

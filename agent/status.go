@@ -33,6 +33,8 @@ type Status struct {
 	Queue QueueStatus   `json:"queue"`
 	// Trust is the trust document by which releases are judged. Nil where keys are pinned.
 	Trust *TrustStatus `json:"trust,omitempty"`
+	// Memory is what the cluster keeps for this agent. Nil where it has no cluster.
+	Memory *MemoryStatus `json:"memory,omitempty"`
 	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
 	// verified, where that is more than a minute.
 	ClockBehindSeconds int64 `json:"clockBehindSeconds,omitempty"`
@@ -69,6 +71,27 @@ type BarStatus struct {
 	Until *time.Time `json:"until,omitempty"`
 	// Holding is true where something is to be changed, and waits for it.
 	Holding bool `json:"holding,omitempty"`
+}
+
+// MemoryStatus says how the memory stands that the cluster keeps.
+type MemoryStatus struct {
+	Where string `json:"where"` // such as Secret wherry-system/wherry-agent-memory
+	// SavedAt is when it was written last; nil before the first time.
+	SavedAt *time.Time `json:"savedAt,omitempty"`
+	// Reason and Message say why not all of it is kept, where that is so.
+	Reason  string `json:"reason,omitempty"`
+	Message string `json:"message,omitempty"`
+}
+
+func (n *memoryNote) status() *MemoryStatus {
+	if n == nil {
+		return nil
+	}
+	m := &MemoryStatus{Where: n.Where, Reason: n.Reason, Message: n.Message}
+	if !n.SavedAt.IsZero() {
+		m.SavedAt = &n.SavedAt
+	}
+	return m
 }
 
 // ReleaseStates names the releases that matter. A nil one does not exist.
@@ -171,10 +194,11 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	bar, err9 := barAt(tx, now)
 	fate, err10 := loadFate(tx, accepted, running)
 	binding, err11 := load[*Binding](tx, bucketMeta, keyBinding)
-	if err := errors.Join(err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
+	note, err12 := load[*memoryNote](tx, bucketMeta, keyMemory)
+	if err := errors.Join(err12, err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
 		return st, err
 	}
-	st.Queue, st.Platform, st.Binding = queue, cluster.Platform, binding.orNone()
+	st.Queue, st.Platform, st.Binding, st.Memory = queue, cluster.Platform, binding.orNone(), note.status()
 	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.identity().UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
 	var states []bundle.State
 	for _, r := range records {
@@ -250,6 +274,8 @@ func (s *Status) remark(floor time.Time) {
 	case s.Reason != "":
 	case s.Trust != nil && s.Trust.Reason != "":
 		s.Reason, s.Message = s.Trust.Reason, s.Trust.Message
+	case s.Memory != nil && s.Memory.Reason != "":
+		s.Reason, s.Message = s.Memory.Reason, s.Memory.Message
 	case s.ClockBehindSeconds > 0:
 		s.Reason, s.Message = "ClockBehind", "this machine's clock is earlier than "+floor.Format(time.RFC3339)+", when a document that was verified was issued"
 	}

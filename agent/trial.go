@@ -202,7 +202,7 @@ func (p *pass) noteAttempt(ctx context.Context) error {
 	if p.running == nil || !slices.ContainsFunc(p.line.sorted(), due) {
 		return nil
 	}
-	if ok, err := p.mayChange(ctx); !ok {
+	if ok, err := p.mayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
 		return err
 	}
 	if p.trial.Release != p.running.digest() {

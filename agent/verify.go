@@ -3,6 +3,7 @@ package agent
 import (
 	"context"
 	"errors"
+	"fmt"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -48,12 +49,25 @@ func (p *pass) check(r bundle.Release, by judge) error {
 		return err
 	}
 	now := latest(p.opts.Now(), floor)
+	if err := p.vouched(by); err != nil {
+		return err
+	}
 	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Epoch: by.Epoch, Highest: highest, Now: now}
 	err = expect.Check(r, p.manifest.Digest)
 	if err == nil && p.manifest.Digest != highest.Digest {
 		err = by.admits(p.cluster.Platform, now)
 	}
 	return err
+}
+
+// vouched refuses to judge by less than what was in force in this cluster before the machine was set up anew.
+func (p *pass) vouched(by judge) error {
+	note, err := p.state.memoryNote()
+	if err != nil || note == nil || note.Trust <= by.version() {
+		return err
+	}
+	return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: fmt.Sprintf(
+		"version %d of the trust document was in force in this cluster, as %s says, and this agent has version %d: install what is missing with trust install", note.Trust, note.Where, by.version())}
 }
 
 // remembered says whether a manifest was refused before and may not be judged otherwise now. A refusal
@@ -67,7 +81,7 @@ func (p *pass) remembered(r refusal, manifest digest.Digest) bool {
 // judgedSoFar returns the highest place accepted in a stream, and the floor of time of an epoch.
 func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, floor time.Time, err error) {
 	err = p.state.view(func(tx *bbolt.Tx) (err error) {
-		highest, err = load[bundle.Order](tx, bucketOrders, s.Repository()+"@"+s.Platform)
+		highest, err = load[bundle.Order](tx, bucketOrders, orderKey(s))
 		if err == nil {
 			floor, err = load[time.Time](tx, bucketMeta, keyFloorOf(epoch))
 		}
@@ -97,7 +111,7 @@ func (p *pass) accept(by judge) error {
 		ended, err = p.noteAccepted(tx, p.target)
 		return errors.Join(
 			err,
-			save(tx, bucketOrders, s.Repository()+"@"+s.Platform, bundle.OrderOf(r, p.target.digest())),
+			save(tx, bucketOrders, orderKey(s), bundle.OrderOf(r, p.target.digest())),
 			raiseFloor(tx, r.Epoch, r.IssuedAt),
 			save(tx, bucketMeta, keyAccepted, p.target),
 			drop(tx, bucketMeta, keyRefused),

@@ -1,0 +1,245 @@
+package agent
+
+import (
+	"bytes"
+	"context"
+	"crypto/sha256"
+	"encoding/hex"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// foretellTime bounds what engines may ask the cluster before they say what they would bring.
+const foretellTime = time.Minute
+
+func sumOf(body []byte) string {
+	sum := sha256.Sum256(body)
+	return hex.EncodeToString(sum[:])
+}
+
+// entrust has the cluster's memory know all that the state does, and what engines are about to bring. It costs
+// one request where anything is new. An error is that of this machine; where the cluster does not take it, its
+// engines are barred.
+func (p *pass) entrust(ctx context.Context) error {
+	if !p.mayEntrust() {
+		if p.opts.Memory != nil && p.memory.deniedAt.IsZero() {
+			p.shut(errLapsed)
+		}
+		return nil
+	}
+	m := p.memory
+	var doc keepsake
+	var id int
+	err := p.state.view(func(tx *bbolt.Tx) (err error) {
+		if id = tx.ID(); id != m.seen {
+			doc, err = p.memorable(tx)
+		}
+		return err
+	})
+	if err != nil {
+		return local("read state: %w", err)
+	}
+	if id == m.seen {
+		return nil
+	}
+	if err := p.addHoldings(ctx, &doc); err != nil {
+		return err
+	}
+	body, err := doc.body()
+	if err != nil {
+		return err
+	}
+	if m.last != nil && sumOf(body) == m.sum {
+		m.seen = id
+		return nil
+	}
+	return p.saveMemory(ctx, doc, body)
+}
+
+// mayEntrust says whether what is in the cluster is this agent's to write, and known.
+func (p *pass) mayEntrust() bool {
+	m := p.memory
+	return p.opts.Memory != nil && m.known && m.bad == nil && m.heir == nil && m.deniedAt.IsZero() && p.keeper.holds() && m.term == p.keeper.term()
+}
+
+// saveMemory writes doc, after the state has written that it will be there.
+func (p *pass) saveMemory(ctx context.Context, doc keepsake, body []byte) error {
+	m := p.memory
+	doc.Generation = m.generation + 1 // also where this is not the first attempt, so that another agent's is newer
+	data, partial, err := doc.pack()
+	if err == nil {
+		err = p.saveMemoryNote(func(n *memoryNote) {
+			n.Known, n.Generation, n.Sum, n.SavedAt = true, doc.Generation, sumOf(body), stamp(p.opts.Now())
+		})
+		if err != nil {
+			return err
+		}
+		ctx, cancel := context.WithTimeout(ctx, memoryTime)
+		defer cancel()
+		err = p.opts.Memory.Save(ctx, data)
+	}
+	switch {
+	case err == nil:
+		m.last, m.sum, m.generation = &doc, sumOf(body), doc.Generation
+	case errors.Is(err, ErrDenied):
+		m.deniedAt = p.opts.Now()
+		return p.noteMemory(reasonMemoryDenied, err.Error())
+	case ctx.Err() != nil:
+		return ctx.Err()
+	default:
+		m.known, m.err = !errors.Is(err, ErrChanged), err
+		p.shut(err)
+		return nil
+	}
+	if partial {
+		return p.noteMemory(reasonMemoryTooLarge, "the cluster's memory has no room for the inventory: a machine that is set up anew will keep the order of releases, and not find what it has to take away")
+	}
+	return p.noteMemory("", "")
+}
+
+// errLapsed is why nothing is changed after others may have had the Lease in the middle of a pass.
+var errLapsed = errors.New("the Lease was not renewed in time")
+
+// shut bars the engines of the cluster for the rest of the pass.
+func (p *pass) shut(err error) {
+	if p.barred == nil {
+		p.barred, p.limit = &bar{State: bundle.Pending, Reason: reasonNoCluster, Message: reconcilers.Clip(err.Error()), Since: stamp(p.opts.Now())}, p.opts.OnCluster
+	}
+}
+
+// uid is who the cluster is, also where that was found out after others had begun to read it.
+func (p *pass) uid() string {
+	if p.anonymous {
+		return p.state.identity().UID
+	}
+	return p.cluster.UID
+}
+
+// memorable is the memory of what the state holds, but for the inventory.
+func (p *pass) memorable(tx *bbolt.Tx) (keepsake, error) {
+	doc := keepsake{Schema: keepsakeSchema, UID: p.uid(), Stream: p.stream(), Orders: map[string]position{}, Floors: map[string]time.Time{}}
+	err := tx.Bucket([]byte(bucketOrders)).ForEach(func(k, v []byte) error {
+		var o bundle.Order
+		err := json.Unmarshal(v, &o)
+		doc.Orders[string(k)] = position{o.Epoch, o.Sequence, o.IssuedAt}
+		return err
+	})
+	meta := tx.Bucket([]byte(bucketMeta))
+	err2 := meta.ForEach(func(k, v []byte) error {
+		if !isFloor(string(k)) {
+			return nil
+		}
+		var t time.Time
+		err := json.Unmarshal(v, &t)
+		doc.Floors[string(k)] = t
+		return err
+	})
+	if paused := meta.Get([]byte(keyPaused)); paused != nil {
+		doc.Paused = bytes.Clone(paused)
+	}
+	doc.Held = meta.Get([]byte(keyHeld)) != nil
+	return doc, errors.Join(err, err2, copyBucket(tx, bucketTrust, func(_ string, v []byte) { doc.Trust = append(doc.Trust, v) }),
+		copyBucket(tx, bucketQuarantine, func(k string, v []byte) {
+			if doc.Quarantine == nil {
+				doc.Quarantine = map[string]json.RawMessage{}
+			}
+			if entry := jsonOnly(v); entry != nil {
+				doc.Quarantine[k] = entry
+			}
+		}))
+}
+
+func copyBucket(tx *bbolt.Tx, bucket string, each func(key string, value []byte)) error {
+	b := tx.Bucket([]byte(bucket))
+	if b == nil {
+		return nil
+	}
+	return b.ForEach(func(k, v []byte) error {
+		if v != nil {
+			each(string(k), bytes.Clone(v))
+		}
+		return nil
+	})
+}
+
+// isFloor says whether a key of bucketMeta is a floor of time; see keyFloorOf.
+func isFloor(key string) bool { return key == keyFloor || strings.HasPrefix(key, keyFloor+"-") }
+
+// addHoldings adds what was given to engines of the cluster, and what they are about to be given. What they
+// know of an assignment after they have brought it is no more than they have foretold, and costs no request.
+func (p *pass) addHoldings(ctx context.Context, doc *keepsake) error {
+	all, err := p.records()
+	if err != nil {
+		return err
+	}
+	ctx, cancel := context.WithTimeout(ctx, foretellTime)
+	defer cancel()
+	last, holdings := p.memory.last.holdings(), map[string]holding{}
+	for _, r := range all {
+		wanted := p.adapter(r.Spec)
+		h := holding{
+			Name: r.Spec.Name, Adapter: r.Adapter, Namespace: r.Spec.Namespace, Workspace: r.Spec.Workspace, Workload: r.Spec.Workload, Target: r.Spec.Target,
+			Wave: r.Spec.Wave, DependsOn: r.Spec.DependsOn, OnRemove: r.Spec.OnRemove, Ledgers: map[string]json.RawMessage{},
+		}
+		if h.Adapter == "" {
+			h.Adapter = wanted
+		}
+		if !slices.Contains(p.opts.OnCluster, h.Adapter) && (r.Removing || !slices.Contains(p.opts.OnCluster, wanted)) {
+			continue
+		}
+		if err := p.ledgers(r.Spec.Name, h.Ledgers); err != nil {
+			return err
+		}
+		due := !r.Removing && r.stale(wanted)
+		switch before, known := last[r.Spec.Name]; {
+		case due:
+			p.foretell(ctx, r, wanted, h.Ledgers)
+		case known && !p.memory.unforeseen[r.Spec.Name]:
+			h.Ledgers = before.Ledgers
+		}
+		if len(h.Ledgers) == 0 {
+			h.Ledgers = nil
+		}
+		holdings[h.Name] = h
+	}
+	doc.Inventory = sortedHoldings(holdings)
+	return nil
+}
+
+// ledgers reads what the engines of the cluster know of an assignment.
+func (p *pass) ledgers(assignment string, into map[string]json.RawMessage) error {
+	for _, adapter := range p.opts.OnCluster {
+		entry, err := p.state.Ledger(adapter).Load(assignment)
+		if err != nil {
+			return local("read state: %w", err)
+		}
+		if entry := jsonOnly(entry); entry != nil {
+			into[adapter] = entry
+		}
+	}
+	return nil
+}
+
+// foretell asks the engine what it is about to bring. Where it cannot say, that is for the call to find out,
+// and the memory learns afterwards.
+func (p *pass) foretell(ctx context.Context, r record, adapter string, into map[string]json.RawMessage) {
+	delete(p.memory.unforeseen, r.Spec.Name)
+	f, ok := p.opts.Reconcilers[adapter].(reconcilers.Foreteller)
+	if !ok {
+		return
+	}
+	entry, err := f.Foretell(ctx, p.handed(r, adapter))
+	if err != nil || !json.Valid(entry) {
+		p.memory.unforeseen[r.Spec.Name] = true
+		return
+	}
+	into[adapter] = entry
+}

@@ -1,0 +1,226 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// inherit takes over a memory that is newer than the state.
+func (p *pass) inherit(doc *keepsake, first bool) error {
+	m := p.memory
+	known, err := p.boundBy()
+	if err != nil {
+		return err
+	}
+	if !known && doc.Stream != p.stream() {
+		m.known = false // somebody may say meanwhile that this is what is wanted
+		m.bad = &bar{State: bundle.Pending, Reason: reasonOtherStream, Message: fmt.Sprintf(
+			"the agent of this cluster followed %s/%s of platform %s when %s was written: set this one to the same, or have it change over with rebind",
+			doc.Stream.Environment, doc.Stream.ClusterType, doc.Stream.Platform, p.opts.Memory)}
+		return nil
+	}
+	var version int64
+	for _, envelope := range doc.Trust {
+		version++
+		if err := p.state.installNext(p.cluster.Platform, envelope); err != nil {
+			p.opts.Log.Warn("a trust document of the cluster's memory is not believed", "version", version, "err", err)
+			break
+		}
+	}
+	var named *identity
+	err = p.state.update(func(tx *bbolt.Tx) (err error) {
+		if named, err = p.inheritName(tx, doc, first); err != nil {
+			return err
+		}
+		return p.inheritOrder(tx, doc, first)
+	})
+	if err != nil {
+		return err
+	}
+	if named != nil {
+		p.state.who.Store(named)
+		if !p.serving {
+			p.cluster.UID = named.UID
+		}
+	}
+	m.heir = doc
+	p.opts.Log.Info("taking over what the cluster's memory knows", "memory", p.opts.Memory.String(), "generation", doc.Generation, "assignments", len(doc.Inventory))
+	return p.inheritAtOnce()
+}
+
+// installNext is install for a document that nobody has brought: version 1 is never taken from there, as the
+// agent would have to believe in its roots.
+func (s *State) installNext(platform string, envelope []byte) error {
+	if len(s.chain()) == 0 {
+		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: "this agent has no trust document to begin with"}
+	}
+	return s.install(platform, envelope)
+}
+
+// inheritOrder raises what the state must not fall below, and with a new state takes what else a person has
+// said.
+func (p *pass) inheritOrder(tx *bbolt.Tx, doc *keepsake, first bool) error {
+	note, err := load[memoryNote](tx, bucketMeta, keyMemory)
+	if err != nil {
+		return err
+	}
+	for stream, at := range doc.Orders {
+		own, err := load[bundle.Order](tx, bucketOrders, stream)
+		if err != nil {
+			return err
+		}
+		if own.Compare(at.order()) >= 0 {
+			continue
+		}
+		if note.Ahead == nil {
+			note.Ahead = map[string]position{}
+		}
+		note.Ahead[stream] = at
+		if err := save(tx, bucketOrders, stream, at.order()); err != nil {
+			return err
+		}
+	}
+	for key, floor := range doc.Floors {
+		own, err := load[time.Time](tx, bucketMeta, key)
+		if err == nil && isFloor(key) && floor.After(own) {
+			err = save(tx, bucketMeta, key, floor)
+		}
+		if err != nil {
+			return err
+		}
+	}
+	note.Trust = max(note.Trust, int64(len(doc.Trust)))
+	note.Where, note.Known = p.opts.Memory.String(), true
+	if first {
+		if err := inheritWishes(tx, doc, p.opts.Now()); err != nil {
+			return err
+		}
+	}
+	return save(tx, bucketMeta, keyMemory, note)
+}
+
+// inheritName has a machine that was set up anew go on under the cluster's name, unless somebody has given it
+// another. It returns nil where nothing changes.
+func (p *pass) inheritName(tx *bbolt.Tx, doc *keepsake, first bool) (*identity, error) {
+	meta := tx.Bucket([]byte(bucketMeta))
+	if !first || !p.anonymous || doc.UID == "" || meta.Get([]byte(keyEnrolment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
+		return nil, nil
+	}
+	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	if err != nil {
+		return nil, err
+	}
+	id.UID = doc.UID
+	return &id, save(tx, bucketMeta, keyIdentity, id)
+}
+
+// inheritWishes is for a machine that was set up anew: that nothing be changed, and what was found to be bad.
+func inheritWishes(tx *bbolt.Tx, doc *keepsake, now time.Time) error {
+	if meta := tx.Bucket([]byte(bucketMeta)); meta.Get([]byte(keyPaused)) == nil {
+		var err error
+		switch {
+		case len(doc.Paused) > 0:
+			err = meta.Put([]byte(keyPaused), doc.Paused)
+		case doc.Held: // to what, is gone with the machine
+			err = save(tx, bucketMeta, keyPaused, Pause{At: stamp(now), Reason: "somebody had rolled back to an earlier release before the machine was set up anew: resume takes the newest"})
+		}
+		if err != nil {
+			return err
+		}
+	}
+	if len(doc.Quarantine) == 0 {
+		return nil
+	}
+	b, err := tx.CreateBucketIfNotExists([]byte(bucketQuarantine))
+	for key, value := range doc.Quarantine {
+		if err == nil && b.Get([]byte(key)) == nil {
+			err = b.Put([]byte(key), value)
+		}
+	}
+	return err
+}
+
+// inheritAtOnce takes the inventory over where what runs is as new as the memory, so that no switch to
+// another release will do it.
+func (p *pass) inheritAtOnce() error {
+	if p.running == nil || p.behind(p.running) {
+		return nil
+	}
+	now := p.opts.Now()
+	err := p.state.update(func(tx *bbolt.Tx) error {
+		old, err := p.state.records(tx)
+		if err != nil {
+			return err
+		}
+		known := map[string]record{}
+		for _, r := range old {
+			known[r.Spec.Name] = r
+		}
+		left, err := p.inheritInventory(tx, known, now)
+		for _, r := range known {
+			err = errors.Join(err, saveRecord(tx, r))
+		}
+		for _, r := range left {
+			err = errors.Join(err, saveRecord(tx, r.dropped(now)))
+		}
+		return err
+	})
+	if err == nil {
+		p.memory.heir = nil
+	}
+	return err
+}
+
+// inheritInventory writes what engines know of the assignments of the heir, and returns those that known
+// lacks.
+func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]record, now time.Time) (more []record, err error) {
+	doc := p.memory.heir
+	if doc == nil {
+		return nil, nil
+	}
+	for _, h := range doc.Inventory {
+		if !slices.Contains(p.opts.OnCluster, h.Adapter) {
+			continue // what is on this machine is known here
+		}
+		if r, here := known[h.Name]; !here {
+			more = append(more, h.record(now))
+		} else { // which somebody else may have given since
+			r.Adapter, r.Applied, r.Reached.Desired = cmp.Or(r.Adapter, h.Adapter), "", ""
+			known[h.Name] = r
+		}
+		for adapter, entry := range h.Ledgers {
+			if slices.Contains(p.opts.OnCluster, adapter) {
+				err = errors.Join(err, tx.Bucket([]byte(bucketLedger)).Put([]byte(ledgerKey(adapter, h.Name)), entry))
+			}
+		}
+	}
+	note, err2 := load[memoryNote](tx, bucketMeta, keyMemory)
+	note.Generation, note.Sum = doc.Generation, p.memory.sum
+	return more, errors.Join(err, err2, save(tx, bucketMeta, keyMemory, note))
+}
+
+// catchUp ends that the cluster is ahead, once a release begins to run that is as new: later an older one may run
+// on purpose.
+func (p *pass) catchUp(tx *bbolt.Tx, next *release) error {
+	note, err := load[*memoryNote](tx, bucketMeta, keyMemory)
+	key := orderKey(next.Release.Stream())
+	if err != nil || note == nil {
+		return err
+	}
+	at, ahead := note.Ahead[key]
+	if !ahead || bundle.OrderOf(next.Release, next.digest()).Compare(at.order()) < 0 {
+		return nil
+	}
+	delete(note.Ahead, key)
+	return save(tx, bucketMeta, keyMemory, note)
+}
+
+// orderKey is the key of bucketOrders.
+func orderKey(s bundle.Stream) string { return s.Repository() + "@" + s.Platform }

@@ -1,0 +1,308 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"crypto/rand"
+	"errors"
+	"fmt"
+	"strings"
+	"sync"
+	"time"
+
+	"go.etcd.io/bbolt"
+)
+
+// keeper takes the Lease, renews it, and knows whether it is held. Others are judged by what is seen of them
+// by the clock of this machine, and never by the times that they have written.
+type keeper struct {
+	state *State
+	lease Lease
+	name  string // of the agent, for people
+	nonce string
+	now   func() time.Time
+	// single is true in a process that ends after one pass, which has to leave what it saw to the next.
+	single bool
+
+	attending  sync.Mutex // held while the cluster is asked
+	introduced bool       // the nonce is in the state
+
+	mu      sync.Mutex // guards what follows
+	note    leaseNote
+	claim   Claim // the newest that is known
+	seenAt  time.Time
+	mine    bool
+	terms   int       // how often it was taken
+	renewed time.Time // when the attempt was begun that was the last to succeed
+	denied  error
+	err     error     // of the last attempt
+	tried   time.Time // when the last attempt ended
+}
+
+func newKeeper(a *Agent) *keeper {
+	return &keeper{state: a.state, lease: a.opts.Lease, name: a.cluster.Name, now: a.opts.Now, nonce: a.instance[:8]}
+}
+
+// holder is how this process signs.
+func (k *keeper) holder() string { return k.name + "_" + k.note.ID + "_" + k.nonce }
+
+// holds reports whether the cluster may be changed as far as others are concerned. A machine that slept is
+// told by its wall clock, as the other clock stops meanwhile.
+func (k *keeper) holds() bool {
+	if k == nil {
+		return true
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.denied != nil || k.held(k.now())
+}
+
+func (k *keeper) held(now time.Time) bool {
+	const valid = leaseTime - leaseMargin
+	return k.mine && now.Sub(k.renewed) < valid && now.Round(0).Sub(k.renewed.Round(0)).Abs() < valid
+}
+
+// other says who holds the Lease, where that is known to be another; empty where it is not.
+func (k *keeper) other() string {
+	if k == nil {
+		return ""
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	if k.denied != nil || k.mine || k.tried.IsZero() || k.claim.Holder == "" {
+		return ""
+	}
+	switch k.kind(k.claim.Holder) {
+	case copied:
+		return fmt.Sprintf("%s is held by an agent that works with a copy of this state folder: give one of the two machines a new one", k.lease)
+	case another:
+		return fmt.Sprintf("%s is held by the agent %s", k.lease, k.claim.Holder)
+	}
+	return ""
+}
+
+// fault is why the last attempt did not come to an end.
+func (k *keeper) fault() error {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.err
+}
+
+// due reports whether a pass should not begin without another attempt.
+func (k *keeper) due() bool {
+	if k == nil || k.holds() {
+		return false
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.tried.IsZero() || k.now().Sub(k.tried).Abs() >= leaseRetry
+}
+
+// term is another one whenever somebody else may have had the Lease meanwhile.
+func (k *keeper) term() int {
+	if k == nil {
+		return 0
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.terms
+}
+
+// deniedBy is why there is no Lease; nil where there is.
+func (k *keeper) deniedBy() error {
+	if k == nil {
+		return nil
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	return k.denied
+}
+
+// attend renews the Lease, takes it where it is free, or looks whether it is. The error is that the cluster
+// does not answer; that others hold it is none.
+func (k *keeper) attend(ctx context.Context) error {
+	k.attending.Lock()
+	defer k.attending.Unlock()
+	ctx, cancel := context.WithTimeout(ctx, leaseRequest)
+	defer cancel()
+	err := k.introduce()
+	if err == nil {
+		err = k.turn(ctx)
+	}
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.tried = k.now()
+	k.err, k.denied = err, nil
+	if errors.Is(err, ErrDenied) {
+		k.err, k.denied = nil, err
+	}
+	return k.err
+}
+
+// introduce writes the nonce of this process before it is used.
+func (k *keeper) introduce() error {
+	if k.introduced {
+		return nil
+	}
+	var note leaseNote
+	err := k.state.update(func(tx *bbolt.Tx) (err error) {
+		if note, err = load[leaseNote](tx, bucketMeta, keyLease); err != nil {
+			return err
+		}
+		note.ID = cmp.Or(note.ID, strings.ToLower(rand.Text()))
+		next := note
+		next.Next = k.nonce
+		return save(tx, bucketMeta, keyLease, next)
+	})
+	if err != nil {
+		return err
+	}
+	k.introduced = true
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.note = note // what processes before have used, or were about to
+	if note.Seen != nil {
+		k.claim, k.seenAt = *note.Seen, note.SeenAt
+	}
+	return nil
+}
+
+func (k *keeper) turn(ctx context.Context) error {
+	k.mu.Lock()
+	mine, last := k.mine, k.claim
+	k.mu.Unlock()
+	if mine {
+		err := k.take(ctx, last)
+		if !errors.Is(err, ErrChanged) {
+			return err
+		}
+		k.lose()
+	}
+	c, err := k.lease.Read(ctx)
+	if err != nil {
+		return err
+	}
+	if !k.free(c) {
+		return k.remember(c)
+	}
+	err = k.take(ctx, c)
+	if errors.Is(err, ErrChanged) { // somebody was faster
+		return nil
+	}
+	return err
+}
+
+// free takes account of what was read, and says whether the Lease is to be had.
+func (k *keeper) free(c Claim) bool {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	now := k.now()
+	if c.Version != k.claim.Version || c.Holder != k.claim.Holder || k.seenAt.IsZero() || now.Before(k.seenAt) {
+		k.seenAt = now
+	}
+	k.claim = c
+	switch kind := k.kind(c.Holder); {
+	case kind == nobody, kind == self:
+		return true
+	}
+	term := leaseTime
+	if c.Duration > 0 {
+		term = min(c.Duration, maxLease)
+	}
+	return now.Sub(k.seenAt) >= term
+}
+
+// take writes this process as the holder of a Lease that is c now.
+func (k *keeper) take(ctx context.Context, c Claim) error {
+	begun := k.now()
+	next := Claim{Holder: k.holder(), Duration: leaseTime, Acquired: c.Acquired, Renewed: begun, Transitions: c.Transitions, Version: c.Version}
+	if c.Holder != next.Holder {
+		next.Acquired, next.Transitions = begun, c.Transitions+1
+	}
+	got, err := k.lease.Write(ctx, next)
+	if err != nil {
+		return err
+	}
+	k.mu.Lock()
+	if !k.mine {
+		k.terms++
+	}
+	k.claim, k.mine, k.renewed = got, true, begun
+	news := k.note.Held != k.nonce
+	k.note = leaseNote{ID: k.note.ID, Held: k.nonce}
+	note := k.note
+	k.mu.Unlock()
+	if !news {
+		return nil
+	}
+	return k.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyLease, note) })
+}
+
+func (k *keeper) lose() {
+	k.mu.Lock()
+	defer k.mu.Unlock()
+	k.mine, k.seenAt = false, time.Time{}
+	k.note = leaseNote{ID: k.note.ID} // who has it now is nobody that was here before
+}
+
+// remember leaves what was seen of another to the process that makes the next pass.
+func (k *keeper) remember(c Claim) error {
+	if !k.single {
+		return nil
+	}
+	k.mu.Lock()
+	seenAt := k.seenAt
+	k.mu.Unlock()
+	return k.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
+		note, err := load[leaseNote](tx, bucketMeta, keyLease)
+		if err != nil || note.Seen != nil && note.Seen.Version == c.Version && note.SeenAt.Equal(seenAt) {
+			return false, err
+		}
+		note.Seen, note.SeenAt = &c, seenAt
+		return true, save(tx, bucketMeta, keyLease, note)
+	})
+}
+
+// release gives the Lease back, so that the next agent need not wait.
+func (k *keeper) release(ctx context.Context) error {
+	if k == nil {
+		return nil
+	}
+	k.attending.Lock()
+	defer k.attending.Unlock()
+	k.mu.Lock()
+	mine, c := k.held(k.now()), k.claim
+	k.mine = false
+	k.mu.Unlock()
+	if !mine {
+		return nil
+	}
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseRetry)
+	defer cancel()
+	c.Holder, c.Renewed = "", k.now()
+	_, err := k.lease.Write(ctx, c)
+	return err
+}
+
+// run renews until ctx ends, and calls gained whenever the Lease has become this agent's.
+func (k *keeper) run(ctx context.Context, gained func()) {
+	for {
+		wait := jitter(leaseRenewal)
+		if k.fault() != nil {
+			wait = fullJitter(2 * leaseRetry)
+		}
+		select {
+		case <-ctx.Done():
+			return
+		case <-time.After(wait):
+		}
+		before := k.holds()
+		_ = k.attend(ctx) // a pass says so where it matters
+		if !before && k.holds() {
+			gained()
+		}
+	}
+}

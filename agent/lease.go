@@ -1,0 +1,90 @@
+package agent
+
+import (
+	"context"
+	"fmt"
+	"strings"
+	"time"
+)
+
+// Lease is the one object of a cluster by which agents take turns. Its String names it for people. Errors
+// wrap ErrChanged or ErrDenied; all others may pass.
+type Lease interface {
+	fmt.Stringer
+	// Read returns how the Lease stands; the zero Claim where there is none.
+	Read(ctx context.Context) (Claim, error)
+	// Write replaces the Claim of c's Version, or makes the first one, and returns what is there then.
+	Write(ctx context.Context, c Claim) (Claim, error)
+}
+
+// Claim is how a Lease stands.
+type Claim struct {
+	Holder            string // empty where it was given back
+	Duration          time.Duration
+	Acquired, Renewed time.Time // by the holder's clock, and not to be compared with another
+	Transitions       int
+	// Version is the object's own; empty where there is none.
+	Version string
+}
+
+const (
+	// leaseTime is how long a Lease keeps others out that nobody renews. The holder stops leaseMargin before
+	// that, and renews it once a leaseRenewal.
+	leaseTime    = 3 * time.Minute
+	leaseMargin  = 15 * time.Second
+	leaseRenewal = time.Minute
+	// leaseRetry is the time between attempts while the cluster does not answer.
+	leaseRetry = 15 * time.Second
+	// maxLease bounds what other holders may ask for.
+	maxLease = time.Hour
+	// leaseRequest bounds one attempt.
+	leaseRequest = 20 * time.Second
+)
+
+// keyLease is the record of bucketMeta.
+const keyLease = "lease"
+
+// leaseNote is what outlives a process of its Lease. A process is named by a nonce, so that a copy of the state
+// folder on another disk is told from the process before.
+type leaseNote struct {
+	// ID is made once for the state folder.
+	ID string `json:"id,omitempty"`
+	// Held is the nonce that the Lease has had last, Next the one of a process that has yet to get it.
+	Held string `json:"held,omitempty"`
+	Next string `json:"next,omitempty"`
+	// Seen is how another's Lease stood at SeenAt, for processes that live for one pass only.
+	Seen   *Claim    `json:"seen,omitempty"`
+	SeenAt time.Time `json:"seenAt,omitzero"`
+}
+
+// holderKind tells holders apart.
+type holderKind int
+
+const (
+	nobody  holderKind = iota
+	self               // this process, or one before it with the same state folder
+	copied             // another process, with a copy of the state folder
+	another            // another agent
+)
+
+func (k *keeper) kind(holder string) holderKind {
+	rest, nonce, ok := cutLast(holder)
+	_, id, named := cutLast(rest)
+	switch {
+	case holder == "":
+		return nobody
+	case !ok || !named || id != k.note.ID:
+		return another
+	case nonce == k.nonce, nonce == k.note.Held, nonce == k.note.Next:
+		return self
+	}
+	return copied
+}
+
+func cutLast(s string) (before, after string, found bool) {
+	i := strings.LastIndexByte(s, '_')
+	if i < 0 {
+		return "", s, false
+	}
+	return s[:i], s[i+1:], true
+}

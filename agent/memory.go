@@ -1,0 +1,212 @@
+package agent
+
+import (
+	"bytes"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Memory keeps for an agent, in the cluster that it works on, what must outlive its machine: the order of
+// releases, the trust documents, and what was applied. Its String names it for people.
+//
+// What it gives back is believed only where that is the more careful way: see pass.recall. Errors wrap
+// ErrChanged or ErrDenied; all others may pass.
+type Memory interface {
+	fmt.Stringer
+	// Load returns what was saved last, and nil where nothing was.
+	Load(ctx context.Context) ([]byte, error)
+	// Save replaces what Load or Save has seen last, if nobody else has done so meanwhile: then the error
+	// wraps ErrChanged. At most MaxMemoryBytes can be saved.
+	Save(ctx context.Context, data []byte) error
+}
+
+// Errors of a Memory and of a Lease.
+var (
+	// ErrChanged means that somebody else has written since.
+	ErrChanged = errors.New("changed by somebody else")
+	// ErrDenied means that the cluster says no, and will as long as nobody changes its permissions.
+	ErrDenied = errors.New("not allowed")
+)
+
+const (
+	keepsakeSchema = 1
+	// MaxMemoryBytes is what a Secret may hold, less what else is in it.
+	MaxMemoryBytes = 1<<20 - 4<<10
+	// maxKeepsakeBytes bounds what a memory unpacks to: that of 10,000 assignments has some 6 MiB.
+	maxKeepsakeBytes = 64 << 20
+	// maxUID is what the setting for it allows as well.
+	maxUID = 128
+)
+
+// keepsake is what a Memory holds, as gzipped JSON. Equal states give equal bytes but for Generation.
+type keepsake struct {
+	Schema int `json:"schema"`
+	// Generation counts what was saved, so that of two agents' memories the newer is known.
+	Generation int64  `json:"generation"`
+	UID        string `json:"uid"`
+	// Stream is what was followed.
+	Stream bundle.Stream        `json:"stream"`
+	Orders map[string]position  `json:"orders,omitempty"` // as bucketOrders
+	Floors map[string]time.Time `json:"floors,omitempty"` // keys of bucketMeta
+	// Trust are the envelopes of the trust documents, version 1 first.
+	Trust  [][]byte        `json:"trust,omitempty"`
+	Paused json.RawMessage `json:"paused,omitempty"`
+	// Held is true where a person has rolled back to a release, which only that machine has.
+	Held bool `json:"held,omitempty"`
+	// Quarantine is the bucket of that name.
+	Quarantine map[string]json.RawMessage `json:"quarantine,omitempty"`
+	// Inventory is what was given to engines of the cluster, by name.
+	Inventory []holding `json:"inventory,omitempty"`
+	// Partial is true where the inventory had no room.
+	Partial bool `json:"partial,omitempty"`
+}
+
+// position is an order without the manifest's digest: nobody vouches for a memory, and to be the manifest that
+// was accepted before is a privilege.
+type position struct {
+	Epoch    int64     `json:"epoch"`
+	Sequence int64     `json:"sequence"`
+	IssuedAt time.Time `json:"issuedAt"`
+}
+
+func (p position) order() bundle.Order {
+	return bundle.Order{Epoch: p.Epoch, Sequence: p.Sequence, IssuedAt: p.IssuedAt}
+}
+
+// holding is what has to be known of an assignment to take it away. No digest is in it, since digests do not
+// compress.
+type holding struct {
+	Name      string   `json:"name"`
+	Adapter   string   `json:"adapter"`
+	Namespace string   `json:"namespace,omitempty"`
+	Workspace string   `json:"workspace,omitempty"`
+	Workload  string   `json:"workload,omitempty"`
+	Target    string   `json:"target,omitempty"`
+	Wave      int      `json:"wave,omitempty"`
+	DependsOn []string `json:"dependsOn,omitempty"`
+	OnRemove  string   `json:"onRemove,omitempty"`
+	// Ledgers are the entries of reconcilers, by adapter.
+	Ledgers map[string]json.RawMessage `json:"ledgers,omitempty"`
+}
+
+// record is the assignment as somebody else has left it: nothing of it counts as applied here, so that it is
+// given once more.
+func (h holding) record(now time.Time) record {
+	r := record{
+		Spec: bundle.Assignment{
+			Name: h.Name, Workspace: h.Workspace, Workload: h.Workload, Target: h.Target, Namespace: h.Namespace,
+			Adapter: h.Adapter, Wave: h.Wave, DependsOn: h.DependsOn, OnRemove: h.OnRemove,
+		},
+		Adapter: h.Adapter,
+		Reached: reached{DependsOn: h.DependsOn},
+	}
+	r.Item = bundle.Item{Assignment: h.Name, Workspace: h.Workspace, Workload: h.Workload, Target: h.Target, Adapter: h.Adapter}
+	return r.to(bundle.Pending, "", "", now)
+}
+
+// pack returns the memory's bytes. Where there is no room for all of it, the inventory stays out.
+func (m keepsake) pack() (data []byte, partial bool, err error) {
+	data, err = m.zip()
+	if err != nil || len(data) <= MaxMemoryBytes {
+		return data, m.Partial, err
+	}
+	m.Inventory, m.Partial = nil, true
+	if data, err = m.zip(); err == nil && len(data) > MaxMemoryBytes {
+		err = fmt.Errorf("%w: it would have %d bytes, and at most %d can be kept", ErrDenied, len(data), MaxMemoryBytes)
+	}
+	return data, true, err
+}
+
+func (m keepsake) zip() ([]byte, error) {
+	plain, err := json.Marshal(m)
+	if err != nil {
+		return nil, err
+	}
+	var out bytes.Buffer
+	w := gzip.NewWriter(&out)
+	if _, err := w.Write(plain); err != nil {
+		return nil, err
+	}
+	if err := w.Close(); err != nil {
+		return nil, err
+	}
+	return out.Bytes(), nil
+}
+
+// body is the memory without its count, to compare.
+func (m keepsake) body() ([]byte, error) {
+	m.Generation = 0
+	return json.Marshal(m)
+}
+
+// errKeepsake means that a memory was not written by an agent that this one understands.
+var errKeepsake = errors.New("cannot be read")
+
+// unpackKeepsake reads what pack has written. It is foreign: anybody who may write Secrets may have made it.
+func unpackKeepsake(data []byte) (*keepsake, error) {
+	r, err := gzip.NewReader(bytes.NewReader(data))
+	if err != nil {
+		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
+	}
+	plain, err := io.ReadAll(io.LimitReader(r, maxKeepsakeBytes+1))
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
+	case len(plain) > maxKeepsakeBytes:
+		return nil, fmt.Errorf("%w: it has more than %d bytes", errKeepsake, maxKeepsakeBytes)
+	}
+	var version struct{ Schema int }
+	if err := json.Unmarshal(plain, &version); err != nil {
+		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
+	}
+	if version.Schema != keepsakeSchema {
+		return nil, fmt.Errorf("%w: it has schema %d, this version reads %d", errKeepsake, version.Schema, keepsakeSchema)
+	}
+	var m keepsake
+	if err := json.Unmarshal(plain, &m); err != nil {
+		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
+	}
+	return &m, m.check()
+}
+
+func (m *keepsake) check() error {
+	bad := len(m.UID) > maxUID || m.Generation < 0 || int64(len(m.Trust)) > bundle.MaxTrustVersions || slices.ContainsFunc(m.Inventory, func(h holding) bool {
+		return h.Name == "" || h.Adapter == ""
+	})
+	for _, p := range m.Orders {
+		bad = bad || p.Epoch < 0 || p.Sequence < 0
+	}
+	if bad {
+		return fmt.Errorf("%w: it holds what no agent writes", errKeepsake)
+	}
+	return nil
+}
+
+// holdings returns the inventory by name.
+func (m *keepsake) holdings() map[string]holding {
+	if m == nil {
+		return nil
+	}
+	all := make(map[string]holding, len(m.Inventory))
+	for _, h := range m.Inventory {
+		all[h.Name] = h
+	}
+	return all
+}
+
+// sortedHoldings is how they are kept.
+func sortedHoldings(all map[string]holding) (hs []holding) {
+	for _, name := range slices.Sorted(maps.Keys(all)) {
+		hs = append(hs, all[name])
+	}
+	return hs
+}

@@ -1,0 +1,87 @@
+package agent
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// behind reports whether the cluster has had a newer release of the agent's stream than r.
+func (p *pass) behind(r *release) bool {
+	note, err := p.state.memoryNote()
+	if err != nil || note == nil {
+		return false
+	}
+	at, ok := note.Ahead[orderKey(p.stream())]
+	if !ok {
+		return false
+	}
+	if r == nil || r.Release.Stream() != p.stream() {
+		return true
+	}
+	return bundle.OrderOf(r.Release, r.digest()).Compare(at.order()) < 0
+}
+
+// boundBy reports whether a person has bound this agent to its stream; see rebind.
+func (p *pass) boundBy() (bound bool, err error) {
+	err = p.state.view(func(tx *bbolt.Tx) error {
+		bound = tx.Bucket([]byte(bucketMeta)).Get([]byte(keyBinding)) != nil
+		return nil
+	})
+	return bound, err
+}
+
+// blank reports whether the agent knows nothing of what was here before, and could.
+func (p *pass) blank() (bool, error) {
+	if p.opts.Memory == nil || p.memory.known || p.running != nil {
+		return false, nil
+	}
+	note, err := p.state.memoryNote()
+	return note == nil || !note.Known, err
+}
+
+// heldByAnother bars a pass while another agent holds the Lease.
+func (p *pass) heldByAnother(context.Context) (*bar, error) {
+	if who := p.keeper.other(); who != "" {
+		return &bar{State: bundle.Pending, Reason: reasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
+	}
+	return nil, nil
+}
+
+// untold bars a pass while the memory is not known, cannot be understood, or tells of a newer release than there
+// is here.
+func (p *pass) untold(ctx context.Context) (*bar, error) {
+	blank, err := p.blank()
+	switch {
+	case err != nil || p.opts.Memory == nil:
+		return nil, err
+	case p.memory.bad != nil:
+		b := *p.memory.bad
+		b.Holding = true
+		return &b, nil
+	case blank:
+		why := cmp.Or(p.memory.err, p.keeper.fault(), errors.New("it was not read yet"))
+		return &bar{State: bundle.Pending, Reason: reasonMemoryUnread, Message: reconcilers.Clip(fmt.Sprintf("what was done to this cluster before is not known: %s: %v", p.opts.Memory, why)), Holding: true}, nil
+	case !p.behind(p.running):
+		return nil, nil
+	case p.staged && !p.behind(p.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.ready(ctx, p.accepted):
+		return nil, nil
+	}
+	return &bar{State: bundle.Pending, Reason: reasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
+}
+
+// outOfReach bars the engines of the cluster, and no others, while the Lease is not held and nobody else is known
+// to hold it.
+func (p *pass) outOfReach(context.Context) (*bar, error) {
+	if p.keeper.holds() && (p.opts.Memory == nil || p.memory.known) {
+		return nil, nil
+	}
+	why := cmp.Or(p.keeper.fault(), p.memory.err, errors.New("it does not answer"))
+	return &bar{State: bundle.Pending, Reason: reasonNoCluster, Message: reconcilers.Clip(why.Error())}, nil
+}
