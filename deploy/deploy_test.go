@@ -17,6 +17,8 @@ import (
 	utilyaml "k8s.io/apimachinery/pkg/util/yaml"
 	"sigs.k8s.io/kustomize/kyaml/filesys"
 	"sigs.k8s.io/yaml"
+
+	"github.com/wherry-dev/wherry/agent/clustermemory"
 )
 
 // manifests are objects by kind, of which there is one of each.
@@ -94,7 +96,23 @@ func TestTheAgentsManifests(t *testing.T) {
 	require.Equal(t, port, agent.Spec.Template.Annotations["prometheus.io/port"])
 	require.Equal(t, appsv1.RecreateDeploymentStrategyType, agent.Spec.Strategy.Type, "two pods must not work with one state folder")
 	require.EqualValues(t, 30, *pod.TerminationGracePeriodSeconds)
-	require.Len(t, m, 7)
+	require.Len(t, m, 9)
+}
+
+// The names in the Role are those that the agent uses, whatever Kustomize does to others that look like them.
+func TestTheAgentMayKeepItsMemory(t *testing.T) {
+	m := render(t, options())
+	binding := decode[rbacv1.RoleBinding](t, m, "RoleBinding")
+	require.Equal(t, "Role", binding.RoleRef.Kind)
+	role := decode[rbacv1.Role](t, m, "Role")
+	require.Equal(t, role.Name, binding.RoleRef.Name)
+	var rules []rbacv1.PolicyRule
+	for _, kind := range [][2]string{{"", "secrets"}, {"coordination.k8s.io", "leases"}} {
+		rules = append(rules,
+			rbacv1.PolicyRule{APIGroups: kind[:1], Resources: kind[1:], Verbs: []string{"create"}},
+			rbacv1.PolicyRule{APIGroups: kind[:1], Resources: kind[1:], ResourceNames: []string{clustermemory.DefaultName}, Verbs: []string{"get", "update"}})
+	}
+	require.Equal(t, rules, role.Rules)
 }
 
 func volume(t *testing.T, pod corev1.PodSpec, name string) corev1.Volume {
@@ -169,7 +187,7 @@ func TestAnotherNamespaceHasARoleOfItsOwn(t *testing.T) {
 	require.Equal(t, "wherry-agent-line-b", binding.Name)
 	require.Equal(t, "wherry-agent-line-b", binding.RoleRef.Name)
 	require.Equal(t, "line-b", binding.Subjects[0].Namespace)
-	for _, kind := range []string{"ConfigMap", "ServiceAccount", "PersistentVolumeClaim", "Deployment"} {
+	for _, kind := range []string{"ConfigMap", "ServiceAccount", "PersistentVolumeClaim", "Deployment", "Role", "RoleBinding"} {
 		var object struct{ Metadata struct{ Namespace string } }
 		require.NoError(t, yaml.Unmarshal(m[kind], &object))
 		require.Equal(t, "line-b", object.Metadata.Namespace, kind)

@@ -40,6 +40,7 @@ type config struct {
 	adapter, directoryRoot, kubeconfig string
 	argoNamespace, ansiblePlaybook     string
 	impersonate                        bool
+	memory                             string   // NAMESPACE/NAME, noMemory, or empty for the usual one
 	zarf                               string   // the program; empty is without
 	zarfKeys                           []string // files
 	hub, hubKey                        string

@@ -24,7 +24,7 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Say what the agent lacks on this machine and its cluster",
 		Long: `Say what the agent lacks on this machine and its cluster, and what to do about it: the state folder, the
 registry, the trust document, whether the newest bundle is to be trusted, the clock, the adapters, kinds and permissions
-that this bundle's objects need, and the hub. It changes nothing, and works with and without a running
+that this bundle's objects need, what may be kept in the cluster, and the hub. It changes nothing, and works with and without a running
 agent. The newest bundle is downloaded and not kept.
 
 Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration.`,
@@ -94,6 +94,9 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 		return doctor.Subject{}, err
 	}
 	s.Transport = remote.options.HTTPClient.Transport
+	if name, _, ok := c.memoryName(); ok && cluster != nil {
+		s.Memory = name
+	}
 	if c.registry != (oci.Location{}) {
 		open := func(name string) func(*http.Client) (bundle.Source, error) {
 			return func(client *http.Client) (bundle.Source, error) {

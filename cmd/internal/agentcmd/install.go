@@ -47,7 +47,7 @@ type Installed struct {
 
 // here are the settings that are the manifests' to make, or make no sense in a cluster: it has Secrets for
 // credentials and keys, a ConfigMap for authorities and probes that know the port, and the image has no other program.
-var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.cert", "tls.key", "listen", "veto.command", "veto.timeout"}
+var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "memory", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.cert", "tls.key", "listen", "veto.command", "veto.timeout"}
 
 // AddInstallFlags gives cmd a flag for each setting that an agent in a cluster can be told.
 func AddInstallFlags(cmd *cobra.Command) {

@@ -61,6 +61,9 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 	if err != nil {
 		return err
 	}
+	if err := c.remember(cluster, &opts); err != nil {
+		return err
+	}
 	state, err := agent.OpenState(c.stateDir, nil)
 	if err != nil {
 		return stateError(err)

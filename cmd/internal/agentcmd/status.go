@@ -139,6 +139,9 @@ func exitOf(r agent.Result) error {
 	if r.Status.Reason == agent.ReasonRebinding {
 		return cli.Fail(cli.NotYet, errors.New(r.Status.Message), "bring one with import, give --registry, or go back with rebind --undo")
 	}
+	if s := r.Status; len(s.Items) == 0 && s.Reason != "" && s.Reason != "NoRelease" {
+		return cli.Fail(cli.NotYet, errors.New(reasonOf(s.Reason, s.Message)), "nothing was changed")
+	}
 	if len(r.Status.Items) == 0 {
 		return cli.Fail(cli.NotYet, errors.New("there is no release yet"), "give --registry, or bring one with import")
 	}

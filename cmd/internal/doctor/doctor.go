@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent"
@@ -66,6 +67,8 @@ type Subject struct {
 	TrustSource func(*http.Client) (bundle.Source, error)
 	// Kubernetes is nil where the agent knows no cluster.
 	Kubernetes *rest.Config
+	// Memory names the Secret and the Lease in the cluster that outlive the machine; empty is without.
+	Memory types.NamespacedName
 	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
 	Impersonate bool
 	// ArgoNamespace is Argo CD's own; empty is argo.DefaultNamespace.
@@ -112,6 +115,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.zarf},
 		{checkTime, e.permissions},
 		{checkTime, e.argo},
+		{checkTime, e.memory},
 		{checkTime, e.veto},
 		{checkTime, e.hub},
 		{checkTime, e.queue},

@@ -1,0 +1,73 @@
+package agentcmd
+
+import (
+	"fmt"
+	"os"
+	"strings"
+
+	"k8s.io/apimachinery/pkg/util/validation"
+	"k8s.io/client-go/rest"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/clustermemory"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// noMemory is what the setting memory is where nothing is to be kept in the cluster.
+const noMemory = "none"
+
+// namespaceFile is where a pod finds the name of its namespace.
+const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
+
+func setMemory(c *config, s string) error {
+	namespace, name, ok := strings.Cut(s, "/")
+	switch {
+	case s == noMemory:
+	case !ok:
+		return fmt.Errorf("%q is no pair", s)
+	case len(validation.IsDNS1123Label(namespace)) > 0:
+		return fmt.Errorf("%q is no namespace", namespace)
+	case len(validation.IsDNS1123Subdomain(name)) > 0:
+		return fmt.Errorf("%q is no name of an object", name)
+	}
+	c.memory = s
+	return nil
+}
+
+// memoryName is where the agent keeps its memory in the cluster, and whether the namespace is the agent's to
+// make. The name is told, or that of the agent of a pod's namespace, or made of what the agent is set to
+// follow; what it was bound to later does not count, as a machine that is set up anew does not know it.
+func (c *config) memoryName() (name clustermemory.Name, create, ok bool) {
+	switch {
+	case c.memory == noMemory:
+		return name, false, false
+	case c.memory != "":
+		name.Namespace, name.Name, _ = strings.Cut(c.memory, "/")
+		return name, c.kubeconfig != "", true
+	case c.kubeconfig == "":
+		namespace, err := os.ReadFile(namespaceFile)
+		if err != nil {
+			namespace = []byte(clustermemory.DefaultNamespace)
+		}
+		return clustermemory.Name{Namespace: strings.TrimSpace(string(namespace)), Name: clustermemory.DefaultName}, false, true
+	}
+	stream := bundle.Stream{Platform: c.cluster.Platform, Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
+	return clustermemory.NameFor(stream), true, true
+}
+
+// remember gives the agent its memory and Lease, where there is a cluster for them.
+func (c *config) remember(cluster *rest.Config, o *agent.Options) error {
+	if cluster == nil {
+		return nil
+	}
+	name, create, ok := c.memoryName()
+	if !ok {
+		return nil
+	}
+	store, err := clustermemory.Open(cluster, name, create)
+	if err != nil {
+		return err
+	}
+	o.Memory, o.Lease, o.OnCluster = store.Memory(), store.Lease(), []string{"argo", "flux", "kubernetes", "zarf"}
+	return nil
+}
