@@ -139,7 +139,10 @@ func (f *agentBench) follow(more ...string) *follower {
 	f.b.Helper()
 	return follow(f.b, place{
 		registry: "oci://" + f.registry + "/edge", clusterType: "bench", key: f.path("cosign.pub"), state: f.path("state"),
-		more: append([]string{"--adapter", "kubernetes", "--kubeconfig", f.path("kubeconfig"), "--interval", benchPoll.String()}, more...),
+		more: append([]string{
+			"--adapter", "kubernetes", "--kubeconfig", f.path("kubeconfig"), "--interval", benchPoll.String(),
+			"--memory", fmt.Sprintf("wherry-system/bench-%d", os.Getpid()), // sequences begin at 1 in each run
+		}, more...),
 	})
 }
 
@@ -147,7 +150,7 @@ func (f *agentBench) follow(more ...string) *follower {
 // speaks with it as it would with the API server.
 type apiProxy struct{ requests atomic.Int64 }
 
-func newAPIProxy(b *testing.B, kubeconfig string) *apiProxy {
+func newAPIProxy(b testing.TB, kubeconfig string) *apiProxy {
 	p := &apiProxy{}
 	upstream, err := url.Parse(cluster.Config.Host)
 	require.NoError(b, err)

@@ -21,6 +21,8 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
 	"sigs.k8s.io/controller-runtime/pkg/client"
+
+	"github.com/wherry-dev/wherry/agent/clustermemory"
 )
 
 // install returns the manifests of an agent for the site, in a namespace of the site's, and writes them to
@@ -175,7 +177,7 @@ func (s *site) installed(namespace string, config corev1.ConfigMap) func(args ..
 	kubeconfig := s.path("agent.kubeconfig")
 	s.writeServiceAccount(namespace, kubeconfig)
 	return func(args ...string) ran {
-		args = append(args, "--config", "etc-agent.yaml", "--state-dir", "agent", "--kubeconfig", kubeconfig)
+		args = append(args, "--config", "etc-agent.yaml", "--state-dir", "agent", "--kubeconfig", kubeconfig, "--memory", namespace+"/"+clustermemory.DefaultName) // as in its pod
 		return program(s.t, s.dir, "wherry-agent", args...)
 	}
 }
