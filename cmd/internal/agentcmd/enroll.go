@@ -241,6 +241,7 @@ func (c *config) withResting(cmd *cobra.Command, f func(*agent.Agent) error) err
 	if err != nil {
 		return err
 	}
+	c.rebind(cmd.Context())
 	cluster, err := c.whoEnrols()
 	if err != nil {
 		return err
