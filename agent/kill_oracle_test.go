@@ -2,6 +2,7 @@ package agent
 
 import (
 	"cmp"
+	"encoding/json"
 	"errors"
 	"io/fs"
 	"os"
@@ -11,6 +12,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
@@ -119,13 +121,12 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 		m.order, errs[3] = load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
 		last, errs[4] = load[reporter](tx, bucketMeta, keyReporter)
 		m.records, errs[5] = s.records(tx)
-		q, err := openQueue(tx)
-		if errs[6] = err; err == nil && q.index != nil {
-			errs[6] = q.each(0, func(e queued) (bool, error) {
-				m.queue[int64(e.seq)] = e.ID
-				return true, nil
-			})
-		}
+		errs[6] = tx.Bucket([]byte(bucketReports)).ForEach(func(_, envelope []byte) error {
+			body, err := opened(envelope)
+			r, bad := bundle.ParseReport(body)
+			m.queue[r.Agent.Seq] = bundle.ReportID(body)
+			return errors.Join(err, bad)
+		})
 		m.seq = last.Seq
 		return errors.Join(errs[:]...)
 	}))
@@ -134,6 +135,15 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 	m.status, err = s.Status(time.Now())
 	require.NoError(t, err)
 	return m
+}
+
+// opened is what an envelope holds, whoever has signed it.
+func opened(envelope []byte) ([]byte, error) {
+	var e dsse.Envelope
+	if err := json.Unmarshal(envelope, &e); err != nil {
+		return nil, err
+	}
+	return e.DecodeB64Payload()
 }
 
 // judgeCluster compares what the agent says with what is there.
