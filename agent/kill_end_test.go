@@ -22,7 +22,7 @@ import (
 
 // converge publishes once more and leaves the agent in peace. Then all is as the newest release wants it, and
 // everybody knows.
-func (w *world) converge() {
+func (w *realm) converge() {
 	t := w.t
 	w.note("converge")
 	w.release(w.random.IntN(3) == 0)
@@ -49,7 +49,7 @@ func (w *world) converge() {
 }
 
 // judgeItems looks at each assignment after the end. What needs one that fails waits, and so does what that needs.
-func (w *world) judgeItems(t testing.TB, m remains) {
+func (w *realm) judgeItems(t testing.TB, m remains) {
 	want := maps.Clone(w.valid[w.latest.Digest].items)
 	bad := slices.ContainsFunc(sortedKeys(w.files), func(path string) bool { return strings.HasPrefix(w.files[path], rejected) })
 	for _, r := range m.records {
@@ -68,7 +68,7 @@ func (w *world) judgeItems(t testing.TB, m remains) {
 }
 
 // judgeHub compares what the hub shows with what the agent says.
-func (w *world) judgeHub(t testing.TB, m remains) {
+func (w *realm) judgeHub(t testing.TB, m remains) {
 	list, err := w.hub.Clusters(context.Background(), hub.Filter{})
 	require.NoError(t, err)
 	i := slices.IndexFunc(list.Clusters, func(c hub.ClusterStatus) bool { return c.UID == m.status.Cluster.UID })
@@ -94,7 +94,7 @@ func (w *world) judgeHub(t testing.TB, m remains) {
 
 // leaveNothing looks for left-overs. What writers that were killed have left goes once it is an hour old; the process of a
 // delta may outlive its agent by some milliseconds.
-func (w *world) leaveNothing() {
+func (w *realm) leaveNothing() {
 	t := w.t
 	ingest := filepath.Join(w.dir, storeDir, "ingest")
 	old := time.Now().Add(-2 * time.Hour)

@@ -22,7 +22,7 @@ import (
 )
 
 // happen has the world change before the agent starts, and returns what is special about the start.
-func (w *world) happen(event string) (o order) {
+func (w *realm) happen(event string) (o order) {
 	if event == afterNothing {
 		w.anew()
 	}
@@ -96,14 +96,14 @@ func (w *world) happen(event string) (o order) {
 }
 
 // run is a start of the agent that nobody disturbs.
-func (w *world) run(o order) {
+func (w *realm) run(o order) {
 	w.tally.starts++
 	require.False(w.t, w.start(o, kill{}))
 	w.judge(w)
 }
 
 // newEpoch returns the document of a new epoch, which also comes by the registry.
-func (w *world) newEpoch() []byte {
+func (w *realm) newEpoch() []byte {
 	w.epoch++
 	w.trusted = w.trusted.Next(time.Now())
 	w.trusted.Document.Epoch = w.epoch
@@ -114,7 +114,7 @@ func (w *world) newEpoch() []byte {
 }
 
 // takeOver returns what is to be installed, and publishes the next version, with a new key.
-func (w *world) takeOver(next bool) [][]byte {
+func (w *realm) takeOver(next bool) [][]byte {
 	first, err := w.version1.Envelope()
 	require.NoError(w.t, err)
 	if next && w.taken {
@@ -134,7 +134,7 @@ func (w *world) takeOver(next bool) [][]byte {
 }
 
 // edit changes what the next release holds.
-func (w *world) edit(bad bool) {
+func (w *realm) edit(bad bool) {
 	files := maps.Clone(w.files)
 	if files == nil {
 		files = map[string]string{}
@@ -168,7 +168,7 @@ func (w *world) edit(bad bool) {
 }
 
 // content compresses badly, so that the layer has some chunks.
-func (w *world) content() string {
+func (w *realm) content() string {
 	var b bytes.Buffer
 	for range 40 {
 		fmt.Fprintf(&b, "%016x", w.random.Uint64())
@@ -176,7 +176,7 @@ func (w *world) content() string {
 	return b.String()
 }
 
-func (w *world) draftNext() draft {
+func (w *realm) draftNext() draft {
 	w.sequence++
 	d := agenttest.New(w.stream, w.sequence, time.Now(), w.files, w.key)
 	d.Release.Epoch = w.epoch
@@ -191,13 +191,13 @@ func (w *world) draftNext() draft {
 	return draft{d, w.repo}
 }
 
-func (w *world) release(bad bool) {
+func (w *realm) release(bad bool) {
 	w.edit(bad)
 	d := w.draftNext()
 	w.published(d, w.publish(d))
 }
 
-func (w *world) releaseWithDelta() {
+func (w *realm) releaseWithDelta() {
 	before := w.newest
 	w.edit(false)
 	d := w.draftNext()
@@ -210,7 +210,7 @@ func (w *world) releaseWithDelta() {
 	w.published(d, w.publish(d))
 }
 
-func (w *world) published(d draft, manifest ocispec.Descriptor) {
+func (w *realm) published(d draft, manifest ocispec.Descriptor) {
 	if w.newest.Signer != nil {
 		old := w.latest
 		w.before = &old
@@ -223,7 +223,7 @@ func (w *world) published(d draft, manifest ocispec.Descriptor) {
 
 // refused moves the tag to a release of somebody who has no key, whose content must never be seen on the cluster, or
 // to an old one.
-func (w *world) refused() {
+func (w *realm) refused() {
 	w.tally.refused++
 	if w.random.IntN(2) == 0 && w.before != nil {
 		require.NoError(w.t, w.repo.Tag(context.Background(), *w.before, bundle.LatestTag))
@@ -240,7 +240,7 @@ func (w *world) refused() {
 }
 
 // tamper changes the cluster behind the agent's back.
-func (w *world) tamper() {
+func (w *realm) tamper() {
 	entries, err := os.ReadDir(w.cluster)
 	require.NoError(w.t, err)
 	if len(entries) == 0 {
@@ -253,7 +253,7 @@ func (w *world) tamper() {
 }
 
 // spoilUnsynced is what a power cut does to files that nobody has synced: some are short, some are zeros.
-func (w *world) spoilUnsynced() {
+func (w *realm) spoilUnsynced() {
 	_ = filepath.WalkDir(filepath.Join(w.dir, treesDir), func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && w.random.IntN(4) == 0 {
 			if w.random.IntN(2) == 0 {

@@ -74,7 +74,7 @@ type remains struct {
 }
 
 // judge looks at what a dead agent has left.
-func (o *oracle) judge(w *world) {
+func (o *oracle) judge(w *realm) {
 	t := w.t
 	_ = os.Remove(filepath.Join(w.dir, socketFile))
 	s, err := ReadState(w.dir)

@@ -163,7 +163,7 @@ func pointsNamed(only string) (names []string) {
 }
 
 // eventOf is what leads to a point.
-func (w *world) eventOf(name string) string {
+func (w *realm) eventOf(name string) string {
 	for _, p := range points {
 		if p.name == name && p.after != "" {
 			return p.after

@@ -58,8 +58,8 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// worlds is how many agents are killed at a time.
-const worlds = 4
+// realms is how many agents are killed at a time.
+const realms = 4
 
 // An agent is killed at each moment that a crash tells apart, and then wherever chance has it, while its publisher,
 // its hub and its registry go on; docs/reliability.md says what is checked after each kill and what at the end.
@@ -78,12 +78,12 @@ func killAgents(t *testing.T, times int, newDisk func(*testing.T) disk) {
 	total := &tally{died: map[string]int{}}
 	var all sync.WaitGroup
 	var adding sync.Mutex
-	for n := range worlds {
+	for n := range realms {
 		all.Go(func() {
-			t.Run(fmt.Sprint("world ", n), func(t *testing.T) {
-				w := newWorld(t, seed+uint64(n), newDisk(t))
+			t.Run(fmt.Sprint("realm ", n), func(t *testing.T) {
+				w := newRealm(t, seed+uint64(n), newDisk(t))
 				defer w.explain(t, seed)
-				w.live(named, n, (times+worlds-1)/worlds)
+				w.live(named, n, (times+realms-1)/realms)
 				adding.Lock()
 				defer adding.Unlock()
 				total.add(w.tally)
@@ -101,9 +101,9 @@ func killAgents(t *testing.T, times int, newDisk func(*testing.T) disk) {
 }
 
 // live has the agent killed at its share of the named points, and then by chance, for at least so many times.
-func (w *world) live(named []string, share, atLeast int) {
+func (w *realm) live(named []string, share, atLeast int) {
 	for i := range named {
-		if i%worlds == share {
+		if i%realms == share {
 			w.play(kill{event: w.eventOf(named[i]), point: named[i], nth: 1})
 		}
 	}

@@ -34,8 +34,8 @@ import (
 	"github.com/wherry-dev/wherry/hub"
 )
 
-// world is a publisher, a registry, a hub and a cluster, with an agent that is killed again and again.
-type world struct {
+// realm is a publisher, a registry, a hub and a cluster, with an agent that is killed again and again.
+type realm struct {
 	*site
 	random            *rand.Rand
 	seed              uint64
@@ -73,8 +73,8 @@ type disk interface {
 	again() // off and on
 }
 
-func newWorld(t *testing.T, seed uint64, d disk) *world {
-	w := &world{site: newSite(t), random: rand.New(rand.NewPCG(seed, 2)), seed: seed, tally: &tally{died: map[string]int{}}, disk: d}
+func newRealm(t *testing.T, seed uint64, d disk) *realm {
+	w := &realm{site: newSite(t), random: rand.New(rand.NewPCG(seed, 2)), seed: seed, tally: &tally{died: map[string]int{}}, disk: d}
 	w.cluster = filepath.Join(t.TempDir(), "cluster")
 	require.NoError(t, os.MkdirAll(w.cluster, 0o700))
 	var err error
@@ -89,7 +89,7 @@ func newWorld(t *testing.T, seed uint64, d disk) *world {
 }
 
 // anew begins with an agent, a cluster and a history without anything, at the hub as well.
-func (w *world) anew() {
+func (w *realm) anew() {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	w.lives++
@@ -106,7 +106,7 @@ func (w *world) anew() {
 }
 
 // atHub is the real hub, behind a link that may be away, and that sees when the agent is to be killed.
-func (w *world) atHub(rw http.ResponseWriter, r *http.Request) {
+func (w *realm) atHub(rw http.ResponseWriter, r *http.Request) {
 	w.mu.Lock()
 	away, portal := w.hubAway, w.portal
 	w.mu.Unlock()
@@ -138,14 +138,14 @@ func (w *world) atHub(rw http.ResponseWriter, r *http.Request) {
 }
 
 // living is the uid of the agent that is looked at. A request of one before may still be on its way.
-func (w *world) living() string {
+func (w *realm) living() string {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	return w.uid
 }
 
 // witness notes what the agent has sent, and what the hub has said.
-func (w *world) witness(body, answer []byte) {
+func (w *realm) witness(body, answer []byte) {
 	var request struct{ Reports []dsse.Envelope }
 	var receipt hub.Receipt
 	err := errors.Join(json.Unmarshal(body, &request), json.Unmarshal(answer, &receipt))
@@ -170,7 +170,7 @@ func (w *world) witness(body, answer []byte) {
 	w.sent(w.t, reports, ack.Reports)
 }
 
-func (w *world) killAt(moment string) bool {
+func (w *realm) killAt(moment string) bool {
 	w.mu.Lock()
 	defer w.mu.Unlock()
 	if w.killHub != moment || w.child == nil {
@@ -182,7 +182,7 @@ func (w *world) killAt(moment string) bool {
 }
 
 // kill ends the agent, and with it the power of its disk, where it has one of its own.
-func (w *world) kill(child *exec.Cmd) {
+func (w *realm) kill(child *exec.Cmd) {
 	if w.disk != nil {
 		_ = powerOff(w.disk.mounted())
 	}
@@ -190,7 +190,7 @@ func (w *world) kill(child *exec.Cmd) {
 }
 
 // play has the event happen, starts the agent, and sees to it that it is killed.
-func (w *world) play(k kill) {
+func (w *realm) play(k kill) {
 	w.note("%s, killed at %q, time %d", k.event, k.point, k.nth)
 	o := w.happen(k.event)
 	w.tally.starts++
@@ -209,7 +209,7 @@ func (w *world) play(k kill) {
 }
 
 // enrol has the hub know the agent.
-func (w *world) enrol(st Status) {
+func (w *realm) enrol(st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(w.t, err)
 	_, err = w.hub.ReplaceCluster(context.Background(), hub.Cluster{
@@ -219,18 +219,18 @@ func (w *world) enrol(st Status) {
 }
 
 // explain says after a failure how it came, and how it comes again.
-func (w *world) explain(t *testing.T, seed uint64) {
+func (w *realm) explain(t *testing.T, seed uint64) {
 	if t.Failed() {
 		t.Logf("go test ./agent -run %s -args -seed %d -kills %d\nthe last of %d events:\n%s\nthe agent's last words:\n%s", t.Name(), seed, *kills, len(w.history), strings.Join(w.history[max(0, len(w.history)-12):], "\n"), w.log.String())
 	}
 }
 
-func (w *world) note(format string, args ...any) {
+func (w *realm) note(format string, args ...any) {
 	w.history = append(w.history, fmt.Sprintf(format, args...))
 }
 
 // start starts an agent and returns when it has ended, and whether it was killed where it was to be.
-func (w *world) start(o order, k kill) (killed bool) {
+func (w *realm) start(o order, k kill) (killed bool) {
 	o.UID, o.Registry, o.State, o.Cluster, o.Hub = w.uid, w.location().String(), w.dir, w.cluster, w.server.URL
 	o.Keys, o.HubKey, o.Seed = inPEM(w.t, w.pinned), inPEM(w.t, w.hub.PublicKey()), w.random.Uint64()
 	o.Point, o.Hit, o.Passes = k.point, k.nth, cmp.Or(o.Passes, 2)
