@@ -108,9 +108,12 @@ func (w *realm) live(named []string, share, atLeast int) {
 		}
 	}
 	for n := 1; w.tally.kills() < atLeast; n++ {
-		k := kill{point: named[w.random.IntN(len(named))], nth: 1 + w.random.IntN(5)}
-		if w.random.IntN(2) == 0 && len(named) > 1 {
+		k := kill{point: named[w.random.IntN(len(named))], nth: 1}
+		switch {
+		case w.random.IntN(2) == 0 && len(named) > 1:
 			k.point = atRandom
+		case w.random.IntN(3) == 0:
+			k.nth += w.random.IntN(5) // which not every start gets to
 		}
 		k.event = w.eventOf(k.point)
 		w.play(k)
