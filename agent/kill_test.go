@@ -58,8 +58,12 @@ func TestMain(m *testing.M) {
 	os.Exit(m.Run())
 }
 
-// realms is how many agents are killed at a time.
-const realms = 4
+const (
+	// realms is how many agents are killed at a time.
+	realms = 4
+	// realmKills is how often before another one takes its place, with a registry and a hub that are empty.
+	realmKills = 100
+)
 
 // An agent is killed at each moment that a crash tells apart, and then wherever chance has it, while its publisher,
 // its hub and its registry go on; docs/reliability.md says what is checked after each kill and what at the end.
@@ -80,14 +84,16 @@ func killAgents(t *testing.T, times int, newDisk func(*testing.T) disk) {
 	var adding sync.Mutex
 	for n := range realms {
 		all.Go(func() {
-			t.Run(fmt.Sprint("realm ", n), func(t *testing.T) {
-				w := newRealm(t, seed+uint64(n), newDisk(t))
-				defer w.explain(t, seed)
-				w.live(named, n, (times+realms-1)/realms)
-				adding.Lock()
-				defer adding.Unlock()
-				total.add(w.tally)
-			})
+			for left, round := (times+realms-1)/realms, 0; left > 0 && !t.Failed(); left, round = left-realmKills, round+1 {
+				t.Run(fmt.Sprint("realm ", round*realms+n), func(t *testing.T) {
+					w := newRealm(t, seed+uint64(round*realms+n), newDisk(t))
+					defer w.explain(t, seed)
+					w.live(named, (n+round)%realms, min(left, realmKills))
+					adding.Lock()
+					defer adding.Unlock()
+					total.add(w.tally)
+				})
+			}
 		})
 	}
 	all.Wait()
