@@ -110,7 +110,7 @@ func TestADiskThatIsFull(t *testing.T) {
 	require.Zero(t, os.Getuid(), "file systems are mounted here, which takes root")
 	s := newSite(t)
 	disk := t.TempDir()
-	require.NoError(t, syscall.Mount("wherry", disk, "tmpfs", 0, "size=2m"))
+	require.NoError(t, syscall.Mount("wherry", disk, "tmpfs", 0, "size=8m"))
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(disk, 0)) })
 	s.dir = filepath.Join(disk, "state")
 	files, _ := trees()
@@ -118,9 +118,10 @@ func TestADiskThatIsFull(t *testing.T) {
 	s.publish(s.draft(1, files))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 
+	const step = 48 << 10
 	broken, through := 0, 0
 	for n := int64(2); through < 5; n++ {
-		free := (n - 2) * 4 << 10
+		free := (n - 2) * step
 		filler := filepath.Join(disk, "filler")
 		fillDisk(t, disk, filler, free)
 		before := files["a-x/f"]
