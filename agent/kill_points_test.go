@@ -143,6 +143,14 @@ var elsewhere = map[string]string{
 	"EndRotation":    "TestWithoutAHubAPersonEndsARotation",
 	"Bound":          "TestTheConfigurationHasTheLastWord",
 	"Rebind":         "TestAnAgentIsBoundToAnotherStreamAndBack",
+	"push":           "TestAPushThatACrashHasCutShortIsDoneOnce",
+	"notePushed":     "TestAPushThatACrashHasCutShortIsDoneOnce",
+	"sweep":          "TestAPushThatACrashHasCutShortIsDoneOnce",
+	"inherit":        "TestAMachineThatIsSetUpAnewForgetsNothing",
+	"inheritAtOnce":  "TestAPauseOutlivesTheMachine",
+	"take":           "TestABackupOfTheStateIsBroughtUpToDate",
+	"remember":       "TestASaveThatWasLostIsMadeUpFor",
+	"saveMemoryNote": "TestASaveThatWasLostIsMadeUpFor",
 	"changeRejected": "TestDeadLettersAreBoundedAndNothingIsLostForIt",
 }
 
