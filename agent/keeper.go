@@ -128,7 +128,7 @@ func (k *keeper) attend(ctx context.Context) error {
 	defer k.attending.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, leaseRequest)
 	defer cancel()
-	err := k.introduce()
+	err := k.signOn()
 	if err == nil {
 		err = k.turn(ctx)
 	}
@@ -142,8 +142,8 @@ func (k *keeper) attend(ctx context.Context) error {
 	return k.err
 }
 
-// introduce writes the nonce of this process before it is used.
-func (k *keeper) introduce() error {
+// signOn writes the nonce of this process before it is used.
+func (k *keeper) signOn() error {
 	if k.introduced {
 		return nil
 	}
@@ -186,7 +186,7 @@ func (k *keeper) turn(ctx context.Context) error {
 		return err
 	}
 	if !k.free(c) {
-		return k.remember(c)
+		return k.noteSeen(c)
 	}
 	err = k.take(ctx, c)
 	if errors.Is(err, ErrChanged) { // somebody was faster
@@ -248,8 +248,8 @@ func (k *keeper) lose() {
 	k.note = leaseNote{ID: k.note.ID} // who has it now is nobody that was here before
 }
 
-// remember leaves what was seen of another to the process that makes the next pass.
-func (k *keeper) remember(c Claim) error {
+// noteSeen leaves what was seen of another to the process that makes the next pass.
+func (k *keeper) noteSeen(c Claim) error {
 	if !k.single {
 		return nil
 	}

@@ -146,12 +146,14 @@ var elsewhere = map[string]string{
 	"push":           "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"notePushed":     "TestAPushThatACrashHasCutShortIsDoneOnce",
 	"sweep":          "TestAPushThatACrashHasCutShortIsDoneOnce",
-	"inherit":        "TestAMachineThatIsSetUpAnewForgetsNothing",
-	"inheritAtOnce":  "TestAPauseOutlivesTheMachine",
-	"take":           "TestABackupOfTheStateIsBroughtUpToDate",
-	"remember":       "TestASaveThatWasLostIsMadeUpFor",
-	"saveMemoryNote": "TestASaveThatWasLostIsMadeUpFor",
 	"changeRejected": "TestDeadLettersAreBoundedAndNothingIsLostForIt",
+	// What is repeated from the cluster's memory and Lease, which the process after a kill reads again.
+	"signOn":         "TestAnAgentThatWasKilledGoesOnAtOnce",
+	"take":           "TestAnAgentThatWasKilledGoesOnAtOnce",
+	"noteSeen":       "TestSinglePassesWaitForASilentAgentTogether",
+	"inherit":        "TestAMachineThatIsSetUpAnewForgetsNothing",
+	"inheritAtOnce":  "TestAnotherAgentsMemoryIsNewerThanFailedSaves",
+	"saveMemoryNote": "TestNothingIsAppliedThatTheMemoryDoesNotKnow",
 }
 
 // made are those that this harness makes out of another one: what a kill within one call of the system's leaves.

@@ -67,7 +67,7 @@ func (p *pass) untold(ctx context.Context) (*bar, error) {
 		return &b, nil
 	case blank:
 		why := cmp.Or(p.memory.err, p.keeper.fault(), errors.New("it was not read yet"))
-		return &bar{State: bundle.Pending, Reason: reasonMemoryUnread, Message: reconcilers.Clip(fmt.Sprintf("what was done to this cluster before is not known: %s: %v", p.opts.Memory, why)), Holding: true}, nil
+		return &bar{State: bundle.Pending, Reason: reasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
 	case !p.behind(p.running):
 		return nil, nil
 	case p.staged && !p.behind(p.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.ready(ctx, p.accepted):

@@ -5,7 +5,6 @@ import (
 	"context"
 	"crypto/ed25519"
 	"crypto/rand"
-	"errors"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -15,7 +14,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
-	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -163,30 +161,56 @@ func (s *site) putAck(envelope []byte) {
 	require.NoError(s.t, upload(context.Background(), s.at("reports/plant-7"), blobs, bundle.AckTag))
 }
 
-// Killed after the push and before it was noted: the same is found there, and not pushed twice.
+// Cut at each moment of a push, of taking an acknowledgement, and of deleting what it names: the next start goes on,
+// the hub has each report once, and nothing is left behind.
 func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
-	s, h := reporting(t)
+	for n, cut := 0, true; cut; n++ {
+		s, h := reporting(t)
+		s.rollOut(2)
+		collect(t, s, h, 2, 0)
+		s.once()
+		store := s.opts.ReportStore
+		s.opts.ReportStore = nil
+		s.rollOut(3)
+		s.opts.ReportStore = store
+		left := n
+		cut = s.cutShort(&left)
+		_, err := h.Collect(t.Context(), store)
+		require.NoError(t, err)
+		cut = s.cutShort(&left) || cut
+		for range 2 {
+			s.agent(func(a *Agent) {
+				_, err := (&registrySink{Agent: a}).round(t.Context())
+				require.NoError(t, err)
+			})
+			_, err := h.Collect(t.Context(), store)
+			require.NoError(t, err)
+		}
+		s.once()
+		list, err := h.Clusters(t.Context(), hub.Filter{})
+		require.NoError(t, err)
+		require.EqualValues(t, 3, list.Clusters[0].Seq)
+		require.Zero(t, s.queued(), "cut at moment %d", n)
+		require.Equal(t, []string{"ack"}, s.tags(), "cut at moment %d", n)
+		require.Less(t, n, 20)
+	}
+}
+
+// cutShort makes a round that ends at the moment after left others. It says whether there was such a moment.
+func (s *site) cutShort(left *int) (cut bool) {
+	defer func() { cut = recover() != nil }()
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
-			q, err := openQueue(tx)
-			require.NoError(t, err)
-			e, _, err := q.oldest()
-			require.NoError(t, err)
-			tag := e.Tag
-			require.Equal(t, s.tag(1), tag)
-			e.Tag = ""
-			p, err := load[pushed](tx, bucketPushed, tag)
-			require.NoError(t, err)
-			p.Live = 0
-			return errors.Join(q.note(e), putPushed(tx, tag, p))
-		}))
+		a.state.moment = func(name string) {
+			if *left--; *left < 0 && !cut {
+				cut = true
+				panic(name)
+			}
+		}
+		_, err := (&registrySink{Agent: a}).round(context.Background())
+		require.NoError(s.t, err)
+		a.state.moment = nil
 	})
-	s.once()
-	require.Equal(t, []string{s.tag(1)}, s.tags())
-	collect(t, s, h, 1, 0)
-	s.once()
-	require.Zero(t, s.queued())
-	require.Equal(t, []string{"ack"}, s.tags())
+	return false
 }
 
 // Another agent with the same identity has used the tag: neither is moved, and the hub sees both.

@@ -263,7 +263,7 @@ func (s *State) whole(tx *bbolt.Tx) error {
 		if err != nil {
 			return err
 		}
-		if highest.Digest == "" {
+		if highest.Sequence == 0 { // one of a cluster's memory has no digest
 			return fmt.Errorf("%w: it has no order of releases", ErrDamaged)
 		}
 	}
