@@ -26,7 +26,9 @@ func Credentials(file string) (auth.CredentialFunc, error) {
 	if _, err := entries(data); err != nil {
 		return nil, fmt.Errorf("%s holds no credentials as docker's config.json has them", file) // what it holds is secret
 	}
-	return docker(func() (*credentials.DynamicStore, error) { return credentials.NewStore(file, credentials.StoreOptions{}) }), nil
+	return docker(func() (*credentials.DynamicStore, error) {
+		return credentials.NewStore(file, credentials.StoreOptions{})
+	}), nil
 }
 
 // docker asks the store that open opens, each time anew.

@@ -39,7 +39,9 @@ func newClient(opts Options) (*auth.Client, error) {
 		c.Client = newHTTPClient()
 	}
 	if c.Credential == nil && hasDockerConfig() {
-		open := func() (*credentials.DynamicStore, error) { return credentials.NewStoreFromDocker(credentials.StoreOptions{}) }
+		open := func() (*credentials.DynamicStore, error) {
+			return credentials.NewStoreFromDocker(credentials.StoreOptions{})
+		}
 		if _, err := open(); err != nil {
 			return nil, fmt.Errorf("docker credentials: %w", err)
 		}
