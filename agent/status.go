@@ -1,10 +1,6 @@
 package agent
 
 import (
-	"cmp"
-	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -178,91 +174,6 @@ func (s *State) Status(now time.Time) (st Status, err error) {
 		st.ReportKey, err = s.ReportKey()
 	}
 	return st, err
-}
-
-func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
-	st := Status{Items: []bundle.Item{}}
-	cluster, err0 := load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
-	records, err1 := s.records(tx)
-	running, err2 := load[*release](tx, bucketMeta, keyRunning)
-	accepted, err3 := load[*release](tx, bucketMeta, keyAccepted)
-	refused, err4 := load[*refusal](tx, bucketMeta, keyRefused)
-	contact, err5 := load[contact](tx, bucketMeta, keyContact)
-	floor, err6 := load[time.Time](tx, bucketMeta, keyFloorOf(s.chain().Current().Epoch))
-	queue, err7 := queueStatus(tx)
-	asked, err8 := load[asked](tx, bucketMeta, keyAsked)
-	bar, err9 := barAt(tx, now)
-	fate, err10 := loadFate(tx, accepted, running)
-	binding, err11 := load[*Binding](tx, bucketMeta, keyBinding)
-	note, err12 := load[*memoryNote](tx, bucketMeta, keyMemory)
-	if err := errors.Join(err12, err0, err1, err2, err3, err4, err5, err6, err7, err8, err9, err10, err11); err != nil {
-		return st, err
-	}
-	st.Queue, st.Platform, st.Binding, st.Memory = queue, cluster.Platform, binding.orNone(), note.status()
-	st.Cluster = ClusterStatus{cmp.Or(cluster.UID, s.identity().UID), cluster.Name, cluster.Type, cluster.Environment, cluster.Ring, cluster.Labels}
-	var states []bundle.State
-	for _, r := range records {
-		st.Items = append(st.Items, r.Item)
-		states = append(states, r.Item.State)
-	}
-	if contact.Verdict == Deferred {
-		states = append(states, bundle.Pending)
-	}
-	if bar != nil {
-		states, st.Bar = append(states, bar.State), bar.status()
-	}
-	states = append(states, fate.states()...)
-	awaited := awaits(running, cluster)
-	if awaited != "" {
-		states = append(states, bundle.Pending)
-	}
-	slices.SortFunc(st.Items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
-	behind := floor.Sub(now)
-	now = latest(now, floor)
-	st.Trust = asked.of(s.chain()).Status(now)
-	st.Release = ReleaseStates{Running: running.status(now), Desired: accepted.status(now), Held: fate.held.status(now), Quarantined: fate.quarantine}
-	if accepted == nil && awaited == "" {
-		st.Release.Desired = st.Release.Running
-	}
-	st.State, st.Reason, st.Message = bundle.AgentState(refused != nil, states), contact.Reason, contact.Message
-	switch {
-	case refused != nil:
-		st.Reason, st.Message = string(refused.Reason), refused.Message
-		st.Release.Refused = &RefusedStatus{refused.Digest, refused.Reason, refused.Message, refused.At}
-		if accepted.digest() != refused.Digest {
-			st.Release.Desired = &ReleaseStatus{Digest: refused.Digest}
-		}
-	case contact.Verdict == Broken: // what cannot be fetched could not be applied either
-	case fate.given != nil:
-		st.Reason, st.Message = reasonQuarantined, fate.given.Message
-	case bar != nil:
-		st.Reason, st.Message = bar.Reason, bar.told()
-	case awaited != "" && contact.Verdict != Deferred:
-		if contact.Reason != "" {
-			awaited += " (" + contact.Reason + ": " + contact.Message + ")"
-		}
-		st.Reason, st.Message = ReasonRebinding, bundle.Clip(awaited)
-	case fate.held != nil:
-		st.Reason, st.Message = reasonHeld, fate.held.message(running)
-	case st.Reason == "":
-		st.Reason, st.Message = fate.trial.Reason, fate.trial.Message
-	}
-	if running == nil && refused == nil {
-		st.State = bundle.Pending
-		st.Reason = cmp.Or(st.Reason, "NoRelease")
-	}
-	if behind > maxBehind {
-		st.ClockBehindSeconds = int64(behind / time.Second)
-	}
-	if err := st.identify(tx); err != nil {
-		return st, err
-	}
-	st.Identity.tell(&st)
-	st.remark(floor)
-	if !contact.Last.IsZero() {
-		st.LastContact = &contact.Last
-	}
-	return st, nil
 }
 
 // maxBehind is how far the clocks of agent and publisher may be apart before people are to know.

@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"cmp"
+	"errors"
+	"slices"
+	"strings"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// known is what the state file has of how an agent stands.
+type known struct {
+	cluster           bundle.ReportCluster
+	records           []record
+	running, accepted *release
+	refused           *refusal
+	contact           contact
+	floor             time.Time // of the epoch in force
+	queue             QueueStatus
+	asked             asked
+	bar               *bar
+	fate              fate
+	binding           *Binding
+	note              *memoryNote
+	awaited           string // why nothing of the stream runs that is followed; empty where something does
+}
+
+func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
+	var errs [13]error
+	k.cluster, errs[0] = load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+	k.records, errs[1] = s.records(tx)
+	k.running, errs[2] = load[*release](tx, bucketMeta, keyRunning)
+	k.accepted, errs[3] = load[*release](tx, bucketMeta, keyAccepted)
+	k.refused, errs[4] = load[*refusal](tx, bucketMeta, keyRefused)
+	k.contact, errs[5] = load[contact](tx, bucketMeta, keyContact)
+	k.floor, errs[6] = load[time.Time](tx, bucketMeta, keyFloorOf(s.chain().Current().Epoch))
+	k.queue, errs[7] = queueStatus(tx)
+	k.asked, errs[8] = load[asked](tx, bucketMeta, keyAsked)
+	k.bar, errs[9] = barAt(tx, now)
+	k.fate, errs[10] = loadFate(tx, k.accepted, k.running)
+	k.binding, errs[11] = load[*Binding](tx, bucketMeta, keyBinding)
+	k.note, errs[12] = load[*memoryNote](tx, bucketMeta, keyMemory)
+	k.awaited = awaits(k.running, k.cluster)
+	return k, errors.Join(errs[:]...)
+}
+
+func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
+	k, err := s.known(tx, now)
+	if err != nil {
+		return Status{Items: []bundle.Item{}}, err
+	}
+	c := k.cluster
+	st := Status{
+		Cluster:  ClusterStatus{cmp.Or(c.UID, s.identity().UID), c.Name, c.Type, c.Environment, c.Ring, c.Labels},
+		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.status(),
+	}
+	if k.bar != nil {
+		st.Bar = k.bar.status()
+	}
+	if behind := k.floor.Sub(now); behind > maxBehind {
+		st.ClockBehindSeconds = int64(behind / time.Second)
+	}
+	if !k.contact.Last.IsZero() {
+		st.LastContact = &k.contact.Last
+	}
+	now = latest(now, k.floor)
+	st.Trust = k.asked.of(s.chain()).Status(now)
+	st.Release = k.releases(now)
+	st.State, st.Reason, st.Message = k.told()
+	if err := st.identify(tx); err != nil {
+		return st, err
+	}
+	st.Identity.tell(&st)
+	st.remark(k.floor)
+	return st, nil
+}
+
+func (k known) items() []bundle.Item {
+	items := make([]bundle.Item, 0, len(k.records))
+	for _, r := range k.records {
+		items = append(items, r.Item)
+	}
+	slices.SortFunc(items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
+	return items
+}
+
+func (k known) releases(now time.Time) ReleaseStates {
+	rs := ReleaseStates{Running: k.running.status(now), Desired: k.accepted.status(now), Held: k.fate.held.status(now), Quarantined: k.fate.quarantine}
+	if k.accepted == nil && k.awaited == "" {
+		rs.Desired = rs.Running
+	}
+	if r := k.refused; r != nil {
+		rs.Refused = &RefusedStatus{r.Digest, r.Reason, r.Message, r.At}
+		if k.accepted.digest() != r.Digest {
+			rs.Desired = &ReleaseStatus{Digest: r.Digest}
+		}
+	}
+	return rs
+}
+
+// state is that of the agent as a whole.
+func (k known) state() bundle.State {
+	if k.running == nil && k.refused == nil {
+		return bundle.Pending
+	}
+	states := k.fate.states()
+	for _, r := range k.records {
+		states = append(states, r.Item.State)
+	}
+	if k.contact.Verdict == Deferred || k.awaited != "" {
+		states = append(states, bundle.Pending)
+	}
+	if k.bar != nil {
+		states = append(states, k.bar.State)
+	}
+	return bundle.AgentState(k.refused != nil, states)
+}
+
+// told is the state, and the most urgent of what there is to tell.
+func (k known) told() (state bundle.State, reason, message string) {
+	reason, message = k.contact.Reason, k.contact.Message
+	switch {
+	case k.refused != nil:
+		reason, message = string(k.refused.Reason), k.refused.Message
+	case k.contact.Verdict == Broken: // what cannot be fetched could not be applied either
+	case k.fate.given != nil:
+		reason, message = reasonQuarantined, k.fate.given.Message
+	case k.bar != nil:
+		reason, message = k.bar.Reason, k.bar.told()
+	case k.awaited != "" && k.contact.Verdict != Deferred:
+		message = k.awaited
+		if reason != "" {
+			message += " (" + reason + ": " + k.contact.Message + ")"
+		}
+		reason, message = ReasonRebinding, bundle.Clip(message)
+	case k.fate.held != nil:
+		reason, message = reasonHeld, k.fate.held.message(k.running)
+	case reason == "":
+		reason, message = k.fate.trial.Reason, k.fate.trial.Message
+	}
+	if k.running == nil && k.refused == nil {
+		reason = cmp.Or(reason, "NoRelease")
+	}
+	return k.state(), reason, message
+}
