@@ -49,15 +49,10 @@ func (j judge) version() int64 {
 
 // admits judges the document itself, at now: whether it may let a new release in.
 func (j judge) admits(platform string, now time.Time) error {
-	switch d := j.document; {
-	case d == nil:
+	if j.document == nil {
 		return nil
-	case d.Platform != platform:
-		return &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q, this agent belongs to %q", d.Platform, platform)}
-	case !now.Before(d.ExpiresAt):
-		return &bundle.Refusal{Reason: bundle.Expired, Message: fmt.Sprintf("trust document version %d expired at %s: nothing new is accepted before the next version", d.Version, d.ExpiresAt.Format(time.RFC3339))}
 	}
-	return nil
+	return j.document.Admits(platform, now)
 }
 
 // judgedBy identifies all that a release is judged by, so that a change of it has a refused one judged

@@ -261,7 +261,7 @@ func TestAnExpiredTrustDocumentLetsNothingNewIn(t *testing.T) {
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 
 	s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
-	s.requireRefused(bundle.Expired, "trust document version 1 expired at 2027-03-01T12:00:00Z")
+	s.requireRefused(bundle.Expired, "version 1 of the trust document expired at 2027-03-01T12:00:00Z")
 	second := first.Next(s.now)
 	s.offerTrust(first, second)
 	s.requireTaken()

@@ -63,8 +63,8 @@ func (s *State) install(platform string, envelope []byte) error {
 	if err != nil {
 		return err
 	}
-	if d.Platform != platform {
-		return &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q, this agent belongs to %q", d.Platform, platform)}
+	if err := d.Belongs(platform); err != nil {
+		return err
 	}
 	chain := s.chain()
 	if n := int64(len(chain)); d.Version <= n {

@@ -27,7 +27,7 @@ func TestInstallingTakesTheNextVersionAndNoOther(t *testing.T) {
 	for words, d := range map[string]agenttest.Trust{
 		"another version 1 of the trust document is installed":                       other,
 		"this is version 3 of the trust document, and the next one here is 2":        third,
-		`the trust document is for platform "test", this agent belongs to "default"`: foreign,
+		`the trust document is for platform "test", and not for "default"`:           foreign,
 		"trust document version 2 is signed by 0 of its own root keys, 1 are needed": {Document: second.Document},
 	} {
 		var refusal *bundle.Refusal
@@ -90,7 +90,7 @@ func TestADocumentOfAnotherPlatformLetsNothingIn(t *testing.T) {
 	r := s.once()
 	require.Equal(t, Refused, r.Verdict)
 	require.Equal(t, string(bundle.WrongPlatform), r.Status.Reason)
-	require.Contains(t, r.Error, `the trust document is for platform "default", this agent belongs to "test"`)
+	require.Contains(t, r.Error, `the trust document is for platform "default", and not for "test"`)
 	require.ErrorContains(t, s.install(first), `the trust document is for platform "default"`)
 }
 

@@ -82,6 +82,37 @@ func NewTrustKey(name string, pub crypto.PublicKey) (TrustKey, error) {
 	return TrustKey{ID: id, Name: name, PublicKey: string(pem)}, err
 }
 
+// ErrTrustExpired is what the refusal of Admits is, besides a *Refusal, where the document has expired.
+var ErrTrustExpired = errors.New("the trust document has expired")
+
+type trustExpired struct{ *Refusal }
+
+func (e trustExpired) Unwrap() error        { return e.Refusal }
+func (e trustExpired) Is(target error) bool { return target == ErrTrustExpired }
+
+// Belongs returns a *Refusal of WrongPlatform unless the document is for that platform.
+func (d TrustDocument) Belongs(platform string) error {
+	if d.Platform != platform {
+		return refuse(WrongPlatform, "the trust document is for platform %q, and not for %q", d.Platform, platform)
+	}
+	return nil
+}
+
+// Admits says whether something of a platform may be taken for new under the document at the time now: it has to
+// be that platform's, and must not have expired. Its error is a *Refusal.
+func (d TrustDocument) Admits(platform string, now time.Time) error {
+	if err := d.Belongs(platform); err != nil {
+		return err
+	}
+	if now.Before(d.ExpiresAt) {
+		return nil
+	}
+	return trustExpired{&Refusal{
+		Reason:  Expired,
+		Message: fmt.Sprintf("version %d of the trust document expired at %s, and nothing new is taken under it", d.Version, d.ExpiresAt.Format(time.RFC3339)),
+	}}
+}
+
 // Trust is what releases are judged by while d is in force.
 func (d TrustDocument) Trust() Trust {
 	keys, _ := d.Release.keys() // a document that was not checked trusts nobody

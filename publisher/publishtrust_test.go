@@ -270,7 +270,7 @@ func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {
 	now := q.now
 	q.now = q.now.AddDate(3, 0, 0)
 	_, err = q.publish(q.anna)
-	require.ErrorIs(t, err, ErrTrustExpired)
+	require.ErrorIs(t, err, bundle.ErrTrustExpired)
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.Expired, refusal.Reason)
 	q.now = now

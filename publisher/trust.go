@@ -49,32 +49,14 @@ func (t Trust) signedText() string {
 	return "that this key has signed"
 }
 
-// Check says whether something of a platform may be taken for new at the time now: the document in force
-// has to be that platform's, and must not have expired. The error is a *bundle.Refusal. Pinned keys fit
-// every platform and never expire.
+// Check says whether something of a platform may be taken for new at the time now; see
+// bundle.TrustDocument.Admits. Pinned keys fit every platform and never expire.
 func (t Trust) Check(platform string, now time.Time) error {
-	d := t.Document
-	switch {
-	case !t.Documented():
+	if !t.Documented() {
 		return nil
-	case d.Platform != platform:
-		return &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q, this is %q", d.Platform, platform)}
-	case !now.Before(d.ExpiresAt):
-		return trustExpired{&bundle.Refusal{
-			Reason:  bundle.Expired,
-			Message: fmt.Sprintf("version %d of the trust document expired at %s, and nothing new is taken under it", d.Version, d.ExpiresAt.Format(time.RFC3339)),
-		}}
 	}
-	return nil
+	return t.Document.Admits(platform, now)
 }
-
-// ErrTrustExpired is what errors about a trust document that has expired are, besides *bundle.Refusals.
-var ErrTrustExpired = errors.New("the trust document has expired")
-
-type trustExpired struct{ *bundle.Refusal }
-
-func (e trustExpired) Unwrap() error        { return e.Refusal }
-func (e trustExpired) Is(target error) bool { return target == ErrTrustExpired }
 
 // any is the trust of those who want to see one of the keys at least: enough to read on, and to accept nothing.
 func (t Trust) any() bundle.Trust {

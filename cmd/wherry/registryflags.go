@@ -37,7 +37,7 @@ func registryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
 	var option *publisher.OptionError
 	switch {
-	case errors.Is(err, publisher.ErrTrustExpired):
+	case errors.Is(err, bundle.ErrTrustExpired):
 		return cli.Fail(cli.Denied, err, `"wherry trust rotate" begins a version with a new validity`)
 	case errors.As(err, &refusal):
 		return cli.Fail(cli.Denied, err, refusalHint(refusal.Reason))

@@ -149,8 +149,8 @@ func (in *Installed) addTrust(ctx context.Context, c *config) error {
 		return err
 	}
 	in.Trust, err = bundle.TrustChain(nil).Append(envelope)
-	if d := in.Trust.Current(); err == nil && d.Platform != c.cluster.Platform {
-		err = fmt.Errorf("the trust document is for platform %q, this agent belongs to %q", d.Platform, c.cluster.Platform)
+	if err == nil {
+		err = in.Trust.Current().Belongs(c.cluster.Platform)
 	}
 	if err != nil {
 		return cli.Fail(cli.Denied, fmt.Errorf("--trust: %s: %w", c.trust, err), "")
