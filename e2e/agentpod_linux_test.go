@@ -137,7 +137,7 @@ func (s *site) overlay(namespace string) []*unstructured.Unstructured {
 }
 
 // requireRestricted requires that a pod of the Deployment breaks one rule of Pod Security "restricted",
-// which the namespace enforces: that of its node's network.
+// which the namespace enforces: that of its node's network, on which its port then is.
 func (s *site) requireRestricted(namespace string, deployment appsv1.Deployment) {
 	s.t.Helper()
 	pod := &corev1.Pod{
@@ -147,7 +147,7 @@ func (s *site) requireRestricted(namespace string, deployment appsv1.Deployment)
 	err := s.Create(s.t.Context(), pod, client.DryRunAll)
 	require.True(s.t, apierrors.IsForbidden(err), "%v", err)
 	_, rules, _ := strings.Cut(err.Error(), ` violates PodSecurity "restricted:latest": `)
-	require.Equal(s.t, "host namespaces (hostNetwork=true)", rules)
+	require.Equal(s.t, `host namespaces (hostNetwork=true), hostPort (container "agent" uses hostPort 8081)`, rules)
 }
 
 // provideVolume is what a provisioner does: a folder for the agent's claim, on the node.
