@@ -2,7 +2,6 @@ package agentcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -73,18 +72,7 @@ func when(t time.Time) string {
 }
 
 func deadLetters(ctx context.Context, c *config) ([]agent.DeadLetter, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	letters, err := agent.NewClient(c.stateDir).DeadLetters(ctx)
-	if !errors.Is(err, agent.ErrNotRunning) {
-		return letters, err
-	}
-	state, err := agent.ReadState(c.stateDir)
-	if err != nil {
-		return nil, stateError(err)
-	}
-	letters, err = state.DeadLetters()
-	return letters, errors.Join(err, state.Close())
+	return look(ctx, c, func(ctx context.Context, a agent.Client) ([]agent.DeadLetter, error) { return a.DeadLetters(ctx) }, (*agent.State).DeadLetters)
 }
 
 func newReportsDeadChangeCommand(use, short, done string, ask func(context.Context, agent.Client) (int, error), do func(*agent.State) (int, error)) *cobra.Command {
@@ -98,10 +86,7 @@ func newReportsDeadChangeCommand(use, short, done string, ask func(context.Conte
 			if err != nil {
 				return err
 			}
-			n, err := ask(cmd.Context(), agent.NewClient(c.stateDir))
-			if errors.Is(err, agent.ErrNotRunning) {
-				n, err = withState(c, do)
-			}
+			n, err := change(cmd.Context(), c, ask, do)
 			if err != nil {
 				return err
 			}
@@ -109,30 +94,4 @@ func newReportsDeadChangeCommand(use, short, done string, ask func(context.Conte
 			return nil
 		},
 	}
-}
-
-// withState calls do with the state of an agent that does not run.
-func withState(c *config, do func(*agent.State) (int, error)) (int, error) {
-	state, err := openExisting(c)
-	if err != nil {
-		return 0, err
-	}
-	n, err := do(state)
-	return n, errors.Join(err, state.Close())
-}
-
-// openExisting opens a state folder for writing. One that is no agent's is found out before OpenState would make it
-// one.
-func openExisting(c *config) (*agent.State, error) {
-	state, err := agent.ReadState(c.stateDir)
-	if err == nil {
-		err = state.Close()
-	}
-	if err == nil {
-		state, err = agent.OpenState(c.stateDir, nil)
-	}
-	if err != nil {
-		return nil, stateError(err)
-	}
-	return state, nil
 }

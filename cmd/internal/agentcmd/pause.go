@@ -2,7 +2,6 @@ package agentcmd
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"io"
 	"time"
@@ -121,39 +120,12 @@ func heldBy(h *agent.HeldStatus) string {
 	return s
 }
 
-func (c *config) pause(ctx context.Context, reason string, lasting time.Duration) (p agent.Pause, err error) {
-	p, err = agent.NewClient(c.stateDir).Pause(ctx, reason, lasting)
-	if errors.Is(err, agent.ErrNotRunning) {
-		err = c.onState(func(s *agent.State) error {
-			p, err = s.Pause(reason, lasting, time.Now())
-			return err
-		})
-	}
-	return p, err
+func (c *config) pause(ctx context.Context, reason string, lasting time.Duration) (agent.Pause, error) {
+	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Pause, error) { return a.Pause(ctx, reason, lasting) },
+		func(s *agent.State) (agent.Pause, error) { return s.Pause(reason, lasting, time.Now()) })
 }
 
-func (c *config) resume(ctx context.Context, retry bool) (r agent.Resumed, err error) {
-	r, err = agent.NewClient(c.stateDir).Resume(ctx, retry)
-	if errors.Is(err, agent.ErrNotRunning) {
-		err = c.onState(func(s *agent.State) error {
-			r, err = s.Resume(retry, time.Now())
-			return err
-		})
-	}
-	return r, err
-}
-
-// onState calls f with the state that the last agent has left. A folder that is no agent's stays none.
-func (c *config) onState(f func(*agent.State) error) error {
-	state, err := agent.ReadState(c.stateDir)
-	if err == nil {
-		err = state.Close()
-	}
-	if err == nil {
-		state, err = agent.OpenState(c.stateDir, nil)
-	}
-	if err != nil {
-		return stateError(err)
-	}
-	return errors.Join(f(state), state.Close())
+func (c *config) resume(ctx context.Context, retry bool) (agent.Resumed, error) {
+	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Resumed, error) { return a.Resume(ctx, retry) },
+		func(s *agent.State) (agent.Resumed, error) { return s.Resume(retry, time.Now()) })
 }

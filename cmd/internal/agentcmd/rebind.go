@@ -83,12 +83,13 @@ func (c *config) rebinding(cmd *cobra.Command, undo bool) (to agent.Rebinding, e
 // left.
 func (c *config) bind(ctx context.Context, to agent.Rebinding) (r agent.Rebound, running bool, err error) {
 	client := agent.NewClient(c.stateDir)
-	r, err = client.Rebind(ctx, to)
-	if errors.Is(err, agent.ErrNotRunning) {
-		err = c.onState(func(s *agent.State) error {
-			r, err = s.Rebind(to, time.Now())
-			return err
+	running = true
+	r, err = change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Rebound, error) { return a.Rebind(ctx, to) },
+		func(s *agent.State) (agent.Rebound, error) {
+			running = false
+			return s.Rebind(to, time.Now())
 		})
+	if !running {
 		return r, false, err
 	}
 	for end := time.Now().Add(takeoverTime); err == nil && time.Now().Before(end); time.Sleep(50 * time.Millisecond) {

@@ -116,25 +116,18 @@ func denied(err error) int {
 	return cli.Failed
 }
 
-// acknowledgeState is for a state folder whose agent does not run.
-func acknowledgeState(c *config, envelopes [][]byte) (done agent.Acknowledged, err error) {
-	hubKey, err := c.readHubKey()
-	if err != nil {
-		return done, err
-	}
-	state, err := openExisting(c)
-	if err != nil {
-		return done, err
-	}
-	done, err = state.Acknowledge(envelopes, hubKey)
-	return done, errors.Join(err, state.Close())
-}
-
 func acknowledge(cmd *cobra.Command, c *config, envelopes [][]byte) (done agent.Acknowledged, err error) {
-	done, err = agent.NewClient(c.stateDir).Acknowledge(cmd.Context(), envelopes)
-	if errors.Is(err, agent.ErrNotRunning) {
-		done, err = acknowledgeState(c, envelopes)
-	}
+	done, err = change(cmd.Context(), c,
+		func(ctx context.Context, a agent.Client) (agent.Acknowledged, error) {
+			return a.Acknowledge(ctx, envelopes)
+		},
+		func(s *agent.State) (agent.Acknowledged, error) {
+			hubKey, err := c.readHubKey()
+			if err != nil {
+				return agent.Acknowledged{}, err
+			}
+			return s.Acknowledge(envelopes, hubKey)
+		})
 	switch {
 	case errors.Is(err, agent.ErrNoHubKey):
 		return done, cli.Fail(cli.Usage, err, `enrol it, or give it --hub-key with what "wherry hub keys show" prints`)

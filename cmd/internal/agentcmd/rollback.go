@@ -76,31 +76,14 @@ func checkRelease(to string) error {
 	return nil
 }
 
-func (c *config) rollback(ctx context.Context, w agent.Wish) (b agent.RolledBack, err error) {
-	b, err = agent.NewClient(c.stateDir).RollBack(ctx, w)
-	if errors.Is(err, agent.ErrNotRunning) {
-		err = c.onState(func(s *agent.State) error {
-			b, err = s.RollBack(w, time.Now())
-			return err
-		})
-	}
-	return b, err
+func (c *config) rollback(ctx context.Context, w agent.Wish) (agent.RolledBack, error) {
+	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.RolledBack, error) { return a.RollBack(ctx, w) },
+		func(s *agent.State) (agent.RolledBack, error) { return s.RollBack(w, time.Now()) })
 }
 
-// releases asks the running agent, or reads what the last one left.
-func (c *config) releases(ctx context.Context) (list []agent.KnownRelease, err error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	list, err = agent.NewClient(c.stateDir).Releases(ctx)
-	if !errors.Is(err, agent.ErrNotRunning) {
-		return list, err
-	}
-	state, err := agent.ReadState(c.stateDir)
-	if err != nil {
-		return nil, stateError(err)
-	}
-	list, err = state.Releases(time.Now())
-	return list, errors.Join(err, state.Close())
+func (c *config) releases(ctx context.Context) ([]agent.KnownRelease, error) {
+	return look(ctx, c, func(ctx context.Context, a agent.Client) ([]agent.KnownRelease, error) { return a.Releases(ctx) },
+		func(s *agent.State) ([]agent.KnownRelease, error) { return s.Releases(time.Now()) })
 }
 
 func rollbackError(err error) error {

@@ -15,9 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
-// statusTime bounds the wait for a running agent's answer.
-const statusTime = 10 * time.Second
-
 func newStatusCommand() *cobra.Command {
 	var output string
 	cmd := &cobra.Command{
@@ -47,18 +44,8 @@ reportKey is the public key that the hub needs to know this agent by.`,
 }
 
 func readStatus(ctx context.Context, c *config) (agent.Status, error) {
-	ctx, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	s, err := agent.NewClient(c.stateDir).Status(ctx)
-	if !errors.Is(err, agent.ErrNotRunning) {
-		return s, err
-	}
-	state, err := agent.ReadState(c.stateDir)
-	if err != nil {
-		return s, stateError(err)
-	}
-	s, err = state.Status(time.Now())
-	return s, errors.Join(err, state.Close())
+	return look(ctx, c, func(ctx context.Context, a agent.Client) (agent.Status, error) { return a.Status(ctx) },
+		func(s *agent.State) (agent.Status, error) { return s.Status(time.Now()) })
 }
 
 func checkFormat(format string) error {

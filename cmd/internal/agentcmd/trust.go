@@ -105,18 +105,16 @@ func readTrust(ctx context.Context, path string) ([][]byte, error) {
 
 // install hands the documents to the running agent, or to the state that the last one left.
 func (c *config) install(ctx context.Context, envelopes [][]byte) (agent.TrustChange, error) {
-	change, err := agent.NewClient(c.stateDir).InstallTrust(ctx, envelopes...)
-	if !errors.Is(err, agent.ErrNotRunning) {
-		return change, err
-	}
-	err = c.onState(func(state *agent.State) error {
-		status, err := state.Status(time.Now())
-		if err == nil {
-			change, err = state.InstallTrust(cmp.Or(status.Platform, c.cluster.Platform), envelopes...)
-		}
-		return err
-	})
-	return change, err
+	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.TrustChange, error) {
+		return a.InstallTrust(ctx, envelopes...)
+	},
+		func(s *agent.State) (agent.TrustChange, error) {
+			status, err := s.Status(time.Now())
+			if err != nil {
+				return agent.TrustChange{}, err
+			}
+			return s.InstallTrust(cmp.Or(status.Platform, c.cluster.Platform), envelopes...)
+		})
 }
 
 func trustError(err error) error {
@@ -126,32 +124,25 @@ func trustError(err error) error {
 	return err
 }
 
-// readTrustState asks the running agent, or reads what the last one left.
-func (c *config) readTrustState(ctx context.Context) (t agent.Trust, err error) {
-	asking, cancel := context.WithTimeout(ctx, statusTime)
-	defer cancel()
-	t, err = agent.NewClient(c.stateDir).Trust(asking)
-	if !errors.Is(err, agent.ErrNotRunning) {
-		return t, err
-	}
-	state, err := agent.ReadState(c.stateDir)
-	if err != nil {
-		return t, stateError(err)
-	}
-	t, err = state.Trust()
-	if err = errors.Join(err, state.Close()); err != nil || len(c.keys) == 0 {
-		return t, err
-	}
-	keys, err := readKeys(c.keys)
-	for _, k := range keys {
-		id, err := bundle.KeyID(k)
-		if err != nil {
+// readTrustState asks the running agent, or reads what the last one left, which knows of no pinned keys.
+func (c *config) readTrustState(ctx context.Context) (agent.Trust, error) {
+	return look(ctx, c, func(ctx context.Context, a agent.Client) (agent.Trust, error) { return a.Trust(ctx) },
+		func(s *agent.State) (agent.Trust, error) {
+			t, err := s.Trust()
+			if err != nil {
+				return t, err
+			}
+			keys, err := readKeys(c.keys)
+			for _, k := range keys {
+				id, err := bundle.KeyID(k)
+				if err != nil {
+					return t, err
+				}
+				t.Pinned = append(t.Pinned, id)
+			}
+			slices.Sort(t.Pinned)
 			return t, err
-		}
-		t.Pinned = append(t.Pinned, id)
-	}
-	slices.Sort(t.Pinned)
-	return t, err
+		})
 }
 
 // hasTrust says whether the agent was given a trust document before, so that it needs no setting for one. A
