@@ -48,11 +48,11 @@ func (h *Hub) register(ctx context.Context, c Cluster, replace bool) (changed bo
 		if err != nil {
 			return err
 		}
-		if len(have) > 0 && have[0].same(c, kid) {
+		if len(have) > 0 && len(have[0].differs(c, kid)) == 0 {
 			return nil
 		}
 		if len(have) > 0 && !replace {
-			return fmt.Errorf("cluster uid %s: %w as %s, with another key or other values", c.UID, ErrExists, have[0].Name)
+			return fmt.Errorf("cluster uid %s: %w as %s, with another %s", c.UID, ErrExists, have[0].Name, strings.Join(have[0].differs(c, kid), ", "))
 		}
 		changed = true
 		return writeRegistration(ctx, db, c, kid, now)
@@ -197,8 +197,24 @@ func (r Registration) hasKey(kid string) bool { return slices.Contains(r.KeyIDs,
 
 func publicDER(key ed25519.PublicKey) ([]byte, error) { return x509.MarshalPKIXPublicKey(key) }
 
-// same says whether registering c with the key kid would change nothing.
-func (r Registration) same(c Cluster, kid string) bool {
-	return r.Name == c.Name && r.Platform == c.Platform && r.Type == c.Type && r.Environment == c.Environment &&
-		r.Ring == c.Ring && r.ExpectedInterval == c.ExpectedInterval && maps.Equal(r.Labels, c.Labels) && slices.Equal(r.KeyIDs, []string{kid})
+// differs names what registering c with the key kid would change.
+func (r Registration) differs(c Cluster, kid string) (names []string) {
+	for _, v := range []struct {
+		name string
+		same bool
+	}{
+		{"name", r.Name == c.Name},
+		{"platform", r.Platform == c.Platform},
+		{"cluster type", r.Type == c.Type},
+		{"environment", r.Environment == c.Environment},
+		{"ring", r.Ring == c.Ring},
+		{"expected interval", r.ExpectedInterval == c.ExpectedInterval},
+		{"set of labels", maps.Equal(r.Labels, c.Labels)},
+		{"key", slices.Equal(r.KeyIDs, []string{kid})},
+	} {
+		if !v.same {
+			names = append(names, v.name)
+		}
+	}
+	return names
 }

@@ -66,7 +66,7 @@ func (s TokenScope) check(now time.Time) error {
 	case s.Uses < 1 || s.Uses > MaxTokenUses:
 		return fmt.Errorf("token: %w: it has %d uses, 1 to %d are allowed", ErrInvalid, s.Uses, MaxTokenUses)
 	case !s.ExpiresAt.After(now) || s.ExpiresAt.Sub(now) > MaxTokenTime:
-		return fmt.Errorf("token: %w: it has to expire within %s from now", ErrInvalid, MaxTokenTime)
+		return fmt.Errorf("token: %w: it has to expire within %d days from now", ErrInvalid, MaxTokenTime/(24*time.Hour))
 	}
 	return checkTexts("token", s.Labels, s.Type, s.Environment, s.Ring)
 }
