@@ -94,6 +94,9 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 		return doctor.Subject{}, err
 	}
 	s.Transport = remote.options.HTTPClient.Transport
+	if err := c.reportRegistry(ctx, remote, &s); err != nil {
+		return doctor.Subject{}, err
+	}
 	if name, _, ok := c.memoryName(); ok && cluster != nil {
 		s.Memory = name
 	}
@@ -110,6 +113,21 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 		s.Source, s.TrustSource = open(agent.FeedOf(c.cluster).Repository()), open(bundle.TrustRepository)
 	}
 	return s, nil
+}
+
+// reportRegistry fills in where the agent's reports lie in the registry that they are pushed to, if they are.
+func (c *config) reportRegistry(ctx context.Context, remote *remote, s *doctor.Subject) error {
+	var o agent.Options
+	if err := remote.configure(&o); err != nil || o.ReportStore == nil {
+		return err
+	}
+	uid := c.cluster.UID
+	if st, err := readStatus(ctx, c); err == nil {
+		uid = st.Cluster.UID
+	}
+	repo, err := o.ReportStore.Repository(bundle.ReportRepository(uid))
+	s.Reports, s.ReportPlace, s.AckStored = repo, o.ReportPlace, o.AckStored
+	return err
 }
 
 // enrolledHub fills in the hub that has enrolled the agent, where none is configured.

@@ -78,6 +78,10 @@ type Subject struct {
 	Veto                  agent.Veto
 	HubURL                string // empty where there is none
 	HasHubKey             bool
+	// Reports is where this agent's reports lie in the registry that they are pushed to, and nil where there is none.
+	Reports     bundle.Source
+	ReportPlace string // that registry
+	AckStored   bool   // without a hub: what the registry gives back needs no acknowledgement
 	Listen                string           // the address of health and metrics; empty where there is none
 	Now                   func() time.Time // nil means time.Now
 }
@@ -118,6 +122,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{checkTime, e.memory},
 		{checkTime, e.veto},
 		{checkTime, e.hub},
+		{checkTime, e.reports},
 		{checkTime, e.queue},
 		{checkTime, e.listen},
 		{checkTime, e.identity},

@@ -129,7 +129,11 @@ func (e *examination) agent(ctx context.Context) {
 		if s.Release.Running != nil {
 			e.running = s.Release.Running.Digest
 		}
-		e.ok(check, "running; state %s; last contact %s; %s queued", s.State, contact, cli.Count(s.Queue.Length, "report"))
+		stands := string(s.State)
+		if s.Reason != "" {
+			stands += ", " + s.Reason // status has the message
+		}
+		e.ok(check, "running; state %s; last contact %s; %s queued", stands, contact, cli.Count(s.Queue.Length, "report"))
 	}
 }
 

@@ -2,15 +2,36 @@ package doctor
 
 import (
 	"context"
+	"errors"
 	"net"
 	"time"
 
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 // oldQueue is an age of reports at which somebody should look why nobody takes them, though there is a hub. Links that
 // are down for a week are what agents are for.
 const oldQueue = 8 * 24 * time.Hour
+
+// reports says whether the registry that reports are pushed to answers, and what would delete them. It pushes nothing.
+func (e *examination) reports(ctx context.Context) {
+	const check = "reports"
+	if e.Reports == nil {
+		return
+	}
+	_, err := e.Reports.Resolve(ctx, bundle.AckTag)
+	switch {
+	case err != nil && !errors.Is(err, errdef.ErrNotFound): // the first push makes the repository
+		e.failed(check, registryRemedy(err), "%v", err)
+	case !e.HasHubKey && !e.AckStored:
+		e.failed(check, `pin the hub's key with --hub-key, or, where there is no hub, give --ack-mode stored`, "%s answers, but without the hub's key no report is ever deleted", e.ReportPlace)
+	default:
+		e.ok(check, "%s answers", e.ReportPlace)
+	}
+}
 
 // queue says whether reports get to somebody.
 func (e *examination) queue(context.Context) {

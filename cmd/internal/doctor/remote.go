@@ -163,7 +163,11 @@ func (e *examination) refusalRemedy(reason bundle.Reason) string {
 
 func (e *examination) hub(ctx context.Context) {
 	const check = "hub"
-	if e.HubURL == "" {
+	switch {
+	case e.HubURL == "" && e.Reports != nil:
+		e.skipped(check, "none is configured: reports go to %s", e.ReportPlace)
+		return
+	case e.HubURL == "":
 		e.skipped(check, "none is configured: reports wait for reports export")
 		return
 	}
