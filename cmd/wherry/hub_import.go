@@ -7,6 +7,7 @@ import (
 	"fmt"
 	"io"
 	"io/fs"
+	"os"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -81,6 +82,11 @@ func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) 
 			return hub.ImportResult{}, cli.Fail(cli.Usage, err, "")
 		}
 		return importFile(ctx, h, from)
+	}
+	if loc.Dir != "" { // one that nobody has mounted is no layout without reports
+		if _, err := os.Stat(loc.Dir); err != nil {
+			return hub.ImportResult{}, cli.Fail(cli.Usage, err, "agents make the folder when they push their first report: is it mounted here, and is this its name?")
+		}
 	}
 	store, err := loc.Open(opts)
 	if err != nil {
