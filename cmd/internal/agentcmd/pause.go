@@ -69,7 +69,7 @@ Exit codes: 0 nothing is paused any more; 2 wrong usage; 3 it failed.`,
 			}
 			r, err := c.resume(cmd.Context(), retry)
 			if err == nil {
-				writeResumed(cmd.OutOrStdout(), r)
+				writeResumed(cmd.OutOrStdout(), r, retry)
 			}
 			return err
 		},
@@ -78,7 +78,7 @@ Exit codes: 0 nothing is paused any more; 2 wrong usage; 3 it failed.`,
 	return cmd
 }
 
-func writeResumed(w io.Writer, r agent.Resumed) {
+func writeResumed(w io.Writer, r agent.Resumed, retry bool) {
 	if p := r.Pause; p != nil {
 		fmt.Fprintf(w, "resumed: it was paused %s\n", pausedBy(p.At, p.Until, p.Reason))
 	}
@@ -91,7 +91,10 @@ func writeResumed(w io.Writer, r agent.Resumed) {
 	for _, q := range r.Retried {
 		fmt.Fprintf(w, "release %d-%d may run again: it was given up at %s, %s: %s\n", q.Epoch, q.Sequence, q.At.Format(time.RFC3339), q.Reason, q.Message)
 	}
-	if r.Pause == nil && r.Held == nil && len(r.Retried) == 0 {
+	switch nothing := r.Pause == nil && r.Held == nil && len(r.Retried) == 0; {
+	case nothing && retry:
+		fmt.Fprintln(w, "there was no pause and no rollback, and no release was given up: nothing has changed")
+	case nothing:
 		fmt.Fprintln(w, "there was no pause and no rollback: nothing has changed")
 	}
 }

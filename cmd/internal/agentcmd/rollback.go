@@ -122,7 +122,7 @@ func writeReleases(w io.Writer, list []agent.KnownRelease) {
 		fmt.Fprintln(w, "no release was accepted here yet")
 		return
 	}
-	fmt.Fprintf(w, "EPOCH\tSEQUENCE\tDIGEST\tISSUED\tACCEPTED\tFILES\tNOTE\n")
+	fmt.Fprintf(w, "EPOCH\tSEQUENCE\tISSUED\tACCEPTED\tFILES\tNOTE\tDIGEST\n")
 	for _, k := range list {
 		files, issued := "in the registry", ""
 		if k.Here {
@@ -131,7 +131,7 @@ func writeReleases(w io.Writer, list []agent.KnownRelease) {
 		if k.IssuedAt != nil {
 			issued = k.IssuedAt.Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", k.Epoch, k.Sequence, k.Digest, issued, k.AcceptedAt.Format(time.RFC3339), files, note(k))
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", k.Epoch, k.Sequence, issued, k.AcceptedAt.Format(time.RFC3339), files, note(k), k.Digest)
 	}
 }
 

@@ -89,8 +89,11 @@ func exitOf(r agent.Result) error {
 		return cli.Fail(cli.Denied, fmt.Errorf("release refused: %s", r.Error), refusalHint(r.Status))
 	case agent.Unreachable:
 		hint := "what runs keeps running"
-		if r.Status.Reason == "NotFound" {
+		switch r.Status.Reason {
+		case "NotFound":
 			hint += `; "wherry bundle ls LOCATION" lists what is published`
+		case agent.ReasonRebinding:
+			hint += "; publish for what it is bound to, or go back with rebind --undo"
 		}
 		return cli.Fail(cli.Failed, errors.New(r.Error), hint)
 	case agent.Deferred:
