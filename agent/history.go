@@ -90,8 +90,8 @@ type KnownRelease struct {
 	Good    bool `json:"good,omitempty"`
 	// GivenUp is the reason for which it, or its content, was given up; empty where it was not.
 	GivenUp string `json:"givenUp,omitempty"`
-	// Barred says why RollBack does not take it; empty where it does.
-	Barred string `json:"barred,omitempty"`
+	// NotAllowed says why RollBack does not take it; empty where it does.
+	NotAllowed string `json:"notAllowed,omitempty"`
 }
 
 // Releases returns the releases of the agent's stream that are remembered, the newest first.
@@ -111,7 +111,7 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 			k.GivenUp = g.Reason
 		}
 		if err := p.judge(r); err != nil {
-			k.Barred = err.Error()
+			k.NotAllowed = err.Error()
 		}
 		list = append(list, k)
 	}

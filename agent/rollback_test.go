@@ -183,7 +183,7 @@ func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
 	require.Nil(t, r.Status.Release.Held)
 	require.EqualValues(t, 3, r.Status.Release.Running.Sequence)
 	require.Equal(t, AssignmentsFailed, s.releases()[1].GivenUp)
-	require.Equal(t, "release 0-2 may not run here: it was given up: AssignmentsFailed: fails again and again: a-x (Unhealthy: the pods crash)", s.releases()[1].Barred)
+	require.Equal(t, "release 0-2 may not run here: it was given up: AssignmentsFailed: fails again and again: a-x (Unhealthy: the pods crash)", s.releases()[1].NotAllowed)
 }
 
 func TestAReleaseThatAPersonHasChosenIsNotGivenUp(t *testing.T) {

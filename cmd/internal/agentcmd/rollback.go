@@ -147,6 +147,6 @@ func note(k agent.KnownRelease) string {
 	add(k.Running, "running")
 	add(k.Good, "last good")
 	add(k.GivenUp != "", "given up ("+k.GivenUp+")")
-	add(k.Barred != "" && !k.Newest && k.GivenUp == "", k.Barred)
+	add(k.NotAllowed != "" && !k.Newest && k.GivenUp == "", k.NotAllowed)
 	return strings.Join(notes, ", ")
 }
