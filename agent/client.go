@@ -145,7 +145,7 @@ func (c Client) do(ctx context.Context, method, path string, body []byte) (*http
 	}
 	resp, err := c.http.Do(req)
 	switch {
-	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED):
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
 		return nil, ErrNotRunning
 	case err != nil:
 		return nil, fmt.Errorf("agent: %w", err)

@@ -80,10 +80,10 @@ type Subject struct {
 	HasHubKey             bool
 	// Reports is where this agent's reports lie in the registry that they are pushed to, and nil where there is none.
 	Reports     bundle.Source
-	ReportPlace string // that registry
-	AckStored   bool   // without a hub: what the registry gives back needs no acknowledgement
-	Listen                string           // the address of health and metrics; empty where there is none
-	Now                   func() time.Time // nil means time.Now
+	ReportPlace string           // that registry
+	AckStored   bool             // without a hub: what the registry gives back needs no acknowledgement
+	Listen      string           // the address of health and metrics; empty where there is none
+	Now         func() time.Time // nil means time.Now
 }
 
 const (

@@ -8,7 +8,6 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
-	"syscall"
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
@@ -116,7 +115,7 @@ func (e *examination) agent(ctx context.Context) {
 	const check = "agent"
 	s, err := agent.NewClient(e.StateDir).Status(ctx)
 	switch {
-	case errors.Is(err, agent.ErrNotRunning), errors.Is(err, syscall.ENOTDIR):
+	case errors.Is(err, agent.ErrNotRunning):
 		e.skipped(check, "no agent is running with this state folder")
 	case err != nil:
 		e.failed(check, "look at the agent's log; it may be restarted at any time", "%v", err)
