@@ -74,7 +74,7 @@ func (v Veto) byFile() (why string, veto bool) {
 	case errors.Is(err, fs.ErrNotExist): // it points nowhere, or has just gone: the next question tells
 		return v.File + " is there", true
 	case err != nil:
-		return bundle.Clip(err.Error()), true
+		return bundle.Clip("the site cannot be asked: " + err.Error()), true
 	}
 	return cmp.Or(line, v.File+" is there"), true
 }
@@ -115,7 +115,7 @@ func (v Veto) byCommand(ctx context.Context) (why string, veto bool, err error) 
 	case errors.As(err, &exit):
 		return cmp.Or(firstLine(out), firstLine(errOut), v.Command[0]+": "+exit.Error()), true, nil
 	}
-	return bundle.Clip(err.Error()), true, nil
+	return bundle.Clip("the site cannot be asked: " + err.Error()), true, nil
 }
 
 // head keeps the beginning of what is written to it.

@@ -35,7 +35,7 @@ func TestAVetoByAFile(t *testing.T) {
 		{"that is a folder", func() { require.NoError(t, os.Mkdir(path, 0o700)) }, path + " is there"},
 		{"that points nowhere", func() { require.NoError(t, os.Symlink("nowhere", path)) }, path + " is there"},
 		{"that would hang", func() { require.NoError(t, syscall.Mkfifo(path, 0o600)) }, path + " is there"},
-		{"that cannot be looked at", func() { require.NoError(t, os.Symlink(path, path)) }, "stat " + path + ": too many levels of symbolic links"},
+		{"that cannot be looked at", func() { require.NoError(t, os.Symlink(path, path)) }, "the site cannot be asked: stat " + path + ": too many levels of symbolic links"},
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
@@ -63,7 +63,7 @@ func TestAVetoByACommand(t *testing.T) {
 		{"that says nothing", shell("exit 3"), "sh: exit status 3"},
 		{"that says much", shell("head -c 1000000 /dev/zero | tr '\\0' x; exit 1"), strings.Repeat("x", maxVetoBytes)},
 		{"that is killed", shell("kill -9 $$"), "sh: signal: killed"},
-		{"that is not there", []string{"/nowhere/may-change"}, "fork/exec /nowhere/may-change: no such file or directory"},
+		{"that is not there", []string{"/nowhere/may-change"}, "the site cannot be asked: fork/exec /nowhere/may-change: no such file or directory"},
 		{"that sees no secrets", shell(`test -z "$WHERRY_TEST_SECRET" && test -n "$PATH"`), ""},
 		{"that reads", shell("cat"), ""},
 		{"whose argument is no shell's", []string{"test", "$(false)", "=", "$(false)"}, ""},
