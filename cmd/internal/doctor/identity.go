@@ -27,8 +27,8 @@ func (e *examination) identity(ctx context.Context) {
 	switch {
 	case id.Reason != "":
 		e.failed(check, identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
-	case id.Waiting != "":
-		e.warned(check, "let it reach the hub, or carry the file of enroll --request and take the answer with enroll --accept", "a request for %s is not answered yet", id.Waiting)
+	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != agent.EnrolAsIs): // who is enrolled needs no second answer
+		e.warned(check, "run enroll again, such as with another token, or carry the file of enroll --request and take the answer with enroll --accept", "a request for %s is not answered yet", id.Waiting)
 	case id.HubKeyID == "":
 		e.skipped(check, "no hub has enrolled this agent; key %s", id.KeyID)
 	default:
