@@ -4,10 +4,12 @@ import (
 	"encoding/json"
 	"errors"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"path/filepath"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 )
@@ -34,6 +36,7 @@ func (c *contents) prune(unpacked, keep []*release) error {
 		}
 	}
 	err := errors.Join(c.keepFolders(treesDir, trees), c.keepFolders(contentsDir, folders))
+	maps.DeleteFunc(c.checked, func(content digest.Digest, _ bool) bool { return !folders[content.Encoded()] })
 	// The index first, so that a crash leaves blobs too many and never a ref without its content.
 	if err = errors.Join(err, c.forgetTrees(trees), c.index(keep...), c.pruneBlobs(used)); err != nil {
 		return local("clean up: %w", err)
