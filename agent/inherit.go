@@ -155,13 +155,9 @@ func (p *pass) inheritAtOnce() error {
 	}
 	now := p.opts.Now()
 	err := p.state.update(func(tx *bbolt.Tx) error {
-		old, err := p.state.records(tx)
+		known, err := p.state.recordsByName(tx)
 		if err != nil {
 			return err
-		}
-		known := map[string]record{}
-		for _, r := range old {
-			known[r.Spec.Name] = r
 		}
 		left, err := p.inheritInventory(tx, known, now)
 		for _, r := range known {

@@ -309,4 +309,14 @@ func (s *State) records(tx *bbolt.Tx) ([]record, error) {
 	return rs, err
 }
 
+// recordsByName returns the assignments under their names. The map is the caller's.
+func (s *State) recordsByName(tx *bbolt.Tx) (map[string]record, error) {
+	rs, err := s.records(tx)
+	byName := make(map[string]record, len(rs))
+	for _, r := range rs {
+		byName[r.Spec.Name] = r
+	}
+	return byName, err
+}
+
 func saveRecord(tx *bbolt.Tx, r record) error { return save(tx, bucketItems, r.Spec.Name, r) }
