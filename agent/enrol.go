@@ -87,11 +87,43 @@ func (a *Agent) Enrol(ctx context.Context, o EnrolOptions) (Enrolled, error) {
 	if err != nil {
 		return Enrolled{}, err
 	}
+	before, err := a.waiting()
+	if err != nil {
+		return Enrolled{}, err
+	}
 	pending, err := a.prepare(o.Kind, hub, token)
 	if err != nil {
 		return Enrolled{}, err
 	}
-	return a.submit(ctx, pending, hub, url)
+	done, err := a.submit(ctx, pending, hub, url)
+	if errors.Is(err, ErrRefused) && pending.Kind == EnrolAsIs {
+		err = errors.Join(err, a.withdraw(pending, before))
+	}
+	return done, err
+}
+
+// waiting is the request that waits for its answer; the zero one is none.
+func (a *Agent) waiting() (pending enrolling, err error) {
+	err = a.state.view(func(tx *bbolt.Tx) (err error) {
+		pending, err = load[enrolling](tx, bucketMeta, keyEnrolling)
+		return err
+	})
+	return pending, err
+}
+
+// withdraw has a request wait no more that was refused and brings nothing but what is asked again at any time, and
+// the one before it wait again, which somebody may be carrying.
+func (a *Agent) withdraw(refused, before enrolling) error {
+	return a.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
+		now, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+		switch {
+		case err != nil || now.ID != refused.ID:
+			return false, err
+		case before.Kind == "":
+			return true, drop(tx, bucketMeta, keyEnrolling)
+		}
+		return true, save(tx, bucketMeta, keyEnrolling, before)
+	})
 }
 
 // EnrolRequest returns the envelope of a request for somebody to carry, and keeps what Accept needs for the

@@ -363,6 +363,33 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 	})
 }
 
+func TestARefusedTokenLeavesWhatWaited(t *testing.T) {
+	s, h := newSite(t), newHubServer(t)
+	s.now, s.opts.Now = time.Now(), nil
+	s.change(1)
+	s.once()
+	token := h.token(t)
+	list, err := h.Tokens(t.Context())
+	require.NoError(t, err)
+	require.NoError(t, h.RevokeToken(t.Context(), list[0].ID))
+	s.agent(func(a *Agent) {
+		refused := func() {
+			_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token, Kind: EnrolAsIs})
+			require.ErrorIs(t, err, ErrRefused)
+		}
+		refused()
+		none, err := a.waiting()
+		require.NoError(t, err)
+		require.Empty(t, none.Kind)
+		carried, err := a.EnrolRequest(EnrolAsIs)
+		require.NoError(t, err)
+		refused()
+		still, err := a.waiting()
+		require.NoError(t, err)
+		require.Equal(t, carried, still.Request)
+	})
+}
+
 func TestReportsOfBeforeTheHubWasKnownAreSentAgain(t *testing.T) {
 	s, h := newSite(t), newHubServer(t)
 	s.now, s.opts.Now = time.Now(), nil

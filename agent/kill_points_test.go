@@ -141,6 +141,7 @@ var elsewhere = map[string]string{
 	// One commit each, with nothing before or after it that another part has to agree with.
 	"OpenState":      "TestAQueueOfAnEarlierVersionIsCountedAndThinned",
 	"EndRotation":    "TestWithoutAHubAPersonEndsARotation",
+	"withdraw":       "TestARefusedTokenLeavesWhatWaited",
 	"Bound":          "TestTheConfigurationHasTheLastWord",
 	"Rebind":         "TestAnAgentIsBoundToAnotherStreamAndBack",
 	"push":           "TestAPushThatACrashHasCutShortIsDoneOnce",
