@@ -5,6 +5,7 @@ import (
 	"net/http"
 	"os"
 	"runtime"
+	"runtime/metrics"
 	"sync"
 	"time"
 
@@ -38,8 +39,8 @@ var (
 	allVerdicts = [...]Verdict{Done, Idle, Deferred, Unreachable, Refused, Broken, Interrupted}
 )
 
-// metrics are in the order of the page.
-var metrics = [...]metric{
+// allMetrics are in the order of the page.
+var allMetrics = [...]metric{
 	{"wherry_agent_build_info", gauge, "1, with the versions of the agent and of Go.", func(v view) []sample {
 		return []sample{{value: 1, labels: []string{"version", v.opts.Version, "go", runtime.Version()}}}
 	}},
@@ -101,6 +102,24 @@ var metrics = [...]metric{
 			{value: float64(v.store.Trees), labels: []string{"part", "trees"}},
 		}
 	}},
+	// The names are those of Prometheus' own client library for Go, which dashboards know.
+	{"process_resident_memory_bytes", gauge, "Resident memory; absent where the system has no /proc.", func(view) []sample {
+		data, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			return nil
+		}
+		var size, resident int64 // pages, proc(5)
+		if _, err := fmt.Sscan(string(data), &size, &resident); err != nil {
+			return nil
+		}
+		return []sample{{value: float64(resident * int64(os.Getpagesize()))}}
+	}},
+	{"go_gc_heap_live_bytes", gauge, "What the last garbage collection has left.", one(func(view) float64 {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		return float64(live[0].Value.Uint64())
+	})},
+	{"go_goroutines", gauge, "Goroutines that exist.", one(func(view) float64 { return float64(runtime.NumGoroutine()) })},
 }
 
 func (p *probes) metrics(w http.ResponseWriter, _ *http.Request) {
@@ -114,7 +133,7 @@ func (p *probes) metrics(w http.ResponseWriter, _ *http.Request) {
 	v := view{Agent: p.Agent, Status: status, now: p.opts.Now()}
 	v.store, v.file = p.disk.measure(p.state, time.Now())
 	var page exposition
-	for _, m := range metrics {
+	for _, m := range allMetrics {
 		page.write(m, m.samples(v))
 	}
 	w.Header().Set("Content-Type", "text/plain; version=0.0.4; charset=utf-8")

@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"os"
 	"regexp"
+	"runtime"
 	"slices"
 	"strings"
 	"testing"
@@ -240,7 +241,12 @@ func TestMetricsAreWhatStatusSays(t *testing.T) {
 		require.Contains(t, labels, "version="+s.opts.Version)
 	}
 	require.Positive(t, got["wherry_agent_store_bytes"]["part=blobs"])
-	require.Positive(t, got["wherry_agent_state_file_bytes"][""])
+	for _, name := range []string{"wherry_agent_state_file_bytes", "go_gc_heap_live_bytes", "go_goroutines"} {
+		require.Positive(t, got[name][""], name)
+	}
+	if runtime.GOOS == "linux" {
+		require.Greater(t, got["process_resident_memory_bytes"][""], got["go_gc_heap_live_bytes"][""])
+	}
 	require.NotContains(t, page, "shop-main", "no metric is about one assignment")
 }
 
@@ -248,11 +254,11 @@ func TestTheTableOfMetricsIsComplete(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)
 	listed := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(wherry_agent_\\w+)`[^|]* \\| (gauge|counter|histogram) \\|").FindAllStringSubmatch(string(page), -1) {
+	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)`[^|]* \\| (gauge|counter|histogram) \\|").FindAllStringSubmatch(string(page), -1) {
 		listed[m[1]] = m[2]
 	}
 	served := map[string]string{}
-	for _, m := range metrics {
+	for _, m := range allMetrics {
 		served[m.name] = m.kind
 	}
 	require.Equal(t, served, listed)

@@ -15,6 +15,7 @@ import (
 	"net/url"
 	"os"
 	"path/filepath"
+	"regexp"
 	"slices"
 	"strconv"
 	"strings"
@@ -148,7 +149,12 @@ func (f *agentBench) follow(more ...string) *follower {
 
 // apiProxy passes requests on to the API server, with the caller's token, over TLS on both sides: what is measured
 // speaks with it as it would with the API server.
-type apiProxy struct{ requests atomic.Int64 }
+type apiProxy struct {
+	requests  atomic.Int64
+	discovery atomic.Int64 // as many of them ask which kinds there are: the answer may send the client on, where it is stale
+}
+
+var isDiscovery = regexp.MustCompile(`^/(api(/[^/]+)?|apis(/[^/]+){0,2})$`)
 
 func newAPIProxy(b testing.TB, kubeconfig string) *apiProxy {
 	p := &apiProxy{}
@@ -162,6 +168,9 @@ func newAPIProxy(b testing.TB, kubeconfig string) *apiProxy {
 	}
 	server := httptest.NewUnstartedServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		p.requests.Add(1)
+		if isDiscovery.MatchString(r.URL.Path) {
+			p.discovery.Add(1)
+		}
 		forward.ServeHTTP(w, r)
 	}))
 	server.EnableHTTP2 = true

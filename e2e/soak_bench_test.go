@@ -7,12 +7,16 @@ import (
 	"crypto/elliptic"
 	crand "crypto/rand"
 	"fmt"
+	"io"
 	"math/rand/v2"
+	"net"
 	"net/http"
 	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"slices"
+	"strconv"
+	"strings"
 	"sync/atomic"
 	"testing"
 	"time"
@@ -41,10 +45,10 @@ const (
 // that are given up. It prints the memory that the process has over time.
 func BenchmarkSoak(b *testing.B) {
 	f := newSoak(b)
-	a := f.follow("--interval", "2s", "--hub", f.hub, "--hub-key", f.path("hub.pub"))
+	a := f.follow("--interval", "2s", "--hub", f.hub, "--hub-key", f.path("hub.pub"), "--listen", f.listen)
 	f.register(a)
 	info := func() sample { return f.look(a.cmd.Process.Pid) }
-	fmt.Printf("%8s %8s %12s %12s %6s %8s\n", "after", "releases", "resident", "state", "files", "queued")
+	fmt.Printf("%8s %8s %12s %12s %10s %12s %6s %8s\n", "after", "releases", "resident", "live", "goroutines", "state", "files", "queued")
 	begun, printed := time.Now(), time.Duration(0)
 	var samples []sample
 	for due := soakSample; due <= f.lasting; due += soakSample {
@@ -56,15 +60,20 @@ func BenchmarkSoak(b *testing.B) {
 		samples = append(samples, s)
 		if due-printed >= f.lasting/12 || due == f.lasting {
 			printed = due
-			fmt.Printf("%8s %8d %12d %12d %6d %8d\n", due, f.sequence, s.rss, s.state, s.files, f.queued(a))
+			fmt.Printf("%8s %8d %12d %12d %10d %12d %6d %8d\n", due, f.sequence, s.rss, s.live, s.goroutines, s.state, s.files, f.queued(a))
 		}
 	}
 	f.calm(a)
 	quarter := len(samples) / 4
 	figure("soak-seconds", int64(f.lasting/time.Second), "count")
 	figure("soak-releases", f.sequence, "count")
-	figure("soak-rss-second-quarter-bytes", medianOf(samples[quarter:2*quarter]), "bytes")
-	figure("soak-rss-last-quarter-bytes", medianOf(samples[3*quarter:]), "bytes")
+	for _, part := range []struct {
+		name    string
+		samples []sample
+	}{{"second", samples[quarter : 2*quarter]}, {"last", samples[3*quarter:]}} {
+		figure("soak-rss-"+part.name+"-quarter-bytes", medianOf(part.samples, func(s sample) int64 { return s.rss }), "bytes")
+		figure("soak-live-"+part.name+"-quarter-bytes", medianOf(part.samples, func(s sample) int64 { return s.live }), "bytes")
+	}
 }
 
 // soak is an agentBench whose registry and hub are not always there.
@@ -72,6 +81,7 @@ type soak struct {
 	*agentBench
 	lasting time.Duration
 	hub     string // URL
+	listen  string // where the agent serves its metrics
 	store   *hub.Hub
 	away    atomic.Bool
 	// stranger is a key that nobody trusts.
@@ -96,6 +106,10 @@ func newSoak(b *testing.B) *soak {
 	require.NoError(b, err)
 	require.NoError(b, os.WriteFile(f.path("hub.pub"), key, 0o600))
 	f.hub = f.flaky(f.store.Handler()).URL
+	free, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(b, err)
+	require.NoError(b, free.Close())
+	f.listen = free.Addr().String()
 	f.publish(f.files())
 	return f
 }
@@ -170,12 +184,23 @@ func (f *soak) queued(a *follower) int64 {
 	return int64(s.Queue.Length)
 }
 
-// sample is what a process has at a moment.
-type sample struct{ rss, state, files int64 }
+// sample is what a process has at a moment. Live is what the last garbage collection has left.
+type sample struct{ rss, live, goroutines, state, files int64 }
 
 func (f *soak) look(pid int) (s sample) {
 	f.b.Helper()
-	s.rss = f.meter("agent", nil, pid).memory("VmRSS")
+	resp, err := http.Get("http://" + f.listen + "/metrics")
+	require.NoError(f.b, err)
+	defer resp.Body.Close()
+	page, err := io.ReadAll(resp.Body)
+	require.NoError(f.b, err)
+	for name, value := range map[string]*int64{"process_resident_memory_bytes": &s.rss, "go_gc_heap_live_bytes": &s.live, "go_goroutines": &s.goroutines} {
+		_, text, found := strings.Cut(string(page), "\n"+name+" ")
+		require.True(f.b, found, name)
+		text, _, _ = strings.Cut(text, "\n")
+		*value, err = strconv.ParseInt(text, 10, 64)
+		require.NoError(f.b, err, name)
+	}
 	open, err := os.ReadDir(fmt.Sprintf("/proc/%d/fd", pid))
 	require.NoError(f.b, err)
 	s.files = int64(len(open))
@@ -190,11 +215,11 @@ func (f *soak) look(pid int) (s sample) {
 	return s
 }
 
-func medianOf(samples []sample) int64 {
-	var rss []int64
+func medianOf(samples []sample, of func(sample) int64) int64 {
+	var all []int64
 	for _, s := range samples {
-		rss = append(rss, s.rss)
+		all = append(all, of(s))
 	}
-	slices.Sort(rss)
-	return rss[len(rss)/2]
+	slices.Sort(all)
+	return all[len(all)/2]
 }
