@@ -48,7 +48,7 @@ func BenchmarkSoak(b *testing.B) {
 	a := f.follow("--interval", "2s", "--hub", f.hub, "--hub-key", f.path("hub.pub"), "--listen", f.listen)
 	f.register(a)
 	info := func() sample { return f.look(a.cmd.Process.Pid) }
-	fmt.Printf("%8s %8s %12s %12s %10s %12s %6s %8s\n", "after", "releases", "resident", "live", "goroutines", "state", "files", "queued")
+	fmt.Printf("%8s %8s %12s %12s %12s %10s %12s %6s %8s\n", "after", "releases", "resident", "anonymous", "live", "goroutines", "state", "files", "queued")
 	begun, printed := time.Now(), time.Duration(0)
 	var samples []sample
 	for due := soakSample; due <= f.lasting; due += soakSample {
@@ -60,7 +60,7 @@ func BenchmarkSoak(b *testing.B) {
 		samples = append(samples, s)
 		if due-printed >= f.lasting/12 || due == f.lasting {
 			printed = due
-			fmt.Printf("%8s %8d %12d %12d %10d %12d %6d %8d\n", due, f.sequence, s.rss, s.live, s.goroutines, s.state, s.files, f.queued(a))
+			fmt.Printf("%8s %8d %12d %12d %12d %10d %12d %6d %8d\n", due, f.sequence, s.rss, s.anonymous, s.live, s.goroutines, s.state, s.files, f.queued(a))
 		}
 	}
 	f.calm(a)
@@ -72,6 +72,7 @@ func BenchmarkSoak(b *testing.B) {
 		samples []sample
 	}{{"second", samples[quarter : 2*quarter]}, {"last", samples[3*quarter:]}} {
 		figure("soak-rss-"+part.name+"-quarter-bytes", medianOf(part.samples, func(s sample) int64 { return s.rss }), "bytes")
+		figure("soak-anonymous-"+part.name+"-quarter-bytes", medianOf(part.samples, func(s sample) int64 { return s.anonymous }), "bytes")
 		figure("soak-live-"+part.name+"-quarter-bytes", medianOf(part.samples, func(s sample) int64 { return s.live }), "bytes")
 	}
 }
@@ -184,11 +185,13 @@ func (f *soak) queued(a *follower) int64 {
 	return int64(s.Queue.Length)
 }
 
-// sample is what a process has at a moment. Live is what the last garbage collection has left.
-type sample struct{ rss, live, goroutines, state, files int64 }
+// sample is what a process has at a moment. Anonymous is the part of its resident memory that no file lies behind, such
+// as the program's own; live is what the last garbage collection has left.
+type sample struct{ rss, anonymous, live, goroutines, state, files int64 }
 
 func (f *soak) look(pid int) (s sample) {
 	f.b.Helper()
+	s.anonymous = f.meter("agent", nil, pid).memory("RssAnon")
 	resp, err := http.Get("http://" + f.listen + "/metrics")
 	require.NoError(f.b, err)
 	defer resp.Body.Close()
