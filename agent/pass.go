@@ -55,6 +55,7 @@ type pass struct {
 	former            *release // the one, of other content, that was good before
 
 	manifest ocispec.Descriptor // resolve
+	answered bool               // resolve: the registry has said what the tag names, or that there is none
 	from     bundle.Source      // resolve: the offer, with what was read of it already
 	aside    outcome            // learn: why no trust document was taken, where no release depends on it
 	recalled bool               // verify: the refusal is one from memory
@@ -240,7 +241,7 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 		// The fault is mended, and not one that a release still waits for; or there is nobody to reach any more.
 		next.Verdict, next.Reason, next.Message = Idle, "", ""
 	}
-	if p.manifest.Digest != "" && !p.media {
+	if p.answered {
 		p.lastContact.Store(&now)
 		if now.Sub(old.Last).Abs() >= time.Hour || next.Verdict != old.Verdict {
 			next.Last = stamp(now)

@@ -2,6 +2,9 @@ package agent
 
 import (
 	"context"
+	"errors"
+
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -12,13 +15,20 @@ func (p *pass) resolve(ctx context.Context) outcome {
 	if p.offer == nil {
 		return idle
 	}
+	var err error
 	if repo, ok := p.offer.(oci.Target); ok {
-		return outcomeOf(ctx, p.poll(ctx, repo))
+		err = p.poll(ctx, repo)
+	} else {
+		p.manifest, err = p.offer.Resolve(ctx, bundle.MovingTag(p.cluster.Ring))
+		p.from = p.offer
 	}
-	desc, err := p.offer.Resolve(ctx, bundle.MovingTag(p.cluster.Ring))
-	if err != nil {
-		return outcomeOf(ctx, err)
-	}
-	p.manifest, p.from = desc, p.offer
-	return done
+	p.answered = !p.media && answersTag(err)
+	return outcomeOf(ctx, err)
+}
+
+// answersTag says whether err, nil too, is the word of a registry on what a tag names: that there is no such tag or
+// repository is one. A refused login is none, as it may be that of a proxy or a portal on the way, nor is a medium
+// that is not there.
+func answersTag(err error) bool {
+	return err == nil || errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout)
 }

@@ -34,8 +34,8 @@ type Status struct {
 	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
 	// verified, where that is more than a minute.
 	ClockBehindSeconds int64 `json:"clockBehindSeconds,omitempty"`
-	// LastContact is when the place where bundles come from answered last. NextTry is when a running
-	// agent asks again.
+	// LastContact is when the place where bundles come from said last what the moving tag names, or that there
+	// is no such tag. NextTry is when a running agent asks again.
 	LastContact *time.Time `json:"lastContact,omitempty"`
 	NextTry     *time.Time `json:"nextTry,omitempty"`
 	// Step is what the agent is doing, empty between passes.
