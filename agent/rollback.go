@@ -63,18 +63,20 @@ func (h *hold) status(now time.Time) *HeldStatus {
 	return &HeldStatus{*h.To.status(now), h.By, h.Reason, h.At}
 }
 
-// message says who has decided, when and why.
+// message says whether the release runs already, and who has decided so, when and why.
 func (h *hold) message(running *release) string {
-	s := fmt.Sprintf("release %s is to run", h.To.name())
-	if h.By != "" {
-		s += ", by " + h.By
+	s := fmt.Sprintf("release %s runs", h.To.name())
+	if running.digest() != h.To.digest() {
+		s = fmt.Sprintf("release %s still runs; release %s is to run", running.name(), h.To.name())
 	}
-	s += ", since " + h.At.Format(time.RFC3339)
+	if h.By != "" {
+		s += ", as " + h.By + " decided at "
+	} else {
+		s += ", as was decided at "
+	}
+	s += h.At.Format(time.RFC3339)
 	if h.Reason != "" {
 		s += ": " + h.Reason
-	}
-	if running.digest() != h.To.digest() {
-		s = fmt.Sprintf("release %s still runs; %s", running.name(), s)
 	}
 	return bundle.Clip(s)
 }

@@ -34,7 +34,7 @@ func TestAPersonGoesBackUntilANewerReleaseComes(t *testing.T) {
 	require.Equal(t, Unreachable, r.Verdict, "no link is needed")
 	require.Equal(t, bundle.Suspended, r.Status.State)
 	require.Equal(t, "HeldByOperator", r.Status.Reason)
-	require.Equal(t, "release 0-1 is to run, by ann, since 2026-03-01T13:00:00Z: it hums", r.Status.Message)
+	require.Equal(t, "release 0-1 runs, as ann decided at 2026-03-01T13:00:00Z: it hums", r.Status.Message)
 	require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, second.Digest, r.Status.Release.Desired.Digest)
 	require.Equal(t, first.Digest, r.Status.Release.Held.To.Digest)
@@ -126,7 +126,7 @@ func TestAReleaseWhoseFilesAreGoneIsFetchedAgain(t *testing.T) {
 	require.Equal(t, Unreachable, r.Verdict)
 	require.Equal(t, third.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, "HeldByOperator", r.Status.Reason)
-	require.Contains(t, r.Status.Message, "release 0-3 still runs; release 0-1 is to run")
+	require.Equal(t, "release 0-3 still runs; release 0-1 is to run, as ann decided at 2026-03-01T13:00:00Z: it hums", r.Status.Message)
 
 	s.registry.away.Store(false)
 	s.spoilBlobs(true)
