@@ -74,6 +74,7 @@ var kinds = map[string]error{
 	"other-hub":    ErrOtherHub,
 	"no-hub":       ErrNoHubURL,
 	"no-request":   ErrNoRequest,
+	"no-rotation":  ErrNoRotation,
 	"unfinished":   ErrUnfinished,
 	"no-token":     bundle.ErrToken,
 	"no-enrolment": bundle.ErrEnrolment,

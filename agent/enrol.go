@@ -25,6 +25,8 @@ var (
 	ErrNoHubURL = errors.New("no hub is known")
 	// ErrNoRequest means that an answer does not answer the request that waits for one.
 	ErrNoRequest = errors.New("no request waits for this answer")
+	// ErrNoRotation means that there is no new key to go over to.
+	ErrNoRotation = errors.New("no rotation was begun")
 	// ErrUnfinished means that a rotation was begun, which has to end first.
 	ErrUnfinished = errors.New("an earlier request is not answered yet")
 )
@@ -151,7 +153,7 @@ func (a *Agent) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, error)
 }
 
 // EndRotation goes over to the key that a rotation has made, because a person says that it is listed where reports are
-// read without a hub. The error wraps ErrNoRequest where none was begun, or ErrOtherHub where a hub is known,
+// read without a hub. The error wraps ErrNoRotation where none was begun, or ErrOtherHub where a hub is known,
 // whose answer is what ends it.
 func (a *Agent) EndRotation() (Enrolled, error) {
 	if a.hub().key != nil {
@@ -164,7 +166,7 @@ func (a *Agent) EndRotation() (Enrolled, error) {
 			return err
 		}
 		if pending.Kind != EnrolRotate {
-			return fmt.Errorf("%w: no rotation was begun", ErrNoRequest)
+			return declined{ErrNoRotation}
 		}
 		key, err := pending.Next.signer()
 		if err != nil {
@@ -224,7 +226,7 @@ func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (p
 			pending = before
 			return nil
 		case kind == EnrolAsIs && before.Kind == EnrolRotate: // the hub may know the new key alone
-			return fmt.Errorf("%w: it was for a new key", ErrUnfinished)
+			return declined{fmt.Errorf("%w: it was for a new key", ErrUnfinished)}
 		}
 		pending = enrolling{Kind: kind}
 		switch {
@@ -339,7 +341,7 @@ func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrolment) err
 	case pending.ID == "" && before.Request == e.Request && e.Request != "":
 		return nil
 	case pending.ID == "" || pending.ID != e.Request:
-		return fmt.Errorf("%w: it answers %s", ErrNoRequest, e.Request)
+		return declined{fmt.Errorf("%w: it answers %s", ErrNoRequest, e.Request)}
 	}
 	who, err := load[identity](tx, bucketMeta, keyIdentity)
 	if err != nil {
@@ -358,7 +360,7 @@ func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrolment) err
 	}
 	id, err := bundle.KeyID(key.Public())
 	if err == nil && (id != e.KeyID || uid != e.Cluster.UID) {
-		err = fmt.Errorf("%w: it is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID)
+		err = declined{fmt.Errorf("%w: it is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID)}
 	}
 	return err
 }

@@ -281,6 +281,7 @@ func TestARotationThatWasBegunIsEndedBeforeReportsAreSent(t *testing.T) {
 		_, err = a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
 		require.Error(t, err)
 		_, err = a.Enrol(t.Context(), EnrolOptions{Token: h.token(t)})
+		require.EqualError(t, err, "an earlier request is not answered yet: it was for a new key")
 		require.ErrorIs(t, err, ErrUnfinished)
 	})
 	require.Zero(t, s.once().Status.Queue.Length)
@@ -337,7 +338,7 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		_, err := a.EndRotation()
-		require.ErrorIs(t, err, ErrNoRequest)
+		require.Equal(t, ErrNoRotation, err, "nothing is wrong with the state")
 		first, err := a.EnrolRequest(EnrolRotate)
 		require.NoError(t, err)
 		again, err := a.EnrolRequest(EnrolRotate)

@@ -298,6 +298,9 @@ func (s *State) update(f func(*bbolt.Tx) error) error {
 		}
 		return err
 	})
+	if no := new(declined); errors.As(err, no) {
+		return no.error
+	}
 	if err != nil {
 		return &localError{fmt.Errorf("write state: %w", err)}
 	}
@@ -319,6 +322,9 @@ func (s *State) updateIf(f func(*bbolt.Tx) (changed bool, err error)) error {
 	}
 	return err
 }
+
+// declined ends a transaction because of what the state says, and not because it could not be written.
+type declined struct{ error }
 
 // errUnchanged rolls a transaction back that has written nothing.
 var errUnchanged = errors.New("unchanged")

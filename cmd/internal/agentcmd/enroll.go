@@ -54,8 +54,8 @@ signed by both. Without a hub, --rotate --listed ends it, once the roster has th
 --new-identity makes a copy of a machine a cluster of its own: with another key and uid, and without the
 reports of the machine that it was copied from. Never do that to the original.
 
-Exit codes: 0 it is enrolled; 1 an earlier request comes first, or the agent has to be ended; 2 wrong usage;
-3 the hub is out of reach; 4 the hub refused, or what answered is not the hub.`,
+Exit codes: 0 it is enrolled; 1 an earlier request comes first, no rotation was begun, or the agent has to be
+ended; 2 wrong usage; 3 the hub is out of reach; 4 the hub refused, or what answered is not the hub.`,
 		Example: example("enroll --hub https://hub.example.com --token-file plant-7.token --environment prod --cluster-type drone", "enroll --rotate"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -331,6 +331,8 @@ func enrollError(err error) error {
 		return cli.Fail(cli.Usage, err, `give --hub-key with what "wherry hub keys show" prints`)
 	case errors.Is(err, agent.ErrOtherHub):
 		return cli.Fail(cli.Denied, err, "nothing was changed; --replace-hub leaves the hub that it is enrolled at, and a key that is configured is changed there")
+	case errors.Is(err, agent.ErrNoRotation):
+		return cli.Fail(cli.No, err, "enroll --rotate --request FILE begins one; list its key, then end it with --rotate --listed")
 	case errors.Is(err, agent.ErrUnfinished):
 		return cli.Fail(cli.No, err, "end it first, with --rotate, or with --accept and the answer to its file")
 	case errors.Is(err, agent.ErrRunning):
