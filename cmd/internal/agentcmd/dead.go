@@ -17,7 +17,10 @@ func newReportsDeadCommand() *cobra.Command {
 		Use:   "dead",
 		Short: "Show, retry or drop the reports that the hub will not take",
 		Long: `Show the reports that the hub will not take. They are out of the way of the others, and offered again once a
-day; retry offers them now, as after the hub was upgraded, and drop deletes them.`,
+day; retry offers them now, as after the hub was upgraded, and drop deletes them.
+
+A hub says so in its answers over HTTP alone. What it refuses of a registry or a file is not acknowledged, and
+is told to whoever runs "wherry hub import".`,
 		Example: example("reports dead", "reports dead retry"),
 	}
 	list := newReportsDeadListCommand()
@@ -56,6 +59,7 @@ func newReportsDeadListCommand() *cobra.Command {
 
 func deadTable(w io.Writer, letters []agent.DeadLetter) {
 	if len(letters) == 0 {
+		fmt.Fprintln(w, "no hub has said that it will not take a report that waits here")
 		return
 	}
 	fmt.Fprintln(w, "SEQ\tMADE\tREJECTED\tRETRY\tREASON")
