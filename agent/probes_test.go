@@ -250,6 +250,40 @@ func TestMetricsAreWhatStatusSays(t *testing.T) {
 	require.NotContains(t, page, "shop-main", "no metric is about one assignment")
 }
 
+// What a person has decided shows also while the agent has something worse to tell, and before the next pass.
+func TestMetricsOfWhatWasDecided(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.moody(map[string]reconcilers.Result{"a-x=2": unhealthy})
+	s.release(1, "1")
+	s.release(2, "2")
+	s.attempts(3)
+	s.release(3, "3")
+	s.now = s.now.Add(2 * time.Hour)
+	s.once() // a heartbeat, which the next report makes superfluous
+	a, get := s.probed(t)
+	decided := func() (all [4]float64) {
+		code, page := get("/metrics")
+		require.Equal(t, http.StatusOK, code, page)
+		got := scrape(t, page)
+		for i, name := range []string{"paused", "held", "quarantined_releases", "queue_coalesced_total"} {
+			all[i] = got["wherry_agent_"+name][""]
+		}
+		return all
+	}
+	require.Equal(t, [4]float64{0, 0, 1, 0}, decided())
+	_, err := a.RollBack(Wish{To: "1"})
+	require.NoError(t, err)
+	require.Equal(t, [4]float64{0, 1, 1, 0}, decided())
+	_, err = a.Pause("harvest", 0)
+	require.NoError(t, err)
+	require.Equal(t, [4]float64{1, 1, 1, 0}, decided())
+	s.publish(s.draft(2, nil))
+	r := a.sync(context.Background(), 0)
+	require.Equal(t, "OlderRelease", r.Status.Reason)
+	require.Equal(t, [4]float64{1, 1, 1, 1}, decided())
+}
+
 func TestTheTableOfMetricsIsComplete(t *testing.T) {
 	page, err := os.ReadFile("../docs/operations.md")
 	require.NoError(t, err)

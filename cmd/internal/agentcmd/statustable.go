@@ -108,8 +108,13 @@ func queueLine(q agent.QueueStatus, now time.Time) string {
 	if q.Oldest != nil {
 		s += ", the oldest " + ago(*q.Oldest, now)
 	}
-	if q.Dropped > 0 || q.Rejected > 0 {
-		s += fmt.Sprintf(", %d dropped, %d rejected", q.Dropped, q.Rejected)
+	for _, of := range []struct {
+		count int64
+		what  string
+	}{{q.Coalesced, "coalesced"}, {q.Dropped, "dropped"}, {int64(q.Rejected), "rejected"}} {
+		if of.count > 0 {
+			s += fmt.Sprintf(", %d %s", of.count, of.what)
+		}
 	}
 	return s
 }
