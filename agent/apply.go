@@ -106,7 +106,7 @@ func (p *pass) perform(ctx context.Context, t task, r record) record {
 	}
 	r = p.change(ctx, r)
 	if t.do == correct && r.Item.State == bundle.Compliant {
-		r.Item.Reason, r.Item.Message = "DriftCorrected", t.drift
+		r.Item.Reason, r.Item.Message = ReasonDriftCorrected, t.drift
 	}
 	return r
 }
@@ -183,7 +183,7 @@ func (p *pass) isRefused(r *release) bool {
 
 func (p *pass) unavailable(adapter string) reconcilers.Result {
 	names := strings.Join(slices.Sorted(maps.Keys(p.opts.Reconcilers)), ", ")
-	return reconcilers.Failure("AdapterUnavailable", fmt.Errorf("adapter %q is not configured on this agent, which has: %s", adapter, cmp.Or(names, "none")))
+	return reconcilers.Failure(ReasonAdapterUnavailable, fmt.Errorf("adapter %q is not configured on this agent, which has: %s", adapter, cmp.Or(names, "none")))
 }
 
 // change has an engine move one assignment toward what it should be.
@@ -214,13 +214,10 @@ func (p *pass) remove(ctx context.Context, r record) record {
 	res := p.call(ctx, r, r.Adapter, takeAway)
 	p.logChange(r, res)
 	if res.Reason == "" && res.State != bundle.Removed {
-		res.Reason = removing
+		res.Reason = ReasonRemoving
 	}
 	return r.after(res, p.rules(r.Adapter), p.opts.Now())
 }
-
-// orphaned is the reason of what has been removed from the agent's care only.
-const orphaned = "Orphaned"
 
 // releaseClaim ends what the engine knows of an assignment, and leaves what it has brought.
 func releaseClaim(engine reconcilers.Reconciler, ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
@@ -229,7 +226,7 @@ func releaseClaim(engine reconcilers.Reconciler, ctx context.Context, a reconcil
 		res = r.Release(ctx, a)
 	}
 	if res.State == bundle.Removed {
-		res.Reason = orphaned
+		res.Reason = ReasonOrphaned
 	}
 	return res
 }

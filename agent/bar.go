@@ -12,9 +12,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Reasons for which a cluster must not be changed.
-const reasonPaused = "Paused"
-
 // bar is why the cluster must not be changed now. A barred pass brings what is newer here, observes and
 // reports; it calls no engine to change anything, and another release does not begin to run.
 type bar struct {
@@ -32,7 +29,7 @@ type bar struct {
 
 // shown reports whether people are to know of it: a window that is closed is nothing to tell while
 // everything is as it should be.
-func (b *bar) shown() bool { return b != nil && (b.Holding || b.Reason == reasonPaused) }
+func (b *bar) shown() bool { return b != nil && (b.Holding || b.Reason == ReasonPaused) }
 
 // cause is something that may forbid changes.
 type cause struct {
@@ -158,7 +155,7 @@ func (b *bar) told() string {
 func barAt(tx *bbolt.Tx, now time.Time) (*bar, error) {
 	found, err1 := load[*bar](tx, bucketMeta, keyBar)
 	paused, err2 := loadPause(tx, now)
-	switch known := found != nil && found.Reason == reasonPaused; {
+	switch known := found != nil && found.Reason == ReasonPaused; {
 	case paused != nil:
 		b := paused.bar()
 		b.Holding = known && found.Holding

@@ -15,9 +15,6 @@ import (
 // them.
 var ErrRebound = errors.New("other releases are to be followed")
 
-// ReasonRebinding is that of an agent which has nothing yet of what it is to follow.
-const ReasonRebinding = "Rebinding"
-
 // Feed says which releases an agent follows: those of a stream for a ring.
 type Feed struct {
 	bundle.Stream

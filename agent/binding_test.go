@@ -114,7 +114,7 @@ func TestWhatWasAcceptedAndRefusedBeforeCountsNoMore(t *testing.T) {
 	s.pause("", 0)
 	s.publish(s.draftOther(1, map[string]string{"shop-main/config.yaml": "a: prod"}))
 	r = s.once()
-	require.Equal(t, reasonPaused, r.Status.Reason)
+	require.Equal(t, ReasonPaused, r.Status.Reason)
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 	s.resume()
 	s.requireTaken()

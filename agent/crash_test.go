@@ -112,7 +112,7 @@ func TestAReleaseThatKillsTheAgentIsGivenUp(t *testing.T) {
 	require.Equal(t, good.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, "Quarantined", r.Status.Reason)
 	require.Contains(t, r.Status.Message, "release 0-2 was given up; release 0-1 runs: CrashLoop: the agent has died 3 times in a row while it applied it")
-	require.Equal(t, CrashLoop, r.Status.Release.Quarantined[0].Reason)
+	require.Equal(t, ReasonCrashLoop, r.Status.Release.Quarantined[0].Reason)
 	require.Equal(t, bundle.Compliant, r.Status.Items[0].State)
 	requireFile(t, s.host, "a-x/f", "1")
 	child := s.child() // which would die of it
@@ -168,13 +168,13 @@ func TestACrashLoopWithNothingToGoBackToRests(t *testing.T) {
 		s.now = s.now.Add(crashRest / 3)
 		r := s.once()
 		require.Equal(t, bundle.Failed, r.Status.State)
-		require.Equal(t, CrashLoop, r.Status.Reason)
+		require.Equal(t, ReasonCrashLoop, r.Status.Reason)
 		require.Contains(t, r.Status.Message, "until 2026-03-01T14:00:00Z: the agent has died 3 times in a row while it applied release 0-1")
 		require.NoDirExists(t, filepath.Join(s.host, "a-x"))
 	}
 	s.now = s.now.Add(crashRest / 3)
 	s.crash()
-	require.Equal(t, CrashLoop, s.once().Status.Reason, "one more attempt, and it rests again")
+	require.Equal(t, ReasonCrashLoop, s.once().Status.Reason, "one more attempt, and it rests again")
 	s.now = s.now.Add(crashRest)
 
 	r := s.once()
@@ -196,7 +196,7 @@ func TestACrashLoopOfWhatAsksForHoldRests(t *testing.T) {
 	}
 	r := s.once()
 	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
-	require.Equal(t, CrashLoop, r.Status.Reason)
+	require.Equal(t, ReasonCrashLoop, r.Status.Reason)
 	require.Empty(t, r.Status.Release.Quarantined)
 	requireFile(t, s.host, "b-x/f", "1")
 }

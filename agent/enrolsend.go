@@ -100,18 +100,11 @@ type hint struct {
 	Message string `json:"message,omitempty"`
 }
 
-// Reasons that a hub gives for what is wrong with who the agent is.
-const (
-	reasonShared      = "SharedIdentity"
-	reasonRetired     = "Retired"
-	reasonKeyReplaced = "KeyReplaced"
-)
-
 // hear keeps what the hub said last of who this agent is; the zero hint is that all is well.
 func (a *Agent) hear(said hint) error {
 	said.Message = reconcilers.Clip(said.Message)
 	switch said.Reason {
-	case "", reasonShared, reasonRetired, reasonKeyReplaced:
+	case "", ReasonSharedIdentity, ReasonRetired, ReasonKeyReplaced:
 	default:
 		return nil // a newer hub's
 	}
@@ -130,7 +123,7 @@ func (a *Agent) hear(said hint) error {
 // hearError is hear for an answer that was none.
 func (a *Agent) hearError(err error) error {
 	var said *hubError
-	if errors.As(err, &said) && (said.code == reasonRetired || said.code == reasonKeyReplaced) {
+	if errors.As(err, &said) && (said.code == ReasonRetired || said.code == ReasonKeyReplaced) {
 		return errors.Join(err, a.hear(hint{said.code, said.message}))
 	}
 	return err

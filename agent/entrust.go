@@ -91,7 +91,7 @@ func (p *pass) saveMemory(ctx context.Context, doc keepsake, body []byte) error 
 		m.last, m.sum, m.generation = &doc, sumOf(body), doc.Generation
 	case errors.Is(err, ErrDenied):
 		m.deniedAt = p.opts.Now()
-		return p.noteMemory(reasonMemoryDenied, err.Error())
+		return p.noteMemory(ReasonMemoryDenied, err.Error())
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
@@ -100,7 +100,7 @@ func (p *pass) saveMemory(ctx context.Context, doc keepsake, body []byte) error 
 		return nil
 	}
 	if partial {
-		return p.noteMemory(reasonMemoryTooLarge, "the cluster's memory has no room for the inventory: a machine that is set up anew will keep the order of releases, and not find what it has to take away")
+		return p.noteMemory(ReasonMemoryTooLarge, "the cluster's memory has no room for the inventory: a machine that is set up anew will keep the order of releases, and not find what it has to take away")
 	}
 	return p.noteMemory("", "")
 }
@@ -111,7 +111,7 @@ var errLapsed = errors.New("the Lease was not renewed in time")
 // shut bars the engines of the cluster for the rest of the pass.
 func (p *pass) shut(err error) {
 	if p.barred == nil {
-		p.barred, p.limit = &bar{State: bundle.Pending, Reason: reasonNoCluster, Message: reconcilers.Clip(err.Error()), Since: stamp(p.opts.Now())}, p.opts.OnCluster
+		p.barred, p.limit = &bar{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(err.Error()), Since: stamp(p.opts.Now())}, p.opts.OnCluster
 	}
 }
 

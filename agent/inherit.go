@@ -21,7 +21,7 @@ func (p *pass) inherit(doc *keepsake, first bool) error {
 	}
 	if !known && doc.Stream != p.stream() {
 		m.known = false // somebody may say meanwhile that this is what is wanted
-		m.bad = &bar{State: bundle.Pending, Reason: reasonOtherStream, Message: fmt.Sprintf(
+		m.bad = &bar{State: bundle.Pending, Reason: ReasonOtherStream, Message: fmt.Sprintf(
 			"the agent of this cluster followed %s/%s of platform %s when %s was written: set this one to the same, or have it change over with rebind",
 			doc.Stream.Environment, doc.Stream.ClusterType, doc.Stream.Platform, p.opts.Memory)}
 		return nil

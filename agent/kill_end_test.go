@@ -57,7 +57,7 @@ func (w *realm) judgeItems(t testing.TB, m remains) {
 		switch {
 		case strings.HasPrefix(w.files[r.Spec.Name+"/1"], rejected):
 			require.Equal(t, bundle.Failed, i.State, "%s: %s", r.Spec.Name, i.Reason)
-		case bad && (i.Reason == dependencyNotReady || r.Removing && i.State == bundle.Pending):
+		case bad && (i.Reason == ReasonDependencyNotReady || r.Removing && i.State == bundle.Pending):
 		default:
 			require.Equal(t, bundle.Compliant, i.State, "%s: %s %s", r.Spec.Name, i.Reason, i.Message)
 		}

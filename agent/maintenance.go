@@ -10,9 +10,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// reasonOutside is the reason of what waits for Options.Maintenance.
-const reasonOutside = "OutsideMaintenance"
-
 // maxMaintenance bounds how long a window stays open: it may be opened each month.
 const maxMaintenance = 31 * day
 
@@ -103,5 +100,5 @@ func (p *pass) outsideMaintenance(context.Context) (*bar, error) {
 		opens, texts = earliest(opens, w.Opens(now)), append(texts, w.text)
 	}
 	message := bundle.Clip("maintenance is at " + strings.Join(texts, ", and at "))
-	return &bar{State: bundle.Pending, Reason: reasonOutside, Message: message, Until: opens.UTC()}, nil
+	return &bar{State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: message, Until: opens.UTC()}, nil
 }

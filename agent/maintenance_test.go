@@ -265,7 +265,7 @@ func TestNothingIsChangedOutsideMaintenance(t *testing.T) {
 		st, err := a.Status()
 		require.NoError(t, err)
 		require.Equal(t, &BarStatus{
-			State: bundle.Pending, Reason: reasonOutside, Message: "maintenance is at 0 2 * * SAT 4h Europe/Berlin, and at 0 12 1 3 * 2h",
+			State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: "maintenance is at 0 2 * * SAT 4h Europe/Berlin, and at 0 12 1 3 * 2h",
 			Since: s.now, Until: &opens, Holding: true,
 		}, st.Bar)
 		require.Equal(t, bundle.Pending, st.State)

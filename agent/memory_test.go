@@ -257,7 +257,7 @@ func TestABackupOfTheStateIsBroughtUpToDate(t *testing.T) {
 	s.dir = backup
 	s.registry.away.Store(true)
 	r := s.onceOn(c)
-	require.Contains(t, s.log.String(), "reason="+reasonBehindMemory)
+	require.Contains(t, s.log.String(), "reason="+ReasonBehindMemory)
 	require.Equal(t, after, c.objects, "what is older is not put back")
 	s.registry.away.Store(false)
 	r = s.onceOn(c)
@@ -284,7 +284,7 @@ func TestNothingIsAppliedThatTheMemoryDoesNotKnow(t *testing.T) {
 				spoil(c)
 				r := a.result(a.makePass(t.Context(), scope{offer: s.repo, force: true}))
 				require.Equal(t, bundle.Pending, r.Status.State)
-				require.Equal(t, reasonNoCluster, r.Status.Reason)
+				require.Equal(t, ReasonAPIServerUnreachable, r.Status.Reason)
 				require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 			})
 			c.err = nil
@@ -362,7 +362,7 @@ func TestAMachineThatKnowsNothingWaitsForTheMemory(t *testing.T) {
 	c.err = errAway
 	r := s.onceOn(c)
 	require.Equal(t, bundle.Pending, r.Status.State)
-	require.Equal(t, reasonMemoryUnread, r.Status.Reason)
+	require.Equal(t, ReasonMemoryUnread, r.Status.Reason)
 	require.Contains(t, r.Status.Message, "no route to host")
 	require.Empty(t, c.objects)
 	c.err = nil
@@ -383,7 +383,7 @@ func TestAMemoryThatCannotBeRead(t *testing.T) {
 			c.secret = secret
 			s.bring(2, map[string]string{"b-x/f": "1"})
 			r := s.onceOn(c)
-			require.Equal(t, reasonMemoryUnreadable, r.Status.Reason)
+			require.Equal(t, ReasonMemoryUnreadable, r.Status.Reason)
 			require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects, "what runs is kept")
 			require.Equal(t, secret, append([]byte{}, c.secret...), "and so is what cannot be read")
 			c.secret = kept
@@ -403,7 +403,7 @@ func TestAMemoryThatMayNotBeKeptIsDoneWithout(t *testing.T) {
 		st, err := a.Status()
 		require.NoError(t, err)
 		require.Equal(t, bundle.Compliant, st.State)
-		require.Equal(t, reasonMemoryDenied, st.Reason)
+		require.Equal(t, ReasonMemoryDenied, st.Reason)
 	})
 	require.Equal(t, 1, strings.Count(s.log.String(), "memory is not kept"))
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
@@ -428,7 +428,7 @@ func TestAMachineSetUpAnewForAnotherStreamAsks(t *testing.T) {
 	s.repo = s.repository(s.stream)
 	s.bring(1, map[string]string{"b-x/f": "1"})
 	r := s.onceOn(c)
-	require.Equal(t, reasonOtherStream, r.Status.Reason)
+	require.Equal(t, ReasonOtherStream, r.Status.Reason)
 	require.Contains(t, r.Status.Message, "dev/drone of platform default")
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 }
@@ -464,7 +464,7 @@ func TestAPauseOutlivesTheMachine(t *testing.T) {
 	s.anew()
 	s.bring(2, map[string]string{"b-x/f": "1"})
 	r := s.onceOn(c)
-	require.Equal(t, reasonPaused, r.Status.Reason)
+	require.Equal(t, ReasonPaused, r.Status.Reason)
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 }
 
@@ -482,7 +482,7 @@ func TestARollbackByHandIsAPauseOfTheMachineThatIsSetUpAnew(t *testing.T) {
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 	s.anew()
 	r := s.onceOn(c)
-	require.Equal(t, reasonPaused, r.Status.Reason)
+	require.Equal(t, ReasonPaused, r.Status.Reason)
 	require.Contains(t, r.Status.Message, "resume takes the newest")
 	require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
 }

@@ -49,7 +49,7 @@ func (p *pass) blank() (bool, error) {
 // heldByAnother bars a pass while another agent holds the Lease.
 func (p *pass) heldByAnother(context.Context) (*bar, error) {
 	if who := p.keeper.other(); who != "" {
-		return &bar{State: bundle.Pending, Reason: reasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
+		return &bar{State: bundle.Pending, Reason: ReasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
 	}
 	return nil, nil
 }
@@ -67,13 +67,13 @@ func (p *pass) untold(ctx context.Context) (*bar, error) {
 		return &b, nil
 	case blank:
 		why := cmp.Or(p.memory.err, p.keeper.fault(), errors.New("it was not read yet"))
-		return &bar{State: bundle.Pending, Reason: reasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
+		return &bar{State: bundle.Pending, Reason: ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
 	case !p.behind(p.running):
 		return nil, nil
 	case p.staged && !p.behind(p.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.ready(ctx, p.accepted):
 		return nil, nil
 	}
-	return &bar{State: bundle.Pending, Reason: reasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
+	return &bar{State: bundle.Pending, Reason: ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
 }
 
 // outOfReach bars the engines of the cluster, and no others, while the Lease is not held and nobody else is known
@@ -83,5 +83,5 @@ func (p *pass) outOfReach(context.Context) (*bar, error) {
 		return nil, nil
 	}
 	why := cmp.Or(p.keeper.fault(), p.memory.err, errors.New("it does not answer"))
-	return &bar{State: bundle.Pending, Reason: reasonNoCluster, Message: reconcilers.Clip(why.Error())}, nil
+	return &bar{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(why.Error())}, nil
 }

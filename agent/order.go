@@ -11,13 +11,6 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Reasons of assignments that wait for others.
-const (
-	dependencyNotReady = "DependencyNotReady"
-	waveNotReady       = "WaveNotReady"
-	removing           = "Removing"
-)
-
 // line is how all assignments stand, by name. It says what is to wait for what; docs/workloads.md has the
 // rules in words.
 type line struct {
@@ -113,10 +106,10 @@ func (g gate) waits(r *record) (reason, message string) {
 		}
 	}
 	if len(unready) > 0 {
-		return dependencyNotReady, reconcilers.Clip("waits for " + strings.Join(unready, ", "))
+		return ReasonDependencyNotReady, reconcilers.Clip("waits for " + strings.Join(unready, ", "))
 	}
 	if f := g.first; f != nil && f.Spec.Wave < r.Spec.Wave {
-		return waveNotReady, fmt.Sprintf("wave %d begins after wave %d: %s", r.Spec.Wave, f.Spec.Wave, g.standing(f.Spec.Name))
+		return ReasonWaveNotReady, fmt.Sprintf("wave %d begins after wave %d: %s", r.Spec.Wave, f.Spec.Wave, g.standing(f.Spec.Name))
 	}
 	return "", ""
 }
@@ -126,10 +119,10 @@ func (g gate) waitsToGo(r *record) (reason, message string) {
 		return "", ""
 	}
 	if d := g.dependent(r); d != nil {
-		return removing, "waits for " + g.standing(d.Spec.Name) + ", which depends on it"
+		return ReasonRemoving, "waits for " + g.standing(d.Spec.Name) + ", which depends on it"
 	}
 	if l := g.last; l != nil && l.Spec.Wave > r.Spec.Wave {
-		return removing, fmt.Sprintf("wave %d goes after wave %d: %s", r.Spec.Wave, l.Spec.Wave, g.standing(l.Spec.Name))
+		return ReasonRemoving, fmt.Sprintf("wave %d goes after wave %d: %s", r.Spec.Wave, l.Spec.Wave, g.standing(l.Spec.Name))
 	}
 	return "", ""
 }

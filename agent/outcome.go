@@ -83,14 +83,14 @@ func (o outcome) reason() string {
 			return string(refusal.Reason)
 		}
 	case Deferred:
-		return "OutsideWindow"
+		return ReasonOutsideWindow
 	case Unreachable:
 		if errors.Is(o.Err, errdef.ErrNotFound) {
-			return "NotFound"
+			return ReasonNotFound
 		}
-		return "Unreachable"
+		return ReasonUnreachable
 	case Broken:
-		return "LocalFailure"
+		return ReasonLocalFailure
 	}
 	return ""
 }

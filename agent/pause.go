@@ -98,7 +98,7 @@ func loadPause(tx *bbolt.Tx, now time.Time) (*Pause, error) {
 }
 
 func (p *Pause) bar() *bar {
-	return &bar{State: bundle.Suspended, Reason: reasonPaused, Message: p.Reason, Since: p.At, Until: p.Until}
+	return &bar{State: bundle.Suspended, Reason: ReasonPaused, Message: p.Reason, Since: p.At, Until: p.Until}
 }
 
 func (p *pass) pausedBy(context.Context) (b *bar, err error) {

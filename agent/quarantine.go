@@ -17,15 +17,6 @@ import (
 // whose last sixteen contents have all failed has a person's attention already.
 const maxQuarantined = 16
 
-// reasonQuarantined is the agent's where the newest release was given up.
-const reasonQuarantined = "Quarantined"
-
-// Reasons for which a release is given up.
-const (
-	AssignmentsFailed = "AssignmentsFailed" // what it has changed fails, again and again
-	CrashLoop         = "CrashLoop"         // the agent dies whenever it applies it
-)
-
 // QuarantinedStatus is a release that was given up here. Neither it nor another release of the same content
 // is run again before somebody wishes it; see State.Resume.
 type QuarantinedStatus struct {
@@ -33,7 +24,7 @@ type QuarantinedStatus struct {
 	Content  digest.Digest `json:"content"` // of the tree
 	Epoch    int64         `json:"epoch"`
 	Sequence int64         `json:"sequence"`
-	// Reason is AssignmentsFailed or CrashLoop, and Message says what failed.
+	// Reason is ReasonAssignmentsFailed or ReasonCrashLoop, and Message says what failed.
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
 	At      time.Time `json:"at"`

@@ -14,19 +14,6 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Reasons of bars, and of what people are to know, about what is kept in the cluster.
-const (
-	reasonAnotherAgent     = "AnotherAgent"         // holds the Lease
-	reasonMemoryUnread     = "MemoryUnread"         // and the machine is new, so that nobody knows what it did before
-	reasonMemoryUnreadable = "MemoryUnreadable"     // damaged, or of a later version
-	reasonOtherStream      = "OtherStream"          // the cluster followed another stream than the agent is set to
-	reasonBehindMemory     = "BehindMemory"         // the cluster had a newer release than what is here
-	reasonNoCluster        = "APIServerUnreachable" // so that neither Lease nor memory can be written
-	reasonMemoryDenied     = "MemoryDenied"         // remark: permissions are missing
-	reasonMemoryTooLarge   = "MemoryTooLarge"       // remark: the inventory has no room
-	reasonLeaseDenied      = "LeaseDenied"          // remark: permissions are missing
-)
-
 const (
 	keyMemory = "memory" // of bucketMeta: memoryNote
 )
@@ -116,7 +103,7 @@ func (p *pass) recall(ctx context.Context) error {
 	switch {
 	case errors.Is(err, ErrDenied):
 		m.known, m.deniedAt = true, p.opts.Now()
-		return p.noteMemory(reasonMemoryDenied, err.Error())
+		return p.noteMemory(ReasonMemoryDenied, err.Error())
 	case err != nil:
 		return nil
 	}
@@ -139,7 +126,7 @@ func (p *pass) learnFrom(data []byte) error {
 	}
 	doc, err := unpackKeepsake(data)
 	if err != nil {
-		m.bad = &bar{State: bundle.Pending, Reason: reasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
+		m.bad = &bar{State: bundle.Pending, Reason: ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
 		return nil
 	}
 	m.generation = doc.Generation
@@ -165,7 +152,7 @@ func (p *pass) noteLease() error {
 	if err != nil || p.opts.Memory == nil {
 		return err
 	}
-	denied, known := p.keeper.deniedBy() != nil, note != nil && note.Reason == reasonLeaseDenied
+	denied, known := p.keeper.deniedBy() != nil, note != nil && note.Reason == ReasonLeaseDenied
 	if denied == known || denied && note != nil && note.Reason != "" {
 		return nil
 	}
@@ -175,7 +162,7 @@ func (p *pass) noteLease() error {
 // noteMemory keeps what people are to know of the memory; an empty reason is that all is well.
 func (p *pass) noteMemory(reason, message string) error {
 	if denied := p.keeper.deniedBy(); reason == "" && denied != nil {
-		reason, message = reasonLeaseDenied, denied.Error()
+		reason, message = ReasonLeaseDenied, denied.Error()
 	}
 	note, err := p.state.memoryNote()
 	if err != nil || note != nil && note.Reason == reason && note.Message == reconcilers.Clip(message) {

@@ -150,7 +150,7 @@ func (r record) dropped(now time.Time) record {
 		return r
 	}
 	r.Removing, r.AppliedAt = true, time.Time{}
-	return r.to(bundle.Pending, removing, "", now)
+	return r.to(bundle.Pending, ReasonRemoving, "", now)
 }
 
 // begun returns the record as it is written before an engine is called to change something.
@@ -161,7 +161,7 @@ func (r record) begun(adapter string, now time.Time) record {
 	reason := ""
 	switch {
 	case r.Removing:
-		reason = removing
+		reason = ReasonRemoving
 		if r.AppliedAt.IsZero() {
 			r.AppliedAt = now
 		}
@@ -182,7 +182,7 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 			r.HealthyAt = now
 		}
 		if now.Sub(r.HealthyAt) < rules.Settle {
-			state, reason = bundle.Progressing, "Settling"
+			state, reason = bundle.Progressing, ReasonSettling
 		}
 	} else {
 		if state == bundle.Progressing && (!r.HealthyAt.IsZero() || r.stood() || now.Before(r.AppliedAt)) {
@@ -191,7 +191,7 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 		r.HealthyAt = time.Time{}
 		r.Late = state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline
 		if r.Late {
-			state, reason = bundle.Failed, "DeadlineExceeded"
+			state, reason = bundle.Failed, ReasonDeadlineExceeded
 		}
 	}
 	if state == bundle.Compliant {

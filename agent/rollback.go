@@ -16,9 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// reasonHeld is the agent's where a person has decided what runs.
-const reasonHeld = "HeldByOperator"
-
 // Errors of RollBack that callers branch on.
 var (
 	// ErrNotAccepted means that no such release was accepted here.

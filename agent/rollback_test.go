@@ -96,7 +96,7 @@ func TestTheEndOfAPauseIsNotThatOfARollback(t *testing.T) {
 	require.NoError(t, s.rollBack("1"))
 	r := s.once()
 	require.Equal(t, second.Digest, r.Status.Release.Running.Digest)
-	require.Equal(t, reasonPaused, r.Status.Reason)
+	require.Equal(t, ReasonPaused, r.Status.Reason)
 	require.True(t, r.Status.Bar.Holding)
 
 	ended := s.resume()
@@ -182,7 +182,7 @@ func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
 	r := s.once()
 	require.Nil(t, r.Status.Release.Held)
 	require.EqualValues(t, 3, r.Status.Release.Running.Sequence)
-	require.Equal(t, AssignmentsFailed, s.releases()[1].GivenUp)
+	require.Equal(t, ReasonAssignmentsFailed, s.releases()[1].GivenUp)
 	require.Equal(t, "release 0-2 may not run here: it was given up: AssignmentsFailed: fails again and again: a-x (Unhealthy: the pods crash)", s.releases()[1].NotAllowed)
 }
 

@@ -128,7 +128,7 @@ func (k known) told() (state bundle.State, reason, message string) {
 		reason, message = string(k.refused.Reason), k.refused.Message
 	case k.contact.Verdict == Broken: // what cannot be fetched could not be applied either
 	case k.fate.given != nil:
-		reason, message = reasonQuarantined, k.fate.given.Message
+		reason, message = ReasonQuarantined, k.fate.given.Message
 	case k.bar != nil:
 		reason, message = k.bar.Reason, k.bar.told()
 	case k.awaited != "" && k.contact.Verdict != Deferred:
@@ -138,12 +138,12 @@ func (k known) told() (state bundle.State, reason, message string) {
 		}
 		reason, message = ReasonRebinding, bundle.Clip(message)
 	case k.fate.held != nil:
-		reason, message = reasonHeld, k.fate.held.message(k.running)
+		reason, message = ReasonHeldByOperator, k.fate.held.message(k.running)
 	case reason == "":
 		reason, message = k.fate.trial.Reason, k.fate.trial.Message
 	}
 	if k.running == nil && k.refused == nil {
-		reason = cmp.Or(reason, "NoRelease")
+		reason = cmp.Or(reason, ReasonNoRelease)
 	}
 	return k.state(), reason, message
 }

@@ -188,7 +188,7 @@ func (s *Status) remark(floor time.Time) {
 	case s.Memory != nil && s.Memory.Reason != "":
 		s.Reason, s.Message = s.Memory.Reason, s.Memory.Message
 	case s.ClockBehindSeconds > 0:
-		s.Reason, s.Message = "ClockBehind", "this machine's clock is earlier than "+floor.Format(time.RFC3339)+", when a document that was verified was issued"
+		s.Reason, s.Message = ReasonClockBehind, "this machine's clock is earlier than "+floor.Format(time.RFC3339)+", when a document that was verified was issued"
 	}
 }
 

@@ -23,12 +23,6 @@ const maxAttempts = 3
 // to go back to. Then it is tried once more: nobody may come by for a year.
 const crashRest = time.Hour
 
-// Reasons of an agent that stays with a release that fails.
-const (
-	reasonOnFailureHold = "OnFailureHold" // what fails asks for it
-	reasonNoGoodRelease = "NoGoodRelease" // no release has proved good yet, in this stream and epoch
-)
-
 // onFailureHold is the value of an assignment that keeps a release that fails.
 const onFailureHold = "hold"
 
@@ -55,7 +49,7 @@ type failing struct {
 // ofTheSite are reasons of failures that no other release would mend: an engine or a program that is missing,
 // or a folder, an account or a host that the site has to put right. Once it has, the release goes on by itself.
 var ofTheSite = []string{
-	"AdapterUnavailable", "ArtifactForbidden", "EngineMissing", "LedgerUnreadable", "NoCluster", "NotInitialized",
+	ReasonAdapterUnavailable, "ArtifactForbidden", "EngineMissing", "LedgerUnreadable", "NoCluster", "NotInitialized",
 	"NotOurs", "NotWritable", "Unreachable", "ZarfNotFound", "ZarfTooOld",
 }
 
@@ -121,7 +115,7 @@ func (p *pass) assess(ctx context.Context) (gaveUp bool, err error) {
 	next := trial{Release: p.running.digest()}
 	if p.held == nil && p.good.digest() != p.running.digest() {
 		next = p.trial.after(p.running.digest(), p.line.records, p.opts.Now())
-		if next.Reason, next.Message = p.sentence(ctx, next); next.Reason == AssignmentsFailed {
+		if next.Reason, next.Message = p.sentence(ctx, next); next.Reason == ReasonAssignmentsFailed {
 			return true, p.giveUp(next.Reason, next.Message)
 		}
 	}
@@ -136,7 +130,7 @@ func (p *pass) assess(ctx context.Context) (gaveUp bool, err error) {
 	return false, nil
 }
 
-// sentence says whether the release that runs is to be given up, as AssignmentsFailed, or why it stays although
+// sentence says whether the release that runs is to be given up, as ReasonAssignmentsFailed, or why it stays although
 // it fails. The reason is empty where there is nothing to tell yet.
 func (p *pass) sentence(ctx context.Context, t trial) (reason, message string) {
 	now := p.opts.Now()
@@ -153,11 +147,11 @@ func (p *pass) sentence(ctx context.Context, t trial) (reason, message string) {
 	case !slices.ContainsFunc(failed, ripe):
 		return "", ""
 	case !known:
-		return reasonNoGoodRelease, p.tell(failed)
+		return ReasonNoGoodRelease, p.tell(failed)
 	case slices.ContainsFunc(failed, hold):
-		return reasonOnFailureHold, p.tell(failed)
+		return ReasonOnFailureHold, p.tell(failed)
 	}
-	return AssignmentsFailed, p.tell(failed)
+	return ReasonAssignmentsFailed, p.tell(failed)
 }
 
 // goodContents returns the assignments of the release to go back to, by name; known is false where there is
@@ -240,7 +234,7 @@ func (p *pass) breakLoop(ctx context.Context) error {
 	if err != nil || slices.ContainsFunc(all, hold) {
 		return err
 	}
-	return p.giveUp(CrashLoop, fmt.Sprintf("the agent has died %d times in a row while it applied it", p.trial.Interrupted))
+	return p.giveUp(ReasonCrashLoop, fmt.Sprintf("the agent has died %d times in a row while it applied it", p.trial.Interrupted))
 }
 
 func (p *pass) crashing() bool {
@@ -254,5 +248,5 @@ func (p *pass) restsBy(context.Context) (*bar, error) {
 		return nil, nil
 	}
 	message := fmt.Sprintf("the agent has died %d times in a row while it applied release %s", p.trial.Interrupted, p.running.name())
-	return &bar{State: bundle.Failed, Reason: CrashLoop, Message: message, Since: p.trial.At, Until: until}, nil
+	return &bar{State: bundle.Failed, Reason: ReasonCrashLoop, Message: message, Since: p.trial.At, Until: until}, nil
 }

@@ -98,7 +98,7 @@ func TestAReleaseThatFailsGivesWayToTheLastGood(t *testing.T) {
 	require.Equal(t, bad.Digest, g.Digest)
 	require.Equal(t, r.Status.Release.Desired.Content, g.Content)
 	require.EqualValues(t, 2, g.Sequence)
-	require.Equal(t, AssignmentsFailed, g.Reason)
+	require.Equal(t, ReasonAssignmentsFailed, g.Reason)
 	require.Equal(t, s.now, g.At)
 	calls := engine.take()
 	require.Equal(t, "apply b-x", calls[0], "the third attempt")
@@ -383,7 +383,7 @@ func TestTheQuarantineIsBounded(t *testing.T) {
 			r.Release.Sequence = 100 + n
 			r.Manifest.Digest = bundle.NewBlob("", []byte{byte(n)}).Descriptor.Digest
 			p.running = &r
-			require.NoError(t, p.giveUp(AssignmentsFailed, "?"))
+			require.NoError(t, p.giveUp(ReasonAssignmentsFailed, "?"))
 		}
 		st, err := a.Status()
 		require.NoError(t, err)

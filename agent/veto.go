@@ -16,9 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// reasonVetoed is the reason of what waits for Options.Veto.
-const reasonVetoed = "Vetoed"
-
 // DefaultVetoTimeout is what asking a machine over a plant's network takes, many times over.
 const DefaultVetoTimeout = 10 * time.Second
 
@@ -51,7 +48,7 @@ func (p *pass) vetoed(ctx context.Context) (*bar, error) {
 	if !veto {
 		return nil, nil
 	}
-	return &bar{State: bundle.Pending, Reason: reasonVetoed, Message: why}, nil
+	return &bar{State: bundle.Pending, Reason: ReasonVetoed, Message: why}, nil
 }
 
 // byFile says whether there is such a file, and why. What cannot be read may be there.

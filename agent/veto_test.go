@@ -134,7 +134,7 @@ func TestAVetoIsAskedForWhereSomethingIsToBeChanged(t *testing.T) {
 		r := s.once()
 		require.Equal(t, 2+i, times())
 		require.Equal(t, bundle.Pending, r.Status.State)
-		require.Equal(t, &BarStatus{State: bundle.Pending, Reason: reasonVetoed, Message: "press 4 runs", Since: begun, Holding: true}, r.Status.Bar)
+		require.Equal(t, &BarStatus{State: bundle.Pending, Reason: ReasonVetoed, Message: "press 4 runs", Since: begun, Holding: true}, r.Status.Bar)
 		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 		s.now = s.now.Add(time.Minute)
 	}
@@ -171,7 +171,7 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 		close(engine.free)
 		ended.Wait()
 		require.Equal(t, bundle.Pending, r.Status.State)
-		require.Equal(t, reasonVetoed, r.Status.Reason)
+		require.Equal(t, ReasonVetoed, r.Status.Reason)
 		states := map[bundle.State]int{}
 		for _, i := range r.Status.Items {
 			states[i.State]++

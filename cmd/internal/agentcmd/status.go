@@ -90,7 +90,7 @@ func exitOf(r agent.Result) error {
 	case agent.Unreachable:
 		hint := "what runs keeps running"
 		switch r.Status.Reason {
-		case "NotFound":
+		case agent.ReasonNotFound:
 			hint += `; "wherry bundle ls LOCATION" lists what is published`
 		case agent.ReasonRebinding:
 			hint += "; publish for what it is bound to, or go back with rebind --undo"
@@ -108,16 +108,16 @@ func exitOf(r agent.Result) error {
 	case state == bundle.Failed, state == bundle.Drifted:
 		hint := ""
 		switch reason := r.Status.Reason; {
-		case reason == "Quarantined":
+		case reason == agent.ReasonQuarantined:
 			return cli.Fail(cli.No, errors.New(r.Status.Message), "publish what is mended, or have it tried again with resume --retry")
-		case reason == agent.CrashLoop:
+		case reason == agent.ReasonCrashLoop:
 			return cli.Fail(cli.No, errors.New("nothing is changed "+r.Status.Message), "resume --retry does not wait")
-		case reason == "OnFailureHold", reason == "NoGoodRelease":
+		case reason == agent.ReasonOnFailureHold, reason == agent.ReasonNoGoodRelease:
 			hint = "publish what is mended; rollback --list shows what can be gone back to"
 		case bar != nil:
 			hint = "nothing is changed now: " + barLine(bar)
 		}
-		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == "AdapterUnavailable" }) {
+		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == agent.ReasonAdapterUnavailable }) {
 			hint = "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf and kubernetes --kubeconfig; --adapter takes another than the release names"
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
@@ -129,7 +129,7 @@ func exitOf(r agent.Result) error {
 	if r.Status.Reason == agent.ReasonRebinding {
 		return cli.Fail(cli.NotYet, errors.New(r.Status.Message), "bring one with import, give --registry, or go back with rebind --undo")
 	}
-	if s := r.Status; len(s.Items) == 0 && s.Reason != "" && s.Reason != "NoRelease" {
+	if s := r.Status; len(s.Items) == 0 && s.Reason != "" && s.Reason != agent.ReasonNoRelease {
 		return cli.Fail(cli.NotYet, errors.New(reasonOf(s.Reason, s.Message)), "nothing was changed")
 	}
 	if len(r.Status.Items) == 0 {

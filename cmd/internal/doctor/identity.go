@@ -38,11 +38,11 @@ func (e *examination) identity(ctx context.Context) {
 
 func identityRemedy(reason string) string {
 	switch reason {
-	case "SharedIdentity":
+	case agent.ReasonSharedIdentity:
 		return "on the copy: end the agent and run enroll --new-identity --yes with a token; on the original: enroll --rotate"
-	case "KeyReplaced":
+	case agent.ReasonKeyReplaced:
 		return "if this is a copy of another machine, end the agent and run enroll --new-identity --yes with a token; if it was restored from a backup, have it registered again with wherry hub clusters add --replace"
-	case "Retired":
+	case agent.ReasonRetired:
 		return "take the machine out of service, or have it registered again with wherry hub clusters add"
 	}
 	return "ask whoever runs the hub"
