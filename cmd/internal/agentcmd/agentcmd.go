@@ -27,6 +27,7 @@ func Add(parent *cobra.Command) {
 		newSyncCommand(),
 		newTrustCommand(),
 	)
+	shortenHelp(parent)
 }
 
 // Long is the help that parent commands begin with.
