@@ -12,6 +12,7 @@ import (
 	"syscall"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 )
 
 // Exit codes, as diff and kubectl have them.
@@ -61,6 +62,11 @@ func Main(root *cobra.Command) int {
 		return Fail(Usage, err, helpHint(cmd))
 	})
 	refuseUnknownSubcommands(root)
+	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
+		if cmd.Name() == cobra.ShellCompRequestCmd {
+			unquoteFlags(root)
+		}
+	}
 	cmd, err := root.ExecuteContextC(ctx)
 	if err == nil {
 		return OK
@@ -100,6 +106,17 @@ func refuseUnknownSubcommands(cmd *cobra.Command) {
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = cobra.NoArgs
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+}
+
+// unquoteFlags takes out of what flags say the quotes by which help knows the name of the value: shells show
+// such a text as it is.
+func unquoteFlags(cmd *cobra.Command) {
+	for _, flags := range []*pflag.FlagSet{cmd.Flags(), cmd.PersistentFlags()} {
+		flags.VisitAll(func(f *pflag.Flag) { _, f.Usage = pflag.UnquoteUsage(f) })
+	}
+	for _, sub := range cmd.Commands() {
+		unquoteFlags(sub)
 	}
 }
 
