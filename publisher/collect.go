@@ -107,7 +107,8 @@ func (c *Collection) Count() (all, deleted int) {
 
 // Collect finds out what loc no longer needs, and deletes nothing. Who signed it is not asked. Where the
 // registry does not list repositories it follows the environment's records, for which the environment must
-// be named; else the error wraps errors.ErrUnsupported.
+// be named; else the error wraps errors.ErrUnsupported. It is a *NoEnvironmentError where other
+// environments alone are there.
 func Collect(ctx context.Context, loc oci.Location, opts CollectOptions) (*Collection, error) {
 	store, err := loc.Open(opts.OCI)
 	if err != nil {
@@ -122,6 +123,8 @@ func Collect(ctx context.Context, loc oci.Location, opts CollectOptions) (*Colle
 	names, err := store.Repositories(ctx)
 	if errors.Is(err, errors.ErrUnsupported) && opts.Environment != "" {
 		names, err = []string{bundle.EnvironmentRepository(opts.Environment)}, nil
+	} else if err == nil && opts.Environment != "" {
+		err = lackOf(opts.Environment, loc, names)
 	}
 	if err != nil {
 		return nil, err

@@ -39,7 +39,8 @@ type Pending struct {
 	Need int `json:"need"`
 	// ClusterTypes lists all that the record names, and those that leave the environment, sorted.
 	ClusterTypes []PendingType `json:"clusterTypes"`
-	Record       PendingRecord `json:"record"`
+	// Record is the zero value, and not in JSON, where nothing waits.
+	Record PendingRecord `json:"record,omitzero"`
 	// Incomplete names the cluster types of which something is held, left out, dropped or not published.
 	Incomplete []string `json:"incomplete,omitempty"`
 	// Added says whether Sign has added a signature.
@@ -92,8 +93,8 @@ type pendingPart struct {
 
 // OpenPending finds what waits for signatures in an environment, checks that it is meant for it and above what
 // stands, reads it in full, and compares it with the releases that stand. It writes nothing. The error is a
-// *bundle.Refusal where something that waits should not be signed, and wraps ErrNothingPending where nothing
-// waits.
+// *bundle.Refusal where something that waits should not be signed, wraps ErrNothingPending where nothing waits,
+// and is a *NoEnvironmentError where other environments alone are there.
 func OpenPending(ctx context.Context, loc oci.Location, environment string, trust Trust, opts PendingOptions) (*Pending, error) {
 	p, err := newSigning(loc, environment, trust, opts)
 	if err != nil {
@@ -173,10 +174,21 @@ func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag str
 		}
 		err = fmt.Errorf("%w in environment %s", ErrNothingPending, p.done.Environment)
 		if len(p.recordTags.all) == 0 {
-			err = fmt.Errorf("%w: nothing was ever published there", err)
+			err = p.nothingEver(ctx, err)
 		}
 	}
 	return v, err
+}
+
+// nothingEver is the error where an environment has no record at all. A registry need not list what it has, or not
+// to everybody.
+func (p *publication) nothingEver(ctx context.Context, err error) error {
+	if repositories, unlisted := p.store.Repositories(ctx); unlisted == nil {
+		if lack := lackOf(p.done.Environment, p.to, repositories); lack != nil {
+			return lack
+		}
+	}
+	return fmt.Errorf("%w: nothing was ever published there", err)
 }
 
 // take reads and judges the release of one cluster type that the record names, or, where d is empty because

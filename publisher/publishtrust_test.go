@@ -216,6 +216,9 @@ func TestTheFirstReleaseAfterAPinnedKeyThatTheDocumentDoesNotName(t *testing.T) 
 func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	t.Parallel()
 	q := newQuorum(newWorld(t, "layout"), 2)
+	_, err := q.open()
+	require.ErrorIs(t, err, ErrNothingPending)
+	require.ErrorContains(t, err, "nothing was ever published there", "in any environment: it is the first time")
 	q.small("v1")
 	q.outcomes(q.anna, q.bob)
 	q.small("wrong")
@@ -238,8 +241,8 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	require.ErrorAs(t, err, new(*OptionError))
 	require.ErrorContains(t, err, `"latest" is no tag of what waits`)
 	_, err = OpenPending(t.Context(), q.loc, "mistyped", TrustOf(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
-	require.ErrorIs(t, err, ErrNothingPending)
-	require.ErrorContains(t, err, "nothing was ever published there")
+	require.ErrorAs(t, err, new(*NoEnvironmentError))
+	require.ErrorContains(t, err, "nothing was ever published in environment mistyped at "+q.loc.String()+": it has dev")
 }
 
 func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {

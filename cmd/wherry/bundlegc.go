@@ -37,7 +37,10 @@ what the kept records name, the trust documents, and every tag that wherry does 
 is not asked. It can be interrupted and repeated at any time, also while somebody publishes.
 
 A registry has to allow deletion, and frees the space by itself, at its next garbage collection. In a layout the
-space is free at once, except that of blobs which were written within the last hour.`,
+space is free at once, except that of blobs which were written within the last hour.
+
+Where nothing was ever published there is nothing to do; where LOCATION has other environments and not that of
+--environment, the exit code is 3.`,
 		Example: `  wherry bundle gc oci://127.0.0.1:5000/edge --dry-run
   wherry bundle gc oci-layout:./out --environment dev --keep 3 --keep-for 0`,
 		Args: cobra.ExactArgs(1),

@@ -40,8 +40,9 @@ What waits is read in full and checked: signed by a release key at least, meant 
 newer than what stands. Then it is shown against the releases that stand, and after a yes, or with --yes,
 each of these releases is signed, and the environment's record. Whoever completes the number releases them.
 
-The exit code is 5 while signatures are missing still, and 4 where what waits should not be signed. It
-can be repeated; one more signature by the same key is none.`,
+The exit code is 5 while signatures are missing still, and 4 where what waits should not be signed. It is 0
+where nothing waits, and -o json has no clusterTypes then. Where LOCATION has other environments and not this
+one, it is 3. It can be repeated; one more signature by the same key is none.`,
 		Example: `  wherry sign oci://127.0.0.1:5000/edge --environment dev --trust trust.v1.json --key bob.key
   wherry sign oci-layout:./out --environment dev --trust trust.v1.json --key bob.key --yes -o json`,
 		Args: cobra.ExactArgs(1),
@@ -79,9 +80,10 @@ func (s *signing) run(cmd *cobra.Command, location string) error {
 		if s.format == "table" {
 			return nil
 		}
-		nothing := &publisher.Pending{Platform: trust.Document.Platform, Environment: s.environment, ClusterTypes: []publisher.PendingType{}}
-		nothing.Record.SignedBy = []publisher.KeyName{}
-		return cli.Print(cmd.OutOrStdout(), s.format, nothing, nil)
+		return cli.Print(cmd.OutOrStdout(), s.format, &publisher.Pending{
+			Platform: trust.Document.Platform, Environment: s.environment, Epoch: trust.Epoch, Need: trust.Threshold,
+			ClusterTypes: []publisher.PendingType{},
+		}, nil)
 	}
 	if err != nil {
 		return registryFailure(err, loc)

@@ -1,0 +1,44 @@
+package publisher
+
+import (
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// NoEnvironmentError means that nothing was ever published in an environment, at a location that has others: its
+// name is mistyped, most likely. Where there are no others yet, or the registry does not say, that is no error.
+type NoEnvironmentError struct {
+	Location    oci.Location
+	Environment string
+	// Others are those that are there, sorted; one at least.
+	Others []string
+}
+
+// maxNamedEnvironments bounds how many the message names.
+const maxNamedEnvironments = 10
+
+func (e *NoEnvironmentError) Error() string {
+	others, more := e.Others, ""
+	if n := len(others) - maxNamedEnvironments; n > 0 {
+		others, more = others[:maxNamedEnvironments], fmt.Sprintf(" and %d more", n)
+	}
+	return fmt.Sprintf("nothing was ever published in environment %s at %s: it has %s%s", e.Environment, e.Location, strings.Join(others, ", "), more)
+}
+
+// lackOf returns a NoEnvironmentError unless one of the repositories at loc is environment's, or there are none.
+func lackOf(environment string, loc oci.Location, repositories []string) error {
+	var others []string
+	for _, name := range repositories {
+		if part := strings.Split(name, "/"); len(part) == 2 && part[0] == "environments" || len(part) == 3 && part[0] == "bundles" {
+			others = append(others, part[1])
+		}
+	}
+	if len(others) == 0 || slices.Contains(others, environment) {
+		return nil
+	}
+	slices.Sort(others)
+	return &NoEnvironmentError{Location: loc, Environment: environment, Others: slices.Compact(others)}
+}
