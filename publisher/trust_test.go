@@ -79,6 +79,25 @@ func TestADraftIsChangedAndASignedDocumentIsContinued(t *testing.T) {
 	require.Equal(t, next, editTrust(t, signed, TrustRemoveKey(RoleRelease, trustKey(t, "", carol).ID), TrustRaiseEpoch), "the same input gives the same bytes")
 }
 
+func TestAnEpochIsRaisedOnceInAVersion(t *testing.T) {
+	anna, bob, _, v1 := people(t)
+	v1 = signTrust(t, v1, nil, anna, bob)
+	v2 := editTrust(t, editTrust(t, v1, TrustThresholds(0, 2)), TrustRaiseEpoch)
+	require.EqualValues(t, 2, openTrust(t, v2).Epoch)
+	v2 = editTrust(t, editTrust(t, v2, TrustRaiseEpoch), TrustThresholds(0, 1), TrustRaiseEpoch)
+	require.EqualValues(t, 2, openTrust(t, v2).Epoch)
+
+	v2 = signTrust(t, v2, v1, anna, bob)
+	require.NotContains(t, string(v2), "epochBefore", "what is signed is as ever")
+	v3 := editTrust(t, editTrust(t, v2, TrustRaiseEpoch), TrustRaiseEpoch)
+	require.EqualValues(t, 3, openTrust(t, v3).Version)
+	require.EqualValues(t, 3, openTrust(t, v3).Epoch)
+
+	old, err := bundle.SealTrust(openTrust(t, v3))
+	require.NoError(t, err)
+	require.EqualValues(t, 4, openTrust(t, editTrust(t, old, TrustRaiseEpoch)).Epoch, "a draft that does not say what was before")
+}
+
 func TestAChangeThatIsNoneIsRefused(t *testing.T) {
 	anna, _, _, v1 := people(t)
 	id := trustKey(t, "", anna).ID

@@ -67,8 +67,15 @@ func EditTrust(envelope []byte, now time.Time, changes ...TrustChange) ([]byte, 
 	case !draft && len(signedBy) < d.Root.Threshold:
 		return nil, fmt.Errorf("%w: version %d is signed by %d of the %d root keys that it needs: have the others sign it, or give this file up and write it anew",
 			ErrNotYet, d.Version, len(signedBy), d.Root.Threshold)
-	case !draft:
+	}
+	epoch, before := d.Epoch, d.Epoch
+	if draft {
+		before, err = epochBefore(envelope)
+	} else {
 		d.Version++
+	}
+	if err != nil {
+		return nil, err
 	}
 	setValidity(&d, d.ExpiresAt.Sub(d.IssuedAt), now)
 	for _, change := range changes {
@@ -76,7 +83,37 @@ func EditTrust(envelope []byte, now time.Time, changes ...TrustChange) ([]byte, 
 			return nil, &OptionError{err}
 		}
 	}
-	return sealTrust(d)
+	if before != 0 {
+		d.Epoch = max(epoch, min(d.Epoch, before+1))
+	}
+	if envelope, err = sealTrust(d); err != nil {
+		return nil, err
+	}
+	return writeDraft(envelope, before)
+}
+
+// trustDraft is the envelope of a document that nobody has signed. It also has the epoch of the version before,
+// which the document does not say, so that an epoch that is raised twice while the document is written is raised
+// once. The first signature takes it out again. Zero is not known, or version 1.
+type trustDraft struct {
+	dsse.Envelope
+	EpochBefore int64 `json:"epochBefore,omitempty"`
+}
+
+func epochBefore(envelope []byte) (int64, error) {
+	var t trustDraft
+	if err := json.Unmarshal(envelope, &t); err != nil {
+		return 0, fmt.Errorf("trust document's envelope: %w", err)
+	}
+	return t.EpochBefore, nil
+}
+
+func writeDraft(envelope []byte, epochBefore int64) ([]byte, error) {
+	t := trustDraft{EpochBefore: epochBefore}
+	if err := json.Unmarshal(envelope, &t.Envelope); err != nil {
+		return nil, err
+	}
+	return json.Marshal(t)
 }
 
 // IsTrustDraft says whether nobody has signed the document in envelope.
@@ -98,7 +135,8 @@ func TrustValidFor(validFor time.Duration) TrustChange {
 	}
 }
 
-// TrustRaiseEpoch begins a new epoch, in which no release so far counts.
+// TrustRaiseEpoch begins a new epoch, in which no release so far counts. It is one above that of the version
+// before, however often a document that nobody has signed is changed by it.
 func TrustRaiseEpoch(d *bundle.TrustDocument) error {
 	d.Epoch++
 	return nil

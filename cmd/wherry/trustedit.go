@@ -162,7 +162,8 @@ func newTrustRotateCommand() *cobra.Command {
 FILE, it is changed itself.
 
 --raise-epoch is the answer to stolen keys: every release so far is refused from then on, and their sequences
-begin again. Remove the keys in the same version, and publish the releases again after it.`,
+begin again. Remove the keys in the same version, and publish the releases again after it. Given twice before
+anybody has signed, it raises the epoch once.`,
 		Example: `  wherry trust rotate trust.v1.json -o trust.v2.json
   wherry trust rotate trust.v2.json --raise-epoch --release-threshold 2`,
 		Args: cobra.ExactArgs(1),
