@@ -36,7 +36,7 @@ func ParseMaintenanceWindow(text string) (w MaintenanceWindow, err error) {
 	}
 	w.lasts, err = time.ParseDuration(words[n])
 	if err != nil || w.lasts < time.Minute || w.lasts > maxMaintenance {
-		return w, fmt.Errorf("%q is no time from 1m to %dh", words[n], maxMaintenance/time.Hour)
+		return w, fmt.Errorf("%q is no time from 1m to %dh, which is %d days", words[n], maxMaintenance/time.Hour, maxMaintenance/day)
 	}
 	w.zone, w.text = time.UTC, w.opens.text+" "+words[n]
 	if len(words) == n+1 {
