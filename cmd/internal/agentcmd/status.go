@@ -77,9 +77,13 @@ func validity(t *agent.TrustStatus) string {
 	case t.Expired:
 		return "expired at " + t.ExpiresAt.Format(time.RFC3339) + ": nothing new is accepted before the roots have signed the next version"
 	case t.Soon():
-		return fmt.Sprintf("expires in %s: the roots have to sign the next version", cli.Count(int(t.DaysLeft), "day"))
+		left := cli.Days(t.DaysLeft)
+		if t.DaysLeft == 0 {
+			left += ", at " + t.ExpiresAt.Format(time.RFC3339)
+		}
+		return fmt.Sprintf("expires in %s: the roots have to sign the next version", left)
 	}
-	return fmt.Sprintf("expires in %s", cli.Count(int(t.DaysLeft), "day"))
+	return "expires in " + cli.Days(t.DaysLeft)
 }
 
 // exitOf is the exit code of a pass, with the reason for it.

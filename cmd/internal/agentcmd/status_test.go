@@ -25,12 +25,22 @@ func TestStatusTellsOfAge(t *testing.T) {
 		},
 		"trust\tversion 2, epoch 1, expires in 200 days\n":                                           {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 200}},
 		"trust\tversion 2, epoch 1, expires in 1 day: the roots have to sign the next version\n":     {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 1}},
+		"expires in less than a day, at 2026-03-01T12:00:00Z: the roots have to sign":                {Trust: &agent.TrustStatus{ExpiresAt: at}},
 		"expired at 2026-03-01T12:00:00Z: nothing new is accepted before the roots have signed the ": {Trust: &agent.TrustStatus{ExpiresAt: at, Expired: true}},
 		"clock\tbehind by at least 3 hours\n":                                                        {ClockBehindSeconds: 3*3600 + 5},
 	} {
 		var out bytes.Buffer
 		writeTable(&out, s, at)
 		require.Contains(t, out.String(), want)
+	}
+}
+
+func TestTrustShowSaysHowMuchTimeIsLeft(t *testing.T) {
+	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
+	for days, want := range map[int64]string{40: "(40 days left)", 1: "(1 day left)", 0: "(less than a day left)"} {
+		var out bytes.Buffer
+		writeTrust(&out, trustShown{InForce: &agent.TrustStatus{ExpiresAt: at, DaysLeft: days}, Root: &bundle.Role{}, Release: &bundle.Role{}})
+		require.Contains(t, out.String(), "expires\t2026-03-01T12:00:00Z "+want+"\n")
 	}
 }
 

@@ -57,6 +57,14 @@ func Print(w io.Writer, format string, value any, table func(w io.Writer)) error
 	return fmt.Errorf("unknown output format %q", format)
 }
 
+// Days writes for how many whole days something is good: "2 days", and "less than a day" for none.
+func Days(n int64) string {
+	if n == 0 {
+		return "less than a day"
+	}
+	return Count(int(n), "day")
+}
+
 // Count writes n things: "1 file", "2 files".
 func Count(n int, thing string) string {
 	if n == 1 {

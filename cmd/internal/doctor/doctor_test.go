@@ -282,6 +282,7 @@ func TestTheTrustDocumentIsExamined(t *testing.T) {
 		{"in order", nil, nil, "trust", OK, "version 2, epoch 1, valid until ", ""},
 		{"signed by others", func(tr *agenttest.Trust) { tr.Signers = []crypto.Signer{stranger} }, nil, "trust", Failed, "signed by 0 of", "find out who has put it there"},
 		{"expired", valid(-time.Hour), nil, "trust", Failed, "no new release is accepted", "have the roots sign"},
+		{"that expires today", valid(time.Hour), nil, "trust", Warning, "expires in less than a day", "have the roots sign"},
 		{"that expires soon", valid(10*24*time.Hour + time.Hour), nil, "trust", Warning, "expires in 10 days", "have the roots sign"},
 		{"of another epoch than the release", func(tr *agenttest.Trust) { tr.Document.Epoch = 2 }, nil, "release", Failed, "release has epoch 1, the trust in force has 2", "publish again"},
 		{

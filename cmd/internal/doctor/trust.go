@@ -48,7 +48,7 @@ func (e *examination) trust(ctx context.Context) {
 	case status.Expired:
 		e.failed(check, renew, "%s; it has expired: no new release is accepted", message)
 	case status.Soon():
-		e.warned(check, renew, "%s; it expires in %s", message, cli.Count(int(status.DaysLeft), "day"))
+		e.warned(check, renew, "%s; it expires in %s", message, cli.Days(status.DaysLeft))
 	default:
 		e.ok(check, "%s", message)
 	}
