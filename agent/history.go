@@ -4,8 +4,10 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"regexp"
 	"slices"
 	"strconv"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -21,6 +23,7 @@ const maxHistory = 10
 type past struct {
 	accepted, running, good *release
 	former                  *release
+	held                    *hold
 	known                   []*release // the newest first
 	quarantine              quarantine
 	epoch                   int64
@@ -37,6 +40,8 @@ func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 	p.epoch = s.chain().Current().Epoch
 	p.former, err5 = load[*release](tx, bucketMeta, keyFormer)
 	history, err6 := load[[]*release](tx, bucketMeta, keyHistory)
+	var err7 error
+	p.held, err7 = load[*hold](tx, bucketMeta, keyHeld)
 	stream := bundle.Stream{Platform: cluster.Platform, Environment: cluster.Environment, ClusterType: cluster.Type}
 	for _, r := range append(history, p.accepted, p.running, p.good, p.former) {
 		same := func(o *release) bool { return o.digest() == r.digest() }
@@ -47,21 +52,50 @@ func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 	slices.SortFunc(p.known, func(a, b *release) int {
 		return bundle.OrderOf(b.Release, b.digest()).Compare(bundle.OrderOf(a.Release, a.digest()))
 	})
-	return p, errors.Join(err0, err1, err2, err3, err4, err5, err6)
+	return p, errors.Join(err0, err1, err2, err3, err4, err5, err6, err7)
 }
 
-// find returns the release that a person names, if it may be gone back to. Sequences begin again with each epoch:
-// that of the newest one is meant.
+// find returns the release that a person names, if it may be gone back to.
 func (p past) find(to string) (*release, error) {
-	sequence, err := strconv.ParseInt(to, 10, 64)
-	named := func(r *release) bool {
-		return string(r.digest()) == to || err == nil && r.Release.Sequence == sequence
+	named, err := namedBy(to)
+	if err != nil {
+		return nil, fmt.Errorf("release %s %w", to, ErrNotAccepted)
 	}
 	i := slices.IndexFunc(p.known, named)
 	if i < 0 {
 		return nil, fmt.Errorf("release %s %w", to, ErrNotAccepted)
 	}
 	return p.known[i], p.judge(p.known[i])
+}
+
+// minDigits is how many digits of a digest name a release, as many as status shows: no two of the few that are
+// remembered have them in common.
+const minDigits = 12
+
+var shortened = regexp.MustCompile(fmt.Sprintf("^sha256:[0-9a-f]{%d,64}$", minDigits))
+
+// CheckReleaseName says no to what cannot name a release; see Wish.To.
+func CheckReleaseName(to string) error {
+	_, err := namedBy(to)
+	return err
+}
+
+// namedBy tells the releases that to may name: by a digest or how one begins, a sequence, or both numbers as
+// messages and tags have them. Sequences begin again with each epoch; one by itself means the newest epoch's.
+func namedBy(to string) (func(*release) bool, error) {
+	if shortened.MatchString(to) {
+		return func(r *release) bool { return strings.HasPrefix(string(r.digest()), to) }, nil
+	}
+	epoch, sequence, both := strings.Cut(strings.TrimPrefix(to, "s"), "-")
+	if !both {
+		epoch, sequence = "0", to
+	}
+	e, err1 := strconv.ParseInt(epoch, 10, 64)
+	n, err2 := strconv.ParseInt(sequence, 10, 64)
+	if err1 != nil || err2 != nil || n <= 0 {
+		return nil, fmt.Errorf("%q is no release's name: write its sequence, or its digest, whole or the first %d digits after sha256", to, minDigits)
+	}
+	return func(r *release) bool { return r.Release.Sequence == n && (!both || r.Release.Epoch == e) }, nil
 }
 
 // judge says why a release may not be gone back to.
@@ -88,6 +122,8 @@ type KnownRelease struct {
 	Running bool `json:"running,omitempty"`
 	Newest  bool `json:"newest,omitempty"`
 	Good    bool `json:"good,omitempty"`
+	// Held is true for the one that a person has decided to run; see Status.
+	Held bool `json:"held,omitempty"`
 	// GivenUp is the reason for which it, or its content, was given up; empty where it was not.
 	GivenUp string `json:"givenUp,omitempty"`
 	// NotAllowed says why RollBack does not take it; empty where it does.
@@ -106,6 +142,7 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 		k := KnownRelease{
 			ReleaseStatus: *r.status(now), AcceptedAt: r.AcceptedAt, Here: content.stored(r),
 			Running: r.digest() == p.running.digest(), Newest: r.digest() == p.accepted.digest(), Good: r.digest() == p.good.digest(),
+			Held: p.held != nil && p.held.To.digest() == r.digest(),
 		}
 		if g := p.quarantine.of(r); g != nil {
 			k.GivenUp = g.Reason

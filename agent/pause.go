@@ -83,6 +83,9 @@ func (a *Agent) Pause(reason string, lasting time.Duration) (Pause, error) {
 func (a *Agent) Resume(retry bool) (Resumed, error) {
 	r, err := a.state.Resume(retry, a.opts.Now())
 	if err == nil {
+		if r.Held != nil { // whose files may have been asked for in vain, ever more seldom
+			a.eager.Store(true)
+		}
 		nudge(a.wake)
 	}
 	return r, err

@@ -60,11 +60,15 @@ func (h *hold) status(now time.Time) *HeldStatus {
 	return &HeldStatus{*h.To.status(now), h.By, h.Reason, h.At}
 }
 
-// message says whether the release runs already, and who has decided so, when and why.
-func (h *hold) message(running *release) string {
+// message says whether the release runs already, or else why not, and who has decided so, when and why.
+func (h *hold) message(running *release, c contact) string {
 	s := fmt.Sprintf("release %s runs", h.To.name())
 	if running.digest() != h.To.digest() {
-		s = fmt.Sprintf("release %s still runs; release %s is to run", running.name(), h.To.name())
+		s = fmt.Sprintf("release %s still runs", running.name())
+		if c.Reason != "" {
+			s += fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
+		}
+		s += fmt.Sprintf("; release %s is to run", h.To.name())
 	}
 	if h.By != "" {
 		s += ", as " + h.By + " decided at "
@@ -80,7 +84,8 @@ func (h *hold) message(running *release) string {
 
 // Wish is what RollBack is asked for.
 type Wish struct {
-	// To is the digest of a release's manifest, or its sequence in the epoch in force.
+	// To is the digest of a release's manifest or its first 12 digits after sha256:, its sequence, which is in the
+	// newest epoch that has it, or EPOCH-SEQUENCE.
 	To string `json:"to"`
 	// By says who wishes it, and Reason why; both may be empty.
 	By     string `json:"by,omitempty"`

@@ -138,7 +138,7 @@ func (k known) told() (state bundle.State, reason, message string) {
 		}
 		reason, message = ReasonRebinding, bundle.Clip(message)
 	case k.fate.held != nil:
-		reason, message = ReasonHeldByOperator, k.fate.held.message(k.running)
+		reason, message = ReasonHeldByOperator, k.fate.held.message(k.running, k.contact)
 	case reason == "":
 		reason, message = k.fate.trial.Reason, k.fate.trial.Message
 	}

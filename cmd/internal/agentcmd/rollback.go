@@ -8,11 +8,9 @@ import (
 	"io"
 	"os"
 	"os/user"
-	"strconv"
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
@@ -40,7 +38,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 			case err != nil:
 				return err
 			case list == (to != "") || list && reason != "":
-				return cli.Usagef("give either --to DIGEST|SEQUENCE or --list")
+				return cli.Usagef("give either --to RELEASE, with a --reason if wanted, or --list")
 			case list:
 				known, err := c.releases(cmd.Context())
 				if err != nil {
@@ -58,7 +56,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 			return cli.Print(cmd.OutOrStdout(), output, back, func(w io.Writer) { writeRolledBack(w, back) })
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "have the release of this manifest `DIGEST`, or of this sequence, run")
+	cmd.Flags().StringVar(&to, "to", "", "have the release of this sequence or manifest's digest run, `RELEASE`")
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")
 	cmd.Flags().BoolVar(&list, "list", false, "list the releases that were accepted here")
 	cli.OutputFlag(cmd, &output)
@@ -67,11 +65,8 @@ run here any more: it is of an earlier epoch, or was given up.`,
 
 // checkRelease says no to what cannot name a release.
 func checkRelease(to string) error {
-	if n, err := strconv.ParseInt(to, 10, 64); err == nil && n > 0 {
-		return nil
-	}
-	if digest.Digest(to).Validate() != nil {
-		return cli.Usagef("--to: %q is neither a digest such as sha256:… nor a sequence: rollback --list shows them", to)
+	if err := agent.CheckReleaseName(to); err != nil {
+		return cli.Usagef("--to: %w (rollback --list shows them)", err)
 	}
 	return nil
 }
@@ -124,14 +119,14 @@ func writeReleases(w io.Writer, list []agent.KnownRelease) {
 	}
 	fmt.Fprintf(w, "EPOCH\tSEQUENCE\tISSUED\tACCEPTED\tFILES\tNOTE\tDIGEST\n")
 	for _, k := range list {
-		files, issued := "in the registry", ""
+		files, issued := "to be fetched", ""
 		if k.Here {
 			files = "here"
 		}
 		if k.IssuedAt != nil {
 			issued = k.IssuedAt.Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", k.Epoch, k.Sequence, issued, k.AcceptedAt.Format(time.RFC3339), files, note(k), k.Digest)
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", k.Epoch, k.Sequence, issued, k.AcceptedAt.Format(time.RFC3339), files, note(k), short(k.Digest))
 	}
 }
 
@@ -145,6 +140,7 @@ func note(k agent.KnownRelease) string {
 	}
 	add(k.Newest, "newest")
 	add(k.Running, "running")
+	add(k.Held && !k.Running, "to run")
 	add(k.Good, "last good")
 	add(k.GivenUp != "", "given up ("+k.GivenUp+")")
 	add(k.NotAllowed != "" && !k.Newest && k.GivenUp == "", k.NotAllowed)
