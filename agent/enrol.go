@@ -153,20 +153,20 @@ func (a *Agent) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, error)
 }
 
 // EndRotation goes over to the key that a rotation has made, because a person says that it is listed where reports are
-// read without a hub. The error wraps ErrNoRotation where none was begun, or ErrOtherHub where a hub is known,
-// whose answer is what ends it.
+// read without a hub. The error wraps ErrNoRotation where none was begun, or ErrUnfinished where a hub is
+// known, whose answer is what ends it.
 func (a *Agent) EndRotation() (Enrolled, error) {
-	if a.hub().key != nil {
-		return Enrolled{}, fmt.Errorf("%w: its answer ends the rotation", ErrOtherHub)
-	}
 	done := Enrolled{Cluster: a.cluster}
 	err := a.state.update(func(tx *bbolt.Tx) error {
 		pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
 		if err != nil {
 			return err
 		}
-		if pending.Kind != EnrolRotate {
+		switch {
+		case pending.Kind != EnrolRotate:
 			return declined{ErrNoRotation}
+		case a.hub().key != nil:
+			return declined{fmt.Errorf("%w: it is for the hub, whose answer ends the rotation", ErrUnfinished)}
 		}
 		key, err := pending.Next.signer()
 		if err != nil {

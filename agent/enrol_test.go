@@ -352,6 +352,10 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 		require.NoError(t, err)
 		require.Len(t, all, 2)
 		before := a.testKeyID(t)
+		a.opts.HubKey = s.key.Public()
+		_, err = a.EndRotation()
+		require.ErrorIs(t, err, ErrUnfinished, "the hub's answer ends it")
+		a.opts.HubKey = nil
 		e, err := a.EndRotation()
 		require.NoError(t, err)
 		require.Equal(t, a.testKeyID(t), e.KeyID)
