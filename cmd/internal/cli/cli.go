@@ -61,7 +61,8 @@ func Main(root *cobra.Command) int {
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return Fail(Usage, err, helpHint(cmd))
 	})
-	refuseUnknownSubcommands(root)
+	root.Version = Version() // for --version, which people try first
+	checkArguments(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if cmd.Name() == cobra.ShellCompRequestCmd {
 			unquoteFlags(root)
@@ -97,16 +98,42 @@ func classify(err error, interrupted bool, cmd *cobra.Command) *Error {
 
 func helpHint(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
 
-// refuseUnknownSubcommands makes commands that only group others fail on a name that they do not know,
-// where cobra would print their help and succeed.
-func refuseUnknownSubcommands(cmd *cobra.Command) {
+// checkArguments has commands that refuse their arguments say which they take. Those that only group others refuse
+// a name that they do not know, where cobra would print their help and succeed.
+func checkArguments(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
-		refuseUnknownSubcommands(sub)
+		checkArguments(sub)
 	}
 	if cmd.HasSubCommands() && !cmd.Runnable() {
 		cmd.Args = cobra.NoArgs
 		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
 	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return wrongArguments(cmd, args, err)
+			}
+			return nil
+		}
+	}
+}
+
+// maxDistance is how many letters a mistyped name of a command may be away from the right one.
+const maxDistance = 2
+
+func wrongArguments(cmd *cobra.Command, args []string, err error) error {
+	if len(args) > 0 && cmd.HasSubCommands() {
+		hint := helpHint(cmd)
+		cmd.SuggestionsMinimumDistance = maxDistance
+		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+			hint = fmt.Sprintf("did you mean %s? Else %s", strings.Join(similar, " or "), hint)
+		}
+		return Fail(Usage, err, hint)
+	}
+	if strings.HasPrefix(err.Error(), "unknown command") { // cobra takes it for one
+		err = fmt.Errorf("unexpected argument %q", args[0])
+	}
+	return Fail(Usage, err, strings.TrimSuffix(cmd.UseLine(), " [flags]")+"; "+helpHint(cmd))
 }
 
 // unquoteFlags takes out of what flags say the quotes by which help knows the name of the value: shells show
