@@ -1,13 +1,10 @@
 package main
 
 import (
-	"bufio"
 	"bytes"
 	"errors"
-	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -103,12 +100,12 @@ func askCredentials(cmd *cobra.Command, user string, fromStdin bool) (name, pass
 		return user, string(data), nil
 	}
 	if user == "" && term.IsTerminal(int(os.Stdin.Fd())) {
-		fmt.Fprint(cmd.ErrOrStderr(), "Username: ")
-		line, err := answer(cmd.Context(), func() (string, error) { return bufio.NewReader(os.Stdin).ReadString('\n') })
+		if user, err = promptLine(cmd, os.Stdin, "Username: "); errors.Is(err, io.EOF) {
+			err = cli.Usagef("a username and a password are needed")
+		}
 		if err != nil {
 			return "", "", err
 		}
-		user = strings.TrimSpace(line)
 	}
 	secret, err := promptSecret(cmd, "Password: ")
 	if errors.Is(err, errNoTerminal) {

@@ -1,12 +1,14 @@
 package main
 
 import (
+	"bufio"
 	"bytes"
 	"context"
 	"errors"
 	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -93,6 +95,16 @@ func promptSecret(cmd *cobra.Command, prompt string) ([]byte, error) {
 		_ = term.Restore(fd, before) // or what is typed next would not show
 	}
 	return secret, err
+}
+
+// promptLine asks at the terminal for a line.
+func promptLine(cmd *cobra.Command, in io.Reader, prompt string) (string, error) {
+	fmt.Fprint(cmd.ErrOrStderr(), prompt)
+	line, err := answer(cmd.Context(), func() (string, error) { return bufio.NewReader(in).ReadString('\n') })
+	if err != nil {
+		fmt.Fprintln(cmd.ErrOrStderr()) // nobody has ended the line of the question
+	}
+	return strings.TrimSpace(line), err
 }
 
 // answer waits for what a person types, or for the interrupt that read itself would not notice.

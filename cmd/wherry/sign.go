@@ -1,7 +1,6 @@
 package main
 
 import (
-	"bufio"
 	"errors"
 	"fmt"
 	"io"
@@ -115,12 +114,11 @@ func (s *signing) confirm(cmd *cobra.Command, pending *publisher.Pending) error 
 	if s.yes {
 		return nil
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "Sign %s and the record? [y/N] ", cli.Count(pending.Waiting(), "release"))
-	line, err := answer(cmd.Context(), func() (string, error) { return bufio.NewReader(cmd.InOrStdin()).ReadString('\n') })
+	line, err := promptLine(cmd, cmd.InOrStdin(), fmt.Sprintf("Sign %s and the record? [y/N] ", cli.Count(pending.Waiting(), "release")))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
-	if a := strings.ToLower(strings.TrimSpace(line)); a != "y" && a != "yes" {
+	if a := strings.ToLower(line); a != "y" && a != "yes" {
 		return cli.Fail(cli.No, errors.New("nothing was signed"), "")
 	}
 	return nil
