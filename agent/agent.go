@@ -164,6 +164,7 @@ type Agent struct {
 	vitals     vitals
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
+	unsent               sync.Map      // from where reports go to why they are not taken there, of a running agent
 	queued               chan struct{} // holds a token when a report waits to be sent
 	toRegistry           chan struct{} // the same for a registry
 	enrolled             chan struct{} // holds a token when a hub has enrolled this agent

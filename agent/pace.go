@@ -4,6 +4,8 @@ import (
 	"context"
 	"math/rand/v2"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 // Bounds of how fast reports are given to a sink, whatever it asks for.
@@ -82,8 +84,13 @@ func (c *courier) await(ctx context.Context, rest time.Duration) {
 	}
 }
 
-// say logs that a sink is out of reach once, and once that it is back.
+// say logs that a sink is out of reach once, and once that it is back. Status says it for as long as it is so.
 func (c *courier) say(ctx context.Context, err error) {
+	if err == nil {
+		c.unsent.Delete(c.to)
+	} else if ctx.Err() == nil {
+		c.unsent.Store(c.to, bundle.Clip(err.Error()))
+	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && c.failures == 0:

@@ -45,6 +45,9 @@ type QueueStatus struct {
 	// Rejected counts those that the hub will not take, and LastRejection says why it refused one.
 	Rejected      int    `json:"rejected,omitempty"`
 	LastRejection string `json:"lastRejection,omitempty"`
+	// Unsent says why a running agent's reports stay, by where it sends them. Nil where they are taken, and without
+	// one.
+	Unsent map[string]string `json:"unsent,omitempty"`
 }
 
 // queued describes a report in the queue.

@@ -299,6 +299,30 @@ func TestACourierThatFailsComesBackAtAnyTimeUpToTheBackoff(t *testing.T) {
 	require.LessOrEqual(t, waits[20], time.Hour)
 }
 
+func TestStatusSaysWhyReportsStay(t *testing.T) {
+	t.Parallel()
+	newSite(t).agent(func(a *Agent) {
+		unsent := func() map[string]string {
+			st, err := a.Status()
+			require.NoError(t, err)
+			return st.Queue.Unsent
+		}
+		rounds := []error{&hubError{status: "403 Forbidden", message: "no such\x1b cluster"}, nil}
+		ctx, cancel := context.WithCancel(t.Context())
+		c := &courier{Agent: a, to: "http://hub", wake: a.queued, idle: func() time.Duration { return 0 }, sleep: func(context.Context, time.Duration) error {
+			if rounds = rounds[1:]; len(rounds) == 1 {
+				require.Equal(t, map[string]string{"http://hub": "hub answered 403 Forbidden: no such? cluster"}, unsent())
+				return nil
+			}
+			cancel()
+			return ctx.Err()
+		}}
+		c.round = func(context.Context) (time.Duration, error) { return 0, rounds[0] }
+		c.run(ctx)
+		require.Nil(t, unsent())
+	})
+}
+
 func sealedBody(key crypto.Signer, body string) []byte {
 	envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, []byte(body), key)
 	if err != nil {

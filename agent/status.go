@@ -138,6 +138,13 @@ func (a *Agent) Status() (Status, error) {
 		utc := stamp(*t)
 		s.NextTry = &utc
 	}
+	a.unsent.Range(func(to, why any) bool {
+		if s.Queue.Unsent == nil {
+			s.Queue.Unsent = map[string]string{}
+		}
+		s.Queue.Unsent[to.(string)] = why.(string)
+		return true
+	})
 	if step := a.activity.Load(); step != nil {
 		s.Step = *step
 		s.State = a.during(s, *step)

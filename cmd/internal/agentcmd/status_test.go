@@ -72,7 +72,7 @@ func TestTheTableOfStatus(t *testing.T) {
 				Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Epoch: 2, Sequence: 7, AgeSeconds: 5 * 24 * 3600},
 				Refused: &agent.RefusedStatus{Digest: digest.FromString("8"), Reason: bundle.Unsigned, At: *before(3 * time.Hour)},
 			},
-			Queue:       agent.QueueStatus{Length: 2, Oldest: before(90 * time.Second), Coalesced: 40, Dropped: 1},
+			Queue:       agent.QueueStatus{Length: 2, Oldest: before(90 * time.Second), Coalesced: 40, Dropped: 1, Rejected: 3, Unsent: map[string]string{"https://hub": "hub answered 403 Forbidden: unknown", "oci://r/edge": "away"}},
 			LastContact: before(12 * time.Minute), NextTry: before(-time.Minute),
 			Items: []bundle.Item{
 				{Assignment: "shop-main", Adapter: "directory", State: bundle.Compliant, Since: *before(49 * time.Hour)},
@@ -86,7 +86,9 @@ agent    v1.2.0, busy with fetch
 state    rejected Unsigned: manifest sha256:e… has no signature
 running  sequence 7 of epoch 2, sha256:7902699be42c, issued 5 days ago
 refused  sha256:2c624232cdd2 Unsigned, first 3 hours ago
-queue    2 reports, the oldest 90 seconds ago, 40 coalesced, 1 dropped
+queue    2 reports, the oldest 90 seconds ago, 40 coalesced, 1 dropped, 3 rejected (reports dead)
+unsent   to https://hub: hub answered 403 Forbidden: unknown
+unsent   to oci://r/edge: away
 contact  12 minutes ago, asked again in 60 seconds
 items    1 failed, 1 compliant, 1 removed
 

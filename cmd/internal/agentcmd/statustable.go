@@ -54,6 +54,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 		row("clock", "behind by at least ", span(s.ClockBehindSeconds))
 	}
 	row("queue", queueLine(s.Queue, now))
+	for _, to := range slices.Sorted(maps.Keys(s.Queue.Unsent)) {
+		row("unsent", "to ", to, ": ", s.Queue.Unsent[to])
+	}
 	if line := contactLine(s, now); line != "" {
 		row("contact", line)
 	}
@@ -111,7 +114,7 @@ func queueLine(q agent.QueueStatus, now time.Time) string {
 	for _, of := range []struct {
 		count int64
 		what  string
-	}{{q.Coalesced, "coalesced"}, {q.Dropped, "dropped"}, {int64(q.Rejected), "rejected"}} {
+	}{{q.Coalesced, "coalesced"}, {q.Dropped, "dropped"}, {int64(q.Rejected), "rejected (reports dead)"}} {
 		if of.count > 0 {
 			s += fmt.Sprintf(", %d %s", of.count, of.what)
 		}

@@ -3,7 +3,9 @@ package doctor
 import (
 	"context"
 	"errors"
+	"maps"
 	"net"
+	"slices"
 	"time"
 
 	"oras.land/oras-go/v2/errdef"
@@ -48,9 +50,12 @@ func (e *examination) queue(context.Context) {
 	}
 	switch {
 	case q.Rejected > 0:
-		e.warned(check, "the hub has to know this agent and its key; the message of the last refusal tells more", "%s; %d the hub will not take: %s", waiting, q.Rejected, q.LastRejection)
+		e.warned(check, "reports dead shows them with the hub's reason; see to that, and then reports dead retry, or reports dead drop", "%s; %d the hub will not take: %s", waiting, q.Rejected, q.LastRejection)
 	case e.HubURL != "" && age > oldQueue:
 		e.warned(check, "see the check of the hub; reports export takes them out by media", "%s", waiting)
+	case len(q.Unsent) > 0:
+		to := slices.Sorted(maps.Keys(q.Unsent))[0]
+		e.warned(check, "a hub that does not know this agent: enroll it, or wherry hub clusters add; one that is out of reach: nothing, they wait", "%s; not taken by %s: %s", waiting, to, q.Unsent[to])
 	case q.Dropped > 0:
 		e.warned(check, "have the hub take reports, or export them, before the queue is full", "%s; %d were given up since the state was made, because there was no room", waiting, q.Dropped)
 	default:

@@ -24,6 +24,7 @@ func TestTheQueueIsWarnedOf(t *testing.T) {
 		"old, and there is a hub":    {agent.QueueStatus{Length: 3, Oldest: before(2 * oldQueue)}, "http://hub", Warning, "3 reports waiting"},
 		"not old":                    {agent.QueueStatus{Length: 3, Oldest: before(oldQueue / 2)}, "http://hub", OK, "3 reports waiting"},
 		"the hub will not take some": {agent.QueueStatus{Length: 3, Rejected: 2, LastRejection: "UnknownCluster"}, "http://hub", Warning, "2 the hub will not take: UnknownCluster"},
+		"the hub does not know it":   {agent.QueueStatus{Length: 3, Unsent: map[string]string{"http://hub": "hub answered 403"}}, "http://hub", Warning, "3 reports waiting; not taken by http://hub: hub answered 403"},
 		"some were given up":         {agent.QueueStatus{Dropped: 7}, "", Warning, "7 were given up"},
 	} {
 		t.Run(name, func(t *testing.T) {
