@@ -119,7 +119,7 @@ func checkInstall(opts deploy.AgentOptions) error {
 // released is a version that an image can be tagged with.
 var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$`)
 
-// defaultImage is where "make image-push" puts the image: beside the bundles, as their registry is the one
+// defaultImage is where "make image IMAGE_PUSH=…" puts the image: beside the bundles, as their registry is the one
 // place that a cluster is known to reach.
 func defaultImage(registry oci.Location, version string) string {
 	tag := "dev"

@@ -160,6 +160,14 @@ func (c *config) missing(field string) error {
 	panic("no setting " + field)
 }
 
+// checkReports says what keeps reports from ever being deleted as they are meant to be.
+func (c *config) checkReports() error {
+	if c.ackStored && (c.reports == (oci.Location{}) || c.hub != "") {
+		return cli.Usagef("--ack-mode stored is for reports in a registry without a hub that acknowledges them: give --report-registry, and no --hub")
+	}
+	return nil
+}
+
 // complete says what an agent that is to work lacks.
 func (c *config) complete() error {
 	switch {
@@ -169,8 +177,6 @@ func (c *config) complete() error {
 		return c.missing("clusterType")
 	case len(c.keys) == 0 && c.trust == "" && !c.hasTrust():
 		return c.missing("keys")
-	case c.ackStored && (c.reports == (oci.Location{}) || c.hub != ""):
-		return cli.Usagef("--ack-mode stored is for reports in a registry without a hub that acknowledges them: give --report-registry, and no --hub")
 	case c.adapter == "directory" && c.directoryRoot == "":
 		return c.missing("directoryRoot")
 	case c.adapter == "ansible" && c.ansiblePlaybook == "":
@@ -178,5 +184,5 @@ func (c *config) complete() error {
 	case c.adapter == "zarf" && c.zarf == "":
 		return c.missing("zarf")
 	}
-	return nil
+	return c.checkReports()
 }

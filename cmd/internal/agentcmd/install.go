@@ -3,6 +3,7 @@ package agentcmd
 import (
 	"context"
 	"fmt"
+	"path"
 	"slices"
 	"strings"
 
@@ -47,6 +48,7 @@ type Installed struct {
 
 // here are the settings that are the manifests' to make, or make no sense in a cluster: it has Secrets for
 // credentials and keys, a ConfigMap for authorities and probes that know the port, and the image has no other program.
+// docs/install.md says so of each.
 var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "memory", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.cert", "tls.key", "listen", "veto.command", "veto.timeout"}
 
 // AddInstallFlags gives cmd a flag for each setting that an agent in a cluster can be told.
@@ -70,12 +72,19 @@ func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error
 		return nil, cli.Usagef("--registry is not set: allowed is oci://HOST/PREFIX")
 	case c.registry.Dir != "":
 		return nil, cli.Usagef("--registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.registry)
+	case c.reports.Dir != "":
+		return nil, cli.Usagef("--report-registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.reports)
+	case c.veto.File != "" && !path.IsAbs(c.veto.File):
+		return nil, cli.Usagef("--veto-file %q: allowed is an absolute path, such as /run/plc/busy: it is looked for in the agent's pod", c.veto.File)
 	case c.cluster.Environment == "":
 		return nil, cli.Usagef("--environment is not set")
 	case c.cluster.Type == "":
 		return nil, cli.Usagef("--cluster-type is not set")
 	case len(c.keys) == 0 && c.trust == "":
 		return nil, cli.Usagef("--key is not set: give the public key that releases are signed with, such as cosign.pub, or --trust with version 1 of the platform's trust document")
+	}
+	if err := c.checkReports(); err != nil {
+		return nil, err
 	}
 	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace}
 	if flags.Changed("cluster-name") {
