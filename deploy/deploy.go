@@ -49,6 +49,9 @@ type AgentOptions struct {
 	NoRole bool
 	// HostPath is a folder of the node for the agent's state. Empty means a PersistentVolumeClaim.
 	HostPath string
+	// VetoFile is the file of a node that forbids changes while it is there. Its folder is mounted, made where it is
+	// missing, at the same place in the pod. Empty means none.
+	VetoFile string
 	// ClientSecret names a Secret of type kubernetes.io/tls in Namespace with the certificate that the agent shows to
 	// registries and the hub. Empty means none.
 	ClientSecret string
@@ -153,6 +156,9 @@ func patches(opts AgentOptions) (all []types.Patch) {
 		state := map[string]any{"name": "state", "hostPath": map[string]any{"path": opts.HostPath}}
 		all = append(all, deployment(map[string]any{"volumes": []any{state}}))
 	}
+	if opts.VetoFile != "" {
+		all = append(all, deployment(nodeFolder(path.Dir(opts.VetoFile))), privileged())
+	}
 	if opts.ClientSecret != "" {
 		all = append(all, deployment(clientCertificate(opts.ClientSecret)))
 	}
@@ -188,6 +194,26 @@ func clientCertificate(secret string) map[string]any {
 		}},
 		"volumes": []any{map[string]any{"name": name, "secret": map[string]any{"secretName": secret}}},
 	}
+}
+
+// nodeFolder shows the agent a folder of its node.
+func nodeFolder(folder string) map[string]any {
+	const name = "veto"
+	return map[string]any{
+		"containers": []any{map[string]any{
+			"name": "agent", "volumeMounts": []any{map[string]any{"name": name, "mountPath": folder, "readOnly": true}},
+		}},
+		"volumes": []any{map[string]any{"name": name, "hostPath": map[string]any{"path": folder, "type": "DirectoryOrCreate"}}},
+	}
+}
+
+// privileged lets pods of the namespace mount folders of the node.
+func privileged() types.Patch {
+	return types.Patch{Patch: text(map[string]any{
+		"apiVersion": "v1", "kind": "Namespace", "metadata": map[string]any{"name": DefaultNamespace, "labels": map[string]any{
+			"pod-security.kubernetes.io/enforce": "privileged", "pod-security.kubernetes.io/warn": "privileged",
+		}},
+	})}
 }
 
 // RoleName is the name of the roles of an agent in a namespace.

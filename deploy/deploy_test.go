@@ -148,6 +148,18 @@ func TestAFolderOfTheNodeInsteadOfAVolume(t *testing.T) {
 	require.True(t, *pod.Containers[0].SecurityContext.ReadOnlyRootFilesystem)
 }
 
+func TestTheFolderOfAVetoFileIsTheNodes(t *testing.T) {
+	opts := options()
+	opts.VetoFile, opts.Namespace = "/run/plc/busy", "line-b"
+	m := render(t, opts)
+	require.Equal(t, "privileged", decode[corev1.Namespace](t, m, "Namespace").Labels["pod-security.kubernetes.io/enforce"])
+	pod := decode[appsv1.Deployment](t, m, "Deployment").Spec.Template.Spec
+	kind := corev1.HostPathDirectoryOrCreate
+	require.Equal(t, corev1.VolumeSource{HostPath: &corev1.HostPathVolumeSource{Path: "/run/plc", Type: &kind}}, volume(t, pod, "veto").VolumeSource)
+	require.Contains(t, pod.Containers[0].VolumeMounts, corev1.VolumeMount{Name: "veto", MountPath: "/run/plc", ReadOnly: true})
+	require.True(t, *pod.SecurityContext.RunAsNonRoot)
+}
+
 func TestACertificateOfTheAgentIsInASecret(t *testing.T) {
 	opts := options()
 	opts.ClientSecret = "plant-7"

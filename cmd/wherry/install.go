@@ -37,6 +37,8 @@ for the agent's state, and a Deployment. Nothing is sent to a cluster.
 With --host-path the state is in a folder of the node, for clusters that provide no volumes; the namespace
 then enforces "privileged", as Pod Security asks of such a volume.
 
+With --veto-file the folder of that file is mounted from the node; the namespace enforces "privileged" then, too.
+
 With --rbac bundle the agent may do what the newest bundle needs and no more: Roles in the namespaces of its
 assignments, which are printed too, and a ClusterRole for cluster-wide kinds alone. Where workspaces have
 ServiceAccounts, these are printed with Roles of their own, and the agent may assume them. The bundle's
@@ -67,6 +69,7 @@ itself when it first starts. Delete the Secret afterwards.
 				return err
 			}
 			opts.Files, opts.ClusterName, opts.EnrollToken = in.Files, in.ClusterName, []byte(in.EnrollToken)
+			opts.VetoFile = in.VetoFile
 			opts.EnrollTokenPath = agentcmd.InstalledTokenPath
 			if opts.Image == "" {
 				opts.Image = defaultImage(in.Registry, cli.Version())

@@ -42,6 +42,8 @@ type Installed struct {
 	// PlainHTTP and Impersonate are the settings of these names, ArgoNamespace too where it was told.
 	PlainHTTP, Impersonate bool
 	ArgoNamespace          string
+	// VetoFile is the setting of that name, an absolute path; empty where it was not told.
+	VetoFile string
 	// EnrollToken is the token that the agent is to enrol with, with its secret; empty where none was given.
 	EnrollToken string
 }
@@ -74,8 +76,8 @@ func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error
 		return nil, cli.Usagef("--registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.registry)
 	case c.reports.Dir != "":
 		return nil, cli.Usagef("--report-registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.reports)
-	case c.veto.File != "" && !path.IsAbs(c.veto.File):
-		return nil, cli.Usagef("--veto-file %q: allowed is an absolute path, such as /run/plc/busy: it is looked for in the agent's pod", c.veto.File)
+	case c.veto.File != "" && !mountable(c.veto.File):
+		return nil, cli.Usagef("--veto-file %q: allowed is the absolute path of a file in a folder of the node, such as /run/plc/busy", c.veto.File)
 	case c.cluster.Environment == "":
 		return nil, cli.Usagef("--environment is not set")
 	case c.cluster.Type == "":
@@ -86,7 +88,7 @@ func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error
 	if err := c.checkReports(); err != nil {
 		return nil, err
 	}
-	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace}
+	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, VetoFile: c.veto.File}
 	if flags.Changed("cluster-name") {
 		in.ClusterName = c.cluster.Name
 	}
@@ -94,6 +96,11 @@ func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error
 		return nil, err
 	}
 	return in, in.addFiles(ctx, c, flags)
+}
+
+// mountable says whether the pod can have the folder of a file of the node.
+func mountable(file string) bool {
+	return path.IsAbs(file) && path.Clean(file) == file && path.Dir(file) != "/"
 }
 
 func (in *Installed) addFiles(ctx context.Context, c *config, flags *pflag.FlagSet) error {
