@@ -15,6 +15,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
@@ -135,7 +136,7 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
 	return enroller[agent.Enrolled]{
 		running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) { return a.Enrol(ctx, o) },
 		resting: func(ctx context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Enrol(ctx, o) },
-		say:     sayEnrolled(cmd),
+		say:     sayEnrolled(cmd, c),
 	}.run(cmd, c)
 }
 
@@ -156,7 +157,7 @@ func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
 			return a.Accept(ctx, answer, hubKey)
 		},
 		resting: func(_ context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Accept(answer, hubKey) },
-		say:     sayEnrolled(cmd),
+		say:     sayEnrolled(cmd, c),
 	}.run(cmd, c)
 }
 
@@ -195,7 +196,21 @@ func keyIDOf(pem string) string {
 	return id
 }
 
-func sayEnrolled(cmd *cobra.Command) func(agent.Enrolled) error {
+// lastingName is the cluster's as the agent has it that begins without these flags.
+func (c *config) lastingName(flags *pflag.FlagSet) string {
+	bare := pflag.NewFlagSet("", pflag.ContinueOnError)
+	bare.String("config", "", "")
+	if path, _ := flags.GetString("config"); path != "" {
+		_ = bare.Set("config", path)
+	}
+	other, err := readConfig(bare, os.LookupEnv)
+	if err != nil {
+		return c.cluster.Name // which was read a moment ago
+	}
+	return other.cluster.Name
+}
+
+func sayEnrolled(cmd *cobra.Command, c *config) func(agent.Enrolled) error {
 	return func(e agent.Enrolled) error {
 		at := "the hub"
 		if e.HubURL != "" {
@@ -203,6 +218,9 @@ func sayEnrolled(cmd *cobra.Command) func(agent.Enrolled) error {
 		}
 		cmd.PrintErrf("enrolled at %s as %s (uid %s, %s/%s); key %s, the hub's %s\n",
 			at, e.Cluster.Name, e.Cluster.UID, e.Cluster.Environment, e.Cluster.Type, e.KeyID, e.HubKeyID)
+		if name := c.lastingName(cmd.Flags()); cmd.Flags().Changed("cluster-name") && name != c.cluster.Name {
+			cmd.PrintErrf("its reports will say %s, as its configuration does: write cluster.name: %s there\n", name, c.cluster.Name)
+		}
 		return nil
 	}
 }
@@ -338,7 +356,7 @@ func enrollError(err error) error {
 	case errors.Is(err, agent.ErrRunning):
 		return cli.Fail(cli.No, err, "such as with systemctl stop wherry-agent, and start it afterwards")
 	case errors.Is(err, agent.ErrRefused):
-		return cli.Fail(cli.Denied, err, "nothing was changed here")
+		return cli.Fail(cli.Denied, err, `no identity was changed here; "wherry hub tokens create" makes another token, and "wherry hub clusters list" shows who is registered`)
 	case errors.Is(err, agent.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
 		return cli.Fail(cli.Denied, err, "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request")
 	}

@@ -28,12 +28,23 @@ func (e *examination) identity(ctx context.Context) {
 	case id.Reason != "":
 		e.failed(check, identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
 	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != agent.EnrolAsIs): // who is enrolled needs no second answer
-		e.warned(check, "run enroll again, such as with another token, or carry the file of enroll --request and take the answer with enroll --accept", "a request for %s is not answered yet", id.Waiting)
+		e.warned(check, waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
 	case id.HubKeyID == "":
 		e.skipped(check, "no hub has enrolled this agent; key %s", id.KeyID)
 	default:
 		e.ok(check, "enrolled by the hub with key %s; key %s", id.HubKeyID, id.KeyID)
 	}
+}
+
+func waitingRemedy(kind agent.EnrolKind) string {
+	const byFile = "; or carry the file of enroll --request and take the answer with enroll --accept"
+	switch kind {
+	case agent.EnrolRotate:
+		return "nothing, where the hub is out of reach: a running agent asks again by itself, as does enroll --rotate" + byFile
+	case agent.EnrolAnew:
+		return "run enroll --new-identity --yes again, such as with another token or --cluster-name" + byFile
+	}
+	return "run enroll again, such as with another token" + byFile
 }
 
 func identityRemedy(reason string) string {
