@@ -30,8 +30,15 @@ func newToken(t testing.TB, h *Hub, change func(*TokenScope)) bundle.EnrolToken 
 // request asks for the agent's enrolment by a token.
 func (a *agent) request(t testing.TB, token bundle.EnrolToken) []byte {
 	t.Helper()
+	return a.changedRequest(t, token, func(*bundle.EnrolmentRequest) {})
+}
+
+// changedRequest is request with another body, signed as it should be.
+func (a *agent) changedRequest(t testing.TB, token bundle.EnrolToken, change func(*bundle.EnrolmentRequest)) []byte {
+	t.Helper()
 	r := a.asks(t)
 	r.Token, r.Hub = token.ID(), token.Hub
+	change(&r)
 	return sealRequest(t, r, a.private, token.Key())
 }
 
@@ -122,9 +129,7 @@ func TestATokenRegistersOneAgentOnce(t *testing.T) {
 
 	// The answer was lost: neither time nor use stand in the way.
 	c.add(48 * time.Hour)
-	again := a.asks(t)
-	again.Token, again.Hub, again.IssuedAt = token.ID(), token.Hub, epoch.Add(time.Second)
-	e, refused = enrol(t, h, sealRequest(t, again, a.private, token.Key()))
+	e, refused = enrol(t, h, a.changedRequest(t, token, func(r *bundle.EnrolmentRequest) { r.IssuedAt = epoch.Add(time.Second) }))
 	require.Empty(t, refused)
 	require.NotEqual(t, id, e.Request)
 	require.Equal(t, kid, e.KeyID)
@@ -189,19 +194,11 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 		}, CodeBadSignature},
 		{"the uid of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
 			other.register(t, h)
-			r := a.asks(t)
-			r.Cluster.UID = other.UID
-			token := newToken(t, h, nil)
-			r.Token, r.Hub = token.ID(), token.Hub
-			return sealRequest(t, r, a.private, token.Key())
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.UID = other.UID })
 		}, CodeExists},
 		{"the name of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
 			other.register(t, h)
-			r := a.asks(t)
-			r.Cluster.Name = other.Name
-			token := newToken(t, h, nil)
-			r.Token, r.Hub = token.ID(), token.Hub
-			return sealRequest(t, r, a.private, token.Key())
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.Name = other.Name })
 		}, CodeExists},
 		{"a cluster that was retired", func(t *testing.T, h *Hub, _ *clock) []byte {
 			a.register(t, h)
@@ -213,9 +210,7 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 			a.register(t, h)
 			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
 			require.NoError(t, err)
-			r, token := a.asks(t), newToken(t, h, nil)
-			r.Cluster.UID, r.Token, r.Hub = "another", token.ID(), token.Hub
-			return sealRequest(t, r, a.private, token.Key())
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.UID = "another" })
 		}, CodeRetired},
 		{"a replay of before the registration was ended", func(t *testing.T, h *Hub, _ *clock) []byte {
 			request := a.request(t, newToken(t, h, func(s *TokenScope) { s.Uses = 2 }))
@@ -225,9 +220,7 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 			return request
 		}, CodeTokenUsed},
 		{"a hostile name", func(t *testing.T, h *Hub, _ *clock) []byte {
-			r, token := a.asks(t), newToken(t, h, nil)
-			r.Cluster.Name, r.Token, r.Hub = "\x1b[2J", token.ID(), token.Hub
-			return sealRequest(t, r, a.private, token.Key())
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.Name = "\x1b[2J" })
 		}, CodeBadRequest},
 		{"something else", func(*testing.T, *Hub, *clock) []byte { return []byte(`{"reports":[]}`) }, CodeBadRequest},
 		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrolmentBytes+1) }, CodeTooLarge},

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"fmt"
 	"io"
 	"slices"
@@ -88,34 +89,25 @@ func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c hub.Cluster, repla
 }
 
 func newHubClustersListCommand(dir *string) *cobra.Command {
-	var format string
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List what is registered",
-		Long:    "List what is registered, and what was retired. How the clusters are is shown by \"wherry get clusters\".",
-		Example: "  wherry hub clusters list -o json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list struct {
-				Clusters []hub.Registration `json:"clusters"`
-			}
-			err := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) (err error) {
-				if list.Clusters, err = h.Registrations(cmd.Context()); err != nil {
-					return err
-				}
-				retired, err := h.RetiredClusters(cmd.Context())
-				list.Clusters = append(list.Clusters, retired...)
-				slices.SortStableFunc(list.Clusters, func(a, b hub.Registration) int { return strings.Compare(a.Name, b.Name) })
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { registrationTable(w, list.Clusters) })
-		},
+	return hubList[hub.Registration]{
+		kind:  "clusters",
+		short: "List what is registered",
+		long:  "List what is registered, and what was retired. How the clusters are is shown by \"wherry get clusters\".",
+		read:  registeredAndRetired,
+		table: registrationTable,
+	}.command(dir)
+}
+
+// registeredAndRetired returns both by name.
+func registeredAndRetired(ctx context.Context, h *hub.Hub) ([]hub.Registration, error) {
+	all, err := h.Registrations(ctx)
+	if err != nil {
+		return nil, err
 	}
-	cli.OutputFlag(cmd, &format)
-	return cmd
+	retired, err := h.RetiredClusters(ctx)
+	all = append(all, retired...)
+	slices.SortStableFunc(all, func(a, b hub.Registration) int { return strings.Compare(a.Name, b.Name) })
+	return all, err
 }
 
 func registrationTable(w io.Writer, all []hub.Registration) {

@@ -2,6 +2,7 @@ package main
 
 import (
 	"cmp"
+	"context"
 	"fmt"
 	"io"
 	"time"
@@ -66,33 +67,19 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 }
 
 func newHubTokensListCommand(dir *string) *cobra.Command {
-	var format string
-	cmd := &cobra.Command{
-		Use:     "list",
-		Short:   "List the tokens, without their secrets",
-		Example: "  wherry hub tokens list -o json",
-		Args:    cobra.NoArgs,
-		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list struct {
-				Tokens []hub.Token `json:"tokens"`
-			}
-			err := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) (err error) {
-				list.Tokens, err = h.Tokens(cmd.Context())
-				return err
-			})
-			if err != nil {
-				return err
-			}
-			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) {
-				fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEXPIRES\tSTATE")
-				for _, t := range list.Tokens {
-					row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))
-				}
-			})
-		},
+	return hubList[hub.Token]{
+		kind:  "tokens",
+		short: "List the tokens, without their secrets",
+		read:  func(ctx context.Context, h *hub.Hub) ([]hub.Token, error) { return h.Tokens(ctx) },
+		table: tokenTable,
+	}.command(dir)
+}
+
+func tokenTable(w io.Writer, all []hub.Token) {
+	fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEXPIRES\tSTATE")
+	for _, t := range all {
+		row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))
 	}
-	cli.OutputFlag(cmd, &format)
-	return cmd
 }
 
 func newHubTokensRevokeCommand(dir *string) *cobra.Command {
