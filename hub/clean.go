@@ -57,7 +57,7 @@ func cleanItems(items []bundle.Item) error {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
 		it.ConfigDigest, it.Content = digest.Digest(config), digest.Digest(content)
-		it.Message = plain(clip(it.Message))
+		it.Message, it.Failures = plain(clip(it.Message)), max(it.Failures, 0)
 		if it.Assignment == "" || seen[it.Assignment] {
 			return fmt.Errorf("item %d: assignment %q is empty or listed twice", i, it.Assignment)
 		}

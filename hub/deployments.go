@@ -40,6 +40,8 @@ type DeploymentStatus struct {
 	Content      digest.Digest `json:"content,omitempty"`
 	Revision     string        `json:"revision,omitempty"`
 	Floating     bool          `json:"floating,omitempty"`
+	// Failures is how often the assignment has begun to fail, by its agent's count: bundle.Item.
+	Failures int64 `json:"failures,omitempty"`
 	// Release is the digest of the release that the cluster runs.
 	Release digest.Digest `json:"release,omitempty"`
 }
@@ -60,7 +62,7 @@ func (h *Hub) Deployments(ctx context.Context, f Filter) (DeploymentList, error)
 		q.and("(c.name, d.assignment) > (:cluster, :assignment)", sql.Named("cluster", cluster), sql.Named("assignment", assignment))
 	}
 	rows, err := h.read.QueryContext(ctx, `SELECT c.name, c.uid, c.environment, c.type, d.assignment, d.workspace, d.workload, d.target, d.adapter,
-			`+stateNow("d.state")+`, d.state, d.reason, d.message, d.since, d.version, d.config, d.content, d.revision, d.floating, c.observed_digest
+			`+stateNow("d.state")+`, d.state, d.reason, d.message, d.since, d.version, d.config, d.content, d.revision, d.failures, d.floating, c.observed_digest
 		FROM cluster c JOIN deployment d ON d.cluster_id = c.id`+q.end("c.name, d.assignment", f.Limit), q.args...)
 	if err != nil {
 		return DeploymentList{}, classify(err)
@@ -71,7 +73,7 @@ func (h *Hub) Deployments(ctx context.Context, f Filter) (DeploymentList, error)
 		var d DeploymentStatus
 		var since int64
 		if err := rows.Scan(&d.Cluster, &d.ClusterUID, &d.Environment, &d.Type, &d.Assignment, &d.Workspace, &d.Workload, &d.Target, &d.Adapter,
-			&d.State, &d.Was, &d.Reason, &d.Message, &since, &d.Version, &d.ConfigDigest, &d.Content, &d.Revision, &d.Floating, &d.Release); err != nil {
+			&d.State, &d.Was, &d.Reason, &d.Message, &since, &d.Version, &d.ConfigDigest, &d.Content, &d.Revision, &d.Failures, &d.Floating, &d.Release); err != nil {
 			return DeploymentList{}, err
 		}
 		if d.Since = moment(since); d.State != Stale {

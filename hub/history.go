@@ -14,6 +14,7 @@ const wholeAgent = ""
 // value is what the history keeps of one assignment, or of the agent, as of a report.
 type value struct {
 	state, reason, version, config, content, revision string
+	failures                                          int64
 }
 
 // gone is the value of an assignment that a report does not list.
@@ -30,7 +31,7 @@ func valuesOf(r bundle.Report) map[string]value {
 	for _, it := range r.Items {
 		values[it.Assignment] = value{
 			state: string(it.State), reason: it.Reason, version: it.Version,
-			config: string(it.ConfigDigest), content: string(it.Content), revision: it.Revision,
+			config: string(it.ConfigDigest), content: string(it.Content), revision: it.Revision, failures: it.Failures,
 		}
 	}
 	return values
@@ -74,10 +75,10 @@ type entry struct {
 // writeTransition appends to the history. A row that is there already for this report stays: it knows
 // better.
 func writeTransition(ctx context.Context, db *conn, cluster int64, assignment string, at entry, v value) error {
-	_, err := db.exec(ctx, `INSERT INTO transition (cluster_id, assignment, incarnation, seq, state, reason, version, config, content, revision, occurred_at, received_at, report_id)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+	_, err := db.exec(ctx, `INSERT INTO transition (cluster_id, assignment, incarnation, seq, state, reason, version, config, content, revision, failures, occurred_at, received_at, report_id)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (cluster_id, assignment, incarnation, seq) DO NOTHING`,
-		cluster, assignment, at.incarnation, at.seq, v.state, v.reason, v.version, v.config, v.content, v.revision,
+		cluster, assignment, at.incarnation, at.seq, v.state, v.reason, v.version, v.config, v.content, v.revision, v.failures,
 		at.occurred, at.received, at.report)
 	return err
 }
@@ -94,7 +95,7 @@ func reportAfter(ctx context.Context, db querier, cluster int64, o order) (entry
 // valuesBefore returns the values as of the stored report before o. One index lookup finds each: every
 // assignment that the cluster ever had keeps a row in deployment.
 func valuesBefore(ctx context.Context, db querier, cluster int64, o order) (map[string]value, error) {
-	rows, err := db.QueryContext(ctx, `SELECT t.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision
+	rows, err := db.QueryContext(ctx, `SELECT t.assignment, t.state, t.reason, t.version, t.config, t.content, t.revision, t.failures
 		FROM (SELECT assignment FROM deployment WHERE cluster_id = ?1 UNION ALL SELECT '') a
 		JOIN transition t ON t.id = (SELECT id FROM transition
 			WHERE cluster_id = ?1 AND assignment = a.assignment AND (incarnation, seq) < (?2, ?3)
@@ -107,7 +108,7 @@ func valuesBefore(ctx context.Context, db querier, cluster int64, o order) (map[
 	for rows.Next() {
 		var name string
 		var v value
-		if err := rows.Scan(&name, &v.state, &v.reason, &v.version, &v.config, &v.content, &v.revision); err != nil {
+		if err := rows.Scan(&name, &v.state, &v.reason, &v.version, &v.config, &v.content, &v.revision, &v.failures); err != nil {
 			return nil, err
 		}
 		values[name] = v

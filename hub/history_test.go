@@ -4,6 +4,7 @@ import (
 	"context"
 	"fmt"
 	"maps"
+	"net/http"
 	"slices"
 	"strings"
 	"testing"
@@ -18,7 +19,7 @@ import (
 // them and without telling the ways of being removed apart.
 func historyOf(t testing.TB, h *Hub, uid string) map[string][]string {
 	t.Helper()
-	rows, err := h.read.QueryContext(context.Background(), `SELECT assignment, incarnation, seq, state, reason FROM transition
+	rows, err := h.read.QueryContext(context.Background(), `SELECT assignment, incarnation, seq, state, reason, failures FROM transition
 		WHERE cluster_id = (SELECT id FROM cluster WHERE uid = ?) ORDER BY assignment, incarnation, seq`, uid)
 	require.NoError(t, err)
 	defer rows.Close()
@@ -26,10 +27,14 @@ func historyOf(t testing.TB, h *Hub, uid string) map[string][]string {
 	for rows.Next() {
 		var assignment, state, reason string
 		var o order
-		require.NoError(t, rows.Scan(&assignment, &o.incarnation, &o.seq, &state, &reason))
+		var failures int64
+		require.NoError(t, rows.Scan(&assignment, &o.incarnation, &o.seq, &state, &reason, &failures))
 		what := state + " " + reason
-		if state == string(bundle.Removed) {
+		switch {
+		case state == string(bundle.Removed):
 			what = state
+		case failures > 0:
+			what += fmt.Sprintf(" failures=%d", failures)
 		}
 		if last[assignment] == what {
 			continue
@@ -69,6 +74,25 @@ func TestHistoryOfLateReports(t *testing.T) {
 	}
 }
 
+// Of three failures only the count arrived: the reports in between were coalesced at the agent.
+func TestFailuresThatNoReportToldOfAreInTheHistory(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	for seq, failures := range []int64{0, 3, 3, -1} {
+		it := item("drone", bundle.Compliant)
+		it.Failures = failures
+		status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, int64(seq+1), it)))
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, max(failures, 0), presentOf(t, h, a.UID)[0].Failures)
+		if failures > 0 {
+			require.Contains(t, page(h, "/deployments").Body.String(), "<td>3</td>")
+			require.Contains(t, page(h, "/v1/deployments").Body.String(), `"failures":3`)
+		}
+	}
+	require.Equal(t, []string{"1/1 compliant ", "1/2 compliant  failures=3", "1/4 compliant "}, historyOf(t, h, a.UID)["drone-main"])
+}
+
 // Whatever order reports arrive in, present and history end up the same.
 func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 	h, _ := newHub(t)
@@ -79,7 +103,9 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(rt, "reports") {
 			items := map[string]bundle.Item{}
 			for _, w := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(rt, "workloads") {
-				items[w] = item(w, rapid.SampledFrom(states).Draw(rt, "state"))
+				it := item(w, rapid.SampledFrom(states).Draw(rt, "state"))
+				it.Failures = rapid.Int64Range(0, 2).Draw(rt, "failures")
+				items[w] = it
 			}
 			reports = append(reports, slices.SortedFunc(maps.Values(items), func(a, b bundle.Item) int { return strings.Compare(a.Workload, b.Workload) }))
 		}

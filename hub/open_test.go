@@ -2,12 +2,16 @@ package hub
 
 import (
 	"database/sql"
+	"fmt"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 func TestOpenKeepsKeyAndContent(t *testing.T) {
@@ -105,20 +109,42 @@ func TestOpenOfAMissingHub(t *testing.T) {
 }
 
 func TestADatabaseOfBeforeIsBroughtUpToDate(t *testing.T) {
-	dir := t.TempDir()
-	require.NoError(t, makeKey(filepath.Join(dir, KeyFile)))
-	db, err := sql.Open("sqlite", dataSource(filepath.Join(dir, DatabaseFile)))
-	require.NoError(t, err)
-	_, err = db.Exec(schema1 + `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
-		VALUES ('u', 'plant-7', 'shop', 'drone', 'dev', '', '{}', 3600000, 1); PRAGMA user_version = 1`)
-	require.NoError(t, err)
-	require.NoError(t, db.Close())
+	for version, schema := range map[int]string{1: schema1, 2: schema1 + schema2} {
+		t.Run(fmt.Sprint(version), func(t *testing.T) {
+			dir := t.TempDir()
+			a := newAgent(t, "plant-7")
+			der, err := publicDER(a.Key)
+			require.NoError(t, err)
+			kid, err := bundle.KeyID(a.Key)
+			require.NoError(t, err)
+			require.NoError(t, makeKey(filepath.Join(dir, KeyFile)))
+			db, err := sql.Open("sqlite", dataSource(filepath.Join(dir, DatabaseFile)))
+			require.NoError(t, err)
+			_, err = db.Exec(schema+`
+				INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at, incarnation, seq, state, last_seen)
+					VALUES ('uid-plant-7', 'plant-7', 'shop', 'drone', 'dev', '', '{}', 3600000, 1, 1, 1, 'compliant', 1);
+				INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (1, ?, ?);
+				INSERT INTO deployment VALUES (1, 'drone-main', 'shop', 'drone', 'main', 'directory', 'compliant', '', '', 1, '1.0.0', '', '', '', 0, 1);
+				INSERT INTO report VALUES ('r', 1, 1, 1, 'snapshot', 1, 1, 'http', 'k', 0);
+				INSERT INTO transition VALUES (1, 1, 'drone-main', 1, 1, 'compliant', '', '1.0.0', '', '', '', 1, 1, 'r');
+				PRAGMA user_version = `+fmt.Sprint(version), kid, der)
+			require.NoError(t, err)
+			require.NoError(t, db.Close())
 
-	h := openHub(t, dir, &clock{now: epoch})
-	require.Equal(t, "plant-7", onlyCluster(t, h).Name)
-	a := newAgent(t, "plant-8")
-	_, refused := enrol(t, h, a.request(t, newToken(t, h, nil)))
-	require.Empty(t, refused)
+			h := openHub(t, dir, &clock{now: epoch})
+			require.Equal(t, []string{"drone-main stale (was compliant)"}, deploymentsOf(t, h))
+			b := newAgent(t, "plant-8")
+			_, refused := enrol(t, h, b.request(t, newToken(t, h, nil)))
+			require.Empty(t, refused)
+			it := item("drone", bundle.Failed)
+			it.Failures = 2
+			status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2, it)))
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, []string{"1/1 compliant ", "1/2 failed  failures=2"}, historyOf(t, h, a.UID)["drone-main"])
+			require.NoError(t, h.Close())
+			require.Equal(t, int64(2), presentOf(t, openHub(t, dir, &clock{now: epoch}), a.UID)[0].Failures)
+		})
+	}
 }
 
 func TestHubsMadeAtTheSameTimeShareOneKey(t *testing.T) {

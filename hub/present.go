@@ -92,7 +92,7 @@ func (p *present) values(ctx context.Context, db querier) (map[string]value, err
 
 func loadDeployments(ctx context.Context, db querier, cluster int64) (map[string]deployed, error) {
 	rows, err := db.QueryContext(ctx, `SELECT assignment, workspace, workload, target, adapter, state, reason, message, since,
-		version, config, content, revision, floating, listed FROM deployment WHERE cluster_id = ?`, cluster)
+		version, config, content, revision, failures, floating, listed FROM deployment WHERE cluster_id = ?`, cluster)
 	if err != nil {
 		return nil, err
 	}
@@ -102,7 +102,7 @@ func loadDeployments(ctx context.Context, db querier, cluster int64) (map[string
 		var name string
 		var d deployed
 		if err := rows.Scan(&name, &d.workspace, &d.workload, &d.target, &d.adapter, &d.state, &d.reason, &d.message, &d.since,
-			&d.version, &d.config, &d.content, &d.revision, &d.floating, &d.listed); err != nil {
+			&d.version, &d.config, &d.content, &d.revision, &d.failures, &d.floating, &d.listed); err != nil {
 			return nil, err
 		}
 		all[name] = d
@@ -163,14 +163,14 @@ func (p *present) write(ctx context.Context, db *conn, name string, d deployed) 
 	}
 	p.deployments[name] = d
 	_, err := db.exec(ctx, `INSERT INTO deployment (cluster_id, assignment, workspace, workload, target, adapter, state, reason, message, since,
-			version, config, content, revision, floating, listed)
-		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
+			version, config, content, revision, failures, floating, listed)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?, ?)
 		ON CONFLICT (cluster_id, assignment) DO UPDATE SET workspace = excluded.workspace, workload = excluded.workload,
 			target = excluded.target, adapter = excluded.adapter, state = excluded.state, reason = excluded.reason,
 			message = excluded.message, since = excluded.since, version = excluded.version, config = excluded.config,
-			content = excluded.content, revision = excluded.revision, floating = excluded.floating, listed = excluded.listed`,
+			content = excluded.content, revision = excluded.revision, failures = excluded.failures, floating = excluded.floating, listed = excluded.listed`,
 		p.id, name, d.workspace, d.workload, d.target, d.adapter, d.state, d.reason, d.message, d.since,
-		d.version, d.config, d.content, d.revision, d.floating, d.listed)
+		d.version, d.config, d.content, d.revision, d.failures, d.floating, d.listed)
 	return err
 }
 

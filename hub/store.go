@@ -20,6 +20,8 @@ var (
 	schema1 string
 	//go:embed schema2.sql
 	schema2 string
+	//go:embed schema3.sql
+	schema3 string
 )
 
 // querier is the part of a database that reads need: the pool of readers, or the writer's connection.
@@ -59,7 +61,7 @@ func openConn(ctx context.Context, path string) (*sql.DB, *conn, error) {
 		return nil, nil, errors.Join(classify(err), db.Close())
 	}
 	c := &conn{Conn: sc, statements: map[string]*sql.Stmt{}}
-	if err := c.migrate(ctx, []string{schema1, schema2}); err != nil {
+	if err := c.migrate(ctx, []string{schema1, schema2, schema3}); err != nil {
 		return nil, nil, errors.Join(classify(err), c.close(), db.Close())
 	}
 	return db, c, nil
