@@ -27,8 +27,8 @@ type Cluster struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 	// Key verifies the agent's reports.
 	Key ed25519.PublicKey `json:"-"`
-	// ExpectedInterval is the longest usual time between two reports; zero means
-	// DefaultExpectedInterval. For sites that report by media it is the time between two trips.
+	// ExpectedInterval is the longest usual time between two reports; zero means what is registered, or
+	// else DefaultExpectedInterval. For sites that report by media it is the time between two trips.
 	ExpectedInterval time.Duration `json:"-"`
 }
 

@@ -18,8 +18,9 @@ import (
 )
 
 // AddCluster registers a cluster and its key, and says whether that changed anything: registering the
-// same again does not. The error wraps ErrInvalid, or ErrExists where uid, name or key belong to
-// another registration; ReplaceCluster changes one.
+// same again does not. Of a registered one, a platform or an interval that c leaves open stays as it is,
+// and a platform that was open becomes c's. The error wraps ErrInvalid, or ErrExists where uid, name or
+// key belong to another registration, or other values are registered; ReplaceCluster changes them.
 func (h *Hub) AddCluster(ctx context.Context, c Cluster) (changed bool, err error) {
 	return h.register(ctx, c, false)
 }
@@ -34,7 +35,6 @@ func (h *Hub) register(ctx context.Context, c Cluster, replace bool) (changed bo
 	if err := c.check(); err != nil {
 		return false, err
 	}
-	c.ExpectedInterval = cmp.Or(c.ExpectedInterval, DefaultExpectedInterval)
 	kid, err := bundle.KeyID(c.Key)
 	if err != nil {
 		return false, err
@@ -48,12 +48,19 @@ func (h *Hub) register(ctx context.Context, c Cluster, replace bool) (changed bo
 		if err != nil {
 			return err
 		}
-		if len(have) > 0 && len(have[0].differs(c, kid)) == 0 {
-			return nil
+		if len(have) > 0 {
+			r := have[0]
+			// A Cluster object of a roster names no platform, and the request of the same agent does.
+			c.Platform, c.ExpectedInterval = cmp.Or(c.Platform, r.Platform), cmp.Or(c.ExpectedInterval, r.ExpectedInterval)
+			other := r.differs(c, kid)
+			switch {
+			case len(other) == 0 && r.Platform == c.Platform:
+				return nil
+			case len(other) > 0 && !replace:
+				return fmt.Errorf("cluster uid %s: %w as %s, with another %s", c.UID, ErrExists, r.Name, strings.Join(other, ", "))
+			}
 		}
-		if len(have) > 0 && !replace {
-			return fmt.Errorf("cluster uid %s: %w as %s, with another %s", c.UID, ErrExists, have[0].Name, strings.Join(have[0].differs(c, kid), ", "))
-		}
+		c.ExpectedInterval = cmp.Or(c.ExpectedInterval, DefaultExpectedInterval)
 		changed = true
 		return writeRegistration(ctx, db, c, kid, now)
 	})
@@ -197,14 +204,14 @@ func (r Registration) hasKey(kid string) bool { return slices.Contains(r.KeyIDs,
 
 func publicDER(key ed25519.PublicKey) ([]byte, error) { return x509.MarshalPKIXPublicKey(key) }
 
-// differs names what registering c with the key kid would change.
+// differs names what registering c with the key kid would change, other than a platform that was open.
 func (r Registration) differs(c Cluster, kid string) (names []string) {
 	for _, v := range []struct {
 		name string
 		same bool
 	}{
 		{"name", r.Name == c.Name},
-		{"platform", r.Platform == c.Platform},
+		{"platform", r.Platform == c.Platform || r.Platform == ""},
 		{"cluster type", r.Type == c.Type},
 		{"environment", r.Environment == c.Environment},
 		{"ring", r.Ring == c.Ring},

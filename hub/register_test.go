@@ -1,6 +1,7 @@
 package hub
 
 import (
+	"context"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
@@ -31,6 +32,9 @@ func TestRegisteringAgain(t *testing.T) {
 	}{
 		{"the same", base.Cluster, false, nil},
 		{"the same interval in words", with(func(c *Cluster) { c.ExpectedInterval = time.Hour }), false, nil},
+		{"another interval", with(func(c *Cluster) { c.ExpectedInterval = time.Minute }), false, ErrExists},
+		{"no platform", with(func(c *Cluster) { c.Platform = "" }), false, nil},
+		{"another platform", with(func(c *Cluster) { c.Platform = "mine" }), false, ErrExists},
 		{"another key", with(func(c *Cluster) { c.Key = other.Key }), false, ErrExists},
 		{"another type", with(func(c *Cluster) { c.Type = "large" }), false, ErrExists},
 		{"another label", with(func(c *Cluster) { c.Labels = map[string]string{"region": "eu"} }), false, ErrExists},
@@ -55,6 +59,34 @@ func TestRegisteringAgain(t *testing.T) {
 				require.Equal(t, before, after)
 			}
 		})
+	}
+}
+
+// A roster leaves platform and interval open, a request the interval: in whatever order they come, what was said stays.
+func TestWhatARegistrationLeavesOpen(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	open := a.Cluster
+	open.Platform, open.ExpectedInterval = "", 24*time.Hour
+	for _, step := range []struct {
+		add      func(context.Context, Cluster) (bool, error)
+		cluster  Cluster
+		changed  bool
+		platform string
+	}{
+		{h.AddCluster, open, true, ""},
+		{h.AddCluster, a.Cluster, true, "shop"},
+		{h.AddCluster, open, false, "shop"},
+		{h.ReplaceCluster, open, false, "shop"},
+		{h.ReplaceCluster, a.heir(t).Cluster, true, "shop"},
+	} {
+		changed, err := step.add(t.Context(), step.cluster)
+		require.NoError(t, err)
+		require.Equal(t, step.changed, changed)
+		r, err := h.Registration(t.Context(), "plant-7")
+		require.NoError(t, err)
+		require.Equal(t, step.platform, r.Platform)
+		require.Equal(t, 24*time.Hour, r.ExpectedInterval)
 	}
 }
 

@@ -34,10 +34,10 @@ func (r *registration) flags(cmd *cobra.Command) {
 	f.StringVar(&r.uid, "uid", "", "the agent's uid")
 	f.StringVar(&r.clusterType, "type", "", "the cluster type")
 	f.StringVar(&r.environment, "environment", "", "the environment")
-	f.StringVar(&r.platform, "platform", "", "the platform; empty takes any")
+	f.StringVar(&r.platform, "platform", "", "the platform; empty takes what is registered, or any")
 	f.StringVar(&r.ring, "ring", "", "the ring; empty takes any")
 	f.StringToStringVar(&r.labels, "label", nil, "a label KEY=VALUE; may be repeated")
-	f.DurationVar(&r.expected, "expected-interval", hub.DefaultExpectedInterval, "the longest usual time between two reports; after three the cluster is stale")
+	f.DurationVar(&r.expected, "expected-interval", 0, fmt.Sprintf("the longest usual time between two reports; after three the cluster is stale (default: what is registered, or %s)", hub.DefaultExpectedInterval))
 }
 
 // agentStatus is the part of "wherry-agent status -o json" that a registration takes.
