@@ -9,6 +9,7 @@ import (
 	"net/http"
 	"net/url"
 	"strconv"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 
@@ -116,7 +117,11 @@ func answerError(status int, body []byte) error {
 		}
 		return errors.New(plain(clip(e.Error)))
 	}
-	return fmt.Errorf("it answered %d %s", status, http.StatusText(status))
+	said := fmt.Sprintf("it answered %d %s", status, http.StatusText(status))
+	if text, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n"); text != "" && text[0] != '<' { // a proxy, or a port that speaks TLS
+		said += ": " + clip(text)
+	}
+	return errors.New(plain(said))
 }
 
 // plain makes what another machine said fit for a terminal.

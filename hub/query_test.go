@@ -226,4 +226,10 @@ func TestAnswersThatAreNoHubs(t *testing.T) {
 	require.ErrorContains(t, err, "not a hub's")
 	_, err = Client{URL: server.URL}.Deployments(t.Context(), Filter{})
 	require.ErrorContains(t, err, "418")
+	require.NotContains(t, err.Error(), "\x1b")
+
+	secure := httptest.NewTLSServer(http.NotFoundHandler())
+	defer secure.Close()
+	_, err = Client{URL: strings.Replace(secure.URL, "https", "http", 1)}.Clusters(t.Context(), Filter{})
+	require.ErrorContains(t, err, "it answered 400 Bad Request: Client sent an HTTP request to an HTTPS server.")
 }
