@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -15,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -33,8 +33,8 @@ type fleet interface {
 
 // getFlags are the flags that all kinds of rows have.
 type getFlags struct {
-	url, dir, format string
-	filter           hub.Filter
+	url, dir, authorities, format string
+	filter                        hub.Filter
 }
 
 func newGetCommand() *cobra.Command {
@@ -53,6 +53,7 @@ it reported last.`,
 	f := cmd.PersistentFlags()
 	f.StringVar(&g.url, "hub", "", "the hub's URL")
 	f.StringVar(&g.dir, "data", "", "the hub's folder")
+	f.StringVar(&g.authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM")
 	f.StringVar(&g.filter.Environment, "environment", "", "only this environment")
 	f.StringVar(&g.filter.Type, "type", "", "only this cluster type")
 	f.StringVar(&g.filter.Workload, "workload", "", "only this workload, or clusters with it")
@@ -130,15 +131,21 @@ func (g *getFlags) ask(use func(fleet) error) error {
 	if dir != "" {
 		return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error { return use(h) })
 	}
-	err := use(hub.Client{URL: url, HTTP: &http.Client{Timeout: 30 * time.Second}})
+	client, err := oci.NewHTTPClient(oci.Network{CAFile: g.authorities})
+	if err != nil {
+		return cli.Fail(cli.Usage, fmt.Errorf("--tls-ca: %w", err), "")
+	}
+	client.Timeout = 30 * time.Second
+	err = use(hub.Client{URL: url, HTTP: client})
 	var said *cli.Error
+	hint := cli.CertificateHint(err)
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err
 	case errors.Is(err, hub.ErrInvalid):
 		return cli.Fail(cli.Usage, err, "")
 	}
-	return cli.Fail(cli.Failed, err, `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`)
+	return cli.Fail(cli.Failed, err, cmp.Or(hint, `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`))
 }
 
 func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {

@@ -41,24 +41,26 @@ addresses than this machine's own, serve asks for a certificate, or for --insecu
 			if s.perMinute < 1 {
 				return cli.Usagef("--reports-per-minute: %d is too few", s.perMinute)
 			}
-			listener, url, err := s.listen()
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			listener, url, err := s.listen(log)
 			if err != nil {
 				return err
 			}
 			defer listener.Close()
-			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			return withHub(*dir, hub.Options{Log: log, ReportsPerMinute: s.perMinute}, func(h *hub.Hub) error {
 				return serve(cmd.Context(), h, listener, func() error {
 					log.Info("hub is ready", "url", url, "data", *dir)
-					_, err := fmt.Fprintln(cmd.OutOrStdout(), url)
-					return err
+					if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
+						return cli.Fail(cli.Failed, fmt.Errorf("print the URL: %w", err), "")
+					}
+					return nil
 				})
 			})
 		},
 	}
 	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:8080", "the address to listen on; port 0 takes a free one")
-	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, in PEM")
-	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, in PEM")
+	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
+	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
 	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", hub.DefaultReportsPerMinute, "ask agents to send at most this `NUMBER` of reports a minute in all")
 	return cmd
@@ -76,7 +78,7 @@ func serve(ctx context.Context, h *hub.Hub, listener net.Listener, ready func() 
 }
 
 // listen opens the address, with TLS where a certificate is given, and returns its URL.
-func (s serving) listen() (net.Listener, string, error) {
+func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
 		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr: %w", err), "it looks like 127.0.0.1:8080, or :8080 for all addresses")
@@ -90,15 +92,18 @@ func (s serving) listen() (net.Listener, string, error) {
 	}
 	var config *tls.Config
 	if s.certificate != "" {
-		pair, err := tls.LoadX509KeyPair(s.certificate, s.key)
+		served, err := openCertificate(s.certificate, s.key, log)
 		if err != nil {
-			return nil, "", cli.Fail(cli.Usage, fmt.Errorf("certificate: %w", err), "--tls-cert and --tls-key must be PEM files that belong together")
+			return nil, "", err
 		}
-		config = &tls.Config{Certificates: []tls.Certificate{pair}, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		config = &tls.Config{GetCertificate: served.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
 	}
 	listener, err := net.Listen("tcp", s.addr)
 	if errors.Is(err, syscall.EADDRINUSE) {
 		return nil, "", cli.Fail(cli.Failed, err, "stop what listens there, or choose another --addr")
+	}
+	if errors.As(err, new(*net.AddrError)) || errors.As(err, new(*net.DNSError)) {
+		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr: %w", err), "it looks like 127.0.0.1:8080, or :8080 for all addresses")
 	}
 	if err != nil {
 		return nil, "", cli.Fail(cli.Failed, err, "choose another --addr")

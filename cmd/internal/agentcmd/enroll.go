@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"context"
 	"crypto"
-	"crypto/tls"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -360,9 +359,8 @@ func enrollError(err error) error {
 	case errors.Is(err, agent.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
 		return cli.Fail(cli.Denied, err, "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request")
 	}
-	var certificate *tls.CertificateVerificationError
-	if errors.As(err, &certificate) {
-		return cli.Fail(cli.Failed, err, "name the authority's certificate with --tls-ca, if this is the hub")
+	if hint := cli.CertificateHint(err); hint != "" {
+		return cli.Fail(cli.Failed, err, hint)
 	}
 	return cli.Fail(cli.Failed, err, "is this the hub's address, and is it running? Run the same again then: what it has followed already is answered again")
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/needs"
 )
 
@@ -48,6 +49,8 @@ func registryRemedy(err error) string {
 		return "give --plain-http if the registry is meant to be without TLS"
 	case isUnknownAuthority(err):
 		return "name the authority's certificate with --tls-ca, or put it into the ConfigMap wherry-agent-ca"
+	case cli.CertificateHint(err) != "":
+		return cli.CertificateHint(err)
 	}
 	return "is this the registry's address, is it running, and does a proxy or a firewall let this machine through?"
 }
@@ -173,7 +176,7 @@ func (e *examination) hub(ctx context.Context) {
 	}
 	if err := askHub(ctx, &http.Client{Transport: e.Transport}, e.HubURL); err != nil {
 		remedy := "is this the hub's address, and is it running? Reports wait until it answers"
-		if isUnknownAuthority(err) {
+		if cli.CertificateHint(err) != "" {
 			remedy = registryRemedy(err)
 		}
 		e.failed(check, remedy, "%v", err)
