@@ -59,7 +59,7 @@ func newReportsDeadListCommand() *cobra.Command {
 
 func deadTable(w io.Writer, letters []agent.DeadLetter) {
 	if len(letters) == 0 {
-		fmt.Fprintln(w, "none: the hub has refused no report for good")
+		fmt.Fprintln(w, "no hub has said that it will not take a report that waits here")
 		return
 	}
 	fmt.Fprintln(w, "SEQ\tMADE\tREJECTED\tRETRY\tREASON")
