@@ -54,7 +54,7 @@ needs --environment, whose record is followed then.`,
 			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { listTable(w, list) })
 		},
 	}
-	cmd.Flags().StringVar(&environment, "environment", "", "list this environment only")
+	cmd.Flags().StringVar(&environment, "environment", "", "list the environment `NAME` only")
 	registry.add(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd

@@ -49,8 +49,8 @@ whose it is: that is for those who read the copy.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], args[1]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.environment, "environment", "", "copy all of this environment")
-	c.trust.add(cmd, "the public key, or several in one file, of which one must have signed")
+	flags.StringVar(&c.environment, "environment", "", "copy all of the environment `NAME`")
+	c.trust.add(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	flags.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
 	flags.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
 	flags.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")

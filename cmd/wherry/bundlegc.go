@@ -47,7 +47,7 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&c.options.Environment, "environment", "", "this environment only")
+	flags.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
 	flags.IntVar(&c.options.Keep, "keep", publisher.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
 	flags.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than `AGE` in any case; with 0 --keep alone counts")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")

@@ -19,7 +19,7 @@ type cacheFlags struct {
 
 func (f *cacheFlags) add(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringVar(&f.dir, "cache", "", "keep what was rendered, for the next time, in this folder (default wherry/render in the user's cache folder)")
+	flags.StringVar(&f.dir, "cache", "", "keep what was rendered, for the next time, in this `FOLDER` (default wherry/render in the user's cache folder)")
 	flags.BoolVar(&f.off, "no-cache", false, "render everything, and keep nothing")
 }
 

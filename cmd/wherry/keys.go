@@ -54,7 +54,7 @@ The password comes from --password-file, else from ` + passwordVariable + `, els
 			return err
 		},
 	}
-	cmd.Flags().StringVarP(&prefix, "output", "o", "cosign", "the files' common path, without .key and .pub")
+	cmd.Flags().StringVarP(&prefix, "output", "o", "cosign", "the files' common path, `PREFIX`, without .key and .pub")
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty-password", false, "leave the private key as good as unencrypted if the password is empty")
 	password.add(cmd)
 	return cmd

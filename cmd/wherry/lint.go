@@ -51,9 +51,9 @@ It exits with 1 where there are errors or warnings.`,
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&o.source.environment, "environment", "", "the environment's name; all environments without it")
-	flags.StringVarP(&o.format, "output", "o", lintFormats[0], "print as table, json or sarif")
-	flags.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this code; may be repeated")
+	flags.StringVar(&o.source.environment, "environment", "", "the environment's `NAME`; all environments without it")
+	flags.StringVarP(&o.format, "output", "o", lintFormats[0], "print as `FORMAT`, table, json or sarif")
+	flags.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
 	o.source.addReplacements(cmd)
 	return cmd

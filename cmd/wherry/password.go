@@ -30,7 +30,7 @@ type passwordFlags struct {
 }
 
 func (f *passwordFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.file, "password-file", "", "read the key's password from this file's first line, or from - for standard input")
+	cmd.Flags().StringVar(&f.file, "password-file", "", "read the key's password from the first line of this `FILE`, or from - for standard input")
 }
 
 // read returns the password from the file, else from COSIGN_PASSWORD, else from the terminal, where a new

@@ -39,7 +39,7 @@ func newPublishCommand() *cobra.Command {
 registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout, as oci-layout:DIR.
 
 What is there already in equal form is left alone: publishing twice changes nothing. A killed or cut off
-publish leaves no tag on anything incomplete; run it again.
+publish leaves no tag on anything incomplete; run it again. "wherry plan" shows beforehand what would change.
 
 A failed assignment fails alone: it keeps the content that the last release has, and the rest is published. So
 do all assignments of a WorkloadRegistration whose source cannot be read. Where the last release cannot be
@@ -74,11 +74,11 @@ that asks for, from a timer, so that releases never expire.
 	flags := cmd.Flags()
 	flags.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
 	flags.StringVar(&p.trust, "trust", "", trustFlagUsage)
-	flags.StringVar(&p.options.Platform, "platform-name", "", `the platform's name where it has no Platform object (default "default")`)
-	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to this ring only; may be repeated")
-	flags.StringVar(&p.validFor, "valid-for", "", "how long agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
-	flags.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this time, such as 72h (default a third of their validity)")
-	flags.StringArrayVar(&p.options.Drop, "drop", nil, "TYPE/TARGET: leave this failed assignment out, which deletes it; may be repeated")
+	flags.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
+	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME` only; may be repeated")
+	flags.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
+	flags.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
+	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	flags.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
 	_ = cmd.MarkFlagRequired("to")

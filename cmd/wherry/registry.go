@@ -61,7 +61,7 @@ cannot forge any.`,
 			return reg.Serve(cmd.Context(), l)
 		},
 	}
-	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:5000", "the address to listen on; port 0 takes a free one")
+	cmd.Flags().StringVar(&addr, "addr", "127.0.0.1:5000", "the `ADDRESS` to listen on; port 0 takes a free one")
 	cmd.Flags().BoolVar(&insecure, "insecure-any", false, "listen on an address that other machines can reach")
 	cmd.Flags().BoolVarP(&verbose, "verbose", "v", false, "log every request")
 	return cmd

@@ -55,7 +55,7 @@ It exits with 1 if assignments failed; the others are written.`,
 	}
 	source.add(cmd)
 	source.addAssignments(cmd)
-	cmd.Flags().StringVarP(&out, "output", "o", "", "the folder to write to (required)")
+	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FOLDER` to write to (required)")
 	cmd.Flags().BoolVar(&opts.Force, "force", false, "write into a folder that holds other files")
 	_ = cmd.MarkFlagRequired("output")
 	return cmd

@@ -51,7 +51,7 @@ one, it is 3. It can be repeated; one more signature by the same key is none.`,
 	s.registry.add(cmd)
 	cli.OutputFlag(cmd, &s.format)
 	flags := cmd.Flags()
-	flags.StringVar(&s.environment, "environment", "", "the environment's name (required)")
+	flags.StringVar(&s.environment, "environment", "", "the environment's `NAME` (required)")
 	flags.StringVar(&s.first, "trust", "", trustFlagUsage+" (required)")
 	flags.StringVar(&s.options.Tag, "pending", "", "sign what this `TAG` of the environment's records names, in place of the newest that waits")
 	flags.BoolVar(&s.yes, "yes", false, "do not ask")

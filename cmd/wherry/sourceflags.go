@@ -39,7 +39,7 @@ type sourceFlags struct {
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.environment, "environment", "", "the environment's name (required)")
+	cmd.Flags().StringVar(&f.environment, "environment", "", "the environment's `NAME` (required)")
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors, and do nothing if there is any")
 	_ = cmd.MarkFlagRequired("environment")
 	f.addReplacements(cmd)
@@ -49,17 +49,17 @@ func (f *sourceFlags) add(cmd *cobra.Command) {
 // addReplacements adds the flags that say where the rest of a platform is read from.
 func (f *sourceFlags) addReplacements(cmd *cobra.Command) {
 	flags := cmd.Flags()
-	flags.StringArrayVar(&f.bases, "base", nil, "read this in place of what the BaseRepo objects name; may be repeated, order counts")
-	flags.StringArrayVar(&f.workloads, "workload", nil, "REGISTRATION=DIR: read DIR in place of what this WorkloadRegistration names; may be repeated")
-	flags.StringArrayVar(&f.mirrors, "mirror", nil, "URL=PLACE: read git repositories whose URL begins like this from this folder or URL; may be repeated")
-	flags.StringVar(&f.commit, "commit", "", "the commit that --base stands for, where neither git nor BaseRepo main says it")
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading a remote repository after this time")
+	flags.StringArrayVar(&f.bases, "base", nil, "read this `SOURCE` in place of what the BaseRepo objects name; may be repeated, order counts")
+	flags.StringArrayVar(&f.workloads, "workload", nil, "`REGISTRATION=DIR`: read DIR in place of what this WorkloadRegistration names; may be repeated")
+	flags.StringArrayVar(&f.mirrors, "mirror", nil, "`URL=PLACE`: read git repositories whose URL begins like this from this folder or URL; may be repeated")
+	flags.StringVar(&f.commit, "commit", "", "the `COMMIT` that --base stands for, where neither git nor BaseRepo main says it")
+	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading a remote repository after this `TIME`")
 }
 
 // addAssignments adds the flag that takes what another scheduler has decided.
 func (f *sourceFlags) addAssignments(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.assignments, "assignments", "",
-		`take what is assigned from this file, or - for stdin, in the form of "wherry schedule -o json", and not from the scheduling policies`)
+		"take what is assigned from this `FILE`, or - for stdin, in the form of \"wherry schedule -o json\", and not from the scheduling policies")
 }
 
 // load reads platform. Of output, which may be empty, nothing is read.

@@ -62,7 +62,7 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&platform, "platform", "", "the platform's name, as its releases have it (required)")
+	flags.StringVar(&platform, "platform", "", "the platform's `NAME`, as its releases have it (required)")
 	flags.StringArrayVar(&rootKeys, "root-key", nil, "the `[NAME=]PUB` of a key that may change who signs; may be repeated (required)")
 	flags.IntVar(&rootThreshold, "root-threshold", 0, "how many root keys have to sign the next version")
 	flags.StringArrayVar(&releaseKeys, "release-key", nil, "the `[NAME=]PUB` of a key that signs releases; may be repeated (required)")
@@ -187,7 +187,7 @@ anybody has signed, it raises the epoch once.`,
 
 // addRole adds the flag that names a role.
 func addRole(cmd *cobra.Command, role *string) {
-	cmd.Flags().StringVar(role, "role", "", "root or release (required)")
+	cmd.Flags().StringVar(role, "role", "", "the `ROLE`, root or release (required)")
 	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{publisher.RoleRelease, publisher.RoleRoot}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagRequired("role")
 }

@@ -62,7 +62,7 @@ The exit code is 4 when it is not to be trusted.`,
 			return cli.Print(cmd.OutOrStdout(), format, t, func(w io.Writer) { trustedTable(w, t) })
 		},
 	}
-	v.trust.add(cmd, "the public key, or several in one file, of which one must have signed")
+	v.trust.add(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	v.identity.add(cmd)
 	cmd.MarkFlagsOneRequired("key", "trust", "certificate-identity")
 	cmd.MarkFlagsMutuallyExclusive("key", "certificate-identity")

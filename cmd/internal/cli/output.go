@@ -17,7 +17,7 @@ var formats = [...]string{"table", "json", "yaml"}
 // OutputFlag adds -o, --output with the formats table, json and yaml, and sets format to table.
 func OutputFlag(cmd *cobra.Command, format *string) {
 	*format = formats[0]
-	cmd.Flags().VarP((*formatFlag)(format), "output", "o", "print as table, json or yaml")
+	cmd.Flags().VarP((*formatFlag)(format), "output", "o", "print as `FORMAT`, table, json or yaml")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(formats[:], cobra.ShellCompDirectiveNoFileComp))
 }
 
