@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 func TestARefusedReleaseIsNotJudgedAgainBeforeSomethingChanges(t *testing.T) {
@@ -46,6 +47,40 @@ func TestARefusalEndsWhenTheTagNamesTheRunningReleaseAgain(t *testing.T) {
 	require.Equal(t, bundle.Compliant, r.Status.State)
 	require.Nil(t, r.Status.Release.Refused)
 	require.Empty(t, r.Status.Reason)
+}
+
+// asking calls ask before each Apply.
+type asking struct {
+	reconcilers.Reconciler
+	ask func()
+}
+
+func (e *asking) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	e.ask()
+	return e.Reconciler.Apply(ctx, a)
+}
+
+func TestARefusalIsOverWhenTheNextReleaseIsAccepted(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.release(5, "1")
+	s.publish(s.draft(4, files(map[string]string{"a-x": "0"})))
+	require.Equal(t, bundle.Rejected, s.once().Status.State)
+	s.publish(s.draft(6, files(map[string]string{"a-x": "2"})))
+	var during Status
+	engine := &asking{Reconciler: s.opts.Reconcilers["directory"]}
+	s.opts.Reconcilers["directory"] = engine
+	s.agent(func(a *Agent) {
+		engine.ask = func() {
+			var err error
+			during, err = a.Status()
+			require.NoError(t, err)
+		}
+		a.Once(context.Background(), 0)
+	})
+	require.EqualValues(t, 6, during.Release.Running.Sequence)
+	require.Empty(t, during.Reason, "what was refused before is no news while the next one is applied: a process may be killed there")
+	require.Empty(t, during.Message)
 }
 
 func TestAnAgentThatBecameAnotherDoesNotKeepWhatItWas(t *testing.T) {

@@ -122,7 +122,9 @@ func (k known) state() bundle.State {
 
 // told is the state, and the most urgent of what there is to tell.
 func (k known) told() (state bundle.State, reason, message string) {
-	reason, message = k.contact.Reason, k.contact.Message
+	if k.contact.Verdict != Refused { // which ends with refused, and not with the next pass alone
+		reason, message = k.contact.Reason, k.contact.Message
+	}
 	switch {
 	case k.refused != nil:
 		reason, message = string(k.refused.Reason), k.refused.Message

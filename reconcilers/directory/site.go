@@ -8,6 +8,7 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
 )
@@ -40,7 +41,7 @@ func openSite(root, name string) (*site, error) {
 	info, err := dir.Lstat(name)
 	if err == nil && !info.IsDir() {
 		dir.Close()
-		return nil, &reasonError{NotOurs, fmt.Errorf("%s exists and is no folder", name)}
+		return nil, &reasonError{NotOurs, fmt.Errorf("%s exists and is no folder: move it away", filepath.Join(root, name))}
 	}
 	return s, nil
 }

@@ -98,6 +98,16 @@ till-main   flux       failed     1 second ago   DeadlineExceeded: it was progre
 w-main      flux       removed    0 seconds ago  
 `, out.String())
 	out.Reset()
+	waits := agent.Status{Release: agent.ReleaseStates{
+		Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Sequence: 7}, Desired: &agent.ReleaseStatus{Digest: digest.FromString("8"), Sequence: 8, AgeSeconds: 60},
+	}}
+	writeTable(&out, waits, now)
+	require.Contains(t, out.String(), "\nnewest\tsequence 8, sha256:2c624232cdd2, issued 60 seconds ago\n")
+	waits.Release.Desired = waits.Release.Running
+	out.Reset()
+	writeTable(&out, waits, now)
+	require.NotContains(t, out.String(), "newest")
+	out.Reset()
 	writeTable(&out, agent.Status{}, now)
 	require.Contains(t, out.String(), "agent\tnone is running: this is how the last one stood\n")
 }

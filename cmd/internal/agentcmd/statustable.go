@@ -41,6 +41,9 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	if r := s.Release.Running; r != nil {
 		row("running", release(r.Digest, r.Epoch, r.Sequence), ", ", issued(r))
 	}
+	if r := s.Release.Desired; r != nil && newer(s) {
+		row("newest", release(r.Digest, r.Epoch, r.Sequence), ", ", issued(r))
+	}
 	if r := s.Release.Refused; r != nil {
 		row("refused", short(r.Digest), " ", r.Reason, ", first ", ago(r.At, now))
 	}
@@ -68,6 +71,13 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	for _, i := range s.Items {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Assignment, i.Adapter, i.State, ago(i.Since, now), reasonOf(i.Reason, i.Message))
 	}
+}
+
+// newer says whether the newest release is another than the one that runs, and is told of in no line of its own.
+func newer(s agent.Status) bool {
+	d, r := s.Release.Desired, s.Release.Running
+	given := func(q agent.QuarantinedStatus) bool { return q.Digest == d.Digest }
+	return s.Release.Refused == nil && (r == nil || r.Digest != d.Digest) && !slices.ContainsFunc(s.Release.Quarantined, given)
 }
 
 func ring(s agent.Status) string {
