@@ -98,6 +98,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if probes != nil {
 		parts.Go(func() { probes.serve(ctx) })
 	}
+	if a.opts.Watchdog != nil {
+		parts.Go(func() { a.reassure(ctx) })
+	}
 	parts.Go(func() { newSender(a).run(ctx) })
 	if a.opts.ReportStore != nil {
 		parts.Go(func() { (&registrySink{Agent: a}).run(ctx) })

@@ -1,0 +1,31 @@
+package agentcmd
+
+import (
+	"net"
+	"strconv"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent"
+)
+
+// watchdog is that of systemd, where the unit has WatchdogSec; nil without one. See sd_notify(3) and
+// sd_watchdog_enabled(3).
+func watchdog(environ func(string) string, pid int) *agent.Watchdog {
+	socket := environ("NOTIFY_SOCKET")
+	micros, err := strconv.ParseInt(environ("WATCHDOG_USEC"), 10, 64)
+	if other := environ("WATCHDOG_PID"); socket == "" || err != nil || micros <= 0 || other != "" && other != strconv.Itoa(pid) {
+		return nil
+	}
+	return &agent.Watchdog{
+		Every: max(time.Duration(micros)*time.Microsecond/3, time.Millisecond),
+		Tell: func() error {
+			conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+			if err != nil {
+				return err
+			}
+			defer conn.Close()
+			_, err = conn.Write([]byte("WATCHDOG=1"))
+			return err
+		},
+	}
+}
