@@ -39,6 +39,9 @@ database and its key. The other commands here work on that folder, also while th
 
 // withHub opens the hub in dir for the time of use.
 func withHub(dir string, o hub.Options, use func(*hub.Hub) error) error {
+	if dir == "" {
+		return cli.Usagef("--data is empty: it names the hub's folder")
+	}
 	h, err := hub.Open(dir, o)
 	if err != nil {
 		return hubError(err, dir)

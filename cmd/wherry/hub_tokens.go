@@ -51,8 +51,10 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 			}
 			cmd.PrintErrf("%s: token %s for %s of cluster type %s, good until %s\non each: wherry-agent enroll --hub URL --token-file FILE --cluster-type %s --environment %s\n",
 				*dir, token.ID(), cli.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
-			_, err = fmt.Fprintln(cmd.OutOrStdout(), token.Reveal())
-			return err
+			if _, err = fmt.Fprintln(cmd.OutOrStdout(), token.Reveal()); err != nil {
+				return cli.Fail(cli.Failed, fmt.Errorf("print token %s: %w", token.ID(), err), fmt.Sprintf("nobody has it; \"wherry hub tokens revoke %s\", and make another", token.ID()))
+			}
+			return nil
 		},
 	}
 	f := cmd.Flags()
