@@ -6,6 +6,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/spf13/cobra"
@@ -13,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // requestFlags are those of a request that somebody has carried here.
@@ -113,11 +115,17 @@ func addRoster(cmd *cobra.Command, dir, folder string, flags *registration, args
 	if err != nil {
 		return err
 	}
+	listed = slices.DeleteFunc(listed, func(c scheduler.Cluster) bool {
+		if c.Reporting && c.PublicKey == "" {
+			cmd.PrintErrf("%s: cluster %s left out, for it has no publicKey\n", c.Position, c.Name)
+		}
+		return !c.Reporting || c.PublicKey == ""
+	})
+	if len(listed) == 0 {
+		return cli.Fail(cli.No, fmt.Errorf("%s: it has no Cluster object that reports", folder), `"wherry roster add" writes them`)
+	}
 	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
 		for _, c := range listed {
-			if !c.Reporting || c.PublicKey == "" {
-				continue
-			}
 			key, err := hub.ParseReportKey([]byte(c.PublicKey))
 			if err != nil {
 				return fmt.Errorf("%s: cluster %s: %w", c.Position, c.Name, err)

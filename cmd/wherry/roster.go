@@ -139,6 +139,9 @@ func rosterObject(r bundle.EnrolmentRequest) ([]byte, error) {
 
 // readRoster returns the Cluster objects of a folder, wherever in it they lie.
 func readRoster(ctx context.Context, dir string) ([]scheduler.Cluster, error) {
+	if _, err := os.ReadDir(dir); err != nil {
+		return nil, cli.Fail(cli.Usage, err, "give the folder of one environment, which has to be there")
+	}
 	m := scheduler.NewModel("")
 	if err := m.Load(ctx, scheduler.Source{FS: os.DirFS(dir)}); err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", dir, err), "give the folder of one environment; \"wherry lint\" says what is wrong with it")
