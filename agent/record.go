@@ -274,7 +274,10 @@ func (r record) onlySeen() bool {
 // memo holds the records that were read last, by assignment, with what they were decoded from.
 type memo struct {
 	sync.Mutex
-	records map[string]decoded
+	records map[string]*decoded
+	// all are those of the transaction with that number, which is another one after each commit.
+	all []record
+	id  int
 }
 
 type decoded struct {
@@ -282,7 +285,8 @@ type decoded struct {
 	record
 }
 
-// records returns the assignments by name. Only what has changed since they were read last is decoded.
+// records returns the assignments by name. Only what has changed since they were read last is decoded. The slice
+// belongs to all who ask: it is to be read only.
 func (s *State) records(tx *bbolt.Tx) ([]record, error) {
 	b := tx.Bucket([]byte(bucketItems))
 	if b == nil {
@@ -290,23 +294,32 @@ func (s *State) records(tx *bbolt.Tx) ([]record, error) {
 	}
 	s.memo.Lock()
 	defer s.memo.Unlock()
-	var rs []record
-	read := make(map[string]decoded, len(s.memo.records))
+	committed := !tx.Writable()
+	if committed && s.memo.records != nil && s.memo.id == tx.ID() {
+		return s.memo.all, nil
+	}
+	rs, read := make([]record, 0, len(s.memo.records)), make(map[string]*decoded, len(s.memo.records))
 	err := b.ForEach(func(k, v []byte) error {
-		d, ok := s.memo.records[string(k)]
-		if !ok || !bytes.Equal(d.from, v) {
+		d := s.memo.records[string(k)]
+		if d == nil || !bytes.Equal(d.from, v) {
 			r, err := load[record](tx, bucketItems, string(k))
 			if err != nil {
 				return err
 			}
-			d = decoded{bytes.Clone(v), r}
+			d = &decoded{bytes.Clone(v), r}
 		}
 		read[string(k)] = d
 		rs = append(rs, d.record)
 		return nil
 	})
+	if err != nil {
+		return nil, err
+	}
 	s.memo.records = read
-	return rs, err
+	if rs = slices.Clip(rs); committed {
+		s.memo.all, s.memo.id = rs, tx.ID()
+	}
+	return rs, nil
 }
 
 // recordsByName returns the assignments under their names. The map is the caller's.

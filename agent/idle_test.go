@@ -1,0 +1,45 @@
+package agent
+
+import (
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+func TestRecordsAreReadOnceForEachCommit(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
+	s.once()
+	s.agent(func(a *Agent) {
+		read := func() (rs []record) {
+			require.NoError(t, a.state.view(func(tx *bbolt.Tx) (err error) {
+				rs, err = a.state.records(tx)
+				return err
+			}))
+			return rs
+		}
+		suspend := func(tx *bbolt.Tx) error {
+			rs, err := a.state.records(tx)
+			r := rs[0]
+			r.Item.State = bundle.Suspended
+			err = errors.Join(err, saveRecord(tx, r))
+			again, err2 := a.state.records(tx)
+			require.Equal(t, bundle.Suspended, again[0].Item.State, "a transaction sees what it has written")
+			return errors.Join(err, err2)
+		}
+		before := read()
+		require.Same(t, &before[0], &read()[0])
+
+		require.NoError(t, a.state.updateIf(func(tx *bbolt.Tx) (bool, error) { return false, suspend(tx) }))
+		require.Equal(t, bundle.Compliant, read()[0].Item.State, "that was not committed")
+
+		require.NoError(t, a.state.update(suspend))
+		require.Equal(t, bundle.Suspended, read()[0].Item.State)
+		require.Equal(t, bundle.Compliant, before[0].Item.State, "what somebody still reads stays as it was")
+	})
+}
