@@ -36,6 +36,11 @@ type contents struct {
 		digest      digest.Digest
 		assignments []bundle.Assignment
 	}
+	// seen is the tree that was last found here whole, with its list, by the pass that runs; see lookAgain.
+	seen struct {
+		tree digest.Digest
+		list []bundle.Assignment
+	}
 	// download is the layout's, but for tests of a disk that fails.
 	download func(context.Context, oci.Target, ocispec.Descriptor, oci.DownloadOptions) error
 }
@@ -63,10 +68,16 @@ func (c *contents) folder(content digest.Digest) string {
 // errNotStaged means that the tree is not on disk as it was unpacked.
 var errNotStaged = errors.New("tree is not staged")
 
+// lookAgain has the disk be looked at again, which each pass does once: somebody may have deleted something.
+func (c *contents) lookAgain() { c.seen.tree, c.seen.list = "", nil }
+
 // assignments returns the list of a tree that was staged. An empty list orders the removal of all, so the
 // list has to be the one that the state file knows of the tree, and the files the listed ones.
 func (c *contents) assignments(r *release) ([]bundle.Assignment, error) {
 	id := r.Release.Content.DiffID
+	if id == c.seen.tree {
+		return c.seen.list, nil
+	}
 	var known digest.Digest
 	err := c.state.view(func(tx *bbolt.Tx) (err error) {
 		known, err = load[digest.Digest](tx, bucketTrees, id.Encoded())
@@ -92,12 +103,13 @@ func (c *contents) assignments(r *release) ([]bundle.Assignment, error) {
 			return nil, errNotStaged
 		}
 	}
+	c.seen.tree, c.seen.list = id, list
 	return list, nil
 }
 
 // has says whether an assignment's files are here as they should be.
 func (c *contents) has(content digest.Digest) bool {
-	if content.Validate() != nil {
+	if !c.checked[content] && content.Validate() != nil {
 		return false
 	}
 	if info, err := os.Lstat(c.folder(content)); err != nil || !info.IsDir() {

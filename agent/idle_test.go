@@ -2,6 +2,8 @@ package agent
 
 import (
 	"errors"
+	"os"
+	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -41,5 +43,26 @@ func TestRecordsAreReadOnceForEachCommit(t *testing.T) {
 		require.NoError(t, a.state.update(suspend))
 		require.Equal(t, bundle.Suspended, read()[0].Item.State)
 		require.Equal(t, bundle.Compliant, before[0].Item.State, "what somebody still reads stays as it was")
+	})
+}
+
+func TestFilesThatAreDeletedWhileAnAgentRunsAreUnpackedByItsNextPass(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.agent(func(a *Agent) {
+		poll := scope{offer: a.source}
+		require.NoError(t, a.makePass(t.Context(), poll).Err)
+		p := pass{Agent: a}
+		require.NoError(t, p.remember())
+		list, err := a.content.assignments(p.running)
+		require.NoError(t, err)
+		folder := a.content.folder(list[0].Content)
+		requireFile(t, folder, "f", "1")
+		for _, lost := range []string{folder, filepath.Join(s.dir, treesDir)} {
+			require.NoError(t, os.RemoveAll(lost))
+			require.NoError(t, a.makePass(t.Context(), poll).Err)
+			requireFile(t, folder, "f", "1")
+		}
 	})
 }

@@ -107,6 +107,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 		return outcome{Verdict: Interrupted, Err: ErrRebound}
 	}
 	p := &pass{Agent: a, scope: s, touched: map[string]bool{}}
+	p.content.lookAgain()
 	if err := p.remember(); err != nil {
 		return outcomeOf(ctx, err)
 	}
