@@ -33,7 +33,7 @@ const deltaArgument = "apply-delta"
 
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == deltaArgument {
-		os.Exit(delta.Child(os.Stdin, os.Stdout))
+		os.Exit(delta.Child(os.Stdin, os.Stdout, nil))
 	}
 	if text := os.Getenv(childVariable); text != "" {
 		var o order

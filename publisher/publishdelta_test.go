@@ -26,7 +26,7 @@ const deltaChild = "delta-child"
 // TestMain is the process of a delta where it is told to be one.
 func TestMain(m *testing.M) {
 	if len(os.Args) == 2 && os.Args[1] == deltaChild {
-		os.Exit(delta.Child(os.Stdin, os.Stdout))
+		os.Exit(delta.Child(os.Stdin, os.Stdout, delta.Make))
 	}
 	os.Exit(m.Run())
 }

@@ -4,6 +4,7 @@ import (
 	"bytes"
 	"compress/gzip"
 	"context"
+	"encoding/json"
 	"fmt"
 	"os"
 	"path/filepath"
@@ -21,7 +22,7 @@ const childArgument = "delta-child"
 // has taken: what the kernel tells a parent holds the parent's own, from the moment of the fork.
 func TestMain(m *testing.M) {
 	if len(os.Args) > 1 && os.Args[1] == childArgument {
-		code := Child(os.Stdin, os.Stdout)
+		code := Child(os.Stdin, os.Stdout, Make)
 		for _, name := range os.Args[2:] {
 			most, _ := field("/proc/self/status", "VmHWM:")
 			if err := os.WriteFile(name, fmt.Append(nil, most<<10), 0o600); err != nil {
@@ -108,6 +109,20 @@ func TestAJobIsDoneInAProcessOfItsOwn(t *testing.T) {
 	ended, cancel := context.WithCancel(t.Context())
 	cancel()
 	require.ErrorIs(t, apply.Start(ended, self(t)...), context.Canceled)
+}
+
+func TestAProgramWithoutAMakerOnlyApplies(t *testing.T) {
+	dir := files(t, map[string][]byte{"base": []byte("tea: 2"), "next": []byte("tea: 3")})
+	out := filepath.Join(dir, "out")
+	order, err := json.Marshal(Job{Base: Tree{Path: filepath.Join(dir, "base"), Size: 6}, Next: Tree{Path: filepath.Join(dir, "next"), Size: 6}, Out: out})
+	require.NoError(t, err)
+	var said bytes.Buffer
+	require.Equal(t, 3, Child(bytes.NewReader(order), &said, nil))
+	require.Contains(t, said.String(), "this program makes no deltas")
+	require.NoFileExists(t, out)
+
+	require.Zero(t, Child(bytes.NewReader(order), &said, Make))
+	require.FileExists(t, out)
 }
 
 // The largest trees there are deltas of, and a small insertion in them.

@@ -22,7 +22,7 @@ func run(args []string) int {
 		Args:  cobra.NoArgs,
 	}
 	agentcmd.Add(root)
-	root.AddCommand(cli.NewVersionCommand(), deltacmd.New())
+	root.AddCommand(cli.NewVersionCommand(), deltacmd.New(nil))
 	root.SetArgs(args)
 	return cli.Main(root)
 }

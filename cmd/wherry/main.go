@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
@@ -30,7 +31,7 @@ func newRootCommand() *cobra.Command {
 		newAgentCommand(),
 		newAirgapCommand(),
 		newBundleCommand(),
-		deltacmd.New(),
+		deltacmd.New(delta.Make),
 		newDemoCommand(),
 		newExplainCommand(),
 		newGetCommand(),

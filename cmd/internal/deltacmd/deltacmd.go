@@ -21,10 +21,11 @@ func Command() []string {
 	return []string{self, name}
 }
 
-// New returns the command, which people are not shown. It ends the process.
-func New() *cobra.Command {
+// New returns the command, which people are not shown. It ends the process. The maker is nil in a program that only
+// applies deltas.
+func New(maker delta.Maker) *cobra.Command {
 	return &cobra.Command{
 		Use: name, Short: "Make or apply the delta that standard input describes", Hidden: true, Args: cobra.NoArgs,
-		Run: func(*cobra.Command, []string) { os.Exit(delta.Child(os.Stdin, os.Stdout)) },
+		Run: func(*cobra.Command, []string) { os.Exit(delta.Child(os.Stdin, os.Stdout, maker)) },
 	}
 }
