@@ -132,7 +132,10 @@ func TestWhatIsYoungOrRecordedIsKept(t *testing.T) {
 	require.Zero(t, count(CollectOptions{Keep: 5}))
 	require.Equal(t, 2*3, count(CollectOptions{KeepFor: 9*24*time.Hour + time.Minute}), "the two newest are younger")
 	require.Equal(t, 2, count(CollectOptions{Keep: 4}))
+	w.result.Environment = "prod"
+	w.mustPublish()
 	require.Zero(t, count(CollectOptions{Environment: "prod"}))
+	require.Equal(t, 8, count(CollectOptions{Environment: "dev"}))
 
 	// A record that stays has all that it names: one that drone has left behind, here.
 	repo := w.repository("environments/dev")
