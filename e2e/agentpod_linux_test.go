@@ -73,6 +73,30 @@ func TestTheAgentsImageAppliesABundleAsAPod(t *testing.T) {
 	require.Zero(t, pod.Status.ContainerStatuses[0].RestartCount)
 }
 
+// A file on the node keeps the agent in its pod from changing anything.
+func TestAVetoOnTheNodeReachesTheAgentsPod(t *testing.T) {
+	s := newSite(t)
+	_, node := s.runRealPods()
+	busy := s.path("plc/busy")
+	s.publish()
+	s.pushAgent()
+	s.runAgent(node, "--veto-file", busy)
+	s.sync()
+
+	require.NoError(t, os.WriteFile(busy, []byte("the line is running\n"), 0o644)) // in the folder that the node has made
+	s.edit("platform/config.yaml", "north", "south")
+	s.publish()
+	r := program(t, s.dir, "wherry-agent", "sync", "--state-dir", "agent", "--wait", "90s")
+	require.Equal(t, 5, r.code, r.stderr)
+	require.Equal(t, "Vetoed", s.status().Reason)
+	require.Contains(t, s.status().Message, "the line is running")
+	require.Equal(t, "north", s.settings("shop-web")["REGION"])
+
+	require.NoError(t, os.Remove(busy))
+	s.sync()
+	require.Equal(t, "south", s.settings("shop-web")["REGION"])
+}
+
 // pushAgent puts the image of the agent that is tested where "wherry install agent" expects it.
 func (s *site) pushAgent() {
 	s.t.Helper()
@@ -85,12 +109,14 @@ func (s *site) pushAgent() {
 
 // runAgent installs the agent, with its state in the folder that the other helpers expect it in, and
 // returns its pod when that is ready. It is gone before the namespaces of the site are.
-func (s *site) runAgent(node *harness.Node) corev1.Pod {
+func (s *site) runAgent(node *harness.Node, more ...string) corev1.Pod {
 	s.t.Helper()
-	namespace, printed := s.install("--interval", "1s")
+	namespace, printed := s.install(append(more, "--interval", "1s")...)
 	objects := s.overlay(namespace)
 	s.apply(printed)
-	s.requireRestricted(namespace, find[appsv1.Deployment](s.t, objects, "Deployment"))
+	if find[corev1.Namespace](s.t, printed, "Namespace").Labels["pod-security.kubernetes.io/enforce"] == "restricted" {
+		s.requireRestricted(namespace, find[appsv1.Deployment](s.t, objects, "Deployment"))
+	}
 	s.provideVolume(node, namespace)
 	s.apply(objects)
 	var deployment *unstructured.Unstructured
