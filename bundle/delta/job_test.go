@@ -8,6 +8,8 @@ import (
 	"fmt"
 	"os"
 	"path/filepath"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 
@@ -128,6 +130,9 @@ func TestAProgramWithoutAMakerOnlyApplies(t *testing.T) {
 // The largest trees there are deltas of, and a small insertion in them.
 func TestMemoryIsBoundedAndGivenBack(t *testing.T) {
 	t.Parallel()
+	if info, _ := debug.ReadBuildInfo(); slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		t.Skip("the race detector has as much memory again of its own")
+	}
 	base := manifests(MaxTreeBytes - 1<<10)
 	next := inserted(base)
 	dir := files(t, map[string][]byte{"base": base, "next": next})
