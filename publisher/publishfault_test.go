@@ -7,6 +7,7 @@ import (
 	"io"
 	"net/http"
 	"strings"
+	"sync/atomic"
 	"syscall"
 	"testing"
 	"testing/iotest"
@@ -69,10 +70,11 @@ var faults = []fault{
 // publishWith has request k of w's publication, which counts from 1, meet f. It says whether there was one,
 // and which error that has to make: denied trust documents are none.
 func publishWith(w *world, line *wire, f fault, k int) (met bool, want, err error) {
-	n := 0
+	var made atomic.Int64 // deltas are made side by side
 	want = f.want
 	line.on = func(r *http.Request, serve func() *http.Response) (*http.Response, error) {
-		if n++; n == k && errors.Is(want, oci.ErrUnauthorized) && strings.Contains(r.URL.Path, "/"+bundle.TrustRepository+"/") {
+		n := int(made.Add(1))
+		if n == k && errors.Is(want, oci.ErrUnauthorized) && strings.Contains(r.URL.Path, "/"+bundle.TrustRepository+"/") {
 			want = nil
 		}
 		if n == k || f.kills && n > k {
@@ -82,7 +84,7 @@ func publishWith(w *world, line *wire, f fault, k int) (met bool, want, err erro
 	}
 	_, err = w.publish()
 	line.on = nil
-	return n >= k, want, err
+	return int(made.Load()) >= k, want, err
 }
 
 // Each request of a publication fails in turn. What a reader finds is whole each time, and the next
