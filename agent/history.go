@@ -93,7 +93,7 @@ func namedBy(to string) (func(*release) bool, error) {
 	e, err1 := strconv.ParseInt(epoch, 10, 64)
 	n, err2 := strconv.ParseInt(sequence, 10, 64)
 	if err1 != nil || err2 != nil || n <= 0 {
-		return nil, fmt.Errorf("%q is no release's name: write its sequence, or its digest, whole or the first %d digits after sha256", to, minDigits)
+		return nil, fmt.Errorf("%q is no release's name: write its sequence, EPOCH-SEQUENCE, or its digest, whole or the first %d digits after sha256", to, minDigits)
 	}
 	return func(r *release) bool { return r.Release.Sequence == n && (!both || r.Release.Epoch == e) }, nil
 }

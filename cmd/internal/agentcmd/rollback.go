@@ -56,7 +56,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 			return cli.Print(cmd.OutOrStdout(), output, back, func(w io.Writer) { writeRolledBack(w, back) })
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "have this `RELEASE` run again: its sequence, or its manifest's digest")
+	cmd.Flags().StringVar(&to, "to", "", "have this `RELEASE` run again: its sequence, EPOCH-SEQUENCE, or its manifest's digest")
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")
 	cmd.Flags().BoolVar(&list, "list", false, "list the releases that were accepted here")
 	cli.OutputFlag(cmd, &output)
