@@ -34,7 +34,8 @@ type Listed struct {
 
 // List lists the newest release of each cluster type, of one environment where it is named, without
 // asking who signed them. Where the registry does not list repositories it follows the environment's
-// record, for which the environment must be named; else the error wraps errors.ErrUnsupported.
+// record, for which the environment must be named; else the error wraps errors.ErrUnsupported. It is a
+// *NoEnvironmentError where other environments alone are there.
 func List(ctx context.Context, loc oci.Location, environment string, opts oci.Options) ([]Listed, error) {
 	store, err := loc.Open(opts)
 	if err != nil {
@@ -43,6 +44,8 @@ func List(ctx context.Context, loc oci.Location, environment string, opts oci.Op
 	repositories, err := store.Repositories(ctx)
 	if errors.Is(err, errors.ErrUnsupported) && environment != "" {
 		repositories, err = repositoriesOfRecord(ctx, store, environment)
+	} else if err == nil && environment != "" {
+		err = lackOf(environment, loc, repositories)
 	}
 	if err != nil {
 		return nil, err
