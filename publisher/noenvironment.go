@@ -1,11 +1,13 @@
 package publisher
 
 import (
+	"context"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // NoEnvironmentError means that nothing was ever published in an environment, at a location that has others: its
@@ -41,4 +43,22 @@ func lackOf(environment string, loc oci.Location, repositories []string) error {
 	}
 	slices.Sort(others)
 	return &NoEnvironmentError{Location: loc, Environment: environment, Others: slices.Compact(others)}
+}
+
+// CodeNoEnvironment is of the [scheduler.InputError] for an environment that is none of those that Environment objects name.
+const CodeNoEnvironment = "E1306"
+
+// checkEnvironment refuses what is most probably a mistyped name: no workload has targets for it, so all that would
+// be published are empty releases. Where there is no Environment object at all, nothing says which names are right.
+func (l *loader) checkEnvironment(context.Context) error {
+	var known []string
+	for _, e := range l.loaded.Model.Environments() {
+		known = append(known, e.Name)
+	}
+	if l.named || len(known) == 0 || slices.Contains(known, l.Environment) {
+		return nil
+	}
+	return &scheduler.InputError{
+		Code: CodeNoEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "there are: " + strings.Join(known, ", "),
+	}
 }

@@ -122,12 +122,11 @@ func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
 		times:         map[string]time.Time{},
 		loaded:        &Loaded{Model: scheduler.NewModel(o.Environment)},
 	}
-	for _, step := range []func(context.Context) error{l.platform, l.bases, l.workloads} {
+	for _, step := range []func(context.Context) error{l.platform, l.bases, l.checkEnvironment, l.workloads} {
 		if err := step(ctx); err != nil {
 			return nil, err
 		}
 	}
 	l.loaded.BaseTime = l.times[l.loaded.BaseCommit]
-	l.checkEnvironment()
 	return l.loaded, nil
 }

@@ -321,11 +321,25 @@ func TestMistakesInsideASourceNameFileAndLine(t *testing.T) {
 	require.NotZero(t, input.Line)
 }
 
-func TestAMistypedEnvironmentIsWarnedAbout(t *testing.T) {
-	dir := writeFiles(t, "", map[string]string{"e.yaml": kalypso + "kind: Environment\nmetadata: {name: dev}\nspec: {controlPlane: {repo: r, branch: b, path: .}}\n"})
-	loaded, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dve"})
+func TestAMistypedEnvironmentIsRefused(t *testing.T) {
+	environment := func(name string) string {
+		return kalypso + "kind: Environment\nmetadata: {name: " + name + "}\nspec: {controlPlane: {repo: r, branch: env, path: .}}\n"
+	}
+	dir := writeFiles(t, "", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
+	_, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dve"})
+	require.EqualError(t, err, `no Environment object is called "dve" (there are: dev, qa)`)
+	require.Equal(t, CodeNoEnvironment, scheduler.FindingsIn(err)[0].Code)
+	_, err = Load(t.Context(), SourceOptions{Platform: t.TempDir(), Environment: "dve"})
+	require.NoError(t, err, "nothing says which there are")
+
+	// One that the default branch has is right, although the base is of a commit that did not have it yet.
+	repo := filepath.Join(t.TempDir(), "r.git")
+	old := commit(t, repo, "main", map[string]string{"dev.yaml": environment("dev")})
+	commit(t, repo, "main", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
+	commit(t, repo, "env", map[string]string{"base.yaml": kalypso + "kind: BaseRepo\nmetadata: {name: main}\nspec: {repo: file://" + repo + ", branch: main, path: ., commit: " + old + "}\n"})
+	loaded, err := Load(t.Context(), SourceOptions{Platform: "file://" + repo, Environment: "qa"})
 	require.NoError(t, err)
-	require.Equal(t, `no Environment object is called "dve" (there are: dev)`, loaded.Warnings[0].String())
+	require.Equal(t, old, loaded.BaseCommit)
 }
 
 func TestSourcesAreBounded(t *testing.T) {

@@ -22,6 +22,7 @@ type loader struct {
 	git    *gitReader
 	times  map[string]time.Time // of the commits that were read
 	loaded *Loaded
+	named  bool // an Environment object on the default branch has led here
 }
 
 // source is one part of the environment and where it lies.
@@ -66,6 +67,7 @@ func (l *loader) environmentBranch(ctx context.Context, src source) (source, err
 	for _, e := range branches.Environments() {
 		if e.Name == l.Environment {
 			src.place.repo.Branch, src.place.path, src.at = e.ControlPlane.Branch, e.ControlPlane.Path, e.Position
+			l.named = true
 			return src, nil
 		}
 		known = append(known, e.Name)
@@ -301,15 +303,4 @@ func within(folder, output string) string {
 
 func (l *loader) warn(code string, at scheduler.Position, message, hint string) {
 	l.loaded.Warnings = append(l.loaded.Warnings, scheduler.Finding{Code: code, Position: at, Message: message, Hint: hint})
-}
-
-// checkEnvironment warns about what is probably a mistyped name, to which no workload has targets.
-func (l *loader) checkEnvironment() {
-	var known []string
-	for _, e := range l.loaded.Model.Environments() {
-		known = append(known, e.Name)
-	}
-	if len(known) > 0 && !slices.Contains(known, l.Environment) {
-		l.warn("W1306", scheduler.Position{}, fmt.Sprintf("no Environment object is called %q%s", l.Environment, orElse(known)), "")
-	}
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/demo"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 func newDemoCommand() *cobra.Command {
@@ -50,10 +51,12 @@ value that changes is a ConfigMap beside yours.`,
 				defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 			}
 			result, err := demo.Run(cmd.Context(), dir, options)
-			if errors.Is(err, demo.ErrNothingAssigned) {
+			var input *scheduler.InputError
+			wrong := errors.As(err, &input)
+			if errors.Is(err, demo.ErrNothingAssigned) || wrong && input.Code == publisher.CodeNoEnvironment {
 				return cli.Fail(cli.Usage, err, "name the environment with --environment")
 			}
-			if errors.As(err, new(*publisher.SourceError)) {
+			if errors.As(err, new(*publisher.SourceError)) || wrong {
 				return sourceFailure(err)
 			}
 			if err != nil {

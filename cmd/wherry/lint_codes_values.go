@@ -97,9 +97,9 @@ var policyCodes = []lintCode{
 		remedy: "Write one of the values that the hint names.",
 	},
 	{
-		code: "W1306", title: "no Environment object for this environment",
-		text:   "There are Environment objects, and none has the name that --environment gives. Most often the name is misspelt: then no target is for it.",
-		remedy: "Correct --environment, or add the Environment object.",
+		code: "E1306", title: "no Environment object for this environment",
+		text:   "There are Environment objects, and none has the name that --environment gives. Most often the name is misspelt: then no target is for it, and all that could be published are empty releases. So nothing is rendered.",
+		remedy: "Correct --environment, or add the Environment object. Where a BaseRepo pins a commit from before it was added, pin a later one.",
 	},
 	{
 		code: "W1307", title: "a base commit that is not used",

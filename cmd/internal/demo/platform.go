@@ -3,6 +3,7 @@ package demo
 import (
 	"bytes"
 	"context"
+	"errors"
 	"fmt"
 	"io/fs"
 	"os"
@@ -105,8 +106,14 @@ func (s *show) takeOwn(ctx context.Context) error {
 	if err := s.writeOverlay("first"); err != nil {
 		return err
 	}
+	nothing := fmt.Errorf("%s: %w in environment %s", s.Sources.Platform, ErrNothingAssigned, strings.Join(s.candidates(), " or "))
 	for _, environment := range s.candidates() {
 		rendered, _, err := s.render(ctx, environment)
+		var unknown *scheduler.InputError
+		if errors.As(err, &unknown) && unknown.Code == publisher.CodeNoEnvironment {
+			nothing = fmt.Errorf("%s: %w", s.Sources.Platform, err) // it names those that there are
+			continue
+		}
 		if err != nil {
 			return err
 		}
@@ -116,7 +123,7 @@ func (s *show) takeOwn(ctx context.Context) error {
 			return nil
 		}
 	}
-	return fmt.Errorf("%s: %w in environment %s", s.Sources.Platform, ErrNothingAssigned, strings.Join(s.candidates(), " or "))
+	return nothing
 }
 
 // candidates are the names that the environment of the reader's platform may have: the one given, else
