@@ -64,6 +64,7 @@ func Main(root *cobra.Command) int {
 	})
 	root.Version = Version() // for --version, which people try first
 	checkArguments(root)
+	checkHelp(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
 		if cmd.Name() == cobra.ShellCompRequestCmd {
 			unquoteFlags(root)
@@ -115,6 +116,24 @@ func checkArguments(cmd *cobra.Command) {
 				return wrongArguments(cmd, args, err)
 			}
 			return nil
+		}
+	}
+}
+
+// checkHelp has the command help refuse what is no command, as that itself would be refused: cobra would print the
+// help of what stands above it, and succeed.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Args = func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && cmd.HasSubCommands() && cmd.Args != nil {
+				err = cmd.Args(cmd, rest)
+			}
+			return err
 		}
 	}
 }

@@ -16,6 +16,8 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		"a mistyped command":      {[]string{"pubish"}, "tool: unknown command \"pubish\" for \"tool\"\nhint: did you mean publish? Else see \"tool --help\"\n"},
 		"half of a command":       {[]string{"group", "l"}, "tool: unknown command \"l\" for \"tool group\"\nhint: did you mean list or look? Else see \"tool group --help\"\n"},
 		"no command at all":       {[]string{"xyzzy"}, "tool: unknown command \"xyzzy\" for \"tool\"\nhint: see \"tool --help\"\n"},
+		"help for no command":     {[]string{"help", "pubish"}, "tool: unknown command \"pubish\" for \"tool\"\nhint: did you mean publish? Else see \"tool --help\"\n"},
+		"help for a half of one":  {[]string{"help", "group", "l"}, "tool: unknown command \"l\" for \"tool group\"\nhint: did you mean list or look? Else see \"tool group --help\"\n"},
 		"an argument too few":     {[]string{"publish"}, "tool: accepts 1 arg(s), received 0\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 		"an argument too many":    {[]string{"group", "list", "all"}, "tool: unexpected argument \"all\"\nhint: tool group list; see \"tool group list --help\"\n"},
 		"an unknown flag":         {[]string{"publish", "--too"}, "tool: unknown flag: --too\nhint: see \"tool publish --help\"\n"},
