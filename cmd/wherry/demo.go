@@ -66,8 +66,8 @@ value that changes is a ConfigMap beside yours.`,
 		},
 	}
 	cli.OutputFlag(cmd, &format)
-	cmd.Flags().StringVar(&platform, "platform", "", "show your own platform: a folder, or a git repository as URL#BRANCH")
-	cmd.Flags().StringVar(&source.environment, "environment", "", "your environment's name; the branch's or folder's, else dev, if empty")
+	cmd.Flags().StringVar(&platform, "platform", "", "show your own `PLATFORM`: a folder, or a git repository as URL#BRANCH")
+	cmd.Flags().StringVar(&source.environment, "environment", "", "your environment's `NAME`; the branch's or folder's, else dev, if empty")
 	source.addReplacements(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with platform, registry, agents and hub")
 	return cmd

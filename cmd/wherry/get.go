@@ -51,13 +51,13 @@ A cluster that has been silent for three of its expected intervals is shown as s
 it reported last.`,
 	}
 	f := cmd.PersistentFlags()
-	f.StringVar(&g.url, "hub", "", "the hub's URL")
-	f.StringVar(&g.dir, "data", "", "the hub's folder")
+	f.StringVar(&g.url, "hub", "", "the hub's `URL`")
+	f.StringVar(&g.dir, "data", "", "the hub's `FOLDER`")
 	f.StringVar(&g.authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM")
-	f.StringVar(&g.filter.Environment, "environment", "", "only this environment")
-	f.StringVar(&g.filter.Type, "type", "", "only this cluster type")
-	f.StringVar(&g.filter.Workload, "workload", "", "only this workload, or clusters with it")
-	f.StringVar((*string)(&g.filter.State), "state", "", "only this state")
+	f.StringVar(&g.filter.Environment, "environment", "", "only the environment `NAME`")
+	f.StringVar(&g.filter.Type, "type", "", "only this cluster `TYPE`")
+	f.StringVar(&g.filter.Workload, "workload", "", "only the workload `NAME`, or clusters with it")
+	f.StringVar((*string)(&g.filter.State), "state", "", "only this `STATE`")
 	var states []string
 	for _, s := range hub.States() {
 		states = append(states, string(s))

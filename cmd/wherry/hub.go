@@ -25,7 +25,7 @@ func newHubCommand() *cobra.Command {
 		Long: `Collect compliance reports and show the fleet. A hub is one process and one folder, which holds its
 database and its key. The other commands here work on that folder, also while the hub serves.`,
 	}
-	cmd.PersistentFlags().StringVar(&dir, "data", cmp.Or(os.Getenv(hubDataVariable), "hub"), "the hub's folder, else $"+hubDataVariable)
+	cmd.PersistentFlags().StringVar(&dir, "data", cmp.Or(os.Getenv(hubDataVariable), "hub"), "the hub's `FOLDER`, else $"+hubDataVariable)
 	cmd.AddCommand(
 		newHubClustersCommand(&dir),
 		newHubExportAckCommand(&dir),

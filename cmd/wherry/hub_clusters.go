@@ -64,7 +64,7 @@ has lost its old one, give --replace; former keys are then refused.`,
 	}
 	r.flags(cmd)
 	request.add(cmd)
-	cmd.Flags().StringVar(&roster, "roster", "", "register the Cluster objects of this folder, in the environment of --environment")
+	cmd.Flags().StringVar(&roster, "roster", "", "register the Cluster objects of this `FOLDER`, in the environment of --environment")
 	cmd.MarkFlagsMutuallyExclusive("roster", "request")
 	cmd.MarkFlagsMutuallyExclusive("roster", "from")
 	cmd.Flags().BoolVar(&replace, "replace", false, "change what is registered for this uid, its key included")
@@ -153,7 +153,7 @@ free, and an agent that still has its key is told that it was retired, and why. 
 			})
 		},
 	}
-	cmd.Flags().StringVar(&reason, "reason", "", "what the agent and people are told")
+	cmd.Flags().StringVar(&reason, "reason", "", "the `TEXT` that the agent and people are told")
 	return cmd
 }
 

@@ -29,15 +29,15 @@ type registration struct {
 
 func (r *registration) flags(cmd *cobra.Command) {
 	f := cmd.Flags()
-	f.StringVar(&r.from, "from", "", `take what no flag gives from the output of "wherry-agent status -o json" in this file, or - for stdin`)
-	f.StringVar(&r.keyFile, "key", "", "the public half of the agent's report key in PEM, a file or - for stdin")
-	f.StringVar(&r.uid, "uid", "", "the agent's uid")
-	f.StringVar(&r.clusterType, "type", "", "the cluster type")
-	f.StringVar(&r.environment, "environment", "", "the environment")
-	f.StringVar(&r.platform, "platform", "", "the platform; empty takes what is registered, or any")
-	f.StringVar(&r.ring, "ring", "", "the ring; empty takes any")
-	f.StringToStringVar(&r.labels, "label", nil, "a label KEY=VALUE; may be repeated")
-	f.DurationVar(&r.expected, "expected-interval", 0, fmt.Sprintf("the longest usual time between two reports; after three the cluster is stale (default: what is registered, or %s)", hub.DefaultExpectedInterval))
+	f.StringVar(&r.from, "from", "", "take what no flag gives from the output of \"wherry-agent status -o json\" in this `FILE`, or - for stdin")
+	f.StringVar(&r.keyFile, "key", "", "the public half of the agent's report key in PEM, a `FILE` or - for stdin")
+	f.StringVar(&r.uid, "uid", "", "the agent's `UID`")
+	f.StringVar(&r.clusterType, "type", "", "the cluster `TYPE`")
+	f.StringVar(&r.environment, "environment", "", "the environment's `NAME`")
+	f.StringVar(&r.platform, "platform", "", "the platform's `NAME`; empty takes what is registered, or any")
+	f.StringVar(&r.ring, "ring", "", "the ring's `NAME`; empty takes any")
+	f.StringToStringVar(&r.labels, "label", nil, "a label `KEY=VALUE`; may be repeated")
+	f.DurationVar(&r.expected, "expected-interval", 0, fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", hub.DefaultExpectedInterval))
 }
 
 // agentStatus is the part of "wherry-agent status -o json" that a registration takes.

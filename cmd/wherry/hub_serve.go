@@ -58,7 +58,7 @@ addresses than this machine's own, serve asks for a certificate, or for --insecu
 			})
 		},
 	}
-	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:8080", "the address to listen on; port 0 takes a free one")
+	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:8080", "the `ADDRESS` to listen on, HOST:PORT; port 0 takes a free one")
 	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")

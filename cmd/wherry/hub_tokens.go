@@ -58,11 +58,11 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 		},
 	}
 	f := cmd.Flags()
-	f.StringVar(&s.Type, "cluster-type", "", "the cluster type of the agents (required)")
-	f.StringVar(&s.Environment, "environment", "", "the environment of the agents; empty takes any")
-	f.StringVar(&s.Ring, "ring", "", "the ring of the agents; empty takes any")
+	f.StringVar(&s.Type, "cluster-type", "", "the cluster `TYPE` of the agents (required)")
+	f.StringVar(&s.Environment, "environment", "", "the `NAME` of the agents' environment; empty takes any")
+	f.StringVar(&s.Ring, "ring", "", "the `NAME` of the agents' ring; empty takes any")
 	f.StringToStringVar(&s.Labels, "label", nil, "a label `KEY=VALUE` for each cluster; may be repeated")
-	f.IntVar(&s.Uses, "uses", 1, "how many clusters it registers")
+	f.IntVar(&s.Uses, "uses", 1, "the `NUMBER` of clusters that it registers")
 	f.DurationVar(&expires, "expires", 24*time.Hour, "the `TIME` for which it is good")
 	_ = cmd.MarkFlagRequired("cluster-type")
 	return cmd

@@ -44,7 +44,7 @@ names, else in that file. They are stored only after the registry has accepted t
 			return nil
 		},
 	}
-	cmd.Flags().StringVarP(&user, "username", "u", "", "the user's name; asked for where it is not given")
+	cmd.Flags().StringVarP(&user, "username", "u", "", "the user's `NAME`; asked for where it is not given")
 	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input")
 	registry.add(cmd)
 	return cmd

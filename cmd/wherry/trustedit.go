@@ -64,10 +64,10 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
 	flags := cmd.Flags()
 	flags.StringVar(&platform, "platform", "", "the platform's `NAME`, as its releases have it (required)")
 	flags.StringArrayVar(&rootKeys, "root-key", nil, "the `[NAME=]PUB` of a key that may change who signs; may be repeated (required)")
-	flags.IntVar(&rootThreshold, "root-threshold", 0, "how many root keys have to sign the next version")
+	flags.IntVar(&rootThreshold, "root-threshold", 0, "the `NUMBER` of root keys that have to sign the next version")
 	flags.StringArrayVar(&releaseKeys, "release-key", nil, "the `[NAME=]PUB` of a key that signs releases; may be repeated (required)")
-	flags.IntVar(&releaseThreshold, "release-threshold", 0, "how many release keys have to sign a release")
-	flags.StringVar(&validFor, "valid-for", "", "how long it lets new releases in (default 365d)")
+	flags.IntVar(&releaseThreshold, "release-threshold", 0, "the `NUMBER` of release keys that have to sign a release")
+	flags.StringVar(&validFor, "valid-for", "", "the `TIME` for which it lets new releases in (default 365d)")
 	flags.StringVarP(&output, "output", "o", "trust.v1.json", "the `FILE` to write")
 	signer.addOptional(cmd)
 	for _, name := range []string{"platform", "root-key", "release-key"} {
@@ -108,7 +108,7 @@ type trustEdit struct {
 }
 
 func (e *trustEdit) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&e.validFor, "valid-for", "", "how long it lets new releases in (default as long as before)")
+	cmd.Flags().StringVar(&e.validFor, "valid-for", "", "the `TIME` for which it lets new releases in (default as long as before)")
 	cmd.Flags().StringVarP(&e.output, "output", "o", "", "the `FILE` to write the next version to; not needed while nobody has signed FILE")
 }
 
@@ -179,8 +179,8 @@ anybody has signed, it raises the epoch once.`,
 		},
 	}
 	cmd.Flags().BoolVar(&raise, "raise-epoch", false, "refuse every release so far, for ever")
-	cmd.Flags().IntVar(&root, "root-threshold", 0, "how many root keys have to sign the version after it")
-	cmd.Flags().IntVar(&release, "release-threshold", 0, "how many release keys have to sign a release")
+	cmd.Flags().IntVar(&root, "root-threshold", 0, "the `NUMBER` of root keys that have to sign the version after it")
+	cmd.Flags().IntVar(&release, "release-threshold", 0, "the `NUMBER` of release keys that have to sign a release")
 	edit.add(cmd)
 	return cmd
 }
@@ -216,7 +216,7 @@ version, which -o names.`,
 	}
 	addRole(cmd, &role)
 	cmd.Flags().StringVar(&file, "public-key", "", "the key's `PUB` file (required)")
-	cmd.Flags().StringVar(&name, "name", "", "whose it is, for people (default the file's name)")
+	cmd.Flags().StringVar(&name, "name", "", "the `NAME` of whose it is, for people (default the file's name)")
 	_ = cmd.MarkFlagRequired("public-key")
 	edit.add(cmd)
 	return cmd

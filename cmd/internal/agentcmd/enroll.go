@@ -70,7 +70,7 @@ ended; 2 wrong usage; 3 the hub is out of reach; 4 the hub refused, or what answ
 		},
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&f.token, "token", "", "the token; others on this machine may see it, so better --token-file or $"+tokenVariable)
+	flags.StringVar(&f.token, "token", "", "the `TOKEN`; others on this machine may see it, so better --token-file or $"+tokenVariable)
 	flags.StringVar(&f.tokenFile, "token-file", "", "read the token from `FILE`, or from stdin for -")
 	flags.BoolVar(&f.rotate, "rotate", false, "replace the agent's key by a new one")
 	flags.BoolVar(&f.anew, "new-identity", false, "become another cluster, on a copy of a machine whose agent goes on")
