@@ -53,7 +53,7 @@ it reported last.`,
 	f := cmd.PersistentFlags()
 	f.StringVar(&g.url, "hub", "", "the hub's `URL`")
 	f.StringVar(&g.dir, "data", "", "the hub's `FOLDER`")
-	f.StringVar(&g.authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM")
+	f.StringVar(&g.authorities, "tls-ca", "", "authorities that are trusted beside the system's, a `FILE` in PEM; with --hub")
 	f.StringVar(&g.filter.Environment, "environment", "", "only the environment `NAME`")
 	f.StringVar(&g.filter.Type, "type", "", "only this cluster `TYPE`")
 	f.StringVar(&g.filter.Workload, "workload", "", "only the workload `NAME`, or clusters with it")
@@ -127,6 +127,9 @@ func (g *getFlags) ask(use func(fleet) error) error {
 		if _, err := os.Stat(filepath.Join("hub", hub.DatabaseFile)); err == nil {
 			dir = "hub"
 		}
+	}
+	if dir != "" && g.authorities != "" {
+		return cli.Fail(cli.Usage, fmt.Errorf("--tls-ca is for a hub's URL, and %s is a folder", dir), "give --hub URL, or leave --tls-ca out")
 	}
 	if dir != "" {
 		return withHub(dir, hub.Options{MustExist: true}, func(h *hub.Hub) error { return use(h) })
