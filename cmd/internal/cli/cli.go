@@ -63,6 +63,9 @@ func Main(root *cobra.Command) int {
 		return Fail(Usage, err, helpHint(cmd))
 	})
 	root.Version = Version() // for --version, which people try first
+	if root.HasSubCommands() {
+		root.InitDefaultCompletionCmd() // cobra would do so later, and have it accept whatever follows
+	}
 	checkArguments(root)
 	checkHelp(root)
 	root.PersistentPreRun = func(cmd *cobra.Command, _ []string) {
@@ -145,7 +148,7 @@ func wrongArguments(cmd *cobra.Command, args []string, err error) error {
 	if len(args) > 0 && cmd.HasSubCommands() {
 		hint := helpHint(cmd)
 		cmd.SuggestionsMinimumDistance = maxDistance
-		if similar := cmd.SuggestionsFor(args[0]); len(similar) > 0 {
+		if similar := cmd.SuggestionsFor(args[0]); args[0] != "" && len(similar) > 0 { // all begin with nothing
 			hint = fmt.Sprintf("did you mean %s? Else %s", strings.Join(similar, " or "), hint)
 		}
 		return Fail(Usage, err, hint)
