@@ -71,6 +71,7 @@ documents, it holds all their versions too.`,
 	cmd.Flags().StringVar(&clusterType, "cluster-type", "", "the cluster type's `NAME`")
 	cmd.Flags().StringVar(&from, "from", "", "where the bundle is, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
+	cli.NotEmpty(cmd, "output")
 	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak HTTP without TLS; with loopback addresses this is so anyway")
 	for _, f := range []string{"environment", "cluster-type", "from", "output"} {
 		_ = cmd.MarkFlagRequired(f)

@@ -28,7 +28,8 @@ func newBundleListCommand() *cobra.Command {
 		Long: `List the newest release of each cluster type at LOCATION, oci://HOST/PREFIX or oci-layout:DIR.
 
 Who signed them is not asked: "wherry verify" does that. A registry that does not list its repositories
-needs --environment, whose record is followed then.`,
+needs --environment, whose record is followed then. Where LOCATION has other environments and not that one,
+the exit code is 3.`,
 		Example: "  wherry bundle ls oci://127.0.0.1:5000/edge --environment dev",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
@@ -55,6 +56,7 @@ needs --environment, whose record is followed then.`,
 		},
 	}
 	cmd.Flags().StringVar(&environment, "environment", "", "list the environment `NAME` only")
+	cli.NotEmpty(cmd, "environment")
 	registry.add(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd

@@ -50,6 +50,7 @@ whose it is: that is for those who read the copy.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.environment, "environment", "", "copy all of the environment `NAME`")
+	cli.NotEmpty(cmd, "environment")
 	c.trust.add(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	flags.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
 	flags.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")

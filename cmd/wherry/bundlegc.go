@@ -48,6 +48,7 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
+	cli.NotEmpty(cmd, "environment")
 	flags.IntVar(&c.options.Keep, "keep", publisher.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
 	flags.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than `AGE` in any case; with 0 --keep alone counts")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")

@@ -57,6 +57,7 @@ It exits with 1, and writes nothing, if no acknowledgement is due.`,
 		},
 	}
 	cmd.Flags().StringVarP(&out, "output", "o", "", "write to `FILE`, which is replaced (required)")
+	cli.NotEmpty(cmd, "output")
 	cmd.Flags().StringSliceVar(&clusters, "cluster", nil, "only the cluster `NAME`, or the one with this uid; may be repeated")
 	_ = cmd.MarkFlagRequired("output")
 	return cmd

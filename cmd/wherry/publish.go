@@ -81,6 +81,7 @@ that asks for, from a timer, so that releases never expire.
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	flags.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
+	cli.NotEmpty(cmd, "trust")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }

@@ -60,6 +60,7 @@ func (f *sourceFlags) addReplacements(cmd *cobra.Command) {
 func (f *sourceFlags) addAssignments(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.assignments, "assignments", "",
 		"take what is assigned from this `FILE`, or - for stdin, in the form of \"wherry schedule -o json\", and not from the scheduling policies")
+	cli.NotEmpty(cmd, "assignments")
 }
 
 // load reads platform. Of output, which may be empty, nothing is read.

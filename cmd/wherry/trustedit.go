@@ -69,6 +69,7 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
 	flags.IntVar(&releaseThreshold, "release-threshold", 0, "the `NUMBER` of release keys that have to sign a release")
 	flags.StringVar(&validFor, "valid-for", "", "the `TIME` for which it lets new releases in (default 365d)")
 	flags.StringVarP(&output, "output", "o", "trust.v1.json", "the `FILE` to write")
+	cli.NotEmpty(cmd, "output")
 	signer.addOptional(cmd)
 	for _, name := range []string{"platform", "root-key", "release-key"} {
 		_ = cmd.MarkFlagRequired(name)
@@ -110,6 +111,7 @@ type trustEdit struct {
 func (e *trustEdit) add(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&e.validFor, "valid-for", "", "the `TIME` for which it lets new releases in (default as long as before)")
 	cmd.Flags().StringVarP(&e.output, "output", "o", "", "the `FILE` to write the next version to; not needed while nobody has signed FILE")
+	cli.NotEmpty(cmd, "output")
 }
 
 // run applies changes to file, or makes the next version.

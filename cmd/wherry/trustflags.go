@@ -23,6 +23,7 @@ func (f *trustFlags) add(cmd *cobra.Command, keyUsage string) {
 	cmd.Flags().StringVar(&f.key, "key", "", keyUsage)
 	cmd.Flags().StringVar(&f.first, "trust", "", trustFlagUsage)
 	cmd.MarkFlagsMutuallyExclusive("key", "trust")
+	cli.NotEmpty(cmd, "key", "trust")
 }
 
 // given says whether either is.

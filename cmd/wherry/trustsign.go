@@ -75,6 +75,7 @@ because this version removes it, give that version with --previous, as a file or
 	flags.StringArrayVar(&merge, "merge", nil, "add the signatures of this copy of `FILE`; may be repeated")
 	cmd.MarkFlagsOneRequired("key", "merge")
 	flags.StringVarP(&output, "output", "o", "", "write to this `FILE` in place of FILE")
+	cli.NotEmpty(cmd, "output")
 	addPrevious(cmd, &previous)
 	registry.add(cmd)
 	return cmd

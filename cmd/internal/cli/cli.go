@@ -170,6 +170,24 @@ func unquoteFlags(cmd *cobra.Command) {
 	}
 }
 
+// NotEmpty has cmd refuse an empty value of these flags of its own, such as a script gives whose variable is not set:
+// else it would count as not given, and what the flag asks for would be left out in silence.
+func NotEmpty(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		f.Value = notEmpty{f.Value}
+	}
+}
+
+type notEmpty struct{ pflag.Value }
+
+func (v notEmpty) Set(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	return v.Value.Set(s)
+}
+
 // isUsage recognises cobra's own complaints about commands and arguments, which have no type.
 func isUsage(err error) bool {
 	for _, s := range []string{"unknown command", "unknown flag", "required flag", "arg(s)", "invalid argument", "flags in the group"} {

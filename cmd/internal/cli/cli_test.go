@@ -18,6 +18,9 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		"no command at all":       {[]string{"xyzzy"}, "tool: unknown command \"xyzzy\" for \"tool\"\nhint: see \"tool --help\"\n"},
 		"help for no command":     {[]string{"help", "pubish"}, "tool: unknown command \"pubish\" for \"tool\"\nhint: did you mean publish? Else see \"tool --help\"\n"},
 		"help for a half of one":  {[]string{"help", "group", "l"}, "tool: unknown command \"l\" for \"tool group\"\nhint: did you mean list or look? Else see \"tool group --help\"\n"},
+		"nothing for a command":   {[]string{""}, "tool: unknown command \"\" for \"tool\"\nhint: see \"tool --help\"\n"},
+		"a shell that is none":    {[]string{"completion", "powershel"}, "tool: unknown command \"powershel\" for \"tool completion\"\nhint: did you mean powershell? Else see \"tool completion --help\"\n"},
+		"an empty value":          {[]string{"publish", "x", "--to="}, "tool: invalid argument \"\" for \"--to\" flag: it is empty\nhint: see \"tool publish --help\"\n"},
 		"an argument too few":     {[]string{"publish"}, "tool: accepts 1 arg(s), received 0\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 		"an argument too many":    {[]string{"group", "list", "all"}, "tool: unexpected argument \"all\"\nhint: tool group list; see \"tool group list --help\"\n"},
 		"an unknown flag":         {[]string{"publish", "--too"}, "tool: unknown flag: --too\nhint: see \"tool publish --help\"\n"},
@@ -28,6 +31,7 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		publish := &cobra.Command{Use: "publish PLATFORM --to PLACE", Args: cobra.ExactArgs(1), Run: run}
 		publish.Flags().String("to", "", "")
 		require.NoError(t, publish.MarkFlagRequired("to"))
+		NotEmpty(publish, "to")
 		group.AddCommand(&cobra.Command{Use: "list", Args: cobra.NoArgs, Run: run}, &cobra.Command{Use: "look", Run: run})
 		root.AddCommand(publish, group)
 		var out bytes.Buffer
