@@ -82,6 +82,9 @@ func hostOf(arg string) (string, error) {
 }
 
 func loginFailure(err error, host string) error {
+	if _, homeless := os.UserHomeDir(); homeless != nil && os.Getenv("DOCKER_CONFIG") == "" {
+		return cli.Fail(cli.Failed, err, "set HOME, or DOCKER_CONFIG to the folder that credentials are kept in")
+	}
 	if errors.Is(err, oci.ErrUnauthorized) {
 		return cli.Fail(cli.Denied, err, "the registry does not accept this name and password; nothing was stored")
 	}
