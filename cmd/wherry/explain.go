@@ -104,7 +104,7 @@ func (x *explaining) take(cmd *cobra.Command, args, named []string) error {
 		usage += ", " + n
 	}
 	wrong := func() error {
-		return cli.Fail(cli.Usage, fmt.Errorf("%d arguments: %s", len(args), usage), seeHelp(cmd))
+		return cli.Fail(cli.Usage, fmt.Errorf("%s: %s", cli.Count(len(args), "argument"), usage), seeHelp(cmd))
 	}
 	left := args
 	if x.from == "" {

@@ -42,6 +42,9 @@ cannot forge any.`,
 				return cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and the registry lets everybody write", addr),
 					"listen on 127.0.0.1, or give --insecure-any")
 			}
+			if args[0] == "" {
+				return cli.Usagef("DIR is empty: it names the registry's folder")
+			}
 			level := slog.LevelWarn
 			if verbose {
 				level = slog.LevelDebug
