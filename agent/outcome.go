@@ -38,6 +38,9 @@ type outcome struct {
 	// moved is true for a pass since which another release runs, or that has given engines something new of
 	// the same one.
 	moved bool
+	// answered is true where the registry has said what its tag names, and only lacks an earlier release that is to
+	// run, or has other bytes for it.
+	answered bool
 	// barred is why the pass has changed nothing in the cluster; nil where it might.
 	barred *bar
 }

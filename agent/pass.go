@@ -134,6 +134,9 @@ func (p *pass) pull(ctx context.Context) outcome {
 	if out.Verdict != Interrupted {
 		if back := p.bringBack(ctx); back.Verdict != Done && (out.Verdict == Done || out.Verdict == Idle) {
 			out = back
+			if back.Verdict == Refused || back.reason() == ReasonNotFound { // it says nothing of the offer
+				out.Verdict, out.answered = Unreachable, p.answered
+			}
 		}
 	}
 	if p.media && p.aside.Err != nil && (out.Verdict == Done || out.Verdict == Idle) {

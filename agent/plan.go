@@ -50,7 +50,7 @@ func (p *plan) scope(now time.Time) scope {
 func (p *plan) passed(s scope, out outcome, now time.Time) {
 	o := p.agent.opts
 	if !now.Before(p.contact) {
-		if out.Verdict == Unreachable || out.Verdict == Broken {
+		if out.Verdict == Unreachable && !out.answered || out.Verdict == Broken {
 			p.failures++
 		} else {
 			p.failures = 0

@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"fmt"
+	"net/http"
+	"strings"
 	"testing"
 	"time"
 
@@ -140,6 +142,51 @@ func TestAReleaseWhoseFilesAreGoneIsFetchedAgain(t *testing.T) {
 	require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
 	requireFile(t, s.host, "a-x/f", "1")
 	require.True(t, s.releases()[2].Here)
+}
+
+// A registry that lacks what a person goes back to is not away, nor is what it offers refused: what mends it is found
+// as soon as ever.
+func TestAnEarlierReleaseThatCannotBeHadSaysNothingOfTheOffer(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first := s.release(1, "1")
+	s.release(2, "2")
+	s.release(3, "3")
+	require.NoError(t, s.rollBack("1"))
+	gone := func(w http.ResponseWriter, r *http.Request) bool {
+		lacks := strings.HasSuffix(r.URL.Path, first.Digest.String())
+		if lacks {
+			w.WriteHeader(http.StatusNotFound)
+		}
+		return lacks
+	}
+	spoilt := func(path string, body []byte) []byte {
+		if strings.Contains(path, "/blobs/") && len(body) > 0 {
+			body[0] ^= 1
+		}
+		return body
+	}
+	s.agent(func(a *Agent) {
+		for _, tc := range []struct {
+			said     string
+			meet     func()
+			failures int
+		}{
+			{"NotFound: ", func() { s.registry.hook.Store(&gone) }, 0},
+			{"mismatched digest", func() { s.registry.hook.Store(nil); s.registry.spoil.Store(&spoilt) }, 0},
+			{"Unreachable: ", func() { s.registry.away.Store(true) }, 1},
+		} {
+			tc.meet()
+			p := plan{agent: a}
+			out := a.makePass(t.Context(), p.scope(s.now))
+			p.passed(scope{offer: a.source}, out, s.now)
+			st, err := a.Status()
+			require.NoError(t, err)
+			require.Equal(t, []any{Unreachable, tc.failures, bundle.Suspended, "HeldByOperator"}, []any{out.Verdict, p.failures, st.State, st.Reason})
+			require.Contains(t, st.Message, tc.said)
+			require.Nil(t, st.Release.Refused)
+		}
+	})
 }
 
 // spoilBlobs has the registry serve other bytes.
