@@ -96,6 +96,8 @@ type Options struct {
 	// Listen is the TCP address, such as :8081, at which Run serves /healthz, /readyz and /metrics. Empty serves
 	// none of them.
 	Listen string
+	// Ready is called once Run can be asked by the control socket. Nil is nobody.
+	Ready func() error
 	// Watchdog watches Run. Nil is none.
 	Watchdog *Watchdog
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.

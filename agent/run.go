@@ -86,6 +86,11 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return errors.Join(err, control.listener.Close())
 	}
+	if a.opts.Ready != nil {
+		if err := a.opts.Ready(); err != nil {
+			a.opts.Log.Error("who waits for this agent to begin cannot be told", "err", err)
+		}
+	}
 	a.opts.Log.Info("agent begins", "version", a.opts.Version, "cluster", a.cluster.Name, "environment", a.cluster.Environment, "clusterType", a.cluster.Type)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()

@@ -36,6 +36,7 @@ func TestTheUnitOfSystemd(t *testing.T) {
 	require.Equal(t, "/usr/local/bin/wherry-agent run", unit["Service.ExecStart"])
 	require.Equal(t, "wherry-agent", unit["Service.StateDirectory"], "below /var/lib, where the agent looks for its state")
 	require.Equal(t, "strict", unit["Service.ProtectSystem"])
+	require.Equal(t, "notify", unit["Service.Type"])
 	require.NotEmpty(t, unit["Service.WatchdogSec"])
 	require.Contains(t, unit["Service.Environment"], "WHERRY_CONFIG=/etc/wherry/agent.yaml")
 	require.Equal(t, "multi-user.target", unit["Install.WantedBy"])

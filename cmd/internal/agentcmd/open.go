@@ -57,7 +57,7 @@ func withAgent(cmd *cobra.Command, c *config, f func(*agent.Agent) error) error 
 		return err
 	}
 	opts.DeltaCommand = deltacmd.Command()
-	opts.Watchdog = watchdog(os.Getenv, os.Getpid())
+	opts.Ready, opts.Watchdog = ready(os.Getenv), watchdog(os.Getenv, os.Getpid())
 	cluster, err := c.clusterConfig()
 	if err != nil {
 		return err

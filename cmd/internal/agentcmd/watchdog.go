@@ -8,6 +8,15 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 )
 
+// ready tells systemd that the agent can be asked; nil where nobody waits for that. See sd_notify(3).
+func ready(environ func(string) string) func() error {
+	socket := environ("NOTIFY_SOCKET")
+	if socket == "" {
+		return nil
+	}
+	return func() error { return notify(socket, "READY=1") }
+}
+
 // watchdog is that of systemd, where the unit has WatchdogSec; nil without one. See sd_notify(3) and
 // sd_watchdog_enabled(3).
 func watchdog(environ func(string) string, pid int) *agent.Watchdog {
@@ -18,14 +27,16 @@ func watchdog(environ func(string) string, pid int) *agent.Watchdog {
 	}
 	return &agent.Watchdog{
 		Every: max(time.Duration(micros)*time.Microsecond/3, time.Millisecond),
-		Tell: func() error {
-			conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
-			if err != nil {
-				return err
-			}
-			defer conn.Close()
-			_, err = conn.Write([]byte("WATCHDOG=1"))
-			return err
-		},
+		Tell:  func() error { return notify(socket, "WATCHDOG=1") },
 	}
+}
+
+func notify(socket, state string) error {
+	conn, err := net.DialUnix("unixgram", nil, &net.UnixAddr{Name: socket, Net: "unixgram"})
+	if err != nil {
+		return err
+	}
+	defer conn.Close()
+	_, err = conn.Write([]byte(state))
+	return err
 }

@@ -9,7 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestTheWatchdogOfSystemd(t *testing.T) {
+func TestSystemdIsTold(t *testing.T) {
 	t.Parallel()
 	socket := filepath.Join(t.TempDir(), "notify")
 	l, err := net.ListenUnixgram("unixgram", &net.UnixAddr{Name: socket, Net: "unixgram"})
@@ -26,7 +26,13 @@ func TestTheWatchdogOfSystemd(t *testing.T) {
 	n, err := l.Read(b)
 	require.NoError(t, err)
 	require.Equal(t, "WATCHDOG=1", string(b[:n]))
+	require.NoError(t, ready(of)())
+	n, err = l.Read(b)
+	require.NoError(t, err)
+	require.Equal(t, "READY=1", string(b[:n]))
 	require.Nil(t, watchdog(of, 8), "it is another process that is watched")
 	environ["WATCHDOG_USEC"] = ""
 	require.Nil(t, watchdog(of, 7), "nobody watches")
+	environ["NOTIFY_SOCKET"] = ""
+	require.Nil(t, ready(of), "nobody waits")
 }
