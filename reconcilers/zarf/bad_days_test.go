@@ -277,6 +277,24 @@ func TestNothingIsTakenFromAnybodyElse(t *testing.T) {
 	require.Equal(t, "9", s.ConfigMap(t, "menu").Data["tea"])
 }
 
+func TestNewerContentTakesBackWhatWasOverwrittenByHand(t *testing.T) {
+	s := newSite(t)
+	requireResult(t, zarftest.Settle(t, s.r, s.Assign(t, "shop-live", shop), false), bundle.Compliant, "")
+	menu := s.ConfigMap(t, "menu")
+	menu.Data["tea"] = "7"
+	require.NoError(t, s.Update(t.Context(), menu, client.FieldOwner("ann")))
+
+	newer := s.Assign(t, "shop-live", but(shop, "menu.yaml", `"2"`, `"3"`))
+	requireResult(t, zarftest.Settle(t, s.r, newer, false), bundle.Compliant, "")
+	require.Equal(t, "3", s.ConfigMap(t, "menu").Data["tea"])
+
+	theirs := client.ApplyConfigurationFromUnstructured(object(s.Namespace(), "menu", "9"))
+	require.NoError(t, s.Client.Apply(t.Context(), theirs, client.FieldOwner("till"), client.ForceOwnership))
+	newest := s.Assign(t, "shop-live", but(shop, "menu.yaml", `"2"`, `"4"`))
+	requireResult(t, zarftest.Settle(t, s.r, newest, false), bundle.Failed, zarf.Conflict)
+	require.Equal(t, "9", s.ConfigMap(t, "menu").Data["tea"])
+}
+
 func TestZarfSaysThatAllIsWellAndItIsNot(t *testing.T) {
 	s := newSite(t)
 	s.program.Order(t, zarftest.Idle, "")

@@ -163,7 +163,21 @@ func (r *Reconciler) apply(ctx context.Context, a reconcilers.Assignment) (recon
 	if err := r.permit(ctx, a, def, rec); err != nil {
 		return reconcilers.Result{}, err
 	}
-	return r.deploy(a, def, rec, forced)
+	return r.deploy(a, def, rec, forced || rec != nil && r.overwritten(ctx, rec.Package))
+}
+
+// overwritten says whether fields of what is deployed were overwritten by hand. Newer content would fail by them, and
+// so would the way back of that upgrade. What cannot be found out here is left for zarf to find.
+func (r *Reconciler) overwritten(ctx context.Context, name string) bool {
+	if r.client == nil || name == "" {
+		return false
+	}
+	there, err := readDeployed(ctx, r.client, name)
+	if err != nil || there == nil {
+		return false
+	}
+	s, err := inspect(ctx, r.client, there)
+	return err == nil && s.forced && len(s.taken) == 0
 }
 
 // permit says what is in the way of a deploy, as far as can be known before zarf runs.

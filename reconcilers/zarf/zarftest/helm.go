@@ -133,8 +133,8 @@ func (h *helm) rollback(ctx context.Context, to *corev1.Secret) error {
 		return err
 	}
 	manifest := unpack(to).Manifest
-	if err := h.apply(ctx, manifest, true, false); err != nil {
-		return err
+	if err := h.apply(ctx, manifest, h.force, false); err != nil {
+		return fmt.Errorf("unable to rollback: %w", err)
 	}
 	if err := h.mark(ctx, to, "superseded"); err != nil {
 		return err
