@@ -331,18 +331,24 @@ var errUnchanged = errors.New("unchanged")
 
 // load returns the zero value for a key that is not there.
 func load[T any](tx *bbolt.Tx, bucket, key string) (v T, err error) {
+	err = loadInto(tx, bucket, key, &v)
+	return v, err
+}
+
+// loadInto is the part of load that is compiled once, and not for each type.
+func loadInto(tx *bbolt.Tx, bucket, key string, v any) error {
 	b := tx.Bucket([]byte(bucket))
 	if b == nil {
-		return v, nil
+		return nil
 	}
 	data := b.Get([]byte(key))
 	if data == nil {
-		return v, nil
+		return nil
 	}
-	if err := json.Unmarshal(data, &v); err != nil {
-		return v, fmt.Errorf("%s %s: %w: %v", bucket, key, ErrDamaged, err)
+	if err := json.Unmarshal(data, v); err != nil {
+		return fmt.Errorf("%s %s: %w: %v", bucket, key, ErrDamaged, err)
 	}
-	return v, nil
+	return nil
 }
 
 func save(tx *bbolt.Tx, bucket, key string, v any) error {
