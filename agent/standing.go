@@ -3,8 +3,6 @@ package agent
 import (
 	"cmp"
 	"errors"
-	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -79,12 +77,12 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	return st, nil
 }
 
+// items are sorted by assignment, as the records are.
 func (k known) items() []bundle.Item {
 	items := make([]bundle.Item, 0, len(k.records))
 	for _, r := range k.records {
 		items = append(items, r.Item)
 	}
-	slices.SortFunc(items, func(a, b bundle.Item) int { return strings.Compare(a.Assignment, b.Assignment) })
 	return items
 }
 

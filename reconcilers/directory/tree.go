@@ -1,10 +1,10 @@
 package directory
 
 import (
-	"cmp"
 	"context"
 	"io"
 	"io/fs"
+	"maps"
 	"os"
 	"path"
 	"slices"
@@ -71,24 +71,24 @@ func readFile(ctx context.Context, dir *os.Root, name string, known seen) (file,
 
 // compare lists what leads from have to want, by path.
 func compare(folder string, have, want tree) []reconcilers.Change {
-	var changes []reconcilers.Change
-	add := func(name string, action reconcilers.Action) {
-		changes = append(changes, reconcilers.Change{Object: path.Join(folder, name), Action: action})
-	}
+	actions := map[string]reconcilers.Action{}
 	for name, w := range want {
 		switch h, ok := have[name]; {
 		case !ok:
-			add(name, reconcilers.Created)
+			actions[name] = reconcilers.Created
 		case h != w:
-			add(name, reconcilers.Configured)
+			actions[name] = reconcilers.Configured
 		}
 	}
 	for name := range have {
 		if _, ok := want[name]; !ok {
-			add(name, reconcilers.Deleted)
+			actions[name] = reconcilers.Deleted
 		}
 	}
-	slices.SortFunc(changes, func(a, b reconcilers.Change) int { return cmp.Compare(a.Object, b.Object) })
+	var changes []reconcilers.Change
+	for _, name := range slices.Sorted(maps.Keys(actions)) {
+		changes = append(changes, reconcilers.Change{Object: path.Join(folder, name), Action: actions[name]})
+	}
 	return changes
 }
 

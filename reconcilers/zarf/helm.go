@@ -21,19 +21,22 @@ import (
 const maxRelease = 64 << 20
 
 // revisions are the Secrets in which Helm keeps the revisions of a release, oldest first.
-type revisions []corev1.Secret
+type revisions []*corev1.Secret
 
 func readRevisions(ctx context.Context, c client.Client, rel release) (revisions, error) {
 	list := &corev1.SecretList{}
 	if err := c.List(ctx, list, client.InNamespace(rel.namespace), client.MatchingLabels{"owner": "helm", "name": rel.name}); err != nil {
 		return nil, err
 	}
-	out := revisions(list.Items)
-	slices.SortFunc(out, func(a, b corev1.Secret) int { return cmp.Compare(revision(a), revision(b)) })
+	out := make(revisions, len(list.Items))
+	for i := range list.Items {
+		out[i] = &list.Items[i]
+	}
+	slices.SortFunc(out, func(a, b *corev1.Secret) int { return cmp.Compare(revision(a), revision(b)) })
 	return out, nil
 }
 
-func revision(s corev1.Secret) int {
+func revision(s *corev1.Secret) int {
 	n, _ := strconv.Atoi(s.Labels["version"])
 	return n
 }
@@ -43,14 +46,14 @@ func (rs revisions) pending() *corev1.Secret {
 	if len(rs) == 0 || !strings.HasPrefix(rs[len(rs)-1].Labels["status"], "pending-") {
 		return nil
 	}
-	return &rs[len(rs)-1]
+	return rs[len(rs)-1]
 }
 
 // deployed returns the newest revision that was deployed; nil where none was.
 func (rs revisions) deployed() *corev1.Secret {
 	for i := len(rs) - 1; i >= 0; i-- {
 		if rs[i].Labels["status"] == "deployed" {
-			return &rs[i]
+			return rs[i]
 		}
 	}
 	return nil

@@ -49,11 +49,11 @@ func (rs revisions) dropAllBut(ctx context.Context, c client.Client, rel release
 		}
 		return dropLeftover(ctx, c, rel, u)
 	}
-	for i := range rs {
-		if rs[i].Name == kept.Name || rs[i].Labels["status"] == "superseded" {
+	for _, r := range rs {
+		if r.Name == kept.Name || r.Labels["status"] == "superseded" {
 			continue
 		}
-		if err := eachObject(c, &rs[i], rel.namespace, drop); err != nil {
+		if err := eachObject(c, r, rel.namespace, drop); err != nil {
 			return err
 		}
 	}

@@ -152,7 +152,7 @@ func (j *job) uninstall(ctx context.Context, name string, components []component
 			if len(revs) == 0 {
 				continue
 			}
-			if err := revs.dropAllBut(ctx, j.r.client, rel, &revs[len(revs)-1]); err != nil { // which Helm will remove
+			if err := revs.dropAllBut(ctx, j.r.client, rel, revs[len(revs)-1]); err != nil { // which Helm will remove
 				return err
 			}
 			if known[installedChart{rel.namespace, rel.name}] {

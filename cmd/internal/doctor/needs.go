@@ -40,7 +40,7 @@ func (e *examination) objectsOf(wanted func(bundle.Assignment) bool) (objects []
 			}
 		}
 	}
-	slices.SortFunc(objects, func(a, b needs.Object) int {
+	slices.SortStableFunc(objects, func(a, b needs.Object) int {
 		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Kind.Kind, b.Kind.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind.Version, b.Kind.Version))
 	})
 	return objects, assignments
