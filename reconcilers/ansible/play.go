@@ -3,7 +3,7 @@ package ansible
 import (
 	"cmp"
 	"context"
-	"embed"
+	_ "embed"
 	"errors"
 	"fmt"
 	"os"
@@ -17,8 +17,13 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-//go:embed plugin/ansible.cfg plugin/wherry.py
-var plugin embed.FS
+// What Ansible needs of ours.
+var (
+	//go:embed plugin/ansible.cfg
+	ansibleCfg []byte
+	//go:embed plugin/wherry.py
+	wherryPy []byte
+)
 
 // systemPython is the interpreter of Debian's Ansible and of the packages that its modules need, such as
 // python3-apt. Another is taken only where it is absent.
@@ -118,13 +123,10 @@ func (r *Reconciler) install(own string, e engine) error {
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return err
 	}
-	files := map[string][]byte{"inventory.ini": fmt.Appendf(nil, "localhost ansible_connection=local ansible_python_interpreter=%q\n", e.python)}
-	for _, name := range []string{"ansible.cfg", "wherry.py"} {
-		data, err := plugin.ReadFile("plugin/" + name)
-		if err != nil {
-			return err
-		}
-		files[name] = data
+	files := map[string][]byte{
+		"inventory.ini": fmt.Appendf(nil, "localhost ansible_connection=local ansible_python_interpreter=%q\n", e.python),
+		"ansible.cfg":   ansibleCfg,
+		"wherry.py":     wherryPy,
 	}
 	for name, data := range files { // whole at every moment: a check may begin while a run does
 		name = filepath.Join(own, name)
