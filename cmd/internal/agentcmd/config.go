@@ -114,11 +114,11 @@ func readConfigOf(known []setting, flags *pflag.FlagSet, environ func(string) (s
 // told returns the values of s from the place that goes before the others, and that place.
 func (s setting) told(flags *pflag.FlagSet, environ func(string) (string, bool), file configFile) (values []string, origin string) {
 	if flags.Changed(s.flag) {
-		if s.list {
-			values, _ = flags.GetStringArray(s.flag)
-			return values, "--" + s.flag
+		given := flags.Lookup(s.flag).Value
+		if list, ok := given.(pflag.SliceValue); ok {
+			return list.GetSlice(), "--" + s.flag
 		}
-		return []string{flags.Lookup(s.flag).Value.String()}, "--" + s.flag
+		return []string{given.String()}, "--" + s.flag
 	}
 	if v, ok := environ(s.variable()); ok {
 		if s.list {
