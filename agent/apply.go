@@ -18,6 +18,9 @@ import (
 // apply gives engines what they do not have yet, by wave and dependency, each assignment for itself, and
 // takes away what a newer verified release no longer lists.
 func (p *pass) apply(ctx context.Context) outcome {
+	if err := p.claim(ctx); err != nil {
+		return outcomeOf(ctx, err)
+	}
 	if err := p.choose(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}

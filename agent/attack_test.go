@@ -224,10 +224,8 @@ func (s *siege) requireRefused(r Result, want bundle.Reason, offered digest.Dige
 func (s *siege) requireHost(content string) {
 	s.t.Helper()
 	requireFile(s.t, s.host, "shop-main/config.yaml", content)
-	entries, err := os.ReadDir(s.host)
-	require.NoError(s.t, err)
-	require.Len(s.t, entries, 1)
-	entries, err = os.ReadDir(filepath.Dir(s.host))
+	require.Len(s.t, s.folders(), 1)
+	entries, err := os.ReadDir(filepath.Dir(s.host))
 	require.NoError(s.t, err)
 	require.Len(s.t, entries, 1, "nothing beside it")
 }

@@ -85,9 +85,7 @@ func (s *site) requireWell(a *Agent, files map[string]string, seq int64) int64 {
 	for path, content := range files {
 		requireFile(t, s.host, path, content)
 	}
-	entries, err := os.ReadDir(s.host)
-	require.NoError(t, err)
-	require.Len(t, entries, len(files))
+	require.Len(t, s.folders(), len(files))
 	m := recall(t, a.state, s.stream)
 	require.GreaterOrEqual(t, m.seq, seq)
 	for n := int64(1); n <= m.seq; n++ {

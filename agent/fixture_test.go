@@ -9,7 +9,9 @@ import (
 	"log/slog"
 	"net/http"
 	"net/http/httptest"
+	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync/atomic"
 	"testing"
@@ -114,6 +116,14 @@ func newSite(t testing.TB) *site {
 		Log:         slog.New(slog.NewTextHandler(&s.log, nil)),
 	}
 	return s
+}
+
+// folders are what the adapter has put on the host.
+func (s *site) folders() []os.DirEntry {
+	s.t.Helper()
+	entries, err := os.ReadDir(s.host)
+	require.NoError(s.t, err)
+	return slices.DeleteFunc(entries, func(e os.DirEntry) bool { return e.Name() == ".wherry" })
 }
 
 func (s *site) location() oci.Location {

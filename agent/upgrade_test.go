@@ -48,6 +48,10 @@ func (c *counted) Remove(ctx context.Context, a reconcilers.Assignment) reconcil
 	return c.Reconciler.Remove(ctx, a)
 }
 
+func (c *counted) Claim(ctx context.Context, assignments []string) []string {
+	return c.Reconciler.(reconcilers.Claimer).Claim(ctx, assignments)
+}
+
 // begin forgets what was counted so far.
 func (c *counted) begin() { c.applied, c.removed = nil, nil }
 
@@ -88,11 +92,12 @@ func restedStateGoesOn(t *testing.T, f stateFixture) {
 	f.requireRest(t, st)
 	require.Len(t, queued, st.Queue.Length)
 
-	// Where nothing can be reached, nothing is done.
+	// Where nothing can be reached, nothing is done, but for noting whose the folders are.
 	s.registry.away.Store(true)
 	r := s.once()
 	require.Equal(t, Unreachable, r.Verdict, r.Error)
 	require.Equal(t, st.Release.Running.Digest, r.Status.Release.Running.Digest)
+	require.FileExists(t, filepath.Join(s.host, ".wherry", "w03-main.owned"))
 	require.Empty(t, engine.applied)
 	require.Empty(t, engine.removed)
 

@@ -107,9 +107,11 @@ func (s *modelSite) holds(model string) {
 	require.NoError(s.t, err)
 	require.Contains(s.t, string(config), "THRESHOLD=")
 	require.FileExists(s.t, s.path("reconciler.yaml"))
-	entries, err := os.ReadDir(filepath.Join(s.dir, "root"))
+	require.Len(s.t, s.entries(), 2)
+	left, err := os.ReadDir(filepath.Join(s.dir, "root", ".wherry"))
 	require.NoError(s.t, err)
-	require.Len(s.t, entries, 1)
+	require.Len(s.t, left, 1)
+	require.Equal(s.t, "vision-gate.owned", left[0].Name())
 }
 
 func TestAModelReachesAHost(t *testing.T) {

@@ -18,7 +18,7 @@ import (
 // went wrong is part of the result: the state says whether trying again can help (Pending, Progressing)
 // or not (Failed). Calls come from several goroutines, never two at a time for one assignment.
 //
-// A Reconciler may also be a Releaser, a Settler and a Runner. One that is an io.Closer runs something
+// A Reconciler may also be a Releaser, a Claimer, a Settler and a Runner. One that is an io.Closer runs something
 // between calls: Close ends it, when no call is to come any more, so that a Reconciler of a later process
 // can carry on.
 type Reconciler interface {
@@ -38,6 +38,15 @@ type Releaser interface {
 	// It forgets what Apply has put into the ledger, and ends what is under way. State Removed means that
 	// nothing is ours any more. Only a.Name is sure to be set.
 	Release(ctx context.Context, a Assignment) Result
+}
+
+// Claimer is a Reconciler that notes, where it applies an assignment, that what is there is ours, as its earlier
+// versions did not.
+type Claimer interface {
+	// Claim gets, before a pass begins anything, the names of assignments that an agent of such a version has given
+	// to this engine. It makes its notes, changes nothing else, and returns those of which it could not make one:
+	// they come again with each pass.
+	Claim(ctx context.Context, assignments []string) (left []string)
 }
 
 // Foreteller is a Reconciler that knows beforehand what Apply may bring. The agent has that kept off this

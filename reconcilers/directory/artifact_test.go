@@ -9,6 +9,7 @@ import (
 	"net/http/httptest"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"sync"
 	"testing"
@@ -209,7 +210,12 @@ func (h *host) compliant(a reconcilers.Assignment) {
 func (h *host) only(want map[string]string) {
 	h.t.Helper()
 	require.Equal(h.t, want, contents(h.t, h.root))
-	require.NoDirExists(h.t, filepath.Join(h.root, ".wherry"))
+	var names []string
+	for name := range want {
+		names = append(names, strings.SplitN(name, "/", 2)[0])
+	}
+	slices.Sort(names)
+	requireMarksOnly(h.t, h.root, slices.Compact(names)...)
 }
 
 func inode(t testing.TB, path string) os.FileInfo {
@@ -248,7 +254,7 @@ func TestFilesAndWhatIsFetchedLieInOneFolder(t *testing.T) {
 	require.Equal(t, bundle.Compliant, h.Observe(t.Context(), a).State)
 	require.Empty(t, h.Apply(t.Context(), a).Changes)
 	require.Equal(t, bundle.Removed, h.Remove(t.Context(), a).State)
-	require.Empty(t, contents(t, h.root))
+	requireEmpty(t, h.root)
 	require.Equal(t, directory.NotFetched, h.Observe(t.Context(), a).Reason)
 }
 

@@ -5,8 +5,9 @@
 // Linux by exchanging two folders in one step, so that a reader finds either all of the old or all of
 // the new content. Where the kernel or the file system cannot exchange, two renames follow one another
 // and the next call repairs what a crash between them leaves. Everything else in the root is left
-// alone, but for .wherry, which exists only during a call. docs/adapters.md says why the folder is not
-// a symbolic link to a version, and what a program that reads it has to expect.
+// alone, but for .wherry, and so is a folder of the assignment's name that somebody else has filled: .wherry
+// says which folders are ours, whatever becomes of the agent's state. docs/adapters.md says why the folder
+// is not a symbolic link to a version, and what a program that reads it has to expect.
 package directory
 
 import (
@@ -54,6 +55,7 @@ type Reconciler struct {
 
 	mu      sync.Mutex // never held for long
 	fetches map[string]*fetching
+	owned   map[string]bool // the folders that are known to be ours; true where the mark is durable
 	closed  bool
 }
 
@@ -61,7 +63,7 @@ type Reconciler struct {
 func New(root string, opts Options) *Reconciler {
 	r := &Reconciler{
 		root: root, log: opts.Log, repository: opts.Fetch, ledger: opts.Ledger, limit: cmp.Or(opts.MaxBytes, DefaultMaxBytes),
-		slots: make(chan struct{}, fetchesAtOnce), entries: map[string]*entry{}, fetches: map[string]*fetching{},
+		slots: make(chan struct{}, fetchesAtOnce), entries: map[string]*entry{}, fetches: map[string]*fetching{}, owned: map[string]bool{},
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -133,6 +135,9 @@ func (r *Reconciler) place(ctx context.Context, a reconcilers.Assignment) ([]rec
 	defer s.close()
 	e := r.load(ctx, a.Name)
 	v, err := r.look(ctx, s, a, e)
+	if err == nil {
+		err = r.checkOurs(s, a.Name, v)
+	}
 	if err != nil {
 		return nil, err
 	}
@@ -140,13 +145,19 @@ func (r *Reconciler) place(ctx context.Context, a reconcilers.Assignment) ([]rec
 		return nil, errAbsent
 	}
 	changes := compare(a.Name, v.have, v.want)
-	if len(changes) > 0 || v.missing {
+	replace := len(changes) > 0 || v.missing
+	if replace {
 		if err := v.checkRoom(s, r.root); err != nil {
 			return nil, err
 		}
 		if err := s.stage(ctx, a.Dir, v); err != nil {
 			return nil, err
 		}
+	}
+	if err := r.own(s, a.Name); err != nil {
+		return nil, errors.Join(err, s.clear())
+	}
+	if replace {
 		if err := s.swap(); err != nil {
 			return nil, err
 		}
@@ -203,6 +214,9 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) ([]r
 	}
 	e := r.load(ctx, a.Name)
 	v, err := r.look(ctx, s, a, e)
+	if err == nil {
+		err = r.checkOurs(s, a.Name, v)
+	}
 	switch {
 	case err != nil:
 		return nil, err
@@ -229,51 +243,6 @@ func describe(changes []reconcilers.Change) string {
 		out = append(out, c.Object+" "+became[c.Action])
 	}
 	return strings.Join(out, ", ")
-}
-
-// Remove deletes the assignment's folder, and what was fetched for it.
-func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
-	if ctx.Err() == nil {
-		r.stop(a.Name)
-	}
-	changes, err := r.remove(ctx, a)
-	if err != nil {
-		return failed(fmt.Errorf("remove %s: %w", a.Name, err))
-	}
-	r.logChanges(ctx, a, changes)
-	return reconcilers.Result{State: bundle.Removed, Changes: changes}
-}
-
-func (r *Reconciler) remove(ctx context.Context, a reconcilers.Assignment) ([]reconcilers.Change, error) {
-	r.turn.Lock()
-	defer r.turn.Unlock()
-	if err := ctx.Err(); err != nil {
-		return nil, err
-	}
-	if err := checkName(a.Name); err != nil {
-		return nil, err
-	}
-	s, err := openSite(r.root, a.Name)
-	if errors.Is(err, fs.ErrNotExist) {
-		r.forget(ctx, a.Name)
-		return nil, nil
-	}
-	if err != nil {
-		return nil, err
-	}
-	defer s.close()
-	if err := s.repair(); err != nil {
-		return nil, err
-	}
-	have, _, err := s.read(ctx, r.load(ctx, a.Name).Seen)
-	if err == nil {
-		err = s.takeAway()
-	}
-	if err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, err
-	}
-	r.forget(ctx, a.Name)
-	return compare(a.Name, have, nil), s.discardFetched()
 }
 
 // logChanges logs files one by one; that and how an assignment changed is the agent's to log.

@@ -137,12 +137,12 @@ func write(t testing.TB, dir string, files map[string]string) {
 	}
 }
 
-// contents returns every file below dir.
+// contents returns every file below dir, but for marks.
 func contents(t *testing.T, dir string) map[string]string {
 	t.Helper()
 	got := map[string]string{}
 	require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
-		if err != nil || d.IsDir() {
+		if err != nil || d.IsDir() || filepath.Ext(path) == ".owned" {
 			return err
 		}
 		data, err := os.ReadFile(path)
@@ -153,6 +153,26 @@ func contents(t *testing.T, dir string) map[string]string {
 	return got
 }
 
+// requireEmpty fails t unless nothing is left in a root.
+func requireEmpty(t *testing.T, root string) {
+	t.Helper()
+	entries, err := os.ReadDir(root)
+	require.NoError(t, err)
+	require.Empty(t, entries)
+}
+
+// requireMarksOnly fails t unless all that is left beside the folders is that these assignments have theirs.
+func requireMarksOnly(t *testing.T, root string, assignments ...string) {
+	t.Helper()
+	entries, err := os.ReadDir(filepath.Join(root, ".wherry"))
+	require.NoError(t, err)
+	var names []string
+	for _, e := range entries {
+		names = append(names, strings.TrimSuffix(e.Name(), ".owned"))
+	}
+	require.Equal(t, assignments, names)
+}
+
 func TestACrashAtAnyStepIsRepaired(t *testing.T) {
 	before, after := map[string]string{"a.yaml": "old", "gone.yaml": "old"}, map[string]string{"a.yaml": "new", "sub/b.yaml": "new"}
 	const live, spare, previous = "drone", ".wherry/drone.spare", ".wherry/drone.previous"
@@ -160,6 +180,7 @@ func TestACrashAtAnyStepIsRepaired(t *testing.T) {
 		name    string
 		folders map[string]map[string]string
 	}{
+		{"before the first folder was put in place", map[string]map[string]string{spare: after}},
 		{"before anything was staged", map[string]map[string]string{live: before}},
 		{"while files were staged", map[string]map[string]string{live: before, spare: {".wherry-part": "n"}}},
 		{"before the exchange", map[string]map[string]string{live: before, spare: after}},
@@ -175,10 +196,11 @@ func TestACrashAtAnyStepIsRepaired(t *testing.T) {
 				for name, files := range c.folders {
 					write(t, filepath.Join(root, name), files)
 				}
+				write(t, root, map[string]string{".wherry/drone.owned": ""})
 				r, a := directory.New(root, directory.Options{}), assignment(t, live, after)
 				if call == "remove" {
 					require.Equal(t, bundle.Removed, r.Remove(t.Context(), a).State)
-					require.Empty(t, contents(t, root))
+					requireEmpty(t, root)
 					continue
 				}
 				require.Equal(t, bundle.Compliant, r.Apply(t.Context(), a).State)
@@ -186,6 +208,17 @@ func TestACrashAtAnyStepIsRepaired(t *testing.T) {
 			}
 		})
 	}
+}
+
+func TestACrashAfterTheMarkWentIsRepaired(t *testing.T) {
+	root := t.TempDir()
+	write(t, root, map[string]string{".wherry/drone.spare/a.yaml": "old"})
+	r, a := directory.New(root, directory.Options{}), assignment(t, "drone", map[string]string{"a": "1"})
+	write(t, root, map[string]string{"drone/theirs": "1"})
+	require.Equal(t, directory.NotOurs, r.Apply(t.Context(), a).Reason)
+	require.Equal(t, bundle.Removed, r.Remove(t.Context(), a).State)
+	require.Equal(t, map[string]string{"drone/theirs": "1"}, contents(t, root))
+	require.NoDirExists(t, filepath.Join(root, ".wherry"))
 }
 
 func TestADirectoryOfAnotherKindIsNotTaken(t *testing.T) {
@@ -202,10 +235,11 @@ func TestADirectoryOfAnotherKindIsNotTaken(t *testing.T) {
 			was, err := os.Lstat(filepath.Join(root, "drone"))
 			require.NoError(t, err)
 			r, a := directory.New(root, directory.Options{}), assignment(t, "drone", map[string]string{"a": "1"})
-			for _, res := range []reconcilers.Result{r.Apply(t.Context(), a), r.Observe(t.Context(), a), r.Remove(t.Context(), a)} {
+			for _, res := range []reconcilers.Result{r.Apply(t.Context(), a), r.Observe(t.Context(), a)} {
 				require.Equal(t, bundle.Failed, res.State)
 				require.Equal(t, directory.NotOurs, res.Reason)
 			}
+			require.Equal(t, bundle.Removed, r.Remove(t.Context(), a).State, "nothing of ours is there")
 			is, err := os.Lstat(filepath.Join(root, "drone"))
 			require.NoError(t, err)
 			require.Equal(t, was.Mode(), is.Mode())
@@ -309,6 +343,7 @@ func TestBadDays(t *testing.T) {
 		}, bundle.Failed, directory.NotOurs, "drone exists and is no folder: move it away", bundle.Failed},
 		{"the work folder was replaced by a file", func(t *testing.T, root string) {
 			write(t, filepath.Join(root, "drone"), map[string]string{"a": "2"})
+			require.NoError(t, os.RemoveAll(filepath.Join(root, ".wherry")))
 			write(t, root, map[string]string{".wherry": "theirs"})
 		}, bundle.Drifted, directory.Differs, "drone/a differs", bundle.Pending},
 	} {

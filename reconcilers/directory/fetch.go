@@ -55,6 +55,9 @@ func (r *Reconciler) prepare(ctx context.Context, a reconcilers.Assignment) ([]w
 	defer s.close()
 	e := r.load(ctx, a.Name)
 	v, err := r.look(ctx, s, a, e)
+	if err == nil {
+		err = r.checkOurs(s, a.Name, v)
+	}
 	if err != nil {
 		return nil, err
 	}

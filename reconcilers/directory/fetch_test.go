@@ -6,7 +6,6 @@ import (
 	"math/rand/v2"
 	"net/http"
 	"os"
-	"path/filepath"
 	"strings"
 	"testing"
 	"time"
@@ -190,8 +189,7 @@ func TestOtherContentAndRemovalEndAFetch(t *testing.T) {
 				h.only(map[string]string{"drone/a": "2", "drone/one": one})
 			case "removal":
 				require.Equal(t, bundle.Removed, h.Remove(t.Context(), first).State)
-				require.Empty(t, contents(t, h.root))
-				require.NoDirExists(t, filepath.Join(h.root, ".wherry"))
+				requireEmpty(t, h.root)
 			case "close":
 				require.NoError(t, h.Close())
 				require.Equal(t, bundle.Progressing, h.Apply(t.Context(), first).State)

@@ -159,5 +159,5 @@ func TestKilledAtAnyMomentTheFolderIsWhole(t *testing.T) {
 	c.Assignment = assignments[1]
 	require.NoError(t, c.start(t).Wait())
 	require.Equal(t, versions[1], contents(t, c.Root))
-	require.NoDirExists(t, filepath.Join(c.Root, ".wherry"))
+	requireMarksOnly(t, c.Root, "drone")
 }

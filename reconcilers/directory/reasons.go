@@ -21,7 +21,7 @@ const (
 	ArtifactNotFound    = "ArtifactNotFound"    // failed
 	ArtifactForbidden   = "ArtifactForbidden"   // failed: the registry wants a login, or another one
 	ArtifactUnreachable = "ArtifactUnreachable" // pending
-	NotOurs             = "NotOurs"             // failed: something that is no folder has the folder's name
+	NotOurs             = "NotOurs"             // failed: what somebody else has put there has the folder's name
 	NotWritable         = "NotWritable"         // failed: permissions, or a read-only file system
 	DiskFull            = "DiskFull"            // pending
 	DiskError           = "DiskError"           // pending

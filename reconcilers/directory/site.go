@@ -13,8 +13,8 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// workDir is the folder in the root where content is prepared: on the same file system, so that it can
-// be renamed into place.
+// workDir is the folder in the root where content is prepared, on the same file system, so that it can
+// be renamed into place, and where it is noted which folders are ours.
 const workDir = ".wherry"
 
 // site is the place of one assignment: its folder and those that exist for a while beside it.
@@ -27,6 +27,13 @@ type site struct {
 	previous string
 	// fetched holds what came from registries and is not in the live folder yet.
 	fetched string
+	// owned is there while the live folder is ours; see owned.go.
+	owned string
+}
+
+func siteIn(root *os.Root, name string) *site {
+	at := func(kind string) string { return path.Join(workDir, name+kind) }
+	return &site{root, name, at(".spare"), at(".previous"), at(".fetched"), at(".owned")}
 }
 
 func openSite(root, name string) (*site, error) {
@@ -34,16 +41,12 @@ func openSite(root, name string) (*site, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &site{
-		root: dir, live: name,
-		spare: path.Join(workDir, name+".spare"), previous: path.Join(workDir, name+".previous"), fetched: path.Join(workDir, name+".fetched"),
-	}
 	info, err := dir.Lstat(name)
 	if err == nil && !info.IsDir() {
 		dir.Close()
 		return nil, &reasonError{NotOurs, fmt.Errorf("%s exists and is no folder: move it away", filepath.Join(root, name))}
 	}
-	return s, nil
+	return siteIn(dir, name), nil
 }
 
 func (s *site) close() error { return s.root.Close() }
@@ -183,7 +186,7 @@ func (s *site) swapInTwo() error {
 	return s.root.Rename(s.spare, s.live)
 }
 
-// takeAway deletes the live folder, which vanishes at once.
+// takeAway deletes the live folder, which vanishes at once, and the mark once it has.
 func (s *site) takeAway() error {
 	if err := s.root.MkdirAll(workDir, 0o755); err != nil {
 		return err
@@ -194,7 +197,7 @@ func (s *site) takeAway() error {
 	if err := s.sync(); err != nil {
 		return err
 	}
-	return s.clear()
+	return errors.Join(s.unmark(), s.clear())
 }
 
 // sync makes renames between the root and its work folder durable.

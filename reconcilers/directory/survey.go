@@ -24,8 +24,10 @@ type survey struct {
 	// fetched and are not in the live folder.
 	fetched map[string]bool
 	cached  map[string]string
-	// unknown are artifacts whose manifest was not read yet, absent are layers that are not here.
+	// unknown are artifacts whose manifest was not read yet, absent are layers that are not here. With opaque, want
+	// lacks files that nobody knows the names of yet: those of the former, and of archives among the latter.
 	unknown []bundle.FetchedArtifact
+	opaque  bool
 	absent  []wantedLayer
 	// need is the room, in bytes, that want takes beside have.
 	need int64
@@ -91,11 +93,12 @@ func (v *survey) add(a reconcilers.Assignment, e *entry, limit int64) (layers []
 	for _, artifact := range a.Fetched {
 		known, ok := e.Artifacts[artifact.Digest]
 		if !ok {
-			v.unknown = append(v.unknown, artifact)
+			v.unknown, v.opaque = append(v.unknown, artifact), true
 			continue
 		}
 		for _, l := range known {
-			parts, _ := e.parts(l)
+			parts, named := e.parts(l)
+			v.opaque = v.opaque || !named
 			for _, p := range parts {
 				if _, taken := v.want[p.Path]; taken && !v.fetched[p.Path] {
 					return nil, invalid("%s: %s is in the artifact and among the rendered files", artifact.Reference, p.Path)

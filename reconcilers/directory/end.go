@@ -1,0 +1,87 @@
+package directory
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Remove deletes the assignment's folder, and what was fetched for it. One that is not known to be ours stays.
+func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	return r.end(ctx, a, "remove", r.takeAway)
+}
+
+var _ reconcilers.Releaser = (*Reconciler)(nil)
+
+// Release leaves the folder as it is, and nothing says any more that it is ours.
+func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	return r.end(ctx, a, "release", func(_ context.Context, s *site) (tree, error) { return nil, s.unmark() })
+}
+
+// end gives an assignment up: what becomes of its folder is for last to do, which returns what went with it.
+func (r *Reconciler) end(ctx context.Context, a reconcilers.Assignment, verb string, last func(context.Context, *site) (tree, error)) reconcilers.Result {
+	if ctx.Err() == nil {
+		r.stop(a.Name)
+	}
+	gone, err := r.give(ctx, a.Name, last)
+	if err != nil {
+		return failed(fmt.Errorf("%s %s: %w", verb, a.Name, err))
+	}
+	changes := compare(a.Name, gone, nil)
+	r.logChanges(ctx, a, changes)
+	return reconcilers.Result{State: bundle.Removed, Changes: changes}
+}
+
+func (r *Reconciler) give(ctx context.Context, name string, last func(context.Context, *site) (tree, error)) (gone tree, err error) {
+	r.turn.Lock()
+	defer r.turn.Unlock()
+	if err := ctx.Err(); err != nil {
+		return nil, err
+	}
+	if err := checkName(name); err != nil {
+		return nil, err
+	}
+	root, err := os.OpenRoot(r.root)
+	if errors.Is(err, fs.ErrNotExist) {
+		r.disown(ctx, name)
+		return nil, nil
+	}
+	if err != nil {
+		return nil, err
+	}
+	defer root.Close()
+	s := siteIn(root, name)
+	if err := s.repair(); err != nil {
+		return nil, err
+	}
+	if gone, err = last(ctx, s); err != nil {
+		return nil, err
+	}
+	r.disown(ctx, name)
+	return gone, s.discardFetched()
+}
+
+// takeAway deletes the live folder if it is ours. Whatever else has its name is nobody's business here.
+func (r *Reconciler) takeAway(ctx context.Context, s *site) (tree, error) {
+	ours, err := r.ours(s, s.live)
+	if err != nil || !ours {
+		return nil, err
+	}
+	info, err := s.root.Lstat(s.live)
+	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
+		return nil, s.unmark()
+	}
+	if err != nil {
+		return nil, err
+	}
+	have, _, err := s.read(ctx, r.load(ctx, s.live).Seen)
+	if err != nil {
+		return nil, err
+	}
+	return have, s.takeAway()
+}
