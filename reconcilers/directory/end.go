@@ -69,10 +69,16 @@ func (r *Reconciler) give(ctx context.Context, name string, last func(context.Co
 // takeAway deletes the live folder if it is ours. Whatever else has its name is nobody's business here.
 func (r *Reconciler) takeAway(ctx context.Context, s *site) (tree, error) {
 	ours, err := r.ours(s, s.live)
-	if err != nil || !ours {
+	if err != nil {
 		return nil, err
 	}
 	info, err := s.root.Lstat(s.live)
+	if !ours {
+		if err == nil {
+			r.log.InfoContext(ctx, "what has the assignment's name in the root is not this agent's and stays", "assignment", s.live, "root", r.root)
+		}
+		return nil, nil
+	}
 	if errors.Is(err, fs.ErrNotExist) || err == nil && !info.IsDir() {
 		return nil, s.unmark()
 	}
