@@ -160,18 +160,18 @@ func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *A
 		if err != nil {
 			return nil, err
 		}
-		return p, await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", ports[2])+"/healthz", p)
+		return p, await(ctx, &http.Client{Timeout: probeTimeout}, loopback("http", ports[2])+"/healthz", p)
 	}
 	if a.repo, err = a.startRepo(ctx); err != nil {
 		return nil, err
 	}
 	a.controller, err = startArgo(dir, tools, "argocd-application-controller", env,
 		"--redis="+at(0), "--repo-server="+at(1), "--repo-server-plaintext", fmt.Sprintf("--metrics-port=%d", ports[3]),
-		"--app-resync=3", "--app-resync-jitter=0", "--repo-error-grace-period-seconds=5", "--repo-server-timeout-seconds=20")
+		"--app-resync=3", "--app-resync-jitter=0", "--repo-error-grace-period-seconds=5", "--repo-server-timeout-seconds=60")
 	if err != nil {
 		return nil, err
 	}
-	return a, await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", ports[3])+"/healthz", a.controller)
+	return a, await(ctx, &http.Client{Timeout: probeTimeout}, loopback("http", ports[3])+"/healthz", a.controller)
 }
 
 // argoEnv is the environment of both of Argo CD's processes. They learn their namespace from the

@@ -38,9 +38,12 @@ const (
 	ArtifactsEnv  = "WHERRY_E2E_ARTIFACTS"  // the folder that keeps logs of a failed run
 )
 
-// startTimeout bounds the start of one process until it answers. A cold disk on a busy machine takes
-// far longer than the usual 3 seconds.
-const startTimeout = 2 * time.Minute
+// startTimeout bounds the start of one process until it answers, and probeTimeout one look at it. A cold disk on a
+// busy machine takes far longer than the usual 3 seconds.
+const (
+	startTimeout = 5 * time.Minute
+	probeTimeout = 20 * time.Second
+)
 
 // Cluster is an API server that answers.
 type Cluster struct {
@@ -155,7 +158,7 @@ func awaitReady(ctx context.Context, config *rest.Config, p *process) error {
 	if err != nil {
 		return err
 	}
-	client.Timeout = 5 * time.Second
+	client.Timeout = probeTimeout
 	return await(ctx, client, config.Host+"/readyz", p)
 }
 

@@ -40,7 +40,7 @@ func (c *Cluster) startStore(ctx context.Context, tools string) (string, error) 
 	if err != nil {
 		return "", err
 	}
-	return client, await(ctx, &http.Client{Timeout: 5 * time.Second}, client+"/health", p)
+	return client, await(ctx, &http.Client{Timeout: probeTimeout}, client+"/health", p)
 }
 
 // startAPIServer runs kube-apiserver on the given store and writes the kubeconfig of its administrator.
@@ -112,6 +112,7 @@ func (c *Cluster) startManager(ctx context.Context, tools, name string, more ...
 	if err != nil {
 		return err
 	}
+	client.Timeout = probeTimeout
 	return await(ctx, client, loopback("https", ports[0])+"/healthz", p)
 }
 

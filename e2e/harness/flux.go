@@ -189,7 +189,7 @@ func (c *Cluster) launchFlux(ctx context.Context, tools, namespace string) (star
 		}
 		p.metrics = loopback("http", metrics) + "/metrics"
 		started = append(started, p)
-		if err := await(ctx, &http.Client{Timeout: 5 * time.Second}, loopback("http", health)+"/readyz", p); err != nil {
+		if err := await(ctx, &http.Client{Timeout: probeTimeout}, loopback("http", health)+"/readyz", p); err != nil {
 			return started, err
 		}
 	}

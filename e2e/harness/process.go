@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"math/rand/v2"
 	"net"
 	"os"
 	"os/exec"
@@ -135,16 +136,35 @@ func (p *process) stop() error {
 	return nil
 }
 
+// The ports that freePorts chooses from: below those that kernels hand out by themselves, which may go to anybody
+// before the server listens that a port is for.
+const (
+	firstPort = 20_000
+	lastPort  = 32_000
+)
+
 // freePorts returns n different ports of loopback that nobody listened on a moment ago.
-func freePorts(n int) ([]int, error) {
-	ports := make([]int, n)
-	for i := range ports {
-		l, err := net.Listen("tcp", "127.0.0.1:0")
-		if err != nil {
-			return nil, err
+func freePorts(n int) (ports []int, err error) {
+	const attempts = 1000
+	for range attempts {
+		if len(ports) == n {
+			return ports, nil
 		}
-		defer l.Close() // all stay open until all are chosen
-		ports[i] = l.Addr().(*net.TCPAddr).Port
+		port := firstPort + rand.IntN(lastPort-firstPort)
+		var l net.Listener
+		if l, err = net.Listen("tcp", fmt.Sprintf("127.0.0.1:%d", port)); err == nil {
+			defer l.Close() // all stay open until all are chosen
+			ports = append(ports, port)
+		}
 	}
-	return ports, nil
+	return nil, fmt.Errorf("no port of loopback is free: %w", err)
+}
+
+// FreeAddress is an address of loopback, as HOST:PORT, that nobody listened on a moment ago.
+func FreeAddress() (string, error) {
+	ports, err := freePorts(1)
+	if err != nil {
+		return "", err
+	}
+	return fmt.Sprintf("127.0.0.1:%d", ports[0]), nil
 }

@@ -27,11 +27,11 @@ func TestStopEndsWhatTheProcessStarted(t *testing.T) {
 		}
 		grandchild, err = strconv.Atoi(strings.TrimSpace(string(data)))
 		return err == nil
-	}, 5*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 
 	require.NoError(t, p.stop())
 	require.NoError(t, p.stop(), "a second stop finds nothing to do")
-	require.Eventually(t, func() bool { return syscall.Kill(grandchild, 0) != nil }, 5*time.Second, 5*time.Millisecond)
+	require.Eventually(t, func() bool { return syscall.Kill(grandchild, 0) != nil }, time.Minute, 5*time.Millisecond)
 }
 
 func TestAProcessThatEndsTooEarlyIsReportedWithItsLog(t *testing.T) {

@@ -24,7 +24,10 @@ const (
 	leaveOut  = `"make e2e E2E_TAGS=e2e" leaves the tests with real pods out`
 
 	// claimTimeout is what another run of the tests gets to end those that need the machine.
-	claimTimeout = 5 * time.Minute
+	claimTimeout = 10 * time.Minute
+
+	// vanishTimeout is what processes that were killed get to leave their control group.
+	vanishTimeout = time.Minute
 )
 
 // claimMachine makes this machine the one node of the tests until what it returns is called, which takes
@@ -177,7 +180,7 @@ func kill(process string) error {
 // removeCgroup removes a group with all below it: its files are the kernel's. It stays busy for a moment
 // after its last process was killed.
 func removeCgroup(group string) error {
-	deadline := time.Now().Add(stopTimeout)
+	deadline := time.Now().Add(vanishTimeout)
 	for {
 		err := tryRemoveCgroup(group)
 		if err == nil || time.Now().After(deadline) {
