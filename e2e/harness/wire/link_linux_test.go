@@ -39,7 +39,7 @@ func newTestLink(t *testing.T, answer int) (l *Link, address string) {
 // call connects from the near end.
 func call(l *Link, address string) (conn net.Conn, err error) {
 	err = l.Near.do(func() error {
-		conn, err = net.DialTimeout("tcp", address, 10*time.Second)
+		conn, err = net.DialTimeout("tcp", address, 2*time.Minute)
 		return err
 	})
 	return conn, err
@@ -64,7 +64,8 @@ func TestALinkIsAsGoodAsItsWeather(t *testing.T) {
 	n, _ := load(t, l, address)
 	require.EqualValues(t, size, n)
 	require.Zero(t, l.Lost())
-	require.InDelta(t, size, l.Arrived().Down, size/10, "packets have headers")
+	require.Greater(t, l.Arrived().Down, int64(size), "packets have headers")
+	require.Less(t, l.Arrived().Down, int64(2*size), "and TCP sends some again where this machine is busy")
 
 	l.Set(Weather{Delay: 20 * time.Millisecond, Loss: 0.05})
 	n, took := load(t, l, address)
