@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
 func TestWhatTheAPIServerRefusesHasAReason(t *testing.T) {
@@ -125,13 +126,13 @@ spec:
 		}})
 		res = s.r.Observe(t.Context(), a)
 		return res.State == bundle.Failed && res.Reason == kubernetes.Unhealthy
-	}, 20*time.Second, 50*time.Millisecond)
+	}, reconcilertest.Patience, 50*time.Millisecond)
 	require.Eventually(t, func() bool {
 		report(appsv1.DeploymentStatus{Replicas: 1, UpdatedReplicas: 1, ReadyReplicas: 1, AvailableReplicas: 1, Conditions: []appsv1.DeploymentCondition{
 			{Type: "Progressing", Status: "True", Reason: "NewReplicaSetAvailable"}, {Type: "Available", Status: "True"},
 		}})
 		return s.r.Observe(t.Context(), a).State == bundle.Compliant
-	}, 20*time.Second, 50*time.Millisecond)
+	}, reconcilertest.Patience, 50*time.Millisecond)
 }
 
 func TestAFinalizerKeepsRemoveFromClaimingSuccess(t *testing.T) {

@@ -26,6 +26,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
 // put creates an object as the cluster's administrator does, and takes it away with the test. $NS stands for
@@ -44,7 +45,7 @@ func (s *site) refused(t *testing.T) {
 	t.Helper()
 	probe := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "probe"}}
 	require.Eventually(t, func() bool { return s.Create(t.Context(), probe.DeepCopy(), client.DryRunAll) != nil },
-		30*time.Second, 100*time.Millisecond)
+		reconcilertest.Patience, 100*time.Millisecond)
 }
 
 // recovers waits until an assignment that was in trouble is compliant, without a change of its own.
@@ -52,7 +53,7 @@ func (s *site) recovers(t *testing.T, name, manifests string) {
 	t.Helper()
 	a := s.assignment(t, name, manifests)
 	require.Eventually(t, func() bool { return s.r.Apply(t.Context(), a).State == bundle.Compliant },
-		30*time.Second, 100*time.Millisecond)
+		reconcilertest.Patience, 100*time.Millisecond)
 }
 
 func TestAKindThatIsDefinedLaterIsTaken(t *testing.T) {
@@ -96,13 +97,14 @@ func TestWebhooks(t *testing.T) {
 	for _, c := range []struct {
 		name, policy    string
 		server          *httptest.Server
+		seconds         int // for which the API server waits
 		state           bundle.State
 		reason, message string
 	}{
-		{"one that refuses", "Fail", refusing, bundle.Failed, kubernetes.AdmissionDenied, `"labels.example.com" denied the request: label team is missing (change the manifest, or the rule)`},
-		{"one that does not answer", "Fail", silent, bundle.Pending, kubernetes.WebhookUnavailable, unavailable},
-		{"one that is not there", "Fail", away, bundle.Pending, kubernetes.WebhookUnavailable, "connection refused " + unavailable},
-		{"one that need not be there", "Ignore", away, bundle.Compliant, "", ""},
+		{"one that refuses", "Fail", refusing, 30, bundle.Failed, kubernetes.AdmissionDenied, `"labels.example.com" denied the request: label team is missing (change the manifest, or the rule)`},
+		{"one that does not answer", "Fail", silent, 1, bundle.Pending, kubernetes.WebhookUnavailable, unavailable},
+		{"one that is not there", "Fail", away, 30, bundle.Pending, kubernetes.WebhookUnavailable, "connection refused " + unavailable},
+		{"one that need not be there", "Ignore", away, 30, bundle.Compliant, "", ""},
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			s := newSite(t)
@@ -116,9 +118,9 @@ webhooks:
   namespaceSelector: {matchLabels: {kubernetes.io/metadata.name: $NS}}
   failurePolicy: %s
   sideEffects: None
-  timeoutSeconds: 1
+  timeoutSeconds: %d
   admissionReviewVersions: [v1]
-`, c.server.URL, base64.StdEncoding.EncodeToString(authority), c.policy))
+`, c.server.URL, base64.StdEncoding.EncodeToString(authority), c.policy, c.seconds))
 			if c.policy == "Fail" {
 				s.refused(t)
 			}
@@ -198,7 +200,7 @@ spec:
 	require.Eventually(t, func() bool {
 		_, err := asked.ServerPreferredNamespacedResources()
 		return err != nil
-	}, 30*time.Second, 100*time.Millisecond)
+	}, reconcilertest.Patience, 100*time.Millisecond)
 	a := s.assignment(t, "shop", own)
 	res := s.r.Remove(t.Context(), a)
 	require.Equal(t, bundle.Pending, res.State, res.Message)
@@ -209,7 +211,7 @@ spec:
 	s.r = s.reconciler(t, s.Config) // one that has asked for nothing yet
 	s.apply(t, "west", configMap("settings", "a", "1"), bundle.Compliant, "")
 	require.NoError(t, s.Client.Delete(t.Context(), service))
-	require.Eventually(t, func() bool { return s.r.Remove(t.Context(), a).State != bundle.Pending }, 30*time.Second, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return s.r.Remove(t.Context(), a).State != bundle.Pending }, reconcilertest.Patience, 100*time.Millisecond)
 	s.remove(t, "shop")
 }
 
@@ -217,13 +219,16 @@ func TestTheAPIServerGoesAwayHalfWay(t *testing.T) {
 	s := newSite(t)
 	manifests := configMap("one", "a", "1") + configMap("two", "a", "1") + configMap("three", "a", "1")
 	w := newWire(t, s.Config)
-	const requests = 2 + 3*2 + 1 // discovery, get and dry run of each, the first apply
+	const requests = 3*2 + 1 // get and dry run of each, the first apply
 
 	config := w.config(s.Config)
 	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
 		left := requests
 		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			if left--; left < 0 {
+			if !asksForKinds(r) {
+				left--
+			}
+			if left < 0 {
 				w.cut()
 			}
 			return next.RoundTrip(r)

@@ -4,7 +4,6 @@ package kubernetes_test
 
 import (
 	"fmt"
-	"net/http"
 	"strings"
 	"testing"
 	"time"
@@ -183,21 +182,13 @@ func TestWhatIsLeftInPlaceIsLeftInItsName(t *testing.T) {
 func TestAServiceAccountCostsOneRequest(t *testing.T) {
 	s := newSite(t)
 	s.account(t, s.Name, "wherry-retail")
-	requests := 0
-	config := rest.CopyConfig(s.Config)
-	config.Wrap(func(next http.RoundTripper) http.RoundTripper {
-		return roundTripper(func(r *http.Request) (*http.Response, error) {
-			requests++
-			return next.RoundTrip(r)
-		})
-	})
+	config, made := counted(s.Config)
 	s.r = s.reconciler(t, config)
 	a := s.of(t, "wherry-retail", configMap("one", "a", "1")+configMap("two", "a", "1"))
 	requireOutcome(t, s.r.Apply(t.Context(), a), bundle.Compliant, "")
-	require.Equal(t, 2+1+2*3, requests, "discovery, the account, and for each object: get, dry run, apply")
-	requests = 0
+	require.EqualValues(t, 1+2*3, made.take().objects, "the account, and for each object: get, dry run, apply")
 	requireOutcome(t, s.r.Observe(t.Context(), a), bundle.Compliant, "")
-	require.Equal(t, 1+2, requests)
+	require.Equal(t, requests{objects: 1 + 2}, made.take())
 }
 
 // TestWhatMayNotBeListedKeepsANamespace has an agent that may do all but list Secrets.
