@@ -32,7 +32,7 @@ func TestConformance(t *testing.T) {
 		Name:     "ansible",
 		On:       "Debian's ansible-core, with playbooks that write files",
 		Start:    func(t *testing.T) reconcilertest.Engine { return newEngine(t) },
-		Patience: 3 * time.Minute, // each run starts Python anew, on whatever machine this is
+		Patience: patience,
 		Whole:    "site.yaml",
 		Without: map[reconcilertest.Case]string{
 			reconcilertest.Prune: "a playbook says what to bring, and what it does not mention stays: it has to say `state: absent` for what is to go",

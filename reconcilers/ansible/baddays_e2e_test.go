@@ -38,8 +38,8 @@ func files(t *testing.T, name string, content map[string]string) reconcilers.Ass
 	return a
 }
 
-// patience is how long a run may take here.
-const patience = 3 * time.Minute
+// patience is how long a run may take here: each starts Python anew, on whatever machine this is.
+const patience = 6 * time.Minute
 
 // bring applies a and waits for the end of that.
 func bring(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment) reconcilers.Result {

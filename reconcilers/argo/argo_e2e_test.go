@@ -157,9 +157,7 @@ func TestASyncWindowKeepsAnAssignmentPending(t *testing.T) {
 			push(t, s, settings)
 			closed := project + "  syncWindows: [{kind: deny, schedule: '* * * * *', duration: 1h, applications: ['*']}]\n"
 			a := s.assignment(t, strings.Replace(manifests, "project: default", "project: $NAME-shop", 1)+closed)
-			res := s.Settled(t, a, bundle.Pending)
-			require.Equal(t, argo.OutsideWindow, res.Reason)
-			require.Contains(t, res.Message, "sync window")
+			s.Stands(t, a, bundle.Pending, argo.OutsideWindow, "sync window")
 			require.Nil(t, s.ConfigMap(t, "settings"))
 			open := s.assignment(t, strings.Replace(manifests, "project: default", "project: $NAME-shop", 1)+project)
 			s.Settled(t, open, bundle.Compliant)

@@ -79,9 +79,7 @@ func TestASourceThatCannotBeReached(t *testing.T) {
 	conditions, _, _ := unstructured.NestedSlice(s.object(t, "GitRepository", "shop").Object, "status", "conditions")
 	require.Contains(t, fmt.Sprint(conditions...), "GitOperationFailed")
 
-	res = s.Settled(t, s.Assignment(t, local), bundle.Failed)
-	require.Equal(t, "GitOperationFailed", res.Reason)
-	require.Contains(t, res.Message, "GitRepository/"+namespace+"/"+s.Name+"-shop: ")
+	res = s.Stands(t, s.Assignment(t, local), bundle.Failed, "GitOperationFailed", "GitRepository/"+namespace+"/"+s.Name+"-shop: ")
 	require.Equal(t, "dev@sha1:"+commit, res.Revision, "what runs goes on running")
 	require.NotNil(t, s.ConfigMap(t, "settings"))
 }
@@ -108,9 +106,7 @@ spec:
 			s := newSite(t)
 			push(t, s, "dev/all.yaml", c.text)
 			a := s.Assignment(t, objects+c.more)
-			reached := func(res reconcilers.Result) bool { return res.State == c.state && res.Reason == c.reason }
-			res := s.Observed(t, a, s.R.Apply(t.Context(), a), reached)
-			require.Contains(t, res.Message, c.message)
+			s.Stands(t, a, c.state, c.reason, c.message)
 
 			push(t, s, "dev/all.yaml", settings)
 			s.Settled(t, s.Assignment(t, objects), bundle.Compliant)
@@ -227,9 +223,7 @@ func TestANamespaceThatIsOnItsWayOut(t *testing.T) {
 	held := &corev1.ConfigMap{ObjectMeta: metav1.ObjectMeta{Namespace: s.Name, Name: "held", Finalizers: []string{"example.com/wait"}}}
 	require.NoError(t, s.Create(t.Context(), held))
 	require.NoError(t, s.Client.Delete(t.Context(), &corev1.Namespace{ObjectMeta: metav1.ObjectMeta{Name: s.Name}}))
-	res := s.Settled(t, s.Assignment(t, objects), bundle.Failed)
-	require.Equal(t, "ReconciliationFailed", res.Reason)
-	require.Contains(t, res.Message, "is being terminated")
+	s.Stands(t, s.Assignment(t, objects), bundle.Failed, "ReconciliationFailed", "is being terminated")
 	held = s.ConfigMap(t, "held")
 	held.Finalizers = nil
 	require.NoError(t, s.Update(t.Context(), held))

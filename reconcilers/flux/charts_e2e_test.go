@@ -69,9 +69,7 @@ spec: {interval: 1h, chart: shop, version: $VERSION, sourceRef: {kind: HelmRepos
 	require.Equal(t, a.Content.String(), res.Revision, "charts are fetched, and nothing is released")
 	require.True(t, res.Floating)
 
-	res = s.Settled(t, s.Assignment(t, of("7.x")), bundle.Failed)
-	require.Equal(t, "InvalidChartReference", res.Reason, res.Message)
-	require.Contains(t, res.Message, "HelmChart/"+namespace+"/"+s.Name+"-shop: ")
+	s.Stands(t, s.Assignment(t, of("7.x")), bundle.Failed, "InvalidChartReference", "HelmChart/"+namespace+"/"+s.Name+"-shop: ")
 	res = s.Settled(t, s.Assignment(t, strings.Replace(of("6.x"), url, url+"/absent", 1)), bundle.Failed)
 	require.Contains(t, res.Message, "HelmRepository/"+namespace+"/"+s.Name+"-shop: ")
 	require.NotEmpty(t, res.Reason)

@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
+	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
 // Releases are tested on a real helm-controller where the cluster has one, and else with the test in its place,
@@ -71,11 +72,11 @@ func (s *site) hasHelm(t *testing.T) bool {
 	probe.SetNamespace(namespace)
 	require.NoError(t, s.Create(t.Context(), probe))
 	taken := false
-	for end := time.Now().Add(10 * time.Second); !taken && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
+	for end := time.Now().Add(time.Minute); !taken && time.Now().Before(end); time.Sleep(100 * time.Millisecond) {
 		taken = len(s.object(t, "HelmRelease", "shop").GetFinalizers()) > 0
 	}
 	require.NoError(t, s.Client.Delete(t.Context(), probe))
-	require.Eventually(t, func() bool { return s.object(t, "HelmRelease", "shop") == nil }, time.Minute, 100*time.Millisecond)
+	require.Eventually(t, func() bool { return s.object(t, "HelmRelease", "shop") == nil }, reconcilertest.Patience, 100*time.Millisecond)
 	return taken
 }
 
@@ -177,12 +178,12 @@ spec:
 		require.NoError(t, s.Client.Delete(context.Background(), crd))
 		require.Eventually(t, func() bool {
 			return apierrors.IsNotFound(s.Get(context.Background(), client.ObjectKeyFromObject(crd), crd))
-		}, time.Minute, 100*time.Millisecond)
+		}, reconcilertest.Patience, 100*time.Millisecond)
 	})
 	require.Eventually(t, func() bool {
 		list := &unstructured.UnstructuredList{}
 		list.SetGroupVersionKind(kinds["HelmRelease"])
 		list.SetKind("HelmReleaseList")
 		return s.List(t.Context(), list) == nil
-	}, time.Minute, 100*time.Millisecond)
+	}, reconcilertest.Patience, 100*time.Millisecond)
 }

@@ -117,6 +117,15 @@ func (g *GitOps) Observed(t *testing.T, a reconcilers.Assignment, res reconciler
 	return res
 }
 
+// Stands is Settled for a state with its reason and words of its message: what an engine says first, while it has not
+// seen all that it is to look at, may be something else.
+func (g *GitOps) Stands(t *testing.T, a reconcilers.Assignment, state bundle.State, reason, words string) reconcilers.Result {
+	t.Helper()
+	return g.Observed(t, a, g.R.Apply(t.Context(), a), func(res reconcilers.Result) bool {
+		return res.State == state && res.Reason == reason && strings.Contains(res.Message, words)
+	})
+}
+
 // Removed removes a until it is gone.
 func (g *GitOps) Removed(t *testing.T, a reconcilers.Assignment) {
 	t.Helper()
