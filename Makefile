@@ -84,7 +84,7 @@ vuln: ## known vulnerabilities in what wherry links; says so where their databas
 	esac
 
 e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIVEN),e2e-tools) $(if $(E2E_PODS),$(E2E_DEB)) ## the tests on a real API server
-	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -timeout 30m $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(E2E_PACKAGES)
+	$(E2E_ENV) $(GO) test -tags $(E2E_TAGS) -count=1 -timeout 90m $(if $(E2E_SKIP),-skip '$(E2E_SKIP)') $(E2E_PACKAGES)
 	$(if $(WHERRY_E2E_KUBECONFIG),,$(call KILL,1000,250,$(E2E_TAGS)))
 
 # Agents are killed, and as root also lose their power, on file systems of their own; "make test" has 100 of the kills.
