@@ -201,7 +201,7 @@ func (s *site) provideVolume(node *harness.Node, namespace string) {
 // compliant then.
 func (s *site) sync() {
 	s.t.Helper()
-	r := program(s.t, s.dir, "wherry-agent", "sync", "--state-dir", "agent", "--wait", "90s")
+	r := program(s.t, s.dir, "wherry-agent", "sync", "--state-dir", "agent", "--wait", patience.String())
 	require.Zero(s.t, r.code, r.stderr)
 }
 

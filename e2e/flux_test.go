@@ -24,8 +24,8 @@ import (
 // fluxNamespace is where Kalypso's templates put Flux's objects.
 const fluxNamespace = "flux-system"
 
-// patience is what Flux gets to do what it is asked for.
-const patience = time.Minute
+// patience is what an engine gets to do what it is asked for, on a machine that is busy.
+const patience = 5 * time.Minute
 
 // shop is an application's repository as Kalypso's template for Flux expects it.
 type shop struct {
@@ -176,8 +176,7 @@ func TestFluxFollowsWhatTheApplicationTeamPushes(t *testing.T) {
 	require.Equal(t, "2", s.version("shop-web"))
 
 	s.push(map[string]string{"web/shop.yaml": "apiVersion: v1\nkind: ConfigMap\n", "batch/shop.yaml": "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: shop}\n"})
-	broken := s.item("shop-web", func(i bundle.Item) bool { return i.State == bundle.Failed })
-	require.Equal(t, "BuildFailed", broken.Reason)
+	broken := s.item("shop-web", func(i bundle.Item) bool { return i.State == bundle.Failed && i.Reason == "BuildFailed" })
 	require.Contains(t, broken.Message, "missing metadata.name")
 	require.Equal(t, second, broken.Revision, "what runs is the last good version")
 	s.item("shop-batch", func(i bundle.Item) bool { return i.State == bundle.Compliant })

@@ -20,8 +20,8 @@ import (
 	"github.com/wherry-dev/wherry/e2e/harness"
 )
 
-// followerTime is what an agent gets to start, and to make a pass.
-const followerTime = time.Minute
+// followerTime is what an agent gets to start, and to make a pass, on a machine that is busy.
+const followerTime = 3 * time.Minute
 
 // follower is an agent that runs, and asks the registry for nothing by itself after its first pass. Its adapter is
 // directory.

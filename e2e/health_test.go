@@ -24,10 +24,11 @@ import (
 func TestAnEngineWithoutAnAdapterIsFollowedByConditions(t *testing.T) {
 	s := newFleet(t)
 	s.publish()
+	s.once(5, "--wait", "0s")
 	s.make(late)
-	s.once(5, "--wait", "3s")
+	s.once(5, "--wait", "1s")
 	s.requireItem(bundle.Progressing, "NotReady", `.status.conditions[?(@.type=="Ready")].status is False, not True, .status.readyClusters is 0, not 1`)
-	s.once(1, "--wait", "3s", "--deadline", "1s")
+	s.once(1, "--deadline", "5s") // that bounds each call as well
 	s.requireItem(bundle.Failed, "DeadlineExceeded", ".status.readyClusters is 0, not 1")
 
 	s.make(good)
@@ -92,6 +93,11 @@ func newFleet(t *testing.T) *fleet {
 	require.NoError(t, unstructured.SetNestedField(definition.Object, group, "spec", "group"))
 	require.NoError(t, s.Create(t.Context(), definition))
 	t.Cleanup(func() { require.NoError(t, s.Delete(context.Background(), definition)) })
+	require.Eventually(t, func() bool {
+		list := &unstructured.UnstructuredList{}
+		list.SetGroupVersionKind(s.list)
+		return s.List(t.Context(), list) == nil
+	}, patience, 50*time.Millisecond, "the definition is not served")
 
 	ctx, cancel := context.WithCancel(t.Context())
 	done := make(chan struct{})
@@ -136,7 +142,7 @@ func (s *fleet) make(mood int32) {
 	s.t.Helper()
 	s.mood.Store(mood)
 	before := s.rounds.Load()
-	require.Eventually(s.t, func() bool { return s.rounds.Load() >= before+2 }, time.Minute, 20*time.Millisecond)
+	require.Eventually(s.t, func() bool { return s.rounds.Load() >= before+2 }, patience, 20*time.Millisecond)
 }
 
 // control brings the status of every GitRepo to what the controller's mood makes of it.
@@ -147,8 +153,8 @@ func (s *fleet) control(ctx context.Context) {
 	}
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(s.list)
-	if err := s.List(ctx, list); err != nil { // the definition has just come
-		return
+	if err := s.List(ctx, list); err != nil {
+		return // the next round comes soon
 	}
 	for _, o := range list.Items {
 		ready, clusters, why := "True", int64(1), ""

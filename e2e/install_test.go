@@ -52,7 +52,7 @@ func objectsIn(manifests string) (objects []*unstructured.Unstructured) {
 }
 
 // apply applies the objects in their order, as "kubectl apply --server-side" does, but for the Deployment:
-// no node is there to run it.
+// no node is there to run it. It returns when the API server acts on all permissions among them.
 func (s *site) apply(objects []*unstructured.Unstructured) {
 	s.t.Helper()
 	for _, u := range objects {
@@ -66,6 +66,7 @@ func (s *site) apply(objects []*unstructured.Unstructured) {
 			})
 		}
 	}
+	s.awaitRights(objects)
 }
 
 func find[T any](t *testing.T, objects []*unstructured.Unstructured, kind string) (object T) {
@@ -131,11 +132,11 @@ func TestTheInstalledAgentMayDoWhatItHasTo(t *testing.T) {
 	require.Equal(t, "ok", checks["kinds"].Result, "%+v", checks["kinds"])
 	require.Equal(t, "ok", checks["permissions"].Result, "%+v", checks["permissions"])
 
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	require.Equal(t, map[string]string{"REGION": "north", "LOG_LEVEL": "info"}, s.settings("shop-web"))
 	s.dropBatch()
 	s.publish()
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	s.gone("", s.namespace("shop-batch"), &corev1.Namespace{})
 }
 
@@ -147,7 +148,10 @@ func TestTheDoctorNamesMissingPermissionsAndKinds(t *testing.T) {
 	agent := s.installed(namespace, find[corev1.ConfigMap](t, objects, "ConfigMap"))
 	role := find[rbacv1.ClusterRole](t, objects, "ClusterRole")
 	role.Rules = []rbacv1.PolicyRule{{APIGroups: []string{""}, Resources: []string{"configmaps"}, Verbs: []string{"get", "create", "patch"}}}
+	before := find[rbacv1.ClusterRole](t, objects, "ClusterRole").Rules
 	require.NoError(t, s.Update(t.Context(), &role))
+	subject := find[rbacv1.ClusterRoleBinding](t, objects, "ClusterRoleBinding").Subjects[0]
+	s.awaitRight(subject, s.namespace("shop-web"), before[0], false)
 
 	r := agent("doctor", "-o", "json")
 	require.Equal(t, 1, r.code, r.stdout)

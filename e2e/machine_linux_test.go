@@ -75,7 +75,7 @@ func (m *machine) pass(more ...string) ran {
 	m.t.Helper()
 	return program(m.t, m.dir, "wherry-agent", append([]string{
 		"once", "--registry", "oci-layout:bundles", "--environment", m.environment, "--cluster-type", "machine",
-		"--key", "cosign.pub", "--state-dir", "agent", "--ansible-playbook", "ansible-playbook", "--wait", "4m", "--deadline", "4m",
+		"--key", "cosign.pub", "--state-dir", "agent", "--ansible-playbook", "ansible-playbook", "--wait", "8m", "--deadline", "8m",
 	}, more...)...)
 }
 

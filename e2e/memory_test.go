@@ -143,7 +143,7 @@ func TestAnAgentThatMayNotKeepAMemoryDoesWithout(t *testing.T) {
 	}
 	s.apply(objects)
 	agent := s.installed(namespace, find[corev1.ConfigMap](t, objects, "ConfigMap"))
-	r := agent("once", "--wait", "30s")
+	r := agent("once", "--wait", patience.String())
 	require.Zero(t, r.code)
 	require.Contains(t, r.stderr, "the cluster's memory is not kept as it should be")
 	require.Equal(t, "LeaseDenied", s.status().Reason)

@@ -5,7 +5,6 @@ package e2e
 import (
 	"os"
 	"path/filepath"
-	"reflect"
 	"strings"
 	"testing"
 	"time"
@@ -49,18 +48,6 @@ func (m mixed) engines(wait time.Duration) []string {
 	return []string{"--directory-root", "host", "--ansible-playbook", "ansible-playbook", "--wait", wait.String()}
 }
 
-// until has the agent make passes until all assignments stand like that, and returns the last of them.
-func (m mixed) until(states map[string]bundle.State) (r ran) {
-	m.t.Helper()
-	for end := time.Now().Add(3 * time.Minute); ; time.Sleep(200 * time.Millisecond) {
-		r = m.pass(m.engines(30 * time.Second)...)
-		if reflect.DeepEqual(states, m.states()) {
-			return r
-		}
-		require.True(m.t, time.Now().Before(end), "got %v, want %v", m.states(), states)
-	}
-}
-
 // stand is how all assignments stand where those of the chain stand like that.
 func (m mixed) stand(states ...bundle.State) map[string]bundle.State {
 	all := map[string]bundle.State{"shop-batch": bundle.Compliant} // which is no part of it
@@ -93,14 +80,14 @@ func (m mixed) page() string {
 }
 
 func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
-	const soon, all = time.Second, 3 * time.Minute // Argo CD's Healthy has to last
+	const soon, all = time.Second, patience // Argo CD's Healthy has to last
 	s := newMixed(t)
 	s.publish()
 	waiting := s.stand(bundle.Progressing, bundle.Pending, bundle.Pending, bundle.Pending, bundle.Pending)
 	compliant := s.stand(bundle.Compliant, bundle.Compliant, bundle.Compliant, bundle.Compliant, bundle.Compliant)
 
-	r := s.run(5, soon)
-	require.Equal(t, waiting, s.states())
+	r := s.until(waiting, s.engines(soon)...)
+	require.Equal(t, 5, r.code)
 	require.Contains(t, r.stdout, "DependencyNotReady: waits for shop-db (progressing: NotReady)")
 	require.Contains(t, r.stdout, "DependencyNotReady: waits for shop-web (pending: DependencyNotReady)")
 	s.gone("", s.namespace("shop-web"), &corev1.Namespace{})
@@ -127,8 +114,7 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		s.edit("workloads/shop/workload.yaml", "registry.invalid/shop/db:1", "registry.invalid/shop/db:2")
 		s.edit("workloads/shop/workload.yaml", "content: open", "content: closed")
 		s.publish()
-		s.run(5, soon)
-		require.Equal(t, waiting, s.states())
+		require.Equal(t, 5, s.until(waiting, s.engines(soon)...).code)
 		require.Equal(t, "south", s.settings("shop-db")["REGION"])
 		require.Equal(t, "south", s.settings("shop-batch")["REGION"], "it waits for nobody")
 		require.Equal(t, "north", s.settings("shop-web")["REGION"])
@@ -156,7 +142,7 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		}
 		s.publish()
 
-		r := s.until(s.stand(bundle.Pending, bundle.Progressing)) // what came last has gone
+		r := s.until(s.stand(bundle.Pending, bundle.Progressing), s.engines(30*time.Second)...) // what came last has gone
 		require.Contains(t, r.stdout, "Removing: waits for shop-web (progressing: Terminating), which depends on it")
 		require.NoDirExists(t, s.path("host/shop-pages"))
 		require.NoFileExists(t, s.path("till"))

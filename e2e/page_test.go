@@ -19,8 +19,8 @@ import (
 
 // blockTime bounds one block of a page, and outputTime what is to be shown after it.
 const (
-	blockTime  = 5 * time.Minute
-	outputTime = 30 * time.Second
+	blockTime  = 10 * time.Minute
+	outputTime = 3 * time.Minute
 )
 
 var (

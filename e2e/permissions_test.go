@@ -15,7 +15,6 @@ import (
 	corev1 "k8s.io/api/core/v1"
 	rbacv1 "k8s.io/api/rbac/v1"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
-	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -29,33 +28,45 @@ func (s *site) permit(more ...string) (agent func(args ...string) ran) {
 		require.NotContains(s.t, u.GetKind(), "ClusterRole", "nothing here is cluster-wide")
 	}
 	s.apply(objects)
-	s.awaitRights(objects)
 	return s.installed(namespace, find[corev1.ConfigMap](s.t, objects, "ConfigMap"))
 }
 
-// awaitRights waits until the API server has learnt of the Roles among objects and of their bindings.
+// awaitRights waits until the API server has learnt of the Roles and ClusterRoles among objects and of their bindings.
 func (s *site) awaitRights(objects []*unstructured.Unstructured) {
 	s.t.Helper()
-	roles := map[client.ObjectKey]rbacv1.PolicyRule{}
+	roles := map[string][]rbacv1.PolicyRule{}
 	for _, u := range objects {
-		key := client.ObjectKeyFromObject(u)
+		one, place := []*unstructured.Unstructured{u}, u.GetNamespace()+"/"
 		switch u.GetKind() {
-		case "Role":
-			roles[key] = find[rbacv1.Role](s.t, []*unstructured.Unstructured{u}, "Role").Rules[0]
-		case "RoleBinding":
-			subject, rule := find[rbacv1.RoleBinding](s.t, []*unstructured.Unstructured{u}, "RoleBinding").Subjects[0], roles[key]
-			asked := authorizationv1.ResourceAttributes{Namespace: key.Namespace, Verb: rule.Verbs[0], Group: rule.APIGroups[0], Resource: rule.Resources[0]}
-			if len(rule.ResourceNames) > 0 {
-				asked.Name = rule.ResourceNames[0]
+		case "Role", "ClusterRole":
+			roles[place+u.GetName()] = find[rbacv1.Role](s.t, one, u.GetKind()).Rules
+		case "RoleBinding", "ClusterRoleBinding":
+			binding := find[rbacv1.RoleBinding](s.t, one, u.GetKind())
+			for _, rule := range roles[place+binding.RoleRef.Name] {
+				s.awaitRight(binding.Subjects[0], u.GetNamespace(), rule, true)
 			}
-			require.Eventually(s.t, func() bool {
-				review := &authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{
-					User: "system:serviceaccount:" + subject.Namespace + ":" + subject.Name, ResourceAttributes: &asked,
-				}}
-				return s.Create(s.t.Context(), review) == nil && review.Status.Allowed
-			}, patience, 20*time.Millisecond)
 		}
 	}
+}
+
+// awaitRight waits until the API server lets an account do the last thing that a rule is about, or does not any more.
+func (s *site) awaitRight(subject rbacv1.Subject, namespace string, rule rbacv1.PolicyRule, want bool) {
+	s.t.Helper()
+	last := func(of []string) string { return of[len(of)-1] }
+	review := authorizationv1.SubjectAccessReview{Spec: authorizationv1.SubjectAccessReviewSpec{User: "system:serviceaccount:" + subject.Namespace + ":" + subject.Name}}
+	if len(rule.NonResourceURLs) > 0 {
+		review.Spec.NonResourceAttributes = &authorizationv1.NonResourceAttributes{Path: last(rule.NonResourceURLs), Verb: last(rule.Verbs)}
+	} else {
+		asked := &authorizationv1.ResourceAttributes{Namespace: namespace, Verb: last(rule.Verbs), Group: last(rule.APIGroups), Resource: last(rule.Resources)}
+		if len(rule.ResourceNames) > 0 {
+			asked.Name = last(rule.ResourceNames)
+		}
+		review.Spec.ResourceAttributes = asked
+	}
+	require.Eventually(s.t, func() bool {
+		asked := review.DeepCopy()
+		return s.Create(s.t.Context(), asked) == nil && asked.Status.Allowed == want
+	}, patience, 20*time.Millisecond, "%+v", review.Spec)
 }
 
 func (s *site) standing(assignment string) (found bundle.Item) {
@@ -75,12 +86,12 @@ func TestAnAgentWithThePermissionsOfItsBundleAlone(t *testing.T) {
 	agent := s.permit()
 	r := agent("doctor", "-o", "json")
 	require.Equal(t, "ok", findings(t, r)["permissions"].Result, r.stdout)
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	require.Equal(t, map[string]string{"REGION": "north", "LOG_LEVEL": "info"}, s.settings("shop-web"))
 
 	s.edit("platform/config.yaml", "north", "south")
 	s.publish()
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	require.Equal(t, "south", s.settings("shop-web")["REGION"])
 
 	older, err := s.repository(s.prefix, clusterType).Resolve(t.Context(), "latest")
@@ -90,7 +101,7 @@ func TestAnAgentWithThePermissionsOfItsBundleAlone(t *testing.T) {
 	s.edit("platform/templates.yaml", "      kind: ConfigMap\n", "      kind: Secret\n")
 	s.edit("platform/templates.yaml", "      data:\n", "      stringData:\n")
 	s.publish()
-	require.Equal(t, 1, agent("once", "--wait", "30s").code)
+	require.Equal(t, 1, agent("once", "--wait", patience.String()).code)
 	item := s.standing("shop-web")
 	require.Equal(t, bundle.Failed, item.State)
 	require.Equal(t, "Forbidden", item.Reason)
@@ -103,13 +114,13 @@ func TestAnAgentWithThePermissionsOfItsBundleAlone(t *testing.T) {
 	// The new Roles let it take away what the older bundle held, too.
 	reference := "oci://" + s.prefix + "/bundles/" + s.environment + "/" + clusterType
 	agent = s.permit("--for", reference, "--for", reference+"@"+older.Digest.String())
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	s.gone(s.namespace("shop-web"), "platform-config", &corev1.ConfigMap{})
 	s.read(s.namespace("shop-web"), "platform-config", &corev1.Secret{})
 
 	s.dropBatch()
 	s.publish()
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	s.gone(s.namespace("shop-batch"), "shop", &appsv1.Deployment{})
 	s.gone(s.namespace("shop-batch"), "platform-config", &corev1.Secret{})
 	s.read("", s.namespace("shop-batch"), &corev1.Namespace{})
@@ -149,7 +160,7 @@ func TestAWorkspaceIsConfinedByTheAPIServer(t *testing.T) {
 	agent := s.permit()
 	r := agent("doctor", "-o", "json")
 	require.Equal(t, "ok", findings(t, r)["permissions"].Result, r.stdout)
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	good := map[string]bundle.State{"shop-web": bundle.Compliant, "shop-batch": bundle.Compliant, "guest-web": bundle.Compliant}
 	require.Equal(t, good, s.states())
 
@@ -158,7 +169,7 @@ func TestAWorkspaceIsConfinedByTheAPIServer(t *testing.T) {
 	printed := s.wherry("install", "agent", "--registry", "oci://"+s.prefix, "--environment", s.environment, "--cluster-type", clusterType, "--key", "cosign.pub", "--namespace", s.environment+"-agent", "--rbac", "bundle", "--print")
 	require.Contains(t, printed.stderr, "note: assignment guest-web holds configmaps in namespace "+s.namespace("shop-web")+", which is another's: not allowed to visitor of "+s.namespace("guest-web"))
 	agent = s.permit()
-	require.Equal(t, 1, agent("once", "--wait", "30s").code)
+	require.Equal(t, 1, agent("once", "--wait", patience.String()).code)
 	item := s.standing("guest-web")
 	require.Equal(t, bundle.Failed, item.State)
 	require.Equal(t, "Forbidden", item.Reason)
@@ -169,7 +180,7 @@ func TestAWorkspaceIsConfinedByTheAPIServer(t *testing.T) {
 	// What was there is taken away in the same name, by an agent that may not do it itself.
 	require.NoError(t, os.Remove(s.path("workloads/guest/workload.yaml")))
 	publish()
-	require.Zero(t, agent("once", "--wait", "30s").code)
+	require.Zero(t, agent("once", "--wait", patience.String()).code)
 	s.gone(s.namespace("guest-web"), "guest", &appsv1.Deployment{})
 	s.read(s.namespace("guest-web"), "visitor", &corev1.ServiceAccount{})
 	var role rbacv1.Role

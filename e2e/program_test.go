@@ -19,7 +19,7 @@ import (
 )
 
 // programTime bounds one run of a program.
-const programTime = 5 * time.Minute
+const programTime = 10 * time.Minute
 
 // ran is what a program left behind.
 type ran struct {

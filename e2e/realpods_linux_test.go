@@ -31,7 +31,7 @@ func TestADeploymentRunsAsRealPods(t *testing.T) {
 	s := newSite(t)
 	image, _ := s.runRealPods()
 	s.publish()
-	s.once(0, "--wait", "2m")
+	s.once(0)
 	require.Equal(t, map[string]bundle.State{"shop-web": bundle.Compliant, "shop-batch": bundle.Compliant}, s.states())
 	s.requireAvailable("shop-web", 2)
 	s.requireAvailable("shop-batch", 1)
@@ -43,7 +43,7 @@ func TestADeploymentRunsAsRealPods(t *testing.T) {
 	s.askForRestarts("web")
 	s.edit("platform/config.yaml", "REGION: north", "REGION: south")
 	s.publish()
-	s.once(0, "--wait", "2m")
+	s.once(0)
 	for _, pod := range s.pods("shop-web") {
 		if pod.DeletionTimestamp == nil {
 			require.Contains(t, get(t, "http://"+pod.Status.PodIP+":8080/"), "\nREGION=south\n", "compliant means that the new value is in use")
@@ -54,7 +54,7 @@ func TestADeploymentRunsAsRealPods(t *testing.T) {
 	s.edit("workloads/shop/workload.yaml", "web\n      environment: "+s.environment+"\n      manifests:\n        image: "+image,
 		"web\n      environment: "+s.environment+"\n      manifests:\n        image: "+newer)
 	s.publish()
-	s.once(0, "--wait", "2m")
+	s.once(0)
 	s.requireAvailable("shop-web", 2)
 
 	s.edit("workloads/shop/workload.yaml", newer, s.prefix+"/pod:never-pushed")
@@ -121,21 +121,22 @@ func (s *site) requireWaiting(target string, reasons ...string) {
 				return c.State.Waiting != nil && slices.Contains(reasons, c.State.Waiting.Reason)
 			})
 		})
-	}, time.Minute, 100*time.Millisecond)
+	}, patience, 100*time.Millisecond)
 }
 
 // get returns the body of the answer of a server that may be about to listen.
 func get(t *testing.T, url string) string {
 	t.Helper()
-	client := &http.Client{Timeout: 5 * time.Second, Transport: &http.Transport{}} // through no proxy
-	var resp *http.Response
+	client := &http.Client{Timeout: 30 * time.Second, Transport: &http.Transport{}} // through no proxy
+	var body []byte
 	require.Eventually(t, func() bool {
-		var err error
-		resp, err = client.Get(url)
+		resp, err := client.Get(url)
+		if err != nil {
+			return false
+		}
+		defer resp.Body.Close()
+		body, err = io.ReadAll(io.LimitReader(resp.Body, 64<<10))
 		return err == nil
-	}, 30*time.Second, 100*time.Millisecond, url)
-	defer resp.Body.Close()
-	body, err := io.ReadAll(io.LimitReader(resp.Body, 64<<10))
-	require.NoError(t, err)
+	}, patience, 100*time.Millisecond, url)
 	return string(body)
 }

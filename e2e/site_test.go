@@ -5,11 +5,13 @@ package e2e
 import (
 	"crypto/rand"
 	"encoding/json"
+	"maps"
 	"os"
 	"path/filepath"
 	"slices"
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 	"sigs.k8s.io/controller-runtime/pkg/client"
@@ -109,10 +111,11 @@ func (s *site) deltas() int {
 	return len(verified.Deltas)
 }
 
-// once has the site's agent make one pass, and requires that it exits with want.
+// once has the site's agent make one pass, and requires that it exits with want. The pass lasts until nothing is
+// progressing, for as long as an engine gets, unless more says otherwise.
 func (s *site) once(want int, more ...string) ran {
 	s.t.Helper()
-	r := s.pass(more...)
+	r := s.pass(append([]string{"--wait", patience.String()}, more...)...)
 	require.Equal(s.t, want, r.code, "exit code of wherry-agent once")
 	return r
 }
@@ -140,6 +143,18 @@ func (s *site) status() agent.Status {
 		}
 	}
 	return status
+}
+
+// until has the site's agent make passes until all assignments stand like that, and returns the last of them.
+func (s *site) until(states map[string]bundle.State, more ...string) (r ran) {
+	s.t.Helper()
+	for end := time.Now().Add(patience); ; time.Sleep(200 * time.Millisecond) {
+		r = s.pass(more...)
+		if maps.Equal(states, s.states()) {
+			return r
+		}
+		require.True(s.t, time.Now().Before(end), "got %v, want %v", s.states(), states)
+	}
 }
 
 // states says how each assignment stands.

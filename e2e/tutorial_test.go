@@ -6,7 +6,6 @@ import (
 	"context"
 	"encoding/json"
 	"io/fs"
-	"net"
 	"os"
 	"path/filepath"
 	"strings"
@@ -64,11 +63,15 @@ func newTutorial(t *testing.T) *tutorial {
 	require.NoError(t, os.WriteFile(gitconfig, []byte(config), 0o600))
 	kubectl, err := harness.Tool("kubectl")
 	require.NoError(t, err)
-	registry, hub := freeAddress(t), freeAddress(t) // two, though one may be taken before it is used
+	registry, err := harness.FreeAddress()
+	require.NoError(t, err)
+	hub, err := harness.FreeAddress()
+	require.NoError(t, err)
 	names := strings.NewReplacer(
 		"https://git.example.com/you/app-gitops", git.URL+"/app-gitops",
 		"GIT_USER=you", "GIT_USER="+harness.GitUser, "GIT_TOKEN=secret", "GIT_TOKEN='"+harness.GitPassword+"'",
 		"127.0.0.1:5000", registry, "127.0.0.1:8080", hub,
+		"--wait 1m", "--wait 5m", "--timeout 2m", "--timeout 5m", // which this machine may need where it is busy
 	)
 	p := openPage(&site{Client: c, t: t, dir: dir}, "tutorial.md", names, []string{
 		"PATH=" + os.Getenv(harness.ProgramsEnv) + ":" + filepath.Dir(kubectl) + ":" + os.Getenv("PATH"),
@@ -99,15 +102,6 @@ func serveKalypso(t *testing.T, git *harness.Git, cases string) {
 		_, err := git.Commit(t.Context(), r.repository, r.branch, files)
 		require.NoError(t, err)
 	}
-}
-
-// freeAddress is one of loopback that nobody listened on a moment ago.
-func freeAddress(t *testing.T) string {
-	t.Helper()
-	l, err := net.Listen("tcp", "127.0.0.1:0")
-	require.NoError(t, err)
-	defer l.Close()
-	return l.Addr().String()
 }
 
 // Kalypso's tutorial, "Explore workload management in a multi-cluster environment with GitOps", with its own
