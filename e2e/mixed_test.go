@@ -11,6 +11,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	corev1 "k8s.io/api/core/v1"
+	"k8s.io/client-go/util/retry"
+	"sigs.k8s.io/controller-runtime/pkg/client"
 	"sigs.k8s.io/controller-runtime/pkg/controller/controllerutil"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -133,10 +135,15 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 
 	t.Run("removal runs in reverse", func(t *testing.T) {
 		const held = "wherry.dev/e2e"
-		apply := fluxObject("Kustomization", s.namespace("shop-web"))
-		s.read(fluxNamespace, apply.GetName(), apply)
-		controllerutil.AddFinalizer(apply, held)
-		require.NoError(t, s.Update(t.Context(), apply))
+		hold := func(change func(client.Object, string) bool) {
+			require.NoError(t, retry.RetryOnConflict(retry.DefaultBackoff, func() error { // Flux writes there too
+				apply := fluxObject("Kustomization", s.namespace("shop-web"))
+				s.read(fluxNamespace, apply.GetName(), apply)
+				change(apply, held)
+				return s.Update(t.Context(), apply)
+			}))
+		}
+		hold(controllerutil.AddFinalizer)
 		for _, c := range chain {
 			s.edit("workloads/shop/workload.yaml", "purpose: "+c.target+"\n      environment: "+s.environment, "purpose: "+c.target+"\n      environment: elsewhere")
 		}
@@ -149,9 +156,7 @@ func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
 		s.gone("", s.namespace("shop-api"), &corev1.Namespace{})
 		require.Equal(t, "south", s.settings("shop-db")["REGION"])
 
-		s.read(fluxNamespace, apply.GetName(), apply)
-		controllerutil.RemoveFinalizer(apply, held)
-		require.NoError(t, s.Update(t.Context(), apply))
+		hold(controllerutil.RemoveFinalizer)
 		s.run(0, all)
 		require.Equal(t, s.stand(), s.states())
 		s.gone("", s.namespace("shop-web"), &corev1.Namespace{})

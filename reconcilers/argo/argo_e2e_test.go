@@ -205,8 +205,10 @@ func (s *site) pod(t *testing.T, name string, phase corev1.PodPhase) {
 	t.Helper()
 	pod := &corev1.Pod{}
 	require.Eventually(t, func() bool {
-		return s.Get(t.Context(), types.NamespacedName{Namespace: s.Name, Name: name}, pod) == nil
+		if s.Get(t.Context(), types.NamespacedName{Namespace: s.Name, Name: name}, pod) != nil {
+			return false
+		}
+		pod.Status.Phase, pod.Status.Message = phase, "table is locked"
+		return s.Status().Update(t.Context(), pod) == nil // the scheduler writes there too
 	}, reconcilertest.Patience, 100*time.Millisecond)
-	pod.Status.Phase, pod.Status.Message = phase, "table is locked"
-	require.NoError(t, s.Status().Update(t.Context(), pod))
 }
