@@ -307,7 +307,7 @@ func TestAttackByTrickling(t *testing.T) {
 		r, _ := s.client.Sync(t.Context(), 0)
 		done <- r
 	}()
-	require.Eventually(t, func() bool { return s.status().Step == "fetch" }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return s.status().Step == "fetch" }, time.Minute, time.Millisecond)
 	st := s.status()
 	require.Equal(t, bundle.Pulling, st.State)
 	require.Equal(t, s.good.Digest, st.Release.Running.Digest)

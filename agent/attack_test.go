@@ -136,7 +136,7 @@ func (s *siege) start() {
 	require.Eventually(s.t, func() bool { // its first pass is over
 		st, err := s.client.Status(ctx)
 		return err == nil && st.NextTry != nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 }
 
 // sync has the agent look now.

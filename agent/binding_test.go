@@ -165,15 +165,15 @@ func TestARunningAgentIsBoundToAnotherStream(t *testing.T) {
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.publish(s.draftOther(1, map[string]string{"b-x/f": "1"}))
 	c, ctx := s.running(), context.Background()
-	require.Eventually(t, s.has("a-x/f", "1"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("a-x/f", "1"), time.Minute, 5*time.Millisecond)
 
 	r, err := c.Rebind(ctx, Rebinding{Environment: "prod"})
 	require.NoError(t, err)
 	require.Equal(t, other, r.After.Stream)
-	require.Eventually(t, s.has("b-x/f", "1"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("b-x/f", "1"), time.Minute, 5*time.Millisecond)
 	require.Eventually(t, func() bool {
 		st, err := c.Status(ctx)
 		return err == nil && st.State == bundle.Compliant && st.Cluster.Environment == "prod" && len(st.Items) == 1
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	require.NoDirExists(t, filepath.Join(s.host, "a-x"))
 }

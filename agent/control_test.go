@@ -40,7 +40,7 @@ func (s *site) running() Client {
 	require.Eventually(s.t, func() bool {
 		_, err := c.Status(ctx)
 		return err == nil
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	return c
 }
 
@@ -57,7 +57,7 @@ func TestARunningAgentSyncsWhenAsked(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := c.Status(context.Background())
 		return err == nil && st.State == bundle.Compliant && st.Release.Running != nil && st.NextTry != nil
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	d := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 
 	r, err := c.Sync(context.Background(), 0)
@@ -81,11 +81,11 @@ func TestARunningAgentPollsCorrectsDriftAndTriesAgain(t *testing.T) {
 	s.running()
 	s.registry.away.Store(false)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	require.Eventually(t, s.has("a-x/f", "1"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("a-x/f", "1"), time.Minute, 5*time.Millisecond)
 	require.NoError(t, os.WriteFile(filepath.Join(s.host, "a-x/f"), []byte("changed"), 0o600))
-	require.Eventually(t, s.has("a-x/f", "1"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("a-x/f", "1"), time.Minute, 5*time.Millisecond)
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
-	require.Eventually(t, s.has("a-x/f", "2"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("a-x/f", "2"), time.Minute, 5*time.Millisecond)
 }
 
 func TestTheSocketIsNotThereWithoutAnAgent(t *testing.T) {
@@ -111,7 +111,7 @@ func TestReportsLeaveARunningAgentAsAFile(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := c.Status(context.Background())
 		return err == nil && st.Queue.Length > 0
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	require.NoError(t, c.Reports(context.Background(), &file))
 	path := filepath.Join(t.TempDir(), "reports.tar")
 	require.NoError(t, os.WriteFile(path, file.Bytes(), 0o600))

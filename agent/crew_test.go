@@ -51,7 +51,7 @@ func TestAnEngineThatHangsHoldsUpNoOther(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(s.host, "z-x/f"))
 		return err == nil && engine.running.Load() == workers
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 
 	close(engine.free)
 	ended.Wait()

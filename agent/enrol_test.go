@@ -505,7 +505,7 @@ func TestARunningAgentEnrolsAndSendsAtOnce(t *testing.T) {
 	ended := make(chan error)
 	go func() { ended <- a.Run(ctx) }()
 	client := NewClient(s.dir)
-	require.Eventually(t, func() bool { _, err := client.Status(t.Context()); return err == nil }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { _, err := client.Status(t.Context()); return err == nil }, time.Minute, time.Millisecond)
 
 	_, err = client.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: "wht_hunter2"})
 	require.ErrorIs(t, err, bundle.ErrToken)
@@ -518,7 +518,7 @@ func TestARunningAgentEnrolsAndSendsAtOnce(t *testing.T) {
 	require.Eventually(t, func() bool {
 		list, err := h.Clusters(t.Context(), hub.Filter{})
 		return err == nil && len(list.Clusters) == 1 && !list.Clusters[0].LastSeen.IsZero()
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	_, err = client.EnrolRequest(t.Context(), EnrolRotate)
 	require.NoError(t, err)
 	_, err = a.prepare(EnrolAnew, "", nil) // as somebody may have begun before it ran

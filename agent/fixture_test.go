@@ -137,7 +137,7 @@ func (s *site) repository(stream bundle.Stream) oci.Target { return s.at(stream.
 func (s *site) at(repository string) oci.Target {
 	// Without retries, so that tests of a registry that is away end soon. The transport is this server's: with
 	// the default one, another test whose server ends breaks connections here.
-	client := &http.Client{Transport: s.registry.Client().Transport, Timeout: 10 * time.Second}
+	client := &http.Client{Transport: s.registry.Client().Transport, Timeout: time.Minute}
 	repo, err := s.location().Repository(repository, oci.Options{HTTPClient: client})
 	require.NoError(s.t, err)
 	return repo

@@ -127,9 +127,7 @@ func (w *realm) atHub(rw http.ResponseWriter, r *http.Request) {
 	r.Body = io.NopCloser(bytes.NewReader(body))
 	answer := httptest.NewRecorder()
 	w.hub.Handler().ServeHTTP(answer, r.WithContext(context.WithoutCancel(r.Context()))) // whoever is killed meanwhile
-	if strings.Contains(r.URL.Path, "/"+w.living()+"/") {
-		w.witness(body, answer.Body.Bytes())
-	}
+	w.witness(r.URL.Path, body, answer.Body.Bytes())
 	if w.killAt("hub: stored, not answered") {
 		panic(http.ErrAbortHandler)
 	}
@@ -137,15 +135,14 @@ func (w *realm) atHub(rw http.ResponseWriter, r *http.Request) {
 	_, _ = rw.Write(answer.Body.Bytes())
 }
 
-// living is the uid of the agent that is looked at. A request of one before may still be on its way.
-func (w *realm) living() string {
+// witness notes what the agent that is looked at has sent, and what the hub has said. A request of one before may still
+// be on its way.
+func (w *realm) witness(path string, body, answer []byte) {
 	w.mu.Lock()
 	defer w.mu.Unlock()
-	return w.uid
-}
-
-// witness notes what the agent has sent, and what the hub has said.
-func (w *realm) witness(body, answer []byte) {
+	if !strings.Contains(path, "/"+w.uid+"/") {
+		return
+	}
 	var request struct{ Reports []dsse.Envelope }
 	var receipt hub.Receipt
 	err := errors.Join(json.Unmarshal(body, &request), json.Unmarshal(answer, &receipt))
@@ -164,8 +161,6 @@ func (w *realm) witness(body, answer []byte) {
 		w.t.Errorf("at the hub: %v\n%s", err, answer)
 		return
 	}
-	w.mu.Lock()
-	defer w.mu.Unlock()
 	w.accepted += receipt.Accepted
 	w.sent(w.t, reports, ack.Reports)
 }
@@ -247,7 +242,7 @@ func (w *realm) start(o order, k kill) (killed bool) {
 	require.NoError(w.t, err)
 	self, err := os.Executable()
 	require.NoError(w.t, err)
-	ctx, cancel := context.WithTimeout(context.Background(), time.Minute)
+	ctx, cancel := context.WithTimeout(context.Background(), 5*time.Minute)
 	defer cancel()
 	cmd := exec.CommandContext(ctx, self)
 	cmd.Env = append(os.Environ(), childVariable+"="+string(text))

@@ -33,6 +33,7 @@ type badLink struct {
 	t      testing.TB
 	to     string // the registry
 	listen net.Listener
+	client *http.Client // the agent's
 
 	mu    sync.Mutex
 	at    int // bytes until the deed
@@ -66,9 +67,9 @@ func (s *site) link() *badLink {
 	l := &badLink{t: s.t, to: s.registry.Listener.Addr().String(), listen: listen, done: true}
 	s.t.Cleanup(func() { listen.Close(); l.hangUp() })
 	go l.serve()
-	client := &http.Client{Transport: &http.Transport{}, Timeout: time.Second}
-	s.t.Cleanup(client.CloseIdleConnections)
-	store, err := oci.Location{Host: listen.Addr().String(), Prefix: "edge"}.Open(oci.Options{HTTPClient: client})
+	l.client = &http.Client{Transport: &http.Transport{}}
+	s.t.Cleanup(l.client.CloseIdleConnections)
+	store, err := oci.Location{Host: listen.Addr().String(), Prefix: "edge"}.Open(oci.Options{HTTPClient: l.client})
 	require.NoError(s.t, err)
 	s.linked, err = store.Repository(s.stream.Repository())
 	require.NoError(s.t, err)
@@ -166,6 +167,23 @@ type badDay struct {
 	n     int64
 }
 
+// How long the agent waits for what does not come: no longer than brief where a deed may keep it waiting for ever, and
+// for as long as a busy machine may need for all the rest.
+const brief, ample = 500 * time.Millisecond, 20 * time.Second
+
+// waits sets how long the agent does.
+func (d *badDay) waits(long time.Duration) {
+	d.link.client.Timeout, d.agent.opts.Download.Window = long, long
+}
+
+// misbehave has the link do it at byte k from now.
+func (d *badDay) misbehave(k int, name string, do deed) {
+	if name != "cut" { // whose end is seen
+		d.waits(brief)
+	}
+	d.link.arm(k, do)
+}
+
 func newBadDay(t *testing.T, chunk int64) *badDay {
 	s := newSite(t)
 	if dir, err := os.MkdirTemp("/dev/shm", "wherry-"); err == nil { // nothing here is about the disk
@@ -174,12 +192,12 @@ func newBadDay(t *testing.T, chunk int64) *badDay {
 		s.opts.Reconcilers["directory"] = directory.New(s.host, directory.Options{})
 	}
 	d := &badDay{site: s, link: s.link(), n: 1}
-	s.opts.Download.Chunk, s.opts.Download.Window = chunk, 100*time.Millisecond
-	s.opts.Download.MinProgress, s.opts.Download.Retries = 1, -1 // one pass, one try
+	s.opts.Download.Chunk, s.opts.Download.MinProgress, s.opts.Download.Retries = chunk, 1, -1 // one pass, one try
 	state, err := OpenState(s.dir, s.opts.Now)
 	require.NoError(t, err)
 	t.Cleanup(func() { state.Close() })
 	d.agent = s.agentOn(state)
+	d.waits(ample)
 	d.release("a: 0")
 	require.Equal(t, bundle.Compliant, d.agent.Once(context.Background(), 0).Status.State)
 	return d
@@ -195,8 +213,11 @@ func (d *badDay) release(content string) {
 func (d *badDay) update(before, after string) (passes int) {
 	d.t.Helper()
 	path := d.host + "/shop-main/config.yaml"
-	for deadline := time.Now().Add(time.Minute); ; passes++ {
+	for deadline := time.Now().Add(2 * time.Minute); ; passes++ {
 		r := d.agent.Once(context.Background(), 0)
+		if d.link.hit() {
+			d.waits(ample)
+		}
 		data, err := os.ReadFile(path)
 		require.NoError(d.t, err)
 		if string(data) == after {
@@ -224,7 +245,7 @@ func TestALinkThatFailsAtAnyByteOfASmallUpdate(t *testing.T) {
 			for ; ; k += step {
 				after := "a: " + strconv.Itoa(k+1)
 				d.release(after)
-				d.link.arm(k, do)
+				d.misbehave(k, name, do)
 				passes := d.update(before, after)
 				if !d.link.hit() {
 					break // it was over before
@@ -255,7 +276,7 @@ func TestALinkThatFailsInALargeUpdate(t *testing.T) {
 				after := hex.EncodeToString(data)
 				d.release(after)
 				layer := d.serveParts()
-				d.link.arm(4<<10+rand.IntN(size/2-4<<10), do)
+				d.misbehave(4<<10+rand.IntN(size/2-4<<10), name, do)
 				d.update(before, after)
 				require.True(t, d.link.hit())
 				if name == "cut" || name == "stall" {

@@ -93,7 +93,7 @@ func TestARunningAgentIsPausedAndResumed(t *testing.T) {
 	s.now = time.Now()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	c, ctx := s.running(), context.Background()
-	require.Eventually(t, s.has("a-x/f", "1"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("a-x/f", "1"), time.Minute, 5*time.Millisecond)
 
 	p, err := c.Pause(ctx, "harvest", time.Hour)
 	require.NoError(t, err)
@@ -108,5 +108,5 @@ func TestARunningAgentIsPausedAndResumed(t *testing.T) {
 	resumed, err := c.Resume(ctx, false)
 	require.NoError(t, err)
 	require.Equal(t, "harvest", resumed.Pause.Reason)
-	require.Eventually(t, s.has("a-x/f", "2"), 10*time.Second, 5*time.Millisecond, "with nobody asking for a pass")
+	require.Eventually(t, s.has("a-x/f", "2"), time.Minute, 5*time.Millisecond, "with nobody asking for a pass")
 }

@@ -23,7 +23,7 @@ import (
 // reporting has the site's agent push its reports to the site's registry.
 func reporting(t *testing.T) (*site, *hub.Hub) {
 	s, h := newSite(t), openHub(t)
-	store, err := s.location().Open(oci.Options{HTTPClient: &http.Client{Transport: s.registry.Client().Transport, Timeout: 10 * time.Second}})
+	store, err := s.location().Open(oci.Options{HTTPClient: &http.Client{Transport: s.registry.Client().Transport, Timeout: time.Minute}})
 	require.NoError(t, err)
 	s.opts.ReportStore, s.opts.ReportPlace, s.opts.HubKey = store, "oci://registry", h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))

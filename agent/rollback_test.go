@@ -336,11 +336,11 @@ func TestTheEndOfARollbackThatCouldNotBeDoneAsksAtOnce(t *testing.T) {
 			return err == nil && st.Reason == want
 		}
 	}
-	require.Eventually(t, reason("HeldByOperator"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, reason("HeldByOperator"), time.Minute, 5*time.Millisecond)
 	s.registry.away.Store(false)
 	_, err = c.Resume(ctx, false)
 	require.NoError(t, err)
-	require.Eventually(t, reason(""), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, reason(""), time.Minute, 5*time.Millisecond)
 }
 
 func TestARunningAgentGoesBackAtOnce(t *testing.T) {
@@ -361,10 +361,10 @@ func TestARunningAgentGoesBackAtOnce(t *testing.T) {
 	require.NoError(t, err)
 	require.True(t, back.Here)
 	require.Equal(t, "it hums", back.Held.Reason)
-	require.Eventually(t, s.has("a-x/f", "2"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("a-x/f", "2"), time.Minute, 5*time.Millisecond)
 	_, err = c.RollBack(ctx, Wish{To: "1"})
 	require.NoError(t, err)
-	require.Eventually(t, s.has("a-x/f", "1"), 10*time.Second, 5*time.Millisecond, "it is fetched at once, too")
+	require.Eventually(t, s.has("a-x/f", "1"), time.Minute, 5*time.Millisecond, "it is fetched at once, too")
 	for to, want := range map[string]error{"3": ErrNewest, "7": ErrNotAccepted} {
 		_, err = c.RollBack(ctx, Wish{To: to})
 		require.ErrorIs(t, err, want)
@@ -373,7 +373,7 @@ func TestARunningAgentGoesBackAtOnce(t *testing.T) {
 	ended, err := c.Resume(ctx, false)
 	require.NoError(t, err)
 	require.EqualValues(t, 1, ended.Held.To.Sequence)
-	require.Eventually(t, s.has("a-x/f", "3"), 10*time.Second, 5*time.Millisecond)
+	require.Eventually(t, s.has("a-x/f", "3"), time.Minute, 5*time.Millisecond)
 	st, err := c.Status(ctx)
 	require.NoError(t, err)
 	require.Equal(t, third.Digest, st.Release.Running.Digest)

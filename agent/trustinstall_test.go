@@ -146,7 +146,7 @@ func TestATrustDocumentIsInstalledIntoARunningAgent(t *testing.T) {
 	require.Eventually(t, func() bool {
 		st, err := c.Status(context.Background())
 		return err == nil && st.Reason == string(bundle.OldEpoch)
-	}, 10*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	envelope, err := first.Envelope()
 	require.NoError(t, err)
 	known, err := c.Trust(t.Context())
@@ -158,7 +158,7 @@ func TestATrustDocumentIsInstalledIntoARunningAgent(t *testing.T) {
 
 	require.NoError(t, err)
 	require.Equal(t, first.Document.Version, change.After.Version)
-	require.Eventually(t, s.has("shop-main/config.yaml", "a: 1"), 10*time.Second, 5*time.Millisecond, "nobody has to ask")
+	require.Eventually(t, s.has("shop-main/config.yaml", "a: 1"), time.Minute, 5*time.Millisecond, "nobody has to ask")
 	st, err := c.Status(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, known.Pinned, st.Trust.PassedOver)

@@ -76,10 +76,11 @@ func TestAMediumDoesNotWaitForTheWindow(t *testing.T) {
 
 // A window that closes interrupts a transfer, which goes on in the next one.
 func TestAWindowThatClosesInterruptsATransfer(t *testing.T) {
+	t.Parallel() // as most of its time is waited
 	s := newSite(t)
 	d := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.opts.Window = Window{Opens: 1 * time.Hour, Closes: 5 * time.Hour}
-	s.now = time.Date(2026, 3, 2, 5, 0, 0, 0, time.UTC).Add(-200 * time.Millisecond)
+	s.now = time.Date(2026, 3, 2, 5, 0, 0, 0, time.UTC).Add(-2 * time.Second) // in which half of the layer has to arrive
 	tree := s.layer(d)
 	layer := s.blobBytes(tree)
 	half := len(layer) / 2
