@@ -82,9 +82,8 @@ type counting struct {
 }
 
 func (c *counting) Write(p []byte) (int, error) {
-	n, err := c.ResponseWriter.Write(p)
-	atomic.AddInt64(&c.link.sent, int64(n))
-	return n, err
+	atomic.AddInt64(&c.link.sent, int64(len(p))) // before the other side has them, and asks
+	return c.ResponseWriter.Write(p)
 }
 
 // cutAt ends a connection after k bytes of an answer's body.
