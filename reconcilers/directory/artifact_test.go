@@ -195,7 +195,7 @@ func (h *host) settled(a reconcilers.Assignment) reconcilers.Result {
 			res = h.Observe(h.t.Context(), a)
 		}
 		return res.State != bundle.Pulling
-	}, 30*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	return res
 }
 

@@ -117,7 +117,7 @@ func TestWithoutARegistryNothingIsFetched(t *testing.T) {
 	r := directory.New(h.root, directory.Options{})
 	// It may fail before Apply has returned, or after.
 	require.Contains(t, []bundle.State{bundle.Pulling, bundle.Failed}, r.Apply(t.Context(), a).State)
-	require.Eventually(t, func() bool { return r.Observe(t.Context(), a).State == bundle.Failed }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Observe(t.Context(), a).State == bundle.Failed }, time.Minute, time.Millisecond)
 	require.Contains(t, r.Observe(t.Context(), a).Message, "fetches no artifacts")
 	require.NoError(t, r.Close())
 }
@@ -157,7 +157,7 @@ func TestProgressIsToldAndOthersGoOn(t *testing.T) {
 	<-g.half
 	require.Eventually(t, func() bool {
 		return h.Observe(t.Context(), a).Message == "2.5 MiB of 4.0 MiB of what is fetched"
-	}, 10*time.Second, time.Millisecond)
+	}, time.Minute, time.Millisecond)
 	require.Equal(t, directory.Fetching, h.Apply(t.Context(), a).Reason, "to apply again goes on with it")
 	require.Equal(t, bundle.Compliant, h.Apply(t.Context(), assignment(t, "other", map[string]string{"b": "2"})).State)
 	entries, err := os.ReadDir(h.root)
@@ -168,7 +168,7 @@ func TestProgressIsToldAndOthersGoOn(t *testing.T) {
 	require.NoError(t, os.RemoveAll(a.Dir))
 	require.Equal(t, bundle.Pulling, h.Observe(t.Context(), with(newer, a.Fetched...)).State)
 	close(g.opened)
-	require.Eventually(t, func() bool { return h.Observe(t.Context(), with(newer, a.Fetched...)).State == bundle.Compliant }, 10*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return h.Observe(t.Context(), with(newer, a.Fetched...)).State == bundle.Compliant }, time.Minute, time.Millisecond)
 	h.only(map[string]string{"drone/a": "1", "drone/one": one, "drone/two": two, "other/b": "2"})
 }
 

@@ -121,7 +121,7 @@ func TestAKillCostsTheBlobUnderWay(t *testing.T) {
 	r := c.reconciler()
 	res := r.Apply(t.Context(), c.Assignment)
 	require.Contains(t, []bundle.State{bundle.Pulling, bundle.Compliant}, res.State, res.Message) // it may be done already
-	require.Eventually(t, func() bool { return r.Observe(t.Context(), c.Assignment).State == bundle.Compliant }, 30*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return r.Observe(t.Context(), c.Assignment).State == bundle.Compliant }, time.Minute, time.Millisecond)
 	require.Equal(t, []string{digest.FromString(two).Encoded(), digest.FromString(three).Encoded()}, s.asked())
 	require.Equal(t, map[string]string{"drone/a": "1", "drone/one": one, "drone/two": two, "drone/three": three}, contents(t, c.Root))
 }

@@ -64,7 +64,7 @@ func says(t *testing.T, folder, line string) int {
 			}
 		}
 		return false
-	}, 20*time.Second, 5*time.Millisecond)
+	}, time.Minute, 5*time.Millisecond)
 	return number
 }
 
@@ -139,8 +139,9 @@ func TestStopAndDeadlineEndAllThatWasStarted(t *testing.T) {
 		requireNothingLeft(t, folder)
 	})
 	t.Run("deadline", func(t *testing.T) {
+		t.Parallel() // as most of its time is waited
 		c, folder := shell(script), t.TempDir()
-		c.Deadline = time.Second
+		c.Deadline = 3 * time.Second // in which both have to begin
 		run := start(t, folder, c)
 		require.Equal(t, Exit{Code: -1, Cause: ErrDeadline}, run.Exit())
 		requireGone(t, says(t, folder, "child"), says(t, folder, "session"))
@@ -174,7 +175,7 @@ func TestTheLogIsBounded(t *testing.T) {
 	require.Eventually(t, func() bool {
 		log, err := LogTail(folder, 1<<20)
 		return err == nil && len(log) <= 10<<10 && strings.HasSuffix(log, "\n30000\n")
-	}, 20*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 }
 
 func TestTheAgentIsKilledAndTheProgramIsFound(t *testing.T) {
@@ -198,7 +199,7 @@ func TestTheLeaderIsGoneAndWhatItStartedIsFound(t *testing.T) {
 	killedAgent(t, folder, `sleep 600 & echo $! child; echo $$ leader; wait`, func() { says(t, folder, "leader") })
 	leader, sleep := says(t, folder, "leader"), says(t, folder, "child")
 	require.NoError(t, syscall.Kill(leader, syscall.SIGKILL))
-	require.Eventually(t, func() bool { return !lives(leader) }, 5*time.Second, time.Millisecond)
+	require.Eventually(t, func() bool { return !lives(leader) }, time.Minute, time.Millisecond)
 	require.True(t, lives(sleep))
 
 	found, err := EndLeftover(folder, 0)

@@ -66,6 +66,9 @@ if [ "$1" = version ]; then
 fi
 %[1]s='%[2]s' exec '%[3]s' "$@"
 `, standInVariable, p.dir, self, Version)
+	// A process that another test starts meanwhile would have the file open, and nobody could run it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(p.Path, []byte(script), 0o755))
 	return p
 }
