@@ -128,10 +128,12 @@ func TestAnAnswerThatNobodyAskedForIsNotForOperators(t *testing.T) {
 	require.NoError(t, err)
 	require.Eventually(t, func() bool {
 		resp, err := client.Get(server.URL)
-		require.NoError(t, err)
+		if err != nil {
+			return false // the request met the connection's end
+		}
 		resp.Body.Close()
 		return strings.Contains(debuggers.String(), "Unsolicited response")
-	}, 10*time.Second, 50*time.Millisecond)
+	}, time.Minute, 50*time.Millisecond)
 	require.Empty(t, operators.String())
 }
 

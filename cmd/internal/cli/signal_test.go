@@ -55,6 +55,6 @@ func TestASecondSignalEndsWhatTheFirstDoesNot(t *testing.T) {
 			_ = child.Process.Signal(os.Interrupt)
 			return false
 		}
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	require.Equal(t, syscall.SIGINT, child.ProcessState.Sys().(syscall.WaitStatus).Signal())
 }

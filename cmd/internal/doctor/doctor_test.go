@@ -89,7 +89,7 @@ func (f *fixture) examine() map[string]Finding {
 	return found
 }
 
-// requireOnly requires that a check has failed in these words, and no other one.
+// requireOnly requires that a check has failed in words that match message, and no other one.
 func (f *fixture) requireOnly(check, message, remedy string) {
 	f.t.Helper()
 	for name, c := range f.examine() {
@@ -98,7 +98,7 @@ func (f *fixture) requireOnly(check, message, remedy string) {
 			continue
 		}
 		require.Equal(f.t, Failed, c.Result, "%+v", c)
-		require.Contains(f.t, c.Message, message)
+		require.Regexp(f.t, message, c.Message)
 		require.Contains(f.t, c.Remedy, remedy)
 	}
 }
@@ -161,7 +161,7 @@ func TestWhatIsMissingIsNamedWithItsRemedy(t *testing.T) {
 			"a clock that is ahead of the registry's", func(f *fixture) {
 				f.subject.Now = func() time.Time { return time.Now().Add(2 * time.Hour) }
 			},
-			"clock", "2h0m0s ahead of the registry's", "time service",
+			"clock", "(1h59m5.s|2h0m.s) ahead of the registry's", "time service", // whose Date has seconds, and took its time
 		},
 		{
 			"an adapter that is not configured", func(f *fixture) {
@@ -238,7 +238,7 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	require.Eventually(t, func() bool {
 		_, err := agent.NewClient(f.subject.StateDir).Status(ctx)
 		return err == nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	found := f.examine()
 	require.Equal(t, OK, found["state"].Result, "%+v", found["state"])
 	require.Equal(t, OK, found["agent"].Result, "%+v", found["agent"])
@@ -247,7 +247,7 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	require.Eventually(t, func() bool {
 		s, err := agent.NewClient(f.subject.StateDir).Status(ctx)
 		return err == nil && s.Release.Running != nil
-	}, 10*time.Second, 10*time.Millisecond)
+	}, time.Minute, 10*time.Millisecond)
 	f.subject.Pinned.Epoch = 1 // as after a change of trust that this agent has seen, and its release has not
 	release := f.examine()["release"]
 	require.Equal(t, Warning, release.Result, "%+v", release)
