@@ -125,7 +125,7 @@ func TestServeEndsWithItsContext(t *testing.T) {
 	select {
 	case err := <-ended:
 		require.NoError(t, err)
-	case <-time.After(15 * time.Second):
+	case <-time.After(time.Minute):
 		t.Fatal("Serve has not returned")
 	}
 	_, err = net.Dial("tcp", l.Addr().String())

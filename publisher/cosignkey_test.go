@@ -13,6 +13,7 @@ import (
 	"os"
 	"path/filepath"
 	"strings"
+	"syscall"
 	"testing"
 
 	"github.com/sigstore/sigstore/pkg/signature"
@@ -33,6 +34,9 @@ func standIn(t *testing.T, public crypto.PublicKey, signs string) CosignOptions 
 	require.NoError(t, os.WriteFile(filepath.Join(dir, "key.pub"), pem, 0o600))
 	program := filepath.Join(dir, "cosign")
 	text := fmt.Sprintf("#!/bin/sh\ncd %s\necho \"$@\" >> calls\ncase $1 in\npublic-key) cat key.pub ;;\nsign-blob) cat > message; %s ;;\nesac\n", dir, signs)
+	// A process that another test starts meanwhile would have the file open, and nobody could run it.
+	syscall.ForkLock.RLock()
+	defer syscall.ForkLock.RUnlock()
 	require.NoError(t, os.WriteFile(program, []byte(text), 0o700))
 	return CosignOptions{Program: program}
 }
@@ -82,8 +86,8 @@ func TestNoSignatureOfCosignIsTakenOnTrust(t *testing.T) {
 		{"a process left behind", "sleep 60 & exit 0", "left behind a process"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			opts := standIn(t, private.Public(), tc.signs) // written before anything forks, or it may be busy
 			t.Parallel()
+			opts := standIn(t, private.Public(), tc.signs)
 			opts.PIN = "314159"
 			key, err := OpenCosignKey(t.Context(), "pkcs11:token=a", opts)
 			require.NoError(t, err)

@@ -41,7 +41,7 @@ func TestAnInterruptEndsCosignAndWhatItStarted(t *testing.T) {
 	_, err = key.SignMessage(strings.NewReader("release"))
 	require.ErrorIs(t, err, context.Canceled)
 	require.NotZero(t, child)
-	require.Eventually(t, func() bool { return isGone(child) }, 10*time.Second, time.Millisecond, "%d still runs", child)
+	require.Eventually(t, func() bool { return isGone(child) }, time.Minute, time.Millisecond, "%d still runs", child)
 }
 
 // isGone says whether a process has ended, also where nobody has asked yet how.
