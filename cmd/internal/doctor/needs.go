@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -29,20 +30,19 @@ func (e *examination) onCluster() (objects []needs.Object, assignments int) {
 
 // objectsOf is onCluster for some of the assignments.
 func (e *examination) objectsOf(wanted func(bundle.Assignment) bool) (objects []needs.Object, assignments int) {
+	sorted := map[string]needs.Object{}
 	for _, a := range e.applied() {
 		if !wanted(a) {
 			continue
 		}
 		assignments++
 		for _, o := range e.content.Objects[a.Name] {
-			if !slices.Contains(objects, o) {
-				objects = append(objects, o)
-			}
+			sorted[strings.Join([]string{o.Kind.Group, o.Kind.Kind, o.Namespace, o.Kind.Version}, "\x00")] = o
 		}
 	}
-	slices.SortStableFunc(objects, func(a, b needs.Object) int {
-		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Kind.Kind, b.Kind.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind.Version, b.Kind.Version))
-	})
+	for _, key := range slices.Sorted(maps.Keys(sorted)) {
+		objects = append(objects, sorted[key])
+	}
 	return objects, assignments
 }
 
