@@ -4,6 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
+	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -54,6 +55,9 @@ func (f *signerFlags) addOptional(cmd *cobra.Command) {
 // does, and no two of them are the same.
 func (f *signerFlags) open(cmd *cobra.Command) ([]*publisher.Key, error) {
 	// What is written wrongly is said before anybody is asked for a password.
+	if slices.Contains(f.keys, "") {
+		return nil, cli.Usagef("--key is empty: it names the file of a private key")
+	}
 	for _, s := range f.signers {
 		if uri, ok := strings.CutPrefix(s, cosignSigner); !ok || uri == "" {
 			return nil, cli.Usagef("--signer: write cosign:URI, such as cosign:pkcs11:… or cosign:awskms://…")

@@ -30,18 +30,18 @@ func (e *examination) onCluster() (objects []needs.Object, assignments int) {
 
 // objectsOf is onCluster for some of the assignments.
 func (e *examination) objectsOf(wanted func(bundle.Assignment) bool) (objects []needs.Object, assignments int) {
-	sorted := map[string]needs.Object{}
+	byName := map[string]needs.Object{}
 	for _, a := range e.applied() {
 		if !wanted(a) {
 			continue
 		}
 		assignments++
 		for _, o := range e.content.Objects[a.Name] {
-			sorted[strings.Join([]string{o.Kind.Group, o.Kind.Kind, o.Namespace, o.Kind.Version}, "\x00")] = o
+			byName[strings.Join([]string{o.Kind.Group, o.Kind.Kind, o.Namespace, o.Kind.Version}, "\x00")] = o
 		}
 	}
-	for _, key := range slices.Sorted(maps.Keys(sorted)) {
-		objects = append(objects, sorted[key])
+	for _, key := range slices.Sorted(maps.Keys(byName)) {
+		objects = append(objects, byName[key])
 	}
 	return objects, assignments
 }
