@@ -2,6 +2,7 @@ package bundle
 
 import (
 	"crypto"
+	"crypto/ed25519"
 	"encoding/json"
 	"errors"
 	"fmt"
@@ -39,15 +40,28 @@ type EnrolmentRequest struct {
 	IssuedAt time.Time `json:"issuedAt"`
 }
 
-// Keys returns the public keys that the request names: the new one, and the former, nil without one.
-func (r EnrolmentRequest) Keys() (key, former crypto.PublicKey, err error) {
-	if key, err = onlyKey(r.Key); err != nil {
+// Keys returns the public keys that the request names: the new one, and the former, nil without one. Both have to be
+// Ed25519, which agents sign reports with.
+func (r EnrolmentRequest) Keys() (key, former ed25519.PublicKey, err error) {
+	if key, err = reportKeyOf(r.Key); err != nil {
 		return nil, nil, err
 	}
 	if r.Former != "" {
-		former, err = onlyKey(r.Former)
+		former, err = reportKeyOf(r.Former)
 	}
 	return key, former, err
+}
+
+func reportKeyOf(pem string) (ed25519.PublicKey, error) {
+	parsed, err := onlyKey(pem)
+	if err != nil {
+		return nil, err
+	}
+	key, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("%w: key: %w: %T; agents sign with Ed25519", ErrEnrolment, ErrKeyKind, parsed)
+	}
+	return key, nil
 }
 
 func onlyKey(pem string) (crypto.PublicKey, error) {
@@ -86,7 +100,7 @@ func OpenEnrolmentRequest(envelope []byte) (r EnrolmentRequest, id digest.Digest
 	if err != nil {
 		return r, "", err
 	}
-	for _, k := range []crypto.PublicKey{key, former} {
+	for _, k := range []ed25519.PublicKey{key, former} {
 		if k == nil {
 			continue
 		}

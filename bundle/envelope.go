@@ -63,7 +63,7 @@ func OpenEnvelope(payloadType string, data []byte, keys ...crypto.PublicKey) (bo
 	}
 	var verifiers []dsse.Verifier
 	for _, k := range keys {
-		v, err := signature.LoadVerifier(k, crypto.SHA256)
+		v, err := verifierOf(k)
 		if err != nil {
 			return nil, "", fmt.Errorf("public key: %w", err)
 		}

@@ -100,7 +100,8 @@ func signatureManifest(layers []ocispec.Descriptor) (*Signed, error) {
 // Keys are public keys that may sign. Nil trusts nobody.
 type Keys []crypto.PublicKey
 
-// ParsePublicKeys reads one or more public keys in PEM, such as a cosign.pub.
+// ParsePublicKeys reads one or more public keys in PEM, such as a cosign.pub. The error wraps ErrKeyKind where one is
+// of a type or size that CheckPublicKey refuses.
 func ParsePublicKeys(pem []byte) (Keys, error) {
 	var keys Keys
 	for rest := bytes.TrimSpace(pem); len(rest) > 0; rest = bytes.TrimSpace(rest) {
@@ -115,6 +116,9 @@ func ParsePublicKeys(pem []byte) (Keys, error) {
 		}
 		key, err := cryptoutils.UnmarshalPEMToPublicKey(rest[:end])
 		if err != nil {
+			return nil, fmt.Errorf("public key: %w", err)
+		}
+		if err := CheckPublicKey(key); err != nil {
 			return nil, fmt.Errorf("public key: %w", err)
 		}
 		keys, rest = append(keys, key), rest[end:]

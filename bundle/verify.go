@@ -3,7 +3,6 @@ package bundle
 import (
 	"bytes"
 	"context"
-	"crypto"
 	"encoding/base64"
 	"encoding/json"
 	"errors"
@@ -13,7 +12,6 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"github.com/sigstore/sigstore/pkg/signature"
 	"github.com/sigstore/sigstore/pkg/signature/payload"
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
@@ -173,7 +171,7 @@ func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, 
 
 func signedBy(claim, sig []byte, keys Keys) (keyID string, ok bool) {
 	for _, key := range keys {
-		v, err := signature.LoadVerifier(key, crypto.SHA256)
+		v, err := verifierOf(key)
 		if err != nil || v.VerifySignature(bytes.NewReader(sig), bytes.NewReader(claim)) != nil {
 			continue
 		}

@@ -9,6 +9,8 @@ import (
 	"regexp"
 	"strings"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
 )
 
 // DefaultExpectedInterval is how often a cluster is expected to report where its registration does not
@@ -118,7 +120,7 @@ func ParseReportKey(data []byte) (ed25519.PublicKey, error) {
 	case len(strings.TrimSpace(string(rest))) > 0:
 		return nil, fmt.Errorf("report key: %w: something follows the first PEM block", ErrInvalid)
 	}
-	parsed, err := x509.ParsePKIXPublicKey(block.Bytes)
+	parsed, err := bundle.ParsePublicKey(block.Bytes)
 	if err != nil {
 		return nil, fmt.Errorf("report key: %w: %v", ErrInvalid, err)
 	}

@@ -3,7 +3,9 @@ package hub
 import (
 	"bytes"
 	"crypto"
+	"crypto/rsa"
 	"encoding/json"
+	"math/big"
 	"net/http"
 	"net/http/httptest"
 	"sync"
@@ -221,6 +223,12 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 		}, CodeTokenUsed},
 		{"a hostile name", func(t *testing.T, h *Hub, _ *clock) []byte {
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.Name = "\x1b[2J" })
+		}, CodeBadRequest},
+		{"a key of 160,000 bits, which takes seconds to verify with", func(t *testing.T, h *Hub, _ *clock) []byte {
+			n := new(big.Int).Lsh(big.NewInt(1), 160_000-1)
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) {
+				r.Key = pemOf(t, &rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537})
+			})
 		}, CodeBadRequest},
 		{"something else", func(*testing.T, *Hub, *clock) []byte { return []byte(`{"reports":[]}`) }, CodeBadRequest},
 		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrolmentBytes+1) }, CodeTooLarge},

@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"crypto"
-	"crypto/x509"
 	"database/sql"
 	"errors"
 	"fmt"
@@ -76,7 +75,7 @@ func keysOf(ctx context.Context, db querier, uid string) (keyring, error) {
 		case kid == nil:
 			continue
 		}
-		key, err := x509.ParsePKIXPublicKey(der)
+		key, err := bundle.ParsePublicKey(der)
 		if err != nil {
 			return k, fmt.Errorf("key %s: %w: %v", *kid, ErrCorrupt, err)
 		}

@@ -153,7 +153,7 @@ func (h *Hub) tokens(ctx context.Context, db querier, where string, args ...any)
 		if err := json.Unmarshal([]byte(labels), &t.Labels); err != nil {
 			return nil, fmt.Errorf("labels of token %s: %w: %v", t.ID, ErrCorrupt, err)
 		}
-		if t.key, err = x509.ParsePKIXPublicKey(der); err != nil {
+		if t.key, err = bundle.ParsePublicKey(der); err != nil {
 			return nil, fmt.Errorf("token %s: %w: %v", t.ID, ErrCorrupt, err)
 		}
 		t.CreatedAt, t.ExpiresAt, t.Left = moment(created), moment(expires), max(0, t.Uses-used)
