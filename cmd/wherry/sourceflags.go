@@ -240,7 +240,7 @@ func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings i
 // printUnread says which app teams' sources could not be read, and what to do.
 func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
 	for _, u := range loaded.Unread {
-		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", u.Registration, indented(u.Err))
+		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", u.Registration, cli.Indented(u.Err.Error()))
 		var e *cli.Error
 		if errors.As(sourceFailure(u.Err), &e) && e.Hint != "" {
 			cmd.PrintErrf("hint: %s\n", e.Hint)
@@ -249,14 +249,11 @@ func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
 	return len(loaded.Unread)
 }
 
-// indented sets the further lines of an error, one for each mistake, apart from the next failure.
-func indented(err error) string { return strings.ReplaceAll(err.Error(), "\n", "\n  ") }
-
 func (f *sourceFlags) printFailures(cmd *cobra.Command, result *scheduler.Result) (failed int) {
 	for _, ct := range result.ClusterTypes {
 		for _, failure := range ct.Failures {
 			if !f.dropped[ct.Name+"/"+failure.Name] { // those are told of when they are
-				cmd.PrintErrf("failed: %s/%s: %s\n", ct.Name, failure.Name, indented(failure.Err))
+				cmd.PrintErrf("failed: %s/%s: %s\n", ct.Name, failure.Name, cli.Indented(failure.Err.Error()))
 				failed++
 			}
 		}

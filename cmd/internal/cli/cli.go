@@ -58,6 +58,9 @@ func Main(root *cobra.Command) int {
 	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
 	defer stop()
 	context.AfterFunc(ctx, stop) // a second signal ends the process at once, where the first waits for somebody
+	stdout, stderr := Safe(root.OutOrStdout()), Safe(root.ErrOrStderr())
+	root.SetOut(stdout)
+	root.SetErr(stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
 		return Fail(Usage, err, helpHint(cmd))
@@ -74,17 +77,32 @@ func Main(root *cobra.Command) int {
 		}
 	}
 	cmd, err := root.ExecuteContextC(ctx)
+	defer stderr.Close()
+	if lost := stdout.Close(); lost != nil && (err == nil || exitCode(err) <= No) {
+		err = lost // not every print of a command is looked at, and none of cobra's
+	}
 	if err == nil {
 		return OK
 	}
 	e := classify(err, ctx.Err() != nil, cmd)
 	if e.Err != nil {
-		fmt.Fprintf(root.ErrOrStderr(), "%s: %v\n", root.Name(), e.Err)
+		fmt.Fprintf(stderr, "%s: %s\n", root.Name(), Indented(e.Err.Error()))
 	}
 	if e.Hint != "" {
-		fmt.Fprintf(root.ErrOrStderr(), "hint: %s\n", e.Hint)
+		fmt.Fprintf(stderr, "hint: %s\n", Indented(e.Hint))
 	}
 	return e.Code
+}
+
+// Indented sets the further lines of a text apart, so that none of them can be taken for a message of its own.
+func Indented(text string) string { return strings.ReplaceAll(text, "\n", "\n  ") }
+
+// exitCode is the code that err carries, and Failed where it carries none.
+func exitCode(err error) int {
+	if e := (*Error)(nil); errors.As(err, &e) {
+		return e.Code
+	}
+	return Failed
 }
 
 // classify gives err the exit code and hint that it lacks.

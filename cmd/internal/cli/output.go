@@ -48,8 +48,8 @@ func Print(w io.Writer, format string, value any, table func(w io.Writer)) error
 		return enc.Encode(value)
 	case "yaml":
 		data, err := yaml.Marshal(value)
-		if err != nil {
-			return err
+		if err != nil || !isSafe(data) { // it cannot write all characters, nor escape them wherever they stand
+			return Print(w, "json", value, table) // which is YAML, too
 		}
 		_, err = w.Write(data)
 		return err
