@@ -149,5 +149,6 @@ func checkAnnotations(o *object, known, targets []string) []Finding {
 // The annotations that mean something, without their prefix.
 var (
 	clusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config"}
+	templateAnnotations    = []string{missingKeys}
 	workloadAnnotations    = []string{"adapter", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "wave"}
 )

@@ -19,6 +19,7 @@ type assigner struct {
 	evaluator        *evaluator
 	kept             *typeCache // nil without cache
 	ofType           identity
+	missing          missingFindings
 
 	// Reused from one assignment to the next.
 	layerKey, schemaKey, idParts []byte
@@ -47,7 +48,8 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 		return nil, because(NameClash, t.clash)
 	}
 	if a.kept == nil {
-		return a.render(ctx, i)
+		made, _, err := a.render(ctx, i)
+		return made, err
 	}
 	a.layerKey = appliesTo(a.layerKey[:0], a.layerCandidates, i)
 	a.schemaKey = appliesTo(a.schemaKey[:0], a.schemaCandidates, i)
@@ -56,8 +58,8 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 		known.Config = a.sources(a.layerKey) // where they stand may have changed
 		return known, nil
 	}
-	made, err := a.render(ctx, i)
-	if err == nil {
+	made, complete, err := a.render(ctx, i)
+	if err == nil && complete {
 		a.kept.add(id, *made)
 	}
 	return made, err
@@ -80,24 +82,31 @@ func (a *assigner) sources(key []byte) []ConfigSource {
 	return a.places[from:len(a.places):len(a.places)]
 }
 
-// render composes, checks and renders one assignment.
-func (a *assigner) render(ctx context.Context, i int) (*Assignment, error) {
+// render composes, checks and renders one assignment. It is complete unless it prints keys that are not there,
+// which is to be said each time.
+func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complete bool, err error) {
 	t := a.targets[i]
 	in, err := a.input(i)
 	if err != nil {
-		return nil, err
+		return nil, false, err
 	}
 	if err := a.validator.validate(in.config, a.schemas(i)); err != nil {
-		return nil, because(SchemaViolated, err)
+		return nil, false, because(SchemaViolated, err)
 	}
 	files, err := a.files(ctx, in)
 	if err != nil {
-		return nil, because(TemplateFailed, err)
+		return nil, false, because(TemplateFailed, err)
 	}
+	if a.refuseMissing {
+		if err := missingKeysOf(in.missing); err != nil {
+			return nil, false, err
+		}
+	}
+	a.missing.add(a.ct.Metadata.Name+"/"+t.name, in.missing)
 	reconciler := files[len(files)-1].Data
 	adapter, err := adapter(a.ct, t, reconciler)
 	if err != nil {
-		return nil, because(BadAnnotation, err)
+		return nil, false, because(BadAnnotation, err)
 	}
 	return &Assignment{
 		Name:         t.name,
@@ -110,7 +119,7 @@ func (a *assigner) render(ctx context.Context, i int) (*Assignment, error) {
 		ConfigDigest: in.config.digest,
 		Adapter:      adapter,
 		Files:        files,
-	}, nil
+	}, len(in.missing) == 0, nil
 }
 
 // input gathers what the templates of an assignment see.

@@ -21,7 +21,7 @@ type Cache interface {
 
 // cacheFormat changes with what rendering makes of the same input and with how it is kept. What else
 // belongs to the program's identity is the Cache's concern.
-const cacheFormat = "1"
+const cacheFormat = "2"
 
 const (
 	// maxPacks bounds the packs of one cluster type; above, they are rewritten as one.

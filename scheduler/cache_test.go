@@ -88,6 +88,7 @@ spec:
     - name: t2
       labels: {purpose: z, edge: "%t", odd: "{{ x }"}
       environment: dev
+      manifests: {repo: "https://example.com/odd"}
 `, i, i%2 == 0)
 	}
 	return files

@@ -54,6 +54,7 @@ const (
 	codeSchema          = "E1209"
 	codeCycleOfValues   = "E1210"
 	codeClusterValue    = "W1211"
+	codeMissingKey      = "W1212"
 
 	// Policies, annotations and environments.
 	codeNoClusterType     = "W1301"

@@ -108,6 +108,10 @@ type input struct {
 	config *config
 	// shield, if not nil, is what the texts in data are under.
 	shield *shield
+	// template is what is rendered, nil for a built-in one. Keys that it prints without their being there, unless it
+	// may, are in missing.
+	template *compiledTemplate
+	missing  []error
 }
 
 // evaluate renders t, and again what comes out as long as it holds templates of its own. The result is
@@ -127,6 +131,7 @@ func (e *evaluator) evaluate(ctx context.Context, t *textTemplate, in *input) ([
 			return nil, explain(err, t.at)
 		}
 	}
+	e.noteMissing(ctx, run, t.mutates, t.at, in)
 	return e.settle(ctx, t.at, in)
 }
 
@@ -146,7 +151,7 @@ func (e *evaluator) settle(ctx context.Context, at Position, in *input) ([]byte,
 		if round > maxRounds {
 			return nil, explainCycle(at, in, fmt.Sprintf("the text still holds {{ after %d rounds of evaluation", maxRounds))
 		}
-		if err := e.again(in); err != nil {
+		if err := e.again(ctx, at, in); err != nil {
 			return nil, e.explainNested(ctx, err, at, in)
 		}
 	}
@@ -164,7 +169,7 @@ func (e *evaluator) execute(run *template.Template, mutates bool, in *input) err
 }
 
 // again evaluates what the last evaluation gave.
-func (e *evaluator) again(in *input) error {
+func (e *evaluator) again(ctx context.Context, at Position, in *input) error {
 	text := string(e.out.buf)
 	base := e.base
 	if in.shield != nil {
@@ -180,12 +185,18 @@ func (e *evaluator) again(in *input) error {
 	}
 	mutates := prepare(run)
 	e.out.buf = e.out.buf[:0]
-	return e.execute(run, mutates, in)
+	if err := e.execute(run, mutates, in); err != nil {
+		return err
+	}
+	e.noteMissingNested(ctx, run, mutates, at, in)
+	return nil
 }
 
 // render renders all manifests of a Template, joined as Kalypso joins them.
 func (e *evaluator) render(ctx context.Context, t *compiledTemplate, in *input) ([]byte, error) {
 	file := e.file[:0]
+	in.template = t
+	defer func() { in.template = nil }()
 	for _, m := range t.manifests {
 		part, err := e.manifest(ctx, m, in)
 		if err != nil {

@@ -28,6 +28,9 @@ type Options struct {
 	// Cache, if not nil, has what was rendered before. Then only what reads something that has changed is
 	// rendered; the result is the same.
 	Cache Cache
+	// RefuseMissing has an assignment fail whose templates print a key that is not there. Else it is rendered as
+	// Kalypso does, with "<no value>", and a warning says so.
+	RefuseMissing bool
 	// Each, if not nil, is given each cluster type as soon as it is rendered, several at the same time and in
 	// no order. It may take the Files away from the assignments, so that they are not all held at once. Its
 	// error ends Render.
@@ -48,7 +51,9 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if opts.Cache != nil {
 		r.cache, r.ids = opts.Cache, newIdentities(r)
 	}
+	r.refuseMissing = opts.RefuseMissing
 	types := sortedValues(m.clusterTypes)
+	missing := make([]missingFindings, len(types))
 	result := &Result{
 		Environment:  m.environment,
 		Platform:     m.platform,
@@ -61,7 +66,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	group.SetLimit(max(1, cmp.Or(opts.Parallel, runtime.GOMAXPROCS(0))))
 	for _, i := range r.order(types) {
 		group.Go(func() error {
-			result.ClusterTypes[i] = r.clusterType(ctx, i, types[i])
+			result.ClusterTypes[i], missing[i] = r.clusterType(ctx, i, types[i])
 			r.addUnknown(&result.ClusterTypes[i])
 			if opts.Each != nil && ctx.Err() == nil {
 				return opts.Each(&result.ClusterTypes[i])
@@ -72,6 +77,11 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if err := group.Wait(); err != nil {
 		return nil, err
 	}
+	var all missingFindings
+	for _, of := range missing {
+		all.merge(of)
+	}
+	result.Warnings = sortedFindings(result.Warnings, all.findings())
 	return result, nil
 }
 
@@ -97,6 +107,8 @@ type renderer struct {
 	schemas       []schemaUse
 	schemaMatcher *matcher
 	validator     *validator
+
+	refuseMissing bool // see Options.RefuseMissing
 
 	cache Cache       // nil for none
 	ids   *identities // nil without cache
@@ -218,6 +230,10 @@ func (r *renderer) check() {
 	for _, ct := range r.model.clusterTypes {
 		r.findings = append(r.findings, checkAnnotations(&ct.object, clusterTypeAnnotations, nil)...)
 	}
+	for _, t := range r.model.templates {
+		r.findings = append(r.findings, checkAnnotations(&t.object, templateAnnotations, nil)...)
+		r.findings = append(r.findings, t.checkMissingKeys()...)
+	}
 	for _, w := range r.model.workloads {
 		r.findings = append(r.findings, checkAnnotations(&w.object, workloadAnnotations, w.targetNames())...)
 		r.findings = append(r.findings, w.checkEnvironments(r.model.environment)...)
@@ -256,11 +272,11 @@ func (r *renderer) selecting(i int) (policies []selectedPair, targets bitset) {
 }
 
 // clusterType decides and renders the assignments of the i-th cluster type.
-func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) ClusterTypeResult {
+func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (ClusterTypeResult, missingFindings) {
 	result := ClusterTypeResult{Name: ct.Metadata.Name, Annotations: ownAnnotations(&ct.object)}
 	policies, selected := r.selecting(i)
 	if selected.empty() {
-		return result
+		return result, nil
 	}
 	a := newAssigner(r, ct)
 	result.Assignments = make([]Assignment, 0, selected.count())
@@ -290,5 +306,5 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) Clus
 		a.kept.close()
 	}
 	r.annotate(ct, selected, &result)
-	return result
+	return result, a.missing
 }

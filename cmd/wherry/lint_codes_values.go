@@ -66,6 +66,12 @@ var valueCodes = []lintCode{
 		example: "kind: Cluster\nspec:\n  uid: 4be1c9\n  reporting: none",
 		remedy:  "Write the object with \"wherry roster add\", from the file of \"wherry-agent enroll --request\".",
 	},
+	{
+		code: "W1212", title: "a template that prints a key that is not there",
+		text:    "What is rendered would hold \"<no value>\", or \"<nil>\" where a function such as printf writes it: most often the key is misspelt, or its ConfigMap does not apply to the cluster type. \"wherry render\" writes that, as Kalypso does, and warns; \"wherry plan\" and \"wherry publish\" fail the assignment. Keys that are only asked for, as by if, with, default or hasKey, do not count.",
+		example: "image: {{ .ConfigData.IMAGE }}",
+		remedy:  "Set the key, or give it a default: {{ .ConfigData.IMAGE | default \"nginx\" }}. The annotation wherry.dev/missing-keys: kalypso on the Template permits it.",
+	},
 }
 
 // policyCodes are about policies, annotations, names and dependencies.

@@ -103,6 +103,7 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 	if given := p.trust.given(); given != (p.to != "") {
 		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
 	}
+	p.source.signed = true
 	planned, err := p.source.prepare(cmd, platform, to.Dir+p.against)
 	if err != nil {
 		return nil, err

@@ -117,7 +117,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 			return err
 		}
 	}
-	p.source.packs = true
+	p.source.packs, p.source.signed = true, true
 	loaded, result, err := p.source.render(cmd, platform, to.Dir)
 	if err != nil {
 		return err

@@ -34,6 +34,7 @@ type sourceFlags struct {
 	assignments string          // where a decision is read from; empty for none
 	dropped     map[string]bool // TYPE/TARGET that may fail
 	cache       cacheFlags
+	signed      bool              // what is rendered is to be signed: keys that are not there must not be printed
 	packs       bool              // pack bundles as they are rendered: for those who need no files
 	packer      *publisher.Packer // that has done so, if it could
 }
@@ -91,7 +92,7 @@ func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p pu
 		return p, err
 	}
 	defer f.cache.trim()
-	options := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get()}
+	options := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get(), RefuseMissing: f.signed}
 	if f.packs && len(p.Loaded.Unread) == 0 {
 		f.packer = publisher.NewPacker(f.cache.get())
 		options.Each = f.packer.Take

@@ -1,0 +1,286 @@
+package scheduler
+
+import (
+	"bytes"
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"reflect"
+	"slices"
+	"strconv"
+	"strings"
+	"text/template"
+	"text/template/parse"
+)
+
+// A template that prints a key which is not there writes "<no value>", as text/template has it: most often
+// the key is misspelt, or its ConfigMap does not apply. Kalypso writes that, and so does wherry where nobody
+// asks it to refuse. A text in which it comes up is run once more, by a copy that notes what each action
+// prints: so nothing else takes longer, and text that was written like this is told apart.
+
+// MissingKeysAnnotation on a Template permits it, with the value kalypso, to print keys that are not there.
+const MissingKeysAnnotation = annotationPrefix + missingKeys
+
+const (
+	missingKeys        = "missing-keys"
+	missingKeysKalypso = "kalypso"
+)
+
+// permitsMissing reports whether t may print keys that are not there.
+func (t *templateObject) permitsMissing() bool {
+	return t.Metadata.Annotations[MissingKeysAnnotation].Value == missingKeysKalypso
+}
+
+// checkMissingKeys warns about a value of the annotation that means nothing.
+func (t *templateObject) checkMissingKeys() []Finding {
+	v, ok := t.Metadata.Annotations[MissingKeysAnnotation]
+	if !ok || t.permitsMissing() {
+		return nil
+	}
+	return []Finding{finding(codeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{missingKeysKalypso}), "annotation %s: there is no %q", MissingKeysAnnotation, v.Value)}
+}
+
+// What text/template writes in place of a value that is not there, and what package fmt does.
+var absent, absentArgument = []byte("<no value>"), []byte("<nil>")
+
+// absentBeginning is what both begin with: most texts are searched once.
+var absentBeginning = []byte("<n")
+
+// mayLack reports whether text, as it was rendered, may print a key that is not there and must not.
+func (in *input) mayLack(text []byte) bool {
+	if !bytes.Contains(text, absentBeginning) || in.template != nil && in.template.permitsMissing() {
+		return false
+	}
+	return bytes.Contains(text, absent) || bytes.Contains(text, absentArgument)
+}
+
+// printing are the functions that write a value which is not there as fmt does.
+var printing = []string{"print", "printf", "println", "toString"}
+
+const (
+	presentFunction = "wherryPresent"
+	hintMissing     = "set it, or give it a default; the annotation " + MissingKeysAnnotation + ": " + missingKeysKalypso + " on the Template permits it"
+)
+
+// lacking is an action that printed a key which is not there.
+type lacking struct {
+	line   int    // of the text
+	action string // without its braces
+}
+
+// lacks returns what run, which has just been run for in, prints without it being there, each once.
+func (e *evaluator) lacks(ctx context.Context, run *template.Template, mutates bool, in *input) ([]lacking, error) {
+	noting, err := run.Clone()
+	if err != nil {
+		return nil, err
+	}
+	var found []lacking
+	given := false // a function wrote a value that is not there
+	noting.Funcs(e.notingFunctions(in.shield != nil, &given))
+	noting.Funcs(template.FuncMap{presentFunction: func(place string, v reflect.Value) reflect.Value {
+		if !v.IsValid() || given && v.Kind() == reflect.String && strings.Contains(v.String(), string(absentArgument)) {
+			number, action, _ := strings.Cut(place, " ")
+			line, _ := strconv.Atoi(number)
+			if next := (lacking{line, action}); !slices.Contains(found, next) {
+				found = append(found, next)
+			}
+		}
+		return v
+	}})
+	for _, t := range noting.Templates() {
+		if t.Tree != nil {
+			t.Tree = t.Copy()
+			notePrinted(t.Tree)
+		}
+	}
+	alone := &evaluator{library: e.library, out: output{ctx: ctx}}
+	return found, alone.execute(noting, mutates, in)
+}
+
+// notePrinted has every action of tree that prints something hand it to presentFunction first.
+func notePrinted(tree *parse.Tree) {
+	walk(tree.Root, func(n parse.Node) {
+		action, ok := n.(*parse.ActionNode)
+		if !ok || len(action.Pipe.Decl) > 0 {
+			return
+		}
+		location, _ := tree.ErrorContext(action) // name:line:byte
+		parts := strings.Split(location, ":")
+		place := parts[max(0, len(parts)-2)] + " " + withoutOurs(action.Pipe)
+		action.Pipe.Cmds = append(action.Pipe.Cmds, &parse.CommandNode{NodeType: parse.NodeCommand, Pos: action.Pos, Args: []parse.Node{
+			parse.NewIdentifier(presentFunction).SetPos(action.Pos),
+			&parse.StringNode{NodeType: parse.NodeString, Pos: action.Pos, Quoted: strconv.Quote(place), Text: place},
+		}})
+	})
+}
+
+// withoutOurs spells a pipeline as it was written, without what prepare has added.
+func withoutOurs(pipe *parse.PipeNode) string {
+	return strings.TrimSuffix(pipe.String(), " | "+measureFunction)
+}
+
+// notingFunctions are the functions of printing, which set given when they are given a value that is not there.
+func (e *evaluator) notingFunctions(shielded bool, given *bool) template.FuncMap {
+	noting := template.FuncMap{}
+	for _, name := range printing {
+		f := e.library.functions[name]
+		if shielded {
+			f = cmp.Or[any](e.library.shielded[name], f)
+		}
+		call := reflect.ValueOf(f)
+		noting[name] = reflect.MakeFunc(call.Type(), func(args []reflect.Value) []reflect.Value {
+			*given = *given || slices.ContainsFunc(args, holdsNil)
+			if call.Type().IsVariadic() {
+				return call.CallSlice(args)
+			}
+			return call.Call(args)
+		}).Interface()
+	}
+	return noting
+}
+
+// holdsNil reports whether v, or one of a function's further arguments in v, is nil.
+func holdsNil(v reflect.Value) bool {
+	switch v.Kind() {
+	case reflect.Interface:
+		return v.IsNil()
+	case reflect.Slice:
+		for i := range v.Len() {
+			if item := v.Index(i); item.Kind() == reflect.Interface && item.IsNil() {
+				return true
+			}
+		}
+	}
+	return false
+}
+
+// noteMissing adds to in.missing what run has printed without it being there. at is where its text begins.
+func (e *evaluator) noteMissing(ctx context.Context, run *template.Template, mutates bool, at Position, in *input) {
+	if !in.mayLack(e.out.buf) {
+		return
+	}
+	found, err := e.lacks(ctx, run, mutates, in)
+	if err != nil {
+		in.missing = append(in.missing, explain(err, at))
+	}
+	for _, l := range found {
+		in.addMissing(l, at, in.text())
+	}
+}
+
+// noteMissingNested is noteMissing for a text that templates have rendered: it names the configuration value that
+// the action stands in, or else at, where the template of the text stands.
+func (e *evaluator) noteMissingNested(ctx context.Context, run *template.Template, mutates bool, at Position, in *input) {
+	if !in.mayLack(e.out.buf) {
+		return
+	}
+	found, err := e.lacks(ctx, run, mutates, in)
+	if err != nil {
+		in.missing = append(in.missing, explain(err, at))
+	}
+	for _, l := range found {
+		if !e.blameValue(ctx, l, in) {
+			l.line = 1
+			in.addMissing(l, at, in.text()+"in the text that it has rendered: ")
+		}
+	}
+}
+
+// blameValue names the configuration values whose own text prints what l does, and reports whether there is one.
+func (e *evaluator) blameValue(ctx context.Context, l lacking, in *input) (found bool) {
+	values := in.config.data()
+	for _, key := range sortedKeys(values) {
+		for _, s := range templatesIn(values[key]) {
+			value := e.library.text("value", s, in.config.origin(key))
+			if value.err != nil || !strings.Contains(s, l.action) {
+				continue
+			}
+			run := value.run
+			if in.shield != nil {
+				run = value.shielded
+			}
+			all, _ := e.lacks(ctx, run, value.mutates, in)
+			if slices.ContainsFunc(all, func(own lacking) bool { return own.action == l.action }) {
+				found = true
+				in.addMissing(lacking{1, l.action}, in.config.origin(key), "value of "+key+": ")
+			}
+		}
+	}
+	return found
+}
+
+// text is how messages name what is rendered.
+func (in *input) text() string {
+	if in.template == nil {
+		return "configuration: "
+	}
+	return fmt.Sprintf("template %q: ", in.template.Metadata.Name)
+}
+
+// addMissing adds what an action of a text that begins at at lacks, once.
+func (in *input) addMissing(l lacking, at Position, text string) {
+	if at.Line > 0 {
+		at.Line += l.line - 1
+	}
+	err := coded(codeMissingKey, mistake(at, hintMissing, "%s{{ %s }} prints a key that is not there", text, shorten(l.action)))
+	if !slices.ContainsFunc(in.missing, func(known error) bool { return known.Error() == err.Error() }) {
+		in.missing = append(in.missing, err)
+	}
+}
+
+// missingKeysOf is why an assignment fails that prints keys which are not there.
+func missingKeysOf(missing []error) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	return because(TemplateFailed, errors.Join(missing...))
+}
+
+// lackingAssignments is what several assignments print in one way without it being there.
+type lackingAssignments struct {
+	finding Finding
+	first   string
+	more    int
+}
+
+// missingFindings keeps what assignments print without it being there to one finding for each place.
+type missingFindings []*lackingAssignments
+
+func (m *missingFindings) add(assignment string, missing []error) {
+	for _, err := range missing {
+		for _, f := range FindingsIn(err) {
+			i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == f })
+			if i >= 0 {
+				(*m)[i].more++
+			} else {
+				*m = append(*m, &lackingAssignments{finding: f, first: assignment})
+			}
+		}
+	}
+}
+
+// merge adds those of another cluster type.
+func (m *missingFindings) merge(other missingFindings) {
+	for _, o := range other {
+		i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == o.finding })
+		if i >= 0 {
+			(*m)[i].more += o.more + 1
+		} else {
+			*m = append(*m, o)
+		}
+	}
+}
+
+func (m missingFindings) findings() []Finding {
+	var all []Finding
+	for _, l := range m {
+		f := l.finding
+		f.Message += " for " + l.first
+		if l.more > 0 {
+			f.Message += fmt.Sprintf(" and %d more", l.more)
+		}
+		all = append(all, f)
+	}
+	return all
+}
