@@ -6,6 +6,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
 // InputError is a mistake in the input. Errors that [Model.Load] and [Model.Render] return, and those
@@ -100,44 +102,10 @@ func joinMistakes(errs []error) error {
 	return mistakes(errs)
 }
 
-// didYouMean is a hint that names the known word nearest to word, or nothing. Case counts only between
-// words that are equally near.
+// didYouMean is a hint that names the known word nearest to word, or nothing.
 func didYouMean(word string, known []string) string {
-	best, nearest, same := "", 1+min(3, max(1, len(word)/2)), 0
-	for _, k := range known {
-		distance, exact := editDistance(strings.ToLower(word), strings.ToLower(k)), editDistance(word, k)
-		if distance < nearest || best != "" && distance == nearest && exact < same {
-			best, nearest, same = k, distance, exact
-		}
+	if best := similar.To(word, known); best != "" {
+		return fmt.Sprintf("did you mean %q?", best)
 	}
-	if best == "" {
-		return ""
-	}
-	return fmt.Sprintf("did you mean %q?", best)
-}
-
-// editDistance counts the insertions, deletions, replacements and swaps of neighbours between a and b.
-func editDistance(a, b string) int {
-	if len(a) > 64 || len(b) > 64 { // nobody mistypes these, and the product would be large
-		return 64
-	}
-	var before, last, row []int
-	for j := range len(b) + 1 {
-		last = append(last, j)
-	}
-	for i := 1; i <= len(a); i++ {
-		row = append([]int{i}, make([]int, len(b))...)
-		for j := 1; j <= len(b); j++ {
-			change := last[j-1]
-			if a[i-1] != b[j-1] {
-				change++
-			}
-			row[j] = min(last[j]+1, row[j-1]+1, change)
-			if i > 1 && j > 1 && a[i-1] == b[j-2] && a[i-2] == b[j-1] {
-				row[j] = min(row[j], before[j-2]+1)
-			}
-		}
-		before, last = last, row
-	}
-	return last[len(b)]
+	return ""
 }

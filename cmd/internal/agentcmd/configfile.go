@@ -4,11 +4,14 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
+
+	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
 // maxConfigBytes bounds a configuration file.
@@ -70,7 +73,7 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]setting)
 		case hasBelow(fields, field):
 			problems = append(problems, f.read(value, field, fields))
 		default:
-			problems = append(problems, fmt.Errorf("%s:%d: unknown field %s: allowed are %s", f.path, key.Line, field, siblings(prefix)))
+			problems = append(problems, fmt.Errorf("%s:%d: unknown field %s%s", f.path, key.Line, field, meant(field, prefix, fields)))
 		}
 	}
 	return errors.Join(problems...)
@@ -138,19 +141,44 @@ func hasBelow(fields map[string]setting, field string) bool {
 	return false
 }
 
-// siblings names the fields that may stand beside an unknown one.
-func siblings(prefix string) string {
+// maxFieldsListed bounds how many fields an error lists.
+const maxFieldsListed = 8
+
+// meant says which field is meant by an unknown one, which lies in the field prefix: the nearest of all, else those
+// beside it if they are few.
+func meant(field, prefix string, fields map[string]setting) string {
+	known := slices.Sorted(maps.Keys(fields))
+	best := similar.To(field, known)
+	if best == "" { // or a field of the same name somewhere else, or under the name of its flag
+		for _, name := range known {
+			last := name[strings.LastIndex(name, ".")+1:]
+			if word := field[strings.LastIndex(field, ".")+1:]; strings.EqualFold(word, last) || word == fields[name].flag {
+				best = name
+			}
+		}
+	}
+	if best != "" {
+		return fmt.Sprintf(": did you mean %s?", best)
+	}
+	if beside := siblings(prefix, known); len(beside) <= maxFieldsListed {
+		return ": allowed are " + strings.Join(beside, ", ")
+	}
+	return ""
+}
+
+// siblings names the fields that may stand in the field prefix.
+func siblings(prefix string, known []string) []string {
 	if prefix != "" {
 		prefix += "."
 	}
 	var names []string
-	for _, s := range settings() {
-		if rest, ok := strings.CutPrefix(s.field, prefix); ok {
+	for _, field := range known {
+		if rest, ok := strings.CutPrefix(field, prefix); ok {
 			name, _, _ := strings.Cut(rest, ".")
 			names = append(names, name)
 		}
 	}
-	return strings.Join(slices.Compact(names), ", ")
+	return slices.Compact(names)
 }
 
 func orFile(prefix string) string {

@@ -63,7 +63,7 @@ func Main(root *cobra.Command) int {
 	root.SetErr(stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true
 	root.SetFlagErrorFunc(func(cmd *cobra.Command, err error) error {
-		return Fail(Usage, err, helpHint(cmd))
+		return wrongFlag(cmd, err)
 	})
 	root.Version = Version() // for --version, which people try first
 	if root.HasSubCommands() {
@@ -113,68 +113,11 @@ func classify(err error, interrupted bool, cmd *cobra.Command) *Error {
 		return &Error{Code: Interrupted, Err: errors.New("interrupted")}
 	case errors.As(err, &e):
 		return e
-	case isUsage(err):
-		return &Error{Code: Usage, Err: err, Hint: helpHint(cmd)}
+	}
+	if said, ok := wrongUsage(err); ok {
+		return &Error{Code: Usage, Err: said, Hint: usageHint(cmd)}
 	}
 	return &Error{Code: Failed, Err: err}
-}
-
-func helpHint(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
-
-// checkArguments has commands that refuse their arguments say which they take. Those that only group others refuse
-// a name that they do not know, where cobra would print their help and succeed.
-func checkArguments(cmd *cobra.Command) {
-	for _, sub := range cmd.Commands() {
-		checkArguments(sub)
-	}
-	if cmd.HasSubCommands() && !cmd.Runnable() {
-		cmd.Args = cobra.NoArgs
-		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
-	}
-	if check := cmd.Args; check != nil {
-		cmd.Args = func(cmd *cobra.Command, args []string) error {
-			if err := check(cmd, args); err != nil {
-				return wrongArguments(cmd, args, err)
-			}
-			return nil
-		}
-	}
-}
-
-// checkHelp has the command help refuse what is no command, as that itself would be refused: cobra would print the
-// help of what stands above it, and succeed.
-func checkHelp(root *cobra.Command) {
-	root.InitDefaultHelpCmd()
-	for _, help := range root.Commands() {
-		if help.Name() != "help" {
-			continue
-		}
-		help.Args = func(_ *cobra.Command, args []string) error {
-			cmd, rest, err := root.Find(args)
-			if err == nil && len(rest) > 0 && cmd.HasSubCommands() && cmd.Args != nil {
-				err = cmd.Args(cmd, rest)
-			}
-			return err
-		}
-	}
-}
-
-// maxDistance is how many letters a mistyped name of a command may be away from the right one.
-const maxDistance = 2
-
-func wrongArguments(cmd *cobra.Command, args []string, err error) error {
-	if len(args) > 0 && cmd.HasSubCommands() {
-		hint := helpHint(cmd)
-		cmd.SuggestionsMinimumDistance = maxDistance
-		if similar := cmd.SuggestionsFor(args[0]); args[0] != "" && len(similar) > 0 { // all begin with nothing
-			hint = fmt.Sprintf("did you mean %s? Else %s", strings.Join(similar, " or "), hint)
-		}
-		return Fail(Usage, err, hint)
-	}
-	if strings.HasPrefix(err.Error(), "unknown command") { // cobra takes it for one
-		err = fmt.Errorf("unexpected argument %q", args[0])
-	}
-	return Fail(Usage, err, strings.TrimSuffix(cmd.UseLine(), " [flags]")+"; "+helpHint(cmd))
 }
 
 // unquoteFlags takes out of what flags say the quotes by which help knows the name of the value: shells show
@@ -186,32 +129,4 @@ func unquoteFlags(cmd *cobra.Command) {
 	for _, sub := range cmd.Commands() {
 		unquoteFlags(sub)
 	}
-}
-
-// NotEmpty has cmd refuse an empty value of these flags of its own, such as a script gives whose variable is not set:
-// else it would count as not given, and what the flag asks for would be left out in silence.
-func NotEmpty(cmd *cobra.Command, names ...string) {
-	for _, name := range names {
-		f := cmd.Flags().Lookup(name)
-		f.Value = notEmpty{f.Value}
-	}
-}
-
-type notEmpty struct{ pflag.Value }
-
-func (v notEmpty) Set(s string) error {
-	if s == "" {
-		return errors.New("it is empty")
-	}
-	return v.Value.Set(s)
-}
-
-// isUsage recognises cobra's own complaints about commands and arguments, which have no type.
-func isUsage(err error) bool {
-	for _, s := range []string{"unknown command", "unknown flag", "required flag", "arg(s)", "invalid argument", "flags in the group"} {
-		if strings.Contains(err.Error(), s) {
-			return true
-		}
-	}
-	return false
 }

@@ -20,19 +20,43 @@ func TestWrongArgumentsAreToldTheRightOnes(t *testing.T) {
 		"help for a half of one":  {[]string{"help", "group", "l"}, "tool: unknown command \"l\" for \"tool group\"\nhint: did you mean list or look? Else see \"tool group --help\"\n"},
 		"nothing for a command":   {[]string{""}, "tool: unknown command \"\" for \"tool\"\nhint: see \"tool --help\"\n"},
 		"a shell that is none":    {[]string{"completion", "powershel"}, "tool: unknown command \"powershel\" for \"tool completion\"\nhint: did you mean powershell? Else see \"tool completion --help\"\n"},
-		"an empty value":          {[]string{"publish", "x", "--to="}, "tool: invalid argument \"\" for \"--to\" flag: it is empty\nhint: see \"tool publish --help\"\n"},
-		"an argument too few":     {[]string{"publish"}, "tool: accepts 1 arg(s), received 0\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"an empty value":          {[]string{"publish", "x", "--to="}, "tool: --to \"\": it is empty\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"an argument too few":     {[]string{"publish"}, "tool: expected 1 argument, got none\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 		"an argument too many":    {[]string{"group", "list", "all"}, "tool: unexpected argument \"all\"\nhint: tool group list; see \"tool group list --help\"\n"},
-		"an unknown flag":         {[]string{"publish", "--too"}, "tool: unknown flag: --too\nhint: see \"tool publish --help\"\n"},
-		"a required flag too few": {[]string{"publish", "x"}, "tool: required flag(s) \"to\" not set\nhint: see \"tool publish --help\"\n"},
+		"an unknown flag":         {[]string{"publish", "--too"}, "tool: unknown flag --too\nhint: did you mean --to? Else see \"tool publish --help\"\n"},
+		"no flag that is known":   {[]string{"publish", "--xyzzy"}, "tool: unknown flag --xyzzy\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"an unknown letter":       {[]string{"publish", "-yx"}, "tool: unknown flag -x\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"a flag without a value":  {[]string{"publish", "x", "--to"}, "tool: --to needs a value\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"a letter without one":    {[]string{"publish", "x", "-n"}, "tool: --number needs a value\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"no number":               {[]string{"publish", "x", "--number=x"}, "tool: --number \"x\": it must be a number: invalid syntax\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"neither true nor false":  {[]string{"publish", "x", "--yes=x"}, "tool: --yes \"x\": it must be true or false\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
+		"two that exclude":        {[]string{"group", "look", "--a", "--b"}, "tool: --a and --b cannot be given together\nhint: tool group look; see \"tool group look --help\"\n"},
+		"one of three":            {[]string{"group", "look"}, "tool: missing --a, --b or --c\nhint: tool group look; see \"tool group look --help\"\n"},
+		"half of two":             {[]string{"group", "look", "--c"}, "tool: missing --d: --c and --d go together\nhint: tool group look; see \"tool group look --help\"\n"},
+		"too few of many":         {[]string{"group", "join", "x"}, "tool: expected at least 2 arguments, got 1\nhint: tool group join; see \"tool group join --help\"\n"},
+		"too many of a few":       {[]string{"group", "open", "x", "y"}, "tool: expected at most 1 argument, got 2\nhint: tool group open; see \"tool group open --help\"\n"},
+		"out of a range":          {[]string{"group", "copy", "x"}, "tool: expected 2 to 3 arguments, got 1\nhint: tool group copy; see \"tool group copy --help\"\n"},
+		"a required flag too few": {[]string{"publish", "x"}, "tool: missing --to\nhint: tool publish PLATFORM --to PLACE; see \"tool publish --help\"\n"},
 	} {
 		run := func(*cobra.Command, []string) {}
 		root, group := &cobra.Command{Use: "tool", Args: cobra.NoArgs}, &cobra.Command{Use: "group"}
 		publish := &cobra.Command{Use: "publish PLATFORM --to PLACE", Args: cobra.ExactArgs(1), Run: run}
 		publish.Flags().String("to", "", "")
+		publish.Flags().IntP("number", "n", 0, "")
+		publish.Flags().BoolP("yes", "y", false, "")
 		require.NoError(t, publish.MarkFlagRequired("to"))
 		NotEmpty(publish, "to")
-		group.AddCommand(&cobra.Command{Use: "list", Args: cobra.NoArgs, Run: run}, &cobra.Command{Use: "look", Run: run})
+		look := &cobra.Command{Use: "look", Run: run}
+		for _, name := range []string{"a", "b", "c", "d"} {
+			look.Flags().Bool(name, false, "")
+		}
+		look.MarkFlagsMutuallyExclusive("a", "b")
+		look.MarkFlagsOneRequired("a", "b", "c")
+		look.MarkFlagsRequiredTogether("c", "d")
+		group.AddCommand(&cobra.Command{Use: "list", Args: cobra.NoArgs, Run: run}, look,
+			&cobra.Command{Use: "join", Args: cobra.MinimumNArgs(2), Run: run},
+			&cobra.Command{Use: "open", Args: cobra.MaximumNArgs(1), Run: run},
+			&cobra.Command{Use: "copy", Args: cobra.RangeArgs(2, 3), Run: run})
 		root.AddCommand(publish, group)
 		var out bytes.Buffer
 		root.SetOut(&out)

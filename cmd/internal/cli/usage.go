@@ -1,0 +1,185 @@
+package cli
+
+import (
+	"errors"
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+
+	"github.com/spf13/cobra"
+	"github.com/spf13/pflag"
+
+	"github.com/wherry-dev/wherry/bundle/similar"
+)
+
+func helpHint(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
+
+// usageHint shows how cmd is used.
+func usageHint(cmd *cobra.Command) string {
+	return strings.TrimSuffix(cmd.UseLine(), " [flags]") + "; " + helpHint(cmd)
+}
+
+// checkArguments has commands that refuse their arguments say which they take. Those that only group others refuse
+// a name that they do not know, where cobra would print their help and succeed.
+func checkArguments(cmd *cobra.Command) {
+	for _, sub := range cmd.Commands() {
+		checkArguments(sub)
+	}
+	if cmd.HasSubCommands() && !cmd.Runnable() {
+		cmd.Args = cobra.NoArgs
+		cmd.RunE = func(cmd *cobra.Command, _ []string) error { return cmd.Help() }
+	}
+	if check := cmd.Args; check != nil {
+		cmd.Args = func(cmd *cobra.Command, args []string) error {
+			if err := check(cmd, args); err != nil {
+				return wrongArguments(cmd, args, err)
+			}
+			return nil
+		}
+	}
+}
+
+// checkHelp has the command help refuse what is no command, as that itself would be refused: cobra would print the
+// help of what stands above it, and succeed.
+func checkHelp(root *cobra.Command) {
+	root.InitDefaultHelpCmd()
+	for _, help := range root.Commands() {
+		if help.Name() != "help" {
+			continue
+		}
+		help.Args = func(_ *cobra.Command, args []string) error {
+			cmd, rest, err := root.Find(args)
+			if err == nil && len(rest) > 0 && cmd.HasSubCommands() && cmd.Args != nil {
+				err = cmd.Args(cmd, rest)
+			}
+			return err
+		}
+	}
+}
+
+// maxDistance is how many letters a mistyped name of a command may be away from the right one.
+const maxDistance = 2
+
+func wrongArguments(cmd *cobra.Command, args []string, err error) error {
+	if len(args) > 0 && cmd.HasSubCommands() {
+		hint := helpHint(cmd)
+		cmd.SuggestionsMinimumDistance = maxDistance
+		if similar := cmd.SuggestionsFor(args[0]); args[0] != "" && len(similar) > 0 { // all begin with nothing
+			hint = fmt.Sprintf("did you mean %s? Else %s", strings.Join(similar, " or "), hint)
+		}
+		return Fail(Usage, err, hint)
+	}
+	if said, ok := wrongUsage(err); ok {
+		err = said
+	} else if strings.HasPrefix(err.Error(), "unknown command") { // cobra takes it for one
+		err = fmt.Errorf("unexpected argument %q", args[0])
+	}
+	return Fail(Usage, err, usageHint(cmd))
+}
+
+// cobraSays are cobra's own complaints about arguments and flags, which have no type, and what they are in our words.
+var cobraSays = []struct {
+	pattern *regexp.Regexp
+	say     func(found []string) string
+}{
+	{regexp.MustCompile(`^accepts (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("", m[1], m[2]) }},
+	{regexp.MustCompile(`^accepts at most (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected("at most ", m[1], m[2]) }},
+	{regexp.MustCompile(`^requires at least (\d+) arg\(s\), only received (\d+)$`), func(m []string) string { return expected("at least ", m[1], m[2]) }},
+	{regexp.MustCompile(`^accepts between (\d+) and (\d+) arg\(s\), received (\d+)$`), func(m []string) string { return expected(m[1]+" to ", m[2], m[3]) }},
+	{regexp.MustCompile(`^required flag\(s\) "(.*)" not set$`), func(m []string) string { return "missing " + flagNames(strings.Split(m[1], `", "`), "and") }},
+	{regexp.MustCompile(`^at least one of the flags in the group \[(.*)\] is required$`), func(m []string) string { return "missing " + flagNames(strings.Fields(m[1]), "or") }},
+	{regexp.MustCompile(`^if any flags in the group \[.*\] are set none of the others can be; \[(.*)\] were all set$`), func(m []string) string {
+		return flagNames(strings.Fields(m[1]), "and") + " cannot be given together"
+	}},
+	{regexp.MustCompile(`^if any flags in the group \[(.*)\] are set they must all be set; missing \[(.*)\]$`), func(m []string) string {
+		return "missing " + flagNames(strings.Fields(m[2]), "and") + ": " + flagNames(strings.Fields(m[1]), "and") + " go together"
+	}},
+}
+
+// wrongUsage is err in our words if it is a complaint of cobra's.
+func wrongUsage(err error) (error, bool) {
+	for _, c := range cobraSays {
+		if found := c.pattern.FindStringSubmatch(err.Error()); found != nil {
+			return errors.New(c.say(found)), true
+		}
+	}
+	return err, false
+}
+
+// expected says how many arguments there should be: "expected 1 argument, got none".
+func expected(bound, want, got string) string {
+	n, _ := strconv.Atoi(want)
+	if got == "0" {
+		got = "none"
+	}
+	return fmt.Sprintf("expected %s%s, got %s", bound, Count(n, "argument"), got)
+}
+
+// flagNames lists flags as people do: "--a, --b and --c".
+func flagNames(names []string, conjunction string) string {
+	for i, n := range names {
+		names[i] = "--" + n
+	}
+	last := len(names) - 1
+	if last == 0 {
+		return names[0]
+	}
+	return strings.Join(names[:last], ", ") + " " + conjunction + " " + names[last]
+}
+
+// wrongFlag is the error of a flag that cannot be read, in our words.
+func wrongFlag(cmd *cobra.Command, err error) error {
+	var (
+		unknown *pflag.NotExistError
+		without *pflag.ValueRequiredError
+		invalid *pflag.InvalidValueError
+	)
+	switch {
+	case errors.As(err, &unknown) && unknown.GetSpecifiedShortnames() != "":
+		err = fmt.Errorf("unknown flag -%c", unknown.GetSpecifiedName()[0])
+	case errors.As(err, &unknown):
+		var known []string
+		cmd.Flags().VisitAll(func(f *pflag.Flag) { known = append(known, f.Name) })
+		err = fmt.Errorf("unknown flag --%s", unknown.GetSpecifiedName())
+		if near := similar.To(unknown.GetSpecifiedName(), known); near != "" {
+			return Fail(Usage, err, fmt.Sprintf("did you mean --%s? Else %s", near, helpHint(cmd)))
+		}
+	case errors.As(err, &without):
+		err = fmt.Errorf("--%s needs a value", without.GetFlag().Name)
+	case errors.As(err, &invalid):
+		f := invalid.GetFlag()
+		err = fmt.Errorf("--%s %q: %w", f.Name, invalid.GetValue(), valueError(f, invalid.Unwrap()))
+	}
+	return Fail(Usage, err, usageHint(cmd))
+}
+
+// valueError is err without the words of package strconv.
+func valueError(f *pflag.Flag, err error) error {
+	var number *strconv.NumError
+	if !errors.As(err, &number) {
+		return err
+	}
+	if f.Value.Type() == "bool" {
+		return errors.New("it must be true or false")
+	}
+	return fmt.Errorf("it must be a number: %w", number.Err)
+}
+
+// NotEmpty has cmd refuse an empty value of these flags of its own, such as a script gives whose variable is not set:
+// else it would count as not given, and what the flag asks for would be left out in silence.
+func NotEmpty(cmd *cobra.Command, names ...string) {
+	for _, name := range names {
+		f := cmd.Flags().Lookup(name)
+		f.Value = notEmpty{f.Value}
+	}
+}
+
+type notEmpty struct{ pflag.Value }
+
+func (v notEmpty) Set(s string) error {
+	if s == "" {
+		return errors.New("it is empty")
+	}
+	return v.Value.Set(s)
+}
