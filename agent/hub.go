@@ -32,8 +32,8 @@ type hubReply struct {
 }
 
 const (
-	// HubTime bounds one request to the hub.
-	HubTime = 10 * time.Minute
+	// HubTime bounds one request to the hub: a megabyte at 1 KB a second is 17 minutes, and hubs wait 20 for one.
+	HubTime = 25 * time.Minute
 	// maxReplyBytes bounds its answer: acknowledgement and rejections of a batch.
 	maxReplyBytes = 4 << 20
 )

@@ -19,21 +19,19 @@ const (
 	maxPause = 10 * time.Minute
 )
 
-// pace is how fast the hub wants to be told. It only ever slows an agent down. The zero value asks for nothing.
+// pace is how fast the hub wants to be told. It only ever slows an agent down. The zero value asks for nothing. A hub
+// that is sent more than that answers 429 with a Retry-After; see hubError.
 type pace struct {
 	// PerMinute is how many reports a minute this agent may send.
 	PerMinute int64 `json:"reportsPerMinute"`
-	// RetryAfter is for how many seconds it should not send any.
-	RetryAfter int64 `json:"retryAfterSeconds"`
 }
 
 // pause is how long to wait after a request with n reports.
 func (p pace) pause(n int) time.Duration {
-	var d time.Duration
-	if p.PerMinute > 0 {
-		d = min(time.Duration(float64(n)/float64(p.PerMinute)*float64(time.Minute)), maxPause)
+	if p.PerMinute <= 0 {
+		return 0
 	}
-	return max(d, atMostLastRetry(p.RetryAfter))
+	return min(time.Duration(float64(n)/float64(p.PerMinute)*float64(time.Minute)), maxPause)
 }
 
 // atMostLastRetry bounds what a server asks for.

@@ -262,10 +262,8 @@ func TestAPaceCanNeitherSilenceAnAgentNorMakeItStorm(t *testing.T) {
 		{"none", pace{}, 500, 0},
 		{"by the minute", pace{PerMinute: 100}, 50, 30 * time.Second},
 		{"so slow as to silence it", pace{PerMinute: 1}, 500, maxPause},
-		{"negative", pace{PerMinute: -1, RetryAfter: -5}, 500, 0},
+		{"negative", pace{PerMinute: -1}, 500, 0},
 		{"as fast as it can", pace{PerMinute: math.MaxInt64}, 500, 0},
-		{"later", pace{PerMinute: 100, RetryAfter: 90}, 50, 90 * time.Second},
-		{"never again", pace{RetryAfter: math.MaxInt64}, 1, lastRetry},
 	} {
 		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, tc.pace.pause(tc.n)) })
 	}
