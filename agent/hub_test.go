@@ -68,6 +68,50 @@ func TestAHubTakesReportsOnceItKnowsTheAgent(t *testing.T) {
 	requireSeen(t, h, 2)
 }
 
+func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
+	s := newSite(t)
+	h, err := hub.Open(t.TempDir(), hub.Options{Now: func() time.Time { return s.now }, ReportsPerMinute: 1})
+	require.NoError(t, err)
+	t.Cleanup(func() { require.NoError(t, h.Close()) })
+	server := httptest.NewServer(h.Handler())
+	defer server.Close()
+	s.opts.HubKey = h.PublicKey()
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	enrol(t, h, s.once().Status)
+	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
+	require.Equal(t, 2, s.once().Status.Queue.Length)
+	s.opts.HubURL = server.URL
+	s.agent(func(a *Agent) { s.send(newSender(a)) })
+
+	s.publish(s.draft(3, map[string]string{"a-x/f": "3"}))
+	s.opts.HubURL = ""
+	s.once()
+	s.opts.HubURL = server.URL
+	s.agent(func(a *Agent) {
+		ctx, cancel := context.WithCancel(t.Context())
+		var waits []time.Duration
+		sender := newSender(a)
+		c := &courier{Agent: a, to: server.URL, wake: a.queued, idle: func() time.Duration { return 0 }, round: sender.sendRound}
+		c.sleep = func(_ context.Context, d time.Duration) error {
+			if waits = append(waits, d); len(waits) == 1 {
+				require.Equal(t, 1, queueOf(t, a.state).Length, "what was not stored is kept")
+				st, err := a.Status()
+				require.NoError(t, err)
+				require.Contains(t, st.Queue.Unsent[server.URL], "1 reports a minute")
+				s.now = s.now.Add(d)
+				return nil
+			}
+			cancel()
+			return ctx.Err()
+		}
+		c.run(ctx)
+		require.GreaterOrEqual(t, waits[0], time.Minute+time.Second, "two reports at one a minute, and a moment")
+		require.Less(t, waits[0], 2*(time.Minute+time.Second))
+		require.Zero(t, queueOf(t, a.state).Length)
+	})
+	requireSeen(t, h, 3)
+}
+
 func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
 	s, h := newSite(t), openHub(t)
 	s.now, s.opts.Now = time.Now(), nil // what came by media is as old as its clock says

@@ -100,7 +100,8 @@ func newSoak(b *testing.B) *soak {
 	var err error
 	f.stranger, err = ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	require.NoError(b, err)
-	f.store, err = hub.Open(f.path("hub"), hub.Options{})
+	// One agent reports in minutes what a cluster has to say in months.
+	f.store, err = hub.Open(f.path("hub"), hub.Options{Quota: hub.Quota{Reports: 1 << 20, Bytes: 1 << 30}})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, f.store.Close()) })
 	key, err := bundle.MarshalPublicKey(f.store.PublicKey())

@@ -112,7 +112,8 @@ func (h *Hub) collect(ctx context.Context, store oci.Store, r Registration) (cou
 		if err != nil {
 			return counts, rejected, err
 		}
-		s, err := h.receive(ctx, r.UID, keys, all, ViaRegistry)
+		verified, bad := keys.openAll(all)
+		s, err := h.keep(ctx, r.UID, verified, bad, ViaRegistry)
 		if err != nil {
 			return counts, rejected, err
 		}

@@ -6,7 +6,6 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
 	"net/http"
 
@@ -41,11 +40,12 @@ type Enrolled struct {
 }
 
 func (h *Hub) postEnrol(w http.ResponseWriter, r *http.Request) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, bundle.MaxEnrolmentBytes))
+	body, done, err := h.readBody(w, r, bundle.MaxEnrolmentBytes)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
+	defer done()
 	select {
 	case h.enrolling <- struct{}{}:
 		defer func() { <-h.enrolling }()

@@ -93,7 +93,8 @@ func (h *Hub) importCluster(ctx context.Context, uid string, all []unopened, via
 	}
 	counts := ImportedCluster{UID: uid, Name: known.Name}
 	for batch := range slices.Chunk(all, maxBatch) {
-		s, err := h.receive(ctx, uid, keys, batch, via)
+		verified, rejected := keys.openAll(batch)
+		s, err := h.keep(ctx, uid, verified, rejected, via)
 		if err != nil {
 			return err
 		}
@@ -108,18 +109,8 @@ func (h *Hub) importCluster(ctx context.Context, uid string, all []unopened, via
 	return nil
 }
 
-// receive verifies and stores reports of one cluster.
-func (h *Hub) receive(ctx context.Context, uid string, keys keyring, all []unopened, via Via) (stored, error) {
-	var verified []received
-	var rejected []Rejection
-	for _, u := range all {
-		r, refused := keys.open(u)
-		if refused != nil {
-			rejected = append(rejected, *refused)
-			continue
-		}
-		verified = append(verified, r)
-	}
+// keep stores the verified reports of one cluster, and adds those that were rejected to what it returns.
+func (h *Hub) keep(ctx context.Context, uid string, verified []received, rejected []Rejection, via Via) (stored, error) {
 	var s stored
 	if len(verified) > 0 {
 		var err error

@@ -25,6 +25,7 @@ import (
 	"html/template"
 	"io/fs"
 	"log/slog"
+	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
@@ -62,6 +63,13 @@ type Options struct {
 	// ReportsPerMinute is how many reports the hub asks for in all, divided among the agents that are sending. Zero
 	// means DefaultReportsPerMinute.
 	ReportsPerMinute int
+	// Quota bounds what one cluster may have stored over HTTP. Fields that are zero are as in DefaultQuota.
+	Quota Quota
+	// TrustedProxies are the addresses of proxies whose X-Forwarded-For is believed. Bounds for each address do not hold
+	// for the proxies themselves.
+	TrustedProxies []netip.Prefix
+	// Hosts are the names, beside localhost, by which a hub that listens on loopback is asked for.
+	Hosts []string
 }
 
 // Hub is an open hub. It may be used by several goroutines.
@@ -76,6 +84,9 @@ type Hub struct {
 
 	enrolling chan struct{} // holds one token for each request for enrolment that is being judged
 	pacer     *pacer
+	bodies    *slots // of requests that are being received
+	proxies   []netip.Prefix
+	hosts     []string
 }
 
 // Open opens the hub in dir, and makes folder, key and database where they are missing. The caller
@@ -116,7 +127,10 @@ func Open(dir string, o Options) (*Hub, error) {
 		now: o.Now, log: o.Log, key: key, read: read, writer: w,
 		ingest: make(chan struct{}, maxIngests), fleet: fleet,
 		enrolling: make(chan struct{}, maxEnrolments),
-		pacer:     &pacer{perMinute: cmp.Or(o.ReportsPerMinute, DefaultReportsPerMinute)},
+		pacer: newPacer(cmp.Or(o.ReportsPerMinute, DefaultReportsPerMinute),
+			Quota{cmp.Or(o.Quota.Reports, DefaultQuota.Reports), cmp.Or(o.Quota.Bytes, DefaultQuota.Bytes)}),
+		bodies:  &slots{perAddress: maxUnreadOfAddress, total: maxUnread, bytes: maxUnreadBytes},
+		proxies: o.TrustedProxies, hosts: o.Hosts,
 	}, nil
 }
 

@@ -1,11 +1,8 @@
 package hub
 
 import (
-	"math/rand/v2"
-	"net/http"
-	"strconv"
+	"fmt"
 	"sync"
-	"sync/atomic"
 	"time"
 )
 
@@ -13,29 +10,65 @@ import (
 // what two cores store with every commit synced.
 const DefaultReportsPerMinute = 60_000
 
+// Quota bounds what one cluster may have stored over HTTP: so much at once, and as much again in each hour.
+type Quota struct {
+	Reports int
+	Bytes   int // of envelopes
+}
+
+// DefaultQuota takes in an hour what a cluster of 200 assignments says of some 60 changes. An agent whose queue is
+// full, 20 MiB, is rid of it within five hours, and of the reports of a quiet month at once.
+var DefaultQuota = Quota{Reports: 2000, Bytes: 4 << 20}
+
 const (
-	// maxRequests bounds the requests whose bodies are being received or stored, each of which may hold
-	// MaxRequestBytes of memory. Agents whose request is one too many come back.
+	// maxRequests bounds the requests whose bodies are there and wait for being stored.
 	maxRequests = 512
-	// minRetry and maxRetry bound, in seconds, when they come back. Each is told another time.
-	minRetry, maxRetry = 5, 60
+	// maxStoring bounds those of one cluster that are being stored, so that it does not hold up the others.
+	maxStoring = 4
+	// minRetry and maxRetry bound when agents that found the hub busy come back. Each is told another time.
+	minRetry, maxRetry = 5 * time.Second, time.Minute
 )
 
-// Pace asks an agent not to send faster. Agents bound it as they see fit.
+// Pace asks an agent not to send faster.
 type Pace struct {
 	// ReportsPerMinute is this agent's share of what the hub takes.
 	ReportsPerMinute int `json:"reportsPerMinute"`
 }
 
-// pacer divides what the hub takes among the agents that are sending.
+// overQuotaError says that a cluster has sent more than it may.
+type overQuotaError struct {
+	bound string // that it has reached
+	wait  time.Duration
+}
+
+func (e *overQuotaError) Error() string {
+	return fmt.Sprintf("the cluster has reached its bound of %s; nothing was stored, send it again later", e.bound)
+}
+
+// pacer divides what the hub takes among the agents that are sending, and holds each to its share and to its quota.
 type pacer struct {
 	perMinute int
-	requests  atomic.Int64
+	quota     Quota
 
-	mu     sync.Mutex
-	begun  time.Time
-	now    map[string]bool // uids that have sent since begun
-	before map[string]bool // in the minute before
+	mu       sync.Mutex
+	requests int // of maxRequests
+	begun    time.Time
+	now      map[string]bool // uids that have sent since begun
+	before   map[string]bool // in the minute before
+	accounts map[string]*account
+}
+
+// account is what one cluster may still send: of its share of a minute, and of its quota's reports and bytes. What is
+// taken from it may leave less than nothing. There is one for each uid of which a verified report has come, until it
+// is full again.
+type account struct {
+	at                    time.Time
+	share, reports, bytes float64
+	storing               int
+}
+
+func newPacer(perMinute int, q Quota) *pacer {
+	return &pacer{perMinute: perMinute, quota: q, accounts: map[string]*account{}}
 }
 
 // pace notes that a cluster has sent, and returns its share: what the hub takes in a minute, divided by the clusters
@@ -43,28 +76,129 @@ type pacer struct {
 func (p *pacer) pace(uid string, now time.Time) Pace {
 	p.mu.Lock()
 	defer p.mu.Unlock()
+	p.note(uid, now)
+	return Pace{p.share()}
+}
+
+func (p *pacer) note(uid string, now time.Time) {
+	p.turn(now)
+	p.now[uid] = true
+}
+
+// turn begins another minute when one has passed.
+func (p *pacer) turn(now time.Time) {
 	if gone := now.Sub(p.begun).Abs(); p.now == nil || gone >= time.Minute {
 		p.before = nil
 		if gone < 2*time.Minute {
 			p.before = p.now
 		}
 		p.begun, p.now = now, map[string]bool{}
+		p.forget(now)
 	}
-	p.now[uid] = true
-	return Pace{max(1, p.perMinute/max(len(p.now), len(p.before)))}
 }
 
-// enter says whether one more request fits. If so, leave ends it.
-func (p *pacer) enter() (leave func(), ok bool) {
-	if p.requests.Add(1) > maxRequests {
-		p.requests.Add(-1)
-		return nil, false
+func (p *pacer) share() int { return max(1, p.perMinute/max(1, len(p.now), len(p.before))) }
+
+// forget drops the accounts that are as a new one would be.
+func (p *pacer) forget(now time.Time) {
+	for uid, a := range p.accounts {
+		p.refill(a, now)
+		if a.storing == 0 && a.reports == float64(p.quota.Reports) && a.bytes == float64(p.quota.Bytes) {
+			delete(p.accounts, uid)
+		}
 	}
-	return func() { p.requests.Add(-1) }, true
 }
 
-// busy sends an agent away until a moment that differs from the next one's.
-func busy(w http.ResponseWriter) {
-	w.Header().Set("Retry-After", strconv.Itoa(minRetry+rand.N(maxRetry-minRetry)))
-	writeJSON(w, http.StatusTooManyRequests, apiError{CodeBusy, "too many reports are being taken at once; try again later"})
+// refill gives an account what the time since the last call brings. A clock that was set back brings nothing.
+func (p *pacer) refill(a *account, now time.Time) {
+	gone := max(0, now.Sub(a.at).Hours())
+	a.at = now
+	fill := func(left *float64, full, perHour float64) { *left = min(full, *left+gone*perHour) }
+	share := float64(p.share())
+	fill(&a.share, share, 60*share)
+	fill(&a.reports, float64(p.quota.Reports), float64(p.quota.Reports))
+	fill(&a.bytes, float64(p.quota.Bytes), float64(p.quota.Bytes))
+}
+
+// bound returns an *overQuotaError where the account has nothing left of something.
+func (p *pacer) bound(a *account) error {
+	var worst *overQuotaError
+	empty := func(left, perHour float64, bound string) {
+		// The time that brings the debt and something more than nothing.
+		wait := time.Duration(-left/perHour*float64(time.Hour)) + time.Second
+		if left <= 0 && (worst == nil || wait > worst.wait) {
+			worst = &overQuotaError{bound, wait}
+		}
+	}
+	share := p.share()
+	empty(a.share, 60*float64(share), fmt.Sprintf("%d reports a minute", share))
+	empty(a.reports, float64(p.quota.Reports), fmt.Sprintf("%d reports an hour", p.quota.Reports))
+	empty(a.bytes, float64(p.quota.Bytes), fmt.Sprintf("%d bytes an hour", p.quota.Bytes))
+	if worst == nil {
+		return nil
+	}
+	return worst
+}
+
+// check returns an *overQuotaError where the cluster may send nothing now.
+func (p *pacer) check(uid string, now time.Time) error {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.turn(now)
+	a, known := p.accounts[uid]
+	if !known {
+		return nil
+	}
+	p.refill(a, now)
+	return p.bound(a)
+}
+
+// charge takes reports, which a key of the cluster has signed, from its account. Once they are stored, or not, done is
+// called. The error is errBusy or an *overQuotaError.
+func (p *pacer) charge(uid string, all []received, now time.Time) (done func(stored bool), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	p.note(uid, now)
+	a, known := p.accounts[uid]
+	if !known {
+		a = &account{now, float64(p.share()), float64(p.quota.Reports), float64(p.quota.Bytes), 0}
+		p.accounts[uid] = a
+	}
+	p.refill(a, now)
+	if err := p.bound(a); err != nil {
+		return nil, err
+	}
+	if a.storing == maxStoring {
+		return nil, errBusy
+	}
+	n, bytes := float64(len(all)), 0.0
+	for _, r := range all {
+		bytes += float64(r.size)
+	}
+	take := func(sign float64) { a.share, a.reports, a.bytes = a.share-sign*n, a.reports-sign*n, a.bytes-sign*bytes }
+	take(1)
+	a.storing++
+	return func(stored bool) {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		a.storing--
+		if !stored {
+			take(-1)
+		}
+	}, nil
+}
+
+// enter returns errBusy, or has one more request wait for being stored until leave is called.
+func (p *pacer) enter() (leave func(), err error) {
+	p.mu.Lock()
+	defer p.mu.Unlock()
+	if p.requests == maxRequests {
+		return nil, errBusy
+	}
+	p.requests++
+	return func() {
+		p.mu.Lock()
+		defer p.mu.Unlock()
+		p.requests--
+	}, nil
 }

@@ -10,13 +10,14 @@ import (
 	"testing"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
 )
 
 func TestPaceDividesWhatAHubTakesAmongThoseWhoSend(t *testing.T) {
-	p := &pacer{perMinute: 1000}
+	p := newPacer(1000, DefaultQuota)
 	at := epoch
 	require.Equal(t, 1000, p.pace("a", at).ReportsPerMinute)
 	require.Equal(t, 1000, p.pace("a", at).ReportsPerMinute)
@@ -43,19 +44,166 @@ func TestReceiptsHoldAPaceAndABusyHubSaysWhenToComeBack(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, DefaultReportsPerMinute, receipt.Pace.ReportsPerMinute)
 
-	h.pacer.requests.Add(maxRequests)
-	body, err := json.Marshal(map[string]any{"reports": []json.RawMessage{a.seal(t, a.report(1, 2))}})
-	require.NoError(t, err)
-	w := httptest.NewRecorder()
-	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/clusters/"+a.UID+"/reports", bytes.NewReader(body)))
-	require.Equal(t, http.StatusTooManyRequests, w.Code)
-	require.Contains(t, w.Body.String(), CodeBusy)
-	after, err := strconv.Atoi(w.Header().Get("Retry-After"))
-	require.NoError(t, err)
-	require.GreaterOrEqual(t, after, minRetry)
-	require.Less(t, after, maxRetry)
-	h.pacer.requests.Add(-maxRequests)
+	h.pacer.requests += maxRequests
+	wait, e := postTooMuch(t, h, a, a.report(1, 2))
+	require.Equal(t, CodeBusy, e.Code)
+	require.GreaterOrEqual(t, wait, minRetry)
+	require.Less(t, wait, maxRetry)
+	h.pacer.requests -= maxRequests
 	status, _, _ = post(t, h, a.UID, a.seal(t, a.report(1, 2)))
 	require.Equal(t, http.StatusOK, status)
-	require.Zero(t, h.pacer.requests.Load())
+	require.Zero(t, h.pacer.requests)
+}
+
+// postTooMuch posts reports that the hub sends back, and returns for how long and why.
+func postTooMuch(t *testing.T, h *Hub, a *agent, reports ...bundle.Report) (time.Duration, apiError) {
+	t.Helper()
+	before := count(t, h, "report")
+	w := httptest.NewRecorder()
+	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/clusters/"+a.UID+"/reports", bytes.NewReader(requestOf(t, a.sealAll(t, reports)...))))
+	require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)
+	require.Equal(t, before, count(t, h, "report"), "nothing is stored")
+	require.NotContains(t, w.Body.String(), "ack")
+	seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
+	require.NoError(t, err)
+	var e apiError
+	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
+	return time.Duration(seconds) * time.Second, e
+}
+
+func (a *agent) sealAll(t *testing.T, reports []bundle.Report) (envelopes [][]byte) {
+	t.Helper()
+	for _, r := range reports {
+		envelopes = append(envelopes, a.seal(t, r))
+	}
+	return envelopes
+}
+
+// numbered returns n reports from seq on.
+func (a *agent) numbered(seq int64, n int) (reports []bundle.Report) {
+	for i := range n {
+		reports = append(reports, a.report(1, seq+int64(i), item("web", bundle.Compliant)))
+	}
+	return reports
+}
+
+func TestAClusterThatSendsTooMuchIsSentBack(t *testing.T) {
+	for _, tt := range []struct {
+		name    string
+		options Options
+		first   int // reports that are taken at once
+		bound   string
+		wait    time.Duration // at least
+	}{
+		{"faster than its pace", Options{ReportsPerMinute: 10}, 30, "10 reports a minute", 2*time.Minute + time.Second},
+		{"more reports than its quota", Options{Quota: Quota{Reports: 6}}, 6, "6 reports an hour", time.Second},
+		{"more bytes than its quota", Options{Quota: Quota{Bytes: 1000}}, 3, "1000 bytes an hour", time.Hour},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			c := &clock{now: epoch}
+			tt.options.Now = c.Now
+			h, err := Open(t.TempDir(), tt.options)
+			require.NoError(t, err)
+			t.Cleanup(func() { _ = h.Close() })
+			a, other := newAgent(t, "plant-7"), newAgent(t, "plant-8")
+			a.register(t, h)
+			other.register(t, h)
+			status, _, _ := post(t, h, a.UID, a.sealAll(t, a.numbered(1, tt.first))...)
+			require.Equal(t, http.StatusOK, status)
+
+			wait, e := postTooMuch(t, h, a, a.report(1, 100))
+			require.Equal(t, CodeOverQuota, e.Code)
+			require.Contains(t, e.Error, tt.bound)
+			require.GreaterOrEqual(t, wait, tt.wait)
+			status, _, _ = post(t, h, other.UID, other.seal(t, other.report(1, 1)))
+			require.Equal(t, http.StatusOK, status, "another cluster is taken")
+
+			c.add(wait)
+			status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 100)))
+			require.Equal(t, http.StatusOK, status, "it is taken when the hub said")
+			require.Equal(t, []digest.Digest{idOf(t, a.report(1, 100))}, acked(t, h, receipt.Ack).Reports)
+		})
+	}
+}
+
+func TestAStrangerTakesNothingFromAClustersQuota(t *testing.T) {
+	h, err := Open(t.TempDir(), Options{Quota: Quota{Reports: 1}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = h.Close() })
+	a, stranger := newAgent(t, "plant-7"), newAgent(t, "plant-7")
+	a.register(t, h)
+	for seq := range int64(10) {
+		status, _, _ := post(t, h, a.UID, stranger.seal(t, stranger.report(1, seq+1)))
+		require.Equal(t, http.StatusForbidden, status)
+	}
+	status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1)))
+	require.Equal(t, http.StatusOK, status)
+}
+
+func TestOneKeyFillsNoMoreThanItsQuota(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	taken := 0
+	for seq := int64(1); ; seq += 50 {
+		envelopes := a.sealAll(t, a.numbered(seq, 50))
+		w := httptest.NewRecorder()
+		h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/clusters/"+a.UID+"/reports", bytes.NewReader(requestOf(t, envelopes...))))
+		if w.Code == http.StatusTooManyRequests {
+			break
+		}
+		require.Equal(t, http.StatusOK, w.Code)
+		for _, e := range envelopes {
+			taken += len(e)
+		}
+		require.LessOrEqual(t, taken, DefaultQuota.Bytes+MaxRequestBytes)
+	}
+	require.LessOrEqual(t, count(t, h, "report"), DefaultQuota.Reports+50)
+}
+
+func TestAMonthOfReportsIsTakenAtOnce(t *testing.T) {
+	h, c := newHub(t)
+	a := newAgent(t, "ship-7")
+	a.register(t, h)
+	for day := range int64(2) {
+		reports := a.numbered(1+30*day, 30)
+		for i := range reports {
+			for n := range 50 {
+				reports[i].Items = append(reports[i].Items, item(fmt.Sprintf("web-%d", n), bundle.Compliant))
+			}
+		}
+		status, receipt, _ := post(t, h, a.UID, a.sealAll(t, reports)...)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, 30, receipt.Accepted)
+		c.add(30 * 24 * time.Hour)
+	}
+}
+
+func TestAFailedStoreCostsNothing(t *testing.T) {
+	p := newPacer(1000, Quota{Reports: 10, Bytes: 1000})
+	for range 5 {
+		done, err := p.charge("a", make([]received, 10), epoch)
+		require.NoError(t, err)
+		done(false)
+	}
+	require.NoError(t, p.check("a", epoch))
+	p.note("b", epoch.Add(time.Minute))
+	require.Empty(t, p.accounts, "what is full is forgotten")
+}
+
+func TestOneClusterDoesNotHoldUpTheOthers(t *testing.T) {
+	p := newPacer(1000, DefaultQuota)
+	var ends []func(bool)
+	for range maxStoring {
+		done, err := p.charge("a", make([]received, 1), epoch)
+		require.NoError(t, err)
+		ends = append(ends, done)
+	}
+	_, err := p.charge("a", make([]received, 1), epoch)
+	require.ErrorIs(t, err, errBusy)
+	_, err = p.charge("b", make([]received, 1), epoch)
+	require.NoError(t, err)
+	ends[0](true)
+	_, err = p.charge("a", make([]received, 1), epoch)
+	require.NoError(t, err)
 }

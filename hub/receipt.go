@@ -4,8 +4,8 @@ import (
 	"bytes"
 	"cmp"
 	"compress/gzip"
+	"context"
 	"encoding/json"
-	"errors"
 	"io"
 	"net/http"
 	"slices"
@@ -19,7 +19,7 @@ const (
 	// and the array around it.
 	MaxRequestBytes = bundle.MaxReportBytes + 4<<10
 	// maxInflatedBytes bounds a compressed body when it is unpacked.
-	maxInflatedBytes = 16 << 20
+	maxInflatedBytes = 4 << 20
 	// maxIngests bounds the requests whose reports are being verified and stored; others wait.
 	maxIngests = 32
 )
@@ -43,34 +43,17 @@ func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err) // before the body is read: a stranger's is not worth it
 		return
 	}
-	leave, ok := h.pacer.enter()
-	if !ok {
-		busy(w)
+	if err := h.pacer.check(uid, h.now()); err != nil {
+		h.fail(w, r, err)
 		return
 	}
-	defer leave()
-	body, err := readBody(w, r)
+	body, done, err := h.readBody(w, r, MaxRequestBytes)
 	if err != nil {
 		h.fail(w, r, err)
 		return
 	}
-	select {
-	case h.ingest <- struct{}{}:
-		defer func() { <-h.ingest }()
-	case <-ctx.Done():
-		return
-	}
-	all, rejected, err := parseReports(uid, r.Header.Get("Content-Encoding"), body)
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	keys, err := h.keyring(ctx, uid) // again: the body may have taken minutes
-	if err != nil {
-		h.fail(w, r, err)
-		return
-	}
-	s, err := h.receive(ctx, uid, keys, all, ViaHTTP)
+	defer done()
+	s, rejected, err := h.takeReports(ctx, uid, r.Header.Get("Content-Encoding"), body)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -78,13 +61,39 @@ func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 	h.answer(w, r, uid, s, rejected)
 }
 
-func readBody(w http.ResponseWriter, r *http.Request) ([]byte, error) {
-	body, err := io.ReadAll(http.MaxBytesReader(w, r.Body, MaxRequestBytes))
-	var tooLarge *http.MaxBytesError
-	if err != nil && !errors.As(err, &tooLarge) {
-		return nil, badRequest("body: %v", err)
+// takeReports verifies and stores what a body holds.
+func (h *Hub) takeReports(ctx context.Context, uid, encoding string, body []byte) (s stored, rejected []Rejection, err error) {
+	leave, err := h.pacer.enter()
+	if err != nil {
+		return s, nil, err
 	}
-	return body, err
+	defer leave()
+	select {
+	case h.ingest <- struct{}{}:
+		defer func() { <-h.ingest }()
+	case <-ctx.Done():
+		return s, nil, ctx.Err()
+	}
+	all, rejected, err := parseReports(uid, encoding, body)
+	if err != nil {
+		return s, nil, err
+	}
+	keys, err := h.keyring(ctx, uid) // again: the body may have taken minutes
+	if err != nil {
+		return s, nil, err
+	}
+	verified, refused := keys.openAll(all)
+	if len(verified) == 0 { // a stranger takes nothing from a cluster's quota
+		s, err = h.keep(ctx, uid, nil, refused, ViaHTTP)
+		return s, rejected, err
+	}
+	settle, err := h.pacer.charge(uid, verified, h.now())
+	if err != nil {
+		return s, nil, err
+	}
+	s, err = h.keep(ctx, uid, verified, refused, ViaHTTP)
+	settle(err == nil)
+	return s, rejected, err
 }
 
 // parseReports reads a request's body as far as the envelopes' payloads.

@@ -27,6 +27,9 @@ const (
 
 	CodeBadRequest  Code = "BadRequest"  // the request as a whole
 	CodeBusy        Code = "Busy"        // too many at once
+	CodeOverQuota   Code = "OverQuota"   // more of the cluster than its pace or its quota allow
+	CodeTooSlow     Code = "TooSlow"     // the body did not arrive
+	CodeWrongHost   Code = "WrongHost"   // a hub on loopback was asked for by another machine's name
 	CodeUnavailable Code = "Unavailable" // the hub cannot read or write now
 
 	// Of requests for enrolment, beside Retired, KeyReplaced and some above.
@@ -73,6 +76,7 @@ type received struct {
 	index int
 	id    digest.Digest
 	kid   string
+	size  int // of the envelope, in bytes
 	body  bundle.Report
 }
 
@@ -131,6 +135,19 @@ func (u unopened) reject(code Code, format string, args ...any) *Rejection {
 	return r
 }
 
+// openAll sorts envelopes into verified reports and those that are refused.
+func (keys keyring) openAll(all []unopened) (verified []received, rejected []Rejection) {
+	for _, u := range all {
+		r, refused := keys.open(u)
+		if refused != nil {
+			rejected = append(rejected, *refused)
+			continue
+		}
+		verified = append(verified, r)
+	}
+	return verified, rejected
+}
+
 // open verifies that a key of the ring signed the envelope and that it holds a report of its cluster.
 func (keys keyring) open(u unopened) (received, *Rejection) {
 	body, kid, until, refused := keys.verify(u)
@@ -150,5 +167,5 @@ func (keys keyring) open(u unopened) (received, *Rejection) {
 	if err := clean(&report); err != nil {
 		return received{}, u.reject(CodeBadReport, "%v", err)
 	}
-	return received{index: u.index, id: bundle.ReportID(body), kid: kid, body: report}, nil
+	return received{index: u.index, id: bundle.ReportID(body), kid: kid, size: len(u.envelope), body: report}, nil
 }

@@ -6,23 +6,31 @@ import (
 	"errors"
 	"fmt"
 	"log/slog"
+	"math/rand/v2"
 	"net"
 	"net/http"
+	"strconv"
 	"time"
 )
 
 // Serve answers on l, which it closes, until ctx ends; then it lets running requests finish for ten
 // seconds. It returns nil for such an end.
 func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
+	handler := h.Handler()
+	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsLoopback() {
+		handler = onlyNamed(h.hosts, handler)
+	}
 	server := &http.Server{
-		Handler:           h.Handler(),
-		ReadHeaderTimeout: 10 * time.Second,
-		// A megabyte over a slow link takes its time.
-		ReadTimeout:    10 * time.Minute,
-		WriteTimeout:   11 * time.Minute,
+		Handler: handler,
+		// For a TLS handshake of 5 KB too, at 1 KB a second.
+		ReadHeaderTimeout: 30 * time.Second,
+		// The last resort: Handler and readBody set the deadlines of each request.
+		ReadTimeout:    maxBodyTime + time.Minute,
+		WriteTimeout:   maxBodyTime + maxAnswerTime + time.Minute,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 		ErrorLog:       slog.NewLogLogger(h.log.Handler(), slog.LevelWarn),
+		ConnState:      newIdle(h).watch,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -54,7 +62,12 @@ func (h *Hub) Handler() http.Handler {
 	mux.Handle("GET /style.css", http.FileServerFS(assets()))
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
+		control := http.NewResponseController(w) // whose deadlines are not supported in tests without a connection
+		_ = control.SetWriteDeadline(time.Now().Add(maxAnswerTime))
 		mux.ServeHTTP(w, r)
+		if r.ContentLength != 0 {
+			_ = control.SetReadDeadline(time.Now().Add(maxDrainTime))
+		}
 	})
 }
 
@@ -72,7 +85,14 @@ func badRequest(format string, args ...any) error {
 func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var tooLarge *http.MaxBytesError
 	var refused *Refusal
+	var overQuota *overQuotaError
 	switch {
+	case errors.Is(err, errBusy):
+		retryLater(w, minRetry+rand.N(maxRetry-minRetry), CodeBusy, err)
+	case errors.Is(err, errSlow):
+		writeJSON(w, http.StatusRequestTimeout, apiError{CodeTooSlow, err.Error()})
+	case errors.As(err, &overQuota):
+		retryLater(w, overQuota.wait, CodeOverQuota, err)
 	case errors.As(err, &tooLarge):
 		writeJSON(w, http.StatusRequestEntityTooLarge, apiError{CodeTooLarge, fmt.Sprintf("the body exceeds %d bytes; send less at once", tooLarge.Limit)})
 	case errors.Is(err, ErrUnknownCluster):
@@ -90,6 +110,12 @@ func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 		w.Header().Set("Retry-After", "30")
 		writeJSON(w, http.StatusServiceUnavailable, apiError{CodeUnavailable, "the hub's database cannot be used; try again later"})
 	}
+}
+
+// retryLater answers that a request may be sent again, and nothing of it is stored, after wait, which becomes whole seconds.
+func retryLater(w http.ResponseWriter, wait time.Duration, code Code, why error) {
+	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
+	writeJSON(w, http.StatusTooManyRequests, apiError{code, why.Error()})
 }
 
 func writeJSON(w http.ResponseWriter, status int, value any) {

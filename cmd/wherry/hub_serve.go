@@ -21,6 +21,8 @@ type serving struct {
 	addr, certificate, key string
 	insecure               bool
 	perMinute              int
+	quota                  hub.Quota
+	proxies, hosts         []string
 }
 
 func newHubServeCommand(dir *string) *cobra.Command {
@@ -33,13 +35,18 @@ database and key. Once it listens, its URL is printed.
 
 Reports are signed by the agents and acknowledgements by the hub, so neither can be forged on the way.
 They are not secret without TLS, though, and whoever reaches the address may read the fleet: on other
-addresses than this machine's own, serve asks for a certificate, or for --insecure-http.`,
+addresses than this machine's own, serve asks for a certificate, or for --insecure-http.
+
+On a loopback address, serve answers only requests for localhost, for a loopback address, and for the names
+given with --host: a web page of another site could read the fleet otherwise. A proxy on this machine that
+passes its own host name on needs it too.`,
 		Example: `  wherry hub serve
   wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			if s.perMinute < 1 {
-				return cli.Usagef("--reports-per-minute: %d is too few", s.perMinute)
+			options, err := s.options()
+			if err != nil {
+				return err
 			}
 			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
 			listener, url, err := s.listen(log)
@@ -47,7 +54,8 @@ addresses than this machine's own, serve asks for a certificate, or for --insecu
 				return err
 			}
 			defer listener.Close()
-			return withHub(*dir, hub.Options{Log: log, ReportsPerMinute: s.perMinute}, func(h *hub.Hub) error {
+			options.Log = log
+			return withHub(*dir, options, func(h *hub.Hub) error {
 				return serve(cmd.Context(), h, listener, func() error {
 					log.Info("hub is ready", "url", url, "data", *dir)
 					if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
@@ -62,8 +70,36 @@ addresses than this machine's own, serve asks for a certificate, or for --insecu
 	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
-	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", hub.DefaultReportsPerMinute, "ask agents to send at most this `NUMBER` of reports a minute in all")
+	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", hub.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
+	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", hub.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
+	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", hub.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
+	cmd.Flags().StringSliceVar(&s.proxies, "trusted-proxy", nil, "believe X-Forwarded-For of proxies in this `CIDR`, so that bounds count their clients and not them (repeatable)")
+	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
 	return cmd
+}
+
+// options returns what the flags say of the hub itself.
+func (s serving) options() (hub.Options, error) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"reports-per-minute", s.perMinute}, {"cluster-reports-per-hour", s.quota.Reports}, {"cluster-bytes-per-hour", s.quota.Bytes}} {
+		if f.value < 1 {
+			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
+		}
+	}
+	o := hub.Options{ReportsPerMinute: s.perMinute, Quota: s.quota, Hosts: s.hosts}
+	for _, p := range s.proxies {
+		prefix, err := netip.ParsePrefix(p)
+		if address, notPrefix := netip.ParseAddr(p); notPrefix == nil {
+			prefix, err = address.Prefix(address.BitLen())
+		}
+		if err != nil {
+			return o, cli.Fail(cli.Usage, fmt.Errorf("--trusted-proxy %q: not a range of addresses", p), "it looks like 10.0.0.0/8, or 10.0.0.7 for one proxy")
+		}
+		o.TrustedProxies = append(o.TrustedProxies, prefix)
+	}
+	return o, nil
 }
 
 // serve checks the database, says that the hub is there, and serves until ctx ends.
@@ -86,7 +122,7 @@ func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 	if (s.certificate == "") != (s.key == "") {
 		return nil, "", cli.Usagef("--tls-cert and --tls-key need each other")
 	}
-	if s.certificate == "" && !s.insecure && !isLoopback(host) {
+	if s.certificate == "" && !s.insecure && !hub.IsLoopback(host) {
 		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and plain HTTP hides nothing from them", s.addr),
 			"give --tls-cert and --tls-key, or --insecure-http where a proxy has TLS")
 	}
@@ -113,11 +149,6 @@ func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 		listener, url = tls.NewListener(listener, config), "https://"+reachable(listener.Addr())
 	}
 	return listener, url, nil
-}
-
-func isLoopback(host string) bool {
-	ip, err := netip.ParseAddr(host)
-	return host == "localhost" || err == nil && ip.IsLoopback()
 }
 
 // reachable is an address that a person can open.

@@ -1,0 +1,138 @@
+package hub
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"os"
+	"sync"
+	"time"
+)
+
+// Bounds of the bodies that are being received. Nobody has signed anything yet, so that they hold against anybody.
+const (
+	// maxUnread bounds the bodies that are being received, and maxUnreadOfAddress those of one address. A body that has
+	// been sent is there within a round trip, so this is room for thousands of sites behind one address.
+	maxUnread          = 512
+	maxUnreadOfAddress = 64
+	// maxUnreadBytes bounds what of bodies is in memory until their reports are stored or refused.
+	maxUnreadBytes = 64 << 20
+	// A body brings minBodyBytes, or its end, in each bodyTime: 137 bytes a second. A satellite link with 1 KB a second
+	// has seven times that, so that it may be silent for 25 of the 30 seconds, as in rain.
+	minBodyBytes = 4 << 10
+	bodyTime     = 30 * time.Second
+	// maxBodyTime is for the largest body at 1 KB a second, which takes 17 minutes. An agent gives up later than this.
+	maxBodyTime = 20 * time.Minute
+	// maxAnswerTime bounds how long an answer may take, and maxDrainTime for how long the rest of a body is awaited
+	// that nobody has read, so that the sender reads the answer.
+	maxAnswerTime = 2 * time.Minute
+	maxDrainTime  = 5 * time.Second
+)
+
+var (
+	errBusy = errors.New("too many reports are being taken at once; try again later")
+	errSlow = fmt.Errorf("the body brought fewer than %d bytes in %s, or took longer than %s", minBodyBytes, bodyTime, maxBodyTime)
+)
+
+// incoming is a body that is being received.
+type incoming struct {
+	control *http.ResponseController
+	begun   time.Time
+
+	mu             sync.Mutex
+	yielded, ended bool
+}
+
+// wait has reads fail after bodyTime, and reports whether the body may go on.
+func (b *incoming) wait() bool {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.yielded {
+		return false
+	}
+	until := time.Now().Add(bodyTime)
+	if last := b.begun.Add(maxBodyTime); until.After(last) {
+		until = last
+	}
+	_ = b.control.SetReadDeadline(until) // not supported where there is no connection, as in tests
+	return true
+}
+
+// yield ends the body for another's sake.
+func (b *incoming) yield() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	if b.ended {
+		return
+	}
+	b.yielded = true
+	_ = b.control.SetReadDeadline(time.Unix(1, 0))
+}
+
+// end leaves the connection to whatever comes after the body.
+func (b *incoming) end() {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	b.ended = true
+}
+
+// failed returns what the error of a read means.
+func (b *incoming) failed(err error) error {
+	b.mu.Lock()
+	defer b.mu.Unlock()
+	var tooLarge *http.MaxBytesError
+	switch {
+	case b.yielded:
+		return errBusy
+	case errors.Is(err, os.ErrDeadlineExceeded):
+		return errSlow
+	case errors.As(err, &tooLarge):
+		return err
+	}
+	return badRequest("body: %v", err)
+}
+
+// readBody returns the whole body of a request, of at most limit bytes. They count as memory that is in use until
+// done is called. The error is errBusy, errSlow, a *http.MaxBytesError, or wraps ErrInvalid.
+func (h *Hub) readBody(w http.ResponseWriter, r *http.Request, limit int64) (all []byte, done func(), err error) {
+	b := &incoming{control: http.NewResponseController(w), begun: time.Now()}
+	place := h.bodies.take(h.clientOf(r), b.yield)
+	defer func() {
+		b.end()
+		if err != nil {
+			h.bodies.leave(place)
+		}
+	}()
+	body := http.MaxBytesReader(w, r.Body, limit)
+	for goal := 0; ; {
+		if len(all) >= goal {
+			if !b.wait() {
+				return nil, nil, errBusy
+			}
+			goal = len(all) + minBodyBytes
+		}
+		if size := cap(all); len(all) == size {
+			more := min(max(size, minBodyBytes), int(limit)+1-size)
+			if !h.bodies.grow(place, more) {
+				return nil, nil, errBusy
+			}
+			all = append(make([]byte, 0, size+more), all...)
+		}
+		n, err := body.Read(all[len(all):cap(all)])
+		all = all[:len(all)+n]
+		if err == io.EOF {
+			break
+		}
+		if err != nil {
+			return nil, nil, b.failed(err)
+		}
+	}
+	if !h.bodies.keep(place) {
+		return nil, nil, errBusy
+	}
+	// The connection is read on, to notice that the other side has gone, for as long as the answer takes.
+	_ = b.control.SetReadDeadline(time.Time{})
+	_ = b.control.SetWriteDeadline(time.Now().Add(maxAnswerTime))
+	return all, func() { h.bodies.leave(place) }, nil
+}

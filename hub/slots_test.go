@@ -1,0 +1,292 @@
+package hub
+
+import (
+	"bufio"
+	"bytes"
+	"context"
+	"fmt"
+	"io"
+	"net"
+	"net/http"
+	"net/http/httptest"
+	"net/netip"
+	"strings"
+	"sync"
+	"testing"
+	"testing/synctest"
+	"time"
+
+	"github.com/stretchr/testify/require"
+)
+
+// serving serves h on l until the test ends.
+func serving(t *testing.T, h *Hub, l net.Listener) {
+	t.Helper()
+	ctx, cancel := context.WithCancel(t.Context())
+	ended := make(chan error, 1)
+	go func() { ended <- h.Serve(ctx, l) }()
+	t.Cleanup(func() {
+		cancel()
+		require.NoError(t, <-ended)
+	})
+}
+
+func listen(t *testing.T) net.Listener {
+	t.Helper()
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	return l
+}
+
+func dial(t *testing.T, l net.Listener) net.Conn {
+	t.Helper()
+	c, err := net.Dial("tcp", l.Addr().String())
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = c.Close() })
+	return c
+}
+
+func TestConnectionsThatSendNoBodyKeepNobodyOut(t *testing.T) {
+	h, _ := newHub(t)
+	a := newAgent(t, "plant-7")
+	a.register(t, h)
+	l := listen(t)
+	serving(t, h, l)
+	const silent = 520
+	answered := make(chan int, silent)
+	for range silent {
+		c := dial(t, l)
+		_, err := fmt.Fprintf(c, "POST /v1/clusters/%s/reports HTTP/1.1\r\nHost: localhost\r\nContent-Length: 100000\r\n\r\n", a.UID)
+		require.NoError(t, err)
+		go func() {
+			if answer, err := http.ReadResponse(bufio.NewReader(c), nil); err == nil {
+				answered <- answer.StatusCode
+				_ = answer.Body.Close()
+			}
+		}()
+	}
+	for range silent - maxUnreadOfAddress {
+		require.Equal(t, http.StatusTooManyRequests, <-answered)
+	}
+
+	url := "http://" + l.Addr().String()
+	for seq := range int64(3) {
+		answer, err := http.Post(url+"/v1/clusters/"+a.UID+"/reports", "application/json", bytes.NewReader(requestOf(t, a.seal(t, a.report(1, seq+1)))))
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+	}
+	for _, path := range []string{"/healthz", "/v1/clusters", "/"} {
+		answer, err := http.Get(url + path)
+		require.NoError(t, err)
+		require.NoError(t, answer.Body.Close())
+		require.Equal(t, http.StatusOK, answer.StatusCode)
+	}
+}
+
+func TestOldIdleConnectionsMakeRoomForNewOnes(t *testing.T) {
+	h, _ := newHub(t)
+	l := listen(t)
+	serving(t, h, l)
+	first := dial(t, l)
+	for range maxIdleConnectionsOfAddress {
+		dial(t, l)
+	}
+	_, err := first.Read(make([]byte, 1))
+	require.ErrorIs(t, err, io.EOF)
+	answer, err := http.Get("http://" + l.Addr().String() + "/healthz")
+	require.NoError(t, err)
+	require.NoError(t, answer.Body.Close())
+}
+
+// pipes is a listener without a network, whose connections know the time of a bubble.
+type pipes struct {
+	accepted chan net.Conn
+	once     sync.Once
+	closed   chan struct{}
+}
+
+func (p *pipes) Accept() (net.Conn, error) {
+	select {
+	case c := <-p.accepted:
+		return c, nil
+	case <-p.closed:
+		return nil, net.ErrClosed
+	}
+}
+
+func (p *pipes) Addr() net.Addr { return &net.UnixAddr{Name: "pipe", Net: "pipe"} }
+
+func (p *pipes) Close() error {
+	p.once.Do(func() { close(p.closed) })
+	return nil
+}
+
+func TestABodyHasALeastSpeedWhichASlowLinkReaches(t *testing.T) {
+	for _, tt := range []struct {
+		name        string
+		size, chunk int
+		every       time.Duration
+		status      int
+		code        Code
+		takes       time.Duration // at least
+	}{
+		{"1 KB a second", 60_000, 1000, time.Second, http.StatusBadRequest, CodeBadRequest, time.Minute - time.Second},
+		{"1 KB a second, in bursts after 25 seconds without", 60_000, 25_000, 25 * time.Second, http.StatusBadRequest, CodeBadRequest, 50 * time.Second},
+		{"nothing", 60_000, 0, time.Hour, http.StatusRequestTimeout, CodeTooSlow, bodyTime},
+		{"a byte a second", 60_000, 1, time.Second, http.StatusRequestTimeout, CodeTooSlow, bodyTime},
+		{"much, and then nothing", 60_000, 59_999, time.Hour, http.StatusRequestTimeout, CodeTooSlow, bodyTime},
+	} {
+		t.Run(tt.name, func(t *testing.T) {
+			dir := t.TempDir()
+			synctest.Test(t, func(t *testing.T) {
+				h, err := Open(dir, Options{})
+				require.NoError(t, err)
+				here, there := net.Pipe()
+				l := &pipes{accepted: make(chan net.Conn, 1), closed: make(chan struct{})}
+				l.accepted <- there
+				ctx, cancel := context.WithCancel(t.Context())
+				ended := make(chan error, 1)
+				go func() { ended <- h.Serve(ctx, l) }()
+				begun := time.Now()
+				go func() {
+					fmt.Fprintf(here, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", EnrolPath, tt.size)
+					for left := tt.size; left > 0; {
+						n := min(tt.chunk, left)
+						if _, err := here.Write(make([]byte, n)); err != nil {
+							return
+						}
+						left -= n
+						select {
+						case <-time.After(tt.every):
+						case <-ctx.Done():
+							return
+						}
+					}
+				}()
+				answer, err := http.ReadResponse(bufio.NewReader(here), nil)
+				require.NoError(t, err)
+				body, err := io.ReadAll(answer.Body)
+				require.NoError(t, err)
+				require.Equal(t, tt.status, answer.StatusCode)
+				require.Contains(t, string(body), tt.code)
+				require.GreaterOrEqual(t, time.Since(begun), tt.takes)
+				require.Less(t, time.Since(begun), 2*tt.takes)
+				require.NoError(t, here.Close())
+				cancel()
+				require.NoError(t, <-ended)
+				require.NoError(t, h.Close())
+				require.Zero(t, h.bodies.used)
+				require.Empty(t, h.bodies.held)
+			})
+		})
+	}
+}
+
+func TestSlots(t *testing.T) {
+	var ended []string
+	take := func(s *slots, address, name string) *slot {
+		return s.take(address, func() { ended = append(ended, name) })
+	}
+	t.Run("the oldest of an address goes", func(t *testing.T) {
+		ended = nil
+		s := &slots{perAddress: 2, total: 10}
+		for _, name := range []string{"a1", "a2", "b1", "a3", "a4"} {
+			take(s, name[:1], name)
+		}
+		require.Equal(t, []string{"a1", "a2"}, ended)
+	})
+	t.Run("the address with most makes room", func(t *testing.T) {
+		ended = nil
+		s := &slots{perAddress: 3, total: 4}
+		for _, name := range []string{"b1", "a1", "a2", "c1", "d1", "e1"} {
+			take(s, name[:1], name)
+		}
+		require.Equal(t, []string{"a1", "b1"}, ended)
+	})
+	t.Run("behind a proxy each is on its own", func(t *testing.T) {
+		ended = nil
+		s := &slots{perAddress: 1, total: 3}
+		for range 3 {
+			take(s, "", "proxied")
+		}
+		require.Empty(t, ended)
+		take(s, "", "proxied")
+		require.Len(t, ended, 1)
+	})
+	t.Run("memory", func(t *testing.T) {
+		ended = nil
+		s := &slots{perAddress: 10, total: 10, bytes: 100}
+		stored, greedy1, greedy2, honest := take(s, "s", "stored"), take(s, "g", "g1"), take(s, "g", "g2"), take(s, "h", "honest")
+		require.True(t, s.grow(stored, 40))
+		require.True(t, s.keep(stored))
+		require.True(t, s.grow(greedy1, 30))
+		require.True(t, s.grow(greedy2, 20))
+		require.True(t, s.grow(honest, 30), "who has most in memory makes room")
+		require.Equal(t, []string{"g1"}, ended)
+		require.False(t, s.grow(greedy1, 1))
+		require.False(t, s.keep(greedy1))
+		require.False(t, s.grow(honest, 50), "nothing more can be had: what has arrived is kept")
+		for _, one := range []*slot{stored, greedy1, greedy2, honest} {
+			s.leave(one)
+		}
+		require.Zero(t, s.used)
+		require.Empty(t, s.held)
+	})
+}
+
+func TestAddressesThatBodiesAreCountedBy(t *testing.T) {
+	h := &Hub{proxies: []netip.Prefix{netip.MustParsePrefix("10.0.0.0/8"), netip.MustParsePrefix("fd00::/8")}}
+	for _, tt := range []struct{ name, remote, forwarded, want string }{
+		{"IPv4", "192.0.2.7:80", "", "192.0.2.7"},
+		{"IPv4 in IPv6", "[::ffff:192.0.2.7]:80", "", "192.0.2.7"},
+		{"IPv6", "[2001:db8:1:2:3:4:5:6]:80", "", "2001:db8:1:2::/64"},
+		{"not a proxy", "192.0.2.7:80", "198.51.100.1", "192.0.2.7"},
+		{"a proxy that says nothing", "10.0.0.1:80", "", ""},
+		{"behind a proxy", "10.0.0.1:80", "198.51.100.1", "198.51.100.1"},
+		{"behind two", "[fd00::1]:80", "198.51.100.1, 10.1.1.1", "198.51.100.1"},
+		{"an invention before it", "10.0.0.1:80", "203.0.113.9, 198.51.100.1", "198.51.100.1"},
+		{"nonsense", "10.0.0.1:80", "198.51.100.1, unknown", ""},
+		{"no address", "@", "", ""},
+	} {
+		r := httptest.NewRequest(http.MethodGet, "/", nil)
+		r.RemoteAddr = tt.remote
+		if tt.forwarded != "" {
+			r.Header.Set("X-Forwarded-For", tt.forwarded)
+		}
+		require.Equal(t, tt.want, h.clientOf(r), tt.name)
+	}
+}
+
+func TestAHubOnLoopbackAnswersToItsOwnNames(t *testing.T) {
+	h, err := Open(t.TempDir(), Options{Hosts: []string{"hub.plant-7"}})
+	require.NoError(t, err)
+	t.Cleanup(func() { _ = h.Close() })
+	l := listen(t)
+	serving(t, h, l)
+	for host, want := range map[string]int{
+		"localhost": 200, "LOCALHOST:8080": 200, "localhost.": 200, "127.0.0.1:8080": 200, "127.9.9.9": 200, "[::1]:8080": 200, "[::1]": 200,
+		"hub.plant-7": 200, "Hub.Plant-7:443": 200,
+		"evil.example": 421, "evil.example:8080": 421, "localhost.evil.example": 421, "127.0.0.1.evil.example": 421, "192.0.2.7": 421, "0.0.0.0": 421,
+	} {
+		for _, path := range []string{"/", "/v1/clusters", "/healthz"} {
+			r, err := http.NewRequestWithContext(t.Context(), http.MethodGet, "http://"+l.Addr().String()+path, nil)
+			require.NoError(t, err)
+			r.Host = host
+			answer, err := http.DefaultClient.Do(r)
+			require.NoError(t, err)
+			body, err := io.ReadAll(answer.Body)
+			require.NoError(t, err)
+			require.NoError(t, answer.Body.Close())
+			require.Equal(t, want, answer.StatusCode, host+path)
+			if want == http.StatusMisdirectedRequest {
+				require.Contains(t, string(body), CodeWrongHost)
+				require.NotContains(t, strings.ToLower(string(body)), "evil")
+			}
+		}
+	}
+	r := httptest.NewRequest(http.MethodGet, "http://any.example/healthz", nil)
+	w := httptest.NewRecorder()
+	h.Handler().ServeHTTP(w, r)
+	require.Equal(t, http.StatusOK, w.Code, "other listeners know by their certificate who they are")
+}
