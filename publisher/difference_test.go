@@ -234,7 +234,7 @@ func TestDifferences(t *testing.T) {
 			require.NoError(t, err)
 			require.Equal(t, c.told, told(d))
 			require.Equal(t, len(c.told) > 0, d.Changes())
-			require.NotContains(t, string(must(json.Marshal(d))), "4711")
+			require.NotContains(t, string(must(json.Marshal(d.ClusterTypes))), "4711") // a folder's random name may hold it
 
 			inFolder, err := CompareFolder(t.Context(), now, folder)
 			require.NoError(t, err)
