@@ -118,6 +118,8 @@ type FieldDifference struct {
 type FailedDifference struct {
 	Name  string `json:"name"`
 	Error string `json:"error"`
+	// Taken is true where another assignment has the name and keeps it.
+	Taken bool `json:"taken,omitempty"`
 	// Stands is true where clusters have the assignment now.
 	Stands bool `json:"stands"`
 }

@@ -35,7 +35,7 @@ type typeState struct {
 func resultType(ct scheduler.ClusterTypeResult) typeState {
 	s := typeState{name: ct.Name, rendered: ct.Assignments, failed: []FailedDifference{}}
 	for _, f := range ct.Failures {
-		s.failed = append(s.failed, FailedDifference{Name: f.Name, Error: f.Err.Error()})
+		s.failed = append(s.failed, FailedDifference{Name: f.Name, Error: f.Err.Error(), Taken: f.Taken})
 	}
 	return s
 }
@@ -49,7 +49,7 @@ func plannedType(pl *plan) typeState {
 	if len(pl.result.Failures)+len(pl.result.Dropped) > 0 {
 		s.failed, s.dropped = []FailedDifference{}, map[string]string{}
 		for _, f := range pl.result.Failures {
-			s.failed = append(s.failed, FailedDifference{Name: f.Name, Error: f.Error, Stands: f.HeldFrom != nil})
+			s.failed = append(s.failed, FailedDifference{Name: f.Name, Error: f.Error, Taken: f.Taken, Stands: f.HeldFrom != nil})
 		}
 		for _, f := range pl.result.Dropped {
 			s.dropped[f.Name] = f.Error
@@ -83,6 +83,9 @@ func (c *comparison) clusterType(ctx context.Context, now typeState, old *standi
 		before[a.Name] = a
 	}
 	for i := range now.failed {
+		if now.failed[i].Taken {
+			continue
+		}
 		_, now.failed[i].Stands = before[now.failed[i].Name]
 		delete(before, now.failed[i].Name)
 	}

@@ -41,6 +41,9 @@ func lost(format string, args ...any) error { return &lostError{fmt.Sprintf(form
 func (p *publication) hold(ctx context.Context, pl *plan) error {
 	pl.rendered, pl.failed, pl.had = pl.clusterType.Assignments, map[string]FailedAssignment{}, map[string]bundle.Assignment{}
 	for _, f := range pl.clusterType.Failures {
+		if f.Taken {
+			continue
+		}
 		pl.failed[f.Name] = FailedAssignment{Name: f.Name, Error: f.Err.Error(), Reason: cmp.Or(f.Reason, scheduler.RenderFailed)}
 	}
 	last, err := p.openLast(ctx, pl)
@@ -54,10 +57,24 @@ func (p *publication) hold(ctx context.Context, pl *plan) error {
 	var unknown *lostError
 	if errors.As(err, &unknown) {
 		p.failLost(pl, unknown)
+		pl.addTaken()
 		return nil
 	}
 	p.judgeDrops(pl)
+	pl.addTaken()
 	return err
+}
+
+// addTaken lists the failures of those whose names others have: nothing is held for them.
+func (pl *plan) addTaken() {
+	for _, f := range pl.clusterType.Failures {
+		if f.Taken {
+			pl.result.Failures = append(pl.result.Failures, FailedAssignment{
+				Name: f.Name, Error: f.Err.Error(), Reason: f.Reason, Taken: true, Registration: f.Registration,
+			})
+		}
+	}
+	slices.SortStableFunc(pl.result.Failures, func(a, b FailedAssignment) int { return cmp.Compare(a.Name, b.Name) })
 }
 
 // compare notes what pl had in its last release, and what of that fails because its registration's source

@@ -349,7 +349,7 @@ func TestAllOfARegistrationIsHeldWhileItsSourceCannotBeRead(t *testing.T) {
 		require.Equal(t, []UnreadRegistration{{"web", "web.yaml:3: gone"}}, p.Unread)
 		from := &bundle.Held{Sequence: row(t, first, "drone").Sequence, BaseCommit: "c0ffee", Reason: "SourceUnreadable"}
 		const text = "the source of registration web cannot be read"
-		require.Equal(t, []FailedAssignment{{"web-beta", text, SourceUnreadable, from}, {"web-live", text, SourceUnreadable, from}}, row(t, p, "drone").Failures)
+		require.Equal(t, []FailedAssignment{{Name: "web-beta", Error: text, Reason: SourceUnreadable, HeldFrom: from}, {Name: "web-live", Error: text, Reason: SourceUnreadable, HeldFrom: from}}, row(t, p, "drone").Failures)
 		list, _ := w.content("drone", "latest")
 		require.Len(t, list, 3)
 		require.Equal(t, "web", list["web-live"].Registration)

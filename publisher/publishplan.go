@@ -50,29 +50,15 @@ type standing struct {
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
 func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) (*plan, error) {
 	pl := &plan{clusterType: ct, result: PublishedType{ClusterType: ct.Name, Assignments: len(ct.Assignments)}}
-	stream := bundle.Stream{Platform: p.done.Platform, Environment: p.done.Environment, ClusterType: ct.Name}
-	err := oci.CheckName(ct.Name)
-	if err != nil || strings.Contains(ct.Name, "/") {
-		return pl.fail("a cluster type's name becomes the name of a repository: %v", err), nil
-	}
-	if pl.repo, err = p.store.Repository(stream.Repository()); err != nil {
-		return nil, err
-	}
-	if err := p.look(ctx, pl, stream); err != nil {
-		return nil, err
-	}
-	if last := pl.standing.verified; last != nil {
-		pl.result.Sequence, pl.result.Digest = last.Release.Sequence, last.Descriptor.Digest
-		if last.Release.Platform != p.done.Platform {
-			return pl.fail("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
-				p.to.Name(stream.Repository()), last.Release.Platform, p.done.Platform), nil
-		}
+	if err := p.find(ctx, pl); err != nil || pl.result.Result == OutcomeFailed {
+		return pl, err
 	}
 	if err := p.hold(ctx, pl); err != nil || pl.result.Result == OutcomeFailed {
 		return pl, err
 	}
 	pl.result.Assignments = len(pl.rendered) + len(pl.held)
-	if err := checkPinned(ct); err != nil {
+	err := checkPinned(ct)
+	if err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if known, ok := p.opts.Packed.of(ct.Name); ok {
@@ -94,6 +80,31 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 		pl.fail("it had assignments and now has none, which deletes them all: confirm with --allow-empty")
 	}
 	return pl, err
+}
+
+// find finds what is published of pl's cluster type, or fails pl because nothing can be published there.
+func (p *publication) find(ctx context.Context, pl *plan) error {
+	name := pl.clusterType.Name
+	stream := bundle.Stream{Platform: p.done.Platform, Environment: p.done.Environment, ClusterType: name}
+	err := oci.CheckName(name)
+	if err != nil || strings.Contains(name, "/") {
+		pl.fail("a cluster type's name becomes the name of a repository: %v", err)
+		return nil
+	}
+	if pl.repo, err = p.store.Repository(stream.Repository()); err != nil {
+		return err
+	}
+	if err := p.look(ctx, pl, stream); err != nil {
+		return err
+	}
+	if last := pl.standing.verified; last != nil {
+		pl.result.Sequence, pl.result.Digest = last.Release.Sequence, last.Descriptor.Digest
+		if last.Release.Platform != p.done.Platform {
+			pl.fail("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
+				p.to.Name(stream.Repository()), last.Release.Platform, p.done.Platform)
+		}
+	}
+	return nil
 }
 
 func (pl *plan) fail(format string, args ...any) *plan {

@@ -81,6 +81,10 @@ type FailedAssignment struct {
 	Reason scheduler.FailureReason `json:"reason"`
 	// HeldFrom says which release its content is of; nil where it has none.
 	HeldFrom *bundle.Held `json:"heldFrom,omitempty"`
+	// Taken is true where another assignment has the name and keeps it; Registration is then that of the one that
+	// failed.
+	Taken        bool   `json:"taken,omitempty"`
+	Registration string `json:"registration,omitempty"`
 }
 
 // PublishedRecord is the environment record of a Published.

@@ -81,6 +81,9 @@ func (t *outputTree) plan(result *scheduler.Result, force bool) error {
 	for _, ct := range result.ClusterTypes {
 		types = append(types, ct.Name)
 		for _, failure := range ct.Failures {
+			if failure.Taken {
+				continue
+			}
 			keep := path.Join(ct.Name, failure.Name)
 			t.kept[keep] = true
 			t.wantFolders(keep)

@@ -43,10 +43,6 @@ func newAssigner(r *renderer, ct *clusterType) *assigner {
 
 // assign returns one assignment, rendered now or, where nothing that it reads has changed, earlier.
 func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
-	t := a.targets[i]
-	if t.clash != nil {
-		return nil, because(NameClash, t.clash)
-	}
 	if a.kept == nil {
 		made, _, err := a.render(ctx, i)
 		return made, err

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	_ "embed"
+	"slices"
+	"strings"
 
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -39,6 +41,9 @@ type Decided struct {
 	Workspace string `json:"workspace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
 	Target    string `json:"target,omitempty"`
+	// Registration tells apart targets of one name, as they may be on different cluster types. Decide gives it for those
+	// alone.
+	Registration string `json:"registration,omitempty"`
 	// Policies says why. Another scheduler than ours may give names of its own, or none; they travel in the
 	// bundle.
 	Policies []DecidedBy `json:"policies,omitempty"`
@@ -83,8 +88,9 @@ func (m *Model) Decide(ctx context.Context) (*Decision, error) {
 	return d, nil
 }
 
-// decide lists what is on the i-th cluster type. Targets that share a name, which cannot be rendered, are
-// one assignment.
+// decide lists what is on the i-th cluster type. Targets of different registrations that share a name are there with
+// their registrations: which one gets the name is decided when they are rendered. Those of one registration are one
+// assignment, which says no more than is true of all of them.
 func (r *renderer) decide(i int, clusterType string) []Decided {
 	var all []Decided
 	policies, selected := r.selecting(i)
@@ -94,16 +100,56 @@ func (r *renderer) decide(i int, clusterType string) []Decided {
 			ClusterType: clusterType, Name: target.name,
 			Workspace: target.workspace, Workload: target.workload.Metadata.Name, Target: target.spec.Name,
 		}
+		if r.isShared(t) {
+			d.Registration = target.workload.registration
+		}
 		for _, p := range policies {
 			if p.targets.has(t) {
 				d.Policies = append(d.Policies, DecidedBy{Name: p.policy, TargetTerms: p.targetTerms, ClusterTypeTerms: p.typeTerms})
 			}
 		}
-		if n := len(all); n == 0 || all[n-1].Name != d.Name {
+		if twin := r.twin(all, t); twin >= 0 {
+			all[twin].join(d)
+		} else {
 			all = append(all, d)
 		}
 	}
 	return all
+}
+
+// isShared reports whether another target of the environment has the name of the i-th.
+func (r *renderer) isShared(i int) bool {
+	return i > 0 && r.targets[i-1].name == r.targets[i].name || i+1 < len(r.targets) && r.targets[i+1].name == r.targets[i].name
+}
+
+// twin returns the place in all, which is sorted by name, of the assignment that the t-th target is one with; -1
+// without one.
+func (r *renderer) twin(all []Decided, t int) int {
+	target := r.targets[t]
+	for i := len(all) - 1; i >= 0 && all[i].Name == target.name; i-- {
+		if all[i].Registration == target.workload.registration {
+			return i
+		}
+	}
+	return -1
+}
+
+// join leaves in d what is also true of other, and adds other's policies.
+func (d *Decided) join(other Decided) {
+	for _, f := range []struct {
+		field *string
+		other string
+	}{{&d.Workspace, other.Workspace}, {&d.Workload, other.Workload}, {&d.Target, other.Target}} {
+		if *f.field != f.other {
+			*f.field = ""
+		}
+	}
+	for _, p := range other.Policies {
+		if !slices.ContainsFunc(d.Policies, func(known DecidedBy) bool { return known.Name == p.Name }) {
+			d.Policies = append(d.Policies, p)
+		}
+	}
+	slices.SortFunc(d.Policies, func(a, b DecidedBy) int { return strings.Compare(a.Name, b.Name) })
 }
 
 // checkEnvironment makes sure that the environment's name can be part of others.

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"encoding/json"
 	"errors"
 	"strings"
@@ -58,20 +59,30 @@ func TestADecisionSaysWhatIsWhereAndWhy(t *testing.T) {
 }
 
 func TestADecisionThatGoesThroughAFileRendersTheSame(t *testing.T) {
-	m, d := decidedFleet(t)
-	for _, clash := range []bool{false, true} {
-		if clash {
-			require.NoError(t, load(m, "other", "thief.yaml", oneTarget+"    - {name: x, environment: dev}\n"))
-			var err error
-			d, err = m.Decide(t.Context())
+	for _, c := range []struct {
+		name, thief, policy string
+		failures            int
+	}{
+		{name: "no thief"},
+		{"a thief that nothing selects", oneTarget + "    - {name: x, environment: dev}\n", "", 0},
+		{"a thief that is selected", oneTarget + "    - {name: x, environment: dev, labels: {purpose: x}}\n", "", 1},
+		{"a thief that has a policy of its own", oneTarget + "    - {name: x, environment: dev}\n", policyYAML("thief", "workspace: other-team", ""), 1},
+	} {
+		m, _ := decidedFleet(t)
+		require.NoError(t, load(m, "", "policy.yaml", c.policy))
+		require.NoError(t, load(m, "other", "thief.yaml", c.thief))
+		d, err := m.Decide(t.Context())
+		require.NoError(t, err)
+		for _, last := range [][]Released{nil, {{Name: "app-x", Registration: "reg", Workload: "app", Target: "x"}}} {
+			opts := Options{LastRelease: func(context.Context, string) ([]Released, error) { return last, nil }}
+			want, err := m.Render(t.Context(), opts)
 			require.NoError(t, err)
+			opts.Decision = readDecision(t, marshalled(t, d))
+			got, err := m.Render(t.Context(), opts)
+			require.NoError(t, err)
+			require.Len(t, want.ClusterTypes[0].Failures, c.failures, c.name)
+			require.Equal(t, want.ClusterTypes, got.ClusterTypes, c.name)
 		}
-		want, err := m.Render(t.Context(), Options{})
-		require.NoError(t, err)
-		got, err := m.Render(t.Context(), Options{Decision: readDecision(t, marshalled(t, d))})
-		require.NoError(t, err)
-		require.Equal(t, clash, len(want.ClusterTypes[0].Failures) == 1)
-		require.Equal(t, want.ClusterTypes, got.ClusterTypes)
 	}
 }
 

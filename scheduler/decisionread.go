@@ -138,7 +138,7 @@ func (d *decisionReader) wrongType(at Position, err error) error {
 	switch field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
 	case unknown:
 		name, _ := strconv.Unquote(field)
-		fields := []string{"clusterType", "name", "workspace", "workload", "target", "policies", "targetTerms", "clusterTypeTerms"}
+		fields := []string{"clusterType", "name", "workspace", "workload", "target", "registration", "policies", "targetTerms", "clusterTypeTerms"}
 		return mistake(at, didYouMean(name, fields), "an assignment has no field %q", name)
 	case errors.As(err, &wrong) && wrong.Field != "":
 		return mistake(at, "", "%s cannot be a %s", wrong.Field, wrong.Value)

@@ -17,7 +17,7 @@ func (r *renderer) obey(d *Decision, incomplete bool) error {
 	r.unknown = map[string][]Failure{}
 	o := &obedience{
 		renderer: r, types: sortedKeys(r.model.clusterTypes), byName: map[string][]int{},
-		taken: map[[2]string]Position{}, selected: map[[2]string]*selectedPair{},
+		taken: map[[3]string]Position{}, selected: map[[2]string]*selectedPair{},
 	}
 	for i, t := range r.targets {
 		o.byName[t.name] = append(o.byName[t.name], i)
@@ -46,8 +46,8 @@ func (r *renderer) obey(d *Decision, incomplete bool) error {
 type obedience struct {
 	*renderer
 	types    []string
-	byName   map[string][]int // targets; several where names clash
-	taken    map[[2]string]Position
+	byName   map[string][]int            // targets; several where names clash
+	taken    map[[3]string]Position      // by cluster type, name, registration
 	selected map[[2]string]*selectedPair // by policy, cluster type
 }
 
@@ -57,12 +57,14 @@ func (o *obedience) take(a Decided) error {
 		return mistake(a.at, didYouMean(a.ClusterType, o.types), "there is no cluster type %q", a.ClusterType)
 	}
 	targets := o.byName[a.Name]
-	if len(targets) == 1 { // names that clash fail when they are rendered
-		if err := a.agrees(o.targets[targets[0]]); err != nil {
-			return err
+	if len(targets) > 0 {
+		agreeing := slices.DeleteFunc(slices.Clone(targets), func(t int) bool { return a.agrees(o.targets[t]) != nil })
+		if len(agreeing) == 0 {
+			return a.agrees(o.targets[targets[0]])
 		}
+		targets = agreeing
 	}
-	key := [2]string{a.ClusterType, a.Name}
+	key := [3]string{a.ClusterType, a.Name, a.Registration}
 	if first, twice := o.taken[key]; twice {
 		return mistake(a.at, "remove one of them", "%s is on %s twice, first at %s", a.Name, a.ClusterType, first)
 	}
@@ -132,6 +134,7 @@ func (a Decided) agrees(t *target) error {
 		{"workspace", a.Workspace, t.workspace},
 		{"workload", a.Workload, t.workload.Metadata.Name},
 		{"target", a.Target, t.spec.Name},
+		{"registration", a.Registration, t.workload.registration},
 	} {
 		if f.got != "" && f.got != f.want {
 			return mistake(a.at, "leave it out, or decide again on this input", "%s has %s %q, not %q", a.Name, f.field, f.want, f.got)

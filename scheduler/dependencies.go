@@ -8,11 +8,12 @@ import (
 
 // annotate gives the rendered assignments of a cluster type, which are some of those selected, what their
 // annotations ask for. Those whose annotations are wrong become failures.
-func (r *renderer) annotate(ct *clusterType, selected bitset, result *ClusterTypeResult) {
+func (r *renderer) annotate(ct *clusterType, selected bitset, released *releasedNames, result *ClusterTypeResult) {
 	if !annotated(&ct.object) && !slices.ContainsFunc(r.model.workloads, func(w *workload) bool { return annotated(&w.object) }) {
 		return
 	}
 	here := newDependencies(r, ct, selected)
+	here.released = released
 	circles := here.circles()
 	kept := result.Assignments[:0]
 	for _, a := range result.Assignments {
@@ -53,6 +54,7 @@ type dependencies struct {
 	targets   map[string]*target   // by name
 	workloads map[string][]*target // by workload
 	known     map[*target]needs
+	released  *releasedNames
 }
 
 // needs is what one target's annotation comes to.
@@ -98,8 +100,9 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 			return nil, coded(codeDependsOnSyntax, a.mistake(form, "%q names no workload", word))
 		}
 		found := false
-		for _, other := range d.workloads[workload] {
-			if one && other.spec.Name != name || !one && other == t && len(d.workloads[workload]) > 1 {
+		meant := d.meant(t, workload)
+		for _, other := range meant {
+			if one && other.spec.Name != name || !one && other == t && len(meant) > 1 {
 				continue // the other targets of its workload are meant
 			}
 			found = true
@@ -111,6 +114,38 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 	}
 	slices.Sort(names)
 	return slices.Compact(names), nil
+}
+
+// meant returns the targets of the workload that t names. Where several registrations have one of that name, t's own
+// is meant, or the one that it waits for in the last release, or the one that had the name first: nobody comes
+// between others by taking a workload's name.
+func (d *dependencies) meant(t *target, workload string) []*target {
+	all := d.workloads[workload]
+	of := func(registrations ...string) []*target {
+		return slices.DeleteFunc(slices.Clone(all), func(other *target) bool { return !slices.Contains(registrations, other.workload.registration) })
+	}
+	if len(all) < 2 || len(of(all[0].workload.registration)) == len(all) {
+		return all
+	}
+	if own := of(t.workload.registration); len(own) > 0 {
+		return own
+	}
+	var before, first []string // registrations
+	for name, a := range d.released.all() {
+		if a.Workload != workload {
+			continue
+		}
+		first = append(first, a.Registration)
+		if was := d.released.all()[t.name]; was.Registration == t.workload.registration && slices.Contains(was.DependsOn, name) {
+			before = append(before, a.Registration)
+		}
+	}
+	for _, registrations := range [][]string{before, first} {
+		if found := of(registrations...); len(found) > 0 {
+			return found
+		}
+	}
+	return all
 }
 
 // words lists what an annotation could name.

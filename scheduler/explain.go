@@ -112,7 +112,7 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 		Workload: t.workload.Metadata.Name, Registration: t.workload.registration, Workspace: t.workspace,
 		Policies: e.matches(ct, t),
 	}
-	x.Assigned = slices.ContainsFunc(x.Policies, func(p PolicyMatch) bool { return p.Selects })
+	x.Assigned = e.selects(ct, t)
 	if !x.Assigned {
 		return x, nil
 	}
@@ -123,6 +123,10 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 			x.Config = append(x.Config, Named(s))
 		}
 	}
+	if clash := e.clash(ctx, ct, i); clash != nil {
+		x.Error = clash.Error()
+		return x, ctx.Err()
+	}
 	assignment, err := a.assign(ctx, i)
 	if err != nil {
 		x.Error = err.Error()
@@ -132,11 +136,35 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 	return x, nil
 }
 
-// find looks both sides of a pair up.
+// find looks both sides of a pair up. Of targets that share a name, one that is on the cluster type is meant.
 func (e *Explainer) find(clusterType, target string) (*clusterType, int, error) {
 	ct, typeErr := e.findType(clusterType)
 	i, targetErr := e.findTarget(target)
-	return ct, i, errors.Join(typeErr, targetErr)
+	if err := errors.Join(typeErr, targetErr); err != nil {
+		return nil, 0, err
+	}
+	for t := i; t < len(e.r.targets) && e.r.targets[t].name == target; t++ {
+		if e.selects(ct, e.r.targets[t]) {
+			return ct, t, nil
+		}
+	}
+	return ct, i, nil
+}
+
+// selects reports whether a policy brings t to the cluster type.
+func (e *Explainer) selects(ct *clusterType, t *target) bool {
+	return slices.ContainsFunc(e.matches(ct, t), func(p PolicyMatch) bool { return p.Selects })
+}
+
+// clash says that other targets on the cluster type want the name of the i-th, which was found by it.
+func (e *Explainer) clash(ctx context.Context, ct *clusterType, i int) error {
+	here := newBitset(len(e.r.targets))
+	for t := i; t < len(e.r.targets) && e.r.targets[t].name == e.r.targets[i].name; t++ {
+		if e.selects(ct, e.r.targets[t]) {
+			here.add(t)
+		}
+	}
+	return e.r.share(ctx, ct, here).lost[i]
 }
 
 func (e *Explainer) findType(name string) (*clusterType, error) {

@@ -110,6 +110,9 @@ func (m *Model) BaseRepos() []BaseRepo { return sortedValues(m.baseRepos) }
 // Registrations returns the WorkloadRegistration objects that were loaded, sorted by name.
 func (m *Model) Registrations() []WorkloadRegistration { return sortedValues(m.registrations) }
 
+// EnvironmentName returns the name of the environment.
+func (m *Model) EnvironmentName() string { return m.environment }
+
 // PlatformName returns the name of the Platform object, empty where there is none.
 func (m *Model) PlatformName() string { return m.platform }
 

@@ -31,6 +31,10 @@ type Options struct {
 	// RefuseMissing has an assignment fail whose templates print a key that is not there. Else it is rendered as
 	// Kalypso does, with "<no value>", and a warning says so.
 	RefuseMissing bool
+	// LastRelease, if not nil, returns what the last verified release of a cluster type lists, nothing where there is none.
+	// It is asked where several registrations want one name on a cluster type, and by several goroutines. Its error
+	// ends Render.
+	LastRelease func(ctx context.Context, clusterType string) ([]Released, error)
 	// Each, if not nil, is given each cluster type as soon as it is rendered, several at the same time and in
 	// no order. It may take the Files away from the assignments, so that they are not all held at once. Its
 	// error ends Render.
@@ -66,7 +70,10 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	group.SetLimit(max(1, cmp.Or(opts.Parallel, runtime.GOMAXPROCS(0))))
 	for _, i := range r.order(types) {
 		group.Go(func() error {
-			result.ClusterTypes[i], missing[i] = r.clusterType(ctx, i, types[i])
+			var err error
+			if result.ClusterTypes[i], missing[i], err = r.clusterType(ctx, i, types[i]); err != nil {
+				return err
+			}
 			r.addUnknown(&result.ClusterTypes[i])
 			if opts.Each != nil && ctx.Err() == nil {
 				return opts.Each(&result.ClusterTypes[i])
@@ -100,7 +107,9 @@ type renderer struct {
 	targets  []*target         // sorted by name
 	policies []selectedPair
 	findings []Finding
-	unknown  map[string][]Failure // by cluster type: targets of a decision that nobody knows
+	// lastRelease is Options.LastRelease.
+	lastRelease func(ctx context.Context, clusterType string) ([]Released, error)
+	unknown     map[string][]Failure // by cluster type: targets of a decision that nobody knows
 
 	composer      *composer
 	layerMatcher  *matcher // of the composer's layers
@@ -128,7 +137,7 @@ type selectedPair struct {
 }
 
 func newRenderer(m *Model, opts Options) (*renderer, error) {
-	r := &renderer{model: m, accounts: m.accounts(), templates: map[string]*compiledTemplate{}, validator: newValidator()}
+	r := &renderer{model: m, accounts: m.accounts(), templates: map[string]*compiledTemplate{}, validator: newValidator(), lastRelease: opts.LastRelease}
 	index, err := r.list()
 	if err != nil {
 		return nil, err
@@ -272,12 +281,13 @@ func (r *renderer) selecting(i int) (policies []selectedPair, targets bitset) {
 }
 
 // clusterType decides and renders the assignments of the i-th cluster type.
-func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (ClusterTypeResult, missingFindings) {
+func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (ClusterTypeResult, missingFindings, error) {
 	result := ClusterTypeResult{Name: ct.Metadata.Name, Annotations: ownAnnotations(&ct.object)}
 	policies, selected := r.selecting(i)
 	if selected.empty() {
-		return result, nil
+		return result, nil, nil
 	}
+	names := r.share(ctx, ct, selected)
 	a := newAssigner(r, ct)
 	result.Assignments = make([]Assignment, 0, selected.count())
 	for t := range selected.all {
@@ -285,11 +295,13 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 			break
 		}
 		target := r.targets[t]
+		if err := names.lost[t]; err != nil {
+			result.addClash(target, err, names.taken.has(t))
+			continue
+		}
 		assignment, err := a.assign(ctx, t)
 		if err != nil {
-			if n := len(result.Failures); n == 0 || result.Failures[n-1].Name != target.name { // names that clash fail once
-				result.Failures = append(result.Failures, newFailure(target.name, ct.Metadata.Name, err))
-			}
+			result.Failures = append(result.Failures, newFailure(target.name, ct.Metadata.Name, err))
 			continue
 		}
 		assignment.Manifests = target.spec.Manifests
@@ -305,6 +317,23 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 	if ctx.Err() == nil { // else what was not reached would be forgotten
 		a.kept.close()
 	}
-	r.annotate(ct, selected, &result)
-	return result, a.missing
+	selected.subtract(names.taken)
+	r.annotate(ct, selected, names.released, &result)
+	return result, a.missing, names.released.err
+}
+
+// addClash adds a target that does not get its name: of those that nobody gets one is enough, of those that
+// somebody else has one for each registration.
+func (r *ClusterTypeResult) addClash(t *target, err error, taken bool) {
+	f := newFailure(t.name, r.Name, because(NameClash, err))
+	f.Registration, f.Taken = t.workload.registration, taken
+	for _, known := range slices.Backward(r.Failures) {
+		if known.Name != f.Name {
+			break
+		}
+		if known.Taken == f.Taken && (!taken || known.Registration == f.Registration) {
+			return
+		}
+	}
+	r.Failures = append(r.Failures, f)
 }

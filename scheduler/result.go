@@ -97,6 +97,10 @@ type Failure struct {
 	Name        string
 	ClusterType string
 	Reason      FailureReason
+	// Taken is true where another target has the name, whose assignment or failure is in the result as well: what the
+	// last release has under this name is not of the one that failed. Registration is then whose it is.
+	Taken        bool
+	Registration string
 	// Err names the file and line of the cause.
 	Err error
 }

@@ -17,7 +17,6 @@ type target struct {
 	at        Position
 	labels    map[string]string
 	schemas   []schemaUse
-	clash     error // another target has the same name
 }
 
 // targets lists the environment's deployment targets, sorted by name.
@@ -38,7 +37,6 @@ func (m *Model) targets() ([]*target, error) {
 	slices.SortFunc(all, func(a, b *target) int {
 		return cmp.Or(strings.Compare(a.name, b.name), comparePositions(a.at, b.at))
 	})
-	markClashes(all)
 	return all, joinMistakes(errs)
 }
 
@@ -88,22 +86,6 @@ func (w *workload) checkEnvironments(environment string) []Finding {
 		}
 	}
 	return findings
-}
-
-// markClashes finds the targets that would be one folder: workload a with target b-c, and workload a-b
-// with target c.
-func markClashes(sorted []*target) {
-	for i := 1; i < len(sorted); i++ {
-		a, b := sorted[i-1], sorted[i]
-		if a.name != b.name {
-			continue
-		}
-		err := coded(codeNamesClash, mistake(b.at, "rename one of them", "%s and %s at %s would both be called %q", b, a, a.at, b.name))
-		b.clash = err
-		if a.clash == nil {
-			a.clash = err
-		}
-	}
 }
 
 func (t *target) String() string {

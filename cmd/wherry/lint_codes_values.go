@@ -125,7 +125,7 @@ var policyCodes = []lintCode{
 	},
 	{
 		code: "E1401", title: "two deployment targets of one name",
-		text:    "A target's full name is WORKLOAD-TARGET. Two that share it would be one folder and one assignment.",
+		text:    "A target's full name is WORKLOAD-TARGET. Two that share it on one cluster type would be one folder and one assignment. Publish and plan keep the one whose registration the last release gave the name to; the other fails. Without such a release both fail.",
 		example: "workload a, target b-c\nworkload a-b, target c",
 		remedy:  "Rename one of them.",
 	},

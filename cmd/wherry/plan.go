@@ -104,6 +104,16 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
 	}
 	p.source.signed = true
+	opts := p.options
+	opts.OCI = p.registry.options()
+	var trust publisher.Trust
+	if p.to != "" {
+		var err error
+		if trust, err = p.trust.open(cmd, to, p.registry); err != nil {
+			return nil, err
+		}
+		p.source.lastRelease = lastReleases(to, trust, nil, opts)
+	}
 	planned, err := p.source.prepare(cmd, platform, to.Dir+p.against)
 	if err != nil {
 		return nil, err
@@ -114,12 +124,6 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 		d, err := publisher.CompareFolder(cmd.Context(), planned, p.against)
 		return d, p.folderFailure(err)
 	}
-	trust, err := p.trust.open(cmd, to, p.registry)
-	if err != nil {
-		return nil, err
-	}
-	opts := p.options
-	opts.OCI = p.registry.options()
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {
 		return nil, registryFailure(err, to)

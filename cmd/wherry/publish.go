@@ -118,13 +118,15 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 		}
 	}
 	p.source.packs, p.source.signed = true, true
+	p.options.OCI = p.registry.options()
+	p.source.lastRelease = lastReleases(to, p.options.Trust, keys, p.options)
 	loaded, result, err := p.source.render(cmd, platform, to.Dir)
 	if err != nil {
 		return err
 	}
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
-	opts.Unread, opts.Strict, opts.OCI = loaded.Unread, p.source.strict, p.registry.options()
+	opts.Unread, opts.Strict = loaded.Unread, p.source.strict
 	opts.Cache, opts.Packed = p.source.cache.get(), p.source.packer
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.source.cache.trim()
@@ -210,7 +212,9 @@ func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 		return
 	}
 	for _, f := range ct.Failures {
-		if f.HeldFrom != nil {
+		if f.Taken {
+			cmd.PrintErrf("left out: %s/%s of registration %q: the name belongs to another\n", ct.ClusterType, f.Name, f.Registration)
+		} else if f.HeldFrom != nil {
 			cmd.PrintErrf("held: %s/%s: as it was rendered for sequence %d (%s)\n", ct.ClusterType, f.Name, f.HeldFrom.Sequence, f.HeldFrom.Reason)
 		} else {
 			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", ct.ClusterType, f.Name)

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -17,6 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // registryFlags says how to talk to a registry: the flags that all commands on one share.
@@ -100,4 +102,18 @@ func cell(s string) string {
 		return strconv.Quote(s)
 	}
 	return s
+}
+
+// lastReleases reads the last releases at loc, for those who publish there or plan to.
+func lastReleases(loc oci.Location, trust publisher.Trust, keys []*publisher.Key, opts publisher.PublishOptions) func(*publisher.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
+	return func(loaded *publisher.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
+		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
+		return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+			list, err := read(ctx, clusterType)
+			if err != nil {
+				return nil, registryFailure(err, loc)
+			}
+			return list, nil
+		}
+	}
 }

@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -37,6 +38,8 @@ type sourceFlags struct {
 	signed      bool              // what is rendered is to be signed: keys that are not there must not be printed
 	packs       bool              // pack bundles as they are rendered: for those who need no files
 	packer      *publisher.Packer // that has done so, if it could
+	// lastRelease returns scheduler.Options.LastRelease; nil for commands that know no releases.
+	lastRelease func(*publisher.Loaded) func(context.Context, string) ([]scheduler.Released, error)
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -97,7 +100,13 @@ func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p pu
 		f.packer = publisher.NewPacker(f.cache.get())
 		options.Each = f.packer.Take
 	}
-	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), options); err != nil {
+	if f.lastRelease != nil {
+		options.LastRelease = f.lastRelease(p.Loaded)
+	}
+	var known *cli.Error
+	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), options); errors.As(err, &known) {
+		return p, err
+	} else if err != nil {
 		return p, cli.Fail(cli.Usage, err, "")
 	}
 	return p, f.pin(cmd, p.Result)

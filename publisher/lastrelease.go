@@ -1,0 +1,84 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"sync"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// LastReleases returns the function for [scheduler.Options].LastRelease by which Publish and Compare with the same
+// arguments render. It reads the releases at a registry or layout that are signed as trust asks; where that trusts
+// nobody, the public halves of keys are pinned, as in Publish. Of a release that cannot be verified it says nothing,
+// since Publish says it. Nothing is read before somebody asks.
+func LastReleases(loaded *Loaded, to oci.Location, trust Trust, keys []*Key, opts PublishOptions) func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+	if len(trust.Keys) == 0 {
+		trust = pinnedBy(keys)
+	}
+	l := &lastReleases{open: func() (*publication, error) {
+		environment := &scheduler.Result{Environment: loaded.Model.EnvironmentName(), Platform: loaded.Model.PlatformName()}
+		return newPublication(environment, to, nil, trust, PublishOptions{Platform: opts.Platform, Rings: opts.Rings, OCI: opts.OCI, Now: opts.Now})
+	}}
+	return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+		list, err := l.of(ctx, clusterType)
+		if err != nil {
+			return nil, fmt.Errorf("read the last release of %s at %s: %w", clusterType, to, err)
+		}
+		return list, nil
+	}
+}
+
+type lastReleases struct {
+	open func() (*publication, error)
+
+	mu          sync.Mutex
+	publication *publication // nil until somebody asks
+}
+
+func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+	l.mu.Lock()
+	defer l.mu.Unlock()
+	if l.publication == nil {
+		p, err := l.open()
+		if err == nil {
+			err = p.readRecord(ctx)
+		}
+		if err != nil {
+			return nil, err
+		}
+		l.publication = p
+	}
+	assignments, err := l.publication.lastAssignments(ctx, clusterType)
+	var unknown *lostError
+	if errors.As(err, &unknown) {
+		return nil, nil
+	}
+	var list []scheduler.Released
+	for _, a := range assignments {
+		list = append(list, scheduler.Released{
+			Name: a.Name, Registration: a.Registration, Workload: a.Workload, Target: a.Target, DependsOn: a.DependsOn,
+		})
+	}
+	return list, err
+}
+
+// lastAssignments lists what is in the release that failed assignments would keep their content from.
+func (p *publication) lastAssignments(ctx context.Context, clusterType string) ([]bundle.Assignment, error) {
+	pl := &plan{clusterType: scheduler.ClusterTypeResult{Name: clusterType}}
+	if err := p.find(ctx, pl); err != nil || pl.result.Result == OutcomeFailed {
+		return nil, err
+	}
+	v, err := p.lastVerified(ctx, pl)
+	if v == nil || err != nil {
+		return nil, err
+	}
+	list, err := readTree(ctx, pl.repo, v.Tree, v.Release.Content)
+	if err != nil {
+		return nil, lostIfRefused(err, "release %s", v.Release.Tag())
+	}
+	return list, nil
+}

@@ -1,0 +1,116 @@
+package scheduler
+
+import (
+	"context"
+	"slices"
+)
+
+// Released is what the last release of a cluster type says of one assignment: enough to tell to which team a name
+// belongs.
+type Released struct {
+	Name, Registration, Workload, Target string
+	DependsOn                            []string
+}
+
+// releasedNames is the last release of one cluster type, read when the first question about it comes up.
+type releasedNames struct {
+	read   func() ([]Released, error) // nil where there is no release
+	byName map[string]Released
+	err    error // which ends Render
+}
+
+func (r *renderer) releasedNames(ctx context.Context, ct *clusterType) *releasedNames {
+	names := &releasedNames{}
+	if r.lastRelease != nil {
+		names.read = func() ([]Released, error) { return r.lastRelease(ctx, ct.Metadata.Name) }
+	}
+	return names
+}
+
+// all returns the assignments of the release, by name.
+func (n *releasedNames) all() map[string]Released {
+	if n.byName == nil && n.err == nil {
+		n.byName = map[string]Released{}
+		var list []Released
+		if n.read != nil {
+			list, n.err = n.read()
+		}
+		for _, a := range list {
+			n.byName[a.Name] = a
+		}
+	}
+	return n.byName
+}
+
+// namesGiven says which deployment targets of a cluster type get their names.
+type namesGiven struct {
+	released *releasedNames
+	// lost has the targets that cannot have their names, by position in renderer.targets.
+	lost map[int]error
+	// taken has those of lost whose name another target keeps.
+	taken bitset
+}
+
+// share gives out the names of the selected targets of a cluster type. A name that several want belongs to the
+// registration to which the last release gave it; without one, nobody gets it.
+func (r *renderer) share(ctx context.Context, ct *clusterType, selected bitset) namesGiven {
+	n := namesGiven{released: r.releasedNames(ctx, ct), lost: map[int]error{}, taken: newBitset(len(r.targets))}
+	var same []int // targets of one name, which stand beside each other
+	for t := range selected.all {
+		if len(same) > 0 && r.targets[same[0]].name != r.targets[t].name {
+			n.decide(r.targets, same)
+			same = same[:0]
+		}
+		same = append(same, t)
+	}
+	n.decide(r.targets, same)
+	return n
+}
+
+// decide says which of the targets of one name gets it.
+func (n *namesGiven) decide(targets []*target, same []int) {
+	if len(same) < 2 {
+		return
+	}
+	owner := n.owner(targets, same)
+	for i, t := range same {
+		switch {
+		case t == owner:
+		case owner >= 0:
+			o := targets[owner]
+			n.taken.add(t)
+			n.lost[t] = coded(codeNamesClash, mistake(targets[t].at, "give the workload or the target another name",
+				"%s cannot be called %q: the last release gave this name to %s at %s", targets[t], o.name, o, o.at))
+		default:
+			a, b := targets[same[max(i-1, 0)]], targets[same[max(i, 1)]]
+			n.lost[t] = coded(codeNamesClash, mistake(b.at, clashHint(a, b), "%s and %s at %s would both be called %q", b, a, a.at, b.name))
+		}
+	}
+}
+
+// clashHint says what can be done about a name that nobody is known to own.
+func clashHint(a, b *target) string {
+	if a.workload.registration == b.workload.registration {
+		return "rename one of them"
+	}
+	return "rename one of them; publish and plan keep the one that the last release has"
+}
+
+// owner returns the target that the last release gave the name to, -1 where it gave it to none, or to a registration
+// which now has several that want it.
+func (n *namesGiven) owner(targets []*target, same []int) int {
+	was, released := n.released.all()[targets[same[0]].name]
+	if !released {
+		return -1
+	}
+	own := slices.DeleteFunc(slices.Clone(same), func(t int) bool { return targets[t].workload.registration != was.Registration })
+	if len(own) > 1 {
+		own = slices.DeleteFunc(own, func(t int) bool {
+			return targets[t].workload.Metadata.Name != was.Workload || targets[t].spec.Name != was.Target
+		})
+	}
+	if len(own) != 1 {
+		return -1
+	}
+	return own[0]
+}
