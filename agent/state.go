@@ -19,6 +19,7 @@ import (
 	berrors "go.etcd.io/bbolt/errors"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/private"
 )
 
 // Errors of the state file that callers branch on.
@@ -116,10 +117,15 @@ func (s *State) at(moment string) {
 	}
 }
 
-// OpenState opens the state in dir and makes it, with a new report key, where there is none. Its error
+// OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
+// other users on the folder; see private.Keep. Its error
 // wraps ErrBusy, ErrDamaged, ErrNewer or a *fs.PathError. The caller closes the State.
 func OpenState(dir string, now func() time.Time) (*State, error) {
 	if err := os.MkdirAll(dir, 0o700); err != nil {
+		return nil, fmt.Errorf("state folder: %w", err)
+	}
+	// What cannot be changed here, as in another user's folder, is no reason to stand still.
+	if err := private.Keep(dir, stateFile, storeDir, contentsDir, socketFile); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	s, err := openState(dir, &bbolt.Options{Timeout: lockTime})

@@ -122,3 +122,19 @@ func openTestState(t testing.TB, dir string) *State {
 	t.Cleanup(func() { _ = s.Close() })
 	return s
 }
+
+func TestAStateFolderThatExistedIsKeptFromOtherUsers(t *testing.T) {
+	s := newSite(t)
+	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
+	s.once()
+	loose := map[string]fs.FileMode{".": 0o755, stateFile: 0o644, storeDir: 0o755, contentsDir: 0o755}
+	for name, mode := range loose {
+		require.NoError(t, os.Chmod(filepath.Join(s.dir, name), mode))
+	}
+	s.once()
+	for name, mode := range loose {
+		info, err := os.Stat(filepath.Join(s.dir, name))
+		require.NoError(t, err)
+		require.Equal(t, mode&0o700, info.Mode().Perm(), name)
+	}
+}

@@ -29,6 +29,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/private"
 )
 
 // Errors for callers to branch on. Each is wrapped with what it is about.
@@ -107,9 +109,20 @@ func Open(dir string, o Options) (*Hub, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
+	err = private.Keep(dir, DatabaseFile, DatabaseFile+"-wal", DatabaseFile+"-shm", KeyFile, PublicKeyFile)
+	if errors.Is(err, fs.ErrPermission) {
+		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "error", err)
+	} else if err != nil {
+		return nil, fmt.Errorf("hub: %w", err)
+	}
 	key, err := loadKey(dir, exists)
 	if err != nil {
 		return nil, fmt.Errorf("hub key: %w", err)
+	}
+	if !exists {
+		if err := makePrivate(path); err != nil {
+			return nil, fmt.Errorf("hub database: %w", err)
+		}
 	}
 	fleet, err := fleetTemplate(o.Now)
 	if err != nil {
@@ -132,6 +145,16 @@ func Open(dir string, o Options) (*Hub, error) {
 		bodies:  &slots{perAddress: maxUnreadOfAddress, total: maxUnread, bytes: maxUnreadBytes},
 		proxies: o.TrustedProxies, hosts: o.Hosts,
 	}, nil
+}
+
+// makePrivate makes an empty file that nobody else may read, unless there is one. SQLite gives the files beside its
+// database the same mode.
+func makePrivate(path string) error {
+	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
+	if err != nil {
+		return err
+	}
+	return f.Close()
 }
 
 // Close waits for what is being written and closes the database.

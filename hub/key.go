@@ -12,7 +12,7 @@ import (
 	"path/filepath"
 )
 
-// The hub's key pair in its folder: PKCS #8 (mode 0600) and SubjectPublicKeyInfo, both in PEM.
+// The hub's key pair in its folder: PKCS #8 and SubjectPublicKeyInfo, both in PEM.
 const (
 	KeyFile       = "hub.key"
 	PublicKeyFile = "hub.pub"
@@ -43,7 +43,7 @@ func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	if have, err := os.ReadFile(pub); err == nil && string(have) == string(public) {
 		return key, nil
 	}
-	return key, writeFile(pub, public, 0o644, os.Rename)
+	return key, writeFile(pub, public, 0o600, os.Rename)
 }
 
 // makeKey writes a new key, unless another process writes one first: linking, unlike renaming, never

@@ -3,6 +3,7 @@ package hub
 import (
 	"database/sql"
 	"fmt"
+	"io/fs"
 	"net/http"
 	"os"
 	"path/filepath"
@@ -39,6 +40,31 @@ func TestOpenKeepsKeyAndContent(t *testing.T) {
 	left, err := filepath.Glob(filepath.Join(dir, ".*"))
 	require.NoError(t, err)
 	require.Empty(t, left, "no temporary file stays")
+}
+
+func TestOpenKeepsOtherUsersOut(t *testing.T) {
+	dir := filepath.Join(t.TempDir(), "hub")
+	openHub(t, dir, &clock{now: epoch})
+	modes := func() map[string]fs.FileMode {
+		found := map[string]fs.FileMode{}
+		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			info, err := os.Lstat(path)
+			require.NoError(t, err)
+			found[filepath.Base(path)] = info.Mode().Perm()
+			return nil
+		}))
+		return found
+	}
+	want := map[string]fs.FileMode{"hub": 0o700, "hub.db": 0o600, "hub.db-wal": 0o600, "hub.db-shm": 0o600, "hub.key": 0o600, "hub.pub": 0o600}
+	require.Equal(t, want, modes(), "a new hub")
+	for name := range want {
+		if name != "hub" {
+			require.NoError(t, os.Chmod(filepath.Join(dir, name), 0o666))
+		}
+	}
+	require.NoError(t, os.Chmod(dir, 0o755))
+	openHub(t, dir, &clock{now: epoch})
+	require.Equal(t, want, modes(), "one that existed")
 }
 
 func TestOpenRefuses(t *testing.T) {

@@ -1,0 +1,52 @@
+// Package private keeps the folders of agents and hubs from other users of their machines.
+//
+// Keep is all that there is. It takes rights away and gives none.
+package private
+
+import (
+	"errors"
+	"io/fs"
+	"os"
+)
+
+// Keep takes the rights of other users, and of the group, on the folder dir and on those of names in it that exist:
+// folders become 0700 and files 0600, also where they existed before.
+//
+// A folder with the setgid bit (chmod g+s), as Kubernetes' fsGroup sets it, is for a group on purpose: there the group
+// keeps the rights that it has. A folder with the sticky bit, such as /tmp, is shared by all and stays as it is. Links
+// are not followed. The error wraps fs.ErrPermission where dir is another user's; what could be changed has been.
+func Keep(dir string, names ...string) error {
+	root, err := os.OpenRoot(dir)
+	if err != nil {
+		return err
+	}
+	defer root.Close()
+	info, err := root.Stat(".")
+	if err != nil {
+		return err
+	}
+	others := fs.FileMode(0o077)
+	if info.Mode()&fs.ModeSetgid != 0 {
+		others = 0o007
+	}
+	if info.Mode()&fs.ModeSticky == 0 { // first, so that nobody else can change what lies in it
+		err = take(root, ".", others)
+	}
+	for _, name := range names {
+		err = errors.Join(err, take(root, name, others))
+	}
+	return err
+}
+
+func take(root *os.Root, name string, rights fs.FileMode) error {
+	info, err := root.Lstat(name)
+	switch {
+	case errors.Is(err, fs.ErrNotExist):
+		return nil
+	case err != nil:
+		return err
+	case info.Mode()&fs.ModeSymlink != 0 || info.Mode()&rights == 0:
+		return nil
+	}
+	return root.Chmod(name, info.Mode()&^rights)
+}
