@@ -86,7 +86,7 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 	if err != nil {
 		return nil, false, err
 	}
-	if err := a.validator.validate(in.config, a.schemas(i)); err != nil {
+	if err := a.validator.validate(ctx, in.config, a.schemas(i)); err != nil {
 		return nil, false, because(SchemaViolated, err)
 	}
 	files, err := a.files(ctx, in)

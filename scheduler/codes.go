@@ -55,6 +55,7 @@ const (
 	codeCycleOfValues   = "E1210"
 	codeClusterValue    = "W1211"
 	codeMissingKey      = "W1212"
+	codeSchemaCost      = "E1213"
 
 	// Policies, annotations and environments.
 	codeNoClusterType     = "W1301"

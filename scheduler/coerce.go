@@ -39,17 +39,26 @@ func coerce(s string, types []string) any {
 // validateReadings validates values, of which some were texts. Where a schema permits several types for a
 // text, the first that it can be read as need not be one that satisfies it: so each is tried, and at last
 // what Kalypso takes it for, which is a number wherever it looks like one.
-func validateReadings(schema *jsonschema.Schema, values map[string]any, texts map[string]string) error {
-	err := schema.Validate(values)
+func (s *compiledSchema) validateReadings(values map[string]any, texts map[string]string, steps *meter) error {
+	err := s.validate(values, steps)
+	wrong := concerned(err)
 	for _, key := range sortedKeys(texts) {
-		if !concerns(err, key) {
+		if !wrong[key] {
 			continue
 		}
+		types, limit := s.typesOf(key, steps)
+		if limit != nil {
+			return limit
+		}
 		first := values[key]
-		for _, t := range append(typesOf(schema, key), "number") {
+		for _, t := range slices.Concat(types, []string{"number"}) {
 			values[key] = coerce(texts[key], []string{t})
-			if other := schema.Validate(values); !concerns(other, key) {
-				first, err = values[key], other
+			other := s.validate(values, steps)
+			if errors.Is(other, errTooManySchemaSteps) {
+				return other
+			}
+			if concerns := concerned(other); !concerns[key] {
+				first, err, wrong = values[key], other, concerns
 				break
 			}
 		}
@@ -58,65 +67,89 @@ func validateReadings(schema *jsonschema.Schema, values map[string]any, texts ma
 	return err
 }
 
-// concerns says whether a failed validation has to do with the value of key.
-func concerns(err error, key string) bool {
+// concerned lists the keys whose values a failed validation has to do with.
+func concerned(err error) map[string]bool {
+	keys := map[string]bool{}
 	var invalid *jsonschema.ValidationError
 	if !errors.As(err, &invalid) {
-		return false
+		return keys
 	}
-	if len(invalid.InstanceLocation) > 0 && invalid.InstanceLocation[0] == key {
-		return true
+	next := []*jsonschema.ValidationError{invalid}
+	for i := 0; i < len(next); i++ {
+		if at := next[i].InstanceLocation; len(at) > 0 {
+			keys[at[0]] = true
+		}
+		next = append(next, next[i].Causes...)
 	}
-	return slices.ContainsFunc(invalid.Causes, func(cause *jsonschema.ValidationError) bool { return concerns(cause, key) })
+	return keys
 }
 
 // typesOf lists the types that a schema permits for the value of key, string first.
-func typesOf(schema *jsonschema.Schema, key string) []string {
+func typesOf(schema *jsonschema.Schema, key string, steps *meter) ([]string, error) {
 	var types []string
-	eachPart(schema, func(part *jsonschema.Schema) {
+	declared := func(of *jsonschema.Schema) error {
+		more, err := declaredTypes(of, steps)
+		types = addTypes(types, more...)
+		return err
+	}
+	err := eachPart(schema, steps, func(part *jsonschema.Schema) (err error) {
 		if property, ok := part.Properties[key]; ok {
-			types = append(types, declaredTypes(property)...)
+			err = declared(property)
 		}
-		for pattern, property := range part.PatternProperties {
-			if pattern.MatchString(key) {
-				types = append(types, declaredTypes(property)...)
+		for p, property := range part.PatternProperties {
+			if err == nil {
+				err = steps.take(p.(*pattern).steps(key))
+			}
+			if err == nil && p.MatchString(key) {
+				err = declared(property)
 			}
 		}
-		if rest, ok := part.AdditionalProperties.(*jsonschema.Schema); ok && part.Properties[key] == nil {
-			types = append(types, declaredTypes(rest)...)
+		if rest, ok := part.AdditionalProperties.(*jsonschema.Schema); ok && err == nil && part.Properties[key] == nil {
+			err = declared(rest)
 		}
+		return err
 	})
 	slices.SortStableFunc(types, func(a, b string) int {
 		rank := []string{"string", "integer", "number", "boolean", "null"}
 		return slices.Index(rank, a) - slices.Index(rank, b)
 	})
-	return slices.Compact(types)
+	return types, err
+}
+
+// addTypes adds those of more that are not there.
+func addTypes(types []string, more ...string) []string {
+	for _, t := range more {
+		if !slices.Contains(types, t) {
+			types = append(types, t)
+		}
+	}
+	return types
 }
 
 // declaredTypes lists the types that a value's schema names, or that its other keywords imply.
-func declaredTypes(schema *jsonschema.Schema) []string {
+func declaredTypes(schema *jsonschema.Schema, steps *meter) ([]string, error) {
 	var types []string
-	eachPart(schema, func(part *jsonschema.Schema) {
+	numeric := false
+	err := eachPart(schema, steps, func(part *jsonschema.Schema) error {
 		if part.Types != nil {
-			types = append(types, part.Types.ToStrings()...)
-		}
-		if part.Enum != nil {
-			for _, value := range part.Enum.Values {
-				types = append(types, typeOf(value))
-			}
+			types = addTypes(types, part.Types.ToStrings()...)
 		}
 		if part.Const != nil {
-			types = append(types, typeOf(*part.Const))
+			types = addTypes(types, typeOf(*part.Const))
 		}
+		numeric = numeric || part.Minimum != nil || part.Maximum != nil || part.ExclusiveMinimum != nil || part.ExclusiveMaximum != nil || part.MultipleOf != nil
+		if part.Enum == nil {
+			return nil
+		}
+		for _, value := range part.Enum.Values {
+			types = addTypes(types, typeOf(value))
+		}
+		return steps.take(len(part.Enum.Values))
 	})
-	if len(types) == 0 {
-		eachPart(schema, func(part *jsonschema.Schema) {
-			if part.Minimum != nil || part.Maximum != nil || part.ExclusiveMinimum != nil || part.ExclusiveMaximum != nil || part.MultipleOf != nil {
-				types = append(types, "number")
-			}
-		})
+	if len(types) == 0 && numeric {
+		types = []string{"number"}
 	}
-	return types
+	return types, err
 }
 
 func typeOf(value any) string {
@@ -132,18 +165,25 @@ func typeOf(value any) string {
 	}
 }
 
-// eachPart visits a schema and those that it refers to or is combined of, each once.
-func eachPart(schema *jsonschema.Schema, visit func(*jsonschema.Schema)) {
+// eachPart visits a schema and those that it refers to or is combined of, each once, and each for a step.
+func eachPart(schema *jsonschema.Schema, steps *meter, visit func(*jsonschema.Schema) error) error {
 	seen := map[*jsonschema.Schema]bool{nil: true}
-	for next := []*jsonschema.Schema{schema}; len(next) > 0; {
-		part := next[0]
-		if next = next[1:]; seen[part] {
+	next := []*jsonschema.Schema{schema}
+	for i := 0; i < len(next); i++ {
+		part := next[i]
+		if seen[part] {
 			continue
 		}
 		seen[part] = true
-		visit(part)
-		next = slices.Concat(next, part.AllOf, part.AnyOf, part.OneOf, []*jsonschema.Schema{part.Ref, part.Then, part.Else})
+		if err := steps.take(1); err != nil {
+			return err
+		}
+		if err := visit(part); err != nil {
+			return err
+		}
+		next = append(next, slices.Concat(part.AllOf, part.AnyOf, part.OneOf, []*jsonschema.Schema{part.Ref, part.Then, part.Else})...)
 	}
+	return nil
 }
 
 // plain turns what yaml.v2 gives into what JSON has.

@@ -213,7 +213,7 @@ func TestSchemas(t *testing.T) {
 		"a dialect from the network":           {`{"$schema": "http://example.com/mine"}`, `  K: x`, `http://example.com/mine is not part of the schema`},
 		"a schema that refers to itself":       {`{"properties": {"K": {"$ref": "#/definitions/a"}}, "definitions": {"a": {"anyOf": [{"type": "integer"}, {"type": "array", "items": {"$ref": "#/definitions/a"}}]}}}`, `  K: "[1, [2]]"`, ""},
 		"a schema that is nothing but itself":  {`{"$ref": "#"}`, `  K: x`, `ConfigSchema "s"`},
-		"a number with a very large exponent":  {`{"properties": {"K": {"maximum": 1e99999999}}}`, `  K: "5"`, ""},
+		"a number with a very large exponent":  {`{"properties": {"K": {"maximum": 1e99999999}}}`, `  K: "5"`, `ConfigSchema "s" cannot be used: the number 1e99999999 is out of range`},
 		"a value with a very large exponent":   {`{"properties": {"K": {"type": "number"}}}`, `  K: "1e99999999"`, "K: got string, want number"},
 		"a schema that applies elsewhere":      {"", `  K: x`, ""},
 		"a schema that is no object but true":  {`true`, `  K: x`, ""},

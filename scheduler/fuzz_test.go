@@ -104,7 +104,8 @@ func FuzzParseValue(f *testing.F) {
 		require.Equal(t, toYAML(c.data()), c.yaml)
 		hash(c.data())
 		stringify(c.data())
-		schema.check(c)
+		_, err := schema.check(c, maxSchemaSteps)
+		require.NoError(t, err)
 		for _, s := range []string{a, b} {
 			l := &linter{model: NewModel("dev")}
 			l.value(&configMap{}, "K", text{Value: s})

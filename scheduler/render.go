@@ -155,7 +155,7 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 	r.layerMatcher = newMatcher(r.composer.conditions(), r.targets, index)
 	var conditions [][]condition
 	for _, s := range sortedValues(m.schemas) {
-		r.schemas = append(r.schemas, schemaUse{fmt.Sprintf("ConfigSchema %q", s.Metadata.Name), s.position(s.Spec.Schema.line), s.Spec.Schema.Value})
+		r.schemas = append(r.schemas, schemaUse{owner: fmt.Sprintf("ConfigSchema %q", s.Metadata.Name), at: s.position(s.Spec.Schema.line), text: s.Spec.Schema.Value})
 		conditions = append(conditions, conditionsOf(s.Metadata.Labels))
 	}
 	r.schemaMatcher = newMatcher(conditions, r.targets, index)

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"slices"
@@ -18,6 +19,10 @@ type schemaUse struct {
 	owner string // such as: ConfigSchema "ports"
 	at    Position
 	text  string
+	// limit is how many steps the schemas of a workload may take together. Zero is maxSchemaSteps for this one alone.
+	limit int
+	// refused says that the schemas of the workload's registration are too large together.
+	refused bool
 }
 
 // validator checks configurations against schemas. It compiles each schema once, and a configuration
@@ -32,10 +37,13 @@ type compiledSchema struct {
 	err    error
 	types  sync.Map // of a key: see typesOf
 
+	dynamic []*jsonschema.Schema // what a $dynamicRef may stand for
+	facts   map[*jsonschema.Schema]facts
+
 	reads    map[string]bool // keys; see readsOf
 	readsAll bool
 	mu       sync.Mutex
-	shared   map[string][]violation // by what relevant returns
+	shared   map[string]outcome // by what relevant returns
 }
 
 // checks keeps what schemas found wrong with one configuration.
@@ -45,9 +53,20 @@ type checks struct {
 }
 
 type schemaCheck struct {
-	schema     *compiledSchema
-	violations []violation
+	schema *compiledSchema
+	outcome
 }
+
+// outcome is what a check has found, and how many steps it took: so others who ask the same may pay for it as if they
+// had made it. A check that gave up took one step more than it was permitted.
+type outcome struct {
+	violations []violation
+	steps      int
+	gaveUp     bool
+}
+
+// answers reports whether a new check within limit would have no other outcome.
+func (o outcome) answers(limit int) bool { return !o.gaveUp || o.steps > limit }
 
 // violation is one way in which a configuration is not what its schema asks for.
 type violation struct {
@@ -60,39 +79,71 @@ type violation struct {
 func newValidator() *validator { return &validator{compiled: map[string]*compiledSchema{}} }
 
 // validate returns all that the schemas find wrong with a configuration, each with its place.
-func (v *validator) validate(c *config, uses []schemaUse) error {
+func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) error {
 	var errs []error
+	taken := 0 // of what the workload's schemas share
 	for _, use := range uses {
-		violations, err := v.check(c, use.text)
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		limit := maxSchemaSteps
+		if use.limit > 0 {
+			limit = use.limit - taken
+		}
+		if use.refused {
+			errs = append(errs, tooLarge(use))
+			break
+		}
+		found, err := v.check(c, use.text, limit)
 		if err != nil {
 			errs = append(errs, coded(codeSchema, mistake(use.at, "", "%s cannot be used: %v", use.owner, err)))
+			continue
 		}
-		for _, found := range violations {
-			at, says := c.origin(found.key), fmt.Sprintf("%s at %s", use.owner, use.at)
-			if at == (Position{}) {
-				at, says = use.at, use.owner
-			}
-			errs = append(errs, coded(codeSchemaViolation, mistake(at, "", "configuration: %s, says %s", strings.TrimSpace(found.path+" "+found.message), says)))
+		if found.steps > limit {
+			errs = append(errs, tooCostly(use))
+			break // what may follow has no steps left, or as few
 		}
+		if use.limit > 0 {
+			taken += found.steps
+		}
+		errs = append(errs, violated(c, use, found.violations)...)
 	}
 	return joinMistakes(errs)
 }
 
-func (v *validator) check(c *config, text string) ([]violation, error) {
+func violated(c *config, use schemaUse, violations []violation) (errs []error) {
+	for _, found := range violations {
+		at, says := c.origin(found.key), fmt.Sprintf("%s at %s", use.owner, use.at)
+		if at == (Position{}) {
+			at, says = use.at, use.owner
+		}
+		errs = append(errs, coded(codeSchemaViolation, mistake(at, "", "configuration: %s, says %s", strings.TrimSpace(found.path+" "+found.message), says)))
+	}
+	return errs
+}
+
+// check returns what a schema finds wrong with c. Its error is that of a schema which cannot be used.
+func (v *validator) check(c *config, text string, limit int) (outcome, error) {
 	compiled := v.compile(text)
 	if compiled.err != nil {
-		return nil, compiled.err
+		return outcome{}, compiled.err
 	}
 	c.checks.mu.Lock()
 	defer c.checks.mu.Unlock()
-	for _, known := range c.checks.known {
-		if known.schema == compiled {
-			return known.violations, nil
-		}
+	i := slices.IndexFunc(c.checks.known, func(known schemaCheck) bool { return known.schema == compiled })
+	if i >= 0 && c.checks.known[i].answers(limit) {
+		return c.checks.known[i].outcome, nil
 	}
-	violations := compiled.check(c)
-	c.checks.known = append(c.checks.known, schemaCheck{compiled, violations})
-	return violations, nil
+	found, err := compiled.check(c, limit)
+	switch made := (schemaCheck{compiled, found}); {
+	case err != nil:
+		return outcome{}, err
+	case i >= 0:
+		c.checks.known[i] = made
+	default:
+		c.checks.known = append(c.checks.known, made)
+	}
+	return found, nil
 }
 
 func (v *validator) compile(text string) *compiledSchema {
@@ -114,29 +165,22 @@ func (v *validator) compile(text string) *compiledSchema {
 // compileSchema takes a text without $schema for draft 7 or, where it is none, for draft 4, whose
 // keywords are written in another way.
 func compileSchema(text string) *compiledSchema {
-	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	document, bounded, err := readSchema(text)
 	if err != nil {
-		return &compiledSchema{err: fmt.Errorf("no JSON: %w", err)}
+		return &compiledSchema{err: err}
 	}
 	var first error
 	for _, draft := range []*jsonschema.Draft{jsonschema.Draft7, jsonschema.Draft4} {
-		c := jsonschema.NewCompiler()
-		c.DefaultDraft(draft)
-		c.UseLoader(noLoader{})
-		c.AssertFormat() // from 2019-09 on it would otherwise be a remark, which it is not with Kalypso
-		err := c.AddResource(schemaURL, document)
+		compiled, err := bounded.compile(document, draft)
 		if err == nil {
-			var schema *jsonschema.Schema
-			if schema, err = c.Compile(schemaURL); err == nil {
-				keys, all := readsOf(schema)
-				return &compiledSchema{schema: schema, reads: keys, readsAll: all}
-			}
+			compiled.reads, compiled.readsAll = readsOf(compiled.schema)
+			return compiled
 		}
 		if first == nil {
 			first = err
 		}
 	}
-	return &compiledSchema{err: errors.New(strings.ReplaceAll(first.Error(), schemaURL, ""))}
+	return &compiledSchema{err: errors.New(sentence("%s", strings.ReplaceAll(first.Error(), schemaURL, "")))}
 }
 
 // schemaURL is what a schema is called while it is compiled; it is an absolute URL so that the library
@@ -151,22 +195,34 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and only references within it are followed", url)
 }
 
-// checkValues returns what the schema finds wrong with values.
-func (s *compiledSchema) checkValues(all []value) []violation {
+// checkValues returns what the schema finds wrong with values, within limit steps.
+func (s *compiledSchema) checkValues(all []value, limit int) (outcome, error) {
+	steps := &meter{left: limit}
+	found, err := s.violations(all, steps)
+	if errors.Is(err, errTooManySchemaSteps) {
+		return outcome{steps: limit + 1, gaveUp: true}, nil
+	}
+	return outcome{violations: found, steps: limit - steps.left}, err
+}
+
+func (s *compiledSchema) violations(all []value, steps *meter) ([]violation, error) {
 	values, texts := make(map[string]any, len(all)), map[string]string{}
 	for _, v := range all {
-		if text, ok := v.get().(string); ok {
-			values[v.key], texts[v.key] = coerce(text, s.typesOf(v.key)), text
-		} else {
+		text, ok := v.get().(string)
+		if !ok {
 			values[v.key] = plain(v.get())
+			continue
 		}
-	}
-	var invalid *jsonschema.ValidationError
-	if err := validateReadings(s.schema, values, texts); !errors.As(err, &invalid) {
+		types, err := s.typesOf(v.key, steps)
 		if err != nil {
-			return []violation{{message: err.Error()}}
+			return nil, err
 		}
-		return nil
+		values[v.key], texts[v.key] = coerce(text, types), text
+	}
+	err := s.validateReadings(values, texts, steps)
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return nil, err
 	}
 	found := violationsOf(invalid, message.NewPrinter(language.English))
 	for i, v := range found {
@@ -175,16 +231,40 @@ func (s *compiledSchema) checkValues(all []value) []violation {
 		}
 	}
 	slices.SortFunc(found, func(a, b violation) int { return strings.Compare(a.path+a.message, b.path+b.message) })
-	return slices.Compact(found)
+	return slices.Compact(found), nil
 }
 
-// typesOf is typesOf, asked once for each key.
-func (s *compiledSchema) typesOf(key string) []string {
-	known, ok := s.types.Load(key)
-	if !ok {
-		known, _ = s.types.LoadOrStore(key, typesOf(s.schema, key))
+// validate has the library check values, if that is within the steps that are left. The error is the library's, or
+// wraps errTooManySchemaSteps.
+func (s *compiledSchema) validate(values map[string]any, steps *meter) error {
+	n, err := s.steps(values, steps.left)
+	if err == nil {
+		err = steps.take(n)
 	}
-	return known.([]string)
+	if err != nil {
+		return err
+	}
+	return s.schema.Validate(values)
+}
+
+// keyTypes is what typesOf has found, and the steps that it took.
+type keyTypes struct {
+	types []string
+	steps int
+}
+
+// typesOf lists the types that the schema permits for the value of key, string first. It looks once for each key, and
+// counts the steps each time.
+func (s *compiledSchema) typesOf(key string, steps *meter) ([]string, error) {
+	if known, ok := s.types.Load(key); ok {
+		return known.(keyTypes).types, steps.take(known.(keyTypes).steps)
+	}
+	before := steps.left
+	types, err := typesOf(s.schema, key, steps)
+	if err == nil {
+		s.types.Store(key, keyTypes{types, before - steps.left})
+	}
+	return types, err
 }
 
 // quotesValue says whether a message of that kind repeats the value.
@@ -212,7 +292,7 @@ func violationsOf(e *jsonschema.ValidationError, printer *message.Printer) []vio
 		}
 		return found
 	}
-	v := violation{message: e.ErrorKind.LocalizedString(printer), quotes: quotesValue(e.ErrorKind)}
+	v := violation{message: sentence("%s", e.ErrorKind.LocalizedString(printer)), quotes: quotesValue(e.ErrorKind)}
 	if len(e.InstanceLocation) > 0 {
 		v.key, v.path = e.InstanceLocation[0], strings.Join(e.InstanceLocation, ".")+":"
 	}

@@ -20,9 +20,10 @@ var namedOnly = []string{
 func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
 	keys = map[string]bool{}
 	seen := map[*jsonschema.Schema]bool{nil: true}
-	for next := []*jsonschema.Schema{schema}; len(next) > 0; {
-		part := next[0]
-		if next = next[1:]; seen[part] {
+	next := []*jsonschema.Schema{schema}
+	for i := 0; i < len(next); i++ {
+		part := next[i]
+		if seen[part] {
 			continue
 		}
 		seen[part] = true
@@ -38,8 +39,8 @@ func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
 		for _, key := range part.Required {
 			keys[key] = true
 		}
-		next = slices.Concat(next, part.AllOf, part.AnyOf, part.OneOf,
-			[]*jsonschema.Schema{part.Ref, part.Not, part.If, part.Then, part.Else})
+		next = append(next, slices.Concat(part.AllOf, part.AnyOf, part.OneOf,
+			[]*jsonschema.Schema{part.Ref, part.Not, part.If, part.Then, part.Else})...)
 	}
 	return keys, false
 }
@@ -65,21 +66,25 @@ func (s *compiledSchema) relevant(c *config) (values []value, id string, identif
 // maxShared bounds the results that a schema keeps for configurations to share.
 const maxShared = 1 << 16
 
-// check returns what the schema finds wrong with c.
-func (s *compiledSchema) check(c *config) []violation {
+// check returns what the schema finds wrong with c, within limit steps.
+func (s *compiledSchema) check(c *config, limit int) (outcome, error) {
 	values, id, identified := s.relevant(c)
 	if !identified {
-		return s.checkValues(values)
+		return s.checkValues(values, limit)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	violations, ok := s.shared[id]
-	if !ok {
-		violations = s.checkValues(values)
-		if s.shared == nil || len(s.shared) > maxShared {
-			s.shared = map[string][]violation{}
-		}
-		s.shared[id] = violations
+	found, ok := s.shared[id]
+	if ok && found.answers(limit) {
+		return found, nil
 	}
-	return violations
+	found, err := s.checkValues(values, limit)
+	if err != nil {
+		return found, err
+	}
+	if s.shared == nil || len(s.shared) > maxShared {
+		s.shared = map[string]outcome{}
+	}
+	s.shared[id] = found
+	return found, nil
 }

@@ -48,7 +48,9 @@ func TestConfigurationsShareWhatASchemaFinds(t *testing.T) {
 		for _, i := range members {
 			some = append(some, layers[i])
 		}
-		return len(s.check(compose(some, w)))
+		outcome, err := s.check(compose(some, w), maxSchemaSteps)
+		require.NoError(t, err)
+		return len(outcome.violations)
 	}
 	for range 2 {
 		require.Equal(t, 1, found(0))

@@ -37,6 +37,7 @@ func (m *Model) targets() ([]*target, error) {
 	slices.SortFunc(all, func(a, b *target) int {
 		return cmp.Or(strings.Compare(a.name, b.name), comparePositions(a.at, b.at))
 	})
+	shareSchemaSteps(all)
 	return all, joinMistakes(errs)
 }
 
@@ -70,7 +71,7 @@ func (m *Model) newTarget(w *workload, spec *deploymentTarget, workspace string)
 	}
 	t.labels["workload"], t.labels["workspace"] = w.Metadata.Name, workspace // nobody can pose as another
 	for _, schema := range slices.Concat(spec.ConfigSchemas, w.Spec.ConfigSchemas) {
-		t.schemas = append(t.schemas, schemaUse{fmt.Sprintf("a schema of workload %q", w.Metadata.Name), w.position(schema.line), schema.Value})
+		t.schemas = append(t.schemas, schemaUse{owner: fmt.Sprintf("a schema of workload %q", w.Metadata.Name), at: w.position(schema.line), text: schema.Value})
 	}
 	return t
 }

@@ -51,7 +51,8 @@ var valueCodes = []lintCode{
 	},
 	{
 		code: "E1209", title: "a schema that cannot be used",
-		text:   "It is no JSON, no JSON Schema, or refers to another document, which is not fetched. All assignments to which it applies fail.",
+		text: "It is no JSON, no JSON Schema, refers to itself without an end or to another document, which is not fetched, or is too large: 1 MiB, 4000 subschemas, " +
+			"patterns of 200000 instructions. All assignments to which it applies fail.",
 		remedy: "Correct the schema; put what it refers to into its definitions.",
 	},
 	{
@@ -71,6 +72,14 @@ var valueCodes = []lintCode{
 		text:    "What is rendered would hold \"<no value>\", or \"<nil>\" where a function such as printf writes it: most often the key is misspelt, or its ConfigMap does not apply to the cluster type. \"wherry render\" writes that, as Kalypso does, and warns; \"wherry plan\" and \"wherry publish\" fail the assignment. Keys that are only asked for, as by if, with, default or hasKey, do not count.",
 		example: "image: {{ .ConfigData.IMAGE }}",
 		remedy:  "Set the key, or give it a default: {{ .ConfigData.IMAGE | default \"nginx\" }}. The annotation wherry.dev/missing-keys: kalypso on the Template permits it.",
+	},
+	{
+		code: "E1213", title: "a schema that takes too many steps",
+		text: "A step is one part of the schema that looks at one value. The schemas of a workload may take 262144 for one assignment, and each ConfigSchema " +
+			"as many; in a registration with more than 256 deployment targets it is less for each. A chain of definitions that each refer to the next one twice " +
+			"doubles the steps with every link. The schemas of one registration may have 1 MiB together. The assignment fails, and no other.",
+		example: "\"definitions\": {\n  \"a\": {\"allOf\": [{\"$ref\": \"#/definitions/b\"}, {\"$ref\": \"#/definitions/b\"}]},\n  \"b\": …   # and so on, thirty deep",
+		remedy:  "Refer to each definition once. Give alternatives of anyOf and oneOf a type or const that tells them apart early.",
 	},
 }
 

@@ -1,0 +1,256 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/url"
+	"regexp"
+	"regexp/syntax"
+	"strconv"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+// Bounds on a schema before it is compiled, for which the library's time grows with their square. At all of them it
+// takes some three seconds.
+const (
+	// maxSchemaBytes bounds one schema, and all that the workloads of one registration have.
+	maxSchemaBytes = 1 << 20
+	// maxSchemaParts bounds the objects, true and false of a schema: each may be a subschema.
+	maxSchemaParts = 4000
+	// maxSchemaPaths bounds the length of the paths to all these together, which the library keeps.
+	maxSchemaPaths = 1 << 20
+	// maxExponent bounds that of a number, and maxDigits its length: the library calculates with all its digits.
+	maxExponent, maxDigits = 400, 400
+	// maxPatternSteps bounds the instructions of all patterns together. The pattern of a DNS name has 130.
+	maxPatternSteps = 200_000
+	// maxDynamicAnchors bounds what one $dynamicRef may stand for.
+	maxDynamicAnchors = 100
+)
+
+// schemaDocument is what is learned of a schema while its bounds are checked.
+type schemaDocument struct {
+	parts, paths int
+	// dynamic lists the JSON pointers of the objects with $dynamicAnchor.
+	dynamic []string
+	// recursive says that there is a $recursiveAnchor below the top.
+	recursive bool
+}
+
+// readSchema reads a text within the bounds.
+func readSchema(text string) (any, *schemaDocument, error) {
+	if len(text) > maxSchemaBytes {
+		return nil, nil, fmt.Errorf("it is larger than %d bytes", maxSchemaBytes)
+	}
+	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
+	if err != nil {
+		return nil, nil, fmt.Errorf("no JSON: %w", err)
+	}
+	d := &schemaDocument{}
+	if err := d.read(document, ""); err != nil {
+		return nil, nil, err
+	}
+	if len(d.dynamic) > maxDynamicAnchors {
+		return nil, nil, fmt.Errorf("it has more than %d subschemas with $dynamicAnchor", maxDynamicAnchors)
+	}
+	return document, d, nil
+}
+
+func (d *schemaDocument) read(v any, path string) error {
+	switch v := v.(type) {
+	case json.Number:
+		return checkNumber(string(v))
+	case bool:
+		return d.part(path)
+	case []any:
+		for i, item := range v {
+			if err := d.read(item, path+"/"+strconv.Itoa(i)); err != nil {
+				return err
+			}
+		}
+	case map[string]any:
+		if err := d.part(path); err != nil {
+			return err
+		}
+		if _, ok := v["$dynamicAnchor"].(string); ok {
+			d.dynamic = append(d.dynamic, path)
+		}
+		if v["$recursiveAnchor"] == true && path != "" {
+			d.recursive = true
+		}
+		for _, key := range sortedKeys(v) {
+			if err := d.read(v[key], path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key)); err != nil {
+				return err
+			}
+		}
+	}
+	return nil
+}
+
+func (d *schemaDocument) part(path string) error {
+	if d.parts++; d.parts > maxSchemaParts {
+		return fmt.Errorf("it has more than %d subschemas", maxSchemaParts)
+	}
+	if d.paths += len(path); d.paths > maxSchemaPaths {
+		return errors.New("it nests too deep for its size")
+	}
+	return nil
+}
+
+func checkNumber(text string) error {
+	_, exponent, _ := strings.Cut(strings.ToLower(text), "e")
+	if n, err := strconv.Atoi(exponent); exponent != "" && (err != nil || max(n, -n) > maxExponent) || len(text) > maxDigits {
+		return fmt.Errorf("the number %.20s is out of range", text)
+	}
+	return nil
+}
+
+// compile compiles a schema, for which draft is taken where it names none, with the schemas that a
+// $dynamicRef may stand for.
+func (d *schemaDocument) compile(document any, draft *jsonschema.Draft) (*compiledSchema, error) {
+	c := jsonschema.NewCompiler()
+	c.DefaultDraft(draft)
+	c.UseLoader(noLoader{})
+	c.AssertFormat() // from 2019-09 on it would otherwise be a remark, which it is not with Kalypso
+	patterns := &patterns{left: maxPatternSteps, known: map[string]*pattern{}}
+	c.UseRegexpEngine(patterns.compile)
+	err := c.AddResource(schemaURL, document)
+	var schema *jsonschema.Schema
+	if err == nil {
+		schema, err = c.Compile(schemaURL)
+	}
+	if patterns.left < 0 {
+		return nil, errLargePatterns
+	}
+	if err != nil {
+		return nil, err
+	}
+	s := &compiledSchema{schema: schema}
+	for _, path := range d.dynamic {
+		// What is no subschema but looks like one, such as in an enum, is no target.
+		if target, err := c.Compile(schemaURL + "#" + (&url.URL{Fragment: path}).EscapedFragment()); err == nil {
+			s.dynamic = append(s.dynamic, target)
+		}
+	}
+	patterns.done = true
+	parts := allParts(append(s.dynamic, schema))
+	for _, part := range parts {
+		if part.RecursiveRef != nil && d.recursive {
+			return nil, errors.New("$recursiveRef is followed only where no $recursiveAnchor stands below the top")
+		}
+	}
+	s.facts = factsOf(parts)
+	return s, nil
+}
+
+// allParts lists schemas with all their subschemas, each once.
+func allParts(schemas []*jsonschema.Schema) []*jsonschema.Schema {
+	var all []*jsonschema.Schema
+	seen := map[*jsonschema.Schema]bool{nil: true}
+	add := func(some ...*jsonschema.Schema) {
+		for _, s := range some {
+			if !seen[s] {
+				seen[s] = true
+				all = append(all, s)
+			}
+		}
+	}
+	add(schemas...)
+	for i := 0; i < len(all); i++ {
+		s := all[i]
+		for _, list := range [][]*jsonschema.Schema{s.AllOf, s.AnyOf, s.OneOf, s.PrefixItems} {
+			add(list...)
+		}
+		add(s.Ref, s.RecursiveRef, s.Not, s.If, s.Then, s.Else, s.PropertyNames, s.UnevaluatedProperties,
+			s.Contains, s.Items2020, s.UnevaluatedItems, s.ContentSchema)
+		if s.DynamicRef != nil {
+			add(s.DynamicRef.Ref)
+		}
+		for _, either := range []any{s.AdditionalProperties, s.Items, s.AdditionalItems} {
+			switch either := either.(type) {
+			case *jsonschema.Schema:
+				add(either)
+			case []*jsonschema.Schema:
+				add(either...)
+			}
+		}
+		for _, inner := range s.Properties {
+			add(inner)
+		}
+		for _, inner := range s.PatternProperties {
+			add(inner)
+		}
+		for _, inner := range s.DependentSchemas {
+			add(inner)
+		}
+		for _, either := range s.Dependencies {
+			if inner, ok := either.(*jsonschema.Schema); ok {
+				add(inner)
+			}
+		}
+	}
+	return all
+}
+
+var errLargePatterns = fmt.Errorf("its patterns have more than %d instructions", maxPatternSteps)
+
+// patterns compiles the patterns of one schema, of bounded size together.
+type patterns struct {
+	left  int // negative once there were too many
+	known map[string]*pattern
+	done  bool // the schema is compiled; what follows are values with the format of a pattern
+}
+
+func (p *patterns) compile(text string) (jsonschema.Regexp, error) {
+	if known, ok := p.known[text]; ok {
+		return known, nil
+	}
+	parsed, err := syntax.Parse(text, syntax.Perl)
+	if err != nil {
+		return nil, err
+	}
+	size := instructions(parsed)
+	if p.done {
+		if size > maxPatternSteps {
+			return nil, errLargePatterns
+		}
+	} else if p.left -= size; p.left < 0 {
+		return nil, errLargePatterns
+	}
+	compiled, err := regexp.Compile(text)
+	if err != nil {
+		return nil, err
+	}
+	made := &pattern{compiled, size}
+	if !p.done {
+		p.known[text] = made
+	}
+	return made, nil
+}
+
+// instructions is about how many a pattern has once its repetitions are written out.
+func instructions(re *syntax.Regexp) int {
+	n := 1 + len(re.Rune)
+	for _, part := range re.Sub {
+		n += instructions(part)
+	}
+	if re.Op == syntax.OpRepeat {
+		n *= max(re.Min, re.Max, 1)
+	}
+	return min(n, maxPatternSteps+1)
+}
+
+// pattern is a regular expression that knows how large it is.
+type pattern struct {
+	*regexp.Regexp
+	size int
+}
+
+// steps is what a match takes: at worst each instruction looks at each letter.
+func (p *pattern) steps(text string) int {
+	return 1 + min(p.size*(len(text)+1)/stringStep, maxSchemaSteps)
+}
+
+func comparePatterns(a, b *pattern) int { return strings.Compare(a.String(), b.String()) }

@@ -1,0 +1,374 @@
+package scheduler
+
+import (
+	"cmp"
+	"encoding/json"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+)
+
+const (
+	// maxSchemaSteps bounds the work of checking one assignment against the schemas of its workload, and against
+	// each ConfigSchema. A step is one subschema that looks at one value, and takes up to a few microseconds.
+	// Schemas of real workloads take some hundred.
+	maxSchemaSteps = 1 << 18
+	// fullLimitTargets is how many deployment targets of one registration have all of maxSchemaSteps. Those of
+	// a larger registration share what so many would have; see schemaLimit.
+	fullLimitTargets = 256
+	// maxSchemaDepth bounds how deep subschemas and values nest while they are checked: the library recurses.
+	maxSchemaDepth = 1000
+	// depthPerStep is from which depth on a step counts for two: the library walks up the nesting for each.
+	depthPerStep = 16
+)
+
+// schemaLimit is how many steps a deployment target may take of a registration with so many. It changes at powers
+// of two only, since each change has everything rendered again that is in a cache.
+func schemaLimit(targets int) int {
+	limit := maxSchemaSteps
+	for ; targets > fullLimitTargets; targets = (targets + 1) / 2 {
+		limit /= 2
+	}
+	return max(limit, 1)
+}
+
+var (
+	// errTooManySchemaSteps is wrapped where a check would take more steps than are left.
+	errTooManySchemaSteps = errors.New("checking the configuration takes too many steps")
+	errEndlessSchema      = errors.New("it refers to itself for one and the same value, without an end")
+)
+
+// meter counts steps down.
+type meter struct{ left int }
+
+func (m *meter) take(steps int) error {
+	if m.left -= steps; m.left < 0 {
+		return errTooManySchemaSteps
+	}
+	return nil
+}
+
+// facts are what is known of a subschema before it sees a value.
+type facts struct {
+	weight   int // steps that each look takes
+	patterns []*pattern
+}
+
+// factsOf looks at a schema and all its parts.
+func factsOf(parts []*jsonschema.Schema) map[*jsonschema.Schema]facts {
+	all := make(map[*jsonschema.Schema]facts, len(parts))
+	for _, s := range parts {
+		f := facts{weight: 1 + len(s.Required)}
+		if s.Enum != nil {
+			f.weight += sizeOf(s.Enum.Values)
+		}
+		if s.Const != nil {
+			f.weight += sizeOf(*s.Const)
+		}
+		for _, names := range s.DependentRequired {
+			f.weight += len(names)
+		}
+		for _, d := range s.Dependencies {
+			if names, ok := d.([]string); ok {
+				f.weight += len(names)
+			}
+		}
+		for p := range s.PatternProperties {
+			f.patterns = append(f.patterns, p.(*pattern))
+		}
+		slices.SortFunc(f.patterns, comparePatterns) // so that the same is looked at first in each run
+		all[s] = f
+	}
+	return all
+}
+
+// sizeOf counts the parts of a JSON value, of which a long text has several.
+func sizeOf(v any) int {
+	n := 1
+	switch v := v.(type) {
+	case string:
+		n += len(v) / stringStep
+	case json.Number:
+		if len(v) > 20 || strings.ContainsAny(string(v), "eE") {
+			n += 10 // all its digits are written out
+		}
+	case []any:
+		for _, item := range v {
+			n += sizeOf(item)
+		}
+	case map[string]any:
+		for key, item := range v {
+			n += sizeOf(key) + sizeOf(item)
+		}
+	}
+	return n
+}
+
+// steps returns how many steps the library may take at most to check value. It follows no more than limit looks, and
+// each once, so it is quick where the library, which follows every path, is not.
+func (s *compiledSchema) steps(value any, limit int) (int, error) {
+	e := &estimator{of: s, left: limit, known: map[look]cost{}}
+	c := e.cost(s.schema, &place{value: value}, 0)
+	if e.err != nil {
+		return 0, e.err
+	}
+	if c.depth > maxSchemaDepth {
+		return 0, errTooManySchemaSteps
+	}
+	return c.steps * (1 + c.depth/depthPerStep), nil
+}
+
+// estimator adds up what the library does to check one value. Where the library might stop early it is taken to go on.
+type estimator struct {
+	of    *compiledSchema
+	left  int // looks that may still be followed
+	known map[look]cost
+	err   error
+}
+
+// look is a subschema that looks at a value.
+type look struct {
+	schema *jsonschema.Schema
+	at     *place
+}
+
+// cost is that of a look with all that it leads to. No steps mark one that is being followed.
+type cost struct{ steps, depth int }
+
+// add adds the cost of a further look.
+func (c *cost) add(more cost) {
+	c.steps = min(c.steps+more.steps, maxSchemaSteps+1) // more is all the same
+	c.depth = max(c.depth, more.depth+1)
+}
+
+func (e *estimator) cost(s *jsonschema.Schema, at *place, depth int) cost {
+	p := look{s, at}
+	c, known := e.known[p]
+	switch {
+	case e.err != nil || s.Bool != nil || !permits(s.Types, at.value):
+		return cost{steps: 1}
+	case known && c.steps == 0:
+		e.err = errEndlessSchema
+	case known:
+		return c
+	case e.left == 0 || depth > maxSchemaDepth:
+		e.err = errTooManySchemaSteps
+	}
+	if e.err != nil {
+		return cost{steps: 1}
+	}
+	e.left--
+	e.known[p] = cost{}
+	c = cost{steps: e.of.facts[s].weight}
+	visit := func(inner *jsonschema.Schema, at *place) {
+		if inner != nil {
+			c.add(e.cost(inner, at, depth+1))
+		}
+	}
+	switch v := at.value.(type) {
+	case map[string]any:
+		e.object(s, at, &c, visit)
+	case []any:
+		e.array(s, at, &c, visit)
+	case string:
+		c.steps += 1 + len(v)/stringStep
+		if p, ok := s.Pattern.(*pattern); ok {
+			c.steps += p.steps(v)
+		}
+	}
+	for _, inner := range e.same(s) {
+		visit(inner, at)
+	}
+	e.known[p] = c
+	return c
+}
+
+// stringStep is how much of a text is one step, whether its length or its format is checked.
+const stringStep = 64
+
+// same lists the subschemas of s that look at the same value whatever that is.
+func (e *estimator) same(s *jsonschema.Schema) []*jsonschema.Schema {
+	all := slices.Concat(s.AllOf, s.AnyOf, s.OneOf, []*jsonschema.Schema{s.Ref, s.Not, s.If, s.Then, s.Else})
+	if r := s.RecursiveRef; r != nil {
+		if r.RecursiveAnchor {
+			r = e.of.schema // see dynamicTargets
+		}
+		all = append(all, r)
+	}
+	if d := s.DynamicRef; d != nil {
+		all = append(all, d.Ref)
+		for _, other := range e.of.dynamic {
+			if d.Anchor != "" && other.DynamicAnchor == d.Anchor && other != d.Ref {
+				all = append(all, other)
+			}
+		}
+	}
+	return all
+}
+
+func (e *estimator) object(s *jsonschema.Schema, at *place, c *cost, visit func(*jsonschema.Schema, *place)) {
+	patterns := e.of.facts[s].patterns
+	rest, _ := s.AdditionalProperties.(*jsonschema.Schema)
+	for _, key := range at.keys() {
+		value := at.inner[key]
+		c.add(cost{steps: 1})
+		visit(s.Properties[key], value)
+		for _, p := range patterns {
+			c.add(cost{steps: p.steps(key)})
+			if p.MatchString(key) {
+				visit(s.PatternProperties[p], value)
+			}
+		}
+		visit(rest, value)
+		visit(s.UnevaluatedProperties, value)
+		if s.PropertyNames != nil {
+			visit(s.PropertyNames, at.name(key))
+		}
+		visit(s.DependentSchemas[key], at)
+		if d, ok := s.Dependencies[key].(*jsonschema.Schema); ok {
+			visit(d, at)
+		}
+		if e.err != nil {
+			return
+		}
+	}
+}
+
+func (e *estimator) array(s *jsonschema.Schema, at *place, c *cost, visit func(*jsonschema.Schema, *place)) {
+	if s.UniqueItems {
+		c.add(cost{steps: 10 * at.size()}) // up to 20 items are compared with one another
+	}
+	all, _ := s.Items.(*jsonschema.Schema)
+	first, _ := s.Items.([]*jsonschema.Schema)
+	rest, _ := s.AdditionalItems.(*jsonschema.Schema)
+	for i, item := range at.items() {
+		c.add(cost{steps: 1})
+		for _, inner := range []*jsonschema.Schema{all, s.Items2020, s.Contains, s.UnevaluatedItems, nth(first, i), nth(s.PrefixItems, i)} {
+			visit(inner, item)
+		}
+		if i >= len(first) {
+			visit(rest, item)
+		}
+		if e.err != nil {
+			return
+		}
+	}
+}
+
+func nth(list []*jsonschema.Schema, i int) *jsonschema.Schema {
+	if i < len(list) {
+		return list[i]
+	}
+	return nil
+}
+
+// permits reports whether a value of this kind gets past the keyword type. It is true of all numbers where one is.
+func permits(types *jsonschema.Types, value any) bool {
+	if types == nil || types.IsEmpty() {
+		return true
+	}
+	var of jsonschema.Types
+	switch value.(type) {
+	case string:
+		of.Add("string")
+	case bool:
+		of.Add("boolean")
+	case nil:
+		of.Add("null")
+	case []any:
+		of.Add("array")
+	case map[string]any:
+		of.Add("object")
+	default:
+		of.Add("number")
+		of.Add("integer")
+	}
+	return *types&of != 0
+}
+
+// place is a value where it stands: equal values at two places are two.
+type place struct {
+	value   any
+	inner   map[string]*place // of an object, once keys is called
+	sorted  []string
+	listed  []*place // of an array, once items is called
+	names   map[string]*place
+	counted int
+}
+
+// keys lists an object's keys, sorted.
+func (p *place) keys() []string {
+	if object, ok := p.value.(map[string]any); ok && p.inner == nil {
+		p.sorted, p.inner = sortedKeys(object), make(map[string]*place, len(object))
+		for key, v := range object {
+			p.inner[key] = &place{value: v}
+		}
+	}
+	return p.sorted
+}
+
+func (p *place) items() []*place {
+	if array, ok := p.value.([]any); ok && p.listed == nil {
+		for _, v := range array {
+			p.listed = append(p.listed, &place{value: v})
+		}
+	}
+	return p.listed
+}
+
+// name is the place of a key, as a text of its own.
+func (p *place) name(key string) *place {
+	if p.names == nil {
+		p.names = map[string]*place{}
+	}
+	if p.names[key] == nil {
+		p.names[key] = &place{value: key}
+	}
+	return p.names[key]
+}
+
+func (p *place) size() int {
+	if p.counted == 0 {
+		p.counted = sizeOf(p.value)
+	}
+	return p.counted
+}
+
+// shareSchemaSteps has the targets of one registration share what its schemas may take.
+func shareSchemaSteps(all []*target) {
+	counts, bytes, seen := map[string]int{}, map[string]int{}, map[[2]string]bool{}
+	for _, t := range all {
+		r := t.workload.registration
+		counts[r]++
+		for _, use := range t.schemas {
+			if key := [2]string{r, use.text}; !seen[key] {
+				seen[key] = true
+				bytes[r] += len(use.text)
+			}
+		}
+	}
+	for _, t := range all {
+		r := t.workload.registration
+		for i := range t.schemas {
+			if r == "" { // the platform's own
+				t.schemas[i].limit = maxSchemaSteps
+				continue
+			}
+			t.schemas[i].limit = schemaLimit(counts[r])
+			t.schemas[i].refused = bytes[r] > maxSchemaBytes
+		}
+	}
+}
+
+// tooLarge says that a registration's schemas are too large together.
+func tooLarge(use schemaUse) error {
+	return coded(codeSchemaCost, mistake(use.at, "share one schema among workloads", "%s is one of those of its registration, which are larger than %d bytes together", use.owner, maxSchemaBytes))
+}
+
+// tooCostly says what is wrong with a schema that takes more steps than it may.
+func tooCostly(use schemaUse) error {
+	return coded(codeSchemaCost, mistake(use.at, "simplify the schema: each $ref, allOf, anyOf and oneOf counts as often as it is reached",
+		"%s takes more than %d steps to check the configuration", use.owner, cmp.Or(use.limit, maxSchemaSteps)))
+}

@@ -1,0 +1,278 @@
+package scheduler
+
+import (
+	"encoding/json"
+	"errors"
+	"fmt"
+	"strings"
+	"testing"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/stretchr/testify/require"
+	"pgregory.net/rapid"
+)
+
+// doubling is a schema of n definitions that refer to the next one twice, in this form.
+func doubling(n int, form string) string {
+	var b strings.Builder
+	for i := range n {
+		next := fmt.Sprintf(`{"$ref": "#/definitions/d%d"}`, i+1)
+		fmt.Fprintf(&b, `"d%d": %s, `, i, strings.ReplaceAll(form, "NEXT", next))
+	}
+	return fmt.Sprintf(`{"$ref": "#/definitions/d0", "definitions": {%s"d%d": {"maxProperties": 1000}}}`, b.String(), n)
+}
+
+// hostileSchemas take the library minutes or all memory. Each with what is said of it.
+var hostileSchemas = map[string]struct{ schema, says string }{
+	"two references, thirty deep":       {doubling(30, `{"allOf": [NEXT, NEXT]}`), "takes more than 262144 steps"},
+	"alternatives, thirty deep":         {doubling(30, `{"anyOf": [{"allOf": [NEXT, false]}, NEXT]}`), "takes more than 262144 steps"},
+	"one of two, thirty deep":           {doubling(30, `{"oneOf": [NEXT, NEXT]}`), "takes more than 262144 steps"},
+	"a condition, thirty deep":          {doubling(30, `{"if": NEXT, "then": NEXT}`), "takes more than 262144 steps"},
+	"a negation beside, thirty deep":    {doubling(30, `{"not": NEXT, "allOf": [NEXT]}`), "takes more than 262144 steps"},
+	"dependencies, thirty deep":         {doubling(30, `{"dependencies": {"K": NEXT, "L": NEXT}}`), "takes more than 262144 steps"},
+	"values, thirty deep":               {doubling(30, `{"items": {"allOf": [NEXT, NEXT]}, "patternProperties": {"D$": NEXT, "^D": NEXT}}`), "takes more than 262144 steps"},
+	"names of properties, thirty deep":  {doubling(30, `{"propertyNames": {"allOf": [NEXT, NEXT]}, "allOf": [NEXT, NEXT]}`), "takes more than 262144 steps"},
+	"dynamic references":                {dynamic(30), "takes more than 262144 steps"},
+	"all of one another":                {entangled(12), "refers to itself for one and the same value, without an end"},
+	"a chain of references":             {doubling(1500, `NEXT`), "takes more than 262144 steps"},
+	"many types for many keys":          {`{"allOf": [` + strings.Repeat(`{"additionalProperties": {"$ref": "#/definitions/big"}}, `, 900) + `{}], "definitions": {"big": {"allOf": [` + strings.Repeat(`{"type": "string"}, `, 900) + `{}]}}}`, "takes more than 262144 steps"},
+	"a pattern of a million parts":      {`{"properties": {"K": {"pattern": "^(` + strings.Repeat("a?", 1000) + `){999}$"}}}`, "its patterns have more than 200000 instructions"},
+	"thousands of patterns":             {`{"patternProperties": {` + numbered(3000, `"(%dabcdefghi){900}": {}, `) + `"x": {}}}`, "its patterns have more than 200000 instructions"},
+	"patterns on a long text":           {`{"properties": {"L": {"items": {"allOf": [` + strings.Repeat(`{"pattern": "(x+x+){50}y"}, `, 500) + `{}]}}}}`, "takes more than 262144 steps"},
+	"many subschemas":                   {`{"allOf": [` + strings.Repeat(`{}, `, 5000) + `{}]}`, "more than 4000 subschemas"},
+	"subschemas with long paths":        {strings.Repeat(`{"not": `, 2000) + "{}" + strings.Repeat("}", 2000), "it nests too deep for its size"},
+	"a number of a million digits":      {`{"properties": {"K": {"minimum": 1e999999}}}`, "the number 1e999999 is out of range"},
+	"many choices for many values":      {`{"properties": {"L": {"items": {"allOf": [` + strings.Repeat(`{"$ref": "#/definitions/e"}, `, 100) + `{}]}}}, "definitions": {"e": {"enum": [` + numbered(5000, `"%d", `) + `"x"]}}}`, "takes more than 262144 steps"},
+	"recursion that branches each time": {`{"properties": {"D": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"allOf": [{"items": {"$ref": "#/definitions/n"}}, {"items": {"$ref": "#/definitions/n"}}]}}}`, "takes more than 262144 steps"},
+}
+
+// dynamic is doubling with dynamic references, each of which there are two of.
+func dynamic(n int) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, `"d%d": {"$dynamicAnchor": "a%d", "allOf": [{"$dynamicRef": "#a%d"}, {"$dynamicRef": "#a%d"}]}, `, i, i, i+1, i+1)
+	}
+	return fmt.Sprintf(`{"$schema": "https://json-schema.org/draft/2020-12/schema", "$ref": "#/$defs/d0", "$defs": {%s"d%d": {"$dynamicAnchor": "a%d"}}}`, b.String(), n, n)
+}
+
+// entangled is a schema of n definitions that each refer to all.
+func entangled(n int) string {
+	all := strings.TrimSuffix(numbered(n, `{"$ref": "#/definitions/d%d"}, `), ", ")
+	return `{"$ref": "#/definitions/d0", "definitions": {` + strings.ReplaceAll(numbered(n, `"d%d": {"anyOf": [ALL]}, `), "ALL", all) + `"x": {}}}`
+}
+
+func numbered(n int, format string) string {
+	var b strings.Builder
+	for i := range n {
+		fmt.Fprintf(&b, format, i)
+	}
+	return b.String()
+}
+
+// withSchema is an app team's file with one target and a schema for its configuration.
+func withSchema(name string, schemas ...string) string {
+	file := "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: Workload\nmetadata: {name: " + name + "}\nspec:\n  configSchemas:\n"
+	for _, s := range schemas {
+		file += "    - |\n      " + s + "\n"
+	}
+	return file + "  deploymentTargets:\n    - name: t1\n      environment: dev\n---\n"
+}
+
+// someValues is configuration of all kinds: a text, an array of long texts and one of arrays of arrays.
+var someValues = configMapYAML("c", "  K: x\n  L: |\n    ["+strings.Repeat(strings.Repeat("x", 100)+", ", 100)+"x]\n  D: |\n    "+strings.Repeat("[", 40)+strings.Repeat("]", 40))
+
+func TestHostileSchemasFailTheirAssignmentAlone(t *testing.T) {
+	for name, c := range hostileSchemas {
+		t.Run(name, func(t *testing.T) {
+			t.Parallel()
+			result := render(t, basics+someValues, withSchema("hostile", c.schema)+withSchema("honest", `{"required": ["K"]}`))
+			require.Len(t, result.ClusterTypes, 1)
+			edge := result.ClusterTypes[0]
+			require.Len(t, edge.Assignments, 1)
+			require.Equal(t, "honest-t1", edge.Assignments[0].Name)
+			require.Len(t, edge.Failures, 1)
+			require.Equal(t, "hostile-t1", edge.Failures[0].Name)
+			require.Equal(t, SchemaViolated, edge.Failures[0].Reason)
+			require.Contains(t, edge.Failures[0].Err.Error(), `a schema of workload "hostile"`)
+			require.Contains(t, edge.Failures[0].Err.Error(), c.says)
+			require.Contains(t, []string{codeSchema, codeSchemaCost}, FindingsIn(edge.Failures[0].Err)[0].Code)
+		})
+	}
+}
+
+// A schema of a ConfigSchema is bounded as one of a workload is.
+func TestAConfigSchemaIsBoundedToo(t *testing.T) {
+	platform := basics + someValues + "apiVersion: scheduler.kalypso.io/v1alpha1\nkind: ConfigSchema\nmetadata: {name: s}\nspec:\n  schema: |\n    " +
+		hostileSchemas["two references, thirty deep"].schema + "\n---\n"
+	require.Contains(t, failure(t, render(t, platform, oneTarget)), `ConfigSchema "s" takes more than 262144 steps`)
+}
+
+func TestSchemasOfAWorkloadShareTheirSteps(t *testing.T) {
+	one := doubling(10, `{"allOf": [NEXT, NEXT]}`)
+	some := []string{one}
+	for i := range 12 {
+		some = append(some, strings.Replace(one, "1000", fmt.Sprint(1001+i), 1))
+	}
+	only(t, render(t, basics+someValues, withSchema("app", some[:4]...)))
+	require.Contains(t, failure(t, render(t, basics+someValues, withSchema("app", some...))), "takes more than 262144 steps")
+}
+
+func TestTargetsOfARegistrationShareTheirSteps(t *testing.T) {
+	for targets, want := range map[int]int{1: 1 << 18, 256: 1 << 18, 257: 1 << 17, 512: 1 << 17, 513: 1 << 16, 36_000: 1 << 10} {
+		require.Equal(t, want, schemaLimit(targets), "%d targets", targets)
+	}
+	var many strings.Builder
+	for i := range 600 {
+		many.WriteString(withSchema(fmt.Sprintf("app%d", i), doubling(12, `{"allOf": [NEXT, NEXT]}`)))
+	}
+	m := NewModel("dev")
+	require.NoError(t, load(m, "", "platform.yaml", basics+someValues))
+	require.NoError(t, load(m, "reg", "app.yaml", many.String()))
+	result, err := m.Render(t.Context(), Options{})
+	require.NoError(t, err)
+	require.Len(t, result.ClusterTypes[0].Failures, 600)
+	require.ErrorContains(t, result.ClusterTypes[0].Failures[0].Err, "takes more than 65536 steps")
+}
+
+func TestSchemasOfARegistrationAreBoundedTogether(t *testing.T) {
+	var files string
+	for i := range 3 {
+		files += withSchema(fmt.Sprintf("app%d", i), `{"title": "`+strings.Repeat(fmt.Sprint(i), 400_000)+`"}`)
+	}
+	result := render(t, basics, files)
+	require.Len(t, result.ClusterTypes[0].Failures, 3)
+	require.ErrorContains(t, result.ClusterTypes[0].Failures[0].Err, "which are larger than 1048576 bytes together")
+}
+
+// honestSchemas are much larger or deeper than what is known of real platforms.
+var honestSchemas = map[string]string{
+	"a tree":                     `{"properties": {"D": {"$ref": "#/definitions/n"}}, "definitions": {"n": {"type": "array", "items": {"$ref": "#/definitions/n"}}}}`,
+	"a tree of the whole schema": `{"type": ["object", "array", "string"], "items": {"$ref": "#"}, "additionalProperties": {"$ref": "#"}}`,
+	"a tree by a dynamic anchor": `{"$schema": "https://json-schema.org/draft/2020-12/schema", "$dynamicAnchor": "n", "type": ["object", "array", "string"], "items": {"$dynamicRef": "#n"}, "additionalProperties": {"$dynamicRef": "#n"}}`,
+	"a tree by a recursive one":  `{"$schema": "https://json-schema.org/draft/2019-09/schema", "$recursiveAnchor": true, "type": ["object", "array", "string"], "items": {"$recursiveRef": "#"}, "additionalProperties": {"$recursiveRef": "#"}}`,
+	"a thousand properties":      `{"properties": {` + numbered(1000, `"P%d": {"type": "string", "maxLength": 9}, `) + `"K": {"type": "string"}}, "required": ["K"], "additionalProperties": {"type": ["array", "object"]}}`,
+	"fifty alternatives":         `{"properties": {"L": {"items": {"anyOf": [` + numbered(50, `{"const": "c%d"}, `) + `{"pattern": "^[a-z0-9]([-a-z0-9]{0,99}[a-z0-9])?$"}]}}}}`,
+	"a thousand choices":         `{"properties": {"K": {"enum": [` + numbered(1000, `"c%d", `) + `"x"]}, "L": {"uniqueItems": false, "maxItems": 200}}}`,
+	"the same definition often":  `{"allOf": [` + strings.Repeat(`{"$ref": "#/definitions/d"}, `, 50) + `{}], "definitions": {"d": {"properties": {"K": {"type": "string"}}, "required": ["K"]}}}`,
+}
+
+func TestSchemasOfRealWorkloadsPass(t *testing.T) {
+	for name, schema := range honestSchemas {
+		t.Run(name, func(t *testing.T) {
+			only(t, render(t, basics+someValues, withSchema("app", schema)))
+		})
+	}
+}
+
+// counter counts how often the library looks at a value.
+type counter struct {
+	looks int
+	t     *rapid.T
+}
+
+func (c *counter) Validate(*jsonschema.ValidatorContext, any) {
+	if c.looks++; c.looks > maxSchemaSteps {
+		c.t.Fatalf("the library goes on after %d looks", c.looks)
+	}
+}
+
+// TestTheEstimateIsAnUpperBound holds the estimate against what the library does, with schemas of all keywords that have
+// subschemas, over values of all kinds.
+func TestTheEstimateIsAnUpperBound(t *testing.T) {
+	rapid.Check(t, func(t *rapid.T) {
+		text, err := json.Marshal(anySchema(t))
+		require.NoError(t, err)
+		values := map[string]any{}
+		for _, key := range []string{"a", "b", "c"} {
+			values[key] = anyValue(t, 3)
+		}
+		s := compileSchema(string(text))
+		if s.err != nil {
+			return
+		}
+		estimate, err := s.steps(values, maxSchemaSteps)
+		if err != nil {
+			return
+		}
+		c := &counter{t: t}
+		for part := range s.facts {
+			part.Extensions = []jsonschema.SchemaExt{c}
+		}
+		var invalid *jsonschema.ValidationError
+		if err := s.schema.Validate(values); err != nil {
+			require.True(t, errors.As(err, &invalid))
+		}
+		require.LessOrEqual(t, c.looks, estimate, "%s", text)
+	})
+}
+
+var drafts = []string{
+	"http://json-schema.org/draft-04/schema#", "http://json-schema.org/draft-07/schema#",
+	"https://json-schema.org/draft/2019-09/schema", "https://json-schema.org/draft/2020-12/schema",
+}
+
+// anySchema is a schema with four definitions that refer to one another.
+func anySchema(t *rapid.T) map[string]any {
+	definitions := map[string]any{}
+	for i := range 12 {
+		definitions[fmt.Sprintf("d%d", i)] = anySubschema(t, 2)
+	}
+	schema := anySubschema(t, 3)
+	schema["definitions"] = definitions
+	schema["$schema"] = rapid.SampledFrom(drafts).Draw(t, "draft")
+	if rapid.Bool().Draw(t, "recursive") {
+		schema["$recursiveAnchor"], schema["$dynamicAnchor"] = true, "n"
+	}
+	return schema
+}
+
+func anySubschema(t *rapid.T, depth int) map[string]any {
+	s := map[string]any{}
+	inner := func() any {
+		if depth == 0 || rapid.IntRange(0, 3).Draw(t, "ref") == 0 {
+			return map[string]any{"$ref": fmt.Sprintf("#/definitions/d%d", rapid.IntRange(0, 3).Draw(t, "definition"))}
+		}
+		return anySubschema(t, depth-1)
+	}
+	for range rapid.IntRange(1, 3).Draw(t, "keywords") {
+		switch keyword := rapid.SampledFrom([]string{
+			"allOf", "anyOf", "oneOf", "not", "if", "then", "else", "properties", "patternProperties", "additionalProperties", "propertyNames",
+			"dependencies", "dependentSchemas", "unevaluatedProperties", "items", "additionalItems", "prefixItems", "contains", "unevaluatedItems",
+			"$recursiveRef", "$dynamicRef", "enum", "type", "uniqueItems",
+		}).Draw(t, "keyword"); keyword {
+		case "allOf", "anyOf", "oneOf", "prefixItems":
+			s[keyword] = []any{inner(), inner()}
+		case "properties", "patternProperties", "dependencies", "dependentSchemas":
+			s[keyword] = map[string]any{"a": inner(), "b": inner()}
+		case "$recursiveRef":
+			s[keyword] = "#"
+		case "$dynamicRef":
+			s[keyword] = "#n"
+		case "enum":
+			s[keyword] = []any{"x", 1, []any{}}
+		case "type":
+			s[keyword] = rapid.SampledFrom([]string{"object", "array", "string", "number"}).Draw(t, "type")
+		case "uniqueItems":
+			s[keyword] = true
+		default:
+			s[keyword] = inner()
+		}
+	}
+	return s
+}
+
+func anyValue(t *rapid.T, depth int) any {
+	switch kind := rapid.IntRange(0, 4).Draw(t, "kind"); {
+	case depth > 0 && kind < 2:
+		object := map[string]any{}
+		for _, key := range []string{"a", "b"} {
+			object[key] = anyValue(t, depth-1)
+		}
+		return object
+	case depth > 0 && kind == 2:
+		return []any{anyValue(t, depth-1), anyValue(t, depth-1)}
+	case kind == 3:
+		return int64(1)
+	}
+	return "x"
+}
