@@ -8,6 +8,8 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
 )
 
 // maxMaintenance bounds how long a window stays open: it may be opened each month.
@@ -23,7 +25,7 @@ type MaintenanceWindow struct {
 }
 
 // ParseMaintenanceWindow reads the five fields of crontab(5), how long the window stays open, as
-// time.ParseDuration has it, and the name of a time zone as in IANA's database, which is UTC where it is left out:
+// duration.Parse has it, and the name of a time zone as in IANA's database, which is UTC where it is left out:
 // "0 2 * * SAT 4h Europe/Berlin". Zones other than UTC are the system's.
 func ParseMaintenanceWindow(text string) (w MaintenanceWindow, err error) {
 	words := strings.Fields(text)
@@ -34,9 +36,9 @@ func ParseMaintenanceWindow(text string) (w MaintenanceWindow, err error) {
 	if w.opens, err = parseCron(words[:n]); err != nil {
 		return w, err
 	}
-	w.lasts, err = time.ParseDuration(words[n])
+	w.lasts, err = duration.Parse(words[n])
 	if err != nil || w.lasts < time.Minute || w.lasts > maxMaintenance {
-		return w, fmt.Errorf("%q is no time from 1m to %dh, which is %d days", words[n], maxMaintenance/time.Hour, maxMaintenance/day)
+		return w, fmt.Errorf("%q is not a duration from 1m to %dd, such as 90m or 12h", words[n], maxMaintenance/day)
 	}
 	w.zone, w.text = time.UTC, w.opens.text+" "+words[n]
 	if len(words) == n+1 {

@@ -321,7 +321,7 @@ func TestBadOptionsAndNames(t *testing.T) {
 	outcomes, p := w.mustPublish()
 	require.Equal(t, map[string]Outcome{"Drone": OutcomeFailed, "large": OutcomeFailed, "small": OutcomePublished, "record": OutcomePublished}, outcomes)
 	require.Contains(t, row(t, p, "Drone").Reason, "lower case only")
-	require.Contains(t, row(t, p, "large").Reason, `"soon" is no validity`)
+	require.Contains(t, row(t, p, "large").Reason, `"soon" is not a duration`)
 }
 
 func TestTheRecordIsAnArtifactLikeABundle(t *testing.T) {

@@ -7,6 +7,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/health"
 )
 
@@ -182,20 +183,11 @@ func healthConditions(a annotation) ([]string, error) {
 	return conditions, nil
 }
 
-// ParseValidity reads a duration such as 90d, 12h or 1d12h, as wherry.dev/valid-for has it. It must be at
-// least a minute.
+// ParseValidity reads a duration, as wherry.dev/valid-for has it. It must be at least a minute.
 func ParseValidity(s string) (time.Duration, error) {
-	days, rest, found := strings.Cut(s, "d")
-	if !found {
-		days, rest = "0", s
+	d, err := duration.Parse(s)
+	if err == nil && d < time.Minute {
+		err = fmt.Errorf("%q is too short: it must be 1m at least", s)
 	}
-	n, err := strconv.ParseUint(days, 10, 16)
-	var d time.Duration
-	if err == nil && rest != "" {
-		d, err = time.ParseDuration(rest)
-	}
-	if d += time.Duration(n) * 24 * time.Hour; err != nil || d < time.Minute {
-		return 0, fmt.Errorf("%q is no validity: write days or hours, such as 90d or 36h", s)
-	}
-	return d, nil
+	return d, err
 }

@@ -1,6 +1,7 @@
 package scheduler
 
 import (
+	"fmt"
 	"strings"
 	"testing"
 	"time"
@@ -154,12 +155,8 @@ func TestParseValidity(t *testing.T) {
 		require.NoError(t, err)
 		require.Equal(t, want, got, in)
 	}
-	for _, in := range []string{"", "d", "90", "-1d", "0d", "1.5d", "d12h", "1d1d", "99999d", "1s", "2562047h"} {
+	for _, in := range []string{"", "d", "90", "-1d", "0d", "1.5d", "d12h", "1d1d", "9999999d", "1s"} {
 		_, err := ParseValidity(in)
-		if in == "2562047h" {
-			require.NoError(t, err)
-			continue
-		}
-		require.ErrorContains(t, err, "is no validity", "%q", in)
+		require.ErrorContains(t, err, fmt.Sprintf("%q is", in))
 	}
 }

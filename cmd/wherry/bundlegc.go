@@ -50,7 +50,7 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 	flags.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
 	cli.NotEmpty(cmd, "environment")
 	flags.IntVar(&c.options.Keep, "keep", publisher.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
-	flags.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than `AGE` in any case; with 0 --keep alone counts")
+	flags.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than this `TIME` in any case; with 0 --keep alone counts")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")
 	c.registry.add(cmd)
 	cli.OutputFlag(cmd, &c.format)
@@ -72,7 +72,7 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 	}
 	if c.keepFor != "0" {
 		if c.options.KeepFor, err = scheduler.ParseValidity(c.keepFor); err != nil {
-			return cli.Usagef("--keep-for: %q is no age: write days or hours, such as 7d or 36h, or 0", c.keepFor)
+			return cli.Usagef("--keep-for: %w", err)
 		}
 	}
 	c.options.OCI = c.registry.options()

@@ -12,6 +12,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -37,7 +38,7 @@ func (r *registration) flags(cmd *cobra.Command) {
 	f.StringVar(&r.platform, "platform", "", "the platform's `NAME`; empty takes what is registered, or any")
 	f.StringVar(&r.ring, "ring", "", "the ring's `NAME`; empty takes any")
 	f.StringToStringVar(&r.labels, "label", nil, "a label `KEY=VALUE`; may be repeated")
-	f.DurationVar(&r.expected, "expected-interval", 0, fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", hub.DefaultExpectedInterval))
+	f.Var((*duration.Value)(&r.expected), "expected-interval", fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", hub.DefaultExpectedInterval))
 }
 
 // agentStatus is the part of "wherry-agent status -o json" that a registration takes.

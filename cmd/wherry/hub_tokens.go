@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -63,7 +64,8 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 	f.StringVar(&s.Ring, "ring", "", "the `NAME` of the agents' ring; empty takes any")
 	f.StringToStringVar(&s.Labels, "label", nil, "a label `KEY=VALUE` for each cluster; may be repeated")
 	f.IntVar(&s.Uses, "uses", 1, "the `NUMBER` of clusters that it registers")
-	f.DurationVar(&expires, "expires", 24*time.Hour, "the `TIME` for which it is good")
+	expires = 24 * time.Hour
+	f.Var((*duration.Value)(&expires), "expires", "the `TIME` for which it is good")
 	_ = cmd.MarkFlagRequired("cluster-type")
 	return cmd
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -57,7 +58,8 @@ func (f *sourceFlags) addReplacements(cmd *cobra.Command) {
 	flags.StringArrayVar(&f.workloads, "workload", nil, "`REGISTRATION=DIR`: read DIR in place of what this WorkloadRegistration names; may be repeated")
 	flags.StringArrayVar(&f.mirrors, "mirror", nil, "`URL=PLACE`: read git repositories whose URL begins like this from this folder or URL; may be repeated")
 	flags.StringVar(&f.commit, "commit", "", "the `COMMIT` that --base stands for, where neither git nor BaseRepo main says it")
-	flags.DurationVar(&f.timeout, "timeout", 2*time.Minute, "give up reading a remote repository after this `TIME`")
+	f.timeout = 2 * time.Minute
+	flags.Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
 }
 
 // addAssignments adds the flag that takes what another scheduler has decided.

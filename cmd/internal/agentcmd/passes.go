@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -33,14 +34,12 @@ type passFlags struct {
 
 func (f *passFlags) add(cmd *cobra.Command) {
 	cli.OutputFlag(cmd, &f.output)
-	cmd.Flags().DurationVar(&f.wait, "wait", defaultWait, "go on observing for up to `TIME` while something is progressing; playbooks and packages that end with this command are waited for up to --deadline")
+	f.wait = defaultWait
+	cmd.Flags().Var((*duration.Value)(&f.wait), "wait", "go on observing for up to `TIME` while something is progressing; playbooks and packages that end with this command are waited for up to --deadline")
 }
 
 // check complains before a pass is made whose result could not be printed.
 func (f *passFlags) check() error {
-	if f.wait < 0 {
-		return cli.Usagef("--wait: %q is negative", f.wait)
-	}
 	return checkFormat(f.output)
 }
 

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -44,7 +45,7 @@ Exit codes: 0 it is paused; 2 wrong usage; 3 it failed.`,
 		},
 	}
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")
-	cmd.Flags().DurationVar(&lasting, "for", 0, "end by itself after this `TIME`, such as 2h (default: not before resume)")
+	cmd.Flags().Var((*duration.Value)(&lasting), "for", "end by itself after this `TIME`, such as 2h (default: not before resume)")
 	return cmd
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -86,7 +87,7 @@ func settings() []setting {
 		{field: "keys", flag: "key", list: true, path: true, allowed: "the path of a public key in PEM, such as cosign.pub", usage: "public key `FILE` that releases are signed with, such as cosign.pub; may be given several times", set: setKey},
 		{field: "trust", flag: "trust", path: true, allowed: "the path of version 1 of the platform's trust document", usage: "version 1 of the platform's trust document, a `FILE`, in place of --key; later versions come from the registry or by trust install", set: text(func(c *config) *string { return &c.trust })},
 		{field: "stateDir", flag: "state-dir", path: true, allowed: "the path of a folder", usage: "`FOLDER` of the agent's state (default \"" + defaultStateDir + "\")", set: text(func(c *config) *string { return &c.stateDir })},
-		{field: "interval", flag: "interval", allowed: "a duration of at least 1s, such as 30s, 5m or 1h", usage: "`TIME` between two looks at the registry (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.interval })},
+		{field: "interval", flag: "interval", allowed: "a duration of at least 1s, such as 30s, 5m or 1h", usage: "`TIME` between two looks at the registry (default 5m)", set: durationFrom(time.Second, func(c *config) *time.Duration { return &c.interval })},
 		{field: "adapter", flag: "adapter", values: adapters, allowed: anyOf(adapters), usage: "use this `ADAPTER` for every assignment, " + anyOf(adapters), set: oneOf(func(c *config) *string { return &c.adapter }, adapters...)},
 		{field: "ansiblePlaybook", flag: "ansible-playbook", allowed: "the name or path of ansible-playbook", usage: "let the adapter ansible run playbooks on this host, with the rights of the agent, by this `PROGRAM`, such as ansible-playbook", set: text(func(c *config) *string { return &c.ansiblePlaybook })},
 		{field: "directoryRoot", flag: "directory-root", path: true, allowed: "the path of a folder", usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *config) *string { return &c.directoryRoot })},
@@ -104,12 +105,12 @@ func settings() []setting {
 		{field: "enrollToken", flag: "enroll-token-file", path: true, allowed: "the path of a file with a token of \"wherry hub tokens create\"", usage: "token `FILE` by which an agent that no hub has enrolled registers itself at --hub", set: text(func(c *config) *string { return &c.enrollToken })},
 		{field: "reportRegistry", flag: "report-registry", allowed: "oci://HOST/PREFIX or oci-layout:DIR", usage: "registry that reports are pushed to, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR", set: setReports},
 		{field: "ackMode", flag: "ack-mode", values: ackModes, allowed: anyOf(ackModes), usage: "delete reports as `MODE` says: signed, once the hub has acknowledged them, or stored, once --report-registry has them, where there is no hub (default \"signed\")", set: setAckMode},
-		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: duration(0, func(c *config) *time.Duration { c.settle = new(time.Duration); return c.settle })},
-		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: duration(time.Second, func(c *config) *time.Duration { return &c.deadline })},
+		{field: "settle", flag: "settle", allowed: "a duration, such as 0s or 30s", usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: durationFrom(0, func(c *config) *time.Duration { c.settle = new(time.Duration); return c.settle })},
+		{field: "deadline", flag: "deadline", allowed: "a duration of at least 1s, such as 5m", usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: durationFrom(time.Second, func(c *config) *time.Duration { return &c.deadline })},
 		{field: "maintenance", flag: "maintenance", list: true, separator: ";", parts: []string{"cron", "for", "timeZone"}, allowed: "the five fields of crontab, a duration and perhaps a time zone, such as \"0 2 * * SAT 4h Europe/Berlin\"", usage: "change the cluster only in this `WINDOW`, such as '0 2 * * SAT 4h Europe/Berlin'; may be given several times", set: setMaintenance},
 		{field: "veto.file", flag: "veto-file", path: true, allowed: "the path of a file", usage: "change nothing while this `FILE` is there; its first line says why", set: text(func(c *config) *string { return &c.veto.File })},
 		{field: "veto.command", flag: "veto-command", list: true, allowed: "a program, and its arguments as further values", usage: "change nothing unless this `PROGRAM` ends with 0; the first line that it writes says why; given again, the flag names its arguments", set: setVetoCommand},
-		{field: "veto.timeout", flag: "veto-timeout", allowed: "a duration of at least 1s, such as 10s", usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: duration(time.Second, func(c *config) *time.Duration { return &c.veto.Timeout })},
+		{field: "veto.timeout", flag: "veto-timeout", allowed: "a duration of at least 1s, such as 10s", usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: durationFrom(time.Second, func(c *config) *time.Duration { return &c.veto.Timeout })},
 		{field: "listen", flag: "listen", allowed: "an address such as :8081 or 127.0.0.1:8081", usage: "serve /healthz, /readyz and /metrics at this `ADDRESS`, such as :8081 (default: nowhere)", set: setListen},
 		{field: "logFormat", flag: "log-format", values: logFormats, allowed: anyOf(logFormats), usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *config) *string { return &c.logFormat }, logFormats...)},
 	}
@@ -154,11 +155,11 @@ func oneOf(field func(*config) *string, values ...string) func(*config, string) 
 	}
 }
 
-func duration(least time.Duration, field func(*config) *time.Duration) func(*config, string) error {
+func durationFrom(least time.Duration, field func(*config) *time.Duration) func(*config, string) error {
 	return func(c *config, s string) error {
-		d, err := time.ParseDuration(s)
+		d, err := duration.Parse(s)
 		if err != nil {
-			return fmt.Errorf("%q is no duration", s)
+			return err
 		}
 		if d < least {
 			return fmt.Errorf("%q is too short", s)

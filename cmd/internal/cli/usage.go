@@ -148,8 +148,12 @@ func wrongFlag(cmd *cobra.Command, err error) error {
 	case errors.As(err, &without):
 		err = fmt.Errorf("--%s needs a value", without.GetFlag().Name)
 	case errors.As(err, &invalid):
-		f := invalid.GetFlag()
-		err = fmt.Errorf("--%s %q: %w", f.Name, invalid.GetValue(), valueError(f, invalid.Unwrap()))
+		f, value := invalid.GetFlag(), strconv.Quote(invalid.GetValue())
+		why := valueError(f, invalid.Unwrap())
+		if strings.HasPrefix(why.Error(), value) { // it says itself what is wrong
+			value = ""
+		}
+		err = fmt.Errorf("%s: %w", strings.TrimSpace("--"+f.Name+" "+value), why)
 	}
 	return Fail(Usage, err, usageHint(cmd))
 }

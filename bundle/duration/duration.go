@@ -1,0 +1,71 @@
+// Package duration reads lengths of time as people write them: 90m, 12h, 7d, 2w, and combinations such as 1d12h. All flags,
+// fields and annotations of wherry that take one are read by Parse.
+package duration
+
+import (
+	"fmt"
+	"math"
+	"regexp"
+	"strconv"
+	"time"
+)
+
+const (
+	day  = 24 * time.Hour
+	week = 7 * day
+)
+
+// long is what begins with weeks and days, which package time does not know.
+var long = regexp.MustCompile(`^(?:([0-9]{1,6})w)?(?:([0-9]{1,6})d)?(.*)$`)
+
+// Parse reads weeks and days, in whole numbers, and then what [time.ParseDuration] reads. A day has 24 hours. Negative
+// lengths are errors.
+func Parse(s string) (time.Duration, error) {
+	wrong := fmt.Errorf("%.40q is not a duration: write a number and a unit, such as 90m, 12h, 7d or 2w", s)
+	m := long.FindStringSubmatch(s)
+	if m == nil || s == "" {
+		return 0, wrong
+	}
+	total := units(m[1], week) + units(m[2], day)
+	if m[3] == "" {
+		return total, nil
+	}
+	rest, err := time.ParseDuration(m[3])
+	if m[3][0] == '-' || m[3][0] == '+' || err != nil || m[3] == "0" && s != "0" || rest > math.MaxInt64-total {
+		return 0, wrong
+	}
+	return total + rest, nil
+}
+
+// units is number times unit; 0 for no number. A million weeks are more than a time.Duration holds: it ends at 292 years.
+func units(number string, unit time.Duration) time.Duration {
+	n, _ := strconv.ParseInt(number, 10, 64)
+	return time.Duration(min(n, int64(math.MaxInt64/4/unit))) * unit
+}
+
+// Value is a duration as a flag's value: it implements the interface of package pflag.
+type Value time.Duration
+
+// Set reads s.
+func (v *Value) Set(s string) error {
+	d, err := Parse(s)
+	*v = Value(d)
+	return err
+}
+
+// String writes v as Parse reads it, without units of which there are none: 2m and not 2m0s.
+func (v *Value) String() string {
+	s := time.Duration(*v).String()
+	for _, zero := range []string{"m0s", "h0m"} {
+		if n := len(s) - len(zero); n > 0 && s[n:] == zero {
+			s = s[:n+1]
+		}
+	}
+	if s == "0s" {
+		return "0" // help takes it for no default
+	}
+	return s
+}
+
+// Type names what the value is.
+func (v *Value) Type() string { return "duration" }
