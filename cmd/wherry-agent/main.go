@@ -21,7 +21,7 @@ func run(args []string) int {
 		Long:  agentcmd.Long,
 		Args:  cobra.NoArgs,
 	}
-	agentcmd.Add(root)
+	agentcmd.Add(root, agentcmd.DefaultConfig)
 	root.AddCommand(cli.NewVersionCommand(), deltacmd.New(nil))
 	root.SetArgs(args)
 	return cli.Main(root)

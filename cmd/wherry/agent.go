@@ -6,13 +6,13 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 )
 
-func newAgentCommand() *cobra.Command {
+func newAgentCommand(defaultConfig string) *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "agent",
 		Short: "Keep a cluster at the newest release that is meant for it",
 		Long:  agentcmd.Long,
 		Args:  cobra.NoArgs,
 	}
-	agentcmd.Add(cmd)
+	agentcmd.Add(cmd, defaultConfig)
 	return cmd
 }

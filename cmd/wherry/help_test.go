@@ -20,7 +20,7 @@ func eachCommand(visit func(cmd *cobra.Command)) {
 		}
 		visit(cmd)
 	}
-	down(newRootCommand())
+	down(newRootCommand(""))
 }
 
 func TestHelpNamesTheValuesOfAllFlags(t *testing.T) {
@@ -37,7 +37,7 @@ func TestHelpNamesTheValuesOfAllFlags(t *testing.T) {
 
 func TestShellsCompleteTheFlagsOfAllCommandsInPlainWords(t *testing.T) {
 	eachCommand(func(cmd *cobra.Command) {
-		root, path := newRootCommand(), strings.Fields(cmd.CommandPath())
+		root, path := newRootCommand(""), strings.Fields(cmd.CommandPath())
 		var out strings.Builder
 		root.SetOut(&out)
 		root.SetErr(&out)

@@ -8,19 +8,21 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 )
 
-func main() { os.Exit(run(os.Args[1:])) }
+func main() { os.Exit(run(os.Args[1:], agentcmd.DefaultConfig)) }
 
-func run(args []string) int {
-	root := newRootCommand()
+// run is main with a path for the agent's configuration.
+func run(args []string, agentConfig string) int {
+	root := newRootCommand(agentConfig)
 	root.SetArgs(args)
 	return cli.Main(root)
 }
 
-func newRootCommand() *cobra.Command {
+func newRootCommand(agentConfig string) *cobra.Command {
 	root := &cobra.Command{
 		Use:   "wherry",
 		Short: "Bring workloads to fleets of clusters that are often offline",
@@ -28,7 +30,7 @@ func newRootCommand() *cobra.Command {
 	}
 	root.AddCommand(
 		// One line per command, sorted.
-		newAgentCommand(),
+		newAgentCommand(agentConfig),
 		newAirgapCommand(),
 		newBundleCommand(),
 		deltacmd.New(delta.Make),

@@ -15,7 +15,9 @@ import (
 )
 
 func TestMain(m *testing.M) {
-	testscript.Main(m, map[string]func(){"wherry": main})
+	testscript.Main(m, map[string]func(){"wherry": func() {
+		os.Exit(run(os.Args[1:], filepath.Join("etc", "agent.yaml"))) // of the script's folder, not of the machine
+	}})
 }
 
 // TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry,

@@ -9,9 +9,13 @@ import (
 	"github.com/spf13/cobra"
 )
 
-// Add gives parent the agent's commands, and the flags that they share.
-func Add(parent *cobra.Command) {
-	addFlags(parent)
+// DefaultConfig is the configuration file of agents that were installed as docs/install.md says.
+const DefaultConfig = "/etc/wherry/agent.yaml"
+
+// Add gives parent the agent's commands, and the flags that they share. They read their configuration from the file
+// defaultConfig if it exists and nothing names another.
+func Add(parent *cobra.Command, defaultConfig string) {
+	addFlags(parent, defaultConfig)
 	parent.AddCommand(
 		newDoctorCommand(),
 		newEnrollCommand(),
@@ -34,11 +38,17 @@ func Add(parent *cobra.Command) {
 const Long = `The agent keeps one cluster, or one host, at the newest release that is meant for it.
 
 It is told what to do by flags, by WHERRY_* variables named as the flags (WHERRY_STATE_DIR for
---state-dir) and by the YAML file that --config names; they go before one another in this order.`
+--state-dir) and by the YAML file that --config names. Flags override variables, which override the file.
+/etc/wherry/agent.yaml is used where it exists and neither --config nor WHERRY_CONFIG is given; --config ''
+reads no file.`
 
-// configOf reads the configuration for cmd.
+// configOf reads the configuration for cmd. It says so on stderr where that is a file that nobody has named.
 func configOf(cmd *cobra.Command) (*config, error) {
-	return readConfig(cmd.Flags(), os.LookupEnv)
+	c, err := readConfig(cmd.Flags(), os.LookupEnv)
+	if err == nil && c.byDefault {
+		cmd.PrintErrf("using the configuration %s\n", c.file)
+	}
+	return c, err
 }
 
 // example joins lines of an example with the path of the command, which is not the same in both binaries.

@@ -4,6 +4,7 @@ import (
 	"cmp"
 	"errors"
 	"fmt"
+	"io/fs"
 	"os"
 	"path/filepath"
 	"slices"
@@ -21,7 +22,9 @@ import (
 
 // config is what an agent was told, by file, environment and flags.
 type config struct {
-	file     string       // where it was read from, if anywhere
+	file      string // where it was read from, if anywhere
+	byDefault bool   // nothing has named the file
+
 	registry oci.Location // zero where bundles come by import only
 	plain    bool
 	network  oci.Network
@@ -52,10 +55,11 @@ type config struct {
 	logFormat                          string
 }
 
-// addFlags gives cmd and its subcommands --config and a flag for each setting.
-func addFlags(cmd *cobra.Command) {
+// addFlags gives cmd and its subcommands --config, which is defaultConfig unless something else is given, and a flag for
+// each setting.
+func addFlags(cmd *cobra.Command, defaultConfig string) {
 	flags := cmd.PersistentFlags()
-	flags.String("config", "", "configuration `FILE` in YAML; flags and WHERRY_* variables go before it")
+	flags.String("config", defaultConfig, "configuration `FILE` in YAML, which flags and WHERRY_* variables override; with '' none")
 	for _, s := range settings() {
 		s.addTo(cmd, flags)
 	}
@@ -83,17 +87,26 @@ func readConfig(flags *pflag.FlagSet, environ func(string) (string, bool)) (*con
 
 func readConfigOf(known []setting, flags *pflag.FlagSet, environ func(string) (string, bool)) (*config, error) {
 	path, _ := flags.GetString("config")
-	if v, ok := environ("WHERRY_CONFIG"); ok && !flags.Changed("config") {
+	v, named := environ("WHERRY_CONFIG")
+	if flags.Changed("config") {
+		named = true
+	} else if named {
 		path = v
 	}
 	file := configFile{}
 	if path != "" {
 		var err error
-		if file, err = readConfigFile(path, known); err != nil {
+		file, err = readConfigFile(path, known)
+		switch {
+		case !named && errors.Is(err, fs.ErrNotExist):
+			path = ""
+		case !named && errors.Is(err, fs.ErrPermission):
+			return nil, cli.Fail(cli.Usage, err, "run the command as a user who may read it, or give --config '' for none")
+		case err != nil:
 			return nil, cli.Fail(cli.Usage, err, "docs/agent.md lists the fields")
 		}
 	}
-	c := &config{file: path, stateDir: defaultStateDir, logFormat: "text"}
+	c := &config{file: path, byDefault: !named && path != "", stateDir: defaultStateDir, logFormat: "text"}
 	c.cluster.Platform = "default"
 	c.cluster.Name, _ = os.Hostname()
 	var problems []error

@@ -198,9 +198,10 @@ func keyIDOf(pem string) string {
 // lastingName is the cluster's as the agent has it that begins without these flags.
 func (c *config) lastingName(flags *pflag.FlagSet) string {
 	bare := pflag.NewFlagSet("", pflag.ContinueOnError)
-	bare.String("config", "", "")
-	if path, _ := flags.GetString("config"); path != "" {
-		_ = bare.Set("config", path)
+	given := flags.Lookup("config")
+	bare.String("config", given.DefValue, "")
+	if given.Changed {
+		_ = bare.Set("config", given.Value.String())
 	}
 	other, err := readConfig(bare, os.LookupEnv)
 	if err != nil {

@@ -28,7 +28,7 @@ func configured(t *testing.T, file string, args ...string) (*config, error) {
 	path := filepath.Join(t.TempDir(), "agent.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
 	cmd := &cobra.Command{}
-	addFlags(cmd)
+	addFlags(cmd, "")
 	require.NoError(t, cmd.ParseFlags(append([]string{"--config", path}, args...)))
 	return readConfig(cmd.PersistentFlags(), func(string) (string, bool) { return "", false })
 }
