@@ -84,7 +84,7 @@ func (p *publication) compare(pl *plan, last *lastRelease) {
 		pl.had[a.Name] = a
 		if _, known := pl.failed[a.Name]; p.isUnread(pl, a.Registration) && !known {
 			pl.failed[a.Name] = FailedAssignment{
-				Name: a.Name, Error: fmt.Sprintf("the source of registration %s cannot be read", a.Registration), Reason: SourceUnreadable,
+				Name: a.Name, Error: fmt.Sprintf("the source of registration %s cannot be read", a.Registration), Reason: p.unreadReason(a.Registration),
 			}
 		}
 	}
@@ -157,6 +157,16 @@ func (p *publication) judgeDrops(pl *plan) {
 // so whatever its source says.
 func (p *publication) isUnread(pl *plan, registration string) bool {
 	return !p.left[pl.clusterType.Name] && slices.ContainsFunc(p.opts.Unread, func(u Unread) bool { return u.Registration == registration })
+}
+
+// unreadReason is the reason of what is held because a registration's source could not be read, or brings too much.
+func (p *publication) unreadReason(registration string) scheduler.FailureReason {
+	for _, u := range p.opts.Unread {
+		if u.Registration == registration {
+			return scheduler.ReasonOf(u.Err, SourceUnreadable)
+		}
+	}
+	return SourceUnreadable
 }
 
 // lastRelease is a release of ours with its content.

@@ -26,6 +26,7 @@ const (
 	codeNotATeams    = "N1013"
 	codeNoTargetName = "E1014"
 	codeWorkspace    = "E1015"
+	codeLimit        = "E1016"
 
 	// References between objects.
 	codeNoTemplate         = "E1101"

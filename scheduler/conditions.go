@@ -54,7 +54,7 @@ func (c condition) targetsOf(targets []*target, ix *labelIndex) bitset {
 			}
 		}
 	default: // the label workload is always the workload's name
-		found.union(ix.values[c.key][c.value])
+		found.addAll(ix.values[c.key][c.value])
 		if c.value == "" {
 			absent := fullBitset(len(targets))
 			absent.subtract(ix.with(c.key))

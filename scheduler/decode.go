@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"reflect"
 	"slices"
+	"strconv"
 	"strings"
 
 	"gopkg.in/yaml.v3"
@@ -104,6 +105,8 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 	switch v.Kind() {
 	case reflect.String:
 		v.SetString(d.str(n, at))
+	case reflect.Int64:
+		v.SetInt(d.integer(n, at))
 	case reflect.Struct:
 		d.decodeStruct(n, v, at)
 	case reflect.Map:
@@ -155,6 +158,15 @@ func (d *decoder) str(n *yaml.Node, at *where) string {
 		d.fail(codeType, n, sentence("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
 	}
 	return n.Value
+}
+
+// integer is the number that n must be.
+func (d *decoder) integer(n *yaml.Node, at *where) int64 {
+	number, err := strconv.ParseInt(n.Value, 10, 64)
+	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil {
+		d.fail(codeType, n, "", "%s must be a whole number", at)
+	}
+	return number
 }
 
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, at *where) {

@@ -93,7 +93,10 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 		return nil, coded(codeDependsOnSyntax, a.mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies))
 	}
 	var names []string
-	for _, word := range words {
+	for i, word := range words {
+		if slices.Contains(words[:i], word) {
+			continue
+		}
 		word = strings.TrimSpace(word)
 		workload, name, one := strings.Cut(word, "/")
 		if workload == "" || one && name == "" {
@@ -113,7 +116,10 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 		}
 	}
 	slices.Sort(names)
-	return slices.Compact(names), nil
+	if names = slices.Compact(names); len(names) > maxDependencies {
+		return nil, coded(codeDependsOnSyntax, a.mistake("name single targets", "it stands for %d targets, at most %d are permitted", len(names), maxDependencies))
+	}
+	return names, nil
 }
 
 // meant returns the targets of the workload that t names. Where several registrations have one of that name, t's own

@@ -33,7 +33,8 @@ const (
 // nothing of src has been taken. Objects of kinds that are not part of a platform are passed over with a
 // note; unknown fields are warnings. Both are in the [Result].
 func (m *Model) Load(ctx context.Context, src Source) error {
-	l := &loader{src: src, seen: map[objectKey]Position{}, known: m.seen}
+	l := &loader{src: src, seen: map[objectKey]Position{}, known: m.seen, model: m}
+	l.limits, l.limited = m.limitsOf(src.Registration)
 	if err := fs.WalkDir(src.FS, ".", func(name string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -44,6 +45,9 @@ func (m *Model) Load(ctx context.Context, src Source) error {
 	}
 	if len(l.errs) > 0 {
 		return joinMistakes(l.errs)
+	}
+	if err := m.checkLimits(src.Registration, l.workloads); err != nil {
+		return err
 	}
 	for _, add := range l.adders {
 		add(m)
@@ -64,6 +68,12 @@ type loader struct {
 	adders   []func(*Model) // what to do once all files have proved sound
 	errs     []error
 	findings []Finding
+
+	model     *Model
+	limits    limits
+	limited   bool
+	bytes     int64
+	workloads []*workload
 }
 
 func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
@@ -88,11 +98,27 @@ func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
 	if err != nil {
 		return fmt.Errorf("read %s: %w", l.display(name), err)
 	}
+	if err := l.count(int64(len(data))); err != nil {
+		return err
+	}
 	if len(data) > maxFileBytes {
 		l.errs = append(l.errs, coded(codeTooLarge, mistake(Position{File: l.display(name)}, "", "the file is larger than %d bytes", maxFileBytes)))
 		return nil
 	}
 	l.parse(l.display(name), data)
+	return nil
+}
+
+// count counts a file of an app team's source.
+func (l *loader) count(bytes int64) error {
+	l.bytes += bytes
+	switch {
+	case !l.limited:
+	case int64(l.files) > l.limits.Files:
+		return l.model.exceeded(l.src.Registration, "files", l.limits.Files, "in its source")
+	case l.bytes > l.limits.Bytes:
+		return l.model.exceeded(l.src.Registration, "bytes", l.limits.Bytes, "in its source")
+	}
 	return nil
 }
 
@@ -227,6 +253,7 @@ func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
 	}
 	if w, ok := into.(*workload); ok {
 		w.registration = l.src.Registration
+		l.workloads = append(l.workloads, w)
 		l.errs = append(l.errs, w.checkTargets()...)
 	}
 	if p, ok := into.(*platformObject); ok {

@@ -288,7 +288,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 		return result, nil, nil
 	}
 	names := r.share(ctx, ct, selected)
-	a := newAssigner(r, ct)
+	a, use := newAssigner(r, ct), newUsage(r.model)
 	result.Assignments = make([]Assignment, 0, selected.count())
 	for t := range selected.all {
 		if ctx.Err() != nil {
@@ -299,7 +299,11 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 			result.addClash(target, err, names.taken.has(t))
 			continue
 		}
-		assignment, err := a.assign(ctx, t)
+		var assignment *Assignment
+		err := use.exceeded(target.workload.registration)
+		if err == nil {
+			assignment, err = a.assign(ctx, t)
+		}
 		if err != nil {
 			result.Failures = append(result.Failures, newFailure(target.name, ct.Metadata.Name, err))
 			continue
@@ -312,6 +316,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 				assignment.Policies = append(assignment.Policies, p.policy)
 			}
 		}
+		use.addFiles(assignment)
 		result.Assignments = append(result.Assignments, *assignment)
 	}
 	if ctx.Err() == nil { // else what was not reached would be forgotten
@@ -319,6 +324,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 	}
 	selected.subtract(names.taken)
 	r.annotate(ct, selected, names.released, &result)
+	use.enforce(&result)
 	return result, a.missing, names.released.err
 }
 

@@ -119,6 +119,7 @@ const (
 	PinFailed      FailureReason = "PinFailed"      // something that it names cannot be resolved
 	NoDigest       FailureReason = "NoDigest"       // what the adapter directory is to fetch is not named by digest
 	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no app team's source that could be read
+	LimitExceeded  FailureReason = "LimitExceeded"  // its registration brings more than the Platform allows
 	RenderFailed   FailureReason = "RenderFailed"   // anything else
 )
 
@@ -131,6 +132,15 @@ type reasonedError struct {
 }
 
 func (e *reasonedError) Unwrap() error { return e.error }
+
+// ReasonOf returns the reason that an error of [Model.Load] has, or else; such as LimitExceeded.
+func ReasonOf(err error, otherwise FailureReason) FailureReason {
+	var known *reasonedError
+	if errors.As(err, &known) {
+		return known.reason
+	}
+	return otherwise
+}
 
 // newFailure takes the reason off err.
 func newFailure(name, clusterType string, err error) Failure {

@@ -21,7 +21,14 @@ func fullBitset(n int) bitset {
 	return b
 }
 
-func (b bitset) add(i int)      { b[i/64] |= 1 << (i % 64) }
+func (b bitset) add(i int) { b[i/64] |= 1 << (i % 64) }
+
+func (b bitset) addAll(members []int) {
+	for _, i := range members {
+		b.add(i)
+	}
+}
+
 func (b bitset) has(i int) bool { return b[i/64]&(1<<(i%64)) != 0 }
 
 func (b bitset) union(other bitset) {
@@ -74,22 +81,19 @@ func (b bitset) all(yield func(int) bool) {
 // each of its requirements, however long the list is.
 type labelIndex struct {
 	size   int
-	values map[string]map[string]bitset // key, value: members
-	keys   map[string]bitset            // key: members
+	values map[string]map[string][]int // key, value: members; lists, since a team can have as many values as members
+	keys   map[string][]int            // key: members
 }
 
 func newLabelIndex(members []map[string]string) *labelIndex {
-	ix := &labelIndex{size: len(members), values: map[string]map[string]bitset{}, keys: map[string]bitset{}}
+	ix := &labelIndex{size: len(members), values: map[string]map[string][]int{}, keys: map[string][]int{}}
 	for i, member := range members {
 		for key, value := range member {
-			if ix.keys[key] == nil {
-				ix.keys[key], ix.values[key] = newBitset(ix.size), map[string]bitset{}
+			if ix.values[key] == nil {
+				ix.values[key] = map[string][]int{}
 			}
-			if ix.values[key][value] == nil {
-				ix.values[key][value] = newBitset(ix.size)
-			}
-			ix.keys[key].add(i)
-			ix.values[key][value].add(i)
+			ix.keys[key] = append(ix.keys[key], i)
+			ix.values[key][value] = append(ix.values[key][value], i)
 		}
 	}
 	return ix
@@ -114,16 +118,15 @@ func (ix *labelIndex) selectBy(requirements labels.Requirements) bitset {
 }
 
 func (ix *labelIndex) with(key string) bitset {
-	if b := ix.keys[key]; b != nil {
-		return b
-	}
-	return newBitset(ix.size)
+	found := newBitset(ix.size)
+	found.addAll(ix.keys[key])
+	return found
 }
 
 func (ix *labelIndex) withAny(key string, values []string) bitset {
 	found := newBitset(ix.size)
 	for _, value := range values {
-		found.union(ix.values[key][value])
+		found.addAll(ix.values[key][value])
 	}
 	return found
 }

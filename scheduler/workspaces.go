@@ -23,19 +23,22 @@ type platformWorkspace struct {
 	// ServiceAccount is a name, which stands for one in each assignment's own namespace, or NAMESPACE/NAME.
 	// Empty is accountPrefix and the workspace's name.
 	ServiceAccount string `yaml:"serviceAccount"`
-	Line           line
+	// Limits bound what each registration of the workspace may bring.
+	Limits limits `yaml:"limits"`
+	Line   line
 }
 
 func (p *platformObject) addTo(m *Model) {
 	m.platform = p.Metadata.Name
 	for _, w := range p.Spec.Workspaces {
-		m.workspaces[w.Name] = workspace{w.account(), p.position(w.Line)}
+		m.workspaces[w.Name] = workspace{w.account(), w.Limits, p.position(w.Line)}
 	}
 }
 
 // workspace is what the Platform says of one.
 type workspace struct {
 	account string // a name, or NAMESPACE/NAME
+	limits  limits
 	at      Position
 }
 
@@ -61,6 +64,9 @@ func (p *platformObject) checkWorkspaces() []error {
 			errs = append(errs, coded(codeWorkspace, mistake(at, "remove one of them", "workspace %q is listed twice: first at %s", w.Name, first)))
 		}
 		seen[w.Name] = at
+		if l := w.Limits; min(l.Targets, l.Files, l.Bytes) < 0 {
+			errs = append(errs, coded(codeWorkspace, mistake(at, "leave it out for the default", "workspace %q: a limit is below zero", w.Name)))
+		}
 		if problem := accountProblem(w.account()); problem != "" {
 			errs = append(errs, coded(codeWorkspace, mistake(at, "give serviceAccount: NAME or NAMESPACE/NAME", "workspace %q: no ServiceAccount can be called %q: %s", w.Name, w.account(), problem)))
 		}

@@ -2,7 +2,10 @@ package scheduler
 
 import (
 	"context"
+	"fmt"
+	"strings"
 	"testing"
+	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
 )
@@ -54,4 +57,76 @@ func TestWorkspacesThatCannotBeConfined(t *testing.T) {
 		err := load(NewModel("dev"), "", "a.yaml", platformWith(test.workspaces))
 		require.ErrorContains(t, err, test.want)
 	}
+}
+
+// manyTargets is a Workload with n targets for dev.
+func manyTargets(workload string, n int) string {
+	var targets []string
+	for i := range n {
+		targets = append(targets, fmt.Sprintf("t%d", i))
+	}
+	return targetsYAML(workload, "", targets...)
+}
+
+func TestARegistrationThatBringsTooMuchFailsAlone(t *testing.T) {
+	load2 := func(limits, evil string) (*Model, error) {
+		m := NewModel("dev")
+		require.NoError(t, load(m, "", "platform.yaml", fleet+everything+platformWith("    - {name: other-team"+limits+"}\n")))
+		require.NoError(t, load(m, "reg", "app.yaml", targetsYAML("menu", "", "test")))
+		return m, load(m, "other", "evil.yaml", evil)
+	}
+	t.Run("targets in its source", func(t *testing.T) {
+		_, err := load2("", manyTargets("evil", DefaultMaxTargets))
+		require.NoError(t, err)
+		_, err = load2("", manyTargets("evil", DefaultMaxTargets+1))
+		require.EqualError(t, err, `platform.yaml:11: registration "other" has more than 2000 deployment targets for environment "dev" (divide it, or raise limits.targets of workspace "other-team" in spec.workspaces of the Platform)`)
+		require.Equal(t, LimitExceeded, ReasonOf(err, RenderFailed))
+		require.Equal(t, codeLimit, FindingsIn(err)[0].Code)
+		_, err = load2(", limits: {targets: 3000}", manyTargets("evil", DefaultMaxTargets+1))
+		require.NoError(t, err)
+		_, err = load2(", limits: {targets: 3}", manyTargets("evil", 4))
+		require.ErrorContains(t, err, "more than 3 deployment targets")
+	})
+	t.Run("bytes in its source", func(t *testing.T) {
+		_, err := load2(", limits: {bytes: 1000}", "# "+strings.Repeat("x", 1000))
+		require.ErrorContains(t, err, `registration "other" has more than 1000 bytes in its source`)
+		require.Equal(t, LimitExceeded, ReasonOf(err, RenderFailed))
+	})
+	t.Run("files in its source", func(t *testing.T) {
+		m, err := load2(", limits: {files: 1}", "")
+		require.NoError(t, err)
+		err = m.Load(t.Context(), Source{FS: fstest.MapFS{"a.yaml": {}, "b.yaml": {}}, Registration: "other"})
+		require.ErrorContains(t, err, `registration "other" has more than 1 files in its source`)
+	})
+	for setting, limit := range map[string]int{"files": 30, "bytes": 300} {
+		t.Run(setting+" on a cluster type", func(t *testing.T) {
+			many := "# " + strings.Repeat("x", 300) + "\n"
+			m, err := load2(fmt.Sprintf(", limits: {%s: %d}", setting, limit), targetsYAML("a", ""))
+			require.NoError(t, err)
+			m.workloads = append(m.workloads, workloadsIn(t, many+manyTargets("evil", 11))...)
+			result, err := m.Render(t.Context(), Options{})
+			require.NoError(t, err)
+			require.Equal(t, "c1/menu-test c2/menu-test c3/menu-test", pairs(result))
+			for _, ct := range result.ClusterTypes {
+				require.Len(t, ct.Failures, 11)
+				for _, f := range ct.Failures {
+					require.Equal(t, LimitExceeded, f.Reason)
+					require.ErrorContains(t, f.Err, fmt.Sprintf(`registration "other" has more than %d %s on cluster type %q`, limit, setting, ct.Name))
+				}
+			}
+		})
+	}
+	_, err := load2("", "")
+	require.NoError(t, err)
+	m := NewModel("dev")
+	require.ErrorContains(t, load(m, "", "p.yaml", platformWith("    - {name: a, limits: {targets: -1}}\n")), `workspace "a": a limit is below zero`)
+	require.ErrorContains(t, load(m, "", "p.yaml", platformWith("    - {name: a, limits: {bytes: 64Mi}}\n")), "spec.workspaces[0].limits.bytes must be a whole number")
+}
+
+// workloadsIn returns the workloads of an app team's source without its limits.
+func workloadsIn(t *testing.T, text string) []*workload {
+	t.Helper()
+	m := NewModel("dev")
+	require.NoError(t, load(m, "other", "evil.yaml", text))
+	return m.workloads
 }

@@ -156,6 +156,12 @@ var structureCodes = []lintCode{
 		example: "workspaces:\n  - name: Team A",
 		remedy:  "Give serviceAccount: NAME, or NAMESPACE/NAME.",
 	},
+	{
+		code: "E1016", title: "a registration that brings more than it may",
+		text:    "What an app team brings shares a bundle with others, so each registration has limits: deployment targets for one environment, and files and bytes, in its source and on each cluster type. Beyond them its assignments fail, and nobody else's.",
+		example: "workspaces:\n  - name: team-a\n    limits: {targets: 5000, files: 20000, bytes: 67108864}",
+		remedy:  "Divide the registration, or raise the limit of its workspace in the Platform.",
+	},
 }
 
 // referenceCodes are about objects that name each other.
