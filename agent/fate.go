@@ -31,6 +31,11 @@ func loadFate(tx *bbolt.Tx, accepted, running *release) (f fate, err error) {
 	return f, errors.Join(err1, err2, err3)
 }
 
+// wentBackTo reports whether r was refused as older than what was accepted, and is what a person has gone back to.
+func (f fate) wentBackTo(r *refusal) bool {
+	return r != nil && r.Reason == bundle.OlderRelease && f.held != nil && f.held.To.digest() == r.Digest
+}
+
 // states are those that count for the agent as a whole, beside those of its items.
 func (f fate) states() (states []bundle.State) {
 	if f.held != nil {

@@ -3,6 +3,7 @@ package agent
 import (
 	"cmp"
 	"errors"
+	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -24,11 +25,12 @@ type known struct {
 	fate              fate
 	binding           *Binding
 	note              *memoryNote
+	history           []*release
 	awaited           string // why nothing of the stream runs that is followed; empty where something does
 }
 
 func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
-	var errs [13]error
+	var errs [14]error
 	k.cluster, errs[0] = load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
 	k.records, errs[1] = s.records(tx)
 	k.running, errs[2] = load[*release](tx, bucketMeta, keyRunning)
@@ -42,7 +44,11 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.fate, errs[10] = loadFate(tx, k.accepted, k.running)
 	k.binding, errs[11] = load[*Binding](tx, bucketMeta, keyBinding)
 	k.note, errs[12] = load[*memoryNote](tx, bucketMeta, keyMemory)
+	k.history, errs[13] = load[[]*release](tx, bucketMeta, keyHistory)
 	k.awaited = awaits(k.running, k.cluster)
+	if k.fate.wentBackTo(k.refused) && k.refused.Digest == k.running.digest() {
+		k.refused = nil // it runs as a person has decided
+	}
 	return k, errors.Join(errs[:]...)
 }
 
@@ -92,7 +98,8 @@ func (k known) releases(now time.Time) ReleaseStates {
 		rs.Desired = rs.Running
 	}
 	if r := k.refused; r != nil {
-		rs.Refused = &RefusedStatus{r.Digest, r.Reason, r.Message, r.At}
+		before := slices.ContainsFunc(k.history, func(h *release) bool { return h.digest() == r.Digest })
+		rs.Refused = &RefusedStatus{r.Digest, r.Reason, r.Message, r.At, before}
 		if k.accepted.digest() != r.Digest {
 			rs.Desired = &ReleaseStatus{Digest: r.Digest}
 		}

@@ -124,6 +124,8 @@ type RefusedStatus struct {
 	Reason  bundle.Reason `json:"reason"`
 	Message string        `json:"message"`
 	At      time.Time     `json:"at"`
+	// AcceptedBefore is true where it is one of the releases that were accepted here before, to which RollBack leads.
+	AcceptedBefore bool `json:"acceptedBefore,omitempty"`
 }
 
 // Status returns how the agent stands at this moment, also while a pass runs.

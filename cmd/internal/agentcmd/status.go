@@ -90,7 +90,7 @@ func validity(t *agent.TrustStatus) string {
 func exitOf(r agent.Result) error {
 	switch r.Verdict {
 	case agent.Refused:
-		return cli.Fail(cli.Denied, fmt.Errorf("release refused: %s", r.Error), refusalHint(r.Status))
+		return refused(r.Error, r.Status)
 	case agent.Unreachable:
 		hint := "what runs keeps running"
 		switch r.Status.Reason {
@@ -104,6 +104,9 @@ func exitOf(r agent.Result) error {
 		return cli.Fail(cli.NotYet, errors.New(r.Error), "what runs keeps running")
 	case agent.Broken:
 		return cli.Fail(cli.Failed, errors.New(r.Error), "")
+	}
+	if ref := r.Status.Release.Refused; ref != nil && r.Status.State == bundle.Rejected { // by an earlier pass
+		return refused(reasonOf(string(ref.Reason), ref.Message), r.Status)
 	}
 	bar := r.Status.Bar
 	switch state := r.Status.State; {
@@ -142,6 +145,15 @@ func exitOf(r agent.Result) error {
 	return cli.Fail(cli.NotYet, fmt.Errorf("not compliant yet: %s", open(r.Status.Items, bundle.Pulling, bundle.Applying, bundle.Progressing, bundle.Pending)), "")
 }
 
+// refused says that a release was refused and why, and of one that is too old also which runs.
+func refused(why string, s agent.Status) error {
+	err := fmt.Errorf("release refused: %s", why)
+	if run := s.Release.Running; run != nil && (s.Release.Refused == nil || s.Release.Refused.Reason == bundle.OlderRelease) {
+		err = fmt.Errorf("%w; release %d-%d (%s) runs", err, run.Epoch, run.Sequence, short(run.Digest))
+	}
+	return cli.Fail(cli.Denied, err, refusalHint(s))
+}
+
 // open counts the items in one of states, and says of the first how it stands.
 func open(items []bundle.Item, states ...bundle.State) string {
 	found := slices.DeleteFunc(slices.Clone(items), func(i bundle.Item) bool { return !slices.Contains(states, i.State) })
@@ -170,7 +182,7 @@ func barHint(b *agent.BarStatus) string {
 
 func refusalHint(s agent.Status) string {
 	if s.Release.Refused == nil {
-		return ""
+		return "it is the release that a rollback went back to, and runs already; resume ends the rollback"
 	}
 	keeps := "the release before keeps running"
 	if s.Release.Running == nil {
@@ -196,7 +208,10 @@ func refusalHint(s agent.Status) string {
 	case bundle.UnsupportedSchema:
 		return keeps + "; put a newer agent here, which then judges it again"
 	case bundle.OlderRelease:
-		return keeps + "; to go back on purpose, publish the older content again"
+		if refused := s.Release.Refused; refused.AcceptedBefore {
+			return keeps + "; to go back to it: wherry-agent rollback --to " + short(refused.Digest)
+		}
+		return keeps + "; this agent never ran the older one, so that no rollback leads to it: to go back on purpose, publish its content again"
 	case bundle.Expired:
 		if s.Trust != nil && s.Trust.Expired {
 			return keeps + "; the roots have to sign the next version of the trust document"

@@ -45,7 +45,10 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 		row("newest", release(r.Digest, r.Epoch, r.Sequence), ", ", issued(r))
 	}
 	if r := s.Release.Refused; r != nil {
-		row("refused", short(r.Digest), " ", r.Reason, ", first ", ago(r.At, now))
+		row("refused", short(r.Digest), " ", r.Reason, ", first ", ago(r.At, now), runsStill(s))
+	}
+	if h := s.Release.Held; h != nil {
+		row("rollback", rollbackLine(s, now))
 	}
 	for _, q := range s.Release.Quarantined[:min(len(s.Release.Quarantined), shownQuarantined)] {
 		row("given up", release(q.Digest, q.Epoch, q.Sequence), " ", q.Reason, ", ", ago(q.At, now))
@@ -71,6 +74,31 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	for _, i := range s.Items {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Assignment, i.Adapter, i.State, ago(i.Since, now), reasonOf(i.Reason, i.Message))
 	}
+}
+
+// runsStill says why the release that runs is the refused one, where it is.
+func runsStill(s agent.Status) string {
+	if s.Release.Running == nil || s.Release.Running.Digest != s.Release.Refused.Digest {
+		return ""
+	}
+	return "; it runs, since it was accepted before, and runs on until another one is"
+}
+
+// rollbackLine says whether what a person has gone back to runs already.
+func rollbackLine(s agent.Status, now time.Time) string {
+	h := s.Release.Held
+	line := release(h.To.Digest, h.To.Epoch, h.To.Sequence)
+	if r := s.Release.Running; r == nil || r.Digest != h.To.Digest {
+		line = "pending: " + line + " is to run with the next pass that has its files"
+	}
+	line += ", asked for " + ago(h.At, now)
+	if h.By != "" {
+		line += " by " + h.By
+	}
+	if h.Reason != "" {
+		line += ": " + h.Reason
+	}
+	return line
 }
 
 // newer says whether the newest release is another than the one that runs, and is told of in no line of its own.
