@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"encoding/json"
+	"slices"
 
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -140,6 +141,21 @@ type WaitingWorkspace struct {
 // Changes says whether clusters would get anything else than they have, or something stands in the way.
 // A release that is only renewed is no change.
 func (d *Difference) Changes() bool { return d.Count().ClusterTypes > 0 || len(d.Unread) > 0 }
+
+// WouldChange reports whether publishing would give a cluster type a new release because of other content.
+func (d *Difference) WouldChange() bool {
+	return slices.ContainsFunc(d.ClusterTypes, func(ct TypeDifference) bool {
+		return ct.Result == StandingChanged || ct.Result == StandingNew
+	})
+}
+
+// Incomplete reports whether publishing would leave something undone: an assignment fails, a source cannot be read, or a
+// cluster type would not be published.
+func (d *Difference) Incomplete() bool {
+	return len(d.Unread) > 0 || slices.ContainsFunc(d.ClusterTypes, func(ct TypeDifference) bool {
+		return len(ct.Failed) > 0 || ct.Result == StandingBlocked
+	})
+}
 
 // Counted counts assignments, and the cluster types that are not as they were.
 type Counted struct{ Added, Removed, Changed, Failed, ClusterTypes int }

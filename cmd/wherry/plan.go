@@ -20,6 +20,7 @@ type planning struct {
 	to, against string
 	trust       trustFlags
 	format      string
+	exitCode    bool
 	options     publisher.PublishOptions
 }
 
@@ -37,7 +38,8 @@ by the key or as the trust document asks, or with a folder that "wherry render" 
 
 ` + platformHelp + `
 
-The exit code is 0 if nothing would change, 1 if something would or an assignment fails, more on an error.`,
+The exit code is 1 if an assignment fails, a source cannot be read or a cluster type would not be published,
+else 0, whether or not something would change. With --exit-code it is also 1 if something would change.`,
 		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
   wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown`,
 		Args: cobra.ExactArgs(1),
@@ -56,6 +58,7 @@ The exit code is 0 if nothing would change, 1 if something would or an assignmen
 	flags.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME` only; may be repeated")
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: plan with publish's flag of this name; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
+	flags.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	flags.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagRequired("environment")
@@ -79,16 +82,23 @@ func (p *planning) run(cmd *cobra.Command, platform string) error {
 	}
 	switch out := cmd.OutOrStdout(); p.format {
 	case "json":
-		err = cli.Print(out, "json", difference, nil)
+		err = cli.Print(out, "json", plannedJSON{difference, difference.WouldChange(), difference.Incomplete()}, nil)
 	case "markdown":
 		_, err = out.Write(planMarkdown(difference))
 	default:
 		err = planTable(out, difference)
 	}
-	if err == nil && difference.Changes() {
+	if err == nil && (difference.Incomplete() || p.exitCode && difference.WouldChange()) {
 		return cli.Exit(cli.No)
 	}
 	return err
+}
+
+// plannedJSON is what -o json prints: the difference, and what the exit code is made of.
+type plannedJSON struct {
+	*publisher.Difference
+	WouldChange bool `json:"wouldChange"`
+	Incomplete  bool `json:"incomplete"`
 }
 
 // compare loads, renders and compares.
