@@ -60,6 +60,9 @@ func newComparison(planned Planned, against string) (*comparison, error) {
 	for _, u := range planned.Loaded.Unread {
 		c.done.Unread = append(c.done.Unread, UnreadRegistration{u.Registration, u.Err.Error()})
 	}
+	for _, f := range result.FailedPolicies {
+		c.done.FailedPolicies = append(c.done.FailedPolicies, FailedPolicy{f.Name, f.Err.Error()})
+	}
 	return c, nil
 }
 

@@ -58,7 +58,7 @@ func (c *comparison) folder(ctx context.Context, root *os.Root) error {
 			return err
 		}
 		now := resultType(ct)
-		now.keep = len(c.Loaded.Unread) > 0
+		now.keep = len(c.Loaded.Unread)+len(c.Result.FailedPolicies) > 0
 		d, err := c.clusterType(ctx, now, old)
 		if err != nil {
 			return err

@@ -26,6 +26,8 @@ type Difference struct {
 	Waiting []WaitingWorkspace `json:"waiting"`
 	// Unread lists the registrations whose sources could not be read: what they had is kept.
 	Unread []UnreadRegistration `json:"unread,omitempty"`
+	// FailedPolicies lists the scheduling policies of which is not known what they select: what they had is kept.
+	FailedPolicies []FailedPolicy `json:"failedPolicies,omitempty"`
 	// Warnings are about what was found at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 }
@@ -140,7 +142,9 @@ type WaitingWorkspace struct {
 
 // Changes says whether clusters would get anything else than they have, or something stands in the way.
 // A release that is only renewed is no change.
-func (d *Difference) Changes() bool { return d.Count().ClusterTypes > 0 || len(d.Unread) > 0 }
+func (d *Difference) Changes() bool {
+	return d.Count().ClusterTypes > 0 || len(d.Unread)+len(d.FailedPolicies) > 0
+}
 
 // WouldChange reports whether publishing would give a cluster type a new release because of other content.
 func (d *Difference) WouldChange() bool {

@@ -61,8 +61,8 @@ type PublishOptions struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one there
 	// are no deltas of trees that are not small; see delta.Small.
 	DeltaCommand []string
-	// Packed, if not nil, has packed what could be while it was rendered. It excludes Unread, since what is
-	// held for that is known only here.
+	// Packed, if not nil, has packed what could be while it was rendered. It excludes Unread and
+	// policies that failed, since what is held for these is known only here.
 	Packed *Packer
 	// Checks are commands of the shell, each of which has to agree before anything is pushed. They run one
 	// after the other in a folder with what would be released: the trees as tree/<cluster type>/…, and in
@@ -151,6 +151,8 @@ type publication struct {
 	pushed map[string]bool
 	// checked has the content of each cluster type that the checks agreed to.
 	checked map[string]digest.Digest
+	// failedPolicies is scheduler.Result.FailedPolicies.
+	failedPolicies []scheduler.FailedPolicy
 	// accountOf is scheduler.Result.ServiceAccount.
 	accountOf func(workspace, namespace string) string
 }
@@ -171,8 +173,8 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*Key, trus
 	if opts.RenewBefore < 0 {
 		return nil, &OptionError{fmt.Errorf("renewal %s before the end is negative", opts.RenewBefore)}
 	}
-	if opts.Packed != nil && len(opts.Unread) > 0 {
-		return nil, &OptionError{errors.New("the options Packed and Unread exclude each other")}
+	if opts.Packed != nil && len(opts.Unread)+len(result.FailedPolicies) > 0 {
+		return nil, &OptionError{errors.New("the options Packed and Unread, or policies that failed, exclude each other")}
 	}
 	for _, command := range opts.Checks {
 		if strings.TrimSpace(command) == "" {
@@ -194,19 +196,24 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*Key, trus
 	for _, u := range opts.Unread {
 		unread = append(unread, UnreadRegistration{u.Registration, u.Err.Error()})
 	}
+	var failedPolicies []FailedPolicy
+	for _, f := range result.FailedPolicies {
+		failedPolicies = append(failedPolicies, FailedPolicy{f.Name, f.Err.Error()})
+	}
 	now := opts.Now
 	if now == nil {
 		now = time.Now
 	}
 	return &publication{
 		opts: opts, to: to, store: store, keys: keys, trust: trust, accountOf: result.ServiceAccount,
-		issuedAt: now().UTC().Truncate(time.Second),
-		drops:    drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
+		failedPolicies: result.FailedPolicies,
+		issuedAt:       now().UTC().Truncate(time.Second),
+		drops:          drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
 		checked: map[string]digest.Digest{},
 		done: &Published{
 			Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
 			Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
-			ClusterTypes: []PublishedType{}, Unread: unread,
+			ClusterTypes: []PublishedType{}, Unread: unread, FailedPolicies: failedPolicies,
 		},
 	}, nil
 }
@@ -239,7 +246,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 	if err := p.checkDrops(); err != nil {
 		return err
 	}
-	if p.opts.Strict && (len(p.opts.Unread) > 0 || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
+	if p.opts.Strict && (p.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		for _, pl := range plans {
 			if pl.result.Result != OutcomeFailed {
 				pl.result.Result = OutcomeSkipped

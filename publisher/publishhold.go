@@ -21,6 +21,10 @@ import (
 // to the next gives no new releases.
 const SourceUnreadable scheduler.FailureReason = "SourceUnreadable"
 
+// PolicyFailed is the reason of an assignment that is held because a scheduling policy that had selected it has a
+// mistake in its selectors, so that it is not known whether it still does.
+const PolicyFailed scheduler.FailureReason = "PolicyFailed"
+
 // heldContent is an assignment that is published as an earlier release has it.
 type heldContent struct {
 	line      bundle.Assignment
@@ -77,22 +81,53 @@ func (pl *plan) addTaken() {
 	slices.SortStableFunc(pl.result.Failures, func(a, b FailedAssignment) int { return cmp.Compare(a.Name, b.Name) })
 }
 
-// compare notes what pl had in its last release, and what of that fails because its registration's source
-// cannot be read, also where another registration has taken the name meanwhile.
+// compare notes what pl had in its last release, and what of that fails because it is not known whether it is still
+// asked for: its registration's source cannot be read, also where another registration has taken the name meanwhile,
+// or a policy that selected it fails. What another policy selects as well is rendered, and keeps both names.
 func (p *publication) compare(pl *plan, last *lastRelease) {
+	pl.rendered = slices.Clone(pl.rendered)
 	for _, a := range last.tree.assignments {
 		pl.had[a.Name] = a
+		p.compareSelection(pl, a)
 		if _, known := pl.failed[a.Name]; p.isUnread(pl, a.Registration) && !known {
 			pl.failed[a.Name] = FailedAssignment{
 				Name: a.Name, Error: fmt.Sprintf("the source of registration %s cannot be read", a.Registration), Reason: p.unreadReason(a.Registration),
 			}
 		}
 	}
-	pl.rendered = slices.DeleteFunc(slices.Clone(pl.rendered), func(a scheduler.Assignment) bool {
+	pl.rendered = slices.DeleteFunc(pl.rendered, func(a scheduler.Assignment) bool {
 		_, fails := pl.failed[a.Name]
 		return fails
 	})
 }
+
+// compareSelection judges an assignment of the last release by the policies that have failed since.
+func (p *publication) compareSelection(pl *plan, a bundle.Assignment) {
+	unknown := slices.DeleteFunc(slices.Clone(a.Policies), func(name string) bool { return !p.isFailedPolicy(pl, name) })
+	if len(unknown) == 0 {
+		return
+	}
+	for i := range pl.rendered {
+		if r := &pl.rendered[i]; r.Name == a.Name {
+			r.Policies = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.Policies, unknown))))
+			return
+		}
+	}
+	if _, known := pl.failed[a.Name]; !known {
+		pl.failed[a.Name] = FailedAssignment{
+			Name: a.Name, Error: fmt.Sprintf("it is not known what the scheduling policy %s selects", strings.Join(unknown, ", ")), Reason: PolicyFailed,
+		}
+	}
+}
+
+// isFailedPolicy reports whether it is not known what a policy selects for pl. What leaves with its cluster type does
+// so whatever policies say.
+func (p *publication) isFailedPolicy(pl *plan, name string) bool {
+	return !p.left[pl.clusterType.Name] && slices.ContainsFunc(p.failedPolicies, func(f scheduler.FailedPolicy) bool { return f.Name == name })
+}
+
+// unknown reports whether it is not known of all that was assigned whether it still is.
+func (p *publication) unknown() bool { return len(p.opts.Unread)+len(p.failedPolicies) > 0 }
 
 // keep takes from last what failed and is not dropped.
 func (p *publication) keep(pl *plan, last *lastRelease) error {
@@ -125,6 +160,9 @@ func (p *publication) failLost(pl *plan, err error) {
 	remedy := "restore it, or give them up with --drop"
 	if len(pl.failed) == 0 {
 		what, remedy = "assignments of a registration that cannot be read may be on it", "restore it, or correct the registration's source"
+		if len(p.opts.Unread) == 0 {
+			what, remedy = "assignments of a scheduling policy that fails may be on it", "restore it, or correct the policy"
+		}
 	}
 	pl.fail("%s, and what they had is not known: %v: %s", what, err, remedy)
 	for drop := range p.drops {
@@ -189,7 +227,7 @@ func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there
 // never was one, or it is not needed, and a *lostError where it cannot be fetched and verified.
 func (p *publication) openLast(ctx context.Context, pl *plan) (*lastRelease, error) {
-	needed := len(p.opts.Unread) > 0 && !p.left[pl.clusterType.Name]
+	needed := p.unknown() && !p.left[pl.clusterType.Name]
 	for name := range pl.failed {
 		needed = needed || !p.drops[pl.drop(name)]
 	}

@@ -104,12 +104,12 @@ func (p *publication) clusterTypes(result *scheduler.Result) map[string]digest.D
 }
 
 // incomplete names the cluster types that are not as the commit says. While a registration's source cannot
-// be read, all may lack something of it.
+// be read, or a policy fails, all may lack something of it.
 func (p *publication) incomplete(types map[string]digest.Digest) []string {
 	var names []string
 	for _, ct := range p.done.ClusterTypes {
 		_, listed := types[ct.ClusterType]
-		if ct.Result == OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && len(p.opts.Unread) > 0 {
+		if ct.Result == OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && p.unknown() {
 			names = append(names, ct.ClusterType)
 		}
 	}

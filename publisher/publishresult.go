@@ -33,6 +33,8 @@ type Published struct {
 	ClusterTypes      []PublishedType `json:"clusterTypes"`
 	// Unread lists the registrations whose sources could not be read.
 	Unread []UnreadRegistration `json:"unread,omitempty"`
+	// FailedPolicies lists the scheduling policies of which is not known what they select.
+	FailedPolicies []FailedPolicy `json:"failedPolicies,omitempty"`
 	// Record is the environment record.
 	Record PublishedRecord `json:"record"`
 	// Warnings are about what was found at the destination.
@@ -43,6 +45,12 @@ type Published struct {
 type UnreadRegistration struct {
 	Registration string `json:"registration"`
 	Error        string `json:"error"`
+}
+
+// FailedPolicy is a scheduling policy of which is not known what it selects, and why.
+type FailedPolicy struct {
+	Policy string `json:"policy"`
+	Error  string `json:"error"`
 }
 
 // PublishedType is one cluster type of a Published.

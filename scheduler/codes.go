@@ -66,6 +66,7 @@ const (
 	codeAnnotationValue   = "E1305"
 	codeNoClusterTypes    = "W1308"
 	codeNoDigest          = "E1309"
+	codeSelectorField     = "E1310"
 
 	// Names.
 	codeNamesClash    = "E1401"

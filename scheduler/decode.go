@@ -15,6 +15,8 @@ import (
 // collects every mistake instead of the first, and warns about fields that nobody reads.
 type decoder struct {
 	file     string
+	strict   bool // unknown fields below spec are mistakes of this object, not warnings
+	unknown  []Finding
 	nodes    int // seen so far, aliases expanded
 	depth    int // of merge keys within merge keys
 	errs     []error
@@ -73,6 +75,14 @@ func (w *where) String() string {
 	default:
 		return w.parent.String() + "." + w.key
 	}
+}
+
+// top is the key at the document's root that w leads through.
+func (w *where) top() string {
+	for w.parent != nil {
+		w = w.parent
+	}
+	return w.key
 }
 
 // decode fills v from n. at names v in messages.
@@ -180,6 +190,10 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, at *where) {
 		if !ok {
 			unknown := finding(codeUnknownField, d.position(p.key), didYouMean(p.key.Value, names), "unknown field %s", key)
 			unknown.Column = p.key.Column
+			if d.strict && key.top() == "spec" {
+				d.unknown = append(d.unknown, unknown)
+				continue
+			}
 			d.findings = append(d.findings, unknown)
 			continue
 		}

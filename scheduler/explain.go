@@ -76,6 +76,8 @@ type PolicyMatch struct {
 	// Selects is true where every term is met.
 	Selects bool   `json:"selects"`
 	Terms   []Term `json:"terms"`
+	// Error says why it is not known what the policy selects; then it selects nothing.
+	Error string `json:"error,omitempty"`
 }
 
 // Side is what a term asks something of.
@@ -226,7 +228,10 @@ func (e *Explainer) matches(ct *clusterType, t *target) []PolicyMatch {
 	all := []PolicyMatch{}
 	for _, p := range sortedValues(e.r.model.policies) {
 		match := PolicyMatch{Named: Named{p.Metadata.Name, p.at}, Terms: p.terms(ct, t)}
-		match.Selects = !slices.ContainsFunc(match.Terms, func(t Term) bool { return !t.Met })
+		if len(p.mistakes) > 0 {
+			match.Error = joinMistakes(slices.Clone(p.mistakes)).Error()
+		}
+		match.Selects = match.Error == "" && !slices.ContainsFunc(match.Terms, func(t Term) bool { return !t.Met })
 		all = append(all, match)
 	}
 	return all

@@ -109,6 +109,8 @@ type schedulingPolicy struct {
 			LabelSelector labelSelector `yaml:"labelSelector"`
 		} `yaml:"clusterTypeSelector"`
 	} `yaml:"spec"`
+	// mistakes are its unknown fields: what it was to select is not known.
+	mistakes []error
 }
 
 type templateObject struct {

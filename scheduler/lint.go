@@ -48,6 +48,9 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 		l.dependencies()
 		l.rendered()
 	}
+	for _, p := range m.FailedPolicies() {
+		l.found = append(l.found, FindingsIn(p.Err)...)
+	}
 	l.references()
 	l.annotations()
 	l.values()

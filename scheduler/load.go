@@ -239,7 +239,8 @@ func (l *loader) unknownKind(at Position, apiVersion, kind string) {
 
 // object decodes n into the struct that into points to, checks it and keeps it for later.
 func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
-	d := &decoder{file: at.File}
+	policy, _ := into.(*schedulingPolicy)
+	d := &decoder{file: at.File, strict: policy != nil} // a selector that lost a term selects too much
 	d.decode(n, reflect.ValueOf(into).Elem(), nil)
 	l.errs, l.findings = append(l.errs, d.errs...), append(l.findings, d.findings...)
 	if len(d.errs) > 0 {
@@ -250,6 +251,14 @@ func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
 	if cm, ok := into.(*configMap); ok && !cm.isPlatform() {
 		l.note(codeNotLabelled, at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, platformConfig)
 		return
+	}
+	if policy != nil {
+		for _, f := range d.unknown {
+			policy.mistakes = append(policy.mistakes, &InputError{
+				Position: f.Position, Code: codeSelectorField, Column: f.Column, Hint: f.Hint,
+				Message: fmt.Sprintf("SchedulingPolicy %q: %s", o.Metadata.Name, f.Message),
+			})
+		}
 	}
 	if w, ok := into.(*workload); ok {
 		w.registration = l.src.Registration

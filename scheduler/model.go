@@ -113,6 +113,17 @@ func (m *Model) Registrations() []WorkloadRegistration { return sortedValues(m.r
 // EnvironmentName returns the name of the environment.
 func (m *Model) EnvironmentName() string { return m.environment }
 
+// FailedPolicies returns the scheduling policies of which is not known what they select, sorted by name.
+func (m *Model) FailedPolicies() []FailedPolicy {
+	var failed []FailedPolicy
+	for _, p := range sortedValues(m.policies) {
+		if len(p.mistakes) > 0 {
+			failed = append(failed, FailedPolicy{p.Metadata.Name, joinMistakes(slices.Clone(p.mistakes))})
+		}
+	}
+	return failed
+}
+
 // PlatformName returns the name of the Platform object, empty where there is none.
 func (m *Model) PlatformName() string { return m.platform }
 

@@ -59,12 +59,13 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	types := sortedValues(m.clusterTypes)
 	missing := make([]missingFindings, len(types))
 	result := &Result{
-		Environment:  m.environment,
-		Platform:     m.platform,
-		Accounts:     r.accounts,
-		BaseCommit:   cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
-		ClusterTypes: make([]ClusterTypeResult, len(types)),
-		Warnings:     sortedFindings(m.findings, r.findings),
+		Environment:    m.environment,
+		Platform:       m.platform,
+		Accounts:       r.accounts,
+		FailedPolicies: m.FailedPolicies(),
+		BaseCommit:     cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),
+		ClusterTypes:   make([]ClusterTypeResult, len(types)),
+		Warnings:       sortedFindings(m.findings, r.findings),
 	}
 	group, ctx := errgroup.WithContext(ctx)
 	group.SetLimit(max(1, cmp.Or(opts.Parallel, runtime.GOMAXPROCS(0))))
@@ -208,6 +209,9 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 	types := newLabelIndex(typeLabels)
 	var errs []error
 	for _, p := range sortedValues(r.model.policies) {
+		if len(p.mistakes) > 0 {
+			continue
+		}
 		byTarget, targetErr := p.Spec.DeploymentTargetSelector.LabelSelector.requirements(&p.object)
 		byType, typeErr := p.Spec.ClusterTypeSelector.LabelSelector.requirements(&p.object)
 		if err := errors.Join(targetErr, typeErr); err != nil {

@@ -15,6 +15,9 @@ type Result struct {
 	BaseCommit string
 	// ClusterTypes is sorted by name and holds the types without assignments too.
 	ClusterTypes []ClusterTypeResult
+	// FailedPolicies are the scheduling policies of which is not known what they select, sorted by name. They
+	// assign nothing: what they assigned before must stay.
+	FailedPolicies []FailedPolicy
 	// Accounts are the ServiceAccounts that the Platform gives to workspaces, by workspace: a name, which
 	// stands for one in each assignment's namespace, or NAMESPACE/NAME. See [Result.ServiceAccount].
 	Accounts map[string]string
@@ -102,6 +105,14 @@ type Failure struct {
 	Taken        bool
 	Registration string
 	// Err names the file and line of the cause.
+	Err error
+}
+
+// FailedPolicy is a scheduling policy with an unknown field in its selectors. Read without it, a misspelt term would
+// select everything.
+type FailedPolicy struct {
+	Name string
+	// Err names the file and line of each unknown field.
 	Err error
 }
 

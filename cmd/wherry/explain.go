@@ -81,6 +81,7 @@ func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*c
 		for _, u := range loaded.Unread {
 			cmd.PrintErrf("warning: nothing is known of registration %s: %v\n", u.Registration, u.Err)
 		}
+		printFailedPolicies(cmd, loaded)
 		return explain(cmd, e)
 	}
 	flags := cmd.Flags()

@@ -133,6 +133,12 @@ var policyCodes = []lintCode{
 		remedy:  "Add the digest, or have publish find it: wherry.dev/pin: commit on the ClusterType.",
 	},
 	{
+		code: "E1310", title: "an unknown field in a policy's selectors",
+		text:    "Without the field that was meant, the selector asks for less, and selects more: an empty one selects everything. So the policy selects nothing, what the last release has of it is held, and the other policies go on.",
+		example: "clusterTypeSelector:\n  labelSelector:\n    matchLabel: {size: small}",
+		remedy:  "Write the field as the hint has it.",
+	},
+	{
 		code: "E1401", title: "two deployment targets of one name",
 		text:    "A target's full name is WORKLOAD-TARGET. Two that share it on one cluster type would be one folder and one assignment. Publish and plan keep the one whose registration the last release gave the name to; the other fails. Without such a release both fail.",
 		example: "workload a, target b-c\nworkload a-b, target c",

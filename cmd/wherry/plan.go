@@ -130,6 +130,7 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 	}
 	printFindings(cmd, append(planned.Loaded.Warnings, planned.Result.Warnings...))
 	printUnread(cmd, planned.Loaded)
+	printFailedPolicies(cmd, planned.Loaded)
 	if p.against != "" {
 		d, err := publisher.CompareFolder(cmd.Context(), planned, p.against)
 		return d, p.folderFailure(err)

@@ -107,6 +107,9 @@ func (c *comment) failures(d *publisher.Difference) {
 	for _, u := range d.Unread {
 		rows = append(rows, []string{"registration " + code(u.Registration) + ", which keeps what it has", escaped(strings.TrimSpace(firstLines(u.Error)))})
 	}
+	for _, f := range d.FailedPolicies {
+		rows = append(rows, []string{"policy " + code(f.Policy) + ", whose assignments are kept", escaped(strings.TrimSpace(firstLines(f.Error)))})
+	}
 	for _, ct := range d.ClusterTypes {
 		for _, f := range ct.Failed {
 			rows = append(rows, []string{code(ct.ClusterType+"/"+f.Name) + stands(f), escaped(strings.TrimSpace(firstLines(f.Error)))})

@@ -155,6 +155,9 @@ func planFailures(b *bytes.Buffer, d *publisher.Difference) {
 	for _, u := range d.Unread {
 		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", u.Registration, firstLines(u.Error))
 	}
+	for _, f := range d.FailedPolicies {
+		fmt.Fprintf(b, "\n! policy %s has a mistake, so what it selected is kept\n%s", f.Policy, firstLines(f.Error))
+	}
 	for _, ct := range d.ClusterTypes {
 		for _, f := range ct.Failed {
 			fmt.Fprintf(b, "\n! failed %s/%s%s\n%s", ct.ClusterType, f.Name, stands(f), firstLines(f.Error))

@@ -228,6 +228,9 @@ func incomplete(done *publisher.Published) []string {
 	if n := len(done.Unread); n > 0 {
 		parts = append(parts, cli.Count(n, "registration")+" could not be read")
 	}
+	if n := len(done.FailedPolicies); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s failed", n, policyWord(n)))
+	}
 	held, leftOut := done.FailedAssignments()
 	if held > 0 {
 		parts = append(parts, cli.Count(held, "assignment")+" held")

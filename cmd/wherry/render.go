@@ -25,7 +25,7 @@ it one per deployment target, and the base commit in .github/tracking/Promoted_C
 render owns the folders of cluster types and the tracking file: what is no longer assigned goes. Files at
 the root and folders whose name starts with a dot stay, as do other folders unless their README.md says
 that they were a cluster type's. A failed assignment keeps the files that lie there; while the source of a
-WorkloadRegistration cannot be read, no assignment's files are removed.
+WorkloadRegistration cannot be read, or a scheduling policy has a mistake, no assignment's files are removed.
 
 It exits with 1 if assignments failed; the others are written.`,
 		Example: `  wherry render examples/coffee/dev --environment dev --base examples/coffee/main \
@@ -40,7 +40,7 @@ It exits with 1 if assignments failed; the others are written.`,
 			if err != nil {
 				return err
 			}
-			opts.Keep = len(loaded.Unread) > 0
+			opts.Keep = len(loaded.Unread)+len(result.FailedPolicies) > 0
 			changes, err := publisher.WriteTree(out, result, opts)
 			if errors.Is(err, publisher.ErrForeignFolder) {
 				return cli.Fail(cli.Usage, err, "choose another folder, or give --force to write into this one")

@@ -26,7 +26,8 @@ scheduler. --schema prints the JSON schema of its form.
 
 ` + platformHelp + `
 
-It exits with 1 if the source of a WorkloadRegistration cannot be read; the others' targets are decided.`,
+It exits with 1 if the source of a WorkloadRegistration cannot be read, or a policy has an unknown field in its
+selectors; the others' targets are decided.`,
 		Example: `  wherry schedule ./dev --environment dev --base ./main --workload web=./app
   wherry schedule ./dev --environment dev -o json | my-scheduler | wherry render ./dev --environment dev --assignments - -o out`,
 		Args: func(cmd *cobra.Command, args []string) error {
@@ -62,9 +63,9 @@ func schedule(cmd *cobra.Command, source *sourceFlags, platform, format string) 
 		return cli.Fail(cli.Usage, err, "")
 	}
 	warnings := printFindings(cmd, append(loaded.Warnings, decision.Warnings...))
-	unread := printUnread(cmd, loaded)
-	if source.strict && warnings+unread > 0 {
-		return strictFailure(warnings, unread, 0)
+	unread, policies := printUnread(cmd, loaded), printFailedPolicies(cmd, loaded)
+	if source.strict && warnings+unread+policies > 0 {
+		return strictFailure(warnings, unread, policies, 0)
 	}
 	if err := cli.Print(cmd.OutOrStdout(), format, decision, func(w io.Writer) { decisionTable(w, decision) }); err != nil {
 		return err

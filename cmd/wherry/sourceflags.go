@@ -98,7 +98,7 @@ func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p pu
 	}
 	defer f.cache.trim()
 	options := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get(), RefuseMissing: f.signed}
-	if f.packs && len(p.Loaded.Unread) == 0 {
+	if f.packs && len(p.Loaded.Unread)+len(p.Loaded.Model.FailedPolicies()) == 0 {
 		f.packer = publisher.NewPacker(f.cache.get())
 		options.Each = f.packer.Take
 	}
@@ -126,10 +126,10 @@ func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publ
 	if len(result.ClusterTypes) == 0 {
 		cmd.PrintErrln("note: the environment has no ClusterType (of a repository with a branch per environment, give the URL or PATH#BRANCH)")
 	}
-	unread := printUnread(cmd, loaded)
+	unread, policies := printUnread(cmd, loaded), printFailedPolicies(cmd, loaded)
 	failed := f.printFailures(cmd, result)
-	if f.strict && warnings+unread+failed > 0 {
-		return nil, nil, strictFailure(warnings, unread, failed)
+	if f.strict && warnings+unread+policies+failed > 0 {
+		return nil, nil, strictFailure(warnings, unread, policies, failed)
 	}
 	return loaded, result, nil
 }
@@ -157,10 +157,13 @@ func (f *sourceFlags) mirrorMap() (map[string]string, error) {
 }
 
 // strictFailure says what --strict does not let pass.
-func strictFailure(warnings, unread, failed int) error {
+func strictFailure(warnings, unread, policies, failed int) error {
 	text := cli.Count(warnings, "warning")
 	if unread > 0 {
 		text += ", " + cli.Count(unread, "unread registration")
+	}
+	if policies > 0 {
+		text += fmt.Sprintf(", %d failed %s", policies, policyWord(policies))
 	}
 	return cli.Fail(cli.No, fmt.Errorf("%s, %s: nothing is done (--strict)", text, cli.Count(failed, "failed assignment")), "")
 }
@@ -261,6 +264,22 @@ func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
 	return len(loaded.Unread)
 }
 
+// printFailedPolicies says of which policies is not known what they select.
+func printFailedPolicies(cmd *cobra.Command, loaded *publisher.Loaded) int {
+	failed := loaded.Model.FailedPolicies()
+	for _, f := range failed {
+		cmd.PrintErrf("failed: policy %s, with all that it selects: %s\n", f.Name, cli.Indented(f.Err.Error()))
+	}
+	return len(failed)
+}
+
+func policyWord(n int) string {
+	if n == 1 {
+		return "policy"
+	}
+	return "policies"
+}
+
 func (f *sourceFlags) printFailures(cmd *cobra.Command, result *scheduler.Result) (failed int) {
 	for _, ct := range result.ClusterTypes {
 		for _, failure := range ct.Failures {
@@ -282,6 +301,9 @@ func failedAssignments(loaded *publisher.Loaded, result *scheduler.Result, rest 
 	var parts []string
 	if n := len(loaded.Unread); n > 0 {
 		parts = append(parts, cli.Count(n, "registration")+" could not be read")
+	}
+	if n := len(loaded.Model.FailedPolicies()); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d %s failed", n, policyWord(n)))
 	}
 	if failed > 0 {
 		parts = append(parts, fmt.Sprintf("%d of %s failed", failed, cli.Count(all, "assignment")))
