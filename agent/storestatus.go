@@ -5,9 +5,13 @@ import (
 	"io/fs"
 	"os"
 	"path"
+	"path/filepath"
 	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // StoreStatus is what an agent has on disk beside its state.
@@ -20,6 +24,12 @@ type StoreStatus struct {
 	// Blobs and Trees are the bytes of the releases, and of their unpacked trees. Parts are those of downloads
 	// that go on.
 	Blobs, Trees, Parts int64
+}
+
+// StoreSource returns what the state folder dir has of a stream's releases, by their digests. Their signatures are not
+// there: they were verified when the releases came.
+func StoreSource(dir string, s bundle.Stream) (bundle.Source, error) {
+	return oci.NewLayout(filepath.Join(dir, storeDir)).Repository(s.Repository())
 }
 
 // ReadStore reads what is in the state folder dir, also beside a running agent. A folder without a store has none

@@ -79,7 +79,7 @@ func (l *Layout) download(ctx context.Context, from Target, blob ocispec.Descrip
 		if statBlob(root, blob) == nil {
 			return nil
 		}
-		d := &download{repo: repo, blob: blob, opts: opts.orDefault(), root: root, open: open, room: roomIn}
+		d := &download{repo: repo, blob: blob, opts: opts.orDefault(), root: root, open: open, room: RoomIn}
 		return d.run(ctx)
 	})
 	if err != nil {

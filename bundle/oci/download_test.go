@@ -449,7 +449,7 @@ func TestNothingIsFetchedThatThereIsNoRoomFor(t *testing.T) {
 		d.room = func(string) (int64, bool) { return room, false }
 		require.NoError(t, d.hasRoom())
 	}
-	room, known := roomIn(l.dir)
+	room, known := RoomIn(l.dir)
 	require.Equal(t, runtime.GOOS == "linux", known)
 	require.Equal(t, known, room > 0)
 	l.blob.Size = math.MaxInt64 / 2

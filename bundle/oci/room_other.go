@@ -2,5 +2,5 @@
 
 package oci
 
-// roomIn does not know how many bytes may still be written.
-func roomIn(string) (int64, bool) { return 0, false }
+// RoomIn does not know how many bytes may still be written.
+func RoomIn(string) (int64, bool) { return 0, false }

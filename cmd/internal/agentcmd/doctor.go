@@ -24,7 +24,8 @@ func newDoctorCommand() *cobra.Command {
 		Short: "Say what the agent lacks on this machine and its cluster",
 		Long: `Say what the agent lacks on this machine and its cluster, and what to do about it: the state folder, the
 registry, the trust document, whether the newest bundle is to be trusted, the clock, the adapters, kinds and permissions
-that this bundle's objects need, what may be kept in the cluster, and the hub. It changes nothing, and works with and without a running
+that this bundle's objects need, room on the disks, what may be kept in the cluster, and the hub. Without a registry it judges the release that
+runs here, as it is in the state folder. It changes nothing, and works with and without a running
 agent. The newest bundle is downloaded and not kept.
 
 Exit codes: 0 nothing is missing; 1 something is; 2 wrong usage or configuration.`,
@@ -81,7 +82,8 @@ func (c *config) subject(ctx context.Context) (doctor.Subject, error) {
 	}
 	s := doctor.Subject{
 		StateDir: c.stateDir, Cluster: c.cluster, Pinned: bundle.Pinned(keys), Trust: trust, Adapter: c.adapter, Kubernetes: cluster,
-		Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, AnsiblePlaybook: c.ansiblePlaybook, Zarf: c.zarf,
+		DirectoryRoot: c.directoryRoot,
+		Impersonate:   c.impersonate, ArgoNamespace: c.argoNamespace, AnsiblePlaybook: c.ansiblePlaybook, Zarf: c.zarf,
 		Adapters: map[string]bool{
 			"ansible": c.ansiblePlaybook != "", "argo": cluster != nil, "directory": c.directoryRoot != "",
 			"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.zarf != "",

@@ -59,6 +59,8 @@ type Subject struct {
 	Adapter string
 	// Adapters says of each adapter that there is whether it is configured.
 	Adapters map[string]bool
+	// DirectoryRoot is the folder of the adapter directory; empty where it is off.
+	DirectoryRoot string
 	// Transport is how registries and the hub are reached; nil means http.DefaultTransport.
 	Transport http.RoundTripper
 	// Source opens where bundles come from. Nil where they come by import only.
@@ -113,6 +115,7 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		{releaseTime, e.release},
 		{checkTime, e.clock},
 		{checkTime, e.adapters},
+		{checkTime, e.directory},
 		{checkTime, e.ansible},
 		{checkTime, e.cluster},
 		{checkTime, e.kinds},
@@ -148,6 +151,7 @@ type examination struct {
 
 	source   bundle.Source      // nil where it does not answer
 	running  digest.Digest      // what runs here; empty where nothing does
+	behind   time.Duration      // how far the clock is behind the newest document that was verified here
 	live     bool               // an agent answers here
 	waiting  *agent.QueueStatus // nil where no state could be read
 	offered  *bundle.Verified   // nil where no release could be verified

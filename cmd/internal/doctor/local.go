@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -37,10 +38,7 @@ func (e *examination) state(ctx context.Context) {
 			return
 		default:
 			if s, err := state.Status(e.Now()); err == nil {
-				e.waiting = &s.Queue
-				if s.Release.Running != nil {
-					e.running = s.Release.Running.Digest
-				}
+				e.know(s)
 			}
 			_ = state.Close() // it was only read
 		}
@@ -52,17 +50,59 @@ func (e *examination) state(ctx context.Context) {
 	e.ok(check, "%s can be written", e.StateDir)
 }
 
-// probe writes a file in dir, or in what is there of the path to it, and takes it away.
-func probe(dir string) (err error) {
+// know keeps what other checks need of an agent's status.
+func (e *examination) know(s agent.Status) {
+	e.waiting, e.behind = &s.Queue, time.Duration(s.ClockBehindSeconds)*time.Second
+	if s.Release.Running != nil {
+		e.running = s.Release.Running.Digest
+	}
+}
+
+// existing returns dir, or what is there of the path to it.
+func existing(dir string) (string, error) {
 	for {
 		info, err := os.Stat(dir)
 		if err == nil && !info.IsDir() {
-			return &fs.PathError{Op: "state folder", Path: dir, Err: errors.New("not a folder")}
+			return "", &fs.PathError{Op: "folder", Path: dir, Err: errors.New("not a folder")}
 		}
 		if !errors.Is(err, fs.ErrNotExist) || filepath.Dir(dir) == dir {
-			break
+			return dir, err
 		}
 		dir = filepath.Dir(dir)
+	}
+}
+
+// directory finds out whether the folder of the adapter directory has room for a release like the one at hand. It
+// writes nothing there: others watch that folder.
+func (e *examination) directory(context.Context) {
+	const check = "directory"
+	if e.DirectoryRoot == "" {
+		return
+	}
+	dir, err := existing(e.DirectoryRoot)
+	if err != nil {
+		e.failed(check, "let this user read and write the folder, or name another with --directory-root", "%s: %v", e.DirectoryRoot, err)
+		return
+	}
+	need, why := int64(probeBytes), ""
+	if e.offered != nil && e.offered.Release.Content.Size > need {
+		need, why = e.offered.Release.Content.Size, ", and the release has as much"
+	}
+	free, known := oci.RoomIn(dir)
+	switch {
+	case !known:
+		e.skipped(check, "the file system of %s does not say how much room it has", e.DirectoryRoot)
+	case free < need:
+		e.failed(check, "make room on the disk, or name another folder with --directory-root", "%s has %s free, at least %s are needed%s", e.DirectoryRoot, size(free), size(need), why)
+	default:
+		e.ok(check, "%s has %s free", e.DirectoryRoot, size(free))
+	}
+}
+
+// probe writes a file in dir, or in what is there of the path to it, and takes it away.
+func probe(dir string) (err error) {
+	if dir, err = existing(dir); err != nil {
+		return err
 	}
 	f, err := os.CreateTemp(dir, ".doctor-")
 	if err != nil {
@@ -124,10 +164,8 @@ func (e *examination) agent(ctx context.Context) {
 		if s.LastContact != nil {
 			contact = s.LastContact.Format(time.RFC3339)
 		}
-		e.live, e.waiting = true, &s.Queue
-		if s.Release.Running != nil {
-			e.running = s.Release.Running.Digest
-		}
+		e.live = true
+		e.know(s)
 		stands := string(s.State)
 		if s.Reason != "" {
 			stands += ", " + s.Reason // status has the message
@@ -142,6 +180,8 @@ func (e *examination) clock(context.Context) {
 	switch {
 	case e.skew != nil && e.skew.Abs() > maxSkew:
 		e.failed(check, remedy, "it is %s the registry's", distance(*e.skew))
+	case e.behind > maxSkew:
+		e.failed(check, remedy, "it is at least %s behind: a document that was verified here was issued later", e.behind.Round(time.Second))
 	case e.issuedAt.After(now.Add(maxSkew)):
 		e.failed(check, remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
 	case e.skew != nil:

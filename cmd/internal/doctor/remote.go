@@ -13,7 +13,9 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -81,6 +83,10 @@ func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (e *examination) release(ctx context.Context) {
 	const check = "release"
+	if e.Source == nil {
+		e.storedRelease(ctx, check)
+		return
+	}
 	if e.source == nil {
 		e.skipped(check, "there is none to judge")
 		return
@@ -110,6 +116,60 @@ func (e *examination) release(ctx context.Context) {
 	e.ok(check, "sequence %d is signed by %s and meant for this agent, until %s", v.Release.Sequence, by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
+// storedRelease judges the release that runs by what is in the state folder, where there is no registry to ask.
+func (e *examination) storedRelease(ctx context.Context, check string) {
+	const remedy = "bring it once more with import"
+	if e.running == "" {
+		e.skipped(check, "none runs here yet: bring one with import")
+		return
+	}
+	src, err := agent.StoreSource(e.StateDir, e.expect().Stream)
+	var desc ocispec.Descriptor
+	if err == nil {
+		desc, err = src.Resolve(ctx, e.running.String())
+	}
+	if err != nil {
+		e.failed(check, remedy, "what runs is not in the state folder: %v", err)
+		return
+	}
+	v, err := bundle.Read(ctx, src, desc)
+	if err != nil {
+		e.failed(check, remedy, "what runs is damaged in the state folder: %v", err)
+		return
+	}
+	e.offered, e.issuedAt = v, v.Release.IssuedAt
+	// A tree that a delta has made lies there in another form, which the agent checks.
+	if e.content, err = needs.Read(ctx, src, v); err != nil && !errors.Is(err, errdef.ErrNotFound) {
+		e.failed(check, remedy, "its files are damaged in the state folder: %v", err)
+		return
+	}
+	var refusal *bundle.Refusal
+	switch err := e.expect().Check(v.Release, desc.Digest); {
+	case errors.As(err, &refusal) && agesInto(refusal.Reason):
+		e.warned(check, "bring a newer release with import", "sequence %d runs, and stays; an agent that begins now would refuse it: %v", v.Release.Sequence, err)
+	case err != nil:
+		e.failed(check, "compare --platform, --environment, --cluster-type and --ring with what was published", "%v", err)
+	default:
+		e.ok(check, "sequence %d runs, is whole in the state folder, and is meant for this agent, until %s", v.Release.Sequence, v.Release.ExpiresAt.Format(time.RFC3339))
+	}
+}
+
+// expect is what a release has to be for this agent, as for one that has accepted none before.
+func (e *examination) expect() bundle.Expect {
+	return bundle.Expect{
+		Stream: bundle.Stream{Platform: e.Cluster.Platform, Environment: e.Cluster.Environment, ClusterType: e.Cluster.Type},
+		Ring:   e.Cluster.Ring, Epoch: e.judges().Epoch, Now: e.Now(),
+	}
+}
+
+// judges is the trust by which releases are judged.
+func (e *examination) judges() bundle.Trust {
+	if len(e.Trust) > 0 {
+		return e.Trust.Current().Trust()
+	}
+	return e.Pinned
+}
+
 // agesInto says whether an agent may have accepted a release that would be refused for that reason now: time has
 // passed, or the trust has changed.
 func agesInto(r bundle.Reason) bool {
@@ -122,21 +182,11 @@ func (e *examination) verify(ctx context.Context) (v *bundle.Verified, offered d
 	if err != nil {
 		return nil, "", err
 	}
-	trust := e.Pinned
-	if len(e.Trust) > 0 {
-		trust = e.Trust.Current().Trust()
-	}
-	if v, err = bundle.Verify(ctx, e.source, desc, trust); err != nil {
+	if v, err = bundle.Verify(ctx, e.source, desc, e.judges()); err != nil {
 		return nil, desc.Digest, err
 	}
 	e.issuedAt = v.Release.IssuedAt
-	expect := bundle.Expect{
-		Stream: bundle.Stream{Platform: e.Cluster.Platform, Environment: e.Cluster.Environment, ClusterType: e.Cluster.Type},
-		Ring:   e.Cluster.Ring,
-		Epoch:  trust.Epoch,
-		Now:    e.Now(),
-	}
-	return v, desc.Digest, expect.Check(v.Release, desc.Digest)
+	return v, desc.Digest, e.expect().Check(v.Release, desc.Digest)
 }
 
 func (e *examination) refusalRemedy(reason bundle.Reason) string {

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
@@ -19,7 +20,7 @@ const renew = `have the roots sign the next version and publish it; "wherry trus
 func (e *examination) trust(ctx context.Context) {
 	const check = "trust"
 	if len(e.Trust) == 0 {
-		e.skipped(check, "keys are pinned: there is no trust document")
+		e.pinned(check)
 		return
 	}
 	if d := e.Trust.Current(); d.Platform != e.Cluster.Platform {
@@ -53,6 +54,27 @@ func (e *examination) trust(ctx context.Context) {
 		e.ok(check, "%s", message)
 	}
 }
+
+// pinned says which keys count where there is no trust document.
+func (e *examination) pinned(check string) {
+	var ids []string
+	for _, k := range e.Pinned.Keys {
+		id, err := bundle.KeyID(k)
+		if err != nil {
+			e.failed(check, "name another file with --key", "%v", err)
+			return
+		}
+		ids = append(ids, id[:shownKeyID])
+	}
+	if len(ids) == 0 {
+		e.failed(check, "name a public key with --key, or a trust document with --trust", "no key is trusted: no release is accepted")
+		return
+	}
+	e.ok(check, "%s pinned, and no trust document: %s", cli.Count(len(ids), "key"), strings.Join(ids, ", "))
+}
+
+// shownKeyID is how much of a key's id is shown, in hex digits.
+const shownKeyID = 12
 
 // newest walks the registry's versions.
 func (e *examination) newest(ctx context.Context) error {
