@@ -90,8 +90,10 @@ e2e: $(if $(E2E_PODS),e2e-machine) build $(if $(WHERRY_E2E_KUBECONFIG),$(E2E_GIV
 # Agents are killed, and as root also lose their power, on file systems of their own; "make test" has 100 of the kills.
 KILL = $(GO) test ./agent -tags $(3) -count=1 -timeout 3h -v -run 'AKilledAgent|LosesItsPower|ADiskThat' -args -kills $(1) -power-cuts $(2)
 KILLS ?= 10000
+TEAMS ?= 5000
 
-soak: ## agents killed KILLS times, and as root as many tenths of power cuts; docs/reliability.md has how long it takes
+soak: ## hostile teams published beside others; agents killed KILLS times, and as root as many tenths of power cuts; docs/reliability.md has how long it takes
+	$(GO) test -timeout 4h ./publisher -run '^TestAHostileTeamChangesNothingForOthers$$' -isolation.seeds $(TEAMS)
 	$(call KILL,$(KILLS),$$(( $(KILLS) / 10 )),e2e$(if $(filter 0,$(shell id -u)),$(COMMA)pods))
 
 # Said at once, and not after all has been built.

@@ -174,14 +174,19 @@ func digestAll(lines []string) digest.Digest {
 	return d.Digest()
 }
 
-// MarshalAssignments writes one line per assignment. It fails when they exceed MaxListBytes.
+// MarshalAssignments writes one line per assignment. It fails when they exceed MaxListBytes, or what
+// ParseAssignments reads in one line.
 func MarshalAssignments(as []Assignment) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
 	enc.SetEscapeHTML(false)
 	for _, a := range as {
+		start := b.Len()
 		if err := enc.Encode(a); err != nil {
 			return nil, fmt.Errorf("assignment %s: %w", a.Name, err)
+		}
+		if n := b.Len() - start; n > maxAssignmentLine {
+			return nil, fmt.Errorf("assignment %s: a line of %d bytes: %w (at most %d)", a.Name, n, ErrTooLarge, maxAssignmentLine)
 		}
 	}
 	if b.Len() > MaxListBytes {
@@ -190,12 +195,15 @@ func MarshalAssignments(as []Assignment) ([]byte, error) {
 	return b.Bytes(), nil
 }
 
+// maxAssignmentLine bounds one line with its end, in bytes.
+const maxAssignmentLine = 1 << 20
+
 // ParseAssignments reads what MarshalAssignments wrote and refuses names that are no single folder.
 func ParseAssignments(data []byte) ([]Assignment, error) {
 	var as []Assignment
 	seen := map[string]bool{}
 	lines := bufio.NewScanner(bytes.NewReader(data))
-	lines.Buffer(nil, 1<<20)
+	lines.Buffer(nil, maxAssignmentLine)
 	for n := 1; lines.Scan(); n++ {
 		var a Assignment
 		if err := json.Unmarshal(lines.Bytes(), &a); err != nil {

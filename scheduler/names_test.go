@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"strings"
 	"sync/atomic"
 	"testing"
 
@@ -136,4 +137,13 @@ func TestNobodyComesBetweenOthersByTakingAWorkloadsName(t *testing.T) {
 			require.Equal(t, c.want, result.ClusterTypes[0].Assignments[0].DependsOn)
 		})
 	}
+}
+
+func TestHealthConditionsThatAreTooLongFailAlone(t *testing.T) {
+	long := fmt.Sprintf("wherry.dev/health: '.status.phase == %s'", strings.Repeat("x", 1_500_000))
+	ct := twoTeams(t, everything, targetsYAML("menu", "", "test"), targetsYAML("evil", long, "x")).ClusterTypes[0]
+	require.Len(t, ct.Failures, 1)
+	require.Equal(t, "evil-x", ct.Failures[0].Name)
+	require.Equal(t, BadAnnotation, ct.Failures[0].Reason)
+	require.Equal(t, "menu-test", ct.Assignments[0].Name)
 }

@@ -45,6 +45,8 @@ const (
 	maxDependencies = 256
 	// maxHealthConditions bounds how many conditions one assignment brings: agents ask for each.
 	maxHealthConditions = 32
+	// maxHealthBytes bounds them all: an agent refuses a list of assignments with a line above 1 MiB.
+	maxHealthBytes = 16 << 10
 )
 
 // annotation is one that counts for an assignment.
@@ -165,6 +167,9 @@ func hintOf(value string, allowed []string) string {
 // healthConditions reads one condition to a line; see package health.
 func healthConditions(a annotation) ([]string, error) {
 	const form = "write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line"
+	if len(a.value) > maxHealthBytes {
+		return nil, a.mistake("", "it has %d bytes, at most %d are permitted", len(a.value), maxHealthBytes)
+	}
 	var conditions []string
 	for line := range strings.Lines(a.value) {
 		line = strings.TrimSpace(line)
