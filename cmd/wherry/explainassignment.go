@@ -71,7 +71,12 @@ func pairTable(w io.Writer, x *scheduler.Explanation) {
 	default:
 		fmt.Fprintf(w, "%s is not assigned: none of %s selects it.\n\n", name, policies(len(x.Policies)))
 	}
-	row := func(cells ...string) { fmt.Fprintln(w, strings.Join(cells, "\t")) }
+	row := func(cells ...string) {
+		for i, c := range cells {
+			cells[i] = cli.Line(c)
+		}
+		fmt.Fprintln(w, strings.Join(cells, "\t"))
+	}
 	row("CLUSTER TYPE", x.ClusterType.Name, x.ClusterType.Position.String())
 	row("TARGET", x.Target.Name, x.Target.Position.String())
 	row("WORKLOAD", x.Workload+origin(x.Registration))
@@ -130,7 +135,7 @@ func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 		if n := unmet(p); n > 0 {
 			how = fmt.Sprintf("%d of %s not met", n, cli.Count(len(p.Terms), "term"))
 		}
-		fmt.Fprintf(w, "\nPolicy %s (%s): %s\n", p.Name, p.Position, how)
+		fmt.Fprintf(w, "\nPolicy %s (%s): %s\n", cell(p.Name), cli.Line(p.Position.String()), how)
 		if len(p.Terms) == 0 {
 			fmt.Fprintln(w, "  ✓\tit asks for nothing, and so selects every target for every cluster type")
 		}
@@ -145,7 +150,7 @@ func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 			if t.Value != nil {
 				value = fmt.Sprintf("has %s=%s", t.Label, shown(t.Value))
 			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", mark, side, t.Asks, value)
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", mark, side, cli.Line(t.Asks), cli.Line(value))
 		}
 	}
 }

@@ -58,26 +58,26 @@ func configTable(w io.Writer, x *scheduler.ConfigExplanation) {
 	if !x.Set {
 		fmt.Fprintf(w, "%s has no value for %s.\n", name, x.Key)
 		if len(x.Others) == 0 {
-			fmt.Fprintf(w, "No ConfigMap has this key%s.\n", inParentheses(x.Hint))
+			fmt.Fprintf(w, "No ConfigMap has this key%s.\n", cli.Line(inParentheses(x.Hint)))
 		}
 	} else {
 		fmt.Fprintf(w, "%s has %s =%s\n", name, x.Key, belowLine(x.Value))
 		switch {
 		case x.Error != "":
-			fmt.Fprintf(w, "The templates in it fail: %s\n", x.Error)
+			fmt.Fprintf(w, "The templates in it fail: %s\n", cli.Indented(x.Error))
 		case x.Rendered != "":
 			fmt.Fprintf(w, "which becomes%s\n", belowLine(x.Rendered))
 		}
 		fmt.Fprintln(w, "\nORDER\tCONFIGMAP\tEFFECT\tVALUE\tPLACE\tAPPLIES WHERE")
 		for i, g := range x.Given {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", i+1, g.Name, g.Effect, shown(&g.Value), g.Position, conditions(g.Where))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", i+1, cell(g.Name), g.Effect, shown(&g.Value), cli.Line(g.Position.String()), cli.Line(conditions(g.Where)))
 		}
 	}
 	partsTable(w, x)
 	if len(x.Others) > 0 {
 		fmt.Fprintf(w, "\nThese have the key and do not apply:\n\nCONFIGMAP\tVALUE\tPLACE\tBECAUSE\n")
 		for _, g := range x.Others {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", g.Name, shown(&g.Value), g.Position, unmetLabels(g.Where))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(g.Name), shown(&g.Value), cli.Line(g.Position.String()), cli.Line(unmetLabels(g.Where)))
 		}
 	}
 }
@@ -109,7 +109,7 @@ func partsTable(w io.Writer, x *scheduler.ConfigExplanation) {
 	}
 	fmt.Fprintln(w, "\nPART\tVALUE\tCONFIGMAP\tPLACE")
 	for _, p := range x.Parts[:min(len(x.Parts), maxPartsShown)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", p.Path, shown(&p.Value), p.Name, p.Position)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(p.Path), shown(&p.Value), cell(p.Name), cli.Line(p.Position.String()))
 	}
 	if more := len(x.Parts) - maxPartsShown; more > 0 {
 		fmt.Fprintf(w, "and %d more: -o json has all\n", more)
@@ -205,7 +205,7 @@ func releasedConfigTable(w io.Writer, x releasedConfig, keys []string) {
 	}
 	fmt.Fprintf(w, "%s in release %s has\n\n", name, x.Release.Tag)
 	for _, v := range x.Values {
-		fmt.Fprintf(w, "%s\t%s\n", v.Key, shown(&v.Value))
+		fmt.Fprintf(w, "%s\t%s\n", cell(v.Key), shown(&v.Value))
 	}
 	fmt.Fprintf(w, "\nIts configuration is composed of these ConfigMaps, of which the later ones win: %s\n", cell(strings.Join(x.Config, ", ")))
 	fmt.Fprintln(w, "Which of them gave the value is known to the sources alone: give PLATFORM instead of --from.")

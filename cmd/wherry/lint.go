@@ -286,7 +286,7 @@ func (r *lintResult) print(w io.Writer, format string) error {
 		if place != "" {
 			place += ": "
 		}
-		fmt.Fprintf(w, "%s%s %s: %s\n", place, f.Severity, f.Code, cell(f.Message))
+		fmt.Fprintf(w, "%s%s %s: %s\n", cli.Line(place), f.Severity, f.Code, cell(f.Message))
 		if f.Hint != "" {
 			fmt.Fprintf(w, "    %s\n", cell(f.Hint))
 		}

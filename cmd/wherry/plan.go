@@ -78,7 +78,7 @@ func (p *planning) run(cmd *cobra.Command, platform string) error {
 		return err
 	}
 	for _, w := range difference.Warnings {
-		cmd.PrintErrf("warning: %s\n", w)
+		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
 	}
 	switch out := cmd.OutOrStdout(); p.format {
 	case "json":

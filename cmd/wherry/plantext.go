@@ -62,7 +62,7 @@ func namesShown(names []string, bound int) string {
 func planTable(w io.Writer, d *publisher.Difference) error {
 	var b bytes.Buffer
 	for _, r := range d.Renames {
-		fmt.Fprintf(&b, "RENAMED? %s\n\n", renameText(r))
+		fmt.Fprintf(&b, "RENAMED? %s\n\n", cli.Line(renameText(r)))
 	}
 	table := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	typesTable(table, d)
@@ -71,17 +71,17 @@ func planTable(w io.Writer, d *publisher.Difference) error {
 	}
 	marks := map[publisher.Change]string{publisher.ChangeAdded: "+", publisher.ChangeRemoved: "-", publisher.ChangeChanged: "~"}
 	for _, g := range planGroups(d) {
-		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, namesShown(g.names, maxNamesShown))
+		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, cli.Line(namesShown(g.names, maxNamesShown)))
 		for _, l := range g.lines {
-			fmt.Fprintf(&b, "    %s\n", l)
+			fmt.Fprintf(&b, "    %s\n", cli.Line(l.String()))
 		}
 	}
 	planFailures(&b, d)
 	planWaiting(&b, d)
 	if empty := emptyTypes(d); len(empty) > 0 {
-		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", namesShown(empty, maxNamesShown))
+		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", cli.Line(namesShown(empty, maxNamesShown)))
 	}
-	fmt.Fprintf(&b, "\n%s\n", planSummary(d))
+	fmt.Fprintf(&b, "\n%s\n", cli.Line(planSummary(d)))
 	_, err := w.Write(bytes.TrimLeft(b.Bytes(), "\n"))
 	return err
 }
@@ -153,14 +153,14 @@ func renameText(r publisher.Rename) string {
 
 func planFailures(b *bytes.Buffer, d *publisher.Difference) {
 	for _, u := range d.Unread {
-		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", u.Registration, firstLines(u.Error))
+		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", cli.Line(u.Registration), firstLines(u.Error))
 	}
 	for _, f := range d.FailedPolicies {
 		fmt.Fprintf(b, "\n! policy %s has a mistake, so what it selected is kept\n%s", f.Policy, firstLines(f.Error))
 	}
 	for _, ct := range d.ClusterTypes {
 		for _, f := range ct.Failed {
-			fmt.Fprintf(b, "\n! failed %s/%s%s\n%s", ct.ClusterType, f.Name, stands(f), firstLines(f.Error))
+			fmt.Fprintf(b, "\n! failed %s/%s%s\n%s", cli.Line(ct.ClusterType), cli.Line(f.Name), stands(f), firstLines(f.Error))
 		}
 	}
 }
@@ -188,9 +188,9 @@ func planWaiting(b *bytes.Buffer, d *publisher.Difference) {
 	if len(d.Waiting) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNo policy selects these deployment targets of %s:\n", d.Environment)
+	fmt.Fprintf(b, "\nNo policy selects these deployment targets of %s:\n", cli.Line(d.Environment))
 	for _, w := range d.Waiting {
-		fmt.Fprintf(b, "    %s: %s\n", workspaceName(w.Workspace), namesShown(waitingNames(w), maxNamesShown))
+		fmt.Fprintf(b, "    %s: %s\n", cli.Line(workspaceName(w.Workspace)), cli.Line(namesShown(waitingNames(w), maxNamesShown)))
 	}
 }
 

@@ -132,7 +132,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	defer p.source.cache.trim()
 	done, err := publisher.Publish(cmd.Context(), result, to, keys, opts)
 	for _, w := range done.Warnings {
-		cmd.PrintErrf("warning: %s\n", w)
+		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
 	}
 	if err != nil {
 		for _, ct := range done.ClusterTypes {
@@ -203,10 +203,10 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 // printFate says what became of a cluster type's failed assignments, whose causes were printed before.
 func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 	for _, d := range ct.Dropped {
-		cmd.PrintErrf("dropped: %s/%s: %s\n", ct.ClusterType, d.Name, d.Error)
+		cmd.PrintErrf("dropped: %s/%s: %s\n", cli.Line(ct.ClusterType), cli.Line(d.Name), cli.Indented(d.Error))
 	}
 	if ct.Reason != "" {
-		cmd.PrintErrf("failed: %s: %s\n", ct.ClusterType, ct.Reason)
+		cmd.PrintErrf("failed: %s: %s\n", cli.Line(ct.ClusterType), cli.Indented(ct.Reason))
 	}
 	if ct.Result == publisher.OutcomeFailed || ct.Result == publisher.OutcomeSkipped {
 		return
@@ -215,9 +215,9 @@ func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 		if f.Taken {
 			cmd.PrintErrf("left out: %s/%s of registration %q: the name belongs to another\n", ct.ClusterType, f.Name, f.Registration)
 		} else if f.HeldFrom != nil {
-			cmd.PrintErrf("held: %s/%s: as it was rendered for sequence %d (%s)\n", ct.ClusterType, f.Name, f.HeldFrom.Sequence, f.HeldFrom.Reason)
+			cmd.PrintErrf("held: %s/%s: as it was rendered for sequence %d (%s)\n", cli.Line(ct.ClusterType), cli.Line(f.Name), f.HeldFrom.Sequence, f.HeldFrom.Reason)
 		} else {
-			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", ct.ClusterType, f.Name)
+			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", cli.Line(ct.ClusterType), cli.Line(f.Name))
 		}
 	}
 }

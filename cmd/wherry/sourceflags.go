@@ -247,7 +247,7 @@ func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings i
 		if f.Code != "" {
 			code = " [" + f.Code + "]" // for "wherry explain"
 		}
-		cmd.PrintErrf("%s: %s%s\n", kind, f, code)
+		cmd.PrintErrf("%s: %s%s\n", kind, cli.Line(f.String()), code)
 	}
 	return warnings
 }
@@ -255,10 +255,10 @@ func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings i
 // printUnread says which app teams' sources could not be read, and what to do.
 func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
 	for _, u := range loaded.Unread {
-		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", u.Registration, cli.Indented(u.Err.Error()))
+		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", cli.Line(u.Registration), cli.Indented(u.Err.Error()))
 		var e *cli.Error
 		if errors.As(sourceFailure(u.Err), &e) && e.Hint != "" {
-			cmd.PrintErrf("hint: %s\n", e.Hint)
+			cmd.PrintErrf("hint: %s\n", cli.Indented(e.Hint))
 		}
 	}
 	return len(loaded.Unread)
@@ -284,7 +284,7 @@ func (f *sourceFlags) printFailures(cmd *cobra.Command, result *scheduler.Result
 	for _, ct := range result.ClusterTypes {
 		for _, failure := range ct.Failures {
 			if !f.dropped[ct.Name+"/"+failure.Name] { // those are told of when they are
-				cmd.PrintErrf("failed: %s/%s: %s\n", ct.Name, failure.Name, cli.Indented(failure.Err.Error()))
+				cmd.PrintErrf("failed: %s/%s: %s\n", cli.Line(ct.Name), cli.Line(failure.Name), cli.Indented(failure.Err.Error()))
 				failed++
 			}
 		}
