@@ -102,6 +102,7 @@ func (h *Hub) readBody(w http.ResponseWriter, r *http.Request, limit int64) (all
 		b.end()
 		if err != nil {
 			h.bodies.leave(place)
+			w.Header().Set("Connection", "close") // nothing more of the body is awaited
 		}
 	}()
 	body := http.MaxBytesReader(w, r.Body, limit)

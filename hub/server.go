@@ -65,7 +65,7 @@ func (h *Hub) Handler() http.Handler {
 		control := http.NewResponseController(w) // whose deadlines are not supported in tests without a connection
 		_ = control.SetWriteDeadline(time.Now().Add(maxAnswerTime))
 		mux.ServeHTTP(w, r)
-		if r.ContentLength != 0 {
+		if r.ContentLength != 0 && w.Header().Get("Connection") != "close" {
 			_ = control.SetReadDeadline(time.Now().Add(maxDrainTime))
 		}
 	})
