@@ -20,7 +20,8 @@ var ErrNoEnvironments = errors.New("no Environment object")
 // The objects lie on a platform's default branch, with what the environments share. So a folder, or a git
 // URL with a branch, is also the base of each environment that is returned, unless o.Bases says otherwise.
 // Of a git URL the environments are the branches that the objects name; a folder's come from the
-// repositories that they name.
+// repositories that they name. Where an object's path is a folder of o.Platform itself, as where one branch has
+// a folder for each environment, that folder is read, and the base is the folder beside it that its BaseRepo names.
 func Environments(ctx context.Context, o SourceOptions) ([]SourceOptions, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute
@@ -35,15 +36,19 @@ func Environments(ctx context.Context, o SourceOptions) ([]SourceOptions, error)
 	if err != nil {
 		return nil, err
 	}
-	main := scheduler.NewModel("")
-	if _, err := l.read(ctx, main, src); err != nil {
+	environments, err := l.environmentsAt(ctx, src)
+	if err != nil {
 		return nil, err
 	}
 	var all []SourceOptions
-	for _, e := range main.Environments() {
+	for _, e := range environments {
 		one := o
 		one.Environment = e.Name
-		if src.place.folder != "" || src.place.repo != (gitRef{URL: src.place.repo.URL}) {
+		if place, ok := l.below(ctx, src.place, e); ok {
+			if len(o.Bases) == 0 {
+				one.Bases = []string{l.baseBeside(ctx, src.place, place)}
+			}
+		} else if src.place.folder != "" || src.place.repo != (gitRef{URL: src.place.repo.URL}) {
 			one.Platform = environmentPlace(src.place, e.ControlPlane)
 			if len(o.Bases) == 0 {
 				one.Bases = []string{o.Platform}

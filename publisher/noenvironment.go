@@ -55,9 +55,16 @@ func (l *loader) checkEnvironment(context.Context) error {
 	for _, e := range l.loaded.Model.Environments() {
 		known = append(known, e.Name)
 	}
-	if l.named || len(known) == 0 || slices.Contains(known, l.Environment) {
+	if l.named {
 		return nil
 	}
+	if len(known) == 0 || slices.Contains(known, l.Environment) {
+		return l.checkPlace()
+	}
+	return l.noEnvironment(known)
+}
+
+func (l *loader) noEnvironment(known []string) error {
 	return &scheduler.InputError{
 		Code: CodeNoEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "there are: " + strings.Join(known, ", "),
 	}

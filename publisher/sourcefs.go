@@ -18,10 +18,10 @@ const (
 // ErrTooLarge is returned for a source beyond these bounds.
 var ErrTooLarge = errors.New("too large")
 
-// guardedFS bounds what is read from a source, and hides one folder of it.
+// guardedFS bounds what is read from a source, and hides folders of it.
 type guardedFS struct {
 	fs.FS
-	hidden  string // empty for none
+	hidden  []string
 	bytes   int64
 	entries int
 }
@@ -40,7 +40,7 @@ func (g *guardedFS) ReadDir(name string) ([]fs.DirEntry, error) {
 	if g.entries += len(entries); g.entries > maxEntries {
 		return nil, fmt.Errorf("%w: more than %d files and folders", ErrTooLarge, maxEntries)
 	}
-	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return path.Join(name, e.Name()) == g.hidden }), err
+	return slices.DeleteFunc(entries, func(e fs.DirEntry) bool { return slices.Contains(g.hidden, path.Join(name, e.Name())) }), err
 }
 
 type guardedFile struct {

@@ -22,7 +22,9 @@ type loader struct {
 	git    *gitReader
 	times  map[string]time.Time // of the commits that were read
 	loaded *Loaded
-	named  bool // an Environment object on the default branch has led here
+	known  []scheduler.Environment // of the platform and the folders around it
+	named  bool                    // an Environment object on the default branch has led here
+	beside *source                 // the source in which follow found the environment, for one that names no base
 }
 
 // source is one part of the environment and where it lies.
@@ -31,6 +33,8 @@ type source struct {
 	name  string
 	at    scheduler.Position
 	place location
+	// environments has Environment objects alone read.
+	environments bool
 }
 
 func (s source) failed(err error) error {
@@ -46,10 +50,12 @@ func (l *loader) platform(ctx context.Context) error {
 		if src, err = l.environmentBranch(ctx, src); err != nil {
 			return err
 		}
+	} else if src, err = l.follow(ctx, src); err != nil {
+		return err
 	}
 	l.loaded.EnvironmentCommit, err = l.read(ctx, l.loaded.Model, src)
-	if dir := src.place.folder; dir != "" {
-		l.loaded.EnvironmentCommit = headOf(dir, true)
+	if src.place.folder != "" {
+		l.loaded.EnvironmentCommit = headOf(src.place.dir(), true)
 	} else {
 		l.loaded.Source = redact(src.place.repo.URL)
 	}
@@ -59,12 +65,12 @@ func (l *loader) platform(ctx context.Context) error {
 // environmentBranch follows the Environment object on the default branch. Only its branch and path count,
 // so that a mirror of the repository serves as well as the repository that the object names.
 func (l *loader) environmentBranch(ctx context.Context, src source) (source, error) {
-	branches := scheduler.NewModel(l.Environment)
-	if _, err := l.read(ctx, branches, src); err != nil {
+	branches, err := l.environmentsAt(ctx, src)
+	if err != nil {
 		return src, err
 	}
 	var known []string
-	for _, e := range branches.Environments() {
+	for _, e := range branches {
 		if e.Name == l.Environment {
 			src.place.repo.Branch, src.place.path, src.at = e.ControlPlane.Branch, e.ControlPlane.Path, e.Position
 			l.named = true
@@ -91,6 +97,10 @@ func (l *loader) bases(ctx context.Context) error {
 		return l.givenBases(ctx, repos)
 	}
 	l.loaded.BaseCommit = l.Commit
+	if len(repos) == 0 && l.beside != nil {
+		_, err := l.read(ctx, l.loaded.Model, *l.beside)
+		return err
+	}
 	for read := map[string]bool{}; len(read) < len(repos); repos = l.loaded.Model.BaseRepos() {
 		for _, b := range repos {
 			if read[b.Name] {
@@ -223,12 +233,14 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (
 			return "", src.failed(cause(err))
 		}
 		defer func() { _ = root.Close() }()
-		files = ignoring(root.FS())
+		if files, err = fs.Sub(ignoring(root.FS()), filepath.ToSlash(filepath.Clean(src.place.path))); err != nil {
+			return "", src.failed(err)
+		}
 	} else if files, commit, err = l.readGit(ctx, src); err != nil {
 		return "", err
 	}
 	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
-	s := scheduler.Source{FS: &guardedFS{FS: files, hidden: within(src.place.folder, l.Output)}, Name: src.place.String()}
+	s := scheduler.Source{FS: &guardedFS{FS: files, hidden: l.hidden(ctx, src)}, Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {
 	case BasePart:
 		s.Base = cmp.Or(src.name, mainBase) // a base that a person gives stands for any

@@ -18,8 +18,11 @@ import (
 type location struct {
 	folder string // else repo is set
 	repo   gitRef
-	path   string // the folder inside repo
+	path   string // the folder inside repo or folder
 }
+
+// dir is the path of a folder.
+func (l location) dir() string { return filepath.Join(l.folder, filepath.FromSlash(l.path)) }
 
 // gitRef names a state of a repository: a commit if there is one, else the tip of a branch (or tag), else HEAD.
 type gitRef struct {
@@ -63,7 +66,7 @@ func parseLocation(s string) (location, error) {
 // String is the location as messages and positions show it: without credentials.
 func (l location) String() string {
 	if l.folder != "" {
-		return filepath.ToSlash(filepath.Clean(l.folder))
+		return filepath.ToSlash(l.dir())
 	}
 	s := l.repo.String()
 	if p, err := cleanPath(l.path); err == nil && p != "." {

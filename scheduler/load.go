@@ -105,6 +105,9 @@ func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
 		l.errs = append(l.errs, coded(codeTooLarge, mistake(Position{File: l.display(name)}, "", "the file is larger than %d bytes", maxFileBytes)))
 		return nil
 	}
+	if l.src.OnlyEnvironments && !bytes.Contains(data, []byte("Environment")) {
+		return nil
+	}
 	l.parse(l.display(name), data)
 	return nil
 }
@@ -155,6 +158,9 @@ func (l *loader) parse(file string, data []byte) {
 		var n yaml.Node
 		err := documents.Decode(&n)
 		if errors.Is(err, io.EOF) {
+			return
+		}
+		if err != nil && l.src.OnlyEnvironments { // another environment's mistake, or to be said when all is read
 			return
 		}
 		if err != nil {
@@ -210,6 +216,7 @@ func (l *loader) document(file string, n *yaml.Node) {
 		for _, item := range sequenceField(n, "items") {
 			l.document(file, item)
 		}
+	case l.src.OnlyEnvironments && kind != "Environment":
 	case kind == "":
 		l.note(codeNoObject, at, "no object (there is no kind): passed over")
 	case into == nil:

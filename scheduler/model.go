@@ -26,6 +26,8 @@ type Source struct {
 	// Registration, if not empty, makes this the app team's source of that WorkloadRegistration: only
 	// Workload objects are taken from it, and they get that registration's workspace.
 	Registration string
+	// OnlyEnvironments has Environment objects alone taken, and files passed over that cannot be parsed.
+	OnlyEnvironments bool
 	// Base, if not empty, says that this is the content of that BaseRepo.
 	Base string
 }

@@ -139,6 +139,11 @@ var policyCodes = []lintCode{
 		remedy:  "Write the field as the hint has it.",
 	},
 	{
+		code: "E1311", title: "the folder or branch of another environment",
+		text:   "PLATFORM is where an Environment object says that another environment lives than the one that --environment names: by its branch and path, or by the folder's name. What would be signed for one environment would be the configuration of another.",
+		remedy: "Correct --environment or PLATFORM, or the Environment object.",
+	},
+	{
 		code: "E1401", title: "two deployment targets of one name",
 		text:    "A target's full name is WORKLOAD-TARGET. Two that share it on one cluster type would be one folder and one assignment. Publish and plan keep the one whose registration the last release gave the name to; the other fails. Without such a release both fail.",
 		example: "workload a, target b-c\nworkload a-b, target c",

@@ -19,7 +19,8 @@ import (
 // platformHelp explains PLATFORM in the help of each command that takes it.
 const platformHelp = `PLATFORM holds the environment's objects. It is a folder, or a git repository as URL#BRANCH or
 URL#BRANCH:FOLDER. A git URL without a branch stands for the branch and path that the Environment object
-which --environment names gives; it is looked for on the repository's default branch.
+which --environment names gives; it is looked for on the repository's default branch. Where the path that
+it gives is a folder of PLATFORM, that folder is read. The folder or branch of another environment is refused.
 
 What BaseRepo and WorkloadRegistration objects name is fetched by git, a base at the commit that its
 object pins. --base and --workload take a folder, or a git repository as above, instead.`

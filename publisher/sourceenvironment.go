@@ -1,0 +1,234 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"io/fs"
+	"os"
+	"path"
+	"path/filepath"
+	"slices"
+	"strings"
+
+	"github.com/go-git/go-git/v5"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// CodeOtherEnvironment is of the [scheduler.InputError] for a platform that is another environment's folder or branch.
+const CodeOtherEnvironment = "E1311"
+
+// environmentsAt returns the Environment objects of a source, and reads nothing else of it.
+func (l *loader) environmentsAt(ctx context.Context, src source) ([]scheduler.Environment, error) {
+	src.environments = true
+	m := scheduler.NewModel(l.Environment)
+	_, err := l.read(ctx, m, src)
+	return m.Environments(), err
+}
+
+// follow leads to the folder that the environment's own Environment object in src names, where one branch has a
+// folder for each environment. Without one, src is the environment.
+func (l *loader) follow(ctx context.Context, src source) (source, error) {
+	environments, err := l.environmentsAt(ctx, src)
+	if err != nil {
+		return src, err
+	}
+	l.known = append(environments, l.around(ctx, src.place)...)
+	var known []string
+	for _, e := range environments {
+		if e.Name != l.Environment {
+			known = append(known, e.Name)
+			continue
+		}
+		if place, ok := l.below(ctx, src.place, e); ok {
+			l.beside = &source{part: BasePart, place: src.place}
+			src.place, src.at, l.named = place, e.Position, true
+		}
+		return src, nil
+	}
+	if len(known) > 0 {
+		return src, l.noEnvironment(known)
+	}
+	return src, nil
+}
+
+// below returns the folder of root that e names by its path, and reports whether it is one and not root itself.
+func (l *loader) below(ctx context.Context, root location, e scheduler.Environment) (location, bool) {
+	p, err := cleanPath(e.ControlPlane.Path)
+	if err != nil || p == "." {
+		return root, false
+	}
+	if root.folder != "" {
+		root.path = path.Join(root.path, p)
+		info, err := os.Stat(root.dir())
+		return root, err == nil && info.IsDir()
+	}
+	if root.repo.Branch != "" && root.repo.Branch != e.ControlPlane.Branch || root.repo == (gitRef{URL: root.repo.URL}) {
+		return root, false
+	}
+	tree, err := l.git.Tree(ctx, root.repo)
+	if err != nil {
+		return root, false
+	}
+	root.path = path.Join(root.path, p)
+	info, err := fs.Stat(tree.FS, root.path)
+	return root, err == nil && info.IsDir()
+}
+
+// hidden lists the folders of a source that are not read: the output, and of a base those that its Environment
+// objects name, which are the environments' own.
+func (l *loader) hidden(ctx context.Context, src source) []string {
+	var hidden []string
+	if out := within(src.place.dir(), l.Output); src.place.folder != "" && out != "" {
+		hidden = append(hidden, out)
+	}
+	if src.part != BasePart || src.environments {
+		return hidden
+	}
+	environments, err := l.environmentsAt(ctx, src)
+	if err != nil {
+		return hidden // it is said when all is read
+	}
+	for _, e := range environments {
+		twin := slices.ContainsFunc(environments, func(o scheduler.Environment) bool {
+			return o.ControlPlane.Branch != e.ControlPlane.Branch && path.Clean(o.ControlPlane.Path) == path.Clean(e.ControlPlane.Path)
+		})
+		if _, ok := l.below(ctx, src.place, e); ok && !twin { // else each is on a branch of its own
+			p, _ := cleanPath(e.ControlPlane.Path)
+			hidden = append(hidden, p)
+		}
+	}
+	return hidden
+}
+
+// baseBeside returns the base of an environment whose folder is below root: the folder of root that its BaseRepo
+// called main names, else root, of which the environments' folders are left out.
+func (l *loader) baseBeside(ctx context.Context, root, environment location) string {
+	m := scheduler.NewModel("")
+	if _, err := l.read(ctx, m, source{part: PlatformPart, place: environment}); err == nil {
+		for _, b := range m.BaseRepos() {
+			beside := scheduler.Environment{ControlPlane: scheduler.Repository{Branch: root.repo.Branch, Path: b.Path}}
+			if place, ok := l.below(ctx, root, beside); ok && b.Name == mainBase {
+				return place.written()
+			}
+		}
+	}
+	return root.written()
+}
+
+// written is the location as parseLocation reads it.
+func (l location) written() string {
+	if l.folder != "" {
+		return l.dir()
+	}
+	branch := l.repo.Branch
+	if l.repo.Commit != "" {
+		branch = l.repo.Commit
+	}
+	return strings.TrimSuffix(l.repo.URL+"#"+branch+":"+l.path, ":")
+}
+
+// around returns the Environment objects in the nearest folder .environments above a folder, up to the top of its
+// git work tree or else the current folder.
+func (l *loader) around(ctx context.Context, place location) []scheduler.Environment {
+	dir, err := filepath.Abs(place.folder)
+	if place.folder == "" || err != nil {
+		return nil
+	}
+	top := workTreeOf(dir)
+	if top == "" {
+		top, _ = os.Getwd()
+	}
+	for dir != top && strings.HasPrefix(dir, strings.TrimSuffix(top, "/")+"/") {
+		dir = filepath.Dir(dir)
+		if found := filepath.Join(dir, environmentsFolder); exists(found) {
+			environments, _ := l.environmentsAt(ctx, source{part: PlatformPart, place: location{folder: found}})
+			return environments
+		}
+	}
+	return nil
+}
+
+// workTreeOf returns the top of the git work tree around dir, empty where there is none.
+func workTreeOf(dir string) string {
+	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+	if err != nil {
+		return ""
+	}
+	tree, err := repo.Worktree()
+	if err != nil {
+		return ""
+	}
+	return tree.Filesystem.Root()
+}
+
+// branchOf returns the branch that is checked out with dir at its top, empty where there is none.
+func branchOf(dir string) string {
+	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
+	if err != nil {
+		return ""
+	}
+	head, err := repo.Head()
+	if err != nil || !head.Name().IsBranch() {
+		return ""
+	}
+	return head.Name().Short()
+}
+
+// checkPlace refuses a platform that, by the Environment objects, is another environment's: what would be signed
+// would be its configuration. A place that says nothing about any environment may be anything.
+func (l *loader) checkPlace() error {
+	place, err := parseLocation(l.Platform)
+	if err != nil {
+		return err
+	}
+	all := slices.Concat(l.known, l.loaded.Model.Environments())
+	own := slices.IndexFunc(all, func(e scheduler.Environment) bool { return e.Name == l.Environment })
+	if own < 0 || slices.ContainsFunc(all, func(e scheduler.Environment) bool { return e.Name == l.Environment && isPlaceOf(place, e) }) {
+		return nil
+	}
+	for _, e := range all {
+		if isPlaceOf(place, e) {
+			return &scheduler.InputError{
+				Code:    CodeOtherEnvironment,
+				Message: fmt.Sprintf("%s is environment %q by %s, not %q, which is %s by %s", place, e.Name, e.Position, l.Environment, placeText(all[own]), all[own].Position),
+				Hint:    fmt.Sprintf("give --environment %s, or the folder or branch of %s", e.Name, l.Environment),
+			}
+		}
+	}
+	return nil
+}
+
+func placeText(e scheduler.Environment) string {
+	text := "branch " + e.ControlPlane.Branch
+	if p, err := cleanPath(e.ControlPlane.Path); err == nil && p != "." {
+		text += ", folder " + p
+	}
+	return text
+}
+
+// isPlaceOf reports whether a folder or branch is where e says that it lives. A folder is where its path ends with e's,
+// its checked-out branch is e's, or it has the name of e.
+func isPlaceOf(place location, e scheduler.Environment) bool {
+	p, err := cleanPath(e.ControlPlane.Path)
+	if err != nil {
+		return false
+	}
+	if place.folder == "" {
+		own, err := cleanPath(place.path)
+		return err == nil && place.repo.Branch != "" && place.repo.Branch == e.ControlPlane.Branch && own == p
+	}
+	dir, err := filepath.Abs(place.folder)
+	if err != nil {
+		return false
+	}
+	dir = filepath.ToSlash(dir)
+	switch name := path.Base(dir); {
+	case name == e.Name:
+		return true
+	case p != ".":
+		return strings.HasSuffix(dir, "/"+p)
+	default:
+		return e.ControlPlane.Branch != "" && (name == e.ControlPlane.Branch || branchOf(place.folder) == e.ControlPlane.Branch)
+	}
+}
