@@ -26,7 +26,10 @@ func classify(err error) error {
 	var answer *errcode.ErrorResponse
 	var onWire *url.Error
 	var network net.Error
+	var withheld *WithheldError
 	switch {
+	case errors.As(err, &withheld):
+		return withheld
 	case errors.Is(err, context.Canceled):
 		return context.Canceled
 	case errors.Is(err, ErrUnreachable):

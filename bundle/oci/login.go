@@ -4,52 +4,72 @@ import (
 	"context"
 	"fmt"
 
+	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 )
 
 // Login asks the registry at host whether it accepts the credentials, and has docker's config.json, or
-// the credential helper that it names, keep them if so.
-func Login(ctx context.Context, host, user, password string, opts Options) error {
-	reg, store, err := openForLogin(host, opts)
+// the credential helper that it names, keep them if so. A token service that they could be sent to only since
+// Options.AuthHosts lists it is recorded for later; its host is returned then.
+func Login(ctx context.Context, host, user, password string, opts Options) (recorded string, err error) {
+	store, err := openForLogin(host)
 	if err != nil {
-		return err
+		return "", err
 	}
+	reg, err := remote.NewRegistry(host)
+	if err != nil {
+		return "", err
+	}
+	cred := auth.Credential{Username: user, Password: password}
+	opts.Credential = func(context.Context, string) (auth.Credential, error) { return cred, nil }
+	opts.AuthRecord = AuthRecord(store.ConfigPath())
+	opts.PlainHTTP = opts.PlainHTTP || isLoopback(host)
+	client, guard, err := newClient(host, opts)
+	if err != nil {
+		return "", err
+	}
+	reg.Client, reg.PlainHTTP = client, opts.PlainHTTP
 	ctx, cancel := context.WithTimeout(ctx, requestTime)
 	defer cancel()
-	return explain("login to", host, credentials.Login(ctx, store, reg, auth.Credential{Username: user, Password: password}))
+	if err := reg.Ping(ctx); err != nil {
+		return "", explain("login to", host, err)
+	}
+	if listed := guard.listed.Load(); listed != nil {
+		recorded = *listed
+	}
+	if recorded != "" {
+		if err := recordAuthHost(opts.AuthRecord, guard.rules.registry.Host, recorded); err != nil {
+			return "", fmt.Errorf("record the host of the token service: %w", err)
+		}
+	}
+	if err := store.Put(ctx, credentials.ServerAddressFromRegistry(host), cred); err != nil {
+		return "", fmt.Errorf("store the credentials for %s: %w", host, err)
+	}
+	return recorded, nil
 }
 
-// Logout forgets the credentials for the registry at host. It is no error if there are none.
-func Logout(ctx context.Context, host string, opts Options) error {
-	_, store, err := openForLogin(host, opts)
+// Logout forgets the credentials for the registry at host, and what was recorded with them. It is no error if there are
+// none.
+func Logout(ctx context.Context, host string) error {
+	store, err := openForLogin(host)
 	if err != nil {
 		return err
 	}
 	if err := credentials.Logout(ctx, store, host); err != nil {
 		return fmt.Errorf("logout from %s: %w", host, err)
 	}
-	return nil
+	return recordAuthHost(AuthRecord(store.ConfigPath()), registry.Reference{Registry: host}.Host(), "")
 }
 
-func openForLogin(host string, opts Options) (*remote.Registry, credentials.Store, error) {
+func openForLogin(host string) (*credentials.DynamicStore, error) {
 	if err := CheckHost(host); err != nil {
-		return nil, nil, err
+		return nil, err
 	}
 	store, err := credentials.NewStoreFromDocker(credentials.StoreOptions{AllowPlaintextPut: true, DetectDefaultNativeStore: true})
 	if err != nil {
-		return nil, nil, fmt.Errorf("docker credentials: %w", err)
+		return nil, fmt.Errorf("docker credentials: %w", err)
 	}
-	opts.Credential = auth.StaticCredential(host, auth.EmptyCredential) // Login sets its own
-	client, err := newClient(opts)
-	if err != nil {
-		return nil, nil, err
-	}
-	reg, err := remote.NewRegistry(host)
-	if err != nil {
-		return nil, nil, err
-	}
-	reg.Client, reg.PlainHTTP = client, opts.PlainHTTP || isLoopback(host)
-	return reg, store, nil
+	return store, nil
 }

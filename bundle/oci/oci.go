@@ -53,6 +53,12 @@ type Options struct {
 	PlainHTTP bool
 	// Credential finds the credentials of a registry. Nil asks docker's config.json and its helpers.
 	Credential auth.CredentialFunc
+	// AuthHosts are the hosts of token services, HOST or HOST:PORT (443 where there is none), that credentials may be
+	// sent to when a registry names them. Its own host and others in its registered domain need no entry.
+	AuthHosts []string
+	// AuthRecord is the file in which Login has recorded such hosts. Empty is the one beside docker's config.json where
+	// Credential is nil, and else none.
+	AuthRecord string
 	// Patience is how long a request for metadata may take, with its retries and the logins that it takes, and how
 	// long other content may bring next to nothing. Zero means a minute.
 	Patience time.Duration

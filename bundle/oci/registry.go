@@ -3,7 +3,6 @@ package oci
 import (
 	"cmp"
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
@@ -19,7 +18,6 @@ import (
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
-	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
 const (
@@ -38,11 +36,12 @@ type remoteStore struct {
 }
 
 func openRegistry(l Location, opts Options) (*remoteStore, error) {
-	client, err := newClient(opts)
+	opts.PlainHTTP = opts.PlainHTTP || isLoopback(l.Host)
+	client, _, err := newClient(l.Host, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &remoteStore{location: l, client: client, plainHTTP: opts.PlainHTTP || isLoopback(l.Host), patience: cmp.Or(opts.Patience, requestTime)}, nil
+	return &remoteStore{location: l, client: client, plainHTTP: opts.PlainHTTP, patience: cmp.Or(opts.Patience, requestTime)}, nil
 }
 
 func (s *remoteStore) Repository(name string) (Target, error) {
@@ -215,12 +214,7 @@ func (r *remoteRepository) remove(ctx context.Context, reference string) error {
 	if resp.StatusCode < http.StatusMultipleChoices {
 		return nil
 	}
-	answer := &errcode.ErrorResponse{Method: req.Method, URL: req.URL, StatusCode: resp.StatusCode}
-	// What the registry says beside its status is optional.
-	_ = json.NewDecoder(io.LimitReader(resp.Body, maxMetadataBytes)).Decode(&struct {
-		Errors *errcode.Errors `json:"errors"`
-	}{&answer.Errors})
-	err = explain("delete", r.ref(reference), answer)
+	err = explain("delete", r.ref(reference), errorAnswer(resp))
 	if refusesAltogether(err) {
 		err = fmt.Errorf("%w: %w", err, errors.ErrUnsupported)
 	}

@@ -185,11 +185,13 @@ func TestLoginKeepsWhatTheRegistryAccepts(t *testing.T) {
 			w.WriteHeader(http.StatusUnauthorized)
 		}
 	})
-	err := oci.Login(t.Context(), loc.Host, "operator", "guess", opts)
+	_, err := oci.Login(t.Context(), loc.Host, "operator", "guess", opts)
 	require.ErrorIs(t, err, oci.ErrUnauthorized)
 	require.NoFileExists(t, filepath.Join(config, "config.json"))
 
-	require.NoError(t, oci.Login(t.Context(), loc.Host, "operator", "secret", opts))
+	recorded, err := oci.Login(t.Context(), loc.Host, "operator", "secret", opts)
+	require.NoError(t, err)
+	require.Empty(t, recorded)
 	saved, err := os.ReadFile(filepath.Join(config, "config.json"))
 	require.NoError(t, err)
 	require.Contains(t, string(saved), loc.Host)
@@ -198,9 +200,9 @@ func TestLoginKeepsWhatTheRegistryAccepts(t *testing.T) {
 	_, err = repo.Tags(t.Context())
 	require.NotErrorIs(t, err, oci.ErrUnauthorized)
 
-	require.NoError(t, oci.Logout(t.Context(), loc.Host, opts))
+	require.NoError(t, oci.Logout(t.Context(), loc.Host))
 	saved, err = os.ReadFile(filepath.Join(config, "config.json"))
 	require.NoError(t, err)
 	require.NotContains(t, string(saved), loc.Host)
-	require.NoError(t, oci.Logout(t.Context(), loc.Host, opts), "a second logout changes nothing")
+	require.NoError(t, oci.Logout(t.Context(), loc.Host), "a second logout changes nothing")
 }

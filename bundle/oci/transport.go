@@ -13,6 +13,7 @@ import (
 	"time"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
 	"oras.land/oras-go/v2/registry/remote/retry"
@@ -31,23 +32,34 @@ const (
 
 var errStalled = errors.New("the transfer stalled")
 
-// newClient returns a client with credentials that keeps tokens for all repositories it is used for.
-func newClient(opts Options) (*auth.Client, error) {
-	c := &auth.Client{Client: opts.HTTPClient, Cache: auth.NewCache(), Credential: opts.Credential}
-	c.SetUserAgent(cmp.Or(opts.UserAgent, "wherry"))
-	if c.Client == nil {
-		c.Client = newHTTPClient()
+// newClient returns a client for the registry at host, with credentials, that keeps tokens for all repositories it is
+// used for, and the transport that sends the credentials.
+func newClient(host string, opts Options) (*auth.Client, *authGuard, error) {
+	host = registry.Reference{Registry: host}.Host()
+	for _, h := range opts.AuthHosts {
+		if err := CheckAuthHost(h); err != nil {
+			return nil, nil, fmt.Errorf("host of a token service: %w", err)
+		}
 	}
-	if c.Credential == nil && hasDockerConfig() {
+	if opts.Credential == nil && hasDockerConfig() {
 		open := func() (*credentials.DynamicStore, error) {
 			return credentials.NewStoreFromDocker(credentials.StoreOptions{})
 		}
-		if _, err := open(); err != nil {
-			return nil, fmt.Errorf("docker credentials: %w", err)
+		store, err := open()
+		if err != nil {
+			return nil, nil, fmt.Errorf("docker credentials: %w", err)
 		}
-		c.Credential = docker(open) // a login while the program runs counts
+		opts.Credential = docker(open) // a login while the program runs counts
+		opts.AuthRecord = cmp.Or(opts.AuthRecord, AuthRecord(store.ConfigPath()))
 	}
-	return c, nil
+	client := newHTTPClient()
+	if opts.HTTPClient != nil {
+		copied := *opts.HTTPClient
+		client = &copied
+	}
+	guard := newAuthGuard(host, client.Transport, opts)
+	client.Transport = guard
+	return &auth.Client{Client: client, Header: guard.header, Cache: auth.NewCache(), Credential: guard.forBasic}, guard, nil
 }
 
 // hasDockerConfig is false for a service that runs without a home folder, which then goes anonymous.

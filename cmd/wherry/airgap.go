@@ -27,7 +27,7 @@ func newAirgapCommand() *cobra.Command {
 
 func newAirgapExportCommand() *cobra.Command {
 	var environment, clusterType, from, path string
-	var plainHTTP bool
+	var registry registryFlags
 	cmd := &cobra.Command{
 		Use:   "export --environment E --cluster-type T --from LOCATION -o FILE",
 		Short: "Write the newest bundle of a cluster type, with its signature, to a file",
@@ -47,11 +47,11 @@ documents, it holds all their versions too.`,
 				}
 			}
 			stream := bundle.Stream{Environment: environment, ClusterType: clusterType}
-			repo, err := loc.Repository(stream.Repository(), oci.Options{PlainHTTP: plainHTTP})
+			repo, err := loc.Repository(stream.Repository(), registry.options())
 			if err != nil {
 				return err
 			}
-			trust, err := loc.Repository(bundle.TrustRepository, oci.Options{PlainHTTP: plainHTTP})
+			trust, err := loc.Repository(bundle.TrustRepository, registry.options())
 			if err != nil {
 				return err
 			}
@@ -72,7 +72,7 @@ documents, it holds all their versions too.`,
 	cmd.Flags().StringVar(&from, "from", "", "where the bundle is, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
 	cli.NotEmpty(cmd, "output")
-	cmd.Flags().BoolVar(&plainHTTP, "plain-http", false, "speak HTTP without TLS; with loopback addresses this is so anyway")
+	registry.add(cmd)
 	for _, f := range []string{"environment", "cluster-type", "from", "output"} {
 		_ = cmd.MarkFlagRequired(f)
 	}
@@ -86,6 +86,8 @@ func exportError(err error, from oci.Location) error {
 		code, hint = cli.Denied, "no site would take it: publish it again with wherry publish --key"
 	case errors.Is(err, errdef.ErrNotFound):
 		hint = fmt.Sprintf("%q lists what is published", "wherry bundle ls "+from.String())
+	case errors.As(err, new(*oci.WithheldError)), errors.Is(err, oci.ErrAuthHost):
+		return registryFailure(err, from)
 	case errors.Is(err, oci.ErrUnauthorized):
 		hint = fmt.Sprintf("run %q", "wherry login "+from.Host)
 	}

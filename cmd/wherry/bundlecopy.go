@@ -19,6 +19,7 @@ type copying struct {
 	environment, format string
 	trust               trustFlags
 	fromHTTP, toHTTP    bool
+	registry            registryFlags // but for plainHTTP, which each side has of its own
 	options             publisher.CopyOptions
 }
 
@@ -55,6 +56,7 @@ whose it is: that is for those who read the copy.`,
 	flags.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
 	flags.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
 	flags.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")
+	c.registry.addAuthHosts(cmd)
 	cli.OutputFlag(cmd, &c.format)
 	return cmd
 }
@@ -63,7 +65,8 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 	if err := c.readTrusted(); err != nil {
 		return err
 	}
-	source, target := registryFlags{plainHTTP: c.fromHTTP}, registryFlags{plainHTTP: c.toHTTP}
+	source, target := c.registry, c.registry
+	source.plainHTTP, target.plainHTTP = c.fromHTTP, c.toHTTP
 	c.options.From, c.options.To = source.options(), target.options()
 	destination, err := oci.Parse(to)
 	if err != nil {

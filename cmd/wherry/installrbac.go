@@ -109,7 +109,7 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 
 // readBundle reads what a bundle needs, once its signature is good.
 func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (*needs.Needs, *bundle.Verified, error) {
-	flags := registryFlags{plainHTTP: in.PlainHTTP}
+	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
 	repo, desc, err := ref.Resolve(ctx, flags.options())
 	if err != nil {
 		return nil, nil, err
@@ -135,7 +135,7 @@ func inForce(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (bu
 	if err != nil {
 		return bundle.Trust{}, err
 	}
-	flags := registryFlags{plainHTTP: in.PlainHTTP}
+	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
 	chain, err := publisher.WalkTrust(ctx, loc, in.Trust, flags.options())
 	return chain.Current().Trust(), err
 }

@@ -3,8 +3,10 @@ package main
 import (
 	"bytes"
 	"errors"
+	"fmt"
 	"io"
 	"os"
+	"strings"
 
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
@@ -21,7 +23,13 @@ func newLoginCommand() *cobra.Command {
 		Use:   "login HOST",
 		Short: "Store credentials for a registry",
 		Long: `Store credentials for a registry where docker keeps its own: in the credential helper that its config.json
-names, else in that file. They are stored only after the registry has accepted them.`,
+names, else in that file. They are stored only after the registry has accepted them.
+
+A registry may name a token service at another host, which the credentials then go to. At its own host and in
+its registered domain that is as it should be. Before they go anywhere else, the command asks at a terminal,
+and without one says so and goes on, unless --auth-host is given or the registry named another host at the
+last login. A host that has worked is recorded beside docker's config.json, in wherry-auth-hosts.json, for
+later commands; wherry logout deletes it.`,
 		Example: `  wherry login registry.plant-7:5000
   wherry login registry.plant-7:5000 --username publisher --password-stdin < token`,
 		Args: cobra.ExactArgs(1),
@@ -37,8 +45,12 @@ names, else in that file. They are stored only after the registry has accepted t
 			if err != nil {
 				return err
 			}
-			if err := oci.Login(cmd.Context(), host, user, password, registry.options()); err != nil {
+			recorded, err := login(cmd, host, user, password, registry.options())
+			if err != nil {
 				return loginFailure(err, host)
+			}
+			if recorded != "" {
+				cmd.PrintErrf("note: credentials for %s are sent to its token service at %s from now on\n", host, recorded)
 			}
 			cmd.PrintErrf("logged in to %s as %s\n", host, user)
 			return nil
@@ -48,6 +60,35 @@ names, else in that file. They are stored only after the registry has accepted t
 	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input")
 	registry.add(cmd)
 	return cmd
+}
+
+// login logs in, also where the registry names a token service that the user has to allow: then the password has not been
+// sent anywhere before login has said where it goes.
+func login(cmd *cobra.Command, host, user, password string, options oci.Options) (recorded string, err error) {
+	recorded, err = oci.Login(cmd.Context(), host, user, password, options)
+	var withheld *oci.WithheldError
+	if !errors.As(err, &withheld) || !withheld.Listable || len(options.AuthHosts) > 0 {
+		return recorded, err
+	}
+	where := fmt.Sprintf("%s names %s as its token service", host, withheld.Host)
+	if withheld.Recorded != "" {
+		where += fmt.Sprintf(" (at the last login it was %s)", withheld.Recorded)
+	}
+	if term.IsTerminal(int(os.Stdin.Fd())) {
+		reply, askErr := promptLine(cmd, os.Stdin, where+". Send the password there? [y/N] ")
+		if askErr != nil && !errors.Is(askErr, io.EOF) {
+			return "", askErr
+		}
+		if reply = strings.ToLower(reply); reply != "y" && reply != "yes" {
+			return "", err
+		}
+	} else if withheld.Recorded != "" {
+		return "", err
+	} else {
+		cmd.PrintErrf("note: %s: the password goes there\n", where)
+	}
+	options.AuthHosts = []string{withheld.Host}
+	return oci.Login(cmd.Context(), host, user, password, options)
 }
 
 func newLogoutCommand() *cobra.Command {
@@ -61,7 +102,7 @@ func newLogoutCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			if err := oci.Logout(cmd.Context(), host, oci.Options{}); err != nil {
+			if err := oci.Logout(cmd.Context(), host); err != nil {
 				return loginFailure(err, host)
 			}
 			cmd.PrintErrf("logged out from %s\n", host)
@@ -84,6 +125,9 @@ func hostOf(arg string) (string, error) {
 func loginFailure(err error, host string) error {
 	if _, homeless := os.UserHomeDir(); homeless != nil && os.Getenv("DOCKER_CONFIG") == "" {
 		return cli.Fail(cli.Failed, err, "set HOME, or DOCKER_CONFIG to the folder that credentials are kept in")
+	}
+	if errors.As(err, new(*oci.WithheldError)) {
+		return cli.Fail(cli.Denied, err, "nothing was stored")
 	}
 	if errors.Is(err, oci.ErrUnauthorized) {
 		return cli.Fail(cli.Denied, err, "the registry does not accept this name and password; nothing was stored")

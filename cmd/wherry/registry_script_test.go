@@ -1,9 +1,11 @@
 package main
 
 import (
+	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
+	"sync/atomic"
 
 	"github.com/rogpeppe/go-internal/testscript"
 )
@@ -31,4 +33,63 @@ func answering(ts *testscript.TestScript, neg bool, args []string) {
 	}))
 	ts.Defer(server.Close)
 	ts.Setenv(args[1], server.Listener.Addr().String())
+}
+
+// tokenServices is a script's registry whose token service is at a host of its own.
+type tokenServices struct {
+	registry *httptest.Server
+	service  atomic.Pointer[string] // its URL
+	secrets  atomic.Int64           // how often the password has come to the service
+}
+
+type tokenServicesKey struct{}
+
+// tokenService starts a registry that knows no repository, and its token service, or only another one in place of that:
+//
+//	tokenservice VAR SERVICEVAR
+//
+// The service gives a token to operator with the password "secret".
+func tokenService(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 2 {
+		ts.Fatalf("usage: tokenservice VAR SERVICEVAR")
+	}
+	s := ts.Value(tokenServicesKey{}).(*tokenServices)
+	s.secrets.Store(0)
+	service := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+		user, password, _ := r.BasicAuth()
+		if user != "operator" || password != "secret" {
+			w.WriteHeader(http.StatusUnauthorized)
+			return
+		}
+		s.secrets.Add(1)
+		_, _ = w.Write([]byte(`{"token":"t"}`))
+	}))
+	ts.Defer(service.Close)
+	s.service.Store(&service.URL)
+	if s.registry == nil {
+		s.registry = httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+			if r.Header.Get("Authorization") == "Bearer t" {
+				_, _ = w.Write([]byte(`{"repositories":[]}`))
+				return
+			}
+			w.Header().Set("WWW-Authenticate", fmt.Sprintf(`Bearer realm="%s/token",service="edge"`, *s.service.Load()))
+			w.WriteHeader(http.StatusUnauthorized)
+		}))
+		ts.Defer(s.registry.Close)
+	}
+	ts.Setenv(args[0], s.registry.Listener.Addr().String())
+	ts.Setenv(args[1], service.Listener.Addr().String())
+}
+
+// secrets requires how often the password has come to the token service that was started last:
+//
+//	secrets N
+func secrets(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 1 {
+		ts.Fatalf("usage: secrets N")
+	}
+	s := ts.Value(tokenServicesKey{}).(*tokenServices)
+	if got := fmt.Sprint(s.secrets.Load()); got != args[0] {
+		ts.Fatalf("the password came to the token service %s times, want %s", got, args[0])
+	}
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
+	"os"
 	"strconv"
 	"strings"
 	"syscall"
@@ -24,14 +25,39 @@ import (
 // registryFlags says how to talk to a registry: the flags that all commands on one share.
 type registryFlags struct {
 	plainHTTP bool
+	authHosts hostList
 }
+
+// authHostVariable stands in for --auth-host, also in commands that do not have it.
+const authHostVariable = "WHERRY_AUTH_HOST"
 
 func (f *registryFlags) add(cmd *cobra.Command) {
 	cmd.Flags().BoolVar(&f.plainHTTP, "plain-http", false, "speak HTTP without TLS; with loopback addresses this is so anyway")
+	f.addAuthHosts(cmd)
+}
+
+func (f *registryFlags) addAuthHosts(cmd *cobra.Command) {
+	cmd.Flags().Var(&f.authHosts, "auth-host", "send credentials of registries also to this `HOST` or HOST:PORT, where a registry names it as its token service; may be given several times (else $"+authHostVariable+", separated by commas)")
+}
+
+// hostList is the value of --auth-host.
+type hostList []string
+
+func (l *hostList) String() string { return strings.Join(*l, ",") }
+func (l *hostList) Type() string   { return "host" }
+
+// Set adds a host.
+func (l *hostList) Set(host string) error {
+	*l = append(*l, host)
+	return oci.CheckAuthHost(host)
 }
 
 func (f *registryFlags) options() oci.Options {
-	return oci.Options{PlainHTTP: f.plainHTTP, UserAgent: cli.UserAgent("wherry")}
+	o := oci.Options{PlainHTTP: f.plainHTTP, UserAgent: cli.UserAgent("wherry"), AuthHosts: f.authHosts}
+	if told := os.Getenv(authHostVariable); told != "" && len(f.authHosts) == 0 {
+		o.AuthHosts = strings.Split(told, ",")
+	}
+	return o
 }
 
 // registryFailure gives an error about what lies at loc its exit code and says what to do.
@@ -45,6 +71,10 @@ func registryFailure(err error, loc oci.Location) error {
 		return cli.Fail(cli.Denied, err, refusalHint(refusal.Reason))
 	case errors.As(err, &option):
 		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, oci.ErrAuthHost):
+		return cli.Fail(cli.Usage, err, "--auth-host and "+authHostVariable+" take hosts such as auth.example.com or auth.example.com:8443")
+	case errors.As(err, new(*oci.WithheldError)):
+		return cli.Fail(cli.Denied, err, fmt.Sprintf("%q records that host once it has worked", "wherry login "+loc.Host))
 	case errors.Is(err, oci.ErrNoLayout) && errors.Is(err, errdef.ErrNotFound):
 		return cli.Fail(cli.Failed, err, "is that the folder? wherry publish makes one")
 	case errors.Is(err, oci.ErrNoLayout):

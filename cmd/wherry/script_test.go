@@ -36,12 +36,14 @@ func TestScripts(t *testing.T) {
 			examples, err := filepath.Abs("../../examples")
 			env.Setenv("EXAMPLES", examples)
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
+			env.Values[tokenServicesKey{}] = new(tokenServices)
 			env.Setenv("DOCKER_CONFIG", filepath.Join(env.WorkDir, "home", ".docker"))
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": wantExit, "gitcommit": gitCommit, "expand": expand, "fakeagent": fakeAgent,
 			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy,
+			"tokenservice": tokenService, "secrets": secrets,
 		},
 	})
 }

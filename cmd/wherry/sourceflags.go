@@ -141,7 +141,7 @@ func (f *sourceFlags) pin(cmd *cobra.Command, result *scheduler.Result) error {
 	if err != nil {
 		return err
 	}
-	return publisher.Pin(cmd.Context(), result, publisher.PinOptions{Timeout: f.timeout, Mirrors: mirrors})
+	return publisher.Pin(cmd.Context(), result, publisher.PinOptions{Timeout: f.timeout, Mirrors: mirrors, OCI: new(registryFlags).options()})
 }
 
 // mirrorMap reads --mirror.
