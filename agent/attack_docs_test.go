@@ -122,7 +122,7 @@ func TestThePageOnSecurityNamesNoTestThatIsNot(t *testing.T) {
 	page, err := os.ReadFile("../docs/security.md")
 	require.NoError(t, err)
 	var source strings.Builder
-	for _, dir := range []string{".", "../bundle", "../airgap", "../hub", "../scheduler", "../publisher"} {
+	for _, dir := range []string{".", "../bundle", "../bundle/oci", "../airgap", "../hub", "../scheduler", "../publisher"} {
 		files, err := filepath.Glob(dir + "/*_test.go")
 		require.NoError(t, err)
 		for _, name := range files {

@@ -204,8 +204,67 @@ func TestAttackByTheRegistry(t *testing.T) {
 			})
 			return ""
 		}},
+		{name: "a token service at another host", want: "CredentialsWithheld", mount: func(s *siege) digest.Digest {
+			return s.nameTokenService(s.elsewhere()+"/token", auth.Credential{Username: "agent", Password: "secret"})
+		}},
+		{name: "a token service at another host, for an agent with an identity token", want: "CredentialsWithheld", mount: func(s *siege) digest.Digest {
+			return s.nameTokenService(s.elsewhere()+"/token", auth.Credential{RefreshToken: "secret"})
+		}},
+		{name: "a token service at another host, without TLS", want: "CredentialsWithheld", says: "without TLS", mount: func(s *siege) digest.Digest {
+			return s.nameTokenService("http://tokens.evil.example/token", auth.Credential{Username: "agent", Password: "secret"})
+		}},
+		{name: "a token service at another host, with the registry's name before an @", want: "CredentialsWithheld", says: "not sent to evil.example", mount: func(s *siege) digest.Digest {
+			return s.nameTokenService("https://"+s.location().Host+"@evil.example/token", auth.Credential{Username: "agent", Password: "secret"})
+		}},
+		{name: "a token service that sends the agent to another host", want: "CredentialsWithheld", says: "redirects there", mount: func(s *siege) digest.Digest {
+			s.credential.Store(&auth.Credential{Username: "agent", Password: "secret"})
+			s.answers(map[string]http.HandlerFunc{latest: challenge(s.registry.URL + "/token"), "/token": redirect(s.elsewhere() + "/token")})
+			return ""
+		}},
+		{name: "a token service that sends the agent to another host with its identity token", want: "CredentialsWithheld", says: "redirects there", mount: func(s *siege) digest.Digest {
+			s.credential.Store(&auth.Credential{RefreshToken: "secret"})
+			away := redirect(s.elsewhere() + "/token")
+			hook := func(w http.ResponseWriter, r *http.Request) bool {
+				switch {
+				case strings.HasSuffix(r.URL.Path, latest):
+					challenge(s.registry.URL+"/token")(w, r)
+				case r.URL.Path == "/token":
+					away(w, r)
+				default:
+					return false
+				}
+				return true
+			}
+			s.registry.hook.Store(&hook)
+			return ""
+		}},
 		{name: "a registry that has forgotten everything", want: "NotFound", mount: onTag(http.NotFound)},
 	})
+}
+
+// challenge answers that a token is needed, of the service at realm.
+func challenge(realm string) http.HandlerFunc {
+	return func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="`+realm+`",service="edge"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}
+}
+
+// nameTokenService gives the agent a credential, and has the registry ask for a token of the service at realm.
+func (s *siege) nameTokenService(realm string, c auth.Credential) digest.Digest {
+	s.credential.Store(&c)
+	s.answer("/manifests/"+bundle.LatestTag, challenge(realm))
+	return ""
+}
+
+// elsewhere is the URL of a host that nobody may send anything secret to.
+func (s *siege) elsewhere() string {
+	return s.otherHost(func(_ http.ResponseWriter, r *http.Request) {
+		body, _ := io.ReadAll(r.Body)
+		if r.Header.Get("Authorization") != "" || bytes.Contains(body, []byte("secret")) {
+			s.t.Errorf("%s %s came with credentials", r.Method, r.URL)
+		}
+	}).URL
 }
 
 // blob reads a blob from the registry.
@@ -264,6 +323,33 @@ func TestAttackOnCredentials(t *testing.T) {
 	require.NotContains(t, s.log.String(), "secret")
 	s.start()
 	s.end(9)
+}
+
+// Status, report and log say that credentials are withheld, from where, and what allows it: while the agent runs, when
+// it does not, and the log once.
+func TestWithheldCredentialsAreToldOf(t *testing.T) {
+	s := besiege(t)
+	realm := s.elsewhere()
+	s.nameTokenService(realm+"/token", auth.Credential{Username: "agent", Password: "secret"})
+	host := strings.TrimPrefix(realm, "http://")
+	for range 2 {
+		s.sync()
+	}
+	running := s.status()
+	s.stop()
+	state, err := ReadState(s.dir)
+	require.NoError(t, err)
+	stopped, err := state.Status(s.now)
+	require.NoError(t, err)
+	require.NoError(t, state.Close())
+	for _, st := range []Status{running, stopped} {
+		require.Equal(t, bundle.Compliant, st.State)
+		require.Equal(t, ReasonCredentialsWithheld, st.Reason)
+		require.Contains(t, st.Message, "credentials for "+s.location().Host+" were not sent to "+host)
+		require.Contains(t, st.Message, "--auth-host "+host+" (in agent.yaml: authHosts)")
+	}
+	require.Equal(t, 1, strings.Count(s.log.String(), "reason=CredentialsWithheld"), s.log.String())
+	require.NotContains(t, s.log.String(), "secret")
 }
 
 // A registry says that nothing has changed to an agent that has nothing yet.

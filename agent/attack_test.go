@@ -202,7 +202,7 @@ func (s *siege) requireRefused(r Result, want bundle.Reason, offered digest.Dige
 		require.LessOrEqual(s.t, len(r.Status.Trust.Message), bundle.MaxMessageBytes)
 	}
 	require.Equal(s.t, string(want), report.Reason)
-	if want == unreachable || want == "NotFound" {
+	if want == unreachable || want == "NotFound" || want == ReasonCredentialsWithheld {
 		require.Equal(s.t, Unreachable, r.Verdict)
 		require.Equal(s.t, bundle.Compliant, r.Status.State)
 		require.Nil(s.t, r.Status.Release.Refused)

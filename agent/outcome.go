@@ -8,6 +8,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // Verdict says how a step, or a pass as a whole, ended.
@@ -90,6 +91,9 @@ func (o outcome) reason() string {
 	case Unreachable:
 		if errors.Is(o.Err, errdef.ErrNotFound) {
 			return ReasonNotFound
+		}
+		if errors.As(o.Err, new(*oci.WithheldError)) {
+			return ReasonCredentialsWithheld
 		}
 		return ReasonUnreachable
 	case Broken:

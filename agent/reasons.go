@@ -15,6 +15,9 @@ const (
 	ReasonQuarantined    = "Quarantined"    // the newest release was given up
 	ReasonOnFailureHold  = "OnFailureHold"  // a release that fails stays: what fails asks for it
 	ReasonNoGoodRelease  = "NoGoodRelease"  // a release that fails stays: none has proved good yet, in this stream and epoch
+
+	// The registry names a host as its token service that its credentials may not be sent to.
+	ReasonCredentialsWithheld = "CredentialsWithheld"
 )
 
 // Reasons for which a release is given up. CrashLoop is also the agent's where it rests after one.

@@ -59,13 +59,11 @@ func drippingBody(body []byte, n int) http.HandlerFunc {
 func TestWhatGoesOnForEverEndsAPassAndNothingElse(t *testing.T) {
 	files, _ := trees()
 	const latest = "/manifests/" + bundle.LatestTag
-	login := func(t *testing.T) http.HandlerFunc {
-		silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
-		t.Cleanup(silent.Close)
-		return func(w http.ResponseWriter, _ *http.Request) {
-			w.Header().Set("WWW-Authenticate", `Bearer realm="`+silent.URL+`/token",service="edge"`)
-			w.WriteHeader(http.StatusUnauthorized)
-		}
+	silent := httptest.NewServer(http.HandlerFunc(func(_ http.ResponseWriter, r *http.Request) { <-r.Context().Done() }))
+	t.Cleanup(silent.Close)
+	login := func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="`+silent.URL+`/token",service="edge"`)
+		w.WriteHeader(http.StatusUnauthorized)
 	}
 	for _, tc := range []struct {
 		name   string
@@ -75,10 +73,10 @@ func TestWhatGoesOnForEverEndsAPassAndNothingElse(t *testing.T) {
 	}{
 		{name: "a layer", kept: 2000, answer: func(_ *testing.T, layer []byte) http.HandlerFunc { return drippingBody(layer, 2000) }},
 		{name: "the header of a layer", answer: func(*testing.T, []byte) http.HandlerFunc { return drippingHeader }},
-		{name: "a login for a layer", answer: func(t *testing.T, _ []byte) http.HandlerFunc { return login(t) }},
+		{name: "a login for a layer", answer: func(*testing.T, []byte) http.HandlerFunc { return login }},
 		{name: "a manifest", tag: true, answer: func(*testing.T, []byte) http.HandlerFunc { return drippingBody(make([]byte, 5000), 1) }},
 		{name: "the header of a manifest", tag: true, answer: func(*testing.T, []byte) http.HandlerFunc { return drippingHeader }},
-		{name: "a login for a manifest", tag: true, answer: func(t *testing.T, _ []byte) http.HandlerFunc { return login(t) }},
+		{name: "a login for a manifest", tag: true, answer: func(*testing.T, []byte) http.HandlerFunc { return login }},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
@@ -87,7 +85,7 @@ func TestWhatGoesOnForEverEndsAPassAndNothingElse(t *testing.T) {
 			s.once()
 			layer := s.layer(s.publish(s.draft(2, files)))
 			data, suffix := s.blobBytes(layer), layer.Digest.String()
-			opts := oci.Options{HTTPClient: &http.Client{Transport: &http.Transport{}}, Credential: auth.StaticCredential(s.location().Host, auth.Credential{Username: "a", Password: "b"})}
+			opts := oci.Options{HTTPClient: &http.Client{Transport: &http.Transport{}}, AuthHosts: []string{silent.Listener.Addr().String()}, Credential: auth.StaticCredential(s.location().Host, auth.Credential{Username: "a", Password: "b"})}
 			if tc.tag {
 				suffix, opts.Patience = latest, patience
 			}

@@ -51,6 +51,7 @@ type config struct {
 	ackStored                          bool
 	enrollToken                        string // a file
 	credentials                        string // a file; empty is docker's own
+	authHosts                          []string
 	listen                             string // an address; empty is none
 	logFormat                          string
 }

@@ -39,8 +39,9 @@ type Installed struct {
 	Cluster bundle.ReportCluster
 	Pinned  bundle.Trust
 	Trust   bundle.TrustChain
-	// PlainHTTP and Impersonate are the settings of these names, ArgoNamespace too where it was told.
+	// PlainHTTP, AuthHosts and Impersonate are the settings of these names, ArgoNamespace too where it was told.
 	PlainHTTP, Impersonate bool
+	AuthHosts              []string
 	ArgoNamespace          string
 	// VetoFile is the setting of that name, an absolute path; empty where it was not told.
 	VetoFile string
@@ -88,7 +89,7 @@ func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error
 	if err := c.checkReports(); err != nil {
 		return nil, err
 	}
-	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, VetoFile: c.veto.File}
+	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, AuthHosts: c.authHosts, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, VetoFile: c.veto.File}
 	if flags.Changed("cluster-name") {
 		in.ClusterName = c.cluster.Name
 	}

@@ -54,8 +54,9 @@ func (c *config) connect() (*remote, error) {
 	}
 	r := &remote{c: c, traffic: new(agent.Traffic), network: client.Transport}
 	client.Transport = r.traffic.Registry.Wrap(r.network)
-	r.options = oci.Options{HTTPClient: client, UserAgent: cli.UserAgent("wherry-agent"), PlainHTTP: c.plain}
+	r.options = oci.Options{HTTPClient: client, UserAgent: cli.UserAgent("wherry-agent"), PlainHTTP: c.plain, AuthHosts: c.authHosts}
 	if c.credentials != "" {
+		r.options.AuthRecord = oci.AuthRecord(c.credentials)
 		if r.options.Credential, err = oci.Credentials(c.credentials); err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--credentials: %w", err), `"wherry login" writes such a file, and pull secrets hold one`)
 		}

@@ -52,6 +52,24 @@ transferWindow: 22:30-04:00
 	require.Zero(t, c.window)
 }
 
+func TestWhereTheAgentsCredentialsMayGo(t *testing.T) {
+	dir := t.TempDir()
+	file := filepath.Join(dir, "config.json")
+	require.NoError(t, os.WriteFile(file, []byte(`{"auths":{}}`), 0o600))
+	c, err := configured(t, "authHosts: [auth.corp.internal, \"10.0.0.8:8443\"]", "--credentials", file)
+	require.NoError(t, err)
+	r, err := c.connect()
+	require.NoError(t, err)
+	require.Equal(t, []string{"auth.corp.internal", "10.0.0.8:8443"}, r.options.AuthHosts)
+	require.Equal(t, filepath.Join(dir, "wherry-auth-hosts.json"), r.options.AuthRecord)
+
+	c, err = configured(t, "authHosts: auth.corp.internal", "--auth-host", "a", "--auth-host", "b:1")
+	require.NoError(t, err)
+	require.Equal(t, []string{"a", "b:1"}, c.authHosts, "flags override the file")
+	_, err = configured(t, "authHosts: https://auth.corp.internal/token")
+	require.ErrorContains(t, err, `authHosts (also --auth-host, WHERRY_AUTH_HOST): "https://auth.corp.internal/token" is no HOST or HOST:PORT: allowed is HOST or HOST:PORT, such as auth.example.com`)
+}
+
 func TestSettingsOfTheNetworkThatAreNone(t *testing.T) {
 	for args, want := range map[[2]string]string{
 		{"--max-bandwidth", "fast"}:          `"fast" is no size: allowed is bytes a second of at least 1KiB, such as 64KiB or 1MiB`,

@@ -73,6 +73,7 @@ func settings() []setting {
 		{field: "registry", flag: "registry", allowed: "oci://HOST/PREFIX or oci-layout:DIR", usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; without it they come by import only", set: setRegistry},
 		{field: "plainHTTP", flag: "plain-http", toggle: true, allowed: "true or false", usage: "speak HTTP without TLS; with loopback addresses this is so anyway", set: setPlain},
 		{field: "credentials", flag: "credentials", path: true, allowed: "the path of a file as docker's config.json", usage: "credentials of registries, a `FILE` as docker's config.json or a pull secret's .dockerconfigjson (default: docker's own)", set: text(func(c *config) *string { return &c.credentials })},
+		{field: "authHosts", flag: "auth-host", list: true, allowed: "HOST or HOST:PORT, such as auth.example.com", usage: "send credentials of registries also to this `HOST` or HOST:PORT, where a registry names it as its token service; may be given several times", set: setAuthHost},
 		{field: "proxy", flag: "proxy", allowed: "a URL such as http://proxy.example:3128", usage: "reach registries and hub through this proxy, a `URL` (default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY)", set: text(func(c *config) *string { return &c.network.Proxy })},
 		{field: "tls.ca", flag: "tls-ca", path: true, allowed: "the path of certificates in PEM", usage: "authorities that are trusted beside the system's, a `FILE` in PEM", set: text(func(c *config) *string { return &c.network.CAFile })},
 		{field: "tls.cert", flag: "tls-cert", path: true, allowed: "the path of a certificate in PEM", usage: "client certificate with its chain, a `FILE` in PEM", set: text(func(c *config) *string { return &c.network.CertFile })},
@@ -268,6 +269,11 @@ func setRing(c *config, s string) error {
 func setKey(c *config, s string) error {
 	c.keys = append(c.keys, s)
 	return nil
+}
+
+func setAuthHost(c *config, s string) error {
+	c.authHosts = append(c.authHosts, s)
+	return oci.CheckAuthHost(s)
 }
 
 func setZarfKey(c *config, s string) error {

@@ -153,6 +153,7 @@ type examination struct {
 	running  digest.Digest      // what runs here; empty where nothing does
 	behind   time.Duration      // how far the clock is behind the newest document that was verified here
 	live     bool               // an agent answers here
+	withheld string             // what the agent has said last of credentials that it did not send; empty where it has sent them
 	waiting  *agent.QueueStatus // nil where no state could be read
 	offered  *bundle.Verified   // nil where no release could be verified
 	content  *needs.Needs       // nil where its tree could not be read

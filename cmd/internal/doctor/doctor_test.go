@@ -17,6 +17,7 @@ import (
 
 	"github.com/google/go-containerregistry/pkg/registry"
 	"github.com/stretchr/testify/require"
+	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/agenttest"
@@ -256,6 +257,46 @@ func TestAnAgentThatRunsIsAsked(t *testing.T) {
 	require.NoError(t, <-ended)
 	require.NoError(t, state.Close())
 	require.Equal(t, release, f.examine()["release"], "nor does it matter whether the agent runs now")
+}
+
+// Doctor asks the registry itself, and says what the agent has said where the registry does not answer any more.
+func TestWithheldCredentialsAreNamed(t *testing.T) {
+	f := newFixture(t)
+	challenging := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
+		w.Header().Set("WWW-Authenticate", `Bearer realm="https://tokens.evil.example/token"`)
+		w.WriteHeader(http.StatusUnauthorized)
+	}))
+	t.Cleanup(challenging.Close)
+	f.subject.Source = func(c *http.Client) (bundle.Source, error) {
+		loc := oci.Location{Host: challenging.Listener.Addr().String(), Prefix: "edge"}
+		return loc.Repository(stream.Repository(), oci.Options{HTTPClient: c, Credential: auth.StaticCredential(loc.Host, auth.Credential{Username: "a", Password: "b"})})
+	}
+	const message, remedy = "were not sent to tokens.evil.example: .* --auth-host tokens.evil.example", "list it in authHosts (--auth-host)"
+	f.requireOnly("registry", message, remedy)
+
+	source, err := f.subject.Source(nil)
+	require.NoError(t, err)
+	state, err := agent.OpenState(f.subject.StateDir, nil)
+	require.NoError(t, err)
+	a := agent.New(state, source, f.subject.Pinned, f.subject.Cluster, agent.Options{})
+	require.Equal(t, agent.ReasonCredentialsWithheld, a.Once(t.Context(), 0).Status.Reason)
+	ctx, stop := context.WithCancel(t.Context())
+	ended := make(chan error)
+	go func() { ended <- a.Run(ctx) }()
+	require.Eventually(t, func() bool {
+		_, err := agent.NewClient(f.subject.StateDir).Status(ctx)
+		return err == nil
+	}, time.Minute, 10*time.Millisecond)
+	running := f.examine()["agent"]
+	require.Equal(t, Failed, running.Result, "%+v", running)
+	require.Regexp(t, "CredentialsWithheld: .*"+message, running.Message)
+	require.Contains(t, running.Remedy, "then restart the agent")
+	stop()
+	require.NoError(t, <-ended)
+	require.NoError(t, state.Close())
+
+	challenging.Close()
+	f.requireOnly("registry", "connection refused; when it answered last: .*"+message, "is this the registry's address")
 }
 
 func TestAnExaminationThatIsInterrupted(t *testing.T) {

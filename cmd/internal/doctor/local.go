@@ -53,6 +53,9 @@ func (e *examination) state(ctx context.Context) {
 // know keeps what other checks need of an agent's status.
 func (e *examination) know(s agent.Status) {
 	e.waiting, e.behind = &s.Queue, time.Duration(s.ClockBehindSeconds)*time.Second
+	if s.Reason == agent.ReasonCredentialsWithheld {
+		e.withheld = s.Message
+	}
 	if s.Release.Running != nil {
 		e.running = s.Release.Running.Digest
 	}
@@ -169,6 +172,10 @@ func (e *examination) agent(ctx context.Context) {
 		stands := string(s.State)
 		if s.Reason != "" {
 			stands += ", " + s.Reason // status has the message
+		}
+		if e.withheld != "" {
+			e.failed(check, withheldRemedy+"; then restart the agent", "running; state %s: %s", stands, e.withheld)
+			return
 		}
 		e.ok(check, "running; state %s; last contact %s; %s queued", stands, contact, cli.Count(s.Queue.Length, "report"))
 	}

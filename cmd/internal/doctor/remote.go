@@ -33,7 +33,11 @@ func (e *examination) registry(ctx context.Context) {
 		tag := bundle.MovingTag(e.Cluster.Ring)
 		_, err = src.Resolve(ctx, tag)
 	}
-	if err != nil {
+	switch {
+	case err != nil && e.withheld != "" && !errors.As(err, new(*oci.WithheldError)):
+		e.failed(check, registryRemedy(err), "%v; when it answered last: %s", err, e.withheld)
+		return
+	case err != nil:
 		e.failed(check, registryRemedy(err), "%v", err)
 		return
 	}
@@ -45,6 +49,8 @@ func registryRemedy(err error) string {
 	switch {
 	case errors.Is(err, errdef.ErrNotFound):
 		return `publish for this environment and cluster type, or compare --registry, --environment, --cluster-type and --ring with what "wherry bundle ls" lists`
+	case errors.As(err, new(*oci.WithheldError)):
+		return withheldRemedy
 	case errors.Is(err, oci.ErrUnauthorized):
 		return `store credentials with "wherry login", name a file of them with --credentials, or put them into the Secret wherry-agent-registry`
 	case errors.Is(err, http.ErrSchemeMismatch):
@@ -56,6 +62,9 @@ func registryRemedy(err error) string {
 	}
 	return "is this the registry's address, is it running, and does a proxy or a firewall let this machine through?"
 }
+
+// withheldRemedy is about credentials that were not sent to the host that a registry names.
+const withheldRemedy = `ask the registry's operator whether that host is its token service: if so, list it in authHosts (--auth-host), or run "wherry login" as the agent's user; if not, somebody has changed the registry`
 
 func isUnknownAuthority(err error) bool { return errors.As(err, new(x509.UnknownAuthorityError)) }
 
