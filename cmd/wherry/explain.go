@@ -16,10 +16,11 @@ import (
 
 func newExplainCommand() *cobra.Command {
 	cmd := &cobra.Command{
-		Use:   "explain [CODE]",
-		Short: "Say why an assignment or a configuration value is as it is, or what a finding means",
+		Use:   "explain [CODE | REASON]",
+		Short: "Say why an assignment or a configuration value is as it is, or what a finding or a reason means",
 		Example: `  wherry explain assignment ./dev shop/till-test --environment dev --base ./main
-  wherry explain W1203`,
+  wherry explain W1203
+  wherry explain NotOurs`,
 		Args: cobra.MaximumNArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			switch {
@@ -27,6 +28,8 @@ func newExplainCommand() *cobra.Command {
 				return cmd.Help()
 			case findingCode.MatchString(args[0]):
 				return explainCode(cmd, args[0])
+			case reasonName.MatchString(args[0]):
+				return explainReason(cmd, args[0])
 			}
 			return cli.Fail(cli.Usage, fmt.Errorf("there is neither a command nor a code %q", args[0]), seeHelp(cmd))
 		},

@@ -6,8 +6,10 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"maps"
 	"os"
 	"path/filepath"
+	"slices"
 	"strings"
 	"time"
 
@@ -15,6 +17,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -77,7 +80,9 @@ func newGetClustersCommand(g *getFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list hub.ClusterList
 			err := g.ask(func(from fleet) (err error) {
-				list, err = from.Clusters(cmd.Context(), g.filter)
+				if list, err = from.Clusters(cmd.Context(), g.filter); err == nil && len(list.Clusters) == 0 {
+					err = g.known(cmd.Context(), from)
+				}
 				return err
 			})
 			if err != nil {
@@ -100,7 +105,9 @@ func newGetDeploymentsCommand(g *getFlags) *cobra.Command {
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var list hub.DeploymentList
 			err := g.ask(func(from fleet) (err error) {
-				list, err = from.Deployments(cmd.Context(), g.filter)
+				if list, err = from.Deployments(cmd.Context(), g.filter); err == nil && len(list.Deployments) == 0 {
+					err = g.known(cmd.Context(), from)
+				}
 				return err
 			})
 			if err != nil {
@@ -151,6 +158,41 @@ func (g *getFlags) ask(use func(fleet) error) error {
 	return cli.Fail(cli.Failed, err, cmp.Or(hint, `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`))
 }
 
+// known is the error of a name in the filter that the hub does not know at all: an empty answer would hide the slip.
+func (g *getFlags) known(ctx context.Context, from fleet) error {
+	all, err := from.Deployments(ctx, hub.Filter{})
+	if err != nil {
+		return err
+	}
+	clusters, err := from.Clusters(ctx, hub.Filter{})
+	if err != nil {
+		return err
+	}
+	environments, types, workloads := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, c := range clusters.Clusters {
+		environments[c.Environment], types[c.Type] = true, true
+	}
+	for _, d := range all.Deployments {
+		workloads[d.Workload] = true
+	}
+	for _, f := range []struct {
+		kind, name string
+		known      map[string]bool
+	}{{"environment", g.filter.Environment, environments}, {"cluster type", g.filter.Type, types}, {"workload", g.filter.Workload, workloads}} {
+		if f.name == "" || f.known[f.name] {
+			continue
+		}
+		hint, names := "", slices.Sorted(maps.Keys(f.known))
+		if near := similar.To(f.name, names); near != "" {
+			hint = fmt.Sprintf("did you mean %s?", near)
+		} else if len(names) > 0 && len(names) <= maxNamesShown {
+			hint = "there are " + strings.Join(names, ", ")
+		}
+		return cli.Fail(cli.Failed, fmt.Errorf("the hub knows no %s %q", f.kind, f.name), hint)
+	}
+	return nil
+}
+
 func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {
 	fmt.Fprintln(w, "CLUSTER\tENVIRONMENT\tTYPE\tSTATE\tREASON\tRELEASE\tLAST SEEN")
 	for _, c := range all {
@@ -169,19 +211,27 @@ func deploymentTable(w io.Writer, all []hub.DeploymentStatus, now time.Time) {
 	}
 }
 
-// waitReason is the reason, and what the assignment waits for where it does: without that one would not
-// know where to look next.
+// waitReason is the reason, and the message of what is not compliant: without that one would not know where to look
+// next.
 func waitReason(d hub.DeploymentStatus) string {
-	if d.State != bundle.Pending || d.Reason == "" || d.Message == "" {
+	if d.State == bundle.Compliant || d.Reason == "" || d.Message == "" {
 		return d.Reason
 	}
-	return d.Reason + ": " + d.Message
+	return d.Reason + ": " + shortened(d.Message)
+}
+
+// shortened is a message in a table; -o json has all of it.
+func shortened(message string) string {
+	if runes := []rune(message); len(runes) > maxValueShown {
+		return string(runes[:maxValueShown-1]) + "…"
+	}
+	return message
 }
 
 // row writes cells for a tabwriter; what is empty is a dash.
 func row(w io.Writer, cells ...string) {
 	for i, c := range cells {
-		cells[i] = cmp.Or(c, "-")
+		cells[i] = cmp.Or(cli.Line(c), "-")
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }

@@ -20,5 +20,5 @@ func TestDeploymentsSayWhatTheyWaitFor(t *testing.T) {
 	}, now)
 	require.Equal(t, "CLUSTER\tWORKLOAD\tTARGET\tSTATE\tREASON\tVERSION\tSINCE\n"+
 		"plant-7\tweb\tmain\tpending\tDependencyNotReady: waits for db-main (failed: Unhealthy)\t-\tnow\n"+
-		"plant-7\tdb\tmain\tfailed\tUnhealthy\t-\tnow\n", b.String())
+		"plant-7\tdb\tmain\tfailed\tUnhealthy: many words\t-\tnow\n", b.String())
 }

@@ -1,0 +1,20 @@
+// Package docs holds the pages that commands quote: "wherry explain REASON" answers from the tables in them, so that
+// there is one text about each reason.
+package docs
+
+import _ "embed"
+
+// Adapters is adapters.md, with the reasons of every adapter.
+//
+//go:embed adapters.md
+var Adapters string
+
+// Operations is operations.md, with the reasons of the agent and of the assignments.
+//
+//go:embed operations.md
+var Operations string
+
+// Hub is hub.md, with the reasons of the hub.
+//
+//go:embed hub.md
+var Hub string
