@@ -6,12 +6,12 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // TrustChange is what InstallTrust has done: the document that was in force, nil for none, and the one that
@@ -91,7 +91,7 @@ func same(installed, d bundle.TrustDocument) error {
 // ReadTrust returns the envelopes in the file at path: that of one version, or all versions of a file of
 // airgap.Export. Nothing of them is judged. The error wraps airgap.ErrFormat where the file is neither.
 func ReadTrust(ctx context.Context, path string) ([][]byte, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}

@@ -1,6 +1,7 @@
 package airgap
 
 import (
+	"archive/tar"
 	"bytes"
 	"context"
 	"crypto"
@@ -8,8 +9,11 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"encoding/json"
+	"errors"
+	"io"
 	"os"
 	"path/filepath"
+	"strings"
 	"testing"
 	"time"
 
@@ -103,6 +107,71 @@ func TestWhatCannotBeExported(t *testing.T) {
 		require.ErrorAs(t, err, &r)
 		require.Equal(t, bundle.DigestMismatch, r.Reason)
 	})
+}
+
+// TestATarOfAFolderIsRead reads what "tar -C layout ." writes, and names that are not of that form.
+func TestATarOfAFolderIsRead(t *testing.T) {
+	from, key := publish(t, true)
+	var file bytes.Buffer
+	require.NoError(t, Export(t.Context(), from, "dev", "drone", &file))
+	for name, test := range map[string]struct {
+		rename func(string) string
+		more   []string
+		says   string // empty where it is read
+	}{
+		"./ before each name":         {func(s string) string { return "./" + s }, []string{"./", "./blobs/", "./blobs/sha256/"}, ""},
+		"folders without ./":          {func(s string) string { return s }, []string{"blobs/", "blobs/sha256/"}, ""},
+		"././ before each name":       {func(s string) string { return "././" + s }, nil, "the file holds nothing"},
+		"./../ before each name":      {func(s string) string { return "./../" + s }, nil, "the file holds nothing"},
+		".// before each name":        {func(s string) string { return ".//" + s }, nil, "the file holds nothing"},
+		"a second index with ./":      {func(s string) string { return s }, []string{"./index.json"}, `it holds "index.json" twice`},
+		"a second index without ./":   {func(s string) string { return "./" + s }, []string{"index.json"}, `it holds "index.json" twice`},
+		"a folder in place of a file": {func(s string) string { return s }, []string{"./index.json/"}, `it holds "index.json" twice`},
+		"the folder itself twice":     {func(s string) string { return "./" + s }, []string{"./", "./"}, `it holds "." twice`},
+		"a file outside, passed over": {func(s string) string { return "./" + s }, []string{"./../index.json"}, ""},
+	} {
+		t.Run(name, func(t *testing.T) {
+			site, err := Open(write(t, renamed(t, file.Bytes(), test.rename, test.more)))
+			if test.says != "" {
+				require.ErrorIs(t, err, ErrFormat)
+				require.ErrorContains(t, err, test.says)
+				return
+			}
+			require.NoError(t, err)
+			defer site.Close()
+			repo := site.Repository(drone)
+			desc, err := repo.Resolve(t.Context(), bundle.LatestTag)
+			require.NoError(t, err)
+			_, err = bundle.Verify(t.Context(), repo, desc, bundle.Pinned(bundle.Keys{key}))
+			require.NoError(t, err)
+		})
+	}
+}
+
+// renamed writes a tar anew, with further entries, of which those that end in / are folders.
+func renamed(t *testing.T, data []byte, rename func(string) string, more []string) []byte {
+	t.Helper()
+	var b bytes.Buffer
+	w := tar.NewWriter(&b)
+	for r := tar.NewReader(bytes.NewReader(data)); ; {
+		h, err := r.Next()
+		if errors.Is(err, io.EOF) {
+			break
+		}
+		require.NoError(t, err)
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: rename(h.Name), Typeflag: h.Typeflag, Mode: 0o644, Size: h.Size}))
+		_, err = io.Copy(w, r)
+		require.NoError(t, err)
+	}
+	for _, name := range more {
+		kind := byte(tar.TypeReg)
+		if strings.HasSuffix(name, "/") {
+			kind = tar.TypeDir
+		}
+		require.NoError(t, w.WriteHeader(&tar.Header{Name: name, Typeflag: kind, Mode: 0o755}))
+	}
+	require.NoError(t, w.Close())
+	return b.Bytes()
 }
 
 func TestABlobOfAnotherLengthIsRefused(t *testing.T) {

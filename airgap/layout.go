@@ -7,13 +7,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"io/fs"
 	"os"
+	"strings"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // Bounds on a file from outside.
@@ -43,7 +46,7 @@ type layout struct {
 type span struct{ offset, size int64 }
 
 func openLayout(path string) (*layout, error) {
-	f, err := os.Open(path)
+	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err
 	}
@@ -63,6 +66,7 @@ func (l *layout) Close() error { return l.file.Close() }
 
 func (l *layout) readEntries() error {
 	tr := tar.NewReader(l.file)
+	seen := map[string]bool{} // files and folders
 	for {
 		h, err := tr.Next()
 		switch {
@@ -74,18 +78,41 @@ func (l *layout) readEntries() error {
 			return fmt.Errorf("%w: %v", ErrFormat, err)
 		case err != nil:
 			return err
-		case len(l.entries) == maxEntries:
+		case len(seen) == maxEntries:
 			return fmt.Errorf("%w: more than %d entries", ErrFormat, maxEntries)
 		}
-		if h.Typeflag != tar.TypeReg || len(h.Name) > maxNameBytes {
+		if h.Typeflag != tar.TypeReg && h.Typeflag != tar.TypeDir || len(h.Name) > maxNameBytes {
+			continue
+		}
+		name, ok := entryName(h)
+		if !ok {
+			continue
+		}
+		if seen[name] {
+			return fmt.Errorf("%w: it holds %.100q twice", ErrFormat, name)
+		}
+		if seen[name] = true; h.Typeflag == tar.TypeDir {
 			continue
 		}
 		offset, err := l.file.Seek(0, io.SeekCurrent)
 		if err != nil {
 			return err
 		}
-		l.entries[h.Name] = span{offset, h.Size}
+		l.entries[name] = span{offset, h.Size}
 	}
+}
+
+// entryName is the name of a file or folder below the layout's, such as blobs/sha256. "tar -C layout ." writes
+// ./blobs/sha256/. What is written in another way, such as ././index.json or ./../index.json, is no file of a layout.
+func entryName(h *tar.Header) (string, bool) {
+	name := strings.TrimPrefix(h.Name, "./")
+	if h.Typeflag == tar.TypeDir {
+		name = strings.TrimSuffix(name, "/")
+		if name == "" {
+			name = "."
+		}
+	}
+	return name, fs.ValidPath(name)
 }
 
 func (l *layout) readIndex() error {

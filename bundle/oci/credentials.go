@@ -6,20 +6,24 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"os"
 	"path"
 	"strings"
 
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
+
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
+
+// maxSettingBytes bounds a file of credentials or of certificates.
+const maxSettingBytes = 4 << 20
 
 // Credentials returns, for Options.Credential, those in a file in the form of docker's config.json, with the
 // helpers that it names, or of the older .dockercfg: pull secrets of Kubernetes hold one or the other. Where none is
 // for a registry by name, one is whose name has "*" for a part of it, such as *.example.com. The file is read at each
 // login, so that it may be replaced while the program runs.
 func Credentials(file string) (auth.CredentialFunc, error) {
-	data, err := os.ReadFile(file)
+	data, err := regularfile.Read(file, maxSettingBytes)
 	if err != nil {
 		return nil, err
 	}
@@ -48,7 +52,7 @@ func docker(open func() (*credentials.DynamicStore, error)) auth.CredentialFunc 
 
 // fromPullSecret looks for what Kubernetes finds in a pull secret and docker does not.
 func fromPullSecret(ctx context.Context, file, host string) (auth.Credential, error) {
-	data, err := os.ReadFile(file)
+	data, err := regularfile.Read(file, maxSettingBytes)
 	if errors.Is(err, fs.ErrNotExist) {
 		return auth.EmptyCredential, nil
 	}

@@ -10,9 +10,10 @@ import (
 	"net"
 	"net/http"
 	"net/url"
-	"os"
 	"slices"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
 // Network says how registries are reached. The zero value is right where nothing stands between: the proxy of
@@ -83,7 +84,7 @@ func NewHTTPClient(n Network) (*http.Client, error) {
 }
 
 func readAuthorities(file string) (*x509.CertPool, error) {
-	data, err := os.ReadFile(file)
+	data, err := regularfile.Read(file, maxSettingBytes)
 	if err != nil {
 		return nil, err
 	}

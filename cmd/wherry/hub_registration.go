@@ -5,9 +5,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"maps"
-	"os"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -136,21 +134,9 @@ func readStatus(cmd *cobra.Command, path string) (agentStatus, error) {
 
 // readInput reads a file, or stdin where path is "-".
 func readInput(cmd *cobra.Command, path string) ([]byte, error) {
-	from := cmd.InOrStdin()
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, cli.Fail(cli.Usage, err, "")
-		}
-		defer f.Close()
-		from = f
-	}
-	data, err := io.ReadAll(io.LimitReader(from, maxInputBytes+1))
-	if err == nil && len(data) > maxInputBytes {
-		err = fmt.Errorf("it is larger than %d bytes", maxInputBytes)
-	}
+	data, err := cli.ReadInput(cmd, path, maxInputBytes)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("read %s: %w", path, err), "")
+		return nil, cli.Fail(cli.Usage, err, "")
 	}
 	return data, nil
 }

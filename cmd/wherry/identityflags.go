@@ -2,11 +2,10 @@ package main
 
 import (
 	"fmt"
-	"io"
-	"os"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 )
@@ -28,14 +27,8 @@ func (f *identityFlags) add(cmd *cobra.Command) {
 func (f *identityFlags) trust() (*publisher.Keyless, error) {
 	var root []byte
 	if f.root != "" {
-		file, err := os.Open(f.root)
-		if err == nil {
-			defer file.Close()
-			root, err = io.ReadAll(io.LimitReader(file, publisher.MaxTrustedRootBytes+1))
-		}
-		if err == nil && len(root) > publisher.MaxTrustedRootBytes {
-			err = fmt.Errorf("%s is larger than %d bytes", f.root, publisher.MaxTrustedRootBytes)
-		}
+		var err error
+		root, err = regularfile.Read(f.root, publisher.MaxTrustedRootBytes)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--trusted-root: %w", err), "")
 		}

@@ -3,8 +3,6 @@ package main
 import (
 	"context"
 	"fmt"
-	"io"
-	"os"
 	"slices"
 	"strings"
 
@@ -12,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/needs"
@@ -67,7 +66,7 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate, ArgoNamespace: in.ArgoNamespace}
 	definitions := needs.New()
 	for _, name := range f.definitions {
-		data, err := readBounded(name, maxDefinitionBytes)
+		data, err := regularfile.Read(name, maxDefinitionBytes)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--crd: %w", err), "")
 		}
@@ -138,17 +137,4 @@ func inForce(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (bu
 	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
 	chain, err := publisher.WalkTrust(ctx, loc, in.Trust, flags.options())
 	return chain.Current().Trust(), err
-}
-
-func readBounded(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("%s has more than %d bytes", name, limit)
-	}
-	return data, err
 }

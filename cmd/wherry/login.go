@@ -137,7 +137,7 @@ func loginFailure(err error, host string) error {
 
 func askCredentials(cmd *cobra.Command, user string, fromStdin bool) (name, password string, err error) {
 	if fromStdin {
-		data, err := io.ReadAll(io.LimitReader(cmd.InOrStdin(), maxSecretBytes))
+		data, err := io.ReadAll(io.LimitReader(cli.Stdin(cmd), maxSecretBytes))
 		if err != nil {
 			return "", "", err
 		}

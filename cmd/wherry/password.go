@@ -37,7 +37,7 @@ func (f *passwordFlags) add(cmd *cobra.Command) {
 // one is asked for twice. That there is none is never guessed.
 func (f *passwordFlags) read(cmd *cobra.Command, isNew bool) ([]byte, error) {
 	if f.file != "" {
-		data, err := readSecretFile(cmd, f.file)
+		data, err := cli.ReadInput(cmd, f.file, maxSecretBytes)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--password-file: %w", err), "")
 		}
@@ -60,23 +60,6 @@ func (f *passwordFlags) read(cmd *cobra.Command, isNew bool) ([]byte, error) {
 		err = cli.Usagef("the two passwords differ")
 	}
 	return password, err
-}
-
-func readSecretFile(cmd *cobra.Command, name string) ([]byte, error) {
-	in := cmd.InOrStdin()
-	if name != "-" {
-		f, err := os.Open(name)
-		if err != nil {
-			return nil, err
-		}
-		defer f.Close()
-		in = f
-	}
-	data, err := io.ReadAll(io.LimitReader(in, maxSecretBytes+1))
-	if err == nil && len(data) > maxSecretBytes {
-		err = fmt.Errorf("%s is larger than %d bytes", name, maxSecretBytes)
-	}
-	return data, err
 }
 
 var errNoTerminal = errors.New("not a terminal")
@@ -128,7 +111,7 @@ func answer[T any](ctx context.Context, read func() (T, error)) (T, error) {
 
 // loadKey opens the private key in the file name.
 func loadKey(cmd *cobra.Command, name string, password *passwordFlags) (*publisher.Key, error) {
-	data, err := readSecretFile(cmd, name)
+	data, err := cli.ReadInput(cmd, name, maxSecretBytes)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `"wherry keys generate" makes a key pair`)
 	}

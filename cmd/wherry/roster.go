@@ -16,6 +16,7 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -115,7 +116,7 @@ func addToRoster(ctx context.Context, file string, r bundle.EnrolmentRequest) (s
 	if err != nil {
 		return "", err
 	}
-	before, err := os.ReadFile(file)
+	before, err := regularfile.Read(file, maxRosterBytes)
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return "", cli.Fail(cli.Failed, err, "")
 	}
@@ -137,6 +138,9 @@ func rosterObject(r bundle.EnrolmentRequest) ([]byte, error) {
 	return out.Bytes(), errors.Join(err, enc.Close())
 }
 
+// maxRosterBytes bounds a file of Cluster objects, as the scheduler does.
+const maxRosterBytes = 8 << 20
+
 // readRoster returns the Cluster objects of a folder, wherever in it they lie.
 func readRoster(ctx context.Context, dir string) ([]scheduler.Cluster, error) {
 	if _, err := os.ReadDir(dir); err != nil {
@@ -151,7 +155,7 @@ func readRoster(ctx context.Context, dir string) ([]scheduler.Cluster, error) {
 
 // replaceKey changes the one line of a key that differs, and nothing else of the file.
 func replaceKey(file string, c scheduler.Cluster, r bundle.EnrolmentRequest) (string, error) {
-	data, err := os.ReadFile(file)
+	data, err := regularfile.Read(file, maxRosterBytes)
 	if err != nil {
 		return "", cli.Fail(cli.Failed, err, "")
 	}

@@ -4,13 +4,13 @@ import (
 	"context"
 	"errors"
 	"fmt"
-	"os"
 	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -174,9 +174,9 @@ func (f *sourceFlags) decision(cmd *cobra.Command) (*scheduler.Decision, error) 
 	if f.assignments == "" {
 		return nil, nil
 	}
-	name, from := "stdin", cmd.InOrStdin()
+	name, from := "stdin", cli.Stdin(cmd)
 	if f.assignments != "-" {
-		file, err := os.Open(f.assignments)
+		file, err := regularfile.Open(f.assignments)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), `"wherry schedule -o json" writes such a file`)
 		}

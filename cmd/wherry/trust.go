@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 )
@@ -76,7 +77,7 @@ The exit code is 5 while signatures are missing, and 4 where another document ha
 
 // readTrustFile reads a document, and says so where it is none.
 func readTrustFile(name string) ([]byte, error) {
-	f, err := os.Open(name)
+	f, err := regularfile.Open(name)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, `"wherry trust init" makes one`)
 	}
@@ -114,7 +115,7 @@ func readTrustKey(flag, value string) (bundle.TrustKey, error) {
 	if !named {
 		name, file = strings.TrimSuffix(filepath.Base(value), ".pub"), value
 	}
-	data, err := readLimited(file, maxSecretBytes)
+	data, err := regularfile.Read(file, maxSecretBytes)
 	if err == nil {
 		var key bundle.TrustKey
 		if key, err = publisher.NewTrustKey(name, data); err == nil {
@@ -123,15 +124,6 @@ func readTrustKey(flag, value string) (bundle.TrustKey, error) {
 		err = fmt.Errorf("%s: %w", file, err)
 	}
 	return bundle.TrustKey{}, cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", flag, err), `it is the .pub file that "wherry keys generate" made`)
-}
-
-func readLimited(name string, limit int64) ([]byte, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	return io.ReadAll(io.LimitReader(f, limit))
 }
 
 // trustFailure gives an error about the document in file its exit code and says what to do.

@@ -3,7 +3,6 @@ package main
 import (
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"time"
 
@@ -11,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 )
@@ -102,12 +102,7 @@ func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*publisher.Trust
 }
 
 func readPublicKeys(name string) (bundle.Keys, error) {
-	f, err := os.Open(name)
-	if err != nil {
-		return nil, err
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxSecretBytes))
+	data, err := regularfile.Read(name, maxSecretBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -5,12 +5,12 @@ import (
 	"fmt"
 	"io"
 	"maps"
-	"os"
 	"slices"
 	"strings"
 
 	"go.yaml.in/yaml/v3"
 
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
@@ -31,7 +31,7 @@ type fileValue struct {
 // readConfigFile reads a YAML mapping. Fields that are no setting are errors, with their line.
 func readConfigFile(path string, known []setting) (configFile, error) {
 	f := configFile{path: path, values: map[string]fileValue{}}
-	r, err := os.Open(path)
+	r, err := regularfile.Open(path)
 	if err != nil {
 		return f, fmt.Errorf("configuration: %w", err)
 	}

@@ -18,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -314,21 +315,9 @@ func (f *enrollFlags) readToken(cmd *cobra.Command, c *config) (string, error) {
 
 // readBounded reads a file, or stdin where path is "-".
 func readBounded(cmd *cobra.Command, path string, limit int64) ([]byte, error) {
-	from := cmd.InOrStdin()
-	if path != "-" {
-		f, err := os.Open(path)
-		if err != nil {
-			return nil, cli.Fail(cli.Usage, err, "")
-		}
-		defer f.Close()
-		from = f
-	}
-	data, err := io.ReadAll(io.LimitReader(from, limit+1))
-	if err == nil && int64(len(data)) > limit {
-		err = fmt.Errorf("it is larger than %d bytes", limit)
-	}
+	data, err := cli.ReadInput(cmd, path, limit)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("read %s: %w", path, err), "")
+		return nil, cli.Fail(cli.Usage, err, "")
 	}
 	return data, nil
 }
@@ -372,7 +361,7 @@ func (c *config) readEnrollToken(log *slog.Logger) (string, error) {
 	if c.enrollToken == "" {
 		return "", nil
 	}
-	f, err := os.Open(c.enrollToken)
+	f, err := regularfile.Open(c.enrollToken)
 	if errors.Is(err, os.ErrNotExist) {
 		log.Info("there is no token to enrol with", "file", c.enrollToken)
 		return "", nil

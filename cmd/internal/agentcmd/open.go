@@ -24,6 +24,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -133,9 +134,12 @@ func readKeys(paths []string) (bundle.Keys, error) {
 	return keys, nil
 }
 
+// maxKeyBytes bounds a file of public keys.
+const maxKeyBytes = 64 << 10
+
 // readKey does not repeat the file's content in its error: it might be the private half.
 func readKey(path string) (bundle.Keys, error) {
-	data, err := os.ReadFile(path)
+	data, err := regularfile.Read(path, maxKeyBytes)
 	if err != nil {
 		return nil, err
 	}

@@ -84,11 +84,11 @@ func TestSettingsOfTheNetworkThatAreNone(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	for args, want := range map[[2]string]string{
-		{"--proxy", "user:secret@proxy"}:   "the proxy is no URL",
-		{"--tls-ca", "/nowhere.pem"}:       "/nowhere.pem",
-		{"--tls-cert", "cert.pem"}:         "takes two files",
-		{"--credentials", "/nowhere.json"}: "--credentials: open /nowhere.json",
-		{"--credentials", os.Args[0]}:      "holds no credentials",
+		{"--proxy", "user:secret@proxy"}:    "the proxy is no URL",
+		{"--tls-ca", "/nowhere.pem"}:        "/nowhere.pem",
+		{"--tls-cert", "cert.pem"}:          "takes two files",
+		{"--credentials", "/nowhere.json"}:  "--credentials: open /nowhere.json",
+		{"--credentials", "remote_test.go"}: "holds no credentials",
 	} {
 		c, err := configured(t, "", args[0], args[1])
 		require.NoError(t, err)
