@@ -225,7 +225,7 @@ func TestDifferences(t *testing.T) {
 			first := state.planned()
 			w.publishCoffee(first)
 			folder := t.TempDir()
-			_, err := WriteTree(folder, first.Result, TreeOptions{})
+			_, err := WriteTree(t.Context(), folder, first.Result, TreeOptions{})
 			require.NoError(t, err)
 
 			c.edit(state)
@@ -361,7 +361,7 @@ func TestComparingWithAFolder(t *testing.T) {
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	folder, p := t.TempDir(), state.planned()
-	_, err = WriteTree(folder, p.Result, TreeOptions{})
+	_, err = WriteTree(t.Context(), folder, p.Result, TreeOptions{})
 	require.NoError(t, err)
 	p.Loaded.Unread = []Unread{{Registration: "roasting", Err: os.ErrNotExist}}
 	p.Result.ClusterTypes[1].Assignments = nil

@@ -111,7 +111,7 @@ func TestGitAndFoldersGiveTheSameTree(t *testing.T) {
 		t.Run(test.name, func(t *testing.T) {
 			test.from.Environment, test.from.Timeout = "dev", time.Minute
 			out := t.TempDir()
-			_, err := WriteTree(out, render(t, test.from), TreeOptions{})
+			_, err := WriteTree(t.Context(), out, render(t, test.from), TreeOptions{})
 			require.NoError(t, err)
 			require.Equal(t, want, listing(t, out))
 		})
@@ -399,7 +399,7 @@ func TestKalypsosOwnCases(t *testing.T) {
 					options = inGit(t, options)
 				}
 				out := t.TempDir()
-				_, err := WriteTree(out, render(t, options), TreeOptions{})
+				_, err := WriteTree(t.Context(), out, render(t, options), TreeOptions{})
 				require.NoError(t, err)
 				require.Equal(t, listing(t, filepath.Join(filepath.Dir(file), "expected/tree")), listing(t, out))
 			}

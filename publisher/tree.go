@@ -2,6 +2,7 @@ package publisher
 
 import (
 	"bytes"
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -37,8 +38,9 @@ type TreeChanges struct {
 // the files of failed assignments, which stay as they lie there (with Keep those of all that are not
 // rendered). Other folders go only if their README.md says that they were a cluster type's; files at the
 // root and folders whose name starts with a dot stay. A file is replaced whole or not at all, and an equal
-// one is not touched. The new files are complete on the same disk before the first old one is replaced.
-func WriteTree(dir string, result *scheduler.Result, opts TreeOptions) (TreeChanges, error) {
+// one is not touched. The new files are complete on the same disk before the first old one is replaced;
+// until then the end of ctx leaves all as it was.
+func WriteTree(ctx context.Context, dir string, result *scheduler.Result, opts TreeOptions) (TreeChanges, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return TreeChanges{}, err
 	}
@@ -51,7 +53,7 @@ func WriteTree(dir string, result *scheduler.Result, opts TreeOptions) (TreeChan
 	if err := tree.plan(result, opts.Force); err != nil {
 		return TreeChanges{}, fmt.Errorf("%s: %w", dir, err)
 	}
-	if err := tree.apply(); err != nil {
+	if err := tree.apply(ctx); err != nil {
 		return TreeChanges{}, fmt.Errorf("write %s: %w", dir, err)
 	}
 	return tree.changes, nil
@@ -223,8 +225,8 @@ func (t *outputTree) compareFile(name string, data []byte) {
 
 // apply carries the difference out. A run that is killed in between leaves whole files only, some old and
 // some new, and the next run completes it; so nothing is fsynced.
-func (t *outputTree) apply() (err error) {
-	if err := t.stage(); err != nil {
+func (t *outputTree) apply(ctx context.Context) (err error) {
+	if err := t.stage(ctx); err != nil {
 		return errors.Join(cause(err), t.unstage())
 	}
 	defer func() { err = errors.Join(err, t.unstage()) }()
@@ -250,7 +252,7 @@ func (t *outputTree) apply() (err error) {
 }
 
 // stage writes the new files beside the tree.
-func (t *outputTree) stage() error {
+func (t *outputTree) stage(ctx context.Context) error {
 	if err := t.unstage(); err != nil || len(t.changes.Written) == 0 {
 		return err
 	}
@@ -258,6 +260,9 @@ func (t *outputTree) stage() error {
 		return err
 	}
 	for i, name := range t.changes.Written {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
 		if err := t.root.WriteFile(staged(i), t.files[name], 0o644); err != nil {
 			return err
 		}

@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"context"
 	"errors"
 	"io/fs"
 	"os"
@@ -117,7 +118,7 @@ func TestTheTreeIsOwnedCompletely(t *testing.T) {
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			dir := writeFiles(t, "", test.existing)
-			_, err := WriteTree(dir, edge(), TreeOptions{Force: test.force, Keep: test.keep})
+			_, err := WriteTree(t.Context(), dir, edge(), TreeOptions{Force: test.force, Keep: test.keep})
 			if test.refused != "" {
 				require.ErrorIs(t, err, ErrForeignFolder)
 				require.ErrorContains(t, err, test.refused)
@@ -136,13 +137,13 @@ func TestTheTreeIsOwnedCompletely(t *testing.T) {
 
 func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
-	first, err := WriteTree(dir, edge(), TreeOptions{})
+	first, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
 	require.NoError(t, err)
 	require.Len(t, first.Written, len(edgeTree()))
 	before, err := os.Stat(filepath.Join(dir, "edge/app-t1/reconciler.yaml"))
 	require.NoError(t, err)
 
-	again, err := WriteTree(dir, edge(), TreeOptions{})
+	again, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, TreeChanges{Unchanged: len(edgeTree())}, again)
 	after, err := os.Stat(filepath.Join(dir, "edge/app-t1/reconciler.yaml"))
@@ -152,7 +153,7 @@ func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	changed := edge()
 	changed.ClusterTypes[0].Assignments[0].Files[1].Data = []byte("C")
 	changed.ClusterTypes = changed.ClusterTypes[:1]
-	third, err := WriteTree(dir, changed, TreeOptions{})
+	third, err := WriteTree(t.Context(), dir, changed, TreeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, TreeChanges{
 		Written: []string{"edge/app-t1/platform-config.yaml"}, Removed: []string{"idle/README.md"}, Unchanged: len(edgeTree()) - 2,
@@ -163,7 +164,7 @@ func TestATrackingFileStaysWhereTheBaseCommitIsNotKnown(t *testing.T) {
 	dir := writeFiles(t, "", edgeTree())
 	result := edge()
 	result.BaseCommit = ""
-	_, err := WriteTree(dir, result, TreeOptions{})
+	_, err := WriteTree(t.Context(), dir, result, TreeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, edgeTree(), listing(t, dir))
 }
@@ -173,14 +174,14 @@ func TestLinksInTheOutputLeadNowhere(t *testing.T) {
 	dir := writeFiles(t, "", map[string]string{"edge/README.md": readme})
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "edge/app-t1")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "edge/other")))
-	_, err := WriteTree(dir, edge(), TreeOptions{})
+	_, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
 	require.NoError(t, err)
 	require.Equal(t, edgeTree(), listing(t, dir))
 	require.Equal(t, map[string]string{"a": "x", "reconciler.yaml": "x"}, listing(t, outside))
 
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "idle")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "idle")))
-	_, err = WriteTree(dir, edge(), TreeOptions{Force: true})
+	_, err = WriteTree(t.Context(), dir, edge(), TreeOptions{Force: true})
 	require.ErrorContains(t, err, "idle is in the way: not a folder")
 	require.Len(t, listing(t, outside), 2)
 }
@@ -188,7 +189,7 @@ func TestLinksInTheOutputLeadNowhere(t *testing.T) {
 func TestAnOutputThatCannotBeAFolderIsSaid(t *testing.T) {
 	file := filepath.Join(writeFiles(t, "", map[string]string{"f": "x"}), "f")
 	for _, place := range []string{file, filepath.Join(file, "below")} {
-		_, err := WriteTree(place, edge(), TreeOptions{})
+		_, err := WriteTree(t.Context(), place, edge(), TreeOptions{})
 		require.ErrorContains(t, err, "not a directory")
 	}
 }
@@ -198,8 +199,22 @@ func TestPathsThatLeaveTheTreeAreRefused(t *testing.T) {
 		result := edge()
 		result.ClusterTypes[0].Name = name
 		dir := t.TempDir()
-		_, err := WriteTree(dir, result, TreeOptions{})
+		_, err := WriteTree(t.Context(), dir, result, TreeOptions{})
 		require.ErrorContains(t, err, "cannot be a path of the tree", name)
 		require.Empty(t, listing(t, dir))
 	}
+}
+
+func TestAnInterruptedWriteLeavesAllAsItWas(t *testing.T) {
+	dir := t.TempDir()
+	_, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
+	require.NoError(t, err)
+	before := listing(t, dir)
+	changed := edge()
+	changed.ClusterTypes[0].Assignments[0].Files[0].Data = []byte("changed")
+	ctx, cancel := context.WithCancel(t.Context())
+	cancel()
+	_, err = WriteTree(ctx, dir, changed, TreeOptions{})
+	require.ErrorIs(t, err, context.Canceled)
+	require.Equal(t, before, listing(t, dir))
 }

@@ -4,6 +4,7 @@ package main
 
 import (
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 
@@ -21,6 +22,13 @@ func run(args []string, agentConfig string) int {
 	root.SetArgs(args)
 	return cli.Main(root)
 }
+
+// How long commands may go on after an interrupt, so that those that only read end within a second, and a publisher
+// within ten.
+const (
+	stopReading    = 800 * time.Millisecond
+	stopPublishing = 9 * time.Second
+)
 
 func newRootCommand(agentConfig string) *cobra.Command {
 	root := &cobra.Command{
@@ -54,5 +62,13 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newVerifyCommand(),
 		cli.NewVersionCommand(),
 	)
+	for _, cmd := range root.Commands() {
+		switch cmd.Name() {
+		case "render", "lint", "plan", "explain", "schedule":
+			cli.EndsWithin(stopReading, cmd)
+		case "publish":
+			cli.EndsWithin(stopPublishing, cmd)
+		}
+	}
 	return root
 }

@@ -41,9 +41,12 @@ It exits with 1 if assignments failed; the others are written.`,
 				return err
 			}
 			opts.Keep = len(loaded.Unread)+len(result.FailedPolicies) > 0
-			changes, err := publisher.WriteTree(out, result, opts)
+			changes, err := publisher.WriteTree(cmd.Context(), out, result, opts)
 			if errors.Is(err, publisher.ErrForeignFolder) {
 				return cli.Fail(cli.Usage, err, "choose another folder, or give --force to write into this one")
+			}
+			if cmd.Context().Err() != nil {
+				return cmd.Context().Err()
 			}
 			if err != nil {
 				return cli.Fail(cli.Failed, err, fmt.Sprintf("make room and access in %s, or choose another folder", out))

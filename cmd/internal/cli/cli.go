@@ -55,9 +55,8 @@ func Usagef(format string, args ...any) error {
 
 // Main runs root until it ends or the process is told to stop, prints its error, and returns the exit code.
 func Main(root *cobra.Command) int {
-	ctx, stop := signal.NotifyContext(context.Background(), os.Interrupt, syscall.SIGTERM)
+	ctx, stop := endAtSecondSignal()
 	defer stop()
-	context.AfterFunc(ctx, stop) // a second signal ends the process at once, where the first waits for somebody
 	stdout, stderr := Safe(root.OutOrStdout()), Safe(root.ErrOrStderr())
 	root.SetOut(stdout)
 	root.SetErr(stderr)
@@ -103,6 +102,22 @@ func exitCode(err error) int {
 		return e.Code
 	}
 	return Failed
+}
+
+// endAtSecondSignal returns a context that the first SIGINT or SIGTERM ends. The second ends the process at once,
+// where the first waits for somebody, and also where the process was started with the signal ignored, as a shell
+// does with what runs in the background.
+func endAtSecondSignal() (ctx context.Context, stop func()) {
+	ctx, cancel := context.WithCancel(context.Background())
+	signals := make(chan os.Signal, 2)
+	signal.Notify(signals, os.Interrupt, syscall.SIGTERM)
+	go func() {
+		<-signals
+		cancel()
+		<-signals
+		os.Exit(Interrupted)
+	}()
+	return ctx, func() { signal.Stop(signals); cancel() }
 }
 
 // classify gives err the exit code and hint that it lacks.
