@@ -174,7 +174,7 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 	}
 	p.memory.heir = nil
 	if p.running.digest() != next.digest() {
-		p.opts.Log.Info("release begins to run", "digest", next.digest(), "before", p.running.digest(), "assignments", len(list))
+		p.opts.Log.Info("release begins to run", "release", next.name(), "digest", next.digest(), "before", p.running.digest(), "assignments", len(list))
 	}
 	p.running, p.switched = next, true
 	return nil

@@ -82,6 +82,7 @@ var kinds = map[string]error{
 	"not-accepted": ErrNotAccepted,
 	"newest":       ErrNewest,
 	"not-allowed":  ErrNotAllowed,
+	"ambiguous":    ErrAmbiguous,
 }
 
 // sayError answers with an error and its kind.

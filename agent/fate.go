@@ -55,7 +55,7 @@ func (q quarantine) told(accepted, running *release) *QuarantinedStatus {
 	}
 	s := fmt.Sprintf("release %s was given up", accepted.name())
 	if accepted.digest() != g.Digest {
-		s += fmt.Sprintf(", as its content is that of release %d-%d", g.Epoch, g.Sequence)
+		s += fmt.Sprintf(", as its content is that of release %s", bundle.ReleaseName(g.Number, g.Digest))
 	}
 	if running.digest() != accepted.digest() {
 		s += fmt.Sprintf("; release %s runs", running.name())

@@ -4,10 +4,7 @@ import (
 	"errors"
 	"fmt"
 	"os"
-	"regexp"
 	"slices"
-	"strconv"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -56,46 +53,23 @@ func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 }
 
 // find returns the release that a person names, if it may be gone back to.
-func (p past) find(to string) (*release, error) {
-	named, err := namedBy(to)
+func (p past) find(to string, now time.Time) (*release, error) {
+	var ids []bundle.ReleaseID
+	for _, r := range p.known {
+		ids = append(ids, r.id())
+	}
+	query, err := bundle.ParseReleaseQuery(to)
 	if err != nil {
 		return nil, fmt.Errorf("release %s %w", to, ErrNotAccepted)
 	}
-	i := slices.IndexFunc(p.known, named)
-	if i < 0 {
+	i, err := query.Find(ids, now)
+	switch {
+	case err != nil:
+		return nil, fmt.Errorf("%w: %w", err, ErrAmbiguous)
+	case i < 0:
 		return nil, fmt.Errorf("release %s %w", to, ErrNotAccepted)
 	}
 	return p.known[i], p.judge(p.known[i])
-}
-
-// minDigits is how many digits of a digest name a release, as many as status shows: no two of the few that are
-// remembered have them in common.
-const minDigits = 12
-
-var shortened = regexp.MustCompile(fmt.Sprintf("^sha256:[0-9a-f]{%d,64}$", minDigits))
-
-// CheckReleaseName says no to what cannot name a release; see Wish.To.
-func CheckReleaseName(to string) error {
-	_, err := namedBy(to)
-	return err
-}
-
-// namedBy tells the releases that to may name: by a digest or how one begins, a sequence, or both numbers as
-// messages and tags have them. Sequences begin again with each epoch; one by itself means the newest epoch's.
-func namedBy(to string) (func(*release) bool, error) {
-	if shortened.MatchString(to) {
-		return func(r *release) bool { return strings.HasPrefix(string(r.digest()), to) }, nil
-	}
-	epoch, sequence, both := strings.Cut(strings.TrimPrefix(to, "s"), "-")
-	if !both {
-		epoch, sequence = "0", to
-	}
-	e, err1 := strconv.ParseInt(epoch, 10, 64)
-	n, err2 := strconv.ParseInt(sequence, 10, 64)
-	if err1 != nil || err2 != nil || n <= 0 {
-		return nil, fmt.Errorf("%q is no release's name: write its sequence, EPOCH-SEQUENCE, or its digest, whole or the first %d digits after sha256", to, minDigits)
-	}
-	return func(r *release) bool { return r.Release.Sequence == n && (!both || r.Release.Epoch == e) }, nil
 }
 
 // judge says why a release may not be gone back to.

@@ -225,7 +225,7 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
 		next.At, next.Count = old.At, old.Count
 	} else {
-		p.opts.Log.Warn("release refused", "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.digest())
+		p.opts.Log.Warn("release refused", "release", bundle.ReleaseName(0, next.Digest), "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.digest())
 	}
 	next.NotBefore = now.Add(backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count))
 	next.Count++

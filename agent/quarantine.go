@@ -3,7 +3,6 @@ package agent
 import (
 	"cmp"
 	"errors"
-	"fmt"
 	"slices"
 	"time"
 
@@ -24,6 +23,7 @@ type QuarantinedStatus struct {
 	Content  digest.Digest `json:"content"` // of the tree
 	Epoch    int64         `json:"epoch"`
 	Sequence int64         `json:"sequence"`
+	Number   int64         `json:"number,omitempty"` // see bundle.ReleaseName
 	// Reason is ReasonAssignmentsFailed or ReasonCrashLoop, and Message says what failed.
 	Reason  string    `json:"reason"`
 	Message string    `json:"message"`
@@ -66,7 +66,7 @@ func loadQuarantine(tx *bbolt.Tx) (q quarantine, err error) {
 func (p *pass) giveUp(reason, message string) error {
 	r := p.running
 	g := QuarantinedStatus{
-		Digest: r.digest(), Content: r.Release.Content.DiffID, Epoch: r.Release.Epoch, Sequence: r.Release.Sequence,
+		Digest: r.digest(), Content: r.Release.Content.DiffID, Epoch: r.Release.Epoch, Sequence: r.Release.Sequence, Number: r.Release.Number,
 		Reason: reason, Message: bundle.Clip(message), At: stamp(p.opts.Now()),
 	}
 	var all quarantine
@@ -90,7 +90,7 @@ func (p *pass) giveUp(reason, message string) error {
 		return err
 	}
 	p.quarantine, p.trial, p.staged = all, trial{}, false
-	p.opts.Log.Error("release given up", "digest", g.Digest, "sequence", g.Sequence, "reason", reason, "message", g.Message, "good", p.good.digest())
+	p.opts.Log.Error("release given up", "release", r.name(), "digest", g.Digest, "sequence", g.Sequence, "reason", reason, "message", g.Message, "good", p.good.digest())
 	return nil
 }
 
@@ -119,10 +119,13 @@ func (p *pass) mayGiveUp() bool {
 	return good.Stream() == running.Stream() && good.Stream() == p.stream() && good.Epoch == running.Epoch && good.Content.DiffID != running.Content.DiffID
 }
 
-// name is how people call a release: epoch and sequence.
+// name is the short name of a release.
 func (r *release) name() string {
 	if r == nil {
 		return "none"
 	}
-	return fmt.Sprintf("%d-%d", r.Release.Epoch, r.Release.Sequence)
+	return r.id().String()
 }
+
+// id is what people may name a release by.
+func (r *release) id() bundle.ReleaseID { return bundle.IDOf(r.Release, r.digest()) }

@@ -24,6 +24,8 @@ var (
 	ErrNewest = errors.New("is the newest that was accepted")
 	// ErrNotAllowed means that the release may not run any more.
 	ErrNotAllowed = errors.New("may not run here")
+	// ErrAmbiguous means that several releases are called so.
+	ErrAmbiguous = errors.New("write more digits of the digest")
 )
 
 // hold is a person's wish that an earlier release run.
@@ -84,8 +86,7 @@ func (h *hold) message(running *release, c contact) string {
 
 // Wish is what RollBack is asked for.
 type Wish struct {
-	// To is the digest of a release's manifest or its first 12 digits after sha256:, its sequence, which is in the
-	// newest epoch that has it, or EPOCH-SEQUENCE.
+	// To names a release; see bundle.ParseReleaseQuery.
 	To string `json:"to"`
 	// By says who wishes it, and Reason why; both may be empty.
 	By     string `json:"by,omitempty"`
@@ -101,8 +102,8 @@ type RolledBack struct {
 
 // RollBack writes that an earlier release is to run: one that was accepted here, in the epoch in force. The next
 // pass has it run, and fetches what is not here any more. It holds until Resume or a newer release of other
-// content. The highest place that was accepted does not fall by it. Errors wrap ErrNotAccepted, ErrNewest or
-// ErrNotAllowed.
+// content. The highest place that was accepted does not fall by it. Errors wrap ErrNotAccepted, ErrNewest,
+// ErrNotAllowed or ErrAmbiguous.
 func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 	line := func(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
 	h := &hold{By: line(w.By), Reason: line(w.Reason), At: stamp(now)}
@@ -112,7 +113,7 @@ func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 		if err != nil {
 			return err
 		}
-		if h.To, refusal = m.find(w.To); refusal != nil {
+		if h.To, refusal = m.find(w.To, now); refusal != nil {
 			return nil
 		}
 		newest := cmp.Or(m.accepted, m.running, h.To)
@@ -134,7 +135,7 @@ func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 func (a *Agent) RollBack(w Wish) (RolledBack, error) {
 	b, err := a.state.RollBack(w, a.opts.Now())
 	if err == nil {
-		a.opts.Log.Info("rollback asked for", "digest", b.Held.To.Digest, "sequence", b.Held.To.Sequence, "by", b.Held.By, "reason", b.Held.Reason)
+		a.opts.Log.Info("rollback asked for", "release", b.Held.To.Name(), "digest", b.Held.To.Digest, "sequence", b.Held.To.Sequence, "by", b.Held.By, "reason", b.Held.Reason)
 		a.eager.Store(!b.Here)
 		nudge(a.wake)
 	}
@@ -174,7 +175,7 @@ func (p *pass) voidHold() error {
 	if h == nil || h.To.Release.Stream() == p.stream() && (h.To.digest() == p.running.digest() || h.To.Release.Epoch == p.judge().Epoch) {
 		return nil
 	}
-	p.opts.Log.Warn("rollback ends: its release may not run here any more", "digest", h.To.digest(), "epoch", h.To.Release.Epoch)
+	p.opts.Log.Warn("rollback ends: its release may not run here any more", "release", h.To.name(), "digest", h.To.digest(), "epoch", h.To.Release.Epoch)
 	p.held = nil
 	return p.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyHeld) })
 }

@@ -36,7 +36,7 @@ func TestAPersonGoesBackUntilANewerReleaseComes(t *testing.T) {
 	require.Equal(t, Unreachable, r.Verdict, "no link is needed")
 	require.Equal(t, bundle.Suspended, r.Status.State)
 	require.Equal(t, "HeldByOperator", r.Status.Reason)
-	require.Equal(t, "release 0-1 runs, as ann decided at 2026-03-01T13:00:00Z: it hums", r.Status.Message)
+	require.Regexp(t, `^release 1 \([0-9a-f]{8}\) runs, as ann decided at 2026-03-01T13:00:00Z: it hums$`, r.Status.Message)
 	require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, second.Digest, r.Status.Release.Desired.Digest)
 	require.Equal(t, first.Digest, r.Status.Release.Held.To.Digest)
@@ -128,8 +128,8 @@ func TestAReleaseWhoseFilesAreGoneIsFetchedAgain(t *testing.T) {
 	require.Equal(t, Unreachable, r.Verdict)
 	require.Equal(t, third.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, "HeldByOperator", r.Status.Reason)
-	require.Contains(t, r.Status.Message, "release 0-3 still runs (Unreachable: ")
-	require.Contains(t, r.Status.Message, "); release 0-1 is to run, as ann decided at 2026-03-01T13:00:00Z: it hums")
+	require.Regexp(t, `release 3 \([0-9a-f]{8}\) still runs \(Unreachable: `, r.Status.Message)
+	require.Regexp(t, `\); release 1 \([0-9a-f]{8}\) is to run, as ann decided at 2026-03-01T13:00:00Z: it hums`, r.Status.Message)
 	known = s.releases()
 	require.Equal(t, []bool{false, false, true}, []bool{known[0].Held, known[1].Held, known[2].Held})
 
@@ -225,7 +225,8 @@ func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
 	s.release(3, "3")
 	for to, want := range map[string]error{
 		"3": ErrNewest, "2": ErrNotAllowed, bad.Digest.String(): ErrNotAllowed, "4": ErrNotAccepted, "": ErrNotAccepted, "-1": ErrNotAccepted,
-		bad.Digest.String()[:len("sha256:")+minDigits]: ErrNotAllowed, bad.Digest.String()[:len("sha256:")+minDigits-1]: ErrNotAccepted,
+		bad.Digest.String()[:len("sha256:")+6]: ErrNotAllowed, bad.Digest.String()[:len("sha256:")+5]: ErrNotAccepted,
+		bad.Digest.Encoded()[:6]: ErrNotAllowed, bundle.ReleaseName(2, bad.Digest): ErrNotAllowed,
 		"0-2": ErrNotAllowed, "s0-2": ErrNotAllowed, "1-2": ErrNotAccepted, "0-": ErrNotAccepted,
 	} {
 		require.ErrorIs(t, s.rollBack(to), want, to)
@@ -235,7 +236,40 @@ func TestOnlyWhatWasAcceptedHereMayBeGoneBackTo(t *testing.T) {
 	require.Nil(t, r.Status.Release.Held)
 	require.EqualValues(t, 3, r.Status.Release.Running.Sequence)
 	require.Equal(t, ReasonAssignmentsFailed, s.releases()[1].GivenUp)
-	require.Equal(t, "release 0-2 may not run here: it was given up: AssignmentsFailed: fails again and again: a-x (Unhealthy: the pods crash)", s.releases()[1].NotAllowed)
+	require.Regexp(t, `^release 2 \([0-9a-f]{8}\) may not run here: it was given up: AssignmentsFailed: fails again and again: a-x \(Unhealthy: the pods crash\)$`, s.releases()[1].NotAllowed)
+}
+
+// numbered publishes a release whose number is not its sequence, and takes it.
+func (s *site) numbered(sequence, number int64, content string) bundle.ReportRelease {
+	s.t.Helper()
+	d := s.draft(sequence, files(map[string]string{"a-x": content}))
+	d.Release.Number = number
+	s.publish(d)
+	s.once()
+	return *s.lastReport().Desired
+}
+
+func TestAReleaseHasANumber(t *testing.T) {
+	t.Parallel()
+	s := newSite(t)
+	first, second := s.numbered(100, 11, "1"), s.numbered(200, 12, "2")
+	s.numbered(300, 13, "3")
+	require.EqualValues(t, 11, first.Number, "reports have it")
+	require.NoError(t, s.rollBack("11"))
+	r := s.once()
+	require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
+	require.EqualValues(t, 11, r.Status.Release.Running.Number)
+	require.Contains(t, r.Status.Message, "release "+bundle.ReleaseName(11, first.Digest)+" runs")
+	require.NoError(t, s.rollBack(second.Digest.Encoded()[:6]))
+	require.Equal(t, second.Digest, s.once().Status.Release.Running.Digest)
+	require.EqualValues(t, 12, s.releases()[1].Number)
+
+	s.numbered(400, 11, "4") // as where a registry's history was lost
+	s.numbered(500, 12, "5")
+	err := s.rollBack("11")
+	require.ErrorIs(t, err, ErrAmbiguous)
+	require.ErrorContains(t, err, `"11" names 2 releases: 11 (`)
+	require.ErrorContains(t, err, "11 ("+first.Digest.Encoded()[:16]+"), issued ")
 }
 
 func TestAReleaseThatAPersonHasChosenIsNotGivenUp(t *testing.T) {

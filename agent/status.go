@@ -109,6 +109,7 @@ type ReleaseStatus struct {
 	Digest    digest.Digest `json:"digest"` // of the manifest
 	Epoch     int64         `json:"epoch"`
 	Sequence  int64         `json:"sequence"`
+	Number    int64         `json:"number,omitempty"` // see bundle.ReleaseName
 	IssuedAt  *time.Time    `json:"issuedAt,omitempty"`
 	ExpiresAt *time.Time    `json:"expiresAt,omitempty"`
 	Expired   bool          `json:"expired,omitempty"`
@@ -126,6 +127,14 @@ type RefusedStatus struct {
 	At      time.Time     `json:"at"`
 	// AcceptedBefore is true where it is one of the releases that were accepted here before, to which RollBack leads.
 	AcceptedBefore bool `json:"acceptedBefore,omitempty"`
+}
+
+// Name is the release's short name, such as "12 (68846e7d)".
+func (r ReleaseStatus) Name() string { return bundle.ReleaseName(r.Number, r.Digest) }
+
+// Tag is the release's own tag, such as s0-1795262400.
+func (r ReleaseStatus) Tag() string {
+	return bundle.Release{Epoch: r.Epoch, Sequence: r.Sequence}.Tag()
 }
 
 // Status returns how the agent stands at this moment, also while a pass runs.
@@ -215,7 +224,7 @@ func (r *release) status(now time.Time) *ReleaseStatus {
 	}
 	d := r.Release
 	return &ReleaseStatus{
-		Digest: r.digest(), Epoch: d.Epoch, Sequence: d.Sequence, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
+		Digest: r.digest(), Epoch: d.Epoch, Sequence: d.Sequence, Number: d.Number, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
 		Expired: !now.Before(d.ExpiresAt), AgeSeconds: max(0, int64(now.Sub(d.IssuedAt)/time.Second)), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
 	}
 }

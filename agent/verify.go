@@ -122,10 +122,10 @@ func (p *pass) accept(by judge) error {
 		return err
 	}
 	p.accepted, p.refused, p.taken = p.target, nil, true
-	p.opts.Log.Info("release accepted", "digest", p.target.digest(), "sequence", r.Sequence, "epoch", r.Epoch)
+	p.opts.Log.Info("release accepted", "release", p.target.name(), "digest", p.target.digest(), "sequence", r.Sequence, "epoch", r.Epoch)
 	if ended {
 		p.held = nil
-		p.opts.Log.Info("rollback ends: a newer release has come", "digest", p.target.digest())
+		p.opts.Log.Info("rollback ends: a newer release has come", "release", p.target.name(), "digest", p.target.digest())
 	}
 	return nil
 }

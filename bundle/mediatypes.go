@@ -83,10 +83,13 @@ const (
 // LatestTag is the moving tag of releases that name every ring.
 const LatestTag = "latest"
 
+// RingTagPrefix begins the moving tags of rings.
+const RingTagPrefix = "ring-"
+
 // MovingTag is the tag that an agent in the given ring follows; without a ring it is LatestTag.
 func MovingTag(ring string) string {
 	if ring == "" {
 		return LatestTag
 	}
-	return "ring-" + ring
+	return RingTagPrefix + ring
 }

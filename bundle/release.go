@@ -29,6 +29,9 @@ type Release struct {
 	// Epoch is that of the trust document in force; 0 while one public key is pinned.
 	Epoch    int64 `json:"epoch"`
 	Sequence int64 `json:"sequence"`
+	// Number is how people call the release; see NextNumber. It is 0 in releases of older publishers. Nothing is
+	// decided by it, neither order nor whether two releases are equal.
+	Number int64 `json:"number,omitempty"`
 	// IssuedAt and ExpiresAt are in UTC, in whole seconds.
 	IssuedAt          time.Time `json:"issuedAt"`
 	ExpiresAt         time.Time `json:"expiresAt"`
@@ -95,6 +98,9 @@ func ParseRelease(data []byte) (Release, error) {
 	var r Release
 	if err := json.Unmarshal(data, &r); err != nil {
 		return Release{}, refuse(BadContent, "release document: %v", err)
+	}
+	if r.Number < 0 || r.Number > maxNumber {
+		r.Number = 0 // it is shown only, and no reason to refuse anything
 	}
 	switch {
 	case r.Schema > ReleaseSchema:

@@ -73,6 +73,7 @@ type ReportRelease struct {
 	Digest     digest.Digest `json:"digest"` // of the manifest
 	Epoch      int64         `json:"epoch"`
 	Sequence   int64         `json:"sequence"`
+	Number     int64         `json:"number,omitempty"` // see Release.Number
 	BaseCommit string        `json:"baseCommit,omitempty"`
 	// IssuedAt tells the age of a release; zero where it is not known.
 	IssuedAt time.Time `json:"issuedAt,omitzero"`

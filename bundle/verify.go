@@ -38,6 +38,9 @@ type Verified struct {
 	KeyIDs []string
 }
 
+// Name returns the release's short name, such as "12 (68846e7d)".
+func (v *Verified) Name() string { return ReleaseName(v.Release.Number, v.Descriptor.Digest) }
+
 // Verify reads the signature, manifest and release document of the bundle with the given manifest
 // descriptor, and nothing else, and returns them if as many of trust's keys as it asks for have signed
 // that manifest. A *Refusal says why it is not trusted; whether it is meant for the reader is Expect.Check's to say.

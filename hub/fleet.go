@@ -67,7 +67,7 @@ func (h *Hub) Clusters(ctx context.Context, f Filter) (ClusterList, error) {
 	}
 	rows, err := h.read.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels,
 			`+stateNow("c.state")+`, c.state, c.reason, c.message, c.state_since,
-			c.desired_digest, c.desired_epoch, c.desired_sequence, c.observed_digest, c.observed_epoch, c.observed_sequence, c.expired,
+			c.desired_digest, c.desired_epoch, c.desired_sequence, c.desired_number, c.observed_digest, c.observed_epoch, c.observed_sequence, c.observed_number, c.expired,
 			c.agent_version, c.incarnation, c.seq, coalesce(c.last_seen, 0), c.claims, c.conflicts, coalesce(c.shared_since, 0), c.shared_how
 		FROM cluster c`+q.end("c.name", f.Limit), q.args...)
 	if err != nil {
@@ -96,7 +96,7 @@ func scanCluster(rows *sql.Rows) (ClusterStatus, error) {
 	var labels, claims string
 	err := rows.Scan(&c.UID, &c.Name, &c.Platform, &c.Type, &c.Environment, &c.Ring, &labels,
 		&c.State, &c.Was, &c.Reason, &c.Message, &since,
-		&desired.Digest, &desired.Epoch, &desired.Sequence, &observed.Digest, &observed.Epoch, &observed.Sequence, &observed.Expired,
+		&desired.Digest, &desired.Epoch, &desired.Sequence, &desired.Number, &observed.Digest, &observed.Epoch, &observed.Sequence, &observed.Number, &observed.Expired,
 		&c.AgentVersion, &c.Incarnation, &c.Seq, &seen, &claims, &c.Conflicts, &shared, &c.SharedHow)
 	if err != nil {
 		return c, err

@@ -2,7 +2,6 @@ package hub
 
 import (
 	"bytes"
-	"cmp"
 	"embed"
 	"html/template"
 	"io/fs"
@@ -68,8 +67,8 @@ func (c ClusterStatus) ShownReason() string {
 // ShownState is the state as people read it, such as "stale (was compliant)".
 func (d DeploymentStatus) ShownState() string { return shown(d.State, d.Was) }
 
-// ShownVersion is what runs as people read it: the version, or else the beginning of the revision.
-func (d DeploymentStatus) ShownVersion() string { return cmp.Or(d.Version, ShortRevision(d.Revision)) }
+// ShownVersion is the workload's version as people read it; see ShownVersion.
+func (d DeploymentStatus) ShownVersion() string { return ShownVersion(d.Version) }
 
 // InDeployments tells whether the cluster's deployments say why it is in its state, since it does not.
 func (c ClusterStatus) InDeployments() bool {
@@ -137,7 +136,7 @@ func linkTo(path string, q url.Values) string {
 func fleetTemplate(now func() time.Time) (*template.Template, error) {
 	return template.New("fleet.html").Funcs(template.FuncMap{
 		"ago":   func(t time.Time) string { return Ago(t, now()) },
-		"short": ShortDigest,
+		"name":  func(r *bundle.ReportRelease) string { return bundle.ReleaseName(r.Number, r.Digest) },
 		"stamp": func(t time.Time) string { return t.UTC().Format(time.RFC3339) },
 	}).ParseFS(assets(), "fleet.html")
 }

@@ -45,11 +45,12 @@ func loadPresent(ctx context.Context, db querier, uid string) (*present, error) 
 	p := &present{}
 	var seen sql.NullInt64
 	err := db.QueryRowContext(ctx, `SELECT id, incarnation, seq, state, reason, message, state_since,
-			desired_digest, desired_epoch, desired_sequence, observed_digest, observed_epoch, observed_sequence, expired,
+			desired_digest, desired_epoch, desired_sequence, desired_number, observed_digest, observed_epoch, observed_sequence, observed_number, expired,
 			agent_version, claims, last_seen, conflicts, shared_how, cleared_incarnation, cleared_seq
 		FROM cluster WHERE uid = ? AND removed_at IS NULL`, uid).Scan(
 		&p.id, &p.incarnation, &p.seq, &p.agent.state, &p.agent.reason, &p.message, &p.since,
-		&p.desired.Digest, &p.desired.Epoch, &p.desired.Sequence, &p.observed.Digest, &p.observed.Epoch, &p.observed.Sequence, &p.observed.Expired,
+		&p.desired.Digest, &p.desired.Epoch, &p.desired.Sequence, &p.desired.Number,
+		&p.observed.Digest, &p.observed.Epoch, &p.observed.Sequence, &p.observed.Number, &p.observed.Expired,
 		&p.agentVersion, &p.claims, &seen, &p.conflicts, &p.sharedHow, &p.cleared.incarnation, &p.cleared.seq)
 	if errors.Is(err, sql.ErrNoRows) {
 		return nil, fmt.Errorf("cluster %q: %w", uid, ErrUnknownCluster)
@@ -190,11 +191,13 @@ func (p *present) remember(ctx context.Context, db *conn, assignment string) err
 // save writes the cluster's row.
 func (p *present) save(ctx context.Context, db *conn) error {
 	_, err := db.exec(ctx, `UPDATE cluster SET incarnation = ?, seq = ?, state = ?, reason = ?, message = ?, state_since = ?,
-			desired_digest = ?, desired_epoch = ?, desired_sequence = ?, observed_digest = ?, observed_epoch = ?, observed_sequence = ?, expired = ?,
+			desired_digest = ?, desired_epoch = ?, desired_sequence = ?, desired_number = ?,
+			observed_digest = ?, observed_epoch = ?, observed_sequence = ?, observed_number = ?, expired = ?,
 			agent_version = ?, claims = ?, last_seen = ?, conflicts = ?
 		WHERE id = ?`,
 		p.incarnation, p.seq, p.agent.state, p.agent.reason, p.message, p.since,
-		string(p.desired.Digest), p.desired.Epoch, p.desired.Sequence, string(p.observed.Digest), p.observed.Epoch, p.observed.Sequence, p.observed.Expired,
+		string(p.desired.Digest), p.desired.Epoch, p.desired.Sequence, p.desired.Number,
+		string(p.observed.Digest), p.observed.Epoch, p.observed.Sequence, p.observed.Number, p.observed.Expired,
 		p.agentVersion, p.claims, sql.NullInt64{Int64: p.lastSeen, Valid: p.everReported}, p.conflicts, p.id)
 	return err
 }

@@ -22,6 +22,8 @@ var (
 	schema2 string
 	//go:embed schema3.sql
 	schema3 string
+	//go:embed schema4.sql
+	schema4 string
 )
 
 // querier is the part of a database that reads need: the pool of readers, or the writer's connection.
@@ -61,7 +63,7 @@ func openConn(ctx context.Context, path string) (*sql.DB, *conn, error) {
 		return nil, nil, errors.Join(classify(err), db.Close())
 	}
 	c := &conn{Conn: sc, statements: map[string]*sql.Stmt{}}
-	if err := c.migrate(ctx, []string{schema1, schema2, schema3}); err != nil {
+	if err := c.migrate(ctx, []string{schema1, schema2, schema3, schema4}); err != nil {
 		return nil, nil, errors.Join(classify(err), c.close(), db.Close())
 	}
 	return db, c, nil

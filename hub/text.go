@@ -8,8 +8,6 @@ import (
 	"time"
 	"unicode"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -72,31 +70,19 @@ func Ago(t, now time.Time) string {
 		return "never"
 	case d < time.Second:
 		return "now"
-	case d < time.Minute:
-		return fmt.Sprintf("%ds ago", d/time.Second)
-	case d < time.Hour:
-		return fmt.Sprintf("%dm ago", d/time.Minute)
-	case d < 48*time.Hour:
-		return fmt.Sprintf("%dh ago", d/time.Hour)
 	}
-	return fmt.Sprintf("%dd ago", d/(24*time.Hour))
+	return bundle.Age(d) + " ago"
 }
 
-// shortHash is enough of a hash for people to tell one from another.
-const shortHash = 12
+// digestLike matches a whole digest, and a commit.
+var digestLike = regexp.MustCompile(`(?:^|@)(?:[a-z0-9]+:)?[0-9a-f]{40,}$`)
 
-// ShortDigest is the beginning of a digest's hex, enough for people to tell releases apart.
-func ShortDigest(d digest.Digest) string {
-	_, hex, _ := strings.Cut(string(d), ":")
-	return hex[:min(len(hex), shortHash)]
-}
-
-// fullHash is a commit or a digest at the end of a revision.
-var fullHash = regexp.MustCompile(`[0-9a-f]{40,}$`)
-
-// ShortRevision shortens the commit or digest that a revision ends with, as in "dev@sha1:3ddc827101b7".
-func ShortRevision(revision string) string {
-	return fullHash.ReplaceAllStringFunc(revision, func(hash string) string { return hash[:shortHash] })
+// ShownVersion is a workload's version as lists show it. One that is a digest says nothing to people, and is not shown.
+func ShownVersion(version string) string {
+	if digestLike.MatchString(version) {
+		return ""
+	}
+	return version
 }
 
 // shown is a state as people read it: the last word of a silent cluster is not its present.

@@ -7,16 +7,17 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func TestWhatRunsIsShownInFewCharacters(t *testing.T) {
+func TestListsShowVersionsAndNoDigests(t *testing.T) {
 	sha1, sha256 := strings.Repeat("0123456789", 4), strings.Repeat("0123456789abcdef", 4)
 	tests := []struct {
 		name, version, revision, want string
 	}{
 		{"a version", "1.4.0", "dev@sha1:" + sha1, "1.4.0"},
-		{"a commit of a branch", "", "dev@sha1:" + sha1, "dev@sha1:012345678901"},
-		{"a commit", "", sha1, "012345678901"},
-		{"a digest of a tag", "", "latest@sha256:" + sha256, "latest@sha256:0123456789ab"},
-		{"a revision that is no hash", "", "release-of-november", "release-of-november"},
+		{"a version with the commit that it was built from", "1.4.0-3ddc827101b7", "", "1.4.0-3ddc827101b7"},
+		{"no version, but a revision", "", "sha256:" + sha256, ""},
+		{"a digest in place of a version", "sha256:" + sha256, "", ""},
+		{"a tag and a digest in place of a version", "latest@sha256:" + sha256, "", ""},
+		{"a commit in place of a version", sha1, "", ""},
 		{"neither", "", "", ""},
 	}
 	for _, test := range tests {

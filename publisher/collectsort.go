@@ -97,7 +97,7 @@ func (s *sorting) readTags(ctx context.Context) error {
 			s.pending = append(s.pending, taggedPlace{tag, place})
 		} else {
 			s.needed[desc.Digest] = true
-			if tag != bundle.LatestTag && !strings.HasPrefix(tag, ringPrefix) {
+			if tag != bundle.LatestTag && !strings.HasPrefix(tag, bundle.RingTagPrefix) {
 				s.result.Foreign = append(s.result.Foreign, tag)
 			}
 		}

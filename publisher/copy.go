@@ -130,6 +130,9 @@ func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
 		return &OptionError{err}
 	}
 	desc, err := repo.Resolve(ctx, cmp.Or(from.Digest.String(), from.Tag, oci.DefaultTag))
+	if errors.Is(err, errdef.ErrNotFound) && from.Tag != "" {
+		desc, err = findRelease(ctx, repo, from, err)
+	}
 	if err != nil {
 		return err
 	}

@@ -115,7 +115,7 @@ func (c *comparison) release(ctx context.Context, p *publication, ct scheduler.C
 	}
 	if pl.content != nil && last.Release.Content == pl.content.Content {
 		d := now.unchanged()
-		d.OldSequence = last.Release.Sequence
+		d.against(last)
 		return d.renewed(p, pl.standing).blocked(pl), nil
 	}
 	tree, err := openTree(ctx, pl.repo, last.Tree, last.Release.Content)
@@ -123,10 +123,15 @@ func (c *comparison) release(ctx context.Context, p *publication, ct scheduler.C
 		return nil, err
 	}
 	d, err := c.clusterType(ctx, now, &standingTree{files: tree.root.FS(), listed: tree.assignments})
-	if d.OldSequence = last.Release.Sequence; d.Result == StandingUnchanged {
+	if d.against(last); d.Result == StandingUnchanged {
 		d.Result = StandingChanged // what is held says so
 	}
 	return d.blocked(pl), errors.Join(err, tree.Close())
+}
+
+// against notes the release that is compared with.
+func (d *TypeDifference) against(last *bundle.Verified) {
+	d.OldSequence, d.OldNumber, d.OldDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
 }
 
 func (d *TypeDifference) blocked(pl *plan) *TypeDifference {

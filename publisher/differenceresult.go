@@ -4,6 +4,8 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -62,6 +64,9 @@ type TypeDifference struct {
 	Left bool `json:"left,omitempty"`
 	// OldSequence is that of the release that is compared with; zero where there is none.
 	OldSequence int64 `json:"oldSequence,omitempty"`
+	// OldNumber and OldDigest are that release's, too.
+	OldNumber int64         `json:"oldNumber,omitempty"`
+	OldDigest digest.Digest `json:"oldDigest,omitempty"`
 	// Renewed is true where nothing changes and the release is published again because it expires.
 	Renewed bool `json:"renewed,omitempty"`
 	// Rings is there where the release would be for other rings than it is.

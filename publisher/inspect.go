@@ -31,6 +31,7 @@ type Trusted struct {
 	Rings             []string  `json:"rings,omitempty"`
 	Epoch             int64     `json:"epoch"`
 	Sequence          int64     `json:"sequence"`
+	Number            int64     `json:"number,omitempty"` // of a bundle's release
 	IssuedAt          time.Time `json:"issuedAt"`
 	ExpiresAt         time.Time `json:"expiresAt,omitzero"`
 	BaseCommit        string    `json:"baseCommit,omitempty"`
@@ -98,7 +99,7 @@ func VerifyReferenceKeyless(ctx context.Context, ref oci.Reference, trust *Keyle
 func verifyReference(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options,
 	judge func(src bundle.Source, d digest.Digest, t *Trusted) error,
 ) (*Trusted, error) {
-	repo, desc, err := ref.Resolve(ctx, opts)
+	repo, desc, err := resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -139,7 +140,7 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	}
 	r := v.Release
 	if !now.Before(r.ExpiresAt) {
-		return &bundle.Refusal{Reason: bundle.Expired, Message: "release expired at " + r.ExpiresAt.Format(time.RFC3339)}
+		return &bundle.Refusal{Reason: bundle.Expired, Message: "release " + bundle.ReleaseName(r.Number, desc.Digest) + " expired at " + r.ExpiresAt.Format(time.RFC3339)}
 	}
 	assignments, err := readTree(ctx, repo, v.Tree, r.Content)
 	if err != nil {
@@ -150,7 +151,7 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	}
 	n := len(assignments)
 	t.Kind, t.Platform, t.Environment, t.ClusterType, t.Rings = "bundle", r.Platform, r.Environment, r.ClusterType, r.Rings
-	t.Epoch, t.Sequence, t.IssuedAt, t.ExpiresAt = r.Epoch, r.Sequence, r.IssuedAt, r.ExpiresAt
+	t.Epoch, t.Sequence, t.Number, t.IssuedAt, t.ExpiresAt = r.Epoch, r.Sequence, r.Number, r.IssuedAt, r.ExpiresAt
 	t.BaseCommit, t.EnvironmentCommit, t.Content, t.Assignments, t.Held = r.BaseCommit, r.EnvironmentCommit, &r.Content, &n, heldOf(assignments)
 	return nil
 }
@@ -171,7 +172,7 @@ type Inspected struct {
 
 // Inspect reads what ref names without asking who signed it: what it shows may be anybody's words.
 func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspected, error) {
-	repo, desc, err := ref.Resolve(ctx, opts)
+	repo, desc, err := resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}

@@ -112,10 +112,10 @@ func TestList(t *testing.T) {
 			}
 			return names
 		}
-		list, err := List(t.Context(), w.loc, "", w.opts.OCI)
+		list, err := List(t.Context(), w.loc, "", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, []string{"dev/drone", "dev/large", "dev/small", "stage/drone", "stage/large", "stage/small"}, names(list))
-		list, err = List(t.Context(), w.loc, "dev", w.opts.OCI)
+		list, err = List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, []string{"dev/drone", "dev/large", "dev/small"}, names(list))
 	})
@@ -131,9 +131,9 @@ func TestListFollowsTheRecordWhereTheRegistryHasNoCatalog(t *testing.T) {
 		}
 		return denied
 	}
-	_, err := List(t.Context(), w.loc, "", w.opts.OCI)
+	_, err := List(t.Context(), w.loc, "", w.now, w.opts.OCI)
 	require.True(t, errors.Is(err, errors.ErrUnsupported), "%v", err)
-	list, err := List(t.Context(), w.loc, "dev", w.opts.OCI)
+	list, err := List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 }

@@ -59,12 +59,16 @@ type PendingType struct {
 	// Sign has released it.
 	Result    Outcome       `json:"result"`
 	Sequence  int64         `json:"sequence"`
+	Number    int64         `json:"number,omitempty"`
 	Digest    digest.Digest `json:"digest"`
 	IssuedAt  time.Time     `json:"issuedAt"`
 	ExpiresAt time.Time     `json:"expiresAt"`
 	Rings     []string      `json:"rings,omitempty"`
 	// Previous is the sequence of the release that stands, with which it is compared; 0 where there is none.
 	Previous int64 `json:"previous,omitempty"`
+	// PreviousNumber and PreviousDigest are that release's, too.
+	PreviousNumber int64         `json:"previousNumber,omitempty"`
+	PreviousDigest digest.Digest `json:"previousDigest,omitempty"`
 	// Assignments counts those of the release. Added, Changed and Removed name those that differ, and Held those
 	// whose content is of an earlier release.
 	Assignments int      `json:"assignments"`
@@ -222,10 +226,10 @@ func (e *Pending) take(ctx context.Context, name string, d digest.Digest) error 
 	}
 	e.repos[name] = pendingPart{pl, v}
 	r := v.Release
-	row.Sequence, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, d, r.IssuedAt, r.ExpiresAt, r.Rings, p.names(v.KeyIDs)
+	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, p.names(v.KeyIDs)
 	if row.Result == OutcomePending {
 		if last != nil {
-			row.Previous = last.Release.Sequence
+			row.Previous, row.PreviousNumber, row.PreviousDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
 		}
 		err = row.compare(ctx, repo, v, last)
 	}
@@ -274,7 +278,7 @@ func (t *PendingType) compare(ctx context.Context, repo oci.Target, v, last *bun
 	if last != nil {
 		list, err := readTree(ctx, repo, last.Tree, last.Release.Content)
 		if err != nil {
-			return fmt.Errorf("release %s, which stands: %w", last.Release.Tag(), err)
+			return fmt.Errorf("release %s, which stands: %w", last.Name(), err)
 		}
 		for _, a := range list {
 			before[a.Name] = a

@@ -67,7 +67,7 @@ func TestWhatABundleHolds(t *testing.T) {
 		_, p := w.mustPublish()
 		v := w.verified("drone", "latest")
 		require.Equal(t, bundle.Release{
-			Schema: 1, Platform: "edge", Environment: "dev", ClusterType: "drone", Sequence: w.now.Unix(),
+			Schema: 1, Platform: "edge", Environment: "dev", ClusterType: "drone", Sequence: w.now.Unix(), Number: 1,
 			IssuedAt: w.now, ExpiresAt: w.now.Add(90 * 24 * time.Hour), BaseCommit: "c0ffee", EnvironmentCommit: "beef",
 			Content: v.Release.Content,
 		}, v.Release)

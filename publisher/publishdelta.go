@@ -51,14 +51,13 @@ func (p *publication) deltas(ctx context.Context, pl *plan) ([]bundle.Blob, erro
 	}
 	var blobs []bundle.Blob
 	for i, data := range made {
-		from := bases[i].Release
 		if errs[i] != nil {
-			p.warn("%s: there is no delta from release %s: %v", pl.clusterType.Name, from.Tag(), errs[i])
+			p.warn("%s: there is no delta from release %s: %v", pl.clusterType.Name, bases[i].Name(), errs[i])
 			continue
 		}
 		if n, full := int64(len(data)), int64(len(pl.content.Gzip)); n > 0 && delta.Worth(n, full) && full-n >= minDeltaSaves {
 			b := bundle.NewBlob(delta.MediaType, data)
-			b.Descriptor.Annotations = map[string]string{delta.AnnotationFrom: from.Content.DiffID.String()}
+			b.Descriptor.Annotations = map[string]string{delta.AnnotationFrom: bases[i].Release.Content.DiffID.String()}
 			blobs = append(blobs, b)
 		}
 	}

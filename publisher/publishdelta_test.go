@@ -144,7 +144,7 @@ func TestTreesThatAreNotSmallAreGivenToAnotherProcess(t *testing.T) {
 	w.now = w.now.Add(time.Hour)
 	w.result.ClusterTypes[0].Assignments[1] = assignment("drone", "db-live", "v4")
 	_, p := w.mustPublish()
-	require.Contains(t, strings.Join(p.Warnings, "\n"), "drone: there is no delta from release "+r1.Release.Tag()+": delta: the process for it has failed")
+	require.Contains(t, strings.Join(p.Warnings, "\n"), "drone: there is no delta from release "+r1.Name()+": delta: the process for it has failed")
 	require.Len(t, w.verified("drone", "latest").Manifest.Layers, 1)
 	left, err := os.ReadDir(temp)
 	require.NoError(t, err)
@@ -174,7 +174,7 @@ func TestABaseThatCannotBeHadCostsItsDeltaAlone(t *testing.T) {
 	answer(r2.Tree.Digest, func(rw http.ResponseWriter) { http.Error(rw, "gone", http.StatusNotFound) })
 	r3, warned := publish(3)
 	w.front = nil
-	require.Contains(t, warned, "drone: there is no delta from release "+r2.Release.Tag())
+	require.Contains(t, warned, "drone: there is no delta from release "+r2.Name())
 	require.Equal(t, trees(r1), w.froms(r3))
 
 	other, err := bundle.Pack([]bundle.File{{Path: "evil/file", Data: noise(20 << 10)}})
@@ -182,7 +182,7 @@ func TestABaseThatCannotBeHadCostsItsDeltaAlone(t *testing.T) {
 	answer(r1.Tree.Digest, func(rw http.ResponseWriter) { _, _ = rw.Write(other.Gzip) })
 	r4, warned := publish(4)
 	w.front = nil
-	require.Contains(t, warned, "drone: there is no delta from release "+r1.Release.Tag())
+	require.Contains(t, warned, "drone: there is no delta from release "+r1.Name())
 	require.Equal(t, trees(r3, r2), w.froms(r4))
 
 	answer(r1.Descriptor.Digest, func(rw http.ResponseWriter) { http.Error(rw, "later", http.StatusServiceUnavailable) })

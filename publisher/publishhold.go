@@ -141,7 +141,7 @@ func (p *publication) keep(pl *plan, last *lastRelease) error {
 			h, err := last.hold(a, f.Reason)
 			h.line.ServiceAccount = p.accountOf(a.Workspace, a.Namespace) // who may do what is not up to what is held
 			if err != nil {
-				return lostIfRefused(err, "release %s", last.release.Tag())
+				return lostIfRefused(err, "release %s", last.name)
 			}
 			pl.held, f.HeldFrom = append(pl.held, h), h.line.HeldFrom
 		}
@@ -209,6 +209,7 @@ func (p *publication) unreadReason(registration string) scheduler.FailureReason 
 
 // lastRelease is a release of ours with its content.
 type lastRelease struct {
+	name    string
 	release bundle.Release
 	tree    *releaseTree
 }
@@ -245,9 +246,9 @@ func (p *publication) openLast(ctx context.Context, pl *plan) (*lastRelease, err
 	}
 	tree, err := openTree(ctx, pl.repo, v.Tree, v.Release.Content)
 	if err != nil {
-		return nil, lostIfRefused(err, "release %s", v.Release.Tag())
+		return nil, lostIfRefused(err, "release %s", v.Name())
 	}
-	return &lastRelease{v.Release, tree}, nil
+	return &lastRelease{v.Name(), v.Release, tree}, nil
 }
 
 // lostIfRefused makes a *lostError of the error of content that is not there, or not what was signed.

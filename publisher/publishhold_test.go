@@ -105,7 +105,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		require.NoError(t, w.complete())
 
 		// It is seen by who asks.
-		listed, err := List(t.Context(), w.loc, "dev", w.opts.OCI)
+		listed, err := List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, 1, listed[0].Held)
 		require.Zero(t, listed[1].Held)
@@ -168,7 +168,7 @@ func TestNothingIsPublishedOverAReleaseThatIsLost(t *testing.T) {
 		files func(w *world, last *bundle.Verified) []string // to remove
 		write string                                         // instead of removing
 	}{
-		"its tree is gone":         {"release s0-", treeOf, ""},
+		"its tree is gone":         {"release 2 (", treeOf, ""},
 		"its tree is another":      {"BadContent: layer", treeOf, "a"},
 		"its manifest is gone":     {"the last release, sha256:", func(w *world, last *bundle.Verified) []string { return []string{w.blob(last.Descriptor.Digest)} }, ""},
 		"its signature is gone":    {"the last release, sha256:", signatureOf, ""},

@@ -98,7 +98,7 @@ func (p *publication) find(ctx context.Context, pl *plan) error {
 		return err
 	}
 	if last := pl.standing.verified; last != nil {
-		pl.result.Sequence, pl.result.Digest = last.Release.Sequence, last.Descriptor.Digest
+		pl.result.Sequence, pl.result.Digest, pl.result.Number = last.Release.Sequence, last.Descriptor.Digest, last.Release.Number
 		if last.Release.Platform != p.done.Platform {
 			pl.fail("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
 				p.to.Name(stream.Repository()), last.Release.Platform, p.done.Platform)

@@ -83,7 +83,7 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 // release makes a release visible that is there in full: to agents if as many keys have signed it as have
 // to, else to those who are to sign it.
 func (p *publication) release(ctx context.Context, pl *plan, desc ocispec.Descriptor, r bundle.Release, moving []string, have int) error {
-	pl.result.Sequence, pl.result.Digest = r.Sequence, desc.Digest
+	pl.result.Sequence, pl.result.Digest, pl.result.Number = r.Sequence, desc.Digest, r.Number
 	if need := p.trust.need(); have < need {
 		pl.result.Result, pl.result.Signatures = OutcomePending, &SignatureCount{have, need}
 		return wait(ctx, pl.repo, desc, pendingTag(r.Epoch, r.Sequence))
@@ -179,7 +179,7 @@ func (p *publication) newRelease(pl *plan) (bundle.Release, error) {
 		Rings: p.opts.Rings, IssuedAt: p.issuedAt, ExpiresAt: p.issuedAt.Add(pl.validFor),
 		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, Content: pl.content.Content, Artifacts: pl.artifacts,
 	}
-	r.Epoch = p.trust.Epoch
+	r.Epoch, r.Number = p.trust.Epoch, bundle.NextNumber(pl.standing.verified)
 	last := max(lastSequence(pl.standing.verified, r.Epoch), lastSequence(pl.standing.pending, r.Epoch))
 	var err error
 	if r.Sequence, err = pl.standing.next(r.Epoch, last, p.issuedAt); err != nil {

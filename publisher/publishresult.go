@@ -59,10 +59,11 @@ type PublishedType struct {
 	// Assignments counts what was rendered or held.
 	Assignments int     `json:"assignments"`
 	Result      Outcome `json:"result"`
-	// Sequence and Digest are those of the newest release after publishing, or of the pending one; zero where
+	// Sequence, Digest and Number are those of the newest release after publishing, or of the pending one; zero where
 	// there is none.
 	Sequence int64         `json:"sequence,omitempty"`
 	Digest   digest.Digest `json:"digest,omitempty"`
+	Number   int64         `json:"number,omitempty"`
 	// Renewed says why a release was made although nothing in it is new; empty where something is.
 	Renewed string `json:"renewed,omitempty"`
 	// Signatures counts those of a pending release.

@@ -16,9 +16,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// ringPrefix begins the moving tags of rings; see bundle.MovingTag.
-const ringPrefix = "ring-"
-
 // maxUnverified is how many releases that this key did not sign are passed over when the last one that
 // it signed is looked for.
 const maxUnverified = 32
@@ -37,7 +34,7 @@ func readTags(ctx context.Context, repo oci.Target) (tags, error) {
 		return tags{}, err
 	}
 	for _, tag := range t.all {
-		if tag != bundle.LatestTag && !strings.HasPrefix(tag, ringPrefix) {
+		if tag != bundle.LatestTag && !strings.HasPrefix(tag, bundle.RingTagPrefix) {
 			continue
 		}
 		desc, err := repo.Resolve(ctx, tag)
@@ -51,14 +48,14 @@ func readTags(ctx context.Context, repo oci.Target) (tags, error) {
 
 // releases returns the newest of those tags that are releases' own, newest first.
 func (t tags) releases() []string {
-	return t.newest("s%d-%d")
+	return t.newest(releaseFormat, maxUnverified)
 }
 
 // pending returns the newest of those tags under which something waits for signatures, newest first.
-func (t tags) pending() []string { return t.newest(pendingFormat) }
+func (t tags) pending() []string { return t.newest(pendingFormat, maxUnverified) }
 
-// newest returns the newest of the tags of that form, newest first.
-func (t tags) newest(format string) []string {
+// newest returns at most that many of the newest tags of that form, newest first.
+func (t tags) newest(format string, most int) []string {
 	type release struct {
 		tag             string
 		epoch, sequence int64
@@ -74,7 +71,7 @@ func (t tags) newest(format string) []string {
 		return cmp.Or(cmp.Compare(b.epoch, a.epoch), cmp.Compare(b.sequence, a.sequence))
 	})
 	var newest []string
-	for _, r := range found[:min(len(found), maxUnverified)] {
+	for _, r := range found[:min(len(found), most)] {
 		newest = append(newest, r.tag)
 	}
 	return newest
@@ -93,8 +90,12 @@ func (t tags) next(epoch, last int64, issuedAt time.Time) (int64, error) {
 	return sequence, nil
 }
 
-// pendingFormat is the form of the tags under which releases and records wait for signatures.
-const pendingFormat = "pending-%d-%d"
+const (
+	// releaseFormat is the form of releases' own tags; see bundle.Release.Tag.
+	releaseFormat = "s%d-%d"
+	// pendingFormat is the form of the tags under which releases and records wait for signatures.
+	pendingFormat = "pending-%d-%d"
+)
 
 func pendingTag(epoch, sequence int64) string { return fmt.Sprintf(pendingFormat, epoch, sequence) }
 

@@ -26,7 +26,7 @@ type Released struct {
 // OpenReleased fetches the bundle that ref names. With trust, it must be signed as that asks; with the zero value, it
 // may be anybody's. An old or expired one is as good as the newest.
 func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, opts oci.Options) (*Released, error) {
-	repo, desc, err := ref.Resolve(ctx, opts)
+	repo, desc, err := resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -48,6 +48,9 @@ func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, op
 	r.Assignments = r.tree.assignments
 	return r, nil
 }
+
+// Name is the release's short name, such as "12 (68846e7d)".
+func (r *Released) Name() string { return bundle.ReleaseName(r.Release.Number, r.Digest) }
 
 // Close removes the files.
 func (r *Released) Close() error { return r.tree.Close() }

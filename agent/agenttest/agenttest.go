@@ -47,13 +47,13 @@ type Draft struct {
 	ChangeManifest func(*ocispec.Manifest)
 }
 
-// New returns the draft of release n of stream, issued at that time and valid for 90 days.
+// New returns the draft of release n of stream, which is its sequence and its number, issued at that time and valid for 90 days.
 func New(stream bundle.Stream, n int64, issued time.Time, files map[string]string, key crypto.Signer) Draft {
 	issued = issued.UTC().Truncate(time.Second)
 	return Draft{
 		Release: bundle.Release{
 			Schema: bundle.ReleaseSchema, Platform: stream.Platform, Environment: stream.Environment, ClusterType: stream.ClusterType,
-			Sequence: n, IssuedAt: issued, ExpiresAt: issued.Add(90 * 24 * time.Hour), BaseCommit: "c0ffee",
+			Sequence: n, Number: n, IssuedAt: issued, ExpiresAt: issued.Add(90 * 24 * time.Hour), BaseCommit: "c0ffee",
 		},
 		Files: files, Adapter: "directory", Signer: key,
 	}

@@ -4,12 +4,17 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
+	"strconv"
 	"strings"
+	"time"
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/publisher"
 )
 
@@ -23,36 +28,30 @@ func newBundleListCommand() *cobra.Command {
 	var environment, format string
 	var registry registryFlags
 	cmd := &cobra.Command{
-		Use:   "ls LOCATION",
-		Short: "List the newest release of each cluster type",
-		Long: `List the newest release of each cluster type at LOCATION, oci://HOST/PREFIX or oci-layout:DIR.
+		Use:   "ls LOCATION|REF",
+		Short: "List the releases that agents follow, or all of a cluster type",
+		Long: `List the releases that agents follow at LOCATION, oci://HOST/PREFIX or oci-layout:DIR: the newest one of each
+cluster type, and those of its rings where they have others. With a REF, LOCATION/bundles/ENVIRONMENT/TYPE, list
+the releases of that cluster type, the newest first.
 
 Who signed them is not asked: "wherry verify" does that. A registry that does not list its repositories
 needs --environment, whose record is followed then. Where LOCATION has other environments and not that one,
-the exit code is 3.`,
-		Example: "  wherry bundle ls oci://127.0.0.1:5000/edge --environment dev",
-		Args:    cobra.ExactArgs(1),
+the exit code is 3.
+
+EXPIRES says "soon" within 14 days of the end, or within a third of the validity where that is less. RINGS names
+the rings whose agents follow the release; "others" are the agents without a ring. Long names are cut in the
+middle to fit 120 columns; -o json has them whole.`,
+		Example: `  wherry bundle ls oci://127.0.0.1:5000/edge --environment dev
+  wherry bundle ls oci://127.0.0.1:5000/edge/bundles/dev/drone`,
+		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loc, err := oci.Parse(args[0])
+			now := time.Now()
+			list, err := listOf(cmd, args[0], environment, now, registry)
 			if err != nil {
-				return cli.Fail(cli.Usage, err, "")
+				return err
 			}
-			if environment != "" {
-				if err := oci.CheckName(environment); err != nil {
-					return cli.Fail(cli.Usage, fmt.Errorf("--environment: %w", err), "")
-				}
-			}
-			list, err := publisher.List(cmd.Context(), loc, environment, registry.options())
-			if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
-				return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
-			}
-			if err != nil {
-				return registryFailure(err, loc)
-			}
-			if len(list) == 0 {
-				cmd.PrintErrf("no bundles at %s\n", loc)
-			}
-			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { listTable(w, list) })
+			warnExpiry(cmd, list)
+			return cli.Print(cmd.OutOrStdout(), format, list, func(w io.Writer) { listTable(w, list, now) })
 		},
 	}
 	cmd.Flags().StringVar(&environment, "environment", "", "list the environment `NAME` only")
@@ -62,12 +61,127 @@ the exit code is 3.`,
 	return cmd
 }
 
-func listTable(w io.Writer, list []publisher.Listed) {
-	fmt.Fprintln(w, "ENVIRONMENT\tCLUSTER TYPE\tSEQUENCE\tISSUED\tEXPIRES\tHELD\tBASE COMMIT\tDIGEST")
-	for _, l := range list {
-		fmt.Fprintf(w, "%s\t%s\t%d-%d\t%s\t%s\t%d\t%s\t%s\n", cell(l.Environment), cell(l.ClusterType), l.Epoch, l.Sequence,
-			timeCell(l.IssuedAt), timeCell(l.ExpiresAt), l.Held, cell(l.BaseCommit), l.Digest)
+// listOf lists what is at a location, or the releases of one cluster type where text is a reference to that.
+func listOf(cmd *cobra.Command, text, environment string, now time.Time, registry registryFlags) ([]publisher.Listed, error) {
+	if ref, err := oci.ParseReference(text); err == nil {
+		if ref, err = publisher.BundleReference(ref); err == nil {
+			if environment != "" || ref.Tag != "" || ref.Digest != "" {
+				return nil, cli.Usagef("%s names a cluster type's releases: give it without tag, digest and --environment", text)
+			}
+			list, err := publisher.ListReleases(cmd.Context(), ref, now, registry.options())
+			if err != nil {
+				return nil, referenceFailure(err, ref)
+			}
+			if len(list) == 0 {
+				cmd.PrintErrf("no releases at %s\n", ref)
+			}
+			return list, nil
+		}
 	}
+	loc, err := oci.Parse(text)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, "")
+	}
+	if environment != "" {
+		if err := oci.CheckName(environment); err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--environment: %w", err), "")
+		}
+	}
+	list, err := publisher.List(cmd.Context(), loc, environment, now, registry.options())
+	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
+		return nil, cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
+	}
+	if err != nil {
+		return nil, registryFailure(err, loc)
+	}
+	if len(list) == 0 {
+		cmd.PrintErrf("no bundles at %s\n", loc)
+	}
+	return list, nil
+}
+
+// warnExpiry says how many releases that agents follow are of no use any more, or soon will not be.
+func warnExpiry(cmd *cobra.Command, list []publisher.Listed) {
+	var expired, soon int
+	for _, l := range list {
+		switch {
+		case len(l.Tags) == 0: // nobody follows it
+		case l.Expired:
+			expired++
+		case l.ExpiresSoon:
+			soon++
+		}
+	}
+	if expired > 0 {
+		cmd.PrintErrf("warning: expired, so that agents refuse what they do not have yet: %s; wherry publish renews what is expired\n", cli.Count(expired, "release"))
+	}
+	if soon > 0 {
+		cmd.PrintErrf("warning: %s will expire soon; wherry publish renews a release in the last third of its validity, or --renew-before its end\n", cli.Count(soon, "release"))
+	}
+}
+
+// maxListWidth is how many columns the table of releases has at most.
+const maxListWidth = 120
+
+func listTable(w io.Writer, list []publisher.Listed, now time.Time) {
+	several := map[bundle.Stream]int{}
+	for _, l := range list {
+		if len(l.Tags) > 0 {
+			several[streamOf(l)]++
+		}
+	}
+	rows := [][]string{{"ENVIRONMENT", "CLUSTER TYPE", "RELEASE", "RINGS", "AGE", "EXPIRES", "HELD", "COMMIT"}}
+	for _, l := range list {
+		rows = append(rows, []string{
+			cell(l.Environment), cell(l.ClusterType), l.Name(), ringsText(l, several[streamOf(l)] > 1),
+			bundle.Age(now.Sub(l.IssuedAt)), expiryText(l.Expiry(now)), strconv.Itoa(l.Held), cell(shortCommit(l.BaseCommit)),
+		})
+	}
+	fitTable(rows, maxListWidth, 0, 1, 3, 7)
+	for _, r := range rows {
+		fmt.Fprintln(w, strings.Join(r, "\t"))
+	}
+}
+
+func streamOf(l publisher.Listed) bundle.Stream {
+	return bundle.Stream{Platform: l.Platform, Environment: l.Environment, ClusterType: l.ClusterType}
+}
+
+// ringsText names the rings whose agents follow a release. Apart says that others follow another release of the
+// cluster type.
+func ringsText(l publisher.Listed, apart bool) string {
+	var names []string
+	for _, tag := range l.Tags {
+		if ring, ok := strings.CutPrefix(tag, bundle.RingTagPrefix); ok {
+			names = append(names, ring)
+		}
+	}
+	latest := slices.Contains(l.Tags, bundle.LatestTag)
+	switch {
+	case len(l.Tags) == 0:
+		return "-"
+	case latest && !apart:
+		return "all"
+	case latest:
+		names = append(names, "others")
+	}
+	return cell(strings.Join(names, ","))
+}
+
+// shortCommit is as much of a commit as tells it from others. What is no commit is left whole.
+func shortCommit(commit string) string {
+	if len(commit) < 40 || strings.Trim(commit, "0123456789abcdef") != "" {
+		return commit
+	}
+	return commit[:8]
+}
+
+// expiryText is how people read an expiry.
+func expiryText(e bundle.Expiry) string {
+	if e.Soon {
+		return e.Text + ", soon"
+	}
+	return e.Text
 }
 
 func newBundleInspectCommand() *cobra.Command {
@@ -110,11 +224,11 @@ func deltaText(d publisher.Delta) string {
 
 func inspectTable(w io.Writer, i *publisher.Inspected) {
 	r := i.Release
+	fmt.Fprintf(w, "RELEASE\t%s, %s of %s %s/%s, for rings: %s\n", bundle.ReleaseName(r.Number, i.Digest), r.Tag(), cell(r.Platform), cell(r.Environment), cell(r.ClusterType), cell(orAll(r.Rings)))
 	fmt.Fprintf(w, "DIGEST\t%s\n", i.Digest)
 	fmt.Fprintf(w, "SIGNATURES\t%d (not verified)\n", i.Signatures)
-	fmt.Fprintf(w, "RELEASE\t%s of %s %s/%s, for rings: %s\n", r.Tag(), cell(r.Platform), cell(r.Environment), cell(r.ClusterType), cell(orAll(r.Rings)))
 	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(r.IssuedAt))
-	fmt.Fprintf(w, "EXPIRES\t%s\n", timeCell(r.ExpiresAt))
+	fmt.Fprintf(w, "EXPIRES\t%s, %s\n", timeCell(r.ExpiresAt), expiryText(r.Expiry(time.Now())))
 	fmt.Fprintf(w, "BASE COMMIT\t%s\n", cell(r.BaseCommit))
 	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, cli.Count(r.Content.Files, "file"), r.Content.Size)
 	fmt.Fprintf(w, "LAYER\t%s, %d bytes\n", cell(string(i.Manifest.Layers[0].Digest)), i.Manifest.Layers[0].Size)
@@ -129,6 +243,6 @@ func inspectTable(w io.Writer, i *publisher.Inspected) {
 			held = heldText(*a.HeldFrom)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			cell(a.Name), cell(a.Version), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
+			cell(a.Name), cell(hub.ShownVersion(a.Version)), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
 	}
 }

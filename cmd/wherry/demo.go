@@ -80,7 +80,7 @@ func printDemo(cmd *cobra.Command, format string, result *demo.Result, dir strin
 		for _, a := range result.Agents {
 			running := "-"
 			if a.Release.Running != nil {
-				running = fmt.Sprintf("%d (%.12s)", a.Release.Running.Sequence, a.Release.Running.Digest.Encoded())
+				running = a.Release.Running.Name()
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\t%d\n", a.Name, a.Environment, a.ClusterType, a.Link, a.State, orDash(a.Reason), running, a.Assignments)
 		}

@@ -47,7 +47,8 @@ const explainHelp = `
 
 With --from there is no PLATFORM: a published bundle explains itself, as far as it can. It names policies and
 ConfigMaps, but not where they stand. --from is a location, oci://HOST/PREFIX or oci-layout:DIR, or one bundle
-of it as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not meant.`
+of it as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not meant. A release's
+number, or at least 6 digits of its digest, will do for TAG.`
 
 // explaining holds what the commands of explain have in common.
 type explaining struct {

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -169,16 +170,18 @@ type releasedBundle struct {
 	Reference string `json:"reference"`
 	Digest    string `json:"digest"`
 	Tag       string `json:"tag"`
+	Number    int64  `json:"number,omitempty"`
 	Platform  string `json:"platform"`
 	// Keys names the keys that signed; empty where nobody asked.
 	Keys       []string `json:"keys"`
 	BaseCommit string   `json:"baseCommit,omitempty"`
+	name       string
 }
 
 func bundleOf(r *publisher.Released) releasedBundle {
 	return releasedBundle{
-		Reference: r.Reference, Digest: r.Digest.String(), Tag: r.Release.Tag(), Platform: r.Release.Platform,
-		Keys: append([]string{}, r.Keys...), BaseCommit: r.Release.BaseCommit,
+		Reference: r.Reference, Digest: r.Digest.String(), Tag: r.Release.Tag(), Number: r.Release.Number, Platform: r.Release.Platform,
+		Keys: append([]string{}, r.Keys...), BaseCommit: r.Release.BaseCommit, name: r.Name(),
 	}
 }
 
@@ -203,20 +206,20 @@ func lineTable(w io.Writer, x releasedPair, r *publisher.Released) {
 		for _, other := range r.Assignments {
 			names = append(names, other.Name)
 		}
-		fmt.Fprintf(w, "%s is not in release %s.\n\n", name, x.Release.Tag)
+		fmt.Fprintf(w, "%s is not in release %s.\n\n", name, r.Name())
 		fmt.Fprintf(w, "It has %s: %s\n", cli.Count(len(names), "assignment"), cell(namesShown(names, 2*maxNamesShown)))
 		fmt.Fprintln(w, "Which policy does not select it is known to the sources alone: give PLATFORM instead of --from.")
 		return
 	}
-	fmt.Fprintf(w, "%s is in release %s.\n\n", name, x.Release.Tag)
+	fmt.Fprintf(w, "%s is in release %s.\n\n", name, r.Name())
 	row := func(name, text string) { fmt.Fprintf(w, "%s\t%s\n", name, cell(text)) }
-	row("RELEASE", fmt.Sprintf("%s of %s", x.Release.Digest, timeCell(r.Release.IssuedAt)))
+	row("RELEASE", fmt.Sprintf("%s, %s, of %s", x.Release.Digest, x.Release.Tag, timeCell(r.Release.IssuedAt)))
 	row("BASE COMMIT", x.Release.BaseCommit)
 	row("WORKLOAD", a.Workload)
 	row("WORKSPACE", a.Workspace)
 	row("NAMESPACE", a.Namespace)
 	row("ADAPTER", a.Adapter)
-	row("VERSION", a.Version)
+	row("VERSION", hub.ShownVersion(a.Version))
 	row("POLICIES", strings.Join(a.Policies, ", "))
 	for i, c := range a.Config {
 		row(fmt.Sprintf("CONFIG %d", i+1), c.Name)

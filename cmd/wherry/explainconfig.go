@@ -165,7 +165,7 @@ type releasedConfig struct {
 func (x *explaining) releasedConfig(cmd *cobra.Command, r *publisher.Released) error {
 	a := r.Assignment(x.target)
 	if a == nil {
-		return cli.Fail(cli.No, fmt.Errorf("%s/%s is not in release %s", r.Release.ClusterType, x.target, r.Release.Tag()),
+		return cli.Fail(cli.No, fmt.Errorf("%s/%s is not in release %s", r.Release.ClusterType, x.target, r.Name()),
 			`"wherry bundle inspect" lists what is`)
 	}
 	all, err := r.Config(x.target)
@@ -199,11 +199,11 @@ func (x *explaining) releasedConfig(cmd *cobra.Command, r *publisher.Released) e
 func releasedConfigTable(w io.Writer, x releasedConfig, keys []string) {
 	name := x.ClusterType + "/" + x.Target
 	if len(x.Values) == 0 {
-		fmt.Fprintf(w, "%s has no value for %s in release %s.\n", name, x.Key, x.Release.Tag)
+		fmt.Fprintf(w, "%s has no value for %s in release %s.\n", name, x.Key, x.Release.name)
 		fmt.Fprintf(w, "It has: %s\n", cell(strings.Join(keys, ", ")))
 		return
 	}
-	fmt.Fprintf(w, "%s in release %s has\n\n", name, x.Release.Tag)
+	fmt.Fprintf(w, "%s in release %s has\n\n", name, x.Release.name)
 	for _, v := range x.Values {
 		fmt.Fprintf(w, "%s\t%s\n", cell(v.Key), shown(&v.Value))
 	}

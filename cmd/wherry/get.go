@@ -198,7 +198,7 @@ func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {
 	for _, c := range all {
 		release := ""
 		if c.Observed != nil {
-			release = hub.ShortDigest(c.Observed.Digest)
+			release = bundle.ReleaseName(c.Observed.Number, c.Observed.Digest)
 		}
 		row(w, c.Name, c.Environment, c.Type, c.ShownState(), c.ShownReason(), release, hub.Ago(c.LastSeen, now))
 	}

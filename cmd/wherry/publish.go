@@ -10,6 +10,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
@@ -151,13 +152,9 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 }
 
 func publishedTable(w io.Writer, done *publisher.Published) {
-	fmt.Fprintln(w, "CLUSTER TYPE\tASSIGNMENTS\tRESULT\tSEQUENCE\tDIGEST")
+	fmt.Fprintln(w, "CLUSTER TYPE\tASSIGNMENTS\tRESULT\tRELEASE\tDIGEST")
 	for _, ct := range done.ClusterTypes {
-		sequence := "-"
-		if ct.Sequence != 0 {
-			sequence = fmt.Sprint(ct.Sequence)
-		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", ct.ClusterType, ct.Assignments, ct.Result, sequence, cmp.Or(string(ct.Digest), "-"))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", ct.ClusterType, ct.Assignments, ct.Result, cell(bundle.ReleaseName(ct.Number, ct.Digest)), cmp.Or(string(ct.Digest), "-"))
 	}
 }
 

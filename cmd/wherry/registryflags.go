@@ -64,7 +64,12 @@ func (f *registryFlags) options() oci.Options {
 func registryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
 	var option *publisher.OptionError
+	var unknown *publisher.UnknownReleaseError
 	switch {
+	case errors.As(err, new(*bundle.AmbiguousError)):
+		return cli.Fail(cli.Usage, err, "write more digits of the digest")
+	case errors.As(err, &unknown):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("%q lists its releases", "wherry bundle ls "+unknown.Repository.String()))
 	case errors.Is(err, bundle.ErrTrustExpired):
 		return cli.Fail(cli.Denied, err, `"wherry trust rotate" begins a version with a new validity`)
 	case errors.As(err, &refusal):

@@ -42,7 +42,7 @@ func TestScripts(t *testing.T) {
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
 			"exit": wantExit, "gitcommit": gitCommit, "expand": expand, "fakeagent": fakeAgent,
-			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy,
+			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
 			"tokenservice": tokenService, "secrets": secrets,
 		},
 	})

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"golang.org/x/term"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
@@ -131,14 +132,11 @@ func pendingPlan(out io.Writer, e *publisher.Pending) error {
 	fmt.Fprintf(w, "signed by %s; %d of the release keys have to\n\n", namesCell(e.Record.SignedBy), e.Need)
 	fmt.Fprintln(w, "CLUSTER TYPE\tRELEASE\tSTANDS\tASSIGNMENTS\tEXPIRES\tRINGS\tSIGNED BY")
 	for _, t := range e.ClusterTypes {
-		stands, count := "-", "unchanged"
-		if t.Previous != 0 {
-			stands = fmt.Sprint(t.Previous)
-		}
+		stands, count := cell(bundle.ReleaseName(t.PreviousNumber, t.PreviousDigest)), "unchanged"
 		if t.Result == publisher.OutcomePending {
 			count = fmt.Sprintf("%d: %d added, %d changed, %d removed", t.Assignments, len(t.Added), len(t.Changed), len(t.Removed))
 		}
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\t%s\t%s\n", cell(t.ClusterType), t.Sequence, stands, count, timeCell(t.ExpiresAt), cell(orAll(t.Rings)), namesCell(t.SignedBy))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(t.ClusterType), bundle.ReleaseName(t.Number, t.Digest), stands, count, timeCell(t.ExpiresAt), cell(orAll(t.Rings)), namesCell(t.SignedBy))
 	}
 	fmt.Fprintln(w)
 	for _, t := range e.ClusterTypes {
@@ -169,9 +167,9 @@ func namesCell(names []publisher.KeyName) string {
 }
 
 func signedTable(w io.Writer, e *publisher.Pending) {
-	fmt.Fprintln(w, "CLUSTER TYPE\tRESULT\tSEQUENCE\tSIGNED BY\tDIGEST")
+	fmt.Fprintln(w, "CLUSTER TYPE\tRESULT\tRELEASE\tSIGNED BY\tDIGEST")
 	for _, t := range e.ClusterTypes {
-		fmt.Fprintf(w, "%s\t%s\t%d\t%s\t%s\n", cell(t.ClusterType), t.Result, t.Sequence, namesCell(t.SignedBy), t.Digest)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(t.ClusterType), t.Result, bundle.ReleaseName(t.Number, t.Digest), namesCell(t.SignedBy), t.Digest)
 	}
 }
 

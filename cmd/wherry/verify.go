@@ -17,7 +17,9 @@ import (
 
 // referenceHelp explains REF in the help of each command that takes it.
 const referenceHelp = `REF names a bundle as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not
-meant, LOCATION being oci://HOST/PREFIX or oci-layout:DIR.`
+meant, LOCATION being oci://HOST/PREFIX or oci-layout:DIR. For TAG, the number of a release will do, as in :12, and
+at least the first 6 digits of its digest, as in :68846e7d, where no tag is called so. "wherry bundle ls" with a REF
+lists the releases.`
 
 // verifying holds what says who must have signed.
 type verifying struct {
@@ -117,6 +119,9 @@ func trustedTable(w io.Writer, t *publisher.Trusted) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%s\t%s\n", name, cell(fmt.Sprintf(format, args...)))
 	}
+	if t.Kind == "bundle" {
+		row("RELEASE", "%s", bundle.ReleaseName(t.Number, t.Digest))
+	}
 	row("DIGEST", "%s", t.Digest)
 	row("PLATFORM", "%s", t.Platform)
 	row("ENVIRONMENT", "%s", t.Environment)
@@ -132,7 +137,7 @@ func trustedTable(w io.Writer, t *publisher.Trusted) {
 	row("SEQUENCE", "%d-%d", t.Epoch, t.Sequence)
 	row("ISSUED", "%s", timeCell(t.IssuedAt))
 	if t.Kind == "bundle" {
-		row("EXPIRES", "%s", timeCell(t.ExpiresAt))
+		row("EXPIRES", "%s, %s", timeCell(t.ExpiresAt), expiryText(bundle.ExpiryOf(t.IssuedAt, t.ExpiresAt, time.Now())))
 	}
 	row("BASE COMMIT", "%s", t.BaseCommit)
 	if t.Kind == "bundle" {

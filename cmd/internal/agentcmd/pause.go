@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -84,13 +85,13 @@ func writeResumed(w io.Writer, r agent.Resumed, retry bool) {
 		fmt.Fprintf(w, "resumed: it was paused %s\n", pausedBy(p.At, p.Until, p.Reason))
 	}
 	if h := r.Held; h != nil {
-		fmt.Fprintf(w, "resumed: release %d-%d was held %s\n", h.To.Epoch, h.To.Sequence, heldBy(h))
+		fmt.Fprintf(w, "resumed: release %s was held %s\n", h.To.Name(), heldBy(h))
 	}
 	if h := r.StillHeld; h != nil {
-		fmt.Fprintf(w, "release %d-%d is still held %s: resume once more ends that\n", h.To.Epoch, h.To.Sequence, heldBy(h))
+		fmt.Fprintf(w, "release %s is still held %s: resume once more ends that\n", h.To.Name(), heldBy(h))
 	}
 	for _, q := range r.Retried {
-		fmt.Fprintf(w, "release %d-%d may run again: it was given up at %s, %s: %s\n", q.Epoch, q.Sequence, q.At.Format(time.RFC3339), q.Reason, q.Message)
+		fmt.Fprintf(w, "release %s may run again: it was given up at %s, %s: %s\n", bundle.ReleaseName(q.Number, q.Digest), q.At.Format(time.RFC3339), q.Reason, q.Message)
 	}
 	switch nothing := r.Pause == nil && r.Held == nil && len(r.Retried) == 0; {
 	case nothing && retry:

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -28,9 +29,12 @@ newer release comes whose content is not what was left. The running agent begins
 next does. The release that ran well before the last one is on this machine; others are fetched again by their
 digests. Older releases are refused as ever: going back lowers no protection.
 
-Exit codes: 0 it is to run; 1 it was not accepted here, or is the newest; 2 wrong usage; 3 it failed; 4 it may not
+--to takes what --list shows: the number, as in 11, at least the first 6 digits of the digest, the tag or the sequence.
+A text that several releases are called by is refused, and the error lists them.
+
+Exit codes: 0 it is to run; 1 it was not accepted here, or is the newest; 2 wrong usage, or several are called so; 3 it failed; 4 it may not
 run here any more: it is of an earlier epoch, or was given up.`,
-		Example: example("rollback --list", "rollback --to 1772366400 --reason 'the new firmware hums'"),
+		Example: example("rollback --list", "rollback --to 11 --reason 'the new firmware hums'"),
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			c, err := configOf(cmd)
@@ -56,7 +60,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 			return cli.Print(cmd.OutOrStdout(), output, back, func(w io.Writer) { writeRolledBack(w, back) })
 		},
 	}
-	cmd.Flags().StringVar(&to, "to", "", "have this `RELEASE` run again: its sequence, EPOCH-SEQUENCE, or its manifest's digest")
+	cmd.Flags().StringVar(&to, "to", "", "have this `RELEASE` run again: its number, tag or digest, of which the first 6 digits are enough")
 	cmd.Flags().StringVar(&reason, "reason", "", "say why, as `TEXT`, in status and reports")
 	cmd.Flags().BoolVar(&list, "list", false, "list the releases that were accepted here")
 	cli.OutputFlag(cmd, &output)
@@ -65,7 +69,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 
 // checkRelease says no to what cannot name a release.
 func checkRelease(to string) error {
-	if err := agent.CheckReleaseName(to); err != nil {
+	if _, err := bundle.ParseReleaseQuery(to); err != nil {
 		return cli.Usagef("--to: %w (rollback --list shows them)", err)
 	}
 	return nil
@@ -85,6 +89,8 @@ func rollbackError(err error) error {
 	switch {
 	case errors.Is(err, agent.ErrNotAccepted):
 		return cli.Fail(cli.No, err, "rollback --list shows what was")
+	case errors.Is(err, agent.ErrAmbiguous):
+		return cli.Fail(cli.Usage, err, "rollback --list shows them")
 	case errors.Is(err, agent.ErrNewest):
 		return cli.Fail(cli.No, err, "resume ends a rollback, and pause keeps what runs")
 	case errors.Is(err, agent.ErrNotAllowed):
@@ -106,7 +112,7 @@ func whoAmI() string {
 }
 
 func writeRolledBack(w io.Writer, b agent.RolledBack) {
-	fmt.Fprintf(w, "release %d-%d (%s) is to run, until resume or a newer release\n", b.Held.To.Epoch, b.Held.To.Sequence, b.Held.To.Digest)
+	fmt.Fprintf(w, "release %s is to run, until resume or a newer release\n", b.Held.To.Name())
 	if !b.Here {
 		fmt.Fprintln(w, "its files are not on this machine: the next pass that reaches the registry fetches them")
 	}
@@ -117,7 +123,7 @@ func writeReleases(w io.Writer, list []agent.KnownRelease) {
 		fmt.Fprintln(w, "no release was accepted here yet")
 		return
 	}
-	fmt.Fprintf(w, "EPOCH\tSEQUENCE\tISSUED\tACCEPTED\tFILES\tNOTE\tDIGEST\n")
+	fmt.Fprintf(w, "RELEASE\tTAG\tISSUED\tACCEPTED\tFILES\tNOTE\n")
 	for _, k := range list {
 		files, issued := "to be fetched", ""
 		if k.Here {
@@ -126,7 +132,7 @@ func writeReleases(w io.Writer, list []agent.KnownRelease) {
 		if k.IssuedAt != nil {
 			issued = k.IssuedAt.Format(time.RFC3339)
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%s\t%s\t%s\n", k.Epoch, k.Sequence, issued, k.AcceptedAt.Format(time.RFC3339), files, note(k), short(k.Digest))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", k.Name(), k.Tag(), issued, k.AcceptedAt.Format(time.RFC3339), files, note(k))
 	}
 }
 

@@ -151,7 +151,7 @@ func exitOf(r agent.Result) error {
 func refused(why string, s agent.Status) error {
 	err := fmt.Errorf("release refused: %s", why)
 	if run := s.Release.Running; run != nil && (s.Release.Refused == nil || s.Release.Refused.Reason == bundle.OlderRelease) {
-		err = fmt.Errorf("%w; release %d-%d (%s) runs", err, run.Epoch, run.Sequence, short(run.Digest))
+		err = fmt.Errorf("%w; release %s runs", err, run.Name())
 	}
 	return cli.Fail(cli.Denied, err, refusalHint(s))
 }
@@ -211,7 +211,7 @@ func refusalHint(s agent.Status) string {
 		return keeps + "; put a newer agent here, which then judges it again"
 	case bundle.OlderRelease:
 		if refused := s.Release.Refused; refused.AcceptedBefore {
-			return keeps + "; to go back to it: wherry-agent rollback --to " + short(refused.Digest)
+			return keeps + "; to go back to it: wherry-agent rollback --to " + bundle.ReleaseName(0, refused.Digest)
 		}
 		return keeps + "; this agent never ran the older one, so that no rollback leads to it: to go back on purpose, publish its content again"
 	case bundle.Expired:

@@ -19,9 +19,9 @@ func TestStatusTellsOfAge(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	until := at.AddDate(0, 0, 90)
 	for want, s := range map[string]agent.Status{
-		"running\tsequence 7, x, issued 24 hours ago\n": {Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Sequence: 7, AgeSeconds: day}}},
-		"running\tsequence 7, x, expired, issued 93 days ago, valid for 90 days\n": {
-			Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Sequence: 7, IssuedAt: &at, ExpiresAt: &until, Expired: true, AgeSeconds: 93 * day}},
+		"running\t7 (x), issued 24 hours ago\n": {Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Number: 7, AgeSeconds: day}}},
+		"running\t7 (x), expired, issued 93 days ago, valid for 90 days\n": {
+			Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Number: 7, IssuedAt: &at, ExpiresAt: &until, Expired: true, AgeSeconds: 93 * day}},
 		},
 		"trust\tversion 2, epoch 1, expires in 200 days\n":                                           {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 200}},
 		"trust\tversion 2, epoch 1, expires in 1 day: the roots have to sign the next version\n":     {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 1}},
@@ -69,7 +69,7 @@ func TestTheTableOfStatus(t *testing.T) {
 			Cluster: agent.ClusterStatus{Name: "plant-7", Environment: "dev", Type: "drone", Ring: "canary"},
 			Version: "v1.2.0", Step: "fetch", State: bundle.Rejected, Reason: "Unsigned", Message: "manifest sha256:e… has no signature",
 			Release: agent.ReleaseStates{
-				Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Epoch: 2, Sequence: 7, AgeSeconds: 5 * 24 * 3600},
+				Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Epoch: 2, Number: 7, AgeSeconds: 5 * 24 * 3600},
 				Refused: &agent.RefusedStatus{Digest: digest.FromString("8"), Reason: bundle.Unsigned, At: *before(3 * time.Hour)},
 			},
 			Queue:       agent.QueueStatus{Length: 2, Oldest: before(90 * time.Second), Coalesced: 40, Dropped: 1, Rejected: 3, Unsent: map[string]string{"https://hub": "hub answered 403 Forbidden: unknown", "oci://r/edge": "away"}},
@@ -84,8 +84,8 @@ func TestTheTableOfStatus(t *testing.T) {
 	require.Equal(t, `cluster  plant-7 (dev/drone, ring canary)
 agent    v1.2.0, busy with fetch
 state    rejected Unsigned: manifest sha256:e… has no signature
-running  sequence 7 of epoch 2, sha256:7902699be42c, issued 5 days ago
-refused  sha256:2c624232cdd2 Unsigned, first 3 hours ago
+running  7 (7902699b), issued 5 days ago
+refused  2c624232 Unsigned, first 3 hours ago
 queue    2 reports, the oldest 90 seconds ago, 40 coalesced, 1 dropped, 3 rejected (reports dead)
 unsent   to https://hub: hub answered 403 Forbidden: unknown
 unsent   to oci://r/edge: away
@@ -99,10 +99,10 @@ w-main      flux       removed    0 seconds ago
 `, out.String())
 	out.Reset()
 	waits := agent.Status{Release: agent.ReleaseStates{
-		Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Sequence: 7}, Desired: &agent.ReleaseStatus{Digest: digest.FromString("8"), Sequence: 8, AgeSeconds: 60},
+		Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Sequence: 7}, Desired: &agent.ReleaseStatus{Digest: digest.FromString("8"), Number: 8, AgeSeconds: 60},
 	}}
 	writeTable(&out, waits, now)
-	require.Contains(t, out.String(), "\nnewest\tsequence 8, sha256:2c624232cdd2, issued 60 seconds ago\n")
+	require.Contains(t, out.String(), "\nnewest\t8 (2c624232), issued 60 seconds ago\n")
 	waits.Release.Desired = waits.Release.Running
 	out.Reset()
 	writeTable(&out, waits, now)

@@ -8,8 +8,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -39,19 +37,19 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 		row("no change", barLine(b))
 	}
 	if r := s.Release.Running; r != nil {
-		row("running", release(r.Digest, r.Epoch, r.Sequence), ", ", issued(r))
+		row("running", r.Name(), ", ", issued(r))
 	}
 	if r := s.Release.Desired; r != nil && newer(s) {
-		row("newest", release(r.Digest, r.Epoch, r.Sequence), ", ", issued(r))
+		row("newest", r.Name(), ", ", issued(r))
 	}
 	if r := s.Release.Refused; r != nil {
-		row("refused", short(r.Digest), " ", r.Reason, ", first ", ago(r.At, now), runsStill(s))
+		row("refused", bundle.ReleaseName(0, r.Digest), " ", r.Reason, ", first ", ago(r.At, now), runsStill(s))
 	}
 	if h := s.Release.Held; h != nil {
 		row("rollback", rollbackLine(s, now))
 	}
 	for _, q := range s.Release.Quarantined[:min(len(s.Release.Quarantined), shownQuarantined)] {
-		row("given up", release(q.Digest, q.Epoch, q.Sequence), " ", q.Reason, ", ", ago(q.At, now))
+		row("given up", bundle.ReleaseName(q.Number, q.Digest), " ", q.Reason, ", ", ago(q.At, now))
 	}
 	if t := s.Trust; t != nil {
 		row("trust", fmt.Sprintf("version %d, epoch %d, %s", t.Version, t.Epoch, validity(t)))
@@ -87,7 +85,7 @@ func runsStill(s agent.Status) string {
 // rollbackLine says whether what a person has gone back to runs already.
 func rollbackLine(s agent.Status, now time.Time) string {
 	h := s.Release.Held
-	line := release(h.To.Digest, h.To.Epoch, h.To.Sequence)
+	line := h.To.Name()
 	if r := s.Release.Running; r == nil || r.Digest != h.To.Digest {
 		line = "pending: " + line + " is to run with the next pass that has its files"
 	}
@@ -113,22 +111,6 @@ func ring(s agent.Status) string {
 		return ""
 	}
 	return ", ring " + s.Cluster.Ring
-}
-
-// release names a release as people compare them; "status -o json" has the whole digest.
-func release(d digest.Digest, epoch, sequence int64) string {
-	if epoch == 0 {
-		return fmt.Sprintf("sequence %d, %s", sequence, short(d))
-	}
-	return fmt.Sprintf("sequence %d of epoch %d, %s", sequence, epoch, short(d))
-}
-
-// short is as much of a digest as tells two of them apart.
-func short(d digest.Digest) string {
-	if d.Validate() != nil {
-		return d.String()
-	}
-	return d.Algorithm().String() + ":" + d.Encoded()[:12]
 }
 
 // issued is the age of a release, and whether one as old would be taken.

@@ -122,7 +122,7 @@ func (e *examination) release(ctx context.Context) {
 	if len(v.KeyIDs) > 1 {
 		by = fmt.Sprintf("%d trusted keys", len(v.KeyIDs))
 	}
-	e.ok(check, "sequence %d is signed by %s and meant for this agent, until %s", v.Release.Sequence, by, v.Release.ExpiresAt.Format(time.RFC3339))
+	e.ok(check, "release %s is signed by %s and meant for this agent, until %s", bundle.ReleaseName(v.Release.Number, v.Descriptor.Digest), by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
 // storedRelease judges the release that runs by what is in the state folder, where there is no registry to ask.

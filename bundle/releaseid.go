@@ -1,0 +1,222 @@
+package bundle
+
+import (
+	"fmt"
+	"regexp"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+)
+
+// maxNumber bounds the number of a release, which people read and write. The release after it has number 1.
+const maxNumber = 999_999_999
+
+// NextNumber returns the number of the release after last, the newest verified one of its stream in whatever epoch.
+// It is 1 for a nil last. Nothing is decided by numbers: they begin again where a registry's history is lost.
+func NextNumber(last *Verified) int64 {
+	if last == nil {
+		return 1
+	}
+	return last.Release.Number%maxNumber + 1
+}
+
+// shortDigits is how many digits of a digest people are shown, and minDigits how few of them they may write.
+const (
+	shortDigits = 8
+	minDigits   = 6
+	// distinctDigits is how many of them are shown to tell releases apart whose short names may be alike.
+	distinctDigits = 16
+)
+
+// ReleaseName returns the short name of a release, such as "12 (68846e7d)": its number and how its manifest's digest
+// begins. A release without a number has the digits alone. The name is empty where the digest is.
+func ReleaseName(number int64, d digest.Digest) string { return releaseName(number, d, shortDigits) }
+
+func releaseName(number int64, d digest.Digest, digits int) string {
+	_, hex, ok := strings.Cut(string(d), ":")
+	if !ok {
+		hex = string(d)
+	}
+	hex = hex[:min(len(hex), digits)]
+	if number == 0 || hex == "" {
+		return hex
+	}
+	return fmt.Sprintf("%d (%s)", number, hex)
+}
+
+// ReleaseID is all by which a person may name a release.
+type ReleaseID struct {
+	Number   int64
+	Epoch    int64
+	Sequence int64
+	IssuedAt time.Time
+	Digest   digest.Digest // of the manifest
+}
+
+// IDOf returns what release r, whose manifest has digest d, may be named by.
+func IDOf(r Release, d digest.Digest) ReleaseID {
+	return ReleaseID{Number: r.Number, Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, Digest: d}
+}
+
+// String returns the release's short name.
+func (id ReleaseID) String() string { return ReleaseName(id.Number, id.Digest) }
+
+// ReleaseQuery finds a release by what a person calls it. Where the text may be read in several ways, the first
+// one in which it names a release counts.
+type ReleaseQuery struct {
+	text string
+	ways []releaseWay
+}
+
+// releaseWay is one way to read a text.
+type releaseWay struct {
+	matches func(ReleaseID) bool
+	// lastEpoch passes over all but the newest epoch: sequences begin again with each.
+	lastEpoch bool
+}
+
+var (
+	queryShort  = regexp.MustCompile(`^([0-9]{1,9}) \(([0-9a-f]{6,64})\)$`)
+	queryTag    = regexp.MustCompile(`^s?([0-9]{1,19})-([0-9]{1,19})$`)
+	queryNumber = regexp.MustCompile(`^(s?)([0-9]{1,19})$`)
+	queryHex    = regexp.MustCompile(fmt.Sprintf(`^(?:[a-z0-9]+:)?[0-9a-f]{%d,128}$`, minDigits))
+)
+
+// ParseReleaseQuery reads what a person calls a release: its number, at least 6 digits with which its manifest's
+// digest begins, with or without "sha256:" before them, the whole digest, its tag such as s0-1795262400, also without
+// the s, its sequence, or its short name, such as "12 (68846e7d)".
+func ParseReleaseQuery(text string) (ReleaseQuery, error) {
+	q := ReleaseQuery{text: text}
+	add := func(matches func(ReleaseID) bool) { q.ways = append(q.ways, releaseWay{matches: matches}) }
+	if m := queryShort.FindStringSubmatch(text); m != nil {
+		add(func(id ReleaseID) bool { return strconv.FormatInt(id.Number, 10) == m[1] && id.begins(m[2]) })
+	}
+	if m := queryTag.FindStringSubmatch(text); m != nil {
+		epoch, err1 := strconv.ParseInt(m[1], 10, 64)
+		sequence, err2 := strconv.ParseInt(m[2], 10, 64)
+		if err1 == nil && err2 == nil && sequence > 0 {
+			add(func(id ReleaseID) bool { return id.Epoch == epoch && id.Sequence == sequence })
+		}
+	}
+	if m := queryNumber.FindStringSubmatch(text); m != nil {
+		if n, err := strconv.ParseInt(m[2], 10, 64); err == nil && n > 0 {
+			if m[1] == "" {
+				add(func(id ReleaseID) bool { return id.Number == n })
+			}
+			q.ways = append(q.ways, releaseWay{func(id ReleaseID) bool { return id.Sequence == n }, true})
+		}
+	}
+	if queryHex.MatchString(text) {
+		add(func(id ReleaseID) bool { return id.begins(text) })
+	}
+	if len(q.ways) == 0 {
+		return q, fmt.Errorf("%q does not name a release: write its number, its tag s<epoch>-<sequence>, or its digest, whole or at least the first %d digits", text, minDigits)
+	}
+	return q, nil
+}
+
+// begins reports whether the digest of id begins with text, with or without the algorithm.
+func (id ReleaseID) begins(text string) bool {
+	if strings.Contains(text, ":") {
+		return strings.HasPrefix(string(id.Digest), text)
+	}
+	return id.Digest.Validate() == nil && strings.HasPrefix(id.Digest.Encoded(), text)
+}
+
+// Find returns the index of the release in known that q names, and -1 where it names none. The error is an
+// *AmbiguousError where it names several of different digests.
+func (q ReleaseQuery) Find(known []ReleaseID, now time.Time) (int, error) {
+	for _, way := range q.ways {
+		found, epoch := []int{}, int64(-1)
+		for i, id := range known {
+			if !way.matches(id) || way.lastEpoch && id.Epoch < epoch {
+				continue
+			}
+			if way.lastEpoch && id.Epoch > epoch {
+				found, epoch = nil, id.Epoch
+			}
+			found = append(found, i)
+		}
+		if len(found) == 0 {
+			continue
+		}
+		ambiguous := &AmbiguousError{Text: q.text, now: now}
+		for _, i := range found {
+			ambiguous.Candidates = append(ambiguous.Candidates, known[i])
+		}
+		for _, c := range ambiguous.Candidates {
+			if c.Digest != ambiguous.Candidates[0].Digest {
+				return -1, ambiguous
+			}
+		}
+		return found[0], nil
+	}
+	return -1, nil
+}
+
+// AmbiguousError says that a text names several releases.
+type AmbiguousError struct {
+	Text       string
+	Candidates []ReleaseID
+	now        time.Time
+}
+
+// maxCandidates is how many releases an AmbiguousError lists.
+const maxCandidates = 8
+
+func (e *AmbiguousError) Error() string {
+	var b strings.Builder
+	fmt.Fprintf(&b, "%q names %d releases", e.Text, len(e.Candidates))
+	for i, c := range e.Candidates[:min(len(e.Candidates), maxCandidates)] {
+		sep := ", "
+		if i == 0 {
+			sep = ": "
+		}
+		fmt.Fprintf(&b, "%s%s, issued %s ago", sep, releaseName(c.Number, c.Digest, distinctDigits), Age(e.now.Sub(c.IssuedAt)))
+	}
+	if n := len(e.Candidates) - maxCandidates; n > 0 {
+		fmt.Fprintf(&b, ", and %d more", n)
+	}
+	return b.String()
+}
+
+// Age writes how long something took or is away, as people do, in one unit: "40s", "5m", "30h", "3d". What is negative
+// is 0s.
+func Age(d time.Duration) string {
+	switch {
+	case d < time.Minute:
+		return fmt.Sprintf("%ds", max(0, d)/time.Second)
+	case d < time.Hour:
+		return fmt.Sprintf("%dm", d/time.Minute)
+	case d < 48*time.Hour:
+		return fmt.Sprintf("%dh", d/time.Hour)
+	}
+	return fmt.Sprintf("%dd", d/(24*time.Hour))
+}
+
+// soon is how long before its end a release expires soon, unless a third of its validity is less.
+const soon = 14 * 24 * time.Hour
+
+// Expiry says how a release stands to its end at a time.
+type Expiry struct {
+	// Expired means that no agent takes the release any more that has not taken it before.
+	Expired bool
+	// Soon means that it expires within 14 days, or within a third of its validity where that is less.
+	Soon bool
+	// Text is "in 40d", or "expired 2d ago".
+	Text string
+}
+
+// Expiry returns how r stands to its end.
+func (r Release) Expiry(now time.Time) Expiry { return ExpiryOf(r.IssuedAt, r.ExpiresAt, now) }
+
+// ExpiryOf returns how a release of these times stands to its end.
+func ExpiryOf(issued, expires, now time.Time) Expiry {
+	left := expires.Sub(now)
+	if left <= 0 {
+		return Expiry{Expired: true, Text: "expired " + Age(-left) + " ago"}
+	}
+	return Expiry{Soon: left <= min(soon, expires.Sub(issued)/3), Text: "in " + Age(left)}
+}
