@@ -10,7 +10,9 @@ import (
 	"path"
 	"slices"
 	"strings"
+	"time"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 
@@ -34,20 +36,56 @@ func Export(ctx context.Context, from oci.Location, environment, clusterType str
 	if err != nil {
 		return err
 	}
-	return ExportFrom(ctx, repo, trust, stream, w)
+	_, err = ExportFrom(ctx, repo, trust, stream, w, Options{})
+	return err
 }
 
-// ExportFrom is Export from the stream's repository and that of trust documents.
-func ExportFrom(ctx context.Context, repo, trust bundle.Source, stream bundle.Stream, w io.Writer) error {
+// Options holds what is not required. The zero value carries what lies there, expired or not.
+type Options struct {
+	// Now is the time at which a release that has expired is refused. The zero time refuses none.
+	Now time.Time
+	// AllowExpired is the reason for which one is carried all the same. It is then an annotation of the file's
+	// index, which nobody has signed.
+	AllowExpired string
+}
+
+// annotationAllowExpired on the index of a file is the reason for which it carries a release that had expired.
+const annotationAllowExpired = "dev.wherry.allow-expired"
+
+// Exported is the release that a file carries.
+type Exported struct {
+	Release bundle.Release
+	Digest  digest.Digest // of the manifest
+}
+
+// Name is the release's short name, such as "12 (68846e7d)".
+func (e Exported) Name() string { return bundle.ReleaseName(e.Release.Number, e.Digest) }
+
+// ExportFrom is Export from the stream's repository and that of trust documents. The error is a *bundle.Refusal of
+// the reason bundle.Expired where the release has expired and opts do not allow that.
+func ExportFrom(ctx context.Context, repo, trust bundle.Source, stream bundle.Stream, w io.Writer, opts Options) (Exported, error) {
 	manifest, err := repo.Resolve(ctx, bundle.LatestTag)
 	if err != nil {
-		return err
+		return Exported{}, err
 	}
 	e := export{ctx: ctx, src: repo}
 	release, err := e.addBundle(manifest)
+	done := Exported{release, manifest.Digest}
 	if err != nil {
-		return err
+		return done, err
 	}
+	var annotations map[string]string
+	if x := release.Expiry(opts.Now); x.Expired && !opts.Now.IsZero() {
+		if opts.AllowExpired == "" {
+			return done, &bundle.Refusal{Reason: bundle.Expired, Message: fmt.Sprintf("release %s %s", done.Name(), x.Text)}
+		}
+		annotations = map[string]string{annotationAllowExpired: oneLine(opts.AllowExpired)}
+	}
+	return done, e.write(trust, stream, manifest, release, annotations, w)
+}
+
+// write writes the file for a bundle that was added, with its signature and the trust documents.
+func (e *export) write(trust bundle.Source, stream bundle.Stream, manifest ocispec.Descriptor, release bundle.Release, annotations map[string]string, w io.Writer) error {
 	signature, err := e.addSignature(manifest)
 	if err != nil {
 		return err
@@ -59,14 +97,14 @@ func ExportFrom(ctx context.Context, repo, trust bundle.Source, stream bundle.St
 		named(signature, repository, bundle.SignatureTag(manifest.Digest)),
 	}
 	if release.Epoch > 0 { // else no trust document has to do with it
-		chain := export{ctx: ctx, src: trust}
+		chain := export{ctx: e.ctx, src: trust}
 		versions, err := chain.addTrust()
 		if err != nil {
 			return err
 		}
 		refs, e.blobs = append(refs, versions...), append(e.blobs, chain.blobs...)
 	}
-	return writeLayout(w, refs, e.blobs)
+	return writeLayout(w, refs, annotations, e.blobs)
 }
 
 // named returns d with its ref name in the layout.
@@ -189,6 +227,15 @@ func (s *Site) Bundles() []bundle.Stream {
 func (s *Site) Repository(stream bundle.Stream) bundle.Source {
 	return siteRepository{s.layout, stream.Repository()}
 }
+
+// AllowedExpired is the reason for which the file was written although its release had expired, as one short line;
+// empty where it had not. Nobody has signed it.
+func (s *Site) AllowedExpired() string {
+	return oneLine(s.layout.index.Annotations[annotationAllowExpired])
+}
+
+// oneLine returns s as one line of bounded length.
+func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
 
 // Trust returns the repository of trust documents. It is empty where the file has none.
 func (s *Site) Trust() bundle.Source { return siteRepository{s.layout, bundle.TrustRepository} }

@@ -78,6 +78,40 @@ func TestOrdinaryToolsReadABundleFile(t *testing.T) {
 	require.Contains(t, tags, "bundles/dev/drone/s0-7")
 }
 
+func TestAnExpiredReleaseIsExportedForAReasonAlone(t *testing.T) {
+	from, _ := publish(t, true)
+	repo, err := from.Repository(drone.Repository(), oci.Options{})
+	require.NoError(t, err)
+	export := func(opts Options) ([]byte, Exported, error) {
+		var file bytes.Buffer
+		done, err := ExportFrom(t.Context(), repo, repo, drone, &file, opts)
+		return file.Bytes(), done, err
+	}
+	plain, done, err := export(Options{})
+	require.NoError(t, err)
+	before, after := done.Release.ExpiresAt.Add(-time.Second), done.Release.ExpiresAt.Add(48*time.Hour)
+	fresh, _, err := export(Options{Now: before, AllowExpired: "not needed"})
+	require.NoError(t, err)
+	require.Equal(t, plain, fresh, "a reason that is not needed changes nothing")
+
+	nothing, _, err := export(Options{Now: after})
+	var refusal *bundle.Refusal
+	require.ErrorAs(t, err, &refusal)
+	require.Equal(t, bundle.Expired, refusal.Reason)
+	require.Contains(t, refusal.Message, done.Name()+" expired 2d ago")
+	require.Empty(t, nothing)
+
+	old, _, err := export(Options{Now: after, AllowExpired: "plant-7\n runs\x1b it"})
+	require.NoError(t, err)
+	for want, file := range map[string][]byte{"plant-7 runs? it": old, "": plain} {
+		site, err := Open(write(t, file))
+		require.NoError(t, err)
+		require.Equal(t, want, site.AllowedExpired())
+		require.Len(t, site.Bundles(), 1)
+		require.NoError(t, site.Close())
+	}
+}
+
 func TestWhatCannotBeExported(t *testing.T) {
 	t.Run("an unsigned bundle", func(t *testing.T) {
 		from, _ := publish(t, false)

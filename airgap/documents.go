@@ -65,7 +65,7 @@ func writeDocuments(w io.Writer, tag, mediaType string, envelopes [][]byte) erro
 	entry := manifest.Descriptor
 	entry.ArtifactType = mediaType
 	entry.Annotations = map[string]string{ocispec.AnnotationRefName: tag}
-	return writeLayout(w, []ocispec.Descriptor{entry}, append([]blob{blobOf(manifest), blobOf(config)}, documents...))
+	return writeLayout(w, []ocispec.Descriptor{entry}, nil, append([]blob{blobOf(manifest), blobOf(config)}, documents...))
 }
 
 func readDocuments(path, kind, mediaType string) ([][]byte, error) {

@@ -25,13 +25,14 @@ func blobOf(b bundle.Blob) blob {
 	return blob{b.Descriptor, func() (io.ReadCloser, error) { return io.NopCloser(bytes.NewReader(b.Data)), nil }}
 }
 
-// writeLayout writes an OCI layout whose index lists manifests and which holds blobs, in that order and
-// each digest once.
-func writeLayout(w io.Writer, manifests []ocispec.Descriptor, blobs []blob) error {
+// writeLayout writes an OCI layout whose index lists manifests and has annotations, and which holds blobs, in that
+// order and each digest once.
+func writeLayout(w io.Writer, manifests []ocispec.Descriptor, annotations map[string]string, blobs []blob) error {
 	index, err := json.Marshal(ocispec.Index{
-		Versioned: specs.Versioned{SchemaVersion: 2},
-		MediaType: ocispec.MediaTypeImageIndex,
-		Manifests: manifests,
+		Versioned:   specs.Versioned{SchemaVersion: 2},
+		MediaType:   ocispec.MediaTypeImageIndex,
+		Manifests:   manifests,
+		Annotations: annotations,
 	})
 	if err != nil {
 		return err

@@ -5,6 +5,7 @@ import (
 	"fmt"
 	"io"
 	"os"
+	"time"
 
 	"github.com/spf13/cobra"
 	"oras.land/oras-go/v2/errdef"
@@ -26,14 +27,18 @@ func newAirgapCommand() *cobra.Command {
 }
 
 func newAirgapExportCommand() *cobra.Command {
-	var environment, clusterType, from, path string
+	var environment, clusterType, from, path, allowExpired string
 	var registry registryFlags
 	cmd := &cobra.Command{
 		Use:   "export --environment E --cluster-type T --from LOCATION -o FILE",
 		Short: "Write the newest bundle of a cluster type, with its signature, to a file",
 		Long: `Write the newest bundle of a cluster type, with its signature, to a file for "wherry-agent import". The
 file is an OCI layout in a tar, and the same each time for the same bundle. Where the platform has trust
-documents, it holds all their versions too.`,
+documents, it holds all their versions too.
+
+A release that has expired is refused with exit code 4, since no agent takes it that does not have it yet. With
+--allow-expired REASON it is written all the same, such as for an agent that had taken it before; the file then
+holds REASON, which "wherry-agent import" shows. A release that expires soon is written with a warning.`,
 		Example: "  wherry airgap export --environment dev --cluster-type drone --from oci://127.0.0.1:5000/edge -o site.tar",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
@@ -55,15 +60,27 @@ documents, it holds all their versions too.`,
 			if err != nil {
 				return err
 			}
-			err = cli.WriteFile(path, func(w io.Writer) error { return airgap.ExportFrom(cmd.Context(), repo, trust, stream, w) })
+			now := time.Now()
+			var done airgap.Exported
+			err = cli.WriteFile(path, func(w io.Writer) (err error) {
+				done, err = airgap.ExportFrom(cmd.Context(), repo, trust, stream, w, airgap.Options{Now: now, AllowExpired: allowExpired})
+				return err
+			})
 			if err != nil {
 				return exportError(err, loc)
+			}
+			expiry := done.Release.Expiry(now)
+			switch {
+			case expiry.Expired:
+				cmd.PrintErrf("warning: release %s %s: only agents that have it already take it\n", done.Name(), expiry.Text)
+			case expiry.Soon:
+				cmd.PrintErrf("warning: release %s expires %s: it has to be imported by %s\n", done.Name(), expiry.Text, timeCell(done.Release.ExpiresAt))
 			}
 			info, err := os.Stat(path)
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s/%s to %s (%d bytes)\n", environment, clusterType, path, info.Size())
+			fmt.Fprintf(cmd.ErrOrStderr(), "wrote release %s of %s/%s to %s (%d bytes)\n", done.Name(), environment, clusterType, path, info.Size())
 			return nil
 		},
 	}
@@ -71,7 +88,8 @@ documents, it holds all their versions too.`,
 	cmd.Flags().StringVar(&clusterType, "cluster-type", "", "the cluster type's `NAME`")
 	cmd.Flags().StringVar(&from, "from", "", "where the bundle is, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR")
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
-	cli.NotEmpty(cmd, "output")
+	cmd.Flags().StringVar(&allowExpired, "allow-expired", "", "write a release that has expired, and `REASON` with it")
+	cli.NotEmpty(cmd, "output", "allow-expired")
 	registry.add(cmd)
 	for _, f := range []string{"environment", "cluster-type", "from", "output"} {
 		_ = cmd.MarkFlagRequired(f)
@@ -81,8 +99,11 @@ documents, it holds all their versions too.`,
 
 func exportError(err error, from oci.Location) error {
 	code, hint := cli.Failed, ""
+	var refusal *bundle.Refusal
 	switch {
-	case errors.As(err, new(*bundle.Refusal)):
+	case errors.As(err, &refusal) && refusal.Reason == bundle.Expired:
+		code, hint = cli.Denied, "publish the environment again, which renews the release; --allow-expired REASON writes this one all the same"
+	case refusal != nil:
 		code, hint = cli.Denied, "no site would take it: publish it again with wherry publish --key"
 	case errors.Is(err, errdef.ErrNotFound):
 		hint = fmt.Sprintf("%q lists what is published", "wherry bundle ls "+from.String())

@@ -137,7 +137,7 @@ offered it, apply it, and say how the cluster stands. It is handed to the runnin
 		Example: example("import site.tar --config agent.yaml"),
 		Args:    cobra.ExactArgs(1),
 	}, func(cmd *cobra.Command, c *config, args []string) error {
-		if err := checkSite(args[0]); err != nil {
+		if err := checkSite(cmd, args[0]); err != nil {
 			return err
 		}
 		path, err := filepath.Abs(args[0])
@@ -156,11 +156,14 @@ offered it, apply it, and say how the cluster stands. It is handed to the runnin
 }
 
 // checkSite finds out here whether the file can be one, rather than in the running agent.
-func checkSite(path string) error {
+func checkSite(cmd *cobra.Command, path string) error {
 	site, err := airgap.Open(path)
 	if err == nil {
 		if len(site.Bundles()) == 0 {
 			err = fmt.Errorf("%s: %w: it holds no bundle", path, airgap.ErrFormat)
+		}
+		if why := site.AllowedExpired(); why != "" {
+			cmd.PrintErrf("note: the release in %s had expired when the file was written, with --allow-expired %q\n", path, why)
 		}
 		err = errors.Join(err, site.Close())
 	}
