@@ -178,8 +178,8 @@ func (e Expect) Check(r Release, d digest.Digest) error {
 	case r.Epoch != e.Epoch:
 		return refuse(OldEpoch, "release has epoch %d, the trust in force has %d", r.Epoch, e.Epoch)
 	case order.Compare(e.Highest) < 0:
-		return refuse(OlderRelease, "release %d-%d is older than %d-%d, which this agent has accepted",
-			order.Epoch, order.Sequence, e.Highest.Epoch, e.Highest.Sequence)
+		return refuse(OlderRelease, "release %s, s%d-%d, is older than s%d-%d, which this agent has accepted",
+			ReleaseName(r.Number, d), order.Epoch, order.Sequence, e.Highest.Epoch, e.Highest.Sequence)
 	case !e.Now.Before(r.ExpiresAt):
 		return refuse(Expired, "release expired at %s", r.ExpiresAt.Format(time.RFC3339))
 	}

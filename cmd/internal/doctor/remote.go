@@ -122,7 +122,7 @@ func (e *examination) release(ctx context.Context) {
 	if len(v.KeyIDs) > 1 {
 		by = fmt.Sprintf("%d trusted keys", len(v.KeyIDs))
 	}
-	e.ok(check, "release %s is signed by %s and meant for this agent, until %s", bundle.ReleaseName(v.Release.Number, v.Descriptor.Digest), by, v.Release.ExpiresAt.Format(time.RFC3339))
+	e.ok(check, "release %s is signed by %s and meant for this agent, until %s", v.Name(), by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
 // storedRelease judges the release that runs by what is in the state folder, where there is no registry to ask.
@@ -155,11 +155,11 @@ func (e *examination) storedRelease(ctx context.Context, check string) {
 	var refusal *bundle.Refusal
 	switch err := e.expect().Check(v.Release, desc.Digest); {
 	case errors.As(err, &refusal) && agesInto(refusal.Reason):
-		e.warned(check, "bring a newer release with import", "sequence %d runs, and stays; an agent that begins now would refuse it: %v", v.Release.Sequence, err)
+		e.warned(check, "bring a newer release with import", "release %s runs, and stays; an agent that begins now would refuse it: %v", v.Name(), err)
 	case err != nil:
 		e.failed(check, "compare --platform, --environment, --cluster-type and --ring with what was published", "%v", err)
 	default:
-		e.ok(check, "sequence %d runs, is whole in the state folder, and is meant for this agent, until %s", v.Release.Sequence, v.Release.ExpiresAt.Format(time.RFC3339))
+		e.ok(check, "release %s runs, is whole in the state folder, and is meant for this agent, until %s", v.Name(), v.Release.ExpiresAt.Format(time.RFC3339))
 	}
 }
 
