@@ -14,6 +14,8 @@ import (
 	"strings"
 	"time"
 
+	"github.com/go-git/go-git/v5/plumbing"
+
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -24,6 +26,7 @@ type loader struct {
 	loaded *Loaded
 	known  []scheduler.Environment // of the platform and the folders around it
 	named  bool                    // an Environment object on the default branch has led here
+	files  *guardedFS              // of the last folder of the platform or a base that was read
 	beside *source                 // the source in which follow found the environment, for one that names no base
 }
 
@@ -55,7 +58,9 @@ func (l *loader) platform(ctx context.Context) error {
 	}
 	l.loaded.EnvironmentCommit, err = l.read(ctx, l.loaded.Model, src)
 	if src.place.folder != "" {
-		l.loaded.EnvironmentCommit = headOf(src.place.dir(), true)
+		if l.loaded.EnvironmentCommit = headOf(src.place.dir(), true); l.changed(src) {
+			l.loaded.EnvironmentCommit = ""
+		}
 	} else {
 		l.loaded.Source = redact(src.place.repo.URL)
 	}
@@ -147,7 +152,7 @@ func (l *loader) useMain(b scheduler.BaseRepo, commit string) {
 // givenBases reads the bases that replace what the BaseRepo objects name. Such a base stands for the
 // commit that a person gives, else for the one that BaseRepo main pins, else for its own.
 func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) error {
-	own := ""
+	own, changed := "", false
 	for i, base := range l.Bases {
 		src, err := given(BasePart, "", base)
 		if err != nil {
@@ -159,10 +164,15 @@ func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) err
 		}
 		if src.place.folder != "" {
 			commit = headOf(src.place.folder, false)
+			changed = l.changed(src) || changed
 		}
 		if i == 0 {
 			own = commit
 		}
+	}
+	if changed { // no commit holds what was read
+		l.loaded.Model.ForgetBaseCommit()
+		return nil
 	}
 	pinned := ""
 	for _, b := range repos {
@@ -240,7 +250,12 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (
 		return "", err
 	}
 	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
-	s := scheduler.Source{FS: &guardedFS{FS: files, hidden: l.hidden(ctx, src)}, Name: src.place.String(), OnlyEnvironments: src.environments}
+	guarded := &guardedFS{FS: files, hidden: l.hidden(ctx, src)}
+	if src.place.folder != "" && src.part != WorkloadPart && !src.environments {
+		guarded.read = map[string]plumbing.Hash{}
+		l.files = guarded
+	}
+	s := scheduler.Source{FS: guarded, Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {
 	case BasePart:
 		s.Base = cmp.Or(src.name, mainBase) // a base that a person gives stands for any

@@ -109,6 +109,14 @@ func (m *Model) Environments() []Environment { return sortedValues(m.environment
 // BaseRepos returns the BaseRepo objects that were loaded, sorted by name.
 func (m *Model) BaseRepos() []BaseRepo { return sortedValues(m.baseRepos) }
 
+// ForgetBaseCommit drops the commit that the BaseRepo called main pins, where something else was read.
+func (m *Model) ForgetBaseCommit() {
+	if b, ok := m.baseRepos["main"]; ok {
+		b.Commit = ""
+		m.baseRepos["main"] = b
+	}
+}
+
 // Registrations returns the WorkloadRegistration objects that were loaded, sorted by name.
 func (m *Model) Registrations() []WorkloadRegistration { return sortedValues(m.registrations) }
 

@@ -25,6 +25,7 @@ type publishing struct {
 	signers  signerFlags
 	to       string
 	trust    string
+	clean    bool
 	validFor string
 	renew    string
 	format   string
@@ -82,6 +83,7 @@ that asks for, from a timer, so that releases never expire.
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
 	flags.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
+	flags.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
 	cli.NotEmpty(cmd, "trust")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
@@ -125,6 +127,9 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 	if err != nil {
 		return err
 	}
+	if err := p.checkClean(cmd, loaded); err != nil {
+		return err
+	}
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict = loaded.Unread, p.source.strict
@@ -149,6 +154,27 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 		return err
 	}
 	return p.conclude(cmd, done, to)
+}
+
+// checkClean says which files are in no commit, so that the releases name none.
+func (p *publishing) checkClean(cmd *cobra.Command, loaded *publisher.Loaded) error {
+	const most = 5
+	files := loaded.Uncommitted
+	if len(files) == 0 {
+		return nil
+	}
+	names := strings.Join(files[:min(most, len(files))], ", ")
+	if more := len(files) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	switch {
+	case p.clean:
+		return cli.Fail(cli.Usage, fmt.Errorf("%s not committed: %s", cli.Count(len(files), "file"), names), "commit them, or leave out --require-clean")
+	case p.source.strict:
+		return cli.Fail(cli.No, fmt.Errorf("%s not committed: %s: nothing is done (--strict)", cli.Count(len(files), "file"), names), "")
+	}
+	cmd.PrintErrf("warning: %s not committed, so the releases name no commit of them: %s\n", cli.Count(len(files), "file"), names)
+	return nil
 }
 
 func publishedTable(w io.Writer, done *publisher.Published) {
