@@ -65,6 +65,9 @@ func openLayout(path string) (*layout, error) {
 func (l *layout) Close() error { return l.file.Close() }
 
 func (l *layout) readEntries() error {
+	if remedy := l.compressed(); remedy != "" {
+		return fmt.Errorf("%w: the file is compressed: unpack it with %s", ErrFormat, remedy)
+	}
 	tr := tar.NewReader(l.file)
 	seen := map[string]bool{} // files and folders
 	for {
@@ -113,6 +116,19 @@ func entryName(h *tar.Header) (string, bool) {
 		}
 	}
 	return name, fs.ValidPath(name)
+}
+
+// compressed names the command that unpacks the file if it begins as one of gzip or zstd does, and not as a tar does.
+func (l *layout) compressed() string {
+	var begins [4]byte
+	_, _ = l.file.ReadAt(begins[:], 0) // what is shorter is told of by the reader of tars
+	switch {
+	case begins[0] == 0x1f && begins[1] == 0x8b:
+		return "gunzip"
+	case begins == [4]byte{0x28, 0xb5, 0x2f, 0xfd}:
+		return "unzstd"
+	}
+	return ""
 }
 
 func (l *layout) readIndex() error {
