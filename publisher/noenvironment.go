@@ -50,7 +50,10 @@ const CodeNoEnvironment = "E1306"
 
 // checkEnvironment refuses what is most probably a mistyped name: no workload has targets for it, so all that would
 // be published are empty releases. Where there is no Environment object at all, nothing says which names are right.
-func (l *loader) checkEnvironment(context.Context) error {
+func (l *loader) checkEnvironment(ctx context.Context) error {
+	if err := l.inferFromAll(ctx); err != nil {
+		return err
+	}
 	var known []string
 	for _, e := range l.loaded.Model.Environments() {
 		known = append(known, e.Name)

@@ -21,7 +21,8 @@ type SourceOptions struct {
 	// Platform holds the environment's objects: a folder, or a git URL with #branch. A git URL without
 	// a branch stands for the branch and path that the Environment object of that name on its default
 	// branch gives.
-	Platform    string
+	Platform string
+	// Environment may be empty. Then it is the one that Environment objects say the platform is, see [WhichEnvironmentError].
 	Environment string
 	// Bases, if not empty, are read in order in place of what all BaseRepo objects name. Like Platform
 	// they are folders or git URLs.
@@ -43,6 +44,8 @@ type SourceOptions struct {
 // Loaded is an environment of a platform with all that belongs to it, ready to be rendered.
 type Loaded struct {
 	Model *scheduler.Model
+	// Inferred says from what the environment was inferred, such as "from envs/dev"; empty where the options name it.
+	Inferred string
 	// BaseCommit is the commit of the base that is called "main"; empty where it is not known.
 	BaseCommit string
 	// BaseTime is when that commit was made; zero where it was not read from git.
@@ -107,8 +110,8 @@ func (e *SourceError) Error() string {
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // Load reads an environment with its bases and workloads. It fetches what the objects name and the
-// options do not replace. Errors are [*SourceError] and [scheduler.InputError], or of ctx. An app team's
-// source that cannot be read is no error but Unread, unless the options name it and it is not there.
+// options do not replace. Errors are [*SourceError], [*WhichEnvironmentError] and [scheduler.InputError], or of ctx.
+// An app team's source that cannot be read is no error but Unread, unless the options name it and it is not there.
 func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute
@@ -121,6 +124,7 @@ func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
 	defer func() { _ = repositories.Close() }() // removes temporary files only
 	l := &loader{
 		SourceOptions: o,
+		given:         o.Environment != "",
 		git:           repositories,
 		times:         map[string]time.Time{},
 		loaded:        &Loaded{Model: scheduler.NewModel(o.Environment)},

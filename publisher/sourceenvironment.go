@@ -33,7 +33,11 @@ func (l *loader) follow(ctx context.Context, src source) (source, error) {
 	if err != nil {
 		return src, err
 	}
-	l.known = append(environments, l.around(ctx, src.place)...)
+	if l.known = append(environments, l.around(ctx, src.place)...); !l.given && len(l.known) > 0 { // else a base may say it
+		if err := l.infer(ctx, l.known); err != nil {
+			return src, err
+		}
+	}
 	var known []string
 	for _, e := range environments {
 		if e.Name != l.Environment {

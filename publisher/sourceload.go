@@ -25,6 +25,7 @@ type loader struct {
 	times  map[string]time.Time // of the commits that were read
 	loaded *Loaded
 	known  []scheduler.Environment // of the platform and the folders around it
+	given  bool                    // the environment is named by the options, not inferred
 	named  bool                    // an Environment object on the default branch has led here
 	files  *guardedFS              // of the last folder of the platform or a base that was read
 	beside *source                 // the source in which follow found the environment, for one that names no base
@@ -73,6 +74,11 @@ func (l *loader) environmentBranch(ctx context.Context, src source) (source, err
 	branches, err := l.environmentsAt(ctx, src)
 	if err != nil {
 		return src, err
+	}
+	if l.known = branches; !l.given {
+		if err := l.infer(ctx, branches); err != nil {
+			return src, err
+		}
 	}
 	var known []string
 	for _, e := range branches {

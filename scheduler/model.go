@@ -120,6 +120,9 @@ func (m *Model) ForgetBaseCommit() {
 // Registrations returns the WorkloadRegistration objects that were loaded, sorted by name.
 func (m *Model) Registrations() []WorkloadRegistration { return sortedValues(m.registrations) }
 
+// SetEnvironment names the environment, where the objects that were loaded say which one it is.
+func (m *Model) SetEnvironment(name string) { m.environment = name }
+
 // EnvironmentName returns the name of the environment.
 func (m *Model) EnvironmentName() string { return m.environment }
 

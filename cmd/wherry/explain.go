@@ -89,13 +89,12 @@ func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*c
 		return explain(cmd, e)
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&x.source.environment, "environment", "", "the environment's `NAME`")
+	x.source.addEnvironment(cmd)
 	x.source.addReplacements(cmd)
 	flags.StringVar(&x.from, "from", "", "explain from the bundle at this `LOCATION` instead of PLATFORM")
 	x.trust.add(cmd, "with --from: the public key `FILE` that must have signed the bundle")
 	x.registry.add(cmd)
 	cli.OutputFlag(cmd, &x.format)
-	cmd.MarkFlagsOneRequired("environment", "from")
 	return cmd
 }
 

@@ -19,7 +19,7 @@ import (
 func newExplainAssignmentCommand() *cobra.Command {
 	x := &explaining{}
 	return x.command(&cobra.Command{
-		Use:   "assignment PLATFORM TYPE/TARGET --environment NAME",
+		Use:   "assignment PLATFORM TYPE/TARGET [--environment NAME]",
 		Short: "Say why a deployment target is on a cluster type",
 		Long: `Say why a deployment target is on a cluster type: the policies that select the pair, with each term of their
 selectors and the label that meets it, the ConfigMaps of its configuration in the order in which they are
@@ -35,7 +35,7 @@ The exit code is 1 if it is not there.`,
 func newExplainNoAssignmentCommand() *cobra.Command {
 	x := &explaining{}
 	return x.command(&cobra.Command{
-		Use:   "no-assignment PLATFORM TYPE TARGET --environment NAME",
+		Use:   "no-assignment PLATFORM TYPE TARGET [--environment NAME]",
 		Short: "Say why a deployment target is not on a cluster type",
 		Long: `Say why a deployment target is not on a cluster type: for every policy, which terms of its selectors are
 not met, and the label that was found. Policies that want least stand first.

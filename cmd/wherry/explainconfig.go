@@ -20,7 +20,7 @@ const maxPartsShown = 200
 func newExplainConfigCommand() *cobra.Command {
 	x := &explaining{}
 	return x.command(&cobra.Command{
-		Use:   "config PLATFORM TYPE/TARGET KEY --environment NAME",
+		Use:   "config PLATFORM TYPE/TARGET KEY [--environment NAME]",
 		Short: "Say where a configuration value comes from",
 		Long: `Say where the value of a configuration key comes from, for a deployment target on a cluster type: every
 ConfigMap that gives one, in the order in which they are merged, what each did to it, and of a structured value

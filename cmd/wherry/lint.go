@@ -37,7 +37,8 @@ func newLintCommand() *cobra.Command {
 Without --environment every environment is looked at that an Environment object of PLATFORM names, at
 the repository and branch that the object gives. Where PLATFORM is a folder or names a branch, it is
 the base of them all, in place of what their BaseRepo objects pin. What of a base is used nowhere is
-only found so.
+only found so. Where PLATFORM has no Environment object, it is the environment whose folder or branch PLATFORM
+is by the objects around it or of its bases, or the only one.
 
 Each finding has a code: E for what fails, W for what is probably not meant, N for what is worth
 knowing. "wherry explain CODE" says more about one. -o sarif is for code scanning.
@@ -52,6 +53,7 @@ It exits with 1 where there are errors or warnings.`,
 	}
 	flags := cmd.Flags()
 	flags.StringVar(&o.source.environment, "environment", "", "the environment's `NAME`; all environments without it")
+	cli.NotEmpty(cmd, "environment")
 	flags.StringVarP(&o.format, "output", "o", lintFormats[0], "print as `FORMAT`, table, json or sarif")
 	flags.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
@@ -62,9 +64,6 @@ It exits with 1 where there are errors or warnings.`,
 func (o *lintOptions) check(cmd *cobra.Command) error {
 	if !slices.Contains(lintFormats, o.format) {
 		return cli.Usagef("-o must be table, json or sarif, not %q", o.format)
-	}
-	if cmd.Flags().Changed("environment") && o.source.environment == "" {
-		return cli.Usagef("--environment is empty")
 	}
 	for i, code := range o.ignore {
 		known, ok := findLintCode(code)
@@ -80,7 +79,7 @@ func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
 	if err := o.check(cmd); err != nil {
 		return err
 	}
-	result, err := o.lint(cmd.Context(), platform)
+	result, err := o.lint(cmd, platform)
 	if err != nil {
 		return err
 	}
@@ -102,32 +101,28 @@ func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
 }
 
 // lint looks at one environment, or at all.
-func (o *lintOptions) lint(ctx context.Context, platform string) (*lintResult, error) {
+func (o *lintOptions) lint(cmd *cobra.Command, platform string) (*lintResult, error) {
+	ctx := cmd.Context()
 	options, err := o.source.options(platform, "")
 	if err != nil {
 		return nil, err
 	}
 	environments := []publisher.SourceOptions{options}
 	if o.source.environment == "" {
-		if environments, err = publisher.Environments(ctx, options); err != nil {
-			return nil, lintFailure(err)
+		found, err := publisher.Environments(ctx, options)
+		if err == nil {
+			environments = found
+		} else if !errors.Is(err, publisher.ErrNoEnvironments) { // else it is inferred
+			return nil, sourceFailure(err)
 		}
 	}
-	c := &lintCollector{result: &lintResult{platform: options.Platform, Findings: []lintFinding{}}, known: map[string]int{}, unused: map[string]int{}}
+	c := &lintCollector{cmd: cmd, result: &lintResult{platform: options.Platform, Environments: []string{}, Findings: []lintFinding{}}, known: map[string]int{}, unused: map[string]int{}}
 	for _, options := range environments {
 		if err := c.environment(ctx, options); err != nil {
 			return nil, err
 		}
 	}
 	return c.finish(len(environments), o.ignore), nil
-}
-
-// lintFailure is sourceFailure for what can be no finding.
-func lintFailure(err error) error {
-	if errors.Is(err, publisher.ErrNoEnvironments) {
-		return cli.Fail(cli.Usage, err, "give --environment NAME")
-	}
-	return sourceFailure(err)
 }
 
 // lintFinding is a finding as it is printed.
@@ -156,6 +151,7 @@ type lintResult struct {
 
 // lintCollector puts the findings of several environments together.
 type lintCollector struct {
+	cmd    *cobra.Command
 	result *lintResult
 	known  map[string]int // place in result.Findings, by what is found
 	unused map[string]int // in how many environments an object of a base is not used
@@ -163,12 +159,18 @@ type lintCollector struct {
 }
 
 func (c *lintCollector) environment(ctx context.Context, o publisher.SourceOptions) error {
-	c.result.Environments = append(c.result.Environments, o.Environment)
 	loaded, err := publisher.Load(ctx, o)
+	if err == nil {
+		o.Environment = loaded.Model.EnvironmentName()
+		printInferred(c.cmd, loaded)
+	}
+	if o.Environment != "" {
+		c.result.Environments = append(c.result.Environments, o.Environment)
+	}
 	if err != nil {
 		found := scheduler.FindingsIn(err)
 		if len(found) == 0 {
-			return lintFailure(err)
+			return sourceFailure(err)
 		}
 		c.result.Incomplete = true
 		c.add(o.Environment, found)
@@ -225,6 +227,7 @@ func unplaced(err error) string {
 	return err.Error()
 }
 
+// add adds findings of an environment, empty where it is not known yet.
 func (c *lintCollector) add(environment string, found []scheduler.Finding) {
 	for _, f := range found {
 		key := strings.Join([]string{f.Code, f.Position.String(), f.Message}, "\n")
@@ -233,11 +236,11 @@ func (c *lintCollector) add(environment string, found []scheduler.Finding) {
 			i = len(c.result.Findings)
 			c.known[key] = i
 			c.result.Findings = append(c.result.Findings, lintFinding{
-				Code: f.Code, Severity: f.Severity(), File: f.File, Line: f.Line, Column: f.Column, Message: f.Message, Hint: f.Hint,
+				Code: f.Code, Severity: f.Severity(), File: f.File, Line: f.Line, Column: f.Column, Message: f.Message, Hint: f.Hint, Environments: []string{},
 			})
 		}
 		of := &c.result.Findings[i].Environments
-		if !slices.Contains(*of, environment) {
+		if environment != "" && !slices.Contains(*of, environment) {
 			*of = append(*of, environment)
 		}
 	}

@@ -27,7 +27,7 @@ type planning struct {
 func newPlanCommand() *cobra.Command {
 	var p planning
 	cmd := &cobra.Command{
-		Use:   "plan PLATFORM --environment NAME (--to LOCATION (--key FILE | --trust FILE) | --against DIR)",
+		Use:   "plan PLATFORM [--environment NAME] (--to LOCATION (--key FILE | --trust FILE) | --against DIR)",
 		Short: "Show what publishing would change",
 		Long: `Show what publishing an environment would change: per cluster type the assignments that are added, removed
 and changed, the configuration values that change, and which policy or ConfigMap that is because of. Nothing
@@ -46,7 +46,7 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
 	}
 	flags := cmd.Flags()
-	flags.StringVar(&p.source.environment, "environment", "", "the environment's `NAME` (required)")
+	p.source.addEnvironment(cmd)
 	p.source.addReplacements(cmd)
 	p.source.addAssignments(cmd)
 	p.source.cache.add(cmd)
@@ -61,7 +61,6 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 	flags.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
 	flags.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
-	_ = cmd.MarkFlagRequired("environment")
 	cmd.MarkFlagsOneRequired("to", "against")
 	cmd.MarkFlagsMutuallyExclusive("to", "against")
 	return cmd

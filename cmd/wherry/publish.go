@@ -35,7 +35,7 @@ type publishing struct {
 func newPublishCommand() *cobra.Command {
 	var p publishing
 	cmd := &cobra.Command{
-		Use:   "publish PLATFORM --environment NAME --to LOCATION (--key FILE | --signer cosign:URI)",
+		Use:   "publish PLATFORM [--environment NAME] --to LOCATION (--key FILE | --signer cosign:URI)",
 		Short: "Sign an environment's bundles and push them",
 		Long: `Render an environment, sign one bundle per cluster type and one record of the whole, and push them to a
 registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout, as oci-layout:DIR.

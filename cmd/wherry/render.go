@@ -15,7 +15,7 @@ func newRenderCommand() *cobra.Command {
 	var out string
 	var opts publisher.TreeOptions
 	cmd := &cobra.Command{
-		Use:   "render PLATFORM --environment NAME -o DIR",
+		Use:   "render PLATFORM [--environment NAME] -o DIR",
 		Short: "Write an environment's rendered files to a folder",
 		Long: `Write an environment's rendered files to a folder, laid out as Kalypso does: a folder per cluster type, in
 it one per deployment target, and the base commit in .github/tracking/Promoted_Commit_Id.

@@ -16,7 +16,7 @@ func newScheduleCommand() *cobra.Command {
 	var format string
 	var schema bool
 	cmd := &cobra.Command{
-		Use:   "schedule PLATFORM --environment NAME",
+		Use:   "schedule PLATFORM [--environment NAME]",
 		Short: "Decide which deployment target runs on which cluster type, and why",
 		Long: `Print what an environment's scheduling policies decide: each deployment target on each cluster type, with
 the policies that selected it and the terms of their selectors. Nothing is rendered.
@@ -36,14 +36,11 @@ selectors; the others' targets are decided.`,
 			}
 			return cobra.ExactArgs(1)(cmd, args)
 		},
-		PreRunE: func(cmd *cobra.Command, _ []string) error { // before the required flags are asked for
-			if !schema {
-				return nil
-			}
-			fmt.Fprint(cmd.OutOrStdout(), scheduler.DecisionSchema)
-			return cli.Exit(cli.OK)
-		},
 		RunE: func(cmd *cobra.Command, args []string) error {
+			if schema {
+				_, err := fmt.Fprint(cmd.OutOrStdout(), scheduler.DecisionSchema)
+				return err
+			}
 			return schedule(cmd, &source, args[0], format)
 		},
 	}

@@ -21,10 +21,11 @@ func TestMain(m *testing.M) {
 }
 
 // TestScripts runs the scripts of testdata/script, each in a folder of its own, with the command wherry,
-// those that other files describe, and three more:
+// those that other files describe, and four more:
 //
 //	exit N COMMAND ARGS…            runs a command, which must end with this exit code
 //	gitcommit REPO BRANCH DIR VAR   commits DIR to a bare repository, made if need be; $VAR is the commit
+//	gitworktree DIR BRANCH VAR      commits all of DIR to the repository in it, made if need be; $VAR is the commit
 //	expand FILE                     replaces $VARIABLES in a file
 //
 // $EXAMPLES is the project's folder of examples. With -update, the files that scripts compare with are rewritten.
@@ -41,7 +42,7 @@ func TestScripts(t *testing.T) {
 			return err
 		},
 		Cmds: map[string]func(*testscript.TestScript, bool, []string){
-			"exit": wantExit, "gitcommit": gitCommit, "expand": expand, "fakeagent": fakeAgent,
+			"exit": wantExit, "gitcommit": gitCommit, "gitworktree": gitWorkTree, "expand": expand, "fakeagent": fakeAgent,
 			"answering": answering, "keyless": keyless, "keypair": new(keyPairs).copy, "release": release,
 			"tokenservice": tokenService, "secrets": secrets,
 		},
@@ -76,6 +77,15 @@ func gitCommit(ts *testscript.TestScript, neg bool, args []string) {
 	hash, err := gittest.Commit(ts.MkAbs(args[0]), args[1], ts.MkAbs(args[2]))
 	ts.Check(err)
 	ts.Setenv(args[3], hash)
+}
+
+func gitWorkTree(ts *testscript.TestScript, neg bool, args []string) {
+	if neg || len(args) != 3 {
+		ts.Fatalf("usage: gitworktree DIR BRANCH VAR")
+	}
+	hash, err := gittest.CommitWorkTree(ts.MkAbs(args[0]), args[1])
+	ts.Check(err)
+	ts.Setenv(args[2], hash)
 }
 
 func expand(ts *testscript.TestScript, neg bool, args []string) {

@@ -45,11 +45,15 @@ type sourceFlags struct {
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
-	cmd.Flags().StringVar(&f.environment, "environment", "", "the environment's `NAME` (required)")
+	f.addEnvironment(cmd)
 	cmd.Flags().BoolVar(&f.strict, "strict", false, "take warnings for errors, and do nothing if there is any")
-	_ = cmd.MarkFlagRequired("environment")
 	f.addReplacements(cmd)
 	f.cache.add(cmd)
+}
+
+func (f *sourceFlags) addEnvironment(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.environment, "environment", "", "the environment's `NAME`; without it, the one whose folder or branch PLATFORM is, or the only one")
+	cli.NotEmpty(cmd, "environment")
 }
 
 // addReplacements adds the flags that say where the rest of a platform is read from.
@@ -70,11 +74,9 @@ func (f *sourceFlags) addAssignments(cmd *cobra.Command) {
 	cli.NotEmpty(cmd, "assignments")
 }
 
-// load reads platform. Of output, which may be empty, nothing is read.
+// load reads platform, and says which environment that is where no flag does. Of output, which may be empty, nothing is
+// read.
 func (f *sourceFlags) load(cmd *cobra.Command, platform, output string) (*publisher.Loaded, error) {
-	if f.environment == "" {
-		return nil, cli.Usagef("--environment is empty")
-	}
 	options, err := f.options(platform, output)
 	if err != nil {
 		return nil, err
@@ -83,10 +85,17 @@ func (f *sourceFlags) load(cmd *cobra.Command, platform, output string) (*publis
 	if err != nil {
 		return nil, sourceFailure(err)
 	}
+	printInferred(cmd, loaded)
 	return loaded, nil
 }
 
-// prepare loads platform, renders it and pins what asks for it, and says nothing.
+func printInferred(cmd *cobra.Command, loaded *publisher.Loaded) {
+	if loaded.Inferred != "" {
+		cmd.PrintErrf("environment: %s (%s)\n", cli.Line(loaded.Model.EnvironmentName()), cli.Line(loaded.Inferred))
+	}
+}
+
+// prepare loads platform, renders it and pins what asks for it. It prints no warnings.
 func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p publisher.Planned, err error) {
 	if p.Decision, err = f.decision(cmd); err != nil {
 		return p, err
@@ -217,6 +226,10 @@ func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions,
 
 // sourceFailure gives an error of publisher.Load its exit code and says what to do.
 func sourceFailure(err error) error {
+	var which *publisher.WhichEnvironmentError
+	if errors.As(err, &which) {
+		return cli.Fail(cli.Usage, err, "pass --environment NAME")
+	}
 	var source *publisher.SourceError
 	if !errors.As(err, &source) {
 		return cli.Fail(cli.Usage, err, "")

@@ -4,6 +4,7 @@ package gittest
 import (
 	"errors"
 	"fmt"
+	"path/filepath"
 	"time"
 
 	"github.com/go-git/go-billy/v5/osfs"
@@ -37,6 +38,16 @@ func Commit(repo, branch, dir string) (string, error) {
 	}
 	hash, err := commit(store, dir)
 	return hash, errors.Join(err, store.SetReference(head))
+}
+
+// CommitWorkTree commits all that is in the folder dir to the branch that is checked out there and returns the
+// commit. It makes the repository, with that branch, if need be.
+func CommitWorkTree(dir, branch string) (string, error) {
+	_, err := git.PlainInitWithOptions(dir, &git.PlainInitOptions{InitOptions: git.InitOptions{DefaultBranch: plumbing.NewBranchReferenceName(branch)}})
+	if err != nil && !errors.Is(err, git.ErrRepositoryAlreadyExists) {
+		return "", fmt.Errorf("make repository in %s: %w", dir, err)
+	}
+	return commit(filesystem.NewStorage(osfs.New(filepath.Join(dir, git.GitDirName)), cache.NewObjectLRUDefault()), dir)
 }
 
 // commit commits dir to the branch that is HEAD.
