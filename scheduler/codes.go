@@ -27,6 +27,7 @@ const (
 	codeNoTargetName = "E1014"
 	codeWorkspace    = "E1015"
 	codeLimit        = "E1016"
+	codeRings        = "E1018"
 
 	// References between objects.
 	codeNoTemplate         = "E1101"

@@ -35,6 +35,8 @@ type (
 	line int
 	// ignored accepts anything.
 	ignored struct{}
+	// later accepts anything, with a warning: it has a meaning that this version does not know yet.
+	later struct{}
 	// text is a string that knows where it stands.
 	text struct {
 		Value string
@@ -95,6 +97,9 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 	}
 	switch p := v.Addr().Interface().(type) {
 	case *ignored:
+		return
+	case *later:
+		d.findings = append(d.findings, finding(codeUnknownField, d.position(n), "", "%s comes later: this version does not read it", at))
 		return
 	case *textOrObject:
 		if p.object = n; n.Kind != yaml.MappingNode {

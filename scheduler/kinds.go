@@ -197,8 +197,9 @@ func kindsOf(apiVersion string) map[string]func() kindObject {
 		}
 	case wherryAPI:
 		return map[string]func() kindObject{
-			"Cluster":  func() kindObject { return new(clusterObject) },
-			"Platform": func() kindObject { return new(platformObject) },
+			"Cluster":         func() kindObject { return new(clusterObject) },
+			"Platform":        func() kindObject { return new(platformObject) },
+			"PromotionPolicy": func() kindObject { return new(promotionPolicy) },
 		}
 	case coreAPI:
 		return map[string]func() kindObject{"ConfigMap": func() kindObject { return new(configMap) }}

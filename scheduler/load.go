@@ -274,6 +274,10 @@ func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
 	}
 	if p, ok := into.(*platformObject); ok {
 		l.errs = append(l.errs, p.checkWorkspaces()...)
+		l.errs = append(l.errs, checkRings(at, p.Spec.Rings)...)
+	}
+	if p, ok := into.(*promotionPolicy); ok {
+		l.errs = append(l.errs, p.checkRings()...)
 	}
 	if err := checkName(at, o.Kind, o.Metadata.Name); err != nil {
 		l.errs = append(l.errs, err)

@@ -48,6 +48,8 @@ type Model struct {
 	workloads     []*workload
 	platform      string
 	workspaces    map[string]workspace // that the Platform lists, by name
+	platformRings []string             // of all environments, narrowest first
+	rings         []namedRings         // of single environments
 	clusters      map[string]*clusterObject
 
 	seen     map[objectKey]Position

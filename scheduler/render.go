@@ -48,6 +48,10 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if err := m.checkEnvironment(); err != nil {
 		return nil, err
 	}
+	rings, err := m.Rings()
+	if err != nil {
+		return nil, err
+	}
 	r, err := newRenderer(m, opts)
 	if err != nil {
 		return nil, err
@@ -61,6 +65,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	result := &Result{
 		Environment:    m.environment,
 		Platform:       m.platform,
+		Rings:          rings,
 		Accounts:       r.accounts,
 		FailedPolicies: m.FailedPolicies(),
 		BaseCommit:     cmp.Or(opts.BaseCommit, m.baseRepos["main"].Commit),

@@ -13,6 +13,8 @@ type Result struct {
 	Platform string
 	// BaseCommit is the commit that Kalypso's tracking file names: that of the BaseRepo called "main".
 	BaseCommit string
+	// Rings are the environment's, narrowest first; none where none are named.
+	Rings []string
 	// ClusterTypes is sorted by name and holds the types without assignments too.
 	ClusterTypes []ClusterTypeResult
 	// FailedPolicies are the scheduling policies of which is not known what they select, sorted by name. They

@@ -14,6 +14,8 @@ type platformObject struct {
 	object `yaml:",inline"`
 	Spec   struct {
 		Workspaces []platformWorkspace `yaml:"workspaces"`
+		// Rings are those of all environments for which no PromotionPolicy names any, narrowest first.
+		Rings []string `yaml:"rings"`
 	} `yaml:"spec"`
 }
 
@@ -29,7 +31,7 @@ type platformWorkspace struct {
 }
 
 func (p *platformObject) addTo(m *Model) {
-	m.platform = p.Metadata.Name
+	m.platform, m.platformRings = p.Metadata.Name, p.Spec.Rings
 	for _, w := range p.Spec.Workspaces {
 		m.workspaces[w.Name] = workspace{w.account(), w.Limits, p.position(w.Line)}
 	}

@@ -162,6 +162,12 @@ var structureCodes = []lintCode{
 		example: "workspaces:\n  - name: team-a\n    limits: {targets: 5000, files: 20000, bytes: 67108864}",
 		remedy:  "Divide the registration, or raise the limit of its workspace in the Platform.",
 	},
+	{
+		code: "E1018", title: "rings of an environment that cannot be: without a name, there twice, or too many",
+		text:    "A ring's name becomes the tag ring-NAME that its agents follow, and stands in the signed release, which has little room.",
+		example: "spec:\n  environments:\n    - {name: prod, rings: [canary, canary]}",
+		remedy:  "Name each ring once, narrowest first, with letters, digits, '.', '_' and '-'. One PromotionPolicy alone may name the rings of an environment.",
+	},
 }
 
 // referenceCodes are about objects that name each other.
