@@ -4,6 +4,8 @@ import (
 	"context"
 	"encoding/json"
 	"fmt"
+	"maps"
+	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -25,9 +27,12 @@ type EnvironmentRecord struct {
 	IssuedAt          time.Time `json:"issuedAt"`
 	BaseCommit        string    `json:"baseCommit,omitempty"`
 	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
-	// ClusterTypes gives the manifest of each cluster type's newest release. A type that failed at this
-	// commit keeps the release that it had before.
+	// ClusterTypes gives the manifest of each cluster type's newest release; where rings are named, of the one that
+	// agents without a ring take. A type that failed at this commit keeps the release that it had before.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes"`
+	// Rings gives, by cluster type and ring, the manifest of the release that each ring has. It is absent where the
+	// platform names no rings.
+	Rings map[string]map[string]digest.Digest `json:"rings,omitempty"`
 	// Incomplete names the cluster types, sorted, whose release is not all that the commit asks for: an
 	// assignment is held, left out or dropped, or the type was not published. None of them passes a gate.
 	Incomplete []string `json:"incomplete,omitempty"`
@@ -67,7 +72,41 @@ func ParseEnvironmentRecord(data []byte) (EnvironmentRecord, error) {
 			return EnvironmentRecord{}, refuse(BadContent, "environment record: cluster type %q: %v", name, err)
 		}
 	}
+	for name, rings := range r.Rings {
+		for ring, d := range rings {
+			if err := d.Validate(); err != nil || ring == "" {
+				return EnvironmentRecord{}, refuse(BadContent, "environment record: cluster type %q, ring %q: %v", name, ring, err)
+			}
+		}
+	}
 	return r, nil
+}
+
+// ReleaseOf returns the manifest that agents of a cluster type and ring are to have, without a ring where that is
+// empty; empty where the record names none.
+func (r EnvironmentRecord) ReleaseOf(clusterType, ring string) digest.Digest {
+	if ring == "" {
+		return r.ClusterTypes[clusterType]
+	}
+	return r.Rings[clusterType][ring]
+}
+
+// ReleasesOf returns the manifests that the record names of a cluster type, sorted, each once.
+func (r EnvironmentRecord) ReleasesOf(clusterType string) []digest.Digest {
+	var all []digest.Digest
+	if d := r.ClusterTypes[clusterType]; d != "" {
+		all = append(all, d)
+	}
+	all = slices.AppendSeq(all, maps.Values(r.Rings[clusterType]))
+	slices.Sort(all)
+	return slices.Compact(all)
+}
+
+// Types returns the names of the cluster types of which the record names a release, sorted.
+func (r EnvironmentRecord) Types() []string {
+	names := slices.AppendSeq(slices.Collect(maps.Keys(r.ClusterTypes)), maps.Keys(r.Rings))
+	slices.Sort(names)
+	return slices.Compact(names)
 }
 
 // VerifiedEnvironment is an environment record whose signature was checked.
