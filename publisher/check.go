@@ -100,6 +100,10 @@ func (p *publication) isDue(ctx context.Context, pl *plan) (bool, error) {
 	if pl.standing.verified == nil {
 		return true, nil
 	}
+	if len(pl.lanes) > 0 { // what a ring has only made anew was judged when it was new
+		all, err := p.issues(ctx, pl)
+		return slices.ContainsFunc(all, func(i *issue) bool { return i.from == nil }), err
+	}
 	same, _, err := p.isCurrent(ctx, pl, pl.standing.verified)
 	return !same, err
 }

@@ -156,10 +156,10 @@ func (c *Collection) addRecords(ctx context.Context, names []string, opts Collec
 			return nil, nil, err
 		}
 		for _, r := range s.judged {
-			for ct, d := range r.names {
+			for _, ct := range r.names.Types() {
 				types = append(types, bundle.Stream{Environment: environment, ClusterType: ct}.Repository())
-				if r.kept {
-					named[d] = true
+				for _, d := range r.names.ReleasesOf(ct) {
+					named[d] = named[d] || r.kept
 				}
 			}
 		}

@@ -28,7 +28,7 @@ type taggedPlace struct {
 type judged struct {
 	issuedAt time.Time
 	kept     bool
-	names    map[string]digest.Digest // of a record: cluster type → manifest
+	names    bundle.EnvironmentRecord // of a record
 }
 
 // sorting is how one repository is gone through.
@@ -128,7 +128,9 @@ func (s *sorting) keepNewest(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		overtaken := len(s.releases) > 0 && p.place.Compare(s.releases[0].place) <= 0
+		// One for all rings waits below the release of a narrower one, which its signer releases first: the record of
+		// both names it.
+		overtaken := len(s.releases) > 0 && p.place.Compare(s.releases[0].place) <= 0 && (!s.needed[s.tagged[p.tag]] || s.isReleased(p))
 		if j != nil && overtaken && s.now.Sub(j.issuedAt) >= collectGrace {
 			s.stale = append(s.stale, p)
 		} else {
@@ -138,6 +140,11 @@ func (s *sorting) keepNewest(ctx context.Context) error {
 	}
 	slices.Sort(s.result.Foreign)
 	return nil
+}
+
+// isReleased reports whether what waited has a release's tag.
+func (s *sorting) isReleased(p taggedPlace) bool {
+	return s.tagged[releaseTag(p.place.Epoch, p.place.Sequence)] == s.tagged[p.tag]
 }
 
 // judge reads what a tag of a release names. It returns nil, and counts the tag among the foreign ones, where
@@ -173,7 +180,7 @@ func (s *sorting) parse(ctx context.Context, desc ocispec.Descriptor) (*judged, 
 		if err != nil || bundle.EnvironmentRepository(r.Environment) != s.name {
 			return nil, err
 		}
-		return &judged{issuedAt: r.IssuedAt, names: r.ClusterTypes}, nil
+		return &judged{issuedAt: r.IssuedAt, names: *r}, nil
 	}
 	_, r, err := readRelease(ctx, s.repo, desc)
 	if err != nil || r.Stream().Repository() != s.name {

@@ -108,15 +108,26 @@ func (c *comparison) release(ctx context.Context, p *publication, ct scheduler.C
 	if tag := pl.standing.foreign; tag != "" {
 		return nil, foreign(tag + " is not a release " + p.trust.signedText())
 	}
-	last, now := pl.standing.verified, plannedType(pl)
+	if len(pl.lanes) > 0 {
+		return c.rings(ctx, p, pl)
+	}
+	d, err := c.against(ctx, pl, pl.standing.verified)
+	if err == nil && d.Result == StandingUnchanged && pl.content != nil {
+		d = d.renewed(p, pl.standing)
+	}
+	return d.blocked(pl), err
+}
+
+// against compares what pl would have with one of its releases, or with nothing where that is nil.
+func (c *comparison) against(ctx context.Context, pl *plan, last *bundle.Verified) (*TypeDifference, error) {
+	now := plannedType(pl)
 	if last == nil {
-		d, err := c.clusterType(ctx, now, nil)
-		return d.blocked(pl), err
+		return c.clusterType(ctx, now, nil)
 	}
 	if pl.content != nil && last.Release.Content == pl.content.Content {
 		d := now.unchanged()
 		d.against(last)
-		return d.renewed(p, pl.standing).blocked(pl), nil
+		return d, nil
 	}
 	tree, err := openTree(ctx, pl.repo, last.Tree, last.Release.Content)
 	if err != nil {
@@ -126,7 +137,7 @@ func (c *comparison) release(ctx context.Context, p *publication, ct scheduler.C
 	if d.against(last); d.Result == StandingUnchanged {
 		d.Result = StandingChanged // what is held says so
 	}
-	return d.blocked(pl), errors.Join(err, tree.Close())
+	return d, errors.Join(err, tree.Close())
 }
 
 // against notes the release that is compared with.

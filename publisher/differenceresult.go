@@ -45,6 +45,8 @@ const (
 	StandingNew Standing = "new"
 	// StandingBlocked is one that would not be published; Blocked says why.
 	StandingBlocked Standing = "blocked"
+	// StandingKept is a ring that is not published to, so that it goes on with what it has.
+	StandingKept Standing = "kept"
 )
 
 // TypeDifference is one cluster type of a Difference.
@@ -71,6 +73,33 @@ type TypeDifference struct {
 	Renewed bool `json:"renewed,omitempty"`
 	// Rings is there where the release would be for other rings than it is.
 	Rings *RingDifference `json:"rings,omitempty"`
+	// ByRing says, where the platform names rings, what becomes of each of them, narrowest first. The rest is then about
+	// the widest ring that is published to, or if nothing changes there, about the widest one that changes.
+	ByRing []RingStanding `json:"byRing,omitempty"`
+}
+
+// RingStanding is what becomes of the rings that have one release now.
+type RingStanding struct {
+	// Rings lists them, and Latest is true where agents without a ring have the release too.
+	Rings  []string `json:"rings"`
+	Latest bool     `json:"latest,omitempty"`
+	// Result is StandingKept where they are not published to.
+	Result Standing `json:"result"`
+	// OldSequence, OldNumber and OldDigest are those of the release that they have; zero where there is none.
+	OldSequence int64         `json:"oldSequence,omitempty"`
+	OldNumber   int64         `json:"oldNumber,omitempty"`
+	OldDigest   digest.Digest `json:"oldDigest,omitempty"`
+	// Added, Removed and Changed count in what the plan differs from what they have.
+	Added   int `json:"added"`
+	Removed int `json:"removed"`
+	Changed int `json:"changed"`
+	// Renewed says why their release would be made anew with the same content; empty where it would not.
+	Renewed string `json:"renewed,omitempty"`
+}
+
+// Differs reports whether the plan has other content than these rings have.
+func (r RingStanding) Differs() bool {
+	return r.Result == StandingChanged || r.Result == StandingNew || r.Added+r.Removed+r.Changed > 0
 }
 
 // RingDifference says for which rings a release is and would be. Empty lists are all rings.

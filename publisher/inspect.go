@@ -45,6 +45,8 @@ type Trusted struct {
 	Deltas []Delta `json:"deltas,omitempty"`
 	// ClusterTypes are those of an environment record.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes,omitempty"`
+	// RingReleases are what each ring has, by cluster type and ring.
+	RingReleases map[string]map[string]digest.Digest `json:"ringReleases,omitempty"`
 	// Incomplete names those of them that are not all that the commit asks for.
 	Incomplete []string `json:"incomplete,omitempty"`
 }
@@ -130,6 +132,7 @@ func (t *Trusted) readRecord(ctx context.Context, repo bundle.Source, desc ocisp
 	r := v.Record
 	t.Kind, t.Platform, t.Environment, t.Epoch, t.Sequence = "environment", r.Platform, r.Environment, r.Epoch, r.Sequence
 	t.IssuedAt, t.BaseCommit, t.EnvironmentCommit, t.ClusterTypes, t.Incomplete = r.IssuedAt, r.BaseCommit, r.EnvironmentCommit, r.ClusterTypes, r.Incomplete
+	t.RingReleases = r.Rings
 	return nil
 }
 

@@ -20,7 +20,11 @@ func LastReleases(loaded *Loaded, to oci.Location, trust Trust, keys []*Key, opt
 		trust = pinnedBy(keys)
 	}
 	l := &lastReleases{open: func() (*publication, error) {
-		environment := &scheduler.Result{Environment: loaded.Model.EnvironmentName(), Platform: loaded.Model.PlatformName()}
+		rings, err := loaded.Model.Rings()
+		if err != nil {
+			return nil, err
+		}
+		environment := &scheduler.Result{Environment: loaded.Model.EnvironmentName(), Platform: loaded.Model.PlatformName(), Rings: rings}
 		return newPublication(environment, to, nil, trust, PublishOptions{Platform: opts.Platform, Rings: opts.Rings, OCI: opts.OCI, Now: opts.Now})
 	}}
 	return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {

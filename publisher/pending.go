@@ -37,7 +37,8 @@ type Pending struct {
 	BaseCommit  string `json:"baseCommit,omitempty"`
 	// Need is how many release keys have to sign.
 	Need int `json:"need"`
-	// ClusterTypes lists all that the record names, and those that leave the environment, sorted.
+	// ClusterTypes lists all releases that the record names, and those of cluster types that leave the environment, by
+	// cluster type and the newest first. Where the platform names rings, a cluster type may have several.
 	ClusterTypes []PendingType `json:"clusterTypes"`
 	// Record is the zero value, and not in JSON, where nothing waits.
 	Record PendingRecord `json:"record,omitzero"`
@@ -48,8 +49,7 @@ type Pending struct {
 	// Warnings are about what was found at the location.
 	Warnings []string `json:"warnings,omitempty"`
 
-	p     *publication
-	repos map[string]pendingPart
+	p *publication
 }
 
 // PendingType is one cluster type of a Pending.
@@ -78,6 +78,8 @@ type PendingType struct {
 	Held        []string `json:"held,omitempty"`
 	// SignedBy lists the release keys that have signed it.
 	SignedBy []KeyName `json:"signedBy"`
+
+	part pendingPart
 }
 
 // PendingRecord is the environment's record of a Pending.
@@ -93,6 +95,7 @@ type PendingRecord struct {
 type pendingPart struct {
 	plan     *plan
 	verified *bundle.Verified
+	moving   []string // the tags that it moves
 }
 
 // OpenPending finds what waits for signatures in an environment, checks that it is meant for it and above what
@@ -149,15 +152,15 @@ func (p *publication) openPending(ctx context.Context, tag string) (*Pending, er
 	pending := &Pending{
 		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, BaseCommit: r.BaseCommit, Need: p.trust.need(), ClusterTypes: []PendingType{},
 		Record:     PendingRecord{OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, p.names(record.KeyIDs)},
-		Incomplete: r.Incomplete, p: p, repos: map[string]pendingPart{},
+		Incomplete: r.Incomplete, p: p,
 	}
-	names := slices.Collect(maps.Keys(r.ClusterTypes))
+	names := r.Types()
 	if p.record != nil {
-		names = slices.AppendSeq(names, maps.Keys(p.record.Record.ClusterTypes))
+		names = append(names, p.record.Record.Types()...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if err := pending.take(ctx, name, r.ClusterTypes[name]); err != nil {
+		if err := pending.take(ctx, name, r); err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
 	}
@@ -195,9 +198,9 @@ func (p *publication) nothingEver(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: nothing was ever published there", err)
 }
 
-// take reads and judges the release of one cluster type that the record names, or, where d is empty because
+// take reads and judges the releases of one cluster type that the record r names, or, where that names none because
 // the cluster type leaves the environment, the one that waits there.
-func (e *Pending) take(ctx context.Context, name string, d digest.Digest) error {
+func (e *Pending) take(ctx context.Context, name string, r bundle.EnvironmentRecord) error {
 	p := e.p
 	stream := bundle.Stream{Platform: e.Platform, Environment: e.Environment, ClusterType: name}
 	if err := oci.CheckName(name); err != nil {
@@ -212,33 +215,90 @@ func (e *Pending) take(ctx context.Context, name string, d digest.Digest) error 
 	if err := p.look(ctx, pl, stream); err != nil {
 		return err
 	}
-	v, last := (*bundle.Verified)(nil), pl.standing.verified
+	if rings := r.Rings[name]; len(rings) > 0 {
+		return e.takeRings(ctx, pl, stream, r)
+	}
+	d := r.ClusterTypes[name]
 	if d == "" && pl.standing.pending == nil {
 		return nil // it has left
 	} else if d == "" {
 		d = pl.standing.pending.Descriptor.Digest
 	}
-	row := PendingType{ClusterType: name, Result: OutcomePending}
-	if last != nil && last.Descriptor.Digest == d {
-		v, row.Result = last, OutcomeUnchanged
-	} else if v, err = p.releaseThatWaits(ctx, pl, stream, d); err != nil {
+	return e.takeRelease(ctx, pl, stream, d, pl.standing.verified, nil)
+}
+
+// takeRings takes the releases that the record r names for the rings of a cluster type, the newest first: each of them
+// is compared with what the widest of its rings has.
+func (e *Pending) takeRings(ctx context.Context, pl *plan, stream bundle.Stream, r bundle.EnvironmentRecord) error {
+	name := stream.ClusterType
+	if err := e.p.lookRings(ctx, pl, stream, slices.Sorted(maps.Keys(r.Rings[name]))); err != nil {
 		return err
 	}
-	e.repos[name] = pendingPart{pl, v}
+	first := len(e.ClusterTypes)
+	for _, d := range r.ReleasesOf(name) {
+		var lanes []*lane
+		for _, l := range pl.lanes {
+			if r.ReleaseOf(name, l.ring) == d {
+				lanes = append(lanes, l)
+			}
+		}
+		last := newestRelease(lanes)
+		if slices.ContainsFunc(tagsOf(lanes), func(tag string) bool { return pl.standing.moving[tag] == d }) {
+			v, _, err := e.p.verifyRelease(ctx, pl.repo, d.String())
+			if err != nil {
+				return err
+			}
+			if v != nil {
+				last = v // it stands, also where one for all rings has been released meanwhile
+			}
+		}
+		if err := e.takeRelease(ctx, pl, stream, d, last, tagsOf(lanes)); err != nil {
+			return err
+		}
+	}
+	slices.SortFunc(e.ClusterTypes[first:], func(a, b PendingType) int { return orderOf(b.part.verified).Compare(orderOf(a.part.verified)) })
+	return nil
+}
+
+// newestRelease returns the newest release that any of these lanes has; nil where they have none.
+func newestRelease(lanes []*lane) *bundle.Verified {
+	var newest *bundle.Verified
+	for _, l := range lanes {
+		if l.release != nil && (newest == nil || orderOf(l.release).Compare(orderOf(newest)) > 0) {
+			newest = l.release
+		}
+	}
+	return newest
+}
+
+// takeRelease takes the release with manifest d, which is to stand in the place of last and under the moving tags;
+// without any these follow from the rings that it names.
+func (e *Pending) takeRelease(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest, last *bundle.Verified, moving []string) error {
+	p, v, err := e.p, last, error(nil)
+	row := PendingType{ClusterType: stream.ClusterType, Result: OutcomePending}
+	if last != nil && last.Descriptor.Digest == d {
+		row.Result = OutcomeUnchanged
+	} else if v, err = p.releaseThatWaits(ctx, pl, stream, d, last); err != nil {
+		return err
+	}
 	r := v.Release
+	if moving == nil {
+		moving = movingTags(r.Rings, pl.standing)
+	}
 	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, p.names(v.KeyIDs)
 	if row.Result == OutcomePending {
 		if last != nil {
 			row.Previous, row.PreviousNumber, row.PreviousDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
 		}
-		err = row.compare(ctx, repo, v, last)
+		err = row.compare(ctx, pl.repo, v, last)
 	}
+	row.part = pendingPart{pl, v, moving}
 	e.ClusterTypes = append(e.ClusterTypes, row)
 	return err
 }
 
-// releaseThatWaits returns the release with manifest d, if it may be signed.
-func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest) (*bundle.Verified, error) {
+// releaseThatWaits returns the release with manifest d, if it may be signed and stand in the place of last.
+func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
 	desc, err := pl.repo.Resolve(ctx, d.String())
 	if err != nil {
 		return nil, err
@@ -252,7 +312,7 @@ func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bun
 	}
 	r := v.Release
 	expect := bundle.Expect{Stream: stream, Epoch: p.trust.Epoch, Now: p.issuedAt}
-	if last := pl.standing.verified; last != nil {
+	if last != nil {
 		expect.Highest = orderOf(last)
 	}
 	if len(r.Rings) > 0 {

@@ -52,7 +52,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			record := bundle.EnvironmentRecord{Schema: 1, Platform: "edge", Environment: "dev", Epoch: 1, Sequence: q.now.Unix(), IssuedAt: q.now}
 			record.ClusterTypes = map[string]digest.Digest{"drone": ""}
 			tc.change(&r, &record)
-			a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r)
+			a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r, nil)
 			require.NoError(t, err)
 			require.NoError(t, thief.push(t.Context(), repo, a))
 			for name := range record.ClusterTypes {

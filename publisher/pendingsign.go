@@ -36,7 +36,7 @@ func (e *Pending) Sign(ctx context.Context, keys []*Key) error {
 	for _, t := range e.ClusterTypes {
 		if t.Result == OutcomePending {
 			stream := bundle.Stream{Environment: e.Environment, ClusterType: t.ClusterType}
-			if err := e.addTo(ctx, e.repos[t.ClusterType].plan.repo, stream.Repository(), t.Digest); err != nil {
+			if err := e.addTo(ctx, t.part.plan.repo, stream.Repository(), t.Digest); err != nil {
 				return err
 			}
 		}
@@ -72,7 +72,7 @@ func (e *Pending) release(ctx context.Context, repo oci.Target) error {
 	}
 	for i := range e.ClusterTypes {
 		if t := &e.ClusterTypes[i]; t.Result == OutcomePending {
-			if err := signed(e.repos[t.ClusterType].plan.repo, t.Digest, &t.SignedBy); err != nil {
+			if err := signed(t.part.plan.repo, t.Digest, &t.SignedBy); err != nil {
 				return err
 			}
 		}
@@ -82,12 +82,13 @@ func (e *Pending) release(ctx context.Context, repo oci.Target) error {
 	}
 	for i := range e.ClusterTypes {
 		t := &e.ClusterTypes[i]
-		part := e.repos[t.ClusterType]
-		p.opts.Rings = part.verified.Release.Rings
-		_, err := settle(ctx, part.plan.repo, part.verified.Descriptor, part.verified.Release.Tag(), p.movingTags(part.plan.standing), part.plan.standing.tags)
+		part := t.part
+		own := part.verified.Release.Tag()
+		_, err := settle(ctx, part.plan.repo, part.verified.Descriptor, own, part.moving, part.plan.standing.tags)
 		if err != nil {
 			return fmt.Errorf("%s: %w", t.ClusterType, err)
 		}
+		part.plan.standing.all = append(part.plan.standing.all, own)
 		if t.Result == OutcomePending {
 			t.Result = OutcomePublished
 		}

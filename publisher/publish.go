@@ -37,7 +37,8 @@ type PublishOptions struct {
 	Source            string
 	// Created is the base commit's time. Zero is the time of issue.
 	Created time.Time
-	// Rings limits the releases to the named rings. Empty means all.
+	// Rings limits the releases to the named rings. Empty means all. Where the platform names rings, these have to be
+	// among them, the releases are for the widest of these and all narrower ones, and empty means the first.
 	Rings []string
 	// ValidFor is the validity of cluster types that have no wherry.dev/valid-for. Zero is DefaultValidity.
 	ValidFor time.Duration
@@ -135,6 +136,8 @@ type publication struct {
 	trust    Trust
 	issuedAt time.Time
 	done     *Published
+	// rings are those that the platform names, narrowest first.
+	rings []string
 	// record is the last verified environment record, nil where there is none; recordCurrent says whether it is
 	// signed as the trust in force asks.
 	record        *bundle.VerifiedEnvironment
@@ -166,6 +169,9 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*Key, trus
 		if err := oci.CheckTag(bundle.MovingTag(r)); err != nil || r == "" {
 			return nil, &OptionError{fmt.Errorf("%q is no ring: use letters, digits, '.', '_' and '-'", r)}
 		}
+	}
+	if err := suggestRing(opts.Rings, result.Rings); err != nil {
+		return nil, err
 	}
 	if opts.ValidFor < 0 {
 		return nil, &OptionError{fmt.Errorf("validity %s is negative", opts.ValidFor)}
@@ -205,7 +211,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*Key, trus
 		now = time.Now
 	}
 	return &publication{
-		opts: opts, to: to, store: store, keys: keys, trust: trust, accountOf: result.ServiceAccount,
+		opts: opts, to: to, store: store, keys: keys, trust: trust, accountOf: result.ServiceAccount, rings: result.Rings,
 		failedPolicies: result.FailedPolicies,
 		issuedAt:       now().UTC().Truncate(time.Second),
 		drops:          drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
@@ -271,7 +277,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 		}
 		p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
 	}
-	return p.publishRecord(ctx, p.clusterTypes(result))
+	return p.publishRecord(ctx, p.newRecordOf(p.clusterTypes(result)))
 }
 
 // checkDrops refuses to give up what is nowhere, which is probably mistyped. All cluster types are planned.
@@ -291,7 +297,7 @@ func (p *publication) leftTypes(result *scheduler.Result) []scheduler.ClusterTyp
 		return nil
 	}
 	var left []scheduler.ClusterTypeResult
-	for name := range p.record.Record.ClusterTypes {
+	for _, name := range p.record.Record.Types() {
 		if !slices.ContainsFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return ct.Name == name }) {
 			left = append(left, scheduler.ClusterTypeResult{Name: name})
 			p.left[name] = true

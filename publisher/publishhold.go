@@ -259,13 +259,17 @@ func lostIfRefused(err error, what string, args ...any) error {
 	return err
 }
 
-// lastVerified returns the newest release of ours that is for all rings which are published to; nil where
-// there never was a release. What the environment's record names, which is signed too, must be among those
+// lastVerified returns the newest release of ours that is for all rings which are published to, or, where the platform
+// names rings, for the widest of these; nil where there never was a release. What the environment's record names, which is signed too, must be among those
 // considered: else whoever can delete a release or its signature could have an older one taken for the last.
 func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verified, error) {
 	v, recorded := pl.standing.verified, digest.Digest("")
 	if p.record != nil {
 		recorded = p.record.Record.ClusterTypes[pl.clusterType.Name]
+	}
+	ringed := len(pl.lanes) > 0
+	if ringed {
+		v, recorded = pl.base().release, cmp.Or(pl.base().recorded, recorded)
 	}
 	switch {
 	case recorded == "" && len(pl.standing.releases())+len(pl.standing.moving) == 0:
@@ -277,12 +281,15 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 		if err != nil {
 			return nil, err
 		}
-		if v == nil || orderOf(r).Compare(orderOf(v)) > 0 {
+		if (v == nil || orderOf(r).Compare(orderOf(v)) > 0) && (!ringed || pl.base().isFor(r.Release)) {
 			v = r
 		}
 	}
 	if v == nil {
 		return nil, lost("there is no release here %s", p.trust.signedText())
+	}
+	if ringed {
+		return v, nil
 	}
 	return p.forRings(ctx, pl, v)
 }

@@ -25,33 +25,41 @@ func credible(o bundle.Order, last int64, now time.Time) bool {
 // pendingRelease returns the newest release of a stream that waits for signatures, is credible and above the
 // one that stands; nil where there is none.
 func (p *publication) pendingRelease(ctx context.Context, pl *plan, stream bundle.Stream) (*bundle.Verified, error) {
+	var newest *bundle.Verified
+	err := p.eachPending(ctx, pl, stream, func(v *bundle.Verified) bool {
+		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
+			newest = v
+		}
+		return newest == nil
+	})
+	return newest, err
+}
+
+// eachPending calls yield with each release of a stream that waits for signatures and is credible, newest first, as
+// long as it returns true.
+func (p *publication) eachPending(ctx context.Context, pl *plan, stream bundle.Stream, yield func(*bundle.Verified) bool) error {
 	if !p.trust.Documented() {
-		return nil, nil
+		return nil
 	}
 	for _, tag := range pl.standing.tags.pending() {
 		desc, err := pl.repo.Resolve(ctx, tag)
 		if err == nil {
 			var v *bundle.Verified
-			if v, err = bundle.Verify(ctx, pl.repo, desc, p.trust.any()); err == nil && p.waits(pl.standing, v, stream, tag) {
-				return v, nil
+			if v, err = bundle.Verify(ctx, pl.repo, desc, p.trust.any()); err == nil && p.waits(pl.standing, v, stream, tag) && !yield(v) {
+				return nil
 			}
 		}
 		if unlessRefused(err) != nil {
-			return nil, err
+			return err
 		}
 	}
-	return nil, nil
+	return nil
 }
 
 func (p *publication) waits(s standing, v *bundle.Verified, stream bundle.Stream, tag string) bool {
-	r, last := v.Release, int64(0)
-	if s.verified != nil {
-		if orderOf(v).Compare(orderOf(s.verified)) <= 0 {
-			return false
-		}
-		last = lastSequence(s.verified, r.Epoch)
-	}
-	return r.Stream() == stream && r.Epoch == p.trust.Epoch && pendingTag(r.Epoch, r.Sequence) == tag && credible(orderOf(v), last, p.issuedAt)
+	r := v.Release
+	return r.Stream() == stream && r.Epoch == p.trust.Epoch && pendingTag(r.Epoch, r.Sequence) == tag &&
+		credible(orderOf(v), lastSequence(s.verified, r.Epoch), p.issuedAt)
 }
 
 // lastSequence is that of v in an epoch; in another one sequences begin again.

@@ -30,6 +30,12 @@ type plan struct {
 	artifacts bundle.Artifacts
 	validFor  time.Duration
 	standing  standing
+	// lanes are the rings and latest, narrowest first, where the platform names rings; aim are those that are published
+	// to.
+	lanes, aim []*lane
+	// force is the ring whose release is made anew in any case, because of forced; nil where there is none.
+	force  *lane
+	forced string
 }
 
 // standing is what a repository of releases holds.
@@ -102,8 +108,17 @@ func (p *publication) find(ctx context.Context, pl *plan) error {
 		if last.Release.Platform != p.done.Platform {
 			pl.fail("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
 				p.to.Name(stream.Repository()), last.Release.Platform, p.done.Platform)
+			return nil
 		}
 	}
+	if len(p.rings) == 0 {
+		return nil
+	}
+	if err := p.lookRings(ctx, pl, stream, p.rings); err != nil {
+		return err
+	}
+	p.aim(pl)
+	pl.describeRings()
 	return nil
 }
 
@@ -122,6 +137,9 @@ func (pl *plan) lacksSomething() bool {
 // has none: that nobody vouches for it is no danger, as whoever can lie there can also take the tags away.
 func (pl *plan) hadAssignments(ctx context.Context) (bool, error) {
 	empty := func(r bundle.Release) bool { return r.Content.DiffID == pl.content.Content.DiffID }
+	if len(pl.lanes) > 0 && pl.standing.verified != nil {
+		return slices.ContainsFunc(pl.aim, func(l *lane) bool { return l.release != nil && !empty(l.release.Release) }), nil
+	}
 	if last := pl.standing.verified; last != nil {
 		return !empty(last.Release), nil
 	}

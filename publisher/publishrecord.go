@@ -96,11 +96,31 @@ func (p *publication) clusterTypes(result *scheduler.Result) map[string]digest.D
 	types := map[string]digest.Digest{}
 	for _, ct := range p.done.ClusterTypes {
 		left := !slices.ContainsFunc(result.ClusterTypes, func(r scheduler.ClusterTypeResult) bool { return r.Name == ct.ClusterType })
-		if ct.Digest != "" && (!left || ct.Result == OutcomeFailed) {
-			types[ct.ClusterType] = ct.Digest
+		d := ct.Digest
+		if len(p.rings) > 0 {
+			d = ct.releaseOf("").Digest
+		}
+		if d != "" && (!left || ct.Result == OutcomeFailed || ct.assigns) {
+			types[ct.ClusterType] = d
 		}
 	}
 	return types
+}
+
+// ringReleases maps each of the cluster types of a record to what its rings have; nil where the platform names no
+// rings.
+func (p *publication) ringReleases(types map[string]digest.Digest) map[string]map[string]digest.Digest {
+	var all map[string]map[string]digest.Digest
+	for _, ct := range p.done.ClusterTypes {
+		if _, listed := types[ct.ClusterType]; !listed || len(p.rings) == 0 {
+			continue
+		}
+		if all == nil {
+			all = map[string]map[string]digest.Digest{}
+		}
+		all[ct.ClusterType] = ct.byRing()
+	}
+	return all
 }
 
 // incomplete names the cluster types that are not as the commit says. While a registration's source cannot
@@ -117,22 +137,27 @@ func (p *publication) incomplete(types map[string]digest.Digest) []string {
 	return names
 }
 
-// publishRecord signs what the environment consists of now, unless the last record says the same.
-func (p *publication) publishRecord(ctx context.Context, types map[string]digest.Digest) error {
+// newRecordOf returns what the environment consists of now, without its place.
+func (p *publication) newRecordOf(types map[string]digest.Digest) bundle.EnvironmentRecord {
+	return bundle.EnvironmentRecord{
+		Schema: bundle.EnvironmentSchema, Platform: p.done.Platform, Environment: p.done.Environment, IssuedAt: p.issuedAt,
+		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types, Rings: p.ringReleases(types),
+		Incomplete: p.incomplete(types),
+	}
+}
+
+// publishRecord signs a record, unless the last one says the same.
+func (p *publication) publishRecord(ctx context.Context, record bundle.EnvironmentRecord) error {
 	repo, err := p.recordRepository()
 	if err != nil {
 		return err
 	}
 	moving := []string{bundle.LatestTag}
-	record := bundle.EnvironmentRecord{
-		Schema: bundle.EnvironmentSchema, Platform: p.done.Platform, Environment: p.done.Environment, IssuedAt: p.issuedAt,
-		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types, Incomplete: p.incomplete(types),
-	}
 	pending, err := p.pendingRecord(ctx, repo)
 	if err != nil {
 		return err
 	}
-	record.Epoch = p.trust.Epoch
+	record.Epoch, record.Sequence = p.trust.Epoch, 0
 	if last := p.record; last != nil && last.Record.Epoch == record.Epoch {
 		if p.recordCurrent && pending == nil && !p.recordTaken && sameRecord(last.Record, record) {
 			moved, err := settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags)
@@ -182,7 +207,7 @@ func (p *publication) releaseRecord(ctx context.Context, repo oci.Target, desc o
 // sameRecord says whether a and b say the same of the environment, whenever they were issued.
 func sameRecord(a, b bundle.EnvironmentRecord) bool {
 	return a.Platform == b.Platform && a.BaseCommit == b.BaseCommit && a.EnvironmentCommit == b.EnvironmentCommit &&
-		maps.Equal(a.ClusterTypes, b.ClusterTypes) && slices.Equal(a.Incomplete, b.Incomplete)
+		maps.Equal(a.ClusterTypes, b.ClusterTypes) && maps.EqualFunc(a.Rings, b.Rings, maps.Equal) && slices.Equal(a.Incomplete, b.Incomplete)
 }
 
 func (p *publication) newRecord(record bundle.EnvironmentRecord) (artifact, error) {

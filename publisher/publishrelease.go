@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"time"
@@ -43,7 +44,10 @@ func (p *publication) carryOut(ctx context.Context, pl *plan) error {
 }
 
 func (p *publication) attempt(ctx context.Context, pl *plan) error {
-	moving := p.movingTags(pl.standing)
+	if len(pl.lanes) > 0 {
+		return p.attemptRings(ctx, pl)
+	}
+	moving := movingTags(p.opts.Rings, pl.standing)
 	if last := pl.standing.verified; last != nil {
 		same, renewed, err := p.isCurrent(ctx, pl, last)
 		if err != nil {
@@ -70,7 +74,7 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 	if err != nil {
 		return err
 	}
-	a, err := p.newBundle(ctx, pl, release)
+	a, err := p.newBundle(ctx, pl, release, nil)
 	if err != nil {
 		return err
 	}
@@ -84,32 +88,30 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 // to, else to those who are to sign it.
 func (p *publication) release(ctx context.Context, pl *plan, desc ocispec.Descriptor, r bundle.Release, moving []string, have int) error {
 	pl.result.Sequence, pl.result.Digest, pl.result.Number = r.Sequence, desc.Digest, r.Number
-	if need := p.trust.need(); have < need {
-		pl.result.Result, pl.result.Signatures = OutcomePending, &SignatureCount{have, need}
-		return wait(ctx, pl.repo, desc, pendingTag(r.Epoch, r.Sequence))
-	}
-	pl.result.Result = OutcomePublished
-	_, err := settle(ctx, pl.repo, desc, r.Tag(), moving, pl.standing.tags)
+	var err error
+	pl.result.Result, pl.result.Signatures, err = p.makeVisible(ctx, pl, desc, r, moving, have)
 	return err
 }
 
-// movingTags returns the tags to move: those of the rings that are named, else those of every ring
-// that is known, and latest.
-func (p *publication) movingTags(s standing) []string {
+func (p *publication) makeVisible(ctx context.Context, pl *plan, desc ocispec.Descriptor, r bundle.Release, moving []string, have int) (Outcome, *SignatureCount, error) {
+	if need := p.trust.need(); have < need {
+		return OutcomePending, &SignatureCount{have, need}, wait(ctx, pl.repo, desc, pendingTag(r.Epoch, r.Sequence))
+	}
+	_, err := settle(ctx, pl.repo, desc, r.Tag(), moving, pl.standing.tags)
+	return OutcomePublished, nil, err
+}
+
+// movingTags returns the tags that a release for some rings moves where the platform names none: theirs, else those of
+// every ring that has a tag, and latest. Where it names them, see tagsOf.
+func movingTags(rings []string, s standing) []string {
 	var tags []string
-	for _, r := range p.opts.Rings {
+	for _, r := range rings {
 		tags = append(tags, bundle.MovingTag(r))
 	}
 	if len(tags) > 0 {
 		return tags
 	}
-	for tag := range s.moving {
-		if tag != bundle.LatestTag {
-			tags = append(tags, tag)
-		}
-	}
-	slices.Sort(tags)
-	return append(tags, bundle.LatestTag)
+	return append(s.ringTags(), bundle.LatestTag)
 }
 
 // isCurrent says whether the last release still says what a new one would. Where only its age or its
@@ -168,18 +170,33 @@ func (p *publication) ends(r bundle.Release) bool {
 // signs it unseen, so that nothing may be in it which a release of theirs would not have: neither content, nor
 // the word for where that came from, nor a layer that is not known.
 func (p *publication) isPending(pl *plan, v *bundle.Verified) bool {
-	r := v.Release
-	return p.says(pl, r) && r.BaseCommit == p.done.BaseCommit && r.EnvironmentCommit == p.done.EnvironmentCommit &&
-		r.ExpiresAt.Sub(r.IssuedAt) == pl.validFor && !p.ends(r) && checkLayers(v.Manifest) == nil
+	return p.waitsFor(v, p.plannedRelease(pl))
+}
+
+// waitsFor reports whether v, which waits for signatures, is the release r but for its place and times.
+func (p *publication) waitsFor(v *bundle.Verified, r bundle.Release) bool {
+	w := v.Release
+	return w.Content == r.Content && w.Artifacts == r.Artifacts && slices.Equal(w.Rings, r.Rings) &&
+		w.BaseCommit == r.BaseCommit && w.EnvironmentCommit == r.EnvironmentCommit &&
+		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !p.ends(w) && checkLayers(v.Manifest) == nil
+}
+
+// plannedRelease returns the release that pl asks for, without its sequence.
+func (p *publication) plannedRelease(pl *plan) bundle.Release {
+	r := bundle.Release{
+		Schema: bundle.ReleaseSchema, Platform: p.done.Platform, Environment: p.done.Environment, ClusterType: pl.clusterType.Name,
+		Rings: p.opts.Rings, Epoch: p.trust.Epoch, IssuedAt: p.issuedAt, ExpiresAt: p.issuedAt.Add(pl.validFor),
+		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, Artifacts: pl.artifacts,
+	}
+	if pl.content != nil {
+		r.Content = pl.content.Content
+	}
+	return r
 }
 
 func (p *publication) newRelease(pl *plan) (bundle.Release, error) {
-	r := bundle.Release{
-		Schema: bundle.ReleaseSchema, Platform: p.done.Platform, Environment: p.done.Environment, ClusterType: pl.clusterType.Name,
-		Rings: p.opts.Rings, IssuedAt: p.issuedAt, ExpiresAt: p.issuedAt.Add(pl.validFor),
-		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, Content: pl.content.Content, Artifacts: pl.artifacts,
-	}
-	r.Epoch, r.Number = p.trust.Epoch, bundle.NextNumber(pl.standing.verified)
+	r := p.plannedRelease(pl)
+	r.Number = bundle.NextNumber(pl.standing.verified)
 	last := max(lastSequence(pl.standing.verified, r.Epoch), lastSequence(pl.standing.pending, r.Epoch))
 	var err error
 	if r.Sequence, err = pl.standing.next(r.Epoch, last, p.issuedAt); err != nil {
@@ -195,9 +212,9 @@ type artifact struct {
 	signed   *bundle.Signed
 }
 
-// newBundle makes the artifact of a release. Where the last one has the same tree, it keeps its layers, since a
-// compressor's bytes may differ from one Go release to the next.
-func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release) (artifact, error) {
+// newBundle makes the artifact of a release, which is from made anew unless that is nil. Where a standing one has the
+// same tree, it keeps its layers, since a compressor's bytes may differ from one Go release to the next.
+func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release, from *bundle.Verified) (artifact, error) {
 	doc, err := r.Marshal()
 	if err != nil {
 		return artifact{}, err
@@ -216,15 +233,20 @@ func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release)
 	if n := len(pl.held); n > 0 {
 		m.Annotations[annotationHeld] = strconv.Itoa(n)
 	}
+	if from != nil {
+		m.Annotations = maps.Clone(from.Manifest.Annotations)
+		m.Annotations[ocispec.AnnotationVersion] = r.Tag()
+	}
 	err = p.finish(&a, m, r.Stream().Repository())
 	return a, err
 }
 
 // layers returns those of a release's manifest, and the blobs among them that are to be pushed.
 func (p *publication) layers(ctx context.Context, pl *plan, r bundle.Release) (layers []ocispec.Descriptor, blobs []bundle.Blob, err error) {
-	tree := bundle.NewBlob(bundle.MediaTypeTree, pl.content.Gzip)
-	last := pl.standing.verified
-	if last == nil || last.Release.Content != r.Content {
+	data, ok := p.layerOf(pl, r.Content)
+	tree := bundle.NewBlob(bundle.MediaTypeTree, data)
+	last := pl.withContent(r.Content)
+	if last == nil {
 		deltas, err := p.deltas(ctx, pl)
 		blobs = append([]bundle.Blob{tree}, deltas...)
 		for _, b := range blobs {
@@ -239,11 +261,26 @@ func (p *publication) layers(ctx context.Context, pl *plan, r bundle.Release) (l
 			return nil, nil, err
 		case there:
 			layers = append(layers, layer)
+		case layer.Digest == last.Tree.Digest && !ok:
+			return nil, nil, fmt.Errorf("%s: the files of release %s are gone: %w", pl.clusterType.Name, last.Release.Tag(), errRace)
 		case layer.Digest == last.Tree.Digest:
 			layers, blobs = append(layers, tree.Descriptor), append(blobs, tree)
 		}
 	}
 	return layers, blobs, nil
+}
+
+// withContent returns a release of pl that stands and has this content; nil where there is none.
+func (pl *plan) withContent(c bundle.Content) *bundle.Verified {
+	if last := pl.standing.verified; last != nil && last.Release.Content == c {
+		return last
+	}
+	for _, l := range pl.lanes {
+		if l.release != nil && l.release.Release.Content == c {
+			return l.release
+		}
+	}
+	return nil
 }
 
 // annotations are what registries and other tools show.

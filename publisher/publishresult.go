@@ -1,6 +1,8 @@
 package publisher
 
 import (
+	"slices"
+
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -68,6 +70,9 @@ type PublishedType struct {
 	Renewed string `json:"renewed,omitempty"`
 	// Signatures counts those of a pending release.
 	Signatures *SignatureCount `json:"signatures,omitempty"`
+	// Releases lists what each ring has, the newest first, where the platform names rings; Sequence, Digest, Number,
+	// Renewed and Signatures are then those of the widest ring that was published to, and Result says what became of them all.
+	Releases []PublishedRelease `json:"releases,omitempty"`
 	// Reason says why the cluster type as a whole failed.
 	Reason string `json:"reason,omitempty"`
 	// Failures lists the assignments that could not be rendered, sorted by name. Unless the cluster type
@@ -75,6 +80,46 @@ type PublishedType struct {
 	Failures []FailedAssignment `json:"failures,omitempty"`
 	// Dropped lists those of PublishOptions.Drop that could not be rendered and were left out.
 	Dropped []FailedAssignment `json:"dropped,omitempty"`
+
+	assigns bool // a ring's release has assignments, although the cluster type has none any more
+}
+
+// PublishedRelease is what some rings of a cluster type have after publishing, or are to have once it is signed.
+type PublishedRelease struct {
+	// Rings lists the rings that have it, and Latest is true where agents without a ring do.
+	Rings  []string `json:"rings"`
+	Latest bool     `json:"latest,omitempty"`
+	Result Outcome  `json:"result"`
+	// Sequence and Number are zero where the release is not known any more.
+	Sequence int64         `json:"sequence,omitempty"`
+	Number   int64         `json:"number,omitempty"`
+	Digest   digest.Digest `json:"digest"`
+	// Renewed says why the release was made anew although nothing in it is new; empty where something is.
+	Renewed    string          `json:"renewed,omitempty"`
+	Signatures *SignatureCount `json:"signatures,omitempty"`
+
+	content digest.Digest // of the tree
+}
+
+// releaseOf returns what a ring has, or latest where that is empty; the zero value where it has nothing.
+func (t PublishedType) releaseOf(ring string) PublishedRelease {
+	for _, r := range t.Releases {
+		if ring == "" && r.Latest || slices.Contains(r.Rings, ring) {
+			return r
+		}
+	}
+	return PublishedRelease{Result: OutcomeUnchanged}
+}
+
+// byRing maps each ring to what it has.
+func (t PublishedType) byRing() map[string]digest.Digest {
+	rings := map[string]digest.Digest{}
+	for _, r := range t.Releases {
+		for _, ring := range r.Rings {
+			rings[ring] = r.Digest
+		}
+	}
+	return rings
 }
 
 // SignatureCount is how many keys have signed, and how many have to.

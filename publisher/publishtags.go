@@ -5,6 +5,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -44,6 +45,13 @@ func readTags(ctx context.Context, repo oci.Target) (tags, error) {
 		t.moving[tag] = desc.Digest
 	}
 	return t, nil
+}
+
+// ringTags returns the moving tags of rings, sorted.
+func (t tags) ringTags() []string {
+	tags := slices.DeleteFunc(slices.Collect(maps.Keys(t.moving)), func(tag string) bool { return tag == bundle.LatestTag })
+	slices.Sort(tags)
+	return tags
 }
 
 // releases returns the newest of those tags that are releases' own, newest first.

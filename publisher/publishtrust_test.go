@@ -323,7 +323,7 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	r.Sequence = math.MaxInt64
 	content, _, err := packAssignments(q.result.ClusterTypes[0].Assignments, nil)
 	require.NoError(t, err)
-	a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r)
+	a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r, nil)
 	require.NoError(t, err)
 	require.NoError(t, thief.push(t.Context(), repo, a))
 	require.NoError(t, repo.Tag(t.Context(), a.manifest.Descriptor, r.Tag()))

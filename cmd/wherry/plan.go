@@ -55,7 +55,7 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 	p.trust.add(cmd, "the public key `FILE` that must have signed them")
 	flags.StringVar(&p.against, "against", "", "compare with this `FOLDER` of rendered files")
 	flags.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
-	flags.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME` only; may be repeated")
+	flags.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME`, with publish's flag of this name")
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: plan with publish's flag of this name; may be repeated")
 	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
 	flags.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")

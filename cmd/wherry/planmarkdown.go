@@ -30,6 +30,7 @@ func planMarkdown(d *publisher.Difference) []byte {
 		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", escaped(renameText(r)))
 	}
 	c.types(d)
+	c.rings(d)
 	c.changes(d)
 	c.failures(d)
 	c.waiting(d)
@@ -72,6 +73,19 @@ func (c *comment) types(d *publisher.Difference) {
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
 		fmt.Fprintf(c, "\n%s more: unchanged.\n", cli.Count(same, "cluster type"))
+	}
+}
+
+func (c *comment) rings(d *publisher.Difference) {
+	n := 0
+	for _, ct := range d.ClusterTypes {
+		for _, l := range ringLines(ct) {
+			if n == 0 {
+				c.head("**Rings**", "cluster type", "rings", "what becomes of them")
+			}
+			c.row(n, code(ct.ClusterType), escaped(l[0]), escaped(l[1]))
+			n++
+		}
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"text/tabwriter"
 	"unicode"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 )
@@ -69,6 +70,7 @@ func planTable(w io.Writer, d *publisher.Difference) error {
 	if err := table.Flush(); err != nil {
 		return err
 	}
+	planRings(&b, d)
 	marks := map[publisher.Change]string{publisher.ChangeAdded: "+", publisher.ChangeRemoved: "-", publisher.ChangeChanged: "~"}
 	for _, g := range planGroups(d) {
 		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, cli.Line(namesShown(g.names, maxNamesShown)))
@@ -111,6 +113,53 @@ func typesTable(w io.Writer, d *publisher.Difference) {
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
 		fmt.Fprintf(w, "%d more\t%s\n", same, publisher.StandingUnchanged)
+	}
+}
+
+// ringLines says of a cluster type what becomes of each of its rings, the names and the rest apart; nil where all rings
+// go on with the same.
+func ringLines(ct publisher.TypeDifference) [][2]string {
+	var lines [][2]string
+	differs := false
+	for _, r := range ct.ByRing {
+		names := slices.Clone(r.Rings)
+		if r.Latest {
+			names = append(names, bundle.LatestTag)
+		}
+		text := string(r.Result)
+		if r.Result == publisher.StandingKept && r.OldDigest != "" {
+			text = "keeps " + bundle.ReleaseName(r.OldNumber, r.OldDigest)
+		}
+		if r.Differs() {
+			differs = true
+			counts := fmt.Sprintf("%d added, %d removed, %d changed", r.Added, r.Removed, r.Changed)
+			if r.Result == publisher.StandingKept {
+				text += ", from which the plan differs by " + counts
+			} else {
+				text += ": " + counts
+			}
+		}
+		if r.Renewed != "" {
+			text += "; signed again: " + r.Renewed
+		}
+		lines = append(lines, [2]string{strings.Join(names, ", "), text})
+	}
+	if !differs {
+		return nil
+	}
+	return lines
+}
+
+func planRings(b *bytes.Buffer, d *publisher.Difference) {
+	for _, ct := range d.ClusterTypes {
+		lines := ringLines(ct)
+		if len(lines) == 0 {
+			continue
+		}
+		fmt.Fprintf(b, "\nRings of %s:\n", ct.ClusterType)
+		for _, l := range lines {
+			fmt.Fprintf(b, "    %s: %s\n", l[0], l[1])
+		}
 	}
 }
 

@@ -5,6 +5,7 @@ import (
 	"errors"
 	"fmt"
 	"io"
+	"slices"
 	"strings"
 	"time"
 
@@ -49,6 +50,9 @@ fetched and verified, the cluster type is not published, since leaving an assign
 does so on purpose. Nor is one, without --allow-empty, that had assignments and now has none. The exit code is
 1 in each of these cases.
 
+Where the platform names rings, new content is released to the first of them, or to --ring and all before it;
+the others keep what they have, which is renewed in time. The release that reaches the last ring is for all.
+
 Before anything is pushed, each --check runs with sh in a folder with what would be released: the files as
 tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
 does not exit with 0 has nothing published, and the exit code is 4.
@@ -77,7 +81,7 @@ that asks for, from a timer, so that releases never expire.
 	flags.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
 	flags.StringVar(&p.trust, "trust", "", trustFlagUsage)
 	flags.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
-	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME` only; may be repeated")
+	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME`, and where the platform names its rings to all before it; else to it only, and may be repeated")
 	flags.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
 	flags.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
 	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
@@ -178,10 +182,41 @@ func (p *publishing) checkClean(cmd *cobra.Command, loaded *publisher.Loaded) er
 }
 
 func publishedTable(w io.Writer, done *publisher.Published) {
+	if slices.ContainsFunc(done.ClusterTypes, func(ct publisher.PublishedType) bool { return len(ct.Releases) > 0 }) {
+		publishedRings(w, done)
+		return
+	}
 	fmt.Fprintln(w, "CLUSTER TYPE\tASSIGNMENTS\tRESULT\tRELEASE\tDIGEST")
 	for _, ct := range done.ClusterTypes {
 		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", ct.ClusterType, ct.Assignments, ct.Result, cell(bundle.ReleaseName(ct.Number, ct.Digest)), cmp.Or(string(ct.Digest), "-"))
 	}
+}
+
+// publishedRings has a line for each release that rings have.
+func publishedRings(w io.Writer, done *publisher.Published) {
+	fmt.Fprintln(w, "CLUSTER TYPE\tRINGS\tASSIGNMENTS\tRESULT\tRELEASE\tDIGEST")
+	for _, ct := range done.ClusterTypes {
+		releases := ct.Releases
+		if len(releases) == 0 || ct.Result == publisher.OutcomeFailed || ct.Result == publisher.OutcomeSkipped {
+			releases = []publisher.PublishedRelease{{Result: ct.Result, Number: ct.Number, Digest: ct.Digest}}
+		}
+		for _, r := range releases {
+			assignments := "-"
+			if r.Digest == ct.Digest {
+				assignments = fmt.Sprint(ct.Assignments)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ct.ClusterType, cmp.Or(ringNames(r), "-"), assignments, r.Result, cell(bundle.ReleaseName(r.Number, r.Digest)), cmp.Or(string(r.Digest), "-"))
+		}
+	}
+}
+
+// ringNames names the rings that have a release, and latest for agents without a ring.
+func ringNames(r publisher.PublishedRelease) string {
+	names := slices.Clone(r.Rings)
+	if r.Latest {
+		names = append(names, bundle.LatestTag)
+	}
+	return strings.Join(names, ",")
 }
 
 // conclude says on stderr what became of the whole, and what did not succeed.
@@ -191,8 +226,13 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 		if ct.Result == publisher.OutcomePublished {
 			published++
 		}
-		if ct.Renewed != "" {
+		if ct.Renewed != "" && len(ct.Releases) == 0 {
 			cmd.PrintErrf("renewed: %s: %s\n", ct.ClusterType, ct.Renewed)
+		}
+		for _, r := range ct.Releases {
+			if r.Renewed != "" {
+				cmd.PrintErrf("renewed: %s in %s: %s\n", ct.ClusterType, ringNames(r), r.Renewed)
+			}
 		}
 		printFate(cmd, ct)
 	}

@@ -1,0 +1,245 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Where a platform names its rings, each of them has the newest release that is for it, and so has latest, which the
+// last ring shares. A publication makes one release for the rings that it is for, and renews what the others have; see
+// issues. As long as every release moves the tags of all rings that it names, and one that is renewed for all is
+// followed by those of narrower rings, the newest release for a ring is the one that its tag should name: whoever was
+// cut off is put right by the next publication.
+
+// lane is a ring, or latest, and the release that it has.
+type lane struct {
+	ring string // empty for latest
+	// release is the newest of ours that is for the ring; nil where there is none. See standing for current and taken.
+	release        *bundle.Verified
+	current, taken bool
+	// waiting is the newest release for the ring that waits for signatures; nil where there is none.
+	waiting *bundle.Verified
+	// recorded is what the environment's record says that the ring has; empty where it does not.
+	recorded digest.Digest
+}
+
+// isFor reports whether a release is for the ring.
+func (l *lane) isFor(r bundle.Release) bool {
+	return len(r.Rings) == 0 || l.ring != "" && slices.Contains(r.Rings, l.ring)
+}
+
+// suggestRing makes an error of the rings that the platform does not name.
+func suggestRing(wanted, named []string) error {
+	for _, ring := range wanted {
+		if len(named) > 0 && !slices.Contains(named, ring) {
+			return &OptionError{fmt.Errorf("there is no ring %q: the platform names %s", ring, strings.Join(named, ", "))}
+		}
+	}
+	return nil
+}
+
+// ringsOf returns the rings that a release for these lanes names: none where latest is among them.
+func ringsOf(lanes []*lane) []string {
+	var rings []string
+	for _, l := range lanes {
+		if l.ring == "" {
+			return nil
+		}
+		rings = append(rings, l.ring)
+	}
+	slices.Sort(rings)
+	return rings
+}
+
+// tagsOf returns the moving tags of lanes, latest last.
+func tagsOf(lanes []*lane) []string {
+	var tags []string
+	latest := false
+	for _, l := range lanes {
+		if l.ring == "" {
+			latest = true
+		} else {
+			tags = append(tags, bundle.MovingTag(l.ring))
+		}
+	}
+	slices.Sort(tags)
+	if latest {
+		tags = append(tags, bundle.LatestTag)
+	}
+	return tags
+}
+
+// lookRings finds out what each of the named rings has, narrowest first, and latest. Rings that only have a tag come
+// first: they were given up, or were named when the platform named none.
+func (p *publication) lookRings(ctx context.Context, pl *plan, stream bundle.Stream, named []string) error {
+	pl.lanes = nil
+	for _, tag := range pl.standing.ringTags() {
+		if ring := strings.TrimPrefix(tag, bundle.RingTagPrefix); !slices.Contains(named, ring) {
+			pl.lanes = append(pl.lanes, &lane{ring: ring})
+		}
+	}
+	for _, ring := range named {
+		pl.lanes = append(pl.lanes, &lane{ring: ring})
+	}
+	pl.lanes = append(pl.lanes, &lane{})
+	s := &laneSearch{p: p, pl: pl, stream: stream, seen: map[digest.Digest]bool{}}
+	for _, step := range []func(context.Context) error{s.recorded, s.moving, s.tagged, s.taken, s.waiting} {
+		if err := step(ctx); err != nil {
+			return err
+		}
+	}
+	s.fillFresh()
+	return nil
+}
+
+// laneSearch looks for the releases of lanes.
+type laneSearch struct {
+	p      *publication
+	pl     *plan
+	stream bundle.Stream
+	seen   map[digest.Digest]bool
+	// floor is the newest release that the record names: what is older was known when that was written.
+	floor bundle.Order
+}
+
+// consider gives v to the lanes that it is for and that have nothing newer.
+func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
+	for _, l := range s.pl.lanes {
+		if l.isFor(v.Release) && (l.release == nil || orderOf(v).Compare(orderOf(l.release)) > 0) {
+			l.release, l.current, l.taken = v, current, taken
+		}
+	}
+}
+
+// verify returns the release that ref, a tag or a digest, names; nil where that is none of this stream that is trusted.
+func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified, current bool, err error) {
+	if last := s.pl.standing.verified; last != nil && (ref == last.Descriptor.Digest.String() || ref == last.Release.Tag() && !s.pl.standing.taken) {
+		return last, s.pl.standing.current, nil
+	}
+	v, current, err = s.p.verifyRelease(ctx, s.pl.repo, ref)
+	if v == nil || v.Release.Stream() != s.stream || v.Release.Epoch > s.p.trust.Epoch {
+		return nil, false, err
+	}
+	return v, current, err
+}
+
+// recorded considers what the environment's record names.
+func (s *laneSearch) recorded(ctx context.Context) error {
+	if s.p.record == nil {
+		return nil
+	}
+	for _, l := range s.pl.lanes {
+		l.recorded = s.p.record.Record.ReleaseOf(s.stream.ClusterType, l.ring)
+	}
+	for _, d := range s.p.record.Record.ReleasesOf(s.stream.ClusterType) {
+		s.seen[d] = true
+		v, current, err := s.verify(ctx, d.String())
+		if err != nil {
+			return err
+		}
+		if v != nil {
+			s.consider(v, current, true) // until its own tag was looked at
+			if o := orderOf(v); o.Compare(s.floor) > 0 {
+				s.floor = o
+			}
+		}
+	}
+	return nil
+}
+
+// moving considers what the moving tags name.
+func (s *laneSearch) moving(ctx context.Context) error {
+	for _, l := range s.pl.lanes {
+		d := s.pl.standing.moving[bundle.MovingTag(l.ring)]
+		if d == "" || s.seen[d] {
+			continue
+		}
+		s.seen[d] = true
+		v, current, err := s.verify(ctx, d.String())
+		if err != nil {
+			return err
+		}
+		if v != nil {
+			s.consider(v, current, true)
+		} else if name := s.p.to.Name(s.stream.Repository()) + ":" + bundle.MovingTag(l.ring); s.pl.standing.foreign == "" {
+			s.pl.standing.foreign = name
+			s.p.warn("%s is not a release %s", name, s.p.trust.signedText())
+		}
+	}
+	return nil
+}
+
+// tagged considers the newest releases' own tags, as long as something newer can be among them.
+func (s *laneSearch) tagged(ctx context.Context) error {
+	open := slices.Clone(s.pl.lanes)
+	for _, tag := range s.pl.standing.releases() {
+		if place, _ := placeOf("s", tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
+			return nil
+		}
+		v, current, err := s.verify(ctx, tag)
+		if err != nil {
+			return err
+		}
+		if v != nil && v.Release.Tag() == tag {
+			s.consider(v, current, false)
+			open = slices.DeleteFunc(open, func(l *lane) bool { return l.isFor(v.Release) })
+		}
+	}
+	return nil
+}
+
+// taken finds out of which releases the own tag names another one.
+func (s *laneSearch) taken(ctx context.Context) error {
+	known := map[digest.Digest]bool{}
+	for _, l := range s.pl.lanes {
+		if !l.taken {
+			continue
+		}
+		d := l.release.Descriptor.Digest
+		taken, asked := known[d]
+		if tag := l.release.Release.Tag(); !asked && slices.Contains(s.pl.standing.all, tag) {
+			now, err := current(ctx, s.pl.repo, tag)
+			if err != nil {
+				return err
+			}
+			taken = now != "" && now != d
+		}
+		l.taken, known[d] = taken, taken
+	}
+	return nil
+}
+
+// waiting finds the newest release for each ring that waits for signatures.
+func (s *laneSearch) waiting(ctx context.Context) error {
+	newer := func(v *bundle.Verified, l *lane) bool {
+		return l.isFor(v.Release) && (l.release == nil || orderOf(v).Compare(orderOf(l.release)) > 0)
+	}
+	return s.p.eachPending(ctx, s.pl, s.stream, func(v *bundle.Verified) bool {
+		open := false
+		for _, l := range s.pl.lanes {
+			if l.waiting == nil && newer(v, l) {
+				l.waiting = v
+			}
+			open = open || l.waiting == nil
+		}
+		return open
+	})
+}
+
+// fillFresh gives rings that were never published to what the next wider ring has.
+func (s *laneSearch) fillFresh() {
+	for i := len(s.pl.lanes) - 2; i >= 0; i-- {
+		l, wider := s.pl.lanes[i], s.pl.lanes[i+1]
+		_, tagged := s.pl.standing.moving[bundle.MovingTag(l.ring)]
+		if tagged || l.recorded != "" || wider.release == nil || l.release != nil && len(l.release.Release.Rings) > 0 {
+			continue
+		}
+		l.release, l.current, l.taken, l.recorded = wider.release, wider.current, wider.taken, wider.recorded
+	}
+}

@@ -1,0 +1,180 @@
+package publisher
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// aim decides for which lanes a publication is: the ring that is asked for and those before it, else the first. The
+// first publication of a cluster type is for all, since nothing runs there that a narrow ring would protect.
+func (p *publication) aim(pl *plan) {
+	latest := pl.lanes[len(pl.lanes)-1]
+	unnamed := len(pl.lanes) - 1 - len(p.rings)
+	widest := 0
+	for _, ring := range p.opts.Rings {
+		widest = max(widest, slices.Index(p.rings, ring))
+	}
+	if widest == len(p.rings)-1 || latest.release == nil && !p.isRecorded(pl.clusterType.Name) {
+		pl.aim = pl.lanes
+		return
+	}
+	pl.aim = pl.lanes[unnamed : unnamed+widest+1]
+}
+
+// isRecorded reports whether the environment's record names releases of a cluster type.
+func (p *publication) isRecorded(clusterType string) bool {
+	return p.record != nil && len(p.record.Record.ReleasesOf(clusterType)) > 0
+}
+
+// base returns the widest lane that is published to: what fails is held from its release.
+func (pl *plan) base() *lane { return pl.aim[len(pl.aim)-1] }
+
+// issue is a release that some rings are to have: a new one, the one that they have made anew, or just that.
+type issue struct {
+	lanes []*lane
+	// from is the release that they have; nil where what was planned takes its place.
+	from           *bundle.Verified
+	current, taken bool
+	// why says why from is made anew; empty where it stays.
+	why string
+	// waiting is what others have yet to sign for these rings, and this publication leaves alone; nil where there is
+	// nothing.
+	waiting *bundle.Verified
+}
+
+func (i *issue) due() bool { return i.from == nil || i.why != "" }
+
+// forAll reports whether agents of every ring may take it.
+func (i *issue) forAll() bool { return len(ringsOf(i.lanes)) == 0 }
+
+func (i *issue) covers(l *lane) bool { return slices.Contains(i.lanes, l) }
+
+// aimsAt reports whether a lane is published to.
+func (pl *plan) aimsAt(l *lane) bool { return slices.Contains(pl.aim, l) }
+
+// has reports whether a release has the content that is planned.
+func (pl *plan) has(v *bundle.Verified) bool {
+	return v != nil && pl.content != nil && v.Release.Content == pl.content.Content && v.Release.Artifacts == pl.artifacts
+}
+
+// issues returns what the rings of pl are to have, each ring once, the oldest place first: a release that every ring
+// may take comes before those of narrower rings.
+func (p *publication) issues(ctx context.Context, pl *plan) ([]*issue, error) {
+	all := pl.standingIssues()
+	if pl.content != nil && slices.ContainsFunc(pl.aim, func(l *lane) bool { return !pl.has(l.release) }) {
+		all = append(withoutLanes(all, pl.aim), &issue{lanes: pl.aim})
+	}
+	for _, i := range all {
+		if err := p.judge(ctx, pl, i); err != nil {
+			return nil, err
+		}
+	}
+	slices.SortStableFunc(all, func(a, b *issue) int {
+		switch {
+		case a.forAll() != b.forAll():
+			if a.forAll() {
+				return -1
+			}
+			return 1
+		case a.from != nil && b.from != nil:
+			return orderOf(a.from).Compare(orderOf(b.from))
+		case a.from != nil:
+			return -1
+		}
+		return 1
+	})
+	if len(all) > 0 && all[0].forAll() && all[0].due() {
+		for _, i := range all[1:] {
+			if i.from != nil && i.why == "" {
+				i.why = "the release for all rings is made anew, and this one stays above it"
+			}
+		}
+	}
+	return all, nil
+}
+
+// standingIssues groups the lanes by the release that they have.
+func (pl *plan) standingIssues() []*issue {
+	var all []*issue
+	for _, l := range pl.lanes {
+		if l.release == nil {
+			continue
+		}
+		waiting := l.waiting
+		if pl.aimsAt(l) && !pl.has(waiting) {
+			waiting = nil
+		}
+		at := slices.IndexFunc(all, func(i *issue) bool {
+			return i.from.Descriptor.Digest == l.release.Descriptor.Digest && i.lanes[0].isFor(l.release.Release) == l.isFor(l.release.Release) && sameRelease(i.waiting, waiting)
+		})
+		if at < 0 {
+			all = append(all, &issue{from: l.release, current: l.current, taken: l.taken, waiting: waiting})
+			at = len(all) - 1
+		}
+		all[at].lanes = append(all[at].lanes, l)
+	}
+	return all
+}
+
+func sameRelease(a, b *bundle.Verified) bool {
+	return a == b || a != nil && b != nil && a.Descriptor.Digest == b.Descriptor.Digest
+}
+
+// withoutLanes takes lanes away from issues, and drops those that are left with none.
+func withoutLanes(all []*issue, lanes []*lane) []*issue {
+	for _, i := range all {
+		i.lanes = slices.DeleteFunc(i.lanes, func(l *lane) bool { return slices.Contains(lanes, l) })
+	}
+	return slices.DeleteFunc(all, func(i *issue) bool { return len(i.lanes) == 0 })
+}
+
+// judge says why a release that stands is made anew, if it is.
+func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
+	if i.from == nil {
+		return nil
+	}
+	switch first := i.lanes[0]; {
+	case !first.isFor(i.from.Release):
+		i.why = fmt.Sprintf("ring %s is new", first.ring)
+	case pl.forced != "" && slices.ContainsFunc(i.lanes, func(l *lane) bool { return l == pl.force }):
+		i.why = pl.forced
+	case i.taken:
+		i.why = "another publisher took its tag"
+	default:
+		i.why = p.renewal(standing{verified: i.from, current: i.current})
+	}
+	for _, l := range i.lanes {
+		if v := l.waiting; i.why == "" && v != nil && pl.aimsAt(l) && !pl.has(v) {
+			i.why = "it takes the place of " + pendingTag(v.Release.Epoch, v.Release.Sequence)
+		}
+	}
+	there, err := pl.repo.Exists(ctx, i.from.Tree)
+	if err != nil || there {
+		return err
+	}
+	if i.why == "" {
+		i.why = "its files are not there any more"
+	}
+	if _, cached := p.layerOf(pl, i.from.Release.Content); !cached {
+		i.why = "" // there is nothing to make it anew with
+		p.warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.clusterType.Name, i.from.Name(), lanesText(i.lanes))
+	}
+	return nil
+}
+
+// lanesText names lanes for people.
+func lanesText(lanes []*lane) string {
+	var names []string
+	for _, l := range lanes {
+		if l.ring == "" {
+			names = append(names, bundle.LatestTag)
+		} else {
+			names = append(names, l.ring)
+		}
+	}
+	return strings.Join(names, ", ")
+}
