@@ -117,6 +117,8 @@ type ReleaseStatus struct {
 	AgeSeconds int64         `json:"ageSeconds,omitempty"`
 	BaseCommit string        `json:"baseCommit,omitempty"`
 	Content    digest.Digest `json:"content,omitempty"` // of the tree
+	// Rings are those that the release is for; none is all.
+	Rings []string `json:"rings,omitempty"`
 }
 
 // RefusedStatus names a refused release and says why.
@@ -226,5 +228,6 @@ func (r *release) status(now time.Time) *ReleaseStatus {
 	return &ReleaseStatus{
 		Digest: r.digest(), Epoch: d.Epoch, Sequence: d.Sequence, Number: d.Number, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
 		Expired: !now.Before(d.ExpiresAt), AgeSeconds: max(0, int64(now.Sub(d.IssuedAt)/time.Second)), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
+		Rings: d.Rings,
 	}
 }

@@ -55,6 +55,7 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		newPublishCommand(),
 		newRegistryCommand(),
 		newRenderCommand(),
+		newRolloutCommand(),
 		newRosterCommand(),
 		newScheduleCommand(),
 		newSignCommand(),

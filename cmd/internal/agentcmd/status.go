@@ -6,6 +6,7 @@ import (
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"time"
 
 	"github.com/spf13/cobra"
@@ -182,6 +183,13 @@ func barHint(b *agent.BarStatus) string {
 	return ""
 }
 
+func ringFlag(ring string) string {
+	if ring == "" {
+		return ""
+	}
+	return " --ring " + ring
+}
+
 func refusalHint(s agent.Status) string {
 	if s.Release.Refused == nil {
 		return "it is the release that a rollback went back to, and runs already; resume ends the rollback"
@@ -210,6 +218,10 @@ func refusalHint(s agent.Status) string {
 	case bundle.UnsupportedSchema:
 		return keeps + "; put a newer agent here, which then judges it again"
 	case bundle.OlderRelease:
+		if r := s.Release.Running; r != nil && len(r.Rings) > 0 && !slices.Contains(r.Rings, s.Cluster.Ring) {
+			return keeps + fmt.Sprintf("; it is of ring %s, which this cluster has left: whoever publishes has to run wherry rollout move LOCATION --environment %s --cluster-type %s%s --above s%d-%d",
+				strings.Join(r.Rings, ", "), s.Cluster.Environment, s.Cluster.Type, ringFlag(s.Cluster.Ring), r.Epoch, r.Sequence)
+		}
 		if refused := s.Release.Refused; refused.AcceptedBefore {
 			return keeps + "; to go back to it: wherry-agent rollback --to " + bundle.ReleaseName(0, refused.Digest)
 		}
