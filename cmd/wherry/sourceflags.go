@@ -10,7 +10,6 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -183,15 +182,11 @@ func (f *sourceFlags) decision(cmd *cobra.Command) (*scheduler.Decision, error) 
 	if f.assignments == "" {
 		return nil, nil
 	}
-	name, from := "stdin", cli.Stdin(cmd)
-	if f.assignments != "-" {
-		file, err := regularfile.Open(f.assignments)
-		if err != nil {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), `"wherry schedule -o json" writes such a file`)
-		}
-		defer file.Close()
-		name, from = f.assignments, file
+	name, from, err := cli.OpenInput(cmd, f.assignments)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), `"wherry schedule -o json" writes such a file`)
 	}
+	defer from.Close()
 	decision, err := scheduler.ReadDecision(name, from)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), "")

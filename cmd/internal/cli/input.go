@@ -14,14 +14,24 @@ import (
 
 // ReadInput returns what a file holds, or stdin where path is "-"; it may be limit bytes.
 func ReadInput(cmd *cobra.Command, path string, limit int64) ([]byte, error) {
-	if path == "-" {
-		return regularfile.ReadAll("stdin", Stdin(cmd), limit)
+	name, r, err := OpenInput(cmd, path)
+	if err != nil {
+		return nil, err
 	}
-	data, err := regularfile.Read(path, limit)
+	defer func() { _ = r.Close() }()
+	return regularfile.ReadAll(name, r, limit)
+}
+
+// OpenInput opens a file, or stdin where path is "-", and returns its name for errors. To close stdin does nothing.
+func OpenInput(cmd *cobra.Command, path string) (name string, r io.ReadCloser, err error) {
+	if path == "-" {
+		return "stdin", io.NopCloser(Stdin(cmd)), nil
+	}
+	f, err := regularfile.Open(path)
 	if errors.Is(err, regularfile.ErrNotRegular) {
 		err = fmt.Errorf("%w; give - for stdin", err)
 	}
-	return data, err
+	return path, f, err
 }
 
 // Stdin is the command's standard input. A read ends with the command's context, which the terminal or pipe would not
