@@ -200,14 +200,14 @@ func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {
 		if c.Observed != nil {
 			release = bundle.ReleaseName(c.Observed.Number, c.Observed.Digest)
 		}
-		row(w, c.Name, c.Environment, c.Type, c.ShownState(), c.ShownReason(), release, hub.Ago(c.LastSeen, now))
+		cli.Row(w, c.Name, c.Environment, c.Type, c.ShownState(), c.ShownReason(), release, hub.Ago(c.LastSeen, now))
 	}
 }
 
 func deploymentTable(w io.Writer, all []hub.DeploymentStatus, now time.Time) {
 	fmt.Fprintln(w, "CLUSTER\tWORKLOAD\tTARGET\tSTATE\tREASON\tVERSION\tSINCE")
 	for _, d := range all {
-		row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), waitReason(d), d.ShownVersion(), hub.Ago(d.Since, now))
+		cli.Row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), waitReason(d), d.ShownVersion(), hub.Ago(d.Since, now))
 	}
 }
 
@@ -226,12 +226,4 @@ func shortened(message string) string {
 		return string(runes[:maxValueShown-1]) + "…"
 	}
 	return message
-}
-
-// row writes cells for a tabwriter; what is empty is a dash.
-func row(w io.Writer, cells ...string) {
-	for i, c := range cells {
-		cells[i] = cmp.Or(cli.Line(c), "-")
-	}
-	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }

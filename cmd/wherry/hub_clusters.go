@@ -117,7 +117,7 @@ func registrationTable(w io.Writer, all []hub.Registration) {
 		for _, id := range r.KeyIDs {
 			keys = append(keys, id[:12])
 		}
-		row(w, r.Name, r.UID, r.Environment, r.Type, r.Ring, strings.Join(keys, ","), r.ExpectedInterval.String(), r.AddedAt.Format(time.DateOnly), retired(r))
+		cli.Row(w, r.Name, r.UID, r.Environment, r.Type, r.Ring, strings.Join(keys, ","), r.ExpectedInterval.String(), r.AddedAt.Format(time.DateOnly), retired(r))
 	}
 }
 

@@ -117,11 +117,11 @@ func importTable(w io.Writer, all []imported) {
 	for _, i := range all {
 		refused := len(i.Rejected)
 		for _, c := range i.Clusters {
-			row(w, i.File, c.Name, fmt.Sprint(c.Accepted), fmt.Sprint(c.Duplicates), fmt.Sprint(c.Rejected))
+			cli.Row(w, i.File, c.Name, fmt.Sprint(c.Accepted), fmt.Sprint(c.Duplicates), fmt.Sprint(c.Rejected))
 			refused -= c.Rejected
 		}
 		if refused > 0 || len(i.Clusters) == 0 {
-			row(w, i.File, "", "0", "0", fmt.Sprint(refused)) // of no cluster that is registered
+			cli.Row(w, i.File, "", "0", "0", fmt.Sprint(refused)) // of no cluster that is registered
 		}
 	}
 }

@@ -82,7 +82,7 @@ func newHubTokensListCommand(dir *string) *cobra.Command {
 func tokenTable(w io.Writer, all []hub.Token) {
 	fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEXPIRES\tSTATE")
 	for _, t := range all {
-		row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))
+		cli.Row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))
 	}
 }
 

@@ -64,7 +64,7 @@ func deadTable(w io.Writer, letters []agent.DeadLetter) {
 	}
 	fmt.Fprintln(w, "SEQ\tMADE\tREJECTED\tRETRY\tREASON")
 	for _, l := range letters {
-		fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\n", l.Seq, when(l.MadeAt), when(l.RejectedAt), when(l.RetryAt), l.Reason)
+		cli.Row(w, fmt.Sprint(l.Seq), when(l.MadeAt), when(l.RejectedAt), when(l.RetryAt), l.Reason)
 	}
 }
 

@@ -170,9 +170,9 @@ func (c *config) chain(ctx context.Context) (bundle.TrustChain, error) {
 func writeFindings(w io.Writer, r doctor.Report) {
 	fmt.Fprintf(w, "CHECK\tRESULT\tMESSAGE\n")
 	for _, f := range r.Checks {
-		fmt.Fprintf(w, "%s\t%s\t%s\n", f.Check, f.Result, f.Message)
+		cli.Row(w, f.Check, string(f.Result), f.Message)
 		if f.Remedy != "" {
-			fmt.Fprintf(w, "\t\tremedy: %s\n", f.Remedy)
+			fmt.Fprintf(w, "\t\tremedy: %s\n", cli.Line(f.Remedy))
 		}
 	}
 }

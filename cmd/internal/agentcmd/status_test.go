@@ -27,7 +27,11 @@ func TestStatusTellsOfAge(t *testing.T) {
 		"trust\tversion 2, epoch 1, expires in 1 day: the roots have to sign the next version\n":     {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 1}},
 		"expires in less than a day, at 2026-03-01T12:00:00Z: the roots have to sign":                {Trust: &agent.TrustStatus{ExpiresAt: at}},
 		"expired at 2026-03-01T12:00:00Z: nothing new is accepted before the roots have signed the ": {Trust: &agent.TrustStatus{ExpiresAt: at, Expired: true}},
-		"clock\tbehind by at least 3 hours\n":                                                        {ClockBehindSeconds: 3*3600 + 5},
+		"state\tfailed Bad\\tly: one\\ntwo\n":                                                        {State: bundle.Failed, Reason: "Bad\tly", Message: "one\ntwo"},
+		"\na-x\tflux\tfailed\t2 hours ago\tBad: one\\ntwo\\tthree\n": {
+			Items: []bundle.Item{{Assignment: "a-x", Adapter: "flux", State: bundle.Failed, Since: at.Add(-2 * time.Hour), Reason: "Bad", Message: "one\ntwo\tthree"}},
+		},
+		"clock\tbehind by at least 3 hours\n": {ClockBehindSeconds: 3*3600 + 5},
 	} {
 		var out bytes.Buffer
 		writeTable(&out, s, at)
@@ -93,9 +97,9 @@ contact  12 minutes ago, asked again in 60 seconds
 items    1 failed, 1 compliant, 1 removed
 
 ASSIGNMENT  ADAPTER    STATE      SINCE          REASON
-shop-main   directory  compliant  2 days ago     
+shop-main   directory  compliant  2 days ago     -
 till-main   flux       failed     1 second ago   DeadlineExceeded: it was progressing for 5m0s
-w-main      flux       removed    0 seconds ago  
+w-main      flux       removed    0 seconds ago  -
 `, out.String())
 	out.Reset()
 	waits := agent.Status{Release: agent.ReleaseStates{

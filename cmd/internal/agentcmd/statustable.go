@@ -19,7 +19,7 @@ const shownQuarantined = 3
 // writeTable writes how the agent stands at now: one line each, and none for what is as it should be. What else an
 // agent has to tell gets its line here.
 func writeTable(w io.Writer, s agent.Status, now time.Time) {
-	row := func(name string, values ...any) { fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprint(values...)) }
+	row := func(name string, values ...any) { cli.Row(w, name, fmt.Sprint(values...)) }
 	row("cluster", s.Cluster.Name, " (", s.Cluster.Environment, "/", s.Cluster.Type, ring(s), ")")
 	if b := s.Binding; b != nil {
 		row("bound", "to ", b.Bound, " since ", b.At.Format(time.RFC3339), "; the configuration says ", b.Configured)
@@ -70,7 +70,7 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	row("items", itemsLine(s.Items))
 	fmt.Fprintf(w, "\nASSIGNMENT\tADAPTER\tSTATE\tSINCE\tREASON\n")
 	for _, i := range s.Items {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", i.Assignment, i.Adapter, i.State, ago(i.Since, now), reasonOf(i.Reason, i.Message))
+		cli.Row(w, i.Assignment, i.Adapter, string(i.State), ago(i.Since, now), reasonOf(i.Reason, i.Message))
 	}
 }
 

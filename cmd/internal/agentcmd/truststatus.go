@@ -47,7 +47,7 @@ func shownTrust(t agent.Trust, now time.Time) trustShown {
 
 func writeTrust(w io.Writer, s trustShown) {
 	row := func(name, format string, values ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, fmt.Sprintf(format, values...))
+		cli.Row(w, name, fmt.Sprintf(format, values...))
 	}
 	f := s.InForce
 	if f == nil {

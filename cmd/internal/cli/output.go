@@ -1,10 +1,12 @@
 package cli
 
 import (
+	"cmp"
 	"encoding/json"
 	"fmt"
 	"io"
 	"slices"
+	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
@@ -55,6 +57,14 @@ func Print(w io.Writer, format string, value any, table func(w io.Writer)) error
 		return err
 	}
 	return fmt.Errorf("unknown output format %q", format)
+}
+
+// Row writes a row of Print's table. What others have written stays in its cell, and an empty cell is a dash.
+func Row(w io.Writer, cells ...string) {
+	for i, c := range cells {
+		cells[i] = cmp.Or(Line(c), "-")
+	}
+	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
 
 // Days writes for how many whole days something is good: "2 days", and "less than a day" for none.
