@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -43,6 +44,28 @@ func lackOf(environment string, loc oci.Location, repositories []string) error {
 	}
 	slices.Sort(others)
 	return &NoEnvironmentError{Location: loc, Environment: environment, Others: slices.Compact(others)}
+}
+
+// NearestBundle returns the bundle at ref's location, LOCATION/bundles/ENVIRONMENT/TYPE, whose name ref most likely
+// mistypes. It returns false where no name is near, and where the registry does not list its repositories.
+func NearestBundle(ctx context.Context, ref oci.Reference, opts oci.Options) (oci.Reference, bool) {
+	ref, err := BundleReference(ref)
+	if err != nil {
+		return ref, false
+	}
+	store, err := ref.Location.Open(opts)
+	if err != nil {
+		return ref, false
+	}
+	repositories, err := store.Repositories(ctx)
+	if err != nil {
+		return ref, false
+	}
+	bundles := slices.DeleteFunc(repositories, func(name string) bool {
+		return !strings.HasPrefix(name, "bundles/") || name == ref.Repository
+	})
+	near := similar.To(ref.Repository, bundles)
+	return oci.Reference{Location: ref.Location, Repository: near}, near != ""
 }
 
 // CodeNoEnvironment is of the [scheduler.InputError] for an environment that is none of those that Environment objects name.

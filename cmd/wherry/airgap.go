@@ -67,6 +67,9 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 				return err
 			})
 			if err != nil {
+				if ref := (oci.Reference{Location: loc, Repository: stream.Repository()}); errors.Is(err, errdef.ErrNotFound) {
+					return referenceFailure(cmd.Context(), err, ref, registry.options())
+				}
 				return exportError(err, loc)
 			}
 			expiry := done.Release.Expiry(now)
@@ -105,8 +108,6 @@ func exportError(err error, from oci.Location) error {
 		code, hint = cli.Denied, "publish the environment again, which renews the release; --allow-expired REASON writes this one all the same"
 	case refusal != nil:
 		code, hint = cli.Denied, "no site would take it: publish it again with wherry publish --key"
-	case errors.Is(err, errdef.ErrNotFound):
-		hint = fmt.Sprintf("%q lists what is published", "wherry bundle ls "+from.String())
 	case errors.As(err, new(*oci.WithheldError)), errors.Is(err, oci.ErrAuthHost):
 		return registryFailure(err, from)
 	case errors.Is(err, oci.ErrUnauthorized):

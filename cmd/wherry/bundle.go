@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/spf13/cobra"
+	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -70,10 +71,10 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 			}
 			list, err := publisher.ListReleases(cmd.Context(), ref, now, registry.options())
 			if err != nil {
-				return nil, referenceFailure(err, ref)
+				return nil, referenceFailure(cmd.Context(), err, ref, registry.options())
 			}
 			if len(list) == 0 {
-				cmd.PrintErrf("no releases at %s\n", ref)
+				return nil, referenceFailure(cmd.Context(), fmt.Errorf("no releases at %s (%w)", ref, errdef.ErrNotFound), ref, registry.options())
 			}
 			return list, nil
 		}
@@ -204,7 +205,7 @@ Who signed it is not asked, so what is shown may be anybody's words: "wherry ver
 			}
 			i, err := publisher.Inspect(cmd.Context(), ref, registry.options())
 			if err != nil {
-				return referenceFailure(err, ref)
+				return referenceFailure(cmd.Context(), err, ref, registry.options())
 			}
 			return cli.Print(cmd.OutOrStdout(), format, i, func(w io.Writer) { inspectTable(w, i) })
 		},

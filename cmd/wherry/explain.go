@@ -152,7 +152,7 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 	}
 	r, err := publisher.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.options())
 	if err != nil {
-		return referenceFailure(err, ref)
+		return referenceFailure(cmd.Context(), err, ref, x.registry.options())
 	}
 	if err = x.sameType(r); err == nil {
 		err = explain(cmd, r)

@@ -81,7 +81,7 @@ func newGetClustersCommand(g *getFlags) *cobra.Command {
 			var list hub.ClusterList
 			err := g.ask(func(from fleet) (err error) {
 				if list, err = from.Clusters(cmd.Context(), g.filter); err == nil && len(list.Clusters) == 0 {
-					err = g.known(cmd.Context(), from)
+					err = g.known(cmd, from)
 				}
 				return err
 			})
@@ -106,7 +106,7 @@ func newGetDeploymentsCommand(g *getFlags) *cobra.Command {
 			var list hub.DeploymentList
 			err := g.ask(func(from fleet) (err error) {
 				if list, err = from.Deployments(cmd.Context(), g.filter); err == nil && len(list.Deployments) == 0 {
-					err = g.known(cmd.Context(), from)
+					err = g.known(cmd, from)
 				}
 				return err
 			})
@@ -158,8 +158,10 @@ func (g *getFlags) ask(use func(fleet) error) error {
 	return cli.Fail(cli.Failed, err, cmp.Or(hint, `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`))
 }
 
-// known is the error of a name in the filter that the hub does not know at all: an empty answer would hide the slip.
-func (g *getFlags) known(ctx context.Context, from fleet) error {
+// known is the error of a name in the filter that the hub does not know at all: an empty answer would hide the slip. Where
+// all names are known it says that nothing matches them.
+func (g *getFlags) known(cmd *cobra.Command, from fleet) error {
+	ctx := cmd.Context()
 	all, err := from.Deployments(ctx, hub.Filter{})
 	if err != nil {
 		return err
@@ -190,6 +192,7 @@ func (g *getFlags) known(ctx context.Context, from fleet) error {
 		}
 		return cli.Fail(cli.Failed, fmt.Errorf("the hub knows no %s %q", f.kind, f.name), hint)
 	}
+	cmd.PrintErrln("nothing matches")
 	return nil
 }
 

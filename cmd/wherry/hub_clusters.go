@@ -2,6 +2,7 @@ package main
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"io"
 	"slices"
@@ -10,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -142,7 +144,7 @@ free, and an agent that still has its key is told that it was retired, and why. 
 			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 				r, err := h.RetireCluster(cmd.Context(), args[0], reason)
 				if err != nil {
-					return err
+					return withNearest(cmd.Context(), h, args[0], err)
 				}
 				what := "retired"
 				if r.RetiredAt != nil {
@@ -171,7 +173,7 @@ it as well, and has the copy refused.`,
 			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 				r, err := h.Unshare(cmd.Context(), args[0])
 				if err != nil {
-					return err
+					return withNearest(cmd.Context(), h, args[0], err)
 				}
 				what := "has one agent again"
 				if r.SharedSince == nil && r.Conflicts == 0 {
@@ -182,6 +184,25 @@ it as well, and has the copy refused.`,
 			})
 		},
 	}
+}
+
+// withNearest gives the error of a cluster that is not registered the hint of one whose name, or uid, is similar.
+func withNearest(ctx context.Context, h *hub.Hub, name string, err error) error {
+	if !errors.Is(err, hub.ErrUnknownCluster) {
+		return err
+	}
+	all, failed := h.Registrations(ctx)
+	if failed != nil {
+		return err
+	}
+	var known []string
+	for _, r := range all {
+		known = append(known, r.Name, r.UID)
+	}
+	if near := similar.To(name, known); near != "" {
+		return cli.Fail(cli.No, err, fmt.Sprintf("did you mean %s?", near))
+	}
+	return err
 }
 
 func newHubClustersRemoveCommand(dir *string) *cobra.Command {
@@ -195,7 +216,7 @@ func newHubClustersRemoveCommand(dir *string) *cobra.Command {
 			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 				removed, err := h.RemoveCluster(cmd.Context(), args[0])
 				if err != nil {
-					return err
+					return withNearest(cmd.Context(), h, args[0], err)
 				}
 				cmd.PrintErrf("%s: cluster %s (uid %s) removed\n", *dir, removed.Name, removed.UID)
 				return nil

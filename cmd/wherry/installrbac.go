@@ -81,6 +81,7 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 	if len(refs) == 0 {
 		refs = []string{fmt.Sprintf("%s/%s:%s", in.Registry, stream.Repository(), bundle.MovingTag(in.Cluster.Ring))}
 	}
+	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
 	var bundles []*needs.Needs
 	var names []string
 	for _, s := range refs {
@@ -88,9 +89,9 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, err, "")
 		}
-		n, v, err := readBundle(cmd.Context(), ref, in)
+		n, v, err := readBundle(cmd.Context(), ref, in, flags.options())
 		if err != nil {
-			return nil, referenceFailure(err, ref)
+			return nil, referenceFailure(cmd.Context(), err, ref, flags.options())
 		}
 		if r := v.Release; (bundle.Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}) != stream {
 			cmd.PrintErrf("note: %s is for %s/%s of platform %s, and this agent takes only %s/%s of platform %s\n",
@@ -107,9 +108,8 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 }
 
 // readBundle reads what a bundle needs, once its signature is good.
-func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (*needs.Needs, *bundle.Verified, error) {
-	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
-	repo, desc, err := ref.Resolve(ctx, flags.options())
+func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed, opts oci.Options) (*needs.Needs, *bundle.Verified, error) {
+	repo, desc, err := ref.Resolve(ctx, opts)
 	if err != nil {
 		return nil, nil, err
 	}

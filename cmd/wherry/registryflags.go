@@ -17,6 +17,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -65,7 +66,14 @@ func registryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
 	var option *publisher.OptionError
 	var unknown *publisher.UnknownReleaseError
+	var environment *publisher.NoEnvironmentError
 	switch {
+	case errors.As(err, &environment):
+		near := similar.To(environment.Environment, environment.Others)
+		if near == "" {
+			return err
+		}
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("did you mean %s?", near))
 	case errors.As(err, new(*bundle.AmbiguousError)):
 		return cli.Fail(cli.Usage, err, "write more digits of the digest")
 	case errors.As(err, &unknown):
@@ -100,10 +108,16 @@ func registryFailure(err error, loc oci.Location) error {
 	return err
 }
 
-// referenceFailure is registryFailure for what ref names; a refusal alone does not say what is refused.
-func referenceFailure(err error, ref oci.Reference) error {
+// referenceFailure is registryFailure for what ref names; a refusal alone does not say what is refused. Where there is
+// no such bundle, the hint is one with a similar name.
+func referenceFailure(ctx context.Context, err error, ref oci.Reference, opts oci.Options) error {
 	if errors.As(err, new(*bundle.Refusal)) {
 		err = fmt.Errorf("%s: %w", ref, err)
+	}
+	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) && !errors.As(err, new(*publisher.UnknownReleaseError)) {
+		if near, ok := publisher.NearestBundle(ctx, ref, opts); ok {
+			return cli.Fail(cli.Failed, err, fmt.Sprintf("did you mean %s?", near))
+		}
 	}
 	return registryFailure(err, ref.Location)
 }

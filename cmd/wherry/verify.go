@@ -85,7 +85,7 @@ func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*publisher.Trust
 		}
 		t, err := publisher.VerifyReferenceKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.options())
 		if err != nil {
-			err = referenceFailure(err, ref)
+			err = referenceFailure(cmd.Context(), err, ref, v.registry.options())
 		}
 		return t, err
 	}
@@ -98,7 +98,7 @@ func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*publisher.Trust
 		err = trust.Check(t.Platform, time.Now())
 	}
 	if err != nil {
-		return nil, referenceFailure(err, ref)
+		return nil, referenceFailure(cmd.Context(), err, ref, v.registry.options())
 	}
 	return t, nil
 }
