@@ -55,9 +55,9 @@ type Loaded struct {
 	Source string
 	// EnvironmentCommit is the commit of the environment's own objects; empty where they are in no git.
 	EnvironmentCommit string
-	// Uncommitted lists the files of the platform's and the bases' folders that git's commit there does not have as
-	// they were read; then no commit is known of them.
-	Uncommitted []string
+	// Uncommitted lists the files of the platform's folder that git's commit there does not have as they were read;
+	// then EnvironmentCommit is empty. UncommittedBase lists those of the bases' folders; then BaseCommit is empty.
+	Uncommitted, UncommittedBase []string
 	// Unread lists the WorkloadRegistrations whose sources could not be read, sorted by name. Model has
 	// nothing of them.
 	Unread []Unread

@@ -1,6 +1,8 @@
 package publisher
 
 import (
+	"bytes"
+	"context"
 	"io/fs"
 	"path"
 	"path/filepath"
@@ -8,26 +10,81 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5"
+	"github.com/go-git/go-git/v5/plumbing"
 )
 
+// recordedFS notes the git hash of each file that is read, those of .sourceignore among them.
+type recordedFS struct {
+	fs.FS
+	read map[string]contentHash
+}
+
+// contentHash is what git calls a file's content, as it is and with the line endings that git commits for a checkout
+// with core.autocrlf. YAML means the same with either.
+type contentHash struct{ asIs, unixLines plumbing.Hash }
+
+func recording(files fs.FS) *recordedFS {
+	return &recordedFS{FS: files, read: map[string]contentHash{}}
+}
+
+func (r *recordedFS) Open(name string) (fs.File, error) {
+	file, err := r.FS.Open(name)
+	if err != nil {
+		return nil, err
+	}
+	if info, err := file.Stat(); err != nil || !info.Mode().IsRegular() {
+		return file, nil
+	}
+	return &recordedFile{File: file, fs: r, name: name}, nil
+}
+
+type recordedFile struct {
+	fs.File
+	fs      *recordedFS
+	name    string
+	content bytes.Buffer // bounded as what is read of one file is
+}
+
+func (f *recordedFile) Read(p []byte) (int, error) {
+	n, err := f.File.Read(p)
+	f.content.Write(p[:n])
+	return n, err
+}
+
+// Close notes what was read.
+func (f *recordedFile) Close() error {
+	content := f.content.Bytes()
+	hash := contentHash{asIs: plumbing.ComputeHash(plumbing.BlobObject, content)}
+	if hash.unixLines = hash.asIs; bytes.Contains(content, []byte("\r\n")) {
+		hash.unixLines = plumbing.ComputeHash(plumbing.BlobObject, bytes.ReplaceAll(content, []byte("\r\n"), []byte("\n")))
+	}
+	f.fs.read[f.name] = hash
+	return f.File.Close()
+}
+
 // changed reports whether the folder src, which was read last, is in a git work tree whose commit does not have its
-// files as they were read, and adds these to Uncommitted. Files that git does not know, or ignores, count if they
-// were read.
-func (l *loader) changed(src source) bool {
+// files as they were read, and adds these to Uncommitted or UncommittedBase. Files that git does not know, or ignores,
+// count if they were read.
+func (l *loader) changed(ctx context.Context, src source) bool {
 	if l.files == nil {
 		return false
 	}
 	var names []string
-	for _, name := range l.files.uncommitted(src.place.dir()) {
-		names = append(names, src.place.String()+"/"+name)
+	for _, name := range uncommitted(src.place, l.files.read, l.hidden(ctx, src)) {
+		names = append(names, path.Join(filepath.ToSlash(src.place.folder), name))
 	}
-	l.loaded.Uncommitted = append(l.loaded.Uncommitted, names...)
+	to := &l.loaded.Uncommitted
+	if src.part == BasePart {
+		to = &l.loaded.UncommittedBase
+	}
+	*to = append(*to, names...)
 	return len(names) > 0
 }
 
-// uncommitted lists the files of dir that were read, or are missing, and are not as the checked-out commit has them.
-func (g *guardedFS) uncommitted(dir string) []string {
-	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
+// uncommitted lists the files of place.folder that were read, or are missing, and are not as the checked-out commit has
+// them. It passes over the hidden folders of place.
+func uncommitted(place location, read map[string]contentHash, hidden []string) []string {
+	repo, err := git.PlainOpenWithOptions(place.folder, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
 	if err != nil {
 		return nil
 	}
@@ -35,14 +92,6 @@ func (g *guardedFS) uncommitted(dir string) []string {
 	if err != nil {
 		return nil // then there is no commit to name
 	}
-	prefix := "."
-	if top, err := filepath.EvalSymlinks(workTreeOf(dir)); err == nil {
-		real, _ := filepath.EvalSymlinks(dir)
-		if abs, err := filepath.Abs(real); err == nil {
-			prefix, _ = filepath.Rel(top, abs)
-		}
-	}
-	prefix = filepath.ToSlash(prefix)
 	commit, err := repo.CommitObject(head.Hash())
 	if err != nil {
 		return nil
@@ -51,27 +100,70 @@ func (g *guardedFS) uncommitted(dir string) []string {
 	if err != nil {
 		return nil
 	}
+	prefix := belowTop(place.folder)
 	var changed []string
-	for name, hash := range g.read {
-		if entry, err := root.FindEntry(path.Join(prefix, name)); err != nil || entry.Hash != hash {
+	for name, hash := range read {
+		entry, err := root.FindEntry(path.Join(prefix, name))
+		if err != nil || entry.Hash != hash.asIs && entry.Hash != hash.unixLines {
 			changed = append(changed, name)
 		}
 	}
-	committed, err := fs.Sub(ignoring(&gitFS{root: root, objects: repo.Storer}), prefix)
-	if err == nil {
-		_ = fs.WalkDir(committed, ".", func(name string, e fs.DirEntry, err error) error {
-			base := path.Base(name)
-			switch {
-			case err != nil || slices.Contains(g.hidden, name) || e.IsDir() && base != "." && base != environmentsFolder && strings.HasPrefix(base, "."):
-				return fs.SkipDir
-			case e.Type().IsRegular() && slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name)):
-				if _, read := g.read[name]; !read {
-					changed = append(changed, name)
-				}
+	if tree, err := fs.Sub(&gitFS{root: root, objects: repo.Storer}, prefix); err == nil {
+		for _, name := range readable(tree, filepath.ToSlash(filepath.Clean(place.path)), hidden) {
+			if _, ok := read[name]; !ok {
+				changed = append(changed, name)
 			}
-			return nil
-		})
+		}
 	}
 	slices.Sort(changed)
 	return changed
+}
+
+// belowTop returns the path of dir below the top of the git work tree around it.
+func belowTop(dir string) string {
+	top, err := filepath.EvalSymlinks(workTreeOf(dir))
+	if err != nil {
+		return "."
+	}
+	real, _ := filepath.EvalSymlinks(dir)
+	abs, err := filepath.Abs(real)
+	if err != nil {
+		return "."
+	}
+	below, err := filepath.Rel(top, abs)
+	if err != nil {
+		return "."
+	}
+	return filepath.ToSlash(below)
+}
+
+// readable lists the files of tree that a source in its folder dir would be read from: objects, and all .sourceignore.
+func readable(tree fs.FS, dir string, hidden []string) []string {
+	var names []string
+	for parent := dir; parent != "."; {
+		parent = path.Dir(parent)
+		if name := path.Join(parent, ignoreFile); isFile(tree, name) {
+			names = append(names, name)
+		}
+	}
+	_ = fs.WalkDir(ignoring(tree), dir, func(name string, e fs.DirEntry, err error) error {
+		base := path.Base(name)
+		switch {
+		case err != nil:
+			return fs.SkipDir
+		case e.IsDir() && name != dir && base != environmentsFolder && strings.HasPrefix(base, "."):
+			return fs.SkipDir
+		case slices.ContainsFunc(hidden, func(h string) bool { return path.Join(dir, h) == name }):
+			return fs.SkipDir
+		case e.Type().IsRegular() && (base == ignoreFile || slices.Contains([]string{".yaml", ".yml", ".json"}, path.Ext(name))):
+			names = append(names, name)
+		}
+		return nil
+	})
+	return names
+}
+
+func isFile(tree fs.FS, name string) bool {
+	info, err := fs.Stat(tree, name)
+	return err == nil && info.Mode().IsRegular()
 }

@@ -6,8 +6,6 @@ import (
 	"io/fs"
 	"path"
 	"slices"
-
-	"github.com/go-git/go-git/v5/plumbing"
 )
 
 // Bounds on one source; a platform is text that people write.
@@ -26,8 +24,6 @@ type guardedFS struct {
 	hidden  []string
 	bytes   int64
 	entries int
-	// read has git's hash of each file that was read; nil where nobody asks.
-	read map[string]plumbing.Hash
 }
 
 func (g *guardedFS) Open(name string) (fs.File, error) {
@@ -35,12 +31,7 @@ func (g *guardedFS) Open(name string) (fs.File, error) {
 	if err != nil {
 		return nil, err
 	}
-	guarded := &guardedFile{File: file, fs: g, name: name}
-	if info, err := file.Stat(); g.read != nil && err == nil && info.Mode().IsRegular() {
-		sum := plumbing.NewHasher(plumbing.BlobObject, info.Size())
-		guarded.sum = &sum
-	}
-	return guarded, nil
+	return &guardedFile{File: file, fs: g}, nil
 }
 
 // ReadDir bounds the folders too: a small git repository can hold a tree of endless depth and width.
@@ -54,24 +45,11 @@ func (g *guardedFS) ReadDir(name string) ([]fs.DirEntry, error) {
 
 type guardedFile struct {
 	fs.File
-	fs   *guardedFS
-	name string
-	sum  *plumbing.Hasher // nil where nobody asks
-}
-
-// Close notes what was read.
-func (f *guardedFile) Close() error {
-	if f.sum != nil {
-		f.fs.read[f.name] = f.sum.Sum()
-	}
-	return f.File.Close()
+	fs *guardedFS
 }
 
 func (f *guardedFile) Read(p []byte) (int, error) {
 	n, err := f.File.Read(p)
-	if f.sum != nil {
-		_, _ = f.sum.Write(p[:n]) // never fails
-	}
 	if f.fs.bytes += int64(n); f.fs.bytes > maxSourceBytes {
 		return n, fmt.Errorf("%w: the files of this source hold more than %d bytes", ErrTooLarge, maxSourceBytes)
 	}

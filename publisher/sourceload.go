@@ -14,8 +14,6 @@ import (
 	"strings"
 	"time"
 
-	"github.com/go-git/go-git/v5/plumbing"
-
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -27,7 +25,7 @@ type loader struct {
 	known  []scheduler.Environment // of the platform and the folders around it
 	given  bool                    // the environment is named by the options, not inferred
 	named  bool                    // an Environment object on the default branch has led here
-	files  *guardedFS              // of the last folder of the platform or a base that was read
+	files  *recordedFS             // of the last folder of the platform or a base that was read
 	beside *source                 // the source in which follow found the environment, for one that names no base
 }
 
@@ -59,7 +57,7 @@ func (l *loader) platform(ctx context.Context) error {
 	}
 	l.loaded.EnvironmentCommit, err = l.read(ctx, l.loaded.Model, src)
 	if src.place.folder != "" {
-		if l.loaded.EnvironmentCommit = headOf(src.place.dir(), true); l.changed(src) {
+		if l.loaded.EnvironmentCommit = headOf(src.place.dir(), true); l.changed(ctx, src) {
 			l.loaded.EnvironmentCommit = ""
 		}
 	} else {
@@ -110,6 +108,9 @@ func (l *loader) bases(ctx context.Context) error {
 	l.loaded.BaseCommit = l.Commit
 	if len(repos) == 0 && l.beside != nil {
 		_, err := l.read(ctx, l.loaded.Model, *l.beside)
+		if l.beside.place.folder != "" && l.changed(ctx, *l.beside) {
+			l.loaded.EnvironmentCommit = "" // the platform's folder is both
+		}
 		return err
 	}
 	for read := map[string]bool{}; len(read) < len(repos); repos = l.loaded.Model.BaseRepos() {
@@ -170,7 +171,7 @@ func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) err
 		}
 		if src.place.folder != "" {
 			commit = headOf(src.place.folder, false)
-			changed = l.changed(src) || changed
+			changed = l.changed(ctx, src) || changed
 		}
 		if i == 0 {
 			own = commit
@@ -249,19 +250,19 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (
 			return "", src.failed(cause(err))
 		}
 		defer func() { _ = root.Close() }()
-		if files, err = fs.Sub(ignoring(root.FS()), filepath.ToSlash(filepath.Clean(src.place.path))); err != nil {
+		files = root.FS()
+		if src.part != WorkloadPart && !src.environments {
+			l.files = recording(files)
+			files = l.files
+		}
+		if files, err = fs.Sub(ignoring(files), filepath.ToSlash(filepath.Clean(src.place.path))); err != nil {
 			return "", src.failed(err)
 		}
 	} else if files, commit, err = l.readGit(ctx, src); err != nil {
 		return "", err
 	}
 	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
-	guarded := &guardedFS{FS: files, hidden: l.hidden(ctx, src)}
-	if src.place.folder != "" && src.part != WorkloadPart && !src.environments {
-		guarded.read = map[string]plumbing.Hash{}
-		l.files = guarded
-	}
-	s := scheduler.Source{FS: guarded, Name: src.place.String(), OnlyEnvironments: src.environments}
+	s := scheduler.Source{FS: &guardedFS{FS: files, hidden: l.hidden(ctx, src)}, Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {
 	case BasePart:
 		s.Base = cmp.Or(src.name, mainBase) // a base that a person gives stands for any

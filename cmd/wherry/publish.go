@@ -162,23 +162,11 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 
 // checkClean says which files are in no commit, so that the releases name none.
 func (p *publishing) checkClean(cmd *cobra.Command, loaded *publisher.Loaded) error {
-	const most = 5
-	files := loaded.Uncommitted
-	if len(files) == 0 {
-		return nil
+	files := slices.Concat(loaded.Uncommitted, loaded.UncommittedBase)
+	if p.clean && len(files) > 0 {
+		return cli.Fail(cli.Usage, errors.New(uncommitted(files, "")), "commit them, or leave out --require-clean")
 	}
-	names := strings.Join(files[:min(most, len(files))], ", ")
-	if more := len(files) - most; more > 0 {
-		names += fmt.Sprintf(" and %d more", more)
-	}
-	switch {
-	case p.clean:
-		return cli.Fail(cli.Usage, fmt.Errorf("%s not committed: %s", cli.Count(len(files), "file"), names), "commit them, or leave out --require-clean")
-	case p.source.strict:
-		return cli.Fail(cli.No, fmt.Errorf("%s not committed: %s: nothing is done (--strict)", cli.Count(len(files), "file"), names), "")
-	}
-	cmd.PrintErrf("warning: %s not committed, so the releases name no commit of them: %s\n", cli.Count(len(files), "file"), names)
-	return nil
+	return p.source.warnUncommitted(cmd, files, ", so the releases name no commit of them")
 }
 
 func publishedTable(w io.Writer, done *publisher.Published) {

@@ -40,6 +40,9 @@ It exits with 1 if assignments failed; the others are written.`,
 			if err != nil {
 				return err
 			}
+			if err := source.warnUncommitted(cmd, loaded.UncommittedBase, ", so no base commit is written"); err != nil {
+				return err
+			}
 			opts.Keep = len(loaded.Unread)+len(result.FailedPolicies) > 0
 			changes, err := publisher.WriteTree(cmd.Context(), out, result, opts)
 			if errors.Is(err, publisher.ErrForeignFolder) {

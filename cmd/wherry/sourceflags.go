@@ -244,6 +244,28 @@ func sourceFailure(err error) error {
 	return cli.Fail(cli.Usage, err, "")
 }
 
+// warnUncommitted says which files are in no commit, with what follows from it. With --strict that is an error.
+func (f *sourceFlags) warnUncommitted(cmd *cobra.Command, files []string, consequence string) error {
+	if len(files) == 0 {
+		return nil
+	}
+	if f.strict {
+		return cli.Fail(cli.No, fmt.Errorf("%s: nothing is done (--strict)", uncommitted(files, "")), "")
+	}
+	cmd.PrintErrf("warning: %s\n", uncommitted(files, consequence))
+	return nil
+}
+
+// uncommitted names the first of the files that are in no commit.
+func uncommitted(files []string, consequence string) string {
+	const most = 5
+	names := cli.Line(strings.Join(files[:min(most, len(files))], ", "))
+	if more := len(files) - most; more > 0 {
+		names += fmt.Sprintf(" and %d more", more)
+	}
+	return fmt.Sprintf("%s not committed%s: %s", cli.Count(len(files), "file"), consequence, names)
+}
+
 func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings int) {
 	for _, f := range findings {
 		kind := "warning"
