@@ -40,7 +40,7 @@ needs --environment, whose record is followed then. Where LOCATION has other env
 the exit code is 3.
 
 EXPIRES says "soon" within 14 days of the end, or within a third of the validity where that is less. RINGS names
-the rings whose agents follow the release; "others" are the agents without a ring. Long names are cut in the
+the rings whose agents follow the release; "latest" are the agents without a ring. Long names are cut in the
 middle to fit 120 columns; -o json has them whole.`,
 		Example: `  wherry bundle ls oci://127.0.0.1:5000/edge --environment dev
   wherry bundle ls oci://127.0.0.1:5000/edge/bundles/dev/drone`,
@@ -164,7 +164,7 @@ func ringsText(l publisher.Listed, apart bool) string {
 	case latest && !apart:
 		return "all"
 	case latest:
-		names = append(names, "others")
+		names = append(names, "latest")
 	}
 	return cell(strings.Join(names, ","))
 }
