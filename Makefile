@@ -64,8 +64,13 @@ help: ## this list
 build: ## bin/wherry and bin/wherry-agent
 	$(GO) build -ldflags '$(LDFLAGS)' -o bin/ ./cmd/...
 
+# Tests write many small files and sync each. They do so in memory where it is large enough and may hold programs;
+# the compiler keeps its own folder.
+TEST_TMP := $(shell test -w /dev/shm && ! grep -q '^[^ ]* /dev/shm [^ ]* [^ ]*noexec' /proc/mounts && \
+	df -Pm /dev/shm | awk 'END { if ($$4 >= 2048) print "GOTMPDIR=$(or $(TMPDIR),/tmp) TMPDIR=/dev/shm" }')
+
 test: ## all tests that need no network, cluster or container runtime
-	$(GO) test -timeout 30m ./...
+	$(TEST_TMP) $(GO) test -timeout 30m ./...
 	$(GO) test -C tools ./...
 
 lint: ## go vet, staticcheck, gofumpt
