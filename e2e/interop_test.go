@@ -89,7 +89,7 @@ func TestRegistriesOfOthersKeepWhatAgentsNeed(t *testing.T) {
 			require.Equal(t, second, s.status().Release.Running.Digest)
 			require.Equal(t, "debug", s.settings("shop-web")["LOG_LEVEL"])
 			listed := s.wherry("bundle", "ls", "oci://"+s.prefix, "--environment", s.environment)
-			require.Contains(t, listed.stdout, second.String())
+			require.Contains(t, listed.stdout, " ("+second.Encoded()[:8]+") ")
 		})
 	}
 }
