@@ -23,7 +23,7 @@ const (
 var agentOrder = [...]State{Failed, Drifted, Pulling, Verifying, Applying, Progressing, Pending, Suspended}
 
 // AgentState folds the states of an agent's items into one. A refused newest release comes first,
-// because the items then speak of an older one; see docs/ARCHITECTURE.md section 6.
+// because the items then speak of an older one; see docs/reference/agent.md.
 func AgentState(refused bool, items []State) State {
 	if refused {
 		return Rejected
