@@ -92,12 +92,13 @@ func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
 
 func (e *examination) release(ctx context.Context) {
 	const check = "release"
-	if e.Source == nil {
-		e.storedRelease(ctx, check)
-		return
-	}
-	if e.source == nil {
+	switch {
+	case e.source != nil:
+	case e.Source != nil && e.running == "":
 		e.skipped(check, "there is none to judge")
+		return
+	default: // no registry, or one that is out of reach
+		e.storedRelease(ctx, check)
 		return
 	}
 	v, offered, err := e.verify(ctx)
@@ -125,7 +126,7 @@ func (e *examination) release(ctx context.Context) {
 	e.ok(check, "release %s is signed by %s and meant for this agent, until %s", v.Name(), by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
-// storedRelease judges the release that runs by what is in the state folder, where there is no registry to ask.
+// storedRelease judges the release that runs by what is in the state folder, where no registry can be asked.
 func (e *examination) storedRelease(ctx context.Context, check string) {
 	const remedy = "bring it once more with import"
 	if e.running == "" {
