@@ -48,6 +48,7 @@ func TestOpenKeepsOtherUsersOut(t *testing.T) {
 	modes := func() map[string]fs.FileMode {
 		found := map[string]fs.FileMode{}
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
+			require.NoError(t, err)
 			info, err := os.Lstat(path)
 			require.NoError(t, err)
 			found[filepath.Base(path)] = info.Mode().Perm()
