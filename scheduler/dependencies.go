@@ -112,7 +112,7 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 			names = append(names, other.name)
 		}
 		if !found {
-			return nil, coded(codeDependencyAbsent, a.mistake(didYouMean(word, d.words()), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name))
+			return nil, coded(codeDependencyAbsent, a.mistake(d.suggestion(word), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name))
 		}
 	}
 	slices.Sort(names)
@@ -152,6 +152,18 @@ func (d *dependencies) meant(t *target, workload string) []*target {
 		}
 	}
 	return all
+}
+
+// maxCompared is how many targets a mistyped dependency is compared with at the most: each of as many others may be
+// mistyped too.
+const maxCompared = 500
+
+// suggestion returns what word was probably meant to be; empty where nothing is like it, or too much would be compared.
+func (d *dependencies) suggestion(word string) string {
+	if len(d.targets) > maxCompared {
+		return ""
+	}
+	return didYouMean(word, d.words())
 }
 
 // words lists what an annotation could name.
