@@ -89,8 +89,8 @@ type Options struct {
 	ReportPlace string
 	// AckStored deletes reports once ReportStore has stored them, where there is no hub that acknowledges.
 	AckStored bool
-	// EnrolToken has an agent that no hub has enrolled register itself at HubURL; see EnrolOptions.
-	EnrolToken string
+	// EnrollToken has an agent that no hub has enrolled register itself at HubURL; see EnrollOptions.
+	EnrollToken string
 	// HTTPClient talks to the hub. Nil is a client with deadlines.
 	HTTPClient *http.Client
 	// Listen is the TCP address, such as :8081, at which Run serves /healthz, /readyz and /metrics. Empty serves

@@ -120,7 +120,7 @@ func TestReportsKeepTheirOrderWhateverTheClockSays(t *testing.T) {
 			require.Equal(t, n+1, last.Queue.Length, "at %s there is something to tell", now)
 		})
 	}
-	enrol(t, h, last)
+	enroll(t, h, last)
 
 	s.opts.HubURL = server.URL
 	s.once()

@@ -41,9 +41,9 @@ type command struct {
 	For    time.Duration `json:"for,omitempty"`
 	// Retry has resume forget what was given up.
 	Retry bool `json:"retry,omitempty"`
-	// Enrol is a request to make of a hub, or to write; Answer is one that somebody has carried here, and HubKey
+	// Enroll is a request to make of a hub, or to write; Answer is one that somebody has carried here, and HubKey
 	// the key by which it is verified, in PEM; empty for the pinned one.
-	Enrol  EnrolOptions    `json:"enrol,omitzero"`
+	Enroll EnrollOptions   `json:"enrol,omitzero"`
 	Answer json.RawMessage `json:"answer,omitempty"`
 	HubKey string          `json:"hubKey,omitempty"`
 	// Wish is what is to run again.
@@ -77,7 +77,7 @@ var kinds = map[string]error{
 	"no-rotation":  ErrNoRotation,
 	"unfinished":   ErrUnfinished,
 	"no-token":     bundle.ErrToken,
-	"no-enrolment": bundle.ErrEnrolment,
+	"no-enrolment": bundle.ErrEnrollment,
 	"must-not-run": ErrRunning,
 	"not-accepted": ErrNotAccepted,
 	"newest":       ErrNewest,
@@ -155,7 +155,7 @@ func (c *control) serve(ctx context.Context) {
 	mux.HandleFunc("POST /dead", c.postDead)
 	mux.HandleFunc("GET /trust", c.getTrust)
 	mux.HandleFunc("POST /trust", do(func(cmd command) (any, error) { return c.agent.InstallTrust(cmd.Trust...) }))
-	c.serveEnrol(ctx, mux)
+	c.serveEnroll(ctx, mux)
 	mux.HandleFunc("POST /rollback", do(func(cmd command) (any, error) { return c.agent.RollBack(cmd.Wish) }))
 	mux.HandleFunc("GET /releases", do(func(command) (any, error) { return c.agent.state.Releases(c.agent.opts.Now()) }))
 	mux.HandleFunc("POST /pause", do(func(cmd command) (any, error) { return c.agent.Pause(cmd.Reason, cmd.For) }))

@@ -15,7 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Errors of enrolment that callers branch on.
+// Errors of enrollment that callers branch on.
 var (
 	// ErrRefused means that a hub has understood a request and does not follow it. Its word is not signed.
 	ErrRefused = errors.New("the hub refused")
@@ -31,27 +31,27 @@ var (
 	ErrUnfinished = errors.New("an earlier request is not answered yet")
 )
 
-// EnrolKind is what an agent asks a hub for.
-type EnrolKind string
+// EnrollKind is what an agent asks a hub for.
+type EnrollKind string
 
 // The kinds of requests.
 const (
-	// EnrolAsIs registers the agent as who it is.
-	EnrolAsIs EnrolKind = "enrol"
-	// EnrolRotate replaces its key by a new one.
-	EnrolRotate EnrolKind = "rotate"
-	// EnrolAnew makes it another cluster, with another key, uid and incarnation, and without the reports of the
+	// EnrollAsIs registers the agent as who it is.
+	EnrollAsIs EnrollKind = "enrol"
+	// EnrollRotate replaces its key by a new one.
+	EnrollRotate EnrollKind = "rotate"
+	// EnrollAnew makes it another cluster, with another key, uid and incarnation, and without the reports of the
 	// one that it was copied from.
-	EnrolAnew EnrolKind = "new-identity"
+	EnrollAnew EnrollKind = "new-identity"
 )
 
-// EnrolOptions say how to enrol.
-type EnrolOptions struct {
-	// Kind is EnrolAsIs where it is empty.
-	Kind EnrolKind `json:"kind,omitempty"`
+// EnrollOptions say how to enroll.
+type EnrollOptions struct {
+	// Kind is EnrollAsIs where it is empty.
+	Kind EnrollKind `json:"kind,omitempty"`
 	// HubURL is empty for the one that is configured, or that the agent is enrolled at.
 	HubURL string `json:"hubURL,omitempty"`
-	// Token is a bundle.EnrolToken with its secret. EnrolRotate needs none.
+	// Token is a bundle.EnrollToken with its secret. EnrollRotate needs none.
 	Token string `json:"token,omitempty"`
 	// ReplaceHub lets another hub take the place of the one that has enrolled the agent before.
 	ReplaceHub bool `json:"replaceHub,omitempty"`
@@ -68,7 +68,7 @@ type Enrolled struct {
 
 // enrolling is a request that waits for its answer.
 type enrolling struct {
-	Kind EnrolKind     `json:"kind"`
+	Kind EnrollKind    `json:"kind"`
 	ID   digest.Digest `json:"id"`
 	// Request is the envelope.
 	Request []byte `json:"request"`
@@ -77,10 +77,10 @@ type enrolling struct {
 	Next *identity `json:"next,omitempty"`
 }
 
-// Enrol asks the hub and keeps its answer: from then on the hub's address and key are known. Asking again after
+// Enroll asks the hub and keeps its answer: from then on the hub's address and key are known. Asking again after
 // an answer was lost asks for the same. The error wraps one of those above, bundle.ErrToken, or
 // bundle.ErrUntrusted where the answer is not that of the hub whose key the token names, or is pinned.
-func (a *Agent) Enrol(ctx context.Context, o EnrolOptions) (Enrolled, error) {
+func (a *Agent) Enroll(ctx context.Context, o EnrollOptions) (Enrolled, error) {
 	url := cmp.Or(o.HubURL, a.hub().url)
 	if url == "" {
 		return Enrolled{}, ErrNoHubURL
@@ -98,7 +98,7 @@ func (a *Agent) Enrol(ctx context.Context, o EnrolOptions) (Enrolled, error) {
 		return Enrolled{}, err
 	}
 	done, err := a.submit(ctx, pending, hub, url)
-	if errors.Is(err, ErrRefused) && pending.Kind == EnrolAsIs {
+	if errors.Is(err, ErrRefused) && pending.Kind == EnrollAsIs {
 		err = errors.Join(err, a.withdraw(pending, before))
 	}
 	return done, err
@@ -128,9 +128,9 @@ func (a *Agent) withdraw(refused, before enrolling) error {
 	})
 }
 
-// EnrolRequest returns the envelope of a request for somebody to carry, and keeps what Accept needs for the
+// EnrollRequest returns the envelope of a request for somebody to carry, and keeps what Accept needs for the
 // answer.
-func (a *Agent) EnrolRequest(kind EnrolKind) ([]byte, error) {
+func (a *Agent) EnrollRequest(kind EnrollKind) ([]byte, error) {
 	pending, err := a.prepare(kind, "", nil)
 	return pending.Request, err
 }
@@ -163,7 +163,7 @@ func (a *Agent) EndRotation() (Enrolled, error) {
 			return err
 		}
 		switch {
-		case pending.Kind != EnrolRotate:
+		case pending.Kind != EnrollRotate:
 			return declined{ErrNoRotation}
 		case a.hub().key != nil:
 			return declined{fmt.Errorf("%w: it is for the hub, whose answer ends the rotation", ErrUnfinished)}
@@ -184,7 +184,7 @@ func (a *Agent) EndRotation() (Enrolled, error) {
 }
 
 // askedHub is the beginning of the key id of the hub that is to be asked.
-func (a *Agent) askedHub(o EnrolOptions) (string, *bundle.EnrolToken, error) {
+func (a *Agent) askedHub(o EnrollOptions) (string, *bundle.EnrollToken, error) {
 	pinned := ""
 	if key := a.hub().key; key != nil {
 		var err error
@@ -192,13 +192,13 @@ func (a *Agent) askedHub(o EnrolOptions) (string, *bundle.EnrolToken, error) {
 			return "", nil, err
 		}
 	}
-	if o.Kind == EnrolRotate {
+	if o.Kind == EnrollRotate {
 		if pinned == "" {
 			return "", nil, ErrNoHubKey
 		}
 		return pinned, nil, nil
 	}
-	token, err := bundle.ParseEnrolToken(o.Token)
+	token, err := bundle.ParseEnrollToken(o.Token)
 	switch {
 	case err != nil:
 		return "", nil, err
@@ -210,8 +210,8 @@ func (a *Agent) askedHub(o EnrolOptions) (string, *bundle.EnrolToken, error) {
 
 // prepare writes down what is asked for before anybody is asked. A rotation that was begun goes on as it was:
 // the hub may have changed over already.
-func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (pending enrolling, err error) {
-	kind = cmp.Or(kind, EnrolAsIs)
+func (a *Agent) prepare(kind EnrollKind, hub string, token *bundle.EnrollToken) (pending enrolling, err error) {
+	kind = cmp.Or(kind, EnrollAsIs)
 	err = a.state.update(func(tx *bbolt.Tx) error {
 		now, err := load[identity](tx, bucketMeta, keyIdentity)
 		if err != nil {
@@ -222,17 +222,17 @@ func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (p
 			return err
 		}
 		switch {
-		case kind == EnrolRotate && before.Kind == EnrolRotate:
+		case kind == EnrollRotate && before.Kind == EnrollRotate:
 			pending = before
 			return nil
-		case kind == EnrolAsIs && before.Kind == EnrolRotate: // the hub may know the new key alone
+		case kind == EnrollAsIs && before.Kind == EnrollRotate: // the hub may know the new key alone
 			return declined{fmt.Errorf("%w: it was for a new key", ErrUnfinished)}
 		}
 		pending = enrolling{Kind: kind}
 		switch {
-		case kind == EnrolAnew && before.Kind == EnrolAnew:
+		case kind == EnrollAnew && before.Kind == EnrollAnew:
 			pending.Next = before.Next
-		case kind != EnrolAsIs:
+		case kind != EnrollAsIs:
 			if pending.Next, err = now.next(kind, a.opts.Now()); err != nil {
 				return err
 			}
@@ -240,7 +240,7 @@ func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (p
 		if err := a.seal(tx, &pending, now, hub, token); err != nil {
 			return err
 		}
-		if kind != EnrolAnew { // an agent that has not run yet is known by its request
+		if kind != EnrollAnew { // an agent that has not run yet is known by its request
 			err = save(tx, bucketMeta, keyCluster, a.cluster)
 		}
 		return errors.Join(err, save(tx, bucketMeta, keyEnrolling, pending))
@@ -249,12 +249,12 @@ func (a *Agent) prepare(kind EnrolKind, hub string, token *bundle.EnrolToken) (p
 }
 
 // seal makes the request's envelope.
-func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string, token *bundle.EnrolToken) error {
+func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string, token *bundle.EnrollToken) error {
 	last, err := load[reporter](tx, bucketMeta, keyReporter)
 	if err != nil {
 		return err
 	}
-	r := bundle.EnrolmentRequest{
+	r := bundle.EnrollmentRequest{
 		Cluster: a.cluster, Hub: hub, IssuedAt: stamp(a.opts.Now()),
 		Agent: bundle.ReportAgent{Version: a.opts.Version, Incarnation: now.Incarnation, Seq: last.Seq},
 	}
@@ -262,7 +262,7 @@ func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string,
 	if pending.Next != nil {
 		who = *pending.Next
 	}
-	if pending.Kind == EnrolAnew {
+	if pending.Kind == EnrollAnew {
 		r.Cluster.UID = who.UID
 	}
 	key, err := who.signer()
@@ -273,7 +273,7 @@ func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string,
 	if r.Key, err = publicPEM(key); err != nil {
 		return err
 	}
-	if pending.Kind == EnrolRotate {
+	if pending.Kind == EnrollRotate {
 		former, err := now.signer()
 		if err != nil {
 			return err
@@ -287,16 +287,16 @@ func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string,
 		r.Token = token.ID()
 		keys = append(keys, token.Key())
 	}
-	if pending.Request, err = bundle.SealEnrolmentRequest(r, keys...); err != nil {
+	if pending.Request, err = bundle.SealEnrollmentRequest(r, keys...); err != nil {
 		return err
 	}
-	_, pending.ID, err = bundle.OpenEnrolmentRequest(pending.Request)
+	_, pending.ID, err = bundle.OpenEnrollmentRequest(pending.Request)
 	return err
 }
 
 // accept keeps an answer. What it changes is on disk, all at once, before anything goes by it.
 func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
-	e, hubKey, err := bundle.OpenEnrolment(answer, hub)
+	e, hubKey, err := bundle.OpenEnrollment(answer, hub)
 	if err != nil {
 		return Enrolled{}, err
 	}
@@ -304,7 +304,7 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 	if err != nil {
 		return Enrolled{}, err
 	}
-	kept := enrolment{URL: url, HubKey: e.HubKey, Cluster: e.Cluster, KeyID: e.KeyID, Request: e.Request, At: stamp(a.opts.Now())}
+	kept := enrollment{URL: url, HubKey: e.HubKey, Cluster: e.Cluster, KeyID: e.KeyID, Request: e.Request, At: stamp(a.opts.Now())}
 	err = a.state.update(func(tx *bbolt.Tx) error {
 		pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
 		if err != nil {
@@ -316,7 +316,7 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 		if pending.Next != nil {
 			err = a.become(tx, pending)
 		}
-		return errors.Join(err, catchUp(tx, e.Incarnation, pending.Next != nil), save(tx, bucketMeta, keyEnrolment, kept), save(tx, bucketMeta, keyCluster, a.cluster),
+		return errors.Join(err, catchUp(tx, e.Incarnation, pending.Next != nil), save(tx, bucketMeta, keyEnrollment, kept), save(tx, bucketMeta, keyCluster, a.cluster),
 			drop(tx, bucketMeta, keyEnrolling), drop(tx, bucketMeta, keyHint))
 	})
 	if err != nil {
@@ -332,8 +332,8 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 }
 
 // matches returns an error unless e answers what was asked last, or is the answer that was kept before.
-func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrolment) error {
-	before, err := load[enrolment](tx, bucketMeta, keyEnrolment)
+func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrollment) error {
+	before, err := load[enrollment](tx, bucketMeta, keyEnrollment)
 	if err != nil {
 		return err
 	}
@@ -350,7 +350,7 @@ func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrolment) err
 	uid := a.cluster.UID
 	if pending.Next != nil {
 		who = *pending.Next
-		if pending.Kind == EnrolAnew {
+		if pending.Kind == EnrollAnew {
 			uid = who.UID
 		}
 	}
@@ -367,7 +367,7 @@ func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrolment) err
 
 // become makes the agent who it asked to be. Who begins anew leaves behind what another cluster had to say.
 func (a *Agent) become(tx *bbolt.Tx, pending enrolling) error {
-	if err := save(tx, bucketMeta, keyIdentity, pending.Next); err != nil || pending.Kind != EnrolAnew {
+	if err := save(tx, bucketMeta, keyIdentity, pending.Next); err != nil || pending.Kind != EnrollAnew {
 		return err
 	}
 	if err := emptyQueue(tx); err != nil {
@@ -393,15 +393,15 @@ func catchUp(tx *bbolt.Tx, newest int64, newKey bool) error {
 
 // submit posts a request and keeps the answer.
 func (a *Agent) submit(ctx context.Context, pending enrolling, hub, url string) (Enrolled, error) {
-	answer, err := a.postEnrolment(ctx, url, pending.Request)
+	answer, err := a.postEnrollment(ctx, url, pending.Request)
 	if err != nil {
 		return Enrolled{}, err
 	}
 	var said struct {
-		Enrolment json.RawMessage `json:"enrolment"`
+		Enrollment json.RawMessage `json:"enrolment"`
 	}
 	if err := json.Unmarshal(answer, &said); err != nil {
 		return Enrolled{}, fmt.Errorf("hub %s: answer: %w", url, err)
 	}
-	return a.accept(said.Enrolment, hub, url)
+	return a.accept(said.Enrollment, hub, url)
 }

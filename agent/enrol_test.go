@@ -24,7 +24,7 @@ import (
 type hubServer struct {
 	*hub.Hub
 	*httptest.Server
-	lose int                        // answers of enrolment that are lost
+	lose int                        // answers of enrollment that are lost
 	edit func(answer []byte) []byte // what the link makes of an answer
 	saw  bytes.Buffer               // what agents have sent
 }
@@ -38,7 +38,7 @@ func newHubServer(t *testing.T) *hubServer {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		answer := httptest.NewRecorder()
 		inner.ServeHTTP(answer, r)
-		if r.URL.Path == hub.EnrolPath && s.lose > 0 {
+		if r.URL.Path == hub.EnrollPath && s.lose > 0 {
 			s.lose--
 			panic(http.ErrAbortHandler)
 		}
@@ -105,10 +105,10 @@ func TestATokenIsAllThatAnAgentNeedsToReport(t *testing.T) {
 	secret := token[17:69]
 	s.agent(func(a *Agent) {
 		h.lose = 1
-		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token, Kind: EnrolAsIs})
+		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
 		require.Error(t, err)
 		require.Empty(t, a.hub().url, "nothing is believed before the answer")
-		e, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token, Kind: EnrolAsIs})
+		e, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
 		require.NoError(t, err)
 		require.Equal(t, "plant-7", e.Cluster.Name)
 		require.Equal(t, a.testKeyID(t), e.KeyID)
@@ -131,18 +131,18 @@ func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 	forge := func(answer []byte) []byte {
 		var e hub.Enrolled
 		var envelope struct{ Payload []byte }
-		if json.Unmarshal(answer, &e) != nil || json.Unmarshal(e.Enrolment, &envelope) != nil {
+		if json.Unmarshal(answer, &e) != nil || json.Unmarshal(e.Enrollment, &envelope) != nil {
 			return answer
 		}
-		var enrolment bundle.Enrolment
-		if json.Unmarshal(envelope.Payload, &enrolment) != nil {
+		var enrollment bundle.Enrollment
+		if json.Unmarshal(envelope.Payload, &enrollment) != nil {
 			return answer
 		}
-		forged, err := bundle.SealEnrolment(enrolment, thief)
+		forged, err := bundle.SealEnrollment(enrollment, thief)
 		if err != nil {
 			return answer
 		}
-		data, _ := json.Marshal(hub.Enrolled{Enrolment: forged})
+		data, _ := json.Marshal(hub.Enrolled{Enrollment: forged})
 		return data
 	}
 	var old []byte
@@ -153,7 +153,7 @@ func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 	}{
 		{"signed by another", forge, bundle.ErrUntrusted},
 		{"an older one", func(answer []byte) []byte { return old }, ErrNoRequest},
-		{"none", func([]byte) []byte { return []byte(`{"enrolment":{}}`) }, bundle.ErrEnrolment},
+		{"none", func([]byte) []byte { return []byte(`{"enrolment":{}}`) }, bundle.ErrEnrollment},
 		{"a page", func([]byte) []byte { return []byte(`<html>`) }, nil},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -162,18 +162,18 @@ func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 			s.agent(func(a *Agent) {
 				// The answer to a request of a moment before.
 				h.edit = func(answer []byte) []byte { old = answer; return []byte(`{}`) }
-				_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token})
+				_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token})
 				require.Error(t, err)
 				s.now = s.now.Add(time.Minute)
 				h.edit = tc.edit
-				_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token})
+				_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token})
 				require.Error(t, err)
 				if tc.want != nil {
 					require.ErrorIs(t, err, tc.want)
 				}
 				require.Nil(t, a.hub().key)
 				h.edit = nil
-				_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token})
+				_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token})
 				require.NoError(t, err, "and the token is good still")
 			})
 		})
@@ -192,20 +192,20 @@ func newStranger(t *testing.T) (ed25519.PrivateKey, ed25519.PublicKey, string) {
 func TestAPinnedHubIsNotReplacedByTheWay(t *testing.T) {
 	s, h, other := newSite(t), newHubServer(t), newHubServer(t)
 	s.agent(func(a *Agent) {
-		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
-		_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: other.token(t)})
+		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t)})
 		require.ErrorIs(t, err, ErrOtherHub)
-		_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: h.token(t)})
+		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: h.token(t)})
 		require.ErrorIs(t, err, ErrRefused, "a token of the pinned hub, sent to another")
 		require.Equal(t, h.URL, a.hub().url)
-		_, err = a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
+		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.NoError(t, err)
 		require.Equal(t, other.URL, a.hub().url)
 	})
 	s.opts.HubKey = h.PublicKey()
 	s.agent(func(a *Agent) {
-		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
+		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.ErrorIs(t, err, ErrOtherHub, "the configuration is a person's to change")
 		require.Equal(t, h.PublicKey(), a.hub().key)
 		a.sayBegin()
@@ -222,14 +222,14 @@ func TestARotationLosesNoReportWhereverItIsCut(t *testing.T) {
 		{"not at all", func(*testing.T, *site, *hubServer) {}},
 		{"before it is sent", func(t *testing.T, s *site, h *hubServer) {
 			s.agent(func(a *Agent) {
-				_, err := a.prepare(EnrolRotate, "", nil)
+				_, err := a.prepare(EnrollRotate, "", nil)
 				require.NoError(t, err)
 			})
 		}},
 		{"after the hub has changed over", func(t *testing.T, s *site, h *hubServer) {
 			h.lose = 1
 			s.agent(func(a *Agent) {
-				_, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+				_, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
 				require.Error(t, err)
 				require.NotContains(t, h.keyIDs(t), a.testKeyID(t))
 			})
@@ -243,7 +243,7 @@ func TestARotationLosesNoReportWhereverItIsCut(t *testing.T) {
 			var before, after string
 			s.agent(func(a *Agent) {
 				before = a.testKeyID(t)
-				_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+				_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
 				require.NoError(t, err)
 			})
 			tc.cut(t, s, h)
@@ -252,7 +252,7 @@ func TestARotationLosesNoReportWhereverItIsCut(t *testing.T) {
 			require.Equal(t, 2, s.once().Status.Queue.Length)
 			h.edit = nil
 			s.agent(func(a *Agent) {
-				_, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+				_, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
 				require.NoError(t, err)
 				after = a.testKeyID(t)
 			})
@@ -275,12 +275,12 @@ func TestARotationThatWasBegunIsEndedBeforeReportsAreSent(t *testing.T) {
 	var before string
 	s.agent(func(a *Agent) {
 		before = a.testKeyID(t)
-		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
 		h.lose = 1
-		_, err = a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+		_, err = a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
 		require.Error(t, err)
-		_, err = a.Enrol(t.Context(), EnrolOptions{Token: h.token(t)})
+		_, err = a.Enroll(t.Context(), EnrollOptions{Token: h.token(t)})
 		require.EqualError(t, err, "an earlier request is not answered yet: it was for a new key")
 		require.ErrorIs(t, err, ErrUnfinished)
 	})
@@ -301,7 +301,7 @@ func TestANewKeyReportsIntoThePresent(t *testing.T) {
 	s.now, s.opts.Now = time.Now(), nil
 	s.change(1)
 	s.agent(func(a *Agent) {
-		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
 		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { // as if it had been made in the far future
 			id := a.state.identity()
@@ -322,7 +322,7 @@ func TestANewKeyReportsIntoThePresent(t *testing.T) {
 	s.once()
 	require.Equal(t, future, h.cluster(t).Incarnation, "into the past")
 	s.agent(func(a *Agent) {
-		_, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolRotate})
+		_, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
 		require.NoError(t, err)
 		require.Equal(t, future+1, a.state.identity().Incarnation)
 	})
@@ -339,9 +339,9 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 	s.agent(func(a *Agent) {
 		_, err := a.EndRotation()
 		require.Equal(t, ErrNoRotation, err, "nothing is wrong with the state")
-		first, err := a.EnrolRequest(EnrolRotate)
+		first, err := a.EnrollRequest(EnrollRotate)
 		require.NoError(t, err)
-		again, err := a.EnrolRequest(EnrolRotate)
+		again, err := a.EnrollRequest(EnrollRotate)
 		require.NoError(t, err)
 		require.Equal(t, first, again, "the roster may have it already")
 	})
@@ -379,14 +379,14 @@ func TestARefusedTokenLeavesWhatWaited(t *testing.T) {
 	require.NoError(t, h.RevokeToken(t.Context(), list[0].ID))
 	s.agent(func(a *Agent) {
 		refused := func() {
-			_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: token, Kind: EnrolAsIs})
+			_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
 			require.ErrorIs(t, err, ErrRefused)
 		}
 		refused()
 		none, err := a.waiting()
 		require.NoError(t, err)
 		require.Empty(t, none.Kind)
-		carried, err := a.EnrolRequest(EnrolAsIs)
+		carried, err := a.EnrollRequest(EnrollAsIs)
 		require.NoError(t, err)
 		refused()
 		still, err := a.waiting()
@@ -401,30 +401,30 @@ func TestReportsOfBeforeTheHubWasKnownAreSentAgain(t *testing.T) {
 	s.change(1)
 	s.once()
 	s.agent(func(a *Agent) {
-		enrol(t, h.Hub, func() Status { st, err := a.Status(); require.NoError(t, err); return st }())
+		enroll(t, h.Hub, func() Status { st, err := a.Status(); require.NoError(t, err); return st }())
 		a.opts.HubURL = h.URL
 		sender := newSender(a)
 		require.NoError(t, sender.sendAll(t.Context()))
 		require.Equal(t, 1, a.testQueue(t), "without a key nothing is deleted")
-		_, err := a.Enrol(t.Context(), EnrolOptions{Token: h.token(t)})
+		_, err := a.Enroll(t.Context(), EnrollOptions{Token: h.token(t)})
 		require.NoError(t, err)
 		require.NoError(t, sender.sendAll(t.Context()))
 		require.Zero(t, a.testQueue(t))
 	})
 }
 
-func TestEnrolmentByFile(t *testing.T) {
+func TestEnrollmentByFile(t *testing.T) {
 	s, h := newSite(t), newHubServer(t)
 	s.change(1)
 	s.once()
-	carry := func(kind EnrolKind, add func(context.Context, hub.Cluster) (bool, error)) (answer []byte) {
+	carry := func(kind EnrollKind, add func(context.Context, hub.Cluster) (bool, error)) (answer []byte) {
 		s.agent(func(a *Agent) {
-			request, err := a.EnrolRequest(kind)
+			request, err := a.EnrollRequest(kind)
 			require.NoError(t, err)
 			r, id, c, err := h.ParseRequest(request)
 			require.NoError(t, err)
 			if r.Former != "" {
-				answer, err = h.Enrol(t.Context(), request)
+				answer, err = h.Enroll(t.Context(), request)
 				require.NoError(t, err)
 				return
 			}
@@ -435,7 +435,7 @@ func TestEnrolmentByFile(t *testing.T) {
 		})
 		return answer
 	}
-	answer := carry(EnrolAsIs, h.AddCluster)
+	answer := carry(EnrollAsIs, h.AddCluster)
 	s.agent(func(a *Agent) {
 		_, err := a.Accept(answer, nil)
 		require.ErrorIs(t, err, ErrNoHubKey, "nobody has said whose word counts")
@@ -449,7 +449,7 @@ func TestEnrolmentByFile(t *testing.T) {
 		require.Equal(t, h.PublicKey(), a.hub().key)
 		require.Empty(t, a.hub().url)
 	})
-	rotated := carry(EnrolRotate, nil)
+	rotated := carry(EnrollRotate, nil)
 	s.agent(func(a *Agent) {
 		_, err := a.Accept(answer, nil)
 		require.ErrorIs(t, err, ErrNoRequest, "an older answer")
@@ -464,9 +464,9 @@ func TestACopyBecomesAnotherCluster(t *testing.T) {
 	s.change(1)
 	s.once()
 	s.agent(func(a *Agent) {
-		_, err := a.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
-		_, err = a.prepare(EnrolRotate, "", nil) // the original's, copied with the rest
+		_, err = a.prepare(EnrollRotate, "", nil) // the original's, copied with the rest
 		require.NoError(t, err)
 		before, queued := a.state.identity(), a.testQueue(t)
 		require.Positive(t, queued)
@@ -474,11 +474,11 @@ func TestACopyBecomesAnotherCluster(t *testing.T) {
 		a.cluster.Name = "plant-8"
 		h.lose = 1
 		token := h.token(t)
-		_, err = a.Enrol(t.Context(), EnrolOptions{Kind: EnrolAnew, Token: token})
+		_, err = a.Enroll(t.Context(), EnrollOptions{Kind: EnrollAnew, Token: token})
 		require.Error(t, err)
 		require.Equal(t, before, a.state.identity(), "as long as the hub has not agreed")
 		require.Equal(t, queued, a.testQueue(t))
-		e, err := a.Enrol(t.Context(), EnrolOptions{Kind: EnrolAnew, Token: token})
+		e, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollAnew, Token: token})
 		require.NoError(t, err)
 
 		now := a.state.identity()
@@ -493,7 +493,7 @@ func TestACopyBecomesAnotherCluster(t *testing.T) {
 	require.Len(t, all, 2)
 }
 
-func TestARunningAgentEnrolsAndSendsAtOnce(t *testing.T) {
+func TestARunningAgentEnrollsAndSendsAtOnce(t *testing.T) {
 	s, h := newSite(t), newHubServer(t)
 	s.now, s.opts.Now = time.Now(), nil
 	s.change(1)
@@ -507,21 +507,21 @@ func TestARunningAgentEnrolsAndSendsAtOnce(t *testing.T) {
 	client := NewClient(s.dir)
 	require.Eventually(t, func() bool { _, err := client.Status(t.Context()); return err == nil }, time.Minute, time.Millisecond)
 
-	_, err = client.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: "wht_hunter2"})
+	_, err = client.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: "wht_hunter2"})
 	require.ErrorIs(t, err, bundle.ErrToken)
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = client.Enrol(t.Context(), EnrolOptions{Kind: EnrolAnew, HubURL: h.URL, Token: h.token(t)})
+	_, err = client.Enroll(t.Context(), EnrollOptions{Kind: EnrollAnew, HubURL: h.URL, Token: h.token(t)})
 	require.ErrorIs(t, err, ErrRunning)
-	_, err = client.Enrol(t.Context(), EnrolOptions{HubURL: h.URL, Token: h.token(t)})
+	_, err = client.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
 	require.NoError(t, err)
 
 	require.Eventually(t, func() bool {
 		list, err := h.Clusters(t.Context(), hub.Filter{})
 		return err == nil && len(list.Clusters) == 1 && !list.Clusters[0].LastSeen.IsZero()
 	}, time.Minute, time.Millisecond)
-	_, err = client.EnrolRequest(t.Context(), EnrolRotate)
+	_, err = client.EnrollRequest(t.Context(), EnrollRotate)
 	require.NoError(t, err)
-	_, err = a.prepare(EnrolAnew, "", nil) // as somebody may have begun before it ran
+	_, err = a.prepare(EnrollAnew, "", nil) // as somebody may have begun before it ran
 	require.NoError(t, err)
 	_, err = client.Accept(t.Context(), []byte("{}"), nil)
 	require.ErrorIs(t, err, ErrRunning)
@@ -529,10 +529,10 @@ func TestARunningAgentEnrolsAndSendsAtOnce(t *testing.T) {
 	require.NoError(t, <-ended)
 }
 
-func TestAnAgentThatWasGivenATokenEnrolsItself(t *testing.T) {
+func TestAnAgentThatWasGivenATokenEnrollsItself(t *testing.T) {
 	s, h := newSite(t), newHubServer(t)
 	s.now, s.opts.Now = time.Now(), nil
-	s.opts.HubURL, s.opts.EnrolToken = h.URL, h.token(t)
+	s.opts.HubURL, s.opts.EnrollToken = h.URL, h.token(t)
 	s.change(1)
 	h.lose = 1
 	require.Equal(t, 1, s.once().Status.Queue.Length)
@@ -540,7 +540,7 @@ func TestAnAgentThatWasGivenATokenEnrolsItself(t *testing.T) {
 
 	// A token that is of no use any more holds up nothing.
 	other := newSite(t)
-	other.opts.HubURL, other.opts.EnrolToken = h.URL, s.opts.EnrolToken
+	other.opts.HubURL, other.opts.EnrollToken = h.URL, s.opts.EnrollToken
 	other.change(1)
 	other.agent(func(a *Agent) {
 		a.cluster.UID, a.cluster.Name = "plant-8", "plant-8"

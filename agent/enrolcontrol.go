@@ -17,12 +17,12 @@ var ErrRunning = errors.New("the agent is running")
 
 var errRunningAnew = fmt.Errorf("%w: end it before it becomes another cluster", ErrRunning)
 
-// serveEnrol adds the commands about who the agent is. A request to the hub goes on when the one who asked for it
+// serveEnroll adds the commands about who the agent is. A request to the hub goes on when the one who asked for it
 // has gone.
-func (c *control) serveEnrol(ctx context.Context, mux *http.ServeMux) {
+func (c *control) serveEnroll(ctx context.Context, mux *http.ServeMux) {
 	for path, do := range map[string]func(command) (any, error){
-		"enrol":         func(cmd command) (any, error) { return c.agent.Enrol(ctx, cmd.Enrol) },
-		"enrol/request": func(cmd command) (any, error) { return c.agent.enrolRequest(cmd.Enrol.Kind) },
+		"enrol":         func(cmd command) (any, error) { return c.agent.Enroll(ctx, cmd.Enroll) },
+		"enrol/request": func(cmd command) (any, error) { return c.agent.enrollRequest(cmd.Enroll.Kind) },
 		"enrol/accept":  func(cmd command) (any, error) { return c.agent.acceptBy(cmd.Answer, cmd.HubKey) },
 		"enrol/end":     func(command) (any, error) { return c.agent.EndRotation() },
 	} {
@@ -32,7 +32,7 @@ func (c *control) serveEnrol(ctx context.Context, mux *http.ServeMux) {
 				return
 			}
 			done, err := any(nil), error(nil)
-			if cmd.Enrol.Kind == EnrolAnew {
+			if cmd.Enroll.Kind == EnrollAnew {
 				err = errRunningAnew
 			} else {
 				done, err = do(cmd)
@@ -46,13 +46,13 @@ func (c *control) serveEnrol(ctx context.Context, mux *http.ServeMux) {
 	}
 }
 
-type enrolRequest struct {
+type enrollRequest struct {
 	Request []byte `json:"request"`
 }
 
-func (a *Agent) enrolRequest(kind EnrolKind) (enrolRequest, error) {
-	request, err := a.EnrolRequest(kind)
-	return enrolRequest{request}, err
+func (a *Agent) enrollRequest(kind EnrollKind) (enrollRequest, error) {
+	request, err := a.EnrollRequest(kind)
+	return enrollRequest{request}, err
 }
 
 // acceptBy is Accept in an agent that runs, which stays the cluster that it is.
@@ -65,30 +65,30 @@ func (a *Agent) acceptBy(answer []byte, hubKey string) (Enrolled, error) {
 	switch {
 	case err != nil:
 		return Enrolled{}, err
-	case pending.Kind == EnrolAnew:
+	case pending.Kind == EnrollAnew:
 		return Enrolled{}, errRunningAnew
 	}
 	var key crypto.PublicKey
 	if hubKey != "" {
 		keys, err := bundle.ParsePublicKeys([]byte(hubKey))
 		if err != nil || len(keys) != 1 {
-			return Enrolled{}, fmt.Errorf("%w: the hub's key cannot be read", bundle.ErrEnrolment)
+			return Enrolled{}, fmt.Errorf("%w: the hub's key cannot be read", bundle.ErrEnrollment)
 		}
 		key = keys[0]
 	}
 	return a.Accept(answer, key)
 }
 
-// Enrol has the agent enrol; see Agent.Enrol. The error wraps ErrRunning for EnrolAnew.
-func (c Client) Enrol(ctx context.Context, o EnrolOptions) (e Enrolled, err error) {
-	err = c.call(ctx, http.MethodPost, "enrol", command{Enrol: o}, &e)
+// Enroll has the agent enroll; see Agent.Enroll. The error wraps ErrRunning for EnrollAnew.
+func (c Client) Enroll(ctx context.Context, o EnrollOptions) (e Enrolled, err error) {
+	err = c.call(ctx, http.MethodPost, "enrol", command{Enroll: o}, &e)
 	return e, err
 }
 
-// EnrolRequest asks for a request that somebody carries; see Agent.EnrolRequest.
-func (c Client) EnrolRequest(ctx context.Context, kind EnrolKind) ([]byte, error) {
-	var r enrolRequest
-	err := c.call(ctx, http.MethodPost, "enrol/request", command{Enrol: EnrolOptions{Kind: kind}}, &r)
+// EnrollRequest asks for a request that somebody carries; see Agent.EnrollRequest.
+func (c Client) EnrollRequest(ctx context.Context, kind EnrollKind) ([]byte, error) {
+	var r enrollRequest
+	err := c.call(ctx, http.MethodPost, "enrol/request", command{Enroll: EnrollOptions{Kind: kind}}, &r)
 	return r.Request, err
 }
 

@@ -15,9 +15,9 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// postEnrolment posts a request's envelope to the hub and returns what it answers with 200. The error wraps
+// postEnrollment posts a request's envelope to the hub and returns what it answers with 200. The error wraps
 // ErrRefused where the hub does not follow.
-func (a *Agent) postEnrolment(ctx context.Context, hub string, request []byte) ([]byte, error) {
+func (a *Agent) postEnrollment(ctx context.Context, hub string, request []byte) ([]byte, error) {
 	address, err := url.JoinPath(hub, "v1/enroll")
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
@@ -32,7 +32,7 @@ func (a *Agent) postEnrolment(ctx context.Context, hub string, request []byte) (
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 2*bundle.MaxEnrolmentBytes))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, 2*bundle.MaxEnrollmentBytes))
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
@@ -47,32 +47,32 @@ func (a *Agent) postEnrolment(ctx context.Context, hub string, request []byte) (
 	}
 }
 
-// enrolFirst does what has to come before reports: a rotation that was begun is ended, and an agent that was given
+// enrollFirst does what has to come before reports: a rotation that was begun is ended, and an agent that was given
 // a token for it registers itself. What the hub refuses is logged, and reports are sent as before.
-func (s *sender) enrolFirst(ctx context.Context) error {
+func (s *sender) enrollFirst(ctx context.Context) error {
 	var pending enrolling
-	var known *enrolment
+	var known *enrollment
 	err := s.state.view(func(tx *bbolt.Tx) (err error) {
 		if pending, err = load[enrolling](tx, bucketMeta, keyEnrolling); err == nil {
-			known, err = load[*enrolment](tx, bucketMeta, keyEnrolment)
+			known, err = load[*enrollment](tx, bucketMeta, keyEnrollment)
 		}
 		return err
 	})
 	if err != nil {
 		return err
 	}
-	o := EnrolOptions{Kind: EnrolRotate}
+	o := EnrollOptions{Kind: EnrollRotate}
 	switch {
-	case pending.Kind == EnrolRotate && s.Agent.hub().key != nil:
-	case known == nil && s.opts.EnrolToken != "":
-		o = EnrolOptions{Kind: EnrolAsIs, Token: s.opts.EnrolToken}
+	case pending.Kind == EnrollRotate && s.Agent.hub().key != nil:
+	case known == nil && s.opts.EnrollToken != "":
+		o = EnrollOptions{Kind: EnrollAsIs, Token: s.opts.EnrollToken}
 	default:
 		return nil
 	}
 	if s.refused != "" && s.opts.Now().Before(s.askAgain) {
 		return nil
 	}
-	_, err = s.Enrol(ctx, o)
+	_, err = s.Enroll(ctx, o)
 	if err == nil || !lasting(err) {
 		return err
 	}

@@ -25,8 +25,8 @@ func openHub(t *testing.T) *hub.Hub {
 	return h
 }
 
-// enrol registers the site's agent by the key that its status shows.
-func enrol(t *testing.T, h *hub.Hub, st Status) {
+// enroll registers the site's agent by the key that its status shows.
+func enroll(t *testing.T, h *hub.Hub, st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(t, err)
 	_, err = h.AddCluster(context.Background(), hub.Cluster{
@@ -57,7 +57,7 @@ func TestAHubTakesReportsOnceItKnowsTheAgent(t *testing.T) {
 	require.Equal(t, 2, r.Status.Queue.Length)
 	require.Contains(t, s.log.String(), "403")
 
-	enrol(t, h, r.Status)
+	enroll(t, h, r.Status)
 	s.once()
 
 	s.agent(func(a *Agent) {
@@ -77,7 +77,7 @@ func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 	defer server.Close()
 	s.opts.HubKey = h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	enrol(t, h, s.once().Status)
+	enroll(t, h, s.once().Status)
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	require.Equal(t, 2, s.once().Status.Queue.Length)
 	s.opts.HubURL = server.URL
@@ -117,7 +117,7 @@ func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
 	s.now, s.opts.Now = time.Now(), nil // what came by media is as old as its clock says
 	s.opts.HubKey = h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	enrol(t, h, s.once().Status)
+	enroll(t, h, s.once().Status)
 	ctx := context.Background()
 	var out bytes.Buffer
 	s.agent(func(a *Agent) {

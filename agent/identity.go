@@ -54,7 +54,7 @@ func (s *State) loadIdentity(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	e, err := load[*enrolment](tx, bucketMeta, keyEnrolment)
+	e, err := load[*enrollment](tx, bucketMeta, keyEnrollment)
 	if err != nil {
 		return err
 	}
@@ -86,10 +86,10 @@ func (id identity) signer() (crypto.Signer, error) {
 
 // next is who the agent is to be: with another key, and in a later incarnation, so that what it reports from then on
 // is newer than all before.
-func (id identity) next(kind EnrolKind, now time.Time) (*identity, error) {
+func (id identity) next(kind EnrollKind, now time.Time) (*identity, error) {
 	next, err := newIdentity(now)
 	next.Incarnation = max(next.Incarnation, id.Incarnation+1)
-	if kind == EnrolRotate {
+	if kind == EnrollRotate {
 		next.UID = id.UID
 	}
 	return &next, err
@@ -107,7 +107,7 @@ func signers(tx *bbolt.Tx) (identity, []crypto.Signer, error) {
 		return id, nil, err
 	}
 	key, err := id.signer()
-	if err != nil || pending.Kind != EnrolRotate {
+	if err != nil || pending.Kind != EnrollRotate {
 		return id, []crypto.Signer{key}, err
 	}
 	next, err := pending.Next.signer()

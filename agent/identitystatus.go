@@ -18,7 +18,7 @@ type IdentityStatus struct {
 	Hub      string `json:"hub,omitempty"`
 	HubKeyID string `json:"hubKeyID,omitempty"`
 	// Waiting is the kind of request that has not been answered yet.
-	Waiting EnrolKind `json:"waiting,omitempty"`
+	Waiting EnrollKind `json:"waiting,omitempty"`
 	// Reason and Message are what the hub says is wrong: SharedIdentity, KeyReplaced or Retired. Nobody has signed
 	// them.
 	Reason  string `json:"reason,omitempty"`
@@ -28,7 +28,7 @@ type IdentityStatus struct {
 // identify fills in who the agent is.
 func (s *Status) identify(tx *bbolt.Tx) error {
 	id, err1 := load[identity](tx, bucketMeta, keyIdentity)
-	known, err2 := load[enrolment](tx, bucketMeta, keyEnrolment)
+	known, err2 := load[enrollment](tx, bucketMeta, keyEnrollment)
 	pending, err3 := load[enrolling](tx, bucketMeta, keyEnrolling)
 	said, err4 := load[hint](tx, bucketMeta, keyHint)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {

@@ -110,7 +110,7 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *keepsake, first bool) error {
 // another. It returns nil where nothing changes.
 func (p *pass) inheritName(tx *bbolt.Tx, doc *keepsake, first bool) (*identity, error) {
 	meta := tx.Bucket([]byte(bucketMeta))
-	if !first || !p.anonymous || doc.UID == "" || meta.Get([]byte(keyEnrolment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
+	if !first || !p.anonymous || doc.UID == "" || meta.Get([]byte(keyEnrollment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
 		return nil, nil
 	}
 	id, err := load[identity](tx, bucketMeta, keyIdentity)

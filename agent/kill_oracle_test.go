@@ -88,7 +88,7 @@ func (o *oracle) judge(w *realm) {
 	if !o.known {
 		o.known, o.id = true, s.identity()
 		o.stored = map[digest.Digest]bool{}
-		w.enrol(m.status)
+		w.enroll(m.status)
 	}
 	require.Equal(t, o.id, s.identity(), "an agent stays who it is")
 

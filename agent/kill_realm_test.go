@@ -203,8 +203,8 @@ func (w *realm) play(k kill) {
 	w.judge(w)
 }
 
-// enrol has the hub know the agent.
-func (w *realm) enrol(st Status) {
+// enroll has the hub know the agent.
+func (w *realm) enroll(st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(w.t, err)
 	_, err = w.hub.ReplaceCluster(context.Background(), hub.Cluster{

@@ -12,8 +12,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// enrolment is the hub that has registered this agent, as the state keeps it.
-type enrolment struct {
+// enrollment is the hub that has registered this agent, as the state keeps it.
+type enrollment struct {
 	// URL is empty where reports go by media.
 	URL string `json:"url,omitempty"`
 	// HubKey is the hub's public key, in PEM.
@@ -31,13 +31,13 @@ type place struct {
 	key crypto.PublicKey // nil where none is pinned
 }
 
-func (e *enrolment) place() (place, error) {
+func (e *enrollment) place() (place, error) {
 	if e == nil {
 		return place{}, nil
 	}
 	keys, err := bundle.ParsePublicKeys([]byte(e.HubKey))
 	if err != nil || len(keys) != 1 {
-		return place{}, fmt.Errorf("the enrolment's hub key: %w", ErrDamaged)
+		return place{}, fmt.Errorf("the enrollment's hub key: %w", ErrDamaged)
 	}
 	return place{e.URL, keys[0]}, nil
 }
@@ -52,7 +52,7 @@ func (a *Agent) hub() place {
 	return p
 }
 
-// placed waits until there is a hub to send to, which there may not be before a person enrols the agent. It
+// placed waits until there is a hub to send to, which there may not be before a person enrolls the agent. It
 // returns false where ctx ends first.
 func (s *sender) placed(ctx context.Context) bool {
 	for s.hub().url == "" {

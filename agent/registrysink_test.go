@@ -27,7 +27,7 @@ func reporting(t *testing.T) (*site, *hub.Hub) {
 	require.NoError(t, err)
 	s.opts.ReportStore, s.opts.ReportPlace, s.opts.HubKey = store, "oci://registry", h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	enrol(t, h, s.once().Status)
+	enroll(t, h, s.once().Status)
 	return s, h
 }
 

@@ -39,7 +39,7 @@ func (s *sender) run(ctx context.Context) {
 // sendRound offers the hub every report once, in batches, each after the pause that the hub has asked for with the
 // one before. It returns the pause that the last one is to be followed by.
 func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) {
-	if err := s.enrolFirst(ctx); err != nil {
+	if err := s.enrollFirst(ctx); err != nil {
 		return 0, err
 	}
 	if s.hub().key != nil {

@@ -72,17 +72,17 @@ const (
 	keyAsked    = "asked"    // asked: how the last question for a trust document ended
 	keyReporter = "reporter" // reporter
 
-	keyEnrolment = "enrolment" // enrolment: the hub that has registered this agent
-	keyEnrolling = "enrolling" // enrolling: a request that waits for its answer
-	keyHint      = "clone"     // hint: what the hub says of this agent's identity
-	keyBar       = "bar"       // bar: why the cluster must not be changed
-	keyPaused    = "paused"    // Pause
-	keyAttempts  = "attempts"  // trial: how the release fares that runs
-	keyFormer    = "former"    // release: the one, of other content, that was good before
-	keyHistory   = "history"   // []*release: those accepted last, the newest first
-	keyBinding   = "binding"   // Binding
-	keyHeld      = "held"      // hold: a person has decided what runs
-	keyWriter    = "writer"    // string: the version of the agent that made the last pass
+	keyEnrollment = "enrolment" // enrollment: the hub that has registered this agent
+	keyEnrolling  = "enrolling" // enrolling: a request that waits for its answer
+	keyHint       = "clone"     // hint: what the hub says of this agent's identity
+	keyBar        = "bar"       // bar: why the cluster must not be changed
+	keyPaused     = "paused"    // Pause
+	keyAttempts   = "attempts"  // trial: how the release fares that runs
+	keyFormer     = "former"    // release: the one, of other content, that was good before
+	keyHistory    = "history"   // []*release: those accepted last, the newest first
+	keyBinding    = "binding"   // Binding
+	keyHeld       = "held"      // hold: a person has decided what runs
+	keyWriter     = "writer"    // string: the version of the agent that made the last pass
 
 	keyQueue = "queue" // totals: what the queue comes to
 )

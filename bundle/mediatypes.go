@@ -26,9 +26,9 @@ const (
 	// PayloadTypeReport and PayloadTypeAck are DSSE payload types.
 	PayloadTypeReport = "application/vnd.wherry.report.v1+json"
 	PayloadTypeAck    = "application/vnd.wherry.ack.v1+json"
-	// PayloadTypeEnrolmentRequest and PayloadTypeEnrolment are DSSE payload types as well.
-	PayloadTypeEnrolmentRequest = "application/vnd.wherry.enrolment-request.v1+json"
-	PayloadTypeEnrolment        = "application/vnd.wherry.enrolment.v1+json"
+	// PayloadTypeEnrollmentRequest and PayloadTypeEnrollment are DSSE payload types as well.
+	PayloadTypeEnrollmentRequest = "application/vnd.wherry.enrolment-request.v1+json"
+	PayloadTypeEnrollment        = "application/vnd.wherry.enrolment.v1+json"
 )
 
 // isNewer says whether a media type is that of a later version than known, which is one of ours: they differ in the
@@ -75,9 +75,9 @@ const (
 	MaxListBytes = 64 << 20
 	// MaxReportBytes bounds one report envelope.
 	MaxReportBytes = 1 << 20
-	// MaxEnrolmentBytes bounds the envelope of an enrolment, and of the request for one: 64 labels of 512 bytes
+	// MaxEnrollmentBytes bounds the envelope of an enrollment, and of the request for one: 64 labels of 512 bytes
 	// and three signatures.
-	MaxEnrolmentBytes = 64 << 10
+	MaxEnrollmentBytes = 64 << 10
 )
 
 // LatestTag is the moving tag of releases that name every ring.

@@ -14,7 +14,7 @@ import (
 )
 
 // Bounds of RSA keys, in bits. Smaller ones can be broken. The time that a verification takes grows with the square of
-// the size: a key of 160,000 bits, which fits into a request for enrolment, takes seconds.
+// the size: a key of 160,000 bits, which fits into a request for enrollment, takes seconds.
 const (
 	minRSABits = 2048
 	maxRSABits = 8192

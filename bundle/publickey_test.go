@@ -56,19 +56,19 @@ func TestKindsOfPublicKeysThatAreAccepted(t *testing.T) {
 func TestOversizedKeysAreRefusedBeforeAnythingIsVerified(t *testing.T) {
 	signer, _ := reportKey(t)
 	huge := pemOf(t, rsaKey(160_000))
-	r := EnrolmentRequest{Cluster: ReportCluster{UID: "u"}, Key: huge}
-	request, err := SealEnrolmentRequest(r, signer)
+	r := EnrollmentRequest{Cluster: ReportCluster{UID: "u"}, Key: huge}
+	request, err := SealEnrollmentRequest(r, signer)
 	require.NoError(t, err)
-	require.Less(t, len(request), MaxEnrolmentBytes)
-	_, _, err = OpenEnrolmentRequest(request)
+	require.Less(t, len(request), MaxEnrollmentBytes)
+	_, _, err = OpenEnrollmentRequest(request)
 	require.ErrorIs(t, err, ErrKeyKind)
-	require.ErrorIs(t, err, ErrEnrolment)
+	require.ErrorIs(t, err, ErrEnrollment)
 
 	_, agents := reportKey(t)
 	r.Key, r.Former = pemOf(t, agents), pemOf(t, rsaKey(4096)) // which may sign releases, and no reports
-	request, err = SealEnrolmentRequest(r, signer)
+	request, err = SealEnrollmentRequest(r, signer)
 	require.NoError(t, err)
-	_, _, err = OpenEnrolmentRequest(request)
+	_, _, err = OpenEnrollmentRequest(request)
 	require.ErrorIs(t, err, ErrKeyKind)
 
 	thief, err := NewTrustKey("thief", rsaKey(160_000))

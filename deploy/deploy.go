@@ -55,13 +55,13 @@ type AgentOptions struct {
 	// ClientSecret names a Secret of type kubernetes.io/tls in Namespace with the certificate that the agent shows to
 	// registries and the hub. Empty means none.
 	ClientSecret string
-	// EnrollToken is a token to enrol with, which goes into a Secret. Empty makes none. The agent finds it at
+	// EnrollToken is a token to enroll with, which goes into a Secret. Empty makes none. The agent finds it at
 	// EnrollTokenPath, which is absolute.
 	EnrollToken     []byte
 	EnrollTokenPath string
 }
 
-// enrollName is the name of the Secret with a token to enrol with.
+// enrollName is the name of the Secret with a token to enroll with.
 const enrollName = "wherry-agent-enroll"
 
 // Agent returns the manifests of an agent, as YAML in the order in which they can be applied.

@@ -174,7 +174,7 @@ func TestACertificateOfTheAgentIsInASecret(t *testing.T) {
 	require.Len(t, pod.Volumes, len(before.Volumes)+1)
 }
 
-func TestATokenToEnrolWithIsInASecret(t *testing.T) {
+func TestATokenToEnrollWithIsInASecret(t *testing.T) {
 	opts := options()
 	require.NotContains(t, render(t, opts), "Secret")
 	opts.EnrollToken, opts.EnrollTokenPath = []byte("wht_1"), "/etc/wherry-enroll/token"

@@ -230,7 +230,7 @@ func (h *Hub) replaceAck(ctx context.Context, repo oci.Target, to ocispec.Descri
 		return nil
 	}
 	if err := repo.Delete(ctx, before); err != nil {
-		h.log.Debug("former acknowledgement stays in the registry", "digest", before.Digest, "error", err)
+		h.log.Debug("former acknowledgement stays in the registry", "digest", before.Digest, "err", err)
 	}
 	return nil
 }

@@ -84,7 +84,7 @@ type Hub struct {
 	ingest chan struct{} // holds one token for each request whose reports are being verified and stored
 	fleet  *template.Template
 
-	enrolling chan struct{} // holds one token for each request for enrolment that is being judged
+	enrolling chan struct{} // holds one token for each request for enrollment that is being judged
 	pacer     *pacer
 	bodies    *slots // of requests that are being received
 	proxies   []netip.Prefix
@@ -111,7 +111,7 @@ func Open(dir string, o Options) (*Hub, error) {
 	}
 	err = private.Keep(dir, DatabaseFile, DatabaseFile+"-wal", DatabaseFile+"-shm", KeyFile, PublicKeyFile)
 	if errors.Is(err, fs.ErrPermission) {
-		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "error", err)
+		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "err", err)
 	} else if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
@@ -139,7 +139,7 @@ func Open(dir string, o Options) (*Hub, error) {
 	return &Hub{
 		now: o.Now, log: o.Log, key: key, read: read, writer: w,
 		ingest: make(chan struct{}, maxIngests), fleet: fleet,
-		enrolling: make(chan struct{}, maxEnrolments),
+		enrolling: make(chan struct{}, maxEnrollments),
 		pacer: newPacer(cmp.Or(o.ReportsPerMinute, DefaultReportsPerMinute),
 			Quota{cmp.Or(o.Quota.Reports, DefaultQuota.Reports), cmp.Or(o.Quota.Bytes, DefaultQuota.Bytes)}),
 		bodies:  &slots{perAddress: maxUnreadOfAddress, total: maxUnread, bytes: maxUnreadBytes},

@@ -52,7 +52,7 @@ func (h *Hub) getReady(w http.ResponseWriter, r *http.Request) {
 	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
 	defer cancel()
 	if err := h.Ready(ctx); err != nil {
-		h.log.Error("not ready", "error", err)
+		h.log.Error("not ready", "err", err)
 		http.Error(w, "the database cannot be written", http.StatusServiceUnavailable)
 		return
 	}

@@ -161,7 +161,7 @@ func TestADatabaseOfBeforeIsBroughtUpToDate(t *testing.T) {
 			h := openHub(t, dir, &clock{now: epoch})
 			require.Equal(t, []string{"drone-main stale (was compliant)"}, deploymentsOf(t, h))
 			b := newAgent(t, "plant-8")
-			_, refused := enrol(t, h, b.request(t, newToken(t, h, nil)))
+			_, refused := enroll(t, h, b.request(t, newToken(t, h, nil)))
 			require.Empty(t, refused)
 			it := item("drone", bundle.Failed)
 			it.Failures = 2

@@ -32,7 +32,7 @@ const (
 	CodeWrongHost   Code = "WrongHost"   // a hub on loopback was asked for by another machine's name
 	CodeUnavailable Code = "Unavailable" // the hub cannot read or write now
 
-	// Of requests for enrolment, beside Retired, KeyReplaced and some above.
+	// Of requests for enrollment, beside Retired, KeyReplaced and some above.
 	CodeBadToken     Code = "BadToken" // there is no such token, or its key has not signed
 	CodeTokenExpired Code = "TokenExpired"
 	CodeTokenUsed    Code = "TokenUsed"

@@ -10,7 +10,7 @@ import (
 
 // rotate puts a new key in the place of the one that has signed the request as well. Reports up to the number
 // that the request names may still come, signed by the former key.
-func (h *Hub) rotate(ctx context.Context, r bundle.EnrolmentRequest, key ed25519.PublicKey) error {
+func (h *Hub) rotate(ctx context.Context, r bundle.EnrollmentRequest, key ed25519.PublicKey) error {
 	_, former, err := r.Keys()
 	if err != nil {
 		return badRequest("%v", err)

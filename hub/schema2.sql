@@ -15,7 +15,7 @@ ALTER TABLE cluster ADD COLUMN cleared_seq         INTEGER NOT NULL DEFAULT 0;
 ALTER TABLE cluster_key ADD COLUMN until_incarnation INTEGER;
 ALTER TABLE cluster_key ADD COLUMN until_seq         INTEGER;
 
--- Enrolment tokens. The private half of the key is the token's secret, which is not here.
+-- Enrollment tokens. The private half of the key is the token's secret, which is not here.
 CREATE TABLE token (
   id          TEXT    PRIMARY KEY,
   public_key  BLOB    NOT NULL, -- SubjectPublicKeyInfo, DER

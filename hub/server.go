@@ -52,7 +52,7 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 func (h *Hub) Handler() http.Handler {
 	mux := http.NewServeMux()
 	mux.HandleFunc("POST /v1/clusters/{uid}/reports", h.postReports)
-	mux.HandleFunc("POST "+EnrolPath, h.postEnrol)
+	mux.HandleFunc("POST "+EnrollPath, h.postEnroll)
 	mux.HandleFunc("GET /v1/clusters", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Clusters) })
 	mux.HandleFunc("GET /v1/deployments", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Deployments) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -106,7 +106,7 @@ func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 	case r.Context().Err() != nil:
 		// Nobody listens any more.
 	default:
-		h.log.Error("request not answered", "path", r.URL.Path, "error", err)
+		h.log.Error("request not answered", "path", r.URL.Path, "err", err)
 		w.Header().Set("Retry-After", "30")
 		writeJSON(w, http.StatusServiceUnavailable, apiError{CodeUnavailable, "the hub's database cannot be used; try again later"})
 	}

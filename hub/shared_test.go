@@ -89,7 +89,7 @@ func TestASharedIdentityEndsByAPersonOrANewKey(t *testing.T) {
 	t.Run("a new key", func(t *testing.T) {
 		h, a := share(t)
 		b := a.heir(t)
-		_, refused := enrol(t, h, a.rotation(t, b, 1, 3))
+		_, refused := enroll(t, h, a.rotation(t, b, 1, 3))
 		require.Empty(t, refused)
 		r := b.report(2, 4, item("drone", bundle.Compliant))
 		r.Agent.Instance = "a"

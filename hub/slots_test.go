@@ -150,7 +150,7 @@ func TestABodyHasALeastSpeedWhichASlowLinkReaches(t *testing.T) {
 				go func() { ended <- h.Serve(ctx, l) }()
 				begun := time.Now()
 				go func() {
-					fmt.Fprintf(here, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", EnrolPath, tt.size)
+					fmt.Fprintf(here, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", EnrollPath, tt.size)
 					for left := tt.size; left > 0; {
 						n := min(tt.chunk, left)
 						if _, err := here.Write(make([]byte, n)); err != nil {

@@ -73,13 +73,13 @@ func (s TokenScope) check(now time.Time) error {
 
 // CreateToken makes a token and returns it, which nobody can do again: the hub keeps no secret of it. The error
 // wraps ErrInvalid.
-func (h *Hub) CreateToken(ctx context.Context, s TokenScope) (bundle.EnrolToken, error) {
+func (h *Hub) CreateToken(ctx context.Context, s TokenScope) (bundle.EnrollToken, error) {
 	s.Uses = max(s.Uses, 1)
 	now := h.now()
 	if err := s.check(now); err != nil {
-		return bundle.EnrolToken{}, err
+		return bundle.EnrollToken{}, err
 	}
-	token, err := bundle.NewEnrolToken(h.PublicKey())
+	token, err := bundle.NewEnrollToken(h.PublicKey())
 	if err != nil {
 		return token, err
 	}
@@ -98,7 +98,7 @@ func (h *Hub) CreateToken(ctx context.Context, s TokenScope) (bundle.EnrolToken,
 		return err
 	})
 	if err != nil {
-		return bundle.EnrolToken{}, fmt.Errorf("keep token: %w", err)
+		return bundle.EnrollToken{}, fmt.Errorf("keep token: %w", err)
 	}
 	return token, nil
 }

@@ -48,7 +48,7 @@ func (c *servedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	if now := c.files(); now != c.read {
 		c.read = now
 		if err := c.load(); err != nil {
-			c.log.Warn("the certificate that is there now cannot be used, and the one before is still served", "error", err)
+			c.log.Warn("the certificate that is there now cannot be used, and the one before is still served", "err", err)
 		} else {
 			c.log.Info("certificate read again", "file", c.certificate, "until", c.pair.Leaf.NotAfter)
 		}

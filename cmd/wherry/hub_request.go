@@ -49,7 +49,7 @@ func (f *requestFlags) register(cmd *cobra.Command, dir string, flags *registrat
 		}
 		var answer []byte
 		if r.Former != "" {
-			if answer, err = h.Enrol(cmd.Context(), envelope); err != nil {
+			if answer, err = h.Enroll(cmd.Context(), envelope); err != nil {
 				return err
 			}
 			cmd.PrintErrf("%s: cluster uid %s has a new key\n", dir, c.UID)
@@ -87,7 +87,7 @@ func (f *requestFlags) write(cmd *cobra.Command, answer []byte) error {
 }
 
 // sayRequest shows what a person is about to agree to.
-func sayRequest(cmd *cobra.Command, file string, r bundle.EnrolmentRequest) error {
+func sayRequest(cmd *cobra.Command, file string, r bundle.EnrollmentRequest) error {
 	key, former, err := r.Keys()
 	if err != nil {
 		return err

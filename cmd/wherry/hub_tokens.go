@@ -42,7 +42,7 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 				return cli.Usagef("--uses: %d is less than 1", s.Uses)
 			}
 			s.ExpiresAt = time.Now().Add(expires)
-			var token bundle.EnrolToken
+			var token bundle.EnrollToken
 			err := withHub(*dir, hub.Options{}, func(h *hub.Hub) (err error) {
 				token, err = h.CreateToken(cmd.Context(), s)
 				return err
@@ -94,7 +94,7 @@ func newHubTokensRevokeCommand(dir *string) *cobra.Command {
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			id := args[0]
-			if t, err := bundle.ParseEnrolToken(id); err == nil { // the whole of it is known to whoever has leaked it
+			if t, err := bundle.ParseEnrollToken(id); err == nil { // the whole of it is known to whoever has leaked it
 				id = t.ID()
 			}
 			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {

@@ -47,7 +47,7 @@ request of "enroll --rotate" replaces its key where it stands. Commit what is wr
 			if err != nil {
 				return err
 			}
-			r, _, err := bundle.OpenEnrolmentRequest(envelope)
+			r, _, err := bundle.OpenEnrollmentRequest(envelope)
 			if errors.Is(err, bundle.ErrUntrusted) {
 				return cli.Fail(cli.Denied, fmt.Errorf("%s: %w", args[0], err), "have the agent write it again")
 			}
@@ -90,7 +90,7 @@ type rosterCluster struct {
 }
 
 // addToRoster writes the cluster of a request into a file, and says what it has done.
-func addToRoster(ctx context.Context, file string, r bundle.EnrolmentRequest) (string, error) {
+func addToRoster(ctx context.Context, file string, r bundle.EnrollmentRequest) (string, error) {
 	if problems := validation.IsDNS1123Subdomain(r.Cluster.Name); len(problems) > 0 {
 		return "", cli.Fail(cli.Usage, fmt.Errorf("no object can be called %q: %s", r.Cluster.Name, problems[0]), "give another name as the second argument")
 	}
@@ -126,7 +126,7 @@ func addToRoster(ctx context.Context, file string, r bundle.EnrolmentRequest) (s
 	return fmt.Sprintf("%s: cluster %s (uid %s) added", file, r.Cluster.Name, r.Cluster.UID), writeRoster(file, append(before, object...))
 }
 
-func rosterObject(r bundle.EnrolmentRequest) ([]byte, error) {
+func rosterObject(r bundle.EnrollmentRequest) ([]byte, error) {
 	o := rosterCluster{APIVersion: "wherry.dev/v1alpha1", Kind: "Cluster"}
 	o.Metadata.Name = r.Cluster.Name
 	o.Spec.ClusterType, o.Spec.UID, o.Spec.Ring, o.Spec.Labels = r.Cluster.Type, r.Cluster.UID, r.Cluster.Ring, r.Cluster.Labels
@@ -154,7 +154,7 @@ func readRoster(ctx context.Context, dir string) ([]scheduler.Cluster, error) {
 }
 
 // replaceKey changes the one line of a key that differs, and nothing else of the file.
-func replaceKey(file string, c scheduler.Cluster, r bundle.EnrolmentRequest) (string, error) {
+func replaceKey(file string, c scheduler.Cluster, r bundle.EnrollmentRequest) (string, error) {
 	data, err := regularfile.Read(file, maxRosterBytes)
 	if err != nil {
 		return "", cli.Fail(cli.Failed, err, "")

@@ -150,7 +150,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 			err = p.save(standing{Content: a.Content, Ended: true, State: res.State, Reason: res.Reason, Message: res.Message})
 		}
 		if res.State == bundle.Failed && err != nil {
-			r.log.WarnContext(ctx, "a failure could not be kept", "assignment", a.Name, "error", err)
+			r.log.WarnContext(ctx, "a failure could not be kept", "assignment", a.Name, "err", err)
 		}
 		return res
 	}

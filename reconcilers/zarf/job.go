@@ -70,7 +70,7 @@ func (r *Reconciler) begin(assignment string, content digest.Digest, removing bo
 		}
 		err := work(ctx, j)
 		if err != nil && r.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
-			r.opts.Log.Warn("zarf failed", "assignment", assignment, "error", err)
+			r.opts.Log.Warn("zarf failed", "assignment", assignment, "err", err)
 		}
 		j.end(err)
 	}()

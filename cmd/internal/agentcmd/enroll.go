@@ -100,14 +100,14 @@ func (f *enrollFlags) check(c *config) error {
 	return nil
 }
 
-func (f *enrollFlags) kind() agent.EnrolKind {
+func (f *enrollFlags) kind() agent.EnrollKind {
 	switch {
 	case f.rotate:
-		return agent.EnrolRotate
+		return agent.EnrollRotate
 	case f.anew:
-		return agent.EnrolAnew
+		return agent.EnrollAnew
 	}
-	return agent.EnrolAsIs
+	return agent.EnrollAsIs
 }
 
 func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
@@ -126,7 +126,7 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
 			},
 		}.run(cmd, c)
 	}
-	o := agent.EnrolOptions{Kind: f.kind(), HubURL: c.hub, ReplaceHub: f.replaceHub}
+	o := agent.EnrollOptions{Kind: f.kind(), HubURL: c.hub, ReplaceHub: f.replaceHub}
 	if !f.rotate {
 		var err error
 		if o.Token, err = f.readToken(cmd, c); err != nil {
@@ -134,19 +134,19 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
 		}
 	}
 	return enroller[agent.Enrolled]{
-		running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) { return a.Enrol(ctx, o) },
-		resting: func(ctx context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Enrol(ctx, o) },
+		running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) { return a.Enroll(ctx, o) },
+		resting: func(ctx context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Enroll(ctx, o) },
 		say:     sayEnrolled(cmd, c),
 	}.run(cmd, c)
 }
 
 func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
-	answer, err := readBounded(cmd, f.accepts, bundle.MaxEnrolmentBytes)
+	answer, err := readBounded(cmd, f.accepts, bundle.MaxEnrollmentBytes)
 	if err != nil {
 		return err
 	}
 	if !json.Valid(answer) {
-		return fmt.Errorf("%s: %w", f.accepts, bundle.ErrEnrolment)
+		return fmt.Errorf("%s: %w", f.accepts, bundle.ErrEnrollment)
 	}
 	var hubKey crypto.PublicKey
 	if hubKey, err = c.readHubKey(); err != nil {
@@ -163,8 +163,8 @@ func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
 
 func (f *enrollFlags) request(cmd *cobra.Command, c *config) error {
 	return enroller[[]byte]{
-		running: func(ctx context.Context, a agent.Client) ([]byte, error) { return a.EnrolRequest(ctx, f.kind()) },
-		resting: func(_ context.Context, a *agent.Agent) ([]byte, error) { return a.EnrolRequest(f.kind()) },
+		running: func(ctx context.Context, a agent.Client) ([]byte, error) { return a.EnrollRequest(ctx, f.kind()) },
+		resting: func(_ context.Context, a *agent.Agent) ([]byte, error) { return a.EnrollRequest(f.kind()) },
 		say: func(request []byte) error {
 			request = append(bytes.TrimSpace(request), '\n')
 			if f.requestFile == "-" {
@@ -174,7 +174,7 @@ func (f *enrollFlags) request(cmd *cobra.Command, c *config) error {
 			if err := cli.WriteFile(f.requestFile, func(w io.Writer) error { _, err := w.Write(request); return err }); err != nil {
 				return cli.Fail(cli.Failed, err, "")
 			}
-			r, _, err := bundle.OpenEnrolmentRequest(request)
+			r, _, err := bundle.OpenEnrollmentRequest(request)
 			if err != nil {
 				return err
 			}
@@ -247,7 +247,7 @@ func (e enroller[T]) run(cmd *cobra.Command, c *config) error {
 	return e.say(done)
 }
 
-// withResting opens the state for an agent that does nothing but enrol.
+// withResting opens the state for an agent that does nothing but enroll.
 func (c *config) withResting(cmd *cobra.Command, f func(*agent.Agent) error) error {
 	remote, err := c.connect()
 	if err != nil {
@@ -261,7 +261,7 @@ func (c *config) withResting(cmd *cobra.Command, f func(*agent.Agent) error) err
 		return err
 	}
 	c.rebind(cmd.Context())
-	cluster, err := c.whoEnrols()
+	cluster, err := c.whoEnrolls()
 	if err != nil {
 		return err
 	}
@@ -273,8 +273,8 @@ func (c *config) withResting(cmd *cobra.Command, f func(*agent.Agent) error) err
 	return errors.Join(err, state.Close())
 }
 
-// whoEnrols is who the agent is, as configured, or else as the one that ran here last was.
-func (c *config) whoEnrols() (bundle.ReportCluster, error) {
+// whoEnrolls is who the agent is, as configured, or else as the one that ran here last was.
+func (c *config) whoEnrolls() (bundle.ReportCluster, error) {
 	if c.cluster.Environment != "" && c.cluster.Type != "" {
 		return c.cluster, nil
 	}
@@ -330,7 +330,7 @@ func enrollError(err error) error {
 		return err
 	case errors.Is(err, bundle.ErrToken):
 		return cli.Fail(cli.Usage, err, `give the whole line that "wherry hub tokens create" printed`)
-	case errors.Is(err, bundle.ErrEnrolment):
+	case errors.Is(err, bundle.ErrEnrollment):
 		return cli.Fail(cli.Usage, err, `"wherry hub clusters add --request FILE --answer FILE" writes an answer; a page of some other server is none`)
 	case errors.Is(err, agent.ErrNoHubURL):
 		return cli.Fail(cli.Usage, err, "give --hub URL, or without a link to it --request FILE")
@@ -363,7 +363,7 @@ func (c *config) readEnrollToken(log *slog.Logger) (string, error) {
 	}
 	f, err := regularfile.Open(c.enrollToken)
 	if errors.Is(err, os.ErrNotExist) {
-		log.Info("there is no token to enrol with", "file", c.enrollToken)
+		log.Info("there is no token to enroll with", "file", c.enrollToken)
 		return "", nil
 	}
 	if err != nil {
@@ -372,8 +372,8 @@ func (c *config) readEnrollToken(log *slog.Logger) (string, error) {
 	defer f.Close()
 	data, err := io.ReadAll(io.LimitReader(f, maxTokenBytes))
 	if err == nil {
-		var token bundle.EnrolToken
-		if token, err = bundle.ParseEnrolToken(string(data)); err == nil {
+		var token bundle.EnrollToken
+		if token, err = bundle.ParseEnrollToken(string(data)); err == nil {
 			return token.Reveal(), nil
 		}
 	}

@@ -23,7 +23,7 @@ const (
 	trustName  = "trust.json"
 )
 
-// InstalledTokenPath is where the manifests put the token that an agent enrols with.
+// InstalledTokenPath is where the manifests put the token that an agent enrolls with.
 const InstalledTokenPath = "/etc/wherry-enroll/token"
 
 // Installed is what an agent that is to be installed was told.
@@ -45,7 +45,7 @@ type Installed struct {
 	ArgoNamespace          string
 	// VetoFile is the setting of that name, an absolute path; empty where it was not told.
 	VetoFile string
-	// EnrollToken is the token that the agent is to enrol with, with its secret; empty where none was given.
+	// EnrollToken is the token that the agent is to enroll with, with its secret; empty where none was given.
 	EnrollToken string
 }
 

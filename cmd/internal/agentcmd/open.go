@@ -162,7 +162,7 @@ func (c *config) options(log *slog.Logger) (agent.Options, error) {
 	if o.HubKey, err = c.readHubKey(); err != nil {
 		return o, err
 	}
-	o.EnrolToken, err = c.readEnrollToken(log)
+	o.EnrollToken, err = c.readEnrollToken(log)
 	return o, err
 }
 

@@ -130,7 +130,7 @@ func acknowledge(cmd *cobra.Command, c *config, envelopes [][]byte) (done agent.
 		})
 	switch {
 	case errors.Is(err, agent.ErrNoHubKey):
-		return done, cli.Fail(cli.Usage, err, `enrol it, or give it --hub-key with what "wherry hub keys show" prints`)
+		return done, cli.Fail(cli.Usage, err, `enroll it, or give it --hub-key with what "wherry hub keys show" prints`)
 	case agent.IsUntrusted(err):
 		return done, cli.Fail(cli.Denied, err, "nothing was deleted; compare --hub-key with what \"wherry hub keys show\" prints")
 	}

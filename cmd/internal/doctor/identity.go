@@ -27,7 +27,7 @@ func (e *examination) identity(ctx context.Context) {
 	switch {
 	case id.Reason != "":
 		e.failed(check, identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
-	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != agent.EnrolAsIs): // who is enrolled needs no second answer
+	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != agent.EnrollAsIs): // who is enrolled needs no second answer
 		e.warned(check, waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
 	case id.HubKeyID == "":
 		e.skipped(check, "no hub has enrolled this agent; key %s", id.KeyID)
@@ -36,12 +36,12 @@ func (e *examination) identity(ctx context.Context) {
 	}
 }
 
-func waitingRemedy(kind agent.EnrolKind) string {
+func waitingRemedy(kind agent.EnrollKind) string {
 	const byFile = "; or carry the file of enroll --request and take the answer with enroll --accept"
 	switch kind {
-	case agent.EnrolRotate:
+	case agent.EnrollRotate:
 		return "nothing, where the hub is out of reach: a running agent asks again by itself, as does enroll --rotate" + byFile
-	case agent.EnrolAnew:
+	case agent.EnrollAnew:
 		return "run enroll --new-identity --yes again, such as with another token or --cluster-name" + byFile
 	}
 	return "run enroll again, such as with another token" + byFile

@@ -26,21 +26,21 @@ func refuse(code Code, format string, args ...any) error {
 	return &Refusal{code, plain(clip(fmt.Sprintf(format, args...)))}
 }
 
-// EnrolPath is where requests for enrolment are posted to.
-const EnrolPath = "/v1/enroll"
+// EnrollPath is where requests for enrollment are posted to.
+const EnrollPath = "/v1/enroll"
 
-// maxEnrolments bounds the requests that are being judged; others wait. Nobody guesses a token's key of 256
+// maxEnrollments bounds the requests that are being judged; others wait. Nobody guesses a token's key of 256
 // bits, so this is for the processor. A bound on failures instead would let a stranger keep sites out.
-const maxEnrolments = 4
+const maxEnrollments = 4
 
-// Enrolled answers a request for enrolment.
+// Enrolled answers a request for enrollment.
 type Enrolled struct {
-	// Enrolment is a bundle.Enrolment in its envelope.
-	Enrolment json.RawMessage `json:"enrolment"`
+	// Enrollment is a bundle.Enrollment in its envelope.
+	Enrollment json.RawMessage `json:"enrolment"`
 }
 
-func (h *Hub) postEnrol(w http.ResponseWriter, r *http.Request) {
-	body, done, err := h.readBody(w, r, bundle.MaxEnrolmentBytes)
+func (h *Hub) postEnroll(w http.ResponseWriter, r *http.Request) {
+	body, done, err := h.readBody(w, r, bundle.MaxEnrollmentBytes)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -52,7 +52,7 @@ func (h *Hub) postEnrol(w http.ResponseWriter, r *http.Request) {
 	case <-r.Context().Done():
 		return
 	}
-	answer, err := h.Enrol(r.Context(), body)
+	answer, err := h.Enroll(r.Context(), body)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -60,10 +60,10 @@ func (h *Hub) postEnrol(w http.ResponseWriter, r *http.Request) {
 	writeJSON(w, http.StatusOK, Enrolled{answer})
 }
 
-// Enrol does what an agent's request asks for, if it may: registers it by a token, or replaces the key of a
+// Enroll does what an agent's request asks for, if it may: registers it by a token, or replaces the key of a
 // registered one. It returns the signed answer. The same request again is answered again and changes nothing.
 // The error is a *Refusal where the request is understood and not followed.
-func (h *Hub) Enrol(ctx context.Context, envelope []byte) ([]byte, error) {
+func (h *Hub) Enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 	r, id, err := h.openRequest(envelope)
 	if err != nil {
 		return nil, err
@@ -76,12 +76,12 @@ func (h *Hub) Enrol(ctx context.Context, envelope []byte) ([]byte, error) {
 	case r.Former != "":
 		err = h.rotate(ctx, r, key)
 	case r.Token != "":
-		err = h.enrolByToken(ctx, r, key, envelope)
+		err = h.enrollByToken(ctx, r, key, envelope)
 	default:
 		err = refuse(CodeBadToken, "the request carries no token; a person can register it with %q", "wherry hub clusters add --request FILE")
 	}
 	if err != nil {
-		h.log.Warn("enrolment refused", "cluster", plain(clip(r.Cluster.UID)), "token", plain(clip(r.Token)), "error", err)
+		h.log.Warn("enrollment refused", "cluster", plain(clip(r.Cluster.UID)), "token", plain(clip(r.Token)), "err", err)
 		return nil, err
 	}
 	return h.AnswerRequest(ctx, r.Cluster.UID, id)
@@ -103,15 +103,15 @@ func (h *Hub) AnswerRequest(ctx context.Context, uid string, request digest.Dige
 		return nil, classify(err)
 	}
 	h.log.Info("cluster enrolled", "cluster", c.Name, "uid", c.UID, "type", c.Type, "key", c.KeyIDs[0])
-	return bundle.SealEnrolment(bundle.Enrolment{
+	return bundle.SealEnrollment(bundle.Enrollment{
 		Cluster: bundle.ReportCluster{UID: c.UID, Name: c.Name, Platform: c.Platform, Type: c.Type, Environment: c.Environment, Ring: c.Ring, Labels: c.Labels},
 		KeyID:   c.KeyIDs[0], Incarnation: newest, Request: request, IssuedAt: h.now().UTC(),
 	}, h.key)
 }
 
 // openRequest verifies the signatures of a request, and that it is for this hub.
-func (h *Hub) openRequest(envelope []byte) (bundle.EnrolmentRequest, digest.Digest, error) {
-	r, id, err := bundle.OpenEnrolmentRequest(envelope)
+func (h *Hub) openRequest(envelope []byte) (bundle.EnrollmentRequest, digest.Digest, error) {
+	r, id, err := bundle.OpenEnrollmentRequest(envelope)
 	switch {
 	case errors.Is(err, bundle.ErrUntrusted):
 		return r, "", refuse(CodeBadSignature, "the request is not signed by each key that it names")
@@ -126,7 +126,7 @@ func (h *Hub) openRequest(envelope []byte) (bundle.EnrolmentRequest, digest.Dige
 }
 
 // requestKey is the key that is to be registered.
-func requestKey(r bundle.EnrolmentRequest) (ed25519.PublicKey, error) {
+func requestKey(r bundle.EnrollmentRequest) (ed25519.PublicKey, error) {
 	key, _, err := r.Keys()
 	if err != nil {
 		return nil, badRequest("%v", err)
@@ -136,7 +136,7 @@ func requestKey(r bundle.EnrolmentRequest) (ed25519.PublicKey, error) {
 
 // ParseRequest verifies a request that came as a file, and returns it with its id and the cluster that it asks
 // to be registered as. The error wraps ErrInvalid, or is a *Refusal.
-func (h *Hub) ParseRequest(envelope []byte) (bundle.EnrolmentRequest, digest.Digest, Cluster, error) {
+func (h *Hub) ParseRequest(envelope []byte) (bundle.EnrollmentRequest, digest.Digest, Cluster, error) {
 	r, id, err := h.openRequest(envelope)
 	if err != nil {
 		return r, "", Cluster{}, err
@@ -145,13 +145,13 @@ func (h *Hub) ParseRequest(envelope []byte) (bundle.EnrolmentRequest, digest.Dig
 	return r, id, clusterOf(r, key), err
 }
 
-func clusterOf(r bundle.EnrolmentRequest, key ed25519.PublicKey) Cluster {
+func clusterOf(r bundle.EnrollmentRequest, key ed25519.PublicKey) Cluster {
 	c := r.Cluster
 	return Cluster{UID: c.UID, Name: c.Name, Platform: c.Platform, Type: c.Type, Environment: c.Environment, Ring: c.Ring, Labels: c.Labels, Key: key}
 }
 
-// enrolByToken registers the cluster if the token lets it.
-func (h *Hub) enrolByToken(ctx context.Context, r bundle.EnrolmentRequest, key ed25519.PublicKey, envelope []byte) error {
+// enrollByToken registers the cluster if the token lets it.
+func (h *Hub) enrollByToken(ctx context.Context, r bundle.EnrollmentRequest, key ed25519.PublicKey, envelope []byte) error {
 	c := clusterOf(r, key)
 	if err := c.check(); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (h *Hub) provenToken(ctx context.Context, db querier, id string, envelope [
 		return keptToken{}, err
 	}
 	if len(found) == 1 {
-		_, _, err := bundle.OpenEnvelope(bundle.PayloadTypeEnrolmentRequest, envelope, found[0].key)
+		_, _, err := bundle.OpenEnvelope(bundle.PayloadTypeEnrollmentRequest, envelope, found[0].key)
 		if err == nil {
 			return found[0], nil
 		}

@@ -18,7 +18,7 @@ import (
 )
 
 // newToken makes a token for drones that is good for a day.
-func newToken(t testing.TB, h *Hub, change func(*TokenScope)) bundle.EnrolToken {
+func newToken(t testing.TB, h *Hub, change func(*TokenScope)) bundle.EnrollToken {
 	t.Helper()
 	s := TokenScope{Type: "drone", ExpiresAt: h.now().Add(24 * time.Hour)}
 	if change != nil {
@@ -29,14 +29,14 @@ func newToken(t testing.TB, h *Hub, change func(*TokenScope)) bundle.EnrolToken 
 	return token
 }
 
-// request asks for the agent's enrolment by a token.
-func (a *agent) request(t testing.TB, token bundle.EnrolToken) []byte {
+// request asks for the agent's enrollment by a token.
+func (a *agent) request(t testing.TB, token bundle.EnrollToken) []byte {
 	t.Helper()
-	return a.changedRequest(t, token, func(*bundle.EnrolmentRequest) {})
+	return a.changedRequest(t, token, func(*bundle.EnrollmentRequest) {})
 }
 
 // changedRequest is request with another body, signed as it should be.
-func (a *agent) changedRequest(t testing.TB, token bundle.EnrolToken, change func(*bundle.EnrolmentRequest)) []byte {
+func (a *agent) changedRequest(t testing.TB, token bundle.EnrollToken, change func(*bundle.EnrollmentRequest)) []byte {
 	t.Helper()
 	r := a.asks(t)
 	r.Token, r.Hub = token.ID(), token.Hub
@@ -44,9 +44,9 @@ func (a *agent) changedRequest(t testing.TB, token bundle.EnrolToken, change fun
 	return sealRequest(t, r, a.private, token.Key())
 }
 
-func (a *agent) asks(t testing.TB) bundle.EnrolmentRequest {
+func (a *agent) asks(t testing.TB) bundle.EnrollmentRequest {
 	t.Helper()
-	return bundle.EnrolmentRequest{Cluster: a.report(1, 1).Cluster, Key: pemOf(t, a.Key), IssuedAt: epoch}
+	return bundle.EnrollmentRequest{Cluster: a.report(1, 1).Cluster, Key: pemOf(t, a.Key), IssuedAt: epoch}
 }
 
 // rotation asks for next's key in the place of a's, from the report after seq on.
@@ -72,29 +72,29 @@ func pemOf(t testing.TB, key crypto.PublicKey) string {
 	return string(pem)
 }
 
-func sealRequest(t testing.TB, r bundle.EnrolmentRequest, keys ...crypto.Signer) []byte {
+func sealRequest(t testing.TB, r bundle.EnrollmentRequest, keys ...crypto.Signer) []byte {
 	t.Helper()
-	envelope, err := bundle.SealEnrolmentRequest(r, keys...)
+	envelope, err := bundle.SealEnrollmentRequest(r, keys...)
 	require.NoError(t, err)
 	return envelope
 }
 
-// enrol posts a request and returns the answer, or the error that was given instead.
-func enrol(t testing.TB, h *Hub, request []byte) (bundle.Enrolment, apiError) {
+// enroll posts a request and returns the answer, or the error that was given instead.
+func enroll(t testing.TB, h *Hub, request []byte) (bundle.Enrollment, apiError) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, EnrolPath, bytes.NewReader(request)))
+	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, EnrollPath, bytes.NewReader(request)))
 	if w.Code != http.StatusOK {
 		var e apiError
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
 		require.NotEmpty(t, e.Error)
-		return bundle.Enrolment{}, e
+		return bundle.Enrollment{}, e
 	}
 	var answer Enrolled
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	hub, err := bundle.KeyID(h.PublicKey())
 	require.NoError(t, err)
-	e, _, err := bundle.OpenEnrolment(answer.Enrolment, hub)
+	e, _, err := bundle.OpenEnrollment(answer.Enrollment, hub)
 	require.NoError(t, err)
 	return e, apiError{}
 }
@@ -113,16 +113,16 @@ func TestATokenRegistersOneAgentOnce(t *testing.T) {
 	a, b := newAgent(t, "plant-7"), newAgent(t, "plant-8")
 	request := a.request(t, token)
 
-	e, refused := enrol(t, h, request)
+	e, refused := enroll(t, h, request)
 
 	require.Empty(t, refused)
 	kid, err := bundle.KeyID(a.Key)
 	require.NoError(t, err)
-	_, id, err := bundle.OpenEnrolmentRequest(request)
+	_, id, err := bundle.OpenEnrollmentRequest(request)
 	require.NoError(t, err)
 	want := a.asks(t).Cluster
 	want.Labels = map[string]string{"site": "north"}
-	require.Equal(t, bundle.Enrolment{
+	require.Equal(t, bundle.Enrollment{
 		Schema: 1, Cluster: want, KeyID: kid, Request: id, HubKey: pemOf(t, h.PublicKey()), IssuedAt: epoch,
 	}, e)
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1)))
@@ -131,18 +131,18 @@ func TestATokenRegistersOneAgentOnce(t *testing.T) {
 
 	// The answer was lost: neither time nor use stand in the way.
 	c.add(48 * time.Hour)
-	e, refused = enrol(t, h, a.changedRequest(t, token, func(r *bundle.EnrolmentRequest) { r.IssuedAt = epoch.Add(time.Second) }))
+	e, refused = enroll(t, h, a.changedRequest(t, token, func(r *bundle.EnrollmentRequest) { r.IssuedAt = epoch.Add(time.Second) }))
 	require.Empty(t, refused)
 	require.NotEqual(t, id, e.Request)
 	require.Equal(t, kid, e.KeyID)
 
-	_, refused = enrol(t, h, b.request(t, token))
+	_, refused = enroll(t, h, b.request(t, token))
 	require.Equal(t, CodeTokenUsed, refused.Code)
 	require.Zero(t, onlyToken(t, h).Left)
 	require.Equal(t, 1, count(t, h, "cluster"))
 }
 
-func TestEnrolmentsThatAreRefused(t *testing.T) {
+func TestEnrollmentsThatAreRefused(t *testing.T) {
 	a, other := newAgent(t, "plant-7"), newAgent(t, "plant-8")
 	elsewhere, _ := newHub(t)
 	tests := []struct {
@@ -162,7 +162,7 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 		}, CodeTokenRevoked},
 		{"a token that was used", func(t *testing.T, h *Hub, _ *clock) []byte {
 			token := newToken(t, h, nil)
-			enrol(t, h, other.request(t, token))
+			enroll(t, h, other.request(t, token))
 			return a.request(t, token)
 		}, CodeTokenUsed},
 		{"a token for another type", func(t *testing.T, h *Hub, _ *clock) []byte {
@@ -180,7 +180,7 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 			return sealRequest(t, r, a.private)
 		}, CodeBadToken},
 		{"a guessed token", func(t *testing.T, h *Hub, _ *clock) []byte {
-			token, err := bundle.NewEnrolToken(h.PublicKey())
+			token, err := bundle.NewEnrollToken(h.PublicKey())
 			require.NoError(t, err)
 			return a.request(t, token)
 		}, CodeBadToken},
@@ -196,11 +196,11 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 		}, CodeBadSignature},
 		{"the uid of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
 			other.register(t, h)
-			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.UID = other.UID })
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.UID = other.UID })
 		}, CodeExists},
 		{"the name of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
 			other.register(t, h)
-			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.Name = other.Name })
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.Name = other.Name })
 		}, CodeExists},
 		{"a cluster that was retired", func(t *testing.T, h *Hub, _ *clock) []byte {
 			a.register(t, h)
@@ -212,26 +212,26 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 			a.register(t, h)
 			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
 			require.NoError(t, err)
-			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.UID = "another" })
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.UID = "another" })
 		}, CodeRetired},
 		{"a replay of before the registration was ended", func(t *testing.T, h *Hub, _ *clock) []byte {
 			request := a.request(t, newToken(t, h, func(s *TokenScope) { s.Uses = 2 }))
-			enrol(t, h, request)
+			enroll(t, h, request)
 			_, err := h.RemoveCluster(t.Context(), a.UID)
 			require.NoError(t, err)
 			return request
 		}, CodeTokenUsed},
 		{"a hostile name", func(t *testing.T, h *Hub, _ *clock) []byte {
-			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) { r.Cluster.Name = "\x1b[2J" })
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.Name = "\x1b[2J" })
 		}, CodeBadRequest},
 		{"a key of 160,000 bits, which takes seconds to verify with", func(t *testing.T, h *Hub, _ *clock) []byte {
 			n := new(big.Int).Lsh(big.NewInt(1), 160_000-1)
-			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrolmentRequest) {
+			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) {
 				r.Key = pemOf(t, &rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537})
 			})
 		}, CodeBadRequest},
 		{"something else", func(*testing.T, *Hub, *clock) []byte { return []byte(`{"reports":[]}`) }, CodeBadRequest},
-		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrolmentBytes+1) }, CodeTooLarge},
+		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrollmentBytes+1) }, CodeTooLarge},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -239,7 +239,7 @@ func TestEnrolmentsThatAreRefused(t *testing.T) {
 			h, c := newHub(t)
 			request := tt.request(t, h, c)
 			before := count(t, h, "cluster_key")
-			_, refused := enrol(t, h, request)
+			_, refused := enroll(t, h, request)
 			require.Equal(t, tt.want, refused.Code, refused.Error)
 			require.Equal(t, before, count(t, h, "cluster_key"), "nothing is registered")
 		})
@@ -252,8 +252,8 @@ func TestManyAgentsAtOnceGetNoMoreUsesThanThereAre(t *testing.T) {
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		request := newAgent(t, name).request(t, token)
-		all.Go(func() { _, _ = h.Enrol(t.Context(), request) })
-		all.Go(func() { _, _ = h.Enrol(t.Context(), request) })
+		all.Go(func() { _, _ = h.Enroll(t.Context(), request) })
+		all.Go(func() { _, _ = h.Enroll(t.Context(), request) })
 	}
 	all.Wait()
 	require.Equal(t, 3, count(t, h, "cluster"))
@@ -286,9 +286,9 @@ func TestARotatedKeySpeaksForWhatCameBefore(t *testing.T) {
 	b := a.heir(t)
 	request := a.rotation(t, b, 1, 5)
 
-	first, refused := enrol(t, h, request)
+	first, refused := enroll(t, h, request)
 	require.Empty(t, refused)
-	again, refused := enrol(t, h, request)
+	again, refused := enroll(t, h, request)
 	require.Empty(t, refused, "the answer was lost")
 	require.Equal(t, first, again)
 
@@ -303,14 +303,14 @@ func TestARotatedKeySpeaksForWhatCameBefore(t *testing.T) {
 	require.Equal(t, CodeKeyReplaced, e.Code)
 
 	// The former key changes nothing any more, nor does what it signed once.
-	_, refused = enrol(t, h, a.rotation(t, a.heir(t), 1, 9))
+	_, refused = enroll(t, h, a.rotation(t, a.heir(t), 1, 9))
 	require.Equal(t, CodeKeyReplaced, refused.Code)
 	c := a.heir(t)
-	_, refused = enrol(t, h, b.rotation(t, c, 2, 7))
+	_, refused = enroll(t, h, b.rotation(t, c, 2, 7))
 	require.Empty(t, refused)
-	_, refused = enrol(t, h, request)
+	_, refused = enroll(t, h, request)
 	require.Equal(t, CodeKeyReplaced, refused.Code, "a replay")
-	_, refused = enrol(t, h, newAgent(t, "plant-7").rotation(t, a.heir(t), 1, 1))
+	_, refused = enroll(t, h, newAgent(t, "plant-7").rotation(t, a.heir(t), 1, 1))
 	require.Equal(t, CodeUnknownKey, refused.Code, "a stranger")
 }
 
@@ -319,7 +319,7 @@ func TestReplacingAKeyByHandLeavesTheFormerNothingToSay(t *testing.T) {
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	b := a.heir(t)
-	_, refused := enrol(t, h, a.rotation(t, b, 1, 5))
+	_, refused := enroll(t, h, a.rotation(t, b, 1, 5))
 	require.Empty(t, refused)
 	changed, err := h.ReplaceCluster(t.Context(), a.heir(t).Cluster)
 	require.NoError(t, err)

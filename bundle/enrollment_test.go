@@ -21,59 +21,59 @@ func TestARequestIsSignedByEveryKeyThatItNames(t *testing.T) {
 	key, pub := reportKey(t)
 	former, formerPub := reportKey(t)
 	stranger, _ := reportKey(t)
-	r := EnrolmentRequest{Schema: EnrolmentSchema, Cluster: ReportCluster{UID: "u"}, Key: pemOf(t, pub), Former: pemOf(t, formerPub)}
+	r := EnrollmentRequest{Schema: EnrollmentSchema, Cluster: ReportCluster{UID: "u"}, Key: pemOf(t, pub), Former: pemOf(t, formerPub)}
 	for name, keys := range map[string][]crypto.Signer{
 		"the new key alone":          {key},
 		"the former key alone":       {former},
 		"the new key and a stranger": {key, stranger},
 	} {
-		sealed, err := SealEnrolmentRequest(r, keys...)
+		sealed, err := SealEnrollmentRequest(r, keys...)
 		require.NoError(t, err)
-		_, _, err = OpenEnrolmentRequest(sealed)
+		_, _, err = OpenEnrollmentRequest(sealed)
 		require.ErrorIs(t, err, ErrUntrusted, name)
 	}
-	sealed, err := SealEnrolmentRequest(r, key, former)
+	sealed, err := SealEnrollmentRequest(r, key, former)
 	require.NoError(t, err)
-	got, id, err := OpenEnrolmentRequest(sealed)
+	got, id, err := OpenEnrollmentRequest(sealed)
 	require.NoError(t, err)
 	require.Equal(t, r, got)
 	require.NoError(t, id.Validate())
 	require.Regexp(t, `^sha256:`, id)
 }
 
-func TestAnEnrolmentIsBelievedOfTheHubThatWasNamed(t *testing.T) {
+func TestAnEnrollmentIsBelievedOfTheHubThatWasNamed(t *testing.T) {
 	hub, pub := reportKey(t)
 	stranger, strangerPub := reportKey(t)
 	id, err := KeyID(pub)
 	require.NoError(t, err)
 	other, err := KeyID(strangerPub)
 	require.NoError(t, err)
-	sealed, err := SealEnrolment(Enrolment{KeyID: "k"}, hub)
+	sealed, err := SealEnrollment(Enrollment{KeyID: "k"}, hub)
 	require.NoError(t, err)
 	for _, name := range []string{id, id[:HubIDLength]} {
-		e, key, err := OpenEnrolment(sealed, name)
+		e, key, err := OpenEnrollment(sealed, name)
 		require.NoError(t, err)
 		require.Equal(t, "k", e.KeyID)
 		require.Equal(t, pub, key)
 	}
 	for _, name := range []string{other, id[:HubIDLength-1], ""} {
-		_, _, err := OpenEnrolment(sealed, name)
+		_, _, err := OpenEnrollment(sealed, name)
 		require.ErrorIs(t, err, ErrUntrusted, "named as %q", name)
 	}
 	// Signed by a stranger who names the hub's key.
-	body, err := json.Marshal(Enrolment{Schema: EnrolmentSchema, HubKey: pemOf(t, pub)})
+	body, err := json.Marshal(Enrollment{Schema: EnrollmentSchema, HubKey: pemOf(t, pub)})
 	require.NoError(t, err)
-	forged, err := SealEnvelope(PayloadTypeEnrolment, body, stranger)
+	forged, err := SealEnvelope(PayloadTypeEnrollment, body, stranger)
 	require.NoError(t, err)
-	_, _, err = OpenEnrolment(forged, id)
+	_, _, err = OpenEnrollment(forged, id)
 	require.ErrorIs(t, err, ErrUntrusted)
 }
 
 func TestTokensAreReadBackAndKeepTheirSecret(t *testing.T) {
 	_, pub := reportKey(t)
-	token, err := NewEnrolToken(pub)
+	token, err := NewEnrollToken(pub)
 	require.NoError(t, err)
-	again, err := ParseEnrolToken(" " + token.Reveal() + "\n")
+	again, err := ParseEnrollToken(" " + token.Reveal() + "\n")
 	require.NoError(t, err)
 	require.Equal(t, token.Reveal(), again.Reveal())
 	secret := strings.Split(token.Reveal(), "_")[2]
@@ -89,19 +89,19 @@ func TestTokensAreReadBackAndKeepTheirSecret(t *testing.T) {
 		"in capitals":         strings.ToUpper(token.Reveal()),
 		"an unfinished digit": "wht_" + token.ID() + "_" + strings.Repeat("z", 52) + "_" + token.Hub,
 	} {
-		_, err := ParseEnrolToken(s)
+		_, err := ParseEnrollToken(s)
 		require.ErrorIs(t, err, ErrToken, name)
 		require.NotContains(t, err.Error(), secret)
 	}
 }
 
-func FuzzOpenEnrolmentRequest(f *testing.F) {
+func FuzzOpenEnrollmentRequest(f *testing.F) {
 	key, pub := reportKey(f)
-	sealed, err := SealEnrolmentRequest(EnrolmentRequest{Cluster: ReportCluster{UID: "u"}, Key: pemOf(f, pub)}, key)
+	sealed, err := SealEnrollmentRequest(EnrollmentRequest{Cluster: ReportCluster{UID: "u"}, Key: pemOf(f, pub)}, key)
 	require.NoError(f, err)
 	f.Add(sealed)
 	f.Fuzz(func(t *testing.T, data []byte) {
-		r, _, err := OpenEnrolmentRequest(data)
+		r, _, err := OpenEnrollmentRequest(data)
 		if err == nil && r.Key == pemOf(t, pub) {
 			require.Equal(t, "u", r.Cluster.UID, "only this request was ever signed")
 		}

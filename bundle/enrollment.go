@@ -13,15 +13,15 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 )
 
-// EnrolmentSchema is the version of enrolments, and of requests for them, that this code writes.
-const EnrolmentSchema = 1
+// EnrollmentSchema is the version of enrollments, and of requests for them, that this code writes.
+const EnrollmentSchema = 1
 
-// ErrEnrolment is wrapped by errors about enrolments, and requests, that cannot be read.
-var ErrEnrolment = errors.New("not an enrolment")
+// ErrEnrollment is wrapped by errors about enrollments, and requests, that cannot be read.
+var ErrEnrollment = errors.New("not an enrolment")
 
-// EnrolmentRequest is what an agent wants a hub, or a roster, to know it by. Its envelope is signed by the
+// EnrollmentRequest is what an agent wants a hub, or a roster, to know it by. Its envelope is signed by the
 // private half of every key that it names.
-type EnrolmentRequest struct {
+type EnrollmentRequest struct {
 	Schema  int           `json:"schema"`
 	Cluster ReportCluster `json:"cluster"`
 	// Agent is the agent's version, and the incarnation and seq of its newest report. Reports up to there may
@@ -31,7 +31,7 @@ type EnrolmentRequest struct {
 	Key string `json:"key"`
 	// Former is the public key that Key takes the place of, in PEM; empty for a cluster that is new.
 	Former string `json:"former,omitempty"`
-	// Token is the id of the EnrolToken whose key has signed too; empty without one.
+	// Token is the id of the EnrollToken whose key has signed too; empty without one.
 	Token string `json:"token,omitempty"`
 	// Hub begins the id of the key of the hub that the request is for; empty in a file, which is for
 	// whoever is given it.
@@ -42,7 +42,7 @@ type EnrolmentRequest struct {
 
 // Keys returns the public keys that the request names: the new one, and the former, nil without one. Both have to be
 // Ed25519, which agents sign reports with.
-func (r EnrolmentRequest) Keys() (key, former ed25519.PublicKey, err error) {
+func (r EnrollmentRequest) Keys() (key, former ed25519.PublicKey, err error) {
 	if key, err = reportKeyOf(r.Key); err != nil {
 		return nil, nil, err
 	}
@@ -59,7 +59,7 @@ func reportKeyOf(pem string) (ed25519.PublicKey, error) {
 	}
 	key, ok := parsed.(ed25519.PublicKey)
 	if !ok {
-		return nil, fmt.Errorf("%w: key: %w: %T; agents sign with Ed25519", ErrEnrolment, ErrKeyKind, parsed)
+		return nil, fmt.Errorf("%w: key: %w: %T; agents sign with Ed25519", ErrEnrollment, ErrKeyKind, parsed)
 	}
 	return key, nil
 }
@@ -70,31 +70,31 @@ func onlyKey(pem string) (crypto.PublicKey, error) {
 		err = fmt.Errorf("%d keys", len(keys))
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: key: %w", ErrEnrolment, err)
+		return nil, fmt.Errorf("%w: key: %w", ErrEnrollment, err)
 	}
 	return keys[0], nil
 }
 
-// SealEnrolmentRequest returns the request in an envelope signed by each of keys.
-func SealEnrolmentRequest(r EnrolmentRequest, keys ...crypto.Signer) ([]byte, error) {
-	r.Schema = EnrolmentSchema
+// SealEnrollmentRequest returns the request in an envelope signed by each of keys.
+func SealEnrollmentRequest(r EnrollmentRequest, keys ...crypto.Signer) ([]byte, error) {
+	r.Schema = EnrollmentSchema
 	body, err := json.Marshal(r)
 	if err != nil {
 		return nil, err
 	}
-	return SealEnvelope(PayloadTypeEnrolmentRequest, body, keys...)
+	return SealEnvelope(PayloadTypeEnrollmentRequest, body, keys...)
 }
 
-// OpenEnrolmentRequest returns the request in an envelope, and its id, once each key that it names has proved
+// OpenEnrollmentRequest returns the request in an envelope, and its id, once each key that it names has proved
 // to have signed it. What the keys are good for is for the caller to judge, and whether a token's key has
-// signed. The error wraps ErrUntrusted, or ErrEnrolment.
-func OpenEnrolmentRequest(envelope []byte) (r EnrolmentRequest, id digest.Digest, err error) {
-	body, err := peekEnrolment(PayloadTypeEnrolmentRequest, envelope, &r)
+// signed. The error wraps ErrUntrusted, or ErrEnrollment.
+func OpenEnrollmentRequest(envelope []byte) (r EnrollmentRequest, id digest.Digest, err error) {
+	body, err := peekEnrollment(PayloadTypeEnrollmentRequest, envelope, &r)
 	if err != nil {
 		return r, "", err
 	}
-	if r.Schema != EnrolmentSchema || r.Cluster.UID == "" {
-		return r, "", fmt.Errorf("%w: request has schema %d and cluster uid %q", ErrEnrolment, r.Schema, r.Cluster.UID)
+	if r.Schema != EnrollmentSchema || r.Cluster.UID == "" {
+		return r, "", fmt.Errorf("%w: request has schema %d and cluster uid %q", ErrEnrollment, r.Schema, r.Cluster.UID)
 	}
 	key, former, err := r.Keys()
 	if err != nil {
@@ -104,16 +104,16 @@ func OpenEnrolmentRequest(envelope []byte) (r EnrolmentRequest, id digest.Digest
 		if k == nil {
 			continue
 		}
-		if _, _, err := OpenEnvelope(PayloadTypeEnrolmentRequest, envelope, k); err != nil {
+		if _, _, err := OpenEnvelope(PayloadTypeEnrollmentRequest, envelope, k); err != nil {
 			return r, "", err
 		}
 	}
 	return r, digest.FromBytes(body), nil
 }
 
-// Enrolment is the hub's answer to a request: what it has registered, and its key, which acknowledges reports
+// Enrollment is the hub's answer to a request: what it has registered, and its key, which acknowledges reports
 // from then on.
-type Enrolment struct {
+type Enrollment struct {
 	Schema  int           `json:"schema"`
 	Cluster ReportCluster `json:"cluster"` // as registered
 	// KeyID is the key that the cluster's reports are signed with.
@@ -128,28 +128,28 @@ type Enrolment struct {
 	IssuedAt time.Time `json:"issuedAt"`
 }
 
-// SealEnrolment returns the answer in an envelope signed by the hub's key.
-func SealEnrolment(e Enrolment, hub crypto.Signer) ([]byte, error) {
+// SealEnrollment returns the answer in an envelope signed by the hub's key.
+func SealEnrollment(e Enrollment, hub crypto.Signer) ([]byte, error) {
 	pem, err := MarshalPublicKey(hub.Public())
 	if err != nil {
 		return nil, err
 	}
-	e.Schema, e.HubKey = EnrolmentSchema, string(pem)
+	e.Schema, e.HubKey = EnrollmentSchema, string(pem)
 	body, err := json.Marshal(e)
 	if err != nil {
 		return nil, err
 	}
-	return SealEnvelope(PayloadTypeEnrolment, body, hub)
+	return SealEnvelope(PayloadTypeEnrollment, body, hub)
 }
 
-// OpenEnrolment returns the answer in an envelope, and the hub's key, if the id of that key begins with hub, which
-// is either a whole id or the part of it that a token carries. The error wraps ErrUntrusted, or ErrEnrolment.
-func OpenEnrolment(envelope []byte, hub string) (e Enrolment, key crypto.PublicKey, err error) {
-	if _, err = peekEnrolment(PayloadTypeEnrolment, envelope, &e); err != nil {
+// OpenEnrollment returns the answer in an envelope, and the hub's key, if the id of that key begins with hub, which
+// is either a whole id or the part of it that a token carries. The error wraps ErrUntrusted, or ErrEnrollment.
+func OpenEnrollment(envelope []byte, hub string) (e Enrollment, key crypto.PublicKey, err error) {
+	if _, err = peekEnrollment(PayloadTypeEnrollment, envelope, &e); err != nil {
 		return e, nil, err
 	}
-	if e.Schema != EnrolmentSchema {
-		return e, nil, fmt.Errorf("%w: it has schema %d", ErrEnrolment, e.Schema)
+	if e.Schema != EnrollmentSchema {
+		return e, nil, fmt.Errorf("%w: it has schema %d", ErrEnrollment, e.Schema)
 	}
 	if key, err = onlyKey(e.HubKey); err != nil {
 		return e, nil, err
@@ -159,9 +159,9 @@ func OpenEnrolment(envelope []byte, hub string) (e Enrolment, key crypto.PublicK
 		return e, nil, err
 	}
 	if !IsHub(id, hub) {
-		return e, nil, fmt.Errorf("enrolment: %w: the hub that answered has key %s, and not %s", ErrUntrusted, id, hub)
+		return e, nil, fmt.Errorf("enrollment: %w: the hub that answered has key %s, and not %s", ErrUntrusted, id, hub)
 	}
-	_, _, err = OpenEnvelope(PayloadTypeEnrolment, envelope, key)
+	_, _, err = OpenEnvelope(PayloadTypeEnrollment, envelope, key)
 	return e, key, err
 }
 
@@ -172,30 +172,30 @@ const HubIDLength = 32
 // IsHub reports whether the hub whose key has that id is the one that hub names, by the id's beginning.
 func IsHub(id, hub string) bool { return len(hub) >= HubIDLength && strings.HasPrefix(id, hub) }
 
-// peekEnrolment reads what nobody has proved to have signed yet.
-func peekEnrolment(payloadType string, envelope []byte, into any) (body []byte, err error) {
-	if len(envelope) > MaxEnrolmentBytes {
-		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrEnrolment, MaxEnrolmentBytes)
+// peekEnrollment reads what nobody has proved to have signed yet.
+func peekEnrollment(payloadType string, envelope []byte, into any) (body []byte, err error) {
+	if len(envelope) > MaxEnrollmentBytes {
+		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrEnrollment, MaxEnrollmentBytes)
 	}
 	var e dsse.Envelope
 	if err := json.Unmarshal(envelope, &e); err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrEnrolment, err)
+		return nil, fmt.Errorf("%w: %w", ErrEnrollment, err)
 	}
 	if e.PayloadType != payloadType {
-		return nil, fmt.Errorf("%w: the envelope holds %q, want %q", ErrEnrolment, e.PayloadType, payloadType)
+		return nil, fmt.Errorf("%w: the envelope holds %q, want %q", ErrEnrollment, e.PayloadType, payloadType)
 	}
-	if len(e.Signatures) > maxEnrolmentSignatures {
-		return nil, fmt.Errorf("%w: it has %d signatures, at most %d", ErrEnrolment, len(e.Signatures), maxEnrolmentSignatures)
+	if len(e.Signatures) > maxEnrollmentSignatures {
+		return nil, fmt.Errorf("%w: it has %d signatures, at most %d", ErrEnrollment, len(e.Signatures), maxEnrollmentSignatures)
 	}
 	body, err = e.DecodeB64Payload()
 	if err == nil {
 		err = json.Unmarshal(body, into)
 	}
 	if err != nil {
-		return nil, fmt.Errorf("%w: %w", ErrEnrolment, err)
+		return nil, fmt.Errorf("%w: %w", ErrEnrollment, err)
 	}
 	return body, nil
 }
 
-// maxEnrolmentSignatures are those of the new key, the former and a token's, and one to spare.
-const maxEnrolmentSignatures = 4
+// maxEnrollmentSignatures are those of the new key, the former and a token's, and one to spare.
+const maxEnrollmentSignatures = 4

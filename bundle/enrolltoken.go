@@ -10,17 +10,17 @@ import (
 	"strings"
 )
 
-// EnrolToken lets an agent register itself at a hub. Its secret is the seed of an Ed25519 key that signs the
+// EnrollToken lets an agent register itself at a hub. Its secret is the seed of an Ed25519 key that signs the
 // agent's request: the hub keeps the public half alone, and the secret never travels. It also names the hub's
 // key, so that the answer can be verified, whoever passes it on.
-type EnrolToken struct {
+type EnrollToken struct {
 	key ed25519.PrivateKey
 	// Hub is the beginning of the id of the hub's key; see IsHub.
 	Hub string
 }
 
 // ErrToken is wrapped by errors about texts that are no token. They do not repeat the text.
-var ErrToken = errors.New("not an enrolment token")
+var ErrToken = errors.New("not an enrollment token")
 
 // tokenIDLength is how much of the id of a token's key names the token, in hex digits.
 const tokenIDLength = 12
@@ -30,38 +30,38 @@ var (
 	tokenEncoding = base32.StdEncoding.WithPadding(base32.NoPadding)
 )
 
-// NewEnrolToken makes a token for the hub with the given key.
-func NewEnrolToken(hub crypto.PublicKey) (EnrolToken, error) {
+// NewEnrollToken makes a token for the hub with the given key.
+func NewEnrollToken(hub crypto.PublicKey) (EnrollToken, error) {
 	id, err := KeyID(hub)
 	if err != nil {
-		return EnrolToken{}, err
+		return EnrollToken{}, err
 	}
 	_, key, err := ed25519.GenerateKey(nil)
-	return EnrolToken{key, id[:HubIDLength]}, err
+	return EnrollToken{key, id[:HubIDLength]}, err
 }
 
-// ParseEnrolToken reads what Reveal returns, with space around it. The error wraps ErrToken.
-func ParseEnrolToken(s string) (EnrolToken, error) {
+// ParseEnrollToken reads what Reveal returns, with space around it. The error wraps ErrToken.
+func ParseEnrollToken(s string) (EnrollToken, error) {
 	m := tokenPattern.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
-		return EnrolToken{}, fmt.Errorf("%w: one looks like wht_ID_SECRET_HUB", ErrToken)
+		return EnrollToken{}, fmt.Errorf("%w: one looks like wht_ID_SECRET_HUB", ErrToken)
 	}
 	seed, err := tokenEncoding.DecodeString(strings.ToUpper(m[2]))
 	if err != nil || len(seed) != ed25519.SeedSize {
-		return EnrolToken{}, fmt.Errorf("%w: its secret is damaged", ErrToken)
+		return EnrollToken{}, fmt.Errorf("%w: its secret is damaged", ErrToken)
 	}
-	t := EnrolToken{ed25519.NewKeyFromSeed(seed), m[3]}
+	t := EnrollToken{ed25519.NewKeyFromSeed(seed), m[3]}
 	if t.ID() != m[1] {
-		return EnrolToken{}, fmt.Errorf("%w: a part of it is damaged", ErrToken)
+		return EnrollToken{}, fmt.Errorf("%w: a part of it is damaged", ErrToken)
 	}
 	return t, nil
 }
 
 // Key signs requests.
-func (t EnrolToken) Key() crypto.Signer { return t.key }
+func (t EnrollToken) Key() crypto.Signer { return t.key }
 
 // ID names the token. It is no secret.
-func (t EnrolToken) ID() string {
+func (t EnrollToken) ID() string {
 	id, err := KeyID(t.key.Public())
 	if err != nil {
 		return "" // an Ed25519 key has one
@@ -70,12 +70,12 @@ func (t EnrolToken) ID() string {
 }
 
 // Reveal returns the token with its secret.
-func (t EnrolToken) Reveal() string {
+func (t EnrollToken) Reveal() string {
 	return "wht_" + t.ID() + "_" + strings.ToLower(tokenEncoding.EncodeToString(t.key.Seed())) + "_" + t.Hub
 }
 
 // String keeps the secret out of logs.
-func (t EnrolToken) String() string { return "wht_" + t.ID() + "_…" }
+func (t EnrollToken) String() string { return "wht_" + t.ID() + "_…" }
 
 // GoString keeps it out of %#v as well.
-func (t EnrolToken) GoString() string { return t.String() }
+func (t EnrollToken) GoString() string { return t.String() }
