@@ -39,7 +39,7 @@ func (p *pass) bring(ctx context.Context) error {
 	if err != nil {
 		return local("store: %w", err)
 	}
-	if err := p.content.mend(p.kept()...); err != nil {
+	if err := p.content.index(p.kept()...); err != nil {
 		return local("store: %w", err)
 	}
 	m, err := p.keepDocuments(ctx, repo)

@@ -191,7 +191,7 @@ func (d *death) write(n int) fault {
 func (d *death) prepare() {
 	switch d.Point {
 	case "index: half of it":
-		_ = os.WriteFile(filepath.Join(d.State, storeDir, "index.json.new"), []byte(`{"schemaVer`), 0o600)
+		_ = os.WriteFile(filepath.Join(d.State, storeDir, "ingest", "half"), []byte(`{"schemaVer`), 0o600)
 	case "stage: half unpacked":
 		temp := filepath.Join(d.State, treesDir, stagingDir)
 		entries, _ := os.ReadDir(temp)

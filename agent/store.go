@@ -2,20 +2,18 @@ package agent
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"io"
 	"io/fs"
 	"os"
 	"path/filepath"
-	"slices"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // The store has a release's tree in one of two forms: the full layer, or the uncompressed tar, under its own
@@ -119,69 +117,22 @@ func (c *contents) keepMade(file string, d digest.Digest) error {
 	return syncDir(filepath.Dir(c.blob(d)))
 }
 
-// index has the layout's index name these releases, as far as their manifests are here, and nothing else. It is a
-// function of the state file: one that is damaged, or lost, is made again from the blobs.
-func (c *contents) index(keep ...*release) error {
-	root, err := os.OpenRoot(filepath.Join(c.state.dir, storeDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil // there was no release yet
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	next := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
+// retained lists, for the layout, what stays of these releases: manifest, release document and tree, in whichever form
+// it is here.
+func retained(keep []*release) []oci.Retained {
+	var all []oci.Retained
 	for _, r := range keep {
-		if r == nil {
-			continue
-		}
-		if info, err := os.Stat(c.blob(r.digest())); err != nil || info.Size() != r.Manifest.Size {
-			continue
-		}
-		d := ocispec.Descriptor{MediaType: r.Manifest.MediaType, Digest: r.digest(), Size: r.Manifest.Size}
-		name := r.Release.Stream().Repository() + "/" + r.Release.Tag()
-		d.Annotations = map[string]string{ocispec.AnnotationRefName: name}
-		named := func(o ocispec.Descriptor) bool { return o.Annotations[ocispec.AnnotationRefName] == name }
-		if !slices.ContainsFunc(next.Manifests, named) {
-			next.Manifests = append(next.Manifests, d)
+		if r != nil {
+			all = append(all, oci.Retained{
+				Repository: r.Release.Stream().Repository(), Tag: r.Release.Tag(), Manifest: r.Manifest,
+				Blobs: []digest.Digest{r.Tree.Digest, r.Release.Content.DiffID},
+			})
 		}
 	}
-	if data, err := json.Marshal(next); err != nil || c.holds(root, ocispec.ImageIndexFile, data) {
-		return err
-	}
-	c.state.at("index: before")
-	err = replaceJSON(root, ocispec.ImageIndexFile, next)
-	c.state.at("index: after")
-	return err
+	return all
 }
 
-// mend makes the files of a layout whose blobs are there what they should be.
-func (c *contents) mend(keep ...*release) error {
-	root, err := os.OpenRoot(filepath.Join(c.state.dir, storeDir))
-	if errors.Is(err, fs.ErrNotExist) {
-		return nil
-	}
-	if err != nil {
-		return err
-	}
-	defer root.Close()
-	if _, err := root.Stat(ocispec.ImageBlobsDir); errors.Is(err, fs.ErrNotExist) {
-		return nil // killed before there was one
-	}
-	var v ocispec.ImageLayout
-	if err := readJSON(root, ocispec.ImageLayoutFile, &v); err != nil || v.Version != ocispec.ImageLayoutVersion {
-		if err := replaceJSON(root, ocispec.ImageLayoutFile, ocispec.ImageLayout{Version: ocispec.ImageLayoutVersion}); err != nil {
-			return err
-		}
-	}
-	var index ocispec.Index
-	if err := readJSON(root, ocispec.ImageIndexFile, &index); err != nil {
-		return c.index(keep...)
-	}
-	return nil
-}
-
-func (c *contents) holds(root *os.Root, name string, data []byte) bool {
-	have, err := fs.ReadFile(root.FS(), name)
-	return err == nil && string(have) == string(data)
+// index has the layout's index name these releases, as far as their manifests are here, and nothing else.
+func (c *contents) index(keep ...*release) error {
+	return c.layout.SetRefs(retained(keep), c.state.at)
 }

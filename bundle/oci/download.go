@@ -37,9 +37,8 @@ type DownloadOptions struct {
 	Throttle func(ctx context.Context, n int) error
 	// Progress, if set, is called with the bytes that are there, of blob.Size.
 	Progress func(have int64)
-	// Moment, if set, is called between any two steps that a crash tells apart, with the name of what comes next:
-	// for tests that kill.
-	Moment func(name string)
+	// Moment is told of each step.
+	Moment Moment
 }
 
 func (o DownloadOptions) orDefault() DownloadOptions {
@@ -110,12 +109,6 @@ func (f foreign) Read(p []byte) (int, error) {
 		err = fmt.Errorf("%w: %w", ErrUnreachable, err)
 	}
 	return n, err
-}
-
-func (o DownloadOptions) at(moment string) {
-	if o.Moment != nil {
-		o.Moment(moment)
-	}
 }
 
 // download is one call for a blob that is not there.

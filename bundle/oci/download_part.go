@@ -97,11 +97,11 @@ func (d *download) keep() error {
 	if d.have == d.synced {
 		return nil
 	}
-	d.opts.at("fetch: sync of a chunk")
+	d.opts.Moment.at("fetch: sync of a chunk")
 	if err := d.part.Sync(); err != nil {
 		return err
 	}
-	d.opts.at("fetch: note of a chunk")
+	d.opts.Moment.at("fetch: note of a chunk")
 	if err := writeFile(d.root, d.name()+syncedSuffix, bytes.NewReader(fmt.Appendln(nil, d.have))); err != nil {
 		return err
 	}
@@ -121,7 +121,7 @@ func (d *download) restart() error {
 
 // finish makes the part, whose digest was found to be right, the blob.
 func (d *download) finish() error {
-	d.opts.at("fetch: sync of the whole")
+	d.opts.Moment.at("fetch: sync of the whole")
 	if err := d.part.Sync(); err != nil {
 		return err
 	}
@@ -132,7 +132,7 @@ func (d *download) finish() error {
 	err := d.part.Close()
 	d.part = nil
 	if err == nil {
-		d.opts.at("fetch: rename")
+		d.opts.Moment.at("fetch: rename")
 		err = d.root.Rename(d.name(), to)
 	}
 	if err == nil {
@@ -141,7 +141,7 @@ func (d *download) finish() error {
 	if err != nil {
 		return err
 	}
-	d.opts.at("fetch: end of the note")
+	d.opts.Moment.at("fetch: end of the note")
 	if err := d.root.Remove(d.name() + syncedSuffix); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}

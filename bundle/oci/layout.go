@@ -54,7 +54,7 @@ func (l *Layout) Repositories(context.Context) ([]string, error) {
 	}
 	var names []string
 	for _, d := range index.Manifests {
-		if name := path.Dir(d.Annotations[ocispec.AnnotationRefName]); name != "." {
+		if name := path.Dir(nameOf(d)); name != "." {
 			names = append(names, name)
 		}
 	}
@@ -80,7 +80,7 @@ func (r *layoutRepository) Resolve(_ context.Context, reference string) (ocispec
 		return r.layout.describe(index, d)
 	}
 	for _, d := range index.Manifests {
-		if d.Annotations[ocispec.AnnotationRefName] == r.refName(reference) {
+		if nameOf(d) == r.refName(reference) {
 			if err := d.Digest.Validate(); err != nil {
 				return ocispec.Descriptor{}, fmt.Errorf("%s in %s is %.100q: %w", r.refName(reference), r.layout.dir, d.Digest, err)
 			}
@@ -101,7 +101,7 @@ func (r *layoutRepository) Tags(context.Context) ([]string, error) {
 	}
 	var tags []string
 	for _, d := range index.Manifests {
-		name, tag := path.Split(d.Annotations[ocispec.AnnotationRefName])
+		name, tag := path.Split(nameOf(d))
 		if name == r.name+"/" {
 			tags = append(tags, tag)
 		}
@@ -166,7 +166,7 @@ func (r *layoutRepository) Tag(_ context.Context, desc ocispec.Descriptor, tag s
 // Untag takes the tag out of the index.
 func (r *layoutRepository) Untag(_ context.Context, tag string) error {
 	return r.remove(r.refName(tag), func(d ocispec.Descriptor) bool {
-		return d.Annotations[ocispec.AnnotationRefName] == r.refName(tag)
+		return nameOf(d) == r.refName(tag)
 	})
 }
 
@@ -174,7 +174,7 @@ func (r *layoutRepository) Untag(_ context.Context, tag string) error {
 // Layout.Sweep removes what no tag needs.
 func (r *layoutRepository) Delete(_ context.Context, manifest ocispec.Descriptor) error {
 	err := r.remove(r.name+"@"+manifest.Digest.String(), func(d ocispec.Descriptor) bool {
-		return d.Digest == manifest.Digest && path.Dir(d.Annotations[ocispec.AnnotationRefName]) == r.name
+		return d.Digest == manifest.Digest && path.Dir(nameOf(d)) == r.name
 	})
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil

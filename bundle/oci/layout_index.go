@@ -64,7 +64,7 @@ func (l *Layout) readIndex() (*ocispec.Index, error) {
 
 // setRef puts desc into the index, in place of the entry with the same ref name.
 func (l *Layout) setRef(desc ocispec.Descriptor) error {
-	ref := desc.Annotations[ocispec.AnnotationRefName]
+	ref := nameOf(desc)
 	return l.changeIndex(func(root *os.Root, all []ocispec.Descriptor) ([]ocispec.Descriptor, error) {
 		if l.whole {
 			if err := checkWhole(root, desc); err != nil {
@@ -72,11 +72,11 @@ func (l *Layout) setRef(desc ocispec.Descriptor) error {
 			}
 		}
 		all = slices.DeleteFunc(slices.Clone(all), func(d ocispec.Descriptor) bool {
-			return d.Annotations[ocispec.AnnotationRefName] == ref
+			return nameOf(d) == ref
 		})
 		all = append(all, desc)
 		slices.SortStableFunc(all, func(a, b ocispec.Descriptor) int {
-			return cmp.Compare(a.Annotations[ocispec.AnnotationRefName], b.Annotations[ocispec.AnnotationRefName])
+			return cmp.Compare(nameOf(a), nameOf(b))
 		})
 		return all, nil
 	})

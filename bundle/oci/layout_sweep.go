@@ -47,7 +47,7 @@ func (l *Layout) sweep(ctx context.Context, before time.Time, without map[string
 	err = l.withRoot(func(root *os.Root) error {
 		needed := map[digest.Digest]bool{}
 		for _, d := range index.Manifests {
-			if without[d.Annotations[ocispec.AnnotationRefName]] {
+			if without[nameOf(d)] {
 				continue
 			}
 			for _, m := range append(subject(d), d.Digest) {
@@ -76,7 +76,7 @@ var signatureTag = regexp.MustCompile(`/sha256-([0-9a-f]{64})\.sig$`)
 // subject is the manifest whose signature d is, if it is one's. It is needed as long as the signature has its
 // tag: a publisher gives a release its own tag last.
 func subject(d ocispec.Descriptor) []digest.Digest {
-	if m := signatureTag.FindStringSubmatch(d.Annotations[ocispec.AnnotationRefName]); m != nil {
+	if m := signatureTag.FindStringSubmatch(nameOf(d)); m != nil {
 		return []digest.Digest{digest.NewDigestFromEncoded(digest.SHA256, m[1])}
 	}
 	return nil
@@ -161,6 +161,9 @@ func eachBlob(root *os.Root, f func(name string, d digest.Digest, info fs.FileIn
 		return err
 	}
 	for _, algorithm := range algorithms {
+		if !algorithm.IsDir() {
+			continue
+		}
 		dir := path.Join(ocispec.ImageBlobsDir, algorithm.Name())
 		files, err := fs.ReadDir(root.FS(), dir)
 		if err != nil {

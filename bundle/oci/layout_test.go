@@ -17,6 +17,7 @@ import (
 	"testing/iotest"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 	"oras.land/oras-go/v2"
@@ -204,6 +205,72 @@ func TestSweepRemovesOnlyWhatNoTagNeeds(t *testing.T) {
 	require.NoError(t, repo.Untag(t.Context(), signatureTag))
 	require.NoError(t, other.Delete(t.Context(), one.Descriptor))
 	sweep(long, size(one, config, two, config2, signature, config3))
+}
+
+func TestRetainKeepsWhatItsOwnerListsAndMendsTheLayout(t *testing.T) {
+	dir := t.TempDir()
+	layout := oci.NewLayout(dir)
+	require.NoError(t, layout.Retain(nil, nil), "an empty folder")
+	require.NoError(t, layout.SetRefs(nil, nil))
+	require.Empty(t, files(t, dir))
+
+	repo, err := layout.Repository("a")
+	require.NoError(t, err)
+	one, config := manifest(t, "one")
+	two, config2 := manifest(t, "two")
+	tree, loose := bundle.NewBlob("text/plain", []byte("tree")), bundle.NewBlob("text/plain", []byte("loose"))
+	pushAll(t, repo, config, one, config2, two, tree, loose)
+	require.NoError(t, repo.Tag(t.Context(), two.Descriptor, "latest"))
+
+	keep := []oci.Retained{
+		{Repository: "b", Tag: "s0-2", Manifest: two.Descriptor},
+		{Repository: "a", Tag: "s0-1", Manifest: one.Descriptor, Blobs: []digest.Digest{tree.Descriptor.Digest}},
+		{Repository: "a", Tag: "s0-1", Manifest: two.Descriptor},
+		{Repository: "a", Tag: "s0-9", Manifest: loose.Descriptor},
+	}
+	gone, _ := manifest(t, "three")
+	keep = append(keep, oci.Retained{Repository: "a", Tag: "s0-3", Manifest: gone.Descriptor})
+	refs := func() map[string]digest.Digest {
+		data, err := os.ReadFile(filepath.Join(dir, ocispec.ImageIndexFile))
+		require.NoError(t, err)
+		var index ocispec.Index
+		require.NoError(t, json.Unmarshal(data, &index))
+		all := map[string]digest.Digest{}
+		for _, d := range index.Manifests {
+			all[d.Annotations[ocispec.AnnotationRefName]] = d.Digest
+		}
+		return all
+	}
+	want := map[string]digest.Digest{"a/s0-1": one.Descriptor.Digest, "a/s0-9": loose.Descriptor.Digest, "b/s0-2": two.Descriptor.Digest}
+	var moments []string
+	note := func(name string) { moments = append(moments, name) }
+	require.NoError(t, layout.SetRefs(keep, note))
+	require.Equal(t, want, refs())
+	require.NoError(t, layout.SetRefs(keep, note))
+	require.Equal(t, []string{"index: before", "index: after"}, moments, "an index that is right is not written")
+
+	for _, damage := range []func() error{
+		func() error { return os.Remove(filepath.Join(dir, ocispec.ImageIndexFile)) },
+		func() error { return os.WriteFile(filepath.Join(dir, ocispec.ImageIndexFile), []byte(`{"sch`), 0o600) },
+		func() error { return os.WriteFile(filepath.Join(dir, ocispec.ImageLayoutFile), nil, 0o600) },
+	} {
+		require.NoError(t, damage())
+		require.NoError(t, layout.SetRefs(keep, nil))
+		require.Equal(t, want, refs())
+		_, err := repo.Resolve(t.Context(), "s0-1")
+		require.NoError(t, err)
+		pushAll(t, repo, config)
+	}
+
+	require.NoError(t, layout.Retain(keep[:2], nil))
+	for _, b := range []bundle.Blob{one, config, two, config2, tree} {
+		there, err := repo.Exists(t.Context(), b.Descriptor)
+		require.NoError(t, err)
+		require.True(t, there)
+	}
+	there, err := repo.Exists(t.Context(), loose.Descriptor)
+	require.NoError(t, err)
+	require.False(t, there)
 }
 
 func TestABlobOfTheWrongSizeCountsAsMissing(t *testing.T) {
