@@ -186,7 +186,8 @@ func (p *pass) isRefused(r *release) bool {
 
 func (p *pass) unavailable(adapter string) reconcilers.Result {
 	names := strings.Join(slices.Sorted(maps.Keys(p.opts.Reconcilers)), ", ")
-	return reconcilers.Failure(ReasonAdapterUnavailable, fmt.Errorf("adapter %q is not configured on this agent, which has: %s", adapter, cmp.Or(names, "none")))
+	err := fmt.Errorf("adapter %q is not configured on this agent, which has: %s", adapter, cmp.Or(names, "none"))
+	return (&reconcilers.Error{Reason: ReasonAdapterUnavailable, Fault: reconcilers.FaultSite, Err: err}).Result()
 }
 
 // change has an engine move one assignment toward what it should be.

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"bytes"
+	"cmp"
 	"slices"
 	"sync"
 	"time"
@@ -76,6 +77,8 @@ type contact struct {
 type record struct {
 	// Item is how it stands, as reported.
 	Item bundle.Item `json:"item"`
+	// Fault says who can mend it, if Item has failed. Versions that did not keep it leave it empty.
+	Fault reconcilers.Fault `json:"fault,omitempty"`
 	// Spec is the assignment as a verified release listed it last.
 	Spec bundle.Assignment `json:"spec"`
 	// Applied is Spec.Desired of the Apply that was begun last, and Adapter whose. Empty before the first.
@@ -201,7 +204,11 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 		r.Item.State, r.Item.Since, r.Before = r.Before.State, r.Before.Since, nil
 	}
 	r.Item.Revision, r.Item.Floating = res.Revision, res.Floating
-	return r.to(state, reason, reconcilers.Clip(res.Message), now)
+	r = r.to(state, reason, reconcilers.Clip(res.Message), now)
+	if state == bundle.Failed {
+		r.Fault = cmp.Or(res.Fault, reconcilers.FaultRelease) // which is also that of a deadline
+	}
+	return r
 }
 
 // stood says whether nothing was under way before the answer that is being judged: what had drifted or
@@ -222,7 +229,7 @@ func (r record) to(state bundle.State, reason, message string, now time.Time) re
 			r.Item.Failures++
 		}
 	}
-	r.Item.Reason, r.Item.Message = reason, message
+	r.Item.Reason, r.Item.Message, r.Fault = reason, message, ""
 	return r
 }
 
@@ -245,7 +252,7 @@ func (r record) waiting() bool {
 
 // same says whether r and o differ in nothing that an engine's answer changes.
 func (r record) same(o record) bool {
-	return r.Item == o.Item && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.AppliedAt.Equal(o.AppliedAt) &&
+	return r.Item == o.Item && r.Fault == o.Fault && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.AppliedAt.Equal(o.AppliedAt) &&
 		r.Adapter == o.Adapter && r.Before == o.Before && r.Reached.Desired == o.Reached.Desired
 }
 

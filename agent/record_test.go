@@ -159,3 +159,40 @@ func TestAnotherDigestOfWhatIsFetchedIsToBeApplied(t *testing.T) {
 	require.Equal(t, bundle.Pending, r.Item.State)
 	require.True(t, r.stale("directory"))
 }
+
+func TestTheFaultOfAFailureIsKept(t *testing.T) {
+	content := digest.FromString("content")
+	failed := func(adapter, reason string, fault reconcilers.Fault) record {
+		spec := bundle.Assignment{Content: content}
+		return record{Item: bundle.Item{State: bundle.Failed, Adapter: adapter, Reason: reason}, Spec: spec, Applied: spec.Desired(), Adapter: adapter, Fault: fault}
+	}
+	t.Run("as the engine gives it", func(t *testing.T) {
+		for given, want := range map[reconcilers.Fault]reconcilers.Fault{
+			reconcilers.FaultSite: reconcilers.FaultSite, reconcilers.FaultRelease: reconcilers.FaultRelease, "": reconcilers.FaultRelease,
+		} {
+			r := failed("ansible", "EngineMissing", "").after(reconcilers.Result{State: bundle.Failed, Reason: "Other", Fault: given}, rules{}, epoch)
+			require.Equal(t, want, r.Fault)
+			require.Equal(t, want == reconcilers.FaultRelease, r.blames())
+			require.Empty(t, r.begun("ansible", epoch).Fault, "which is no failure any more")
+			require.Equal(t, want, r.listed(r.Spec, r.Item.Adapter, epoch).fault())
+		}
+	})
+	t.Run("and judged by the reason where an earlier version did not keep it", func(t *testing.T) {
+		for _, tc := range []struct {
+			adapter, reason string
+			fault, want     reconcilers.Fault
+		}{
+			{"zarf", "ZarfTooOld", "", reconcilers.FaultSite},
+			{"flux", "KindNotServed", "", reconcilers.FaultSite},
+			{"kubernetes", "KindNotServed", "", reconcilers.FaultRelease},
+			{"kubernetes", "Conflict", "", reconcilers.FaultRelease},
+			{"zarf", "ZarfTooOld", reconcilers.FaultRelease, reconcilers.FaultRelease},
+		} {
+			r := failed(tc.adapter, tc.reason, tc.fault)
+			require.Equal(t, tc.want, r.fault(), "%+v", tc)
+			require.Equal(t, tc.want == reconcilers.FaultRelease, r.blames(), "%+v", tc)
+		}
+		old, seen := failed("zarf", "ZarfTooOld", ""), failed("zarf", "ZarfTooOld", "").after(reconcilers.Result{State: bundle.Failed, Reason: "ZarfTooOld", Fault: reconcilers.FaultSite}, rules{}, epoch)
+		require.False(t, seen.same(old), "so that it is written")
+	})
+}

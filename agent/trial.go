@@ -46,19 +46,10 @@ type failing struct {
 	Since time.Time `json:"since"`
 }
 
-// ofTheSite are reasons of failures that no other release would mend: an engine or a program that is missing,
-// or a folder, an account or a host that the site has to put right. Once it has, the release goes on by itself.
-var ofTheSite = []string{
-	ReasonAdapterUnavailable, "ArtifactForbidden", "EngineMissing", "LedgerUnreadable", "NoCluster", "NotInitialized",
-	"NotOurs", "NotWritable", "Unreachable", "ZarfNotFound", "ZarfTooOld",
-}
-
-// blames says whether an assignment fails by what the release has changed, as far as it can tell by itself:
-// one that was compliant in this content has gone bad since.
+// blames reports whether an assignment fails by what the release has changed, as far as the assignment alone
+// shows: if it was compliant with this content before, something else has changed since.
 func (r record) blames() bool {
-	i := r.Item
-	missing := i.Reason == "KindNotServed" && (i.Adapter == "flux" || i.Adapter == "argo") // the engine's own
-	return !r.Removing && i.State == bundle.Failed && r.Reached.Desired != r.Spec.Desired() && !slices.Contains(ofTheSite, i.Reason) && !missing
+	return !r.Removing && r.Item.State == bundle.Failed && r.Reached.Desired != r.Spec.Desired() && r.fault() == reconcilers.FaultRelease
 }
 
 // proven says whether an assignment is no reason to doubt its release.

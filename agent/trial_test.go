@@ -192,9 +192,7 @@ func (s *site) lastReport() (r bundle.Report) {
 
 func TestAReleaseThatFailsStaysWhere(t *testing.T) {
 	t.Parallel()
-	failed := func(reason string) reconcilers.Result {
-		return reconcilers.Result{State: bundle.Failed, Reason: reason, Message: "?"}
-	}
+	bySite := reconcilers.Result{State: bundle.Failed, Reason: "NotWritable", Fault: reconcilers.FaultSite, Message: "?"}
 	for _, tc := range []struct {
 		name    string
 		moods   map[string]reconcilers.Result
@@ -213,7 +211,7 @@ func TestAReleaseThatFailsStaysWhere(t *testing.T) {
 			change: func(as []bundle.Assignment) { as[1].OnFailure = "hold" }, reason: "OnFailureHold",
 		},
 		{name: "an assignment only progresses", moods: map[string]reconcilers.Result{"b-x=2": {State: bundle.Pending, Reason: "APIServerUnreachable"}}},
-		{name: "the site is at fault", moods: map[string]reconcilers.Result{"b-x=2": failed("NotWritable")}},
+		{name: "the site is at fault", moods: map[string]reconcilers.Result{"b-x=2": bySite}},
 		{name: "an engine is missing", change: func(as []bundle.Assignment) { as[1].Adapter = "flux" }},
 		{
 			name: "an assignment that did not change fails", moods: map[string]reconcilers.Result{"b-x=1": unhealthy}, second: map[string]string{"a-x": "2", "b-x": "1"},

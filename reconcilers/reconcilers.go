@@ -81,6 +81,8 @@ type Result struct {
 	State bundle.State
 	// Reason is a code in CamelCase, such as Conflict; empty where the state says it all.
 	Reason string
+	// Fault says who can mend a failure. It is set where State is Failed, and empty otherwise.
+	Fault Fault
 	// Message is for people and at most bundle.MaxMessageBytes long.
 	Message string
 	// Revision is what the engine says it has applied; for engines that apply the files themselves, the
@@ -110,14 +112,14 @@ type Change struct {
 	Action Action
 }
 
-// Failure is a Failed result with a message cut to the permitted length.
+// Failure is the Failed result of what another release could mend, with a message cut to the permitted length.
 func Failure(reason string, err error) Result {
-	return Result{State: bundle.Failed, Reason: reason, Message: Clip(err.Error())}
+	return (&Error{Reason: reason, Fault: FaultRelease, Err: err}).Result()
 }
 
 // Waiting is a Pending result: something outside the assignment is in the way, and trying again can help.
 func Waiting(reason string, err error) Result {
-	return Result{State: bundle.Pending, Reason: reason, Message: Clip(err.Error())}
+	return (&Error{Reason: reason, Err: err}).Result()
 }
 
 // ReasonInterrupted is the reason of calls that ended because their context did.

@@ -2,6 +2,7 @@ package reconcilers_test
 
 import (
 	"errors"
+	"fmt"
 	"strings"
 	"testing"
 	"unicode/utf8"
@@ -32,7 +33,17 @@ func TestMessagesThatAreNotUTF8StayReadable(t *testing.T) {
 
 func TestTheStateSaysWhetherTryingAgainCanHelp(t *testing.T) {
 	err := errors.New("no")
-	require.Equal(t, reconcilers.Result{State: bundle.Failed, Reason: "A", Message: "no"}, reconcilers.Failure("A", err))
+	require.Equal(t, reconcilers.Result{State: bundle.Failed, Reason: "A", Fault: reconcilers.FaultRelease, Message: "no"}, reconcilers.Failure("A", err))
 	require.Equal(t, reconcilers.Result{State: bundle.Pending, Reason: "A", Message: "no"}, reconcilers.Waiting("A", err))
 	require.Equal(t, reconcilers.Result{State: bundle.Progressing, Reason: "Interrupted", Message: "no"}, reconcilers.Interrupted(err))
+}
+
+func TestAnErrorKeepsItsReasonAndFaultUnderMoreWords(t *testing.T) {
+	missing := &reconcilers.Error{Reason: "EngineMissing", Fault: reconcilers.FaultSite, Err: errors.New("no such program")}
+	require.Nil(t, reconcilers.Known(errors.New("anything")))
+	known := reconcilers.Known(fmt.Errorf("apply shop: %w", missing))
+	require.Equal(t, reconcilers.Result{State: bundle.Failed, Reason: "EngineMissing", Fault: reconcilers.FaultSite, Message: "apply shop: no such program"}, known.Result())
+	require.ErrorIs(t, known, missing.Err)
+	passes := &reconcilers.Error{Reason: "DiskFull", Err: errors.New("no room")}
+	require.Equal(t, reconcilers.Result{State: bundle.Pending, Reason: "DiskFull", Message: "no room"}, passes.Result())
 }

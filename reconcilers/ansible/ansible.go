@@ -109,7 +109,7 @@ func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place
 		return "", nil, err
 	}
 	if a.Name == "" || strings.HasPrefix(a.Name, ".") || strings.ContainsAny(a.Name, `/\`) || !filepath.IsLocal(a.Name) {
-		return "", nil, &reasonError{InvalidAssignment, fmt.Errorf("assignment name %q is no folder name", a.Name), false}
+		return "", nil, failure(InvalidAssignment, "assignment name %q is no folder name", a.Name)
 	}
 	root, err := r.root()
 	if err != nil {
@@ -164,10 +164,10 @@ func (r *Reconciler) prepare(ctx context.Context, p place, busy bool, a reconcil
 	}
 	names, err := playbooks(a.Dir)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil, &reasonError{FilesUnreadable, err, true}
+		return nil, &reconcilers.Error{Reason: FilesUnreadable, Err: err}
 	}
 	if err == nil && len(names) == 0 {
-		err = &reasonError{NoPlaybook, errors.New("no .yaml file at the top of the assignment is a list of plays (- hosts: …)"), false}
+		err = failure(NoPlaybook, "no .yaml file at the top of the assignment is a list of plays (- hosts: …)")
 	}
 	if err == nil && !busy { // else the next folder is in use
 		err = p.stage(ctx, a)
@@ -209,8 +209,11 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 
 func (s standing) result() reconcilers.Result {
 	res := reconcilers.Result{State: s.State, Reason: s.Reason, Message: s.Message}
-	if s.State == bundle.Compliant {
+	switch s.State {
+	case bundle.Compliant:
 		res.Revision = s.Content.String()
+	case bundle.Failed:
+		res.Fault = faultOf(s.Reason)
 	}
 	return res
 }

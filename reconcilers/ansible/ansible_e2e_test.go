@@ -111,6 +111,13 @@ func (e *engine) CheckForeign(t *testing.T, _, _ string) {
 	require.Equal(t, "theirs", string(data))
 }
 
+// Obstruct takes the program away. It is found by PATH.
+func (e *engine) Obstruct(t *testing.T, _ string) (reason string, mend func()) {
+	path := os.Getenv("PATH")
+	t.Setenv("PATH", t.TempDir())
+	return ansible.EngineMissing, func() { t.Setenv("PATH", path) }
+}
+
 // edit changes site.yaml.
 func edit(t *testing.T, dir string, change func(string) string) {
 	t.Helper()

@@ -174,10 +174,7 @@ func (r *Reconciler) do(ctx context.Context, j *job, a reconcilers.Assignment, p
 	default:
 		res = r.takeAway(ctx, j, p)
 	}
-	if res.State == bundle.Pending {
-		res.State = bundle.Failed
-	}
-	return res
+	return final(res)
 }
 
 // apply checks the staged playbooks, makes them the ones that are run, and runs them.
@@ -199,9 +196,7 @@ func (r *Reconciler) apply(ctx context.Context, j *job, a reconcilers.Assignment
 	if res.Reason == reconcilers.ReasonInterrupted {
 		return res
 	}
-	if res.State == bundle.Pending {
-		res.State = bundle.Failed
-	}
+	res = final(res)
 	s := standing{Content: a.Content, Ended: true, State: res.State, Reason: res.Reason, Message: res.Message}
 	if err := p.save(s); err != nil {
 		return failed(err)

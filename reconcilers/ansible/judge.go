@@ -47,42 +47,51 @@ const (
 // tailBytes is how much of the program's log is looked at for what went wrong.
 const tailBytes = 4 << 10
 
-// reasonError is an error of which the reason is known.
-type reasonError struct {
-	reason string
-	err    error
-	// again is true where trying again can help.
-	again bool
+// faultOf returns the fault of a failure with the reason. A host that cannot be reached is the site's.
+func faultOf(reason string) reconcilers.Fault {
+	switch reason {
+	case EngineMissing, NotWritable, Unreachable:
+		return reconcilers.FaultSite
+	}
+	return reconcilers.FaultRelease
 }
 
-func (e *reasonError) Error() string { return e.err.Error() }
-func (e *reasonError) Unwrap() error { return e.err }
+// failure is an error after which trying again does not help.
+func failure(reason, format string, args ...any) *reconcilers.Error {
+	return &reconcilers.Error{Reason: reason, Fault: faultOf(reason), Err: fmt.Errorf(format, args...)}
+}
 
-// failed turns an error of this machine, not of Ansible, into a result.
+// failed returns the result of an error of this machine, not of Ansible.
 func failed(err error) reconcilers.Result {
-	var known *reasonError
+	known := reconcilers.Known(err)
 	switch {
 	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return reconcilers.Interrupted(err)
-	case errors.As(err, &known) && known.again:
-		return reconcilers.Waiting(known.reason, err)
-	case errors.As(err, &known):
-		return reconcilers.Failure(known.reason, err)
+	case known != nil:
+		return known.Result()
 	case errors.Is(err, errors.ErrUnsupported):
-		return reconcilers.Failure(EngineMissing, fmt.Errorf("playbooks are run on Linux only: %w", err))
+		return failure(EngineMissing, "playbooks are run on Linux only: %w", err).Result()
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return reconcilers.Failure(NotWritable, err)
+		return failure(NotWritable, "%w", err).Result()
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
 		return reconcilers.Waiting(DiskFull, err)
 	}
 	return reconcilers.Waiting(DiskError, err)
 }
 
+// final turns a pending result into a failed one, where nobody waits for its cause to pass.
+func final(res reconcilers.Result) reconcilers.Result {
+	if res.State == bundle.Pending {
+		res.State, res.Fault = bundle.Failed, faultOf(res.Reason)
+	}
+	return res
+}
+
 // judge says how a run of n playbooks has ended. Exit code 0 is not enough: a play that matches no host has it.
 func judge(s *story, exit program.Exit, n int, deadline time.Duration, log string) reconcilers.Result {
 	total := s.total()
 	fail := func(reason, format string, args ...any) reconcilers.Result {
-		return reconcilers.Failure(reason, fmt.Errorf(format, args...))
+		return failure(reason, format, args...).Result()
 	}
 	switch {
 	case errors.Is(exit.Cause, program.ErrDeadline):
@@ -135,7 +144,7 @@ func rights() string {
 func judgeSyntax(exit program.Exit, deadline time.Duration, log string) reconcilers.Result {
 	switch {
 	case errors.Is(exit.Cause, program.ErrDeadline):
-		return reconcilers.Failure(DeadlineExceeded, fmt.Errorf("the syntax check was not done after %s and has been ended", deadline))
+		return failure(DeadlineExceeded, "the syntax check was not done after %s and has been ended", deadline).Result()
 	case exit.Err != nil:
 		return failed(exit.Err)
 	case exit.Code == 0:
@@ -143,12 +152,12 @@ func judgeSyntax(exit program.Exit, deadline time.Duration, log string) reconcil
 	}
 	_, mistake, found := strings.Cut(log, "ERROR! ")
 	if !found {
-		return reconcilers.Failure(EngineFailed, fmt.Errorf("ansible-playbook %s: %s", exit, lastWords(log)))
+		return failure(EngineFailed, "ansible-playbook %s: %s", exit, lastWords(log)).Result()
 	}
 	if strings.Contains(mistake, "couldn't resolve module/action") {
 		mistake = "collections are not fetched: put the module's into the assignment's folder collections. " + mistake
 	}
-	return reconcilers.Failure(InvalidPlaybook, errors.New(oneLine(mistake)))
+	return failure(InvalidPlaybook, "%s", oneLine(mistake)).Result()
 }
 
 // lastWords is what a log ends with: Ansible's last error, or its last line, as that of a Python program that

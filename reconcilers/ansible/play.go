@@ -38,7 +38,7 @@ type engine struct{ program, python string }
 func (r *Reconciler) engine() (engine, error) {
 	e, err := find(r.opts.Program)
 	if err != nil {
-		err = &reasonError{EngineMissing, fmt.Errorf("%w: install ansible-core (Debian: apt-get install ansible-core), which brings python3, or name the program with --ansible-playbook", err), false}
+		err = failure(EngineMissing, "%w: install ansible-core (Debian: apt-get install ansible-core), which brings python3, or name the program with --ansible-playbook", err)
 	}
 	return e, err
 }

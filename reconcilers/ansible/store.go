@@ -104,7 +104,7 @@ func (p place) stage(ctx context.Context, a reconcilers.Assignment) error {
 		return err
 	}
 	if got != a.Content {
-		return &reasonError{FilesUnreadable, fmt.Errorf("%s holds %s, which is not what was verified", a.Dir, got), true}
+		return &reconcilers.Error{Reason: FilesUnreadable, Err: fmt.Errorf("%s holds %s, which is not what was verified", a.Dir, got)}
 	}
 	return nil
 }
@@ -206,7 +206,7 @@ func copyTree(ctx context.Context, from, to string) error {
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, rel), 0o700)
 		case !d.Type().IsRegular():
-			return &reasonError{InvalidAssignment, fmt.Errorf("%s is no regular file", rel), false}
+			return failure(InvalidAssignment, "%s is no regular file", rel)
 		}
 		return copyFile(name, filepath.Join(to, rel))
 	})

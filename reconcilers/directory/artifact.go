@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 type fetchedArtifact = bundle.FetchedArtifact
@@ -167,7 +168,7 @@ const copyBytes = 256 << 10
 // notAnArchive blames the content for what is neither the disk's fault nor the link's.
 func notAnArchive(err error) error {
 	var onDisk *os.PathError
-	if errors.As(err, &onDisk) || errors.As(err, new(*linkError)) || errors.As(err, new(*reasonError)) || errors.Is(err, context.Canceled) {
+	if errors.As(err, &onDisk) || errors.As(err, new(*linkError)) || reconcilers.Known(err) != nil || errors.Is(err, context.Canceled) {
 		return err
 	}
 	return invalid("its archive: %w", err)
@@ -175,5 +176,5 @@ func notAnArchive(err error) error {
 
 // invalid is the error of an artifact that cannot be laid into a folder, whoever serves it.
 func invalid(format string, args ...any) error {
-	return &reasonError{InvalidArtifact, fmt.Errorf(format, args...)}
+	return failure(InvalidArtifact, format, args...)
 }

@@ -113,6 +113,14 @@ func (e *engine) CheckForeign(t *testing.T, _, _ string) {
 	}
 }
 
+// Obstruct puts somebody else's file where the folder is to be.
+func (e *engine) Obstruct(t *testing.T, assignment string) (reason string, mend func()) {
+	path := filepath.Join(e.root, assignment)
+	require.NoError(t, os.MkdirAll(e.root, 0o755))
+	require.NoError(t, os.WriteFile(path, []byte("theirs"), 0o600))
+	return directory.NotOurs, func() { require.NoError(t, os.Remove(path)) }
+}
+
 func (e *engine) Break(t *testing.T, a reconcilers.Assignment) string {
 	require.NoError(t, os.Symlink("/etc/passwd", filepath.Join(a.Dir, "link")))
 	return directory.InvalidAssignment

@@ -184,15 +184,14 @@ func (l layer) receive(ctx context.Context, src bundle.Source, to *os.Root, limi
 	sum := l.Digest.Algorithm().Digester()
 	in := &link{ctx: ctx, in: body, sum: sum, f: f}
 	parts, err := l.store(ctx, in, to, limit)
-	var known *reasonError
-	if err != nil && !errors.As(err, &known) {
+	if err != nil && reconcilers.Known(err) == nil {
 		return nil, err
 	}
 	if _, restErr := io.Copy(io.Discard, in); restErr != nil {
 		return nil, restErr
 	}
 	if in.read != l.Size || sum.Digest() != l.Digest {
-		return nil, &reasonError{ArtifactMismatch, fmt.Errorf("the registry served %d bytes with digest %s, wanted were %d with %s", in.read, sum.Digest(), l.Size, l.Digest)}
+		return nil, failure(ArtifactMismatch, "the registry served %d bytes with digest %s, wanted were %d with %s", in.read, sum.Digest(), l.Size, l.Digest)
 	}
 	return parts, err
 }
@@ -226,18 +225,18 @@ type linkError struct{ err error }
 func (e *linkError) Error() string { return e.err.Error() }
 func (e *linkError) Unwrap() error { return e.err }
 
-// unfetched turns an error of a registry into a result. Answers that are not the wanted content count as
-// such: links fail in the ways that package oci knows.
-func (e *linkError) result(err error) reconcilers.Result {
+// classify returns the reason and the fault of an error of a registry. An answer that package oci does not know as
+// a failure of the link is one with the wrong content.
+func (e *linkError) classify() (reason string, fault reconcilers.Fault) {
 	switch {
 	case errors.Is(e.err, oci.ErrUnauthorized):
-		return reconcilers.Failure(ArtifactForbidden, err)
+		return ArtifactForbidden, reconcilers.FaultSite
 	case errors.Is(e.err, errdef.ErrNotFound):
-		return reconcilers.Failure(ArtifactNotFound, err)
+		return ArtifactNotFound, reconcilers.FaultRelease
 	case errors.Is(e.err, oci.ErrUnreachable), errors.Is(e.err, io.ErrUnexpectedEOF), errors.As(e.err, new(*errcode.ErrorResponse)):
-		return reconcilers.Waiting(ArtifactUnreachable, err)
+		return ArtifactUnreachable, ""
 	}
-	return reconcilers.Failure(ArtifactMismatch, err)
+	return ArtifactMismatch, reconcilers.FaultRelease
 }
 
 // retryTime is how long a failure stands that costs as many bytes to see again, unless something else is

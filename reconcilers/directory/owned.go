@@ -3,7 +3,6 @@ package directory
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
 	"io/fs"
 	"os"
@@ -117,8 +116,7 @@ func (r *Reconciler) checkOurs(s *site, name string, v *survey) error {
 	if empty, err := s.empty(); err != nil || empty {
 		return err
 	}
-	return &reasonError{NotOurs, fmt.Errorf(
-		"%s was there before, holds something else, and is left alone: move it away, or give another --directory-root", filepath.Join(r.root, name))}
+	return notOurs("%s was there before, holds something else, and is left alone: move it away, or give another --directory-root", filepath.Join(r.root, name))
 }
 
 // own makes it durable that the folder is ours.

@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"syscall"
 
@@ -27,32 +28,42 @@ const (
 	DiskError           = "DiskError"           // pending
 )
 
-// reasonError is an error of which the reason, and so the state, is known.
-type reasonError struct {
-	reason string
-	err    error
+// failure is an error that another release could mend.
+func failure(reason, format string, args ...any) error {
+	return &reconcilers.Error{Reason: reason, Fault: reconcilers.FaultRelease, Err: fmt.Errorf(format, args...)}
 }
 
-func (e *reasonError) Error() string { return e.err.Error() }
-func (e *reasonError) Unwrap() error { return e.err }
+// notOurs is the error of a name in the root that somebody else's files have.
+func notOurs(format string, args ...any) error {
+	return &reconcilers.Error{Reason: NotOurs, Fault: reconcilers.FaultSite, Err: fmt.Errorf(format, args...)}
+}
 
-// failed turns an error into a result. What the next attempt may find mended is pending.
+// failed returns the result of a call that ended with err. It is pending if the next attempt may succeed.
 func failed(err error) reconcilers.Result {
-	var known *reasonError
+	if errors.Is(err, context.Canceled) || errors.Is(err, context.DeadlineExceeded) {
+		return reconcilers.Interrupted(err)
+	}
+	return classify(err).Result()
+}
+
+// classify returns err with its reason and its fault.
+func classify(err error) *reconcilers.Error {
+	e := &reconcilers.Error{Err: err}
+	known := reconcilers.Known(err)
 	var remote *linkError
 	switch {
-	case errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
-		return reconcilers.Interrupted(err)
-	case errors.As(err, &known) && known.reason == DiskFull:
-		return reconcilers.Waiting(DiskFull, err)
+	case known != nil && known.Reason == DiskFull:
+		return known
 	case errors.As(err, &remote):
-		return remote.result(err)
-	case errors.As(err, &known):
-		return reconcilers.Failure(known.reason, err)
+		e.Reason, e.Fault = remote.classify()
+	case known != nil:
+		return known
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS):
-		return reconcilers.Failure(NotWritable, err)
+		e.Reason, e.Fault = NotWritable, reconcilers.FaultSite
 	case errors.Is(err, syscall.ENOSPC), errors.Is(err, syscall.EDQUOT):
-		return reconcilers.Waiting(DiskFull, err)
+		e.Reason = DiskFull
+	default:
+		e.Reason = DiskError
 	}
-	return reconcilers.Waiting(DiskError, err)
+	return e
 }

@@ -170,7 +170,7 @@ func (v *survey) checkRoom(s *site, place string) error {
 	if !known || v.need <= free {
 		return nil
 	}
-	return &reasonError{DiskFull, fmt.Errorf("%s needs %s more beside what runs, and has %s free", place, bytesText(v.need), bytesText(free))}
+	return &reconcilers.Error{Reason: DiskFull, Err: fmt.Errorf("%s needs %s more beside what runs, and has %s free", place, bytesText(v.need), bytesText(free))}
 }
 
 // bytesText writes a number of bytes for people.

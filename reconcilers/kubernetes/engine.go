@@ -122,7 +122,7 @@ func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields fu
 		case err != nil:
 			return err
 		case now == nil || now.GetUID() != o.GetUID():
-			return &reasonError{reason: NotApplied, waiting: true, err: fmt.Errorf("%s was deleted meanwhile", utils.FmtUnstructured(o))}
+			return waiting(NotApplied, fmt.Errorf("%s was deleted meanwhile", utils.FmtUnstructured(o)))
 		}
 		o = now
 	}
@@ -173,7 +173,7 @@ func (p *pass) adapt(ctx context.Context, m manifest) (from string, err error) {
 	}
 	switch {
 	case meta.IsNoMatchError(err):
-		return "", &reasonError{reason: KindNotServed, err: fmt.Errorf("%s: %s: the cluster does not serve %s: %s", m.origin, m.subject(), gvk.GroupKind(), p.r.engine.Install)}
+		return "", failure(KindNotServed, "%s: %s: the cluster does not serve %s: %s", m.origin, m.subject(), gvk.GroupKind(), p.r.engine.Install)
 	case err != nil:
 		return "", err
 	case served.GroupVersionKind == gvk:
@@ -202,8 +202,8 @@ func (s *session) explain(u *unstructured.Unstructured, err error) error {
 	if len(fields) == 0 {
 		return err
 	}
-	return &reasonError{reason: VersionNotServed, err: fmt.Errorf("%s: %s is written for %s, and %s, which the cluster serves, lacks %s",
-		s.origins[id], utils.FmtUnstructured(u), from, u.GroupVersionKind().Version, strings.Join(fields, ", "))}
+	return failure(VersionNotServed, "%s: %s is written for %s, and %s, which the cluster serves, lacks %s",
+		s.origins[id], utils.FmtUnstructured(u), from, u.GroupVersionKind().Version, strings.Join(fields, ", "))
 }
 
 // judge says how the live objects are, all of which hold what their manifests say.
@@ -212,14 +212,14 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 		return p.assess(content)
 	}
 	if res, err := p.leaving(ctx); err != nil {
-		return failed(ctx, err)
+		return p.r.failed(ctx, err)
 	} else if res.State != "" {
 		return res
 	}
 	v := p.view()
 	res, err := JudgeAll(ctx, v, v.Objects, content, p.r.engine.Judge)
 	if err != nil {
-		res = failed(ctx, err)
+		res = p.r.failed(ctx, err)
 	}
 	if res.State == bundle.Compliant {
 		p.confirm(&res)

@@ -20,7 +20,7 @@ func (p *pass) expect(conditions []string) error {
 	for _, text := range conditions {
 		c, err := health.Parse(text)
 		if err != nil {
-			return &reasonError{reason: InvalidHealth, err: fmt.Errorf("health condition: %w", err)}
+			return failure(InvalidHealth, "health condition: %w", err)
 		}
 		found := false
 		for _, m := range p.objects {
@@ -30,7 +30,7 @@ func (p *pass) expect(conditions []string) error {
 			}
 		}
 		if !found {
-			return &reasonError{reason: InvalidHealth, err: fmt.Errorf("health condition %s: %s", c, unconcerned(c))}
+			return failure(InvalidHealth, "health condition %s: %s", c, unconcerned(c))
 		}
 	}
 	return nil

@@ -75,7 +75,7 @@ func accountOf(a bundle.Assignment, insist bool) (who account, err error) {
 }
 
 func forbidden(format string, args ...any) error {
-	return &reasonError{reason: Forbidden, err: fmt.Errorf(format, args...)}
+	return failure(Forbidden, format, args...)
 }
 
 // maxAccounts bounds the clients that are kept, at some KiB each. A new one costs no request.
@@ -172,7 +172,7 @@ func (p *pass) requireAccount(ctx context.Context) error {
 		return err
 	}
 	if there, terminating, err := p.namespaceState(ctx, namespace); err == nil && there && terminating {
-		return &reasonError{reason: NamespaceTerminating, waiting: true, err: fmt.Errorf("namespace %s, which has ServiceAccount %s, is being deleted", namespace, name)}
+		return waiting(NamespaceTerminating, fmt.Errorf("namespace %s, which has ServiceAccount %s, is being deleted", namespace, name))
 	}
 	return forbidden(`this assignment is applied in the name of ServiceAccount %s of namespace %s, which does not exist: create it with "kubectl -n %[2]s create serviceaccount %[1]s" and bind a Role to it, which %q prints`,
 		name, namespace, rbacCommand)

@@ -132,7 +132,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 		res, err = p.apply(ctx, a)
 	}
 	if err != nil {
-		res = failed(ctx, err)
+		res = r.failed(ctx, err)
 	}
 	res.Changes = p.changes
 	p.logChanges(ctx)
@@ -170,11 +170,11 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	p := r.newPass(a.Name)
 	if err := p.prepare(ctx, a); err != nil {
-		return failed(ctx, err)
+		return r.failed(ctx, err)
 	}
 	drift, err := p.drift(ctx)
 	if err != nil {
-		return failed(ctx, err)
+		return r.failed(ctx, err)
 	}
 	switch {
 	case drift == "":
@@ -190,7 +190,7 @@ func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) recon
 	p := r.newPass(a.Name)
 	res, err := p.remove(ctx)
 	if err != nil {
-		res = failed(ctx, err)
+		res = r.failed(ctx, err)
 	}
 	res.Changes = p.changes
 	p.logChanges(ctx)

@@ -1,13 +1,14 @@
 package kubernetes
 
 import (
-	"errors"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 func TestParseManifests(t *testing.T) {
@@ -70,10 +71,10 @@ func TestInvalidManifestsAreNamedAndNotQuoted(t *testing.T) {
 		t.Run(c.name, func(t *testing.T) {
 			_, err := parseManifests(c.file, []byte(c.data))
 			require.EqualError(t, err, c.want)
-			var known *reasonError
-			require.True(t, errors.As(err, &known))
-			require.Equal(t, InvalidManifest, known.reason)
-			require.False(t, known.waiting)
+			known := reconcilers.Known(err)
+			require.NotNil(t, known)
+			require.Equal(t, InvalidManifest, known.Reason)
+			require.Equal(t, reconcilers.FaultRelease, known.Fault)
 		})
 	}
 }
@@ -107,8 +108,7 @@ func FuzzParseManifests(f *testing.F) {
 	f.Fuzz(func(t *testing.T, name string, data []byte) {
 		found, err := parseManifests(name, data)
 		if err != nil {
-			var known *reasonError
-			if !errors.As(err, &known) || known.reason != InvalidManifest {
+			if known := reconcilers.Known(err); known == nil || known.Reason != InvalidManifest {
 				t.Fatalf("error without its reason: %v", err)
 			}
 			return

@@ -72,7 +72,7 @@ func (p *pass) load() error {
 		p.inventory, err = parseInventory(data)
 	}
 	if err != nil {
-		return &reasonError{reason: LedgerUnreadable, err: err}
+		return &reconcilers.Error{Reason: LedgerUnreadable, Fault: reconcilers.FaultSite, Err: err}
 	}
 	return nil
 }
@@ -83,7 +83,7 @@ func (p *pass) save() error {
 		err = p.r.ledger.Save(p.assignment, data)
 	}
 	if err != nil {
-		return &reasonError{reason: LedgerNotSaved, waiting: true, err: fmt.Errorf("save inventory: %w", err)}
+		return waiting(LedgerNotSaved, fmt.Errorf("save inventory: %w", err))
 	}
 	return nil
 }
@@ -92,7 +92,7 @@ func (p *pass) save() error {
 func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error) {
 	p.objects, err = readManifests(a.Dir)
 	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
-		return &reasonError{reason: FilesUnreadable, waiting: true, err: err}
+		return waiting(FilesUnreadable, err)
 	}
 	if err != nil {
 		return err
@@ -198,7 +198,7 @@ func (p *pass) stake(ctx context.Context, m manifest) error {
 		m.SetLabels(labels)
 		p.ours[m.id()] = live != nil
 	case owner != "" && !entryOf(m, false).isNamespace():
-		return &reasonError{reason: Conflict, err: fmt.Errorf("%s: %s belongs to assignment %s (take it out of one of the two)", m.origin, m.subject(), owner)}
+		return failure(Conflict, "%s: %s belongs to assignment %s (take it out of one of the two)", m.origin, m.subject(), owner)
 	}
 	return nil
 }
@@ -259,7 +259,7 @@ func (p *pass) established(ctx context.Context, crd *unstructured.Unstructured) 
 	}
 	err := wait.PollUntilContextTimeout(ctx, establishEvery, establishWithin, true, served)
 	if wait.Interrupted(err) && ctx.Err() == nil {
-		return &reasonError{reason: NotReady, waiting: true, err: fmt.Errorf("%s is not served yet", utils.FmtUnstructured(crd))}
+		return waiting(NotReady, fmt.Errorf("%s is not served yet", utils.FmtUnstructured(crd)))
 	}
 	return err
 }
@@ -279,7 +279,8 @@ func (p *pass) assess(content digest.Digest) reconcilers.Result {
 	}
 	switch {
 	case len(unhealthy) > 0:
-		res.State, res.Reason, res.Message = bundle.Failed, Unhealthy, List(slices.Concat(unhealthy, unready), "; ")
+		res.State, res.Reason, res.Fault = bundle.Failed, Unhealthy, reconcilers.FaultRelease
+		res.Message = List(slices.Concat(unhealthy, unready), "; ")
 	case len(unready) > 0:
 		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, List(unready, "; ")
 	default:

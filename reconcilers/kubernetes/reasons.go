@@ -54,43 +54,45 @@ const (
 	NamespaceKept = "NamespaceKept"
 )
 
-// reasonError is an error of which the reason is known.
-type reasonError struct {
-	reason  string
-	waiting bool // trying again can help
-	err     error
+// waiting is an error whose cause may pass.
+func waiting(reason string, err error) error { return &reconcilers.Error{Reason: reason, Err: err} }
+
+// failure is an error that another release could mend.
+func failure(reason, format string, args ...any) error {
+	return &reconcilers.Error{Reason: reason, Fault: reconcilers.FaultRelease, Err: fmt.Errorf(format, args...)}
 }
 
-func (e *reasonError) Error() string { return e.err.Error() }
-func (e *reasonError) Unwrap() error { return e.err }
+func invalid(format string, args ...any) error { return failure(InvalidManifest, format, args...) }
 
-func invalid(format string, args ...any) error {
-	return &reasonError{reason: InvalidManifest, err: fmt.Errorf(format, args...)}
+// failed returns the result of a call that ended with err. A kind that is missing is the site's fault where an engine
+// is: as a rule it is one of the engine's own, which has to be installed.
+func (r *Reconciler) failed(ctx context.Context, err error) reconcilers.Result {
+	res := failed(ctx, err)
+	if r.engine != nil && res.State == bundle.Failed && res.Reason == KindNotServed {
+		res.Fault = reconcilers.FaultSite
+	}
+	return res
 }
 
-// failed turns an error into a result.
 func failed(ctx context.Context, err error) reconcilers.Result {
 	if ctx.Err() != nil {
 		return reconcilers.Interrupted(fmt.Errorf("%w: %w", ctx.Err(), err))
 	}
-	reason, waiting := classify(err)
-	remedy := remedies[reason]
+	e := classify(err)
+	remedy := remedies[e.Reason]
 	if unknownKinds(err) {
 		remedy = "repair the API server's extension, or delete its APIService"
 	}
-	if reason == Forbidden {
+	if e.Reason == Forbidden {
 		remedy = cmp.Or(permit(err), remedy)
 	}
 	if found := claims(err); len(found) > 0 {
 		err = describeClaims(err, found)
-	} else if known := (*reasonError)(nil); errors.As(err, &known) {
+	} else if reconcilers.Known(err) != nil {
 		remedy = "" // it says itself what there is to say
 	}
-	err = advised(err, remedy)
-	if waiting {
-		return reconcilers.Waiting(reason, err)
-	}
-	return reconcilers.Failure(reason, err)
+	e.Err = advised(err, remedy)
+	return e.Result()
 }
 
 // remedies are what a person can do about an answer of the API server that does not say it.
@@ -119,21 +121,25 @@ func advised(err error, remedy string) error {
 	return errors.New(text + more)
 }
 
-// classify returns the reason of err, and whether trying again can help.
-func classify(err error) (reason string, waiting bool) {
-	var known *reasonError
+// classify returns err with its reason and its fault.
+func classify(err error) *reconcilers.Error {
+	e := reconcilers.Known(err)
+	if e != nil {
+		return e
+	}
+	e = &reconcilers.Error{Err: err}
 	var answer apierrors.APIStatus
 	switch {
-	case errors.As(err, &known):
-		return known.reason, known.waiting
 	case meta.IsNoMatchError(err):
-		return KindNotServed, false
+		e.Reason, e.Fault = KindNotServed, reconcilers.FaultRelease
 	case unknownKinds(err):
-		return APIServerError, true
+		e.Reason = APIServerError
 	case errors.As(err, &answer):
-		return classifyAnswer(err, answer.Status())
+		e.Reason, e.Fault = classifyAnswer(err, answer.Status())
+	default:
+		e.Reason = APIServerUnreachable
 	}
-	return APIServerUnreachable, true
+	return e
 }
 
 // unknownKinds reports whether err is that not all kinds are known, as the server of some does not answer.
@@ -145,37 +151,38 @@ func unknownKinds(err error) bool {
 // classifyAnswer judges what an API server answers. It has no code for the change of an immutable field,
 // gives the refusals of webhooks, policies and quotas any code at all, and answers what is no object of its
 // kind as if that were an error of its own: these are known by their text alone.
-func classifyAnswer(err error, answer metav1.Status) (reason string, waiting bool) {
+func classifyAnswer(err error, answer metav1.Status) (reason string, fault reconcilers.Fault) {
+	const passes = reconcilers.Fault("")
 	_, terminating := apierrors.StatusCause(err, "NamespaceTerminating")
 	switch {
 	case len(claims(err)) > 0:
-		return Conflict, false
+		return Conflict, reconcilers.FaultRelease
 	case terminating:
-		return NamespaceTerminating, true
+		return NamespaceTerminating, passes
 	case strings.HasPrefix(answer.Message, "admission webhook "),
 		strings.Contains(answer.Message, "ValidatingAdmissionPolicy '"):
-		return AdmissionDenied, false
+		return AdmissionDenied, reconcilers.FaultRelease
 	case strings.Contains(answer.Message, "failed calling webhook "):
-		return WebhookUnavailable, true
+		return WebhookUnavailable, passes
 	case apierrors.IsForbidden(err) && strings.Contains(answer.Message, ": exceeded quota: "):
-		return QuotaExceeded, false
+		return QuotaExceeded, reconcilers.FaultRelease
 	case apierrors.IsForbidden(err):
-		return Forbidden, false
+		return Forbidden, reconcilers.FaultRelease
 	case apierrors.IsUnauthorized(err):
-		return Unauthorized, true
+		return Unauthorized, passes
 	case apierrors.IsInvalid(err) && strings.Contains(answer.Message, "immutable"):
-		return Immutable, false
+		return Immutable, reconcilers.FaultRelease
 	case apierrors.IsInvalid(err), apierrors.IsBadRequest(err), apierrors.IsRequestEntityTooLargeError(err):
-		return InvalidManifest, false
+		return InvalidManifest, reconcilers.FaultRelease
 	case strings.HasPrefix(answer.Message, "failed to create typed patch object"),
 		strings.HasPrefix(answer.Message, "failed to convert new object"):
-		return InvalidManifest, false
+		return InvalidManifest, reconcilers.FaultRelease
 	case apierrors.IsNotFound(err) && answer.Details != nil && answer.Details.Kind == "namespaces":
-		return NamespaceNotFound, false
+		return NamespaceNotFound, reconcilers.FaultRelease
 	case apierrors.IsNotFound(err): // an object to be applied need not exist, but its kind has to
-		return KindNotServed, false
+		return KindNotServed, reconcilers.FaultRelease
 	}
-	return APIServerError, true
+	return APIServerError, passes
 }
 
 // describeClaims puts the fields and their managers first, of which an API server lists up to hundreds.

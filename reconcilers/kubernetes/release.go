@@ -20,7 +20,7 @@ func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reco
 	p := r.newPass(a.Name)
 	res := reconcilers.Result{State: bundle.Removed}
 	if err := p.release(ctx); err != nil {
-		res = failed(ctx, err)
+		res = r.failed(ctx, err)
 	}
 	res.Changes = p.changes
 	p.logChanges(ctx)

@@ -82,7 +82,9 @@ func JudgeAll(ctx context.Context, c Cluster, objects []*unstructured.Unstructur
 	if res.Revision = List(revisions, ", "); !applies {
 		res.Revision = content.String()
 	}
-	res.State, res.Reason, res.Message = worst(verdicts)
+	if res.State, res.Reason, res.Message = worst(verdicts); res.State == bundle.Failed {
+		res.Fault = reconcilers.FaultRelease
+	}
 	return res, nil
 }
 

@@ -139,6 +139,7 @@ func (b *bench) settle(t *testing.T, r reconcilers.Reconciler, a reconcilers.Ass
 	t.Helper()
 	res = b.wait(t, r, a, res)
 	require.Equal(t, bundle.Compliant, res.State, "%s: %s", res.Reason, res.Message)
+	require.Empty(t, res.Fault)
 	revision := a.Content.String()
 	if own, ok := b.Engine.(Reviser); ok {
 		revision = own.Revision(t, a)
@@ -234,13 +235,14 @@ func (b *bench) requireDrift(t *testing.T, r reconcilers.Reconciler, a reconcile
 	require.Empty(t, res.Changes)
 }
 
-// requireFailed fails t unless a fails for the reason, with the words in its message, and is observed so.
+// requireFailed fails t unless a fails for the reason and by the release's fault, with the words in its message, and is observed so.
 func (b *bench) requireFailed(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment, reason, words string) (changes []reconcilers.Change) {
 	t.Helper()
 	first := r.Apply(t.Context(), a)
 	for _, res := range []reconcilers.Result{b.wait(t, r, a, first), b.wait(t, r, a, r.Observe(t.Context(), a))} {
 		require.Equal(t, bundle.Failed, res.State, "%s: %s", res.Reason, res.Message)
 		require.Equal(t, reason, res.Reason, res.Message)
+		require.Equal(t, reconcilers.FaultRelease, res.Fault, res.Message)
 		require.NotEmpty(t, res.Message)
 		require.Contains(t, res.Message, words)
 		require.LessOrEqual(t, len(res.Message), bundle.MaxMessageBytes)

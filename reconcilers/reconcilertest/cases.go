@@ -26,6 +26,7 @@ const (
 	OlderGreen    Case = "a good status of an older revision is no success"
 	Deadline      Case = "what never gets ready is progressing, and no call outlasts its context"
 	EngineFails   Case = "a failure has the engine's own reason, and passes with its cause"
+	SiteFails     Case = "a failure that no release could mend says that the site has to"
 	Broken        Case = "content that cannot be applied leaves the last good state"
 	OneBad        Case = "a bad assignment fails beside good ones"
 	DriftChanged  Case = "a changed value is reported as drift and corrected"
@@ -59,6 +60,7 @@ var cases = []testCase{
 	{OlderGreen, olderGreen},
 	{Deadline, deadline},
 	{EngineFails, engineFails},
+	{SiteFails, siteFails},
 	{Broken, broken},
 	{OneBad, oneBad},
 	{DriftChanged, driftChanged},

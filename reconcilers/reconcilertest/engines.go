@@ -96,6 +96,22 @@ func engineFails(t *testing.T, b *bench) {
 	b.holds(t, "drone-east", values{"alpha": "3"})
 }
 
+func siteFails(t *testing.T, b *bench) {
+	o, ok := b.Engine.(Obstructer)
+	require.True(t, ok, "%T is no Obstructer, and the case is not declared as one that it cannot have", b.Engine)
+	a := b.assign(t, "drone-east", values{"alpha": "1"})
+	reason, mend := o.Obstruct(t, a.Name)
+	r := b.Reconciler(t)
+	res := b.wait(t, r, a, r.Apply(t.Context(), a))
+	require.Equal(t, bundle.Failed, res.State, "%s: %s", res.Reason, res.Message)
+	require.Equal(t, reason, res.Reason, res.Message)
+	require.Equal(t, reconcilers.FaultSite, res.Fault)
+	require.NotEmpty(t, res.Message)
+	mend()
+	b.apply(t, b.Reconciler(t), a)
+	b.holds(t, a.Name, values{"alpha": "1"})
+}
+
 func broken(t *testing.T, b *bench) {
 	r := b.Reconciler(t)
 	b.apply(t, r, b.assign(t, "drone-east", values{"alpha": "1"}))

@@ -101,6 +101,13 @@ type Failer interface {
 	Fail(t *testing.T, a reconcilers.Assignment) (reason, words string)
 }
 
+// Obstructer is an Engine whose site can be in the way of every release.
+type Obstructer interface {
+	// Obstruct changes the site such that no content of the assignment can be applied, and returns the reason that is
+	// to be given. Reconcilers that exist already need not notice. mend puts the site right again.
+	Obstruct(t *testing.T, assignment string) (reason string, mend func())
+}
+
 // Staller is an Engine that takes its time.
 type Staller interface {
 	// Stall makes the files in a.Dir such that the engine, or the engine itself, does not get done with them

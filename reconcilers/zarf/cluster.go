@@ -155,9 +155,10 @@ func CheckCluster(ctx context.Context, config *rest.Config, images bool) (remedy
 	if err == nil && images {
 		err = checkInitialized(ctx, c)
 	}
-	switch reason, _ := classify(err); {
-	case err == nil:
+	if err == nil {
 		return "", nil
+	}
+	switch reason := classify(err).Reason; {
 	case reason == NoNodeOrPod:
 		return "let a node join, and mend what keeps the pods from running: any one will do", err
 	case reason == NotInitialized:

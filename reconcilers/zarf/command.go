@@ -115,7 +115,7 @@ func (r *Reconciler) run(ctx context.Context, c command) error {
 }
 
 func startError(path string, err error) error {
-	if classified, _ := classify(err); classified == ZarfNotFound || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
+	if classify(err).Reason == ZarfNotFound || errors.Is(err, os.ErrPermission) || errors.Is(err, os.ErrNotExist) {
 		return failure(ZarfNotFound, "%s cannot be run: %w: install zarf %s or newer, and name it with --zarf", path, err, MinVersion)
 	}
 	return local(err)
@@ -221,7 +221,7 @@ func (r *Reconciler) version(ctx context.Context) error {
 func askVersion(ctx context.Context, r *Reconciler) (string, error) {
 	folder := filepath.Join(r.opts.Dir, "version")
 	if err := r.run(ctx, command{folder: folder, args: []string{"version"}, deadline: quickTime}); err != nil {
-		if known, _ := classify(err); known == ZarfNotFound || known == LocalFailure {
+		if known := classify(err).Reason; known == ZarfNotFound || known == LocalFailure {
 			return "", err
 		}
 		return "", failure(ZarfNotFound, "%s version: %w: is this zarf?", r.opts.Program, err)

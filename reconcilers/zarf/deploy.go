@@ -39,8 +39,8 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 		}
 		rec.Phase, rec.Reason, rec.Message, rec.Waiting = phaseDeployed, "", "", false
 		if err != nil {
-			rec.Phase = phaseFailed
-			rec.Reason, rec.Waiting = classify(err)
+			e := classify(err)
+			rec.Phase, rec.Reason, rec.Waiting = phaseFailed, e.Reason, e.Fault == ""
 			rec.Message = reconcilers.Clip(err.Error())
 		}
 		return errors.Join(err, r.saveRecord(a.Name, rec))
@@ -268,8 +268,8 @@ func (j *job) explain(ctx context.Context, def *definition, err error) error {
 	}
 	if def.Name != "" && def.needsCluster() && j.r.client != nil {
 		if why := ready(ctx, j.r.client, def); why != nil {
-			if reason, wait := classify(why); wait {
-				return waiting(reason, "%w; %w", why, err)
+			if e := classify(why); e.Fault == "" {
+				return waiting(e.Reason, "%w; %w", why, err)
 			}
 		}
 	}

@@ -35,7 +35,7 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) (rec
 	case rec.Phase == phaseFailed && rec.Waiting:
 		return pending(rec.Reason, rec.Message), nil
 	case rec.Phase == phaseFailed:
-		return reconcilers.Result{State: bundle.Failed, Reason: rec.Reason, Message: rec.Message}, nil
+		return reconcilers.Result{State: bundle.Failed, Reason: rec.Reason, Fault: faultOf(rec.Reason), Message: rec.Message}, nil
 	}
 	res, _, err := r.stand(ctx, a, def, true)
 	return res, err
@@ -84,11 +84,11 @@ func (r *Reconciler) stand(ctx context.Context, a reconcilers.Assignment, def *d
 	}
 	switch {
 	case len(s.taken) > 0:
-		return reconcilers.Result{State: bundle.Failed, Reason: Conflict, Message: reconcilers.Clip(list(s.taken))}, s, nil
+		return reconcilers.Result{State: bundle.Failed, Reason: Conflict, Fault: faultOf(Conflict), Message: reconcilers.Clip(list(s.taken))}, s, nil
 	case len(s.drift) > 0:
 		return reconcilers.Result{State: bundle.Drifted, Reason: Differs, Message: reconcilers.Clip("ZarfPackage/" + def.Name + ": " + list(s.drift))}, s, nil
 	case len(s.failed) > 0:
-		return reconcilers.Result{State: bundle.Failed, Reason: Unhealthy, Message: reconcilers.Clip(list(s.failed))}, s, nil
+		return reconcilers.Result{State: bundle.Failed, Reason: Unhealthy, Fault: faultOf(Unhealthy), Message: reconcilers.Clip(list(s.failed))}, s, nil
 	case len(s.notReady) > 0:
 		return reconcilers.Result{State: bundle.Progressing, Reason: NotReady, Message: reconcilers.Clip(list(s.notReady))}, s, nil
 	}

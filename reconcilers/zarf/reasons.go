@@ -47,55 +47,55 @@ const (
 	Missing = "Missing"
 )
 
-// reasonError is an error of which the reason is known.
-type reasonError struct {
-	reason  string
-	waiting bool // trying again can help
-	err     error
+// faultOf returns the fault of a failure with the reason.
+func faultOf(reason string) reconcilers.Fault {
+	switch reason {
+	case NoCluster, NotInitialized, ZarfNotFound, ZarfTooOld:
+		return reconcilers.FaultSite
+	}
+	return reconcilers.FaultRelease
 }
 
-func (e *reasonError) Error() string { return e.err.Error() }
-func (e *reasonError) Unwrap() error { return e.err }
-
+// failure is an error after which trying again does not help.
 func failure(reason, format string, args ...any) error {
-	return &reasonError{reason: reason, err: fmt.Errorf(format, args...)}
+	return &reconcilers.Error{Reason: reason, Fault: faultOf(reason), Err: fmt.Errorf(format, args...)}
 }
 
+// waiting is an error whose cause may pass.
 func waiting(reason, format string, args ...any) error {
-	return &reasonError{reason: reason, waiting: true, err: fmt.Errorf(format, args...)}
+	return &reconcilers.Error{Reason: reason, Err: fmt.Errorf(format, args...)}
 }
 
 // local is an error of this machine.
-func local(err error) error { return &reasonError{reason: LocalFailure, waiting: true, err: err} }
+func local(err error) error { return &reconcilers.Error{Reason: LocalFailure, Err: err} }
 
-// failed turns an error into a result.
+// failed returns the result of a call that ended with err.
 func failed(ctx context.Context, err error) reconcilers.Result {
 	if ctx.Err() != nil {
 		return reconcilers.Interrupted(fmt.Errorf("%w: %w", ctx.Err(), err))
 	}
-	reason, wait := classify(err)
-	if wait {
-		return reconcilers.Waiting(reason, err)
-	}
-	return reconcilers.Failure(reason, err)
+	return classify(err).Result()
 }
 
-// classify returns the reason of err, and whether trying again can help. What has none comes from a
-// request to the API server.
-func classify(err error) (reason string, wait bool) {
-	var known *reasonError
+// classify returns err with its reason and its fault. An error without a known reason comes from a request to the
+// API server.
+func classify(err error) *reconcilers.Error {
+	if known := reconcilers.Known(err); known != nil {
+		return known
+	}
+	e := &reconcilers.Error{Err: err}
 	var answer apierrors.APIStatus
 	switch {
-	case errors.As(err, &known):
-		return known.reason, known.waiting
 	case errors.Is(err, exec.ErrNotFound):
-		return ZarfNotFound, false
+		e.Reason, e.Fault = ZarfNotFound, faultOf(ZarfNotFound)
 	case apierrors.IsForbidden(err):
-		return Forbidden, false
+		e.Reason, e.Fault = Forbidden, faultOf(Forbidden)
 	case apierrors.IsUnauthorized(err):
-		return Unauthorized, true
+		e.Reason = Unauthorized
 	case errors.As(err, &answer):
-		return APIServerError, true
+		e.Reason = APIServerError
+	default:
+		e.Reason = APIServerUnreachable
 	}
-	return APIServerUnreachable, true
+	return e
 }

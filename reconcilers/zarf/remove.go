@@ -177,8 +177,8 @@ func (j *job) removed(err error) error {
 		ctx, cancel := context.WithTimeout(j.r.ctx, quickTime)
 		defer cancel()
 		if why := checkNodeAndPod(ctx, j.r.client); why != nil {
-			if reason, wait := classify(why); wait && reason != NoNodeOrPod {
-				return waiting(reason, "%w; %w", why, err)
+			if e := classify(why); e.Fault == "" && e.Reason != NoNodeOrPod {
+				return waiting(e.Reason, "%w; %w", why, err)
 			}
 		}
 	}

@@ -53,6 +53,16 @@ func (p Place) Handle(t *testing.T) string {
 	return string(data)
 }
 
+// Obstruct damages the ledger: nobody knows any more what was applied before.
+func (p Place) Obstruct(t *testing.T, assignment string) (reason string, mend func()) {
+	t.Helper()
+	ledger := reconcilertest.DiskLedger(p.Ledger)
+	before, err := ledger.Load(assignment)
+	require.NoError(t, err)
+	require.NoError(t, ledger.Save(assignment, []byte("{")))
+	return kubernetes.LedgerUnreadable, func() { require.NoError(t, ledger.Save(assignment, before)) }
+}
+
 // Open makes a reconciler, by a function such as kubernetes.New, of the handle of a Place.
 func Open[R reconcilers.Reconciler](handle string, create func(*rest.Config, reconcilers.Ledger) (R, error)) (reconcilers.Reconciler, error) {
 	var p Place

@@ -121,6 +121,13 @@ func (e *Engine) Handle(t *testing.T) string {
 	return string(data)
 }
 
+// Obstruct takes the program away.
+func (e *Engine) Obstruct(*testing.T, string) (reason string, mend func()) {
+	program := e.Program
+	e.Program = filepath.Join(e.Dir, "no-zarf")
+	return zarf.ZarfNotFound, func() { e.Program = program }
+}
+
 // Running counts the processes that have the place's folder in their arguments.
 func (e *Engine) Running(t *testing.T) (n int) {
 	t.Helper()

@@ -1,0 +1,49 @@
+package reconcilers
+
+import (
+	"errors"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Fault says who can mend a failure.
+type Fault string
+
+const (
+	// FaultRelease is the fault of a failure that another release could mend.
+	FaultRelease Fault = "release"
+	// FaultSite is the fault of a failure that only the site can mend: an engine, a program, an account or a
+	// permission is missing, or something else is in the way. Every release would fail. Once the site has put it
+	// right, the same release goes on by itself.
+	FaultSite Fault = "site"
+)
+
+// Error is an error whose reason and fault are known. Adapters wrap it like any other error; Known finds it again.
+type Error struct {
+	// Reason is a code in CamelCase, as in Result.
+	Reason string
+	// Fault is empty where the cause may pass by itself. The result is Pending then, and Failed otherwise.
+	Fault Fault
+	Err   error
+}
+
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
+
+// Result returns the result of a call that ended with e.
+func (e *Error) Result() Result {
+	state := bundle.Failed
+	if e.Fault == "" {
+		state = bundle.Pending
+	}
+	return Result{State: state, Reason: e.Reason, Fault: e.Fault, Message: Clip(e.Error())}
+}
+
+// Known returns err with the reason and the fault of the Error that it wraps, or nil if it wraps none.
+func Known(err error) *Error {
+	var known *Error
+	if !errors.As(err, &known) {
+		return nil
+	}
+	return &Error{Reason: known.Reason, Fault: known.Fault, Err: err}
+}
