@@ -6,11 +6,13 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Bounds of what is given to a sink at once.
 const (
-	maxSendReports = 500
+	maxSendReports = hubapi.MaxReports
 	maxSendBytes   = 1 << 20 // of envelopes; a single larger one goes alone
 )
 

@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Errors of enrollment that callers branch on.
@@ -397,9 +398,7 @@ func (a *Agent) submit(ctx context.Context, pending enrolling, hub, url string) 
 	if err != nil {
 		return Enrolled{}, err
 	}
-	var said struct {
-		Enrollment json.RawMessage `json:"enrolment"`
-	}
+	var said hubapi.Enrolled
 	if err := json.Unmarshal(answer, &said); err != nil {
 		return Enrolled{}, fmt.Errorf("hub %s: answer: %w", url, err)
 	}

@@ -17,6 +17,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub"
 )
 
@@ -38,7 +39,7 @@ func newHubServer(t *testing.T) *hubServer {
 		r.Body = io.NopCloser(bytes.NewReader(body))
 		answer := httptest.NewRecorder()
 		inner.ServeHTTP(answer, r)
-		if r.URL.Path == hub.EnrollPath && s.lose > 0 {
+		if r.URL.Path == hubapi.EnrollPath && s.lose > 0 {
 			s.lose--
 			panic(http.ErrAbortHandler)
 		}
@@ -129,7 +130,7 @@ func TestATokenIsAllThatAnAgentNeedsToReport(t *testing.T) {
 func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 	thief, _, _ := newStranger(t)
 	forge := func(answer []byte) []byte {
-		var e hub.Enrolled
+		var e hubapi.Enrolled
 		var envelope struct{ Payload []byte }
 		if json.Unmarshal(answer, &e) != nil || json.Unmarshal(e.Enrollment, &envelope) != nil {
 			return answer
@@ -142,7 +143,7 @@ func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 		if err != nil {
 			return answer
 		}
-		data, _ := json.Marshal(hub.Enrolled{Enrollment: forged})
+		data, _ := json.Marshal(hubapi.Enrolled{Enrollment: forged})
 		return data
 	}
 	var old []byte
@@ -548,7 +549,7 @@ func TestAnAgentThatWasGivenATokenEnrollsItself(t *testing.T) {
 		err := newSender(a).sendAll(t.Context())
 		var said *hubError
 		require.True(t, errors.As(err, &said), "%v", err)
-		require.Equal(t, "UnknownCluster", said.code, "as it would be told without one")
+		require.Equal(t, hubapi.CodeUnknownCluster, said.code, "as it would be told without one")
 	})
 	require.Contains(t, other.log.String(), "has been used up")
 }

@@ -7,18 +7,18 @@ import (
 	"fmt"
 	"io"
 	"net/http"
-	"net/url"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // postEnrollment posts a request's envelope to the hub and returns what it answers with 200. The error wraps
 // ErrRefused where the hub does not follow.
 func (a *Agent) postEnrollment(ctx context.Context, hub string, request []byte) ([]byte, error) {
-	address, err := url.JoinPath(hub, "v1/enroll")
+	address, err := hubapi.EnrollURL(hub)
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
@@ -26,13 +26,13 @@ func (a *Agent) postEnrollment(ctx context.Context, hub string, request []byte) 
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", hubapi.ContentType)
 	resp, err := a.opts.HTTPClient.Do(req)
 	if err != nil {
 		return nil, fmt.Errorf("hub: %w", err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, 2*bundle.MaxEnrollmentBytes))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, hubapi.MaxEnrolledBytes))
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
@@ -100,6 +100,14 @@ type hint struct {
 	Message string `json:"message,omitempty"`
 }
 
+// hintOf returns the hint of a receipt; the zero hint if it has none.
+func hintOf(said *hubapi.IdentityHint) hint {
+	if said == nil {
+		return hint{}
+	}
+	return hint{string(said.Reason), said.Message}
+}
+
 // hear keeps what the hub said last of who this agent is; the zero hint is that all is well.
 func (a *Agent) hear(said hint) error {
 	said.Message = reconcilers.Clip(said.Message)
@@ -123,8 +131,8 @@ func (a *Agent) hear(said hint) error {
 // hearError is hear for an answer that was none.
 func (a *Agent) hearError(err error) error {
 	var said *hubError
-	if errors.As(err, &said) && (said.code == ReasonRetired || said.code == ReasonKeyReplaced) {
-		return errors.Join(err, a.hear(hint{said.code, said.message}))
+	if errors.As(err, &said) && (said.code == hubapi.CodeRetired || said.code == hubapi.CodeKeyReplaced) {
+		return errors.Join(err, a.hear(hint{string(said.code), said.message}))
 	}
 	return err
 }

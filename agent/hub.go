@@ -9,34 +9,14 @@ import (
 	"io"
 	"net"
 	"net/http"
-	"net/url"
-	"strconv"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// hubReply is the hub's answer. Only the acknowledgement is signed.
-type hubReply struct {
-	Ack      json.RawMessage `json:"ack"`
-	Identity hint            `json:"identity"`
-	Pace     pace            `json:"pace"`
-	Rejected []struct {
-		ID        digest.Digest `json:"id"`
-		Reason    string        `json:"reason"`
-		Message   string        `json:"message"`
-		Permanent *bool         `json:"permanent"`
-	} `json:"rejected"`
-}
-
-const (
-	// HubTime bounds one request to the hub: a megabyte at 1 KB a second is 17 minutes, and hubs wait 20 for one.
-	HubTime = 25 * time.Minute
-	// maxReplyBytes bounds its answer: acknowledgement and rejections of a batch.
-	maxReplyBytes = 4 << 20
-)
+// HubTime bounds one request to the hub, body and answer.
+const HubTime = hubapi.MaxBodyTime + 5*time.Minute
 
 // newHubHTTPClient gives up soon where nobody answers, and lets a full request take its time: a megabyte
 // over a modem is several minutes.
@@ -54,69 +34,59 @@ func newHubHTTPClient() *http.Client {
 	}
 }
 
-func (s *sender) post(ctx context.Context, batch []queued) (hubReply, error) {
-	request := struct {
-		Reports []json.RawMessage `json:"reports"`
-	}{}
+func (s *sender) post(ctx context.Context, batch []queued) (hubapi.Receipt, error) {
+	var request hubapi.Reports
 	for _, q := range batch {
 		request.Reports = append(request.Reports, q.envelope)
 	}
 	body, err := json.Marshal(request)
 	if err != nil {
-		return hubReply{}, err
+		return hubapi.Receipt{}, err
 	}
 	hub := s.hub().url
-	address, err := url.JoinPath(hub, "v1/clusters", url.PathEscape(s.cluster.UID), "reports")
+	address, err := hubapi.ReportsURL(hub, s.cluster.UID)
 	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", hub, err)
+		return hubapi.Receipt{}, fmt.Errorf("hub %s: %w", hub, err)
 	}
 	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(body))
 	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", hub, err)
+		return hubapi.Receipt{}, fmt.Errorf("hub %s: %w", hub, err)
 	}
-	req.Header.Set("Content-Type", "application/json")
+	req.Header.Set("Content-Type", hubapi.ContentType)
 	resp, err := s.opts.HTTPClient.Do(req)
 	if err != nil {
-		return hubReply{}, fmt.Errorf("hub: %w", err)
+		return hubapi.Receipt{}, fmt.Errorf("hub: %w", err)
 	}
 	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, maxReplyBytes))
+	answer, err := io.ReadAll(io.LimitReader(resp.Body, hubapi.MaxReceiptBytes))
 	if err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: %w", hub, err)
+		return hubapi.Receipt{}, fmt.Errorf("hub %s: %w", hub, err)
 	}
 	if resp.StatusCode != http.StatusOK {
-		return hubReply{}, newHubError(resp, answer)
+		return hubapi.Receipt{}, newHubError(resp, answer)
 	}
-	var reply hubReply
-	if err := json.Unmarshal(answer, &reply); err != nil {
-		return hubReply{}, fmt.Errorf("hub %s: answer: %w", hub, err)
+	var receipt hubapi.Receipt
+	if err := json.Unmarshal(answer, &receipt); err != nil {
+		return hubapi.Receipt{}, fmt.Errorf("hub %s: answer: %w", hub, err)
 	}
-	return reply, nil
+	return receipt, nil
 }
 
 // hubError is an answer other than 200.
 type hubError struct {
 	status  string
-	code    string
+	code    hubapi.Code
 	message string
 	after   time.Duration
 }
 
 func newHubError(resp *http.Response, body []byte) *hubError {
 	e := &hubError{status: resp.Status}
-	var said struct {
-		Code  string `json:"code"`
-		Error string `json:"error"`
-	}
+	var said hubapi.Error
 	if json.Unmarshal(body, &said) == nil {
-		e.code, e.message = said.Code, reconcilers.Clip(said.Error)
+		e.code, e.message = said.Code, reconcilers.Clip(said.Message)
 	}
-	header := resp.Header.Get("Retry-After")
-	if n, err := strconv.ParseInt(header, 10, 64); err == nil {
-		e.after = atMostLastRetry(n)
-	} else if at, err := http.ParseTime(header); err == nil {
-		e.after = atMostLastRetry(int64(time.Until(at) / time.Second))
-	}
+	e.after = min(hubapi.RetryAfter(resp.Header, time.Now()), lastRetry)
 	return e
 }
 

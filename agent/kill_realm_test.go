@@ -31,6 +31,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub"
 )
 
@@ -144,7 +145,7 @@ func (w *realm) witness(path string, body, answer []byte) {
 		return
 	}
 	var request struct{ Reports []dsse.Envelope }
-	var receipt hub.Receipt
+	var receipt hubapi.Receipt
 	err := errors.Join(json.Unmarshal(body, &request), json.Unmarshal(answer, &receipt))
 	reports := map[int64]digest.Digest{}
 	for _, e := range request.Reports {

@@ -19,26 +19,6 @@ const (
 	maxPause = 10 * time.Minute
 )
 
-// pace is how fast the hub wants to be told. It only ever slows an agent down. The zero value asks for nothing. A hub
-// that is sent more than that answers 429 with a Retry-After; see hubError.
-type pace struct {
-	// PerMinute is how many reports a minute this agent may send.
-	PerMinute int64 `json:"reportsPerMinute"`
-}
-
-// pause is how long to wait after a request with n reports.
-func (p pace) pause(n int) time.Duration {
-	if p.PerMinute <= 0 {
-		return 0
-	}
-	return min(time.Duration(float64(n)/float64(p.PerMinute)*float64(time.Minute)), maxPause)
-}
-
-// atMostLastRetry bounds what a server asks for.
-func atMostLastRetry(seconds int64) time.Duration {
-	return time.Duration(min(max(seconds, 0), int64(lastRetry/time.Second))) * time.Second
-}
-
 // courier calls round, which gives what waits to a sink, whenever something does, and backs off while that fails.
 type courier struct {
 	*Agent

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -230,7 +231,7 @@ func TestAClonesReportIsNotOverwritten(t *testing.T) {
 	got, err := h.Collect(t.Context(), s.opts.ReportStore)
 	require.NoError(t, err)
 	require.Len(t, got.Rejected, 1)
-	require.Equal(t, hub.CodeConflict, got.Rejected[0].Reason)
+	require.Equal(t, hubapi.CodeConflict, got.Rejected[0].Reason)
 }
 
 func TestWithoutAHubWhatTheRegistryHasStoredIsDeleted(t *testing.T) {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -56,15 +57,15 @@ func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) 
 			return rest, fmt.Errorf("the hub asks for a pause of %s: %w", rest.Round(time.Second), err)
 		}
 		s.state.at("send: before")
-		reply, err := s.post(ctx, batch)
+		receipt, err := s.post(ctx, batch)
 		if err != nil {
 			return 0, s.hearError(err)
 		}
-		if err := s.hear(reply.Identity); err != nil {
+		if err := s.hear(hintOf(receipt.Identity)); err != nil {
 			return 0, err
 		}
 		s.state.at("send: answered")
-		if again := s.settle(reply, batch); again != nil {
+		if again := s.settle(receipt, batch); again != nil {
 			kept = again
 		}
 		for _, q := range batch {
@@ -73,7 +74,7 @@ func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) 
 		if s.hub().key == nil && !ahead {
 			s.sent = batch[len(batch)-1].seq
 		}
-		rest = spread(reply.Pace.pause(len(batch)))
+		rest = spread(receipt.Pace.Pause(len(batch), maxPause))
 	}
 }
 
@@ -101,22 +102,22 @@ func (s *sender) next(offered map[digest.Digest]bool) (batch []queued, ahead boo
 }
 
 // settle acts on the hub's answer to batch. Its error says that something of it has to be sent again.
-func (s *sender) settle(reply hubReply, batch []queued) error {
+func (s *sender) settle(receipt hubapi.Receipt, batch []queued) error {
 	v := verdicts{rejected: map[digest.Digest]string{}}
 	var problem error
-	for _, r := range reply.Rejected {
-		why := r.Reason
+	for _, r := range receipt.Rejected {
+		why := string(r.Reason)
 		if r.Message != "" {
 			why += ": " + r.Message
 		}
-		if r.Permanent != nil && !*r.Permanent {
+		if !r.Permanent {
 			problem = fmt.Errorf("hub did not take report %s: %s", r.ID, why)
 			continue
 		}
 		v.rejected[r.ID] = reconcilers.Clip(why)
 	}
-	if s.hub().key != nil && len(reply.Ack) > 0 {
-		ack, err := openAck(reply.Ack, s.hub().key, s.cluster.UID)
+	if s.hub().key != nil && len(receipt.Ack) > 0 {
+		ack, err := openAck(receipt.Ack, s.hub().key, s.cluster.UID)
 		if err != nil {
 			return errors.Join(problem, err)
 		}

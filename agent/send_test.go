@@ -21,6 +21,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // testHub answers as it is told to. The real hub's conversation with an agent is in hub_test.go.
@@ -255,17 +256,17 @@ func TestTheNewestReportIsSentBeforeABacklogAndAtTheHubsPace(t *testing.T) {
 func TestAPaceCanNeitherSilenceAnAgentNorMakeItStorm(t *testing.T) {
 	for _, tc := range []struct {
 		name string
-		pace pace
+		pace hubapi.Pace
 		n    int
 		want time.Duration
 	}{
-		{"none", pace{}, 500, 0},
-		{"by the minute", pace{PerMinute: 100}, 50, 30 * time.Second},
-		{"so slow as to silence it", pace{PerMinute: 1}, 500, maxPause},
-		{"negative", pace{PerMinute: -1}, 500, 0},
-		{"as fast as it can", pace{PerMinute: math.MaxInt64}, 500, 0},
+		{"none", hubapi.Pace{}, 500, 0},
+		{"by the minute", hubapi.Pace{ReportsPerMinute: 100}, 50, 30 * time.Second},
+		{"so slow as to silence it", hubapi.Pace{ReportsPerMinute: 1}, 500, maxPause},
+		{"negative", hubapi.Pace{ReportsPerMinute: -1}, 500, 0},
+		{"as fast as it can", hubapi.Pace{ReportsPerMinute: math.MaxInt64}, 500, 0},
 	} {
-		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, tc.pace.pause(tc.n)) })
+		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, tc.pace.Pause(tc.n, maxPause)) })
 	}
 }
 

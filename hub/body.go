@@ -8,6 +8,8 @@ import (
 	"os"
 	"sync"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Bounds of the bodies that are being received. Nobody has signed anything yet, so that they hold against anybody.
@@ -22,8 +24,6 @@ const (
 	// has seven times that, so that it may be silent for 25 of the 30 seconds, as in rain.
 	minBodyBytes = 4 << 10
 	bodyTime     = 30 * time.Second
-	// maxBodyTime is for the largest body at 1 KB a second, which takes 17 minutes. An agent gives up later than this.
-	maxBodyTime = 20 * time.Minute
 	// maxAnswerTime bounds how long an answer may take, and maxDrainTime for how long the rest of a body is awaited
 	// that nobody has read, so that the sender reads the answer.
 	maxAnswerTime = 2 * time.Minute
@@ -32,7 +32,7 @@ const (
 
 var (
 	errBusy = errors.New("too many reports are being taken at once; try again later")
-	errSlow = fmt.Errorf("the body brought fewer than %d bytes in %s, or took longer than %s", minBodyBytes, bodyTime, maxBodyTime)
+	errSlow = fmt.Errorf("the body brought fewer than %d bytes in %s, or took longer than %s", minBodyBytes, bodyTime, hubapi.MaxBodyTime)
 )
 
 // incoming is a body that is being received.
@@ -52,7 +52,7 @@ func (b *incoming) wait() bool {
 		return false
 	}
 	until := time.Now().Add(bodyTime)
-	if last := b.begun.Add(maxBodyTime); until.After(last) {
+	if last := b.begun.Add(hubapi.MaxBodyTime); until.After(last) {
 		until = last
 	}
 	_ = b.control.SetReadDeadline(until) // not supported where there is no connection, as in tests

@@ -14,6 +14,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Client asks a hub over HTTP. The lists it returns are whole: it follows them to their end.
@@ -110,12 +111,12 @@ func (c Client) get(ctx context.Context, path string, f Filter, into any) error 
 }
 
 func answerError(status int, body []byte) error {
-	var e apiError
-	if json.Unmarshal(body, &e) == nil && e.Error != "" {
-		if e.Code == CodeBadRequest {
-			return fmt.Errorf("%w: %s", ErrInvalid, plain(clip(e.Error)))
+	var e hubapi.Error
+	if json.Unmarshal(body, &e) == nil && e.Message != "" {
+		if e.Code == hubapi.CodeBadRequest {
+			return fmt.Errorf("%w: %s", ErrInvalid, plain(clip(e.Message)))
 		}
-		return errors.New(plain(clip(e.Error)))
+		return errors.New(plain(clip(e.Message)))
 	}
 	said := fmt.Sprintf("it answered %d %s", status, http.StatusText(status))
 	if text, _, _ := strings.Cut(strings.TrimSpace(string(body)), "\n"); text != "" && text[0] != '<' { // a proxy, or a port that speaks TLS

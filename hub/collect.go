@@ -14,6 +14,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -30,7 +31,7 @@ const (
 // collected before is not fetched again. Several may collect at once. With an error, what the result counts
 // is stored, and the clusters that it does not name could not be read.
 func (h *Hub) Collect(ctx context.Context, store oci.Store) (ImportResult, error) {
-	result := ImportResult{Rejected: []Rejection{}, Clusters: []ImportedCluster{}}
+	result := ImportResult{Rejected: []hubapi.Rejection{}, Clusters: []ImportedCluster{}}
 	all, err := h.Registrations(ctx)
 	if err != nil {
 		return result, err
@@ -61,7 +62,7 @@ func (h *Hub) Collect(ctx context.Context, store oci.Store) (ImportResult, error
 	close(next)
 	workers.Wait()
 	slices.SortFunc(result.Clusters, func(a, b ImportedCluster) int { return cmp.Compare(a.Name, b.Name) })
-	slices.SortStableFunc(result.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Cluster, b.Cluster) })
+	slices.SortStableFunc(result.Rejected, func(a, b hubapi.Rejection) int { return cmp.Compare(a.Cluster, b.Cluster) })
 	return result, cmp.Or(ctx.Err(), joinFirst(failed))
 }
 
@@ -74,7 +75,7 @@ func joinFirst(all []error) error {
 }
 
 // add counts a cluster of which something was there.
-func (r *ImportResult) add(c ImportedCluster, rejected []Rejection) {
+func (r *ImportResult) add(c ImportedCluster, rejected []hubapi.Rejection) {
 	if c.Accepted+c.Duplicates+c.Rejected+c.Left == 0 {
 		return
 	}
@@ -91,7 +92,7 @@ type artifact struct {
 	plain bool // the tag is nothing but that order
 }
 
-func (h *Hub) collect(ctx context.Context, store oci.Store, r Registration) (counts ImportedCluster, rejected []Rejection, err error) {
+func (h *Hub) collect(ctx context.Context, store oci.Store, r Registration) (counts ImportedCluster, rejected []hubapi.Rejection, err error) {
 	counts = ImportedCluster{UID: r.UID, Name: r.Name}
 	repo, err := store.Repository(bundle.ReportRepository(r.UID))
 	if err != nil {
@@ -161,7 +162,7 @@ func (h *Hub) freshArtifacts(ctx context.Context, repo oci.Target, uid string) (
 
 // fetchArtifact reads the envelopes that a tag names. One that is gone, because its agent has deleted it, has none;
 // one that is no such artifact is refused as a whole.
-func fetchArtifact(ctx context.Context, repo oci.Target, tag, uid string) (all []unopened, rejected []Rejection, err error) {
+func fetchArtifact(ctx context.Context, repo oci.Target, tag, uid string) (all []unopened, rejected []hubapi.Rejection, err error) {
 	manifest, err := repo.Resolve(ctx, tag)
 	var envelopes [][]byte
 	if err == nil {
@@ -173,7 +174,7 @@ func fetchArtifact(ctx context.Context, repo oci.Target, tag, uid string) (all [
 		return nil, nil, nil
 	case errors.As(err, &refusal):
 		u := unopened{cluster: uid, id: manifest.Digest}
-		return nil, []Rejection{*u.reject(CodeBadReport, "tag %s: %v", tag, refusal)}, nil
+		return nil, []hubapi.Rejection{*u.reject(hubapi.CodeBadReport, "tag %s: %v", tag, refusal)}, nil
 	case err != nil:
 		return nil, nil, err
 	}

@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -137,11 +138,11 @@ func TestNothingOfARegistryIsBelieved(t *testing.T) {
 
 	got, err := h.Collect(t.Context(), d)
 	require.NoError(t, err)
-	var codes []Code
+	var codes []hubapi.Code
 	for _, r := range got.Rejected {
 		codes = append(codes, r.Reason)
 	}
-	require.Equal(t, []Code{CodeUnknownKey, CodeUnknownKey, CodeBadReport, CodeBadReport}, codes)
+	require.Equal(t, []hubapi.Code{hubapi.CodeUnknownKey, hubapi.CodeUnknownKey, hubapi.CodeBadReport, hubapi.CodeBadReport}, codes)
 	require.Contains(t, got.Rejected[2].Message, "more than 500 envelopes")
 	require.Equal(t, 1, got.Accepted)
 	require.Equal(t, []digest.Digest{idOf(t, good)}, d.acked(h, a))

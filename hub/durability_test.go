@@ -18,6 +18,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // childDir, where it is set, makes the test binary a hub that serves that folder until it is killed.
@@ -68,7 +69,7 @@ func TestKilledHubHasStoredAllThatItAcknowledged(t *testing.T) {
 		if err != nil {
 			break
 		}
-		var receipt Receipt
+		var receipt hubapi.Receipt
 		err = json.NewDecoder(answer.Body).Decode(&receipt)
 		answer.Body.Close()
 		if err != nil {
@@ -105,7 +106,7 @@ func TestReplayStorm(t *testing.T) {
 			}
 			for n := range 2 * len(requests) {
 				w := postTo(h, a.UID, requests[(len(requests)-1-n%len(requests))]) // newest first
-				var receipt Receipt
+				var receipt hubapi.Receipt
 				if err := json.Unmarshal(w, &receipt); err != nil || receipt.Accepted+receipt.Duplicates != batch {
 					t.Errorf("request %d of %s: %s", n, a.Name, w)
 				}

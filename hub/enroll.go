@@ -3,7 +3,6 @@ package hub
 import (
 	"context"
 	"crypto/ed25519"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"maps"
@@ -12,32 +11,24 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Refusal says why an agent is not registered.
 type Refusal struct {
-	Code    Code
+	Code    hubapi.Code
 	Message string
 }
 
 func (r *Refusal) Error() string { return r.Message }
 
-func refuse(code Code, format string, args ...any) error {
+func refuse(code hubapi.Code, format string, args ...any) error {
 	return &Refusal{code, plain(clip(fmt.Sprintf(format, args...)))}
 }
-
-// EnrollPath is where requests for enrollment are posted to.
-const EnrollPath = "/v1/enroll"
 
 // maxEnrollments bounds the requests that are being judged; others wait. Nobody guesses a token's key of 256
 // bits, so this is for the processor. A bound on failures instead would let a stranger keep sites out.
 const maxEnrollments = 4
-
-// Enrolled answers a request for enrollment.
-type Enrolled struct {
-	// Enrollment is a bundle.Enrollment in its envelope.
-	Enrollment json.RawMessage `json:"enrolment"`
-}
 
 func (h *Hub) postEnroll(w http.ResponseWriter, r *http.Request) {
 	body, done, err := h.readBody(w, r, bundle.MaxEnrollmentBytes)
@@ -57,7 +48,7 @@ func (h *Hub) postEnroll(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	writeJSON(w, http.StatusOK, Enrolled{answer})
+	writeJSON(w, http.StatusOK, hubapi.Enrolled{Enrollment: answer})
 }
 
 // Enroll does what an agent's request asks for, if it may: registers it by a token, or replaces the key of a
@@ -78,7 +69,7 @@ func (h *Hub) Enroll(ctx context.Context, envelope []byte) ([]byte, error) {
 	case r.Token != "":
 		err = h.enrollByToken(ctx, r, key, envelope)
 	default:
-		err = refuse(CodeBadToken, "the request carries no token; a person can register it with %q", "wherry hub clusters add --request FILE")
+		err = refuse(hubapi.CodeBadToken, "the request carries no token; a person can register it with %q", "wherry hub clusters add --request FILE")
 	}
 	if err != nil {
 		h.log.Warn("enrollment refused", "cluster", plain(clip(r.Cluster.UID)), "token", plain(clip(r.Token)), "err", err)
@@ -114,13 +105,13 @@ func (h *Hub) openRequest(envelope []byte) (bundle.EnrollmentRequest, digest.Dig
 	r, id, err := bundle.OpenEnrollmentRequest(envelope)
 	switch {
 	case errors.Is(err, bundle.ErrUntrusted):
-		return r, "", refuse(CodeBadSignature, "the request is not signed by each key that it names")
+		return r, "", refuse(hubapi.CodeBadSignature, "the request is not signed by each key that it names")
 	case err != nil:
 		return r, "", badRequest("%v", err)
 	}
 	own, err := bundle.KeyID(h.PublicKey())
 	if err == nil && r.Hub != "" && !bundle.IsHub(own, r.Hub) {
-		err = refuse(CodeWrongHub, "the request is for the hub with key %s, this one has %s", r.Hub, own)
+		err = refuse(hubapi.CodeWrongHub, "the request is for the hub with key %s, this one has %s", r.Hub, own)
 	}
 	return r, id, err
 }
@@ -198,7 +189,7 @@ func (h *Hub) provenToken(ctx context.Context, db querier, id string, envelope [
 			return found[0], nil
 		}
 	}
-	return keptToken{}, refuse(CodeBadToken, "this hub has given no such token")
+	return keptToken{}, refuse(hubapi.CodeBadToken, "this hub has given no such token")
 }
 
 // useOf reports whether the key has been registered by the token before, and is in force still: then the answer
@@ -209,7 +200,7 @@ func useOf(ctx context.Context, db querier, token, kid, uid string) (bool, error
 			EXISTS (SELECT 1 FROM cluster_key k JOIN cluster c ON c.id = k.cluster_id
 				WHERE k.kid = ?2 AND c.uid = ?3 AND k.revoked_at IS NULL AND c.removed_at IS NULL)`, token, kid, uid).Scan(&used, &inForce)
 	if err == nil && used && !inForce {
-		return false, refuse(CodeTokenUsed, "token %s has registered this key before, and the registration has been changed or ended since", token)
+		return false, refuse(hubapi.CodeTokenUsed, "token %s has registered this key before, and the registration has been changed or ended since", token)
 	}
 	return used, err
 }
@@ -218,17 +209,17 @@ func useOf(ctx context.Context, db querier, token, kid, uid string) (bool, error
 func (t keptToken) admits(c Cluster) error {
 	switch t.State {
 	case TokenRevoked:
-		return refuse(CodeTokenRevoked, "token %s has been revoked", t.ID)
+		return refuse(hubapi.CodeTokenRevoked, "token %s has been revoked", t.ID)
 	case TokenExpired:
-		return refuse(CodeTokenExpired, "token %s has expired", t.ID)
+		return refuse(hubapi.CodeTokenExpired, "token %s has expired", t.ID)
 	case TokenUsedUp:
-		return refuse(CodeTokenUsed, "token %s has been used up", t.ID)
+		return refuse(hubapi.CodeTokenUsed, "token %s has been used up", t.ID)
 	}
 	for _, s := range []struct{ what, token, agent string }{
 		{"cluster type", t.Type, c.Type}, {"environment", t.Environment, c.Environment}, {"ring", t.Ring, c.Ring},
 	} {
 		if s.token != "" && s.token != s.agent {
-			return refuse(CodeWrongScope, "token %s is for %s %q, and the agent's is %q", t.ID, s.what, s.token, s.agent)
+			return refuse(hubapi.CodeWrongScope, "token %s is for %s %q, and the agent's is %q", t.ID, s.what, s.token, s.agent)
 		}
 	}
 	return nil
@@ -237,7 +228,7 @@ func (t keptToken) admits(c Cluster) error {
 // addByToken registers a cluster that is new, or the same. A token changes nothing that is registered.
 func addByToken(ctx context.Context, db *conn, c Cluster, kid string, now int64) error {
 	if err := checkFree(ctx, db, c, kid); errors.Is(err, ErrExists) {
-		return refuse(CodeExists, "%v", err)
+		return refuse(hubapi.CodeExists, "%v", err)
 	} else if err != nil {
 		return err
 	}
@@ -248,9 +239,9 @@ func addByToken(ctx context.Context, db *conn, c Cluster, kid string, now int64)
 	case len(have) == 0:
 		return writeRegistration(ctx, db, c, kid, now)
 	case !have[0].hasKey(kid):
-		return refuse(CodeExists, "cluster uid %s is registered as %s, with another key", c.UID, have[0].Name)
+		return refuse(hubapi.CodeExists, "cluster uid %s is registered as %s, with another key", c.UID, have[0].Name)
 	case have[0].Type != c.Type || have[0].Environment != c.Environment:
-		return refuse(CodeExists, "cluster uid %s is registered as %s, in environment %q and with cluster type %q", c.UID, have[0].Name, have[0].Environment, have[0].Type)
+		return refuse(hubapi.CodeExists, "cluster uid %s is registered as %s, in environment %q and with cluster type %q", c.UID, have[0].Name, have[0].Environment, have[0].Type)
 	}
 	return nil // a person has registered it by hand
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // newToken makes a token for drones that is good for a day.
@@ -80,23 +81,23 @@ func sealRequest(t testing.TB, r bundle.EnrollmentRequest, keys ...crypto.Signer
 }
 
 // enroll posts a request and returns the answer, or the error that was given instead.
-func enroll(t testing.TB, h *Hub, request []byte) (bundle.Enrollment, apiError) {
+func enroll(t testing.TB, h *Hub, request []byte) (bundle.Enrollment, hubapi.Error) {
 	t.Helper()
 	w := httptest.NewRecorder()
-	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, EnrollPath, bytes.NewReader(request)))
+	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, hubapi.EnrollPath, bytes.NewReader(request)))
 	if w.Code != http.StatusOK {
-		var e apiError
+		var e hubapi.Error
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
-		require.NotEmpty(t, e.Error)
+		require.NotEmpty(t, e.Message)
 		return bundle.Enrollment{}, e
 	}
-	var answer Enrolled
+	var answer hubapi.Enrolled
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &answer))
 	hub, err := bundle.KeyID(h.PublicKey())
 	require.NoError(t, err)
 	e, _, err := bundle.OpenEnrollment(answer.Enrollment, hub)
 	require.NoError(t, err)
-	return e, apiError{}
+	return e, hubapi.Error{}
 }
 
 func onlyToken(t testing.TB, h *Hub) Token {
@@ -137,7 +138,7 @@ func TestATokenRegistersOneAgentOnce(t *testing.T) {
 	require.Equal(t, kid, e.KeyID)
 
 	_, refused = enroll(t, h, b.request(t, token))
-	require.Equal(t, CodeTokenUsed, refused.Code)
+	require.Equal(t, hubapi.CodeTokenUsed, refused.Code)
 	require.Zero(t, onlyToken(t, h).Left)
 	require.Equal(t, 1, count(t, h, "cluster"))
 }
@@ -148,90 +149,90 @@ func TestEnrollmentsThatAreRefused(t *testing.T) {
 	tests := []struct {
 		name    string
 		request func(t *testing.T, h *Hub, c *clock) []byte
-		want    Code
+		want    hubapi.Code
 	}{
 		{"a stolen token that has expired", func(t *testing.T, h *Hub, c *clock) []byte {
 			token := newToken(t, h, nil)
 			c.add(25 * time.Hour)
 			return a.request(t, token)
-		}, CodeTokenExpired},
+		}, hubapi.CodeTokenExpired},
 		{"a token that was revoked", func(t *testing.T, h *Hub, _ *clock) []byte {
 			token := newToken(t, h, nil)
 			require.NoError(t, h.RevokeToken(t.Context(), token.ID()))
 			return a.request(t, token)
-		}, CodeTokenRevoked},
+		}, hubapi.CodeTokenRevoked},
 		{"a token that was used", func(t *testing.T, h *Hub, _ *clock) []byte {
 			token := newToken(t, h, nil)
 			enroll(t, h, other.request(t, token))
 			return a.request(t, token)
-		}, CodeTokenUsed},
+		}, hubapi.CodeTokenUsed},
 		{"a token for another type", func(t *testing.T, h *Hub, _ *clock) []byte {
 			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Type = "large" }))
-		}, CodeWrongScope},
+		}, hubapi.CodeWrongScope},
 		{"a token for another environment", func(t *testing.T, h *Hub, _ *clock) []byte {
 			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Environment = "prod" }))
-		}, CodeWrongScope},
+		}, hubapi.CodeWrongScope},
 		{"a token for another ring", func(t *testing.T, h *Hub, _ *clock) []byte {
 			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Ring = "canary" }))
-		}, CodeWrongScope},
+		}, hubapi.CodeWrongScope},
 		{"the id of a token, and no token", func(t *testing.T, h *Hub, _ *clock) []byte {
 			r := a.asks(t)
 			r.Token = newToken(t, h, nil).ID()
 			return sealRequest(t, r, a.private)
-		}, CodeBadToken},
+		}, hubapi.CodeBadToken},
 		{"a guessed token", func(t *testing.T, h *Hub, _ *clock) []byte {
 			token, err := bundle.NewEnrollToken(h.PublicKey())
 			require.NoError(t, err)
 			return a.request(t, token)
-		}, CodeBadToken},
-		{"no token", func(t *testing.T, _ *Hub, _ *clock) []byte { return sealRequest(t, a.asks(t), a.private) }, CodeBadToken},
+		}, hubapi.CodeBadToken},
+		{"no token", func(t *testing.T, _ *Hub, _ *clock) []byte { return sealRequest(t, a.asks(t), a.private) }, hubapi.CodeBadToken},
 		{"a token of another hub", func(t *testing.T, _ *Hub, _ *clock) []byte {
 			return a.request(t, newToken(t, elsewhere, nil))
-		}, CodeWrongHub},
+		}, hubapi.CodeWrongHub},
 		{"a key that did not sign", func(t *testing.T, h *Hub, _ *clock) []byte {
 			token := newToken(t, h, nil)
 			r := a.asks(t)
 			r.Token, r.Hub = token.ID(), token.Hub
 			return sealRequest(t, r, other.private, token.Key())
-		}, CodeBadSignature},
+		}, hubapi.CodeBadSignature},
 		{"the uid of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
 			other.register(t, h)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.UID = other.UID })
-		}, CodeExists},
+		}, hubapi.CodeExists},
 		{"the name of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
 			other.register(t, h)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.Name = other.Name })
-		}, CodeExists},
+		}, hubapi.CodeExists},
 		{"a cluster that was retired", func(t *testing.T, h *Hub, _ *clock) []byte {
 			a.register(t, h)
 			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
 			require.NoError(t, err)
 			return a.request(t, newToken(t, h, nil))
-		}, CodeRetired},
+		}, hubapi.CodeRetired},
 		{"a key that was retired, under another uid", func(t *testing.T, h *Hub, _ *clock) []byte {
 			a.register(t, h)
 			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
 			require.NoError(t, err)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.UID = "another" })
-		}, CodeRetired},
+		}, hubapi.CodeRetired},
 		{"a replay of before the registration was ended", func(t *testing.T, h *Hub, _ *clock) []byte {
 			request := a.request(t, newToken(t, h, func(s *TokenScope) { s.Uses = 2 }))
 			enroll(t, h, request)
 			_, err := h.RemoveCluster(t.Context(), a.UID)
 			require.NoError(t, err)
 			return request
-		}, CodeTokenUsed},
+		}, hubapi.CodeTokenUsed},
 		{"a hostile name", func(t *testing.T, h *Hub, _ *clock) []byte {
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.Name = "\x1b[2J" })
-		}, CodeBadRequest},
+		}, hubapi.CodeBadRequest},
 		{"a key of 160,000 bits, which takes seconds to verify with", func(t *testing.T, h *Hub, _ *clock) []byte {
 			n := new(big.Int).Lsh(big.NewInt(1), 160_000-1)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) {
 				r.Key = pemOf(t, &rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537})
 			})
-		}, CodeBadRequest},
-		{"something else", func(*testing.T, *Hub, *clock) []byte { return []byte(`{"reports":[]}`) }, CodeBadRequest},
-		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrollmentBytes+1) }, CodeTooLarge},
+		}, hubapi.CodeBadRequest},
+		{"something else", func(*testing.T, *Hub, *clock) []byte { return []byte(`{"reports":[]}`) }, hubapi.CodeBadRequest},
+		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrollmentBytes+1) }, hubapi.CodeTooLarge},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -240,7 +241,7 @@ func TestEnrollmentsThatAreRefused(t *testing.T) {
 			request := tt.request(t, h, c)
 			before := count(t, h, "cluster_key")
 			_, refused := enroll(t, h, request)
-			require.Equal(t, tt.want, refused.Code, refused.Error)
+			require.Equal(t, tt.want, refused.Code, refused.Message)
 			require.Equal(t, before, count(t, h, "cluster_key"), "nothing is registered")
 		})
 	}
@@ -296,22 +297,22 @@ func TestARotatedKeySpeaksForWhatCameBefore(t *testing.T) {
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 2, receipt.Accepted)
 	require.Len(t, receipt.Rejected, 1)
-	require.Equal(t, CodeKeyReplaced, receipt.Rejected[0].Reason)
-	require.Equal(t, "KeyReplaced", receipt.Identity.Reason)
+	require.Equal(t, hubapi.CodeKeyReplaced, receipt.Rejected[0].Reason)
+	require.Equal(t, hubapi.CodeKeyReplaced, receipt.Identity.Reason)
 	status, _, e := post(t, h, a.UID, a.seal(t, a.report(9, 1)))
 	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, CodeKeyReplaced, e.Code)
+	require.Equal(t, hubapi.CodeKeyReplaced, e.Code)
 
 	// The former key changes nothing any more, nor does what it signed once.
 	_, refused = enroll(t, h, a.rotation(t, a.heir(t), 1, 9))
-	require.Equal(t, CodeKeyReplaced, refused.Code)
+	require.Equal(t, hubapi.CodeKeyReplaced, refused.Code)
 	c := a.heir(t)
 	_, refused = enroll(t, h, b.rotation(t, c, 2, 7))
 	require.Empty(t, refused)
 	_, refused = enroll(t, h, request)
-	require.Equal(t, CodeKeyReplaced, refused.Code, "a replay")
+	require.Equal(t, hubapi.CodeKeyReplaced, refused.Code, "a replay")
 	_, refused = enroll(t, h, newAgent(t, "plant-7").rotation(t, a.heir(t), 1, 1))
-	require.Equal(t, CodeUnknownKey, refused.Code, "a stranger")
+	require.Equal(t, hubapi.CodeUnknownKey, refused.Code, "a stranger")
 }
 
 func TestReplacingAKeyByHandLeavesTheFormerNothingToSay(t *testing.T) {
@@ -326,7 +327,7 @@ func TestReplacingAKeyByHandLeavesTheFormerNothingToSay(t *testing.T) {
 	require.True(t, changed)
 	status, _, e := post(t, h, a.UID, a.seal(t, a.report(1, 1)), b.seal(t, b.report(1, 6)))
 	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, CodeUnknownKey, e.Code)
+	require.Equal(t, hubapi.CodeUnknownKey, e.Code)
 }
 
 func TestARetiredClusterIsToldSo(t *testing.T) {
@@ -345,10 +346,10 @@ func TestARetiredClusterIsToldSo(t *testing.T) {
 
 	status, _, e := post(t, h, a.UID, a.seal(t, a.report(1, 2)))
 	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, apiError{CodeRetired, `cluster "uid-plant-7" was retired on 2026-11-21: sold in May`}, e)
+	require.Equal(t, hubapi.Error{Code: hubapi.CodeRetired, Message: `cluster "uid-plant-7" was retired on 2026-11-21: sold in May`}, e)
 	result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(1, 2))}, ViaMedia)
 	require.NoError(t, err)
-	require.Equal(t, CodeRetired, result.Rejected[0].Reason)
+	require.Equal(t, hubapi.CodeRetired, result.Rejected[0].Reason)
 	require.True(t, result.Rejected[0].Permanent)
 	require.Equal(t, "plant-8", onlyCluster(t, h).Name)
 	require.Equal(t, rows, count(t, h, "transition"))

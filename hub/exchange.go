@@ -11,17 +11,15 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
-
-// maxBatch bounds the reports of one request and of one transaction.
-const maxBatch = 500
 
 // ImportResult is what became of imported reports.
 type ImportResult struct {
 	Accepted   int `json:"accepted"`
 	Duplicates int `json:"duplicates"`
 	// Rejected is in the order of what was imported.
-	Rejected []Rejection `json:"rejected"`
+	Rejected []hubapi.Rejection `json:"rejected"`
 	// Clusters is by name; clusters that are not registered are only in Rejected.
 	Clusters []ImportedCluster `json:"clusters"`
 }
@@ -39,14 +37,14 @@ type ImportedCluster struct {
 
 // Untrusted says whether a report was rejected because nobody registered vouches for it.
 func (r ImportResult) Untrusted() bool {
-	return slices.ContainsFunc(r.Rejected, func(r Rejection) bool { return r.Reason.untrusted() })
+	return slices.ContainsFunc(r.Rejected, func(r hubapi.Rejection) bool { return r.Reason.Untrusted() })
 }
 
 // Import verifies and stores envelopes of reports of any clusters. When it returns nil, all that the
 // result counts as accepted or duplicate is on disk; with an error some of it may be, and importing
 // again is safe.
 func (h *Hub) Import(ctx context.Context, envelopes [][]byte, via Via) (ImportResult, error) {
-	result := ImportResult{Rejected: []Rejection{}, Clusters: []ImportedCluster{}}
+	result := ImportResult{Rejected: []hubapi.Rejection{}, Clusters: []ImportedCluster{}}
 	byCluster := map[string][]unopened{}
 	var uids []string
 	for i, e := range envelopes {
@@ -65,7 +63,7 @@ func (h *Hub) Import(ctx context.Context, envelopes [][]byte, via Via) (ImportRe
 			return ImportResult{}, err
 		}
 	}
-	slices.SortFunc(result.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(result.Rejected, func(a, b hubapi.Rejection) int { return cmp.Compare(a.Index, b.Index) })
 	slices.SortFunc(result.Clusters, func(a, b ImportedCluster) int { return cmp.Compare(a.Name, b.Name) })
 	return result, nil
 }
@@ -74,13 +72,13 @@ func (h *Hub) importCluster(ctx context.Context, uid string, all []unopened, via
 	keys, err := h.keyring(ctx, uid)
 	if errors.Is(err, ErrUnknownCluster) {
 		for _, u := range all {
-			result.Rejected = append(result.Rejected, *u.reject(CodeUnknownCluster, "cluster %q is not registered", u.cluster))
+			result.Rejected = append(result.Rejected, *u.reject(hubapi.CodeUnknownCluster, "cluster %q is not registered", u.cluster))
 		}
 		return nil
 	}
 	if errors.Is(err, ErrRetired) {
 		for _, u := range all {
-			result.Rejected = append(result.Rejected, *u.reject(CodeRetired, "%v", err))
+			result.Rejected = append(result.Rejected, *u.reject(hubapi.CodeRetired, "%v", err))
 		}
 		return nil
 	}
@@ -92,7 +90,7 @@ func (h *Hub) importCluster(ctx context.Context, uid string, all []unopened, via
 		return err
 	}
 	counts := ImportedCluster{UID: uid, Name: known.Name}
-	for batch := range slices.Chunk(all, maxBatch) {
+	for batch := range slices.Chunk(all, hubapi.MaxReports) {
 		verified, rejected := keys.openAll(batch)
 		s, err := h.keep(ctx, uid, verified, rejected, via)
 		if err != nil {
@@ -110,7 +108,7 @@ func (h *Hub) importCluster(ctx context.Context, uid string, all []unopened, via
 }
 
 // keep stores the verified reports of one cluster, and adds those that were rejected to what it returns.
-func (h *Hub) keep(ctx context.Context, uid string, verified []received, rejected []Rejection, via Via) (stored, error) {
+func (h *Hub) keep(ctx context.Context, uid string, verified []received, rejected []hubapi.Rejection, via Via) (stored, error) {
 	var s stored
 	if len(verified) > 0 {
 		var err error
@@ -122,7 +120,7 @@ func (h *Hub) keep(ctx context.Context, uid string, verified []received, rejecte
 		s.newest = verified[len(verified)-1].body.Agent
 	}
 	s.rejected = append(rejected, s.rejected...)
-	slices.SortFunc(s.rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(s.rejected, func(a, b hubapi.Rejection) int { return cmp.Compare(a.Index, b.Index) })
 	for _, r := range s.rejected {
 		h.log.Warn("report refused", "cluster", uid, "report", r.ID, "reason", r.Reason, "message", r.Message)
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 func TestImportOfSeveralClusters(t *testing.T) {
@@ -28,8 +29,8 @@ func TestImportOfSeveralClusters(t *testing.T) {
 	require.True(t, result.Untrusted())
 	require.Equal(t, []ImportedCluster{{UID: a.UID, Name: "plant-7", Accepted: 2, Duplicates: 1}, {UID: b.UID, Name: "plant-8", Accepted: 1}}, result.Clusters)
 	require.Len(t, result.Rejected, 2)
-	require.Equal(t, []any{2, CodeUnknownCluster, stranger.UID}, []any{result.Rejected[0].Index, result.Rejected[0].Reason, result.Rejected[0].Cluster})
-	require.Equal(t, []any{5, CodeBadReport}, []any{result.Rejected[1].Index, result.Rejected[1].Reason})
+	require.Equal(t, []any{2, hubapi.CodeUnknownCluster, stranger.UID}, []any{result.Rejected[0].Index, result.Rejected[0].Reason, result.Rejected[0].Cluster})
+	require.Equal(t, []any{5, hubapi.CodeBadReport}, []any{result.Rejected[1].Index, result.Rejected[1].Reason})
 	list, err := h.Clusters(t.Context(), Filter{State: Stale})
 	require.NoError(t, err)
 	require.Len(t, list.Clusters, 2, "an import proves life only as of when its reports were written")

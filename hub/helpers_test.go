@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -117,7 +118,7 @@ func idOf(t testing.TB, r bundle.Report) digest.Digest {
 }
 
 // post sends envelopes as uid and returns the answer's status, and its body as a receipt or an error.
-func post(t testing.TB, h *Hub, uid string, envelopes ...[]byte) (int, Receipt, apiError) {
+func post(t testing.TB, h *Hub, uid string, envelopes ...[]byte) (int, hubapi.Receipt, hubapi.Error) {
 	t.Helper()
 	return postBody(t, h, uid, requestOf(t, envelopes...))
 }
@@ -133,18 +134,18 @@ func requestOf(t testing.TB, envelopes ...[]byte) []byte {
 	return body
 }
 
-func postBody(t testing.TB, h *Hub, uid string, body []byte) (int, Receipt, apiError) {
+func postBody(t testing.TB, h *Hub, uid string, body []byte) (int, hubapi.Receipt, hubapi.Error) {
 	t.Helper()
 	w := httptest.NewRecorder()
 	r := httptest.NewRequest(http.MethodPost, "/v1/clusters/"+uid+"/reports", bytes.NewReader(body))
 	h.Handler().ServeHTTP(w, r)
-	var receipt Receipt
-	var e apiError
+	var receipt hubapi.Receipt
+	var e hubapi.Error
 	if w.Code == http.StatusOK {
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &receipt), w.Body)
 	} else if w.Body.Len() > 0 {
 		require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e), w.Body)
-		require.NotEmpty(t, e.Error)
+		require.NotEmpty(t, e.Message)
 	}
 	return w.Code, receipt, e
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Via says how a report came.
@@ -27,7 +28,7 @@ const (
 type stored struct {
 	accepted, duplicates int
 	ids                  []digest.Digest // of both
-	rejected             []Rejection
+	rejected             []hubapi.Rejection
 	newest               bundle.ReportAgent // of the verified report that is last in order
 	sharedHow            string             // how two agents share the cluster's identity shows; empty while none do
 	found                bool               // that was found out now
@@ -154,7 +155,7 @@ func (in *intake) record(ctx context.Context, r received) (fresh bool, err error
 	}
 	if !known {
 		u := unopened{index: r.index, id: r.id, cluster: r.body.Cluster.UID}
-		in.done.rejected = append(in.done.rejected, *u.reject(CodeConflict,
+		in.done.rejected = append(in.done.rejected, *u.reject(hubapi.CodeConflict,
 			"another report with incarnation %d and seq %d is stored; do two agents share this identity?", r.body.Agent.Incarnation, r.body.Agent.Seq))
 		return false, in.conflict(ctx, r.body.Agent)
 	}

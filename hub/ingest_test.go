@@ -16,6 +16,7 @@ import (
 	"modernc.org/sqlite"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 func TestReportIsStoredAndAcknowledged(t *testing.T) {
@@ -27,7 +28,7 @@ func TestReportIsStoredAndAcknowledged(t *testing.T) {
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, r))
 
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, Receipt{Ack: receipt.Ack, Accepted: 1, Rejected: []Rejection{}, Pace: Pace{DefaultReportsPerMinute}}, receipt)
+	require.Equal(t, hubapi.Receipt{Ack: receipt.Ack, Accepted: 1, Rejected: []hubapi.Rejection{}, Pace: hubapi.Pace{ReportsPerMinute: DefaultReportsPerMinute}}, receipt)
 	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: epoch, Reports: []digest.Digest{idOf(t, r)}}, acked(t, h, receipt.Ack))
 	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
 	require.Equal(t, ClusterStatus{
@@ -91,7 +92,7 @@ func TestConflictIsRefusedAndSaid(t *testing.T) {
 	rejected := receipt.Rejected[0]
 	require.NotEmpty(t, rejected.Message)
 	rejected.Message = ""
-	require.Equal(t, Rejection{Index: 0, ID: idOf(t, clone), Cluster: a.UID, Reason: CodeConflict, Permanent: true}, rejected)
+	require.Equal(t, hubapi.Rejection{Index: 0, ID: idOf(t, clone), Cluster: a.UID, Reason: hubapi.CodeConflict, Permanent: true}, rejected)
 	require.Equal(t, []digest.Digest{idOf(t, next)}, acked(t, h, receipt.Ack).Reports)
 	got := onlyCluster(t, h)
 	require.Equal(t, 1, got.Conflicts)
@@ -116,21 +117,21 @@ func TestRefusals(t *testing.T) {
 		uid      string
 		envelope []byte
 		status   int
-		code     Code
+		code     hubapi.Code
 	}{
-		{"cluster is not registered", stranger.UID, stranger.seal(t, stranger.report(1, 1)), http.StatusForbidden, CodeUnknownCluster},
-		{"uid is hostile", "%3Cscript%3E", a.seal(t, good), http.StatusForbidden, CodeUnknownCluster},
-		{"key is not registered", a.UID, stranger.seal(t, ofStranger), http.StatusForbidden, CodeUnknownKey},
-		{"another cluster's report", a.UID, b.seal(t, asOther), http.StatusForbidden, CodeUnknownKey},
-		{"own key speaks for another cluster", a.UID, a.seal(t, asOther), http.StatusForbidden, CodeWrongCluster},
-		{"signature is forged", a.UID, forged, http.StatusForbidden, CodeBadSignature},
-		{"envelope is no envelope", a.UID, []byte(`[1]`), http.StatusOK, CodeBadReport},
-		{"envelope is null", a.UID, []byte(`null`), http.StatusOK, CodeBadReport},
-		{"envelope holds another type", a.UID, foreign, http.StatusOK, CodeBadReport},
-		{"report is no report", a.UID, a.sealBody(t, []byte(`"hello"`)), http.StatusOK, CodeBadReport},
-		{"report has a newer schema", a.UID, a.sealBody(t, []byte(`{"schema":2}`)), http.StatusOK, CodeBadReport},
-		{"a value is too long", a.UID, a.seal(t, long), http.StatusOK, CodeBadReport},
-		{"an assignment is listed twice", a.UID, a.seal(t, twice), http.StatusOK, CodeBadReport},
+		{"cluster is not registered", stranger.UID, stranger.seal(t, stranger.report(1, 1)), http.StatusForbidden, hubapi.CodeUnknownCluster},
+		{"uid is hostile", "%3Cscript%3E", a.seal(t, good), http.StatusForbidden, hubapi.CodeUnknownCluster},
+		{"key is not registered", a.UID, stranger.seal(t, ofStranger), http.StatusForbidden, hubapi.CodeUnknownKey},
+		{"another cluster's report", a.UID, b.seal(t, asOther), http.StatusForbidden, hubapi.CodeUnknownKey},
+		{"own key speaks for another cluster", a.UID, a.seal(t, asOther), http.StatusForbidden, hubapi.CodeWrongCluster},
+		{"signature is forged", a.UID, forged, http.StatusForbidden, hubapi.CodeBadSignature},
+		{"envelope is no envelope", a.UID, []byte(`[1]`), http.StatusOK, hubapi.CodeBadReport},
+		{"envelope is null", a.UID, []byte(`null`), http.StatusOK, hubapi.CodeBadReport},
+		{"envelope holds another type", a.UID, foreign, http.StatusOK, hubapi.CodeBadReport},
+		{"report is no report", a.UID, a.sealBody(t, []byte(`"hello"`)), http.StatusOK, hubapi.CodeBadReport},
+		{"report has a newer schema", a.UID, a.sealBody(t, []byte(`{"schema":2}`)), http.StatusOK, hubapi.CodeBadReport},
+		{"a value is too long", a.UID, a.seal(t, long), http.StatusOK, hubapi.CodeBadReport},
+		{"an assignment is listed twice", a.UID, a.seal(t, twice), http.StatusOK, hubapi.CodeBadReport},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -146,7 +147,7 @@ func TestRefusals(t *testing.T) {
 				require.Equal(t, tt.code, receipt.Rejected[0].Reason, receipt.Rejected[0].Message)
 				require.True(t, receipt.Rejected[0].Permanent)
 			} else {
-				require.Equal(t, tt.code, e.Code, e.Error)
+				require.Equal(t, tt.code, e.Code, e.Message)
 			}
 			require.Empty(t, receipt.Ack)
 			require.Zero(t, count(t, h, "report"))
@@ -166,8 +167,8 @@ func TestOneBadReportDoesNotHoldUpTheOthers(t *testing.T) {
 	require.Equal(t, 1, receipt.Accepted)
 	require.Equal(t, []digest.Digest{idOf(t, good)}, acked(t, h, receipt.Ack).Reports)
 	require.Len(t, receipt.Rejected, 2)
-	require.Equal(t, []any{0, CodeBadReport, true}, []any{receipt.Rejected[0].Index, receipt.Rejected[0].Reason, receipt.Rejected[0].Permanent})
-	require.Equal(t, []any{2, CodeUnknownKey, false}, []any{receipt.Rejected[1].Index, receipt.Rejected[1].Reason, receipt.Rejected[1].Permanent})
+	require.Equal(t, []any{0, hubapi.CodeBadReport, true}, []any{receipt.Rejected[0].Index, receipt.Rejected[0].Reason, receipt.Rejected[0].Permanent})
+	require.Equal(t, []any{2, hubapi.CodeUnknownKey, false}, []any{receipt.Rejected[1].Index, receipt.Rejected[1].Reason, receipt.Rejected[1].Permanent})
 }
 
 func TestRevokedKeysAreRefused(t *testing.T) {
@@ -179,7 +180,7 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 
 	status, _, e := post(t, h, old.UID, old.seal(t, old.report(1, 1)))
 	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, CodeUnknownKey, e.Code)
+	require.Equal(t, hubapi.CodeUnknownKey, e.Code)
 	status, _, _ = post(t, h, fresh.UID, fresh.seal(t, fresh.report(2, 1)))
 	require.Equal(t, http.StatusOK, status)
 
@@ -187,7 +188,7 @@ func TestRevokedKeysAreRefused(t *testing.T) {
 	require.NoError(t, err)
 	status, _, e = post(t, h, fresh.UID, fresh.seal(t, fresh.report(2, 2)))
 	require.Equal(t, http.StatusForbidden, status)
-	require.Equal(t, CodeUnknownCluster, e.Code)
+	require.Equal(t, hubapi.CodeUnknownCluster, e.Code)
 }
 
 func TestBodiesThatAreRefused(t *testing.T) {
@@ -205,14 +206,14 @@ func TestBodiesThatAreRefused(t *testing.T) {
 		{"no reports", `{"reports":[]}`, http.StatusBadRequest},
 		{"reports of the wrong type", `{"reports":{"a":1}}`, http.StatusBadRequest},
 		{"deeply nested", `{"reports":[` + strings.Repeat("[", 100_000), http.StatusBadRequest},
-		{"too many reports", `{"reports":[` + strings.Repeat("{},", maxBatch) + `{}]}`, http.StatusBadRequest},
-		{"too many bytes", `{"reports":["` + strings.Repeat("x", MaxRequestBytes) + `"]}`, http.StatusRequestEntityTooLarge},
+		{"too many reports", `{"reports":[` + strings.Repeat("{},", hubapi.MaxReports) + `{}]}`, http.StatusBadRequest},
+		{"too many bytes", `{"reports":["` + strings.Repeat("x", hubapi.MaxRequestBytes) + `"]}`, http.StatusRequestEntityTooLarge},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
 			status, _, e := postBody(t, h, a.UID, []byte(tt.body))
 			require.Equal(t, tt.status, status)
-			require.NotEmpty(t, e.Error)
+			require.NotEmpty(t, e.Message)
 		})
 	}
 }
@@ -235,11 +236,11 @@ func TestCompressedRequests(t *testing.T) {
 	}
 	w := send(requestOf(t, a.seal(t, a.report(1, 1))))
 	require.Equal(t, http.StatusOK, w.Code, w.Body)
-	var receipt Receipt
+	var receipt hubapi.Receipt
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &receipt))
 	require.Equal(t, 1, receipt.Accepted)
 
-	require.Equal(t, http.StatusRequestEntityTooLarge, send(make([]byte, maxInflatedBytes+1)).Code, "a bomb is not unpacked")
+	require.Equal(t, http.StatusRequestEntityTooLarge, send(make([]byte, hubapi.MaxInflatedBytes+1)).Code, "a bomb is not unpacked")
 }
 
 func TestFailedCommitGivesNoAcknowledgement(t *testing.T) {
@@ -252,7 +253,7 @@ func TestFailedCommitGivesNoAcknowledgement(t *testing.T) {
 	status, receipt, e := post(t, h, a.UID, envelope)
 
 	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Equal(t, CodeUnavailable, e.Code)
+	require.Equal(t, hubapi.CodeUnavailable, e.Code)
 	require.Empty(t, receipt.Ack)
 	require.Zero(t, count(t, h, "report"))
 

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // keyring holds the keys of one cluster by id.
@@ -96,7 +97,7 @@ func keysOf(ctx context.Context, db querier, uid string) (keyring, error) {
 
 // verify returns the body of an envelope that a key of the ring has signed, and that key's id. Former is set
 // where it is one that speaks only for reports up to an order.
-func (k keyring) verify(u unopened) (body []byte, kid string, until *order, refused *Rejection) {
+func (k keyring) verify(u unopened) (body []byte, kid string, until *order, refused *hubapi.Rejection) {
 	claimed := func(id string) bool { return slices.Contains(u.keyIDs, id) }
 	var current []crypto.PublicKey
 	named := false
@@ -109,7 +110,7 @@ func (k keyring) verify(u unopened) (body []byte, kid string, until *order, refu
 		return body, kid, nil, nil
 	}
 	if !errors.Is(err, bundle.ErrUntrusted) {
-		return nil, "", nil, u.reject(CodeBadReport, "%v", err)
+		return nil, "", nil, u.reject(hubapi.CodeBadReport, "%v", err)
 	}
 	for id, f := range k.former {
 		if !claimed(id) {
@@ -121,7 +122,7 @@ func (k keyring) verify(u unopened) (body []byte, kid string, until *order, refu
 		}
 	}
 	if named {
-		return nil, "", nil, u.reject(CodeBadSignature, "its signature is not that of the key it names")
+		return nil, "", nil, u.reject(hubapi.CodeBadSignature, "its signature is not that of the key it names")
 	}
-	return nil, "", nil, u.reject(CodeUnknownKey, "no key registered for cluster %s has signed it", u.cluster)
+	return nil, "", nil, u.reject(hubapi.CodeUnknownKey, "no key registered for cluster %s has signed it", u.cluster)
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"sync"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // DefaultReportsPerMinute is what a hub asks its agents for in all, where it is not told: less than a seventh of
@@ -27,13 +29,9 @@ const (
 	maxStoring = 4
 	// minRetry and maxRetry bound when agents that found the hub busy come back. Each is told another time.
 	minRetry, maxRetry = 5 * time.Second, time.Minute
+	// unavailableRetry is when agents come back if the database could not be used.
+	unavailableRetry = 30 * time.Second
 )
-
-// Pace asks an agent not to send faster.
-type Pace struct {
-	// ReportsPerMinute is this agent's share of what the hub takes.
-	ReportsPerMinute int `json:"reportsPerMinute"`
-}
 
 // overQuotaError says that a cluster has sent more than it may.
 type overQuotaError struct {
@@ -73,11 +71,11 @@ func newPacer(perMinute int, q Quota) *pacer {
 
 // pace notes that a cluster has sent, and returns its share: what the hub takes in a minute, divided by the clusters
 // that have sent in this minute or in the last, whichever are more.
-func (p *pacer) pace(uid string, now time.Time) Pace {
+func (p *pacer) pace(uid string, now time.Time) hubapi.Pace {
 	p.mu.Lock()
 	defer p.mu.Unlock()
 	p.note(uid, now)
-	return Pace{p.share()}
+	return hubapi.Pace{ReportsPerMinute: int64(p.share())}
 }
 
 func (p *pacer) note(uid string, now time.Time) {

@@ -14,26 +14,27 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 func TestPaceDividesWhatAHubTakesAmongThoseWhoSend(t *testing.T) {
 	p := newPacer(1000, DefaultQuota)
 	at := epoch
-	require.Equal(t, 1000, p.pace("a", at).ReportsPerMinute)
-	require.Equal(t, 1000, p.pace("a", at).ReportsPerMinute)
+	require.EqualValues(t, 1000, p.pace("a", at).ReportsPerMinute)
+	require.EqualValues(t, 1000, p.pace("a", at).ReportsPerMinute)
 	for i := range 9 {
 		p.pace(fmt.Sprint(i), at)
 	}
-	require.Equal(t, 100, p.pace("a", at).ReportsPerMinute)
+	require.EqualValues(t, 100, p.pace("a", at).ReportsPerMinute)
 	at = at.Add(time.Minute)
-	require.Equal(t, 100, p.pace("a", at).ReportsPerMinute, "those of the last minute may not have ended")
+	require.EqualValues(t, 100, p.pace("a", at).ReportsPerMinute, "those of the last minute may not have ended")
 	at = at.Add(time.Minute)
-	require.Equal(t, 1000, p.pace("a", at).ReportsPerMinute)
+	require.EqualValues(t, 1000, p.pace("a", at).ReportsPerMinute)
 	for i := range 5000 {
 		p.pace(fmt.Sprint(i), at)
 	}
-	require.Equal(t, 1, p.pace("a", at).ReportsPerMinute)
-	require.Equal(t, 1000, p.pace("a", at.Add(-time.Hour)).ReportsPerMinute, "a clock that is set back")
+	require.EqualValues(t, 1, p.pace("a", at).ReportsPerMinute)
+	require.EqualValues(t, 1000, p.pace("a", at.Add(-time.Hour)).ReportsPerMinute, "a clock that is set back")
 }
 
 func TestReceiptsHoldAPaceAndABusyHubSaysWhenToComeBack(t *testing.T) {
@@ -42,11 +43,11 @@ func TestReceiptsHoldAPaceAndABusyHubSaysWhenToComeBack(t *testing.T) {
 	a.register(t, h)
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1, item("web", bundle.Compliant))))
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, DefaultReportsPerMinute, receipt.Pace.ReportsPerMinute)
+	require.EqualValues(t, DefaultReportsPerMinute, receipt.Pace.ReportsPerMinute)
 
 	h.pacer.requests += maxRequests
 	wait, e := postTooMuch(t, h, a, a.report(1, 2))
-	require.Equal(t, CodeBusy, e.Code)
+	require.Equal(t, hubapi.CodeBusy, e.Code)
 	require.GreaterOrEqual(t, wait, minRetry)
 	require.LessOrEqual(t, wait, maxRetry, "whole seconds, rounded up")
 	h.pacer.requests -= maxRequests
@@ -56,7 +57,7 @@ func TestReceiptsHoldAPaceAndABusyHubSaysWhenToComeBack(t *testing.T) {
 }
 
 // postTooMuch posts reports that the hub sends back, and returns for how long and why.
-func postTooMuch(t *testing.T, h *Hub, a *agent, reports ...bundle.Report) (time.Duration, apiError) {
+func postTooMuch(t *testing.T, h *Hub, a *agent, reports ...bundle.Report) (time.Duration, hubapi.Error) {
 	t.Helper()
 	before := count(t, h, "report")
 	w := httptest.NewRecorder()
@@ -66,7 +67,7 @@ func postTooMuch(t *testing.T, h *Hub, a *agent, reports ...bundle.Report) (time
 	require.NotContains(t, w.Body.String(), "ack")
 	seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
 	require.NoError(t, err)
-	var e apiError
+	var e hubapi.Error
 	require.NoError(t, json.Unmarshal(w.Body.Bytes(), &e))
 	return time.Duration(seconds) * time.Second, e
 }
@@ -112,8 +113,8 @@ func TestAClusterThatSendsTooMuchIsSentBack(t *testing.T) {
 			require.Equal(t, http.StatusOK, status)
 
 			wait, e := postTooMuch(t, h, a, a.report(1, 100))
-			require.Equal(t, CodeOverQuota, e.Code)
-			require.Contains(t, e.Error, tt.bound)
+			require.Equal(t, hubapi.CodeOverQuota, e.Code)
+			require.Contains(t, e.Message, tt.bound)
 			require.GreaterOrEqual(t, wait, tt.wait)
 			status, _, _ = post(t, h, other.UID, other.seal(t, other.report(1, 1)))
 			require.Equal(t, http.StatusOK, status, "another cluster is taken")
@@ -156,7 +157,7 @@ func TestOneKeyFillsNoMoreThanItsQuota(t *testing.T) {
 		for _, e := range envelopes {
 			taken += len(e)
 		}
-		require.LessOrEqual(t, taken, DefaultQuota.Bytes+MaxRequestBytes)
+		require.LessOrEqual(t, taken, DefaultQuota.Bytes+hubapi.MaxRequestBytes)
 	}
 	require.LessOrEqual(t, count(t, h, "report"), DefaultQuota.Reports+50)
 }

@@ -10,6 +10,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 //go:embed assets
@@ -55,7 +56,7 @@ func (c ClusterStatus) ShownState() string { return shown(c.State, c.Was) }
 func (c ClusterStatus) ShownReason() string {
 	switch {
 	case !c.SharedSince.IsZero(), c.Conflicts > 0: // the rest may be of either agent
-		return reasonShared
+		return string(hubapi.CodeSharedIdentity)
 	case c.Reason != "":
 		return c.Reason
 	case c.Mismatch != "":

@@ -7,6 +7,8 @@ import (
 	"slices"
 	"strings"
 	"sync"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Bounds of the connections on which no request is being answered: new ones, and those that wait for the next request.
@@ -96,7 +98,7 @@ func onlyNamed(names []string, next http.Handler) http.Handler {
 			next.ServeHTTP(w, r)
 			return
 		}
-		writeJSON(w, http.StatusMisdirectedRequest, apiError{CodeWrongHost, "this hub listens on loopback and answers to no such host name; ask for localhost, or start it with --host NAME"})
+		writeError(w, hubapi.CodeWrongHost, "this hub listens on loopback and answers to no such host name; ask for localhost, or start it with --host NAME")
 	})
 }
 

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // fleet registers four clusters: one compliant, one failed, one that never reported, one gone silent.
@@ -163,9 +164,9 @@ func TestListsOverHTTPPageByPage(t *testing.T) {
 	require.Empty(t, after)
 
 	for _, query := range []string{"limit=0", "limit=-1", "limit=many", "state=complaint"} {
-		var e apiError
+		var e hubapi.Error
 		get(t, server.URL+"/v1/clusters?"+query, http.StatusBadRequest, &e)
-		require.Equal(t, CodeBadRequest, e.Code)
+		require.Equal(t, hubapi.CodeBadRequest, e.Code)
 	}
 }
 

@@ -10,32 +10,11 @@ import (
 	"net/http"
 	"slices"
 
-	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
-// Bounds of a request.
-const (
-	// MaxRequestBytes bounds the body of a request, compressed or not: one report of the largest size
-	// and the array around it.
-	MaxRequestBytes = bundle.MaxReportBytes + 4<<10
-	// maxInflatedBytes bounds a compressed body when it is unpacked.
-	maxInflatedBytes = 4 << 20
-	// maxIngests bounds the requests whose reports are being verified and stored; others wait.
-	maxIngests = 32
-)
-
-// Receipt answers a request that brought reports.
-type Receipt struct {
-	// Ack is the signed acknowledgement of every report that is stored, now or before; absent where none
-	// is. It alone permits an agent to delete; the rest of a receipt is information.
-	Ack        json.RawMessage `json:"ack,omitempty"`
-	Accepted   int             `json:"accepted"`
-	Duplicates int             `json:"duplicates"`
-	Rejected   []Rejection     `json:"rejected"`
-	// Identity is absent where nothing is wrong with who the agent is.
-	Identity *IdentityHint `json:"identity,omitempty"`
-	Pace     Pace          `json:"pace"`
-}
+// maxIngests bounds the requests whose reports are being verified and stored; others wait.
+const maxIngests = 32
 
 func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 	ctx, uid := r.Context(), r.PathValue("uid")
@@ -47,7 +26,7 @@ func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 		h.fail(w, r, err)
 		return
 	}
-	body, done, err := h.readBody(w, r, MaxRequestBytes)
+	body, done, err := h.readBody(w, r, hubapi.MaxRequestBytes)
 	if err != nil {
 		h.fail(w, r, err)
 		return
@@ -62,7 +41,7 @@ func (h *Hub) postReports(w http.ResponseWriter, r *http.Request) {
 }
 
 // takeReports verifies and stores what a body holds.
-func (h *Hub) takeReports(ctx context.Context, uid, encoding string, body []byte) (s stored, rejected []Rejection, err error) {
+func (h *Hub) takeReports(ctx context.Context, uid, encoding string, body []byte) (s stored, rejected []hubapi.Rejection, err error) {
 	leave, err := h.pacer.enter()
 	if err != nil {
 		return s, nil, err
@@ -97,7 +76,7 @@ func (h *Hub) takeReports(ctx context.Context, uid, encoding string, body []byte
 }
 
 // parseReports reads a request's body as far as the envelopes' payloads.
-func parseReports(uid, encoding string, body []byte) (all []unopened, rejected []Rejection, err error) {
+func parseReports(uid, encoding string, body []byte) (all []unopened, rejected []hubapi.Rejection, err error) {
 	switch encoding {
 	case "", "identity":
 	case "gzip":
@@ -107,14 +86,12 @@ func parseReports(uid, encoding string, body []byte) (all []unopened, rejected [
 	default:
 		return nil, nil, badRequest("content encoding %q: send gzip or none", encoding)
 	}
-	var request struct {
-		Reports []json.RawMessage `json:"reports"`
-	}
+	var request hubapi.Reports
 	if err := json.Unmarshal(body, &request); err != nil {
 		return nil, nil, badRequest("body: %v", err)
 	}
-	if n := len(request.Reports); n == 0 || n > maxBatch {
-		return nil, nil, badRequest("body holds %d reports, send 1 to %d", n, maxBatch)
+	if n := len(request.Reports); n == 0 || n > hubapi.MaxReports {
+		return nil, nil, badRequest("body holds %d reports, send 1 to %d", n, hubapi.MaxReports)
 	}
 	for i, envelope := range request.Reports {
 		u, refused := peek(i, envelope, uid)
@@ -132,24 +109,24 @@ func inflate(body []byte) ([]byte, error) {
 	if err != nil {
 		return nil, badRequest("body: %v", err)
 	}
-	inflated, err := io.ReadAll(io.LimitReader(z, maxInflatedBytes+1))
+	inflated, err := io.ReadAll(io.LimitReader(z, hubapi.MaxInflatedBytes+1))
 	if err != nil {
 		return nil, badRequest("body: %v", err)
 	}
-	if len(inflated) > maxInflatedBytes {
-		return nil, &http.MaxBytesError{Limit: maxInflatedBytes}
+	if len(inflated) > hubapi.MaxInflatedBytes {
+		return nil, &http.MaxBytesError{Limit: hubapi.MaxInflatedBytes}
 	}
 	return inflated, nil
 }
 
 // answer says what became of the reports. What it acknowledges is on disk.
-func (h *Hub) answer(w http.ResponseWriter, r *http.Request, uid string, s stored, rejected []Rejection) {
-	receipt := Receipt{Accepted: s.accepted, Duplicates: s.duplicates, Identity: s.hint(), Pace: h.pacer.pace(uid, h.now()), Rejected: append(append([]Rejection{}, rejected...), s.rejected...)}
-	slices.SortFunc(receipt.Rejected, func(a, b Rejection) int { return cmp.Compare(a.Index, b.Index) })
-	if len(s.ids) == 0 && !slices.ContainsFunc(receipt.Rejected, func(r Rejection) bool { return !r.Reason.untrusted() }) {
+func (h *Hub) answer(w http.ResponseWriter, r *http.Request, uid string, s stored, rejected []hubapi.Rejection) {
+	receipt := hubapi.Receipt{Accepted: s.accepted, Duplicates: s.duplicates, Identity: s.hint(), Pace: h.pacer.pace(uid, h.now()), Rejected: append(append([]hubapi.Rejection{}, rejected...), s.rejected...)}
+	slices.SortFunc(receipt.Rejected, func(a, b hubapi.Rejection) int { return cmp.Compare(a.Index, b.Index) })
+	if len(s.ids) == 0 && !slices.ContainsFunc(receipt.Rejected, func(r hubapi.Rejection) bool { return !r.Reason.Untrusted() }) {
 		// Nobody known has signed any of it.
 		first := receipt.Rejected[0]
-		writeJSON(w, http.StatusForbidden, apiError{Code: first.Reason, Error: first.Message})
+		writeError(w, first.Reason, first.Message)
 		return
 	}
 	if len(s.ids) > 0 {

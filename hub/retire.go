@@ -5,6 +5,8 @@ import (
 	"database/sql"
 	"errors"
 	"fmt"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // RetireCluster ends the registration of the cluster of this name or uid because it does not exist any more, and
@@ -58,5 +60,5 @@ func checkNotRetired(ctx context.Context, db querier, uid, kid string) error {
 	case err != nil:
 		return err
 	}
-	return refuse(CodeRetired, "%v; %s", &retiredError{name, reason, moment(at)}, fmt.Sprintf("%q brings it back", "wherry hub clusters add"))
+	return refuse(hubapi.CodeRetired, "%v; %s", &retiredError{name, reason, moment(at)}, fmt.Sprintf("%q brings it back", "wherry hub clusters add"))
 }

@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // rotate puts a new key in the place of the one that has signed the request as well. Reports up to the number
@@ -35,13 +36,13 @@ func (h *Hub) rotate(ctx context.Context, r bundle.EnrollmentRequest, key ed2551
 		case again && replaced:
 			return nil // the answer was lost
 		case replaced:
-			return refuse(CodeKeyReplaced, "%s", replacedMessage)
+			return refuse(hubapi.CodeKeyReplaced, "%s", replacedMessage)
 		}
 		if _, inForce := k.current[formerID]; !inForce {
-			return refuse(CodeUnknownKey, "the key that is to be replaced is not registered for cluster %s", r.Cluster.UID)
+			return refuse(hubapi.CodeUnknownKey, "the key that is to be replaced is not registered for cluster %s", r.Cluster.UID)
 		}
 		if err := checkFree(ctx, db, Cluster{UID: r.Cluster.UID}, kid); err != nil {
-			return refuse(CodeExists, "%v", err)
+			return refuse(hubapi.CodeExists, "%v", err)
 		}
 		return switchKey(ctx, db, k.cluster, switching{formerID, kid, der, orderOf(bundle.Report{Agent: r.Agent}), millis(h.now())})
 	})

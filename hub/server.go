@@ -9,8 +9,9 @@ import (
 	"math/rand/v2"
 	"net"
 	"net/http"
-	"strconv"
 	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // Serve answers on l, which it closes, until ctx ends; then it lets running requests finish for ten
@@ -25,8 +26,8 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 		// For a TLS handshake of 5 KB too, at 1 KB a second.
 		ReadHeaderTimeout: 30 * time.Second,
 		// The last resort: Handler and readBody set the deadlines of each request.
-		ReadTimeout:    maxBodyTime + time.Minute,
-		WriteTimeout:   maxBodyTime + maxAnswerTime + time.Minute,
+		ReadTimeout:    hubapi.MaxBodyTime + time.Minute,
+		WriteTimeout:   hubapi.MaxBodyTime + maxAnswerTime + time.Minute,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 		ErrorLog:       slog.NewLogLogger(h.log.Handler(), slog.LevelWarn),
@@ -51,8 +52,8 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 // Handler answers agents and people; docs/hub.md lists the routes.
 func (h *Hub) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc("POST /v1/clusters/{uid}/reports", h.postReports)
-	mux.HandleFunc("POST "+EnrollPath, h.postEnroll)
+	mux.HandleFunc(hubapi.ReportsPattern, h.postReports)
+	mux.HandleFunc(hubapi.EnrollPattern, h.postEnroll)
 	mux.HandleFunc("GET /v1/clusters", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Clusters) })
 	mux.HandleFunc("GET /v1/deployments", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Deployments) })
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
@@ -71,12 +72,6 @@ func (h *Hub) Handler() http.Handler {
 	})
 }
 
-// apiError is the body of every answer that is not 2xx.
-type apiError struct {
-	Code  Code   `json:"code"`
-	Error string `json:"error"`
-}
-
 func badRequest(format string, args ...any) error {
 	return fmt.Errorf("%w: %s", ErrInvalid, plain(clip(fmt.Sprintf(format, args...))))
 }
@@ -88,38 +83,39 @@ func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
 	var overQuota *overQuotaError
 	switch {
 	case errors.Is(err, errBusy):
-		retryLater(w, minRetry+rand.N(maxRetry-minRetry), CodeBusy, err)
+		hubapi.SetRetryAfter(w.Header(), minRetry+rand.N(maxRetry-minRetry))
+		writeError(w, hubapi.CodeBusy, err.Error())
 	case errors.Is(err, errSlow):
-		writeJSON(w, http.StatusRequestTimeout, apiError{CodeTooSlow, err.Error()})
+		writeError(w, hubapi.CodeTooSlow, err.Error())
 	case errors.As(err, &overQuota):
-		retryLater(w, overQuota.wait, CodeOverQuota, err)
+		hubapi.SetRetryAfter(w.Header(), overQuota.wait)
+		writeError(w, hubapi.CodeOverQuota, err.Error())
 	case errors.As(err, &tooLarge):
-		writeJSON(w, http.StatusRequestEntityTooLarge, apiError{CodeTooLarge, fmt.Sprintf("the body exceeds %d bytes; send less at once", tooLarge.Limit)})
+		writeError(w, hubapi.CodeTooLarge, fmt.Sprintf("the body exceeds %d bytes; send less at once", tooLarge.Limit))
 	case errors.Is(err, ErrUnknownCluster):
-		writeJSON(w, http.StatusForbidden, apiError{CodeUnknownCluster, fmt.Sprintf("no cluster of this uid is registered; register it with %q", "wherry hub clusters add")})
+		writeError(w, hubapi.CodeUnknownCluster, fmt.Sprintf("no cluster of this uid is registered; register it with %q", "wherry hub clusters add"))
 	case errors.Is(err, ErrRetired):
-		writeJSON(w, http.StatusForbidden, apiError{CodeRetired, err.Error()})
+		writeError(w, hubapi.CodeRetired, err.Error())
 	case errors.As(err, &refused):
-		writeJSON(w, http.StatusForbidden, apiError{refused.Code, refused.Message})
+		writeError(w, refused.Code, refused.Message)
 	case errors.Is(err, ErrInvalid):
-		writeJSON(w, http.StatusBadRequest, apiError{CodeBadRequest, err.Error()})
+		writeError(w, hubapi.CodeBadRequest, err.Error())
 	case r.Context().Err() != nil:
-		// Nobody listens any more.
+		// The client has gone.
 	default:
 		h.log.Error("request not answered", "path", r.URL.Path, "err", err)
-		w.Header().Set("Retry-After", "30")
-		writeJSON(w, http.StatusServiceUnavailable, apiError{CodeUnavailable, "the hub's database cannot be used; try again later"})
+		hubapi.SetRetryAfter(w.Header(), unavailableRetry)
+		writeError(w, hubapi.CodeUnavailable, "the hub's database cannot be used; try again later")
 	}
 }
 
-// retryLater answers that a request may be sent again, and nothing of it is stored, after wait, which becomes whole seconds.
-func retryLater(w http.ResponseWriter, wait time.Duration, code Code, why error) {
-	w.Header().Set("Retry-After", strconv.Itoa(int((wait+time.Second-1)/time.Second)))
-	writeJSON(w, http.StatusTooManyRequests, apiError{code, why.Error()})
+// writeError answers with the code's status.
+func writeError(w http.ResponseWriter, code hubapi.Code, message string) {
+	writeJSON(w, code.Status(), hubapi.Error{Code: code, Message: message})
 }
 
 func writeJSON(w http.ResponseWriter, status int, value any) {
-	w.Header().Set("Content-Type", "application/json")
+	w.Header().Set("Content-Type", hubapi.ContentType)
 	w.WriteHeader(status)
 	enc := json.NewEncoder(w)
 	enc.SetEscapeHTML(false)

@@ -7,21 +7,12 @@ import (
 	"fmt"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
-
-// reasonShared is what people and agents are told of an identity that two agents share.
-const reasonShared = "SharedIdentity"
 
 // maxInstances bounds the processes of a cluster's agent that are remembered, newest first: a copy that was
 // silent for as many restarts is found by its conflicts alone.
 const maxInstances = 64
-
-// IdentityHint tells an agent what is wrong with its identity. It is not signed, and nothing but a person goes by
-// it.
-type IdentityHint struct {
-	Reason  string `json:"reason"`
-	Message string `json:"message"`
-}
 
 // noteInstance notes which process of an agent has made a report, and finds out whether two take turns.
 // Processes of one agent follow one another, so that the numbers of their reports do not interleave, in
@@ -102,16 +93,16 @@ func forgetShared(ctx context.Context, db *conn, cluster int64, upTo order) erro
 }
 
 // hint is what the agent is told of its identity; nil where nothing is wrong with it.
-func (s stored) hint() *IdentityHint {
+func (s stored) hint() *hubapi.IdentityHint {
 	for _, r := range s.rejected {
-		if r.Reason == CodeKeyReplaced {
-			return &IdentityHint{string(r.Reason), r.Message}
+		if r.Reason == hubapi.CodeKeyReplaced {
+			return &hubapi.IdentityHint{Reason: r.Reason, Message: r.Message}
 		}
 	}
 	if s.sharedHow == "" {
 		return nil
 	}
-	return &IdentityHint{reasonShared, "a second agent has this one's key and uid, such as on a copy of its disk: " + s.sharedHow}
+	return &hubapi.IdentityHint{Reason: hubapi.CodeSharedIdentity, Message: "a second agent has this one's key and uid, such as on a copy of its disk: " + s.sharedHow}
 }
 
 // Unshare ends the suspicion that two agents share the identity of the cluster of this name or uid, since a

@@ -8,6 +8,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // made is a report of one process of an agent.
@@ -44,7 +45,7 @@ func TestTwoAgentsWithOneKeyAreFound(t *testing.T) {
 			h, _ := newHub(t)
 			a := newAgent(t, "plant-7")
 			a.register(t, h)
-			var last Receipt
+			var last hubapi.Receipt
 			for _, m := range tt.made {
 				status, receipt, _ := post(t, h, a.UID, a.made(t, m))
 				require.Equal(t, http.StatusOK, status)
@@ -77,7 +78,7 @@ func TestASharedIdentityEndsByAPersonOrANewKey(t *testing.T) {
 		_, receipt, _ := post(t, h, a.UID, a.made(t, made{"a", 4}))
 		require.Nil(t, receipt.Identity)
 		_, receipt, _ = post(t, h, a.UID, a.made(t, made{"b", 3}))
-		require.Equal(t, CodeConflict, receipt.Rejected[0].Reason)
+		require.Equal(t, hubapi.CodeConflict, receipt.Rejected[0].Reason)
 		require.Nil(t, receipt.Identity, "what was refused before is offered again now and then")
 		require.Empty(t, onlyCluster(t, h).ShownReason())
 		post(t, h, a.UID, a.made(t, made{"b", 5}))
@@ -97,7 +98,7 @@ func TestASharedIdentityEndsByAPersonOrANewKey(t *testing.T) {
 		require.Nil(t, receipt.Identity)
 		status, _, e := post(t, h, a.UID, a.made(t, made{"b", 4}))
 		require.Equal(t, http.StatusForbidden, status)
-		require.Equal(t, CodeKeyReplaced, e.Code)
+		require.Equal(t, hubapi.CodeKeyReplaced, e.Code)
 		require.Empty(t, onlyCluster(t, h).ShownReason())
 	})
 }

@@ -17,6 +17,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // serving serves h on l until the test ends.
@@ -128,14 +130,14 @@ func TestABodyHasALeastSpeedWhichASlowLinkReaches(t *testing.T) {
 		size, chunk int
 		every       time.Duration
 		status      int
-		code        Code
+		code        hubapi.Code
 		takes       time.Duration // at least
 	}{
-		{"1 KB a second", 60_000, 1000, time.Second, http.StatusBadRequest, CodeBadRequest, time.Minute - time.Second},
-		{"1 KB a second, in bursts after 25 seconds without", 60_000, 25_000, 25 * time.Second, http.StatusBadRequest, CodeBadRequest, 50 * time.Second},
-		{"nothing", 60_000, 0, time.Hour, http.StatusRequestTimeout, CodeTooSlow, bodyTime},
-		{"a byte a second", 60_000, 1, time.Second, http.StatusRequestTimeout, CodeTooSlow, bodyTime},
-		{"much, and then nothing", 60_000, 59_999, time.Hour, http.StatusRequestTimeout, CodeTooSlow, bodyTime},
+		{"1 KB a second", 60_000, 1000, time.Second, http.StatusBadRequest, hubapi.CodeBadRequest, time.Minute - time.Second},
+		{"1 KB a second, in bursts after 25 seconds without", 60_000, 25_000, 25 * time.Second, http.StatusBadRequest, hubapi.CodeBadRequest, 50 * time.Second},
+		{"nothing", 60_000, 0, time.Hour, http.StatusRequestTimeout, hubapi.CodeTooSlow, bodyTime},
+		{"a byte a second", 60_000, 1, time.Second, http.StatusRequestTimeout, hubapi.CodeTooSlow, bodyTime},
+		{"much, and then nothing", 60_000, 59_999, time.Hour, http.StatusRequestTimeout, hubapi.CodeTooSlow, bodyTime},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			dir := t.TempDir()
@@ -150,7 +152,7 @@ func TestABodyHasALeastSpeedWhichASlowLinkReaches(t *testing.T) {
 				go func() { ended <- h.Serve(ctx, l) }()
 				begun := time.Now()
 				go func() {
-					fmt.Fprintf(here, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", EnrollPath, tt.size)
+					fmt.Fprintf(here, "POST %s HTTP/1.1\r\nHost: localhost\r\nContent-Length: %d\r\n\r\n", hubapi.EnrollPath, tt.size)
 					for left := tt.size; left > 0; {
 						n := min(tt.chunk, left)
 						if _, err := here.Write(make([]byte, n)); err != nil {
@@ -280,7 +282,7 @@ func TestAHubOnLoopbackAnswersToItsOwnNames(t *testing.T) {
 			require.NoError(t, answer.Body.Close())
 			require.Equal(t, want, answer.StatusCode, host+path)
 			if want == http.StatusMisdirectedRequest {
-				require.Contains(t, string(body), CodeWrongHost)
+				require.Contains(t, string(body), hubapi.CodeWrongHost)
 				require.NotContains(t, strings.ToLower(string(body)), "evil")
 			}
 		}

@@ -13,6 +13,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
@@ -130,10 +131,10 @@ func importTable(w io.Writer, all []imported) {
 func refusedReports(w io.Writer, all []imported) error {
 	type kind struct {
 		file, cluster string
-		reason        hub.Code
+		reason        hubapi.Code
 	}
 	var kinds []kind
-	alike := map[kind][]hub.Rejection{}
+	alike := map[kind][]hubapi.Rejection{}
 	code := cli.OK
 	for _, i := range all {
 		for _, r := range i.Rejected {

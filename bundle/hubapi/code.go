@@ -1,0 +1,75 @@
+package hubapi
+
+import "net/http"
+
+// Code says why a hub refused a report or a request. Agents and scripts branch on it.
+type Code string
+
+// The codes of reports, in Rejection.Reason. Where no report of a request was signed by a key of the cluster, they
+// are also the code of an Error.
+const (
+	CodeUnknownCluster Code = "UnknownCluster" // no such uid is registered
+	CodeUnknownKey     Code = "UnknownKey"     // the key is not registered for the cluster, or revoked
+	CodeBadSignature   Code = "BadSignature"   // a registered key is named and did not sign this
+	CodeWrongCluster   Code = "WrongCluster"   // the report speaks for another cluster than it was sent as
+	CodeBadReport      Code = "BadReport"      // it is no envelope of a report, or its values are out of bounds
+	CodeTooLarge       Code = "TooLarge"       // also of a request
+	CodeConflict       Code = "Conflict"       // another report with its incarnation and seq is stored
+	CodeKeyReplaced    Code = "KeyReplaced"    // the agent has a newer key, and this report should be signed by that
+	CodeRetired        Code = "Retired"        // the cluster was retired
+)
+
+// The codes of requests as a whole.
+const (
+	CodeBadRequest  Code = "BadRequest"
+	CodeBusy        Code = "Busy"        // too many requests at once
+	CodeOverQuota   Code = "OverQuota"   // the cluster sends more than its pace or its quota allow
+	CodeTooSlow     Code = "TooSlow"     // the body did not arrive
+	CodeWrongHost   Code = "WrongHost"   // a hub on loopback was asked for by another machine's name
+	CodeUnavailable Code = "Unavailable" // the hub cannot read or write now
+)
+
+// The codes of requests for enrollment, beside CodeRetired, CodeKeyReplaced and some above.
+const (
+	CodeBadToken     Code = "BadToken" // there is no such token, or its key has not signed
+	CodeTokenExpired Code = "TokenExpired"
+	CodeTokenUsed    Code = "TokenUsed"
+	CodeTokenRevoked Code = "TokenRevoked"
+	CodeWrongScope   Code = "WrongScope"        // the token is for another cluster type, environment or ring
+	CodeWrongHub     Code = "WrongHub"          // the request is for another hub
+	CodeExists       Code = "AlreadyRegistered" // uid, name or key belong to another registration
+)
+
+// CodeSharedIdentity is in IdentityHint alone: two agents have one key and uid.
+const CodeSharedIdentity Code = "SharedIdentity"
+
+// Status returns the HTTP status of an Error with this code. Codes that this version does not know are refusals.
+func (c Code) Status() int {
+	switch c {
+	case CodeBadRequest:
+		return http.StatusBadRequest
+	case CodeTooSlow:
+		return http.StatusRequestTimeout
+	case CodeTooLarge:
+		return http.StatusRequestEntityTooLarge
+	case CodeWrongHost:
+		return http.StatusMisdirectedRequest
+	case CodeBusy, CodeOverQuota:
+		return http.StatusTooManyRequests
+	case CodeUnavailable:
+		return http.StatusServiceUnavailable
+	}
+	return http.StatusForbidden
+}
+
+// Permanent reports whether sending the same report again cannot help.
+func (c Code) Permanent() bool { return c != CodeUnknownCluster && c != CodeUnknownKey }
+
+// Untrusted reports whether the code means that no key in force for the cluster vouches for the report.
+func (c Code) Untrusted() bool {
+	switch c {
+	case CodeUnknownCluster, CodeUnknownKey, CodeBadSignature, CodeWrongCluster, CodeKeyReplaced, CodeRetired:
+		return true
+	}
+	return false
+}

@@ -1,0 +1,147 @@
+// Package hubapi is what agents and a hub say to each other over HTTP: paths, requests, answers, limits and codes.
+//
+// Begin with ReportsURL and Reports on an agent's side, and with ReportsPattern and Receipt on a hub's. Both ends use
+// these types, so that a field exists on both or on neither. docs/hub.md is the same contract in words.
+//
+// Only what a key has signed may be acted on: reports and requests for enrollment by the agent's key, Receipt.Ack and
+// Enrolled.Enrollment by the hub's. All else in an answer is a hint, which can delay an agent and nothing more. Fields
+// are only ever added; both ends ignore fields that they do not know.
+//
+// The package makes no connection and verifies no signature. Envelopes are bundle's.
+package hubapi
+
+import (
+	"encoding/json"
+	"net/url"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// What a hub listens to, as patterns of http.ServeMux.
+const (
+	// ReportsPattern takes Reports of the cluster whose uid is the path value "uid", and answers with a Receipt.
+	ReportsPattern = "POST /v1/clusters/{uid}/reports"
+	// EnrollPattern takes the envelope of a bundle.EnrollmentRequest, and answers with Enrolled.
+	EnrollPattern = "POST " + EnrollPath
+	// EnrollPath is the path of EnrollPattern.
+	EnrollPath = "/v1/enroll"
+)
+
+// ReportsURL returns where the hub at base takes the reports of the cluster with the given uid.
+func ReportsURL(base, uid string) (string, error) {
+	return url.JoinPath(base, "v1/clusters", url.PathEscape(uid), "reports")
+}
+
+// EnrollURL returns where the hub at base takes requests for enrollment.
+func EnrollURL(base string) (string, error) { return url.JoinPath(base, EnrollPath) }
+
+// Limits of requests. A hub answers a larger request with CodeTooLarge, or CodeBadRequest for the number of reports.
+const (
+	// MaxReports is the number of reports that one request may hold.
+	MaxReports = 500
+	// MaxRequestBytes bounds the body of a request with reports, compressed or not: one report of the largest size and
+	// the array around it.
+	MaxRequestBytes = bundle.MaxReportBytes + 4<<10
+	// MaxInflatedBytes bounds a compressed body once it is unpacked.
+	MaxInflatedBytes = 4 << 20
+	// MaxSignatures is the number of signatures that the envelope of a report may have: each costs a verification by
+	// each key.
+	MaxSignatures = 4
+	// MaxBodyTime is for how long a hub receives one body: the largest takes 17 minutes at 1 KB a second. An agent
+	// waits longer than that for the answer.
+	MaxBodyTime = 20 * time.Minute
+)
+
+// Limits of answers, in bytes. An agent reads no more.
+const (
+	// MaxReceiptBytes has room for the acknowledgement and the rejections of MaxReports reports.
+	MaxReceiptBytes = 4 << 20
+	// MaxEnrolledBytes has room for an enrollment of the largest size, indented or escaped.
+	MaxEnrolledBytes = 2 * bundle.MaxEnrollmentBytes
+)
+
+// ContentType is the media type of every request and answer.
+const ContentType = "application/json"
+
+// Reports is the body of a request that brings reports. With the header "Content-Encoding: gzip" it is compressed.
+type Reports struct {
+	// Reports holds 1 to MaxReports DSSE envelopes of type bundle.PayloadTypeReport.
+	Reports []json.RawMessage `json:"reports"`
+}
+
+// Receipt answers a request that brought reports, with status 200.
+type Receipt struct {
+	// Ack is the envelope of a bundle.Ack that names every report that is stored, now or before; absent if none is.
+	// It alone permits an agent to delete reports; the rest of a receipt is not signed.
+	Ack        json.RawMessage `json:"ack,omitempty"`
+	Accepted   int             `json:"accepted"`
+	Duplicates int             `json:"duplicates"`
+	// Rejected is in the order of the request.
+	Rejected []Rejection `json:"rejected"`
+	// Identity is nil if nothing is wrong with the agent's identity.
+	Identity *IdentityHint `json:"identity,omitempty"`
+	Pace     Pace          `json:"pace"`
+}
+
+// Rejection is a report that was not stored, and why.
+type Rejection struct {
+	// Index is the report's place in the request, from 0.
+	Index int `json:"index"`
+	// ID is the report's bundle.ReportID, empty if it could not be read. Nobody may have signed it.
+	ID digest.Digest `json:"id,omitempty"`
+	// Cluster is the uid that the report claims.
+	Cluster string `json:"cluster,omitempty"`
+	Reason  Code   `json:"reason"`
+	Message string `json:"message"`
+	// Permanent is false if sending the same report again may help. A rejection without the field is permanent.
+	Permanent bool `json:"permanent"`
+}
+
+// UnmarshalJSON reads a rejection. It is permanent unless it says otherwise.
+func (r *Rejection) UnmarshalJSON(data []byte) error {
+	type fields Rejection
+	f := fields{Permanent: true}
+	if err := json.Unmarshal(data, &f); err != nil {
+		return err
+	}
+	*r = Rejection(f)
+	return nil
+}
+
+// IdentityHint tells an agent, and through it people, what is wrong with its identity. The agent itself does not act
+// on it.
+type IdentityHint struct {
+	// Reason is CodeSharedIdentity, CodeKeyReplaced or CodeRetired.
+	Reason  Code   `json:"reason"`
+	Message string `json:"message"`
+}
+
+// Pace asks an agent not to send faster. It never makes an agent send sooner.
+type Pace struct {
+	// ReportsPerMinute is this agent's share of the reports that the hub takes. Zero and less ask for nothing.
+	ReportsPerMinute int64 `json:"reportsPerMinute"`
+}
+
+// Pause returns how long an agent waits after a request with n reports, at most limit.
+func (p Pace) Pause(n int, limit time.Duration) time.Duration {
+	if p.ReportsPerMinute <= 0 {
+		return 0
+	}
+	return min(time.Duration(float64(n)/float64(p.ReportsPerMinute)*float64(time.Minute)), limit)
+}
+
+// Enrolled answers a request for enrollment, with status 200.
+type Enrolled struct {
+	// Enrollment is the envelope of a bundle.Enrollment, signed by the hub.
+	Enrollment json.RawMessage `json:"enrolment"`
+}
+
+// Error is the body of every answer with a status other than 200. Nothing of the request is stored.
+type Error struct {
+	Code Code `json:"code"`
+	// Message is for people.
+	Message string `json:"error"`
+}
