@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -140,11 +139,7 @@ func (s *registrySink) push(ctx context.Context, repo oci.Target, batch []queued
 
 func upload(ctx context.Context, repo oci.Target, blobs []bundle.Blob, tag string) error {
 	for _, b := range blobs {
-		ok, err := repo.Exists(ctx, b.Descriptor)
-		if err == nil && !ok {
-			err = repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data))
-		}
-		if err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+		if _, err := oci.CopyBlob(ctx, nil, repo, b.WithData()); err != nil {
 			return err
 		}
 	}

@@ -41,6 +41,13 @@ func NewBlob(mediaType string, data []byte) Blob {
 	return Blob{Descriptor: ocispec.Descriptor{MediaType: mediaType, Digest: digest.FromBytes(data), Size: int64(len(data))}, Data: data}
 }
 
+// WithData returns the descriptor with the content embedded in it, as oci.CopyBlob takes it.
+func (b Blob) WithData() ocispec.Descriptor {
+	d := b.Descriptor
+	d.Data = b.Data
+	return d
+}
+
 // SignManifest signs the claim that manifest is what reference, a repository's name such as
 // registry.plant-7:5000/edge/bundles/dev/drone, offers. The result has one layer per signer, in
 // cosign's simple signing format, and carries the claim in the layers' descriptors as well.

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"bytes"
 	"cmp"
 	"context"
 	"errors"
@@ -210,7 +209,7 @@ func (h *Hub) pushAck(ctx context.Context, repo oci.Target, uid string, newest b
 		return err
 	}
 	for _, b := range blobs {
-		if err := repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
+		if _, err := oci.CopyBlob(ctx, nil, repo, b.WithData()); err != nil {
 			return err
 		}
 	}

@@ -1,18 +1,16 @@
 package publisher
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"slices"
 
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
-	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 // decide finds out which tags the destination needs for o, and writes nothing.
@@ -118,7 +116,7 @@ func (c *copier) attempt(ctx context.Context, o *original) error {
 		return err
 	}
 	w := copyWriter{from: o.repo, to: dst, sent: &o.done.Sent}
-	if err := w.manifest(ctx, o.desc, o.manifest); err != nil {
+	if err := w.manifest(ctx, o.desc); err != nil {
 		return err
 	}
 	if o.signature != nil {
@@ -156,45 +154,19 @@ func parts(m ocispec.Manifest) []ocispec.Descriptor {
 	return all
 }
 
-// manifest writes a manifest after what it lists. It asks for each part: a manifest that is there is no
-// proof, after a restore or a collector's mistake, that the rest is too.
-func (w *copyWriter) manifest(ctx context.Context, desc ocispec.Descriptor, m ocispec.Manifest) error {
-	for _, part := range parts(m) {
-		if err := w.blob(ctx, part); err != nil {
-			return err
-		}
-	}
-	return w.blob(ctx, desc)
+// manifest writes a manifest after its parts, those of them too that a manifest at the destination should have.
+func (w *copyWriter) manifest(ctx context.Context, desc ocispec.Descriptor) error {
+	return w.note(oci.Copy(ctx, w.from, w.to, desc))
 }
 
-// blob writes what desc describes, from its data where it has them, else in a stream.
+// blob writes what desc describes.
 func (w *copyWriter) blob(ctx context.Context, desc ocispec.Descriptor) error {
-	if err := desc.Digest.Validate(); err != nil {
-		return copyRefusal(bundle.BadContent, "descriptor of %s: %v", desc.MediaType, err)
-	}
-	there, err := w.to.Exists(ctx, desc)
-	if err != nil || there {
-		return err
-	}
-	var body io.ReadCloser
-	if len(desc.Data) > 0 {
-		data, err := bundle.ReadBlob(ctx, w.from, desc, desc.Size)
-		if err != nil {
-			return err
-		}
-		body = io.NopCloser(bytes.NewReader(data))
-	} else if body, err = w.from.Fetch(ctx, desc); err != nil {
-		return err
-	}
-	err = w.to.Push(ctx, desc, body)
-	_ = body.Close() // it was only read
-	if errors.Is(err, errdef.ErrAlreadyExists) {
-		return nil
-	}
-	if err == nil {
-		*w.sent += desc.Size
-		w.changed = true
-	}
+	return w.note(oci.CopyBlob(ctx, w.from, w.to, desc))
+}
+
+func (w *copyWriter) note(sent int64, err error) error {
+	*w.sent += sent
+	w.changed = w.changed || sent > 0
 	return err
 }
 

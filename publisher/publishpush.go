@@ -1,7 +1,6 @@
 package publisher
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
@@ -39,14 +38,7 @@ func putTag(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag s
 }
 
 func pushBlob(ctx context.Context, repo oci.Target, b bundle.Blob) error {
-	there, err := repo.Exists(ctx, b.Descriptor)
-	if err != nil || there {
-		return err
-	}
-	err = repo.Push(ctx, b.Descriptor, bytes.NewReader(b.Data))
-	if errors.Is(err, errdef.ErrAlreadyExists) {
-		return nil
-	}
+	_, err := oci.CopyBlob(ctx, nil, repo, b.WithData())
 	return err
 }
 

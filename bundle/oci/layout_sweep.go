@@ -82,19 +82,20 @@ func subject(d ocispec.Descriptor) []digest.Digest {
 	return nil
 }
 
-// references is what a manifest or an index names, whichever of the two it is.
+// references is what a manifest or an index names.
 type references struct {
 	Config    *ocispec.Descriptor  `json:"config"`
 	Layers    []ocispec.Descriptor `json:"layers"`
 	Manifests []ocispec.Descriptor `json:"manifests"`
 }
 
+// all returns the config, the layers and the manifests, in this order.
 func (r references) all() []ocispec.Descriptor {
-	all := append(r.Layers, r.Manifests...)
+	var all []ocispec.Descriptor
 	if r.Config != nil {
 		all = append(all, *r.Config)
 	}
-	return all
+	return append(append(all, r.Layers...), r.Manifests...)
 }
 
 // readReferences returns nothing for a blob that is not there, or of which what it names cannot be read.

@@ -1,0 +1,111 @@
+package oci
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/content"
+	"oras.land/oras-go/v2/errdef"
+)
+
+// Copy copies a manifest or index and everything that it names, and returns the bytes that were sent. Parts are written
+// before what names them, so a copy that is cut short leaves no manifest without its content and can be repeated.
+//
+// Unlike oras.CopyGraph it asks for every part, also below a manifest that is there: after a restore, or a garbage
+// collector's mistake, a manifest is no proof that its layers exist. A manifest has at most 4 MiB. Content that does
+// not match its descriptor is not written. The caller tags the copy; see Target.Tag.
+func Copy(ctx context.Context, from content.Fetcher, to content.Storage, root ocispec.Descriptor) (sent int64, err error) {
+	return copyGraph(ctx, from, to, root, map[digest.Digest]bool{})
+}
+
+// CopyBlob copies one blob, or one manifest without its parts, and returns the bytes that were sent: none where it is
+// there already. It sends d.Data where d has them, and then from may be nil.
+func CopyBlob(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor) (sent int64, err error) {
+	if err := d.Digest.Validate(); err != nil {
+		return 0, fmt.Errorf("descriptor of %.100q: %w", d.MediaType, err)
+	}
+	if there, err := to.Exists(ctx, plain(d)); err != nil || there {
+		return 0, err
+	}
+	switch err := push(ctx, from, to, d); {
+	case errors.Is(err, errdef.ErrAlreadyExists):
+		return 0, nil
+	case err != nil:
+		return 0, err
+	}
+	return d.Size, nil
+}
+
+// push writes d. The data of d are checked here, because a registry may keep what it is sent.
+func push(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor) error {
+	if len(d.Data) > 0 {
+		if err := checkData(d); err != nil {
+			return err
+		}
+		return to.Push(ctx, plain(d), bytes.NewReader(d.Data)) // which can be sent twice; see Target
+	}
+	body, err := from.Fetch(ctx, plain(d))
+	if err != nil {
+		return err
+	}
+	defer body.Close()
+	return to.Push(ctx, plain(d), body)
+}
+
+func copyGraph(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor, done map[digest.Digest]bool) (sent int64, err error) {
+	if done[d.Digest] {
+		return 0, nil
+	}
+	done[d.Digest] = true
+	if isManifest(d.MediaType) {
+		if d.Size > maxManifestBytes {
+			return 0, fmt.Errorf("manifest %s has %d bytes, at most %d are allowed", d.Digest, d.Size, maxManifestBytes)
+		}
+		if len(d.Data) > 0 {
+			err = checkData(d)
+		} else {
+			d.Data, err = content.FetchAll(ctx, from, d)
+		}
+		if err != nil {
+			return 0, err
+		}
+		var named references
+		if err := json.Unmarshal(d.Data, &named); err != nil {
+			return 0, fmt.Errorf("manifest %s: %w", d.Digest, err)
+		}
+		for _, part := range named.all() {
+			n, err := copyGraph(ctx, from, to, part, done)
+			sent += n
+			if err != nil {
+				return sent, err
+			}
+		}
+	}
+	n, err := CopyBlob(ctx, from, to, d)
+	return sent + n, err
+}
+
+func checkData(d ocispec.Descriptor) error {
+	if err := d.Digest.Validate(); err != nil {
+		return fmt.Errorf("%.100q: %w", d.Digest, err)
+	}
+	if int64(len(d.Data)) != d.Size || d.Digest.Algorithm().FromBytes(d.Data) != d.Digest {
+		return fmt.Errorf("data of descriptor %s: %w", d.Digest, content.ErrMismatchedDigest)
+	}
+	return nil
+}
+
+// isManifest reports whether content of this media type names other content.
+func isManifest(mediaType string) bool {
+	switch mediaType {
+	case ocispec.MediaTypeImageManifest, ocispec.MediaTypeImageIndex,
+		"application/vnd.docker.distribution.manifest.v2+json", "application/vnd.docker.distribution.manifest.list.v2+json":
+		return true
+	}
+	return false
+}
