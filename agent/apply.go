@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -126,11 +127,11 @@ func (p *pass) choose(ctx context.Context) error {
 		}
 	}
 	if !p.ready(ctx, next) {
-		return local("the files of release %s are damaged, and so is its layer in the store", next.digest())
+		return state.Local("the files of release %s are damaged, and so is its layer in the store", next.digest())
 	}
 	list, err := p.content.assignments(next)
 	if err != nil {
-		return local("read tree: %w", err)
+		return state.Local("read tree: %w", err)
 	}
 	return p.switchTo(next, list)
 }
@@ -142,7 +143,7 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 		return nil
 	}
 	now := p.opts.Now()
-	err := p.state.update(func(tx *bbolt.Tx) error {
+	err := p.state.db.Update(func(tx *bbolt.Tx) error {
 		known, err := p.state.recordsByName(tx)
 		if err != nil {
 			return err
@@ -162,9 +163,9 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 			err = errors.Join(err, saveRecord(tx, r.dropped(now)))
 		}
 		if forgiven {
-			err = errors.Join(err, drop(tx, bucketMeta, keyRefused))
+			err = errors.Join(err, state.Drop(tx, state.Meta, keyRefused))
 		}
-		return errors.Join(err, p.catchUp(tx, next), save(tx, bucketMeta, keyRunning, next), p.begin(tx, "apply", next.digest()))
+		return errors.Join(err, p.catchUp(tx, next), state.Save(tx, state.Meta, keyRunning, next), p.begin(tx, "apply", next.digest()))
 	})
 	if err != nil {
 		return err
@@ -276,12 +277,12 @@ func (p *pass) logChange(r record, res reconcilers.Result) {
 }
 
 func (p *pass) records() (rs []record, err error) {
-	err = p.state.view(func(tx *bbolt.Tx) error {
+	err = p.state.db.View(func(tx *bbolt.Tx) error {
 		rs, err = p.state.records(tx)
 		return err
 	})
 	if err != nil {
-		return nil, local("read state: %w", err)
+		return nil, state.Local("read state: %w", err)
 	}
 	return rs, nil
 }
@@ -291,10 +292,10 @@ func (p *pass) write(rs []record) error {
 	if len(rs) == 0 {
 		return nil
 	}
-	return p.state.update(func(tx *bbolt.Tx) (err error) {
+	return p.state.db.Update(func(tx *bbolt.Tx) (err error) {
 		for _, r := range rs {
 			if r.Removing && r.Item.State == bundle.Removed {
-				err = errors.Join(err, drop(tx, bucketItems, r.Spec.Name), drop(tx, bucketLedger, ledgerKey(r.Adapter, r.Spec.Name)))
+				err = errors.Join(err, state.Drop(tx, bucketItems, r.Spec.Name), state.Drop(tx, bucketLedger, ledgerKey(r.Adapter, r.Spec.Name)))
 			} else {
 				err = errors.Join(err, saveRecord(tx, r))
 			}

@@ -18,6 +18,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -162,9 +163,9 @@ type memory struct {
 
 func (s *siege) memory() (m memory) {
 	s.t.Helper()
-	require.NoError(s.t, s.state.view(func(tx *bbolt.Tx) (err error) {
-		if m.Highest, err = load[bundle.Order](tx, bucketOrders, s.stream.Repository()+"@"+s.stream.Platform); err == nil {
-			m.Floor, err = load[time.Time](tx, bucketMeta, keyFloorOf(s.epoch))
+	require.NoError(s.t, s.state.db.View(func(tx *bbolt.Tx) (err error) {
+		if m.Highest, err = state.Load[bundle.Order](tx, bucketOrders, s.stream.Repository()+"@"+s.stream.Platform); err == nil {
+			m.Floor, err = state.Load[time.Time](tx, state.Meta, keyFloorOf(s.epoch))
 		}
 		return err
 	}))

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -71,7 +72,7 @@ func (p *pass) findBar(ctx context.Context, begins bool) error {
 		if b == nil {
 			continue
 		}
-		b.Since = cmp.Or(b.Since, stamp(p.opts.Now()))
+		b.Since = cmp.Or(b.Since, state.Stamp(p.opts.Now()))
 		if old := p.barBefore; old != nil && old.Reason == b.Reason && old.Since.Before(b.Since) {
 			b.Since = old.Since
 		}
@@ -134,9 +135,9 @@ func (p *pass) noteBar(tx *bbolt.Tx) (bool, error) {
 	case next == nil && old == nil, next != nil && old != nil && *next == *old:
 		return false, nil
 	case next == nil:
-		return true, drop(tx, bucketMeta, keyBar)
+		return true, state.Drop(tx, state.Meta, keyBar)
 	}
-	return true, save(tx, bucketMeta, keyBar, next)
+	return true, state.Save(tx, state.Meta, keyBar, next)
 }
 
 // told says since when the cluster must not be changed, until when if that is known, and why.
@@ -153,7 +154,7 @@ func (b *bar) told() string {
 
 // barAt is the bar that people are to know of at now: that of the last pass, and a pause from when it was asked for.
 func barAt(tx *bbolt.Tx, now time.Time) (*bar, error) {
-	found, err1 := load[*bar](tx, bucketMeta, keyBar)
+	found, err1 := state.Load[*bar](tx, state.Meta, keyBar)
 	paused, err2 := loadPause(tx, now)
 	switch known := found != nil && found.Reason == ReasonPaused; {
 	case paused != nil:

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -17,8 +18,8 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 	first := s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
 	s.once()
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
-			return save(tx, bucketMeta, keyPaused, Pause{At: s.now, Reason: "harvest"})
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
+			return state.Save(tx, state.Meta, keyPaused, Pause{At: s.now, Reason: "harvest"})
 		}))
 	})
 	next := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
@@ -40,7 +41,7 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 
 	s.registry.blobs.Store(0)
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyPaused) }))
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyPaused) }))
 	})
 	r := s.once()
 	require.Equal(t, bundle.Compliant, r.Status.State)
@@ -54,7 +55,7 @@ func TestABarBeforeTheFirstReleaseIsTold(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyPaused, Pause{At: s.now}) }))
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyPaused, Pause{At: s.now}) }))
 	})
 	r := s.once()
 	require.Equal(t, bundle.Pending, r.Status.State)

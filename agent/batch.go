@@ -19,7 +19,7 @@ const (
 // batch returns the reports after seq that wanted chooses, oldest first, within the bounds of one request but at
 // least one.
 func (s *State) batch(after uint64, wanted func(queued) bool) (batch []queued, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.index == nil {
 			return err
@@ -45,7 +45,7 @@ func (s *State) nextBatch(after uint64, wanted func(queued) bool) (batch []queue
 	if batch, err = s.batch(after, wanted); err != nil || len(batch) == 0 {
 		return nil, false, err
 	}
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil {
 			return err
@@ -95,7 +95,7 @@ func (v verdicts) of(batch []queued) (n int) {
 // not touch it.
 func (s *State) settle(batch []queued, v verdicts, now time.Time) (deleted int, err error) {
 	acked := v.acked()
-	err = s.updateIf(func(tx *bbolt.Tx) (changed bool, err error) {
+	err = s.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {
 		deleted = 0
 		q, err := openQueue(tx)
 		if err != nil {
@@ -142,7 +142,7 @@ func (s *State) settleAll(acknowledged []digest.Digest) (deleted int, err error)
 	v := verdicts{acknowledged: acknowledged}
 	acked := v.acked()
 	var found []queued
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.index == nil {
 			return err

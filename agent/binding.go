@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -82,8 +83,8 @@ type Rebound struct {
 // configuration is forgotten, where s may be written: who changes the configuration has the last word.
 func (s *State) Bound(cluster bundle.ReportCluster) (bundle.ReportCluster, error) {
 	var b *Binding
-	err := s.view(func(tx *bbolt.Tx) (err error) {
-		b, err = load[*Binding](tx, bucketMeta, keyBinding)
+	err := s.db.View(func(tx *bbolt.Tx) (err error) {
+		b, err = state.Load[*Binding](tx, state.Meta, keyBinding)
 		return err
 	})
 	switch {
@@ -91,25 +92,25 @@ func (s *State) Bound(cluster bundle.ReportCluster) (bundle.ReportCluster, error
 		return cluster, err
 	case b.Configured == FeedOf(cluster):
 		return b.Bound.Of(cluster), nil
-	case s.db.IsReadOnly():
+	case s.db.ReadOnly():
 		return cluster, nil
 	}
-	return cluster, s.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyBinding) })
+	return cluster, s.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyBinding) })
 }
 
 // Rebind has the next agent follow other releases. Until one of them is verified, what is here stays. The error
-// wraps ErrNoState where no agent has worked yet, and is a *bundle.Refusal where the trust document is for another
+// wraps state.ErrNoState where no agent has worked yet, and is a *bundle.Refusal where the trust document is for another
 // platform.
 func (s *State) Rebind(to Rebinding, now time.Time) (r Rebound, err error) {
 	var refusal error
-	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
-		cluster, err1 := load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
-		b, err2 := load[*Binding](tx, bucketMeta, keyBinding)
+	err = s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		cluster, err1 := state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
+		b, err2 := state.Load[*Binding](tx, state.Meta, keyBinding)
 		if err := errors.Join(err1, err2); err != nil {
 			return false, err
 		}
 		if cluster.Environment == "" {
-			refusal = fmt.Errorf("state folder %s: %w", s.dir, ErrNoState)
+			refusal = fmt.Errorf("state folder %s: %w", s.db.Dir(), state.ErrNoState)
 			return false, nil
 		}
 		configured := FeedOf(cluster)
@@ -126,9 +127,9 @@ func (s *State) Rebind(to Rebinding, now time.Time) (r Rebound, err error) {
 			r.Binding = b.orNone()
 			return false, nil
 		}
-		b = &Binding{Configured: configured, Bound: r.After, At: stamp(now)}
+		b = &Binding{Configured: configured, Bound: r.After, At: state.Stamp(now)}
 		r.Binding = b.orNone()
-		return true, save(tx, bucketMeta, keyBinding, b)
+		return true, state.Save(tx, state.Meta, keyBinding, b)
 	})
 	return r, cmp.Or(err, refusal)
 }
@@ -167,7 +168,7 @@ func (a *Agent) own(r *release) bool {
 // move forgets what was known of the releases that were followed before. Their order is kept, as it is for each
 // stream, and so is what runs.
 func (p *pass) move(tx *bbolt.Tx, was Feed) error {
-	b, err := load[*Binding](tx, bucketMeta, keyBinding)
+	b, err := state.Load[*Binding](tx, state.Meta, keyBinding)
 	if err != nil {
 		return err
 	}
@@ -178,13 +179,13 @@ func (p *pass) move(tx *bbolt.Tx, was Feed) error {
 		p.opts.Log.Warn("other releases are followed from now on", "before", was, "now", now, "by", "configuration")
 	}
 	if b.orNone() == nil {
-		err = drop(tx, bucketMeta, keyBinding)
+		err = state.Drop(tx, state.Meta, keyBinding)
 	}
 	p.refused, p.contact = nil, contact{}
-	err = errors.Join(err, drop(tx, bucketMeta, keyRefused), drop(tx, bucketMeta, keyContact))
+	err = errors.Join(err, state.Drop(tx, state.Meta, keyRefused), state.Drop(tx, state.Meta, keyContact))
 	if !p.own(p.accepted) {
 		p.accepted = nil
-		err = errors.Join(err, drop(tx, bucketMeta, keyAccepted))
+		err = errors.Join(err, state.Drop(tx, state.Meta, keyAccepted))
 	}
 	return err
 }

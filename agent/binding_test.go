@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -126,7 +127,7 @@ func TestTheConfigurationHasTheLastWord(t *testing.T) {
 	s.publish(s.draft(1, shop))
 	s.agent(func(a *Agent) {
 		_, err := a.state.Rebind(Rebinding{Environment: "prod"}, s.now)
-		require.ErrorIs(t, err, ErrNoState)
+		require.ErrorIs(t, err, state.ErrNoState)
 	})
 	s.requireTaken()
 	s.rebind(Rebinding{Environment: "prod"})

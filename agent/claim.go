@@ -6,6 +6,7 @@ import (
 	"encoding/json"
 	"slices"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -35,7 +36,7 @@ func (p *pass) claimFor(ctx context.Context, adapter string, engine reconcilers.
 		err = json.Unmarshal(entry, &names)
 	}
 	if err != nil {
-		return local("read state: %w", err)
+		return state.Local("read state: %w", err)
 	}
 	if !first && len(names) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -18,7 +19,7 @@ func TestAStateFromBeforeTrustDocumentsKeepsItsFloor(t *testing.T) {
 	s := newSite(t)
 	later := s.now.Add(48 * time.Hour)
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, "floor", later) }))
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, "floor", later) }))
 	})
 	d := s.draft(1, shop)
 	d.Release.ExpiresAt = later
@@ -83,7 +84,7 @@ func TestAnExpiredReleaseIsShownWithItsAgeAndKept(t *testing.T) {
 	require.True(t, r.Status.Release.Running.Expired)
 	require.EqualValues(t, 93*24*3600, r.Status.Release.Running.AgeSeconds)
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.view(func(tx *bbolt.Tx) error {
+		require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error {
 			report, err := a.compose(tx, s.now)
 			require.True(t, report.Observed.Expired)
 			require.Equal(t, d.Release.IssuedAt, report.Observed.IssuedAt)

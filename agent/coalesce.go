@@ -8,6 +8,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -106,7 +107,7 @@ func (q *queue) follow(e *queued, failures []string) (unpin, error) {
 		}
 	}
 	for _, f := range failures {
-		t, err := load[told](q.tx, bucketFailing, f)
+		t, err := state.Load[told](q.tx, bucketFailing, f)
 		if err != nil {
 			return nil, err
 		}
@@ -127,7 +128,7 @@ func (q *queue) tell(failure string, t told) error {
 	if _, err := q.tx.CreateBucketIfNotExists([]byte(bucketFailing)); err != nil {
 		return err
 	}
-	return save(q.tx, bucketFailing, failure, t)
+	return state.Save(q.tx, bucketFailing, failure, t)
 }
 
 // forget deletes what is known of failures that would begin another series.
@@ -138,14 +139,14 @@ func (q *queue) forget(now time.Time) error {
 	}
 	var old []string
 	err := b.ForEach(func(k, _ []byte) error {
-		t, err := load[told](q.tx, bucketFailing, string(k))
+		t, err := state.Load[told](q.tx, bucketFailing, string(k))
 		if err == nil && now.Sub(t.At) > q.gap() {
 			old = append(old, string(k))
 		}
 		return err
 	})
 	for _, f := range old {
-		err = errors.Join(err, drop(q.tx, bucketFailing, f))
+		err = errors.Join(err, state.Drop(q.tx, bucketFailing, f))
 	}
 	return err
 }

@@ -85,7 +85,7 @@ func (h *history) step(random *rand.Rand, at time.Time, chance float64) reported
 // unsynced opens a state that does not wait for the disk, which thousands of transactions would.
 func unsynced(t testing.TB) *State {
 	s := openTestState(t, t.TempDir())
-	s.db.NoSync = true
+	boltOf(s).NoSync = true
 	return s
 }
 
@@ -100,7 +100,7 @@ func TestTheQueueHoldsWhatItsRuleSays(t *testing.T) {
 			for range 400 {
 				at = at.Add(time.Duration(random.Int64N(int64(5 * time.Hour))))
 				r := h.step(random, at, chance)
-				require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+				require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error {
 					return enqueue(tx, r.queued, slices.Clone(r.failures), QueueLimits{}.withDefaults())
 				}))
 				if random.IntN(40) == 0 {
@@ -121,7 +121,7 @@ func TestTheQueueHoldsWhatItsRuleSays(t *testing.T) {
 			st := queueOf(t, s)
 			require.Equal(t, len(kept), st.Length)
 			require.Zero(t, st.Dropped)
-			require.NoError(t, s.view(func(tx *bbolt.Tx) error {
+			require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
 				q, err := openQueue(tx)
 				require.NoError(t, err)
 				counted, err := q.count()
@@ -143,7 +143,7 @@ func TestATooSmallQueueLosesNoFailure(t *testing.T) {
 			for range 400 {
 				at = at.Add(time.Duration(random.Int64N(int64(20 * time.Hour))))
 				r := h.step(random, at, 0.15)
-				require.NoError(t, s.update(func(tx *bbolt.Tx) error { return enqueue(tx, r.queued, slices.Clone(r.failures), limits) }))
+				require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error { return enqueue(tx, r.queued, slices.Clone(r.failures), limits) }))
 				if random.IntN(10) > 0 {
 					continue
 				}
@@ -164,7 +164,7 @@ func TestATooSmallQueueLosesNoFailure(t *testing.T) {
 
 func gapOf(t testing.TB, s *State) (gap time.Duration) {
 	t.Helper()
-	require.NoError(t, s.view(func(tx *bbolt.Tx) error {
+	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		gap = q.gap()
 		return err
@@ -211,7 +211,7 @@ func TestThirtyDaysOfflineStaySmallAndLoseNoFailure(t *testing.T) {
 				*r = r.to(bundle.Compliant, "", "", s.now)
 			}
 		}
-		require.NoError(t, state.update(func(tx *bbolt.Tx) (err error) {
+		require.NoError(t, state.db.Update(func(tx *bbolt.Tx) (err error) {
 			for _, r := range records {
 				if err == nil {
 					err = saveRecord(tx, r)
@@ -251,7 +251,7 @@ func BenchmarkEnqueue(b *testing.B) {
 				e := queued{ID: testID(i), Size: 4 << 10, At: epoch.Add(time.Duration(i) * time.Minute), seq: uint64(i + 1), envelope: make([]byte, 4<<10)}
 				return enqueue(tx, e, []string{fmt.Sprint(i)}, QueueLimits{Reports: length, Bytes: 1 << 40})
 			}
-			require.NoError(b, s.update(func(tx *bbolt.Tx) (err error) {
+			require.NoError(b, s.db.Update(func(tx *bbolt.Tx) (err error) {
 				for i := 0; i < length && err == nil; i++ {
 					err = add(tx, i)
 				}
@@ -259,7 +259,7 @@ func BenchmarkEnqueue(b *testing.B) {
 			}))
 			i := length
 			for b.Loop() {
-				require.NoError(b, s.update(func(tx *bbolt.Tx) error { return add(tx, i) }))
+				require.NoError(b, s.db.Update(func(tx *bbolt.Tx) error { return add(tx, i) }))
 				i++
 			}
 		})

@@ -12,14 +12,15 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
 const (
-	storeDir    = "store"    // an OCI layout with the blobs of the releases in use, see store.go
-	treesDir    = "trees"    // what their trees have beside assignments' files, by the encoded diffID
-	contentsDir = "contents" // assignments' files, by the encoded digest of their content
+	storeDir    = state.StoreDir // an OCI layout with the blobs of the releases in use, see store.go
+	treesDir    = "trees"        // what their trees have beside assignments' files, by the encoded diffID
+	contentsDir = "contents"     // assignments' files, by the encoded digest of their content
 	stagingDir  = ".staging"
 )
 
@@ -46,7 +47,7 @@ type contents struct {
 }
 
 func newContents(s *State) *contents {
-	layout := oci.NewLayout(filepath.Join(s.dir, storeDir))
+	layout := oci.NewLayout(filepath.Join(s.Dir(), storeDir))
 	return &contents{state: s, layout: layout, checked: map[digest.Digest]bool{}, download: layout.Download}
 }
 
@@ -57,12 +58,12 @@ func (c *contents) repository(s bundle.Stream) (oci.Target, error) {
 
 // tree is the folder of what an unpacked tree has beside assignments' files.
 func (c *contents) tree(diffID digest.Digest) string {
-	return filepath.Join(c.state.dir, treesDir, diffID.Encoded())
+	return filepath.Join(c.state.db.Dir(), treesDir, diffID.Encoded())
 }
 
 // folder is that of the files of an assignment whose content, a valid digest, is this. Releases share it.
 func (c *contents) folder(content digest.Digest) string {
-	return filepath.Join(c.state.dir, contentsDir, content.Encoded())
+	return filepath.Join(c.state.db.Dir(), contentsDir, content.Encoded())
 }
 
 // errNotStaged means that the tree is not on disk as it was unpacked.
@@ -79,12 +80,12 @@ func (c *contents) assignments(r *release) ([]bundle.Assignment, error) {
 		return c.seen.list, nil
 	}
 	var known digest.Digest
-	err := c.state.view(func(tx *bbolt.Tx) (err error) {
-		known, err = load[digest.Digest](tx, bucketTrees, id.Encoded())
+	err := c.state.db.View(func(tx *bbolt.Tx) (err error) {
+		known, err = state.Load[digest.Digest](tx, bucketTrees, id.Encoded())
 		return err
 	})
 	if err != nil {
-		return nil, local("read state: %w", err)
+		return nil, state.Local("read state: %w", err)
 	}
 	if known == "" {
 		return nil, errNotStaged
@@ -116,7 +117,7 @@ func (c *contents) has(content digest.Digest) bool {
 		return false
 	}
 	if !c.checked[content] {
-		d, err := bundle.ContentDigestOf(os.DirFS(filepath.Join(c.state.dir, contentsDir)), content.Encoded())
+		d, err := bundle.ContentDigestOf(os.DirFS(filepath.Join(c.state.db.Dir(), contentsDir)), content.Encoded())
 		c.checked[content] = err == nil && d == content
 	}
 	return c.checked[content]
@@ -149,11 +150,11 @@ func (c *contents) readList(root *os.Root) ([]bundle.Assignment, digest.Digest, 
 // stage unpacks the tree of r from the store and checks it. Folders get their names when all is whole, and count
 // once the state file knows of it.
 func (c *contents) stage(ctx context.Context, r *release) (err error) {
-	temp, final := filepath.Join(c.state.dir, treesDir, stagingDir), c.tree(r.Release.Content.DiffID)
-	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700), os.MkdirAll(filepath.Join(c.state.dir, contentsDir), 0o700)); err != nil {
-		return local("stage: %w", err)
+	temp, final := filepath.Join(c.state.db.Dir(), treesDir, stagingDir), c.tree(r.Release.Content.DiffID)
+	if err := errors.Join(os.RemoveAll(temp), os.MkdirAll(temp, 0o700), os.MkdirAll(filepath.Join(c.state.db.Dir(), contentsDir), 0o700)); err != nil {
+		return state.Local("stage: %w", err)
 	}
-	c.state.at("stage: the folder is empty")
+	c.state.db.At("stage: the folder is empty")
 	defer func() {
 		if err != nil {
 			err = errors.Join(err, os.RemoveAll(temp))
@@ -163,13 +164,13 @@ func (c *contents) stage(ctx context.Context, r *release) (err error) {
 	if err != nil {
 		return err
 	}
-	c.state.at("stage: unpacked")
+	c.state.db.At("stage: unpacked")
 	if err := errors.Join(os.RemoveAll(final), os.Rename(temp, final)); err != nil {
-		return local("stage: %w", err)
+		return state.Local("stage: %w", err)
 	}
-	c.state.at("stage: renamed")
-	return c.state.update(func(tx *bbolt.Tx) error {
-		return save(tx, bucketTrees, r.Release.Content.DiffID.Encoded(), list)
+	c.state.db.At("stage: renamed")
+	return c.state.db.Update(func(tx *bbolt.Tx) error {
+		return state.Save(tx, bucketTrees, r.Release.Content.DiffID.Encoded(), list)
 	})
 }
 
@@ -177,7 +178,7 @@ func (c *contents) stage(ctx context.Context, r *release) (err error) {
 func (c *contents) unpack(ctx context.Context, r *release, dir string) (digest.Digest, error) {
 	list, err := c.unpackTo(ctx, r, dir)
 	if err != nil && !errors.As(err, new(*bundle.Refusal)) {
-		err = local("stage: %w", err)
+		err = state.Local("stage: %w", err)
 	}
 	return list, err
 }
@@ -254,7 +255,7 @@ func (c *contents) place(root *os.Root, list []bundle.Assignment, passed map[str
 			return err
 		}
 		c.checked[a.Content] = true
-		c.state.at("stage: a folder is in its place")
+		c.state.db.At("stage: a folder is in its place")
 	}
 	return nil
 }

@@ -11,6 +11,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 // Dead letters are reports that the hub says it will never take. They are out of the way of the others, and so few
@@ -51,12 +53,12 @@ func (q *queue) bury(e queued, why string, now time.Time) error {
 	if e.Rejected == "" {
 		q.totals.Rejected++
 	}
-	e.Rejected, e.RetryAt = cmp.Or(why, "rejected"), stamp(now.Add(skipTime))
+	e.Rejected, e.RetryAt = cmp.Or(why, "rejected"), state.Stamp(now.Add(skipTime))
 	q.totals.LastRejection = e.Rejected
 	if q.totals.Dead == maxDeadReports || q.totals.DeadBytes+int64(e.Size) > maxDeadBytes {
 		return q.note(e)
 	}
-	l := letter{queued: e, RejectedAt: stamp(now), Envelope: bytes.Clone(q.reports.Get(seqKey(e.seq)))}
+	l := letter{queued: e, RejectedAt: state.Stamp(now), Envelope: bytes.Clone(q.reports.Get(seqKey(e.seq)))}
 	err := errors.Join(q.remove(e), q.putLetter(l))
 	q.totals.Rejected++ // which remove has counted as gone
 	q.totals.Dead, q.totals.DeadBytes = q.totals.Dead+1, q.totals.DeadBytes+int64(e.Size)
@@ -96,7 +98,7 @@ func (q *queue) letters() (all []letter, err error) {
 
 func parseLetter(k, v []byte) (l letter, err error) {
 	if err := json.Unmarshal(v, &l); err != nil {
-		return l, fmt.Errorf("%s: %w: %v", bucketDead, ErrDamaged, err)
+		return l, fmt.Errorf("%s: %w: %v", bucketDead, state.ErrDamaged, err)
 	}
 	l.seq, l.envelope, l.dead = binary.BigEndian.Uint64(k), l.Envelope, true
 	return l, nil
@@ -104,7 +106,7 @@ func parseLetter(k, v []byte) (l letter, err error) {
 
 // deadBatch returns the dead letters that wanted chooses, within the bounds of one request.
 func (s *State) deadBatch(wanted func(queued) bool) (batch []queued, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.totals.Dead == 0 {
 			return err
@@ -141,7 +143,7 @@ func (q *queue) settleLetter(sent queued, acked bool, why string, refused bool, 
 	case acked:
 		return true, q.removeLetter(l)
 	case refused:
-		l.Rejected, l.RetryAt = cmp.Or(why, l.Rejected), stamp(now.Add(skipTime))
+		l.Rejected, l.RetryAt = cmp.Or(why, l.Rejected), state.Stamp(now.Add(skipTime))
 		return false, q.putLetter(l)
 	}
 	return false, err
@@ -151,7 +153,7 @@ func (q *queue) settleLetter(sent queued, acked bool, why string, refused bool, 
 // among the dead letters.
 func (s *State) DeadLetters() (all []DeadLetter, err error) {
 	all = []DeadLetter{}
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		return eachRejected(tx, func(_ *queue, l letter) error {
 			all = append(all, DeadLetter{l.ID, l.seq, l.Size, l.At, l.RejectedAt, l.RetryAt, l.Rejected})
 			return nil
@@ -182,7 +184,7 @@ func (s *State) DropDeadLetters() (n int, err error) {
 }
 
 func (s *State) changeRejected(f func(*queue, letter) error) (n int, err error) {
-	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
+	err = s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		n = 0
 		var used *queue
 		err := eachRejected(tx, func(q *queue, l letter) error {

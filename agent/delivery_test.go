@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -48,11 +49,11 @@ func (w *correspondence) pick(n int) int { return w.random.IntN(n) }
 func (w *correspondence) report() {
 	w.made++
 	id := digest.FromString(fmt.Sprint("report ", w.made))
-	require.NoError(w, w.state.update(func(tx *bbolt.Tx) error {
-		last, err := load[reporter](tx, bucketMeta, keyReporter)
+	require.NoError(w, w.state.db.Update(func(tx *bbolt.Tx) error {
+		last, err := state.Load[reporter](tx, state.Meta, keyReporter)
 		require.NoError(w, err)
 		last.Seq++ // which begins again from where a backup was
-		require.NoError(w, save(tx, bucketMeta, keyReporter, last))
+		require.NoError(w, state.Save(tx, state.Meta, keyReporter, last))
 		e := queued{ID: id, Size: 10, At: epoch.Add(time.Duration(w.made) * time.Minute), seq: uint64(last.Seq), envelope: []byte("{}")}
 		return enqueue(tx, e, []string{fmt.Sprint(w.made)}, QueueLimits{}.withDefaults())
 	}))
@@ -123,14 +124,14 @@ func (w *correspondence) lie() {
 	require.Len(w, w.waiting(), before)
 }
 
-func (w *correspondence) path() string { return filepath.Join(w.state.Dir(), stateFile) }
+func (w *correspondence) path() string { return filepath.Join(w.state.Dir(), state.File) }
 
 func (w *correspondence) reopen(change func()) {
 	dir := w.state.Dir()
 	require.NoError(w, w.state.Close())
 	change()
 	w.state = openTestState(w.T, dir)
-	w.state.db.NoSync = true
+	boltOf(w.state).NoSync = true
 }
 
 func (w *correspondence) save() {
@@ -214,7 +215,7 @@ func TestAnAcknowledgementIsForWhatAReportSaysAndNotForItsNumber(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
-	backup, err := os.ReadFile(filepath.Join(s.dir, stateFile))
+	backup, err := os.ReadFile(filepath.Join(s.dir, state.File))
 	require.NoError(t, err)
 	_, key, err := ed25519.GenerateKey(nil)
 	require.NoError(t, err)
@@ -236,7 +237,7 @@ func TestAnAcknowledgementIsForWhatAReportSaysAndNotForItsNumber(t *testing.T) {
 	}
 	before, seq := second(2)
 	ack := (&testHub{}).ack(key, "plant-7", before)
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, stateFile), backup, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(s.dir, state.File), backup, 0o600))
 	after, again := second(3)
 	require.Equal(t, seq, again, "the seq is used again")
 	s.agent(func(a *Agent) {

@@ -8,6 +8,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -49,11 +50,11 @@ func (p *pass) deltas(m ocispec.Manifest) (usable []offeredDelta) {
 func (p *pass) byDelta(ctx context.Context, from oci.Target, d offeredDelta) (made bool, err error) {
 	err = p.download(ctx, from, d.layer)
 	if err == nil {
-		p.state.at("delta: it has arrived")
+		p.state.db.At("delta: it has arrived")
 		if err = d.job.Start(ctx, p.opts.DeltaCommand...); err == nil {
-			p.state.at("delta: the tree is made")
+			p.state.db.At("delta: the tree is made")
 			if err = p.content.keepMade(d.job.Out, d.job.Want.DiffID); err != nil {
-				return false, local("store: %w", err)
+				return false, state.Local("store: %w", err)
 			}
 			p.opts.Log.Info("a delta was taken in place of the layer", "digest", p.target.digest(), "bytes", d.layer.Size, "layer", p.target.Tree.Size)
 			return true, nil

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -103,26 +104,26 @@ func TestALostSectorOfTheStateIsNoticed(t *testing.T) {
 		s.publish(s.draft(n+1, map[string]string{"a-x/f": fmt.Sprint(n), "b-x/f": fmt.Sprint(n)}))
 		s.once()
 	}
-	whole, err := os.ReadFile(filepath.Join(s.dir, stateFile))
+	whole, err := os.ReadFile(filepath.Join(s.dir, state.File))
 	require.NoError(t, err)
 	var id identity
 	s.agent(func(a *Agent) { id = a.state.identity() })
 	opened, size := 0, os.Getpagesize()
-	path := filepath.Join(s.dir, stateFile)
+	path := filepath.Join(s.dir, state.File)
 	try := func(data []byte) {
 		_ = os.Remove(path) // where bbolt has panicked it keeps the file locked
 		require.NoError(t, os.WriteFile(path, data, 0o600))
-		state, err := OpenState(s.dir, nil)
+		st, err := OpenState(s.dir, nil)
 		if err != nil {
-			require.ErrorIs(t, err, ErrDamaged)
+			require.ErrorIs(t, err, state.ErrDamaged)
 			return
 		}
-		defer state.Close()
+		defer st.Close()
 		opened++
-		require.Equal(t, id, state.identity())
-		order, _, err := (&pass{Agent: s.agentOn(state)}).judgedSoFar(s.stream, 0)
+		require.Equal(t, id, st.identity())
+		order, _, err := (&pass{Agent: s.agentOn(st)}).judgedSoFar(s.stream, 0)
 		if err != nil {
-			require.ErrorIs(t, err, ErrDamaged)
+			require.ErrorIs(t, err, state.ErrDamaged)
 			return
 		}
 		require.EqualValues(t, 4, order.Sequence)
@@ -141,15 +142,15 @@ func TestALostSectorOfTheStateIsNoticed(t *testing.T) {
 // An agent that is killed, or loses its power, while bbolt makes the file has an empty one at most.
 func TestAnEmptyStateFileIsANewOneWhereNothingIsStored(t *testing.T) {
 	dir := t.TempDir()
-	require.NoError(t, os.WriteFile(filepath.Join(dir, stateFile), nil, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(dir, state.File), nil, 0o600))
 	_, err := ReadState(dir)
-	require.ErrorIs(t, err, ErrNoState)
+	require.ErrorIs(t, err, state.ErrNoState)
 	require.NoError(t, openTestState(t, dir).Close())
 
 	require.NoError(t, os.Mkdir(filepath.Join(dir, storeDir), 0o700))
-	require.NoError(t, os.Truncate(filepath.Join(dir, stateFile), 0))
+	require.NoError(t, os.Truncate(filepath.Join(dir, state.File), 0))
 	_, err = ReadState(dir)
-	require.ErrorIs(t, err, ErrDamaged)
+	require.ErrorIs(t, err, state.ErrDamaged)
 	_, err = OpenState(dir, nil)
-	require.ErrorIs(t, err, ErrDamaged)
+	require.ErrorIs(t, err, state.ErrDamaged)
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
@@ -107,8 +108,8 @@ func (a *Agent) Enroll(ctx context.Context, o EnrollOptions) (Enrolled, error) {
 
 // waiting is the request that waits for its answer; the zero one is none.
 func (a *Agent) waiting() (pending enrolling, err error) {
-	err = a.state.view(func(tx *bbolt.Tx) (err error) {
-		pending, err = load[enrolling](tx, bucketMeta, keyEnrolling)
+	err = a.state.db.View(func(tx *bbolt.Tx) (err error) {
+		pending, err = state.Load[enrolling](tx, state.Meta, keyEnrolling)
 		return err
 	})
 	return pending, err
@@ -117,15 +118,15 @@ func (a *Agent) waiting() (pending enrolling, err error) {
 // withdraw has a request wait no more that was refused and brings nothing but what is asked again at any time, and
 // the one before it wait again, which somebody may be carrying.
 func (a *Agent) withdraw(refused, before enrolling) error {
-	return a.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
-		now, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+	return a.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		now, err := state.Load[enrolling](tx, state.Meta, keyEnrolling)
 		switch {
 		case err != nil || now.ID != refused.ID:
 			return false, err
 		case before.Kind == "":
-			return true, drop(tx, bucketMeta, keyEnrolling)
+			return true, state.Drop(tx, state.Meta, keyEnrolling)
 		}
-		return true, save(tx, bucketMeta, keyEnrolling, before)
+		return true, state.Save(tx, state.Meta, keyEnrolling, before)
 	})
 }
 
@@ -158,16 +159,16 @@ func (a *Agent) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, error)
 // known, whose answer is what ends it.
 func (a *Agent) EndRotation() (Enrolled, error) {
 	done := Enrolled{Cluster: a.cluster}
-	err := a.state.update(func(tx *bbolt.Tx) error {
-		pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+	err := a.state.db.Update(func(tx *bbolt.Tx) error {
+		pending, err := state.Load[enrolling](tx, state.Meta, keyEnrolling)
 		if err != nil {
 			return err
 		}
 		switch {
 		case pending.Kind != EnrollRotate:
-			return declined{ErrNoRotation}
+			return state.Decline(ErrNoRotation)
 		case a.hub().key != nil:
-			return declined{fmt.Errorf("%w: it is for the hub, whose answer ends the rotation", ErrUnfinished)}
+			return state.Decline(fmt.Errorf("%w: it is for the hub, whose answer ends the rotation", ErrUnfinished))
 		}
 		key, err := pending.Next.signer()
 		if err != nil {
@@ -176,12 +177,12 @@ func (a *Agent) EndRotation() (Enrolled, error) {
 		if done.KeyID, err = bundle.KeyID(key.Public()); err != nil {
 			return err
 		}
-		return errors.Join(a.become(tx, pending), drop(tx, bucketMeta, keyEnrolling))
+		return errors.Join(a.become(tx, pending), state.Drop(tx, state.Meta, keyEnrolling))
 	})
 	if err != nil {
 		return Enrolled{}, err
 	}
-	return done, a.state.view(a.state.loadIdentity)
+	return done, a.state.db.View(a.state.loadIdentity)
 }
 
 // askedHub is the beginning of the key id of the hub that is to be asked.
@@ -213,12 +214,12 @@ func (a *Agent) askedHub(o EnrollOptions) (string, *bundle.EnrollToken, error) {
 // the hub may have changed over already.
 func (a *Agent) prepare(kind EnrollKind, hub string, token *bundle.EnrollToken) (pending enrolling, err error) {
 	kind = cmp.Or(kind, EnrollAsIs)
-	err = a.state.update(func(tx *bbolt.Tx) error {
-		now, err := load[identity](tx, bucketMeta, keyIdentity)
+	err = a.state.db.Update(func(tx *bbolt.Tx) error {
+		now, err := state.Load[identity](tx, state.Meta, keyIdentity)
 		if err != nil {
 			return err
 		}
-		before, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+		before, err := state.Load[enrolling](tx, state.Meta, keyEnrolling)
 		if err != nil {
 			return err
 		}
@@ -227,7 +228,7 @@ func (a *Agent) prepare(kind EnrollKind, hub string, token *bundle.EnrollToken) 
 			pending = before
 			return nil
 		case kind == EnrollAsIs && before.Kind == EnrollRotate: // the hub may know the new key alone
-			return declined{fmt.Errorf("%w: it was for a new key", ErrUnfinished)}
+			return state.Decline(fmt.Errorf("%w: it was for a new key", ErrUnfinished))
 		}
 		pending = enrolling{Kind: kind}
 		switch {
@@ -242,21 +243,21 @@ func (a *Agent) prepare(kind EnrollKind, hub string, token *bundle.EnrollToken) 
 			return err
 		}
 		if kind != EnrollAnew { // an agent that has not run yet is known by its request
-			err = save(tx, bucketMeta, keyCluster, a.cluster)
+			err = state.Save(tx, state.Meta, keyCluster, a.cluster)
 		}
-		return errors.Join(err, save(tx, bucketMeta, keyEnrolling, pending))
+		return errors.Join(err, state.Save(tx, state.Meta, keyEnrolling, pending))
 	})
 	return pending, err
 }
 
 // seal makes the request's envelope.
 func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string, token *bundle.EnrollToken) error {
-	last, err := load[reporter](tx, bucketMeta, keyReporter)
+	last, err := state.Load[reporter](tx, state.Meta, keyReporter)
 	if err != nil {
 		return err
 	}
 	r := bundle.EnrollmentRequest{
-		Cluster: a.cluster, Hub: hub, IssuedAt: stamp(a.opts.Now()),
+		Cluster: a.cluster, Hub: hub, IssuedAt: state.Stamp(a.opts.Now()),
 		Agent: bundle.ReportAgent{Version: a.opts.Version, Incarnation: now.Incarnation, Seq: last.Seq},
 	}
 	who := now
@@ -305,9 +306,9 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 	if err != nil {
 		return Enrolled{}, err
 	}
-	kept := enrollment{URL: url, HubKey: e.HubKey, Cluster: e.Cluster, KeyID: e.KeyID, Request: e.Request, At: stamp(a.opts.Now())}
-	err = a.state.update(func(tx *bbolt.Tx) error {
-		pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+	kept := enrollment{URL: url, HubKey: e.HubKey, Cluster: e.Cluster, KeyID: e.KeyID, Request: e.Request, At: state.Stamp(a.opts.Now())}
+	err = a.state.db.Update(func(tx *bbolt.Tx) error {
+		pending, err := state.Load[enrolling](tx, state.Meta, keyEnrolling)
 		if err != nil {
 			return err
 		}
@@ -317,13 +318,13 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 		if pending.Next != nil {
 			err = a.become(tx, pending)
 		}
-		return errors.Join(err, catchUp(tx, e.Incarnation, pending.Next != nil), save(tx, bucketMeta, keyEnrollment, kept), save(tx, bucketMeta, keyCluster, a.cluster),
-			drop(tx, bucketMeta, keyEnrolling), drop(tx, bucketMeta, keyHint))
+		return errors.Join(err, catchUp(tx, e.Incarnation, pending.Next != nil), state.Save(tx, state.Meta, keyEnrollment, kept), state.Save(tx, state.Meta, keyCluster, a.cluster),
+			state.Drop(tx, state.Meta, keyEnrolling), state.Drop(tx, state.Meta, keyHint))
 	})
 	if err != nil {
 		return Enrolled{}, err
 	}
-	if err := a.state.view(a.state.loadIdentity); err != nil {
+	if err := a.state.db.View(a.state.loadIdentity); err != nil {
 		return Enrolled{}, err
 	}
 	a.opts.Log.Info("enrolled", "hub", url, "hubKey", hubID, "cluster", e.Cluster.Name, "uid", e.Cluster.UID, "key", e.KeyID)
@@ -334,7 +335,7 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 
 // matches returns an error unless e answers what was asked last, or is the answer that was kept before.
 func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrollment) error {
-	before, err := load[enrollment](tx, bucketMeta, keyEnrollment)
+	before, err := state.Load[enrollment](tx, state.Meta, keyEnrollment)
 	if err != nil {
 		return err
 	}
@@ -342,9 +343,9 @@ func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrollment) er
 	case pending.ID == "" && before.Request == e.Request && e.Request != "":
 		return nil
 	case pending.ID == "" || pending.ID != e.Request:
-		return declined{fmt.Errorf("%w: it answers %s", ErrNoRequest, e.Request)}
+		return state.Decline(fmt.Errorf("%w: it answers %s", ErrNoRequest, e.Request))
 	}
-	who, err := load[identity](tx, bucketMeta, keyIdentity)
+	who, err := state.Load[identity](tx, state.Meta, keyIdentity)
 	if err != nil {
 		return err
 	}
@@ -361,35 +362,35 @@ func (a *Agent) matches(tx *bbolt.Tx, pending enrolling, e bundle.Enrollment) er
 	}
 	id, err := bundle.KeyID(key.Public())
 	if err == nil && (id != e.KeyID || uid != e.Cluster.UID) {
-		err = declined{fmt.Errorf("%w: it is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID)}
+		err = state.Decline(fmt.Errorf("%w: it is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID))
 	}
 	return err
 }
 
 // become makes the agent who it asked to be. Who begins anew leaves behind what another cluster had to say.
 func (a *Agent) become(tx *bbolt.Tx, pending enrolling) error {
-	if err := save(tx, bucketMeta, keyIdentity, pending.Next); err != nil || pending.Kind != EnrollAnew {
+	if err := state.Save(tx, state.Meta, keyIdentity, pending.Next); err != nil || pending.Kind != EnrollAnew {
 		return err
 	}
 	if err := emptyQueue(tx); err != nil {
 		return err
 	}
 	a.cluster.UID = pending.Next.UID
-	last, err := load[reporter](tx, bucketMeta, keyReporter)
+	last, err := state.Load[reporter](tx, state.Meta, keyReporter)
 	last.Shown = "" // the new hub, or cluster, has heard nothing
-	return errors.Join(err, save(tx, bucketMeta, keyReporter, last))
+	return errors.Join(err, state.Save(tx, state.Meta, keyReporter, last))
 }
 
 // catchUp makes the agent's incarnation no older than the newest that the hub knows, and with a new key newer: a
 // machine that was restored from a backup, or whose clock was behind when its state was made, would report
 // into the past.
 func catchUp(tx *bbolt.Tx, newest int64, newKey bool) error {
-	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	id, err := state.Load[identity](tx, state.Meta, keyIdentity)
 	if err != nil || newest < id.Incarnation || newest == id.Incarnation && !newKey {
 		return err
 	}
 	id.Incarnation = min(newest, math.MaxInt64-1) + 1
-	return save(tx, bucketMeta, keyIdentity, id)
+	return state.Save(tx, state.Meta, keyIdentity, id)
 }
 
 // submit posts a request and keeps the answer.

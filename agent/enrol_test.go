@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub"
@@ -288,8 +289,8 @@ func TestARotationThatWasBegunIsEndedBeforeReportsAreSent(t *testing.T) {
 	require.Zero(t, s.once().Status.Queue.Length)
 	s.agent(func(a *Agent) {
 		require.NotEqual(t, before, a.testKeyID(t))
-		require.NoError(t, a.state.view(func(tx *bbolt.Tx) error {
-			require.Nil(t, tx.Bucket([]byte(bucketMeta)).Get([]byte(keyEnrolling)))
+		require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error {
+			require.Nil(t, tx.Bucket([]byte(state.Meta)).Get([]byte(keyEnrolling)))
 			return nil
 		}))
 	})
@@ -304,19 +305,19 @@ func TestANewKeyReportsIntoThePresent(t *testing.T) {
 	s.agent(func(a *Agent) {
 		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { // as if it had been made in the far future
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { // as if it had been made in the far future
 			id := a.state.identity()
 			id.Incarnation += 1 << 30
-			return save(tx, bucketMeta, keyIdentity, id)
+			return state.Save(tx, state.Meta, keyIdentity, id)
 		}))
 	})
 	s.once()
 	future := h.cluster(t).Incarnation
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { // the backup
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { // the backup
 			id := a.state.identity()
 			id.Incarnation -= 1 << 30
-			return save(tx, bucketMeta, keyIdentity, id)
+			return state.Save(tx, state.Meta, keyIdentity, id)
 		}))
 	})
 	s.change(2)

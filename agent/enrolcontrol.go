@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -58,8 +59,8 @@ func (a *Agent) enrollRequest(kind EnrollKind) (enrollRequest, error) {
 // acceptBy is Accept in an agent that runs, which stays the cluster that it is.
 func (a *Agent) acceptBy(answer []byte, hubKey string) (Enrolled, error) {
 	var pending enrolling
-	err := a.state.view(func(tx *bbolt.Tx) (err error) {
-		pending, err = load[enrolling](tx, bucketMeta, keyEnrolling)
+	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {
+		pending, err = state.Load[enrolling](tx, state.Meta, keyEnrolling)
 		return err
 	})
 	switch {

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -52,9 +53,9 @@ func (a *Agent) postEnrollment(ctx context.Context, hub string, request []byte) 
 func (s *sender) enrollFirst(ctx context.Context) error {
 	var pending enrolling
 	var known *enrollment
-	err := s.state.view(func(tx *bbolt.Tx) (err error) {
-		if pending, err = load[enrolling](tx, bucketMeta, keyEnrolling); err == nil {
-			known, err = load[*enrollment](tx, bucketMeta, keyEnrollment)
+	err := s.state.db.View(func(tx *bbolt.Tx) (err error) {
+		if pending, err = state.Load[enrolling](tx, state.Meta, keyEnrolling); err == nil {
+			known, err = state.Load[*enrollment](tx, state.Meta, keyEnrollment)
 		}
 		return err
 	})
@@ -116,15 +117,15 @@ func (a *Agent) hear(said hint) error {
 	default:
 		return nil // a newer hub's
 	}
-	return a.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
-		before, err := load[hint](tx, bucketMeta, keyHint)
+	return a.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		before, err := state.Load[hint](tx, state.Meta, keyHint)
 		if err != nil || before == said {
 			return false, err
 		}
 		if said.Reason != "" && said.Reason != before.Reason {
 			a.opts.Log.Warn("the hub says that something is wrong with this agent's identity", "reason", said.Reason, "message", said.Message)
 		}
-		return true, save(tx, bucketMeta, keyHint, said)
+		return true, state.Save(tx, state.Meta, keyHint, said)
 	})
 }
 

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -38,14 +39,14 @@ func (p *pass) entrust(ctx context.Context) error {
 	m := p.memory
 	var doc keepsake
 	var id int
-	err := p.state.view(func(tx *bbolt.Tx) (err error) {
+	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
 		if id = tx.ID(); id != m.seen {
 			doc, err = p.memorable(tx)
 		}
 		return err
 	})
 	if err != nil {
-		return local("read state: %w", err)
+		return state.Local("read state: %w", err)
 	}
 	if id == m.seen {
 		return nil
@@ -77,7 +78,7 @@ func (p *pass) saveMemory(ctx context.Context, doc keepsake, body []byte) error 
 	data, partial, err := doc.pack()
 	if err == nil {
 		err = p.saveMemoryNote(func(n *memoryNote) {
-			n.Known, n.Generation, n.Sum, n.SavedAt = true, doc.Generation, sumOf(body), stamp(p.opts.Now())
+			n.Known, n.Generation, n.Sum, n.SavedAt = true, doc.Generation, sumOf(body), state.Stamp(p.opts.Now())
 		})
 		if err != nil {
 			return err
@@ -111,7 +112,7 @@ var errLapsed = errors.New("the Lease was not renewed in time")
 // shut bars the engines of the cluster for the rest of the pass.
 func (p *pass) shut(err error) {
 	if p.barred == nil {
-		p.barred, p.limit = &bar{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(err.Error()), Since: stamp(p.opts.Now())}, p.opts.OnCluster
+		p.barred, p.limit = &bar{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(err.Error()), Since: state.Stamp(p.opts.Now())}, p.opts.OnCluster
 	}
 }
 
@@ -132,7 +133,7 @@ func (p *pass) memorable(tx *bbolt.Tx) (keepsake, error) {
 		doc.Orders[string(k)] = position{o.Epoch, o.Sequence, o.IssuedAt}
 		return err
 	})
-	meta := tx.Bucket([]byte(bucketMeta))
+	meta := tx.Bucket([]byte(state.Meta))
 	err2 := meta.ForEach(func(k, v []byte) error {
 		if !isFloor(string(k)) {
 			return nil
@@ -170,7 +171,7 @@ func copyBucket(tx *bbolt.Tx, bucket string, each func(key string, value []byte)
 	})
 }
 
-// isFloor says whether a key of bucketMeta is a floor of time; see keyFloorOf.
+// isFloor says whether a key of state.Meta is a floor of time; see keyFloorOf.
 func isFloor(key string) bool { return key == keyFloor || strings.HasPrefix(key, keyFloor+"-") }
 
 // addHoldings adds what was given to engines of the cluster, and what they are about to be given. What they
@@ -219,7 +220,7 @@ func (p *pass) ledgers(assignment string, into map[string]json.RawMessage) error
 	for _, adapter := range p.opts.OnCluster {
 		entry, err := p.state.Ledger(adapter).Load(assignment)
 		if err != nil {
-			return local("read state: %w", err)
+			return state.Local("read state: %w", err)
 		}
 		if entry := jsonOnly(entry); entry != nil {
 			into[adapter] = entry

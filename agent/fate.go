@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -20,9 +21,9 @@ type fate struct {
 
 func loadFate(tx *bbolt.Tx, accepted, running *release) (f fate, err error) {
 	var err1, err2, err3 error
-	f.held, err1 = load[*hold](tx, bucketMeta, keyHeld)
+	f.held, err1 = state.Load[*hold](tx, state.Meta, keyHeld)
 	f.quarantine, err2 = loadQuarantine(tx)
-	if f.trial, err3 = load[trial](tx, bucketMeta, keyAttempts); f.trial.Release != running.digest() {
+	if f.trial, err3 = state.Load[trial](tx, state.Meta, keyAttempts); f.trial.Release != running.digest() {
 		f.trial = trial{}
 	}
 	if f.held == nil {

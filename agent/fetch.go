@@ -15,6 +15,7 @@ import (
 	"oras.land/oras-go/v2/content"
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -37,14 +38,14 @@ func (p *pass) fetch(ctx context.Context) outcome {
 func (p *pass) bring(ctx context.Context) error {
 	repo, err := p.content.repository(p.target.Release.Stream())
 	if err != nil {
-		return local("store: %w", err)
+		return state.Local("store: %w", err)
 	}
 	if err := p.content.index(p.kept()...); err != nil {
-		return local("store: %w", err)
+		return state.Local("store: %w", err)
 	}
 	m, err := p.keepDocuments(ctx, repo)
 	if p.staged {
-		var here *localError
+		var here *state.LocalError
 		if err != nil && !errors.As(err, &here) && ctx.Err() == nil {
 			p.opts.Log.Info("the store lacks the documents of a release whose tree it has", "digest", p.target.digest(), "err", err)
 			return nil
@@ -55,9 +56,9 @@ func (p *pass) bring(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	p.state.at("fetch: all is in the store")
+	p.state.db.At("fetch: all is in the store")
 	if err := p.content.index(p.kept()...); err != nil {
-		return local("store: %w", err)
+		return state.Local("store: %w", err)
 	}
 	return nil
 }
@@ -97,14 +98,14 @@ func (p *pass) document(ctx context.Context, repo oci.Target, d ocispec.Descript
 		return data, nil
 	}
 	if err := p.content.remove(d.Digest); err != nil {
-		return nil, local("store: %w", err)
+		return nil, state.Local("store: %w", err)
 	}
 	if data, err = bundle.ReadBlob(ctx, p.from, d, limit); err != nil {
 		return nil, err
 	}
-	p.state.at("fetch: a document has arrived")
+	p.state.db.At("fetch: a document has arrived")
 	if err := repo.Push(ctx, inStore, bytes.NewReader(data)); err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
-		return nil, local("store: %w", err)
+		return nil, state.Local("store: %w", err)
 	}
 	return data, nil
 }
@@ -115,9 +116,9 @@ func (p *pass) layer(ctx context.Context, repo oci.Target, m ocispec.Manifest) (
 		return nil
 	}
 	if err := p.content.discard(p.target); err != nil {
-		return local("store: %w", err)
+		return state.Local("store: %w", err)
 	}
-	p.state.at("fetch: the layer begins")
+	p.state.db.At("fetch: the layer begins")
 	from, ok := p.offer.(oci.Target)
 	if !ok {
 		return p.copyLayer(ctx, repo)
@@ -161,7 +162,7 @@ func arrival(err error) error {
 		errors.Is(err, context.Canceled), errors.Is(err, context.DeadlineExceeded):
 		return fmt.Errorf("layer: %w", err)
 	case errors.As(err, new(*fs.PathError)), errors.As(err, new(*os.LinkError)), errors.As(err, new(*os.SyscallError)):
-		return local("store: %w", err)
+		return state.Local("store: %w", err)
 	}
 	return fmt.Errorf("layer: %w", err)
 }
@@ -177,7 +178,7 @@ func (p *pass) copyLayer(ctx context.Context, repo oci.Target) error {
 	defer body.Close()
 	remote := &noted{Reader: body}
 	err = repo.Push(ctx, desc, remote)
-	p.state.at("import: the layer is in the store")
+	p.state.db.At("import: the layer is in the store")
 	switch {
 	case err == nil:
 		return nil
@@ -188,7 +189,7 @@ func (p *pass) copyLayer(ctx context.Context, repo oci.Target) error {
 	case errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("layer %s: %w", desc.Digest, err)
 	}
-	return local("store: %w", err)
+	return state.Local("store: %w", err)
 }
 
 // mediumError tells a medium that cannot be read from one whose content cannot be the signed layer, such as one

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -28,17 +29,17 @@ type past struct {
 
 // recall reads it. Releases of another stream are passed over: the agent was bound to that before.
 func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
-	cluster, err0 := load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+	cluster, err0 := state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
 	var err1, err2, err3, err4, err5 error
-	p.accepted, err1 = load[*release](tx, bucketMeta, keyAccepted)
-	p.running, err2 = load[*release](tx, bucketMeta, keyRunning)
-	p.good, err3 = load[*release](tx, bucketMeta, keyGood)
+	p.accepted, err1 = state.Load[*release](tx, state.Meta, keyAccepted)
+	p.running, err2 = state.Load[*release](tx, state.Meta, keyRunning)
+	p.good, err3 = state.Load[*release](tx, state.Meta, keyGood)
 	p.quarantine, err4 = loadQuarantine(tx)
 	p.epoch = s.chain().Current().Epoch
-	p.former, err5 = load[*release](tx, bucketMeta, keyFormer)
-	history, err6 := load[[]*release](tx, bucketMeta, keyHistory)
+	p.former, err5 = state.Load[*release](tx, state.Meta, keyFormer)
+	history, err6 := state.Load[[]*release](tx, state.Meta, keyHistory)
 	var err7 error
-	p.held, err7 = load[*hold](tx, bucketMeta, keyHeld)
+	p.held, err7 = state.Load[*hold](tx, state.Meta, keyHeld)
 	stream := bundle.Stream{Platform: cluster.Platform, Environment: cluster.Environment, ClusterType: cluster.Type}
 	for _, r := range append(history, p.accepted, p.running, p.good, p.former) {
 		same := func(o *release) bool { return o.digest() == r.digest() }
@@ -107,7 +108,7 @@ type KnownRelease struct {
 // Releases returns the releases of the agent's stream that are remembered, the newest first.
 func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 	var p past
-	err = s.view(func(tx *bbolt.Tx) (err error) {
+	err = s.db.View(func(tx *bbolt.Tx) (err error) {
 		p, err = s.recall(tx)
 		return err
 	})

@@ -12,6 +12,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -50,11 +51,11 @@ func (s *State) identity() identity {
 }
 
 func (s *State) loadIdentity(tx *bbolt.Tx) error {
-	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	id, err := state.Load[identity](tx, state.Meta, keyIdentity)
 	if err != nil {
 		return err
 	}
-	e, err := load[*enrollment](tx, bucketMeta, keyEnrollment)
+	e, err := state.Load[*enrollment](tx, state.Meta, keyEnrollment)
 	if err != nil {
 		return err
 	}
@@ -71,15 +72,15 @@ func (s *State) loadIdentity(tx *bbolt.Tx) error {
 func (id identity) signer() (crypto.Signer, error) {
 	block, _ := pem.Decode(id.Key)
 	if block == nil {
-		return nil, fmt.Errorf("report key: %w", ErrDamaged)
+		return nil, fmt.Errorf("report key: %w", state.ErrDamaged)
 	}
 	key, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("report key: %w: %v", ErrDamaged, err)
+		return nil, fmt.Errorf("report key: %w: %v", state.ErrDamaged, err)
 	}
 	signer, ok := key.(crypto.Signer)
 	if !ok {
-		return nil, fmt.Errorf("report key: %w: it cannot sign", ErrDamaged)
+		return nil, fmt.Errorf("report key: %w: it cannot sign", state.ErrDamaged)
 	}
 	return signer, nil
 }
@@ -98,11 +99,11 @@ func (id identity) next(kind EnrollKind, now time.Time) (*identity, error) {
 // signers returns who the agent is, and the keys that sign its reports: both while one takes the place of the
 // other.
 func signers(tx *bbolt.Tx) (identity, []crypto.Signer, error) {
-	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	id, err := state.Load[identity](tx, state.Meta, keyIdentity)
 	if err != nil {
 		return id, nil, err
 	}
-	pending, err := load[enrolling](tx, bucketMeta, keyEnrolling)
+	pending, err := state.Load[enrolling](tx, state.Meta, keyEnrolling)
 	if err != nil {
 		return id, nil, err
 	}
@@ -123,7 +124,7 @@ func publicPEM(key crypto.Signer) (string, error) {
 func (s *State) ReportKey() (string, error) {
 	signer, err := s.identity().signer()
 	if err != nil {
-		return "", fmt.Errorf("state %s: %w", s.path(), err)
+		return "", fmt.Errorf("state %s: %w", s.db.Path(), err)
 	}
 	return publicPEM(signer)
 }

@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -27,10 +28,10 @@ type IdentityStatus struct {
 
 // identify fills in who the agent is.
 func (s *Status) identify(tx *bbolt.Tx) error {
-	id, err1 := load[identity](tx, bucketMeta, keyIdentity)
-	known, err2 := load[enrollment](tx, bucketMeta, keyEnrollment)
-	pending, err3 := load[enrolling](tx, bucketMeta, keyEnrolling)
-	said, err4 := load[hint](tx, bucketMeta, keyHint)
+	id, err1 := state.Load[identity](tx, state.Meta, keyIdentity)
+	known, err2 := state.Load[enrollment](tx, state.Meta, keyEnrollment)
+	pending, err3 := state.Load[enrolling](tx, state.Meta, keyEnrolling)
+	said, err4 := state.Load[hint](tx, state.Meta, keyHint)
 	if err := errors.Join(err1, err2, err3, err4); err != nil {
 		return err
 	}

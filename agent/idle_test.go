@@ -19,7 +19,7 @@ func TestRecordsAreReadOnceForEachCommit(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		read := func() (rs []record) {
-			require.NoError(t, a.state.view(func(tx *bbolt.Tx) (err error) {
+			require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) (err error) {
 				rs, err = a.state.records(tx)
 				return err
 			}))
@@ -37,10 +37,10 @@ func TestRecordsAreReadOnceForEachCommit(t *testing.T) {
 		before := read()
 		require.Same(t, &before[0], &read()[0])
 
-		require.NoError(t, a.state.updateIf(func(tx *bbolt.Tx) (bool, error) { return false, suspend(tx) }))
+		require.NoError(t, a.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) { return false, suspend(tx) }))
 		require.Equal(t, bundle.Compliant, read()[0].Item.State, "that was not committed")
 
-		require.NoError(t, a.state.update(suspend))
+		require.NoError(t, a.state.db.Update(suspend))
 		require.Equal(t, bundle.Suspended, read()[0].Item.State)
 		require.Equal(t, bundle.Compliant, before[0].Item.State, "what somebody still reads stays as it was")
 	})

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -35,7 +36,7 @@ func (p *pass) inherit(doc *keepsake, first bool) error {
 		}
 	}
 	var named *identity
-	err = p.state.update(func(tx *bbolt.Tx) (err error) {
+	err = p.state.db.Update(func(tx *bbolt.Tx) (err error) {
 		if named, err = p.inheritName(tx, doc, first); err != nil {
 			return err
 		}
@@ -67,12 +68,12 @@ func (s *State) installNext(platform string, envelope []byte) error {
 // inheritOrder raises what the state must not fall below, and with a new state takes what else a person has
 // said.
 func (p *pass) inheritOrder(tx *bbolt.Tx, doc *keepsake, first bool) error {
-	note, err := load[memoryNote](tx, bucketMeta, keyMemory)
+	note, err := state.Load[memoryNote](tx, state.Meta, keyMemory)
 	if err != nil {
 		return err
 	}
 	for stream, at := range doc.Orders {
-		own, err := load[bundle.Order](tx, bucketOrders, stream)
+		own, err := state.Load[bundle.Order](tx, bucketOrders, stream)
 		if err != nil {
 			return err
 		}
@@ -83,14 +84,14 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *keepsake, first bool) error {
 			note.Ahead = map[string]position{}
 		}
 		note.Ahead[stream] = at
-		if err := save(tx, bucketOrders, stream, at.order()); err != nil {
+		if err := state.Save(tx, bucketOrders, stream, at.order()); err != nil {
 			return err
 		}
 	}
 	for key, floor := range doc.Floors {
-		own, err := load[time.Time](tx, bucketMeta, key)
+		own, err := state.Load[time.Time](tx, state.Meta, key)
 		if err == nil && isFloor(key) && floor.After(own) {
-			err = save(tx, bucketMeta, key, floor)
+			err = state.Save(tx, state.Meta, key, floor)
 		}
 		if err != nil {
 			return err
@@ -103,33 +104,33 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *keepsake, first bool) error {
 			return err
 		}
 	}
-	return save(tx, bucketMeta, keyMemory, note)
+	return state.Save(tx, state.Meta, keyMemory, note)
 }
 
 // inheritName has a machine that was set up anew go on under the cluster's name, unless somebody has given it
 // another. It returns nil where nothing changes.
 func (p *pass) inheritName(tx *bbolt.Tx, doc *keepsake, first bool) (*identity, error) {
-	meta := tx.Bucket([]byte(bucketMeta))
+	meta := tx.Bucket([]byte(state.Meta))
 	if !first || !p.anonymous || doc.UID == "" || meta.Get([]byte(keyEnrollment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
 		return nil, nil
 	}
-	id, err := load[identity](tx, bucketMeta, keyIdentity)
+	id, err := state.Load[identity](tx, state.Meta, keyIdentity)
 	if err != nil {
 		return nil, err
 	}
 	id.UID = doc.UID
-	return &id, save(tx, bucketMeta, keyIdentity, id)
+	return &id, state.Save(tx, state.Meta, keyIdentity, id)
 }
 
 // inheritWishes is for a machine that was set up anew: that nothing be changed, and what was found to be bad.
 func inheritWishes(tx *bbolt.Tx, doc *keepsake, now time.Time) error {
-	if meta := tx.Bucket([]byte(bucketMeta)); meta.Get([]byte(keyPaused)) == nil {
+	if meta := tx.Bucket([]byte(state.Meta)); meta.Get([]byte(keyPaused)) == nil {
 		var err error
 		switch {
 		case len(doc.Paused) > 0:
 			err = meta.Put([]byte(keyPaused), doc.Paused)
 		case doc.Held: // to what, is gone with the machine
-			err = save(tx, bucketMeta, keyPaused, Pause{At: stamp(now), Reason: "somebody had rolled back to an earlier release before the machine was set up anew: resume takes the newest"})
+			err = state.Save(tx, state.Meta, keyPaused, Pause{At: state.Stamp(now), Reason: "somebody had rolled back to an earlier release before the machine was set up anew: resume takes the newest"})
 		}
 		if err != nil {
 			return err
@@ -154,7 +155,7 @@ func (p *pass) inheritAtOnce() error {
 		return nil
 	}
 	now := p.opts.Now()
-	err := p.state.update(func(tx *bbolt.Tx) error {
+	err := p.state.db.Update(func(tx *bbolt.Tx) error {
 		known, err := p.state.recordsByName(tx)
 		if err != nil {
 			return err
@@ -197,15 +198,15 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]record, now time.
 			}
 		}
 	}
-	note, err2 := load[memoryNote](tx, bucketMeta, keyMemory)
+	note, err2 := state.Load[memoryNote](tx, state.Meta, keyMemory)
 	note.Generation, note.Sum = doc.Generation, p.memory.sum
-	return more, errors.Join(err, err2, save(tx, bucketMeta, keyMemory, note))
+	return more, errors.Join(err, err2, state.Save(tx, state.Meta, keyMemory, note))
 }
 
 // catchUp ends that the cluster is ahead, once a release begins to run that is as new: later an older one may run
 // on purpose.
 func (p *pass) catchUp(tx *bbolt.Tx, next *release) error {
-	note, err := load[*memoryNote](tx, bucketMeta, keyMemory)
+	note, err := state.Load[*memoryNote](tx, state.Meta, keyMemory)
 	key := orderKey(next.Release.Stream())
 	if err != nil || note == nil {
 		return err
@@ -215,7 +216,7 @@ func (p *pass) catchUp(tx *bbolt.Tx, next *release) error {
 		return nil
 	}
 	delete(note.Ahead, key)
-	return save(tx, bucketMeta, keyMemory, note)
+	return state.Save(tx, state.Meta, keyMemory, note)
 }
 
 // orderKey is the key of bucketOrders.

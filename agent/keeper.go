@@ -11,6 +11,9 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/retry"
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 // keeper takes the Lease, renews it, and knows whether it is held. Others are judged by what is seen of them
@@ -148,14 +151,14 @@ func (k *keeper) signOn() error {
 		return nil
 	}
 	var note leaseNote
-	err := k.state.update(func(tx *bbolt.Tx) (err error) {
-		if note, err = load[leaseNote](tx, bucketMeta, keyLease); err != nil {
+	err := k.state.db.Update(func(tx *bbolt.Tx) (err error) {
+		if note, err = state.Load[leaseNote](tx, state.Meta, keyLease); err != nil {
 			return err
 		}
 		note.ID = cmp.Or(note.ID, strings.ToLower(rand.Text()))
 		next := note
 		next.Next = k.nonce
-		return save(tx, bucketMeta, keyLease, next)
+		return state.Save(tx, state.Meta, keyLease, next)
 	})
 	if err != nil {
 		return err
@@ -238,7 +241,7 @@ func (k *keeper) take(ctx context.Context, c Claim) error {
 	if !news {
 		return nil
 	}
-	return k.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyLease, note) })
+	return k.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyLease, note) })
 }
 
 func (k *keeper) lose() {
@@ -256,13 +259,13 @@ func (k *keeper) noteSeen(c Claim) error {
 	k.mu.Lock()
 	seenAt := k.seenAt
 	k.mu.Unlock()
-	return k.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
-		note, err := load[leaseNote](tx, bucketMeta, keyLease)
+	return k.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		note, err := state.Load[leaseNote](tx, state.Meta, keyLease)
 		if err != nil || note.Seen != nil && note.Seen.Version == c.Version && note.SeenAt.Equal(seenAt) {
 			return false, err
 		}
 		note.Seen, note.SeenAt = &c, seenAt
-		return true, save(tx, bucketMeta, keyLease, note)
+		return true, state.Save(tx, state.Meta, keyLease, note)
 	})
 }
 
@@ -290,9 +293,9 @@ func (k *keeper) release(ctx context.Context) error {
 // run renews until ctx ends, and calls gained whenever the Lease has become this agent's.
 func (k *keeper) run(ctx context.Context, gained func()) {
 	for {
-		wait := jitter(leaseRenewal)
+		wait := retry.Jitter(leaseRenewal)
 		if k.fault() != nil {
-			wait = fullJitter(2 * leaseRetry)
+			wait = retry.FullJitter(2 * leaseRetry)
 		}
 		select {
 		case <-ctx.Done():

@@ -8,13 +8,13 @@ import (
 	"os"
 	"path/filepath"
 	"runtime"
+	"slices"
 	"strings"
 	"sync"
 	"syscall"
 	"time"
 
-	"go.etcd.io/bbolt"
-
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -46,18 +46,19 @@ func (o order) run() error {
 	if err := os.MkdirAll(o.State, 0o700); err != nil {
 		return err
 	}
-	state, err := openState(o.State, &bbolt.Options{Timeout: lockTime})
+	db, err := state.Open(o.State, buckets...)
 	if err != nil {
 		return err
 	}
-	defer state.Close()
-	state.moment = d.reached
-	d.disk = underState(state, o.Seed)
+	s := &State{db: db}
+	defer s.Close()
+	db.Moment = d.reached
+	d.disk = underState(s, o.Seed)
 	d.disk.deed = d.write
-	if err := state.init(time.Now()); err != nil {
+	if err := s.init(time.Now()); err != nil {
 		return err
 	}
-	a, err := o.agent(state, d)
+	a, err := o.agent(s, d)
 	if err != nil {
 		return err
 	}
@@ -208,20 +209,25 @@ func die() {
 	select {}
 }
 
+// transactions are the functions between the one that has the state changed and the moment at which it is.
+var transactions = []string{"committer", "At", "Update", "UpdateIf", "underState"}
+
+// methodOf is the name of a function without its package, its receiver and what is inside it.
+func methodOf(function string) string {
+	_, name, _ := strings.Cut(function[strings.LastIndex(function, "/")+1:], ".")
+	name, _, _ = strings.Cut(name, ".func")
+	name, _, _ = strings.Cut(name, "[")
+	return name[strings.LastIndex(name, ".")+1:]
+}
+
 // committer is the function that has the state changed.
 func committer() string {
 	pcs := make([]uintptr, 32)
 	frames := runtime.CallersFrames(pcs[:runtime.Callers(2, pcs)])
 	for {
 		f, more := frames.Next()
-		name := f.Function[strings.LastIndex(f.Function, "/")+1:]
-		name, _, _ = strings.Cut(strings.TrimPrefix(strings.ReplaceAll(name, "(*", ""), "agent."), ".func")
-		receiver, method, ok := strings.Cut(strings.ReplaceAll(name, ")", ""), ".")
-		if !ok {
-			method = receiver
-		}
-		own := strings.Contains(f.Function, "wherry/agent.") && receiver != "death" && method != "committer"
-		if own && method != "at" && method != "update" && method != "updateIf" && method != "underState" {
+		path := strings.TrimPrefix(f.Function, "github.com/wherry-dev/wherry/agent")
+		if method := methodOf(path); path != f.Function && !strings.Contains(path, "death") && !slices.Contains(transactions, method) {
 			return method
 		}
 		if !more {

@@ -6,6 +6,8 @@ import (
 	"reflect"
 	"syscall"
 	"unsafe"
+
+	"go.etcd.io/bbolt"
 )
 
 // fault is what befalls one write to the state file.
@@ -61,7 +63,7 @@ type change struct {
 
 // underState puts a layer under the state's file. bbolt has the place for it, but no way to reach it from here.
 func underState(s *State, seed uint64) *underFile {
-	db := reflect.ValueOf(s.db).Elem()
+	db := reflect.ValueOf(boltOf(s)).Elem()
 	write := field[func([]byte, int64) (int, error)](db.FieldByName("ops").FieldByName("writeAt"))
 	file := field[*os.File](db.FieldByName("file"))
 	u := &underFile{
@@ -69,8 +71,8 @@ func underState(s *State, seed uint64) *underFile {
 		deed: func(int) fault { return faultNone }, wrote: func() {},
 	}
 	*write = u.writeAt
-	watched := s.moment
-	s.moment = func(name string) {
+	watched := s.db.Moment
+	s.db.Moment = func(name string) {
 		if name == "commit: before" {
 			*u.synced = u.file
 		}
@@ -79,6 +81,11 @@ func underState(s *State, seed uint64) *underFile {
 		}
 	}
 	return u
+}
+
+// boltOf is the database under a state, which the agent's code has no way to reach.
+func boltOf(s *State) *bbolt.DB {
+	return *field[*bbolt.DB](reflect.ValueOf(s.db).Elem().FieldByName("db"))
 }
 
 func field[T any](v reflect.Value) *T { return (*T)(unsafe.Pointer(v.UnsafeAddr())) }

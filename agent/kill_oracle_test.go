@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -78,7 +79,7 @@ func (o *oracle) judge(w *realm) {
 	t := w.t
 	_ = os.Remove(filepath.Join(w.dir, socketFile))
 	s, err := ReadState(w.dir)
-	if !o.known && (errors.Is(err, ErrNoState) || errors.Is(err, fs.ErrNotExist)) {
+	if !o.known && (errors.Is(err, state.ErrNoState) || errors.Is(err, fs.ErrNotExist)) {
 		require.Empty(t, readCluster(t, w.cluster), "nothing is applied before there is a state")
 		return
 	}
@@ -112,14 +113,14 @@ func (o *oracle) judge(w *realm) {
 func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 	t.Helper()
 	m.queue = map[int64]digest.Digest{}
-	require.NoError(t, s.view(func(tx *bbolt.Tx) error {
+	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
 		var errs [7]error
 		var last reporter
-		m.accepted, errs[0] = load[*release](tx, bucketMeta, keyAccepted)
-		m.running, errs[1] = load[*release](tx, bucketMeta, keyRunning)
-		m.good, errs[2] = load[*release](tx, bucketMeta, keyGood)
-		m.order, errs[3] = load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
-		last, errs[4] = load[reporter](tx, bucketMeta, keyReporter)
+		m.accepted, errs[0] = state.Load[*release](tx, state.Meta, keyAccepted)
+		m.running, errs[1] = state.Load[*release](tx, state.Meta, keyRunning)
+		m.good, errs[2] = state.Load[*release](tx, state.Meta, keyGood)
+		m.order, errs[3] = state.Load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
+		last, errs[4] = state.Load[reporter](tx, state.Meta, keyReporter)
 		m.records, errs[5] = s.records(tx)
 		errs[6] = tx.Bucket([]byte(bucketReports)).ForEach(func(_, envelope []byte) error {
 			body, err := opened(envelope)

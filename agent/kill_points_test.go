@@ -50,8 +50,8 @@ type point struct {
 // points are all of them. Those of commits have the function that changes the state. Those of the engine, of the
 // hub and of the disk have their names from this harness, all others from the agent's code.
 var points = []point{
-	{"commit of init: before", afterNothing},
-	{"commit of init: after", afterNothing},
+	{"commit of Init: before", afterNothing},
+	{"commit of Init: after", afterNothing},
 	{"commit of introduce: before", afterNothing},
 	{"commit of introduce: after", afterNothing},
 	{"commit of believe: before", afterRotation},
@@ -187,7 +187,7 @@ func (w *realm) eventOf(name string) string {
 func momentsInCode(t *testing.T) (names []string) {
 	t.Helper()
 	var files []string
-	for _, dir := range []string{".", "../bundle/oci"} {
+	for _, dir := range []string{".", "outbox", "content", "state", "../bundle/oci"} {
 		found, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
 		files = append(files, found...)
@@ -200,7 +200,7 @@ func momentsInCode(t *testing.T) (names []string) {
 		require.NoError(t, err)
 		for _, d := range parsed.Decls {
 			f, ok := d.(*ast.FuncDecl)
-			if !ok || f.Name.Name == "update" || f.Name.Name == "updateIf" || elsewhere[f.Name.Name] != "" {
+			if !ok || f.Name.Name == "Update" || f.Name.Name == "UpdateIf" || elsewhere[f.Name.Name] != "" {
 				continue
 			}
 			ast.Inspect(f, func(n ast.Node) bool {
@@ -210,9 +210,9 @@ func momentsInCode(t *testing.T) (names []string) {
 				}
 				if s, ok := call.Fun.(*ast.SelectorExpr); ok {
 					switch {
-					case s.Sel.Name == "update", s.Sel.Name == "updateIf":
+					case s.Sel.Name == "Update", s.Sel.Name == "UpdateIf":
 						names = append(names, "commit of "+f.Name.Name+": before", "commit of "+f.Name.Name+": after")
-					case s.Sel.Name == "at" && len(call.Args) == 1 && literal(call.Args[0]) != "":
+					case (s.Sel.Name == "at" || s.Sel.Name == "At") && len(call.Args) == 1 && literal(call.Args[0]) != "":
 						names = append(names, literal(call.Args[0]))
 					}
 				}

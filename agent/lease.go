@@ -41,7 +41,7 @@ const (
 	leaseRequest = 20 * time.Second
 )
 
-// keyLease is the record of bucketMeta.
+// keyLease is the record of state.Meta.
 const keyLease = "lease"
 
 // leaseNote is what outlives a process of its Lease. A process is named by a nonce, so that a copy of the state

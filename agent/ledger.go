@@ -21,7 +21,7 @@ func ledgerKey(adapter, assignment string) string { return adapter + "\x00" + as
 func (l ledger) key(assignment string) []byte { return []byte(ledgerKey(l.adapter, assignment)) }
 
 func (l ledger) Load(assignment string) (entry []byte, err error) {
-	err = l.state.view(func(tx *bbolt.Tx) error {
+	err = l.state.db.View(func(tx *bbolt.Tx) error {
 		entry = bytes.Clone(tx.Bucket([]byte(bucketLedger)).Get(l.key(assignment)))
 		return nil
 	})
@@ -29,7 +29,7 @@ func (l ledger) Load(assignment string) (entry []byte, err error) {
 }
 
 func (l ledger) Save(assignment string, entry []byte) error {
-	return l.state.update(func(tx *bbolt.Tx) error {
+	return l.state.db.Update(func(tx *bbolt.Tx) error {
 		b := tx.Bucket([]byte(bucketLedger))
 		if len(entry) == 0 {
 			return b.Delete(l.key(assignment))

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle"
-
 	"github.com/wherry-dev/wherry/bundle/duration"
 )
 

@@ -56,7 +56,7 @@ type keepsake struct {
 	// Stream is what was followed.
 	Stream bundle.Stream        `json:"stream"`
 	Orders map[string]position  `json:"orders,omitempty"` // as bucketOrders
-	Floors map[string]time.Time `json:"floors,omitempty"` // keys of bucketMeta
+	Floors map[string]time.Time `json:"floors,omitempty"` // keys of state.Meta
 	// Trust are the envelopes of the trust documents, version 1 first.
 	Trust  [][]byte        `json:"trust,omitempty"`
 	Paused json.RawMessage `json:"paused,omitempty"`

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -30,8 +31,8 @@ func (p *pass) behind(r *release) bool {
 
 // boundBy reports whether a person has bound this agent to its stream; see rebind.
 func (p *pass) boundBy() (bound bool, err error) {
-	err = p.state.view(func(tx *bbolt.Tx) error {
-		bound = tx.Bucket([]byte(bucketMeta)).Get([]byte(keyBinding)) != nil
+	err = p.state.db.View(func(tx *bbolt.Tx) error {
+		bound = tx.Bucket([]byte(state.Meta)).Get([]byte(keyBinding)) != nil
 		return nil
 	})
 	return bound, err

@@ -162,7 +162,7 @@ func (d *diskUse) measure(s *State, now time.Time) (store StoreStatus, file int6
 		}
 		d.at = now
 	}
-	if info, err := os.Stat(s.path()); err == nil {
+	if info, err := os.Stat(s.db.Path()); err == nil {
 		file = info.Size()
 	}
 	return d.store, file

@@ -3,10 +3,10 @@ package agent
 import (
 	"context"
 	"errors"
-	"fmt"
 
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -51,18 +51,10 @@ var (
 	idle = outcome{Verdict: Idle}
 )
 
-// localError is an error of this machine, not of a registry or a bundle.
-type localError struct{ err error }
-
-func (e *localError) Error() string { return e.err.Error() }
-func (e *localError) Unwrap() error { return e.err }
-
-func local(format string, args ...any) error { return &localError{fmt.Errorf(format, args...)} }
-
 // outcomeOf tells the kinds of error apart, once for all steps.
 func outcomeOf(ctx context.Context, err error) outcome {
 	var refusal *bundle.Refusal
-	var here *localError
+	var here *state.LocalError
 	switch {
 	case err == nil:
 		return done

@@ -2,9 +2,9 @@ package agent
 
 import (
 	"context"
-	"math/rand/v2"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -42,9 +42,9 @@ func (c *courier) run(ctx context.Context) {
 			continue
 		}
 		// Full jitter: a hub that comes back is not met by the whole fleet at once.
-		wait := fullJitter(backoff(firstRetry, lastRetry, c.failures))
+		wait := retry.FullJitter(retry.Backoff(firstRetry, lastRetry, c.failures))
 		c.failures++
-		_ = c.sleep(ctx, max(wait, rest, spread(retryAfter(err)))) // its error is that ctx has ended
+		_ = c.sleep(ctx, max(wait, rest, retry.Spread(retryAfter(err)))) // its error is that ctx has ended
 	}
 }
 
@@ -75,27 +75,5 @@ func (c *courier) say(ctx context.Context, err error) {
 		c.opts.Log.Warn("reports stay in the queue", "to", c.to, "err", err)
 	case err == nil && c.failures > 0:
 		c.opts.Log.Info("reports are taken again", "to", c.to)
-	}
-}
-
-// spread is d or more, up to double: those who were told the same do not come back together.
-func spread(d time.Duration) time.Duration {
-	if d <= 0 {
-		return 0
-	}
-	return d + rand.N(d)
-}
-
-func sleep(ctx context.Context, d time.Duration) error {
-	if d <= 0 {
-		return ctx.Err()
-	}
-	timer := time.NewTimer(d)
-	defer timer.Stop()
-	select {
-	case <-ctx.Done():
-		return ctx.Err()
-	case <-timer.C:
-		return nil
 	}
 }

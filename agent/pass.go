@@ -11,6 +11,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/retry"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -179,7 +181,7 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 	p.enter("report")
 	p.lived = p.lived || p.attempted
 	if out.Verdict == Interrupted { // the journal stays: the next start says what it found
-		if err := p.state.updateIf(p.noteTrial); err != nil {
+		if err := p.state.db.UpdateIf(p.noteTrial); err != nil {
 			p.opts.Log.Error("pass not recorded", "err", err)
 		}
 		return out
@@ -187,7 +189,7 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 	if err := p.entrust(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	err := p.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
+	err := p.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		refusal, err1 := p.noteRefusal(tx, out, now)
 		contact, err2 := p.noteContact(tx, out, now)
 		journal, err3 := p.endJournal(tx, out)
@@ -221,15 +223,15 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled || out.Err == p.aside.Err {
 		return false, nil
 	}
-	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: bundle.Clip(r.Message), At: stamp(now), Trust: p.judgedBy()}
+	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: bundle.Clip(r.Message), At: state.Stamp(now), Trust: p.judgedBy()}
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
 		next.At, next.Count = old.At, old.Count
 	} else {
 		p.opts.Log.Warn("release refused", "release", bundle.ReleaseName(0, next.Digest), "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.digest())
 	}
-	next.NotBefore = now.Add(backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count))
+	next.NotBefore = now.Add(retry.Backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count))
 	next.Count++
-	return true, save(tx, bucketMeta, keyRefused, next)
+	return true, state.Save(tx, state.Meta, keyRefused, next)
 }
 
 // noteContact keeps how the pass ended, and writes it only where it says something new.
@@ -248,11 +250,11 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	if p.answered {
 		p.lastContact.Store(&now)
 		if now.Sub(old.Last).Abs() >= time.Hour || next.Verdict != old.Verdict {
-			next.Last = stamp(now)
+			next.Last = state.Stamp(now)
 		}
 	}
 	p.logContact(old, next)
-	return next != old, save(tx, bucketMeta, keyContact, next)
+	return next != old, state.Save(tx, state.Meta, keyContact, next)
 }
 
 // noteGood keeps the release that runs as good once each of its assignments was compliant in what it has there. What
@@ -267,10 +269,10 @@ func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 		return false, err
 	}
 	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {
-		p.former, err = p.good, save(tx, bucketMeta, keyFormer, p.good)
+		p.former, err = p.good, state.Save(tx, state.Meta, keyFormer, p.good)
 	}
 	p.good, p.proved = p.running, true
-	return true, errors.Join(err, save(tx, bucketMeta, keyGood, p.running))
+	return true, errors.Join(err, state.Save(tx, state.Meta, keyGood, p.running))
 }
 
 // logContact says once that bundles cannot be read, and once that they can again.
@@ -287,25 +289,25 @@ func (p *pass) logContact(old, next contact) {
 }
 
 func (p *pass) remember() error {
-	err := p.state.view(func(tx *bbolt.Tx) (err error) {
-		p.accepted, err = load[*release](tx, bucketMeta, keyAccepted)
+	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
+		p.accepted, err = state.Load[*release](tx, state.Meta, keyAccepted)
 		if err == nil {
-			p.running, err = load[*release](tx, bucketMeta, keyRunning)
+			p.running, err = state.Load[*release](tx, state.Meta, keyRunning)
 		}
 		if err == nil {
-			p.good, err = load[*release](tx, bucketMeta, keyGood)
+			p.good, err = state.Load[*release](tx, state.Meta, keyGood)
 		}
 		if err == nil {
-			p.refused, err = load[*refusal](tx, bucketMeta, keyRefused)
+			p.refused, err = state.Load[*refusal](tx, state.Meta, keyRefused)
 		}
 		if err == nil {
-			p.contact, err = load[contact](tx, bucketMeta, keyContact)
+			p.contact, err = state.Load[contact](tx, state.Meta, keyContact)
 		}
 		if err == nil {
-			p.asked, err = load[asked](tx, bucketMeta, keyAsked)
+			p.asked, err = state.Load[asked](tx, state.Meta, keyAsked)
 		}
 		if err == nil {
-			p.barBefore, err = load[*bar](tx, bucketMeta, keyBar)
+			p.barBefore, err = state.Load[*bar](tx, state.Meta, keyBar)
 		}
 		if err == nil {
 			err = p.recollect(tx)
@@ -313,7 +315,7 @@ func (p *pass) remember() error {
 		return err
 	})
 	if err != nil {
-		return local("read state: %w", err)
+		return state.Local("read state: %w", err)
 	}
 	return nil
 }
@@ -321,16 +323,16 @@ func (p *pass) remember() error {
 // recollect reads what was given up, tried and wished for.
 func (p *pass) recollect(tx *bbolt.Tx) (err error) {
 	if p.quarantine, err = loadQuarantine(tx); err == nil {
-		p.trial, err = load[trial](tx, bucketMeta, keyAttempts)
+		p.trial, err = state.Load[trial](tx, state.Meta, keyAttempts)
 	}
 	if p.lived {
 		p.trial.Interrupted = 0
 	}
 	if err == nil {
-		p.held, err = load[*hold](tx, bucketMeta, keyHeld)
+		p.held, err = state.Load[*hold](tx, state.Meta, keyHeld)
 	}
 	if err == nil {
-		p.former, err = load[*release](tx, bucketMeta, keyFormer)
+		p.former, err = state.Load[*release](tx, state.Meta, keyFormer)
 	}
 	return err
 }
@@ -340,40 +342,40 @@ func (p *pass) recollect(tx *bbolt.Tx) (err error) {
 func (p *pass) introduce() error {
 	var known bundle.ReportCluster
 	var writer string
-	err := p.state.view(func(tx *bbolt.Tx) error {
+	err := p.state.db.View(func(tx *bbolt.Tx) error {
 		var err1, err2 error
-		known, err1 = load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
-		writer, err2 = load[string](tx, bucketMeta, keyWriter)
+		known, err1 = state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
+		writer, err2 = state.Load[string](tx, state.Meta, state.KeyWriter)
 		return errors.Join(err1, err2)
 	})
 	if err != nil {
-		return local("read state: %w", err)
+		return state.Local("read state: %w", err)
 	}
 	if reflect.DeepEqual(known, p.cluster) && writer == p.opts.Version {
 		return nil
 	}
 	was := FeedOf(known)
-	return p.state.update(func(tx *bbolt.Tx) error {
+	return p.state.db.Update(func(tx *bbolt.Tx) error {
 		if was != (Feed{}) && was != FeedOf(p.cluster) {
 			if err := p.move(tx, was); err != nil {
 				return err
 			}
 		}
-		return errors.Join(save(tx, bucketMeta, keyCluster, p.cluster), save(tx, bucketMeta, keyWriter, p.opts.Version))
+		return errors.Join(state.Save(tx, state.Meta, keyCluster, p.cluster), state.Save(tx, state.Meta, state.KeyWriter, p.opts.Version))
 	})
 }
 
 // begin writes what is about to be done, for the time after a crash.
 func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
-	return save(tx, bucketMeta, keyJournal, journal{Step: step, Digest: d, At: stamp(p.opts.Now())})
+	return state.Save(tx, state.Meta, keyJournal, journal{Step: step, Digest: d, At: state.Stamp(p.opts.Now())})
 }
 
 // endJournal says that nothing is under way any more, unless this machine is at fault.
 func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
-	if tx.Bucket([]byte(bucketMeta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
+	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
 		return false, nil
 	}
-	return true, drop(tx, bucketMeta, keyJournal)
+	return true, state.Drop(tx, state.Meta, keyJournal)
 }
 
 // tidy deletes what no release in use needs: where another one was accepted, begins to run or runs well, and once in a

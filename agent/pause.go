@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -32,11 +33,11 @@ type Resumed struct {
 // Pause asks that nothing in the cluster be changed from now on, for the given time, or until Resume where that
 // is zero. One that is in force gets the new reason and end, and keeps its beginning.
 func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Pause, error) {
-	next := Pause{At: stamp(now), Reason: bundle.Clip(strings.Join(strings.Fields(reason), " "))}
+	next := Pause{At: state.Stamp(now), Reason: bundle.Clip(strings.Join(strings.Fields(reason), " "))}
 	if lasting > 0 {
-		next.Until = stamp(now.Add(lasting))
+		next.Until = state.Stamp(now.Add(lasting))
 	}
-	err := s.update(func(tx *bbolt.Tx) error {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
 		old, err := loadPause(tx, now)
 		if err != nil {
 			return err
@@ -44,7 +45,7 @@ func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Paus
 		if old != nil {
 			next.At = old.At
 		}
-		return save(tx, bucketMeta, keyPaused, next)
+		return state.Save(tx, state.Meta, keyPaused, next)
 	})
 	return next, err
 }
@@ -53,12 +54,12 @@ func (s *State) Pause(reason string, lasting time.Duration, now time.Time) (Paus
 // and not given up: who ends a pause does not mean the rollback before it. With retry what was given up may run
 // again. It does nothing where there is nothing to end.
 func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
-	err = s.updateIf(func(tx *bbolt.Tx) (bool, error) {
+	err = s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		if r.Pause, err = loadPause(tx, now); err != nil {
 			return false, err
 		}
 		if err = endHold(tx, &r, now); r.Pause != nil {
-			err = errors.Join(err, drop(tx, bucketMeta, keyPaused))
+			err = errors.Join(err, state.Drop(tx, state.Meta, keyPaused))
 		}
 		lifted := false
 		if retry && err == nil {
@@ -93,7 +94,7 @@ func (a *Agent) Resume(retry bool) (Resumed, error) {
 
 // loadPause returns the pause that is in force at now, nil for none.
 func loadPause(tx *bbolt.Tx, now time.Time) (*Pause, error) {
-	p, err := load[*Pause](tx, bucketMeta, keyPaused)
+	p, err := state.Load[*Pause](tx, state.Meta, keyPaused)
 	if err != nil || p == nil || !p.Until.IsZero() && !now.Before(p.Until) {
 		return nil, err
 	}
@@ -105,7 +106,7 @@ func (p *Pause) bar() *bar {
 }
 
 func (p *pass) pausedBy(context.Context) (b *bar, err error) {
-	err = p.state.view(func(tx *bbolt.Tx) error {
+	err = p.state.db.View(func(tx *bbolt.Tx) error {
 		by, err := loadPause(tx, p.opts.Now())
 		if by != nil {
 			b = by.bar()
@@ -113,7 +114,7 @@ func (p *pass) pausedBy(context.Context) (b *bar, err error) {
 		return err
 	})
 	if err != nil {
-		return nil, local("read state: %w", err)
+		return nil, state.Local("read state: %w", err)
 	}
 	return b, nil
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -37,7 +38,7 @@ func (e *enrollment) place() (place, error) {
 	}
 	keys, err := bundle.ParsePublicKeys([]byte(e.HubKey))
 	if err != nil || len(keys) != 1 {
-		return place{}, fmt.Errorf("the enrollment's hub key: %w", ErrDamaged)
+		return place{}, fmt.Errorf("the enrollment's hub key: %w", state.ErrDamaged)
 	}
 	return place{e.URL, keys[0]}, nil
 }

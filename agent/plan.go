@@ -1,12 +1,12 @@
 package agent
 
 import (
-	"math/rand/v2"
 	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -55,19 +55,19 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		} else {
 			p.failures = 0
 		}
-		p.contact = now.Add(jitter(o.Interval))
+		p.contact = now.Add(retry.Jitter(o.Interval))
 		if p.failures > 0 {
-			p.contact = now.Add(fullJitter(backoff(o.Interval, o.MaxBackoff, p.failures)))
+			p.contact = now.Add(retry.FullJitter(retry.Backoff(o.Interval, o.MaxBackoff, p.failures)))
 		}
 		if w := o.Window.left(now); out.Verdict == Deferred && w < 0 {
-			p.contact = earliest(p.contact, now.Add(-w+fullJitter(min(o.Interval, windowRush))))
+			p.contact = earliest(p.contact, now.Add(-w+retry.FullJitter(min(o.Interval, windowRush))))
 		}
 		if p.agent.source != nil {
 			p.agent.nextTry.Store(&p.contact)
 		}
 	}
 	if s.all {
-		p.drift = now.Add(jitter(o.DriftInterval))
+		p.drift = now.Add(retry.Jitter(o.DriftInterval))
 	}
 	switch {
 	case out.barred != nil && out.barred.Holding:
@@ -82,7 +82,7 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		p.look = now.Add(p.lookAfter)
 	}
 	if b := out.barred; b.shown() && b.Until.After(now) { // how the cluster stands is another then
-		p.look = earliest(p.look, b.Until.Add(fullJitter(barRush)))
+		p.look = earliest(p.look, b.Until.Add(retry.FullJitter(barRush)))
 	}
 }
 
@@ -94,7 +94,7 @@ func (p *plan) next(now time.Time) time.Time {
 // settled says whether every assignment is compliant, or as good as it will get without a person.
 func (a *Agent) settled() bool {
 	var all []record
-	err := a.state.view(func(tx *bbolt.Tx) (err error) {
+	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {
 		all, err = a.state.records(tx)
 		return err
 	})
@@ -108,23 +108,6 @@ func (a *Agent) settled() bool {
 		return true
 	})
 }
-
-// backoff is base doubled n times, at most limit.
-func backoff(base, limit time.Duration, n int) time.Duration {
-	for ; n > 0 && base < limit; n-- {
-		base *= 2
-	}
-	return min(base, limit)
-}
-
-// jitter spreads d by a tenth to either side, so that a fleet that starts together does not stay so.
-func jitter(d time.Duration) time.Duration {
-	return d + time.Duration((rand.Float64()-0.5)*0.2*float64(d))
-}
-
-// fullJitter is any time up to d, though not at once: a fleet that was cut off at one moment comes back over all
-// of it.
-func fullJitter(d time.Duration) time.Duration { return d/10 + rand.N(d-d/10) }
 
 func earliest(a, b time.Time) time.Time {
 	if b.Before(a) {

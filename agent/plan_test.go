@@ -5,13 +5,15 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent/retry"
 )
 
 func TestBackoffDoublesUpToItsLimit(t *testing.T) {
 	for n, want := range []time.Duration{5, 10, 20, 40, 60, 60} {
-		require.Equal(t, want*time.Minute, backoff(5*time.Minute, time.Hour, n))
+		require.Equal(t, want*time.Minute, retry.Backoff(5*time.Minute, time.Hour, n))
 	}
-	require.Equal(t, time.Hour, backoff(5*time.Minute, time.Hour, 1_000_000))
+	require.Equal(t, time.Hour, retry.Backoff(5*time.Minute, time.Hour, 1_000_000))
 }
 
 func TestThePlanAsksLessOftenWhileNobodyAnswers(t *testing.T) {

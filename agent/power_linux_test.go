@@ -14,6 +14,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -96,7 +97,7 @@ func TestADiskThatFailsForGood(t *testing.T) {
 			_, err := OpenState(s.dir, nil)
 			require.Error(t, err)
 			require.Contains(t, err.Error(), d.dir)
-			require.NotErrorIs(t, err, ErrDamaged)
+			require.NotErrorIs(t, err, state.ErrDamaged)
 
 			d.unmount()
 			_ = exec.Command("fsck.ext4", "-y", d.device).Run() // 1 where it has mended something

@@ -13,6 +13,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 // Bounds of what looks in: kubelet and Prometheus need a handful of connections, and nobody needs a long request.
@@ -98,7 +100,7 @@ func (p *probes) healthz(w http.ResponseWriter, _ *http.Request) {
 // offered. What that pass found does not matter, and neither does how long a thin link takes to bring it here.
 func (p *probes) readyz(w http.ResponseWriter, _ *http.Request) {
 	var problem string
-	if err := p.state.view(func(tx *bbolt.Tx) error { return checkSchema(tx) }); err != nil {
+	if err := p.state.db.View(func(tx *bbolt.Tx) error { return state.CheckSchema(tx) }); err != nil {
 		problem = err.Error()
 	} else if judging := []string{"", "resolve", "learn", "verify"}; !p.vitals.ended() && slices.Contains(judging, p.step()) {
 		problem = "the first pass goes on"

@@ -10,6 +10,8 @@ import (
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 // prune deletes the blobs, refs and trees of releases that are not among keep. Only those of unpacked have
@@ -30,15 +32,15 @@ func (c *contents) prune(unpacked, keep []*release) error {
 	}
 	err := errors.Join(c.keepFolders(treesDir, trees), c.keepFolders(contentsDir, folders))
 	maps.DeleteFunc(c.checked, func(content digest.Digest, _ bool) bool { return !folders[content.Encoded()] })
-	if err = errors.Join(err, c.forgetTrees(trees), c.layout.Retain(retained(keep), c.state.at)); err != nil {
-		return local("clean up: %w", err)
+	if err = errors.Join(err, c.forgetTrees(trees), c.layout.Retain(retained(keep), c.state.db.At)); err != nil {
+		return state.Local("clean up: %w", err)
 	}
 	return nil
 }
 
 // keepFolders deletes what is in a folder of the state folder and not among keep.
 func (c *contents) keepFolders(name string, keep map[string]bool) error {
-	dir := filepath.Join(c.state.dir, name)
+	dir := filepath.Join(c.state.db.Dir(), name)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -46,14 +48,14 @@ func (c *contents) keepFolders(name string, keep map[string]bool) error {
 	for _, e := range entries {
 		if !keep[e.Name()] {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-			c.state.at("prune: a folder is gone")
+			c.state.db.At("prune: a folder is gone")
 		}
 	}
 	return err
 }
 
 func (c *contents) forgetTrees(keep map[string]bool) error {
-	return c.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
+	return c.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		b, gone := tx.Bucket([]byte(bucketTrees)), []string{}
 		err := b.ForEach(func(k, _ []byte) error {
 			if !keep[string(k)] {
@@ -62,7 +64,7 @@ func (c *contents) forgetTrees(keep map[string]bool) error {
 			return nil
 		})
 		for _, name := range gone {
-			err = errors.Join(err, drop(tx, bucketTrees, name))
+			err = errors.Join(err, state.Drop(tx, bucketTrees, name))
 		}
 		return len(gone) > 0, err
 	})
@@ -74,12 +76,4 @@ func readJSON(root *os.Root, name string, into any) error {
 		return err
 	}
 	return json.Unmarshal(data, into)
-}
-
-func syncDir(dir string) error {
-	d, err := os.Open(dir)
-	if err != nil {
-		return err
-	}
-	return errors.Join(d.Sync(), d.Close())
 }

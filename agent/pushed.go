@@ -7,6 +7,8 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 // keptArtifacts bounds what an agent leaves in a registry where nobody acknowledges.
@@ -31,7 +33,7 @@ func settledArtifacts(tx *bbolt.Tx, stored bool) (map[string]pushed, error) {
 	err := b.ForEach(func(k, v []byte) error {
 		var p pushed
 		if err := json.Unmarshal(v, &p); err != nil {
-			return fmt.Errorf("%s %s: %w: %v", bucketPushed, k, ErrDamaged, err)
+			return fmt.Errorf("%s %s: %w: %v", bucketPushed, k, state.ErrDamaged, err)
 		}
 		if p.Live == 0 {
 			done[string(k)] = p
@@ -67,12 +69,12 @@ func putPushed(tx *bbolt.Tx, tag string, p pushed) error {
 	if _, err := tx.CreateBucketIfNotExists([]byte(bucketPushed)); err != nil {
 		return err
 	}
-	return save(tx, bucketPushed, tag, p)
+	return state.Save(tx, bucketPushed, tag, p)
 }
 
 // notePushed notes which reports lie in the artifact. Some may have become superfluous meanwhile.
 func (s *State) notePushed(tag string, p pushed, batch []queued) error {
-	return s.update(func(tx *bbolt.Tx) error {
+	return s.db.Update(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil {
 			return err
@@ -101,16 +103,16 @@ func (q *queue) unpushed(tag string) error {
 	if tag == "" {
 		return nil
 	}
-	p, err := load[pushed](q.tx, bucketPushed, tag)
+	p, err := state.Load[pushed](q.tx, bucketPushed, tag)
 	if err != nil || p.Live == 0 {
 		return err
 	}
 	p.Live--
-	return save(q.tx, bucketPushed, tag, p)
+	return state.Save(q.tx, bucketPushed, tag, p)
 }
 
 func (s *State) queueStatus() (st QueueStatus, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		st, err = queueStatus(tx)
 		return err
 	})

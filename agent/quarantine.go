@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -52,7 +53,7 @@ func loadQuarantine(tx *bbolt.Tx) (q quarantine, err error) {
 		return nil, nil
 	}
 	err = b.ForEach(func(k, _ []byte) error {
-		g, err := load[QuarantinedStatus](tx, bucketQuarantine, string(k))
+		g, err := state.Load[QuarantinedStatus](tx, bucketQuarantine, string(k))
 		q = append(q, g)
 		return err
 	})
@@ -67,14 +68,14 @@ func (p *pass) giveUp(reason, message string) error {
 	r := p.running
 	g := QuarantinedStatus{
 		Digest: r.digest(), Content: r.Release.Content.DiffID, Epoch: r.Release.Epoch, Sequence: r.Release.Sequence, Number: r.Release.Number,
-		Reason: reason, Message: bundle.Clip(message), At: stamp(p.opts.Now()),
+		Reason: reason, Message: bundle.Clip(message), At: state.Stamp(p.opts.Now()),
 	}
 	var all quarantine
-	err := p.state.update(func(tx *bbolt.Tx) error {
+	err := p.state.db.Update(func(tx *bbolt.Tx) error {
 		if _, err := tx.CreateBucketIfNotExists([]byte(bucketQuarantine)); err != nil {
 			return err
 		}
-		err := errors.Join(save(tx, bucketQuarantine, g.Digest.Encoded(), g), drop(tx, bucketMeta, keyAttempts))
+		err := errors.Join(state.Save(tx, bucketQuarantine, g.Digest.Encoded(), g), state.Drop(tx, state.Meta, keyAttempts))
 		if err != nil {
 			return err
 		}
@@ -82,7 +83,7 @@ func (p *pass) giveUp(reason, message string) error {
 			return err
 		}
 		for ; len(all) > maxQuarantined; all = all[:maxQuarantined] {
-			err = errors.Join(err, drop(tx, bucketQuarantine, all[len(all)-1].Digest.Encoded()))
+			err = errors.Join(err, state.Drop(tx, bucketQuarantine, all[len(all)-1].Digest.Encoded()))
 		}
 		return err
 	})
@@ -97,15 +98,15 @@ func (p *pass) giveUp(reason, message string) error {
 // lift forgets what was given up, and what the agent has died of.
 func lift(tx *bbolt.Tx, r *Resumed) (changed bool, err error) {
 	given, err1 := loadQuarantine(tx)
-	tried, err2 := load[trial](tx, bucketMeta, keyAttempts)
+	tried, err2 := state.Load[trial](tx, state.Meta, keyAttempts)
 	if err := errors.Join(err1, err2); err != nil {
 		return false, err
 	}
 	r.Retried = given
 	for _, g := range given {
-		err = errors.Join(err, drop(tx, bucketQuarantine, g.Digest.Encoded()))
+		err = errors.Join(err, state.Drop(tx, bucketQuarantine, g.Digest.Encoded()))
 	}
-	return len(given) > 0 || tried.Release != "", errors.Join(err, drop(tx, bucketMeta, keyAttempts))
+	return len(given) > 0 || tried.Release != "", errors.Join(err, state.Drop(tx, state.Meta, keyAttempts))
 }
 
 // mayGiveUp says whether there is something to go back to: a release of the same stream that has proved

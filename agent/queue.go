@@ -13,6 +13,7 @@ import (
 	"go.etcd.io/bbolt"
 	berrors "go.etcd.io/bbolt/errors"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -109,18 +110,18 @@ func openQueue(tx *bbolt.Tx) (*queue, error) {
 		return q, nil
 	}
 	var err error
-	if tx.Bucket([]byte(bucketMeta)).Get([]byte(keyQueue)) == nil {
+	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyQueue)) == nil {
 		q.totals, err = q.count()
 		return q, err
 	}
-	q.totals, err = load[totals](tx, bucketMeta, keyQueue)
+	q.totals, err = state.Load[totals](tx, state.Meta, keyQueue)
 	q.before = q.totals
 	return q, err
 }
 
 // count finds out what the queue comes to where nobody has kept count.
 func (q *queue) count() (t totals, err error) {
-	last, err := load[reporter](q.tx, bucketMeta, keyReporter)
+	last, err := state.Load[reporter](q.tx, state.Meta, keyReporter)
 	if err != nil {
 		return t, err
 	}
@@ -146,7 +147,7 @@ func (q *queue) close() (bool, error) {
 	if q.totals.Length == 0 {
 		q.totals.Gap = 0
 	}
-	return true, save(q.tx, bucketMeta, keyQueue, q.totals)
+	return true, state.Save(q.tx, state.Meta, keyQueue, q.totals)
 }
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
@@ -169,7 +170,7 @@ func (q *queue) each(after uint64, f func(queued) (bool, error)) error {
 func parseQueued(k, v []byte) (queued, error) {
 	e := queued{seq: binary.BigEndian.Uint64(k)}
 	if err := json.Unmarshal(v, &e); err != nil {
-		return e, fmt.Errorf("%s %d: %w: %v", bucketIndex, e.seq, ErrDamaged, err)
+		return e, fmt.Errorf("%s %d: %w: %v", bucketIndex, e.seq, state.ErrDamaged, err)
 	}
 	return e, nil
 }
@@ -276,7 +277,11 @@ func emptyQueue(tx *bbolt.Tx) error {
 	}
 	q.totals = totals{Coalesced: q.totals.Coalesced, Dropped: q.totals.Dropped}
 	_, err = q.close()
-	return errors.Join(err, makeBuckets(tx))
+	for _, name := range []string{bucketIndex, bucketReports} {
+		_, err2 := tx.CreateBucketIfNotExists([]byte(name))
+		err = errors.Join(err, err2)
+	}
+	return err
 }
 
 func queueStatus(tx *bbolt.Tx) (QueueStatus, error) {
@@ -298,7 +303,7 @@ func queueStatus(tx *bbolt.Tx) (QueueStatus, error) {
 
 // Reports returns the envelopes of all reports that wait, oldest first, after those of dead letters.
 func (s *State) Reports() (envelopes [][]byte, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.reports == nil {
 			return err

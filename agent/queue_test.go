@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -18,7 +19,7 @@ import (
 func fill(t testing.TB, s *State, limits QueueLimits, size int, words ...string) {
 	t.Helper()
 	for _, w := range words {
-		require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+		require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error {
 			q, err := openQueue(tx)
 			require.NoError(t, err)
 			last, _, err := q.newest()
@@ -35,7 +36,7 @@ func fill(t testing.TB, s *State, limits QueueLimits, size int, words ...string)
 
 func seqs(t testing.TB, s *State) (all []uint64) {
 	t.Helper()
-	require.NoError(t, s.view(func(tx *bbolt.Tx) error {
+	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		require.NoError(t, err)
 		return q.each(0, func(e queued) (bool, error) { all = append(all, e.seq); return true, nil })
@@ -45,7 +46,7 @@ func seqs(t testing.TB, s *State) (all []uint64) {
 
 func queueOf(t testing.TB, s *State) (st QueueStatus) {
 	t.Helper()
-	require.NoError(t, s.view(func(tx *bbolt.Tx) (err error) { st, err = queueStatus(tx); return err }))
+	require.NoError(t, s.db.View(func(tx *bbolt.Tx) (err error) { st, err = queueStatus(tx); return err }))
 	return st
 }
 
@@ -120,13 +121,13 @@ func TestABatchKeepsTheBoundsOfARequestAndMovesOn(t *testing.T) {
 func TestAQueueOfAnEarlierVersionIsCountedAndThinned(t *testing.T) {
 	dir := t.TempDir()
 	s := openTestState(t, dir)
-	require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+	require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error {
 		for i := range uint64(300) {
 			value := fmt.Sprintf(`{"id":%q,"size":10,"at":"2026-03-01T12:00:00Z","failure":%t}`, testID(int(i)), i == 7)
 			require.NoError(t, tx.Bucket([]byte(bucketIndex)).Put(seqKey(i+1), []byte(value)))
 			require.NoError(t, tx.Bucket([]byte(bucketReports)).Put(seqKey(i+1), []byte("{}")))
 		}
-		return save(tx, bucketMeta, keyReporter, reporter{Seq: 300, Dropped: 4})
+		return state.Save(tx, state.Meta, keyReporter, reporter{Seq: 300, Dropped: 4})
 	}))
 	require.NoError(t, s.Close())
 	s = openTestState(t, dir)

@@ -10,12 +10,13 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 const (
-	keyMemory = "memory" // of bucketMeta: memoryNote
+	keyMemory = "memory" // of state.Meta: memoryNote
 )
 
 const (
@@ -46,12 +47,12 @@ type memoryNote struct {
 }
 
 func (s *State) memoryNote() (n *memoryNote, err error) {
-	err = s.view(func(tx *bbolt.Tx) (err error) {
-		n, err = load[*memoryNote](tx, bucketMeta, keyMemory)
+	err = s.db.View(func(tx *bbolt.Tx) (err error) {
+		n, err = state.Load[*memoryNote](tx, state.Meta, keyMemory)
 		return err
 	})
 	if err != nil {
-		return nil, local("read state: %w", err)
+		return nil, state.Local("read state: %w", err)
 	}
 	return n, nil
 }
@@ -175,14 +176,14 @@ func (p *pass) noteMemory(reason, message string) error {
 }
 
 func (p *pass) saveMemoryNote(change func(*memoryNote)) error {
-	return p.state.update(func(tx *bbolt.Tx) error {
-		note, err := load[memoryNote](tx, bucketMeta, keyMemory)
+	return p.state.db.Update(func(tx *bbolt.Tx) error {
+		note, err := state.Load[memoryNote](tx, state.Meta, keyMemory)
 		if err != nil {
 			return err
 		}
 		note.Where = p.opts.Memory.String()
 		change(&note)
-		return save(tx, bucketMeta, keyMemory, note)
+		return state.Save(tx, state.Meta, keyMemory, note)
 	})
 }
 

@@ -11,6 +11,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -222,19 +223,16 @@ func (r record) stood() bool {
 }
 
 // to changes the state, and the time since which it holds if it is another one.
-func (r record) to(state bundle.State, reason, message string, now time.Time) record {
-	if r.Item.State != state {
-		r.Item.State, r.Item.Since = state, stamp(now)
-		if state == bundle.Failed {
+func (r record) to(next bundle.State, reason, message string, now time.Time) record {
+	if r.Item.State != next {
+		r.Item.State, r.Item.Since = next, state.Stamp(now)
+		if next == bundle.Failed {
 			r.Item.Failures++
 		}
 	}
 	r.Item.Reason, r.Item.Message, r.Fault = reason, message, ""
 	return r
 }
-
-// stamp is a time as it is kept and shown.
-func stamp(t time.Time) time.Time { return t.UTC().Truncate(time.Second) }
 
 // unsettled says whether time alone may change how the assignment stands.
 func (r record) unsettled() bool {
@@ -309,7 +307,7 @@ func (s *State) records(tx *bbolt.Tx) ([]record, error) {
 	err := b.ForEach(func(k, v []byte) error {
 		d := s.memo.records[string(k)]
 		if d == nil || !bytes.Equal(d.from, v) {
-			r, err := load[record](tx, bucketItems, string(k))
+			r, err := state.Load[record](tx, bucketItems, string(k))
 			if err != nil {
 				return err
 			}
@@ -339,4 +337,4 @@ func (s *State) recordsByName(tx *bbolt.Tx) (map[string]record, error) {
 	return byName, err
 }
 
-func saveRecord(tx *bbolt.Tx, r record) error { return save(tx, bucketItems, r.Spec.Name, r) }
+func saveRecord(tx *bbolt.Tx, r record) error { return state.Save(tx, bucketItems, r.Spec.Name, r) }

@@ -11,6 +11,8 @@ import (
 	"go.etcd.io/bbolt"
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/agent/retry"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -31,7 +33,7 @@ func (s *registrySink) run(ctx context.Context) {
 	if !s.opts.AckStored && s.hub().key == nil {
 		s.opts.Log.Warn("no hub key is pinned: reports are pushed and none is ever deleted")
 	}
-	c := &courier{Agent: s.Agent, to: s.opts.ReportPlace, wake: s.toRegistry, idle: s.idle, round: s.round, sleep: sleep}
+	c := &courier{Agent: s.Agent, to: s.opts.ReportPlace, wake: s.toRegistry, idle: s.idle, round: s.round, sleep: retry.Sleep}
 	c.run(ctx)
 }
 
@@ -41,7 +43,7 @@ func (s *registrySink) idle() time.Duration {
 	if err != nil || st.Length == 0 || s.opts.AckStored || s.hub().key == nil {
 		return lastRetry
 	}
-	return jitter(ackInterval)
+	return retry.Jitter(ackInterval)
 }
 
 // round takes acknowledgements, pushes what was not pushed, the newest report first, and deletes what is of no use.
@@ -123,7 +125,7 @@ func (s *registrySink) push(ctx context.Context, repo oci.Target, batch []queued
 	if there.Digest != "" && there.Digest != p.Manifest.Digest { // a tag is never moved: the other may be a clone's
 		tag += "-" + p.Manifest.Digest.Encoded()[:12]
 	}
-	if err := s.state.update(func(tx *bbolt.Tx) error { return putPushed(tx, tag, p) }); err != nil {
+	if err := s.state.db.Update(func(tx *bbolt.Tx) error { return putPushed(tx, tag, p) }); err != nil {
 		return err
 	}
 	if there.Digest != p.Manifest.Digest {
@@ -170,7 +172,7 @@ func (s *registrySink) believeStored(ctx context.Context, repo oci.Target, tag s
 // made superfluous.
 func (s *registrySink) sweep(ctx context.Context, repo oci.Target) error {
 	var done map[string]pushed
-	err := s.state.view(func(tx *bbolt.Tx) (err error) { done, err = settledArtifacts(tx, s.opts.AckStored); return err })
+	err := s.state.db.View(func(tx *bbolt.Tx) (err error) { done, err = settledArtifacts(tx, s.opts.AckStored); return err })
 	if err != nil {
 		return err
 	}
@@ -178,7 +180,7 @@ func (s *registrySink) sweep(ctx context.Context, repo oci.Target) error {
 		if err := s.discard(ctx, repo, tag, p); err != nil {
 			return err
 		}
-		if err := s.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketPushed, tag) }); err != nil {
+		if err := s.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, bucketPushed, tag) }); err != nil {
 			return err
 		}
 	}

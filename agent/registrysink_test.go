@@ -15,6 +15,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -201,7 +202,7 @@ func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
 func (s *site) cutShort(left *int) (cut bool) {
 	defer func() { cut = recover() != nil }()
 	s.agent(func(a *Agent) {
-		a.state.moment = func(name string) {
+		a.state.db.Moment = func(name string) {
 			if *left--; *left < 0 && !cut {
 				cut = true
 				panic(name)
@@ -209,7 +210,7 @@ func (s *site) cutShort(left *int) (cut bool) {
 		}
 		_, err := (&registrySink{Agent: a}).round(context.Background())
 		require.NoError(s.t, err)
-		a.state.moment = nil
+		a.state.db.Moment = nil
 	})
 	return false
 }
@@ -219,9 +220,9 @@ func TestAClonesReportIsNotOverwritten(t *testing.T) {
 	s, h := reporting(t)
 	copied := *s
 	copied.dir, copied.host = t.TempDir(), t.TempDir()
-	db, err := os.ReadFile(filepath.Join(s.dir, stateFile))
+	db, err := os.ReadFile(filepath.Join(s.dir, state.File))
 	require.NoError(t, err)
-	require.NoError(t, os.WriteFile(filepath.Join(copied.dir, stateFile), db, 0o600))
+	require.NoError(t, os.WriteFile(filepath.Join(copied.dir, state.File), db, 0o600))
 	s.rollOut(2)
 	copied.now = copied.now.Add(time.Second)
 	copied.rollOut(3)

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -25,7 +26,7 @@ type reporter struct {
 // report queues a compliance report if anything has changed since the last one, or if that one is old.
 func (a *Agent) report(now time.Time) error {
 	var due bool
-	err := a.state.view(func(tx *bbolt.Tx) error {
+	err := a.state.db.View(func(tx *bbolt.Tx) error {
 		r, _, _, err := a.next(tx, now)
 		due = r.Kind != ""
 		return err
@@ -34,7 +35,7 @@ func (a *Agent) report(now time.Time) error {
 		return err
 	}
 	made := false
-	err = a.state.updateIf(func(tx *bbolt.Tx) (bool, error) {
+	err = a.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		r, last, shown, err := a.next(tx, now)
 		if err != nil || r.Kind == "" {
 			return false, err
@@ -43,7 +44,7 @@ func (a *Agent) report(now time.Time) error {
 		if err != nil {
 			return false, err
 		}
-		last.Seq, last.Shown, last.At = last.Seq+1, shown, stamp(now)
+		last.Seq, last.Shown, last.At = last.Seq+1, shown, state.Stamp(now)
 		r.Agent.Incarnation, r.Agent.Seq, r.Agent.Instance = id.Incarnation, last.Seq, a.instance
 		if r.Agent.Oldest, err = oldestTag(tx, id.Incarnation, last.Seq); err != nil {
 			return false, err
@@ -61,8 +62,8 @@ func (a *Agent) report(now time.Time) error {
 			return false, nil
 		}
 		made = true
-		return true, errors.Join(save(tx, bucketMeta, keyReporter, last), enqueue(tx, queued{
-			ID: bundle.ReportID(body), Size: len(envelope), At: stamp(now), Heartbeat: r.Kind == bundle.Heartbeat,
+		return true, errors.Join(state.Save(tx, state.Meta, keyReporter, last), enqueue(tx, queued{
+			ID: bundle.ReportID(body), Size: len(envelope), At: state.Stamp(now), Heartbeat: r.Kind == bundle.Heartbeat,
 			Incarnation: id.Incarnation, seq: uint64(last.Seq), envelope: envelope,
 		}, failureKeys(r), a.opts.Queue))
 	})
@@ -75,7 +76,7 @@ func (a *Agent) report(now time.Time) error {
 // next returns the report that is due, with what it shows and the memory of the last one. None is due where it
 // has no kind.
 func (a *Agent) next(tx *bbolt.Tx, now time.Time) (r bundle.Report, last reporter, shown string, err error) {
-	if last, err = load[reporter](tx, bucketMeta, keyReporter); err != nil {
+	if last, err = state.Load[reporter](tx, state.Meta, keyReporter); err != nil {
 		return r, last, "", err
 	}
 	if r, err = a.compose(tx, now); err != nil {
@@ -103,7 +104,7 @@ func (a *Agent) compose(tx *bbolt.Tx, now time.Time) (bundle.Report, error) {
 		Schema:     bundle.ReportSchema,
 		Cluster:    a.cluster,
 		Agent:      bundle.ReportAgent{Version: a.opts.Version},
-		OccurredAt: stamp(now),
+		OccurredAt: state.Stamp(now),
 		State:      s.State, Reason: s.Reason, Message: s.Message,
 		Items: s.Items,
 	}

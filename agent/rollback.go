@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -106,9 +107,9 @@ type RolledBack struct {
 // ErrNotAllowed or ErrAmbiguous.
 func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 	line := func(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
-	h := &hold{By: line(w.By), Reason: line(w.Reason), At: stamp(now)}
+	h := &hold{By: line(w.By), Reason: line(w.Reason), At: state.Stamp(now)}
 	var refusal error
-	err := s.update(func(tx *bbolt.Tx) error {
+	err := s.db.Update(func(tx *bbolt.Tx) error {
 		m, err := s.recall(tx)
 		if err != nil {
 			return err
@@ -123,7 +124,7 @@ func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 				h.Left = append(h.Left, r.Release.Content.DiffID)
 			}
 		}
-		return save(tx, bucketMeta, keyHeld, h)
+		return state.Save(tx, state.Meta, keyHeld, h)
 	})
 	if err = cmp.Or(err, refusal); err != nil {
 		return RolledBack{}, err
@@ -144,28 +145,28 @@ func (a *Agent) RollBack(w Wish) (RolledBack, error) {
 
 // endHold ends a person's decision, but not together with a pause.
 func endHold(tx *bbolt.Tx, r *Resumed, now time.Time) error {
-	held, err := load[*hold](tx, bucketMeta, keyHeld)
+	held, err := state.Load[*hold](tx, state.Meta, keyHeld)
 	if err != nil || r.Pause != nil {
 		r.StillHeld = held.status(now)
 		return err
 	}
 	r.Held = held.status(now)
-	return drop(tx, bucketMeta, keyHeld)
+	return state.Drop(tx, state.Meta, keyHeld)
 }
 
 // noteAccepted remembers a release that was accepted, and ends a hold by it.
 func (p *pass) noteAccepted(tx *bbolt.Tx, r *release) (ended bool, err error) {
-	history, err1 := load[[]*release](tx, bucketMeta, keyHistory)
-	held, err2 := load[*hold](tx, bucketMeta, keyHeld) // it may be newer than the pass
+	history, err1 := state.Load[[]*release](tx, state.Meta, keyHistory)
+	held, err2 := state.Load[*hold](tx, state.Meta, keyHeld) // it may be newer than the pass
 	if err := errors.Join(err1, err2); err != nil {
 		return false, err
 	}
 	history = append([]*release{r}, history...)
-	err = save(tx, bucketMeta, keyHistory, history[:min(len(history), maxHistory)])
+	err = state.Save(tx, state.Meta, keyHistory, history[:min(len(history), maxHistory)])
 	if held == nil || !held.endedBy(r) || p.quarantine.of(r) != nil {
 		return false, err
 	}
-	return true, errors.Join(err, drop(tx, bucketMeta, keyHeld))
+	return true, errors.Join(err, state.Drop(tx, state.Meta, keyHeld))
 }
 
 // voidHold ends a hold that cannot count any more: the agent was bound to another stream, or a new epoch has
@@ -177,7 +178,7 @@ func (p *pass) voidHold() error {
 	}
 	p.opts.Log.Warn("rollback ends: its release may not run here any more", "release", h.To.name(), "digest", h.To.digest(), "epoch", h.To.Release.Epoch)
 	p.held = nil
-	return p.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyHeld) })
+	return p.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyHeld) })
 }
 
 // passesOver says whether a release that is offered, and accepted, is not to run.

@@ -12,6 +12,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -341,7 +342,7 @@ func TestAnOlderStateKnowsWhatItUses(t *testing.T) {
 	s.moody(map[string]reconcilers.Result{"a-x=2": {State: bundle.Progressing}})
 	first, second := s.release(1, "1"), s.release(2, "2")
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyHistory) }))
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyHistory) }))
 	})
 	known := s.releases()
 	require.Len(t, known, 2)

@@ -7,6 +7,8 @@ import (
 	"time"
 
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 // onceSendTime bounds how long a single pass is prolonged by a hub that does not answer.
@@ -188,8 +190,8 @@ func (a *Agent) sayBegin() {
 // step is safe to repeat.
 func (a *Agent) sayInterrupted() {
 	var j journal
-	err := a.state.view(func(tx *bbolt.Tx) (err error) {
-		j, err = load[journal](tx, bucketMeta, keyJournal)
+	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {
+		j, err = state.Load[journal](tx, state.Meta, keyJournal)
 		return err
 	})
 	if err == nil && j.Step != "" {

@@ -8,6 +8,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -22,7 +23,7 @@ type sender struct {
 	askAgain time.Time // when to ask it again
 }
 
-func newSender(a *Agent) *sender { return &sender{Agent: a, sleep: sleep} }
+func newSender(a *Agent) *sender { return &sender{Agent: a, sleep: retry.Sleep} }
 
 // run sends whenever there is something to send, until ctx ends.
 func (s *sender) run(ctx context.Context) {
@@ -56,7 +57,7 @@ func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) 
 		if err := s.sleep(ctx, rest); err != nil {
 			return rest, fmt.Errorf("the hub asks for a pause of %s: %w", rest.Round(time.Second), err)
 		}
-		s.state.at("send: before")
+		s.state.db.At("send: before")
 		receipt, err := s.post(ctx, batch)
 		if err != nil {
 			return 0, s.hearError(err)
@@ -64,7 +65,7 @@ func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) 
 		if err := s.hear(hintOf(receipt.Identity)); err != nil {
 			return 0, err
 		}
-		s.state.at("send: answered")
+		s.state.db.At("send: answered")
 		if again := s.settle(receipt, batch); again != nil {
 			kept = again
 		}
@@ -74,7 +75,7 @@ func (s *sender) sendRound(ctx context.Context) (rest time.Duration, err error) 
 		if s.hub().key == nil && !ahead {
 			s.sent = batch[len(batch)-1].seq
 		}
-		rest = spread(receipt.Pace.Pause(len(batch), maxPause))
+		rest = retry.Spread(receipt.Pace.Pause(len(batch), maxPause))
 	}
 }
 

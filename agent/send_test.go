@@ -182,7 +182,7 @@ func TestDeadLettersAreBoundedAndNothingIsLostForIt(t *testing.T) {
 		rejected.rejected[testID(i)] = "BadReport"
 		acked.acknowledged = append(acked.acknowledged, testID(i))
 	}
-	require.NoError(t, s.update(func(tx *bbolt.Tx) error {
+	require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error {
 		for i := range reports { // each of which tells of another failure
 			e := queued{ID: testID(i), Size: size, At: epoch, seq: uint64(i + 1), envelope: []byte("{}")}
 			if err := enqueue(tx, e, []string{fmt.Sprint(i)}, QueueLimits{}.withDefaults()); err != nil {
@@ -224,7 +224,7 @@ func TestTheNewestReportIsSentBeforeABacklogAndAtTheHubsPace(t *testing.T) {
 		return 200, map[string]any{"ack": h.ack(h.key, "plant-7", ids), "pace": map[string]any{"reportsPerMinute": 250}}
 	}
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
 			for i := range 1200 {
 				seq := uint64(i + 3)
 				e := queued{ID: digest.FromString(fmt.Sprint(seq)), Size: 100, At: s.now, seq: seq, envelope: sealedBody(h.key, fmt.Sprint(seq))}

@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -22,7 +23,7 @@ func (p *pass) stage(ctx context.Context) outcome {
 func (p *pass) unpackAndCheck(ctx context.Context, r *release) error {
 	err := p.content.stage(ctx, r)
 	if errors.As(err, new(*bundle.Refusal)) && !p.content.intact(ctx, r) {
-		return local("stored layer %s is damaged and will be fetched again: %w", r.Tree.Digest, errors.Join(err, p.content.discard(r)))
+		return state.Local("stored layer %s is damaged and will be fetched again: %w", r.Tree.Digest, errors.Join(err, p.content.discard(r)))
 	}
 	return err
 }

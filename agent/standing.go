@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -31,20 +32,20 @@ type known struct {
 
 func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	var errs [14]error
-	k.cluster, errs[0] = load[bundle.ReportCluster](tx, bucketMeta, keyCluster)
+	k.cluster, errs[0] = state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
 	k.records, errs[1] = s.records(tx)
-	k.running, errs[2] = load[*release](tx, bucketMeta, keyRunning)
-	k.accepted, errs[3] = load[*release](tx, bucketMeta, keyAccepted)
-	k.refused, errs[4] = load[*refusal](tx, bucketMeta, keyRefused)
-	k.contact, errs[5] = load[contact](tx, bucketMeta, keyContact)
-	k.floor, errs[6] = load[time.Time](tx, bucketMeta, keyFloorOf(s.chain().Current().Epoch))
+	k.running, errs[2] = state.Load[*release](tx, state.Meta, keyRunning)
+	k.accepted, errs[3] = state.Load[*release](tx, state.Meta, keyAccepted)
+	k.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
+	k.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
+	k.floor, errs[6] = state.Load[time.Time](tx, state.Meta, keyFloorOf(s.chain().Current().Epoch))
 	k.queue, errs[7] = queueStatus(tx)
-	k.asked, errs[8] = load[asked](tx, bucketMeta, keyAsked)
+	k.asked, errs[8] = state.Load[asked](tx, state.Meta, keyAsked)
 	k.bar, errs[9] = barAt(tx, now)
 	k.fate, errs[10] = loadFate(tx, k.accepted, k.running)
-	k.binding, errs[11] = load[*Binding](tx, bucketMeta, keyBinding)
-	k.note, errs[12] = load[*memoryNote](tx, bucketMeta, keyMemory)
-	k.history, errs[13] = load[[]*release](tx, bucketMeta, keyHistory)
+	k.binding, errs[11] = state.Load[*Binding](tx, state.Meta, keyBinding)
+	k.note, errs[12] = state.Load[*memoryNote](tx, state.Meta, keyMemory)
+	k.history, errs[13] = state.Load[[]*release](tx, state.Meta, keyHistory)
 	k.awaited = awaits(k.running, k.cluster)
 	if k.fate.wentBackTo(k.refused) && k.refused.Digest == k.running.digest() {
 		k.refused = nil // it runs as a person has decided

@@ -10,6 +10,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 func TestANewStateHasAnIdentityThatStays(t *testing.T) {
@@ -20,7 +22,7 @@ func TestANewStateHasAnIdentityThatStays(t *testing.T) {
 	require.Contains(t, key, "BEGIN PUBLIC KEY")
 	require.Equal(t, epoch.Unix(), first.identity().Incarnation)
 	require.NoError(t, first.Close())
-	info, err := os.Stat(filepath.Join(dir, stateFile))
+	info, err := os.Stat(filepath.Join(dir, state.File))
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), "the file holds the report key")
 
@@ -35,15 +37,15 @@ func TestASecondAgentOnTheSameFolderIsTold(t *testing.T) {
 	dir := t.TempDir()
 	openTestState(t, dir)
 	_, err := OpenState(dir, nil)
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, err, state.ErrBusy)
 	_, err = ReadState(dir)
-	require.ErrorIs(t, err, ErrBusy)
+	require.ErrorIs(t, err, state.ErrBusy)
 }
 
 func TestReadingAStateThatIsNotThereMakesNothing(t *testing.T) {
 	dir := t.TempDir()
 	_, err := ReadState(dir)
-	require.ErrorIs(t, err, ErrNoState)
+	require.ErrorIs(t, err, state.ErrNoState)
 	entries, err := os.ReadDir(dir)
 	require.NoError(t, err)
 	require.Empty(t, entries)
@@ -69,17 +71,17 @@ func TestADamagedStateFileIsSaidToBeSo(t *testing.T) {
 		t.Run(tc.name, func(t *testing.T) {
 			dir := t.TempDir()
 			s := openTestState(t, dir)
-			require.NoError(t, s.update(func(tx *bbolt.Tx) error {
-				return save(tx, bucketMeta, "filler", bytes.Repeat([]byte("x"), 100_000))
+			require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error {
+				return state.Save(tx, state.Meta, "filler", bytes.Repeat([]byte("x"), 100_000))
 			}))
 			require.NoError(t, s.Close())
-			path := filepath.Join(dir, stateFile)
+			path := filepath.Join(dir, state.File)
 			data, err := os.ReadFile(path)
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(path, tc.damage(data), 0o600))
 
 			_, err = OpenState(dir, nil)
-			require.ErrorIs(t, err, ErrDamaged)
+			require.ErrorIs(t, err, state.ErrDamaged)
 			require.Contains(t, err.Error(), path)
 		})
 	}
@@ -127,7 +129,7 @@ func TestAStateFolderThatExistedIsKeptFromOtherUsers(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
-	loose := map[string]fs.FileMode{".": 0o755, stateFile: 0o644, storeDir: 0o755, contentsDir: 0o755}
+	loose := map[string]fs.FileMode{".": 0o755, state.File: 0o644, storeDir: 0o755, contentsDir: 0o755}
 	for name, mode := range loose {
 		require.NoError(t, os.Chmod(filepath.Join(s.dir, name), mode))
 	}

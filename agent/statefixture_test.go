@@ -23,6 +23,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
 )
@@ -162,13 +163,13 @@ func makeStateFixture(t *testing.T, name, program string) {
 
 // appliesHalf says whether the agent that left a state was about to apply, and had not ended.
 func appliesHalf(t *testing.T, dir string) bool {
-	state, err := ReadState(dir)
+	s, err := ReadState(dir)
 	require.NoError(t, err)
-	defer state.Close()
+	defer s.Close()
 	half := false
-	require.NoError(t, state.view(func(tx *bbolt.Tx) error {
-		j, err1 := load[journal](tx, bucketMeta, keyJournal)
-		records, err2 := state.records(tx)
+	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
+		j, err1 := state.Load[journal](tx, state.Meta, keyJournal)
+		records, err2 := s.records(tx)
 		applying := func(r record) bool { return r.Item.State == bundle.Applying }
 		half = j.Step == "apply" && slices.ContainsFunc(records, applying)
 		return errors.Join(err1, err2)
@@ -181,7 +182,7 @@ func (f stateFixture) keep(t *testing.T, name, dir string) {
 	file := filepath.Join(stateFixtures, f.name, name+".tar.gz")
 	require.NoError(t, os.MkdirAll(filepath.Dir(file), 0o755))
 	compacted := filepath.Join(t.TempDir(), "agent.db")
-	from, err := bbolt.Open(filepath.Join(dir, "state", stateFile), 0o600, &bbolt.Options{ReadOnly: true})
+	from, err := bbolt.Open(filepath.Join(dir, "state", state.File), 0o600, &bbolt.Options{ReadOnly: true})
 	require.NoError(t, err)
 	to, err := bbolt.Open(compacted, 0o600, nil)
 	require.NoError(t, err)
@@ -203,7 +204,7 @@ func (f stateFixture) keep(t *testing.T, name, dir string) {
 		var content []byte
 		if !d.IsDir() {
 			source := filepath.Join(dir, path)
-			if path == "state/"+stateFile {
+			if path == "state/"+state.File {
 				source = compacted
 			}
 			if content, err = os.ReadFile(source); err != nil {

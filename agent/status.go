@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -144,11 +145,11 @@ func (a *Agent) Status() (Status, error) {
 	s, err := a.state.Status(a.opts.Now())
 	s.Version = a.opts.Version
 	if t := a.lastContact.Load(); t != nil {
-		utc := stamp(*t)
+		utc := state.Stamp(*t)
 		s.LastContact = &utc
 	}
 	if t := a.nextTry.Load(); t != nil {
-		utc := stamp(*t)
+		utc := state.Stamp(*t)
 		s.NextTry = &utc
 	}
 	a.unsent.Range(func(to, why any) bool {
@@ -186,7 +187,7 @@ func (a *Agent) during(s Status, step string) bundle.State {
 
 // Status returns how the agent stood when it last wrote. It works on a State opened for reading.
 func (s *State) Status(now time.Time) (st Status, err error) {
-	err = s.view(func(tx *bbolt.Tx) error {
+	err = s.db.View(func(tx *bbolt.Tx) error {
 		st, err = s.status(tx, now)
 		return err
 	})

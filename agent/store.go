@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -30,7 +31,7 @@ func forms(r *release) []ocispec.Descriptor {
 
 // blob is the path of a blob. The digest was validated.
 func (c *contents) blob(d digest.Digest) string {
-	return filepath.Join(c.state.dir, storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
+	return filepath.Join(c.state.db.Dir(), storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
 // unpacking is Unpacker's method for one form of a tree.
@@ -106,7 +107,7 @@ func (c *contents) base(diffID digest.Digest, releases ...*release) (delta.Tree,
 // made is where a delta's process writes the tree. What is left there by one that was killed is overwritten, or
 // swept with what other writers left.
 func (c *contents) made(diffID digest.Digest) string {
-	return filepath.Join(c.state.dir, storeDir, "ingest", diffID.Encoded()+".tar")
+	return filepath.Join(c.state.db.Dir(), storeDir, "ingest", diffID.Encoded()+".tar")
 }
 
 // keepMade makes a file that has this digest, and is on the disk, a blob.
@@ -114,7 +115,7 @@ func (c *contents) keepMade(file string, d digest.Digest) error {
 	if err := os.Rename(file, c.blob(d)); err != nil {
 		return err
 	}
-	return syncDir(filepath.Dir(c.blob(d)))
+	return state.SyncDir(filepath.Dir(c.blob(d)))
 }
 
 // retained lists, for the layout, what stays of these releases: manifest, release document and tree, in whichever form
@@ -134,5 +135,5 @@ func retained(keep []*release) []oci.Retained {
 
 // index has the layout's index name these releases, as far as their manifests are here, and nothing else.
 func (c *contents) index(keep ...*release) error {
-	return c.layout.SetRefs(retained(keep), c.state.at)
+	return c.layout.SetRefs(retained(keep), c.state.db.At)
 }

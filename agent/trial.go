@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -76,7 +77,7 @@ func (t trial) after(release digest.Digest, records map[string]*record, now time
 		}
 		f, ok := next.Failing[name]
 		if !ok {
-			f.Since = stamp(now)
+			f.Since = state.Stamp(now)
 		}
 		f.Count = min(f.Count+1, maxAttempts)
 		if next.Failing == nil {
@@ -194,8 +195,8 @@ func (p *pass) noteAttempt(ctx context.Context) error {
 		p.trial = trial{Release: p.running.digest()}
 	}
 	p.trial.Interrupted++
-	p.trial.At, p.attempted = stamp(p.opts.Now()), true
-	return p.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyAttempts, p.trial) })
+	p.trial.At, p.attempted = state.Stamp(p.opts.Now()), true
+	return p.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyAttempts, p.trial) })
 }
 
 // noteTrial keeps what assess found, and that the process has outlived what it had engines do. That it was
@@ -208,10 +209,10 @@ func (p *pass) noteTrial(tx *bbolt.Tx) (bool, error) {
 		p.trial.Interrupted, p.trial.At = 0, time.Time{}
 	}
 	if len(p.trial.Failing) == 0 && p.trial.Interrupted == 0 {
-		known := tx.Bucket([]byte(bucketMeta)).Get([]byte(keyAttempts)) != nil
-		return known, drop(tx, bucketMeta, keyAttempts)
+		known := tx.Bucket([]byte(state.Meta)).Get([]byte(keyAttempts)) != nil
+		return known, state.Drop(tx, state.Meta, keyAttempts)
 	}
-	return true, save(tx, bucketMeta, keyAttempts, p.trial)
+	return true, state.Save(tx, state.Meta, keyAttempts, p.trial)
 }
 
 // breakLoop gives a release up of which the agent has died again and again. Nobody knows which assignment it was:

@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -321,8 +322,8 @@ func TestWhatRecoversInTimeStays(t *testing.T) {
 	require.Equal(t, bundle.Compliant, r.Status.State)
 	require.Equal(t, next.Digest, r.Status.Release.Running.Digest)
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.view(func(tx *bbolt.Tx) error {
-			require.Nil(t, tx.Bucket([]byte(bucketMeta)).Get([]byte(keyAttempts)))
+		require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error {
+			require.Nil(t, tx.Bucket([]byte(state.Meta)).Get([]byte(keyAttempts)))
 			return nil
 		}))
 	})
@@ -451,7 +452,7 @@ func TestAPassThatFindsNothingNewWritesNothing(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		commits := func() (n int) {
-			require.NoError(t, a.state.view(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }))
+			require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }))
 			return n
 		}
 		pass := func() { a.makePass(context.Background(), scope{offer: a.source, all: true}) }

@@ -15,6 +15,7 @@ import (
 	"go.etcd.io/bbolt"
 	"oras.land/oras-go/v2/errdef"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -154,7 +155,7 @@ func (p *pass) noteAsked(out outcome, now time.Time) error {
 		next.Message = bundle.Clip(out.Err.Error())
 	}
 	if out.Verdict != Unreachable {
-		next.At = stamp(now)
+		next.At = state.Stamp(now)
 	}
 	if next == p.asked {
 		return nil
@@ -163,7 +164,7 @@ func (p *pass) noteAsked(out outcome, now time.Time) error {
 		p.opts.Log.Warn("no newer trust document can be taken", "reason", next.Reason, "message", next.Message)
 	}
 	p.asked = next
-	return p.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keyAsked, next) })
+	return p.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyAsked, next) })
 }
 
 // chain returns the trust documents that the agent believes, version 1 first. Nil is none.
@@ -198,7 +199,7 @@ func (s *State) loadChain(tx *bbolt.Tx) error {
 	var chain bundle.TrustChain
 	err := b.ForEach(func(k, v []byte) (err error) {
 		if chain, err = chain.Append(bytes.Clone(v)); err != nil {
-			err = fmt.Errorf("%s %s: %w: %v", bucketTrust, k, ErrDamaged, err)
+			err = fmt.Errorf("%s %s: %w: %v", bucketTrust, k, state.ErrDamaged, err)
 		}
 		return err
 	})
@@ -219,7 +220,7 @@ func (s *State) believe(version int64, envelope []byte) error {
 		return err
 	}
 	d := chain.Current()
-	err = s.update(func(tx *bbolt.Tx) error {
+	err = s.db.Update(func(tx *bbolt.Tx) error {
 		b, err := tx.CreateBucketIfNotExists([]byte(bucketTrust))
 		if err != nil {
 			return err
@@ -243,9 +244,9 @@ func keyFloorOf(epoch int64) string {
 // raiseFloor takes account of the time of issue of a verified document. Each epoch has a floor of its own,
 // so that a thief's date ends with the epoch.
 func raiseFloor(tx *bbolt.Tx, epoch int64, issued time.Time) error {
-	floor, err := load[time.Time](tx, bucketMeta, keyFloorOf(epoch))
+	floor, err := state.Load[time.Time](tx, state.Meta, keyFloorOf(epoch))
 	if err != nil || !issued.After(floor) {
 		return err
 	}
-	return save(tx, bucketMeta, keyFloorOf(epoch), issued)
+	return state.Save(tx, state.Meta, keyFloorOf(epoch), issued)
 }

@@ -15,6 +15,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -108,7 +109,7 @@ func TestNewerTrustDocumentsAreTakenBeforeANewReleaseIsJudged(t *testing.T) {
 	s.requireTaken()
 	known := s.known()
 	require.Len(t, known.Chain, 3)
-	require.Equal(t, stamp(s.now), known.AskedAt)
+	require.Equal(t, state.Stamp(s.now), known.AskedAt)
 	require.Empty(t, known.Reason)
 }
 

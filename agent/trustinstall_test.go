@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -41,12 +42,12 @@ func TestInstallingTakesTheNextVersionAndNoOther(t *testing.T) {
 func TestADamagedTrustDocumentIsSaidToBeSo(t *testing.T) {
 	s, _ := underTrust(t)
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
 			return tx.Bucket([]byte(bucketTrust)).Put(trustKey(1), []byte("{}"))
 		}))
 	})
 	_, err := OpenState(s.dir, s.opts.Now)
-	require.ErrorIs(t, err, ErrDamaged)
+	require.ErrorIs(t, err, state.ErrDamaged)
 }
 
 // A site without a registry, which the media of three epochs reach. What lies between is in each file.

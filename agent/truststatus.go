@@ -5,6 +5,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -68,8 +69,8 @@ func (t Trust) Status(now time.Time) *TrustStatus {
 // Trust returns what the agent knows of who may sign. It works on a State opened for reading.
 func (s *State) Trust() (Trust, error) {
 	var a asked
-	err := s.view(func(tx *bbolt.Tx) (err error) {
-		a, err = load[asked](tx, bucketMeta, keyAsked)
+	err := s.db.View(func(tx *bbolt.Tx) (err error) {
+		a, err = state.Load[asked](tx, state.Meta, keyAsked)
 		return err
 	})
 	return a.of(s.chain()), err

@@ -22,6 +22,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -227,23 +228,23 @@ func TestWhatANewerAgentHasAddedToTheStateStays(t *testing.T) {
 	s.publish(s.draft(1, shop))
 	s.requireTaken()
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error {
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
 			b, err := tx.CreateBucketIfNotExists([]byte("from-a-newer-agent"))
 			require.NoError(t, err)
 			require.NoError(t, b.Put([]byte("key"), []byte("value")))
-			require.NoError(t, save(tx, bucketMeta, "from-a-newer-agent", map[string]int{"n": 7}))
+			require.NoError(t, state.Save(tx, state.Meta, "from-a-newer-agent", map[string]int{"n": 7}))
 			running := map[string]any{}
-			require.NoError(t, json.Unmarshal(tx.Bucket([]byte(bucketMeta)).Get([]byte(keyRunning)), &running))
+			require.NoError(t, json.Unmarshal(tx.Bucket([]byte(state.Meta)).Get([]byte(keyRunning)), &running))
 			running["fromANewerAgent"] = true
-			return save(tx, bucketMeta, keyRunning, running)
+			return state.Save(tx, state.Meta, keyRunning, running)
 		}))
 	})
 	s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
 	s.requireTaken()
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.view(func(tx *bbolt.Tx) error {
+		require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error {
 			require.Equal(t, "value", string(tx.Bucket([]byte("from-a-newer-agent")).Get([]byte("key"))))
-			require.JSONEq(t, `{"n": 7}`, string(tx.Bucket([]byte(bucketMeta)).Get([]byte("from-a-newer-agent"))))
+			require.JSONEq(t, `{"n": 7}`, string(tx.Bucket([]byte(state.Meta)).Get([]byte("from-a-newer-agent"))))
 			return nil
 		}))
 	})
@@ -256,9 +257,9 @@ func TestAFileThatANewerVersionWroteIsLeftAlone(t *testing.T) {
 	s.publish(s.draft(1, shop))
 	s.requireTaken()
 	s.agent(func(a *Agent) {
-		require.NoError(t, a.state.update(func(tx *bbolt.Tx) error { return save(tx, bucketMeta, keySchema, stateSchema+1) }))
+		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, state.KeySchema, state.Schema+1) }))
 	})
-	path := filepath.Join(s.dir, stateFile)
+	path := filepath.Join(s.dir, state.File)
 	before, err := os.ReadFile(path)
 	require.NoError(t, err)
 
@@ -268,8 +269,8 @@ func TestAFileThatANewerVersionWroteIsLeftAlone(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := open()
-			require.ErrorIs(t, err, ErrNewer)
-			require.NotErrorIs(t, err, ErrDamaged)
+			require.ErrorIs(t, err, state.ErrNewer)
+			require.NotErrorIs(t, err, state.ErrDamaged)
 			require.EqualError(t, err, "state "+path+": a newer agent wrote it: v9.1.0, schema 2; this one reads up to schema 1")
 		})
 	}

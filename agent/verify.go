@@ -9,6 +9,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -34,7 +35,7 @@ func (p *pass) verify(ctx context.Context) outcome {
 	if err := p.check(v.Release, by); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: stamp(p.opts.Now())}
+	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: state.Stamp(p.opts.Now())}
 	err = p.accept(by)
 	if errors.Is(err, errOtherTrust) {
 		return p.verify(ctx)
@@ -80,15 +81,15 @@ func (p *pass) remembered(r refusal, manifest digest.Digest) bool {
 
 // judgedSoFar returns the highest place accepted in a stream, and the floor of time of an epoch.
 func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, floor time.Time, err error) {
-	err = p.state.view(func(tx *bbolt.Tx) (err error) {
-		highest, err = load[bundle.Order](tx, bucketOrders, orderKey(s))
+	err = p.state.db.View(func(tx *bbolt.Tx) (err error) {
+		highest, err = state.Load[bundle.Order](tx, bucketOrders, orderKey(s))
 		if err == nil {
-			floor, err = load[time.Time](tx, bucketMeta, keyFloorOf(epoch))
+			floor, err = state.Load[time.Time](tx, state.Meta, keyFloorOf(epoch))
 		}
 		return err
 	})
 	if err != nil {
-		err = local("read state: %w", err)
+		err = state.Local("read state: %w", err)
 	}
 	return highest, floor, err
 }
@@ -100,7 +101,7 @@ var errOtherTrust = errors.New("another trust document is in force")
 func (p *pass) accept(by judge) error {
 	r, s := p.target.Release, p.target.Release.Stream()
 	ended := false
-	err := p.state.update(func(tx *bbolt.Tx) error {
+	err := p.state.db.Update(func(tx *bbolt.Tx) error {
 		version, err := storedVersion(tx)
 		if err == nil && version != by.version() {
 			err = errOtherTrust
@@ -111,10 +112,10 @@ func (p *pass) accept(by judge) error {
 		ended, err = p.noteAccepted(tx, p.target)
 		return errors.Join(
 			err,
-			save(tx, bucketOrders, orderKey(s), bundle.OrderOf(r, p.target.digest())),
+			state.Save(tx, bucketOrders, orderKey(s), bundle.OrderOf(r, p.target.digest())),
 			raiseFloor(tx, r.Epoch, r.IssuedAt),
-			save(tx, bucketMeta, keyAccepted, p.target),
-			drop(tx, bucketMeta, keyRefused),
+			state.Save(tx, state.Meta, keyAccepted, p.target),
+			state.Drop(tx, state.Meta, keyRefused),
 			p.begin(tx, "fetch", p.target.digest()),
 		)
 	})
@@ -136,7 +137,7 @@ func (p *pass) forgive() error {
 		return nil // a refusal of the accepted release itself stands until its content is whole
 	}
 	p.refused = nil
-	return p.state.update(func(tx *bbolt.Tx) error { return drop(tx, bucketMeta, keyRefused) })
+	return p.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyRefused) })
 }
 
 func latest(a, b time.Time) time.Time {

@@ -4,6 +4,8 @@ import (
 	"context"
 	"fmt"
 	"time"
+
+	"github.com/wherry-dev/wherry/agent/state"
 )
 
 // Window is the part of each day in which layers may be fetched from a registry, as times of the day in UTC. One
@@ -45,7 +47,7 @@ func (e *closedWindow) Error() string {
 // Closed returns nil while the window is open, and else an error that says when it opens.
 func (w Window) Closed(now time.Time) error {
 	if left := w.left(now); left < 0 && w != (Window{}) {
-		return &closedWindow{w, stamp(now.Add(-left))}
+		return &closedWindow{w, state.Stamp(now.Add(-left))}
 	}
 	return nil
 }
@@ -60,7 +62,7 @@ func (w Window) enter(ctx context.Context, now time.Time) (context.Context, func
 		return nil, nil, err
 	}
 	left := w.left(now)
-	closed := &closedWindow{w, stamp(now.Add(left + day - w.length()))}
+	closed := &closedWindow{w, state.Stamp(now.Add(left + day - w.length()))}
 	ctx, cancel := context.WithTimeoutCause(ctx, left, closed)
 	return ctx, func(err error) error {
 		defer cancel()

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -278,16 +279,16 @@ func (c *config) whoEnrolls() (bundle.ReportCluster, error) {
 	if c.cluster.Environment != "" && c.cluster.Type != "" {
 		return c.cluster, nil
 	}
-	state, err := agent.ReadState(c.stateDir)
+	kept, err := agent.ReadState(c.stateDir)
 	if err == nil {
 		var st agent.Status
-		st, err = state.Status(time.Now())
-		if err = errors.Join(err, state.Close()); err == nil && st.Cluster.Environment != "" && st.Cluster.Type != "" {
+		st, err = kept.Status(time.Now())
+		if err = errors.Join(err, kept.Close()); err == nil && st.Cluster.Environment != "" && st.Cluster.Type != "" {
 			k := st.Cluster
 			return bundle.ReportCluster{UID: k.UID, Name: k.Name, Platform: st.Platform, Type: k.Type, Environment: k.Environment, Ring: k.Ring, Labels: k.Labels}, nil
 		}
 	}
-	if err != nil && !errors.Is(err, agent.ErrNoState) {
+	if err != nil && !errors.Is(err, state.ErrNoState) {
 		return bundle.ReportCluster{}, stateError(err)
 	}
 	if c.cluster.Environment == "" {

@@ -23,6 +23,7 @@ import (
 	ctrllog "sigs.k8s.io/controller-runtime/pkg/log"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -273,13 +274,13 @@ func (c *config) zarfAdapter(cluster *rest.Config, log *slog.Logger) (*zarf.Reco
 func stateError(err error) error {
 	hint := ""
 	switch {
-	case errors.Is(err, agent.ErrBusy):
+	case errors.Is(err, state.ErrBusy):
 		hint = "an agent is running with this state folder: use sync, status or import, or give another --state-dir"
-	case errors.Is(err, agent.ErrDamaged):
+	case errors.Is(err, state.ErrDamaged):
 		hint = "move the file away to begin anew: the next pass adopts what is applied, the hub has to be given the new report key, and the order of releases begins again"
-	case errors.Is(err, agent.ErrNewer):
+	case errors.Is(err, state.ErrNewer):
 		hint = "this agent is version " + cli.Version() + ": use the newer agent again, or a newer one still; what runs here stays as it is meanwhile"
-	case errors.Is(err, agent.ErrNoState):
+	case errors.Is(err, state.ErrNoState):
 		hint = "begin with once or run, or name its folder with --state-dir"
 	case errors.As(err, new(*fs.PathError)):
 		hint = "give --state-dir a folder that this user may write, on a disk with free space"

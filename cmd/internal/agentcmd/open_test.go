@@ -7,7 +7,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -32,7 +32,7 @@ func TestEveryEngineIsClosed(t *testing.T) {
 }
 
 func TestAnAgentThatIsTooOldSaysWhatToDo(t *testing.T) {
-	err := stateError(fmt.Errorf("state /x/agent.db: %w: v2.0.0, schema 2; this one reads up to schema 1", agent.ErrNewer))
+	err := stateError(fmt.Errorf("state /x/agent.db: %w: v2.0.0, schema 2; this one reads up to schema 1", state.ErrNewer))
 	var said *cli.Error
 	require.ErrorAs(t, err, &said)
 	require.Equal(t, cli.Failed, said.Code)

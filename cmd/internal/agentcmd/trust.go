@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -148,12 +149,12 @@ func (c *config) readTrustState(ctx context.Context) (agent.Trust, error) {
 // hasTrust says whether the agent was given a trust document before, so that it needs no setting for one. A
 // state that another process has open is that of an agent that found out for itself.
 func (c *config) hasTrust() bool {
-	state, err := agent.ReadState(c.stateDir)
+	kept, err := agent.ReadState(c.stateDir)
 	if err != nil {
-		return errors.Is(err, agent.ErrBusy)
+		return errors.Is(err, state.ErrBusy)
 	}
-	t, err := state.Trust()
-	return errors.Join(err, state.Close()) == nil && len(t.Chain) > 0
+	t, err := kept.Trust()
+	return errors.Join(err, kept.Close()) == nil && len(t.Chain) > 0
 }
 
 // firstTrust reads version 1, as the setting trust names it.

@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -21,26 +22,26 @@ const probeBytes = 256 << 10
 func (e *examination) state(ctx context.Context) {
 	const check = "state"
 	if _, err := agent.NewClient(e.StateDir).Status(ctx); err != nil { // a running agent has the file, and it is good
-		state, err := agent.ReadState(e.StateDir)
+		st, err := agent.ReadState(e.StateDir)
 		switch {
-		case errors.Is(err, agent.ErrNoState):
-		case errors.Is(err, agent.ErrBusy):
+		case errors.Is(err, state.ErrNoState):
+		case errors.Is(err, state.ErrBusy):
 			e.failed(check, "end the process that has it, or name another folder with --state-dir", "%s is in use, and no agent answers there", e.StateDir)
 			return
-		case errors.Is(err, agent.ErrDamaged):
+		case errors.Is(err, state.ErrDamaged):
 			e.failed(check, "move agent.db away to begin anew: the next pass adopts what is applied, and the hub has to be given the new report key", "%v", err)
 			return
-		case errors.Is(err, agent.ErrNewer):
+		case errors.Is(err, state.ErrNewer):
 			e.failed(check, "use the agent that wrote it, or a newer one", "%v", err)
 			return
 		case err != nil:
 			e.failed(check, "let this user read and write the folder, or name another with --state-dir", "%v", err)
 			return
 		default:
-			if s, err := state.Status(e.Now()); err == nil {
+			if s, err := st.Status(e.Now()); err == nil {
 				e.know(s)
 			}
-			_ = state.Close() // it was only read
+			_ = st.Close() // it was only read
 		}
 	}
 	if err := probe(e.StateDir); err != nil {
