@@ -9,6 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // gitRepository follows Flux: a commit counts more than a name, this more than a range, a tag, a branch.
@@ -93,7 +94,7 @@ func (s *scanner) application(o placedObject, spec *yaml.Node) {
 		version := text(source, "targetRevision")
 		n := need{}
 		switch chart := text(source, "chart"); {
-		case chart != "" && !scheme.MatchString(repo): // Argo CD's way to write a registry
+		case chart != "" && !gitrepo.HasScheme(repo): // Argo CD's way to write a registry
 			n = chartNeed(ociScheme+repo, chart, version)
 		case chart != "":
 			n = chartNeed(repo, chart, version)

@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -237,7 +238,7 @@ func (s *scanner) manifests(a *scheduler.Assignment) {
 			src, err := parseOCI(kindOf(a), repo)
 			src.tag, src.revision = cmp.Or(src.tag, m["tag"]), cmp.Or(src.revision, m["digest"])
 			add(key, need{artifactSource: src}, err)
-		case scheme.MatchString(repo) || scpLike.MatchString(repo):
+		case gitrepo.IsURL(repo):
 			add(key, need{artifactSource: artifactSource{kind: bundle.ArtifactGit, url: repo, branch: m["branch"], tag: m["tag"], revision: m["commit"]}}, nil)
 		}
 	}

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // artifactSource is where one artifact comes from. It is comparable: equal ones are asked for once.
@@ -34,9 +35,9 @@ func (s artifactSource) reference() string {
 		version = s.revision
 		fallthrough
 	case s.kind == bundle.ArtifactGit:
-		return strings.TrimSuffix(redact(s.url)+"#"+version, "#")
+		return strings.TrimSuffix(gitrepo.Redact(s.url)+"#"+version, "#")
 	case s.chart != "":
-		return strings.TrimSuffix(strings.TrimSuffix(redact(s.url), "/")+"/"+s.chart+":"+version, ":")
+		return strings.TrimSuffix(strings.TrimSuffix(gitrepo.Redact(s.url), "/")+"/"+s.chart+":"+version, ":")
 	}
 	name := s.url
 	if s.kind != bundle.ArtifactImage {
@@ -56,7 +57,7 @@ func (s artifactSource) name() string {
 	if s.chart != "" {
 		return s.chart
 	}
-	name := redact(s.url)
+	name := gitrepo.Redact(s.url)
 	if u, err := url.Parse(name); err == nil && u.Host != "" {
 		name = u.Host + u.Path
 	}
@@ -119,7 +120,7 @@ func parseOCI(kind bundle.ArtifactType, s string) (artifactSource, error) {
 	src := artifactSource{kind: kind}
 	rest, ok := strings.CutPrefix(s, ociScheme)
 	if !ok {
-		return src, fmt.Errorf("%q does not begin with %s", redact(s), ociScheme)
+		return src, fmt.Errorf("%q does not begin with %s", gitrepo.Redact(s), ociScheme)
 	}
 	rest, err := src.cutVersion(strings.TrimSuffix(rest, "/"))
 	if err == nil {
@@ -127,7 +128,7 @@ func parseOCI(kind bundle.ArtifactType, s string) (artifactSource, error) {
 		err = src.in(host, name)
 	}
 	if err != nil {
-		return src, fmt.Errorf("%s: %w", redact(s), err)
+		return src, fmt.Errorf("%s: %w", gitrepo.Redact(s), err)
 	}
 	return src, nil
 }

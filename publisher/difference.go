@@ -9,12 +9,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // Planned is an environment that is ready to be published.
 type Planned struct {
-	Loaded *Loaded
+	Loaded *platform.Loaded
 	Result *scheduler.Result
 	// Decision is what Result was rendered from; nil where it was the platform's scheduling policies.
 	Decision *scheduler.Decision

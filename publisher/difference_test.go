@@ -14,6 +14,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/examples"
+	"github.com/wherry-dev/wherry/publisher/outdir"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -42,7 +44,7 @@ func (c *coffee) edit(file, old, now string) {
 func (c *coffee) planned() Planned {
 	c.t.Helper()
 	c.t.Chdir(c.dir)
-	loaded, err := Load(c.t.Context(), SourceOptions{
+	loaded, err := platform.Load(c.t.Context(), platform.Source{
 		Platform: "dev", Environment: "dev", Bases: []string{"main"},
 		Workloads: map[string]string{"storefront": "workloads/storefront", "roasting": "workloads/roasting"},
 	})
@@ -225,7 +227,7 @@ func TestDifferences(t *testing.T) {
 			first := state.planned()
 			w.publishCoffee(first)
 			folder := t.TempDir()
-			_, err := WriteTree(t.Context(), folder, first.Result, TreeOptions{})
+			_, err := outdir.Write(t.Context(), folder, first.Result, outdir.Options{})
 			require.NoError(t, err)
 
 			c.edit(state)
@@ -356,14 +358,14 @@ func TestComparingWithAFolder(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, Counted{Added: 4, ClusterTypes: 4}, d.Count(), "an empty folder stands for nothing yet")
 	_, err = CompareFolder(t.Context(), state.planned(), state.dir)
-	require.ErrorIs(t, err, ErrForeignFolder)
+	require.ErrorIs(t, err, outdir.ErrForeign)
 	_, err = CompareFolder(t.Context(), state.planned(), filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	folder, p := t.TempDir(), state.planned()
-	_, err = WriteTree(t.Context(), folder, p.Result, TreeOptions{})
+	_, err = outdir.Write(t.Context(), folder, p.Result, outdir.Options{})
 	require.NoError(t, err)
-	p.Loaded.Unread = []Unread{{Registration: "roasting", Err: os.ErrNotExist}}
+	p.Loaded.Unread = []platform.Unread{{Registration: "roasting", Err: os.ErrNotExist}}
 	p.Result.ClusterTypes[1].Assignments = nil
 	d, err = CompareFolder(t.Context(), p, folder)
 	require.NoError(t, err)

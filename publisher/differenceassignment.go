@@ -147,7 +147,7 @@ func (t *standingTree) read(assignment string) (map[string][]byte, error) {
 			return err
 		}
 		defer f.Close()
-		data, err := io.ReadAll(io.LimitReader(f, maxFileBytes)) // more is no file that was rendered
+		data, err := io.ReadAll(io.LimitReader(f, maxRenderedBytes)) // more is no file that was rendered
 		if len(data) > 0 {
 			files[path.Clean(below)] = data
 		}
@@ -155,6 +155,9 @@ func (t *standingTree) read(assignment string) (map[string][]byte, error) {
 	})
 	return files, err
 }
+
+// maxRenderedBytes bounds what is read of one file.
+const maxRenderedBytes = 8 << 20
 
 // compareFields lists what two lines of a bundle say otherwise, except for the content, which is compared
 // file by file, and the digest of the configuration, which is in the files.

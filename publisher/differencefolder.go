@@ -10,11 +10,12 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // CompareFolder says what rendering planned into a folder would change. The folder must be one that
-// [WriteTree] would write to, and be there; nothing in it is signed.
+// [outdir.Write] would write to, and be there; nothing in it is signed.
 func CompareFolder(ctx context.Context, planned Planned, dir string) (*Difference, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -38,7 +39,7 @@ func (c *comparison) folder(ctx context.Context, root *os.Root) error {
 	for _, ct := range types {
 		names = append(names, ct.Name)
 	}
-	owned, err := (&outputTree{root: root}).owned(names, false)
+	owned, err := outdir.Owned(root, names)
 	if err != nil {
 		return err
 	}

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -71,14 +72,14 @@ func publishTeams(t *testing.T, key *Key, loc oci.Location, team *hostile) {
 	defer cancel()
 	m := scheduler.NewModel("dev")
 	require.NoError(t, m.Load(ctx, scheduler.Source{FS: fstest.MapFS{"platform.yaml": {Data: []byte(isolationPlatform)}}}))
-	loaded := &Loaded{Model: m}
+	loaded := &platform.Loaded{Model: m}
 	for name, text := range honestTeams() {
 		require.NoError(t, m.Load(ctx, scheduler.Source{FS: fstest.MapFS{"w.yaml": {Data: []byte(text)}}, Registration: name}))
 	}
 	if team != nil {
 		if err := m.Load(ctx, scheduler.Source{FS: team.files, Registration: "evil"}); err != nil {
 			require.NoError(t, ctx.Err(), team.tricks)
-			loaded.Unread = []Unread{{"evil", err}}
+			loaded.Unread = []platform.Unread{{Registration: "evil", Err: err}}
 		}
 	}
 	opts := PublishOptions{Unread: loaded.Unread}

@@ -8,7 +8,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/similar"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // NoEnvironmentError means that nothing was ever published in an environment, at a location that has others: its
@@ -20,13 +19,13 @@ type NoEnvironmentError struct {
 	Others []string
 }
 
-// maxNamedEnvironments bounds how many the message names.
-const maxNamedEnvironments = 10
+// maxNamed bounds how many the message names.
+const maxNamed = 10
 
 func (e *NoEnvironmentError) Error() string {
 	others, more := e.Others, ""
-	if n := len(others) - maxNamedEnvironments; n > 0 {
-		others, more = others[:maxNamedEnvironments], fmt.Sprintf(" and %d more", n)
+	if n := len(others) - maxNamed; n > 0 {
+		others, more = others[:maxNamed], fmt.Sprintf(" and %d more", n)
 	}
 	return fmt.Sprintf("nothing was ever published in environment %s at %s: it has %s%s", e.Environment, e.Location, strings.Join(others, ", "), more)
 }
@@ -66,32 +65,4 @@ func NearestBundle(ctx context.Context, ref oci.Reference, opts oci.Options) (oc
 	})
 	near := similar.To(ref.Repository, bundles)
 	return oci.Reference{Location: ref.Location, Repository: near}, near != ""
-}
-
-// CodeNoEnvironment is of the [scheduler.InputError] for an environment that is none of those that Environment objects name.
-const CodeNoEnvironment = "E1306"
-
-// checkEnvironment refuses what is most probably a mistyped name: no workload has targets for it, so all that would
-// be published are empty releases. Where there is no Environment object at all, nothing says which names are right.
-func (l *loader) checkEnvironment(ctx context.Context) error {
-	if err := l.inferFromAll(ctx); err != nil {
-		return err
-	}
-	var known []string
-	for _, e := range l.loaded.Model.Environments() {
-		known = append(known, e.Name)
-	}
-	if l.named {
-		return nil
-	}
-	if len(known) == 0 || slices.Contains(known, l.Environment) {
-		return l.checkPlace()
-	}
-	return l.noEnvironment(known)
-}
-
-func (l *loader) noEnvironment(known []string) error {
-	return &scheduler.InputError{
-		Code: CodeNoEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "there are: " + strings.Join(known, ", "),
-	}
 }

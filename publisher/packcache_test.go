@@ -8,12 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // countingCache counts what is put.
 type countingCache struct {
-	*RenderCache
+	*rendercache.Cache
 	puts int
 }
 
@@ -21,7 +22,7 @@ func (c *countingCache) Put(key string, data []byte) {
 	if strings.HasPrefix(key, "bundle-") {
 		c.puts++
 	}
-	c.RenderCache.Put(key, data)
+	c.Cache.Put(key, data)
 }
 
 func TestBundlesArePackedOnce(t *testing.T) {
@@ -39,7 +40,7 @@ func TestBundlesArePackedOnce(t *testing.T) {
 			[]heldContent{{line: bundle.Assignment{Name: "h"}, files: []bundle.File{{Path: "x", Data: []byte("1")}}}},
 		}
 	}
-	cache := &countingCache{RenderCache: openCache(t, t.TempDir(), 0)}
+	cache := &countingCache{Cache: newRenderCache(t, t.TempDir(), 0)}
 	check := func(c content) {
 		t.Helper()
 		tree, artifacts, err := packAssignments(c.assignments, c.held)
@@ -80,7 +81,7 @@ func TestBundlesArePackedOnce(t *testing.T) {
 			require.Equal(t, c.puts, cache.puts)
 		})
 	}
-	cache.RenderCache.Put("bundle-"+packKey(base().assignments, base().held), []byte("no tree"))
+	cache.Cache.Put("bundle-"+packKey(base().assignments, base().held), []byte("no tree"))
 	check(base())
 }
 
@@ -91,4 +92,11 @@ func TestAllOfAnAssignmentIsPacked(t *testing.T) {
 			require.True(t, f.IsExported() && f.Tag.Get("json") == "", f.Name)
 		}
 	}
+}
+
+func newRenderCache(t *testing.T, dir string, maxBytes int64) *rendercache.Cache {
+	t.Helper()
+	c, err := rendercache.Open(dir, rendercache.Options{MaxBytes: maxBytes})
+	require.NoError(t, err)
+	return c
 }

@@ -6,6 +6,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -32,7 +33,7 @@ func TestWhatIsPackedAsItIsRenderedIsTheSame(t *testing.T) {
 	require.Equal(t, 2, row(t, p, "drone").Assignments)
 	require.Equal(t, before, w.state())
 
-	w.opts.Unread = []Unread{{Registration: "shop", Err: errors.New("unreachable")}}
+	w.opts.Unread = []platform.Unread{{Registration: "shop", Err: errors.New("unreachable")}}
 	_, err := w.publish()
 	require.ErrorContains(t, err, "exclude each other")
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -139,7 +140,7 @@ func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 		case found.err != nil:
 			errs = append(errs, fmt.Errorf("%s: resolve %s: %w", n.place, n.reference(), found.err))
 		case n.file < 0 && n.kind == bundle.ArtifactGit && mentions(a, n.url):
-			errs = append(errs, fmt.Errorf("%s: the rendered files name %s where no commit can be written", n.place, redact(n.url)))
+			errs = append(errs, fmt.Errorf("%s: the rendered files name %s where no commit can be written", n.place, gitrepo.Redact(n.url)))
 		case n.file >= 0 && n.edit == nil && n.revision == "":
 			errs = append(errs, fmt.Errorf("%s: the reference to %s %w", n.place, n.reference(), errNotInPlace))
 		}

@@ -21,6 +21,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -35,10 +36,10 @@ type sources struct {
 
 func newSources(t *testing.T) *sources {
 	s := &sources{t: t, repo: filepath.Join(t.TempDir(), "app.git")}
-	s.git = serve(t, fullServer(s.repo))
-	s.registry = strings.TrimPrefix(serve(t, newRegistry(t, "", "")), "http://")
+	s.git = gittest.Serve(t, gittest.FullServer(s.repo))
+	s.registry = strings.TrimPrefix(gittest.Serve(t, newRegistry(t, "", "")), "http://")
 	s.registry = strings.TrimSuffix(s.registry, "/platform")
-	s.charts = strings.TrimSuffix(serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
+	s.charts = strings.TrimSuffix(gittest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/charts/index.yaml" {
 			http.NotFound(w, r)
 			return
@@ -95,11 +96,11 @@ func onlyPinned(t *testing.T, file string) (string, scheduler.Assignment) {
 func TestPinWritesCommitsWhereSourcesNameBranches(t *testing.T) {
 	t.Parallel()
 	s := newSources(t)
-	one := commit(t, s.repo, "main", map[string]string{"a.yaml": "1"})
+	one := gittest.CommitFiles(t, s.repo, "main", map[string]string{"a.yaml": "1"})
 	s.tag("v1.2.0", one)
-	two := commit(t, s.repo, "main", map[string]string{"a.yaml": "2"})
+	two := gittest.CommitFiles(t, s.repo, "main", map[string]string{"a.yaml": "2"})
 	s.tag("v1.10.0", two)
-	dev := commit(t, s.repo, "dev", map[string]string{"a.yaml": "3"})
+	dev := gittest.CommitFiles(t, s.repo, "dev", map[string]string{"a.yaml": "3"})
 	const head = "# who: ünïcode\napiVersion: source.toolkit.fluxcd.io/v1beta2\nkind: GitRepository\nmetadata:\n  name: \"app\"\nspec:\n"
 	argo := func(source string) string {
 		return "apiVersion: argoproj.io/v1alpha1\nkind: Application\nspec:\n  " + source
@@ -177,7 +178,7 @@ func TestPinWritesDigestsAndVersions(t *testing.T) {
 func TestPinFailsTheAssignmentsThatItCannotResolve(t *testing.T) {
 	t.Parallel()
 	s := newSources(t)
-	commit(t, s.repo, "main", map[string]string{"a.yaml": "1"})
+	gittest.CommitFiles(t, s.repo, "main", map[string]string{"a.yaml": "1"})
 	s.push("org/app", "1.2.0", "files", nil)
 	dead := httptest.NewServer(http.NotFoundHandler())
 	dead.Close()
@@ -267,7 +268,7 @@ func TestAVersionIsWhatTheWorkloadSays(t *testing.T) {
 	descriptor := func(target, version string) string {
 		return strings.NewReplacer("TARGET", target, "VERSION", version).Replace(described)
 	}
-	sha := commit(t, s.repo, "main", map[string]string{
+	sha := gittest.CommitFiles(t, s.repo, "main", map[string]string{
 		"one/deploy.yaml": "kind: X\n---\n" + descriptor("other", "1.0.0"), "several/a.yaml": descriptor("t0", "0.1") + "---\n" + descriptor("t1", "1.10"),
 		"none/a.yaml": "{{ DeploymentDescriptor }}", "odd/a.yaml": descriptor("t1", `"a\nb"`),
 		"foreign/a.yaml": strings.ReplaceAll(descriptor("t1", "3.0.0"), "hub.kalypso.io", "example.com"),
@@ -294,7 +295,7 @@ func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {
 	pod := func(image string) string {
 		return "apiVersion: v1\nkind: Pod\nspec: {containers: [{image: '" + image + "'}]}\n"
 	}
-	sha := commit(t, s.repo, "main", map[string]string{
+	sha := gittest.CommitFiles(t, s.repo, "main", map[string]string{
 		"live/a.yaml": pod("app"), "live/deep/b.yaml": pod("ghcr.io/b@"+someDigest) + "---\n" + pod("nginx:1"), "live/chart.yaml": "image: {{ .Values.image }}\n",
 		"live/kustomization.yaml": "images: [{name: app, newName: ghcr.io/team/app, newTag: v7}, {name: nginx, digest: " + someDigest + "}, {name: '!'}]\n",
 		"other/a.yaml":            pod("busybox"),
@@ -316,7 +317,7 @@ func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {
 	for i := range 40 {
 		files["big/"+strings.Repeat("i", i+1)+".yaml"] = big
 	}
-	commit(t, s.repo, "main", files)
+	gittest.CommitFiles(t, s.repo, "main", files)
 	a.Manifests["path"] = "big"
 	require.ErrorContains(t, pinned(t, PinOptions{}, a).Failures[0].Err, `too large: the YAML files in folder "big" hold more than 33554432 bytes`)
 }
@@ -324,16 +325,8 @@ func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {
 func TestMirrorsStandInForURLs(t *testing.T) {
 	t.Parallel()
 	dir := t.TempDir()
-	sha := commit(t, filepath.Join(dir, "app.git"), "main", map[string]string{"a.yaml": "1"})
+	sha := gittest.CommitFiles(t, filepath.Join(dir, "app.git"), "main", map[string]string{"a.yaml": "1"})
 	ct := pinned(t, PinOptions{Mirrors: map[string]string{"https://example.com/org": dir}}, rendered(fluxGit("https://example.com/org/app.git", "branch: main")))
 	require.Empty(t, ct.Failures)
 	require.True(t, bytes.Contains(ct.Assignments[0].Files[1].Data, []byte(sha)))
-
-	m := mirrors{"https://example.com/org": "/m", "https://example.com/org/app": "/app", "https://example.com/a/": "../a/"}
-	for url, want := range map[string]string{
-		"https://example.com/org/x.git": "/m/x.git", "https://example.com/org/app": "/app", "https://example.com/org/app.git": "/app",
-		"https://example.com/organ/x": "https://example.com/organ/x", "https://example.com/a/b/c": "../a/b/c", "": "",
-	} {
-		require.Equal(t, want, m.of(url), url)
-	}
 }

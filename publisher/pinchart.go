@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // maxChartIndex bounds the index of a chart repository. The largest public ones have some 20 MiB.
@@ -57,21 +59,21 @@ func chartIndex(ctx context.Context, repository string) (*chartRepositoryIndex, 
 	if err != nil {
 		return nil, err
 	}
-	if user, password := netrc(at.Hostname()); at.User == nil && user != "" {
+	if user, password := gitrepo.Netrc(at.Hostname()); at.User == nil && user != "" {
 		request.SetBasicAuth(user, password)
 	}
 	response, err := http.DefaultClient.Do(request)
 	if err != nil {
-		return nil, plain(err)
+		return nil, gitrepo.Plain(err)
 	}
 	defer func() { _ = response.Body.Close() }()
 	if response.StatusCode != http.StatusOK {
 		return nil, fmt.Errorf("index.yaml: the server answers %d", response.StatusCode)
 	}
 	index := new(chartRepositoryIndex)
-	body := &limitedReader{Reader: response.Body, limit: maxChartIndex}
+	body := gitrepo.LimitReader(response.Body, maxChartIndex)
 	if err := yaml.NewDecoder(body).Decode(index); err != nil && !errors.Is(err, io.EOF) {
-		return nil, fmt.Errorf("index.yaml: %w", plain(err))
+		return nil, fmt.Errorf("index.yaml: %w", gitrepo.Plain(err))
 	}
 	return index, nil
 }

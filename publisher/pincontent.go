@@ -10,6 +10,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -55,7 +56,7 @@ func (p *pinning) content(at sourceFolder) (folderContent, error) {
 
 // manifestsIn reads the YAML files below dir. A dir that is not there has none: the engine says so.
 func manifestsIn(fsys fs.FS, dir string) (all []scheduler.File, err error) {
-	files, size := &guardedFS{FS: fsys}, 0
+	files, size := gitrepo.Guard(fsys), 0
 	err = fs.WalkDir(files, dir, func(name string, e fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && name == dir {
 			return nil
@@ -68,7 +69,7 @@ func manifestsIn(fsys fs.FS, dir string) (all []scheduler.File, err error) {
 		}
 		data, err := fs.ReadFile(files, name)
 		if size += len(data); size > maxManifestsBytes {
-			return fmt.Errorf("%w: the YAML files in folder %q hold more than %d bytes", ErrTooLarge, dir, maxManifestsBytes)
+			return fmt.Errorf("%w: the YAML files in folder %q hold more than %d bytes", gitrepo.ErrTooLarge, dir, maxManifestsBytes)
 		}
 		all = append(all, scheduler.File{Path: name, Data: data})
 		return err

@@ -18,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 const (
@@ -37,18 +38,18 @@ type resolution struct {
 	// annotated is the version that an OCI manifest gives itself.
 	annotated string
 	// tree is that of a git commit. It is read by one goroutine at a time.
-	tree gitTree
+	tree gitrepo.Tree
 	err  error
 }
 
 // resolver finds out what sources name. Each is asked once.
 type resolver struct {
 	timeout time.Duration
-	mirrors mirrors
+	mirrors gitrepo.Mirrors
 	oci     oci.Options
 
 	mu      sync.Mutex
-	readers []*gitReader
+	readers []*gitrepo.Reader
 	silent  map[string]bool // hosts that have let the time for one source pass
 }
 
@@ -112,18 +113,17 @@ func (r *resolver) isSilent(host string) bool {
 
 // git fetches the commit that s names, since a workload's version is in there.
 func (r *resolver) git(ctx context.Context, s artifactSource, found *resolution) error {
-	if _, local := localPath(s.url); local && r.mirrors.of(s.url) == s.url {
+	if gitrepo.IsLocal(s.url) && r.mirrors.Of(s.url) == s.url {
 		return errors.New("not the URL of a remote repository") // an app team's text opens no local one
 	}
-	if err := checkURL(s.url); err != nil {
+	if err := gitrepo.CheckURL(s.url); err != nil {
 		return err
 	}
-	g := newGitReader(2 * r.timeout) // ctx ends before
-	g.mirrors = r.mirrors
+	g := gitrepo.NewReader(2*r.timeout, r.mirrors) // ctx ends before
 	r.mu.Lock()
 	r.readers = append(r.readers, g)
 	r.mu.Unlock()
-	ref := gitRef{URL: s.url, Branch: s.gitName(), Commit: s.revision}
+	ref := gitrepo.Ref{URL: s.url, Branch: s.gitName(), Commit: s.revision}
 	if s.semver != "" && s.revision == "" {
 		tags, err := g.Tags(ctx, s.url)
 		if err != nil {

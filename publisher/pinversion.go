@@ -13,6 +13,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -36,7 +37,7 @@ func (p *pinning) describe(a *scheduler.Assignment, needs []need) error {
 		return nil
 	}
 	a.Version = found.revision[:min(len(found.revision), shortCommit)]
-	dir, err := cleanPath(a.Manifests["path"])
+	dir, err := gitrepo.CleanPath(a.Manifests["path"])
 	if err != nil {
 		return nil // the engine will not find it either
 	}

@@ -1,3 +1,8 @@
+// Package publisher brings what the scheduler rendered to a registry or an OCI layout, in signed releases.
+//
+// Begin with [Publish]. The packages below it do the rest: platform reads sources, outdir writes a plain folder.
+// Publish leaves no tag on anything incomplete, keeps the last verified content of assignments that failed, and
+// gives the same bytes for the same input.
 package publisher
 
 import (
@@ -15,6 +20,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -49,7 +55,7 @@ type PublishOptions struct {
 	Trust Trust
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
-	Unread []Unread
+	Unread []platform.Unread
 	// Drop gives up assignments that failed, each as <cluster type>/<deployment target>: they are left out,
 	// which deletes them from clusters. Each must have failed, or be in the last release.
 	Drop []string

@@ -227,7 +227,7 @@ func TestADeltaWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
 func TestABaseIsTakenFromTheCache(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "registry")
-	w.opts.Cache = openCache(t, t.TempDir(), 0)
+	w.opts.Cache = newRenderCache(t, t.TempDir(), 0)
 	w.grow(noise(20 << 10))
 	r1 := w.release(1)
 	w.front = func(rw http.ResponseWriter, r *http.Request) bool {
@@ -254,7 +254,7 @@ func TestWhatWaitsForSignaturesHasDeltasThatOthersSign(t *testing.T) {
 	release(1)
 	q.sign(q.bob)
 	release(2)
-	w.opts.Cache = openCache(t, t.TempDir(), 0) // another person, elsewhere
+	w.opts.Cache = newRenderCache(t, t.TempDir(), 0) // another person, elsewhere
 	require.Equal(t, OutcomePublished, q.outcomes(q.bob)["drone"])
 	require.Len(t, w.froms(q.released("drone")), 1)
 }

@@ -13,6 +13,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -194,7 +195,7 @@ func (p *publication) judgeDrops(pl *plan) {
 // isUnread says whether a registration's source could not be read. What leaves with its cluster type does
 // so whatever its source says.
 func (p *publication) isUnread(pl *plan, registration string) bool {
-	return !p.left[pl.clusterType.Name] && slices.ContainsFunc(p.opts.Unread, func(u Unread) bool { return u.Registration == registration })
+	return !p.left[pl.clusterType.Name] && slices.ContainsFunc(p.opts.Unread, func(u platform.Unread) bool { return u.Registration == registration })
 }
 
 // unreadReason is the reason of what is held because a registration's source could not be read, or brings too much.

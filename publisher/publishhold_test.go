@@ -15,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -317,7 +318,7 @@ func TestStrictPublishesNothingWhenAnAssignmentFails(t *testing.T) {
 		require.Equal(t, before, w.state())
 
 		w.clusterType("drone").Failures = nil
-		w.opts.Unread = []Unread{{Registration: "web", Err: errors.New("gone")}}
+		w.opts.Unread = []platform.Unread{{Registration: "web", Err: errors.New("gone")}}
 		outcomes, _ = w.mustPublish()
 		require.Equal(t, OutcomeSkipped, outcomes["large"])
 		require.Equal(t, before, w.state())
@@ -338,7 +339,7 @@ func TestAllOfARegistrationIsHeldWhileItsSourceCannotBeRead(t *testing.T) {
 		of("large", "old-live", "db")
 		_, first := w.mustPublish()
 
-		w.opts.Unread = []Unread{{Registration: "web", Err: errors.New("web.yaml:3: gone")}}
+		w.opts.Unread = []platform.Unread{{Registration: "web", Err: errors.New("web.yaml:3: gone")}}
 		for _, a := range [][2]string{{"drone", "web-live"}, {"drone", "web-beta"}, {"large", "web-live"}, {"large", "old-live"}} {
 			w.remove(a[0], a[1])
 		}

@@ -15,7 +15,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -232,7 +232,7 @@ func benchChanges(b *testing.B, dir string, assignments int) {
 	run := func() (taken, cpu time.Duration) {
 		runtime.GC()
 		start, cpuStart := time.Now(), cpuTime()
-		cache, err := publisher.OpenRenderCache(cacheDir, publisher.RenderCacheOptions{})
+		cache, err := rendercache.Open(cacheDir, rendercache.Options{})
 		require.NoError(b, err)
 		benchRender(b, benchModel(b, dir), assignments, cache)
 		cache.Trim()

@@ -6,7 +6,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/rendercache"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -14,7 +14,7 @@ import (
 type cacheFlags struct {
 	dir   string
 	off   bool
-	cache *publisher.RenderCache // nil until open, and where there is none
+	cache *rendercache.Cache // nil until open, and where there is none
 }
 
 func (f *cacheFlags) add(cmd *cobra.Command) {
@@ -23,9 +23,9 @@ func (f *cacheFlags) add(cmd *cobra.Command) {
 	flags.BoolVar(&f.off, "no-cache", false, "render everything, and keep nothing")
 }
 
-// open opens the cache for platform. A cache that cannot be used changes nothing but the time that it
+// open opens the cache for the platform at place. A cache that cannot be used changes nothing but the time that it
 // takes, so that is no error.
-func (f *cacheFlags) open(cmd *cobra.Command, platform string) error {
+func (f *cacheFlags) open(cmd *cobra.Command, place string) error {
 	if f.off && f.dir != "" {
 		return cli.Usagef("--cache and --no-cache exclude each other")
 	}
@@ -34,14 +34,14 @@ func (f *cacheFlags) open(cmd *cobra.Command, platform string) error {
 	}
 	dir, err := f.dir, error(nil)
 	if dir == "" {
-		if dir, err = publisher.DefaultCacheDir(); err != nil { // there is no home, as in many a container
+		if dir, err = rendercache.DefaultDir(); err != nil { // there is no home, as in many a container
 			return nil
 		}
 	}
-	if here, err := filepath.Abs(platform); err == nil {
-		platform = here // whatever it is, this tells platforms of equal names apart
+	if here, err := filepath.Abs(place); err == nil {
+		place = here // whatever it is, this tells platforms of equal names apart
 	}
-	if f.cache, err = publisher.OpenRenderCache(dir, publisher.RenderCacheOptions{Scope: platform}); err != nil && f.dir != "" {
+	if f.cache, err = rendercache.Open(dir, rendercache.Options{Scope: place}); err != nil && f.dir != "" {
 		cmd.PrintErrf("note: %v: everything is rendered\n", err)
 	}
 	return nil

@@ -11,16 +11,16 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/demo"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 func newDemoCommand() *cobra.Command {
 	var (
-		source   sourceFlags
-		platform string
-		format   string
-		keep     bool
+		source sourceFlags
+		place  string
+		format string
+		keep   bool
 	)
 	cmd := &cobra.Command{
 		Use:   "demo",
@@ -36,11 +36,11 @@ value that changes is a ConfigMap beside yours.`,
   wherry demo --platform ./control-plane/dev --base ./control-plane/main --workload shop=./shop`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if platform == "" && (source.environment != "" || len(source.bases) > 0 || len(source.workloads) > 0 || source.commit != "") {
+			if place == "" && (source.environment != "" || len(source.bases) > 0 || len(source.workloads) > 0 || source.commit != "") {
 				return cli.Usagef("--environment, --base, --workload and --commit say more about --platform, which is not given")
 			}
 			options := demo.Options{Talk: cmd.ErrOrStderr(), Version: cli.Version()}
-			if options.Sources, err = source.options(platform, ""); err != nil {
+			if options.Sources, err = source.options(place, ""); err != nil {
 				return err
 			}
 			dir, err := os.MkdirTemp("", "wherry-demo-")
@@ -53,10 +53,10 @@ value that changes is a ConfigMap beside yours.`,
 			result, err := demo.Run(cmd.Context(), dir, options)
 			var input *scheduler.InputError
 			wrong := errors.As(err, &input)
-			if errors.Is(err, demo.ErrNothingAssigned) || wrong && input.Code == publisher.CodeNoEnvironment {
+			if errors.Is(err, demo.ErrNothingAssigned) || wrong && input.Code == platform.CodeNoEnvironment {
 				return cli.Fail(cli.Usage, err, "name the environment with --environment")
 			}
-			if errors.As(err, new(*publisher.SourceError)) || wrong {
+			if errors.As(err, new(*platform.SourceError)) || wrong {
 				return sourceFailure(err)
 			}
 			if err != nil {
@@ -66,7 +66,7 @@ value that changes is a ConfigMap beside yours.`,
 		},
 	}
 	cli.OutputFlag(cmd, &format)
-	cmd.Flags().StringVar(&platform, "platform", "", "show your own `PLATFORM`: a folder, or a git repository as URL#BRANCH")
+	cmd.Flags().StringVar(&place, "platform", "", "show your own `PLATFORM`: a folder, or a git repository as URL#BRANCH")
 	cmd.Flags().StringVar(&source.environment, "environment", "", "your environment's `NAME`; the branch's or folder's, else dev, if empty")
 	source.addReplacements(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with platform, registry, agents and hub")

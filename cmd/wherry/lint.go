@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -101,18 +102,18 @@ func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
 }
 
 // lint looks at one environment, or at all.
-func (o *lintOptions) lint(cmd *cobra.Command, platform string) (*lintResult, error) {
+func (o *lintOptions) lint(cmd *cobra.Command, place string) (*lintResult, error) {
 	ctx := cmd.Context()
-	options, err := o.source.options(platform, "")
+	options, err := o.source.options(place, "")
 	if err != nil {
 		return nil, err
 	}
-	environments := []publisher.SourceOptions{options}
+	environments := []platform.Source{options}
 	if o.source.environment == "" {
-		found, err := publisher.Environments(ctx, options)
+		found, err := platform.Environments(ctx, options)
 		if err == nil {
 			environments = found
-		} else if !errors.Is(err, publisher.ErrNoEnvironments) { // else it is inferred
+		} else if !errors.Is(err, platform.ErrNoEnvironments) { // else it is inferred
 			return nil, sourceFailure(err)
 		}
 	}
@@ -158,8 +159,8 @@ type lintCollector struct {
 	bases  []scheduler.Finding
 }
 
-func (c *lintCollector) environment(ctx context.Context, o publisher.SourceOptions) error {
-	loaded, err := publisher.Load(ctx, o)
+func (c *lintCollector) environment(ctx context.Context, o platform.Source) error {
+	loaded, err := platform.Load(ctx, o)
 	if err == nil {
 		o.Environment = loaded.Model.EnvironmentName()
 		printInferred(c.cmd, loaded)
@@ -193,7 +194,7 @@ func (c *lintCollector) environment(ctx context.Context, o publisher.SourceOptio
 
 // unread adds what is wrong with sources of app teams that could not be read, instead of what follows
 // from their absence.
-func (c *lintCollector) unread(loaded *publisher.Loaded, found []scheduler.Finding) []scheduler.Finding {
+func (c *lintCollector) unread(loaded *platform.Loaded, found []scheduler.Finding) []scheduler.Finding {
 	for _, u := range loaded.Unread {
 		c.result.Incomplete = true
 		mistakes := scheduler.FindingsIn(u.Err)
@@ -218,7 +219,7 @@ const codeUnreadSource = "E1115"
 
 // unplaced is what err says without the place that a finding has anyway.
 func unplaced(err error) string {
-	var source *publisher.SourceError
+	var source *platform.SourceError
 	if errors.As(err, &source) {
 		there := *source
 		there.At = scheduler.Position{}

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/outdir"
 )
 
 // planning holds the flags of plan.
@@ -145,7 +146,7 @@ func (p *planning) folderFailure(err error) error {
 	switch {
 	case err == nil:
 		return nil
-	case errors.Is(err, publisher.ErrForeignFolder):
+	case errors.Is(err, outdir.ErrForeign):
 		return cli.Fail(cli.Usage, err, "--against is a folder that wherry render or Kalypso wrote")
 	case errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Usage, fmt.Errorf("--against: %w", err), "name a folder that wherry render wrote; an empty one stands for nothing yet")

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -161,7 +162,7 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 }
 
 // checkClean says which files are in no commit, so that the releases name none.
-func (p *publishing) checkClean(cmd *cobra.Command, loaded *publisher.Loaded) error {
+func (p *publishing) checkClean(cmd *cobra.Command, loaded *platform.Loaded) error {
 	files := slices.Concat(loaded.Uncommitted, loaded.UncommittedBase)
 	if p.clean && len(files) > 0 {
 		return cli.Fail(cli.Usage, errors.New(uncommitted(files, "")), "commit them, or leave out --require-clean")

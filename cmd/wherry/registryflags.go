@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -154,8 +155,8 @@ func cell(s string) string {
 }
 
 // lastReleases reads the last releases at loc, for those who publish there or plan to.
-func lastReleases(loc oci.Location, trust publisher.Trust, keys []*publisher.Key, opts publisher.PublishOptions) func(*publisher.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
-	return func(loaded *publisher.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
+func lastReleases(loc oci.Location, trust publisher.Trust, keys []*publisher.Key, opts publisher.PublishOptions) func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
+	return func(loaded *platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
 		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
 		return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
 			list, err := read(ctx, clusterType)

@@ -7,13 +7,13 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/outdir"
 )
 
 func newRenderCommand() *cobra.Command {
 	var source sourceFlags
 	var out string
-	var opts publisher.TreeOptions
+	var opts outdir.Options
 	cmd := &cobra.Command{
 		Use:   "render PLATFORM [--environment NAME] -o DIR",
 		Short: "Write an environment's rendered files to a folder",
@@ -44,8 +44,8 @@ It exits with 1 if assignments failed; the others are written.`,
 				return err
 			}
 			opts.Keep = len(loaded.Unread)+len(result.FailedPolicies) > 0
-			changes, err := publisher.WriteTree(cmd.Context(), out, result, opts)
-			if errors.Is(err, publisher.ErrForeignFolder) {
+			changes, err := outdir.Write(cmd.Context(), out, result, opts)
+			if errors.Is(err, outdir.ErrForeign) {
 				return cli.Fail(cli.Usage, err, "choose another folder, or give --force to write into this one")
 			}
 			if cmd.Context().Err() != nil {

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -40,7 +41,7 @@ type sourceFlags struct {
 	packs       bool              // pack bundles as they are rendered: for those who need no files
 	packer      *publisher.Packer // that has done so, if it could
 	// lastRelease returns scheduler.Options.LastRelease; nil for commands that know no releases.
-	lastRelease func(*publisher.Loaded) func(context.Context, string) ([]scheduler.Released, error)
+	lastRelease func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error)
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -73,14 +74,14 @@ func (f *sourceFlags) addAssignments(cmd *cobra.Command) {
 	cli.NotEmpty(cmd, "assignments")
 }
 
-// load reads platform, and says which environment that is where no flag does. Of output, which may be empty, nothing is
+// load reads the platform at place, and says which environment that is where no flag does. Of output, which may be empty, nothing is
 // read.
-func (f *sourceFlags) load(cmd *cobra.Command, platform, output string) (*publisher.Loaded, error) {
-	options, err := f.options(platform, output)
+func (f *sourceFlags) load(cmd *cobra.Command, place, output string) (*platform.Loaded, error) {
+	options, err := f.options(place, output)
 	if err != nil {
 		return nil, err
 	}
-	loaded, err := publisher.Load(cmd.Context(), options)
+	loaded, err := platform.Load(cmd.Context(), options)
 	if err != nil {
 		return nil, sourceFailure(err)
 	}
@@ -88,21 +89,21 @@ func (f *sourceFlags) load(cmd *cobra.Command, platform, output string) (*publis
 	return loaded, nil
 }
 
-func printInferred(cmd *cobra.Command, loaded *publisher.Loaded) {
+func printInferred(cmd *cobra.Command, loaded *platform.Loaded) {
 	if loaded.Inferred != "" {
 		cmd.PrintErrf("environment: %s (%s)\n", cli.Line(loaded.Model.EnvironmentName()), cli.Line(loaded.Inferred))
 	}
 }
 
-// prepare loads platform, renders it and pins what asks for it. It prints no warnings.
-func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p publisher.Planned, err error) {
+// prepare loads the platform at place, renders it and pins what asks for it. It prints no warnings.
+func (f *sourceFlags) prepare(cmd *cobra.Command, place, output string) (p publisher.Planned, err error) {
 	if p.Decision, err = f.decision(cmd); err != nil {
 		return p, err
 	}
-	if p.Loaded, err = f.load(cmd, platform, output); err != nil {
+	if p.Loaded, err = f.load(cmd, place, output); err != nil {
 		return p, err
 	}
-	if err := f.cache.open(cmd, platform); err != nil {
+	if err := f.cache.open(cmd, place); err != nil {
 		return p, err
 	}
 	defer f.cache.trim()
@@ -123,10 +124,10 @@ func (f *sourceFlags) prepare(cmd *cobra.Command, platform, output string) (p pu
 	return p, f.pin(cmd, p.Result)
 }
 
-// render loads platform and renders it. It prints warnings and what failed; the error is about what leaves
+// render loads the platform at place and renders it. It prints warnings and what failed; the error is about what leaves
 // nothing to go on with.
-func (f *sourceFlags) render(cmd *cobra.Command, platform, output string) (*publisher.Loaded, *scheduler.Result, error) {
-	planned, err := f.prepare(cmd, platform, output)
+func (f *sourceFlags) render(cmd *cobra.Command, place, output string) (*platform.Loaded, *scheduler.Result, error) {
+	planned, err := f.prepare(cmd, place, output)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -194,9 +195,9 @@ func (f *sourceFlags) decision(cmd *cobra.Command) (*scheduler.Decision, error) 
 	return decision, nil
 }
 
-func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions, error) {
-	o := publisher.SourceOptions{
-		Platform: platform, Environment: f.environment, Bases: f.bases, Workloads: map[string]string{},
+func (f *sourceFlags) options(place, output string) (platform.Source, error) {
+	o := platform.Source{
+		Platform: place, Environment: f.environment, Bases: f.bases, Workloads: map[string]string{},
 		Commit: f.commit, Output: output, Timeout: f.timeout,
 	}
 	if f.timeout <= 0 {
@@ -219,20 +220,20 @@ func (f *sourceFlags) options(platform, output string) (publisher.SourceOptions,
 	return o, nil
 }
 
-// sourceFailure gives an error of publisher.Load its exit code and says what to do.
+// sourceFailure gives an error of platform.Load its exit code and says what to do.
 func sourceFailure(err error) error {
-	var which *publisher.WhichEnvironmentError
+	var which *platform.WhichEnvironmentError
 	if errors.As(err, &which) {
 		return cli.Fail(cli.Usage, err, "pass --environment NAME")
 	}
-	var source *publisher.SourceError
+	var source *platform.SourceError
 	if !errors.As(err, &source) {
 		return cli.Fail(cli.Usage, err, "")
 	}
-	instead := map[publisher.Part]string{
-		publisher.PlatformPart: "the folder of the environment's objects as PLATFORM",
-		publisher.BasePart:     "--base DIR",
-		publisher.WorkloadPart: fmt.Sprintf("--workload %s=DIR", source.Name),
+	instead := map[platform.Part]string{
+		platform.PlatformPart: "the folder of the environment's objects as PLATFORM",
+		platform.BasePart:     "--base DIR",
+		platform.WorkloadPart: fmt.Sprintf("--workload %s=DIR", source.Name),
 	}[source.Part]
 	repository, _, _ := strings.Cut(source.Place, "#")
 	switch {
@@ -284,7 +285,7 @@ func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings i
 }
 
 // printUnread says which app teams' sources could not be read, and what to do.
-func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
+func printUnread(cmd *cobra.Command, loaded *platform.Loaded) int {
 	for _, u := range loaded.Unread {
 		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", cli.Line(u.Registration), cli.Indented(u.Err.Error()))
 		var e *cli.Error
@@ -296,7 +297,7 @@ func printUnread(cmd *cobra.Command, loaded *publisher.Loaded) int {
 }
 
 // printFailedPolicies says of which policies is not known what they select.
-func printFailedPolicies(cmd *cobra.Command, loaded *publisher.Loaded) int {
+func printFailedPolicies(cmd *cobra.Command, loaded *platform.Loaded) int {
 	failed := loaded.Model.FailedPolicies()
 	for _, f := range failed {
 		cmd.PrintErrf("failed: policy %s, with all that it selects: %s\n", f.Name, cli.Indented(f.Err.Error()))
@@ -324,7 +325,7 @@ func (f *sourceFlags) printFailures(cmd *cobra.Command, result *scheduler.Result
 }
 
 // failedAssignments is the error of a command that did its work except for what failed.
-func failedAssignments(loaded *publisher.Loaded, result *scheduler.Result, rest string) error {
+func failedAssignments(loaded *platform.Loaded, result *scheduler.Result, rest string) error {
 	failed, all := 0, 0
 	for _, ct := range result.ClusterTypes {
 		failed, all = failed+len(ct.Failures), all+len(ct.Failures)+len(ct.Assignments)

@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
 // ErrNothingAssigned says that no cluster type of a platform has anything to run.
@@ -30,7 +31,7 @@ var ErrNothingAssigned = errors.New("no deployment target is assigned to a clust
 // Options says what to show. The zero value shows the built-in example in a temporary folder.
 type Options struct {
 	// Sources is the reader's own platform; an empty Sources.Platform means the built-in example.
-	Sources publisher.SourceOptions
+	Sources platform.Source
 	// Talk gets a line for each step. Nil is silent.
 	Talk io.Writer
 	// Version is what the agents report as theirs.
@@ -78,7 +79,7 @@ func (r Result) AsExpected() bool {
 type show struct {
 	Options
 	dir      string
-	platform platform
+	platform sample
 	key      *publisher.Key
 	trust    bundle.Trust
 	prefix   oci.Location // where bundles go: the registry below dir

@@ -11,7 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/examples"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
 func TestDemoEndsAsItTells(t *testing.T) {
@@ -51,13 +51,13 @@ func applied(t *testing.T, dir string) string {
 }
 
 // own is the example, as a reader would have it in folders.
-func own(t *testing.T) publisher.SourceOptions {
+func own(t *testing.T) platform.Source {
 	dir := t.TempDir()
 	require.NoError(t, os.CopyFS(dir, examples.FS))
 	in := func(elem ...string) string {
 		return filepath.Join(append([]string{dir, examples.Demo}, elem...)...)
 	}
-	return publisher.SourceOptions{
+	return platform.Source{
 		Platform: in("prod"), Bases: []string{in("main")},
 		Workloads: map[string]string{"roasting": in("workloads", "roasting"), "storefront": in("workloads", "storefront")},
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/examples"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -27,9 +27,9 @@ const (
 // maxStreams is how many streams get an agent.
 const maxStreams = 3
 
-// platform is the platform repository that is shown, and how one value of it changes.
-type platform struct {
-	sources      publisher.SourceOptions
+// sample is the platform repository that is shown, and how one value of it changes.
+type sample struct {
+	sources      platform.Source
 	environments []string
 	// folder gives the place of an environment's objects.
 	folder func(environment string) string
@@ -42,7 +42,7 @@ type platform struct {
 }
 
 // offer takes a stream for an agent to follow, while fewer than three are taken.
-func (p *platform) offer(s bundle.Stream) {
+func (p *sample) offer(s bundle.Stream) {
 	if len(p.streams) < maxStreams {
 		p.streams = append(p.streams, s)
 	}
@@ -69,8 +69,8 @@ func (s *show) writeExample() error {
 	if err != nil {
 		return err
 	}
-	s.platform = platform{
-		sources:      publisher.SourceOptions{Bases: []string{filepath.Join(dir, "main")}, Workloads: map[string]string{}},
+	s.platform = sample{
+		sources:      platform.Source{Bases: []string{filepath.Join(dir, "main")}, Workloads: map[string]string{}},
 		environments: examples.DemoEnvironments(),
 		folder:       func(environment string) string { return filepath.Join(dir, environment) },
 		change:       func() error { return replaceIn(filepath.Join(dir, changedFile), oldValue, newValue) },
@@ -96,7 +96,7 @@ func replaceIn(name, old, replacement string) error {
 }
 
 func (s *show) takeOwn(ctx context.Context) error {
-	s.platform = platform{
+	s.platform = sample{
 		sources: s.Sources,
 		folder:  func(string) string { return s.Sources.Platform },
 		overlay: s.path("overlay"),
@@ -110,7 +110,7 @@ func (s *show) takeOwn(ctx context.Context) error {
 	for _, environment := range s.candidates() {
 		rendered, _, err := s.render(ctx, environment)
 		var unknown *scheduler.InputError
-		if errors.As(err, &unknown) && unknown.Code == publisher.CodeNoEnvironment {
+		if errors.As(err, &unknown) && unknown.Code == platform.CodeNoEnvironment {
 			nothing = fmt.Errorf("%s: %w", s.Sources.Platform, err) // it names those that there are
 			continue
 		}

@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -97,11 +98,11 @@ func (s *show) publish(ctx context.Context, environment string) (*publisher.Publ
 	return done, nil
 }
 
-func (s *show) render(ctx context.Context, environment string) (*scheduler.Result, *publisher.Loaded, error) {
+func (s *show) render(ctx context.Context, environment string) (*scheduler.Result, *platform.Loaded, error) {
 	sources := s.platform.sources
 	sources.Environment = environment
 	sources.Platform = s.platform.folder(environment)
-	loaded, err := publisher.Load(ctx, sources)
+	loaded, err := platform.Load(ctx, sources)
 	if err != nil {
 		return nil, nil, err
 	}

@@ -1,4 +1,8 @@
-package publisher
+// Package outdir writes a rendered environment into a folder, laid out as Kalypso does.
+//
+// Begin with [Write]. It owns the folders of cluster types completely: stale files go, other people's folders stay.
+// Files are replaced whole or not at all. Nothing in the folder is signed.
+package outdir
 
 import (
 	"bytes"
@@ -14,25 +18,25 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// ErrForeignFolder is returned for an output folder with files that neither wherry nor Kalypso wrote.
-var ErrForeignFolder = errors.New("not written by wherry or Kalypso")
+// ErrForeign is returned for an output folder with files that neither wherry nor Kalypso wrote.
+var ErrForeign = errors.New("not written by wherry or Kalypso")
 
-// TreeOptions steers WriteTree. The zero value is ready for use.
-type TreeOptions struct {
+// Options are the options of [Write]. The zero value is ready for use.
+type Options struct {
 	// Force takes over a folder that holds other files. What lies in the folders of cluster types goes.
 	Force bool
 	// Keep removes no assignment's folder, because which there should be is not known.
 	Keep bool
 }
 
-// TreeChanges lists what WriteTree did, as sorted paths below the output folder.
-type TreeChanges struct {
+// Changes are the files that [Write] touched, as sorted paths below the output folder.
+type Changes struct {
 	Written   []string
 	Removed   []string // files; folders that became empty go with them
 	Unchanged int
 }
 
-// WriteTree writes a rendered environment as Kalypso lays it out into dir, which it creates if need be.
+// Write writes a rendered environment as Kalypso lays it out into dir, which it creates if need be.
 //
 // It owns the folders of cluster types and the tracking file: what the result does not hold goes, except
 // the files of failed assignments, which stay as they lie there (with Keep those of all that are not
@@ -40,21 +44,21 @@ type TreeChanges struct {
 // root and folders whose name starts with a dot stay. A file is replaced whole or not at all, and an equal
 // one is not touched. The new files are complete on the same disk before the first old one is replaced;
 // until then the end of ctx leaves all as it was.
-func WriteTree(ctx context.Context, dir string, result *scheduler.Result, opts TreeOptions) (TreeChanges, error) {
+func Write(ctx context.Context, dir string, result *scheduler.Result, opts Options) (Changes, error) {
 	if err := os.MkdirAll(dir, 0o755); err != nil {
-		return TreeChanges{}, err
+		return Changes{}, err
 	}
 	root, err := os.OpenRoot(dir)
 	if err != nil {
-		return TreeChanges{}, err
+		return Changes{}, err
 	}
 	defer func() { _ = root.Close() }()
 	tree := &outputTree{root: root, keep: opts.Keep, files: map[string][]byte{}, folders: map[string]bool{}, kept: map[string]bool{}}
 	if err := tree.plan(result, opts.Force); err != nil {
-		return TreeChanges{}, fmt.Errorf("%s: %w", dir, err)
+		return Changes{}, fmt.Errorf("%s: %w", dir, err)
 	}
 	if err := tree.apply(ctx); err != nil {
-		return TreeChanges{}, fmt.Errorf("write %s: %w", dir, err)
+		return Changes{}, fmt.Errorf("write %s: %w", dir, err)
 	}
 	return tree.changes, nil
 }
@@ -70,7 +74,7 @@ type outputTree struct {
 	kept    map[string]bool   // folders of failed assignments
 	keep    bool              // folders of all that are not rendered, too
 	emptied []string          // folders to remove, parents first
-	changes TreeChanges
+	changes Changes
 }
 
 func (t *outputTree) plan(result *scheduler.Result, force bool) error {
@@ -161,13 +165,13 @@ func (t *outputTree) owned(types []string, force bool) ([]string, error) {
 		case current && !e.IsDir():
 			return nil, fmt.Errorf("%s is in the way: not a folder", name)
 		case current && !marked && !force && !t.isEmpty(name):
-			return nil, fmt.Errorf("folder %s: %w", name, ErrForeignFolder)
+			return nil, fmt.Errorf("folder %s: %w", name, ErrForeign)
 		case current || marked:
 			owned = append(owned, name)
 		}
 	}
 	if !known && !force {
-		return nil, fmt.Errorf("it holds %s: %w", entries[0].Name(), ErrForeignFolder)
+		return nil, fmt.Errorf("it holds %s: %w", entries[0].Name(), ErrForeign)
 	}
 	return owned, nil
 }
@@ -279,3 +283,18 @@ func (t *outputTree) unstage() error {
 }
 
 func staged(i int) string { return fmt.Sprintf("%s/%d", stagingFolder, i) }
+
+// cause drops the operation and path that an error of the file system repeats.
+func cause(err error) error {
+	var at *fs.PathError
+	if errors.As(err, &at) {
+		return at.Err
+	}
+	return err
+}
+
+// Owned lists the folders below root that [Write] would rewrite or remove, where types are the cluster types
+// to come. It returns an error wrapping [ErrForeign] for a root that Write would refuse without Force.
+func Owned(root *os.Root, types []string) ([]string, error) {
+	return (&outputTree{root: root}).owned(types, false)
+}

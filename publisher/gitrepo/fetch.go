@@ -1,4 +1,4 @@
-package publisher
+package gitrepo
 
 import (
 	"bufio"
@@ -31,7 +31,7 @@ const (
 )
 
 // fetch brings the objects of ref into store and returns the commit to read.
-func fetch(ctx context.Context, ref gitRef, store *filesystem.Storage) (tip plumbing.Hash, err error) {
+func fetch(ctx context.Context, ref Ref, store *filesystem.Storage) (tip plumbing.Hash, err error) {
 	session, err := dial(ref.URL)
 	if err != nil {
 		return tip, err
@@ -58,7 +58,7 @@ func fetch(ctx context.Context, ref gitRef, store *filesystem.Storage) (tip plum
 		return tip, err
 	}
 	defer func() { _ = answer.Close() }()
-	pack := &limitedReader{Reader: demultiplex(request.Capabilities, answer), limit: maxPackBytes}
+	pack := LimitReader(demultiplex(request.Capabilities, answer), maxPackBytes)
 	if err := packfile.UpdateObjectStorage(store, pack); err != nil {
 		return tip, err
 	}
@@ -70,7 +70,7 @@ func fetch(ctx context.Context, ref gitRef, store *filesystem.Storage) (tip plum
 
 // want decides what to ask for: the tip alone, the pinned commit alone where the server gives any commit
 // that it has, else the history of the branch, in which the commit must be.
-func want(server *packp.AdvRefs, ref gitRef) (hash plumbing.Hash, shallow bool, err error) {
+func want(server *packp.AdvRefs, ref Ref) (hash plumbing.Hash, shallow bool, err error) {
 	var pinned plumbing.Hash
 	if ref.Commit != "" {
 		if pinned, err = ref.pinned(); err != nil {
@@ -89,7 +89,7 @@ func want(server *packp.AdvRefs, ref gitRef) (hash plumbing.Hash, shallow bool, 
 			return tip, ref.Commit == "" || tip == pinned, nil
 		}
 	}
-	return hash, false, missing(gitRef{Branch: ref.Branch})
+	return hash, false, missing(Ref{Branch: ref.Branch})
 }
 
 func demultiplex(used *capability.List, r io.Reader) io.Reader {
@@ -107,6 +107,9 @@ type limitedReader struct {
 	io.Reader
 	limit, read int64
 }
+
+// LimitReader returns a reader of the first limit bytes of r. A further byte is an error wrapping [ErrTooLarge].
+func LimitReader(r io.Reader, limit int64) io.Reader { return &limitedReader{Reader: r, limit: limit} }
 
 func (l *limitedReader) Read(p []byte) (int, error) {
 	n, err := l.Reader.Read(p)
@@ -129,7 +132,7 @@ func dial(repo string) (transport.UploadPackSession, error) {
 	}
 	endpoint.User = ""
 	if user == "" {
-		user, password = netrc(endpoint.Host)
+		user, password = Netrc(endpoint.Host)
 	}
 	var auth transport.AuthMethod
 	if user != "" {
@@ -154,12 +157,12 @@ func (t limitedTransport) RoundTrip(r *http.Request) (*http.Response, error) {
 	response.Body = struct {
 		io.Reader
 		io.Closer
-	}{&limitedReader{Reader: response.Body, limit: limit}, response.Body}
+	}{LimitReader(response.Body, limit), response.Body}
 	return response, nil
 }
 
-// netrc returns the login for host from the file that git and curl read too: $NETRC, else ~/.netrc.
-func netrc(host string) (user, password string) {
+// Netrc returns the login for host from the file that git and curl read too: $NETRC, else ~/.netrc.
+func Netrc(host string) (user, password string) {
 	name := os.Getenv("NETRC")
 	if home, err := os.UserHomeDir(); name == "" && err == nil {
 		name = filepath.Join(home, ".netrc")
@@ -202,8 +205,8 @@ type plainError struct {
 func (e *plainError) Error() string { return e.text }
 func (e *plainError) Unwrap() error { return e.err }
 
-// plain shortens what a transport says to its cause, in one line: a server's own text is foreign.
-func plain(err error) error {
+// Plain returns err shortened to its cause, in one printable line, since a server's own text is foreign.
+func Plain(err error) error {
 	if err == nil {
 		return nil
 	}

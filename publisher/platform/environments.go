@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"context"
@@ -8,6 +8,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -22,16 +23,16 @@ var ErrNoEnvironments = errors.New("no Environment object")
 // Of a git URL the environments are the branches that the objects name; a folder's come from the
 // repositories that they name. Where an object's path is a folder of o.Platform itself, as where one branch has
 // a folder for each environment, that folder is read, and the base is the folder beside it that its BaseRepo names.
-func Environments(ctx context.Context, o SourceOptions) ([]SourceOptions, error) {
+func Environments(ctx context.Context, o Source) ([]Source, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	repositories := newGitReader(o.Timeout)
+	repositories := gitrepo.NewReader(o.Timeout, nil)
 	defer func() { _ = repositories.Close() }() // removes temporary files only
-	l := &loader{SourceOptions: o, git: repositories, times: map[string]time.Time{}, loaded: &Loaded{}}
+	l := &loader{Source: o, git: repositories, times: map[string]time.Time{}, loaded: &Loaded{}}
 	src, err := given(PlatformPart, "", o.Platform)
 	if err != nil {
 		return nil, err
@@ -40,7 +41,7 @@ func Environments(ctx context.Context, o SourceOptions) ([]SourceOptions, error)
 	if err != nil {
 		return nil, err
 	}
-	var all []SourceOptions
+	var all []Source
 	for _, e := range environments {
 		one := o
 		one.Environment = e.Name
@@ -48,7 +49,7 @@ func Environments(ctx context.Context, o SourceOptions) ([]SourceOptions, error)
 			if len(o.Bases) == 0 {
 				one.Bases = []string{l.baseBeside(ctx, src.place, place)}
 			}
-		} else if src.place.folder != "" || src.place.repo != (gitRef{URL: src.place.repo.URL}) {
+		} else if src.place.folder != "" || src.place.repo != (gitrepo.Ref{URL: src.place.repo.URL}) {
 			one.Platform = environmentPlace(src.place, e.ControlPlane)
 			if len(o.Bases) == 0 {
 				one.Bases = []string{o.Platform}

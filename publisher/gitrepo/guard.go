@@ -1,4 +1,4 @@
-package publisher
+package gitrepo
 
 import (
 	"errors"
@@ -10,7 +10,8 @@ import (
 
 // Bounds on one source; a platform is text that people write.
 const (
-	maxFileBytes   = 8 << 20   // as the scheduler has it
+	// MaxFileBytes bounds one file, as it does in the scheduler.
+	MaxFileBytes   = 8 << 20
 	maxSourceBytes = 256 << 20 // all files that are read
 	maxEntries     = 200_000   // files and folders that are listed
 )
@@ -25,6 +26,10 @@ type guardedFS struct {
 	bytes   int64
 	entries int
 }
+
+// Guard returns files with bounds: beyond them, reading fails with an error wrapping [ErrTooLarge]. The paths in hidden
+// are not listed. It serves one goroutine.
+func Guard(files fs.FS, hidden ...string) fs.FS { return &guardedFS{FS: files, hidden: hidden} }
 
 func (g *guardedFS) Open(name string) (fs.File, error) {
 	file, err := g.FS.Open(name)

@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"context"
@@ -10,8 +10,7 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5"
-
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -19,7 +18,7 @@ import (
 const CodeOtherEnvironment = "E1311"
 
 // environmentsAt returns the Environment objects of a source, and reads nothing else of it.
-func (l *loader) environmentsAt(ctx context.Context, src source) ([]scheduler.Environment, error) {
+func (l *loader) environmentsAt(ctx context.Context, src origin) ([]scheduler.Environment, error) {
 	src.environments = true
 	m := scheduler.NewModel(l.Environment)
 	_, err := l.read(ctx, m, src)
@@ -28,7 +27,7 @@ func (l *loader) environmentsAt(ctx context.Context, src source) ([]scheduler.En
 
 // follow leads to the folder that the environment's own Environment object in src names, where one branch has a
 // folder for each environment. Without one, src is the environment.
-func (l *loader) follow(ctx context.Context, src source) (source, error) {
+func (l *loader) follow(ctx context.Context, src origin) (origin, error) {
 	environments, err := l.environmentsAt(ctx, src)
 	if err != nil {
 		return src, err
@@ -45,7 +44,7 @@ func (l *loader) follow(ctx context.Context, src source) (source, error) {
 			continue
 		}
 		if place, ok := l.below(ctx, src.place, e); ok {
-			l.beside = &source{part: BasePart, place: src.place}
+			l.beside = &origin{part: BasePart, place: src.place}
 			src.place, src.at, l.named = place, e.Position, true
 		}
 		return src, nil
@@ -58,7 +57,7 @@ func (l *loader) follow(ctx context.Context, src source) (source, error) {
 
 // below returns the folder of root that e names by its path, and reports whether it is one and not root itself.
 func (l *loader) below(ctx context.Context, root location, e scheduler.Environment) (location, bool) {
-	p, err := cleanPath(e.ControlPlane.Path)
+	p, err := gitrepo.CleanPath(e.ControlPlane.Path)
 	if err != nil || p == "." {
 		return root, false
 	}
@@ -67,7 +66,7 @@ func (l *loader) below(ctx context.Context, root location, e scheduler.Environme
 		info, err := os.Stat(root.dir())
 		return root, err == nil && info.IsDir()
 	}
-	if root.repo.Branch != "" && root.repo.Branch != e.ControlPlane.Branch || root.repo == (gitRef{URL: root.repo.URL}) {
+	if root.repo.Branch != "" && root.repo.Branch != e.ControlPlane.Branch || root.repo == (gitrepo.Ref{URL: root.repo.URL}) {
 		return root, false
 	}
 	tree, err := l.git.Tree(ctx, root.repo)
@@ -81,7 +80,7 @@ func (l *loader) below(ctx context.Context, root location, e scheduler.Environme
 
 // hidden lists the folders of a source that are not read: the output, and of a base those that its Environment
 // objects name, which are the environments' own.
-func (l *loader) hidden(ctx context.Context, src source) []string {
+func (l *loader) hidden(ctx context.Context, src origin) []string {
 	var hidden []string
 	if out := within(src.place.dir(), l.Output); src.place.folder != "" && out != "" {
 		hidden = append(hidden, out)
@@ -98,7 +97,7 @@ func (l *loader) hidden(ctx context.Context, src source) []string {
 			return o.ControlPlane.Branch != e.ControlPlane.Branch && path.Clean(o.ControlPlane.Path) == path.Clean(e.ControlPlane.Path)
 		})
 		if _, ok := l.below(ctx, src.place, e); ok && !twin { // else each is on a branch of its own
-			p, _ := cleanPath(e.ControlPlane.Path)
+			p, _ := gitrepo.CleanPath(e.ControlPlane.Path)
 			hidden = append(hidden, p)
 		}
 	}
@@ -109,7 +108,7 @@ func (l *loader) hidden(ctx context.Context, src source) []string {
 // called main names, else root, of which the environments' folders are left out.
 func (l *loader) baseBeside(ctx context.Context, root, environment location) string {
 	m := scheduler.NewModel("")
-	if _, err := l.read(ctx, m, source{part: PlatformPart, place: environment}); err == nil {
+	if _, err := l.read(ctx, m, origin{part: PlatformPart, place: environment}); err == nil {
 		for _, b := range m.BaseRepos() {
 			beside := scheduler.Environment{ControlPlane: scheduler.Repository{Branch: root.repo.Branch, Path: b.Path}}
 			if place, ok := l.below(ctx, root, beside); ok && b.Name == mainBase {
@@ -139,44 +138,18 @@ func (l *loader) around(ctx context.Context, place location) []scheduler.Environ
 	if place.folder == "" || err != nil {
 		return nil
 	}
-	top := workTreeOf(dir)
+	top := gitrepo.WorkTreeOf(dir)
 	if top == "" {
 		top, _ = os.Getwd()
 	}
 	for dir != top && strings.HasPrefix(dir, strings.TrimSuffix(top, "/")+"/") {
 		dir = filepath.Dir(dir)
 		if found := filepath.Join(dir, environmentsFolder); exists(found) {
-			environments, _ := l.environmentsAt(ctx, source{part: PlatformPart, place: location{folder: found}})
+			environments, _ := l.environmentsAt(ctx, origin{part: PlatformPart, place: location{folder: found}})
 			return environments
 		}
 	}
 	return nil
-}
-
-// workTreeOf returns the top of the git work tree around dir, empty where there is none.
-func workTreeOf(dir string) string {
-	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
-	if err != nil {
-		return ""
-	}
-	tree, err := repo.Worktree()
-	if err != nil {
-		return ""
-	}
-	return tree.Filesystem.Root()
-}
-
-// branchOf returns the branch that is checked out with dir at its top, empty where there is none.
-func branchOf(dir string) string {
-	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
-	if err != nil {
-		return ""
-	}
-	head, err := repo.Head()
-	if err != nil || !head.Name().IsBranch() {
-		return ""
-	}
-	return head.Name().Short()
 }
 
 // checkPlace refuses a platform that, by the Environment objects, is another environment's: what would be signed
@@ -205,7 +178,7 @@ func (l *loader) checkPlace() error {
 
 func placeText(e scheduler.Environment) string {
 	text := "branch " + e.ControlPlane.Branch
-	if p, err := cleanPath(e.ControlPlane.Path); err == nil && p != "." {
+	if p, err := gitrepo.CleanPath(e.ControlPlane.Path); err == nil && p != "." {
 		text += ", folder " + p
 	}
 	return text
@@ -214,12 +187,12 @@ func placeText(e scheduler.Environment) string {
 // isPlaceOf reports whether a folder or branch is where e says that it lives. A folder is where its path ends with e's,
 // its checked-out branch is e's, or it has the name of e.
 func isPlaceOf(place location, e scheduler.Environment) bool {
-	p, err := cleanPath(e.ControlPlane.Path)
+	p, err := gitrepo.CleanPath(e.ControlPlane.Path)
 	if err != nil {
 		return false
 	}
 	if place.folder == "" {
-		own, err := cleanPath(place.path)
+		own, err := gitrepo.CleanPath(place.path)
 		return err == nil && place.repo.Branch != "" && place.repo.Branch == e.ControlPlane.Branch && own == p
 	}
 	dir, err := filepath.Abs(place.folder)
@@ -233,6 +206,34 @@ func isPlaceOf(place location, e scheduler.Environment) bool {
 	case p != ".":
 		return strings.HasSuffix(dir, "/"+p)
 	default:
-		return e.ControlPlane.Branch != "" && (name == e.ControlPlane.Branch || branchOf(place.folder) == e.ControlPlane.Branch)
+		return e.ControlPlane.Branch != "" && (name == e.ControlPlane.Branch || gitrepo.BranchOf(place.folder) == e.ControlPlane.Branch)
+	}
+}
+
+// CodeNoEnvironment is of the [scheduler.InputError] for an environment that is none of those that Environment objects name.
+const CodeNoEnvironment = "E1306"
+
+// checkEnvironment refuses what is most probably a mistyped name: no workload has targets for it, so all that would
+// be published are empty releases. Where there is no Environment object at all, nothing says which names are right.
+func (l *loader) checkEnvironment(ctx context.Context) error {
+	if err := l.inferFromAll(ctx); err != nil {
+		return err
+	}
+	var known []string
+	for _, e := range l.loaded.Model.Environments() {
+		known = append(known, e.Name)
+	}
+	if l.named {
+		return nil
+	}
+	if len(known) == 0 || slices.Contains(known, l.Environment) {
+		return l.checkPlace()
+	}
+	return l.noEnvironment(known)
+}
+
+func (l *loader) noEnvironment(known []string) error {
+	return &scheduler.InputError{
+		Code: CodeNoEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "there are: " + strings.Join(known, ", "),
 	}
 }

@@ -1,4 +1,4 @@
-package publisher
+package gitrepo
 
 import (
 	"errors"
@@ -14,16 +14,16 @@ import (
 	"github.com/go-git/go-git/v5/plumbing/storer"
 )
 
-// gitFS is the tree of a commit as an fs.FS, read from the object store: there is no checkout. Files have
+// treeFS is the tree of a commit as an fs.FS, read from the object store: there is no checkout. Files have
 // no modification time, and links are listed but cannot be opened, so that nothing leads out of the tree.
-type gitFS struct {
+type treeFS struct {
 	root    *object.Tree
 	objects storer.EncodedObjectStorer
 }
 
 // Open returns a file or a folder of the tree. It may be called by several goroutines only as far as the
 // object store may.
-func (g *gitFS) Open(name string) (fs.File, error) {
+func (g *treeFS) Open(name string) (fs.File, error) {
 	file, err := g.open(name)
 	if err != nil {
 		return nil, &fs.PathError{Op: "open", Path: name, Err: err}
@@ -31,12 +31,12 @@ func (g *gitFS) Open(name string) (fs.File, error) {
 	return file, nil
 }
 
-func (g *gitFS) open(name string) (fs.File, error) {
+func (g *treeFS) open(name string) (fs.File, error) {
 	if !fs.ValidPath(name) {
 		return nil, fs.ErrInvalid
 	}
 	if name == "." {
-		return &gitFolder{info: gitInfo{name: ".", mode: fs.ModeDir | 0o755}, fs: g, tree: g.root}, nil
+		return &treeFolder{info: treeInfo{name: ".", mode: fs.ModeDir | 0o755}, fs: g, tree: g.root}, nil
 	}
 	entry, err := g.root.FindEntry(name)
 	if isMissing(err) {
@@ -52,16 +52,16 @@ func (g *gitFS) open(name string) (fs.File, error) {
 	switch {
 	case info.IsDir():
 		tree, err := object.GetTree(g.objects, entry.Hash)
-		return &gitFolder{info: info, fs: g, tree: tree}, err
-	case info.mode.IsRegular() && info.size > maxFileBytes: // before go-git takes it into memory
-		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", ErrTooLarge, info.size, maxFileBytes)
+		return &treeFolder{info: info, fs: g, tree: tree}, err
+	case info.mode.IsRegular() && info.size > MaxFileBytes: // before go-git takes it into memory
+		return nil, fmt.Errorf("%w: %d bytes, at most %d are read", ErrTooLarge, info.size, MaxFileBytes)
 	case info.mode.IsRegular():
 		blob, err := object.GetBlob(g.objects, entry.Hash)
 		if err != nil {
 			return nil, err
 		}
 		r, err := blob.Reader()
-		return &gitFile{ReadCloser: r, info: info}, err
+		return &treeFile{ReadCloser: r, info: info}, err
 	}
 	return nil, fmt.Errorf("%w: a link or submodule", fs.ErrInvalid)
 }
@@ -72,8 +72,8 @@ func isMissing(err error) bool {
 }
 
 // info describes an entry; only a file's size needs the object store.
-func (g *gitFS) info(name string, entry object.TreeEntry) (gitInfo, error) {
-	info := gitInfo{name: name, mode: entryMode(entry.Mode)}
+func (g *treeFS) info(name string, entry object.TreeEntry) (treeInfo, error) {
+	info := treeInfo{name: name, mode: entryMode(entry.Mode)}
 	if !info.mode.IsRegular() {
 		return info, nil
 	}
@@ -96,29 +96,29 @@ func entryMode(mode filemode.FileMode) fs.FileMode {
 	return fs.ModeIrregular // a submodule
 }
 
-type gitFile struct {
+type treeFile struct {
 	io.ReadCloser
-	info gitInfo
+	info treeInfo
 }
 
-func (f *gitFile) Stat() (fs.FileInfo, error) { return f.info, nil }
+func (f *treeFile) Stat() (fs.FileInfo, error) { return f.info, nil }
 
-type gitFolder struct {
-	info gitInfo
-	fs   *gitFS
+type treeFolder struct {
+	info treeInfo
+	fs   *treeFS
 	tree *object.Tree
 	next int // the entry that ReadDir returns next
 }
 
-func (d *gitFolder) Stat() (fs.FileInfo, error) { return d.info, nil }
-func (d *gitFolder) Close() error               { return nil }
+func (d *treeFolder) Stat() (fs.FileInfo, error) { return d.info, nil }
+func (d *treeFolder) Close() error               { return nil }
 
-func (d *gitFolder) Read([]byte) (int, error) {
+func (d *treeFolder) Read([]byte) (int, error) {
 	return 0, &fs.PathError{Op: "read", Path: d.info.name, Err: errors.New("is a folder")}
 }
 
 // ReadDir returns the entries in git's order, in which a folder sorts as if its name ended in a slash.
-func (d *gitFolder) ReadDir(n int) ([]fs.DirEntry, error) {
+func (d *treeFolder) ReadDir(n int) ([]fs.DirEntry, error) {
 	rest := d.tree.Entries[d.next:]
 	if n > 0 && len(rest) == 0 {
 		return nil, io.EOF
@@ -133,31 +133,31 @@ func (d *gitFolder) ReadDir(n int) ([]fs.DirEntry, error) {
 		if e.Name == "." || e.Name == ".." || !fs.ValidPath(e.Name) || path.Base(e.Name) != e.Name {
 			return nil, &fs.PathError{Op: "readdir", Path: d.info.name, Err: fmt.Errorf("%w: entry %q", fs.ErrInvalid, e.Name)}
 		}
-		entries = append(entries, gitEntry{fs: d.fs, entry: e})
+		entries = append(entries, treeEntry{fs: d.fs, entry: e})
 	}
 	return slices.Clip(entries), nil
 }
 
-type gitEntry struct {
-	fs    *gitFS
+type treeEntry struct {
+	fs    *treeFS
 	entry object.TreeEntry
 }
 
-func (e gitEntry) Name() string               { return e.entry.Name }
-func (e gitEntry) IsDir() bool                { return e.entry.Mode == filemode.Dir }
-func (e gitEntry) Type() fs.FileMode          { return entryMode(e.entry.Mode).Type() }
-func (e gitEntry) Info() (fs.FileInfo, error) { return e.fs.info(e.entry.Name, e.entry) }
-func (e gitEntry) String() string             { return fs.FormatDirEntry(e) }
+func (e treeEntry) Name() string               { return e.entry.Name }
+func (e treeEntry) IsDir() bool                { return e.entry.Mode == filemode.Dir }
+func (e treeEntry) Type() fs.FileMode          { return entryMode(e.entry.Mode).Type() }
+func (e treeEntry) Info() (fs.FileInfo, error) { return e.fs.info(e.entry.Name, e.entry) }
+func (e treeEntry) String() string             { return fs.FormatDirEntry(e) }
 
-type gitInfo struct {
+type treeInfo struct {
 	name string
 	size int64
 	mode fs.FileMode
 }
 
-func (i gitInfo) Name() string       { return i.name }
-func (i gitInfo) Size() int64        { return i.size }
-func (i gitInfo) Mode() fs.FileMode  { return i.mode }
-func (i gitInfo) ModTime() time.Time { return time.Time{} }
-func (i gitInfo) IsDir() bool        { return i.mode.IsDir() }
-func (i gitInfo) Sys() any           { return nil }
+func (i treeInfo) Name() string       { return i.name }
+func (i treeInfo) Size() int64        { return i.size }
+func (i treeInfo) Mode() fs.FileMode  { return i.mode }
+func (i treeInfo) ModTime() time.Time { return time.Time{} }
+func (i treeInfo) IsDir() bool        { return i.mode.IsDir() }
+func (i treeInfo) Sys() any           { return nil }

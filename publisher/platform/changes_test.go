@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"os"
@@ -9,11 +9,13 @@ import (
 	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing/object"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/gittest"
 )
 
 func TestWhatIsNotCommittedHasNoCommit(t *testing.T) {
 	object1 := func(name string) string { return kalypso + "kind: ClusterType\nmetadata: {name: " + name + "}\n" }
-	top := writeFiles(t, "", map[string]string{"env/a.yaml": object1("a"), "env/sub/b.yaml": object1("b"), "other/c.yaml": object1("c"), ".gitignore": "ignored.yaml\n"})
+	top := gittest.WriteFiles(t, "", map[string]string{"env/a.yaml": object1("a"), "env/sub/b.yaml": object1("b"), "other/c.yaml": object1("c"), ".gitignore": "ignored.yaml\n"})
 	repo, err := git.PlainInit(top, false)
 	require.NoError(t, err)
 	tree, err := repo.Worktree()
@@ -23,7 +25,7 @@ func TestWhatIsNotCommittedHasNoCommit(t *testing.T) {
 	require.NoError(t, err)
 	env := filepath.Join(top, "env")
 	load := func(bases ...string) *Loaded {
-		loaded, err := Load(t.Context(), SourceOptions{Platform: env, Environment: "dev", Bases: bases})
+		loaded, err := Load(t.Context(), Source{Platform: env, Environment: "dev", Bases: bases})
 		require.NoError(t, err)
 		return loaded
 	}

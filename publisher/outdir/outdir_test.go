@@ -1,15 +1,15 @@
-package publisher
+package outdir
 
 import (
 	"context"
 	"errors"
-	"io/fs"
 	"os"
 	"path/filepath"
 	"testing"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -39,25 +39,6 @@ func edgeTree() map[string]string {
 		"edge/README.md":                      readme, "idle/README.md": readme,
 		"edge/app-t1/namespace.yaml": "", "edge/app-t1/platform-config.yaml": "c", "edge/app-t1/reconciler.yaml": "r",
 	}
-}
-
-// listing is every file below dir; empty folders appear with a slash.
-func listing(t *testing.T, dir string) map[string]string {
-	t.Helper()
-	found := map[string]string{}
-	require.NoError(t, fs.WalkDir(os.DirFS(dir), ".", func(name string, e fs.DirEntry, err error) error {
-		full := filepath.Join(dir, name)
-		if err == nil && e.IsDir() {
-			if entries, _ := os.ReadDir(full); len(entries) == 0 && name != "." {
-				found[name+"/"] = ""
-			}
-			return nil
-		}
-		data, err := os.ReadFile(full)
-		found[name] = string(data)
-		return err
-	}))
-	return found
 }
 
 func TestTheTreeIsOwnedCompletely(t *testing.T) {
@@ -117,12 +98,12 @@ func TestTheTreeIsOwnedCompletely(t *testing.T) {
 		{name: "force takes over", existing: map[string]string{"a.txt": "x", "edge/mine.txt": "x"}, force: true, kept: []string{"a.txt"}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			dir := writeFiles(t, "", test.existing)
-			_, err := WriteTree(t.Context(), dir, edge(), TreeOptions{Force: test.force, Keep: test.keep})
+			dir := gittest.WriteFiles(t, "", test.existing)
+			_, err := Write(t.Context(), dir, edge(), Options{Force: test.force, Keep: test.keep})
 			if test.refused != "" {
-				require.ErrorIs(t, err, ErrForeignFolder)
+				require.ErrorIs(t, err, ErrForeign)
 				require.ErrorContains(t, err, test.refused)
-				require.Equal(t, test.existing, listing(t, dir))
+				require.Equal(t, test.existing, gittest.ReadFiles(t, dir))
 				return
 			}
 			require.NoError(t, err)
@@ -130,22 +111,22 @@ func TestTheTreeIsOwnedCompletely(t *testing.T) {
 			for _, name := range test.kept {
 				want[name] = test.existing[name]
 			}
-			require.Equal(t, want, listing(t, dir))
+			require.Equal(t, want, gittest.ReadFiles(t, dir))
 		})
 	}
 }
 
 func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "new", "folder")
-	first, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
+	first, err := Write(t.Context(), dir, edge(), Options{})
 	require.NoError(t, err)
 	require.Len(t, first.Written, len(edgeTree()))
 	before, err := os.Stat(filepath.Join(dir, "edge/app-t1/reconciler.yaml"))
 	require.NoError(t, err)
 
-	again, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
+	again, err := Write(t.Context(), dir, edge(), Options{})
 	require.NoError(t, err)
-	require.Equal(t, TreeChanges{Unchanged: len(edgeTree())}, again)
+	require.Equal(t, Changes{Unchanged: len(edgeTree())}, again)
 	after, err := os.Stat(filepath.Join(dir, "edge/app-t1/reconciler.yaml"))
 	require.NoError(t, err)
 	require.True(t, os.SameFile(before, after), "an equal file was replaced")
@@ -153,43 +134,43 @@ func TestWritingTheSameAgainChangesNothing(t *testing.T) {
 	changed := edge()
 	changed.ClusterTypes[0].Assignments[0].Files[1].Data = []byte("C")
 	changed.ClusterTypes = changed.ClusterTypes[:1]
-	third, err := WriteTree(t.Context(), dir, changed, TreeOptions{})
+	third, err := Write(t.Context(), dir, changed, Options{})
 	require.NoError(t, err)
-	require.Equal(t, TreeChanges{
+	require.Equal(t, Changes{
 		Written: []string{"edge/app-t1/platform-config.yaml"}, Removed: []string{"idle/README.md"}, Unchanged: len(edgeTree()) - 2,
 	}, third)
 }
 
 func TestATrackingFileStaysWhereTheBaseCommitIsNotKnown(t *testing.T) {
-	dir := writeFiles(t, "", edgeTree())
+	dir := gittest.WriteFiles(t, "", edgeTree())
 	result := edge()
 	result.BaseCommit = ""
-	_, err := WriteTree(t.Context(), dir, result, TreeOptions{})
+	_, err := Write(t.Context(), dir, result, Options{})
 	require.NoError(t, err)
-	require.Equal(t, edgeTree(), listing(t, dir))
+	require.Equal(t, edgeTree(), gittest.ReadFiles(t, dir))
 }
 
 func TestLinksInTheOutputLeadNowhere(t *testing.T) {
-	outside := writeFiles(t, "", map[string]string{"a": "x", "reconciler.yaml": "x"})
-	dir := writeFiles(t, "", map[string]string{"edge/README.md": readme})
+	outside := gittest.WriteFiles(t, "", map[string]string{"a": "x", "reconciler.yaml": "x"})
+	dir := gittest.WriteFiles(t, "", map[string]string{"edge/README.md": readme})
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "edge/app-t1")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "edge/other")))
-	_, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
+	_, err := Write(t.Context(), dir, edge(), Options{})
 	require.NoError(t, err)
-	require.Equal(t, edgeTree(), listing(t, dir))
-	require.Equal(t, map[string]string{"a": "x", "reconciler.yaml": "x"}, listing(t, outside))
+	require.Equal(t, edgeTree(), gittest.ReadFiles(t, dir))
+	require.Equal(t, map[string]string{"a": "x", "reconciler.yaml": "x"}, gittest.ReadFiles(t, outside))
 
 	require.NoError(t, os.RemoveAll(filepath.Join(dir, "idle")))
 	require.NoError(t, os.Symlink(outside, filepath.Join(dir, "idle")))
-	_, err = WriteTree(t.Context(), dir, edge(), TreeOptions{Force: true})
+	_, err = Write(t.Context(), dir, edge(), Options{Force: true})
 	require.ErrorContains(t, err, "idle is in the way: not a folder")
-	require.Len(t, listing(t, outside), 2)
+	require.Len(t, gittest.ReadFiles(t, outside), 2)
 }
 
 func TestAnOutputThatCannotBeAFolderIsSaid(t *testing.T) {
-	file := filepath.Join(writeFiles(t, "", map[string]string{"f": "x"}), "f")
+	file := filepath.Join(gittest.WriteFiles(t, "", map[string]string{"f": "x"}), "f")
 	for _, place := range []string{file, filepath.Join(file, "below")} {
-		_, err := WriteTree(t.Context(), place, edge(), TreeOptions{})
+		_, err := Write(t.Context(), place, edge(), Options{})
 		require.ErrorContains(t, err, "not a directory")
 	}
 }
@@ -199,22 +180,22 @@ func TestPathsThatLeaveTheTreeAreRefused(t *testing.T) {
 		result := edge()
 		result.ClusterTypes[0].Name = name
 		dir := t.TempDir()
-		_, err := WriteTree(t.Context(), dir, result, TreeOptions{})
+		_, err := Write(t.Context(), dir, result, Options{})
 		require.ErrorContains(t, err, "cannot be a path of the tree", name)
-		require.Empty(t, listing(t, dir))
+		require.Empty(t, gittest.ReadFiles(t, dir))
 	}
 }
 
 func TestAnInterruptedWriteLeavesAllAsItWas(t *testing.T) {
 	dir := t.TempDir()
-	_, err := WriteTree(t.Context(), dir, edge(), TreeOptions{})
+	_, err := Write(t.Context(), dir, edge(), Options{})
 	require.NoError(t, err)
-	before := listing(t, dir)
+	before := gittest.ReadFiles(t, dir)
 	changed := edge()
 	changed.ClusterTypes[0].Assignments[0].Files[0].Data = []byte("changed")
 	ctx, cancel := context.WithCancel(t.Context())
 	cancel()
-	_, err = WriteTree(ctx, dir, changed, TreeOptions{})
+	_, err = Write(ctx, dir, changed, Options{})
 	require.ErrorIs(t, err, context.Canceled)
-	require.Equal(t, before, listing(t, dir))
+	require.Equal(t, before, gittest.ReadFiles(t, dir))
 }

@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"cmp"
@@ -14,23 +14,24 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 type loader struct {
-	SourceOptions
-	git    *gitReader
+	Source
+	git    *gitrepo.Reader
 	times  map[string]time.Time // of the commits that were read
 	loaded *Loaded
 	known  []scheduler.Environment // of the platform and the folders around it
 	given  bool                    // the environment is named by the options, not inferred
 	named  bool                    // an Environment object on the default branch has led here
 	files  *recordedFS             // of the last folder of the platform or a base that was read
-	beside *source                 // the source in which follow found the environment, for one that names no base
+	beside *origin                 // the source in which follow found the environment, for one that names no base
 }
 
-// source is one part of the environment and where it lies.
-type source struct {
+// origin is one part of the environment and where it lies.
+type origin struct {
 	part  Part
 	name  string
 	at    scheduler.Position
@@ -39,7 +40,7 @@ type source struct {
 	environments bool
 }
 
-func (s source) failed(err error) error {
+func (s origin) failed(err error) error {
 	return &SourceError{Part: s.part, Name: s.name, Place: s.place.String(), At: s.at, Err: err}
 }
 
@@ -48,7 +49,7 @@ func (l *loader) platform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	if src.place.folder == "" && src.place.repo == (gitRef{URL: src.place.repo.URL}) {
+	if src.place.folder == "" && src.place.repo == (gitrepo.Ref{URL: src.place.repo.URL}) {
 		if src, err = l.environmentBranch(ctx, src); err != nil {
 			return err
 		}
@@ -57,18 +58,18 @@ func (l *loader) platform(ctx context.Context) error {
 	}
 	l.loaded.EnvironmentCommit, err = l.read(ctx, l.loaded.Model, src)
 	if src.place.folder != "" {
-		if l.loaded.EnvironmentCommit = headOf(src.place.dir(), true); l.changed(ctx, src) {
+		if l.loaded.EnvironmentCommit = gitrepo.HeadOf(src.place.dir(), true); l.changed(ctx, src) {
 			l.loaded.EnvironmentCommit = ""
 		}
 	} else {
-		l.loaded.Source = redact(src.place.repo.URL)
+		l.loaded.Source = gitrepo.Redact(src.place.repo.URL)
 	}
 	return err
 }
 
 // environmentBranch follows the Environment object on the default branch. Only its branch and path count,
 // so that a mirror of the repository serves as well as the repository that the object names.
-func (l *loader) environmentBranch(ctx context.Context, src source) (source, error) {
+func (l *loader) environmentBranch(ctx context.Context, src origin) (origin, error) {
 	branches, err := l.environmentsAt(ctx, src)
 	if err != nil {
 		return src, err
@@ -134,8 +135,8 @@ func (l *loader) bases(ctx context.Context) error {
 const maxBases = 32
 
 func (l *loader) base(ctx context.Context, b scheduler.BaseRepo) error {
-	src := source{part: BasePart, name: b.Name, at: b.Position, place: location{
-		repo: gitRef{URL: b.Repo, Branch: b.Branch, Commit: b.Commit}, path: b.Path,
+	src := origin{part: BasePart, name: b.Name, at: b.Position, place: location{
+		repo: gitrepo.Ref{URL: b.Repo, Branch: b.Branch, Commit: b.Commit}, path: b.Path,
 	}}
 	commit, err := l.read(ctx, l.loaded.Model, src)
 	if err == nil && b.Name == mainBase {
@@ -170,7 +171,7 @@ func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) err
 			return err
 		}
 		if src.place.folder != "" {
-			commit = headOf(src.place.folder, false)
+			commit = gitrepo.HeadOf(src.place.folder, false)
 			changed = l.changed(ctx, src) || changed
 		}
 		if i == 0 {
@@ -207,8 +208,8 @@ func (l *loader) workloads(ctx context.Context) error {
 		}
 	}
 	for _, r := range registrations {
-		src := source{part: WorkloadPart, name: r.Name, at: r.Position, place: location{
-			repo: gitRef{URL: r.Workload.Repo, Branch: r.Workload.Branch}, path: r.Workload.Path,
+		src := origin{part: WorkloadPart, name: r.Name, at: r.Position, place: location{
+			repo: gitrepo.Ref{URL: r.Workload.Repo, Branch: r.Workload.Branch}, path: r.Workload.Path,
 		}}
 		place, replaced := l.Workloads[r.Name]
 		if replaced {
@@ -233,16 +234,16 @@ func (l *loader) workloads(ctx context.Context) error {
 }
 
 // given is a source that a person named.
-func given(part Part, name, place string) (source, error) {
+func given(part Part, name, place string) (origin, error) {
 	parsed, err := parseLocation(place)
 	if err != nil {
-		return source{}, &SourceError{Part: part, Name: name, Err: err}
+		return origin{}, &SourceError{Part: part, Name: name, Err: err}
 	}
-	return source{part: part, name: name, place: parsed}, nil
+	return origin{part: part, name: name, place: parsed}, nil
 }
 
 // read loads a source into model and returns its commit, if it is one of git.
-func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (commit string, err error) {
+func (l *loader) read(ctx context.Context, model *scheduler.Model, src origin) (commit string, err error) {
 	var files fs.FS
 	if src.place.folder != "" {
 		root, err := os.OpenRoot(src.place.folder)
@@ -262,7 +263,7 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (
 		return "", err
 	}
 	l.Log.Debug("source read", "part", src.part, "name", src.name, "place", src.place.String(), "commit", commit)
-	s := scheduler.Source{FS: &guardedFS{FS: files, hidden: l.hidden(ctx, src)}, Name: src.place.String(), OnlyEnvironments: src.environments}
+	s := scheduler.Source{FS: gitrepo.Guard(files, l.hidden(ctx, src)...), Name: src.place.String(), OnlyEnvironments: src.environments}
 	switch src.part {
 	case BasePart:
 		s.Base = cmp.Or(src.name, mainBase) // a base that a person gives stands for any
@@ -272,11 +273,11 @@ func (l *loader) read(ctx context.Context, model *scheduler.Model, src source) (
 	return commit, model.Load(ctx, s)
 }
 
-func (l *loader) readGit(ctx context.Context, src source) (fs.FS, string, error) {
-	err := checkURL(src.place.repo.URL)
+func (l *loader) readGit(ctx context.Context, src origin) (fs.FS, string, error) {
+	err := gitrepo.CheckURL(src.place.repo.URL)
 	var path string
 	if err == nil {
-		path, err = cleanPath(src.place.path)
+		path, err = gitrepo.CleanPath(src.place.path)
 	}
 	if err != nil {
 		return nil, "", src.failed(err)
@@ -284,7 +285,7 @@ func (l *loader) readGit(ctx context.Context, src source) (fs.FS, string, error)
 	tree, err := l.git.Tree(ctx, src.place.repo)
 	if err != nil {
 		failure := &SourceError{Part: src.part, Name: src.name, Place: src.place.String(), At: src.at, Err: err}
-		failure.Unreachable = !errors.Is(err, errNoSuchRef) && !errors.Is(err, ErrTooLarge)
+		failure.Unreachable = !errors.Is(err, gitrepo.ErrNoSuchRef) && !errors.Is(err, gitrepo.ErrTooLarge)
 		return nil, "", failure
 	}
 	l.times[tree.Commit] = tree.Time

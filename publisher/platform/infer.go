@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"context"
@@ -8,10 +8,11 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// WhichEnvironmentError means that [SourceOptions] name no environment, and that not exactly one fits the platform.
+// WhichEnvironmentError means that a [Source] names no environment, and that not exactly one fits the platform.
 type WhichEnvironmentError struct {
 	Place string
 	// Fitting are the environments whose folder or branch Place is: none, or several.
@@ -29,6 +30,9 @@ func (e *WhichEnvironmentError) Error() string {
 	}
 	return fmt.Sprintf("cannot tell which environment %s is; there are: %s", e.Place, candidates(e.Known))
 }
+
+// maxNamedEnvironments bounds how many a message names.
+const maxNamedEnvironments = 10
 
 // candidates lists environments with their places; at most maxNamedEnvironments.
 func candidates(environments []scheduler.Environment) string {
@@ -101,18 +105,18 @@ func oneOfEachName(environments []scheduler.Environment) []scheduler.Environment
 // contradicts reports whether place is known to be none of e's: another folder, or another branch. A place of which
 // nothing is known, such as a folder outside git, contradicts no environment that has a branch of its own.
 func (l *loader) contradicts(ctx context.Context, place location, e scheduler.Environment) bool {
-	p, err := cleanPath(e.ControlPlane.Path)
+	p, err := gitrepo.CleanPath(e.ControlPlane.Path)
 	if err != nil {
 		return true
 	}
-	if _, ok := l.below(ctx, place, e); ok || place.repo == (gitRef{URL: place.repo.URL}) && place.folder == "" {
+	if _, ok := l.below(ctx, place, e); ok || place.repo == (gitrepo.Ref{URL: place.repo.URL}) && place.folder == "" {
 		return false
 	}
 	if place.folder != "" {
-		branch := branchOf(place.folder)
+		branch := gitrepo.BranchOf(place.folder)
 		return p != "." || branch != "" && branch != e.ControlPlane.Branch
 	}
-	own, err := cleanPath(place.path)
+	own, err := gitrepo.CleanPath(place.path)
 	return err != nil || own != p || place.repo.Branch != "" && place.repo.Branch != e.ControlPlane.Branch
 }
 
@@ -126,7 +130,7 @@ func evidence(place location, e scheduler.Environment) string {
 		return place.String()
 	}
 	name := path.Base(filepath.ToSlash(dir))
-	if p, err := cleanPath(e.ControlPlane.Path); err == nil && p == "." && name != e.Name && name != e.ControlPlane.Branch {
+	if p, err := gitrepo.CleanPath(e.ControlPlane.Path); err == nil && p == "." && name != e.Name && name != e.ControlPlane.Branch {
 		return "branch " + e.ControlPlane.Branch
 	}
 	if shown := place.String(); path.Base(shown) == name {

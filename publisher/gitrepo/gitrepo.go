@@ -1,4 +1,10 @@
-package publisher
+// Package gitrepo reads states of git repositories without a checkout and without a git program.
+//
+// Begin with [NewReader] and ask [Reader.Tree] for a branch, tag or commit: its files are an [fs.FS]. Local
+// repositories are read where they are, remote ones over https, http or ssh into a temporary folder. What a server
+// may send is bounded, and no message repeats credentials that a URL holds. Functions such as [HeadOf] tell which
+// commit a folder is at. Nothing is ever written to a repository.
+package gitrepo
 
 import (
 	"context"
@@ -19,30 +25,33 @@ import (
 	"github.com/go-git/go-git/v5/storage/filesystem"
 )
 
-// errNoSuchRef is returned for a branch or commit that a reachable repository lacks.
-var errNoSuchRef = errors.New("not in the repository")
+// ErrNoSuchRef is returned for a branch or commit that a reachable repository lacks.
+var ErrNoSuchRef = errors.New("not in the repository")
 
-// gitReader reads states of git repositories. Local ones are read where they are; of remote ones it fetches
+// Reader reads states of git repositories. Local ones are read where they are; of remote ones it fetches
 // what is needed, without history where the server allows that, into a temporary folder that Close removes.
-type gitReader struct {
+type Reader struct {
 	timeout time.Duration // for one repository
-	mirrors mirrors
+	mirrors Mirrors
 	temp    string
-	trees   map[gitRef]gitTree
+	trees   map[Ref]Tree
 }
 
-// gitTree is a commit and its files, which can be read until the gitReader is closed.
-type gitTree struct {
+// Tree is a commit and its files, which can be read until the Reader is closed.
+type Tree struct {
 	Commit string
 	Time   time.Time
 	FS     fs.FS
 }
 
-func newGitReader(timeout time.Duration) *gitReader {
-	return &gitReader{timeout: timeout, trees: map[gitRef]gitTree{}}
+// NewReader returns a Reader that gives each repository timeout and reads mirrored places in
+// place of the URLs that they stand in for; mirrored may be nil. The caller closes it.
+func NewReader(timeout time.Duration, mirrored Mirrors) *Reader {
+	return &Reader{timeout: timeout, mirrors: mirrored, trees: map[Ref]Tree{}}
 }
 
-func (g *gitReader) Close() error {
+// Close removes the temporary files. Trees of remote repositories cannot be read afterwards.
+func (g *Reader) Close() error {
 	if g.temp == "" {
 		return nil
 	}
@@ -50,24 +59,24 @@ func (g *gitReader) Close() error {
 }
 
 // Tree returns the state that ref names; asking again for the same one costs nothing.
-func (g *gitReader) Tree(ctx context.Context, ref gitRef) (gitTree, error) {
+func (g *Reader) Tree(ctx context.Context, ref Ref) (Tree, error) {
 	if tree, ok := g.trees[ref]; ok {
 		return tree, nil
 	}
 	objects, tip, err := g.open(ctx, ref)
 	if err != nil {
-		return gitTree{}, err
+		return Tree{}, err
 	}
 	tree, err := readCommit(objects, tip, ref)
 	if err != nil {
-		return gitTree{}, err
+		return Tree{}, err
 	}
 	g.trees[ref] = tree
 	return tree, nil
 }
 
-func (g *gitReader) open(ctx context.Context, ref gitRef) (storer.EncodedObjectStorer, plumbing.Hash, error) {
-	ref.URL = g.mirrors.of(ref.URL)
+func (g *Reader) open(ctx context.Context, ref Ref) (storer.EncodedObjectStorer, plumbing.Hash, error) {
+	ref.URL = g.mirrors.Of(ref.URL)
 	if path, ok := localPath(ref.URL); ok {
 		return openLocal(withSuffix(path), ref)
 	}
@@ -81,10 +90,10 @@ func (g *gitReader) open(ctx context.Context, ref gitRef) (storer.EncodedObjectS
 	if ctx.Err() != nil {
 		err = context.Cause(ctx)
 	}
-	return store, tip, plain(err)
+	return store, tip, Plain(err)
 }
 
-func (g *gitReader) newStore() (*filesystem.Storage, error) {
+func (g *Reader) newStore() (*filesystem.Storage, error) {
 	if g.temp == "" {
 		temp, err := os.MkdirTemp("", "wherry-git-")
 		if err != nil {
@@ -121,11 +130,17 @@ func untilDone[T any](ctx context.Context, f func() (T, error)) (T, error) {
 }
 
 // localPath is the path of a repository on this machine.
+// IsLocal reports whether repo is the path of a repository on this machine, or a file URL.
+func IsLocal(repo string) bool {
+	_, local := localPath(repo)
+	return local
+}
+
 func localPath(repo string) (string, bool) {
 	if u, err := url.Parse(repo); err == nil && strings.EqualFold(u.Scheme, "file") {
 		return u.Path, true
 	}
-	return repo, !isRemote(repo)
+	return repo, !IsRemote(repo)
 }
 
 // withSuffix is path, or what git takes for it too: the same with or without .git.
@@ -138,7 +153,7 @@ func withSuffix(path string) string {
 	return path
 }
 
-func openLocal(path string, ref gitRef) (storer.EncodedObjectStorer, plumbing.Hash, error) {
+func openLocal(path string, ref Ref) (storer.EncodedObjectStorer, plumbing.Hash, error) {
 	repo, err := git.PlainOpenWithOptions(path, &git.PlainOpenOptions{EnableDotGitCommonDir: true})
 	if err != nil {
 		return nil, plumbing.ZeroHash, err
@@ -171,59 +186,45 @@ func refNames(branch string) []plumbing.ReferenceName {
 }
 
 // pinned is the commit that r names. A shorter one could become ambiguous tomorrow.
-func (r gitRef) pinned() (plumbing.Hash, error) {
+func (r Ref) pinned() (plumbing.Hash, error) {
 	if !plumbing.IsHash(r.Commit) {
 		return plumbing.ZeroHash, missing(r)
 	}
 	return plumbing.NewHash(r.Commit), nil
 }
 
-func missing(ref gitRef) error {
+func missing(ref Ref) error {
 	switch {
 	case ref.Commit != "" && !plumbing.IsHash(ref.Commit):
-		return fmt.Errorf("commit %q, which has not 40 hexadecimal digits: %w", ref.Commit, errNoSuchRef)
+		return fmt.Errorf("commit %q, which has not 40 hexadecimal digits: %w", ref.Commit, ErrNoSuchRef)
 	case ref.Commit != "" && ref.Branch != "":
-		return fmt.Errorf("commit %s of branch %s: %w", ref.Commit, ref.Branch, errNoSuchRef)
+		return fmt.Errorf("commit %s of branch %s: %w", ref.Commit, ref.Branch, ErrNoSuchRef)
 	case ref.Commit != "":
-		return fmt.Errorf("commit %s: %w", ref.Commit, errNoSuchRef)
+		return fmt.Errorf("commit %s: %w", ref.Commit, ErrNoSuchRef)
 	case ref.Branch != "":
-		return fmt.Errorf("branch %q: %w", ref.Branch, errNoSuchRef)
+		return fmt.Errorf("branch %q: %w", ref.Branch, ErrNoSuchRef)
 	}
-	return fmt.Errorf("default branch: %w", errNoSuchRef)
+	return fmt.Errorf("default branch: %w", ErrNoSuchRef)
 }
 
 // readCommit returns the tree of the commit that tip is, or that the tag tip names.
-func readCommit(objects storer.EncodedObjectStorer, tip plumbing.Hash, ref gitRef) (gitTree, error) {
+func readCommit(objects storer.EncodedObjectStorer, tip plumbing.Hash, ref Ref) (Tree, error) {
 	if tag, err := object.GetTag(objects, tip); err == nil {
 		tip = tag.Target
 	}
 	commit, err := object.GetCommit(objects, tip)
 	if errors.Is(err, plumbing.ErrObjectNotFound) {
-		return gitTree{}, missing(ref)
+		return Tree{}, missing(ref)
 	}
 	if err != nil {
-		return gitTree{}, err
+		return Tree{}, err
 	}
 	root, err := commit.Tree()
 	if err != nil {
-		return gitTree{}, err
+		return Tree{}, err
 	}
-	return gitTree{
+	return Tree{
 		Commit: commit.Hash.String(), Time: commit.Committer.When.UTC(),
-		FS: &gitFS{root: root, objects: objects},
+		FS: &treeFS{root: root, objects: objects},
 	}, nil
-}
-
-// headOf returns the commit that is checked out in the work tree with dir at its top, or with enclosing
-// around dir. It is empty where there is none.
-func headOf(dir string, enclosing bool) string {
-	repo, err := git.PlainOpenWithOptions(dir, &git.PlainOpenOptions{DetectDotGit: enclosing, EnableDotGitCommonDir: true})
-	if err != nil {
-		return ""
-	}
-	head, err := repo.Head()
-	if err != nil {
-		return ""
-	}
-	return head.Hash().String()
 }

@@ -1,4 +1,4 @@
-package publisher
+package gitrepo
 
 import (
 	"context"
@@ -9,14 +9,14 @@ import (
 )
 
 // Tags lists the names of a repository's tags.
-func (g *gitReader) Tags(ctx context.Context, url string) ([]string, error) {
+func (g *Reader) Tags(ctx context.Context, url string) ([]string, error) {
 	var tags []string
 	note := func(name plumbing.ReferenceName) {
 		if name.IsTag() {
 			tags = append(tags, name.Short())
 		}
 	}
-	url = g.mirrors.of(url)
+	url = g.mirrors.Of(url)
 	if path, ok := localPath(url); ok {
 		repo, err := git.PlainOpenWithOptions(withSuffix(path), &git.PlainOpenOptions{EnableDotGitCommonDir: true})
 		if err != nil {
@@ -41,7 +41,7 @@ func (g *gitReader) Tags(ctx context.Context, url string) ([]string, error) {
 	for _, name := range names {
 		note(plumbing.ReferenceName(name))
 	}
-	return tags, plain(err)
+	return tags, Plain(err)
 }
 
 // advertised lists the names of a remote repository's references.

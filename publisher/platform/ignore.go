@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"errors"
@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/go-git/go-git/v5/plumbing/format/gitignore"
+
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 const (
@@ -85,7 +87,7 @@ func (i *ignoringFS) read(folder string) ([]gitignore.Pattern, error) {
 		return nil, err
 	}
 	if len(data) > maxIgnoreBytes {
-		return nil, fmt.Errorf("%w: %s has more than %d bytes", ErrTooLarge, name, maxIgnoreBytes)
+		return nil, fmt.Errorf("%w: %s has more than %d bytes", gitrepo.ErrTooLarge, name, maxIgnoreBytes)
 	}
 	var patterns []gitignore.Pattern
 	for line := range strings.Lines(string(data)) {

@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"bytes"
@@ -9,8 +9,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/go-git/go-git/v5"
 	"github.com/go-git/go-git/v5/plumbing"
+
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 )
 
 // recordedFS notes the git hash of each file that is read, those of .sourceignore among them.
@@ -65,7 +66,7 @@ func (f *recordedFile) Close() error {
 // changed reports whether the folder src, which was read last, is in a git work tree whose commit does not have its
 // files as they were read, and adds these to Uncommitted or UncommittedBase. Files that git does not know, or ignores,
 // count if they were read.
-func (l *loader) changed(ctx context.Context, src source) bool {
+func (l *loader) changed(ctx context.Context, src origin) bool {
 	if l.files == nil {
 		return false
 	}
@@ -84,31 +85,17 @@ func (l *loader) changed(ctx context.Context, src source) bool {
 // uncommitted lists the files of place.folder that were read, or are missing, and are not as the checked-out commit has
 // them. It passes over the hidden folders of place.
 func uncommitted(place location, read map[string]contentHash, hidden []string) []string {
-	repo, err := git.PlainOpenWithOptions(place.folder, &git.PlainOpenOptions{DetectDotGit: true, EnableDotGitCommonDir: true})
-	if err != nil {
-		return nil
-	}
-	head, err := repo.Head()
-	if err != nil {
+	head, ok := gitrepo.OpenCheckedOut(place.folder)
+	if !ok {
 		return nil // then there is no commit to name
 	}
-	commit, err := repo.CommitObject(head.Hash())
-	if err != nil {
-		return nil
-	}
-	root, err := commit.Tree()
-	if err != nil {
-		return nil
-	}
-	prefix := belowTop(place.folder)
 	var changed []string
 	for name, hash := range read {
-		entry, err := root.FindEntry(path.Join(prefix, name))
-		if err != nil || entry.Hash != hash.asIs && entry.Hash != hash.unixLines {
+		if !head.Has(name, hash.asIs, hash.unixLines) {
 			changed = append(changed, name)
 		}
 	}
-	if tree, err := fs.Sub(&gitFS{root: root, objects: repo.Storer}, prefix); err == nil {
+	if tree, err := head.FS(); err == nil {
 		for _, name := range readable(tree, filepath.ToSlash(filepath.Clean(place.path)), hidden) {
 			if _, ok := read[name]; !ok {
 				changed = append(changed, name)
@@ -117,24 +104,6 @@ func uncommitted(place location, read map[string]contentHash, hidden []string) [
 	}
 	slices.Sort(changed)
 	return changed
-}
-
-// belowTop returns the path of dir below the top of the git work tree around it.
-func belowTop(dir string) string {
-	top, err := filepath.EvalSymlinks(workTreeOf(dir))
-	if err != nil {
-		return "."
-	}
-	real, _ := filepath.EvalSymlinks(dir)
-	abs, err := filepath.Abs(real)
-	if err != nil {
-		return "."
-	}
-	below, err := filepath.Rel(top, abs)
-	if err != nil {
-		return "."
-	}
-	return filepath.ToSlash(below)
 }
 
 // readable lists the files of tree that a source in its folder dir would be read from: objects, and all .sourceignore.

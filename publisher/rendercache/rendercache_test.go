@@ -1,4 +1,4 @@
-package publisher
+package rendercache
 
 import (
 	"bytes"
@@ -12,9 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-func openCache(t *testing.T, dir string, maxBytes int64) *RenderCache {
+func openCache(t *testing.T, dir string, maxBytes int64) *Cache {
 	t.Helper()
-	c, err := OpenRenderCache(dir, RenderCacheOptions{MaxBytes: maxBytes})
+	c, err := Open(dir, Options{MaxBytes: maxBytes})
 	require.NoError(t, err)
 	return c
 }
@@ -34,7 +34,7 @@ func TestRenderCacheKeepsWhatIsPut(t *testing.T) {
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm(), "configuration may hold what others must not read")
 	require.Less(t, info.Size(), int64(1000), "it is compressed")
 
-	scoped, err := OpenRenderCache(dir, RenderCacheOptions{Scope: "another platform"})
+	scoped, err := Open(dir, Options{Scope: "another platform"})
 	require.NoError(t, err)
 	require.Nil(t, scoped.Get("a"))
 	another.owner = "another build"
@@ -66,12 +66,12 @@ func TestRenderCacheTrustsNoFile(t *testing.T) {
 func TestRenderCacheWithoutAFolder(t *testing.T) {
 	file := filepath.Join(t.TempDir(), "file")
 	require.NoError(t, os.WriteFile(file, nil, 0o600))
-	_, err := OpenRenderCache(filepath.Join(file, "below"), RenderCacheOptions{})
+	_, err := Open(filepath.Join(file, "below"), Options{})
 	require.ErrorContains(t, err, "open cache: ")
 
 	open := t.TempDir()
 	require.NoError(t, os.Chmod(open, 0o777))
-	_, err = OpenRenderCache(open, RenderCacheOptions{})
+	_, err = Open(open, Options{})
 	require.ErrorContains(t, err, "everybody can write there")
 
 	c := openCache(t, filepath.Join(t.TempDir(), "gone"), 0)

@@ -1,4 +1,4 @@
-package publisher
+package platform
 
 import (
 	"encoding/json"
@@ -12,7 +12,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/publisher/gittest"
+	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -62,19 +64,19 @@ func appFiles() map[string]string {
 func platformRepos(t *testing.T) (control, app, baseCommit string) {
 	dir := t.TempDir()
 	control, app = filepath.Join(dir, "control.git"), filepath.Join(dir, "app.git")
-	commit(t, app, "main", appFiles())
+	gittest.CommitFiles(t, app, "main", appFiles())
 	files := baseFiles("file://" + app)
 	delete(files, "other/broken.yaml") // the default branch is read as a whole to find the Environment
-	baseCommit = commit(t, control, "main", files)
+	baseCommit = gittest.CommitFiles(t, control, "main", files)
 	files["platform/templates/all.yaml"] = "not: [yaml" // at the tip; the pinned commit is sound
-	commit(t, control, "main", files)
+	gittest.CommitFiles(t, control, "main", files)
 	files["platform/templates/all.yaml"] = ""
-	commit(t, control, "main", files)
-	commit(t, control, "dev-branch", devFiles("file://"+control, baseCommit))
+	gittest.CommitFiles(t, control, "main", files)
+	gittest.CommitFiles(t, control, "dev-branch", devFiles("file://"+control, baseCommit))
 	return control, app, baseCommit
 }
 
-func render(t *testing.T, o SourceOptions) *scheduler.Result {
+func render(t *testing.T, o Source) *scheduler.Result {
 	t.Helper()
 	loaded, err := Load(t.Context(), o)
 	require.NoError(t, err)
@@ -87,60 +89,60 @@ func render(t *testing.T, o SourceOptions) *scheduler.Result {
 func TestGitAndFoldersGiveTheSameTree(t *testing.T) {
 	control, app, baseCommit := platformRepos(t)
 	folders := t.TempDir()
-	base := writeFiles(t, filepath.Join(folders, "base"), baseFiles("https://example.invalid/app"))
-	dev := writeFiles(t, filepath.Join(folders, "dev"), devFiles("https://example.invalid/base", baseCommit))
-	web := writeFiles(t, filepath.Join(folders, "web"), appFiles())
+	base := gittest.WriteFiles(t, filepath.Join(folders, "base"), baseFiles("https://example.invalid/app"))
+	dev := gittest.WriteFiles(t, filepath.Join(folders, "dev"), devFiles("https://example.invalid/base", baseCommit))
+	web := gittest.WriteFiles(t, filepath.Join(folders, "web"), appFiles())
 	want := map[string]string{
-		".github/tracking/Promoted_Commit_Id": baseCommit, "edge/README.md": readme,
+		".github/tracking/Promoted_Commit_Id": baseCommit, "edge/README.md": scheduler.ReadmeText,
 		"edge/web-shop/namespace.yaml":       "kind: Namespace\nmetadata: {name: dev-edge-web-shop}\n",
 		"edge/web-shop/platform-config.yaml": "workspace: team\n",
 		"edge/web-shop/reconciler.yaml":      "kind: Thing\nmetadata: {name: web-shop}\n",
 	}
 	for _, test := range []struct {
 		name string
-		from SourceOptions
+		from Source
 	}{
-		{"folders", SourceOptions{Platform: filepath.Join(dev, "env"), Bases: []string{filepath.Join(base, "platform")}, Workloads: map[string]string{"web": web}}},
-		{"branch of the Environment object", SourceOptions{Platform: "file://" + control}},
-		{"path of a bare repository", SourceOptions{Platform: control}},
-		{"branch and folder", SourceOptions{Platform: control + "#dev-branch:env"}},
-		{"branch alone, whose root is read", SourceOptions{Platform: "file://" + control + "#dev-branch"}},
-		{"server", SourceOptions{Platform: serve(t, fullServer(control)), Workloads: map[string]string{"web": serve(t, plainServer(app)) + "#main"}}},
-		{"base from git", SourceOptions{Platform: filepath.Join(dev, "env"), Bases: []string{control + "#" + baseCommit}, Workloads: map[string]string{"web": app}}},
+		{"folders", Source{Platform: filepath.Join(dev, "env"), Bases: []string{filepath.Join(base, "platform")}, Workloads: map[string]string{"web": web}}},
+		{"branch of the Environment object", Source{Platform: "file://" + control}},
+		{"path of a bare repository", Source{Platform: control}},
+		{"branch and folder", Source{Platform: control + "#dev-branch:env"}},
+		{"branch alone, whose root is read", Source{Platform: "file://" + control + "#dev-branch"}},
+		{"server", Source{Platform: gittest.Serve(t, gittest.FullServer(control)), Workloads: map[string]string{"web": gittest.Serve(t, gittest.PlainServer(app)) + "#main"}}},
+		{"base from git", Source{Platform: filepath.Join(dev, "env"), Bases: []string{control + "#" + baseCommit}, Workloads: map[string]string{"web": app}}},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			test.from.Environment, test.from.Timeout = "dev", time.Minute
 			out := t.TempDir()
-			_, err := WriteTree(t.Context(), out, render(t, test.from), TreeOptions{})
+			_, err := outdir.Write(t.Context(), out, render(t, test.from), outdir.Options{})
 			require.NoError(t, err)
-			require.Equal(t, want, listing(t, out))
+			require.Equal(t, want, gittest.ReadFiles(t, out))
 		})
 	}
 }
 
 func TestCommitsAreKnownWhereGitOrTheInputHasThem(t *testing.T) {
 	control, app, pinned := platformRepos(t)
-	base := filepath.Join(writeFiles(t, "", baseFiles("")), "platform")
-	withPin := filepath.Join(writeFiles(t, "", devFiles("https://example.invalid/base", pinned)), "env")
-	withoutPin := filepath.Join(writeFiles(t, "", devFiles("https://example.invalid/base", "")), "env")
+	base := filepath.Join(gittest.WriteFiles(t, "", baseFiles("")), "platform")
+	withPin := filepath.Join(gittest.WriteFiles(t, "", devFiles("https://example.invalid/base", pinned)), "env")
+	withoutPin := filepath.Join(gittest.WriteFiles(t, "", devFiles("https://example.invalid/base", "")), "env")
 	web := map[string]string{"web": app}
-	tip, err := newGitReader(time.Minute).Tree(t.Context(), gitRef{URL: control, Branch: "dev-branch"})
+	tip, err := gitrepo.NewReader(time.Minute, nil).Tree(t.Context(), gitrepo.Ref{URL: control, Branch: "dev-branch"})
 	require.NoError(t, err)
 	for _, test := range []struct {
 		name              string
-		from              SourceOptions
+		from              Source
 		base, environment string
 		inGit             bool // the base was read from git, which knows the time
 		warning           string
 	}{
-		{name: "all from git", from: SourceOptions{Platform: control}, base: pinned, environment: tip.Commit, inGit: true},
-		{name: "the pin of a base given as folder", from: SourceOptions{Platform: withPin, Bases: []string{base}}, base: pinned},
-		{name: "a commit given for a folder", from: SourceOptions{Platform: withoutPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
-		{name: "a commit given wins over a pin", from: SourceOptions{Platform: withPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
-		{name: "no commit at all", from: SourceOptions{Platform: withoutPin, Bases: []string{base}}},
-		{name: "a base given as git", from: SourceOptions{Platform: withoutPin, Bases: []string{control + "#" + pinned}}, base: pinned, inGit: true},
+		{name: "all from git", from: Source{Platform: control}, base: pinned, environment: tip.Commit, inGit: true},
+		{name: "the pin of a base given as folder", from: Source{Platform: withPin, Bases: []string{base}}, base: pinned},
+		{name: "a commit given for a folder", from: Source{Platform: withoutPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
+		{name: "a commit given wins over a pin", from: Source{Platform: withPin, Bases: []string{base}, Commit: "abc123"}, base: "abc123"},
+		{name: "no commit at all", from: Source{Platform: withoutPin, Bases: []string{base}}},
+		{name: "a base given as git", from: Source{Platform: withoutPin, Bases: []string{control + "#" + pinned}}, base: pinned, inGit: true},
 		{
-			name: "a commit given although git has it", from: SourceOptions{Platform: control, Commit: "abc123"},
+			name: "a commit given although git has it", from: Source{Platform: control, Commit: "abc123"},
 			base: pinned, environment: tip.Commit, inGit: true, warning: "base commit abc123 is not used",
 		},
 	} {
@@ -167,12 +169,12 @@ func TestABaseMayNameFurtherBases(t *testing.T) {
 		return kalypso + "kind: BaseRepo\nmetadata: {name: " + name + "}\nspec: {repo: '" + repo(at) + "', branch: main, path: .}\n---\n"
 	}
 	clusterType := func(name string) string { return kalypso + "kind: ClusterType\nmetadata: {name: " + name + "}\n---\n" }
-	commit(t, filepath.Join(dir, "global.git"), "main", map[string]string{"a.yaml": clusterType("from-global")})
-	commit(t, filepath.Join(dir, "site.git"), "main", map[string]string{"a.yaml": clusterType("from-site") + baseRepo("global", "global")})
-	atMain := commit(t, filepath.Join(dir, "main.git"), "main", map[string]string{"a.yaml": clusterType("from-main") + baseRepo("a-site", "site")})
-	platform := writeFiles(t, "", map[string]string{"a.yaml": baseRepo("main", "main")})
+	gittest.CommitFiles(t, filepath.Join(dir, "global.git"), "main", map[string]string{"a.yaml": clusterType("from-global")})
+	gittest.CommitFiles(t, filepath.Join(dir, "site.git"), "main", map[string]string{"a.yaml": clusterType("from-site") + baseRepo("global", "global")})
+	atMain := gittest.CommitFiles(t, filepath.Join(dir, "main.git"), "main", map[string]string{"a.yaml": clusterType("from-main") + baseRepo("a-site", "site")})
+	platform := gittest.WriteFiles(t, "", map[string]string{"a.yaml": baseRepo("main", "main")})
 
-	result := render(t, SourceOptions{Platform: platform, Environment: "dev"})
+	result := render(t, Source{Platform: platform, Environment: "dev"})
 	require.Equal(t, atMain, result.BaseCommit)
 	var names []string
 	for _, ct := range result.ClusterTypes {
@@ -182,10 +184,10 @@ func TestABaseMayNameFurtherBases(t *testing.T) {
 
 	for i := range maxBases + 1 {
 		next := map[string]string{"a.yaml": baseRepo(fmt.Sprintf("b%d", i+1), fmt.Sprintf("b%d", i+1))}
-		commit(t, filepath.Join(dir, fmt.Sprintf("b%d.git", i)), "main", next)
+		gittest.CommitFiles(t, filepath.Join(dir, fmt.Sprintf("b%d.git", i)), "main", next)
 	}
-	endless := writeFiles(t, "", map[string]string{"a.yaml": baseRepo("b0", "b0")})
-	_, err := Load(t.Context(), SourceOptions{Platform: endless, Environment: "dev"})
+	endless := gittest.WriteFiles(t, "", map[string]string{"a.yaml": baseRepo("b0", "b0")})
+	_, err := Load(t.Context(), Source{Platform: endless, Environment: "dev"})
 	require.ErrorContains(t, err, "a.yaml:1: more than 32 base repositories")
 }
 
@@ -205,59 +207,59 @@ func TestSourceignoreLeavesOut(t *testing.T) {
 		"sub/deeper/own.yaml":       kalypso + "kind: ClusterType\nmetadata: {name: own}\n",
 	}
 	repo := filepath.Join(t.TempDir(), "control.git")
-	commit(t, repo, "main", files)
-	for _, platform := range []string{writeFiles(t, "", files), repo, repo + "#main", repo + "#main:sub"} {
-		result := render(t, SourceOptions{Platform: platform, Environment: "dev"})
+	gittest.CommitFiles(t, repo, "main", files)
+	for _, platform := range []string{gittest.WriteFiles(t, "", files), repo, repo + "#main", repo + "#main:sub"} {
+		result := render(t, Source{Platform: platform, Environment: "dev"})
 		var names []string
 		for _, ct := range result.ClusterTypes {
 			names = append(names, ct.Name)
 		}
 		require.Equal(t, []string{"kept", "own", "top"}, names, platform)
 	}
-	large := writeFiles(t, "", map[string]string{".sourceignore": strings.Repeat("x\n", maxIgnoreBytes)})
-	_, err := Load(t.Context(), SourceOptions{Platform: large, Environment: "dev"})
-	require.ErrorIs(t, err, ErrTooLarge)
+	large := gittest.WriteFiles(t, "", map[string]string{".sourceignore": strings.Repeat("x\n", maxIgnoreBytes)})
+	_, err := Load(t.Context(), Source{Platform: large, Environment: "dev"})
+	require.ErrorIs(t, err, gitrepo.ErrTooLarge)
 	require.ErrorContains(t, err, ".sourceignore has more than 16384 bytes")
 }
 
 func TestWhatCannotBeReadIsNamed(t *testing.T) {
 	control, _, pinned := platformRepos(t)
 	bare := filepath.Join(t.TempDir(), "none.git")
-	base := filepath.Join(writeFiles(t, "", baseFiles("file://"+bare)), "platform")
-	dev := filepath.Join(writeFiles(t, "", devFiles("file://"+bare, pinned)), "env")
-	badPath := filepath.Join(writeFiles(t, "", map[string]string{"b.yaml": kalypso + "kind: BaseRepo\nmetadata: {name: main}\n" +
+	base := filepath.Join(gittest.WriteFiles(t, "", baseFiles("file://"+bare)), "platform")
+	dev := filepath.Join(gittest.WriteFiles(t, "", devFiles("file://"+bare, pinned)), "env")
+	badPath := filepath.Join(gittest.WriteFiles(t, "", map[string]string{"b.yaml": kalypso + "kind: BaseRepo\nmetadata: {name: main}\n" +
 		"spec: {repo: 'file://" + control + "', branch: main, path: ../x}\n"}), "")
 	for _, test := range []struct {
 		name        string
-		from        SourceOptions
+		from        Source
 		unreachable bool
 		want        string
 	}{
-		{"missing folder", SourceOptions{Platform: "no/such/folder"}, false, "read platform from no/such/folder: no such file or directory"},
-		{"file for a folder", SourceOptions{Platform: filepath.Join(dev, "base.yaml")}, false, "base.yaml: not a directory"},
-		{"empty platform", SourceOptions{Platform: ""}, false, "an empty name is neither a folder nor a git URL"},
-		{"unknown scheme", SourceOptions{Platform: "ftp://example.invalid/x"}, false, `"ftp" is not a way to reach a git repository`},
-		{"no branch after #", SourceOptions{Platform: "https://example.invalid/x#"}, false, "no branch after the #"},
-		{"missing platform repository", SourceOptions{Platform: "file://" + bare}, true, "read platform from file://" + bare + ": repository does not exist"},
-		{"unknown environment", SourceOptions{Platform: control, Environment: "prod"}, false, `its default branch has no Environment "prod" (there are: dev)`},
-		{"missing branch", SourceOptions{Platform: control + "#prod"}, false, `branch "prod": not in the repository`},
-		{"missing folder in git", SourceOptions{Platform: control + "#dev-branch:nope"}, false, `folder "nope" at commit`},
-		{"file as folder in git", SourceOptions{Platform: control + "#dev-branch:env/base.yaml"}, false, "not a folder"},
-		{"missing base", SourceOptions{Platform: dev}, true, "base.yaml:1: read base main from file://" + bare + "#" + pinned[:12] + ":platform: repository does not exist"},
-		{"path that leads out", SourceOptions{Platform: badPath}, false, `path "../x" leads out of the repository`},
+		{"missing folder", Source{Platform: "no/such/folder"}, false, "read platform from no/such/folder: no such file or directory"},
+		{"file for a folder", Source{Platform: filepath.Join(dev, "base.yaml")}, false, "base.yaml: not a directory"},
+		{"empty platform", Source{Platform: ""}, false, "an empty name is neither a folder nor a git URL"},
+		{"unknown scheme", Source{Platform: "ftp://example.invalid/x"}, false, `"ftp" is not a way to reach a git repository`},
+		{"no branch after #", Source{Platform: "https://example.invalid/x#"}, false, "no branch after the #"},
+		{"missing platform repository", Source{Platform: "file://" + bare}, true, "read platform from file://" + bare + ": repository does not exist"},
+		{"unknown environment", Source{Platform: control, Environment: "prod"}, false, `its default branch has no Environment "prod" (there are: dev)`},
+		{"missing branch", Source{Platform: control + "#prod"}, false, `branch "prod": not in the repository`},
+		{"missing folder in git", Source{Platform: control + "#dev-branch:nope"}, false, `folder "nope" at commit`},
+		{"file as folder in git", Source{Platform: control + "#dev-branch:env/base.yaml"}, false, "not a folder"},
+		{"missing base", Source{Platform: dev}, true, "base.yaml:1: read base main from file://" + bare + "#" + pinned[:12] + ":platform: repository does not exist"},
+		{"path that leads out", Source{Platform: badPath}, false, `path "../x" leads out of the repository`},
 		{
 			"missing workload that is given",
-			SourceOptions{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"web": "file://" + bare}},
+			Source{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"web": "file://" + bare}},
 			true,
 			"read workload web from file://" + bare + ": repository does not exist",
 		},
 		{
 			"unknown registration",
-			SourceOptions{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"wbe": "."}},
+			Source{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"wbe": "."}},
 			false,
 			"read workload wbe: no WorkloadRegistration has this name (there are: web)",
 		},
-		{"base that is no commit", SourceOptions{Platform: dev, Commit: "a b"}, false, `"a b" is not a commit`},
+		{"base that is no commit", Source{Platform: dev, Commit: "a b"}, false, `"a b" is not a commit`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.from.Environment == "" {
@@ -284,21 +286,21 @@ func TestAnAppTeamsSourceThatCannotBeReadStopsNobodyElse(t *testing.T) {
 		{"a broken file", "", map[string]string{"workload/a.yaml": appFiles()["workload/web.yaml"], "workload/broken.yaml": "a: [1\n"}, "broken.yaml:1: "},
 		{"an object twice", "", map[string]string{"workload/a.yaml": appFiles()["workload/web.yaml"], "workload/b.yaml": appFiles()["workload/web.yaml"]}, `Workload "web" is defined twice`},
 		{"a folder that is gone", "", map[string]string{"elsewhere/a.yaml": appFiles()["workload/web.yaml"]}, `folder "workload" at commit`},
-		{"a file that is too large", "", map[string]string{"workload/big.yaml": "# " + strings.Repeat("x", maxFileBytes)}, "big.yaml"},
+		{"a file that is too large", "", map[string]string{"workload/big.yaml": "# " + strings.Repeat("x", gitrepo.MaxFileBytes)}, "big.yaml"},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			app := test.app
 			if app == "" {
 				app = filepath.Join(t.TempDir(), "app.git")
-				commit(t, app, "main", test.files)
+				gittest.CommitFiles(t, app, "main", test.files)
 			}
 			other := filepath.Join(t.TempDir(), "other.git")
-			commit(t, other, "main", map[string]string{"workload/db.yaml": strings.ReplaceAll(appFiles()["workload/web.yaml"], "name: web", "name: db")})
+			gittest.CommitFiles(t, other, "main", map[string]string{"workload/db.yaml": strings.ReplaceAll(appFiles()["workload/web.yaml"], "name: web", "name: db")})
 			files := baseFiles("file://" + app)
 			files["platform/other.yaml"] = strings.NewReplacer("name: web", "name: db", "file://"+app, "file://"+other).Replace(files["platform/web.yaml"])
-			base := filepath.Join(writeFiles(t, "", files), "platform")
-			dev := filepath.Join(writeFiles(t, "", devFiles("https://example.invalid/base", "c0ffee")), "env")
-			loaded, err := Load(t.Context(), SourceOptions{Platform: dev, Environment: "dev", Bases: []string{base}})
+			base := filepath.Join(gittest.WriteFiles(t, "", files), "platform")
+			dev := filepath.Join(gittest.WriteFiles(t, "", devFiles("https://example.invalid/base", "c0ffee")), "env")
+			loaded, err := Load(t.Context(), Source{Platform: dev, Environment: "dev", Bases: []string{base}})
 			require.NoError(t, err)
 			require.Len(t, loaded.Unread, 1)
 			require.Equal(t, "web", loaded.Unread[0].Registration)
@@ -313,8 +315,8 @@ func TestAnAppTeamsSourceThatCannotBeReadStopsNobodyElse(t *testing.T) {
 }
 
 func TestMistakesInsideASourceNameFileAndLine(t *testing.T) {
-	dir := writeFiles(t, "", map[string]string{"a/broken.yaml": "kind: x\nb: [1\n"})
-	_, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dev"})
+	dir := gittest.WriteFiles(t, "", map[string]string{"a/broken.yaml": "kind: x\nb: [1\n"})
+	_, err := Load(t.Context(), Source{Platform: dir, Environment: "dev"})
 	var input *scheduler.InputError
 	require.ErrorAs(t, err, &input)
 	require.Equal(t, filepath.ToSlash(dir)+"/a/broken.yaml", input.File)
@@ -325,48 +327,39 @@ func TestAMistypedEnvironmentIsRefused(t *testing.T) {
 	environment := func(name string) string {
 		return kalypso + "kind: Environment\nmetadata: {name: " + name + "}\nspec: {controlPlane: {repo: r, branch: env, path: .}}\n"
 	}
-	dir := writeFiles(t, "", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
-	_, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dve"})
+	dir := gittest.WriteFiles(t, "", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
+	_, err := Load(t.Context(), Source{Platform: dir, Environment: "dve"})
 	require.EqualError(t, err, `no Environment object is called "dve" (there are: dev, qa)`)
 	require.Equal(t, CodeNoEnvironment, scheduler.FindingsIn(err)[0].Code)
-	_, err = Load(t.Context(), SourceOptions{Platform: t.TempDir(), Environment: "dve"})
+	_, err = Load(t.Context(), Source{Platform: t.TempDir(), Environment: "dve"})
 	require.NoError(t, err, "nothing says which there are")
 
 	// One that the default branch has is right, although the base is of a commit that did not have it yet.
 	repo := filepath.Join(t.TempDir(), "r.git")
-	old := commit(t, repo, "main", map[string]string{"dev.yaml": environment("dev")})
-	commit(t, repo, "main", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
-	commit(t, repo, "env", map[string]string{"base.yaml": kalypso + "kind: BaseRepo\nmetadata: {name: main}\nspec: {repo: file://" + repo + ", branch: main, path: ., commit: " + old + "}\n"})
-	loaded, err := Load(t.Context(), SourceOptions{Platform: "file://" + repo, Environment: "qa"})
+	old := gittest.CommitFiles(t, repo, "main", map[string]string{"dev.yaml": environment("dev")})
+	gittest.CommitFiles(t, repo, "main", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
+	gittest.CommitFiles(t, repo, "env", map[string]string{"base.yaml": kalypso + "kind: BaseRepo\nmetadata: {name: main}\nspec: {repo: file://" + repo + ", branch: main, path: ., commit: " + old + "}\n"})
+	loaded, err := Load(t.Context(), Source{Platform: "file://" + repo, Environment: "qa"})
 	require.NoError(t, err)
 	require.Equal(t, old, loaded.BaseCommit)
 }
 
 func TestSourcesAreBounded(t *testing.T) {
-	big := map[string]string{"big.yaml": "# " + strings.Repeat("x", maxFileBytes)}
+	big := map[string]string{"big.yaml": "# " + strings.Repeat("x", gitrepo.MaxFileBytes)}
 	repo := filepath.Join(t.TempDir(), "r.git")
-	commit(t, repo, "main", big)
-	for _, platform := range []string{writeFiles(t, "", big), repo + "#main"} {
-		_, err := Load(t.Context(), SourceOptions{Platform: platform, Environment: "dev"})
+	gittest.CommitFiles(t, repo, "main", big)
+	for _, platform := range []string{gittest.WriteFiles(t, "", big), repo + "#main"} {
+		_, err := Load(t.Context(), Source{Platform: platform, Environment: "dev"})
 		require.ErrorContains(t, err, "big.yaml", platform)
 		require.ErrorContains(t, err, "larg", platform)
 	}
-	files := &guardedFS{FS: os.DirFS(writeFiles(t, "", map[string]string{"a": "12"})), bytes: maxSourceBytes - 1, entries: maxEntries - 1}
-	_, err := files.ReadDir(".")
-	require.NoError(t, err)
-	_, err = files.ReadDir(".")
-	require.ErrorIs(t, err, ErrTooLarge)
-	file, err := files.Open("a")
-	require.NoError(t, err)
-	_, err = file.Read(make([]byte, 10))
-	require.ErrorIs(t, err, ErrTooLarge)
 }
 
 func TestTheOutputFolderIsNotReadAsASource(t *testing.T) {
-	dir := writeFiles(t, "", map[string]string{"out/broken.yaml": "a: [", "e.yaml": ""})
-	_, err := Load(t.Context(), SourceOptions{Platform: dir, Environment: "dev", Output: filepath.Join(dir, "out")})
+	dir := gittest.WriteFiles(t, "", map[string]string{"out/broken.yaml": "a: [", "e.yaml": ""})
+	_, err := Load(t.Context(), Source{Platform: dir, Environment: "dev", Output: filepath.Join(dir, "out")})
 	require.NoError(t, err)
-	_, err = Load(t.Context(), SourceOptions{Platform: dir, Environment: "dev", Output: dir})
+	_, err = Load(t.Context(), Source{Platform: dir, Environment: "dev", Output: dir})
 	require.Error(t, err)
 }
 
@@ -399,9 +392,9 @@ func TestKalypsosOwnCases(t *testing.T) {
 					options = inGit(t, options)
 				}
 				out := t.TempDir()
-				_, err := WriteTree(t.Context(), out, render(t, options), TreeOptions{})
+				_, err := outdir.Write(t.Context(), out, render(t, options), outdir.Options{})
 				require.NoError(t, err)
-				require.Equal(t, listing(t, filepath.Join(filepath.Dir(file), "expected/tree")), listing(t, out))
+				require.Equal(t, gittest.ReadFiles(t, filepath.Join(filepath.Dir(file), "expected/tree")), gittest.ReadFiles(t, out))
 			}
 		})
 	}
@@ -409,7 +402,7 @@ func TestKalypsosOwnCases(t *testing.T) {
 
 // caseOptions is how a person would give the sources of a case. Several folders of one environment are
 // copied into one.
-func caseOptions(t *testing.T, file string) SourceOptions {
+func caseOptions(t *testing.T, file string) Source {
 	data, err := os.ReadFile(file)
 	require.NoError(t, err)
 	var c struct {
@@ -417,7 +410,7 @@ func caseOptions(t *testing.T, file string) SourceOptions {
 		Sources     []struct{ Dir, FluxKustomization string }
 	}
 	require.NoError(t, json.Unmarshal(data, &c))
-	o := SourceOptions{Platform: t.TempDir(), Environment: c.Environment, Workloads: map[string]string{}}
+	o := Source{Platform: t.TempDir(), Environment: c.Environment, Workloads: map[string]string{}}
 	for i, s := range c.Sources {
 		dir := filepath.Join(filepath.Dir(file), s.Dir)
 		switch name := strings.TrimPrefix(strings.TrimPrefix(s.FluxKustomization, c.Environment), "-"); name {
@@ -433,7 +426,7 @@ func caseOptions(t *testing.T, file string) SourceOptions {
 }
 
 // inGit puts every source into a repository.
-func inGit(t *testing.T, o SourceOptions) SourceOptions {
+func inGit(t *testing.T, o Source) Source {
 	dir, n := t.TempDir(), 0
 	put := func(from string) string {
 		n++

@@ -1,4 +1,8 @@
-package publisher
+// Package rendercache keeps between runs what rendering and packing made, so that cost follows change.
+//
+// [Open] returns a [Cache] for [scheduler.Options]; call [Cache.Trim] when rendering is done. Nothing depends on the
+// cache but time: a file that is missing, torn or foreign counts as absent.
+package rendercache
 
 import (
 	"bytes"
@@ -21,8 +25,8 @@ import (
 )
 
 const (
-	// DefaultCacheBytes is enough for some tens of environments of 100,000 assignments.
-	DefaultCacheBytes = 512 << 20
+	// DefaultBytes is enough for some tens of environments of 100,000 assignments.
+	DefaultBytes = 512 << 20
 	// maxEntryBytes bounds what one file may unpack to: the files of one cluster type are a bundle, whose
 	// tree is bounded by the same.
 	maxEntryBytes = 1 << 30
@@ -34,13 +38,13 @@ const (
 	abandonedAfter = time.Hour
 )
 
-// RenderCache keeps what [scheduler.Model.Render] made, in files of a folder. The folder may be deleted
+// Cache holds what [scheduler.Model.Render] made, in files of a folder. The folder may be deleted
 // at any time, several processes may use it at once, and what is in it need not be right: a file that is
 // not whole, or is not what its name says, counts as absent. Where the folder cannot be written, nothing
 // is kept.
 //
 // What another build of the program kept is not used.
-type RenderCache struct {
+type Cache struct {
 	dir      string
 	owner    string // the program, and the scope
 	maxBytes int64
@@ -51,20 +55,20 @@ type RenderCache struct {
 	writing sync.Mutex
 }
 
-// RenderCacheOptions holds what is not required.
-type RenderCacheOptions struct {
+// Options holds what is not required.
+type Options struct {
 	// Scope tells apart platforms whose environments and cluster types have the same names: without it,
 	// each would take the other's place.
 	Scope string
-	// MaxBytes bounds the files. Zero means DefaultCacheBytes.
+	// MaxBytes bounds the files. Zero means DefaultBytes.
 	MaxBytes int64
 }
 
-// OpenRenderCache returns a cache in dir, which it creates for the user alone: whoever can write there
+// Open returns a cache in dir, which it creates for the user alone: whoever can write there
 // decides what is rendered. Call Trim when rendering is done.
-func OpenRenderCache(dir string, opts RenderCacheOptions) (*RenderCache, error) {
+func Open(dir string, opts Options) (*Cache, error) {
 	if opts.MaxBytes <= 0 {
-		opts.MaxBytes = DefaultCacheBytes
+		opts.MaxBytes = DefaultBytes
 	}
 	if err := os.MkdirAll(dir, 0o700); err != nil {
 		return nil, fmt.Errorf("open cache: %w", err)
@@ -76,11 +80,11 @@ func OpenRenderCache(dir string, opts RenderCacheOptions) (*RenderCache, error) 
 	if runtime.GOOS != "windows" && info.Mode().Perm()&0o002 != 0 { // there, the bits say nothing
 		return nil, fmt.Errorf("open cache: %s: everybody can write there, and so decide what is rendered", dir)
 	}
-	return &RenderCache{dir: dir, owner: programIdentity() + "\x00" + opts.Scope, maxBytes: opts.MaxBytes, now: time.Now}, nil
+	return &Cache{dir: dir, owner: programIdentity() + "\x00" + opts.Scope, maxBytes: opts.MaxBytes, now: time.Now}, nil
 }
 
-// DefaultCacheDir is the folder render in the user's cache folder (see os.UserCacheDir).
-func DefaultCacheDir() (string, error) {
+// DefaultDir is the folder render in the user's cache folder (see os.UserCacheDir).
+func DefaultDir() (string, error) {
 	dir, err := os.UserCacheDir()
 	return filepath.Join(dir, "wherry", "render"), err
 }
@@ -108,13 +112,13 @@ func programIdentity() string {
 }
 
 // name is the file of a key. All are in one folder: there are two for each cluster type, or a few more.
-func (c *RenderCache) name(key string) string {
+func (c *Cache) name(key string) string {
 	sum := sha256.Sum256([]byte(c.owner + "\x00" + key))
 	return filepath.Join(c.dir, hex.EncodeToString(sum[:]))
 }
 
 // Get returns what was put under key, nil if that is not there.
-func (c *RenderCache) Get(key string) []byte {
+func (c *Cache) Get(key string) []byte {
 	name := c.name(key)
 	info, err := os.Lstat(name)
 	if err != nil || !info.Mode().IsRegular() || info.Size() > c.maxBytes {
@@ -136,13 +140,13 @@ func (c *RenderCache) Get(key string) []byte {
 }
 
 // seal makes a file of data: its digest, which is also that of the key, and then data, compressed.
-func (c *RenderCache) seal(key string, data []byte) []byte {
+func (c *Cache) seal(key string, data []byte) []byte {
 	packed := s2.Encode(nil, data)
 	sum := c.sum(key, packed)
 	return slices.Concat([]byte(cacheMagic), sum[:], packed)
 }
 
-func (c *RenderCache) unseal(key string, file []byte) ([]byte, bool) {
+func (c *Cache) unseal(key string, file []byte) ([]byte, bool) {
 	file, ok := bytes.CutPrefix(file, []byte(cacheMagic))
 	if !ok || len(file) < sha256.Size {
 		return nil, false
@@ -158,7 +162,7 @@ func (c *RenderCache) unseal(key string, file []byte) ([]byte, bool) {
 	return data, err == nil
 }
 
-func (c *RenderCache) sum(key string, packed []byte) (sum [sha256.Size]byte) {
+func (c *Cache) sum(key string, packed []byte) (sum [sha256.Size]byte) {
 	h := sha256.New()
 	_, _ = fmt.Fprintf(h, "%s\x00%s\x00", c.owner, key)
 	_, _ = h.Write(packed)
@@ -168,7 +172,7 @@ func (c *RenderCache) sum(key string, packed []byte) (sum [sha256.Size]byte) {
 
 // Put keeps data under key, if it can. A file appears whole or not at all; it is not synced to disk, for
 // a torn one counts as absent.
-func (c *RenderCache) Put(key string, data []byte) {
+func (c *Cache) Put(key string, data []byte) {
 	sealed := c.seal(key, data)
 	c.writing.Lock()
 	defer c.writing.Unlock()
@@ -193,7 +197,7 @@ const tempPrefix = "new-"
 
 // Trim removes what was not used for the longest time until the files are within the bound, and what
 // killed processes have left. It does nothing if nothing was written.
-func (c *RenderCache) Trim() {
+func (c *Cache) Trim() {
 	if !c.written.Load() {
 		return
 	}

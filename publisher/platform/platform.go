@@ -1,10 +1,10 @@
-// Package publisher reads the sources of a platform, from folders and git, and brings what the scheduler
-// renders from them to where it is used: a folder, or a registry in signed releases.
+// Package platform reads the sources of a platform, from folders and git, into the scheduler's model.
 //
-// [Load] reads an environment with everything that it refers to, [WriteTree] writes the rendered files as
-// Kalypso lays them out, [Publish] signs and pushes them. Git is read from its object store: nothing is
-// checked out, and no git program is needed. The same sources give the same content, wherever they are read from.
-package publisher
+// Begin with [Load]: it reads one environment with its bases and workloads, and infers which environment that is
+// where no option names it. [Environments] lists those that a platform has. The same sources give the same model,
+// wherever they are read from. Load signs and writes nothing, and one source of an app team that cannot be read
+// stops nobody else.
+package platform
 
 import (
 	"context"
@@ -13,11 +13,12 @@ import (
 	"strings"
 	"time"
 
+	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// SourceOptions says where an environment of a platform is read from.
-type SourceOptions struct {
+// Source names the places that an environment of a platform is read from.
+type Source struct {
 	// Platform holds the environment's objects: a folder, or a git URL with #branch. A git URL without
 	// a branch stands for the branch and path that the Environment object of that name on its default
 	// branch gives.
@@ -112,22 +113,21 @@ func (e *SourceError) Unwrap() error { return e.Err }
 // Load reads an environment with its bases and workloads. It fetches what the objects name and the
 // options do not replace. Errors are [*SourceError], [*WhichEnvironmentError] and [scheduler.InputError], or of ctx.
 // An app team's source that cannot be read is no error but Unread, unless the options name it and it is not there.
-func Load(ctx context.Context, o SourceOptions) (*Loaded, error) {
+func Load(ctx context.Context, o Source) (*Loaded, error) {
 	if o.Timeout <= 0 {
 		o.Timeout = 2 * time.Minute
 	}
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	repositories := newGitReader(o.Timeout)
-	repositories.mirrors = o.Mirrors
+	repositories := gitrepo.NewReader(o.Timeout, o.Mirrors)
 	defer func() { _ = repositories.Close() }() // removes temporary files only
 	l := &loader{
-		SourceOptions: o,
-		given:         o.Environment != "",
-		git:           repositories,
-		times:         map[string]time.Time{},
-		loaded:        &Loaded{Model: scheduler.NewModel(o.Environment)},
+		Source: o,
+		given:  o.Environment != "",
+		git:    repositories,
+		times:  map[string]time.Time{},
+		loaded: &Loaded{Model: scheduler.NewModel(o.Environment)},
 	}
 	for _, step := range []func(context.Context) error{l.platform, l.bases, l.checkEnvironment, l.workloads} {
 		if err := step(ctx); err != nil {
