@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // standingTree is what a cluster type has now: a folder per assignment.
@@ -146,7 +147,7 @@ func (c *comparison) removed(ctx context.Context, now typeState, a bundle.Assign
 	}
 	x, err := c.explain.Pair(ctx, now.name, a.Name)
 	if err != nil {
-		var mistake *scheduler.InputError
+		var mistake *finding.Error
 		if d.Why = err.Error(); errors.As(err, &mistake) {
 			d.Why = mistake.Message // the suggestion would be for a person who mistyped the name
 		}
@@ -163,7 +164,7 @@ func (c *comparison) removed(ctx context.Context, now typeState, a bundle.Assign
 		}
 	}
 	for _, name := range a.Policies {
-		if c.explain.Policy(name) == (scheduler.Position{}) {
+		if c.explain.Policy(name) == (finding.Position{}) {
 			reasons = append(reasons, fmt.Sprintf("there is no policy %s any more", name))
 		}
 	}

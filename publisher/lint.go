@@ -5,11 +5,12 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // LintArtifacts says, in one note at the first cluster type that is concerned, what assignments need
 // without naming it by digest or commit. Types that ask for pins are not: publishing finds those out.
-func LintArtifacts(report *scheduler.LintReport) []scheduler.Finding {
+func LintArtifacts(report *scheduler.LintReport) []finding.Finding {
 	var first, used string
 	var example bundle.Artifact
 	artifacts, types := map[string]bool{}, 0
@@ -34,8 +35,8 @@ func LintArtifacts(report *scheduler.LintReport) []scheduler.Finding {
 	if types == 0 {
 		return nil
 	}
-	return []scheduler.Finding{{
-		Code: "N1701", Note: true, Position: report.ClusterTypes[first],
+	return []finding.Finding{{
+		Code: finding.CodeMovingReference, Note: true, Position: report.ClusterTypes[first],
 		Message: fmt.Sprintf("artifacts without digest or commit: %d, on %d of the cluster types, such as %s %s for %s/%s",
 			len(artifacts), types, example.Type, example.Reference, first, used),
 		Hint: fmt.Sprintf("name them by digest or commit, or have publishing do so with the annotation %s: %s", scheduler.PinAnnotation, scheduler.PinCommit),

@@ -6,6 +6,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func TestLintArtifacts(t *testing.T) {
@@ -21,14 +22,14 @@ func TestLintArtifacts(t *testing.T) {
 	}
 	report := &scheduler.LintReport{
 		Rendered:     &scheduler.Result{ClusterTypes: types},
-		ClusterTypes: map[string]scheduler.Position{"floats": {File: "a.yaml", Line: 3}},
+		ClusterTypes: map[string]finding.Position{"floats": {File: "a.yaml", Line: 3}},
 	}
 	require.Empty(t, LintArtifacts(report))
 	report.Rendered.ClusterTypes = append(types,
 		scheduler.ClusterTypeResult{Name: "floats", Assignments: []scheduler.Assignment{pod("x", "nginx:2"), pod("y", "nginx:1"), pod("z", "nginx:1")}},
 		scheduler.ClusterTypeResult{Name: "too", Assignments: []scheduler.Assignment{pod("x", "nginx:2")}})
-	require.Equal(t, []scheduler.Finding{{
-		Code: "N1701", Note: true, Position: scheduler.Position{File: "a.yaml", Line: 3},
+	require.Equal(t, []finding.Finding{{
+		Code: "N1701", Note: true, Position: finding.Position{File: "a.yaml", Line: 3},
 		Message: "artifacts without digest or commit: 2, on 2 of the cluster types, such as image docker.io/library/nginx:1 for floats/y",
 		Hint:    "name them by digest or commit, or have publishing do so with the annotation wherry.dev/pin: commit",
 	}}, LintArtifacts(report))

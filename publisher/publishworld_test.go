@@ -28,6 +28,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // world is a destination with a key, a clock and an environment to publish.
@@ -117,7 +118,7 @@ func assignment(clusterType, name, text string) scheduler.Assignment {
 	return scheduler.Assignment{
 		Name: name, ClusterType: clusterType, Workspace: "shop", Workload: workload, Target: target, Namespace: clusterType + "-" + name,
 		Policies: []string{"everywhere"}, Adapter: "kubernetes",
-		Config: []scheduler.ConfigSource{{Name: "common", Position: scheduler.Position{File: "/somewhere/common.yaml", Line: 3}}},
+		Config: []scheduler.ConfigSource{{Name: "common", Position: finding.Position{File: "/somewhere/common.yaml", Line: 3}}},
 		Files: []scheduler.File{
 			{Path: "namespace.yaml"},
 			{Path: "platform-config.yaml", Data: []byte("text: " + text + "\n")},

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 )
 
@@ -126,10 +127,10 @@ func ownAnnotations(o *object) map[string]string {
 
 // checkAnnotations warns about annotations below wherry.dev/ that nobody reads: of an unknown name, or
 // for a target that is none of targets.
-func checkAnnotations(o *object, known, targets []string) []Finding {
-	var findings []Finding
+func checkAnnotations(o *object, known, targets []string) []finding.Finding {
+	var findings []finding.Finding
 	warn := func(code, key, hint, format string, args ...any) {
-		findings = append(findings, finding(code, o.position(o.Metadata.Annotations[key].line), hint,
+		findings = append(findings, finding.New(code, o.position(o.Metadata.Annotations[key].line), hint,
 			"%s %q: %s", o.Kind, o.Metadata.Name, fmt.Sprintf(format, args...)))
 	}
 	for _, key := range sortedKeys(o.Metadata.Annotations) {
@@ -138,9 +139,9 @@ func checkAnnotations(o *object, known, targets []string) []Finding {
 		switch {
 		case !ours || before != "" && !specific:
 		case !slices.Contains(known, name):
-			warn(codeUnknownAnnotation, key, didYouMean(name, known), "unknown annotation %s", key)
+			warn(finding.CodeUnknownAnnotation, key, finding.DidYouMean(name, known), "unknown annotation %s", key)
 		case specific && !slices.Contains(targets, target):
-			warn(codeNoSuchTarget, key, didYouMean(target, targets), "annotation %s is for a deployment target %q, which there is not", key, target)
+			warn(finding.CodeNoSuchTarget, key, finding.DidYouMean(target, targets), "annotation %s is for a deployment target %q, which there is not", key, target)
 		}
 	}
 	return findings

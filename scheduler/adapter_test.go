@@ -5,6 +5,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func TestTheAdapterIsInferredFromTheRenderedKinds(t *testing.T) {
@@ -60,7 +61,7 @@ func TestDidYouMean(t *testing.T) {
 		"reconcilr": `did you mean "reconciler"?`, "Reconciler": `did you mean "reconciler"?`, "erconciler": `did you mean "reconciler"?`,
 		"namespace": "", "x": "", "": "", "configtype": `did you mean "configType"?`, strings.Repeat("reconciler", 99): "",
 	} {
-		require.Equal(t, hint, didYouMean(word, known), word)
+		require.Equal(t, hint, finding.DidYouMean(word, known), word)
 	}
-	require.Equal(t, `did you mean "configmap"?`, didYouMean("config-map", []string{"configMap", "configmap", "configMAP"}))
+	require.Equal(t, `did you mean "configmap"?`, finding.DidYouMean("config-map", []string{"configMap", "configmap", "configMAP"}))
 }

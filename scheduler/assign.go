@@ -7,6 +7,7 @@ import (
 	"maps"
 	"slices"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -134,8 +135,8 @@ func (a *assigner) input(i int) (*input, error) {
 		ClusterType:          a.ct.Metadata.Name,
 	}
 	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
-		return nil, because(NameTooLong, coded(codeLongNamespace, mistake(t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
-			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t)))
+		return nil, because(NameTooLong, finding.Errorf(finding.CodeLongNamespace, t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
+			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t))
 	}
 	if a.shield != nil && t.hasBraces() {
 		d, in.shield = a.shield.cover(d), a.shield
@@ -210,9 +211,9 @@ func (a *assigner) file(ctx context.Context, field, template string, in *input) 
 
 func (a *assigner) noTemplate(field, template string, others ...string) error {
 	if template == "" {
-		return coded(codeNoTemplate, mistake(a.ct.at, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field))
+		return finding.Errorf(finding.CodeNoTemplate, a.ct.at, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field)
 	}
 	names := append(slices.Collect(maps.Keys(a.templates)), others...)
 	slices.Sort(names)
-	return coded(codeNoTemplate, mistake(a.ct.at, didYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template))
+	return finding.Errorf(finding.CodeNoTemplate, a.ct.at, finding.DidYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template)
 }

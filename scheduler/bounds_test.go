@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // hostile are templates that ask for too much, each with what is said of it.
@@ -66,7 +67,7 @@ func TestHostileTemplatesEndWithAnError(t *testing.T) {
 			return
 		}
 		require.ErrorContains(t, err, c.says)
-		var input *InputError
+		var input *finding.Error
 		require.True(t, errors.As(err, &input), "%v", err)
 		return
 	}
@@ -95,7 +96,7 @@ func alone(t *testing.T, variable string) *exec.Cmd {
 func evaluateText(s string) error {
 	l := &library{functions: functions()}
 	d := data{ConfigData: map[string]any{}}
-	_, err := newEvaluator(l).evaluate(context.Background(), l.text("hostile", s, Position{File: "a.yaml", Line: 1}), &input{data: &d, config: composeAlone(nil)})
+	_, err := newEvaluator(l).evaluate(context.Background(), l.text("hostile", s, finding.Position{File: "a.yaml", Line: 1}), &input{data: &d, config: composeAlone(nil)})
 	return err
 }
 
@@ -114,7 +115,7 @@ func TestBoundsLeaveOrdinaryTemplatesAlone(t *testing.T) {
 	} {
 		l := &library{functions: functions()}
 		d := data{ConfigData: map[string]any{}}
-		got, err := newEvaluator(l).evaluate(context.Background(), l.text("t", template, Position{}), &input{data: &d, config: composeAlone(nil)})
+		got, err := newEvaluator(l).evaluate(context.Background(), l.text("t", template, finding.Position{}), &input{data: &d, config: composeAlone(nil)})
 		require.NoError(t, err, template)
 		require.Equal(t, want, string(got), template)
 	}

@@ -13,6 +13,7 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // memoryCache is a Cache in memory.
@@ -382,7 +383,7 @@ func TestAnAssignmentCanBeKept(t *testing.T) {
 			ix.texts = append(ix.texts, make([]string, len(ix.texts))...) // the last time, too many
 		}
 	}
-	places := strings.Count(assignmentShape(), shapeOf(reflect.TypeFor[Position]()))
+	places := strings.Count(assignmentShape(), shapeOf(reflect.TypeFor[finding.Position]()))
 	require.Equal(t, 1, places, "of Config")
 }
 

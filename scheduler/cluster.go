@@ -6,6 +6,8 @@ import (
 	"encoding/pem"
 	"regexp"
 	"slices"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // clusterObject is one cluster, where there is no hub that knows it, or for people to see which there are. Nothing that
@@ -31,7 +33,7 @@ const (
 // Cluster is a cluster of the environment.
 type Cluster struct {
 	Name string
-	Position
+	finding.Position
 	ClusterType string
 	// UID is what the cluster's agent calls it.
 	UID    string
@@ -68,7 +70,7 @@ func (c *clusterObject) problem() (what, hint string) {
 	case !uidPattern.MatchString(s.UID):
 		return "spec.uid is no uid of a cluster", `"wherry-agent status -o json" prints it`
 	case s.Reporting != "" && s.Reporting != reportingExpected && s.Reporting != reportingNone:
-		return "spec.reporting is neither expected nor none", didYouMean(s.Reporting, []string{reportingExpected, reportingNone})
+		return "spec.reporting is neither expected nor none", finding.DidYouMean(s.Reporting, []string{reportingExpected, reportingNone})
 	case s.PublicKey == "" && s.Reporting != reportingNone:
 		return "it has no spec.publicKey, and reports are expected of it", `"wherry roster add" writes it from the agent's request; without reports, give reporting: none`
 	case s.PublicKey == "":
@@ -90,17 +92,17 @@ func (l *linter) clusters() {
 	uids, keys := map[string]*clusterObject{}, map[string]*clusterObject{}
 	for _, c := range sortedValues(l.model.clusters) {
 		if what, hint := c.problem(); what != "" {
-			l.add(codeClusterValue, c.at, hint, "Cluster %q: %s", c.Metadata.Name, what)
+			l.add(finding.CodeClusterValue, c.at, hint, "Cluster %q: %s", c.Metadata.Name, what)
 		}
 		if t := c.Spec.ClusterType; !slices.Contains(types, t) {
-			l.add(codeClusterOfNoType, c.at, didYouMean(t, types), "Cluster %q: there is no ClusterType %q", c.Metadata.Name, t)
+			l.add(finding.CodeClusterOfNoType, c.at, finding.DidYouMean(t, types), "Cluster %q: there is no ClusterType %q", c.Metadata.Name, t)
 		}
 		for _, one := range []struct {
 			what, value string
 			of          map[string]*clusterObject
 		}{{"uid", c.Spec.UID, uids}, {"public key", c.Spec.PublicKey, keys}} {
 			if first, twice := one.of[one.value]; twice && one.value != "" {
-				l.add(codeClusterTwice, c.at, "each agent has its own", "Cluster %q has the %s of Cluster %q, at %s", c.Metadata.Name, one.what, first.Metadata.Name, first.at)
+				l.add(finding.CodeClusterTwice, c.at, "each agent has its own", "Cluster %q has the %s of Cluster %q, at %s", c.Metadata.Name, one.what, first.Metadata.Name, first.at)
 				continue
 			}
 			one.of[one.value] = c

@@ -8,6 +8,7 @@ import (
 	"sync"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
 )
 
@@ -22,7 +23,7 @@ type entry struct {
 	key   string
 	value any // see parseValue; never changed
 	text  string
-	at    Position
+	at    finding.Position
 
 	id   int    // of the entry among all
 	rank int    // of key among all keys
@@ -195,13 +196,13 @@ func (c *config) makeMap() map[string]any {
 }
 
 // origin is where the value of key was last set; no place for a key that is not there.
-func (c *config) origin(key string) Position {
+func (c *config) origin(key string) finding.Position {
 	for _, v := range c.values {
 		if v.key == key {
 			return v.at
 		}
 	}
-	return Position{}
+	return finding.Position{}
 }
 
 func isStructured(v any) bool {

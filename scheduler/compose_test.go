@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func TestParseValue(t *testing.T) {
@@ -84,7 +85,7 @@ func TestConfigurationKnowsWhereItComesFrom(t *testing.T) {
 	a := composed(t, labelled("z", "", "  K: z")+labelled("a", "", "  K: a\n  L: a")+labelled("other", ", region: south", "  K: none"))
 	require.Equal(t, "K: z\nL: a", content(a, "platform-config.yaml"))
 	require.Equal(t, []ConfigSource{
-		{"a", Position{"platform.yaml", 38}}, {"z", Position{"platform.yaml", 32}},
+		{"a", finding.Position{File: "platform.yaml", Line: 38}}, {"z", finding.Position{File: "platform.yaml", Line: 32}},
 	}, a.Config)
 	require.Equal(t, a.ConfigDigest, composed(t, labelled("x", "", "  L: a\n  K: z")).ConfigDigest, "the digest is of the content")
 	require.NotEqual(t, a.ConfigDigest, composed(t, labelled("x", "", "  L: b\n  K: z")).ConfigDigest)

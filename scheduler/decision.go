@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -27,9 +28,9 @@ type Decision struct {
 	// Assignments is sorted by cluster type and name where Decide made it; another order means the same.
 	Assignments []Decided `json:"assignments"`
 	// Warnings holds warnings and notes about the platform, sorted by position.
-	Warnings []Finding `json:"-"`
+	Warnings []finding.Finding `json:"-"`
 
-	at Position // of the document that was read; no place for one that was made
+	at finding.Position // of the document that was read; no place for one that was made
 }
 
 // Decided is one assignment of a Decision.
@@ -48,7 +49,7 @@ type Decided struct {
 	// bundle.
 	Policies []DecidedBy `json:"policies,omitempty"`
 
-	at Position
+	at finding.Position
 }
 
 // DecidedBy is a reason: a scheduling policy, and the terms of its selectors, all of which hold for the
@@ -155,7 +156,7 @@ func (d *Decided) join(other Decided) {
 // checkEnvironment makes sure that the environment's name can be part of others.
 func (m *Model) checkEnvironment() error {
 	if problems := validation.IsDNS1123Subdomain(m.environment); len(problems) > 0 {
-		return mistake(Position{}, "", "there can be no environment %q: %s", m.environment, problems[0])
+		return finding.Errorf("", finding.Position{}, "", "there can be no environment %q: %s", m.environment, problems[0])
 	}
 	return nil
 }

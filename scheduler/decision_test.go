@@ -9,6 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // decidedFleet is the fleet of selection_test.go with two policies, and what they decide.
@@ -127,7 +128,7 @@ func TestADecisionThatDoesNotFitThePlatform(t *testing.T) {
 	require.EqualError(t, err, `decision.json:1: the decision is for environment "prod", not for "dev"`)
 	wrong := strings.Repeat(`{"clusterType": "nowhere", "name": "x"},`, 1000) + `{"clusterType": "nowhere", "name": "x"}`
 	_, err = m.Render(t.Context(), Options{Decision: readDecision(t, `{"schema": 1, "environment": "dev", "assignments": [`+wrong+`]}`)})
-	require.Len(t, strings.Split(err.Error(), "\n"), maxReported+1, "what is wrong throughout is not told a thousand times")
+	require.Len(t, strings.Split(err.Error(), "\n"), finding.MaxReported+1, "what is wrong throughout is not told a thousand times")
 }
 
 func TestAnUnknownTargetFailsAloneWhereASourceIsMissing(t *testing.T) {
@@ -189,7 +190,7 @@ func TestWhatIsNoDecision(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			_, err := ReadDecision("decision.json", strings.NewReader(c.text))
 			require.ErrorContains(t, err, c.want)
-			var known *InputError
+			var known *finding.Error
 			require.ErrorAs(t, err, &known)
 		})
 	}
@@ -230,7 +231,7 @@ func FuzzReadDecision(f *testing.F) {
 	f.Fuzz(func(t *testing.T, text string) {
 		d, err := ReadDecision("f", strings.NewReader(text))
 		if err != nil {
-			var known *InputError
+			var known *finding.Error
 			require.ErrorAs(t, err, &known)
 			return
 		}

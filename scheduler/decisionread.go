@@ -9,20 +9,22 @@ import (
 	"slices"
 	"strconv"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // maxDecisionBytes bounds a decision: about a million assignments with their reasons.
 const maxDecisionBytes = 256 << 20
 
 // ReadDecision reads a decision, whose name stands in messages; [Options].Decision checks it against the
-// platform. Its errors are [InputError]s with the line, or r's.
+// platform. Its errors are [finding.Error]s with the line, or r's.
 func ReadDecision(name string, r io.Reader) (*Decision, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxDecisionBytes+1))
 	if err != nil {
 		return nil, fmt.Errorf("read %s: %w", name, err)
 	}
 	if len(data) > maxDecisionBytes {
-		return nil, mistake(Position{File: name}, "", "a decision of more than %d bytes", maxDecisionBytes)
+		return nil, finding.Errorf("", finding.Position{File: name}, "", "a decision of more than %d bytes", maxDecisionBytes)
 	}
 	d := &decisionReader{file: name, data: data, decoder: json.NewDecoder(bytes.NewReader(data)), line: 1}
 	if err := d.document(); err != nil {
@@ -42,14 +44,14 @@ type decisionReader struct {
 }
 
 // here is the place of the next value.
-func (d *decisionReader) here() Position {
+func (d *decisionReader) here() finding.Position {
 	next := int(d.decoder.InputOffset())
 	for next < len(d.data) && strings.IndexByte(" \t\r\n,:", d.data[next]) >= 0 {
 		next++
 	}
 	d.line += bytes.Count(d.data[d.counted:next], []byte("\n"))
 	d.counted = next
-	return Position{File: d.file, Line: d.line}
+	return finding.Position{File: d.file, Line: d.line}
 }
 
 func (d *decisionReader) document() error {
@@ -73,9 +75,9 @@ func (d *decisionReader) document() error {
 		field := read[name]
 		switch {
 		case field == nil && slices.Contains(fields, name):
-			return mistake(at, "", "the field %q is given twice", name)
+			return finding.Errorf("", at, "", "the field %q is given twice", name)
 		case field == nil:
-			return mistake(at, didYouMean(name, fields), "a decision has no field %q", name)
+			return finding.Errorf("", at, finding.DidYouMean(name, fields), "a decision has no field %q", name)
 		}
 		delete(read, name)
 		at = d.here()
@@ -87,15 +89,15 @@ func (d *decisionReader) document() error {
 		return err
 	}
 	if at := d.here(); d.counted < len(d.data) {
-		return mistake(at, "", "more text after the decision")
+		return finding.Errorf("", at, "", "more text after the decision")
 	}
 	for _, name := range fields {
 		if read[name] != nil {
-			return mistake(d.decision.at, "", "a decision needs the field %q", name)
+			return finding.Errorf("", d.decision.at, "", "a decision needs the field %q", name)
 		}
 	}
 	if d.decision.Schema != DecisionVersion {
-		return mistake(d.decision.at, "", "a decision of schema %d: this version reads %d", d.decision.Schema, DecisionVersion)
+		return finding.Errorf("", d.decision.at, "", "a decision of schema %d: this version reads %d", d.decision.Schema, DecisionVersion)
 	}
 	return nil
 }
@@ -112,7 +114,7 @@ func (d *decisionReader) assignments() error {
 			return d.wrongType(a.at, err)
 		}
 		if a.ClusterType == "" || a.Name == "" {
-			return mistake(a.at, "name is <workload>-<target>", "an assignment needs clusterType and name")
+			return finding.Errorf("", a.at, "name is <workload>-<target>", "an assignment needs clusterType and name")
 		}
 		d.decision.Assignments = append(d.decision.Assignments, a)
 	}
@@ -127,38 +129,38 @@ func (d *decisionReader) expect(bracket json.Delim, otherwise string) error {
 		return err
 	}
 	if token != bracket {
-		return mistake(at, "", "%s", otherwise)
+		return finding.Errorf("", at, "", "%s", otherwise)
 	}
 	return nil
 }
 
 // wrongType explains an error of the decoder in a value that begins at at.
-func (d *decisionReader) wrongType(at Position, err error) error {
+func (d *decisionReader) wrongType(at finding.Position, err error) error {
 	var wrong *json.UnmarshalTypeError
 	switch field, unknown := strings.CutPrefix(err.Error(), "json: unknown field "); {
 	case unknown:
 		name, _ := strconv.Unquote(field)
 		fields := []string{"clusterType", "name", "workspace", "workload", "target", "registration", "policies", "targetTerms", "clusterTypeTerms"}
-		return mistake(at, didYouMean(name, fields), "an assignment has no field %q", name)
+		return finding.Errorf("", at, finding.DidYouMean(name, fields), "an assignment has no field %q", name)
 	case errors.As(err, &wrong) && wrong.Field != "":
-		return mistake(at, "", "%s cannot be a %s", wrong.Field, wrong.Value)
+		return finding.Errorf("", at, "", "%s cannot be a %s", wrong.Field, wrong.Value)
 	case errors.As(err, &wrong):
-		return mistake(at, "", "a %s stands in the wrong place", wrong.Value)
+		return finding.Errorf("", at, "", "a %s stands in the wrong place", wrong.Value)
 	}
 	return err
 }
 
 // placed gives an error of JSON's grammar its line. The decoder counts from somewhere in its buffer.
 func (d *decisionReader) placed(err error) error {
-	var known *InputError
+	var known *finding.Error
 	if errors.As(err, &known) {
 		return err
 	}
-	at := Position{File: d.file}
+	at := finding.Position{File: d.file}
 	var grammar *json.SyntaxError
 	if errors.As(json.Unmarshal(d.data, new(json.RawMessage)), &grammar) {
 		at.Line = 1 + bytes.Count(d.data[:min(int(grammar.Offset), len(d.data))], []byte("\n"))
 		err = grammar
 	}
-	return mistake(at, `"wherry schedule --schema" prints the form`, "no decision in JSON: %v", err)
+	return finding.Errorf("", at, `"wherry schedule --schema" prints the form`, "no decision in JSON: %v", err)
 }

@@ -6,18 +6,20 @@ import (
 	"slices"
 	"strings"
 	"unicode"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // obey takes over what d says, in place of what the platform's policies select. Where the platform is
 // incomplete, an unknown target fails alone.
 func (r *renderer) obey(d *Decision, incomplete bool) error {
 	if d.Environment != r.model.environment {
-		return mistake(d.at, "", "the decision is for environment %q, not for %q", d.Environment, r.model.environment)
+		return finding.Errorf("", d.at, "", "the decision is for environment %q, not for %q", d.Environment, r.model.environment)
 	}
 	r.unknown = map[string][]Failure{}
 	o := &obedience{
 		renderer: r, types: sortedKeys(r.model.clusterTypes), byName: map[string][]int{},
-		taken: map[[3]string]Position{}, selected: map[[2]string]*selectedPair{},
+		taken: map[[3]string]finding.Position{}, selected: map[[2]string]*selectedPair{},
 	}
 	for i, t := range r.targets {
 		o.byName[t.name] = append(o.byName[t.name], i)
@@ -31,7 +33,7 @@ func (r *renderer) obey(d *Decision, incomplete bool) error {
 		} else if err != nil {
 			errs = append(errs, err)
 		}
-		if len(errs) == 10*maxReported { // the file is of another platform; hints cost time
+		if len(errs) == 10*finding.MaxReported { // the file is of another platform; hints cost time
 			break
 		}
 	}
@@ -39,22 +41,22 @@ func (r *renderer) obey(d *Decision, incomplete bool) error {
 		r.policies = append(r.policies, *p)
 	}
 	slices.SortFunc(r.policies, func(a, b selectedPair) int { return strings.Compare(a.policy, b.policy) })
-	return joinMistakes(errs)
+	return finding.Join(errs)
 }
 
 // obedience turns a decision into pairs, one for each policy on each cluster type.
 type obedience struct {
 	*renderer
 	types    []string
-	byName   map[string][]int            // targets; several where names clash
-	taken    map[[3]string]Position      // by cluster type, name, registration
-	selected map[[2]string]*selectedPair // by policy, cluster type
+	byName   map[string][]int               // targets; several where names clash
+	taken    map[[3]string]finding.Position // by cluster type, name, registration
+	selected map[[2]string]*selectedPair    // by policy, cluster type
 }
 
 func (o *obedience) take(a Decided) error {
 	i, known := slices.BinarySearch(o.types, a.ClusterType)
 	if !known {
-		return mistake(a.at, didYouMean(a.ClusterType, o.types), "there is no cluster type %q", a.ClusterType)
+		return finding.Errorf("", a.at, finding.DidYouMean(a.ClusterType, o.types), "there is no cluster type %q", a.ClusterType)
 	}
 	targets := o.byName[a.Name]
 	if len(targets) > 0 {
@@ -66,7 +68,7 @@ func (o *obedience) take(a Decided) error {
 	}
 	key := [3]string{a.ClusterType, a.Name, a.Registration}
 	if first, twice := o.taken[key]; twice {
-		return mistake(a.at, "remove one of them", "%s is on %s twice, first at %s", a.Name, a.ClusterType, first)
+		return finding.Errorf("", a.at, "remove one of them", "%s is on %s twice, first at %s", a.Name, a.ClusterType, first)
 	}
 	o.taken[key] = a.at
 	if len(targets) == 0 {
@@ -108,7 +110,7 @@ func (o *obedience) unknownTarget(a Decided) error {
 	for _, w := range o.model.workloads {
 		for i := range w.Spec.DeploymentTargets {
 			if t := &w.Spec.DeploymentTargets[i]; w.Metadata.Name+"-"+t.Name == a.Name {
-				return mistake(a.at, "", "deployment target %q is for environment %q (%s), not for %q",
+				return finding.Errorf("", a.at, "", "deployment target %q is for environment %q (%s), not for %q",
 					a.Name, t.Environment, w.position(t.Line), o.model.environment)
 			}
 		}
@@ -117,7 +119,7 @@ func (o *obedience) unknownTarget(a Decided) error {
 	for _, t := range o.targets {
 		names = append(names, t.name)
 	}
-	return because(TargetUnknown, mistake(a.at, didYouMean(a.Name, names), "there is no deployment target %q in environment %q", a.Name, o.model.environment))
+	return because(TargetUnknown, finding.Errorf("", a.at, finding.DidYouMean(a.Name, names), "there is no deployment target %q in environment %q", a.Name, o.model.environment))
 }
 
 // addUnknown adds the failures of targets that the decision names and nobody knows.
@@ -137,7 +139,7 @@ func (a Decided) agrees(t *target) error {
 		{"registration", a.Registration, t.workload.registration},
 	} {
 		if f.got != "" && f.got != f.want {
-			return mistake(a.at, "leave it out, or decide again on this input", "%s has %s %q, not %q", a.Name, f.field, f.want, f.got)
+			return finding.Errorf("", a.at, "leave it out, or decide again on this input", "%s has %s %q, not %q", a.Name, f.field, f.want, f.got)
 		}
 	}
 	return nil
@@ -151,14 +153,14 @@ const (
 )
 
 // checkReason judges the names that travel in bundles and are shown in tables.
-func checkReason(at Position, name string, count int) error {
+func checkReason(at finding.Position, name string, count int) error {
 	switch {
 	case count == 0:
 		return nil
 	case count > maxReasons:
-		return mistake(at, "", "an assignment with %d policies: at most %d are permitted", count, maxReasons)
+		return finding.Errorf("", at, "", "an assignment with %d policies: at most %d are permitted", count, maxReasons)
 	case name == "" || len(name) > maxReasonBytes || strings.ContainsFunc(name, unprintable):
-		return mistake(at, fmt.Sprintf("use 1 to %d printable characters", maxReasonBytes), "a policy cannot be called %.80q", name)
+		return finding.Errorf("", at, fmt.Sprintf("use 1 to %d printable characters", maxReasonBytes), "a policy cannot be called %.80q", name)
 	}
 	return nil
 }

@@ -7,6 +7,7 @@ import (
 	"strconv"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 )
 
@@ -16,11 +17,11 @@ import (
 type decoder struct {
 	file     string
 	strict   bool // unknown fields below spec are mistakes of this object, not warnings
-	unknown  []Finding
+	unknown  []finding.Finding
 	nodes    int // seen so far, aliases expanded
 	depth    int // of merge keys within merge keys
 	errs     []error
-	findings []Finding
+	findings []finding.Finding
 }
 
 const (
@@ -51,11 +52,13 @@ type (
 	}
 )
 
-func (d *decoder) position(n *yaml.Node) Position { return Position{File: d.file, Line: n.Line} }
+func (d *decoder) position(n *yaml.Node) finding.Position {
+	return finding.Position{File: d.file, Line: n.Line}
+}
 
 func (d *decoder) fail(code string, n *yaml.Node, hint, format string, args ...any) {
-	d.errs = append(d.errs, &InputError{
-		Position: d.position(n), Code: code, Column: n.Column, Message: sentence(format, args...), Hint: hint,
+	d.errs = append(d.errs, &finding.Error{
+		Position: d.position(n), Code: code, Column: n.Column, Message: finding.Sentence(format, args...), Hint: hint,
 	})
 }
 
@@ -99,7 +102,7 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 	case *ignored:
 		return
 	case *later:
-		d.findings = append(d.findings, finding(codeUnknownField, d.position(n), "", "%s comes later: this version does not read it", at))
+		d.findings = append(d.findings, finding.New(finding.CodeUnknownField, d.position(n), "", "%s comes later: this version does not read it", at))
 		return
 	case *textOrObject:
 		if p.object = n; n.Kind != yaml.MappingNode {
@@ -136,7 +139,7 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 // exhausted counts n, and says whether there are too many nodes to go on.
 func (d *decoder) exhausted(n *yaml.Node) bool {
 	if d.nodes++; d.nodes == maxNodes {
-		d.fail(codeTooLarge, n, "", "the document holds more than %d values once its aliases are expanded", maxNodes)
+		d.fail(finding.CodeTooLarge, n, "", "the document holds more than %d values once its aliases are expanded", maxNodes)
 	}
 	return d.nodes >= maxNodes
 }
@@ -166,11 +169,11 @@ var oldBooleans = []string{
 func (d *decoder) str(n *yaml.Node, at *where) string {
 	switch tag := shortTag(n); {
 	case n.Kind != yaml.ScalarNode:
-		d.fail(codeType, n, "", "%s must be a string, not a %s", at, kindName(n))
+		d.fail(finding.CodeType, n, "", "%s must be a string, not a %s", at, kindName(n))
 	case tag == "!!null":
 		return ""
 	case tag != "!!str":
-		d.fail(codeType, n, sentence("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
+		d.fail(finding.CodeType, n, finding.Sentence("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
 	}
 	return n.Value
 }
@@ -179,7 +182,7 @@ func (d *decoder) str(n *yaml.Node, at *where) string {
 func (d *decoder) integer(n *yaml.Node, at *where) int64 {
 	number, err := strconv.ParseInt(n.Value, 10, 64)
 	if n.Kind != yaml.ScalarNode || n.ShortTag() != "!!int" || err != nil {
-		d.fail(codeType, n, "", "%s must be a whole number", at)
+		d.fail(finding.CodeType, n, "", "%s must be a whole number", at)
 	}
 	return number
 }
@@ -193,7 +196,7 @@ func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, at *where) {
 		key := &where{parent: at, key: p.key.Value}
 		field, ok := fields[p.key.Value]
 		if !ok {
-			unknown := finding(codeUnknownField, d.position(p.key), didYouMean(p.key.Value, names), "unknown field %s", key)
+			unknown := finding.New(finding.CodeUnknownField, d.position(p.key), finding.DidYouMean(p.key.Value, names), "unknown field %s", key)
 			unknown.Column = p.key.Column
 			if d.strict && key.top() == "spec" {
 				d.unknown = append(d.unknown, unknown)
@@ -218,7 +221,7 @@ func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, at *where) {
 
 func (d *decoder) decodeSlice(n *yaml.Node, v reflect.Value, at *where) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(codeType, n, "", "%s must be a list, not a %s", at, kindName(n))
+		d.fail(finding.CodeType, n, "", "%s must be a list, not a %s", at, kindName(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -232,7 +235,7 @@ type pair struct{ key, value *yaml.Node }
 // pairs lists the keys of a mapping, with merge keys (<<) resolved: its own keys win over merged ones.
 func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 	if n.Kind != yaml.MappingNode {
-		d.fail(codeType, n, "", "%s must be a mapping, not a %s", at, kindName(n))
+		d.fail(finding.CodeType, n, "", "%s must be a mapping, not a %s", at, kindName(n))
 		return nil
 	}
 	var own, merged []pair
@@ -250,7 +253,7 @@ func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 			d.str(key, &where{parent: at, key: key.Value})
 		}
 		if first, ok := lines[key.Value]; ok {
-			d.fail(codeDuplicateKey, key, "", "%s is given twice, first on line %d", &where{parent: at, key: key.Value}, first)
+			d.fail(finding.CodeDuplicateKey, key, "", "%s is given twice, first on line %d", &where{parent: at, key: key.Value}, first)
 			continue
 		}
 		lines[key.Value] = key.Line
@@ -273,7 +276,7 @@ func (d *decoder) mergedPairs(n *yaml.Node, at *where) []pair {
 	d.depth++
 	defer func() { d.depth-- }()
 	if d.depth > maxMerges { // a mapping can be made to merge itself
-		d.fail(codeTooLarge, n, "", "merge keys nest more than %d deep", maxMerges)
+		d.fail(finding.CodeTooLarge, n, "", "merge keys nest more than %d deep", maxMerges)
 		return nil
 	}
 	if d.exhausted(n) {

@@ -4,6 +4,8 @@ import (
 	"cmp"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // annotate gives the rendered assignments of a cluster type, which are some of those selected, what their
@@ -90,7 +92,7 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 	const form = "write workloads, or one target as WORKLOAD/TARGET, with commas between them"
 	words := strings.Split(a.value, ",")
 	if len(words) > maxDependencies {
-		return nil, coded(codeDependsOnSyntax, a.mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies))
+		return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies))
 	}
 	var names []string
 	for i, word := range words {
@@ -100,7 +102,7 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 		word = strings.TrimSpace(word)
 		workload, name, one := strings.Cut(word, "/")
 		if workload == "" || one && name == "" {
-			return nil, coded(codeDependsOnSyntax, a.mistake(form, "%q names no workload", word))
+			return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.mistake(form, "%q names no workload", word))
 		}
 		found := false
 		meant := d.meant(t, workload)
@@ -112,12 +114,12 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 			names = append(names, other.name)
 		}
 		if !found {
-			return nil, coded(codeDependencyAbsent, a.mistake(d.suggestion(word), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name))
+			return nil, finding.WithCode(finding.CodeDependencyAbsent, a.mistake(d.suggestion(word), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name))
 		}
 	}
 	slices.Sort(names)
 	if names = slices.Compact(names); len(names) > maxDependencies {
-		return nil, coded(codeDependsOnSyntax, a.mistake("name single targets", "it stands for %d targets, at most %d are permitted", len(names), maxDependencies))
+		return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.mistake("name single targets", "it stands for %d targets, at most %d are permitted", len(names), maxDependencies))
 	}
 	return names, nil
 }
@@ -163,7 +165,7 @@ func (d *dependencies) suggestion(word string) string {
 	if len(d.targets) > maxCompared {
 		return ""
 	}
-	return didYouMean(word, d.words())
+	return finding.DidYouMean(word, d.words())
 }
 
 // words lists what an annotation could name.
@@ -187,7 +189,7 @@ func (d *dependencies) circles() map[*target]error {
 		}
 		for _, name := range members {
 			a, _ := annotationFor(d.ct, d.targets[name], "depends-on")
-			circles[d.targets[name]] = coded(codeDependencyCycle, a.mistake("leave out one of these dependencies", "assignments wait for each other: %s", strings.Join(way, " → ")))
+			circles[d.targets[name]] = finding.WithCode(finding.CodeDependencyCycle, a.mistake("leave out one of these dependencies", "assignments wait for each other: %s", strings.Join(way, " → ")))
 		}
 	}
 	return circles

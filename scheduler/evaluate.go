@@ -13,6 +13,7 @@ import (
 	"text/template"
 	"time"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
 )
 
@@ -136,7 +137,7 @@ func (e *evaluator) evaluate(ctx context.Context, t *textTemplate, in *input) ([
 }
 
 // value renders a configuration value on its own; at is where it stands.
-func (e *evaluator) value(ctx context.Context, s string, at Position, in *input) (string, error) {
+func (e *evaluator) value(ctx context.Context, s string, at finding.Position, in *input) (string, error) {
 	if !strings.Contains(s, "{{") {
 		return s, nil
 	}
@@ -146,7 +147,7 @@ func (e *evaluator) value(ctx context.Context, s string, at Position, in *input)
 }
 
 // settle evaluates what has been written, and what comes out of that, until no template is left in it.
-func (e *evaluator) settle(ctx context.Context, at Position, in *input) ([]byte, error) {
+func (e *evaluator) settle(ctx context.Context, at finding.Position, in *input) ([]byte, error) {
 	for round := 2; bytes.Contains(e.out.buf, []byte("{{")); round++ {
 		if round > maxRounds {
 			return nil, explainCycle(at, in, fmt.Sprintf("the text still holds {{ after %d rounds of evaluation", maxRounds))
@@ -169,7 +170,7 @@ func (e *evaluator) execute(run *template.Template, mutates bool, in *input) err
 }
 
 // again evaluates what the last evaluation gave.
-func (e *evaluator) again(ctx context.Context, at Position, in *input) error {
+func (e *evaluator) again(ctx context.Context, at finding.Position, in *input) error {
 	text := string(e.out.buf)
 	base := e.base
 	if in.shield != nil {
@@ -266,7 +267,7 @@ func (e *evaluator) fill(ctx context.Context, v any, in *input, errs *[]error) a
 }
 
 // explain says where in the input an error of text/template has its cause: at is where the text begins.
-func explain(err error, at Position) error {
+func explain(err error, at finding.Position) error {
 	message, hint := err.Error(), ""
 	if rest, ok := strings.CutPrefix(message, "template: "); ok {
 		_, rest, _ = strings.Cut(rest, ":")
@@ -285,7 +286,7 @@ func explain(err error, at Position) error {
 	}
 	if before, rest, ok := strings.Cut(message, "can't evaluate field "); ok {
 		field, in, _ := strings.Cut(rest, " in type ")
-		message, hint = before+"there is no field "+field, didYouMean(field, dataFields())
+		message, hint = before+"there is no field "+field, finding.DidYouMean(field, dataFields())
 		if slices.Contains(dataFields(), field) {
 			message, hint = message+" in type "+in, "within range and with, write $."+field
 		}
@@ -293,7 +294,7 @@ func explain(err error, at Position) error {
 	if hint == "" {
 		hint = explainFunction(message)
 	}
-	return &InputError{Position: at, Message: shorten(message), Hint: hint, cause: err}
+	return &finding.Error{Position: at, Message: shorten(message), Hint: hint, Err: err}
 }
 
 // shorten cuts out the middle of a message that quotes a very long action.

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/examples"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 var update = flag.Bool("update", false, "rewrite the golden files under testdata")
@@ -129,10 +130,10 @@ func TestAnExamplesAssignmentsSayWhatTheyWereMadeOf(t *testing.T) {
 	require.Equal(t, "storefront-team", till.Workspace)
 	require.Equal(t, "dev-shop-till-test", till.Namespace)
 	require.Equal(t, []ConfigSource{
-		{Name: "a-common", Position: Position{File: "main/configs/common.yaml", Line: 2}},
-		{Name: "c-till", Position: Position{File: "main/configs/common.yaml", Line: 35}},
-		{Name: "d-dev", Position: Position{File: "dev/configs/dev.yaml", Line: 1}},
-		{Name: "azure-app-config", Position: Position{File: "main/configs/common.yaml", Line: 47}},
+		{Name: "a-common", Position: finding.Position{File: "main/configs/common.yaml", Line: 2}},
+		{Name: "c-till", Position: finding.Position{File: "main/configs/common.yaml", Line: 35}},
+		{Name: "d-dev", Position: finding.Position{File: "dev/configs/dev.yaml", Line: 1}},
+		{Name: "azure-app-config", Position: finding.Position{File: "main/configs/common.yaml", Line: 47}},
 	}, till.Config)
 	require.NotEmpty(t, till.ConfigDigest)
 }

@@ -6,6 +6,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"k8s.io/apimachinery/pkg/labels"
 )
 
@@ -67,7 +68,7 @@ type Setting struct {
 // Named is an object and where it stands.
 type Named struct {
 	Name string `json:"name"`
-	Position
+	finding.Position
 }
 
 // PolicyMatch holds a scheduling policy against a pair of cluster type and deployment target.
@@ -173,7 +174,7 @@ func (e *Explainer) findType(name string) (*clusterType, error) {
 	if ct, ok := e.r.model.clusterTypes[name]; ok {
 		return ct, nil
 	}
-	return nil, mistake(Position{}, suggest(name, sortedKeys(e.r.model.clusterTypes), "cluster type"),
+	return nil, finding.Errorf("", finding.Position{}, suggest(name, sortedKeys(e.r.model.clusterTypes), "cluster type"),
 		"environment %q has no cluster type %q", e.r.model.environment, name)
 }
 
@@ -185,7 +186,7 @@ func (e *Explainer) findTarget(name string) (int, error) {
 	for _, w := range e.r.model.workloads {
 		for j := range w.Spec.DeploymentTargets {
 			if t := &w.Spec.DeploymentTargets[j]; w.Metadata.Name+"-"+t.Name == name {
-				return 0, mistake(w.position(t.Line), "", "deployment target %q is for environment %q, not for %q", name, t.Environment, e.r.model.environment)
+				return 0, finding.Errorf("", w.position(t.Line), "", "deployment target %q is for environment %q, not for %q", name, t.Environment, e.r.model.environment)
 			}
 		}
 	}
@@ -193,7 +194,7 @@ func (e *Explainer) findTarget(name string) (int, error) {
 	for _, t := range e.r.targets {
 		known = append(known, t.name)
 	}
-	return 0, mistake(Position{}, suggest(name, known, "deployment target"),
+	return 0, finding.Errorf("", finding.Position{}, suggest(name, known, "deployment target"),
 		"environment %q has no deployment target %q", e.r.model.environment, name)
 }
 
@@ -203,7 +204,7 @@ const maxSuggestions = 8
 // suggest names what could be meant by an unknown name: the nearest one, else those that it is a part of,
 // since a target's full name begins with its workload's, else all if they are few.
 func suggest(name string, known []string, kind string) string {
-	if hint := didYouMean(name, known); hint != "" {
+	if hint := finding.DidYouMean(name, known); hint != "" {
 		return hint
 	}
 	var parts []string
@@ -229,7 +230,7 @@ func (e *Explainer) matches(ct *clusterType, t *target) []PolicyMatch {
 	for _, p := range sortedValues(e.r.model.policies) {
 		match := PolicyMatch{Named: Named{p.Metadata.Name, p.at}, Terms: p.terms(ct, t)}
 		if len(p.mistakes) > 0 {
-			match.Error = joinMistakes(slices.Clone(p.mistakes)).Error()
+			match.Error = finding.Join(slices.Clone(p.mistakes)).Error()
 		}
 		match.Selects = match.Error == "" && !slices.ContainsFunc(match.Terms, func(t Term) bool { return !t.Met })
 		all = append(all, match)
@@ -310,11 +311,11 @@ func (e *Explainer) Waiting() []WaitingTarget {
 }
 
 // Policy says where the policy of that name stands; no place where there is none.
-func (e *Explainer) Policy(name string) Position {
+func (e *Explainer) Policy(name string) finding.Position {
 	if p, ok := e.r.model.policies[name]; ok {
 		return p.at
 	}
-	return Position{}
+	return finding.Position{}
 }
 
 // Template says which Template a cluster type renders one of an assignment's files from; none where it is
@@ -339,10 +340,10 @@ const minManifestText = 4
 
 // Manifest says where the deployment target stands whose manifests hold the text, or a part of it; false
 // where they do not. A nil text is in none.
-func (e *Explainer) Manifest(target string, text *string) (Position, bool) {
+func (e *Explainer) Manifest(target string, text *string) (finding.Position, bool) {
 	i, err := e.findTarget(target)
 	if err != nil || text == nil {
-		return Position{}, false
+		return finding.Position{}, false
 	}
 	t := e.r.targets[i]
 	for _, m := range t.spec.Manifests {
@@ -350,5 +351,5 @@ func (e *Explainer) Manifest(target string, text *string) (Position, bool) {
 			return t.at, true
 		}
 	}
-	return Position{}, false
+	return finding.Position{}, false
 }

@@ -8,6 +8,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func exampleExplainer(t *testing.T, environment string) *Explainer {
@@ -30,7 +31,7 @@ func TestAnAssignmentIsExplained(t *testing.T) {
 	x, err := exampleExplainer(t, "dev").Pair(context.Background(), "shop", "till-test")
 	require.NoError(t, err)
 	require.True(t, x.Assigned)
-	require.Equal(t, Named{"till-test", Position{"storefront/workloads.yaml", 9}}, x.Target)
+	require.Equal(t, Named{"till-test", finding.Position{File: "storefront/workloads.yaml", Line: 9}}, x.Target)
 	require.Equal(t, "storefront-team", x.Workspace)
 	require.Equal(t, "dev-shop-till-test", x.Namespace)
 	require.Equal(t, "kubernetes", x.Adapter)
@@ -221,10 +222,10 @@ func TestWaitingTargets(t *testing.T) {
 	require.NoError(t, load(m, "other", "svc.yaml", fleetService))
 	e := explainerOf(t, m)
 	require.Equal(t, []WaitingTarget{
-		{Named{"app-w", Position{"app.yaml", 7}}, "team", "app"},
-		{Named{"app-z", Position{"app.yaml", 8}}, "team", "app"},
-		{Named{"svc-main", Position{"svc.yaml", 6}}, "other-team", "svc"},
+		{Named{"app-w", finding.Position{File: "app.yaml", Line: 7}}, "team", "app"},
+		{Named{"app-z", finding.Position{File: "app.yaml", Line: 8}}, "team", "app"},
+		{Named{"svc-main", finding.Position{File: "svc.yaml", Line: 6}}, "other-team", "svc"},
 	}, e.Waiting())
-	require.Equal(t, Position{"platform.yaml", 31}, e.Policy("p"))
-	require.Equal(t, Position{}, e.Policy("q"))
+	require.Equal(t, finding.Position{File: "platform.yaml", Line: 31}, e.Policy("p"))
+	require.Equal(t, finding.Position{}, e.Policy("q"))
 }

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // ManifestsKeys are the keys of a target's manifests that may name where they are, in this order.
@@ -30,7 +31,7 @@ func checkFetched(ct *clusterType, t *target, adapter string) error {
 			continue
 		}
 		wrong := func(hint, format string, args ...any) error {
-			return coded(codeNoDigest, mistake(t.at, hint, "%s: "+format, append([]any{t}, args...)...))
+			return finding.Errorf(finding.CodeNoDigest, t.at, hint, "%s: "+format, append([]any{t}, args...)...)
 		}
 		if !ociRepository.MatchString(repo) {
 			return wrong("write oci://HOST/REPOSITORY", "manifests.%s: %q names no repository of a registry", key, repo)

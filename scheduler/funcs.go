@@ -10,6 +10,7 @@ import (
 
 	"github.com/Masterminds/sprig/v3"
 	"github.com/mitchellh/hashstructure"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 )
 
@@ -198,5 +199,5 @@ func explainFunction(message string) string {
 	if _, ok := sprig.TxtFuncMap()[name]; ok {
 		return fmt.Sprintf("%s is not a pure function: the same platform would not always give the same files", name)
 	}
-	return didYouMean(name, sortedKeys(functions()))
+	return finding.DidYouMean(name, sortedKeys(functions()))
 }

@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 )
@@ -27,10 +28,10 @@ func FuzzLoad(f *testing.F) {
 	f.Fuzz(func(t *testing.T, content string) {
 		m := NewModel("dev")
 		if err := m.Load(context.Background(), Source{FS: fstest.MapFS{"a.yaml": {Data: []byte(content)}}}); err != nil {
-			var input *InputError
+			var input *finding.Error
 			require.ErrorAs(t, err, &input)
 			require.Equal(t, "a.yaml", input.File)
-			requireCodes(t, FindingsIn(err))
+			requireCodes(t, finding.In(err))
 			return
 		}
 		if report, err := m.Lint(context.Background()); err == nil {
@@ -45,7 +46,7 @@ func FuzzLoad(f *testing.F) {
 	})
 }
 
-func requireCodes(t *testing.T, found []Finding) {
+func requireCodes(t *testing.T, found []finding.Finding) {
 	t.Helper()
 	for _, f := range found {
 		require.Regexp(t, `^[EWN]1[0-9]{3}$`, f.Code, f.Message)
@@ -124,7 +125,7 @@ func FuzzTemplate(f *testing.F) {
 		functions := functions()
 		shield := newShield([]string{text, value})
 		l := &library{functions: functions, shielded: shield.functions(functions)}
-		compiled := l.text("fuzz", text, Position{File: "a.yaml", Line: 1})
+		compiled := l.text("fuzz", text, finding.Position{File: "a.yaml", Line: 1})
 		config := composeAlone([]layer{{entries: []entry{{key: "A", value: parseValue(value), text: value}}}})
 		d := data{Workload: "app", Labels: map[string]string{"x": value}, ConfigData: config.data()}
 		covered := shield.cover(d)
@@ -137,7 +138,7 @@ func FuzzTemplate(f *testing.F) {
 				require.LessOrEqual(t, len(rendered), 2*maxTextBytes)
 				continue
 			}
-			var input *InputError
+			var input *finding.Error
 			require.True(t, errors.As(err, &input), "%v", err)
 		}
 	})

@@ -12,6 +12,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // hostileFiles are inputs that ask too much of who reads them, each with what is said first, which is
@@ -112,7 +113,7 @@ func TestHostileFilesEndWithAFinding(t *testing.T) {
 }
 
 // lintHostile lints a sound platform with one more file.
-func lintHostile(t *testing.T, content string) []Finding {
+func lintHostile(t *testing.T, content string) []finding.Finding {
 	m := NewModel("dev")
 	require.NoError(t, load(m, "", "p.yaml", sound))
 	require.NoError(t, load(m, "reg", "app.yaml", oneTarget))
@@ -122,7 +123,7 @@ func lintHostile(t *testing.T, content string) []Finding {
 		src = withEndless{files}
 	}
 	if err := m.Load(context.Background(), Source{FS: src}); err != nil {
-		found := FindingsIn(err)
+		found := finding.In(err)
 		require.NotEmpty(t, found, "%v", err)
 		return found
 	}

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 )
 
@@ -161,7 +162,7 @@ func (h *hasher) pointer(v reflect.Value) {
 
 // Fields that say where something stands, and those of nodes that say nothing of their value.
 var (
-	placeTypes  = []reflect.Type{reflect.TypeFor[Position](), reflect.TypeFor[line]()}
+	placeTypes  = []reflect.Type{reflect.TypeFor[finding.Position](), reflect.TypeFor[line]()}
 	nodeRemarks = []string{"Line", "Column", "HeadComment", "LineComment", "FootComment"}
 )
 

@@ -1,6 +1,10 @@
 package scheduler
 
-import "strings"
+import (
+	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
 
 // The API groups that objects are taken from.
 const (
@@ -55,7 +59,7 @@ type header struct {
 // object is a header at its place.
 type object struct {
 	header `yaml:",inline"`
-	at     Position
+	at     finding.Position
 	inBase bool // other environments may have it too
 }
 
@@ -163,7 +167,9 @@ type configMap struct {
 }
 
 // position is where a line of the object stands.
-func (o *object) position(l line) Position { return Position{File: o.at.File, Line: int(l)} }
+func (o *object) position(l line) finding.Position {
+	return finding.Position{File: o.at.File, Line: int(l)}
+}
 
 func (o *object) base() *object { return o }
 

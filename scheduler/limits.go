@@ -5,6 +5,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // The limits of one registration for which the Platform sets none. A team with hundreds of targets stays far below,
@@ -38,9 +40,9 @@ func (m *Model) limitsOf(registration string) (_ limits, limited bool) {
 func (m *Model) exceeded(registration, setting string, limit int64, where string) error {
 	r := m.registrations[registration]
 	what := map[string]string{"targets": "deployment targets", "files": "files", "bytes": "bytes"}[setting]
-	return because(LimitExceeded, coded(codeLimit, mistake(r.Position,
+	return because(LimitExceeded, finding.Errorf(finding.CodeLimit, r.Position,
 		fmt.Sprintf("divide it, or raise limits.%s of workspace %q in spec.workspaces of the Platform", setting, r.Workspace),
-		"registration %q has more than %d %s %s", registration, limit, what, where)))
+		"registration %q has more than %d %s %s", registration, limit, what, where))
 }
 
 // checkLimits checks the deployment targets that a source brings for the environment.

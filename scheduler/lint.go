@@ -6,17 +6,19 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // LintReport is what [Model.Lint] finds, in the order of places.
 type LintReport struct {
-	Findings []Finding
+	Findings []finding.Finding
 	// Unused is about objects of bases that this environment has no use for. Another one may have.
-	Unused []Finding
+	Unused []finding.Finding
 	// Rendered is what was looked at; empty where nothing could be rendered.
 	Rendered *Result
 	// ClusterTypes says where each stands.
-	ClusterTypes map[string]Position
+	ClusterTypes map[string]finding.Position
 }
 
 // Lint says what is wrong or odd in the environment: what [Model.Render] says, and what can be seen in the
@@ -32,8 +34,8 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 	l := &linter{model: m, result: result, groups: map[string]*lintGroup{}}
 	l.targets, _ = m.targets() // its error is among those of Render
 	if err != nil {
-		mistakes := FindingsIn(err)
-		if len(mistakes) == 0 || mistakes[0].Position == (Position{}) { // such as what the environment is called
+		mistakes := finding.In(err)
+		if len(mistakes) == 0 || mistakes[0].Position == (finding.Position{}) { // such as what the environment is called
 			return nil, err
 		}
 		l.result = &Result{}
@@ -49,7 +51,7 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 		l.rendered()
 	}
 	for _, p := range m.FailedPolicies() {
-		l.found = append(l.found, FindingsIn(p.Err)...)
+		l.found = append(l.found, finding.In(p.Err)...)
 	}
 	l.references()
 	l.annotations()
@@ -61,7 +63,7 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 		}
 		l.found[g.place].Message = of + ": " + l.found[g.place].Message
 	}
-	report := &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused), Rendered: l.result, ClusterTypes: map[string]Position{}}
+	report := &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused), Rendered: l.result, ClusterTypes: map[string]finding.Position{}}
 	for name, ct := range m.clusterTypes {
 		report.ClusterTypes[name] = ct.at
 	}
@@ -73,8 +75,8 @@ type linter struct {
 	model   *Model
 	result  *Result
 	targets []*target // of the environment
-	found   []Finding
-	unused  []Finding
+	found   []finding.Finding
+	unused  []finding.Finding
 	// groups keeps what is wrong with many assignments in one way to one finding, by what is wrong.
 	groups map[string]*lintGroup
 }
@@ -86,13 +88,13 @@ type lintGroup struct {
 	more  int
 }
 
-func (l *linter) add(code string, at Position, hint, format string, args ...any) {
-	l.found = append(l.found, finding(code, at, hint, format, args...))
+func (l *linter) add(code string, at finding.Position, hint, format string, args ...any) {
+	l.found = append(l.found, finding.New(code, at, hint, format, args...))
 }
 
 // addUnused is add for what another environment may use if it is of a base.
 func (l *linter) addUnused(o *object, code, hint, format string, args ...any) {
-	f := finding(code, o.at, hint, format, args...)
+	f := finding.New(code, o.at, hint, format, args...)
 	if o.inBase {
 		l.unused = append(l.unused, f)
 	} else {
@@ -101,7 +103,7 @@ func (l *linter) addUnused(o *object, code, hint, format string, args ...any) {
 }
 
 // addFor adds f about an assignment, unless the same, by key, was said of another.
-func (l *linter) addFor(key, assignment string, f Finding) {
+func (l *linter) addFor(key, assignment string, f finding.Finding) {
 	key = f.Code + " " + f.Position.String() + " " + key
 	if g, ok := l.groups[key]; ok {
 		g.more++
@@ -111,9 +113,9 @@ func (l *linter) addFor(key, assignment string, f Finding) {
 	l.found = append(l.found, f)
 }
 
-func sortFindings(found []Finding) []Finding {
-	slices.SortStableFunc(found, func(a, b Finding) int {
-		return cmp.Or(comparePositions(a.Position, b.Position), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
+func sortFindings(found []finding.Finding) []finding.Finding {
+	slices.SortStableFunc(found, func(a, b finding.Finding) int {
+		return cmp.Or(a.Position.Compare(b.Position), strings.Compare(a.Code, b.Code), strings.Compare(a.Message, b.Message))
 	})
 	return slices.Compact(found)
 }
@@ -123,15 +125,15 @@ func sortFindings(found []Finding) []Finding {
 func (l *linter) failures() {
 	for _, ct := range l.result.ClusterTypes {
 		for _, failure := range ct.Failures {
-			mistakes := FindingsIn(failure.Err)
+			mistakes := finding.In(failure.Err)
 			if len(mistakes) == 0 {
-				mistakes = []Finding{{Position: l.model.clusterTypes[ct.Name].at, Message: failure.Err.Error()}}
+				mistakes = []finding.Finding{{Position: l.model.clusterTypes[ct.Name].at, Message: failure.Err.Error()}}
 			}
 			for _, f := range mistakes {
-				if f.Code == codeNoTemplate {
+				if f.Code == finding.CodeNoTemplate {
 					continue
 				}
-				f.Code = cmp.Or(f.Code, codeNotRendered)
+				f.Code = cmp.Or(f.Code, finding.CodeNotRendered)
 				l.addFor(f.Message, ct.Name+"/"+failure.Name, f)
 			}
 		}
@@ -140,12 +142,12 @@ func (l *linter) failures() {
 
 func (l *linter) emptyTypes() {
 	if len(l.result.ClusterTypes) == 0 {
-		l.add(codeNoClusterTypes, Position{}, "of a repository with a branch per environment, give the URL or PATH#BRANCH", "environment %q has no ClusterType", l.model.environment)
+		l.add(finding.CodeNoClusterTypes, finding.Position{}, "of a repository with a branch per environment, give the URL or PATH#BRANCH", "environment %q has no ClusterType", l.model.environment)
 	}
 	for _, ct := range l.result.ClusterTypes {
 		if len(ct.Assignments)+len(ct.Failures) == 0 {
 			o := l.model.clusterTypes[ct.Name]
-			l.add(codeEmptyClusterType, o.at, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.environment)
+			l.add(finding.CodeEmptyClusterType, o.at, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.environment)
 		}
 	}
 }

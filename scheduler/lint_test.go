@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // sound is a platform without a finding; tests add what is wrong.
@@ -136,10 +137,10 @@ func TestLintFinds(t *testing.T) {
 }
 
 // shortFindings writes findings in one line each, cut to the length of what is wanted.
-func shortFindings(found []Finding, want []string) []string {
+func shortFindings(found []finding.Finding, want []string) []string {
 	var lines []string
 	for i, f := range found {
-		s := f.Position.String() + " " + f.Code + " " + Finding{Message: f.Message, Hint: f.Hint}.String()
+		s := f.Position.String() + " " + f.Code + " " + finding.Finding{Message: f.Message, Hint: f.Hint}.String()
 		if i < len(want) && strings.HasPrefix(s, want[i]) {
 			s = want[i]
 		}
@@ -296,17 +297,17 @@ func TestWhatABaseHasForOtherEnvironmentsIsNoFindingHere(t *testing.T) {
 func TestAnErrorHoldsAllItsMistakesAsFindings(t *testing.T) {
 	err := load(NewModel("dev"), "", "a.yaml", "kind: ClusterType\napiVersion: scheduler.kalypso.io/v1alpha1\nmetadata: {name: 5}\n"+strings.Repeat("---\nkind: ClusterType\napiVersion: scheduler.kalypso.io/v1alpha1\n", 30)+"---\n[")
 	require.ErrorContains(t, err, "and 12 more mistakes")
-	found := FindingsIn(err)
+	found := finding.In(err)
 	require.Len(t, found, 32)
-	require.Equal(t, Finding{Position: Position{"a.yaml", 3}, Code: "E1002", Column: 18, Message: "metadata.name must be a string, and 5 is a number", Hint: `write it in quotes: "5"`}, found[0])
+	require.Equal(t, finding.Finding{Position: finding.Position{File: "a.yaml", Line: 3}, Code: "E1002", Column: 18, Message: "metadata.name must be a string, and 5 is a number", Hint: `write it in quotes: "5"`}, found[0])
 	require.Equal(t, "E1001", found[31].Code)
-	require.Equal(t, SeverityError, found[31].Severity())
+	require.Equal(t, finding.SeverityError, found[31].Severity())
 }
 
 func TestLintOfAFolderThatIsNoEnvironment(t *testing.T) {
 	report, err := NewModel("dev").Lint(context.Background())
 	require.NoError(t, err)
-	require.Equal(t, []Finding{{Code: "W1308", Message: `environment "dev" has no ClusterType`, Hint: "of a repository with a branch per environment, give the URL or PATH#BRANCH"}}, report.Findings)
+	require.Equal(t, []finding.Finding{{Code: "W1308", Message: `environment "dev" has no ClusterType`, Hint: "of a repository with a branch per environment, give the URL or PATH#BRANCH"}}, report.Findings)
 	_, err = NewModel("Dev").Lint(context.Background())
 	require.ErrorContains(t, err, `there can be no environment "Dev"`)
 }

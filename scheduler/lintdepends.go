@@ -1,6 +1,10 @@
 package scheduler
 
-import "slices"
+import (
+	"slices"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
 
 // annotations adds what rendering does not fail for: a validity that only publishing looks at.
 func (l *linter) annotations() {
@@ -10,7 +14,7 @@ func (l *linter) annotations() {
 			continue
 		}
 		if _, err := ParseValidity(v.Value); err != nil {
-			l.add(codeAnnotationValue, ct.position(v.line), "", "annotation %s: %v", ValidityAnnotation, err)
+			l.add(finding.CodeAnnotationValue, ct.position(v.line), "", "annotation %s: %v", ValidityAnnotation, err)
 		}
 	}
 }
@@ -25,7 +29,7 @@ func (l *linter) dependencies() {
 		for _, a := range ct.Assignments {
 			for _, name := range a.DependsOn {
 				if late := waves[name]; late > a.Wave {
-					l.addFor(name, ct.Name+"/"+a.Name, finding(codeDependencyLater, l.target(a.Name).workload.at, "give it a wave that is not lower",
+					l.addFor(name, ct.Name+"/"+a.Name, finding.New(finding.CodeDependencyLater, l.target(a.Name).workload.at, "give it a wave that is not lower",
 						"it depends on %s of wave %d and is itself of wave %d", name, late, a.Wave))
 				}
 			}

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle/health"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // health adds the conditions about a kind, or a name of it, that the assignment does not render: agents
@@ -26,11 +27,11 @@ func (r *renderedFiles) health() {
 			continue
 		}
 		a, _ := annotationFor(r.ct, r.target(r.assignment.Name), "health")
-		hint := cmp.Or(didYouMean(c.Kind, kinds), "there are "+strings.Join(kinds, ", "))
+		hint := cmp.Or(finding.DidYouMean(c.Kind, kinds), "there are "+strings.Join(kinds, ", "))
 		if slices.Contains(kinds, c.Kind) {
 			hint = "leave the name out, and it is about every " + c.Kind
 		}
-		r.addFor(text, r.ct.Metadata.Name+"/"+r.assignment.Name, finding(codeHealthOfNothing, a.at, hint,
+		r.addFor(text, r.ct.Metadata.Name+"/"+r.assignment.Name, finding.New(finding.CodeHealthOfNothing, a.at, hint,
 			"annotation %s: %s: nothing that is rendered is it", a.key, text))
 	}
 }

@@ -4,6 +4,8 @@ import (
 	"fmt"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // references adds what names something that does not exist, and templates that nothing names.
@@ -14,7 +16,7 @@ func (l *linter) references() {
 	}
 	for _, t := range sortedValues(l.model.templates) {
 		if !used[t.Metadata.Name] && len(l.model.clusterTypes) > 0 {
-			l.addUnused(&t.object, codeUnusedTemplate, "", "Template %q is used by no ClusterType", t.Metadata.Name)
+			l.addUnused(&t.object, finding.CodeUnusedTemplate, "", "Template %q is used by no ClusterType", t.Metadata.Name)
 		}
 	}
 	l.registrations()
@@ -37,10 +39,10 @@ func (l *linter) templatesOf(ct *clusterType, used map[string]bool) {
 		switch {
 		case exists, ref.field == "configType" && ref.template == "", slices.Contains(ref.others, ref.template):
 		case ref.template == "":
-			l.add(codeNoTemplate, ct.at, "it must name a Template", "ClusterType %q has no spec.%s", ct.Metadata.Name, ref.field)
+			l.add(finding.CodeNoTemplate, ct.at, "it must name a Template", "ClusterType %q has no spec.%s", ct.Metadata.Name, ref.field)
 		default:
 			names := append(sortedKeys(l.model.templates), ref.others...)
-			l.add(codeNoTemplate, ct.at, didYouMean(ref.template, names), "ClusterType %q: spec.%s names template %q, which does not exist",
+			l.add(finding.CodeNoTemplate, ct.at, finding.DidYouMean(ref.template, names), "ClusterType %q: spec.%s names template %q, which does not exist",
 				ct.Metadata.Name, ref.field, ref.template)
 		}
 	}
@@ -53,17 +55,17 @@ func (l *linter) registrations() {
 	for _, r := range l.model.Registrations() {
 		workspaces = append(workspaces, r.Workspace)
 		if !slices.ContainsFunc(l.model.workloads, func(w *workload) bool { return w.registration == r.Name }) {
-			l.add(CodeEmptyRegistration, r.Position, "look at its branch and path", "the source of WorkloadRegistration %q holds no Workload", r.Name)
+			l.add(finding.CodeEmptyRegistration, r.Position, "look at its branch and path", "the source of WorkloadRegistration %q holds no Workload", r.Name)
 		}
 	}
 	for _, p := range sortedValues(l.model.policies) {
 		if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" && !slices.Contains(workspaces, w) {
-			l.add(codeNoWorkspace, p.at, didYouMean(w, workspaces), "SchedulingPolicy %q: no WorkloadRegistration has workspace %q", p.Metadata.Name, w)
+			l.add(finding.CodeNoWorkspace, p.at, finding.DidYouMean(w, workspaces), "SchedulingPolicy %q: no WorkloadRegistration has workspace %q", p.Metadata.Name, w)
 		}
 	}
 	for _, w := range sortedKeys(l.model.workspaces) {
 		if !slices.Contains(workspaces, w) {
-			l.add(codeUnusedWorkspace, l.model.workspaces[w].at, didYouMean(w, workspaces), "Platform: no WorkloadRegistration has workspace %q", w)
+			l.add(finding.CodeUnusedWorkspace, l.model.workspaces[w].at, finding.DidYouMean(w, workspaces), "Platform: no WorkloadRegistration has workspace %q", w)
 		}
 	}
 }
@@ -77,10 +79,10 @@ func (l *linter) environments() {
 			at := w.position(t.Line)
 			switch {
 			case t.Environment == "":
-				l.add(codeNoEnvironment, at, "", "target %q of workload %q names no environment", t.Name, w.Metadata.Name)
+				l.add(finding.CodeNoEnvironment, at, "", "target %q of workload %q names no environment", t.Name, w.Metadata.Name)
 			case len(known) == 0 || slices.Contains(known, t.Environment) || strings.EqualFold(t.Environment, l.model.environment):
 			default:
-				l.add(codeNoEnvironment, at, didYouMean(t.Environment, known), "target %q of workload %q is for environment %q, which does not exist",
+				l.add(finding.CodeNoEnvironment, at, finding.DidYouMean(t.Environment, known), "target %q of workload %q is for environment %q, which does not exist",
 					t.Name, w.Metadata.Name, t.Environment)
 			}
 		}
@@ -102,11 +104,11 @@ func (l *linter) useless() {
 	}
 	for _, cm := range sortedValues(l.model.configMaps) {
 		if cm.isLabelled() {
-			check(&cm.object, codeUnusedConfigMap)
+			check(&cm.object, finding.CodeUnusedConfigMap)
 		}
 	}
 	for _, s := range sortedValues(l.model.schemas) {
-		check(&s.object, codeUnusedConfigSchema)
+		check(&s.object, finding.CodeUnusedConfigSchema)
 	}
 }
 
@@ -154,7 +156,7 @@ func (l *linter) whyNowhere(conditions []condition) (why, hint string) {
 		}
 		if !holds {
 			delete(values, "")
-			return fmt.Sprintf("nothing has %s %q", c.key, c.value), didYouMean(c.value, sortedKeys(values))
+			return fmt.Sprintf("nothing has %s %q", c.key, c.value), finding.DidYouMean(c.value, sortedKeys(values))
 		}
 	}
 	return "no cluster type and target together have all its labels", ""
@@ -173,9 +175,9 @@ func (l *linter) hintPolicies() {
 		for _, p := range l.model.policies {
 			switch {
 			case p.at != f.Position:
-			case f.Code == codeNoClusterType:
+			case f.Code == finding.CodeNoClusterType:
 				l.found[i].Hint = nearLabel(p.Spec.ClusterTypeSelector.LabelSelector, types)
-			case f.Code == codeNoTarget:
+			case f.Code == finding.CodeNoTarget:
 				l.found[i].Hint = nearLabel(p.Spec.DeploymentTargetSelector.LabelSelector, targets)
 			}
 		}
@@ -204,10 +206,10 @@ func nearLabel(s labelSelector, members []map[string]string) string {
 			}
 		}
 		if !keys[key] {
-			return alsoHint(fmt.Sprintf("none has a label %s", key), didYouMean(key, sortedKeys(keys)))
+			return alsoHint(fmt.Sprintf("none has a label %s", key), finding.DidYouMean(key, sortedKeys(keys)))
 		}
 		if len(wanted[key]) > 0 && !slices.ContainsFunc(wanted[key], func(v string) bool { return values[v] }) {
-			return alsoHint(fmt.Sprintf("none has %s %q", key, wanted[key][0]), didYouMean(wanted[key][0], sortedKeys(values)))
+			return alsoHint(fmt.Sprintf("none has %s %q", key, wanted[key][0]), finding.DidYouMean(wanted[key][0], sortedKeys(values)))
 		}
 	}
 	return ""

@@ -8,6 +8,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 	kube "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation"
@@ -65,8 +66,8 @@ func (r *renderedFiles) say(code, kind, hint, format string, args ...any) {
 	r.sayAt(at, code, kind, hint, format, args...)
 }
 
-func (r *renderedFiles) sayAt(at Position, code, kind, hint, format string, args ...any) {
-	f := finding(code, at, hint, format, args...)
+func (r *renderedFiles) sayAt(at finding.Position, code, kind, hint, format string, args ...any) {
+	f := finding.New(code, at, hint, format, args...)
 	f.Message = r.place + ": " + f.Message
 	r.addFor(r.place+kind, r.ct.Metadata.Name+"/"+r.assignment.Name, f)
 }
@@ -87,7 +88,7 @@ func (r *renderedFiles) file(f File) {
 		r.place = fmt.Sprintf("%s, document %d", f.Path, number)
 		if err != nil {
 			r.place = f.Path
-			r.say(codeRenderedSyntax, "", "", "what is rendered is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			r.say(finding.CodeRenderedSyntax, "", "", "what is rendered is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return
 		}
 		if len(n.Content) == 1 && slices.Contains(objectAdapters, r.assignment.Adapter) {
@@ -105,7 +106,7 @@ func (r *renderedFiles) object(n *yaml.Node, lists bool) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		r.say(codeNoKubeObject, "kind", "", "a %s, where a Kubernetes object belongs", kindName(n))
+		r.say(finding.CodeNoKubeObject, "kind", "", "a %s, where a Kubernetes object belongs", kindName(n))
 		return
 	}
 	apiVersion, kind := stringField(n, "apiVersion"), stringField(n, "kind")
@@ -123,7 +124,7 @@ func (r *renderedFiles) object(n *yaml.Node, lists bool) {
 	}
 	for _, required := range []struct{ field, value string }{{"apiVersion", apiVersion}, {"kind", kind}, {"metadata.name", id.name}} {
 		if required.value == "" {
-			r.say(codeNoKubeObject, required.field, "", "no %s", required.field)
+			r.say(finding.CodeNoKubeObject, required.field, "", "no %s", required.field)
 			return
 		}
 	}
@@ -145,10 +146,10 @@ func (r *renderedFiles) names(id kubeID, metadata *yaml.Node) {
 		check = validation.IsDNS1123Label
 	}
 	if problems := check(id.name); len(problems) > 0 {
-		r.say(codeKubeName, "name", "", "%s cannot be called %q: %s", id.kind, id.name, problems[0])
+		r.say(finding.CodeKubeName, "name", "", "%s cannot be called %q: %s", id.kind, id.name, problems[0])
 	}
 	if problems := validation.IsDNS1123Label(id.namespace); id.namespace != "" && len(problems) > 0 {
-		r.say(codeKubeName, "namespace", "", "%s %s cannot be in namespace %q: %s", id.kind, id.name, id.namespace, problems[0])
+		r.say(finding.CodeKubeName, "namespace", "", "%s %s cannot be in namespace %q: %s", id.kind, id.name, id.namespace, problems[0])
 	}
 	for _, part := range []string{"labels", "annotations"} {
 		entries := field(metadata, part)
@@ -169,7 +170,7 @@ func (r *renderedFiles) entry(id kubeID, part string, key, value *yaml.Node) {
 		problems = append(problems, validation.IsValidLabelValue(value.Value)...)
 	}
 	if len(problems) > 0 {
-		r.say(codeKubeName, part+key.Value, "", "%s cannot have %s: %q in its %s: %s", id, key.Value, value.Value, part, problems[0])
+		r.say(finding.CodeKubeName, part+key.Value, "", "%s cannot have %s: %q in its %s: %s", id, key.Value, value.Value, part, problems[0])
 	}
 }
 
@@ -177,9 +178,9 @@ func (r *renderedFiles) entry(id kubeID, part string, key, value *yaml.Node) {
 // shared: the agent applies with one field manager for each assignment.
 func (r *renderedFiles) unique(id kubeID) {
 	if first, ok := r.own[id]; ok {
-		r.say(codeObjectTwice, id.kind, "", "%s is in %s already", id, first)
+		r.say(finding.CodeObjectTwice, id.kind, "", "%s is in %s already", id, first)
 	} else if other, ok := r.owners[id]; ok && (id.group != "" || id.kind != "Namespace") {
-		r.say(codeObjectShared, id.kind, "put .DeploymentTargetName or .Namespace into its name", "%s is also in %s", id, other)
+		r.say(finding.CodeObjectShared, id.kind, "put .DeploymentTargetName or .Namespace into its name", "%s is also in %s", id, other)
 	}
 	r.own[id] = r.place
 }
@@ -204,12 +205,12 @@ func (r *renderedFiles) fluxVersion(group, version, kind string) {
 	if r.template != nil {
 		at = r.template.find(group+"/"+version, kind)
 	}
-	r.sayAt(at, codeFluxVersion, group+version+kind, "write "+group+"/"+flux.now, "today's Flux does not serve %s of %s/%s", kind, group, version)
+	r.sayAt(at, finding.CodeFluxVersion, group+version+kind, "write "+group+"/"+flux.now, "today's Flux does not serve %s of %s/%s", kind, group, version)
 }
 
 // find is the first line of a Template on which an apiVersion stands, in a manifest that also has the kind,
 // or the Template's own.
-func (t *templateObject) find(apiVersion, kind string) Position {
+func (t *templateObject) find(apiVersion, kind string) finding.Position {
 	for _, m := range t.Spec.Manifests {
 		if m.object != nil {
 			if n := field(m.object, "apiVersion"); n.Value == apiVersion && stringField(m.object, "kind") == kind {
@@ -237,12 +238,12 @@ func (r *renderedFiles) configMapData(data *yaml.Node) {
 			what = tagName(tag)
 		}
 		at, hint := r.origin(key.Value), `have the template write it as a text, such as with "stringify" or toJson, or put it in single quotes inside the value`
-		r.sayAt(at, codeNoTextInConfig, key.Value, hint, "%s is a %s, and a ConfigMap takes only texts", key.Value, what)
+		r.sayAt(at, finding.CodeNoTextInConfig, key.Value, hint, "%s is a %s, and a ConfigMap takes only texts", key.Value, what)
 	}
 }
 
 // origin is where a value of the configuration was last set, else the template.
-func (r *renderedFiles) origin(key string) Position {
+func (r *renderedFiles) origin(key string) finding.Position {
 	for _, source := range slices.Backward(r.assignment.Config) {
 		if cm := r.model.configMaps[source.Name]; cm != nil {
 			if v, ok := cm.Data[key]; ok {

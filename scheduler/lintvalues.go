@@ -5,6 +5,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
 	"gopkg.in/yaml.v3"
 )
@@ -22,7 +23,7 @@ func (l *linter) values() {
 			t := &w.Spec.DeploymentTargets[i]
 			for _, key := range sortedKeys(t.Manifests) {
 				if LooksSecret(key, t.Manifests[key]) {
-					l.add(codeSecret, w.position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
+					l.add(finding.CodeSecret, w.position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
 				}
 			}
 		}
@@ -37,14 +38,14 @@ func (l *linter) value(cm *configMap, key string, v text) {
 		name = key
 	}
 	if LooksSecret(name, v.Value) {
-		l.add(codeSecret, cm.position(v.line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
+		l.add(finding.CodeSecret, cm.position(v.line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
 	}
 	parsed := parseValue(v.Value)
 	if !isStructured(parsed) {
 		return
 	}
 	if kind := looksLikeText(v.Value, parsed); kind != "" {
-		l.add(codeTextReadAsMap, cm.position(v.line), "if it is a text, put it in single quotes inside the value, as in "+key+`: "'…'"`,
+		l.add(finding.CodeTextReadAsMap, cm.position(v.line), "if it is a text, put it in single quotes inside the value, as in "+key+`: "'…'"`,
 			"%s of ConfigMap %q is read as a %s", key, cm.Metadata.Name, kind)
 		return
 	}
@@ -105,7 +106,7 @@ func (w *scalarWalk) walk(n *yaml.Node, path string) {
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			key, value := n.Content[i], n.Content[i+1]
 			if now, changed := readAs(key); changed {
-				w.say(codeKeyReadAsBool, key, "put the key in quotes", "key %s of %s in ConfigMap %q is read as %s", key.Value, path, w.configMap.Metadata.Name, now)
+				w.say(finding.CodeKeyReadAsBool, key, "put the key in quotes", "key %s of %s in ConfigMap %q is read as %s", key.Value, path, w.configMap.Metadata.Name, now)
 			}
 			w.walk(value, path+"."+key.Value)
 		}
@@ -115,7 +116,7 @@ func (w *scalarWalk) walk(n *yaml.Node, path string) {
 		}
 	case yaml.ScalarNode:
 		if now, changed := readAs(n); changed {
-			w.say(codeValueChanged, n, "put it in quotes if it is a text, else write "+now, "%s of ConfigMap %q: %s is read as %s", path, w.configMap.Metadata.Name, n.Value, now)
+			w.say(finding.CodeValueChanged, n, "put it in quotes if it is a text, else write "+now, "%s of ConfigMap %q: %s is read as %s", path, w.configMap.Metadata.Name, n.Value, now)
 		}
 	}
 }
@@ -191,7 +192,7 @@ func (l *linter) composition(names []string) {
 			last[key] = cm
 			for _, path := range unnamedLists(parseValue(cm.Data[key].Value), key) {
 				if earlier := unnamed[path]; earlier != nil && earlier != cm {
-					l.add(codeUnnamedMerge, cm.position(cm.Data[key].line), "give each item a name",
+					l.add(finding.CodeUnnamedMerge, cm.position(cm.Data[key].line), "give each item a name",
 						"%s: items without name of ConfigMap %q merge into every item without name of ConfigMap %q at %s",
 						path, cm.Metadata.Name, earlier.Metadata.Name, earlier.position(earlier.Data[key].line))
 				}
@@ -211,7 +212,7 @@ func (l *linter) generalWins(key string, earlier, later *configMap) {
 	if len(general) >= len(special) || slices.ContainsFunc(general, func(c condition) bool { return !slices.Contains(special, c) }) {
 		return
 	}
-	l.add(codeGeneralWins, later.position(after.line), "ConfigMaps are merged in the order of their names: rename one of them",
+	l.add(finding.CodeGeneralWins, later.position(after.line), "ConfigMaps are merged in the order of their names: rename one of them",
 		"%s of ConfigMap %q replaces that of ConfigMap %q at %s, which is for fewer assignments",
 		key, later.Metadata.Name, earlier.Metadata.Name, earlier.position(before.line))
 }

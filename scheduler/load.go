@@ -15,6 +15,7 @@ import (
 	"unicode"
 	"unicode/utf8"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
@@ -29,11 +30,11 @@ const (
 // Load takes the objects of all *.yaml, *.yml and *.json files of src, wherever they lie. Folders whose
 // name starts with a dot are passed over, except .environments.
 //
-// The error joins what is wrong with any of the files, each with file and line (see [InputError]); then
+// The error joins what is wrong with any of the files, each with file and line (see [finding.Error]); then
 // nothing of src has been taken. Objects of kinds that are not part of a platform are passed over with a
 // note; unknown fields are warnings. Both are in the [Result].
 func (m *Model) Load(ctx context.Context, src Source) error {
-	l := &loader{src: src, seen: map[objectKey]Position{}, known: m.seen, model: m}
+	l := &loader{src: src, seen: map[objectKey]finding.Position{}, known: m.seen, model: m}
 	l.limits, l.limited = m.limitsOf(src.Registration)
 	if err := fs.WalkDir(src.FS, ".", func(name string, entry fs.DirEntry, err error) error {
 		if ctx.Err() != nil {
@@ -44,7 +45,7 @@ func (m *Model) Load(ctx context.Context, src Source) error {
 		return err
 	}
 	if len(l.errs) > 0 {
-		return joinMistakes(l.errs)
+		return finding.Join(l.errs)
 	}
 	if err := m.checkLimits(src.Registration, l.workloads); err != nil {
 		return err
@@ -63,11 +64,11 @@ func (m *Model) Load(ctx context.Context, src Source) error {
 type loader struct {
 	src      Source
 	files    int
-	known    map[objectKey]Position // from the sources before
-	seen     map[objectKey]Position
+	known    map[objectKey]finding.Position // from the sources before
+	seen     map[objectKey]finding.Position
 	adders   []func(*Model) // what to do once all files have proved sound
 	errs     []error
-	findings []Finding
+	findings []finding.Finding
 
 	model     *Model
 	limits    limits
@@ -88,7 +89,7 @@ func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
 	case ext != ".yaml" && ext != ".yml" && ext != ".json":
 		return nil
 	case !entry.Type().IsRegular():
-		l.note(codeNotRegular, Position{File: l.display(name)}, "not a regular file: passed over")
+		l.note(finding.CodeNotRegular, finding.Position{File: l.display(name)}, "not a regular file: passed over")
 		return nil
 	}
 	if l.files++; l.files > maxFiles {
@@ -102,7 +103,7 @@ func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
 		return err
 	}
 	if len(data) > maxFileBytes {
-		l.errs = append(l.errs, coded(codeTooLarge, mistake(Position{File: l.display(name)}, "", "the file is larger than %d bytes", maxFileBytes)))
+		l.errs = append(l.errs, finding.Errorf(finding.CodeTooLarge, finding.Position{File: l.display(name)}, "", "the file is larger than %d bytes", maxFileBytes))
 		return nil
 	}
 	if l.src.OnlyEnvironments && !bytes.Contains(data, []byte("Environment")) {
@@ -147,8 +148,8 @@ func (l *loader) display(name string) string {
 	}
 }
 
-func (l *loader) note(code string, at Position, format string, args ...any) {
-	l.findings = append(l.findings, finding(code, at, "", format, args...))
+func (l *loader) note(code string, at finding.Position, format string, args ...any) {
+	l.findings = append(l.findings, finding.New(code, at, "", format, args...))
 }
 
 // parse takes the documents of one file.
@@ -176,7 +177,7 @@ func (l *loader) parse(file string, data []byte) {
 // syntaxError takes the line out of the parser's message, or finds it where a letter is to blame.
 func syntaxError(file string, data []byte, err error) error {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
-	at := Position{File: file}
+	at := finding.Position{File: file}
 	if rest, ok := strings.CutPrefix(message, "line "); ok {
 		if number, text, ok := strings.Cut(rest, ": "); ok {
 			if n, err := strconv.Atoi(number); err == nil {
@@ -187,7 +188,7 @@ func syntaxError(file string, data []byte, err error) error {
 	if at.Line == 0 {
 		at.Line = lineOfNoText(data)
 	}
-	return coded(codeSyntax, mistake(at, "", "%s", message))
+	return finding.Errorf(finding.CodeSyntax, at, "", "%s", message)
 }
 
 // lineOfNoText is the line of the first byte that is no UTF-8 or a control character, zero without one.
@@ -207,7 +208,7 @@ func lineOfNoText(data []byte) int {
 
 // document takes one object, or the items of a List.
 func (l *loader) document(file string, n *yaml.Node) {
-	at := Position{File: file, Line: n.Line}
+	at := finding.Position{File: file, Line: n.Line}
 	apiVersion, kind := stringField(n, "apiVersion"), stringField(n, "kind")
 	into := newObject(apiVersion, kind)
 	switch {
@@ -218,34 +219,34 @@ func (l *loader) document(file string, n *yaml.Node) {
 		}
 	case l.src.OnlyEnvironments && kind != "Environment":
 	case kind == "":
-		l.note(codeNoObject, at, "no object (there is no kind): passed over")
+		l.note(finding.CodeNoObject, at, "no object (there is no kind): passed over")
 	case into == nil:
 		l.unknownKind(at, apiVersion, kind)
 	case l.src.Registration != "" && kind != "Workload":
-		l.note(codeNotATeams, at, "a %s in the source of registration %q: passed over, app teams give Workloads only", kind, l.src.Registration)
+		l.note(finding.CodeNotATeams, at, "a %s in the source of registration %q: passed over, app teams give Workloads only", kind, l.src.Registration)
 	default:
 		l.object(at, n, into)
 	}
 }
 
 // unknownKind notes a foreign kind, and warns where it seems to be one of ours, misspelt.
-func (l *loader) unknownKind(at Position, apiVersion, kind string) {
-	code, hint := codeForeignKind, ""
+func (l *loader) unknownKind(at finding.Position, apiVersion, kind string) {
+	code, hint := finding.CodeForeignKind, ""
 	group, _, _ := strings.Cut(apiVersion, "/")
 	forgotten := apiVersion == "" && (newObject(kalypsoAPI, kind) != nil || newObject(wherryAPI, kind) != nil)
 	if group == "scheduler.kalypso.io" || group == "wherry.dev" || forgotten {
-		code = codeUnknownKind
-		if hint = didYouMean(kind, knownKinds()); newObject(kalypsoAPI, kind) != nil {
+		code = finding.CodeUnknownKind
+		if hint = finding.DidYouMean(kind, knownKinds()); newObject(kalypsoAPI, kind) != nil {
 			hint = "apiVersion must be " + kalypsoAPI
 		} else if newObject(wherryAPI, kind) != nil {
 			hint = "apiVersion must be " + wherryAPI
 		}
 	}
-	l.findings = append(l.findings, finding(code, at, hint, "kind %s of %s is not part of a platform: passed over", kind, cmp.Or(apiVersion, "no apiVersion")))
+	l.findings = append(l.findings, finding.New(code, at, hint, "kind %s of %s is not part of a platform: passed over", kind, cmp.Or(apiVersion, "no apiVersion")))
 }
 
 // object decodes n into the struct that into points to, checks it and keeps it for later.
-func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
+func (l *loader) object(at finding.Position, n *yaml.Node, into kindObject) {
 	policy, _ := into.(*schedulingPolicy)
 	d := &decoder{file: at.File, strict: policy != nil} // a selector that lost a term selects too much
 	d.decode(n, reflect.ValueOf(into).Elem(), nil)
@@ -256,13 +257,13 @@ func (l *loader) object(at Position, n *yaml.Node, into kindObject) {
 	o := into.base()
 	o.at, o.inBase = at, l.src.Base != ""
 	if cm, ok := into.(*configMap); ok && !cm.isPlatform() {
-		l.note(codeNotLabelled, at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, platformConfig)
+		l.note(finding.CodeNotLabelled, at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, platformConfig)
 		return
 	}
 	if policy != nil {
 		for _, f := range d.unknown {
-			policy.mistakes = append(policy.mistakes, &InputError{
-				Position: f.Position, Code: codeSelectorField, Column: f.Column, Hint: f.Hint,
+			policy.mistakes = append(policy.mistakes, &finding.Error{
+				Position: f.Position, Code: finding.CodeSelectorField, Column: f.Column, Hint: f.Hint,
 				Message: fmt.Sprintf("SchedulingPolicy %q: %s", o.Metadata.Name, f.Message),
 			})
 		}
@@ -305,7 +306,7 @@ func (l *loader) claim(into kindObject) error {
 		first, ok = l.seen[key]
 	}
 	if ok {
-		return coded(codeDefinedTwice, mistake(o.at, "remove one of them", "%s %q is defined twice%s: first at %s", o.Kind, o.Metadata.Name, l.origin(), first))
+		return finding.Errorf(finding.CodeDefinedTwice, o.at, "remove one of them", "%s %q is defined twice%s: first at %s", o.Kind, o.Metadata.Name, l.origin(), first)
 	}
 	l.seen[key] = o.at
 	return nil
@@ -325,12 +326,12 @@ func (l *loader) origin() string {
 
 // checkName makes sure that name can be an object's. Names become folders, so this is also what keeps
 // them inside the output.
-func checkName(at Position, kind, name string) error {
+func checkName(at finding.Position, kind, name string) error {
 	if name == "" {
-		return coded(codeObjectName, mistake(at, "", "%s has no metadata.name", kind))
+		return finding.Errorf(finding.CodeObjectName, at, "", "%s has no metadata.name", kind)
 	}
 	if problems := validation.IsDNS1123Subdomain(name); len(problems) > 0 {
-		return coded(codeObjectName, mistake(at, "", "%s cannot be called %q: %s", kind, name, problems[0]))
+		return finding.Errorf(finding.CodeObjectName, at, "", "%s cannot be called %q: %s", kind, name, problems[0])
 	}
 	return nil
 }
@@ -341,9 +342,9 @@ func (w *workload) checkTargets() []error {
 		t := &w.Spec.DeploymentTargets[i]
 		at := w.position(t.Line)
 		if t.Name == "" {
-			errs = append(errs, coded(codeNoTargetName, mistake(at, "", "deployment target has no name")))
+			errs = append(errs, finding.Errorf(finding.CodeNoTargetName, at, "", "deployment target has no name"))
 		} else if problems := validation.IsDNS1123Subdomain(w.Metadata.Name + "-" + t.Name); len(problems) > 0 {
-			errs = append(errs, coded(codeNoTargetName, mistake(at, "", "deployment target cannot be called %q: %s", t.Name, problems[0])))
+			errs = append(errs, finding.Errorf(finding.CodeNoTargetName, at, "", "deployment target cannot be called %q: %s", t.Name, problems[0]))
 		}
 	}
 	return errs

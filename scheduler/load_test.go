@@ -11,6 +11,7 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func TestMistakesAreReportedWithTheirPlace(t *testing.T) {
@@ -41,7 +42,7 @@ func TestMistakesAreReportedWithTheirPlace(t *testing.T) {
 			m := NewModel("dev")
 			err := load(m, "", "a.yaml", c.file)
 			require.ErrorContains(t, err, c.says)
-			var input *InputError
+			var input *finding.Error
 			require.ErrorAs(t, err, &input)
 			require.Equal(t, NewModel("dev"), m, "nothing of a source with a mistake may be taken")
 		})
@@ -83,37 +84,37 @@ func TestFindings(t *testing.T) {
 	const api = "apiVersion: scheduler.kalypso.io/v1alpha1\n"
 	for name, c := range map[string]struct {
 		file    string
-		finding Finding
+		finding finding.Finding
 	}{
-		"an unknown field": {api + "kind: ClusterType\nmetadata: {name: x}\nspec:\n  reconcilr: a\n", Finding{
-			Position: Position{"a.yaml", 5}, Code: "W1007", Column: 3, Message: "unknown field spec.reconcilr", Hint: `did you mean "reconciler"?`,
+		"an unknown field": {api + "kind: ClusterType\nmetadata: {name: x}\nspec:\n  reconcilr: a\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 5}, Code: "W1007", Column: 3, Message: "unknown field spec.reconcilr", Hint: `did you mean "reconciler"?`,
 		}},
-		"an unknown field in a list": {api + "kind: Workload\nmetadata: {name: x}\nspec:\n  deploymentTargets:\n    - name: a\n      enviroment: dev\n", Finding{
-			Position: Position{"a.yaml", 7}, Code: "W1007", Column: 7, Message: "unknown field spec.deploymentTargets[0].enviroment", Hint: `did you mean "environment"?`,
+		"an unknown field in a list": {api + "kind: Workload\nmetadata: {name: x}\nspec:\n  deploymentTargets:\n    - name: a\n      enviroment: dev\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 7}, Code: "W1007", Column: 7, Message: "unknown field spec.deploymentTargets[0].enviroment", Hint: `did you mean "environment"?`,
 		}},
-		"a foreign kind": {"apiVersion: apps/v1\nkind: Deployment\n", Finding{
-			Position: Position{"a.yaml", 1}, Note: true, Code: "N1009", Message: "kind Deployment of apps/v1 is not part of a platform: passed over",
+		"a foreign kind": {"apiVersion: apps/v1\nkind: Deployment\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Note: true, Code: "N1009", Message: "kind Deployment of apps/v1 is not part of a platform: passed over",
 		}},
-		"a misspelt kind": {api + "kind: ClusterTyp\n", Finding{
-			Position: Position{"a.yaml", 1}, Code: "W1008", Message: "kind ClusterTyp of scheduler.kalypso.io/v1alpha1 is not part of a platform: passed over", Hint: `did you mean "ClusterType"?`,
+		"a misspelt kind": {api + "kind: ClusterTyp\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Code: "W1008", Message: "kind ClusterTyp of scheduler.kalypso.io/v1alpha1 is not part of a platform: passed over", Hint: `did you mean "ClusterType"?`,
 		}},
-		"a version that does not exist": {"apiVersion: scheduler.kalypso.io/v1\nkind: ClusterType\n", Finding{
-			Position: Position{"a.yaml", 1}, Code: "W1008", Message: "kind ClusterType of scheduler.kalypso.io/v1 is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
+		"a version that does not exist": {"apiVersion: scheduler.kalypso.io/v1\nkind: ClusterType\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Code: "W1008", Message: "kind ClusterType of scheduler.kalypso.io/v1 is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
 		}},
-		"a kind of ours without a version": {"kind: ClusterType\n", Finding{
-			Position: Position{"a.yaml", 1}, Code: "W1008", Message: "kind ClusterType of no apiVersion is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
+		"a kind of ours without a version": {"kind: ClusterType\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Code: "W1008", Message: "kind ClusterType of no apiVersion is not part of a platform: passed over", Hint: "apiVersion must be scheduler.kalypso.io/v1alpha1",
 		}},
-		"a file without object": {"# values\na: 1\n", Finding{
-			Position: Position{"a.yaml", 2}, Note: true, Code: "N1010", Message: "no object (there is no kind): passed over",
+		"a file without object": {"# values\na: 1\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 2}, Note: true, Code: "N1010", Message: "no object (there is no kind): passed over",
 		}},
-		"a ConfigMap without the label": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {platform-config: 'false'}}\n", Finding{
-			Position: Position{"a.yaml", 1}, Note: true, Code: "N1011", Message: `ConfigMap "a" has no label platform-config: "true": passed over`,
+		"a ConfigMap without the label": {"apiVersion: v1\nkind: ConfigMap\nmetadata: {name: a, labels: {platform-config: 'false'}}\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 1}, Note: true, Code: "N1011", Message: `ConfigMap "a" has no label platform-config: "true": passed over`,
 		}},
-		"an annotation that nobody reads": {api + "kind: ClusterType\nmetadata:\n  name: x\n  annotations: {wherry.dev/adaptor: flux}\n", Finding{
-			Position: Position{"a.yaml", 5}, Code: "W1304", Message: `ClusterType "x": unknown annotation wherry.dev/adaptor`, Hint: `did you mean "adapter"?`,
+		"an annotation that nobody reads": {api + "kind: ClusterType\nmetadata:\n  name: x\n  annotations: {wherry.dev/adaptor: flux}\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 5}, Code: "W1304", Message: `ClusterType "x": unknown annotation wherry.dev/adaptor`, Hint: `did you mean "adapter"?`,
 		}},
-		"a target of an environment in capitals": {api + "kind: Workload\nmetadata: {name: x}\nspec:\n  deploymentTargets:\n    - {name: a, environment: Dev}\n", Finding{
-			Position: Position{"a.yaml", 6}, Code: "W1106", Message: `target "a" is for environment "Dev", which is not "dev"`, Hint: "names of environments are compared to the letter",
+		"a target of an environment in capitals": {api + "kind: Workload\nmetadata: {name: x}\nspec:\n  deploymentTargets:\n    - {name: a, environment: Dev}\n", finding.Finding{
+			Position: finding.Position{File: "a.yaml", Line: 6}, Code: "W1106", Message: `target "a" is for environment "Dev", which is not "dev"`, Hint: "names of environments are compared to the letter",
 		}},
 	} {
 		t.Run(name, func(t *testing.T) {
@@ -121,7 +122,7 @@ func TestFindings(t *testing.T) {
 			require.NoError(t, load(m, "", "a.yaml", c.file))
 			result, err := m.Render(context.Background(), Options{})
 			require.NoError(t, err)
-			require.Equal(t, []Finding{c.finding}, result.Warnings)
+			require.Equal(t, []finding.Finding{c.finding}, result.Warnings)
 		})
 	}
 }
@@ -155,12 +156,12 @@ kind: Platform
 metadata: {name: coffee}
 spec: {anything: [goes]}
 `))
-	require.Equal(t, []Environment{{"dev", Position{"a.yaml", 2}, Repository{"r", "b", "p"}}}, m.Environments())
+	require.Equal(t, []Environment{{"dev", finding.Position{File: "a.yaml", Line: 2}, Repository{"r", "b", "p"}}}, m.Environments())
 	require.Equal(t, []BaseRepo{
-		{Name: "global", Position: Position{"a.yaml", 14}},
-		{"main", Position{"a.yaml", 9}, Repository{"r2", "b2", "p2"}, "abc"},
+		{Name: "global", Position: finding.Position{File: "a.yaml", Line: 14}},
+		{"main", finding.Position{File: "a.yaml", Line: 9}, Repository{"r2", "b2", "p2"}, "abc"},
 	}, m.BaseRepos())
-	require.Equal(t, []WorkloadRegistration{{"reg", Position{"a.yaml", 18}, Repository{"r3", "b3", "p3"}, "team"}}, m.Registrations())
+	require.Equal(t, []WorkloadRegistration{{"reg", finding.Position{File: "a.yaml", Line: 18}, Repository{"r3", "b3", "p3"}, "team"}}, m.Registrations())
 	require.Equal(t, "coffee", m.PlatformName())
 }
 
@@ -188,7 +189,7 @@ func TestASymbolicLinkIsNotFollowed(t *testing.T) {
 	require.NoError(t, m.Load(context.Background(), Source{FS: os.DirFS(dir)}))
 	result, err := m.Render(context.Background(), Options{})
 	require.NoError(t, err)
-	require.Equal(t, []Finding{{Position: Position{File: "link.yaml"}, Note: true, Code: "N1012", Message: "not a regular file: passed over"}}, result.Warnings)
+	require.Equal(t, []finding.Finding{{Position: finding.Position{File: "link.yaml"}, Note: true, Code: "N1012", Message: "not a regular file: passed over"}}, result.Warnings)
 }
 
 func TestAFolderThatIsNotThereAndAFileThatIsTooLarge(t *testing.T) {
@@ -214,8 +215,8 @@ func TestAnAppTeamGivesWorkloadsOnly(t *testing.T) {
 	result := render(t, basics, oneTarget+"---\n"+strings.ReplaceAll(basics, "rec}", "mine}"))
 	require.Equal(t, "name: app-t1\nworkspace: team\n", content(only(t, result), "reconciler.yaml"))
 	require.Len(t, result.Warnings, 6)
-	require.Equal(t, Finding{
-		Position: Position{"app.yaml", 11}, Note: true,
+	require.Equal(t, finding.Finding{
+		Position: finding.Position{File: "app.yaml", Line: 11}, Note: true,
 		Code: "N1013", Message: `a Template in the source of registration "reg": passed over, app teams give Workloads only`,
 	}, result.Warnings[0])
 }

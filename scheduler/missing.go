@@ -12,6 +12,8 @@ import (
 	"strings"
 	"text/template"
 	"text/template/parse"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // A template that prints a key which is not there writes "<no value>", as text/template has it: most often
@@ -33,12 +35,12 @@ func (t *templateObject) permitsMissing() bool {
 }
 
 // checkMissingKeys warns about a value of the annotation that means nothing.
-func (t *templateObject) checkMissingKeys() []Finding {
+func (t *templateObject) checkMissingKeys() []finding.Finding {
 	v, ok := t.Metadata.Annotations[MissingKeysAnnotation]
 	if !ok || t.permitsMissing() {
 		return nil
 	}
-	return []Finding{finding(codeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{missingKeysKalypso}), "annotation %s: there is no %q", MissingKeysAnnotation, v.Value)}
+	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{missingKeysKalypso}), "annotation %s: there is no %q", MissingKeysAnnotation, v.Value)}
 }
 
 // What text/template writes in place of a value that is not there, and what package fmt does.
@@ -156,7 +158,7 @@ func holdsNil(v reflect.Value) bool {
 }
 
 // noteMissing adds to in.missing what run has printed without it being there. at is where its text begins.
-func (e *evaluator) noteMissing(ctx context.Context, run *template.Template, mutates bool, at Position, in *input) {
+func (e *evaluator) noteMissing(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *input) {
 	if !in.mayLack(e.out.buf) {
 		return
 	}
@@ -171,7 +173,7 @@ func (e *evaluator) noteMissing(ctx context.Context, run *template.Template, mut
 
 // noteMissingNested is noteMissing for a text that templates have rendered: it names the configuration value that
 // the action stands in, or else at, where the template of the text stands.
-func (e *evaluator) noteMissingNested(ctx context.Context, run *template.Template, mutates bool, at Position, in *input) {
+func (e *evaluator) noteMissingNested(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *input) {
 	if !in.mayLack(e.out.buf) {
 		return
 	}
@@ -219,11 +221,11 @@ func (in *input) text() string {
 }
 
 // addMissing adds what an action of a text that begins at at lacks, once.
-func (in *input) addMissing(l lacking, at Position, text string) {
+func (in *input) addMissing(l lacking, at finding.Position, text string) {
 	if at.Line > 0 {
 		at.Line += l.line - 1
 	}
-	err := coded(codeMissingKey, mistake(at, hintMissing, "%s{{ %s }} prints a key that is not there", text, shorten(l.action)))
+	err := finding.Errorf(finding.CodeMissingKey, at, hintMissing, "%s{{ %s }} prints a key that is not there", text, shorten(l.action))
 	if !slices.ContainsFunc(in.missing, func(known error) bool { return known.Error() == err.Error() }) {
 		in.missing = append(in.missing, err)
 	}
@@ -239,7 +241,7 @@ func missingKeysOf(missing []error) error {
 
 // lackingAssignments is what several assignments print in one way without it being there.
 type lackingAssignments struct {
-	finding Finding
+	finding finding.Finding
 	first   string
 	more    int
 }
@@ -249,7 +251,7 @@ type missingFindings []*lackingAssignments
 
 func (m *missingFindings) add(assignment string, missing []error) {
 	for _, err := range missing {
-		for _, f := range FindingsIn(err) {
+		for _, f := range finding.In(err) {
 			i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == f })
 			if i >= 0 {
 				(*m)[i].more++
@@ -272,8 +274,8 @@ func (m *missingFindings) merge(other missingFindings) {
 	}
 }
 
-func (m missingFindings) findings() []Finding {
-	var all []Finding
+func (m missingFindings) findings() []finding.Finding {
+	var all []finding.Finding
 	for _, l := range m {
 		f := l.finding
 		f.Message += " for " + l.first

@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // renderMissing renders one assignment by a reconciler template, and refuses keys that are not there or not.
@@ -67,7 +68,7 @@ func TestAKeyThatIsNotThereIsNotPrinted(t *testing.T) {
 			}
 			require.Contains(t, failure(t, strict), test.refused)
 			require.Equal(t, TemplateFailed, strict.ClusterTypes[0].Failures[0].Reason)
-			require.Equal(t, codeMissingKey, lenient.Warnings[0].Code)
+			require.Equal(t, finding.CodeMissingKey, lenient.Warnings[0].Code)
 			said := ""
 			for _, w := range lenient.Warnings {
 				said += w.String() + "\n"

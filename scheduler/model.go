@@ -16,6 +16,8 @@ import (
 	"io/fs"
 	"maps"
 	"slices"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Source is a folder of platform objects.
@@ -52,8 +54,8 @@ type Model struct {
 	rings         []namedRings         // of single environments
 	clusters      map[string]*clusterObject
 
-	seen     map[objectKey]Position
-	findings []Finding
+	seen     map[objectKey]finding.Position
+	findings []finding.Finding
 }
 
 // NewModel returns an empty model of the environment of that name.
@@ -70,7 +72,7 @@ func NewModel(environment string) *Model {
 		configMaps:    map[string]*configMap{},
 		workspaces:    map[string]workspace{},
 		clusters:      map[string]*clusterObject{},
-		seen:          map[objectKey]Position{},
+		seen:          map[objectKey]finding.Position{},
 	}
 }
 
@@ -84,14 +86,14 @@ type Repository struct {
 // Environment says where the objects of an environment live. It lies on the platform's default branch.
 type Environment struct {
 	Name string
-	Position
+	finding.Position
 	ControlPlane Repository
 }
 
 // BaseRepo points to objects that the environment shares with others.
 type BaseRepo struct {
 	Name string
-	Position
+	finding.Position
 	Repository
 	Commit string // empty where nothing is pinned
 }
@@ -99,7 +101,7 @@ type BaseRepo struct {
 // WorkloadRegistration points to the folder in which an app team keeps its Workload objects.
 type WorkloadRegistration struct {
 	Name string
-	Position
+	finding.Position
 	Workload  Repository
 	Workspace string
 }
@@ -133,7 +135,7 @@ func (m *Model) FailedPolicies() []FailedPolicy {
 	var failed []FailedPolicy
 	for _, p := range sortedValues(m.policies) {
 		if len(p.mistakes) > 0 {
-			failed = append(failed, FailedPolicy{p.Metadata.Name, joinMistakes(slices.Clone(p.mistakes))})
+			failed = append(failed, FailedPolicy{p.Metadata.Name, finding.Join(slices.Clone(p.mistakes))})
 		}
 	}
 	return failed

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"context"
 	"slices"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Released is what the last release of a cluster type says of one assignment: enough to tell to which team a name
@@ -79,11 +81,11 @@ func (n *namesGiven) decide(targets []*target, same []int) {
 		case owner >= 0:
 			o := targets[owner]
 			n.taken.add(t)
-			n.lost[t] = coded(codeNamesClash, mistake(targets[t].at, "give the workload or the target another name",
-				"%s cannot be called %q: the last release gave this name to %s at %s", targets[t], o.name, o, o.at))
+			n.lost[t] = finding.Errorf(finding.CodeNamesClash, targets[t].at, "give the workload or the target another name",
+				"%s cannot be called %q: the last release gave this name to %s at %s", targets[t], o.name, o, o.at)
 		default:
 			a, b := targets[same[max(i-1, 0)]], targets[same[max(i, 1)]]
-			n.lost[t] = coded(codeNamesClash, mistake(b.at, clashHint(a, b), "%s and %s at %s would both be called %q", b, a, a.at, b.name))
+			n.lost[t] = finding.Errorf(finding.CodeNamesClash, b.at, clashHint(a, b), "%s and %s at %s would both be called %q", b, a, a.at, b.name)
 		}
 	}
 }

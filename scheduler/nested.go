@@ -7,6 +7,8 @@ import (
 	"regexp"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // What follows runs only once something has gone wrong with templates in configuration values: it
@@ -17,7 +19,7 @@ var reference = regexp.MustCompile(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([
 
 // explainNested blames err, from the evaluation of a text that templates have rendered, on the
 // configuration value that fails on its own; if there is none, on the template at at.
-func (e *evaluator) explainNested(ctx context.Context, err error, at Position, in *input) error {
+func (e *evaluator) explainNested(ctx context.Context, err error, at finding.Position, in *input) error {
 	if errors.Is(err, errTooLong) || errors.Is(err, errTooManySteps) || errors.Is(err, errTooMuchTime) {
 		return explainCycle(at, in, err.Error())
 	}
@@ -31,7 +33,7 @@ func (e *evaluator) explainNested(ctx context.Context, err error, at Position, i
 			}
 		}
 	}
-	return mistake(at, "", "in the text that the template has rendered: %v", explain(err, Position{}))
+	return finding.Errorf("", at, "", "in the text that the template has rendered: %v", explain(err, finding.Position{}))
 }
 
 // once evaluates a value without evaluating what comes out.
@@ -52,16 +54,16 @@ func (e *evaluator) once(ctx context.Context, t *textTemplate, in *input) error 
 
 // explainCycle names the values that refer to each other in a circle; where there are none, what is
 // wrong is what otherwise says.
-func explainCycle(at Position, in *input, otherwise string) error {
+func explainCycle(at finding.Position, in *input, otherwise string) error {
 	const hint = "a value must not lead back to itself"
 	visited := map[string]bool{}
 	values := in.config.data()
 	for _, key := range sortedKeys(values) {
 		if cycle := findCycle(values, []string{key}, visited); cycle != nil {
-			return coded(codeCycleOfValues, mistake(in.config.origin(cycle[0]), hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → ")))
+			return finding.Errorf(finding.CodeCycleOfValues, in.config.origin(cycle[0]), hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
 		}
 	}
-	return mistake(at, hint, "%s", otherwise)
+	return finding.Errorf("", at, hint, "%s", otherwise)
 }
 
 // findCycle follows the references of the last key of path until one comes up again.

@@ -9,6 +9,7 @@ import (
 	"text/template/parse"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // requireSame requires that the pieces of a text write what the whole writes, in as many steps.
@@ -61,7 +62,7 @@ func TestPiecesWriteWhatTheWholeDoes(t *testing.T) {
 		"{{ range until 5 }}{{ end }}":               {true, 0},
 	} {
 		t.Run(text, func(t *testing.T) {
-			compiled := l.text("t", text, Position{})
+			compiled := l.text("t", text, finding.Position{})
 			require.NoError(t, compiled.err)
 			require.Equal(t, c.apart, compiled.program != nil)
 			if !c.apart {
@@ -88,14 +89,14 @@ func TestPiecesWriteWhatTheWholeDoes(t *testing.T) {
 func TestPiecesKnowAllFields(t *testing.T) {
 	require.ElementsMatch(t, dataFields(), append(plainReads(), "ConfigData"))
 	for name, get := range textFields {
-		run, err := (&library{functions: functions()}).text("t", "{{ ."+name+" }}", Position{}), error(nil)
+		run, err := (&library{functions: functions()}).text("t", "{{ ."+name+" }}", finding.Position{}), error(nil)
 		require.NoError(t, err)
 		d := data{DeploymentTargetName: "1", Namespace: "2", Environment: "3", Workspace: "4", Workload: "5", ClusterType: "6", Manifests: map[string]string{"repo": "7", "branch": "8", "path": "9"}}
 		var b strings.Builder
 		require.NoError(t, run.run.Execute(&b, d))
 		require.Equal(t, b.String(), get(&d), name)
 	}
-	require.IsType(t, &parse.TextNode{}, (&library{functions: functions()}).text("t", "x", Position{}).run.Root.Nodes[0])
+	require.IsType(t, &parse.TextNode{}, (&library{functions: functions()}).text("t", "x", finding.Position{}).run.Root.Nodes[0])
 }
 
 // randomValue is a text for parseValue.

@@ -10,6 +10,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"golang.org/x/sync/errgroup"
 )
 
@@ -98,10 +99,10 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	return result, nil
 }
 
-func sortedFindings(lists ...[]Finding) []Finding {
+func sortedFindings(lists ...[]finding.Finding) []finding.Finding {
 	all := slices.Concat(lists...)
-	slices.SortFunc(all, func(a, b Finding) int {
-		return cmp.Or(comparePositions(a.Position, b.Position), strings.Compare(a.Message, b.Message))
+	slices.SortFunc(all, func(a, b finding.Finding) int {
+		return cmp.Or(a.Position.Compare(b.Position), strings.Compare(a.Message, b.Message))
 	})
 	return all
 }
@@ -112,7 +113,7 @@ type renderer struct {
 	accounts map[string]string // see Result.Accounts
 	targets  []*target         // sorted by name
 	policies []selectedPair
-	findings []Finding
+	findings []finding.Finding
 	// lastRelease is Options.LastRelease.
 	lastRelease func(ctx context.Context, clusterType string) ([]Released, error)
 	unknown     map[string][]Failure // by cluster type: targets of a decision that nobody knows
@@ -233,14 +234,14 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 		}
 		const selectsNo = "SchedulingPolicy %q selects no %s in environment %q"
 		if selected.types.empty() {
-			r.findings = append(r.findings, finding(codeNoClusterType, p.at, "", selectsNo, p.Metadata.Name, "cluster type", r.model.environment))
+			r.findings = append(r.findings, finding.New(finding.CodeNoClusterType, p.at, "", selectsNo, p.Metadata.Name, "cluster type", r.model.environment))
 		}
 		if selected.targets.empty() { // which an app team may be about to bring
-			r.findings = append(r.findings, finding(codeNoTarget, p.at, "", selectsNo, p.Metadata.Name, "deployment target", r.model.environment))
+			r.findings = append(r.findings, finding.New(finding.CodeNoTarget, p.at, "", selectsNo, p.Metadata.Name, "deployment target", r.model.environment))
 		}
 		r.policies = append(r.policies, selected)
 	}
-	return joinMistakes(errs)
+	return finding.Join(errs)
 }
 
 // check adds what is odd about the objects, whether or not it is used.

@@ -4,6 +4,7 @@ import (
 	"errors"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Result is an environment, decided and rendered.
@@ -24,7 +25,7 @@ type Result struct {
 	// stands for one in each assignment's namespace, or NAMESPACE/NAME. See [Result.ServiceAccount].
 	Accounts map[string]string
 	// Warnings holds warnings and notes, sorted by position.
-	Warnings []Finding
+	Warnings []finding.Finding
 }
 
 // ClusterTypeResult is one cluster type with all that was decided for it.
@@ -94,7 +95,7 @@ type File struct {
 // ConfigSource is a ConfigMap and where it stands.
 type ConfigSource struct {
 	Name string
-	Position
+	finding.Position
 }
 
 // Failure is an assignment that could not be rendered.
@@ -163,23 +164,4 @@ func newFailure(name, clusterType string, err error) Failure {
 		f.Reason, f.Err = known.reason, known.error
 	}
 	return f
-}
-
-// Finding is a warning or a note about the input.
-type Finding struct {
-	Position
-	// Code identifies what is found, such as W1203; it may be empty. See "wherry explain".
-	Code string
-	// Column counts characters from 1; zero where it is not known.
-	Column int
-	// Note marks what is only worth knowing, such as a file that holds no object: no reason to be strict.
-	Note    bool
-	Message string
-	Hint    string
-}
-
-// Position is a place in the input. The zero value is no place.
-type Position struct {
-	File string `json:"file,omitempty"`
-	Line int    `json:"line,omitempty"`
 }

@@ -3,6 +3,8 @@ package scheduler
 import (
 	"regexp"
 	"slices"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // maxRingBytes bounds the names of an environment's rings together: a release document, which lists them, has at most
@@ -35,7 +37,7 @@ type promotedEnvironment struct {
 type namedRings struct {
 	environment string
 	rings       []string
-	at          Position
+	at          finding.Position
 }
 
 func (p *promotionPolicy) addTo(m *Model) {
@@ -52,27 +54,27 @@ func (p *promotionPolicy) checkRings() []error {
 	for _, e := range p.Spec.Environments {
 		at := p.position(e.Line)
 		if e.Name == "" {
-			errs = append(errs, coded(codeRings, mistake(at, "give its name", "an environment of the PromotionPolicy has no name")))
+			errs = append(errs, finding.Errorf(finding.CodeRings, at, "give its name", "an environment of the PromotionPolicy has no name"))
 		}
 		errs = append(errs, checkRings(at, e.Rings)...)
 	}
 	return errs
 }
 
-func checkRings(at Position, rings []string) []error {
+func checkRings(at finding.Position, rings []string) []error {
 	var errs []error
 	bytes := 0
 	for i, ring := range rings {
 		bytes += len(ring) + len(`"",`)
 		switch {
 		case !ringPattern.MatchString(ring):
-			errs = append(errs, coded(codeRings, mistake(at, "use letters, digits, '.', '_' and '-'", "a ring cannot be called %q", ring)))
+			errs = append(errs, finding.Errorf(finding.CodeRings, at, "use letters, digits, '.', '_' and '-'", "a ring cannot be called %q", ring))
 		case slices.Contains(rings[:i], ring):
-			errs = append(errs, coded(codeRings, mistake(at, "remove one of them", "ring %q is named twice", ring)))
+			errs = append(errs, finding.Errorf(finding.CodeRings, at, "remove one of them", "ring %q is named twice", ring))
 		}
 	}
 	if bytes > maxRingBytes {
-		errs = append(errs, coded(codeRings, mistake(at, "use fewer rings, or shorter names", "the names of the rings have %d bytes together, at most %d are allowed", bytes, maxRingBytes)))
+		errs = append(errs, finding.Errorf(finding.CodeRings, at, "use fewer rings, or shorter names", "the names of the rings have %d bytes together, at most %d are allowed", bytes, maxRingBytes))
 	}
 	return errs
 }
@@ -86,7 +88,7 @@ func (m *Model) Rings() ([]string, error) {
 		switch {
 		case r.environment != m.environment:
 		case first != nil:
-			return nil, coded(codeRings, mistake(r.at, "remove one of them", "the rings of environment %q are named twice: first at %s", r.environment, first.at))
+			return nil, finding.Errorf(finding.CodeRings, r.at, "remove one of them", "the rings of environment %q are named twice: first at %s", r.environment, first.at)
 		default:
 			first, rings = &m.rings[i], r.rings
 		}

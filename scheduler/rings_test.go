@@ -7,6 +7,7 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func TestRings(t *testing.T) {
@@ -49,7 +50,7 @@ func TestRings(t *testing.T) {
 			}
 			if c.err != "" {
 				require.ErrorContains(t, err, c.err)
-				require.Equal(t, "E1018", FindingsIn(err)[0].Code)
+				require.Equal(t, "E1018", finding.In(err)[0].Code)
 				return
 			}
 			require.NoError(t, err)

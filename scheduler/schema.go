@@ -10,6 +10,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"golang.org/x/text/language"
 	"golang.org/x/text/message"
 )
@@ -17,7 +18,7 @@ import (
 // schemaUse is a schema that applies to an assignment, and where it comes from.
 type schemaUse struct {
 	owner string // such as: ConfigSchema "ports"
-	at    Position
+	at    finding.Position
 	text  string
 	// limit is how many steps the schemas of a workload may take together. Zero is maxSchemaSteps for this one alone.
 	limit int
@@ -96,7 +97,7 @@ func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) e
 		}
 		found, err := v.check(c, use.text, limit)
 		if err != nil {
-			errs = append(errs, coded(codeSchema, mistake(use.at, "", "%s cannot be used: %v", use.owner, err)))
+			errs = append(errs, finding.Errorf(finding.CodeSchema, use.at, "", "%s cannot be used: %v", use.owner, err))
 			continue
 		}
 		if found.steps > limit {
@@ -108,16 +109,16 @@ func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) e
 		}
 		errs = append(errs, violated(c, use, found.violations)...)
 	}
-	return joinMistakes(errs)
+	return finding.Join(errs)
 }
 
 func violated(c *config, use schemaUse, violations []violation) (errs []error) {
 	for _, found := range violations {
 		at, says := c.origin(found.key), fmt.Sprintf("%s at %s", use.owner, use.at)
-		if at == (Position{}) {
+		if at == (finding.Position{}) {
 			at, says = use.at, use.owner
 		}
-		errs = append(errs, coded(codeSchemaViolation, mistake(at, "", "configuration: %s, says %s", strings.TrimSpace(found.path+" "+found.message), says)))
+		errs = append(errs, finding.Errorf(finding.CodeSchemaViolation, at, "", "configuration: %s, says %s", strings.TrimSpace(found.path+" "+found.message), says))
 	}
 	return errs
 }
@@ -180,7 +181,7 @@ func compileSchema(text string) *compiledSchema {
 			first = err
 		}
 	}
-	return &compiledSchema{err: errors.New(sentence("%s", strings.ReplaceAll(first.Error(), schemaURL, "")))}
+	return &compiledSchema{err: errors.New(finding.Sentence("%s", strings.ReplaceAll(first.Error(), schemaURL, "")))}
 }
 
 // schemaURL is what a schema is called while it is compiled; it is an absolute URL so that the library
@@ -292,7 +293,7 @@ func violationsOf(e *jsonschema.ValidationError, printer *message.Printer) []vio
 		}
 		return found
 	}
-	v := violation{message: sentence("%s", e.ErrorKind.LocalizedString(printer)), quotes: quotesValue(e.ErrorKind)}
+	v := violation{message: finding.Sentence("%s", e.ErrorKind.LocalizedString(printer)), quotes: quotesValue(e.ErrorKind)}
 	if len(e.InstanceLocation) > 0 {
 		v.key, v.path = e.InstanceLocation[0], strings.Join(e.InstanceLocation, ".")+":"
 	}

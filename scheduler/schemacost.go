@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 const (
@@ -364,11 +365,11 @@ func shareSchemaSteps(all []*target) {
 
 // tooLarge says that a registration's schemas are too large together.
 func tooLarge(use schemaUse) error {
-	return coded(codeSchemaCost, mistake(use.at, "share one schema among workloads", "%s is one of those of its registration, which are larger than %d bytes together", use.owner, maxSchemaBytes))
+	return finding.Errorf(finding.CodeSchemaCost, use.at, "share one schema among workloads", "%s is one of those of its registration, which are larger than %d bytes together", use.owner, maxSchemaBytes)
 }
 
 // tooCostly says what is wrong with a schema that takes more steps than it may.
 func tooCostly(use schemaUse) error {
-	return coded(codeSchemaCost, mistake(use.at, "simplify the schema: each $ref, allOf, anyOf and oneOf counts as often as it is reached",
-		"%s takes more than %d steps to check the configuration", use.owner, cmp.Or(use.limit, maxSchemaSteps)))
+	return finding.Errorf(finding.CodeSchemaCost, use.at, "simplify the schema: each $ref, allOf, anyOf and oneOf counts as often as it is reached",
+		"%s takes more than %d steps to check the configuration", use.owner, cmp.Or(use.limit, maxSchemaSteps))
 }

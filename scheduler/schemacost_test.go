@@ -9,6 +9,7 @@ import (
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"pgregory.net/rapid"
 )
 
@@ -95,7 +96,7 @@ func TestHostileSchemasFailTheirAssignmentAlone(t *testing.T) {
 			require.Equal(t, SchemaViolated, edge.Failures[0].Reason)
 			require.Contains(t, edge.Failures[0].Err.Error(), `a schema of workload "hostile"`)
 			require.Contains(t, edge.Failures[0].Err.Error(), c.says)
-			require.Contains(t, []string{codeSchema, codeSchemaCost}, FindingsIn(edge.Failures[0].Err)[0].Code)
+			require.Contains(t, []string{finding.CodeSchema, finding.CodeSchemaCost}, finding.In(edge.Failures[0].Err)[0].Code)
 		})
 	}
 }

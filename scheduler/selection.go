@@ -3,6 +3,7 @@ package scheduler
 import (
 	"math/bits"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
@@ -141,7 +142,7 @@ func (s *labelSelector) requirements(o *object) (labels.Requirements, error) {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&kube)
 	if err != nil {
-		return nil, coded(codeSelector, mistake(o.position(s.Line), "operators are In, NotIn, Exists and DoesNotExist", "%s %q: %v", o.Kind, o.Metadata.Name, err))
+		return nil, finding.Errorf(finding.CodeSelector, o.position(s.Line), "operators are In, NotIn, Exists and DoesNotExist", "%s %q: %v", o.Kind, o.Metadata.Name, err)
 	}
 	all, _ := selector.Requirements()
 	return all, nil

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/health"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Settings is what annotations below wherry.dev/ ask of the agent for one assignment. The zero value
@@ -54,11 +55,11 @@ type annotation struct {
 	object *object // that has it
 	key    string
 	value  string
-	at     Position
+	at     finding.Position
 }
 
 func (a annotation) mistake(hint, format string, args ...any) error {
-	return coded(codeAnnotationValue, mistake(a.at, hint, "annotation %s: %s", a.key, fmt.Sprintf(format, args...)))
+	return finding.Errorf(finding.CodeAnnotationValue, a.at, hint, "annotation %s: %s", a.key, fmt.Sprintf(format, args...))
 }
 
 func (a annotation) origin() string {
@@ -150,12 +151,12 @@ func checkPin(ct *clusterType) error {
 	if !ok || v.Value == PinCommit {
 		return nil
 	}
-	return mistake(ct.position(v.line), hintOf(v.Value, []string{PinCommit}), "annotation %s: there is no %q", PinAnnotation, v.Value)
+	return finding.Errorf("", ct.position(v.line), hintOf(v.Value, []string{PinCommit}), "annotation %s: there is no %q", PinAnnotation, v.Value)
 }
 
 // hintOf is a hint for a value that is none of those allowed.
 func hintOf(value string, allowed []string) string {
-	if hint := didYouMean(value, allowed); hint != "" && len(allowed) > 2 {
+	if hint := finding.DidYouMean(value, allowed); hint != "" && len(allowed) > 2 {
 		return hint
 	}
 	if len(allowed) == 1 {

@@ -6,6 +6,8 @@ import (
 	"maps"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // target is a deployment target of this environment.
@@ -14,7 +16,7 @@ type target struct {
 	workspace string
 	workload  *workload
 	spec      *deploymentTarget
-	at        Position
+	at        finding.Position
 	labels    map[string]string
 	schemas   []schemaUse
 }
@@ -35,10 +37,10 @@ func (m *Model) targets() ([]*target, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *target) int {
-		return cmp.Or(strings.Compare(a.name, b.name), comparePositions(a.at, b.at))
+		return cmp.Or(strings.Compare(a.name, b.name), a.at.Compare(b.at))
 	})
 	shareSchemaSteps(all)
-	return all, joinMistakes(errs)
+	return all, finding.Join(errs)
 }
 
 // workspaceOf is the workspace of the registration whose source w was found in. What lies in the
@@ -49,8 +51,8 @@ func (m *Model) workspaceOf(w *workload) (string, error) {
 	}
 	r, ok := m.registrations[w.registration]
 	if !ok {
-		return "", coded(codeNoRegistration, mistake(w.at, didYouMean(w.registration, sortedKeys(m.registrations)),
-			"workload %q comes from registration %q, and there is no WorkloadRegistration of that name", w.Metadata.Name, w.registration))
+		return "", finding.Errorf(finding.CodeNoRegistration, w.at, finding.DidYouMean(w.registration, sortedKeys(m.registrations)),
+			"workload %q comes from registration %q, and there is no WorkloadRegistration of that name", w.Metadata.Name, w.registration)
 	}
 	return r.Workspace, nil
 }
@@ -77,12 +79,12 @@ func (m *Model) newTarget(w *workload, spec *deploymentTarget, workspace string)
 }
 
 // checkEnvironments warns about targets that seem to be meant for the environment and are not.
-func (w *workload) checkEnvironments(environment string) []Finding {
-	var findings []Finding
+func (w *workload) checkEnvironments(environment string) []finding.Finding {
+	var findings []finding.Finding
 	for i := range w.Spec.DeploymentTargets {
 		t := &w.Spec.DeploymentTargets[i]
 		if t.Environment != environment && strings.EqualFold(t.Environment, environment) {
-			findings = append(findings, finding(codeEnvironmentCase, w.position(t.Line), "names of environments are compared to the letter",
+			findings = append(findings, finding.New(finding.CodeEnvironmentCase, w.position(t.Line), "names of environments are compared to the letter",
 				"target %q is for environment %q, which is not %q", t.Name, t.Environment, environment))
 		}
 	}

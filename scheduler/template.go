@@ -7,6 +7,7 @@ import (
 	"text/template"
 	"text/template/parse"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
 	"gopkg.in/yaml.v3"
 )
@@ -51,7 +52,7 @@ type manifest struct {
 
 // textTemplate is a text that was parsed, or failed to.
 type textTemplate struct {
-	at       Position // of its first line
+	at       finding.Position // of its first line
 	run      *template.Template
 	shielded *template.Template // the same with shielded functions; nil where no target needs them
 	program  program            // the same in pieces, for what needs no shield; nil where it cannot be
@@ -78,10 +79,10 @@ func (l *library) compile(t *templateObject) *compiledTemplate {
 }
 
 // text parses one text.
-func (l *library) text(name, s string, at Position) *textTemplate {
+func (l *library) text(name, s string, at finding.Position) *textTemplate {
 	t := &textTemplate{at: at}
 	if len(s) > maxTextBytes { // also the parser's stack grows with it
-		t.err = coded(codeTooLarge, mistake(at, "", "the template is longer than %d bytes", maxTextBytes))
+		t.err = finding.Errorf(finding.CodeTooLarge, at, "", "the template is longer than %d bytes", maxTextBytes)
 		return t
 	}
 	t.run, t.err = template.New(name).Funcs(l.functions).Parse(s)
@@ -106,7 +107,7 @@ func (l *library) tree(t *templateObject, n *yaml.Node) any {
 		err = yamlv2.Unmarshal(written, &tree)
 	}
 	if err != nil {
-		return &textTemplate{at: at, err: mistake(at, "", "%v", err)}
+		return &textTemplate{at: at, err: finding.Errorf("", at, "", "%v", err)}
 	}
 	return mapStrings(tree, func(s string) any {
 		if !strings.Contains(s, "{{") {

@@ -3,6 +3,7 @@ package scheduler
 import (
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/finding"
 	"k8s.io/apimachinery/pkg/util/validation"
 )
 
@@ -41,7 +42,7 @@ func (p *platformObject) addTo(m *Model) {
 type workspace struct {
 	account string // a name, or NAMESPACE/NAME
 	limits  limits
-	at      Position
+	at      finding.Position
 }
 
 func (w platformWorkspace) account() string {
@@ -55,22 +56,22 @@ func (w platformWorkspace) account() string {
 // listed to be confined must not go without that because of a slip.
 func (p *platformObject) checkWorkspaces() []error {
 	var errs []error
-	seen := map[string]Position{}
+	seen := map[string]finding.Position{}
 	for _, w := range p.Spec.Workspaces {
 		at := p.position(w.Line)
 		if w.Name == "" {
-			errs = append(errs, coded(codeWorkspace, mistake(at, "give the workspace of a WorkloadRegistration", "a workspace of the Platform has no name")))
+			errs = append(errs, finding.Errorf(finding.CodeWorkspace, at, "give the workspace of a WorkloadRegistration", "a workspace of the Platform has no name"))
 			continue
 		}
 		if first, twice := seen[w.Name]; twice {
-			errs = append(errs, coded(codeWorkspace, mistake(at, "remove one of them", "workspace %q is listed twice: first at %s", w.Name, first)))
+			errs = append(errs, finding.Errorf(finding.CodeWorkspace, at, "remove one of them", "workspace %q is listed twice: first at %s", w.Name, first))
 		}
 		seen[w.Name] = at
 		if l := w.Limits; min(l.Targets, l.Files, l.Bytes) < 0 {
-			errs = append(errs, coded(codeWorkspace, mistake(at, "leave it out for the default", "workspace %q: a limit is below zero", w.Name)))
+			errs = append(errs, finding.Errorf(finding.CodeWorkspace, at, "leave it out for the default", "workspace %q: a limit is below zero", w.Name))
 		}
 		if problem := accountProblem(w.account()); problem != "" {
-			errs = append(errs, coded(codeWorkspace, mistake(at, "give serviceAccount: NAME or NAMESPACE/NAME", "workspace %q: no ServiceAccount can be called %q: %s", w.Name, w.account(), problem)))
+			errs = append(errs, finding.Errorf(finding.CodeWorkspace, at, "give serviceAccount: NAME or NAMESPACE/NAME", "workspace %q: no ServiceAccount can be called %q: %s", w.Name, w.account(), problem))
 		}
 	}
 	return errs

@@ -8,6 +8,7 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func platformWith(workspaces string) string {
@@ -81,7 +82,7 @@ func TestARegistrationThatBringsTooMuchFailsAlone(t *testing.T) {
 		_, err = load2("", manyTargets("evil", DefaultMaxTargets+1))
 		require.EqualError(t, err, `platform.yaml:11: registration "other" has more than 2000 deployment targets for environment "dev" (divide it, or raise limits.targets of workspace "other-team" in spec.workspaces of the Platform)`)
 		require.Equal(t, LimitExceeded, ReasonOf(err, RenderFailed))
-		require.Equal(t, codeLimit, FindingsIn(err)[0].Code)
+		require.Equal(t, finding.CodeLimit, finding.In(err)[0].Code)
 		_, err = load2(", limits: {targets: 3000}", manyTargets("evil", DefaultMaxTargets+1))
 		require.NoError(t, err)
 		_, err = load2(", limits: {targets: 3}", manyTargets("evil", 4))

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/demo"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 func newDemoCommand() *cobra.Command {
@@ -51,9 +51,9 @@ value that changes is a ConfigMap beside yours.`,
 				defer func() { err = errors.Join(err, os.RemoveAll(dir)) }()
 			}
 			result, err := demo.Run(cmd.Context(), dir, options)
-			var input *scheduler.InputError
+			var input *finding.Error
 			wrong := errors.As(err, &input)
-			if errors.Is(err, demo.ErrNothingAssigned) || wrong && input.Code == platform.CodeNoEnvironment {
+			if errors.Is(err, demo.ErrNothingAssigned) || wrong && input.Code == finding.CodeUnknownEnvironment {
 				return cli.Fail(cli.Usage, err, "name the environment with --environment")
 			}
 			if errors.As(err, new(*platform.SourceError)) || wrong {

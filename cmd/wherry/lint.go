@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 var lintFormats = []string{"table", "json", "sarif"}
@@ -67,11 +67,11 @@ func (o *lintOptions) check(cmd *cobra.Command) error {
 		return cli.Usagef("-o must be table, json or sarif, not %q", o.format)
 	}
 	for i, code := range o.ignore {
-		known, ok := findLintCode(code)
+		known, ok := finding.Explain(code)
 		if !ok {
 			return unknownLintCode(code)
 		}
-		o.ignore[i] = known.code
+		o.ignore[i] = known.Code
 	}
 	return nil
 }
@@ -156,7 +156,7 @@ type lintCollector struct {
 	result *lintResult
 	known  map[string]int // place in result.Findings, by what is found
 	unused map[string]int // in how many environments an object of a base is not used
-	bases  []scheduler.Finding
+	bases  []finding.Finding
 }
 
 func (c *lintCollector) environment(ctx context.Context, o platform.Source) error {
@@ -169,7 +169,7 @@ func (c *lintCollector) environment(ctx context.Context, o platform.Source) erro
 		c.result.Environments = append(c.result.Environments, o.Environment)
 	}
 	if err != nil {
-		found := scheduler.FindingsIn(err)
+		found := finding.In(err)
 		if len(found) == 0 {
 			return sourceFailure(err)
 		}
@@ -194,19 +194,19 @@ func (c *lintCollector) environment(ctx context.Context, o platform.Source) erro
 
 // unread adds what is wrong with sources of app teams that could not be read, instead of what follows
 // from their absence.
-func (c *lintCollector) unread(loaded *platform.Loaded, found []scheduler.Finding) []scheduler.Finding {
+func (c *lintCollector) unread(loaded *platform.Loaded, found []finding.Finding) []finding.Finding {
 	for _, u := range loaded.Unread {
 		c.result.Incomplete = true
-		mistakes := scheduler.FindingsIn(u.Err)
+		mistakes := finding.In(u.Err)
 		for _, r := range loaded.Model.Registrations() {
 			if r.Name != u.Registration {
 				continue
 			}
-			found = slices.DeleteFunc(found, func(f scheduler.Finding) bool {
-				return f.Code == scheduler.CodeEmptyRegistration && f.Position == r.Position
+			found = slices.DeleteFunc(found, func(f finding.Finding) bool {
+				return f.Code == finding.CodeEmptyRegistration && f.Position == r.Position
 			})
 			if len(mistakes) == 0 {
-				mistakes = []scheduler.Finding{{Code: codeUnreadSource, Position: r.Position, Message: unplaced(u.Err)}}
+				mistakes = []finding.Finding{{Code: finding.CodeUnreadSource, Position: r.Position, Message: unplaced(u.Err)}}
 			}
 		}
 		found = append(found, mistakes...)
@@ -214,22 +214,19 @@ func (c *lintCollector) unread(loaded *platform.Loaded, found []scheduler.Findin
 	return found
 }
 
-// codeUnreadSource is for a source of an app team that cannot be had at all.
-const codeUnreadSource = "E1115"
-
 // unplaced is what err says without the place that a finding has anyway.
 func unplaced(err error) string {
 	var source *platform.SourceError
 	if errors.As(err, &source) {
 		there := *source
-		there.At = scheduler.Position{}
+		there.At = finding.Position{}
 		return there.Error()
 	}
 	return err.Error()
 }
 
 // add adds findings of an environment, empty where it is not known yet.
-func (c *lintCollector) add(environment string, found []scheduler.Finding) {
+func (c *lintCollector) add(environment string, found []finding.Finding) {
 	for _, f := range found {
 		key := strings.Join([]string{f.Code, f.Position.String(), f.Message}, "\n")
 		i, ok := c.known[key]
@@ -254,7 +251,7 @@ func (c *lintCollector) finish(environments int, ignore []string) *lintResult {
 	for _, f := range c.bases {
 		if c.unused[f.Code+" "+f.Position.String()] == environments && environments > 1 {
 			for _, e := range r.Environments {
-				c.add(e, []scheduler.Finding{f})
+				c.add(e, []finding.Finding{f})
 			}
 		}
 	}
@@ -264,9 +261,9 @@ func (c *lintCollector) finish(environments int, ignore []string) *lintResult {
 	})
 	for _, f := range r.Findings {
 		switch f.Severity {
-		case scheduler.SeverityError:
+		case finding.SeverityError:
 			r.Errors++
-		case scheduler.SeverityWarning:
+		case finding.SeverityWarning:
 			r.Warnings++
 		default:
 			r.Notes++
@@ -283,7 +280,7 @@ func (r *lintResult) print(w io.Writer, format string) error {
 		return cli.Print(w, "json", r, nil)
 	}
 	for _, f := range r.Findings {
-		place := scheduler.Position{File: f.File, Line: f.Line}.String()
+		place := finding.Position{File: f.File, Line: f.Line}.String()
 		if f.Column > 0 {
 			place += fmt.Sprintf(":%d", f.Column)
 		}

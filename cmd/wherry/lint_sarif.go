@@ -11,6 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // The structs below are the part of SARIF 2.1.0 that code scanning reads, in the standard's own names.
@@ -106,17 +107,17 @@ func (r *lintResult) sarif() sarifLog {
 }
 
 func sarifRuleOf(f lintFinding) sarifRule {
-	c, _ := findLintCode(f.Code)
+	c, _ := finding.Explain(f.Code)
 	rule := sarifRule{
-		ID: f.Code, ShortDescription: sarifText{Text: c.title}, FullDescription: sarifText{Text: c.text},
+		ID: f.Code, ShortDescription: sarifText{Text: c.Title}, FullDescription: sarifText{Text: c.Text},
 		DefaultConfiguration: sarifConfig{Level: f.Severity}, Properties: sarifTags{Tags: []string{"wherry"}},
 	}
-	help, markdown := c.text, c.text
-	if c.example != "" {
-		help += "\n\nExample:\n" + indentLines(c.example)
-		markdown += "\n\n```yaml\n" + c.example + "\n```"
+	help, markdown := c.Text, c.Text
+	if c.Example != "" {
+		help += "\n\nExample:\n" + indentLines(c.Example)
+		markdown += "\n\n```yaml\n" + c.Example + "\n```"
 	}
-	rule.Help = sarifText{Text: help + "\n\nWhat to do: " + c.remedy, Markdown: markdown + "\n\n**What to do:** " + c.remedy}
+	rule.Help = sarifText{Text: help + "\n\nWhat to do: " + c.Remedy, Markdown: markdown + "\n\n**What to do:** " + c.Remedy}
 	return rule
 }
 

@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // platformHelp explains PLATFORM in the help of each command that takes it.
@@ -267,7 +268,7 @@ func uncommitted(files []string, consequence string) string {
 	return fmt.Sprintf("%s not committed%s: %s", cli.Count(len(files), "file"), consequence, names)
 }
 
-func printFindings(cmd *cobra.Command, findings []scheduler.Finding) (warnings int) {
+func printFindings(cmd *cobra.Command, findings []finding.Finding) (warnings int) {
 	for _, f := range findings {
 		kind := "warning"
 		if f.Note {

@@ -12,10 +12,8 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
-
-// CodeOtherEnvironment is of the [scheduler.InputError] for a platform that is another environment's folder or branch.
-const CodeOtherEnvironment = "E1311"
 
 // environmentsAt returns the Environment objects of a source, and reads nothing else of it.
 func (l *loader) environmentsAt(ctx context.Context, src origin) ([]scheduler.Environment, error) {
@@ -166,8 +164,8 @@ func (l *loader) checkPlace() error {
 	}
 	for _, e := range all {
 		if isPlaceOf(place, e) {
-			return &scheduler.InputError{
-				Code:    CodeOtherEnvironment,
+			return &finding.Error{
+				Code:    finding.CodeOtherEnvironment,
 				Message: fmt.Sprintf("%s is environment %q by %s, not %q, which is %s by %s", place, e.Name, e.Position, l.Environment, placeText(all[own]), all[own].Position),
 				Hint:    fmt.Sprintf("give --environment %s, or the folder or branch of %s", e.Name, l.Environment),
 			}
@@ -210,9 +208,6 @@ func isPlaceOf(place location, e scheduler.Environment) bool {
 	}
 }
 
-// CodeNoEnvironment is of the [scheduler.InputError] for an environment that is none of those that Environment objects name.
-const CodeNoEnvironment = "E1306"
-
 // checkEnvironment refuses what is most probably a mistyped name: no workload has targets for it, so all that would
 // be published are empty releases. Where there is no Environment object at all, nothing says which names are right.
 func (l *loader) checkEnvironment(ctx context.Context) error {
@@ -233,7 +228,7 @@ func (l *loader) checkEnvironment(ctx context.Context) error {
 }
 
 func (l *loader) noEnvironment(known []string) error {
-	return &scheduler.InputError{
-		Code: CodeNoEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "there are: " + strings.Join(known, ", "),
+	return &finding.Error{
+		Code: finding.CodeUnknownEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "there are: " + strings.Join(known, ", "),
 	}
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 type loader struct {
@@ -34,7 +35,7 @@ type loader struct {
 type origin struct {
 	part  Part
 	name  string
-	at    scheduler.Position
+	at    finding.Position
 	place location
 	// environments has Environment objects alone read.
 	environments bool
@@ -152,7 +153,7 @@ var commitName = regexp.MustCompile(`^[0-9A-Za-z._-]{1,128}$`)
 
 func (l *loader) useMain(b scheduler.BaseRepo, commit string) {
 	if l.Commit != "" && l.Commit != commit {
-		l.warn("W1307", b.Position, fmt.Sprintf("base commit %s is not used: the base was read at commit %s", l.Commit, commit), "")
+		l.warn(finding.CodeBaseCommitUnused, b.Position, fmt.Sprintf("base commit %s is not used: the base was read at commit %s", l.Commit, commit), "")
 	}
 	l.loaded.BaseCommit = commit
 }
@@ -336,6 +337,6 @@ func within(folder, output string) string {
 	return filepath.ToSlash(rel)
 }
 
-func (l *loader) warn(code string, at scheduler.Position, message, hint string) {
-	l.loaded.Warnings = append(l.loaded.Warnings, scheduler.Finding{Code: code, Position: at, Message: message, Hint: hint})
+func (l *loader) warn(code string, at finding.Position, message, hint string) {
+	l.loaded.Warnings = append(l.loaded.Warnings, finding.Finding{Code: code, Position: at, Message: message, Hint: hint})
 }

@@ -15,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Source names the places that an environment of a platform is read from.
@@ -63,14 +64,14 @@ type Loaded struct {
 	// nothing of them.
 	Unread []Unread
 	// Warnings is about the sources as such; those about objects are the model's.
-	Warnings []scheduler.Finding
+	Warnings []finding.Finding
 }
 
 // Unread is a WorkloadRegistration whose source could not be fetched or parsed. Which assignments it asks
 // for is not known, so those that there were must stay.
 type Unread struct {
 	Registration string
-	// Err is a [*SourceError], or joins [scheduler.InputError]s.
+	// Err is a [*SourceError], or joins [finding.Error]s.
 	Err error
 }
 
@@ -85,13 +86,13 @@ const (
 )
 
 // SourceError says which source could not be read. What is wrong inside a source that was read is a
-// [scheduler.InputError] instead.
+// [finding.Error] instead.
 type SourceError struct {
 	Part  Part
 	Name  string // of the BaseRepo or WorkloadRegistration; may be empty
 	Place string // the folder, or the URL without credentials
 	// At is the object that names the source; no place for one that the options name.
-	At scheduler.Position
+	At finding.Position
 	// Unreachable is true where the same call may succeed later: a server that does not answer.
 	Unreachable bool
 	Err         error
@@ -111,7 +112,7 @@ func (e *SourceError) Error() string {
 func (e *SourceError) Unwrap() error { return e.Err }
 
 // Load reads an environment with its bases and workloads. It fetches what the objects name and the
-// options do not replace. Errors are [*SourceError], [*WhichEnvironmentError] and [scheduler.InputError], or of ctx.
+// options do not replace. Errors are [*SourceError], [*WhichEnvironmentError] and [finding.Error], or of ctx.
 // An app team's source that cannot be read is no error but Unread, unless the options name it and it is not there.
 func Load(ctx context.Context, o Source) (*Loaded, error) {
 	if o.Timeout <= 0 {

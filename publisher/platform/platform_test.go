@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gittest"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 const kalypso = "apiVersion: scheduler.kalypso.io/v1alpha1\n"
@@ -317,7 +318,7 @@ func TestAnAppTeamsSourceThatCannotBeReadStopsNobodyElse(t *testing.T) {
 func TestMistakesInsideASourceNameFileAndLine(t *testing.T) {
 	dir := gittest.WriteFiles(t, "", map[string]string{"a/broken.yaml": "kind: x\nb: [1\n"})
 	_, err := Load(t.Context(), Source{Platform: dir, Environment: "dev"})
-	var input *scheduler.InputError
+	var input *finding.Error
 	require.ErrorAs(t, err, &input)
 	require.Equal(t, filepath.ToSlash(dir)+"/a/broken.yaml", input.File)
 	require.NotZero(t, input.Line)
@@ -330,7 +331,7 @@ func TestAMistypedEnvironmentIsRefused(t *testing.T) {
 	dir := gittest.WriteFiles(t, "", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
 	_, err := Load(t.Context(), Source{Platform: dir, Environment: "dve"})
 	require.EqualError(t, err, `no Environment object is called "dve" (there are: dev, qa)`)
-	require.Equal(t, CodeNoEnvironment, scheduler.FindingsIn(err)[0].Code)
+	require.Equal(t, finding.CodeUnknownEnvironment, finding.In(err)[0].Code)
 	_, err = Load(t.Context(), Source{Platform: t.TempDir(), Environment: "dve"})
 	require.NoError(t, err, "nothing says which there are")
 

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/examples"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // The value of the example that the demo changes.
@@ -109,8 +110,8 @@ func (s *show) takeOwn(ctx context.Context) error {
 	nothing := fmt.Errorf("%s: %w in environment %s", s.Sources.Platform, ErrNothingAssigned, strings.Join(s.candidates(), " or "))
 	for _, environment := range s.candidates() {
 		rendered, _, err := s.render(ctx, environment)
-		var unknown *scheduler.InputError
-		if errors.As(err, &unknown) && unknown.Code == platform.CodeNoEnvironment {
+		var unknown *finding.Error
+		if errors.As(err, &unknown) && unknown.Code == finding.CodeUnknownEnvironment {
 			nothing = fmt.Errorf("%s: %w", s.Sources.Platform, err) // it names those that there are
 			continue
 		}
