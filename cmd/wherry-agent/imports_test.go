@@ -48,7 +48,11 @@ func TestTheAgentKnowsNothingOfItsPublisherOrHub(t *testing.T) {
 		{self + "agent", []string{
 			self + "publisher", self + "scheduler", self + "hub", self + "cmd", self + "airgap/registry",
 			self + "reconcilers/kubernetes", self + "reconcilers/directory", "k8s.io", "github.com/spf13/cobra",
+			self + "agent/doctor", // which knows the adapters
 		}},
+		{self + "agent/doctor", []string{self + "publisher", self + "scheduler", self + "hub", self + "cmd", self + "airgap/registry"}},
+		{self + "reconcilers/...", []string{self + "agent", self + "publisher", self + "scheduler", self + "hub", self + "airgap", self + "deploy", self + "cmd"}},
+		{self + "deploy/...", []string{self + "agent", self + "publisher", self + "scheduler", self + "hub", self + "airgap", self + "cmd"}},
 	} {
 		for _, path := range deps(t, "{{.ImportPath}}", tc.of) {
 			for _, f := range tc.forbidden {

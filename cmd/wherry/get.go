@@ -148,7 +148,7 @@ func (g *getFlags) ask(use func(fleet) error) error {
 	client.Timeout = 30 * time.Second
 	err = use(hub.Client{URL: url, HTTP: client})
 	var said *cli.Error
-	hint := cli.CertificateHint(err)
+	hint := oci.CertificateHint(err)
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err

@@ -21,7 +21,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 // authority makes certificates for servers, and files of them.
@@ -153,10 +152,10 @@ func TestCertificatesThatAgentsRefuseSayWhatToDo(t *testing.T) {
 			}
 			for range 2 {
 				_, err := ask(ca)
-				require.Contains(t, cli.CertificateHint(err), tt.hint, err)
+				require.Contains(t, oci.CertificateHint(err), tt.hint, err)
 			}
 			require.Equal(t, tt.valid < 0, strings.Count(log.String(), "has expired") == 1, log.String())
 		})
 	}
-	require.Empty(t, cli.CertificateHint(os.ErrNotExist))
+	require.Empty(t, oci.CertificateHint(os.ErrNotExist))
 }

@@ -13,10 +13,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/needs"
-	"github.com/wherry-dev/wherry/cmd/internal/rbac"
 	"github.com/wherry-dev/wherry/deploy"
+	"github.com/wherry-dev/wherry/deploy/rbac"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
 // maxDefinitionBytes bounds a file of --crd. All of a large cluster's definitions together have some MiB.

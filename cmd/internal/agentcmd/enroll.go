@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -350,7 +351,7 @@ func enrollError(err error) error {
 	case errors.Is(err, agent.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
 		return cli.Fail(cli.Denied, err, "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request")
 	}
-	if hint := cli.CertificateHint(err); hint != "" {
+	if hint := oci.CertificateHint(err); hint != "" {
 		return cli.Fail(cli.Failed, err, hint)
 	}
 	return cli.Fail(cli.Failed, err, "is this the hub's address, and is it running? Run the same again then: what it has followed already is answered again")

@@ -26,9 +26,9 @@ func TestAnArgoCDThatIsSilentIsNamed(t *testing.T) {
 		{[]unstructured.Unstructured{looked(time.Hour)}, 0, OK, "is at work"},
 	} {
 		e := &examination{Subject: Subject{Now: func() time.Time { return now }}}
-		e.judgeArgo("argocd", c.applications, c.silence)
-		require.Equal(t, c.result, e.findings[0].Result, c.message)
-		require.Contains(t, e.findings[0].Message, c.message)
-		require.Equal(t, c.result == Failed, e.findings[0].Remedy != "")
+		got := judgeArgo(e, "argocd", c.applications, c.silence)
+		require.Equal(t, c.result, got.Result, c.message)
+		require.Contains(t, got.Message, c.message)
+		require.Equal(t, c.result == Failed, got.Remedy != "")
 	}
 }

@@ -29,11 +29,10 @@ func TestTheQueueIsWarnedOf(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &examination{Subject: Subject{HubURL: tc.hub, Now: func() time.Time { return now }}, waiting: &tc.queue}
-			e.queue(t.Context())
-			require.Len(t, e.findings, 1)
-			require.Equal(t, tc.want, e.findings[0].Result)
-			require.Contains(t, e.findings[0].Message, tc.says)
-			require.Equal(t, tc.want == OK, e.findings[0].Remedy == "")
+			got := checkQueue(t.Context(), e)
+			require.Equal(t, tc.want, got.Result)
+			require.Contains(t, got.Message, tc.says)
+			require.Equal(t, tc.want == OK, got.Remedy == "")
 		})
 	}
 }
@@ -42,14 +41,14 @@ func TestAnAddressThatSomebodyElseHas(t *testing.T) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	require.NoError(t, err)
 	e := &examination{Subject: Subject{Listen: l.Addr().String()}}
-	e.listen(t.Context())
-	require.Equal(t, Failed, e.findings[0].Result)
-	require.Contains(t, e.findings[0].Message, "address already in use")
+	got := checkListen(t.Context(), e)
+	require.Equal(t, Failed, got.Result)
+	require.Contains(t, got.Message, "address already in use")
 	e.live = true
-	e.listen(t.Context())
-	require.Equal(t, OK, e.findings[1].Result, "it is the agent itself that has it")
+	got = checkListen(t.Context(), e)
+	require.Equal(t, OK, got.Result, "it is the agent itself that has it")
 	require.NoError(t, l.Close())
 	e.live = false
-	e.listen(t.Context())
-	require.Equal(t, OK, e.findings[2].Result)
+	got = checkListen(t.Context(), e)
+	require.Equal(t, OK, got.Result)
 }

@@ -15,27 +15,22 @@ var (
 	leaseResource  = schema.GroupResource{Group: "coordination.k8s.io", Resource: "leases"}
 )
 
-// memory asks whether the agent may keep in the cluster what has to outlive its machine. It works without, and
+// checkMemory asks whether the agent may keep in the cluster what has to outlive its machine. It works without, and
 // this is a warning.
-func (e *examination) memory(ctx context.Context) {
-	const check = "memory"
+func checkMemory(ctx context.Context, e *examination) Finding {
 	switch {
 	case e.Kubernetes == nil:
-		e.skipped(check, "no cluster is configured")
-		return
+		return skipped("no cluster is configured")
 	case e.Memory.Name == "":
-		e.skipped(check, "switched off: a machine that is set up anew will not know what it did, and nobody notices a second agent")
-		return
+		return skipped("switched off: a machine that is set up anew will not know what it did, and nobody notices a second agent")
 	case e.served == nil:
-		e.skipped(check, "no cluster answers")
-		return
+		return skipped("no cluster answers")
 	}
 	config := rest.CopyConfig(e.Kubernetes)
 	config.QPS, config.Timeout = -1, checkTime
 	c, err := client.New(config, client.Options{})
 	if err != nil {
-		e.warned(check, "mend the kubeconfig", "%v", err)
-		return
+		return warned("mend the kubeconfig", "%v", err)
 	}
 	r := &reviewer{c: c}
 	var missing []string
@@ -52,11 +47,11 @@ func (e *examination) memory(ctx context.Context) {
 	}
 	switch {
 	case r.err != nil:
-		e.warned(check, "let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", r.err)
+		return warned("let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", r.err)
 	case len(missing) > 0:
-		e.warned(check, `bind the Role wherry-agent-memory that "wherry install agent" prints, or one like it`,
+		return warned(`bind the Role wherry-agent-memory that "wherry install agent" prints, or one like it`,
 			"not allowed for %s: %s: a machine that is set up anew may not know what it did, and nobody notices a second agent", e.Memory, strings.Join(missing, ", "))
 	default:
-		e.ok(check, "Secret and Lease %s may be kept", e.Memory)
+		return ok("Secret and Lease %s may be kept", e.Memory)
 	}
 }

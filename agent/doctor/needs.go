@@ -9,7 +9,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
 // adapterOf is who gets an assignment.
@@ -51,11 +51,9 @@ func (e *examination) uses(adapter string) bool {
 	return e.content != nil && slices.ContainsFunc(e.content.Assignments, func(a bundle.Assignment) bool { return e.adapterOf(a) == adapter })
 }
 
-func (e *examination) adapters(context.Context) {
-	const check = "adapters"
+func checkAdapters(_ context.Context, e *examination) Finding {
 	if e.content == nil {
-		e.skipped(check, "no release could be read")
-		return
+		return skipped("no release could be read")
 	}
 	count, missing := map[string]int{}, []string{}
 	for _, a := range e.content.Assignments {
@@ -68,8 +66,7 @@ func (e *examination) adapters(context.Context) {
 	}
 	if len(missing) > 0 {
 		slices.Sort(missing)
-		e.failed(check, "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf, the others a cluster: --kubeconfig outside of one; --adapter takes another than the release names", "not configured: %s", strings.Join(missing, "; "))
-		return
+		return failed("ansible needs --ansible-playbook, directory --directory-root, zarf --zarf, the others a cluster: --kubeconfig outside of one; --adapter takes another than the release names", "not configured: %s", strings.Join(missing, "; "))
 	}
-	e.ok(check, "all %d assignments have one", len(e.content.Assignments))
+	return ok("all %d assignments have one", len(e.content.Assignments))
 }

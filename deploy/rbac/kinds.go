@@ -11,7 +11,7 @@ import (
 	"sigs.k8s.io/kustomize/kyaml/openapi"
 	"sigs.k8s.io/kustomize/kyaml/yaml"
 
-	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
 // kinds knows how kinds are served without asking a cluster, which is not there yet or not to be reached

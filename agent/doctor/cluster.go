@@ -28,18 +28,15 @@ type resource struct {
 	versions   []string
 }
 
-func (e *examination) cluster(ctx context.Context) {
-	const check = "kubernetes"
+func checkCluster(ctx context.Context, e *examination) Finding {
 	if e.Kubernetes == nil {
-		e.skipped(check, "no cluster is configured")
-		return
+		return skipped("no cluster is configured")
 	}
 	config := rest.CopyConfig(e.Kubernetes)
 	config.Timeout = checkTime
 	d, err := discovery.NewDiscoveryClientForConfig(config)
 	if err != nil {
-		e.failed(check, "mend the kubeconfig", "%v", err)
-		return
+		return failed("mend the kubeconfig", "%v", err)
 	}
 	version, err := d.ServerVersionWithContext(ctx)
 	if err == nil {
@@ -47,11 +44,11 @@ func (e *examination) cluster(ctx context.Context) {
 	}
 	switch {
 	case apierrors.IsUnauthorized(err):
-		e.failed(check, "give the agent a token or a certificate that is valid", "%s: %v", config.Host, err)
+		return failed("give the agent a token or a certificate that is valid", "%s: %v", config.Host, err)
 	case err != nil:
-		e.failed(check, "is this the API server's address, and is it running?", "%s: %v", config.Host, err)
+		return failed("is this the API server's address, and is it running?", "%s: %v", config.Host, err)
 	default:
-		e.ok(check, "%s answers, version %s", config.Host, version.GitVersion)
+		return ok("%s answers, version %s", config.Host, version.GitVersion)
 	}
 }
 
@@ -79,11 +76,9 @@ func discover(ctx context.Context, d *discovery.DiscoveryClient) (*served, error
 	return s, nil
 }
 
-func (e *examination) kinds(context.Context) {
-	const check = "kinds"
+func checkKinds(_ context.Context, e *examination) Finding {
 	if e.served == nil || e.content == nil {
-		e.skipped(check, "%s", e.whyNot())
-		return
+		return skipped("%s", e.whyNot())
 	}
 	var engines, missing, remedies []string
 	objects, assignments := e.onCluster()
@@ -102,14 +97,13 @@ func (e *examination) kinds(context.Context) {
 		}
 	}
 	if len(missing) > 0 {
-		e.failed(check, strings.Join(unique(remedies), "; "), "the cluster does not serve %s", strings.Join(unique(missing), "; "))
-		return
+		return failed(strings.Join(unique(remedies), "; "), "the cluster does not serve %s", strings.Join(unique(missing), "; "))
 	}
 	message := fmt.Sprintf("the cluster serves all that %d assignments have", assignments)
 	if len(engines) > 0 {
 		message += "; Flux serves " + strings.Join(unique(engines), ", ")
 	}
-	e.ok(check, "%s", message)
+	return ok("%s", message)
 }
 
 func (e *examination) whyNot() string {

@@ -1,4 +1,4 @@
-package cli
+package oci
 
 import (
 	"crypto/tls"
@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// CertificateHint says what a person can do where err refuses a server's certificate. It is empty for
-// other errors.
+// CertificateHint returns what a person can do about an error that refuses a server's certificate, in terms of the
+// flags that Network is made of. It is empty for other errors.
 func CertificateHint(err error) string {
 	var invalid x509.CertificateInvalidError
 	switch {

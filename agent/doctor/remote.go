@@ -18,15 +18,12 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
-func (e *examination) registry(ctx context.Context) {
-	const check = "registry"
+func checkRegistry(ctx context.Context, e *examination) Finding {
 	if e.Source == nil {
-		e.skipped(check, "none is configured: bundles come by import")
-		return
+		return skipped("none is configured: bundles come by import")
 	}
 	src, err := e.Source(&http.Client{Transport: &dated{e}})
 	if err == nil {
@@ -35,14 +32,12 @@ func (e *examination) registry(ctx context.Context) {
 	}
 	switch {
 	case err != nil && e.withheld != "" && !errors.As(err, new(*oci.WithheldError)):
-		e.failed(check, registryRemedy(err), "%v; when it answered last: %s", err, e.withheld)
-		return
+		return failed(registryRemedy(err), "%v; when it answered last: %s", err, e.withheld)
 	case err != nil:
-		e.failed(check, registryRemedy(err), "%v", err)
-		return
+		return failed(registryRemedy(err), "%v", err)
 	}
 	e.source = src
-	e.ok(check, "it answers, and has a release for this cluster type")
+	return ok("it answers, and has a release for this cluster type")
 }
 
 func registryRemedy(err error) string {
@@ -57,8 +52,8 @@ func registryRemedy(err error) string {
 		return "give --plain-http if the registry is meant to be without TLS"
 	case isUnknownAuthority(err):
 		return "name the authority's certificate with --tls-ca, or put it into the ConfigMap wherry-agent-ca"
-	case cli.CertificateHint(err) != "":
-		return cli.CertificateHint(err)
+	case oci.CertificateHint(err) != "":
+		return oci.CertificateHint(err)
 	}
 	return "is this the registry's address, is it running, and does a proxy or a firewall let this machine through?"
 }
@@ -90,48 +85,40 @@ func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
 	return resp, nil
 }
 
-func (e *examination) release(ctx context.Context) {
-	const check = "release"
+func checkRelease(ctx context.Context, e *examination) Finding {
 	switch {
 	case e.source != nil:
 	case e.Source != nil && e.running == "":
-		e.skipped(check, "there is none to judge")
-		return
+		return skipped("there is none to judge")
 	default: // no registry, or one that is out of reach
-		e.storedRelease(ctx, check)
-		return
+		return checkStoredRelease(ctx, e)
 	}
 	v, offered, err := e.verify(ctx)
 	var refusal *bundle.Refusal
 	switch {
 	case errors.As(err, &refusal) && offered != "" && offered == e.running && agesInto(refusal.Reason):
-		e.warned(check, e.refusalRemedy(refusal.Reason), "it runs here, and stays; an agent that begins now would refuse it: %v", err)
-		return
+		return warned(e.refusalRemedy(refusal.Reason), "it runs here, and stays; an agent that begins now would refuse it: %v", err)
 	case errors.As(err, &refusal):
-		e.failed(check, e.refusalRemedy(refusal.Reason), "%v", err)
-		return
+		return failed(e.refusalRemedy(refusal.Reason), "%v", err)
 	case err != nil:
-		e.failed(check, registryRemedy(err), "%v", err)
-		return
+		return failed(registryRemedy(err), "%v", err)
 	}
 	e.offered = v
 	if e.content, err = needs.Read(ctx, e.source, v); err != nil {
-		e.failed(check, "publish it again, or mend the registry's storage", "its files: %v", err)
-		return
+		return failed("publish it again, or mend the registry's storage", "its files: %v", err)
 	}
 	by := "a trusted key"
 	if len(v.KeyIDs) > 1 {
 		by = fmt.Sprintf("%d trusted keys", len(v.KeyIDs))
 	}
-	e.ok(check, "release %s is signed by %s and meant for this agent, until %s", v.Name(), by, v.Release.ExpiresAt.Format(time.RFC3339))
+	return ok("release %s is signed by %s and meant for this agent, until %s", v.Name(), by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
-// storedRelease judges the release that runs by what is in the state folder, where no registry can be asked.
-func (e *examination) storedRelease(ctx context.Context, check string) {
+// checkStoredRelease judges the release that runs by what is in the state folder, where no registry can be asked.
+func checkStoredRelease(ctx context.Context, e *examination) Finding {
 	const remedy = "bring it once more with import"
 	if e.running == "" {
-		e.skipped(check, "none runs here yet: bring one with import")
-		return
+		return skipped("none runs here yet: bring one with import")
 	}
 	src, err := agent.StoreSource(e.StateDir, e.expect().Stream)
 	var desc ocispec.Descriptor
@@ -139,28 +126,25 @@ func (e *examination) storedRelease(ctx context.Context, check string) {
 		desc, err = src.Resolve(ctx, e.running.String())
 	}
 	if err != nil {
-		e.failed(check, remedy, "what runs is not in the state folder: %v", err)
-		return
+		return failed(remedy, "what runs is not in the state folder: %v", err)
 	}
 	v, err := bundle.Read(ctx, src, desc)
 	if err != nil {
-		e.failed(check, remedy, "what runs is damaged in the state folder: %v", err)
-		return
+		return failed(remedy, "what runs is damaged in the state folder: %v", err)
 	}
 	e.offered, e.issuedAt = v, v.Release.IssuedAt
 	// A tree that a delta has made lies there in another form, which the agent checks.
 	if e.content, err = needs.Read(ctx, src, v); err != nil && !errors.Is(err, errdef.ErrNotFound) {
-		e.failed(check, remedy, "its files are damaged in the state folder: %v", err)
-		return
+		return failed(remedy, "its files are damaged in the state folder: %v", err)
 	}
 	var refusal *bundle.Refusal
 	switch err := e.expect().Check(v.Release, desc.Digest); {
 	case errors.As(err, &refusal) && agesInto(refusal.Reason):
-		e.warned(check, "bring a newer release with import", "release %s runs, and stays; an agent that begins now would refuse it: %v", v.Name(), err)
+		return warned("bring a newer release with import", "release %s runs, and stays; an agent that begins now would refuse it: %v", v.Name(), err)
 	case err != nil:
-		e.failed(check, "compare --platform, --environment, --cluster-type and --ring with what was published", "%v", err)
+		return failed("compare --platform, --environment, --cluster-type and --ring with what was published", "%v", err)
 	default:
-		e.ok(check, "release %s runs, is whole in the state folder, and is meant for this agent, until %s", v.Name(), v.Release.ExpiresAt.Format(time.RFC3339))
+		return ok("release %s runs, is whole in the state folder, and is meant for this agent, until %s", v.Name(), v.Release.ExpiresAt.Format(time.RFC3339))
 	}
 }
 
@@ -224,29 +208,24 @@ func (e *examination) refusalRemedy(reason bundle.Reason) string {
 	return "publish again; somebody may have changed what lies in the registry"
 }
 
-func (e *examination) hub(ctx context.Context) {
-	const check = "hub"
+func checkHub(ctx context.Context, e *examination) Finding {
 	switch {
 	case e.HubURL == "" && e.Reports != nil:
-		e.skipped(check, "none is configured: reports go to %s", e.ReportPlace)
-		return
+		return skipped("none is configured: reports go to %s", e.ReportPlace)
 	case e.HubURL == "":
-		e.skipped(check, "none is configured: reports wait for reports export")
-		return
+		return skipped("none is configured: reports wait for reports export")
 	}
 	if err := askHub(ctx, &http.Client{Transport: e.Transport}, e.HubURL); err != nil {
 		remedy := "is this the hub's address, and is it running? Reports wait until it answers"
-		if cli.CertificateHint(err) != "" {
+		if oci.CertificateHint(err) != "" {
 			remedy = registryRemedy(err)
 		}
-		e.failed(check, remedy, "%v", err)
-		return
+		return failed(remedy, "%v", err)
 	}
 	if !e.HasHubKey {
-		e.failed(check, `pin its key with --hub-key; "wherry hub keys show" prints it`, "it answers, but without its key no report is ever deleted")
-		return
+		return failed(`pin its key with --hub-key; "wherry hub keys show" prints it`, "it answers, but without its key no report is ever deleted")
 	}
-	e.ok(check, "it answers")
+	return ok("it answers")
 }
 
 func askHub(ctx context.Context, client *http.Client, hub string) error {

@@ -6,33 +6,30 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 )
 
-// identity says what a hub has found wrong with who this agent is, and what it was asked for in vain.
-func (e *examination) identity(ctx context.Context) {
-	const check = "identity"
+// checkIdentity says what a hub has found wrong with who this agent is, and what it was asked for in vain.
+func checkIdentity(ctx context.Context, e *examination) Finding {
 	s, err := agent.NewClient(e.StateDir).Status(ctx)
 	if err != nil {
 		state, err := agent.ReadState(e.StateDir)
 		if err != nil {
-			e.skipped(check, "no agent has run here, or its state cannot be read")
-			return
+			return skipped("no agent has run here, or its state cannot be read")
 		}
 		s, err = state.Status(e.Now())
 		_ = state.Close() // it was only read
 		if err != nil {
-			e.skipped(check, "the state cannot be read")
-			return
+			return skipped("the state cannot be read")
 		}
 	}
 	id := s.Identity
 	switch {
 	case id.Reason != "":
-		e.failed(check, identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
+		return failed(identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
 	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != agent.EnrollAsIs): // who is enrolled needs no second answer
-		e.warned(check, waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
+		return warned(waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
 	case id.HubKeyID == "":
-		e.skipped(check, "no hub has enrolled this agent; key %s", id.KeyID)
+		return skipped("no hub has enrolled this agent; key %s", id.KeyID)
 	default:
-		e.ok(check, "enrolled by the hub with key %s; key %s", id.HubKeyID, id.KeyID)
+		return ok("enrolled by the hub with key %s; key %s", id.HubKeyID, id.KeyID)
 	}
 }
 

@@ -9,7 +9,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
-	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
 // manifests are what templates write: several documents, lists, JSON, and what is none.
@@ -37,8 +37,8 @@ func withNeeds(t *testing.T, known map[schema.GroupKind]resource) *examination {
 	f.publish(time.Now().Add(2*time.Second), func(d *agenttest.Draft) { d.Adapter, d.Files = "kubernetes", manifests })
 	e := &examination{Subject: f.subject, source: f.repo, served: &served{kinds: known}}
 	e.Now, e.Kubernetes = time.Now, &rest.Config{}
-	e.release(t.Context())
-	require.Equal(t, OK, e.findings[0].Result, "%+v", e.findings)
+	found := checkRelease(t.Context(), e)
+	require.Equal(t, OK, found.Result, "%+v", found)
 	return e
 }
 
@@ -73,12 +73,12 @@ func TestKindsThatAClusterServes(t *testing.T) {
 			func(k map[schema.GroupKind]resource) {
 				k[kustomization] = resource{"kustomizations", true, []string{"v1"}}
 			},
-			Finding{"kinds", OK, "the cluster serves all that 1 assignments have; Flux serves Kustomization as v1", ""},
+			Finding{Result: OK, Message: "the cluster serves all that 1 assignments have; Flux serves Kustomization as v1", Remedy: ""},
 		},
 		{
 			"no Flux",
 			func(map[schema.GroupKind]resource) {},
-			Finding{"kinds", Failed, "the cluster does not serve Kustomization of kustomize.toolkit.fluxcd.io/v1beta2", `install Flux and its CustomResourceDefinitions, such as with "flux install"`},
+			Finding{Result: Failed, Message: "the cluster does not serve Kustomization of kustomize.toolkit.fluxcd.io/v1beta2", Remedy: `install Flux and its CustomResourceDefinitions, such as with "flux install"`},
 		},
 		{
 			"a kind in another version only",
@@ -86,7 +86,7 @@ func TestKindsThatAClusterServes(t *testing.T) {
 				k[kustomization] = resource{"kustomizations", true, []string{"v1"}}
 				k[schema.GroupKind{Kind: "ConfigMap"}] = resource{"configmaps", true, []string{"v2"}}
 			},
-			Finding{"kinds", Failed, "the cluster does not serve ConfigMap of v1 (served: v2)", "write the templates for a version that is served"},
+			Finding{Result: Failed, Message: "the cluster does not serve ConfigMap of v1 (served: v2)", Remedy: "write the templates for a version that is served"},
 		},
 	}
 	for _, test := range tests {
@@ -94,9 +94,7 @@ func TestKindsThatAClusterServes(t *testing.T) {
 			known := builtIn()
 			test.change(known)
 			e := withNeeds(t, known)
-			e.findings = nil
-			e.kinds(t.Context())
-			require.Equal(t, []Finding{test.want}, e.findings)
+			require.Equal(t, test.want, checkKinds(t.Context(), e))
 		})
 	}
 }

@@ -13,30 +13,24 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 // probeBytes is what the state folder has to take, so that a full disk shows.
 const probeBytes = 256 << 10
 
-func (e *examination) state(ctx context.Context) {
-	const check = "state"
+func checkState(ctx context.Context, e *examination) Finding {
 	if _, err := agent.NewClient(e.StateDir).Status(ctx); err != nil { // a running agent has the file, and it is good
 		st, err := agent.ReadState(e.StateDir)
 		switch {
 		case errors.Is(err, state.ErrNoState):
 		case errors.Is(err, state.ErrBusy):
-			e.failed(check, "end the process that has it, or name another folder with --state-dir", "%s is in use, and no agent answers there", e.StateDir)
-			return
+			return failed("end the process that has it, or name another folder with --state-dir", "%s is in use, and no agent answers there", e.StateDir)
 		case errors.Is(err, state.ErrDamaged):
-			e.failed(check, "move agent.db away to begin anew: the next pass adopts what is applied, and the hub has to be given the new report key", "%v", err)
-			return
+			return failed("move agent.db away to begin anew: the next pass adopts what is applied, and the hub has to be given the new report key", "%v", err)
 		case errors.Is(err, state.ErrNewer):
-			e.failed(check, "use the agent that wrote it, or a newer one", "%v", err)
-			return
+			return failed("use the agent that wrote it, or a newer one", "%v", err)
 		case err != nil:
-			e.failed(check, "let this user read and write the folder, or name another with --state-dir", "%v", err)
-			return
+			return failed("let this user read and write the folder, or name another with --state-dir", "%v", err)
 		default:
 			if s, err := st.Status(e.Now()); err == nil {
 				e.know(s)
@@ -45,10 +39,9 @@ func (e *examination) state(ctx context.Context) {
 		}
 	}
 	if err := probe(e.StateDir); err != nil {
-		e.failed(check, "let this user write there, make room on the disk, or name another folder with --state-dir", "%s: %v", e.StateDir, err)
-		return
+		return failed("let this user write there, make room on the disk, or name another folder with --state-dir", "%s: %v", e.StateDir, err)
 	}
-	e.ok(check, "%s can be written", e.StateDir)
+	return ok("%s can be written", e.StateDir)
 }
 
 // know keeps what other checks need of an agent's status.
@@ -76,17 +69,15 @@ func existing(dir string) (string, error) {
 	}
 }
 
-// directory finds out whether the folder of the adapter directory has room for a release like the one at hand. It
+// checkDirectory finds out whether the folder of the adapter directory has room for a release like the one at hand. It
 // writes nothing there: others watch that folder.
-func (e *examination) directory(context.Context) {
-	const check = "directory"
+func checkDirectory(_ context.Context, e *examination) Finding {
 	if e.DirectoryRoot == "" {
-		return
+		return Finding{}
 	}
 	dir, err := existing(e.DirectoryRoot)
 	if err != nil {
-		e.failed(check, "let this user read and write the folder, or name another with --directory-root", "%s: %v", e.DirectoryRoot, err)
-		return
+		return failed("let this user read and write the folder, or name another with --directory-root", "%s: %v", e.DirectoryRoot, err)
 	}
 	need, why := int64(probeBytes), ""
 	if e.offered != nil && e.offered.Release.Content.Size > need {
@@ -95,11 +86,11 @@ func (e *examination) directory(context.Context) {
 	free, known := oci.RoomIn(dir)
 	switch {
 	case !known:
-		e.skipped(check, "the file system of %s does not say how much room it has", e.DirectoryRoot)
+		return skipped("the file system of %s does not say how much room it has", e.DirectoryRoot)
 	case free < need:
-		e.failed(check, "make room on the disk, or name another folder with --directory-root", "%s has %s free, at least %s are needed%s", e.DirectoryRoot, size(free), size(need), why)
+		return failed("make room on the disk, or name another folder with --directory-root", "%s has %s free, at least %s are needed%s", e.DirectoryRoot, size(free), size(need), why)
 	default:
-		e.ok(check, "%s has %s free", e.DirectoryRoot, size(free))
+		return ok("%s has %s free", e.DirectoryRoot, size(free))
 	}
 }
 
@@ -119,22 +110,18 @@ func probe(dir string) (err error) {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// store says what the agent has on its disk.
-func (e *examination) store(context.Context) {
-	const check = "store"
+// checkStore says what the agent has on its disk.
+func checkStore(_ context.Context, e *examination) Finding {
 	s, err := agent.ReadStore(e.StateDir)
 	switch {
 	case err != nil:
-		e.skipped(check, "the state folder cannot be read")
-		return
+		return skipped("the state folder cannot be read")
 	case s.Damaged != nil:
-		e.warned(check, "the agent makes it again with the next release", "its index is damaged: %v", s.Damaged)
-		return
+		return warned("the agent makes it again with the next release", "its index is damaged: %v", s.Damaged)
 	case len(s.Releases) == 0:
-		e.ok(check, "no release is in it yet%s", parts(s.Parts))
-		return
+		return ok("no release is in it yet%s", parts(s.Parts))
 	}
-	e.ok(check, "%s, %s, and %s unpacked%s", strings.Join(s.Releases, ", "), size(s.Blobs), size(s.Trees), parts(s.Parts))
+	return ok("%s, %s, and %s unpacked%s", strings.Join(s.Releases, ", "), size(s.Blobs), size(s.Trees), parts(s.Parts))
 }
 
 func parts(bytes int64) string {
@@ -155,14 +142,13 @@ func size(n int64) string {
 	return fmt.Sprintf("%d bytes", n)
 }
 
-func (e *examination) agent(ctx context.Context) {
-	const check = "agent"
+func checkAgent(ctx context.Context, e *examination) Finding {
 	s, err := agent.NewClient(e.StateDir).Status(ctx)
 	switch {
 	case errors.Is(err, agent.ErrNotRunning):
-		e.skipped(check, "no agent is running with this state folder")
+		return skipped("no agent is running with this state folder")
 	case err != nil:
-		e.failed(check, "look at the agent's log; it may be restarted at any time", "%v", err)
+		return failed("look at the agent's log; it may be restarted at any time", "%v", err)
 	default:
 		contact := "never"
 		if s.LastContact != nil {
@@ -175,29 +161,28 @@ func (e *examination) agent(ctx context.Context) {
 			stands += ", " + s.Reason // status has the message
 		}
 		if e.withheld != "" {
-			e.failed(check, withheldRemedy+"; then restart the agent", "running; state %s: %s", stands, e.withheld)
-			return
+			return failed(withheldRemedy+"; then restart the agent", "running; state %s: %s", stands, e.withheld)
 		}
-		e.ok(check, "running; state %s; last contact %s; %s queued", stands, contact, cli.Count(s.Queue.Length, "report"))
+		return ok("running; state %s; last contact %s; %s queued", stands, contact, count(s.Queue.Length, "report"))
 	}
 }
 
-func (e *examination) clock(context.Context) {
-	const check, remedy = "clock", "set this machine's clock, best by a time service such as chrony or systemd-timesyncd"
+func checkClock(_ context.Context, e *examination) Finding {
+	const remedy = "set this machine's clock, best by a time service such as chrony or systemd-timesyncd"
 	now := e.Now()
 	switch {
 	case e.skew != nil && e.skew.Abs() > maxSkew:
-		e.failed(check, remedy, "it is %s the registry's", distance(*e.skew))
+		return failed(remedy, "it is %s the registry's", distance(*e.skew))
 	case e.behind > maxSkew:
-		e.failed(check, remedy, "it is at least %s behind: a document that was verified here was issued later", e.behind.Round(time.Second))
+		return failed(remedy, "it is at least %s behind: a document that was verified here was issued later", e.behind.Round(time.Second))
 	case e.issuedAt.After(now.Add(maxSkew)):
-		e.failed(check, remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
+		return failed(remedy, "it is %s, and the newest release was issued at %s", now.UTC().Format(time.RFC3339), e.issuedAt.Format(time.RFC3339))
 	case e.skew != nil:
-		e.ok(check, "it agrees with the registry's")
+		return ok("it agrees with the registry's")
 	case !e.issuedAt.IsZero():
-		e.ok(check, "it is later than the newest release was issued")
+		return ok("it is later than the newest release was issued")
 	default:
-		e.skipped(check, "there is nothing to compare it with")
+		return skipped("there is nothing to compare it with")
 	}
 }
 

@@ -19,7 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/cmd/internal/needs"
+	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
 // Result is how a check ended.
@@ -103,77 +103,105 @@ func Examine(ctx context.Context, s Subject) (Report, error) {
 		s.Now = time.Now
 	}
 	e := &examination{Subject: s}
-	for _, check := range []struct {
-		limit time.Duration
-		run   func(context.Context)
-	}{
-		{checkTime, e.state},
-		{checkTime, e.store},
-		{checkTime, e.agent},
-		{checkTime, e.registry},
-		{checkTime, e.trust},
-		{releaseTime, e.release},
-		{checkTime, e.clock},
-		{checkTime, e.adapters},
-		{checkTime, e.directory},
-		{checkTime, e.ansible},
-		{checkTime, e.cluster},
-		{checkTime, e.kinds},
-		{checkTime, e.zarf},
-		{checkTime, e.permissions},
-		{checkTime, e.argo},
-		{checkTime, e.memory},
-		{checkTime, e.veto},
-		{checkTime, e.hub},
-		{checkTime, e.reports},
-		{checkTime, e.queue},
-		{checkTime, e.listen},
-		{checkTime, e.identity},
-	} {
-		bounded, cancel := context.WithTimeout(ctx, check.limit)
-		check.run(bounded)
+	r := Report{OK: true}
+	for _, c := range checks() {
+		bounded, cancel := context.WithTimeout(ctx, c.limit)
+		f := c.run(bounded, e)
 		cancel()
 		if ctx.Err() != nil {
 			return Report{}, ctx.Err()
 		}
-	}
-	r := Report{OK: true, Checks: e.findings}
-	for _, f := range r.Checks {
-		r.OK = r.OK && f.Result != Failed
+		if f.Result == "" {
+			continue
+		}
+		f.Check = c.name
+		r.Checks, r.OK = append(r.Checks, f), r.OK && f.Result != Failed
 	}
 	return r, nil
 }
 
-// examination is what the checks know of one another.
+// check is one question about a site.
+type check struct {
+	name  string
+	limit time.Duration
+	// run answers it, and may keep in e what later checks need. The zero Finding is left out of the report: the
+	// question does not arise, or another check answers it.
+	run func(ctx context.Context, e *examination) Finding
+}
+
+// checks lists all checks. Each may need what those before it have learned.
+func checks() []check {
+	return []check{
+		{"state", checkTime, checkState},
+		{"store", checkTime, checkStore},
+		{"agent", checkTime, checkAgent},
+		{"registry", checkTime, checkRegistry},
+		{"trust", checkTime, checkTrust},
+		{"release", releaseTime, checkRelease},
+		{"clock", checkTime, checkClock},
+		{"adapters", checkTime, checkAdapters},
+		{"directory", checkTime, checkDirectory},
+		{"ansible", checkTime, checkAnsible},
+		{"kubernetes", checkTime, checkCluster},
+		{"kinds", checkTime, checkKinds},
+		{"zarf", checkTime, checkZarf},
+		{"permissions", checkTime, checkPermissions},
+		{"argo", checkTime, checkArgo},
+		{"memory", checkTime, checkMemory},
+		{"veto", checkTime, checkVeto},
+		{"hub", checkTime, checkHub},
+		{"reports", checkTime, checkReports},
+		{"queue", checkTime, checkQueue},
+		{"listen", checkTime, checkListen},
+		{"identity", checkTime, checkIdentity},
+	}
+}
+
+// examination is a site and what the checks have learned about it so far.
 type examination struct {
 	Subject
-	findings []Finding
 
 	source   bundle.Source      // nil where it does not answer
-	running  digest.Digest      // what runs here; empty where nothing does
+	running  digest.Digest      // the release that runs here; empty where none does
 	behind   time.Duration      // how far the clock is behind the newest document that was verified here
 	live     bool               // an agent answers here
-	withheld string             // what the agent has said last of credentials that it did not send; empty where it has sent them
+	withheld string             // the agent's last message about credentials that it did not send; empty where it has sent them
 	waiting  *agent.QueueStatus // nil where no state could be read
 	offered  *bundle.Verified   // nil where no release could be verified
 	content  *needs.Needs       // nil where its tree could not be read
-	skew     *time.Duration     // of this machine's clock against the registry's; nil where nothing was heard
+	skew     *time.Duration     // of this machine's clock against the registry's; nil where no answer had a date
 	issuedAt time.Time
 	served   *served // nil where the cluster does not answer
 }
 
-func (e *examination) ok(check, format string, args ...any) {
-	e.findings = append(e.findings, Finding{Check: check, Result: OK, Message: fmt.Sprintf(format, args...)})
+func ok(format string, args ...any) Finding {
+	return Finding{Result: OK, Message: fmt.Sprintf(format, args...)}
 }
 
-func (e *examination) failed(check, remedy, format string, args ...any) {
-	e.findings = append(e.findings, Finding{Check: check, Result: Failed, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+func failed(remedy, format string, args ...any) Finding {
+	return Finding{Result: Failed, Message: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-func (e *examination) warned(check, remedy, format string, args ...any) {
-	e.findings = append(e.findings, Finding{Check: check, Result: Warning, Message: fmt.Sprintf(format, args...), Remedy: remedy})
+func warned(remedy, format string, args ...any) Finding {
+	return Finding{Result: Warning, Message: fmt.Sprintf(format, args...), Remedy: remedy}
 }
 
-func (e *examination) skipped(check, format string, args ...any) {
-	e.findings = append(e.findings, Finding{Check: check, Result: Skipped, Message: fmt.Sprintf(format, args...)})
+func skipped(format string, args ...any) Finding {
+	return Finding{Result: Skipped, Message: fmt.Sprintf(format, args...)}
+}
+
+// count returns n things in words: "1 file", "2 files".
+func count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
+
+// days returns n whole days in words: "2 days", and "less than a day" for none.
+func days(n int64) string {
+	if n == 0 {
+		return "less than a day"
+	}
+	return count(int(n), "day")
 }

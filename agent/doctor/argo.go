@@ -22,50 +22,43 @@ var applicationKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1
 // mostApplications bounds how many are looked at for one that Argo CD has seen not long ago.
 const mostApplications = 500
 
-// argo says whether Argo CD is at work, where an assignment is for it and the cluster knows its kinds.
-func (e *examination) argo(ctx context.Context) {
-	const check = "argo"
-	if e.served == nil || !e.uses(check) {
-		return
+// checkArgo says whether Argo CD is at work, where an assignment is for it and the cluster knows its kinds.
+func checkArgo(ctx context.Context, e *examination) Finding {
+	if e.served == nil || !e.uses("argo") {
+		return Finding{}
 	}
 	if _, known := e.served.kinds[applicationKind.GroupKind()]; !known {
-		return // said by another check
+		return Finding{} // said by another check
 	}
 	namespace := cmp.Or(e.ArgoNamespace, argo.DefaultNamespace)
 	config := rest.CopyConfig(e.Kubernetes)
 	config.Timeout = checkTime
 	c, err := client.New(config, client.Options{})
 	if err != nil {
-		e.failed(check, "mend the kubeconfig", "%v", err)
-		return
+		return failed("mend the kubeconfig", "%v", err)
 	}
 	var settings corev1.ConfigMap
 	err = c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: argo.SettingsName}, &settings)
 	if apierrors.IsNotFound(err) {
-		e.failed(check, "install Argo CD, or name its namespace with --argo-namespace", "no Argo CD has its settings, ConfigMap %s, in namespace %s", argo.SettingsName, namespace)
-		return
+		return failed("install Argo CD, or name its namespace with --argo-namespace", "no Argo CD has its settings, ConfigMap %s, in namespace %s", argo.SettingsName, namespace)
 	}
 	if err != nil {
-		e.skipped(check, "whether Argo CD is at work cannot be seen: %v", err)
-		return
+		return skipped("whether Argo CD is at work cannot be seen: %v", err)
 	}
-	e.argoController(ctx, c, namespace, argo.Silence(settings.Data, argo.DefaultPoll))
+	return argoAtWork(ctx, e, c, namespace, argo.Silence(settings.Data, argo.DefaultPoll))
 }
 
-// argoController looks for Applications by which to see whether their controller is at work.
-func (e *examination) argoController(ctx context.Context, c client.Client, namespace string, silence time.Duration) {
-	const check = "argo"
+// argoAtWork looks for Applications by which to see whether their controller is at work.
+func argoAtWork(ctx context.Context, e *examination, c client.Client, namespace string, silence time.Duration) Finding {
 	list := &unstructured.UnstructuredList{}
 	list.SetGroupVersionKind(applicationKind)
 	if err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(mostApplications)); err != nil {
-		e.skipped(check, "whether Argo CD is at work cannot be seen: %v", err)
-		return
+		return skipped("whether Argo CD is at work cannot be seen: %v", err)
 	}
-	e.judgeArgo(namespace, list.Items, silence)
+	return judgeArgo(e, namespace, list.Items, silence)
 }
 
-func (e *examination) judgeArgo(namespace string, applications []unstructured.Unstructured, silence time.Duration) {
-	const check = "argo"
+func judgeArgo(e *examination, namespace string, applications []unstructured.Unstructured, silence time.Duration) Finding {
 	var newest time.Time
 	for _, o := range applications {
 		text, _, _ := unstructured.NestedString(o.Object, "status", "reconciledAt")
@@ -75,11 +68,11 @@ func (e *examination) judgeArgo(namespace string, applications []unstructured.Un
 	}
 	switch {
 	case len(applications) == 0:
-		e.ok(check, "Argo CD is installed in namespace %s; it has no Application yet by which its controller could be judged", namespace)
+		return ok("Argo CD is installed in namespace %s; it has no Application yet by which its controller could be judged", namespace)
 	case silence > 0 && e.Now().Sub(newest) > silence:
-		e.failed(check, "see why its application-controller does not run, such as with \"kubectl -n "+namespace+" get pods -l app.kubernetes.io/name=argocd-application-controller\"",
+		return failed("see why its application-controller does not run, such as with \"kubectl -n "+namespace+" get pods -l app.kubernetes.io/name=argocd-application-controller\"",
 			"Argo CD has looked at none of the %d Applications in namespace %s for %s", len(applications), namespace, silence)
 	default:
-		e.ok(check, "Argo CD is at work in namespace %s", namespace)
+		return ok("Argo CD is at work in namespace %s", namespace)
 	}
 }

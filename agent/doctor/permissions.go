@@ -15,29 +15,26 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-func (e *examination) permissions(ctx context.Context) {
-	const check = "permissions"
+func checkPermissions(ctx context.Context, e *examination) Finding {
 	if e.served == nil || e.content == nil {
-		e.skipped(check, "%s", e.whyNot())
-		return
+		return skipped("%s", e.whyNot())
 	}
 	config := rest.CopyConfig(e.Kubernetes)
 	config.QPS, config.Timeout = -1, checkTime
 	c, err := client.New(config, client.Options{})
 	if err != nil {
-		e.failed(check, "mend the kubeconfig", "%v", err)
-		return
+		return failed("mend the kubeconfig", "%v", err)
 	}
 	missing, err := e.missingPermissions(ctx, &reviewer{c: c})
 	switch {
 	case err != nil:
-		e.failed(check, "let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", err)
+		return failed("let the agent's user create selfsubjectaccessreviews, as the ClusterRole system:basic-user does", "%v", err)
 	case len(missing) > 0:
-		e.failed(check, `bind a ClusterRole with them to the agent's user or service account, or what "wherry install agent … --rbac bundle --print" prints`,
+		return failed(`bind a ClusterRole with them to the agent's user or service account, or what "wherry install agent … --rbac bundle --print" prints`,
 			"not allowed: %s", strings.Join(missing, "; "))
 	default:
 		_, assignments := e.onCluster()
-		e.ok(check, "all that %d assignments need is allowed", assignments)
+		return ok("all that %d assignments need is allowed", assignments)
 	}
 }
 

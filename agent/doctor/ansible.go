@@ -1,0 +1,24 @@
+package doctor
+
+import (
+	"context"
+	"os"
+
+	"github.com/wherry-dev/wherry/reconcilers/ansible"
+)
+
+// checkAnsible says which Ansible there is, where playbooks are to be run.
+func checkAnsible(ctx context.Context, e *examination) Finding {
+	if e.AnsiblePlaybook == "" {
+		return skipped("playbooks are not to be run here")
+	}
+	version, err := ansible.Version(ctx, e.AnsiblePlaybook)
+	switch {
+	case err != nil:
+		return failed("install ansible-core, on Debian with apt-get install ansible-core, or name its program with --ansible-playbook", "%v", err)
+	case os.Geteuid() != 0:
+		return failed("run the agent as root, or write playbooks that need no rights and pass over this", "%s; but this is not root, and users, cron jobs and packages are root's to change", version)
+	default:
+		return ok("%s, as root", version)
+	}
+}

@@ -1,0 +1,77 @@
+package doctor
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"net"
+	"slices"
+	"time"
+
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// oldQueue is an age of reports at which somebody should look why nobody takes them, though there is a hub. Links that
+// are down for a week are what agents are for.
+const oldQueue = 8 * 24 * time.Hour
+
+// checkReports says whether the registry that reports are pushed to answers, and what would delete them. It pushes nothing.
+func checkReports(ctx context.Context, e *examination) Finding {
+	if e.Reports == nil {
+		return Finding{}
+	}
+	_, err := e.Reports.Resolve(ctx, bundle.AckTag)
+	switch {
+	case err != nil && !errors.Is(err, errdef.ErrNotFound): // the first push makes the repository
+		return failed(registryRemedy(err), "%v", err)
+	case !e.HasHubKey && !e.AckStored:
+		return failed(`pin the hub's key with --hub-key, or, where there is no hub, give --ack-mode stored`, "%s answers, but without the hub's key no report is ever deleted", e.ReportPlace)
+	default:
+		return ok("%s answers", e.ReportPlace)
+	}
+}
+
+// checkQueue says whether reports get to somebody.
+func checkQueue(_ context.Context, e *examination) Finding {
+	q := e.waiting
+	if q == nil {
+		return Finding{} // the state has been spoken of
+	}
+	waiting := count(q.Length, "report") + " waiting"
+	var age time.Duration
+	if q.Oldest != nil {
+		age = e.Now().Sub(*q.Oldest)
+		waiting += ", the oldest since " + q.Oldest.Format(time.RFC3339)
+	}
+	switch {
+	case q.Rejected > 0:
+		return warned("reports dead shows them with the hub's reason; see to that, and then reports dead retry, or reports dead drop", "%s; %d the hub will not take: %s", waiting, q.Rejected, q.LastRejection)
+	case e.HubURL != "" && age > oldQueue:
+		return warned("see the check of the hub; reports export takes them out by media", "%s", waiting)
+	case len(q.Unsent) > 0:
+		to := slices.Sorted(maps.Keys(q.Unsent))[0]
+		return warned("a hub that does not know this agent: enroll it, or wherry hub clusters add; one that is out of reach: nothing, they wait", "%s; not taken by %s: %s", waiting, to, q.Unsent[to])
+	case q.Dropped > 0:
+		return warned("have the hub take reports, or export them, before the queue is full", "%s; %d were given up since the state was made, because there was no room", waiting, q.Dropped)
+	default:
+		return ok("%s", waiting)
+	}
+}
+
+// checkListen says whether the address for health and metrics can be had by an agent that is about to start.
+func checkListen(_ context.Context, e *examination) Finding {
+	if e.Listen == "" {
+		return Finding{}
+	}
+	if e.live {
+		return ok("the running agent has %s", e.Listen)
+	}
+	l, err := net.Listen("tcp", e.Listen)
+	if err != nil {
+		return failed("end what has the address, or name another with --listen", "%v", err)
+	}
+	_ = l.Close() // nobody has connected
+	return ok("%s is free", e.Listen)
+}
