@@ -10,8 +10,7 @@ export WHERRY_CASES ?= $(realpath ../shared/cases)
 
 GO   ?= go
 TOOL  = $(GO) tool -modfile=tools/go.mod
-# Functions begin at multiples of 16 bytes, as they do on arm64 anyway: the 32 of amd64 make the programs 1 % larger.
-LDFLAGS = -s -w -funcalign=16
+LDFLAGS = -s -w
 
 # What the end-to-end tests run beside wherry is built once for each set of versions and compilers: a folder
 # for each module in e2e/tools, so that a change of one builds no other again.

@@ -57,7 +57,7 @@ func loadQuarantine(tx *bbolt.Tx) (q quarantine, err error) {
 		q = append(q, g)
 		return err
 	})
-	slices.SortStableFunc(q, func(a, b QuarantinedStatus) int {
+	slices.SortFunc(q, func(a, b QuarantinedStatus) int {
 		return cmp.Or(b.At.Compare(a.At), cmp.Compare(b.Sequence, a.Sequence), cmp.Compare(a.Digest, b.Digest))
 	})
 	return q, err

@@ -6,7 +6,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"path"
 	"slices"
 	"strings"
@@ -207,19 +206,15 @@ func (s *Site) Close() error { return s.layout.Close() }
 // Bundles lists the streams that the file has a newest bundle of, sorted by repository. Their platform
 // is not known before the bundle is verified, and empty.
 func (s *Site) Bundles() []bundle.Stream {
-	byRepository := map[string]bundle.Stream{}
+	var streams []bundle.Stream
 	for _, d := range s.layout.index.Manifests {
-		dir, tag := path.Split(d.Annotations[ocispec.AnnotationRefName])
-		parts := strings.Split(strings.TrimSuffix(dir, "/"), "/")
+		repository, tag := path.Split(d.Annotations[ocispec.AnnotationRefName])
+		parts := strings.Split(strings.TrimSuffix(repository, "/"), "/")
 		if tag == bundle.LatestTag && len(parts) == 3 && parts[0] == "bundles" {
-			stream := bundle.Stream{Environment: parts[1], ClusterType: parts[2]}
-			byRepository[stream.Repository()] = stream
+			streams = append(streams, bundle.Stream{Environment: parts[1], ClusterType: parts[2]})
 		}
 	}
-	var streams []bundle.Stream
-	for _, repository := range slices.Sorted(maps.Keys(byRepository)) {
-		streams = append(streams, byRepository[repository])
-	}
+	slices.SortFunc(streams, func(a, b bundle.Stream) int { return strings.Compare(a.Repository(), b.Repository()) })
 	return streams
 }
 

@@ -3,10 +3,10 @@ package bundle
 import (
 	"bufio"
 	"bytes"
+	"cmp"
 	"encoding/json"
 	"errors"
 	"fmt"
-	"io"
 	"io/fs"
 	"slices"
 	"strings"
@@ -125,9 +125,9 @@ type Held struct {
 // ContentDigest identifies the files of one assignment, given by their paths below its folder: the
 // digest over, for each by path, its path, a NUL, its mode in octal, a space, its digest and a newline.
 func ContentDigest(files []File) digest.Digest {
-	list := make([]string, len(files))
+	list := make([]digested, len(files))
 	for i, f := range files {
-		list[i] = digested(f.Path, f.mode(), digest.FromBytes(f.Data))
+		list[i] = digested{f.Path, f.mode(), digest.FromBytes(f.Data)}
 	}
 	return digestAll(list)
 }
@@ -135,7 +135,7 @@ func ContentDigest(files []File) digest.Digest {
 // ContentDigestOf is ContentDigest for the files below dir in fsys, which it does not hold in memory. A
 // dir that is not there has no files.
 func ContentDigestOf(fsys fs.FS, dir string) (digest.Digest, error) {
-	var list []string
+	var list []digested
 	err := fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && name == dir {
 			return nil
@@ -153,23 +153,24 @@ func ContentDigestOf(fsys fs.FS, dir string) (digest.Digest, error) {
 			return err
 		}
 		content, err := digest.FromReader(f)
-		list = append(list, digested(name[len(dir)+1:], File{Executable: info.Mode()&0o100 != 0}.mode(), content))
+		list = append(list, digested{name[len(dir)+1:], File{Executable: info.Mode()&0o100 != 0}.mode(), content})
 		return err
 	})
 	return digestAll(list), err
 }
 
-// digested is the line of a file whose content has been read.
-func digested(path string, mode fs.FileMode, content digest.Digest) string {
-	return fmt.Sprintf("%s\x00%o %s\n", path, mode, content)
+// digested is a file whose content has been read.
+type digested struct {
+	path    string
+	mode    fs.FileMode
+	content digest.Digest
 }
 
-// digestAll is over the lines by path: a NUL sorts before all that a path can go on with.
-func digestAll(lines []string) digest.Digest {
-	slices.Sort(lines)
+func digestAll(files []digested) digest.Digest {
+	slices.SortFunc(files, func(a, b digested) int { return cmp.Compare(a.path, b.path) })
 	d := digest.Canonical.Digester()
-	for _, line := range lines {
-		io.WriteString(d.Hash(), line)
+	for _, f := range files {
+		fmt.Fprintf(d.Hash(), "%s\x00%o %s\n", f.path, f.mode, f.content)
 	}
 	return d.Digest()
 }

@@ -87,7 +87,7 @@ type Unpacker struct {
 	// is below it digested and not written where it says true.
 	Have func(folder string) bool
 
-	passed map[string][]string // nil for a folder that is written
+	passed map[string][]digested // nil for a folder that is written
 }
 
 // Passed returns ContentDigest of the files of the folders that were not written.
@@ -114,7 +114,7 @@ func (u *Unpacker) Gzip(r io.Reader, want Content) error {
 
 // Tar is Gzip for the tar itself, as a delta makes it.
 func (u *Unpacker) Tar(r io.Reader, want Content) error {
-	u.passed = map[string][]string{}
+	u.passed = map[string][]digested{}
 	count := &counter{hash: digest.SHA256.Hash()}
 	tree := io.TeeReader(io.LimitReader(r, want.Size+1), count)
 	names := NewNames(want.Files)
@@ -173,7 +173,7 @@ func (u *Unpacker) entry(h *tar.Header, data io.Reader, names *Names) error {
 			return nil
 		}
 		content, err := digest.FromReader(data)
-		u.passed[folder] = append(u.passed[folder], digested(rest, mode, content))
+		u.passed[folder] = append(u.passed[folder], digested{rest, mode, content})
 		if err != nil {
 			return unreadable(err, "read "+name)
 		}
@@ -204,7 +204,7 @@ func (u *Unpacker) passes(folder string, isFolder bool) bool {
 	files, asked := u.passed[folder]
 	if !asked && isFolder && u.Have != nil {
 		if u.Have(folder) {
-			files = []string{}
+			files = []digested{}
 		}
 		u.passed[folder] = files
 	}

@@ -123,8 +123,8 @@ func (d TrustDocument) Trust() Trust {
 // would.
 func (d TrustDocument) Marshal() ([]byte, error) {
 	byID := func(a, b TrustKey) int { return cmp.Compare(a.ID, b.ID) }
-	d.Root.Keys = slices.SortedStableFunc(slices.Values(d.Root.Keys), byID)
-	d.Release.Keys = slices.SortedStableFunc(slices.Values(d.Release.Keys), byID)
+	d.Root.Keys = slices.SortedFunc(slices.Values(d.Root.Keys), byID)
+	d.Release.Keys = slices.SortedFunc(slices.Values(d.Release.Keys), byID)
 	if err := d.check(); err != nil {
 		return nil, err
 	}

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"context"
 	"fmt"
-	"maps"
 	"slices"
 	"strings"
 
@@ -30,20 +29,17 @@ func (e *examination) onCluster() (objects []needs.Object, assignments int) {
 
 // objectsOf is onCluster for some of the assignments.
 func (e *examination) objectsOf(wanted func(bundle.Assignment) bool) (objects []needs.Object, assignments int) {
-	byName := map[string]needs.Object{}
 	for _, a := range e.applied() {
 		if !wanted(a) {
 			continue
 		}
 		assignments++
-		for _, o := range e.content.Objects[a.Name] {
-			byName[strings.Join([]string{o.Kind.Group, o.Kind.Kind, o.Namespace, o.Kind.Version}, "\x00")] = o
-		}
+		objects = append(objects, e.content.Objects[a.Name]...)
 	}
-	for _, key := range slices.Sorted(maps.Keys(byName)) {
-		objects = append(objects, byName[key])
-	}
-	return objects, assignments
+	slices.SortFunc(objects, func(a, b needs.Object) int {
+		return cmp.Or(cmp.Compare(a.Kind.Group, b.Kind.Group), cmp.Compare(a.Kind.Kind, b.Kind.Kind), cmp.Compare(a.Namespace, b.Namespace), cmp.Compare(a.Kind.Version, b.Kind.Version))
+	})
+	return slices.Compact(objects), assignments
 }
 
 // uses reports whether an assignment is for an adapter.

@@ -221,24 +221,18 @@ func Local(format string, args ...any) error { return &LocalError{fmt.Errorf(for
 
 // Load returns the record under key, and the zero value where there is none. The error wraps ErrDamaged.
 func Load[T any](tx *bbolt.Tx, bucket, key string) (v T, err error) {
-	err = loadInto(tx, bucket, key, &v)
-	return v, err
-}
-
-// loadInto is the part of Load that is compiled once, and not for each type.
-func loadInto(tx *bbolt.Tx, bucket, key string, v any) error {
 	b := tx.Bucket([]byte(bucket))
 	if b == nil {
-		return nil
+		return v, nil
 	}
 	data := b.Get([]byte(key))
 	if data == nil {
-		return nil
+		return v, nil
 	}
-	if err := json.Unmarshal(data, v); err != nil {
-		return fmt.Errorf("%s %s: %w: %v", bucket, key, ErrDamaged, err)
+	if err := json.Unmarshal(data, &v); err != nil {
+		return v, fmt.Errorf("%s %s: %w: %v", bucket, key, ErrDamaged, err)
 	}
-	return nil
+	return v, nil
 }
 
 // Save replaces the record under key. The bucket exists.

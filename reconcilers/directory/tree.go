@@ -1,10 +1,10 @@
 package directory
 
 import (
+	"cmp"
 	"context"
 	"io"
 	"io/fs"
-	"maps"
 	"os"
 	"path"
 	"slices"
@@ -71,24 +71,24 @@ func readFile(ctx context.Context, dir *os.Root, name string, known seen) (file,
 
 // compare lists what leads from have to want, by path.
 func compare(folder string, have, want tree) []reconcilers.Change {
-	actions := map[string]reconcilers.Action{}
+	var changes []reconcilers.Change
+	add := func(name string, action reconcilers.Action) {
+		changes = append(changes, reconcilers.Change{Object: path.Join(folder, name), Action: action})
+	}
 	for name, w := range want {
 		switch h, ok := have[name]; {
 		case !ok:
-			actions[name] = reconcilers.Created
+			add(name, reconcilers.Created)
 		case h != w:
-			actions[name] = reconcilers.Configured
+			add(name, reconcilers.Configured)
 		}
 	}
 	for name := range have {
 		if _, ok := want[name]; !ok {
-			actions[name] = reconcilers.Deleted
+			add(name, reconcilers.Deleted)
 		}
 	}
-	var changes []reconcilers.Change
-	for _, name := range slices.Sorted(maps.Keys(actions)) {
-		changes = append(changes, reconcilers.Change{Object: path.Join(folder, name), Action: actions[name]})
-	}
+	slices.SortFunc(changes, func(a, b reconcilers.Change) int { return cmp.Compare(a.Object, b.Object) })
 	return changes
 }
 
