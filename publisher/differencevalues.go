@@ -14,10 +14,11 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 // ValueDifference is a value of a rendered file that becomes another one. Values that look like secrets
-// are masked; see scheduler.LooksSecret.
+// are masked; see secret.Looks.
 type ValueDifference struct {
 	File string `json:"file"`
 	// Key is a configuration key, with the path below it where the value is structured: ALERTS[power].after.
@@ -99,13 +100,13 @@ func newValueDifference(file string, v value) ValueDifference {
 }
 
 // masked hides both values if one of them is a secret: the other one may be an older form of it.
-func (d ValueDifference) masked(secret bool) ValueDifference {
-	d.Secret = secret
+func (d ValueDifference) masked(known bool) ValueDifference {
+	d.Secret = known
 	for _, v := range []*string{d.Old, d.New} {
-		d.Secret = d.Secret || v != nil && (scheduler.LooksSecret(d.Key, *v) || scheduler.LooksSecret(d.configKey, *v))
+		d.Secret = d.Secret || v != nil && (secret.Looks(d.Key, *v) || secret.Looks(d.configKey, *v))
 	}
 	if d.Secret {
-		mask := scheduler.MaskedValue
+		mask := secret.Masked
 		if d.Old != nil {
 			d.Old = &mask
 		}

@@ -8,8 +8,9 @@ import (
 	"sync"
 
 	"github.com/opencontainers/go-digest"
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // layer is what is merged at once and under the same conditions: a ConfigMap, or one key of an Azure one.
@@ -25,7 +26,7 @@ type entry struct {
 	text  string
 	at    finding.Position
 
-	id   int    // of the entry among all
+	id   int    // of the entry among all; from 1 on
 	rank int    // of key among all keys
 	yaml string // the entry alone; empty where a yamlWriter cannot tell
 }

@@ -1,11 +1,11 @@
 package scheduler
 
 import (
-	"math"
 	"strings"
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -241,8 +241,4 @@ func TestAppTeamsSchemas(t *testing.T) {
 	require.Equal(t, `app.yaml:5: configuration: missing property 'A', says a schema of workload "app"
 app.yaml:11: configuration: missing property 'B', says a schema of workload "app"`, said)
 	only(t, render(t, basics+configMapYAML("c", "  A: x\n  B: x"), workload))
-}
-
-func TestPlainKeepsNumbersThatJSONHas(t *testing.T) {
-	require.Equal(t, []any{"+Inf", "NaN", 1.5, 1, nil}, plain([]any{math.Inf(1), math.NaN(), 1.5, 1, nil}))
 }

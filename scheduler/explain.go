@@ -6,13 +6,14 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"k8s.io/apimachinery/pkg/labels"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // Explainer says why an environment is decided as it is. It reads the same objects by the same rules as
 // [Model.Render]; one Explainer answers any number of questions. The JSON forms of its answers are
-// interfaces, and no answer holds the value of a secret (see [LooksSecret]).
+// interfaces, and no answer holds the value of a secret (see [secret.Looks]).
 type Explainer struct {
 	r      *renderer
 	layers []layer

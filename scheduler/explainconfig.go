@@ -6,18 +6,9 @@ import (
 	"reflect"
 	"slices"
 	"strings"
+
+	"github.com/wherry-dev/wherry/scheduler/secret"
 )
-
-// MaskedValue stands for a value that is not shown.
-const MaskedValue = "(secret)"
-
-// Mask is value, or [MaskedValue] where it looks like a secret.
-func Mask(key, value string) string {
-	if LooksSecret(key, value) {
-		return MaskedValue
-	}
-	return value
-}
 
 // ConfigExplanation says where the value of a configuration key comes from.
 type ConfigExplanation struct {
@@ -29,7 +20,7 @@ type ConfigExplanation struct {
 	// Value is the composed value, as YAML where it is structured.
 	Value      string `json:"value,omitempty"`
 	Structured bool   `json:"structured,omitempty"`
-	// Secret is true where the value looks like a secret and MaskedValue stands for it, here and below.
+	// Secret is true where the value looks like a secret and [secret.Masked] stands for it, here and below.
 	Secret bool `json:"secret,omitempty"`
 	// Rendered is what the value becomes once the templates in it are evaluated; empty where it holds none.
 	Rendered string `json:"rendered,omitempty"`
@@ -94,7 +85,7 @@ func (e *Explainer) Config(ctx context.Context, clusterType, target, key string)
 			if entry.key != key {
 				continue
 			}
-			given := GivenValue{Named: Named{l.source.Name, entry.at}, Value: Mask(key, strings.TrimSpace(entry.text)), Where: checks}
+			given := GivenValue{Named: Named{l.source.Name, entry.at}, Value: secret.Mask(key, strings.TrimSpace(entry.text)), Where: checks}
 			if slices.ContainsFunc(checks, func(c LabelCheck) bool { return !c.Met }) {
 				x.Others = append(x.Others, given)
 				continue
@@ -111,14 +102,14 @@ func (e *Explainer) Config(ctx context.Context, clusterType, target, key string)
 		return x, nil
 	}
 	x.Structured, x.Parts = isStructured(trace.value), trace.parts()
-	x.Secret = LooksSecret(key, textOf(trace.value))
+	x.Secret = secret.Looks(key, textOf(trace.value))
 	e.render(ctx, x, ct, i, textOf(trace.value))
 	return x, ctx.Err()
 }
 
 // render fills in the value and what becomes of the templates in it.
 func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *clusterType, i int, value string) {
-	x.Value = Mask(x.Key, value)
+	x.Value = secret.Mask(x.Key, value)
 	if !strings.Contains(value, "{{") {
 		return
 	}
@@ -126,7 +117,7 @@ func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *cluste
 	in, err := a.input(i)
 	if err == nil {
 		x.Rendered, err = a.evaluator.value(ctx, value, x.Given[len(x.Given)-1].Position, in)
-		x.Rendered = Mask(x.Key, x.Rendered)
+		x.Rendered = secret.Mask(x.Key, x.Rendered)
 	}
 	if err != nil {
 		x.Rendered, x.Error = "", err.Error()
@@ -199,7 +190,7 @@ func (t *trace) parts() []ValuePart {
 	}
 	var parts []ValuePart
 	for _, l := range t.leaves {
-		parts = append(parts, ValuePart{Path: l.path, Value: Mask(t.key+"."+l.path, l.text), Named: t.origins[l.id]})
+		parts = append(parts, ValuePart{Path: l.path, Value: secret.Mask(t.key+"."+l.path, l.text), Named: t.origins[l.id]})
 	}
 	return parts
 }

@@ -8,9 +8,11 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	k8slabels "k8s.io/apimachinery/pkg/labels"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/schema"
 )
 
 // FuzzLoad gives the loader foreign bytes. It may refuse them, with a place, or take them, and what it
@@ -96,8 +98,8 @@ func FuzzParseValue(f *testing.F) {
 	for _, seed := range []string{"x", "'x'", "'", "[a, {name: b}]", "{a: {b: [1]}}", "y: 2", "a: &a [*a]", "<<: {a: 1}", "1: .nan", "- ~", "{{ x }}", "a: !!float x", "? {a: b}\n: c"} {
 		f.Add(seed, "[{name: b, c: 1}]")
 	}
-	schema := compileSchema(`{"additionalProperties": {"type": ["integer", "object", "array"]}}`)
-	require.NoError(f, schema.err)
+	compiled, err := schema.NewCache().Compile(`{"additionalProperties": {"type": ["integer", "object", "array"]}}`)
+	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, a, b string) {
 		layers := []layer{{entries: []entry{{key: "K", value: parseValue(a), text: a}}}, {entries: []entry{{key: "K", value: parseValue(b), text: b}}}}
 		c := composeAlone(layers)
@@ -105,7 +107,7 @@ func FuzzParseValue(f *testing.F) {
 		require.Equal(t, toYAML(c.data()), c.yaml)
 		hash(c.data())
 		stringify(c.data())
-		_, err := schema.check(c, maxSchemaSteps)
+		_, err := compiled.Check(c.schemaValues(), schema.MaxSteps)
 		require.NoError(t, err)
 		for _, s := range []string{a, b} {
 			l := &linter{model: NewModel("dev")}

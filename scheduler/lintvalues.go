@@ -5,9 +5,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
 	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/secret"
 )
 
 // values adds what is odd about single values: secrets, and what YAML 1.1 takes for something else than it
@@ -22,7 +24,7 @@ func (l *linter) values() {
 		for i := range w.Spec.DeploymentTargets {
 			t := &w.Spec.DeploymentTargets[i]
 			for _, key := range sortedKeys(t.Manifests) {
-				if LooksSecret(key, t.Manifests[key]) {
+				if secret.Looks(key, t.Manifests[key]) {
 					l.add(finding.CodeSecret, w.position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
 				}
 			}
@@ -37,7 +39,7 @@ func (l *linter) value(cm *configMap, key string, v text) {
 	if !cm.isAzure() {
 		name = key
 	}
-	if LooksSecret(name, v.Value) {
+	if secret.Looks(name, v.Value) {
 		l.add(finding.CodeSecret, cm.position(v.line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
 	}
 	parsed := parseValue(v.Value)

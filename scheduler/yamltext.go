@@ -35,7 +35,7 @@ func newYAMLWriter(layers []layer) *yamlWriter {
 	w.writeKeys()
 	w.writeScalars()
 	others := map[string]int{} // ranks of keys that cannot be written here: any that differ
-	id := 0
+	id := 1
 	for i := range layers {
 		for j := range layers[i].entries {
 			e := &layers[i].entries[j]

@@ -1,8 +1,9 @@
-package scheduler
+package schema
 
 import (
 	"errors"
 	"fmt"
+	"maps"
 	"math"
 	"slices"
 	"strconv"
@@ -39,10 +40,10 @@ func coerce(s string, types []string) any {
 // validateReadings validates values, of which some were texts. Where a schema permits several types for a
 // text, the first that it can be read as need not be one that satisfies it: so each is tried, and at last
 // what Kalypso takes it for, which is a number wherever it looks like one.
-func (s *compiledSchema) validateReadings(values map[string]any, texts map[string]string, steps *meter) error {
+func (s *Schema) validateReadings(values map[string]any, texts map[string]string, steps *meter) error {
 	err := s.validate(values, steps)
 	wrong := concerned(err)
-	for _, key := range sortedKeys(texts) {
+	for _, key := range slices.Sorted(maps.Keys(texts)) {
 		if !wrong[key] {
 			continue
 		}
@@ -54,7 +55,7 @@ func (s *compiledSchema) validateReadings(values map[string]any, texts map[strin
 		for _, t := range slices.Concat(types, []string{"number"}) {
 			values[key] = coerce(texts[key], []string{t})
 			other := s.validate(values, steps)
-			if errors.Is(other, errTooManySchemaSteps) {
+			if errors.Is(other, errTooManySteps) {
 				return other
 			}
 			if concerns := concerned(other); !concerns[key] {

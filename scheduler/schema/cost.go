@@ -1,44 +1,30 @@
-package scheduler
+package schema
 
 import (
-	"cmp"
 	"encoding/json"
 	"errors"
+	"maps"
 	"slices"
 	"strings"
 
 	"github.com/santhosh-tekuri/jsonschema/v6"
-	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 const (
-	// maxSchemaSteps bounds the work of checking one assignment against the schemas of its workload, and against
+	// MaxSteps bounds the work of checking one assignment against the schemas of its workload, and against
 	// each ConfigSchema. A step is one subschema that looks at one value, and takes up to a few microseconds.
 	// Schemas of real workloads take some hundred.
-	maxSchemaSteps = 1 << 18
-	// fullLimitTargets is how many deployment targets of one registration have all of maxSchemaSteps. Those of
-	// a larger registration share what so many would have; see schemaLimit.
-	fullLimitTargets = 256
-	// maxSchemaDepth bounds how deep subschemas and values nest while they are checked: the library recurses.
-	maxSchemaDepth = 1000
+	MaxSteps = 1 << 18
+	// maxDepth bounds how deep subschemas and values nest while they are checked: the library recurses.
+	maxDepth = 1000
 	// depthPerStep is from which depth on a step counts for two: the library walks up the nesting for each.
 	depthPerStep = 16
 )
 
-// schemaLimit is how many steps a deployment target may take of a registration with so many. It changes at powers
-// of two only, since each change has everything rendered again that is in a cache.
-func schemaLimit(targets int) int {
-	limit := maxSchemaSteps
-	for ; targets > fullLimitTargets; targets = (targets + 1) / 2 {
-		limit /= 2
-	}
-	return max(limit, 1)
-}
-
 var (
-	// errTooManySchemaSteps is wrapped where a check would take more steps than are left.
-	errTooManySchemaSteps = errors.New("checking the configuration takes too many steps")
-	errEndlessSchema      = errors.New("it refers to itself for one and the same value, without an end")
+	// errTooManySteps is wrapped where a check would take more steps than are left.
+	errTooManySteps = errors.New("checking the configuration takes too many steps")
+	errEndless      = errors.New("it refers to itself for one and the same value, without an end")
 )
 
 // meter counts steps down.
@@ -46,7 +32,7 @@ type meter struct{ left int }
 
 func (m *meter) take(steps int) error {
 	if m.left -= steps; m.left < 0 {
-		return errTooManySchemaSteps
+		return errTooManySteps
 	}
 	return nil
 }
@@ -109,21 +95,21 @@ func sizeOf(v any) int {
 
 // steps returns how many steps the library may take at most to check value. It follows no more than limit looks, and
 // each once, so it is quick where the library, which follows every path, is not.
-func (s *compiledSchema) steps(value any, limit int) (int, error) {
+func (s *Schema) steps(value any, limit int) (int, error) {
 	e := &estimator{of: s, left: limit, known: map[look]cost{}}
 	c := e.cost(s.schema, &place{value: value}, 0)
 	if e.err != nil {
 		return 0, e.err
 	}
-	if c.depth > maxSchemaDepth {
-		return 0, errTooManySchemaSteps
+	if c.depth > maxDepth {
+		return 0, errTooManySteps
 	}
 	return c.steps * (1 + c.depth/depthPerStep), nil
 }
 
 // estimator adds up what the library does to check one value. Where the library might stop early it is taken to go on.
 type estimator struct {
-	of    *compiledSchema
+	of    *Schema
 	left  int // looks that may still be followed
 	known map[look]cost
 	err   error
@@ -140,7 +126,7 @@ type cost struct{ steps, depth int }
 
 // add adds the cost of a further look.
 func (c *cost) add(more cost) {
-	c.steps = min(c.steps+more.steps, maxSchemaSteps+1) // more is all the same
+	c.steps = min(c.steps+more.steps, MaxSteps+1) // more is all the same
 	c.depth = max(c.depth, more.depth+1)
 }
 
@@ -151,11 +137,11 @@ func (e *estimator) cost(s *jsonschema.Schema, at *place, depth int) cost {
 	case e.err != nil || s.Bool != nil || !permits(s.Types, at.value):
 		return cost{steps: 1}
 	case known && c.steps == 0:
-		e.err = errEndlessSchema
+		e.err = errEndless
 	case known:
 		return c
-	case e.left == 0 || depth > maxSchemaDepth:
-		e.err = errTooManySchemaSteps
+	case e.left == 0 || depth > maxDepth:
+		e.err = errTooManySteps
 	}
 	if e.err != nil {
 		return cost{steps: 1}
@@ -302,7 +288,7 @@ type place struct {
 // keys lists an object's keys, sorted.
 func (p *place) keys() []string {
 	if object, ok := p.value.(map[string]any); ok && p.inner == nil {
-		p.sorted, p.inner = sortedKeys(object), make(map[string]*place, len(object))
+		p.sorted, p.inner = slices.Sorted(maps.Keys(object)), make(map[string]*place, len(object))
 		for key, v := range object {
 			p.inner[key] = &place{value: v}
 		}
@@ -335,41 +321,4 @@ func (p *place) size() int {
 		p.counted = sizeOf(p.value)
 	}
 	return p.counted
-}
-
-// shareSchemaSteps has the targets of one registration share what its schemas may take.
-func shareSchemaSteps(all []*target) {
-	counts, bytes, seen := map[string]int{}, map[string]int{}, map[[2]string]bool{}
-	for _, t := range all {
-		r := t.workload.registration
-		counts[r]++
-		for _, use := range t.schemas {
-			if key := [2]string{r, use.text}; !seen[key] {
-				seen[key] = true
-				bytes[r] += len(use.text)
-			}
-		}
-	}
-	for _, t := range all {
-		r := t.workload.registration
-		for i := range t.schemas {
-			if r == "" { // the platform's own
-				t.schemas[i].limit = maxSchemaSteps
-				continue
-			}
-			t.schemas[i].limit = schemaLimit(counts[r])
-			t.schemas[i].refused = bytes[r] > maxSchemaBytes
-		}
-	}
-}
-
-// tooLarge says that a registration's schemas are too large together.
-func tooLarge(use schemaUse) error {
-	return finding.Errorf(finding.CodeSchemaCost, use.at, "share one schema among workloads", "%s is one of those of its registration, which are larger than %d bytes together", use.owner, maxSchemaBytes)
-}
-
-// tooCostly says what is wrong with a schema that takes more steps than it may.
-func tooCostly(use schemaUse) error {
-	return finding.Errorf(finding.CodeSchemaCost, use.at, "simplify the schema: each $ref, allOf, anyOf and oneOf counts as often as it is reached",
-		"%s takes more than %d steps to check the configuration", use.owner, cmp.Or(use.limit, maxSchemaSteps))
 }

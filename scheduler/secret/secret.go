@@ -1,4 +1,5 @@
-package scheduler
+// Package secret guesses which configuration values are secrets, so that no output shows them.
+package secret
 
 import (
 	"regexp"
@@ -7,14 +8,14 @@ import (
 	"unicode"
 )
 
-// LooksSecret says whether a configuration value is probably a secret: one whose key is called as
+// Looks reports whether a configuration value is probably a secret: one whose key is called as
 // secrets are, or one that is written as they are. It is a guess from names and shapes, made to be wrong
 // on the safe side where a value is shown and seldom enough to be worth a warning: there is no measure
 // of randomness in it, because digests and identifiers are random too.
 //
 // An empty text, a truth value and a template that only refers to another value are none, whatever the
 // key is called. key may be a path such as db.password, of which the last part counts.
-func LooksSecret(key, value string) bool {
+func Looks(key, value string) bool {
 	return isSecretNamed(key, value) || secretShape.MatchString(value) || holdsSecretPair(value)
 }
 
@@ -127,4 +128,15 @@ func wordsOf(name string) []string {
 		}
 	}
 	return words
+}
+
+// Masked stands for a value that is not shown.
+const Masked = "(secret)"
+
+// Mask returns value, or [Masked] where it looks like a secret.
+func Mask(key, value string) string {
+	if Looks(key, value) {
+		return Masked
+	}
+	return value
 }

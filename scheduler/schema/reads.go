@@ -1,4 +1,4 @@
-package scheduler
+package schema
 
 import (
 	"encoding/binary"
@@ -45,37 +45,36 @@ func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
 	return keys, false
 }
 
-// relevant returns the values of c that the schema may read, and what identifies them; nothing does
-// where one was merged from several entries.
-func (s *compiledSchema) relevant(c *config) (values []value, id string, identified bool) {
+// relevant returns the values that the schema may read, and a key for them; ok is false where one of them has no ID.
+func (s *Schema) relevant(all []Value) (values []Value, key string, ok bool) {
 	if s.readsAll {
-		return c.values, "", false
+		return all, "", false
 	}
-	identified = true
-	key := make([]byte, 0, 64)
-	for _, v := range c.values {
-		if s.reads[v.key] {
+	ids := make([]byte, 0, 64)
+	ok = true
+	for _, v := range all {
+		if s.reads[v.Key] {
 			values = append(values, v)
-			key = binary.AppendUvarint(key, uint64(v.id))
-			identified = identified && v.merged == nil
+			ids = binary.AppendUvarint(ids, uint64(v.ID))
+			ok = ok && v.ID != 0
 		}
 	}
-	return values, string(key), identified
+	return values, string(ids), ok
 }
 
 // maxShared bounds the results that a schema keeps for configurations to share.
 const maxShared = 1 << 16
 
-// check returns what the schema finds wrong with c, within limit steps.
-func (s *compiledSchema) check(c *config, limit int) (outcome, error) {
-	values, id, identified := s.relevant(c)
-	if !identified {
+// Check returns what the schema finds wrong with a configuration, within limit steps. The error is that of the library.
+func (s *Schema) Check(all []Value, limit int) (Outcome, error) {
+	values, key, ok := s.relevant(all)
+	if !ok {
 		return s.checkValues(values, limit)
 	}
 	s.mu.Lock()
 	defer s.mu.Unlock()
-	found, ok := s.shared[id]
-	if ok && found.answers(limit) {
+	found, ok := s.shared[key]
+	if ok && found.Answers(limit) {
 		return found, nil
 	}
 	found, err := s.checkValues(values, limit)
@@ -83,8 +82,8 @@ func (s *compiledSchema) check(c *config, limit int) (outcome, error) {
 		return found, err
 	}
 	if s.shared == nil || len(s.shared) > maxShared {
-		s.shared = map[string]outcome{}
+		s.shared = map[string]Outcome{}
 	}
-	s.shared[id] = found
+	s.shared[key] = found
 	return found, nil
 }

@@ -1,12 +1,14 @@
-package scheduler
+package schema
 
 import (
 	"encoding/json"
 	"errors"
 	"fmt"
+	"maps"
 	"net/url"
 	"regexp"
 	"regexp/syntax"
+	"slices"
 	"strconv"
 	"strings"
 
@@ -16,12 +18,12 @@ import (
 // Bounds on a schema before it is compiled, for which the library's time grows with their square. At all of them it
 // takes some three seconds.
 const (
-	// maxSchemaBytes bounds one schema, and all that the workloads of one registration have.
-	maxSchemaBytes = 1 << 20
-	// maxSchemaParts bounds the objects, true and false of a schema: each may be a subschema.
-	maxSchemaParts = 4000
-	// maxSchemaPaths bounds the length of the paths to all these together, which the library keeps.
-	maxSchemaPaths = 1 << 20
+	// MaxBytes bounds one schema, and all that the workloads of one registration have.
+	MaxBytes = 1 << 20
+	// maxParts bounds the objects, true and false of a schema: each may be a subschema.
+	maxParts = 4000
+	// maxPaths bounds the length of the paths to all these together, which the library keeps.
+	maxPaths = 1 << 20
 	// maxExponent bounds that of a number, and maxDigits its length: the library calculates with all its digits.
 	maxExponent, maxDigits = 400, 400
 	// maxPatternSteps bounds the instructions of all patterns together. The pattern of a DNS name has 130.
@@ -30,8 +32,8 @@ const (
 	maxDynamicAnchors = 100
 )
 
-// schemaDocument is what is learned of a schema while its bounds are checked.
-type schemaDocument struct {
+// survey counts the parts of a schema while its bounds are checked, and collects what compiling it needs.
+type survey struct {
 	parts, paths int
 	// dynamic lists the JSON pointers of the objects with $dynamicAnchor.
 	dynamic []string
@@ -39,16 +41,16 @@ type schemaDocument struct {
 	recursive bool
 }
 
-// readSchema reads a text within the bounds.
-func readSchema(text string) (any, *schemaDocument, error) {
-	if len(text) > maxSchemaBytes {
-		return nil, nil, fmt.Errorf("it is larger than %d bytes", maxSchemaBytes)
+// read parses a text within the bounds.
+func read(text string) (any, *survey, error) {
+	if len(text) > MaxBytes {
+		return nil, nil, fmt.Errorf("it is larger than %d bytes", MaxBytes)
 	}
 	document, err := jsonschema.UnmarshalJSON(strings.NewReader(text))
 	if err != nil {
 		return nil, nil, fmt.Errorf("no JSON: %w", err)
 	}
-	d := &schemaDocument{}
+	d := &survey{}
 	if err := d.read(document, ""); err != nil {
 		return nil, nil, err
 	}
@@ -58,7 +60,7 @@ func readSchema(text string) (any, *schemaDocument, error) {
 	return document, d, nil
 }
 
-func (d *schemaDocument) read(v any, path string) error {
+func (d *survey) read(v any, path string) error {
 	switch v := v.(type) {
 	case json.Number:
 		return checkNumber(string(v))
@@ -80,7 +82,7 @@ func (d *schemaDocument) read(v any, path string) error {
 		if v["$recursiveAnchor"] == true && path != "" {
 			d.recursive = true
 		}
-		for _, key := range sortedKeys(v) {
+		for _, key := range slices.Sorted(maps.Keys(v)) {
 			if err := d.read(v[key], path+"/"+strings.NewReplacer("~", "~0", "/", "~1").Replace(key)); err != nil {
 				return err
 			}
@@ -89,11 +91,11 @@ func (d *schemaDocument) read(v any, path string) error {
 	return nil
 }
 
-func (d *schemaDocument) part(path string) error {
-	if d.parts++; d.parts > maxSchemaParts {
-		return fmt.Errorf("it has more than %d subschemas", maxSchemaParts)
+func (d *survey) part(path string) error {
+	if d.parts++; d.parts > maxParts {
+		return fmt.Errorf("it has more than %d subschemas", maxParts)
 	}
-	if d.paths += len(path); d.paths > maxSchemaPaths {
+	if d.paths += len(path); d.paths > maxPaths {
 		return errors.New("it nests too deep for its size")
 	}
 	return nil
@@ -109,17 +111,17 @@ func checkNumber(text string) error {
 
 // compile compiles a schema, for which draft is taken where it names none, with the schemas that a
 // $dynamicRef may stand for.
-func (d *schemaDocument) compile(document any, draft *jsonschema.Draft) (*compiledSchema, error) {
+func (d *survey) compile(document any, draft *jsonschema.Draft) (*Schema, error) {
 	c := jsonschema.NewCompiler()
 	c.DefaultDraft(draft)
 	c.UseLoader(noLoader{})
 	c.AssertFormat() // from 2019-09 on it would otherwise be a remark, which it is not with Kalypso
 	patterns := &patterns{left: maxPatternSteps, known: map[string]*pattern{}}
 	c.UseRegexpEngine(patterns.compile)
-	err := c.AddResource(schemaURL, document)
+	err := c.AddResource(baseURL, document)
 	var schema *jsonschema.Schema
 	if err == nil {
-		schema, err = c.Compile(schemaURL)
+		schema, err = c.Compile(baseURL)
 	}
 	if patterns.left < 0 {
 		return nil, errLargePatterns
@@ -127,10 +129,10 @@ func (d *schemaDocument) compile(document any, draft *jsonschema.Draft) (*compil
 	if err != nil {
 		return nil, err
 	}
-	s := &compiledSchema{schema: schema}
+	s := &Schema{schema: schema}
 	for _, path := range d.dynamic {
 		// What is no subschema but looks like one, such as in an enum, is no target.
-		if target, err := c.Compile(schemaURL + "#" + (&url.URL{Fragment: path}).EscapedFragment()); err == nil {
+		if target, err := c.Compile(baseURL + "#" + (&url.URL{Fragment: path}).EscapedFragment()); err == nil {
 			s.dynamic = append(s.dynamic, target)
 		}
 	}
@@ -250,7 +252,7 @@ type pattern struct {
 
 // steps is what a match takes: at worst each instruction looks at each letter.
 func (p *pattern) steps(text string) int {
-	return 1 + min(p.size*(len(text)+1)/stringStep, maxSchemaSteps)
+	return 1 + min(p.size*(len(text)+1)/stringStep, MaxSteps)
 }
 
 func comparePatterns(a, b *pattern) int { return strings.Compare(a.String(), b.String()) }

@@ -1,4 +1,4 @@
-package scheduler
+package secret
 
 import (
 	"testing"
@@ -53,7 +53,7 @@ func TestWhatLooksLikeASecret(t *testing.T) {
 		"a reference to a secret in YAML":        {"APP", "passwordFrom:\n  name: till\n", false},
 	} {
 		t.Run(name, func(t *testing.T) {
-			require.Equal(t, c.secret, LooksSecret(c.key, c.value))
+			require.Equal(t, c.secret, Looks(c.key, c.value))
 		})
 	}
 }

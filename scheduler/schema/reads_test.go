@@ -1,6 +1,9 @@
-package scheduler
+package schema
 
 import (
+	"maps"
+	"math"
+	"slices"
 	"testing"
 
 	"github.com/stretchr/testify/require"
@@ -22,44 +25,37 @@ func TestWhatASchemaReads(t *testing.T) {
 		`{"const": {}}`: nil,
 	} {
 		t.Run(text, func(t *testing.T) {
-			s := compileSchema(text)
+			s := compile(text)
 			require.NoError(t, s.err)
 			require.Equal(t, keys == nil, s.readsAll)
 			if keys != nil {
-				require.ElementsMatch(t, keys, sortedKeys(s.reads))
+				require.ElementsMatch(t, keys, slices.Sorted(maps.Keys(s.reads)))
 			}
 		})
 	}
 }
 
 func TestConfigurationsShareWhatASchemaFinds(t *testing.T) {
-	s := compileSchema(`{"properties": {"PORT": {"type": "integer"}, "LIST": {"maxItems": 2}}}`)
-	list := entry{key: "LIST", value: parseValue("[1, 2]"), text: "[1, 2]"}
-	layers := []layer{
-		{entries: []entry{{key: "PORT", value: "x"}}},
-		{entries: []entry{{key: "PORT", value: "1"}}},
-		{entries: []entry{{key: "OTHER", value: "1"}}},
-		{entries: []entry{list}},
-		{entries: []entry{list}},
-	}
-	w := newYAMLWriter(layers)
-	found := func(members ...int) int {
-		var some []layer
-		for _, i := range members {
-			some = append(some, layers[i])
-		}
-		outcome, err := s.check(compose(some, w), maxSchemaSteps)
+	s := compile(`{"properties": {"PORT": {"type": "integer"}, "LIST": {"maxItems": 2}}}`)
+	require.NoError(t, s.err)
+	text, number, other := Value{Key: "PORT", Value: "x", ID: 1}, Value{Key: "PORT", Value: "1", ID: 2}, Value{Key: "OTHER", Value: "1", ID: 3}
+	list, merged := Value{Key: "LIST", Value: []any{1, 2}, ID: 4}, Value{Key: "LIST", Value: []any{1, 2, 1, 2}}
+	found := func(values ...Value) int {
+		outcome, err := s.Check(values, MaxSteps)
 		require.NoError(t, err)
-		return len(outcome.violations)
+		return len(outcome.Violations)
 	}
 	for range 2 {
-		require.Equal(t, 1, found(0))
-		require.Equal(t, 1, found(0, 2))
-		require.Equal(t, 0, found(0, 1))
-		require.Equal(t, 1, found(1, 0, 2))
-		require.Equal(t, 0, found(3))
-		require.Equal(t, 1, found(3, 4))
-		require.Equal(t, 2, found(0, 3, 4))
+		require.Equal(t, 1, found(text))
+		require.Equal(t, 1, found(other, text))
+		require.Equal(t, 0, found(number))
+		require.Equal(t, 0, found(list))
+		require.Equal(t, 1, found(merged))
+		require.Equal(t, 2, found(merged, text))
 	}
 	require.Len(t, s.shared, 3)
+}
+
+func TestPlainKeepsNumbersThatJSONHas(t *testing.T) {
+	require.Equal(t, []any{"+Inf", "NaN", 1.5, 1, nil}, plain([]any{math.Inf(1), math.NaN(), 1.5, 1, nil}))
 }

@@ -1,0 +1,238 @@
+// Package schema checks configurations against JSON schemas that somebody else wrote, within a bound on time and memory.
+//
+// Begin with [Cache.Compile], and ask the [Schema] with [Schema.Check]. A schema of drafts 4 to 2020-12 is taken; what it
+// says never depends on the network, because references lead to nothing outside of it. The work of a check is estimated
+// before it is made, as an upper bound in steps, and a check that would take more than its limit is not made. So a
+// hostile schema costs its owner an answer and nobody else any time.
+//
+// The texts of a ConfigMap are read as the types that the schema permits. No message repeats a value that looks like a
+// secret.
+package schema
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/santhosh-tekuri/jsonschema/v6"
+	"github.com/santhosh-tekuri/jsonschema/v6/kind"
+	"golang.org/x/text/language"
+	"golang.org/x/text/message"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/secret"
+)
+
+// Cache compiles each schema once. Several goroutines may use it at once.
+type Cache struct {
+	mu       sync.RWMutex
+	compiled map[string]*Schema // by text
+}
+
+// Schema is a compiled schema. Several goroutines may use it at once.
+type Schema struct {
+	schema *jsonschema.Schema
+	err    error
+	types  sync.Map // of a key: see typesOf
+
+	dynamic []*jsonschema.Schema // what a $dynamicRef may stand for
+	facts   map[*jsonschema.Schema]facts
+
+	reads    map[string]bool // keys; see readsOf
+	readsAll bool
+	mu       sync.Mutex
+	shared   map[string]Outcome // by what relevant returns
+}
+
+// Outcome is the result of a check. Steps are counted also where an earlier result is used again, so that the same
+// input always costs the same. A check that gave up took one step more than its limit.
+type Outcome struct {
+	Violations []Violation
+	Steps      int
+	gaveUp     bool
+}
+
+// Answers reports whether a new check within limit would have the same outcome.
+func (o Outcome) Answers(limit int) bool { return !o.gaveUp || o.Steps > limit }
+
+// Value is one value of a configuration.
+type Value struct {
+	Key   string
+	Value any // a string, or a structure as yaml.v2 reads it
+	// ID is the same for the same key and value: configurations with the same IDs share what a schema finds. Zero is for
+	// a value that is not known again.
+	ID int
+}
+
+// Violation is one rule of a schema that a configuration breaks.
+type Violation struct {
+	Key     string // the value's; empty for the configuration as a whole
+	Path    string // of the value, for people
+	Message string
+	quotes  bool // the message repeats the value
+}
+
+// NewCache returns an empty cache.
+func NewCache() *Cache { return &Cache{compiled: map[string]*Schema{}} }
+
+// Compile returns the schema of a text in JSON. The error says why it cannot be used: it is none, refers to another
+// document, or exceeds a bound.
+func (c *Cache) Compile(text string) (*Schema, error) {
+	s := c.compile(text)
+	return s, s.err
+}
+
+func (c *Cache) compile(text string) *Schema {
+	c.mu.RLock()
+	compiled, ok := c.compiled[text]
+	c.mu.RUnlock()
+	if ok {
+		return compiled
+	}
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	if compiled, ok = c.compiled[text]; !ok {
+		compiled = compile(text)
+		c.compiled[text] = compiled
+	}
+	return compiled
+}
+
+// compile takes a text without $schema for draft 7 or, where it is none, for draft 4, whose
+// keywords are written in another way.
+func compile(text string) *Schema {
+	document, bounded, err := read(text)
+	if err != nil {
+		return &Schema{err: err}
+	}
+	var first error
+	for _, draft := range []*jsonschema.Draft{jsonschema.Draft7, jsonschema.Draft4} {
+		compiled, err := bounded.compile(document, draft)
+		if err == nil {
+			compiled.reads, compiled.readsAll = readsOf(compiled.schema)
+			return compiled
+		}
+		if first == nil {
+			first = err
+		}
+	}
+	return &Schema{err: errors.New(finding.Sentence("%s", strings.ReplaceAll(first.Error(), baseURL, "")))}
+}
+
+// baseURL names a schema while it is compiled. It is absolute, so that the library does not put the working directory
+// before it.
+const baseURL = "schema:///"
+
+// noLoader refuses references to other documents: what a schema says must not depend on the network.
+type noLoader struct{}
+
+// Load refuses.
+func (noLoader) Load(url string) (any, error) {
+	return nil, fmt.Errorf("%s is not part of the schema, and only references within it are followed", url)
+}
+
+// checkValues returns what the schema finds wrong with values, within limit steps.
+func (s *Schema) checkValues(all []Value, limit int) (Outcome, error) {
+	steps := &meter{left: limit}
+	found, err := s.violations(all, steps)
+	if errors.Is(err, errTooManySteps) {
+		return Outcome{Steps: limit + 1, gaveUp: true}, nil
+	}
+	return Outcome{Violations: found, Steps: limit - steps.left}, err
+}
+
+func (s *Schema) violations(all []Value, steps *meter) ([]Violation, error) {
+	values, texts := make(map[string]any, len(all)), map[string]string{}
+	for _, v := range all {
+		text, ok := v.Value.(string)
+		if !ok {
+			values[v.Key] = plain(v.Value)
+			continue
+		}
+		types, err := s.typesOf(v.Key, steps)
+		if err != nil {
+			return nil, err
+		}
+		values[v.Key], texts[v.Key] = coerce(text, types), text
+	}
+	err := s.validateReadings(values, texts, steps)
+	var invalid *jsonschema.ValidationError
+	if !errors.As(err, &invalid) {
+		return nil, err
+	}
+	found := violationsOf(invalid, message.NewPrinter(language.English))
+	for i, v := range found {
+		if v.quotes && secret.Looks(strings.TrimSuffix(v.Path, ":"), fmt.Sprint(values[v.Key])) {
+			found[i].Message = "not what is asked for (the value looks like a secret and is not shown)"
+		}
+	}
+	slices.SortFunc(found, func(a, b Violation) int { return strings.Compare(a.Path+a.Message, b.Path+b.Message) })
+	return slices.Compact(found), nil
+}
+
+// validate has the library check values, if that is within the steps that are left. The error is the library's, or
+// wraps errTooManySteps.
+func (s *Schema) validate(values map[string]any, steps *meter) error {
+	n, err := s.steps(values, steps.left)
+	if err == nil {
+		err = steps.take(n)
+	}
+	if err != nil {
+		return err
+	}
+	return s.schema.Validate(values)
+}
+
+// keyTypes is a result of typesOf, and its steps.
+type keyTypes struct {
+	types []string
+	steps int
+}
+
+// typesOf lists the types that the schema permits for the value of key, string first. It looks once for each key, and
+// counts the steps each time.
+func (s *Schema) typesOf(key string, steps *meter) ([]string, error) {
+	if known, ok := s.types.Load(key); ok {
+		return known.(keyTypes).types, steps.take(known.(keyTypes).steps)
+	}
+	before := steps.left
+	types, err := typesOf(s.schema, key, steps)
+	if err == nil {
+		s.types.Store(key, keyTypes{types, before - steps.left})
+	}
+	return types, err
+}
+
+// quotesValue reports whether a message of that kind repeats the value.
+func quotesValue(k jsonschema.ErrorKind) bool {
+	switch k.(type) {
+	case *kind.Pattern, *kind.Format, *kind.ContentEncoding, *kind.ContentMediaType, *kind.ContentSchema,
+		*kind.Minimum, *kind.Maximum, *kind.ExclusiveMinimum, *kind.ExclusiveMaximum, *kind.MultipleOf:
+		return true
+	}
+	return false
+}
+
+// violationsOf lists the innermost causes of a failed validation.
+func violationsOf(e *jsonschema.ValidationError, printer *message.Printer) []Violation {
+	var found []Violation
+	for _, cause := range e.Causes {
+		found = append(found, violationsOf(cause, printer)...)
+	}
+	if len(e.Causes) > 0 {
+		return found
+	}
+	if extra, ok := e.ErrorKind.(*kind.AdditionalProperties); ok && len(e.InstanceLocation) == 0 {
+		for _, key := range extra.Properties {
+			found = append(found, Violation{Key: key, Path: key + ":", Message: "not allowed"})
+		}
+		return found
+	}
+	v := Violation{Message: finding.Sentence("%s", e.ErrorKind.LocalizedString(printer)), quotes: quotesValue(e.ErrorKind)}
+	if len(e.InstanceLocation) > 0 {
+		v.Key, v.Path = e.InstanceLocation[0], strings.Join(e.InstanceLocation, ".")+":"
+	}
+	return append(found, v)
+}

@@ -1,0 +1,172 @@
+package scheduler
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+	"sync"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/schema"
+)
+
+// schemaUse is a schema that applies to an assignment, and where it comes from.
+type schemaUse struct {
+	owner string // such as: ConfigSchema "ports"
+	at    finding.Position
+	text  string
+	// limit is how many steps the schemas of a workload may take together. Zero is schema.MaxSteps for this one alone.
+	limit int
+	// refused says that the schemas of the workload's registration are too large together.
+	refused bool
+}
+
+// validator checks configurations against schemas. A configuration keeps what was found, because the assignments that
+// share both are many.
+type validator struct{ schemas *schema.Cache }
+
+func newValidator() *validator { return &validator{schemas: schema.NewCache()} }
+
+// checks keeps what schemas found wrong with one configuration.
+type checks struct {
+	mu    sync.Mutex
+	known []schemaCheck
+}
+
+type schemaCheck struct {
+	schema *schema.Schema
+	schema.Outcome
+}
+
+// validate returns all that the schemas find wrong with a configuration, each with its place.
+func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) error {
+	var errs []error
+	taken := 0 // of what the workload's schemas share
+	for _, use := range uses {
+		if ctx.Err() != nil {
+			return ctx.Err()
+		}
+		limit := schema.MaxSteps
+		if use.limit > 0 {
+			limit = use.limit - taken
+		}
+		if use.refused {
+			errs = append(errs, tooLarge(use))
+			break
+		}
+		found, err := v.check(c, use.text, limit)
+		if err != nil {
+			errs = append(errs, finding.Errorf(finding.CodeSchema, use.at, "", "%s cannot be used: %v", use.owner, err))
+			continue
+		}
+		if found.Steps > limit {
+			errs = append(errs, tooCostly(use))
+			break // what may follow has no steps left, or as few
+		}
+		if use.limit > 0 {
+			taken += found.Steps
+		}
+		errs = append(errs, violated(c, use, found.Violations)...)
+	}
+	return finding.Join(errs)
+}
+
+func violated(c *config, use schemaUse, violations []schema.Violation) (errs []error) {
+	for _, found := range violations {
+		at, says := c.origin(found.Key), fmt.Sprintf("%s at %s", use.owner, use.at)
+		if at == (finding.Position{}) {
+			at, says = use.at, use.owner
+		}
+		errs = append(errs, finding.Errorf(finding.CodeSchemaViolation, at, "", "configuration: %s, says %s", strings.TrimSpace(found.Path+" "+found.Message), says))
+	}
+	return errs
+}
+
+// check returns what a schema finds wrong with c. Its error is that of a schema which cannot be used.
+func (v *validator) check(c *config, text string, limit int) (schema.Outcome, error) {
+	compiled, err := v.schemas.Compile(text)
+	if err != nil {
+		return schema.Outcome{}, err
+	}
+	c.checks.mu.Lock()
+	defer c.checks.mu.Unlock()
+	i := slices.IndexFunc(c.checks.known, func(known schemaCheck) bool { return known.schema == compiled })
+	if i >= 0 && c.checks.known[i].Answers(limit) {
+		return c.checks.known[i].Outcome, nil
+	}
+	found, err := compiled.Check(c.schemaValues(), limit)
+	switch made := (schemaCheck{compiled, found}); {
+	case err != nil:
+		return schema.Outcome{}, err
+	case i >= 0:
+		c.checks.known[i] = made
+	default:
+		c.checks.known = append(c.checks.known, made)
+	}
+	return found, nil
+}
+
+// schemaValues lists the values of a configuration as a schema takes them.
+func (c *config) schemaValues() []schema.Value {
+	all := make([]schema.Value, len(c.values))
+	for i, v := range c.values {
+		all[i] = schema.Value{Key: v.key, Value: v.get(), ID: v.id}
+		if v.merged != nil {
+			all[i].ID = 0
+		}
+	}
+	return all
+}
+
+// fullLimitTargets is how many deployment targets of one registration have all of maxSchemaSteps. Those of
+// a larger registration share what so many would have; see schemaLimit.
+const fullLimitTargets = 256
+
+// schemaLimit is how many steps a deployment target may take of a registration with so many. It changes at powers
+// of two only, since each change has everything rendered again that is in a cache.
+func schemaLimit(targets int) int {
+	limit := schema.MaxSteps
+	for ; targets > fullLimitTargets; targets = (targets + 1) / 2 {
+		limit /= 2
+	}
+	return max(limit, 1)
+}
+
+// shareSchemaSteps has the targets of one registration share what its schemas may take.
+func shareSchemaSteps(all []*target) {
+	counts, bytes, seen := map[string]int{}, map[string]int{}, map[[2]string]bool{}
+	for _, t := range all {
+		r := t.workload.registration
+		counts[r]++
+		for _, use := range t.schemas {
+			if key := [2]string{r, use.text}; !seen[key] {
+				seen[key] = true
+				bytes[r] += len(use.text)
+			}
+		}
+	}
+	for _, t := range all {
+		r := t.workload.registration
+		for i := range t.schemas {
+			if r == "" { // the platform's own
+				t.schemas[i].limit = schema.MaxSteps
+				continue
+			}
+			t.schemas[i].limit = schemaLimit(counts[r])
+			t.schemas[i].refused = bytes[r] > schema.MaxBytes
+		}
+	}
+}
+
+// tooLarge says that a registration's schemas are too large together.
+func tooLarge(use schemaUse) error {
+	return finding.Errorf(finding.CodeSchemaCost, use.at, "share one schema among workloads", "%s is one of those of its registration, which are larger than %d bytes together", use.owner, schema.MaxBytes)
+}
+
+// tooCostly says what is wrong with a schema that takes more steps than it may.
+func tooCostly(use schemaUse) error {
+	return finding.Errorf(finding.CodeSchemaCost, use.at, "simplify the schema: each $ref, allOf, anyOf and oneOf counts as often as it is reached",
+		"%s takes more than %d steps to check the configuration", use.owner, cmp.Or(use.limit, schema.MaxSteps))
+}
