@@ -24,7 +24,7 @@ func Copy(ctx context.Context, from content.Fetcher, to content.Storage, root oc
 }
 
 // CopyBlob copies one blob, or one manifest without its parts, and returns the bytes that were sent: none where it is
-// there already. It sends d.Data where d has them, and then from may be nil.
+// there already. It sends d.Data where d has them, or where from is nil.
 func CopyBlob(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor) (sent int64, err error) {
 	if err := d.Digest.Validate(); err != nil {
 		return 0, fmt.Errorf("descriptor of %.100q: %w", d.MediaType, err)
@@ -43,7 +43,7 @@ func CopyBlob(ctx context.Context, from content.Fetcher, to content.Storage, d o
 
 // push writes d. The data of d are checked here, because a registry may keep what it is sent.
 func push(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor) error {
-	if len(d.Data) > 0 {
+	if len(d.Data) > 0 || from == nil {
 		if err := checkData(d); err != nil {
 			return err
 		}

@@ -132,6 +132,8 @@ func TestABlobThatCarriesItsContentIsChecked(t *testing.T) {
 	sent, err := oci.CopyBlob(t.Context(), nil, to, d)
 	require.NoError(t, err)
 	require.Equal(t, d.Size, sent)
+	_, err = oci.CopyBlob(t.Context(), nil, to, bundle.NewBlob("text/plain", nil).WithData())
+	require.NoError(t, err, "an empty one")
 	d.Data[0] ^= 1
 	d.Digest = digest.FromString("another")
 	_, err = oci.CopyBlob(t.Context(), nil, to, d)
