@@ -30,6 +30,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -78,7 +79,7 @@ type Options struct {
 	// Heartbeat is the time after which a report is made though nothing has changed.
 	Heartbeat time.Duration
 	// Queue bounds the reports that wait.
-	Queue QueueLimits
+	Queue outbox.Limits
 	// HubURL is where reports go; empty keeps them for media. HubKey verifies acknowledgements; without
 	// one reports are sent and none is ever deleted. What is empty is the state's, if a hub has enrolled it.
 	HubURL string
@@ -122,10 +123,10 @@ func (o Options) withDefaults() Options {
 	o.DriftInterval = cmp.Or(o.DriftInterval, DefaultDriftInterval)
 	o.Deadline = cmp.Or(o.Deadline, DefaultDeadline)
 	o.Heartbeat = cmp.Or(o.Heartbeat, DefaultHeartbeat)
-	o.Queue = o.Queue.withDefaults()
+	o.Queue = o.Queue.WithDefaults()
 	o.Version = cmp.Or(o.Version, "(devel)")
 	if o.HTTPClient == nil {
-		o.HTTPClient = newHubHTTPClient()
+		o.HTTPClient = outbox.NewHTTPClient()
 	}
 	if o.Traffic == nil {
 		o.Traffic = new(Traffic)
@@ -168,10 +169,6 @@ type Agent struct {
 	vitals     vitals
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
-	unsent               sync.Map      // from where reports go to why they are not taken there, of a running agent
-	queued               chan struct{} // holds a token when a report waits to be sent
-	toRegistry           chan struct{} // the same for a registry
-	enrolled             chan struct{} // holds a token when a hub has enrolled this agent
 	wake                 chan struct{} // holds a token when something has changed that Run had not planned
 	eager                atomic.Bool   // the next pass of Run is to ask for a newer release
 	rebound              atomic.Bool   // another agent is to take over
@@ -189,7 +186,6 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
 		anonymous: anonymous, memory: &recollection{},
 		content: newContents(state), instance: strings.ToLower(rand.Text()),
-		queued: make(chan struct{}, 1), toRegistry: make(chan struct{}, 1), enrolled: make(chan struct{}, 1),
 		wake:    make(chan struct{}, 1),
 		barRest: barRest,
 	}
@@ -227,12 +223,6 @@ func (a *Agent) enter(step string) {
 		return
 	}
 	a.activity.Store(&step)
-}
-
-// wakeSinks says that a report waits.
-func (a *Agent) wakeSinks() {
-	nudge(a.queued)
-	nudge(a.toRegistry)
 }
 
 // nudge puts a token into c if it holds none.

@@ -13,6 +13,8 @@ import (
 	"path/filepath"
 	"syscall"
 	"time"
+
+	"github.com/wherry-dev/wherry/agent/outbox"
 )
 
 // ErrNotRunning means that no agent answers at the control socket.
@@ -56,7 +58,7 @@ func (c Client) Import(ctx context.Context, path string, wait time.Duration) (r 
 }
 
 // Acknowledge hands over acknowledgements; see Agent.Acknowledge.
-func (c Client) Acknowledge(ctx context.Context, envelopes [][]byte) (r Acknowledged, err error) {
+func (c Client) Acknowledge(ctx context.Context, envelopes [][]byte) (r outbox.Acknowledged, err error) {
 	cmd := command{}
 	for _, e := range envelopes {
 		cmd.Acks = append(cmd.Acks, e)

@@ -16,6 +16,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -69,7 +70,7 @@ const (
 // kinds are the names of errors that travel over the socket.
 var kinds = map[string]error{
 	kindUntrusted:  bundle.ErrUntrusted,
-	kindNoHubKey:   ErrNoHubKey,
+	kindNoHubKey:   outbox.ErrNoHubKey,
 	"hub-refused":  ErrRefused,
 	"other-hub":    ErrOtherHub,
 	"no-hub":       ErrNoHubURL,
@@ -192,7 +193,7 @@ func (c *control) pass(make func(command) Result) http.HandlerFunc {
 }
 
 func (c *control) getReports(w http.ResponseWriter, _ *http.Request) {
-	envelopes, err := c.agent.state.Reports()
+	envelopes, err := c.agent.state.outbox.Reports()
 	if err != nil {
 		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
 		return
@@ -216,9 +217,9 @@ func (c *control) postAck(w http.ResponseWriter, r *http.Request) {
 	if err != nil {
 		a := answer{Error: err.Error()}
 		switch {
-		case IsUntrusted(err):
+		case outbox.IsUntrusted(err):
 			a.Kind = kindUntrusted
-		case errors.Is(err, ErrNoHubKey):
+		case errors.Is(err, outbox.ErrNoHubKey):
 			a.Kind = kindNoHubKey
 		}
 		say(w, http.StatusUnprocessableEntity, a)

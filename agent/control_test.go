@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -120,7 +121,7 @@ func TestReportsLeaveARunningAgentAsAFile(t *testing.T) {
 	require.NotEmpty(t, envelopes)
 
 	_, err = c.Acknowledge(context.Background(), nil)
-	require.ErrorIs(t, err, ErrNoHubKey)
+	require.ErrorIs(t, err, outbox.ErrNoHubKey)
 }
 
 func (s *site) has(name, want string) func() bool {

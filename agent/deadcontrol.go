@@ -3,6 +3,8 @@ package agent
 import (
 	"context"
 	"net/http"
+
+	"github.com/wherry-dev/wherry/agent/outbox"
 )
 
 // What the control socket does with dead letters.
@@ -17,7 +19,7 @@ type howMany struct {
 }
 
 func (c *control) getDead(w http.ResponseWriter, _ *http.Request) {
-	letters, err := c.agent.state.DeadLetters()
+	letters, err := c.agent.state.outbox.DeadLetters()
 	if err != nil {
 		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
 		return
@@ -34,9 +36,9 @@ func (c *control) postDead(w http.ResponseWriter, r *http.Request) {
 	var err error
 	switch cmd.Dead {
 	case deadRetry:
-		n, err = c.agent.RetryDeadLetters()
+		n, err = c.agent.state.outbox.RetryDeadLetters()
 	case deadDrop:
-		n, err = c.agent.state.DropDeadLetters()
+		n, err = c.agent.state.outbox.DropDeadLetters()
 	default:
 		say(w, http.StatusBadRequest, answer{Error: "dead letters can be retried or dropped"})
 		return
@@ -48,16 +50,16 @@ func (c *control) postDead(w http.ResponseWriter, r *http.Request) {
 	say(w, http.StatusOK, howMany{n})
 }
 
-// DeadLetters is State.DeadLetters.
-func (c Client) DeadLetters(ctx context.Context) (all []DeadLetter, err error) {
+// DeadLetters is outbox.Outbox.DeadLetters.
+func (c Client) DeadLetters(ctx context.Context) (all []outbox.DeadLetter, err error) {
 	err = c.call(ctx, http.MethodGet, "dead", nil, &all)
 	return all, err
 }
 
-// RetryDeadLetters is Agent.RetryDeadLetters.
+// RetryDeadLetters is outbox.Outbox.RetryDeadLetters.
 func (c Client) RetryDeadLetters(ctx context.Context) (int, error) { return c.dead(ctx, deadRetry) }
 
-// DropDeadLetters is State.DropDeadLetters.
+// DropDeadLetters is outbox.Outbox.DropDeadLetters.
 func (c Client) DropDeadLetters(ctx context.Context) (int, error) { return c.dead(ctx, deadDrop) }
 
 func (c Client) dead(ctx context.Context, what string) (int, error) {

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -83,7 +84,7 @@ type enrolling struct {
 // an answer was lost asks for the same. The error wraps one of those above, bundle.ErrToken, or
 // bundle.ErrUntrusted where the answer is not that of the hub whose key the token names, or is pinned.
 func (a *Agent) Enroll(ctx context.Context, o EnrollOptions) (Enrolled, error) {
-	url := cmp.Or(o.HubURL, a.hub().url)
+	url := cmp.Or(o.HubURL, a.hub().URL)
 	if url == "" {
 		return Enrolled{}, ErrNoHubURL
 	}
@@ -138,20 +139,20 @@ func (a *Agent) EnrollRequest(kind EnrollKind) ([]byte, error) {
 }
 
 // Accept keeps the answer that somebody has carried here, if the hub with the key hubKey has signed it; nil is the
-// one that is pinned. The error wraps ErrNoHubKey, ErrNoRequest or bundle.ErrUntrusted.
+// one that is pinned. The error wraps outbox.ErrNoHubKey, ErrNoRequest or bundle.ErrUntrusted.
 func (a *Agent) Accept(answer []byte, hubKey crypto.PublicKey) (Enrolled, error) {
 	pinned := a.hub()
 	if hubKey == nil {
-		hubKey = pinned.key
+		hubKey = pinned.Key
 	}
 	if hubKey == nil {
-		return Enrolled{}, ErrNoHubKey
+		return Enrolled{}, outbox.ErrNoHubKey
 	}
 	id, err := bundle.KeyID(hubKey)
 	if err != nil {
 		return Enrolled{}, err
 	}
-	return a.accept(answer, id, pinned.url)
+	return a.accept(answer, id, pinned.URL)
 }
 
 // EndRotation goes over to the key that a rotation has made, because a person says that it is listed where reports are
@@ -167,7 +168,7 @@ func (a *Agent) EndRotation() (Enrolled, error) {
 		switch {
 		case pending.Kind != EnrollRotate:
 			return state.Decline(ErrNoRotation)
-		case a.hub().key != nil:
+		case a.hub().Key != nil:
 			return state.Decline(fmt.Errorf("%w: it is for the hub, whose answer ends the rotation", ErrUnfinished))
 		}
 		key, err := pending.Next.signer()
@@ -188,7 +189,7 @@ func (a *Agent) EndRotation() (Enrolled, error) {
 // askedHub is the beginning of the key id of the hub that is to be asked.
 func (a *Agent) askedHub(o EnrollOptions) (string, *bundle.EnrollToken, error) {
 	pinned := ""
-	if key := a.hub().key; key != nil {
+	if key := a.hub().Key; key != nil {
 		var err error
 		if pinned, err = bundle.KeyID(key); err != nil {
 			return "", nil, err
@@ -196,7 +197,7 @@ func (a *Agent) askedHub(o EnrollOptions) (string, *bundle.EnrollToken, error) {
 	}
 	if o.Kind == EnrollRotate {
 		if pinned == "" {
-			return "", nil, ErrNoHubKey
+			return "", nil, outbox.ErrNoHubKey
 		}
 		return pinned, nil, nil
 	}
@@ -252,7 +253,7 @@ func (a *Agent) prepare(kind EnrollKind, hub string, token *bundle.EnrollToken) 
 
 // seal makes the request's envelope.
 func (a *Agent) seal(tx *bbolt.Tx, pending *enrolling, now identity, hub string, token *bundle.EnrollToken) error {
-	last, err := state.Load[reporter](tx, state.Meta, keyReporter)
+	last, err := outbox.LoadLast(tx)
 	if err != nil {
 		return err
 	}
@@ -328,8 +329,7 @@ func (a *Agent) accept(answer []byte, hub, url string) (Enrolled, error) {
 		return Enrolled{}, err
 	}
 	a.opts.Log.Info("enrolled", "hub", url, "hubKey", hubID, "cluster", e.Cluster.Name, "uid", e.Cluster.UID, "key", e.KeyID)
-	nudge(a.enrolled)
-	nudge(a.queued)
+	a.state.outbox.HubChanged()
 	return Enrolled{Cluster: e.Cluster, KeyID: e.KeyID, HubKeyID: hubID, HubURL: url}, nil
 }
 
@@ -372,13 +372,13 @@ func (a *Agent) become(tx *bbolt.Tx, pending enrolling) error {
 	if err := state.Save(tx, state.Meta, keyIdentity, pending.Next); err != nil || pending.Kind != EnrollAnew {
 		return err
 	}
-	if err := emptyQueue(tx); err != nil {
+	if err := outbox.Clear(tx); err != nil {
 		return err
 	}
 	a.cluster.UID = pending.Next.UID
-	last, err := state.Load[reporter](tx, state.Meta, keyReporter)
+	last, err := outbox.LoadLast(tx)
 	last.Shown = "" // the new hub, or cluster, has heard nothing
-	return errors.Join(err, state.Save(tx, state.Meta, keyReporter, last))
+	return errors.Join(err, last.Save(tx))
 }
 
 // catchUp makes the agent's incarnation no older than the newest that the hub knows, and with a new key newer: a

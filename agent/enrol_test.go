@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -109,12 +110,12 @@ func TestATokenIsAllThatAnAgentNeedsToReport(t *testing.T) {
 		h.lose = 1
 		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
 		require.Error(t, err)
-		require.Empty(t, a.hub().url, "nothing is believed before the answer")
+		require.Empty(t, a.hub().URL, "nothing is believed before the answer")
 		e, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
 		require.NoError(t, err)
 		require.Equal(t, "plant-7", e.Cluster.Name)
 		require.Equal(t, a.testKeyID(t), e.KeyID)
-		require.NoError(t, newSender(a).sendAll(t.Context()))
+		require.NoError(t, a.hubSink().Send(t.Context()))
 		require.Zero(t, a.testQueue(t))
 	})
 	tokens, err := h.Tokens(t.Context())
@@ -173,7 +174,7 @@ func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 				if tc.want != nil {
 					require.ErrorIs(t, err, tc.want)
 				}
-				require.Nil(t, a.hub().key)
+				require.Nil(t, a.hub().Key)
 				h.edit = nil
 				_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token})
 				require.NoError(t, err, "and the token is good still")
@@ -200,16 +201,16 @@ func TestAPinnedHubIsNotReplacedByTheWay(t *testing.T) {
 		require.ErrorIs(t, err, ErrOtherHub)
 		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: h.token(t)})
 		require.ErrorIs(t, err, ErrRefused, "a token of the pinned hub, sent to another")
-		require.Equal(t, h.URL, a.hub().url)
+		require.Equal(t, h.URL, a.hub().URL)
 		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.NoError(t, err)
-		require.Equal(t, other.URL, a.hub().url)
+		require.Equal(t, other.URL, a.hub().URL)
 	})
 	s.opts.HubKey = h.PublicKey()
 	s.agent(func(a *Agent) {
 		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.ErrorIs(t, err, ErrOtherHub, "the configuration is a person's to change")
-		require.Equal(t, h.PublicKey(), a.hub().key)
+		require.Equal(t, h.PublicKey(), a.hub().Key)
 		a.sayBegin()
 	})
 	require.Contains(t, s.log.String(), "the configuration counts")
@@ -350,7 +351,7 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 	s.change(2)
 	s.once()
 	s.agent(func(a *Agent) {
-		all, err := a.state.Reports()
+		all, err := a.state.outbox.Reports()
 		require.NoError(t, err)
 		require.Len(t, all, 2)
 		before := a.testKeyID(t)
@@ -405,12 +406,12 @@ func TestReportsOfBeforeTheHubWasKnownAreSentAgain(t *testing.T) {
 	s.agent(func(a *Agent) {
 		enroll(t, h.Hub, func() Status { st, err := a.Status(); require.NoError(t, err); return st }())
 		a.opts.HubURL = h.URL
-		sender := newSender(a)
-		require.NoError(t, sender.sendAll(t.Context()))
+		sender := a.hubSink()
+		require.NoError(t, sender.Send(t.Context()))
 		require.Equal(t, 1, a.testQueue(t), "without a key nothing is deleted")
 		_, err := a.Enroll(t.Context(), EnrollOptions{Token: h.token(t)})
 		require.NoError(t, err)
-		require.NoError(t, sender.sendAll(t.Context()))
+		require.NoError(t, sender.Send(t.Context()))
 		require.Zero(t, a.testQueue(t))
 	})
 }
@@ -440,7 +441,7 @@ func TestEnrollmentByFile(t *testing.T) {
 	answer := carry(EnrollAsIs, h.AddCluster)
 	s.agent(func(a *Agent) {
 		_, err := a.Accept(answer, nil)
-		require.ErrorIs(t, err, ErrNoHubKey, "nobody has said whose word counts")
+		require.ErrorIs(t, err, outbox.ErrNoHubKey, "nobody has said whose word counts")
 		_, stranger, _ := newStranger(t)
 		_, err = a.Accept(answer, stranger)
 		require.ErrorIs(t, err, bundle.ErrUntrusted)
@@ -448,8 +449,8 @@ func TestEnrollmentByFile(t *testing.T) {
 		require.NoError(t, err)
 		_, err = a.Accept(answer, nil)
 		require.NoError(t, err, "again")
-		require.Equal(t, h.PublicKey(), a.hub().key)
-		require.Empty(t, a.hub().url)
+		require.Equal(t, h.PublicKey(), a.hub().Key)
+		require.Empty(t, a.hub().URL)
 	})
 	rotated := carry(EnrollRotate, nil)
 	s.agent(func(a *Agent) {
@@ -547,10 +548,10 @@ func TestAnAgentThatWasGivenATokenEnrollsItself(t *testing.T) {
 	other.agent(func(a *Agent) {
 		a.cluster.UID, a.cluster.Name = "plant-8", "plant-8"
 		a.Once(t.Context(), 0)
-		err := newSender(a).sendAll(t.Context())
-		var said *hubError
+		err := a.hubSink().Send(t.Context())
+		var said *outbox.HubError
 		require.True(t, errors.As(err, &said), "%v", err)
-		require.Equal(t, hubapi.CodeUnknownCluster, said.code, "as it would be told without one")
+		require.Equal(t, hubapi.CodeUnknownCluster, said.Code, "as it would be told without one")
 	})
 	require.Contains(t, other.log.String(), "has been used up")
 }

@@ -1,15 +1,15 @@
 package agent
 
 import (
-	"bytes"
 	"context"
 	"errors"
 	"fmt"
-	"io"
 	"net/http"
+	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
@@ -23,34 +23,27 @@ func (a *Agent) postEnrollment(ctx context.Context, hub string, request []byte) 
 	if err != nil {
 		return nil, fmt.Errorf("hub %s: %w", hub, err)
 	}
-	req, err := http.NewRequestWithContext(ctx, http.MethodPost, address, bytes.NewReader(request))
-	if err != nil {
-		return nil, fmt.Errorf("hub %s: %w", hub, err)
+	answer, err := outbox.Post(ctx, a.opts.HTTPClient, hub, address, request, hubapi.MaxEnrolledBytes)
+	var said *outbox.HubError
+	if errors.As(err, &said) {
+		switch said.StatusCode {
+		case http.StatusForbidden, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // an older hub, or none
+			err = fmt.Errorf("%w: %w", ErrRefused, said)
+		}
 	}
-	req.Header.Set("Content-Type", hubapi.ContentType)
-	resp, err := a.opts.HTTPClient.Do(req)
-	if err != nil {
-		return nil, fmt.Errorf("hub: %w", err)
-	}
-	defer resp.Body.Close()
-	answer, err := io.ReadAll(io.LimitReader(resp.Body, hubapi.MaxEnrolledBytes))
-	if err != nil {
-		return nil, fmt.Errorf("hub %s: %w", hub, err)
-	}
-	switch e := newHubError(resp, answer); {
-	case resp.StatusCode == http.StatusOK:
-		return answer, nil
-	case resp.StatusCode == http.StatusForbidden, resp.StatusCode == http.StatusBadRequest,
-		resp.StatusCode == http.StatusNotFound, resp.StatusCode == http.StatusMethodNotAllowed: // an older hub, or none
-		return nil, fmt.Errorf("%w: %w", ErrRefused, e)
-	default:
-		return nil, e
-	}
+	return answer, err
+}
+
+// enroller enrolls an agent that sends reports, where that has to come first.
+type enroller struct {
+	*Agent
+	refused  string    // why the hub has not enrolled the agent, as logged
+	askAgain time.Time // when to ask it again
 }
 
 // enrollFirst does what has to come before reports: a rotation that was begun is ended, and an agent that was given
 // a token for it registers itself. What the hub refuses is logged, and reports are sent as before.
-func (s *sender) enrollFirst(ctx context.Context) error {
+func (s *enroller) enrollFirst(ctx context.Context) error {
 	var pending enrolling
 	var known *enrollment
 	err := s.state.db.View(func(tx *bbolt.Tx) (err error) {
@@ -64,7 +57,7 @@ func (s *sender) enrollFirst(ctx context.Context) error {
 	}
 	o := EnrollOptions{Kind: EnrollRotate}
 	switch {
-	case pending.Kind == EnrollRotate && s.Agent.hub().key != nil:
+	case pending.Kind == EnrollRotate && s.hub().Key != nil:
 	case known == nil && s.opts.EnrollToken != "":
 		o = EnrollOptions{Kind: EnrollAsIs, Token: s.opts.EnrollToken}
 	default:
@@ -77,7 +70,7 @@ func (s *sender) enrollFirst(ctx context.Context) error {
 	if err == nil || !lasting(err) {
 		return err
 	}
-	s.askAgain = s.opts.Now().Add(lastRetry)
+	s.askAgain = s.opts.Now().Add(outbox.LongestRetry)
 	if s.refused != err.Error() {
 		s.refused = err.Error()
 		s.opts.Log.Warn("not enrolled", "err", err)
@@ -129,11 +122,30 @@ func (a *Agent) hear(said hint) error {
 	})
 }
 
-// hearError is hear for an answer that was none.
-func (a *Agent) hearError(err error) error {
-	var said *hubError
-	if errors.As(err, &said) && (said.code == hubapi.CodeRetired || said.code == hubapi.CodeKeyReplaced) {
-		return errors.Join(err, a.hear(hint{string(said.code), said.message}))
+// hubSink takes reports to the hub.
+func (a *Agent) hubSink() *outbox.HubSink {
+	return &outbox.HubSink{
+		Outbox: a.state.outbox, Sender: a.sender(), Client: a.opts.HTTPClient,
+		First: (&enroller{Agent: a}).enrollFirst,
+		Heard: func(said *hubapi.IdentityHint) error { return a.hear(hintOf(said)) },
 	}
-	return err
+}
+
+// registrySink takes reports to Options.ReportStore.
+func (a *Agent) registrySink() *outbox.RegistrySink {
+	return &outbox.RegistrySink{
+		Outbox: a.state.outbox, Sender: a.sender(), Store: a.opts.ReportStore, Place: a.opts.ReportPlace, AckStored: a.opts.AckStored,
+	}
+}
+
+func (a *Agent) sender() outbox.Sender {
+	return outbox.Sender{
+		UID: func() string { return a.cluster.UID }, Incarnation: func() int64 { return a.state.identity().Incarnation },
+		Hub: a.hub, Now: a.opts.Now, Log: a.opts.Log,
+	}
+}
+
+// Acknowledge deletes the reports that the hub's acknowledgements name; see outbox.Outbox.Acknowledge.
+func (a *Agent) Acknowledge(envelopes [][]byte) (outbox.Acknowledged, error) {
+	return a.state.outbox.Acknowledge(envelopes, a.hub().Key, a.cluster.UID)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub"
@@ -81,7 +82,7 @@ func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	require.Equal(t, 2, s.once().Status.Queue.Length)
 	s.opts.HubURL = server.URL
-	s.agent(func(a *Agent) { s.send(newSender(a)) })
+	s.agent(func(a *Agent) { s.send(a.hubSink()) })
 
 	s.publish(s.draft(3, map[string]string{"a-x/f": "3"}))
 	s.opts.HubURL = ""
@@ -90,9 +91,11 @@ func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 	s.agent(func(a *Agent) {
 		ctx, cancel := context.WithCancel(t.Context())
 		var waits []time.Duration
-		sender := newSender(a)
-		c := &courier{Agent: a, to: server.URL, wake: a.queued, idle: func() time.Duration { return 0 }, round: sender.sendRound}
-		c.sleep = func(_ context.Context, d time.Duration) error {
+		sender := a.hubSink()
+		sender.Sleep = func(_ context.Context, d time.Duration) error {
+			if d == 0 {
+				return nil
+			}
 			if waits = append(waits, d); len(waits) == 1 {
 				require.Equal(t, 1, queueOf(t, a.state).Length, "what was not stored is kept")
 				st, err := a.Status()
@@ -104,7 +107,7 @@ func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 			cancel()
 			return ctx.Err()
 		}
-		c.run(ctx)
+		sender.Run(ctx)
 		require.GreaterOrEqual(t, waits[0], time.Minute+time.Second, "two reports at one a minute, and a moment")
 		require.Less(t, waits[0], 2*(time.Minute+time.Second))
 		require.Zero(t, queueOf(t, a.state).Length)
@@ -121,7 +124,7 @@ func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
 	ctx := context.Background()
 	var out bytes.Buffer
 	s.agent(func(a *Agent) {
-		envelopes, err := a.state.Reports()
+		envelopes, err := a.state.outbox.Reports()
 		require.NoError(t, err)
 		require.NoError(t, airgap.WriteReports(&out, envelopes))
 	})
@@ -138,6 +141,6 @@ func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
 	s.agent(func(a *Agent) {
 		got, err := a.Acknowledge(acks.Envelopes)
 		require.NoError(t, err)
-		require.Equal(t, Acknowledged{Deleted: 1}, got)
+		require.Equal(t, outbox.Acknowledged{Deleted: 1}, got)
 	})
 }

@@ -59,7 +59,7 @@ func (s *State) loadIdentity(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	p, err := e.place()
+	p, err := e.hub()
 	if err != nil {
 		return err
 	}

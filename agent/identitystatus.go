@@ -43,9 +43,9 @@ func (s *Status) identify(tx *bbolt.Tx) error {
 	if s.Identity.KeyID, err = bundle.KeyID(key.Public()); err != nil || known.HubKey == "" {
 		return err
 	}
-	p, err := known.place()
+	p, err := known.hub()
 	if err == nil {
-		s.Identity.HubKeyID, err = bundle.KeyID(p.key)
+		s.Identity.HubKeyID, err = bundle.KeyID(p.Key)
 	}
 	return err
 }

@@ -50,7 +50,7 @@ func (o order) run() error {
 	if err != nil {
 		return err
 	}
-	s := &State{db: db}
+	s := newState(db)
 	defer s.Close()
 	db.Moment = d.reached
 	d.disk = underState(s, o.Seed)
@@ -81,10 +81,10 @@ func (o order) run() error {
 	if o.Passes == 0 {
 		return a.Run(ctx)
 	}
-	sender := newSender(a)
+	sender := a.hubSink()
 	for range o.Passes {
 		a.makePass(ctx, o.everything(a))
-		_ = sender.sendAll(ctx) // the hub may be away
+		_ = sender.Send(ctx) // the hub may be away
 	}
 	return nil
 }

@@ -7,7 +7,7 @@ import (
 	"syscall"
 	"unsafe"
 
-	"go.etcd.io/bbolt"
+	"github.com/wherry-dev/wherry/agent/agenttest"
 )
 
 // fault is what befalls one write to the state file.
@@ -63,7 +63,7 @@ type change struct {
 
 // underState puts a layer under the state's file. bbolt has the place for it, but no way to reach it from here.
 func underState(s *State, seed uint64) *underFile {
-	db := reflect.ValueOf(boltOf(s)).Elem()
+	db := reflect.ValueOf(agenttest.Bolt(s.db)).Elem()
 	write := field[func([]byte, int64) (int, error)](db.FieldByName("ops").FieldByName("writeAt"))
 	file := field[*os.File](db.FieldByName("file"))
 	u := &underFile{
@@ -81,11 +81,6 @@ func underState(s *State, seed uint64) *underFile {
 		}
 	}
 	return u
-}
-
-// boltOf is the database under a state, which the agent's code has no way to reach.
-func boltOf(s *State) *bbolt.DB {
-	return *field[*bbolt.DB](reflect.ValueOf(s.db).Elem().FieldByName("db"))
 }
 
 func field[T any](v reflect.Value) *T { return (*T)(unsafe.Pointer(v.UnsafeAddr())) }

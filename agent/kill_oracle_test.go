@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -115,14 +116,14 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 	m.queue = map[int64]digest.Digest{}
 	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
 		var errs [7]error
-		var last reporter
+		var last outbox.Last
 		m.accepted, errs[0] = state.Load[*release](tx, state.Meta, keyAccepted)
 		m.running, errs[1] = state.Load[*release](tx, state.Meta, keyRunning)
 		m.good, errs[2] = state.Load[*release](tx, state.Meta, keyGood)
 		m.order, errs[3] = state.Load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
-		last, errs[4] = state.Load[reporter](tx, state.Meta, keyReporter)
+		last, errs[4] = outbox.LoadLast(tx)
 		m.records, errs[5] = s.records(tx)
-		errs[6] = tx.Bucket([]byte(bucketReports)).ForEach(func(_, envelope []byte) error {
+		errs[6] = tx.Bucket([]byte(outbox.Buckets[0])).ForEach(func(_, envelope []byte) error {
 			body, err := opened(envelope)
 			r, bad := bundle.ParseReport(body)
 			m.queue[r.Agent.Seq] = bundle.ReportID(body)

@@ -156,7 +156,13 @@ func (w *realm) witness(path string, body, answer []byte) {
 	}
 	var ack bundle.Ack
 	if err == nil && len(receipt.Ack) > 0 {
-		ack, err = openAck(receipt.Ack, w.hub.PublicKey(), w.uid)
+		var body []byte
+		if body, _, err = bundle.OpenEnvelope(bundle.PayloadTypeAck, receipt.Ack, w.hub.PublicKey()); err == nil {
+			ack, err = bundle.ParseAck(body)
+		}
+		if err == nil && ack.Cluster != w.uid {
+			err = fmt.Errorf("acknowledgement for %q", ack.Cluster)
+		}
 	}
 	if err != nil {
 		w.t.Errorf("at the hub: %v\n%s", err, answer)

@@ -4,24 +4,14 @@ import (
 	"crypto/sha256"
 	"encoding/hex"
 	"encoding/json"
-	"errors"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
-
-// reporter is the memory of the last report that was made.
-type reporter struct {
-	Seq int64 `json:"seq"`
-	// Shown identifies what it said, without times, numbers and messages.
-	Shown string    `json:"shown,omitempty"`
-	At    time.Time `json:"at,omitzero"`
-	// Dropped is what versions before totals have counted there.
-	Dropped int64 `json:"dropped,omitempty"`
-}
 
 // report queues a compliance report if anything has changed since the last one, or if that one is old.
 func (a *Agent) report(now time.Time) error {
@@ -46,7 +36,7 @@ func (a *Agent) report(now time.Time) error {
 		}
 		last.Seq, last.Shown, last.At = last.Seq+1, shown, state.Stamp(now)
 		r.Agent.Incarnation, r.Agent.Seq, r.Agent.Instance = id.Incarnation, last.Seq, a.instance
-		if r.Agent.Oldest, err = oldestTag(tx, id.Incarnation, last.Seq); err != nil {
+		if r.Agent.Oldest, err = outbox.OldestTag(tx, id.Incarnation, last.Seq); err != nil {
 			return false, err
 		}
 		body, err := json.Marshal(r)
@@ -62,21 +52,18 @@ func (a *Agent) report(now time.Time) error {
 			return false, nil
 		}
 		made = true
-		return true, errors.Join(state.Save(tx, state.Meta, keyReporter, last), enqueue(tx, queued{
-			ID: bundle.ReportID(body), Size: len(envelope), At: state.Stamp(now), Heartbeat: r.Kind == bundle.Heartbeat,
-			Incarnation: id.Incarnation, seq: uint64(last.Seq), envelope: envelope,
-		}, failureKeys(r), a.opts.Queue))
+		return true, outbox.Append(tx, outbox.Entry{Report: r, Body: body, Envelope: envelope, Last: last}, a.opts.Queue)
 	})
 	if made && err == nil {
-		a.wakeSinks()
+		a.state.outbox.Wake()
 	}
 	return err
 }
 
 // next returns the report that is due, with what it shows and the memory of the last one. None is due where it
 // has no kind.
-func (a *Agent) next(tx *bbolt.Tx, now time.Time) (r bundle.Report, last reporter, shown string, err error) {
-	if last, err = state.Load[reporter](tx, state.Meta, keyReporter); err != nil {
+func (a *Agent) next(tx *bbolt.Tx, now time.Time) (r bundle.Report, last outbox.Last, shown string, err error) {
+	if last, err = outbox.LoadLast(tx); err != nil {
 		return r, last, "", err
 	}
 	if r, err = a.compose(tx, now); err != nil {

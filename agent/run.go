@@ -39,17 +39,17 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 		}()
 	}
 	out := a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, wait: wait, last: true})
-	if a.hub().url != "" && ctx.Err() == nil {
+	if a.hub().URL != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
-		if err := newSender(a).sendAll(ctx); err != nil {
+		if err := a.hubSink().Send(ctx); err != nil {
 			a.opts.Log.Warn("reports stay in the queue", "err", err)
 		}
 	}
 	if a.opts.ReportStore != nil && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
-		if _, err := (&registrySink{Agent: a}).round(ctx); err != nil {
+		if err := a.registrySink().Send(ctx); err != nil {
 			a.opts.Log.Warn("reports stay in the queue", "to", a.opts.ReportPlace, "err", err)
 		}
 	}
@@ -108,9 +108,9 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.opts.Watchdog != nil {
 		parts.Go(func() { a.reassure(ctx) })
 	}
-	parts.Go(func() { newSender(a).run(ctx) })
+	parts.Go(func() { a.hubSink().Run(ctx) })
 	if a.opts.ReportStore != nil {
-		parts.Go(func() { (&registrySink{Agent: a}).run(ctx) })
+		parts.Go(func() { a.registrySink().Run(ctx) })
 	}
 	a.loop(ctx)
 	a.waitForPass()

@@ -6,10 +6,8 @@ import (
 	"crypto/ed25519"
 	"crypto/rand"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"io"
-	"math"
 	"net/http"
 	"net/http/httptest"
 	"testing"
@@ -20,8 +18,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/hubapi"
 )
 
 // testHub answers as it is told to. The real hub's conversation with an agent is in hub_test.go.
@@ -59,6 +57,11 @@ func newTestHub(t *testing.T) *testHub {
 }
 
 func (h *testHub) ack(key crypto.Signer, cluster string, ids []digest.Digest) json.RawMessage {
+	return ackOf(key, cluster, ids)
+}
+
+// ackOf is an acknowledgement that key has signed.
+func ackOf(key crypto.Signer, cluster string, ids []digest.Digest) json.RawMessage {
 	body, err := json.Marshal(bundle.Ack{Schema: bundle.ReportSchema, Cluster: cluster, IssuedAt: epoch, Reports: ids})
 	if err != nil {
 		panic(err)
@@ -112,7 +115,7 @@ func TestReportsAreDeletedByNothingButTheHubsOwnWord(t *testing.T) {
 			s, h := twoReports(t)
 			h.answer = tc.answer
 			s.agent(func(a *Agent) {
-				err := newSender(a).sendAll(context.Background())
+				err := a.hubSink().Send(context.Background())
 				require.Equal(t, tc.fails, err != nil, "%v", err)
 				st, err := a.Status()
 				require.NoError(t, err)
@@ -130,7 +133,7 @@ func TestWithoutAPinnedKeyReportsAreSentOnceAndKept(t *testing.T) {
 		return 200, map[string]any{"ack": h.ack(h.key, "plant-7", ids)}
 	}
 	s.agent(func(a *Agent) {
-		sender := newSender(a)
+		sender := a.hubSink()
 		s.send(sender)
 		s.send(sender)
 		require.Len(t, h.received, 2)
@@ -146,24 +149,24 @@ func TestAReportTheHubWillNotTakeDoesNotHoldUpTheOthers(t *testing.T) {
 		return 200, map[string]any{"rejected": []map[string]any{{"id": ids[0], "reason": "BadReport", "message": "no"}, {"id": ids[1], "reason": "BadReport"}}}
 	}
 	s.agent(func(a *Agent) {
-		sender := newSender(a)
+		sender := a.hubSink()
 		s.send(sender)
 		s.send(sender)
 		require.Len(t, h.received, 2, "offered once")
-		letters, err := a.state.DeadLetters()
+		letters, err := a.state.outbox.DeadLetters()
 		require.NoError(t, err)
 		require.Len(t, letters, 2)
-		require.Equal(t, DeadLetter{ID: h.received[0], Seq: 1, Bytes: letters[0].Bytes, MadeAt: s.now, RejectedAt: s.now, RetryAt: s.now.Add(skipTime), Reason: "BadReport: no"}, letters[0])
+		require.Equal(t, outbox.DeadLetter{ID: h.received[0], Seq: 1, Bytes: letters[0].Bytes, MadeAt: s.now, RejectedAt: s.now, RetryAt: s.now.Add(24 * time.Hour), Reason: "BadReport: no"}, letters[0])
 		st := queueOf(t, a.state)
-		require.Equal(t, QueueStatus{Rejected: 2, LastRejection: "BadReport"}, st)
+		require.Equal(t, outbox.Status{Rejected: 2, LastRejection: "BadReport"}, st)
 		require.Len(t, openReports(t, a), 2, "they still travel by file")
 
-		s.now = s.now.Add(skipTime + time.Second)
-		s.send(newSender(a)) // also after a restart
+		s.now = s.now.Add(24*time.Hour + time.Second)
+		s.send(a.hubSink()) // also after a restart
 		s.send(sender)
 		require.Len(t, h.received, 4, "and again after a time, since nobody signed the refusal")
 
-		n, err := a.RetryDeadLetters()
+		n, err := a.state.outbox.RetryDeadLetters()
 		require.NoError(t, err)
 		require.Equal(t, 2, n)
 		h.answer = func(h *testHub, ids []digest.Digest) (int, any) {
@@ -172,48 +175,6 @@ func TestAReportTheHubWillNotTakeDoesNotHoldUpTheOthers(t *testing.T) {
 		s.send(sender)
 		require.Zero(t, queueOf(t, a.state).Rejected, "acknowledged after all")
 	})
-}
-
-func TestDeadLettersAreBoundedAndNothingIsLostForIt(t *testing.T) {
-	s := unsynced(t)
-	const reports, size = maxDeadReports + 200, 100
-	rejected, acked := verdicts{rejected: map[digest.Digest]string{}}, verdicts{}
-	for i := range reports {
-		rejected.rejected[testID(i)] = "BadReport"
-		acked.acknowledged = append(acked.acknowledged, testID(i))
-	}
-	require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error {
-		for i := range reports { // each of which tells of another failure
-			e := queued{ID: testID(i), Size: size, At: epoch, seq: uint64(i + 1), envelope: []byte("{}")}
-			if err := enqueue(tx, e, []string{fmt.Sprint(i)}, QueueLimits{}.withDefaults()); err != nil {
-				return err
-			}
-		}
-		return nil
-	}))
-	all := func(q queued) bool { return q.due(epoch) }
-	for batch, err := s.batch(0, all); len(batch) > 0; batch, err = s.batch(0, all) {
-		require.NoError(t, err)
-		_, err = s.settle(batch, rejected, epoch)
-		require.NoError(t, err)
-	}
-	st := queueOf(t, s)
-	require.Equal(t, reports, st.Rejected)
-	require.Equal(t, 200, st.Length, "what has no place among the dead letters stays")
-	letters, err := s.DeadLetters()
-	require.NoError(t, err)
-	require.Len(t, letters, reports)
-
-	deleted, err := s.settleAll(acked.acknowledged[:1150])
-	require.NoError(t, err)
-	require.Equal(t, 1150, deleted)
-	require.Equal(t, 50, queueOf(t, s).Rejected)
-	n, err := s.DropDeadLetters()
-	require.NoError(t, err)
-	require.Equal(t, 50, n)
-	require.Equal(t, QueueStatus{}, queueOf(t, s))
-	require.NoError(t, s.Close())
-	require.Equal(t, QueueStatus{}, queueOf(t, openTestState(t, s.Dir())), "counted again")
 }
 
 func TestTheNewestReportIsSentBeforeABacklogAndAtTheHubsPace(t *testing.T) {
@@ -227,16 +188,17 @@ func TestTheNewestReportIsSentBeforeABacklogAndAtTheHubsPace(t *testing.T) {
 		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
 			for i := range 1200 {
 				seq := uint64(i + 3)
-				e := queued{ID: digest.FromString(fmt.Sprint(seq)), Size: 100, At: s.now, seq: seq, envelope: sealedBody(h.key, fmt.Sprint(seq))}
-				if err := enqueue(tx, e, []string{fmt.Sprint(i)}, a.opts.Queue); err != nil {
+				e := outbox.Entry{Body: fmt.Append(nil, seq), Envelope: sealedBody(h.key, fmt.Sprint(seq)), Last: outbox.Last{Seq: int64(seq), At: s.now}}
+				e.Report.Items = []bundle.Item{{Assignment: fmt.Sprint(i), State: bundle.Failed}}
+				if err := outbox.Append(tx, e, a.opts.Queue); err != nil {
 					return err
 				}
 			}
 			return nil
 		}))
-		sender := newSender(a)
+		sender := a.hubSink()
 		var slept []time.Duration
-		sender.sleep = func(_ context.Context, d time.Duration) error { slept = append(slept, d); return nil }
+		sender.Sleep = func(_ context.Context, d time.Duration) error { slept = append(slept, d); return nil }
 		s.send(sender)
 		require.Zero(t, queueOf(t, a.state).Length)
 		var sizes []int
@@ -253,75 +215,6 @@ func TestTheNewestReportIsSentBeforeABacklogAndAtTheHubsPace(t *testing.T) {
 	})
 }
 
-func TestAPaceCanNeitherSilenceAnAgentNorMakeItStorm(t *testing.T) {
-	for _, tc := range []struct {
-		name string
-		pace hubapi.Pace
-		n    int
-		want time.Duration
-	}{
-		{"none", hubapi.Pace{}, 500, 0},
-		{"by the minute", hubapi.Pace{ReportsPerMinute: 100}, 50, 30 * time.Second},
-		{"so slow as to silence it", hubapi.Pace{ReportsPerMinute: 1}, 500, maxPause},
-		{"negative", hubapi.Pace{ReportsPerMinute: -1}, 500, 0},
-		{"as fast as it can", hubapi.Pace{ReportsPerMinute: math.MaxInt64}, 500, 0},
-	} {
-		t.Run(tc.name, func(t *testing.T) { require.Equal(t, tc.want, tc.pace.Pause(tc.n, maxPause)) })
-	}
-}
-
-func TestACourierThatFailsComesBackAtAnyTimeUpToTheBackoff(t *testing.T) {
-	ctx, cancel := context.WithCancel(t.Context())
-	var waits []time.Duration
-	c := &courier{
-		Agent: &Agent{opts: Options{}.withDefaults()},
-		round: func(context.Context) (time.Duration, error) {
-			if len(waits) == 20 {
-				return 0, &hubError{after: 30 * time.Minute}
-			}
-			return 0, errors.New("away")
-		},
-		sleep: func(_ context.Context, d time.Duration) error {
-			if waits = append(waits, d); len(waits) == 21 {
-				cancel()
-			}
-			return nil
-		},
-	}
-	c.run(ctx)
-	for i, d := range waits[:20] {
-		limit := min(firstRetry<<i, lastRetry)
-		require.LessOrEqual(t, d, limit)
-		require.GreaterOrEqual(t, d, limit/10)
-	}
-	require.GreaterOrEqual(t, waits[20], 30*time.Minute, "not before the time that the hub asks for")
-	require.LessOrEqual(t, waits[20], time.Hour)
-}
-
-func TestStatusSaysWhyReportsStay(t *testing.T) {
-	t.Parallel()
-	newSite(t).agent(func(a *Agent) {
-		unsent := func() map[string]string {
-			st, err := a.Status()
-			require.NoError(t, err)
-			return st.Queue.Unsent
-		}
-		rounds := []error{&hubError{status: "403 Forbidden", message: "no such\x1b cluster"}, nil}
-		ctx, cancel := context.WithCancel(t.Context())
-		c := &courier{Agent: a, to: "http://hub", wake: a.queued, idle: func() time.Duration { return 0 }, sleep: func(context.Context, time.Duration) error {
-			if rounds = rounds[1:]; len(rounds) == 1 {
-				require.Equal(t, map[string]string{"http://hub": "hub answered 403 Forbidden: no such? cluster"}, unsent())
-				return nil
-			}
-			cancel()
-			return ctx.Err()
-		}}
-		c.round = func(context.Context) (time.Duration, error) { return 0, rounds[0] }
-		c.run(ctx)
-		require.Nil(t, unsent())
-	})
-}
-
 func sealedBody(key crypto.Signer, body string) []byte {
 	envelope, err := bundle.SealEnvelope(bundle.PayloadTypeReport, []byte(body), key)
 	if err != nil {
@@ -331,9 +224,9 @@ func sealedBody(key crypto.Signer, body string) []byte {
 }
 
 // send makes one round, which has to go well.
-func (s *site) send(sender *sender) {
+func (s *site) send(sender *outbox.HubSink) {
 	s.t.Helper()
-	require.NoError(s.t, sender.sendAll(context.Background()))
+	require.NoError(s.t, sender.Send(context.Background()))
 }
 
 func TestAnUnreachableHubDoesNotShowInAPass(t *testing.T) {
@@ -366,19 +259,17 @@ func TestAcknowledgementsByFile(t *testing.T) {
 		}, 0, nil},
 		{"none of ours", func(h *testHub, ids []digest.Digest) [][]byte {
 			return [][]byte{h.ack(h.key, "plant-8", ids)}
-		}, 0, ErrForeignAck},
+		}, 0, outbox.ErrForeignAck},
 		{"a forged one beside ours", func(h *testHub, ids []digest.Digest) [][]byte {
 			return [][]byte{h.ack(h.key, "plant-7", ids), h.ack(stranger, "plant-7", ids)}
 		}, 0, bundle.ErrUntrusted},
-		{"nothing", func(*testHub, []digest.Digest) [][]byte { return nil }, 0, ErrForeignAck},
+		{"nothing", func(*testHub, []digest.Digest) [][]byte { return nil }, 0, outbox.ErrForeignAck},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			t.Parallel()
 			s, h := twoReports(t)
 			s.agent(func(a *Agent) {
-				batch, err := a.state.batch(0, func(queued) bool { return true })
-				require.NoError(t, err)
-				got, err := a.Acknowledge(tc.acks(h, []digest.Digest{batch[0].ID, batch[1].ID}))
+				got, err := a.Acknowledge(tc.acks(h, waiting(t, a)))
 				require.ErrorIs(t, err, tc.err)
 				require.Equal(t, tc.deleted, got.Deleted)
 				st, err := a.Status()

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -20,7 +21,7 @@ type known struct {
 	refused           *refusal
 	contact           contact
 	floor             time.Time // of the epoch in force
-	queue             QueueStatus
+	queue             outbox.Status
 	asked             asked
 	bar               *bar
 	fate              fate
@@ -39,7 +40,7 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
 	k.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
 	k.floor, errs[6] = state.Load[time.Time](tx, state.Meta, keyFloorOf(s.chain().Current().Epoch))
-	k.queue, errs[7] = queueStatus(tx)
+	k.queue, errs[7] = outbox.ReadStatus(tx)
 	k.asked, errs[8] = state.Load[asked](tx, state.Meta, keyAsked)
 	k.bar, errs[9] = barAt(tx, now)
 	k.fate, errs[10] = loadFate(tx, k.accepted, k.running)

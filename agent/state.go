@@ -1,6 +1,7 @@
 package agent
 
 import (
+	"crypto"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -12,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/private"
@@ -19,19 +21,14 @@ import (
 
 // The buckets of the state file.
 const (
-	bucketOrders  = "orders"       // stream: highest order accepted
-	bucketTrees   = "trees"        // encoded diffID of a tree that was staged: digest of its list
-	bucketItems   = "items"        // assignment: record
-	bucketLedger  = "ledger"       // adapter NUL assignment: what a reconciler keeps
-	bucketTrust   = "trust"        // version: envelope of a trust document; there once there is one
-	bucketReports = "reports"      // seq: envelope
-	bucketIndex   = "report-index" // seq: queued, without the envelope
+	bucketOrders = "orders" // stream: highest order accepted
+	bucketTrees  = "trees"  // encoded diffID of a tree that was staged: digest of its list
+	bucketItems  = "items"  // assignment: record
+	bucketLedger = "ledger" // adapter NUL assignment: what a reconciler keeps
+	bucketTrust  = "trust"  // version: envelope of a trust document; there once there is one
 
 	bucketQuarantine = "quarantine" // encoded manifest digest: QuarantinedStatus; there once something was given up
 
-	bucketDead    = "queue-dead"    // seq: letter; there once there was one
-	bucketPushed  = "queue-pushed"  // tag in the registry: pushed; there once there was one
-	bucketFailing = "queue-failing" // failure: told; there once there was one
 )
 
 // The records of state.Meta.
@@ -46,7 +43,6 @@ const (
 	keyContact  = "contact"  // contact
 	keyFloor    = "floor"    // time.Time: the newest time of issue of a verified document; see keyFloorOf
 	keyAsked    = "asked"    // asked: how the last question for a trust document ended
-	keyReporter = "reporter" // reporter
 
 	keyEnrollment = "enrolment" // enrollment: the hub that has registered this agent
 	keyEnrolling  = "enrolling" // enrolling: a request that waits for its answer
@@ -59,7 +55,6 @@ const (
 	keyBinding    = "binding"   // Binding
 	keyHeld       = "held"      // hold: a person has decided what runs
 
-	keyQueue = "queue" // totals: what the queue comes to
 )
 
 // State is the memory of one agent: the bbolt file agent.db in its state folder. What a method has
@@ -67,18 +62,21 @@ const (
 // process at a time.
 type State struct {
 	db *state.DB
-	// who and hub are copies of what the file holds; see identity and place.
+	// who and hub are copies of what the file holds; see identity and enrollment.
 	who atomic.Pointer[identity]
-	hub atomic.Pointer[place]
+	hub atomic.Pointer[outbox.Hub]
 
 	trust     atomic.Pointer[bundle.TrustChain] // what bucketTrust holds; see chain
 	believing sync.Mutex                        // held while it grows
 
-	memo memo // of bucketItems; see records
+	memo   memo // of bucketItems; see records
+	outbox *outbox.Outbox
 }
 
+func newState(db *state.DB) *State { return &State{db: db, outbox: outbox.New(db)} }
+
 // buckets are those that every state file has. Others are made by who needs them first.
-var buckets = []string{bucketOrders, bucketTrees, bucketItems, bucketLedger, bucketReports, bucketIndex}
+var buckets = append([]string{bucketOrders, bucketTrees, bucketItems, bucketLedger}, outbox.Buckets...)
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
 // other users on the folder; see private.Keep. Its error
@@ -95,12 +93,12 @@ func OpenState(dir string, now func() time.Time) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{db: db}
+	s := newState(db)
 	if now == nil {
 		now = time.Now
 	}
 	if err = s.init(now()); err == nil {
-		err = s.db.UpdateIf(recount)
+		err = s.db.UpdateIf(outbox.Recount)
 	}
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state %s: %w", db.Path(), err), s.Close())
@@ -114,12 +112,28 @@ func ReadState(dir string) (*State, error) {
 	if err != nil {
 		return nil, err
 	}
-	s := &State{db: db}
+	s := newState(db)
 	err = s.db.View(s.load)
 	if err != nil {
 		return nil, errors.Join(fmt.Errorf("state %s: %w", db.Path(), err), s.Close())
 	}
 	return s, nil
+}
+
+// Outbox is the queue of reports.
+func (s *State) Outbox() *outbox.Outbox { return s.outbox }
+
+// Acknowledge deletes the reports that the hub's acknowledgements name, where no agent has the state open: those of
+// the hub with the key hubKey; nil is the one that has enrolled the agent. See outbox.Outbox.Acknowledge.
+func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (outbox.Acknowledged, error) {
+	st, err := s.Status(time.Time{})
+	if err != nil {
+		return outbox.Acknowledged{}, err
+	}
+	if hubKey == nil {
+		hubKey = s.hub.Load().Key
+	}
+	return s.outbox.Acknowledge(envelopes, hubKey, st.Cluster.UID)
 }
 
 // Close lets go of the file.

@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -27,7 +28,7 @@ type Status struct {
 	Release ReleaseStates `json:"release"`
 	// Items is sorted by assignment.
 	Items []bundle.Item `json:"items"`
-	Queue QueueStatus   `json:"queue"`
+	Queue outbox.Status `json:"queue"`
 	// Trust is the trust document by which releases are judged. Nil where keys are pinned.
 	Trust *TrustStatus `json:"trust,omitempty"`
 	// Memory is what the cluster keeps for this agent. Nil where it has no cluster.
@@ -152,13 +153,7 @@ func (a *Agent) Status() (Status, error) {
 		utc := state.Stamp(*t)
 		s.NextTry = &utc
 	}
-	a.unsent.Range(func(to, why any) bool {
-		if s.Queue.Unsent == nil {
-			s.Queue.Unsent = map[string]string{}
-		}
-		s.Queue.Unsent[to.(string)] = why.(string)
-		return true
-	})
+	s.Queue.Unsent = a.state.outbox.Unsent()
 	if step := a.activity.Load(); step != nil {
 		s.Step = *step
 		s.State = a.during(s, *step)

@@ -177,7 +177,7 @@ func TestAReleaseThatFailsGivesWayToTheLastGood(t *testing.T) {
 func (s *site) lastReport() (r bundle.Report) {
 	s.t.Helper()
 	s.agent(func(a *Agent) {
-		all, err := a.state.Reports()
+		all, err := a.state.outbox.Reports()
 		require.NoError(s.t, err)
 		require.NotEmpty(s.t, all)
 		pem, err := a.state.ReportKey()

@@ -87,7 +87,7 @@ func restedStateGoesOn(t *testing.T, f stateFixture) {
 	require.NoError(t, err)
 	st, err := state.Status(s.now)
 	require.NoError(t, err)
-	queued, err := state.Reports()
+	queued, err := state.outbox.Reports()
 	require.NoError(t, err)
 	require.NoError(t, state.Close())
 	f.requireRest(t, st)
@@ -166,7 +166,7 @@ func (s *site) requireAcknowledged(t *testing.T, envelopes [][]byte) {
 		result, err := a.Acknowledge([][]byte{hub.ack(hub.key, "plant-7", ids)})
 		require.NoError(t, err)
 		require.Equal(t, len(ids), result.Deleted)
-		left, err := a.state.Reports()
+		left, err := a.state.outbox.Reports()
 		require.NoError(t, err)
 		require.Len(t, left, result.Left)
 		for _, e := range left {
@@ -388,7 +388,7 @@ func TestAnAgentThatIsReplacedAtAnyStepLosesNothing(t *testing.T) {
 			var before [][]byte
 			s.agent(func(a *Agent) {
 				var err error
-				before, err = a.state.Reports()
+				before, err = a.state.outbox.Reports()
 				require.NoError(t, err)
 			})
 

@@ -18,6 +18,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
@@ -161,15 +162,15 @@ func checks() []check {
 type examination struct {
 	Subject
 
-	source   bundle.Source      // nil where it does not answer
-	running  digest.Digest      // the release that runs here; empty where none does
-	behind   time.Duration      // how far the clock is behind the newest document that was verified here
-	live     bool               // an agent answers here
-	withheld string             // the agent's last message about credentials that it did not send; empty where it has sent them
-	waiting  *agent.QueueStatus // nil where no state could be read
-	offered  *bundle.Verified   // nil where no release could be verified
-	content  *needs.Needs       // nil where its tree could not be read
-	skew     *time.Duration     // of this machine's clock against the registry's; nil where no answer had a date
+	source   bundle.Source    // nil where it does not answer
+	running  digest.Digest    // the release that runs here; empty where none does
+	behind   time.Duration    // how far the clock is behind the newest document that was verified here
+	live     bool             // an agent answers here
+	withheld string           // the agent's last message about credentials that it did not send; empty where it has sent them
+	waiting  *outbox.Status   // nil where no state could be read
+	offered  *bundle.Verified // nil where no release could be verified
+	content  *needs.Needs     // nil where its tree could not be read
+	skew     *time.Duration   // of this machine's clock against the registry's; nil where no answer had a date
 	issuedAt time.Time
 	served   *served // nil where the cluster does not answer
 }

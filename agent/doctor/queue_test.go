@@ -7,25 +7,25 @@ import (
 
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 )
 
 func TestTheQueueIsWarnedOf(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	before := func(d time.Duration) *time.Time { at := now.Add(-d); return &at }
 	for name, tc := range map[string]struct {
-		queue agent.QueueStatus
+		queue outbox.Status
 		hub   string
 		want  Result
 		says  string
 	}{
-		"empty":                      {agent.QueueStatus{}, "", OK, "0 reports waiting"},
-		"old, and there is no hub":   {agent.QueueStatus{Length: 3, Oldest: before(2 * oldQueue)}, "", OK, "3 reports waiting, the oldest since 2026-02-13"},
-		"old, and there is a hub":    {agent.QueueStatus{Length: 3, Oldest: before(2 * oldQueue)}, "http://hub", Warning, "3 reports waiting"},
-		"not old":                    {agent.QueueStatus{Length: 3, Oldest: before(oldQueue / 2)}, "http://hub", OK, "3 reports waiting"},
-		"the hub will not take some": {agent.QueueStatus{Length: 3, Rejected: 2, LastRejection: "UnknownCluster"}, "http://hub", Warning, "2 the hub will not take: UnknownCluster"},
-		"the hub does not know it":   {agent.QueueStatus{Length: 3, Unsent: map[string]string{"http://hub": "hub answered 403"}}, "http://hub", Warning, "3 reports waiting; not taken by http://hub: hub answered 403"},
-		"some were given up":         {agent.QueueStatus{Dropped: 7}, "", Warning, "7 were given up"},
+		"empty":                      {outbox.Status{}, "", OK, "0 reports waiting"},
+		"old, and there is no hub":   {outbox.Status{Length: 3, Oldest: before(2 * oldQueue)}, "", OK, "3 reports waiting, the oldest since 2026-02-13"},
+		"old, and there is a hub":    {outbox.Status{Length: 3, Oldest: before(2 * oldQueue)}, "http://hub", Warning, "3 reports waiting"},
+		"not old":                    {outbox.Status{Length: 3, Oldest: before(oldQueue / 2)}, "http://hub", OK, "3 reports waiting"},
+		"the hub will not take some": {outbox.Status{Length: 3, Rejected: 2, LastRejection: "UnknownCluster"}, "http://hub", Warning, "2 the hub will not take: UnknownCluster"},
+		"the hub does not know it":   {outbox.Status{Length: 3, Unsent: map[string]string{"http://hub": "hub answered 403"}}, "http://hub", Warning, "3 reports waiting; not taken by http://hub: hub answered 403"},
+		"some were given up":         {outbox.Status{Dropped: 7}, "", Warning, "7 were given up"},
 	} {
 		t.Run(name, func(t *testing.T) {
 			e := &examination{Subject: Subject{HubURL: tc.hub, Now: func() time.Time { return now }}, waiting: &tc.queue}

@@ -62,6 +62,22 @@ func TestTheAgentKnowsNothingOfItsPublisherOrHub(t *testing.T) {
 	}
 }
 
+// What is below the agent knows nothing of what is above. A package that is not in the table is above all of them.
+func TestTheAgentsPackagesAreInLayers(t *testing.T) {
+	layers := map[string][]string{ // a package, and those that it may link
+		"retry":  nil,
+		"state":  nil,
+		"outbox": {"retry", "state"},
+	}
+	for name, below := range layers {
+		for _, path := range deps(t, "{{.ImportPath}}", self+"agent/"+name) {
+			if other, ok := strings.CutPrefix(path, self+"agent"); ok && other != "/"+name {
+				require.Contains(t, below, strings.TrimPrefix(other, "/"), "agent/%s links agent%s", name, other)
+			}
+		}
+	}
+}
+
 // deps lists, by format, the packages that pkg links on the commonest edge machine.
 func deps(t *testing.T, format, pkg string) []string {
 	t.Helper()

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -28,9 +29,9 @@ is told to whoever runs "wherry hub import".`,
 	cmd.Flags().AddFlagSet(list.Flags())
 	cmd.AddCommand(list,
 		newReportsDeadChangeCommand("retry", "Offer them to the hub now", "will be offered to the hub again",
-			func(ctx context.Context, c agent.Client) (int, error) { return c.RetryDeadLetters(ctx) }, (*agent.State).RetryDeadLetters),
+			func(ctx context.Context, c agent.Client) (int, error) { return c.RetryDeadLetters(ctx) }, func(s *agent.State) (int, error) { return s.Outbox().RetryDeadLetters() }),
 		newReportsDeadChangeCommand("drop", "Delete them for good", "deleted",
-			func(ctx context.Context, c agent.Client) (int, error) { return c.DropDeadLetters(ctx) }, (*agent.State).DropDeadLetters))
+			func(ctx context.Context, c agent.Client) (int, error) { return c.DropDeadLetters(ctx) }, func(s *agent.State) (int, error) { return s.Outbox().DropDeadLetters() }))
 	return cmd
 }
 
@@ -57,7 +58,7 @@ func newReportsDeadListCommand() *cobra.Command {
 	return cmd
 }
 
-func deadTable(w io.Writer, letters []agent.DeadLetter) {
+func deadTable(w io.Writer, letters []outbox.DeadLetter) {
 	if len(letters) == 0 {
 		fmt.Fprintln(w, "no hub has said that it will not take a report that waits here")
 		return
@@ -75,8 +76,8 @@ func when(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-func deadLetters(ctx context.Context, c *config) ([]agent.DeadLetter, error) {
-	return look(ctx, c, func(ctx context.Context, a agent.Client) ([]agent.DeadLetter, error) { return a.DeadLetters(ctx) }, (*agent.State).DeadLetters)
+func deadLetters(ctx context.Context, c *config) ([]outbox.DeadLetter, error) {
+	return look(ctx, c, func(ctx context.Context, a agent.Client) ([]outbox.DeadLetter, error) { return a.DeadLetters(ctx) }, func(s *agent.State) ([]outbox.DeadLetter, error) { return s.Outbox().DeadLetters() })
 }
 
 func newReportsDeadChangeCommand(use, short, done string, ask func(context.Context, agent.Client) (int, error), do func(*agent.State) (int, error)) *cobra.Command {

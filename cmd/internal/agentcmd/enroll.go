@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -336,7 +337,7 @@ func enrollError(err error) error {
 		return cli.Fail(cli.Usage, err, `"wherry hub clusters add --request FILE --answer FILE" writes an answer; a page of some other server is none`)
 	case errors.Is(err, agent.ErrNoHubURL):
 		return cli.Fail(cli.Usage, err, "give --hub URL, or without a link to it --request FILE")
-	case errors.Is(err, agent.ErrNoHubKey):
+	case errors.Is(err, outbox.ErrNoHubKey):
 		return cli.Fail(cli.Usage, err, `give --hub-key with what "wherry hub keys show" prints`)
 	case errors.Is(err, agent.ErrOtherHub):
 		return cli.Fail(cli.Denied, err, "nothing was changed; --replace-hub leaves the hub that it is enrolled at, and a key that is configured is changed there")

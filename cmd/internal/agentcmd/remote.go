@@ -12,6 +12,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -109,7 +110,7 @@ func (r *remote) configure(o *agent.Options) (err error) {
 		}
 		o.ReportStore, o.ReportPlace, o.AckStored = store, r.c.reports.String(), r.c.ackStored
 	}
-	o.HTTPClient = &http.Client{Transport: r.traffic.Hub.Wrap(r.network), Timeout: agent.HubTime}
+	o.HTTPClient = &http.Client{Transport: r.traffic.Hub.Wrap(r.network), Timeout: outbox.HubTime}
 	o.Traffic = r.traffic
 	return err
 }

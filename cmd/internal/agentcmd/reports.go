@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -72,7 +73,7 @@ func writeReports(ctx context.Context, c *config, w io.Writer) error {
 	if err != nil {
 		return stateError(err)
 	}
-	envelopes, err := state.Reports()
+	envelopes, err := state.Outbox().Reports()
 	if err = errors.Join(err, state.Close()); err != nil {
 		return err
 	}
@@ -110,28 +111,28 @@ all of it and some of it must be for this cluster; otherwise nothing is deleted,
 }
 
 func denied(err error) int {
-	if agent.IsUntrusted(err) || errors.As(err, new(*bundle.Refusal)) {
+	if outbox.IsUntrusted(err) || errors.As(err, new(*bundle.Refusal)) {
 		return cli.Denied
 	}
 	return cli.Failed
 }
 
-func acknowledge(cmd *cobra.Command, c *config, envelopes [][]byte) (done agent.Acknowledged, err error) {
+func acknowledge(cmd *cobra.Command, c *config, envelopes [][]byte) (done outbox.Acknowledged, err error) {
 	done, err = change(cmd.Context(), c,
-		func(ctx context.Context, a agent.Client) (agent.Acknowledged, error) {
+		func(ctx context.Context, a agent.Client) (outbox.Acknowledged, error) {
 			return a.Acknowledge(ctx, envelopes)
 		},
-		func(s *agent.State) (agent.Acknowledged, error) {
+		func(s *agent.State) (outbox.Acknowledged, error) {
 			hubKey, err := c.readHubKey()
 			if err != nil {
-				return agent.Acknowledged{}, err
+				return outbox.Acknowledged{}, err
 			}
 			return s.Acknowledge(envelopes, hubKey)
 		})
 	switch {
-	case errors.Is(err, agent.ErrNoHubKey):
+	case errors.Is(err, outbox.ErrNoHubKey):
 		return done, cli.Fail(cli.Usage, err, `enroll it, or give it --hub-key with what "wherry hub keys show" prints`)
-	case agent.IsUntrusted(err):
+	case outbox.IsUntrusted(err):
 		return done, cli.Fail(cli.Denied, err, "nothing was deleted; compare --hub-key with what \"wherry hub keys show\" prints")
 	}
 	return done, err

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -76,7 +77,7 @@ func TestTheTableOfStatus(t *testing.T) {
 				Running: &agent.ReleaseStatus{Digest: digest.FromString("7"), Epoch: 2, Number: 7, AgeSeconds: 5 * 24 * 3600},
 				Refused: &agent.RefusedStatus{Digest: digest.FromString("8"), Reason: bundle.Unsigned, At: *before(3 * time.Hour)},
 			},
-			Queue:       agent.QueueStatus{Length: 2, Oldest: before(90 * time.Second), Coalesced: 40, Dropped: 1, Rejected: 3, Unsent: map[string]string{"https://hub": "hub answered 403 Forbidden: unknown", "oci://r/edge": "away"}},
+			Queue:       outbox.Status{Length: 2, Oldest: before(90 * time.Second), Coalesced: 40, Dropped: 1, Rejected: 3, Unsent: map[string]string{"https://hub": "hub answered 403 Forbidden: unknown", "oci://r/edge": "away"}},
 			LastContact: before(12 * time.Minute), NextTry: before(-time.Minute),
 			Items: []bundle.Item{
 				{Assignment: "shop-main", Adapter: "directory", State: bundle.Compliant, Since: *before(49 * time.Hour)},

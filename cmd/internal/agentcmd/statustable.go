@@ -9,6 +9,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -126,7 +127,7 @@ func issued(r *agent.ReleaseStatus) string {
 	return s
 }
 
-func queueLine(q agent.QueueStatus, now time.Time) string {
+func queueLine(q outbox.Status, now time.Time) string {
 	s := cli.Count(q.Length, "report")
 	if q.Oldest != nil {
 		s += ", the oldest " + ago(*q.Oldest, now)

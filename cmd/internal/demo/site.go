@@ -172,7 +172,7 @@ func (s *show) carryIn(ctx context.Context, site *site, file string) error {
 }
 
 func (s *show) carryOut(ctx context.Context, site *site, file string) error {
-	envelopes, err := site.state.Reports()
+	envelopes, err := site.state.Outbox().Reports()
 	if err != nil {
 		return err
 	}

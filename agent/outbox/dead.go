@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"bytes"
@@ -105,8 +105,8 @@ func parseLetter(k, v []byte) (l letter, err error) {
 }
 
 // deadBatch returns the dead letters that wanted chooses, within the bounds of one request.
-func (s *State) deadBatch(wanted func(queued) bool) (batch []queued, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
+func (o *Outbox) deadBatch(wanted func(queued) bool) (batch []queued, err error) {
+	err = o.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.totals.Dead == 0 {
 			return err
@@ -151,9 +151,9 @@ func (q *queue) settleLetter(sent queued, acked bool, why string, refused bool, 
 
 // DeadLetters returns the reports that the hub will not take, oldest first; also those that there was no room for
 // among the dead letters.
-func (s *State) DeadLetters() (all []DeadLetter, err error) {
+func (o *Outbox) DeadLetters() (all []DeadLetter, err error) {
 	all = []DeadLetter{}
-	err = s.db.View(func(tx *bbolt.Tx) error {
+	err = o.db.View(func(tx *bbolt.Tx) error {
 		return eachRejected(tx, func(_ *queue, l letter) error {
 			all = append(all, DeadLetter{l.ID, l.seq, l.Size, l.At, l.RejectedAt, l.RetryAt, l.Rejected})
 			return nil
@@ -162,9 +162,10 @@ func (s *State) DeadLetters() (all []DeadLetter, err error) {
 	return all, err
 }
 
-// RetryDeadLetters has all of them offered to the hub with the next request. It returns how many there are.
-func (s *State) RetryDeadLetters() (n int, err error) {
-	return s.changeRejected(func(q *queue, l letter) error {
+// RetryDeadLetters has all of them offered to the hub with the next request, and wakes the sinks. It returns how many there are.
+func (o *Outbox) RetryDeadLetters() (n int, err error) {
+	defer o.Wake()
+	return o.changeRejected(func(q *queue, l letter) error {
 		l.RetryAt = time.Time{}
 		if l.dead {
 			return q.putLetter(l)
@@ -174,8 +175,8 @@ func (s *State) RetryDeadLetters() (n int, err error) {
 }
 
 // DropDeadLetters deletes all of them for good. It returns how many there were.
-func (s *State) DropDeadLetters() (n int, err error) {
-	return s.changeRejected(func(q *queue, l letter) error {
+func (o *Outbox) DropDeadLetters() (n int, err error) {
+	return o.changeRejected(func(q *queue, l letter) error {
 		if l.dead {
 			return q.removeLetter(l)
 		}
@@ -183,8 +184,8 @@ func (s *State) DropDeadLetters() (n int, err error) {
 	})
 }
 
-func (s *State) changeRejected(f func(*queue, letter) error) (n int, err error) {
-	err = s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+func (o *Outbox) changeRejected(f func(*queue, letter) error) (n int, err error) {
+	err = o.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		n = 0
 		var used *queue
 		err := eachRejected(tx, func(q *queue, l letter) error {
@@ -217,11 +218,4 @@ func eachRejected(tx *bbolt.Tx, f func(*queue, letter) error) error {
 		err = errors.Join(err, f(q, l))
 	}
 	return err
-}
-
-// RetryDeadLetters is State.RetryDeadLetters, and wakes who sends.
-func (a *Agent) RetryDeadLetters() (int, error) {
-	n, err := a.state.RetryDeadLetters()
-	a.wakeSinks()
-	return n, err
 }

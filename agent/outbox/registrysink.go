@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"cmp"
@@ -21,36 +21,49 @@ import (
 // seldom as once an hour, or a day.
 const ackInterval = 15 * time.Minute
 
-// registrySink takes reports to a registry. What lies there follows the queue: what was acknowledged, or is
-// superfluous, is deleted there too, where the registry lets it.
-type registrySink struct {
-	*Agent
+// RegistrySink takes reports to a registry, each cluster's to a repository of its own. What lies there follows the
+// queue: what was acknowledged, or is superfluous, is deleted there too, where the registry lets it.
+type RegistrySink struct {
+	*Outbox
+	Sender
+	Store oci.Store
+	Place string // its name for the log
+	// AckStored deletes reports once Store has stored them, where there is no hub that acknowledges.
+	AckStored bool
+
 	ack   digest.Digest // of the manifest that was read last
 	stays bool          // it was logged that the registry deletes nothing
 }
 
-func (s *registrySink) run(ctx context.Context) {
-	if !s.opts.AckStored && s.hub().key == nil {
-		s.opts.Log.Warn("no hub key is pinned: reports are pushed and none is ever deleted")
+// Run sends whenever there is something to send, until ctx ends.
+func (s *RegistrySink) Run(ctx context.Context) {
+	if !s.AckStored && s.Hub().Key == nil {
+		s.Log.Warn("no hub key is pinned: reports are pushed and none is ever deleted")
 	}
-	c := &courier{Agent: s.Agent, to: s.opts.ReportPlace, wake: s.toRegistry, idle: s.idle, round: s.round, sleep: retry.Sleep}
+	c := &courier{box: s.Outbox, log: s.Log, to: s.Place, wake: s.forRegistry, idle: s.idle, round: s.round, sleep: retry.Sleep}
 	c.run(ctx)
 }
 
 // idle is how long nothing has to be asked of the registry.
-func (s *registrySink) idle() time.Duration {
-	st, err := s.state.queueStatus()
-	if err != nil || st.Length == 0 || s.opts.AckStored || s.hub().key == nil {
-		return lastRetry
+func (s *RegistrySink) idle() time.Duration {
+	st, err := s.Status()
+	if err != nil || st.Length == 0 || s.AckStored || s.Hub().Key == nil {
+		return LongestRetry
 	}
 	return retry.Jitter(ackInterval)
 }
 
+// Send makes one round.
+func (s *RegistrySink) Send(ctx context.Context) error {
+	_, err := s.round(ctx)
+	return err
+}
+
 // round takes acknowledgements, pushes what was not pushed, the newest report first, and deletes what is of no use.
-func (s *registrySink) round(ctx context.Context) (rest time.Duration, err error) {
+func (s *RegistrySink) round(ctx context.Context) (rest time.Duration, err error) {
 	ctx, cancel := context.WithTimeout(ctx, HubTime)
 	defer cancel()
-	repo, err := s.opts.ReportStore.Repository(bundle.ReportRepository(s.cluster.UID))
+	repo, err := s.Store.Repository(bundle.ReportRepository(s.UID()))
 	if err != nil {
 		return 0, err
 	}
@@ -59,7 +72,7 @@ func (s *registrySink) round(ctx context.Context) (rest time.Duration, err error
 	}
 	waiting := func(q queued) bool { return q.Tag == "" }
 	for {
-		batch, _, err := s.state.nextBatch(0, waiting)
+		batch, _, err := s.Outbox.nextBatch(0, waiting)
 		if err != nil {
 			return 0, err
 		}
@@ -74,9 +87,9 @@ func (s *registrySink) round(ctx context.Context) (rest time.Duration, err error
 
 // takeAck deletes what the hub's acknowledgement names. One that is not the hub's, or not for this cluster, deletes
 // nothing, and keeps nothing from being pushed.
-func (s *registrySink) takeAck(ctx context.Context, repo oci.Target) error {
-	key := s.hub().key
-	if s.opts.AckStored || key == nil {
+func (s *RegistrySink) takeAck(ctx context.Context, repo oci.Target) error {
+	key := s.Hub().Key
+	if s.AckStored || key == nil {
 		return nil
 	}
 	manifest, err := repo.Resolve(ctx, bundle.AckTag)
@@ -88,14 +101,14 @@ func (s *registrySink) takeAck(ctx context.Context, repo oci.Target) error {
 	}
 	envelopes, err := bundle.FetchAcks(ctx, repo, manifest)
 	if err == nil {
-		_, err = s.state.acknowledge(envelopes, key, s.cluster.UID)
+		_, err = s.Acknowledge(envelopes, key, s.UID())
 	}
 	var refusal *bundle.Refusal
 	if errors.Is(err, errdef.ErrNotFound) { // a newer one has just taken its place
 		return nil
 	}
 	if err != nil && (IsUntrusted(err) || errors.As(err, &refusal)) {
-		s.opts.Log.Warn("acknowledgement in the registry is not believed", "digest", manifest.Digest, "err", err)
+		s.Log.Warn("acknowledgement in the registry is not believed", "digest", manifest.Digest, "err", err)
 		err = nil
 	}
 	if err == nil {
@@ -105,7 +118,7 @@ func (s *registrySink) takeAck(ctx context.Context, repo oci.Target) error {
 }
 
 // push makes one artifact of batch. That it is about to is written first, so that what a crash leaves is known.
-func (s *registrySink) push(ctx context.Context, repo oci.Target, batch []queued) error {
+func (s *RegistrySink) push(ctx context.Context, repo oci.Target, batch []queued) error {
 	var envelopes [][]byte
 	newest, p := batch[len(batch)-1], pushed{Heartbeat: true}
 	for _, q := range batch {
@@ -117,7 +130,7 @@ func (s *registrySink) push(ctx context.Context, repo oci.Target, batch []queued
 		return err
 	}
 	p.Manifest, p.Seq = blobs[len(blobs)-1].Descriptor, newest.seq
-	tag := bundle.ReportTag(cmp.Or(newest.Incarnation, s.state.identity().Incarnation), int64(newest.seq))
+	tag := bundle.ReportTag(cmp.Or(newest.Incarnation, s.Incarnation()), int64(newest.seq))
 	there, err := repo.Resolve(ctx, tag)
 	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
 		return err
@@ -125,7 +138,7 @@ func (s *registrySink) push(ctx context.Context, repo oci.Target, batch []queued
 	if there.Digest != "" && there.Digest != p.Manifest.Digest { // a tag is never moved: the other may be a clone's
 		tag += "-" + p.Manifest.Digest.Encoded()[:12]
 	}
-	if err := s.state.db.Update(func(tx *bbolt.Tx) error { return putPushed(tx, tag, p) }); err != nil {
+	if err := s.db.Update(func(tx *bbolt.Tx) error { return putPushed(tx, tag, p) }); err != nil {
 		return err
 	}
 	if there.Digest != p.Manifest.Digest {
@@ -133,10 +146,10 @@ func (s *registrySink) push(ctx context.Context, repo oci.Target, batch []queued
 			return err
 		}
 	}
-	if s.opts.AckStored {
+	if s.AckStored {
 		return s.believeStored(ctx, repo, tag, p, batch)
 	}
-	return s.state.notePushed(tag, p, batch)
+	return s.Outbox.notePushed(tag, p, batch)
 }
 
 func upload(ctx context.Context, repo oci.Target, blobs []bundle.Blob, tag string) error {
@@ -149,7 +162,7 @@ func upload(ctx context.Context, repo oci.Target, blobs []bundle.Blob, tag strin
 }
 
 // believeStored deletes the reports of batch once the registry gives back what it was given, by tag and by digest.
-func (s *registrySink) believeStored(ctx context.Context, repo oci.Target, tag string, p pushed, batch []queued) error {
+func (s *RegistrySink) believeStored(ctx context.Context, repo oci.Target, tag string, p pushed, batch []queued) error {
 	there, err := repo.Resolve(ctx, tag)
 	if err != nil {
 		return err
@@ -164,15 +177,15 @@ func (s *registrySink) believeStored(ctx context.Context, repo oci.Target, tag s
 	for _, q := range batch {
 		v.acknowledged = append(v.acknowledged, q.ID)
 	}
-	_, err = s.state.settle(batch, v, s.opts.Now())
+	_, err = s.Outbox.settle(batch, v, s.Now())
 	return err
 }
 
 // sweep deletes the artifacts that hold nothing that waits; where nobody acknowledges, those that later ones have
 // made superfluous.
-func (s *registrySink) sweep(ctx context.Context, repo oci.Target) error {
+func (s *RegistrySink) sweep(ctx context.Context, repo oci.Target) error {
 	var done map[string]pushed
-	err := s.state.db.View(func(tx *bbolt.Tx) (err error) { done, err = settledArtifacts(tx, s.opts.AckStored); return err })
+	err := s.db.View(func(tx *bbolt.Tx) (err error) { done, err = settledArtifacts(tx, s.AckStored); return err })
 	if err != nil {
 		return err
 	}
@@ -180,7 +193,7 @@ func (s *registrySink) sweep(ctx context.Context, repo oci.Target) error {
 		if err := s.discard(ctx, repo, tag, p); err != nil {
 			return err
 		}
-		if err := s.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, bucketPushed, tag) }); err != nil {
+		if err := s.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, bucketPushed, tag) }); err != nil {
 			return err
 		}
 	}
@@ -189,7 +202,7 @@ func (s *registrySink) sweep(ctx context.Context, repo oci.Target) error {
 
 // discard deletes an artifact: the tag first, as some registries keep it beside nothing, then the manifest. What the
 // registry does not delete is left to its retention.
-func (s *registrySink) discard(ctx context.Context, repo oci.Target, tag string, p pushed) error {
+func (s *RegistrySink) discard(ctx context.Context, repo oci.Target, tag string, p pushed) error {
 	if err := repo.Untag(ctx, tag); errors.Is(err, oci.ErrUnreachable) || ctx.Err() != nil {
 		return err
 	}
@@ -201,7 +214,7 @@ func (s *registrySink) discard(ctx context.Context, repo oci.Target, tag string,
 		return err
 	}
 	if !s.stays {
-		s.opts.Log.Warn("the registry does not delete reports that are of no use any more", "err", err)
+		s.Log.Warn("the registry does not delete reports that are of no use any more", "err", err)
 		s.stays = true
 	}
 	return nil

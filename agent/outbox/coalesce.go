@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"crypto/sha256"
@@ -25,7 +25,7 @@ const (
 	recentReports = 100
 	failureGap    = 6 * time.Hour
 	// maxFailureGap is when doubling ends: all series of a failure have joined, or are years apart.
-	maxFailureGap = 2 * 365 * day
+	maxFailureGap = 2 * 365 * 24 * time.Hour
 	// sweepEvery is after how many reports what is known of old failures is looked through.
 	sweepEvery = 1000
 )
@@ -54,8 +54,8 @@ func failureKey(assignment, reason, content string) string {
 	return base64.RawURLEncoding.EncodeToString(sum[:8])
 }
 
-// told is the newest report that tells of a failure.
-type told struct {
+// latest is the newest report that tells of a failure.
+type latest struct {
 	Seq uint64    `json:"seq"`
 	At  time.Time `json:"at"`
 }
@@ -107,7 +107,7 @@ func (q *queue) follow(e *queued, failures []string) (unpin, error) {
 		}
 	}
 	for _, f := range failures {
-		t, err := state.Load[told](q.tx, bucketFailing, f)
+		t, err := state.Load[latest](q.tx, bucketFailing, f)
 		if err != nil {
 			return nil, err
 		}
@@ -116,7 +116,7 @@ func (q *queue) follow(e *queued, failures []string) (unpin, error) {
 		} else {
 			e.Begins = append(e.Begins, f)
 		}
-		if err := q.tell(f, told{e.seq, e.At}); err != nil {
+		if err := q.setLatest(f, latest{e.seq, e.At}); err != nil {
 			return nil, err
 		}
 	}
@@ -124,7 +124,7 @@ func (q *queue) follow(e *queued, failures []string) (unpin, error) {
 	return ended, nil
 }
 
-func (q *queue) tell(failure string, t told) error {
+func (q *queue) setLatest(failure string, t latest) error {
 	if _, err := q.tx.CreateBucketIfNotExists([]byte(bucketFailing)); err != nil {
 		return err
 	}
@@ -139,7 +139,7 @@ func (q *queue) forget(now time.Time) error {
 	}
 	var old []string
 	err := b.ForEach(func(k, _ []byte) error {
-		t, err := state.Load[told](q.tx, bucketFailing, string(k))
+		t, err := state.Load[latest](q.tx, bucketFailing, string(k))
 		if err == nil && now.Sub(t.At) > q.gap() {
 			old = append(old, string(k))
 		}
@@ -192,7 +192,7 @@ func (q *queue) judge(newest uint64) error {
 
 // makeRoom gives up reports until the queue is within its limits: the oldest that no failure needs; then, once
 // no series of failures can be joined any more, the oldest of all. The newest always stays.
-func (q *queue) makeRoom(limits QueueLimits) error {
+func (q *queue) makeRoom(limits Limits) error {
 	for q.totals.Length > 1 && (q.totals.Length > limits.Reports || q.totals.Bytes > limits.Bytes) {
 		e, ok, err := q.spare()
 		if err == nil && !ok {

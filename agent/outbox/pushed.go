@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"encoding/json"
@@ -73,8 +73,8 @@ func putPushed(tx *bbolt.Tx, tag string, p pushed) error {
 }
 
 // notePushed notes which reports lie in the artifact. Some may have become superfluous meanwhile.
-func (s *State) notePushed(tag string, p pushed, batch []queued) error {
-	return s.db.Update(func(tx *bbolt.Tx) error {
+func (o *Outbox) notePushed(tag string, p pushed, batch []queued) error {
+	return o.db.Update(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil {
 			return err
@@ -109,12 +109,4 @@ func (q *queue) unpushed(tag string) error {
 	}
 	p.Live--
 	return state.Save(q.tx, bucketPushed, tag, p)
-}
-
-func (s *State) queueStatus() (st QueueStatus, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		st, err = queueStatus(tx)
-		return err
-	})
-	return st, err
 }

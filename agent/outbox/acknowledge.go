@@ -1,10 +1,9 @@
-package agent
+package outbox
 
 import (
 	"crypto"
 	"errors"
 	"fmt"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 
@@ -20,27 +19,10 @@ type Acknowledged struct {
 	Left    int `json:"left"`
 }
 
-// Acknowledge deletes the reports that the hub's acknowledgements name. A file may hold some for other
-// clusters as well, which are passed over; but if one of its envelopes is not the hub's, or none is for
-// this cluster, nothing is deleted. The error wraps bundle.ErrUntrusted, ErrForeignAck or ErrNoHubKey.
-func (a *Agent) Acknowledge(envelopes [][]byte) (Acknowledged, error) {
-	return a.state.acknowledge(envelopes, a.hub().key, a.cluster.UID)
-}
-
-// Acknowledge is Agent.Acknowledge for a state that no agent has open, with the hub's key hubKey; nil takes that of
-// the hub that has enrolled it.
-func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (Acknowledged, error) {
-	st, err := s.Status(time.Time{})
-	if err != nil {
-		return Acknowledged{}, err
-	}
-	if hubKey == nil {
-		hubKey = s.hub.Load().key
-	}
-	return s.acknowledge(envelopes, hubKey, st.Cluster.UID)
-}
-
-func (s *State) acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid string) (Acknowledged, error) {
+// Acknowledge deletes the reports that the acknowledgements of the hub with the key hubKey name. There may be some for
+// other clusters than uid as well, which are passed over; but if one of the envelopes is not the hub's, or none is for
+// uid, nothing is deleted. The error wraps bundle.ErrUntrusted, ErrForeignAck or ErrNoHubKey.
+func (o *Outbox) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid string) (Acknowledged, error) {
 	if hubKey == nil {
 		return Acknowledged{}, ErrNoHubKey
 	}
@@ -61,12 +43,12 @@ func (s *State) acknowledge(envelopes [][]byte, hubKey crypto.PublicKey, uid str
 	if !own {
 		return Acknowledged{}, errors.Join(foreign, fmt.Errorf("no acknowledgement for cluster %q: %w", uid, ErrForeignAck))
 	}
-	deleted, err := s.settleAll(ids)
+	deleted, err := o.settleAll(ids)
 	if err != nil {
 		return Acknowledged{}, err
 	}
-	st, err := s.Status(time.Time{})
-	return Acknowledged{Deleted: deleted, Left: st.Queue.Length}, err
+	st, err := o.Status()
+	return Acknowledged{Deleted: deleted, Left: st.Length}, err
 }
 
 // openAck verifies an acknowledgement: by the hub's key, and for the cluster uid.

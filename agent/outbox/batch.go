@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"bytes"
@@ -18,8 +18,8 @@ const (
 
 // batch returns the reports after seq that wanted chooses, oldest first, within the bounds of one request but at
 // least one.
-func (s *State) batch(after uint64, wanted func(queued) bool) (batch []queued, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
+func (o *Outbox) batch(after uint64, wanted func(queued) bool) (batch []queued, err error) {
+	err = o.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.index == nil {
 			return err
@@ -41,11 +41,11 @@ func (s *State) batch(after uint64, wanted func(queued) bool) (batch []queued, e
 
 // nextBatch returns what to give to a sink next: what batch returns, but the newest report alone, which is the
 // whole present, where one batch does not reach it.
-func (s *State) nextBatch(after uint64, wanted func(queued) bool) (batch []queued, ahead bool, err error) {
-	if batch, err = s.batch(after, wanted); err != nil || len(batch) == 0 {
+func (o *Outbox) nextBatch(after uint64, wanted func(queued) bool) (batch []queued, ahead bool, err error) {
+	if batch, err = o.batch(after, wanted); err != nil || len(batch) == 0 {
 		return nil, false, err
 	}
-	err = s.db.View(func(tx *bbolt.Tx) error {
+	err = o.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil {
 			return err
@@ -93,9 +93,9 @@ func (v verdicts) of(batch []queued) (n int) {
 // many were deleted: some may have become superfluous meanwhile. A report is known by its id, which is the digest
 // of what it says: an acknowledgement of another report with the same seq, as after a backup was restored, does
 // not touch it.
-func (s *State) settle(batch []queued, v verdicts, now time.Time) (deleted int, err error) {
+func (o *Outbox) settle(batch []queued, v verdicts, now time.Time) (deleted int, err error) {
 	acked := v.acked()
-	err = s.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {
+	err = o.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {
 		deleted = 0
 		q, err := openQueue(tx)
 		if err != nil {
@@ -138,11 +138,11 @@ func (q *queue) settle(sent queued, acked bool, why string, refused bool, now ti
 }
 
 // settleAll is settle for acknowledgements that did not come as the answer to a batch.
-func (s *State) settleAll(acknowledged []digest.Digest) (deleted int, err error) {
+func (o *Outbox) settleAll(acknowledged []digest.Digest) (deleted int, err error) {
 	v := verdicts{acknowledged: acknowledged}
 	acked := v.acked()
 	var found []queued
-	err = s.db.View(func(tx *bbolt.Tx) error {
+	err = o.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		if err != nil || q.index == nil {
 			return err
@@ -166,5 +166,5 @@ func (s *State) settleAll(acknowledged []digest.Digest) (deleted int, err error)
 	if err != nil {
 		return 0, err
 	}
-	return s.settle(found, v, time.Time{})
+	return o.settle(found, v, time.Time{})
 }

@@ -1,18 +1,15 @@
-package agent
+package outbox
 
 import (
 	"fmt"
 	"math/rand/v2"
 	"slices"
-	"strings"
 	"testing"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
-
-	"github.com/wherry-dev/wherry/bundle"
 )
 
 // history is the oracle of the queue: all that was ever reported, and what was acknowledged of it.
@@ -82,26 +79,19 @@ func (h *history) step(random *rand.Rand, at time.Time, chance float64) reported
 	return r
 }
 
-// unsynced opens a state that does not wait for the disk, which thousands of transactions would.
-func unsynced(t testing.TB) *State {
-	s := openTestState(t, t.TempDir())
-	boltOf(s).NoSync = true
-	return s
-}
-
 // Random histories of reports, and of acknowledgements that come whenever they like, twice, or for something else.
 func TestTheQueueHoldsWhatItsRuleSays(t *testing.T) {
 	for seed := range uint64(12) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			random, s, at := rand.New(rand.NewPCG(seed, 1)), unsynced(t), epoch
+			random, o, at := rand.New(rand.NewPCG(seed, 1)), unsynced(t), epoch
 			h := &history{acked: map[uint64]bool{}}
 			chance := []float64{0.02, 0.1, 0.5}[seed%3]
 			for range 400 {
 				at = at.Add(time.Duration(random.Int64N(int64(5 * time.Hour))))
 				r := h.step(random, at, chance)
-				require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error {
-					return enqueue(tx, r.queued, slices.Clone(r.failures), QueueLimits{}.withDefaults())
+				require.NoError(t, o.db.Update(func(tx *bbolt.Tx) error {
+					return enqueue(tx, r.queued, slices.Clone(r.failures), Limits{}.WithDefaults())
 				}))
 				if random.IntN(40) == 0 {
 					ids := []digest.Digest{testID(-1)}
@@ -109,19 +99,19 @@ func TestTheQueueHoldsWhatItsRuleSays(t *testing.T) {
 						known := h.all[random.IntN(len(h.all))]
 						ids, h.acked[known.seq] = append(ids, known.ID, known.ID), true
 					}
-					_, err := s.settleAll(ids)
+					_, err := o.settleAll(ids)
 					require.NoError(t, err)
 				}
 				if random.IntN(10) == 0 {
-					require.Equal(t, h.kept(failureGap), seqs(t, s))
+					require.Equal(t, h.kept(failureGap), seqs(t, o))
 				}
 			}
-			kept := seqs(t, s)
+			kept := seqs(t, o)
 			require.Equal(t, h.kept(failureGap), kept)
-			st := queueOf(t, s)
+			st := statusOf(t, o)
 			require.Equal(t, len(kept), st.Length)
 			require.Zero(t, st.Dropped)
-			require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
+			require.NoError(t, o.db.View(func(tx *bbolt.Tx) error {
 				q, err := openQueue(tx)
 				require.NoError(t, err)
 				counted, err := q.count()
@@ -137,34 +127,34 @@ func TestATooSmallQueueLosesNoFailure(t *testing.T) {
 	for seed := range uint64(9) {
 		t.Run(fmt.Sprint("seed ", seed), func(t *testing.T) {
 			t.Parallel()
-			random, s, at := rand.New(rand.NewPCG(seed, 2)), unsynced(t), epoch
+			random, o, at := rand.New(rand.NewPCG(seed, 2)), unsynced(t), epoch
 			h := &history{}
-			limits := QueueLimits{Reports: 9 + random.IntN(60), Bytes: 1 << 20} // 4 failures, each with a first and a last, and the newest
+			limits := Limits{Reports: 9 + random.IntN(60), Bytes: 1 << 20} // 4 failures, each with a first and a last, and the newest
 			for range 400 {
 				at = at.Add(time.Duration(random.Int64N(int64(20 * time.Hour))))
 				r := h.step(random, at, 0.15)
-				require.NoError(t, s.db.Update(func(tx *bbolt.Tx) error { return enqueue(tx, r.queued, slices.Clone(r.failures), limits) }))
+				require.NoError(t, o.db.Update(func(tx *bbolt.Tx) error { return enqueue(tx, r.queued, slices.Clone(r.failures), limits) }))
 				if random.IntN(10) > 0 {
 					continue
 				}
-				kept := seqs(t, s)
+				kept := seqs(t, o)
 				require.LessOrEqual(t, len(kept), limits.Reports)
 				require.Equal(t, r.seq, kept[len(kept)-1])
-				h.series(gapOf(t, s), func(failure string, first, last reported) {
+				h.series(gapOf(t, o), func(failure string, first, last reported) {
 					require.Contains(t, kept, first.seq, "first of %s", failure)
 					require.Contains(t, kept, last.seq, "last of %s", failure)
 				})
 			}
-			kept := seqs(t, s)
-			st := queueOf(t, s)
+			kept := seqs(t, o)
+			st := statusOf(t, o)
 			require.EqualValues(t, len(h.all)-len(kept), st.Coalesced+st.Dropped)
 		})
 	}
 }
 
-func gapOf(t testing.TB, s *State) (gap time.Duration) {
+func gapOf(t testing.TB, o *Outbox) (gap time.Duration) {
 	t.Helper()
-	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
+	require.NoError(t, o.db.View(func(tx *bbolt.Tx) error {
 		q, err := openQueue(tx)
 		gap = q.gap()
 		return err
@@ -172,86 +162,16 @@ func gapOf(t testing.TB, s *State) (gap time.Duration) {
 	return gap
 }
 
-// 30 days without a hub: an agent that looks every ten minutes, of whose assignments one flaps all the time, one
-// fails for hours now and then, one has failed once, and one waits for it ever since.
-func TestThirtyDaysOfflineStaySmallAndLoseNoFailure(t *testing.T) {
-	t.Parallel()
-	s := newSite(t)
-	state := unsynced(t)
-	a := s.agentOn(state)
-	records := make([]record, 8)
-	for i := range records {
-		name := fmt.Sprintf("w%02d-x", i)
-		records[i] = record{Spec: bundle.Assignment{Name: name}, Item: bundle.Item{Assignment: name, Workload: name, Target: "x", Content: testID(i), Message: strings.Repeat("m", 300)}}
-		records[i] = records[i].to(bundle.Compliant, "", "", s.now)
-	}
-	began, onsets, random := s.now, 0, rand.New(rand.NewPCG(1, 3))
-	until := map[int]time.Time{}
-	for pass := range 30 * 24 * 6 {
-		s.now = s.now.Add(10 * time.Minute)
-		for i := range 4 {
-			failing := s.now.Before(until[i])
-			switch {
-			case i == 0:
-				failing = pass%2 == 0
-			case i == 1 && !failing && random.IntN(200) == 0:
-				until[i], failing = s.now.Add(time.Duration(random.IntN(9)+1)*time.Hour), true
-			case i == 2:
-				failing = pass == 777
-			case i == 3:
-				failing = pass >= 777
-			}
-			r := &records[i]
-			if failing {
-				if r.Item.State != bundle.Failed {
-					onsets++
-				}
-				*r = r.to(bundle.Failed, "DeadlineExceeded", strings.Repeat("f", 300), s.now)
-			} else {
-				*r = r.to(bundle.Compliant, "", "", s.now)
-			}
-		}
-		require.NoError(t, state.db.Update(func(tx *bbolt.Tx) (err error) {
-			for _, r := range records {
-				if err == nil {
-					err = saveRecord(tx, r)
-				}
-			}
-			return err
-		}))
-		require.NoError(t, a.report(s.now))
-	}
-	st := queueOf(t, state)
-	t.Logf("%d failures in %s: %d reports of %d bytes wait, %d were coalesced", onsets, s.now.Sub(began), st.Length, st.Bytes, st.Coalesced)
-	require.Greater(t, onsets, 2000)
-	require.Zero(t, st.Dropped)
-	require.Less(t, st.Length, recentReports+2*(30*4*2)) // two series in twelve hours at most, of two failures
-	require.Greater(t, st.Coalesced, int64(2000))
-
-	reports := openReports(t, a)
-	newest := reports[len(reports)-1]
-	require.Equal(t, records[3].Item.State, newest.Items[3].State)
-	total := int64(0)
-	for i, item := range newest.Items {
-		require.Equal(t, records[i].Item.State, item.State)
-		total += item.Failures
-	}
-	require.EqualValues(t, onsets, total, "the newest report tells how often each has failed")
-	require.True(t, slices.ContainsFunc(reports, func(r bundle.Report) bool { return r.Items[2].State == bundle.Failed }), "what has failed once, a month ago, is still told")
-	first := slices.IndexFunc(reports, func(r bundle.Report) bool { return r.Items[3].State == bundle.Failed })
-	require.Equal(t, began.Add(778*10*time.Minute), reports[first].OccurredAt)
-}
-
 // What a report costs must not depend on how many wait.
 func BenchmarkEnqueue(b *testing.B) {
-	for _, length := range []int{100, DefaultQueueReports} {
+	for _, length := range []int{100, DefaultReports} {
 		b.Run(fmt.Sprint(length), func(b *testing.B) {
-			s := unsynced(b)
+			o := unsynced(b)
 			add := func(tx *bbolt.Tx, i int) error { // each tells of a failure of its own
 				e := queued{ID: testID(i), Size: 4 << 10, At: epoch.Add(time.Duration(i) * time.Minute), seq: uint64(i + 1), envelope: make([]byte, 4<<10)}
-				return enqueue(tx, e, []string{fmt.Sprint(i)}, QueueLimits{Reports: length, Bytes: 1 << 40})
+				return enqueue(tx, e, []string{fmt.Sprint(i)}, Limits{Reports: length, Bytes: 1 << 40})
 			}
-			require.NoError(b, s.db.Update(func(tx *bbolt.Tx) (err error) {
+			require.NoError(b, o.db.Update(func(tx *bbolt.Tx) (err error) {
 				for i := 0; i < length && err == nil; i++ {
 					err = add(tx, i)
 				}
@@ -259,7 +179,7 @@ func BenchmarkEnqueue(b *testing.B) {
 			}))
 			i := length
 			for b.Loop() {
-				require.NoError(b, s.db.Update(func(tx *bbolt.Tx) error { return add(tx, i) }))
+				require.NoError(b, o.db.Update(func(tx *bbolt.Tx) error { return add(tx, i) }))
 				i++
 			}
 		})

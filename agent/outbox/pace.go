@@ -1,7 +1,8 @@
-package agent
+package outbox
 
 import (
 	"context"
+	"log/slog"
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/retry"
@@ -11,9 +12,9 @@ import (
 // Bounds of how fast reports are given to a sink, whatever it asks for.
 const (
 	firstRetry = 5 * time.Second
-	// lastRetry is the longest wait after a failure, and the longest that a hub may ask for: a hostile one delays
+	// LongestRetry is the longest wait after a failure, and the longest that a hub may ask for: a hostile one delays
 	// reports, and silences nobody.
-	lastRetry = time.Hour
+	LongestRetry = time.Hour
 	// maxPause bounds the pause between two requests while there is more to send: a full queue of 20 requests then
 	// takes some three hours at most.
 	maxPause = 10 * time.Minute
@@ -21,7 +22,8 @@ const (
 
 // courier calls round, which gives what waits to a sink, whenever something does, and backs off while that fails.
 type courier struct {
-	*Agent
+	box   *Outbox
+	log   *slog.Logger
 	to    string // for the log
 	wake  <-chan struct{}
 	idle  func() time.Duration // how long to wait for wake after a round that went well
@@ -42,7 +44,7 @@ func (c *courier) run(ctx context.Context) {
 			continue
 		}
 		// Full jitter: a hub that comes back is not met by the whole fleet at once.
-		wait := retry.FullJitter(retry.Backoff(firstRetry, lastRetry, c.failures))
+		wait := retry.FullJitter(retry.Backoff(firstRetry, LongestRetry, c.failures))
 		c.failures++
 		_ = c.sleep(ctx, max(wait, rest, retry.Spread(retryAfter(err)))) // its error is that ctx has ended
 	}
@@ -65,15 +67,15 @@ func (c *courier) await(ctx context.Context, rest time.Duration) {
 // say logs that a sink is out of reach once, and once that it is back. Status says it for as long as it is so.
 func (c *courier) say(ctx context.Context, err error) {
 	if err == nil {
-		c.unsent.Delete(c.to)
+		c.box.unsent.Delete(c.to)
 	} else if ctx.Err() == nil {
-		c.unsent.Store(c.to, bundle.Clip(err.Error()))
+		c.box.unsent.Store(c.to, bundle.Clip(err.Error()))
 	}
 	switch {
 	case ctx.Err() != nil:
 	case err != nil && c.failures == 0:
-		c.opts.Log.Warn("reports stay in the queue", "to", c.to, "err", err)
+		c.log.Warn("reports stay in the queue", "to", c.to, "err", err)
 	case err == nil && c.failures > 0:
-		c.opts.Log.Info("reports are taken again", "to", c.to)
+		c.log.Info("reports are taken again", "to", c.to)
 	}
 }

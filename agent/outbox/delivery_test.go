@@ -1,4 +1,4 @@
-package agent
+package outbox
 
 import (
 	"crypto/ed25519"
@@ -15,8 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/state"
-	"github.com/wherry-dev/wherry/bundle"
 )
 
 // correspondence is an agent's queue, a hub, and a network that delays, reorders, repeats and loses what they say to each
@@ -24,8 +24,9 @@ import (
 type correspondence struct {
 	*testing.T
 	random   *rand.Rand
-	state    *State
-	hub      *testHub
+	box      *Outbox
+	dir      string
+	hub      ed25519.PrivateKey
 	stranger ed25519.PrivateKey
 
 	made     int
@@ -49,19 +50,19 @@ func (w *correspondence) pick(n int) int { return w.random.IntN(n) }
 func (w *correspondence) report() {
 	w.made++
 	id := digest.FromString(fmt.Sprint("report ", w.made))
-	require.NoError(w, w.state.db.Update(func(tx *bbolt.Tx) error {
-		last, err := state.Load[reporter](tx, state.Meta, keyReporter)
+	require.NoError(w, w.box.db.Update(func(tx *bbolt.Tx) error {
+		last, err := LoadLast(tx)
 		require.NoError(w, err)
 		last.Seq++ // which begins again from where a backup was
-		require.NoError(w, state.Save(tx, state.Meta, keyReporter, last))
+		require.NoError(w, last.Save(tx))
 		e := queued{ID: id, Size: 10, At: epoch.Add(time.Duration(w.made) * time.Minute), seq: uint64(last.Seq), envelope: []byte("{}")}
-		return enqueue(tx, e, []string{fmt.Sprint(w.made)}, QueueLimits{}.withDefaults())
+		return enqueue(tx, e, []string{fmt.Sprint(w.made)}, Limits{}.WithDefaults())
 	}))
 	w.reported[id] = true
 }
 
 func (w *correspondence) waiting() []queued {
-	batch, err := w.state.batch(0, func(queued) bool { return true })
+	batch, err := w.box.batch(0, func(queued) bool { return true })
 	require.NoError(w, err)
 	return batch
 }
@@ -88,7 +89,7 @@ func (w *correspondence) receive() {
 		w.stored[q.ID] = true
 		ids = append(ids, q.ID)
 	}
-	w.answers = append(w.answers, answered{batch, w.hub.ack(w.hub.key, "plant-7", ids)})
+	w.answers = append(w.answers, answered{batch, ackOf(w.hub, "plant-7", ids)})
 }
 
 // hear has any answer arrive, new or old, as the answer to a request, or by a registry or a file.
@@ -98,13 +99,13 @@ func (w *correspondence) hear() {
 	}
 	a := w.answers[w.pick(len(w.answers))]
 	if w.pick(2) == 0 {
-		_, err := w.state.acknowledge([][]byte{a.ack}, w.hub.key.Public(), "plant-7")
+		_, err := w.box.Acknowledge([][]byte{a.ack}, w.hub.Public(), "plant-7")
 		require.NoError(w, err)
 		return
 	}
-	ack, err := openAck(a.ack, w.hub.key.Public(), "plant-7")
+	ack, err := openAck(a.ack, w.hub.Public(), "plant-7")
 	require.NoError(w, err)
-	_, err = w.state.settle(a.batch, verdicts{acknowledged: ack.Reports}, epoch)
+	_, err = w.box.settle(a.batch, verdicts{acknowledged: ack.Reports}, epoch)
 	require.NoError(w, err)
 }
 
@@ -115,23 +116,22 @@ func (w *correspondence) lie() {
 		ids = append(ids, q.ID)
 	}
 	before := len(ids)
-	envelope := w.hub.ack(w.stranger, "plant-7", ids)
+	envelope := ackOf(w.stranger, "plant-7", ids)
 	if w.pick(2) == 0 {
-		envelope = w.hub.ack(w.hub.key, "plant-8", ids)
+		envelope = ackOf(w.hub, "plant-8", ids)
 	}
-	_, err := w.state.acknowledge([][]byte{envelope}, w.hub.key.Public(), "plant-7")
+	_, err := w.box.Acknowledge([][]byte{envelope}, w.hub.Public(), "plant-7")
 	require.True(w, IsUntrusted(err), "%v", err)
 	require.Len(w, w.waiting(), before)
 }
 
-func (w *correspondence) path() string { return filepath.Join(w.state.Dir(), state.File) }
+func (w *correspondence) path() string { return filepath.Join(w.dir, state.File) }
 
 func (w *correspondence) reopen(change func()) {
-	dir := w.state.Dir()
-	require.NoError(w, w.state.Close())
+	require.NoError(w, w.box.db.Close())
 	change()
-	w.state = openTestState(w.T, dir)
-	boltOf(w.state).NoSync = true
+	w.box = openBox(w.T, w.dir)
+	agenttest.Bolt(w.box.db).NoSync = true
 }
 
 func (w *correspondence) save() {
@@ -176,9 +176,11 @@ func TestNoReportIsLostHoweverAcknowledgementsTravel(t *testing.T) {
 			_, stranger, err := ed25519.GenerateKey(nil)
 			require.NoError(t, err)
 			w := &correspondence{
-				T: t, random: rand.New(rand.NewPCG(seed, 4)), state: unsynced(t), hub: &testHub{key: key}, stranger: stranger,
+				T: t, random: rand.New(rand.NewPCG(seed, 4)), hub: key, stranger: stranger, dir: t.TempDir(),
 				reported: map[digest.Digest]bool{}, stored: map[digest.Digest]bool{},
 			}
+			w.box = openBox(t, w.dir)
+			agenttest.Bolt(w.box.db).NoSync = true
 			steps := []func(){w.report, w.report, w.send, w.send, w.receive, w.receive, w.hear, w.hear, w.hear, w.lie}
 			for i := range 300 {
 				switch {
@@ -197,67 +199,14 @@ func TestNoReportIsLostHoweverAcknowledgementsTravel(t *testing.T) {
 				w.requests = [][]queued{all}
 				w.receive()
 				last := w.answers[len(w.answers)-1]
-				_, err := w.state.acknowledge([][]byte{last.ack}, key.Public(), "plant-7")
+				_, err := w.box.Acknowledge([][]byte{last.ack}, key.Public(), "plant-7")
 				require.NoError(t, err)
 				w.check()
 			}
 			for id := range w.reported {
 				require.True(t, w.stored[id])
 			}
-			require.Zero(t, queueOf(t, w.state).Length)
+			require.Zero(t, statusOf(t, w.box).Length)
 		})
 	}
-}
-
-// The id is the digest of all that a report says, and with it of incarnation, seq and time: two reports that share
-// a seq, as after a backup was restored, or of which one is another incarnation's, have no id in common.
-func TestAnAcknowledgementIsForWhatAReportSaysAndNotForItsNumber(t *testing.T) {
-	s := newSite(t)
-	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	s.once()
-	backup, err := os.ReadFile(filepath.Join(s.dir, state.File))
-	require.NoError(t, err)
-	_, key, err := ed25519.GenerateKey(nil)
-	require.NoError(t, err)
-	s.opts.HubKey = key.Public()
-	second := func(minutes time.Duration) (ids []digest.Digest, seq int64) {
-		s.now = s.now.Add(minutes * time.Minute)
-		s.publish(s.draft(int64(minutes), map[string]string{"a-x/f": "2"}))
-		s.once()
-		s.agent(func(a *Agent) {
-			batch, err := a.state.batch(0, func(queued) bool { return true })
-			require.NoError(t, err)
-			for _, q := range batch {
-				ids = append(ids, q.ID)
-			}
-			reports := openReports(t, a)
-			seq = reports[len(reports)-1].Agent.Seq
-		})
-		return ids, seq
-	}
-	before, seq := second(2)
-	ack := (&testHub{}).ack(key, "plant-7", before)
-	require.NoError(t, os.WriteFile(filepath.Join(s.dir, state.File), backup, 0o600))
-	after, again := second(3)
-	require.Equal(t, seq, again, "the seq is used again")
-	s.agent(func(a *Agent) {
-		done, err := a.Acknowledge([][]byte{ack})
-		require.NoError(t, err)
-		require.Equal(t, Acknowledged{Deleted: 1, Left: 1}, done, "the first report is the same, and the second is not")
-		require.Equal(t, after[1], bundle.ReportID(payloadOf(t, a)))
-	})
-}
-
-// payloadOf is what the one report says that waits.
-func payloadOf(t *testing.T, a *Agent) []byte {
-	envelopes, err := a.state.Reports()
-	require.NoError(t, err)
-	require.Len(t, envelopes, 1)
-	key, err := a.state.ReportKey()
-	require.NoError(t, err)
-	keys, err := bundle.ParsePublicKeys([]byte(key))
-	require.NoError(t, err)
-	body, _, err := bundle.OpenEnvelope(bundle.PayloadTypeReport, envelopes[0], keys...)
-	require.NoError(t, err)
-	return body
 }

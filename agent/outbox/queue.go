@@ -1,7 +1,6 @@
-package agent
+package outbox
 
 import (
-	"bytes"
 	"cmp"
 	"encoding/binary"
 	"encoding/json"
@@ -16,40 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
-
-// The defaults of QueueLimits.
-const (
-	DefaultQueueReports = 10_000
-	DefaultQueueBytes   = 64 << 20
-)
-
-// QueueLimits bounds the reports that wait to be acknowledged. Zero means the defaults.
-type QueueLimits struct {
-	Reports int
-	Bytes   int64
-}
-
-func (l QueueLimits) withDefaults() QueueLimits {
-	return QueueLimits{Reports: cmp.Or(l.Reports, DefaultQueueReports), Bytes: cmp.Or(l.Bytes, DefaultQueueBytes)}
-}
-
-// QueueStatus says what waits.
-type QueueStatus struct {
-	Length int   `json:"length"`
-	Bytes  int64 `json:"bytes"`
-	// Oldest is the age of the queue; nil when it is empty.
-	Oldest *time.Time `json:"oldest,omitempty"`
-	// Coalesced counts the reports that a newer one has made superfluous before they were acknowledged, and
-	// Dropped those that a full queue has given up, since the state was made.
-	Coalesced int64 `json:"coalesced,omitempty"`
-	Dropped   int64 `json:"dropped"`
-	// Rejected counts those that the hub will not take, and LastRejection says why it refused one.
-	Rejected      int    `json:"rejected,omitempty"`
-	LastRejection string `json:"lastRejection,omitempty"`
-	// Unsent says why a running agent's reports stay, by where it sends them. Nil where they are taken, and without
-	// one.
-	Unsent map[string]string `json:"unsent,omitempty"`
-}
 
 // queued describes a report in the queue.
 type queued struct {
@@ -110,18 +75,18 @@ func openQueue(tx *bbolt.Tx) (*queue, error) {
 		return q, nil
 	}
 	var err error
-	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyQueue)) == nil {
+	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyTotals)) == nil {
 		q.totals, err = q.count()
 		return q, err
 	}
-	q.totals, err = state.Load[totals](tx, state.Meta, keyQueue)
+	q.totals, err = state.Load[totals](tx, state.Meta, keyTotals)
 	q.before = q.totals
 	return q, err
 }
 
 // count finds out what the queue comes to where nobody has kept count.
 func (q *queue) count() (t totals, err error) {
-	last, err := state.Load[reporter](q.tx, state.Meta, keyReporter)
+	last, err := LoadLast(q.tx)
 	if err != nil {
 		return t, err
 	}
@@ -147,7 +112,7 @@ func (q *queue) close() (bool, error) {
 	if q.totals.Length == 0 {
 		q.totals.Gap = 0
 	}
-	return true, state.Save(q.tx, state.Meta, keyQueue, q.totals)
+	return true, state.Save(q.tx, state.Meta, keyTotals, q.totals)
 }
 
 func seqKey(seq uint64) []byte { return binary.BigEndian.AppendUint64(nil, seq) }
@@ -224,7 +189,7 @@ func (q *queue) remove(e queued) error {
 
 // enqueue adds a report that tells of the given failures, deletes what it makes superfluous, and gives up what
 // there is no room for.
-func enqueue(tx *bbolt.Tx, e queued, failures []string, limits QueueLimits) error {
+func enqueue(tx *bbolt.Tx, e queued, failures []string, limits Limits) error {
 	q, err := openQueue(tx)
 	if err != nil {
 		return err
@@ -236,8 +201,9 @@ func enqueue(tx *bbolt.Tx, e queued, failures []string, limits QueueLimits) erro
 	return err
 }
 
-// recount puts the totals right where an earlier version has changed the queue.
-func recount(tx *bbolt.Tx) (bool, error) {
+// Recount puts right what the queue comes to where an earlier version of the agent has changed it. It reports whether
+// there was anything to change.
+func Recount(tx *bbolt.Tx) (bool, error) {
 	q, err := openQueue(tx)
 	if err != nil || q.index == nil {
 		return false, err
@@ -251,8 +217,8 @@ func recount(tx *bbolt.Tx) (bool, error) {
 	return q.close()
 }
 
-// oldestTag names the oldest report that the agent keeps beside the one of that incarnation and seq.
-func oldestTag(tx *bbolt.Tx, incarnation, seq int64) (string, error) {
+// OldestTag names the oldest report that the agent keeps beside the one of that incarnation and seq.
+func OldestTag(tx *bbolt.Tx, incarnation, seq int64) (string, error) {
 	q, err := openQueue(tx)
 	if err != nil {
 		return "", err
@@ -264,8 +230,8 @@ func oldestTag(tx *bbolt.Tx, incarnation, seq int64) (string, error) {
 	return bundle.ReportTag(incarnation, seq), err
 }
 
-// emptyQueue forgets what waits, and what was known of failures.
-func emptyQueue(tx *bbolt.Tx) error {
+// Clear forgets what waits, and what was known of failures.
+func Clear(tx *bbolt.Tx) error {
 	q, err := openQueue(tx)
 	if err != nil {
 		return err
@@ -284,13 +250,14 @@ func emptyQueue(tx *bbolt.Tx) error {
 	return err
 }
 
-func queueStatus(tx *bbolt.Tx) (QueueStatus, error) {
+// ReadStatus returns what waits. Unsent is not in the file, and empty.
+func ReadStatus(tx *bbolt.Tx) (Status, error) {
 	q, err := openQueue(tx)
 	if err != nil {
-		return QueueStatus{}, err
+		return Status{}, err
 	}
 	t := q.totals
-	s := QueueStatus{Length: t.Length, Bytes: t.Bytes, Coalesced: t.Coalesced, Dropped: t.Dropped, Rejected: t.Rejected}
+	s := Status{Length: t.Length, Bytes: t.Bytes, Coalesced: t.Coalesced, Dropped: t.Dropped, Rejected: t.Rejected}
 	if s.Rejected > 0 {
 		s.LastRejection = t.LastRejection
 	}
@@ -299,23 +266,4 @@ func queueStatus(tx *bbolt.Tx) (QueueStatus, error) {
 		s.Oldest = &oldest.At
 	}
 	return s, err
-}
-
-// Reports returns the envelopes of all reports that wait, oldest first, after those of dead letters.
-func (s *State) Reports() (envelopes [][]byte, err error) {
-	err = s.db.View(func(tx *bbolt.Tx) error {
-		q, err := openQueue(tx)
-		if err != nil || q.reports == nil {
-			return err
-		}
-		letters, err := q.letters()
-		for _, l := range letters {
-			envelopes = append(envelopes, l.envelope)
-		}
-		return errors.Join(err, q.reports.ForEach(func(_, v []byte) error {
-			envelopes = append(envelopes, bytes.Clone(v))
-			return nil
-		}))
-	})
-	return envelopes, err
 }

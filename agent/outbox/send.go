@@ -1,0 +1,174 @@
+package outbox
+
+import (
+	"context"
+	"crypto"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net/http"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/agent/retry"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Hub is where reports go, and whose word deletes them.
+type Hub struct {
+	URL string           // empty while no hub is known
+	Key crypto.PublicKey // nil where none is pinned
+}
+
+// Sender says for whom a sink sends. Its functions are called before each request, since enrolling an agent changes
+// what they return.
+type Sender struct {
+	UID         func() string // of the cluster
+	Incarnation func() int64  // of the agent
+	Hub         func() Hub
+	Now         func() time.Time
+	Log         *slog.Logger
+}
+
+// HubSink takes reports to a hub. It deletes none but those that the hub's own key acknowledges.
+type HubSink struct {
+	*Outbox
+	Sender
+	Client *http.Client
+	// First is called before each round. With an error the round ends.
+	First func(context.Context) error
+	// Heard is called with what the hub says of the agent's identity; nil is that all is well. Nobody has signed it.
+	Heard func(*hubapi.IdentityHint) error
+	// Sleep waits, and returns an error where ctx ends first. Nil is retry.Sleep.
+	Sleep func(context.Context, time.Duration) error
+
+	sent uint64 // up to here, where without a key nothing is ever acknowledged
+}
+
+// Run sends whenever there is something to send, until ctx ends. It waits for a hub that is not known yet.
+func (s *HubSink) Run(ctx context.Context) {
+	for s.Hub().URL == "" {
+		select {
+		case <-ctx.Done():
+			return
+		case <-s.hubKnown:
+		}
+	}
+	hub := s.Hub()
+	if hub.Key == nil {
+		s.Log.Warn("no hub key is pinned: reports are sent and none is ever deleted", "hub", hub.URL)
+	}
+	c := &courier{box: s.Outbox, log: s.Log, to: hub.URL, wake: s.forHub, idle: func() time.Duration { return LongestRetry }, round: s.round, sleep: s.sleep}
+	c.run(ctx)
+}
+
+func (s *HubSink) sleep(ctx context.Context, d time.Duration) error {
+	if s.Sleep != nil {
+		return s.Sleep(ctx, d)
+	}
+	return retry.Sleep(ctx, d)
+}
+
+// Send offers the hub every report once.
+func (s *HubSink) Send(ctx context.Context) error {
+	_, err := s.round(ctx)
+	return err
+}
+
+// round offers the hub every report once, in batches, each after the pause that the hub has asked for with the
+// one before. It returns the pause that the last one is to be followed by.
+func (s *HubSink) round(ctx context.Context) (rest time.Duration, err error) {
+	if err := s.First(ctx); err != nil {
+		return 0, err
+	}
+	if s.Hub().Key != nil {
+		s.sent = 0 // what was sent before the hub was known is acknowledged now
+	}
+	var kept error // later ones may still be taken
+	offered := map[digest.Digest]bool{}
+	for {
+		batch, ahead, err := s.next(offered)
+		if err != nil || len(batch) == 0 {
+			return rest, errors.Join(err, kept)
+		}
+		if err := s.sleep(ctx, rest); err != nil {
+			return rest, fmt.Errorf("the hub asks for a pause of %s: %w", rest.Round(time.Second), err)
+		}
+		s.db.At("send: before")
+		receipt, err := s.post(ctx, batch)
+		if err != nil {
+			return 0, s.failed(err)
+		}
+		if err := s.Heard(receipt.Identity); err != nil {
+			return 0, err
+		}
+		s.db.At("send: answered")
+		if again := s.act(receipt, batch); again != nil {
+			kept = again
+		}
+		for _, q := range batch {
+			offered[q.ID] = true
+		}
+		if s.Hub().Key == nil && !ahead {
+			s.sent = batch[len(batch)-1].seq
+		}
+		rest = retry.Spread(receipt.Pace.Pause(len(batch), maxPause))
+	}
+}
+
+// failed keeps what a hub says of the agent's identity where it takes no report.
+func (s *HubSink) failed(err error) error {
+	var said *HubError
+	if errors.As(err, &said) && (said.Code == hubapi.CodeRetired || said.Code == hubapi.CodeKeyReplaced) {
+		return errors.Join(err, s.Heard(&hubapi.IdentityHint{Reason: said.Code, Message: said.Message}))
+	}
+	return err
+}
+
+// next returns the batch to send next: what was not offered in this round, and after that the dead letters that are
+// due. A round begins with the newest report where one request does not hold all.
+func (s *HubSink) next(offered map[digest.Digest]bool) (batch []queued, ahead bool, err error) {
+	now := s.Now()
+	wanted := func(q queued) bool { return !offered[q.ID] && q.due(now) }
+	if len(offered) == 0 {
+		batch, ahead, err = s.Outbox.nextBatch(s.sent, wanted)
+	} else {
+		batch, err = s.Outbox.batch(s.sent, wanted)
+	}
+	if err != nil || len(batch) > 0 {
+		return batch, ahead, err
+	}
+	batch, err = s.Outbox.deadBatch(wanted)
+	return batch, true, err
+}
+
+// act does what the hub answers to batch. Its error says that something of it has to be sent again.
+func (s *HubSink) act(receipt hubapi.Receipt, batch []queued) error {
+	v := verdicts{rejected: map[digest.Digest]string{}}
+	var problem error
+	for _, r := range receipt.Rejected {
+		why := string(r.Reason)
+		if r.Message != "" {
+			why += ": " + r.Message
+		}
+		if !r.Permanent {
+			problem = fmt.Errorf("hub did not take report %s: %s", r.ID, why)
+			continue
+		}
+		v.rejected[r.ID] = reconcilers.Clip(why)
+	}
+	if s.Hub().Key != nil && len(receipt.Ack) > 0 {
+		ack, err := openAck(receipt.Ack, s.Hub().Key, s.UID())
+		if err != nil {
+			return errors.Join(problem, err)
+		}
+		v.acknowledged = ack.Reports
+	}
+	_, err := s.Outbox.settle(batch, v, s.Now())
+	if n := v.of(batch); s.Hub().Key != nil && err == nil && problem == nil && n < len(batch) {
+		problem = fmt.Errorf("hub acknowledged or rejected %d of %d reports", n, len(batch))
+	}
+	return errors.Join(problem, err)
+}
