@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -52,7 +53,7 @@ func BenchmarkDeltas(b *testing.B) {
 	w.now = w.now.Add(time.Hour)
 	opts := w.opts
 	opts.Now = func() time.Time { return w.now }
-	p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), opts)
+	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), opts)
 	require.NoError(b, err)
 	pl, err := p.plan(b.Context(), w.result.ClusterTypes[0])
 	require.NoError(b, err)

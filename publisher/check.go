@@ -15,6 +15,8 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/program"
 )
 
 // The names in the folder that a check gets.
@@ -168,7 +170,7 @@ func (p *publication) runChecks(ctx context.Context, dir string, plans []*plan) 
 			out.w = io.Discard
 		}
 		cmd.Stdout, cmd.Stderr = out, out
-		err := runProgram(ctx, cmd)
+		err := program.Run(ctx, cmd)
 		out.flush()
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -186,7 +188,7 @@ func (p *publication) runChecks(ctx context.Context, dir string, plans []*plan) 
 // withoutSecrets leaves out what opens the keys that sign: a check has no use for them.
 func withoutSecrets(env []string) []string {
 	return slices.DeleteFunc(env, func(v string) bool {
-		return strings.HasPrefix(v, passwordVariable+"=") || strings.HasPrefix(v, pinVariable+"=")
+		return strings.HasPrefix(v, keys.PasswordVariable+"=") || strings.HasPrefix(v, keys.PINVariable+"=")
 	})
 }
 

@@ -10,6 +10,8 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // seen runs a publish with checks, and returns what they said.
@@ -89,7 +91,7 @@ func TestAnInterruptedCheckPublishesNothing(t *testing.T) {
 	}()
 	opts := w.opts
 	opts.Checks = []string{"touch " + started + "; sleep 600"}
-	_, err := Publish(ctx, w.result, w.loc, []*Key{w.key}, opts)
+	_, err := Publish(ctx, w.result, w.loc, []*keys.Key{w.key}, opts)
 	require.ErrorIs(t, err, context.Canceled)
 	require.Zero(t, w.writes.Load())
 }
@@ -97,7 +99,7 @@ func TestAnInterruptedCheckPublishesNothing(t *testing.T) {
 func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
-	p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), w.opts)
+	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), w.opts)
 	require.NoError(t, err)
 	var out bytes.Buffer
 	p.opts.Checks, p.opts.CheckOutput = []string{"ls tree"}, &out

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // old publishes n releases of drone, a day apart, and lets a week pass.
@@ -117,7 +118,7 @@ func TestWhatIsNotNeededIsDeletedAndTheRestStays(t *testing.T) {
 
 // readInFull reads a release in full.
 func (w *world) readInFull(repository, tag string) error {
-	_, err := VerifyReference(w.t.Context(), w.reference(repository+":"+tag), w.key.trusted(), time.Time{}, w.opts.OCI)
+	_, err := VerifyReference(w.t.Context(), w.reference(repository+":"+tag), trustIn(w.key), time.Time{}, w.opts.OCI)
 	return err
 }
 
@@ -282,7 +283,7 @@ func TestASweepBesideAPublisherAtWorkLeavesNoTagOnAnythingIncomplete(t *testing.
 			require.NoError(t, r.delete(t.Context()))
 		}
 		w.publishes("x") // as the first was
-		p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
+		p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 		require.NoError(t, err)
 		n := 0
 		p.store = hookStore{p.store, func() {

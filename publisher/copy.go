@@ -15,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // copiesAtOnce is how many repositories are read, or written, at the same time.
@@ -45,7 +46,7 @@ type CopyOptions struct {
 func CopyBundle(ctx context.Context, from oci.Reference, to oci.Location, opts CopyOptions) (*Copied, error) {
 	from, err := BundleReference(from)
 	if err != nil {
-		return nil, &OptionError{err}
+		return nil, &usage.Error{Err: err}
 	}
 	c, err := newCopier(from.Location, to, opts)
 	if err != nil {
@@ -61,10 +62,10 @@ func CopyBundle(ctx context.Context, from oci.Reference, to oci.Location, opts C
 // moving tags name, and the environment's record.
 func CopyEnvironment(ctx context.Context, from oci.Location, environment string, to oci.Location, opts CopyOptions) (*Copied, error) {
 	if strings.Contains(environment, "/") {
-		return nil, &OptionError{fmt.Errorf("%q is no environment", environment)}
+		return nil, usage.Errorf("%q is no environment", environment)
 	}
 	if err := oci.CheckName(environment); err != nil {
-		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
+		return nil, usage.Errorf("environment: %w", err)
 	}
 	c, err := newCopier(from, to, opts)
 	if err != nil {
@@ -127,7 +128,7 @@ func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
 	}
 	repo, err := c.from.repository(from.Repository)
 	if err != nil {
-		return &OptionError{err}
+		return &usage.Error{Err: err}
 	}
 	desc, err := repo.Resolve(ctx, cmp.Or(from.Digest.String(), from.Tag, oci.DefaultTag))
 	if errors.Is(err, errdef.ErrNotFound) && from.Tag != "" {
@@ -182,7 +183,7 @@ func (c *copier) planRecord(ctx context.Context, environment string) (map[string
 	name := bundle.EnvironmentRepository(environment)
 	repo, err := c.from.repository(name)
 	if err != nil {
-		return nil, &OptionError{err}
+		return nil, &usage.Error{Err: err}
 	}
 	desc, err := repo.Resolve(ctx, bundle.LatestTag)
 	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) {

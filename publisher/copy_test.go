@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // mirror is a second destination, whose releases are those of w's key.
@@ -100,7 +101,7 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			w.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", "v2")
 			w.mustPublish() // now canary and latest of drone differ
 			m := w.mirror(to)
-			done := w.mustCopyTo(m, CopyOptions{Keys: w.key.trusted().Keys})
+			done := w.mustCopyTo(m, CopyOptions{Keys: trustIn(w.key).Keys})
 			require.Equal(t, resultsAs(done, OutcomeCopied), results(done))
 			require.Empty(t, done.Warnings)
 			require.Len(t, done.Items, 7)
@@ -148,7 +149,7 @@ func TestOneBundleIsCopiedWithTheTagsThatNameIt(t *testing.T) {
 
 	for _, ref := range []string{"environments/dev", "environments/dev:latest"} {
 		_, err = w.copyBundleTo(m, ref, CopyOptions{})
-		require.ErrorAs(t, err, new(*OptionError))
+		require.ErrorAs(t, err, new(*usage.Error))
 	}
 	_, err = w.copyBundleTo(m, "bundles/dev/none", CopyOptions{})
 	require.ErrorIs(t, err, errdef.ErrNotFound)
@@ -228,7 +229,7 @@ func TestATagMovesForwardOnly(t *testing.T) {
 	m.now = w.now.AddDate(0, 0, 1)
 	m.mustPublish() // to the mirror, behind w's back
 	newer := m.verified("drone", "latest")
-	done := w.mustCopyTo(m, CopyOptions{Keys: w.key.trusted().Keys})
+	done := w.mustCopyTo(m, CopyOptions{Keys: trustIn(w.key).Keys})
 	require.Equal(t, 4, done.Kept())
 	require.Equal(t, []KeptTag{{"latest", newer.Release.Tag(), newer.Descriptor.Digest}}, done.Items[0].Kept)
 	require.Equal(t, newer.Descriptor, m.verified("drone", "latest").Descriptor)
@@ -254,7 +255,7 @@ func TestAStrangersReleaseAtTheDestinationDoesNotCountWhereKeysAreGiven(t *testi
 	stranger.now = w.now.AddDate(10, 0, 0)
 	stranger.mustPublish()
 	require.Equal(t, 4, w.mustCopyTo(stranger, CopyOptions{}).Kept(), "who does not ask takes it for newer")
-	require.Zero(t, w.mustCopyTo(stranger, CopyOptions{Keys: w.key.trusted().Keys}).Kept())
+	require.Zero(t, w.mustCopyTo(stranger, CopyOptions{Keys: trustIn(w.key).Keys}).Kept())
 	stranger.key = w.key
 	require.Equal(t, w.verified("drone", "latest").Descriptor, stranger.verified("drone", "latest").Descriptor)
 }
@@ -296,7 +297,7 @@ func TestWhatIsNotTrustedIsNotCopied(t *testing.T) {
 			tc.damage(w)
 			opts := CopyOptions{}
 			if tc.keys {
-				opts.Keys = w.key.trusted().Keys
+				opts.Keys = trustIn(w.key).Keys
 			}
 			m := w.mirror("layout")
 			_, err := w.copyTo(m, opts)
@@ -341,7 +342,7 @@ func TestAnotherPlatformsMirrorIsLeftAlone(t *testing.T) {
 	m.mustPublish()
 	before := m.state()
 	_, err := w.copyTo(m, CopyOptions{})
-	require.ErrorAs(t, err, new(*OptionError))
+	require.ErrorAs(t, err, new(*usage.Error))
 	require.ErrorContains(t, err, `is of the platform "other"`)
 	require.Equal(t, before, m.state())
 }

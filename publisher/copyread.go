@@ -14,6 +14,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // original is a manifest that is to be copied, with what belongs to it.
@@ -53,7 +54,7 @@ type statement struct {
 func (c *copier) readRepository(ctx context.Context, name string, recorded digest.Digest) ([]*original, error) {
 	repo, err := c.from.repository(name)
 	if err != nil {
-		return nil, &OptionError{err}
+		return nil, &usage.Error{Err: err}
 	}
 	named, err := readTags(ctx, repo)
 	if err != nil {

@@ -12,13 +12,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // document is a trust document of w's platform, in which one of roots may sign the next, and all of
 // releases have to sign what is released.
-func (w *world) document(version, epoch int64, roots, releases []*Key, signers ...*Key) []byte {
+func (w *world) document(version, epoch int64, roots, releases []*keys.Key, signers ...*keys.Key) []byte {
 	w.t.Helper()
-	role := func(threshold int, keys []*Key) bundle.Role {
+	role := func(threshold int, keys []*keys.Key) bundle.Role {
 		r := bundle.Role{Threshold: threshold}
 		for _, k := range keys {
 			key, err := bundle.NewTrustKey("", k.Public())
@@ -55,7 +56,7 @@ func TestTrustDocumentsGoAlongAndSayWhoMustHaveSigned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
 	root, second := newKeyForTest(t), newKeyForTest(t)
-	first := w.document(1, 1, []*Key{root}, []*Key{second}, root)
+	first := w.document(1, 1, []*keys.Key{root}, []*keys.Key{second}, root)
 	w.mustPublish() // in epoch 0, with a key that only version 2 names
 	w.putTrust(1, first)
 	m := w.mirror("layout")
@@ -63,22 +64,22 @@ func TestTrustDocumentsGoAlongAndSayWhoMustHaveSigned(t *testing.T) {
 	refused(t, err, bundle.OldEpoch)
 	require.NoFileExists(t, m.dir+"/index.json")
 
-	done := w.mustCopyTo(m, CopyOptions{Keys: w.key.trusted().Keys})
+	done := w.mustCopyTo(m, CopyOptions{Keys: trustIn(w.key).Keys})
 	require.Equal(t, "trust", done.Items[0].Kind)
 	require.Equal(t, resultsAs(done, OutcomeCopied), results(done))
 	require.Equal(t, w.allTags(), m.allTags())
 
-	other := w.document(1, 1, []*Key{second}, []*Key{second}, second)
+	other := w.document(1, 1, []*keys.Key{second}, []*keys.Key{second}, second)
 	_, err = w.copyTo(m, CopyOptions{Trust: other})
 	refused(t, err, bundle.TrustDocumentRejected)
-	_, err = w.copyTo(m, CopyOptions{Trust: w.document(1, 1, []*Key{root}, []*Key{root})})
+	_, err = w.copyTo(m, CopyOptions{Trust: w.document(1, 1, []*keys.Key{root}, []*keys.Key{root})})
 	refused(t, err, bundle.TrustDocumentRejected)
 
-	w.putTrust(2, w.document(2, 1, []*Key{root}, []*Key{w.key}, second)) // not by version 1's root
+	w.putTrust(2, w.document(2, 1, []*keys.Key{root}, []*keys.Key{w.key}, second)) // not by version 1's root
 	_, err = w.copyTo(m, CopyOptions{Trust: first})
 	refused(t, err, bundle.TrustDocumentRejected)
-	w.putTrust(2, w.document(2, 1, []*Key{root}, []*Key{w.key}, root))
-	w.putTrust(4, w.document(4, 1, []*Key{root}, []*Key{w.key}, root))
+	w.putTrust(2, w.document(2, 1, []*keys.Key{root}, []*keys.Key{w.key}, root))
+	w.putTrust(4, w.document(4, 1, []*keys.Key{root}, []*keys.Key{w.key}, root))
 	done, err = w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]Outcome{
@@ -93,9 +94,9 @@ func TestReleasesOfATrustDocumentNeedItsThreshold(t *testing.T) {
 	w := newWorld(t, "layout")
 	w.mustPublish()
 	root, second := newKeyForTest(t), newKeyForTest(t)
-	first := w.document(1, 1, []*Key{root}, []*Key{root}, root)
+	first := w.document(1, 1, []*keys.Key{root}, []*keys.Key{root}, root)
 	w.putTrust(1, first)
-	w.putTrust(2, w.document(2, 2, []*Key{root}, []*Key{w.key, second}, root)) // both have to sign, in epoch 2
+	w.putTrust(2, w.document(2, 2, []*keys.Key{root}, []*keys.Key{w.key, second}, root)) // both have to sign, in epoch 2
 	m := w.mirror("layout")
 	latest := w.releaseInEpoch(2, w.key, w.key)
 	_, err := w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{Trust: first})
@@ -119,7 +120,7 @@ func TestReleasesOfATrustDocumentNeedItsThreshold(t *testing.T) {
 }
 
 // releaseInEpoch puts what latest of drone names under a new epoch, and has keys sign it.
-func (w *world) releaseInEpoch(epoch int64, keys ...*Key) *bundle.Verified {
+func (w *world) releaseInEpoch(epoch int64, keys ...*keys.Key) *bundle.Verified {
 	w.t.Helper()
 	v := *w.verified("drone", "latest")
 	v.Release.Epoch, v.Release.Sequence = epoch, 1
@@ -145,12 +146,12 @@ func TestATrustDocumentIsNeverReplacedByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
 	a, b := newKeyForTest(t), newKeyForTest(t)
-	full := w.document(1, 1, []*Key{a, b}, []*Key{w.key}, a, b)
+	full := w.document(1, 1, []*keys.Key{a, b}, []*keys.Key{w.key}, a, b)
 	w.mustPublish()
 	w.putTrust(1, full)
 	m := w.mirror("layout")
 	w.now = w.now.Add(time.Second)
-	m.putTrust(1, w.document(1, 1, []*Key{a}, []*Key{w.key}, a))
+	m.putTrust(1, w.document(1, 1, []*keys.Key{a}, []*keys.Key{w.key}, a))
 	w.now = m.now
 	before := m.state()
 	_, err := w.copyTo(m, CopyOptions{})
@@ -159,7 +160,7 @@ func TestATrustDocumentIsNeverReplacedByAnother(t *testing.T) {
 	require.Equal(t, OutcomeCopied, results(w.mustCopyTo(m, CopyOptions{Force: true}))["trust:v1"])
 
 	// Of the same document, the one with more signatures stays.
-	less := w.document(1, 1, []*Key{a, b}, []*Key{w.key}, a)
+	less := w.document(1, 1, []*keys.Key{a, b}, []*keys.Key{w.key}, a)
 	m.putTrust(1, less)
 	require.Equal(t, OutcomeUpdated, results(w.mustCopyTo(m, CopyOptions{}))["trust:v1"])
 	w.putTrust(1, less)
@@ -186,8 +187,8 @@ func TestSignaturesThatOnlyTheDestinationHasAreKept(t *testing.T) {
 	for _, want := range []Outcome{OutcomeUpdated, OutcomeUnchanged} {
 		done := w.mustCopyTo(m, CopyOptions{})
 		require.Equal(t, want, done.Items[0].Result)
-		for _, key := range []*Key{w.key, site, late} {
-			_, err := bundle.Verify(t.Context(), m.repository("bundles/dev/drone"), v.Descriptor, key.trusted())
+		for _, key := range []*keys.Key{w.key, site, late} {
+			_, err := bundle.Verify(t.Context(), m.repository("bundles/dev/drone"), v.Descriptor, trustIn(key))
 			require.NoError(t, err)
 		}
 	}
@@ -195,7 +196,7 @@ func TestSignaturesThatOnlyTheDestinationHasAreKept(t *testing.T) {
 }
 
 // sign puts signatures of these keys in place of those that v has.
-func (w *world) sign(repository string, v *bundle.Verified, keys ...*Key) {
+func (w *world) sign(repository string, v *bundle.Verified, keys ...*keys.Key) {
 	w.t.Helper()
 	repo := w.repository(repository)
 	var all []sigstore.Signer

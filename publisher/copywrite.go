@@ -11,13 +11,14 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // decide finds out which tags the destination needs for o, and writes nothing.
 func (c *copier) decide(ctx context.Context, o *original) error {
 	dst, err := c.to.repository(o.repo.name)
 	if err != nil {
-		return &OptionError{err}
+		return &usage.Error{Err: err}
 	}
 	o.done = CopiedItem{Kind: o.kind, Repository: o.repo.name, Tag: o.own, Digest: o.desc.Digest, Result: OutcomeUnchanged, Sent: o.done.Sent}
 	o.seen, o.move, o.stands = map[string]digest.Digest{}, nil, false
@@ -80,8 +81,8 @@ func (c *copier) standing(ctx context.Context, dst placedRepository, o *original
 	case s.kind != o.kind:
 		return nil, isReplaced, nil
 	case s.platform != o.platform:
-		return nil, 0, &OptionError{fmt.Errorf("%s is of the platform %q, and what is copied is of %q: copy to another prefix",
-			dst.fullName(), s.platform, o.platform)}
+		return nil, 0, usage.Errorf("%s is of the platform %q, and what is copied is of %q: copy to another prefix",
+			dst.fullName(), s.platform, o.platform)
 	case o.trust != nil:
 		verdict, err := compareTrust(s, o)
 		return s, verdict, err

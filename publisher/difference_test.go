@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/examples"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -60,7 +61,7 @@ func (w *world) compare(p Planned) (*Difference, error) {
 	if opts.Now == nil {
 		opts.Now = func() time.Time { return w.now }
 	}
-	return Compare(w.t.Context(), p, w.loc, pinnedBy([]*Key{w.key}), opts)
+	return Compare(w.t.Context(), p, w.loc, pinnedBy([]*keys.Key{w.key}), opts)
 }
 
 // told writes a difference in lines: what people would be told, without numbers.

@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // Trusted is a bundle or environment record that was verified. Its JSON form is an interface.
@@ -23,19 +24,19 @@ type Trusted struct {
 	Reference string        `json:"reference"`
 	Digest    digest.Digest `json:"digest"`
 	// Keys names the keys that signed; see bundle.KeyID. It is empty where Identity says who did.
-	Keys              []string  `json:"keys"`
-	Identity          *Identity `json:"identity,omitempty"`
-	Platform          string    `json:"platform"`
-	Environment       string    `json:"environment"`
-	ClusterType       string    `json:"clusterType,omitempty"`
-	Rings             []string  `json:"rings,omitempty"`
-	Epoch             int64     `json:"epoch"`
-	Sequence          int64     `json:"sequence"`
-	Number            int64     `json:"number,omitempty"` // of a bundle's release
-	IssuedAt          time.Time `json:"issuedAt"`
-	ExpiresAt         time.Time `json:"expiresAt,omitzero"`
-	BaseCommit        string    `json:"baseCommit,omitempty"`
-	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+	Keys              []string       `json:"keys"`
+	Identity          *keys.Identity `json:"identity,omitempty"`
+	Platform          string         `json:"platform"`
+	Environment       string         `json:"environment"`
+	ClusterType       string         `json:"clusterType,omitempty"`
+	Rings             []string       `json:"rings,omitempty"`
+	Epoch             int64          `json:"epoch"`
+	Sequence          int64          `json:"sequence"`
+	Number            int64          `json:"number,omitempty"` // of a bundle's release
+	IssuedAt          time.Time      `json:"issuedAt"`
+	ExpiresAt         time.Time      `json:"expiresAt,omitzero"`
+	BaseCommit        string         `json:"baseCommit,omitempty"`
+	EnvironmentCommit string         `json:"environmentCommit,omitempty"`
 	// Content and Assignments are those of a bundle.
 	Content     *bundle.Content `json:"content,omitempty"`
 	Assignments *int            `json:"assignments,omitempty"`
@@ -89,10 +90,10 @@ func VerifyReference(ctx context.Context, ref oci.Reference, trust bundle.Trust,
 }
 
 // VerifyReferenceKeyless does what VerifyReference does, where an identity has signed and no key.
-func VerifyReferenceKeyless(ctx context.Context, ref oci.Reference, trust *Keyless, now time.Time, opts oci.Options) (*Trusted, error) {
+func VerifyReferenceKeyless(ctx context.Context, ref oci.Reference, trust *keys.Keyless, now time.Time, opts oci.Options) (*Trusted, error) {
 	return verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
 		t.Keys = []string{}
-		t.Identity, err = trust.verify(ctx, src, d)
+		t.Identity, err = trust.Verify(ctx, src, d)
 		return err
 	})
 }

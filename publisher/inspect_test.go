@@ -27,7 +27,7 @@ func (w *world) reference(s string) oci.Reference {
 func TestVerifyReference(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		_, p := w.mustPublish()
-		keys := w.key.trusted()
+		keys := trustIn(w.key)
 		got, err := VerifyReference(t.Context(), w.reference("bundles/dev/drone"), keys, w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, "bundle", got.Kind)
@@ -45,7 +45,7 @@ func TestVerifyReference(t *testing.T) {
 			now   time.Time
 			want  bundle.Reason
 		}{
-			{"another key", newKeyForTest(t).trusted(), w.now, bundle.UntrustedKey},
+			{"another key", trustIn(newKeyForTest(t)), w.now, bundle.UntrustedKey},
 			{"no key", bundle.Trust{}, w.now, bundle.UntrustedKey},
 			{"after it expired", keys, w.now.AddDate(0, 0, 90), bundle.Expired},
 		} {
@@ -67,7 +67,7 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 	unsigned := strings.ReplaceAll(string(index), "bundles/dev/drone/sha256-", "bundles/dev/drone/hidden-")
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "index.json"), []byte(unsigned), 0o600))
 	var refusal *bundle.Refusal
-	_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), w.key.trusted(), w.now, oci.Options{})
+	_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.Unsigned, refusal.Reason)
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "index.json"), index, 0o600))
@@ -80,7 +80,7 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 		changed := bytes.Clone(data)
 		changed[at] ^= 1
 		require.NoError(t, os.WriteFile(layer, changed, 0o600))
-		_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), w.key.trusted(), w.now, oci.Options{})
+		_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
 		require.ErrorAs(t, err, &refusal, "byte %d", at)
 	}
 	left, err := os.ReadDir(os.TempDir())

@@ -19,6 +19,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -66,7 +68,7 @@ func allocatedBytes() uint64 {
 }
 
 // publishTeams renders and publishes the five teams and, unless it is nil, the hostile one, as "wherry publish" does.
-func publishTeams(t *testing.T, key *Key, loc oci.Location, team *hostile) {
+func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) {
 	t.Helper()
 	ctx, cancel := context.WithTimeout(t.Context(), isolationTime)
 	defer cancel()
@@ -84,7 +86,7 @@ func publishTeams(t *testing.T, key *Key, loc oci.Location, team *hostile) {
 	}
 	opts := PublishOptions{Unread: loaded.Unread}
 	render := scheduler.Options{
-		RefuseMissing: true, Incomplete: len(loaded.Unread) > 0, LastRelease: LastReleases(loaded, loc, Trust{}, []*Key{key}, opts),
+		RefuseMissing: true, Incomplete: len(loaded.Unread) > 0, LastRelease: LastReleases(loaded, loc, Trust{}, []*keys.Key{key}, opts),
 	}
 	if len(loaded.Unread) == 0 {
 		opts.Packed = NewPacker(nil)
@@ -92,8 +94,8 @@ func publishTeams(t *testing.T, key *Key, loc oci.Location, team *hostile) {
 	}
 	result, err := m.Render(ctx, render)
 	require.NoError(t, err, "%v", team)
-	require.NoError(t, Pin(ctx, result, PinOptions{}), "%v", team)
-	done, err := Publish(ctx, result, loc, []*Key{key}, opts)
+	require.NoError(t, artifacts.Pin(ctx, result, artifacts.PinOptions{}), "%v", team)
+	done, err := Publish(ctx, result, loc, []*keys.Key{key}, opts)
 	require.NoError(t, err, "%v", team)
 	for _, ct := range done.ClusterTypes {
 		require.NotEqual(t, OutcomeFailed, ct.Result, "%s: %s, after %v", ct.ClusterType, ct.Reason, team)
@@ -101,7 +103,7 @@ func publishTeams(t *testing.T, key *Key, loc oci.Location, team *hostile) {
 }
 
 // honestContent returns, for each assignment of the five teams, its line and its files.
-func honestContent(t *testing.T, key *Key, loc oci.Location) map[string]string {
+func honestContent(t *testing.T, key *keys.Key, loc oci.Location) map[string]string {
 	t.Helper()
 	content := map[string]string{}
 	for _, clusterType := range []string{"cluster", "host"} {
@@ -109,7 +111,7 @@ func honestContent(t *testing.T, key *Key, loc oci.Location) map[string]string {
 		require.NoError(t, err)
 		desc, err := repo.Resolve(t.Context(), bundle.LatestTag)
 		require.NoError(t, err)
-		v, err := bundle.Verify(t.Context(), repo, desc, key.trusted())
+		v, err := bundle.Verify(t.Context(), repo, desc, trustIn(key))
 		require.NoError(t, err)
 		tree, err := openTree(t.Context(), repo, v.Tree, v.Release.Content)
 		require.NoError(t, err)

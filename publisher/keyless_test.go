@@ -9,12 +9,12 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/sigstore/cosign/v2/pkg/oci/static"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/sigstoretest"
 )
 
@@ -44,7 +44,7 @@ func TestAKeylessSignatureIsVerified(t *testing.T) {
 	w := newWorld(t, "registry")
 	w.mustPublish()
 	sigstore, trustedRoot := newSigstore(t, w.now.AddDate(-1, 0, 0))
-	trust, err := NewKeyless(releaser, provider, trustedRoot)
+	trust, err := keys.NewKeyless(releaser, provider, trustedRoot)
 	require.NoError(t, err)
 	for _, name := range []string{"bundles/dev/drone", "environments/dev"} {
 		repo, d := w.resolved(name)
@@ -56,11 +56,11 @@ func TestAKeylessSignatureIsVerified(t *testing.T) {
 		require.NoError(t, sigstore.Sign(t.Context(), repo, d, sigstoretest.Signing{Subject: releaser, Issuer: provider, At: at, LoggedAfter: time.Minute}))
 		got, err := VerifyReferenceKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
 		require.NoError(t, err)
-		require.Equal(t, &Identity{releaser, provider, at.Add(time.Minute)}, got.Identity)
+		require.Equal(t, &keys.Identity{Subject: releaser, Issuer: provider, LoggedAt: at.Add(time.Minute)}, got.Identity)
 		require.Equal(t, d, got.Digest)
 		require.Empty(t, got.Keys)
 
-		_, err = VerifyReference(t.Context(), w.reference(name), w.key.trusted(), w.now, w.opts.OCI)
+		_, err = VerifyReference(t.Context(), w.reference(name), trustIn(w.key), w.now, w.opts.OCI)
 		require.ErrorContains(t, err, string(bundle.UntrustedKey))
 	}
 	_, err = VerifyReferenceKeyless(t.Context(), w.reference("bundles/dev/drone"), trust, w.now.AddDate(1, 0, 0), w.opts.OCI)
@@ -76,7 +76,7 @@ func TestKeylessSignaturesThatAreNotTrusted(t *testing.T) {
 	_, other := w.resolved("bundles/dev/large")
 	sigstore, trustedRoot := newSigstore(t, w.now.AddDate(-1, 0, 0))
 	mallory, _ := newSigstore(t, w.now.AddDate(-1, 0, 0))
-	trust, err := NewKeyless(releaser, provider, trustedRoot)
+	trust, err := keys.NewKeyless(releaser, provider, trustedRoot)
 	require.NoError(t, err)
 	good := sigstoretest.Signing{Subject: releaser, Issuer: provider, At: w.now, LoggedAfter: time.Minute}
 	with := func(change func(*sigstoretest.Signing)) sigstoretest.Signing {
@@ -146,47 +146,12 @@ func TestKeylessSignaturesThatAreNotTrusted(t *testing.T) {
 
 func TestTrustInIdentities(t *testing.T) {
 	t.Parallel()
-	_, err := NewKeyless(releaser, provider, nil)
+	_, err := keys.NewKeyless(releaser, provider, nil)
 	require.NoError(t, err, "what is shipped can be read")
-	_, err = NewKeyless("", provider, nil)
+	_, err = keys.NewKeyless("", provider, nil)
 	require.ErrorContains(t, err, "both not empty")
-	_, err = NewKeyless(releaser, "", nil)
+	_, err = keys.NewKeyless(releaser, "", nil)
 	require.ErrorContains(t, err, "both not empty")
-	_, err = NewKeyless(releaser, provider, []byte("{}"))
+	_, err = keys.NewKeyless(releaser, provider, []byte("{}"))
 	require.ErrorContains(t, err, "trusted root: ")
-}
-
-// FuzzKeyless has what a registry says of a signature be anything: it is refused, or says what the good one did.
-func FuzzKeyless(f *testing.F) {
-	at := time.Date(2026, 11, 22, 12, 0, 0, 0, time.UTC)
-	s, err := sigstoretest.New(at.AddDate(-1, 0, 0))
-	require.NoError(f, err)
-	trustedRoot, err := s.TrustedRoot()
-	require.NoError(f, err)
-	trust, err := NewKeyless(releaser, provider, trustedRoot)
-	require.NoError(f, err)
-	repo := oci.Location{Dir: f.TempDir()}
-	target, err := repo.Repository("bundles/dev/drone", oci.Options{})
-	require.NoError(f, err)
-	d := digest.FromString("a manifest")
-	require.NoError(f, s.Sign(f.Context(), target, d, sigstoretest.Signing{Subject: releaser, Issuer: provider, At: at}))
-	layers, err := bundle.SignatureLayers(f.Context(), target, d)
-	require.NoError(f, err)
-	good := layers[0]
-	_, err = trust.verifyLayer(f.Context(), good, good.Data, d)
-	require.NoError(f, err)
-
-	f.Add(good.Annotations[static.SignatureAnnotationKey], good.Annotations[static.CertificateAnnotationKey],
-		good.Annotations[static.ChainAnnotationKey], good.Annotations[static.BundleAnnotationKey], good.Data)
-	f.Fuzz(func(t *testing.T, sig, certificate, chain, entry string, claim []byte) {
-		layer := ocispec.Descriptor{MediaType: bundle.MediaTypeSimpleSigning, Annotations: map[string]string{
-			static.SignatureAnnotationKey: sig, static.CertificateAnnotationKey: certificate,
-			static.ChainAnnotationKey: chain, static.BundleAnnotationKey: entry,
-		}}
-		loggedAt, err := trust.verifyLayer(t.Context(), layer, claim, d)
-		if err == nil {
-			require.Equal(t, good.Data, claim)
-			require.Equal(t, at, loggedAt)
-		}
-	})
 }

@@ -13,6 +13,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -30,14 +32,14 @@ type MoveOptions struct {
 // Move makes the release of a ring anew, with the same content, so that it is above what other rings have: a cluster
 // that was moved from one of those would refuse it as older than what it has accepted. Releases for narrower rings than
 // one for all are made anew as well, above it. The result has that cluster type alone.
-func Move(ctx context.Context, to oci.Location, keys []*Key, move MoveOptions, opts PublishOptions) (*Published, error) {
+func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptions, opts PublishOptions) (*Published, error) {
 	for what, name := range map[string]string{"environment": move.Environment, "cluster type": move.ClusterType} {
 		if err := oci.CheckName(name); err != nil || strings.Contains(move.ClusterType, "/") {
-			return nil, &OptionError{fmt.Errorf("%s: %w", what, cmp.Or(err, fmt.Errorf("%q holds a slash", name)))}
+			return nil, usage.Errorf("%s: %w", what, cmp.Or(err, fmt.Errorf("%q holds a slash", name)))
 		}
 	}
 	if _, err := bundle.ParseReleaseQuery(move.Above); err != nil && move.Above != "" {
-		return nil, &OptionError{err}
+		return nil, &usage.Error{Err: err}
 	}
 	trust := opts.Trust
 	if !trust.Documented() {
@@ -121,7 +123,7 @@ func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, er
 	p.done.BaseCommit, p.done.EnvironmentCommit = p.record.Record.BaseCommit, p.record.Record.EnvironmentCommit
 	named := p.record.Record.Rings
 	if len(named[move.ClusterType]) == 0 {
-		return nil, &OptionError{fmt.Errorf("cluster type %s has no rings in environment %s: those that have are %s", move.ClusterType, move.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(named)), ", "), "none"))}
+		return nil, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", move.ClusterType, move.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(named)), ", "), "none"))
 	}
 	stream := bundle.Stream{Platform: p.done.Platform, Environment: move.Environment, ClusterType: move.ClusterType}
 	repo, err := p.store.Repository(stream.Repository())
@@ -138,7 +140,7 @@ func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, er
 	}
 	at := slices.IndexFunc(pl.lanes, func(l *lane) bool { return l.ring == move.Ring })
 	if at < 0 {
-		return nil, &OptionError{fmt.Errorf("there is no ring %q: cluster type %s has %s", move.Ring, move.ClusterType, strings.Join(rings, ", "))}
+		return nil, usage.Errorf("there is no ring %q: cluster type %s has %s", move.Ring, move.ClusterType, strings.Join(rings, ", "))
 	}
 	if pl.force = pl.lanes[at]; pl.force.release == nil {
 		return nil, lost("the release of %s is not there", lanesText(pl.lanes[at:at+1]))

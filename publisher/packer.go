@@ -3,6 +3,7 @@ package publisher
 import (
 	"sync"
 
+	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -25,7 +26,7 @@ func NewPacker(cache scheduler.Cache) *Packer {
 // as it is: with failures, which may be held, or with references to be pinned. So is one that cannot be
 // packed, for Publish to say so. It may be called by several goroutines.
 func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
-	if len(ct.Failures) > 0 || isPinned(*ct) {
+	if len(ct.Failures) > 0 || artifacts.IsPinned(*ct) {
 		return nil
 	}
 	tree, artifacts, err := packOnce(k.cache, ct.Assignments, nil)

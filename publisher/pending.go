@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // ErrNothingPending means that nothing in an environment waits for signatures.
@@ -113,13 +114,13 @@ func OpenPending(ctx context.Context, loc oci.Location, environment string, trus
 // newSigning returns a publication that publishes nothing but what waits.
 func newSigning(loc oci.Location, environment string, trust Trust, opts PendingOptions) (*publication, error) {
 	if err := oci.CheckName(environment); err != nil {
-		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
+		return nil, usage.Errorf("environment: %w", err)
 	}
 	if !trust.Documented() {
-		return nil, &OptionError{errors.New("only a trust document asks for several signatures: give version 1 of it")}
+		return nil, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
 	}
 	if opts.Tag != "" && len(tags{all: []string{opts.Tag}}.pending()) == 0 {
-		return nil, &OptionError{fmt.Errorf("%q is no tag of what waits, which is like %s", opts.Tag, pendingTag(1, 1795262400))}
+		return nil, usage.Errorf("%q is no tag of what waits, which is like %s", opts.Tag, pendingTag(1, 1795262400))
 	}
 	now := opts.Now
 	if now == nil {

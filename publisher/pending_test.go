@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -43,7 +44,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			q.now = q.now.Add(time.Hour)
 			// One stolen key writes what it likes.
 			thief := q.signer()
-			thief.keys = []*Key{q.carol}
+			thief.keys = []*keys.Key{q.carol}
 			repo, records := q.repository("bundles/dev/drone"), q.repository("environments/dev")
 			content, _, err := packAssignments([]scheduler.Assignment{assignment("drone", "web-live", "theirs")}, nil)
 			require.NoError(t, err)
@@ -93,14 +94,14 @@ func TestTwoWhoSignAtOnceBothHaveSigned(t *testing.T) {
 		bob.store = raceStore{bob.store, func(string) {
 			if writes++; writes == k+1 {
 				acted = true
-				require.NoError(t, carol.Sign(t.Context(), []*Key{q.carol}))
+				require.NoError(t, carol.Sign(t.Context(), []*keys.Key{q.carol}))
 			}
 		}}
 		e, err := bob.openPending(t.Context(), "")
 		require.NoError(t, err)
-		require.NoError(t, e.Sign(t.Context(), []*Key{q.bob}))
+		require.NoError(t, e.Sign(t.Context(), []*keys.Key{q.bob}))
 		if ended = !acted; ended {
-			require.NoError(t, carol.Sign(t.Context(), []*Key{q.carol}))
+			require.NoError(t, carol.Sign(t.Context(), []*keys.Key{q.carol}))
 		}
 		require.True(t, e.Complete() || carol.Complete(), "at write %d", k)
 		require.Len(t, q.released("drone").KeyIDs, 3)
@@ -136,7 +137,7 @@ func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
 		bob.store = cutStore{bob.store, &left}
 		e, err := bob.openPending(t.Context(), "")
 		require.NoError(t, err)
-		err = e.Sign(t.Context(), []*Key{q.bob})
+		err = e.Sign(t.Context(), []*keys.Key{q.bob})
 		if ended = left >= 0; !ended {
 			require.ErrorIs(t, err, errKilled)
 			for _, tag := range q.visible("bundles/dev/drone") {
@@ -144,7 +145,7 @@ func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
 			}
 			if e, err = q.open(); !errors.Is(err, ErrNothingPending) {
 				require.NoError(t, err)
-				require.NoError(t, e.Sign(t.Context(), []*Key{q.bob}))
+				require.NoError(t, e.Sign(t.Context(), []*keys.Key{q.bob}))
 			}
 		}
 		require.Equal(t, []string{"latest", q.released("drone").Release.Tag()}, q.visible("bundles/dev/drone"), "killed after %d writes", k)
@@ -162,7 +163,7 @@ func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
 		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		left := k
 		trust := TrustOf(q.chain)
-		p, err := newPublication(q.result, q.loc, []*Key{q.anna}, trust, PublishOptions{Now: func() time.Time { return q.now }})
+		p, err := newPublication(q.result, q.loc, []*keys.Key{q.anna}, trust, PublishOptions{Now: func() time.Time { return q.now }})
 		require.NoError(t, err)
 		p.store = cutStore{p.store, &left}
 		err = p.run(t.Context(), q.result)

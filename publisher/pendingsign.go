@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // Waiting counts the releases that wait.
@@ -27,7 +28,7 @@ func (e *Pending) Complete() bool { return e.Record.Result == OutcomePublished }
 // Sign adds the signatures of keys to the releases that wait and to the record, and where that makes as many as
 // are needed it releases them, the record last. It changes e to say what became of it. It can be repeated, also
 // after it was cut off; one more signature by a key that has signed already is none.
-func (e *Pending) Sign(ctx context.Context, keys []*Key) error {
+func (e *Pending) Sign(ctx context.Context, keys []*keys.Key) error {
 	p := e.p
 	if err := p.trust.checkKeys(keys); err != nil {
 		return err

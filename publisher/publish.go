@@ -20,7 +20,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -82,12 +84,6 @@ type PublishOptions struct {
 	Now func() time.Time
 }
 
-// OptionError is an error about what Publish was asked for: nothing was written.
-type OptionError struct{ Err error }
-
-func (e *OptionError) Error() string { return e.Err.Error() }
-func (e *OptionError) Unwrap() error { return e.Err }
-
 // Publish signs what result holds with keys and pushes it to a registry or layout: one bundle per cluster
 // type and one record for the environment. What is there already in equal form is not pushed again. Where
 // more keys have to sign, all is pushed and nothing released: it is pending until the others have signed it;
@@ -96,7 +92,7 @@ func (e *OptionError) Unwrap() error { return e.Err }
 // It reads everything that it compares with before it writes, and writes in an order that leaves no tag
 // on anything incomplete, so that it can be killed and repeated at any time. The error is about what
 // stopped it as a whole; what concerns one cluster type is in the result, which is never nil.
-func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, keys []*Key, opts PublishOptions) (*Published, error) {
+func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, keys []*keys.Key, opts PublishOptions) (*Published, error) {
 	trust := opts.Trust
 	if !trust.Documented() {
 		trust = pinnedBy(keys)
@@ -137,7 +133,7 @@ type publication struct {
 	to    oci.Location
 	store oci.Store
 	// keys sign, each a different one.
-	keys []*Key
+	keys []*keys.Key
 	// trust is that by which it knows its own releases again.
 	trust    Trust
 	issuedAt time.Time
@@ -166,37 +162,37 @@ type publication struct {
 	accountOf func(workspace, namespace string) string
 }
 
-func newPublication(result *scheduler.Result, to oci.Location, keys []*Key, trust Trust, opts PublishOptions) (*publication, error) {
+func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key, trust Trust, opts PublishOptions) (*publication, error) {
 	if err := oci.CheckName(result.Environment); err != nil {
-		return nil, &OptionError{fmt.Errorf("environment: %w", err)}
+		return nil, usage.Errorf("environment: %w", err)
 	}
 	opts.Rings = slices.Compact(slices.Sorted(slices.Values(opts.Rings)))
 	for _, r := range opts.Rings {
 		if err := oci.CheckTag(bundle.MovingTag(r)); err != nil || r == "" {
-			return nil, &OptionError{fmt.Errorf("%q is no ring: use letters, digits, '.', '_' and '-'", r)}
+			return nil, usage.Errorf("%q is no ring: use letters, digits, '.', '_' and '-'", r)
 		}
 	}
 	if err := suggestRing(opts.Rings, result.Rings); err != nil {
 		return nil, err
 	}
 	if opts.ValidFor < 0 {
-		return nil, &OptionError{fmt.Errorf("validity %s is negative", opts.ValidFor)}
+		return nil, usage.Errorf("validity %s is negative", opts.ValidFor)
 	}
 	if opts.RenewBefore < 0 {
-		return nil, &OptionError{fmt.Errorf("renewal %s before the end is negative", opts.RenewBefore)}
+		return nil, usage.Errorf("renewal %s before the end is negative", opts.RenewBefore)
 	}
 	if opts.Packed != nil && len(opts.Unread)+len(result.FailedPolicies) > 0 {
-		return nil, &OptionError{errors.New("the options Packed and Unread, or policies that failed, exclude each other")}
+		return nil, usage.Errorf("the options Packed and Unread, or policies that failed, exclude each other")
 	}
 	for _, command := range opts.Checks {
 		if strings.TrimSpace(command) == "" {
-			return nil, &OptionError{errors.New("a check is empty, which would agree to everything")}
+			return nil, usage.Errorf("a check is empty, which would agree to everything")
 		}
 	}
 	drops := map[string]bool{}
 	for _, d := range opts.Drop {
 		if ct, name, _ := strings.Cut(d, "/"); ct == "" || name == "" || strings.Contains(name, "/") {
-			return nil, &OptionError{fmt.Errorf("%q is no assignment: write TYPE/TARGET", d)}
+			return nil, usage.Errorf("%q is no assignment: write TYPE/TARGET", d)
 		}
 		drops[d] = true
 	}
@@ -290,7 +286,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 func (p *publication) checkDrops() error {
 	for _, drop := range slices.Sorted(maps.Keys(p.drops)) {
 		if !p.dropped[drop] {
-			return &OptionError{fmt.Errorf("there is no assignment %s to drop: none failed, and none is in the last release", drop)}
+			return usage.Errorf("there is no assignment %s to drop: none failed, and none is in the last release", drop)
 		}
 	}
 	return nil

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 func TestPublishingEqualContentChangesNothing(t *testing.T) {
@@ -271,7 +272,7 @@ func TestAnotherPlatformsPrefixIsRefused(t *testing.T) {
 		before := w.state()
 		w.result.Platform = "other"
 		_, err := w.publish()
-		var bad *OptionError
+		var bad *usage.Error
 		require.ErrorAs(t, err, &bad)
 		require.ErrorContains(t, err, `of the platform "edge", this one is "other"`)
 		require.Equal(t, before, w.state())
@@ -309,7 +310,7 @@ func TestBadOptionsAndNames(t *testing.T) {
 			w := newWorld(t, "layout")
 			tc.set(w)
 			_, err := w.publish()
-			var bad *OptionError
+			var bad *usage.Error
 			require.ErrorAs(t, err, &bad)
 			require.ErrorContains(t, err, tc.want)
 			require.Equal(t, map[string]string{"writes": "0"}, w.state())

@@ -15,13 +15,13 @@ import (
 func TestAReleaseSumsUpWhatItsWorkloadsNeed(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		drone := &w.result.ClusterTypes[0].Assignments[0]
-		drone.Files[2].Data = []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{image: nginx}, {image: 'nginx@" + someDigest + "'}]}\n")
-		drone.Pinned = []scheduler.Pinned{{Type: "image", Reference: "docker.io/library/nginx@" + someDigest, Digest: someDigest, Size: 7}}
+		drone.Files[2].Data = []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{image: nginx}, {image: 'nginx@" + anyDigest + "'}]}\n")
+		drone.Pinned = []scheduler.Pinned{{Type: "image", Reference: "docker.io/library/nginx@" + anyDigest, Digest: anyDigest, Size: 7}}
 		drone.Version, drone.Application, drone.OnRemove, drone.DependsOn = "1.2.0", "shop", "orphan", []string{"db-live"}
 		w.mustPublish()
 
 		list := `{"type":"image","name":"docker.io/library/nginx","reference":"docker.io/library/nginx:latest","unresolved":true,"usedBy":["web-live"]}` + "\n" +
-			`{"type":"image","name":"docker.io/library/nginx","reference":"docker.io/library/nginx@` + someDigest + `","digest":"` + someDigest + `","size":7,"usedBy":["web-live"]}` + "\n"
+			`{"type":"image","name":"docker.io/library/nginx","reference":"docker.io/library/nginx@` + anyDigest + `","digest":"` + anyDigest + `","size":7,"usedBy":["web-live"]}` + "\n"
 		v := w.verified("drone", "latest")
 		require.Equal(t, bundle.Artifacts{Digest: digest.FromString(list), Count: 2, Bytes: 7}, v.Release.Artifacts)
 		require.Equal(t, bundle.Artifacts{}, w.verified("large", "latest").Release.Artifacts)
@@ -46,7 +46,7 @@ func TestWhatIsHeldStillNeedsWhatItNeeded(t *testing.T) {
 	w := newWorld(t, "layout")
 	drone := w.clusterType("drone")
 	for i := range drone.Assignments {
-		drone.Assignments[i].Files[2].Data = []byte(fluxGit("https://example.com/app", "branch: dev"))
+		drone.Assignments[i].Files[2].Data = []byte(fluxGitRepository("https://example.com/app", "branch: dev"))
 		drone.Assignments[i].Pinned = []scheduler.Pinned{{Type: "git", Reference: "https://example.com/app#dev", Digest: "sha1:12", Size: 7}}
 		drone.Assignments[i].Version = "1.0"
 	}
@@ -69,7 +69,7 @@ func TestWhatIsHeldStillNeedsWhatItNeeded(t *testing.T) {
 func TestWhatAsksForPinsIsNotPublishedWithoutThem(t *testing.T) {
 	w := newWorld(t, "layout")
 	w.result.ClusterTypes[0].Annotations = map[string]string{scheduler.PinAnnotation: scheduler.PinCommit}
-	w.result.ClusterTypes[0].Assignments[0].Files[2].Data = []byte(fluxGit("https://example.com/app", "branch: dev"))
+	w.result.ClusterTypes[0].Assignments[0].Files[2].Data = []byte(fluxGitRepository("https://example.com/app", "branch: dev"))
 	p, err := w.publish()
 	require.NoError(t, err)
 	require.Equal(t, OutcomeFailed, row(t, p, "drone").Result)
@@ -80,7 +80,7 @@ func TestWhatAsksForPinsIsNotPublishedWithoutThem(t *testing.T) {
 func TestTheListSaysWhatADirectoryFetches(t *testing.T) {
 	w := newWorld(t, "layout")
 	drone := &w.result.ClusterTypes[0].Assignments[0]
-	drone.Adapter, drone.Manifests = "directory", map[string]string{"type": "oci", "repo": "oci://r.example/models/eye", "digest": someDigest}
+	drone.Adapter, drone.Manifests = "directory", map[string]string{"type": "oci", "repo": "oci://r.example/models/eye", "digest": anyDigest}
 	// A Flux source of the same name is for another reader.
 	drone.Files[2].Data = []byte("apiVersion: source.toolkit.fluxcd.io/v1\nkind: OCIRepository\nmetadata: {name: x}\nspec: {url: oci://r.example/models/eye, ref: {tag: '1'}}\n")
 	w.mustPublish()
@@ -91,7 +91,7 @@ func TestTheListSaysWhatADirectoryFetches(t *testing.T) {
 		return i.Assignments[slices.IndexFunc(i.Assignments, func(a bundle.Assignment) bool { return a.Name == drone.Name })]
 	}
 	before := of()
-	require.Equal(t, []bundle.FetchedArtifact{{Reference: "oci://r.example/models/eye@" + someDigest, Digest: someDigest}}, before.Fetched)
+	require.Equal(t, []bundle.FetchedArtifact{{Reference: "oci://r.example/models/eye@" + anyDigest, Digest: anyDigest}}, before.Fetched)
 
 	other := digest.FromString("a newer model")
 	drone.Manifests["digest"], drone.Manifests["tag"] = other.String(), "2"
@@ -107,7 +107,13 @@ func TestTheListSaysWhatADirectoryFetches(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, "web-live: manifests.repo of the workload: oci://r.example/models/eye:2 has no digest, and the adapter directory fetches by digest only",
 		row(t, p, "drone").Reason)
-	drone.Pinned = []scheduler.Pinned{{Type: "oci", Reference: "oci://r.example/models/eye:2", Digest: someDigest}}
+	drone.Pinned = []scheduler.Pinned{{Type: "oci", Reference: "oci://r.example/models/eye:2", Digest: anyDigest}}
 	w.mustPublish()
-	require.Equal(t, digest.Digest(someDigest), of().Fetched[0].Digest)
+	require.Equal(t, digest.Digest(anyDigest), of().Fetched[0].Digest)
+}
+
+const anyDigest = "sha256:0123456789abcdef0123456789abcdef0123456789abcdef0123456789abcdef"
+
+func fluxGitRepository(url, ref string) string {
+	return "apiVersion: source.toolkit.fluxcd.io/v1beta2\nkind: GitRepository\nmetadata:\n  name: app\nspec:\n  url: " + url + "\n  ref:\n    " + ref + "\n"
 }

@@ -58,7 +58,7 @@ func (p *publication) cosign(ctx context.Context, repo oci.Target, name string, 
 // signAlone has those of p's keys sign d that are not among ids, each under a tag of its own.
 func (p *publication) signAlone(ctx context.Context, repo oci.Target, name string, d digest.Digest, ids []string) (signed bool, err error) {
 	for _, key := range p.keys {
-		id, err := bundle.KeyID(key.public)
+		id, err := bundle.KeyID(key.Public())
 		if err != nil {
 			return signed, err
 		}

@@ -74,7 +74,7 @@ func TestCosignAgreesOnWhatIsTrusted(t *testing.T) {
 	require.NoError(t, to.Tag(ctx, desc, bundle.SignatureTag(drone.Descriptor.Digest)))
 
 	require.Error(t, verifyWithCosign(t, w, "bundles/dev/drone", drone.Descriptor))
-	_, err = bundle.Verify(ctx, to, drone.Descriptor, w.key.trusted())
+	_, err = bundle.Verify(ctx, to, drone.Descriptor, trustIn(w.key))
 	var refusal *bundle.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.DigestMismatch, refusal.Reason)
@@ -82,7 +82,7 @@ func TestCosignAgreesOnWhatIsTrusted(t *testing.T) {
 	// And a signature by a key that nobody pinned.
 	w.key = newKeyForTest(t)
 	require.Error(t, verifyWithCosign(t, w, "bundles/dev/large", large.Descriptor))
-	_, err = bundle.Verify(ctx, from, large.Descriptor, w.key.trusted())
+	_, err = bundle.Verify(ctx, from, large.Descriptor, trustIn(w.key))
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.UntrustedKey, refusal.Reason)
 }

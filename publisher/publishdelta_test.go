@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 const deltaChild = "delta-child"
@@ -275,7 +276,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	m := v.Manifest
 	m.Layers = append(m.Layers, more.Descriptor)
 	p := q.signer()
-	p.keys = []*Key{q.anna}
+	p.keys = []*keys.Key{q.anna}
 	a := artifact{blobs: []bundle.Blob{more}}
 	require.NoError(t, p.finish(&a, m, "bundles/dev/drone"))
 	require.NoError(t, p.push(t.Context(), repo, a))
@@ -306,7 +307,7 @@ func TestVerifyTriesDeltas(t *testing.T) {
 	r1, r2 := w.release(1), w.release(2)
 	ref := oci.Reference{Location: oci.Location{Host: w.loc.Host}, Repository: w.loc.Prefix + "/bundles/dev/drone", Tag: "latest"}
 	look := func() Delta {
-		v, err := VerifyReference(t.Context(), ref, w.key.trusted(), w.now, w.opts.OCI)
+		v, err := VerifyReference(t.Context(), ref, trustIn(w.key), w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Len(t, v.Deltas, 1)
 		return v.Deltas[0]

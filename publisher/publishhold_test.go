@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -275,7 +276,7 @@ func TestDrop(t *testing.T) {
 		for _, drop := range []string{"drone/db-life", "drone/web", "dron/db-live", "large/db-live", "nowhere/x"} {
 			w.opts.Drop = []string{"drone/db-live", drop}
 			_, err := w.publish()
-			var bad *OptionError
+			var bad *usage.Error
 			require.ErrorAs(t, err, &bad)
 			require.ErrorContains(t, err, "there is no assignment "+drop+" to drop")
 		}
@@ -415,7 +416,7 @@ func TestWhatAHeldAssignmentNeedsStaysListed(t *testing.T) {
 		needs := func(name, image string) {
 			w.assign("drone", name, "v1")
 			list := w.clusterType("drone").Assignments
-			list[len(list)-1].Files[2].Data = []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{image: nginx}, {image: '" + image + "@" + someDigest + "'}]}\n")
+			list[len(list)-1].Files[2].Data = []byte("apiVersion: v1\nkind: Pod\nspec: {containers: [{image: nginx}, {image: '" + image + "@" + anyDigest + "'}]}\n")
 		}
 		needs("db-live", "db")
 		needs("web-live", "web")

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // small leaves one cluster type, so that each request can be tried in turn.
@@ -71,7 +72,7 @@ func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T
 				w.checked = map[string]bool{}
 			}
 			left := k
-			p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
+			p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 			require.NoError(t, err)
 			p.store = cutStore{p.store, &left}
 			err = p.run(t.Context(), w.result)
@@ -121,7 +122,7 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 				other.small("theirs")
 
 				w.small("ours")
-				p, err := newPublication(w.result, w.loc, []*Key{w.key}, pinnedBy([]*Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
+				p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 				require.NoError(t, err)
 				acted := false
 				p.store = raceStore{p.store, func(tag string) {

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -13,7 +14,7 @@ import (
 func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, bundle.Artifacts, error) {
 	var files []bundle.File
 	var list []bundle.Assignment
-	needs := Artifacts(assignments)
+	needs := artifacts.Of(assignments)
 	for _, h := range held {
 		list = append(list, h.line)
 		needs = append(needs, h.artifacts...)
@@ -23,7 +24,7 @@ func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*b
 		}
 	}
 	for _, a := range assignments {
-		if _, err := fetched(&a); err != nil {
+		if _, err := artifacts.Fetched(&a); err != nil {
 			return nil, bundle.Artifacts{}, err
 		}
 		var own []bundle.File
@@ -62,7 +63,7 @@ func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 		Version: a.Version, Application: a.Application,
 		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health, RestartOnConfig: a.RestartOnConfig,
 	}
-	l.Fetched, _ = fetched(&a) // what is packed has been looked at
+	l.Fetched, _ = artifacts.Fetched(&a) // what is packed has been looked at
 	for _, c := range a.Config {
 		l.Config = append(l.Config, bundle.ConfigSource{Name: c.Name})
 	}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -63,7 +64,7 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 		return pl, err
 	}
 	pl.result.Assignments = len(pl.rendered) + len(pl.held)
-	err := checkPinned(ct)
+	err := artifacts.CheckPinned(ct)
 	if err != nil {
 		return pl.fail("%v", err), nil
 	}

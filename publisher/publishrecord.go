@@ -3,7 +3,6 @@ package publisher
 import (
 	"cmp"
 	"context"
-	"fmt"
 	"maps"
 	"slices"
 
@@ -12,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -72,8 +72,8 @@ func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag str
 		return nil, false, nil
 	}
 	if v.Record.Platform != p.done.Platform {
-		return nil, false, &OptionError{fmt.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
-			v.Record.Platform, p.done.Platform)}
+		return nil, false, usage.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
+			v.Record.Platform, p.done.Platform)
 	}
 	return v, current, nil
 }

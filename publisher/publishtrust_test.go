@@ -13,13 +13,15 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // quorum is a world in which several people have to sign.
 type quorum struct {
 	*world
-	anna, bob, carol *Key
+	anna, bob, carol *keys.Key
 	chain            bundle.TrustChain
 }
 
@@ -43,14 +45,14 @@ func (q *quorum) rotate(changes ...TrustChange) {
 	require.NoError(q.t, err)
 }
 
-func (q *quorum) publish(keys ...*Key) (*Published, error) {
+func (q *quorum) publish(keys ...*keys.Key) (*Published, error) {
 	opts := q.opts
 	opts.Trust, opts.Now = TrustOf(q.chain), func() time.Time { return q.now }
 	return Publish(q.t.Context(), q.result, q.loc, keys, opts)
 }
 
 // outcomes publishes and returns what became of each cluster type and the record.
-func (q *quorum) outcomes(keys ...*Key) map[string]Outcome {
+func (q *quorum) outcomes(keys ...*keys.Key) map[string]Outcome {
 	q.t.Helper()
 	p, err := q.publish(keys...)
 	require.NoError(q.t, err)
@@ -69,7 +71,7 @@ func (q *quorum) signer() *publication {
 
 func (q *quorum) open() (*Pending, error) { return q.signer().openPending(q.t.Context(), "") }
 
-func (q *quorum) sign(keys ...*Key) *Pending {
+func (q *quorum) sign(keys ...*keys.Key) *Pending {
 	q.t.Helper()
 	e, err := q.open()
 	require.NoError(q.t, err)
@@ -155,7 +157,7 @@ func TestThePlanThatASignerSeesIsAgainstWhatStands(t *testing.T) {
 	require.Equal(t, []string{"db-live"}, drone.Removed)
 	require.Equal(t, []KeyName{{trustKey(t, "", q.bob).ID, "bob"}}, drone.SignedBy)
 	require.Equal(t, OutcomeUnchanged, e.ClusterTypes[1].Result)
-	require.NoError(t, e.Sign(t.Context(), []*Key{q.carol}))
+	require.NoError(t, e.Sign(t.Context(), []*keys.Key{q.carol}))
 	require.True(t, e.Complete())
 	require.Equal(t, OutcomePublished, e.ClusterTypes[0].Result)
 	require.Equal(t, drone.Digest, q.released("drone").Descriptor.Digest)
@@ -238,7 +240,7 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	_, err = q.signer().openPending(t.Context(), pendingTag(1, wrong.Record.Sequence))
 	require.ErrorContains(t, err, "a newer one stands already")
 	_, err = newSigning(q.loc, "dev", TrustOf(q.chain), PendingOptions{Tag: "latest"})
-	require.ErrorAs(t, err, new(*OptionError))
+	require.ErrorAs(t, err, new(*usage.Error))
 	require.ErrorContains(t, err, `"latest" is no tag of what waits`)
 	_, err = OpenPending(t.Context(), q.loc, "mistyped", TrustOf(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
 	require.ErrorAs(t, err, new(*NoEnvironmentError))
@@ -248,7 +250,7 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {
 	t.Parallel()
 	q := newQuorum(newWorld(t, "layout"), 2)
-	option := new(*OptionError)
+	option := new(*usage.Error)
 	_, err := q.publish(newKeyForTest(t), q.anna)
 	require.ErrorAs(t, err, option)
 	require.ErrorContains(t, err, "no release key in version 1 of the trust document")
@@ -317,7 +319,7 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	q.outcomes(q.anna, q.bob)
 	// Bob and Carol lose their keys to somebody who uses up all sequences.
 	thief := q.signer()
-	thief.keys = []*Key{q.bob, q.carol}
+	thief.keys = []*keys.Key{q.bob, q.carol}
 	v, repo := q.released("drone"), q.repository("bundles/dev/drone")
 	r := v.Release
 	r.Sequence = math.MaxInt64

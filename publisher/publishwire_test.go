@@ -128,7 +128,7 @@ func (r *follower) pollRecord(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	record, err := bundle.VerifyEnvironment(ctx, repo, desc, r.key.trusted())
+	record, err := bundle.VerifyEnvironment(ctx, repo, desc, trustIn(r.key))
 	if err != nil {
 		return fmt.Errorf("record: %w", err)
 	}
@@ -146,7 +146,7 @@ func (r *follower) whole(ctx context.Context, repo oci.Target, reference string)
 	if err != nil || r.found[desc.Digest] != nil {
 		return r.found[desc.Digest], err
 	}
-	v, err := bundle.Verify(ctx, repo, desc, r.key.trusted())
+	v, err := bundle.Verify(ctx, repo, desc, trustIn(r.key))
 	if err != nil {
 		return nil, err
 	}
@@ -181,7 +181,7 @@ func (r *follower) requireSettled(msg ...any) {
 	for i, tag := range lastFew(tags) {
 		desc, err := repo.Resolve(ctx, tag)
 		require.NoError(r.t, err, msg...)
-		record, err := bundle.VerifyEnvironment(ctx, repo, desc, r.key.trusted())
+		record, err := bundle.VerifyEnvironment(ctx, repo, desc, trustIn(r.key))
 		require.NoError(r.t, err, msg...)
 		require.Equal(r.t, tag, record.Record.Tag(), msg...)
 		if i == 0 {

@@ -6,7 +6,6 @@ import (
 	"crypto/elliptic"
 	"crypto/rand"
 	"fmt"
-	"io"
 	"io/fs"
 	"net/http"
 	"net/http/httptest"
@@ -17,16 +16,14 @@ import (
 	"testing"
 	"time"
 
-	"github.com/distribution/distribution/v3/configuration"
-	"github.com/distribution/distribution/v3/registry/handlers"
 	_ "github.com/distribution/distribution/v3/registry/storage/driver/inmemory"
-	"github.com/sirupsen/logrus"
 	"github.com/stretchr/testify/require"
 	"oras.land/oras-go/v2/registry/remote/auth"
 
-	"github.com/wherry-dev/wherry/airgap/registry"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/registrytest"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -36,7 +33,7 @@ type world struct {
 	t      testing.TB
 	dir    string // holds all that an embedded registry or a layout stores
 	loc    oci.Location
-	key    *Key
+	key    *keys.Key
 	now    time.Time
 	result *scheduler.Result
 	opts   PublishOptions
@@ -48,10 +45,10 @@ type world struct {
 	checked map[string]bool
 }
 
-func newKeyForTest(t testing.TB) *Key {
+func newKeyForTest(t testing.TB) *keys.Key {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
-	key, err := NewKey(private)
+	key, err := keys.New(private)
 	require.NoError(t, err)
 	return key
 }
@@ -70,7 +67,7 @@ func newWorld(t testing.TB, kind string) *world {
 		w.loc = oci.Location{Dir: w.dir}
 		return w
 	}
-	handler := newRegistry(t, kind, w.dir)
+	handler := registrytest.New(t, kind, w.dir)
 	server := httptest.NewServer(http.HandlerFunc(func(rw http.ResponseWriter, r *http.Request) {
 		if r.Method != http.MethodGet && r.Method != http.MethodHead {
 			w.writes.Add(1)
@@ -84,22 +81,6 @@ func newWorld(t testing.TB, kind string) *world {
 	w.opts.OCI.HTTPClient = server.Client() // does not try again
 	w.opts.OCI.Credential = auth.StaticCredential("", auth.EmptyCredential)
 	return w
-}
-
-// newRegistry returns the embedded registry, or the same handlers on a driver that need not sync files.
-func newRegistry(t testing.TB, kind, dir string) http.Handler {
-	if kind == "embedded" {
-		reg, err := registry.Open(dir, registry.Options{})
-		require.NoError(t, err)
-		t.Cleanup(func() { require.NoError(t, reg.Close()) })
-		return reg.Handler()
-	}
-	logrus.SetOutput(io.Discard)
-	ctx, cancel := context.WithCancel(context.Background())
-	t.Cleanup(cancel)
-	return handlers.NewApp(ctx, &configuration.Configuration{
-		Storage: configuration.Storage{"inmemory": {}}, Catalog: configuration.Catalog{MaxEntries: 100},
-	})
 }
 
 // inBoth runs a test against a registry and against a layout.
@@ -130,7 +111,7 @@ func assignment(clusterType, name, text string) scheduler.Assignment {
 func (w *world) publish() (*Published, error) {
 	opts := w.opts
 	opts.Now = func() time.Time { return w.now }
-	return Publish(w.t.Context(), w.result, w.loc, []*Key{w.key}, opts)
+	return Publish(w.t.Context(), w.result, w.loc, []*keys.Key{w.key}, opts)
 }
 
 // mustPublish publishes and returns the outcome of each cluster type, and of the record.
@@ -174,7 +155,7 @@ func (w *world) verified(clusterType, tag string) *bundle.Verified {
 	repo := w.repository("bundles/dev/" + clusterType)
 	desc, err := repo.Resolve(w.t.Context(), tag)
 	require.NoError(w.t, err)
-	v, err := bundle.Verify(w.t.Context(), repo, desc, w.key.trusted())
+	v, err := bundle.Verify(w.t.Context(), repo, desc, trustIn(w.key))
 	require.NoError(w.t, err)
 	return v
 }
@@ -184,7 +165,7 @@ func (w *world) environmentRecord() bundle.EnvironmentRecord {
 	repo := w.repository("environments/dev")
 	desc, err := repo.Resolve(w.t.Context(), "latest")
 	require.NoError(w.t, err)
-	v, err := bundle.VerifyEnvironment(w.t.Context(), repo, desc, w.key.trusted())
+	v, err := bundle.VerifyEnvironment(w.t.Context(), repo, desc, trustIn(w.key))
 	require.NoError(w.t, err)
 	return v.Record
 }
@@ -232,7 +213,7 @@ func (w *world) complete() error {
 			if w.loc.Host != "" {
 				ref = oci.Reference{Location: oci.Location{Host: w.loc.Host}, Repository: w.loc.Prefix + "/" + name, Tag: tag}
 			}
-			if _, err := VerifyReference(ctx, ref, w.key.trusted(), w.now, w.opts.OCI); err != nil {
+			if _, err := VerifyReference(ctx, ref, trustIn(w.key), w.now, w.opts.OCI); err != nil {
 				return fmt.Errorf("%s: %w", ref, err)
 			}
 			if w.checked != nil && tag != bundle.LatestTag {
@@ -242,3 +223,6 @@ func (w *world) complete() error {
 	}
 	return nil
 }
+
+// trustIn returns the trust of those who pin key alone.
+func trustIn(key *keys.Key) bundle.Trust { return bundle.Pinned(bundle.Keys{key.Public()}) }

@@ -2,13 +2,13 @@ package publisher
 
 import (
 	"context"
-	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // Where a platform names its rings, each of them has the newest release that is for it, and so has latest, which the
@@ -38,7 +38,7 @@ func (l *lane) isFor(r bundle.Release) bool {
 func suggestRing(wanted, named []string) error {
 	for _, ring := range wanted {
 		if len(named) > 0 && !slices.Contains(named, ring) {
-			return &OptionError{fmt.Errorf("there is no ring %q: the platform names %s", ring, strings.Join(named, ", "))}
+			return usage.Errorf("there is no ring %q: the platform names %s", ring, strings.Join(named, ", "))
 		}
 	}
 	return nil

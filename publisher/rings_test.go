@@ -15,6 +15,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -157,7 +159,7 @@ func TestAnUnknownRingIsRefusedWithThoseThatThereAre(t *testing.T) {
 	w := newRingWorld(t, "layout")
 	w.opts.Rings = []string{"canery"}
 	_, err := w.publish()
-	var option *OptionError
+	var option *usage.Error
 	require.ErrorAs(t, err, &option)
 	require.EqualError(t, err, `there is no ring "canery": the platform names canary, early, broad`)
 }
@@ -423,7 +425,7 @@ func TestWhatARingHasIsListedAndKept(t *testing.T) {
 func (w *world) move(ring, above string) *Published {
 	w.t.Helper()
 	w.now = w.now.Add(time.Minute)
-	p, err := Move(w.t.Context(), w.loc, []*Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "drone", Ring: ring, Above: above},
+	p, err := Move(w.t.Context(), w.loc, []*keys.Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "drone", Ring: ring, Above: above},
 		PublishOptions{OCI: w.opts.OCI, Now: func() time.Time { return w.now }})
 	require.NoError(w.t, err)
 	return p
@@ -458,9 +460,9 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 		outcomes, _ := w.to("")
 		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
 
-		_, err := Move(t.Context(), w.loc, []*Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "drone", Ring: "broader"}, w.opts)
+		_, err := Move(t.Context(), w.loc, []*keys.Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "drone", Ring: "broader"}, w.opts)
 		require.ErrorContains(t, err, `there is no ring "broader": cluster type drone has broad, canary, early`)
-		_, err = Move(t.Context(), w.loc, []*Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "nobody", Ring: "broad"}, w.opts)
+		_, err = Move(t.Context(), w.loc, []*keys.Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "nobody", Ring: "broad"}, w.opts)
 		require.ErrorContains(t, err, "cluster type nobody has no rings in environment dev: those that have are drone, large, small")
 	})
 }

@@ -39,7 +39,7 @@ func (f *ringFollowers) poll(at string) {
 	for _, ring := range []string{"canary", ""} {
 		desc, err := repo.Resolve(f.t.Context(), bundle.MovingTag(ring))
 		require.NoError(f.t, err, at)
-		v, err := bundle.Verify(f.t.Context(), repo, desc, f.key.trusted())
+		v, err := bundle.Verify(f.t.Context(), repo, desc, trustIn(f.key))
 		require.NoError(f.t, err, at)
 		_, err = bundle.ReadBlob(f.t.Context(), repo, v.Tree, 1<<20)
 		require.NoError(f.t, err, at)

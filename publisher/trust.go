@@ -3,7 +3,6 @@ package publisher
 import (
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -12,6 +11,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // Trust says by whose signatures releases and records are judged. The zero value trusts nobody.
@@ -89,18 +90,18 @@ func recognise[T any](t Trust, verify func(bundle.Trust) (T, error)) (v T, curre
 }
 
 // checkKeys says what is wrong with keys as those that sign under t.
-func (t Trust) checkKeys(keys []*Key) error {
+func (t Trust) checkKeys(keys []*keys.Key) error {
 	if len(keys) == 0 {
-		return &OptionError{errors.New("nobody signs: give a key")}
+		return usage.Errorf("nobody signs: give a key")
 	}
 	var ids, strangers []string
 	for _, k := range keys {
-		id, err := bundle.KeyID(k.public)
+		id, err := bundle.KeyID(k.Public())
 		if err != nil {
 			return err
 		}
 		if slices.Contains(ids, id) {
-			return &OptionError{fmt.Errorf("key %s is given twice: each signs once", ShortKeyID(id))}
+			return usage.Errorf("key %s is given twice: each signs once", ShortKeyID(id))
 		}
 		ids = append(ids, id)
 		if t.Documented() && indexOfKey(t.Document.Release, id) < 0 {
@@ -108,8 +109,8 @@ func (t Trust) checkKeys(keys []*Key) error {
 		}
 	}
 	if len(strangers) > 0 {
-		return &OptionError{fmt.Errorf("no release key in version %d of the trust document: %s; those are %s",
-			t.Document.Version, strings.Join(strangers, ", "), listKeys(namesOf(t.Document.Release.Keys)))}
+		return usage.Errorf("no release key in version %d of the trust document: %s; those are %s",
+			t.Document.Version, strings.Join(strangers, ", "), listKeys(namesOf(t.Document.Release.Keys)))
 	}
 	return nil
 }
@@ -118,10 +119,10 @@ func (t Trust) checkKeys(keys []*Key) error {
 func (t Trust) need() int { return max(t.Threshold, 1) }
 
 // pinnedBy is the trust of agents that pin the public halves of keys.
-func pinnedBy(keys []*Key) Trust {
+func pinnedBy(keys []*keys.Key) Trust {
 	var public bundle.Keys
 	for _, k := range keys {
-		public = append(public, k.public)
+		public = append(public, k.Public())
 	}
 	return Pinned(public)
 }
@@ -140,5 +141,5 @@ func refuseUndocumented(ctx context.Context, store oci.Store) error {
 	case err != nil:
 		return err
 	}
-	return &OptionError{errors.New("there is a trust document, and agents that follow it refuse what does not: give version 1 of it with --trust")}
+	return usage.Errorf("there is a trust document, and agents that follow it refuse what does not: give version 1 of it with --trust")
 }

@@ -11,19 +11,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 var trustTime = time.Date(2026, 11, 21, 10, 0, 0, 0, time.UTC)
 
 // trustKey is what a trust document says of a key.
-func trustKey(t testing.TB, name string, key *Key) bundle.TrustKey {
+func trustKey(t testing.TB, name string, key *keys.Key) bundle.TrustKey {
 	k, err := bundle.NewTrustKey(name, key.Public())
 	require.NoError(t, err)
 	return k
 }
 
 // people are three keys, and a document in which two of them have to sign everything.
-func people(t *testing.T) (anna, bob, carol *Key, envelope []byte) {
+func people(t *testing.T) (anna, bob, carol *keys.Key, envelope []byte) {
 	anna, bob, carol = newKeyForTest(t), newKeyForTest(t), newKeyForTest(t)
 	role := bundle.Role{Threshold: 2, Keys: []bundle.TrustKey{trustKey(t, "anna", anna), trustKey(t, "bob", bob), trustKey(t, "carol", carol)}}
 	envelope, err := NewTrust("edge", role, role, 24*time.Hour, trustTime)
@@ -31,7 +33,7 @@ func people(t *testing.T) (anna, bob, carol *Key, envelope []byte) {
 	return anna, bob, carol, envelope
 }
 
-func signTrust(t testing.TB, envelope, previous []byte, keys ...*Key) []byte {
+func signTrust(t testing.TB, envelope, previous []byte, keys ...*keys.Key) []byte {
 	t.Helper()
 	signed, err := SignTrust(envelope, previous, keys)
 	require.NoError(t, err)
@@ -112,14 +114,14 @@ func TestAChangeThatIsNoneIsRefused(t *testing.T) {
 		"fewer keys than have sign": func(d *bundle.TrustDocument) error { d.Root.Threshold = 3; return TrustRemoveKey(RoleRoot, id)(d) },
 	} {
 		_, err := EditTrust(v1, trustTime, change)
-		require.ErrorAs(t, err, new(*OptionError), name)
+		require.ErrorAs(t, err, new(*usage.Error), name)
 	}
 	public, _, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
 	data, err := bundle.MarshalPublicKey(public)
 	require.NoError(t, err)
 	_, err = NewTrustKey("x", data)
-	require.ErrorIs(t, err, errEd25519)
+	require.ErrorIs(t, err, keys.ErrEd25519)
 }
 
 func TestCopiesThatSeveralPeopleSignedAreJoined(t *testing.T) {
@@ -141,8 +143,8 @@ func TestCopiesThatSeveralPeopleSignedAreJoined(t *testing.T) {
 	require.Equal(t, joined, again, "one more signature by the same key is none")
 
 	_, err = JoinTrust(a, signTrust(t, editTrust(t, v1, TrustThresholds(1, 0)), nil, bob))
-	require.ErrorAs(t, err, new(*OptionError))
-	_, err = SignTrust(v1, nil, []*Key{newKeyForTest(t)})
+	require.ErrorAs(t, err, new(*usage.Error))
+	_, err = SignTrust(v1, nil, []*keys.Key{newKeyForTest(t)})
 	require.ErrorContains(t, err, "is no root key of version 1; those are")
 }
 
@@ -150,7 +152,7 @@ func TestARootKeyThatLeavesSignsItsOwnRemoval(t *testing.T) {
 	anna, bob, carol, v1 := people(t)
 	v1 = signTrust(t, v1, nil, anna, bob)
 	v2 := editTrust(t, v1, TrustThresholds(1, 0), TrustRemoveKey(RoleRoot, trustKey(t, "", carol).ID))
-	_, err := SignTrust(v2, nil, []*Key{carol})
+	_, err := SignTrust(v2, nil, []*keys.Key{carol})
 	require.ErrorContains(t, err, "--previous")
 	v2 = signTrust(t, v2, v1, carol)
 	s, err := TrustStatusOf(v2, v1)

@@ -12,6 +12,8 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // DefaultTrustValidity is how long a trust document lets new releases in.
@@ -26,17 +28,17 @@ var ErrNotYet = errors.New("not yet")
 // NewTrustKey reads the one public key in data, PEM, under a name for people. It has to be one that
 // wherry can sign with.
 func NewTrustKey(name string, data []byte) (bundle.TrustKey, error) {
-	keys, err := bundle.ParsePublicKeys(data)
+	parsed, err := bundle.ParsePublicKeys(data)
 	switch {
 	case err != nil:
 		return bundle.TrustKey{}, err
-	case len(keys) != 1:
-		return bundle.TrustKey{}, fmt.Errorf("it holds %d keys: give one by one", len(keys))
+	case len(parsed) != 1:
+		return bundle.TrustKey{}, fmt.Errorf("it holds %d keys: give one by one", len(parsed))
 	}
-	if _, ok := keys[0].(ed25519.PublicKey); ok {
-		return bundle.TrustKey{}, errEd25519
+	if _, ok := parsed[0].(ed25519.PublicKey); ok {
+		return bundle.TrustKey{}, keys.ErrEd25519
 	}
-	return bundle.NewTrustKey(name, keys[0])
+	return bundle.NewTrustKey(name, parsed[0])
 }
 
 // NewTrust returns version 1 of a platform's trust document, issued now, which nobody has signed.
@@ -80,7 +82,7 @@ func EditTrust(envelope []byte, now time.Time, changes ...TrustChange) ([]byte, 
 	setValidity(&d, d.ExpiresAt.Sub(d.IssuedAt), now)
 	for _, change := range changes {
 		if err := change(&d); err != nil {
-			return nil, &OptionError{err}
+			return nil, &usage.Error{Err: err}
 		}
 	}
 	if before != 0 {
@@ -220,7 +222,7 @@ func setValidity(d *bundle.TrustDocument, validFor time.Duration, now time.Time)
 func sealTrust(d bundle.TrustDocument) ([]byte, error) {
 	envelope, err := bundle.SealTrust(d)
 	if err != nil {
-		return nil, &OptionError{err}
+		return nil, &usage.Error{Err: err}
 	}
 	return envelope, nil
 }

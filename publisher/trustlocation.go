@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // WalkTrust returns chain with all versions that follow it at loc, in order. A chain that is nil begins
@@ -30,7 +31,7 @@ func WalkTrust(ctx context.Context, loc oci.Location, chain bundle.TrustChain, o
 // BeginTrust returns the chain that begins with version 1 in envelope, which somebody vouches for.
 func BeginTrust(envelope []byte) (bundle.TrustChain, error) {
 	if d, _, err := bundle.OpenTrust(envelope); err == nil && d.Version != 1 {
-		return nil, &OptionError{fmt.Errorf("it is version %d: give version 1, from which the others are followed at the location", d.Version)}
+		return nil, usage.Errorf("it is version %d: give version 1, from which the others are followed at the location", d.Version)
 	}
 	return bundle.TrustChain(nil).Append(envelope)
 }
@@ -46,7 +47,7 @@ type PublishedTrust struct {
 // PublishTrust puts the document in envelope at loc, after the versions that are there, which it has to
 // continue. One that is there already is left as it is, and another one of the same version is never
 // replaced: the error is a *bundle.Refusal then. It wraps ErrNotYet where signatures are missing, and is an
-// *OptionError where a version between is.
+// *Error where a version between is.
 func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts oci.Options) (*PublishedTrust, error) {
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
@@ -70,7 +71,7 @@ func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts o
 		done.Result, done.Digest = OutcomeUnchanged, desc.Digest
 		return done, err
 	case d.Version > there+1:
-		return nil, &OptionError{fmt.Errorf("version %d cannot be the next at %s, which has %d: publish version %d first", d.Version, loc, there, there+1)}
+		return nil, usage.Errorf("version %d cannot be the next at %s, which has %d: publish version %d first", d.Version, loc, there, there+1)
 	}
 	if err := checkSigned(envelope, chain); err != nil {
 		return nil, err

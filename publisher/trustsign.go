@@ -4,7 +4,6 @@ import (
 	"bytes"
 	"cmp"
 	"encoding/json"
-	"errors"
 	"fmt"
 	"slices"
 	"strconv"
@@ -15,11 +14,13 @@ import (
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 // SignTrust adds the signatures of keys to the document in envelope, each once. Each has to be a root key
 // of it or, where that is given, of previous, the document before it: a root key that leaves signs as well.
-func SignTrust(envelope, previous []byte, keys []*Key) ([]byte, error) {
+func SignTrust(envelope, previous []byte, keys []*keys.Key) ([]byte, error) {
 	s, err := TrustStatusOf(envelope, previous)
 	if err != nil {
 		return nil, err
@@ -30,7 +31,7 @@ func SignTrust(envelope, previous []byte, keys []*Key) ([]byte, error) {
 			return nil, err
 		}
 		if !s.asks(id) {
-			return nil, &OptionError{s.refuseKey(id, previous != nil)}
+			return nil, &usage.Error{Err: s.refuseKey(id, previous != nil)}
 		}
 		if envelope, err = bundle.SignTrust(envelope, key); err != nil {
 			return nil, err
@@ -59,7 +60,7 @@ func JoinTrust(envelope []byte, others ...[]byte) ([]byte, error) {
 			return nil, err
 		}
 		if env.Payload != joined.Payload {
-			return nil, &OptionError{errors.New("it is another document, of which signatures say nothing about this one")}
+			return nil, usage.Errorf("it is another document, of which signatures say nothing about this one")
 		}
 		for _, s := range env.Signatures {
 			if err := joinSignature(&joined, s, d.Root); err != nil {
@@ -179,7 +180,7 @@ func (q Quorum) lacks(whose string) string {
 }
 
 // TrustStatusOf says who has signed the document in envelope. Previous is the one before it, or nil where
-// that is not known. The error is an *OptionError where it is not the one before.
+// that is not known. The error is an *Error where it is not the one before.
 func TrustStatusOf(envelope, previous []byte) (*TrustStatus, error) {
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
@@ -200,7 +201,7 @@ func TrustStatusOf(envelope, previous []byte) (*TrustStatus, error) {
 		return nil, fmt.Errorf("the version before: %w", err)
 	}
 	if before.Version != d.Version-1 || before.Platform != d.Platform {
-		return nil, &OptionError{fmt.Errorf("version %d of platform %q is not the one before version %d of %q", before.Version, before.Platform, d.Version, d.Platform)}
+		return nil, usage.Errorf("version %d of platform %q is not the one before version %d of %q", before.Version, before.Platform, d.Version, d.Platform)
 	}
 	q, err := quorumOf(envelope, before.Root)
 	s.Previous, s.Complete = &q, s.Own.met() && q.met()

@@ -7,7 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 // identityFlags says who has to have signed without a key.
@@ -24,16 +24,16 @@ func (f *identityFlags) add(cmd *cobra.Command) {
 	cmd.MarkFlagsRequiredTogether("certificate-identity", "certificate-oidc-issuer")
 }
 
-func (f *identityFlags) trust() (*publisher.Keyless, error) {
+func (f *identityFlags) trust() (*keys.Keyless, error) {
 	var root []byte
 	if f.root != "" {
 		var err error
-		root, err = regularfile.Read(f.root, publisher.MaxTrustedRootBytes)
+		root, err = regularfile.Read(f.root, keys.MaxTrustedRootBytes)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--trusted-root: %w", err), "")
 		}
 	}
-	trust, err := publisher.NewKeyless(f.subject, f.issuer, root)
+	trust, err := keys.NewKeyless(f.subject, f.issuer, root)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, err, `"cosign trusted-root create" makes a trusted root`)
 	}

@@ -8,7 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 func newKeysCommand() *cobra.Command {
@@ -43,7 +43,7 @@ The password comes from --password-file, else from ` + passwordVariable + `, els
 				return cli.Fail(cli.Usage, errors.New("the password is empty: whoever reads the file could sign releases"),
 					"give a password, or --allow-empty-password if that is what you want")
 			}
-			files, err := publisher.GenerateKeys(prefix, secret)
+			files, err := keys.Generate(prefix, secret)
 			if errors.Is(err, fs.ErrExist) {
 				return cli.Fail(cli.Usage, err, "name another PREFIX with -o; what an old key has signed stays valid")
 			}

@@ -12,7 +12,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -181,7 +181,7 @@ func (c *lintCollector) environment(ctx context.Context, o platform.Source) erro
 	if err != nil {
 		return cli.Fail(cli.Usage, err, "")
 	}
-	found := slices.Concat(loaded.Warnings, report.Findings, publisher.LintArtifacts(report))
+	found := slices.Concat(loaded.Warnings, report.Findings, artifacts.Lint(report))
 	c.add(o.Environment, c.unread(loaded, found))
 	for _, f := range report.Unused {
 		key := f.Code + " " + f.Position.String()

@@ -14,7 +14,7 @@ import (
 	"golang.org/x/term"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
 const (
@@ -110,7 +110,7 @@ func answer[T any](ctx context.Context, read func() (T, error)) (T, error) {
 }
 
 // loadKey opens the private key in the file name.
-func loadKey(cmd *cobra.Command, name string, password *passwordFlags) (*publisher.Key, error) {
+func loadKey(cmd *cobra.Command, name string, password *passwordFlags) (*keys.Key, error) {
 	data, err := cli.ReadInput(cmd, name, maxSecretBytes)
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `"wherry keys generate" makes a key pair`)
@@ -119,8 +119,8 @@ func loadKey(cmd *cobra.Command, name string, password *passwordFlags) (*publish
 	if err != nil {
 		return nil, err
 	}
-	key, err := publisher.LoadKey(data, secret)
-	if errors.Is(err, publisher.ErrPassword) {
+	key, err := keys.Load(data, secret)
+	if errors.Is(err, keys.ErrPassword) {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key %s: %w", name, err),
 			fmt.Sprintf("the password comes from --password-file, else from %s, else from the terminal", passwordVariable))
 	}

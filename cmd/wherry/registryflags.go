@@ -20,7 +20,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -65,7 +67,7 @@ func (f *registryFlags) options() oci.Options {
 // registryFailure gives an error about what lies at loc its exit code and says what to do.
 func registryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
-	var option *publisher.OptionError
+	var option *usage.Error
 	var unknown *publisher.UnknownReleaseError
 	var environment *publisher.NoEnvironmentError
 	switch {
@@ -155,7 +157,7 @@ func cell(s string) string {
 }
 
 // lastReleases reads the last releases at loc, for those who publish there or plan to.
-func lastReleases(loc oci.Location, trust publisher.Trust, keys []*publisher.Key, opts publisher.PublishOptions) func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
+func lastReleases(loc oci.Location, trust publisher.Trust, keys []*keys.Key, opts publisher.PublishOptions) func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
 	return func(loaded *platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
 		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
 		return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {

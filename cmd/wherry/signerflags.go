@@ -11,7 +11,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 const (
@@ -53,7 +54,7 @@ func (f *signerFlags) addOptional(cmd *cobra.Command) {
 
 // open opens all keys, in the order of --key and then of --signer. They work while the command
 // does, and no two of them are the same.
-func (f *signerFlags) open(cmd *cobra.Command) ([]*publisher.Key, error) {
+func (f *signerFlags) open(cmd *cobra.Command) ([]*keys.Key, error) {
 	// What is written wrongly is said before anybody is asked for a password.
 	if slices.Contains(f.keys, "") {
 		return nil, cli.Usagef("--key is empty: it names the file of a private key")
@@ -63,9 +64,9 @@ func (f *signerFlags) open(cmd *cobra.Command) ([]*publisher.Key, error) {
 			return nil, cli.Usagef("--signer: write cosign:URI, such as cosign:pkcs11:… or cosign:awskms://…")
 		}
 	}
-	var keys []*publisher.Key
+	var opened []*keys.Key
 	names := map[string]string{}
-	take := func(key *publisher.Key, name string) error {
+	take := func(key *keys.Key, name string) error {
 		id, err := bundle.KeyID(key.Public())
 		if err != nil {
 			return err
@@ -74,7 +75,7 @@ func (f *signerFlags) open(cmd *cobra.Command) ([]*publisher.Key, error) {
 			return cli.Usagef("%s is the same key as %s: each signs once", name, other)
 		}
 		names[id] = name
-		keys = append(keys, key)
+		opened = append(opened, key)
 		return nil
 	}
 	for _, name := range f.keys {
@@ -95,16 +96,16 @@ func (f *signerFlags) open(cmd *cobra.Command) ([]*publisher.Key, error) {
 			return nil, err
 		}
 	}
-	return keys, nil
+	return opened, nil
 }
 
-func (f *signerFlags) openSigner(cmd *cobra.Command, uri string) (*publisher.Key, error) {
-	opts := publisher.CosignOptions{Program: f.cosign}
+func (f *signerFlags) openSigner(cmd *cobra.Command, uri string) (*keys.Key, error) {
+	opts := keys.CosignOptions{Program: f.cosign}
 	if opts.Program == "" {
 		opts.Program = os.Getenv(cosignVariable)
 	}
 	isToken := strings.HasPrefix(uri, "pkcs11:")
-	if _, known := publisher.PINInURI(uri); isToken && !known && os.Getenv(pinVariable) == "" {
+	if _, known := keys.PINInURI(uri); isToken && !known && os.Getenv(pinVariable) == "" {
 		// Asked for once, and not by cosign for each signature.
 		pin, err := promptSecret(cmd, "PIN of the token: ")
 		if err != nil && !errors.Is(err, errNoTerminal) {
@@ -112,14 +113,14 @@ func (f *signerFlags) openSigner(cmd *cobra.Command, uri string) (*publisher.Key
 		}
 		opts.PIN = string(pin)
 	}
-	key, err := publisher.OpenCosignKey(cmd.Context(), uri, opts)
-	var wrong *publisher.OptionError
+	key, err := keys.OpenCosign(cmd.Context(), uri, opts)
+	var wrong *usage.Error
 	switch {
 	case err == nil || cmd.Context().Err() != nil:
 		return key, err
 	case errors.As(err, &wrong):
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "a key in a file is given with --key")
-	case errors.Is(err, publisher.ErrNoCosign):
+	case errors.Is(err, keys.ErrNoCosign):
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--signer: %w", err), "install cosign 2.6 or a later 2.x, or name it with --cosign or "+cosignVariable)
 	case isToken:
 		return nil, cli.Fail(cli.Failed, fmt.Errorf("--signer: %w", err), "are the token and the key there? The PIN comes from pin-value in the URI, else from "+

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -151,7 +152,7 @@ func (f *sourceFlags) pin(cmd *cobra.Command, result *scheduler.Result) error {
 	if err != nil {
 		return err
 	}
-	return publisher.Pin(cmd.Context(), result, publisher.PinOptions{Timeout: f.timeout, Mirrors: mirrors, OCI: new(registryFlags).options()})
+	return artifacts.Pin(cmd.Context(), result, artifacts.PinOptions{Timeout: f.timeout, Mirrors: mirrors, OCI: new(registryFlags).options()})
 }
 
 // mirrorMap reads --mirror.

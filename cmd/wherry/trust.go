@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 func newTrustCommand() *cobra.Command {
@@ -128,7 +129,7 @@ func readTrustKey(flag, value string) (bundle.TrustKey, error) {
 
 // trustFailure gives an error about the document in file its exit code and says what to do.
 func trustFailure(err error, file string, loc oci.Location) error {
-	var option *publisher.OptionError
+	var option *usage.Error
 	var refusal *bundle.Refusal
 	switch {
 	case errors.Is(err, publisher.ErrNotYet):

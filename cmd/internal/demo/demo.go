@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
@@ -80,7 +80,7 @@ type show struct {
 	Options
 	dir      string
 	platform sample
-	key      *publisher.Key
+	key      *keys.Key
 	trust    bundle.Trust
 	prefix   oci.Location // where bundles go: the registry below dir
 	hub      *hub.Hub

@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -21,7 +22,7 @@ import (
 // makeKeys makes the publisher's key pair. Its password is forgotten with the process.
 func (s *show) makeKeys(context.Context) error {
 	password := []byte(rand.Text())
-	files, err := publisher.GenerateKeys(s.path("cosign"), password)
+	files, err := keys.Generate(s.path("cosign"), password)
 	if err != nil {
 		return err
 	}
@@ -29,7 +30,7 @@ func (s *show) makeKeys(context.Context) error {
 	if err != nil {
 		return err
 	}
-	if s.key, err = publisher.LoadKey(data, password); err != nil {
+	if s.key, err = keys.Load(data, password); err != nil {
 		return err
 	}
 	s.trust = bundle.Pinned(bundle.Keys{s.key.Public()})
@@ -85,7 +86,7 @@ func (s *show) publish(ctx context.Context, environment string) (*publisher.Publ
 	if err != nil {
 		return nil, err
 	}
-	done, err := publisher.Publish(ctx, rendered, s.prefix, []*publisher.Key{s.key}, publisher.PublishOptions{EnvironmentCommit: loaded.EnvironmentCommit})
+	done, err := publisher.Publish(ctx, rendered, s.prefix, []*keys.Key{s.key}, publisher.PublishOptions{EnvironmentCommit: loaded.EnvironmentCommit})
 	if err != nil {
 		return nil, err
 	}

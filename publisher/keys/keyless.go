@@ -1,4 +1,4 @@
-package publisher
+package keys
 
 import (
 	"context"
@@ -63,9 +63,9 @@ func NewKeyless(subject, issuer string, trustedRoot []byte) (*Keyless, error) {
 	return &Keyless{subject, issuer, material}, nil
 }
 
-// verify returns who has signed manifest d, if that is whom k trusts, and a *bundle.Refusal otherwise. It asks
+// Verify returns who has signed manifest d, if that is whom k trusts, and a *bundle.Refusal otherwise. It asks
 // nobody but src.
-func (k *Keyless) verify(ctx context.Context, src bundle.Source, d digest.Digest) (*Identity, error) {
+func (k *Keyless) Verify(ctx context.Context, src bundle.Source, d digest.Digest) (*Identity, error) {
 	layers, err := bundle.SignatureLayers(ctx, src, d)
 	if err != nil {
 		return nil, err

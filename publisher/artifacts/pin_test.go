@@ -1,4 +1,4 @@
-package publisher
+package artifacts
 
 import (
 	"bytes"
@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/gittest"
+	"github.com/wherry-dev/wherry/publisher/registrytest"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -37,7 +38,7 @@ type sources struct {
 func newSources(t *testing.T) *sources {
 	s := &sources{t: t, repo: filepath.Join(t.TempDir(), "app.git")}
 	s.git = gittest.Serve(t, gittest.FullServer(s.repo))
-	s.registry = strings.TrimPrefix(gittest.Serve(t, newRegistry(t, "", "")), "http://")
+	s.registry = strings.TrimPrefix(gittest.Serve(t, registrytest.New(t, "", "")), "http://")
 	s.registry = strings.TrimSuffix(s.registry, "/platform")
 	s.charts = strings.TrimSuffix(gittest.Serve(t, http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		if r.URL.Path != "/charts/index.yaml" {
@@ -68,7 +69,7 @@ func (s *sources) push(repository, tag, content string, annotations map[string]s
 	require.NoError(s.t, err)
 	manifest := bundle.NewBlob(ocispec.MediaTypeImageManifest, data)
 	for _, b := range []bundle.Blob{layer, config, manifest} {
-		require.NoError(s.t, pushBlob(s.t.Context(), repo, b))
+		require.NoError(s.t, repo.Push(s.t.Context(), b.Descriptor, bytes.NewReader(b.Data)))
 	}
 	require.NoError(s.t, repo.Tag(s.t.Context(), manifest.Descriptor, tag))
 	return manifest.Descriptor.Digest, int64(len(content) + 2 + len(data))
@@ -128,7 +129,7 @@ func TestPinWritesCommitsWhereSourcesNameBranches(t *testing.T) {
 		t.Run(name, func(t *testing.T) {
 			got, a := onlyPinned(t, strings.ReplaceAll(c.file, "GITURL", s.git))
 			require.Equal(t, strings.ReplaceAll(c.want, "GITURL", s.git), got)
-			for _, artifact := range Artifacts([]scheduler.Assignment{a}) {
+			for _, artifact := range Of([]scheduler.Assignment{a}) {
 				require.False(t, artifact.Unresolved)
 			}
 			again, _ := onlyPinned(t, got)
@@ -165,7 +166,7 @@ func TestPinWritesDigestsAndVersions(t *testing.T) {
 			got, a := onlyPinned(t, fill(c.file))
 			require.Equal(t, fill(c.want), got)
 			require.Equal(t, c.version, a.Version)
-			for _, artifact := range Artifacts([]scheduler.Assignment{a}) {
+			for _, artifact := range Of([]scheduler.Assignment{a}) {
 				require.False(t, artifact.Unresolved)
 				if artifact.Digest == d.String() {
 					require.Equal(t, size, artifact.Size)
@@ -304,7 +305,7 @@ func TestManifestsThatWereFetchedAreListedToo(t *testing.T) {
 	a.Manifests = map[string]string{"repo": s.git, "branch": "main", "path": "live"}
 	ct := pinned(t, PinOptions{}, a)
 	require.Empty(t, ct.Failures)
-	require.NoError(t, checkPinned(ct), "what an app team's manifests name does not keep it from being published")
+	require.NoError(t, CheckPinned(ct), "what an app team's manifests name does not keep it from being published")
 	require.Equal(t, strings.Join([]string{
 		"git " + strings.TrimPrefix(s.git, "http://") + " " + s.git + "#main sha1:" + sha,
 		"image docker.io/library/nginx docker.io/library/nginx@" + someDigest + " " + someDigest,

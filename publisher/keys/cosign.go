@@ -1,4 +1,4 @@
-package publisher
+package keys
 
 import (
 	"bytes"
@@ -19,6 +19,8 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/program"
+	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 const (
@@ -29,9 +31,9 @@ const (
 	maxCosignOutput = 64 << 10
 	// maxCosignMessage bounds what an error repeats of that, in bytes.
 	maxCosignMessage = 1 << 10
-	// pinVariable and passwordVariable are cosign's own.
-	pinVariable      = "COSIGN_PKCS11_PIN"
-	passwordVariable = "COSIGN_PASSWORD"
+	// PINVariable and PasswordVariable name the environment variables by which cosign takes secrets.
+	PINVariable      = "COSIGN_PKCS11_PIN"
+	PasswordVariable = "COSIGN_PASSWORD"
 )
 
 // CosignOptions says how to run cosign. The zero value runs the cosign on PATH, with no PIN but the
@@ -43,13 +45,13 @@ type CosignOptions struct {
 	PIN string
 }
 
-// ErrNoCosign is wrapped by OpenCosignKey's error when there is no such program.
+// ErrNoCosign is wrapped by OpenCosign's error when there is no such program.
 var ErrNoCosign = errors.New("cosign cannot be run")
 
-// OpenCosignKey returns the key that cosign knows by uri, such as pkcs11:token=release;object=key?module-path=…
+// OpenCosign returns the key that cosign knows by uri, such as pkcs11:token=release;object=key?module-path=…
 // or awskms:///alias/release. The private half stays where it is: cosign is run once here, for the public
 // half, and once for each signature, until ctx ends. No error has a PIN in it.
-func OpenCosignKey(ctx context.Context, uri string, opts CosignOptions) (*Key, error) {
+func OpenCosign(ctx context.Context, uri string, opts CosignOptions) (*Key, error) {
 	c, err := newCosign(ctx, uri, opts)
 	if err != nil {
 		return nil, err
@@ -85,7 +87,7 @@ var cosignURI = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
 
 func newCosign(ctx context.Context, uri string, opts CosignOptions) (*cosignProgram, error) {
 	if !cosignURI.MatchString(uri) {
-		return nil, &OptionError{fmt.Errorf("%q is no URI of a key, such as pkcs11:… or awskms://…", uri)}
+		return nil, usage.Errorf("%q is no URI of a key, such as pkcs11:… or awskms://…", uri)
 	}
 	c := &cosignProgram{ctx: ctx, uri: uri, name: uri, pin: opts.PIN}
 	if pin, ok := PINInURI(uri); ok {
@@ -96,7 +98,7 @@ func newCosign(ctx context.Context, uri string, opts CosignOptions) (*cosignProg
 	if u, err := url.Parse(uri); err == nil && u.User != nil {
 		c.name = u.Redacted()
 	}
-	c.pin = cmp.Or(c.pin, os.Getenv(pinVariable))
+	c.pin = cmp.Or(c.pin, os.Getenv(PINVariable))
 	var err error
 	if c.program, err = exec.LookPath(cmp.Or(opts.Program, "cosign")); err != nil {
 		return nil, fmt.Errorf("%w: %w", ErrNoCosign, err)
@@ -157,12 +159,12 @@ func (c *cosignProgram) run(ctx context.Context, stdin []byte, args ...string) (
 	limited, cancel := context.WithTimeout(ctx, cosignTimeout)
 	defer cancel()
 	cmd := exec.Command(c.program, args...)
-	stdout, stderr := &headWriter{limit: maxCosignOutput + 1}, &headWriter{limit: maxCosignOutput}
+	stdout, stderr := &program.HeadWriter{Limit: maxCosignOutput + 1}, &program.HeadWriter{Limit: maxCosignOutput}
 	cmd.Stdin, cmd.Stdout, cmd.Stderr = bytes.NewReader(stdin), stdout, stderr
 	if c.pin != "" {
-		cmd.Env = append(os.Environ(), pinVariable+"="+c.pin)
+		cmd.Env = append(os.Environ(), PINVariable+"="+c.pin)
 	}
-	err := runProgram(limited, cmd)
+	err := program.Run(limited, cmd)
 	switch {
 	case ctx.Err() != nil:
 		return nil, ctx.Err()

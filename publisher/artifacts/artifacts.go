@@ -1,4 +1,9 @@
-package publisher
+// Package artifacts finds what rendered manifests need from elsewhere: images, charts, repositories, Zarf packages.
+//
+// [Of] lists the needs of assignments and asks nobody. [Pin] asks the places that are named, and writes the commits and
+// digests that they have now into the manifests of cluster types that want it; all other bytes stay. [Lint] tells what
+// has no digest yet. Nothing is fetched into a bundle here.
+package artifacts
 
 import (
 	"fmt"
@@ -12,11 +17,10 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// Artifacts lists what assignments need beside the bundle: what their files and their targets' manifests
+// Of lists what assignments need beside the bundle: what their files and their targets' manifests
 // name, by digest where that is given there or was found out by Pin, and what stands in the manifests that
-// Pin has fetched. It asks nobody, so that the same
-// input gives the same list. Files that are no YAML name nothing.
-func Artifacts(assignments []scheduler.Assignment) []bundle.Artifact {
+// Pin has fetched. It asks nobody, so that the same input gives the same list. Files that are no YAML name nothing.
+func Of(assignments []scheduler.Assignment) []bundle.Artifact {
 	lists := make([][]bundle.Artifact, len(assignments))
 	var group errgroup.Group // parsing takes the time
 	group.SetLimit(runtime.GOMAXPROCS(0))
@@ -49,9 +53,9 @@ func named(a *scheduler.Assignment) []bundle.Artifact {
 	return list
 }
 
-// fetched lists what the adapter directory brings from registries for a. What has no digest is an error:
+// Fetched lists what the adapter directory brings from registries for a. What has no digest is an error:
 // rendering has found most of it before, and fails such an assignment alone.
-func fetched(a *scheduler.Assignment) ([]bundle.FetchedArtifact, error) {
+func Fetched(a *scheduler.Assignment) ([]bundle.FetchedArtifact, error) {
 	if a.Adapter != scheduler.DirectoryAdapter {
 		return nil, nil
 	}
@@ -84,9 +88,9 @@ func inside(a *scheduler.Assignment) []bundle.Artifact {
 	return list
 }
 
-// checkPinned says what of a cluster type that asks for it has not been through Pin.
-func checkPinned(ct scheduler.ClusterTypeResult) error {
-	if !isPinned(ct) {
+// CheckPinned says what of a cluster type that asks for it has not been through Pin.
+func CheckPinned(ct scheduler.ClusterTypeResult) error {
+	if !IsPinned(ct) {
 		return nil
 	}
 	for i := range ct.Assignments {

@@ -1,4 +1,4 @@
-package publisher
+package artifacts
 
 import (
 	"bytes"
@@ -66,14 +66,14 @@ func Pin(ctx context.Context, result *scheduler.Result, opts PinOptions) error {
 func pinnedTypes(result *scheduler.Result) []*scheduler.ClusterTypeResult {
 	var types []*scheduler.ClusterTypeResult
 	for i := range result.ClusterTypes {
-		if isPinned(result.ClusterTypes[i]) {
+		if IsPinned(result.ClusterTypes[i]) {
 			types = append(types, &result.ClusterTypes[i])
 		}
 	}
 	return types
 }
 
-func isPinned(ct scheduler.ClusterTypeResult) bool {
+func IsPinned(ct scheduler.ClusterTypeResult) bool {
 	return ct.Annotations[scheduler.PinAnnotation] == scheduler.PinCommit
 }
 

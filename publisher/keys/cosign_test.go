@@ -1,4 +1,4 @@
-package publisher
+package keys
 
 import (
 	"bytes"
@@ -53,7 +53,7 @@ func TestCosignSignsWhatItIsGiven(t *testing.T) {
 	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
 	require.NoError(t, err)
 	opts := standIn(t, private.Public(), "echo "+signed(t, private, "release"))
-	key, err := OpenCosignKey(t.Context(), "pkcs11:token=a;object=b?pin-value=98%2F76&module-path=/m.so", opts)
+	key, err := OpenCosign(t.Context(), "pkcs11:token=a;object=b?pin-value=98%2F76&module-path=/m.so", opts)
 	require.NoError(t, err)
 	require.Equal(t, private.Public(), key.Public())
 	sig, err := key.SignMessage(strings.NewReader("release"))
@@ -89,7 +89,7 @@ func TestNoSignatureOfCosignIsTakenOnTrust(t *testing.T) {
 			t.Parallel()
 			opts := standIn(t, private.Public(), tc.signs)
 			opts.PIN = "314159"
-			key, err := OpenCosignKey(t.Context(), "pkcs11:token=a", opts)
+			key, err := OpenCosign(t.Context(), "pkcs11:token=a", opts)
 			require.NoError(t, err)
 			sig, err := key.SignMessage(strings.NewReader("release"))
 			require.Nil(t, sig)
@@ -103,18 +103,18 @@ func TestNoSignatureOfCosignIsTakenOnTrust(t *testing.T) {
 func TestKeysThatCosignCannotGive(t *testing.T) {
 	edwards, _, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	_, err = OpenCosignKey(t.Context(), "awskms:///a", standIn(t, edwards, "true"))
+	_, err = OpenCosign(t.Context(), "awskms:///a", standIn(t, edwards, "true"))
 	require.ErrorContains(t, err, "ed25519 keys cannot sign releases")
 
-	_, err = OpenCosignKey(t.Context(), "awskms:///a", CosignOptions{Program: "/bin/true"})
+	_, err = OpenCosign(t.Context(), "awskms:///a", CosignOptions{Program: "/bin/true"})
 	require.ErrorContains(t, err, "is not one public key")
-	_, err = OpenCosignKey(t.Context(), "awskms:///a", CosignOptions{Program: filepath.Join(t.TempDir(), "none")})
+	_, err = OpenCosign(t.Context(), "awskms:///a", CosignOptions{Program: filepath.Join(t.TempDir(), "none")})
 	require.ErrorIs(t, err, ErrNoCosign)
-	_, err = OpenCosignKey(t.Context(), "cosign.key", CosignOptions{})
+	_, err = OpenCosign(t.Context(), "cosign.key", CosignOptions{})
 	require.ErrorContains(t, err, "is no URI of a key")
-	_, err = OpenCosignKey(t.Context(), "pkcs11:a?pin-value=314159", CosignOptions{Program: "/bin/false"})
+	_, err = OpenCosign(t.Context(), "pkcs11:a?pin-value=314159", CosignOptions{Program: "/bin/false"})
 	require.EqualError(t, err, "public key of pkcs11:a: cosign: exit status 1")
-	_, err = OpenCosignKey(t.Context(), "hashivault://me:314159@vault/a", CosignOptions{Program: "/bin/false"})
+	_, err = OpenCosign(t.Context(), "hashivault://me:314159@vault/a", CosignOptions{Program: "/bin/false"})
 	require.NotContains(t, err.Error(), "314159")
 }
 

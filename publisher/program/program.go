@@ -1,4 +1,7 @@
-package publisher
+// Package program runs other programs so that they end with their caller.
+//
+// Use [Run] in place of exec.Cmd.Run: what the program has started ends with it.
+package program
 
 import (
 	"bytes"
@@ -11,9 +14,9 @@ import (
 // programGrace is how long a program that is told to end may take to put its things away.
 const programGrace = 2 * time.Second
 
-// runProgram runs cmd, made by exec.Command, in a process group of its own, so that what it has started ends
+// Run runs cmd, made by exec.Command, in a process group of its own, so that what it has started ends
 // with it when ctx does. The error is ctx's where that has ended it.
-func runProgram(ctx context.Context, cmd *exec.Cmd) error {
+func Run(ctx context.Context, cmd *exec.Cmd) error {
 	if err := ctx.Err(); err != nil {
 		return err
 	}
@@ -44,15 +47,15 @@ func runProgram(ctx context.Context, cmd *exec.Cmd) error {
 	return ctx.Err()
 }
 
-// headWriter keeps the first limit bytes of what is written and drops the rest, so that no program is
+// HeadWriter keeps the first limit bytes of what is written and drops the rest, so that no program is
 // stopped by a full pipe, and none fills the memory.
-type headWriter struct {
+type HeadWriter struct {
 	bytes.Buffer
-	limit int
+	Limit int // in bytes
 }
 
-func (w *headWriter) Write(p []byte) (int, error) {
-	if room := w.limit - w.Len(); room > 0 {
+func (w *HeadWriter) Write(p []byte) (int, error) {
+	if room := w.Limit - w.Len(); room > 0 {
 		w.Buffer.Write(p[:min(room, len(p))])
 	}
 	return len(p), nil

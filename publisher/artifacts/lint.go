@@ -1,4 +1,4 @@
-package publisher
+package artifacts
 
 import (
 	"fmt"
@@ -8,18 +8,18 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// LintArtifacts says, in one note at the first cluster type that is concerned, what assignments need
+// Lint says, in one note at the first cluster type that is concerned, what assignments need
 // without naming it by digest or commit. Types that ask for pins are not: publishing finds those out.
-func LintArtifacts(report *scheduler.LintReport) []finding.Finding {
+func Lint(report *scheduler.LintReport) []finding.Finding {
 	var first, used string
 	var example bundle.Artifact
 	artifacts, types := map[string]bool{}, 0
 	for _, ct := range report.Rendered.ClusterTypes {
-		if isPinned(ct) {
+		if IsPinned(ct) {
 			continue
 		}
 		concerned := false
-		for _, a := range Artifacts(ct.Assignments) {
+		for _, a := range Of(ct.Assignments) {
 			if !a.Unresolved {
 				continue
 			}

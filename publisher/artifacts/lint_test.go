@@ -1,4 +1,4 @@
-package publisher
+package artifacts
 
 import (
 	"testing"
@@ -24,7 +24,7 @@ func TestLintArtifacts(t *testing.T) {
 		Rendered:     &scheduler.Result{ClusterTypes: types},
 		ClusterTypes: map[string]finding.Position{"floats": {File: "a.yaml", Line: 3}},
 	}
-	require.Empty(t, LintArtifacts(report))
+	require.Empty(t, Lint(report))
 	report.Rendered.ClusterTypes = append(types,
 		scheduler.ClusterTypeResult{Name: "floats", Assignments: []scheduler.Assignment{pod("x", "nginx:2"), pod("y", "nginx:1"), pod("z", "nginx:1")}},
 		scheduler.ClusterTypeResult{Name: "too", Assignments: []scheduler.Assignment{pod("x", "nginx:2")}})
@@ -32,5 +32,5 @@ func TestLintArtifacts(t *testing.T) {
 		Code: "N1701", Note: true, Position: finding.Position{File: "a.yaml", Line: 3},
 		Message: "artifacts without digest or commit: 2, on 2 of the cluster types, such as image docker.io/library/nginx:1 for floats/y",
 		Hint:    "name them by digest or commit, or have publishing do so with the annotation wherry.dev/pin: commit",
-	}}, LintArtifacts(report))
+	}}, Lint(report))
 }

@@ -1,4 +1,4 @@
-package publisher
+package artifacts
 
 import (
 	"strings"
@@ -23,7 +23,7 @@ func rendered(file string) scheduler.Assignment {
 // listOf is what an assignment needs, one to a line.
 func listOf(a scheduler.Assignment) string {
 	var lines []string
-	for _, n := range Artifacts([]scheduler.Assignment{a}) {
+	for _, n := range Of([]scheduler.Assignment{a}) {
 		line := string(n.Type) + " " + n.Name + " " + n.Reference
 		if n.Digest != "" {
 			line += " " + n.Digest
@@ -135,7 +135,7 @@ func TestArtifactsSayWhoUsesThem(t *testing.T) {
 	require.Equal(t, []bundle.Artifact{
 		{Type: "git", Name: "example.com/app", Reference: "https://example.com/app#dev", Unresolved: true, UsedBy: []string{"app-t1"}},
 		{Type: "git", Name: "example.com/app", Reference: "https://example.com/app#dev", Digest: "sha1:12", Size: 4, UsedBy: []string{"app-t0"}},
-	}, Artifacts([]scheduler.Assignment{a, b}))
+	}, Of([]scheduler.Assignment{a, b}))
 }
 
 func TestImagesAreReadAsEnginesReadThem(t *testing.T) {

@@ -1,6 +1,6 @@
 //go:build unix
 
-package publisher
+package keys
 
 import (
 	"context"
@@ -24,7 +24,7 @@ func TestAnInterruptEndsCosignAndWhatItStarted(t *testing.T) {
 	require.NoError(t, err)
 	opts := standIn(t, private.Public(), "sleep 600 & echo $! > child.tmp; mv child.tmp child; wait")
 	ctx, cancel := context.WithCancel(t.Context())
-	key, err := OpenCosignKey(ctx, "awskms:///a", opts)
+	key, err := OpenCosign(ctx, "awskms:///a", opts)
 	require.NoError(t, err)
 	var child int
 	go func() {

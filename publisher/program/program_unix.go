@@ -1,6 +1,6 @@
 //go:build unix
 
-package publisher
+package program
 
 import (
 	"os"

@@ -1,4 +1,9 @@
-package publisher
+// Package keys holds the keys that sign releases and trust documents, and verifies signatures without a key.
+//
+// A [Key] comes from a file ([Load], [Generate]) or, by the cosign program, from a token or a key service
+// ([OpenCosign]). [Keyless] verifies signatures by certificates of an identity; nothing here makes those. A private key
+// never leaves the package, and no message shows a PIN or a password.
+package keys
 
 import (
 	"crypto"
@@ -12,15 +17,13 @@ import (
 
 	"github.com/sigstore/cosign/v2/pkg/cosign"
 	"github.com/sigstore/sigstore/pkg/signature"
-
-	"github.com/wherry-dev/wherry/bundle"
 )
 
-// ErrPassword is wrapped by LoadKey's error when the password does not open the key.
+// ErrPassword is wrapped by Load's error when the password does not open the key.
 var ErrPassword = errors.New("the password does not open it")
 
-// errEd25519: cosign signs with the prehashed variant, which Flux and our agents do not verify.
-var errEd25519 = errors.New("ed25519 keys cannot sign releases: use ECDSA or RSA")
+// ErrEd25519 is returned for a key of a kind that cannot sign releases: cosign signs with the prehashed variant, which Flux and our agents do not verify.
+var ErrEd25519 = errors.New("ed25519 keys cannot sign releases: use ECDSA or RSA")
 
 // Key signs releases.
 type Key struct {
@@ -28,8 +31,8 @@ type Key struct {
 	public crypto.PublicKey
 }
 
-// NewKey returns a key that is in memory already, an ECDSA or RSA one.
-func NewKey(private crypto.Signer) (*Key, error) {
+// New returns a key that is in memory already, an ECDSA or RSA one.
+func New(private crypto.Signer) (*Key, error) {
 	signer, err := signature.LoadSigner(private, crypto.SHA256)
 	if err != nil {
 		return nil, fmt.Errorf("signing key: %w", err)
@@ -39,7 +42,7 @@ func NewKey(private crypto.Signer) (*Key, error) {
 
 func newKey(signer signature.Signer, public crypto.PublicKey) (*Key, error) {
 	if _, ok := public.(ed25519.PublicKey); ok {
-		return nil, errEd25519
+		return nil, ErrEd25519
 	}
 	return &Key{Signer: signer, public: public}, nil
 }
@@ -47,12 +50,9 @@ func newKey(signer signature.Signer, public crypto.PublicKey) (*Key, error) {
 // Public returns what agents pin.
 func (k *Key) Public() crypto.PublicKey { return k.public }
 
-// trusted is the trust of those who pin this key alone.
-func (k *Key) trusted() bundle.Trust { return bundle.Pinned(bundle.Keys{k.public}) }
-
-// LoadKey opens a private key as cosign writes it. It takes 64 MiB and about half a second, on purpose:
+// Load opens a private key as cosign writes it. It takes 64 MiB and about half a second, on purpose:
 // that is what guessing a password costs.
-func LoadKey(data, password []byte) (*Key, error) {
+func Load(data, password []byte) (*Key, error) {
 	block, _ := pem.Decode(data)
 	switch {
 	case block == nil:
@@ -73,31 +73,31 @@ func LoadKey(data, password []byte) (*Key, error) {
 	return newKey(signer, public)
 }
 
-// KeyFiles are the two files of a key pair.
-type KeyFiles struct {
+// Files are the two files of a key pair.
+type Files struct {
 	Private string `json:"private"`
 	Public  string `json:"public"`
 }
 
-// GenerateKeys writes a new key pair as prefix.key, with mode 0600, and prefix.pub. The password
+// Generate writes a new key pair as prefix.key, with mode 0600, and prefix.pub. The password
 // encrypts the private half. No existing file is replaced, and a failure leaves neither file behind;
 // the error wraps fs.ErrExist when one of them is there.
-func GenerateKeys(prefix string, password []byte) (files KeyFiles, err error) {
-	files = KeyFiles{Private: prefix + ".key", Public: prefix + ".pub"}
+func Generate(prefix string, password []byte) (files Files, err error) {
+	files = Files{Private: prefix + ".key", Public: prefix + ".pub"}
 	for _, name := range []string{files.Private, files.Public} {
 		if _, err := os.Lstat(name); err == nil {
-			return KeyFiles{}, fmt.Errorf("generate keys: %w", &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist})
+			return Files{}, fmt.Errorf("generate keys: %w", &fs.PathError{Op: "create", Path: name, Err: fs.ErrExist})
 		}
 	}
 	pair, err := cosign.GenerateKeyPair(func(bool) ([]byte, error) { return password, nil })
 	if err != nil {
-		return KeyFiles{}, fmt.Errorf("generate keys: %w", err)
+		return Files{}, fmt.Errorf("generate keys: %w", err)
 	}
 	if err := createFile(files.Private, pair.PrivateBytes, 0o600); err != nil {
-		return KeyFiles{}, fmt.Errorf("generate keys: %w", err)
+		return Files{}, fmt.Errorf("generate keys: %w", err)
 	}
 	if err := createFile(files.Public, pair.PublicBytes, 0o644); err != nil {
-		return KeyFiles{}, errors.Join(fmt.Errorf("generate keys: %w", err), os.Remove(files.Private))
+		return Files{}, errors.Join(fmt.Errorf("generate keys: %w", err), os.Remove(files.Private))
 	}
 	return files, nil
 }

@@ -1,4 +1,4 @@
-package publisher
+package artifacts
 
 import (
 	"bytes"
@@ -25,7 +25,7 @@ func FuzzPin(f *testing.F) {
 		if err := pinAll(&a); err != nil {
 			return
 		}
-		for _, artifact := range Artifacts([]scheduler.Assignment{a}) {
+		for _, artifact := range Of([]scheduler.Assignment{a}) {
 			require.False(t, artifact.Unresolved, "%+v\n%s", artifact, a.Files[1].Data)
 		}
 		again := a

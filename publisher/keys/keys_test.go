@@ -1,4 +1,4 @@
-package publisher
+package keys
 
 import (
 	"bytes"
@@ -19,31 +19,31 @@ import (
 
 func TestAGeneratedKeySignsForItsPublicHalf(t *testing.T) {
 	prefix := filepath.Join(t.TempDir(), "cosign")
-	files, err := GenerateKeys(prefix, []byte("secret"))
+	files, err := Generate(prefix, []byte("secret"))
 	require.NoError(t, err)
-	require.Equal(t, KeyFiles{Private: prefix + ".key", Public: prefix + ".pub"}, files)
+	require.Equal(t, Files{Private: prefix + ".key", Public: prefix + ".pub"}, files)
 	info, err := os.Stat(files.Private)
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o600), info.Mode())
 
 	data, err := os.ReadFile(files.Private)
 	require.NoError(t, err)
-	key, err := LoadKey(data, []byte("secret"))
+	key, err := Load(data, []byte("secret"))
 	require.NoError(t, err)
 	pub, err := os.ReadFile(files.Public)
 	require.NoError(t, err)
 	keys, err := bundle.ParsePublicKeys(pub)
 	require.NoError(t, err)
-	require.Equal(t, key.trusted(), bundle.Pinned(keys))
+	require.Equal(t, bundle.Pinned(bundle.Keys{key.Public()}), bundle.Pinned(keys))
 	sig, err := key.SignMessage(bytes.NewReader([]byte("message")))
 	require.NoError(t, err)
 	verifier, err := signature.LoadVerifier(keys[0], crypto.SHA256)
 	require.NoError(t, err)
 	require.NoError(t, verifier.VerifySignature(bytes.NewReader(sig), bytes.NewReader([]byte("message"))))
 
-	_, err = LoadKey(data, []byte("guess"))
+	_, err = Load(data, []byte("guess"))
 	require.ErrorIs(t, err, ErrPassword)
-	_, err = LoadKey(pub, nil)
+	_, err = Load(pub, nil)
 	require.ErrorContains(t, err, "this is the public half")
 }
 
@@ -55,7 +55,7 @@ func TestLoadKeySaysWhatAFileIsInstead(t *testing.T) {
 		{"a damaged key", "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n", "the password does not open it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			_, err := LoadKey([]byte(tc.data), nil)
+			_, err := Load([]byte(tc.data), nil)
 			require.ErrorContains(t, err, tc.want)
 		})
 	}
@@ -66,7 +66,7 @@ func TestNoKeyFileIsEverReplaced(t *testing.T) {
 		t.Run(there, func(t *testing.T) {
 			dir := t.TempDir()
 			require.NoError(t, os.WriteFile(filepath.Join(dir, there), []byte("old"), 0o600))
-			_, err := GenerateKeys(filepath.Join(dir, "cosign"), []byte("secret"))
+			_, err := Generate(filepath.Join(dir, "cosign"), []byte("secret"))
 			require.ErrorIs(t, err, fs.ErrExist)
 			require.ErrorContains(t, err, there)
 			requireFiles(t, dir, map[string]string{there: "old"})
@@ -75,13 +75,13 @@ func TestNoKeyFileIsEverReplaced(t *testing.T) {
 	t.Run("a link to nowhere", func(t *testing.T) {
 		dir := t.TempDir()
 		require.NoError(t, os.Symlink(filepath.Join(dir, "elsewhere"), filepath.Join(dir, "cosign.pub")))
-		_, err := GenerateKeys(filepath.Join(dir, "cosign"), []byte("secret"))
+		_, err := Generate(filepath.Join(dir, "cosign"), []byte("secret"))
 		require.ErrorIs(t, err, fs.ErrExist)
 		require.NoFileExists(t, filepath.Join(dir, "cosign.key"))
 	})
 	t.Run("a folder that is not there", func(t *testing.T) {
 		dir := t.TempDir()
-		_, err := GenerateKeys(filepath.Join(dir, "none", "cosign"), []byte("secret"))
+		_, err := Generate(filepath.Join(dir, "none", "cosign"), []byte("secret"))
 		require.ErrorIs(t, err, fs.ErrNotExist)
 		requireFiles(t, dir, map[string]string{})
 	})
@@ -90,11 +90,11 @@ func TestNoKeyFileIsEverReplaced(t *testing.T) {
 func TestKindsOfKeys(t *testing.T) {
 	private, err := rsa.GenerateKey(rand.Reader, 2048)
 	require.NoError(t, err)
-	_, err = NewKey(private)
+	_, err = New(private)
 	require.NoError(t, err)
 	_, edwards, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	_, err = NewKey(edwards)
+	_, err = New(edwards)
 	require.ErrorContains(t, err, "cannot sign releases")
 }
 
