@@ -2,30 +2,23 @@ package agent
 
 import (
 	"context"
+	"crypto"
 	"encoding/json"
 	"errors"
 	"fmt"
 	"io"
-	"io/fs"
-	"log/slog"
 	"maps"
-	"net"
-	"net/http"
-	"os"
-	"path/filepath"
 	"slices"
 	"time"
 
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
-
-// socketFile is the control socket's name in the state folder. Whoever may open it commands the agent.
-const socketFile = "agent.sock"
-
-// maxCommandBytes bounds a command: the acknowledgements of a full queue.
-const maxCommandBytes = 8 << 20
 
 // command is what the socket takes, as JSON; see Client.
 type command struct {
@@ -55,22 +48,13 @@ type command struct {
 	Rebinding Rebinding `json:"rebinding,omitzero"`
 }
 
-// answer is what the socket says where a command did not work.
-type answer struct {
-	Error string `json:"error"`
-	// Kind names errors that callers branch on; see kinds.
-	Kind string `json:"kind,omitempty"`
-}
-
-const (
-	kindUntrusted = "untrusted"
-	kindNoHubKey  = "no-hub-key"
-)
+// kindUntrusted is the name of bundle.ErrUntrusted over the socket.
+const kindUntrusted = "untrusted"
 
 // kinds are the names of errors that travel over the socket.
 var kinds = map[string]error{
 	kindUntrusted:  bundle.ErrUntrusted,
-	kindNoHubKey:   outbox.ErrNoHubKey,
+	"no-hub-key":   outbox.ErrNoHubKey,
 	"hub-refused":  ErrRefused,
 	"other-hub":    ErrOtherHub,
 	"no-hub":       ErrNoHubURL,
@@ -86,184 +70,150 @@ var kinds = map[string]error{
 	"ambiguous":    ErrAmbiguous,
 }
 
-// sayError answers with an error and its kind.
-func sayError(w http.ResponseWriter, err error) {
-	a := answer{Error: err.Error()}
-	if errors.As(err, new(*bundle.Refusal)) {
-		a.Kind = kindUntrusted
+// kindOf is the name of an error in kinds.
+func kindOf(err error) (kind string) {
+	if errors.As(err, new(*bundle.Refusal)) || outbox.IsUntrusted(err) {
+		kind = kindUntrusted
 	}
-	for _, kind := range slices.Sorted(maps.Keys(kinds)) {
-		if errors.Is(err, kinds[kind]) {
-			a.Kind = kind
+	for _, k := range slices.Sorted(maps.Keys(kinds)) {
+		if errors.Is(err, kinds[k]) {
+			kind = k
 		}
 	}
-	say(w, http.StatusUnprocessableEntity, a)
+	return kind
 }
 
-// control is the listening socket of a running agent.
-type control struct {
-	agent    *Agent
-	listener net.Listener
+// ErrRunning means that something cannot be done while the agent runs.
+var ErrRunning = errors.New("the agent is running")
+
+var errRunningAnew = fmt.Errorf("%w: end it before it becomes another cluster", ErrRunning)
+
+// What the command "POST dead" does with dead letters.
+const (
+	deadRetry = "retry"
+	deadDrop  = "drop"
+)
+
+// howMany is how many dead letters there were.
+type howMany struct {
+	Count int `json:"count"`
 }
 
-// listen opens the socket. The state file's lock, which this process holds, says that a socket from
-// before has no owner any more.
-func (a *Agent) listen() (*control, error) {
-	path := filepath.Join(a.state.Dir(), socketFile)
-	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
-		return nil, fmt.Errorf("control socket: %w", err)
+// listen opens the control socket.
+func (a *Agent) listen() (*control.Server, error) {
+	s, err := control.Listen(a.state.Dir())
+	if err == nil {
+		s.Kind, s.Log = kindOf, a.opts.Log
 	}
-	var l net.Listener
-	err := throughShortPath(path, func(short string) (err error) {
-		l, err = net.Listen("unix", short)
+	return s, err
+}
+
+// commands are what the control socket takes. Passes, and requests to the hub, end with ctx and not with the call: they
+// belong to the agent, and go on when the one who asked for them has gone.
+func (a *Agent) commands(ctx context.Context) control.Commands {
+	return control.Commands{
+		"GET status":  control.With(func(command) (any, error) { return a.Status() }),
+		"POST sync":   a.passing(func(cmd command) Result { return a.sync(ctx, cmd.Wait) }),
+		"POST import": a.passing(func(cmd command) Result { return a.importFile(ctx, cmd.Path, scope{wait: cmd.Wait}) }),
+
+		"GET reports": control.With(func(command) (any, error) { return a.reportsFile() }),
+		"POST ack":    control.With(func(cmd command) (any, error) { return a.Acknowledge(envelopes(cmd.Acks)) }),
+		"GET dead":    control.With(func(command) (any, error) { return a.state.outbox.DeadLetters() }),
+		"POST dead":   control.With(func(cmd command) (any, error) { return a.changeDeadLetters(cmd.Dead) }),
+
+		"GET trust":  control.With(func(command) (any, error) { return a.Trust() }),
+		"POST trust": control.With(func(cmd command) (any, error) { return a.InstallTrust(cmd.Trust...) }),
+
+		"POST enrol":         sameCluster(func(cmd command) (any, error) { return a.Enroll(ctx, cmd.Enroll) }),
+		"POST enrol/request": sameCluster(func(cmd command) (any, error) { return a.enrollRequest(cmd.Enroll.Kind) }),
+		"POST enrol/accept":  sameCluster(func(cmd command) (any, error) { return a.acceptBy(cmd.Answer, cmd.HubKey) }),
+		"POST enrol/end":     sameCluster(func(command) (any, error) { return a.EndRotation() }),
+
+		"GET releases":  control.With(func(command) (any, error) { return a.state.Releases(a.opts.Now()) }),
+		"POST rollback": control.With(func(cmd command) (any, error) { return a.RollBack(cmd.Wish) }),
+		"POST pause":    control.With(func(cmd command) (any, error) { return a.Pause(cmd.Reason, cmd.For) }),
+		"POST resume":   control.With(func(cmd command) (any, error) { return a.Resume(cmd.Retry) }),
+		"POST rebind":   control.With(func(cmd command) (any, error) { return a.Rebind(cmd.Rebinding) }),
+	}
+}
+
+// passing is a command that makes a pass. The loop of Run plans anew after it.
+func (a *Agent) passing(pass func(command) Result) control.Handler {
+	return control.With(func(cmd command) (any, error) {
+		result := pass(cmd)
+		nudge(a.wake)
+		return result, nil
+	})
+}
+
+// sameCluster is a command about the agent's identity. One that runs cannot become another cluster.
+func sameCluster(do func(command) (any, error)) control.Handler {
+	return control.With(func(cmd command) (any, error) {
+		if cmd.Enroll.Kind == EnrollAnew {
+			return nil, errRunningAnew
+		}
+		return do(cmd)
+	})
+}
+
+// reportsFile is a file of all reports that wait; see airgap.WriteReports.
+func (a *Agent) reportsFile() (control.Stream, error) {
+	reports, err := a.state.outbox.Reports()
+	return control.Stream{
+		ContentType: "application/x-tar",
+		Write:       func(w io.Writer) error { return airgap.WriteReports(w, reports) },
+	}, err
+}
+
+func envelopes(raw []json.RawMessage) [][]byte {
+	all := make([][]byte, len(raw))
+	for i, e := range raw {
+		all[i] = e
+	}
+	return all
+}
+
+func (a *Agent) changeDeadLetters(how string) (n howMany, err error) {
+	switch how {
+	case deadRetry:
+		n.Count, err = a.state.outbox.RetryDeadLetters()
+	case deadDrop:
+		n.Count, err = a.state.outbox.DropDeadLetters()
+	default:
+		err = errors.New("dead letters can be retried or dropped")
+	}
+	return n, err
+}
+
+type enrollRequest struct {
+	Request []byte `json:"request"`
+}
+
+func (a *Agent) enrollRequest(kind EnrollKind) (enrollRequest, error) {
+	request, err := a.EnrollRequest(kind)
+	return enrollRequest{request}, err
+}
+
+// acceptBy is Accept in an agent that runs, which stays the cluster that it is.
+func (a *Agent) acceptBy(answer []byte, hubKey string) (Enrolled, error) {
+	var pending enrolling
+	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {
+		pending, err = state.Load[enrolling](tx, state.Meta, keyEnrolling)
 		return err
 	})
-	if err == nil {
-		err = os.Chmod(path, 0o600)
+	switch {
+	case err != nil:
+		return Enrolled{}, err
+	case pending.Kind == EnrollAnew:
+		return Enrolled{}, errRunningAnew
 	}
-	if err != nil {
-		return nil, fmt.Errorf("control socket: %w", err)
-	}
-	return &control{a, l}, nil
-}
-
-// maxSocketPath is what the kernels' address structure holds for sure.
-const maxSocketPath = 100
-
-// throughShortPath calls f with a name for path that fits into a socket's address.
-func throughShortPath(path string, f func(string) error) error {
-	if len(path) <= maxSocketPath {
-		return f(path)
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	defer dir.Close()
-	return f(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
-}
-
-// serve answers until ctx ends, which ends a pass that runs as well.
-func (c *control) serve(ctx context.Context) {
-	mux := http.NewServeMux()
-	mux.HandleFunc("GET /status", c.getStatus)
-	// A pass belongs to the agent: it goes on when the one who asked for it has gone.
-	mux.HandleFunc("POST /sync", c.pass(func(cmd command) Result { return c.agent.sync(ctx, cmd.Wait) }))
-	mux.HandleFunc("POST /import", c.pass(func(cmd command) Result { return c.agent.importFile(ctx, cmd.Path, scope{wait: cmd.Wait}) }))
-	mux.HandleFunc("GET /reports", c.getReports)
-	mux.HandleFunc("POST /ack", c.postAck)
-	mux.HandleFunc("GET /dead", c.getDead)
-	mux.HandleFunc("POST /dead", c.postDead)
-	mux.HandleFunc("GET /trust", c.getTrust)
-	mux.HandleFunc("POST /trust", do(func(cmd command) (any, error) { return c.agent.InstallTrust(cmd.Trust...) }))
-	c.serveEnroll(ctx, mux)
-	mux.HandleFunc("POST /rollback", do(func(cmd command) (any, error) { return c.agent.RollBack(cmd.Wish) }))
-	mux.HandleFunc("GET /releases", do(func(command) (any, error) { return c.agent.state.Releases(c.agent.opts.Now()) }))
-	mux.HandleFunc("POST /pause", do(func(cmd command) (any, error) { return c.agent.Pause(cmd.Reason, cmd.For) }))
-	mux.HandleFunc("POST /rebind", do(func(cmd command) (any, error) { return c.agent.Rebind(cmd.Rebinding) }))
-	mux.HandleFunc("POST /resume", do(func(cmd command) (any, error) { return c.agent.Resume(cmd.Retry) }))
-	server := &http.Server{
-		Handler:           mux,
-		ReadHeaderTimeout: 10 * time.Second,
-		ErrorLog:          slog.NewLogLogger(c.agent.opts.Log.Handler(), slog.LevelDebug),
-	}
-	serveUntil(ctx, c.listener, server)
-	_ = os.Remove(filepath.Join(c.agent.state.Dir(), socketFile))
-}
-
-func (c *control) getStatus(w http.ResponseWriter, _ *http.Request) {
-	s, err := c.agent.Status()
-	if err != nil {
-		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
-		return
-	}
-	say(w, http.StatusOK, s)
-}
-
-func (c *control) pass(make func(command) Result) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		cmd, ok := hear(w, r)
-		if !ok {
-			return
+	var key crypto.PublicKey
+	if hubKey != "" {
+		keys, err := bundle.ParsePublicKeys([]byte(hubKey))
+		if err != nil || len(keys) != 1 {
+			return Enrolled{}, fmt.Errorf("%w: the hub's key cannot be read", bundle.ErrEnrollment)
 		}
-		result := make(cmd)
-		nudge(c.agent.wake)
-		say(w, http.StatusOK, result)
+		key = keys[0]
 	}
-}
-
-func (c *control) getReports(w http.ResponseWriter, _ *http.Request) {
-	envelopes, err := c.agent.state.outbox.Reports()
-	if err != nil {
-		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
-		return
-	}
-	w.Header().Set("Content-Type", "application/x-tar")
-	if err := airgap.WriteReports(w, envelopes); err != nil {
-		panic(http.ErrAbortHandler) // the other side must not take half a file for a whole one
-	}
-}
-
-func (c *control) postAck(w http.ResponseWriter, r *http.Request) {
-	cmd, ok := hear(w, r)
-	if !ok {
-		return
-	}
-	envelopes := make([][]byte, len(cmd.Acks))
-	for i, e := range cmd.Acks {
-		envelopes[i] = e
-	}
-	result, err := c.agent.Acknowledge(envelopes)
-	if err != nil {
-		a := answer{Error: err.Error()}
-		switch {
-		case outbox.IsUntrusted(err):
-			a.Kind = kindUntrusted
-		case errors.Is(err, outbox.ErrNoHubKey):
-			a.Kind = kindNoHubKey
-		}
-		say(w, http.StatusUnprocessableEntity, a)
-		return
-	}
-	say(w, http.StatusOK, result)
-}
-
-func (c *control) getTrust(w http.ResponseWriter, _ *http.Request) {
-	t, err := c.agent.Trust()
-	if err != nil {
-		say(w, http.StatusInternalServerError, answer{Error: err.Error()})
-		return
-	}
-	say(w, http.StatusOK, t)
-}
-
-// do answers with what f has done, or with its error.
-func do(f func(command) (any, error)) http.HandlerFunc {
-	return func(w http.ResponseWriter, r *http.Request) {
-		cmd, ok := hear(w, r)
-		if !ok {
-			return
-		}
-		done, err := f(cmd)
-		if err != nil {
-			sayError(w, err)
-			return
-		}
-		say(w, http.StatusOK, done)
-	}
-}
-
-func hear(w http.ResponseWriter, r *http.Request) (cmd command, ok bool) {
-	err := json.NewDecoder(http.MaxBytesReader(w, r.Body, maxCommandBytes)).Decode(&cmd)
-	if err != nil && !errors.Is(err, io.EOF) {
-		say(w, http.StatusBadRequest, answer{Error: err.Error()})
-		return cmd, false
-	}
-	return cmd, true
-}
-
-func say(w http.ResponseWriter, status int, v any) {
-	w.Header().Set("Content-Type", "application/json")
-	w.WriteHeader(status)
-	_ = json.NewEncoder(w).Encode(v) // the other side has gone
+	return a.Accept(answer, key)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
@@ -35,7 +36,7 @@ func (s *site) running() Client {
 		cancel()
 		require.NoError(s.t, <-ended)
 		require.NoError(s.t, state.Close())
-		require.NoFileExists(s.t, filepath.Join(s.dir, socketFile))
+		require.NoFileExists(s.t, filepath.Join(s.dir, control.SocketFile))
 	})
 	c := NewClient(s.dir)
 	require.Eventually(s.t, func() bool {
@@ -52,7 +53,7 @@ func TestARunningAgentSyncsWhenAsked(t *testing.T) {
 	s.now = time.Now()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	c := s.running()
-	info, err := os.Stat(filepath.Join(s.dir, socketFile))
+	info, err := os.Stat(filepath.Join(s.dir, control.SocketFile))
 	require.NoError(t, err)
 	require.Equal(t, os.FileMode(0o600), info.Mode().Perm())
 	require.Eventually(t, func() bool {
@@ -91,17 +92,17 @@ func TestARunningAgentPollsCorrectsDriftAndTriesAgain(t *testing.T) {
 
 func TestTheSocketIsNotThereWithoutAnAgent(t *testing.T) {
 	_, err := NewClient(t.TempDir()).Status(context.Background())
-	require.ErrorIs(t, err, ErrNotRunning)
+	require.ErrorIs(t, err, control.ErrNotRunning)
 	_, err = NewClient(filepath.Join(t.TempDir(), "nowhere")).Status(context.Background())
-	require.ErrorIs(t, err, ErrNotRunning)
+	require.ErrorIs(t, err, control.ErrNotRunning)
 
 	dir := t.TempDir() // left by an agent that was killed
 	state := openTestState(t, dir)
-	control, err := newSite(t).agentOn(state).listen()
+	socket, err := newSite(t).agentOn(state).listen()
 	require.NoError(t, err)
-	require.NoError(t, control.listener.Close())
+	require.NoError(t, socket.Close())
 	_, err = NewClient(dir).Status(context.Background())
-	require.ErrorIs(t, err, ErrNotRunning)
+	require.ErrorIs(t, err, control.ErrNotRunning)
 }
 
 func TestReportsLeaveARunningAgentAsAFile(t *testing.T) {

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -78,7 +79,7 @@ type remains struct {
 // judge looks at what a dead agent has left.
 func (o *oracle) judge(w *realm) {
 	t := w.t
-	_ = os.Remove(filepath.Join(w.dir, socketFile))
+	_ = os.Remove(filepath.Join(w.dir, control.SocketFile))
 	s, err := ReadState(w.dir)
 	if !o.known && (errors.Is(err, state.ErrNoState) || errors.Is(err, fs.ErrNotExist)) {
 		require.Empty(t, readCluster(t, w.cluster), "nothing is applied before there is a state")

@@ -14,6 +14,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
@@ -55,7 +56,7 @@ func (p *probes) serve(ctx context.Context) {
 	mux.HandleFunc("GET /healthz", p.healthz)
 	mux.HandleFunc("GET /readyz", p.readyz)
 	mux.HandleFunc("GET /metrics", p.metrics)
-	serveUntil(ctx, p.listener, &http.Server{
+	control.ServeUntil(ctx, p.listener, &http.Server{
 		Handler: mux, ReadTimeout: probeTime, WriteTimeout: 3 * probeTime, IdleTimeout: 2 * time.Minute,
 		MaxHeaderBytes: maxProbeHeaders, ConnState: p.admit,
 		ErrorLog: slog.NewLogLogger(p.opts.Log.Handler(), slog.LevelDebug),
@@ -72,22 +73,6 @@ func (p *probes) admit(c net.Conn, s http.ConnState) {
 	case http.StateClosed, http.StateHijacked:
 		p.conns.Add(-1)
 	}
-}
-
-// serveUntil answers until ctx ends, and lets requests that are being answered have a moment then.
-func serveUntil(ctx context.Context, l net.Listener, server *http.Server) {
-	ended := make(chan struct{})
-	go func() {
-		defer close(ended)
-		_ = server.Serve(l)
-	}()
-	<-ctx.Done()
-	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
-	defer cancel()
-	if server.Shutdown(grace) != nil {
-		_ = server.Close()
-	}
-	<-ended
 }
 
 // healthz says whether the process lives and gets on. It asks neither registry nor cluster, nor the disk: another

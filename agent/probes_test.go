@@ -19,6 +19,7 @@ import (
 	"github.com/prometheus/common/model"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -152,7 +153,7 @@ func TestAnAddressThatCannotBeHadEndsTheStart(t *testing.T) {
 		require.ErrorIs(t, err, ErrListen)
 		require.ErrorContains(t, err, "listen at "+s.opts.Listen)
 	})
-	require.NoFileExists(t, s.dir+"/"+socketFile)
+	require.NoFileExists(t, s.dir+"/"+control.SocketFile)
 }
 
 func TestNobodyChangesAnythingThroughTheProbes(t *testing.T) {

@@ -80,13 +80,13 @@ func (a *Agent) result(out outcome) Result {
 // Options.Listen, or ErrRebound.
 func (a *Agent) Run(ctx context.Context) error {
 	a.sayBegin()
-	control, err := a.listen()
+	socket, err := a.listen()
 	if err != nil {
 		return err
 	}
 	probes, err := a.listenProbes()
 	if err != nil {
-		return errors.Join(err, control.listener.Close())
+		return errors.Join(err, socket.Close())
 	}
 	if a.opts.Ready != nil {
 		if err := a.opts.Ready(); err != nil {
@@ -101,7 +101,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if a.keeper != nil {
 		parts.Go(func() { a.keeper.run(ctx, func() { nudge(a.wake) }) })
 	}
-	parts.Go(func() { control.serve(ctx) })
+	parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
 	if probes != nil {
 		parts.Go(func() { probes.serve(ctx) })
 	}

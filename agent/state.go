@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -86,7 +87,7 @@ func OpenState(dir string, now func() time.Time) (*State, error) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	// What cannot be changed here, as in another user's folder, is no reason to stand still.
-	if err := private.Keep(dir, state.File, storeDir, contentsDir, socketFile); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+	if err := private.Keep(dir, state.File, storeDir, contentsDir, control.SocketFile); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	db, err := state.Open(dir, buckets...)

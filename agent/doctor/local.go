@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -145,7 +146,7 @@ func size(n int64) string {
 func checkAgent(ctx context.Context, e *examination) Finding {
 	s, err := agent.NewClient(e.StateDir).Status(ctx)
 	switch {
-	case errors.Is(err, agent.ErrNotRunning):
+	case errors.Is(err, control.ErrNotRunning):
 		return skipped("no agent is running with this state folder")
 	case err != nil:
 		return failed("look at the agent's log; it may be restarted at any time", "%v", err)

@@ -17,6 +17,7 @@ import (
 	"github.com/spf13/pflag"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -238,7 +239,7 @@ type enroller[T any] struct {
 
 func (e enroller[T]) run(cmd *cobra.Command, c *config) error {
 	done, err := e.running(cmd.Context(), agent.NewClient(c.stateDir))
-	if errors.Is(err, agent.ErrNotRunning) {
+	if errors.Is(err, control.ErrNotRunning) {
 		err = c.withResting(cmd, func(a *agent.Agent) (err error) {
 			done, err = e.resting(cmd.Context(), a)
 			return err

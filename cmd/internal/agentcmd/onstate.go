@@ -6,6 +6,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/control"
 )
 
 // lookTime bounds the wait for a running agent's answer to a question that changes nothing.
@@ -16,7 +17,7 @@ func look[T any](ctx context.Context, c *config, running func(context.Context, a
 	ctx, cancel := context.WithTimeout(ctx, lookTime)
 	defer cancel()
 	found, err := running(ctx, agent.NewClient(c.stateDir))
-	if !errors.Is(err, agent.ErrNotRunning) {
+	if !errors.Is(err, control.ErrNotRunning) {
 		return found, err
 	}
 	state, err := agent.ReadState(c.stateDir)
@@ -31,7 +32,7 @@ func look[T any](ctx context.Context, c *config, running func(context.Context, a
 // state folder of one that is none.
 func change[T any](ctx context.Context, c *config, running func(context.Context, agent.Client) (T, error), resting func(*agent.State) (T, error)) (T, error) {
 	done, err := running(ctx, agent.NewClient(c.stateDir))
-	if !errors.Is(err, agent.ErrNotRunning) {
+	if !errors.Is(err, control.ErrNotRunning) {
 		return done, err
 	}
 	state, err := agent.ReadState(c.stateDir)

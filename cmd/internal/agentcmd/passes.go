@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -146,7 +147,7 @@ offered it, apply it, and say how the cluster stands. It is handed to the runnin
 		}
 		r, err := agent.NewClient(c.stateDir).Import(cmd.Context(), path, f.wait)
 		switch {
-		case errors.Is(err, agent.ErrNotRunning):
+		case errors.Is(err, control.ErrNotRunning):
 			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), path, f.wait)) })
 		case err != nil:
 			return controlError(c, err)
@@ -175,7 +176,7 @@ func checkSite(cmd *cobra.Command, path string) error {
 
 // controlError says what can be done where the agent's socket does not help.
 func controlError(c *config, err error) error {
-	if errors.Is(err, agent.ErrNotRunning) {
+	if errors.Is(err, control.ErrNotRunning) {
 		return cli.Fail(cli.Failed, fmt.Errorf("%w with the state folder %s", err, c.stateDir), "start one with run, make a single pass with once, or name its folder with --state-dir")
 	}
 	return err

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
@@ -66,7 +67,7 @@ func exportReports(cmd *cobra.Command, c *config, path string) error {
 
 func writeReports(ctx context.Context, c *config, w io.Writer) error {
 	err := agent.NewClient(c.stateDir).Reports(ctx, w)
-	if !errors.Is(err, agent.ErrNotRunning) {
+	if !errors.Is(err, control.ErrNotRunning) {
 		return err
 	}
 	state, err := agent.ReadState(c.stateDir)

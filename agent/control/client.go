@@ -1,0 +1,104 @@
+package control
+
+import (
+	"bytes"
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"net"
+	"net/http"
+	"path/filepath"
+	"syscall"
+)
+
+// ErrNotRunning means that no agent answers at the control socket.
+var ErrNotRunning = errors.New("no agent is running")
+
+// maxAnswerBytes bounds an answer other than a Stream.
+const maxAnswerBytes = 64 << 20
+
+// Client gives commands to the agent that runs with a state folder.
+type Client struct {
+	http   *http.Client
+	errors map[string]error
+}
+
+// Dial returns a client. It connects with each call. An error of a command wraps the one of errs that has the name which
+// Server.Kind gave it, and ErrNotRunning where nobody listens.
+func Dial(stateDir string, errs map[string]error) Client {
+	dial := func(ctx context.Context, _, _ string) (conn net.Conn, err error) {
+		err = throughShortPath(filepath.Join(stateDir, SocketFile), func(path string) error {
+			conn, err = new(net.Dialer).DialContext(ctx, "unix", path)
+			return err
+		})
+		return conn, err
+	}
+	return Client{&http.Client{Transport: &http.Transport{DialContext: dial, DisableKeepAlives: true}}, errs}
+}
+
+// Call gives a command, such as "POST sync", with args as JSON, nil for none, and reads its answer into the given value.
+func (c Client) Call(ctx context.Context, command string, args, into any) error {
+	var body []byte
+	if args != nil {
+		var err error
+		if body, err = json.Marshal(args); err != nil {
+			return err
+		}
+	}
+	resp, err := c.do(ctx, command, body)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswerBytes)).Decode(into); err != nil {
+		return fmt.Errorf("agent: %s: %w", resp.Request.URL.Path[1:], err)
+	}
+	return nil
+}
+
+// Stream gives a command without arguments whose answer is a Stream, and writes that to w.
+func (c Client) Stream(ctx context.Context, command string, w io.Writer) error {
+	resp, err := c.do(ctx, command, nil)
+	if err != nil {
+		return err
+	}
+	defer resp.Body.Close()
+	_, err = io.Copy(w, resp.Body)
+	return err
+}
+
+func (c Client) do(ctx context.Context, command string, body []byte) (*http.Response, error) {
+	var method, name string
+	_, _ = fmt.Sscan(command, &method, &name)
+	req, err := http.NewRequestWithContext(ctx, method, "http://agent/"+name, bytes.NewReader(body))
+	if err != nil {
+		return nil, err
+	}
+	resp, err := c.http.Do(req)
+	switch {
+	case errors.Is(err, fs.ErrNotExist), errors.Is(err, syscall.ECONNREFUSED), errors.Is(err, syscall.ENOTDIR):
+		return nil, ErrNotRunning
+	case err != nil:
+		return nil, fmt.Errorf("agent: %w", err)
+	case resp.StatusCode == http.StatusOK:
+		return resp, nil
+	}
+	defer resp.Body.Close()
+	var f failure
+	if err := json.NewDecoder(io.LimitReader(resp.Body, maxAnswerBytes)).Decode(&f); err != nil {
+		return nil, fmt.Errorf("agent answered %s", resp.Status)
+	}
+	return nil, remoteError{f.Error, c.errors[f.Kind]}
+}
+
+// remoteError is an error of the running agent, in its words, that wraps what its kind names here.
+type remoteError struct {
+	message string
+	kind    error // nil where it has none, or none that is known here
+}
+
+func (e remoteError) Error() string { return e.message }
+func (e remoteError) Unwrap() error { return e.kind }

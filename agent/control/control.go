@@ -1,0 +1,176 @@
+// Package control is the socket at which a running agent takes commands from people on its machine.
+//
+// The agent calls Listen and then Serve with its table of commands; a program calls Dial and then Client.Call. A
+// command has a name, arguments and an answer, both as JSON over HTTP on a Unix socket in the state folder. Whoever may
+// open the socket commands the agent: it is made with rights for its owner alone.
+//
+// The package knows no command. What the commands are, and their types, is the agent's.
+package control
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"io"
+	"io/fs"
+	"log/slog"
+	"net"
+	"net/http"
+	"os"
+	"path/filepath"
+	"time"
+)
+
+// SocketFile is the socket's name in the state folder.
+const SocketFile = "agent.sock"
+
+// maxCommandBytes bounds a command: the acknowledgements of a full queue.
+const maxCommandBytes = 8 << 20
+
+// Handler does what a command with these arguments says, and returns its answer: what is sent as JSON, or a Stream.
+type Handler func(args []byte) (answer any, err error)
+
+// Stream is an answer that is no JSON. Once it has begun to write, an error breaks the connection off: the other side
+// must not take half of it for the whole.
+type Stream struct {
+	ContentType string
+	Write       func(io.Writer) error
+}
+
+// Commands are handlers by their command's method and name, such as "POST sync".
+type Commands map[string]Handler
+
+// With returns the handler of a command whose arguments are a C, as JSON. Without arguments it is the zero C.
+func With[C any](do func(C) (any, error)) Handler {
+	return func(args []byte) (any, error) {
+		var c C
+		if len(args) > 0 {
+			if err := json.Unmarshal(args, &c); err != nil {
+				return nil, err
+			}
+		}
+		return do(c)
+	}
+}
+
+// failure is the answer of a command that did not work.
+type failure struct {
+	Error string `json:"error"`
+	// Kind names errors that callers branch on; see Server.Kind.
+	Kind string `json:"kind,omitempty"`
+}
+
+// Server is the listening socket of a running agent.
+type Server struct {
+	// Kind names the errors that callers branch on, for Client.Errors; empty for others.
+	Kind func(error) string
+	// Log is told of clients that misbehave.
+	Log *slog.Logger
+
+	listener net.Listener
+	path     string
+}
+
+// Listen opens the socket in a state folder. The state file's lock, which this process holds, says that a socket from
+// before has no owner any more. The caller calls Serve or Close.
+func Listen(stateDir string) (*Server, error) {
+	path := filepath.Join(stateDir, SocketFile)
+	if err := os.Remove(path); err != nil && !errors.Is(err, fs.ErrNotExist) {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	var l net.Listener
+	err := throughShortPath(path, func(short string) (err error) {
+		l, err = net.Listen("unix", short)
+		return err
+	})
+	if err == nil {
+		err = os.Chmod(path, 0o600)
+	}
+	if err != nil {
+		return nil, fmt.Errorf("control socket: %w", err)
+	}
+	return &Server{listener: l, path: path}, nil
+}
+
+// Close lets go of a socket that is not served. Its file stays, as that of an agent that was killed.
+func (s *Server) Close() error { return s.listener.Close() }
+
+// Serve takes commands until ctx ends, and removes the socket then. A command that runs is waited for, for a moment.
+func (s *Server) Serve(ctx context.Context, commands Commands) {
+	mux := http.NewServeMux()
+	for command, do := range commands {
+		var method, name string
+		_, _ = fmt.Sscan(command, &method, &name)
+		mux.HandleFunc(method+" /"+name, func(w http.ResponseWriter, r *http.Request) { s.handle(w, r, do) })
+	}
+	server := &http.Server{Handler: mux, ReadHeaderTimeout: 10 * time.Second}
+	if s.Log != nil {
+		server.ErrorLog = slog.NewLogLogger(s.Log.Handler(), slog.LevelDebug)
+	}
+	ServeUntil(ctx, s.listener, server)
+	_ = os.Remove(s.path)
+}
+
+func (s *Server) handle(w http.ResponseWriter, r *http.Request, do Handler) {
+	args, err := io.ReadAll(http.MaxBytesReader(w, r.Body, maxCommandBytes))
+	if err != nil {
+		send(w, http.StatusBadRequest, failure{Error: err.Error()})
+		return
+	}
+	answer, err := do(args)
+	if err != nil {
+		f := failure{Error: err.Error()}
+		if s.Kind != nil {
+			f.Kind = s.Kind(err)
+		}
+		send(w, http.StatusUnprocessableEntity, f)
+		return
+	}
+	if stream, ok := answer.(Stream); ok {
+		w.Header().Set("Content-Type", stream.ContentType)
+		if err := stream.Write(w); err != nil {
+			panic(http.ErrAbortHandler)
+		}
+		return
+	}
+	send(w, http.StatusOK, answer)
+}
+
+func send(w http.ResponseWriter, status int, v any) {
+	w.Header().Set("Content-Type", "application/json")
+	w.WriteHeader(status)
+	_ = json.NewEncoder(w).Encode(v) // the other side has gone
+}
+
+// ServeUntil answers until ctx ends, and lets requests that are being answered have a moment then.
+func ServeUntil(ctx context.Context, l net.Listener, server *http.Server) {
+	ended := make(chan struct{})
+	go func() {
+		defer close(ended)
+		_ = server.Serve(l)
+	}()
+	<-ctx.Done()
+	grace, cancel := context.WithTimeout(context.WithoutCancel(ctx), 5*time.Second)
+	defer cancel()
+	if server.Shutdown(grace) != nil {
+		_ = server.Close()
+	}
+	<-ended
+}
+
+// maxSocketPath is what the kernels' address structure holds for sure.
+const maxSocketPath = 100
+
+// throughShortPath calls f with a name for path that fits into a socket's address.
+func throughShortPath(path string, f func(string) error) error {
+	if len(path) <= maxSocketPath {
+		return f(path)
+	}
+	dir, err := os.Open(filepath.Dir(path))
+	if err != nil {
+		return err
+	}
+	defer dir.Close()
+	return f(fmt.Sprintf("/proc/self/fd/%d/%s", dir.Fd(), filepath.Base(path)))
+}
