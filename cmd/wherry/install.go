@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -70,7 +71,7 @@ itself when it first starts. Delete the Secret afterwards.
 			}
 			opts.Files, opts.ClusterName, opts.EnrollToken = in.Files, in.ClusterName, []byte(in.EnrollToken)
 			opts.VetoFile = in.VetoFile
-			opts.EnrollTokenPath = agentcmd.InstalledTokenPath
+			opts.EnrollTokenPath = config.InstalledTokenPath
 			if opts.Image == "" {
 				opts.Image = defaultImage(in.Registry, cli.Version())
 			}

@@ -8,10 +8,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
-	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/deploy"
 	"github.com/wherry-dev/wherry/deploy/rbac"
@@ -62,7 +62,7 @@ func (f *installRBAC) check(cmd *cobra.Command) error {
 
 // permissions returns the manifests that allow the agent what its bundles hold, with a line before them that
 // says which bundles. It tells the person what to know about them.
-func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, namespace string) ([]byte, error) {
+func (f *installRBAC) permissions(cmd *cobra.Command, in *config.Installed, namespace string) ([]byte, error) {
 	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate, ArgoNamespace: in.ArgoNamespace}
 	definitions := needs.New()
 	for _, name := range f.definitions {
@@ -108,7 +108,7 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *agentcmd.Installed, na
 }
 
 // readBundle reads what a bundle needs, once its signature is good.
-func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed, opts oci.Options) (*needs.Needs, *bundle.Verified, error) {
+func readBundle(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (*needs.Needs, *bundle.Verified, error) {
 	repo, desc, err := ref.Resolve(ctx, opts)
 	if err != nil {
 		return nil, nil, err
@@ -126,7 +126,7 @@ func readBundle(ctx context.Context, ref oci.Reference, in *agentcmd.Installed, 
 }
 
 // inForce is what the agent will judge that bundle by. Trust documents lie where the bundle does.
-func inForce(ctx context.Context, ref oci.Reference, in *agentcmd.Installed) (bundle.Trust, error) {
+func inForce(ctx context.Context, ref oci.Reference, in *config.Installed) (bundle.Trust, error) {
 	if in.Trust == nil {
 		return in.Pinned, nil
 	}

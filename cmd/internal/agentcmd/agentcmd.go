@@ -4,7 +4,6 @@ package agentcmd
 
 import (
 	"fmt"
-	"os"
 
 	"github.com/spf13/cobra"
 )
@@ -32,6 +31,7 @@ func Add(parent *cobra.Command, defaultConfig string) {
 		newTrustCommand(),
 	)
 	shortenHelp(parent)
+	explain(parent)
 }
 
 // Long is the help that parent commands begin with.
@@ -41,15 +41,6 @@ It is told what to do by flags, by WHERRY_* variables named as the flags (WHERRY
 --state-dir) and by the YAML file that --config names. Flags override variables, which override the file.
 /etc/wherry/agent.yaml is used where it exists and neither --config nor WHERRY_CONFIG is given; --config ''
 reads no file.`
-
-// configOf reads the configuration for cmd. It says so on stderr where that is a file that nobody has named.
-func configOf(cmd *cobra.Command) (*config, error) {
-	c, err := readConfig(cmd.Flags(), os.LookupEnv)
-	if err == nil && c.byDefault {
-		cmd.PrintErrf("using the configuration %s\n", c.file)
-	}
-	return c, err
-}
 
 // example joins lines of an example with the path of the command, which is not the same in both binaries.
 func example(lines ...string) string {

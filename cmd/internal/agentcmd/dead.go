@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -76,8 +77,8 @@ func when(t time.Time) string {
 	return t.Format(time.RFC3339)
 }
 
-func deadLetters(ctx context.Context, c *config) ([]outbox.DeadLetter, error) {
-	return look(ctx, c, func(ctx context.Context, a agent.Client) ([]outbox.DeadLetter, error) { return a.DeadLetters(ctx) }, func(s *agent.State) ([]outbox.DeadLetter, error) { return s.Outbox().DeadLetters() })
+func deadLetters(ctx context.Context, c *config.Config) ([]outbox.DeadLetter, error) {
+	return config.Look(ctx, c, func(ctx context.Context, a agent.Client) ([]outbox.DeadLetter, error) { return a.DeadLetters(ctx) }, func(s *agent.State) ([]outbox.DeadLetter, error) { return s.Outbox().DeadLetters() })
 }
 
 func newReportsDeadChangeCommand(use, short, done string, ask func(context.Context, agent.Client) (int, error), do func(*agent.State) (int, error)) *cobra.Command {
@@ -91,7 +92,7 @@ func newReportsDeadChangeCommand(use, short, done string, ask func(context.Conte
 			if err != nil {
 				return err
 			}
-			n, err := change(cmd.Context(), c, ask, do)
+			n, err := config.Change(cmd.Context(), c, ask, do)
 			if err != nil {
 				return err
 			}

@@ -8,21 +8,18 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"log/slog"
 	"os"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
-	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -92,9 +89,9 @@ ended; 2 wrong usage; 3 the hub is out of reach; 4 the hub refused, or what answ
 	return cmd
 }
 
-func (f *enrollFlags) check(c *config) error {
+func (f *enrollFlags) check(c *config.Config) error {
 	switch {
-	case f.anew && c.cluster.UID != "":
+	case f.anew && c.Cluster.UID != "":
 		return cli.Usagef("--new-identity makes a uid, and cluster.uid is set: give the copy another there, or leave it out")
 	case f.listed && !f.rotate:
 		return cli.Usagef("--listed needs --rotate")
@@ -114,7 +111,7 @@ func (f *enrollFlags) kind() agent.EnrollKind {
 	return agent.EnrollAsIs
 }
 
-func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
+func (f *enrollFlags) run(cmd *cobra.Command, c *config.Config) error {
 	switch {
 	case f.accepts != "":
 		return f.accept(cmd, c)
@@ -130,7 +127,7 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
 			},
 		}.run(cmd, c)
 	}
-	o := agent.EnrollOptions{Kind: f.kind(), HubURL: c.hub, ReplaceHub: f.replaceHub}
+	o := agent.EnrollOptions{Kind: f.kind(), HubURL: c.Reports.Hub, ReplaceHub: f.replaceHub}
 	if !f.rotate {
 		var err error
 		if o.Token, err = f.readToken(cmd, c); err != nil {
@@ -144,7 +141,7 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config) error {
 	}.run(cmd, c)
 }
 
-func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
+func (f *enrollFlags) accept(cmd *cobra.Command, c *config.Config) error {
 	answer, err := readBounded(cmd, f.accepts, bundle.MaxEnrollmentBytes)
 	if err != nil {
 		return err
@@ -153,7 +150,7 @@ func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
 		return fmt.Errorf("%s: %w", f.accepts, bundle.ErrEnrollment)
 	}
 	var hubKey crypto.PublicKey
-	if hubKey, err = c.readHubKey(); err != nil {
+	if hubKey, err = c.HubKey(); err != nil {
 		return err
 	}
 	return enroller[agent.Enrolled]{
@@ -165,7 +162,7 @@ func (f *enrollFlags) accept(cmd *cobra.Command, c *config) error {
 	}.run(cmd, c)
 }
 
-func (f *enrollFlags) request(cmd *cobra.Command, c *config) error {
+func (f *enrollFlags) request(cmd *cobra.Command, c *config.Config) error {
 	return enroller[[]byte]{
 		running: func(ctx context.Context, a agent.Client) ([]byte, error) { return a.EnrollRequest(ctx, f.kind()) },
 		resting: func(_ context.Context, a *agent.Agent) ([]byte, error) { return a.EnrollRequest(f.kind()) },
@@ -201,7 +198,7 @@ func keyIDOf(pem string) string {
 }
 
 // lastingName is the cluster's as the agent has it that begins without these flags.
-func (c *config) lastingName(flags *pflag.FlagSet) string {
+func lastingName(c *config.Config, flags *pflag.FlagSet) string {
 	bare := pflag.NewFlagSet("", pflag.ContinueOnError)
 	given := flags.Lookup("config")
 	bare.String("config", given.DefValue, "")
@@ -210,12 +207,12 @@ func (c *config) lastingName(flags *pflag.FlagSet) string {
 	}
 	other, err := readConfig(bare, os.LookupEnv)
 	if err != nil {
-		return c.cluster.Name // which was read a moment ago
+		return c.Cluster.Name // which was read a moment ago
 	}
-	return other.cluster.Name
+	return other.Cluster.Name
 }
 
-func sayEnrolled(cmd *cobra.Command, c *config) func(agent.Enrolled) error {
+func sayEnrolled(cmd *cobra.Command, c *config.Config) func(agent.Enrolled) error {
 	return func(e agent.Enrolled) error {
 		at := "the hub"
 		if e.HubURL != "" {
@@ -223,8 +220,8 @@ func sayEnrolled(cmd *cobra.Command, c *config) func(agent.Enrolled) error {
 		}
 		cmd.PrintErrf("enrolled at %s as %s (uid %s, %s/%s); key %s, the hub's %s\n",
 			at, e.Cluster.Name, e.Cluster.UID, e.Cluster.Environment, e.Cluster.Type, e.KeyID, e.HubKeyID)
-		if name := c.lastingName(cmd.Flags()); cmd.Flags().Changed("cluster-name") && name != c.cluster.Name {
-			cmd.PrintErrf("its reports will say %s, as its configuration does: write cluster.name: %s there\n", name, c.cluster.Name)
+		if name := lastingName(c, cmd.Flags()); cmd.Flags().Changed("cluster-name") && name != c.Cluster.Name {
+			cmd.PrintErrf("its reports will say %s, as its configuration does: write cluster.name: %s there\n", name, c.Cluster.Name)
 		}
 		return nil
 	}
@@ -237,10 +234,10 @@ type enroller[T any] struct {
 	say     func(T) error
 }
 
-func (e enroller[T]) run(cmd *cobra.Command, c *config) error {
-	done, err := e.running(cmd.Context(), agent.NewClient(c.stateDir))
+func (e enroller[T]) run(cmd *cobra.Command, c *config.Config) error {
+	done, err := e.running(cmd.Context(), agent.NewClient(c.StateDir))
 	if errors.Is(err, control.ErrNotRunning) {
-		err = c.withResting(cmd, func(a *agent.Agent) (err error) {
+		err = c.RunResting(cmd.Context(), func(a *agent.Agent) (err error) {
 			done, err = e.resting(cmd.Context(), a)
 			return err
 		})
@@ -251,65 +248,16 @@ func (e enroller[T]) run(cmd *cobra.Command, c *config) error {
 	return e.say(done)
 }
 
-// withResting opens the state for an agent that does nothing but enroll.
-func (c *config) withResting(cmd *cobra.Command, f func(*agent.Agent) error) error {
-	remote, err := c.connect()
-	if err != nil {
-		return err
-	}
-	opts, err := c.options(slog.New(slog.DiscardHandler))
-	if err == nil {
-		err = remote.configure(&opts)
-	}
-	if err != nil {
-		return err
-	}
-	c.rebind(cmd.Context())
-	cluster, err := c.whoEnrolls()
-	if err != nil {
-		return err
-	}
-	state, err := agent.OpenState(c.stateDir, nil)
-	if err != nil {
-		return stateError(err)
-	}
-	err = f(agent.New(state, nil, bundle.Trust{}, cluster, opts))
-	return errors.Join(err, state.Close())
-}
-
-// whoEnrolls is who the agent is, as configured, or else as the one that ran here last was.
-func (c *config) whoEnrolls() (bundle.ReportCluster, error) {
-	if c.cluster.Environment != "" && c.cluster.Type != "" {
-		return c.cluster, nil
-	}
-	kept, err := agent.ReadState(c.stateDir)
-	if err == nil {
-		var st agent.Status
-		st, err = kept.Status(time.Now())
-		if err = errors.Join(err, kept.Close()); err == nil && st.Cluster.Environment != "" && st.Cluster.Type != "" {
-			k := st.Cluster
-			return bundle.ReportCluster{UID: k.UID, Name: k.Name, Platform: st.Platform, Type: k.Type, Environment: k.Environment, Ring: k.Ring, Labels: k.Labels}, nil
-		}
-	}
-	if err != nil && !errors.Is(err, state.ErrNoState) {
-		return bundle.ReportCluster{}, stateError(err)
-	}
-	if c.cluster.Environment == "" {
-		return bundle.ReportCluster{}, c.missing("environment")
-	}
-	return bundle.ReportCluster{}, c.missing("clusterType")
-}
-
 // readToken finds the token. No error repeats it.
-func (f *enrollFlags) readToken(cmd *cobra.Command, c *config) (string, error) {
+func (f *enrollFlags) readToken(cmd *cobra.Command, c *config.Config) (string, error) {
 	file := f.tokenFile
 	switch v := os.Getenv(tokenVariable); {
 	case f.token != "":
 		return f.token, nil
 	case file == "" && v != "":
 		return v, nil
-	case file == "" && c.enrollToken != "":
-		file = c.enrollToken
+	case file == "" && c.Reports.EnrollToken != "":
+		file = c.Reports.EnrollToken
 	case file == "":
 		return "", cli.Fail(cli.Usage, errors.New("no token: give --token-file FILE, or - for stdin, or $"+tokenVariable), `"wherry hub tokens create" makes one; without a link to the hub, see --request`)
 	}
@@ -328,9 +276,8 @@ func readBounded(cmd *cobra.Command, path string, limit int64) ([]byte, error) {
 
 // enrollError gives an error its exit code, and the person a way on.
 func enrollError(err error) error {
-	var said *cli.Error
 	switch {
-	case err == nil || errors.As(err, &said):
+	case err == nil || errors.As(err, new(*cli.Error)) || errors.As(err, new(*config.Error)):
 		return err
 	case errors.Is(err, bundle.ErrToken):
 		return cli.Fail(cli.Usage, err, `give the whole line that "wherry hub tokens create" printed`)
@@ -357,44 +304,4 @@ func enrollError(err error) error {
 		return cli.Fail(cli.Failed, err, hint)
 	}
 	return cli.Fail(cli.Failed, err, "is this the hub's address, and is it running? Run the same again then: what it has followed already is answered again")
-}
-
-// readEnrollToken reads the token that an agent is to register itself with. The file may be gone once it has: a token
-// that is not there holds up nothing.
-func (c *config) readEnrollToken(log *slog.Logger) (string, error) {
-	if c.enrollToken == "" {
-		return "", nil
-	}
-	f, err := regularfile.Open(c.enrollToken)
-	if errors.Is(err, os.ErrNotExist) {
-		log.Info("there is no token to enroll with", "file", c.enrollToken)
-		return "", nil
-	}
-	if err != nil {
-		return "", cli.Fail(cli.Usage, fmt.Errorf("--enroll-token-file: %w", err), "")
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxTokenBytes))
-	if err == nil {
-		var token bundle.EnrollToken
-		if token, err = bundle.ParseEnrollToken(string(data)); err == nil {
-			return token.Reveal(), nil
-		}
-	}
-	return "", cli.Fail(cli.Usage, fmt.Errorf("--enroll-token-file: %s: %w", c.enrollToken, err), `"wherry hub tokens create" makes one`)
-}
-
-// installedToken reads the token for an agent that is to be installed, which has to be there.
-func (c *config) installedToken() (string, error) {
-	switch {
-	case c.enrollToken == "":
-		return "", nil
-	case c.hub == "":
-		return "", cli.Usagef("--enroll-token-file needs --hub")
-	}
-	token, err := c.readEnrollToken(slog.New(slog.DiscardHandler))
-	if err == nil && token == "" {
-		err = cli.Usagef("--enroll-token-file: there is no file %s", c.enrollToken)
-	}
-	return token, err
 }

@@ -7,6 +7,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent/config"
 )
 
 // helpOf returns the help of an agent's command, by way of all that was asked before on the same flags.
@@ -34,8 +36,8 @@ func TestHelpListsTheSettingsThatMatter(t *testing.T) {
 	require.Contains(t, helpOf(t, root, "rebind"), "--ring NAME")
 	require.Contains(t, helpOf(t, root, "enroll"), "--hub URL")
 	run := helpOf(t, root, "run")
-	for _, s := range settings() {
-		require.Contains(t, run, "--"+s.flag+" ")
+	for _, s := range config.Settings() {
+		require.Contains(t, run, "--"+s.Flag+" ")
 	}
 	require.NotContains(t, run, more)
 	require.NotContains(t, helpOf(t, root, "completion", "bash"), "--config")

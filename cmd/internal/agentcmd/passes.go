@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle/duration"
@@ -45,7 +46,7 @@ func (f *passFlags) check() error {
 }
 
 // command completes cmd, which makes a pass: its flags, and what comes before the pass.
-func (f *passFlags) command(cmd *cobra.Command, pass func(*cobra.Command, *config, []string) error) *cobra.Command {
+func (f *passFlags) command(cmd *cobra.Command, pass func(*cobra.Command, *config.Config, []string) error) *cobra.Command {
 	f.add(cmd)
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
 		c, err := configOf(cmd)
@@ -106,7 +107,7 @@ func newOnceCommand() *cobra.Command {
 		Long:    "Look for a newer release, apply it, observe everything, correct drift, and say how the cluster stands." + exitCodes,
 		Example: example("once --config agent.yaml -o json"),
 		Args:    cobra.NoArgs,
-	}, func(cmd *cobra.Command, c *config, _ []string) error {
+	}, func(cmd *cobra.Command, c *config.Config, _ []string) error {
 		return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Once(cmd.Context(), f.wait)) })
 	})
 }
@@ -119,8 +120,8 @@ func newSyncCommand() *cobra.Command {
 		Long:    "Have the running agent make a pass now, as once does, and say how the cluster stands then." + exitCodes,
 		Example: example("sync --state-dir /var/lib/wherry-agent"),
 		Args:    cobra.NoArgs,
-	}, func(cmd *cobra.Command, c *config, _ []string) error {
-		r, err := agent.NewClient(c.stateDir).Sync(cmd.Context(), f.wait)
+	}, func(cmd *cobra.Command, c *config.Config, _ []string) error {
+		r, err := agent.NewClient(c.StateDir).Sync(cmd.Context(), f.wait)
 		if err != nil {
 			return controlError(c, err)
 		}
@@ -137,7 +138,7 @@ func newImportCommand() *cobra.Command {
 offered it, apply it, and say how the cluster stands. It is handed to the running agent if there is one.` + exitCodes,
 		Example: example("import site.tar --config agent.yaml"),
 		Args:    cobra.ExactArgs(1),
-	}, func(cmd *cobra.Command, c *config, args []string) error {
+	}, func(cmd *cobra.Command, c *config.Config, args []string) error {
 		if err := checkSite(cmd, args[0]); err != nil {
 			return err
 		}
@@ -145,7 +146,7 @@ offered it, apply it, and say how the cluster stands. It is handed to the runnin
 		if err != nil {
 			return err
 		}
-		r, err := agent.NewClient(c.stateDir).Import(cmd.Context(), path, f.wait)
+		r, err := agent.NewClient(c.StateDir).Import(cmd.Context(), path, f.wait)
 		switch {
 		case errors.Is(err, control.ErrNotRunning):
 			return withAgent(cmd, c, func(a *agent.Agent) error { return f.print(cmd, a.Import(cmd.Context(), path, f.wait)) })
@@ -175,9 +176,9 @@ func checkSite(cmd *cobra.Command, path string) error {
 }
 
 // controlError says what can be done where the agent's socket does not help.
-func controlError(c *config, err error) error {
+func controlError(c *config.Config, err error) error {
 	if errors.Is(err, control.ErrNotRunning) {
-		return cli.Fail(cli.Failed, fmt.Errorf("%w with the state folder %s", err, c.stateDir), "start one with run, make a single pass with once, or name its folder with --state-dir")
+		return cli.Fail(cli.Failed, fmt.Errorf("%w with the state folder %s", err, c.StateDir), "start one with run, make a single pass with once, or name its folder with --state-dir")
 	}
 	return err
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -37,7 +38,7 @@ Exit codes: 0 it is paused; 2 wrong usage; 3 it failed.`,
 			if cmd.Flags().Changed("for") && lasting < time.Second {
 				return cli.Usagef("--for: %q is no time to come: give such as 30m or 72h, or leave it out for a pause until resume", lasting)
 			}
-			p, err := c.pause(cmd.Context(), reason, lasting)
+			p, err := pauseAgent(cmd.Context(), c, reason, lasting)
 			if err != nil {
 				return err
 			}
@@ -69,7 +70,7 @@ Exit codes: 0 nothing is paused any more; 2 wrong usage; 3 it failed.`,
 			if err != nil {
 				return err
 			}
-			r, err := c.resume(cmd.Context(), retry)
+			r, err := resumeAgent(cmd.Context(), c, retry)
 			if err == nil {
 				writeResumed(cmd.OutOrStdout(), r, retry)
 			}
@@ -125,12 +126,12 @@ func heldBy(h *agent.HeldStatus) string {
 	return s
 }
 
-func (c *config) pause(ctx context.Context, reason string, lasting time.Duration) (agent.Pause, error) {
-	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Pause, error) { return a.Pause(ctx, reason, lasting) },
+func pauseAgent(ctx context.Context, c *config.Config, reason string, lasting time.Duration) (agent.Pause, error) {
+	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Pause, error) { return a.Pause(ctx, reason, lasting) },
 		func(s *agent.State) (agent.Pause, error) { return s.Pause(reason, lasting, time.Now()) })
 }
 
-func (c *config) resume(ctx context.Context, retry bool) (agent.Resumed, error) {
-	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Resumed, error) { return a.Resume(ctx, retry) },
+func resumeAgent(ctx context.Context, c *config.Config, retry bool) (agent.Resumed, error) {
+	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Resumed, error) { return a.Resume(ctx, retry) },
 		func(s *agent.State) (agent.Resumed, error) { return s.Resume(retry, time.Now()) })
 }

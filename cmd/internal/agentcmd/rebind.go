@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -36,11 +37,11 @@ Exit codes: 0 it is bound; 2 wrong usage; 3 it failed; 4 the trust document is f
 			if err != nil {
 				return err
 			}
-			to, err := c.rebinding(cmd, undo)
+			to, err := rebinding(cmd, c, undo)
 			if err != nil {
 				return err
 			}
-			r, running, err := c.bind(cmd.Context(), to)
+			r, running, err := bind(cmd.Context(), c, to)
 			if err != nil && denied(err) == cli.Denied {
 				return cli.Fail(cli.Denied, err, "")
 			}
@@ -56,19 +57,19 @@ Exit codes: 0 it is bound; 2 wrong usage; 3 it failed; 4 the trust document is f
 }
 
 // rebinding is what the flags ask for. Variables and file say what the agent is configured as, and do not count.
-func (c *config) rebinding(cmd *cobra.Command, undo bool) (to agent.Rebinding, err error) {
+func rebinding(cmd *cobra.Command, c *config.Config, undo bool) (to agent.Rebinding, err error) {
 	to.Undo = undo
 	if cmd.Flags().Changed("platform") {
-		to.Platform = c.cluster.Platform
+		to.Platform = c.Cluster.Platform
 	}
 	if cmd.Flags().Changed("environment") {
-		to.Environment = c.cluster.Environment
+		to.Environment = c.Cluster.Environment
 	}
 	if cmd.Flags().Changed("cluster-type") {
-		to.ClusterType = c.cluster.Type
+		to.ClusterType = c.Cluster.Type
 	}
 	if cmd.Flags().Changed("ring") {
-		to.Ring = &c.cluster.Ring
+		to.Ring = &c.Cluster.Ring
 	}
 	switch some := to != (agent.Rebinding{Undo: undo}); {
 	case undo && some:
@@ -81,10 +82,10 @@ func (c *config) rebinding(cmd *cobra.Command, undo bool) (to agent.Rebinding, e
 
 // bind asks the running agent and waits until it has changed over, or else changes the state that the last one has
 // left.
-func (c *config) bind(ctx context.Context, to agent.Rebinding) (r agent.Rebound, running bool, err error) {
-	client := agent.NewClient(c.stateDir)
+func bind(ctx context.Context, c *config.Config, to agent.Rebinding) (r agent.Rebound, running bool, err error) {
+	client := agent.NewClient(c.StateDir)
 	running = true
-	r, err = change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Rebound, error) { return a.Rebind(ctx, to) },
+	r, err = config.Change(ctx, c, func(ctx context.Context, a agent.Client) (agent.Rebound, error) { return a.Rebind(ctx, to) },
 		func(s *agent.State) (agent.Rebound, error) {
 			running = false
 			return s.Rebind(to, time.Now())

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
@@ -52,7 +53,7 @@ queue until an acknowledgement comes back; see reports ack.`,
 	return cmd
 }
 
-func exportReports(cmd *cobra.Command, c *config, path string) error {
+func exportReports(cmd *cobra.Command, c *config.Config, path string) error {
 	err := cli.WriteFile(path, func(w io.Writer) error { return writeReports(cmd.Context(), c, w) })
 	if err != nil {
 		return err
@@ -65,14 +66,14 @@ func exportReports(cmd *cobra.Command, c *config, path string) error {
 	return nil
 }
 
-func writeReports(ctx context.Context, c *config, w io.Writer) error {
-	err := agent.NewClient(c.stateDir).Reports(ctx, w)
+func writeReports(ctx context.Context, c *config.Config, w io.Writer) error {
+	err := agent.NewClient(c.StateDir).Reports(ctx, w)
 	if !errors.Is(err, control.ErrNotRunning) {
 		return err
 	}
-	state, err := agent.ReadState(c.stateDir)
+	state, err := c.ReadState()
 	if err != nil {
-		return stateError(err)
+		return err
 	}
 	envelopes, err := state.Outbox().Reports()
 	if err = errors.Join(err, state.Close()); err != nil {
@@ -118,13 +119,13 @@ func denied(err error) int {
 	return cli.Failed
 }
 
-func acknowledge(cmd *cobra.Command, c *config, envelopes [][]byte) (done outbox.Acknowledged, err error) {
-	done, err = change(cmd.Context(), c,
+func acknowledge(cmd *cobra.Command, c *config.Config, envelopes [][]byte) (done outbox.Acknowledged, err error) {
+	done, err = config.Change(cmd.Context(), c,
 		func(ctx context.Context, a agent.Client) (outbox.Acknowledged, error) {
 			return a.Acknowledge(ctx, envelopes)
 		},
 		func(s *agent.State) (outbox.Acknowledged, error) {
-			hubKey, err := c.readHubKey()
+			hubKey, err := c.HubKey()
 			if err != nil {
 				return outbox.Acknowledged{}, err
 			}

@@ -14,6 +14,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -44,7 +45,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 			case list == (to != "") || list && reason != "":
 				return cli.Usagef("give either --to RELEASE, with a --reason if wanted, or --list")
 			case list:
-				known, err := c.releases(cmd.Context())
+				known, err := releases(cmd.Context(), c)
 				if err != nil {
 					return err
 				}
@@ -53,7 +54,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 			if err := errors.Join(checkFormat(output), checkRelease(to)); err != nil {
 				return err
 			}
-			back, err := c.rollback(cmd.Context(), agent.Wish{To: to, By: whoAmI(), Reason: reason})
+			back, err := rollbackAgent(cmd.Context(), c, agent.Wish{To: to, By: whoAmI(), Reason: reason})
 			if err != nil {
 				return rollbackError(err)
 			}
@@ -75,13 +76,13 @@ func checkRelease(to string) error {
 	return nil
 }
 
-func (c *config) rollback(ctx context.Context, w agent.Wish) (agent.RolledBack, error) {
-	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.RolledBack, error) { return a.RollBack(ctx, w) },
+func rollbackAgent(ctx context.Context, c *config.Config, w agent.Wish) (agent.RolledBack, error) {
+	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (agent.RolledBack, error) { return a.RollBack(ctx, w) },
 		func(s *agent.State) (agent.RolledBack, error) { return s.RollBack(w, time.Now()) })
 }
 
-func (c *config) releases(ctx context.Context) ([]agent.KnownRelease, error) {
-	return look(ctx, c, func(ctx context.Context, a agent.Client) ([]agent.KnownRelease, error) { return a.Releases(ctx) },
+func releases(ctx context.Context, c *config.Config) ([]agent.KnownRelease, error) {
+	return config.Look(ctx, c, func(ctx context.Context, a agent.Client) ([]agent.KnownRelease, error) { return a.Releases(ctx) },
 		func(s *agent.State) ([]agent.KnownRelease, error) { return s.Releases(time.Now()) })
 }
 

@@ -1,7 +1,6 @@
 package agentcmd
 
 import (
-	"context"
 	"errors"
 	"fmt"
 	"io"
@@ -33,7 +32,7 @@ reportKey is the public key that the hub needs to know this agent by.`,
 			if err != nil {
 				return err
 			}
-			s, err := readStatus(cmd.Context(), c)
+			s, err := c.Status(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -42,11 +41,6 @@ reportKey is the public key that the hub needs to know this agent by.`,
 	}
 	cli.OutputFlag(cmd, &output)
 	return cmd
-}
-
-func readStatus(ctx context.Context, c *config) (agent.Status, error) {
-	return look(ctx, c, func(ctx context.Context, a agent.Client) (agent.Status, error) { return a.Status(ctx) },
-		func(s *agent.State) (agent.Status, error) { return s.Status(time.Now()) })
 }
 
 func checkFormat(format string) error {

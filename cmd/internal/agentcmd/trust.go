@@ -3,20 +3,13 @@ package agentcmd
 import (
 	"cmp"
 	"context"
-	"errors"
-	"fmt"
 	"io"
-	"log/slog"
-	"os"
-	"slices"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
-	"github.com/wherry-dev/wherry/agent/state"
-	"github.com/wherry-dev/wherry/airgap"
-	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -51,11 +44,11 @@ not signed by those who may, another one than is installed, or for another platf
 			if err != nil {
 				return err
 			}
-			envelopes, err := readTrust(cmd.Context(), args[0])
+			envelopes, err := config.ReadTrust(cmd.Context(), args[0])
 			if err != nil {
 				return err
 			}
-			change, err := c.install(cmd.Context(), envelopes)
+			change, err := installTrust(cmd.Context(), c, envelopes)
 			if err != nil {
 				return trustError(err)
 			}
@@ -78,7 +71,7 @@ func newTrustShowCommand() *cobra.Command {
 			if err != nil {
 				return err
 			}
-			t, err := c.readTrustState(cmd.Context())
+			t, err := c.TrustState(cmd.Context())
 			if err != nil {
 				return err
 			}
@@ -90,23 +83,9 @@ func newTrustShowCommand() *cobra.Command {
 	return cmd
 }
 
-// readTrust reads a file of trust documents that a person has named.
-func readTrust(ctx context.Context, path string) ([][]byte, error) {
-	envelopes, err := agent.ReadTrust(ctx, path)
-	switch {
-	case errors.Is(err, airgap.ErrFormat):
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s: neither a trust document nor a site's file with one", path), `"wherry trust sign" and "wherry airgap export" write such files`)
-	case errors.Is(err, os.ErrNotExist):
-		return nil, cli.Fail(cli.Usage, err, "")
-	case err != nil:
-		return nil, cli.Fail(denied(err), err, "")
-	}
-	return envelopes, nil
-}
-
-// install hands the documents to the running agent, or to the state that the last one left.
-func (c *config) install(ctx context.Context, envelopes [][]byte) (agent.TrustChange, error) {
-	return change(ctx, c, func(ctx context.Context, a agent.Client) (agent.TrustChange, error) {
+// installTrust hands the documents to the running agent, or to the state that the last one left.
+func installTrust(ctx context.Context, c *config.Config, envelopes [][]byte) (agent.TrustChange, error) {
+	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (agent.TrustChange, error) {
 		return a.InstallTrust(ctx, envelopes...)
 	},
 		func(s *agent.State) (agent.TrustChange, error) {
@@ -114,7 +93,7 @@ func (c *config) install(ctx context.Context, envelopes [][]byte) (agent.TrustCh
 			if err != nil {
 				return agent.TrustChange{}, err
 			}
-			return s.InstallTrust(cmp.Or(status.Platform, c.cluster.Platform), envelopes...)
+			return s.InstallTrust(cmp.Or(status.Platform, c.Cluster.Platform), envelopes...)
 		})
 }
 
@@ -123,71 +102,4 @@ func trustError(err error) error {
 		return cli.Fail(cli.Denied, err, "trust show says which version is installed; what runs keeps running")
 	}
 	return err
-}
-
-// readTrustState asks the running agent, or reads what the last one left, which knows of no pinned keys.
-func (c *config) readTrustState(ctx context.Context) (agent.Trust, error) {
-	return look(ctx, c, func(ctx context.Context, a agent.Client) (agent.Trust, error) { return a.Trust(ctx) },
-		func(s *agent.State) (agent.Trust, error) {
-			t, err := s.Trust()
-			if err != nil {
-				return t, err
-			}
-			keys, err := readKeys(c.keys)
-			for _, k := range keys {
-				id, err := bundle.KeyID(k)
-				if err != nil {
-					return t, err
-				}
-				t.Pinned = append(t.Pinned, id)
-			}
-			slices.Sort(t.Pinned)
-			return t, err
-		})
-}
-
-// hasTrust says whether the agent was given a trust document before, so that it needs no setting for one. A
-// state that another process has open is that of an agent that found out for itself.
-func (c *config) hasTrust() bool {
-	kept, err := agent.ReadState(c.stateDir)
-	if err != nil {
-		return errors.Is(err, state.ErrBusy)
-	}
-	t, err := kept.Trust()
-	return errors.Join(err, kept.Close()) == nil && len(t.Chain) > 0
-}
-
-// firstTrust reads version 1, as the setting trust names it.
-func (c *config) firstTrust(ctx context.Context) ([]byte, error) {
-	envelopes, err := readTrust(ctx, c.trust)
-	if err != nil {
-		return nil, err
-	}
-	d, _, err := bundle.OpenTrust(envelopes[0])
-	switch {
-	case err != nil:
-		return nil, cli.Fail(cli.Denied, fmt.Errorf("--trust: %s: %w", c.trust, err), "")
-	case d.Version != 1:
-		return nil, cli.Usagef("--trust: %s is version %d of the trust document: give version 1; later ones come from the registry, or by trust install", c.trust, d.Version)
-	}
-	return envelopes[0], nil
-}
-
-// installTrust brings the document that the setting names into a state that has none.
-func (c *config) installTrust(ctx context.Context, state *agent.State, log *slog.Logger) error {
-	if c.trust == "" {
-		return nil
-	}
-	envelope, err := c.firstTrust(ctx)
-	if err != nil {
-		return err
-	}
-	change, err := state.InstallTrust(c.cluster.Platform, envelope)
-	if err != nil {
-		return cli.Fail(denied(err), fmt.Errorf("--trust: %s: %w", c.trust, err), "an agent stays with the version 1 that it was given first; trust show says which, and a new --state-dir begins anew")
-	}
-	if change.Before == nil {
-		log.Info("trust document installed", "version", change.After.Version, "epoch", change.After.Epoch, "expires", change.After.ExpiresAt)
-	}
-	return nil
 }

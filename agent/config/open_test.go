@@ -1,4 +1,4 @@
-package agentcmd
+package config
 
 import (
 	"errors"
@@ -8,7 +8,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/state"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -32,9 +31,10 @@ func TestEveryEngineIsClosed(t *testing.T) {
 }
 
 func TestAnAgentThatIsTooOldSaysWhatToDo(t *testing.T) {
-	err := stateError(fmt.Errorf("state /x/agent.db: %w: v2.0.0, schema 2; this one reads up to schema 1", state.ErrNewer))
-	var said *cli.Error
+	c := &Config{Program: Program{Version: "v1.0.0"}}
+	err := c.stateError(fmt.Errorf("state /x/agent.db: %w: v2.0.0, schema 2; this one reads up to schema 1", state.ErrNewer))
+	var said *Error
 	require.ErrorAs(t, err, &said)
-	require.Equal(t, cli.Failed, said.Code)
-	require.Contains(t, said.Hint, "use the newer agent again")
+	require.Equal(t, Unusable, said.Kind)
+	require.Contains(t, said.Hint, "this agent is version v1.0.0: use the newer agent again")
 }

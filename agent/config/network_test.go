@@ -1,20 +1,13 @@
-package agentcmd
+package config
 
 import (
-	"bytes"
-	"io"
-	"log"
-	"log/slog"
 	"net/http"
-	"net/http/httptest"
 	"os"
 	"path/filepath"
 	"strings"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/spf13/cobra"
 	"github.com/stretchr/testify/require"
 	"oras.land/oras-go/v2/registry/remote/retry"
 
@@ -22,15 +15,26 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// configured reads a configuration as a command does that is given a file and flags.
-func configured(t *testing.T, file string, args ...string) (*config, error) {
+// configured reads a configuration from a file, and from flags as --name value.
+func configured(t *testing.T, file string, args ...string) (*Config, error) {
 	t.Helper()
 	path := filepath.Join(t.TempDir(), "agent.yaml")
 	require.NoError(t, os.WriteFile(path, []byte(file), 0o600))
-	cmd := &cobra.Command{}
-	addFlags(cmd, "")
-	require.NoError(t, cmd.ParseFlags(append([]string{"--config", path}, args...)))
-	return readConfig(cmd.PersistentFlags(), func(string) (string, bool) { return "", false })
+	return Read(Sources{File: path, Named: true, Flag: flags(args...)})
+}
+
+// flags returns a Sources.Flag of --name value. A toggle has no value.
+func flags(args ...string) func(string) ([]string, bool) {
+	given := map[string][]string{}
+	for len(args) > 0 {
+		name := strings.TrimPrefix(args[0], "--")
+		if args = args[1:]; len(args) == 0 || strings.HasPrefix(args[0], "--") {
+			given[name] = []string{"true"}
+			continue
+		}
+		given[name], args = append(given[name], args[0]), args[1:]
+	}
+	return func(name string) ([]string, bool) { return given[name], given[name] != nil }
 }
 
 func TestHowRegistriesAreReached(t *testing.T) {
@@ -42,14 +46,14 @@ transferWindow: 22:30-04:00
 `)
 	require.NoError(t, err)
 	require.Equal(t, oci.Network{
-		Proxy: "http://proxy.example:3128", CAFile: filepath.Join(filepath.Dir(c.file), "ca.pem"), NoPostQuantum: true, MaxBandwidth: 64 << 10,
-	}, c.network)
-	require.Equal(t, agent.Window{Opens: 22*time.Hour + 30*time.Minute, Closes: 4 * time.Hour}, c.window)
+		Proxy: "http://proxy.example:3128", CAFile: filepath.Join(filepath.Dir(c.File), "ca.pem"), NoPostQuantum: true, MaxBandwidth: 64 << 10,
+	}, c.Registry.Network)
+	require.Equal(t, agent.Window{Opens: 22*time.Hour + 30*time.Minute, Closes: 4 * time.Hour}, c.Registry.Window)
 
 	c, err = configured(t, "", "--max-bandwidth", "2MB/s", "--tls-post-quantum")
 	require.NoError(t, err)
-	require.Equal(t, oci.Network{MaxBandwidth: 2_000_000}, c.network)
-	require.Zero(t, c.window)
+	require.Equal(t, oci.Network{MaxBandwidth: 2_000_000}, c.Registry.Network)
+	require.Zero(t, c.Registry.Window)
 }
 
 func TestWhereTheAgentsCredentialsMayGo(t *testing.T) {
@@ -65,7 +69,7 @@ func TestWhereTheAgentsCredentialsMayGo(t *testing.T) {
 
 	c, err = configured(t, "authHosts: auth.corp.internal", "--auth-host", "a", "--auth-host", "b:1")
 	require.NoError(t, err)
-	require.Equal(t, []string{"a", "b:1"}, c.authHosts, "flags override the file")
+	require.Equal(t, []string{"a", "b:1"}, c.Registry.AuthHosts, "flags override the file")
 	_, err = configured(t, "authHosts: https://auth.corp.internal/token")
 	require.ErrorContains(t, err, `authHosts (also --auth-host, WHERRY_AUTH_HOST): "https://auth.corp.internal/token" is no HOST or HOST:PORT: allowed is HOST or HOST:PORT, such as auth.example.com`)
 }
@@ -84,11 +88,11 @@ func TestSettingsOfTheNetworkThatAreNone(t *testing.T) {
 		require.ErrorContains(t, err, want)
 	}
 	for args, want := range map[[2]string]string{
-		{"--proxy", "user:secret@proxy"}:    "the proxy is no URL",
-		{"--tls-ca", "/nowhere.pem"}:        "/nowhere.pem",
-		{"--tls-cert", "cert.pem"}:          "takes two files",
-		{"--credentials", "/nowhere.json"}:  "--credentials: open /nowhere.json",
-		{"--credentials", "remote_test.go"}: "holds no credentials",
+		{"--proxy", "user:secret@proxy"}:     "the proxy is no URL",
+		{"--tls-ca", "/nowhere.pem"}:         "/nowhere.pem",
+		{"--tls-cert", "cert.pem"}:           "takes two files",
+		{"--credentials", "/nowhere.json"}:   "--credentials: open /nowhere.json",
+		{"--credentials", "network_test.go"}: "holds no credentials",
 	} {
 		c, err := configured(t, "", args[0], args[1])
 		require.NoError(t, err)
@@ -122,53 +126,4 @@ func idleOf(t *testing.T, network http.RoundTripper) time.Duration {
 	retrying, ok := network.(*retry.Transport)
 	require.True(t, ok)
 	return retrying.Base.(*http.Transport).IdleConnTimeout
-}
-
-// Some servers end a connection that is idle with an answer, which nobody has asked for.
-func TestAnAnswerThatNobodyAskedForIsNotForOperators(t *testing.T) {
-	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, _ *http.Request) {
-		conn, _, err := w.(http.Hijacker).Hijack()
-		if err != nil {
-			return
-		}
-		defer conn.Close()
-		_, _ = io.WriteString(conn, "HTTP/1.1 200 OK\r\nContent-Length: 0\r\n\r\n")
-		time.Sleep(20 * time.Millisecond) // the connection is idle by then
-		_, _ = io.WriteString(conn, "HTTP/1.1 400 Bad Request\r\nConnection: close\r\n\r\n")
-	}))
-	t.Cleanup(server.Close)
-	var operators, debuggers lines
-	t.Cleanup(func() { log.SetOutput(os.Stderr); log.SetFlags(log.LstdFlags) })
-	sendStandardLog(slog.NewTextHandler(&operators, nil))
-	both := slog.NewTextHandler(&debuggers, &slog.HandlerOptions{Level: slog.LevelDebug})
-	log.SetOutput(io.MultiWriter(slog.NewLogLogger(both, slog.LevelDebug).Writer(), log.Writer()))
-	client, err := oci.NewHTTPClient(oci.Network{})
-	require.NoError(t, err)
-	require.Eventually(t, func() bool {
-		resp, err := client.Get(server.URL)
-		if err != nil {
-			return false // the request met the connection's end
-		}
-		resp.Body.Close()
-		return strings.Contains(debuggers.String(), "Unsolicited response")
-	}, time.Minute, 50*time.Millisecond)
-	require.Empty(t, operators.String())
-}
-
-// lines may be written while they are read.
-type lines struct {
-	mu   sync.Mutex
-	text bytes.Buffer
-}
-
-func (l *lines) Write(p []byte) (int, error) {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.Write(p)
-}
-
-func (l *lines) String() string {
-	l.mu.Lock()
-	defer l.mu.Unlock()
-	return l.text.String()
 }

@@ -1,4 +1,4 @@
-package agentcmd
+package config
 
 import (
 	"errors"
@@ -29,7 +29,7 @@ type fileValue struct {
 }
 
 // readConfigFile reads a YAML mapping. Fields that are no setting are errors, with their line.
-func readConfigFile(path string, known []setting) (configFile, error) {
+func readConfigFile(path string, known []Setting) (configFile, error) {
 	f := configFile{path: path, values: map[string]fileValue{}}
 	r, err := regularfile.Open(path)
 	if err != nil {
@@ -44,15 +44,15 @@ func readConfigFile(path string, known []setting) (configFile, error) {
 	if doc.Kind == 0 || len(doc.Content) == 0 || doc.Content[0].Tag == "!!null" {
 		return f, nil // an empty file
 	}
-	fields := map[string]setting{}
+	fields := map[string]Setting{}
 	for _, s := range known {
-		fields[s.field] = s
+		fields[s.Field] = s
 	}
 	return f, f.read(doc.Content[0], "", fields)
 }
 
 // read takes the fields of a mapping, which lies in the field prefix.
-func (f configFile) read(n *yaml.Node, prefix string, fields map[string]setting) error {
+func (f configFile) read(n *yaml.Node, prefix string, fields map[string]Setting) error {
 	if n.Kind != yaml.MappingNode {
 		return fmt.Errorf("%s:%d: %s holds no fields", f.path, n.Line, orFile(prefix))
 	}
@@ -67,7 +67,7 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]setting)
 		case known:
 			texts, err := textsOf(value, s)
 			if err != nil {
-				problems = append(problems, fmt.Errorf("%s:%d: %s (also --%s, %s): %w: allowed is %s", f.path, value.Line, field, s.flag, s.variable(), err, s.allowed))
+				problems = append(problems, fmt.Errorf("%s:%d: %s (also --%s, %s): %w: allowed is %s", f.path, value.Line, field, s.Flag, s.Variable(), err, s.Allowed))
 			}
 			f.values[field] = fileValue{texts, key.Line}
 		case hasBelow(fields, field):
@@ -80,11 +80,11 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]setting)
 }
 
 // textsOf returns a scalar, a list of items, one item, or a mapping as KEY=VALUE.
-func textsOf(n *yaml.Node, s setting) ([]string, error) {
+func textsOf(n *yaml.Node, s Setting) ([]string, error) {
 	switch {
 	case n.Kind == yaml.ScalarNode && n.Tag != "!!null":
 		return []string{n.Value}, nil
-	case n.Kind == yaml.SequenceNode && s.list:
+	case n.Kind == yaml.SequenceNode && s.List:
 		var texts []string
 		for _, item := range n.Content {
 			text, err := textOf(item, s)
@@ -97,7 +97,7 @@ func textsOf(n *yaml.Node, s setting) ([]string, error) {
 	case n.Kind == yaml.MappingNode && s.parts != nil:
 		text, err := textOf(n, s)
 		return []string{text}, err
-	case n.Kind == yaml.MappingNode && s.list:
+	case n.Kind == yaml.MappingNode && s.List:
 		var texts []string
 		for i := 0; i+1 < len(n.Content); i += 2 {
 			if n.Content[i+1].Kind != yaml.ScalarNode {
@@ -111,7 +111,7 @@ func textsOf(n *yaml.Node, s setting) ([]string, error) {
 }
 
 // textOf returns an item of a list: a scalar, or the values of a mapping's fields in their order.
-func textOf(n *yaml.Node, s setting) (string, error) {
+func textOf(n *yaml.Node, s Setting) (string, error) {
 	switch {
 	case n.Kind == yaml.ScalarNode:
 		return n.Value, nil
@@ -132,7 +132,7 @@ func textOf(n *yaml.Node, s setting) (string, error) {
 	return strings.TrimSpace(strings.Join(values, " ")), nil
 }
 
-func hasBelow(fields map[string]setting, field string) bool {
+func hasBelow(fields map[string]Setting, field string) bool {
 	for name := range fields {
 		if strings.HasPrefix(name, field+".") {
 			return true
@@ -146,13 +146,13 @@ const maxFieldsListed = 8
 
 // meant says which field is meant by an unknown one, which lies in the field prefix: the nearest of all, else those
 // beside it if they are few.
-func meant(field, prefix string, fields map[string]setting) string {
+func meant(field, prefix string, fields map[string]Setting) string {
 	known := slices.Sorted(maps.Keys(fields))
 	best := similar.To(field, known)
 	if best == "" { // or a field of the same name somewhere else, or under the name of its flag
 		for _, name := range known {
 			last := name[strings.LastIndex(name, ".")+1:]
-			if word := field[strings.LastIndex(field, ".")+1:]; strings.EqualFold(word, last) || word == fields[name].flag {
+			if word := field[strings.LastIndex(field, ".")+1:]; strings.EqualFold(word, last) || word == fields[name].Flag {
 				best = name
 			}
 		}

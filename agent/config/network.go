@@ -1,4 +1,4 @@
-package agentcmd
+package config
 
 import (
 	"cmp"
@@ -15,13 +15,12 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
-// remote is how the agent reaches registries and the hub: one client for its whole life, which keeps
-// connections, TLS sessions and tokens.
+// remote reaches registries and the hub: one client for the agent's whole life, which keeps connections, TLS sessions
+// and tokens.
 type remote struct {
-	c       *config
+	c       *Config
 	traffic *agent.Traffic
 	network http.RoundTripper // what options' client counts and sends by
 	options oci.Options
@@ -45,21 +44,21 @@ func idleTime(interval time.Duration) time.Duration {
 	return passTime
 }
 
-// connect sends nothing.
-func (c *config) connect() (*remote, error) {
-	network := c.network
-	network.Idle = idleTime(cmp.Or(c.interval, agent.DefaultInterval))
+// connect prepares the connections. It sends nothing.
+func (c *Config) connect() (*remote, error) {
+	network := c.Registry.Network
+	network.Idle = idleTime(cmp.Or(c.Passes.Interval, agent.DefaultInterval))
 	client, err := oci.NewHTTPClient(network)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
+		return nil, invalid(err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
 	}
 	r := &remote{c: c, traffic: new(agent.Traffic), network: client.Transport}
 	client.Transport = r.traffic.Registry.Wrap(r.network)
-	r.options = oci.Options{HTTPClient: client, UserAgent: cli.UserAgent("wherry-agent"), PlainHTTP: c.plain, AuthHosts: c.authHosts}
-	if c.credentials != "" {
-		r.options.AuthRecord = oci.AuthRecord(c.credentials)
-		if r.options.Credential, err = oci.Credentials(c.credentials); err != nil {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("--credentials: %w", err), `"wherry login" writes such a file, and pull secrets hold one`)
+	r.options = oci.Options{HTTPClient: client, UserAgent: c.Program.UserAgent, PlainHTTP: c.Registry.Plain, AuthHosts: c.Registry.AuthHosts}
+	if c.Registry.Credentials != "" {
+		r.options.AuthRecord = oci.AuthRecord(c.Registry.Credentials)
+		if r.options.Credential, err = oci.Credentials(c.Registry.Credentials); err != nil {
+			return nil, invalid(fmt.Errorf("--credentials: %w", err), `"wherry login" writes such a file, and pull secrets hold one`)
 		}
 	}
 	return r.by(client)
@@ -71,10 +70,10 @@ func (r *remote) by(client *http.Client) (*remote, error) {
 	if client != nil {
 		other.options.HTTPClient = client
 	}
-	if r.c.registry != (oci.Location{}) {
-		store, err := r.c.registry.Open(other.options)
+	if r.c.Registry.Location != (oci.Location{}) {
+		store, err := r.c.Registry.Location.Open(other.options)
 		if err != nil {
-			return nil, cli.Fail(cli.Usage, err, "")
+			return nil, invalid(err, "")
 		}
 		other.store = store
 	}
@@ -93,7 +92,7 @@ func (r *remote) repository(name string) (bundle.Source, error) {
 	}
 	repo, err := r.store.Repository(name)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, err, "")
+		return nil, invalid(err, "")
 	}
 	return repo, nil
 }
@@ -101,14 +100,14 @@ func (r *remote) repository(name string) (bundle.Source, error) {
 // configure tells the agent what it has to know of the network.
 func (r *remote) configure(o *agent.Options) (err error) {
 	o.TrustSource, err = r.repository(bundle.TrustRepository)
-	if r.c.reports != (oci.Location{}) {
+	if r.c.Reports.Registry != (oci.Location{}) {
 		opts := r.options
-		opts.PlainHTTP = opts.PlainHTTP && (r.c.registry == (oci.Location{}) || r.c.reports.Host == r.c.registry.Host)
-		store, err := r.c.reports.Open(opts)
+		opts.PlainHTTP = opts.PlainHTTP && (r.c.Registry.Location == (oci.Location{}) || r.c.Reports.Registry.Host == r.c.Registry.Location.Host)
+		store, err := r.c.Reports.Registry.Open(opts)
 		if err != nil {
-			return cli.Fail(cli.Usage, err, "")
+			return invalid(err, "")
 		}
-		o.ReportStore, o.ReportPlace, o.AckStored = store, r.c.reports.String(), r.c.ackStored
+		o.ReportStore, o.ReportPlace, o.AckStored = store, r.c.Reports.Registry.String(), r.c.Reports.AckStored
 	}
 	o.HTTPClient = &http.Client{Transport: r.traffic.Hub.Wrap(r.network), Timeout: outbox.HubTime}
 	o.Traffic = r.traffic
@@ -120,12 +119,12 @@ func (r *remote) configure(o *agent.Options) (err error) {
 func (r *remote) artifacts(repository string) (bundle.Source, error) {
 	host, name, _ := strings.Cut(repository, "/")
 	opts := r.options
-	opts.PlainHTTP = opts.PlainHTTP && host == r.c.registry.Host
+	opts.PlainHTTP = opts.PlainHTTP && host == r.c.Registry.Location.Host
 	repo, err := oci.Location{Host: host}.Repository(name, opts)
 	if err != nil {
 		return nil, err
 	}
-	return &windowed{repo, r.c.window}, nil
+	return &windowed{repo, r.c.Registry.Window}, nil
 }
 
 // windowed is a source that begins nothing outside of the transfer window.

@@ -1,4 +1,4 @@
-package agentcmd
+package config
 
 import (
 	"fmt"
@@ -13,16 +13,16 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// noMemory is what the setting memory is where nothing is to be kept in the cluster.
-const noMemory = "none"
+// NoMemory is the value of Config.Memory where nothing is kept in the cluster.
+const NoMemory = "none"
 
 // namespaceFile is where a pod finds the name of its namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
-func setMemory(c *config, s string) error {
+func setMemory(c *Config, s string) error {
 	namespace, name, ok := strings.Cut(s, "/")
 	switch {
-	case s == noMemory:
+	case s == NoMemory:
 	case !ok:
 		return fmt.Errorf("%q is no pair", s)
 	case len(validation.IsDNS1123Label(namespace)) > 0:
@@ -30,33 +30,33 @@ func setMemory(c *config, s string) error {
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
 		return fmt.Errorf("%q is no name of an object", name)
 	}
-	c.memory = s
+	c.Memory = s
 	return nil
 }
 
 // memoryName is where the agent keeps its memory in the cluster, and whether the namespace is the agent's to
 // make. The name is told, or that of the agent of a pod's namespace, or made of what the agent is set to
 // follow; what it was bound to later does not count, as a machine that is set up anew does not know it.
-func (c *config) memoryName() (name clustermemory.Name, create, ok bool) {
+func (c *Config) memoryName() (name clustermemory.Name, create, ok bool) {
 	switch {
-	case c.memory == noMemory:
+	case c.Memory == NoMemory:
 		return name, false, false
-	case c.memory != "":
-		name.Namespace, name.Name, _ = strings.Cut(c.memory, "/")
-		return name, c.kubeconfig != "", true
-	case c.kubeconfig == "":
+	case c.Memory != "":
+		name.Namespace, name.Name, _ = strings.Cut(c.Memory, "/")
+		return name, c.Adapters.Kubeconfig != "", true
+	case c.Adapters.Kubeconfig == "":
 		namespace, err := os.ReadFile(namespaceFile)
 		if err != nil {
 			namespace = []byte(clustermemory.DefaultNamespace)
 		}
 		return clustermemory.Name{Namespace: strings.TrimSpace(string(namespace)), Name: clustermemory.DefaultName}, false, true
 	}
-	stream := bundle.Stream{Platform: c.cluster.Platform, Environment: c.cluster.Environment, ClusterType: c.cluster.Type}
+	stream := bundle.Stream{Platform: c.Cluster.Platform, Environment: c.Cluster.Environment, ClusterType: c.Cluster.Type}
 	return clustermemory.NameFor(stream), true, true
 }
 
 // remember gives the agent its memory and Lease, where there is a cluster for them.
-func (c *config) remember(cluster *rest.Config, o *agent.Options) error {
+func (c *Config) remember(cluster *rest.Config, o *agent.Options) error {
 	if cluster == nil {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package agentcmd
+package config
 
 import (
 	"context"
@@ -7,13 +7,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/spf13/cobra"
-	"github.com/spf13/pflag"
 	"sigs.k8s.io/yaml"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
 // Names of an installed agent's files; agent.yaml names the others.
@@ -26,7 +23,7 @@ const (
 // InstalledTokenPath is where the manifests put the token that an agent enrolls with.
 const InstalledTokenPath = "/etc/wherry-enroll/token"
 
-// Installed is what an agent that is to be installed was told.
+// Installed is the configuration of an agent that is to be installed.
 type Installed struct {
 	// Files are agent.yaml and the public keys and trust document that it names, by name.
 	Files map[string][]byte
@@ -54,62 +51,63 @@ type Installed struct {
 // docs/install.md says so of each.
 var here = [...]string{"stateDir", "directoryRoot", "ansiblePlaybook", "kubeconfig", "memory", "adapter", "zarf", "zarfKeys", "credentials", "tls.ca", "tls.cert", "tls.key", "listen", "veto.command", "veto.timeout"}
 
-// AddInstallFlags gives cmd a flag for each setting that an agent in a cluster can be told.
-func AddInstallFlags(cmd *cobra.Command) {
-	for _, s := range installSettings() {
-		s.addTo(cmd, cmd.Flags())
-	}
-	cmd.Flags().Lookup("cluster-name").Usage = "this cluster's `NAME` in reports (default: the name of the agent's node)"
-	cmd.Flags().Lookup("registry").Usage = "where bundles come from, `LOCATION` as oci://HOST/PREFIX"
+// InstallSettings lists the settings of an agent that runs in a cluster.
+func InstallSettings() []Setting {
+	return slices.DeleteFunc(Settings(), func(s Setting) bool { return slices.Contains(here[:], s.Field) })
 }
 
-// ReadInstalled returns the configuration that the flags give, checked as the agent will check it. The
-// variables WHERRY_* are not asked: they are about an agent on this machine.
-func ReadInstalled(ctx context.Context, flags *pflag.FlagSet) (*Installed, error) {
-	c, err := readConfigOf(installSettings(), flags, func(string) (string, bool) { return "", false })
+// ReadInstalled returns the configuration that flags give, checked as the agent will check it. Other sources are not
+// read: they are about an agent on this machine.
+func ReadInstalled(ctx context.Context, flag func(name string) (values []string, given bool)) (*Installed, error) {
+	sources := Sources{Flag: flag}
+	c, err := read(InstallSettings(), sources)
 	if err != nil {
 		return nil, err
 	}
+	given := func(name string) bool { _, given := flag(name); return given }
 	switch {
-	case !flags.Changed("registry"):
-		return nil, cli.Usagef("--registry is not set: allowed is oci://HOST/PREFIX")
-	case c.registry.Dir != "":
-		return nil, cli.Usagef("--registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.registry)
-	case c.reports.Dir != "":
-		return nil, cli.Usagef("--report-registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.reports)
-	case c.veto.File != "" && !mountable(c.veto.File):
-		return nil, cli.Usagef("--veto-file %q: allowed is the absolute path of a file in a folder of the node, such as /run/plc/busy", c.veto.File)
-	case c.cluster.Environment == "":
-		return nil, cli.Usagef("--environment is not set")
-	case c.cluster.Type == "":
-		return nil, cli.Usagef("--cluster-type is not set")
-	case len(c.keys) == 0 && c.trust == "":
-		return nil, cli.Usagef("--key is not set: give the public key that releases are signed with, such as cosign.pub, or --trust with version 1 of the platform's trust document")
+	case !given("registry"):
+		return nil, invalidf("--registry is not set: allowed is oci://HOST/PREFIX")
+	case c.Registry.Location.Dir != "":
+		return nil, invalidf("--registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.Registry.Location)
+	case c.Reports.Registry.Dir != "":
+		return nil, invalidf("--report-registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.Reports.Registry)
+	case c.Passes.Veto.File != "" && !mountable(c.Passes.Veto.File):
+		return nil, invalidf("--veto-file %q: allowed is the absolute path of a file in a folder of the node, such as /run/plc/busy", c.Passes.Veto.File)
+	case c.Cluster.Environment == "":
+		return nil, invalidf("--environment is not set")
+	case c.Cluster.Type == "":
+		return nil, invalidf("--cluster-type is not set")
+	case len(c.Trust.Keys) == 0 && c.Trust.Document == "":
+		return nil, invalidf("--key is not set: give the public key that releases are signed with, such as cosign.pub, or --trust with version 1 of the platform's trust document")
 	}
 	if err := c.checkReports(); err != nil {
 		return nil, err
 	}
-	in := &Installed{Files: map[string][]byte{}, Registry: c.registry, Cluster: c.cluster, PlainHTTP: c.plain, AuthHosts: c.authHosts, Impersonate: c.impersonate, ArgoNamespace: c.argoNamespace, VetoFile: c.veto.File}
-	if flags.Changed("cluster-name") {
-		in.ClusterName = c.cluster.Name
+	in := &Installed{
+		Files: map[string][]byte{}, Registry: c.Registry.Location, Cluster: c.Cluster, PlainHTTP: c.Registry.Plain, AuthHosts: c.Registry.AuthHosts,
+		Impersonate: c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace, VetoFile: c.Passes.Veto.File,
+	}
+	if given("cluster-name") {
+		in.ClusterName = c.Cluster.Name
 	}
 	if in.EnrollToken, err = c.installedToken(); err != nil {
 		return nil, err
 	}
-	return in, in.addFiles(ctx, c, flags)
+	return in, in.addFiles(ctx, c, sources)
 }
 
-// mountable says whether the pod can have the folder of a file of the node.
+// mountable reports whether the pod can have the folder of a file of the node.
 func mountable(file string) bool {
 	return path.IsAbs(file) && path.Clean(file) == file && path.Dir(file) != "/"
 }
 
-func (in *Installed) addFiles(ctx context.Context, c *config, flags *pflag.FlagSet) error {
-	keys, err := readKeys(c.keys)
+func (in *Installed) addFiles(ctx context.Context, c *Config, sources Sources) error {
+	keys, err := readKeys(c.Trust.Keys)
 	if err != nil {
 		return err
 	}
-	hubKey, err := c.readHubKey()
+	hubKey, err := c.HubKey()
 	if err != nil {
 		return err
 	}
@@ -134,22 +132,22 @@ func (in *Installed) addFiles(ctx context.Context, c *config, flags *pflag.FlagS
 			return err
 		}
 	}
-	for _, s := range installSettings() {
-		values, _ := s.told(flags, func(string) (string, bool) { return "", false }, configFile{})
+	for _, s := range InstallSettings() {
+		values, _ := s.given(sources, configFile{})
 		switch {
-		case s.field == "keys" && len(names) > 0:
-			told[s.field] = names
-		case s.field == "trust" && in.Trust != nil:
-			told[s.field] = trustName
-		case s.field == "enrollToken" && in.EnrollToken != "":
-			told[s.field] = InstalledTokenPath
-		case s.field == "hubKey" && hubKey != nil:
-			told[s.field] = hubKeyName
-		case s.field == "cluster.name" || len(values) == 0:
-		case s.list:
-			put(told, s.field, values)
+		case s.Field == "keys" && len(names) > 0:
+			told[s.Field] = names
+		case s.Field == "trust" && in.Trust != nil:
+			told[s.Field] = trustName
+		case s.Field == "enrollToken" && in.EnrollToken != "":
+			told[s.Field] = InstalledTokenPath
+		case s.Field == "hubKey" && hubKey != nil:
+			told[s.Field] = hubKeyName
+		case s.Field == "cluster.name" || len(values) == 0:
+		case s.List:
+			put(told, s.Field, values)
 		default:
-			put(told, s.field, values[0])
+			put(told, s.Field, values[0])
 		}
 	}
 	in.Files[configName], err = yaml.Marshal(told)
@@ -157,8 +155,8 @@ func (in *Installed) addFiles(ctx context.Context, c *config, flags *pflag.FlagS
 }
 
 // addTrust checks the trust document as an agent does that it is given to.
-func (in *Installed) addTrust(ctx context.Context, c *config) error {
-	if c.trust == "" {
+func (in *Installed) addTrust(ctx context.Context, c *Config) error {
+	if c.Trust.Document == "" {
 		return nil
 	}
 	envelope, err := c.firstTrust(ctx)
@@ -167,10 +165,10 @@ func (in *Installed) addTrust(ctx context.Context, c *config) error {
 	}
 	in.Trust, err = bundle.TrustChain(nil).Append(envelope)
 	if err == nil {
-		err = in.Trust.Current().Belongs(c.cluster.Platform)
+		err = in.Trust.Current().Belongs(c.Cluster.Platform)
 	}
 	if err != nil {
-		return cli.Fail(cli.Denied, fmt.Errorf("--trust: %s: %w", c.trust, err), "")
+		return refused(fmt.Errorf("--trust: %s: %w", c.Trust.Document, err), "")
 	}
 	in.Files[trustName] = envelope
 	return nil
@@ -189,8 +187,4 @@ func put(told map[string]any, field string, value any) {
 		told[outer] = m
 	}
 	m[inner] = value
-}
-
-func installSettings() []setting {
-	return slices.DeleteFunc(settings(), func(s setting) bool { return slices.Contains(here[:], s.field) })
 }

@@ -1,0 +1,230 @@
+// Package config is an agent's configuration: a file, WHERRY_* variables and flags in, an agent out.
+//
+// Begin with Read, which returns a Config and, as one error, everything that is wrong. Flags override variables, which
+// override the file. Settings lists what can be set; programs make their flags of it. Run builds the agent that a
+// Config describes, with its engines and its connections, and hands it over. Look and Change reach an agent that may
+// be running or not.
+//
+// The package links every engine. Package agent must not import it.
+package config
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"path/filepath"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Config is the configuration of one agent. Read makes one.
+type Config struct {
+	// File is the file that was read, if any, and ByDefault is true where nobody has named it.
+	File      string
+	ByDefault bool
+	// Program is the program that runs the agent, as Sources has it.
+	Program Program
+
+	Cluster  bundle.ReportCluster
+	StateDir string
+	Trust    Trust
+	Registry Registry
+	Reports  Reports
+	Adapters Adapters
+	Passes   Passes
+	// Memory is NAMESPACE/NAME of the Secret and the Lease in the cluster, NoMemory, or empty for the usual name.
+	Memory string
+	// Listen is the address of health and metrics; empty is none.
+	Listen string
+	// LogFormat is text or json.
+	LogFormat string
+}
+
+// Program is what a program says about itself.
+type Program struct {
+	Version   string
+	UserAgent string
+}
+
+// Trust names what releases are judged by.
+type Trust struct {
+	Keys     []string // files of public keys
+	Document string   // a file with version 1 of the trust document
+}
+
+// Registry is where bundles come from, and how registries and the hub are reached.
+type Registry struct {
+	Location    oci.Location // zero where bundles come by import only
+	Plain       bool
+	Network     oci.Network
+	Window      agent.Window
+	Credentials string // a file; empty is docker's own
+	AuthHosts   []string
+}
+
+// Reports is where reports go, and what may delete them.
+type Reports struct {
+	Hub, HubKey string       // a URL, and a file with the hub's public key
+	EnrollToken string       // a file
+	Registry    oci.Location // zero where reports go to no registry
+	AckStored   bool
+}
+
+// Adapters are the engines that the agent has.
+type Adapters struct {
+	Only            string // takes every assignment, whatever the release says
+	DirectoryRoot   string
+	Kubeconfig      string
+	ArgoNamespace   string
+	AnsiblePlaybook string
+	Impersonate     bool
+	Zarf            string   // the program; empty is without
+	ZarfKeys        []string // files
+}
+
+// Passes is when the agent works, and how long engines may take.
+type Passes struct {
+	Interval    time.Duration
+	Settle      *time.Duration // nil: what each adapter asks for
+	Deadline    time.Duration
+	Maintenance []agent.MaintenanceWindow
+	Veto        agent.Veto
+}
+
+// Sources are the places where settings are given.
+type Sources struct {
+	// File is the path of the configuration file; empty is none. Named is true where a person has given it: a file
+	// that nobody has named need not exist, and WHERRY_CONFIG overrides it.
+	File  string
+	Named bool
+	// Flag returns the values of a flag, and whether it was given at all.
+	Flag func(name string) (values []string, given bool)
+	// Environ is os.LookupEnv; nil is an empty environment.
+	Environ func(string) (string, bool)
+	Program Program
+}
+
+func (s Sources) environ(name string) (string, bool) {
+	if s.Environ == nil {
+		return "", false
+	}
+	return s.Environ(name)
+}
+
+// Read returns the configuration of sources. An *Error lists everything that is wrong.
+func Read(sources Sources) (*Config, error) { return read(Settings(), sources) }
+
+func read(known []Setting, sources Sources) (*Config, error) {
+	path, named := sources.File, sources.Named
+	if v, ok := sources.environ("WHERRY_CONFIG"); ok && !named {
+		path, named = v, true
+	}
+	file := configFile{}
+	if path != "" {
+		var err error
+		file, err = readConfigFile(path, known)
+		switch {
+		case !named && errors.Is(err, fs.ErrNotExist):
+			path = ""
+		case !named && errors.Is(err, fs.ErrPermission):
+			return nil, invalid(err, "run the command as a user who may read it, or give --config '' for none")
+		case err != nil:
+			return nil, invalid(err, "docs/agent.md lists the fields")
+		}
+	}
+	c := &Config{File: path, ByDefault: !named && path != "", Program: sources.Program, StateDir: defaultStateDir, LogFormat: "text"}
+	c.Cluster.Platform = "default"
+	c.Cluster.Name, _ = os.Hostname()
+	var problems []error
+	for _, s := range known {
+		values, origin := s.given(sources, file)
+		for _, v := range values {
+			if err := s.set(c, v); err != nil {
+				problems = append(problems, fmt.Errorf("%s: %w: allowed is %s", s.names(origin), err, s.Allowed))
+			}
+		}
+	}
+	if len(problems) > 0 {
+		return nil, invalid(errors.Join(problems...), "")
+	}
+	return c, nil
+}
+
+// given returns the values of s from the place that overrides the others, and that place.
+func (s Setting) given(sources Sources, file configFile) (values []string, origin string) {
+	if values, ok := sources.Flag(s.Flag); ok {
+		return values, "--" + s.Flag
+	}
+	if v, ok := sources.environ(s.Variable()); ok {
+		if s.List {
+			return strings.Split(v, cmp.Or(s.separator, ",")), s.Variable()
+		}
+		return []string{v}, s.Variable()
+	}
+	found := file.values[s.Field]
+	for _, v := range found.texts {
+		if s.path && !filepath.IsAbs(v) {
+			v = filepath.Join(filepath.Dir(file.path), v)
+		}
+		values = append(values, v)
+	}
+	return values, fmt.Sprintf("%s:%d: %s", file.path, found.line, s.Field)
+}
+
+// names returns the place where a setting was given, and the other ways to give it.
+func (s Setting) names(origin string) string {
+	all := []string{"--" + s.Flag, s.Variable(), "field " + s.Field}
+	all = slices.DeleteFunc(all, func(n string) bool {
+		return n == origin || strings.HasSuffix(origin, ": "+s.Field) && n == "field "+s.Field
+	})
+	return origin + " (also " + strings.Join(all, ", ") + ")"
+}
+
+// Missing is the error of a required setting that was not given.
+func (c *Config) Missing(field string) error {
+	file := cmp.Or(c.File, "the file that --config names")
+	for _, s := range Settings() {
+		if s.Field == field {
+			err := invalidf("%s is not set: give --%s, %s or the field %s of %s: allowed is %s", field, s.Flag, s.Variable(), s.Field, file, s.Allowed)
+			if field == "keys" {
+				return invalid(err, "a platform with a trust document takes --trust in place of --key")
+			}
+			return err
+		}
+	}
+	panic("no setting " + field)
+}
+
+// checkReports returns an error where no report could ever be deleted.
+func (c *Config) checkReports() error {
+	if c.Reports.AckStored && (c.Reports.Registry == (oci.Location{}) || c.Reports.Hub != "") {
+		return invalidf("--ack-mode stored is for reports in a registry without a hub that acknowledges them: give --report-registry, and no --hub")
+	}
+	return nil
+}
+
+// Complete returns an error where a setting is missing without which no agent can work.
+func (c *Config) Complete() error {
+	switch {
+	case c.Cluster.Environment == "":
+		return c.Missing("environment")
+	case c.Cluster.Type == "":
+		return c.Missing("clusterType")
+	case len(c.Trust.Keys) == 0 && c.Trust.Document == "" && !c.hasTrust():
+		return c.Missing("keys")
+	case c.Adapters.Only == "directory" && c.Adapters.DirectoryRoot == "":
+		return c.Missing("directoryRoot")
+	case c.Adapters.Only == "ansible" && c.Adapters.AnsiblePlaybook == "":
+		return c.Missing("ansiblePlaybook")
+	case c.Adapters.Only == "zarf" && c.Adapters.Zarf == "":
+		return c.Missing("zarf")
+	}
+	return c.checkReports()
+}

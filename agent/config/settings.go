@@ -1,0 +1,312 @@
+package config
+
+import (
+	"errors"
+	"fmt"
+	"net"
+	"net/url"
+	"regexp"
+	"slices"
+	"strconv"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Setting is one setting of an agent. It has three names: a field of the file, a flag, and the variable
+// WHERRY_<FLAG>.
+type Setting struct {
+	Field, Flag string
+	// Allowed completes the sentence "allowed is …".
+	Allowed string
+	// Usage is the flag's. A word in backquotes names its value.
+	Usage string
+	// Values are all allowed values, where there are only a few.
+	Values []string
+	// List is true for a setting that may be given several times, or separated by commas in the variable.
+	List bool
+	// Toggle is true for a flag that may be given without a value, and On is its value where it is not given.
+	Toggle, On bool
+
+	// separator is that of the variable, if it is not a comma. parts are the fields that an item may have in the
+	// file, in the order in which its text has their values; the last one may be missing.
+	separator string
+	parts     []string
+	path      bool // it is relative to the file in which it stands
+	set       func(*Config, string) error
+}
+
+// Variable returns the name of the environment variable.
+func (s Setting) Variable() string {
+	return "WHERRY_" + strings.ToUpper(strings.ReplaceAll(s.Flag, "-", "_"))
+}
+
+var (
+	uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	// namespacePattern is a DNS label of RFC 1123, as Kubernetes has it.
+	namespacePattern = regexp.MustCompile(`^[a-z0-9]([a-z0-9-]{0,61}[a-z0-9])?$`)
+	namePattern      = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+)
+
+// adapters are those that can be had.
+var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
+
+// ackModes are what may delete a report.
+var ackModes = []string{"signed", "stored"}
+
+var logFormats = []string{"text", "json"}
+
+// anyOf lists names as people do: a, b or c.
+func anyOf(names []string) string {
+	last := len(names) - 1
+	return strings.Join(names[:last], ", ") + " or " + names[last]
+}
+
+// Settings lists all settings, in the order of the help.
+func Settings() []Setting {
+	const lowerName = "a name of lower-case letters, digits, '.', '_' and '-'"
+	return []Setting{
+		{Field: "registry", Flag: "registry", Allowed: "oci://HOST/PREFIX or oci-layout:DIR", Usage: "where bundles come from, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR; without it they come by import only", set: setRegistry},
+		{Field: "plainHTTP", Flag: "plain-http", Toggle: true, Allowed: "true or false", Usage: "speak HTTP without TLS; with loopback addresses this is so anyway", set: setPlain},
+		{Field: "credentials", Flag: "credentials", path: true, Allowed: "the path of a file as docker's config.json", Usage: "credentials of registries, a `FILE` as docker's config.json or a pull secret's .dockerconfigjson (default: docker's own)", set: text(func(c *Config) *string { return &c.Registry.Credentials })},
+		{Field: "authHosts", Flag: "auth-host", List: true, Allowed: "HOST or HOST:PORT, such as auth.example.com", Usage: "send credentials of registries also to this `HOST` or HOST:PORT, where a registry names it as its token service; may be given several times", set: setAuthHost},
+		{Field: "proxy", Flag: "proxy", Allowed: "a URL such as http://proxy.example:3128", Usage: "reach registries and hub through this proxy, a `URL` (default: HTTPS_PROXY, HTTP_PROXY and NO_PROXY)", set: text(func(c *Config) *string { return &c.Registry.Network.Proxy })},
+		{Field: "tls.ca", Flag: "tls-ca", path: true, Allowed: "the path of certificates in PEM", Usage: "authorities that are trusted beside the system's, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Registry.Network.CAFile })},
+		{Field: "tls.cert", Flag: "tls-cert", path: true, Allowed: "the path of a certificate in PEM", Usage: "client certificate with its chain, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Registry.Network.CertFile })},
+		{Field: "tls.key", Flag: "tls-key", path: true, Allowed: "the path of a private key in PEM", Usage: "the client certificate's key, a `FILE` in PEM", set: text(func(c *Config) *string { return &c.Registry.Network.KeyFile })},
+		{Field: "tls.postQuantum", Flag: "tls-post-quantum", Toggle: true, On: true, Allowed: "true or false", Usage: "agree on keys in a way that a quantum computer cannot break, for 1 KiB each way with each new connection", set: setPostQuantum},
+		{Field: "maxBandwidth", Flag: "max-bandwidth", Allowed: "bytes a second of at least 1KiB, such as 64KiB or 1MiB", Usage: "receive at most this `SIZE` a second from registries and hub, such as 64KiB", set: setBandwidth},
+		{Field: "transferWindow", Flag: "transfer-window", Allowed: "HH:MM-HH:MM, such as 01:00-05:00", Usage: "fetch layers and artifacts only between these times of the day in UTC, such as `01:00-05:00`", set: setWindow},
+		{Field: "platform", Flag: "platform", Allowed: "the platform's name", Usage: "the platform's `NAME` (default \"default\")", set: text(func(c *Config) *string { return &c.Cluster.Platform })},
+		{Field: "environment", Flag: "environment", Allowed: lowerName, Usage: "the environment's `NAME`, such as dev", set: name(func(c *Config) *string { return &c.Cluster.Environment })},
+		{Field: "clusterType", Flag: "cluster-type", Allowed: lowerName, Usage: "the cluster type's `NAME`, such as drone", set: name(func(c *Config) *string { return &c.Cluster.Type })},
+		{Field: "ring", Flag: "ring", Allowed: "letters, digits, '.', '_' and '-'", Usage: "the ring's `NAME`; without one the agent follows the tag latest", set: setRing},
+		{Field: "keys", Flag: "key", List: true, path: true, Allowed: "the path of a public key in PEM, such as cosign.pub", Usage: "public key `FILE` that releases are signed with, such as cosign.pub; may be given several times", set: setKey},
+		{Field: "trust", Flag: "trust", path: true, Allowed: "the path of version 1 of the platform's trust document", Usage: "version 1 of the platform's trust document, a `FILE`, in place of --key; later versions come from the registry or by trust install", set: text(func(c *Config) *string { return &c.Trust.Document })},
+		{Field: "stateDir", Flag: "state-dir", path: true, Allowed: "the path of a folder", Usage: "`FOLDER` of the agent's state (default \"" + defaultStateDir + "\")", set: text(func(c *Config) *string { return &c.StateDir })},
+		{Field: "interval", Flag: "interval", Allowed: "a duration of at least 1s, such as 30s, 5m or 1h", Usage: "`TIME` between two looks at the registry (default 5m)", set: durationFrom(time.Second, func(c *Config) *time.Duration { return &c.Passes.Interval })},
+		{Field: "adapter", Flag: "adapter", Values: adapters, Allowed: anyOf(adapters), Usage: "use this `ADAPTER` for every assignment, " + anyOf(adapters), set: oneOf(func(c *Config) *string { return &c.Adapters.Only }, adapters...)},
+		{Field: "ansiblePlaybook", Flag: "ansible-playbook", Allowed: "the name or path of ansible-playbook", Usage: "let the adapter ansible run playbooks on this host, with the rights of the agent, by this `PROGRAM`, such as ansible-playbook", set: text(func(c *Config) *string { return &c.Adapters.AnsiblePlaybook })},
+		{Field: "directoryRoot", Flag: "directory-root", path: true, Allowed: "the path of a folder", Usage: "`FOLDER` in which the adapter directory keeps the assignments' folders", set: text(func(c *Config) *string { return &c.Adapters.DirectoryRoot })},
+		{Field: "kubeconfig", Flag: "kubeconfig", path: true, Allowed: "the path of a kubeconfig", Usage: "kubeconfig `FILE` for the adapters kubernetes, flux, argo and zarf; inside a cluster it is not needed", set: text(func(c *Config) *string { return &c.Adapters.Kubeconfig })},
+		{Field: "impersonate", Flag: "impersonate", Toggle: true, Allowed: "true or false", Usage: "apply what belongs to a workspace in the name of ServiceAccount wherry-WORKSPACE, also where the platform names none", set: setImpersonate},
+		{Field: "argoNamespace", Flag: "argo-namespace", Allowed: "the name of a namespace", Usage: "Argo CD's own `NAMESPACE` (default \"argocd\")", set: matching(namespacePattern, func(c *Config) *string { return &c.Adapters.ArgoNamespace })},
+		{Field: "memory", Flag: "memory", Allowed: "NAMESPACE/NAME, or none", Usage: "keep what must outlive this machine in the Secret and Lease `NAMESPACE/NAME` of the cluster, or none (default: wherry-agent-memory in the pod's namespace; with --kubeconfig one of the stream's in wherry-system)", set: setMemory},
+		{Field: "zarf", Flag: "zarf", Allowed: "a program, such as zarf or /usr/local/bin/zarf", Usage: "run this `PROGRAM` for the adapter zarf, which is off without; packages may run commands on this machine", set: text(func(c *Config) *string { return &c.Adapters.Zarf })},
+		{Field: "zarfKeys", Flag: "zarf-key", List: true, path: true, Allowed: "the path of a public key in PEM, such as cosign.pub", Usage: "public key `FILE` that Zarf packages of a registry are signed with; may be given several times", set: setZarfKey},
+		{Field: "cluster.name", Flag: "cluster-name", Allowed: "letters, digits, '.', '_' and '-'", Usage: "this cluster's `NAME` in reports (default: the host's name)", set: matching(namePattern, func(c *Config) *string { return &c.Cluster.Name })},
+		{Field: "cluster.uid", Flag: "cluster-uid", Allowed: "up to 128 letters, digits, '.', '_', ':' and '-'", Usage: "this cluster's `UID` in reports (default: made on the first start)", set: matching(uidPattern, func(c *Config) *string { return &c.Cluster.UID })},
+		{Field: "cluster.labels", Flag: "cluster-labels", List: true, Allowed: "KEY=VALUE", Usage: "label `KEY=VALUE` in reports; may be given several times", set: setLabel},
+		{Field: "hub", Flag: "hub", Allowed: "an http:// or https:// URL", Usage: "hub `URL` that reports go to (default: that of the hub that has enrolled the agent)", set: setHub},
+		{Field: "hubKey", Flag: "hub-key", path: true, Allowed: "the path of the public key that \"wherry hub keys show\" prints", Usage: "pin the hub's public key `FILE` (default: that of the hub that has enrolled the agent); without one no acknowledgement is believed", set: text(func(c *Config) *string { return &c.Reports.HubKey })},
+		{Field: "enrollToken", Flag: "enroll-token-file", path: true, Allowed: "the path of a file with a token of \"wherry hub tokens create\"", Usage: "token `FILE` by which an agent that no hub has enrolled registers itself at --hub", set: text(func(c *Config) *string { return &c.Reports.EnrollToken })},
+		{Field: "reportRegistry", Flag: "report-registry", Allowed: "oci://HOST/PREFIX or oci-layout:DIR", Usage: "registry that reports are pushed to, `LOCATION` as oci://HOST/PREFIX or oci-layout:DIR", set: setReports},
+		{Field: "ackMode", Flag: "ack-mode", Values: ackModes, Allowed: anyOf(ackModes), Usage: "delete reports as `MODE` says: signed, once the hub has acknowledged them, or stored, once --report-registry has them, where there is no hub (default \"signed\")", set: setAckMode},
+		{Field: "settle", Flag: "settle", Allowed: "a duration, such as 0s or 30s", Usage: "`TIME` that an engine must call an assignment compliant before it counts (default: what the adapter asks for)", set: durationFrom(0, func(c *Config) *time.Duration { c.Passes.Settle = new(time.Duration); return c.Passes.Settle })},
+		{Field: "deadline", Flag: "deadline", Allowed: "a duration of at least 1s, such as 5m", Usage: "`TIME` after which an assignment that is progressing has failed (default 5m)", set: durationFrom(time.Second, func(c *Config) *time.Duration { return &c.Passes.Deadline })},
+		{Field: "maintenance", Flag: "maintenance", List: true, separator: ";", parts: []string{"cron", "for", "timeZone"}, Allowed: "the five fields of crontab, a duration and perhaps a time zone, such as \"0 2 * * SAT 4h Europe/Berlin\"", Usage: "change the cluster only in this `WINDOW`, such as '0 2 * * SAT 4h Europe/Berlin'; may be given several times", set: setMaintenance},
+		{Field: "veto.file", Flag: "veto-file", path: true, Allowed: "the path of a file", Usage: "change nothing while this `FILE` is there; its first line says why", set: text(func(c *Config) *string { return &c.Passes.Veto.File })},
+		{Field: "veto.command", Flag: "veto-command", List: true, Allowed: "a program, and its arguments as further values", Usage: "change nothing unless this `PROGRAM` ends with 0; the first line that it writes says why; given again, the flag names its arguments", set: setVetoCommand},
+		{Field: "veto.timeout", Flag: "veto-timeout", Allowed: "a duration of at least 1s, such as 10s", Usage: "`TIME` after which a program that has not answered forbids changes (default 10s)", set: durationFrom(time.Second, func(c *Config) *time.Duration { return &c.Passes.Veto.Timeout })},
+		{Field: "listen", Flag: "listen", Allowed: "an address such as :8081 or 127.0.0.1:8081", Usage: "serve /healthz, /readyz and /metrics at this `ADDRESS`, such as :8081 (default: nowhere)", set: setListen},
+		{Field: "logFormat", Flag: "log-format", Values: logFormats, Allowed: anyOf(logFormats), Usage: "write the log as `FORMAT`, text or json (default \"text\")", set: oneOf(func(c *Config) *string { return &c.LogFormat }, logFormats...)},
+	}
+}
+
+const defaultStateDir = "/var/lib/wherry-agent"
+
+func text(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		if s == "" {
+			return errors.New("it is empty")
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func matching(pattern *regexp.Regexp, field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		if !pattern.MatchString(s) {
+			return fmt.Errorf("%q does not have that form", s)
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func name(field func(*Config) *string) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		*field(c) = s
+		return oci.CheckName(s)
+	}
+}
+
+func oneOf(field func(*Config) *string, values ...string) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		if !slices.Contains(values, s) {
+			return fmt.Errorf("%q is none of them", s)
+		}
+		*field(c) = s
+		return nil
+	}
+}
+
+func durationFrom(least time.Duration, field func(*Config) *time.Duration) func(*Config, string) error {
+	return func(c *Config, s string) error {
+		d, err := duration.Parse(s)
+		if err != nil {
+			return err
+		}
+		if d < least {
+			return fmt.Errorf("%q is too short", s)
+		}
+		*field(c) = d
+		return nil
+	}
+}
+
+func setRegistry(c *Config, s string) (err error) {
+	c.Registry.Location, err = oci.Parse(s)
+	return err
+}
+
+func setReports(c *Config, s string) (err error) {
+	c.Reports.Registry, err = oci.Parse(s)
+	return err
+}
+
+func setAckMode(c *Config, s string) error {
+	if !slices.Contains(ackModes, s) {
+		return fmt.Errorf("%q is none of them", s)
+	}
+	c.Reports.AckStored = s == "stored"
+	return nil
+}
+
+func setPlain(c *Config, s string) (err error) {
+	c.Registry.Plain, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	return nil
+}
+
+func setPostQuantum(c *Config, s string) error {
+	on, err := strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	c.Registry.Network.NoPostQuantum = !on
+	return nil
+}
+
+// sizePattern is a number of bytes with a unit that says whether it counts by 1000 or 1024.
+var sizePattern = regexp.MustCompile(`^([0-9]{1,9})(B|kB|MB|KiB|MiB)?$`)
+
+var units = map[string]int64{"": 1, "B": 1, "kB": 1000, "MB": 1000 * 1000, "KiB": 1 << 10, "MiB": 1 << 20}
+
+func setBandwidth(c *Config, s string) error {
+	m := sizePattern.FindStringSubmatch(strings.TrimSuffix(s, "/s"))
+	if m == nil {
+		return fmt.Errorf("%q is no size", s)
+	}
+	n, err := strconv.ParseInt(m[1], 10, 64)
+	if c.Registry.Network.MaxBandwidth = n * units[m[2]]; err == nil && c.Registry.Network.MaxBandwidth < 1<<10 {
+		err = fmt.Errorf("%q is too little", s)
+	}
+	return err
+}
+
+func setWindow(c *Config, s string) error {
+	var times [2]time.Duration
+	opens, closes, ok := strings.Cut(s, "-")
+	for i, text := range []string{opens, closes} {
+		t, err := time.Parse("15:04", text)
+		if err != nil || !ok {
+			return fmt.Errorf("%q does not have that form", s)
+		}
+		times[i] = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
+	}
+	if times[0] == times[1] {
+		return fmt.Errorf("%q is no time at all, or all of it", s)
+	}
+	c.Registry.Window = agent.Window{Opens: times[0], Closes: times[1]}
+	return nil
+}
+
+func setMaintenance(c *Config, s string) error {
+	w, err := agent.ParseMaintenanceWindow(s)
+	c.Passes.Maintenance = append(c.Passes.Maintenance, w)
+	return err
+}
+
+func setVetoCommand(c *Config, s string) error {
+	if s == "" && len(c.Passes.Veto.Command) == 0 {
+		return errors.New("it is empty")
+	}
+	c.Passes.Veto.Command = append(c.Passes.Veto.Command, s)
+	return nil
+}
+
+func setImpersonate(c *Config, s string) (err error) {
+	c.Adapters.Impersonate, err = strconv.ParseBool(s)
+	if err != nil {
+		return fmt.Errorf("%q is neither", s)
+	}
+	return nil
+}
+
+func setRing(c *Config, s string) error {
+	c.Cluster.Ring = s
+	return oci.CheckTag(bundle.MovingTag(s))
+}
+
+func setKey(c *Config, s string) error {
+	c.Trust.Keys = append(c.Trust.Keys, s)
+	return nil
+}
+
+func setAuthHost(c *Config, s string) error {
+	c.Registry.AuthHosts = append(c.Registry.AuthHosts, s)
+	return oci.CheckAuthHost(s)
+}
+
+func setZarfKey(c *Config, s string) error {
+	c.Adapters.ZarfKeys = append(c.Adapters.ZarfKeys, s)
+	return nil
+}
+
+func setLabel(c *Config, s string) error {
+	k, v, ok := strings.Cut(s, "=")
+	if !ok || k == "" {
+		return fmt.Errorf("%q is no pair", s)
+	}
+	if c.Cluster.Labels == nil {
+		c.Cluster.Labels = map[string]string{}
+	}
+	c.Cluster.Labels[k] = v
+	return nil
+}
+
+func setListen(c *Config, s string) error {
+	_, port, err := net.SplitHostPort(s)
+	if n, bad := strconv.ParseUint(port, 10, 16); err != nil || bad != nil || n == 0 {
+		return fmt.Errorf("%q does not have that form", s)
+	}
+	c.Listen = s
+	return nil
+}
+
+func setHub(c *Config, s string) error {
+	u, err := url.Parse(s)
+	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
+		return fmt.Errorf("%q is no such URL", s)
+	}
+	c.Reports.Hub = strings.TrimSuffix(s, "/")
+	return nil
+}

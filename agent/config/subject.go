@@ -1,0 +1,122 @@
+package config
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"net/http"
+
+	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/doctor"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// Subject returns the agent that c describes, to be examined.
+func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
+	c.rebind(ctx)
+	keys, err := readKeys(c.Trust.Keys)
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	trust, err := c.chain(ctx)
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	hubKey, err := c.HubKey()
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	if err := c.checkZarfKeys(); err != nil {
+		return doctor.Subject{}, err
+	}
+	cluster, err := c.clusterConfig()
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	s := doctor.Subject{
+		StateDir: c.StateDir, Cluster: c.Cluster, Pinned: bundle.Pinned(keys), Trust: trust, Adapter: c.Adapters.Only, Kubernetes: cluster,
+		DirectoryRoot: c.Adapters.DirectoryRoot,
+		Impersonate:   c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace, AnsiblePlaybook: c.Adapters.AnsiblePlaybook, Zarf: c.Adapters.Zarf,
+		Adapters: map[string]bool{
+			"ansible": c.Adapters.AnsiblePlaybook != "", "argo": cluster != nil, "directory": c.Adapters.DirectoryRoot != "",
+			"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.Adapters.Zarf != "",
+		},
+		Veto: c.Passes.Veto, HubURL: c.Reports.Hub, HasHubKey: hubKey != nil, Listen: c.Listen,
+	}
+	c.enrolledHub(ctx, &s)
+	remote, err := c.connect()
+	if err != nil {
+		return doctor.Subject{}, err
+	}
+	s.Transport = remote.options.HTTPClient.Transport
+	if err := c.reportRegistry(ctx, remote, &s); err != nil {
+		return doctor.Subject{}, err
+	}
+	if name, _, ok := c.memoryName(); ok && cluster != nil {
+		s.Memory = name
+	}
+	if c.Registry.Location != (oci.Location{}) {
+		open := func(name string) func(*http.Client) (bundle.Source, error) {
+			return func(client *http.Client) (bundle.Source, error) {
+				r, err := remote.by(client)
+				if err != nil {
+					return nil, err
+				}
+				return r.repository(name)
+			}
+		}
+		s.Source, s.TrustSource = open(agent.FeedOf(c.Cluster).Repository()), open(bundle.TrustRepository)
+	}
+	return s, nil
+}
+
+// reportRegistry fills in where the agent's reports lie in the registry that they are pushed to, if they are.
+func (c *Config) reportRegistry(ctx context.Context, remote *remote, s *doctor.Subject) error {
+	var o agent.Options
+	if err := remote.configure(&o); err != nil || o.ReportStore == nil {
+		return err
+	}
+	uid := c.Cluster.UID
+	if st, err := c.Status(ctx); err == nil {
+		uid = st.Cluster.UID
+	}
+	repo, err := o.ReportStore.Repository(bundle.ReportRepository(uid))
+	s.Reports, s.ReportPlace, s.AckStored = repo, o.ReportPlace, o.AckStored
+	return err
+}
+
+// enrolledHub fills in the hub that has enrolled the agent, where none is configured.
+func (c *Config) enrolledHub(ctx context.Context, s *doctor.Subject) {
+	st, err := c.Status(ctx)
+	if err != nil {
+		return // for another check to say
+	}
+	s.HubURL = cmp.Or(s.HubURL, st.Identity.Hub)
+	s.HasHubKey = s.HasHubKey || st.Identity.HubKeyID != ""
+}
+
+// rebind makes c's cluster what a person has bound the agent to, as its next start would. A state that cannot be read
+// is for another check to say.
+func (c *Config) rebind(ctx context.Context) {
+	if s, err := c.Status(ctx); err == nil && s.Binding != nil && s.Binding.Configured == agent.FeedOf(c.Cluster) {
+		c.Cluster = s.Binding.Bound.Of(c.Cluster)
+	}
+}
+
+// chain returns the trust documents that the agent has, or else the one that it will begin with. A state
+// that cannot be read is for another check to say.
+func (c *Config) chain(ctx context.Context) (bundle.TrustChain, error) {
+	if t, err := c.TrustState(ctx); err == nil && len(t.Chain) > 0 || c.Trust.Document == "" {
+		return t.Chain, nil
+	}
+	envelope, err := c.firstTrust(ctx)
+	if err != nil {
+		return nil, err
+	}
+	chain, err := bundle.TrustChain(nil).Append(envelope)
+	if err != nil {
+		return nil, refused(fmt.Errorf("--trust: %s: %w", c.Trust.Document, err), "")
+	}
+	return chain, nil
+}

@@ -1,0 +1,34 @@
+package agentcmd
+
+import (
+	"errors"
+	"fmt"
+	"testing"
+
+	"github.com/spf13/cobra"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+)
+
+func TestFlagsGiveTheirValues(t *testing.T) {
+	cmd := &cobra.Command{}
+	addFlags(cmd, "")
+	require.NoError(t, cmd.ParseFlags([]string{"--auth-host", "a", "--auth-host", "b:1", "--tls-post-quantum=false", "--interval", "85s"}))
+	flag := given(cmd.PersistentFlags())
+	for name, want := range map[string][]string{"auth-host": {"a", "b:1"}, "tls-post-quantum": {"false"}, "interval": {"85s"}, "deadline": nil, "key": nil} {
+		values, ok := flag(name)
+		require.Equal(t, want, values, name)
+		require.Equal(t, want != nil, ok, name)
+	}
+}
+
+func TestErrorsOfTheConfigurationHaveExitCodes(t *testing.T) {
+	why := errors.New("why")
+	for kind, code := range map[config.Kind]int{config.Invalid: cli.Usage, config.Refused: cli.Denied, config.Unusable: cli.Failed} {
+		require.Equal(t, cli.Fail(code, why, "hint"), explained(fmt.Errorf("more: %w", &config.Error{Kind: kind, Err: why, Hint: "hint"})))
+	}
+	require.Equal(t, why, explained(why))
+	require.NoError(t, explained(nil))
+}
