@@ -6,8 +6,10 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/template"
 )
 
 // annotationPrefix begins our annotations on Kalypso's kinds.
@@ -150,6 +152,6 @@ func checkAnnotations(o *object, known, targets []string) []finding.Finding {
 // The annotations that mean something, without their prefix.
 var (
 	clusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config"}
-	templateAnnotations    = []string{missingKeys}
+	templateAnnotations    = []string{strings.TrimPrefix(template.MissingKeysAnnotation, annotationPrefix)}
 	workloadAnnotations    = []string{"adapter", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "wave"}
 )

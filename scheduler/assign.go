@@ -7,8 +7,10 @@ import (
 	"maps"
 	"slices"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/template"
 )
 
 // assigner renders the assignments of one cluster type.
@@ -17,7 +19,7 @@ type assigner struct {
 	ct               *clusterType
 	layerCandidates  []candidate
 	schemaCandidates []candidate
-	evaluator        *evaluator
+	evaluator        *template.Evaluator
 	kept             *typeCache // nil without cache
 	ofType           identity
 	missing          missingFindings
@@ -33,7 +35,7 @@ func newAssigner(r *renderer, ct *clusterType) *assigner {
 		renderer: r, ct: ct,
 		layerCandidates:  r.layerMatcher.forType(ct),
 		schemaCandidates: r.schemaMatcher.forType(ct),
-		evaluator:        newEvaluator(r.library),
+		evaluator:        template.NewEvaluator(r.lib),
 	}
 	if r.cache != nil {
 		a.kept = openTypeCache(r.cache, r.model.environment+"\x00"+r.model.platform, ct.Metadata.Name)
@@ -95,11 +97,11 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 		return nil, false, because(TemplateFailed, err)
 	}
 	if a.refuseMissing {
-		if err := missingKeysOf(in.missing); err != nil {
+		if err := missingKeysOf(in.Missing); err != nil {
 			return nil, false, err
 		}
 	}
-	a.missing.add(a.ct.Metadata.Name+"/"+t.name, in.missing)
+	a.missing.add(a.ct.Metadata.Name+"/"+t.name, in.Missing)
 	reconciler := files[len(files)-1].Data
 	adapter, err := adapter(a.ct, t, reconciler)
 	if err != nil {
@@ -116,7 +118,13 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 		ConfigDigest: in.config.digest,
 		Adapter:      adapter,
 		Files:        files,
-	}, len(in.missing) == 0, nil
+	}, len(in.Missing) == 0, nil
+}
+
+// input is what an assignment is rendered from.
+type input struct {
+	template.Input
+	config *config
 }
 
 // input gathers what the templates of an assignment see.
@@ -124,7 +132,8 @@ func (a *assigner) input(i int) (*input, error) {
 	t := a.targets[i]
 	a.layerKey = appliesTo(a.layerKey[:0], a.layerCandidates, i)
 	in := &input{config: a.composer.config(a.layerKey)}
-	d := data{
+	in.Config = &in.config.view
+	d := template.Data{
 		DeploymentTargetName: t.name,
 		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.name,
 		Environment:          a.model.environment,
@@ -139,9 +148,9 @@ func (a *assigner) input(i int) (*input, error) {
 			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t))
 	}
 	if a.shield != nil && t.hasBraces() {
-		d, in.shield = a.shield.cover(d), a.shield
+		d, in.Shield = a.shield.Cover(d), a.shield
 	}
-	in.data = &d
+	in.Data = &d
 	return in, nil
 }
 
@@ -165,8 +174,8 @@ func (a *assigner) files(ctx context.Context, in *input) ([]File, error) {
 	if err := errors.Join(namespaceErr, configErr, reconcilerErr); err != nil {
 		return nil, err
 	}
-	if len(config.Data) > maxTextBytes { // only the built-in ones can be: their parts are bounded, not their sum
-		return nil, fmt.Errorf("%s: %w", config.Path, errTooLong)
+	if len(config.Data) > template.MaxBytes { // only the built-in ones can be: their parts are bounded, not their sum
+		return nil, fmt.Errorf("%s: %w", config.Path, template.ErrTooLong)
 	}
 	files := []File{{Path: "namespace.yaml", Data: namespace}}
 	if len(config.Data) > 0 {
@@ -181,19 +190,19 @@ func (a *assigner) configFile(ctx context.Context, in *input) (File, error) {
 	configType := a.ct.Spec.ConfigType
 	if t, ok := a.templates[configType]; ok {
 		file := File{Path: yamlFile}
-		if t.Spec.ContentType == "sh" {
+		if a.model.templates[configType].Spec.ContentType == "sh" {
 			file.Path = shellFile
 		}
 		var err error
-		file.Data, err = a.evaluator.render(ctx, t, in)
+		file.Data, err = a.evaluator.Render(ctx, t, &in.Input)
 		return file, err
 	}
 	switch configType {
 	case "", configMapType:
-		data, err := a.evaluator.configMapFile(ctx, in)
+		data, err := a.configMapFile(ctx, in)
 		return File{Path: yamlFile, Data: data}, err
 	case envFileType:
-		data, err := a.evaluator.envFile(ctx, in)
+		data, err := a.envFile(ctx, in)
 		return File{Path: shellFile, Data: data}, err
 	default:
 		return File{}, a.noTemplate("configType", configType, configMapType, envFileType)
@@ -206,7 +215,7 @@ func (a *assigner) file(ctx context.Context, field, template string, in *input) 
 	if !ok {
 		return nil, a.noTemplate(field, template)
 	}
-	return a.evaluator.render(ctx, t, in)
+	return a.evaluator.Render(ctx, t, &in.Input)
 }
 
 func (a *assigner) noTemplate(field, template string, others ...string) error {

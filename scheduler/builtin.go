@@ -16,8 +16,8 @@ const (
 )
 
 // configMapFile is the composed configuration as a ConfigMap.
-func (e *evaluator) configMapFile(ctx context.Context, in *input) ([]byte, error) {
-	values, err := e.values(ctx, in)
+func (a *assigner) configMapFile(ctx context.Context, in *input) ([]byte, error) {
+	values, err := a.values(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -31,8 +31,8 @@ func (e *evaluator) configMapFile(ctx context.Context, in *input) ([]byte, error
 
 // envFile is the composed configuration as assignments for a shell. Values stand as they are: quoting
 // them for the shell would change what existing platforms write.
-func (e *evaluator) envFile(ctx context.Context, in *input) ([]byte, error) {
-	values, err := e.values(ctx, in)
+func (a *assigner) envFile(ctx context.Context, in *input) ([]byte, error) {
+	values, err := a.values(ctx, in)
 	if err != nil {
 		return nil, err
 	}
@@ -45,12 +45,12 @@ func (e *evaluator) envFile(ctx context.Context, in *input) ([]byte, error) {
 
 // values renders all values as texts: structured ones as they were written where they come from one
 // place, else as YAML.
-func (e *evaluator) values(ctx context.Context, in *input) (map[string]string, error) {
+func (a *assigner) values(ctx context.Context, in *input) (map[string]string, error) {
 	texts := make(map[string]string, len(in.config.values))
 	failed := map[string]error{}
 	for _, v := range in.config.values {
 		var err error
-		if texts[v.key], err = e.value(ctx, v.asText(), v.at, in); err != nil {
+		if texts[v.key], err = a.evaluator.Value(ctx, v.asText(), v.at, &in.Input); err != nil {
 			failed[v.key] = fmt.Errorf("configuration value %s: %w", v.key, err)
 		}
 	}

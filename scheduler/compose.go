@@ -8,9 +8,10 @@ import (
 	"sync"
 
 	"github.com/opencontainers/go-digest"
-	yamlv2 "gopkg.in/yaml.v2"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/template"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // layer is what is merged at once and under the same conditions: a ConfigMap, or one key of an Azure one.
@@ -22,13 +23,13 @@ type layer struct {
 
 type entry struct {
 	key   string
-	value any // see parseValue; never changed
+	value any // see yamlvalue.Parse; never changed
 	text  string
 	at    finding.Position
 
 	id   int    // of the entry among all; from 1 on
 	rank int    // of key among all keys
-	yaml string // the entry alone; empty where a yamlWriter cannot tell
+	yaml string // the entry alone; empty where the writer cannot write it
 }
 
 // layersOf lists the layers in the order in which they are merged: ConfigMaps by name, whatever they
@@ -59,7 +60,7 @@ func layersOf(configMaps map[string]*configMap) []layer {
 // entry is the ConfigMap's value under key, to be known as name.
 func (c *configMap) entry(key, name string) entry {
 	value := c.Data[key]
-	return entry{key: name, value: parseValue(value.Value), text: value.Value, at: c.position(value.line)}
+	return entry{key: name, value: yamlvalue.Parse(value.Value), text: value.Value, at: c.position(value.line)}
 }
 
 // splitAzureKey takes label1.value1.label2.value2.KEY apart.
@@ -73,33 +74,15 @@ func splitAzureKey(key string) (map[string]string, string) {
 	return labels, parts[last]
 }
 
-// parseValue reads a ConfigMap's value as Kalypso does: what YAML 1.1 takes for a map or a list is one,
-// anything else stays the text that it is, without quotes if it stands in single ones.
-func parseValue(s string) any {
-	if trimmed := strings.TrimSpace(s); strings.HasPrefix(trimmed, "'") && strings.HasSuffix(trimmed, "'") {
-		return strings.Trim(trimmed, "'")
-	}
-	var value any
-	if yamlv2.Unmarshal([]byte(s), &value) != nil {
-		return s
-	}
-	switch value.(type) {
-	case []any, map[any]any:
-		return value
-	default:
-		return s
-	}
-}
-
 // config is a composed configuration. It is shared between assignments and never changed.
 type config struct {
 	sources []ConfigSource
 	values  []value // sorted as YAML has them
-	yaml    string  // what toYAML makes of data
+	yaml    string  // of data, as yamlvalue.Marshal writes it
 	digest  digest.Digest
 
 	asMap  func() map[string]any // data
-	memo   memo
+	view   template.Config       // as templates see it
 	checks checks
 }
 
@@ -119,7 +102,7 @@ func (v value) get() any {
 // asText is the value as it is written in the one place that it comes from, as YAML where it is merged.
 func (v value) asText() string {
 	if v.merged != nil {
-		return toYAML(v.merged)
+		return yamlvalue.Marshal(v.merged)
 	}
 	if s, ok := v.value.(string); ok {
 		return s
@@ -127,10 +110,63 @@ func (v value) asText() string {
 	return v.text
 }
 
-// compose merges layers. w must know their entries.
-func compose(layers []layer, w *yamlWriter) *config {
+// newWriter returns a writer for what can be composed of layers, and completes their entries.
+func newWriter(layers []layer) *yamlvalue.Writer {
+	w := yamlvalue.NewWriter(func(yield func(string, any) bool) {
+		for _, l := range layers {
+			for _, e := range l.entries {
+				if !yield(e.key, e.value) {
+					return
+				}
+			}
+		}
+	})
+	others := map[string]int{} // ranks of keys that the writer does not know: any that differ
+	id := 1
+	for i := range layers {
+		for j := range layers[i].entries {
+			e := &layers[i].entries[j]
+			e.id, id = id, id+1
+			var ok bool
+			if e.rank, ok = w.Rank(e.key); !ok {
+				if others[e.key] == 0 {
+					others[e.key] = w.Keys() + len(others) + 1
+				}
+				e.rank = others[e.key]
+			}
+			if text, ok := w.AppendPair(nil, e.key, e.value); ok {
+				e.yaml = string(text)
+			}
+		}
+	}
+	return w
+}
+
+// document returns the YAML of c, as yamlvalue.Marshal writes it.
+func (c *config) document(w *yamlvalue.Writer) string {
+	if len(c.values) == 0 {
+		return "{}"
+	}
+	text := make([]byte, 0, 1024)
+	for _, v := range c.values {
+		ok := v.yaml != ""
+		if v.merged != nil {
+			text, ok = w.AppendPair(text, v.key, v.merged)
+		} else {
+			text = append(text, v.yaml...)
+		}
+		if !ok {
+			return yamlvalue.Marshal(c.makeMap())
+		}
+	}
+	return string(text[:len(text)-1]) // Marshal writes no last line break
+}
+
+// compose merges layers. w must be of newWriter, for these layers among others.
+func compose(layers []layer, w *yamlvalue.Writer) *config {
 	c := &config{}
 	c.asMap = sync.OnceValue(c.makeMap)
+	c.view = template.Config{Values: c.data, Origin: c.origin}
 	total := 0
 	for i := range layers {
 		total += len(layers[i].entries)
@@ -153,7 +189,7 @@ func compose(layers []layer, w *yamlWriter) *config {
 		c.values = append(c.values, fold(entries[:n]))
 		entries = entries[n:]
 	}
-	c.yaml = w.document(c)
+	c.yaml = c.document(w)
 	if len(c.values) > 0 {
 		c.digest = digest.FromString(c.yaml)
 	}
@@ -172,11 +208,11 @@ func addSource(all []ConfigSource, from int, source ConfigSource) []ConfigSource
 func fold(entries []*entry) value {
 	var v value
 	for _, e := range entries {
-		if v.entry != nil && isStructured(e.value) && reflect.TypeOf(v.value) == reflect.TypeOf(e.value) {
+		if v.entry != nil && yamlvalue.IsStructured(e.value) && reflect.TypeOf(v.value) == reflect.TypeOf(e.value) {
 			if v.merged == nil {
-				v.merged = clone(v.value)
+				v.merged = yamlvalue.Clone(v.value)
 			}
-			v.merged = merge(v.merged, clone(e.value))
+			v.merged = yamlvalue.Merge(v.merged, yamlvalue.Clone(e.value))
 		} else {
 			v.merged = nil
 		}
@@ -204,78 +240,4 @@ func (c *config) origin(key string) finding.Position {
 		}
 	}
 	return finding.Position{}
-}
-
-func isStructured(v any) bool {
-	switch v.(type) {
-	case []any, map[any]any:
-		return true
-	default:
-		return false
-	}
-}
-
-// merge puts a later value over an earlier one, which it may change. Maps merge key by key. Lists are
-// appended, but a map in a list merges into each earlier one of the same name, and maps without a name
-// have the same. Of anything else the later wins.
-func merge(earlier, later any) any {
-	switch later := later.(type) {
-	case []any:
-		if list, ok := earlier.([]any); ok {
-			return mergeLists(list, later)
-		}
-	case map[any]any:
-		if m, ok := earlier.(map[any]any); ok {
-			for key, value := range later {
-				if old, ok := m[key]; ok {
-					value = merge(old, value)
-				}
-				m[key] = value
-			}
-			return m
-		}
-	}
-	return later
-}
-
-func mergeLists(list, later []any) []any {
-	for _, value := range later {
-		item, isMap := value.(map[any]any)
-		merged := false
-		for i := range list {
-			if old, ok := list[i].(map[any]any); ok && isMap && reflect.DeepEqual(old["name"], item["name"]) {
-				list[i], merged = merge(old, value), true
-			}
-		}
-		if !merged {
-			list = append(list, value)
-		}
-	}
-	return list
-}
-
-// clone copies maps and lists all the way down.
-func clone(v any) any {
-	switch v := v.(type) {
-	case map[string]any:
-		c := make(map[string]any, len(v))
-		for key, value := range v {
-			c[key] = clone(value)
-		}
-		return c
-	case map[any]any:
-		c := make(map[any]any, len(v))
-		for key, value := range v {
-			c[key] = clone(value)
-		}
-		return c
-	case []any:
-		c := make([]any, len(v))
-		for i, value := range v {
-			c[i] = clone(value)
-		}
-		return c
-	default:
-		return v
-	}
 }

@@ -7,6 +7,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 func TestParseValue(t *testing.T) {
@@ -37,7 +38,7 @@ func TestParseValue(t *testing.T) {
 		"a template is a text":                {"{{ .Workload }}", "{{ .Workload }}"},
 		"a URL is a text":                     {"mysql://west:8806/mysql2", "mysql://west:8806/mysql2"},
 	} {
-		t.Run(name, func(t *testing.T) { require.Equal(t, c.value, parseValue(c.text)) })
+		t.Run(name, func(t *testing.T) { require.Equal(t, c.value, yamlvalue.Parse(c.text)) })
 	}
 }
 
@@ -56,19 +57,19 @@ func TestMerge(t *testing.T) {
 		"a scalar in a map is replaced by a list and back": {"{a: 1, b: [1]}", "{a: [1], b: 1}", "{a: [1], b: 1}"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			earlier, later := parseValue(c.earlier), parseValue(c.later)
-			kept := clone(later)
-			require.Equal(t, parseValue(c.merged), merge(clone(earlier), clone(later)))
+			earlier, later := yamlvalue.Parse(c.earlier), yamlvalue.Parse(c.later)
+			kept := yamlvalue.Clone(later)
+			require.Equal(t, yamlvalue.Parse(c.merged), yamlvalue.Merge(yamlvalue.Clone(earlier), yamlvalue.Clone(later)))
 			require.Equal(t, kept, later)
 		})
 	}
 }
 
 func TestComposingChangesNoLayer(t *testing.T) {
-	value := parseValue("[{name: p, l: [1]}]")
+	value := yamlvalue.Parse("[{name: p, l: [1]}]")
 	layers := []layer{{entries: []entry{{key: "K", value: value}}}, {entries: []entry{{key: "K", value: value}}}}
-	require.Equal(t, parseValue("[{name: p, l: [1, 1]}]"), composeAlone(layers).data()["K"])
-	require.Equal(t, parseValue("[{name: p, l: [1]}]"), value)
+	require.Equal(t, yamlvalue.Parse("[{name: p, l: [1, 1]}]"), composeAlone(layers).data()["K"])
+	require.Equal(t, yamlvalue.Parse("[{name: p, l: [1]}]"), value)
 }
 
 // composed is the configuration of app-t1 on edge.

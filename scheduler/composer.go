@@ -2,8 +2,9 @@ package scheduler
 
 import (
 	"reflect"
-	"slices"
 	"sync"
+
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // maxKnownBytes bounds the composed configurations that a composer keeps. Cluster types are rendered in
@@ -13,7 +14,7 @@ const maxKnownBytes = 8 << 20
 // composer keeps composed configurations, because the assignments to which the same layers apply are many.
 type composer struct {
 	layers []layer
-	writer *yamlWriter
+	writer *yamlvalue.Writer
 	mu     sync.RWMutex
 	known  map[string]*config
 	byData map[uintptr]*config // by the address of data, of those that templates have asked for
@@ -22,7 +23,7 @@ type composer struct {
 
 func newComposer(layers []layer) *composer {
 	return &composer{
-		layers: layers, writer: newYAMLWriter(layers),
+		layers: layers, writer: newWriter(layers),
 		known: map[string]*config{}, byData: map[uintptr]*config{},
 	}
 }
@@ -85,36 +86,7 @@ func (c *composer) toYAML(v any) string {
 			return known.yaml
 		}
 	}
-	return toYAML(v)
+	return yamlvalue.Marshal(v)
 }
 
 func address(m map[string]any) uintptr { return reflect.ValueOf(m).Pointer() }
-
-// memo keeps what pieces of templates wrote for one configuration. A configuration is rendered by few
-// pieces, so a list does.
-type memo struct {
-	mu    sync.Mutex
-	known []written
-}
-
-// written is what a piece of a template wrote, and in how many steps.
-type written struct {
-	piece *piece
-	text  string
-	steps int
-}
-
-func (m *memo) get(p *piece) (written, bool) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	if i := slices.IndexFunc(m.known, func(w written) bool { return w.piece == p }); i >= 0 {
-		return m.known[i], true
-	}
-	return written{}, false
-}
-
-func (m *memo) put(w written) {
-	m.mu.Lock()
-	defer m.mu.Unlock()
-	m.known = append(m.known, w)
-}

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/secret"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // ConfigExplanation says where the value of a configuration key comes from.
@@ -101,7 +102,7 @@ func (e *Explainer) Config(ctx context.Context, clusterType, target, key string)
 		}
 		return x, nil
 	}
-	x.Structured, x.Parts = isStructured(trace.value), trace.parts()
+	x.Structured, x.Parts = yamlvalue.IsStructured(trace.value), trace.parts()
 	x.Secret = secret.Looks(key, textOf(trace.value))
 	e.render(ctx, x, ct, i, textOf(trace.value))
 	return x, ctx.Err()
@@ -116,7 +117,7 @@ func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *cluste
 	a := newAssigner(e.r, ct)
 	in, err := a.input(i)
 	if err == nil {
-		x.Rendered, err = a.evaluator.value(ctx, value, x.Given[len(x.Given)-1].Position, in)
+		x.Rendered, err = a.evaluator.Value(ctx, value, x.Given[len(x.Given)-1].Position, &in.Input)
 		x.Rendered = secret.Mask(x.Key, x.Rendered)
 	}
 	if err != nil {
@@ -153,15 +154,15 @@ type trace struct {
 }
 
 func (t *trace) put(e entry, from Named) (effect string) {
-	merged := clone(e.value)
+	merged := yamlvalue.Clone(e.value)
 	if t.set {
-		merged = merge(clone(t.value), merged)
+		merged = yamlvalue.Merge(yamlvalue.Clone(t.value), merged)
 	}
 	leaves := leavesOf(merged)
 	switch {
 	case !t.set:
 		effect = "sets"
-	case !isStructured(t.value) || reflect.TypeOf(t.value) != reflect.TypeOf(e.value):
+	case !yamlvalue.IsStructured(t.value) || reflect.TypeOf(t.value) != reflect.TypeOf(e.value):
 		effect = "replaces"
 	case len(leaves) == len(t.leaves)+len(leavesOf(e.value)):
 		effect = "appends"
@@ -185,7 +186,7 @@ func (t *trace) put(e entry, from Named) (effect string) {
 
 // parts lists the leaves of a structured value with their origins.
 func (t *trace) parts() []ValuePart {
-	if !isStructured(t.value) {
+	if !yamlvalue.IsStructured(t.value) {
 		return nil
 	}
 	var parts []ValuePart
@@ -261,7 +262,7 @@ func textOf(v any) string {
 	case string:
 		return v
 	case map[any]any, []any:
-		return toYAML(v)
+		return yamlvalue.Marshal(v)
 	case nil:
 		return "null"
 	default:

@@ -2,7 +2,6 @@ package scheduler
 
 import (
 	"context"
-	"errors"
 	"strings"
 	"testing"
 	"testing/fstest"
@@ -13,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/schema"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // FuzzLoad gives the loader foreign bytes. It may refuse them, with a place, or take them, and what it
@@ -92,8 +92,8 @@ func FuzzSelector(f *testing.F) {
 	})
 }
 
-// FuzzParseValue gives foreign bytes as values of ConfigMaps. Any two of them can be merged, written,
-// hashed and checked.
+// FuzzParseValue gives foreign bytes as values of ConfigMaps. Any two of them can be merged, written
+// and checked.
 func FuzzParseValue(f *testing.F) {
 	for _, seed := range []string{"x", "'x'", "'", "[a, {name: b}]", "{a: {b: [1]}}", "y: 2", "a: &a [*a]", "<<: {a: 1}", "1: .nan", "- ~", "{{ x }}", "a: !!float x", "? {a: b}\n: c"} {
 		f.Add(seed, "[{name: b, c: 1}]")
@@ -101,47 +101,17 @@ func FuzzParseValue(f *testing.F) {
 	compiled, err := schema.NewCache().Compile(`{"additionalProperties": {"type": ["integer", "object", "array"]}}`)
 	require.NoError(f, err)
 	f.Fuzz(func(t *testing.T, a, b string) {
-		layers := []layer{{entries: []entry{{key: "K", value: parseValue(a), text: a}}}, {entries: []entry{{key: "K", value: parseValue(b), text: b}}}}
+		layers := []layer{{entries: []entry{{key: "K", value: yamlvalue.Parse(a), text: a}}}, {entries: []entry{{key: "K", value: yamlvalue.Parse(b), text: b}}}}
 		c := composeAlone(layers)
 		require.Equal(t, c.yaml, composeAlone(layers).yaml, "composing must change no layer")
-		require.Equal(t, toYAML(c.data()), c.yaml)
-		hash(c.data())
-		stringify(c.data())
+		require.Equal(t, yamlvalue.Marshal(c.data()), c.yaml)
 		_, err := compiled.Check(c.schemaValues(), schema.MaxSteps)
 		require.NoError(t, err)
 		for _, s := range []string{a, b} {
 			l := &linter{model: NewModel("dev")}
 			l.value(&configMap{}, "K", text{Value: s})
-			unnamedLists(parseValue(s), "K")
+			unnamedLists(yamlvalue.Parse(s), "K")
 			requireCodes(t, l.found)
-		}
-	})
-}
-
-// FuzzTemplate gives foreign templates. They end, with a text of bounded length or an error.
-func FuzzTemplate(f *testing.F) {
-	for _, seed := range []string{"{{ .ConfigData.A }}", "{{ toYaml . }}", "{{ range until 9 }}x{{ end }}", `{{ define "x" }}{{ template "x" }}{{ end }}{{ template "x" }}`, "{{ `{{` }}", "{{ .Labels.x | quote }}", "{{", "{{ $x := 1 }}{{ break }}"} {
-		f.Add(seed, "{{ .Workload }}")
-	}
-	f.Fuzz(func(t *testing.T, text, value string) {
-		functions := functions()
-		shield := newShield([]string{text, value})
-		l := &library{functions: functions, shielded: shield.functions(functions)}
-		compiled := l.text("fuzz", text, finding.Position{File: "a.yaml", Line: 1})
-		config := composeAlone([]layer{{entries: []entry{{key: "A", value: parseValue(value), text: value}}}})
-		d := data{Workload: "app", Labels: map[string]string{"x": value}, ConfigData: config.data()}
-		covered := shield.cover(d)
-		for _, in := range []*input{{data: &d, config: config}, {data: &covered, config: config, shield: shield}} {
-			if compiled.program != nil && in.shield == nil {
-				requireSame(t, compiled, in)
-			}
-			rendered, err := newEvaluator(l).evaluate(context.Background(), compiled, in)
-			if err == nil {
-				require.LessOrEqual(t, len(rendered), 2*maxTextBytes)
-				continue
-			}
-			var input *finding.Error
-			require.True(t, errors.As(err, &input), "%v", err)
 		}
 	})
 }

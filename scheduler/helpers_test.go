@@ -111,6 +111,6 @@ func content(a Assignment, path string) string {
 }
 
 // composeAlone composes layers that belong to no composer.
-func composeAlone(layers []layer) *config { return compose(layers, newYAMLWriter(layers)) }
+func composeAlone(layers []layer) *config { return compose(layers, newWriter(layers)) }
 
 func sha256Of(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }

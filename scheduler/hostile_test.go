@@ -6,12 +6,16 @@ import (
 	"io"
 	"io/fs"
 	"os"
+	"os/exec"
+	"runtime/debug"
+	"slices"
 	"strings"
 	"testing"
 	"testing/fstest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -165,3 +169,16 @@ func (e manyEntry) Size() int64                { return 0 }
 func (e manyEntry) Mode() fs.FileMode          { return 0 }
 func (e manyEntry) ModTime() time.Time         { return time.Time{} }
 func (e manyEntry) Sys() any                   { return nil }
+
+// alone runs the test that t is part of in a process of its own, with a bound on its memory where the
+// system knows one; the race detector takes more addresses than that.
+func alone(t *testing.T, variable string) *exec.Cmd {
+	script := "ulimit -v 3000000 2>/dev/null; "
+	if info, ok := debug.ReadBuildInfo(); ok && slices.Contains(info.Settings, debug.BuildSetting{Key: "-race", Value: "true"}) {
+		script = ""
+	}
+	test, _, _ := strings.Cut(t.Name(), "/")
+	cmd := exec.Command("sh", "-c", script+`exec "$0" -test.run "^$1\$"`, os.Args[0], test)
+	cmd.Env = append(os.Environ(), variable, "GOMEMLIMIT=1GiB")
+	return cmd
+}

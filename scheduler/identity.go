@@ -8,8 +8,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // identities makes digests of what assignments read: of each target and layer and schema once, so that
@@ -34,7 +35,7 @@ func newIdentities(r *renderer) *identities {
 		}
 		mark := ""
 		if r.shield != nil && t.hasBraces() {
-			mark = r.shield.mark
+			mark = r.shield.Mark()
 		}
 		ids.targets = append(ids.targets, identityOf(id, t.name, t.workspace, t.spec, t.labels, t.schemas, mark))
 	}
@@ -55,8 +56,8 @@ func newIdentities(r *renderer) *identities {
 func (ids *identities) ofType(r *renderer, ct *clusterType) identity {
 	parts := []any{ids.common, ct}
 	for _, name := range []string{ct.Spec.NamespaceService, ct.Spec.Reconciler, ct.Spec.ConfigType} {
-		if t := r.templates[name]; t != nil {
-			parts = append(parts, t.templateObject)
+		if t := r.model.templates[name]; t != nil {
+			parts = append(parts, t)
 		} else {
 			parts = append(parts, nil)
 		}

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/secret"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // values adds what is odd about single values: secrets, and what YAML 1.1 takes for something else than it
@@ -42,8 +43,8 @@ func (l *linter) value(cm *configMap, key string, v text) {
 	if secret.Looks(name, v.Value) {
 		l.add(finding.CodeSecret, cm.position(v.line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
 	}
-	parsed := parseValue(v.Value)
-	if !isStructured(parsed) {
+	parsed := yamlvalue.Parse(v.Value)
+	if !yamlvalue.IsStructured(parsed) {
 		return
 	}
 	if kind := looksLikeText(v.Value, parsed); kind != "" {
@@ -151,7 +152,7 @@ func readAs(n *yaml.Node) (now string, changed bool) {
 		version := strings.HasSuffix(s, "0") && !strings.HasSuffix(s, ".0") && !strings.HasPrefix(s, "0.")
 		changed = version && strings.Contains(s, ".") || strings.ContainsAny(s, "eE") && !strings.ContainsAny(s, ".+-") || isZeroed(s)
 	}
-	now = toYAML(value)
+	now = yamlvalue.Marshal(value)
 	return now, changed && now != s && "+"+now != s
 }
 
@@ -192,7 +193,7 @@ func (l *linter) composition(names []string) {
 				l.generalWins(key, earlier, cm)
 			}
 			last[key] = cm
-			for _, path := range unnamedLists(parseValue(cm.Data[key].Value), key) {
+			for _, path := range unnamedLists(yamlvalue.Parse(cm.Data[key].Value), key) {
 				if earlier := unnamed[path]; earlier != nil && earlier != cm {
 					l.add(finding.CodeUnnamedMerge, cm.position(cm.Data[key].line), "give each item a name",
 						"%s: items without name of ConfigMap %q merge into every item without name of ConfigMap %q at %s",
@@ -207,7 +208,7 @@ func (l *linter) composition(names []string) {
 // generalWins adds a value that replaces one from a ConfigMap with the same conditions and more.
 func (l *linter) generalWins(key string, earlier, later *configMap) {
 	before, after := earlier.Data[key], later.Data[key]
-	if before.Value == after.Value || isStructured(parseValue(before.Value)) && isStructured(parseValue(after.Value)) {
+	if before.Value == after.Value || yamlvalue.IsStructured(yamlvalue.Parse(before.Value)) && yamlvalue.IsStructured(yamlvalue.Parse(after.Value)) {
 		return
 	}
 	special, general := conditionsOf(earlier.Metadata.Labels), conditionsOf(later.Metadata.Labels)

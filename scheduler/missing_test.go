@@ -6,6 +6,7 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -133,7 +134,7 @@ func TestManyAssignmentsThatLackOneKeyAreOneWarning(t *testing.T) {
 	result, err := m.Render(context.Background(), Options{})
 	require.NoError(t, err)
 	require.Len(t, result.Warnings, 1)
-	require.Equal(t, `platform.yaml:6: template "rec": {{ .ConfigData.image }} prints a key that is not there for edge/app-t1 and 1 more (`+hintMissing+`)`, result.Warnings[0].String())
+	require.Equal(t, `platform.yaml:6: template "rec": {{ .ConfigData.image }} prints a key that is not there for edge/app-t1 and 1 more (set it, or give it a default; the annotation wherry.dev/missing-keys: kalypso on the Template permits it)`, result.Warnings[0].String())
 }
 
 func TestTheAnnotationOfATemplateIsChecked(t *testing.T) {

@@ -10,8 +10,11 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"golang.org/x/sync/errgroup"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/template"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // Options steers Render. The zero value is ready for use.
@@ -129,9 +132,9 @@ type renderer struct {
 	cache Cache       // nil for none
 	ids   *identities // nil without cache
 
-	shield    *shield // nil where no target needs one
-	library   *library
-	templates map[string]*compiledTemplate
+	shield    *template.Shield // nil where no target needs one
+	lib       *template.Library
+	templates map[string]*template.Template
 }
 
 // selectedPair is what a policy selects: each of its cluster types gets each of its targets.
@@ -144,7 +147,7 @@ type selectedPair struct {
 }
 
 func newRenderer(m *Model, opts Options) (*renderer, error) {
-	r := &renderer{model: m, accounts: m.accounts(), templates: map[string]*compiledTemplate{}, validator: newValidator(), lastRelease: opts.LastRelease}
+	r := &renderer{model: m, accounts: m.accounts(), templates: map[string]*template.Template{}, validator: newValidator(), lastRelease: opts.LastRelease}
 	index, err := r.list()
 	if err != nil {
 		return nil, err
@@ -167,14 +170,12 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 	}
 	r.schemaMatcher = newMatcher(conditions, r.targets, index)
 
-	r.library = &library{functions: functions()}
-	r.library.functions["toYaml"] = func(v any) (string, error) { return checkLength(r.composer.toYAML(v)) }
 	if slices.ContainsFunc(r.targets, (*target).hasBraces) {
-		r.shield = newShield(m.texts())
-		r.library.shielded = r.shield.functions(r.library.functions)
+		r.shield = template.NewShield(m.texts())
 	}
+	r.lib = template.NewLibrary(r.composer.toYAML, r.shield)
 	for name, t := range m.templates {
-		r.templates[name] = r.library.compile(t)
+		r.templates[name] = r.lib.Compile(t.source())
 	}
 	r.check()
 	return r, nil
@@ -259,6 +260,19 @@ func (r *renderer) check() {
 	}
 }
 
+// source returns the Template as the library compiles it.
+func (t *templateObject) source() template.Source {
+	src := template.Source{Name: t.Metadata.Name, PermitsMissing: t.permitsMissing()}
+	for _, m := range t.Spec.Manifests {
+		if m.object != nil {
+			src.Manifests = append(src.Manifests, template.Manifest{Object: m.object, At: t.position(line(m.object.Line))})
+		} else {
+			src.Manifests = append(src.Manifests, template.Manifest{Text: m.text.Value, At: t.position(m.text.first)})
+		}
+	}
+	return src
+}
+
 // texts lists all text of the platform's that could come to be in a rendered document.
 func (m *Model) texts() []string {
 	var all []string
@@ -270,7 +284,7 @@ func (m *Model) texts() []string {
 	for _, t := range m.templates {
 		for _, manifest := range t.Spec.Manifests {
 			if manifest.object != nil {
-				all = append(all, toYAML(manifest.object))
+				all = append(all, yamlvalue.Marshal(manifest.object))
 			}
 			all = append(all, manifest.text.Value)
 		}

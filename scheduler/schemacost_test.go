@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/schema"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // doubling is a schema of n definitions that refer to the next one twice, in this form.
@@ -164,9 +165,9 @@ func TestSchemasOfRealWorkloadsPass(t *testing.T) {
 }
 
 func TestOnlyAValueOfOneEntryIsKnownAgain(t *testing.T) {
-	list := entry{key: "LIST", value: parseValue("[1, 2]"), text: "[1, 2]"}
+	list := entry{key: "LIST", value: yamlvalue.Parse("[1, 2]"), text: "[1, 2]"}
 	layers := []layer{{entries: []entry{{key: "PORT", value: "x"}}}, {entries: []entry{list}}, {entries: []entry{list}}}
-	w := newYAMLWriter(layers)
+	w := newWriter(layers)
 	one, two := compose(layers[:2], w).schemaValues(), compose(layers, w).schemaValues()
 	require.Equal(t, []schema.Value{{Key: "LIST", Value: []any{1, 2}, ID: 2}, {Key: "PORT", Value: "x", ID: 1}}, one)
 	require.Equal(t, []schema.Value{{Key: "LIST", Value: []any{1, 2, 1, 2}}, {Key: "PORT", Value: "x", ID: 1}}, two)

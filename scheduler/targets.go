@@ -106,3 +106,15 @@ func (w *workload) targetNames() []string {
 	}
 	return names
 }
+
+// hasBraces reports whether any text of the app team needs a shield.
+func (t *target) hasBraces() bool {
+	for _, texts := range []map[string]string{t.labels, t.spec.Manifests} {
+		for key, value := range texts {
+			if strings.ContainsAny(key, "{}") || strings.ContainsAny(value, "{}") {
+				return true
+			}
+		}
+	}
+	return false
+}

@@ -2,14 +2,10 @@ package scheduler
 
 import (
 	"context"
-	"maps"
 	"os"
-	"regexp"
-	"slices"
 	"strings"
 	"testing"
 
-	"github.com/Masterminds/sprig/v3"
 	"github.com/stretchr/testify/require"
 )
 
@@ -46,12 +42,6 @@ func TestFunctions(t *testing.T) {
 }
 
 func TestTemplatesAreHermetic(t *testing.T) {
-	pure, suspicious := functions(), regexp.MustCompile(`env|rand|date|now|time|gen|crypt|uuid|shuffle|host|ago|AES|[pP]assw|^os[A-Z]`)
-	for name := range sprig.TxtFuncMap() {
-		if suspicious.MatchString(name) {
-			require.NotContains(t, slices.Collect(maps.Keys(pure)), name)
-		}
-	}
 	t.Setenv("SECRET", "leaked")
 	for _, call := range []string{`env "SECRET"`, `expandenv "$SECRET"`, `now`, `randAlpha 5`, `uuidv4`, `genPrivateKey "rsa"`, `getHostByName "localhost"`, `osBase "a"`} {
 		name, _, _ := strings.Cut(call, " ")

@@ -1,4 +1,13 @@
-package scheduler
+// Package template evaluates a platform's templates: texts go in, a text comes out, and nothing else happens.
+//
+// Begin with [NewLibrary], which compiles a Template once for all assignments, and render with an [Evaluator] for each
+// goroutine. The functions are those of sprig that are pure, and Kalypso's four.
+//
+// Evaluation is hermetic: it knows no environment variable, clock, random number or network, and the same input gives
+// the same bytes. It is bounded: a template that runs too long, or writes or builds too much, fails with an error that
+// names its line. What an app team writes is never evaluated, only what the platform writes; see [Shield]. A text that
+// comes out with templates in it, because a configuration value held some, is evaluated again.
+package template
 
 import (
 	"reflect"
@@ -7,51 +16,43 @@ import (
 	"text/template"
 	"text/template/parse"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
 	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// data is what templates see.
-type data = dataType
-
-// dataType has Kalypso's name and Kalypso's fields because templates can see both: {{ hash . }} and
-// {{ typeOf . }} depend on them.
-type dataType struct {
-	DeploymentTargetName string
-	Namespace            string
-	Environment          string
-	Workspace            string
-	Workload             string
-	Labels               map[string]string
-	Manifests            map[string]string
-	ClusterType          string
-	ConfigData           map[string]any
+// Template is a compiled template, ready to run, by several goroutines at once.
+type Template struct {
+	name           string
+	permitsMissing bool
+	manifests      []part
 }
 
-// Repo is what templates of the older generation call .Manifests.repo.
-func (d dataType) Repo() string { return d.Manifests["repo"] }
-
-// Branch is what they call .Manifests.branch.
-func (d dataType) Branch() string { return d.Manifests["branch"] }
-
-// Path is what they call .Manifests.path.
-func (d dataType) Path() string { return d.Manifests["path"] }
-
-// compiledTemplate is a Template ready to run, by several goroutines at once.
-type compiledTemplate struct {
-	*templateObject
-	manifests []manifest
+// Source is a Template as it was written.
+type Source struct {
+	Name string
+	// PermitsMissing is true where the Template may print keys that are not there; see [MissingKeysAnnotation].
+	PermitsMissing bool
+	Manifests      []Manifest
 }
 
-// manifest is one item of a Template: a text, or an object whose strings are texts.
-type manifest struct {
-	text *textTemplate
+// Manifest is one item of a Template: a text, or an object whose strings are texts.
+type Manifest struct {
+	Text   string
+	Object *yaml.Node       // nil for a text
+	At     finding.Position // of the first line
+}
+
+// part is one item of a Template: a text, or an object whose strings are texts.
+type part struct {
+	text *parsedText
 	tree any // as yaml.v2 has it, with *textTemplate for strings that hold templates
 }
 
-// textTemplate is a text that was parsed, or failed to.
-type textTemplate struct {
+// parsedText is a text that was parsed, or failed to.
+type parsedText struct {
 	at       finding.Position // of its first line
 	run      *template.Template
 	shielded *template.Template // the same with shielded functions; nil where no target needs them
@@ -60,29 +61,43 @@ type textTemplate struct {
 	err      error
 }
 
-// library compiles Templates.
-type library struct {
+// Library compiles Templates. Several goroutines may use it at once.
+type Library struct {
 	functions template.FuncMap
 	shielded  template.FuncMap // nil where no target needs them
 }
 
-func (l *library) compile(t *templateObject) *compiledTemplate {
-	c := &compiledTemplate{templateObject: t}
-	for _, m := range t.Spec.Manifests {
-		if m.object != nil {
-			c.manifests = append(c.manifests, manifest{tree: l.tree(t, m.object)})
+// NewLibrary returns a library with the pure functions. toYAML, if not nil, is a faster toYaml with the same result;
+// shield, if not nil, is the shield of some of the inputs.
+func NewLibrary(toYAML func(any) string, shield *Shield) *Library {
+	l := &Library{functions: functions()}
+	if toYAML != nil {
+		l.functions["toYaml"] = func(v any) (string, error) { return checkLength(toYAML(v)) }
+	}
+	if shield != nil {
+		l.shielded = shield.functions(l.functions)
+	}
+	return l
+}
+
+// Compile parses the texts of a Template. What is wrong with them is said when they are rendered.
+func (l *Library) Compile(src Source) *Template {
+	t := &Template{name: src.Name, permitsMissing: src.PermitsMissing}
+	for _, m := range src.Manifests {
+		if m.Object != nil {
+			t.manifests = append(t.manifests, part{tree: l.tree(src.Name, m.Object, m.At)})
 		} else {
-			c.manifests = append(c.manifests, manifest{text: l.text(t.Metadata.Name, m.text.Value, t.position(m.text.first))})
+			t.manifests = append(t.manifests, part{text: l.text(src.Name, m.Text, m.At)})
 		}
 	}
-	return c
+	return t
 }
 
 // text parses one text.
-func (l *library) text(name, s string, at finding.Position) *textTemplate {
-	t := &textTemplate{at: at}
-	if len(s) > maxTextBytes { // also the parser's stack grows with it
-		t.err = finding.Errorf(finding.CodeTooLarge, at, "", "the template is longer than %d bytes", maxTextBytes)
+func (l *Library) text(name, s string, at finding.Position) *parsedText {
+	t := &parsedText{at: at}
+	if len(s) > MaxBytes { // also the parser's stack grows with it
+		t.err = finding.Errorf(finding.CodeTooLarge, at, "", "the template is longer than %d bytes", MaxBytes)
 		return t
 	}
 	t.run, t.err = template.New(name).Funcs(l.functions).Parse(s)
@@ -99,44 +114,26 @@ func (l *library) text(name, s string, at finding.Position) *textTemplate {
 }
 
 // tree takes an object manifest the way Kubernetes would have handed it to Kalypso, as YAML 1.1.
-func (l *library) tree(t *templateObject, n *yaml.Node) any {
-	at := t.position(line(n.Line))
+func (l *Library) tree(name string, n *yaml.Node, at finding.Position) any {
 	var tree any
 	written, err := yaml.Marshal(n)
 	if err == nil {
 		err = yamlv2.Unmarshal(written, &tree)
 	}
 	if err != nil {
-		return &textTemplate{at: at, err: finding.Errorf("", at, "", "%v", err)}
+		return &parsedText{at: at, err: finding.Errorf("", at, "", "%v", err)}
 	}
-	return mapStrings(tree, func(s string) any {
+	return yamlvalue.MapStrings(tree, func(s string) any {
 		if !strings.Contains(s, "{{") {
 			return s
 		}
-		return l.text(t.Metadata.Name, s, at)
+		return l.text(name, s, at)
 	})
-}
-
-// mapStrings replaces the strings of a value, but not the keys of its maps.
-func mapStrings(v any, replace func(string) any) any {
-	switch v := v.(type) {
-	case string:
-		return replace(v)
-	case map[any]any:
-		for key, value := range v {
-			v[key] = mapStrings(value, replace)
-		}
-	case []any:
-		for i, value := range v {
-			v[i] = mapStrings(value, replace)
-		}
-	}
-	return v
 }
 
 // prepare puts an empty text, which evaluation hands to the writer as it does any other, at the
 // beginning of whatever can be repeated: so the writer can count the turns of a loop that writes nothing.
-// It says whether the template calls a function that changes maps.
+// It reports whether the template calls a function that changes maps.
 func prepare(t *template.Template) (mutates bool) {
 	var actions []*parse.ActionNode
 	for _, associated := range t.Templates() {

@@ -1,14 +1,16 @@
-package scheduler
+package template
 
 import (
 	"context"
 	"errors"
 	"fmt"
+	"maps"
 	"regexp"
 	"slices"
 	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 // What follows runs only once something has gone wrong with templates in configuration values: it
@@ -19,15 +21,15 @@ var reference = regexp.MustCompile(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([
 
 // explainNested blames err, from the evaluation of a text that templates have rendered, on the
 // configuration value that fails on its own; if there is none, on the template at at.
-func (e *evaluator) explainNested(ctx context.Context, err error, at finding.Position, in *input) error {
-	if errors.Is(err, errTooLong) || errors.Is(err, errTooManySteps) || errors.Is(err, errTooMuchTime) {
+func (e *Evaluator) explainNested(ctx context.Context, err error, at finding.Position, in *Input) error {
+	if errors.Is(err, ErrTooLong) || errors.Is(err, errTooManySteps) || errors.Is(err, errTooMuchTime) {
 		return explainCycle(at, in, err.Error())
 	}
-	values := in.config.data()
-	for _, key := range sortedKeys(values) {
+	values := in.Config.Values()
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		for _, s := range templatesIn(values[key]) {
-			value := e.library.text("value", s, in.config.origin(key))
-			alone := &evaluator{library: e.library, base: e.base, shielded: e.shielded}
+			value := e.lib.text("value", s, in.Config.Origin(key))
+			alone := &Evaluator{lib: e.lib, base: e.base, shielded: e.shielded}
 			if valueErr := alone.once(ctx, value, in); valueErr != nil {
 				return fmt.Errorf("value of %s: %w", key, valueErr)
 			}
@@ -37,12 +39,12 @@ func (e *evaluator) explainNested(ctx context.Context, err error, at finding.Pos
 }
 
 // once evaluates a value without evaluating what comes out.
-func (e *evaluator) once(ctx context.Context, t *textTemplate, in *input) error {
+func (e *Evaluator) once(ctx context.Context, t *parsedText, in *Input) error {
 	if t.err != nil {
 		return t.err
 	}
 	run := t.run
-	if in.shield != nil {
+	if in.Shield != nil {
 		run = t.shielded
 	}
 	e.out = output{ctx: ctx}
@@ -54,13 +56,13 @@ func (e *evaluator) once(ctx context.Context, t *textTemplate, in *input) error 
 
 // explainCycle names the values that refer to each other in a circle; where there are none, what is
 // wrong is what otherwise says.
-func explainCycle(at finding.Position, in *input, otherwise string) error {
+func explainCycle(at finding.Position, in *Input, otherwise string) error {
 	const hint = "a value must not lead back to itself"
 	visited := map[string]bool{}
-	values := in.config.data()
-	for _, key := range sortedKeys(values) {
+	values := in.Config.Values()
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		if cycle := findCycle(values, []string{key}, visited); cycle != nil {
-			return finding.Errorf(finding.CodeCycleOfValues, in.config.origin(cycle[0]), hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
+			return finding.Errorf(finding.CodeCycleOfValues, in.Config.Origin(cycle[0]), hint, "the value of %s refers to itself: %s", cycle[0], strings.Join(cycle, " → "))
 		}
 	}
 	return finding.Errorf("", at, hint, "%s", otherwise)
@@ -90,7 +92,7 @@ func findCycle(values map[string]any, path []string, visited map[string]bool) []
 // templatesIn lists the strings in a value that hold templates.
 func templatesIn(value any) []string {
 	var found []string
-	mapStrings(clone(value), func(s string) any {
+	yamlvalue.MapStrings(yamlvalue.Clone(value), func(s string) any {
 		if strings.Contains(s, "{{") {
 			found = append(found, s)
 		}

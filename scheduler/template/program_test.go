@@ -1,23 +1,22 @@
-package scheduler
+package template
 
 import (
 	"context"
-	"fmt"
-	"math/rand/v2"
 	"strings"
 	"testing"
 	"text/template/parse"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // requireSame requires that the pieces of a text write what the whole writes, in as many steps.
-func requireSame(t *testing.T, text *textTemplate, in *input) {
+func requireSame(t *testing.T, text *parsedText, in *Input) {
 	t.Helper()
-	in.ConfigData = in.config.data()
+	in.ConfigData = in.Config.Values()
 	whole := output{ctx: context.Background()}
-	err := text.run.Execute(&whole, *in.data)
+	err := text.run.Execute(&whole, *in.Data)
 	for range 2 { // the second time, some is remembered
 		pieces := output{ctx: context.Background()}
 		require.Equal(t, err == nil, text.program.run(&pieces, in), "%v", err)
@@ -29,11 +28,8 @@ func requireSame(t *testing.T, text *textTemplate, in *input) {
 }
 
 func TestPiecesWriteWhatTheWholeDoes(t *testing.T) {
-	config := composeAlone([]layer{{entries: []entry{
-		{key: "A", value: "a", text: "a"},
-		{key: "L", value: parseValue("[{name: x}, 2]"), text: "[{name: x}, 2]"},
-	}}})
-	l := &library{functions: functions()}
+	config := configOf(map[string]any{"A": "a", "L": []any{map[any]any{"name": "x"}, 2}})
+	l := &Library{functions: functions()}
 	for text, c := range map[string]struct {
 		apart bool
 		once  int // pieces that are made once for each configuration
@@ -76,7 +72,7 @@ func TestPiecesWriteWhatTheWholeDoes(t *testing.T) {
 			}
 			require.Equal(t, c.once, once)
 			for _, workload := range []string{"app", ""} {
-				requireSame(t, compiled, &input{config: config, data: &data{
+				requireSame(t, compiled, &Input{Config: config, Data: &Data{
 					Workload: workload, Namespace: "ns", Labels: map[string]string{"x": "1"}, Manifests: map[string]string{"path": "p"},
 				}})
 			}
@@ -89,71 +85,20 @@ func TestPiecesWriteWhatTheWholeDoes(t *testing.T) {
 func TestPiecesKnowAllFields(t *testing.T) {
 	require.ElementsMatch(t, dataFields(), append(plainReads(), "ConfigData"))
 	for name, get := range textFields {
-		run, err := (&library{functions: functions()}).text("t", "{{ ."+name+" }}", finding.Position{}), error(nil)
+		run, err := (&Library{functions: functions()}).text("t", "{{ ."+name+" }}", finding.Position{}), error(nil)
 		require.NoError(t, err)
-		d := data{DeploymentTargetName: "1", Namespace: "2", Environment: "3", Workspace: "4", Workload: "5", ClusterType: "6", Manifests: map[string]string{"repo": "7", "branch": "8", "path": "9"}}
+		d := Data{DeploymentTargetName: "1", Namespace: "2", Environment: "3", Workspace: "4", Workload: "5", ClusterType: "6", Manifests: map[string]string{"repo": "7", "branch": "8", "path": "9"}}
 		var b strings.Builder
 		require.NoError(t, run.run.Execute(&b, d))
 		require.Equal(t, b.String(), get(&d), name)
 	}
-	require.IsType(t, &parse.TextNode{}, (&library{functions: functions()}).text("t", "x", finding.Position{}).run.Root.Nodes[0])
+	require.IsType(t, &parse.TextNode{}, (&Library{functions: functions()}).text("t", "x", finding.Position{}).run.Root.Nodes[0])
 }
 
-// randomValue is a text for parseValue.
-func randomValue(r *rand.Rand, depth int) string {
-	words := []string{"a", "b", "name", "42", "1.50", "true", "~", "", "no", "x: y", "- dash", "a b", "0x1F", "2001-01-01", "ünï", "[", "#c", "'q'", "007", "1e3", "!x", "&a", "%", "@", "a:b", "y", "=", "<<", "...", "long " + strings.Repeat("word ", 40)}
-	word := func() string { return fmt.Sprintf("%q", words[r.IntN(len(words))]) }
-	plain := func() string {
-		return []string{"1", "-3", "2.5", "1e3", "true", "no", "~", "0.0", "-0.0", ".inf", "0o7"}[r.IntN(11)]
+// configOf returns a configuration whose values have no position.
+func configOf(values map[string]any) *Config {
+	return &Config{
+		Values: func() map[string]any { return values },
+		Origin: func(string) finding.Position { return finding.Position{} },
 	}
-	switch n := r.IntN(8); {
-	case depth > 3 || n < 3:
-		return word()
-	case n < 4:
-		return plain()
-	case n < 6:
-		var items []string
-		for range r.IntN(4) {
-			items = append(items, randomValue(r, depth+1))
-		}
-		return "[" + strings.Join(items, ", ") + "]"
-	default:
-		var items []string
-		for _, key := range []string{"name", "a1", "a10", "a2", "_x", "Z", "no", "n/a", strings.Repeat("k", 120)} {
-			if r.IntN(3) == 0 {
-				items = append(items, fmt.Sprintf("%q: %s", key, randomValue(r, depth+1)))
-			}
-		}
-		return "{" + strings.Join(items, ", ") + "}"
-	}
-}
-
-// The writer's own YAML is that of yaml.v3, to the byte; and it is its own for most configurations.
-func TestYAMLWriterWritesWhatYAMLDoes(t *testing.T) {
-	r := rand.New(rand.NewPCG(1, 2))
-	own := 0
-	for range 2000 {
-		layers := make([]layer, 1+r.IntN(4))
-		for i := range layers {
-			for _, key := range []string{"A", "B_2", "B_10", "b.c", "-x", "LIST", "true", "1"} {
-				if r.IntN(2) == 0 {
-					text := randomValue(r, 0)
-					if r.IntN(20) == 0 {
-						text = "two\nlines"
-					}
-					layers[i].entries = append(layers[i].entries, entry{key: key, value: parseValue(text), text: text})
-				}
-			}
-		}
-		c := composeAlone(layers)
-		require.Equal(t, toYAML(c.data()), c.yaml)
-		known := true
-		for _, v := range c.values {
-			known = known && v.yaml != ""
-		}
-		if known {
-			own++
-		}
-	}
-	require.Greater(t, own, 200)
 }

@@ -1,4 +1,4 @@
-package scheduler
+package template
 
 import (
 	"errors"
@@ -15,7 +15,7 @@ import (
 // times, or that asks for a list of all numbers, must fail before memory or patience ends.
 const (
 	// maxGiven bounds the text that one function works on.
-	maxGiven = 4 * maxTextBytes
+	maxGiven = 4 * MaxBytes
 	// maxValueNodes bounds the parts of a value, counting what occurs twice as two.
 	maxValueNodes = 1 << 18
 	// maxValueDepth bounds lists in lists; a map that was put into itself has no end.
@@ -34,7 +34,7 @@ var (
 // their types: text/template makes an error of the action out of a function's panic.
 func bound(all template.FuncMap) {
 	all[measureFunction] = func(v reflect.Value) (reflect.Value, error) {
-		written := measure{text: maxTextBytes, nodes: maxValueNodes}
+		written := measure{text: MaxBytes, nodes: maxValueNodes}
 		return v, written.value(v, 0)
 	}
 	for _, name := range growing {
@@ -60,7 +60,7 @@ var growing = []string{
 
 // callChecks judge, before the call, functions of which one call can do harm.
 var callChecks = map[string]func(args []reflect.Value) error{
-	"join":        func(args []reflect.Value) error { return checkProduct(maxTextBytes, args[0].Len(), length(args[1])) },
+	"join":        func(args []reflect.Value) error { return checkProduct(MaxBytes, args[0].Len(), length(args[1])) },
 	"wrapWith":    func(args []reflect.Value) error { return checkWrap(args[0].Int(), args[1].Len(), args[2].Len()) },
 	"printf":      checkFormat,
 	"uniq":        checkPairs,
@@ -93,7 +93,7 @@ func limited(f reflect.Value, check func([]reflect.Value) error) any {
 			call = f.CallSlice
 		}
 		results := call(args)
-		made := measure{text: maxTextBytes, nodes: maxValueNodes}
+		made := measure{text: MaxBytes, nodes: maxValueNodes}
 		if err := made.all(results); err != nil {
 			panic(err)
 		}
@@ -153,7 +153,7 @@ func (m *measure) value(v reflect.Value, depth int) error {
 	case depth > maxValueDepth:
 		return errTooDeep
 	case m.text < 0:
-		return errTooLong
+		return ErrTooLong
 	case m.nodes < 0:
 		return errTooMany
 	}
@@ -173,8 +173,8 @@ func length(v reflect.Value) int {
 
 func checkProduct(limit, a, b int) error {
 	if high, low := bits.Mul64(uint64(a), uint64(b)); high > 0 || low > uint64(limit) {
-		if limit == maxTextBytes {
-			return errTooLong
+		if limit == MaxBytes {
+			return ErrTooLong
 		}
 		return errTooSlow
 	}
@@ -183,7 +183,7 @@ func checkProduct(limit, a, b int) error {
 
 // checkWrap is for a text that gets a separator after every width letters, or after each word.
 func checkWrap(width int64, separator, text int) error {
-	return checkProduct(maxTextBytes, separator, text/int(max(1, min(width, maxTextBytes)))+1)
+	return checkProduct(MaxBytes, separator, text/int(max(1, min(width, MaxBytes)))+1)
 }
 
 // checkPairs is for functions that compare each item with each.
@@ -234,8 +234,8 @@ func checkReplace(args []reflect.Value) error {
 	text, replacement := args[1].String(), args[2].String()
 	matches := len(expression.FindAllStringIndex(text, -1))
 	return errors.Join(
-		checkProduct(maxTextBytes, matches, len(replacement)),
-		checkProduct(maxTextBytes, strings.Count(replacement, "$"), len(text)))
+		checkProduct(MaxBytes, matches, len(replacement)),
+		checkProduct(MaxBytes, strings.Count(replacement, "$"), len(text)))
 }
 
 // checkFormat adds up the widths in a format, with which few letters can ask for many.
@@ -243,21 +243,21 @@ func checkFormat(args []reflect.Value) error {
 	star := 0 // the largest number that * may stand for
 	for i := range length(args[1]) {
 		if v := args[1].Index(i); !v.IsNil() && v.Elem().CanInt() {
-			star = max(star, int(min(v.Elem().Int(), maxTextBytes)), int(min(-v.Elem().Int(), maxTextBytes)))
+			star = max(star, int(min(v.Elem().Int(), MaxBytes)), int(min(-v.Elem().Int(), MaxBytes)))
 		}
 	}
 	total := 0
 	for _, verb := range formatVerb.FindAllString(args[0].String(), -1) {
 		total += strings.Count(verb, "*") * star
 		for _, digits := range formatNumber.FindAllString(verb, -1) {
-			width := maxTextBytes + 1
+			width := MaxBytes + 1
 			if _, err := fmt.Sscanf(digits, "%7d", &width); err != nil || len(digits) > 7 {
 				width = 0 // more than a million, which fmt refuses
 			}
 			total += width
 		}
-		if total > maxTextBytes {
-			return errTooLong
+		if total > MaxBytes {
+			return ErrTooLong
 		}
 	}
 	return nil

@@ -1,11 +1,11 @@
-package scheduler
+package template
 
 import (
 	"bytes"
 	"cmp"
 	"context"
-	"errors"
 	"fmt"
+	"maps"
 	"reflect"
 	"slices"
 	"strconv"
@@ -22,26 +22,10 @@ import (
 // prints: so nothing else takes longer, and text that was written like this is told apart.
 
 // MissingKeysAnnotation on a Template permits it, with the value kalypso, to print keys that are not there.
-const MissingKeysAnnotation = annotationPrefix + missingKeys
+const MissingKeysAnnotation = "wherry.dev/missing-keys"
 
-const (
-	missingKeys        = "missing-keys"
-	missingKeysKalypso = "kalypso"
-)
-
-// permitsMissing reports whether t may print keys that are not there.
-func (t *templateObject) permitsMissing() bool {
-	return t.Metadata.Annotations[MissingKeysAnnotation].Value == missingKeysKalypso
-}
-
-// checkMissingKeys warns about a value of the annotation that means nothing.
-func (t *templateObject) checkMissingKeys() []finding.Finding {
-	v, ok := t.Metadata.Annotations[MissingKeysAnnotation]
-	if !ok || t.permitsMissing() {
-		return nil
-	}
-	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{missingKeysKalypso}), "annotation %s: there is no %q", MissingKeysAnnotation, v.Value)}
-}
+// MissingKeysKalypso is the value of [MissingKeysAnnotation].
+const MissingKeysKalypso = "kalypso"
 
 // What text/template writes in place of a value that is not there, and what package fmt does.
 var absent, absentArgument = []byte("<no value>"), []byte("<nil>")
@@ -50,8 +34,8 @@ var absent, absentArgument = []byte("<no value>"), []byte("<nil>")
 var absentBeginning = []byte("<n")
 
 // mayLack reports whether text, as it was rendered, may print a key that is not there and must not.
-func (in *input) mayLack(text []byte) bool {
-	if !bytes.Contains(text, absentBeginning) || in.template != nil && in.template.permitsMissing() {
+func (in *Input) mayLack(text []byte) bool {
+	if !bytes.Contains(text, absentBeginning) || in.template != nil && in.template.permitsMissing {
 		return false
 	}
 	return bytes.Contains(text, absent) || bytes.Contains(text, absentArgument)
@@ -62,7 +46,7 @@ var printing = []string{"print", "printf", "println", "toString"}
 
 const (
 	presentFunction = "wherryPresent"
-	hintMissing     = "set it, or give it a default; the annotation " + MissingKeysAnnotation + ": " + missingKeysKalypso + " on the Template permits it"
+	hintMissing     = "set it, or give it a default; the annotation " + MissingKeysAnnotation + ": " + MissingKeysKalypso + " on the Template permits it"
 )
 
 // lacking is an action that printed a key which is not there.
@@ -72,14 +56,14 @@ type lacking struct {
 }
 
 // lacks returns what run, which has just been run for in, prints without it being there, each once.
-func (e *evaluator) lacks(ctx context.Context, run *template.Template, mutates bool, in *input) ([]lacking, error) {
+func (e *Evaluator) lacks(ctx context.Context, run *template.Template, mutates bool, in *Input) ([]lacking, error) {
 	noting, err := run.Clone()
 	if err != nil {
 		return nil, err
 	}
 	var found []lacking
 	given := false // a function wrote a value that is not there
-	noting.Funcs(e.notingFunctions(in.shield != nil, &given))
+	noting.Funcs(e.notingFunctions(in.Shield != nil, &given))
 	noting.Funcs(template.FuncMap{presentFunction: func(place string, v reflect.Value) reflect.Value {
 		if !v.IsValid() || given && v.Kind() == reflect.String && strings.Contains(v.String(), string(absentArgument)) {
 			number, action, _ := strings.Cut(place, " ")
@@ -96,7 +80,7 @@ func (e *evaluator) lacks(ctx context.Context, run *template.Template, mutates b
 			notePrinted(t.Tree)
 		}
 	}
-	alone := &evaluator{library: e.library, out: output{ctx: ctx}}
+	alone := &Evaluator{lib: e.lib, out: output{ctx: ctx}}
 	return found, alone.execute(noting, mutates, in)
 }
 
@@ -123,12 +107,12 @@ func withoutOurs(pipe *parse.PipeNode) string {
 }
 
 // notingFunctions are the functions of printing, which set given when they are given a value that is not there.
-func (e *evaluator) notingFunctions(shielded bool, given *bool) template.FuncMap {
+func (e *Evaluator) notingFunctions(shielded bool, given *bool) template.FuncMap {
 	noting := template.FuncMap{}
 	for _, name := range printing {
-		f := e.library.functions[name]
+		f := e.lib.functions[name]
 		if shielded {
-			f = cmp.Or[any](e.library.shielded[name], f)
+			f = cmp.Or[any](e.lib.shielded[name], f)
 		}
 		call := reflect.ValueOf(f)
 		noting[name] = reflect.MakeFunc(call.Type(), func(args []reflect.Value) []reflect.Value {
@@ -157,14 +141,14 @@ func holdsNil(v reflect.Value) bool {
 	return false
 }
 
-// noteMissing adds to in.missing what run has printed without it being there. at is where its text begins.
-func (e *evaluator) noteMissing(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *input) {
+// noteMissing adds to in.Missing what run has printed without it being there. at is where its text begins.
+func (e *Evaluator) noteMissing(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *Input) {
 	if !in.mayLack(e.out.buf) {
 		return
 	}
 	found, err := e.lacks(ctx, run, mutates, in)
 	if err != nil {
-		in.missing = append(in.missing, explain(err, at))
+		in.Missing = append(in.Missing, explain(err, at))
 	}
 	for _, l := range found {
 		in.addMissing(l, at, in.text())
@@ -173,13 +157,13 @@ func (e *evaluator) noteMissing(ctx context.Context, run *template.Template, mut
 
 // noteMissingNested is noteMissing for a text that templates have rendered: it names the configuration value that
 // the action stands in, or else at, where the template of the text stands.
-func (e *evaluator) noteMissingNested(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *input) {
+func (e *Evaluator) noteMissingNested(ctx context.Context, run *template.Template, mutates bool, at finding.Position, in *Input) {
 	if !in.mayLack(e.out.buf) {
 		return
 	}
 	found, err := e.lacks(ctx, run, mutates, in)
 	if err != nil {
-		in.missing = append(in.missing, explain(err, at))
+		in.Missing = append(in.Missing, explain(err, at))
 	}
 	for _, l := range found {
 		if !e.blameValue(ctx, l, in) {
@@ -190,22 +174,22 @@ func (e *evaluator) noteMissingNested(ctx context.Context, run *template.Templat
 }
 
 // blameValue names the configuration values whose own text prints what l does, and reports whether there is one.
-func (e *evaluator) blameValue(ctx context.Context, l lacking, in *input) (found bool) {
-	values := in.config.data()
-	for _, key := range sortedKeys(values) {
+func (e *Evaluator) blameValue(ctx context.Context, l lacking, in *Input) (found bool) {
+	values := in.Config.Values()
+	for _, key := range slices.Sorted(maps.Keys(values)) {
 		for _, s := range templatesIn(values[key]) {
-			value := e.library.text("value", s, in.config.origin(key))
+			value := e.lib.text("value", s, in.Config.Origin(key))
 			if value.err != nil || !strings.Contains(s, l.action) {
 				continue
 			}
 			run := value.run
-			if in.shield != nil {
+			if in.Shield != nil {
 				run = value.shielded
 			}
 			all, _ := e.lacks(ctx, run, value.mutates, in)
 			if slices.ContainsFunc(all, func(own lacking) bool { return own.action == l.action }) {
 				found = true
-				in.addMissing(lacking{1, l.action}, in.config.origin(key), "value of "+key+": ")
+				in.addMissing(lacking{1, l.action}, in.Config.Origin(key), "value of "+key+": ")
 			}
 		}
 	}
@@ -213,76 +197,20 @@ func (e *evaluator) blameValue(ctx context.Context, l lacking, in *input) (found
 }
 
 // text is how messages name what is rendered.
-func (in *input) text() string {
+func (in *Input) text() string {
 	if in.template == nil {
 		return "configuration: "
 	}
-	return fmt.Sprintf("template %q: ", in.template.Metadata.Name)
+	return fmt.Sprintf("template %q: ", in.template.name)
 }
 
 // addMissing adds what an action of a text that begins at at lacks, once.
-func (in *input) addMissing(l lacking, at finding.Position, text string) {
+func (in *Input) addMissing(l lacking, at finding.Position, text string) {
 	if at.Line > 0 {
 		at.Line += l.line - 1
 	}
 	err := finding.Errorf(finding.CodeMissingKey, at, hintMissing, "%s{{ %s }} prints a key that is not there", text, shorten(l.action))
-	if !slices.ContainsFunc(in.missing, func(known error) bool { return known.Error() == err.Error() }) {
-		in.missing = append(in.missing, err)
+	if !slices.ContainsFunc(in.Missing, func(known error) bool { return known.Error() == err.Error() }) {
+		in.Missing = append(in.Missing, err)
 	}
-}
-
-// missingKeysOf is why an assignment fails that prints keys which are not there.
-func missingKeysOf(missing []error) error {
-	if len(missing) == 0 {
-		return nil
-	}
-	return because(TemplateFailed, errors.Join(missing...))
-}
-
-// lackingAssignments is what several assignments print in one way without it being there.
-type lackingAssignments struct {
-	finding finding.Finding
-	first   string
-	more    int
-}
-
-// missingFindings keeps what assignments print without it being there to one finding for each place.
-type missingFindings []*lackingAssignments
-
-func (m *missingFindings) add(assignment string, missing []error) {
-	for _, err := range missing {
-		for _, f := range finding.In(err) {
-			i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == f })
-			if i >= 0 {
-				(*m)[i].more++
-			} else {
-				*m = append(*m, &lackingAssignments{finding: f, first: assignment})
-			}
-		}
-	}
-}
-
-// merge adds those of another cluster type.
-func (m *missingFindings) merge(other missingFindings) {
-	for _, o := range other {
-		i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == o.finding })
-		if i >= 0 {
-			(*m)[i].more += o.more + 1
-		} else {
-			*m = append(*m, o)
-		}
-	}
-}
-
-func (m missingFindings) findings() []finding.Finding {
-	var all []finding.Finding
-	for _, l := range m {
-		f := l.finding
-		f.Message += " for " + l.first
-		if l.more > 0 {
-			f.Message += fmt.Sprintf(" and %d more", l.more)
-		}
-		all = append(all, f)
-	}
-	return all
 }

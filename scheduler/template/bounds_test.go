@@ -1,4 +1,4 @@
-package scheduler
+package template
 
 import (
 	"context"
@@ -13,6 +13,7 @@ import (
 	"time"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -24,25 +25,25 @@ var hostile = map[string]struct{ template, says string }{
 	"a loop that makes loops":         {`{{ range until 100000 }}{{ $x := until 9000 }}{{ end }}`, errTooManySteps.Error()},
 	"a template that calls itself":    {`{{ define "d" }}{{ template "d" }}{{ end }}{{ template "d" }}`, "maximum template depth"},
 	"one that does so twice":          {`{{ define "d" }}{{ template "d" . }}{{ template "d" . }}{{ end }}{{ template "d" }}`, "maximum template depth"},
-	"a text that is repeated":         {`{{ repeat 1000000000 "a" }}`, errTooLong.Error()},
-	"a deep indent":                   {`{{ indent 1000000000 "a" }}`, errTooLong.Error()},
-	"a wide format":                   {`{{ printf (repeat 200 "%[1]900000d") 1 }}`, errTooLong.Error()},
-	"a width from elsewhere":          {`{{ printf (repeat 200 "%[1]*[1]d") 900000 }}`, errTooLong.Error()},
-	"a text that doubles":             {`{{ $x := "aaaaaaaa" }}{{ range until 40 }}{{ $x = cat $x $x }}{{ end }}`, errTooLong.Error()},
-	"quotes that double":              {`{{ $x := "\"\"\"\"" }}{{ range until 40 }}{{ $x = quote $x }}{{ end }}`, errTooLong.Error()},
-	"escapes that grow":               {`{{ $x := "<<<<" }}{{ range until 40 }}{{ $x = js $x }}{{ end }}`, errTooLong.Error()},
+	"a text that is repeated":         {`{{ repeat 1000000000 "a" }}`, ErrTooLong.Error()},
+	"a deep indent":                   {`{{ indent 1000000000 "a" }}`, ErrTooLong.Error()},
+	"a wide format":                   {`{{ printf (repeat 200 "%[1]900000d") 1 }}`, ErrTooLong.Error()},
+	"a width from elsewhere":          {`{{ printf (repeat 200 "%[1]*[1]d") 900000 }}`, ErrTooLong.Error()},
+	"a text that doubles":             {`{{ $x := "aaaaaaaa" }}{{ range until 40 }}{{ $x = cat $x $x }}{{ end }}`, ErrTooLong.Error()},
+	"quotes that double":              {`{{ $x := "\"\"\"\"" }}{{ range until 40 }}{{ $x = quote $x }}{{ end }}`, ErrTooLong.Error()},
+	"escapes that grow":               {`{{ $x := "<<<<" }}{{ range until 40 }}{{ $x = js $x }}{{ end }}`, ErrTooLong.Error()},
 	"a list that doubles":             {`{{ $x := list 1 }}{{ range until 40 }}{{ $x = list $x $x }}{{ end }}{{ toJson $x }}`, errTooMany.Error()},
 	"a list that holds itself often":  {`{{ $x := list 1 }}{{ range until 99999 }}{{ $x = append $x $x }}{{ end }}`, errTooMany.Error()},
 	"a map of itself":                 {`{{ $d := dict }}{{ $_ := set $d "a" $d }}{{ $d }}`, errTooDeep.Error()},
 	"a map of a list of itself":       {`{{ $d := dict }}{{ $l := list $d }}{{ $_ := set $d "a" $l }}{{ toYaml $d }}`, errTooDeep.Error()},
 	"maps in maps":                    {`{{ $x := dict }}{{ range until 10000 }}{{ $x = dict "a" $x }}{{ end }}{{ $x }}`, errTooDeep.Error()},
 	"JSON in JSON":                    {`{{ fromJson (printf "%s%s" (repeat 5000 "[") (repeat 5000 "]")) }}`, errTooDeep.Error()},
-	"a list that grows afterwards":    {`{{ $a := dict }}{{ $l := list $a }}{{ range until 8 }}{{ $l = concat $l $l }}{{ end }}{{ $m := list $l }}{{ range until 8 }}{{ $m = concat $m $m }}{{ end }}{{ $_ := set $a "x" (repeat 1000000 "y") }}{{ $m }}`, errTooLong.Error()},
-	"a separator of a megabyte":       {`{{ join (repeat 1000000 "a") (until 100000) | len }}`, errTooLong.Error()},
-	"a replacement of a megabyte":     {`{{ regexReplaceAllLiteral "" (repeat 1000000 "a") (repeat 1000000 "b") | len }}`, errTooLong.Error()},
-	"a replacement by itself":         {`{{ regexReplaceAll ".*" (repeat 100000 "a") (repeat 100000 "$0") | len }}`, errTooLong.Error()},
+	"a list that grows afterwards":    {`{{ $a := dict }}{{ $l := list $a }}{{ range until 8 }}{{ $l = concat $l $l }}{{ end }}{{ $m := list $l }}{{ range until 8 }}{{ $m = concat $m $m }}{{ end }}{{ $_ := set $a "x" (repeat 1000000 "y") }}{{ $m }}`, ErrTooLong.Error()},
+	"a separator of a megabyte":       {`{{ join (repeat 1000000 "a") (until 100000) | len }}`, ErrTooLong.Error()},
+	"a replacement of a megabyte":     {`{{ regexReplaceAllLiteral "" (repeat 1000000 "a") (repeat 1000000 "b") | len }}`, ErrTooLong.Error()},
+	"a replacement by itself":         {`{{ regexReplaceAll ".*" (repeat 100000 "a") (repeat 100000 "$0") | len }}`, ErrTooLong.Error()},
 	"an expression that is a program": {`{{ regexMatch (repeat 300 "(.{0,1000}y)") (repeat 1000000 "x") }}`, errTooSlow.Error()},
-	"wrapping with a megabyte":        {`{{ wrapWith 1 (repeat 1000000 "b") (repeat 500000 "a ") | len }}`, errTooLong.Error()},
+	"wrapping with a megabyte":        {`{{ wrapWith 1 (repeat 1000000 "b") (repeat 500000 "a ") | len }}`, ErrTooLong.Error()},
 	"comparing all with all":          {`{{ uniq (until 100000) | len }}`, errTooSlow.Error()},
 	"a cutset of a megabyte":          {`{{ trimAll (repeat 300000 "é") (repeat 300000 "é") }}`, errTooSlow.Error()},
 	"all the numbers there are":       {`{{ untilStep -9223372036854775807 9223372036854775807 1 | len }}`, "more than 100000 items"},
@@ -94,9 +95,9 @@ func alone(t *testing.T, variable string) *exec.Cmd {
 }
 
 func evaluateText(s string) error {
-	l := &library{functions: functions()}
-	d := data{ConfigData: map[string]any{}}
-	_, err := newEvaluator(l).evaluate(context.Background(), l.text("hostile", s, finding.Position{File: "a.yaml", Line: 1}), &input{data: &d, config: composeAlone(nil)})
+	l := &Library{functions: functions()}
+	d := Data{ConfigData: map[string]any{}}
+	_, err := NewEvaluator(l).evaluate(context.Background(), l.text("hostile", s, finding.Position{File: "a.yaml", Line: 1}), &Input{Data: &d, Config: configOf(map[string]any{})})
 	return err
 }
 
@@ -113,9 +114,9 @@ func TestBoundsLeaveOrdinaryTemplatesAlone(t *testing.T) {
 		`{{ merge (dict "a" 1) (dict "b" (dict "c" 2)) | toYaml }}`:                                                            "a: 1\nb:\n    c: 2",
 		`{{ regexFindAll "[a-z]+" (repeat 20000 "abc ") -1 | len }}`:                                                           "20000",
 	} {
-		l := &library{functions: functions()}
-		d := data{ConfigData: map[string]any{}}
-		got, err := newEvaluator(l).evaluate(context.Background(), l.text("t", template, finding.Position{}), &input{data: &d, config: composeAlone(nil)})
+		l := &Library{functions: functions()}
+		d := Data{ConfigData: map[string]any{}}
+		got, err := NewEvaluator(l).evaluate(context.Background(), l.text("t", template, finding.Position{}), &Input{Data: &d, Config: configOf(map[string]any{})})
 		require.NoError(t, err, template)
 		require.Equal(t, want, string(got), template)
 	}

@@ -1,7 +1,9 @@
-package scheduler
+package yamlvalue
 
 import (
 	"bytes"
+	"iter"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,10 +12,10 @@ import (
 	"gopkg.in/yaml.v3"
 )
 
-// yamlWriter writes composed configurations as toYAML does, some tens of times faster: it has yaml.v3
+// Writer writes keys and values as [Marshal] does, some tens of times faster: it has yaml.v3
 // write each key and each single value once, and then only puts the parts together. What it does not know
-// to put together, such as texts of several lines, it leaves to toYAML.
-type yamlWriter struct {
+// to put together, such as texts of several lines, it leaves to Marshal.
+type Writer struct {
 	keys    map[string]writtenKey
 	scalars map[any]string
 }
@@ -23,40 +25,35 @@ type writtenKey struct {
 	text string
 }
 
-// newYAMLWriter returns a writer for what can be composed of layers, and completes their entries.
-func newYAMLWriter(layers []layer) *yamlWriter {
-	w := &yamlWriter{keys: map[string]writtenKey{}, scalars: map[any]string{}}
-	for _, l := range layers {
-		for _, e := range l.entries {
-			w.collectKey(e.key)
-			w.collect(e.value)
-		}
+// NewWriter returns a writer for keys and values: it knows these, and the parts of structured values.
+func NewWriter(pairs iter.Seq2[string, any]) *Writer {
+	w := &Writer{keys: map[string]writtenKey{}, scalars: map[any]string{}}
+	for key, v := range pairs {
+		w.collectKey(key)
+		w.collect(v)
 	}
 	w.writeKeys()
 	w.writeScalars()
-	others := map[string]int{} // ranks of keys that cannot be written here: any that differ
-	id := 1
-	for i := range layers {
-		for j := range layers[i].entries {
-			e := &layers[i].entries[j]
-			e.id, id = id, id+1
-			if key, ok := w.keys[e.key]; ok {
-				e.rank = key.rank
-			} else {
-				if others[e.key] == 0 {
-					others[e.key] = len(w.keys) + len(others) + 1
-				}
-				e.rank = others[e.key]
-			}
-			if text, ok := w.pair(nil, e.key, e.value, 0); ok {
-				e.yaml = string(text)
-			}
-		}
-	}
 	return w
 }
 
-func (w *yamlWriter) collectKey(key string) {
+// Keys returns how many keys the writer can write. Their ranks are below.
+func (w *Writer) Keys() int { return len(w.keys) }
+
+// Rank returns the place of a key among all that the writer can write, in the order of YAML. It reports false for a key
+// that it cannot write.
+func (w *Writer) Rank(key string) (int, bool) {
+	k, ok := w.keys[key]
+	return k.rank, ok
+}
+
+// AppendPair appends a line with the key and the value, or several for a structured value, as [Marshal] writes them. It
+// reports false, and what it returns is of no use, where it cannot write one of the parts.
+func (w *Writer) AppendPair(text []byte, key string, v any) ([]byte, bool) {
+	return w.pair(text, key, v, 0)
+}
+
+func (w *Writer) collectKey(key string) {
 	const longest = 100 // above, YAML writes keys in another way
 	if len(key) <= longest && isPlainLine(key) {
 		w.keys[key] = writtenKey{}
@@ -64,7 +61,7 @@ func (w *yamlWriter) collectKey(key string) {
 }
 
 // collect finds the keys and single values in v.
-func (w *yamlWriter) collect(v any) {
+func (w *Writer) collect(v any) {
 	switch v := v.(type) {
 	case map[any]any:
 		for key, value := range v {
@@ -98,8 +95,8 @@ func isPlainLine(s string) bool {
 }
 
 // writeKeys asks yaml.v3 for the text and the order of all keys.
-func (w *yamlWriter) writeKeys() {
-	keys := sortedKeys(w.keys)
+func (w *Writer) writeKeys() {
+	keys := slices.Sorted(maps.Keys(w.keys))
 	numbers := make(map[string]int, len(keys))
 	for i, key := range keys {
 		numbers[key] = i
@@ -119,7 +116,7 @@ func (w *yamlWriter) writeKeys() {
 }
 
 // writeScalars asks yaml.v3 for the text of all single values.
-func (w *yamlWriter) writeScalars() {
+func (w *Writer) writeScalars() {
 	var all []any
 	for v := range w.scalars {
 		if v == v { // not a number is not equal to itself
@@ -144,31 +141,11 @@ func linesOf(v any) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 }
 
-// document is what toYAML makes of c.
-func (w *yamlWriter) document(c *config) string {
-	if len(c.values) == 0 {
-		return "{}"
-	}
-	text := make([]byte, 0, 1024)
-	for _, v := range c.values {
-		ok := v.yaml != ""
-		if v.merged != nil {
-			text, ok = w.pair(text, v.key, v.merged, 0)
-		} else {
-			text = append(text, v.yaml...)
-		}
-		if !ok {
-			return toYAML(c.makeMap())
-		}
-	}
-	return string(text[:len(text)-1]) // as toYAML has it, without the last line break
-}
-
 // nextIndent is how far yaml.v3 indents what is in a mapping at indent: the next multiple of four.
 func nextIndent(indent int) int { return (indent/4 + 1) * 4 }
 
 // pair writes a key of a mapping and its value.
-func (w *yamlWriter) pair(text []byte, key string, v any, indent int) ([]byte, bool) {
+func (w *Writer) pair(text []byte, key string, v any, indent int) ([]byte, bool) {
 	k, ok := w.keys[key]
 	if !ok {
 		return text, false
@@ -181,7 +158,7 @@ func (w *yamlWriter) pair(text []byte, key string, v any, indent int) ([]byte, b
 }
 
 // collection writes a map or a list whose first line is indented already.
-func (w *yamlWriter) collection(text []byte, v any, indent int) (_ []byte, ok bool) {
+func (w *Writer) collection(text []byte, v any, indent int) (_ []byte, ok bool) {
 	switch v := v.(type) {
 	case map[any]any:
 		keys, ok := w.sortedKeys(v)
@@ -215,7 +192,7 @@ func (w *yamlWriter) collection(text []byte, v any, indent int) (_ []byte, ok bo
 	return text, true
 }
 
-func (w *yamlWriter) sortedKeys(m map[any]any) ([]string, bool) {
+func (w *Writer) sortedKeys(m map[any]any) ([]string, bool) {
 	keys := make([]string, 0, 8)
 	for key := range m {
 		s, ok := key.(string)
@@ -240,7 +217,7 @@ func isCollection(v any) bool {
 	}
 }
 
-func (w *yamlWriter) scalar(text []byte, v any) ([]byte, bool) {
+func (w *Writer) scalar(text []byte, v any) ([]byte, bool) {
 	switch v := v.(type) {
 	case nil:
 		return append(text, "null\n"...), true

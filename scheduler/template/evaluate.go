@@ -1,4 +1,4 @@
-package scheduler
+package template
 
 import (
 	"bytes"
@@ -13,8 +13,10 @@ import (
 	"text/template"
 	"time"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	yamlv2 "gopkg.in/yaml.v2"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
 const (
@@ -60,7 +62,7 @@ func (o *output) writeString(s string) error {
 	return err
 }
 
-// step says whether n bytes more can be written.
+// step returns an error if n bytes more are too much.
 func (o *output) step(n int) error {
 	if o.steps++; o.steps > maxSteps {
 		return errTooManySteps
@@ -70,8 +72,8 @@ func (o *output) step(n int) error {
 			return err
 		}
 	}
-	if len(o.buf)+n > maxTextBytes {
-		return errTooLong
+	if len(o.buf)+n > MaxBytes {
+		return ErrTooLong
 	}
 	return nil
 }
@@ -86,9 +88,9 @@ func (o *output) patience() error {
 	return o.ctx.Err()
 }
 
-// evaluator runs templates, one at a time.
-type evaluator struct {
-	library *library
+// Evaluator runs templates, one at a time.
+type Evaluator struct {
+	lib *Library
 	// base and shielded hold the functions for texts that are parsed while rendering.
 	base, shielded func() *template.Template
 	out            output
@@ -96,37 +98,26 @@ type evaluator struct {
 	pages          []byte // where files are kept
 }
 
-func newEvaluator(l *library) *evaluator {
-	e := &evaluator{library: l}
+// NewEvaluator returns an evaluator for the templates of l.
+func NewEvaluator(l *Library) *Evaluator {
+	e := &Evaluator{lib: l}
 	e.base = sync.OnceValue(func() *template.Template { return template.New("").Funcs(l.functions) })
 	e.shielded = sync.OnceValue(func() *template.Template { return template.New("").Funcs(l.functions).Funcs(l.shielded) })
 	return e
 }
 
-// input is what one assignment is rendered from.
-type input struct {
-	*data
-	config *config
-	// shield, if not nil, is what the texts in data are under.
-	shield *shield
-	// template is what is rendered, nil for a built-in one. Keys that it prints without their being there, unless it
-	// may, are in missing.
-	template *compiledTemplate
-	missing  []error
-}
-
 // evaluate renders t, and again what comes out as long as it holds templates of its own. The result is
 // valid until the next call.
-func (e *evaluator) evaluate(ctx context.Context, t *textTemplate, in *input) ([]byte, error) {
+func (e *Evaluator) evaluate(ctx context.Context, t *parsedText, in *Input) ([]byte, error) {
 	if t.err != nil {
 		return nil, t.err
 	}
 	run := t.run
-	if in.shield != nil {
+	if in.Shield != nil {
 		run = t.shielded
 	}
 	e.out = output{ctx: ctx, buf: e.out.buf[:0]}
-	if t.program == nil || in.shield != nil || !t.program.run(&e.out, in) {
+	if t.program == nil || in.Shield != nil || !t.program.run(&e.out, in) {
 		e.out = output{ctx: ctx, buf: e.out.buf[:0]}
 		if err := e.execute(run, t.mutates, in); err != nil {
 			return nil, explain(err, t.at)
@@ -136,8 +127,8 @@ func (e *evaluator) evaluate(ctx context.Context, t *textTemplate, in *input) ([
 	return e.settle(ctx, t.at, in)
 }
 
-// value renders a configuration value on its own; at is where it stands.
-func (e *evaluator) value(ctx context.Context, s string, at finding.Position, in *input) (string, error) {
+// Value renders a configuration value on its own; at is where it stands.
+func (e *Evaluator) Value(ctx context.Context, s string, at finding.Position, in *Input) (string, error) {
 	if !strings.Contains(s, "{{") {
 		return s, nil
 	}
@@ -147,7 +138,7 @@ func (e *evaluator) value(ctx context.Context, s string, at finding.Position, in
 }
 
 // settle evaluates what has been written, and what comes out of that, until no template is left in it.
-func (e *evaluator) settle(ctx context.Context, at finding.Position, in *input) ([]byte, error) {
+func (e *Evaluator) settle(ctx context.Context, at finding.Position, in *Input) ([]byte, error) {
 	for round := 2; bytes.Contains(e.out.buf, []byte("{{")); round++ {
 		if round > maxRounds {
 			return nil, explainCycle(at, in, fmt.Sprintf("the text still holds {{ after %d rounds of evaluation", maxRounds))
@@ -156,24 +147,24 @@ func (e *evaluator) settle(ctx context.Context, at finding.Position, in *input) 
 			return nil, e.explainNested(ctx, err, at, in)
 		}
 	}
-	return in.shield.lift(e.out.buf), nil
+	return in.Shield.lift(e.out.buf), nil
 }
 
-func (e *evaluator) execute(run *template.Template, mutates bool, in *input) error {
-	in.ConfigData = in.config.data()
+func (e *Evaluator) execute(run *template.Template, mutates bool, in *Input) error {
+	in.ConfigData = in.Config.Values()
 	if !mutates {
-		return run.Execute(&e.out, *in.data)
+		return run.Execute(&e.out, *in.Data)
 	}
-	own := *in.data
-	own.ConfigData = clone(own.ConfigData).(map[string]any)
+	own := *in.Data
+	own.ConfigData = yamlvalue.Clone(own.ConfigData).(map[string]any)
 	return run.Execute(&e.out, own)
 }
 
 // again evaluates what the last evaluation gave.
-func (e *evaluator) again(ctx context.Context, at finding.Position, in *input) error {
+func (e *Evaluator) again(ctx context.Context, at finding.Position, in *Input) error {
 	text := string(e.out.buf)
 	base := e.base
-	if in.shield != nil {
+	if in.Shield != nil {
 		base = e.shielded
 	}
 	run := base().New("value")
@@ -193,15 +184,15 @@ func (e *evaluator) again(ctx context.Context, at finding.Position, in *input) e
 	return nil
 }
 
-// render renders all manifests of a Template, joined as Kalypso joins them.
-func (e *evaluator) render(ctx context.Context, t *compiledTemplate, in *input) ([]byte, error) {
+// Render renders all manifests of a Template, joined as Kalypso joins them.
+func (e *Evaluator) Render(ctx context.Context, t *Template, in *Input) ([]byte, error) {
 	file := e.file[:0]
 	in.template = t
 	defer func() { in.template = nil }()
 	for _, m := range t.manifests {
 		part, err := e.manifest(ctx, m, in)
 		if err != nil {
-			return nil, fmt.Errorf("template %q: %w", t.Metadata.Name, err)
+			return nil, fmt.Errorf("template %q: %w", t.name, err)
 		}
 		if len(part) == 0 {
 			continue
@@ -209,8 +200,8 @@ func (e *evaluator) render(ctx context.Context, t *compiledTemplate, in *input) 
 		if len(file) > 0 {
 			file = append(file, "---\n"...)
 		}
-		if file = append(file, part...); len(file) > maxTextBytes {
-			return nil, fmt.Errorf("template %q: %w", t.Metadata.Name, errTooLong)
+		if file = append(file, part...); len(file) > MaxBytes {
+			return nil, fmt.Errorf("template %q: %w", t.name, ErrTooLong)
 		}
 	}
 	e.file = file
@@ -218,7 +209,7 @@ func (e *evaluator) render(ctx context.Context, t *compiledTemplate, in *input) 
 }
 
 // keep copies a file to a page that it shares with others: many small allocations are slow.
-func (e *evaluator) keep(file []byte) []byte {
+func (e *Evaluator) keep(file []byte) []byte {
 	const pageBytes = 64 << 10
 	if len(e.pages)+len(file) > cap(e.pages) {
 		e.pages = make([]byte, 0, max(pageBytes, len(file)))
@@ -228,7 +219,7 @@ func (e *evaluator) keep(file []byte) []byte {
 	return e.pages[from:len(e.pages):len(e.pages)]
 }
 
-func (e *evaluator) manifest(ctx context.Context, m manifest, in *input) ([]byte, error) {
+func (e *Evaluator) manifest(ctx context.Context, m part, in *Input) ([]byte, error) {
 	if m.text != nil {
 		return e.evaluate(ctx, m.text, in)
 	}
@@ -241,9 +232,9 @@ func (e *evaluator) manifest(ctx context.Context, m manifest, in *input) ([]byte
 }
 
 // fill returns an object manifest with its texts rendered.
-func (e *evaluator) fill(ctx context.Context, v any, in *input, errs *[]error) any {
+func (e *Evaluator) fill(ctx context.Context, v any, in *Input, errs *[]error) any {
 	switch v := v.(type) {
-	case *textTemplate:
+	case *parsedText:
 		s, err := e.evaluate(ctx, v, in)
 		if err != nil {
 			*errs = append(*errs, err)
@@ -308,10 +299,10 @@ func shorten(message string) string {
 
 func dataFields() []string {
 	var names []string
-	for f := range reflect.TypeFor[data]().Fields() {
+	for f := range reflect.TypeFor[Data]().Fields() {
 		names = append(names, f.Name)
 	}
-	for m := range reflect.TypeFor[data]().Methods() {
+	for m := range reflect.TypeFor[Data]().Methods() {
 		names = append(names, m.Name)
 	}
 	return names

@@ -1,4 +1,4 @@
-package scheduler
+package template
 
 import (
 	"slices"
@@ -15,13 +15,13 @@ type program []*piece
 // piece is a part of a text. Exactly one of its fields is set, but for whole with run.
 type piece struct {
 	text  []byte // nil for none; an empty text counts as a step too
-	field func(*data) (string, bool)
+	field func(*Data) (string, bool)
 	run   *template.Template
-	// reads says what run reads.
+	// reads is for run.
 	reads reads
 }
 
-// reads says what a piece of a template reads of its data.
+// reads lists the data that a piece of a template reads.
 type reads struct {
 	config bool // ConfigData
 	others bool // anything else
@@ -29,20 +29,20 @@ type reads struct {
 
 // Fields that are texts, and those that are maps of texts.
 var (
-	textFields = map[string]func(*data) string{
-		"DeploymentTargetName": func(d *data) string { return d.DeploymentTargetName },
-		"Namespace":            func(d *data) string { return d.Namespace },
-		"Environment":          func(d *data) string { return d.Environment },
-		"Workspace":            func(d *data) string { return d.Workspace },
-		"Workload":             func(d *data) string { return d.Workload },
-		"ClusterType":          func(d *data) string { return d.ClusterType },
-		"Repo":                 (*data).Repo,
-		"Branch":               (*data).Branch,
-		"Path":                 (*data).Path,
+	textFields = map[string]func(*Data) string{
+		"DeploymentTargetName": func(d *Data) string { return d.DeploymentTargetName },
+		"Namespace":            func(d *Data) string { return d.Namespace },
+		"Environment":          func(d *Data) string { return d.Environment },
+		"Workspace":            func(d *Data) string { return d.Workspace },
+		"Workload":             func(d *Data) string { return d.Workload },
+		"ClusterType":          func(d *Data) string { return d.ClusterType },
+		"Repo":                 (*Data).Repo,
+		"Branch":               (*Data).Branch,
+		"Path":                 (*Data).Path,
 	}
-	mapFields = map[string]func(*data) map[string]string{
-		"Labels":    func(d *data) map[string]string { return d.Labels },
-		"Manifests": func(d *data) map[string]string { return d.Manifests },
+	mapFields = map[string]func(*Data) map[string]string{
+		"Labels":    func(d *Data) map[string]string { return d.Labels },
+		"Manifests": func(d *Data) map[string]string { return d.Manifests },
 	}
 )
 
@@ -83,7 +83,7 @@ func takeApart(t *template.Template, functions template.FuncMap, mutates bool) p
 }
 
 // plainField returns what an action does that is but a field, else nil.
-func plainField(pipe *parse.PipeNode) func(*data) (string, bool) {
+func plainField(pipe *parse.PipeNode) func(*Data) (string, bool) {
 	if len(pipe.Cmds) != 1 || len(pipe.Cmds[0].Args) != 1 {
 		return nil
 	}
@@ -92,10 +92,10 @@ func plainField(pipe *parse.PipeNode) func(*data) (string, bool) {
 		return nil
 	}
 	if get := textFields[f.Ident[0]]; get != nil && len(f.Ident) == 1 {
-		return func(d *data) (string, bool) { return get(d), true }
+		return func(d *Data) (string, bool) { return get(d), true }
 	}
 	if get := mapFields[f.Ident[0]]; get != nil && len(f.Ident) == 2 {
-		return func(d *data) (string, bool) {
+		return func(d *Data) (string, bool) {
 			s, ok := get(d)[f.Ident[1]]
 			return s, ok
 		}
@@ -134,11 +134,11 @@ func (r *reads) field(name string) {
 	}
 }
 
-// onlyConfig says whether the piece writes the same for all assignments of one configuration.
+// onlyConfig reports whether the piece writes the same for all assignments of one configuration.
 func (r reads) onlyConfig() bool { return r.config && !r.others }
 
 // run writes what the text is for in; false means that the whole text must be run instead.
-func (p program) run(o *output, in *input) bool {
+func (p program) run(o *output, in *Input) bool {
 	for _, next := range p {
 		if !next.write(o, in) {
 			return false
@@ -147,13 +147,13 @@ func (p program) run(o *output, in *input) bool {
 	return true
 }
 
-func (p *piece) write(o *output, in *input) bool {
+func (p *piece) write(o *output, in *Input) bool {
 	switch {
 	case p.text != nil:
 		_, err := o.Write(p.text)
 		return err == nil
 	case p.field != nil:
-		s, ok := p.field(in.data)
+		s, ok := p.field(in.Data)
 		if !ok {
 			s = "<no value>" // as text/template has it
 		}
@@ -165,16 +165,16 @@ func (p *piece) write(o *output, in *input) bool {
 	}
 }
 
-func (p *piece) execute(o *output, in *input) bool {
+func (p *piece) execute(o *output, in *Input) bool {
 	if p.reads.config || p.reads.others {
-		in.ConfigData = in.config.data()
+		in.ConfigData = in.Config.Values()
 	}
-	return p.run.Execute(o, *in.data) == nil
+	return p.run.Execute(o, *in.Data) == nil
 }
 
 // once runs a piece for the first assignment of a configuration and repeats it for the others.
-func (p *piece) once(o *output, in *input) bool {
-	if known, ok := in.config.memo.get(p); ok {
+func (p *piece) once(o *output, in *Input) bool {
+	if known, ok := in.Config.memo.get(p); ok {
 		if o.steps += known.steps - 1; o.steps >= maxSteps {
 			return false
 		}
@@ -184,7 +184,7 @@ func (p *piece) once(o *output, in *input) bool {
 	if !p.execute(o, in) {
 		return false
 	}
-	in.config.memo.put(written{p, string(o.buf[from:]), o.steps - steps})
+	in.Config.memo.put(written{p, string(o.buf[from:]), o.steps - steps})
 	return true
 }
 

@@ -1,8 +1,9 @@
-package scheduler
+package template
 
 import (
 	"cmp"
 	"fmt"
+	"maps"
 	"slices"
 	"strconv"
 	"strings"
@@ -10,12 +11,14 @@ import (
 
 	"github.com/Masterminds/sprig/v3"
 	"github.com/mitchellh/hashstructure"
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// maxTextBytes bounds a rendered file, and what a function may make of little.
-const maxTextBytes = 1 << 20
+// MaxBytes bounds a rendered file, and what a function may make of little.
+const MaxBytes = 1 << 20
 
 // maxItems bounds the lists that functions make out of numbers.
 const maxItems = 100_000
@@ -42,20 +45,20 @@ func functions() template.FuncMap {
 		delete(all, name)
 	}
 	asKalypso(all)
-	all["toYaml"], all["stringify"], all["hash"], all["unquote"] = toYAML, stringify, hash, unquote
+	all["toYaml"], all["stringify"], all["hash"], all["unquote"] = yamlvalue.Marshal, stringify, hash, unquote
 	all["keys"], all["values"] = keys, values
 	all["until"] = func(n int) ([]int, error) { return sequence(0, n, cmp.Compare(n, 0)) }
 	all["untilStep"] = sequence
 	all["seq"] = bounded(all["seq"].(func(...int) string), checkSeq)
 	all["repeat"] = func(count int, s string) (string, error) {
-		if count < 0 || count*len(s) > maxTextBytes || count > maxTextBytes {
-			return "", errTooLong
+		if count < 0 || count*len(s) > MaxBytes || count > MaxBytes {
+			return "", ErrTooLong
 		}
 		return strings.Repeat(s, count), nil
 	}
 	all["replace"] = func(before, after, s string) (string, error) {
-		if strings.Count(s, before)*len(after) > maxTextBytes {
-			return "", errTooLong
+		if strings.Count(s, before)*len(after) > MaxBytes {
+			return "", ErrTooLong
 		}
 		return strings.ReplaceAll(s, before, after), nil
 	}
@@ -72,18 +75,19 @@ func functions() template.FuncMap {
 	return all
 }
 
-var errTooLong = fmt.Errorf("the result would be longer than %d bytes", maxTextBytes)
+// ErrTooLong is wrapped by errors about a text that would be longer than [MaxBytes].
+var ErrTooLong = fmt.Errorf("the result would be longer than %d bytes", MaxBytes)
 
 func checkLength(s string) (string, error) {
-	if len(s) > maxTextBytes {
-		return "", errTooLong
+	if len(s) > MaxBytes {
+		return "", ErrTooLong
 	}
 	return s, nil
 }
 
 func indent(spaces int, s string) (string, error) {
-	if spaces < 0 || spaces > maxTextBytes || spaces*(1+strings.Count(s, "\n")) > maxTextBytes {
-		return "", errTooLong
+	if spaces < 0 || spaces > MaxBytes || spaces*(1+strings.Count(s, "\n")) > MaxBytes {
+		return "", ErrTooLong
 	}
 	pad := strings.Repeat(" ", spaces)
 	return pad + strings.ReplaceAll(s, "\n", "\n"+pad), nil
@@ -133,32 +137,29 @@ func checkSeq(args []int) error {
 }
 
 // keys lists the keys of maps, sorted, so that the same input gives the same bytes.
-func keys(maps ...map[string]any) []string {
+func keys(of ...map[string]any) []string {
 	all := []string{}
-	for _, m := range maps {
-		all = append(all, sortedKeys(m)...)
+	for _, m := range of {
+		all = append(all, slices.Sorted(maps.Keys(m))...)
 	}
 	return all
 }
 
 // values lists the values of a map in the order of its keys.
-func values(m map[string]any) []any { return append([]any{}, sortedValues(m)...) }
-
-// toYAML is YAML as yaml.v3 writes it, without the last line break. What cannot be written is empty.
-func toYAML(v any) string {
-	data, err := yaml.Marshal(v)
-	if err != nil {
-		return ""
+func values(m map[string]any) []any {
+	all := make([]any, 0, len(m))
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, m[key])
 	}
-	return strings.TrimSuffix(string(data), "\n")
+	return all
 }
 
-// stringify is toYAML with the lists in a map written as texts. Maps in it stay maps: that is how
+// stringify is toYaml with the lists in a map written as texts. Maps in it stay maps: that is how
 // Kalypso's function turns out, whose test for maps never meets the type that they have.
 func stringify(v any) string {
 	m, ok := v.(map[string]any)
 	if !ok {
-		return toYAML(v)
+		return yamlvalue.Marshal(v)
 	}
 	texts := make(map[string]any, len(m))
 	for key, value := range m {
@@ -171,7 +172,7 @@ func stringify(v any) string {
 			texts[key] = string(data)
 		}
 	}
-	return toYAML(texts)
+	return yamlvalue.Marshal(texts)
 }
 
 // hash identifies a value by a number. People have it in the names of objects, so it must stay the same.
@@ -199,5 +200,5 @@ func explainFunction(message string) string {
 	if _, ok := sprig.TxtFuncMap()[name]; ok {
 		return fmt.Sprintf("%s is not a pure function: the same platform would not always give the same files", name)
 	}
-	return finding.DidYouMean(name, sortedKeys(functions()))
+	return finding.DidYouMean(name, slices.Sorted(maps.Keys(functions())))
 }

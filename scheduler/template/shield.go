@@ -1,4 +1,4 @@
-package scheduler
+package template
 
 import (
 	"errors"
@@ -10,22 +10,22 @@ import (
 	"text/template"
 )
 
-// shield keeps text that came from an app team from being taken for a template. While a document is
+// Shield keeps text that came from an app team from being taken for a template. While a document is
 // evaluated, the braces in such text are hidden behind a letter that the platform uses nowhere; when it
 // is done, they come back. So nothing that an app team writes can begin or end an action, whatever it is
 // joined with, and it is rendered to the letter.
 //
 // Functions must not see the hidden form: toYaml would not quote, sha256sum would give another sum. They
 // get the true text, and what they make of it is hidden again.
-type shield struct {
+type Shield struct {
 	mark       string
 	hide, show *strings.Replacer
 }
 
-// newShield picks a letter that is in none of the platform's texts. In an app team's text it may be: it
+// NewShield picks a letter that is in none of the platform's texts. In an app team's text it may be: it
 // is hidden too. It is of a script without upper and lower case, and printable, so that whatever handles
 // it unawares leaves it as it is.
-func newShield(platform []string) *shield {
+func NewShield(platform []string) *Shield {
 	mark := "ꀀ" // the first of a thousand Yi syllables
 	for r := 'ꀀ'; r <= 'ꒌ'; r++ {
 		mark = string(r)
@@ -33,28 +33,31 @@ func newShield(platform []string) *shield {
 			break
 		}
 	}
-	return &shield{
+	return &Shield{
 		mark: mark,
 		hide: strings.NewReplacer(mark, mark+"0", "{", mark+"1", "}", mark+"2"),
 		show: strings.NewReplacer(mark+"0", mark, mark+"1", "{", mark+"2", "}"),
 	}
 }
 
+// Mark returns the letter behind which braces are hidden.
+func (s *Shield) Mark() string { return s.mark }
+
 // lift brings the braces back. A nil shield has none hidden.
-func (s *shield) lift(rendered []byte) []byte {
+func (s *Shield) lift(rendered []byte) []byte {
 	if s == nil {
 		return rendered
 	}
 	return []byte(s.show.Replace(string(rendered)))
 }
 
-// cover returns d with the app team's texts shielded.
-func (s *shield) cover(d data) data {
+// Cover returns d with the app team's texts shielded.
+func (s *Shield) Cover(d Data) Data {
 	d.Labels, d.Manifests = s.coverMap(d.Labels), s.coverMap(d.Manifests)
 	return d
 }
 
-func (s *shield) coverMap(m map[string]string) map[string]string {
+func (s *Shield) coverMap(m map[string]string) map[string]string {
 	covered := make(map[string]string, len(m))
 	for key, value := range m {
 		covered[s.hide.Replace(key)] = s.hide.Replace(value)
@@ -62,20 +65,8 @@ func (s *shield) coverMap(m map[string]string) map[string]string {
 	return covered
 }
 
-// hasBraces says whether any text of the app team's needs a shield.
-func (t *target) hasBraces() bool {
-	for _, texts := range []map[string]string{t.labels, t.spec.Manifests} {
-		for key, value := range texts {
-			if strings.ContainsAny(key, "{}") || strings.ContainsAny(value, "{}") {
-				return true
-			}
-		}
-	}
-	return false
-}
-
 // functions wraps all but those that only put values into maps: what these store must stay shielded.
-func (s *shield) functions(all template.FuncMap) template.FuncMap {
+func (s *Shield) functions(all template.FuncMap) template.FuncMap {
 	wrapped := template.FuncMap{}
 	for name, f := range all {
 		if !slices.Contains(mutating, name) {
@@ -112,7 +103,7 @@ func builtin(name string) func(...any) (any, error) {
 }
 
 // wrap gives f the true text of shielded arguments, and shields the results if there were any.
-func (s *shield) wrap(f reflect.Value) reflect.Value {
+func (s *Shield) wrap(f reflect.Value) reflect.Value {
 	return reflect.MakeFunc(f.Type(), func(args []reflect.Value) []reflect.Value {
 		shielded := false
 		for i, arg := range args {
@@ -135,8 +126,8 @@ func (s *shield) wrap(f reflect.Value) reflect.Value {
 	})
 }
 
-// holds says whether there is shielded text anywhere in v.
-func (s *shield) holds(v reflect.Value) bool {
+// holds reports whether there is shielded text anywhere in v.
+func (s *Shield) holds(v reflect.Value) bool {
 	switch v.Kind() {
 	case reflect.String:
 		return strings.Contains(v.String(), s.mark)
@@ -155,7 +146,7 @@ func (s *shield) holds(v reflect.Value) bool {
 			}
 		}
 	case reflect.Struct:
-		if d, ok := v.Interface().(data); ok {
+		if d, ok := v.Interface().(Data); ok {
 			return s.holds(reflect.ValueOf(d.Labels)) || s.holds(reflect.ValueOf(d.Manifests)) || s.holds(reflect.ValueOf(d.ConfigData))
 		}
 	}
@@ -193,7 +184,7 @@ func replaceText(v reflect.Value, r *strings.Replacer) reflect.Value {
 		}
 		return replaced
 	case reflect.Struct:
-		if d, ok := v.Interface().(data); ok {
+		if d, ok := v.Interface().(Data); ok {
 			d.Labels = replaceText(reflect.ValueOf(d.Labels), r).Interface().(map[string]string)
 			d.Manifests = replaceText(reflect.ValueOf(d.Manifests), r).Interface().(map[string]string)
 			d.ConfigData = replaceText(reflect.ValueOf(d.ConfigData), r).Interface().(map[string]any)

@@ -1,0 +1,80 @@
+package scheduler
+
+import (
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/template"
+)
+
+// permitsMissing reports whether t may print keys that are not there.
+func (t *templateObject) permitsMissing() bool {
+	return t.Metadata.Annotations[template.MissingKeysAnnotation].Value == template.MissingKeysKalypso
+}
+
+// checkMissingKeys warns about a value of the annotation that means nothing.
+func (t *templateObject) checkMissingKeys() []finding.Finding {
+	v, ok := t.Metadata.Annotations[template.MissingKeysAnnotation]
+	if !ok || t.permitsMissing() {
+		return nil
+	}
+	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{template.MissingKeysKalypso}), "annotation %s: there is no %q", template.MissingKeysAnnotation, v.Value)}
+}
+
+// missingKeysOf is why an assignment fails that prints keys which are not there.
+func missingKeysOf(missing []error) error {
+	if len(missing) == 0 {
+		return nil
+	}
+	return because(TemplateFailed, errors.Join(missing...))
+}
+
+// lackingAssignments is what several assignments print in one way without it being there.
+type lackingAssignments struct {
+	finding finding.Finding
+	first   string
+	more    int
+}
+
+// missingFindings keeps what assignments print without it being there to one finding for each place.
+type missingFindings []*lackingAssignments
+
+func (m *missingFindings) add(assignment string, missing []error) {
+	for _, err := range missing {
+		for _, f := range finding.In(err) {
+			i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == f })
+			if i >= 0 {
+				(*m)[i].more++
+			} else {
+				*m = append(*m, &lackingAssignments{finding: f, first: assignment})
+			}
+		}
+	}
+}
+
+// merge adds those of another cluster type.
+func (m *missingFindings) merge(other missingFindings) {
+	for _, o := range other {
+		i := slices.IndexFunc(*m, func(known *lackingAssignments) bool { return known.finding == o.finding })
+		if i >= 0 {
+			(*m)[i].more += o.more + 1
+		} else {
+			*m = append(*m, o)
+		}
+	}
+}
+
+func (m missingFindings) findings() []finding.Finding {
+	var all []finding.Finding
+	for _, l := range m {
+		f := l.finding
+		f.Message += " for " + l.first
+		if l.more > 0 {
+			f.Message += fmt.Sprintf(" and %d more", l.more)
+		}
+		all = append(all, f)
+	}
+	return all
+}

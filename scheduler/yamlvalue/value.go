@@ -1,0 +1,134 @@
+// Package yamlvalue handles the values of a platform's configuration as Kalypso does: it reads them as YAML 1.1, merges
+// those of several ConfigMaps, and writes them as yaml.v3 does.
+//
+// A value is what yaml.v2 reads: a string, number, boolean or nil, a []any, or a map[any]any. [Parse] reads one, [Merge]
+// puts a later one over an earlier one, [Marshal] writes one. A [Writer] writes many that have keys and parts in common,
+// with the same bytes and much faster.
+package yamlvalue
+
+import (
+	"reflect"
+	"strings"
+
+	yamlv2 "gopkg.in/yaml.v2"
+	"gopkg.in/yaml.v3"
+)
+
+// Parse reads a ConfigMap's value as Kalypso does: what YAML 1.1 takes for a map or a list is one,
+// anything else stays the text that it is, without quotes if it stands in single ones.
+func Parse(s string) any {
+	if trimmed := strings.TrimSpace(s); strings.HasPrefix(trimmed, "'") && strings.HasSuffix(trimmed, "'") {
+		return strings.Trim(trimmed, "'")
+	}
+	var value any
+	if yamlv2.Unmarshal([]byte(s), &value) != nil {
+		return s
+	}
+	switch value.(type) {
+	case []any, map[any]any:
+		return value
+	default:
+		return s
+	}
+}
+
+// IsStructured reports whether v is a map or a list.
+func IsStructured(v any) bool {
+	switch v.(type) {
+	case []any, map[any]any:
+		return true
+	default:
+		return false
+	}
+}
+
+// Merge puts a later value over an earlier one, which it may change. Maps merge key by key. Lists are
+// appended, but a map in a list merges into each earlier one of the same name, and maps without a name
+// have the same. Of anything else the later wins.
+func Merge(earlier, later any) any {
+	switch later := later.(type) {
+	case []any:
+		if list, ok := earlier.([]any); ok {
+			return mergeLists(list, later)
+		}
+	case map[any]any:
+		if m, ok := earlier.(map[any]any); ok {
+			for key, value := range later {
+				if old, ok := m[key]; ok {
+					value = Merge(old, value)
+				}
+				m[key] = value
+			}
+			return m
+		}
+	}
+	return later
+}
+
+func mergeLists(list, later []any) []any {
+	for _, value := range later {
+		item, isMap := value.(map[any]any)
+		merged := false
+		for i := range list {
+			if old, ok := list[i].(map[any]any); ok && isMap && reflect.DeepEqual(old["name"], item["name"]) {
+				list[i], merged = Merge(old, value), true
+			}
+		}
+		if !merged {
+			list = append(list, value)
+		}
+	}
+	return list
+}
+
+// Clone copies maps and lists all the way down.
+func Clone(v any) any {
+	switch v := v.(type) {
+	case map[string]any:
+		c := make(map[string]any, len(v))
+		for key, value := range v {
+			c[key] = Clone(value)
+		}
+		return c
+	case map[any]any:
+		c := make(map[any]any, len(v))
+		for key, value := range v {
+			c[key] = Clone(value)
+		}
+		return c
+	case []any:
+		c := make([]any, len(v))
+		for i, value := range v {
+			c[i] = Clone(value)
+		}
+		return c
+	default:
+		return v
+	}
+}
+
+// MapStrings replaces the strings of a value, but not the keys of its maps.
+func MapStrings(v any, replace func(string) any) any {
+	switch v := v.(type) {
+	case string:
+		return replace(v)
+	case map[any]any:
+		for key, value := range v {
+			v[key] = MapStrings(value, replace)
+		}
+	case []any:
+		for i, value := range v {
+			v[i] = MapStrings(value, replace)
+		}
+	}
+	return v
+}
+
+// Marshal returns the YAML of v as yaml.v3 writes it, without the last line break. What cannot be written is empty.
+func Marshal(v any) string {
+	data, err := yaml.Marshal(v)
+	if err != nil {
+		return ""
+	}
+	return strings.TrimSuffix(string(data), "\n")
+}
