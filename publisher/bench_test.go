@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -53,7 +54,7 @@ func BenchmarkDeltas(b *testing.B) {
 	w.now = w.now.Add(time.Hour)
 	opts := w.opts
 	opts.Now = func() time.Time { return w.now }
-	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), opts)
+	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), opts)
 	require.NoError(b, err)
 	pl, err := p.plan(b.Context(), w.result.ClusterTypes[0])
 	require.NoError(b, err)

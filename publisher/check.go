@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/program"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // The names in the folder that a check gets.
@@ -96,7 +97,7 @@ func (p *publication) check(ctx context.Context, plans []*plan) error {
 
 // isDue says whether pl would be released.
 func (p *publication) isDue(ctx context.Context, pl *plan) (bool, error) {
-	if pl.result.Result == OutcomeFailed {
+	if pl.result.Result == releases.OutcomeFailed {
 		return false, nil
 	}
 	if pl.standing.verified == nil {

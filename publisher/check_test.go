@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // seen runs a publish with checks, and returns what they said.
@@ -99,7 +100,7 @@ func TestAnInterruptedCheckPublishesNothing(t *testing.T) {
 func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
-	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), w.opts)
+	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), w.opts)
 	require.NoError(t, err)
 	var out bytes.Buffer
 	p.opts.Checks, p.opts.CheckOutput = []string{"ls tree"}, &out

@@ -12,7 +12,10 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // document is a trust document of w's platform, in which one of roots may sign the next, and all of
@@ -47,7 +50,7 @@ func (w *world) putTrust(version int64, envelope []byte) {
 	blobs, err := bundle.TrustManifest(envelope)
 	require.NoError(w.t, err)
 	for _, b := range blobs {
-		require.NoError(w.t, pushBlob(w.t.Context(), repo, b))
+		require.NoError(w.t, releases.PushBlob(w.t.Context(), repo, b))
 	}
 	require.NoError(w.t, repo.Tag(w.t.Context(), blobs[len(blobs)-1].Descriptor, bundle.TrustTag(version)))
 }
@@ -55,35 +58,35 @@ func (w *world) putTrust(version int64, envelope []byte) {
 func TestTrustDocumentsGoAlongAndSayWhoMustHaveSigned(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
-	root, second := newKeyForTest(t), newKeyForTest(t)
+	root, second := keytest.New(t), keytest.New(t)
 	first := w.document(1, 1, []*keys.Key{root}, []*keys.Key{second}, root)
 	w.mustPublish() // in epoch 0, with a key that only version 2 names
 	w.putTrust(1, first)
 	m := w.mirror("layout")
-	_, err := w.copyTo(m, CopyOptions{Trust: first})
+	_, err := w.copyTo(m, catalog.CopyOptions{Trust: first})
 	refused(t, err, bundle.OldEpoch)
 	require.NoFileExists(t, m.dir+"/index.json")
 
-	done := w.mustCopyTo(m, CopyOptions{Keys: trustIn(w.key).Keys})
+	done := w.mustCopyTo(m, catalog.CopyOptions{Keys: trustIn(w.key).Keys})
 	require.Equal(t, "trust", done.Items[0].Kind)
-	require.Equal(t, resultsAs(done, OutcomeCopied), results(done))
+	require.Equal(t, resultsAs(done, catalog.OutcomeCopied), results(done))
 	require.Equal(t, w.allTags(), m.allTags())
 
 	other := w.document(1, 1, []*keys.Key{second}, []*keys.Key{second}, second)
-	_, err = w.copyTo(m, CopyOptions{Trust: other})
+	_, err = w.copyTo(m, catalog.CopyOptions{Trust: other})
 	refused(t, err, bundle.TrustDocumentRejected)
-	_, err = w.copyTo(m, CopyOptions{Trust: w.document(1, 1, []*keys.Key{root}, []*keys.Key{root})})
+	_, err = w.copyTo(m, catalog.CopyOptions{Trust: w.document(1, 1, []*keys.Key{root}, []*keys.Key{root})})
 	refused(t, err, bundle.TrustDocumentRejected)
 
 	w.putTrust(2, w.document(2, 1, []*keys.Key{root}, []*keys.Key{w.key}, second)) // not by version 1's root
-	_, err = w.copyTo(m, CopyOptions{Trust: first})
+	_, err = w.copyTo(m, catalog.CopyOptions{Trust: first})
 	refused(t, err, bundle.TrustDocumentRejected)
 	w.putTrust(2, w.document(2, 1, []*keys.Key{root}, []*keys.Key{w.key}, root))
 	w.putTrust(4, w.document(4, 1, []*keys.Key{root}, []*keys.Key{w.key}, root))
-	done, err = w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{})
+	done, err = w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{})
 	require.NoError(t, err)
-	require.Equal(t, map[string]Outcome{
-		"trust:v1": OutcomeUnchanged, "trust:v2": OutcomeCopied, done.Items[2].Repository + ":" + done.Items[2].Tag: OutcomeUnchanged,
+	require.Equal(t, map[string]releases.Outcome{
+		"trust:v1": releases.OutcomeUnchanged, "trust:v2": catalog.OutcomeCopied, done.Items[2].Repository + ":" + done.Items[2].Tag: releases.OutcomeUnchanged,
 	}, results(done))
 	require.Len(t, done.Warnings, 1)
 	require.Contains(t, done.Warnings[0], "trust has v4, but not v3")
@@ -93,29 +96,29 @@ func TestReleasesOfATrustDocumentNeedItsThreshold(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
 	w.mustPublish()
-	root, second := newKeyForTest(t), newKeyForTest(t)
+	root, second := keytest.New(t), keytest.New(t)
 	first := w.document(1, 1, []*keys.Key{root}, []*keys.Key{root}, root)
 	w.putTrust(1, first)
 	w.putTrust(2, w.document(2, 2, []*keys.Key{root}, []*keys.Key{w.key, second}, root)) // both have to sign, in epoch 2
 	m := w.mirror("layout")
 	latest := w.releaseInEpoch(2, w.key, w.key)
-	_, err := w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{Trust: first})
+	_, err := w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{Trust: first})
 	refused(t, err, bundle.BelowThreshold)
 	require.NoFileExists(t, m.dir+"/index.json")
 	w.sign("bundles/dev/drone", latest, w.key, second)
-	done, err := w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{Trust: first})
+	done, err := w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{Trust: first})
 	require.NoError(t, err)
-	require.Equal(t, resultsAs(done, OutcomeCopied), results(done))
+	require.Equal(t, resultsAs(done, catalog.OutcomeCopied), results(done))
 	require.Equal(t, "s2-1", done.Items[2].Tag)
 
 	// The highest sequence of an epoch that is over does not hold the next one back.
 	m = w.mirror("layout")
 	m.now = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	m.mustPublish()
-	done, err = w.copyBundleTo(m, "bundles/dev/drone", CopyOptions{})
+	done, err = w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{})
 	require.NoError(t, err)
 	require.Zero(t, done.Kept())
-	_, err = w.copyTo(m, CopyOptions{Trust: first})
+	_, err = w.copyTo(m, catalog.CopyOptions{Trust: first})
 	refused(t, err, bundle.OldEpoch) // the record is of epoch 0
 }
 
@@ -133,7 +136,7 @@ func (w *world) releaseInEpoch(epoch int64, keys ...*keys.Key) *bundle.Verified 
 	manifest := bundle.NewBlob(v.Manifest.MediaType, data)
 	repo := w.repository("bundles/dev/drone")
 	for _, b := range []bundle.Blob{config, manifest} {
-		require.NoError(w.t, pushBlob(w.t.Context(), repo, b))
+		require.NoError(w.t, releases.PushBlob(w.t.Context(), repo, b))
 	}
 	v.Descriptor = manifest.Descriptor
 	w.sign("bundles/dev/drone", &v, keys...)
@@ -145,7 +148,7 @@ func (w *world) releaseInEpoch(epoch int64, keys ...*keys.Key) *bundle.Verified 
 func TestATrustDocumentIsNeverReplacedByAnother(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
-	a, b := newKeyForTest(t), newKeyForTest(t)
+	a, b := keytest.New(t), keytest.New(t)
 	full := w.document(1, 1, []*keys.Key{a, b}, []*keys.Key{w.key}, a, b)
 	w.mustPublish()
 	w.putTrust(1, full)
@@ -154,18 +157,18 @@ func TestATrustDocumentIsNeverReplacedByAnother(t *testing.T) {
 	m.putTrust(1, w.document(1, 1, []*keys.Key{a}, []*keys.Key{w.key}, a))
 	w.now = m.now
 	before := m.state()
-	_, err := w.copyTo(m, CopyOptions{})
+	_, err := w.copyTo(m, catalog.CopyOptions{})
 	refused(t, err, bundle.TrustDocumentRejected)
 	require.Equal(t, before, m.state(), "nothing was written")
-	require.Equal(t, OutcomeCopied, results(w.mustCopyTo(m, CopyOptions{Force: true}))["trust:v1"])
+	require.Equal(t, catalog.OutcomeCopied, results(w.mustCopyTo(m, catalog.CopyOptions{Force: true}))["trust:v1"])
 
 	// Of the same document, the one with more signatures stays.
 	less := w.document(1, 1, []*keys.Key{a, b}, []*keys.Key{w.key}, a)
 	m.putTrust(1, less)
-	require.Equal(t, OutcomeUpdated, results(w.mustCopyTo(m, CopyOptions{}))["trust:v1"])
+	require.Equal(t, catalog.OutcomeUpdated, results(w.mustCopyTo(m, catalog.CopyOptions{}))["trust:v1"])
 	w.putTrust(1, less)
-	done := w.mustCopyTo(m, CopyOptions{})
-	require.Equal(t, OutcomeUnchanged, results(done)["trust:v1"])
+	done := w.mustCopyTo(m, catalog.CopyOptions{})
+	require.Equal(t, releases.OutcomeUnchanged, results(done)["trust:v1"])
 	require.Zero(t, done.Kept())
 	envelope, err := bundle.FetchTrust(t.Context(), m.repository("trust"), 1)
 	require.NoError(t, err)
@@ -177,15 +180,15 @@ func TestSignaturesThatOnlyTheDestinationHasAreKept(t *testing.T) {
 	w := newWorld(t, "layout")
 	w.mustPublish()
 	m := w.mirror("registry")
-	w.mustCopyTo(m, CopyOptions{})
+	w.mustCopyTo(m, catalog.CopyOptions{})
 	v := w.verified("drone", "latest")
 
 	// The site signs, too, in place of what was there; another key of the platform signs where it came from.
-	site, late := newKeyForTest(t), newKeyForTest(t)
+	site, late := keytest.New(t), keytest.New(t)
 	m.sign("bundles/dev/drone", v, w.key, site)
 	w.sign("bundles/dev/drone", v, w.key, late)
-	for _, want := range []Outcome{OutcomeUpdated, OutcomeUnchanged} {
-		done := w.mustCopyTo(m, CopyOptions{})
+	for _, want := range []releases.Outcome{catalog.OutcomeUpdated, releases.OutcomeUnchanged} {
+		done := w.mustCopyTo(m, catalog.CopyOptions{})
 		require.Equal(t, want, done.Items[0].Result)
 		for _, key := range []*keys.Key{w.key, site, late} {
 			_, err := bundle.Verify(t.Context(), m.repository("bundles/dev/drone"), v.Descriptor, trustIn(key))
@@ -206,7 +209,7 @@ func (w *world) sign(repository string, v *bundle.Verified, keys ...*keys.Key) {
 	signed, err := bundle.SignManifest(v.Descriptor.Digest, w.loc.Name(repository), all...)
 	require.NoError(w.t, err)
 	for _, b := range append(signed.Blobs, signed.Manifest) {
-		require.NoError(w.t, pushBlob(w.t.Context(), repo, b))
+		require.NoError(w.t, releases.PushBlob(w.t.Context(), repo, b))
 	}
 	require.NoError(w.t, repo.Tag(w.t.Context(), signed.Manifest.Descriptor, bundle.SignatureTag(v.Descriptor.Digest)))
 }
@@ -224,7 +227,7 @@ func TestAReleaseThatComesDuringACopyIsNotUndone(t *testing.T) {
 		}
 		return false
 	}
-	done := w.mustCopyTo(m, CopyOptions{})
+	done := w.mustCopyTo(m, catalog.CopyOptions{})
 	require.NotZero(t, done.Kept())
 	require.Equal(t, m.now.Unix(), m.verified("drone", "latest").Release.Sequence)
 	require.Equal(t, w.now.Unix(), m.verified("drone", done.Items[0].Tag).Release.Sequence)

@@ -10,6 +10,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -24,7 +26,7 @@ type Planned struct {
 // Compare says what publishing planned to a registry or layout would change. What is there must be signed
 // as trust asks: the error is a *bundle.Refusal where it is not. It reads only, and fetches the files of those
 // cluster types alone whose content digest differs.
-func Compare(ctx context.Context, planned Planned, to oci.Location, trust Trust, opts PublishOptions) (*Difference, error) {
+func Compare(ctx context.Context, planned Planned, to oci.Location, trust trust.Signers, opts PublishOptions) (*Difference, error) {
 	opts.Unread = planned.Loaded.Unread
 	p, err := newPublication(planned.Result, to, nil, trust, opts)
 	if err != nil {
@@ -107,7 +109,7 @@ func (c *comparison) release(ctx context.Context, p *publication, ct scheduler.C
 		return nil, err
 	}
 	if tag := pl.standing.foreign; tag != "" {
-		return nil, foreign(tag + " is not a release " + p.trust.signedText())
+		return nil, foreign(tag + " is not a release " + p.trust.SignedText())
 	}
 	if len(pl.lanes) > 0 {
 		return c.rings(ctx, p, pl)
@@ -130,11 +132,11 @@ func (c *comparison) against(ctx context.Context, pl *plan, last *bundle.Verifie
 		d.against(last)
 		return d, nil
 	}
-	tree, err := openTree(ctx, pl.repo, last.Tree, last.Release.Content)
+	tree, err := releases.OpenTree(ctx, pl.repo, last.Tree, last.Release.Content)
 	if err != nil {
 		return nil, err
 	}
-	d, err := c.clusterType(ctx, now, &standingTree{files: tree.root.FS(), listed: tree.assignments})
+	d, err := c.clusterType(ctx, now, &standingTree{files: tree.Root.FS(), listed: tree.Assignments})
 	if d.against(last); d.Result == StandingUnchanged {
 		d.Result = StandingChanged // what is held says so
 	}
@@ -147,7 +149,7 @@ func (d *TypeDifference) against(last *bundle.Verified) {
 }
 
 func (d *TypeDifference) blocked(pl *plan) *TypeDifference {
-	if pl.result.Result == OutcomeFailed {
+	if pl.result.Result == releases.OutcomeFailed {
 		d.Result, d.Blocked = StandingBlocked, pl.result.Reason
 	}
 	return d

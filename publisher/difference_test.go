@@ -15,8 +15,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/examples"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -61,7 +63,7 @@ func (w *world) compare(p Planned) (*Difference, error) {
 	if opts.Now == nil {
 		opts.Now = func() time.Time { return w.now }
 	}
-	return Compare(w.t.Context(), p, w.loc, pinnedBy([]*keys.Key{w.key}), opts)
+	return Compare(w.t.Context(), p, w.loc, trust.PinnedBy([]*keys.Key{w.key}), opts)
 }
 
 // told writes a difference in lines: what people would be told, without numbers.
@@ -326,12 +328,12 @@ func TestUnchangedFilesAreNotFetched(t *testing.T) {
 func TestWhatCannotBeVerifiedIsNotComparedWith(t *testing.T) {
 	state, w := newCoffee(t), newWorld(t, "layout")
 	w.publishCoffee(state.planned())
-	w.key = newKeyForTest(t)
+	w.key = keytest.New(t)
 	_, err := w.compare(state.planned())
 	var refusal *bundle.Refusal
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.UntrustedKey, refusal.Reason)
-	_, err = Compare(t.Context(), state.planned(), w.loc, Trust{}, PublishOptions{})
+	_, err = Compare(t.Context(), state.planned(), w.loc, trust.Signers{}, PublishOptions{})
 	require.ErrorAs(t, err, &refusal, "nobody is trusted")
 }
 
@@ -347,7 +349,7 @@ func TestAPlanSaysThatPublishingWouldBeRefused(t *testing.T) {
 		{q.now, nil},
 		{q.chain.Current().ExpiresAt, []string{"publishing would be refused: Expired: version 1 of the trust document expired at 2029-08-17T12:00:00Z, and nothing new is taken under it"}},
 	} {
-		d, err := Compare(t.Context(), plan, w.loc, TrustOf(q.chain), PublishOptions{Now: func() time.Time { return tc.now }})
+		d, err := Compare(t.Context(), plan, w.loc, trust.Of(q.chain), PublishOptions{Now: func() time.Time { return tc.now }})
 		require.NoError(t, err)
 		require.Equal(t, tc.warnings, d.Warnings)
 	}

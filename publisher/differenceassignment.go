@@ -12,13 +12,14 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // changed compares an assignment with what it was; nil where both are the same.
 func (c *comparison) changed(ctx context.Context, a scheduler.Assignment, was bundle.Assignment, old *standingTree) (*AssignmentDifference, error) {
 	files := filesOf(a)
-	now := listed(a, files)
+	now := pack.Line(a, files)
 	d := &AssignmentDifference{Name: a.Name, Change: ChangeChanged, Workspace: a.Workspace}
 	if !old.namesOnly {
 		if d.Fields = compareFields(was, now); len(d.Fields) == 0 && was.Content == now.Content {

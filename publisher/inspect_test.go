@@ -15,6 +15,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/keytest"
 )
 
 func (w *world) reference(s string) oci.Reference {
@@ -28,12 +30,12 @@ func TestVerifyReference(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		_, p := w.mustPublish()
 		keys := trustIn(w.key)
-		got, err := VerifyReference(t.Context(), w.reference("bundles/dev/drone"), keys, w.now, w.opts.OCI)
+		got, err := catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), keys, w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, "bundle", got.Kind)
 		require.Equal(t, row(t, p, "drone").Digest, got.Digest)
 		require.Equal(t, 2, *got.Assignments)
-		got, err = VerifyReference(t.Context(), w.reference("environments/dev:latest"), keys, w.now, w.opts.OCI)
+		got, err = catalog.Verify(t.Context(), w.reference("environments/dev:latest"), keys, w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, "environment", got.Kind)
 		require.Len(t, got.ClusterTypes, 3)
@@ -45,15 +47,15 @@ func TestVerifyReference(t *testing.T) {
 			now   time.Time
 			want  bundle.Reason
 		}{
-			{"another key", trustIn(newKeyForTest(t)), w.now, bundle.UntrustedKey},
+			{"another key", trustIn(keytest.New(t)), w.now, bundle.UntrustedKey},
 			{"no key", bundle.Trust{}, w.now, bundle.UntrustedKey},
 			{"after it expired", keys, w.now.AddDate(0, 0, 90), bundle.Expired},
 		} {
-			_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), tc.trust, tc.now, w.opts.OCI)
+			_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), tc.trust, tc.now, w.opts.OCI)
 			require.ErrorAs(t, err, &refusal, tc.name)
 			require.Equal(t, tc.want, refusal.Reason, tc.name)
 		}
-		_, err = VerifyReference(t.Context(), w.reference("bundles/dev/none"), keys, w.now, w.opts.OCI)
+		_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/none"), keys, w.now, w.opts.OCI)
 		require.ErrorIs(t, err, errdef.ErrNotFound)
 	})
 }
@@ -67,7 +69,7 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 	unsigned := strings.ReplaceAll(string(index), "bundles/dev/drone/sha256-", "bundles/dev/drone/hidden-")
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "index.json"), []byte(unsigned), 0o600))
 	var refusal *bundle.Refusal
-	_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
+	_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
 	require.ErrorAs(t, err, &refusal)
 	require.Equal(t, bundle.Unsigned, refusal.Reason)
 	require.NoError(t, os.WriteFile(filepath.Join(w.dir, "index.json"), index, 0o600))
@@ -80,7 +82,7 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 		changed := bytes.Clone(data)
 		changed[at] ^= 1
 		require.NoError(t, os.WriteFile(layer, changed, 0o600))
-		_, err = VerifyReference(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
+		_, err = catalog.Verify(t.Context(), w.reference("bundles/dev/drone"), trustIn(w.key), w.now, oci.Options{})
 		require.ErrorAs(t, err, &refusal, "byte %d", at)
 	}
 	left, err := os.ReadDir(os.TempDir())
@@ -91,12 +93,12 @@ func TestAnUnsignedBundleAndAChangedLayerAreRefused(t *testing.T) {
 func TestInspectShowsWhatLiesThere(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		w.mustPublish()
-		got, err := Inspect(t.Context(), w.reference("bundles/dev/drone"), w.opts.OCI)
+		got, err := catalog.Inspect(t.Context(), w.reference("bundles/dev/drone"), w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, 1, got.Signatures)
 		require.Equal(t, "drone", got.Release.ClusterType)
 		require.Len(t, got.Assignments, 2)
-		_, err = Inspect(t.Context(), w.reference("environments/dev"), w.opts.OCI)
+		_, err = catalog.Inspect(t.Context(), w.reference("environments/dev"), w.opts.OCI)
 		require.ErrorContains(t, err, "no bundle")
 	})
 }
@@ -106,16 +108,16 @@ func TestList(t *testing.T) {
 		w.mustPublish()
 		w.result.Environment = "stage"
 		w.mustPublish()
-		names := func(list []Listed) (names []string) {
+		names := func(list []catalog.Listed) (names []string) {
 			for _, l := range list {
 				names = append(names, l.Environment+"/"+l.ClusterType)
 			}
 			return names
 		}
-		list, err := List(t.Context(), w.loc, "", w.now, w.opts.OCI)
+		list, err := catalog.List(t.Context(), w.loc, "", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, []string{"dev/drone", "dev/large", "dev/small", "stage/drone", "stage/large", "stage/small"}, names(list))
-		list, err = List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
+		list, err = catalog.List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, []string{"dev/drone", "dev/large", "dev/small"}, names(list))
 	})
@@ -131,9 +133,9 @@ func TestListFollowsTheRecordWhereTheRegistryHasNoCatalog(t *testing.T) {
 		}
 		return denied
 	}
-	_, err := List(t.Context(), w.loc, "", w.now, w.opts.OCI)
+	_, err := catalog.List(t.Context(), w.loc, "", w.now, w.opts.OCI)
 	require.True(t, errors.Is(err, errors.ErrUnsupported), "%v", err)
-	list, err := List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
+	list, err := catalog.List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 	require.NoError(t, err)
 	require.Len(t, list, 3)
 }

@@ -21,7 +21,11 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -40,7 +44,7 @@ const (
 // TestAHostileTeamChangesNothingForOthers publishes a platform of five teams, and then again with a sixth one that
 // does its worst. The release that follows has, of the five, the same bytes.
 func TestAHostileTeamChangesNothingForOthers(t *testing.T) {
-	key := newKeyForTest(t)
+	key := keytest.New(t)
 	first := t.TempDir()
 	publishTeams(t, key, oci.Location{Dir: first}, nil)
 	before := honestContent(t, key, oci.Location{Dir: first})
@@ -86,10 +90,10 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	}
 	opts := PublishOptions{Unread: loaded.Unread}
 	render := scheduler.Options{
-		RefuseMissing: true, Incomplete: len(loaded.Unread) > 0, LastRelease: LastReleases(loaded, loc, Trust{}, []*keys.Key{key}, opts),
+		RefuseMissing: true, Incomplete: len(loaded.Unread) > 0, LastRelease: LastReleases(loaded, loc, trust.Signers{}, []*keys.Key{key}, opts),
 	}
 	if len(loaded.Unread) == 0 {
-		opts.Packed = NewPacker(nil)
+		opts.Packed = pack.NewPacker(nil)
 		render.Each = opts.Packed.Take
 	}
 	result, err := m.Render(ctx, render)
@@ -98,7 +102,7 @@ func publishTeams(t *testing.T, key *keys.Key, loc oci.Location, team *hostile) 
 	done, err := Publish(ctx, result, loc, []*keys.Key{key}, opts)
 	require.NoError(t, err, "%v", team)
 	for _, ct := range done.ClusterTypes {
-		require.NotEqual(t, OutcomeFailed, ct.Result, "%s: %s, after %v", ct.ClusterType, ct.Reason, team)
+		require.NotEqual(t, releases.OutcomeFailed, ct.Result, "%s: %s, after %v", ct.ClusterType, ct.Reason, team)
 	}
 }
 
@@ -113,16 +117,16 @@ func honestContent(t *testing.T, key *keys.Key, loc oci.Location) map[string]str
 		require.NoError(t, err)
 		v, err := bundle.Verify(t.Context(), repo, desc, trustIn(key))
 		require.NoError(t, err)
-		tree, err := openTree(t.Context(), repo, v.Tree, v.Release.Content)
+		tree, err := releases.OpenTree(t.Context(), repo, v.Tree, v.Release.Content)
 		require.NoError(t, err)
-		list, err := tree.root.ReadFile(bundle.AssignmentsPath)
+		list, err := tree.Root.ReadFile(bundle.AssignmentsPath)
 		require.NoError(t, err)
 		lines := strings.Split(string(list), "\n")
-		for i, a := range tree.assignments {
+		for i, a := range tree.Assignments {
 			if a.Registration == "evil" {
 				continue
 			}
-			files, err := tree.files(a)
+			files, err := tree.Files(a)
 			require.NoError(t, err)
 			text := lines[i]
 			for _, f := range files {

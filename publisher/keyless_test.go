@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/sigstoretest"
 )
@@ -48,22 +49,22 @@ func TestAKeylessSignatureIsVerified(t *testing.T) {
 	require.NoError(t, err)
 	for _, name := range []string{"bundles/dev/drone", "environments/dev"} {
 		repo, d := w.resolved(name)
-		_, err = VerifyReferenceKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
+		_, err = catalog.VerifyKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
 		require.ErrorContains(t, err, "is signed, but by no certificate")
 
 		// Signed half a year ago, when the certificate was valid, as the log says.
 		at := w.now.AddDate(0, -6, 0)
 		require.NoError(t, sigstore.Sign(t.Context(), repo, d, sigstoretest.Signing{Subject: releaser, Issuer: provider, At: at, LoggedAfter: time.Minute}))
-		got, err := VerifyReferenceKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
+		got, err := catalog.VerifyKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, &keys.Identity{Subject: releaser, Issuer: provider, LoggedAt: at.Add(time.Minute)}, got.Identity)
 		require.Equal(t, d, got.Digest)
 		require.Empty(t, got.Keys)
 
-		_, err = VerifyReference(t.Context(), w.reference(name), trustIn(w.key), w.now, w.opts.OCI)
+		_, err = catalog.Verify(t.Context(), w.reference(name), trustIn(w.key), w.now, w.opts.OCI)
 		require.ErrorContains(t, err, string(bundle.UntrustedKey))
 	}
-	_, err = VerifyReferenceKeyless(t.Context(), w.reference("bundles/dev/drone"), trust, w.now.AddDate(1, 0, 0), w.opts.OCI)
+	_, err = catalog.VerifyKeyless(t.Context(), w.reference("bundles/dev/drone"), trust, w.now.AddDate(1, 0, 0), w.opts.OCI)
 	require.ErrorContains(t, err, string(bundle.Expired))
 }
 
@@ -135,7 +136,7 @@ func TestKeylessSignaturesThatAreNotTrusted(t *testing.T) {
 	} {
 		t.Run(tc.name, func(t *testing.T) {
 			require.NoError(t, tc.by.Sign(t.Context(), repo, d, tc.signing))
-			got, err := VerifyReferenceKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
+			got, err := catalog.VerifyKeyless(t.Context(), w.reference(name), trust, w.now, w.opts.OCI)
 			require.Nil(t, got)
 			var refusal *bundle.Refusal
 			require.ErrorAs(t, err, &refusal)

@@ -10,16 +10,18 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // LastReleases returns the function for [scheduler.Options].LastRelease by which Publish and Compare with the same
-// arguments render. It reads the releases at a registry or layout that are signed as trust asks; where that trusts
+// arguments render. It reads the releases at a registry or layout that are signed as signers asks; where that trusts
 // nobody, the public halves of keys are pinned, as in Publish. Of a release that cannot be verified it says nothing,
 // since Publish says it. Nothing is read before somebody asks.
-func LastReleases(loaded *platform.Loaded, to oci.Location, trust Trust, keys []*keys.Key, opts PublishOptions) func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
-	if len(trust.Keys) == 0 {
-		trust = pinnedBy(keys)
+func LastReleases(loaded *platform.Loaded, to oci.Location, signers trust.Signers, keys []*keys.Key, opts PublishOptions) func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+	if len(signers.Keys) == 0 {
+		signers = trust.PinnedBy(keys)
 	}
 	l := &lastReleases{open: func() (*publication, error) {
 		rings, err := loaded.Model.Rings()
@@ -27,7 +29,7 @@ func LastReleases(loaded *platform.Loaded, to oci.Location, trust Trust, keys []
 			return nil, err
 		}
 		environment := &scheduler.Result{Environment: loaded.Model.EnvironmentName(), Platform: loaded.Model.PlatformName(), Rings: rings}
-		return newPublication(environment, to, nil, trust, PublishOptions{Platform: opts.Platform, Rings: opts.Rings, OCI: opts.OCI, Now: opts.Now})
+		return newPublication(environment, to, nil, signers, PublishOptions{Platform: opts.Platform, Rings: opts.Rings, OCI: opts.OCI, Now: opts.Now})
 	}}
 	return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
 		list, err := l.of(ctx, clusterType)
@@ -75,14 +77,14 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 // lastAssignments lists what is in the release that failed assignments would keep their content from.
 func (p *publication) lastAssignments(ctx context.Context, clusterType string) ([]bundle.Assignment, error) {
 	pl := &plan{clusterType: scheduler.ClusterTypeResult{Name: clusterType}}
-	if err := p.find(ctx, pl); err != nil || pl.result.Result == OutcomeFailed {
+	if err := p.find(ctx, pl); err != nil || pl.result.Result == releases.OutcomeFailed {
 		return nil, err
 	}
 	v, err := p.lastVerified(ctx, pl)
 	if v == nil || err != nil {
 		return nil, err
 	}
-	list, err := readTree(ctx, pl.repo, v.Tree, v.Release.Content)
+	list, err := releases.ReadTree(ctx, pl.repo, v.Tree, v.Release.Content)
 	if err != nil {
 		return nil, lostIfRefused(err, "release %s", v.Release.Tag())
 	}

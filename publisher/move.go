@@ -13,7 +13,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -41,13 +44,13 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 	if _, err := bundle.ParseReleaseQuery(move.Above); err != nil && move.Above != "" {
 		return nil, &usage.Error{Err: err}
 	}
-	trust := opts.Trust
-	if !trust.Documented() {
-		trust = pinnedBy(keys)
+	signers := opts.Trust
+	if !signers.Documented() {
+		signers = trust.PinnedBy(keys)
 	}
-	p, err := newPublication(&scheduler.Result{Environment: move.Environment}, to, keys, trust, opts)
+	p, err := newPublication(&scheduler.Result{Environment: move.Environment}, to, keys, signers, opts)
 	if err == nil {
-		err = trust.checkKeys(keys)
+		err = signers.CheckKeys(keys)
 	}
 	if err != nil {
 		return nil, err
@@ -55,8 +58,8 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 	if err = p.takePlatform(ctx); err == nil {
 		err = p.mayPublish(ctx)
 	}
-	for round := 1; err == nil && round <= maxRaces; round++ {
-		if err = p.move(ctx, move); !errors.Is(err, errRace) || round == maxRaces {
+	for round := 1; err == nil && round <= releases.MaxRaces; round++ {
+		if err = p.move(ctx, move); !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
 			break
 		}
 		err = nil
@@ -80,7 +83,7 @@ func (p *publication) takePlatform(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	r, err := readRecord(ctx, repo, desc)
+	r, err := releases.ReadRecord(ctx, repo, desc)
 	if err == nil {
 		p.done.Platform = r.Platform
 	}
@@ -118,7 +121,7 @@ func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, er
 		return nil, err
 	}
 	if p.record == nil {
-		return nil, &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", move.Environment, p.trust.signedText())}
+		return nil, &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", move.Environment, p.trust.SignedText())}
 	}
 	p.done.BaseCommit, p.done.EnvironmentCommit = p.record.Record.BaseCommit, p.record.Record.EnvironmentCommit
 	named := p.record.Record.Rings
@@ -146,7 +149,7 @@ func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, er
 		return nil, lost("the release of %s is not there", lanesText(pl.lanes[at:at+1]))
 	}
 	pl.aim = pl.lanes[at : at+1]
-	assignments, err := readTree(ctx, repo, pl.force.release.Tree, pl.force.release.Release.Content)
+	assignments, err := releases.ReadTree(ctx, repo, pl.force.release.Tree, pl.force.release.Release.Content)
 	pl.result.Assignments = len(assignments)
 	return pl, err
 }
@@ -156,18 +159,18 @@ func (p *publication) accepted(ctx context.Context, pl *plan, move MoveOptions) 
 	if move.Above == "" {
 		return orderOf(newestRelease(pl.lanes)), nil
 	}
-	if place, ok := placeOf("s", move.Above); ok {
+	if place, ok := releases.PlaceOf("s", move.Above); ok {
 		return place, nil
 	}
 	stream := bundle.Stream{Environment: move.Environment, ClusterType: move.ClusterType}
 	ref := oci.Reference{Location: p.to, Repository: stream.Repository(), Tag: move.Above}
-	desc, err := findRelease(ctx, pl.repo, ref, errdef.ErrNotFound)
+	desc, err := catalog.FindRelease(ctx, pl.repo, ref, errdef.ErrNotFound)
 	if err != nil {
 		return bundle.Order{}, err
 	}
 	v, _, err := p.verifyRelease(ctx, pl.repo, desc.Digest.String())
 	if v == nil && err == nil {
-		err = &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("%s is not a release %s", move.Above, p.trust.signedText())}
+		err = &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("%s is not a release %s", move.Above, p.trust.SignedText())}
 	}
 	if err != nil {
 		return bundle.Order{}, err

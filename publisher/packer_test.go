@@ -6,7 +6,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -19,7 +21,7 @@ func TestWhatIsPackedAsItIsRenderedIsTheSame(t *testing.T) {
 	small.Annotations = map[string]string{scheduler.PinAnnotation: scheduler.PinCommit}
 	small.Assignments = []scheduler.Assignment{assignment("small", "web-live", "v1")}
 	large.Failures = []scheduler.Failure{{Name: "db-live", ClusterType: "large", Err: errors.New("it fails")}}
-	w.opts.Packed = NewPacker(nil)
+	w.opts.Packed = pack.NewPacker(nil)
 	for i := range w.result.ClusterTypes {
 		require.NoError(t, w.opts.Packed.Take(&w.result.ClusterTypes[i]))
 	}
@@ -29,7 +31,7 @@ func TestWhatIsPackedAsItIsRenderedIsTheSame(t *testing.T) {
 
 	large.Failures, small.Annotations, small.Assignments = nil, nil, nil
 	outcomes, p := w.mustPublish()
-	require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+	require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, outcomes)
 	require.Equal(t, 2, row(t, p, "drone").Assignments)
 	require.Equal(t, before, w.state())
 

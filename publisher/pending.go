@@ -13,6 +13,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -58,13 +61,13 @@ type PendingType struct {
 	ClusterType string `json:"clusterType"`
 	// Result is OutcomePending, OutcomeUnchanged where the release stands already, and OutcomePublished once
 	// Sign has released it.
-	Result    Outcome       `json:"result"`
-	Sequence  int64         `json:"sequence"`
-	Number    int64         `json:"number,omitempty"`
-	Digest    digest.Digest `json:"digest"`
-	IssuedAt  time.Time     `json:"issuedAt"`
-	ExpiresAt time.Time     `json:"expiresAt"`
-	Rings     []string      `json:"rings,omitempty"`
+	Result    releases.Outcome `json:"result"`
+	Sequence  int64            `json:"sequence"`
+	Number    int64            `json:"number,omitempty"`
+	Digest    digest.Digest    `json:"digest"`
+	IssuedAt  time.Time        `json:"issuedAt"`
+	ExpiresAt time.Time        `json:"expiresAt"`
+	Rings     []string         `json:"rings,omitempty"`
 	// Previous is the sequence of the release that stands, with which it is compared; 0 where there is none.
 	Previous int64 `json:"previous,omitempty"`
 	// PreviousNumber and PreviousDigest are that release's, too.
@@ -78,18 +81,18 @@ type PendingType struct {
 	Removed     []string `json:"removed,omitempty"`
 	Held        []string `json:"held,omitempty"`
 	// SignedBy lists the release keys that have signed it.
-	SignedBy []KeyName `json:"signedBy"`
+	SignedBy []trust.KeyName `json:"signedBy"`
 
 	part pendingPart
 }
 
 // PendingRecord is the environment's record of a Pending.
 type PendingRecord struct {
-	Result   Outcome       `json:"result"`
-	Sequence int64         `json:"sequence"`
-	Digest   digest.Digest `json:"digest"`
-	IssuedAt time.Time     `json:"issuedAt"`
-	SignedBy []KeyName     `json:"signedBy"`
+	Result   releases.Outcome `json:"result"`
+	Sequence int64            `json:"sequence"`
+	Digest   digest.Digest    `json:"digest"`
+	IssuedAt time.Time        `json:"issuedAt"`
+	SignedBy []trust.KeyName  `json:"signedBy"`
 }
 
 // pendingPart is what Sign needs of a cluster type.
@@ -103,7 +106,7 @@ type pendingPart struct {
 // stands, reads it in full, and compares it with the releases that stand. It writes nothing. The error is a
 // *bundle.Refusal where something that waits should not be signed, wraps ErrNothingPending where nothing waits,
 // and is a *NoEnvironmentError where other environments alone are there.
-func OpenPending(ctx context.Context, loc oci.Location, environment string, trust Trust, opts PendingOptions) (*Pending, error) {
+func OpenPending(ctx context.Context, loc oci.Location, environment string, trust trust.Signers, opts PendingOptions) (*Pending, error) {
 	p, err := newSigning(loc, environment, trust, opts)
 	if err != nil {
 		return nil, err
@@ -112,15 +115,15 @@ func OpenPending(ctx context.Context, loc oci.Location, environment string, trus
 }
 
 // newSigning returns a publication that publishes nothing but what waits.
-func newSigning(loc oci.Location, environment string, trust Trust, opts PendingOptions) (*publication, error) {
+func newSigning(loc oci.Location, environment string, trust trust.Signers, opts PendingOptions) (*publication, error) {
 	if err := oci.CheckName(environment); err != nil {
 		return nil, usage.Errorf("environment: %w", err)
 	}
 	if !trust.Documented() {
 		return nil, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
 	}
-	if opts.Tag != "" && len(tags{all: []string{opts.Tag}}.pending()) == 0 {
-		return nil, usage.Errorf("%q is no tag of what waits, which is like %s", opts.Tag, pendingTag(1, 1795262400))
+	if opts.Tag != "" && len(releases.Tags{All: []string{opts.Tag}}.Pending()) == 0 {
+		return nil, usage.Errorf("%q is no tag of what waits, which is like %s", opts.Tag, releases.PendingTag(1, 1795262400))
 	}
 	now := opts.Now
 	if now == nil {
@@ -151,8 +154,8 @@ func (p *publication) openPending(ctx context.Context, tag string) (*Pending, er
 	}
 	r := record.Record
 	pending := &Pending{
-		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, BaseCommit: r.BaseCommit, Need: p.trust.need(), ClusterTypes: []PendingType{},
-		Record:     PendingRecord{OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, p.names(record.KeyIDs)},
+		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, BaseCommit: r.BaseCommit, Need: p.trust.Need(), ClusterTypes: []PendingType{},
+		Record:     PendingRecord{releases.OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, p.names(record.KeyIDs)},
 		Incomplete: r.Incomplete, p: p,
 	}
 	names := r.Types()
@@ -177,11 +180,11 @@ func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag str
 	v, err := p.pendingRecord(ctx, repo)
 	if v == nil && err == nil {
 		// One that was released, and whose moving tag was not written: whoever did it was cut off.
-		if last := p.record; last != nil && p.recordCurrent && p.recordTags.moving[bundle.LatestTag] != last.Descriptor.Digest {
+		if last := p.record; last != nil && p.recordCurrent && p.recordTags.Moving[bundle.LatestTag] != last.Descriptor.Digest {
 			return last, nil
 		}
 		err = fmt.Errorf("%w in environment %s", ErrNothingPending, p.done.Environment)
-		if len(p.recordTags.all) == 0 {
+		if len(p.recordTags.All) == 0 {
 			err = p.nothingEver(ctx, err)
 		}
 	}
@@ -192,7 +195,7 @@ func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag str
 // to everybody.
 func (p *publication) nothingEver(ctx context.Context, err error) error {
 	if repositories, unlisted := p.store.Repositories(ctx); unlisted == nil {
-		if lack := lackOf(p.done.Environment, p.to, repositories); lack != nil {
+		if lack := catalog.CheckEnvironment(p.done.Environment, p.to, repositories); lack != nil {
 			return lack
 		}
 	}
@@ -244,7 +247,7 @@ func (e *Pending) takeRings(ctx context.Context, pl *plan, stream bundle.Stream,
 			}
 		}
 		last := newestRelease(lanes)
-		if slices.ContainsFunc(tagsOf(lanes), func(tag string) bool { return pl.standing.moving[tag] == d }) {
+		if slices.ContainsFunc(tagsOf(lanes), func(tag string) bool { return pl.standing.Moving[tag] == d }) {
 			v, _, err := e.p.verifyRelease(ctx, pl.repo, d.String())
 			if err != nil {
 				return err
@@ -276,9 +279,9 @@ func newestRelease(lanes []*lane) *bundle.Verified {
 // without any these follow from the rings that it names.
 func (e *Pending) takeRelease(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest, last *bundle.Verified, moving []string) error {
 	p, v, err := e.p, last, error(nil)
-	row := PendingType{ClusterType: stream.ClusterType, Result: OutcomePending}
+	row := PendingType{ClusterType: stream.ClusterType, Result: releases.OutcomePending}
 	if last != nil && last.Descriptor.Digest == d {
-		row.Result = OutcomeUnchanged
+		row.Result = releases.OutcomeUnchanged
 	} else if v, err = p.releaseThatWaits(ctx, pl, stream, d, last); err != nil {
 		return err
 	}
@@ -287,7 +290,7 @@ func (e *Pending) takeRelease(ctx context.Context, pl *plan, stream bundle.Strea
 		moving = movingTags(r.Rings, pl.standing)
 	}
 	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, p.names(v.KeyIDs)
-	if row.Result == OutcomePending {
+	if row.Result == releases.OutcomePending {
 		if last != nil {
 			row.Previous, row.PreviousNumber, row.PreviousDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
 		}
@@ -304,11 +307,11 @@ func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bun
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, pl.repo, desc, p.trust.any())
+	v, err := bundle.Verify(ctx, pl.repo, desc, p.trust.AnyKey())
 	if err != nil {
 		return nil, err
 	}
-	if err := checkLayers(v.Manifest); err != nil {
+	if err := releases.CheckLayers(v.Manifest); err != nil {
 		return nil, err
 	}
 	r := v.Release
@@ -331,13 +334,13 @@ func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bun
 
 // compare reads all of v, and says how its assignments differ from those of the release that stands.
 func (t *PendingType) compare(ctx context.Context, repo oci.Target, v, last *bundle.Verified) error {
-	now, err := readTree(ctx, repo, v.Tree, v.Release.Content)
+	now, err := releases.ReadTree(ctx, repo, v.Tree, v.Release.Content)
 	if err != nil {
 		return err
 	}
 	before := map[string]bundle.Assignment{}
 	if last != nil {
-		list, err := readTree(ctx, repo, last.Tree, last.Release.Content)
+		list, err := releases.ReadTree(ctx, repo, last.Tree, last.Release.Content)
 		if err != nil {
 			return fmt.Errorf("release %s, which stands: %w", last.Name(), err)
 		}
@@ -364,6 +367,6 @@ func (t *PendingType) compare(ctx context.Context, repo oci.Target, v, last *bun
 }
 
 // names lists release keys by their ids.
-func (p *publication) names(ids []string) []KeyName {
-	return slices.DeleteFunc(namesOf(p.trust.Document.Release.Keys), func(k KeyName) bool { return !slices.Contains(ids, k.ID) })
+func (p *publication) names(ids []string) []trust.KeyName {
+	return slices.DeleteFunc(trust.NamesOf(p.trust.Document.Release.Keys), func(k trust.KeyName) bool { return !slices.Contains(ids, k.ID) })
 }

@@ -10,7 +10,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -46,7 +51,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			thief := q.signer()
 			thief.keys = []*keys.Key{q.carol}
 			repo, records := q.repository("bundles/dev/drone"), q.repository("environments/dev")
-			content, _, err := packAssignments([]scheduler.Assignment{assignment("drone", "web-live", "theirs")}, nil)
+			content, _, err := pack.Tree([]scheduler.Assignment{assignment("drone", "web-live", "theirs")}, nil)
 			require.NoError(t, err)
 			r := q.released("drone").Release
 			r.Sequence, r.IssuedAt, r.ExpiresAt, r.Content = q.now.Unix(), q.now, q.now.Add(time.Hour), content.Content
@@ -62,7 +67,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			b, err := thief.newRecord(record)
 			require.NoError(t, err)
 			require.NoError(t, thief.push(t.Context(), records, b))
-			tag := pendingTag(record.Epoch, record.Sequence)
+			tag := releases.PendingTag(record.Epoch, record.Sequence)
 			require.NoError(t, records.Tag(t.Context(), b.manifest.Descriptor, tag))
 
 			_, err = q.signer().openPending(t.Context(), tag)
@@ -150,7 +155,7 @@ func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
 		}
 		require.Equal(t, []string{"latest", q.released("drone").Release.Tag()}, q.visible("bundles/dev/drone"), "killed after %d writes", k)
 		require.Len(t, q.visible("environments/dev"), 2)
-		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "record": OutcomeUnchanged}, q.outcomes(q.carol))
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, q.outcomes(q.carol))
 		require.Less(t, k, 50)
 	}
 }
@@ -162,7 +167,7 @@ func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
 		q.small("v1")
 		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		left := k
-		trust := TrustOf(q.chain)
+		trust := trust.Of(q.chain)
 		p, err := newPublication(q.result, q.loc, []*keys.Key{q.anna}, trust, PublishOptions{Now: func() time.Time { return q.now }})
 		require.NoError(t, err)
 		p.store = cutStore{p.store, &left}
@@ -172,7 +177,7 @@ func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
 		}
 		require.Empty(t, q.visible("bundles/dev/drone"), "killed after %d writes", k)
 		q.now = q.now.Add(time.Second)
-		require.Equal(t, map[string]Outcome{"drone": OutcomePending, "record": OutcomePending}, q.outcomes(q.anna))
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePending, "record": releases.OutcomePending}, q.outcomes(q.anna))
 		require.True(t, q.sign(q.bob).Complete())
 		require.Less(t, k, 50)
 	}
@@ -189,13 +194,13 @@ func TestWhatTheSignersOfOldReleasesLeftIsCollected(t *testing.T) {
 		q.now = q.now.Add(2 * time.Hour)
 	}
 	for range 2 { // the second takes the signatures of what the first has taken
-		require.NoError(t, q.collect(CollectOptions{}).Delete(t.Context()))
+		require.NoError(t, q.collect(catalog.CollectOptions{}).Delete(t.Context()))
 	}
 	last := q.released("drone")
 	tags, err := q.repository("bundles/dev/drone").Tags(t.Context())
 	require.NoError(t, err)
 	sig := bundle.SignatureTag(last.Descriptor.Digest)
-	bob := ownSignatureTag(last.Descriptor.Digest, trustKey(t, "", q.bob).ID)
+	bob := ownSignatureTag(last.Descriptor.Digest, keytest.Named(t, "", q.bob).ID)
 	require.Equal(t, []string{"latest", last.Release.Tag(), sig, bob}, tags)
-	require.Empty(t, q.collect(CollectOptions{}).Repositories[0].Foreign)
+	require.Empty(t, q.collect(catalog.CollectOptions{}).Repositories[0].Foreign)
 }

@@ -21,7 +21,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -54,7 +57,7 @@ type PublishOptions struct {
 	RenewBefore time.Duration
 	// Trust is what the trust documents at the destination say; see WalkTrust. The zero value is that of
 	// those who pin the public halves of the keys that sign.
-	Trust Trust
+	Trust trust.Signers
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
 	// be read.
 	Unread []platform.Unread
@@ -72,7 +75,7 @@ type PublishOptions struct {
 	DeltaCommand []string
 	// Packed, if not nil, has packed what could be while it was rendered. It excludes Unread and
 	// policies that failed, since what is held for these is known only here.
-	Packed *Packer
+	Packed *pack.Packer
 	// Checks are commands of the shell, each of which has to agree before anything is pushed. They run one
 	// after the other in a folder with what would be released: the trees as tree/<cluster type>/…, and in
 	// artifacts.ndjson what these need from elsewhere. Their output goes to CheckOutput; nil is nowhere.
@@ -93,13 +96,13 @@ type PublishOptions struct {
 // on anything incomplete, so that it can be killed and repeated at any time. The error is about what
 // stopped it as a whole; what concerns one cluster type is in the result, which is never nil.
 func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, keys []*keys.Key, opts PublishOptions) (*Published, error) {
-	trust := opts.Trust
-	if !trust.Documented() {
-		trust = pinnedBy(keys)
+	signers := opts.Trust
+	if !signers.Documented() {
+		signers = trust.PinnedBy(keys)
 	}
-	p, err := newPublication(result, to, keys, trust, opts)
+	p, err := newPublication(result, to, keys, signers, opts)
 	if err == nil {
-		err = trust.checkKeys(keys)
+		err = signers.CheckKeys(keys)
 	}
 	if err != nil {
 		return &Published{Environment: result.Environment}, err
@@ -116,7 +119,7 @@ func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key
 // mayPublish asks whether agents would take what is published.
 func (p *publication) mayPublish(ctx context.Context) error {
 	if !p.trust.Documented() {
-		return refuseUndocumented(ctx, p.store)
+		return trust.RefuseUndocumented(ctx, p.store)
 	}
 	if err := p.trust.Check(p.done.Platform, p.issuedAt); err != nil {
 		return err
@@ -135,7 +138,7 @@ type publication struct {
 	// keys sign, each a different one.
 	keys []*keys.Key
 	// trust is that by which it knows its own releases again.
-	trust    Trust
+	trust    trust.Signers
 	issuedAt time.Time
 	done     *Published
 	// rings are those that the platform names, narrowest first.
@@ -144,7 +147,7 @@ type publication struct {
 	// signed as the trust in force asks.
 	record        *bundle.VerifiedEnvironment
 	recordCurrent bool
-	recordTags    tags
+	recordTags    releases.Tags
 	// recordTaken means that record's own tag names another record; see standing.taken.
 	recordTaken bool
 	// left names the cluster types that the environment had and has no more.
@@ -162,7 +165,7 @@ type publication struct {
 	accountOf func(workspace, namespace string) string
 }
 
-func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key, trust Trust, opts PublishOptions) (*publication, error) {
+func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key, signers trust.Signers, opts PublishOptions) (*publication, error) {
 	if err := oci.CheckName(result.Environment); err != nil {
 		return nil, usage.Errorf("environment: %w", err)
 	}
@@ -213,7 +216,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		now = time.Now
 	}
 	return &publication{
-		opts: opts, to: to, store: store, keys: keys, trust: trust, accountOf: result.ServiceAccount, rings: result.Rings,
+		opts: opts, to: to, store: store, keys: keys, trust: signers, accountOf: result.ServiceAccount, rings: result.Rings,
 		failedPolicies: result.FailedPolicies,
 		issuedAt:       now().UTC().Truncate(time.Second),
 		drops:          drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
@@ -230,7 +233,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 func (p *publication) untilSettled(ctx context.Context, result *scheduler.Result) error {
 	for round := 1; ; round++ {
 		err := p.run(ctx, result)
-		if !errors.Is(err, errRace) || round == maxRaces {
+		if !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
 			return err
 		}
 	}
@@ -256,12 +259,12 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 	}
 	if p.opts.Strict && (p.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
 		for _, pl := range plans {
-			if pl.result.Result != OutcomeFailed {
-				pl.result.Result = OutcomeSkipped
+			if pl.result.Result != releases.OutcomeFailed {
+				pl.result.Result = releases.OutcomeSkipped
 			}
 			p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
 		}
-		p.done.Record = p.standingRecord(OutcomeSkipped)
+		p.done.Record = p.standingRecord(releases.OutcomeSkipped)
 		return nil
 	}
 	if err := p.check(ctx, plans); err != nil {
@@ -272,10 +275,10 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 			return err
 		}
 		switch {
-		case pl.result.Result == OutcomePublished:
+		case pl.result.Result == releases.OutcomePublished:
 			p.pushed[pl.result.ClusterType] = true
-		case pl.result.Result == OutcomeUnchanged && p.pushed[pl.result.ClusterType]:
-			pl.result.Result = OutcomePublished
+		case pl.result.Result == releases.OutcomeUnchanged && p.pushed[pl.result.ClusterType]:
+			pl.result.Result = releases.OutcomePublished
 		}
 		p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
 	}

@@ -14,19 +14,21 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
 func TestPublishingEqualContentChangesNothing(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		outcomes, first := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomePublished, "large": OutcomePublished, "small": OutcomePublished, "record": OutcomePublished}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomePublished, "small": releases.OutcomePublished, "record": releases.OutcomePublished}, outcomes)
 		require.NoError(t, w.complete())
 		before := w.state()
 
 		w.now = w.now.Add(time.Hour)
 		outcomes, second := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, outcomes)
 		require.Equal(t, before, w.state())
 		require.Equal(t, row(t, first, "drone").Digest, row(t, second, "drone").Digest)
 		require.Equal(t, first.Record.Digest, second.Record.Digest)
@@ -38,7 +40,7 @@ func TestOnlyWhatChangedIsPublished(t *testing.T) {
 		_, first := w.mustPublish()
 		w.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", "v2")
 		outcomes, second := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomePublished, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		require.Equal(t, row(t, first, "drone").Sequence+1, row(t, second, "drone").Sequence, "the clock stood still")
 		require.NoError(t, w.complete())
 
@@ -56,7 +58,7 @@ func TestANewCommitWithEqualContentSignsTheRecordAlone(t *testing.T) {
 		w.mustPublish()
 		w.result.BaseCommit = "decaf"
 		outcomes, _ := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		require.Equal(t, "decaf", w.environmentRecord().BaseCommit)
 	})
 }
@@ -111,7 +113,7 @@ func TestStrictPublishesNothingUnlessEverythingCanBe(t *testing.T) {
 		w.result.ClusterTypes[0].Assignments = nil // needs AllowEmpty
 		w.result.ClusterTypes[1].Assignments[0] = assignment("large", "web-live", "v2")
 		outcomes, _ := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeFailed, "large": OutcomeSkipped, "small": OutcomeSkipped, "record": OutcomeSkipped}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeFailed, "large": releases.OutcomeSkipped, "small": releases.OutcomeSkipped, "record": releases.OutcomeSkipped}, outcomes)
 		require.Equal(t, before, w.state())
 	})
 }
@@ -122,18 +124,18 @@ func TestAClusterTypeIsEmptiedOnPurposeOnly(t *testing.T) {
 		require.Equal(t, 1, w.verified("small", "latest").Release.Content.Files, "one that never had assignments is released empty")
 		w.result.ClusterTypes[0].Assignments = nil
 		outcomes, p := w.mustPublish()
-		require.Equal(t, OutcomeFailed, outcomes["drone"])
+		require.Equal(t, releases.OutcomeFailed, outcomes["drone"])
 		require.Contains(t, row(t, p, "drone").Reason, "--allow-empty")
 		require.Equal(t, row(t, first, "drone").Digest, w.verified("drone", "latest").Descriptor.Digest)
 
 		w.opts.AllowEmpty = true
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomePublished, outcomes["drone"])
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 		require.Equal(t, 1, w.verified("drone", "latest").Release.Content.Files)
 
 		w.opts.AllowEmpty = false
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"], "an empty one may stay empty")
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"], "an empty one may stay empty")
 	})
 }
 
@@ -142,20 +144,20 @@ func TestAClusterTypeThatLeftIsReleasedEmptyOnce(t *testing.T) {
 		_, first := w.mustPublish()
 		w.result.ClusterTypes = w.result.ClusterTypes[1:]
 		outcomes, p := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeFailed, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeFailed, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		require.Contains(t, row(t, p, "drone").Reason, "--allow-empty")
 		require.Equal(t, row(t, first, "drone").Digest, w.environmentRecord().ClusterTypes["drone"], "the record still knows it")
 		require.Equal(t, []string{"drone"}, w.environmentRecord().Incomplete, "and says that it is not as it should be")
 
 		w.opts.AllowEmpty = true
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomePublished, outcomes["drone"])
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 		require.Equal(t, 1, w.verified("drone", "latest").Release.Content.Files)
 		require.NotContains(t, w.environmentRecord().ClusterTypes, "drone")
 
 		w.opts.AllowEmpty = false
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, map[string]Outcome{"large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, outcomes)
 	})
 }
 
@@ -164,7 +166,7 @@ func TestRings(t *testing.T) {
 		_, all := w.mustPublish()
 		w.opts.Rings = []string{"canary", "canary"}
 		outcomes, canary := w.mustPublish()
-		require.Equal(t, OutcomePublished, outcomes["drone"], "a release for one ring is another release")
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"], "a release for one ring is another release")
 		v := w.verified("drone", "ring-canary")
 		require.Equal(t, []string{"canary"}, v.Release.Rings)
 		require.Equal(t, row(t, canary, "drone").Digest, v.Descriptor.Digest)
@@ -173,7 +175,7 @@ func TestRings(t *testing.T) {
 		require.Equal(t, latest.Tree, v.Tree, "only a manifest and a signature are new")
 
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 
 		w.opts.Rings = nil
 		_, everywhere := w.mustPublish()
@@ -190,12 +192,12 @@ func TestAReleaseIsRenewedInTheLastThirdOfItsLife(t *testing.T) {
 		w.mustPublish()
 		for _, tc := range []struct {
 			days int
-			want Outcome
-		}{{19, OutcomeUnchanged}, {20, OutcomePublished}, {39, OutcomeUnchanged}, {100, OutcomePublished}} {
+			want releases.Outcome
+		}{{19, releases.OutcomeUnchanged}, {20, releases.OutcomePublished}, {39, releases.OutcomeUnchanged}, {100, releases.OutcomePublished}} {
 			w.now = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC).AddDate(0, 0, tc.days)
 			outcomes, _ := w.mustPublish()
 			require.Equal(t, tc.want, outcomes["drone"], "after %d days", tc.days)
-			require.Equal(t, OutcomeUnchanged, outcomes["large"], "after %d days", tc.days)
+			require.Equal(t, releases.OutcomeUnchanged, outcomes["large"], "after %d days", tc.days)
 		}
 		require.Equal(t, w.now.Add(w.opts.ValidFor), w.verified("drone", "latest").Release.ExpiresAt)
 	})
@@ -220,17 +222,17 @@ func TestSequence(t *testing.T) {
 			require.Equal(t, step.want, row(t, p, "drone").Sequence, step.name)
 		}
 	})
-	_, err := tags{}.next(0, math.MaxInt64, time.Now())
+	_, err := releases.Tags{}.Next(0, math.MaxInt64, time.Now())
 	require.ErrorContains(t, err, "a new epoch is needed")
 }
 
 func TestReleasesOfAnotherKeyAreNeitherTrustedNorDeleted(t *testing.T) {
 	inBoth(t, func(t *testing.T, w *world) {
 		_, theirs := w.mustPublish()
-		w.key = newKeyForTest(t)
+		w.key = keytest.New(t)
 		w.result.ClusterTypes[1].Assignments = nil
 		outcomes, ours := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomePublished, "large": OutcomeFailed, "small": OutcomePublished, "record": OutcomePublished}, outcomes,
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomeFailed, "small": releases.OutcomePublished, "record": releases.OutcomePublished}, outcomes,
 			"what says itself that it has no assignments has none to lose")
 		require.Len(t, ours.Warnings, 4, "one for each repository")
 		require.Contains(t, ours.Warnings[0], "not a record that this key has signed")
@@ -249,7 +251,7 @@ func TestATagProvesNothing(t *testing.T) {
 		require.NoError(t, repo.Tag(t.Context(), old.Descriptor, "s0-9223372036854775807"))
 		require.NoError(t, repo.Tag(t.Context(), old.Descriptor, "latest"))
 		outcomes, third := w.mustPublish()
-		require.Equal(t, OutcomePublished, outcomes["drone"], "its tag is set right")
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"], "its tag is set right")
 		require.Equal(t, row(t, second, "drone").Digest, row(t, third, "drone").Digest)
 		require.Equal(t, row(t, second, "drone").Digest, w.verified("drone", "latest").Descriptor.Digest)
 	})
@@ -262,7 +264,7 @@ func TestALostTreeIsPublishedAgain(t *testing.T) {
 	require.NoError(t, os.Remove(filepath.Join(w.dir, "blobs", "sha256", v.Tree.Digest.Encoded())))
 	require.Error(t, w.complete())
 	outcomes, _ := w.mustPublish()
-	require.Equal(t, OutcomePublished, outcomes["drone"])
+	require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 	require.Equal(t, v.Release.Sequence+1, w.verified("drone", "latest").Release.Sequence)
 }
 
@@ -320,7 +322,7 @@ func TestBadOptionsAndNames(t *testing.T) {
 	w.result.ClusterTypes[0].Name = "Drone"
 	w.result.ClusterTypes[1].Annotations = map[string]string{"wherry.dev/valid-for": "soon"}
 	outcomes, p := w.mustPublish()
-	require.Equal(t, map[string]Outcome{"Drone": OutcomeFailed, "large": OutcomeFailed, "small": OutcomePublished, "record": OutcomePublished}, outcomes)
+	require.Equal(t, map[string]releases.Outcome{"Drone": releases.OutcomeFailed, "large": releases.OutcomeFailed, "small": releases.OutcomePublished, "record": releases.OutcomePublished}, outcomes)
 	require.Contains(t, row(t, p, "Drone").Reason, "lower case only")
 	require.Contains(t, row(t, p, "large").Reason, `"soon" is not a duration`)
 }

@@ -9,6 +9,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -25,19 +27,19 @@ func TestAReleaseSumsUpWhatItsWorkloadsNeed(t *testing.T) {
 		v := w.verified("drone", "latest")
 		require.Equal(t, bundle.Artifacts{Digest: digest.FromString(list), Count: 2, Bytes: 7}, v.Release.Artifacts)
 		require.Equal(t, bundle.Artifacts{}, w.verified("large", "latest").Release.Artifacts)
-		assignments, err := readTree(t.Context(), w.repository("bundles/dev/drone"), v.Tree, v.Release.Content)
+		assignments, err := releases.ReadTree(t.Context(), w.repository("bundles/dev/drone"), v.Tree, v.Release.Content)
 		require.NoError(t, err)
 		web := assignments[slices.IndexFunc(assignments, func(a bundle.Assignment) bool { return a.Name == "web-live" })]
 		require.Equal(t, []string{"1.2.0", "shop", "orphan", "db-live"}, append([]string{web.Version, web.Application, web.OnRemove}, web.DependsOn...))
 
 		before := w.state()
 		outcomes, _ := w.mustPublish()
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 		require.Equal(t, before, w.state())
 
 		drone.Pinned[0].Size = 8
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomePublished, outcomes["drone"])
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 		require.Equal(t, int64(8), w.verified("drone", "latest").Release.Artifacts.Bytes)
 	})
 }
@@ -56,7 +58,7 @@ func TestWhatIsHeldStillNeedsWhatItNeeded(t *testing.T) {
 	}
 	w.fail("drone", "db-live")
 	w.mustPublish()
-	i, err := Inspect(t.Context(), oci.Reference{Location: w.loc, Repository: "bundles/dev/drone"}, w.opts.OCI)
+	i, err := catalog.Inspect(t.Context(), oci.Reference{Location: w.loc, Repository: "bundles/dev/drone"}, w.opts.OCI)
 	require.NoError(t, err)
 	artifact := bundle.Artifact{Type: "git", Name: "example.com/app", Reference: "https://example.com/app#dev", Digest: "sha1:12", Size: 7, UsedBy: []string{"db-live"}}
 	rendered := artifact
@@ -72,9 +74,9 @@ func TestWhatAsksForPinsIsNotPublishedWithoutThem(t *testing.T) {
 	w.result.ClusterTypes[0].Assignments[0].Files[2].Data = []byte(fluxGitRepository("https://example.com/app", "branch: dev"))
 	p, err := w.publish()
 	require.NoError(t, err)
-	require.Equal(t, OutcomeFailed, row(t, p, "drone").Result)
+	require.Equal(t, releases.OutcomeFailed, row(t, p, "drone").Result)
 	require.Equal(t, "annotation wherry.dev/pin: https://example.com/app#dev, which web-live names, is not resolved", row(t, p, "drone").Reason)
-	require.Equal(t, OutcomePublished, row(t, p, "large").Result)
+	require.Equal(t, releases.OutcomePublished, row(t, p, "large").Result)
 }
 
 func TestTheListSaysWhatADirectoryFetches(t *testing.T) {
@@ -86,7 +88,7 @@ func TestTheListSaysWhatADirectoryFetches(t *testing.T) {
 	w.mustPublish()
 	reference := oci.Reference{Location: w.loc, Repository: "bundles/dev/drone"}
 	of := func() bundle.Assignment {
-		i, err := Inspect(t.Context(), reference, w.opts.OCI)
+		i, err := catalog.Inspect(t.Context(), reference, w.opts.OCI)
 		require.NoError(t, err)
 		return i.Assignments[slices.IndexFunc(i.Assignments, func(a bundle.Assignment) bool { return a.Name == drone.Name })]
 	}
@@ -96,7 +98,7 @@ func TestTheListSaysWhatADirectoryFetches(t *testing.T) {
 	other := digest.FromString("a newer model")
 	drone.Manifests["digest"], drone.Manifests["tag"] = other.String(), "2"
 	outcomes, _ := w.mustPublish()
-	require.Equal(t, OutcomePublished, outcomes["drone"])
+	require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 	after := of()
 	require.Equal(t, []bundle.FetchedArtifact{{Reference: "oci://r.example/models/eye:2", Digest: other}}, after.Fetched)
 	require.Equal(t, before.Content, after.Content, "no file differs")

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 const (
@@ -52,7 +53,7 @@ func (p *publication) cosign(ctx context.Context, repo oci.Target, name string, 
 			}
 		}
 	}
-	return 0, added, fmt.Errorf("signatures of %s: %w", d, errRace)
+	return 0, added, fmt.Errorf("signatures of %s: %w", d, releases.ErrRace)
 }
 
 // signAlone has those of p's keys sign d that are not among ids, each under a tag of its own.
@@ -88,13 +89,13 @@ func collectSignatures(ctx context.Context, repo oci.Target, d digest.Digest) (l
 	if err != nil {
 		return nil, "", err
 	}
-	if layers, there, err = bundle.Signatures(ctx, repo, bundle.SignatureTag(d)); unlessRefused(err) != nil {
+	if layers, there, err = bundle.Signatures(ctx, repo, bundle.SignatureTag(d)); releases.UnlessRefused(err) != nil {
 		return nil, "", err
 	}
 	own := slices.DeleteFunc(tags, func(tag string) bool { return !strings.HasPrefix(tag, bundle.SignatureTag(d)+"-") })
 	for _, tag := range own[:min(len(own), maxSigners)] {
 		more, _, err := bundle.Signatures(ctx, repo, tag)
-		if unlessRefused(err) != nil {
+		if releases.UnlessRefused(err) != nil {
 			return nil, "", err
 		}
 		layers = append(layers, more...)
@@ -104,23 +105,23 @@ func collectSignatures(ctx context.Context, repo oci.Target, d digest.Digest) (l
 
 func pushSignatures(ctx context.Context, repo oci.Target, s *bundle.Signed, tag string) error {
 	for _, b := range append(s.Blobs, s.Manifest) {
-		if err := pushBlob(ctx, repo, b); err != nil {
+		if err := releases.PushBlob(ctx, repo, b); err != nil {
 			return err
 		}
 	}
-	return putTag(ctx, repo, s.Manifest.Descriptor, tag)
+	return releases.PutTag(ctx, repo, s.Manifest.Descriptor, tag)
 }
 
 // wait makes a complete artifact visible to those who are to sign it, and to nobody else.
 func wait(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
-	now, err := current(ctx, repo, tag)
+	now, err := releases.Current(ctx, repo, tag)
 	if err != nil {
 		return err
 	}
 	if now == "" {
-		if err := putTag(ctx, repo, desc, tag); err != nil {
+		if err := releases.PutTag(ctx, repo, desc, tag); err != nil {
 			return err
 		}
 	}
-	return readBack(ctx, repo, tag, desc.Digest)
+	return releases.ReadBack(ctx, repo, tag, desc.Digest)
 }

@@ -14,6 +14,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/keytest"
 )
 
 // verifyWithCosign is what cosign verify --key and Flux do with what we published.
@@ -80,7 +81,7 @@ func TestCosignAgreesOnWhatIsTrusted(t *testing.T) {
 	require.Equal(t, bundle.DigestMismatch, refusal.Reason)
 
 	// And a signature by a key that nobody pinned.
-	w.key = newKeyForTest(t)
+	w.key = keytest.New(t)
 	require.Error(t, verifyWithCosign(t, w, "bundles/dev/large", large.Descriptor))
 	_, err = bundle.Verify(ctx, from, large.Descriptor, trustIn(w.key))
 	require.ErrorAs(t, err, &refusal)

@@ -2,7 +2,6 @@ package publisher
 
 import (
 	"bytes"
-	"compress/gzip"
 	"context"
 	"fmt"
 	"io"
@@ -14,11 +13,12 @@ import (
 	"sync"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 const (
@@ -79,7 +79,7 @@ type baseSearch struct {
 func (p *publication) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, error) {
 	s := &baseSearch{p: p, pl: pl, taken: map[digest.Digest]bool{pl.content.Content.DiffID: true}}
 	err := s.atRings(ctx)
-	for _, tag := range pl.standing.releases() {
+	for _, tag := range pl.standing.Releases() {
 		if err != nil || len(s.found) == delta.MaxLayers {
 			break
 		}
@@ -99,8 +99,8 @@ func (p *publication) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, 
 func (s *baseSearch) atRings(ctx context.Context) error {
 	var all []*bundle.Verified
 	seen := map[digest.Digest]bool{}
-	for _, tag := range slices.Sorted(maps.Keys(s.pl.standing.moving)) {
-		d := s.pl.standing.moving[tag]
+	for _, tag := range slices.Sorted(maps.Keys(s.pl.standing.Moving)) {
+		d := s.pl.standing.Moving[tag]
 		if seen[d] {
 			continue
 		}
@@ -124,7 +124,7 @@ func (s *baseSearch) atRings(ctx context.Context) error {
 func (s *baseSearch) look(ctx context.Context, tag string) (*bundle.Verified, error) {
 	standing := s.pl.standing
 	if last := standing.verified; last != nil &&
-		(standing.moving[tag] == last.Descriptor.Digest || tag == last.Release.Tag() && !standing.taken) {
+		(standing.Moving[tag] == last.Descriptor.Digest || tag == last.Release.Tag() && !standing.taken) {
 		return last, nil
 	}
 	if s.lookups++; s.lookups > maxBaseLookups {
@@ -163,7 +163,7 @@ func (p *publication) newDeltaMaker(pl *plan, bases []*bundle.Verified) (*deltaM
 	if slices.ContainsFunc(bases, small) {
 		var tar bytes.Buffer
 		tar.Grow(int(m.next.Size))
-		if err := unzip(bytes.NewReader(pl.content.Gzip), m.next, &tar); err != nil {
+		if err := releases.Unzip(bytes.NewReader(pl.content.Gzip), m.next, &tar); err != nil {
 			return nil, err
 		}
 		m.tar = tar.Bytes()
@@ -275,32 +275,8 @@ func (m *deltaMaker) outside(ctx context.Context, i int) ([]byte, error) {
 
 // fetchTar writes the tar of a release, and fails where that is not what was signed.
 func (p *publication) fetchTar(ctx context.Context, repo oci.Target, v *bundle.Verified, to io.Writer) error {
-	if layer, ok := packedBefore(p.opts.Cache, v.Release.Content); ok {
-		return unzip(bytes.NewReader(layer), v.Release.Content, to)
+	if layer, ok := pack.Before(p.opts.Cache, v.Release.Content); ok {
+		return releases.Unzip(bytes.NewReader(layer), v.Release.Content, to)
 	}
-	return fetchTar(ctx, repo, v.Tree, v.Release.Content, to)
-}
-
-func fetchTar(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content, to io.Writer) error {
-	body, err := src.Fetch(ctx, layer)
-	if err != nil {
-		return err
-	}
-	defer body.Close()
-	return unzip(body, want, to)
-}
-
-// unzip writes the tar that a layer holds. It ends at the first byte that want, the signed content, does not
-// allow.
-func unzip(layer io.Reader, want bundle.Content, to io.Writer) error {
-	zip, err := gzip.NewReader(layer)
-	if err != nil {
-		return err
-	}
-	sum := digest.SHA256.Digester()
-	n, err := io.Copy(io.MultiWriter(to, sum.Hash()), io.LimitReader(zip, want.Size+1))
-	if err == nil && (n != want.Size || sum.Digest() != want.DiffID) {
-		err = &bundle.Refusal{Reason: bundle.DigestMismatch, Message: "its tree is not the signed " + want.DiffID.String()}
-	}
-	return err
+	return releases.FetchTar(ctx, repo, v.Tree, v.Release.Content, to)
 }

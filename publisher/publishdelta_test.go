@@ -19,7 +19,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/rendercache"
 )
 
 const deltaChild = "delta-child"
@@ -69,10 +72,10 @@ func (w *world) release(version int, rings ...string) *bundle.Verified {
 // froms lists the trees that a bundle's deltas start from, and checks them.
 func (w *world) froms(v *bundle.Verified) []digest.Digest {
 	w.t.Helper()
-	list, err := applyDeltas(w.t.Context(), w.repository("bundles/dev/drone"), v)
+	list, err := catalog.ApplyDeltas(w.t.Context(), w.repository("bundles/dev/drone"), v)
 	require.NoError(w.t, err)
 	require.Len(w.t, v.Manifest.Layers, 1+len(list), "all are deltas")
-	require.NoError(w.t, checkLayers(v.Manifest))
+	require.NoError(w.t, releases.CheckLayers(v.Manifest))
 	var froms []digest.Digest
 	for _, d := range list {
 		require.True(w.t, d.Applied, d.Problem)
@@ -217,11 +220,11 @@ func TestADeltaWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
 			require.NoError(t, agent.poll(), "request %d", k)
 			w.mustPublish()
 			agent.requireSettled("request %d", k)
-			require.NoError(t, checkLayers(w.verified("drone", "latest").Manifest))
+			require.NoError(t, releases.CheckLayers(w.verified("drone", "latest").Manifest))
 			require.Less(t, k, 100)
 		}
 		require.Equal(t, !kills, cost > 0)
-		require.NotEmpty(t, deltasOf(w.verified("drone", "latest").Manifest))
+		require.NotEmpty(t, releases.DeltasOf(w.verified("drone", "latest").Manifest))
 	}
 }
 
@@ -250,13 +253,13 @@ func TestWhatWaitsForSignaturesHasDeltasThatOthersSign(t *testing.T) {
 	release := func(version int) {
 		w.now = w.now.Add(time.Hour)
 		w.result.ClusterTypes[0].Assignments[1] = assignment("drone", "db-live", fmt.Sprint("v", version))
-		require.Equal(t, OutcomePending, q.outcomes(q.anna)["drone"])
+		require.Equal(t, releases.OutcomePending, q.outcomes(q.anna)["drone"])
 	}
 	release(1)
 	q.sign(q.bob)
 	release(2)
 	w.opts.Cache = newRenderCache(t, t.TempDir(), 0) // another person, elsewhere
-	require.Equal(t, OutcomePublished, q.outcomes(q.bob)["drone"])
+	require.Equal(t, releases.OutcomePublished, q.outcomes(q.bob)["drone"])
 	require.Len(t, w.froms(q.released("drone")), 1)
 }
 
@@ -265,9 +268,9 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	t.Parallel()
 	w := newWorld(t, "layout")
 	q := newQuorum(w, 2)
-	require.Equal(t, OutcomePending, q.outcomes(q.anna)["drone"])
+	require.Equal(t, releases.OutcomePending, q.outcomes(q.anna)["drone"])
 	repo := w.repository("bundles/dev/drone")
-	tag := pendingTag(1, w.now.Unix())
+	tag := releases.PendingTag(1, w.now.Unix())
 	desc, err := repo.Resolve(t.Context(), tag)
 	require.NoError(t, err)
 	v, err := bundle.Verify(t.Context(), repo, desc, bundle.Pinned(bundle.Keys{q.anna.Public()}))
@@ -283,7 +286,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	require.NoError(t, repo.Tag(t.Context(), a.manifest.Descriptor, tag))
 
 	w.now = w.now.Add(time.Minute)
-	require.Equal(t, OutcomePending, q.outcomes(q.bob)["drone"], "it makes one of its own")
+	require.Equal(t, releases.OutcomePending, q.outcomes(q.bob)["drone"], "it makes one of its own")
 	require.NotEqual(t, a.manifest.Descriptor.Digest, q.pendingDigest("drone"))
 	_, err = p.releaseThatWaits(t.Context(), &plan{repo: repo}, v.Release.Stream(), a.manifest.Descriptor.Digest, nil)
 	require.ErrorContains(t, err, "1 of its 2 layers are neither its tree nor a delta")
@@ -293,9 +296,9 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 func (q *quorum) pendingDigest(clusterType string) digest.Digest {
 	q.t.Helper()
 	repo := q.repository("bundles/dev/" + clusterType)
-	named, err := readTags(q.t.Context(), repo)
+	named, err := releases.ReadTags(q.t.Context(), repo)
 	require.NoError(q.t, err)
-	desc, err := repo.Resolve(q.t.Context(), named.pending()[0])
+	desc, err := repo.Resolve(q.t.Context(), named.Pending()[0])
 	require.NoError(q.t, err)
 	return desc.Digest
 }
@@ -306,19 +309,19 @@ func TestVerifyTriesDeltas(t *testing.T) {
 	w.grow(noise(20 << 10))
 	r1, r2 := w.release(1), w.release(2)
 	ref := oci.Reference{Location: oci.Location{Host: w.loc.Host}, Repository: w.loc.Prefix + "/bundles/dev/drone", Tag: "latest"}
-	look := func() Delta {
-		v, err := VerifyReference(t.Context(), ref, trustIn(w.key), w.now, w.opts.OCI)
+	look := func() catalog.Delta {
+		v, err := catalog.Verify(t.Context(), ref, trustIn(w.key), w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Len(t, v.Deltas, 1)
 		return v.Deltas[0]
 	}
 	layer := r2.Manifest.Layers[1]
-	want := Delta{Digest: layer.Digest, Size: layer.Size, From: r1.Release.Content.DiffID, Base: r1.Release.Tag(), Applied: true}
+	want := catalog.Delta{Digest: layer.Digest, Size: layer.Size, From: r1.Release.Content.DiffID, Base: r1.Release.Tag(), Applied: true}
 	require.Equal(t, want, look())
-	i, err := Inspect(t.Context(), ref, w.opts.OCI)
+	i, err := catalog.Inspect(t.Context(), ref, w.opts.OCI)
 	require.NoError(t, err)
 	want.Applied = false
-	require.Equal(t, []Delta{want}, i.Deltas)
+	require.Equal(t, []catalog.Delta{want}, i.Deltas)
 
 	w.front = func(rw http.ResponseWriter, r *http.Request) bool {
 		hit := r.Method == http.MethodGet && strings.HasSuffix(r.URL.Path, layer.Digest.String())
@@ -353,8 +356,8 @@ func TestZstdReadsWhatIsPublished(t *testing.T) {
 	r1, r2 := w.release(1), w.release(2)
 	dir, repo := t.TempDir(), w.repository("bundles/dev/drone")
 	var base, next bytes.Buffer
-	require.NoError(t, fetchTar(t.Context(), repo, r1.Tree, r1.Release.Content, &base))
-	require.NoError(t, fetchTar(t.Context(), repo, r2.Tree, r2.Release.Content, &next))
+	require.NoError(t, releases.FetchTar(t.Context(), repo, r1.Tree, r1.Release.Content, &base))
+	require.NoError(t, releases.FetchTar(t.Context(), repo, r2.Tree, r2.Release.Content, &next))
 	data, err := bundle.ReadBlob(t.Context(), repo, r2.Manifest.Layers[1], delta.MaxBytes)
 	require.NoError(t, err)
 	for name, data := range map[string][]byte{"base": base.Bytes(), "delta": data} {
@@ -365,4 +368,11 @@ func TestZstdReadsWhatIsPublished(t *testing.T) {
 	got, err := os.ReadFile(filepath.Join(dir, "next"))
 	require.NoError(t, err)
 	require.True(t, bytes.Equal(next.Bytes(), got))
+}
+
+func newRenderCache(t *testing.T, dir string, maxBytes int64) *rendercache.Cache {
+	t.Helper()
+	c, err := rendercache.Open(dir, rendercache.Options{MaxBytes: maxBytes})
+	require.NoError(t, err)
+	return c
 }

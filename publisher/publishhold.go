@@ -13,7 +13,10 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -25,13 +28,6 @@ const SourceUnreadable scheduler.FailureReason = "SourceUnreadable"
 // PolicyFailed is the reason of an assignment that is held because a scheduling policy that had selected it has a
 // mistake in its selectors, so that it is not known whether it still does.
 const PolicyFailed scheduler.FailureReason = "PolicyFailed"
-
-// heldContent is an assignment that is published as an earlier release has it.
-type heldContent struct {
-	line      bundle.Assignment
-	files     []bundle.File
-	artifacts []bundle.Artifact
-}
 
 // lostError says why what failed assignments had is not known.
 type lostError struct{ text string }
@@ -87,7 +83,7 @@ func (pl *plan) addTaken() {
 // or a policy that selected it fails. What another policy selects as well is rendered, and keeps both names.
 func (p *publication) compare(pl *plan, last *lastRelease) {
 	pl.rendered = slices.Clone(pl.rendered)
-	for _, a := range last.tree.assignments {
+	for _, a := range last.tree.Assignments {
 		pl.had[a.Name] = a
 		p.compareSelection(pl, a)
 		if _, known := pl.failed[a.Name]; p.isUnread(pl, a.Registration) && !known {
@@ -140,11 +136,11 @@ func (p *publication) keep(pl *plan, last *lastRelease) error {
 		}
 		if a, published := pl.had[name]; published {
 			h, err := last.hold(a, f.Reason)
-			h.line.ServiceAccount = p.accountOf(a.Workspace, a.Namespace) // who may do what is not up to what is held
+			h.Line.ServiceAccount = p.accountOf(a.Workspace, a.Namespace) // who may do what is not up to what is held
 			if err != nil {
 				return lostIfRefused(err, "release %s", last.name)
 			}
-			pl.held, f.HeldFrom = append(pl.held, h), h.line.HeldFrom
+			pl.held, f.HeldFrom = append(pl.held, h), h.Line.HeldFrom
 		}
 		pl.result.Failures = append(pl.result.Failures, f)
 	}
@@ -212,18 +208,18 @@ func (p *publication) unreadReason(registration string) scheduler.FailureReason 
 type lastRelease struct {
 	name    string
 	release bundle.Release
-	tree    *releaseTree
+	tree    *releases.Tree
 }
 
 // hold takes an assignment over. One that is held already names the release in which it was last rendered.
-func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) (heldContent, error) {
-	files, err := l.tree.files(a)
+func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) (pack.Held, error) {
+	files, err := l.tree.Files(a)
 	from := bundle.Held{Sequence: l.release.Sequence, BaseCommit: l.release.BaseCommit, Reason: string(reason)}
 	if a.HeldFrom != nil {
 		from.Sequence, from.BaseCommit = a.HeldFrom.Sequence, a.HeldFrom.BaseCommit
 	}
 	a.HeldFrom = &from
-	return heldContent{line: a, files: files, artifacts: l.tree.artifactsOf(a.Name)}, err
+	return pack.Held{Line: a, Files: files, Artifacts: l.tree.ArtifactsOf(a.Name)}, err
 }
 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there
@@ -245,7 +241,7 @@ func (p *publication) openLast(ctx context.Context, pl *plan) (*lastRelease, err
 	if v == nil || err != nil {
 		return nil, err
 	}
-	tree, err := openTree(ctx, pl.repo, v.Tree, v.Release.Content)
+	tree, err := releases.OpenTree(ctx, pl.repo, v.Tree, v.Release.Content)
 	if err != nil {
 		return nil, lostIfRefused(err, "release %s", v.Name())
 	}
@@ -254,7 +250,7 @@ func (p *publication) openLast(ctx context.Context, pl *plan) (*lastRelease, err
 
 // lostIfRefused makes a *lostError of the error of content that is not there, or not what was signed.
 func lostIfRefused(err error, what string, args ...any) error {
-	if unlessRefused(err) == nil {
+	if releases.UnlessRefused(err) == nil {
 		return lost(what+": %v", append(args, err)...)
 	}
 	return err
@@ -273,10 +269,10 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 		v, recorded = pl.base().release, cmp.Or(pl.base().recorded, recorded)
 	}
 	switch {
-	case recorded == "" && len(pl.standing.releases())+len(pl.standing.moving) == 0:
+	case recorded == "" && len(pl.standing.Releases())+len(pl.standing.Moving) == 0:
 		return nil, nil
 	case recorded == "" && pl.standing.foreign != "":
-		return nil, lost("%s is not a release %s, and no record of the environment says what the last one is", pl.standing.foreign, p.trust.signedText())
+		return nil, lost("%s is not a release %s, and no record of the environment says what the last one is", pl.standing.foreign, p.trust.SignedText())
 	case recorded != "" && (v == nil || v.Descriptor.Digest != recorded):
 		r, err := p.recordedRelease(ctx, pl, recorded)
 		if err != nil {
@@ -287,7 +283,7 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 		}
 	}
 	if v == nil {
-		return nil, lost("there is no release here %s", p.trust.signedText())
+		return nil, lost("there is no release here %s", p.trust.SignedText())
 	}
 	if ringed {
 		return v, nil
@@ -304,7 +300,7 @@ func (p *publication) recordedRelease(ctx context.Context, pl *plan, d digest.Di
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, pl.repo, desc, t) })
+	v, _, err := trust.Recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, pl.repo, desc, t) })
 	if err != nil {
 		return nil, lostIfRefused(err, "the last release, %s", d)
 	}
@@ -317,13 +313,13 @@ func (p *publication) forRings(ctx context.Context, pl *plan, v *bundle.Verified
 	if reaches(v.Release.Rings, p.opts.Rings) {
 		return v, nil
 	}
-	for _, tag := range pl.standing.releases() {
+	for _, tag := range pl.standing.Releases() {
 		before, _, err := p.verifyRelease(ctx, pl.repo, tag)
 		switch {
 		case err != nil:
 			return nil, err
 		case before == nil || before.Release.Tag() != tag:
-			return nil, lost("%s is not a release %s", tag, p.trust.signedText())
+			return nil, lost("%s is not a release %s", tag, p.trust.SignedText())
 		case reaches(before.Release.Rings, p.opts.Rings):
 			return before, nil
 		}

@@ -15,7 +15,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -62,18 +64,18 @@ func (w *world) clusterType(name string) *scheduler.ClusterTypeResult {
 func (w *world) content(clusterType, tag string) (map[string]bundle.Assignment, map[string]string) {
 	w.t.Helper()
 	v := w.verified(clusterType, tag)
-	tree, err := openTree(w.t.Context(), w.repository("bundles/dev/"+clusterType), v.Tree, v.Release.Content)
+	tree, err := releases.OpenTree(w.t.Context(), w.repository("bundles/dev/"+clusterType), v.Tree, v.Release.Content)
 	require.NoError(w.t, err)
 	defer func() { require.NoError(w.t, tree.Close()) }()
 	list, files := map[string]bundle.Assignment{}, map[string]string{}
-	for _, a := range tree.assignments {
+	for _, a := range tree.Assignments {
 		list[a.Name] = a
 	}
-	require.NoError(w.t, fs.WalkDir(tree.root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
+	require.NoError(w.t, fs.WalkDir(tree.Root.FS(), ".", func(name string, d fs.DirEntry, err error) error {
 		if err != nil || d.IsDir() || strings.HasPrefix(name, bundle.MetaDir) {
 			return err
 		}
-		data, err := tree.root.ReadFile(name)
+		data, err := tree.Root.ReadFile(name)
 		files[name] = string(data)
 		return err
 	}))
@@ -89,7 +91,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		w.assign("drone", "web-live", "v2")
 		w.fail("drone", "db-live")
 		outcomes, second := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomePublished, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		from := &bundle.Held{Sequence: row(t, first, "drone").Sequence, BaseCommit: "c0ffee", Reason: "TemplateFailed"}
 		require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed, HeldFrom: from}}, row(t, second, "drone").Failures)
 		require.Equal(t, 2, row(t, second, "drone").Assignments)
@@ -107,7 +109,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		require.NoError(t, w.complete())
 
 		// It is seen by who asks.
-		listed, err := List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
+		listed, err := catalog.List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, 1, listed[0].Held)
 		require.Zero(t, listed[1].Held)
@@ -116,7 +118,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 		w.now, w.result.BaseCommit = w.now.Add(time.Hour), "cafe"
 		w.clusterType("drone").Failures[0].Err = errors.New("templates/db.yaml:8: no such key")
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		require.Equal(t, []string{"drone"}, w.environmentRecord().Incomplete)
 
 		// While others change it stays held from where it was rendered.
@@ -137,7 +139,7 @@ func TestAFailedAssignmentIsHeldAndTheRestIsPublished(t *testing.T) {
 
 		w.assign("drone", "db-live", "v2")
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomePublished, outcomes["drone"])
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 		list, files = w.content("drone", "latest")
 		require.Nil(t, list["db-live"].HeldFrom)
 		require.Equal(t, "text: v2\n", files["db-live/platform-config.yaml"])
@@ -150,9 +152,9 @@ func TestOneThatWasNeverPublishedIsLeftOut(t *testing.T) {
 		w.fail("drone", "db-live")
 		w.remove("large", "web-live")
 		w.fail("large", "web-live")
-		for _, want := range []Outcome{OutcomePublished, OutcomeUnchanged} {
+		for _, want := range []releases.Outcome{releases.OutcomePublished, releases.OutcomeUnchanged} {
 			outcomes, p := w.mustPublish()
-			require.Equal(t, map[string]Outcome{"drone": want, "large": want, "small": want, "record": want}, outcomes)
+			require.Equal(t, map[string]releases.Outcome{"drone": want, "large": want, "small": want, "record": want}, outcomes)
 			require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed}}, row(t, p, "drone").Failures)
 			held, leftOut := p.FailedAssignments()
 			require.Equal(t, []int{0, 2}, []int{held, leftOut})
@@ -202,8 +204,8 @@ func publishOverDamage(t *testing.T, w *world, want string, files func(*world, *
 	w.fail("drone", "db-live")
 	w.assign("large", "web-live", "v2")
 	outcomes, third := w.mustPublish()
-	require.Equal(t, OutcomeFailed, outcomes["drone"])
-	require.Equal(t, OutcomePublished, outcomes["large"])
+	require.Equal(t, releases.OutcomeFailed, outcomes["drone"])
+	require.Equal(t, releases.OutcomePublished, outcomes["large"])
 	got := row(t, third, "drone")
 	require.Contains(t, got.Reason, "1 of 2 assignments failed, and what they had is not known: ")
 	require.Contains(t, got.Reason, want)
@@ -216,7 +218,7 @@ func publishOverDamage(t *testing.T, w *world, want string, files func(*world, *
 
 	w.opts.Drop = []string{"drone/db-live"} // the way out
 	outcomes, _ = w.mustPublish()
-	require.Equal(t, OutcomePublished, outcomes["drone"])
+	require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 }
 
 // blob is the file that holds a blob.
@@ -289,7 +291,7 @@ func TestDrop(t *testing.T) {
 
 		w.opts.Drop = []string{"drone/db-live", "drone/web-live"}
 		outcomes, p := w.mustPublish()
-		require.Equal(t, OutcomePublished, outcomes["drone"])
+		require.Equal(t, releases.OutcomePublished, outcomes["drone"])
 		require.Equal(t, []FailedAssignment{{Name: "db-live", Error: broken, Reason: scheduler.TemplateFailed}}, row(t, p, "drone").Dropped)
 		require.Empty(t, row(t, p, "drone").Failures)
 		require.Contains(t, p.Warnings, "drone/web-live did not fail, so it is not dropped")
@@ -299,10 +301,10 @@ func TestDrop(t *testing.T) {
 		require.Equal(t, []string{"drone"}, w.environmentRecord().Incomplete, "the commit still asks for it")
 
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"], "the same command again")
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"], "the same command again")
 		w.opts.Drop = nil
 		outcomes, p = w.mustPublish()
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 		require.Nil(t, row(t, p, "drone").Failures[0].HeldFrom, "it stays given up")
 	})
 }
@@ -315,13 +317,13 @@ func TestStrictPublishesNothingWhenAnAssignmentFails(t *testing.T) {
 		w.assign("large", "web-live", "v2")
 		w.fail("drone", "db-live")
 		outcomes, _ := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeSkipped, "large": OutcomeSkipped, "small": OutcomeSkipped, "record": OutcomeSkipped}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeSkipped, "large": releases.OutcomeSkipped, "small": releases.OutcomeSkipped, "record": releases.OutcomeSkipped}, outcomes)
 		require.Equal(t, before, w.state())
 
 		w.clusterType("drone").Failures = nil
 		w.opts.Unread = []platform.Unread{{Registration: "web", Err: errors.New("gone")}}
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, OutcomeSkipped, outcomes["large"])
+		require.Equal(t, releases.OutcomeSkipped, outcomes["large"])
 		require.Equal(t, before, w.state())
 	})
 }
@@ -347,7 +349,7 @@ func TestAllOfARegistrationIsHeldWhileItsSourceCannotBeRead(t *testing.T) {
 		of("drone", "db-live", "db")
 		of("drone", "web-live", "thief") // another team takes the name meanwhile
 		outcomes, p := w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomePublished, "large": OutcomePublished, "small": OutcomeUnchanged, "record": OutcomePublished}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomePublished, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
 		require.Equal(t, []UnreadRegistration{{"web", "web.yaml:3: gone"}}, p.Unread)
 		from := &bundle.Held{Sequence: row(t, first, "drone").Sequence, BaseCommit: "c0ffee", Reason: "SourceUnreadable"}
 		const text = "the source of registration web cannot be read"
@@ -363,7 +365,7 @@ func TestAllOfARegistrationIsHeldWhileItsSourceCannotBeRead(t *testing.T) {
 
 		w.opts.Unread[0].Err = errors.New("web.yaml:3: still gone, in another way")
 		outcomes, _ = w.mustPublish()
-		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, outcomes)
 
 		w.opts.Drop = []string{"drone/web-beta"}
 		_, p = w.mustPublish()
@@ -407,7 +409,7 @@ func TestWhatOneRingTriesIsNotHeldForTheOthers(t *testing.T) {
 	w.opts.Rings = nil
 	w.fail("drone", "db-live")
 	outcomes, p := w.mustPublish()
-	require.Equal(t, OutcomeFailed, outcomes["drone"])
+	require.Equal(t, releases.OutcomeFailed, outcomes["drone"])
 	require.Contains(t, row(t, p, "drone").Reason, "no release so far is for all rings")
 }
 

@@ -13,6 +13,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // small leaves one cluster type, so that each request can be tried in turn.
@@ -72,7 +74,7 @@ func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T
 				w.checked = map[string]bool{}
 			}
 			left := k
-			p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
+			p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 			require.NoError(t, err)
 			p.store = cutStore{p.store, &left}
 			err = p.run(t.Context(), w.result)
@@ -122,7 +124,7 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 				other.small("theirs")
 
 				w.small("ours")
-				p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, pinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
+				p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 				require.NoError(t, err)
 				acted := false
 				p.store = raceStore{p.store, func(tag string) {
@@ -136,11 +138,11 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 				require.NoError(t, w.complete())
 				latest := w.verified("drone", "latest")
 				require.Equal(t, p.done.ClusterTypes[0].Digest, latest.Descriptor.Digest)
-				require.Equal(t, OutcomePublished, p.done.ClusterTypes[0].Result)
+				require.Equal(t, releases.OutcomePublished, p.done.ClusterTypes[0].Result)
 				require.Equal(t, latest.Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
-				tags, err := readTags(t.Context(), w.repository("bundles/dev/drone"))
+				tags, err := releases.ReadTags(t.Context(), w.repository("bundles/dev/drone"))
 				require.NoError(t, err)
-				require.Equal(t, latest.Release.Tag(), tags.releases()[0], "no release is newer than latest")
+				require.Equal(t, latest.Release.Tag(), tags.Releases()[0], "no release is newer than latest")
 			})
 		}
 	}
@@ -155,6 +157,6 @@ func TestATagThatIsTakenWhileMovingTheOthersIsNoticed(t *testing.T) {
 			require.NoError(t, repo.Tag(t.Context(), theirs.Descriptor, ours.Release.Tag()))
 		}
 	}}
-	_, err := settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, tags{})
-	require.ErrorIs(t, err, errRace)
+	_, err := releases.Settle(t.Context(), target, ours.Descriptor, ours.Release.Tag(), []string{"ring-a"}, releases.Tags{})
+	require.ErrorIs(t, err, releases.ErrRace)
 }

@@ -7,6 +7,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 func TestReleasesAreNumbered(t *testing.T) {
@@ -17,7 +19,7 @@ func TestReleasesAreNumbered(t *testing.T) {
 			require.EqualValues(t, i+1, w.verified("drone", "latest").Release.Number)
 		}
 		_, p := w.mustPublish()
-		require.Equal(t, OutcomeUnchanged, row(t, p, "drone").Result)
+		require.Equal(t, releases.OutcomeUnchanged, row(t, p, "drone").Result)
 		require.EqualValues(t, 3, row(t, p, "drone").Number)
 
 		w.now = w.now.Add(80 * 24 * time.Hour)
@@ -25,7 +27,7 @@ func TestReleasesAreNumbered(t *testing.T) {
 		require.NotEmpty(t, row(t, p, "drone").Renewed)
 		require.EqualValues(t, 4, row(t, p, "drone").Number, "a renewed release is another one")
 
-		list, err := ListReleases(t.Context(), w.reference("bundles/dev/drone"), w.now, w.opts.OCI)
+		list, err := catalog.ListReleases(t.Context(), w.reference("bundles/dev/drone"), w.now, w.opts.OCI)
 		require.NoError(t, err)
 		var numbers []int64
 		for _, l := range list {
@@ -34,7 +36,7 @@ func TestReleasesAreNumbered(t *testing.T) {
 			require.Equal(t, l.Number < 4, l.ExpiresSoon)
 		}
 		require.Equal(t, []int64{4, 3, 2, 1}, numbers)
-		i, err := Inspect(t.Context(), w.reference("bundles/dev/drone:3"), w.opts.OCI)
+		i, err := catalog.Inspect(t.Context(), w.reference("bundles/dev/drone:3"), w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, list[1].Digest, i.Digest)
 	})

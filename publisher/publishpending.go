@@ -7,6 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 const (
@@ -41,15 +42,15 @@ func (p *publication) eachPending(ctx context.Context, pl *plan, stream bundle.S
 	if !p.trust.Documented() {
 		return nil
 	}
-	for _, tag := range pl.standing.tags.pending() {
+	for _, tag := range pl.standing.Tags.Pending() {
 		desc, err := pl.repo.Resolve(ctx, tag)
 		if err == nil {
 			var v *bundle.Verified
-			if v, err = bundle.Verify(ctx, pl.repo, desc, p.trust.any()); err == nil && p.waits(pl.standing, v, stream, tag) && !yield(v) {
+			if v, err = bundle.Verify(ctx, pl.repo, desc, p.trust.AnyKey()); err == nil && p.waits(pl.standing, v, stream, tag) && !yield(v) {
 				return nil
 			}
 		}
-		if unlessRefused(err) != nil {
+		if releases.UnlessRefused(err) != nil {
 			return err
 		}
 	}
@@ -58,7 +59,7 @@ func (p *publication) eachPending(ctx context.Context, pl *plan, stream bundle.S
 
 func (p *publication) waits(s standing, v *bundle.Verified, stream bundle.Stream, tag string) bool {
 	r := v.Release
-	return r.Stream() == stream && r.Epoch == p.trust.Epoch && pendingTag(r.Epoch, r.Sequence) == tag &&
+	return r.Stream() == stream && r.Epoch == p.trust.Epoch && releases.PendingTag(r.Epoch, r.Sequence) == tag &&
 		credible(orderOf(v), lastSequence(s.verified, r.Epoch), p.issuedAt)
 }
 
@@ -75,9 +76,9 @@ func (p *publication) pendingRecord(ctx context.Context, repo oci.Target) (*bund
 	if !p.trust.Documented() {
 		return nil, nil
 	}
-	for _, tag := range p.recordTags.pending() {
+	for _, tag := range p.recordTags.Pending() {
 		v, err := p.recordThatWaits(ctx, repo, tag)
-		if v != nil || unlessRefused(err) != nil {
+		if v != nil || releases.UnlessRefused(err) != nil {
 			return v, err
 		}
 	}
@@ -90,7 +91,7 @@ func (p *publication) recordThatWaits(ctx context.Context, repo oci.Target, tag 
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.VerifyEnvironment(ctx, repo, desc, p.trust.any())
+	v, err := bundle.VerifyEnvironment(ctx, repo, desc, p.trust.AnyKey())
 	if err != nil {
 		return nil, err
 	}
@@ -108,7 +109,7 @@ func (p *publication) recordThatWaits(ctx context.Context, repo oci.Target, tag 
 		return refused(bundle.WrongEnvironment, fmt.Sprintf("it is of environment %q", r.Environment))
 	case r.Epoch != p.trust.Epoch:
 		return refused(bundle.OldEpoch, fmt.Sprintf("it has epoch %d, the trust in force has %d", r.Epoch, p.trust.Epoch))
-	case pendingTag(r.Epoch, r.Sequence) != tag || !credible(order, last, p.issuedAt):
+	case releases.PendingTag(r.Epoch, r.Sequence) != tag || !credible(order, last, p.issuedAt):
 		return refused(bundle.BadContent, fmt.Sprintf("it has sequence %d and was issued at %s, which no publisher would give it", r.Sequence, r.IssuedAt.Format(time.RFC3339)))
 	case p.record != nil && order.Compare(recordOrder(p.record)) <= 0:
 		return refused(bundle.OlderRelease, "a newer one stands already")

@@ -2,17 +2,17 @@ package publisher
 
 import (
 	"context"
-	"errors"
 	"fmt"
 	"slices"
 	"strings"
 	"time"
 
-	"oras.land/oras-go/v2/errdef"
-
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -24,7 +24,7 @@ type plan struct {
 	// rendered and held are what is published; failed is by name, and had is what the last release has, if
 	// anything failed.
 	rendered  []scheduler.Assignment
-	held      []heldContent
+	held      []pack.Held
 	failed    map[string]FailedAssignment
 	had       map[string]bundle.Assignment
 	content   *bundle.Packed
@@ -41,7 +41,7 @@ type plan struct {
 
 // standing is what a repository of releases holds.
 type standing struct {
-	tags
+	releases.Tags
 	// verified is the newest release that our key signed; nil where there is none. Current says whether it is
 	// signed as the trust in force asks.
 	verified *bundle.Verified
@@ -57,10 +57,10 @@ type standing struct {
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
 func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) (*plan, error) {
 	pl := &plan{clusterType: ct, result: PublishedType{ClusterType: ct.Name, Assignments: len(ct.Assignments)}}
-	if err := p.find(ctx, pl); err != nil || pl.result.Result == OutcomeFailed {
+	if err := p.find(ctx, pl); err != nil || pl.result.Result == releases.OutcomeFailed {
 		return pl, err
 	}
-	if err := p.hold(ctx, pl); err != nil || pl.result.Result == OutcomeFailed {
+	if err := p.hold(ctx, pl); err != nil || pl.result.Result == releases.OutcomeFailed {
 		return pl, err
 	}
 	pl.result.Assignments = len(pl.rendered) + len(pl.held)
@@ -68,9 +68,9 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 	if err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if known, ok := p.opts.Packed.of(ct.Name); ok {
-		pl.content, pl.artifacts = known.tree, known.artifacts
-	} else if pl.content, pl.artifacts, err = packOnce(p.opts.Cache, pl.rendered, pl.held); err != nil {
+	if known, ok := p.opts.Packed.Of(ct.Name); ok {
+		pl.content, pl.artifacts = known.Tree, known.Artifacts
+	} else if pl.content, pl.artifacts, err = pack.Once(p.opts.Cache, pl.rendered, pl.held); err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if pl.validFor, err = p.validity(ct); err != nil {
@@ -124,13 +124,13 @@ func (p *publication) find(ctx context.Context, pl *plan) error {
 }
 
 func (pl *plan) fail(format string, args ...any) *plan {
-	pl.result.Result, pl.result.Reason = OutcomeFailed, fmt.Sprintf(format, args...)
+	pl.result.Result, pl.result.Reason = releases.OutcomeFailed, fmt.Sprintf(format, args...)
 	return pl
 }
 
 // lacksSomething says whether anything of pl fails.
 func (pl *plan) lacksSomething() bool {
-	return pl.result.Result == OutcomeFailed || len(pl.result.Failures) > 0
+	return pl.result.Result == releases.OutcomeFailed || len(pl.result.Failures) > 0
 }
 
 // hadAssignments says whether the last release has any; pl.content is empty here. Where our key has signed none,
@@ -144,14 +144,14 @@ func (pl *plan) hadAssignments(ctx context.Context) (bool, error) {
 	if last := pl.standing.verified; last != nil {
 		return !empty(last.Release), nil
 	}
-	for tag := range pl.standing.moving {
+	for tag := range pl.standing.Moving {
 		desc, err := pl.repo.Resolve(ctx, tag)
 		var v *bundle.Verified
 		if err == nil {
 			v, err = bundle.Read(ctx, pl.repo, desc)
 		}
 		if err != nil || !empty(v.Release) {
-			return true, unlessRefused(err)
+			return true, releases.UnlessRefused(err)
 		}
 	}
 	return false, nil
@@ -184,7 +184,7 @@ func validityText(d time.Duration) string {
 // of anything: what the newest tag names may be foreign, or an older release.
 func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) error {
 	var err error
-	if pl.standing.tags, err = readTags(ctx, pl.repo); err != nil {
+	if pl.standing.Tags, err = releases.ReadTags(ctx, pl.repo); err != nil {
 		return err
 	}
 	consider := func(tag string) (found bool, err error) {
@@ -192,13 +192,13 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 		if err != nil {
 			return false, err
 		}
-		moving := pl.standing.moving[tag] != ""
+		moving := pl.standing.Moving[tag] != ""
 		// One of an epoch to come is none that agents take.
 		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > p.trust.Epoch ||
 			v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
 			if pl.standing.foreign == "" { // the newest says it for all
 				pl.standing.foreign = fmt.Sprintf("%s:%s", p.to.Name(stream.Repository()), tag)
-				p.warn("%s is not a release %s", pl.standing.foreign, p.trust.signedText())
+				p.warn("%s is not a release %s", pl.standing.foreign, p.trust.SignedText())
 			}
 			return false, nil
 		}
@@ -207,7 +207,7 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 		}
 		return true, nil
 	}
-	for _, tag := range pl.standing.releases() {
+	for _, tag := range pl.standing.Releases() {
 		if found, err := consider(tag); err != nil {
 			return err
 		} else if found {
@@ -215,14 +215,14 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 		}
 	}
 	// A registry's retention may have taken the tag of the release that latest still names, or another publisher.
-	latest, last := pl.standing.moving[bundle.LatestTag], pl.standing.verified
+	latest, last := pl.standing.Moving[bundle.LatestTag], pl.standing.verified
 	if latest != "" && (last == nil || latest != last.Descriptor.Digest) {
 		if _, err = consider(bundle.LatestTag); err != nil {
 			return err
 		}
 	}
 	if v := pl.standing.verified; v != last {
-		pl.standing.taken = slices.Contains(pl.standing.all, v.Release.Tag())
+		pl.standing.taken = slices.Contains(pl.standing.All, v.Release.Tag())
 	}
 	pl.standing.pending, err = p.pendingRelease(ctx, pl, stream)
 	return err
@@ -235,17 +235,8 @@ func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release,
 func (p *publication) verifyRelease(ctx context.Context, repo oci.Target, tag string) (v *bundle.Verified, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err != nil {
-		return nil, false, unlessRefused(err)
+		return nil, false, releases.UnlessRefused(err)
 	}
-	v, current, err = recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
-	return v, current, unlessRefused(err)
-}
-
-// unlessRefused drops the error of content that is not trusted, or not there in full.
-func unlessRefused(err error) error {
-	var refusal *bundle.Refusal
-	if errors.As(err, &refusal) || errors.Is(err, errdef.ErrNotFound) {
-		return nil
-	}
-	return err
+	v, current, err = trust.Recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
+	return v, current, releases.UnlessRefused(err)
 }

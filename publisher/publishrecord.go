@@ -11,6 +11,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -26,11 +28,11 @@ func (p *publication) readRecord(ctx context.Context) error {
 		return err
 	}
 	p.record, p.recordTaken = nil, false
-	if p.recordTags, err = readTags(ctx, repo); err != nil {
+	if p.recordTags, err = releases.ReadTags(ctx, repo); err != nil {
 		return err
 	}
 	foreign := "" // the newest says it for all
-	for _, tag := range p.recordTags.releases() {
+	for _, tag := range p.recordTags.Releases() {
 		if p.record, p.recordCurrent, err = p.verifyRecord(ctx, repo, tag); err != nil {
 			return err
 		}
@@ -39,7 +41,7 @@ func (p *publication) readRecord(ctx context.Context) error {
 		}
 		foreign = cmp.Or(foreign, tag)
 	}
-	latest := p.recordTags.moving[bundle.LatestTag]
+	latest := p.recordTags.Moving[bundle.LatestTag]
 	var v *bundle.VerifiedEnvironment
 	var current bool
 	if latest != "" && (p.record == nil || latest != p.record.Descriptor.Digest) {
@@ -48,10 +50,10 @@ func (p *publication) readRecord(ctx context.Context) error {
 		}
 	}
 	if foreign != "" && err == nil {
-		p.warn("%s:%s is not a record %s", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), foreign, p.trust.signedText())
+		p.warn("%s:%s is not a record %s", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), foreign, p.trust.SignedText())
 	}
 	if v != nil && (p.record == nil || recordOrder(v).Compare(recordOrder(p.record)) > 0) {
-		p.recordCurrent, p.record, p.recordTaken = current, v, slices.Contains(p.recordTags.all, v.Record.Tag())
+		p.recordCurrent, p.record, p.recordTaken = current, v, slices.Contains(p.recordTags.All, v.Record.Tag())
 	}
 	return err
 }
@@ -61,11 +63,11 @@ func (p *publication) readRecord(ctx context.Context) error {
 func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err == nil {
-		v, current, err = recognise(p.trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
+		v, current, err = trust.Recognise(p.trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
 			return bundle.VerifyEnvironment(ctx, repo, desc, t)
 		})
 	}
-	if err := unlessRefused(err); err != nil {
+	if err := releases.UnlessRefused(err); err != nil {
 		return nil, false, err
 	}
 	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != p.done.Environment || v.Record.Epoch > p.trust.Epoch {
@@ -83,7 +85,7 @@ func recordOrder(v *bundle.VerifiedEnvironment) bundle.Order {
 }
 
 // standingRecord describes the record that was there before.
-func (p *publication) standingRecord(result Outcome) PublishedRecord {
+func (p *publication) standingRecord(result releases.Outcome) PublishedRecord {
 	if p.record == nil {
 		return PublishedRecord{Result: result}
 	}
@@ -100,7 +102,7 @@ func (p *publication) clusterTypes(result *scheduler.Result) map[string]digest.D
 		if len(p.rings) > 0 {
 			d = ct.releaseOf("").Digest
 		}
-		if d != "" && (!left || ct.Result == OutcomeFailed || ct.assigns) {
+		if d != "" && (!left || ct.Result == releases.OutcomeFailed || ct.assigns) {
 			types[ct.ClusterType] = d
 		}
 	}
@@ -129,7 +131,7 @@ func (p *publication) incomplete(types map[string]digest.Digest) []string {
 	var names []string
 	for _, ct := range p.done.ClusterTypes {
 		_, listed := types[ct.ClusterType]
-		if ct.Result == OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && p.unknown() {
+		if ct.Result == releases.OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && p.unknown() {
 			names = append(names, ct.ClusterType)
 		}
 	}
@@ -160,10 +162,10 @@ func (p *publication) publishRecord(ctx context.Context, record bundle.Environme
 	record.Epoch, record.Sequence = p.trust.Epoch, 0
 	if last := p.record; last != nil && last.Record.Epoch == record.Epoch {
 		if p.recordCurrent && pending == nil && !p.recordTaken && sameRecord(last.Record, record) {
-			moved, err := settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags)
-			p.done.Record = p.standingRecord(OutcomeUnchanged)
+			moved, err := releases.Settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags)
+			p.done.Record = p.standingRecord(releases.OutcomeUnchanged)
 			if moved {
-				p.done.Record.Result = OutcomePublished
+				p.done.Record.Result = releases.OutcomePublished
 			}
 			return err
 		}
@@ -179,7 +181,7 @@ func (p *publication) publishRecord(ctx context.Context, record bundle.Environme
 	if pending != nil {
 		record.Sequence = pending.Record.Sequence
 	}
-	if record.Sequence, err = p.recordTags.next(record.Epoch, record.Sequence, p.issuedAt); err != nil {
+	if record.Sequence, err = p.recordTags.Next(record.Epoch, record.Sequence, p.issuedAt); err != nil {
 		return err
 	}
 	a, err := p.newRecord(record)
@@ -195,12 +197,12 @@ func (p *publication) publishRecord(ctx context.Context, record bundle.Environme
 // releaseRecord makes a record visible that is there in full: to all if as many keys have signed it as have to,
 // and no release that it names waits for signatures; else to those who are to sign it.
 func (p *publication) releaseRecord(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, r bundle.EnvironmentRecord, have int) error {
-	p.done.Record = PublishedRecord{Result: OutcomePublished, Sequence: r.Sequence, Digest: desc.Digest}
-	if need := p.trust.need(); have < need || p.done.Pending() > 0 {
-		p.done.Record.Result, p.done.Record.Signatures = OutcomePending, &SignatureCount{have, need}
-		return wait(ctx, repo, desc, pendingTag(r.Epoch, r.Sequence))
+	p.done.Record = PublishedRecord{Result: releases.OutcomePublished, Sequence: r.Sequence, Digest: desc.Digest}
+	if need := p.trust.Need(); have < need || p.done.Pending() > 0 {
+		p.done.Record.Result, p.done.Record.Signatures = releases.OutcomePending, &SignatureCount{have, need}
+		return wait(ctx, repo, desc, releases.PendingTag(r.Epoch, r.Sequence))
 	}
-	_, err := settle(ctx, repo, desc, r.Tag(), []string{bundle.LatestTag}, p.recordTags)
+	_, err := releases.Settle(ctx, repo, desc, r.Tag(), []string{bundle.LatestTag}, p.recordTags)
 	return err
 }
 

@@ -16,19 +16,17 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
-
-// maxRaces is how often a release is made anew because another publisher was faster.
-const maxRaces = 5
 
 // carryOut pushes what pl asks for, or finds that it is there.
 func (p *publication) carryOut(ctx context.Context, pl *plan) error {
-	for race := 1; pl.result.Result != OutcomeFailed; race++ {
+	for race := 1; pl.result.Result != releases.OutcomeFailed; race++ {
 		err := p.attempt(ctx, pl)
-		if !errors.Is(err, errRace) {
+		if !errors.Is(err, releases.ErrRace) {
 			return err
 		}
-		if race == maxRaces {
+		if race == releases.MaxRaces {
 			return fmt.Errorf("%s: %w", pl.clusterType.Name, err)
 		}
 		again, err := p.plan(ctx, pl.clusterType)
@@ -54,10 +52,10 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 			return err
 		}
 		if same {
-			moved, err := settle(ctx, pl.repo, last.Descriptor, last.Release.Tag(), moving, pl.standing.tags)
-			pl.result.Result = OutcomeUnchanged
+			moved, err := releases.Settle(ctx, pl.repo, last.Descriptor, last.Release.Tag(), moving, pl.standing.Tags)
+			pl.result.Result = releases.OutcomeUnchanged
 			if moved {
-				pl.result.Result = OutcomePublished
+				pl.result.Result = releases.OutcomePublished
 			}
 			return err
 		}
@@ -93,12 +91,12 @@ func (p *publication) release(ctx context.Context, pl *plan, desc ocispec.Descri
 	return err
 }
 
-func (p *publication) makeVisible(ctx context.Context, pl *plan, desc ocispec.Descriptor, r bundle.Release, moving []string, have int) (Outcome, *SignatureCount, error) {
-	if need := p.trust.need(); have < need {
-		return OutcomePending, &SignatureCount{have, need}, wait(ctx, pl.repo, desc, pendingTag(r.Epoch, r.Sequence))
+func (p *publication) makeVisible(ctx context.Context, pl *plan, desc ocispec.Descriptor, r bundle.Release, moving []string, have int) (releases.Outcome, *SignatureCount, error) {
+	if need := p.trust.Need(); have < need {
+		return releases.OutcomePending, &SignatureCount{have, need}, wait(ctx, pl.repo, desc, releases.PendingTag(r.Epoch, r.Sequence))
 	}
-	_, err := settle(ctx, pl.repo, desc, r.Tag(), moving, pl.standing.tags)
-	return OutcomePublished, nil, err
+	_, err := releases.Settle(ctx, pl.repo, desc, r.Tag(), moving, pl.standing.Tags)
+	return releases.OutcomePublished, nil, err
 }
 
 // movingTags returns the tags that a release for some rings moves where the platform names none: theirs, else those of
@@ -111,7 +109,7 @@ func movingTags(rings []string, s standing) []string {
 	if len(tags) > 0 {
 		return tags
 	}
-	return append(s.ringTags(), bundle.LatestTag)
+	return append(s.RingTags(), bundle.LatestTag)
 }
 
 // isCurrent says whether the last release still says what a new one would. Where only its age or its
@@ -126,7 +124,7 @@ func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Veri
 	}
 	if v := pl.standing.pending; v != nil {
 		if !p.isPending(pl, v) {
-			renewed = "it takes the place of " + pendingTag(v.Release.Epoch, v.Release.Sequence)
+			renewed = "it takes the place of " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence)
 		}
 		return false, renewed, nil
 	}
@@ -178,7 +176,7 @@ func (p *publication) waitsFor(v *bundle.Verified, r bundle.Release) bool {
 	w := v.Release
 	return w.Content == r.Content && w.Artifacts == r.Artifacts && slices.Equal(w.Rings, r.Rings) &&
 		w.BaseCommit == r.BaseCommit && w.EnvironmentCommit == r.EnvironmentCommit &&
-		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !p.ends(w) && checkLayers(v.Manifest) == nil
+		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !p.ends(w) && releases.CheckLayers(v.Manifest) == nil
 }
 
 // plannedRelease returns the release that pl asks for, without its sequence.
@@ -199,7 +197,7 @@ func (p *publication) newRelease(pl *plan) (bundle.Release, error) {
 	r.Number = bundle.NextNumber(pl.standing.verified)
 	last := max(lastSequence(pl.standing.verified, r.Epoch), lastSequence(pl.standing.pending, r.Epoch))
 	var err error
-	if r.Sequence, err = pl.standing.next(r.Epoch, last, p.issuedAt); err != nil {
+	if r.Sequence, err = pl.standing.Next(r.Epoch, last, p.issuedAt); err != nil {
 		err = fmt.Errorf("%s: %w", pl.clusterType.Name, err)
 	}
 	return r, err
@@ -231,7 +229,7 @@ func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release,
 	}
 	m.Config.Data = doc
 	if n := len(pl.held); n > 0 {
-		m.Annotations[annotationHeld] = strconv.Itoa(n)
+		m.Annotations[releases.AnnotationHeld] = strconv.Itoa(n)
 	}
 	if from != nil {
 		m.Annotations = maps.Clone(from.Manifest.Annotations)
@@ -254,7 +252,7 @@ func (p *publication) layers(ctx context.Context, pl *plan, r bundle.Release) (l
 		}
 		return layers, blobs, err
 	}
-	for _, layer := range append([]ocispec.Descriptor{last.Tree}, deltasOf(last.Manifest)...) {
+	for _, layer := range append([]ocispec.Descriptor{last.Tree}, releases.DeltasOf(last.Manifest)...) {
 		there, err := pl.repo.Exists(ctx, layer)
 		switch {
 		case err != nil:
@@ -262,7 +260,7 @@ func (p *publication) layers(ctx context.Context, pl *plan, r bundle.Release) (l
 		case there:
 			layers = append(layers, layer)
 		case layer.Digest == last.Tree.Digest && !ok:
-			return nil, nil, fmt.Errorf("%s: the files of release %s are gone: %w", pl.clusterType.Name, last.Release.Tag(), errRace)
+			return nil, nil, fmt.Errorf("%s: the files of release %s are gone: %w", pl.clusterType.Name, last.Release.Tag(), releases.ErrRace)
 		case layer.Digest == last.Tree.Digest:
 			layers, blobs = append(layers, tree.Descriptor), append(blobs, tree)
 		}

@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -59,12 +60,12 @@ func TestAfterABackupIsRestoredEqualContentReachesAgentsWhenItIsRenewed(t *testi
 	w, agent := restored(t)
 	before := agent.highest
 	p := w.later("one")
-	require.Equal(t, OutcomeUnchanged, row(t, p, "drone").Result)
+	require.Equal(t, releases.OutcomeUnchanged, row(t, p, "drone").Result)
 	require.NoError(t, agent.poll())
 	require.Equal(t, before, agent.highest)
 	w.now = w.now.Add(DefaultValidity)
 	p = w.later("one")
-	require.Equal(t, OutcomePublished, row(t, p, "drone").Result)
+	require.Equal(t, releases.OutcomePublished, row(t, p, "drone").Result)
 	agent.requireSettled()
 }
 

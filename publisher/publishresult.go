@@ -6,24 +6,8 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
-)
-
-// Outcome is what publishing did for one cluster type or the environment record.
-type Outcome string
-
-// The outcomes.
-const (
-	// OutcomePublished means that a release was pushed, or that one which an interrupted run had pushed got its tags.
-	OutcomePublished Outcome = "published"
-	// OutcomeUnchanged means that the newest release is this one already.
-	OutcomeUnchanged Outcome = "unchanged"
-	// OutcomePending means that all is there, and waits for the signatures of others: agents see nothing of it.
-	OutcomePending Outcome = "pending"
-	// OutcomeFailed means that the newest release stays as it was; Reason and Failures say why.
-	OutcomeFailed Outcome = "failed"
-	// OutcomeSkipped means that nothing was done because something else failed and Strict is set.
-	OutcomeSkipped Outcome = "skipped"
 )
 
 // Published is what Publish did. Its JSON form is an interface.
@@ -59,8 +43,8 @@ type FailedPolicy struct {
 type PublishedType struct {
 	ClusterType string `json:"clusterType"`
 	// Assignments counts what was rendered or held.
-	Assignments int     `json:"assignments"`
-	Result      Outcome `json:"result"`
+	Assignments int              `json:"assignments"`
+	Result      releases.Outcome `json:"result"`
 	// Sequence, Digest and Number are those of the newest release after publishing, or of the pending one; zero where
 	// there is none.
 	Sequence int64         `json:"sequence,omitempty"`
@@ -87,9 +71,9 @@ type PublishedType struct {
 // PublishedRelease is what some rings of a cluster type have after publishing, or are to have once it is signed.
 type PublishedRelease struct {
 	// Rings lists the rings that have it, and Latest is true where agents without a ring do.
-	Rings  []string `json:"rings"`
-	Latest bool     `json:"latest,omitempty"`
-	Result Outcome  `json:"result"`
+	Rings  []string         `json:"rings"`
+	Latest bool             `json:"latest,omitempty"`
+	Result releases.Outcome `json:"result"`
 	// Sequence and Number are zero where the release is not known any more.
 	Sequence int64         `json:"sequence,omitempty"`
 	Number   int64         `json:"number,omitempty"`
@@ -108,7 +92,7 @@ func (t PublishedType) releaseOf(ring string) PublishedRelease {
 			return r
 		}
 	}
-	return PublishedRelease{Result: OutcomeUnchanged}
+	return PublishedRelease{Result: releases.OutcomeUnchanged}
 }
 
 // byRing maps each ring to what it has.
@@ -143,9 +127,9 @@ type FailedAssignment struct {
 
 // PublishedRecord is the environment record of a Published.
 type PublishedRecord struct {
-	Result   Outcome       `json:"result"`
-	Sequence int64         `json:"sequence,omitempty"`
-	Digest   digest.Digest `json:"digest,omitempty"`
+	Result   releases.Outcome `json:"result"`
+	Sequence int64            `json:"sequence,omitempty"`
+	Digest   digest.Digest    `json:"digest,omitempty"`
 	// Signatures counts those of a pending record.
 	Signatures *SignatureCount `json:"signatures,omitempty"`
 }
@@ -154,7 +138,7 @@ type PublishedRecord struct {
 func (p *Published) Pending() int {
 	n := 0
 	for _, ct := range p.ClusterTypes {
-		if ct.Result == OutcomePending {
+		if ct.Result == releases.OutcomePending {
 			n++
 		}
 	}
@@ -165,7 +149,7 @@ func (p *Published) Pending() int {
 func (p *Published) Failed() int {
 	n := 0
 	for _, ct := range p.ClusterTypes {
-		if ct.Result == OutcomeFailed {
+		if ct.Result == releases.OutcomeFailed {
 			n++
 		}
 	}
@@ -178,7 +162,7 @@ func (p *Published) FailedAssignments() (held, leftOut int) {
 	for _, ct := range p.ClusterTypes {
 		for _, f := range ct.Failures {
 			switch {
-			case ct.Result == OutcomeFailed:
+			case ct.Result == releases.OutcomeFailed:
 			case f.HeldFrom != nil:
 				held++
 			default:

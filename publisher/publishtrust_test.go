@@ -13,7 +13,12 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -27,44 +32,44 @@ type quorum struct {
 
 func newQuorum(w *world, threshold int) *quorum {
 	t := w.t
-	q := &quorum{world: w, anna: newKeyForTest(t), bob: newKeyForTest(t), carol: newKeyForTest(t)}
-	keys := []bundle.TrustKey{trustKey(t, "anna", q.anna), trustKey(t, "bob", q.bob), trustKey(t, "carol", q.carol)}
-	envelope, err := NewTrust("edge", bundle.Role{Threshold: 1, Keys: keys[:1]}, bundle.Role{Threshold: threshold, Keys: keys}, 1000*24*time.Hour, w.now)
+	q := &quorum{world: w, anna: keytest.New(t), bob: keytest.New(t), carol: keytest.New(t)}
+	keys := []bundle.TrustKey{keytest.Named(t, "anna", q.anna), keytest.Named(t, "bob", q.bob), keytest.Named(t, "carol", q.carol)}
+	envelope, err := trust.New("edge", bundle.Role{Threshold: 1, Keys: keys[:1]}, bundle.Role{Threshold: threshold, Keys: keys}, 1000*24*time.Hour, w.now)
 	require.NoError(t, err)
-	q.chain, err = BeginTrust(signTrust(t, envelope, nil, q.anna))
+	q.chain, err = trust.Begin(signedTrust(t, envelope, nil, q.anna))
 	require.NoError(t, err)
 	return q
 }
 
 // rotate makes the next version of the trust document.
-func (q *quorum) rotate(changes ...TrustChange) {
+func (q *quorum) rotate(changes ...trust.Change) {
 	before := q.chain[len(q.chain)-1].Envelope
-	next, err := EditTrust(before, q.now, changes...)
+	next, err := trust.Edit(before, q.now, changes...)
 	require.NoError(q.t, err)
-	q.chain, err = q.chain.Append(signTrust(q.t, next, before, q.anna))
+	q.chain, err = q.chain.Append(signedTrust(q.t, next, before, q.anna))
 	require.NoError(q.t, err)
 }
 
 func (q *quorum) publish(keys ...*keys.Key) (*Published, error) {
 	opts := q.opts
-	opts.Trust, opts.Now = TrustOf(q.chain), func() time.Time { return q.now }
+	opts.Trust, opts.Now = trust.Of(q.chain), func() time.Time { return q.now }
 	return Publish(q.t.Context(), q.result, q.loc, keys, opts)
 }
 
 // outcomes publishes and returns what became of each cluster type and the record.
-func (q *quorum) outcomes(keys ...*keys.Key) map[string]Outcome {
+func (q *quorum) outcomes(keys ...*keys.Key) map[string]releases.Outcome {
 	q.t.Helper()
 	p, err := q.publish(keys...)
 	require.NoError(q.t, err)
 	return outcomesOf(p)
 }
 
-func everywhere(o Outcome) map[string]Outcome {
-	return map[string]Outcome{"drone": o, "large": o, "small": o, "record": o}
+func everywhere(o releases.Outcome) map[string]releases.Outcome {
+	return map[string]releases.Outcome{"drone": o, "large": o, "small": o, "record": o}
 }
 
 func (q *quorum) signer() *publication {
-	p, err := newSigning(q.loc, "dev", TrustOf(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }})
+	p, err := newSigning(q.loc, "dev", trust.Of(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }})
 	require.NoError(q.t, err)
 	return p
 }
@@ -108,7 +113,7 @@ func TestWhatTooFewHaveSignedIsPendingUntilTheOthersSign(t *testing.T) {
 		q := newQuorum(w, 2)
 		p, err := q.publish(q.anna)
 		require.NoError(t, err)
-		require.Equal(t, everywhere(OutcomePending), outcomesOf(p))
+		require.Equal(t, everywhere(releases.OutcomePending), outcomesOf(p))
 		require.Equal(t, &SignatureCount{1, 2}, row(t, p, "drone").Signatures)
 		require.Empty(t, q.visible("bundles/dev/drone"))
 		require.Empty(t, q.visible("environments/dev"))
@@ -133,19 +138,19 @@ func TestWhatTooFewHaveSignedIsPendingUntilTheOthersSign(t *testing.T) {
 		require.EqualValues(t, 1, q.released("drone").Release.Epoch)
 		_, err = q.open()
 		require.ErrorIs(t, err, ErrNothingPending)
-		require.Equal(t, everywhere(OutcomeUnchanged), q.outcomes(q.carol))
+		require.Equal(t, everywhere(releases.OutcomeUnchanged), q.outcomes(q.carol))
 	})
 }
 
 func TestThePlanThatASignerSeesIsAgainstWhatStands(t *testing.T) {
 	t.Parallel()
 	q := newQuorum(newWorld(t, "layout"), 2)
-	require.Equal(t, everywhere(OutcomePublished), q.outcomes(q.anna, q.bob))
+	require.Equal(t, everywhere(releases.OutcomePublished), q.outcomes(q.anna, q.bob))
 	first := q.released("drone").Release.Sequence
 	q.result.ClusterTypes = q.result.ClusterTypes[:2] // small leaves
 	q.result.ClusterTypes[0].Assignments = []scheduler.Assignment{assignment("drone", "web-live", "v2"), assignment("drone", "new-live", "v1")}
 	q.now = q.now.Add(time.Minute)
-	want := map[string]Outcome{"drone": OutcomePending, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomePending}
+	want := map[string]releases.Outcome{"drone": releases.OutcomePending, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomePending}
 	require.Equal(t, want, q.outcomes(q.bob))
 	e, err := q.open()
 	require.NoError(t, err)
@@ -155,11 +160,11 @@ func TestThePlanThatASignerSeesIsAgainstWhatStands(t *testing.T) {
 	require.Equal(t, []string{"new-live"}, drone.Added)
 	require.Equal(t, []string{"web-live"}, drone.Changed)
 	require.Equal(t, []string{"db-live"}, drone.Removed)
-	require.Equal(t, []KeyName{{trustKey(t, "", q.bob).ID, "bob"}}, drone.SignedBy)
-	require.Equal(t, OutcomeUnchanged, e.ClusterTypes[1].Result)
+	require.Equal(t, []trust.KeyName{{ID: keytest.Named(t, "", q.bob).ID, Name: "bob"}}, drone.SignedBy)
+	require.Equal(t, releases.OutcomeUnchanged, e.ClusterTypes[1].Result)
 	require.NoError(t, e.Sign(t.Context(), []*keys.Key{q.carol}))
 	require.True(t, e.Complete())
-	require.Equal(t, OutcomePublished, e.ClusterTypes[0].Result)
+	require.Equal(t, releases.OutcomePublished, e.ClusterTypes[0].Result)
 	require.Equal(t, drone.Digest, q.released("drone").Descriptor.Digest)
 }
 
@@ -170,12 +175,12 @@ func TestAClusterTypeThatLeavesIsEmptiedByTheSameSignatures(t *testing.T) {
 	q.result.ClusterTypes = q.result.ClusterTypes[1:]
 	q.opts.AllowEmpty = true
 	q.now = q.now.Add(time.Minute)
-	require.Equal(t, OutcomePending, q.outcomes(q.anna)["drone"])
+	require.Equal(t, releases.OutcomePending, q.outcomes(q.anna)["drone"])
 	e := q.sign(q.bob)
 	require.True(t, e.Complete())
 	require.Equal(t, "drone", e.ClusterTypes[0].ClusterType)
 	require.Equal(t, []string{"db-live", "web-live"}, e.ClusterTypes[0].Removed)
-	require.Equal(t, OutcomeUnchanged, q.outcomes(q.anna)["record"])
+	require.Equal(t, releases.OutcomeUnchanged, q.outcomes(q.anna)["record"])
 }
 
 func TestAnotherPublisherOfTheSameContentSignsWhatWaits(t *testing.T) {
@@ -186,17 +191,17 @@ func TestAnotherPublisherOfTheSameContentSignsWhatWaits(t *testing.T) {
 	q.now = q.now.Add(time.Minute)
 	second, err := q.publish(q.bob)
 	require.NoError(t, err)
-	require.Equal(t, everywhere(OutcomePublished), outcomesOf(second))
+	require.Equal(t, everywhere(releases.OutcomePublished), outcomesOf(second))
 	require.Equal(t, row(t, first, "drone").Digest, row(t, second, "drone").Digest)
 
 	q.small("v2")
 	q.now = q.now.Add(time.Minute)
 	q.outcomes(q.anna)
 	q.opts.ValidFor = time.Hour
-	require.Equal(t, OutcomePending, q.outcomes(q.bob)["drone"], "what they sign unseen is what they would publish")
+	require.Equal(t, releases.OutcomePending, q.outcomes(q.bob)["drone"], "what they sign unseen is what they would publish")
 	q.now = q.now.Add(time.Minute)
 	q.result.BaseCommit = "another commit with the same files"
-	require.Equal(t, OutcomePending, q.outcomes(q.anna)["drone"], "and of the commit that they have rendered")
+	require.Equal(t, releases.OutcomePending, q.outcomes(q.anna)["drone"], "and of the commit that they have rendered")
 }
 
 func TestTheFirstReleaseAfterAPinnedKeyThatTheDocumentDoesNotName(t *testing.T) {
@@ -206,12 +211,12 @@ func TestTheFirstReleaseAfterAPinnedKeyThatTheDocumentDoesNotName(t *testing.T) 
 		q.now = q.now.Add(time.Hour)
 		p, err := q.publish(q.anna)
 		require.NoError(t, err)
-		require.Equal(t, everywhere(OutcomePending), outcomesOf(p), "small never had an assignment")
+		require.Equal(t, everywhere(releases.OutcomePending), outcomesOf(p), "small never had an assignment")
 		require.Len(t, p.Warnings, 4, "one for each repository")
 		require.Contains(t, p.Warnings[0], "is not a record signed as the trust document asks")
 		q.sign(q.bob)
 		require.EqualValues(t, 1, q.released("small").Release.Epoch)
-		require.Equal(t, everywhere(OutcomeUnchanged), q.outcomes(q.anna))
+		require.Equal(t, everywhere(releases.OutcomeUnchanged), q.outcomes(q.anna))
 	})
 }
 
@@ -237,13 +242,13 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	require.Empty(t, e.ClusterTypes[0].Changed)
 	_, err = q.open()
 	require.ErrorIs(t, err, ErrNothingPending, "what was replaced is not offered again")
-	_, err = q.signer().openPending(t.Context(), pendingTag(1, wrong.Record.Sequence))
+	_, err = q.signer().openPending(t.Context(), releases.PendingTag(1, wrong.Record.Sequence))
 	require.ErrorContains(t, err, "a newer one stands already")
-	_, err = newSigning(q.loc, "dev", TrustOf(q.chain), PendingOptions{Tag: "latest"})
+	_, err = newSigning(q.loc, "dev", trust.Of(q.chain), PendingOptions{Tag: "latest"})
 	require.ErrorAs(t, err, new(*usage.Error))
 	require.ErrorContains(t, err, `"latest" is no tag of what waits`)
-	_, err = OpenPending(t.Context(), q.loc, "mistyped", TrustOf(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
-	require.ErrorAs(t, err, new(*NoEnvironmentError))
+	_, err = OpenPending(t.Context(), q.loc, "mistyped", trust.Of(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
+	require.ErrorAs(t, err, new(*catalog.NoEnvironmentError))
 	require.ErrorContains(t, err, "nothing was ever published in environment mistyped at "+q.loc.String()+": it has dev")
 }
 
@@ -251,7 +256,7 @@ func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {
 	t.Parallel()
 	q := newQuorum(newWorld(t, "layout"), 2)
 	option := new(*usage.Error)
-	_, err := q.publish(newKeyForTest(t), q.anna)
+	_, err := q.publish(keytest.New(t), q.anna)
 	require.ErrorAs(t, err, option)
 	require.ErrorContains(t, err, "no release key in version 1 of the trust document")
 	_, err = q.publish(q.anna, q.anna)
@@ -259,7 +264,7 @@ func TestWhoMaySignIsSaidByTheTrustDocument(t *testing.T) {
 	_, err = q.publish()
 	require.ErrorAs(t, err, option)
 
-	_, err = PublishTrust(t.Context(), q.chain[0].Envelope, q.loc, q.opts.OCI)
+	_, err = trust.Publish(t.Context(), q.chain[0].Envelope, q.loc, q.opts.OCI)
 	require.NoError(t, err)
 	before := q.state()
 	_, err = q.world.publish()
@@ -296,16 +301,16 @@ func TestRotatingKeysLosesNothingAndRenewsWhatTheyHaveToSign(t *testing.T) {
 	q := newQuorum(newWorld(t, "layout"), 2)
 	q.outcomes(q.bob, q.carol)
 	first := q.released("drone").Release
-	dave := newKeyForTest(t)
-	q.rotate(TrustAddKey(RoleRelease, trustKey(t, "dave", dave)), TrustRemoveKey(RoleRelease, trustKey(t, "", q.bob).ID),
-		TrustRemoveKey(RoleRelease, trustKey(t, "", q.carol).ID))
+	dave := keytest.New(t)
+	q.rotate(trust.AddKey(trust.RoleRelease, keytest.Named(t, "dave", dave)), trust.RemoveKey(trust.RoleRelease, keytest.Named(t, "", q.bob).ID),
+		trust.RemoveKey(trust.RoleRelease, keytest.Named(t, "", q.carol).ID))
 	q.now = q.now.Add(time.Minute)
 	// What fails keeps the content of a release that nobody who signs now has signed.
 	q.result.ClusterTypes[0].Assignments = q.result.ClusterTypes[0].Assignments[:1]
 	q.result.ClusterTypes[0].Failures = []scheduler.Failure{{Name: "db-live", Err: errors.New("broken")}}
 	p, err := q.publish(q.anna, dave)
 	require.NoError(t, err)
-	require.Equal(t, everywhere(OutcomePublished), outcomesOf(p))
+	require.Equal(t, everywhere(releases.OutcomePublished), outcomesOf(p))
 	require.Equal(t, "version 2 of the trust document asks for other signatures", row(t, p, "large").Renewed)
 	require.Equal(t, first.Sequence, row(t, p, "drone").Failures[0].HeldFrom.Sequence)
 	require.Greater(t, row(t, p, "drone").Sequence, first.Sequence)
@@ -323,7 +328,7 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	v, repo := q.released("drone"), q.repository("bundles/dev/drone")
 	r := v.Release
 	r.Sequence = math.MaxInt64
-	content, _, err := packAssignments(q.result.ClusterTypes[0].Assignments, nil)
+	content, _, err := pack.Tree(q.result.ClusterTypes[0].Assignments, nil)
 	require.NoError(t, err)
 	a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r, nil)
 	require.NoError(t, err)
@@ -333,9 +338,9 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	_, err = q.publish(q.anna, q.bob)
 	require.ErrorContains(t, err, "a new epoch is needed")
 
-	dave, eve := newKeyForTest(t), newKeyForTest(t)
-	q.rotate(TrustRaiseEpoch, TrustAddKey(RoleRelease, trustKey(t, "dave", dave)), TrustAddKey(RoleRelease, trustKey(t, "eve", eve)),
-		TrustRemoveKey(RoleRelease, trustKey(t, "", q.bob).ID), TrustRemoveKey(RoleRelease, trustKey(t, "", q.carol).ID))
+	dave, eve := keytest.New(t), keytest.New(t)
+	q.rotate(trust.RaiseEpoch, trust.AddKey(trust.RoleRelease, keytest.Named(t, "dave", dave)), trust.AddKey(trust.RoleRelease, keytest.Named(t, "eve", eve)),
+		trust.RemoveKey(trust.RoleRelease, keytest.Named(t, "", q.bob).ID), trust.RemoveKey(trust.RoleRelease, keytest.Named(t, "", q.carol).ID))
 	q.now = q.now.Add(time.Minute)
 	p, err := q.publish(dave, eve)
 	require.NoError(t, err)
@@ -343,7 +348,7 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	require.EqualValues(t, 2, now.Epoch)
 	require.Equal(t, q.now.Unix(), now.Sequence, "sequences begin again")
 	require.Len(t, p.Warnings, 2, "what the old keys signed is history no more, said once for each repository: %v", p.Warnings)
-	q.rotate(TrustRaiseEpoch)
+	q.rotate(trust.RaiseEpoch)
 	p, err = q.publish(dave, eve)
 	require.NoError(t, err)
 	require.Equal(t, "epoch 3 has begun", row(t, p, "drone").Renewed)
@@ -357,16 +362,16 @@ func TestReleasesAreRenewedInTimeAndSayWhy(t *testing.T) {
 	ends := w.now.Add(w.opts.ValidFor)
 	for _, tc := range []struct {
 		left, before time.Duration
-		want         Outcome
+		want         releases.Outcome
 	}{
-		{5 * 24 * time.Hour, 0, OutcomeUnchanged},
-		{5 * 24 * time.Hour, 4 * 24 * time.Hour, OutcomeUnchanged},
-		{4 * 24 * time.Hour, 4 * 24 * time.Hour, OutcomePublished},
+		{5 * 24 * time.Hour, 0, releases.OutcomeUnchanged},
+		{5 * 24 * time.Hour, 4 * 24 * time.Hour, releases.OutcomeUnchanged},
+		{4 * 24 * time.Hour, 4 * 24 * time.Hour, releases.OutcomePublished},
 	} {
 		w.now, w.opts.RenewBefore = ends.Add(-tc.left), tc.before
 		outcomes, p := w.mustPublish()
 		require.Equal(t, tc.want, outcomes["drone"], "%s left, renewed %s before", tc.left, tc.before)
-		if tc.want == OutcomePublished {
+		if tc.want == releases.OutcomePublished {
 			require.Equal(t, fmt.Sprint("it expires at ", ends.Format(time.RFC3339)), row(t, p, "drone").Renewed)
 		}
 	}

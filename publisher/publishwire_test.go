@@ -20,6 +20,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keytest"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -58,7 +60,7 @@ func (w *world) onWire(handler http.Handler) *wire {
 
 // newWiredWorld is an environment of one cluster type and a registry that forgets with the test.
 func newWiredWorld(t *testing.T) (*world, *wire) {
-	w := &world{t: t, key: newKeyForTest(t), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
+	w := &world{t: t, key: keytest.New(t), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)}
 	w.publishes("v1")
 	line := w.onWire(registry.New(registry.Logger(log.New(io.Discard, "", 0))))
 	return w, line
@@ -163,7 +165,7 @@ func (r *follower) requireSettled(msg ...any) {
 	r.t.Helper()
 	ctx := context.Background()
 	repo := r.repository("bundles/dev/drone")
-	tags, err := readTags(ctx, repo)
+	tags, err := releases.ReadTags(ctx, repo)
 	require.NoError(r.t, err)
 	var highest bundle.Order
 	for _, tag := range lastFew(tags) {
@@ -174,9 +176,9 @@ func (r *follower) requireSettled(msg ...any) {
 			highest = o
 		}
 	}
-	require.Equal(r.t, map[string]digest.Digest{bundle.LatestTag: highest.Digest}, tags.moving, msg...)
+	require.Equal(r.t, map[string]digest.Digest{bundle.LatestTag: highest.Digest}, tags.Moving, msg...)
 	repo = r.repository("environments/dev")
-	tags, err = readTags(ctx, repo)
+	tags, err = releases.ReadTags(ctx, repo)
 	require.NoError(r.t, err)
 	for i, tag := range lastFew(tags) {
 		desc, err := repo.Resolve(ctx, tag)
@@ -185,7 +187,7 @@ func (r *follower) requireSettled(msg ...any) {
 		require.NoError(r.t, err, msg...)
 		require.Equal(r.t, tag, record.Record.Tag(), msg...)
 		if i == 0 {
-			require.Equal(r.t, map[string]digest.Digest{bundle.LatestTag: desc.Digest}, tags.moving, msg...)
+			require.Equal(r.t, map[string]digest.Digest{bundle.LatestTag: desc.Digest}, tags.Moving, msg...)
 			require.Equal(r.t, map[string]digest.Digest{"drone": highest.Digest}, record.Record.ClusterTypes, msg...)
 		}
 	}
@@ -194,8 +196,8 @@ func (r *follower) requireSettled(msg ...any) {
 }
 
 // lastFew are the tags that a few publications can have made.
-func lastFew(t tags) []string {
-	all := t.releases()
+func lastFew(t releases.Tags) []string {
+	all := t.Releases()
 	return all[:min(len(all), 5)]
 }
 

@@ -2,9 +2,6 @@ package publisher
 
 import (
 	"context"
-	"crypto/ecdsa"
-	"crypto/elliptic"
-	"crypto/rand"
 	"fmt"
 	"io/fs"
 	"net/http"
@@ -22,8 +19,11 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/registrytest"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
@@ -45,17 +45,9 @@ type world struct {
 	checked map[string]bool
 }
 
-func newKeyForTest(t testing.TB) *keys.Key {
-	private, err := ecdsa.GenerateKey(elliptic.P256(), rand.Reader)
-	require.NoError(t, err)
-	key, err := keys.New(private)
-	require.NoError(t, err)
-	return key
-}
-
 func newWorld(t testing.TB, kind string) *world {
 	w := &world{
-		t: t, dir: t.TempDir(), key: newKeyForTest(t), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
+		t: t, dir: t.TempDir(), key: keytest.New(t), now: time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC),
 		result: &scheduler.Result{Environment: "dev", Platform: "edge", BaseCommit: "c0ffee"},
 	}
 	w.result.ClusterTypes = []scheduler.ClusterTypeResult{
@@ -115,15 +107,15 @@ func (w *world) publish() (*Published, error) {
 }
 
 // mustPublish publishes and returns the outcome of each cluster type, and of the record.
-func (w *world) mustPublish() (outcomes map[string]Outcome, p *Published) {
+func (w *world) mustPublish() (outcomes map[string]releases.Outcome, p *Published) {
 	w.t.Helper()
 	p, err := w.publish()
 	require.NoError(w.t, err)
 	return outcomesOf(p), p
 }
 
-func outcomesOf(p *Published) map[string]Outcome {
-	outcomes := map[string]Outcome{"record": p.Record.Result}
+func outcomesOf(p *Published) map[string]releases.Outcome {
+	outcomes := map[string]releases.Outcome{"record": p.Record.Result}
 	for _, ct := range p.ClusterTypes {
 		outcomes[ct.ClusterType] = ct.Result
 	}
@@ -213,7 +205,7 @@ func (w *world) complete() error {
 			if w.loc.Host != "" {
 				ref = oci.Reference{Location: oci.Location{Host: w.loc.Host}, Repository: w.loc.Prefix + "/" + name, Tag: tag}
 			}
-			if _, err := VerifyReference(ctx, ref, trustIn(w.key), w.now, w.opts.OCI); err != nil {
+			if _, err := catalog.Verify(ctx, ref, trustIn(w.key), w.now, w.opts.OCI); err != nil {
 				return fmt.Errorf("%s: %w", ref, err)
 			}
 			if w.checked != nil && tag != bundle.LatestTag {

@@ -10,6 +10,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Released is a published bundle and its files, which Close removes.
@@ -20,18 +22,18 @@ type Released struct {
 	Keys        []string
 	Release     bundle.Release
 	Assignments []bundle.Assignment
-	tree        *releaseTree
+	tree        *releases.Tree
 }
 
 // OpenReleased fetches the bundle that ref names. With trust, it must be signed as that asks; with the zero value, it
 // may be anybody's. An old or expired one is as good as the newest.
 func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, opts oci.Options) (*Released, error) {
-	repo, desc, err := resolve(ctx, ref, opts)
+	repo, desc, err := catalog.Resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}
 	r := &Released{Reference: ref.String(), Digest: desc.Digest}
-	m, release, err := readRelease(ctx, repo, desc)
+	m, release, err := releases.ReadRelease(ctx, repo, desc)
 	if err != nil {
 		return nil, err
 	}
@@ -42,10 +44,10 @@ func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, op
 		}
 		r.Keys = v.KeyIDs
 	}
-	if r.tree, err = openTree(ctx, repo, m.Layers[0], release.Content); err != nil {
+	if r.tree, err = releases.OpenTree(ctx, repo, m.Layers[0], release.Content); err != nil {
 		return nil, err
 	}
-	r.Assignments = r.tree.assignments
+	r.Assignments = r.tree.Assignments
 	return r, nil
 }
 
@@ -83,13 +85,13 @@ func (v ReleasedValue) TopKey() string { return v.top }
 
 // Config lists the configuration values of an assignment, as they were rendered.
 func (r *Released) Config(assignment string) ([]ReleasedValue, error) {
-	files, err := fs.Glob(r.tree.root.FS(), path.Join(assignment, configFile+"*"))
+	files, err := fs.Glob(r.tree.Root.FS(), path.Join(assignment, configFile+"*"))
 	if err != nil {
 		return nil, err
 	}
 	var all []ReleasedValue
 	for _, name := range files {
-		data, err := r.tree.root.ReadFile(name)
+		data, err := r.tree.Root.ReadFile(name)
 		if err != nil {
 			return nil, err
 		}

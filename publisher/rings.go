@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -79,7 +80,7 @@ func tagsOf(lanes []*lane) []string {
 // first: they were given up, or were named when the platform named none.
 func (p *publication) lookRings(ctx context.Context, pl *plan, stream bundle.Stream, named []string) error {
 	pl.lanes = nil
-	for _, tag := range pl.standing.ringTags() {
+	for _, tag := range pl.standing.RingTags() {
 		if ring := strings.TrimPrefix(tag, bundle.RingTagPrefix); !slices.Contains(named, ring) {
 			pl.lanes = append(pl.lanes, &lane{ring: ring})
 		}
@@ -156,7 +157,7 @@ func (s *laneSearch) recorded(ctx context.Context) error {
 // moving considers what the moving tags name.
 func (s *laneSearch) moving(ctx context.Context) error {
 	for _, l := range s.pl.lanes {
-		d := s.pl.standing.moving[bundle.MovingTag(l.ring)]
+		d := s.pl.standing.Moving[bundle.MovingTag(l.ring)]
 		if d == "" || s.seen[d] {
 			continue
 		}
@@ -169,7 +170,7 @@ func (s *laneSearch) moving(ctx context.Context) error {
 			s.consider(v, current, true)
 		} else if name := s.p.to.Name(s.stream.Repository()) + ":" + bundle.MovingTag(l.ring); s.pl.standing.foreign == "" {
 			s.pl.standing.foreign = name
-			s.p.warn("%s is not a release %s", name, s.p.trust.signedText())
+			s.p.warn("%s is not a release %s", name, s.p.trust.SignedText())
 		}
 	}
 	return nil
@@ -178,8 +179,8 @@ func (s *laneSearch) moving(ctx context.Context) error {
 // tagged considers the newest releases' own tags, as long as something newer can be among them.
 func (s *laneSearch) tagged(ctx context.Context) error {
 	open := slices.Clone(s.pl.lanes)
-	for _, tag := range s.pl.standing.releases() {
-		if place, _ := placeOf("s", tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
+	for _, tag := range s.pl.standing.Releases() {
+		if place, _ := releases.PlaceOf("s", tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
 			return nil
 		}
 		v, current, err := s.verify(ctx, tag)
@@ -203,8 +204,8 @@ func (s *laneSearch) taken(ctx context.Context) error {
 		}
 		d := l.release.Descriptor.Digest
 		taken, asked := known[d]
-		if tag := l.release.Release.Tag(); !asked && slices.Contains(s.pl.standing.all, tag) {
-			now, err := current(ctx, s.pl.repo, tag)
+		if tag := l.release.Release.Tag(); !asked && slices.Contains(s.pl.standing.All, tag) {
+			now, err := releases.Current(ctx, s.pl.repo, tag)
 			if err != nil {
 				return err
 			}
@@ -236,7 +237,7 @@ func (s *laneSearch) waiting(ctx context.Context) error {
 func (s *laneSearch) fillFresh() {
 	for i := len(s.pl.lanes) - 2; i >= 0; i-- {
 		l, wider := s.pl.lanes[i], s.pl.lanes[i+1]
-		_, tagged := s.pl.standing.moving[bundle.MovingTag(l.ring)]
+		_, tagged := s.pl.standing.Moving[bundle.MovingTag(l.ring)]
 		if tagged || l.recorded != "" || wider.release == nil || l.release != nil && len(l.release.Release.Rings) > 0 {
 			continue
 		}

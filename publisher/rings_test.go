@@ -15,7 +15,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -31,7 +33,7 @@ func newRingWorld(t testing.TB, kind string) *world {
 }
 
 // to publishes to a ring, to the first where it is empty.
-func (w *world) to(ring string) (outcome map[string]Outcome, p *Published) {
+func (w *world) to(ring string) (outcome map[string]releases.Outcome, p *Published) {
 	w.t.Helper()
 	w.opts.Rings = nil
 	if ring != "" {
@@ -53,14 +55,14 @@ func (w *world) says(text string) {
 func (w *world) texts() map[string]string {
 	w.t.Helper()
 	repo := w.repository("bundles/dev/drone")
-	named, err := readTags(w.t.Context(), repo)
+	named, err := releases.ReadTags(w.t.Context(), repo)
 	require.NoError(w.t, err)
 	texts := map[string]string{}
-	for tag := range named.moving {
+	for tag := range named.Moving {
 		v := w.verified("drone", tag)
-		tree, err := openTree(w.t.Context(), repo, v.Tree, v.Release.Content)
+		tree, err := releases.OpenTree(w.t.Context(), repo, v.Tree, v.Release.Content)
 		require.NoError(w.t, err)
-		data, err := tree.root.ReadFile("web-live/platform-config.yaml")
+		data, err := tree.Root.ReadFile("web-live/platform-config.yaml")
 		require.NoError(w.t, err)
 		texts[tag] = string(data)
 		require.NoError(w.t, tree.Close())
@@ -99,7 +101,7 @@ func TestACanaryLastsUntilItIsPublishedToTheNextRing(t *testing.T) {
 		require.Equal(t, running("v2", "v1", "v1", "v1"), w.texts())
 		require.Equal(t, []string{"canary"}, w.verified("drone", "ring-canary").Release.Rings)
 		outcomes, _ := w.to("")
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 
 		w.says("v3")
 		w.to("")
@@ -129,8 +131,8 @@ func TestRingsPublishedInTurnDoNotRepublishEachOther(t *testing.T) {
 				before := w.texts()
 				places := []bundle.Order{w.place("ring-canary"), w.place("ring-early"), w.place("latest")}
 				outcomes, p := w.to(ring)
-				require.Equal(t, OutcomeUnchanged, outcomes["drone"], ring)
-				require.Equal(t, OutcomeUnchanged, outcomes["record"], "%s: %+v", ring, p)
+				require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"], ring)
+				require.Equal(t, releases.OutcomeUnchanged, outcomes["record"], "%s: %+v", ring, p)
 				require.Equal(t, before, w.texts())
 				require.Equal(t, places, []bundle.Order{w.place("ring-canary"), w.place("ring-early"), w.place("latest")})
 			}
@@ -211,7 +213,7 @@ func TestEachRingIsRenewedInItsOwnRight(t *testing.T) {
 		require.Positive(t, orderOf(above).Compare(orderOf(renewed)), "a canary never accepts what is renewed for all in place of its own")
 		require.Regexp(t, "it expires at", row(t, p, "drone").releaseOf("").Renewed)
 		outcomes, _ := w.to("")
-		require.Equal(t, map[string]Outcome{"drone": OutcomeUnchanged, "large": OutcomeUnchanged, "small": OutcomeUnchanged, "record": OutcomeUnchanged}, outcomes)
+		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, outcomes)
 
 		w.now = w.now.Add(70 * 24 * time.Hour)
 		w.says("v3")
@@ -239,7 +241,7 @@ func TestARingThatIsNewBeginsWithWhatTheNextWiderOneHas(t *testing.T) {
 		require.Equal(t, []string{"sooner"}, w.verified("drone", "ring-sooner").Release.Rings)
 		require.Equal(t, "ring sooner is new", row(t, p, "drone").releaseOf("sooner").Renewed)
 		outcomes, _ := w.to("")
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 	})
 }
 
@@ -347,7 +349,7 @@ func TestSignersReleaseWhatEachRingIsToHave(t *testing.T) {
 		require.Equal(t, "text: v2\n", got["latest"])
 		require.Equal(t, "text: v2\n", got["ring-canary"])
 		publishTo("")
-		require.Equal(t, everywhere(OutcomeUnchanged), q.outcomes(q.carol))
+		require.Equal(t, everywhere(releases.OutcomeUnchanged), q.outcomes(q.carol))
 	})
 }
 
@@ -405,7 +407,7 @@ func TestWhatARingHasIsListedAndKept(t *testing.T) {
 			w.says(fmt.Sprint("v", i+2))
 			w.to("")
 		}
-		list, err := List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
+		list, err := catalog.List(t.Context(), w.loc, "dev", w.now, w.opts.OCI)
 		require.NoError(t, err)
 		require.Equal(t, []string{"canary"}, list[0].Rings)
 		require.Equal(t, []string{"ring-canary"}, list[0].Tags)
@@ -413,12 +415,12 @@ func TestWhatARingHasIsListedAndKept(t *testing.T) {
 		require.Equal(t, []string{"latest", "ring-broad", "ring-early"}, list[1].Tags)
 		require.Len(t, list, 4)
 
-		c, err := Collect(t.Context(), w.loc, CollectOptions{Keep: 1, OCI: w.opts.OCI, Now: func() time.Time { return w.now.Add(100 * 24 * time.Hour) }})
+		c, err := catalog.Collect(t.Context(), w.loc, catalog.CollectOptions{Keep: 1, OCI: w.opts.OCI, Now: func() time.Time { return w.now.Add(100 * 24 * time.Hour) }})
 		require.NoError(t, err)
 		require.NoError(t, c.Delete(t.Context()))
 		require.Equal(t, running("v5", "v1", "v1", "v1"), w.texts())
 		outcomes, _ := w.to("")
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 	})
 }
 
@@ -439,13 +441,13 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 		w.says("v3")
 		w.to("")
 		accepted := w.verified("drone", "ring-canary")
-		require.Equal(t, OutcomePublished, outcomesOf(w.move("early", ""))["drone"])
+		require.Equal(t, releases.OutcomePublished, outcomesOf(w.move("early", ""))["drone"])
 		early := w.verified("drone", "ring-early")
 		require.Positive(t, orderOf(early).Compare(orderOf(accepted)))
 		require.Equal(t, []string{"early"}, early.Release.Rings)
 		require.Equal(t, accepted.Descriptor, w.verified("drone", "ring-canary").Descriptor, "it is not for the canary, so that this one stays")
 		require.Equal(t, running("v3", "v2", "v1", "v1"), w.texts())
-		require.Equal(t, OutcomeUnchanged, outcomesOf(w.move("early", ""))["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomesOf(w.move("early", ""))["drone"])
 
 		w.move("broad", bundle.ReleaseName(accepted.Release.Number, accepted.Descriptor.Digest))
 		require.Equal(t, running("v3", "v2", "v1", "v1"), w.texts())
@@ -453,12 +455,12 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 		require.Equal(t, w.place("latest"), w.place("ring-broad"))
 		require.Positive(t, w.place("ring-canary").Compare(w.place("latest")), "what is for all must not be above the canary's own")
 		require.Positive(t, w.place("ring-early").Compare(w.place("latest")))
-		require.Equal(t, OutcomeUnchanged, outcomesOf(w.move("broad", fmt.Sprint(accepted.Release.Number)))["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomesOf(w.move("broad", fmt.Sprint(accepted.Release.Number)))["drone"])
 		again := w.move("", accepted.Release.Tag())
-		require.Equal(t, OutcomeUnchanged, again.ClusterTypes[0].Result)
-		require.Equal(t, OutcomeUnchanged, again.Record.Result)
+		require.Equal(t, releases.OutcomeUnchanged, again.ClusterTypes[0].Result)
+		require.Equal(t, releases.OutcomeUnchanged, again.Record.Result)
 		outcomes, _ := w.to("")
-		require.Equal(t, OutcomeUnchanged, outcomes["drone"])
+		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 
 		_, err := Move(t.Context(), w.loc, []*keys.Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "drone", Ring: "broader"}, w.opts)
 		require.ErrorContains(t, err, `there is no ring "broader": cluster type drone has broad, canary, early`)

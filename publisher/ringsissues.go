@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // aim decides for which lanes a publication is: the ring that is asked for and those before it, else the first. The
@@ -149,7 +150,7 @@ func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 	}
 	for _, l := range i.lanes {
 		if v := l.waiting; i.why == "" && v != nil && pl.aimsAt(l) && !pl.has(v) {
-			i.why = "it takes the place of " + pendingTag(v.Release.Epoch, v.Release.Sequence)
+			i.why = "it takes the place of " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence)
 		}
 	}
 	there, err := pl.repo.Exists(ctx, i.from.Tree)

@@ -8,6 +8,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // layerOf returns the compressed tree of a content that this program has at hand.
@@ -15,7 +17,7 @@ func (p *publication) layerOf(pl *plan, c bundle.Content) ([]byte, bool) {
 	if pl.content != nil && pl.content.Content == c {
 		return pl.content.Gzip, true
 	}
-	return packedBefore(p.opts.Cache, c)
+	return pack.Before(p.opts.Cache, c)
 }
 
 // attemptRings pushes what the rings of pl are to have, or finds that it is there. The newest goes first, so that at
@@ -51,8 +53,8 @@ type madeRelease struct {
 // releasesOf makes the release of each issue that is due, in rising order; nil for the others.
 func (p *publication) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
 	made := make([]*madeRelease, len(all))
-	known, last, numbered, anew := pl.standing.tags, p.lastOf(pl), pl.highestNumbered(), false
-	known.all = slices.Clone(known.all)
+	known, last, numbered, anew := pl.standing.Tags, p.lastOf(pl), pl.highestNumbered(), false
+	known.All = slices.Clone(known.All)
 	for n, i := range all {
 		if !i.due() {
 			continue
@@ -64,11 +66,11 @@ func (p *publication) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error)
 		}
 		anew = anew || i.forAll()
 		var err error
-		if r.Sequence, err = known.next(r.Epoch, last, p.issuedAt); err != nil {
+		if r.Sequence, err = known.Next(r.Epoch, last, p.issuedAt); err != nil {
 			return nil, fmt.Errorf("%s: %w", pl.clusterType.Name, err)
 		}
 		r.Number = bundle.NextNumber(numbered)
-		last, numbered, known.all = r.Sequence, &bundle.Verified{Release: r}, append(known.all, r.Tag())
+		last, numbered, known.All = r.Sequence, &bundle.Verified{Release: r}, append(known.All, r.Tag())
 		made[n] = &madeRelease{release: r}
 	}
 	return made, nil
@@ -115,13 +117,13 @@ func (p *publication) releaseOf(pl *plan, i *issue) bundle.Release {
 func (p *publication) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *madeRelease) (*PublishedRelease, error) {
 	done := i.published()
 	if made == nil {
-		moved, err := settle(ctx, pl.repo, i.from.Descriptor, i.from.Release.Tag(), tagsOf(i.lanes), pl.standing.tags)
+		moved, err := releases.Settle(ctx, pl.repo, i.from.Descriptor, i.from.Release.Tag(), tagsOf(i.lanes), pl.standing.Tags)
 		if moved {
-			done.Result = OutcomePublished
+			done.Result = releases.OutcomePublished
 		}
 		if v := i.waiting; v != nil {
-			done.Result, done.Sequence, done.Number, done.Digest = OutcomePending, v.Release.Sequence, v.Release.Number, v.Descriptor.Digest
-			done.Signatures = &SignatureCount{len(v.KeyIDs), p.trust.need()}
+			done.Result, done.Sequence, done.Number, done.Digest = releases.OutcomePending, v.Release.Sequence, v.Release.Number, v.Descriptor.Digest
+			done.Signatures = &SignatureCount{len(v.KeyIDs), p.trust.Need()}
 		}
 		return done, err
 	}
@@ -147,13 +149,13 @@ func (p *publication) carryOutIssue(ctx context.Context, pl *plan, i *issue, mad
 	var err error
 	done.Sequence, done.Number, done.Digest, done.content = made.release.Sequence, made.release.Number, desc.Digest, made.release.Content.DiffID
 	done.Result, done.Signatures, err = p.makeVisible(ctx, pl, desc, made.release, tagsOf(i.lanes), have)
-	pl.standing.all = append(pl.standing.all, made.release.Tag())
+	pl.standing.All = append(pl.standing.All, made.release.Tag())
 	return done, err
 }
 
 // published is what there is to say of an issue before anything was done about it.
 func (i *issue) published() *PublishedRelease {
-	done := &PublishedRelease{Rings: []string{}, Result: OutcomeUnchanged}
+	done := &PublishedRelease{Rings: []string{}, Result: releases.OutcomeUnchanged}
 	for _, l := range i.lanes {
 		if l.ring == "" {
 			done.Latest = true
@@ -196,10 +198,10 @@ func (pl *plan) sumUp() {
 	for _, r := range pl.result.Releases {
 		pl.result.assigns = pl.result.assigns || pl.result.Assignments == 0 && pl.content != nil && r.content != pl.content.Content.DiffID
 		switch {
-		case r.Result == OutcomePending && pl.result.Result != OutcomePending:
-			pl.result.Result, pl.result.Signatures = OutcomePending, r.Signatures
-		case r.Result == OutcomePublished && pl.result.Result == OutcomeUnchanged:
-			pl.result.Result = OutcomePublished
+		case r.Result == releases.OutcomePending && pl.result.Result != releases.OutcomePending:
+			pl.result.Result, pl.result.Signatures = releases.OutcomePending, r.Signatures
+		case r.Result == releases.OutcomePublished && pl.result.Result == releases.OutcomeUnchanged:
+			pl.result.Result = releases.OutcomePublished
 		}
 	}
 }

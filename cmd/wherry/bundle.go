@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
 func newBundleCommand() *cobra.Command {
@@ -63,13 +63,13 @@ middle to fit 120 columns; -o json has them whole.`,
 }
 
 // listOf lists what is at a location, or the releases of one cluster type where text is a reference to that.
-func listOf(cmd *cobra.Command, text, environment string, now time.Time, registry registryFlags) ([]publisher.Listed, error) {
+func listOf(cmd *cobra.Command, text, environment string, now time.Time, registry registryFlags) ([]catalog.Listed, error) {
 	if ref, err := oci.ParseReference(text); err == nil {
-		if ref, err = publisher.BundleReference(ref); err == nil {
+		if ref, err = catalog.BundleReference(ref); err == nil {
 			if environment != "" || ref.Tag != "" || ref.Digest != "" {
 				return nil, cli.Usagef("%s names a cluster type's releases: give it without tag, digest and --environment", text)
 			}
-			list, err := publisher.ListReleases(cmd.Context(), ref, now, registry.options())
+			list, err := catalog.ListReleases(cmd.Context(), ref, now, registry.options())
 			if err != nil {
 				return nil, referenceFailure(cmd.Context(), err, ref, registry.options())
 			}
@@ -88,7 +88,7 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("--environment: %w", err), "")
 		}
 	}
-	list, err := publisher.List(cmd.Context(), loc, environment, now, registry.options())
+	list, err := catalog.List(cmd.Context(), loc, environment, now, registry.options())
 	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
 		return nil, cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
 	}
@@ -102,7 +102,7 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 }
 
 // warnExpiry says how many releases that agents follow are of no use any more, or soon will not be.
-func warnExpiry(cmd *cobra.Command, list []publisher.Listed) {
+func warnExpiry(cmd *cobra.Command, list []catalog.Listed) {
 	var expired, soon int
 	for _, l := range list {
 		switch {
@@ -124,7 +124,7 @@ func warnExpiry(cmd *cobra.Command, list []publisher.Listed) {
 // maxListWidth is how many columns the table of releases has at most.
 const maxListWidth = 120
 
-func listTable(w io.Writer, list []publisher.Listed, now time.Time) {
+func listTable(w io.Writer, list []catalog.Listed, now time.Time) {
 	several := map[bundle.Stream]int{}
 	for _, l := range list {
 		if len(l.Tags) > 0 {
@@ -144,13 +144,13 @@ func listTable(w io.Writer, list []publisher.Listed, now time.Time) {
 	}
 }
 
-func streamOf(l publisher.Listed) bundle.Stream {
+func streamOf(l catalog.Listed) bundle.Stream {
 	return bundle.Stream{Platform: l.Platform, Environment: l.Environment, ClusterType: l.ClusterType}
 }
 
 // ringsText names the rings whose agents follow a release. Apart says that others follow another release of the
 // cluster type.
-func ringsText(l publisher.Listed, apart bool) string {
+func ringsText(l catalog.Listed, apart bool) string {
 	var names []string
 	for _, tag := range l.Tags {
 		if ring, ok := strings.CutPrefix(tag, bundle.RingTagPrefix); ok {
@@ -203,7 +203,7 @@ Who signed it is not asked, so what is shown may be anybody's words: "wherry ver
 			if err != nil {
 				return cli.Fail(cli.Usage, err, "")
 			}
-			i, err := publisher.Inspect(cmd.Context(), ref, registry.options())
+			i, err := catalog.Inspect(cmd.Context(), ref, registry.options())
 			if err != nil {
 				return referenceFailure(cmd.Context(), err, ref, registry.options())
 			}
@@ -216,14 +216,14 @@ Who signed it is not asked, so what is shown may be anybody's words: "wherry ver
 }
 
 // deltaText says how large a delta is and what it starts from.
-func deltaText(d publisher.Delta) string {
+func deltaText(d catalog.Delta) string {
 	if d.Base == "" {
 		return fmt.Sprintf("%d bytes, from %s, which no newer release here has", d.Size, d.From)
 	}
 	return fmt.Sprintf("%d bytes, from %s", d.Size, d.Base)
 }
 
-func inspectTable(w io.Writer, i *publisher.Inspected) {
+func inspectTable(w io.Writer, i *catalog.Inspected) {
 	r := i.Release
 	fmt.Fprintf(w, "RELEASE\t%s, %s of %s %s/%s, for rings: %s\n", bundle.ReleaseName(r.Number, i.Digest), r.Tag(), cell(r.Platform), cell(r.Environment), cell(r.ClusterType), cell(orAll(r.Rings)))
 	fmt.Fprintf(w, "DIGEST\t%s\n", i.Digest)

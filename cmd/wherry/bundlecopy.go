@@ -11,7 +11,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // copying holds the flags of bundle copy.
@@ -20,7 +21,7 @@ type copying struct {
 	trust               trustFlags
 	fromHTTP, toHTTP    bool
 	registry            registryFlags // but for plainHTTP, which each side has of its own
-	options             publisher.CopyOptions
+	options             catalog.CopyOptions
 }
 
 func newBundleCopyCommand() *cobra.Command {
@@ -85,17 +86,17 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 	return concludeCopy(cmd, done)
 }
 
-func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*publisher.Copied, error) {
+func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*catalog.Copied, error) {
 	if c.environment != "" {
 		source, err := oci.Parse(from)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "with --environment it is a LOCATION")
 		}
-		return publisher.CopyEnvironment(cmd.Context(), source, c.environment, to, c.options)
+		return catalog.CopyEnvironment(cmd.Context(), source, c.environment, to, c.options)
 	}
 	ref, err := oci.ParseReference(from)
 	if err == nil {
-		ref, err = publisher.BundleReference(ref)
+		ref, err = catalog.BundleReference(ref)
 	}
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "--environment NAME copies all of an environment from a LOCATION")
@@ -103,7 +104,7 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*publi
 	if to, err = above(to, ref.Repository); err != nil {
 		return nil, err
 	}
-	return publisher.CopyBundle(cmd.Context(), ref, to, c.options)
+	return catalog.CopyBundle(cmd.Context(), ref, to, c.options)
 }
 
 // above returns the location of a TO that names the repository as well, which means the same. One that names
@@ -114,7 +115,7 @@ func above(to oci.Location, repository string) (oci.Location, error) {
 	} else {
 		to.Prefix = strings.TrimPrefix(strings.TrimSuffix("/"+to.Prefix, "/"+repository), "/")
 	}
-	if other, err := publisher.BundleReference(oci.Reference{Location: oci.Location{Host: to.Host}, Repository: to.Prefix}); err == nil {
+	if other, err := catalog.BundleReference(oci.Reference{Location: oci.Location{Host: to.Host}, Repository: to.Prefix}); err == nil {
 		return to, cli.Usagef("TO names %s, and what is copied keeps its name, %s", other.Repository, repository)
 	}
 	return to, nil
@@ -132,7 +133,7 @@ func (c *copying) readTrusted() (err error) {
 // copyFailure is registryFailure for the one of the two places at which err came up.
 func copyFailure(err error, to oci.Location) error {
 	at := to
-	var failed *publisher.CopyError
+	var failed *catalog.CopyError
 	flag := "--to-plain-http"
 	if errors.As(err, &failed) {
 		if at = failed.At; at != to {
@@ -150,7 +151,7 @@ func copyFailure(err error, to oci.Location) error {
 	return registryFailure(err, at)
 }
 
-func copiedTable(w io.Writer, done *publisher.Copied) {
+func copiedTable(w io.Writer, done *catalog.Copied) {
 	fmt.Fprintln(w, "REPOSITORY\tTAG\tRESULT\tNAMED BY\tBYTES\tDIGEST")
 	for _, i := range done.Items {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Tag, i.Result, cell(strings.Join(i.Moving, ",")), i.Sent, i.Digest)
@@ -158,8 +159,8 @@ func copiedTable(w io.Writer, done *publisher.Copied) {
 }
 
 // concludeCopy says on stderr what became of the whole, and which tags stay where they are.
-func concludeCopy(cmd *cobra.Command, done *publisher.Copied) error {
-	count := map[publisher.Outcome]int{}
+func concludeCopy(cmd *cobra.Command, done *catalog.Copied) error {
+	count := map[releases.Outcome]int{}
 	for _, i := range done.Items {
 		count[i.Result]++
 		for _, k := range i.Kept {
@@ -167,7 +168,7 @@ func concludeCopy(cmd *cobra.Command, done *publisher.Copied) error {
 		}
 	}
 	cmd.PrintErrf("%d copied, %d updated, %d unchanged, at %s\n",
-		count[publisher.OutcomeCopied], count[publisher.OutcomeUpdated], count[publisher.OutcomeUnchanged], done.To)
+		count[catalog.OutcomeCopied], count[catalog.OutcomeUpdated], count[releases.OutcomeUnchanged], done.To)
 	if n := done.Kept(); n > 0 {
 		return cli.Fail(cli.No, fmt.Errorf("%s at %s stayed with something newer than is at %s", cli.Count(n, "tag"), done.To, done.From),
 			"was FROM restored from a backup, or something published to TO? --force moves tags back, and agents refuse what is older")

@@ -10,14 +10,14 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // collecting holds the flags of bundle gc.
 type collecting struct {
 	registry registryFlags
-	options  publisher.CollectOptions
+	options  catalog.CollectOptions
 	keepFor  string
 	dryRun   bool
 	format   string
@@ -49,7 +49,7 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 	flags := cmd.Flags()
 	flags.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
 	cli.NotEmpty(cmd, "environment")
-	flags.IntVar(&c.options.Keep, "keep", publisher.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
+	flags.IntVar(&c.options.Keep, "keep", catalog.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
 	flags.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than this `TIME` in any case; with 0 --keep alone counts")
 	flags.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")
 	c.registry.add(cmd)
@@ -76,7 +76,7 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 		}
 	}
 	c.options.OCI = c.registry.options()
-	found, err := publisher.Collect(cmd.Context(), loc, c.options)
+	found, err := catalog.Collect(cmd.Context(), loc, c.options)
 	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
 		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
 	}
@@ -87,7 +87,7 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 }
 
 // carryOut prints a table before it deletes anything, and JSON or YAML, which say what was deleted, after.
-func (c *collecting) carryOut(cmd *cobra.Command, found *publisher.Collection, loc oci.Location) error {
+func (c *collecting) carryOut(cmd *cobra.Command, found *catalog.Collection, loc oci.Location) error {
 	show := func() error {
 		return cli.Print(cmd.OutOrStdout(), c.format, found, func(w io.Writer) { garbageTable(w, found) })
 	}
@@ -131,14 +131,14 @@ func deletionFailure(err error, loc oci.Location) error {
 	return registryFailure(err, loc)
 }
 
-func freed(found *publisher.Collection) string {
+func freed(found *catalog.Collection) string {
 	if found.Blobs == nil || found.Blobs.Blobs == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", with %s of %d bytes", cli.Count(found.Blobs.Blobs, "blob"), found.Blobs.Bytes)
 }
 
-func garbageTable(w io.Writer, found *publisher.Collection) {
+func garbageTable(w io.Writer, found *catalog.Collection) {
 	fmt.Fprintln(w, "REPOSITORY\tKIND\tTAG\tISSUED\tDIGEST")
 	for _, r := range found.Repositories {
 		for _, g := range r.Garbage {

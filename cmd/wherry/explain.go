@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -142,7 +143,7 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 	if err != nil {
 		return cli.Fail(cli.Usage, fmt.Errorf("--from: %w", err), "")
 	}
-	var trust publisher.Trust
+	var trust trust.Signers
 	if x.trust.given() {
 		if trust, err = x.trust.openFor(cmd, ref, x.registry); err != nil {
 			return err

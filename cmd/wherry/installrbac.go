@@ -15,7 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/deploy"
 	"github.com/wherry-dev/wherry/deploy/rbac"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
@@ -135,6 +135,6 @@ func inForce(ctx context.Context, ref oci.Reference, in *config.Installed) (bund
 		return bundle.Trust{}, err
 	}
 	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
-	chain, err := publisher.WalkTrust(ctx, loc, in.Trust, flags.options())
+	chain, err := trust.Walk(ctx, loc, in.Trust, flags.options())
 	return chain.Current().Trust(), err
 }

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/outdir"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // planning holds the flags of plan.
@@ -116,7 +117,7 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 	p.source.signed = true
 	opts := p.options
 	opts.OCI = p.registry.options()
-	var trust publisher.Trust
+	var trust trust.Signers
 	if p.to != "" {
 		var err error
 		if trust, err = p.trust.open(cmd, to, p.registry); err != nil {

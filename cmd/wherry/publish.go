@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -185,11 +186,11 @@ func publishedTable(w io.Writer, done *publisher.Published) {
 func publishedRings(w io.Writer, done *publisher.Published) {
 	fmt.Fprintln(w, "CLUSTER TYPE\tRINGS\tASSIGNMENTS\tRESULT\tRELEASE\tDIGEST")
 	for _, ct := range done.ClusterTypes {
-		releases := ct.Releases
-		if len(releases) == 0 || ct.Result == publisher.OutcomeFailed || ct.Result == publisher.OutcomeSkipped {
-			releases = []publisher.PublishedRelease{{Result: ct.Result, Number: ct.Number, Digest: ct.Digest}}
+		rows := ct.Releases
+		if len(rows) == 0 || ct.Result == releases.OutcomeFailed || ct.Result == releases.OutcomeSkipped {
+			rows = []publisher.PublishedRelease{{Result: ct.Result, Number: ct.Number, Digest: ct.Digest}}
 		}
-		for _, r := range releases {
+		for _, r := range rows {
 			assignments := "-"
 			if r.Digest == ct.Digest {
 				assignments = fmt.Sprint(ct.Assignments)
@@ -212,7 +213,7 @@ func ringNames(r publisher.PublishedRelease) string {
 func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location) error {
 	published := 0
 	for _, ct := range done.ClusterTypes {
-		if ct.Result == publisher.OutcomePublished {
+		if ct.Result == releases.OutcomePublished {
 			published++
 		}
 		if ct.Renewed != "" && len(ct.Releases) == 0 {
@@ -237,14 +238,14 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 		return cli.Fail(cli.No, fmt.Errorf("%s; %d published, %d unchanged", what, published, all-done.Failed()-published-pending), "")
 	}
 	switch {
-	case done.Record.Result == publisher.OutcomePending:
+	case done.Record.Result == releases.OutcomePending:
 		n := done.Record.Signatures
 		return cli.Fail(cli.NotYet,
 			fmt.Errorf("%s/%s: %d pending, %d published, %d unchanged, at %s: signed by %d of %d", done.Platform, done.Environment, pending, published, all-published-pending, to, n.Have, n.Need),
 			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", to, done.Environment, p.trust))
 	case published > 0:
 		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
-	case done.Record.Result == publisher.OutcomePublished:
+	case done.Record.Result == releases.OutcomePublished:
 		cmd.PrintErrf("%s/%s: all bundles unchanged, with a new record of the environment, at %s\n", done.Platform, done.Environment, to)
 	default:
 		cmd.PrintErrf("%s/%s: unchanged, nothing was pushed to %s\n", done.Platform, done.Environment, to)
@@ -260,7 +261,7 @@ func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 	if ct.Reason != "" {
 		cmd.PrintErrf("failed: %s: %s\n", cli.Line(ct.ClusterType), cli.Indented(ct.Reason))
 	}
-	if ct.Result == publisher.OutcomeFailed || ct.Result == publisher.OutcomeSkipped {
+	if ct.Result == releases.OutcomeFailed || ct.Result == releases.OutcomeSkipped {
 		return
 	}
 	for _, f := range ct.Failures {

@@ -20,8 +20,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -68,8 +70,8 @@ func (f *registryFlags) options() oci.Options {
 func registryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
 	var option *usage.Error
-	var unknown *publisher.UnknownReleaseError
-	var environment *publisher.NoEnvironmentError
+	var unknown *catalog.UnknownReleaseError
+	var environment *catalog.NoEnvironmentError
 	switch {
 	case errors.As(err, &environment):
 		near := similar.To(environment.Environment, environment.Others)
@@ -117,8 +119,8 @@ func referenceFailure(ctx context.Context, err error, ref oci.Reference, opts oc
 	if errors.As(err, new(*bundle.Refusal)) {
 		err = fmt.Errorf("%s: %w", ref, err)
 	}
-	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) && !errors.As(err, new(*publisher.UnknownReleaseError)) {
-		if near, ok := publisher.NearestBundle(ctx, ref, opts); ok {
+	if errors.Is(err, errdef.ErrNotFound) && !errors.Is(err, oci.ErrNoLayout) && !errors.As(err, new(*catalog.UnknownReleaseError)) {
+		if near, ok := catalog.NearestBundle(ctx, ref, opts); ok {
 			return cli.Fail(cli.Failed, err, fmt.Sprintf("did you mean %s?", near))
 		}
 	}
@@ -157,7 +159,7 @@ func cell(s string) string {
 }
 
 // lastReleases reads the last releases at loc, for those who publish there or plan to.
-func lastReleases(loc oci.Location, trust publisher.Trust, keys []*keys.Key, opts publisher.PublishOptions) func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
+func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
 	return func(loaded *platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
 		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
 		return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {

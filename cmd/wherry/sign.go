@@ -15,6 +15,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // signing holds the flags of sign.
@@ -133,7 +135,7 @@ func pendingPlan(out io.Writer, e *publisher.Pending) error {
 	fmt.Fprintln(w, "CLUSTER TYPE\tRELEASE\tSTANDS\tASSIGNMENTS\tEXPIRES\tRINGS\tSIGNED BY")
 	for _, t := range e.ClusterTypes {
 		stands, count := cell(bundle.ReleaseName(t.PreviousNumber, t.PreviousDigest)), "unchanged"
-		if t.Result == publisher.OutcomePending {
+		if t.Result == releases.OutcomePending {
 			count = fmt.Sprintf("%d: %d added, %d changed, %d removed", t.Assignments, len(t.Added), len(t.Changed), len(t.Removed))
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(t.ClusterType), bundle.ReleaseName(t.Number, t.Digest), stands, count, timeCell(t.ExpiresAt), cell(orAll(t.Rings)), namesCell(t.SignedBy))
@@ -155,7 +157,7 @@ func pendingPlan(out io.Writer, e *publisher.Pending) error {
 	return w.Flush()
 }
 
-func namesCell(names []publisher.KeyName) string {
+func namesCell(names []trust.KeyName) string {
 	var cells []string
 	for _, n := range names {
 		cells = append(cells, keyCell(n))
@@ -181,7 +183,7 @@ func concludeSigning(cmd *cobra.Command, e *publisher.Pending) error {
 	}
 	have := len(e.Record.SignedBy)
 	for _, t := range e.ClusterTypes {
-		if t.Result == publisher.OutcomePending {
+		if t.Result == releases.OutcomePending {
 			have = min(have, len(t.SignedBy))
 		}
 	}

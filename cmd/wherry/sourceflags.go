@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -39,9 +40,9 @@ type sourceFlags struct {
 	assignments string          // where a decision is read from; empty for none
 	dropped     map[string]bool // TYPE/TARGET that may fail
 	cache       cacheFlags
-	signed      bool              // what is rendered is to be signed: keys that are not there must not be printed
-	packs       bool              // pack bundles as they are rendered: for those who need no files
-	packer      *publisher.Packer // that has done so, if it could
+	signed      bool         // what is rendered is to be signed: keys that are not there must not be printed
+	packs       bool         // pack bundles as they are rendered: for those who need no files
+	packer      *pack.Packer // that has done so, if it could
 	// lastRelease returns scheduler.Options.LastRelease; nil for commands that know no releases.
 	lastRelease func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error)
 }
@@ -111,7 +112,7 @@ func (f *sourceFlags) prepare(cmd *cobra.Command, place, output string) (p publi
 	defer f.cache.trim()
 	options := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get(), RefuseMissing: f.signed}
 	if f.packs && len(p.Loaded.Unread)+len(p.Loaded.Model.FailedPolicies()) == 0 {
-		f.packer = publisher.NewPacker(f.cache.get())
+		f.packer = pack.NewPacker(f.cache.get())
 		options.Each = f.packer.Take
 	}
 	if f.lastRelease != nil {

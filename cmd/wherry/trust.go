@@ -15,7 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -59,7 +59,7 @@ The exit code is 5 while signatures are missing, and 4 where another document ha
 			if err != nil {
 				return err
 			}
-			done, err := publisher.PublishTrust(cmd.Context(), envelope, loc, registry.options())
+			done, err := trust.Publish(cmd.Context(), envelope, loc, registry.options())
 			if err != nil {
 				return trustFailure(err, args[0], loc)
 			}
@@ -119,7 +119,7 @@ func readTrustKey(flag, value string) (bundle.TrustKey, error) {
 	data, err := regularfile.Read(file, maxSecretBytes)
 	if err == nil {
 		var key bundle.TrustKey
-		if key, err = publisher.NewTrustKey(name, data); err == nil {
+		if key, err = trust.NewKey(name, data); err == nil {
 			return key, nil
 		}
 		err = fmt.Errorf("%s: %w", file, err)
@@ -132,7 +132,7 @@ func trustFailure(err error, file string, loc oci.Location) error {
 	var option *usage.Error
 	var refusal *bundle.Refusal
 	switch {
-	case errors.Is(err, publisher.ErrNotYet):
+	case errors.Is(err, trust.ErrNotYet):
 		return cli.Fail(cli.NotYet, fmt.Errorf("%s: %w", file, err), fmt.Sprintf("wherry trust sign %s --key FILE", file))
 	case errors.As(err, &option):
 		return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", file, err), "")

@@ -8,7 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -29,22 +29,22 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
     --release-key anna.pub --release-key ci=build-server.pub --release-threshold 2`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			valid := publisher.DefaultTrustValidity
+			valid := trust.DefaultValidity
 			var err error
 			if validFor != "" {
 				if valid, err = parseValidFor(validFor); err != nil {
 					return err
 				}
 			}
-			root, err := readRole(publisher.RoleRoot, rootKeys, rootThreshold)
+			root, err := readRole(trust.RoleRoot, rootKeys, rootThreshold)
 			if err != nil {
 				return err
 			}
-			release, err := readRole(publisher.RoleRelease, releaseKeys, releaseThreshold)
+			release, err := readRole(trust.RoleRelease, releaseKeys, releaseThreshold)
 			if err != nil {
 				return err
 			}
-			envelope, err := publisher.NewTrust(platform, root, release, valid, time.Now())
+			envelope, err := trust.New(platform, root, release, valid, time.Now())
 			if err != nil {
 				return cli.Fail(cli.Usage, err, "")
 			}
@@ -52,7 +52,7 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
 			if err != nil {
 				return err
 			}
-			if envelope, err = publisher.SignTrust(envelope, nil, keys); err != nil {
+			if envelope, err = trust.Sign(envelope, nil, keys); err != nil {
 				return cli.Fail(cli.Usage, err, "")
 			}
 			if err := createTrustFile(output, envelope); err != nil {
@@ -115,7 +115,7 @@ func (e *trustEdit) add(cmd *cobra.Command) {
 }
 
 // run applies changes to file, or makes the next version.
-func (e *trustEdit) run(cmd *cobra.Command, file string, changes ...publisher.TrustChange) error {
+func (e *trustEdit) run(cmd *cobra.Command, file string, changes ...trust.Change) error {
 	envelope, err := readTrustFile(file)
 	if err != nil {
 		return err
@@ -125,13 +125,13 @@ func (e *trustEdit) run(cmd *cobra.Command, file string, changes ...publisher.Tr
 		if err != nil {
 			return err
 		}
-		changes = append(changes, publisher.TrustValidFor(validFor))
+		changes = append(changes, trust.ValidFor(validFor))
 	}
-	next, err := publisher.EditTrust(envelope, time.Now(), changes...)
+	next, err := trust.Edit(envelope, time.Now(), changes...)
 	if err != nil {
 		return trustEditFailure(err, file)
 	}
-	draft, err := publisher.IsTrustDraft(envelope)
+	draft, err := trust.IsDraft(envelope)
 	switch {
 	case err != nil:
 		return err
@@ -173,9 +173,9 @@ anybody has signed, it raises the epoch once.`,
 			if root < 0 || release < 0 {
 				return cli.Usagef("a threshold is 1 or more")
 			}
-			changes := []publisher.TrustChange{publisher.TrustThresholds(root, release)}
+			changes := []trust.Change{trust.Thresholds(root, release)}
 			if raise {
-				changes = append(changes, publisher.TrustRaiseEpoch)
+				changes = append(changes, trust.RaiseEpoch)
 			}
 			return edit.run(cmd, args[0], changes...)
 		},
@@ -190,7 +190,7 @@ anybody has signed, it raises the epoch once.`,
 // addRole adds the flag that names a role.
 func addRole(cmd *cobra.Command, role *string) {
 	cmd.Flags().StringVar(role, "role", "", "the `ROLE`, root or release (required)")
-	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{publisher.RoleRelease, publisher.RoleRoot}, cobra.ShellCompDirectiveNoFileComp))
+	_ = cmd.RegisterFlagCompletionFunc("role", cobra.FixedCompletions([]string{trust.RoleRelease, trust.RoleRoot}, cobra.ShellCompDirectiveNoFileComp))
 	_ = cmd.MarkFlagRequired("role")
 }
 
@@ -213,7 +213,7 @@ version, which -o names.`,
 			if err != nil {
 				return err
 			}
-			return edit.run(cmd, args[0], publisher.TrustAddKey(role, key))
+			return edit.run(cmd, args[0], trust.AddKey(role, key))
 		},
 	}
 	addRole(cmd, &role)
@@ -245,7 +245,7 @@ What the key has signed so far stays valid. Where it may have been stolen, add "
 				}
 				id = key.ID
 			}
-			return edit.run(cmd, args[0], publisher.TrustRemoveKey(role, id))
+			return edit.run(cmd, args[0], trust.RemoveKey(role, id))
 		},
 	}
 	addRole(cmd, &role)

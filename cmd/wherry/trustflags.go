@@ -9,7 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 const trustFlagUsage = "version 1 of the trust document, a `FILE`; later versions are followed at the location"
@@ -30,12 +30,12 @@ func (f *trustFlags) add(cmd *cobra.Command, keyUsage string) {
 func (f *trustFlags) given() bool { return f.key != "" || f.first != "" }
 
 // open reads the key, or follows the trust documents at loc.
-func (f *trustFlags) open(cmd *cobra.Command, loc oci.Location, registry registryFlags) (publisher.Trust, error) {
+func (f *trustFlags) open(cmd *cobra.Command, loc oci.Location, registry registryFlags) (trust.Signers, error) {
 	if f.first != "" {
 		return openTrust(cmd, f.first, loc, registry)
 	}
 	keys, err := f.readKey()
-	return publisher.Pinned(keys), err
+	return trust.Pinned(keys), err
 }
 
 func (f *trustFlags) readKey() (bundle.Keys, error) {
@@ -47,7 +47,7 @@ func (f *trustFlags) readKey() (bundle.Keys, error) {
 }
 
 // openFor is open for what ref names.
-func (f *trustFlags) openFor(cmd *cobra.Command, ref oci.Reference, registry registryFlags) (trust publisher.Trust, err error) {
+func (f *trustFlags) openFor(cmd *cobra.Command, ref oci.Reference, registry registryFlags) (trust trust.Signers, err error) {
 	var loc oci.Location
 	if f.first != "" {
 		if loc, err = locationOf(ref); err != nil {
@@ -58,15 +58,15 @@ func (f *trustFlags) openFor(cmd *cobra.Command, ref oci.Reference, registry reg
 }
 
 // openTrust follows the trust documents at loc from version 1 in the file first.
-func openTrust(cmd *cobra.Command, first string, loc oci.Location, registry registryFlags) (publisher.Trust, error) {
+func openTrust(cmd *cobra.Command, first string, loc oci.Location, registry registryFlags) (trust.Signers, error) {
 	chain, err := readTrustFlag(first)
 	if err != nil {
-		return publisher.Trust{}, err
+		return trust.Signers{}, err
 	}
-	if chain, err = publisher.WalkTrust(cmd.Context(), loc, chain, registry.options()); err != nil {
-		return publisher.Trust{}, registryFailure(err, loc)
+	if chain, err = trust.Walk(cmd.Context(), loc, chain, registry.options()); err != nil {
+		return trust.Signers{}, registryFailure(err, loc)
 	}
-	return publisher.TrustOf(chain), nil
+	return trust.Of(chain), nil
 }
 
 // locationOf is where the repositories are that ref's is one of.

@@ -12,13 +12,13 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // shownTrust is what show prints. Its JSON form is an interface.
 type shownTrust struct {
-	Reference string                   `json:"reference"`
-	Versions  []*publisher.TrustStatus `json:"versions"`
+	Reference string          `json:"reference"`
+	Versions  []*trust.Status `json:"versions"`
 }
 
 func newTrustShowCommand() *cobra.Command {
@@ -54,11 +54,11 @@ it: without it, all of them may be anybody's.`,
 			if err != nil {
 				return err
 			}
-			s, err := publisher.TrustStatusOf(envelope, before)
+			s, err := trust.StatusOf(envelope, before)
 			if err != nil {
 				return trustEditFailure(err, args[0])
 			}
-			shown := shownTrust{args[0], []*publisher.TrustStatus{s}}
+			shown := shownTrust{args[0], []*trust.Status{s}}
 			warnOfExpiry(cmd, s)
 			return cli.Print(cmd.OutOrStdout(), format, shown, func(w io.Writer) { trustTable(w, s) })
 		},
@@ -84,11 +84,11 @@ func showTrustLocation(cmd *cobra.Command, location, first, format string, regis
 	} else {
 		cmd.PrintErrln("note: nobody has asked whether version 1 is the right one: --trust FILE asks")
 	}
-	chain, refused := publisher.WalkTrust(cmd.Context(), loc, chain, registry.options())
-	shown := shownTrust{loc.String(), []*publisher.TrustStatus{}}
+	chain, refused := trust.Walk(cmd.Context(), loc, chain, registry.options())
+	shown := shownTrust{loc.String(), []*trust.Status{}}
 	var before []byte
 	for _, link := range chain {
-		s, err := publisher.TrustStatusOf(link.Envelope, before)
+		s, err := trust.StatusOf(link.Envelope, before)
 		if err != nil {
 			return err
 		}
@@ -112,7 +112,7 @@ func showTrustLocation(cmd *cobra.Command, location, first, format string, regis
 }
 
 // warnOfExpiry says that the newest version lets nothing new in.
-func warnOfExpiry(cmd *cobra.Command, s *publisher.TrustStatus) {
+func warnOfExpiry(cmd *cobra.Command, s *trust.Status) {
 	if !time.Now().Before(s.ExpiresAt) {
 		cmd.PrintErrf("warning: version %d has expired, and nothing new is taken under it: \"wherry trust rotate\" begins the next one\n", s.Version)
 	}
@@ -124,7 +124,7 @@ func readTrustFlag(file string) (bundle.TrustChain, error) {
 	if err != nil {
 		return nil, err
 	}
-	chain, err := publisher.BeginTrust(envelope)
+	chain, err := trust.Begin(envelope)
 	if err != nil {
 		if errors.As(err, new(*bundle.Refusal)) {
 			return nil, cli.Fail(cli.Denied, fmt.Errorf("--trust %s: %w", file, err), "take version 1 as it was published, with all its signatures")
@@ -135,7 +135,7 @@ func readTrustFlag(file string) (bundle.TrustChain, error) {
 }
 
 // trustVersionsTable lists the versions, and the keys of the one in force.
-func trustVersionsTable(w io.Writer, versions []*publisher.TrustStatus) {
+func trustVersionsTable(w io.Writer, versions []*trust.Status) {
 	fmt.Fprintln(w, "VERSION\tEPOCH\tISSUED\tEXPIRES\tROOT\tRELEASE\tSIGNED BY")
 	for _, s := range versions {
 		var by []string
@@ -151,7 +151,7 @@ func trustVersionsTable(w io.Writer, versions []*publisher.TrustStatus) {
 	}
 }
 
-func trustTable(w io.Writer, s *publisher.TrustStatus) {
+func trustTable(w io.Writer, s *trust.Status) {
 	fmt.Fprintf(w, "PLATFORM\t%s\n", cell(s.Platform))
 	fmt.Fprintf(w, "VERSION\t%d\n", s.Version)
 	fmt.Fprintf(w, "EPOCH\t%d\n", s.Epoch)
@@ -162,9 +162,9 @@ func trustTable(w io.Writer, s *publisher.TrustStatus) {
 }
 
 // keyRows lists all keys of a document, and those before it that have to sign it.
-func keyRows(w io.Writer, s *publisher.TrustStatus) {
+func keyRows(w io.Writer, s *trust.Status) {
 	fmt.Fprintln(w, "ROLE\tTHRESHOLD\tKEY\tNAME\tSIGNED")
-	rows := func(role string, threshold int, keys []publisher.KeyName, signed string) {
+	rows := func(role string, threshold int, keys []trust.KeyName, signed string) {
 		for _, k := range keys {
 			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", role, threshold, k.ID, cell(k.Name), signed)
 		}
@@ -177,14 +177,14 @@ func keyRows(w io.Writer, s *publisher.TrustStatus) {
 		rows(before, s.Previous.Need, s.Previous.Missing, "no")
 	}
 	for _, k := range s.Release.Keys {
-		rows("release", s.Release.Threshold, []publisher.KeyName{{ID: k.ID, Name: k.Name}}, "-")
+		rows("release", s.Release.Threshold, []trust.KeyName{{ID: k.ID, Name: k.Name}}, "-")
 	}
 }
 
 // keyCell names a key in a table.
-func keyCell(k publisher.KeyName) string {
+func keyCell(k trust.KeyName) string {
 	if k.Name == "" {
-		return publisher.ShortKeyID(k.ID)
+		return trust.ShortKeyID(k.ID)
 	}
 	return cell(k.Name)
 }

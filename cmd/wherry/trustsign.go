@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
 // noLocation is for errors about files alone.
@@ -47,7 +47,7 @@ because this version removes it, give that version with --previous, as a file or
 				if err != nil {
 					return err
 				}
-				if envelope, err = publisher.JoinTrust(envelope, other); err != nil {
+				if envelope, err = trust.Join(envelope, other); err != nil {
 					return trustEditFailure(err, "--merge "+name)
 				}
 			}
@@ -55,7 +55,7 @@ because this version removes it, give that version with --previous, as a file or
 			if err != nil {
 				return err
 			}
-			if envelope, err = publisher.SignTrust(envelope, before, keys); err != nil {
+			if envelope, err = trust.Sign(envelope, before, keys); err != nil {
 				return trustEditFailure(err, file)
 			}
 			if output == "" || output == file {
@@ -106,7 +106,7 @@ func readPrevious(cmd *cobra.Command, from string, envelope []byte, registry reg
 	if err != nil {
 		return nil, cli.Fail(cli.Usage, fmt.Errorf("--previous: %w", err), "")
 	}
-	chain, err := publisher.WalkTrust(cmd.Context(), loc, nil, registry.options())
+	chain, err := trust.Walk(cmd.Context(), loc, nil, registry.options())
 	if err != nil {
 		return nil, registryFailure(err, loc)
 	}
@@ -119,7 +119,7 @@ func readPrevious(cmd *cobra.Command, from string, envelope []byte, registry reg
 
 // reportTrustFile prints the file that was written, and says whose signatures it has.
 func reportTrustFile(cmd *cobra.Command, file string, envelope, previous []byte) error {
-	s, err := publisher.TrustStatusOf(envelope, previous)
+	s, err := trust.StatusOf(envelope, previous)
 	if err != nil {
 		return err
 	}
@@ -129,7 +129,7 @@ func reportTrustFile(cmd *cobra.Command, file string, envelope, previous []byte)
 }
 
 // signedText says how many of those who have to have signed.
-func signedText(s *publisher.TrustStatus) string {
+func signedText(s *trust.Status) string {
 	text := fmt.Sprintf("%d of the %d root keys it needs", s.Own.Have, s.Own.Need)
 	switch {
 	case s.Previous != nil:

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
 // referenceHelp explains REF in the help of each command that takes it.
@@ -74,7 +74,7 @@ The exit code is 4 when it is not to be trusted.`,
 	return cmd
 }
 
-func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*publisher.Trusted, error) {
+func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*catalog.Trusted, error) {
 	if v.identity.root != "" && v.identity.subject == "" {
 		return nil, cli.Usagef("--trusted-root goes with --certificate-identity")
 	}
@@ -83,7 +83,7 @@ func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*publisher.Trust
 		if err != nil {
 			return nil, err
 		}
-		t, err := publisher.VerifyReferenceKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.options())
+		t, err := catalog.VerifyKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.options())
 		if err != nil {
 			err = referenceFailure(cmd.Context(), err, ref, v.registry.options())
 		}
@@ -93,7 +93,7 @@ func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*publisher.Trust
 	if err != nil {
 		return nil, err
 	}
-	t, err := publisher.VerifyReference(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.options())
+	t, err := catalog.Verify(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.options())
 	if err == nil {
 		err = trust.Check(t.Platform, time.Now())
 	}
@@ -115,7 +115,7 @@ func readPublicKeys(name string) (bundle.Keys, error) {
 	return keys, err
 }
 
-func trustedTable(w io.Writer, t *publisher.Trusted) {
+func trustedTable(w io.Writer, t *catalog.Trusted) {
 	row := func(name, format string, args ...any) {
 		fmt.Fprintf(w, "%s\t%s\n", name, cell(fmt.Sprintf(format, args...)))
 	}

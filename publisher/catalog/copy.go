@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"cmp"
@@ -15,6 +15,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -115,7 +117,7 @@ func newCopier(from, to oci.Location, opts CopyOptions) (*copier, error) {
 		c.trust = &pinned
 	}
 	if opts.Trust != nil {
-		if c.chain, err = BeginTrust(opts.Trust); err != nil {
+		if c.chain, err = trust.Begin(opts.Trust); err != nil {
 			return nil, fmt.Errorf("trust document: %w", err)
 		}
 	}
@@ -132,12 +134,12 @@ func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
 	}
 	desc, err := repo.Resolve(ctx, cmp.Or(from.Digest.String(), from.Tag, oci.DefaultTag))
 	if errors.Is(err, errdef.ErrNotFound) && from.Tag != "" {
-		desc, err = findRelease(ctx, repo, from, err)
+		desc, err = FindRelease(ctx, repo, from, err)
 	}
 	if err != nil {
 		return err
 	}
-	named, err := readTags(ctx, repo)
+	named, err := releases.ReadTags(ctx, repo)
 	if err != nil {
 		return err
 	}
@@ -193,7 +195,7 @@ func (c *copier) planRecord(ctx context.Context, environment string) (map[string
 	if err != nil {
 		return nil, err
 	}
-	latest := tags{moving: map[string]digest.Digest{bundle.LatestTag: desc.Digest}}
+	latest := releases.Tags{Moving: map[string]digest.Digest{bundle.LatestTag: desc.Digest}}
 	if c.record, err = c.readOriginal(ctx, repo, desc.Digest, latest); err != nil {
 		return nil, err
 	}

@@ -1,10 +1,9 @@
-package publisher
+package catalog
 
 import (
 	"cmp"
 	"context"
 	"errors"
-	"fmt"
 	"slices"
 	"strings"
 	"time"
@@ -124,7 +123,7 @@ func Collect(ctx context.Context, loc oci.Location, opts CollectOptions) (*Colle
 	if errors.Is(err, errors.ErrUnsupported) && opts.Environment != "" {
 		names, err = []string{bundle.EnvironmentRepository(opts.Environment)}, nil
 	} else if err == nil && opts.Environment != "" {
-		err = lackOf(opts.Environment, loc, names)
+		err = CheckEnvironment(opts.Environment, loc, names)
 	}
 	if err != nil {
 		return nil, err
@@ -201,16 +200,6 @@ func (c *Collection) measure(ctx context.Context, layout *oci.Layout) error {
 
 // pendingPrefix begins the tags of what waits for signatures.
 const pendingPrefix = "pending-"
-
-// placeOf reads the epoch and sequence that a tag names after prefix.
-func placeOf(prefix, tag string) (o bundle.Order, ok bool) {
-	rest, ok := strings.CutPrefix(tag, prefix)
-	if !ok {
-		return o, false
-	}
-	n, _ := fmt.Sscanf(rest, "%d-%d", &o.Epoch, &o.Sequence)
-	return o, n == 2 && rest == fmt.Sprintf("%d-%d", o.Epoch, o.Sequence)
-}
 
 // newestFirst orders tags by the place they name.
 func newestFirst(a, b taggedPlace) int {

@@ -1,4 +1,4 @@
-package publisher
+package trust
 
 import (
 	"bytes"
@@ -18,10 +18,10 @@ import (
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// SignTrust adds the signatures of keys to the document in envelope, each once. Each has to be a root key
+// Sign adds the signatures of keys to the document in envelope, each once. Each has to be a root key
 // of it or, where that is given, of previous, the document before it: a root key that leaves signs as well.
-func SignTrust(envelope, previous []byte, keys []*keys.Key) ([]byte, error) {
-	s, err := TrustStatusOf(envelope, previous)
+func Sign(envelope, previous []byte, keys []*keys.Key) ([]byte, error) {
+	s, err := StatusOf(envelope, previous)
 	if err != nil {
 		return nil, err
 	}
@@ -40,9 +40,9 @@ func SignTrust(envelope, previous []byte, keys []*keys.Key) ([]byte, error) {
 	return envelope, nil
 }
 
-// JoinTrust returns envelope with the signatures of others, which have to be of the same document. It is
+// Join returns envelope with the signatures of others, which have to be of the same document. It is
 // how those who have signed copies of a file make one of them.
-func JoinTrust(envelope []byte, others ...[]byte) ([]byte, error) {
+func Join(envelope []byte, others ...[]byte) ([]byte, error) {
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
 		return nil, err
@@ -85,18 +85,18 @@ func joinSignature(env *dsse.Envelope, s dsse.Signature, root bundle.Role) error
 	}
 	alone := *env
 	alone.Signatures = []dsse.Signature{s}
-	by, err := trustSigners(alone, root)
+	by, err := signersOf(alone, root)
 	if err != nil {
 		return err
 	}
-	have, err := trustSigners(*env, root)
+	have, err := signersOf(*env, root)
 	if err == nil && (len(by) == 0 || !slices.Contains(have, by[0])) {
 		env.Signatures = append(slices.Clone(env.Signatures), s)
 	}
 	return err
 }
 
-func trustSigners(env dsse.Envelope, role bundle.Role) ([]string, error) {
+func signersOf(env dsse.Envelope, role bundle.Role) ([]string, error) {
 	data, err := json.Marshal(env)
 	if err != nil {
 		return nil, err
@@ -104,8 +104,8 @@ func trustSigners(env dsse.Envelope, role bundle.Role) ([]string, error) {
 	return bundle.TrustSigners(data, role)
 }
 
-// TrustStatus is a trust document and who has signed it. Its JSON form is an interface.
-type TrustStatus struct {
+// Status is a trust document and who has signed it. Its JSON form is an interface.
+type Status struct {
 	Platform  string      `json:"platform"`
 	Version   int64       `json:"version"`
 	Epoch     int64       `json:"epoch"`
@@ -152,7 +152,7 @@ func (k KeyName) String() string {
 // ShortKeyID is enough of a key's id to tell it from others.
 func ShortKeyID(id string) string { return id[:min(len(id), 12)] }
 
-func namesOf(keys []bundle.TrustKey) []KeyName {
+func NamesOf(keys []bundle.TrustKey) []KeyName {
 	names := []KeyName{}
 	for _, k := range keys {
 		names = append(names, KeyName{k.ID, k.Name})
@@ -179,14 +179,14 @@ func (q Quorum) lacks(whose string) string {
 	return fmt.Sprintf("%d more of %s root keys %s needed, of %s", q.Need-q.Have, whose, verb, listKeys(q.Missing))
 }
 
-// TrustStatusOf says who has signed the document in envelope. Previous is the one before it, or nil where
+// StatusOf says who has signed the document in envelope. Previous is the one before it, or nil where
 // that is not known. The error is an *Error where it is not the one before.
-func TrustStatusOf(envelope, previous []byte) (*TrustStatus, error) {
+func StatusOf(envelope, previous []byte) (*Status, error) {
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
 		return nil, err
 	}
-	s := &TrustStatus{
+	s := &Status{
 		Platform: d.Platform, Version: d.Version, Epoch: d.Epoch, IssuedAt: d.IssuedAt, ExpiresAt: d.ExpiresAt, Root: d.Root, Release: d.Release,
 	}
 	if s.Own, err = quorumOf(envelope, d.Root); err != nil {
@@ -212,7 +212,7 @@ func quorumOf(envelope []byte, role bundle.Role) (Quorum, error) {
 	q := Quorum{Need: role.Threshold, Signed: []KeyName{}, Missing: []KeyName{}}
 	ids, err := bundle.TrustSigners(envelope, role)
 	q.Have = len(ids)
-	for _, k := range namesOf(role.Keys) {
+	for _, k := range NamesOf(role.Keys) {
 		if slices.Contains(ids, k.ID) {
 			q.Signed = append(q.Signed, k)
 		} else {
@@ -223,18 +223,18 @@ func quorumOf(envelope []byte, role bundle.Role) (Quorum, error) {
 }
 
 // asks says whether the signature of a key counts.
-func (s *TrustStatus) asks(id string) bool {
+func (s *Status) asks(id string) bool {
 	has := func(q *Quorum) bool {
 		return q != nil && slices.ContainsFunc(slices.Concat(q.Signed, q.Missing), func(k KeyName) bool { return k.ID == id })
 	}
 	return has(&s.Own) || has(s.Previous)
 }
 
-func (s *TrustStatus) refuseKey(id string, previousKnown bool) error {
+func (s *Status) refuseKey(id string, previousKnown bool) error {
 	what := fmt.Sprintf("key %s is no root key of version %d", ShortKeyID(id), s.Version)
 	switch {
 	case s.Version == 1:
-		return fmt.Errorf("%s; those are %s", what, listKeys(namesOf(s.Root.Keys)))
+		return fmt.Errorf("%s; those are %s", what, listKeys(NamesOf(s.Root.Keys)))
 	case previousKnown:
 		return fmt.Errorf("%s, nor of version %d", what, s.Version-1)
 	}
@@ -242,7 +242,7 @@ func (s *TrustStatus) refuseKey(id string, previousKnown bool) error {
 }
 
 // missing is the error of a document that is not signed by enough.
-func (s *TrustStatus) missing() error {
+func (s *Status) missing() error {
 	var parts []string
 	if !s.Own.met() {
 		parts = append(parts, s.Own.lacks("its own"))

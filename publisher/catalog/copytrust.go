@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"bytes"
@@ -6,6 +6,7 @@ import (
 	"fmt"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // readTrust reads a trust document, and who of its own root keys has signed it. Whether those are to be
@@ -38,7 +39,7 @@ func (c *copier) planTrust(ctx context.Context) error {
 	}
 	for version := int64(1); ; version++ {
 		tag := bundle.TrustTag(version)
-		d, err := current(ctx, repo, tag)
+		d, err := releases.Current(ctx, repo, tag)
 		if err != nil {
 			return err
 		}

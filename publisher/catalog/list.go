@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Listed is a release of a cluster type, as it lies there. Its JSON form is an interface.
@@ -67,7 +68,7 @@ func List(ctx context.Context, loc oci.Location, environment string, now time.Ti
 	if errors.Is(err, errors.ErrUnsupported) && environment != "" {
 		repositories, err = repositoriesOfRecord(ctx, store, environment)
 	} else if err == nil && environment != "" {
-		err = lackOf(environment, loc, repositories)
+		err = CheckEnvironment(environment, loc, repositories)
 	}
 	if err != nil {
 		return nil, err
@@ -82,10 +83,10 @@ func List(ctx context.Context, loc oci.Location, environment string, now time.Ti
 		if err != nil {
 			return nil, err
 		}
-		t, err := readTags(ctx, repo)
+		t, err := releases.ReadTags(ctx, repo)
 		if err == nil {
 			var all []Listed
-			all, err = t.list(ctx, repo, nil, now)
+			all, err = readList(ctx, repo, t, nil, now)
 			list = append(list, all...)
 		}
 		if err != nil {
@@ -113,11 +114,11 @@ func ListReleases(ctx context.Context, ref oci.Reference, now time.Time, opts oc
 }
 
 func listReleases(ctx context.Context, repo oci.Target, now time.Time) ([]Listed, error) {
-	t, err := readTags(ctx, repo)
+	t, err := releases.ReadTags(ctx, repo)
 	if err != nil {
 		return nil, err
 	}
-	return t.list(ctx, repo, t.newest(releaseFormat, maxListed), now)
+	return readList(ctx, repo, t, t.Newest(releases.ReleaseFormat, maxListed), now)
 }
 
 const (
@@ -127,11 +128,11 @@ const (
 	readsAtOnce = 8
 )
 
-// list reads the releases that the moving tags of repo name, and those under the tags own, and returns each once,
+// readList reads the releases that the moving tags of repo name, and those under the tags own, and returns each once,
 // the newest first. Of those under own, what cannot be read as a release is passed over.
-func (t tags) list(ctx context.Context, repo oci.Target, own []string, now time.Time) ([]Listed, error) {
+func readList(ctx context.Context, repo oci.Target, t releases.Tags, own []string, now time.Time) ([]Listed, error) {
 	var moving []string
-	for tag, d := range t.moving {
+	for tag, d := range t.Moving {
 		if d != "" {
 			moving = append(moving, tag)
 		}
@@ -144,7 +145,7 @@ func (t tags) list(ctx context.Context, repo oci.Target, own []string, now time.
 		group.Go(func() error {
 			l, err := readListed(ctx, repo, tag)
 			if i >= len(moving) || errors.Is(err, errdef.ErrNotFound) {
-				err = unlessRefused(err)
+				err = releases.UnlessRefused(err)
 			}
 			found[i] = l
 			return err
@@ -184,7 +185,7 @@ func readListed(ctx context.Context, repo oci.Target, tag string) (*Listed, erro
 	if err != nil {
 		return nil, err
 	}
-	m, r, err := readRelease(ctx, repo, desc)
+	m, r, err := releases.ReadRelease(ctx, repo, desc)
 	if err != nil {
 		return nil, err
 	}
@@ -209,27 +210,27 @@ func (e *UnknownReleaseError) Error() string {
 // Unwrap returns the error of looking for a tag of that name.
 func (e *UnknownReleaseError) Unwrap() error { return e.err }
 
-// resolve is ref.Resolve where a tag may also be what people call a release; see bundle.ParseReleaseQuery. A tag of
+// Resolve is ref.Resolve where a tag may also be what people call a release; see bundle.ParseReleaseQuery. A tag of
 // that very name goes first. The error is an *UnknownReleaseError, or a *bundle.AmbiguousError, where no single
 // release is called so.
-func resolve(ctx context.Context, ref oci.Reference, opts oci.Options) (oci.Target, ocispec.Descriptor, error) {
+func Resolve(ctx context.Context, ref oci.Reference, opts oci.Options) (oci.Target, ocispec.Descriptor, error) {
 	repo, desc, err := ref.Resolve(ctx, opts)
 	if !errors.Is(err, errdef.ErrNotFound) {
 		return repo, desc, err
 	}
 	if ref.Tag == "" && ref.Location.Dir != "" { // DIR/bundles/dev/drone/12
 		if b, noBundle := BundleReference(ref); noBundle == nil && b.Tag != "" {
-			return resolve(ctx, b, opts)
+			return Resolve(ctx, b, opts)
 		}
 	}
 	if ref.Tag != "" {
-		desc, err = findRelease(ctx, repo, ref, err)
+		desc, err = FindRelease(ctx, repo, ref, err)
 	}
 	return repo, desc, err
 }
 
-// findRelease looks for the release of repo that ref's tag is a name of; notFound is the error of looking for the tag.
-func findRelease(ctx context.Context, repo oci.Target, ref oci.Reference, notFound error) (ocispec.Descriptor, error) {
+// FindRelease looks for the release of repo that ref's tag is a name of; notFound is the error of looking for the tag.
+func FindRelease(ctx context.Context, repo oci.Target, ref oci.Reference, notFound error) (ocispec.Descriptor, error) {
 	query, err := bundle.ParseReleaseQuery(ref.Tag)
 	if err != nil {
 		return ocispec.Descriptor{}, notFound
@@ -264,7 +265,7 @@ func repositoriesOfRecord(ctx context.Context, store oci.Store, environment stri
 	if err != nil {
 		return nil, err
 	}
-	record, err := readRecord(ctx, repo, desc)
+	record, err := releases.ReadRecord(ctx, repo, desc)
 	if err != nil {
 		return nil, err
 	}

@@ -1,8 +1,12 @@
-package publisher
+// Package catalog lists, inspects, verifies, copies and cleans up what was published.
+//
+// Begin with [List] for what agents follow and [Inspect] or [Verify] for one bundle. [CopyBundle] and [CopyEnvironment]
+// bring releases with their signatures to another location, newer ones never giving way to older ones. [Collect] finds
+// what nobody needs any more, and deletes nothing before its Delete is called. Nothing here signs.
+package catalog
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"strconv"
@@ -15,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Trusted is a bundle or environment record that was verified. Its JSON form is an interface.
@@ -68,17 +73,14 @@ func heldOf(assignments []bundle.Assignment) []HeldAssignment {
 	return held
 }
 
-// annotationHeld on a bundle's manifest counts its held assignments; absent where there are none.
-const annotationHeld = "dev.wherry.held"
-
 func heldCount(m *ocispec.Manifest) int {
-	n, _ := strconv.Atoi(m.Annotations[annotationHeld])
+	n, _ := strconv.Atoi(m.Annotations[releases.AnnotationHeld])
 	return n
 }
 
-// VerifyReference fetches what ref names in full and checks it as an agent would, except for what only an
+// Verify fetches what ref names in full and checks it as an agent would, except for what only an
 // agent knows. The error is a *bundle.Refusal where it is not to be trusted.
-func VerifyReference(ctx context.Context, ref oci.Reference, trust bundle.Trust, now time.Time, opts oci.Options) (*Trusted, error) {
+func Verify(ctx context.Context, ref oci.Reference, trust bundle.Trust, now time.Time, opts oci.Options) (*Trusted, error) {
 	t, err := verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
 		t.Keys, err = bundle.VerifySignature(ctx, src, d, trust)
 		return err
@@ -89,8 +91,8 @@ func VerifyReference(ctx context.Context, ref oci.Reference, trust bundle.Trust,
 	return t, err
 }
 
-// VerifyReferenceKeyless does what VerifyReference does, where an identity has signed and no key.
-func VerifyReferenceKeyless(ctx context.Context, ref oci.Reference, trust *keys.Keyless, now time.Time, opts oci.Options) (*Trusted, error) {
+// VerifyKeyless does what Verify does, where an identity has signed and no key.
+func VerifyKeyless(ctx context.Context, ref oci.Reference, trust *keys.Keyless, now time.Time, opts oci.Options) (*Trusted, error) {
 	return verifyReference(ctx, ref, now, opts, func(src bundle.Source, d digest.Digest, t *Trusted) (err error) {
 		t.Keys = []string{}
 		t.Identity, err = trust.Verify(ctx, src, d)
@@ -102,7 +104,7 @@ func VerifyReferenceKeyless(ctx context.Context, ref oci.Reference, trust *keys.
 func verifyReference(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options,
 	judge func(src bundle.Source, d digest.Digest, t *Trusted) error,
 ) (*Trusted, error) {
-	repo, desc, err := resolve(ctx, ref, opts)
+	repo, desc, err := Resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -110,7 +112,7 @@ func verifyReference(ctx context.Context, ref oci.Reference, now time.Time, opts
 	if err := judge(repo, desc.Digest, t); err != nil {
 		return nil, err
 	}
-	m, err := readManifest(ctx, repo, desc)
+	m, err := releases.ReadManifest(ctx, repo, desc)
 	if err != nil {
 		return nil, err
 	}
@@ -146,11 +148,11 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	if !now.Before(r.ExpiresAt) {
 		return &bundle.Refusal{Reason: bundle.Expired, Message: "release " + bundle.ReleaseName(r.Number, desc.Digest) + " expired at " + r.ExpiresAt.Format(time.RFC3339)}
 	}
-	assignments, err := readTree(ctx, repo, v.Tree, r.Content)
+	assignments, err := releases.ReadTree(ctx, repo, v.Tree, r.Content)
 	if err != nil {
 		return err
 	}
-	if t.Deltas, err = applyDeltas(ctx, repo, v); err != nil {
+	if t.Deltas, err = ApplyDeltas(ctx, repo, v); err != nil {
 		return err
 	}
 	n := len(assignments)
@@ -176,12 +178,12 @@ type Inspected struct {
 
 // Inspect reads what ref names without asking who signed it: what it shows may be anybody's words.
 func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspected, error) {
-	repo, desc, err := resolve(ctx, ref, opts)
+	repo, desc, err := Resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}
 	i := &Inspected{Reference: ref.String(), Digest: desc.Digest}
-	m, release, err := readRelease(ctx, repo, desc)
+	m, release, err := releases.ReadRelease(ctx, repo, desc)
 	if err != nil {
 		return nil, err
 	}
@@ -192,58 +194,12 @@ func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspect
 	if i.Deltas, _, err = listDeltas(ctx, repo, *m); err != nil {
 		return nil, err
 	}
-	tree, err := openTree(ctx, repo, m.Layers[0], release.Content)
+	tree, err := releases.OpenTree(ctx, repo, m.Layers[0], release.Content)
 	if err != nil {
 		return nil, err
 	}
-	i.Assignments, i.Artifacts = tree.assignments, tree.artifacts
+	i.Assignments, i.Artifacts = tree.Assignments, tree.Artifacts
 	return i, tree.Close()
-}
-
-func readManifest(ctx context.Context, src bundle.Source, desc ocispec.Descriptor) (*ocispec.Manifest, error) {
-	data, err := bundle.ReadBlob(ctx, src, desc, bundle.MaxManifestBytes)
-	if err != nil {
-		return nil, err
-	}
-	m := new(ocispec.Manifest)
-	if err := json.Unmarshal(data, m); err != nil {
-		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("manifest %s: %v", desc.Digest, err)}
-	}
-	return m, nil
-}
-
-// readRelease reads a bundle's manifest and release document without verifying them.
-func readRelease(ctx context.Context, src bundle.Source, desc ocispec.Descriptor) (*ocispec.Manifest, *bundle.Release, error) {
-	m, err := readManifest(ctx, src, desc)
-	if err != nil {
-		return nil, nil, err
-	}
-	if m.ArtifactType != bundle.MediaTypeBundle || len(m.Layers) == 0 {
-		return nil, nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("%s is a %q and no bundle", desc.Digest, m.ArtifactType)}
-	}
-	data, err := bundle.ReadBlob(ctx, src, m.Config, bundle.MaxReleaseBytes)
-	if err != nil {
-		return nil, nil, err
-	}
-	r, err := bundle.ParseRelease(data)
-	return m, &r, err
-}
-
-// readRecord reads an environment record without verifying it.
-func readRecord(ctx context.Context, src bundle.Source, desc ocispec.Descriptor) (*bundle.EnvironmentRecord, error) {
-	m, err := readManifest(ctx, src, desc)
-	if err != nil {
-		return nil, err
-	}
-	if m.ArtifactType != bundle.MediaTypeEnvironment {
-		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("%s is a %q and no environment record", desc.Digest, m.ArtifactType)}
-	}
-	data, err := bundle.ReadBlob(ctx, src, m.Config, bundle.MaxEnvironmentBytes)
-	if err != nil {
-		return nil, err
-	}
-	r, err := bundle.ParseEnvironmentRecord(data)
-	return &r, err
 }
 
 func countSignatures(ctx context.Context, src bundle.Source, d digest.Digest) (int, error) {
@@ -254,7 +210,7 @@ func countSignatures(ctx context.Context, src bundle.Source, d digest.Digest) (i
 	if err != nil {
 		return 0, err
 	}
-	m, err := readManifest(ctx, src, desc)
+	m, err := releases.ReadManifest(ctx, src, desc)
 	if err != nil {
 		return 0, err
 	}

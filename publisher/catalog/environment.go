@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"context"
@@ -30,8 +30,8 @@ func (e *NoEnvironmentError) Error() string {
 	return fmt.Sprintf("nothing was ever published in environment %s at %s: it has %s%s", e.Environment, e.Location, strings.Join(others, ", "), more)
 }
 
-// lackOf returns a NoEnvironmentError unless one of the repositories at loc is environment's, or there are none.
-func lackOf(environment string, loc oci.Location, repositories []string) error {
+// CheckEnvironment returns a NoEnvironmentError unless one of the repositories at loc is environment's, or there are none.
+func CheckEnvironment(environment string, loc oci.Location, repositories []string) error {
 	var others []string
 	for _, name := range repositories {
 		if part := strings.Split(name, "/"); len(part) == 2 && part[0] == "environments" || len(part) == 3 && part[0] == "bundles" {

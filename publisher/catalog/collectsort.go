@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"cmp"
@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // taggedPlace is a tag that says which release it is.
@@ -75,7 +76,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 
 var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig(-[0-9a-f]{16})?$`)
 
-// readTags resolves all tags but those of signatures. What moves and what is foreign stays.
+// ReadTags resolves all tags but those of signatures. What moves and what is foreign stays.
 func (s *sorting) readTags(ctx context.Context) error {
 	all, err := s.repo.Tags(ctx)
 	if err != nil {
@@ -91,9 +92,9 @@ func (s *sorting) readTags(ctx context.Context) error {
 			return err
 		}
 		s.tagged[tag], s.found[desc.Digest] = desc.Digest, desc
-		if place, ok := placeOf("s", tag); ok {
+		if place, ok := releases.PlaceOf("s", tag); ok {
 			s.releases = append(s.releases, taggedPlace{tag, place})
-		} else if place, ok := placeOf(pendingPrefix, tag); ok {
+		} else if place, ok := releases.PlaceOf(pendingPrefix, tag); ok {
 			s.pending = append(s.pending, taggedPlace{tag, place})
 		} else {
 			s.needed[desc.Digest] = true
@@ -144,7 +145,7 @@ func (s *sorting) keepNewest(ctx context.Context) error {
 
 // isReleased reports whether what waited has a release's tag.
 func (s *sorting) isReleased(p taggedPlace) bool {
-	return s.tagged[releaseTag(p.place.Epoch, p.place.Sequence)] == s.tagged[p.tag]
+	return s.tagged[releases.ReleaseTag(p.place.Epoch, p.place.Sequence)] == s.tagged[p.tag]
 }
 
 // judge reads what a tag of a release names. It returns nil, and counts the tag among the foreign ones, where
@@ -165,7 +166,7 @@ func (s *sorting) judge(ctx context.Context, tag string) (*judged, error) {
 // read notes what a manifest is, if it is a release or record of this repository.
 func (s *sorting) read(ctx context.Context, manifest ocispec.Descriptor) error {
 	j, err := s.parse(ctx, manifest)
-	if err := unlessRefused(err); err != nil {
+	if err := releases.UnlessRefused(err); err != nil {
 		return err
 	}
 	if j != nil {
@@ -176,13 +177,13 @@ func (s *sorting) read(ctx context.Context, manifest ocispec.Descriptor) error {
 
 func (s *sorting) parse(ctx context.Context, desc ocispec.Descriptor) (*judged, error) {
 	if s.records {
-		r, err := readRecord(ctx, s.repo, desc)
+		r, err := releases.ReadRecord(ctx, s.repo, desc)
 		if err != nil || bundle.EnvironmentRepository(r.Environment) != s.name {
 			return nil, err
 		}
 		return &judged{issuedAt: r.IssuedAt, names: *r}, nil
 	}
-	_, r, err := readRelease(ctx, s.repo, desc)
+	_, r, err := releases.ReadRelease(ctx, s.repo, desc)
 	if err != nil || r.Stream().Repository() != s.name {
 		return nil, err
 	}

@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"context"
@@ -17,7 +17,7 @@ import (
 // errors.ErrUnsupported where the registry deletes nothing.
 func (c *Collection) Delete(ctx context.Context) error {
 	for _, r := range c.Repositories {
-		if err := r.delete(ctx); err != nil {
+		if err := r.Delete(ctx); err != nil {
 			return err
 		}
 	}
@@ -30,7 +30,7 @@ func (c *Collection) Delete(ctx context.Context) error {
 	return err
 }
 
-func (r *CollectedRepository) delete(ctx context.Context) error {
+func (r *CollectedRepository) Delete(ctx context.Context) error {
 	if len(r.Garbage) == 0 {
 		return nil
 	}

@@ -1,4 +1,4 @@
-package publisher
+package pack
 
 import (
 	"reflect"
@@ -28,7 +28,7 @@ func (c *countingCache) Put(key string, data []byte) {
 func TestBundlesArePackedOnce(t *testing.T) {
 	type content struct {
 		assignments []scheduler.Assignment
-		held        []heldContent
+		held        []Held
 	}
 	base := func() content {
 		pod := []byte("apiVersion: v1\nkind: Pod\nmetadata: {name: x}\nspec: {containers: [{image: example.com/x:1}]}\n")
@@ -37,16 +37,16 @@ func TestBundlesArePackedOnce(t *testing.T) {
 				Name: "a", Policies: []string{"p"}, Config: []scheduler.ConfigSource{{Name: "c"}}, Manifests: map[string]string{"repo": "https://example.com/x"},
 				Files: []scheduler.File{{Path: "namespace.yaml", Data: pod}, {Path: "reconciler.yaml"}},
 			}},
-			[]heldContent{{line: bundle.Assignment{Name: "h"}, files: []bundle.File{{Path: "x", Data: []byte("1")}}}},
+			[]Held{{Line: bundle.Assignment{Name: "h"}, Files: []bundle.File{{Path: "x", Data: []byte("1")}}}},
 		}
 	}
-	cache := &countingCache{Cache: newRenderCache(t, t.TempDir(), 0)}
+	cache := &countingCache{Cache: openCache(t, t.TempDir(), 0)}
 	check := func(c content) {
 		t.Helper()
-		tree, artifacts, err := packAssignments(c.assignments, c.held)
+		tree, artifacts, err := Tree(c.assignments, c.held)
 		require.NoError(t, err)
 		for range 2 {
-			got, gotArtifacts, err := packOnce(cache, c.assignments, c.held)
+			got, gotArtifacts, err := Once(cache, c.assignments, c.held)
 			require.NoError(t, err)
 			require.Equal(t, tree, got)
 			require.Equal(t, artifacts, gotArtifacts)
@@ -67,9 +67,9 @@ func TestBundlesArePackedOnce(t *testing.T) {
 			c.assignments[0].Pinned = []scheduler.Pinned{{Type: "image", Reference: "example.com/x:1", Digest: "sha256:0000000000000000000000000000000000000000000000000000000000000000"}}
 		}},
 		{"manifests", 1, func(c *content) { c.assignments[0].Manifests["repo"] = "https://example.com/y" }},
-		{"what is held", 1, func(c *content) { c.held[0].files[0].Data = []byte("2") }},
-		{"how it is held", 1, func(c *content) { c.held[0].line.Version = "2" }},
-		{"the mode of what is held", 1, func(c *content) { c.held[0].files[0].Executable = true }},
+		{"what is held", 1, func(c *content) { c.held[0].Files[0].Data = []byte("2") }},
+		{"how it is held", 1, func(c *content) { c.held[0].Line.Version = "2" }},
+		{"the mode of what is held", 1, func(c *content) { c.held[0].Files[0].Executable = true }},
 		{"nothing held", 1, func(c *content) { c.held = nil }},
 		{"nothing", 1, func(c *content) { *c = content{} }},
 	} {
@@ -94,7 +94,7 @@ func TestAllOfAnAssignmentIsPacked(t *testing.T) {
 	}
 }
 
-func newRenderCache(t *testing.T, dir string, maxBytes int64) *rendercache.Cache {
+func openCache(t *testing.T, dir string, maxBytes int64) *rendercache.Cache {
 	t.Helper()
 	c, err := rendercache.Open(dir, rendercache.Options{MaxBytes: maxBytes})
 	require.NoError(t, err)

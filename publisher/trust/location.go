@@ -1,4 +1,4 @@
-package publisher
+package trust
 
 import (
 	"context"
@@ -8,13 +8,14 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// WalkTrust returns chain with all versions that follow it at loc, in order. A chain that is nil begins
+// Walk returns chain with all versions that follow it at loc, in order. A chain that is nil begins
 // with whatever version 1 is there, which nobody vouches for. The error is a *bundle.Refusal where a
 // version is not to be believed, and then the chain is what was believed before it.
-func WalkTrust(ctx context.Context, loc oci.Location, chain bundle.TrustChain, opts oci.Options) (bundle.TrustChain, error) {
+func Walk(ctx context.Context, loc oci.Location, chain bundle.TrustChain, opts oci.Options) (bundle.TrustChain, error) {
 	repo, err := loc.Repository(bundle.TrustRepository, opts)
 	if err != nil {
 		return chain, err
@@ -28,27 +29,27 @@ func WalkTrust(ctx context.Context, loc oci.Location, chain bundle.TrustChain, o
 	return chain, err
 }
 
-// BeginTrust returns the chain that begins with version 1 in envelope, which somebody vouches for.
-func BeginTrust(envelope []byte) (bundle.TrustChain, error) {
+// Begin returns the chain that begins with version 1 in envelope, which somebody vouches for.
+func Begin(envelope []byte) (bundle.TrustChain, error) {
 	if d, _, err := bundle.OpenTrust(envelope); err == nil && d.Version != 1 {
 		return nil, usage.Errorf("it is version %d: give version 1, from which the others are followed at the location", d.Version)
 	}
 	return bundle.TrustChain(nil).Append(envelope)
 }
 
-// PublishedTrust is what PublishTrust did. Its JSON form is an interface.
-type PublishedTrust struct {
-	Reference string        `json:"reference"`
-	Version   int64         `json:"version"`
-	Digest    digest.Digest `json:"digest"`
-	Result    Outcome       `json:"result"`
+// Published is what Publish did. Its JSON form is an interface.
+type Published struct {
+	Reference string           `json:"reference"`
+	Version   int64            `json:"version"`
+	Digest    digest.Digest    `json:"digest"`
+	Result    releases.Outcome `json:"result"`
 }
 
-// PublishTrust puts the document in envelope at loc, after the versions that are there, which it has to
+// Publish puts the document in envelope at loc, after the versions that are there, which it has to
 // continue. One that is there already is left as it is, and another one of the same version is never
 // replaced: the error is a *bundle.Refusal then. It wraps ErrNotYet where signatures are missing, and is an
 // *Error where a version between is.
-func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts oci.Options) (*PublishedTrust, error) {
+func Publish(ctx context.Context, envelope []byte, loc oci.Location, opts oci.Options) (*Published, error) {
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
 		return nil, err
@@ -57,8 +58,8 @@ func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts o
 	if err != nil {
 		return nil, err
 	}
-	done := &PublishedTrust{Reference: fmt.Sprintf("%s/%s:%s", loc, bundle.TrustRepository, bundle.TrustTag(d.Version)), Version: d.Version, Result: OutcomePublished}
-	chain, err := WalkTrust(ctx, loc, nil, opts)
+	done := &Published{Reference: fmt.Sprintf("%s/%s:%s", loc, bundle.TrustRepository, bundle.TrustTag(d.Version)), Version: d.Version, Result: releases.OutcomePublished}
+	chain, err := Walk(ctx, loc, nil, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -68,7 +69,7 @@ func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts o
 			return nil, otherTrust(done)
 		}
 		desc, err := repo.Resolve(ctx, bundle.TrustTag(d.Version))
-		done.Result, done.Digest = OutcomeUnchanged, desc.Digest
+		done.Result, done.Digest = releases.OutcomeUnchanged, desc.Digest
 		return done, err
 	case d.Version > there+1:
 		return nil, usage.Errorf("version %d cannot be the next at %s, which has %d: publish version %d first", d.Version, loc, there, there+1)
@@ -84,7 +85,7 @@ func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts o
 		return nil, err
 	}
 	for _, b := range blobs {
-		if err := pushBlob(ctx, repo, b); err != nil {
+		if err := releases.PushBlob(ctx, repo, b); err != nil {
 			return nil, err
 		}
 	}
@@ -101,7 +102,7 @@ func PublishTrust(ctx context.Context, envelope []byte, loc oci.Location, opts o
 	return done, err
 }
 
-func otherTrust(done *PublishedTrust) error {
+func otherTrust(done *Published) error {
 	return &bundle.Refusal{
 		Reason:  bundle.TrustDocumentRejected,
 		Message: fmt.Sprintf("%s is another document, and a version is never replaced: agents may have it already", done.Reference),
@@ -114,7 +115,7 @@ func checkSigned(envelope []byte, chain bundle.TrustChain) error {
 	if len(chain) > 0 {
 		previous = chain[len(chain)-1].Envelope
 	}
-	s, err := TrustStatusOf(envelope, previous)
+	s, err := StatusOf(envelope, previous)
 	if err == nil && !s.Complete {
 		err = s.missing()
 	}

@@ -1,4 +1,8 @@
-package publisher
+// Package pack makes the tree of a bundle of rendered assignments.
+//
+// [Tree] packs a cluster type, [Once] takes it from a cache where nothing has changed, and a [Packer] does so while other
+// types are still being rendered. The same assignments give the same bytes.
+package pack
 
 import (
 	"cmp"
@@ -9,17 +13,17 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// packAssignments makes the tree: a folder per assignment with its non-empty files, the list of them, and
+// Tree makes the tree: a folder per assignment with its non-empty files, the list of them, and
 // the list of what they need from elsewhere.
-func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, bundle.Artifacts, error) {
+func Tree(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
 	var files []bundle.File
 	var list []bundle.Assignment
 	needs := artifacts.Of(assignments)
 	for _, h := range held {
-		list = append(list, h.line)
-		needs = append(needs, h.artifacts...)
-		for _, f := range h.files {
-			f.Path = h.line.Name + "/" + f.Path
+		list = append(list, h.Line)
+		needs = append(needs, h.Artifacts...)
+		for _, f := range h.Files {
+			f.Path = h.Line.Name + "/" + f.Path
 			files = append(files, f)
 		}
 	}
@@ -34,7 +38,7 @@ func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*b
 				files = append(files, bundle.File{Path: a.Name + "/" + f.Path, Data: f.Data})
 			}
 		}
-		list = append(list, listed(a, own))
+		list = append(list, Line(a, own))
 	}
 	slices.SortFunc(list, func(a, b bundle.Assignment) int { return cmp.Compare(a.Name, b.Name) })
 	data, err := bundle.MarshalAssignments(list)
@@ -53,9 +57,9 @@ func packAssignments(assignments []scheduler.Assignment, held []heldContent) (*b
 	return packed, sum, err
 }
 
-// listed leaves out where a ConfigMap stands: a tree must not change because a platform was read from
+// Line returns the line of the bundle for an assignment with these files. It leaves out where a ConfigMap stands: a tree must not change because a platform was read from
 // another folder, or a comment was added above.
-func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
+func Line(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 	l := bundle.Assignment{
 		Name: a.Name, Workspace: a.Workspace, Registration: a.Registration, Workload: a.Workload, Target: a.Target, Namespace: a.Namespace,
 		ServiceAccount: a.ServiceAccount,
@@ -68,4 +72,11 @@ func listed(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 		l.Config = append(l.Config, bundle.ConfigSource{Name: c.Name})
 	}
 	return l
+}
+
+// Held is an assignment that is published as an earlier release has it.
+type Held struct {
+	Line      bundle.Assignment
+	Files     []bundle.File
+	Artifacts []bundle.Artifact
 }

@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"context"
@@ -14,6 +14,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -56,12 +57,12 @@ func (c *copier) readRepository(ctx context.Context, name string, recorded diges
 	if err != nil {
 		return nil, &usage.Error{Err: err}
 	}
-	named, err := readTags(ctx, repo)
+	named, err := releases.ReadTags(ctx, repo)
 	if err != nil {
 		return nil, err
 	}
 	all := map[digest.Digest]*original{recorded: nil}
-	for _, d := range named.moving {
+	for _, d := range named.Moving {
 		all[d] = nil
 	}
 	delete(all, "")
@@ -82,29 +83,29 @@ func (c *copier) readRepository(ctx context.Context, name string, recorded diges
 }
 
 // readOriginal reads and judges a bundle or record of a repository that has the tags named.
-func (c *copier) readOriginal(ctx context.Context, repo placedRepository, d digest.Digest, named tags) (*original, error) {
+func (c *copier) readOriginal(ctx context.Context, repo placedRepository, d digest.Digest, named releases.Tags) (*original, error) {
 	o, err := c.judge(ctx, repo, d)
 	if err != nil {
 		return nil, err
 	}
-	for _, tag := range slices.Sorted(maps.Keys(named.moving)) {
-		if named.moving[tag] == d && tag != bundle.LatestTag {
+	for _, tag := range slices.Sorted(maps.Keys(named.Moving)) {
+		if named.Moving[tag] == d && tag != bundle.LatestTag {
 			o.moving = append(o.moving, tag)
 		}
 	}
-	if named.moving[bundle.LatestTag] == d {
+	if named.Moving[bundle.LatestTag] == d {
 		o.moving = append(o.moving, bundle.LatestTag)
 	}
 	return o, refusePending(ctx, o, named)
 }
 
 // refusePending refuses a release that still lacks signatures: its own tag would say that it is complete.
-func refusePending(ctx context.Context, o *original, named tags) error {
+func refusePending(ctx context.Context, o *original, named releases.Tags) error {
 	pending := "pending-" + strings.TrimPrefix(o.own, "s")
-	if !slices.Contains(named.all, pending) || slices.Contains(named.all, o.own) {
+	if !slices.Contains(named.All, pending) || slices.Contains(named.All, o.own) {
 		return nil
 	}
-	now, err := current(ctx, o.repo, pending)
+	now, err := releases.Current(ctx, o.repo, pending)
 	if err == nil && now == o.desc.Digest {
 		err = copyRefusal(bundle.BelowThreshold, "%s:%s still lacks signatures", o.repo.fullName(), pending)
 	}
@@ -154,7 +155,7 @@ func (o *original) read(ctx context.Context, d digest.Digest) error {
 }
 
 func (o *original) readRelease(ctx context.Context) error {
-	_, r, err := readRelease(ctx, o.repo, o.desc)
+	_, r, err := releases.ReadRelease(ctx, o.repo, o.desc)
 	if err != nil {
 		return err
 	}

@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"context"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
@@ -20,10 +21,10 @@ func (c *copier) decide(ctx context.Context, o *original) error {
 	if err != nil {
 		return &usage.Error{Err: err}
 	}
-	o.done = CopiedItem{Kind: o.kind, Repository: o.repo.name, Tag: o.own, Digest: o.desc.Digest, Result: OutcomeUnchanged, Sent: o.done.Sent}
+	o.done = CopiedItem{Kind: o.kind, Repository: o.repo.name, Tag: o.own, Digest: o.desc.Digest, Result: releases.OutcomeUnchanged, Sent: o.done.Sent}
 	o.seen, o.move, o.stands = map[string]digest.Digest{}, nil, false
 	for _, tag := range append([]string{o.own}, o.moving...) {
-		now, err := current(ctx, dst, tag)
+		now, err := releases.Current(ctx, dst, tag)
 		if err != nil {
 			return err
 		}
@@ -75,7 +76,7 @@ func (c *copier) standing(ctx context.Context, dst placedRepository, o *original
 	}
 	s, err := c.judge(ctx, dst, d)
 	if err != nil {
-		return nil, isReplaced, unlessRefused(err)
+		return nil, isReplaced, releases.UnlessRefused(err)
 	}
 	switch {
 	case s.kind != o.kind:
@@ -96,7 +97,7 @@ func (c *copier) standing(ctx context.Context, dst placedRepository, o *original
 func (c *copier) put(ctx context.Context, o *original) error {
 	for race := 1; !o.stands; race++ {
 		err := c.attempt(ctx, o)
-		if !errors.Is(err, errRace) || race == maxRaces {
+		if !errors.Is(err, releases.ErrRace) || race == releases.MaxRaces {
 			return err
 		}
 		if err := c.decide(ctx, o); err != nil {
@@ -177,7 +178,7 @@ func (w *copyWriter) signature(ctx context.Context, s *copiedSignature, tag stri
 			return err
 		}
 	}
-	standing, err := current(ctx, w.to, tag)
+	standing, err := releases.Current(ctx, w.to, tag)
 	if err != nil {
 		return err
 	}
@@ -196,7 +197,7 @@ func (w *copyWriter) signature(ctx context.Context, s *copiedSignature, tag stri
 // merge keeps the signatures that only the destination has. What cannot be read there is replaced.
 func (w *copyWriter) merge(ctx context.Context, s *copiedSignature, standing digest.Digest) (*copiedSignature, error) {
 	theirs, err := readSignatures(ctx, w.to, standing.String())
-	if err := unlessRefused(err); err != nil {
+	if err := releases.UnlessRefused(err); err != nil {
 		return nil, err
 	}
 	if theirs == nil {
@@ -210,15 +211,15 @@ func (w *copyWriter) merge(ctx context.Context, s *copiedSignature, standing dig
 }
 
 // tags sets the tags that o needs. Registries cannot compare and swap: a tag that is not as it was seen
-// is errRace.
+// is ErrRace.
 func (w *copyWriter) tags(ctx context.Context, o *original) error {
 	for _, tag := range o.move {
-		now, err := current(ctx, w.to, tag)
+		now, err := releases.Current(ctx, w.to, tag)
 		if err != nil {
 			return err
 		}
 		if now != o.seen[tag] {
-			return fmt.Errorf("tag %s of %s: %w", tag, w.to.fullName(), errRace)
+			return fmt.Errorf("tag %s of %s: %w", tag, w.to.fullName(), releases.ErrRace)
 		}
 		if err := w.to.Tag(ctx, o.desc, tag); err != nil {
 			return err
@@ -228,5 +229,5 @@ func (w *copyWriter) tags(ctx context.Context, o *original) error {
 	if len(o.move) == 0 || slices.ContainsFunc(o.done.Kept, func(k KeptTag) bool { return k.Tag == o.own }) {
 		return nil
 	}
-	return readBack(ctx, w.to, o.own, o.desc.Digest)
+	return releases.ReadBack(ctx, w.to, o.own, o.desc.Digest)
 }

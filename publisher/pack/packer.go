@@ -1,4 +1,4 @@
-package publisher
+package pack
 
 import (
 	"sync"
@@ -14,12 +14,12 @@ type Packer struct {
 	cache scheduler.Cache
 
 	mu     sync.Mutex
-	packed map[string]packedBundle // by cluster type
+	packed map[string]Bundle // by cluster type
 }
 
 // NewPacker returns a Packer that takes what was packed before from cache, which may be nil.
 func NewPacker(cache scheduler.Cache) *Packer {
-	return &Packer{cache: cache, packed: map[string]packedBundle{}}
+	return &Packer{cache: cache, packed: map[string]Bundle{}}
 }
 
 // Take packs a cluster type and takes its files away. One that is not yet as it will be published is left
@@ -29,7 +29,7 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 	if len(ct.Failures) > 0 || artifacts.IsPinned(*ct) {
 		return nil
 	}
-	tree, artifacts, err := packOnce(k.cache, ct.Assignments, nil)
+	tree, artifacts, err := Once(k.cache, ct.Assignments, nil)
 	if err != nil {
 		return nil // Publish finds it again
 	}
@@ -38,14 +38,14 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.packed[ct.Name] = packedBundle{tree, artifacts}
+	k.packed[ct.Name] = Bundle{tree, artifacts}
 	return nil
 }
 
-// of returns what was made of a cluster type; ok is false for one that was left as it is, and for a nil k.
-func (k *Packer) of(clusterType string) (_ packedBundle, ok bool) {
+// Of returns what was made of a cluster type; ok is false for one that was left as it is, and for a nil k.
+func (k *Packer) Of(clusterType string) (_ Bundle, ok bool) {
 	if k == nil {
-		return packedBundle{}, false
+		return Bundle{}, false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()

@@ -1,4 +1,4 @@
-package publisher
+package pack
 
 import (
 	"bytes"
@@ -12,26 +12,26 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// packedBundle is what packAssignments makes.
-type packedBundle struct {
-	tree      *bundle.Packed
-	artifacts bundle.Artifacts
+// Bundle is what Tree makes.
+type Bundle struct {
+	Tree      *bundle.Packed
+	Artifacts bundle.Artifacts
 }
 
-// packOnce is packAssignments, which looks into every file and compresses, and so takes ten times as long
+// Once is Tree, which looks into every file and compresses, and so takes ten times as long
 // as all else where little has changed. What it made the last time is taken from cache, which may be nil.
 // The key says everything that is packed; that the same program packed it is the cache's promise.
-func packOnce(cache scheduler.Cache, assignments []scheduler.Assignment, held []heldContent) (*bundle.Packed, bundle.Artifacts, error) {
+func Once(cache scheduler.Cache, assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
 	if cache == nil {
-		return packAssignments(assignments, held)
+		return Tree(assignments, held)
 	}
 	key := "bundle-" + packKey(assignments, held)
 	if known, ok := decodePacked(cache.Get(key)); ok {
-		return known.tree, known.artifacts, nil
+		return known.Tree, known.Artifacts, nil
 	}
-	tree, artifacts, err := packAssignments(assignments, held)
+	tree, artifacts, err := Tree(assignments, held)
 	if err == nil {
-		cache.Put(key, encodePacked(packedBundle{tree, artifacts}))
+		cache.Put(key, encodePacked(Bundle{tree, artifacts}))
 		cache.Put(layerKey(tree.Content), []byte(key))
 	}
 	return tree, artifacts, err
@@ -40,21 +40,21 @@ func packOnce(cache scheduler.Cache, assignments []scheduler.Assignment, held []
 // layerKey is where the key of a tree is kept that was packed before.
 func layerKey(c bundle.Content) string { return "packed-" + c.DiffID.String() }
 
-// packedBefore returns the layer of a tree, if cache, which may be nil, has it.
-func packedBefore(cache scheduler.Cache, c bundle.Content) (layer []byte, ok bool) {
+// Before returns the layer of a tree, if cache, which may be nil, has it.
+func Before(cache scheduler.Cache, c bundle.Content) (layer []byte, ok bool) {
 	if cache == nil {
 		return nil, false
 	}
 	known, ok := decodePacked(cache.Get(string(cache.Get(layerKey(c)))))
-	if !ok || known.tree.Content != c {
+	if !ok || known.Tree.Content != c {
 		return nil, false
 	}
-	return known.tree.Gzip, true
+	return known.Tree.Gzip, true
 }
 
 // packKey is a digest of assignments, whatever their fields, but for the places of ConfigMaps, which are
 // not packed.
-func packKey(assignments []scheduler.Assignment, held []heldContent) string {
+func packKey(assignments []scheduler.Assignment, held []Held) string {
 	sum := sha256.New()
 	write := json.NewEncoder(sum)
 	files := func(path string, executable bool, data []byte) {
@@ -75,8 +75,8 @@ func packKey(assignments []scheduler.Assignment, held []heldContent) string {
 	}
 	_, _ = io.WriteString(sum, "held\n")
 	for _, h := range held {
-		_ = write.Encode([]any{h.line, h.artifacts, len(h.files)})
-		for _, f := range h.files {
+		_ = write.Encode([]any{h.Line, h.Artifacts, len(h.Files)})
+		for _, f := range h.Files {
 			files(f.Path, f.Executable, f.Data)
 		}
 	}
@@ -90,20 +90,20 @@ type packedHead struct {
 }
 
 // encodePacked writes the head as JSON, a line break and the layer.
-func encodePacked(p packedBundle) []byte {
-	head, err := json.Marshal(packedHead{p.tree.Content, p.artifacts})
+func encodePacked(p Bundle) []byte {
+	head, err := json.Marshal(packedHead{p.Tree.Content, p.Artifacts})
 	if err != nil {
 		return nil
 	}
-	return slices.Concat(head, []byte("\n"), p.tree.Gzip)
+	return slices.Concat(head, []byte("\n"), p.Tree.Gzip)
 }
 
 // decodePacked is false for what encodePacked did not write.
-func decodePacked(data []byte) (packedBundle, bool) {
+func decodePacked(data []byte) (Bundle, bool) {
 	text, layer, ok := bytes.Cut(data, []byte("\n"))
 	var head packedHead
 	if !ok || json.Unmarshal(text, &head) != nil {
-		return packedBundle{}, false
+		return Bundle{}, false
 	}
-	return packedBundle{&bundle.Packed{Gzip: layer, Content: head.Content}, head.Artifacts}, true
+	return Bundle{&bundle.Packed{Gzip: layer, Content: head.Content}, head.Artifacts}, true
 }

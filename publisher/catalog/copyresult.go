@@ -1,13 +1,17 @@
-package publisher
+package catalog
 
-import "github.com/opencontainers/go-digest"
+import (
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/publisher/releases"
+)
 
 // The outcomes of copying, beside OutcomeUnchanged.
 const (
 	// OutcomeCopied means that the destination did not have it.
-	OutcomeCopied Outcome = "copied"
+	OutcomeCopied releases.Outcome = "copied"
 	// OutcomeUpdated means that the destination had it, without all that belongs to it: signatures, tags or blobs.
-	OutcomeUpdated Outcome = "updated"
+	OutcomeUpdated releases.Outcome = "updated"
 )
 
 // Copied is what a copy did. Its JSON form is an interface.
@@ -25,10 +29,10 @@ type CopiedItem struct {
 	// Kind is "trust", "bundle" or "environment".
 	Kind string `json:"kind"`
 	// Repository is its name below the prefix, and Tag the manifest's own tag there.
-	Repository string        `json:"repository"`
-	Tag        string        `json:"tag"`
-	Digest     digest.Digest `json:"digest"`
-	Result     Outcome       `json:"result"`
+	Repository string           `json:"repository"`
+	Tag        string           `json:"tag"`
+	Digest     digest.Digest    `json:"digest"`
+	Result     releases.Outcome `json:"result"`
 	// Moving lists the moving tags that name it at both places.
 	Moving []string `json:"moving,omitempty"`
 	// Kept lists the tags that name it where it was copied from, and stay with something newer at the destination.

@@ -1,4 +1,9 @@
-package publisher
+// Package trust tells who may sign a platform's releases, and writes, signs, publishes and follows trust documents.
+//
+// [Signers] judges releases: by pinned keys ([Pinned]) or by the chain of documents at a location ([Walk], [Of]). A
+// document is made by [New], changed by [Edit], signed by [Sign] and put in place by [Publish]; versions are never
+// replaced. What a document means is said by [bundle.TrustDocument]; agents use that and nothing of this package.
+package trust
 
 import (
 	"context"
@@ -15,9 +20,9 @@ import (
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// Trust says by whose signatures releases and records are judged. The zero value trusts nobody.
-type Trust struct {
-	// Trust is what is asked of them now.
+// Signers are those by whose signatures releases and records are judged. The zero value trusts nobody.
+type Signers struct {
+	// Trust is in force now.
 	bundle.Trust
 	// Document is the trust document in force; the zero value where keys are pinned.
 	Document bundle.TrustDocument
@@ -26,11 +31,11 @@ type Trust struct {
 }
 
 // Pinned is the trust of those who have public keys and no trust document.
-func Pinned(keys bundle.Keys) Trust { return Trust{Trust: bundle.Pinned(keys)} }
+func Pinned(keys bundle.Keys) Signers { return Signers{Trust: bundle.Pinned(keys)} }
 
-// TrustOf is the trust of those who have a chain of trust documents.
-func TrustOf(chain bundle.TrustChain) Trust {
-	t := Trust{Trust: chain.Current().Trust(), Document: chain.Current()}
+// Of is the trust of those who have a chain of trust documents.
+func Of(chain bundle.TrustChain) Signers {
+	t := Signers{Trust: chain.Current().Trust(), Document: chain.Current()}
 	for _, link := range slices.Backward(chain[:max(len(chain)-1, 0)]) {
 		if link.Document.Epoch == t.Epoch {
 			t.before = append(t.before, link.Document.Trust())
@@ -40,10 +45,10 @@ func TrustOf(chain bundle.TrustChain) Trust {
 }
 
 // Documented says whether there is a trust document.
-func (t Trust) Documented() bool { return t.Document.Version > 0 }
+func (t Signers) Documented() bool { return t.Document.Version > 0 }
 
-// signedText says in a message what is missing from something that t does not accept.
-func (t Trust) signedText() string {
+// SignedText says in a message what is missing from something that t does not accept.
+func (t Signers) SignedText() string {
 	if t.Documented() {
 		return "signed as the trust document asks"
 	}
@@ -52,21 +57,21 @@ func (t Trust) signedText() string {
 
 // Check says whether something of a platform may be taken for new at the time now; see
 // bundle.TrustDocument.Admits. Pinned keys fit every platform and never expire.
-func (t Trust) Check(platform string, now time.Time) error {
+func (t Signers) Check(platform string, now time.Time) error {
 	if !t.Documented() {
 		return nil
 	}
 	return t.Document.Admits(platform, now)
 }
 
-// any is the trust of those who want to see one of the keys at least: enough to read on, and to accept nothing.
-func (t Trust) any() bundle.Trust {
+// AnyKey is the trust of those who want to see one of the keys at least: enough to read on, and to accept nothing.
+func (t Signers) AnyKey() bundle.Trust {
 	one := t.Trust
 	one.Threshold = 1
 	return one
 }
 
-// recognise verifies an earlier release or record: what has it counts as history, from which content is
+// Recognise verifies an earlier release or record: what has it counts as history, from which content is
 // held, sequences go on, and of which nothing is published twice. It counts
 //
 //   - if it is signed as the trust in force asks, in whatever epoch: who signs now answers for what they
@@ -76,7 +81,7 @@ func (t Trust) any() bundle.Trust {
 //
 // Current is true in the first case. What is not current is published again, since agents judge by the trust in
 // force alone. The error is that of the trust in force.
-func recognise[T any](t Trust, verify func(bundle.Trust) (T, error)) (v T, current bool, err error) {
+func Recognise[T any](t Signers, verify func(bundle.Trust) (T, error)) (v T, current bool, err error) {
 	v, err = verify(t.Trust)
 	if err == nil || !errors.As(err, new(*bundle.Refusal)) {
 		return v, err == nil, err
@@ -89,8 +94,8 @@ func recognise[T any](t Trust, verify func(bundle.Trust) (T, error)) (v T, curre
 	return v, false, err
 }
 
-// checkKeys says what is wrong with keys as those that sign under t.
-func (t Trust) checkKeys(keys []*keys.Key) error {
+// CheckKeys says what is wrong with keys as those that sign under t.
+func (t Signers) CheckKeys(keys []*keys.Key) error {
 	if len(keys) == 0 {
 		return usage.Errorf("nobody signs: give a key")
 	}
@@ -110,16 +115,16 @@ func (t Trust) checkKeys(keys []*keys.Key) error {
 	}
 	if len(strangers) > 0 {
 		return usage.Errorf("no release key in version %d of the trust document: %s; those are %s",
-			t.Document.Version, strings.Join(strangers, ", "), listKeys(namesOf(t.Document.Release.Keys)))
+			t.Document.Version, strings.Join(strangers, ", "), listKeys(NamesOf(t.Document.Release.Keys)))
 	}
 	return nil
 }
 
-// need is how many keys have to sign.
-func (t Trust) need() int { return max(t.Threshold, 1) }
+// Need is how many keys have to sign.
+func (t Signers) Need() int { return max(t.Threshold, 1) }
 
-// pinnedBy is the trust of agents that pin the public halves of keys.
-func pinnedBy(keys []*keys.Key) Trust {
+// PinnedBy is the trust of agents that pin the public halves of keys.
+func PinnedBy(keys []*keys.Key) Signers {
 	var public bundle.Keys
 	for _, k := range keys {
 		public = append(public, k.Public())
@@ -127,9 +132,9 @@ func pinnedBy(keys []*keys.Key) Trust {
 	return Pinned(public)
 }
 
-// refuseUndocumented refuses to publish without a trust document where there is one: agents that have it
+// RefuseUndocumented refuses to publish without a trust document where there is one: agents that have it
 // would take nothing of that.
-func refuseUndocumented(ctx context.Context, store oci.Store) error {
+func RefuseUndocumented(ctx context.Context, store oci.Store) error {
 	repo, err := store.Repository(bundle.TrustRepository)
 	if err != nil {
 		return err

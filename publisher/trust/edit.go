@@ -1,4 +1,4 @@
-package publisher
+package trust
 
 import (
 	"crypto/ed25519"
@@ -16,8 +16,8 @@ import (
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// DefaultTrustValidity is how long a trust document lets new releases in.
-const DefaultTrustValidity = 365 * 24 * time.Hour
+// DefaultValidity is how long a trust document lets new releases in.
+const DefaultValidity = 365 * 24 * time.Hour
 
 // minKeyPrefix is how much of a key's id names it: enough that nobody finds it in two keys by chance.
 const minKeyPrefix = 8
@@ -25,9 +25,9 @@ const minKeyPrefix = 8
 // ErrNotYet is wrapped by errors about signatures that are missing still.
 var ErrNotYet = errors.New("not yet")
 
-// NewTrustKey reads the one public key in data, PEM, under a name for people. It has to be one that
+// NewKey reads the one public key in data, PEM, under a name for people. It has to be one that
 // wherry can sign with.
-func NewTrustKey(name string, data []byte) (bundle.TrustKey, error) {
+func NewKey(name string, data []byte) (bundle.TrustKey, error) {
 	parsed, err := bundle.ParsePublicKeys(data)
 	switch {
 	case err != nil:
@@ -41,28 +41,28 @@ func NewTrustKey(name string, data []byte) (bundle.TrustKey, error) {
 	return bundle.NewTrustKey(name, parsed[0])
 }
 
-// NewTrust returns version 1 of a platform's trust document, issued now, which nobody has signed.
-func NewTrust(platform string, root, release bundle.Role, validFor time.Duration, now time.Time) ([]byte, error) {
+// New returns version 1 of a platform's trust document, issued now, which nobody has signed.
+func New(platform string, root, release bundle.Role, validFor time.Duration, now time.Time) ([]byte, error) {
 	d := bundle.TrustDocument{
 		Schema: bundle.TrustSchema, Platform: platform, Version: 1, Epoch: bundle.FirstEpoch, Root: root, Release: release,
 	}
 	setValidity(&d, validFor, now)
-	return sealTrust(d)
+	return seal(d)
 }
 
-// TrustChange changes a trust document; see EditTrust.
-type TrustChange func(*bundle.TrustDocument) error
+// Change changes a trust document; see Edit.
+type Change func(*bundle.TrustDocument) error
 
-// EditTrust applies changes to the document in envelope and issues it now, for as long as it was valid
+// Edit applies changes to the document in envelope and issues it now, for as long as it was valid
 // before, and returns it without signatures. One that nobody has signed keeps its version: it is being
 // written still. Of one that has the signatures of its own roots the next version is made. Of one between
 // the two nothing is made, with an error that wraps ErrNotYet: somebody has agreed to it as it is.
-func EditTrust(envelope []byte, now time.Time, changes ...TrustChange) ([]byte, error) {
+func Edit(envelope []byte, now time.Time, changes ...Change) ([]byte, error) {
 	d, signedBy, err := bundle.OpenTrust(envelope)
 	if err != nil {
 		return nil, err
 	}
-	draft, err := IsTrustDraft(envelope)
+	draft, err := IsDraft(envelope)
 	switch {
 	case err != nil:
 		return nil, err
@@ -88,22 +88,22 @@ func EditTrust(envelope []byte, now time.Time, changes ...TrustChange) ([]byte, 
 	if before != 0 {
 		d.Epoch = max(epoch, min(d.Epoch, before+1))
 	}
-	if envelope, err = sealTrust(d); err != nil {
+	if envelope, err = seal(d); err != nil {
 		return nil, err
 	}
 	return writeDraft(envelope, before)
 }
 
-// trustDraft is the envelope of a document that nobody has signed. It also has the epoch of the version before,
+// draft is the envelope of a document that nobody has signed. It also has the epoch of the version before,
 // which the document does not say, so that an epoch that is raised twice while the document is written is raised
 // once. The first signature takes it out again. Zero is not known, or version 1.
-type trustDraft struct {
+type draft struct {
 	dsse.Envelope
 	EpochBefore int64 `json:"epochBefore,omitempty"`
 }
 
 func epochBefore(envelope []byte) (int64, error) {
-	var t trustDraft
+	var t draft
 	if err := json.Unmarshal(envelope, &t); err != nil {
 		return 0, fmt.Errorf("trust document's envelope: %w", err)
 	}
@@ -111,15 +111,15 @@ func epochBefore(envelope []byte) (int64, error) {
 }
 
 func writeDraft(envelope []byte, epochBefore int64) ([]byte, error) {
-	t := trustDraft{EpochBefore: epochBefore}
+	t := draft{EpochBefore: epochBefore}
 	if err := json.Unmarshal(envelope, &t.Envelope); err != nil {
 		return nil, err
 	}
 	return json.Marshal(t)
 }
 
-// IsTrustDraft says whether nobody has signed the document in envelope.
-func IsTrustDraft(envelope []byte) (bool, error) {
+// IsDraft says whether nobody has signed the document in envelope.
+func IsDraft(envelope []byte) (bool, error) {
 	var env dsse.Envelope
 	if err := json.Unmarshal(envelope, &env); err != nil {
 		return false, fmt.Errorf("trust document's envelope: %w", err)
@@ -127,8 +127,8 @@ func IsTrustDraft(envelope []byte) (bool, error) {
 	return len(env.Signatures) == 0, nil
 }
 
-// TrustValidFor has the document be valid for d from when it is issued. Zero changes nothing.
-func TrustValidFor(validFor time.Duration) TrustChange {
+// ValidFor has the document be valid for d from when it is issued. Zero changes nothing.
+func ValidFor(validFor time.Duration) Change {
 	return func(d *bundle.TrustDocument) error {
 		if validFor != 0 {
 			setValidity(d, validFor, d.IssuedAt)
@@ -137,15 +137,15 @@ func TrustValidFor(validFor time.Duration) TrustChange {
 	}
 }
 
-// TrustRaiseEpoch begins a new epoch, in which no release so far counts. It is one above that of the version
+// RaiseEpoch begins a new epoch, in which no release so far counts. It is one above that of the version
 // before, however often a document that nobody has signed is changed by it.
-func TrustRaiseEpoch(d *bundle.TrustDocument) error {
+func RaiseEpoch(d *bundle.TrustDocument) error {
 	d.Epoch++
 	return nil
 }
 
-// TrustThresholds sets how many root and how many release keys have to sign. Zero changes nothing.
-func TrustThresholds(root, release int) TrustChange {
+// Thresholds sets how many root and how many release keys have to sign. Zero changes nothing.
+func Thresholds(root, release int) Change {
 	return func(d *bundle.TrustDocument) error {
 		if root != 0 {
 			d.Root.Threshold = root
@@ -173,8 +173,8 @@ func roleOf(d *bundle.TrustDocument, name string) (*bundle.Role, error) {
 	return nil, fmt.Errorf("there is no role %q: write %s or %s", name, RoleRoot, RoleRelease)
 }
 
-// TrustAddKey adds key to a role.
-func TrustAddKey(role string, key bundle.TrustKey) TrustChange {
+// AddKey adds key to a role.
+func AddKey(role string, key bundle.TrustKey) Change {
 	return func(d *bundle.TrustDocument) error {
 		r, err := roleOf(d, role)
 		if err != nil {
@@ -188,8 +188,8 @@ func TrustAddKey(role string, key bundle.TrustKey) TrustChange {
 	}
 }
 
-// TrustRemoveKey takes a key out of a role. The id may be shortened to what no other key there begins with.
-func TrustRemoveKey(role, id string) TrustChange {
+// RemoveKey takes a key out of a role. The id may be shortened to what no other key there begins with.
+func RemoveKey(role, id string) Change {
 	return func(d *bundle.TrustDocument) error {
 		r, err := roleOf(d, role)
 		if err != nil {
@@ -201,7 +201,7 @@ func TrustRemoveKey(role, id string) TrustChange {
 		left := slices.DeleteFunc(slices.Clone(r.Keys), func(k bundle.TrustKey) bool { return strings.HasPrefix(k.ID, id) })
 		switch gone := len(r.Keys) - len(left); {
 		case gone == 0:
-			return fmt.Errorf("no %s key has the id %s; there are %s", role, id, listKeys(namesOf(r.Keys)))
+			return fmt.Errorf("no %s key has the id %s; there are %s", role, id, listKeys(NamesOf(r.Keys)))
 		case gone > 1:
 			return fmt.Errorf("%d %s keys have ids that begin with %s: give more of it", gone, role, id)
 		case len(left) < r.Threshold:
@@ -218,8 +218,8 @@ func setValidity(d *bundle.TrustDocument, validFor time.Duration, now time.Time)
 	d.ExpiresAt = d.IssuedAt.Add(validFor.Truncate(time.Second))
 }
 
-// sealTrust says what is wrong with d as an error about what was asked for.
-func sealTrust(d bundle.TrustDocument) ([]byte, error) {
+// seal says what is wrong with d as an error about what was asked for.
+func seal(d bundle.TrustDocument) ([]byte, error) {
 	envelope, err := bundle.SealTrust(d)
 	if err != nil {
 		return nil, &usage.Error{Err: err}

@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"bytes"
@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // Delta is a layer that makes a bundle's tree of that of an earlier release. Agents believe nothing it says: one
@@ -32,7 +33,7 @@ type Delta struct {
 // use.
 func listDeltas(ctx context.Context, repo oci.Target, m ocispec.Manifest) (list []Delta, bases map[digest.Digest]deltaBase, err error) {
 	wanted := map[digest.Digest]bool{}
-	for _, layer := range deltasOf(m) {
+	for _, layer := range releases.DeltasOf(m) {
 		d := Delta{Digest: layer.Digest, Size: layer.Size, From: digest.Digest(layer.Annotations[delta.AnnotationFrom])}
 		list, wanted[d.From] = append(list, d), true
 	}
@@ -44,7 +45,7 @@ func listDeltas(ctx context.Context, repo oci.Target, m ocispec.Manifest) (list 
 		return nil, nil, err
 	}
 	bases = map[digest.Digest]deltaBase{}
-	for _, tag := range (tags{all: all}).releases() {
+	for _, tag := range (releases.Tags{All: all}).Releases() {
 		if len(bases) == len(wanted) {
 			break
 		}
@@ -52,11 +53,11 @@ func listDeltas(ctx context.Context, repo oci.Target, m ocispec.Manifest) (list 
 		if err == nil {
 			var m *ocispec.Manifest
 			var r *bundle.Release
-			if m, r, err = readRelease(ctx, repo, desc); err == nil && wanted[r.Content.DiffID] && bases[r.Content.DiffID].tag == "" {
+			if m, r, err = releases.ReadRelease(ctx, repo, desc); err == nil && wanted[r.Content.DiffID] && bases[r.Content.DiffID].tag == "" {
 				bases[r.Content.DiffID] = deltaBase{tag, m.Layers[0], r.Content}
 			}
 		}
-		if err := unlessRefused(err); err != nil {
+		if err := releases.UnlessRefused(err); err != nil {
 			return nil, nil, err
 		}
 	}
@@ -73,8 +74,8 @@ type deltaBase struct {
 	content bundle.Content
 }
 
-// applyDeltas fetches and applies each delta of a bundle whose base is there, and says what became of it.
-func applyDeltas(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]Delta, error) {
+// ApplyDeltas fetches and applies each delta of a bundle whose base is there, and says what became of it.
+func ApplyDeltas(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]Delta, error) {
 	list, bases, err := listDeltas(ctx, repo, v.Manifest)
 	if err != nil {
 		return nil, err
@@ -104,29 +105,9 @@ func applyDelta(ctx context.Context, repo oci.Target, d Delta, from deltaBase, w
 	}
 	var tar bytes.Buffer
 	tar.Grow(int(from.content.Size))
-	if err := fetchTar(ctx, repo, from.layer, from.content, &tar); err != nil {
+	if err := releases.FetchTar(ctx, repo, from.layer, from.content, &tar); err != nil {
 		return fmt.Errorf("release %s: %w", from.tag, err)
 	}
 	_, err = delta.Apply(tar.Bytes(), data, want)
 	return err
-}
-
-// checkLayers returns a *bundle.Refusal where a manifest has layers that no publisher gives it.
-func checkLayers(m ocispec.Manifest) error {
-	if n := len(m.Layers) - 1 - len(deltasOf(m)); n > 0 {
-		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("%d of its %d layers are neither its tree nor a delta that agents would take", n, len(m.Layers))}
-	}
-	return nil
-}
-
-// deltasOf returns those of a manifest's layers that are deltas an agent would take.
-func deltasOf(m ocispec.Manifest) (deltas []ocispec.Descriptor) {
-	full := m.Layers[0].Size
-	for _, layer := range m.Layers[1:min(len(m.Layers), 1+delta.MaxLayers)] {
-		from := digest.Digest(layer.Annotations[delta.AnnotationFrom])
-		if layer.MediaType == delta.MediaType && layer.Size > 0 && delta.Worth(layer.Size, full) && from.Validate() == nil && layer.Digest.Validate() == nil {
-			deltas = append(deltas, layer)
-		}
-	}
-	return deltas
 }

@@ -1,4 +1,4 @@
-package publisher
+package releases
 
 import (
 	"context"
@@ -15,16 +15,16 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// releaseTree is a bundle's tree, checked and unpacked into a temporary folder.
-type releaseTree struct {
-	assignments []bundle.Assignment
-	artifacts   []bundle.Artifact
-	root        *os.Root
+// Tree is a bundle's tree, checked and unpacked into a temporary folder.
+type Tree struct {
+	Assignments []bundle.Assignment
+	Artifacts   []bundle.Artifact
+	Root        *os.Root
 }
 
-// openTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal where it is
+// OpenTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal where it is
 // not what was signed. The caller closes the tree.
-func openTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) (_ *releaseTree, err error) {
+func OpenTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) (_ *Tree, err error) {
 	dir, err := os.MkdirTemp("", "wherry-tree-")
 	if err != nil {
 		return nil, err
@@ -33,21 +33,21 @@ func openTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, 
 	if err != nil {
 		return nil, errors.Join(err, os.Remove(dir))
 	}
-	t := &releaseTree{root: root}
+	t := &Tree{Root: root}
 	if err := t.fill(ctx, src, layer, want); err != nil {
 		return nil, errors.Join(err, t.Close())
 	}
 	return t, nil
 }
 
-func (t *releaseTree) fill(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) error {
+func (t *Tree) fill(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) error {
 	body, err := src.Fetch(ctx, layer)
 	if err != nil {
 		return err
 	}
 	defer body.Close()
 	checked := content.NewVerifyReader(body, layer)
-	if err := bundle.Unpack(checked, t.root, want); err != nil {
+	if err := bundle.Unpack(checked, t.Root, want); err != nil {
 		return err
 	}
 	// What other tools would read beyond the archive counts for the layer's own digest.
@@ -57,30 +57,30 @@ func (t *releaseTree) fill(ctx context.Context, src bundle.Source, layer ocispec
 	if err := checked.Verify(); err != nil {
 		return &bundle.Refusal{Reason: bundle.DigestMismatch, Message: fmt.Sprintf("layer %s: %v", layer.Digest, err)}
 	}
-	data, err := t.root.ReadFile(bundle.AssignmentsPath)
+	data, err := t.Root.ReadFile(bundle.AssignmentsPath)
 	if err != nil {
 		return &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("tree: %v", err)}
 	}
-	if t.assignments, err = bundle.ParseAssignments(data); err != nil {
+	if t.Assignments, err = bundle.ParseAssignments(data); err != nil {
 		return err
 	}
-	data, err = t.root.ReadFile(bundle.ArtifactsPath)
+	data, err = t.Root.ReadFile(bundle.ArtifactsPath)
 	if errors.Is(err, fs.ErrNotExist) { // nothing is needed
 		return nil
 	}
 	if err == nil {
-		t.artifacts, err = bundle.ParseArtifacts(data)
+		t.Artifacts, err = bundle.ParseArtifacts(data)
 	}
 	return err
 }
 
 // Close removes the folder.
-func (t *releaseTree) Close() error { return errors.Join(t.root.Close(), os.RemoveAll(t.root.Name())) }
+func (t *Tree) Close() error { return errors.Join(t.Root.Close(), os.RemoveAll(t.Root.Name())) }
 
-// files returns the files of one assignment, by their paths below its folder.
-func (t *releaseTree) files(a bundle.Assignment) ([]bundle.File, error) {
+// Files returns the files of one assignment, by their paths below its folder.
+func (t *Tree) Files(a bundle.Assignment) ([]bundle.File, error) {
 	var files []bundle.File
-	err := fs.WalkDir(t.root.FS(), a.Name, func(name string, d fs.DirEntry, err error) error {
+	err := fs.WalkDir(t.Root.FS(), a.Name, func(name string, d fs.DirEntry, err error) error {
 		if errors.Is(err, fs.ErrNotExist) && name == a.Name { // an assignment may have no files
 			return nil
 		}
@@ -91,7 +91,7 @@ func (t *releaseTree) files(a bundle.Assignment) ([]bundle.File, error) {
 		if err != nil {
 			return err
 		}
-		data, err := t.root.ReadFile(name)
+		data, err := t.Root.ReadFile(name)
 		files = append(files, bundle.File{Path: name[len(a.Name)+1:], Executable: info.Mode()&0o100 != 0, Data: data})
 		return err
 	})
@@ -104,10 +104,10 @@ func (t *releaseTree) files(a bundle.Assignment) ([]bundle.File, error) {
 	return files, nil
 }
 
-// artifactsOf lists what one assignment needs.
-func (t *releaseTree) artifactsOf(assignment string) []bundle.Artifact {
+// ArtifactsOf lists what one assignment needs.
+func (t *Tree) ArtifactsOf(assignment string) []bundle.Artifact {
 	var list []bundle.Artifact
-	for _, a := range t.artifacts {
+	for _, a := range t.Artifacts {
 		if slices.Contains(a.UsedBy, assignment) {
 			a.UsedBy = []string{assignment}
 			list = append(list, a)
@@ -116,11 +116,11 @@ func (t *releaseTree) artifactsOf(assignment string) []bundle.Artifact {
 	return list
 }
 
-// readTree checks a layer and returns its assignments.
-func readTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) ([]bundle.Assignment, error) {
-	t, err := openTree(ctx, src, layer, want)
+// ReadTree checks a layer and returns its assignments.
+func ReadTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) ([]bundle.Assignment, error) {
+	t, err := OpenTree(ctx, src, layer, want)
 	if err != nil {
 		return nil, err
 	}
-	return t.assignments, t.Close()
+	return t.Assignments, t.Close()
 }

@@ -1,0 +1,115 @@
+package releases
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// ErrRace means that another publisher changed a repository at the same time.
+var ErrRace = errors.New("another publisher is at work there")
+
+// PutTag sets tag to desc. The error wraps [ErrRace] where desc, which was pushed or found before, is gone.
+func PutTag(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
+	err := repo.Tag(ctx, desc, tag)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return fmt.Errorf("%w: %w", ErrRace, err)
+	}
+	return err
+}
+
+// PushBlob sends b unless repo has it.
+func PushBlob(ctx context.Context, repo oci.Target, b bundle.Blob) error {
+	_, err := oci.CopyBlob(ctx, nil, repo, b.WithData())
+	return err
+}
+
+// Settle makes the complete artifact desc visible: first under its own tag, then under the moving ones,
+// and says whether that changed anything. Registries cannot compare and swap, so it looks before and after: it
+// returns ErrRace when own is taken, when a moving tag is not what seen says, or when a newer tag than own has
+// come since, whose publisher may have moved the moving ones first.
+func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen Tags) (changed bool, err error) {
+	now, err := Current(ctx, repo, own)
+	if err != nil {
+		return false, err
+	}
+	if now == "" {
+		if err := PutTag(ctx, repo, desc, own); err != nil {
+			return false, err
+		}
+		changed = true
+	}
+	if err := ReadBack(ctx, repo, own, desc.Digest); err != nil {
+		return changed, err
+	}
+	moved := false
+	for _, tag := range moving {
+		now, err := Current(ctx, repo, tag)
+		if err != nil {
+			return changed, err
+		}
+		if now == desc.Digest {
+			continue
+		}
+		if now != seen.Moving[tag] {
+			return changed, fmt.Errorf("tag %s: %w", tag, ErrRace)
+		}
+		if err := PutTag(ctx, repo, desc, tag); err != nil {
+			return changed, err
+		}
+		moved = true
+	}
+	if !moved {
+		return changed, nil
+	}
+	if err := ReadBack(ctx, repo, own, desc.Digest); err != nil {
+		return true, err
+	}
+	return true, noneAbove(ctx, repo, own, seen)
+}
+
+// noneAbove returns ErrRace where repo has tags of newer releases than own's that are not among those seen.
+func noneAbove(ctx context.Context, repo oci.Target, own string, seen Tags) error {
+	all, err := repo.Tags(ctx)
+	if err != nil {
+		return err
+	}
+	for _, tag := range (Tags{All: all}).Releases() {
+		if tag == own {
+			break
+		}
+		if !slices.Contains(seen.All, tag) {
+			return fmt.Errorf("tag %s: %w", tag, ErrRace)
+		}
+	}
+	return nil
+}
+
+// Current returns what tag points at, or nothing.
+func Current(ctx context.Context, repo oci.Target, tag string) (digest.Digest, error) {
+	desc, err := repo.Resolve(ctx, tag)
+	if errors.Is(err, errdef.ErrNotFound) {
+		return "", nil
+	}
+	return desc.Digest, err
+}
+
+// ReadBack returns an error wrapping [ErrRace] unless tag names want.
+func ReadBack(ctx context.Context, repo oci.Target, tag string, want digest.Digest) error {
+	got, err := Current(ctx, repo, tag)
+	if err == nil && got != want {
+		err = fmt.Errorf("tag %s: %w", tag, ErrRace)
+	}
+	return err
+}
+
+// MaxRaces is how often a release is made anew because another publisher was faster.
+const MaxRaces = 5
