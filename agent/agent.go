@@ -19,6 +19,7 @@ package agent
 
 import (
 	"cmp"
+	"context"
 	"crypto"
 	"crypto/rand"
 	"log/slog"
@@ -28,8 +29,7 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/opencontainers/go-digest"
-
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -149,19 +149,18 @@ type Agent struct {
 	// instance tells this process from those before, and from those of a copy of this machine.
 	instance string
 	opts     Options
-	content  *contents
+	content  *content.Store
 
 	anonymous bool          // the configuration gives the cluster no uid
 	serving   bool          // others than passes read cluster
 	keeper    *keeper       // of the Lease; nil without one
 	memory    *recollection // of the pass that runs
 
-	busy     sync.Mutex             // held by the pass that runs
-	tidied   bool                   // a pass of this process has looked for left-overs
-	lived    bool                   // this process has outlived a pass in which engines changed something
-	poller   oci.Poller             // how registries want to be asked
-	seen     *bundle.Blob           // the manifest that the moving tag brought last; nobody has judged it
-	spoiled  map[digest.Digest]bool // deltas that were of no use
+	busy     sync.Mutex   // held by the pass that runs
+	tidied   bool         // a pass of this process has looked for left-overs
+	lived    bool         // this process has outlived a pass in which engines changed something
+	poller   oci.Poller   // how registries want to be asked
+	seen     *bundle.Blob // the manifest that the moving tag brought last; nobody has judged it
 	barRest  func(time.Duration) time.Duration
 	activity atomic.Pointer[string] // the step that runs, nil between passes
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
@@ -185,10 +184,16 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
 		anonymous: anonymous, memory: &recollection{},
-		content: newContents(state), instance: strings.ToLower(rand.Text()),
-		wake:    make(chan struct{}, 1),
-		barRest: barRest,
+		instance: strings.ToLower(rand.Text()),
+		wake:     make(chan struct{}, 1),
+		barRest:  barRest,
 	}
+	a.content = content.New(state.db, content.Options{
+		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Log: a.opts.Log,
+		Window: func(ctx context.Context) (context.Context, func(error) error, error) {
+			return a.opts.Window.enter(ctx, a.opts.Now())
+		},
+	})
 	if a.opts.Lease != nil {
 		a.keeper = newKeeper(a)
 	}

@@ -12,6 +12,8 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
@@ -240,11 +242,11 @@ func TestADamagedDiskIsNoticedAndHealed(t *testing.T) {
 			s.agent(func(a *Agent) {
 				p := pass{Agent: a}
 				require.NoError(t, p.remember())
-				tree = a.content.tree(p.running.Release.Content.DiffID)
-				list, err := a.content.assignments(p.running)
+				tree = filepath.Join(s.dir, content.TreesDir, p.running.Release.Content.DiffID.Encoded())
+				list, err := a.content.Assignments(p.running)
 				require.NoError(t, err)
-				folder = a.content.folder(list[0].Content)
-				layer = filepath.Join(s.dir, storeDir, "blobs/sha256", p.running.Tree.Digest.Encoded())
+				folder = a.content.Folder(list[0].Content)
+				layer = filepath.Join(s.dir, state.StoreDir, "blobs/sha256", p.running.Tree.Digest.Encoded())
 			})
 			tc.damage(t, s, tree, folder, layer)
 			require.NoError(t, os.RemoveAll(filepath.Join(s.host, "a-x")))
@@ -281,7 +283,7 @@ func TestAReleaseThatWasStagedIsAppliedWithoutTheRegistry(t *testing.T) {
 }
 
 func TestAFaultOfThisMachineLeavesTheRunningReleaseAndHeals(t *testing.T) {
-	for _, folder := range []string{storeDir, treesDir, contentsDir} {
+	for _, folder := range []string{state.StoreDir, content.TreesDir, content.ContentsDir} {
 		t.Run(folder+" cannot be written", func(t *testing.T) {
 			s := newSite(t)
 			good := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
@@ -315,12 +317,12 @@ func TestOnlyReleasesInUseStayOnDisk(t *testing.T) {
 		s.publish(s.draft(n+1, map[string]string{"a-x/f": fmt.Sprint(n)}))
 		require.Equal(t, bundle.Compliant, s.once().Status.State)
 	}
-	for _, folder := range []string{treesDir, contentsDir} {
+	for _, folder := range []string{content.TreesDir, content.ContentsDir} {
 		entries, err := os.ReadDir(filepath.Join(s.dir, folder))
 		require.NoError(t, err)
 		require.Len(t, entries, 1)
 	}
-	blobs, err := os.ReadDir(filepath.Join(s.dir, storeDir, "blobs/sha256"))
+	blobs, err := os.ReadDir(filepath.Join(s.dir, state.StoreDir, "blobs/sha256"))
 	require.NoError(t, err)
 	require.Len(t, blobs, 6, "manifest, release document and layer of what runs, and of what was good before")
 }

@@ -121,15 +121,15 @@ func (p *pass) choose(ctx context.Context) error {
 	if next == nil {
 		return nil
 	}
-	if next.digest() != p.running.digest() {
+	if next.Digest() != p.running.Digest() {
 		if ok, err := p.mayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
 			return err
 		}
 	}
-	if !p.ready(ctx, next) {
-		return state.Local("the files of release %s are damaged, and so is its layer in the store", next.digest())
+	if !p.content.Ready(ctx, next) {
+		return state.Local("the files of release %s are damaged, and so is its layer in the store", next.Digest())
 	}
-	list, err := p.content.assignments(next)
+	list, err := p.content.Assignments(next)
 	if err != nil {
 		return state.Local("read tree: %w", err)
 	}
@@ -137,9 +137,9 @@ func (p *pass) choose(ctx context.Context) error {
 }
 
 // switchTo writes in one transaction what every assignment of next is to have, and which ones are to go.
-func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
+func (p *pass) switchTo(next *state.Release, list []bundle.Assignment) error {
 	forgiven := p.staged && p.isRefused(next) // it was judged again, or its content is whole now
-	if next.digest() == p.running.digest() && !forgiven {
+	if next.Digest() == p.running.Digest() && !forgiven {
 		return nil
 	}
 	now := p.opts.Now()
@@ -165,7 +165,7 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 		if forgiven {
 			err = errors.Join(err, state.Drop(tx, state.Meta, keyRefused))
 		}
-		return errors.Join(err, p.catchUp(tx, next), state.Save(tx, state.Meta, keyRunning, next), p.begin(tx, "apply", next.digest()))
+		return errors.Join(err, p.catchUp(tx, next), state.Save(tx, state.Meta, keyRunning, next), p.begin(tx, "apply", next.Digest()))
 	})
 	if err != nil {
 		return err
@@ -174,15 +174,15 @@ func (p *pass) switchTo(next *release, list []bundle.Assignment) error {
 		p.refused = nil
 	}
 	p.memory.heir = nil
-	if p.running.digest() != next.digest() {
-		p.opts.Log.Info("release begins to run", "release", next.name(), "digest", next.digest(), "before", p.running.digest(), "assignments", len(list))
+	if p.running.Digest() != next.Digest() {
+		p.opts.Log.Info("release begins to run", "release", next.Name(), "digest", next.Digest(), "before", p.running.Digest(), "assignments", len(list))
 	}
 	p.running, p.switched = next, true
 	return nil
 }
 
-func (p *pass) isRefused(r *release) bool {
-	return p.refused != nil && p.refused.Digest == r.digest()
+func (p *pass) isRefused(r *state.Release) bool {
+	return p.refused != nil && p.refused.Digest == r.Digest()
 }
 
 func (p *pass) unavailable(adapter string) reconcilers.Result {
@@ -252,7 +252,7 @@ func (p *pass) handed(r record, adapter string) reconcilers.Assignment {
 	a := reconcilers.Assignment{Assignment: r.Spec}
 	a.Adapter = adapter
 	if r.Spec.Content != "" { // else nobody knows what it was; see holding.record
-		a.Dir = p.content.folder(r.Spec.Content)
+		a.Dir = p.content.Folder(r.Spec.Content)
 	}
 	return a
 }

@@ -156,12 +156,12 @@ func (a *Agent) Rebind(to Rebinding) (Rebound, error) {
 }
 
 // own says whether a release is for this agent, which may have been bound elsewhere since it was accepted.
-func (a *Agent) own(r *release) bool {
+func (a *Agent) own(r *state.Release) bool {
 	if r == nil {
 		return false
 	}
 	var refusal *bundle.Refusal
-	err := bundle.Expect{Stream: a.stream(), Ring: a.cluster.Ring, Highest: bundle.Order{Digest: r.digest()}}.Check(r.Release, r.digest())
+	err := bundle.Expect{Stream: a.stream(), Ring: a.cluster.Ring, Highest: bundle.Order{Digest: r.Digest()}}.Check(r.Release, r.Digest())
 	return !errors.As(err, &refusal)
 }
 
@@ -191,7 +191,7 @@ func (p *pass) move(tx *bbolt.Tx, was Feed) error {
 }
 
 // awaits says for what an agent keeps the release of another stream; it is empty where it does not.
-func awaits(running *release, cluster bundle.ReportCluster) string {
+func awaits(running *state.Release, cluster bundle.ReportCluster) string {
 	if running == nil || cluster.Environment == "" || running.Release.Stream() == FeedOf(cluster).Stream {
 		return ""
 	}

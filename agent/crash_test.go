@@ -228,7 +228,7 @@ func TestARenewalOfTheGoodOneIsNeverGivenUp(t *testing.T) {
 		require.NoError(t, p.remember())
 		next := *p.running
 		next.Manifest.Digest = bundle.NewBlob("", []byte("renewal")).Descriptor.Digest
-		p.running, p.trial = &next, trial{Release: next.digest(), Interrupted: maxAttempts}
+		p.running, p.trial = &next, trial{Release: next.Digest(), Interrupted: maxAttempts}
 		require.NoError(t, p.breakLoop(context.Background()))
 		require.Empty(t, p.quarantine)
 	})

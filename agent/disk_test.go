@@ -147,7 +147,7 @@ func TestAnEmptyStateFileIsANewOneWhereNothingIsStored(t *testing.T) {
 	require.ErrorIs(t, err, state.ErrNoState)
 	require.NoError(t, openTestState(t, dir).Close())
 
-	require.NoError(t, os.Mkdir(filepath.Join(dir, storeDir), 0o700))
+	require.NoError(t, os.Mkdir(filepath.Join(dir, state.StoreDir), 0o700))
 	require.NoError(t, os.Truncate(filepath.Join(dir, state.File), 0))
 	_, err = ReadState(dir)
 	require.ErrorIs(t, err, state.ErrDamaged)

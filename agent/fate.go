@@ -19,11 +19,11 @@ type fate struct {
 	trial trial // of the release that runs
 }
 
-func loadFate(tx *bbolt.Tx, accepted, running *release) (f fate, err error) {
+func loadFate(tx *bbolt.Tx, accepted, running *state.Release) (f fate, err error) {
 	var err1, err2, err3 error
 	f.held, err1 = state.Load[*hold](tx, state.Meta, keyHeld)
 	f.quarantine, err2 = loadQuarantine(tx)
-	if f.trial, err3 = state.Load[trial](tx, state.Meta, keyAttempts); f.trial.Release != running.digest() {
+	if f.trial, err3 = state.Load[trial](tx, state.Meta, keyAttempts); f.trial.Release != running.Digest() {
 		f.trial = trial{}
 	}
 	if f.held == nil {
@@ -34,7 +34,7 @@ func loadFate(tx *bbolt.Tx, accepted, running *release) (f fate, err error) {
 
 // wentBackTo reports whether r was refused as older than what was accepted, and is what a person has gone back to.
 func (f fate) wentBackTo(r *refusal) bool {
-	return r != nil && r.Reason == bundle.OlderRelease && f.held != nil && f.held.To.digest() == r.Digest
+	return r != nil && r.Reason == bundle.OlderRelease && f.held != nil && f.held.To.Digest() == r.Digest
 }
 
 // states are those that count for the agent as a whole, beside those of its items.
@@ -49,17 +49,17 @@ func (f fate) states() (states []bundle.State) {
 }
 
 // told returns what was given up where that is the newest release, with a message that names it and what runs.
-func (q quarantine) told(accepted, running *release) *QuarantinedStatus {
+func (q quarantine) told(accepted, running *state.Release) *QuarantinedStatus {
 	g := q.of(accepted)
 	if g == nil {
 		return nil
 	}
-	s := fmt.Sprintf("release %s was given up", accepted.name())
-	if accepted.digest() != g.Digest {
+	s := fmt.Sprintf("release %s was given up", accepted.Name())
+	if accepted.Digest() != g.Digest {
 		s += fmt.Sprintf(", as its content is that of release %s", bundle.ReleaseName(g.Number, g.Digest))
 	}
-	if running.digest() != accepted.digest() {
-		s += fmt.Sprintf("; release %s runs", running.name())
+	if running.Digest() != accepted.Digest() {
+		s += fmt.Sprintf("; release %s runs", running.Name())
 	}
 	told := *g
 	told.Message = bundle.Clip(fmt.Sprintf("%s: %s: %s", s, g.Reason, g.Message))

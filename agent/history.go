@@ -3,12 +3,12 @@ package agent
 import (
 	"errors"
 	"fmt"
-	"os"
 	"slices"
 	"time"
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -19,10 +19,10 @@ const maxHistory = 10
 
 // past is what is known of the releases that a person may go back to.
 type past struct {
-	accepted, running, good *release
-	former                  *release
+	accepted, running, good *state.Release
+	former                  *state.Release
 	held                    *hold
-	known                   []*release // the newest first
+	known                   []*state.Release // the newest first
 	quarantine              quarantine
 	epoch                   int64
 }
@@ -31,33 +31,33 @@ type past struct {
 func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 	cluster, err0 := state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
 	var err1, err2, err3, err4, err5 error
-	p.accepted, err1 = state.Load[*release](tx, state.Meta, keyAccepted)
-	p.running, err2 = state.Load[*release](tx, state.Meta, keyRunning)
-	p.good, err3 = state.Load[*release](tx, state.Meta, keyGood)
+	p.accepted, err1 = state.Load[*state.Release](tx, state.Meta, keyAccepted)
+	p.running, err2 = state.Load[*state.Release](tx, state.Meta, keyRunning)
+	p.good, err3 = state.Load[*state.Release](tx, state.Meta, keyGood)
 	p.quarantine, err4 = loadQuarantine(tx)
 	p.epoch = s.chain().Current().Epoch
-	p.former, err5 = state.Load[*release](tx, state.Meta, keyFormer)
-	history, err6 := state.Load[[]*release](tx, state.Meta, keyHistory)
+	p.former, err5 = state.Load[*state.Release](tx, state.Meta, keyFormer)
+	history, err6 := state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	var err7 error
 	p.held, err7 = state.Load[*hold](tx, state.Meta, keyHeld)
 	stream := bundle.Stream{Platform: cluster.Platform, Environment: cluster.Environment, ClusterType: cluster.Type}
 	for _, r := range append(history, p.accepted, p.running, p.good, p.former) {
-		same := func(o *release) bool { return o.digest() == r.digest() }
+		same := func(o *state.Release) bool { return o.Digest() == r.Digest() }
 		if r != nil && r.Release.Stream() == stream && !slices.ContainsFunc(p.known, same) {
 			p.known = append(p.known, r)
 		}
 	}
-	slices.SortFunc(p.known, func(a, b *release) int {
-		return bundle.OrderOf(b.Release, b.digest()).Compare(bundle.OrderOf(a.Release, a.digest()))
+	slices.SortFunc(p.known, func(a, b *state.Release) int {
+		return b.Order().Compare(a.Order())
 	})
 	return p, errors.Join(err0, err1, err2, err3, err4, err5, err6, err7)
 }
 
 // find returns the release that a person names, if it may be gone back to.
-func (p past) find(to string, now time.Time) (*release, error) {
+func (p past) find(to string, now time.Time) (*state.Release, error) {
 	var ids []bundle.ReleaseID
 	for _, r := range p.known {
-		ids = append(ids, r.id())
+		ids = append(ids, r.ID())
 	}
 	query, err := bundle.ParseReleaseQuery(to)
 	if err != nil {
@@ -74,14 +74,14 @@ func (p past) find(to string, now time.Time) (*release, error) {
 }
 
 // judge says why a release may not be gone back to.
-func (p past) judge(r *release) error {
+func (p past) judge(r *state.Release) error {
 	switch g := p.quarantine.of(r); {
-	case r.digest() == p.accepted.digest():
-		return fmt.Errorf("release %s %w", r.name(), ErrNewest)
+	case r.Digest() == p.accepted.Digest():
+		return fmt.Errorf("release %s %w", r.Name(), ErrNewest)
 	case r.Release.Epoch != p.epoch:
-		return fmt.Errorf("release %s %w: %s: the trust in force has epoch %d", r.name(), ErrNotAllowed, bundle.OldEpoch, p.epoch)
+		return fmt.Errorf("release %s %w: %s: the trust in force has epoch %d", r.Name(), ErrNotAllowed, bundle.OldEpoch, p.epoch)
 	case g != nil:
-		return fmt.Errorf("release %s %w: it was given up: %s: %s", r.name(), ErrNotAllowed, g.Reason, g.Message)
+		return fmt.Errorf("release %s %w: it was given up: %s: %s", r.Name(), ErrNotAllowed, g.Reason, g.Message)
 	}
 	return nil
 }
@@ -112,12 +112,12 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 		p, err = s.recall(tx)
 		return err
 	})
-	content := newContents(s)
+	store := content.New(s.db, content.Options{})
 	for _, r := range p.known {
 		k := KnownRelease{
-			ReleaseStatus: *r.status(now), AcceptedAt: r.AcceptedAt, Here: content.stored(r),
-			Running: r.digest() == p.running.digest(), Newest: r.digest() == p.accepted.digest(), Good: r.digest() == p.good.digest(),
-			Held: p.held != nil && p.held.To.digest() == r.digest(),
+			ReleaseStatus: *releaseStatus(r, now), AcceptedAt: r.AcceptedAt, Here: store.Has(r),
+			Running: r.Digest() == p.running.Digest(), Newest: r.Digest() == p.accepted.Digest(), Good: r.Digest() == p.good.Digest(),
+			Held: p.held != nil && p.held.To.Digest() == r.Digest(),
 		}
 		if g := p.quarantine.of(r); g != nil {
 			k.GivenUp = g.Reason
@@ -128,14 +128,4 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 		list = append(list, k)
 	}
 	return list, err
-}
-
-// stored says whether the tree of r is in the store, going by its size.
-func (c *contents) stored(r *release) bool {
-	for _, form := range forms(r) {
-		if info, err := os.Stat(c.blob(form.Digest)); err == nil && info.Size() == form.Size {
-			return true
-		}
-	}
-	return false
 }

@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -55,11 +56,11 @@ func TestFilesThatAreDeletedWhileAnAgentRunsAreUnpackedByItsNextPass(t *testing.
 		require.NoError(t, a.makePass(t.Context(), poll).Err)
 		p := pass{Agent: a}
 		require.NoError(t, p.remember())
-		list, err := a.content.assignments(p.running)
+		list, err := a.content.Assignments(p.running)
 		require.NoError(t, err)
-		folder := a.content.folder(list[0].Content)
+		folder := a.content.Folder(list[0].Content)
 		requireFile(t, folder, "f", "1")
-		for _, lost := range []string{folder, filepath.Join(s.dir, treesDir)} {
+		for _, lost := range []string{folder, filepath.Join(s.dir, content.TreesDir)} {
 			require.NoError(t, os.RemoveAll(lost))
 			require.NoError(t, a.makePass(t.Context(), poll).Err)
 			requireFile(t, folder, "f", "1")

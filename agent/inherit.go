@@ -205,14 +205,14 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]record, now time.
 
 // catchUp ends that the cluster is ahead, once a release begins to run that is as new: later an older one may run
 // on purpose.
-func (p *pass) catchUp(tx *bbolt.Tx, next *release) error {
+func (p *pass) catchUp(tx *bbolt.Tx, next *state.Release) error {
 	note, err := state.Load[*memoryNote](tx, state.Meta, keyMemory)
 	key := orderKey(next.Release.Stream())
 	if err != nil || note == nil {
 		return err
 	}
 	at, ahead := note.Ahead[key]
-	if !ahead || bundle.OrderOf(next.Release, next.digest()).Compare(at.order()) < 0 {
+	if !ahead || next.Order().Compare(at.order()) < 0 {
 		return nil
 	}
 	delete(note.Ahead, key)

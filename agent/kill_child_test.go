@@ -14,6 +14,7 @@ import (
 	"syscall"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -192,9 +193,9 @@ func (d *death) write(n int) fault {
 func (d *death) prepare() {
 	switch d.Point {
 	case "index: half of it":
-		_ = os.WriteFile(filepath.Join(d.State, storeDir, "ingest", "half"), []byte(`{"schemaVer`), 0o600)
+		_ = os.WriteFile(filepath.Join(d.State, state.StoreDir, "ingest", "half"), []byte(`{"schemaVer`), 0o600)
 	case "stage: half unpacked":
-		temp := filepath.Join(d.State, treesDir, stagingDir)
+		temp := filepath.Join(d.State, content.TreesDir, content.StagingDir)
 		entries, _ := os.ReadDir(temp)
 		for i, e := range entries {
 			if i >= len(entries)/2 {

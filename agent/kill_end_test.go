@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -41,7 +42,7 @@ func (w *realm) converge() {
 	require.NoError(t, err)
 	defer s.Close()
 	m := recall(t, s, w.stream)
-	require.Equal(t, w.latest.Digest, m.running.digest(), "the newest release runs")
+	require.Equal(t, w.latest.Digest, m.running.Digest(), "the newest release runs")
 	require.Nil(t, m.status.Release.Refused)
 	w.judgeItems(t, m)
 	require.Empty(t, m.queue, "the hub has all reports")
@@ -77,7 +78,7 @@ func (w *realm) judgeHub(t testing.TB, m remains) {
 	require.Zero(t, shown.Conflicts, "no number was given to two reports")
 	require.Equal(t, m.seq, shown.Seq)
 	require.Equal(t, m.status.State, shown.State)
-	require.Equal(t, m.running.digest(), shown.Observed.Digest)
+	require.Equal(t, m.running.Digest(), shown.Observed.Digest)
 	items, err := w.hub.Deployments(context.Background(), hub.Filter{})
 	require.NoError(t, err)
 	at := map[string]bundle.State{}
@@ -96,7 +97,7 @@ func (w *realm) judgeHub(t testing.TB, m remains) {
 // delta may outlive its agent by some milliseconds.
 func (w *realm) leaveNothing() {
 	t := w.t
-	ingest := filepath.Join(w.dir, storeDir, "ingest")
+	ingest := filepath.Join(w.dir, state.StoreDir, "ingest")
 	old := time.Now().Add(-2 * time.Hour)
 	for range 3 {
 		entries, _ := os.ReadDir(ingest) // none where the last agent was new
@@ -119,20 +120,22 @@ func (w *realm) leaveNothing() {
 			continue
 		}
 		var manifest ocispec.Manifest
-		data, err := os.ReadFile(newContents(s).blob(r.digest()))
+		blob := func(d digest.Digest) string { return filepath.Join(w.dir, state.StoreDir, "blobs/sha256", d.Encoded()) }
+		data, err := os.ReadFile(blob(r.Digest()))
 		require.NoError(t, err, "what is kept is there")
 		require.NoError(t, json.Unmarshal(data, &manifest))
-		form := slices.IndexFunc(forms(r), func(d ocispec.Descriptor) bool {
-			_, err := os.Stat(newContents(s).blob(d.Digest))
+		forms := []digest.Digest{r.Release.Content.DiffID, r.Tree.Digest} // the tar first
+		form := slices.IndexFunc(forms, func(d digest.Digest) bool {
+			_, err := os.Stat(blob(d))
 			return err == nil
 		})
 		require.GreaterOrEqual(t, form, 0, "the tree of what is kept is there")
-		for _, d := range []digest.Digest{r.digest(), manifest.Config.Digest, forms(r)[form].Digest} {
+		for _, d := range []digest.Digest{r.Digest(), manifest.Config.Digest, forms[form]} {
 			want["store/blobs/sha256/"+d.Encoded()] = true
 		}
 	}
 	want["trees/"+m.running.Release.Content.DiffID.Encoded()+"/"+bundle.AssignmentsPath] = true
-	for _, content := range w.valid[m.running.digest()].items {
+	for _, content := range w.valid[m.running.Digest()].items {
 		for path := range w.contents[content] {
 			want["contents/"+content.Encoded()+"/"+path] = true
 		}

@@ -17,6 +17,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 )
@@ -254,7 +255,7 @@ func (w *realm) tamper() {
 
 // spoilUnsynced is what a power cut does to files that nobody has synced: some are short, some are zeros.
 func (w *realm) spoilUnsynced() {
-	_ = filepath.WalkDir(filepath.Join(w.dir, treesDir), func(path string, d os.DirEntry, err error) error {
+	_ = filepath.WalkDir(filepath.Join(w.dir, content.TreesDir), func(path string, d os.DirEntry, err error) error {
 		if err == nil && d.Type().IsRegular() && w.random.IntN(4) == 0 {
 			if w.random.IntN(2) == 0 {
 				err = os.Truncate(path, 0)

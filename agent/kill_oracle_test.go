@@ -67,7 +67,7 @@ func (o *oracle) learn(d draft, manifest digest.Digest) {
 
 // remains is what a dead agent has left in its state.
 type remains struct {
-	accepted, running, good *release
+	accepted, running, good *state.Release
 	order                   bundle.Order
 	versions                int
 	seq                     int64
@@ -95,13 +95,13 @@ func (o *oracle) judge(w *realm) {
 	}
 	require.Equal(t, o.id, s.identity(), "an agent stays who it is")
 
-	for _, r := range []*release{m.accepted, m.running, m.good} {
+	for _, r := range []*state.Release{m.accepted, m.running, m.good} {
 		if r != nil {
-			require.Contains(t, o.valid, r.digest(), "only what was verified is accepted, or runs")
+			require.Contains(t, o.valid, r.Digest(), "only what was verified is accepted, or runs")
 		}
 	}
 	require.GreaterOrEqual(t, m.order.Compare(o.highest), 0, "the order never falls")
-	require.Equal(t, m.order.Digest, m.accepted.digest(), "and is that of the release which was accepted last")
+	require.Equal(t, m.order.Digest, m.accepted.Digest(), "and is that of the release which was accepted last")
 	require.GreaterOrEqual(t, m.versions, o.versions, "no trust document is forgotten")
 	require.GreaterOrEqual(t, m.seq, o.seq, "the numbers of reports never fall")
 	o.highest, o.versions, o.seq = m.order, m.versions, m.seq
@@ -118,9 +118,9 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
 		var errs [7]error
 		var last outbox.Last
-		m.accepted, errs[0] = state.Load[*release](tx, state.Meta, keyAccepted)
-		m.running, errs[1] = state.Load[*release](tx, state.Meta, keyRunning)
-		m.good, errs[2] = state.Load[*release](tx, state.Meta, keyGood)
+		m.accepted, errs[0] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
+		m.running, errs[1] = state.Load[*state.Release](tx, state.Meta, keyRunning)
+		m.good, errs[2] = state.Load[*state.Release](tx, state.Meta, keyGood)
 		m.order, errs[3] = state.Load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
 		last, errs[4] = outbox.LoadLast(tx)
 		m.records, errs[5] = s.records(tx)

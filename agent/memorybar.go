@@ -14,7 +14,7 @@ import (
 )
 
 // behind reports whether the cluster has had a newer release of the agent's stream than r.
-func (p *pass) behind(r *release) bool {
+func (p *pass) behind(r *state.Release) bool {
 	note, err := p.state.memoryNote()
 	if err != nil || note == nil {
 		return false
@@ -26,7 +26,7 @@ func (p *pass) behind(r *release) bool {
 	if r == nil || r.Release.Stream() != p.stream() {
 		return true
 	}
-	return bundle.OrderOf(r.Release, r.digest()).Compare(at.order()) < 0
+	return r.Order().Compare(at.order()) < 0
 }
 
 // boundBy reports whether a person has bound this agent to its stream; see rebind.
@@ -71,7 +71,7 @@ func (p *pass) untold(ctx context.Context) (*bar, error) {
 		return &bar{State: bundle.Pending, Reason: ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
 	case !p.behind(p.running):
 		return nil, nil
-	case p.staged && !p.behind(p.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.ready(ctx, p.accepted):
+	case p.staged && !p.behind(p.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.content.Ready(ctx, p.accepted):
 		return nil, nil
 	}
 	return &bar{State: bundle.Pending, Reason: ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil

@@ -9,6 +9,7 @@ import (
 	"sync"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -24,7 +25,7 @@ type view struct {
 	*Agent
 	Status
 	now   time.Time
-	store StoreStatus
+	store content.Status
 	file  int64 // bytes of the state file
 }
 
@@ -150,14 +151,14 @@ const measureEvery = 5 * time.Minute
 type diskUse struct {
 	sync.Mutex
 	at    time.Time
-	store StoreStatus
+	store content.Status
 }
 
-func (d *diskUse) measure(s *State, now time.Time) (store StoreStatus, file int64) {
+func (d *diskUse) measure(s *State, now time.Time) (store content.Status, file int64) {
 	d.Lock()
 	defer d.Unlock()
 	if d.at.IsZero() || now.Sub(d.at) >= measureEvery {
-		if store, err := ReadStore(s.Dir()); err == nil {
+		if store, err := content.ReadStatus(s.Dir()); err == nil {
 			d.store = store
 		}
 		d.at = now

@@ -45,8 +45,8 @@ type pass struct {
 	scope
 
 	// memory of earlier passes, as of the beginning
-	accepted, running *release
-	good              *release // the one that proved good last; see noteGood
+	accepted, running *state.Release
+	good              *state.Release // the one that proved good last; see noteGood
 	refused           *refusal
 	contact           contact
 	asked             asked
@@ -54,14 +54,14 @@ type pass struct {
 	trial             trial
 	quarantine        quarantine
 	held              *hold
-	former            *release // the one, of other content, that was good before
+	former            *state.Release // the one, of other content, that was good before
 
 	manifest ocispec.Descriptor // resolve
 	answered bool               // resolve: the registry has said what the tag names, or that there is none
 	from     bundle.Source      // resolve: the offer, with what was read of it already
 	aside    outcome            // learn: why no trust document was taken, where no release depends on it
 	recalled bool               // verify: the refusal is one from memory
-	target   *release           // verify: what should run
+	target   *state.Release     // verify: what should run
 	taken    bool               // verify: the target was accepted in this pass
 	staged   bool               // stage: the target's tree is whole and on disk
 	switched bool               // apply: another release than before is running
@@ -109,7 +109,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 		return outcome{Verdict: Interrupted, Err: ErrRebound}
 	}
 	p := &pass{Agent: a, scope: s, touched: map[string]bool{}}
-	p.content.lookAgain()
+	p.content.LookAgain()
 	if err := p.remember(); err != nil {
 		return outcomeOf(ctx, err)
 	}
@@ -227,7 +227,7 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
 		next.At, next.Count = old.At, old.Count
 	} else {
-		p.opts.Log.Warn("release refused", "release", bundle.ReleaseName(0, next.Digest), "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.digest())
+		p.opts.Log.Warn("release refused", "release", bundle.ReleaseName(0, next.Digest), "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.Digest())
 	}
 	next.NotBefore = now.Add(retry.Backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count))
 	next.Count++
@@ -243,7 +243,7 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 		if out.Err != nil {
 			next.Message = reconcilers.Clip(out.Err.Error())
 		}
-	case old.Verdict == Broken && p.accepted.digest() == p.running.digest(), p.source == nil:
+	case old.Verdict == Broken && p.accepted.Digest() == p.running.Digest(), p.source == nil:
 		// The fault is mended, and not one that a release still waits for; or there is nobody to reach any more.
 		next.Verdict, next.Reason, next.Message = Idle, "", ""
 	}
@@ -261,7 +261,7 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 // has gone bad later does not count, nor what somebody has suspended: one of them that stays so for a year would
 // have a release that fails give way to one of a year ago.
 func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
-	if p.running == nil || p.good.digest() == p.running.digest() || p.quarantine.of(p.running) != nil {
+	if p.running == nil || p.good.Digest() == p.running.Digest() || p.quarantine.of(p.running) != nil {
 		return false, nil
 	}
 	all, err := p.state.records(tx)
@@ -290,12 +290,12 @@ func (p *pass) logContact(old, next contact) {
 
 func (p *pass) remember() error {
 	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
-		p.accepted, err = state.Load[*release](tx, state.Meta, keyAccepted)
+		p.accepted, err = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 		if err == nil {
-			p.running, err = state.Load[*release](tx, state.Meta, keyRunning)
+			p.running, err = state.Load[*state.Release](tx, state.Meta, keyRunning)
 		}
 		if err == nil {
-			p.good, err = state.Load[*release](tx, state.Meta, keyGood)
+			p.good, err = state.Load[*state.Release](tx, state.Meta, keyGood)
 		}
 		if err == nil {
 			p.refused, err = state.Load[*refusal](tx, state.Meta, keyRefused)
@@ -332,7 +332,7 @@ func (p *pass) recollect(tx *bbolt.Tx) (err error) {
 		p.held, err = state.Load[*hold](tx, state.Meta, keyHeld)
 	}
 	if err == nil {
-		p.former, err = state.Load[*release](tx, state.Meta, keyFormer)
+		p.former, err = state.Load[*state.Release](tx, state.Meta, keyFormer)
 	}
 	return err
 }
@@ -385,5 +385,5 @@ func (p *pass) tidy() error {
 		return nil
 	}
 	p.tidied = true
-	return p.content.prune([]*release{p.accepted, p.running}, p.kept())
+	return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept())
 }

@@ -35,12 +35,12 @@ type QuarantinedStatus struct {
 type quarantine []QuarantinedStatus
 
 // of returns what is known of a release that was given up, itself or in its content; nil for others.
-func (q quarantine) of(r *release) *QuarantinedStatus {
+func (q quarantine) of(r *state.Release) *QuarantinedStatus {
 	if r == nil {
 		return nil
 	}
 	for i := range q {
-		if q[i].Digest == r.digest() || q[i].Content == r.Release.Content.DiffID {
+		if q[i].Digest == r.Digest() || q[i].Content == r.Release.Content.DiffID {
 			return &q[i]
 		}
 	}
@@ -67,7 +67,7 @@ func loadQuarantine(tx *bbolt.Tx) (q quarantine, err error) {
 func (p *pass) giveUp(reason, message string) error {
 	r := p.running
 	g := QuarantinedStatus{
-		Digest: r.digest(), Content: r.Release.Content.DiffID, Epoch: r.Release.Epoch, Sequence: r.Release.Sequence, Number: r.Release.Number,
+		Digest: r.Digest(), Content: r.Release.Content.DiffID, Epoch: r.Release.Epoch, Sequence: r.Release.Sequence, Number: r.Release.Number,
 		Reason: reason, Message: bundle.Clip(message), At: state.Stamp(p.opts.Now()),
 	}
 	var all quarantine
@@ -91,7 +91,7 @@ func (p *pass) giveUp(reason, message string) error {
 		return err
 	}
 	p.quarantine, p.trial, p.staged = all, trial{}, false
-	p.opts.Log.Error("release given up", "release", r.name(), "digest", g.Digest, "sequence", g.Sequence, "reason", reason, "message", g.Message, "good", p.good.digest())
+	p.opts.Log.Error("release given up", "release", r.Name(), "digest", g.Digest, "sequence", g.Sequence, "reason", reason, "message", g.Message, "good", p.good.Digest())
 	return nil
 }
 
@@ -119,14 +119,3 @@ func (p *pass) mayGiveUp() bool {
 	good, running := p.good.Release, p.running.Release
 	return good.Stream() == running.Stream() && good.Stream() == p.stream() && good.Epoch == running.Epoch && good.Content.DiffID != running.Content.DiffID
 }
-
-// name is the short name of a release.
-func (r *release) name() string {
-	if r == nil {
-		return "none"
-	}
-	return r.id().String()
-}
-
-// id is what people may name a release by.
-func (r *release) id() bundle.ReleaseID { return bundle.IDOf(r.Release, r.digest()) }

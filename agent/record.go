@@ -8,29 +8,12 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
-
-// release is a verified release as the state file keeps it: enough to fetch, stage and apply it again
-// without asking anybody for leave.
-type release struct {
-	Release    bundle.Release     `json:"release"`
-	Manifest   ocispec.Descriptor `json:"manifest"`
-	Tree       ocispec.Descriptor `json:"tree"`
-	AcceptedAt time.Time          `json:"acceptedAt"`
-}
-
-func (r *release) digest() digest.Digest {
-	if r == nil {
-		return ""
-	}
-	return r.Manifest.Digest
-}
 
 // refusal is the memory of a release that was refused, so that it is not judged again and again.
 type refusal struct {

@@ -12,6 +12,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -31,7 +32,7 @@ var (
 
 // hold is a person's wish that an earlier release run.
 type hold struct {
-	To *release `json:"to"`
+	To *state.Release `json:"to"`
 	// Above is the place of the newest release that was left, and Left the contents that were: what has a
 	// higher place and another content ends the hold.
 	Above  bundle.Order    `json:"above"`
@@ -43,8 +44,8 @@ type hold struct {
 
 // endedBy says whether the hold ends once r was accepted. A renewal brings what was left, as does a release for
 // one ring more.
-func (h *hold) endedBy(r *release) bool {
-	return bundle.OrderOf(r.Release, r.digest()).Compare(h.Above) > 0 && !slices.Contains(h.Left, r.Release.Content.DiffID)
+func (h *hold) endedBy(r *state.Release) bool {
+	return r.Order().Compare(h.Above) > 0 && !slices.Contains(h.Left, r.Release.Content.DiffID)
 }
 
 // HeldStatus says that a person has decided what runs, until Resume, or until a newer release of other content
@@ -60,18 +61,18 @@ func (h *hold) status(now time.Time) *HeldStatus {
 	if h == nil {
 		return nil
 	}
-	return &HeldStatus{*h.To.status(now), h.By, h.Reason, h.At}
+	return &HeldStatus{*releaseStatus(h.To, now), h.By, h.Reason, h.At}
 }
 
 // message says whether the release runs already, or else why not, and who has decided so, when and why.
-func (h *hold) message(running *release, c contact) string {
-	s := fmt.Sprintf("release %s runs", h.To.name())
-	if running.digest() != h.To.digest() {
-		s = fmt.Sprintf("release %s still runs", running.name())
+func (h *hold) message(running *state.Release, c contact) string {
+	s := fmt.Sprintf("release %s runs", h.To.Name())
+	if running.Digest() != h.To.Digest() {
+		s = fmt.Sprintf("release %s still runs", running.Name())
 		if c.Reason != "" {
 			s += fmt.Sprintf(" (%s: %s)", c.Reason, c.Message)
 		}
-		s += fmt.Sprintf("; release %s is to run", h.To.name())
+		s += fmt.Sprintf("; release %s is to run", h.To.Name())
 	}
 	if h.By != "" {
 		s += ", as " + h.By + " decided at "
@@ -118,8 +119,8 @@ func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 			return nil
 		}
 		newest := cmp.Or(m.accepted, m.running, h.To)
-		h.Above = bundle.OrderOf(newest.Release, newest.digest())
-		for _, r := range []*release{m.accepted, m.running} {
+		h.Above = newest.Order()
+		for _, r := range []*state.Release{m.accepted, m.running} {
 			if r != nil && r.Release.Content.DiffID != h.To.Release.Content.DiffID {
 				h.Left = append(h.Left, r.Release.Content.DiffID)
 			}
@@ -129,7 +130,7 @@ func (s *State) RollBack(w Wish, now time.Time) (RolledBack, error) {
 	if err = cmp.Or(err, refusal); err != nil {
 		return RolledBack{}, err
 	}
-	return RolledBack{*h.status(now), newContents(s).stored(h.To)}, nil
+	return RolledBack{*h.status(now), content.New(s.db, content.Options{}).Has(h.To)}, nil
 }
 
 // RollBack is State.RollBack in an agent that may be running, which begins with it at once.
@@ -155,13 +156,13 @@ func endHold(tx *bbolt.Tx, r *Resumed, now time.Time) error {
 }
 
 // noteAccepted remembers a release that was accepted, and ends a hold by it.
-func (p *pass) noteAccepted(tx *bbolt.Tx, r *release) (ended bool, err error) {
-	history, err1 := state.Load[[]*release](tx, state.Meta, keyHistory)
+func (p *pass) noteAccepted(tx *bbolt.Tx, r *state.Release) (ended bool, err error) {
+	history, err1 := state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	held, err2 := state.Load[*hold](tx, state.Meta, keyHeld) // it may be newer than the pass
 	if err := errors.Join(err1, err2); err != nil {
 		return false, err
 	}
-	history = append([]*release{r}, history...)
+	history = append([]*state.Release{r}, history...)
 	err = state.Save(tx, state.Meta, keyHistory, history[:min(len(history), maxHistory)])
 	if held == nil || !held.endedBy(r) || p.quarantine.of(r) != nil {
 		return false, err
@@ -173,22 +174,22 @@ func (p *pass) noteAccepted(tx *bbolt.Tx, r *release) (ended bool, err error) {
 // begun before the release came to run. What runs is never touched by an epoch.
 func (p *pass) voidHold() error {
 	h := p.held
-	if h == nil || h.To.Release.Stream() == p.stream() && (h.To.digest() == p.running.digest() || h.To.Release.Epoch == p.judge().Epoch) {
+	if h == nil || h.To.Release.Stream() == p.stream() && (h.To.Digest() == p.running.Digest() || h.To.Release.Epoch == p.judge().Epoch) {
 		return nil
 	}
-	p.opts.Log.Warn("rollback ends: its release may not run here any more", "release", h.To.name(), "digest", h.To.digest(), "epoch", h.To.Release.Epoch)
+	p.opts.Log.Warn("rollback ends: its release may not run here any more", "release", h.To.Name(), "digest", h.To.Digest(), "epoch", h.To.Release.Epoch)
 	p.held = nil
 	return p.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyHeld) })
 }
 
 // passesOver says whether a release that is offered, and accepted, is not to run.
-func (p *pass) passesOver(r *release) bool {
-	return p.held != nil && p.held.To.digest() != r.digest() || p.quarantine.of(r) != nil
+func (p *pass) passesOver(r *state.Release) bool {
+	return p.held != nil && p.held.To.Digest() != r.Digest() || p.quarantine.of(r) != nil
 }
 
 // wanted is a release that is to run and is not the one offered: a person's, or the last good one. Nil where
 // there is none.
-func (p *pass) wanted() *release {
+func (p *pass) wanted() *state.Release {
 	switch {
 	case p.held != nil:
 		return p.held.To
@@ -205,7 +206,7 @@ func (p *pass) bringBack(ctx context.Context) outcome {
 		r = p.running // which is not offered any more
 	}
 	repo, ok := p.offer.(oci.Target)
-	if p.staged || !ok || r == nil || p.ready(ctx, r) {
+	if p.staged || !ok || r == nil || p.content.Ready(ctx, r) {
 		return done
 	}
 	p.target, p.from = r, p.onePerManifest(repo, bundle.TooLarge)
@@ -215,9 +216,9 @@ func (p *pass) bringBack(ctx context.Context) outcome {
 // next is the release that the items are to have: the one that a person wishes; else the one just staged, the
 // newest accepted one whose tree can be had without asking anybody, the one that runs, or where that was given
 // up, the one that was good before.
-func (p *pass) next(ctx context.Context) *release {
-	here := func(r *release) bool {
-		return r != nil && (p.staged && r.digest() == p.target.digest() || r.digest() == p.running.digest() || p.ready(ctx, r))
+func (p *pass) next(ctx context.Context) *state.Release {
+	here := func(r *state.Release) bool {
+		return r != nil && (p.staged && r.Digest() == p.target.Digest() || r.Digest() == p.running.Digest() || p.content.Ready(ctx, r))
 	}
 	if w := p.wanted(); p.held != nil {
 		if here(w) {

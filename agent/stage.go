@@ -2,36 +2,44 @@ package agent
 
 import (
 	"context"
-	"errors"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
-	"github.com/wherry-dev/wherry/bundle"
 )
+
+// fetch brings the target's tree into the store, unless it is here already.
+func (p *pass) fetch(ctx context.Context) outcome {
+	if p.passesOver(p.target) {
+		return idle
+	}
+	_, err := p.content.Assignments(p.target)
+	p.staged = err == nil
+	if p.staged && p.target.Digest() == p.running.Digest() && !p.isRefused(p.target) {
+		return idle
+	}
+	return outcomeOf(ctx, p.content.Bring(ctx, content.Wanted{
+		Release: p.target, Documents: p.from, Layers: p.offer, Staged: p.staged, New: p.taken,
+		Bases: []*state.Release{p.running, p.good}, Keep: p.kept(),
+	}))
+}
+
+// kept are the releases whose content stays in the store: what runs, what is to run, what ran well last and
+// what did before, for a person who goes back to that without a link, and what a person has decided for. Deltas
+// start from what runs and what ran well last.
+func (p *pass) kept() []*state.Release {
+	kept := []*state.Release{p.target, p.accepted, p.running, p.good, p.former}
+	if p.held != nil {
+		kept = append(kept, p.held.To)
+	}
+	return kept
+}
 
 // stage unpacks the target's tree from the store and checks it.
 func (p *pass) stage(ctx context.Context) outcome {
 	if p.staged {
 		return done
 	}
-	err := p.unpackAndCheck(ctx, p.target)
+	err := p.content.Stage(ctx, p.target)
 	p.staged = err == nil
 	return outcomeOf(ctx, err)
-}
-
-// unpackAndCheck blames the publisher only for what the publisher has signed: where the stored layer is
-// not what was fetched, this machine's disk is at fault, and the next pass fetches it again.
-func (p *pass) unpackAndCheck(ctx context.Context, r *release) error {
-	err := p.content.stage(ctx, r)
-	if errors.As(err, new(*bundle.Refusal)) && !p.content.intact(ctx, r) {
-		return state.Local("stored layer %s is damaged and will be fetched again: %w", r.Tree.Digest, errors.Join(err, p.content.discard(r)))
-	}
-	return err
-}
-
-// ready makes the tree of r usable from what is on this machine, and says whether it is.
-func (p *pass) ready(ctx context.Context, r *release) bool {
-	if _, err := p.content.assignments(r); err == nil {
-		return true
-	}
-	return p.content.intact(ctx, r) && p.unpackAndCheck(ctx, r) == nil
 }

@@ -17,7 +17,7 @@ import (
 type known struct {
 	cluster           bundle.ReportCluster
 	records           []record
-	running, accepted *release
+	running, accepted *state.Release
 	refused           *refusal
 	contact           contact
 	floor             time.Time // of the epoch in force
@@ -27,7 +27,7 @@ type known struct {
 	fate              fate
 	binding           *Binding
 	note              *memoryNote
-	history           []*release
+	history           []*state.Release
 	awaited           string // why nothing of the stream runs that is followed; empty where something does
 }
 
@@ -35,8 +35,8 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	var errs [14]error
 	k.cluster, errs[0] = state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
 	k.records, errs[1] = s.records(tx)
-	k.running, errs[2] = state.Load[*release](tx, state.Meta, keyRunning)
-	k.accepted, errs[3] = state.Load[*release](tx, state.Meta, keyAccepted)
+	k.running, errs[2] = state.Load[*state.Release](tx, state.Meta, keyRunning)
+	k.accepted, errs[3] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	k.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
 	k.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
 	k.floor, errs[6] = state.Load[time.Time](tx, state.Meta, keyFloorOf(s.chain().Current().Epoch))
@@ -46,9 +46,9 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.fate, errs[10] = loadFate(tx, k.accepted, k.running)
 	k.binding, errs[11] = state.Load[*Binding](tx, state.Meta, keyBinding)
 	k.note, errs[12] = state.Load[*memoryNote](tx, state.Meta, keyMemory)
-	k.history, errs[13] = state.Load[[]*release](tx, state.Meta, keyHistory)
+	k.history, errs[13] = state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	k.awaited = awaits(k.running, k.cluster)
-	if k.fate.wentBackTo(k.refused) && k.refused.Digest == k.running.digest() {
+	if k.fate.wentBackTo(k.refused) && k.refused.Digest == k.running.Digest() {
 		k.refused = nil // it runs as a person has decided
 	}
 	return k, errors.Join(errs[:]...)
@@ -95,14 +95,14 @@ func (k known) items() []bundle.Item {
 }
 
 func (k known) releases(now time.Time) ReleaseStates {
-	rs := ReleaseStates{Running: k.running.status(now), Desired: k.accepted.status(now), Held: k.fate.held.status(now), Quarantined: k.fate.quarantine}
+	rs := ReleaseStates{Running: releaseStatus(k.running, now), Desired: releaseStatus(k.accepted, now), Held: k.fate.held.status(now), Quarantined: k.fate.quarantine}
 	if k.accepted == nil && k.awaited == "" {
 		rs.Desired = rs.Running
 	}
 	if r := k.refused; r != nil {
-		before := slices.ContainsFunc(k.history, func(h *release) bool { return h.digest() == r.Digest })
+		before := slices.ContainsFunc(k.history, func(h *state.Release) bool { return h.Digest() == r.Digest })
 		rs.Refused = &RefusedStatus{r.Digest, r.Reason, r.Message, r.At, before}
-		if k.accepted.digest() != r.Digest {
+		if k.accepted.Digest() != r.Digest {
 			rs.Desired = &ReleaseStatus{Digest: r.Digest}
 		}
 	}

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -23,7 +24,6 @@ import (
 // The buckets of the state file.
 const (
 	bucketOrders = "orders" // stream: highest order accepted
-	bucketTrees  = "trees"  // encoded diffID of a tree that was staged: digest of its list
 	bucketItems  = "items"  // assignment: record
 	bucketLedger = "ledger" // adapter NUL assignment: what a reconciler keeps
 	bucketTrust  = "trust"  // version: envelope of a trust document; there once there is one
@@ -52,7 +52,7 @@ const (
 	keyPaused     = "paused"    // Pause
 	keyAttempts   = "attempts"  // trial: how the release fares that runs
 	keyFormer     = "former"    // release: the one, of other content, that was good before
-	keyHistory    = "history"   // []*release: those accepted last, the newest first
+	keyHistory    = "history"   // []*state.Release: those accepted last, the newest first
 	keyBinding    = "binding"   // Binding
 	keyHeld       = "held"      // hold: a person has decided what runs
 
@@ -77,7 +77,7 @@ type State struct {
 func newState(db *state.DB) *State { return &State{db: db, outbox: outbox.New(db)} }
 
 // buckets are those that every state file has. Others are made by who needs them first.
-var buckets = append([]string{bucketOrders, bucketTrees, bucketItems, bucketLedger}, outbox.Buckets...)
+var buckets = append([]string{bucketOrders, content.BucketTrees, bucketItems, bucketLedger}, outbox.Buckets...)
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
 // other users on the folder; see private.Keep. Its error
@@ -87,7 +87,7 @@ func OpenState(dir string, now func() time.Time) (*State, error) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	// What cannot be changed here, as in another user's folder, is no reason to stand still.
-	if err := private.Keep(dir, state.File, storeDir, contentsDir, control.SocketFile); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
+	if err := private.Keep(dir, state.File, state.StoreDir, content.ContentsDir, control.SocketFile); err != nil && !errors.Is(err, fs.ErrPermission) && !errors.Is(err, syscall.EROFS) {
 		return nil, fmt.Errorf("state folder: %w", err)
 	}
 	db, err := state.Open(dir, buckets...)
@@ -170,7 +170,7 @@ func (s *State) load(tx *bbolt.Tx) (err error) {
 // whole says what is missing of what is never deleted: an agent that went on without it would be somebody else, or
 // take an older release.
 func (s *State) whole(tx *bbolt.Tx) error {
-	accepted, err := state.Load[*release](tx, state.Meta, keyAccepted)
+	accepted, err := state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	if err != nil {
 		return err
 	}

@@ -11,6 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
@@ -129,7 +130,7 @@ func TestAStateFolderThatExistedIsKeptFromOtherUsers(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
-	loose := map[string]fs.FileMode{".": 0o755, state.File: 0o644, storeDir: 0o755, contentsDir: 0o755}
+	loose := map[string]fs.FileMode{".": 0o755, state.File: 0o644, state.StoreDir: 0o755, content.ContentsDir: 0o755}
 	for name, mode := range loose {
 		require.NoError(t, os.Chmod(filepath.Join(s.dir, name), mode))
 	}

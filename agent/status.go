@@ -216,13 +216,13 @@ func (b *bar) status() *BarStatus {
 	return s
 }
 
-func (r *release) status(now time.Time) *ReleaseStatus {
+func releaseStatus(r *state.Release, now time.Time) *ReleaseStatus {
 	if r == nil {
 		return nil
 	}
 	d := r.Release
 	return &ReleaseStatus{
-		Digest: r.digest(), Epoch: d.Epoch, Sequence: d.Sequence, Number: d.Number, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
+		Digest: r.Digest(), Epoch: d.Epoch, Sequence: d.Sequence, Number: d.Number, IssuedAt: &d.IssuedAt, ExpiresAt: &d.ExpiresAt,
 		Expired: !now.Before(d.ExpiresAt), AgeSeconds: max(0, int64(now.Sub(d.IssuedAt)/time.Second)), BaseCommit: d.BaseCommit, Content: d.Content.DiffID,
 		Rings: d.Rings,
 	}

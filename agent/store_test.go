@@ -13,6 +13,8 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -21,7 +23,7 @@ import (
 // refs are the names in the store's index.
 func (s *site) refs() (names []string) {
 	s.t.Helper()
-	data, err := os.ReadFile(filepath.Join(s.dir, storeDir, ocispec.ImageIndexFile))
+	data, err := os.ReadFile(filepath.Join(s.dir, state.StoreDir, ocispec.ImageIndexFile))
 	require.NoError(s.t, err)
 	var index ocispec.Index
 	require.NoError(s.t, json.Unmarshal(data, &index))
@@ -60,7 +62,7 @@ func TestTheStoreKeepsWhatRunsAndWhatRanWellLast(t *testing.T) {
 	}
 	require.Equal(t, []string{"bundles/dev/drone/s0-5", "bundles/dev/drone/s0-1"}, s.refs())
 	require.Equal(t, 6, s.count(blobs))
-	require.Equal(t, 1, s.count(treesDir))
+	require.Equal(t, 1, s.count(content.TreesDir))
 
 	s.opts.Reconcilers = engines
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
@@ -111,7 +113,7 @@ func TestADamagedIndexIsMadeAgain(t *testing.T) {
 			s := newSite(t)
 			s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 			s.once()
-			damage(t, filepath.Join(s.dir, storeDir))
+			damage(t, filepath.Join(s.dir, state.StoreDir))
 			require.Equal(t, bundle.Compliant, s.once().Status.State)
 			s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 			r := s.once()
@@ -139,8 +141,8 @@ func TestADiskThatFailsDuringATransfer(t *testing.T) {
 			stop := len(data)/2 + 100
 			over := s.stallAfter(layer.Digest, data, stop)
 			s.agent(func(a *Agent) {
-				whole := a.content.download
-				a.content.download = func(ctx context.Context, from oci.Target, blob ocispec.Descriptor, opts oci.DownloadOptions) error {
+				whole := a.content.DownloadBlob
+				a.content.DownloadBlob = func(ctx context.Context, from oci.Target, blob ocispec.Descriptor, opts oci.DownloadOptions) error {
 					ctx, cancel := context.WithCancel(ctx)
 					opts.Progress = func(have int64) {
 						if have == int64(stop) {
@@ -179,7 +181,7 @@ func TestWhatRanWellIsKnownToTheNextStart(t *testing.T) {
 	s.agent(func(a *Agent) {
 		p := &pass{Agent: a}
 		require.NoError(t, p.remember())
-		require.Equal(t, p.running.digest(), p.good.digest())
+		require.Equal(t, p.running.Digest(), p.good.Digest())
 	})
 }
 
@@ -187,10 +189,10 @@ func TestAnUpdateWritesOnlyWhatHasChanged(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1", "c-x/f": "3"}))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
-	require.Equal(t, 2, s.count(contentsDir), "what is the same is there once")
+	require.Equal(t, 2, s.count(content.ContentsDir), "what is the same is there once")
 	before := map[string]os.FileInfo{}
-	for _, e := range s.entries(contentsDir) {
-		info, err := os.Stat(filepath.Join(s.dir, contentsDir, e, "f"))
+	for _, e := range s.entries(content.ContentsDir) {
+		info, err := os.Stat(filepath.Join(s.dir, content.ContentsDir, e, "f"))
 		require.NoError(t, err)
 		before[e] = info
 	}
@@ -202,10 +204,10 @@ func TestAnUpdateWritesOnlyWhatHasChanged(t *testing.T) {
 		path, content, _ := strings.Cut(file, ":")
 		requireFile(t, s.host, path, content)
 	}
-	require.Equal(t, 3, s.count(contentsDir))
+	require.Equal(t, 3, s.count(content.ContentsDir))
 	same := 0
-	for _, e := range s.entries(contentsDir) {
-		info, err := os.Stat(filepath.Join(s.dir, contentsDir, e, "f"))
+	for _, e := range s.entries(content.ContentsDir) {
+		info, err := os.Stat(filepath.Join(s.dir, content.ContentsDir, e, "f"))
 		require.NoError(t, err)
 		if old := before[e]; old != nil && os.SameFile(old, info) {
 			same++

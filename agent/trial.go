@@ -104,9 +104,9 @@ func (p *pass) assess(ctx context.Context) (gaveUp bool, err error) {
 	if p.barred != nil || p.line == nil || p.running == nil {
 		return false, nil
 	}
-	next := trial{Release: p.running.digest()}
-	if p.held == nil && p.good.digest() != p.running.digest() {
-		next = p.trial.after(p.running.digest(), p.line.records, p.opts.Now())
+	next := trial{Release: p.running.Digest()}
+	if p.held == nil && p.good.Digest() != p.running.Digest() {
+		next = p.trial.after(p.running.Digest(), p.line.records, p.opts.Now())
 		if next.Reason, next.Message = p.sentence(ctx, next); next.Reason == ReasonAssignmentsFailed {
 			return true, p.giveUp(next.Reason, next.Message)
 		}
@@ -149,10 +149,10 @@ func (p *pass) sentence(ctx context.Context, t trial) (reason, message string) {
 // goodContents returns the assignments of the release to go back to, by name; known is false where there is
 // none. Its tree may have to be unpacked for that, as it has to be to run again.
 func (p *pass) goodContents(ctx context.Context) (before map[string]bundle.Assignment, known bool) {
-	if !p.mayGiveUp() || !p.ready(ctx, p.good) {
+	if !p.mayGiveUp() || !p.content.Ready(ctx, p.good) {
 		return nil, false
 	}
-	list, err := p.content.assignments(p.good)
+	list, err := p.content.Assignments(p.good)
 	before = map[string]bundle.Assignment{}
 	for _, a := range list {
 		before[a.Name] = a
@@ -191,8 +191,8 @@ func (p *pass) noteAttempt(ctx context.Context) error {
 	if ok, err := p.mayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
 		return err
 	}
-	if p.trial.Release != p.running.digest() {
-		p.trial = trial{Release: p.running.digest()}
+	if p.trial.Release != p.running.Digest() {
+		p.trial = trial{Release: p.running.Digest()}
 	}
 	p.trial.Interrupted++
 	p.trial.At, p.attempted = state.Stamp(p.opts.Now()), true
@@ -218,7 +218,7 @@ func (p *pass) noteTrial(tx *bbolt.Tx) (bool, error) {
 // breakLoop gives a release up of which the agent has died again and again. Nobody knows which assignment it was:
 // one of those that were under way and asks for hold keeps the release.
 func (p *pass) breakLoop(ctx context.Context) error {
-	if !p.crashing() || !p.mayGiveUp() || !p.ready(ctx, p.good) {
+	if !p.crashing() || !p.mayGiveUp() || !p.content.Ready(ctx, p.good) {
 		return nil
 	}
 	all, err := p.records()
@@ -230,7 +230,7 @@ func (p *pass) breakLoop(ctx context.Context) error {
 }
 
 func (p *pass) crashing() bool {
-	return p.running != nil && p.trial.Release == p.running.digest() && p.trial.Interrupted >= maxAttempts
+	return p.running != nil && p.trial.Release == p.running.Digest() && p.trial.Interrupted >= maxAttempts
 }
 
 // restsBy is the bar of an agent that has died again and again and has no other release to run.
@@ -239,6 +239,6 @@ func (p *pass) restsBy(context.Context) (*bar, error) {
 	if now := p.opts.Now(); !p.crashing() || !now.Before(until) || now.Before(p.trial.At) {
 		return nil, nil
 	}
-	message := fmt.Sprintf("the agent has died %d times in a row while it applied release %s", p.trial.Interrupted, p.running.name())
+	message := fmt.Sprintf("the agent has died %d times in a row while it applied release %s", p.trial.Interrupted, p.running.Name())
 	return &bar{State: bundle.Failed, Reason: ReasonCrashLoop, Message: message, Since: p.trial.At, Until: until}, nil
 }

@@ -117,7 +117,7 @@ func (p *pass) learn(ctx context.Context) outcome {
 
 // unjudged says whether verify is about to judge the manifest.
 func (p *pass) unjudged() bool {
-	return p.manifest.Digest != p.accepted.digest() && !(p.refused != nil && p.remembered(*p.refused, p.manifest.Digest))
+	return p.manifest.Digest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, p.manifest.Digest))
 }
 
 // walk takes one version after the other until there is no newer one. Each is on disk before the next is

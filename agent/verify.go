@@ -21,7 +21,7 @@ func (p *pass) verify(ctx context.Context) outcome {
 		p.recalled = true
 		return outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
 	}
-	if p.accepted.digest() == p.manifest.Digest { // acceptance is judged once, the agent's own place always
+	if p.accepted.Digest() == p.manifest.Digest { // acceptance is judged once, the agent's own place always
 		if err := p.check(p.accepted.Release, by); err != nil {
 			return outcomeOf(ctx, err)
 		}
@@ -35,7 +35,7 @@ func (p *pass) verify(ctx context.Context) outcome {
 	if err := p.check(v.Release, by); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	p.target = &release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: state.Stamp(p.opts.Now())}
+	p.target = &state.Release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: state.Stamp(p.opts.Now())}
 	err = p.accept(by)
 	if errors.Is(err, errOtherTrust) {
 		return p.verify(ctx)
@@ -112,21 +112,21 @@ func (p *pass) accept(by judge) error {
 		ended, err = p.noteAccepted(tx, p.target)
 		return errors.Join(
 			err,
-			state.Save(tx, bucketOrders, orderKey(s), bundle.OrderOf(r, p.target.digest())),
+			state.Save(tx, bucketOrders, orderKey(s), bundle.OrderOf(r, p.target.Digest())),
 			raiseFloor(tx, r.Epoch, r.IssuedAt),
 			state.Save(tx, state.Meta, keyAccepted, p.target),
 			state.Drop(tx, state.Meta, keyRefused),
-			p.begin(tx, "fetch", p.target.digest()),
+			p.begin(tx, "fetch", p.target.Digest()),
 		)
 	})
 	if err != nil {
 		return err
 	}
 	p.accepted, p.refused, p.taken = p.target, nil, true
-	p.opts.Log.Info("release accepted", "release", p.target.name(), "digest", p.target.digest(), "sequence", r.Sequence, "epoch", r.Epoch)
+	p.opts.Log.Info("release accepted", "release", p.target.Name(), "digest", p.target.Digest(), "sequence", r.Sequence, "epoch", r.Epoch)
 	if ended {
 		p.held = nil
-		p.opts.Log.Info("rollback ends: a newer release has come", "release", p.target.name(), "digest", p.target.digest())
+		p.opts.Log.Info("rollback ends: a newer release has come", "release", p.target.Name(), "digest", p.target.Digest())
 	}
 	return nil
 }

@@ -22,6 +22,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/delta"
 )
@@ -136,7 +137,7 @@ func TestAnUpdateTakesFourRequests(t *testing.T) {
 }
 
 // r1 is the release that runs, which has that sequence.
-func r1(s *site, sequence int64) (running *release) {
+func r1(s *site, sequence int64) (running *state.Release) {
 	s.t.Helper()
 	s.agent(func(a *Agent) {
 		p := &pass{Agent: a}
@@ -148,9 +149,9 @@ func r1(s *site, sequence int64) (running *release) {
 }
 
 // requireStored checks in which form the store has a tree.
-func (s *site) requireStored(r *release, asTar bool) {
+func (s *site) requireStored(r *state.Release, asTar bool) {
 	s.t.Helper()
-	blob := func(d digest.Digest) string { return filepath.Join(s.dir, storeDir, "blobs/sha256", d.Encoded()) }
+	blob := func(d digest.Digest) string { return filepath.Join(s.dir, state.StoreDir, "blobs/sha256", d.Encoded()) }
 	tar, layer := blob(r.Release.Content.DiffID), blob(r.Tree.Digest)
 	if !asTar {
 		tar, layer = layer, tar
@@ -192,7 +193,7 @@ func TestADeltaThatIsOfNoUseCostsTheFullLayer(t *testing.T) {
 			s.registry.spoil.Store(&spoil)
 		}, 2},
 		{"the base is damaged", func(s *site, _ *ocispec.Descriptor) {
-			path := filepath.Join(s.dir, storeDir, "blobs/sha256", r1(s, 1).Tree.Digest.Encoded())
+			path := filepath.Join(s.dir, state.StoreDir, "blobs/sha256", r1(s, 1).Tree.Digest.Encoded())
 			data, err := os.ReadFile(path)
 			require.NoError(s.t, err)
 			data[len(data)/2] ^= 1

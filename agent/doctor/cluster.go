@@ -6,11 +6,10 @@ import (
 	"slices"
 	"strings"
 
+	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/discovery"
 	"k8s.io/client-go/rest"
-
-	apierrors "k8s.io/apimachinery/pkg/api/errors"
 )
 
 // maxNamespaces bounds for how many namespaces permissions are asked one by one.

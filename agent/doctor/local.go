@@ -11,6 +11,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -113,7 +114,7 @@ func probe(dir string) (err error) {
 
 // checkStore says what the agent has on its disk.
 func checkStore(_ context.Context, e *examination) Finding {
-	s, err := agent.ReadStore(e.StateDir)
+	s, err := content.ReadStatus(e.StateDir)
 	switch {
 	case err != nil:
 		return skipped("the state folder cannot be read")

@@ -10,12 +10,11 @@ import (
 	"net/url"
 	"time"
 
-	"oras.land/oras-go/v2/errdef"
-
 	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"oras.land/oras-go/v2/errdef"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
@@ -120,7 +119,7 @@ func checkStoredRelease(ctx context.Context, e *examination) Finding {
 	if e.running == "" {
 		return skipped("none runs here yet: bring one with import")
 	}
-	src, err := agent.StoreSource(e.StateDir, e.expect().Stream)
+	src, err := content.Source(e.StateDir, e.expect().Stream)
 	var desc ocispec.Descriptor
 	if err == nil {
 		desc, err = src.Resolve(ctx, e.running.String())

@@ -66,6 +66,7 @@ func TestTheAgentKnowsNothingOfItsPublisherOrHub(t *testing.T) {
 // What is below the agent knows nothing of what is above. A package that is not in the table is above all of them.
 func TestTheAgentsPackagesAreInLayers(t *testing.T) {
 	layers := map[string][]string{ // a package, and those that it may link
+		"content": {"state"},
 		"control": nil,
 		"retry":   nil,
 		"state":   nil,

@@ -1,4 +1,4 @@
-package agent
+package content
 
 import (
 	"encoding/json"
@@ -14,15 +14,15 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// prune deletes the blobs, refs and trees of releases that are not among keep. Only those of unpacked have
+// Prune deletes the blobs, refs and trees of releases that are not among keep. Only those of unpacked have
 // a tree: that of others is unpacked again from its blob when it is needed.
-func (c *contents) prune(unpacked, keep []*release) error {
+func (c *Store) Prune(unpacked, keep []*state.Release) error {
 	trees, folders := map[string]bool{}, map[string]bool{}
 	for _, r := range unpacked {
 		if r != nil {
 			trees[r.Release.Content.DiffID.Encoded()] = true
-			list, err := c.assignments(r)
-			if err != nil && !errors.Is(err, errNotStaged) {
+			list, err := c.Assignments(r)
+			if err != nil && !errors.Is(err, ErrNotStaged) {
 				return err
 			}
 			for _, a := range list {
@@ -30,17 +30,17 @@ func (c *contents) prune(unpacked, keep []*release) error {
 			}
 		}
 	}
-	err := errors.Join(c.keepFolders(treesDir, trees), c.keepFolders(contentsDir, folders))
+	err := errors.Join(c.keepFolders(TreesDir, trees), c.keepFolders(ContentsDir, folders))
 	maps.DeleteFunc(c.checked, func(content digest.Digest, _ bool) bool { return !folders[content.Encoded()] })
-	if err = errors.Join(err, c.forgetTrees(trees), c.layout.Retain(retained(keep), c.state.db.At)); err != nil {
+	if err = errors.Join(err, c.forgetTrees(trees), c.layout.Retain(retained(keep), c.db.At)); err != nil {
 		return state.Local("clean up: %w", err)
 	}
 	return nil
 }
 
 // keepFolders deletes what is in a folder of the state folder and not among keep.
-func (c *contents) keepFolders(name string, keep map[string]bool) error {
-	dir := filepath.Join(c.state.db.Dir(), name)
+func (c *Store) keepFolders(name string, keep map[string]bool) error {
+	dir := filepath.Join(c.db.Dir(), name)
 	entries, err := os.ReadDir(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -48,15 +48,15 @@ func (c *contents) keepFolders(name string, keep map[string]bool) error {
 	for _, e := range entries {
 		if !keep[e.Name()] {
 			err = errors.Join(err, os.RemoveAll(filepath.Join(dir, e.Name())))
-			c.state.db.At("prune: a folder is gone")
+			c.db.At("prune: a folder is gone")
 		}
 	}
 	return err
 }
 
-func (c *contents) forgetTrees(keep map[string]bool) error {
-	return c.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
-		b, gone := tx.Bucket([]byte(bucketTrees)), []string{}
+func (c *Store) forgetTrees(keep map[string]bool) error {
+	return c.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		b, gone := tx.Bucket([]byte(BucketTrees)), []string{}
 		err := b.ForEach(func(k, _ []byte) error {
 			if !keep[string(k)] {
 				gone = append(gone, string(k))
@@ -64,7 +64,7 @@ func (c *contents) forgetTrees(keep map[string]bool) error {
 			return nil
 		})
 		for _, name := range gone {
-			err = errors.Join(err, state.Drop(tx, bucketTrees, name))
+			err = errors.Join(err, state.Drop(tx, BucketTrees, name))
 		}
 		return len(gone) > 0, err
 	})

@@ -1,4 +1,4 @@
-package agent
+package content
 
 import (
 	"errors"
@@ -10,12 +10,13 @@ import (
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
+	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// StoreStatus is what an agent has on disk beside its state.
-type StoreStatus struct {
+// Status is what an agent has on disk beside its state.
+type Status struct {
 	// Releases are the names in the store's index, such as bundles/dev/drone/s0-5: what runs or is to run, what ran
 	// well last, and before that.
 	Releases []string
@@ -26,15 +27,15 @@ type StoreStatus struct {
 	Blobs, Trees, Parts int64
 }
 
-// StoreSource returns what the state folder dir has of a stream's releases, by their digests. Their signatures are not
+// Source returns what the state folder dir has of a stream's releases, by their digests. Their signatures are not
 // there: they were verified when the releases came.
-func StoreSource(dir string, s bundle.Stream) (bundle.Source, error) {
-	return oci.NewLayout(filepath.Join(dir, storeDir)).Repository(s.Repository())
+func Source(dir string, s bundle.Stream) (bundle.Source, error) {
+	return oci.NewLayout(filepath.Join(dir, state.StoreDir)).Repository(s.Repository())
 }
 
-// ReadStore reads what is in the state folder dir, also beside a running agent. A folder without a store has none
+// ReadStatus reads what is in the state folder dir, also beside a running agent. A folder without a store has none
 // of it.
-func ReadStore(dir string) (s StoreStatus, err error) {
+func ReadStatus(dir string) (s Status, err error) {
 	root, err := os.OpenRoot(dir)
 	if errors.Is(err, fs.ErrNotExist) {
 		return s, nil
@@ -44,7 +45,7 @@ func ReadStore(dir string) (s StoreStatus, err error) {
 	}
 	defer root.Close()
 	var index ocispec.Index
-	if err := readJSON(root, path.Join(storeDir, ocispec.ImageIndexFile), &index); err != nil && !errors.Is(err, fs.ErrNotExist) {
+	if err := readJSON(root, path.Join(state.StoreDir, ocispec.ImageIndexFile), &index); err != nil && !errors.Is(err, fs.ErrNotExist) {
 		s.Damaged = err
 	}
 	for _, d := range index.Manifests {
@@ -62,11 +63,11 @@ func ReadStore(dir string) (s StoreStatus, err error) {
 			return nil
 		}
 		switch {
-		case strings.HasPrefix(name, storeDir+"/parts/"):
+		case strings.HasPrefix(name, state.StoreDir+"/parts/"):
 			s.Parts += info.Size()
-		case strings.HasPrefix(name, storeDir+"/"+ocispec.ImageBlobsDir+"/"):
+		case strings.HasPrefix(name, state.StoreDir+"/"+ocispec.ImageBlobsDir+"/"):
 			s.Blobs += info.Size()
-		case strings.HasPrefix(name, treesDir+"/"), strings.HasPrefix(name, contentsDir+"/"):
+		case strings.HasPrefix(name, TreesDir+"/"), strings.HasPrefix(name, ContentsDir+"/"):
 			s.Trees += info.Size()
 		}
 		return nil

@@ -1,4 +1,4 @@
-package agent
+package content
 
 import (
 	"context"
@@ -21,7 +21,7 @@ import (
 // digest, where a delta has made it.
 
 // forms describes the two, the tar first. A layer that is no gzip is no other form of the tar.
-func forms(r *release) []ocispec.Descriptor {
+func forms(r *state.Release) []ocispec.Descriptor {
 	c := r.Release.Content
 	if c.DiffID == r.Tree.Digest {
 		return []ocispec.Descriptor{r.Tree}
@@ -30,15 +30,15 @@ func forms(r *release) []ocispec.Descriptor {
 }
 
 // blob is the path of a blob. The digest was validated.
-func (c *contents) blob(d digest.Digest) string {
-	return filepath.Join(c.state.db.Dir(), storeDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
+func (c *Store) blob(d digest.Digest) string {
+	return filepath.Join(c.db.Dir(), state.StoreDir, ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
 // unpacking is Unpacker's method for one form of a tree.
 type unpacking func(*bundle.Unpacker, io.Reader, bundle.Content) error
 
 // open opens the tree of r in the form that is here, and returns what unpacks it.
-func (c *contents) open(ctx context.Context, r *release) (io.ReadCloser, unpacking, error) {
+func (c *Store) open(ctx context.Context, r *state.Release) (io.ReadCloser, unpacking, error) {
 	repo, err := c.repository(r.Release.Stream())
 	if err != nil {
 		return nil, nil, err
@@ -56,7 +56,7 @@ func (c *contents) open(ctx context.Context, r *release) (io.ReadCloser, unpacki
 }
 
 // intact says whether a tree is here in the form in which open finds it, and is what its digest says.
-func (c *contents) intact(ctx context.Context, r *release) bool {
+func (c *Store) intact(ctx context.Context, r *state.Release) bool {
 	repo, err := c.repository(r.Release.Stream())
 	if err != nil {
 		return false
@@ -75,12 +75,12 @@ func (c *contents) intact(ctx context.Context, r *release) bool {
 }
 
 // discard deletes the stored tree of r in both forms, so that it is fetched again.
-func (c *contents) discard(r *release) error {
+func (c *Store) discard(r *state.Release) error {
 	return errors.Join(c.remove(r.Tree.Digest), c.remove(r.Release.Content.DiffID))
 }
 
 // remove deletes a blob, if it is there.
-func (c *contents) remove(d digest.Digest) error {
+func (c *Store) remove(d digest.Digest) error {
 	if err := os.Remove(c.blob(d)); !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
@@ -89,7 +89,7 @@ func (c *contents) remove(d digest.Digest) error {
 
 // base is the tree with that digest, where one of releases has it, for a delta. What it holds is not looked at:
 // of a base that is damaged no delta makes what was signed.
-func (c *contents) base(diffID digest.Digest, releases ...*release) (delta.Tree, bool) {
+func (c *Store) base(diffID digest.Digest, releases ...*state.Release) (delta.Tree, bool) {
 	for _, r := range releases {
 		if r == nil || r.Release.Content.DiffID != diffID {
 			continue
@@ -106,12 +106,12 @@ func (c *contents) base(diffID digest.Digest, releases ...*release) (delta.Tree,
 
 // made is where a delta's process writes the tree. What is left there by one that was killed is overwritten, or
 // swept with what other writers left.
-func (c *contents) made(diffID digest.Digest) string {
-	return filepath.Join(c.state.db.Dir(), storeDir, "ingest", diffID.Encoded()+".tar")
+func (c *Store) made(diffID digest.Digest) string {
+	return filepath.Join(c.db.Dir(), state.StoreDir, "ingest", diffID.Encoded()+".tar")
 }
 
 // keepMade makes a file that has this digest, and is on the disk, a blob.
-func (c *contents) keepMade(file string, d digest.Digest) error {
+func (c *Store) keepMade(file string, d digest.Digest) error {
 	if err := os.Rename(file, c.blob(d)); err != nil {
 		return err
 	}
@@ -120,7 +120,7 @@ func (c *contents) keepMade(file string, d digest.Digest) error {
 
 // retained lists, for the layout, what stays of these releases: manifest, release document and tree, in whichever form
 // it is here.
-func retained(keep []*release) []oci.Retained {
+func retained(keep []*state.Release) []oci.Retained {
 	var all []oci.Retained
 	for _, r := range keep {
 		if r != nil {
@@ -134,6 +134,16 @@ func retained(keep []*release) []oci.Retained {
 }
 
 // index has the layout's index name these releases, as far as their manifests are here, and nothing else.
-func (c *contents) index(keep ...*release) error {
-	return c.layout.SetRefs(retained(keep), c.state.db.At)
+func (c *Store) index(keep ...*state.Release) error {
+	return c.layout.SetRefs(retained(keep), c.db.At)
+}
+
+// Has reports whether the tree of r is in the layout, going by its size.
+func (c *Store) Has(r *state.Release) bool {
+	for _, form := range forms(r) {
+		if info, err := os.Stat(c.blob(form.Digest)); err == nil && info.Size() == form.Size {
+			return true
+		}
+	}
+	return false
 }
