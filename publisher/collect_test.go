@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/sweeptest"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -278,7 +279,7 @@ func (h hookTarget) Tag(ctx context.Context, d ocispec.Descriptor, tag string) e
 // older release left that is needed no more.
 func TestASweepBesideAPublisherAtWorkLeavesNoTagOnAnythingIncomplete(t *testing.T) {
 	t.Parallel()
-	for k, swept := 1, true; swept; k++ {
+	for k, swept := 1, true; swept; k += sweeptest.Every(3) {
 		w := newWorld(t, "layout")
 		w.checked = map[string]bool{}
 		w.old(2)

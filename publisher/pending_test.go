@@ -10,6 +10,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/sweeptest"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
@@ -87,7 +88,7 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 
 func TestTwoWhoSignAtOnceBothHaveSigned(t *testing.T) {
 	t.Parallel()
-	for k, ended := 0, false; !ended; k++ {
+	for k, ended := 0, false; !ended; k += sweeptest.Every(2) {
 		q := newQuorum(newWorld(t, "layout"), 3)
 		q.small("v1")
 		q.result.ClusterTypes = q.result.ClusterTypes[:1]
@@ -132,7 +133,7 @@ func TestASignatureThatAnotherOverwroteComesBack(t *testing.T) {
 
 func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
 	t.Parallel()
-	for k, ended := 0, false; !ended; k++ {
+	for k, ended := 0, false; !ended; k += sweeptest.Every(2) {
 		q := newQuorum(newWorld(t, "layout"), 2)
 		q.small("v1")
 		q.result.ClusterTypes = q.result.ClusterTypes[:1]
@@ -162,7 +163,7 @@ func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
 
 func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
 	t.Parallel()
-	for k, ended := 0, false; !ended; k++ {
+	for k, ended := 0, false; !ended; k += sweeptest.Every(2) {
 		q := newQuorum(newWorld(t, "layout"), 2)
 		q.small("v1")
 		q.result.ClusterTypes = q.result.ClusterTypes[:1]

