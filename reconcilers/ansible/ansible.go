@@ -25,6 +25,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/background"
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
@@ -54,10 +55,7 @@ type Reconciler struct {
 	sweeping sync.Mutex
 	swept    bool
 
-	mu      sync.Mutex
-	jobs    map[string]*job // the newest of each assignment
-	closed  bool
-	working sync.WaitGroup
+	jobs background.Group[*job]
 }
 
 // New returns a reconciler that keeps its files in the folder root, which Apply creates where it is absent.
@@ -68,7 +66,7 @@ func New(root string, opts Options) *Reconciler {
 		log = slog.New(slog.DiscardHandler)
 	}
 	absolute := sync.OnceValues(func() (string, error) { return filepath.Abs(root) })
-	return &Reconciler{root: absolute, opts: opts, log: log, slot: make(chan struct{}, 1), check: make(chan struct{}, 1), jobs: map[string]*job{}}
+	return &Reconciler{root: absolute, opts: opts, log: log, slot: make(chan struct{}, 1), check: make(chan struct{}, 1)}
 }
 
 var (
@@ -79,31 +77,16 @@ var (
 )
 
 // Working says whether playbooks are at work or wait for their turn.
-func (r *Reconciler) Working() bool {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	for _, j := range r.jobs {
-		if j.busy() {
-			return true
-		}
-	}
-	return false
-}
+func (r *Reconciler) Working() bool { return r.jobs.Working() }
 
 // Close ends the playbooks that are at work, and returns when they have ended. The next Reconciler begins
 // them again.
 func (r *Reconciler) Close() error {
-	r.mu.Lock()
-	r.closed = true
-	for _, j := range r.jobs {
-		j.cancel()
-	}
-	r.mu.Unlock()
-	r.working.Wait()
+	r.jobs.Close()
 	return nil
 }
 
-// enter begins a call for an assignment. Where it returns no error, r.mu is held.
+// enter begins a call for an assignment, and returns its folder and its newest job, if there was any.
 func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place, *job, error) {
 	if err := ctx.Err(); err != nil {
 		return "", nil, err
@@ -115,12 +98,11 @@ func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place
 	if err != nil {
 		return "", nil, err
 	}
-	r.mu.Lock()
-	if r.closed {
-		r.mu.Unlock()
-		return "", nil, fmt.Errorf("the adapter was closed: %w", context.Canceled)
+	if r.jobs.Closed() {
+		return "", nil, background.ErrClosed
 	}
-	return place(filepath.Join(root, a.Name)), r.jobs[a.Name], nil
+	j, _ := r.jobs.Latest(a.Name)
+	return place(filepath.Join(root, a.Name)), j, nil
 }
 
 // Apply starts the playbooks, unless they are at work or have brought this very content, and it has not
@@ -130,7 +112,6 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 	if err != nil {
 		return failed(err)
 	}
-	defer r.mu.Unlock()
 	busy := j.busy()
 	if busy && j.kind == applying && j.content == a.Content {
 		return j.standing()
@@ -154,7 +135,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 		}
 		return res
 	}
-	return r.begin(applying, a, p, names, j, busy).standing()
+	return r.begin(applying, a, p, names, busy)
 }
 
 // prepare finds everything that is wrong with a before anything is started, so that it is said at once.
@@ -183,14 +164,12 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 		return failed(err)
 	}
 	if j.busy() {
-		defer r.mu.Unlock()
 		if j.kind == applying && j.content == a.Content {
 			return j.standing()
 		}
 		return reconcilers.Waiting(NotApplied, errors.New("something else of this assignment is at work"))
 	}
 	news := j.toldOf()
-	r.mu.Unlock()
 	s, err := p.load()
 	switch {
 	case err != nil:
@@ -279,19 +258,18 @@ func (r *Reconciler) leave(ctx context.Context, how kind, a reconcilers.Assignme
 	if err != nil {
 		return failed(err)
 	}
-	defer r.mu.Unlock()
 	busy := j.busy()
 	if j != nil && j.kind == how {
 		if !busy {
-			delete(r.jobs, a.Name)
+			r.jobs.Forget(a.Name, j)
 		}
 		return j.standing()
 	}
 	if _, err := os.Stat(string(p)); errors.Is(err, fs.ErrNotExist) && !busy {
-		delete(r.jobs, a.Name)
+		r.jobs.Forget(a.Name, j)
 		return reconcilers.Result{State: bundle.Removed}
 	}
-	return r.begin(how, a, p, nil, j, busy).standing()
+	return r.begin(how, a, p, nil, busy)
 }
 
 // sweep ends, once, what an agent that was killed has left running.

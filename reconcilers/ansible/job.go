@@ -34,30 +34,31 @@ const (
 type job struct {
 	kind    kind
 	content digest.Digest
-	names   []string // of the playbooks
-	cancel  context.CancelFunc
-	done    chan struct{}
 
 	mu     sync.Mutex
-	phase  reconcilers.Result // what to say while story is nil
+	names  []string           // of the playbooks
+	phase  reconcilers.Result // the result while story is nil
 	story  *story
-	result reconcilers.Result // to be read once done is closed
-	told   bool               // the result has been given to somebody
+	result *reconcilers.Result // nil while it is busy
+	told   bool                // the result has been returned
 }
 
 func (j *job) busy() bool {
 	if j == nil {
 		return false
 	}
-	select {
-	case <-j.done:
-		return false
-	default:
-		return true
-	}
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	return j.result == nil
 }
 
-// toldOf says whether the job has ended well and nobody was told so yet, and takes note that now somebody is.
+func (j *job) end(res reconcilers.Result) {
+	j.mu.Lock()
+	defer j.mu.Unlock()
+	j.result = &res
+}
+
+// toldOf reports whether the job has ended well and its result was not returned yet, and notes that it is now.
 func (j *job) toldOf() bool {
 	if j == nil || j.busy() || j.kind != applying {
 		return false
@@ -69,14 +70,13 @@ func (j *job) toldOf() bool {
 	return news
 }
 
-// standing says how the job stands.
+// standing returns how the job stands.
 func (j *job) standing() reconcilers.Result {
-	busy := j.busy()
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	switch {
-	case !busy:
-		return j.result
+	case j.result != nil:
+		return *j.result
 	case j.story == nil:
 		return j.phase
 	}
@@ -111,14 +111,11 @@ func (j *job) say(state bundle.State, reason, format string, args ...any) {
 	j.phase = reconcilers.Result{State: state, Reason: reason, Message: reconcilers.Clip(j.list() + ": " + fmt.Sprintf(format, args...))}
 }
 
-// begin starts a job that follows before, which was busy or not when the call began. It is called with r.mu
-// held.
-func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []string, before *job, busy bool) *job {
-	ctx, cancel := context.WithCancel(context.Background())
-	j := &job{kind: k, content: a.Content, names: names, cancel: cancel, done: make(chan struct{})}
+// begin starts a job. Before is true if the assignment's last job was busy when the call began: it is ended first.
+func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []string, before bool) reconcilers.Result {
+	j := &job{kind: k, content: a.Content, names: names}
 	ready := false
-	if busy {
-		before.cancel()
+	if before {
 		j.say(bundle.Progressing, Stopping, "what ran before is being ended")
 	} else {
 		select {
@@ -129,24 +126,22 @@ func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []st
 			j.say(bundle.Pending, Queued, "the playbooks of another assignment are at work")
 		}
 	}
-	r.jobs[a.Name] = j
-	r.working.Go(func() {
-		defer cancel()
-		if busy {
-			<-before.done
-		}
-		res := r.do(ctx, j, a, p, ready, !busy)
-		j.mu.Lock()
-		j.result = res
-		j.mu.Unlock()
-		close(j.done)
+	err := r.jobs.Start(a.Name, j, func(ctx context.Context) {
+		res := r.do(ctx, j, a, p, ready, !before)
+		j.end(res)
 		what := "playbooks have ended"
 		if res.Reason == reconcilers.ReasonInterrupted {
 			what = "playbooks were cut off"
 		}
 		r.log.Info(what, "assignment", a.Name, "playbooks", j.list(), "state", res.State, "reason", res.Reason)
 	})
-	return j
+	if err != nil {
+		if ready {
+			<-r.slot
+		}
+		return failed(err)
+	}
+	return j.standing()
 }
 
 // do takes its turn and does the job. Whatever is in its way is a failure, as nobody waits here for that to
@@ -268,19 +263,13 @@ func (r *Reconciler) perform(ctx context.Context, o order, j *job) (out outcome)
 	j.mu.Lock()
 	j.story = s
 	j.mu.Unlock()
-	select {
-	case <-run.Done():
-	case <-ctx.Done():
-		run.Stop()
-	}
-	select {
-	case <-run.Done():
-	default:
+	exit, ended := run.Wait(ctx)
+	if !ended {
 		return outcome{err: errors.New("ansible-playbook was killed and does not end")}
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	out = outcome{story: s, exit: run.Exit(), err: s.read()}
+	out = outcome{story: s, exit: exit, err: s.read()}
 	if log, err := program.LogTail(o.place.path(o.keep), tailBytes); err == nil { // else there is less to say
 		out.log = log
 	}

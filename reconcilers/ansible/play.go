@@ -14,6 +14,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
@@ -69,7 +70,7 @@ type order struct {
 // saveVars keeps what every play has as the dictionary wherry, also at the end: then only the assignment's
 // name is known.
 func (p place) saveVars(a reconcilers.Assignment) error {
-	return writeFile(p.path(varsFile), variables(a))
+	return durable.WriteFile(p.path(varsFile), variables(a))
 }
 
 // variables writes YAML. A version is an app team's text, which Ansible would evaluate where it holds a

@@ -18,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
 // What the folder of an assignment holds.
@@ -80,13 +81,7 @@ func (p place) save(s standing) error {
 	if err := os.MkdirAll(string(p), 0o700); err != nil {
 		return err
 	}
-	if err := writeFile(p.path(stateFile+".new"), data); err != nil {
-		return err
-	}
-	if err := os.Rename(p.path(stateFile+".new"), p.path(stateFile)); err != nil {
-		return err
-	}
-	return syncDir(string(p))
+	return durable.WriteFile(p.path(stateFile), data)
 }
 
 // stage copies the assignment's files to the next folder, so that they stay what they are while the agent
@@ -120,7 +115,7 @@ func (p place) take() error {
 	if err := os.Rename(p.path(nextDir), p.path(contentDir)); err != nil {
 		return err
 	}
-	return errors.Join(syncDir(string(p)), os.RemoveAll(p.path(oldDir)))
+	return errors.Join(durable.SyncDir(string(p)), os.RemoveAll(p.path(oldDir)))
 }
 
 // applied returns the folder with what playbooks were run from last, and the playbooks. Without any both are
@@ -228,21 +223,4 @@ func copyFile(from, to string) error {
 	}
 	_, err = io.Copy(out, in)
 	return errors.Join(err, out.Sync(), out.Close())
-}
-
-func writeFile(name string, data []byte) error {
-	f, err := os.OpenFile(name, os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	return errors.Join(err, f.Sync(), f.Close())
-}
-
-func syncDir(name string) error {
-	dir, err := os.Open(name)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }

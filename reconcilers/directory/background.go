@@ -20,8 +20,6 @@ const fetchesAtOnce = 2
 // fetching is the work on one assignment's artifacts, which goes on between the calls of Apply and Observe.
 type fetching struct {
 	desired     digest.Digest
-	cancel      context.CancelFunc
-	ended       chan struct{}
 	done, total atomic.Int64
 
 	mu         sync.Mutex
@@ -63,9 +61,7 @@ var costly = map[string]bool{ArtifactMismatch: true, InvalidArtifact: true}
 
 // underway returns the work for exactly what a asks for, if there is any.
 func (r *Reconciler) underway(a reconcilers.Assignment) *fetching {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	f := r.fetches[a.Name]
+	f, _ := r.fetches.Latest(a.Name)
 	if f == nil || f.desired != a.Desired() {
 		return nil
 	}
@@ -77,23 +73,15 @@ func (r *Reconciler) underway(a reconcilers.Assignment) *fetching {
 
 // begin starts to fetch for a.
 func (r *Reconciler) begin(a reconcilers.Assignment) reconcilers.Result {
-	ctx, cancel := context.WithCancel(context.Background())
-	f := &fetching{desired: a.Desired(), cancel: cancel, ended: make(chan struct{}), assignment: a}
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	if r.closed {
-		cancel()
+	f := &fetching{desired: a.Desired(), assignment: a}
+	if err := r.fetches.Start(a.Name, f, func(ctx context.Context) { r.work(ctx, f) }); err != nil {
 		return reconcilers.Interrupted(fmt.Errorf("apply %s: the agent is about to end", a.Name))
 	}
-	r.fetches[a.Name] = f
-	go r.work(ctx, f)
 	return f.status()
 }
 
 // work fetches and then replaces the folder.
 func (r *Reconciler) work(ctx context.Context, f *fetching) {
-	defer close(f.ended)
-	defer f.cancel()
 	name := f.latest().Name
 	var err error
 	select {
@@ -108,9 +96,7 @@ func (r *Reconciler) work(ctx context.Context, f *fetching) {
 		if changes, err = r.place(ctx, f.latest()); err == nil {
 			r.logChanges(ctx, f.latest(), changes)
 			r.log.InfoContext(ctx, "fetched files are in place", "assignment", name, "bytes", f.done.Load(), "files", len(changes))
-			r.mu.Lock()
-			delete(r.fetches, name)
-			r.mu.Unlock()
+			r.fetches.Forget(name, f)
 			return
 		}
 	}
@@ -120,30 +106,9 @@ func (r *Reconciler) work(ctx context.Context, f *fetching) {
 	f.result, f.endedAt = &result, time.Now()
 }
 
-// stop ends what is being fetched for an assignment, and waits until it has ended.
-func (r *Reconciler) stop(name string) {
-	r.mu.Lock()
-	f := r.fetches[name]
-	delete(r.fetches, name)
-	r.mu.Unlock()
-	if f != nil {
-		f.cancel()
-		<-f.ended
-	}
-}
-
 // Close ends what is being fetched. What is here already stays for the next process.
 func (r *Reconciler) Close() error {
-	r.mu.Lock()
-	r.closed = true
-	var names []string
-	for name := range r.fetches {
-		names = append(names, name)
-	}
-	r.mu.Unlock()
-	for _, name := range names {
-		r.stop(name)
-	}
+	r.fetches.Close()
 	return nil
 }
 

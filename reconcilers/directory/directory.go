@@ -26,6 +26,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/background"
 )
 
 // Options are what a Reconciler can do without. The zero value works.
@@ -53,17 +54,17 @@ type Reconciler struct {
 	turn    sync.Mutex // held by whoever reads or changes folders
 	entries map[string]*entry
 
-	mu      sync.Mutex // never held for long
-	fetches map[string]*fetching
-	owned   map[string]bool // the folders that are known to be ours; true where the mark is durable
-	closed  bool
+	fetches background.Group[*fetching]
+
+	mu    sync.Mutex      // never held for long
+	owned map[string]bool // the folders that are known to be ours; true where the mark is durable
 }
 
 // New returns a reconciler for the assignments' folders in root, which Apply creates where it is absent.
 func New(root string, opts Options) *Reconciler {
 	r := &Reconciler{
 		root: root, log: opts.Log, repository: opts.Fetch, ledger: opts.Ledger, limit: cmp.Or(opts.MaxBytes, DefaultMaxBytes),
-		slots: make(chan struct{}, fetchesAtOnce), entries: map[string]*entry{}, fetches: map[string]*fetching{}, owned: map[string]bool{},
+		slots: make(chan struct{}, fetchesAtOnce), entries: map[string]*entry{}, owned: map[string]bool{},
 	}
 	if r.log == nil {
 		r.log = slog.New(slog.DiscardHandler)
@@ -88,7 +89,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 	if f := r.underway(a); f != nil && ctx.Err() == nil && !f.again(time.Now()) {
 		return f.status()
 	}
-	r.stop(a.Name)
+	r.fetches.Stop(a.Name)
 	changes, err := r.place(ctx, a)
 	if errors.Is(err, errAbsent) {
 		return r.begin(a)

@@ -26,7 +26,7 @@ func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reco
 // end gives an assignment up: what becomes of its folder is for last to do, which returns what went with it.
 func (r *Reconciler) end(ctx context.Context, a reconcilers.Assignment, verb string, last func(context.Context, *site) (tree, error)) reconcilers.Result {
 	if ctx.Err() == nil {
-		r.stop(a.Name)
+		r.fetches.Stop(a.Name)
 	}
 	gone, err := r.give(ctx, a.Name, last)
 	if err != nil {

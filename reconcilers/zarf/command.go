@@ -94,17 +94,10 @@ func (r *Reconciler) run(ctx context.Context, c command) error {
 	if err != nil {
 		return startError(r.opts.Program, err)
 	}
-	select {
-	case <-started.Done():
-	case <-ctx.Done():
-		started.Stop()
-		select {
-		case <-started.Done():
-		default: // it hangs in the kernel: the next run looks for it again
-			return local(errors.New("zarf was killed and does not end"))
-		}
+	exit, ended := started.Wait(ctx)
+	if !ended {
+		return local(errors.New("zarf was killed and does not end"))
 	}
-	exit := started.Exit()
 	if exit.Code == 0 && exit.Cause == nil && exit.Err == nil {
 		return nil
 	}

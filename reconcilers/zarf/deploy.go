@@ -29,7 +29,7 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 		}
 		rec.Archive, rec.Previous = old.Archive, cmp.Or(old.Previous, old.Package)
 	}
-	j := r.begin(a.Name, a.Content, false, func(ctx context.Context, j *job) error {
+	j, err := r.begin(a.Name, a.Content, false, func(ctx context.Context, j *job) error {
 		if err := r.saveRecord(a.Name, rec); err != nil {
 			return err
 		}
@@ -45,6 +45,9 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 		}
 		return errors.Join(err, r.saveRecord(a.Name, rec))
 	})
+	if err != nil {
+		return reconcilers.Result{}, err
+	}
 	res := j.result()
 	res.Changes = []reconcilers.Change{{Object: "ZarfPackage/" + nameOf(def), Action: action}}
 	return res, nil

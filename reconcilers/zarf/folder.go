@@ -10,6 +10,8 @@ import (
 	"path/filepath"
 
 	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
 // phase is how far an assignment's package is.
@@ -71,7 +73,7 @@ func (r *Reconciler) saveRecord(assignment string, rec record) error {
 		err = os.MkdirAll(r.folder(assignment), 0o700)
 	}
 	if err == nil {
-		err = replaceFile(filepath.Join(r.folder(assignment), recordFile), data)
+		err = durable.WriteFile(filepath.Join(r.folder(assignment), recordFile), data)
 	}
 	if err != nil {
 		return local(err)
@@ -91,26 +93,6 @@ func (r *Reconciler) claimant(name string) string {
 		}
 	}
 	return ""
-}
-
-// replaceFile writes a file that only this user reads, as a whole or not at all.
-func replaceFile(path string, data []byte) error {
-	f, err := os.CreateTemp(filepath.Dir(path), filepath.Base(path)+".*")
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err = errors.Join(err, f.Sync(), f.Close()); err == nil {
-		err = os.Rename(f.Name(), path)
-	}
-	if err != nil {
-		return errors.Join(err, os.Remove(f.Name()))
-	}
-	dir, err := os.Open(filepath.Dir(path))
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // stage makes a private copy of an assignment's files, in which the package's configuration has the name

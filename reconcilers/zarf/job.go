@@ -15,66 +15,44 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-// job is what is being done for one assignment.
+// job is the work on one assignment.
 type job struct {
 	r          *Reconciler
 	assignment string
 	content    digest.Digest
 	removing   bool
-	cancel     context.CancelFunc
-	done       chan struct{}
 
 	mu   sync.Mutex
-	step string // what zarf is asked for, such as "deploy"
-	over bool   // of a removal, that it has ended
-	err  error  // of a removal
+	step string // the command that zarf runs, such as "deploy"
+	over bool
+	err  error // the result, once over
 }
 
+// job returns the job that works on an assignment, or nil.
 func (r *Reconciler) job(assignment string) *job {
-	r.jobs.Lock()
-	defer r.jobs.Unlock()
-	if j := r.running[assignment]; j != nil && !j.isOver() {
+	if j, _ := r.jobs.Latest(assignment); j != nil && !j.isOver() {
 		return j
 	}
 	return nil
 }
 
-// Working says whether zarf is at work.
-func (r *Reconciler) Working() bool {
-	r.jobs.Lock()
-	defer r.jobs.Unlock()
-	for _, j := range r.running {
-		if !j.isOver() {
-			return true
-		}
-	}
-	return false
-}
+// Working reports whether zarf is at work.
+func (r *Reconciler) Working() bool { return r.jobs.Working() }
 
 // begin runs work for an assignment, after what runs for it has been ended.
-func (r *Reconciler) begin(assignment string, content digest.Digest, removing bool, work func(context.Context, *job) error) *job {
-	ctx, cancel := context.WithTimeout(r.ctx, r.opts.Deadline)
-	j := &job{r: r, assignment: assignment, content: content, removing: removing, cancel: cancel, done: make(chan struct{})}
-	r.jobs.Lock()
-	before := r.running[assignment]
-	r.running[assignment] = j
-	r.jobs.Unlock()
-	r.ended.Add(1)
-	go func() {
-		defer r.ended.Done()
+func (r *Reconciler) begin(assignment string, content digest.Digest, removing bool, work func(context.Context, *job) error) (*job, error) {
+	j := &job{r: r, assignment: assignment, content: content, removing: removing}
+	deadline := time.Now().Add(r.opts.Deadline)
+	err := r.jobs.Start(assignment, j, func(ctx context.Context) {
+		ctx, cancel := context.WithDeadline(ctx, deadline)
 		defer cancel()
-		defer close(j.done)
-		if before != nil {
-			before.cancel()
-			<-before.done
-		}
 		err := work(ctx, j)
 		if err != nil && r.ctx.Err() == nil && !errors.Is(err, context.Canceled) {
 			r.opts.Log.Warn("zarf failed", "assignment", assignment, "err", err)
 		}
 		j.end(err)
-	}()
-	return j
+	})
+	return j, err
 }
 
 func (j *job) isOver() bool {
@@ -95,7 +73,7 @@ func (j *job) at(step string) {
 	j.mu.Unlock()
 }
 
-// result says how far the job is, in zarf's last words.
+// result returns how far the job is, in zarf's last words.
 func (j *job) result() reconcilers.Result {
 	j.mu.Lock()
 	step := j.step

@@ -6,6 +6,8 @@ import (
 
 	"k8s.io/client-go/tools/clientcmd"
 	clientcmdapi "k8s.io/client-go/tools/clientcmd/api"
+
+	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
 // kubeconfig is the file that tells zarf how to reach the cluster. Where there is no cluster there is no
@@ -47,5 +49,5 @@ func (r *Reconciler) writeKubeconfig() error {
 	if err := os.MkdirAll(r.opts.Dir, 0o700); err != nil {
 		return err
 	}
-	return replaceFile(r.kubeconfig(), data)
+	return durable.WriteFile(r.kubeconfig(), data)
 }

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/background"
 )
 
 // Reasons that this package gives, beside those that every reconciler has.
@@ -73,6 +74,9 @@ func local(err error) error { return &reconcilers.Error{Reason: LocalFailure, Er
 func failed(ctx context.Context, err error) reconcilers.Result {
 	if ctx.Err() != nil {
 		return reconcilers.Interrupted(fmt.Errorf("%w: %w", ctx.Err(), err))
+	}
+	if errors.Is(err, background.ErrClosed) {
+		return reconcilers.Interrupted(err)
 	}
 	return classify(err).Result()
 }

@@ -75,12 +75,15 @@ func (r *Reconciler) takeAway(assignment string, rec *record) (reconcilers.Resul
 	}
 	last := *rec
 	last.Phase = phaseRemoving
-	j := r.begin(assignment, "", true, func(ctx context.Context, j *job) error {
+	j, err := r.begin(assignment, "", true, func(ctx context.Context, j *job) error {
 		if err := r.saveRecord(assignment, last); err != nil {
 			return err
 		}
 		return j.takeAll(ctx, &last)
 	})
+	if err != nil {
+		return reconcilers.Result{}, err
+	}
 	res := j.result()
 	if last.Package != "" {
 		res.Changes = []reconcilers.Change{{Object: "ZarfPackage/" + last.Package, Action: reconcilers.Deleted}}
@@ -188,15 +191,11 @@ func (j *job) removed(err error) error {
 // takeRemoval says whether a removal has succeeded, and returns the error of one that has not, once: the
 // next call begins again.
 func (r *Reconciler) takeRemoval(assignment string) (done bool, err error) {
-	r.jobs.Lock()
-	j := r.running[assignment]
-	if j == nil || !j.removing {
-		r.jobs.Unlock()
+	j, _ := r.jobs.Latest(assignment)
+	if j == nil || !j.removing || !j.isOver() {
 		return false, nil
 	}
-	delete(r.running, assignment)
-	r.jobs.Unlock()
-	<-j.done
+	r.jobs.Forget(assignment, j)
 	if j.err != nil {
 		return false, j.err
 	}

@@ -10,6 +10,8 @@ import (
 	"strings"
 
 	"github.com/sigstore/sigstore/pkg/cryptoutils"
+
+	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
 // signing is the key pair by which packages that are made here are told from all others: in cosign's
@@ -46,7 +48,7 @@ func (r *Reconciler) signingKey() (signing, error) {
 		path string
 		data []byte
 	}{{passwordFile, []byte(s.password + "\n")}, {s.private, private}, {s.public, public}} {
-		if err := replaceFile(f.path, f.data); err != nil {
+		if err := durable.WriteFile(f.path, f.data); err != nil {
 			return s, err
 		}
 	}

@@ -27,6 +27,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
+	"github.com/wherry-dev/wherry/reconcilers/internal/background"
 )
 
 // DefaultDeadline is how long bringing or removing one package may take: the agent's own.
@@ -58,11 +59,9 @@ type Reconciler struct {
 	config *rest.Config
 	client client.Client // nil without a cluster
 
-	jobs    sync.Mutex // guards running
-	running map[string]*job
-	ended   sync.WaitGroup
-	ctx     context.Context // of the jobs, which outlive the calls that begin them
-	cancel  context.CancelFunc
+	jobs   background.Group[*job]
+	ctx    context.Context // ends with Close
+	cancel context.CancelFunc
 
 	keyMu     sync.Mutex
 	versionMu sync.Mutex // guards the next two
@@ -103,7 +102,7 @@ func New(config *rest.Config, opts Options) (*Reconciler, error) {
 			return nil, err
 		}
 	}
-	r := &Reconciler{opts: opts, running: map[string]*job{}}
+	r := &Reconciler{opts: opts}
 	r.ctx, r.cancel = context.WithCancel(context.Background())
 	if config != nil {
 		r.config, r.client, err = connect(config)
@@ -128,7 +127,7 @@ func connect(config *rest.Config) (*rest.Config, client.Client, error) {
 // start of the agent.
 func (r *Reconciler) Close() error {
 	r.cancel()
-	r.ended.Wait()
+	r.jobs.Close()
 	return nil
 }
 

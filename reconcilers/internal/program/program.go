@@ -12,6 +12,7 @@
 package program
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"os"
@@ -206,6 +207,22 @@ func (r *Run) watch(deadline time.Duration, logBytes int64) {
 
 // Done is closed when the program has ended.
 func (r *Run) Done() <-chan struct{} { return r.done }
+
+// Wait waits until the program has ended, or has it stopped when ctx ends. Ended is false for a program that was
+// killed and hangs in the kernel: the next Start in its folder looks for it again.
+func (r *Run) Wait(ctx context.Context) (exit Exit, ended bool) {
+	select {
+	case <-r.done:
+	case <-ctx.Done():
+		r.Stop()
+	}
+	select {
+	case <-r.done:
+		return r.exit, true
+	default:
+		return Exit{}, false
+	}
+}
 
 // Exit waits until the program has ended, and says how.
 func (r *Run) Exit() Exit {

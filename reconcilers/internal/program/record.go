@@ -9,6 +9,8 @@ import (
 	"os"
 	"path/filepath"
 	"time"
+
+	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
 // identity tells a process from one that has got its number later.
@@ -34,19 +36,7 @@ func save(folder string, rec record) error {
 	if err != nil {
 		return err
 	}
-	path := filepath.Join(folder, recordFile)
-	f, err := os.OpenFile(path+".new", os.O_WRONLY|os.O_CREATE|os.O_TRUNC, 0o600)
-	if err != nil {
-		return err
-	}
-	_, err = f.Write(data)
-	if err := errors.Join(err, f.Sync(), f.Close()); err != nil {
-		return err
-	}
-	if err := os.Rename(path+".new", path); err != nil {
-		return err
-	}
-	return syncFolder(folder)
+	return durable.WriteFile(filepath.Join(folder, recordFile), data)
 }
 
 // load returns nil where nothing is recorded. A record is written as a whole or not at all, so a damaged
@@ -74,14 +64,6 @@ func forget(folder string) error {
 		return nil
 	}
 	return err
-}
-
-func syncFolder(folder string) error {
-	dir, err := os.Open(folder)
-	if err != nil {
-		return err
-	}
-	return errors.Join(dir.Sync(), dir.Close())
 }
 
 // openLog empties the log of the run before. It stays the same file, and is no pipe, so that what
