@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // hubServer is a real hub behind a link that can lose answers, and change what passes.
@@ -58,14 +59,14 @@ func newHubServer(t *testing.T) *hubServer {
 
 func (s *hubServer) token(t *testing.T) string {
 	t.Helper()
-	token, err := s.CreateToken(t.Context(), hub.TokenScope{Type: "drone", ExpiresAt: time.Now().Add(time.Hour)})
+	token, err := s.CreateToken(t.Context(), store.TokenScope{Type: "drone", ExpiresAt: time.Now().Add(time.Hour)})
 	require.NoError(t, err)
 	return token.Reveal()
 }
 
-func (s *hubServer) cluster(t *testing.T) hub.ClusterStatus {
+func (s *hubServer) cluster(t *testing.T) store.ClusterStatus {
 	t.Helper()
-	list, err := s.Clusters(t.Context(), hub.Filter{})
+	list, err := s.Clusters(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	require.Len(t, list.Clusters, 1)
 	return list.Clusters[0]
@@ -420,7 +421,7 @@ func TestEnrollmentByFile(t *testing.T) {
 	s, h := newSite(t), newHubServer(t)
 	s.change(1)
 	s.once()
-	carry := func(kind EnrollKind, add func(context.Context, hub.Cluster) (bool, error)) (answer []byte) {
+	carry := func(kind EnrollKind, add func(context.Context, store.Cluster) (bool, error)) (answer []byte) {
 		s.agent(func(a *Agent) {
 			request, err := a.EnrollRequest(kind)
 			require.NoError(t, err)
@@ -519,7 +520,7 @@ func TestARunningAgentEnrollsAndSendsAtOnce(t *testing.T) {
 	require.NoError(t, err)
 
 	require.Eventually(t, func() bool {
-		list, err := h.Clusters(t.Context(), hub.Filter{})
+		list, err := h.Clusters(t.Context(), store.Filter{})
 		return err == nil && len(list.Clusters) == 1 && !list.Clusters[0].LastSeen.IsZero()
 	}, time.Minute, time.Millisecond)
 	_, err = client.EnrollRequest(t.Context(), EnrollRotate)

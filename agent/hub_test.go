@@ -16,6 +16,8 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // openHub returns a hub that does not know the site's agent yet.
@@ -30,7 +32,7 @@ func openHub(t *testing.T) *hub.Hub {
 func enroll(t *testing.T, h *hub.Hub, st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(t, err)
-	_, err = h.AddCluster(context.Background(), hub.Cluster{
+	_, err = h.AddCluster(context.Background(), store.Cluster{
 		UID: st.Cluster.UID, Name: st.Cluster.Name, Platform: st.Platform, Type: st.Cluster.Type, Environment: st.Cluster.Environment,
 		Key: keys[0].(ed25519.PublicKey),
 	})
@@ -39,7 +41,7 @@ func enroll(t *testing.T, h *hub.Hub, st Status) {
 
 func requireSeen(t *testing.T, h *hub.Hub, sequence int64) {
 	t.Helper()
-	list, err := h.Clusters(context.Background(), hub.Filter{})
+	list, err := h.Clusters(context.Background(), store.Filter{})
 	require.NoError(t, err)
 	require.Len(t, list.Clusters, 1)
 	require.Equal(t, bundle.Compliant, list.Clusters[0].State)
@@ -71,7 +73,7 @@ func TestAHubTakesReportsOnceItKnowsTheAgent(t *testing.T) {
 
 func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 	s := newSite(t)
-	h, err := hub.Open(t.TempDir(), hub.Options{Now: func() time.Time { return s.now }, ReportsPerMinute: 1})
+	h, err := hub.Open(t.TempDir(), hub.Options{Now: func() time.Time { return s.now }, Admission: admission.Options{ReportsPerMinute: 1}})
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, h.Close()) })
 	server := httptest.NewServer(h.Handler())
@@ -132,7 +134,7 @@ func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
 	require.NoError(t, os.WriteFile(path, out.Bytes(), 0o600))
 	envelopes, err := airgap.ReadReports(path)
 	require.NoError(t, err)
-	_, err = h.Import(ctx, envelopes, hub.ViaMedia)
+	_, err = h.Import(ctx, envelopes, store.ViaMedia)
 	require.NoError(t, err)
 	requireSeen(t, h, 1)
 	acks, err := h.Acks(ctx)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // converge publishes once more and leaves the agent in peace. Then all is as the newest release wants it, and
@@ -70,16 +70,16 @@ func (w *realm) judgeItems(t testing.TB, m remains) {
 
 // judgeHub compares what the hub shows with what the agent says.
 func (w *realm) judgeHub(t testing.TB, m remains) {
-	list, err := w.hub.Clusters(context.Background(), hub.Filter{})
+	list, err := w.hub.Clusters(context.Background(), store.Filter{})
 	require.NoError(t, err)
-	i := slices.IndexFunc(list.Clusters, func(c hub.ClusterStatus) bool { return c.UID == m.status.Cluster.UID })
+	i := slices.IndexFunc(list.Clusters, func(c store.ClusterStatus) bool { return c.UID == m.status.Cluster.UID })
 	require.GreaterOrEqual(t, i, 0)
 	shown := list.Clusters[i]
 	require.Zero(t, shown.Conflicts, "no number was given to two reports")
 	require.Equal(t, m.seq, shown.Seq)
 	require.Equal(t, m.status.State, shown.State)
 	require.Equal(t, m.running.Digest(), shown.Observed.Digest)
-	items, err := w.hub.Deployments(context.Background(), hub.Filter{})
+	items, err := w.hub.Deployments(context.Background(), store.Filter{})
 	require.NoError(t, err)
 	at := map[string]bundle.State{}
 	for _, d := range items.Deployments {

@@ -33,6 +33,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // realm is a publisher, a registry, a hub and a cluster, with an agent that is killed again and again.
@@ -214,7 +215,7 @@ func (w *realm) play(k kill) {
 func (w *realm) enroll(st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(w.t, err)
-	_, err = w.hub.ReplaceCluster(context.Background(), hub.Cluster{
+	_, err = w.hub.ReplaceCluster(context.Background(), store.Cluster{
 		UID: w.uid, Name: w.uid, Platform: "default", Type: "drone", Environment: "dev", Key: keys[0].(ed25519.PublicKey),
 	})
 	require.NoError(w.t, err)

@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // reporting has the site's agent push its reports to the site's registry.
@@ -74,7 +75,7 @@ func TestReportsAndAcknowledgementsTravelByRegistry(t *testing.T) {
 
 	collect(t, s, h, 2, 0)
 	collect(t, s, h, 0, 0)
-	list, err := h.Clusters(t.Context(), hub.Filter{})
+	list, err := h.Clusters(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	require.EqualValues(t, 2, list.Clusters[0].Observed.Sequence)
 	require.Equal(t, 2, s.queued())
@@ -175,24 +176,24 @@ func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
 		s.rollOut(2)
 		collect(t, s, h, 2, 0)
 		s.once()
-		store := s.opts.ReportStore
+		reports := s.opts.ReportStore
 		s.opts.ReportStore = nil
 		s.rollOut(3)
-		s.opts.ReportStore = store
+		s.opts.ReportStore = reports
 		left := n
 		cut = s.cutShort(&left)
-		_, err := h.Collect(t.Context(), store)
+		_, err := h.Collect(t.Context(), reports)
 		require.NoError(t, err)
 		cut = s.cutShort(&left) || cut
 		for range 2 {
 			s.agent(func(a *Agent) {
 				require.NoError(t, a.registrySink().Send(t.Context()))
 			})
-			_, err := h.Collect(t.Context(), store)
+			_, err := h.Collect(t.Context(), reports)
 			require.NoError(t, err)
 		}
 		s.once()
-		list, err := h.Clusters(t.Context(), hub.Filter{})
+		list, err := h.Clusters(t.Context(), store.Filter{})
 		require.NoError(t, err)
 		require.EqualValues(t, 3, list.Clusters[0].Seq)
 		require.Zero(t, s.queued(), "cut at moment %d", n)

@@ -8,6 +8,7 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
+	"regexp"
 	"slices"
 	"strings"
 
@@ -228,4 +229,15 @@ func ParseAssignments(data []byte) ([]Assignment, error) {
 		return nil, refuse(BadContent, "%s: %v", AssignmentsPath, err)
 	}
 	return as, nil
+}
+
+// digestLike matches a whole digest, and a commit.
+var digestLike = regexp.MustCompile(`(?:^|@)(?:[a-z0-9]+:)?[0-9a-f]{40,}$`)
+
+// ShownVersion returns a workload's version as lists show it: empty if it is a digest, which tells people nothing.
+func ShownVersion(version string) string {
+	if digestLike.MatchString(version) {
+		return ""
+	}
+	return version
 }

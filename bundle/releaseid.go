@@ -196,6 +196,18 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
+// Ago writes how long before now t was, as Age does: "now", "5m ago", "3d ago". The zero time is "never".
+func Ago(t, now time.Time) string {
+	d := now.Sub(t)
+	switch {
+	case t.IsZero():
+		return "never"
+	case d < time.Second:
+		return "now"
+	}
+	return Age(d) + " ago"
+}
+
 // soon is how long before its end a release expires soon, unless a third of its validity is less.
 const soon = 14 * 24 * time.Hour
 

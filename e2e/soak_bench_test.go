@@ -26,6 +26,8 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 const (
@@ -101,7 +103,7 @@ func newSoak(b *testing.B) *soak {
 	f.stranger, err = ecdsa.GenerateKey(elliptic.P256(), crand.Reader)
 	require.NoError(b, err)
 	// One agent reports in minutes what a cluster has to say in months.
-	f.store, err = hub.Open(f.path("hub"), hub.Options{Quota: hub.Quota{Reports: 1 << 20, Bytes: 1 << 30}})
+	f.store, err = hub.Open(f.path("hub"), hub.Options{Admission: admission.Options{Quota: admission.Quota{Reports: 1 << 20, Bytes: 1 << 30}}})
 	require.NoError(b, err)
 	b.Cleanup(func() { require.NoError(b, f.store.Close()) })
 	key, err := bundle.MarshalPublicKey(f.store.PublicKey())
@@ -135,7 +137,7 @@ func (f *soak) register(a *follower) {
 	require.NoError(f.b, err)
 	key, err := hub.ParseReportKey([]byte(s.ReportKey))
 	require.NoError(f.b, err)
-	_, err = f.store.AddCluster(f.b.Context(), hub.Cluster{
+	_, err = f.store.AddCluster(f.b.Context(), store.Cluster{
 		UID: s.Cluster.UID, Name: s.Cluster.Name, Platform: s.Platform, Type: s.Cluster.Type, Environment: s.Cluster.Environment, Key: key,
 	})
 	require.NoError(f.b, err)

@@ -18,7 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/e2e/harness"
-	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 const (
@@ -188,13 +188,13 @@ func (p *tutorial) head() string {
 }
 
 // deployments is what the hub knows, by assignment.
-func (p *tutorial) deployments() map[string]hub.DeploymentStatus {
+func (p *tutorial) deployments() map[string]store.DeploymentStatus {
 	p.t.Helper()
 	r := p.wherry("get", "deployments", "--hub", p.hub, "-o", "json")
 	require.Zero(p.t, r.code, r.stderr)
-	var list hub.DeploymentList
+	var list store.DeploymentList
 	require.NoError(p.t, json.Unmarshal([]byte(r.stdout), &list))
-	deployments := map[string]hub.DeploymentStatus{}
+	deployments := map[string]store.DeploymentStatus{}
 	for _, d := range list.Deployments {
 		deployments[d.Assignment] = d
 	}

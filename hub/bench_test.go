@@ -41,7 +41,7 @@ func BenchmarkIngest(b *testing.B) {
 				took += time.Since(begin)
 				n += len(agents) * bench.requests * bench.perRequest
 				server.Close()
-				require.Equal(b, n/b.N, count(b, h, "report"))
+				require.Equal(b, n/b.N, storedReports(b, h))
 			}
 			fmt.Printf("figure %s %.0f per-s\n", bench.figure, float64(n)/took.Seconds())
 		})

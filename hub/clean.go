@@ -3,11 +3,11 @@ package hub
 import (
 	"fmt"
 	"regexp"
-	"strings"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // maxItems bounds the items of a report.
@@ -27,21 +27,21 @@ func clean(r *bundle.Report) error {
 	if err := cleanTexts(&r.Reason, &r.Cluster.Name, &r.Cluster.Platform, &r.Cluster.Type, &r.Cluster.Environment, &r.Cluster.Ring, &r.Agent.Version, &r.Agent.Instance); err != nil {
 		return err
 	}
-	if len(r.Cluster.Labels) > maxLabels {
-		return fmt.Errorf("%d labels, at most %d", len(r.Cluster.Labels), maxLabels)
+	if len(r.Cluster.Labels) > store.MaxLabels {
+		return fmt.Errorf("%d labels, at most %d", len(r.Cluster.Labels), store.MaxLabels)
 	}
 	for k, v := range r.Cluster.Labels {
 		if err := cleanTexts(&k, &v); err != nil {
 			return err
 		}
 	}
-	r.Cluster.Labels = plainLabels(r.Cluster.Labels)
+	r.Cluster.Labels = store.PlainLabels(r.Cluster.Labels)
 	for _, release := range []*bundle.ReportRelease{r.Desired, r.Observed} {
 		if release != nil && release.Digest.Validate() != nil {
-			return fmt.Errorf("release digest %q is none", clip(string(release.Digest)))
+			return fmt.Errorf("release digest %q is none", store.Clip(string(release.Digest)))
 		}
 	}
-	r.Message = plain(clip(r.Message))
+	r.Message = store.Plain(store.Clip(r.Message))
 	return cleanItems(r.Items)
 }
 
@@ -50,14 +50,14 @@ func cleanItems(items []bundle.Item) error {
 	for i := range items {
 		it := &items[i]
 		if !word.MatchString(string(it.State)) {
-			return fmt.Errorf("item %d: state %q is no word", i, clip(string(it.State)))
+			return fmt.Errorf("item %d: state %q is no word", i, store.Clip(string(it.State)))
 		}
 		config, content := string(it.ConfigDigest), string(it.Content)
 		if err := cleanTexts(&it.Assignment, &it.Workspace, &it.Workload, &it.Target, &it.Adapter, &it.Reason, &it.Version, &it.Revision, &config, &content); err != nil {
 			return fmt.Errorf("item %d: %w", i, err)
 		}
 		it.ConfigDigest, it.Content = digest.Digest(config), digest.Digest(content)
-		it.Message, it.Failures = plain(clip(it.Message)), max(it.Failures, 0)
+		it.Message, it.Failures = store.Plain(store.Clip(it.Message)), max(it.Failures, 0)
 		if it.Assignment == "" || seen[it.Assignment] {
 			return fmt.Errorf("item %d: assignment %q is empty or listed twice", i, it.Assignment)
 		}
@@ -68,15 +68,10 @@ func cleanItems(items []bundle.Item) error {
 
 func cleanTexts(texts ...*string) error {
 	for _, t := range texts {
-		if len(*t) > maxText {
-			return fmt.Errorf("a value has %d bytes, at most %d: %q…", len(*t), maxText, (*t)[:32])
+		if len(*t) > store.MaxText {
+			return fmt.Errorf("a value has %d bytes, at most %d: %q…", len(*t), store.MaxText, (*t)[:32])
 		}
-		*t = plain(*t)
+		*t = store.Plain(*t)
 	}
 	return nil
-}
-
-// clip bounds a text for people.
-func clip(s string) string {
-	return strings.ToValidUTF8(s[:min(len(s), bundle.MaxMessageBytes)], "")
 }

@@ -8,13 +8,13 @@ import (
 	"slices"
 	"sync"
 
-	"github.com/opencontainers/go-digest"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 const (
@@ -25,24 +25,21 @@ const (
 	collectors = 8
 )
 
-// Collect stores the reports of all registered clusters that lie in a registry, and puts a signed acknowledgement
-// beside those of each cluster of which there were new ones. The rules are those of Import. What has been
-// collected before is not fetched again. Several may collect at once. With an error, what the result counts
-// is stored, and the clusters that it does not name could not be read.
-func (h *Hub) Collect(ctx context.Context, store oci.Store) (ImportResult, error) {
+// collectAll implements Hub.Collect.
+func (in intake) collectAll(ctx context.Context, from oci.Store, clusters store.Registry) (ImportResult, error) {
 	result := ImportResult{Rejected: []hubapi.Rejection{}, Clusters: []ImportedCluster{}}
-	all, err := h.Registrations(ctx)
+	all, err := clusters.Registrations(ctx)
 	if err != nil {
 		return result, err
 	}
 	var mu sync.Mutex
 	var failed []error
-	next := make(chan Registration)
+	next := make(chan store.Registration)
 	var workers sync.WaitGroup
 	for range min(collectors, len(all)) {
 		workers.Go(func() {
 			for r := range next {
-				one, rejected, err := h.collect(ctx, store, r)
+				one, rejected, err := in.collect(ctx, from, r)
 				mu.Lock()
 				if err != nil {
 					failed = append(failed, fmt.Errorf("reports of cluster %s: %w", r.Name, err))
@@ -87,22 +84,22 @@ func (r *ImportResult) add(c ImportedCluster, rejected []hubapi.Rejection) {
 // artifact is a tag of the registry that claims to hold reports.
 type artifact struct {
 	tag   string
-	order order
+	order store.Order
 	plain bool // the tag is nothing but that order
 }
 
-func (h *Hub) collect(ctx context.Context, store oci.Store, r Registration) (counts ImportedCluster, rejected []hubapi.Rejection, err error) {
+func (in intake) collect(ctx context.Context, from oci.Store, r store.Registration) (counts ImportedCluster, rejected []hubapi.Rejection, err error) {
 	counts = ImportedCluster{UID: r.UID, Name: r.Name}
-	repo, err := store.Repository(bundle.ReportRepository(r.UID))
+	repo, err := from.Repository(bundle.ReportRepository(r.UID))
 	if err != nil {
 		return counts, nil, err
 	}
-	fresh, err := h.freshArtifacts(ctx, repo, r.UID)
+	fresh, err := in.freshArtifacts(ctx, repo, r.UID)
 	if err != nil || len(fresh) == 0 {
 		return counts, nil, err
 	}
 	counts.Left = max(0, len(fresh)-maxArtifacts)
-	keys, err := h.keyring(ctx, r.UID)
+	keys, err := in.keyring(ctx, r.UID)
 	if err != nil {
 		return counts, nil, err
 	}
@@ -113,26 +110,26 @@ func (h *Hub) collect(ctx context.Context, store oci.Store, r Registration) (cou
 			return counts, rejected, err
 		}
 		verified, bad := keys.openAll(all)
-		s, err := h.keep(ctx, r.UID, verified, bad, ViaRegistry)
+		t, err := in.keep(ctx, r.UID, verified, bad, store.ViaRegistry)
 		if err != nil {
 			return counts, rejected, err
 		}
-		counts.Accepted, counts.Duplicates = counts.Accepted+s.accepted, counts.Duplicates+s.duplicates
-		rejected = append(append(rejected, refused...), s.rejected...)
+		counts.Accepted, counts.Duplicates = counts.Accepted+t.accepted, counts.Duplicates+t.duplicates
+		rejected = append(append(rejected, refused...), t.rejected...)
 		counts.Rejected = len(rejected)
-		if at := (order{s.newest.Incarnation, s.newest.Seq}); at.compare(order{newest.Incarnation, newest.Seq}) > 0 {
-			newest = s.newest
+		if store.OrderOf(t.newest).Compare(store.OrderOf(newest)) > 0 {
+			newest = t.newest
 		}
 	}
 	if newest.Seq == 0 {
 		return counts, rejected, nil
 	}
-	return counts, rejected, h.pushAck(ctx, repo, r.UID, newest)
+	return counts, rejected, in.pushAck(ctx, repo, r.UID, newest)
 }
 
 // freshArtifacts lists those whose newest report is not stored, the newest first. Those of a tag that is more than an
 // order are always looked at: another one has taken their order.
-func (h *Hub) freshArtifacts(ctx context.Context, repo oci.Target, uid string) (fresh []artifact, err error) {
+func (in intake) freshArtifacts(ctx context.Context, repo oci.Target, uid string) (fresh []artifact, err error) {
 	tags, err := repo.Tags(ctx)
 	if err != nil {
 		return nil, err
@@ -142,20 +139,19 @@ func (h *Hub) freshArtifacts(ctx context.Context, repo oci.Target, uid string) (
 		if !ok {
 			continue
 		}
-		a := artifact{tag, order{incarnation, seq}, plain}
+		a := artifact{tag, store.Order{Incarnation: incarnation, Seq: seq}, plain}
 		known := false
 		if plain {
-			err = h.read.QueryRowContext(ctx, `SELECT EXISTS (SELECT 1 FROM report r JOIN cluster c ON c.id = r.cluster_id
-				WHERE c.uid = ? AND r.incarnation = ? AND r.seq = ?)`, uid, incarnation, seq).Scan(&known)
+			known, err = in.store.Has(ctx, uid, a.order)
 		}
 		if err != nil {
-			return nil, classify(err)
+			return nil, err
 		}
 		if !known {
 			fresh = append(fresh, a)
 		}
 	}
-	slices.SortFunc(fresh, func(a, b artifact) int { return b.order.compare(a.order) })
+	slices.SortFunc(fresh, func(a, b artifact) int { return b.order.Compare(a.order) })
 	return fresh, nil
 }
 
@@ -191,16 +187,16 @@ func fetchArtifact(ctx context.Context, repo oci.Target, tag, uid string) (all [
 // pushAck acknowledges what is stored of the cluster from the oldest report on that its agent keeps, as its newest
 // one says, and moves the tag there. Who reads it later than the next one misses nothing: that names what the
 // agent still keeps then.
-func (h *Hub) pushAck(ctx context.Context, repo oci.Target, uid string, newest bundle.ReportAgent) error {
+func (in intake) pushAck(ctx context.Context, repo oci.Target, uid string, newest bundle.ReportAgent) error {
 	incarnation, seq, _, ok := bundle.ParseReportTag(newest.Oldest)
 	if !ok { // an agent that does not say keeps at most what it says now
 		incarnation, seq = newest.Incarnation, newest.Seq
 	}
-	ids, err := h.storedFrom(ctx, uid, order{incarnation, seq})
+	ids, err := in.store.From(ctx, uid, store.Order{Incarnation: incarnation, Seq: seq}, maxAckReports)
 	if err != nil || len(ids) == 0 {
 		return err
 	}
-	envelope, err := h.sealAck(uid, ids)
+	envelope, err := in.sign.ack(uid, ids)
 	if err != nil {
 		return err
 	}
@@ -213,12 +209,12 @@ func (h *Hub) pushAck(ctx context.Context, repo oci.Target, uid string, newest b
 			return err
 		}
 	}
-	return h.replaceAck(ctx, repo, blobs[len(blobs)-1].Descriptor)
+	return in.replaceAck(ctx, repo, blobs[len(blobs)-1].Descriptor)
 }
 
 // replaceAck moves the tag, and deletes what it named before, where the registry lets it: an acknowledgement for each
 // heartbeat would fill it.
-func (h *Hub) replaceAck(ctx context.Context, repo oci.Target, to ocispec.Descriptor) error {
+func (in intake) replaceAck(ctx context.Context, repo oci.Target, to ocispec.Descriptor) error {
 	before, err := repo.Resolve(ctx, bundle.AckTag)
 	if err != nil && !errors.Is(err, errdef.ErrNotFound) {
 		return err
@@ -230,27 +226,7 @@ func (h *Hub) replaceAck(ctx context.Context, repo oci.Target, to ocispec.Descri
 		return nil
 	}
 	if err := repo.Delete(ctx, before); err != nil {
-		h.log.Debug("former acknowledgement stays in the registry", "digest", before.Digest, "err", err)
+		in.log.Debug("former acknowledgement stays in the registry", "digest", before.Digest, "err", err)
 	}
 	return nil
-}
-
-// storedFrom returns the ids of the oldest reports of a cluster from that order on, as many as fit in one
-// acknowledgement. The next one goes on from there, once the agent has deleted these.
-func (h *Hub) storedFrom(ctx context.Context, uid string, from order) (ids []digest.Digest, err error) {
-	rows, err := h.read.QueryContext(ctx, `SELECT r.id FROM report r JOIN cluster c ON c.id = r.cluster_id
-		WHERE c.uid = ? AND (r.incarnation, r.seq) >= (?, ?) ORDER BY r.incarnation, r.seq LIMIT ?`,
-		uid, from.incarnation, from.seq, maxAckReports)
-	if err != nil {
-		return nil, classify(err)
-	}
-	defer rows.Close()
-	for rows.Next() {
-		var id string
-		if err := rows.Scan(&id); err != nil {
-			return nil, err
-		}
-		ids = append(ids, digest.Digest(id))
-	}
-	return ids, classify(rows.Err())
 }

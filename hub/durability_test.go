@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // childDir, where it is set, makes the test binary a hub that serves that folder until it is killed.
@@ -79,10 +80,10 @@ func TestKilledHubHasStoredAllThatItAcknowledged(t *testing.T) {
 	}
 
 	require.GreaterOrEqual(t, len(acknowledged), 19)
+	stored, err := h.store.From(t.Context(), a.UID, store.Order{}, 1<<20)
+	require.NoError(t, err)
 	for _, id := range acknowledged {
-		var n int
-		require.NoError(t, h.read.QueryRowContext(t.Context(), "SELECT count(*) FROM report WHERE id = ?", string(id)).Scan(&n))
-		require.Equal(t, 1, n)
+		require.Contains(t, stored, id)
 	}
 	require.NoError(t, h.Check(t.Context()))
 }
@@ -115,56 +116,22 @@ func TestReplayStorm(t *testing.T) {
 	}
 	wg.Wait()
 
-	require.Equal(t, agents*reports, count(t, h, "report"))
-	list, err := h.Clusters(t.Context(), Filter{})
+	require.Equal(t, agents*reports, storedReports(t, h))
+	list, err := h.Clusters(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	require.Len(t, list.Clusters, agents)
 	for _, c := range list.Clusters {
 		require.EqualValues(t, reports, c.Seq)
 		require.Zero(t, c.Conflicts)
 	}
-	require.Equal(t, agents*reports, count(t, h, "transition WHERE assignment = 'drone-main'"), "each report changed the state")
-}
-
-func TestJobsShareATransactionAndFailAlone(t *testing.T) {
-	h, _ := newHub(t)
-	hold, held := make(chan struct{}), make(chan struct{})
-	var wg sync.WaitGroup
-	wg.Go(func() {
-		_ = h.writer.do(context.Background(), func(context.Context, *conn) error {
-			close(held)
-			<-hold
-			return nil
-		})
-	})
-	<-held
-	errs := make([]error, 10)
-	for i := range errs {
-		wg.Go(func() {
-			errs[i] = h.writer.do(context.Background(), func(ctx context.Context, c *conn) error {
-				_, err := c.exec(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
-					VALUES (?, ?, '', '', '', '', '{}', 1, 1)`, fmt.Sprint("uid-", i), fmt.Sprint("name-", i/2))
-				return err
-			})
-		})
+	for _, c := range list.Clusters {
+		require.Equal(t, reports, transitions(t, h, c.UID, "drone-main"), "each report changed the state")
 	}
-	close(hold)
-	wg.Wait()
-
-	failed := 0
-	for _, err := range errs {
-		if err != nil {
-			failed++
-			require.ErrorContains(t, err, "UNIQUE constraint failed")
-		}
-	}
-	require.Equal(t, 5, failed)
-	require.Equal(t, 5, count(t, h, "cluster"))
 }
 
 func TestClosedHubTakesNoWrites(t *testing.T) {
 	h, _ := newHub(t)
-	require.NoError(t, h.Ready(t.Context()))
+	require.NoError(t, h.store.Ready(t.Context()))
 	require.NoError(t, h.Close())
-	require.ErrorIs(t, h.Ready(t.Context()), ErrClosed)
+	require.ErrorIs(t, h.store.Ready(t.Context()), store.ErrClosed)
 }

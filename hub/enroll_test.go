@@ -16,12 +16,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // newToken makes a token for drones that is good for a day.
-func newToken(t testing.TB, h *Hub, change func(*TokenScope)) bundle.EnrollToken {
+func newToken(t testing.TB, h *Hub, change func(*store.TokenScope)) bundle.EnrollToken {
 	t.Helper()
-	s := TokenScope{Type: "drone", ExpiresAt: h.now().Add(24 * time.Hour)}
+	s := store.TokenScope{Type: "drone", ExpiresAt: h.enroller.sign.now().Add(24 * time.Hour)}
 	if change != nil {
 		change(&s)
 	}
@@ -68,7 +69,7 @@ func (a *agent) heir(t testing.TB) *agent {
 
 func pemOf(t testing.TB, key crypto.PublicKey) string {
 	t.Helper()
-	pem, err := EncodePublicKey(key)
+	pem, err := bundle.MarshalPublicKey(key)
 	require.NoError(t, err)
 	return string(pem)
 }
@@ -100,7 +101,7 @@ func enroll(t testing.TB, h *Hub, request []byte) (bundle.Enrollment, hubapi.Err
 	return e, hubapi.Error{}
 }
 
-func onlyToken(t testing.TB, h *Hub) Token {
+func onlyToken(t testing.TB, h *Hub) store.Token {
 	t.Helper()
 	all, err := h.Tokens(t.Context())
 	require.NoError(t, err)
@@ -110,7 +111,7 @@ func onlyToken(t testing.TB, h *Hub) Token {
 
 func TestATokenRegistersOneAgentOnce(t *testing.T) {
 	h, c := newHub(t)
-	token := newToken(t, h, func(s *TokenScope) { s.Labels = map[string]string{"site": "north"} })
+	token := newToken(t, h, func(s *store.TokenScope) { s.Labels = map[string]string{"site": "north"} })
 	a, b := newAgent(t, "plant-7"), newAgent(t, "plant-8")
 	request := a.request(t, token)
 
@@ -140,7 +141,7 @@ func TestATokenRegistersOneAgentOnce(t *testing.T) {
 	_, refused = enroll(t, h, b.request(t, token))
 	require.Equal(t, hubapi.CodeTokenUsed, refused.Code)
 	require.Zero(t, onlyToken(t, h).Left)
-	require.Equal(t, 1, count(t, h, "cluster"))
+	require.Len(t, registered(t, h), 1)
 }
 
 func TestEnrollmentsThatAreRefused(t *testing.T) {
@@ -167,13 +168,13 @@ func TestEnrollmentsThatAreRefused(t *testing.T) {
 			return a.request(t, token)
 		}, hubapi.CodeTokenUsed},
 		{"a token for another type", func(t *testing.T, h *Hub, _ *clock) []byte {
-			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Type = "large" }))
+			return a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Type = "large" }))
 		}, hubapi.CodeWrongScope},
 		{"a token for another environment", func(t *testing.T, h *Hub, _ *clock) []byte {
-			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Environment = "prod" }))
+			return a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Environment = "prod" }))
 		}, hubapi.CodeWrongScope},
 		{"a token for another ring", func(t *testing.T, h *Hub, _ *clock) []byte {
-			return a.request(t, newToken(t, h, func(s *TokenScope) { s.Ring = "canary" }))
+			return a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Ring = "canary" }))
 		}, hubapi.CodeWrongScope},
 		{"the id of a token, and no token", func(t *testing.T, h *Hub, _ *clock) []byte {
 			r := a.asks(t)
@@ -216,7 +217,7 @@ func TestEnrollmentsThatAreRefused(t *testing.T) {
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.UID = "another" })
 		}, hubapi.CodeRetired},
 		{"a replay of before the registration was ended", func(t *testing.T, h *Hub, _ *clock) []byte {
-			request := a.request(t, newToken(t, h, func(s *TokenScope) { s.Uses = 2 }))
+			request := a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Uses = 2 }))
 			enroll(t, h, request)
 			_, err := h.RemoveCluster(t.Context(), a.UID)
 			require.NoError(t, err)
@@ -239,17 +240,17 @@ func TestEnrollmentsThatAreRefused(t *testing.T) {
 			t.Parallel()
 			h, c := newHub(t)
 			request := tt.request(t, h, c)
-			before := count(t, h, "cluster_key")
+			before := registered(t, h)
 			_, refused := enroll(t, h, request)
 			require.Equal(t, tt.want, refused.Code, refused.Message)
-			require.Equal(t, before, count(t, h, "cluster_key"), "nothing is registered")
+			require.Equal(t, before, registered(t, h), "nothing is registered")
 		})
 	}
 }
 
 func TestManyAgentsAtOnceGetNoMoreUsesThanThereAre(t *testing.T) {
 	h, _ := newHub(t)
-	token := newToken(t, h, func(s *TokenScope) { s.Uses = 3 })
+	token := newToken(t, h, func(s *store.TokenScope) { s.Uses = 3 })
 	var all sync.WaitGroup
 	for _, name := range []string{"a", "b", "c", "d", "e", "f"} {
 		request := newAgent(t, name).request(t, token)
@@ -257,26 +258,26 @@ func TestManyAgentsAtOnceGetNoMoreUsesThanThereAre(t *testing.T) {
 		all.Go(func() { _, _ = h.Enroll(t.Context(), request) })
 	}
 	all.Wait()
-	require.Equal(t, 3, count(t, h, "cluster"))
-	require.Equal(t, TokenUsedUp, onlyToken(t, h).State)
+	require.Len(t, registered(t, h), 3)
+	require.Equal(t, store.TokenUsedUp, onlyToken(t, h).State)
 }
 
 func TestTokensThatAreNotAcceptable(t *testing.T) {
 	h, _ := newHub(t)
-	good := TokenScope{Type: "drone", ExpiresAt: epoch.Add(time.Hour)}
-	for name, change := range map[string]func(*TokenScope){
-		"no type":         func(s *TokenScope) { s.Type = "" },
-		"expired already": func(s *TokenScope) { s.ExpiresAt = epoch },
-		"for ever":        func(s *TokenScope) { s.ExpiresAt = epoch.AddDate(2, 0, 0) },
-		"too many uses":   func(s *TokenScope) { s.Uses = MaxTokenUses + 1 },
-		"a hostile label": func(s *TokenScope) { s.Labels = map[string]string{"a": "\x07"} },
+	good := store.TokenScope{Type: "drone", ExpiresAt: epoch.Add(time.Hour)}
+	for name, change := range map[string]func(*store.TokenScope){
+		"no type":         func(s *store.TokenScope) { s.Type = "" },
+		"expired already": func(s *store.TokenScope) { s.ExpiresAt = epoch },
+		"for ever":        func(s *store.TokenScope) { s.ExpiresAt = epoch.AddDate(2, 0, 0) },
+		"too many uses":   func(s *store.TokenScope) { s.Uses = store.MaxTokenUses + 1 },
+		"a hostile label": func(s *store.TokenScope) { s.Labels = map[string]string{"a": "\x07"} },
 	} {
 		s := good
 		change(&s)
 		_, err := h.CreateToken(t.Context(), s)
-		require.ErrorIs(t, err, ErrInvalid, name)
+		require.ErrorIs(t, err, store.ErrInvalid, name)
 	}
-	require.ErrorIs(t, h.RevokeToken(t.Context(), "none"), ErrUnknownToken)
+	require.ErrorIs(t, h.RevokeToken(t.Context(), "none"), store.ErrUnknownToken)
 }
 
 func TestARotatedKeySpeaksForWhatCameBefore(t *testing.T) {
@@ -336,7 +337,7 @@ func TestARetiredClusterIsToldSo(t *testing.T) {
 	a.register(t, h)
 	b.register(t, h)
 	post(t, h, a.UID, a.seal(t, a.report(1, 1, item("drone", bundle.Compliant))))
-	rows := count(t, h, "transition")
+	rows := transitions(t, h, a.UID)
 
 	retired, err := h.RetireCluster(t.Context(), "plant-7", "sold in May")
 	require.NoError(t, err)
@@ -347,12 +348,12 @@ func TestARetiredClusterIsToldSo(t *testing.T) {
 	status, _, e := post(t, h, a.UID, a.seal(t, a.report(1, 2)))
 	require.Equal(t, http.StatusForbidden, status)
 	require.Equal(t, hubapi.Error{Code: hubapi.CodeRetired, Message: `cluster "uid-plant-7" was retired on 2026-11-21: sold in May`}, e)
-	result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(1, 2))}, ViaMedia)
+	result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(1, 2))}, store.ViaMedia)
 	require.NoError(t, err)
 	require.Equal(t, hubapi.CodeRetired, result.Rejected[0].Reason)
 	require.True(t, result.Rejected[0].Permanent)
 	require.Equal(t, "plant-8", onlyCluster(t, h).Name)
-	require.Equal(t, rows, count(t, h, "transition"))
+	require.Equal(t, rows, transitions(t, h, a.UID))
 	all, err := h.RetiredClusters(t.Context())
 	require.NoError(t, err)
 	require.Len(t, all, 1)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func TestImportOfSeveralClusters(t *testing.T) {
@@ -21,7 +22,7 @@ func TestImportOfSeveralClusters(t *testing.T) {
 
 	result, err := h.Import(t.Context(), [][]byte{
 		b.seal(t, b.report(1, 1)), a.seal(t, r2), stranger.seal(t, stranger.report(1, 1)), a.seal(t, r1), a.seal(t, r1), []byte("hello"),
-	}, ViaMedia)
+	}, store.ViaMedia)
 
 	require.NoError(t, err)
 	require.Equal(t, 3, result.Accepted)
@@ -31,7 +32,7 @@ func TestImportOfSeveralClusters(t *testing.T) {
 	require.Len(t, result.Rejected, 2)
 	require.Equal(t, []any{2, hubapi.CodeUnknownCluster, stranger.UID}, []any{result.Rejected[0].Index, result.Rejected[0].Reason, result.Rejected[0].Cluster})
 	require.Equal(t, []any{5, hubapi.CodeBadReport}, []any{result.Rejected[1].Index, result.Rejected[1].Reason})
-	list, err := h.Clusters(t.Context(), Filter{State: Stale})
+	list, err := h.Clusters(t.Context(), store.Filter{State: store.Stale})
 	require.NoError(t, err)
 	require.Len(t, list.Clusters, 2, "an import proves life only as of when its reports were written")
 }
@@ -42,7 +43,7 @@ func TestAcknowledgementsByMedia(t *testing.T) {
 	a.register(t, h)
 	b.register(t, h)
 	r1, r2, rb := a.report(1, 1), a.report(1, 2), b.report(1, 1)
-	_, err := h.Import(t.Context(), [][]byte{a.seal(t, r2), a.seal(t, r1), b.seal(t, rb)}, ViaMedia)
+	_, err := h.Import(t.Context(), [][]byte{a.seal(t, r2), a.seal(t, r1), b.seal(t, rb)}, store.ViaMedia)
 	require.NoError(t, err)
 	post(t, h, a.UID, a.seal(t, a.report(1, 3)))
 
@@ -60,7 +61,7 @@ func TestAcknowledgementsByMedia(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 2, acks.Reports)
 
-	_, err = h.Import(t.Context(), [][]byte{b.seal(t, rb)}, ViaMedia)
+	_, err = h.Import(t.Context(), [][]byte{b.seal(t, rb)}, store.ViaMedia)
 	require.NoError(t, err)
 	acks, err = h.Acks(t.Context())
 	require.NoError(t, err)

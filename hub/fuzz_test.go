@@ -8,13 +8,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func ringOf(t testing.TB, a *agent) keyring {
 	t.Helper()
 	kid, err := bundle.KeyID(a.Key)
 	require.NoError(t, err)
-	return keyring{current: map[string]crypto.PublicKey{kid: a.Key}}
+	return keyring{Current: map[string]crypto.PublicKey{kid: a.Key}}
 }
 
 // Nothing is taken from a body in which the cluster's key has signed nothing.
@@ -32,7 +33,7 @@ func FuzzRequest(f *testing.F) {
 		for _, u := range all {
 			_, refused := keys.open(u)
 			require.NotNil(t, refused)
-			require.Equal(t, plain(refused.Message), refused.Message)
+			require.Equal(t, store.Plain(refused.Message), refused.Message)
 		}
 	})
 }
@@ -55,14 +56,14 @@ func FuzzSignedReport(f *testing.F) {
 		if refused != nil {
 			return
 		}
-		claims, err := json.Marshal(r.body.Cluster)
+		claims, err := json.Marshal(r.Body.Cluster)
 		require.NoError(t, err)
-		said := string(claims) + r.body.Reason + r.body.Message
-		for _, it := range r.body.Items {
+		said := string(claims) + r.Body.Reason + r.Body.Message
+		for _, it := range r.Body.Items {
 			said += it.Assignment + it.Workload + it.Target + string(it.State) + it.Reason + it.Message + it.Version + it.Revision
-			_, err := json.Marshal(moment(millis(it.Since)))
+			_, err := json.Marshal(store.Moment(store.Millis(it.Since)))
 			require.NoError(t, err)
 		}
-		require.Equal(t, plain(said), said)
+		require.Equal(t, store.Plain(said), said)
 	})
 }

@@ -8,6 +8,7 @@ import (
 	"fmt"
 	"net/http"
 	"net/http/httptest"
+	"slices"
 	"sync"
 	"testing"
 	"time"
@@ -17,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
@@ -55,7 +57,7 @@ func openHub(t testing.TB, dir string, c *clock) *Hub {
 
 // agent signs reports of one cluster, as an agent does.
 type agent struct {
-	Cluster
+	store.Cluster
 	private ed25519.PrivateKey
 }
 
@@ -63,7 +65,7 @@ func newAgent(t testing.TB, name string) *agent {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	return &agent{Cluster{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev", Key: public}, private}
+	return &agent{store.Cluster{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev", Key: public}, private}
 }
 
 func (a *agent) register(t testing.TB, h *Hub) {
@@ -167,17 +169,44 @@ func acked(t testing.TB, h *Hub, envelope []byte) bundle.Ack {
 	return ack
 }
 
-// count returns the number of rows of a table.
-func count(t testing.TB, h *Hub, table string) (n int) {
+// storedReports returns the number of reports that are stored.
+func storedReports(t testing.TB, h *Hub) (n int) {
 	t.Helper()
-	require.NoError(t, h.read.QueryRowContext(t.Context(), "SELECT count(*) FROM "+table).Scan(&n))
+	for _, r := range registered(t, h) {
+		ids, err := h.store.From(t.Context(), r.UID, store.Order{}, 1<<20)
+		require.NoError(t, err)
+		n += len(ids)
+	}
 	return n
 }
 
-// onlyCluster returns the one cluster that the hub shows.
-func onlyCluster(t testing.TB, h *Hub) ClusterStatus {
+// transitions returns the length of a cluster's history, of one assignment or of all.
+func transitions(t testing.TB, h *Hub, uid string, assignments ...string) (n int) {
 	t.Helper()
-	list, err := h.Clusters(t.Context(), Filter{})
+	all, err := h.store.History(t.Context(), uid)
+	require.NoError(t, err)
+	for _, c := range all {
+		if len(assignments) == 0 || slices.Contains(assignments, c.Assignment) {
+			n++
+		}
+	}
+	return n
+}
+
+// registered returns all clusters, registered and retired, with their keys.
+func registered(t testing.TB, h *Hub) []store.Registration {
+	t.Helper()
+	all, err := h.Registrations(t.Context())
+	require.NoError(t, err)
+	retired, err := h.RetiredClusters(t.Context())
+	require.NoError(t, err)
+	return append(all, retired...)
+}
+
+// onlyCluster returns the one cluster that the hub shows.
+func onlyCluster(t testing.TB, h *Hub) store.ClusterStatus {
+	t.Helper()
+	list, err := h.Clusters(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	require.Len(t, list.Clusters, 1)
 	return list.Clusters[0]
@@ -186,7 +215,7 @@ func onlyCluster(t testing.TB, h *Hub) ClusterStatus {
 // deploymentsOf returns "assignment state" of each deployment that the hub shows.
 func deploymentsOf(t testing.TB, h *Hub) []string {
 	t.Helper()
-	list, err := h.Deployments(t.Context(), Filter{})
+	list, err := h.Deployments(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	var all []string
 	for _, d := range list.Deployments {

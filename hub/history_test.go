@@ -13,36 +13,30 @@ import (
 	"pgregory.net/rapid"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // historyOf returns for each assignment its changes in order, without rows that repeat the one before
 // them and without telling the ways of being removed apart.
 func historyOf(t testing.TB, h *Hub, uid string) map[string][]string {
 	t.Helper()
-	rows, err := h.read.QueryContext(context.Background(), `SELECT assignment, incarnation, seq, state, reason, failures FROM transition
-		WHERE cluster_id = (SELECT id FROM cluster WHERE uid = ?) ORDER BY assignment, incarnation, seq`, uid)
+	all, err := h.store.History(context.Background(), uid)
 	require.NoError(t, err)
-	defer rows.Close()
 	history, last := map[string][]string{}, map[string]string{}
-	for rows.Next() {
-		var assignment, state, reason string
-		var o order
-		var failures int64
-		require.NoError(t, rows.Scan(&assignment, &o.incarnation, &o.seq, &state, &reason, &failures))
-		what := state + " " + reason
+	for _, c := range all {
+		what := string(c.State) + " " + c.Reason
 		switch {
-		case state == string(bundle.Removed):
-			what = state
-		case failures > 0:
-			what += fmt.Sprintf(" failures=%d", failures)
+		case c.State == bundle.Removed:
+			what = string(c.State)
+		case c.Failures > 0:
+			what += fmt.Sprintf(" failures=%d", c.Failures)
 		}
-		if last[assignment] == what {
+		if last[c.Assignment] == what {
 			continue
 		}
-		last[assignment] = what
-		history[assignment] = append(history[assignment], fmt.Sprintf("%d/%d %s", o.incarnation, o.seq, what))
+		last[c.Assignment] = what
+		history[c.Assignment] = append(history[c.Assignment], fmt.Sprintf("%d/%d %s", c.At.Incarnation, c.At.Seq, what))
 	}
-	require.NoError(t, rows.Err())
 	return history
 }
 
@@ -128,7 +122,7 @@ func arrive(t *testing.T, h *Hub, name string, reports [][]bundle.Item, arrival 
 	a := newAgent(t, name)
 	a.register(t, h)
 	for _, i := range arrival {
-		result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(int64(1+i/4), int64(1+i%4), reports[i]...))}, ViaMedia)
+		result, err := h.Import(t.Context(), [][]byte{a.seal(t, a.report(int64(1+i/4), int64(1+i%4), reports[i]...))}, store.ViaMedia)
 		require.NoError(t, err)
 		require.Equal(t, 1, result.Accepted, result.Rejected)
 	}
@@ -136,11 +130,11 @@ func arrive(t *testing.T, h *Hub, name string, reports [][]bundle.Item, arrival 
 }
 
 // presentOf returns the deployments of one cluster, without which cluster it is.
-func presentOf(t *testing.T, h *Hub, uid string) []DeploymentStatus {
+func presentOf(t *testing.T, h *Hub, uid string) []store.DeploymentStatus {
 	t.Helper()
-	list, err := h.Deployments(t.Context(), Filter{})
+	list, err := h.Deployments(t.Context(), store.Filter{})
 	require.NoError(t, err)
-	var present []DeploymentStatus
+	var present []store.DeploymentStatus
 	for _, d := range list.Deployments {
 		if d.ClusterUID == uid {
 			d.Cluster, d.ClusterUID = "", ""

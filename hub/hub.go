@@ -1,55 +1,45 @@
 // Package hub receives the compliance reports of a fleet, keeps them, and answers what runs where.
 //
-// Begin with Open, register clusters with AddCluster, then Serve. A hub is one process and one folder:
-// an SQLite database and the hub's own Ed25519 key. Other processes may open the same folder at the
-// same time, to register a cluster or to import reports while the hub serves.
+// Begin with Open, register clusters with AddCluster, then Serve. A hub is one process and one folder: a database and
+// the hub's own Ed25519 key. Other processes may open the same folder at the same time, to register a cluster or to
+// import reports while the hub serves.
 //
-// What it guarantees: a report is stored only if a key registered for its own cluster signed it. An
-// acknowledgement, signed by the hub's key, is given only for reports whose transaction is on disk, and
-// an agent deletes nothing without one; so a crash at any point loses nothing. Repeats change nothing.
-// Reports are ordered by the (incarnation, seq) that the agent gave them: one that comes late adds to
-// the history and never changes the present.
+// What it guarantees: a report is stored only if a key registered for its own cluster signed it. An acknowledgement,
+// signed by the hub's key, is given only for reports whose transaction is on disk, and an agent deletes nothing without
+// one; so a crash at any point loses nothing. Repeats change nothing. Reports are ordered by the (incarnation, seq) that
+// the agent gave them: a late one adds to the history and never changes the present.
 //
-// What it does not: it keeps no copy of a report's envelope, it never contacts a cluster, and whoever
-// reaches its address may read what it shows.
+// What it does not: it keeps no copy of a report's envelope, it never contacts a cluster, and whoever reaches its
+// address may read the fleet.
+//
+// The parts have folders of their own: store is the database behind an interface, admission bounds what strangers and
+// agents may have a hub do, web shows the fleet. What agents and a hub say to each other is bundle/hubapi.
 package hub
 
 import (
-	"cmp"
 	"context"
 	"crypto"
 	"crypto/ed25519"
-	"database/sql"
 	"errors"
 	"fmt"
-	"html/template"
 	"io/fs"
 	"log/slog"
-	"net/netip"
 	"os"
 	"path/filepath"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/private"
+	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/sqlite"
 )
 
-// Errors for callers to branch on. Each is wrapped with what it is about.
-var (
-	// ErrNoHub says that a folder holds no hub.
-	ErrNoHub = errors.New("holds no hub")
-	// ErrCorrupt says that the database or the hub's key cannot be what the hub wrote.
-	ErrCorrupt = errors.New("damaged")
-	// ErrNewer says that a newer version has written the database.
-	ErrNewer = errors.New("written by a newer version of wherry")
-	// ErrUnknownCluster says that no cluster of that uid, or name, is registered.
-	ErrUnknownCluster = errors.New("not registered")
-	// ErrExists says that the name, uid or key is already registered for something else.
-	ErrExists = errors.New("already registered")
-	// ErrInvalid says that a caller's value is not acceptable.
-	ErrInvalid = errors.New("not valid")
-	// ErrClosed says that the hub has been closed.
-	ErrClosed = errors.New("hub is closed")
-)
+// ErrNoHub means that a folder holds no hub.
+var ErrNoHub = errors.New("holds no hub")
 
 // DatabaseFile is the database's name in a hub's folder.
 const DatabaseFile = "hub.db"
@@ -60,39 +50,31 @@ type Options struct {
 	Now func() time.Time
 	// Log is nil for silence.
 	Log *slog.Logger
-	// MustExist makes Open fail with ErrNoHub where it would make a new hub.
+	// MustExist makes Open fail with ErrNoHub instead of making a new hub.
 	MustExist bool
-	// ReportsPerMinute is how many reports the hub asks for in all, divided among the agents that are sending. Zero
-	// means DefaultReportsPerMinute.
-	ReportsPerMinute int
-	// Quota bounds what one cluster may have stored over HTTP. Fields that are zero are as in DefaultQuota.
-	Quota Quota
-	// TrustedProxies are the addresses of proxies whose X-Forwarded-For is believed. Bounds for each address do not hold
-	// for the proxies themselves.
-	TrustedProxies []netip.Prefix
-	// Hosts are the names, beside localhost, by which a hub that listens on loopback is asked for.
+	// Admission bounds what strangers and agents may have the hub do.
+	Admission admission.Options
+	// Hosts are the names, beside localhost, by which a hub that listens on loopback may be asked for.
 	Hosts []string
 }
 
 // Hub is an open hub. It may be used by several goroutines.
 type Hub struct {
-	now    func() time.Time
-	log    *slog.Logger
-	key    ed25519.PrivateKey
-	read   *sql.DB
-	writer *writer
-	ingest chan struct{} // holds one token for each request whose reports are being verified and stored
-	fleet  *template.Template
+	// Registry is the clusters and tokens that people have registered.
+	store.Registry
+	// Fleet is what runs where.
+	store.Fleet
 
-	enrolling chan struct{} // holds one token for each request for enrollment that is being judged
-	pacer     *pacer
-	bodies    *slots // of requests that are being received
-	proxies   []netip.Prefix
-	hosts     []string
+	store    store.Store
+	log      *slog.Logger
+	intake   intake
+	enroller enroller
+	gate     *admission.Gate
+	hosts    []string
 }
 
-// Open opens the hub in dir, and makes folder, key and database where they are missing. The caller
-// closes it.
+// Open opens the hub in dir, and makes folder, key and database if they are missing. The caller closes it. The error
+// wraps ErrNoHub, store.ErrCorrupt or store.ErrNewer.
 func Open(dir string, o Options) (*Hub, error) {
 	path := filepath.Join(dir, DatabaseFile)
 	_, err := os.Stat(path)
@@ -109,7 +91,7 @@ func Open(dir string, o Options) (*Hub, error) {
 	if o.Log == nil {
 		o.Log = slog.New(slog.DiscardHandler)
 	}
-	err = private.Keep(dir, DatabaseFile, DatabaseFile+"-wal", DatabaseFile+"-shm", KeyFile, PublicKeyFile)
+	err = private.Keep(dir, append(sqlite.Files(DatabaseFile), KeyFile, PublicKeyFile)...)
 	if errors.Is(err, fs.ErrPermission) {
 		o.Log.Warn("other users of this machine may have rights on the hub's folder, which is not this user's to change", "folder", dir, "err", err)
 	} else if err != nil {
@@ -119,65 +101,80 @@ func Open(dir string, o Options) (*Hub, error) {
 	if err != nil {
 		return nil, fmt.Errorf("hub key: %w", err)
 	}
-	if !exists {
-		if err := makePrivate(path); err != nil {
-			return nil, fmt.Errorf("hub database: %w", err)
-		}
-	}
-	fleet, err := fleetTemplate(o.Now)
-	if err != nil {
-		return nil, err
-	}
-	w, err := openWriter(path)
+	db, err := sqlite.Open(path, sqlite.Options{Now: o.Now})
 	if err != nil {
 		return nil, fmt.Errorf("hub database %s: %w", path, err)
 	}
-	read, err := openReaders(path)
-	if err != nil {
-		return nil, errors.Join(fmt.Errorf("hub database %s: %w", path, err), w.close())
-	}
-	return &Hub{
-		now: o.Now, log: o.Log, key: key, read: read, writer: w,
-		ingest: make(chan struct{}, maxIngests), fleet: fleet,
-		enrolling: make(chan struct{}, maxEnrollments),
-		pacer: newPacer(cmp.Or(o.ReportsPerMinute, DefaultReportsPerMinute),
-			Quota{cmp.Or(o.Quota.Reports, DefaultQuota.Reports), cmp.Or(o.Quota.Bytes, DefaultQuota.Bytes)}),
-		bodies:  &slots{perAddress: maxUnreadOfAddress, total: maxUnread, bytes: maxUnreadBytes},
-		proxies: o.TrustedProxies, hosts: o.Hosts,
-	}, nil
+	return join(db, key, o), nil
 }
 
-// makePrivate makes an empty file that nobody else may read, unless there is one. SQLite gives the files beside its
-// database the same mode.
-func makePrivate(path string) error {
-	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)
-	if err != nil {
-		return err
+// join returns a hub of a store and a key.
+func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
+	sign := signer{key, o.Now}
+	return &Hub{
+		Registry: s, Fleet: s, store: s, log: o.Log,
+		intake:   intake{store: s, sign: sign, log: o.Log},
+		enroller: enroller{store: s, sign: sign, log: o.Log},
+		gate:     admission.New(o.Admission),
+		hosts:    o.Hosts,
 	}
-	return f.Close()
 }
 
 // Close waits for what is being written and closes the database.
-func (h *Hub) Close() error { return errors.Join(h.read.Close(), h.writer.close()) }
+func (h *Hub) Close() error { return h.store.Close() }
 
-// PublicKey is the key that verifies the hub's acknowledgements.
-func (h *Hub) PublicKey() crypto.PublicKey { return h.key.Public() }
+// PublicKey returns the key that verifies the hub's acknowledgements.
+func (h *Hub) PublicKey() crypto.PublicKey { return h.enroller.sign.key.Public() }
 
-// Check reads the whole database and returns an error wrapping ErrCorrupt if it is damaged. It takes
-// about a second for each few hundred megabytes.
-func (h *Hub) Check(ctx context.Context) error {
-	var verdict string
-	if err := h.read.QueryRowContext(ctx, "PRAGMA quick_check(1)").Scan(&verdict); err != nil {
-		return fmt.Errorf("hub database: %w", classify(err))
-	}
-	if verdict != "ok" {
-		return fmt.Errorf("hub database: %w: %s", ErrCorrupt, verdict)
-	}
-	return nil
+// Check reads the whole database and returns an error wrapping store.ErrCorrupt if it is damaged. It takes about a
+// second for each few hundred megabytes.
+func (h *Hub) Check(ctx context.Context) error { return h.store.Check(ctx) }
+
+// Import verifies and stores envelopes of reports of any clusters. When it returns nil, all reports that the result
+// counts as accepted or duplicate are on disk; with an error some may be, and importing again is safe.
+func (h *Hub) Import(ctx context.Context, envelopes [][]byte, via store.Via) (ImportResult, error) {
+	return h.intake.importAll(ctx, envelopes, via)
 }
 
-// Ready returns nil if the database gives the lock that a write needs.
-func (h *Hub) Ready(ctx context.Context) error {
-	// Beginning and ending a transaction is the proof; nothing is to be changed.
-	return h.writer.do(ctx, func(context.Context, *conn) error { return nil })
+// Collect stores the reports of all registered clusters that lie in a registry, and puts a signed acknowledgement beside
+// those of each cluster that had new ones. The rules are those of Import. Reports that were collected before are not
+// fetched again. Several may collect at once. With an error, the reports that the result counts are stored, and the
+// clusters that it does not name could not be read.
+func (h *Hub) Collect(ctx context.Context, from oci.Store) (ImportResult, error) {
+	return h.intake.collectAll(ctx, from, h.Registry)
+}
+
+// Acks returns signed acknowledgements of the stored reports that came by media and were not passed to MarkExported
+// since, for the clusters with the given uids, or for all.
+func (h *Hub) Acks(ctx context.Context, uids ...string) (*Acks, error) {
+	return h.intake.owed(ctx, uids)
+}
+
+// MarkExported notes that the acknowledgements have been written to the medium. A report that is imported again
+// afterwards is owed one again.
+func (h *Hub) MarkExported(ctx context.Context, a *Acks) error { return h.intake.markExported(ctx, a) }
+
+// Enroll does what an agent's request asks for, if it may: registers the agent by a token, or replaces its key. It
+// returns the signed answer. The same request again is answered again and changes nothing. The error is a
+// *hubapi.Error if the hub understands the request and refuses it.
+func (h *Hub) Enroll(ctx context.Context, envelope []byte) ([]byte, error) {
+	return h.enroller.enroll(ctx, envelope)
+}
+
+// ParseRequest verifies a request that came as a file, and returns it with its id and the cluster that it asks to be
+// registered as. The error wraps store.ErrInvalid, or is a *hubapi.Error.
+func (h *Hub) ParseRequest(envelope []byte) (bundle.EnrollmentRequest, digest.Digest, store.Cluster, error) {
+	return h.enroller.parse(envelope)
+}
+
+// AnswerRequest returns the signed statement that the cluster of this uid is registered, as the answer to the request of
+// that id. The error wraps store.ErrUnknownCluster.
+func (h *Hub) AnswerRequest(ctx context.Context, uid string, request digest.Digest) ([]byte, error) {
+	return h.enroller.answer(ctx, uid, request)
+}
+
+// CreateToken makes a token and returns it. Nobody can do that again: the hub keeps no secret of it. The error wraps
+// store.ErrInvalid.
+func (h *Hub) CreateToken(ctx context.Context, s store.TokenScope) (bundle.EnrollToken, error) {
+	return h.enroller.createToken(ctx, s)
 }

@@ -3,20 +3,23 @@ package hub
 import (
 	"bytes"
 	"compress/gzip"
+	"context"
 	"encoding/json"
-	"fmt"
+	"errors"
 	"net/http"
 	"net/http/httptest"
 	"strings"
+	"syscall"
 	"testing"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
-	"modernc.org/sqlite"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func TestReportIsStoredAndAcknowledged(t *testing.T) {
@@ -28,10 +31,10 @@ func TestReportIsStoredAndAcknowledged(t *testing.T) {
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, r))
 
 	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, hubapi.Receipt{Ack: receipt.Ack, Accepted: 1, Rejected: []hubapi.Rejection{}, Pace: hubapi.Pace{ReportsPerMinute: DefaultReportsPerMinute}}, receipt)
+	require.Equal(t, hubapi.Receipt{Ack: receipt.Ack, Accepted: 1, Rejected: []hubapi.Rejection{}, Pace: hubapi.Pace{ReportsPerMinute: admission.DefaultReportsPerMinute}}, receipt)
 	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: epoch, Reports: []digest.Digest{idOf(t, r)}}, acked(t, h, receipt.Ack))
 	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
-	require.Equal(t, ClusterStatus{
+	require.Equal(t, store.ClusterStatus{
 		UID: a.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev", State: bundle.Compliant, Since: epoch,
 		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: epoch,
 	}, onlyCluster(t, h))
@@ -59,7 +62,7 @@ func TestRepeatsChangeNothingAndAreAcknowledged(t *testing.T) {
 	require.Equal(t, 1, receipt.Accepted)
 	require.Equal(t, 1, receipt.Duplicates)
 	require.Equal(t, []digest.Digest{idOf(t, one), idOf(t, two)}, acked(t, h, receipt.Ack).Reports)
-	require.Equal(t, 2, count(t, h, "report"))
+	require.Equal(t, 2, storedReports(t, h))
 }
 
 func TestLateReportAddsHistoryAndLeavesThePresent(t *testing.T) {
@@ -67,7 +70,7 @@ func TestLateReportAddsHistoryAndLeavesThePresent(t *testing.T) {
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	post(t, h, a.UID, a.seal(t, a.report(2, 5, item("drone", bundle.Compliant))))
-	before, rows := onlyCluster(t, h), count(t, h, "transition")
+	before, rows := onlyCluster(t, h), transitions(t, h, a.UID)
 
 	_, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(2, 4, item("drone", bundle.Failed), item("radar", bundle.Applying))),
 		a.seal(t, a.report(1, 99, item("drone", bundle.Pending))))
@@ -75,7 +78,7 @@ func TestLateReportAddsHistoryAndLeavesThePresent(t *testing.T) {
 	require.Equal(t, 2, receipt.Accepted)
 	require.Equal(t, before, onlyCluster(t, h))
 	require.Equal(t, []string{"drone-main compliant"}, deploymentsOf(t, h))
-	require.Greater(t, count(t, h, "transition"), rows)
+	require.Greater(t, transitions(t, h, a.UID), rows)
 }
 
 func TestConflictIsRefusedAndSaid(t *testing.T) {
@@ -107,7 +110,7 @@ func TestRefusals(t *testing.T) {
 	ofStranger := stranger.report(1, 1)
 	ofStranger.Cluster.UID = a.UID
 	long := a.report(1, 1)
-	long.Cluster.Name = strings.Repeat("x", maxText+1)
+	long.Cluster.Name = strings.Repeat("x", store.MaxText+1)
 	twice := a.report(1, 1, item("drone", bundle.Failed), item("drone", bundle.Compliant))
 	foreign, err := bundle.SealEnvelope(bundle.PayloadTypeAck, []byte("{}"), a.private)
 	require.NoError(t, err)
@@ -150,8 +153,8 @@ func TestRefusals(t *testing.T) {
 				require.Equal(t, tt.code, e.Code, e.Message)
 			}
 			require.Empty(t, receipt.Ack)
-			require.Zero(t, count(t, h, "report"))
-			require.Zero(t, count(t, h, "deployment"))
+			require.Zero(t, storedReports(t, h))
+			require.Empty(t, deploymentsOf(t, h))
 		})
 	}
 }
@@ -243,63 +246,40 @@ func TestCompressedRequests(t *testing.T) {
 	require.Equal(t, http.StatusRequestEntityTooLarge, send(make([]byte, hubapi.MaxInflatedBytes+1)).Code, "a bomb is not unpacked")
 }
 
-func TestFailedCommitGivesNoAcknowledgement(t *testing.T) {
-	h, _ := newHub(t)
-	a := newAgent(t, "plant-7")
-	a.register(t, h)
-	envelope := a.seal(t, a.report(1, 1, item("drone", bundle.Compliant)))
-	failCommits(t, h, true)
-
-	status, receipt, e := post(t, h, a.UID, envelope)
-
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Equal(t, hubapi.CodeUnavailable, e.Code)
-	require.Empty(t, receipt.Ack)
-	require.Zero(t, count(t, h, "report"))
-
-	failCommits(t, h, false)
-	status, receipt, _ = post(t, h, a.UID, envelope)
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, 1, receipt.Accepted, "nothing of the failed attempt is left")
+// failing is a store that cannot write. Those of hub/store/sqlite whose commits fail, or whose disk is full, are tested
+// there.
+type failing struct {
+	store.Store
+	err error
 }
 
-// failCommits has SQLite turn every commit of the writer into a rollback.
-func failCommits(t *testing.T, h *Hub, fail bool) {
-	t.Helper()
-	require.NoError(t, h.writer.conn.Raw(func(c any) error {
-		var verdict int32
-		if fail {
-			verdict = 1
-		}
-		c.(sqlite.HookRegisterer).RegisterCommitHook(func() int32 { return verdict })
-		return nil
-	}))
+func (f *failing) Ingest(ctx context.Context, b store.Batch) (store.Outcome, error) {
+	if f.err != nil {
+		return store.Outcome{}, f.err
+	}
+	return f.Store.Ingest(ctx, b)
 }
 
-func TestFullDiskGivesNoAcknowledgement(t *testing.T) {
-	h, _ := newHub(t)
-	a := newAgent(t, "plant-7")
-	a.register(t, h)
-	var pages int
-	require.NoError(t, h.read.QueryRowContext(t.Context(), "PRAGMA page_count").Scan(&pages))
-	limit := func(pages int) {
-		_, err := h.writer.conn.ExecContext(t.Context(), fmt.Sprintf("PRAGMA max_page_count = %d", pages))
-		require.NoError(t, err)
-	}
-	limit(pages)
-	var items []bundle.Item
-	for i := range 200 {
-		items = append(items, item(fmt.Sprintf("workload-%d", i), bundle.Compliant))
-	}
-	envelope := a.seal(t, a.report(1, 1, items...))
+func TestAFailedStoreGivesNoAcknowledgement(t *testing.T) {
+	for _, failure := range []error{errors.New("constraint failed"), syscall.ENOSPC, store.ErrClosed} {
+		h, _ := newHub(t)
+		a := newAgent(t, "plant-7")
+		a.register(t, h)
+		f := &failing{h.store, failure}
+		h.intake.store = f
+		envelope := a.seal(t, a.report(1, 1, item("drone", bundle.Compliant)))
 
-	status, receipt, _ := post(t, h, a.UID, envelope)
-	require.Equal(t, http.StatusServiceUnavailable, status)
-	require.Empty(t, receipt.Ack)
-	require.Zero(t, count(t, h, "report"))
+		status, receipt, e := post(t, h, a.UID, envelope)
 
-	limit(1 << 20)
-	status, receipt, _ = post(t, h, a.UID, envelope)
-	require.Equal(t, http.StatusOK, status)
-	require.Equal(t, 1, receipt.Accepted)
+		require.Equal(t, http.StatusServiceUnavailable, status)
+		require.Equal(t, hubapi.CodeUnavailable, e.Code)
+		require.Empty(t, receipt.Ack)
+		require.NotContains(t, e.Message, failure.Error(), "what went wrong inside is for the log")
+		require.Zero(t, storedReports(t, h))
+
+		f.err = nil
+		status, receipt, _ = post(t, h, a.UID, envelope)
+		require.Equal(t, http.StatusOK, status)
+		require.Equal(t, 1, receipt.Accepted, "nothing of the failed attempt is left")
+	}
 }

@@ -10,6 +10,10 @@ import (
 	"io/fs"
 	"os"
 	"path/filepath"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // The hub's key pair in its folder: PKCS #8 and SubjectPublicKeyInfo, both in PEM.
@@ -24,7 +28,7 @@ func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, KeyFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
 		if exists {
-			return nil, fmt.Errorf("%s: %w: it is missing beside the database", path, ErrCorrupt)
+			return nil, fmt.Errorf("%s: %w: it is missing beside the database", path, store.ErrCorrupt)
 		}
 		if err := makeKey(path); err != nil {
 			return nil, err
@@ -34,7 +38,7 @@ func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	public, err := EncodePublicKey(key.Public())
+	public, err := bundle.MarshalPublicKey(key.Public())
 	if err != nil {
 		return nil, err
 	}
@@ -71,15 +75,15 @@ func readKey(path string) (ed25519.PrivateKey, error) {
 	}
 	block, _ := pem.Decode(data)
 	if block == nil {
-		return nil, fmt.Errorf("%s: %w: it holds no PEM block", path, ErrCorrupt)
+		return nil, fmt.Errorf("%s: %w: it holds no PEM block", path, store.ErrCorrupt)
 	}
 	parsed, err := x509.ParsePKCS8PrivateKey(block.Bytes)
 	if err != nil {
-		return nil, fmt.Errorf("%s: %w: %v", path, ErrCorrupt, err)
+		return nil, fmt.Errorf("%s: %w: %v", path, store.ErrCorrupt, err)
 	}
 	key, ok := parsed.(ed25519.PrivateKey)
 	if !ok {
-		return nil, fmt.Errorf("%s: %w: it holds a %T, not an Ed25519 key", path, ErrCorrupt, parsed)
+		return nil, fmt.Errorf("%s: %w: it holds a %T, not an Ed25519 key", path, store.ErrCorrupt, parsed)
 	}
 	return key, nil
 }
@@ -106,4 +110,26 @@ func writeFile(path string, data []byte, mode fs.FileMode, place func(from, to s
 		return err
 	}
 	return errors.Join(d.Sync(), d.Close())
+}
+
+// ParseReportKey reads the public half of an agent's report key in PEM. The error wraps store.ErrInvalid.
+func ParseReportKey(data []byte) (ed25519.PublicKey, error) {
+	block, rest := pem.Decode(data)
+	switch {
+	case block == nil:
+		return nil, fmt.Errorf("report key: %w: it holds no PEM block", store.ErrInvalid)
+	case strings.Contains(block.Type, "PRIVATE KEY"):
+		return nil, fmt.Errorf("report key: %w: it is a private key, which should not leave its machine; give the public half", store.ErrInvalid)
+	case len(strings.TrimSpace(string(rest))) > 0:
+		return nil, fmt.Errorf("report key: %w: something follows the first PEM block", store.ErrInvalid)
+	}
+	parsed, err := bundle.ParsePublicKey(block.Bytes)
+	if err != nil {
+		return nil, fmt.Errorf("report key: %w: %v", store.ErrInvalid, err)
+	}
+	key, ok := parsed.(ed25519.PublicKey)
+	if !ok {
+		return nil, fmt.Errorf("report key: %w: it is a %T, and agents sign reports with Ed25519", store.ErrInvalid, parsed)
+	}
+	return key, nil
 }

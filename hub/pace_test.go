@@ -2,12 +2,14 @@ package hub
 
 import (
 	"bytes"
+	"context"
 	"encoding/json"
 	"fmt"
 	"net/http"
 	"net/http/httptest"
 	"strconv"
 	"testing"
+	"testing/synctest"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -15,55 +17,55 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/admission"
 )
 
-func TestPaceDividesWhatAHubTakesAmongThoseWhoSend(t *testing.T) {
-	p := newPacer(1000, DefaultQuota)
-	at := epoch
-	require.EqualValues(t, 1000, p.pace("a", at).ReportsPerMinute)
-	require.EqualValues(t, 1000, p.pace("a", at).ReportsPerMinute)
-	for i := range 9 {
-		p.pace(fmt.Sprint(i), at)
-	}
-	require.EqualValues(t, 100, p.pace("a", at).ReportsPerMinute)
-	at = at.Add(time.Minute)
-	require.EqualValues(t, 100, p.pace("a", at).ReportsPerMinute, "those of the last minute may not have ended")
-	at = at.Add(time.Minute)
-	require.EqualValues(t, 1000, p.pace("a", at).ReportsPerMinute)
-	for i := range 5000 {
-		p.pace(fmt.Sprint(i), at)
-	}
-	require.EqualValues(t, 1, p.pace("a", at).ReportsPerMinute)
-	require.EqualValues(t, 1000, p.pace("a", at.Add(-time.Hour)).ReportsPerMinute, "a clock that is set back")
-}
-
-func TestReceiptsHoldAPaceAndABusyHubSaysWhenToComeBack(t *testing.T) {
+func TestReceiptsHoldAPace(t *testing.T) {
 	h, _ := newHub(t)
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1, item("web", bundle.Compliant))))
 	require.Equal(t, http.StatusOK, status)
-	require.EqualValues(t, DefaultReportsPerMinute, receipt.Pace.ReportsPerMinute)
+	require.EqualValues(t, admission.DefaultReportsPerMinute, receipt.Pace.ReportsPerMinute)
+}
 
-	h.pacer.requests += maxRequests
-	wait, e := postTooMuch(t, h, a, a.report(1, 2))
-	require.Equal(t, hubapi.CodeBusy, e.Code)
-	require.GreaterOrEqual(t, wait, minRetry)
-	require.LessOrEqual(t, wait, maxRetry, "whole seconds, rounded up")
-	h.pacer.requests -= maxRequests
-	status, _, _ = post(t, h, a.UID, a.seal(t, a.report(1, 2)))
-	require.Equal(t, http.StatusOK, status)
-	require.Zero(t, h.pacer.requests)
+func TestABusyHubSaysWhenToComeBack(t *testing.T) {
+	dir := t.TempDir()
+	synctest.Test(t, func(t *testing.T) {
+		h, err := Open(dir, Options{})
+		require.NoError(t, err)
+		defer h.Close()
+		a := newAgent(t, "plant-7")
+		a.register(t, h)
+		ctx, cancel := context.WithCancel(t.Context())
+		for range 512 { // as many requests as may wait to be stored
+			go func() {
+				if end, err := h.gate.BeginReports(ctx); err == nil {
+					<-ctx.Done()
+					end()
+				}
+			}()
+		}
+		synctest.Wait()
+		wait, e := postTooMuch(t, h, a, a.report(1, 2))
+		require.Equal(t, hubapi.CodeBusy, e.Code)
+		require.GreaterOrEqual(t, wait, 5*time.Second)
+		require.LessOrEqual(t, wait, time.Minute, "whole seconds, rounded up")
+		cancel()
+		synctest.Wait()
+		status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2)))
+		require.Equal(t, http.StatusOK, status)
+	})
 }
 
 // postTooMuch posts reports that the hub sends back, and returns for how long and why.
 func postTooMuch(t *testing.T, h *Hub, a *agent, reports ...bundle.Report) (time.Duration, hubapi.Error) {
 	t.Helper()
-	before := count(t, h, "report")
+	before := storedReports(t, h)
 	w := httptest.NewRecorder()
 	h.Handler().ServeHTTP(w, httptest.NewRequest(http.MethodPost, "/v1/clusters/"+a.UID+"/reports", bytes.NewReader(requestOf(t, a.sealAll(t, reports)...))))
 	require.Equal(t, http.StatusTooManyRequests, w.Code, w.Body)
-	require.Equal(t, before, count(t, h, "report"), "nothing is stored")
+	require.Equal(t, before, storedReports(t, h), "nothing is stored")
 	require.NotContains(t, w.Body.String(), "ack")
 	seconds, err := strconv.Atoi(w.Header().Get("Retry-After"))
 	require.NoError(t, err)
@@ -91,19 +93,18 @@ func (a *agent) numbered(seq int64, n int) (reports []bundle.Report) {
 func TestAClusterThatSendsTooMuchIsSentBack(t *testing.T) {
 	for _, tt := range []struct {
 		name    string
-		options Options
+		options admission.Options
 		first   int // reports that are taken at once
 		bound   string
 		wait    time.Duration // at least
 	}{
-		{"faster than its pace", Options{ReportsPerMinute: 10}, 30, "10 reports a minute", 2*time.Minute + time.Second},
-		{"more reports than its quota", Options{Quota: Quota{Reports: 6}}, 6, "6 reports an hour", time.Second},
-		{"more bytes than its quota", Options{Quota: Quota{Bytes: 1000}}, 3, "1000 bytes an hour", time.Hour},
+		{"faster than its pace", admission.Options{ReportsPerMinute: 10}, 30, "10 reports a minute", 2*time.Minute + time.Second},
+		{"more reports than its quota", admission.Options{Quota: admission.Quota{Reports: 6}}, 6, "6 reports an hour", time.Second},
+		{"more bytes than its quota", admission.Options{Quota: admission.Quota{Bytes: 1000}}, 3, "1000 bytes an hour", time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
 			c := &clock{now: epoch}
-			tt.options.Now = c.Now
-			h, err := Open(t.TempDir(), tt.options)
+			h, err := Open(t.TempDir(), Options{Now: c.Now, Admission: tt.options})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = h.Close() })
 			a, other := newAgent(t, "plant-7"), newAgent(t, "plant-8")
@@ -128,7 +129,7 @@ func TestAClusterThatSendsTooMuchIsSentBack(t *testing.T) {
 }
 
 func TestAStrangerTakesNothingFromAClustersQuota(t *testing.T) {
-	h, err := Open(t.TempDir(), Options{Quota: Quota{Reports: 1}})
+	h, err := Open(t.TempDir(), Options{Admission: admission.Options{Quota: admission.Quota{Reports: 1}}})
 	require.NoError(t, err)
 	t.Cleanup(func() { _ = h.Close() })
 	a, stranger := newAgent(t, "plant-7"), newAgent(t, "plant-7")
@@ -157,9 +158,9 @@ func TestOneKeyFillsNoMoreThanItsQuota(t *testing.T) {
 		for _, e := range envelopes {
 			taken += len(e)
 		}
-		require.LessOrEqual(t, taken, DefaultQuota.Bytes+hubapi.MaxRequestBytes)
+		require.LessOrEqual(t, taken, admission.DefaultQuota.Bytes+hubapi.MaxRequestBytes)
 	}
-	require.LessOrEqual(t, count(t, h, "report"), DefaultQuota.Reports+50)
+	require.LessOrEqual(t, storedReports(t, h), admission.DefaultQuota.Reports+50)
 }
 
 func TestAMonthOfReportsIsTakenAtOnce(t *testing.T) {
@@ -178,33 +179,4 @@ func TestAMonthOfReportsIsTakenAtOnce(t *testing.T) {
 		require.Equal(t, 30, receipt.Accepted)
 		c.add(30 * 24 * time.Hour)
 	}
-}
-
-func TestAFailedStoreCostsNothing(t *testing.T) {
-	p := newPacer(1000, Quota{Reports: 10, Bytes: 1000})
-	for range 5 {
-		done, err := p.charge("a", make([]received, 10), epoch)
-		require.NoError(t, err)
-		done(false)
-	}
-	require.NoError(t, p.check("a", epoch))
-	p.note("b", epoch.Add(time.Minute))
-	require.Empty(t, p.accounts, "what is full is forgotten")
-}
-
-func TestOneClusterDoesNotHoldUpTheOthers(t *testing.T) {
-	p := newPacer(1000, DefaultQuota)
-	var ends []func(bool)
-	for range maxStoring {
-		done, err := p.charge("a", make([]received, 1), epoch)
-		require.NoError(t, err)
-		ends = append(ends, done)
-	}
-	_, err := p.charge("a", make([]received, 1), epoch)
-	require.ErrorIs(t, err, errBusy)
-	_, err = p.charge("b", make([]received, 1), epoch)
-	require.NoError(t, err)
-	ends[0](true)
-	_, err = p.charge("a", make([]received, 1), epoch)
-	require.NoError(t, err)
 }

@@ -14,6 +14,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/web"
 )
 
 func page(h *Hub, path string) *httptest.ResponseRecorder {
@@ -35,7 +37,7 @@ func TestFleetPage(t *testing.T) {
 
 	w = page(h, "/?limit=1&environment=dev")
 	require.Contains(t, w.Body.String(), `href="/?after=a-good&amp;environment=dev&amp;limit=1"`)
-	require.Contains(t, page(h, "/?type=none").Body.String(), "None of the clusters is like this")
+	require.Contains(t, page(h, "/?type=none").Body.String(), "No clusters match")
 	require.Equal(t, http.StatusBadRequest, page(h, "/?state=complaint").Code)
 	require.Equal(t, http.StatusOK, page(h, "/style.css").Code)
 	require.Equal(t, http.StatusNotFound, page(h, "/fleet").Code)
@@ -52,7 +54,7 @@ func TestDeploymentsPage(t *testing.T) {
 	require.Contains(t, page(h, "/?type=drone").Body.String(), `href="/deployments?type=drone"`)
 	require.Contains(t, page(h, "/").Body.String(), `href="/deployments?environment=dev&amp;type=drone&amp;state=failed">in its deployments`)
 	require.Contains(t, page(h, "/deployments?limit=1&state=compliant").Body.String(), `href="/deployments?after=a-good%2Fdrone-main&amp;limit=1&amp;state=compliant"`)
-	require.Contains(t, page(h, "/deployments?workload=none").Body.String(), "None of the deployments is like this")
+	require.Contains(t, page(h, "/deployments?workload=none").Body.String(), "No deployments match")
 	require.Equal(t, http.StatusBadRequest, page(h, "/deployments?state=complaint").Code)
 }
 
@@ -93,12 +95,12 @@ func TestHostileTextStaysText(t *testing.T) {
 		fmt.Fprintf(w, `{"%s":[{"name":"x\u001b[2J","cluster":"x\u001b[2J","state":"a\u009b","labels":{"\u001b":"\u202e"},"observed":{"digest":"\u001b"}}]}`, what)
 	}))
 	defer server.Close()
-	clusters, err := Client{URL: server.URL}.Clusters(t.Context(), Filter{})
+	clusters, err := web.Client{URL: server.URL}.Clusters(t.Context(), store.Filter{})
 	require.NoError(t, err)
-	deployments, err := Client{URL: server.URL}.Deployments(t.Context(), Filter{})
+	deployments, err := web.Client{URL: server.URL}.Deployments(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	said := fmt.Sprint(clusters, *clusters.Clusters[0].Observed, deployments)
-	require.Equal(t, said, plain(said), "what another hub says is made plain as well")
+	require.Equal(t, said, store.Plain(said), "what another hub says is made plain as well")
 }
 
 func TestHealth(t *testing.T) {

@@ -13,6 +13,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/web"
 )
 
 // fleet registers four clusters: one compliant, one failed, one that never reported, one gone silent.
@@ -37,20 +39,20 @@ func TestFilters(t *testing.T) {
 	h := fleet(t)
 	tests := []struct {
 		name        string
-		filter      Filter
+		filter      store.Filter
 		clusters    string
 		deployments string
 	}{
-		{"all", Filter{}, "a-good b-bad c-new d-silent", "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone"},
-		{"an environment", Filter{Environment: "prod"}, "d-silent", "d-silent/drone"},
-		{"a cluster type", Filter{Type: "drone"}, "a-good b-bad c-new", "a-good/drone a-good/radar b-bad/drone b-bad/radar"},
-		{"a workload", Filter{Workload: "radar"}, "a-good b-bad", "a-good/radar b-bad/radar"},
-		{"failed", Filter{State: bundle.Failed}, "b-bad", "b-bad/drone"},
-		{"compliant, which a silent one is not", Filter{State: bundle.Compliant}, "a-good", "a-good/drone a-good/radar b-bad/radar"},
-		{"stale", Filter{State: Stale}, "d-silent", "d-silent/drone"},
-		{"unreported", Filter{State: Unreported}, "c-new", ""},
-		{"several at once", Filter{Environment: "dev", Type: "drone", Workload: "drone", State: bundle.Failed}, "b-bad", "b-bad/drone"},
-		{"a hostile value", Filter{Type: "' OR 1=1 --"}, "", ""},
+		{"all", store.Filter{}, "a-good b-bad c-new d-silent", "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone"},
+		{"an environment", store.Filter{Environment: "prod"}, "d-silent", "d-silent/drone"},
+		{"a cluster type", store.Filter{Type: "drone"}, "a-good b-bad c-new", "a-good/drone a-good/radar b-bad/drone b-bad/radar"},
+		{"a workload", store.Filter{Workload: "radar"}, "a-good b-bad", "a-good/radar b-bad/radar"},
+		{"failed", store.Filter{State: bundle.Failed}, "b-bad", "b-bad/drone"},
+		{"compliant, which a silent one is not", store.Filter{State: bundle.Compliant}, "a-good", "a-good/drone a-good/radar b-bad/radar"},
+		{"stale", store.Filter{State: store.Stale}, "d-silent", "d-silent/drone"},
+		{"unreported", store.Filter{State: store.Unreported}, "c-new", ""},
+		{"several at once", store.Filter{Environment: "dev", Type: "drone", Workload: "drone", State: bundle.Failed}, "b-bad", "b-bad/drone"},
+		{"a hostile value", store.Filter{Type: "' OR 1=1 --"}, "", ""},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -62,12 +64,12 @@ func TestFilters(t *testing.T) {
 			require.Equal(t, tt.deployments, deploymentNames(deployments))
 		})
 	}
-	_, err := h.Clusters(t.Context(), Filter{State: "complaint"})
-	require.ErrorIs(t, err, ErrInvalid)
+	_, err := h.Clusters(t.Context(), store.Filter{State: "complaint"})
+	require.ErrorIs(t, err, store.ErrInvalid)
 	require.ErrorContains(t, err, "compliant")
 }
 
-func clusterNames(list ClusterList) string {
+func clusterNames(list store.ClusterList) string {
 	var names []string
 	for _, c := range list.Clusters {
 		names = append(names, c.Name)
@@ -75,7 +77,7 @@ func clusterNames(list ClusterList) string {
 	return strings.Join(names, " ")
 }
 
-func deploymentNames(list DeploymentList) string {
+func deploymentNames(list store.DeploymentList) string {
 	var names []string
 	for _, d := range list.Deployments {
 		names = append(names, d.Cluster+"/"+d.Workload)
@@ -85,11 +87,11 @@ func deploymentNames(list DeploymentList) string {
 
 func TestSilentClustersAreStale(t *testing.T) {
 	h := fleet(t)
-	list, err := h.Clusters(t.Context(), Filter{Environment: "prod"})
+	list, err := h.Clusters(t.Context(), store.Filter{Environment: "prod"})
 	require.NoError(t, err)
-	require.Equal(t, Stale, list.Clusters[0].State)
+	require.Equal(t, store.Stale, list.Clusters[0].State)
 	require.Equal(t, "stale (was compliant)", list.Clusters[0].ShownState())
-	deployments, err := h.Deployments(t.Context(), Filter{Environment: "prod"})
+	deployments, err := h.Deployments(t.Context(), store.Filter{Environment: "prod"})
 	require.NoError(t, err)
 	require.Equal(t, "stale (was compliant)", deployments.Deployments[0].ShownState())
 }
@@ -103,7 +105,7 @@ func TestExpectedIntervalOfACluster(t *testing.T) {
 	c.add(90 * 24 * time.Hour)
 	require.Equal(t, bundle.Compliant, onlyCluster(t, h).State)
 	c.add(time.Second)
-	require.Equal(t, Stale, onlyCluster(t, h).State)
+	require.Equal(t, store.Stale, onlyCluster(t, h).State)
 }
 
 func TestWhatTheAgentClaimsDoesNotMoveACluster(t *testing.T) {
@@ -145,17 +147,17 @@ func TestListsOverHTTPPageByPage(t *testing.T) {
 	server := httptest.NewServer(h.Handler())
 	defer server.Close()
 
-	var first ClusterList
+	var first store.ClusterList
 	get(t, server.URL+"/v1/clusters?limit=3", http.StatusOK, &first)
 	require.Equal(t, "a-good b-bad c-new", clusterNames(first))
-	var second ClusterList
+	var second store.ClusterList
 	get(t, server.URL+"/v1/clusters?limit=3&after="+first.Next, http.StatusOK, &second)
 	require.Equal(t, "d-silent", clusterNames(second))
 	require.Empty(t, second.Next)
 
 	seen, after := "", ""
 	for range 5 {
-		var page DeploymentList
+		var page store.DeploymentList
 		get(t, server.URL+"/v1/deployments?limit=1&after="+after, http.StatusOK, &page)
 		seen += deploymentNames(page) + " "
 		after = page.Next
@@ -193,24 +195,24 @@ func TestClientReadsAllPages(t *testing.T) {
 		h.Handler().ServeHTTP(w, r)
 	}))
 	defer server.Close()
-	client := Client{URL: server.URL + "/"}
+	client := web.Client{URL: server.URL + "/"}
 
-	want, err := h.Clusters(t.Context(), Filter{})
+	want, err := h.Clusters(t.Context(), store.Filter{})
 	require.NoError(t, err)
-	got, err := client.Clusters(t.Context(), Filter{})
+	got, err := client.Clusters(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	require.Equal(t, want, got)
-	wantDeployments, err := h.Deployments(t.Context(), Filter{Workload: "drone"})
+	wantDeployments, err := h.Deployments(t.Context(), store.Filter{Workload: "drone"})
 	require.NoError(t, err)
-	gotDeployments, err := client.Deployments(t.Context(), Filter{Workload: "drone"})
+	gotDeployments, err := client.Deployments(t.Context(), store.Filter{Workload: "drone"})
 	require.NoError(t, err)
 	require.Equal(t, wantDeployments, gotDeployments)
 
-	_, err = client.Clusters(t.Context(), Filter{State: "complaint"})
-	require.ErrorIs(t, err, ErrInvalid)
+	_, err = client.Clusters(t.Context(), store.Filter{State: "complaint"})
+	require.ErrorIs(t, err, store.ErrInvalid)
 	for _, url := range []string{"", "localhost:8080", "ftp://x", "http://"} {
-		_, err = Client{URL: url}.Clusters(t.Context(), Filter{})
-		require.ErrorIs(t, err, ErrInvalid, url)
+		_, err = web.Client{URL: url}.Clusters(t.Context(), store.Filter{})
+		require.ErrorIs(t, err, store.ErrInvalid, url)
 	}
 }
 
@@ -223,14 +225,14 @@ func TestAnswersThatAreNoHubs(t *testing.T) {
 		fmt.Fprint(w, "<html>")
 	}))
 	defer server.Close()
-	_, err := Client{URL: server.URL}.Clusters(t.Context(), Filter{})
+	_, err := web.Client{URL: server.URL}.Clusters(t.Context(), store.Filter{})
 	require.ErrorContains(t, err, "not a hub's")
-	_, err = Client{URL: server.URL}.Deployments(t.Context(), Filter{})
+	_, err = web.Client{URL: server.URL}.Deployments(t.Context(), store.Filter{})
 	require.ErrorContains(t, err, "418")
 	require.NotContains(t, err.Error(), "\x1b")
 
 	secure := httptest.NewTLSServer(http.NotFoundHandler())
 	defer secure.Close()
-	_, err = Client{URL: strings.Replace(secure.URL, "https", "http", 1)}.Clusters(t.Context(), Filter{})
+	_, err = web.Client{URL: strings.Replace(secure.URL, "https", "http", 1)}.Clusters(t.Context(), store.Filter{})
 	require.ErrorContains(t, err, "it answered 400 Bad Request: Client sent an HTTP request to an HTTPS server.")
 }

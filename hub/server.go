@@ -2,16 +2,17 @@ package hub
 
 import (
 	"context"
-	"encoding/json"
 	"errors"
 	"fmt"
 	"log/slog"
-	"math/rand/v2"
 	"net"
 	"net/http"
 	"time"
 
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/web"
 )
 
 // Serve answers on l, which it closes, until ctx ends; then it lets running requests finish for ten
@@ -19,19 +20,19 @@ import (
 func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 	handler := h.Handler()
 	if a, ok := l.Addr().(*net.TCPAddr); ok && a.IP.IsLoopback() {
-		handler = onlyNamed(h.hosts, handler)
+		handler = admission.OnlyNamed(h.hosts, handler)
 	}
 	server := &http.Server{
 		Handler: handler,
 		// For a TLS handshake of 5 KB too, at 1 KB a second.
 		ReadHeaderTimeout: 30 * time.Second,
-		// The last resort: Handler and readBody set the deadlines of each request.
+		// The last resort: Handler and admission.Gate set the deadlines of each request.
 		ReadTimeout:    hubapi.MaxBodyTime + time.Minute,
-		WriteTimeout:   hubapi.MaxBodyTime + maxAnswerTime + time.Minute,
+		WriteTimeout:   hubapi.MaxBodyTime + admission.MaxAnswerTime + time.Minute,
 		IdleTimeout:    2 * time.Minute,
 		MaxHeaderBytes: 32 << 10,
 		ErrorLog:       slog.NewLogLogger(h.log.Handler(), slog.LevelWarn),
-		ConnState:      newIdle(h).watch,
+		ConnState:      h.gate.ConnState,
 	}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()
@@ -52,72 +53,54 @@ func (h *Hub) Serve(ctx context.Context, l net.Listener) error {
 // Handler answers agents and people; docs/hub.md lists the routes.
 func (h *Hub) Handler() http.Handler {
 	mux := http.NewServeMux()
-	mux.HandleFunc(hubapi.ReportsPattern, h.postReports)
-	mux.HandleFunc(hubapi.EnrollPattern, h.postEnroll)
-	mux.HandleFunc("GET /v1/clusters", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Clusters) })
-	mux.HandleFunc("GET /v1/deployments", func(w http.ResponseWriter, r *http.Request) { serveList(h, w, r, h.Deployments) })
+	now := h.enroller.sign.now
+	agents := api{intake: h.intake, enroller: h.enroller, gate: h.gate, now: now, fail: h.fail}
+	mux.HandleFunc(hubapi.ReportsPattern, agents.postReports)
+	mux.HandleFunc(hubapi.EnrollPattern, agents.postEnroll)
 	mux.HandleFunc("GET /healthz", func(w http.ResponseWriter, _ *http.Request) { fmt.Fprintln(w, "ok") })
 	mux.HandleFunc("GET /readyz", h.getReady)
-	mux.HandleFunc("GET "+clustersPath+"{$}", h.getClusters)
-	mux.HandleFunc("GET "+deploymentsPath, h.getDeployments)
-	mux.Handle("GET /style.css", http.FileServerFS(assets()))
+	web.Handle(mux, h.Fleet, now, h.fail)
 	return http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		w.Header().Set("X-Content-Type-Options", "nosniff")
 		control := http.NewResponseController(w) // whose deadlines are not supported in tests without a connection
-		_ = control.SetWriteDeadline(time.Now().Add(maxAnswerTime))
+		_ = control.SetWriteDeadline(time.Now().Add(admission.MaxAnswerTime))
 		mux.ServeHTTP(w, r)
 		if r.ContentLength != 0 && w.Header().Get("Connection") != "close" {
-			_ = control.SetReadDeadline(time.Now().Add(maxDrainTime))
+			_ = control.SetReadDeadline(time.Now().Add(admission.MaxDrainTime))
 		}
 	})
 }
 
-func badRequest(format string, args ...any) error {
-	return fmt.Errorf("%w: %s", ErrInvalid, plain(clip(fmt.Sprintf(format, args...))))
+func (h *Hub) getReady(w http.ResponseWriter, r *http.Request) {
+	ctx, cancel := context.WithTimeout(r.Context(), 5*time.Second)
+	defer cancel()
+	if err := h.store.Ready(ctx); err != nil {
+		h.log.Error("not ready", "err", err)
+		http.Error(w, "the database cannot be written", http.StatusServiceUnavailable)
+		return
+	}
+	fmt.Fprintln(w, "ok")
 }
 
-// fail answers with an error. What went wrong inside the hub is for its log only.
+// fail answers with an error. Errors of the hub itself are for its log only.
 func (h *Hub) fail(w http.ResponseWriter, r *http.Request, err error) {
-	var tooLarge *http.MaxBytesError
-	var refused *Refusal
-	var overQuota *overQuotaError
+	var refused *hubapi.Error
 	switch {
-	case errors.Is(err, errBusy):
-		hubapi.SetRetryAfter(w.Header(), minRetry+rand.N(maxRetry-minRetry))
-		writeError(w, hubapi.CodeBusy, err.Error())
-	case errors.Is(err, errSlow):
-		writeError(w, hubapi.CodeTooSlow, err.Error())
-	case errors.As(err, &overQuota):
-		hubapi.SetRetryAfter(w.Header(), overQuota.wait)
-		writeError(w, hubapi.CodeOverQuota, err.Error())
-	case errors.As(err, &tooLarge):
-		writeError(w, hubapi.CodeTooLarge, fmt.Sprintf("the body exceeds %d bytes; send less at once", tooLarge.Limit))
-	case errors.Is(err, ErrUnknownCluster):
-		writeError(w, hubapi.CodeUnknownCluster, fmt.Sprintf("no cluster of this uid is registered; register it with %q", "wherry hub clusters add"))
-	case errors.Is(err, ErrRetired):
-		writeError(w, hubapi.CodeRetired, err.Error())
 	case errors.As(err, &refused):
-		writeError(w, refused.Code, refused.Message)
-	case errors.Is(err, ErrInvalid):
-		writeError(w, hubapi.CodeBadRequest, err.Error())
+	case errors.Is(err, store.ErrUnknownCluster):
+		refused = &hubapi.Error{Code: hubapi.CodeUnknownCluster, Message: fmt.Sprintf("no cluster of this uid is registered; register it with %q", "wherry hub clusters add")}
+	case errors.Is(err, store.ErrRetired):
+		refused = &hubapi.Error{Code: hubapi.CodeRetired, Message: err.Error()}
+	case errors.Is(err, store.ErrInvalid):
+		refused = &hubapi.Error{Code: hubapi.CodeBadRequest, Message: err.Error()}
 	case r.Context().Err() != nil:
-		// The client has gone.
+		return // the client has gone
 	default:
 		h.log.Error("request not answered", "path", r.URL.Path, "err", err)
-		hubapi.SetRetryAfter(w.Header(), unavailableRetry)
-		writeError(w, hubapi.CodeUnavailable, "the hub's database cannot be used; try again later")
+		refused = &hubapi.Error{Code: hubapi.CodeUnavailable, Message: "the hub's database cannot be used; try again later", RetryAfter: unavailableRetry}
 	}
+	refused.Write(w)
 }
 
-// writeError answers with the code's status.
-func writeError(w http.ResponseWriter, code hubapi.Code, message string) {
-	writeJSON(w, code.Status(), hubapi.Error{Code: code, Message: message})
-}
-
-func writeJSON(w http.ResponseWriter, status int, value any) {
-	w.Header().Set("Content-Type", hubapi.ContentType)
-	w.WriteHeader(status)
-	enc := json.NewEncoder(w)
-	enc.SetEscapeHTML(false)
-	_ = enc.Encode(value) // the other side has gone
-}
+// unavailableRetry is when agents come back if the database could not be used.
+const unavailableRetry = 30 * time.Second

@@ -1,7 +1,6 @@
 package hub
 
 import (
-	"fmt"
 	"net/http"
 	"testing"
 
@@ -9,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // made is a report of one process of an agent.
@@ -85,7 +85,7 @@ func TestASharedIdentityEndsByAPersonOrANewKey(t *testing.T) {
 		_, receipt, _ = post(t, h, a.UID, a.made(t, made{"a", 6}))
 		require.NotNil(t, receipt.Identity, "the copy is there still")
 		_, err = h.Unshare(t.Context(), "nobody")
-		require.ErrorIs(t, err, ErrUnknownCluster)
+		require.ErrorIs(t, err, store.ErrUnknownCluster)
 	})
 	t.Run("a new key", func(t *testing.T) {
 		h, a := share(t)
@@ -101,17 +101,4 @@ func TestASharedIdentityEndsByAPersonOrANewKey(t *testing.T) {
 		require.Equal(t, hubapi.CodeKeyReplaced, e.Code)
 		require.Empty(t, onlyCluster(t, h).ShownReason())
 	})
-}
-
-func TestProcessesThatAreRememberedAreBounded(t *testing.T) {
-	h, _ := newHub(t)
-	a := newAgent(t, "plant-7")
-	a.register(t, h)
-	var envelopes [][]byte
-	for n := range int64(maxInstances + 10) {
-		envelopes = append(envelopes, a.made(t, made{fmt.Sprint(n), n + 1}))
-	}
-	post(t, h, a.UID, envelopes...)
-	require.Equal(t, maxInstances, count(t, h, "instance"))
-	require.True(t, onlyCluster(t, h).SharedSince.IsZero())
 }

@@ -12,6 +12,7 @@ package hubapi
 
 import (
 	"encoding/json"
+	"net/http"
 	"net/url"
 	"time"
 
@@ -144,4 +145,25 @@ type Error struct {
 	Code Code `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`
+	// RetryAfter is when the same request may come again; zero says nothing about that. It travels as a header.
+	RetryAfter time.Duration `json:"-"`
+}
+
+func (e *Error) Error() string { return e.Message }
+
+// Write answers with the error.
+func (e *Error) Write(w http.ResponseWriter) {
+	if e.RetryAfter > 0 {
+		SetRetryAfter(w.Header(), e.RetryAfter)
+	}
+	WriteJSON(w, e.Code.Status(), e)
+}
+
+// WriteJSON answers with a status and a value of this package, or another that is JSON.
+func WriteJSON(w http.ResponseWriter, status int, value any) {
+	w.Header().Set("Content-Type", ContentType)
+	w.WriteHeader(status)
+	enc := json.NewEncoder(w)
+	enc.SetEscapeHTML(false)
+	_ = enc.Encode(value) // the client may have gone
 }

@@ -4,6 +4,7 @@ import (
 	"encoding/json"
 	"math"
 	"net/http"
+	"net/http/httptest"
 	"os"
 	"strings"
 	"testing"
@@ -133,6 +134,21 @@ func TestRetryAfter(t *testing.T) {
 		SetRetryAfter(h, wait)
 		require.Equal(t, want, h.Get("Retry-After"))
 	}
+}
+
+func TestAnErrorIsAnAnswer(t *testing.T) {
+	var err error = &Error{Code: CodeOverQuota, Message: "later <soon>", RetryAfter: 1500 * time.Millisecond}
+	var e *Error
+	require.ErrorAs(t, err, &e)
+	w := httptest.NewRecorder()
+	e.Write(w)
+	require.Equal(t, http.StatusTooManyRequests, w.Code)
+	require.Equal(t, "2", w.Header().Get("Retry-After"))
+	require.Equal(t, ContentType, w.Header().Get("Content-Type"))
+	require.Equal(t, "{\"code\":\"OverQuota\",\"error\":\"later <soon>\"}\n", w.Body.String())
+	w = httptest.NewRecorder()
+	(&Error{Code: CodeTooSlow}).Write(w)
+	require.Empty(t, w.Header().Get("Retry-After"))
 }
 
 func TestPause(t *testing.T) {

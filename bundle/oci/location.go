@@ -2,7 +2,6 @@ package oci
 
 import (
 	"fmt"
-	"net"
 	"regexp"
 	"strings"
 
@@ -117,17 +116,4 @@ func join(a, b string) string {
 		return a + b
 	}
 	return a + "/" + b
-}
-
-// isLoopback says whether host, with or without a port, is this machine.
-func isLoopback(host string) bool {
-	name := host
-	if h, _, err := net.SplitHostPort(host); err == nil {
-		name = h
-	}
-	name = strings.Trim(name, "[]")
-	if ip := net.ParseIP(name); ip != nil {
-		return ip.IsLoopback()
-	}
-	return name == "localhost"
 }

@@ -8,6 +8,8 @@ import (
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
 	"oras.land/oras-go/v2/registry/remote/credentials"
+
+	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
 // Login asks the registry at host whether it accepts the credentials, and has docker's config.json, or
@@ -25,7 +27,7 @@ func Login(ctx context.Context, host, user, password string, opts Options) (reco
 	cred := auth.Credential{Username: user, Password: password}
 	opts.Credential = func(context.Context, string) (auth.Credential, error) { return cred, nil }
 	opts.AuthRecord = AuthRecord(store.ConfigPath())
-	opts.PlainHTTP = opts.PlainHTTP || isLoopback(host)
+	opts.PlainHTTP = opts.PlainHTTP || loopback.Is(host)
 	client, guard, err := newClient(host, opts)
 	if err != nil {
 		return "", err

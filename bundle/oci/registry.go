@@ -18,6 +18,8 @@ import (
 	"oras.land/oras-go/v2/registry"
 	"oras.land/oras-go/v2/registry/remote"
 	"oras.land/oras-go/v2/registry/remote/auth"
+
+	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
 const (
@@ -36,7 +38,7 @@ type remoteStore struct {
 }
 
 func openRegistry(l Location, opts Options) (*remoteStore, error) {
-	opts.PlainHTTP = opts.PlainHTTP || isLoopback(l.Host)
+	opts.PlainHTTP = opts.PlainHTTP || loopback.Is(l.Host)
 	client, _, err := newClient(l.Host, opts)
 	if err != nil {
 		return nil, err

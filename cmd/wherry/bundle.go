@@ -15,7 +15,6 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
@@ -244,6 +243,6 @@ func inspectTable(w io.Writer, i *catalog.Inspected) {
 			held = heldText(*a.HeldFrom)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			cell(a.Name), cell(hub.ShownVersion(a.Version)), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
+			cell(a.Name), cell(bundle.ShownVersion(a.Version)), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
 	}
 }

@@ -11,7 +11,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -219,7 +218,7 @@ func lineTable(w io.Writer, x releasedPair, r *publisher.Released) {
 	row("WORKSPACE", a.Workspace)
 	row("NAMESPACE", a.Namespace)
 	row("ADAPTER", a.Adapter)
-	row("VERSION", hub.ShownVersion(a.Version))
+	row("VERSION", bundle.ShownVersion(a.Version))
 	row("POLICIES", strings.Join(a.Policies, ", "))
 	for i, c := range a.Config {
 		row(fmt.Sprintf("CONFIG %d", i+1), c.Name)

@@ -20,6 +20,8 @@ import (
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/web"
 )
 
 // The hub that is asked where no flag says.
@@ -30,14 +32,14 @@ const (
 
 // fleet answers what runs where: a hub in this process, or one over HTTP.
 type fleet interface {
-	Clusters(ctx context.Context, f hub.Filter) (hub.ClusterList, error)
-	Deployments(ctx context.Context, f hub.Filter) (hub.DeploymentList, error)
+	Clusters(ctx context.Context, f store.Filter) (store.ClusterList, error)
+	Deployments(ctx context.Context, f store.Filter) (store.DeploymentList, error)
 }
 
 // getFlags are the flags that all kinds of rows have.
 type getFlags struct {
 	url, dir, authorities, format string
-	filter                        hub.Filter
+	filter                        store.Filter
 }
 
 func newGetCommand() *cobra.Command {
@@ -62,7 +64,7 @@ it reported last.`,
 	f.StringVar(&g.filter.Workload, "workload", "", "only the workload `NAME`, or clusters with it")
 	f.StringVar((*string)(&g.filter.State), "state", "", "only this `STATE`")
 	var states []string
-	for _, s := range hub.States() {
+	for _, s := range store.States() {
 		states = append(states, string(s))
 	}
 	cmd.AddCommand(newGetClustersCommand(&g), newGetDeploymentsCommand(&g))
@@ -78,7 +80,7 @@ func newGetClustersCommand(g *getFlags) *cobra.Command {
 		Example: "  wherry get clusters --environment prod --state failed\n  wherry get clusters --hub https://hub.example.com -o json",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list hub.ClusterList
+			var list store.ClusterList
 			err := g.ask(func(from fleet) (err error) {
 				if list, err = from.Clusters(cmd.Context(), g.filter); err == nil && len(list.Clusters) == 0 {
 					err = g.known(cmd, from)
@@ -103,7 +105,7 @@ func newGetDeploymentsCommand(g *getFlags) *cobra.Command {
 		Example: "  wherry get deployments --workload web --environment prod",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			var list hub.DeploymentList
+			var list store.DeploymentList
 			err := g.ask(func(from fleet) (err error) {
 				if list, err = from.Deployments(cmd.Context(), g.filter); err == nil && len(list.Deployments) == 0 {
 					err = g.known(cmd, from)
@@ -146,13 +148,13 @@ func (g *getFlags) ask(use func(fleet) error) error {
 		return cli.Fail(cli.Usage, fmt.Errorf("--tls-ca: %w", err), "")
 	}
 	client.Timeout = 30 * time.Second
-	err = use(hub.Client{URL: url, HTTP: client})
+	err = use(web.Client{URL: url, HTTP: client})
 	var said *cli.Error
 	hint := oci.CertificateHint(err)
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err
-	case errors.Is(err, hub.ErrInvalid):
+	case errors.Is(err, store.ErrInvalid):
 		return cli.Fail(cli.Usage, err, "")
 	}
 	return cli.Fail(cli.Failed, err, cmp.Or(hint, `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`))
@@ -162,11 +164,11 @@ func (g *getFlags) ask(use func(fleet) error) error {
 // all names are known it says that nothing matches them.
 func (g *getFlags) known(cmd *cobra.Command, from fleet) error {
 	ctx := cmd.Context()
-	all, err := from.Deployments(ctx, hub.Filter{})
+	all, err := from.Deployments(ctx, store.Filter{})
 	if err != nil {
 		return err
 	}
-	clusters, err := from.Clusters(ctx, hub.Filter{})
+	clusters, err := from.Clusters(ctx, store.Filter{})
 	if err != nil {
 		return err
 	}
@@ -196,27 +198,27 @@ func (g *getFlags) known(cmd *cobra.Command, from fleet) error {
 	return nil
 }
 
-func clusterTable(w io.Writer, all []hub.ClusterStatus, now time.Time) {
+func clusterTable(w io.Writer, all []store.ClusterStatus, now time.Time) {
 	fmt.Fprintln(w, "CLUSTER\tENVIRONMENT\tTYPE\tSTATE\tREASON\tRELEASE\tLAST SEEN")
 	for _, c := range all {
 		release := ""
 		if c.Observed != nil {
 			release = bundle.ReleaseName(c.Observed.Number, c.Observed.Digest)
 		}
-		cli.Row(w, c.Name, c.Environment, c.Type, c.ShownState(), c.ShownReason(), release, hub.Ago(c.LastSeen, now))
+		cli.Row(w, c.Name, c.Environment, c.Type, c.ShownState(), c.ShownReason(), release, bundle.Ago(c.LastSeen, now))
 	}
 }
 
-func deploymentTable(w io.Writer, all []hub.DeploymentStatus, now time.Time) {
+func deploymentTable(w io.Writer, all []store.DeploymentStatus, now time.Time) {
 	fmt.Fprintln(w, "CLUSTER\tWORKLOAD\tTARGET\tSTATE\tREASON\tVERSION\tSINCE")
 	for _, d := range all {
-		cli.Row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), waitReason(d), d.ShownVersion(), hub.Ago(d.Since, now))
+		cli.Row(w, d.Cluster, d.Workload, d.Target, d.ShownState(), waitReason(d), d.ShownVersion(), bundle.Ago(d.Since, now))
 	}
 }
 
 // waitReason is the reason, and the message of what is not compliant: without that one would not know where to look
 // next.
-func waitReason(d hub.DeploymentStatus) string {
+func waitReason(d store.DeploymentStatus) string {
 	if d.State == bundle.Compliant || d.Reason == "" || d.Message == "" {
 		return d.Reason
 	}

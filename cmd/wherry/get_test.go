@@ -8,13 +8,13 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func TestDeploymentsSayWhatTheyWaitFor(t *testing.T) {
 	now := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	var b strings.Builder
-	deploymentTable(&b, []hub.DeploymentStatus{
+	deploymentTable(&b, []store.DeploymentStatus{
 		{Cluster: "plant-7", Workload: "web", Target: "main", State: bundle.Pending, Reason: "DependencyNotReady", Message: "waits for db-main (failed: Unhealthy)", Since: now},
 		{Cluster: "plant-7", Workload: "db", Target: "main", State: bundle.Failed, Reason: "Unhealthy", Message: "many words", Since: now},
 	}, now)

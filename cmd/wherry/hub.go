@@ -10,8 +10,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // hubDataVariable names the hub's folder where --data does not.
@@ -53,25 +55,25 @@ func withHub(dir string, o hub.Options, use func(*hub.Hub) error) error {
 // hubError gives an error of the hub in dir its exit code, and the person a way on.
 func hubError(err error, dir string) error {
 	var said *cli.Error
-	var refused *hub.Refusal
+	var refused *hubapi.Error
 	switch {
 	case err == nil || errors.As(err, &said):
 		return err
 	case errors.Is(err, hub.ErrNoHub):
 		return cli.Fail(cli.Usage, err, fmt.Sprintf("give its folder with --data, or make a hub with %q", "wherry hub serve"))
-	case errors.Is(err, hub.ErrInvalid):
+	case errors.Is(err, store.ErrInvalid):
 		return cli.Fail(cli.Usage, err, "")
-	case errors.Is(err, hub.ErrExists):
+	case errors.Is(err, store.ErrExists):
 		return cli.Fail(cli.No, err, "give --replace to change what is registered for its uid, or remove the other cluster first")
-	case errors.Is(err, hub.ErrUnknownCluster):
+	case errors.Is(err, store.ErrUnknownCluster):
 		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that are", "wherry hub clusters list"))
-	case errors.Is(err, hub.ErrUnknownToken):
+	case errors.Is(err, store.ErrUnknownToken):
 		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that there are", "wherry hub tokens list"))
 	case errors.As(err, &refused):
 		return cli.Fail(cli.Denied, err, "")
-	case errors.Is(err, hub.ErrNewer):
+	case errors.Is(err, store.ErrNewer):
 		return cli.Fail(cli.Failed, err, "use that version, or a newer one")
-	case errors.Is(err, hub.ErrCorrupt):
+	case errors.Is(err, store.ErrCorrupt):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("restore %s from a backup; agents still hold what was not acknowledged", dir))
 	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrNotExist):
 		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written, or choose another with --data", dir))

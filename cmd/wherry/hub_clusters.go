@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func newHubClustersCommand(dir *string) *cobra.Command {
@@ -73,7 +74,7 @@ has lost its old one, give --replace; former keys are then refused.`,
 	return cmd
 }
 
-func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c hub.Cluster, replace bool) error {
+func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c store.Cluster, replace bool) error {
 	add := h.AddCluster
 	if replace {
 		add = h.ReplaceCluster
@@ -91,7 +92,7 @@ func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c hub.Cluster, repla
 }
 
 func newHubClustersListCommand(dir *string) *cobra.Command {
-	return hubList[hub.Registration]{
+	return hubList[store.Registration]{
 		kind:  "clusters",
 		short: "List what is registered",
 		long:  "List what is registered, and what was retired. How the clusters are is shown by \"wherry get clusters\".",
@@ -101,18 +102,18 @@ func newHubClustersListCommand(dir *string) *cobra.Command {
 }
 
 // registeredAndRetired returns both by name.
-func registeredAndRetired(ctx context.Context, h *hub.Hub) ([]hub.Registration, error) {
+func registeredAndRetired(ctx context.Context, h *hub.Hub) ([]store.Registration, error) {
 	all, err := h.Registrations(ctx)
 	if err != nil {
 		return nil, err
 	}
 	retired, err := h.RetiredClusters(ctx)
 	all = append(all, retired...)
-	slices.SortStableFunc(all, func(a, b hub.Registration) int { return strings.Compare(a.Name, b.Name) })
+	slices.SortStableFunc(all, func(a, b store.Registration) int { return strings.Compare(a.Name, b.Name) })
 	return all, err
 }
 
-func registrationTable(w io.Writer, all []hub.Registration) {
+func registrationTable(w io.Writer, all []store.Registration) {
 	fmt.Fprintln(w, "CLUSTER\tUID\tENVIRONMENT\tTYPE\tRING\tKEY\tREPORTS EVERY\tADDED\tRETIRED")
 	for _, r := range all {
 		var keys []string
@@ -123,7 +124,7 @@ func registrationTable(w io.Writer, all []hub.Registration) {
 	}
 }
 
-func retired(r hub.Registration) string {
+func retired(r store.Registration) string {
 	if r.RetiredAt == nil {
 		return ""
 	}
@@ -188,7 +189,7 @@ it as well, and has the copy refused.`,
 
 // withNearest gives the error of a cluster that is not registered the hint of one whose name, or uid, is similar.
 func withNearest(ctx context.Context, h *hub.Hub, name string, err error) error {
-	if !errors.Is(err, hub.ErrUnknownCluster) {
+	if !errors.Is(err, store.ErrUnknownCluster) {
 		return err
 	}
 	all, failed := h.Registrations(ctx)

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // imported is a file and what became of its reports.
@@ -110,7 +111,7 @@ func importFile(ctx context.Context, h *hub.Hub, file string) (hub.ImportResult,
 	case err != nil:
 		return hub.ImportResult{}, cli.Fail(cli.Failed, err, "")
 	}
-	return h.Import(ctx, envelopes, hub.ViaMedia)
+	return h.Import(ctx, envelopes, store.ViaMedia)
 }
 
 func importTable(w io.Writer, all []imported) {

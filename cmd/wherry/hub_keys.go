@@ -3,6 +3,7 @@ package main
 import (
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub"
 )
 
@@ -18,7 +19,7 @@ this hub acknowledges; without it an agent deletes none.`,
 		RunE: func(cmd *cobra.Command, _ []string) error {
 			var pem []byte
 			err := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) (err error) {
-				pem, err = hub.EncodePublicKey(h.PublicKey())
+				pem, err = bundle.MarshalPublicKey(h.PublicKey())
 				return err
 			})
 			if err != nil {

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 // maxInputBytes bounds a key or a status that is read.
@@ -36,7 +37,7 @@ func (r *registration) flags(cmd *cobra.Command) {
 	f.StringVar(&r.platform, "platform", "", "the platform's `NAME`; empty takes what is registered, or any")
 	f.StringVar(&r.ring, "ring", "", "the ring's `NAME`; empty takes any")
 	f.StringToStringVar(&r.labels, "label", nil, "a label `KEY=VALUE`; may be repeated")
-	f.Var((*duration.Value)(&r.expected), "expected-interval", fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", hub.DefaultExpectedInterval))
+	f.Var((*duration.Value)(&r.expected), "expected-interval", fmt.Sprintf("the longest usual `TIME` between two reports; after three the cluster is stale (default: what is registered, or %s)", store.DefaultExpectedInterval))
 }
 
 // agentStatus is the part of "wherry-agent status -o json" that a registration takes.
@@ -54,43 +55,43 @@ type agentStatus struct {
 }
 
 // cluster puts the flags, the name and the agent's status together.
-func (r *registration) cluster(cmd *cobra.Command, args []string) (hub.Cluster, error) {
+func (r *registration) cluster(cmd *cobra.Command, args []string) (store.Cluster, error) {
 	if r.from == "-" && r.keyFile == "-" {
-		return hub.Cluster{}, cli.Usagef("--from and --key cannot both read stdin")
+		return store.Cluster{}, cli.Usagef("--from and --key cannot both read stdin")
 	}
 	var s agentStatus
 	if r.from != "" {
 		var err error
 		if s, err = readStatus(cmd, r.from); err != nil {
-			return hub.Cluster{}, err
+			return store.Cluster{}, err
 		}
 	}
 	pem := []byte(s.ReportKey)
 	if r.keyFile != "" {
 		var err error
 		if pem, err = readInput(cmd, r.keyFile); err != nil {
-			return hub.Cluster{}, err
+			return store.Cluster{}, err
 		}
 	}
-	c := hub.Cluster{
+	c := store.Cluster{
 		UID: cmp.Or(r.uid, s.Cluster.UID), Name: s.Cluster.Name, Platform: s.Platform, Type: s.Cluster.Type,
 		Environment: s.Cluster.Environment, Ring: s.Cluster.Ring, Labels: s.Cluster.Labels,
 	}
 	r.override(&c, args)
 	if missing := r.missing(c, pem); missing != "" {
-		return hub.Cluster{}, cli.Fail(cli.Usage, errors.New(missing+" is missing"),
+		return store.Cluster{}, cli.Fail(cli.Usage, errors.New(missing+" is missing"),
 			`"wherry-agent status -o json" prints all that is needed: save it and give it with --from FILE`)
 	}
 	key, err := hub.ParseReportKey(pem)
 	if err != nil {
-		return hub.Cluster{}, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", cmp.Or(r.keyFile, r.from), err), "")
+		return store.Cluster{}, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", cmp.Or(r.keyFile, r.from), err), "")
 	}
 	c.Key = key
 	return c, nil
 }
 
 // override puts what flags and the name say in the place of what the agent says.
-func (r *registration) override(c *hub.Cluster, args []string) {
+func (r *registration) override(c *store.Cluster, args []string) {
 	c.Platform, c.Type, c.Environment = cmp.Or(r.platform, c.Platform), cmp.Or(r.clusterType, c.Type), cmp.Or(r.environment, c.Environment)
 	c.Ring, c.ExpectedInterval = cmp.Or(r.ring, c.Ring), r.expected
 	if len(args) == 1 {
@@ -105,7 +106,7 @@ func (r *registration) override(c *hub.Cluster, args []string) {
 }
 
 // missing names the first value that neither a flag nor the status gives.
-func (r *registration) missing(c hub.Cluster, pem []byte) string {
+func (r *registration) missing(c store.Cluster, pem []byte) string {
 	for _, v := range []struct{ name, value string }{
 		{"NAME", c.Name},
 		{"--uid", c.UID},

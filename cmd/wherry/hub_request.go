@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -38,7 +39,7 @@ func (f *requestFlags) register(cmd *cobra.Command, dir string, flags *registrat
 	}
 	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
 		r, id, c, err := h.ParseRequest(envelope)
-		if errors.Is(err, hub.ErrInvalid) {
+		if errors.Is(err, store.ErrInvalid) {
 			return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", f.file, err), `it must be a file of "wherry-agent enroll --request"`)
 		}
 		if err != nil {
@@ -130,7 +131,7 @@ func addRoster(cmd *cobra.Command, dir, folder string, flags *registration, args
 			if err != nil {
 				return fmt.Errorf("%s: cluster %s: %w", c.Position, c.Name, err)
 			}
-			known := hub.Cluster{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels, Key: key}
+			known := store.Cluster{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels, Key: key}
 			flags.override(&known, nil)
 			if err := addCluster(cmd, h, dir, known, replace); err != nil {
 				return err

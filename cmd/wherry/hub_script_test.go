@@ -15,7 +15,6 @@ import (
 
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/hub"
 )
 
 // fakeAgent signs what an agent would, without running one:
@@ -57,7 +56,7 @@ func (a scriptAgent) key() ed25519.PrivateKey {
 }
 
 func (a scriptAgent) init() {
-	pem, err := hub.EncodePublicKey(a.key().Public())
+	pem, err := bundle.MarshalPublicKey(a.key().Public())
 	a.Check(err)
 	a.Check(os.WriteFile(a.MkAbs(a.name+".pub"), pem, 0o644))
 	status, err := json.Marshal(map[string]any{

@@ -12,8 +12,10 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/loopback"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/admission"
 )
 
 // serving holds the flags of hub serve.
@@ -21,7 +23,7 @@ type serving struct {
 	addr, certificate, key string
 	insecure               bool
 	perMinute              int
-	quota                  hub.Quota
+	quota                  admission.Quota
 	proxies, hosts         []string
 }
 
@@ -70,9 +72,9 @@ passes its own host name on needs it too.`,
 	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
 	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
-	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", hub.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
-	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", hub.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
-	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", hub.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
+	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", admission.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
+	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", admission.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
+	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", admission.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
 	cmd.Flags().StringSliceVar(&s.proxies, "trusted-proxy", nil, "believe X-Forwarded-For of proxies in this `CIDR`, so that bounds count their clients and not them (repeatable)")
 	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
 	return cmd
@@ -88,7 +90,7 @@ func (s serving) options() (hub.Options, error) {
 			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
 		}
 	}
-	o := hub.Options{ReportsPerMinute: s.perMinute, Quota: s.quota, Hosts: s.hosts}
+	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts}
 	for _, p := range s.proxies {
 		prefix, err := netip.ParsePrefix(p)
 		if address, notPrefix := netip.ParseAddr(p); notPrefix == nil {
@@ -97,7 +99,7 @@ func (s serving) options() (hub.Options, error) {
 		if err != nil {
 			return o, cli.Fail(cli.Usage, fmt.Errorf("--trusted-proxy %q: not a range of addresses", p), "it looks like 10.0.0.0/8, or 10.0.0.7 for one proxy")
 		}
-		o.TrustedProxies = append(o.TrustedProxies, prefix)
+		o.Admission.TrustedProxies = append(o.Admission.TrustedProxies, prefix)
 	}
 	return o, nil
 }
@@ -122,7 +124,7 @@ func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 	if (s.certificate == "") != (s.key == "") {
 		return nil, "", cli.Usagef("--tls-cert and --tls-key need each other")
 	}
-	if s.certificate == "" && !s.insecure && !hub.IsLoopback(host) {
+	if s.certificate == "" && !s.insecure && !loopback.Is(host) {
 		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and plain HTTP hides nothing from them", s.addr),
 			"give --tls-cert and --tls-key, or --insecure-http where a proxy has TLS")
 	}

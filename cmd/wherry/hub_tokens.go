@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 )
 
 func newHubTokensCommand(dir *string) *cobra.Command {
@@ -25,7 +26,7 @@ func newHubTokensCommand(dir *string) *cobra.Command {
 }
 
 func newHubTokensCreateCommand(dir *string) *cobra.Command {
-	var s hub.TokenScope
+	var s store.TokenScope
 	var expires time.Duration
 	cmd := &cobra.Command{
 		Use:   "create --cluster-type TYPE",
@@ -71,15 +72,15 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 }
 
 func newHubTokensListCommand(dir *string) *cobra.Command {
-	return hubList[hub.Token]{
+	return hubList[store.Token]{
 		kind:  "tokens",
 		short: "List the tokens, without their secrets",
-		read:  func(ctx context.Context, h *hub.Hub) ([]hub.Token, error) { return h.Tokens(ctx) },
+		read:  func(ctx context.Context, h *hub.Hub) ([]store.Token, error) { return h.Tokens(ctx) },
 		table: tokenTable,
 	}.command(dir)
 }
 
-func tokenTable(w io.Writer, all []hub.Token) {
+func tokenTable(w io.Writer, all []store.Token) {
 	fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEXPIRES\tSTATE")
 	for _, t := range all {
 		cli.Row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))

@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
@@ -164,7 +165,7 @@ func (s *show) close() (err error) {
 
 // result asks the agents and the hub how it ended.
 func (s *show) result(ctx context.Context) (*Result, error) {
-	fleet, err := s.hub.Clusters(ctx, hub.Filter{})
+	fleet, err := s.hub.Clusters(ctx, store.Filter{})
 	if err != nil {
 		return nil, err
 	}

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
 )
@@ -103,7 +104,7 @@ func (s *show) register(ctx context.Context, site *site) error {
 	if err != nil {
 		return err
 	}
-	_, err = s.hub.AddCluster(ctx, hub.Cluster{
+	_, err = s.hub.AddCluster(ctx, store.Cluster{
 		UID: status.Cluster.UID, Name: site.name, Platform: site.stream.Platform,
 		Type: site.stream.ClusterType, Environment: site.stream.Environment, Key: key,
 	})
@@ -182,7 +183,7 @@ func (s *show) carryOut(ctx context.Context, site *site, file string) error {
 	if envelopes, err = airgap.ReadReports(file); err != nil {
 		return err
 	}
-	imported, err := s.hub.Import(ctx, envelopes, hub.ViaMedia)
+	imported, err := s.hub.Import(ctx, envelopes, store.ViaMedia)
 	if err != nil {
 		return err
 	}

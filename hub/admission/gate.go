@@ -1,0 +1,114 @@
+// Package admission bounds what strangers and agents may have a hub do.
+//
+// Begin with New. A Gate protects in three stages. Before anything is verified, ReadBody and ConnState bound memory,
+// connections and slow senders; newcomers always get in, and those who hold most make room. Then BeginReports and
+// BeginEnrollment bound the work at one time. Once reports are verified, Charge holds each cluster to its share of what
+// the hub takes and to its quota, so that one key cannot fill the database; a stranger takes nothing from that.
+//
+// Errors are *hubapi.Error, ready to be sent, unless a method says otherwise. Limits hold for one process, and a restart fills all quotas.
+package admission
+
+import (
+	"cmp"
+	"context"
+	"net"
+	"net/http"
+	"net/netip"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+)
+
+// Options are the optional parts of a Gate; the zero value works.
+type Options struct {
+	// ReportsPerMinute is how many reports the hub asks for in all, divided among the agents that are sending. Zero
+	// means DefaultReportsPerMinute.
+	ReportsPerMinute int
+	// Quota bounds the reports of one cluster. Fields that are zero are as in DefaultQuota.
+	Quota Quota
+	// TrustedProxies are the addresses of proxies whose X-Forwarded-For is believed. Bounds for each address do not hold
+	// for the proxies themselves.
+	TrustedProxies []netip.Prefix
+}
+
+// Bounds of the work at one time.
+const (
+	// maxIngests bounds the requests whose reports are being verified and stored; others wait.
+	maxIngests = 32
+	// maxEnrollments bounds the requests for enrollment that are being judged; others wait. Nobody guesses a token's key
+	// of 256 bits, so this is for the processor. A bound on failures instead would let a stranger keep sites out.
+	maxEnrollments = 4
+)
+
+// Gate bounds the work of one hub. It may be used by several goroutines.
+type Gate struct {
+	pacer       *pacer
+	bodies      *slots // of requests that are being received
+	idle        *idle
+	proxies     []netip.Prefix
+	ingests     chan struct{} // holds a token for each request that is being worked on
+	enrollments chan struct{}
+}
+
+// New returns a gate at which nobody waits.
+func New(o Options) *Gate {
+	quota := Quota{cmp.Or(o.Quota.Reports, DefaultQuota.Reports), cmp.Or(o.Quota.Bytes, DefaultQuota.Bytes)}
+	return &Gate{
+		pacer:       newPacer(cmp.Or(o.ReportsPerMinute, DefaultReportsPerMinute), quota),
+		bodies:      &slots{perAddress: maxUnreadOfAddress, total: maxUnread, bytes: maxUnreadBytes},
+		idle:        newIdle(),
+		proxies:     o.TrustedProxies,
+		ingests:     make(chan struct{}, maxIngests),
+		enrollments: make(chan struct{}, maxEnrollments),
+	}
+}
+
+// ConnState is for http.Server: it ends the oldest connections without a request if there are too many.
+func (g *Gate) ConnState(c net.Conn, state http.ConnState) {
+	g.idle.watch(g.addressOf(c.RemoteAddr().String()), c, state)
+}
+
+// Check returns an error if the cluster may send nothing now.
+func (g *Gate) Check(uid string, now time.Time) error { return g.pacer.check(uid, now) }
+
+// Charge takes n reports of size bytes in all, which a key of the cluster has signed, from what the cluster may send. The
+// caller calls settle once they are stored, or not, which gives them back.
+func (g *Gate) Charge(uid string, n, size int, now time.Time) (settle func(stored bool), err error) {
+	return g.pacer.charge(uid, n, size, now)
+}
+
+// Pace notes that the cluster has sent, and returns its share of what the hub takes.
+func (g *Gate) Pace(uid string, now time.Time) hubapi.Pace { return g.pacer.pace(uid, now) }
+
+// BeginReports waits until a request's reports may be verified and stored. The caller calls end afterwards. The error is
+// a *hubapi.Error if too many wait already, or that of ctx.
+func (g *Gate) BeginReports(ctx context.Context) (end func(), err error) {
+	leave, err := g.pacer.enter()
+	if err != nil {
+		return nil, err
+	}
+	release, err := hold(ctx, g.ingests)
+	if err != nil {
+		leave()
+		return nil, err
+	}
+	return func() {
+		release()
+		leave()
+	}, nil
+}
+
+// BeginEnrollment waits until a request for enrollment may be judged. The caller calls end afterwards. The error is that
+// of ctx.
+func (g *Gate) BeginEnrollment(ctx context.Context) (end func(), err error) {
+	return hold(ctx, g.enrollments)
+}
+
+func hold(ctx context.Context, places chan struct{}) (release func(), err error) {
+	select {
+	case places <- struct{}{}:
+		return func() { <-places }, nil
+	case <-ctx.Done():
+		return nil, ctx.Err()
+	}
+}

@@ -1,0 +1,102 @@
+package hub
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// ImportResult is what became of imported reports.
+type ImportResult struct {
+	Accepted   int `json:"accepted"`
+	Duplicates int `json:"duplicates"`
+	// Rejected is in the order of what was imported.
+	Rejected []hubapi.Rejection `json:"rejected"`
+	// Clusters is by name; clusters that are not registered are only in Rejected.
+	Clusters []ImportedCluster `json:"clusters"`
+}
+
+// ImportedCluster counts the reports of one cluster.
+type ImportedCluster struct {
+	UID        string `json:"uid"`
+	Name       string `json:"name"`
+	Accepted   int    `json:"accepted"`
+	Duplicates int    `json:"duplicates"`
+	Rejected   int    `json:"rejected"`
+	// Left counts the artifacts of a registry that the next import will take.
+	Left int `json:"left,omitempty"`
+}
+
+// Untrusted reports whether a report was rejected because no registered key vouches for it.
+func (r ImportResult) Untrusted() bool {
+	return slices.ContainsFunc(r.Rejected, func(r hubapi.Rejection) bool { return r.Reason.Untrusted() })
+}
+
+// importAll implements Hub.Import.
+func (in intake) importAll(ctx context.Context, envelopes [][]byte, via store.Via) (ImportResult, error) {
+	result := ImportResult{Rejected: []hubapi.Rejection{}, Clusters: []ImportedCluster{}}
+	byCluster := map[string][]unopened{}
+	var uids []string
+	for i, e := range envelopes {
+		u, refused := peek(i, e, "")
+		if refused != nil {
+			result.Rejected = append(result.Rejected, *refused)
+			continue
+		}
+		if byCluster[u.cluster] == nil {
+			uids = append(uids, u.cluster)
+		}
+		byCluster[u.cluster] = append(byCluster[u.cluster], u)
+	}
+	for _, uid := range uids {
+		if err := in.importCluster(ctx, uid, byCluster[uid], via, &result); err != nil {
+			return ImportResult{}, err
+		}
+	}
+	slices.SortFunc(result.Rejected, func(a, b hubapi.Rejection) int { return cmp.Compare(a.Index, b.Index) })
+	slices.SortFunc(result.Clusters, func(a, b ImportedCluster) int { return cmp.Compare(a.Name, b.Name) })
+	return result, nil
+}
+
+func (in intake) importCluster(ctx context.Context, uid string, all []unopened, via store.Via, result *ImportResult) error {
+	keys, err := in.keyring(ctx, uid)
+	if errors.Is(err, store.ErrUnknownCluster) {
+		for _, u := range all {
+			result.Rejected = append(result.Rejected, *u.reject(hubapi.CodeUnknownCluster, "cluster %q is not registered", u.cluster))
+		}
+		return nil
+	}
+	if errors.Is(err, store.ErrRetired) {
+		for _, u := range all {
+			result.Rejected = append(result.Rejected, *u.reject(hubapi.CodeRetired, "%v", err))
+		}
+		return nil
+	}
+	if err != nil {
+		return err
+	}
+	known, err := in.store.Registered(ctx, uid)
+	if err != nil {
+		return err
+	}
+	counts := ImportedCluster{UID: uid, Name: known.Name}
+	for batch := range slices.Chunk(all, hubapi.MaxReports) {
+		verified, rejected := keys.openAll(batch)
+		t, err := in.keep(ctx, uid, verified, rejected, via)
+		if err != nil {
+			return err
+		}
+		counts.Accepted += t.accepted
+		counts.Duplicates += t.duplicates
+		counts.Rejected += len(t.rejected)
+		result.Rejected = append(result.Rejected, t.rejected...)
+	}
+	result.Accepted += counts.Accepted
+	result.Duplicates += counts.Duplicates
+	result.Clusters = append(result.Clusters, counts)
+	return nil
+}

@@ -1,0 +1,172 @@
+package hub
+
+import (
+	"bytes"
+	"cmp"
+	"compress/gzip"
+	"context"
+	"encoding/json"
+	"io"
+	"net/http"
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// api answers agents.
+type api struct {
+	intake   intake
+	enroller enroller
+	gate     *admission.Gate
+	now      func() time.Time
+	fail     func(http.ResponseWriter, *http.Request, error)
+}
+
+func (a api) postReports(w http.ResponseWriter, r *http.Request) {
+	receipt, err := a.takeReports(w, r)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	hubapi.WriteJSON(w, http.StatusOK, receipt)
+}
+
+// takeReports verifies and stores the reports of a request. All reports that the receipt acknowledges are on disk.
+func (a api) takeReports(w http.ResponseWriter, r *http.Request) (receipt hubapi.Receipt, err error) {
+	ctx, uid := r.Context(), r.PathValue("uid")
+	if _, err := a.intake.keyring(ctx, uid); err != nil {
+		return receipt, err // before the body is read: a stranger's is not worth it
+	}
+	if err := a.gate.Check(uid, a.now()); err != nil {
+		return receipt, err
+	}
+	body, done, err := a.gate.ReadBody(w, r, hubapi.MaxRequestBytes)
+	if err != nil {
+		return receipt, err
+	}
+	defer done()
+	end, err := a.gate.BeginReports(ctx)
+	if err != nil {
+		return receipt, err
+	}
+	defer end()
+	all, unread, err := parseReports(uid, r.Header.Get("Content-Encoding"), body)
+	if err != nil {
+		return receipt, err
+	}
+	t, err := a.store(ctx, uid, all)
+	if err != nil {
+		return receipt, err
+	}
+	return a.receiptOf(uid, t, unread)
+}
+
+// store verifies and stores reports, and charges them to the cluster.
+func (a api) store(ctx context.Context, uid string, all []unopened) (taken, error) {
+	keys, err := a.intake.keyring(ctx, uid) // again: the body may have taken minutes
+	if err != nil {
+		return taken{}, err
+	}
+	verified, refused := keys.openAll(all)
+	if len(verified) == 0 { // a stranger takes nothing from a cluster's quota
+		return a.intake.keep(ctx, uid, nil, refused, store.ViaHTTP)
+	}
+	size := 0
+	for _, r := range verified {
+		size += r.size
+	}
+	settle, err := a.gate.Charge(uid, len(verified), size, a.now())
+	if err != nil {
+		return taken{}, err
+	}
+	t, err := a.intake.keep(ctx, uid, verified, refused, store.ViaHTTP)
+	settle(err == nil)
+	return t, err
+}
+
+// receiptOf returns the answer to a request. The error is a *hubapi.Error if no key in force has signed any of it.
+func (a api) receiptOf(uid string, t taken, unread []hubapi.Rejection) (hubapi.Receipt, error) {
+	receipt := hubapi.Receipt{
+		Accepted: t.accepted, Duplicates: t.duplicates, Identity: t.hint(), Pace: a.gate.Pace(uid, a.now()),
+		Rejected: append(append([]hubapi.Rejection{}, unread...), t.rejected...),
+	}
+	slices.SortFunc(receipt.Rejected, func(a, b hubapi.Rejection) int { return cmp.Compare(a.Index, b.Index) })
+	if len(t.stored) > 0 {
+		ack, err := a.intake.sign.ack(uid, t.stored)
+		receipt.Ack = ack
+		return receipt, err
+	}
+	if !slices.ContainsFunc(receipt.Rejected, func(r hubapi.Rejection) bool { return !r.Reason.Untrusted() }) {
+		first := receipt.Rejected[0]
+		return receipt, &hubapi.Error{Code: first.Reason, Message: first.Message}
+	}
+	return receipt, nil
+}
+
+// parseReports reads a request's body as far as the envelopes' payloads.
+func parseReports(uid, encoding string, body []byte) (all []unopened, rejected []hubapi.Rejection, err error) {
+	switch encoding {
+	case "", "identity":
+	case "gzip":
+		if body, err = inflate(body); err != nil {
+			return nil, nil, err
+		}
+	default:
+		return nil, nil, badRequest("content encoding %q: send gzip or none", encoding)
+	}
+	var request hubapi.Reports
+	if err := json.Unmarshal(body, &request); err != nil {
+		return nil, nil, badRequest("body: %v", err)
+	}
+	if n := len(request.Reports); n == 0 || n > hubapi.MaxReports {
+		return nil, nil, badRequest("body holds %d reports, send 1 to %d", n, hubapi.MaxReports)
+	}
+	for i, envelope := range request.Reports {
+		u, refused := peek(i, envelope, uid)
+		if refused != nil {
+			rejected = append(rejected, *refused)
+			continue
+		}
+		all = append(all, u)
+	}
+	return all, rejected, nil
+}
+
+func inflate(body []byte) ([]byte, error) {
+	z, err := gzip.NewReader(bytes.NewReader(body))
+	if err != nil {
+		return nil, badRequest("body: %v", err)
+	}
+	inflated, err := io.ReadAll(io.LimitReader(z, hubapi.MaxInflatedBytes+1))
+	if err != nil {
+		return nil, badRequest("body: %v", err)
+	}
+	if len(inflated) > hubapi.MaxInflatedBytes {
+		return nil, admission.TooLarge(hubapi.MaxInflatedBytes)
+	}
+	return inflated, nil
+}
+
+func (a api) postEnroll(w http.ResponseWriter, r *http.Request) {
+	body, done, err := a.gate.ReadBody(w, r, bundle.MaxEnrollmentBytes)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	defer done()
+	end, err := a.gate.BeginEnrollment(r.Context())
+	if err != nil {
+		return // the agent has gone
+	}
+	defer end()
+	answer, err := a.enroller.enroll(r.Context(), body)
+	if err != nil {
+		a.fail(w, r, err)
+		return
+	}
+	hubapi.WriteJSON(w, http.StatusOK, hubapi.Enrolled{Enrollment: answer})
+}

@@ -1,0 +1,145 @@
+package store
+
+import (
+	"cmp"
+	"crypto/ed25519"
+	"fmt"
+	"maps"
+	"regexp"
+	"slices"
+	"strings"
+	"time"
+)
+
+// DefaultExpectedInterval is how often a cluster is expected to report if its registration does not say. A cluster
+// that has been silent for three intervals is stale.
+const DefaultExpectedInterval = time.Hour
+
+// Cluster is what a person registers: which cluster a key speaks for, and where that cluster belongs. What an agent
+// claims about itself does not change it.
+type Cluster struct {
+	UID         string            `json:"uid"`
+	Name        string            `json:"name"`
+	Platform    string            `json:"platform,omitempty"`
+	Type        string            `json:"type"`
+	Environment string            `json:"environment"`
+	Ring        string            `json:"ring,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	// Key verifies the agent's reports.
+	Key ed25519.PublicKey `json:"-"`
+	// ExpectedInterval is the longest usual time between two reports. Zero means the registered one, or
+	// DefaultExpectedInterval. For sites that report by media it is the time between two trips.
+	ExpectedInterval time.Duration `json:"-"`
+}
+
+// Registration is a registered cluster as a store keeps it.
+type Registration struct {
+	Cluster
+	// KeyIDs names the keys in force.
+	KeyIDs  []string  `json:"keyIDs"`
+	AddedAt time.Time `json:"addedAt"`
+	// ExpectedSeconds is Cluster.ExpectedInterval.
+	ExpectedSeconds int64 `json:"expectedSeconds"`
+	// Conflicts counts reports that were refused because another one with their number is stored, which
+	// means that two agents share this cluster's identity.
+	Conflicts int `json:"conflicts,omitempty"`
+	// SharedSince is when reports first showed that two agents share this identity, nil while none do; SharedHow says
+	// how.
+	SharedSince *time.Time `json:"sharedSince,omitempty"`
+	SharedHow   string     `json:"sharedHow,omitempty"`
+	// RetiredAt is nil while the cluster is expected to report.
+	RetiredAt     *time.Time `json:"retiredAt,omitempty"`
+	RetiredReason string     `json:"retiredReason,omitempty"`
+	// Newest is the place of the newest report, zero before the first.
+	Newest Order `json:"-"`
+}
+
+// Bounds of what a store keeps about a cluster, as registered and as reported.
+const (
+	MaxLabels = 64
+	MaxText   = 512 // bytes of a single value
+)
+
+var (
+	uidPattern  = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+	namePattern = regexp.MustCompile(`^[A-Za-z0-9]([A-Za-z0-9._-]{0,251}[A-Za-z0-9])?$`)
+)
+
+// Check returns an error wrapping ErrInvalid that names the first value that is not acceptable.
+func (c Cluster) Check() error {
+	switch {
+	case !uidPattern.MatchString(c.UID):
+		return fmt.Errorf("cluster uid %q: %w: it is 1 to 128 letters, digits and . _ : - and begins with a letter or digit", c.UID, ErrInvalid)
+	case !namePattern.MatchString(c.Name):
+		return fmt.Errorf("cluster name %q: %w: it is 1 to 253 letters, digits and . _ - and begins and ends with a letter or digit", c.Name, ErrInvalid)
+	case c.Type == "" || c.Environment == "":
+		return fmt.Errorf("cluster %s: %w: it needs a cluster type and an environment", c.Name, ErrInvalid)
+	case len(c.Key) != ed25519.PublicKeySize:
+		return fmt.Errorf("cluster %s: %w: it needs the Ed25519 key that its agent signs reports with", c.Name, ErrInvalid)
+	case c.ExpectedInterval < 0:
+		return fmt.Errorf("cluster %s: %w: the expected interval %s is negative", c.Name, ErrInvalid, c.ExpectedInterval)
+	}
+	return checkTexts("cluster "+c.Name, c.Labels, c.Platform, c.Type, c.Environment, c.Ring)
+}
+
+// checkTexts returns an error wrapping ErrInvalid that names the first text that is too long, or not plain.
+func checkTexts(of string, labels map[string]string, texts ...string) error {
+	for _, s := range texts {
+		if len(s) > MaxText || s != Plain(s) {
+			return fmt.Errorf("%s: %w: %q", of, ErrInvalid, Clip(s))
+		}
+	}
+	if len(labels) > MaxLabels {
+		return fmt.Errorf("%s: %w: it has %d labels, at most %d", of, ErrInvalid, len(labels), MaxLabels)
+	}
+	for k, v := range labels {
+		if len(k)+len(v) > MaxText || k != Plain(k) || v != Plain(v) {
+			return fmt.Errorf("%s: %w: label %q=%q", of, ErrInvalid, Clip(k), Clip(v))
+		}
+	}
+	return nil
+}
+
+// IsUID reports whether s has the form of a cluster's uid: 1 to 128 letters, digits and . _ : -.
+func IsUID(s string) bool { return uidPattern.MatchString(s) }
+
+// Merge returns what registering c, by the key with the id kid, makes of a registration, and whether that changes
+// anything. What c leaves open stays. The error wraps ErrExists if c differs and replace is false. It is the part of
+// AddCluster and ReplaceCluster that implementations have in common.
+func (r Registration) Merge(c Cluster, kid string, replace bool) (merged Cluster, changed bool, err error) {
+	// A Cluster object of a roster names no platform, and the request of the same agent does.
+	c.Platform, c.ExpectedInterval = cmp.Or(c.Platform, r.Platform), cmp.Or(c.ExpectedInterval, r.ExpectedInterval)
+	other := r.differs(c, kid)
+	switch {
+	case len(other) == 0 && r.Platform == c.Platform:
+		return c, false, nil
+	case len(other) > 0 && !replace:
+		return c, false, fmt.Errorf("cluster uid %s: %w as %s, with another %s", c.UID, ErrExists, r.Name, strings.Join(other, ", "))
+	}
+	return c, true, nil
+}
+
+// HasKey reports whether the key with the id kid is in force for the cluster.
+func (r Registration) HasKey(kid string) bool { return slices.Contains(r.KeyIDs, kid) }
+
+// differs names what registering c would change, other than a platform that was open.
+func (r Registration) differs(c Cluster, kid string) (names []string) {
+	for _, v := range []struct {
+		name string
+		same bool
+	}{
+		{"name", r.Name == c.Name},
+		{"platform", r.Platform == c.Platform || r.Platform == ""},
+		{"cluster type", r.Type == c.Type},
+		{"environment", r.Environment == c.Environment},
+		{"ring", r.Ring == c.Ring},
+		{"expected interval", r.ExpectedInterval == c.ExpectedInterval},
+		{"set of labels", maps.Equal(r.Labels, c.Labels)},
+		{"key", slices.Equal(r.KeyIDs, []string{kid})},
+	} {
+		if !v.same {
+			names = append(names, v.name)
+		}
+	}
+	return names
+}

@@ -1,0 +1,143 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+)
+
+// ClusterList is a list of clusters by name.
+type ClusterList struct {
+	Clusters []ClusterStatus `json:"clusters"`
+	// Next is set where Filter.Limit has cut the list.
+	Next string `json:"next,omitempty"`
+}
+
+// ClusterStatus is a registered cluster as of its newest report.
+type ClusterStatus struct {
+	UID         string            `json:"uid"`
+	Name        string            `json:"name"`
+	Platform    string            `json:"platform,omitempty"`
+	Type        string            `json:"type"`
+	Environment string            `json:"environment"`
+	Ring        string            `json:"ring,omitempty"`
+	Labels      map[string]string `json:"labels,omitempty"`
+	State       bundle.State      `json:"state"`
+	// Was is the last reported state of a stale cluster.
+	Was     bundle.State `json:"was,omitempty"`
+	Reason  string       `json:"reason,omitempty"`
+	Message string       `json:"message,omitempty"`
+	Since   time.Time    `json:"since,omitzero"`
+	// Desired is the newest release offered, Observed the one that runs.
+	Desired      *bundle.ReportRelease `json:"desired,omitempty"`
+	Observed     *bundle.ReportRelease `json:"observed,omitempty"`
+	AgentVersion string                `json:"agentVersion,omitempty"`
+	Incarnation  int64                 `json:"incarnation,omitempty"`
+	Seq          int64                 `json:"seq,omitempty"`
+	LastSeen     time.Time             `json:"lastSeen,omitzero"`
+	// Mismatch names the differences between the agent's own configuration and the registration.
+	Mismatch string `json:"mismatch,omitempty"`
+	// Conflicts counts reports refused because another with their number is stored: two agents share
+	// this cluster's identity.
+	Conflicts int `json:"conflicts,omitempty"`
+	// SharedSince is when reports first showed that two agents share this identity, zero while none do; SharedHow says
+	// how.
+	SharedSince time.Time `json:"sharedSince,omitzero"`
+	SharedHow   string    `json:"sharedHow,omitempty"`
+}
+
+// Compare fills platform and ring, if they were registered without, from what the agent claims, and sets Mismatch to
+// the differences.
+func (c *ClusterStatus) Compare(claimed bundle.ReportCluster) {
+	if c.Platform == "" {
+		c.Platform = claimed.Platform
+	}
+	if c.Ring == "" {
+		c.Ring = claimed.Ring
+	}
+	var differ []string
+	for _, f := range []struct{ name, registered, claimed string }{
+		{"platform", c.Platform, claimed.Platform},
+		{"environment", c.Environment, claimed.Environment},
+		{"type", c.Type, claimed.Type},
+		{"ring", c.Ring, claimed.Ring},
+	} {
+		if f.registered != f.claimed {
+			differ = append(differ, fmt.Sprintf("%s %q", f.name, f.claimed))
+		}
+	}
+	if len(differ) > 0 {
+		c.Mismatch = "agent says " + strings.Join(differ, ", ")
+	}
+}
+
+// DeploymentList is a list of deployments by cluster and assignment.
+type DeploymentList struct {
+	Deployments []DeploymentStatus `json:"deployments"`
+	// Next is set where Filter.Limit has cut the list.
+	Next string `json:"next,omitempty"`
+}
+
+// DeploymentStatus is an assignment on a cluster as of that cluster's newest report.
+type DeploymentStatus struct {
+	Cluster     string       `json:"cluster"`
+	ClusterUID  string       `json:"clusterUID"`
+	Environment string       `json:"environment"`
+	Type        string       `json:"type"`
+	Assignment  string       `json:"assignment"`
+	Workspace   string       `json:"workspace,omitempty"`
+	Workload    string       `json:"workload"`
+	Target      string       `json:"target"`
+	Adapter     string       `json:"adapter,omitempty"`
+	State       bundle.State `json:"state"`
+	// Was is the last reported state on a stale cluster.
+	Was          bundle.State  `json:"was,omitempty"`
+	Reason       string        `json:"reason,omitempty"`
+	Message      string        `json:"message,omitempty"`
+	Since        time.Time     `json:"since,omitzero"`
+	Version      string        `json:"version,omitempty"`
+	ConfigDigest digest.Digest `json:"configDigest,omitempty"`
+	Content      digest.Digest `json:"content,omitempty"`
+	Revision     string        `json:"revision,omitempty"`
+	Floating     bool          `json:"floating,omitempty"`
+	// Failures is how often the assignment has begun to fail, by its agent's count: bundle.Item.
+	Failures int64 `json:"failures,omitempty"`
+	// Release is the digest of the release that the cluster runs.
+	Release digest.Digest `json:"release,omitempty"`
+}
+
+// ShownState returns the state as people read it, such as "stale (was compliant)".
+func (c ClusterStatus) ShownState() string { return shown(c.State, c.Was) }
+
+// ShownReason returns what people should look at first: a shared identity, the reason, or a mismatch.
+func (c ClusterStatus) ShownReason() string {
+	switch {
+	case !c.SharedSince.IsZero(), c.Conflicts > 0: // the other reasons may be of either agent
+		return string(hubapi.CodeSharedIdentity)
+	case c.Reason != "":
+		return c.Reason
+	case c.Mismatch != "":
+		return "Mismatch: " + c.Mismatch
+	}
+	return ""
+}
+
+// ShownState returns the state as people read it, such as "stale (was compliant)".
+func (d DeploymentStatus) ShownState() string { return shown(d.State, d.Was) }
+
+// ShownVersion returns the workload's version as people read it; see bundle.ShownVersion.
+func (d DeploymentStatus) ShownVersion() string { return bundle.ShownVersion(d.Version) }
+
+// InDeployments reports whether the cluster's deployments say why it is in its state, because it does not itself.
+func (c ClusterStatus) InDeployments() bool {
+	switch c.State {
+	case bundle.Compliant, bundle.Rejected, Stale, Unreported:
+		return false
+	}
+	return c.ShownReason() == ""
+}

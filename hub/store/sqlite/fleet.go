@@ -1,0 +1,171 @@
+package sqlite
+
+import (
+	"context"
+	"database/sql"
+	"encoding/json"
+	"fmt"
+	"strings"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Clusters implements store.Store.
+func (d *DB) Clusters(ctx context.Context, f store.Filter) (store.ClusterList, error) {
+	if err := f.Check(); err != nil {
+		return store.ClusterList{}, err
+	}
+	q := d.selection(f, "c.state")
+	if f.Workload != "" {
+		q.and("EXISTS (SELECT 1 FROM deployment d WHERE d.cluster_id = c.id AND d.listed = 1 AND d.workload = :workload)",
+			sql.Named("workload", f.Workload))
+	}
+	if f.After != "" {
+		q.and("c.name > :after", sql.Named("after", f.After))
+	}
+	rows, err := d.read.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels,
+			`+stateNow("c.state")+`, c.state, c.reason, c.message, c.state_since,
+			c.desired_digest, c.desired_epoch, c.desired_sequence, c.desired_number, c.observed_digest, c.observed_epoch, c.observed_sequence, c.observed_number, c.expired,
+			c.agent_version, c.incarnation, c.seq, coalesce(c.last_seen, 0), c.claims, c.conflicts, coalesce(c.shared_since, 0), c.shared_how
+		FROM cluster c`+q.end("c.name", f.Limit), q.args...)
+	if err != nil {
+		return store.ClusterList{}, classify(err)
+	}
+	defer rows.Close()
+	list := store.ClusterList{Clusters: []store.ClusterStatus{}}
+	for rows.Next() {
+		c, err := scanCluster(rows)
+		if err != nil {
+			return store.ClusterList{}, err
+		}
+		list.Clusters = append(list.Clusters, c)
+	}
+	if f.Limit > 0 && len(list.Clusters) > f.Limit {
+		list.Clusters = list.Clusters[:f.Limit]
+		list.Next = list.Clusters[f.Limit-1].Name
+	}
+	return list, classify(rows.Err())
+}
+
+func scanCluster(rows *sql.Rows) (store.ClusterStatus, error) {
+	var c store.ClusterStatus
+	var desired, observed bundle.ReportRelease
+	var since, seen, shared int64
+	var labels, claims string
+	err := rows.Scan(&c.UID, &c.Name, &c.Platform, &c.Type, &c.Environment, &c.Ring, &labels,
+		&c.State, &c.Was, &c.Reason, &c.Message, &since,
+		&desired.Digest, &desired.Epoch, &desired.Sequence, &desired.Number, &observed.Digest, &observed.Epoch, &observed.Sequence, &observed.Number, &observed.Expired,
+		&c.AgentVersion, &c.Incarnation, &c.Seq, &seen, &claims, &c.Conflicts, &shared, &c.SharedHow)
+	if err != nil {
+		return c, err
+	}
+	if err := json.Unmarshal([]byte(labels), &c.Labels); err != nil {
+		return c, fmt.Errorf("labels of cluster %s: %w: %v", c.Name, store.ErrCorrupt, err)
+	}
+	if claims != "" {
+		var claimed bundle.ReportCluster
+		if err := json.Unmarshal([]byte(claims), &claimed); err != nil {
+			return c, fmt.Errorf("claims of cluster %s: %w: %v", c.Name, store.ErrCorrupt, err)
+		}
+		c.Compare(claimed)
+	}
+	if c.State != store.Stale {
+		c.Was = ""
+	}
+	c.Since, c.LastSeen, c.SharedSince = store.Moment(since), store.Moment(seen), store.Moment(shared)
+	if desired.Digest != "" {
+		c.Desired = &desired
+	}
+	if observed.Digest != "" {
+		c.Observed = &observed
+	}
+	return c, nil
+}
+
+// Deployments implements store.Store.
+func (d *DB) Deployments(ctx context.Context, f store.Filter) (store.DeploymentList, error) {
+	if err := f.Check(); err != nil {
+		return store.DeploymentList{}, err
+	}
+	q := d.selection(f, "d.state")
+	q.and("d.listed = 1")
+	if f.Workload != "" {
+		q.and("d.workload = :workload", sql.Named("workload", f.Workload))
+	}
+	if f.After != "" {
+		cluster, assignment, _ := strings.Cut(f.After, "/")
+		q.and("(c.name, d.assignment) > (:cluster, :assignment)", sql.Named("cluster", cluster), sql.Named("assignment", assignment))
+	}
+	rows, err := d.read.QueryContext(ctx, `SELECT c.name, c.uid, c.environment, c.type, d.assignment, d.workspace, d.workload, d.target, d.adapter,
+			`+stateNow("d.state")+`, d.state, d.reason, d.message, d.since, d.version, d.config, d.content, d.revision, d.failures, d.floating, c.observed_digest
+		FROM cluster c JOIN deployment d ON d.cluster_id = c.id`+q.end("c.name, d.assignment", f.Limit), q.args...)
+	if err != nil {
+		return store.DeploymentList{}, classify(err)
+	}
+	defer rows.Close()
+	list := store.DeploymentList{Deployments: []store.DeploymentStatus{}}
+	for rows.Next() {
+		var r store.DeploymentStatus
+		var since int64
+		if err := rows.Scan(&r.Cluster, &r.ClusterUID, &r.Environment, &r.Type, &r.Assignment, &r.Workspace, &r.Workload, &r.Target, &r.Adapter,
+			&r.State, &r.Was, &r.Reason, &r.Message, &since, &r.Version, &r.ConfigDigest, &r.Content, &r.Revision, &r.Failures, &r.Floating, &r.Release); err != nil {
+			return store.DeploymentList{}, err
+		}
+		if r.Since = store.Moment(since); r.State != store.Stale {
+			r.Was = ""
+		}
+		list.Deployments = append(list.Deployments, r)
+	}
+	if f.Limit > 0 && len(list.Deployments) > f.Limit {
+		list.Deployments = list.Deployments[:f.Limit]
+		last := list.Deployments[f.Limit-1]
+		list.Next = last.Cluster + "/" + last.Assignment
+	}
+	return list, classify(rows.Err())
+}
+
+// stateNow returns the SQL for the state at :now of cluster c, or of a row of it with the given state.
+func stateNow(state string) string {
+	return `CASE WHEN c.last_seen IS NULL THEN 'unreported' WHEN c.last_seen < :now - 3 * c.expected THEN 'stale' ELSE ` + state + ` END`
+}
+
+// selection is the WHERE clause of a query in the making, with its arguments.
+type selection struct {
+	conditions []string
+	args       []any
+}
+
+// selection begins a query with the conditions that clusters and deployments have in common; state is the row's own.
+func (d *DB) selection(f store.Filter, state string) *selection {
+	q := &selection{args: []any{sql.Named("now", store.Millis(d.now()))}}
+	q.and("c.removed_at IS NULL")
+	if f.Environment != "" {
+		q.and("c.environment = :environment", sql.Named("environment", f.Environment))
+	}
+	if f.Type != "" {
+		q.and("c.type = :type", sql.Named("type", f.Type))
+	}
+	if f.State != "" {
+		q.and(stateNow(state)+" = :state", sql.Named("state", string(f.State)))
+	}
+	return q
+}
+
+// and adds a condition with its arguments.
+func (q *selection) and(condition string, args ...sql.NamedArg) {
+	q.conditions = append(q.conditions, condition)
+	for _, a := range args {
+		q.args = append(q.args, a)
+	}
+}
+
+// end returns the clause, the order, and a limit of one row more than wanted, which tells whether there
+// are more.
+func (q *selection) end(order string, limit int) string {
+	s := " WHERE " + strings.Join(q.conditions, " AND ") + " ORDER BY " + order
+	if limit > 0 {
+		s += fmt.Sprintf(" LIMIT %d", limit+1)
+	}
+	return s
+}

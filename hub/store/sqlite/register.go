@@ -1,0 +1,241 @@
+package sqlite
+
+import (
+	"cmp"
+	"context"
+	"crypto/x509"
+	"database/sql"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// AddCluster implements store.Store.
+func (d *DB) AddCluster(ctx context.Context, c store.Cluster) (changed bool, err error) {
+	return d.register(ctx, c, false)
+}
+
+// ReplaceCluster implements store.Store.
+func (d *DB) ReplaceCluster(ctx context.Context, c store.Cluster) (changed bool, err error) {
+	return d.register(ctx, c, true)
+}
+
+func (d *DB) register(ctx context.Context, c store.Cluster, replace bool) (changed bool, err error) {
+	if err := c.Check(); err != nil {
+		return false, err
+	}
+	kid, err := bundle.KeyID(c.Key)
+	if err != nil {
+		return false, err
+	}
+	now := store.Millis(d.now())
+	err = d.writer.do(ctx, func(ctx context.Context, db *conn) error {
+		if err := checkFree(ctx, db, c, kid); err != nil {
+			return err
+		}
+		have, err := registrations(ctx, db, clusterByUID, c.UID)
+		if err != nil {
+			return err
+		}
+		if len(have) > 0 {
+			if c, changed, err = have[0].Merge(c, kid, replace); err != nil || !changed {
+				return err
+			}
+		}
+		changed = true
+		return writeRegistration(ctx, db, c, kid, now)
+	})
+	return changed && err == nil, err
+}
+
+// RemoveCluster implements store.Store.
+func (d *DB) RemoveCluster(ctx context.Context, nameOrUID string) (store.Registration, error) {
+	var r store.Registration
+	now := store.Millis(d.now())
+	err := d.writer.do(ctx, func(ctx context.Context, db *conn) (err error) {
+		if r, err = findRegistration(ctx, db, nameOrUID); err != nil {
+			return err
+		}
+		return endRegistration(ctx, db, r.UID, now)
+	})
+	if err != nil {
+		return store.Registration{}, err
+	}
+	return r, nil
+}
+
+// RetireCluster implements store.Store.
+func (d *DB) RetireCluster(ctx context.Context, nameOrUID, reason string) (store.Registration, error) {
+	reason = store.Plain(store.Clip(reason))
+	var r store.Registration
+	now := store.Millis(d.now())
+	err := d.writer.do(ctx, func(ctx context.Context, db *conn) (err error) {
+		if r, err = findRegistration(ctx, db, nameOrUID); err != nil || r.RetiredAt != nil {
+			return err
+		}
+		if err := endRegistration(ctx, db, r.UID, now); err != nil {
+			return err
+		}
+		_, err = db.exec(ctx, `UPDATE cluster SET retired_at = ?, retired_reason = ? WHERE uid = ?`, now, reason, r.UID)
+		return err
+	})
+	return r, err
+}
+
+// endRegistration revokes all keys of a cluster, which is not listed any more.
+func endRegistration(ctx context.Context, db *conn, uid string, now int64) error {
+	_, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, ?), until_incarnation = NULL, until_seq = NULL
+		WHERE cluster_id = (SELECT id FROM cluster WHERE uid = ?)`, now, uid)
+	if err != nil {
+		return err
+	}
+	_, err = db.exec(ctx, `UPDATE cluster SET removed_at = ?, retired_at = NULL, retired_reason = '' WHERE uid = ?`, now, uid)
+	return err
+}
+
+// Registrations implements store.Store.
+func (d *DB) Registrations(ctx context.Context) ([]store.Registration, error) {
+	all, err := registrations(ctx, d.read, allClusters)
+	return all, classify(err)
+}
+
+// RetiredClusters implements store.Store.
+func (d *DB) RetiredClusters(ctx context.Context) ([]store.Registration, error) {
+	all, err := registrations(ctx, d.read, allRetired)
+	return all, classify(err)
+}
+
+// Registration implements store.Store.
+func (d *DB) Registration(ctx context.Context, nameOrUID string) (store.Registration, error) {
+	r, err := findRegistration(ctx, d.read, nameOrUID)
+	return r, classify(err)
+}
+
+// Registered implements store.Store.
+func (d *DB) Registered(ctx context.Context, uid string) (store.Registration, error) {
+	found, err := registrations(ctx, d.read, clusterByUID, uid)
+	if err == nil && len(found) == 0 {
+		err = fmt.Errorf("cluster %q: %w", uid, store.ErrUnknownCluster)
+	}
+	if err != nil {
+		return store.Registration{}, classify(err)
+	}
+	return found[0], nil
+}
+
+// checkFree returns an error wrapping ErrExists if name or key belong to a cluster of another uid.
+func checkFree(ctx context.Context, db querier, c store.Cluster, kid string) error {
+	var other string
+	err := db.QueryRowContext(ctx, `SELECT uid FROM cluster WHERE name = ? AND uid <> ? AND removed_at IS NULL`, c.Name, c.UID).Scan(&other)
+	if err == nil {
+		return fmt.Errorf("cluster name %s: %w, for uid %s", c.Name, store.ErrExists, other)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	err = db.QueryRowContext(ctx, `SELECT c.name FROM cluster_key k JOIN cluster c ON c.id = k.cluster_id
+		WHERE k.kid = ? AND k.revoked_at IS NULL AND c.uid <> ?`, kid, c.UID).Scan(&other)
+	if err == nil {
+		return fmt.Errorf("key %s: %w, for cluster %s: each agent needs a key of its own", kid, store.ErrExists, other)
+	}
+	if !errors.Is(err, sql.ErrNoRows) {
+		return err
+	}
+	return nil
+}
+
+// writeRegistration writes what is registered, and leaves what was reported as it is.
+func writeRegistration(ctx context.Context, db *conn, c store.Cluster, kid string, now int64) error {
+	labels, err := json.Marshal(c.Labels)
+	if err != nil {
+		return err
+	}
+	der, err := x509.MarshalPKIXPublicKey(c.Key)
+	if err != nil {
+		return err
+	}
+	var id int64
+	err = db.QueryRowContext(ctx, `INSERT INTO cluster (uid, name, platform, type, environment, ring, labels, expected, added_at)
+		VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)
+		ON CONFLICT (uid) DO UPDATE SET name = excluded.name, platform = excluded.platform, type = excluded.type,
+			environment = excluded.environment, ring = excluded.ring, labels = excluded.labels, expected = excluded.expected,
+			removed_at = NULL, retired_at = NULL, retired_reason = ''
+		RETURNING id`,
+		c.UID, c.Name, c.Platform, c.Type, c.Environment, c.Ring, string(labels), cmp.Or(c.ExpectedInterval, store.DefaultExpectedInterval).Milliseconds(), now).Scan(&id)
+	if err != nil {
+		return err
+	}
+	if _, err := db.exec(ctx, `UPDATE cluster_key SET revoked_at = coalesce(revoked_at, ?), until_incarnation = NULL, until_seq = NULL WHERE cluster_id = ? AND kid <> ?`, now, id, kid); err != nil {
+		return err
+	}
+	if _, err = db.exec(ctx, `INSERT INTO cluster_key (cluster_id, kid, public_key) VALUES (?, ?, ?)
+		ON CONFLICT (cluster_id, kid) DO UPDATE SET revoked_at = NULL, until_incarnation = NULL, until_seq = NULL`, id, kid, der); err != nil {
+		return err
+	}
+	return forgetShared(ctx, db, id, store.Order{})
+}
+
+// Which registrations to read. The one of a name comes before that of a uid spelt alike.
+const (
+	allClusters     = `c.removed_at IS NULL ORDER BY c.name`
+	allRetired      = `c.retired_at IS NOT NULL ORDER BY c.name, c.id`
+	clusterByUID    = `c.removed_at IS NULL AND c.uid = ?1`
+	clusterByEither = `(c.removed_at IS NULL OR c.retired_at IS NOT NULL) AND (c.name = ?1 OR c.uid = ?1) ORDER BY c.removed_at IS NULL DESC, c.name = ?1 DESC, c.id DESC LIMIT 1`
+)
+
+func registrations(ctx context.Context, db querier, where string, args ...any) ([]store.Registration, error) {
+	rows, err := db.QueryContext(ctx, `SELECT c.uid, c.name, c.platform, c.type, c.environment, c.ring, c.labels, c.expected, c.added_at, c.conflicts, c.incarnation, c.seq,
+			c.retired_at, c.retired_reason, c.shared_since, c.shared_how,
+			coalesce((SELECT group_concat(k.kid, ' ') FROM cluster_key k WHERE k.cluster_id = c.id AND k.revoked_at IS NULL), '')
+		FROM cluster c WHERE `+where, args...)
+	if err != nil {
+		return nil, err
+	}
+	defer rows.Close()
+	all := []store.Registration{}
+	for rows.Next() {
+		var r store.Registration
+		var labels, kids string
+		var expected, added int64
+		var retired, shared sql.NullInt64
+		if err := rows.Scan(&r.UID, &r.Name, &r.Platform, &r.Type, &r.Environment, &r.Ring, &labels, &expected, &added, &r.Conflicts, &r.Newest.Incarnation, &r.Newest.Seq,
+			&retired, &r.RetiredReason, &shared, &r.SharedHow, &kids); err != nil {
+			return nil, err
+		}
+		if err := json.Unmarshal([]byte(labels), &r.Labels); err != nil {
+			return nil, fmt.Errorf("labels of cluster %s: %w: %v", r.Name, store.ErrCorrupt, err)
+		}
+		r.ExpectedInterval = time.Duration(expected) * time.Millisecond
+		r.ExpectedSeconds, r.AddedAt, r.KeyIDs = expected/1000, store.Moment(added), strings.Fields(kids)
+		r.RetiredAt, r.SharedSince = momentOf(retired), momentOf(shared)
+		slices.Sort(r.KeyIDs)
+		all = append(all, r)
+	}
+	return all, rows.Err()
+}
+
+func findRegistration(ctx context.Context, db querier, nameOrUID string) (store.Registration, error) {
+	found, err := registrations(ctx, db, clusterByEither, nameOrUID)
+	if err != nil {
+		return store.Registration{}, err
+	}
+	if len(found) == 0 {
+		return store.Registration{}, fmt.Errorf("cluster %q: %w", nameOrUID, store.ErrUnknownCluster)
+	}
+	return found[0], nil
+}
+
+// momentOf is store.Moment for a column that may be NULL.
+func momentOf(ms sql.NullInt64) *time.Time {
+	if !ms.Valid {
+		return nil
+	}
+	t := store.Moment(ms.Int64)
+	return &t
+}

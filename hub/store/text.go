@@ -1,0 +1,73 @@
+package store
+
+import (
+	"fmt"
+	"strings"
+	"time"
+	"unicode"
+
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Plain returns s without what could command a terminal or turn text around: control and format
+// characters go, line breaks and tabs become spaces. All text that agents send becomes plain before it is
+// stored, and what another hub sends before it is shown.
+func Plain(s string) string {
+	return strings.Map(func(r rune) rune {
+		switch {
+		case r == '\n' || r == '\r' || r == '\t':
+			return ' '
+		case unicode.IsControl(r), unicode.Is(unicode.Cf, r), unicode.Is(unicode.Zl, r), unicode.Is(unicode.Zp, r):
+			return -1
+		}
+		return r
+	}, strings.ToValidUTF8(s, "\uFFFD"))
+}
+
+// PlainLabels returns labels with plain keys and values; nil if there are none.
+func PlainLabels(labels map[string]string) map[string]string {
+	if len(labels) == 0 {
+		return nil
+	}
+	clean := make(map[string]string, len(labels))
+	for k, v := range labels {
+		clean[Plain(k)] = Plain(v)
+	}
+	return clean
+}
+
+// Clip returns s, cut to bundle.MaxMessageBytes.
+func Clip(s string) string {
+	return strings.ToValidUTF8(s[:min(len(s), bundle.MaxMessageBytes)], "")
+}
+
+// maxMoment is the last second that JSON can carry, in milliseconds since 1970.
+const maxMoment = 253402300799_000
+
+// Millis returns a time as stores keep it, in milliseconds since 1970. An agent's clock may say anything; what lies
+// outside the years 1970 to 9999 becomes the nearest of their ends, and 0 means unknown.
+func Millis(t time.Time) int64 {
+	switch {
+	case t.Before(time.UnixMilli(0)):
+		return 0
+	case t.After(time.UnixMilli(maxMoment)):
+		return maxMoment
+	}
+	return t.UnixMilli()
+}
+
+// Moment returns the time that Millis kept; the zero time if it is unknown.
+func Moment(ms int64) time.Time {
+	if ms == 0 {
+		return time.Time{}
+	}
+	return time.UnixMilli(ms).UTC()
+}
+
+// shown returns a state as people read it. The last state of a silent cluster is not its present one.
+func shown(state, was bundle.State) string {
+	if was != "" {
+		return fmt.Sprintf("%s (was %s)", state, was)
+	}
+	return string(state)
+}

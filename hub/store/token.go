@@ -1,0 +1,75 @@
+package store
+
+import (
+	"fmt"
+	"time"
+)
+
+// TokenScope says which agents a token registers.
+type TokenScope struct {
+	// Type is the cluster type that an agent has to have; so are Environment and Ring, unless they are empty.
+	Type        string `json:"type"`
+	Environment string `json:"environment,omitempty"`
+	Ring        string `json:"ring,omitempty"`
+	// Labels are given to each cluster that the token registers, before its own of the same keys.
+	Labels map[string]string `json:"labels,omitempty"`
+	// Uses is how many agents it registers; zero means one.
+	Uses int `json:"uses"`
+	// ExpiresAt is when the token ends.
+	ExpiresAt time.Time `json:"expiresAt"`
+}
+
+// Token is a token as a store keeps it, without its secret.
+type Token struct {
+	ID string `json:"id"`
+	TokenScope
+	// Left is the number of agents that the token may still register, whatever its State.
+	Left      int        `json:"left"`
+	State     TokenState `json:"state"`
+	CreatedAt time.Time  `json:"createdAt"`
+}
+
+// TokenState says whether a token can be used.
+type TokenState string
+
+// The states of tokens.
+const (
+	TokenGood    TokenState = "good"
+	TokenUsedUp  TokenState = "used"
+	TokenExpired TokenState = "expired"
+	TokenRevoked TokenState = "revoked"
+)
+
+// Bounds of a token.
+const (
+	// MaxTokenTime bounds how long a token may wait to be used: a secret on paper or in a pipeline leaks in time.
+	MaxTokenTime = 366 * 24 * time.Hour
+	// MaxTokenUses bounds the agents of one token. Larger fleets take several, so that one can be revoked.
+	MaxTokenUses = 10_000
+)
+
+// Check returns an error wrapping ErrInvalid that names the first value that is not acceptable for a new token.
+func (s TokenScope) Check(now time.Time) error {
+	switch {
+	case s.Type == "":
+		return fmt.Errorf("token: %w: it needs a cluster type", ErrInvalid)
+	case s.Uses < 1 || s.Uses > MaxTokenUses:
+		return fmt.Errorf("token: %w: it has %d uses, 1 to %d are allowed", ErrInvalid, s.Uses, MaxTokenUses)
+	case !s.ExpiresAt.After(now) || s.ExpiresAt.Sub(now) > MaxTokenTime:
+		return fmt.Errorf("token: %w: it has to expire within %d days from now", ErrInvalid, MaxTokenTime/(24*time.Hour))
+	}
+	return checkTexts("token", s.Labels, s.Type, s.Environment, s.Ring)
+}
+
+// StateOf returns the state of a token at a time, with so many uses left.
+func (s TokenScope) StateOf(left int, revoked bool, now time.Time) TokenState {
+	switch {
+	case revoked:
+		return TokenRevoked
+	case left == 0:
+		return TokenUsedUp
+	case !now.Before(s.ExpiresAt):
+		return TokenExpired
+	}
+	return TokenGood
+}
