@@ -151,18 +151,18 @@ type Agent struct {
 	opts     Options
 	content  *content.Store
 
-	anonymous bool          // the configuration gives the cluster no uid
-	serving   bool          // others than passes read cluster
-	keeper    *keeper       // of the Lease; nil without one
-	memory    *recollection // of the pass that runs
+	anonymous bool         // the configuration gives the cluster no uid
+	serving   bool         // others than passes read cluster
+	lease     *heldLease   // of the Lease; nil without one
+	memory    *memoryState // of the pass that runs
 
-	busy     sync.Mutex   // held by the pass that runs
-	tidied   bool         // a pass of this process has looked for left-overs
-	lived    bool         // this process has outlived a pass in which engines changed something
-	poller   oci.Poller   // how registries want to be asked
-	seen     *bundle.Blob // the manifest that the moving tag brought last; nobody has judged it
-	barRest  func(time.Duration) time.Duration
-	activity atomic.Pointer[string] // the step that runs, nil between passes
+	busy       sync.Mutex   // held by the pass that runs
+	tidied     bool         // a pass of this process has looked for left-overs
+	lived      bool         // this process has outlived a pass in which engines changed something
+	poller     oci.Poller   // how registries want to be asked
+	seen       *bundle.Blob // the manifest that the moving tag brought last; nobody has judged it
+	freezeRest func(time.Duration) time.Duration
+	activity   atomic.Pointer[string] // the step that runs, nil between passes
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
 	unrecorded atomic.Pointer[string]
 	vitals     vitals
@@ -183,10 +183,10 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
-		anonymous: anonymous, memory: &recollection{},
-		instance: strings.ToLower(rand.Text()),
-		wake:     make(chan struct{}, 1),
-		barRest:  barRest,
+		anonymous: anonymous, memory: &memoryState{},
+		instance:   strings.ToLower(rand.Text()),
+		wake:       make(chan struct{}, 1),
+		freezeRest: freezeRest,
 	}
 	a.content = content.New(state.db, content.Options{
 		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Log: a.opts.Log,
@@ -195,7 +195,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		},
 	})
 	if a.opts.Lease != nil {
-		a.keeper = newKeeper(a)
+		a.lease = newHeldLease(a)
 	}
 	return a
 }

@@ -25,7 +25,7 @@ func (p *pass) apply(ctx context.Context) outcome {
 	if err := p.choose(ctx); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	if err := p.lineUp(); err != nil {
+	if err := p.loadRollout(); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	if err := p.entrust(ctx); err != nil {
@@ -37,13 +37,13 @@ func (p *pass) apply(ctx context.Context) outcome {
 	return outcomeOf(ctx, p.round(ctx, p.due))
 }
 
-// lineUp reads how all assignments stand. Those whose engine is missing have failed.
-func (p *pass) lineUp() error {
+// loadRollout reads how all assignments stand. Those whose engine is missing have failed.
+func (p *pass) loadRollout() error {
 	all, err := p.records()
 	if err != nil {
 		return err
 	}
-	p.line = &line{records: map[string]*record{}, adapter: p.adapter, deadline: p.opts.Deadline}
+	p.rollout = &rollout{records: map[string]*record{}, adapter: p.adapter, deadline: p.opts.Deadline}
 	var hopeless []record
 	for _, r := range all {
 		wanted := p.adapter(r.Spec)
@@ -54,23 +54,23 @@ func (p *pass) lineUp() error {
 			}
 			r = next
 		}
-		p.line.records[r.Spec.Name] = &r
+		p.rollout.records[r.Spec.Name] = &r
 	}
 	return p.write(hopeless)
 }
 
 // round does what is needed of each assignment: first for those that the release lists, and then for those
 // that it no longer does, so that what moves from one to the other is not without both.
-func (p *pass) round(ctx context.Context, needed func(record) errand) error {
-	all := p.line.sorted()
+func (p *pass) round(ctx context.Context, needed func(record) operation) error {
+	all := p.rollout.sorted()
 	for _, gone := range []bool{false, true} {
 		var tasks []task
 		for _, r := range all {
-			if do := p.allowed(*r, needed(*r)); r.Removing == gone && do != nothing {
+			if do := p.allowed(*r, needed(*r)); r.Removing == gone && do != doNothing {
 				tasks = append(tasks, task{name: r.Spec.Name, do: do, drift: r.Item.Message})
 			}
 		}
-		if err := p.carryOut(ctx, tasks); err != nil {
+		if err := p.runTasks(ctx, tasks); err != nil {
 			return err
 		}
 	}
@@ -78,29 +78,29 @@ func (p *pass) round(ctx context.Context, needed func(record) errand) error {
 }
 
 // due is what an assignment needs before anything is known of the engine.
-func (p *pass) due(r record) errand {
+func (p *pass) due(r record) operation {
 	wanted := p.adapter(r.Spec)
 	failed, drifted := r.Item.State == bundle.Failed, r.Item.State == bundle.Drifted
 	switch {
 	case r.Removing:
-		return give
+		return doChange
 	case p.opts.Reconcilers[wanted] == nil:
-		return nothing
+		return doNothing
 	case r.stale(wanted):
-		return give
+		return doChange
 	case r.onlySeen() && (failed || r.waiting()):
-		return see
+		return doObserve
 	case drifted && r.corrected():
-		return correct
+		return doCorrect
 	case failed, r.waiting():
-		return give
+		return doChange
 	}
-	return nothing
+	return doNothing
 }
 
 // perform has an engine called, and returns how the assignment stands then.
 func (p *pass) perform(ctx context.Context, t task, r record) record {
-	if t.do == see {
+	if t.do == doObserve {
 		res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
 		next := r.after(res, p.rules(r.Adapter), p.opts.Now())
 		if i := next.Item; i.State == bundle.Failed && r.Item.State != bundle.Failed {
@@ -109,7 +109,7 @@ func (p *pass) perform(ctx context.Context, t task, r record) record {
 		return next
 	}
 	r = p.change(ctx, r)
-	if t.do == correct && r.Item.State == bundle.Compliant {
+	if t.do == doCorrect && r.Item.State == bundle.Compliant {
 		r.Item.Reason, r.Item.Message = ReasonDriftCorrected, t.drift
 	}
 	return r
@@ -173,7 +173,7 @@ func (p *pass) switchTo(next *state.Release, list []bundle.Assignment) error {
 	if forgiven {
 		p.refused = nil
 	}
-	p.memory.heir = nil
+	p.memory.inherited = nil
 	if p.running.Digest() != next.Digest() {
 		p.opts.Log.Info("release begins to run", "release", next.Name(), "digest", next.Digest(), "before", p.running.Digest(), "assignments", len(list))
 	}

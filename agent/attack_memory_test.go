@@ -103,7 +103,7 @@ func TestAttackByAnInventoryInTheMemory(t *testing.T) {
 	s.onceOn(c)
 	doc, err := unpackKeepsake(c.secret)
 	require.NoError(t, err)
-	doc.Inventory = append(doc.Inventory, holding{Name: "h-x", Adapter: "directory", Ledgers: map[string]json.RawMessage{"directory": json.RawMessage(`["/etc"]`)}})
+	doc.Inventory = append(doc.Inventory, inventoryItem{Name: "h-x", Adapter: "directory", Ledgers: map[string]json.RawMessage{"directory": json.RawMessage(`["/etc"]`)}})
 	doc.Generation++
 	c.secret = must(doc.zip())
 	s.anew()

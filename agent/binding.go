@@ -155,7 +155,7 @@ func (a *Agent) Rebind(to Rebinding) (Rebound, error) {
 	return r, err
 }
 
-// own says whether a release is for this agent, which may have been bound elsewhere since it was accepted.
+// own reports whether a release is for this agent, which may have been bound elsewhere since it was accepted.
 func (a *Agent) own(r *state.Release) bool {
 	if r == nil {
 		return false

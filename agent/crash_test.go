@@ -133,7 +133,7 @@ func (s *site) crash() {
 		require.NoError(s.t, p.remember())
 		require.NoError(s.t, p.breakLoop(ctx))
 		p.pull(ctx)
-		for _, err := range []error{p.findBar(ctx, true), p.choose(ctx), p.lineUp(), p.noteAttempt(ctx)} {
+		for _, err := range []error{p.findFreeze(ctx, true), p.choose(ctx), p.loadRollout(), p.noteAttempt(ctx)} {
 			require.NoError(s.t, err)
 		}
 	})
@@ -228,7 +228,7 @@ func TestARenewalOfTheGoodOneIsNeverGivenUp(t *testing.T) {
 		require.NoError(t, p.remember())
 		next := *p.running
 		next.Manifest.Digest = bundle.NewBlob("", []byte("renewal")).Descriptor.Digest
-		p.running, p.trial = &next, trial{Release: next.Digest(), Interrupted: maxAttempts}
+		p.running, p.probation = &next, probation{Release: next.Digest(), Interrupted: maxAttempts}
 		require.NoError(t, p.breakLoop(context.Background()))
 		require.Empty(t, p.quarantine)
 	})

@@ -117,7 +117,7 @@ func number(text string) (int, error) {
 	return strconv.Atoi(text)
 }
 
-// onDay says whether a day has minutes of c.
+// onDay reports whether a day has minutes of c.
 func (c cron) onDay(month time.Month, day int, weekday time.Weekday) bool {
 	inMonth, inWeek := c.days>>day&1 == 1, c.weekdays>>weekday&1 == 1
 	if c.bothDays {

@@ -28,16 +28,16 @@ func sumOf(body []byte) string {
 
 // entrust has the cluster's memory know all that the state does, and what engines are about to bring. It costs
 // one request where anything is new. An error is that of this machine; where the cluster does not take it, its
-// engines are barred.
+// engines are frozen.
 func (p *pass) entrust(ctx context.Context) error {
 	if !p.mayEntrust() {
 		if p.opts.Memory != nil && p.memory.deniedAt.IsZero() {
-			p.shut(errLapsed)
+			p.freezeCluster(errLapsed)
 		}
 		return nil
 	}
 	m := p.memory
-	var doc keepsake
+	var doc backup
 	var id int
 	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
 		if id = tx.ID(); id != m.seen {
@@ -51,7 +51,7 @@ func (p *pass) entrust(ctx context.Context) error {
 	if id == m.seen {
 		return nil
 	}
-	if err := p.addHoldings(ctx, &doc); err != nil {
+	if err := p.addInventory(ctx, &doc); err != nil {
 		return err
 	}
 	body, err := doc.body()
@@ -65,14 +65,14 @@ func (p *pass) entrust(ctx context.Context) error {
 	return p.saveMemory(ctx, doc, body)
 }
 
-// mayEntrust says whether what is in the cluster is this agent's to write, and known.
+// mayEntrust reports whether what is in the cluster is this agent's to write, and known.
 func (p *pass) mayEntrust() bool {
 	m := p.memory
-	return p.opts.Memory != nil && m.known && m.bad == nil && m.heir == nil && m.deniedAt.IsZero() && p.keeper.holds() && m.term == p.keeper.term()
+	return p.opts.Memory != nil && m.known && m.bad == nil && m.inherited == nil && m.deniedAt.IsZero() && p.lease.holds() && m.term == p.lease.term()
 }
 
 // saveMemory writes doc, after the state has written that it will be there.
-func (p *pass) saveMemory(ctx context.Context, doc keepsake, body []byte) error {
+func (p *pass) saveMemory(ctx context.Context, doc backup, body []byte) error {
 	m := p.memory
 	doc.Generation = m.generation + 1 // also where this is not the first attempt, so that another agent's is newer
 	data, partial, err := doc.pack()
@@ -97,7 +97,7 @@ func (p *pass) saveMemory(ctx context.Context, doc keepsake, body []byte) error 
 		return ctx.Err()
 	default:
 		m.known, m.err = !errors.Is(err, ErrChanged), err
-		p.shut(err)
+		p.freezeCluster(err)
 		return nil
 	}
 	if partial {
@@ -109,10 +109,10 @@ func (p *pass) saveMemory(ctx context.Context, doc keepsake, body []byte) error 
 // errLapsed is why nothing is changed after others may have had the Lease in the middle of a pass.
 var errLapsed = errors.New("the Lease was not renewed in time")
 
-// shut bars the engines of the cluster for the rest of the pass.
-func (p *pass) shut(err error) {
-	if p.barred == nil {
-		p.barred, p.limit = &bar{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(err.Error()), Since: state.Stamp(p.opts.Now())}, p.opts.OnCluster
+// freezeCluster freezes the engines of the cluster for the rest of the pass.
+func (p *pass) freezeCluster(err error) {
+	if p.frozen == nil {
+		p.frozen, p.limit = &freeze{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(err.Error()), Since: state.Stamp(p.opts.Now())}, p.opts.OnCluster
 	}
 }
 
@@ -125,8 +125,8 @@ func (p *pass) uid() string {
 }
 
 // memorable is the memory of what the state holds, but for the inventory.
-func (p *pass) memorable(tx *bbolt.Tx) (keepsake, error) {
-	doc := keepsake{Schema: keepsakeSchema, UID: p.uid(), Stream: p.stream(), Orders: map[string]position{}, Floors: map[string]time.Time{}}
+func (p *pass) memorable(tx *bbolt.Tx) (backup, error) {
+	doc := backup{Schema: backupSchema, UID: p.uid(), Stream: p.stream(), Orders: map[string]position{}, Floors: map[string]time.Time{}}
 	err := tx.Bucket([]byte(bucketOrders)).ForEach(func(k, v []byte) error {
 		var o bundle.Order
 		err := json.Unmarshal(v, &o)
@@ -171,22 +171,22 @@ func copyBucket(tx *bbolt.Tx, bucket string, each func(key string, value []byte)
 	})
 }
 
-// isFloor says whether a key of state.Meta is a floor of time; see keyFloorOf.
+// isFloor reports whether a key of state.Meta is a floor of time; see keyFloorOf.
 func isFloor(key string) bool { return key == keyFloor || strings.HasPrefix(key, keyFloor+"-") }
 
-// addHoldings adds what was given to engines of the cluster, and what they are about to be given. What they
+// addInventory adds what was given to engines of the cluster, and what they are about to be given. What they
 // know of an assignment after they have brought it is no more than they have foretold, and costs no request.
-func (p *pass) addHoldings(ctx context.Context, doc *keepsake) error {
+func (p *pass) addInventory(ctx context.Context, doc *backup) error {
 	all, err := p.records()
 	if err != nil {
 		return err
 	}
 	ctx, cancel := context.WithTimeout(ctx, foretellTime)
 	defer cancel()
-	last, holdings := p.memory.last.holdings(), map[string]holding{}
+	last, inventory := p.memory.last.inventory(), map[string]inventoryItem{}
 	for _, r := range all {
 		wanted := p.adapter(r.Spec)
-		h := holding{
+		h := inventoryItem{
 			Name: r.Spec.Name, Adapter: r.Adapter, Namespace: r.Spec.Namespace, Workspace: r.Spec.Workspace, Workload: r.Spec.Workload, Target: r.Spec.Target,
 			Wave: r.Spec.Wave, DependsOn: r.Spec.DependsOn, OnRemove: r.Spec.OnRemove, Ledgers: map[string]json.RawMessage{},
 		}
@@ -209,9 +209,9 @@ func (p *pass) addHoldings(ctx context.Context, doc *keepsake) error {
 		if len(h.Ledgers) == 0 {
 			h.Ledgers = nil
 		}
-		holdings[h.Name] = h
+		inventory[h.Name] = h
 	}
-	doc.Inventory = sortedHoldings(holdings)
+	doc.Inventory = sortedInventory(inventory)
 	return nil
 }
 

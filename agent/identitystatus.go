@@ -50,8 +50,8 @@ func (s *Status) identify(tx *bbolt.Tx) error {
 	return err
 }
 
-// tell puts what the hub says of the identity where people look first, if nothing more urgent is there.
-func (i IdentityStatus) tell(s *Status) {
+// showIn puts what the hub says of the identity where people look first, if nothing more urgent is there.
+func (i IdentityStatus) showIn(s *Status) {
 	if s.Reason == "" {
 		s.Reason, s.Message = i.Reason, cmp.Or(s.Message, i.Message)
 	}

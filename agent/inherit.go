@@ -14,7 +14,7 @@ import (
 )
 
 // inherit takes over a memory that is newer than the state.
-func (p *pass) inherit(doc *keepsake, first bool) error {
+func (p *pass) inherit(doc *backup, first bool) error {
 	m := p.memory
 	known, err := p.boundBy()
 	if err != nil {
@@ -22,7 +22,7 @@ func (p *pass) inherit(doc *keepsake, first bool) error {
 	}
 	if !known && doc.Stream != p.stream() {
 		m.known = false // somebody may say meanwhile that this is what is wanted
-		m.bad = &bar{State: bundle.Pending, Reason: ReasonOtherStream, Message: fmt.Sprintf(
+		m.bad = &freeze{State: bundle.Pending, Reason: ReasonOtherStream, Message: fmt.Sprintf(
 			"the agent of this cluster followed %s/%s of platform %s when %s was written: set this one to the same, or have it change over with rebind",
 			doc.Stream.Environment, doc.Stream.ClusterType, doc.Stream.Platform, p.opts.Memory)}
 		return nil
@@ -51,7 +51,7 @@ func (p *pass) inherit(doc *keepsake, first bool) error {
 			p.cluster.UID = named.UID
 		}
 	}
-	m.heir = doc
+	m.inherited = doc
 	p.opts.Log.Info("taking over what the cluster's memory knows", "memory", p.opts.Memory.String(), "generation", doc.Generation, "assignments", len(doc.Inventory))
 	return p.inheritAtOnce()
 }
@@ -67,7 +67,7 @@ func (s *State) installNext(platform string, envelope []byte) error {
 
 // inheritOrder raises what the state must not fall below, and with a new state takes what else a person has
 // said.
-func (p *pass) inheritOrder(tx *bbolt.Tx, doc *keepsake, first bool) error {
+func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup, first bool) error {
 	note, err := state.Load[memoryNote](tx, state.Meta, keyMemory)
 	if err != nil {
 		return err
@@ -109,7 +109,7 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *keepsake, first bool) error {
 
 // inheritName has a machine that was set up anew go on under the cluster's name, unless somebody has given it
 // another. It returns nil where nothing changes.
-func (p *pass) inheritName(tx *bbolt.Tx, doc *keepsake, first bool) (*identity, error) {
+func (p *pass) inheritName(tx *bbolt.Tx, doc *backup, first bool) (*identity, error) {
 	meta := tx.Bucket([]byte(state.Meta))
 	if !first || !p.anonymous || doc.UID == "" || meta.Get([]byte(keyEnrollment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
 		return nil, nil
@@ -123,7 +123,7 @@ func (p *pass) inheritName(tx *bbolt.Tx, doc *keepsake, first bool) (*identity, 
 }
 
 // inheritWishes is for a machine that was set up anew: that nothing be changed, and what was found to be bad.
-func inheritWishes(tx *bbolt.Tx, doc *keepsake, now time.Time) error {
+func inheritWishes(tx *bbolt.Tx, doc *backup, now time.Time) error {
 	if meta := tx.Bucket([]byte(state.Meta)); meta.Get([]byte(keyPaused)) == nil {
 		var err error
 		switch {
@@ -170,15 +170,15 @@ func (p *pass) inheritAtOnce() error {
 		return err
 	})
 	if err == nil {
-		p.memory.heir = nil
+		p.memory.inherited = nil
 	}
 	return err
 }
 
-// inheritInventory writes what engines know of the assignments of the heir, and returns those that known
+// inheritInventory writes what engines know of the assignments of the inherited backup, and returns those that known
 // lacks.
 func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]record, now time.Time) (more []record, err error) {
-	doc := p.memory.heir
+	doc := p.memory.inherited
 	if doc == nil {
 		return nil, nil
 	}

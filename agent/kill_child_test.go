@@ -73,7 +73,7 @@ func (o order) run() error {
 	if err := o.operate(ctx, a); err != nil {
 		return err
 	}
-	a.sayInterrupted()
+	a.logInterrupted()
 	if o.Import != "" {
 		if r := a.Import(ctx, o.Import, 0); r.Verdict == Broken {
 			return errors.New(r.Error)

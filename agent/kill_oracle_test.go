@@ -177,7 +177,7 @@ func (o *oracle) judgeCluster(t testing.TB, m remains, cluster map[string]map[st
 	}
 }
 
-// mayBe says whether a file is of a release that was verified, or the first half of one.
+// mayBe reports whether a file is of a release that was verified, or the first half of one.
 func (o *oracle) mayBe(path, content string) bool {
 	for _, files := range o.contents {
 		if whole, ok := files[path]; ok && (whole == content || content == whole[:len(whole)/2] || content == "") {

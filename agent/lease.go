@@ -67,7 +67,7 @@ const (
 	another            // another agent
 )
 
-func (k *keeper) kind(holder string) holderKind {
+func (k *heldLease) kind(holder string) holderKind {
 	rest, nonce, ok := cutLast(holder)
 	_, id, named := cutLast(rest)
 	switch {

@@ -36,7 +36,7 @@ func TestASecondAgentWaitsUntilTheFirstIsSilent(t *testing.T) {
 			delete(c.objects, "a-x/f")
 			for range 10 { // of a first agent whose clock is of another year
 				s.now, o.now = s.now.Add(time.Minute), o.now.Add(time.Minute)
-				require.NoError(t, first.keeper.attend(t.Context()))
+				require.NoError(t, first.lease.attend(t.Context()))
 				r := o.pass(second)
 				require.Equal(t, bundle.Pending, r.Status.State)
 				require.Equal(t, ReasonAnotherAgent, r.Status.Reason)
@@ -103,13 +103,13 @@ func TestACopyOfTheStateIsNoticed(t *testing.T) {
 		o.on(c, func(second *Agent) {
 			require.Equal(t, bundle.Compliant, o.pass(second).Status.State, "it seems to be the same one after a crash")
 			s.now = s.now.Add(time.Minute)
-			require.NoError(t, first.keeper.attend(t.Context()))
+			require.NoError(t, first.lease.attend(t.Context()))
 			r := s.pass(first)
 			require.Equal(t, ReasonAnotherAgent, r.Status.Reason)
 			require.Contains(t, r.Status.Message, "a copy of this state folder")
 			for range 5 {
 				s.now, o.now = s.now.Add(time.Minute), o.now.Add(time.Minute)
-				require.NoError(t, second.keeper.attend(t.Context()))
+				require.NoError(t, second.lease.attend(t.Context()))
 				require.Equal(t, ReasonAnotherAgent, s.pass(first).Status.Reason, "they do not take turns")
 			}
 		})

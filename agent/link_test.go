@@ -136,7 +136,7 @@ func (l *badLink) arm(k int, do deed) {
 	l.at, l.do, l.done, l.sum = k, do, false, 0
 }
 
-// hit says whether it has been done.
+// hit reports whether it has been done.
 func (l *badLink) hit() bool {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -57,7 +57,7 @@ func ParseMaintenanceWindow(text string) (w MaintenanceWindow, err error) {
 // String is what ParseMaintenanceWindow reads.
 func (w MaintenanceWindow) String() string { return w.text }
 
-// Open says whether the cluster may be changed at t.
+// Open reports whether the cluster may be changed at t.
 func (w MaintenanceWindow) Open(t time.Time) bool {
 	opened := w.Opens(t.Add(-w.lasts))
 	return !opened.IsZero() && !opened.After(t)
@@ -90,7 +90,7 @@ func wallClock(t time.Time) time.Time {
 	return t.UTC().Add(time.Duration(offset) * time.Second)
 }
 
-func (p *pass) outsideMaintenance(context.Context) (*bar, error) {
+func (p *pass) outsideMaintenance(context.Context) (*freeze, error) {
 	windows, now := p.opts.Maintenance, p.opts.Now()
 	if len(windows) == 0 || slices.ContainsFunc(windows, func(w MaintenanceWindow) bool { return w.Open(now) }) {
 		return nil, nil
@@ -101,5 +101,5 @@ func (p *pass) outsideMaintenance(context.Context) (*bar, error) {
 		opens, texts = earliest(opens, w.Opens(now)), append(texts, w.text)
 	}
 	message := bundle.Clip("maintenance is at " + strings.Join(texts, ", and at "))
-	return &bar{State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: message, Until: opens.UTC()}, nil
+	return &freeze{State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: message, Until: opens.UTC()}, nil
 }

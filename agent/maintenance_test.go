@@ -252,7 +252,7 @@ func TestNothingIsChangedOutsideMaintenance(t *testing.T) {
 	s.now = time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)
 	r := s.once()
 	require.Equal(t, bundle.Compliant, r.Status.State, "nothing waits")
-	require.Nil(t, r.Status.Bar)
+	require.Nil(t, r.Status.Freeze)
 	require.Equal(t, 2, r.Status.Queue.Length, "the heartbeat")
 	require.NotContains(t, s.log.String(), "must not be changed")
 
@@ -264,16 +264,16 @@ func TestNothingIsChangedOutsideMaintenance(t *testing.T) {
 		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
 		st, err := a.Status()
 		require.NoError(t, err)
-		require.Equal(t, &BarStatus{
+		require.Equal(t, &FreezeStatus{
 			State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: "maintenance is at 0 2 * * SAT 4h Europe/Berlin, and at 0 12 1 3 * 2h",
 			Since: s.now, Until: &opens, Holding: true,
-		}, st.Bar)
+		}, st.Freeze)
 		require.Equal(t, bundle.Pending, st.State)
 		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 
 		s.now = opens.Add(-time.Second)
 		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
-		require.WithinRange(t, plan.look, opens, opens.Add(barRush))
+		require.WithinRange(t, plan.look, opens, opens.Add(freezeRush))
 		s.now = opens
 		a.makePass(t.Context(), plan.scope(s.now))
 	})

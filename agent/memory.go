@@ -38,17 +38,17 @@ var (
 )
 
 const (
-	keepsakeSchema = 1
+	backupSchema = 1
 	// MaxMemoryBytes is what a Secret may hold, less what else is in it.
 	MaxMemoryBytes = 1<<20 - 4<<10
-	// maxKeepsakeBytes bounds what a memory unpacks to: that of 10,000 assignments has some 6 MiB.
-	maxKeepsakeBytes = 64 << 20
+	// maxBackupBytes bounds what a memory unpacks to: that of 10,000 assignments has some 6 MiB.
+	maxBackupBytes = 64 << 20
 	// maxUID is what the setting for it allows as well.
 	maxUID = 128
 )
 
-// keepsake is what a Memory holds, as gzipped JSON. Equal states give equal bytes but for Generation.
-type keepsake struct {
+// backup is what a Memory holds, as gzipped JSON. Equal states give equal bytes but for Generation.
+type backup struct {
 	Schema int `json:"schema"`
 	// Generation counts what was saved, so that of two agents' memories the newer is known.
 	Generation int64  `json:"generation"`
@@ -65,7 +65,7 @@ type keepsake struct {
 	// Quarantine is the bucket of that name.
 	Quarantine map[string]json.RawMessage `json:"quarantine,omitempty"`
 	// Inventory is what was given to engines of the cluster, by name.
-	Inventory []holding `json:"inventory,omitempty"`
+	Inventory []inventoryItem `json:"inventory,omitempty"`
 	// Partial is true where the inventory had no room.
 	Partial bool `json:"partial,omitempty"`
 }
@@ -84,7 +84,7 @@ func (p position) order() bundle.Order {
 
 // holding is what has to be known of an assignment to take it away. No digest is in it, since digests do not
 // compress.
-type holding struct {
+type inventoryItem struct {
 	Name      string   `json:"name"`
 	Adapter   string   `json:"adapter"`
 	Namespace string   `json:"namespace,omitempty"`
@@ -100,7 +100,7 @@ type holding struct {
 
 // record is the assignment as somebody else has left it: nothing of it counts as applied here, so that it is
 // given once more.
-func (h holding) record(now time.Time) record {
+func (h inventoryItem) record(now time.Time) record {
 	r := record{
 		Spec: bundle.Assignment{
 			Name: h.Name, Workspace: h.Workspace, Workload: h.Workload, Target: h.Target, Namespace: h.Namespace,
@@ -114,7 +114,7 @@ func (h holding) record(now time.Time) record {
 }
 
 // pack returns the memory's bytes. Where there is no room for all of it, the inventory stays out.
-func (m keepsake) pack() (data []byte, partial bool, err error) {
+func (m backup) pack() (data []byte, partial bool, err error) {
 	data, err = m.zip()
 	if err != nil || len(data) <= MaxMemoryBytes {
 		return data, m.Partial, err
@@ -126,7 +126,7 @@ func (m keepsake) pack() (data []byte, partial bool, err error) {
 	return data, true, err
 }
 
-func (m keepsake) zip() ([]byte, error) {
+func (m backup) zip() ([]byte, error) {
 	plain, err := json.Marshal(m)
 	if err != nil {
 		return nil, err
@@ -143,7 +143,7 @@ func (m keepsake) zip() ([]byte, error) {
 }
 
 // body is the memory without its count, to compare.
-func (m keepsake) body() ([]byte, error) {
+func (m backup) body() ([]byte, error) {
 	m.Generation = 0
 	return json.Marshal(m)
 }
@@ -152,34 +152,34 @@ func (m keepsake) body() ([]byte, error) {
 var errKeepsake = errors.New("cannot be read")
 
 // unpackKeepsake reads what pack has written. It is foreign: anybody who may write Secrets may have made it.
-func unpackKeepsake(data []byte) (*keepsake, error) {
+func unpackKeepsake(data []byte) (*backup, error) {
 	r, err := gzip.NewReader(bytes.NewReader(data))
 	if err != nil {
 		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
 	}
-	plain, err := io.ReadAll(io.LimitReader(r, maxKeepsakeBytes+1))
+	plain, err := io.ReadAll(io.LimitReader(r, maxBackupBytes+1))
 	switch {
 	case err != nil:
 		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
-	case len(plain) > maxKeepsakeBytes:
-		return nil, fmt.Errorf("%w: it has more than %d bytes", errKeepsake, maxKeepsakeBytes)
+	case len(plain) > maxBackupBytes:
+		return nil, fmt.Errorf("%w: it has more than %d bytes", errKeepsake, maxBackupBytes)
 	}
 	var version struct{ Schema int }
 	if err := json.Unmarshal(plain, &version); err != nil {
 		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
 	}
-	if version.Schema != keepsakeSchema {
-		return nil, fmt.Errorf("%w: it has schema %d, this version reads %d", errKeepsake, version.Schema, keepsakeSchema)
+	if version.Schema != backupSchema {
+		return nil, fmt.Errorf("%w: it has schema %d, this version reads %d", errKeepsake, version.Schema, backupSchema)
 	}
-	var m keepsake
+	var m backup
 	if err := json.Unmarshal(plain, &m); err != nil {
 		return nil, fmt.Errorf("%w: %v", errKeepsake, err)
 	}
 	return &m, m.check()
 }
 
-func (m *keepsake) check() error {
-	bad := len(m.UID) > maxUID || m.Generation < 0 || int64(len(m.Trust)) > bundle.MaxTrustVersions || slices.ContainsFunc(m.Inventory, func(h holding) bool {
+func (m *backup) check() error {
+	bad := len(m.UID) > maxUID || m.Generation < 0 || int64(len(m.Trust)) > bundle.MaxTrustVersions || slices.ContainsFunc(m.Inventory, func(h inventoryItem) bool {
 		return h.Name == "" || h.Adapter == ""
 	})
 	for _, p := range m.Orders {
@@ -191,20 +191,20 @@ func (m *keepsake) check() error {
 	return nil
 }
 
-// holdings returns the inventory by name.
-func (m *keepsake) holdings() map[string]holding {
+// inventory items returns the inventory by name.
+func (m *backup) inventory() map[string]inventoryItem {
 	if m == nil {
 		return nil
 	}
-	all := make(map[string]holding, len(m.Inventory))
+	all := make(map[string]inventoryItem, len(m.Inventory))
 	for _, h := range m.Inventory {
 		all[h.Name] = h
 	}
 	return all
 }
 
-// sortedHoldings is how they are kept.
-func sortedHoldings(all map[string]holding) (hs []holding) {
+// sortedInventory is how they are kept.
+func sortedInventory(all map[string]inventoryItem) (hs []inventoryItem) {
 	for _, name := range slices.Sorted(maps.Keys(all)) {
 		hs = append(hs, all[name])
 	}

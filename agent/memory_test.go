@@ -280,7 +280,7 @@ func TestNothingIsAppliedThatTheMemoryDoesNotKnow(t *testing.T) {
 			s.onceOn(c)
 			s.bring(2, map[string]string{"a-x/f": "1", "b-x/f": "2"})
 			s.on(c, func(a *Agent) {
-				a.consult(t.Context())
+				a.askCluster(t.Context())
 				spoil(c)
 				r := a.result(a.makePass(t.Context(), scope{offer: s.repo, force: true}))
 				require.Equal(t, bundle.Pending, r.Status.State)
@@ -331,7 +331,7 @@ func TestASaveThatWasLostIsMadeUpFor(t *testing.T) {
 	s.onceOn(c)
 	s.bring(2, map[string]string{"b-x/f": "2"})
 	s.on(c, func(a *Agent) {
-		a.consult(t.Context())
+		a.askCluster(t.Context())
 		c.lost = true
 		a.makePass(t.Context(), scope{offer: s.repo, force: true})
 		require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
@@ -370,10 +370,10 @@ func TestAMachineThatKnowsNothingWaitsForTheMemory(t *testing.T) {
 }
 
 func TestAMemoryThatCannotBeRead(t *testing.T) {
-	later := must(keepsake{Schema: keepsakeSchema + 1}.zip())
+	later := must(backup{Schema: backupSchema + 1}.zip())
 	for name, secret := range map[string][]byte{
 		"damaged": []byte("\x1f\x8b but no more"), "somebody else's": {}, "of a later version": later,
-		"no agent's": must(keepsake{Schema: keepsakeSchema, Inventory: []holding{{}}}.zip()),
+		"no agent's": must(backup{Schema: backupSchema, Inventory: []inventoryItem{{}}}.zip()),
 	} {
 		t.Run(name, func(t *testing.T) {
 			s, c := newSite(t), newFakeCluster()
@@ -489,7 +489,7 @@ func TestARollbackByHandIsAPauseOfTheMachineThatIsSetUpAnew(t *testing.T) {
 
 // A kubernetes adapter's entry for five objects, of 10,000 assignments.
 func TestTheMemoryOfTenThousandAssignmentsFits(t *testing.T) {
-	doc := keepsake{Schema: keepsakeSchema, UID: "plant-7"}
+	doc := backup{Schema: backupSchema, UID: "plant-7"}
 	add := func(n int) {
 		for i := range n {
 			name := fmt.Sprintf("workload-%d-target-%d", len(doc.Inventory)/20, i)
@@ -497,7 +497,7 @@ func TestTheMemoryOfTenThousandAssignmentsFits(t *testing.T) {
 			for j, kind := range []string{"Namespace", "ConfigMap", "Deployment", "Service", "Ingress"} {
 				entry += fmt.Sprintf(`%s{"group":"apps","version":"v1","kind":%q,"namespace":"dev-drone-%s","name":"%s-%d","owned":true}`, [...]string{"", ","}[min(j, 1)], kind, name, name, j)
 			}
-			doc.Inventory = append(doc.Inventory, holding{
+			doc.Inventory = append(doc.Inventory, inventoryItem{
 				Name: name, Adapter: "kubernetes", Namespace: "dev-drone-" + name, Workspace: "retail", Workload: "workload", Target: "target",
 				Ledgers: map[string]json.RawMessage{"kubernetes": json.RawMessage(entry + "]}")},
 			})

@@ -64,7 +64,7 @@ var allMetrics = [...]metric{
 	{"wherry_agent_release_expires_timestamp_seconds", gauge, "Until when it may be taken by an agent that does not have it yet.", ofRunning(func(r *ReleaseStatus) float64 { return unix(r.ExpiresAt) })},
 	{"wherry_agent_release_age_seconds", gauge, "Time since the release that runs was issued.", ofRunning(func(r *ReleaseStatus) float64 { return float64(r.AgeSeconds) })},
 	{"wherry_agent_release_refused", gauge, "1 while the newest release that was offered is refused.", one(func(v view) float64 { return oneIf(v.Release.Refused != nil) })},
-	{"wherry_agent_paused", gauge, "1 while a person wants nothing changed, whatever the reason of the agent as a whole.", one(func(v view) float64 { return oneIf(v.Bar != nil && v.Bar.Reason == ReasonPaused) })},
+	{"wherry_agent_paused", gauge, "1 while a person wants nothing changed, whatever the reason of the agent as a whole.", one(func(v view) float64 { return oneIf(v.Freeze != nil && v.Freeze.Reason == ReasonPaused) })},
 	{"wherry_agent_held", gauge, "1 while a person has decided which release runs.", one(func(v view) float64 { return oneIf(v.Release.Held != nil) })},
 	{"wherry_agent_quarantined_releases", gauge, "Releases that were given up here and may not run.", one(func(v view) float64 { return float64(len(v.Release.Quarantined)) })},
 	{"wherry_agent_last_contact_timestamp_seconds", gauge, "When the registry answered last; absent where it never did.", at(func(v view) *time.Time { return v.LastContact })},

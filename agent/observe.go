@@ -19,7 +19,7 @@ func (p *pass) observe(ctx context.Context) outcome {
 	begun := time.Now()
 	for first := true; ; first = false {
 		working := p.last && p.working() // before the look, which may be over when the work is
-		err := p.round(ctx, func(r record) errand { return p.look(r, first) })
+		err := p.round(ctx, func(r record) operation { return p.look(r, first) })
 		if err != nil {
 			return outcomeOf(ctx, err)
 		}
@@ -35,36 +35,36 @@ func (p *pass) observe(ctx context.Context) outcome {
 }
 
 // look is what an assignment needs once engines have been given what they are to have.
-func (p *pass) look(r record, first bool) errand {
+func (p *pass) look(r record, first bool) operation {
 	switch {
 	case r.Removing, r.waiting() && !r.onlySeen():
 		if !r.unsettled() || first && p.touched[r.Spec.Name] { // apply has just tried
-			return nothing
+			return doNothing
 		}
-		return give
+		return doChange
 	case r.stale(p.adapter(r.Spec)): // its engine is missing
-		return nothing
+		return doNothing
 	case r.unsettled():
-		return see
+		return doObserve
 	case first && (p.all || p.allIfUnchanged && !p.switched || r.Item.Floating) && !p.touched[r.Spec.Name]:
-		return see
+		return doObserve
 	}
-	return nothing
+	return doNothing
 }
 
 // open reports whether time alone may change how an assignment stands. One that waits for others moves
 // only after they have.
 func (p *pass) open() bool {
-	g := p.line.gate(p.opts.Now())
-	for _, r := range p.line.records {
-		if reason, _ := g.waits(r); r.unsettled() && reason == "" && (p.barred == nil || !r.waiting()) {
+	g := p.rollout.gate(p.opts.Now())
+	for _, r := range p.rollout.records {
+		if reason, _ := g.waits(r); r.unsettled() && reason == "" && (p.frozen == nil || !r.waiting()) {
 			return true
 		}
 	}
 	return false
 }
 
-// working says whether programs that engines run would be cut off, were this process to end.
+// working reports whether programs that engines run would be cut off, were this process to end.
 func (p *pass) working() bool {
 	for _, engine := range p.opts.Reconcilers {
 		if r, ok := engine.(reconcilers.Runner); ok && r.Working() {

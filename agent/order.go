@@ -11,9 +11,9 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// line is how all assignments stand, by name. It says what is to wait for what; docs/workloads.md has the
+// rollout is how all assignments stand, by name. It says what is to wait for what; docs/workloads.md has the
 // rules in words.
-type line struct {
+type rollout struct {
 	records  map[string]*record
 	adapter  func(bundle.Assignment) string
 	deadline time.Duration
@@ -21,7 +21,7 @@ type line struct {
 
 // sorted returns the records as they are to be begun, as far as nothing holds them back: by wave and name,
 // and then those to be removed, the other way round.
-func (l *line) sorted() []*record {
+func (l *rollout) sorted() []*record {
 	var rs []*record
 	for _, r := range l.records {
 		rs = append(rs, r)
@@ -47,7 +47,7 @@ func (r *record) compare(o *record) int {
 
 // gate is a line at one moment: it holds until a record changes.
 type gate struct {
-	*line
+	*rollout
 	now time.Time
 	// first is what keeps higher waves from beginning, last what keeps lower waves from being removed; nil
 	// where nothing does.
@@ -56,8 +56,8 @@ type gate struct {
 	needers map[string][]*record
 }
 
-func (l *line) gate(now time.Time) gate {
-	g := gate{line: l, now: now, needers: map[string][]*record{}}
+func (l *rollout) gate(now time.Time) gate {
+	g := gate{rollout: l, now: now, needers: map[string][]*record{}}
 	for _, r := range l.records {
 		for _, name := range r.needs() {
 			g.needers[name] = append(g.needers[name], r)
@@ -158,7 +158,7 @@ func (g gate) leads(r *record, to string, seen map[string]bool) bool {
 }
 
 // standing names an assignment and says how it stands.
-func (l *line) standing(name string) string {
+func (l *rollout) standing(name string) string {
 	r := l.records[name]
 	switch {
 	case r == nil:

@@ -42,8 +42,8 @@ type outcome struct {
 	// answered is true where the registry has said what its tag names, and only lacks an earlier release that is to
 	// run, or has other bytes for it.
 	answered bool
-	// barred is why the pass has changed nothing in the cluster; nil where it might.
-	barred *bar
+	// frozen is why the pass has changed nothing in the cluster; nil where it might.
+	frozen *freeze
 }
 
 var (

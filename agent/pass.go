@@ -50,29 +50,29 @@ type pass struct {
 	refused           *refusal
 	contact           contact
 	asked             asked
-	barBefore         *bar
-	trial             trial
+	frozenBefore      *freeze
+	probation         probation
 	quarantine        quarantine
 	held              *hold
 	former            *state.Release // the one, of other content, that was good before
 
-	manifest ocispec.Descriptor // resolve
-	answered bool               // resolve: the registry has said what the tag names, or that there is none
-	from     bundle.Source      // resolve: the offer, with what was read of it already
-	aside    outcome            // learn: why no trust document was taken, where no release depends on it
-	recalled bool               // verify: the refusal is one from memory
-	target   *state.Release     // verify: what should run
-	taken    bool               // verify: the target was accepted in this pass
-	staged   bool               // stage: the target's tree is whole and on disk
-	switched bool               // apply: another release than before is running
-	began    bool               // apply, observe: an engine was given something new, or to take away
-	proved   bool               // conclude: what runs became the good one
-	barred   *bar               // keep: why nothing may be changed, from when that was found on
-	askBarAt time.Time          // keep: when to ask for a bar again
-	limit    []string           // keep: the engines that the bar is for; empty is all
-	line     *line              // apply: how all assignments stand
-	touched  map[string]bool    // apply: assignments whose engine was called
-	// attempted means that engines were to change something, and assessed that the trial has something new.
+	manifest    ocispec.Descriptor // resolve
+	answered    bool               // resolve: the registry has said what the tag names, or that there is none
+	from        bundle.Source      // resolve: the offer, with what was read of it already
+	aside       outcome            // learn: why no trust document was taken, where no release depends on it
+	recalled    bool               // verify: the refusal is one from memory
+	target      *state.Release     // verify: what should run
+	taken       bool               // verify: the target was accepted in this pass
+	staged      bool               // stage: the target's tree is whole and on disk
+	switched    bool               // apply: another release than before is running
+	began       bool               // apply, observe: an engine was given something new, or to take away
+	proved      bool               // conclude: what runs became the good one
+	frozen      *freeze            // keep: why nothing may be changed, from when that was found on
+	askFreezeAt time.Time          // keep: when to ask for a freeze again
+	limit       []string           // keep: the engines that the freeze is for; empty is all
+	rollout     *rollout           // apply: how all assignments stand
+	touched     map[string]bool    // apply: assignments whose engine was called
+	// attempted means that engines were to change something, and assessed that the probation has something new.
 	attempted, assessed bool
 }
 
@@ -125,7 +125,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 			verdict = kept
 		}
 	}
-	verdict.moved, verdict.barred = p.switched || p.began, p.barred
+	verdict.moved, verdict.frozen = p.switched || p.began, p.frozen
 	return p.conclude(ctx, verdict)
 }
 
@@ -150,7 +150,7 @@ func (p *pass) pull(ctx context.Context) outcome {
 // keep takes the steps of that name where the cluster may be changed, and takes them once more with the last
 // good release where the one that runs is given up.
 func (p *pass) keep(ctx context.Context) outcome {
-	if err := p.findBar(ctx, true); err != nil {
+	if err := p.findFreeze(ctx, true); err != nil {
 		return outcomeOf(ctx, err)
 	}
 	out := p.steps(ctx, keep[:])
@@ -181,7 +181,7 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 	p.enter("report")
 	p.lived = p.lived || p.attempted
 	if out.Verdict == Interrupted { // the journal stays: the next start says what it found
-		if err := p.state.db.UpdateIf(p.noteTrial); err != nil {
+		if err := p.state.db.UpdateIf(p.noteProbation); err != nil {
 			p.opts.Log.Error("pass not recorded", "err", err)
 		}
 		return out
@@ -194,9 +194,9 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 		contact, err2 := p.noteContact(tx, out, now)
 		journal, err3 := p.endJournal(tx, out)
 		good, err4 := p.noteGood(tx)
-		bar, err5 := p.noteBar(tx)
-		trial, err6 := p.noteTrial(tx)
-		return refusal || contact || journal || good || bar || trial, errors.Join(err1, err2, err3, err4, err5, err6)
+		freeze, err5 := p.noteFreeze(tx)
+		probation, err6 := p.noteProbation(tx)
+		return refusal || contact || journal || good || freeze || probation, errors.Join(err1, err2, err3, err4, err5, err6)
 	})
 	if err == nil {
 		err = p.report(now)
@@ -307,7 +307,7 @@ func (p *pass) remember() error {
 			p.asked, err = state.Load[asked](tx, state.Meta, keyAsked)
 		}
 		if err == nil {
-			p.barBefore, err = state.Load[*bar](tx, state.Meta, keyBar)
+			p.frozenBefore, err = state.Load[*freeze](tx, state.Meta, keyFreeze)
 		}
 		if err == nil {
 			err = p.recollect(tx)
@@ -323,10 +323,10 @@ func (p *pass) remember() error {
 // recollect reads what was given up, tried and wished for.
 func (p *pass) recollect(tx *bbolt.Tx) (err error) {
 	if p.quarantine, err = loadQuarantine(tx); err == nil {
-		p.trial, err = state.Load[trial](tx, state.Meta, keyAttempts)
+		p.probation, err = state.Load[probation](tx, state.Meta, keyAttempts)
 	}
 	if p.lived {
-		p.trial.Interrupted = 0
+		p.probation.Interrupted = 0
 	}
 	if err == nil {
 		p.held, err = state.Load[*hold](tx, state.Meta, keyHeld)
@@ -370,7 +370,7 @@ func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
 	return state.Save(tx, state.Meta, keyJournal, journal{Step: step, Digest: d, At: state.Stamp(p.opts.Now())})
 }
 
-// endJournal says that nothing is under way any more, unless this machine is at fault.
+// endJournal says that nothing is in progress any more, unless this machine is at fault.
 func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
 	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
 		return false, nil

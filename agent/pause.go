@@ -70,7 +70,7 @@ func (s *State) Resume(retry bool, now time.Time) (r Resumed, err error) {
 	return r, err
 }
 
-// Pause is State.Pause in an agent that may be running: no further assignment is begun, and what is under way
+// Pause is State.Pause in an agent that may be running: no further assignment is begun, and what is in progress
 // ends.
 func (a *Agent) Pause(reason string, lasting time.Duration) (Pause, error) {
 	p, err := a.state.Pause(reason, lasting, a.opts.Now())
@@ -101,15 +101,15 @@ func loadPause(tx *bbolt.Tx, now time.Time) (*Pause, error) {
 	return p, nil
 }
 
-func (p *Pause) bar() *bar {
-	return &bar{State: bundle.Suspended, Reason: ReasonPaused, Message: p.Reason, Since: p.At, Until: p.Until}
+func (p *Pause) freeze() *freeze {
+	return &freeze{State: bundle.Suspended, Reason: ReasonPaused, Message: p.Reason, Since: p.At, Until: p.Until}
 }
 
-func (p *pass) pausedBy(context.Context) (b *bar, err error) {
+func (p *pass) pausedBy(context.Context) (b *freeze, err error) {
 	err = p.state.db.View(func(tx *bbolt.Tx) error {
 		by, err := loadPause(tx, p.opts.Now())
 		if by != nil {
-			b = by.bar()
+			b = by.freeze()
 		}
 		return err
 	})

@@ -44,7 +44,7 @@ func TestAPauseThatHoldsNothingIsToldAndReported(t *testing.T) {
 	require.Equal(t, Idle, r.Verdict)
 	require.Equal(t, bundle.Suspended, r.Status.State)
 	require.Equal(t, "since 2026-03-01T13:00:00Z, until 2026-03-01T14:00:00Z: line 7 produces?[31m", r.Status.Message)
-	require.False(t, r.Status.Bar.Holding)
+	require.False(t, r.Status.Freeze.Holding)
 	require.Equal(t, 2, r.Status.Queue.Length)
 	require.Equal(t, 1, strings.Count(s.log.String(), "the cluster must not be changed now"))
 
@@ -54,7 +54,7 @@ func TestAPauseThatHoldsNothingIsToldAndReported(t *testing.T) {
 	require.Equal(t, &again, s.resume().Pause)
 	require.Nil(t, s.resume().Pause)
 	require.Equal(t, bundle.Compliant, s.status().State)
-	require.Nil(t, s.status().Bar)
+	require.Nil(t, s.status().Freeze)
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 	require.Equal(t, 1, strings.Count(s.log.String(), "the cluster may be changed again"))
 }
@@ -69,21 +69,21 @@ func TestAPauseForATimeEndsByItself(t *testing.T) {
 		plan := plan{agent: a}
 		scope := plan.scope(s.now)
 		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
-		require.LessOrEqual(t, plan.look, s.now.Add(barLook), "since something waits")
+		require.LessOrEqual(t, plan.look, s.now.Add(freezeLook), "since something waits")
 		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 
 		s.now = s.now.Add(time.Hour)
 		require.Equal(t, Done, a.makePass(t.Context(), plan.scope(s.now)).Verdict)
 	})
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 2")
-	require.Nil(t, s.status().Bar)
+	require.Nil(t, s.status().Freeze)
 
 	s.pause("", time.Minute)
 	s.agent(func(a *Agent) {
 		plan := plan{agent: a}
 		scope := plan.scope(s.now)
 		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
-		require.WithinRange(t, plan.look, s.now.Add(time.Minute), s.now.Add(time.Minute+barRush), "to say that it has ended")
+		require.WithinRange(t, plan.look, s.now.Add(time.Minute), s.now.Add(time.Minute+freezeRush), "to say that it has ended")
 	})
 }
 
@@ -102,7 +102,7 @@ func TestARunningAgentIsPausedAndResumed(t *testing.T) {
 	r, err := c.Sync(ctx, 0)
 	require.NoError(t, err)
 	require.Equal(t, bundle.Suspended, r.Status.State)
-	require.True(t, r.Status.Bar.Holding)
+	require.True(t, r.Status.Freeze.Holding)
 	requireFile(t, s.host, "a-x/f", "1")
 
 	resumed, err := c.Resume(ctx, false)

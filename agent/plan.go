@@ -14,12 +14,12 @@ import (
 // looks at the registry. It doubles up to the interval.
 const firstLook = 2 * time.Second
 
-// barLook is the time between two looks at a bar for which something waits: asking costs no engine and no
+// freezeLook is the time between two looks at a freeze for which something waits: asking costs no engine and no
 // registry anything.
-const barLook = time.Minute
+const freezeLook = time.Minute
 
-// barRush is the time over which a fleet spreads whose bars end at one moment.
-const barRush = 10 * time.Second
+// freezeRush is the time over which a fleet spreads whose freezes end at one moment.
+const freezeRush = 10 * time.Second
 
 // windowRush is the time over which a fleet spreads that has waited for its transfer windows.
 const windowRush = 10 * time.Minute
@@ -70,8 +70,8 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		p.drift = now.Add(retry.Jitter(o.DriftInterval))
 	}
 	switch {
-	case out.barred != nil && out.barred.Holding:
-		p.look, p.lookAfter = now.Add(min(barLook, o.Interval)), 0
+	case out.frozen != nil && out.frozen.Holding:
+		p.look, p.lookAfter = now.Add(min(freezeLook, o.Interval)), 0
 	case p.agent.settled():
 		p.look, p.lookAfter = p.contact, 0
 	case out.moved || p.lookAfter == 0:
@@ -81,8 +81,8 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		p.lookAfter = min(2*p.lookAfter, o.Interval)
 		p.look = now.Add(p.lookAfter)
 	}
-	if b := out.barred; b.shown() && b.Until.After(now) { // how the cluster stands is another then
-		p.look = earliest(p.look, b.Until.Add(retry.FullJitter(barRush)))
+	if b := out.frozen; b.shown() && b.Until.After(now) { // how the cluster stands is another then
+		p.look = earliest(p.look, b.Until.Add(retry.FullJitter(freezeRush)))
 	}
 }
 
@@ -91,7 +91,7 @@ func (p *plan) next(now time.Time) time.Time {
 	return earliest(earliest(p.contact, p.drift), earliest(p.look, now.Add(p.agent.opts.Heartbeat)))
 }
 
-// settled says whether every assignment is compliant, or as good as it will get without a person.
+// settled reports whether every assignment is compliant, or as good as it will get without a person.
 func (a *Agent) settled() bool {
 	var all []record
 	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {

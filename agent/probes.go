@@ -75,13 +75,13 @@ func (p *probes) admit(c net.Conn, s http.ConnState) {
 	}
 }
 
-// healthz says whether the process lives and gets on. It asks neither registry nor cluster, nor the disk: another
+// healthz reports whether the process lives and gets on. It asks neither registry nor cluster, nor the disk: another
 // process would not get on any better without them.
 func (p *probes) healthz(w http.ResponseWriter, _ *http.Request) {
-	p.sayProbe(w, p.vitals.stuck(p.step(), p.opts.Traffic.received(), time.Now(), p.patience()))
+	p.answerProbe(w, p.vitals.stuck(p.step(), p.opts.Traffic.received(), time.Now(), p.patience()))
 }
 
-// readyz says whether the agent works: its state can be read, and the first pass has ended or is past judging what is
+// readyz reports whether the agent works: its state can be read, and the first pass has ended or is past judging what is
 // offered. What that pass found does not matter, and neither does how long a thin link takes to bring it here.
 func (p *probes) readyz(w http.ResponseWriter, _ *http.Request) {
 	var problem string
@@ -90,10 +90,10 @@ func (p *probes) readyz(w http.ResponseWriter, _ *http.Request) {
 	} else if judging := []string{"", "resolve", "learn", "verify"}; !p.vitals.ended() && slices.Contains(judging, p.step()) {
 		problem = "the first pass goes on"
 	}
-	p.sayProbe(w, problem)
+	p.answerProbe(w, problem)
 }
 
-func (p *probes) sayProbe(w http.ResponseWriter, problem string) {
+func (p *probes) answerProbe(w http.ResponseWriter, problem string) {
 	w.Header().Set("Content-Type", "text/plain; charset=utf-8")
 	w.Header().Set("X-Content-Type-Options", "nosniff")
 	if problem != "" {

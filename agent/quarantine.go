@@ -90,7 +90,7 @@ func (p *pass) giveUp(reason, message string) error {
 	if err != nil {
 		return err
 	}
-	p.quarantine, p.trial, p.staged = all, trial{}, false
+	p.quarantine, p.probation, p.staged = all, probation{}, false
 	p.opts.Log.Error("release given up", "release", r.Name(), "digest", g.Digest, "sequence", g.Sequence, "reason", reason, "message", g.Message, "good", p.good.Digest())
 	return nil
 }
@@ -98,7 +98,7 @@ func (p *pass) giveUp(reason, message string) error {
 // lift forgets what was given up, and what the agent has died of.
 func lift(tx *bbolt.Tx, r *Resumed) (changed bool, err error) {
 	given, err1 := loadQuarantine(tx)
-	tried, err2 := state.Load[trial](tx, state.Meta, keyAttempts)
+	tried, err2 := state.Load[probation](tx, state.Meta, keyAttempts)
 	if err := errors.Join(err1, err2); err != nil {
 		return false, err
 	}
@@ -109,7 +109,7 @@ func lift(tx *bbolt.Tx, r *Resumed) (changed bool, err error) {
 	return len(given) > 0 || tried.Release != "", errors.Join(err, state.Drop(tx, state.Meta, keyAttempts))
 }
 
-// mayGiveUp says whether there is something to go back to: a release of the same stream that has proved
+// mayGiveUp reports whether there is something to go back to: a release of the same stream that has proved
 // good, of other content. That one is never given up itself. It has to be of the same epoch: a new one is
 // the answer to stolen keys, and content of the one before, which those may have signed, must not come back.
 func (p *pass) mayGiveUp() bool {

@@ -57,18 +57,18 @@ func (s *State) memoryNote() (n *memoryNote, err error) {
 	return n, nil
 }
 
-// recollection is what a process knows of the cluster's memory. A pass that runs has it for itself.
-type recollection struct {
-	known bool  // it was read, or nobody may, in the term of the Lease
-	term  int   // of the Lease
-	err   error // why it was not read
-	bad   *bar  // why what was read is of no use
+// memoryState is what a process knows of the cluster's memory. A pass that runs has it for itself.
+type memoryState struct {
+	known bool    // it was read, or nobody may, in the term of the Lease
+	term  int     // of the Lease
+	err   error   // why it was not read
+	bad   *freeze // why what was read is of no use
 	// last is what the cluster holds; nil where that is nothing, or older than the state.
-	last       *keepsake
+	last       *backup
 	sum        string // of last's body
 	generation int64  // of what the cluster holds
-	// heir is what is to be taken over once a release runs that is as new.
-	heir *keepsake
+	// inherited is what is to be taken over once a release runs that is as new.
+	inherited *backup
 	// unforeseen are assignments of which no engine has said what they would bring.
 	unforeseen map[string]bool
 	seen       int // the transaction after which the state was compared with last
@@ -81,8 +81,8 @@ type recollection struct {
 // Nobody vouches for it. Whoever may write it can stop updates, and make no agent accept what it would not
 // have accepted without.
 func (p *pass) recall(ctx context.Context) error {
-	if p.keeper.due() {
-		_ = p.keeper.attend(ctx) // the bars say how that ended
+	if p.lease.due() {
+		_ = p.lease.attend(ctx) // the freezes say how that ended
 	}
 	m := p.memory
 	if err := p.noteLease(); err != nil {
@@ -91,16 +91,16 @@ func (p *pass) recall(ctx context.Context) error {
 	switch {
 	case p.opts.Memory == nil:
 		return nil
-	case !p.keeper.holds():
+	case !p.lease.holds():
 		m.known = false
 		return nil
-	case m.known && m.term == p.keeper.term() && (m.deniedAt.IsZero() || p.opts.Now().Sub(m.deniedAt).Abs() < deniedTime):
+	case m.known && m.term == p.lease.term() && (m.deniedAt.IsZero() || p.opts.Now().Sub(m.deniedAt).Abs() < deniedTime):
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, memoryTime)
 	defer cancel()
 	data, err := p.opts.Memory.Load(ctx)
-	*m = recollection{err: err, term: p.keeper.term(), unforeseen: map[string]bool{}}
+	*m = memoryState{err: err, term: p.lease.term(), unforeseen: map[string]bool{}}
 	switch {
 	case errors.Is(err, ErrDenied):
 		m.known, m.deniedAt = true, p.opts.Now()
@@ -127,7 +127,7 @@ func (p *pass) learnFrom(data []byte) error {
 	}
 	doc, err := unpackKeepsake(data)
 	if err != nil {
-		m.bad = &bar{State: bundle.Pending, Reason: ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
+		m.bad = &freeze{State: bundle.Pending, Reason: ReasonMemoryUnreadable, Message: fmt.Sprintf("%s: %v: have a later version of the agent read it, or delete it to do without what it knows", p.opts.Memory, err)}
 		return nil
 	}
 	m.generation = doc.Generation
@@ -153,7 +153,7 @@ func (p *pass) noteLease() error {
 	if err != nil || p.opts.Memory == nil {
 		return err
 	}
-	denied, known := p.keeper.deniedBy() != nil, note != nil && note.Reason == ReasonLeaseDenied
+	denied, known := p.lease.deniedBy() != nil, note != nil && note.Reason == ReasonLeaseDenied
 	if denied == known || denied && note != nil && note.Reason != "" {
 		return nil
 	}
@@ -162,7 +162,7 @@ func (p *pass) noteLease() error {
 
 // noteMemory keeps what people are to know of the memory; an empty reason is that all is well.
 func (p *pass) noteMemory(reason, message string) error {
-	if denied := p.keeper.deniedBy(); reason == "" && denied != nil {
+	if denied := p.lease.deniedBy(); reason == "" && denied != nil {
 		reason, message = ReasonLeaseDenied, denied.Error()
 	}
 	note, err := p.state.memoryNote()

@@ -28,7 +28,7 @@ type refusal struct {
 	NotBefore time.Time `json:"notBefore"`
 }
 
-// final says whether the reason lies in the signed release document, so that the same digest cannot be
+// final reports whether the reason lies in the signed release document, so that the same digest cannot be
 // judged otherwise by the same trust. A signature may still be added, a damaged blob repaired, a clock put
 // right, and the trust document of the release's epoch may still come.
 func (r refusal) final() bool {
@@ -68,7 +68,7 @@ type record struct {
 	// Applied is Spec.Desired of the Apply that was begun last, and Adapter whose. Empty before the first.
 	Applied digest.Digest `json:"applied,omitempty"`
 	Adapter string        `json:"adapter,omitempty"`
-	// AppliedAt is when what is under way was begun: Apply of that content, also again where it had drifted,
+	// AppliedAt is when what is in progress was begun: Apply of that content, also again where it had drifted,
 	// had failed or was waiting, or the removal. Zero before that.
 	AppliedAt time.Time `json:"appliedAt,omitzero"`
 	// Late is true where it has failed only because the engine was progressing for too long. Another
@@ -173,7 +173,7 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 		}
 	} else {
 		if state == bundle.Progressing && (!r.HealthyAt.IsZero() || r.stood() || now.Before(r.AppliedAt)) {
-			r.AppliedAt = now // something else is under way, or the clock was set back
+			r.AppliedAt = now // something else is in progress, or the clock was set back
 		}
 		r.HealthyAt = time.Time{}
 		r.Late = state == bundle.Progressing && rules.Deadline > 0 && now.Sub(r.AppliedAt) > rules.Deadline
@@ -195,7 +195,7 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 	return r
 }
 
-// stood says whether nothing was under way before the answer that is being judged: what had drifted or
+// stood reports whether nothing was in progress before the answer that is being judged: what had drifted or
 // failed, or was waiting for something, has its whole deadline before it when it begins.
 func (r record) stood() bool {
 	state := r.Item.State
@@ -217,7 +217,7 @@ func (r record) to(next bundle.State, reason, message string, now time.Time) rec
 	return r
 }
 
-// unsettled says whether time alone may change how the assignment stands.
+// unsettled reports whether time alone may change how the assignment stands.
 func (r record) unsettled() bool {
 	switch r.Item.State {
 	case bundle.Applying, bundle.Pulling, bundle.Progressing, bundle.Pending:
@@ -226,18 +226,18 @@ func (r record) unsettled() bool {
 	return false
 }
 
-// waiting says whether an engine has to be called again to get on.
+// waiting reports whether an engine has to be called again to get on.
 func (r record) waiting() bool {
 	return r.Item.State == bundle.Pending || r.Item.State == bundle.Applying
 }
 
-// same says whether r and o differ in nothing that an engine's answer changes.
+// same reports whether r and o differ in nothing that an engine's answer changes.
 func (r record) same(o record) bool {
 	return r.Item == o.Item && r.Fault == o.Fault && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.AppliedAt.Equal(o.AppliedAt) &&
 		r.Adapter == o.Adapter && r.Before == o.Before && r.Reached.Desired == o.Reached.Desired
 }
 
-// stale says whether what the engine was given last differs from what it should have.
+// stale reports whether what the engine was given last differs from what it should have.
 func (r record) stale(adapter string) bool {
 	return r.Applied != r.Spec.Desired() || r.Adapter != adapter
 }

@@ -202,7 +202,7 @@ func TestAPushThatACrashHasCutShortIsDoneOnce(t *testing.T) {
 	}
 }
 
-// cutShort makes a round that ends at the moment after left others. It says whether there was such a moment.
+// cutShort makes a round that ends at the moment after left others. It reports whether there was such a moment.
 func (s *site) cutShort(left *int) (cut bool) {
 	defer func() { cut = recover() != nil }()
 	s.agent(func(a *Agent) {

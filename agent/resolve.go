@@ -26,7 +26,7 @@ func (p *pass) resolve(ctx context.Context) outcome {
 	return outcomeOf(ctx, err)
 }
 
-// answersTag says whether err, nil too, is the word of a registry on what a tag names: that there is no such tag or
+// answersTag reports whether err, nil too, is the word of a registry on what a tag names: that there is no such tag or
 // repository is one. A refused login is none, as it may be that of a proxy or a portal on the way, nor is a medium
 // that is not there.
 func answersTag(err error) bool {

@@ -42,7 +42,7 @@ type hold struct {
 	At     time.Time       `json:"at"`
 }
 
-// endedBy says whether the hold ends once r was accepted. A renewal brings what was left, as does a release for
+// endedBy reports whether the hold ends once r was accepted. A renewal brings what was left, as does a release for
 // one ring more.
 func (h *hold) endedBy(r *state.Release) bool {
 	return r.Order().Compare(h.Above) > 0 && !slices.Contains(h.Left, r.Release.Content.DiffID)
@@ -64,7 +64,7 @@ func (h *hold) status(now time.Time) *HeldStatus {
 	return &HeldStatus{*releaseStatus(h.To, now), h.By, h.Reason, h.At}
 }
 
-// message says whether the release runs already, or else why not, and who has decided so, when and why.
+// message reports whether the release runs already, or else why not, and who has decided so, when and why.
 func (h *hold) message(running *state.Release, c contact) string {
 	s := fmt.Sprintf("release %s runs", h.To.Name())
 	if running.Digest() != h.To.Digest() {
@@ -182,7 +182,7 @@ func (p *pass) voidHold() error {
 	return p.state.db.Update(func(tx *bbolt.Tx) error { return state.Drop(tx, state.Meta, keyHeld) })
 }
 
-// passesOver says whether a release that is offered, and accepted, is not to run.
+// passesOver reports whether a release that is offered, and accepted, is not to run.
 func (p *pass) passesOver(r *state.Release) bool {
 	return p.held != nil && p.held.To.Digest() != r.Digest() || p.quarantine.of(r) != nil
 }

@@ -100,7 +100,7 @@ func TestTheEndOfAPauseIsNotThatOfARollback(t *testing.T) {
 	r := s.once()
 	require.Equal(t, second.Digest, r.Status.Release.Running.Digest)
 	require.Equal(t, ReasonPaused, r.Status.Reason)
-	require.True(t, r.Status.Bar.Holding)
+	require.True(t, r.Status.Freeze.Holding)
 
 	ended := s.resume()
 	require.NotNil(t, ended.Pause)

@@ -26,12 +26,12 @@ type Result struct {
 // long as programs that engines run are at work, since they end with this process. Then it offers the hub
 // what the queue holds, once. An unreachable hub does not show in the result.
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
-	a.sayBegin()
-	if a.keeper != nil {
-		a.keeper.single = true
+	a.logBegin()
+	if a.lease != nil {
+		a.lease.single = true
 		keeping, end := context.WithCancel(ctx)
 		var kept sync.WaitGroup
-		kept.Go(func() { a.keeper.run(keeping, func() {}) })
+		kept.Go(func() { a.lease.run(keeping, func() {}) })
 		defer func() {
 			end()
 			kept.Wait()
@@ -79,7 +79,7 @@ func (a *Agent) result(out outcome) Result {
 // and returns when all it started is finished. Its error is that of the socket or of
 // Options.Listen, or ErrRebound.
 func (a *Agent) Run(ctx context.Context) error {
-	a.sayBegin()
+	a.logBegin()
 	socket, err := a.listen()
 	if err != nil {
 		return err
@@ -96,17 +96,17 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.opts.Log.Info("agent begins", "version", a.opts.Version, "cluster", a.cluster.Name, "environment", a.cluster.Environment, "clusterType", a.cluster.Type)
 	ctx, cancel := context.WithCancel(ctx)
 	defer cancel()
-	a.consult(ctx)
+	a.askCluster(ctx)
 	var parts sync.WaitGroup
-	if a.keeper != nil {
-		parts.Go(func() { a.keeper.run(ctx, func() { nudge(a.wake) }) })
+	if a.lease != nil {
+		parts.Go(func() { a.lease.run(ctx, func() { nudge(a.wake) }) })
 	}
 	parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
 	if probes != nil {
 		parts.Go(func() { probes.serve(ctx) })
 	}
 	if a.opts.Watchdog != nil {
-		parts.Go(func() { a.reassure(ctx) })
+		parts.Go(func() { a.feedWatchdog(ctx) })
 	}
 	parts.Go(func() { a.hubSink().Run(ctx) })
 	if a.opts.ReportStore != nil {
@@ -132,9 +132,9 @@ func (a *Agent) waitForPass() {
 // consultTime bounds the wait for a cluster before an agent says how it stands.
 const consultTime = 10 * time.Second
 
-// consult has the Lease and the memory before anything else is begun, if the cluster answers: who the cluster is
+// askCluster has the Lease and the memory before anything else is begun, if the cluster answers: who the cluster is
 // does not change any more once others than passes read it.
-func (a *Agent) consult(ctx context.Context) {
+func (a *Agent) askCluster(ctx context.Context) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
 	p := &pass{Agent: a}
@@ -152,7 +152,7 @@ func (a *Agent) consult(ctx context.Context) {
 
 // giveBack lets go of the Lease, once no pass is to come any more.
 func (a *Agent) giveBack(ctx context.Context) {
-	if err := a.keeper.release(ctx); err != nil {
+	if err := a.lease.release(ctx); err != nil {
 		a.opts.Log.Warn("the Lease was not given back: another agent waits until it ends", "err", err)
 	}
 }
@@ -177,18 +177,18 @@ func (a *Agent) loop(ctx context.Context) {
 	}
 }
 
-// sayBegin says what a person should know of the state that a process begins with.
-func (a *Agent) sayBegin() {
-	a.sayInterrupted()
-	a.sayOtherHub()
+// logBegin says what a person should know of the state that a process begins with.
+func (a *Agent) logBegin() {
+	a.logInterrupted()
+	a.logOtherHub()
 	if len(a.pinned.Keys) > 0 && len(a.state.chain()) > 0 {
 		a.opts.Log.Info("pinned keys count no more: a trust document is in force", "version", a.judge().version())
 	}
 }
 
-// sayInterrupted says what a crash, or a power cut, has interrupted. The next pass does it again: each
+// logInterrupted says what a crash, or a power cut, has interrupted. The next pass does it again: each
 // step is safe to repeat.
-func (a *Agent) sayInterrupted() {
+func (a *Agent) logInterrupted() {
 	var j journal
 	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {
 		j, err = state.Load[journal](tx, state.Meta, keyJournal)

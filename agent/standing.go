@@ -23,8 +23,8 @@ type known struct {
 	floor             time.Time // of the epoch in force
 	queue             outbox.Status
 	asked             asked
-	bar               *bar
-	fate              fate
+	freeze            *freeze
+	decisions         decisions
 	binding           *Binding
 	note              *memoryNote
 	history           []*state.Release
@@ -42,13 +42,13 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.floor, errs[6] = state.Load[time.Time](tx, state.Meta, keyFloorOf(s.chain().Current().Epoch))
 	k.queue, errs[7] = outbox.ReadStatus(tx)
 	k.asked, errs[8] = state.Load[asked](tx, state.Meta, keyAsked)
-	k.bar, errs[9] = barAt(tx, now)
-	k.fate, errs[10] = loadFate(tx, k.accepted, k.running)
+	k.freeze, errs[9] = freezeAt(tx, now)
+	k.decisions, errs[10] = loadDecisions(tx, k.accepted, k.running)
 	k.binding, errs[11] = state.Load[*Binding](tx, state.Meta, keyBinding)
 	k.note, errs[12] = state.Load[*memoryNote](tx, state.Meta, keyMemory)
 	k.history, errs[13] = state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	k.awaited = awaits(k.running, k.cluster)
-	if k.fate.wentBackTo(k.refused) && k.refused.Digest == k.running.Digest() {
+	if k.decisions.wentBackTo(k.refused) && k.refused.Digest == k.running.Digest() {
 		k.refused = nil // it runs as a person has decided
 	}
 	return k, errors.Join(errs[:]...)
@@ -64,8 +64,8 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		Cluster:  ClusterStatus{cmp.Or(c.UID, s.identity().UID), c.Name, c.Type, c.Environment, c.Ring, c.Labels},
 		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.status(),
 	}
-	if k.bar != nil {
-		st.Bar = k.bar.status()
+	if k.freeze != nil {
+		st.Freeze = k.freeze.status()
 	}
 	if behind := k.floor.Sub(now); behind > maxBehind {
 		st.ClockBehindSeconds = int64(behind / time.Second)
@@ -76,11 +76,11 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	now = latest(now, k.floor)
 	st.Trust = k.asked.of(s.chain()).Status(now)
 	st.Release = k.releases(now)
-	st.State, st.Reason, st.Message = k.told()
+	st.State, st.Reason, st.Message = k.summary()
 	if err := st.identify(tx); err != nil {
 		return st, err
 	}
-	st.Identity.tell(&st)
+	st.Identity.showIn(&st)
 	st.remark(k.floor)
 	return st, nil
 }
@@ -95,7 +95,7 @@ func (k known) items() []bundle.Item {
 }
 
 func (k known) releases(now time.Time) ReleaseStates {
-	rs := ReleaseStates{Running: releaseStatus(k.running, now), Desired: releaseStatus(k.accepted, now), Held: k.fate.held.status(now), Quarantined: k.fate.quarantine}
+	rs := ReleaseStates{Running: releaseStatus(k.running, now), Desired: releaseStatus(k.accepted, now), Held: k.decisions.held.status(now), Quarantined: k.decisions.quarantine}
 	if k.accepted == nil && k.awaited == "" {
 		rs.Desired = rs.Running
 	}
@@ -114,21 +114,21 @@ func (k known) state() bundle.State {
 	if k.running == nil && k.refused == nil {
 		return bundle.Pending
 	}
-	states := k.fate.states()
+	states := k.decisions.states()
 	for _, r := range k.records {
 		states = append(states, r.Item.State)
 	}
 	if k.contact.Verdict == Deferred || k.awaited != "" {
 		states = append(states, bundle.Pending)
 	}
-	if k.bar != nil {
-		states = append(states, k.bar.State)
+	if k.freeze != nil {
+		states = append(states, k.freeze.State)
 	}
 	return bundle.AgentState(k.refused != nil, states)
 }
 
-// told is the state, and the most urgent of what there is to tell.
-func (k known) told() (state bundle.State, reason, message string) {
+// summary is the state, with the reason that is most urgent for people.
+func (k known) summary() (state bundle.State, reason, message string) {
 	if k.contact.Verdict != Refused { // which ends with refused, and not with the next pass alone
 		reason, message = k.contact.Reason, k.contact.Message
 	}
@@ -136,20 +136,20 @@ func (k known) told() (state bundle.State, reason, message string) {
 	case k.refused != nil:
 		reason, message = string(k.refused.Reason), k.refused.Message
 	case k.contact.Verdict == Broken: // what cannot be fetched could not be applied either
-	case k.fate.given != nil:
-		reason, message = ReasonQuarantined, k.fate.given.Message
-	case k.bar != nil:
-		reason, message = k.bar.Reason, k.bar.told()
+	case k.decisions.given != nil:
+		reason, message = ReasonQuarantined, k.decisions.given.Message
+	case k.freeze != nil:
+		reason, message = k.freeze.Reason, k.freeze.describe()
 	case k.awaited != "" && k.contact.Verdict != Deferred:
 		message = k.awaited
 		if reason != "" {
 			message += " (" + reason + ": " + k.contact.Message + ")"
 		}
 		reason, message = ReasonRebinding, bundle.Clip(message)
-	case k.fate.held != nil:
-		reason, message = ReasonHeldByOperator, k.fate.held.message(k.running, k.contact)
+	case k.decisions.held != nil:
+		reason, message = ReasonHeldByOperator, k.decisions.held.message(k.running, k.contact)
 	case reason == "":
-		reason, message = k.fate.trial.Reason, k.fate.trial.Message
+		reason, message = k.decisions.probation.Reason, k.decisions.probation.Message
 	}
 	if k.running == nil && k.refused == nil {
 		reason = cmp.Or(reason, ReasonNoRelease)

@@ -48,9 +48,9 @@ const (
 	keyEnrollment = "enrolment" // enrollment: the hub that has registered this agent
 	keyEnrolling  = "enrolling" // enrolling: a request that waits for its answer
 	keyHint       = "clone"     // hint: what the hub says of this agent's identity
-	keyBar        = "bar"       // bar: why the cluster must not be changed
+	keyFreeze     = "bar"       // freeze: why the cluster must not be changed
 	keyPaused     = "paused"    // Pause
-	keyAttempts   = "attempts"  // trial: how the release fares that runs
+	keyAttempts   = "attempts"  // probation: how the release fares that runs
 	keyFormer     = "former"    // release: the one, of other content, that was good before
 	keyHistory    = "history"   // []*state.Release: those accepted last, the newest first
 	keyBinding    = "binding"   // Binding

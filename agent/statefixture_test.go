@@ -161,7 +161,7 @@ func makeStateFixture(t *testing.T, name, program string) {
 	require.NoError(t, os.WriteFile(filepath.Join(stateFixtures, name, "fixture.json"), append(data, '\n'), 0o644))
 }
 
-// appliesHalf says whether the agent that left a state was about to apply, and had not ended.
+// appliesHalf reports whether the agent that left a state was about to apply, and had not ended.
 func appliesHalf(t *testing.T, dir string) bool {
 	s, err := ReadState(dir)
 	require.NoError(t, err)

@@ -24,7 +24,7 @@ type Status struct {
 	// Binding is nil where the agent follows what its configuration says.
 	Binding *Binding `json:"binding,omitempty"`
 	// Bar is why the cluster must not be changed at this time; nil where it may, or where nothing waits for it.
-	Bar     *BarStatus    `json:"bar,omitempty"`
+	Freeze  *FreezeStatus `json:"bar,omitempty"`
 	Release ReleaseStates `json:"release"`
 	// Items is sorted by assignment.
 	Items []bundle.Item `json:"items"`
@@ -58,8 +58,8 @@ type ClusterStatus struct {
 	Labels      map[string]string `json:"labels,omitempty"`
 }
 
-// BarStatus says why a cluster must not be changed.
-type BarStatus struct {
+// FreezeStatus says why a cluster must not be changed.
+type FreezeStatus struct {
 	// State is Suspended where a person wishes it so, else Pending.
 	State   bundle.State `json:"state"`
 	Reason  string       `json:"reason"`
@@ -208,8 +208,8 @@ func (s *Status) remark(floor time.Time) {
 	}
 }
 
-func (b *bar) status() *BarStatus {
-	s := &BarStatus{State: b.State, Reason: b.Reason, Message: b.Message, Since: b.Since, Holding: b.Holding}
+func (b *freeze) status() *FreezeStatus {
+	s := &FreezeStatus{State: b.State, Reason: b.Reason, Message: b.Message, Since: b.Since, Holding: b.Holding}
 	if !b.Until.IsZero() {
 		s.Until = &b.Until
 	}

@@ -84,7 +84,7 @@ type asked struct {
 	Message string `json:"message,omitempty"`
 }
 
-// due says whether to ask although no release asks for it. A clock may be set back.
+// due reports whether to ask although no release asks for it. A clock may be set back.
 func (a asked) due(now time.Time) bool {
 	return a.Reason != "" || now.Sub(a.At).Abs() >= askEvery
 }
@@ -115,7 +115,7 @@ func (p *pass) learn(ctx context.Context) outcome {
 	return out
 }
 
-// unjudged says whether verify is about to judge the manifest.
+// unjudged reports whether verify is about to judge the manifest.
 func (p *pass) unjudged() bool {
 	return p.manifest.Digest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, p.manifest.Digest))
 }

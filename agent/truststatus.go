@@ -47,7 +47,7 @@ type TrustStatus struct {
 // SoonDays is how many days before a trust document expires people are to know: the roots may have to meet.
 const SoonDays = 30
 
-// Soon says whether the document has expired, or will within SoonDays.
+// Soon reports whether the document has expired, or will within SoonDays.
 func (s *TrustStatus) Soon() bool { return s.Expired || s.DaysLeft < SoonDays }
 
 // Status returns how the document in force stands at now; nil where there is none.

@@ -71,7 +71,7 @@ func (p *pass) vouched(by judge) error {
 		"version %d of the trust document was in force in this cluster, as %s says, and this agent has version %d: install what is missing with trust install", note.Trust, note.Where, by.version())}
 }
 
-// remembered says whether a manifest was refused before and may not be judged otherwise now. A refusal
+// remembered reports whether a manifest was refused before and may not be judged otherwise now. A refusal
 // by a clock that was ahead is no reason to wait until that time has come.
 func (p *pass) remembered(r refusal, manifest digest.Digest) bool {
 	now := p.opts.Now()

@@ -37,7 +37,7 @@ type Veto struct {
 	Timeout time.Duration
 }
 
-func (p *pass) vetoed(ctx context.Context) (*bar, error) {
+func (p *pass) vetoed(ctx context.Context) (*freeze, error) {
 	why, veto := p.opts.Veto.byFile()
 	if !veto {
 		var err error
@@ -48,10 +48,10 @@ func (p *pass) vetoed(ctx context.Context) (*bar, error) {
 	if !veto {
 		return nil, nil
 	}
-	return &bar{State: bundle.Pending, Reason: ReasonVetoed, Message: why}, nil
+	return &freeze{State: bundle.Pending, Reason: ReasonVetoed, Message: why}, nil
 }
 
-// byFile says whether there is such a file, and why. What cannot be read may be there.
+// byFile reports whether there is such a file, and why. What cannot be read may be there.
 func (v Veto) byFile() (why string, veto bool) {
 	if v.File == "" {
 		return "", false

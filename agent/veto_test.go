@@ -127,14 +127,14 @@ func TestAVetoIsAskedForWhereSomethingIsToBeChanged(t *testing.T) {
 
 	require.NoError(t, os.WriteFile(busy, []byte("press 4 runs"), 0o600))
 	s.once()
-	require.Nil(t, s.status().Bar)
+	require.Nil(t, s.status().Freeze)
 	next := s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
 	begun := s.now
 	for i := range 2 {
 		r := s.once()
 		require.Equal(t, 2+i, times())
 		require.Equal(t, bundle.Pending, r.Status.State)
-		require.Equal(t, &BarStatus{State: bundle.Pending, Reason: ReasonVetoed, Message: "press 4 runs", Since: begun, Holding: true}, r.Status.Bar)
+		require.Equal(t, &FreezeStatus{State: bundle.Pending, Reason: ReasonVetoed, Message: "press 4 runs", Since: begun, Holding: true}, r.Status.Freeze)
 		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
 		s.now = s.now.Add(time.Minute)
 	}
@@ -162,7 +162,7 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 	}
 	s.publishAs(2, files, change)
 	s.agent(func(a *Agent) {
-		a.barRest = func(time.Duration) time.Duration { return 0 }
+		a.freezeRest = func(time.Duration) time.Duration { return 0 }
 		var r Result
 		var ended sync.WaitGroup
 		ended.Go(func() { r = a.Once(context.Background(), 0) })

@@ -67,7 +67,7 @@ func (v *vitals) counted() (passes map[Verdict]int64, took [len(durations)]int64
 	return maps.Clone(v.passes), v.took, v.seconds
 }
 
-// ended says whether a pass has ended.
+// ended reports whether a pass has ended.
 func (v *vitals) ended() bool {
 	v.mu.Lock()
 	defer v.mu.Unlock()

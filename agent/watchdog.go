@@ -12,8 +12,8 @@ type Watchdog struct {
 	Tell  func() error
 }
 
-// reassure tells the watchdog until ctx ends, but not while the agent is stuck.
-func (a *Agent) reassure(ctx context.Context) {
+// feedWatchdog tells the watchdog until ctx ends, but not while the agent is stuck.
+func (a *Agent) feedWatchdog(ctx context.Context) {
 	ticker := time.NewTicker(a.opts.Watchdog.Every)
 	defer ticker.Stop()
 	said := ""

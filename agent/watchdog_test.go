@@ -15,7 +15,7 @@ func TestAnAgentThatIsStuckDoesNotReassureItsWatchdog(t *testing.T) {
 		told := 0
 		a := &Agent{opts: Options{Watchdog: &Watchdog{Every: time.Minute, Tell: func() error { told++; return nil }}}.withDefaults()}
 		ctx, cancel := context.WithCancel(t.Context())
-		go a.reassure(ctx)
+		go a.feedWatchdog(ctx)
 		a.enter("apply")
 
 		time.Sleep(leastPatience + time.Hour)

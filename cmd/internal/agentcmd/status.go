@@ -105,10 +105,10 @@ func exitOf(r agent.Result) error {
 	if ref := r.Status.Release.Refused; ref != nil && r.Status.State == bundle.Rejected { // by an earlier pass
 		return refused(reasonOf(string(ref.Reason), ref.Message), r.Status)
 	}
-	bar := r.Status.Bar
+	freeze := r.Status.Freeze
 	switch state := r.Status.State; {
-	case bar != nil && bar.State == bundle.Failed:
-		return cli.Fail(cli.No, errors.New(barLine(bar)), "")
+	case freeze != nil && freeze.State == bundle.Failed:
+		return cli.Fail(cli.No, errors.New(freezeLine(freeze)), "")
 	case state == bundle.Failed, state == bundle.Drifted:
 		hint := ""
 		switch reason := r.Status.Reason; {
@@ -118,15 +118,15 @@ func exitOf(r agent.Result) error {
 			return cli.Fail(cli.No, errors.New("nothing is changed "+r.Status.Message), "resume --retry does not wait")
 		case reason == agent.ReasonOnFailureHold, reason == agent.ReasonNoGoodRelease:
 			hint = "publish what is mended; rollback --list shows what can be gone back to"
-		case bar != nil:
-			hint = "nothing is changed now: " + barLine(bar)
+		case freeze != nil:
+			hint = "nothing is changed now: " + freezeLine(freeze)
 		}
 		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == agent.ReasonAdapterUnavailable }) {
 			hint = "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf and kubernetes --kubeconfig; --adapter takes another than the release names"
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)
-	case bar != nil && bar.Holding:
-		return cli.Fail(cli.NotYet, errors.New("what is to be changed waits: "+barLine(bar)), barHint(bar))
+	case freeze != nil && freeze.Holding:
+		return cli.Fail(cli.NotYet, errors.New("what is to be changed waits: "+freezeLine(freeze)), freezeHint(freeze))
 	case state == bundle.Compliant, state == bundle.Suspended:
 		return nil
 	}
@@ -161,8 +161,8 @@ func open(items []bundle.Item, states ...bundle.State) string {
 	return s
 }
 
-// barLine says why the cluster must not be changed, and since when.
-func barLine(b *agent.BarStatus) string {
+// freezeLine says why the cluster must not be changed, and since when.
+func freezeLine(b *agent.FreezeStatus) string {
 	var until time.Time
 	if b.Until != nil {
 		until = *b.Until
@@ -170,7 +170,7 @@ func barLine(b *agent.BarStatus) string {
 	return b.Reason + " " + pausedBy(b.Since, until, b.Message)
 }
 
-func barHint(b *agent.BarStatus) string {
+func freezeHint(b *agent.FreezeStatus) string {
 	if b.State == bundle.Suspended {
 		return "resume ends a pause"
 	}

@@ -34,8 +34,8 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 		row("agent", s.Version)
 	}
 	row("state", string(s.State)+spaced(reasonOf(s.Reason, s.Message)))
-	if b := s.Bar; b != nil && b.Reason != s.Reason {
-		row("no change", barLine(b))
+	if b := s.Freeze; b != nil && b.Reason != s.Reason {
+		row("no change", freezeLine(b))
 	}
 	if r := s.Release.Running; r != nil {
 		row("running", r.Name(), ", ", issued(r))

@@ -212,7 +212,7 @@ func TestAPinnedHubIsNotReplacedByTheWay(t *testing.T) {
 		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.ErrorIs(t, err, ErrOtherHub, "the configuration is a person's to change")
 		require.Equal(t, h.PublicKey(), a.hub().Key)
-		a.sayBegin()
+		a.logBegin()
 	})
 	require.Contains(t, s.log.String(), "the configuration counts")
 }

@@ -31,7 +31,7 @@ func TestABarredPassBringsWhatIsNewerAndChangesNothing(t *testing.T) {
 		require.Equal(t, bundle.Drifted, r.Status.State, "which is worse than to be suspended")
 		require.Equal(t, ReasonPaused, r.Status.Reason)
 		require.Equal(t, "since 2026-03-01T13:00:00Z: harvest", r.Status.Message)
-		require.Equal(t, &BarStatus{State: bundle.Suspended, Reason: ReasonPaused, Message: "harvest", Since: epoch.Add(time.Hour), Holding: true}, r.Status.Bar)
+		require.Equal(t, &FreezeStatus{State: bundle.Suspended, Reason: ReasonPaused, Message: "harvest", Since: epoch.Add(time.Hour), Holding: true}, r.Status.Freeze)
 		require.Equal(t, first.Digest, r.Status.Release.Running.Digest)
 		require.Equal(t, next.Digest, r.Status.Release.Desired.Digest)
 		require.NoFileExists(t, filepath.Join(s.host, "a-x/f"), "drift stays")

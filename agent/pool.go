@@ -19,60 +19,60 @@ const workers = 4
 // result that a crash loses belongs to an assignment that is written as applying, and is applied again.
 const saveEvery = 32
 
-// errand is what an engine is called for.
-type errand int
+// operation is what an engine is called for.
+type operation int
 
 const (
-	nothing errand = iota
-	see            // how it stands
-	give           // move it toward what it should be, or take it away
-	correct        // give again what has drifted
+	doNothing operation = iota
+	doObserve           // how it stands
+	doChange            // move it toward what it should be, or take it away
+	doCorrect           // give again what has drifted
 )
 
 type task struct {
 	name  string
-	do    errand
-	drift string    // what is to be corrected, where that is the errand
+	do    operation
+	drift string    // what is to be corrected, where that is the operation
 	begun time.Time // when it was written as begun
 	was   record    // before it was
 }
 
-// lane is what is to be done by one engine.
-type lane struct {
+// engineQueue is what is to be done by one engine.
+type engineQueue struct {
 	todo    []task // in order; some may have to wait
 	ready   []task // free to begin, and written so
 	running int
 }
 
-// returned is how an assignment stands after a task.
-type returned struct {
-	lane *lane
-	task task
+// finished is how an assignment stands after a task.
+type finished struct {
+	engineQueue *engineQueue
+	task        task
 	record
 }
 
-// crew has engines called for one step of a pass. All but the calls happens in one goroutine.
-type crew struct {
+// pool has engines called for one step of a pass. All but the calls happens in one goroutine.
+type pool struct {
 	*pass
-	lanes   map[string]*lane // by adapter
-	answers chan returned
+	queues  map[string]*engineQueue // by adapter
+	answers chan finished
 	running int
 	unsaved map[string]record
 	due     bool  // what is unsaved has to be saved before anything is begun
 	err     error // ends the work, once no call runs any more
 }
 
-// carryOut does the tasks that nothing holds back, and then those that have become free by it, and writes
+// runTasks does the tasks that nothing holds back, and then those that have become free by it, and writes
 // how each assignment stands, before and after. It returns when no call runs any more.
-func (p *pass) carryOut(ctx context.Context, tasks []task) error {
-	c := &crew{pass: p, lanes: map[string]*lane{}, answers: make(chan returned), unsaved: map[string]record{}}
+func (p *pass) runTasks(ctx context.Context, tasks []task) error {
+	c := &pool{pass: p, queues: map[string]*engineQueue{}, answers: make(chan finished), unsaved: map[string]record{}}
 	for _, t := range tasks {
-		l := c.lane(t)
+		l := c.engineQueue(t)
 		l.todo = append(l.todo, t)
 	}
 	for c.begin(ctx); c.running > 0; c.begin(ctx) {
 		a := <-c.answers
-		c.running, a.lane.running = c.running-1, a.lane.running-1
+		c.running, a.engineQueue.running = c.running-1, a.engineQueue.running-1
 		if ctx.Err() == nil { // else it was cut off, and stays as applying
 			c.finish(a)
 		}
@@ -83,36 +83,36 @@ func (p *pass) carryOut(ctx context.Context, tasks []task) error {
 	return errors.Join(c.err, ctx.Err())
 }
 
-// lane returns the lane of the engine that a task is for.
-func (c *crew) lane(t task) *lane {
-	r := c.line.records[t.name]
+// queue returns the queue of the engine that a task is for.
+func (c *pool) engineQueue(t task) *engineQueue {
+	r := c.rollout.records[t.name]
 	adapter := r.Adapter
 	if !r.Removing {
 		adapter = c.adapter(r.Spec)
 	}
-	if c.lanes[adapter] == nil {
-		c.lanes[adapter] = &lane{}
+	if c.queues[adapter] == nil {
+		c.queues[adapter] = &engineQueue{}
 	}
-	return c.lanes[adapter]
+	return c.queues[adapter]
 }
 
 // begin calls engines as far as there is something to do and somebody to do it.
-func (c *crew) begin(ctx context.Context) {
+func (c *pool) begin(ctx context.Context) {
 	if c.err != nil || ctx.Err() != nil {
 		return
 	}
 	if c.err = c.holdBack(ctx); c.err != nil {
 		return
 	}
-	idle := slices.DeleteFunc(c.sortedLanes(), func(l *lane) bool {
+	idle := slices.DeleteFunc(c.sortedQueues(), func(l *engineQueue) bool {
 		return len(l.todo) == 0 || len(l.ready) > 0 || l.running == workers
 	})
 	if len(idle) > 0 {
-		g := c.line.gate(c.opts.Now())
+		g := c.rollout.gate(c.opts.Now())
 		for _, l := range idle {
 			c.admit(l, g)
 		}
-		g = c.line.gate(c.opts.Now())
+		g = c.rollout.gate(c.opts.Now())
 		for _, l := range idle {
 			c.noteWaiting(l, g)
 		}
@@ -122,7 +122,7 @@ func (c *crew) begin(ctx context.Context) {
 			return
 		}
 	}
-	for _, l := range c.sortedLanes() {
+	for _, l := range c.sortedQueues() {
 		for len(l.ready) > 0 && l.running < workers {
 			c.send(ctx, l, l.ready[0])
 			l.ready = l.ready[1:]
@@ -130,11 +130,11 @@ func (c *crew) begin(ctx context.Context) {
 	}
 }
 
-// holdBack takes from the lanes what must not be begun any more. What is written as begun and was given to nobody
+// holdBack takes from the queues what must not be begun any more. What is written as begun and was given to nobody
 // is as it was before.
-func (c *crew) holdBack(ctx context.Context) error {
-	changes := func(t task) bool { return t.do != see }
-	if !slices.ContainsFunc(c.sortedLanes(), func(l *lane) bool {
+func (c *pool) holdBack(ctx context.Context) error {
+	changes := func(t task) bool { return t.do != doObserve }
+	if !slices.ContainsFunc(c.sortedQueues(), func(l *engineQueue) bool {
 		return slices.ContainsFunc(l.todo, changes) || slices.ContainsFunc(l.ready, changes)
 	}) {
 		return nil
@@ -142,14 +142,14 @@ func (c *crew) holdBack(ctx context.Context) error {
 	if ok, err := c.mayChange(ctx); ok || err != nil {
 		return err
 	}
-	for _, l := range c.sortedLanes() {
+	for _, l := range c.sortedQueues() {
 		for _, t := range slices.DeleteFunc(slices.Clone(l.ready), func(t task) bool { return !changes(t) }) {
 			c.note(t.was)
 			c.due = true
 		}
 		var left []task
 		for _, t := range slices.Concat(l.ready, l.todo) {
-			if t.do = c.allowed(*c.line.records[t.name], t.do); t.do != nothing {
+			if t.do = c.allowed(*c.rollout.records[t.name], t.do); t.do != doNothing {
 				left = append(left, t)
 			}
 		}
@@ -158,21 +158,21 @@ func (c *crew) holdBack(ctx context.Context) error {
 	return nil
 }
 
-func (c *crew) sortedLanes() (ls []*lane) {
-	for _, name := range slices.Sorted(maps.Keys(c.lanes)) {
-		ls = append(ls, c.lanes[name])
+func (c *pool) sortedQueues() (ls []*engineQueue) {
+	for _, name := range slices.Sorted(maps.Keys(c.queues)) {
+		ls = append(ls, c.queues[name])
 	}
 	return ls
 }
 
-// admit writes those of a lane as begun that nothing holds back.
-func (c *crew) admit(l *lane, g gate) {
+// admit writes those of a queue as begun that nothing holds back.
+func (c *pool) admit(l *engineQueue, g gate) {
 	l.todo = slices.DeleteFunc(l.todo, func(t task) bool {
-		r := c.line.records[t.name]
+		r := c.rollout.records[t.name]
 		if reason, _ := g.waits(r); len(l.ready) == saveEvery || reason != "" {
 			return false
 		}
-		if t.do != see {
+		if t.do != doObserve {
 			t.begun, t.was = c.opts.Now(), *r
 			next := r.begun(c.adapter(r.Spec), t.begun)
 			c.began = c.began || !next.AppliedAt.Equal(r.AppliedAt)
@@ -184,10 +184,10 @@ func (c *crew) admit(l *lane, g gate) {
 	})
 }
 
-// noteWaiting has those of a lane that have to wait say for what.
-func (c *crew) noteWaiting(l *lane, g gate) {
+// noteWaiting has those of a queue that have to wait say for what.
+func (c *pool) noteWaiting(l *engineQueue, g gate) {
 	for _, t := range l.todo {
-		r := c.line.records[t.name]
+		r := c.rollout.records[t.name]
 		if reason, message := g.waits(r); reason != "" {
 			next := r.to(bundle.Pending, reason, message, g.now)
 			c.due = c.due || !next.same(*r)
@@ -197,15 +197,15 @@ func (c *crew) noteWaiting(l *lane, g gate) {
 }
 
 // note remembers a record, to be written if it says anything new.
-func (c *crew) note(next record) {
-	r := c.line.records[next.Spec.Name]
+func (c *pool) note(next record) {
+	r := c.rollout.records[next.Spec.Name]
 	if !next.same(*r) {
 		c.unsaved[next.Spec.Name] = next
 	}
 	*r = next
 }
 
-func (c *crew) save() error {
+func (c *pool) save() error {
 	var rs []record
 	for _, name := range slices.Sorted(maps.Keys(c.unsaved)) {
 		rs = append(rs, c.unsaved[name])
@@ -216,34 +216,34 @@ func (c *crew) save() error {
 }
 
 // send has one call made. The deadline counts from now, not from when it was written.
-func (c *crew) send(ctx context.Context, l *lane, t task) {
-	r := *c.line.records[t.name]
-	if t.do != see && r.AppliedAt.Equal(t.begun) {
+func (c *pool) send(ctx context.Context, l *engineQueue, t task) {
+	r := *c.rollout.records[t.name]
+	if t.do != doObserve && r.AppliedAt.Equal(t.begun) {
 		r.AppliedAt = c.opts.Now()
 	}
 	c.running, l.running = c.running+1, l.running+1
 	c.vitals.live()
-	go func() { c.answers <- returned{l, t, c.perform(ctx, t, r)} }()
+	go func() { c.answers <- finished{l, t, c.perform(ctx, t, r)} }()
 }
 
 // finish takes account of an answer.
-func (c *crew) finish(a returned) {
+func (c *pool) finish(a finished) {
 	name := a.task.name
-	before := c.line.records[name].Item.State
+	before := c.rollout.records[name].Item.State
 	c.vitals.live()
 	c.note(a.record)
-	if a.task.do != see {
+	if a.task.do != doObserve {
 		c.touched[name] = true
 	}
 	switch {
 	case a.Removing && a.Item.State == bundle.Removed:
-		delete(c.line.records, name)
-	case a.task.do == see && a.Item.State == bundle.Drifted && !c.touched[name]:
+		delete(c.rollout.records, name)
+	case a.task.do == doObserve && a.Item.State == bundle.Drifted && !c.touched[name]:
 		if before != bundle.Drifted || a.corrected() {
 			c.opts.Log.Info("drift found", "assignment", name, "reason", a.Item.Reason, "message", a.Item.Message)
 		}
-		if a.corrected() && c.allowed(a.record, correct) == correct {
-			a.lane.todo = append(a.lane.todo, task{name: name, do: correct, drift: a.Item.Message})
+		if a.corrected() && c.allowed(a.record, doCorrect) == doCorrect {
+			a.engineQueue.todo = append(a.engineQueue.todo, task{name: name, do: doCorrect, drift: a.Item.Message})
 		}
 	}
 }

@@ -47,17 +47,17 @@ func (p *pass) blank() (bool, error) {
 	return note == nil || !note.Known, err
 }
 
-// heldByAnother bars a pass while another agent holds the Lease.
-func (p *pass) heldByAnother(context.Context) (*bar, error) {
-	if who := p.keeper.other(); who != "" {
-		return &bar{State: bundle.Pending, Reason: ReasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
+// heldByAnother freezes a pass while another agent holds the Lease.
+func (p *pass) heldByAnother(context.Context) (*freeze, error) {
+	if who := p.lease.other(); who != "" {
+		return &freeze{State: bundle.Pending, Reason: ReasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
 	}
 	return nil, nil
 }
 
-// untold bars a pass while the memory is not known, cannot be understood, or tells of a newer release than there
+// memoryUnknown freezes a pass while the memory is not known, cannot be understood, or tells of a newer release than there
 // is here.
-func (p *pass) untold(ctx context.Context) (*bar, error) {
+func (p *pass) memoryUnknown(ctx context.Context) (*freeze, error) {
 	blank, err := p.blank()
 	switch {
 	case err != nil || p.opts.Memory == nil:
@@ -67,22 +67,22 @@ func (p *pass) untold(ctx context.Context) (*bar, error) {
 		b.Holding = true
 		return &b, nil
 	case blank:
-		why := cmp.Or(p.memory.err, p.keeper.fault(), errors.New("it was not read yet"))
-		return &bar{State: bundle.Pending, Reason: ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
+		why := cmp.Or(p.memory.err, p.lease.fault(), errors.New("it was not read yet"))
+		return &freeze{State: bundle.Pending, Reason: ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
 	case !p.behind(p.running):
 		return nil, nil
 	case p.staged && !p.behind(p.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.content.Ready(ctx, p.accepted):
 		return nil, nil
 	}
-	return &bar{State: bundle.Pending, Reason: ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
+	return &freeze{State: bundle.Pending, Reason: ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil
 }
 
-// outOfReach bars the engines of the cluster, and no others, while the Lease is not held and nobody else is known
+// outOfReach freezes the engines of the cluster, and no others, while the Lease is not held and nobody else is known
 // to hold it.
-func (p *pass) outOfReach(context.Context) (*bar, error) {
-	if p.keeper.holds() && (p.opts.Memory == nil || p.memory.known) {
+func (p *pass) outOfReach(context.Context) (*freeze, error) {
+	if p.lease.holds() && (p.opts.Memory == nil || p.memory.known) {
 		return nil, nil
 	}
-	why := cmp.Or(p.keeper.fault(), p.memory.err, errors.New("it does not answer"))
-	return &bar{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(why.Error())}, nil
+	why := cmp.Or(p.lease.fault(), p.memory.err, errors.New("it does not answer"))
+	return &freeze{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(why.Error())}, nil
 }

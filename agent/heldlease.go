@@ -16,9 +16,9 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// keeper takes the Lease, renews it, and knows whether it is held. Others are judged by what is seen of them
+// heldLease takes the Lease, renews it, and knows whether it is held. Others are judged by what is seen of them
 // by the clock of this machine, and never by the times that they have written.
-type keeper struct {
+type heldLease struct {
 	state *State
 	lease Lease
 	name  string // of the agent, for people
@@ -42,16 +42,16 @@ type keeper struct {
 	tried   time.Time // when the last attempt ended
 }
 
-func newKeeper(a *Agent) *keeper {
-	return &keeper{state: a.state, lease: a.opts.Lease, name: a.cluster.Name, now: a.opts.Now, nonce: a.instance[:8]}
+func newHeldLease(a *Agent) *heldLease {
+	return &heldLease{state: a.state, lease: a.opts.Lease, name: a.cluster.Name, now: a.opts.Now, nonce: a.instance[:8]}
 }
 
 // holder is how this process signs.
-func (k *keeper) holder() string { return k.name + "_" + k.note.ID + "_" + k.nonce }
+func (k *heldLease) holder() string { return k.name + "_" + k.note.ID + "_" + k.nonce }
 
 // holds reports whether the cluster may be changed as far as others are concerned. A machine that slept is
 // told by its wall clock, as the other clock stops meanwhile.
-func (k *keeper) holds() bool {
+func (k *heldLease) holds() bool {
 	if k == nil {
 		return true
 	}
@@ -60,13 +60,13 @@ func (k *keeper) holds() bool {
 	return k.denied != nil || k.held(k.now())
 }
 
-func (k *keeper) held(now time.Time) bool {
+func (k *heldLease) held(now time.Time) bool {
 	const valid = leaseTime - leaseMargin
 	return k.mine && now.Sub(k.renewed) < valid && now.Round(0).Sub(k.renewed.Round(0)).Abs() < valid
 }
 
 // other says who holds the Lease, where that is known to be another; empty where it is not.
-func (k *keeper) other() string {
+func (k *heldLease) other() string {
 	if k == nil {
 		return ""
 	}
@@ -85,7 +85,7 @@ func (k *keeper) other() string {
 }
 
 // fault is why the last attempt did not come to an end.
-func (k *keeper) fault() error {
+func (k *heldLease) fault() error {
 	if k == nil {
 		return nil
 	}
@@ -95,7 +95,7 @@ func (k *keeper) fault() error {
 }
 
 // due reports whether a pass should not begin without another attempt.
-func (k *keeper) due() bool {
+func (k *heldLease) due() bool {
 	if k == nil || k.holds() {
 		return false
 	}
@@ -105,7 +105,7 @@ func (k *keeper) due() bool {
 }
 
 // term is another one whenever somebody else may have had the Lease meanwhile.
-func (k *keeper) term() int {
+func (k *heldLease) term() int {
 	if k == nil {
 		return 0
 	}
@@ -115,7 +115,7 @@ func (k *keeper) term() int {
 }
 
 // deniedBy is why there is no Lease; nil where there is.
-func (k *keeper) deniedBy() error {
+func (k *heldLease) deniedBy() error {
 	if k == nil {
 		return nil
 	}
@@ -126,7 +126,7 @@ func (k *keeper) deniedBy() error {
 
 // attend renews the Lease, takes it where it is free, or looks whether it is. The error is that the cluster
 // does not answer; that others hold it is none.
-func (k *keeper) attend(ctx context.Context) error {
+func (k *heldLease) attend(ctx context.Context) error {
 	k.attending.Lock()
 	defer k.attending.Unlock()
 	ctx, cancel := context.WithTimeout(ctx, leaseRequest)
@@ -146,7 +146,7 @@ func (k *keeper) attend(ctx context.Context) error {
 }
 
 // signOn writes the nonce of this process before it is used.
-func (k *keeper) signOn() error {
+func (k *heldLease) signOn() error {
 	if k.introduced {
 		return nil
 	}
@@ -173,7 +173,7 @@ func (k *keeper) signOn() error {
 	return nil
 }
 
-func (k *keeper) turn(ctx context.Context) error {
+func (k *heldLease) turn(ctx context.Context) error {
 	k.mu.Lock()
 	mine, last := k.mine, k.claim
 	k.mu.Unlock()
@@ -198,8 +198,8 @@ func (k *keeper) turn(ctx context.Context) error {
 	return err
 }
 
-// free takes account of what was read, and says whether the Lease is to be had.
-func (k *keeper) free(c Claim) bool {
+// free takes account of what was read, and reports whether the Lease is to be had.
+func (k *heldLease) free(c Claim) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
@@ -219,7 +219,7 @@ func (k *keeper) free(c Claim) bool {
 }
 
 // take writes this process as the holder of a Lease that is c now.
-func (k *keeper) take(ctx context.Context, c Claim) error {
+func (k *heldLease) take(ctx context.Context, c Claim) error {
 	begun := k.now()
 	next := Claim{Holder: k.holder(), Duration: leaseTime, Acquired: c.Acquired, Renewed: begun, Transitions: c.Transitions, Version: c.Version}
 	if c.Holder != next.Holder {
@@ -244,7 +244,7 @@ func (k *keeper) take(ctx context.Context, c Claim) error {
 	return k.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyLease, note) })
 }
 
-func (k *keeper) lose() {
+func (k *heldLease) lose() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mine, k.seenAt = false, time.Time{}
@@ -252,7 +252,7 @@ func (k *keeper) lose() {
 }
 
 // noteSeen leaves what was seen of another to the process that makes the next pass.
-func (k *keeper) noteSeen(c Claim) error {
+func (k *heldLease) noteSeen(c Claim) error {
 	if !k.single {
 		return nil
 	}
@@ -270,7 +270,7 @@ func (k *keeper) noteSeen(c Claim) error {
 }
 
 // release gives the Lease back, so that the next agent need not wait.
-func (k *keeper) release(ctx context.Context) error {
+func (k *heldLease) release(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
@@ -291,7 +291,7 @@ func (k *keeper) release(ctx context.Context) error {
 }
 
 // run renews until ctx ends, and calls gained whenever the Lease has become this agent's.
-func (k *keeper) run(ctx context.Context, gained func()) {
+func (k *heldLease) run(ctx context.Context, gained func()) {
 	for {
 		wait := retry.Jitter(leaseRenewal)
 		if k.fault() != nil {

@@ -47,8 +47,8 @@ func (a *Agent) hub() outbox.Hub {
 	return p
 }
 
-// sayOtherHub says that the configuration pins another hub's key than the one by which this agent was enrolled.
-func (a *Agent) sayOtherHub() {
+// logOtherHub says that the configuration pins another hub's key than the one by which this agent was enrolled.
+func (a *Agent) logOtherHub() {
 	enrolled, ok := a.state.hub.Load().Key.(interface{ Equal(crypto.PublicKey) bool })
 	if ok && a.opts.HubKey != nil && !enrolled.Equal(a.opts.HubKey) {
 		a.opts.Log.Warn("the configured hub key is not that of the hub that has enrolled this agent: the configuration counts")

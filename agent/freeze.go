@@ -13,9 +13,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// bar is why the cluster must not be changed now. A barred pass brings what is newer here, observes and
+// freeze is why the cluster must not be changed now. A frozen pass brings what is newer here, observes and
 // reports; it calls no engine to change anything, and another release does not begin to run.
-type bar struct {
+type freeze struct {
 	// State is what the agent as a whole is while it stands and nothing worse is to be told.
 	State   bundle.State `json:"state"`
 	Reason  string       `json:"reason"`
@@ -30,11 +30,11 @@ type bar struct {
 
 // shown reports whether people are to know of it: a window that is closed is nothing to tell while
 // everything is as it should be.
-func (b *bar) shown() bool { return b != nil && (b.Holding || b.Reason == ReasonPaused) }
+func (b *freeze) shown() bool { return b != nil && (b.Holding || b.Reason == ReasonPaused) }
 
 // cause is something that may forbid changes.
 type cause struct {
-	ask func(*pass, context.Context) (*bar, error)
+	ask func(*pass, context.Context) (*freeze, error)
 	// onNeed is true where asking costs something. It is asked when something is to be changed, and not before.
 	onNeed bool
 	// once is true where an answer is good for the whole pass. Others are asked again before more is begun.
@@ -43,24 +43,24 @@ type cause struct {
 	onCluster bool
 }
 
-// causes are asked in this order. The first that has a bar counts, for the rest of the pass.
+// causes are asked in this order. The first that has a freeze counts, for the rest of the pass.
 var causes = [...]cause{
 	{ask: (*pass).pausedBy},
 	{ask: (*pass).heldByAnother},
-	{ask: (*pass).restsBy, once: true},
+	{ask: (*pass).afterCrashes, once: true},
 	{ask: (*pass).outsideMaintenance},
-	{ask: (*pass).untold, once: true},
+	{ask: (*pass).memoryUnknown, once: true},
 	{ask: (*pass).vetoed, onNeed: true},
 	{ask: (*pass).outOfReach, onCluster: true},
 }
 
-// barRest is the time between two questions for a bar within a pass, where the last one took so long: a second
+// freezeRest is the time between two questions for a freeze within a pass, where the last one took so long: a second
 // is soon enough for people, and a program that takes its time is not to take the pass's.
-func barRest(took time.Duration) time.Duration { return max(time.Second, 10*took) }
+func freezeRest(took time.Duration) time.Duration { return max(time.Second, 10*took) }
 
-// findBar asks the causes as a pass begins, or else as something is about to be changed, and keeps how long a bar
+// findFreeze asks the causes as a pass begins, or else as something is about to be changed, and keeps how long a freeze
 // has stood.
-func (p *pass) findBar(ctx context.Context, begins bool) error {
+func (p *pass) findFreeze(ctx context.Context, begins bool) error {
 	for _, cause := range causes {
 		if begins && cause.onNeed || !begins && cause.once {
 			continue
@@ -73,10 +73,10 @@ func (p *pass) findBar(ctx context.Context, begins bool) error {
 			continue
 		}
 		b.Since = cmp.Or(b.Since, state.Stamp(p.opts.Now()))
-		if old := p.barBefore; old != nil && old.Reason == b.Reason && old.Since.Before(b.Since) {
+		if old := p.frozenBefore; old != nil && old.Reason == b.Reason && old.Since.Before(b.Since) {
 			b.Since = old.Since
 		}
-		p.barred, p.limit = b, nil
+		p.frozen, p.limit = b, nil
 		if cause.onCluster {
 			p.limit = p.opts.OnCluster
 		}
@@ -85,33 +85,33 @@ func (p *pass) findBar(ctx context.Context, begins bool) error {
 	return nil
 }
 
-// mayChange says whether something that is to be changed may be. A bar that comes up in the course of a pass is
+// mayChange reports whether something that is to be changed may be. A freeze that begins in the course of a pass is
 // found here.
 func (p *pass) mayChange(ctx context.Context) (bool, error) {
-	if begun := time.Now(); (p.barred == nil || len(p.limit) > 0) && !begun.Before(p.askBarAt) {
-		if err := p.findBar(ctx, false); err != nil {
+	if begun := time.Now(); (p.frozen == nil || len(p.limit) > 0) && !begun.Before(p.askFreezeAt) {
+		if err := p.findFreeze(ctx, false); err != nil {
 			return false, err
 		}
 		now := time.Now()
-		p.askBarAt = now.Add(p.barRest(now.Sub(begun)))
+		p.askFreezeAt = now.Add(p.freezeRest(now.Sub(begun)))
 	}
-	if p.barred != nil {
-		p.barred.Holding = true
+	if p.frozen != nil {
+		p.frozen.Holding = true
 	}
-	return p.barred == nil, nil
+	return p.frozen == nil, nil
 }
 
-// allowed is what may be done of an errand for r. What was interrupted while an engine was called is looked
+// allowed is what may be done of an operation for r. What was interrupted while an engine was called is looked
 // at, since nobody knows how it stands.
-func (p *pass) allowed(r record, do errand) errand {
-	if p.barred == nil || do == nothing || do == see || len(p.limit) > 0 && !slices.Contains(p.limit, p.engineOf(r)) {
+func (p *pass) allowed(r record, do operation) operation {
+	if p.frozen == nil || do == doNothing || do == doObserve || len(p.limit) > 0 && !slices.Contains(p.limit, p.engineOf(r)) {
 		return do
 	}
-	p.barred.Holding = true
+	p.frozen.Holding = true
 	if r.Item.State == bundle.Applying && !r.Removing && !r.stale(p.adapter(r.Spec)) {
-		return see
+		return doObserve
 	}
-	return nothing
+	return doNothing
 }
 
 // engineOf is the adapter that would be called next for r.
@@ -122,9 +122,9 @@ func (p *pass) engineOf(r record) string {
 	return p.adapter(r.Spec)
 }
 
-// noteBar keeps the bar of the pass, and says once that there is one, or that there is none any more.
-func (p *pass) noteBar(tx *bbolt.Tx) (bool, error) {
-	old, next := p.barBefore, p.barred
+// noteFreeze keeps the freeze of the pass, and says once that there is one, or that there is none any more.
+func (p *pass) noteFreeze(tx *bbolt.Tx) (bool, error) {
+	old, next := p.frozenBefore, p.frozen
 	switch {
 	case next.shown() && (!old.shown() || old.Reason != next.Reason):
 		p.opts.Log.Info("the cluster must not be changed now", "reason", next.Reason, "message", next.Message)
@@ -135,13 +135,13 @@ func (p *pass) noteBar(tx *bbolt.Tx) (bool, error) {
 	case next == nil && old == nil, next != nil && old != nil && *next == *old:
 		return false, nil
 	case next == nil:
-		return true, state.Drop(tx, state.Meta, keyBar)
+		return true, state.Drop(tx, state.Meta, keyFreeze)
 	}
-	return true, state.Save(tx, state.Meta, keyBar, next)
+	return true, state.Save(tx, state.Meta, keyFreeze, next)
 }
 
-// told says since when the cluster must not be changed, until when if that is known, and why.
-func (b *bar) told() string {
+// describe says since when the cluster must not be changed, until when if that is known, and why.
+func (b *freeze) describe() string {
 	s := "since " + b.Since.Format(time.RFC3339)
 	if !b.Until.IsZero() {
 		s += ", until " + b.Until.Format(time.RFC3339)
@@ -152,13 +152,13 @@ func (b *bar) told() string {
 	return s
 }
 
-// barAt is the bar that people are to know of at now: that of the last pass, and a pause from when it was asked for.
-func barAt(tx *bbolt.Tx, now time.Time) (*bar, error) {
-	found, err1 := state.Load[*bar](tx, state.Meta, keyBar)
+// freezeAt is the freeze that people are to know of at now: that of the last pass, and a pause from when it was asked for.
+func freezeAt(tx *bbolt.Tx, now time.Time) (*freeze, error) {
+	found, err1 := state.Load[*freeze](tx, state.Meta, keyFreeze)
 	paused, err2 := loadPause(tx, now)
 	switch known := found != nil && found.Reason == ReasonPaused; {
 	case paused != nil:
-		b := paused.bar()
+		b := paused.freeze()
 		b.Holding = known && found.Holding
 		found = b
 	case known: // it has ended, and no pass has been made since

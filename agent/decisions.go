@@ -10,35 +10,35 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// fate is what the agent, or a person, has decided of releases, as far as it is to be told of the agent as a whole.
-type fate struct {
+// decisions is what the agent, or a person, has decided of releases, as far as it is to be told of the agent as a whole.
+type decisions struct {
 	held       *hold
 	quarantine quarantine
 	// given is the newest release, where it was given up and nobody has decided what runs.
-	given *QuarantinedStatus
-	trial trial // of the release that runs
+	given     *QuarantinedStatus
+	probation probation // of the release that runs
 }
 
-func loadFate(tx *bbolt.Tx, accepted, running *state.Release) (f fate, err error) {
+func loadDecisions(tx *bbolt.Tx, accepted, running *state.Release) (f decisions, err error) {
 	var err1, err2, err3 error
 	f.held, err1 = state.Load[*hold](tx, state.Meta, keyHeld)
 	f.quarantine, err2 = loadQuarantine(tx)
-	if f.trial, err3 = state.Load[trial](tx, state.Meta, keyAttempts); f.trial.Release != running.Digest() {
-		f.trial = trial{}
+	if f.probation, err3 = state.Load[probation](tx, state.Meta, keyAttempts); f.probation.Release != running.Digest() {
+		f.probation = probation{}
 	}
 	if f.held == nil {
-		f.given = f.quarantine.told(accepted, running)
+		f.given = f.quarantine.ofNewest(accepted, running)
 	}
 	return f, errors.Join(err1, err2, err3)
 }
 
 // wentBackTo reports whether r was refused as older than what was accepted, and is what a person has gone back to.
-func (f fate) wentBackTo(r *refusal) bool {
+func (f decisions) wentBackTo(r *refusal) bool {
 	return r != nil && r.Reason == bundle.OlderRelease && f.held != nil && f.held.To.Digest() == r.Digest
 }
 
 // states are those that count for the agent as a whole, beside those of its items.
-func (f fate) states() (states []bundle.State) {
+func (f decisions) states() (states []bundle.State) {
 	if f.held != nil {
 		states = append(states, bundle.Suspended)
 	}
@@ -48,8 +48,8 @@ func (f fate) states() (states []bundle.State) {
 	return states
 }
 
-// told returns what was given up where that is the newest release, with a message that names it and what runs.
-func (q quarantine) told(accepted, running *state.Release) *QuarantinedStatus {
+// ofNewest returns what was given up where that is the newest release, with a message that names it and what runs.
+func (q quarantine) ofNewest(accepted, running *state.Release) *QuarantinedStatus {
 	g := q.of(accepted)
 	if g == nil {
 		return nil
@@ -61,7 +61,7 @@ func (q quarantine) told(accepted, running *state.Release) *QuarantinedStatus {
 	if running.Digest() != accepted.Digest() {
 		s += fmt.Sprintf("; release %s runs", running.Name())
 	}
-	told := *g
-	told.Message = bundle.Clip(fmt.Sprintf("%s: %s: %s", s, g.Reason, g.Message))
-	return &told
+	newest := *g
+	newest.Message = bundle.Clip(fmt.Sprintf("%s: %s: %s", s, g.Reason, g.Message))
+	return &newest
 }
