@@ -36,6 +36,7 @@ func TestScripts(t *testing.T) {
 		Setup: func(env *testscript.Env) error {
 			examples, err := filepath.Abs("../../examples")
 			env.Setenv("EXAMPLES", examples)
+			env.Setenv("GOGC", "off") // a thousand processes live for a moment each, and a fourth of that is garbage collection
 			env.Setenv("HOME", filepath.Join(env.WorkDir, "home"))
 			env.Values[tokenServicesKey{}] = new(tokenServices)
 			env.Setenv("DOCKER_CONFIG", filepath.Join(env.WorkDir, "home", ".docker"))
