@@ -15,7 +15,7 @@ import (
 // them are as their manifests say.
 func (p *pass) drift(ctx context.Context) (string, error) {
 	var found []string
-	for _, m := range p.objects {
+	for _, m := range p.plan.objects {
 		live, err := p.look(ctx, m.Unstructured)
 		if err != nil {
 			return "", err

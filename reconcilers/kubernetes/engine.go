@@ -87,7 +87,7 @@ func (v View) Get(ctx context.Context, kind schema.GroupKind, key types.Namespac
 
 // Has reports whether the assignment holds an object.
 func (v View) Has(id object.ObjMetadata) bool {
-	return slices.ContainsFunc(v.pass.objects, func(m manifest) bool { return m.id() == id })
+	return v.pass.plan.has(id)
 }
 
 // Changed reports whether this call has changed an object.
@@ -141,46 +141,17 @@ func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, field
 		return err
 	}
 	id := object.UnstructuredToObjMetadata(live)
-	i := slices.IndexFunc(p.objects, func(m manifest) bool { return m.id() == id })
-	agreed := i >= 0 && p.r.seen.same(p.objects[i], live)
+	i := slices.IndexFunc(p.plan.objects, func(m manifest) bool { return m.id() == id })
+	agreed := i >= 0 && p.r.seen.same(p.plan.objects[i], live)
 	err = p.acting(id).Patch(ctx, live, client.RawPatch(types.MergePatchType, patch), client.FieldOwner(fieldManager(p.owner)))
 	if err != nil {
-		return &objectError{origin: cmp.Or(p.origins[id], utils.FmtUnstructured(live)), err: err}
+		return &objectError{origin: cmp.Or(p.plan.origins[id], utils.FmtUnstructured(live)), err: err}
 	}
 	p.live[id] = live
 	if agreed {
-		p.r.seen.agree(p.objects[i], live)
+		p.r.seen.agree(p.plan.objects[i], live)
 	}
 	return nil
-}
-
-// engines reports whether a kind is the engine's, where there is one.
-func (p *pass) engines(kind schema.GroupKind) bool {
-	_, here := p.defined[kind]
-	return p.r.engine != nil && !here && p.r.engine.Owns(kind)
-}
-
-// adapt puts an object of the engine into the version that the cluster serves, and returns the one that its
-// manifest names where that is another.
-func (p *pass) adapt(ctx context.Context, m manifest) (from string, err error) {
-	gvk := m.GroupVersionKind()
-	if !p.engines(gvk.GroupKind()) {
-		return "", nil
-	}
-	served, err := p.r.mapping(ctx, gvk.GroupKind(), gvk.Version) // which prefers that version, no more
-	if meta.IsNoMatchError(err) {
-		served, err = p.r.mapping(ctx, gvk.GroupKind())
-	}
-	switch {
-	case meta.IsNoMatchError(err):
-		return "", failure(KindNotServed, "%s: %s: the cluster does not serve %s: %s", m.origin, m.subject(), gvk.GroupKind(), p.r.engine.Install)
-	case err != nil:
-		return "", err
-	case served.GroupVersionKind == gvk:
-		return "", nil
-	}
-	m.SetGroupVersionKind(served.GroupVersionKind)
-	return gvk.Version, nil
 }
 
 // undeclared finds the fields in what an API server says about an object with fields that its version
@@ -190,7 +161,7 @@ var undeclared = regexp.MustCompile(`(\.\S+): field not declared in schema`)
 // explain tells a field that went with a version from other mistakes.
 func (s *session) explain(u *unstructured.Unstructured, err error) error {
 	id := object.UnstructuredToObjMetadata(u)
-	from, adapted := s.adapted[id]
+	from, adapted := s.plan.adapted[id]
 	var answer apierrors.APIStatus
 	if !adapted || !errors.As(err, &answer) {
 		return err
@@ -203,13 +174,14 @@ func (s *session) explain(u *unstructured.Unstructured, err error) error {
 		return err
 	}
 	return failure(VersionNotServed, "%s: %s is written for %s, and %s, which the cluster serves, lacks %s",
-		s.origins[id], utils.FmtUnstructured(u), from, u.GroupVersionKind().Version, strings.Join(fields, ", "))
+		s.plan.origins[id], utils.FmtUnstructured(u), from, u.GroupVersionKind().Version, strings.Join(fields, ", "))
 }
 
-// judge says how the live objects are, all of which hold what their manifests say.
-func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Result {
+// judge returns how the live objects are, all of which hold what their manifests say. Kept says which namespaces were
+// not deleted.
+func (p *pass) judge(ctx context.Context, content digest.Digest, kept []string) reconcilers.Result {
 	if p.r.engine == nil {
-		return p.assess(content)
+		return noteKept(p.plan.assess(content, p.live), kept)
 	}
 	if res, err := p.leaving(ctx); err != nil {
 		return p.r.failed(ctx, err)
@@ -222,12 +194,9 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 		res = p.r.failed(ctx, err)
 	}
 	if res.State == bundle.Compliant {
-		p.confirm(&res)
+		res = noteKept(p.plan.confirm(res, p.live), kept)
 	}
-	if res.State == bundle.Compliant {
-		p.noteKept(&res)
-	}
-	if note := p.noteAdapted(); note != "" && res.State != bundle.Failed {
+	if note := p.plan.adaptedNote(); note != "" && res.State != bundle.Failed {
 		res.Message = reconcilers.Clip(strings.TrimPrefix(res.Message+"; "+note, "; "))
 	}
 	return res
@@ -235,7 +204,7 @@ func (p *pass) judge(ctx context.Context, content digest.Digest) reconcilers.Res
 
 func (p *pass) view() View {
 	view := View{pass: p}
-	for _, m := range p.objects {
+	for _, m := range p.plan.objects {
 		view.Objects = append(view.Objects, p.live[m.id()])
 	}
 	return view
@@ -256,8 +225,8 @@ func (p *pass) drive(ctx context.Context, fresh bool) error {
 func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) {
 	var engines, due []entry
 	held := false
-	for _, e := range p.inventory.without(p.objects) {
-		e, err := p.served(ctx, e)
+	for _, e := range p.inventory.without(p.plan.objects) {
+		e, err := p.r.served(ctx, e)
 		if err != nil {
 			return res, err
 		}
@@ -272,9 +241,9 @@ func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) 
 		case err != nil:
 			return res, err
 		case live == nil || live.GetLabels()[OwnerLabel] != p.owner:
-		case p.engines(e.groupKind()):
+		case p.plan.engines(e.groupKind()):
 			engines, held = append(engines, e), held || live.GetDeletionTimestamp() == nil
-		case e.isNamespace() && live.GetDeletionTimestamp() == nil && !p.occupied(e.Name):
+		case e.isNamespace() && live.GetDeletionTimestamp() == nil && !p.plan.occupied(e.Name):
 			due = append(due, e)
 		}
 	}
@@ -287,15 +256,4 @@ func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) 
 		return reconcilers.Waiting(Terminating, fmt.Errorf("%s can go now", names(due))), nil
 	}
 	return res, nil
-}
-
-// noteAdapted says which kinds were applied in another version than their manifests name.
-func (p *pass) noteAdapted() string {
-	kinds := map[string]bool{}
-	for _, m := range p.objects {
-		if from, ok := p.adapted[m.id()]; ok {
-			kinds[fmt.Sprintf("%s applied as %s, not %s", m.GetKind(), m.GroupVersionKind().Version, from)] = true
-		}
-	}
-	return strings.Join(slices.Sorted(maps.Keys(kinds)), "; ")
 }

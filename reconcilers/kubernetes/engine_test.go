@@ -68,7 +68,9 @@ func TestAnEngineIsToldAboutTheObjectThatWasApplied(t *testing.T) {
 			o.SetGeneration(1)
 			m := manifest{Unstructured: o.DeepCopy()}
 			cluster := &oneObject{live: o.DeepCopy()}
-			p := &pass{session: newSession(cluster), r: &Reconciler{seen: newSeen()}, objects: []manifest{m}}
+			pl := newPlan(nil, nil)
+			pl.objects = []manifest{m}
+			p := &pass{session: newSession(cluster, pl), r: &Reconciler{seen: newSeen()}, plan: pl}
 			p.live[m.id()] = o
 			p.r.seen.agree(m, o)
 			c.change(cluster)

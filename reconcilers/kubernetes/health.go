@@ -2,10 +2,12 @@ package kubernetes
 
 import (
 	"fmt"
+	"slices"
 	"strings"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
 	"github.com/fluxcd/pkg/ssa/utils"
+	"github.com/opencontainers/go-digest"
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 	"k8s.io/apimachinery/pkg/runtime/schema"
 
@@ -16,7 +18,7 @@ import (
 
 // expect reads the assignment's health conditions, each of which has to be about one of its objects: a
 // condition about nothing would be a success that nobody has seen.
-func (p *pass) expect(conditions []string) error {
+func (p *plan) expect(conditions []string) error {
 	for _, text := range conditions {
 		c, err := health.Parse(text)
 		if err != nil {
@@ -47,7 +49,7 @@ func unconcerned(c health.Condition) string {
 }
 
 // concerns reports whether a condition is about an object.
-func (p *pass) concerns(c health.Condition, m manifest) bool {
+func (p *plan) concerns(c health.Condition, m manifest) bool {
 	if c.Kind == "" {
 		return p.custom(m.GroupVersionKind().GroupKind())
 	}
@@ -55,15 +57,14 @@ func (p *pass) concerns(c health.Condition, m manifest) bool {
 }
 
 // custom reports whether a kind is not one of Kubernetes' own.
-func (p *pass) custom(kind schema.GroupKind) bool {
-	return !p.r.client.Scheme().IsGroupRegistered(kind.Group) && kind.Group != "apiextensions.k8s.io" && kind.Group != "apiregistration.k8s.io"
+func (p *plan) custom(kind schema.GroupKind) bool {
+	return !p.scheme().IsGroupRegistered(kind.Group) && kind.Group != "apiextensions.k8s.io" && kind.Group != "apiregistration.k8s.io"
 }
 
-// standing is how one live object is, with words for one that is not current. Of custom resources
+// standing returns how one live object is, with words for one that is not current. Of custom resources
 // conditions decide in place of kstatus, which knows little of them; it can still tell that one has failed
 // for good.
-func (p *pass) standing(m manifest) (status.Status, string) {
-	live := p.live[m.id()]
+func (p *plan) standing(m manifest, live *unstructured.Unstructured) (status.Status, string) {
 	computed, err := status.Compute(live)
 	if err != nil {
 		computed = &status.Result{Status: status.UnknownStatus, Message: err.Error()}
@@ -71,7 +72,7 @@ func (p *pass) standing(m manifest) (status.Status, string) {
 	if len(p.conditions[m.id()]) == 0 {
 		return computed.Status, computed.Message
 	}
-	unmet := p.unmet(m)
+	unmet := p.unmet(m, live)
 	switch {
 	case computed.Status == status.FailedStatus && unmet != "":
 		return computed.Status, strings.TrimPrefix(computed.Message+"; "+unmet, "; ")
@@ -83,10 +84,9 @@ func (p *pass) standing(m manifest) (status.Status, string) {
 	return computed.Status, computed.Message
 }
 
-// unmet says which conditions are not true of an object; empty where all are. What a controller has said
+// unmet returns which conditions are not true of an object, or nothing. What a controller has said
 // about an older generation is not taken for an answer.
-func (p *pass) unmet(m manifest) string {
-	live := p.live[m.id()]
+func (p *plan) unmet(m manifest, live *unstructured.Unstructured) string {
 	if live.GetDeletionTimestamp() != nil {
 		return "it is being deleted"
 	}
@@ -107,15 +107,39 @@ func (p *pass) unmet(m manifest) string {
 	return strings.Join(unmet, ", ")
 }
 
-// confirm holds what an engine's judge has called compliant against the conditions.
-func (p *pass) confirm(res *reconcilers.Result) {
+// confirm returns a compliant result, or one that says which conditions are not met.
+func (p *plan) confirm(res reconcilers.Result, live liveObjects) reconcilers.Result {
 	var unmet []string
 	for _, m := range p.objects {
-		if text := p.unmet(m); text != "" && len(p.conditions[m.id()]) > 0 {
+		if text := p.unmet(m, live[m.id()]); text != "" && len(p.conditions[m.id()]) > 0 {
 			unmet = append(unmet, m.subject()+": "+text)
 		}
 	}
 	if len(unmet) > 0 {
 		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, List(unmet, "; ")
 	}
+	return res
+}
+
+// assess returns how the live objects are, all of which hold what their manifests say.
+func (p *plan) assess(content digest.Digest, live liveObjects) reconcilers.Result {
+	res := reconcilers.Result{State: bundle.Compliant, Revision: content.String()}
+	var unhealthy, unready []string
+	for _, m := range p.objects {
+		switch s, text := p.standing(m, live[m.id()]); s {
+		case status.CurrentStatus:
+		case status.FailedStatus:
+			unhealthy = append(unhealthy, m.subject()+": "+text)
+		default:
+			unready = append(unready, m.subject()+": "+text)
+		}
+	}
+	switch {
+	case len(unhealthy) > 0:
+		res.State, res.Reason, res.Fault = bundle.Failed, Unhealthy, reconcilers.FaultRelease
+		res.Message = List(slices.Concat(unhealthy, unready), "; ")
+	case len(unready) > 0:
+		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, List(unready, "; ")
+	}
+	return res
 }

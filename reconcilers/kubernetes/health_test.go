@@ -27,11 +27,11 @@ func judged(t *testing.T, gitRepo string) *pass {
 	t.Helper()
 	p := offline(t)
 	var err error
-	p.objects, err = parseManifests("reconciler.yaml", []byte(fleet))
+	p.plan.objects, err = parseManifests("reconciler.yaml", []byte(fleet))
 	require.NoError(t, err)
 	live, err := parseManifests("live.yaml", []byte("apiVersion: fleet.cattle.io/v1alpha1\nkind: GitRepo\n"+gitRepo))
 	require.NoError(t, err)
-	for _, m := range p.objects {
+	for _, m := range p.plan.objects {
 		p.live[m.id()] = m.Unstructured
 	}
 	p.live[live[0].id()] = live[0].Unstructured
@@ -109,15 +109,15 @@ func TestConditionsDecideWhetherACustomResourceIsWell(t *testing.T) {
 	} {
 		t.Run(c.name, func(t *testing.T) {
 			p := judged(t, c.live)
-			require.NoError(t, p.expect(c.conditions))
-			res := p.assess("sha256:abc")
+			require.NoError(t, p.plan.expect(c.conditions))
+			res := p.plan.assess("sha256:abc", p.live)
 			require.Equal(t, c.state, res.State, res.Message)
 			require.Equal(t, c.reason, res.Reason)
 			require.Equal(t, c.message, res.Message)
 
 			// An engine's own judge is asked first, and then the conditions.
 			engine := reconcilers.Result{State: bundle.Compliant}
-			p.confirm(&engine)
+			engine = p.plan.confirm(engine, p.live)
 			want := c.state
 			if c.reason == Unhealthy { // which is the engine's to say
 				want = bundle.Progressing
@@ -130,16 +130,16 @@ func TestConditionsDecideWhetherACustomResourceIsWell(t *testing.T) {
 func TestKubernetesOwnKindsAreJudgedByBoth(t *testing.T) {
 	p := offline(t)
 	var err error
-	p.objects, err = parseManifests("a.yaml", []byte(`apiVersion: apps/v1
+	p.plan.objects, err = parseManifests("a.yaml", []byte(`apiVersion: apps/v1
 kind: Deployment
 metadata: {name: web, namespace: shop, generation: 1}
 spec: {replicas: 1}
 status: {observedGeneration: 1, phase: Good}
 `))
 	require.NoError(t, err)
-	p.live[p.objects[0].id()] = p.objects[0].Unstructured
-	require.NoError(t, p.expect([]string{"Deployment: .status.phase == Good"}))
-	res := p.assess("sha256:abc")
+	p.live[p.plan.objects[0].id()] = p.plan.objects[0].Unstructured
+	require.NoError(t, p.plan.expect([]string{"Deployment: .status.phase == Good"}))
+	res := p.plan.assess("sha256:abc", p.live)
 	require.Equal(t, bundle.Progressing, res.State)
 	require.Contains(t, res.Message, "Deployment/shop/web: ")
 }
@@ -150,14 +150,14 @@ func TestAConditionAboutNothingFails(t *testing.T) {
 		"GitRepo/west: .status.phase == Running":  "health condition GitRepo/west: .status.phase == Running: the assignment has no GitRepo of the name west",
 		"status == x":                             `health condition: "status == x" does not begin with a path`,
 	} {
-		err := judged(t, "metadata: {name: shop, namespace: fleet-local}").expect([]string{condition})
+		err := judged(t, "metadata: {name: shop, namespace: fleet-local}").plan.expect([]string{condition})
 		res := failed(t.Context(), err)
 		require.Equal(t, bundle.Failed, res.State)
 		require.Equal(t, InvalidHealth, res.Reason)
 		require.Equal(t, want, res.Message)
 	}
 	p := judged(t, "metadata: {name: shop, namespace: fleet-local}")
-	p.objects = p.objects[1:]
-	require.EqualError(t, p.expect([]string{".status.phase == Running"}),
+	p.plan.objects = p.plan.objects[1:]
+	require.EqualError(t, p.plan.expect([]string{".status.phase == Running"}),
 		"health condition .status.phase == Running: the assignment has no custom resource, and it names no kind")
 }

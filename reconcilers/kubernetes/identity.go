@@ -133,11 +133,11 @@ func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error)
 // enter makes the assignment's own Namespace, if it has one among its objects, or says that it is absent.
 // What cannot exist without it need not be asked for then, which its ServiceAccount may not yet do.
 func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err error) {
-	i := slices.IndexFunc(p.objects, func(m manifest) bool { return entryOf(m, false).isNamespace() && m.GetName() == namespace })
+	i := slices.IndexFunc(p.plan.objects, func(m manifest) bool { return entryOf(m, false).isNamespace() && m.GetName() == namespace })
 	if i < 0 {
 		return false, nil
 	}
-	home := p.objects[i]
+	home := p.plan.objects[i]
 	p.actors[home.id()] = p.r.client
 	if err := p.stake(ctx, home); err != nil {
 		return false, err
@@ -146,7 +146,7 @@ func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err er
 	case p.live[home.id()] != nil:
 		return false, nil
 	case !p.applying:
-		for _, m := range p.objects {
+		for _, m := range p.plan.objects {
 			if m.GetNamespace() == namespace {
 				p.live[m.id()] = nil
 			}
@@ -171,7 +171,7 @@ func (p *pass) requireAccount(ctx context.Context) error {
 	if !apierrors.IsNotFound(err) {
 		return err
 	}
-	if there, terminating, err := p.namespaceState(ctx, namespace); err == nil && there && terminating {
+	if there, terminating, err := p.r.namespaceState(ctx, namespace); err == nil && there && terminating {
 		return waiting(NamespaceTerminating, fmt.Errorf("namespace %s, which has ServiceAccount %s, is being deleted", namespace, name))
 	}
 	return forbidden(`this assignment is applied in the name of ServiceAccount %s of namespace %s, which does not exist: create it with "kubectl -n %[2]s create serviceaccount %[1]s" and bind a Role to it, which %q prints`,
@@ -181,7 +181,7 @@ func (p *pass) requireAccount(ctx context.Context) error {
 // inTheNameOf notes in an inventory in whose name the objects of the assignment are applied.
 func (p *pass) inTheNameOf(inv inventory) inventory {
 	for i, e := range inv.Objects {
-		if _, held := p.origins[e.id()]; held {
+		if _, held := p.plan.origins[e.id()]; held {
 			inv.Objects[i].As = p.who
 			if p.actors[e.id()] != nil { // its own Namespace
 				inv.Objects[i].As = ""
@@ -192,10 +192,10 @@ func (p *pass) inTheNameOf(inv inventory) inventory {
 }
 
 // namespaceState asks about a namespace with the agent's own rights.
-func (p *pass) namespaceState(ctx context.Context, name string) (there, terminating bool, err error) {
+func (r *Reconciler) namespaceState(ctx context.Context, name string) (there, terminating bool, err error) {
 	found := &metav1.PartialObjectMetadata{}
 	found.SetGroupVersionKind(namespaceKind)
-	err = p.r.client.Get(ctx, types.NamespacedName{Name: name}, found)
+	err = r.client.Get(ctx, types.NamespacedName{Name: name}, found)
 	if apierrors.IsNotFound(err) {
 		return false, false, nil
 	}
@@ -210,26 +210,26 @@ func (p *pass) actFor(e entry) (err error) {
 
 // pruneAs prunes e in the name of the one who applied it and, where that one may not any more, of the one
 // who applies the assignment now. It is never done with rights that neither of them has.
-func (p *pass) pruneAs(ctx context.Context, e entry) (gone bool, err error) {
+func (p *pass) pruneAs(ctx context.Context, e entry) (gone bool, kept string, err error) {
 	if err := p.actFor(e); err != nil {
-		return false, err
+		return false, "", err
 	}
-	gone, err = p.pruneOne(ctx, e)
+	gone, kept, err = p.pruneOne(ctx, e)
 	if apierrors.IsForbidden(err) && p.applying && p.who != e.As {
 		again := e
 		again.As = p.who
 		if err := p.actFor(again); err != nil {
-			return false, err
+			return false, "", err
 		}
-		gone, err = p.pruneOne(ctx, e)
+		gone, kept, err = p.pruneOne(ctx, e)
 	}
 	if !apierrors.IsForbidden(err) || e.As == "" || e.Namespace == "" {
-		return gone, err
+		return gone, kept, err
 	}
 	// The rights of a ServiceAccount may go with the namespace that they are for, and so does e.
-	there, terminating, unknown := p.namespaceState(ctx, e.Namespace)
+	there, terminating, unknown := p.r.namespaceState(ctx, e.Namespace)
 	if unknown != nil || there && !terminating {
-		return false, err
+		return false, "", err
 	}
-	return !there, nil
+	return !there, "", nil
 }

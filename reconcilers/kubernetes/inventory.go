@@ -109,13 +109,13 @@ func (inv inventory) union(ms []manifest) inventory {
 func (r *Reconciler) Foretell(ctx context.Context, a reconcilers.Assignment) ([]byte, error) {
 	p := r.newPass(a.Name)
 	var err error
-	if p.objects, err = readManifests(a.Dir); err != nil {
+	if p.plan.objects, err = readManifests(a.Dir); err != nil {
 		return nil, err
 	}
 	if err := p.load(); err != nil {
 		return nil, err
 	}
-	if err := p.place(ctx, a.Namespace); err != nil {
+	if err := p.plan.place(ctx, r.mapping, a.Namespace); err != nil {
 		return nil, err
 	}
 	who, err := accountOf(a.Assignment, r.impersonate)
@@ -123,7 +123,7 @@ func (r *Reconciler) Foretell(ctx context.Context, a reconcilers.Assignment) ([]
 		return nil, err
 	}
 	known := len(p.inventory.Objects)
-	inv := p.inventory.union(p.objects)
+	inv := p.inventory.union(p.plan.objects)
 	for i, e := range inv.Objects[known:] {
 		if !e.isNamespace() || e.Name != a.Namespace {
 			inv.Objects[known+i].As = who

@@ -145,25 +145,25 @@ func (p *pass) apply(ctx context.Context, a reconcilers.Assignment) (reconcilers
 		return reconcilers.Result{}, err
 	}
 	old := p.inventory
-	p.inventory = p.inTheNameOf(old.union(p.objects))
+	p.inventory = p.inTheNameOf(old.union(p.plan.objects))
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}
 	if err := p.applyStages(ctx); err != nil {
 		return reconcilers.Result{}, err
 	}
-	left, err := p.prune(ctx, old.without(p.objects))
+	left, kept, err := p.prune(ctx, old.without(p.plan.objects))
 	if err != nil {
 		return reconcilers.Result{}, err
 	}
 	if err := p.drive(ctx, old.Content != a.Desired()); err != nil {
 		return reconcilers.Result{}, err
 	}
-	p.inventory = p.inTheNameOf(newInventory(a.Desired(), p.objects, left))
+	p.inventory = p.inTheNameOf(newInventory(a.Desired(), p.plan.objects, left))
 	if err := p.save(); err != nil {
 		return reconcilers.Result{}, err
 	}
-	return p.judge(ctx, a.Content), nil
+	return p.judge(ctx, a.Content, kept), nil
 }
 
 // Observe compares every object with its manifest, by a dry run, and says how the objects are.
@@ -178,7 +178,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 	}
 	switch {
 	case drift == "":
-		return p.judge(ctx, a.Content)
+		return p.judge(ctx, a.Content, nil)
 	case p.inventory.Content != a.Desired():
 		return reconcilers.Result{State: bundle.Pending, Reason: NotApplied, Message: reconcilers.Clip(drift)}
 	}
@@ -201,7 +201,7 @@ func (p *pass) remove(ctx context.Context) (reconcilers.Result, error) {
 	if err := p.load(); err != nil {
 		return reconcilers.Result{}, err
 	}
-	left, err := p.prune(ctx, p.inventory.Objects)
+	left, kept, err := p.prune(ctx, p.inventory.Objects)
 	if err != nil {
 		return reconcilers.Result{}, err
 	}
@@ -212,9 +212,7 @@ func (p *pass) remove(ctx context.Context) (reconcilers.Result, error) {
 	if len(left) > 0 {
 		return reconcilers.Result{State: bundle.Progressing, Reason: Terminating, Message: reconcilers.Clip(names(left))}, nil
 	}
-	res := reconcilers.Result{State: bundle.Removed}
-	p.noteKept(&res)
-	return res, nil
+	return noteKept(reconcilers.Result{State: bundle.Removed}, kept), nil
 }
 
 // logChanges logs objects one by one; that and how an assignment changed is the agent's to log.

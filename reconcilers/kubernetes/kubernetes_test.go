@@ -148,16 +148,16 @@ metadata: {name: p}
 		t.Run(c.name, func(t *testing.T) {
 			p := offline(t)
 			var err error
-			p.objects, err = parseManifests("a.yaml", []byte(c.data))
+			p.plan.objects, err = parseManifests("a.yaml", []byte(c.data))
 			require.NoError(t, err)
-			err = p.place(t.Context(), c.namespace)
+			err = p.plan.place(t.Context(), p.r.mapping, c.namespace)
 			if c.err != "" {
 				require.EqualError(t, err, c.err)
 				return
 			}
 			require.NoError(t, err)
 			var got []string
-			for _, m := range p.objects {
+			for _, m := range p.plan.objects {
 				got = append(got, m.subject())
 			}
 			require.Equal(t, c.want, got)

@@ -9,6 +9,7 @@ import (
 	apierrors "k8s.io/apimachinery/pkg/api/errors"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/runtime/schema"
+	"k8s.io/client-go/discovery"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
 	"github.com/fluxcd/cli-utils/pkg/object"
@@ -27,8 +28,8 @@ type user struct {
 // itself; none means that the namespace may go. It has to look at every kind that can be in a namespace,
 // one request for each, which is fair for something so rare and so final. Where a kind may not be listed, nobody
 // can know, and the namespace has to stay.
-func (p *pass) usedBy(ctx context.Context, namespace entry) (user, error) {
-	lists, err := p.r.discovery.ServerPreferredNamespacedResourcesWithContext(ctx)
+func usedBy(ctx context.Context, d *discovery.DiscoveryClient, c client.Client, owner, namespace string) (user, error) {
+	lists, err := d.ServerPreferredNamespacedResourcesWithContext(ctx)
 	if err != nil {
 		return user{}, err
 	}
@@ -42,7 +43,7 @@ func (p *pass) usedBy(ctx context.Context, namespace entry) (user, error) {
 		}
 	}
 	for _, kind := range kinds {
-		if by, err := p.userOfKind(ctx, namespace, kind); err != nil || by.subject != "" || by.unknown != nil {
+		if by, err := userOfKind(ctx, c, owner, namespace, kind); err != nil || by.subject != "" || by.unknown != nil {
 			return by, err
 		}
 	}
@@ -54,11 +55,11 @@ func passing(kind string) bool {
 	return kind == "Event" || kind == "Endpoints" || kind == "EndpointSlice"
 }
 
-func (p *pass) userOfKind(ctx context.Context, namespace entry, kind schema.GroupVersionKind) (user, error) {
+func userOfKind(ctx context.Context, c client.Client, owner, namespace string, kind schema.GroupVersionKind) (user, error) {
 	list := &metav1.PartialObjectMetadataList{}
 	list.SetGroupVersionKind(kind.GroupVersion().WithKind(kind.Kind + "List"))
 	for {
-		err := p.acting(namespace.id()).List(ctx, list, client.InNamespace(namespace.Name), client.Limit(500), client.Continue(list.Continue))
+		err := c.List(ctx, list, client.InNamespace(namespace), client.Limit(500), client.Continue(list.Continue))
 		if apierrors.IsForbidden(err) {
 			return user{unknown: err}, nil
 		}
@@ -66,7 +67,7 @@ func (p *pass) userOfKind(ctx context.Context, namespace entry, kind schema.Grou
 			return user{}, err
 		}
 		for _, o := range list.Items {
-			mine := o.Labels[OwnerLabel] == p.owner
+			mine := o.Labels[OwnerLabel] == owner
 			switch {
 			case kind == claimKind:
 				return user{subject: subjectOf(kind, o), ours: mine && o.DeletionTimestamp != nil}, nil

@@ -5,7 +5,6 @@ import (
 	"errors"
 	"fmt"
 	"io/fs"
-	"slices"
 	"time"
 
 	"github.com/fluxcd/cli-utils/pkg/kstatus/status"
@@ -19,8 +18,6 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 	"k8s.io/apimachinery/pkg/util/wait"
 
-	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/health"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -32,25 +29,22 @@ type pass struct {
 	assignment string
 	owner      string // the label's value
 	inventory  inventory
-	objects    []manifest
-	defined    map[schema.GroupKind]bool // kinds that the assignment itself defines; true: namespaced
-	conditions map[object.ObjMetadata][]health.Condition
-	kept       []string
+	plan       *plan
 	applying   bool    // and not only observing or removing
 	who        account // in whose name; empty for the agent's own
 }
 
 func (r *Reconciler) newPass(assignment string) *pass {
 	owner := ownerOf(assignment)
-	s := newSession(r.client)
+	pl := newPlan(r.engine, r.client.Scheme)
+	s := newSession(r.client, pl)
 	return &pass{
 		r:          r,
 		session:    s,
 		manager:    ssa.NewResourceManager(s, nil, ssa.Owner{Field: fieldManager(owner)}),
 		assignment: assignment,
 		owner:      owner,
-		defined:    map[schema.GroupKind]bool{},
-		conditions: map[object.ObjMetadata][]health.Condition{},
+		plan:       pl,
 	}
 }
 
@@ -90,7 +84,7 @@ func (p *pass) save() error {
 
 // prepare reads manifests, inventory and the objects' live state, and settles what is whose.
 func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error) {
-	p.objects, err = readManifests(a.Dir)
+	p.plan.objects, err = readManifests(a.Dir)
 	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {
 		return waiting(FilesUnreadable, err)
 	}
@@ -100,19 +94,19 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 	if err := p.load(); err != nil {
 		return err
 	}
-	if err := p.place(ctx, a.Namespace); err != nil {
+	if err := p.plan.place(ctx, p.r.mapping, a.Namespace); err != nil {
 		return err
 	}
 	if err := p.assume(ctx, a); err != nil {
 		return err
 	}
-	if err := p.expect(a.Health); err != nil {
+	if err := p.plan.expect(a.Health); err != nil {
 		return err
 	}
 	if a.RestartOnConfig && a.ConfigDigest != "" {
-		p.stamp(a.ConfigDigest)
+		p.plan.stamp(a.ConfigDigest)
 	}
-	for _, m := range p.objects {
+	for _, m := range p.plan.objects {
 		if err := p.stake(ctx, m); err != nil {
 			return err
 		}
@@ -120,67 +114,16 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 	return nil
 }
 
-// place puts objects without a namespace into the assignment's, and finds those that are there twice.
-func (p *pass) place(ctx context.Context, namespace string) error {
-	for _, m := range p.objects {
-		if utils.IsCRD(m.Unstructured) {
-			group, _, _ := unstructured.NestedString(m.Object, "spec", "group")
-			kind, _, _ := unstructured.NestedString(m.Object, "spec", "names", "kind")
-			scope, _, _ := unstructured.NestedString(m.Object, "spec", "scope")
-			p.defined[schema.GroupKind{Group: group, Kind: kind}] = scope == "Namespaced"
-		}
-	}
-	for _, m := range p.objects {
-		from, err := p.adapt(ctx, m)
-		if err != nil {
-			return err
-		}
-		namespaced, err := p.namespaced(ctx, m)
-		switch {
-		case err != nil:
-			return fmt.Errorf("%s: %s: %w", m.origin, m.subject(), err)
-		case !namespaced:
-			m.SetNamespace("")
-		case m.GetNamespace() == "" && p.engines(m.GroupVersionKind().GroupKind()) && p.r.engine.Namespace != "":
-			m.SetNamespace(p.r.engine.Namespace)
-		case m.GetNamespace() == "" && namespace == "":
-			return invalid("%s: %s names no namespace, and neither does its assignment", m.origin, m.subject())
-		case m.GetNamespace() == "":
-			m.SetNamespace(namespace)
-		}
-		if first, twice := p.origins[m.id()]; twice {
-			return invalid("%s: %s is also in %s", m.origin, m.subject(), first)
-		}
-		p.origins[m.id()] = m.origin
-		if from != "" {
-			p.adapted[m.id()] = from
-		}
-	}
-	return nil
-}
-
-func (p *pass) namespaced(ctx context.Context, m manifest) (bool, error) {
-	gvk := m.GroupVersionKind()
-	if namespaced, ok := p.defined[gvk.GroupKind()]; ok {
-		return namespaced, nil
-	}
-	mapping, err := p.r.mapping(ctx, gvk.GroupKind(), gvk.Version)
-	if err != nil {
-		return false, err
-	}
-	return mapping.Scope.Name() == meta.RESTScopeNameNamespace, nil
-}
-
 // stake labels m as the assignment's where the assignment creates it, or has.
 func (p *pass) stake(ctx context.Context, m manifest) error {
 	live, err := p.look(ctx, m.Unstructured)
-	if _, here := p.defined[m.GroupVersionKind().GroupKind()]; here && meta.IsNoMatchError(err) {
+	if _, here := p.plan.defined[m.GroupVersionKind().GroupKind()]; here && meta.IsNoMatchError(err) {
 		live, err = nil, nil // no object can exist of a kind that the assignment is about to define
 	}
 	if err != nil {
 		return err
 	}
-	if p.engines(m.GroupVersionKind().GroupKind()) && p.r.engine.Fit != nil {
+	if p.plan.engines(m.GroupVersionKind().GroupKind()) && p.r.engine.Fit != nil {
 		p.r.engine.Fit(m.Unstructured, live)
 	}
 	known, _ := p.inventory.find(m.id())
@@ -206,7 +149,7 @@ func (p *pass) stake(ctx context.Context, m manifest) error {
 // applyStages applies what others build on, waits until new kinds are served, and applies the rest.
 func (p *pass) applyStages(ctx context.Context) error {
 	var first, rest []*unstructured.Unstructured
-	for _, m := range p.objects {
+	for _, m := range p.plan.objects {
 		if utils.IsClusterDefinition(m.Unstructured) {
 			first = append(first, m.Unstructured)
 		} else {
@@ -226,7 +169,7 @@ func (p *pass) applyStages(ctx context.Context) error {
 	if _, err := p.manager.ApplyAll(ctx, rest, ssa.ApplyOptions{}); err != nil {
 		return err
 	}
-	for _, m := range p.objects {
+	for _, m := range p.plan.objects {
 		p.r.seen.agree(m, p.live[m.id()])
 	}
 	return nil
@@ -262,29 +205,4 @@ func (p *pass) established(ctx context.Context, crd *unstructured.Unstructured) 
 		return waiting(NotReady, fmt.Errorf("%s is not served yet", utils.FmtUnstructured(crd)))
 	}
 	return err
-}
-
-// assess says how the live objects are, all of which hold what their manifests say.
-func (p *pass) assess(content digest.Digest) reconcilers.Result {
-	res := reconcilers.Result{State: bundle.Compliant, Revision: content.String()}
-	var unhealthy, unready []string
-	for _, m := range p.objects {
-		switch s, text := p.standing(m); s {
-		case status.CurrentStatus:
-		case status.FailedStatus:
-			unhealthy = append(unhealthy, m.subject()+": "+text)
-		default:
-			unready = append(unready, m.subject()+": "+text)
-		}
-	}
-	switch {
-	case len(unhealthy) > 0:
-		res.State, res.Reason, res.Fault = bundle.Failed, Unhealthy, reconcilers.FaultRelease
-		res.Message = List(slices.Concat(unhealthy, unready), "; ")
-	case len(unready) > 0:
-		res.State, res.Reason, res.Message = bundle.Progressing, NotReady, List(unready, "; ")
-	default:
-		p.noteKept(&res)
-	}
-	return res
 }

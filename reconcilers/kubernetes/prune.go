@@ -15,74 +15,74 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"sigs.k8s.io/controller-runtime/pkg/client"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// prune takes away the objects of entries, as far as the assignment created them, and returns those
-// that are not gone yet.
-func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, err error) {
+// prune takes away the objects of entries, as far as the assignment created them. It returns those that are not gone
+// yet, and for people which namespaces stay and why.
+func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, kept []string, err error) {
 	engines := false // has something left to do for the assignment
 	for _, e := range forDeletion(entries) {
-		if engines && (e.isNamespace() || p.held(e)) {
+		if engines && (e.isNamespace() || p.plan.held(e)) {
 			left = append(left, e) // what the engine put there is not gone yet, or it still needs this
 			continue
 		}
-		gone, err := p.pruneAs(ctx, e)
+		gone, stays, err := p.pruneAs(ctx, e)
 		if err != nil {
-			return nil, fmt.Errorf("prune %s: %w", e.subject(), err)
+			return nil, nil, fmt.Errorf("prune %s: %w", e.subject(), err)
+		}
+		if stays != "" {
+			kept = append(kept, stays)
 		}
 		if !gone {
 			left = append(left, e)
-			engines = engines || p.engines(e.groupKind())
+			engines = engines || p.plan.engines(e.groupKind())
 		}
 	}
-	return left, nil
+	return left, kept, nil
 }
 
-// pruneOne returns true when nothing of the assignment is left to do about e.
-func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, err error) {
+// pruneOne returns gone as true when nothing of the assignment is left to do about e. Kept is why a namespace stays.
+func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, kept string, err error) {
 	p.r.seen.forget(e.id())
-	e, err = p.served(ctx, e)
+	e, err = p.r.served(ctx, e)
 	if err != nil {
-		return false, err
+		return false, "", err
 	}
 	if e.Version == "" {
-		return true, nil // no kind, no objects of it
+		return true, "", nil // no kind, no objects of it
 	}
 	live, err := p.look(ctx, e.bare())
 	switch {
 	case err != nil:
-		return false, err
+		return false, "", err
 	case live == nil:
-		return true, nil
+		return true, "", nil
 	case live.GetDeletionTimestamp() != nil:
-		return false, nil
+		return false, "", nil
 	case live.GetLabels()[OwnerLabel] != p.owner:
-		return true, p.letGo(ctx, e, live)
+		return true, "", p.letGo(ctx, e, live)
 	case e.isCRD():
-		return true, p.leave(ctx, e, live)
+		return true, "", p.leave(ctx, e, live)
 	case e.isNamespace():
 		return p.pruneNamespace(ctx, e, live)
 	}
-	if p.engines(e.groupKind()) && p.r.engine.Release != nil {
+	if p.plan.engines(e.groupKind()) && p.r.engine.Release != nil {
 		if ready, err := p.r.engine.Release(ctx, p.view(), live); !ready || err != nil {
-			return false, err
+			return false, "", err
 		}
 	}
-	return p.delete(ctx, e)
-}
-
-// held reports whether the engine needs an object until the others of its own have gone.
-func (p *pass) held(e entry) bool {
-	return p.engines(e.groupKind()) && p.r.engine.Holds != nil && p.r.engine.Holds(e.groupKind())
+	gone, err = p.delete(ctx, e)
+	return gone, "", err
 }
 
 // served returns e in a version that the cluster serves, which may have moved on since e was written; with
 // no version where it does not serve the kind.
-func (p *pass) served(ctx context.Context, e entry) (entry, error) {
-	mapping, err := p.r.mapping(ctx, e.groupKind(), e.Version)
+func (r *Reconciler) served(ctx context.Context, e entry) (entry, error) {
+	mapping, err := r.mapping(ctx, e.groupKind(), e.Version)
 	if meta.IsNoMatchError(err) {
-		mapping, err = p.r.mapping(ctx, e.groupKind())
+		mapping, err = r.mapping(ctx, e.groupKind())
 	}
 	switch {
 	case meta.IsNoMatchError(err):
@@ -93,11 +93,6 @@ func (p *pass) served(ctx context.Context, e entry) (entry, error) {
 		e.Version = mapping.GroupVersionKind.Version
 	}
 	return e, nil
-}
-
-// occupied reports whether the assignment still has objects in a namespace.
-func (p *pass) occupied(namespace string) bool {
-	return slices.ContainsFunc(p.objects, func(m manifest) bool { return m.GetNamespace() == namespace })
 }
 
 // delete deletes an object that carries our label and reports whether it is gone at once: finalizers
@@ -113,24 +108,23 @@ func (p *pass) delete(ctx context.Context, e entry) (gone bool, err error) {
 	return live == nil, err
 }
 
-func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.Unstructured) (gone bool, err error) {
-	if p.occupied(e.Name) {
-		return false, nil // the assignment still has objects in it
+func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.Unstructured) (gone bool, kept string, err error) {
+	if p.plan.occupied(e.Name) {
+		return false, "", nil // the assignment still has objects in it
 	}
-	by, err := p.usedBy(ctx, e)
+	by, err := usedBy(ctx, p.r.discovery, p.acting(e.id()), p.owner, e.Name)
 	switch {
 	case err != nil:
-		return false, err
+		return false, "", err
 	case by.ours:
-		return false, nil
+		return false, "", nil
 	case by.unknown != nil:
-		p.kept = append(p.kept, fmt.Sprintf("%s is kept, as what is in it may not be listed: %v", e.subject(), by.unknown))
-		return true, p.leave(ctx, e, live)
+		return true, fmt.Sprintf("%s is kept, as what is in it may not be listed: %v", e.subject(), by.unknown), p.leave(ctx, e, live)
 	case by.subject != "":
-		p.kept = append(p.kept, fmt.Sprintf("%s is kept, as %s is in it", e.subject(), by.subject))
-		return true, p.leave(ctx, e, live)
+		return true, fmt.Sprintf("%s is kept, as %s is in it", e.subject(), by.subject), p.leave(ctx, e, live)
 	}
-	return p.delete(ctx, e)
+	gone, err = p.delete(ctx, e)
+	return gone, "", err
 }
 
 // letGo withdraws from an object that the assignment did not create, or that somebody has taken over by
@@ -177,9 +171,10 @@ func (p *pass) leave(ctx context.Context, e entry, live *unstructured.Unstructur
 	return nil
 }
 
-// noteKept says in a successful result which namespaces were kept, and for whom.
-func (p *pass) noteKept(res *reconcilers.Result) {
-	if len(p.kept) > 0 {
-		res.Reason, res.Message = NamespaceKept, reconcilers.Clip(strings.Join(p.kept, "; "))
+// noteKept returns a successful result with the namespaces that stay.
+func noteKept(res reconcilers.Result, kept []string) reconcilers.Result {
+	if len(kept) > 0 && (res.State == bundle.Compliant || res.State == bundle.Removed) {
+		res.Reason, res.Message = NamespaceKept, reconcilers.Clip(strings.Join(kept, "; "))
 	}
+	return res
 }

@@ -46,20 +46,20 @@ func (p *pass) releaseOne(ctx context.Context, e entry) error {
 	if err := p.actFor(e); err != nil {
 		return err
 	}
-	e, err := p.served(ctx, e)
+	e, err := p.r.served(ctx, e)
 	if err != nil || e.Version == "" { // no kind, no objects of it
 		return err
 	}
 	live, err := p.look(ctx, e.bare())
-	if err != nil || live == nil || !p.marked(live) {
+	if err != nil || live == nil || !marked(live, p.owner) {
 		return err
 	}
 	return p.leave(ctx, e, live)
 }
 
-// marked reports whether an object has the assignment's label or field manager.
-func (p *pass) marked(live *unstructured.Unstructured) bool {
-	return live.GetLabels()[OwnerLabel] == p.owner || slices.ContainsFunc(live.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
-		return f.Manager == fieldManager(p.owner)
+// marked reports whether an object has the label or the field manager of an owner.
+func marked(live *unstructured.Unstructured, owner string) bool {
+	return live.GetLabels()[OwnerLabel] == owner || slices.ContainsFunc(live.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
+		return f.Manager == fieldManager(owner)
 	})
 }

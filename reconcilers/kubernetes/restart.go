@@ -27,7 +27,7 @@ var rolling = []schema.GroupKind{
 
 // stamp puts the configuration's digest on the pod templates that use it, so that a new configuration is
 // a new template.
-func (p *pass) stamp(config digest.Digest) {
+func (p *plan) stamp(config digest.Digest) {
 	configs := map[types.NamespacedName]bool{}
 	for _, m := range p.objects {
 		file, _, _ := strings.Cut(m.origin, ",")

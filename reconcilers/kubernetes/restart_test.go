@@ -39,13 +39,13 @@ func TestPodTemplatesThatUseTheConfigurationGetItsDigest(t *testing.T) {
 				require.NoError(t, err)
 				configs, err := parseManifests("platform-config.yaml", []byte(config))
 				require.NoError(t, err)
-				p.objects = append(append(configs, own...), workload...)
-				for i := range p.objects {
-					p.objects[i].SetNamespace("shop")
+				p.plan.objects = append(append(configs, own...), workload...)
+				for i := range p.plan.objects {
+					p.plan.objects[i].SetNamespace("shop")
 				}
 				workload[0].SetNamespace(namespace)
 				before := workload[0].DeepCopy().Object
-				p.stamp("sha256:abc")
+				p.plan.stamp("sha256:abc")
 				got, _, _ := unstructured.NestedString(workload[0].Object, "spec", "template", "metadata", "annotations", ConfigDigestAnnotation)
 				if c.stamped && same {
 					require.Equal(t, "sha256:abc", got)

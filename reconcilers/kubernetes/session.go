@@ -18,29 +18,30 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
+// liveObjects are the objects of the cluster as they were read last; nil for what is known to be absent.
+type liveObjects map[object.ObjMetadata]*unstructured.Unstructured
+
 // session is the client that ssa works with during one call. It reads each object once, keeps its
 // newest state, lists what was changed, and gives ssa, which always forces, better manners: a field
 // that another manager owns is not taken.
 type session struct {
 	client.Client
-	actors  map[object.ObjMetadata]client.Client              // who acts on an object, where that is not Client
-	live    map[object.ObjMetadata]*unstructured.Unstructured // nil for what is known to be absent
+	actors  map[object.ObjMetadata]client.Client // who acts on an object, where that is not Client
+	plan    *plan
+	live    liveObjects
 	asked   map[object.ObjMetadata]*unstructured.Unstructured // what ssa was given of it, to compare with
 	ours    map[object.ObjMetadata]bool                       // created by the assignment
-	origins map[object.ObjMetadata]string
-	adapted map[object.ObjMetadata]string // to the version that their manifest names
 	changes []reconcilers.Change
 }
 
-func newSession(c client.Client) *session {
+func newSession(c client.Client, p *plan) *session {
 	return &session{
-		Client:  c,
-		actors:  map[object.ObjMetadata]client.Client{},
-		live:    map[object.ObjMetadata]*unstructured.Unstructured{},
-		asked:   map[object.ObjMetadata]*unstructured.Unstructured{},
-		ours:    map[object.ObjMetadata]bool{},
-		origins: map[object.ObjMetadata]string{},
-		adapted: map[object.ObjMetadata]string{},
+		Client: c,
+		plan:   p,
+		actors: map[object.ObjMetadata]client.Client{},
+		live:   liveObjects{},
+		asked:  map[object.ObjMetadata]*unstructured.Unstructured{},
+		ours:   map[object.ObjMetadata]bool{},
 	}
 }
 
@@ -110,7 +111,7 @@ func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Pat
 		}
 	}
 	if err != nil {
-		return s.explain(before, &objectError{origin: s.origins[id], secret: utils.IsSecret(before), err: err})
+		return s.explain(before, &objectError{origin: s.plan.origins[id], secret: utils.IsSecret(before), err: err})
 	}
 	if len(how.DryRun) == 0 {
 		action := reconcilers.Configured
