@@ -47,32 +47,30 @@ type Reconciler struct {
 	root       string
 	log        *slog.Logger
 	repository func(string) (bundle.Source, error)
-	ledger     reconcilers.Ledger
 	limit      int64
 	slots      chan struct{} // holds a token for each assignment that something is fetched for
 
 	turn    sync.Mutex // held by whoever reads or changes folders
-	entries map[string]*entry
+	entries entries
 
 	fetches background.Group[*fetching]
 
-	mu    sync.Mutex      // never held for long
-	owned map[string]bool // the folders that are known to be ours; true where the mark is durable
+	owned owned
 }
 
 // New returns a reconciler for the assignments' folders in root, which Apply creates where it is absent.
 func New(root string, opts Options) *Reconciler {
-	r := &Reconciler{
-		root: root, log: opts.Log, repository: opts.Fetch, ledger: opts.Ledger, limit: cmp.Or(opts.MaxBytes, DefaultMaxBytes),
-		slots: make(chan struct{}, fetchesAtOnce), entries: map[string]*entry{}, owned: map[string]bool{},
+	log, ledger := opts.Log, opts.Ledger
+	if log == nil {
+		log = slog.New(slog.DiscardHandler)
 	}
-	if r.log == nil {
-		r.log = slog.New(slog.DiscardHandler)
+	if ledger == nil {
+		ledger = noLedger{}
 	}
-	if r.ledger == nil {
-		r.ledger = noLedger{}
+	return &Reconciler{
+		root: root, log: log, repository: opts.Fetch, limit: cmp.Or(opts.MaxBytes, DefaultMaxBytes),
+		slots: make(chan struct{}, fetchesAtOnce), entries: entries{ledger: ledger, log: log, byName: map[string]*entry{}},
 	}
-	return r
 }
 
 // noLedger leaves it at what is in memory.
@@ -134,10 +132,10 @@ func (r *Reconciler) place(ctx context.Context, a reconcilers.Assignment) ([]rec
 		return nil, err
 	}
 	defer s.close()
-	e := r.load(ctx, a.Name)
-	v, err := r.look(ctx, s, a, e)
+	e := r.entries.load(ctx, a.Name)
+	v, err := look(ctx, s, a, e, r.limit)
 	if err == nil {
-		err = r.checkOurs(s, a.Name, v)
+		err = r.owned.check(s, r.root, v)
 	}
 	if err != nil {
 		return nil, err
@@ -155,7 +153,7 @@ func (r *Reconciler) place(ctx context.Context, a reconcilers.Assignment) ([]rec
 			return nil, err
 		}
 	}
-	if err := r.own(s, a.Name); err != nil {
+	if err := r.owned.take(s); err != nil {
 		return nil, errors.Join(err, s.clear())
 	}
 	if replace {
@@ -169,10 +167,10 @@ func (r *Reconciler) place(ctx context.Context, a reconcilers.Assignment) ([]rec
 // placed notes what the folder holds now, and gives up what was fetched for it: it has a name there.
 func (r *Reconciler) placed(ctx context.Context, s *site, a reconcilers.Assignment, e *entry) error {
 	if len(a.Fetched) == 0 {
-		r.forget(ctx, a.Name)
+		r.entries.forget(ctx, a.Name)
 	} else if e.Applied != a.Desired() {
 		e.applied(a)
-		r.save(ctx, a.Name, e)
+		r.entries.save(ctx, a.Name, e)
 	}
 	return s.discardFetched()
 }
@@ -213,10 +211,10 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) ([]r
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return nil, err
 	}
-	e := r.load(ctx, a.Name)
-	v, err := r.look(ctx, s, a, e)
+	e := r.entries.load(ctx, a.Name)
+	v, err := look(ctx, s, a, e, r.limit)
 	if err == nil {
-		err = r.checkOurs(s, a.Name, v)
+		err = r.owned.check(s, r.root, v)
 	}
 	switch {
 	case err != nil:
@@ -227,7 +225,7 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) ([]r
 		return nil, errMissing
 	}
 	if len(a.Fetched) > 0 && e.learn(v, time.Now()) {
-		r.save(ctx, a.Name, e)
+		r.entries.save(ctx, a.Name, e)
 	}
 	return compare(a.Name, v.have, v.want), nil
 }

@@ -48,7 +48,8 @@ func (r *Reconciler) give(ctx context.Context, name string, last func(context.Co
 	}
 	root, err := os.OpenRoot(r.root)
 	if errors.Is(err, fs.ErrNotExist) {
-		r.disown(ctx, name)
+		r.owned.forget(name)
+		r.entries.forget(ctx, name)
 		return nil, nil
 	}
 	if err != nil {
@@ -62,13 +63,14 @@ func (r *Reconciler) give(ctx context.Context, name string, last func(context.Co
 	if gone, err = last(ctx, s); err != nil {
 		return nil, err
 	}
-	r.disown(ctx, name)
+	r.owned.forget(name)
+	r.entries.forget(ctx, name)
 	return gone, s.discardFetched()
 }
 
 // takeAway deletes the live folder if it is ours. Whatever else has its name is nobody's business here.
 func (r *Reconciler) takeAway(ctx context.Context, s *site) (tree, error) {
-	ours, err := r.ours(s, s.live)
+	ours, err := r.owned.holds(s)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +87,7 @@ func (r *Reconciler) takeAway(ctx context.Context, s *site) (tree, error) {
 	if err != nil {
 		return nil, err
 	}
-	have, _, err := s.read(ctx, r.load(ctx, s.live).Seen)
+	have, _, err := s.read(ctx, r.entries.load(ctx, s.live).Seen)
 	if err != nil {
 		return nil, err
 	}

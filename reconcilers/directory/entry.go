@@ -3,6 +3,7 @@ package directory
 import (
 	"context"
 	"encoding/json"
+	"log/slog"
 	"maps"
 	"slices"
 	"time"
@@ -117,42 +118,49 @@ func (e *entry) applied(a reconcilers.Assignment) {
 	maps.DeleteFunc(e.Parts, func(key string, _ []part) bool { return !keys[key] })
 }
 
+// entries are what is remembered of each assignment, in memory and in the ledger. The Reconciler's turn guards them.
+type entries struct {
+	ledger reconcilers.Ledger
+	log    *slog.Logger
+	byName map[string]*entry
+}
+
 // load returns what is remembered of an assignment. What cannot be read is as good as nothing.
-func (r *Reconciler) load(ctx context.Context, name string) *entry {
-	if e := r.entries[name]; e != nil {
+func (es *entries) load(ctx context.Context, name string) *entry {
+	if e := es.byName[name]; e != nil {
 		return e
 	}
 	e := &entry{Artifacts: map[digest.Digest][]layer{}, Parts: map[string][]part{}}
-	data, err := r.ledger.Load(name)
+	data, err := es.ledger.Load(name)
 	if err == nil && len(data) > 0 {
 		err = json.Unmarshal(data, e)
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "what was remembered of fetched files is not readable", "assignment", name, "err", err)
+		es.log.WarnContext(ctx, "what was remembered of fetched files is not readable", "assignment", name, "err", err)
 		e = &entry{Artifacts: map[digest.Digest][]layer{}, Parts: map[string][]part{}}
 	}
-	r.entries[name] = e
+	es.byName[name] = e
 	return e
 }
 
 // save keeps an entry. A failure costs time later, and is no reason to give up.
-func (r *Reconciler) save(ctx context.Context, name string, e *entry) {
+func (es *entries) save(ctx context.Context, name string, e *entry) {
 	data, err := json.Marshal(e)
 	if err == nil {
-		err = r.ledger.Save(name, data)
+		err = es.ledger.Save(name, data)
 	}
 	if err != nil {
-		r.log.WarnContext(ctx, "fetched files are not remembered", "assignment", name, "err", err)
+		es.log.WarnContext(ctx, "fetched files are not remembered", "assignment", name, "err", err)
 	}
 }
 
 // forget deletes what is remembered of an assignment.
-func (r *Reconciler) forget(ctx context.Context, name string) {
-	if e := r.load(ctx, name); len(e.Artifacts)+len(e.Parts) == 0 && e.Applied == "" {
+func (es *entries) forget(ctx context.Context, name string) {
+	if e := es.load(ctx, name); len(e.Artifacts)+len(e.Parts) == 0 && e.Applied == "" {
 		return
 	}
-	delete(r.entries, name)
-	if err := r.ledger.Save(name, nil); err != nil {
-		r.log.WarnContext(ctx, "fetched files are not forgotten", "assignment", name, "err", err)
+	delete(es.byName, name)
+	if err := es.ledger.Save(name, nil); err != nil {
+		es.log.WarnContext(ctx, "fetched files are not forgotten", "assignment", name, "err", err)
 	}
 }

@@ -53,10 +53,10 @@ func (r *Reconciler) prepare(ctx context.Context, a reconcilers.Assignment) ([]w
 		return nil, err
 	}
 	defer s.close()
-	e := r.load(ctx, a.Name)
-	v, err := r.look(ctx, s, a, e)
+	e := r.entries.load(ctx, a.Name)
+	v, err := look(ctx, s, a, e, r.limit)
 	if err == nil {
-		err = r.checkOurs(s, a.Name, v)
+		err = r.owned.check(s, r.root, v)
 	}
 	if err != nil {
 		return nil, err
@@ -93,7 +93,7 @@ func (s *site) keepFetched(a reconcilers.Assignment, e *entry) error {
 // fetchManifest reads which layers an artifact has, unless that is known.
 func (r *Reconciler) fetchManifest(ctx context.Context, name string, artifact fetchedArtifact) error {
 	r.turn.Lock()
-	_, known := r.load(ctx, name).Artifacts[artifact.Digest]
+	_, known := r.entries.load(ctx, name).Artifacts[artifact.Digest]
 	r.turn.Unlock()
 	if known {
 		return nil
@@ -119,9 +119,9 @@ func (r *Reconciler) fetchManifest(ctx context.Context, name string, artifact fe
 	}
 	r.turn.Lock()
 	defer r.turn.Unlock()
-	e := r.load(ctx, name)
+	e := r.entries.load(ctx, name)
 	e.Artifacts[artifact.Digest] = layers
-	r.save(ctx, name, e)
+	r.entries.save(ctx, name, e)
 	return nil
 }
 
@@ -167,9 +167,9 @@ func (r *Reconciler) fetchLayer(ctx context.Context, a reconcilers.Assignment, l
 	}
 	r.turn.Lock()
 	defer r.turn.Unlock()
-	e := r.load(ctx, a.Name)
+	e := r.entries.load(ctx, a.Name)
 	e.Parts[l.key()] = parts
-	r.save(ctx, a.Name, e)
+	r.entries.save(ctx, a.Name, e)
 	return nil
 }
 

@@ -8,6 +8,7 @@ import (
 	"os"
 	"path/filepath"
 	"slices"
+	"sync"
 
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -18,7 +19,7 @@ import (
 // k3s, go by extensions, and have none for it. An extended attribute would not do: FAT, NFS and the tmpfs of older
 // kernels have none.
 
-// marked says whether it is written that the folder is ours.
+// marked reports whether the mark says that the folder is ours.
 func (s *site) marked() (bool, error) {
 	_, err := s.root.Lstat(s.owned)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -50,7 +51,7 @@ func (s *site) unmark() error {
 	return syncDir(s.root, workDir)
 }
 
-// empty says whether there is nothing in the live folder, not even folders.
+// empty reports whether the live folder has nothing in it, not even folders.
 func (s *site) empty() (bool, error) {
 	dir, err := s.root.Open(s.live)
 	if err != nil {
@@ -64,71 +65,77 @@ func (s *site) empty() (bool, error) {
 	return false, err
 }
 
-// strange says whether the live folder holds something else than is wanted, as far as that is known yet: an artifact
-// that was not read may bring what would not belong there else.
+// strange reports whether the live folder holds something else than is wanted, as far as that is known yet: an artifact
+// that was not read may bring it.
 func (v *survey) strange() bool {
 	return slices.ContainsFunc(compare("", v.have, v.want), func(c reconcilers.Change) bool {
 		return c.Action != reconcilers.Deleted || !v.opaque
 	})
 }
 
-// ours says whether the folder is known to be the assignment's. What the ledger has does not say so: it may be of
-// another root.
-func (r *Reconciler) ours(s *site, name string) (bool, error) {
-	if _, known := r.known(name); known {
+// owned are the folders that this process knows to be ours. It may be used by several goroutines.
+type owned struct {
+	mu      sync.Mutex
+	folders map[string]bool // true where the mark is durable
+}
+
+// has reports whether the folder is known to be ours, and whether the mark beside it is durable.
+func (o *owned) has(name string) (durable, known bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	durable, known = o.folders[name]
+	return durable, known
+}
+
+func (o *owned) add(name string, durable bool) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	if o.folders == nil {
+		o.folders = map[string]bool{}
+	}
+	o.folders[name] = durable
+}
+
+func (o *owned) forget(name string) {
+	o.mu.Lock()
+	defer o.mu.Unlock()
+	delete(o.folders, name)
+}
+
+// holds reports whether the folder is the assignment's. The ledger's entry is no proof: it may be about another root.
+func (o *owned) holds(s *site) (bool, error) {
+	if _, known := o.has(s.live); known {
 		return true, nil
 	}
 	return s.marked()
 }
 
-// known says whether this process knows that the folder is ours, and has seen to it that the mark is durable.
-func (r *Reconciler) known(name string) (durable, known bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	durable, known = r.owned[name]
-	return durable, known
-}
-
-func (r *Reconciler) know(name string, durable bool) {
-	r.mu.Lock()
-	defer r.mu.Unlock()
-	r.owned[name] = durable
-}
-
-// disown forgets that the folder was ours, with what was fetched for it.
-func (r *Reconciler) disown(ctx context.Context, name string) {
-	r.mu.Lock()
-	delete(r.owned, name)
-	r.mu.Unlock()
-	r.forget(ctx, name)
-}
-
-// checkOurs refuses to touch what somebody else has put into the folder. One that is empty, or holds what is wanted
+// check refuses to touch what somebody else has put into the folder. One that is empty, or holds what is wanted
 // already, may be taken.
-func (r *Reconciler) checkOurs(s *site, name string, v *survey) error {
+func (o *owned) check(s *site, root string, v *survey) error {
 	if v.missing {
 		return nil
 	}
-	ours, err := r.ours(s, name)
+	ours, err := o.holds(s)
 	if err != nil || ours || !v.strange() {
 		return err
 	}
 	if empty, err := s.empty(); err != nil || empty {
 		return err
 	}
-	return notOurs("%s was there before, holds something else, and is left alone: move it away, or give another --directory-root", filepath.Join(r.root, name))
+	return notOurs("%s was there before, holds something else, and is left alone: move it away, or give another --directory-root", filepath.Join(root, s.live))
 }
 
-// own makes it durable that the folder is ours.
-func (r *Reconciler) own(s *site, name string) error {
+// take makes it durable that the folder is ours.
+func (o *owned) take(s *site) error {
 	marked, err := s.marked()
-	if durable, _ := r.known(name); err != nil || marked && durable {
+	if durable, _ := o.has(s.live); err != nil || marked && durable {
 		return err
 	}
 	if err := errors.Join(s.mark(), s.sync()); err != nil {
 		return err
 	}
-	r.know(name, true)
+	o.add(s.live, true)
 	return nil
 }
 
@@ -148,7 +155,7 @@ func (r *Reconciler) Claim(ctx context.Context, assignments []string) (left []st
 		left = assignments
 	}
 	for _, name := range assignments {
-		r.know(name, !slices.Contains(left, name))
+		r.owned.add(name, !slices.Contains(left, name))
 	}
 	return left
 }

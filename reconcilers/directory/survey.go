@@ -49,13 +49,13 @@ func (v *survey) keeps(name string) bool {
 func (v *survey) complete() bool { return len(v.unknown)+len(v.absent) == 0 }
 
 // look reads everything that an assignment's folder is to be made of, and the folder.
-func (r *Reconciler) look(ctx context.Context, s *site, a reconcilers.Assignment, e *entry) (*survey, error) {
+func look(ctx context.Context, s *site, a reconcilers.Assignment, e *entry, limit int64) (*survey, error) {
 	rendered, err := readAssignment(ctx, a)
 	if err != nil {
 		return nil, err
 	}
 	v := &survey{want: rendered, fetched: map[string]bool{}, cached: map[string]string{}}
-	layers, err := v.add(a, e, r.limit)
+	layers, err := v.add(a, e, limit)
 	if err != nil {
 		return nil, err
 	}
