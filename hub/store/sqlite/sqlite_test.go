@@ -22,6 +22,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 var update = flag.Bool("update", false, "write the databases in testdata that are missing")
@@ -282,4 +283,14 @@ func TestCommitsAreSynced(t *testing.T) {
 	var readOnly int
 	require.NoError(t, d.read.QueryRowContext(t.Context(), "PRAGMA query_only").Scan(&readOnly))
 	require.Equal(t, 1, readOnly)
+}
+
+func TestStore(t *testing.T) {
+	storetest.Run(t, func(t testing.TB, dir string, now func() time.Time) store.Store {
+		d, err := Open(filepath.Join(dir, "hub.db"), Options{Now: now})
+		if err != nil {
+			t.Error(err)
+		}
+		return d
+	})
 }

@@ -1,0 +1,223 @@
+// Package storetest holds what every implementation of store.Store promises, as tests.
+//
+// An implementation's own test calls Run. The suite looks only through the interface; what is special about a database,
+// such as a full disk or a file of an earlier version, its package tests itself.
+package storetest
+
+import (
+	"crypto/ed25519"
+	"encoding/binary"
+	"encoding/json"
+	"fmt"
+	"sync"
+	"testing"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// Open opens the store whose data is in dir, and makes it first where there is none. The suite closes it. It opens one
+// dir several times, also at the same time, as several processes do.
+type Open func(t testing.TB, dir string, now func() time.Time) store.Store
+
+// Run tests the implementation that open opens.
+func Run(t *testing.T, open Open) {
+	for _, group := range []struct {
+		name  string
+		tests []test
+	}{
+		{"registry", registryTests()},
+		{"enrollment", enrollmentTests()},
+		{"reports", reportTests()},
+		{"history", historyTests()},
+		{"fleet", fleetTests()},
+		{"life", lifeTests()},
+	} {
+		t.Run(group.name, func(t *testing.T) {
+			for _, tt := range group.tests {
+				t.Run(tt.name, func(t *testing.T) {
+					t.Parallel()
+					c := &clock{now: epoch}
+					dir := t.TempDir()
+					tt.run(t, &fixture{t: t, open: open, dir: dir, clock: c, Store: opened(t, open, dir, c)})
+				})
+			}
+		})
+	}
+}
+
+// test is one promise, as a sentence.
+type test struct {
+	name string
+	run  func(t *testing.T, f *fixture)
+}
+
+var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
+
+// clock is a time that only the test moves.
+type clock struct {
+	mu  sync.Mutex
+	now time.Time
+}
+
+func (c *clock) Now() time.Time {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	return c.now
+}
+
+func (c *clock) add(d time.Duration) {
+	c.mu.Lock()
+	defer c.mu.Unlock()
+	c.now = c.now.Add(d)
+}
+
+// fixture is an open store and what a test needs beside it.
+type fixture struct {
+	store.Store
+	t     *testing.T
+	open  Open
+	dir   string
+	clock *clock
+}
+
+func opened(t testing.TB, open Open, dir string, c *clock) store.Store {
+	t.Helper()
+	s := open(t, dir, c.Now)
+	t.Cleanup(func() { _ = s.Close() })
+	return s
+}
+
+// again opens the same store once more, as another process.
+func (f *fixture) again() *fixture {
+	f.t.Helper()
+	next := *f
+	next.Store = opened(f.t, f.open, f.dir, f.clock)
+	return &next
+}
+
+// keyOf returns a key that follows from its number.
+func keyOf(n uint64) ed25519.PublicKey {
+	seed := make([]byte, ed25519.SeedSize)
+	binary.BigEndian.PutUint64(seed, n)
+	return ed25519.NewKeyFromSeed(seed).Public().(ed25519.PublicKey)
+}
+
+func kidOf(t testing.TB, key ed25519.PublicKey) string {
+	t.Helper()
+	id, err := bundle.KeyID(key)
+	require.NoError(t, err)
+	return id
+}
+
+// cluster returns a cluster with the key of number n.
+func cluster(name string, n uint64) store.Cluster {
+	return store.Cluster{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev", Key: keyOf(n)}
+}
+
+// added registers clusters by these names, and returns them.
+func (f *fixture) added(names ...string) (all []store.Cluster) {
+	f.t.Helper()
+	for i, name := range names {
+		c := cluster(name, uint64(i+1))
+		changed, err := f.AddCluster(f.t.Context(), c)
+		require.NoError(f.t, err)
+		require.True(f.t, changed)
+		all = append(all, c)
+	}
+	return all
+}
+
+// item returns an assignment of a workload in a state.
+func item(workload string, s bundle.State) bundle.Item {
+	return bundle.Item{
+		Assignment: workload + "-main", Workspace: "shop", Workload: workload, Target: "main", Adapter: "directory",
+		State: s, Since: epoch, Version: "1.0.0", Content: digest.FromString(workload),
+	}
+}
+
+// reportOf returns a report at a place.
+func reportOf(c store.Cluster, at store.Order, items ...bundle.Item) store.Report {
+	states := make([]bundle.State, 0, len(items))
+	for _, it := range items {
+		states = append(states, it.State)
+	}
+	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7, Number: 12}
+	body := bundle.Report{
+		Schema:  bundle.ReportSchema,
+		Cluster: bundle.ReportCluster{UID: c.UID, Name: c.Name, Platform: c.Platform, Type: c.Type, Environment: c.Environment, Ring: c.Ring},
+		Agent:   bundle.ReportAgent{Version: "v0.1.0", Incarnation: at.Incarnation, Seq: at.Seq},
+		Kind:    bundle.Snapshot, OccurredAt: epoch, State: bundle.AgentState(false, states),
+		Desired: release, Observed: release, Items: items,
+	}
+	return identified(body)
+}
+
+// identified gives a report its id.
+func identified(body bundle.Report) store.Report {
+	data, err := json.Marshal(body)
+	if err != nil {
+		panic(err) // a report can always be written
+	}
+	return store.Report{ID: bundle.ReportID(data), KeyID: "k", Body: body}
+}
+
+// ingested stores reports of a cluster over HTTP, and returns what became of them.
+func (f *fixture) ingested(c store.Cluster, reports ...store.Report) store.Outcome {
+	f.t.Helper()
+	return f.ingestedBy(store.ViaHTTP, c, reports...)
+}
+
+func (f *fixture) ingestedBy(via store.Via, c store.Cluster, reports ...store.Report) store.Outcome {
+	f.t.Helper()
+	done, err := f.Ingest(f.t.Context(), store.Batch{UID: c.UID, Via: via, Reports: reports})
+	require.NoError(f.t, err)
+	return done
+}
+
+// clusters returns the clusters that a filter chooses.
+func (f *fixture) clusters(filter store.Filter) []store.ClusterStatus {
+	f.t.Helper()
+	list, err := f.Clusters(f.t.Context(), filter)
+	require.NoError(f.t, err)
+	return list.Clusters
+}
+
+// status returns the status of a cluster.
+func (f *fixture) status(name string) store.ClusterStatus {
+	f.t.Helper()
+	for _, c := range f.clusters(store.Filter{}) {
+		if c.Name == name {
+			return c
+		}
+	}
+	require.Fail(f.t, "not listed", name)
+	return store.ClusterStatus{}
+}
+
+// deployments returns "cluster/workload state" for each deployment that a filter chooses.
+func (f *fixture) deployments(filter store.Filter) (all []string) {
+	f.t.Helper()
+	list, err := f.Deployments(f.t.Context(), filter)
+	require.NoError(f.t, err)
+	for _, d := range list.Deployments {
+		all = append(all, fmt.Sprintf("%s/%s %s", d.Cluster, d.Workload, d.ShownState()))
+	}
+	return all
+}
+
+// names returns the names of registrations.
+func names(all []store.Registration) (names []string) {
+	for _, r := range all {
+		names = append(names, r.Name)
+	}
+	return names
+}
+
+func order(incarnation, seq int64) store.Order {
+	return store.Order{Incarnation: incarnation, Seq: seq}
+}
