@@ -58,12 +58,12 @@ func TestAttackInTheTree(t *testing.T) {
 			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
 			return s.offerLayer(6, append(zipped(s.t, raw), zipped(s.t, make([]byte, 64<<20))...), content)
 		}},
-		{name: "a zstd bomb under the name of gzip", lateAt: 6, says: "layer is no gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "a zstd bomb under the name of gzip", lateAt: 6, says: "layer is not gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
 			enc, err := zstd.NewWriter(nil)
 			require.NoError(s.t, err)
 			return s.offerLayer(6, enc.EncodeAll(make([]byte, 64<<20), nil), small)
 		}},
-		{name: "a layer that is not compressed", lateAt: 6, says: "layer is no gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "a layer that is not compressed", lateAt: 6, says: "layer is not gzip", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
 			raw, content := s.tarOf(file("shop-main/config.yaml", "a: evil"))
 			return s.offerLayer(6, raw, content)
 		}},
@@ -78,9 +78,9 @@ func TestAttackInTheTree(t *testing.T) {
 			return s.offerLayer(6, zipped(s.t, raw), content)
 		}},
 		{name: "a path above the bound", lateAt: 6, says: "a path of 601 bytes", want: bundle.TooLarge, mount: withTree(file(strings.Repeat("d/", 300)+"f", ""))},
-		{name: "a path with ..", lateAt: 6, says: "no relative, clean path", want: bundle.BadContent, mount: withTree(file("shop-main/../../../agent.db", "evil"))},
-		{name: "an absolute path", lateAt: 6, says: "no relative, clean path", want: bundle.BadContent, mount: withTree(file("/etc/cron.d/evil", "evil"))},
-		{name: "a path of another system", lateAt: 6, says: "no relative, clean path", want: bundle.BadContent, mount: withTree(file(`shop-main\..\..\agent.db`, "evil"))},
+		{name: "a path with ..", lateAt: 6, says: "not a relative, clean path", want: bundle.BadContent, mount: withTree(file("shop-main/../../../agent.db", "evil"))},
+		{name: "an absolute path", lateAt: 6, says: "not a relative, clean path", want: bundle.BadContent, mount: withTree(file("/etc/cron.d/evil", "evil"))},
+		{name: "a path of another system", lateAt: 6, says: "not a relative, clean path", want: bundle.BadContent, mount: withTree(file(`shop-main\..\..\agent.db`, "evil"))},
 		{name: "a symbolic link", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, "shop-main/l", "/etc/passwd"))},
 		{name: "a link whose name is longer than a report", lateAt: 6, says: "tree entry", want: bundle.BadContent, mount: withTree(link(tar.TypeSymlink, strings.Repeat("x", 1<<19), "y"))},
 		{name: "a folder that is a link, and a file in it", lateAt: 6, says: "neither a file nor a folder", want: bundle.BadContent, mount: withTree(
@@ -95,7 +95,7 @@ func TestAttackInTheTree(t *testing.T) {
 			file("shop-main/s", ""), file("shop-main/\u017f", ""))},
 		{name: "folders that differ in case only", lateAt: 6, says: "differ in case only", want: bundle.BadContent, mount: withTree(file("Shop-Main/other.yaml", "a: other"))},
 		{name: "a second list of assignments in .WHERRY", lateAt: 6, says: "is there twice", want: bundle.BadContent, mount: withTree(file(".WHERRY/assignments.ndjson", ""))},
-		{name: "a list of assignments that is a folder", lateAt: 6, says: "is no file", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
+		{name: "a list of assignments that is a folder", lateAt: 6, says: "is not a file", want: bundle.BadContent, mount: func(s *siege) digest.Digest {
 			raw, content := s.tarOf(file(bundle.AssignmentsPath+"/x", ""))
 			return s.offerLayer(6, zipped(s.t, raw), content)
 		}},
@@ -103,8 +103,8 @@ func TestAttackInTheTree(t *testing.T) {
 		{name: "a list of assignments with a line above the bound", lateAt: 6, says: "token too long", want: bundle.BadContent, mount: withList(strings.Repeat(" ", 2<<20))},
 		{name: "files that differ from the list", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withList(listOf("shop-main", "a: other"))},
 		{name: "a file more than the list knows", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withTree(file("shop-main/more.yaml", "b: 2"))},
-		{name: "a list that names a folder elsewhere", lateAt: 6, says: "is no folder name", want: bundle.BadContent, mount: withList(listOf("../shop-main", "a: evil"))},
-		{name: "a list that names its own folder", lateAt: 6, says: "is no folder name", want: bundle.BadContent, mount: withList(listOf(bundle.MetaDir, "a: evil"))},
+		{name: "a list that names a folder elsewhere", lateAt: 6, says: "is not a folder name", want: bundle.BadContent, mount: withList(listOf("../shop-main", "a: evil"))},
+		{name: "a list that names its own folder", lateAt: 6, says: "is not a folder name", want: bundle.BadContent, mount: withList(listOf(bundle.MetaDir, "a: evil"))},
 		{name: "a list that names one folder in another case", lateAt: 6, says: "listed is", want: bundle.BadContent, mount: withList(listOf("SHOP-main", "a: evil"))},
 		{name: "a list with an assignment twice", lateAt: 6, says: "is listed twice", want: bundle.BadContent, mount: withList(listOf("shop-main", "a: evil") + listOf("shop-main", "a: evil"))},
 	})

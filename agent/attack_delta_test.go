@@ -62,7 +62,7 @@ func TestAttackByADelta(t *testing.T) {
 		{name: "a delta with more behind it", named: func(t testing.TB, o offered) []byte {
 			return append(made(t, o.runs, o.signed[:4<<10]), made(t, o.runs, []byte("more"))...)
 		}},
-		{name: "a delta that is no zstd", named: func(testing.TB, offered) []byte { return []byte("#!/bin/sh\nreboot\n") }},
+		{name: "a delta that is not zstd", named: func(testing.TB, offered) []byte { return []byte("#!/bin/sh\nreboot\n") }},
 		{name: "a delta with a bit flipped", named: func(t testing.TB, o offered) []byte { return made(t, o.runs, o.signed[:4<<10]) }, sent: func(named []byte) http.HandlerFunc {
 			flipped := bytes.Clone(named)
 			flipped[len(flipped)/2] ^= 1

@@ -63,7 +63,7 @@ func (f cronField) set(text string) (set uint64, err error) {
 		step := 1
 		if stepped {
 			if step, err = number(stepText); err != nil || step < 1 || step > f.max {
-				return 0, fmt.Errorf("%q: the step is no number from 1 to %d", part, f.max)
+				return 0, fmt.Errorf("%q: the step is not a number from 1 to %d", part, f.max)
 			}
 		}
 		from, to, ranged := strings.Cut(span, "-")
@@ -104,7 +104,7 @@ func (f cronField) value(text string) (int, error) {
 		if f.names != nil {
 			names = fmt.Sprintf(" or a name from %s to %s", f.names[0], f.names[len(f.names)-1])
 		}
-		return 0, fmt.Errorf("%q is no number from %d to %d%s", text, f.least, f.max, names)
+		return 0, fmt.Errorf("%q is not a number from %d to %d%s", text, f.least, f.max, names)
 	}
 	return n, nil
 }

@@ -125,7 +125,7 @@ func (e *export) addBundle(d ocispec.Descriptor) (bundle.Release, error) {
 		return bundle.Release{}, err
 	}
 	if m.ArtifactType != bundle.MediaTypeBundle {
-		return bundle.Release{}, fmt.Errorf("manifest %s has artifactType %q and is no bundle", d.Digest, m.ArtifactType)
+		return bundle.Release{}, fmt.Errorf("manifest %s has artifactType %q and is not a bundle", d.Digest, m.ArtifactType)
 	}
 	data, err := bundle.ReadBlob(e.ctx, e.src, m.Config, bundle.MaxReleaseBytes)
 	if err != nil {

@@ -70,7 +70,7 @@ func TestBadDocumentFilesAreRefused(t *testing.T) {
 		{"tar of something else", tarOf(t, "readme", "x"), true, ""},
 		{"layout without an index", tarOf(t, "oci-layout", `{"imageLayoutVersion":"1.0.0"}`), true, ""},
 		{"layout of another version", tarOf(t, "oci-layout", `{"imageLayoutVersion":"9"}`, "index.json", "{}"), true, ""},
-		{"index that is no JSON", tarOf(t, "oci-layout", `{"imageLayoutVersion":"1.0.0"}`, "index.json", "{"), true, ""},
+		{"index that is not JSON", tarOf(t, "oci-layout", `{"imageLayoutVersion":"1.0.0"}`, "index.json", "{"), true, ""},
 		{"changed byte", bytes.Replace(whole, []byte("the report"), []byte("the rEport"), 1), false, bundle.DigestMismatch},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

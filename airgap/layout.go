@@ -156,7 +156,7 @@ func (l *layout) readIndex() error {
 	}
 	for _, d := range l.index.Manifests { // both go into reports
 		if err := d.Digest.Validate(); err != nil || len(d.MediaType) > maxNameBytes {
-			return fmt.Errorf("%w: the index names %.100q of type %.100q, which is no manifest", ErrFormat, d.Digest, d.MediaType)
+			return fmt.Errorf("%w: the index names %.100q of type %.100q, which is not a manifest", ErrFormat, d.Digest, d.MediaType)
 		}
 	}
 	return nil

@@ -212,7 +212,7 @@ func ParseAssignments(data []byte) ([]Assignment, error) {
 			return nil, refuse(BadContent, "%s:%d: %v", AssignmentsPath, n, err)
 		}
 		if a.Name == "" || strings.HasPrefix(a.Name, ".") || strings.ContainsAny(a.Name, "/\\\x00") {
-			return nil, refuse(BadContent, "%s:%d: assignment name %q is no folder name", AssignmentsPath, n, a.Name)
+			return nil, refuse(BadContent, "%s:%d: assignment name %q is not a folder name", AssignmentsPath, n, a.Name)
 		}
 		if seen[a.Name] {
 			return nil, refuse(BadContent, "%s:%d: assignment %q is listed twice", AssignmentsPath, n, a.Name)

@@ -107,7 +107,7 @@ func (u *Unpacker) Passed() map[string]digest.Digest {
 func (u *Unpacker) Gzip(r io.Reader, want Content) error {
 	zip, err := gzip.NewReader(r)
 	if err != nil {
-		return unreadable(err, "layer is no gzip")
+		return unreadable(err, "layer is not gzip")
 	}
 	return u.Tar(zip, want)
 }
@@ -148,7 +148,7 @@ func (u *Unpacker) entries(tree io.Reader, names *Names, limit int64) error {
 			return nil
 		}
 		if err != nil {
-			return unreadable(err, "layer is no tar")
+			return unreadable(err, "layer is not a tar")
 		}
 		if left -= h.Size; left < 0 {
 			return refuse(TooLarge, "files of the tree are larger than the signed %d bytes", limit)
@@ -252,7 +252,7 @@ func (c *Names) Add(name string, isDir bool) error {
 	case len(name) > MaxPathBytes:
 		return refuse(TooLarge, "tree entry has a path of %d bytes, at most %d are allowed", len(name), MaxPathBytes)
 	case !fs.ValidPath(name), name == ".", strings.ContainsAny(name, "\\\x00"):
-		return refuse(BadContent, "tree entry %q is no relative, clean path", name)
+		return refuse(BadContent, "tree entry %q is not a relative, clean path", name)
 	}
 	if isDir && c.isFile[name] {
 		return refuse(BadContent, "tree entry %q is there twice", name)

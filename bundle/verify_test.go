@@ -168,7 +168,7 @@ func TestVerifyRefuses(t *testing.T) {
 			sign(t, s, digest.FromString("another manifest"), SignatureTag(m.Digest), signer)
 			return m
 		}, DigestMismatch},
-		{"an artifact that is no bundle", func(t *testing.T, s *memory.Store) ocispec.Descriptor {
+		{"an artifact that is not a bundle", func(t *testing.T, s *memory.Store) ocispec.Descriptor {
 			m := publish(t, s, good, func(m *ocispec.Manifest) { m.ArtifactType = MediaTypeEnvironment })
 			sign(t, s, m.Digest, SignatureTag(m.Digest), signer)
 			return m

@@ -178,7 +178,7 @@ func TestABundleGoesThroughAFolderOfAnotherTool(t *testing.T) {
 	}
 	path, _ := s.toolPath("skopeo") // its library path is set by now
 	converted := execute(t, s.dir, path, "--insecure-policy", "copy", "--format", "v2s2", "oci:medium:"+name+"/latest", "dir:converted")
-	require.NotZero(t, converted.code, "a bundle is no image that could be converted")
+	require.NotZero(t, converted.code, "a bundle is not an image that could be converted")
 	s.prefix = startDistribution(t) + "/site"
 	copied := s.wherry("bundle", "copy", "oci-layout:medium/"+name, "oci://"+s.prefix, "--key", "cosign.pub")
 	require.Zero(t, copied.code, copied.stderr)

@@ -32,7 +32,7 @@ func TestValuesThatDiffer(t *testing.T) {
 			"data:\n  T: |\n    - {name: c}\n    - {name: a, n: 2}\n    - {name: b}\n  M: {k: [1, 3]}\n",
 			[]string{"M.k[1]: 2 → 3 of M", "T[a].n: 1 → 2 of T", "T[c].name: none → c of T"},
 		},
-		"a text of several lines that is no structure": {"platform-config.yaml", "data: {A: \"x\\ny\"}", "data: {A: \"x\\nz\"}", []string{"A: x\ny → x\nz of A"}},
+		"a text of several lines that is not a structure": {"platform-config.yaml", "data: {A: \"x\\ny\"}", "data: {A: \"x\\nz\"}", []string{"A: x\ny → x\nz of A"}},
 		"an environment file": {
 			"platform-config.sh", "export A=\"1\"\nexport B=\"x\ny\"\n", "export A=\"2\"\nexport B=\"x\nz\"\n", []string{"A: 1 → 2 of A", "B: x\ny → x\nz of B"},
 		},

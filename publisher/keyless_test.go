@@ -121,7 +121,7 @@ func TestKeylessSignaturesThatAreNotTrusted(t *testing.T) {
 		{"a changed time in the log", sigstore, entry(func(p map[string]any) { p["integratedTime"] = w.now.Add(2 * time.Minute).Unix() }), "unable to verify SET"},
 		{"an entry without a body", sigstore, entry(func(p map[string]any) { p["body"] = 7 }), "has no body"},
 		{"an entry of another kind", sigstore, entry(func(p map[string]any) { p["body"] = "e30=" }), `the log's entry is a ""`},
-		{"an entry that is no JSON", sigstore, edit(static.BundleAnnotationKey, "{"), "the log's entry: "},
+		{"an entry that is not JSON", sigstore, edit(static.BundleAnnotationKey, "{"), "the log's entry: "},
 		// {"kind":"hashedrekord","apiVersion":"0.0.1","spec":{}}
 		{"an entry without a signature", sigstore, entry(func(p map[string]any) {
 			p["body"] = "eyJraW5kIjoiaGFzaGVkcmVrb3JkIiwiYXBpVmVyc2lvbiI6IjAuMC4xIiwic3BlYyI6e319"

@@ -143,7 +143,7 @@ func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, er
 	}
 	at := slices.IndexFunc(pl.lanes, func(l *lane) bool { return l.ring == move.Ring })
 	if at < 0 {
-		return nil, usage.Errorf("there is no ring %q: cluster type %s has %s", move.Ring, move.ClusterType, strings.Join(rings, ", "))
+		return nil, usage.Errorf("unknown ring %q: cluster type %s has %s", move.Ring, move.ClusterType, strings.Join(rings, ", "))
 	}
 	if pl.force = pl.lanes[at]; pl.force.release == nil {
 		return nil, lost("the release of %s is not there", lanesText(pl.lanes[at:at+1]))

@@ -123,7 +123,7 @@ func newSigning(loc oci.Location, environment string, trust trust.Signers, opts 
 		return nil, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
 	}
 	if opts.Tag != "" && len(releases.Tags{All: []string{opts.Tag}}.Pending()) == 0 {
-		return nil, usage.Errorf("%q is no tag of what waits, which is like %s", opts.Tag, releases.PendingTag(1, 1795262400))
+		return nil, usage.Errorf("%q is not a tag of what waits, which is like %s", opts.Tag, releases.PendingTag(1, 1795262400))
 	}
 	now := opts.Now
 	if now == nil {

@@ -172,7 +172,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	opts.Rings = slices.Compact(slices.Sorted(slices.Values(opts.Rings)))
 	for _, r := range opts.Rings {
 		if err := oci.CheckTag(bundle.MovingTag(r)); err != nil || r == "" {
-			return nil, usage.Errorf("%q is no ring: use letters, digits, '.', '_' and '-'", r)
+			return nil, usage.Errorf("%q is not a ring: use letters, digits, '.', '_' and '-'", r)
 		}
 	}
 	if err := suggestRing(opts.Rings, result.Rings); err != nil {
@@ -195,7 +195,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	drops := map[string]bool{}
 	for _, d := range opts.Drop {
 		if ct, name, _ := strings.Cut(d, "/"); ct == "" || name == "" || strings.Contains(name, "/") {
-			return nil, usage.Errorf("%q is no assignment: write TYPE/TARGET", d)
+			return nil, usage.Errorf("%q is not an assignment: write TYPE/TARGET", d)
 		}
 		drops[d] = true
 	}

@@ -304,8 +304,8 @@ func TestBadOptionsAndNames(t *testing.T) {
 		want string
 	}{
 		{"an environment in upper case", func(w *world) { w.result.Environment = "Dev" }, "registries allow lower case only"},
-		{"a ring with a slash", func(w *world) { w.opts.Rings = []string{"a/b"} }, `"a/b" is no ring`},
-		{"an empty ring", func(w *world) { w.opts.Rings = []string{""} }, `"" is no ring`},
+		{"a ring with a slash", func(w *world) { w.opts.Rings = []string{"a/b"} }, `"a/b" is not a ring`},
+		{"an empty ring", func(w *world) { w.opts.Rings = []string{""} }, `"" is not a ring`},
 		{"a negative validity", func(w *world) { w.opts.ValidFor = -1 }, "is negative"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

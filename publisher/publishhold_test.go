@@ -285,7 +285,7 @@ func TestDrop(t *testing.T) {
 		for _, drop := range []string{"", "drone", "drone/", "/db-live", "a/b/c"} {
 			w.opts.Drop = []string{drop}
 			_, err := w.publish()
-			require.ErrorContains(t, err, "is no assignment: write TYPE/TARGET")
+			require.ErrorContains(t, err, "is not an assignment: write TYPE/TARGET")
 		}
 		require.Equal(t, before["writes"], w.state()["writes"])
 

@@ -246,7 +246,7 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	require.ErrorContains(t, err, "a newer one stands already")
 	_, err = newSigning(q.loc, "dev", trust.Of(q.chain), PendingOptions{Tag: "latest"})
 	require.ErrorAs(t, err, new(*usage.Error))
-	require.ErrorContains(t, err, `"latest" is no tag of what waits`)
+	require.ErrorContains(t, err, `"latest" is not a tag of what waits`)
 	_, err = OpenPending(t.Context(), q.loc, "mistyped", trust.Of(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
 	require.ErrorAs(t, err, new(*catalog.NoEnvironmentError))
 	require.ErrorContains(t, err, "nothing was ever published in environment mistyped at "+q.loc.String()+": it has dev")

@@ -39,7 +39,7 @@ func (l *lane) isFor(r bundle.Release) bool {
 func suggestRing(wanted, named []string) error {
 	for _, ring := range wanted {
 		if len(named) > 0 && !slices.Contains(named, ring) {
-			return usage.Errorf("there is no ring %q: the platform names %s", ring, strings.Join(named, ", "))
+			return usage.Errorf("unknown ring %q (known: %s)", ring, strings.Join(named, ", "))
 		}
 	}
 	return nil

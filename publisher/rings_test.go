@@ -163,7 +163,7 @@ func TestAnUnknownRingIsRefusedWithThoseThatThereAre(t *testing.T) {
 	_, err := w.publish()
 	var option *usage.Error
 	require.ErrorAs(t, err, &option)
-	require.EqualError(t, err, `there is no ring "canery": the platform names canary, early, broad`)
+	require.EqualError(t, err, `unknown ring "canery" (known: canary, early, broad)`)
 }
 
 func TestWhatFailsIsHeldFromWhatThatRingRuns(t *testing.T) {
@@ -463,7 +463,7 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 		require.Equal(t, releases.OutcomeUnchanged, outcomes["drone"])
 
 		_, err := Move(t.Context(), w.loc, []*keys.Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "drone", Ring: "broader"}, w.opts)
-		require.ErrorContains(t, err, `there is no ring "broader": cluster type drone has broad, canary, early`)
+		require.ErrorContains(t, err, `unknown ring "broader": cluster type drone has broad, canary, early`)
 		_, err = Move(t.Context(), w.loc, []*keys.Key{w.key}, MoveOptions{Environment: "dev", ClusterType: "nobody", Ring: "broad"}, w.opts)
 		require.ErrorContains(t, err, "cluster type nobody has no rings in environment dev: those that have are drone, large, small")
 	})

@@ -26,7 +26,7 @@ func adapter(ct *clusterType, t *target, reconciler []byte) (string, error) {
 		return inferAdapter(reconciler), nil
 	}
 	if !slices.Contains(adapters, a.value) {
-		return "", a.mistake(hintOf(a.value, adapters), "there is no adapter %q", a.value)
+		return "", a.mistake(hintOf(a.value, adapters), "unknown adapter %q", a.value)
 	}
 	return a.value, nil
 }

@@ -49,10 +49,10 @@ func TestAnAnnotationChoosesTheAdapter(t *testing.T) {
 			require.Equal(t, c.adapter, only(t, result).Adapter)
 		})
 	}
-	require.Equal(t, `platform.yaml:25: annotation wherry.dev/adapter: there is no adapter "fluks" (did you mean "flux"?)`,
+	require.Equal(t, `platform.yaml:25: annotation wherry.dev/adapter: unknown adapter "fluks" (did you mean "flux"?)`,
 		failure(t, render(t, annotate(basics, "edge", "wherry.dev/adapter: fluks"), oneTarget)))
 	require.Contains(t, failure(t, render(t, basics, annotate(oneTarget, "app", "t1.wherry.dev/adapter: salt"))),
-		`app.yaml:3: annotation t1.wherry.dev/adapter: there is no adapter "salt" (there are ansible, argo, directory, flux, kubernetes, zarf)`)
+		`app.yaml:3: annotation t1.wherry.dev/adapter: unknown adapter "salt" (known: ansible, argo, directory, flux, kubernetes, zarf)`)
 }
 
 func TestDidYouMean(t *testing.T) {

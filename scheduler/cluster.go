@@ -68,7 +68,7 @@ func (c *clusterObject) problem() (what, hint string) {
 	block, _ := pem.Decode([]byte(s.PublicKey))
 	switch {
 	case !uidPattern.MatchString(s.UID):
-		return "spec.uid is no uid of a cluster", `"wherry-agent status -o json" prints it`
+		return "spec.uid is not a uid of a cluster", `"wherry-agent status -o json" prints it`
 	case s.Reporting != "" && s.Reporting != reportingExpected && s.Reporting != reportingNone:
 		return "spec.reporting is neither expected nor none", finding.DidYouMean(s.Reporting, []string{reportingExpected, reportingNone})
 	case s.PublicKey == "" && s.Reporting != reportingNone:
@@ -76,11 +76,11 @@ func (c *clusterObject) problem() (what, hint string) {
 	case s.PublicKey == "":
 		return "", ""
 	case block == nil:
-		return "spec.publicKey is no key in PEM", ""
+		return "spec.publicKey is not a key in PEM", ""
 	}
 	key, err := x509.ParsePKIXPublicKey(block.Bytes)
 	if _, ok := key.(ed25519.PublicKey); err != nil || !ok {
-		return "spec.publicKey is no public Ed25519 key, which agents sign reports with", ""
+		return "spec.publicKey is not a public Ed25519 key, which agents sign reports with", ""
 	}
 	return "", ""
 }

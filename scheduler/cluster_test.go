@@ -48,10 +48,10 @@ func TestClustersOfARoster(t *testing.T) {
 			"one machine twice", clusterYAML("a", edge+"  uid: u\n"+key) + clusterYAML("b", edge+"  uid: u\n"+key),
 			[]string{`W1117 Cluster "b" has the public key of Cluster "a", at c.yaml:2`, `W1117 Cluster "b" has the uid of Cluster "a", at c.yaml:2`},
 		},
-		{"without a uid", clusterYAML("a", edge+key), []string{`W1211 Cluster "a": spec.uid is no uid of a cluster`}},
+		{"without a uid", clusterYAML("a", edge+key), []string{`W1211 Cluster "a": spec.uid is not a uid of a cluster`}},
 		{"without a key", clusterYAML("a", edge+"  uid: u\n"), []string{`W1211 Cluster "a": it has no spec.publicKey, and reports are expected of it`}},
-		{"with something else for a key", clusterYAML("a", edge+"  uid: u\n  publicKey: hello\n"), []string{`W1211 Cluster "a": spec.publicKey is no key in PEM`}},
-		{"with a key of another kind", clusterYAML("a", edge+"  uid: u\n"+keyYAML(publicPEM(t, ec.Public()))), []string{`W1211 Cluster "a": spec.publicKey is no public Ed25519 key`}},
+		{"with something else for a key", clusterYAML("a", edge+"  uid: u\n  publicKey: hello\n"), []string{`W1211 Cluster "a": spec.publicKey is not a key in PEM`}},
+		{"with a key of another kind", clusterYAML("a", edge+"  uid: u\n"+keyYAML(publicPEM(t, ec.Public()))), []string{`W1211 Cluster "a": spec.publicKey is not a public Ed25519 key`}},
 		{"that reports now and then", clusterYAML("a", edge+"  uid: u\n  reporting: expcted\n"+key), []string{`W1211 Cluster "a": spec.reporting is neither expected nor none (did you mean "expected"?)`}},
 		{"with a field too many", clusterYAML("a", edge+"  uid: u\n  color: red\n"+key), []string{`W1007 unknown field spec.color`}},
 	} {

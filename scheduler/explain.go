@@ -220,7 +220,7 @@ func suggest(name string, known []string, kind string) string {
 	case len(parts) > 0 && len(parts) <= maxSuggestions:
 		return "did you mean " + strings.Join(parts, ", ") + "?"
 	case len(known) <= maxSuggestions:
-		return "there are " + strings.Join(known, ", ")
+		return "known: " + strings.Join(known, ", ")
 	}
 	return ""
 }

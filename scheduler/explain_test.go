@@ -161,13 +161,13 @@ func TestEveryKindOfTermIsExplained(t *testing.T) {
 func TestWhatDoesNotExistIsNamedWithASuggestion(t *testing.T) {
 	e := exampleExplainer(t, "dev")
 	for name, c := range map[string]struct{ clusterType, target, says string }{
-		"a type and a target, misspelt":    {"shpo", "till-tset", "environment \"dev\" has no cluster type \"shpo\" (did you mean \"shop\"?)\nenvironment \"dev\" has no deployment target \"till-tset\" (did you mean \"till-test\"?)"},
-		"a target by the end of its name":  {"shop", "test", `environment "dev" has no deployment target "test" (did you mean menu-test, till-test?)`},
-		"a target by its workload":         {"shop", "profiles", `environment "dev" has no deployment target "profiles" (did you mean profiles-load?)`},
-		"nothing like it":                  {"shop", "zzzzzzzz", `environment "dev" has no deployment target "zzzzzzzz" (there are menu-test, profiles-load, till-test)`},
-		"a target of another environment":  {"shop", "till-live", `storefront/workloads.yaml:16: deployment target "till-live" is for environment "prod", not for "dev"`},
-		"a type of another environment":    {"factory", "till-test", `environment "dev" has no cluster type "factory" (there are machine, roastery, shop, warehouse)`},
-		"nothing at all, which is no name": {"", "till-test", `environment "dev" has no cluster type "" (there are machine, roastery, shop, warehouse)`},
+		"a type and a target, misspelt":       {"shpo", "till-tset", "environment \"dev\" has no cluster type \"shpo\" (did you mean \"shop\"?)\nenvironment \"dev\" has no deployment target \"till-tset\" (did you mean \"till-test\"?)"},
+		"a target by the end of its name":     {"shop", "test", `environment "dev" has no deployment target "test" (did you mean menu-test, till-test?)`},
+		"a target by its workload":            {"shop", "profiles", `environment "dev" has no deployment target "profiles" (did you mean profiles-load?)`},
+		"nothing like it":                     {"shop", "zzzzzzzz", `environment "dev" has no deployment target "zzzzzzzz" (known: menu-test, profiles-load, till-test)`},
+		"a target of another environment":     {"shop", "till-live", `storefront/workloads.yaml:16: deployment target "till-live" is for environment "prod", not for "dev"`},
+		"a type of another environment":       {"factory", "till-test", `environment "dev" has no cluster type "factory" (known: machine, roastery, shop, warehouse)`},
+		"nothing at all, which is not a name": {"", "till-test", `environment "dev" has no cluster type "" (known: machine, roastery, shop, warehouse)`},
 	} {
 		t.Run(name, func(t *testing.T) {
 			_, err := e.Pair(context.Background(), c.clusterType, c.target)

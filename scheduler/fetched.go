@@ -40,7 +40,7 @@ func checkFetched(ct *clusterType, t *target, adapter string) error {
 		switch {
 		case hasDigest || d != "":
 			if err := digest.Digest(d).Validate(); err != nil {
-				return wrong("write sha256: and 64 hexadecimal digits", "manifests: %q is no digest", d)
+				return wrong("write sha256: and 64 hexadecimal digits", "manifests: %q is not a digest", d)
 			}
 		case ct.Metadata.Annotations[PinAnnotation].Value != PinCommit:
 			return wrong("add digest: sha256:…, or "+PinAnnotation+": "+PinCommit+" to the ClusterType",

@@ -193,11 +193,11 @@ func TestLintLooksAtAnnotationsAndDependencies(t *testing.T) {
 	}{
 		"sound ones": {oneTarget + secondApp("b", `wherry.dev/depends-on: "app, c/t1", t1.wherry.dev/wave: "2", wherry.dev/drift: report`) + secondApp("c", `wherry.dev/wave: "1"`), nil},
 		"values that are none": {secondApp("b", `wherry.dev/drift: ignore`) + secondApp("c", `wherry.dev/wave: first`) + secondApp("d", `t1.wherry.dev/on-remove: ""`), []string{
-			`app.yaml:4 E1305 edge/b-t1: annotation wherry.dev/drift: there is no "ignore" (there are correct, report)`,
-			`app.yaml:14 E1305 edge/c-t1: annotation wherry.dev/wave: "first" is no whole number (write one such as 0, 1 or -1)`,
-			`app.yaml:24 E1305 edge/d-t1: annotation t1.wherry.dev/on-remove: there is no "" (there are delete, orphan)`,
+			`app.yaml:4 E1305 edge/b-t1: annotation wherry.dev/drift: unknown value "ignore" (known: correct, report)`,
+			`app.yaml:14 E1305 edge/c-t1: annotation wherry.dev/wave: "first" is not a whole number (write one such as 0, 1 or -1)`,
+			`app.yaml:24 E1305 edge/d-t1: annotation t1.wherry.dev/on-remove: unknown value "" (known: delete, orphan)`,
 		}},
-		"an adapter that is none":    {secondApp("b", `wherry.dev/adapter: fluxx`), []string{`app.yaml:4 E1305 edge/b-t1: annotation wherry.dev/adapter: there is no adapter "fluxx" (did you mean "flux"?)`}},
+		"an adapter that is none":    {secondApp("b", `wherry.dev/adapter: fluxx`), []string{`app.yaml:4 E1305 edge/b-t1: annotation wherry.dev/adapter: unknown adapter "fluxx" (did you mean "flux"?)`}},
 		"an annotation nobody reads": {secondApp("b", `wherry.dev/wav: "1"`), []string{`app.yaml:4 W1304 Workload "b": unknown annotation wherry.dev/wav (did you mean "wave"?)`}},
 		"a target that is not there": {secondApp("b", `t2.wherry.dev/wave: "1"`), []string{`app.yaml:4 W1107 Workload "b": annotation t2.wherry.dev/wave is for a deployment target "t2", which there is not (did you mean "t1"?)`}},
 		"one that cannot be read":    {oneTarget + secondApp("b", `wherry.dev/depends-on: "app,"`), []string{`app.yaml:13 E1501 edge/b-t1: annotation wherry.dev/depends-on: "" names no workload`}},
@@ -229,7 +229,7 @@ func TestLintLooksAtWhatIsRendered(t *testing.T) {
 	}{
 		"nothing at all":         {sound, "", nil},
 		"an empty document":      {sound, "---\n    ", nil},
-		"no YAML":                {sound, "a: b: c", []string{`p.yaml:1 E1602 edge/app-t1 and 1 more: reconciler.yaml: what is rendered is no YAML: mapping values are not allowed in this context`}},
+		"no YAML":                {sound, "a: b: c", []string{`p.yaml:1 E1602 edge/app-t1 and 1 more: reconciler.yaml: what is rendered is not YAML: mapping values are not allowed in this context`}},
 		"no kind":                {sound, "apiVersion: v1", []string{`p.yaml:1 E1603 edge/app-t1 and 1 more: reconciler.yaml, document 1: no kind`}},
 		"no name":                {sound, "apiVersion: v1\nkind: Service\nmetadata: {generateName: x-}", []string{`p.yaml:1 E1603 edge/app-t1 and 1 more: reconciler.yaml, document 1: no metadata.name`}},
 		"a list":                 {sound, "[a]", []string{`p.yaml:1 E1603 edge/app-t1 and 1 more: reconciler.yaml, document 1: a list, where a Kubernetes object belongs`}},
@@ -266,7 +266,7 @@ func TestLintFindsHealthConditionsAboutNothing(t *testing.T) {
 			`app.yaml:4 E1608 edge/app-t1: annotation wherry.dev/health: Deploymnet: .status.readyReplicas == 1: nothing that is rendered is it (did you mean "Deployment"?)`,
 		},
 		"GitRepo: .status.readyClusters == 1": {
-			`app.yaml:4 E1608 edge/app-t1: annotation wherry.dev/health: GitRepo: .status.readyClusters == 1: nothing that is rendered is it (there are ConfigMap, Deployment, Namespace)`,
+			`app.yaml:4 E1608 edge/app-t1: annotation wherry.dev/health: GitRepo: .status.readyClusters == 1: nothing that is rendered is it (known: ConfigMap, Deployment, Namespace)`,
 		},
 		"Deployment/web: .status.readyReplicas == 1": {
 			`app.yaml:4 E1608 edge/app-t1: annotation wherry.dev/health: Deployment/web: .status.readyReplicas == 1: nothing that is rendered is it (leave the name out, and it is about every Deployment)`,

@@ -27,7 +27,7 @@ func (r *renderedFiles) health() {
 			continue
 		}
 		a, _ := annotationFor(r.ct, r.target(r.assignment.Name), "health")
-		hint := cmp.Or(finding.DidYouMean(c.Kind, kinds), "there are "+strings.Join(kinds, ", "))
+		hint := cmp.Or(finding.DidYouMean(c.Kind, kinds), "known: "+strings.Join(kinds, ", "))
 		if slices.Contains(kinds, c.Kind) {
 			hint = "leave the name out, and it is about every " + c.Kind
 		}

@@ -88,7 +88,7 @@ func (r *renderedFiles) file(f File) {
 		r.place = fmt.Sprintf("%s, document %d", f.Path, number)
 		if err != nil {
 			r.place = f.Path
-			r.say(finding.CodeRenderedSyntax, "", "", "what is rendered is no YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
+			r.say(finding.CodeRenderedSyntax, "", "", "what is rendered is not YAML: %s", strings.TrimPrefix(err.Error(), "yaml: "))
 			return
 		}
 		if len(n.Content) == 1 && slices.Contains(objectAdapters, r.assignment.Adapter) {

@@ -17,7 +17,7 @@ import (
 func TestMistakesAreReportedWithTheirPlace(t *testing.T) {
 	const api = "apiVersion: scheduler.kalypso.io/v1alpha1\n"
 	for name, c := range map[string]struct{ file, says string }{
-		"a file that is no YAML":            {"kind: [", "a.yaml:1: did not find expected node content"},
+		"a file that is not YAML":           {"kind: [", "a.yaml:1: did not find expected node content"},
 		"a tab":                             {"a: b\n\tc: d\n", "a.yaml:2: found a tab character that violates indentation"},
 		"a label that is a boolean":         {api + "kind: ClusterType\nmetadata:\n  name: x\n  labels: {edge: true}\n", `a.yaml:5: metadata.labels.edge must be a string, and true is a boolean (write it in quotes: "true")`},
 		"a label that YAML 1.1 calls so":    {api + "kind: ClusterType\nmetadata:\n  name: x\n  labels: {edge: yes}\n", `a.yaml:5: metadata.labels.edge must be a string, and yes is a boolean (write it in quotes: "yes")`},

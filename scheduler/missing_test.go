@@ -140,5 +140,5 @@ func TestManyAssignmentsThatLackOneKeyAreOneWarning(t *testing.T) {
 func TestTheAnnotationOfATemplateIsChecked(t *testing.T) {
 	result := renderMissing(t, "x", "kalipso", "", Options{})
 	require.Len(t, result.Warnings, 1)
-	require.Equal(t, `platform.yaml:3: annotation wherry.dev/missing-keys: there is no "kalipso" (the only value is kalypso)`, result.Warnings[0].String())
+	require.Equal(t, `platform.yaml:3: annotation wherry.dev/missing-keys: unknown value "kalipso" (known: kalypso)`, result.Warnings[0].String())
 }

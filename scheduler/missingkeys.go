@@ -20,7 +20,7 @@ func (t *templateObject) checkMissingKeys() []finding.Finding {
 	if !ok || t.permitsMissing() {
 		return nil
 	}
-	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{template.MissingKeysKalypso}), "annotation %s: there is no %q", template.MissingKeysAnnotation, v.Value)}
+	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{template.MissingKeysKalypso}), "annotation %s: unknown value %q", template.MissingKeysAnnotation, v.Value)}
 }
 
 // missingKeysOf is why an assignment fails that prints keys which are not there.

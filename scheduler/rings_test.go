@@ -30,7 +30,7 @@ func TestRings(t *testing.T) {
 		},
 		"a field that nobody knows": {files: []string{policy("{name: dev, ring: [a]}")}, warning: "unknown field spec.environments[0].ring"},
 		"a ring twice":              {files: []string{policy("{name: dev, rings: [a, b, a]}")}, err: `ring "a" is named twice`},
-		"a ring that is no tag":     {files: []string{policy("{name: dev, rings: [a b]}")}, err: `a ring cannot be called "a b"`},
+		"a ring that is not a tag":  {files: []string{policy("{name: dev, rings: [a b]}")}, err: `a ring cannot be called "a b"`},
 		"too long":                  {files: []string{policy("{name: dev, rings: [" + strings.Repeat("a", 63) + ", " + strings.Repeat("b", 63) + ", " + strings.Repeat("c", 63) + ", " + strings.Repeat("d", 63) + "]}")}, err: "at most 256 are allowed"},
 		"no environment":            {files: []string{policy("{rings: [a]}")}, err: "has no name"},
 		"twice": {

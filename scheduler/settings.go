@@ -112,7 +112,7 @@ func settings(ct *clusterType, t *target) (s Settings, err error) {
 	if a, ok := annotationFor(ct, t, "wave"); ok {
 		wave, err := strconv.ParseInt(a.value, 10, 32)
 		if err != nil {
-			return s, a.mistake("write one such as 0, 1 or -1", "%q is no whole number", a.value)
+			return s, a.mistake("write one such as 0, 1 or -1", "%q is not a whole number", a.value)
 		}
 		s.Wave = int(wave)
 	}
@@ -127,7 +127,7 @@ func choose(ct *clusterType, t *target, name string) (string, error) {
 	}
 	switch allowed := choices[name]; {
 	case !slices.Contains(allowed, a.value):
-		return "", a.mistake(hintOf(a.value, allowed), "there is no %q", a.value)
+		return "", a.mistake(hintOf(a.value, allowed), "unknown value %q", a.value)
 	case a.value == "embedded": // to publish it as if it were would leave a site without its manifests
 		return "", a.mistake("leave it out: the engine fetches the manifests itself", "bundles cannot carry the manifests yet")
 	case a.value == allowed[0]:
@@ -151,7 +151,7 @@ func checkPin(ct *clusterType) error {
 	if !ok || v.Value == PinCommit {
 		return nil
 	}
-	return finding.Errorf("", ct.position(v.line), hintOf(v.Value, []string{PinCommit}), "annotation %s: there is no %q", PinAnnotation, v.Value)
+	return finding.Errorf("", ct.position(v.line), hintOf(v.Value, []string{PinCommit}), "annotation %s: unknown value %q", PinAnnotation, v.Value)
 }
 
 // hintOf is a hint for a value that is none of those allowed.
@@ -160,9 +160,9 @@ func hintOf(value string, allowed []string) string {
 		return hint
 	}
 	if len(allowed) == 1 {
-		return "the only value is " + allowed[0]
+		return "known: " + allowed[0]
 	}
-	return "there are " + strings.Join(allowed, ", ")
+	return "known: " + strings.Join(allowed, ", ")
 }
 
 // healthConditions reads one condition to a line; see package health.

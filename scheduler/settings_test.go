@@ -69,13 +69,13 @@ func TestAnnotationsAskSomethingOfTheAgent(t *testing.T) {
 
 func TestAnnotationsWithMistakesFailTheAssignmentsTheyAreFor(t *testing.T) {
 	for annotation, want := range map[string]string{
-		"wherry.dev/drift: repair":                                     `annotation wherry.dev/drift: there is no "repair" (there are correct, report)`,
-		"t1.wherry.dev/on-failure: stop":                               `annotation t1.wherry.dev/on-failure: there is no "stop" (there are rollback, hold)`,
-		"wherry.dev/on-remove: keep":                                   `annotation wherry.dev/on-remove: there is no "keep" (there are delete, orphan)`,
+		"wherry.dev/drift: repair":                                     `annotation wherry.dev/drift: unknown value "repair" (known: correct, report)`,
+		"t1.wherry.dev/on-failure: stop":                               `annotation t1.wherry.dev/on-failure: unknown value "stop" (known: rollback, hold)`,
+		"wherry.dev/on-remove: keep":                                   `annotation wherry.dev/on-remove: unknown value "keep" (known: delete, orphan)`,
 		"wherry.dev/delivery: embedded":                                `annotation wherry.dev/delivery: bundles cannot carry the manifests yet (leave it out: the engine fetches the manifests itself)`,
-		"wherry.dev/wave: first":                                       `annotation wherry.dev/wave: "first" is no whole number (write one such as 0, 1 or -1)`,
-		"wherry.dev/health: Running":                                   `annotation wherry.dev/health: "Running" is no condition (write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line)`,
-		`wherry.dev/restart-on-config: "yes"`:                          `annotation wherry.dev/restart-on-config: there is no "yes" (there are false, true)`,
+		"wherry.dev/wave: first":                                       `annotation wherry.dev/wave: "first" is not a whole number (write one such as 0, 1 or -1)`,
+		"wherry.dev/health: Running":                                   `annotation wherry.dev/health: "Running" is not a condition (write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line)`,
+		`wherry.dev/restart-on-config: "yes"`:                          `annotation wherry.dev/restart-on-config: unknown value "yes" (known: false, true)`,
 		`wherry.dev/health: "gitrepo: .status.phase == x"`:             `annotation wherry.dev/health: "gitrepo: .status.phase == x" does not begin with a path`,
 		`wherry.dev/health: "status == x"`:                             `annotation wherry.dev/health: "status == x" does not begin with a path (write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line)`,
 		`wherry.dev/health: ".status[ == x"`:                           `annotation wherry.dev/health: JSONPath .status[: `,
@@ -92,7 +92,7 @@ func TestAnnotationsWithMistakesFailTheAssignmentsTheyAreFor(t *testing.T) {
 			require.Contains(t, got, want)
 		})
 	}
-	require.Equal(t, `platform.yaml:25: annotation wherry.dev/pin: there is no "tag" (the only value is commit)`,
+	require.Equal(t, `platform.yaml:25: annotation wherry.dev/pin: unknown value "tag" (known: commit)`,
 		failure(t, render(t, annotate(basics, "edge", "wherry.dev/pin: tag"), oneTarget)))
 }
 

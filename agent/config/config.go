@@ -147,7 +147,7 @@ func read(known []Setting, sources Sources) (*Config, error) {
 		values, origin := s.given(sources, file)
 		for _, v := range values {
 			if err := s.set(c, v); err != nil {
-				problems = append(problems, fmt.Errorf("%s: %w: allowed is %s", s.names(origin), err, s.Allowed))
+				problems = append(problems, fmt.Errorf("%s: %w", s.names(origin), s.refusal(v, err)))
 			}
 		}
 	}
@@ -192,7 +192,7 @@ func (c *Config) Missing(field string) error {
 	file := cmp.Or(c.File, "the file that --config names")
 	for _, s := range Settings() {
 		if s.Field == field {
-			err := invalidf("%s is not set: give --%s, %s or the field %s of %s: allowed is %s", field, s.Flag, s.Variable(), s.Field, file, s.Allowed)
+			err := invalidf("%s is not set: give --%s, %s or the field %s of %s (expected: %s)", field, s.Flag, s.Variable(), s.Field, file, s.Allowed)
 			if field == "keys" {
 				return invalid(err, "a platform with a trust document takes --trust in place of --key")
 			}

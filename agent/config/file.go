@@ -67,7 +67,7 @@ func (f configFile) read(n *yaml.Node, prefix string, fields map[string]Setting)
 		case known:
 			texts, err := textsOf(value, s)
 			if err != nil {
-				problems = append(problems, fmt.Errorf("%s:%d: %s (also --%s, %s): %w: allowed is %s", f.path, value.Line, field, s.Flag, s.Variable(), err, s.Allowed))
+				problems = append(problems, fmt.Errorf("%s:%d: %s (also --%s, %s): %w", f.path, value.Line, field, s.Flag, s.Variable(), s.refusal(value.Value, err)))
 			}
 			f.values[field] = fileValue{texts, key.Line}
 		case hasBelow(fields, field):
@@ -107,7 +107,7 @@ func textsOf(n *yaml.Node, s Setting) ([]string, error) {
 		}
 		return texts, nil
 	}
-	return nil, errors.New("it is no plain value")
+	return nil, errors.New("it is not a plain value")
 }
 
 // textOf returns an item of a list: a scalar, or the values of a mapping's fields in their order.
@@ -161,7 +161,7 @@ func meant(field, prefix string, fields map[string]Setting) string {
 		return fmt.Sprintf(": did you mean %s?", best)
 	}
 	if beside := siblings(prefix, known); len(beside) <= maxFieldsListed {
-		return ": allowed are " + strings.Join(beside, ", ")
+		return " (known: " + strings.Join(beside, ", ") + ")"
 	}
 	return ""
 }

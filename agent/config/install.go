@@ -67,13 +67,13 @@ func ReadInstalled(ctx context.Context, flag func(name string) (values []string,
 	given := func(name string) bool { _, given := flag(name); return given }
 	switch {
 	case !given("registry"):
-		return nil, invalidf("--registry is not set: allowed is oci://HOST/PREFIX")
+		return nil, invalidf("--registry is not set (expected: oci://HOST/PREFIX)")
 	case c.Registry.Location.Dir != "":
 		return nil, invalidf("--registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.Registry.Location)
 	case c.Reports.Registry.Dir != "":
 		return nil, invalidf("--report-registry: %s is a folder of this machine: an agent in a cluster needs oci://HOST/PREFIX", c.Reports.Registry)
 	case c.Passes.Veto.File != "" && !mountable(c.Passes.Veto.File):
-		return nil, invalidf("--veto-file %q: allowed is the absolute path of a file in a folder of the node, such as /run/plc/busy", c.Passes.Veto.File)
+		return nil, invalidf("--veto-file %q is not the absolute path of a file in a folder of the node, such as /run/plc/busy", c.Passes.Veto.File)
 	case c.Cluster.Environment == "":
 		return nil, invalidf("--environment is not set")
 	case c.Cluster.Type == "":

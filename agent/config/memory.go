@@ -24,11 +24,11 @@ func setMemory(c *Config, s string) error {
 	switch {
 	case s == NoMemory:
 	case !ok:
-		return fmt.Errorf("%q is no pair", s)
+		return fmt.Errorf("%q is not a pair", s)
 	case len(validation.IsDNS1123Label(namespace)) > 0:
-		return fmt.Errorf("%q is no namespace", namespace)
+		return fmt.Errorf("%q is not a namespace", namespace)
 	case len(validation.IsDNS1123Subdomain(name)) > 0:
-		return fmt.Errorf("%q is no name of an object", name)
+		return fmt.Errorf("%q is not a name of an object", name)
 	}
 	c.Memory = s
 	return nil

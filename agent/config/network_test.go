@@ -71,24 +71,24 @@ func TestWhereTheAgentsCredentialsMayGo(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, []string{"a", "b:1"}, c.Registry.AuthHosts, "flags override the file")
 	_, err = configured(t, "authHosts: https://auth.corp.internal/token")
-	require.ErrorContains(t, err, `authHosts (also --auth-host, WHERRY_AUTH_HOST): "https://auth.corp.internal/token" is no HOST or HOST:PORT: allowed is HOST or HOST:PORT, such as auth.example.com`)
+	require.ErrorContains(t, err, `authHosts (also --auth-host, WHERRY_AUTH_HOST): "https://auth.corp.internal/token" is not HOST or HOST:PORT (expected: HOST or HOST:PORT, such as auth.example.com)`)
 }
 
 func TestSettingsOfTheNetworkThatAreNone(t *testing.T) {
 	for args, want := range map[[2]string]string{
-		{"--max-bandwidth", "fast"}:          `"fast" is no size: allowed is bytes a second of at least 1KiB, such as 64KiB or 1MiB`,
+		{"--max-bandwidth", "fast"}:          `"fast" is not a size (expected: bytes a second of at least 1KiB, such as 64KiB or 1MiB)`,
 		{"--max-bandwidth", "1000"}:          "too little",
-		{"--max-bandwidth", "1GiB"}:          "no size",
-		{"--transfer-window", "1-5"}:         "allowed is HH:MM-HH:MM",
+		{"--max-bandwidth", "1GiB"}:          "not a size",
+		{"--transfer-window", "1-5"}:         "(expected: HH:MM-HH:MM",
 		{"--transfer-window", "01:00"}:       "does not have that form",
 		{"--transfer-window", "24:30-1:00"}:  "does not have that form",
-		{"--transfer-window", "01:00-01:00"}: "no time at all",
+		{"--transfer-window", "01:00-01:00"}: "opens and closes at the same time",
 	} {
 		_, err := configured(t, "", args[0], args[1])
 		require.ErrorContains(t, err, want)
 	}
 	for args, want := range map[[2]string]string{
-		{"--proxy", "user:secret@proxy"}:     "the proxy is no URL",
+		{"--proxy", "user:secret@proxy"}:     "the proxy is not a URL",
 		{"--tls-ca", "/nowhere.pem"}:         "/nowhere.pem",
 		{"--tls-cert", "cert.pem"}:           "takes two files",
 		{"--credentials", "/nowhere.json"}:   "--credentials: open /nowhere.json",

@@ -21,7 +21,7 @@ import (
 // WHERRY_<FLAG>.
 type Setting struct {
 	Field, Flag string
-	// Allowed completes the sentence "allowed is …".
+	// Allowed names the values that are taken, for messages: "expected: …".
 	Allowed string
 	// Usage is the flag's. A word in backquotes names its value.
 	Usage string
@@ -38,6 +38,17 @@ type Setting struct {
 	parts     []string
 	path      bool // it is relative to the file in which it stands
 	set       func(*Config, string) error
+}
+
+// errUnknown is the error of a value that is not one of the setting's Values.
+var errUnknown = errors.New("unknown value")
+
+// refusal completes the error of a value that the setting does not take.
+func (s Setting) refusal(value string, err error) error {
+	if errors.Is(err, errUnknown) {
+		return fmt.Errorf("unknown %s %q (known: %s)", strings.ReplaceAll(s.Flag, "-", " "), value, strings.Join(s.Values, ", "))
+	}
+	return fmt.Errorf("%w (expected: %s)", err, s.Allowed)
 }
 
 // Variable returns the name of the environment variable.
@@ -149,7 +160,7 @@ func name(field func(*Config) *string) func(*Config, string) error {
 func oneOf(field func(*Config) *string, values ...string) func(*Config, string) error {
 	return func(c *Config, s string) error {
 		if !slices.Contains(values, s) {
-			return fmt.Errorf("%q is none of them", s)
+			return errUnknown
 		}
 		*field(c) = s
 		return nil
@@ -182,7 +193,7 @@ func setReports(c *Config, s string) (err error) {
 
 func setAckMode(c *Config, s string) error {
 	if !slices.Contains(ackModes, s) {
-		return fmt.Errorf("%q is none of them", s)
+		return errUnknown
 	}
 	c.Reports.AckStored = s == "stored"
 	return nil
@@ -213,7 +224,7 @@ var units = map[string]int64{"": 1, "B": 1, "kB": 1000, "MB": 1000 * 1000, "KiB"
 func setBandwidth(c *Config, s string) error {
 	m := sizePattern.FindStringSubmatch(strings.TrimSuffix(s, "/s"))
 	if m == nil {
-		return fmt.Errorf("%q is no size", s)
+		return fmt.Errorf("%q is not a size", s)
 	}
 	n, err := strconv.ParseInt(m[1], 10, 64)
 	if c.Registry.Network.MaxBandwidth = n * units[m[2]]; err == nil && c.Registry.Network.MaxBandwidth < 1<<10 {
@@ -233,7 +244,7 @@ func setWindow(c *Config, s string) error {
 		times[i] = time.Duration(t.Hour())*time.Hour + time.Duration(t.Minute())*time.Minute
 	}
 	if times[0] == times[1] {
-		return fmt.Errorf("%q is no time at all, or all of it", s)
+		return fmt.Errorf("%q opens and closes at the same time", s)
 	}
 	c.Registry.Window = agent.Window{Opens: times[0], Closes: times[1]}
 	return nil
@@ -284,7 +295,7 @@ func setZarfKey(c *Config, s string) error {
 func setLabel(c *Config, s string) error {
 	k, v, ok := strings.Cut(s, "=")
 	if !ok || k == "" {
-		return fmt.Errorf("%q is no pair", s)
+		return fmt.Errorf("%q is not a pair", s)
 	}
 	if c.Cluster.Labels == nil {
 		c.Cluster.Labels = map[string]string{}
@@ -305,7 +316,7 @@ func setListen(c *Config, s string) error {
 func setHub(c *Config, s string) error {
 	u, err := url.Parse(s)
 	if err != nil || u.Host == "" || u.Scheme != "http" && u.Scheme != "https" {
-		return fmt.Errorf("%q is no such URL", s)
+		return fmt.Errorf("%q is not such a URL", s)
 	}
 	c.Reports.Hub = strings.TrimSuffix(s, "/")
 	return nil

@@ -161,7 +161,7 @@ func (c *Store) readList(root *os.Root) ([]bundle.Assignment, digest.Digest, err
 	switch info, err := root.Stat(bundle.AssignmentsPath); {
 	case err != nil: // reading it says so
 	case !info.Mode().IsRegular():
-		return nil, "", &bundle.Refusal{Reason: bundle.BadContent, Message: bundle.AssignmentsPath + " is no file"}
+		return nil, "", &bundle.Refusal{Reason: bundle.BadContent, Message: bundle.AssignmentsPath + " is not a file"}
 	case info.Size() > bundle.MaxListBytes:
 		return nil, "", &bundle.Refusal{Reason: bundle.TooLarge, Message: fmt.Sprintf("%s has %d bytes, at most %d are allowed", bundle.AssignmentsPath, info.Size(), bundle.MaxListBytes)}
 	}

@@ -55,11 +55,11 @@ func Parse(line string) (c Condition, err error) {
 	}
 	i := strings.LastIndex(text, " == ") // a filter inside of the path may hold one too
 	if i < 0 {
-		return c, fmt.Errorf("%q is no condition", line)
+		return c, fmt.Errorf("%q is not a condition", line)
 	}
 	c.Path, c.Value = strings.TrimSpace(text[:i]), unquote(strings.TrimSpace(text[i+len(" == "):]))
 	if strings.HasPrefix(c.Path, "{") != strings.HasSuffix(c.Path, "}") || c.Value == "" {
-		return c, fmt.Errorf("%q is no condition", line)
+		return c, fmt.Errorf("%q is not a condition", line)
 	}
 	c.Path = strings.TrimSuffix(strings.TrimPrefix(c.Path, "{"), "}")
 	if !strings.HasPrefix(c.Path, ".") && !strings.HasPrefix(c.Path, "$") {

@@ -25,10 +25,10 @@ func TestParseReadsWhatStringWrites(t *testing.T) {
 		require.Equal(t, got, again, line)
 	}
 	for line, want := range map[string]string{
-		"Running":               "is no condition",
-		".a == ":                "is no condition",
-		`.a == ""`:              "is no condition",
-		"{.a == b":              "is no condition",
+		"Running":               "is not a condition",
+		".a == ":                "is not a condition",
+		`.a == ""`:              "is not a condition",
+		"{.a == b":              "is not a condition",
 		"a == b":                "does not begin with a path",
 		"gitrepo: .a == b":      "does not begin with a path",
 		"GitRepo/: .a == b":     "does not begin with a path",

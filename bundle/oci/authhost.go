@@ -16,7 +16,7 @@ import (
 )
 
 // ErrAuthHost means that an entry of Options.AuthHosts is none.
-var ErrAuthHost = errors.New("no HOST or HOST:PORT")
+var ErrAuthHost = errors.New("not HOST or HOST:PORT")
 
 // WithheldError means that credentials for a registry were not sent to a host that the registry names, because nothing
 // says that they may go there. It wraps ErrUnauthorized.
@@ -70,7 +70,7 @@ func hostOfURL(u *url.URL) (authHost, error) {
 	if strings.ContainsFunc(h.name, func(r rune) bool { return r >= 0x80 }) { // as net/http does
 		ascii, err := idna.Lookup.ToASCII(h.name)
 		if err != nil {
-			return authHost{}, fmt.Errorf("%q is no host name", u.Host)
+			return authHost{}, fmt.Errorf("%q is not a host name", u.Host)
 		}
 		h.name = ascii
 	}

@@ -39,7 +39,7 @@ func readAuthRecord(file string) (r authRecord, err error) {
 		return r, nil
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", file)
+		err = fmt.Errorf("%s is not a regular file", file)
 	}
 	if err != nil {
 		return r, err

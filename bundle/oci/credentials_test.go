@@ -49,7 +49,7 @@ func TestCredentialsOfPullSecrets(t *testing.T) {
 		"the name itself goes before":           {`{"auths":{"*.example.com":` + named("any") + `,"edge.example.com":` + named("edge") + `}}`, "edge.example.com", "edge"},
 		"the longer name goes before":           {`{"auths":{"*.example.com":` + named("any") + `,"ed*.example.com":` + named("ed") + `}}`, "edge.example.com", "ed"},
 		"docker's own, in the older form":       {`{"https://index.docker.io/v1/":` + named("docker") + `}`, "registry-1.docker.io", "docker"},
-		"a name that is no pattern":             {`{"auths":{"[.example.com":` + named("any") + `}}`, "edge.example.com", ""},
+		"a name that is not a pattern":          {`{"auths":{"[.example.com":` + named("any") + `}}`, "edge.example.com", ""},
 		"none":                                  {`{}`, "edge.example.com", ""},
 	} {
 		t.Run(name, func(t *testing.T) {

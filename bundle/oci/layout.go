@@ -270,7 +270,7 @@ func regular(root *os.Root, name string) (fs.FileInfo, error) {
 		return nil, fmt.Errorf("%s: %w", strings.TrimPrefix(name, ocispec.ImageBlobsDir+"/"), errdef.ErrNotFound)
 	}
 	if err == nil && !info.Mode().IsRegular() {
-		err = fmt.Errorf("%s is no regular file", name)
+		err = fmt.Errorf("%s is not a regular file", name)
 	}
 	return info, err
 }

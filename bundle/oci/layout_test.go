@@ -306,7 +306,7 @@ func TestHostileMediaLeadNowhere(t *testing.T) {
 
 	require.NoError(t, syscall.Mkfifo(path, 0o600))
 	_, err = repo.Fetch(t.Context(), blob.Descriptor)
-	require.ErrorContains(t, err, "no regular file")
+	require.ErrorContains(t, err, "not a regular file")
 
 	index := ocispec.Index{Manifests: []ocispec.Descriptor{{
 		Digest: "../../../etc/passwd", Annotations: map[string]string{ocispec.AnnotationRefName: "a/latest"},

@@ -58,7 +58,7 @@ func CheckHost(host string) error {
 		return fmt.Errorf("credentials do not belong into a location: use wherry login")
 	}
 	if err := (registry.Reference{Registry: host}).ValidateRegistry(); err != nil {
-		return fmt.Errorf("%q is no registry host", host)
+		return fmt.Errorf("%q is not a registry host", host)
 	}
 	return nil
 }
@@ -78,9 +78,9 @@ func CheckName(name string) error {
 		switch {
 		case component.MatchString(c):
 		case component.MatchString(strings.ToLower(c)):
-			return fmt.Errorf("%q is no repository name: registries allow lower case only", name)
+			return fmt.Errorf("%q is not a repository name: registries allow lower case only", name)
 		default:
-			return fmt.Errorf("%q is no repository name: each part is lower-case letters and digits, joined by single '.', '_' or by '-'", name)
+			return fmt.Errorf("%q is not a repository name: each part is lower-case letters and digits, joined by single '.', '_' or by '-'", name)
 		}
 	}
 	return nil
@@ -89,7 +89,7 @@ func CheckName(name string) error {
 // CheckTag says what is wrong with tag.
 func CheckTag(tag string) error {
 	if !tagName.MatchString(tag) {
-		return fmt.Errorf("%q is no tag: up to 128 letters, digits, '.', '_' and '-'", tag)
+		return fmt.Errorf("%q is not a tag: up to 128 letters, digits, '.', '_' and '-'", tag)
 	}
 	return nil
 }

@@ -38,12 +38,12 @@ func TestParseSaysWhatIsWrong(t *testing.T) {
 		{"no scheme", "registry.plant-7/edge", "write oci://HOST/PREFIX"},
 		{"another scheme", "https://registry.plant-7/edge", "write oci://HOST/PREFIX"},
 		{"no host", "oci:///edge", "no registry host"},
-		{"a space in the host", "oci://reg istry/edge", "is no registry host"},
+		{"a space in the host", "oci://reg istry/edge", "is not a registry host"},
 		{"credentials", "oci://me:secret@registry/edge", "use wherry login"},
 		{"a prefix in upper case", "oci://registry/Edge", "lower case only"},
-		{"a tag", "oci://registry/edge:latest", "is no repository name"},
-		{"an empty part", "oci://registry/a//b", "is no repository name"},
-		{"dots", "oci://registry/../b", "is no repository name"},
+		{"a tag", "oci://registry/edge:latest", "is not a repository name"},
+		{"an empty part", "oci://registry/a//b", "is not a repository name"},
+		{"dots", "oci://registry/../b", "is not a repository name"},
 		{"no folder", "oci-layout:", "names no folder"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
@@ -93,8 +93,8 @@ func TestParseReferenceSaysWhatIsWrong(t *testing.T) {
 		{"a layout alone", "oci-layout:out", "names no repository"},
 		{"a layout's folder", "oci-layout:/srv/out", "names no repository"},
 		{"a short digest", "oci://registry/edge/bundles/dev/drone@sha256:12", "invalid checksum digest length"},
-		{"a tag with a slash", "oci://registry/edge:a/b", "is no repository name"},
-		{"a tag with a plus", "oci://registry/edge/x:a+b", "is no tag"},
+		{"a tag with a slash", "oci://registry/edge:a/b", "is not a repository name"},
+		{"a tag with a plus", "oci://registry/edge/x:a+b", "is not a tag"},
 		{"a file", "site.tar", "write oci://HOST/PREFIX"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

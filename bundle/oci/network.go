@@ -57,7 +57,7 @@ func NewHTTPClient(n Network) (*http.Client, error) {
 	if n.Proxy != "" {
 		proxy, err := url.Parse(n.Proxy)
 		if err != nil || proxy.Host == "" || !slices.Contains([]string{"http", "https", "socks5"}, proxy.Scheme) {
-			return nil, errors.New("the proxy is no URL such as http://proxy.example:3128") // which may hold a password
+			return nil, errors.New("the proxy is not a URL such as http://proxy.example:3128") // which may hold a password
 		}
 		t.Proxy = http.ProxyURL(proxy)
 	}

@@ -144,8 +144,8 @@ func TestANetworkThatCannotBe(t *testing.T) {
 		network oci.Network
 		words   string
 	}{
-		"a proxy without a scheme":   {oci.Network{Proxy: "proxy.example:3128"}, "the proxy is no URL such as http://"},
-		"a proxy with a password":    {oci.Network{Proxy: "http://me:secret@%"}, "the proxy is no URL such as http://"},
+		"a proxy without a scheme":   {oci.Network{Proxy: "proxy.example:3128"}, "the proxy is not a URL such as http://"},
+		"a proxy with a password":    {oci.Network{Proxy: "http://me:secret@%"}, "the proxy is not a URL such as http://"},
 		"authorities that are none":  {oci.Network{CAFile: empty}, "empty holds no certificate in PEM"},
 		"authorities that are gone":  {oci.Network{CAFile: empty + "x"}, "no such file"},
 		"a certificate without key":  {oci.Network{CertFile: empty}, "takes two files"},

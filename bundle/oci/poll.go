@@ -208,7 +208,7 @@ func readManifest(resp *http.Response, limit int64) (ocispec.Descriptor, []byte,
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
 	case err != nil || kind != ocispec.MediaTypeImageManifest: // a hotel's page, say
-		return ocispec.Descriptor{}, nil, fmt.Errorf("%w: it answers with %.100q, and that is no manifest", ErrUnreachable, resp.Header.Get("Content-Type"))
+		return ocispec.Descriptor{}, nil, fmt.Errorf("%w: it answers with %.100q, and that is not a manifest", ErrUnreachable, resp.Header.Get("Content-Type"))
 	case resp.ContentLength > limit:
 		return ocispec.Descriptor{}, nil, tooLong(limit)
 	}

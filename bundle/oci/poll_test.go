@@ -162,7 +162,7 @@ func TestAnswersToAPollThatAreNone(t *testing.T) {
 		"denied":                      {known, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(403) }, oci.ErrUnauthorized, "answered 403"},
 		"gone":                        {known, func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(404) }, errdef.ErrNotFound, "answered 404"},
 		"304, and nothing is known":   {"", func(w http.ResponseWriter, _ *http.Request) { w.WriteHeader(304) }, nil, "answered 304"},
-		"a manifest without its type": {known, func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Type"] = nil }, nil, "that is no manifest"},
+		"a manifest without its type": {known, func(w http.ResponseWriter, _ *http.Request) { w.Header()["Content-Type"] = nil }, nil, "that is not a manifest"},
 		"a digest of something else": {known, func(w http.ResponseWriter, _ *http.Request) {
 			w.Header().Set("Content-Type", ocispec.MediaTypeImageManifest)
 			w.Header().Set("Docker-Content-Digest", known.String())

@@ -164,14 +164,14 @@ func TestNamesAndTagsAreChecked(t *testing.T) {
 		t.Run(kind, func(t *testing.T) {
 			for _, name := range []string{"", "a/../b", "/a", "A", "a:b", "a b"} {
 				_, err := loc.Repository(name, oci.Options{})
-				require.ErrorContains(t, err, "is no repository name", "%q", name)
+				require.ErrorContains(t, err, "is not a repository name", "%q", name)
 			}
 			repo, err := loc.Repository("a", oci.Options{})
 			require.NoError(t, err)
 			m, config := manifest(t, "one")
 			pushAll(t, repo, config, m)
 			for _, tag := range []string{"", "a/b", "-a", "a b"} {
-				require.ErrorContains(t, repo.Tag(t.Context(), m.Descriptor, tag), "is no tag", "%q", tag)
+				require.ErrorContains(t, repo.Tag(t.Context(), m.Descriptor, tag), "is not a tag", "%q", tag)
 			}
 		})
 	}

@@ -32,7 +32,7 @@ func newExplainCommand() *cobra.Command {
 			case reasonName.MatchString(args[0]):
 				return explainReason(cmd, args[0])
 			}
-			return cli.Fail(cli.Usage, fmt.Errorf("there is neither a command nor a code %q", args[0]), seeHelp(cmd))
+			return cli.Fail(cli.Usage, fmt.Errorf("unknown command or code %q", args[0]), seeHelp(cmd))
 		},
 	}
 	cmd.AddCommand(newExplainAssignmentCommand(), newExplainConfigCommand(), newExplainNoAssignmentCommand())

@@ -11,7 +11,7 @@ import (
 )
 
 func unknownLintCode(code string) error {
-	return cli.Fail(cli.Usage, fmt.Errorf("there is no code %q", code), "docs/lint.md lists the codes, such as W1203")
+	return cli.Fail(cli.Usage, fmt.Errorf("unknown code %q", code), "docs/lint.md lists the codes, such as W1203")
 }
 
 // explainCode prints what a code of a finding means, with an example and the remedy.

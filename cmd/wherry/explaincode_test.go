@@ -27,5 +27,5 @@ Example
 What to do
   Put the key in quotes: "y": 2.
 `, out.String())
-	require.EqualError(t, explainCode(cmd, "W9999"), `there is no code "W9999"`)
+	require.EqualError(t, explainCode(cmd, "W9999"), `unknown code "W9999"`)
 }

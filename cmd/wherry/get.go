@@ -190,7 +190,7 @@ func (g *getFlags) known(cmd *cobra.Command, from fleet) error {
 		if near := similar.To(f.name, names); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
 		} else if len(names) > 0 && len(names) <= maxNamesShown {
-			hint = "there are " + strings.Join(names, ", ")
+			hint = "known: " + strings.Join(names, ", ")
 		}
 		return cli.Fail(cli.Failed, fmt.Errorf("the hub knows no %s %q", f.kind, f.name), hint)
 	}

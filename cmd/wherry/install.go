@@ -115,7 +115,7 @@ func checkInstall(opts deploy.AgentOptions) error {
 		return cli.Usagef("--image: %w", err)
 	}
 	if p := opts.HostPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/") {
-		return cli.Usagef("--host-path %q: allowed is the absolute path of a folder of the node, such as /var/lib/wherry-agent", p)
+		return cli.Usagef("--host-path %q is not the absolute path of a folder of the node, such as /var/lib/wherry-agent", p)
 	}
 	return nil
 }

@@ -53,7 +53,7 @@ func (f *installRBAC) check(cmd *cobra.Command) error {
 	}
 	switch {
 	case !slices.Contains(rbacModes, f.mode):
-		return cli.Usagef("--rbac %q: allowed is usual, bundle or none", f.mode)
+		return cli.Usagef("unknown --rbac %q (known: usual, bundle, none)", f.mode)
 	case f.mode != rbacBundle && len(f.bundles)+len(f.definitions) > 0:
 		return cli.Usagef("--for and --crd are about the permissions of --rbac bundle, not %s", f.mode)
 	}

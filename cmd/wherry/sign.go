@@ -69,7 +69,7 @@ func (s *signing) run(cmd *cobra.Command, location string) error {
 		return cli.Fail(cli.Usage, err, "")
 	}
 	if !s.yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to sign: this is no terminal"), "give --yes to sign what waits, whatever it is")
+		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to sign: this is not a terminal"), "give --yes to sign what waits, whatever it is")
 	}
 	trust, err := openTrust(cmd, s.first, loc, s.registry)
 	if err != nil {

@@ -198,7 +198,7 @@ func (p *Permissions) within(a bundle.Assignment, namespace string, who subject,
 		p.note("assignment %s holds %s in namespace %s, which is another's: not allowed to %s of %s", a.Name, r.resource, namespace, who.name, who.namespace)
 		return
 	default: // an engine's, as flux-system is
-		p.note("assignment %s holds %s in namespace %s, which is no assignment's: allowed to %s of %s", a.Name, r.resource, namespace, who.name, who.namespace)
+		p.note("assignment %s holds %s in namespace %s, which is not an assignment's: allowed to %s of %s", a.Name, r.resource, namespace, who.name, who.namespace)
 	}
 	p.allow(namespace, who, r, v)
 }

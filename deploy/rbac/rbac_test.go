@@ -79,8 +79,8 @@ func TestPermissionsOfARelease(t *testing.T) {
 	require.Equal(t, string(want), string(got))
 	require.Equal(t, []string{
 		"Oven of oven.example is guessed to be ovens, in namespaces: give its CustomResourceDefinition by --crd FILE",
-		"assignment shop-live holds kustomizations in namespace flux-system, which is no assignment's: allowed to wherry-retail of shop",
-		"assignment shop-live holds ocirepositories in namespace flux-system, which is no assignment's: allowed to wherry-retail of shop",
+		"assignment shop-live holds kustomizations in namespace flux-system, which is not an assignment's: allowed to wherry-retail of shop",
+		"assignment shop-live holds ocirepositories in namespace flux-system, which is not an assignment's: allowed to wherry-retail of shop",
 		"assignment till-live holds a Role: who applies it needs all rights that it gives, or the verbs escalate and bind, which are not printed",
 		"assignment till-live holds a StorageClass, which is in no namespace: tills of teams may change all of them",
 		"assignment till-live holds configmaps in namespace kube-system, which is another's: not allowed to tills of teams",

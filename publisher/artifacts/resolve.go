@@ -233,7 +233,7 @@ func newestOf(tags []string, versions string) (string, error) {
 	}
 	wanted, err := semver.NewConstraint(versions)
 	if err != nil {
-		return "", fmt.Errorf("%q is no range of versions", versions)
+		return "", fmt.Errorf("%q is not a range of versions", versions)
 	}
 	tag, best := "", (*semver.Version)(nil)
 	slices.Sort(tags) // of versions that differ in build metadata only, the last one counts

@@ -87,7 +87,7 @@ var cosignURI = regexp.MustCompile(`^[a-z][a-z0-9+.-]*:`)
 
 func newCosign(ctx context.Context, uri string, opts CosignOptions) (*cosignProgram, error) {
 	if !cosignURI.MatchString(uri) {
-		return nil, usage.Errorf("%q is no URI of a key, such as pkcs11:… or awskms://…", uri)
+		return nil, usage.Errorf("%q is not a URI of a key, such as pkcs11:… or awskms://…", uri)
 	}
 	c := &cosignProgram{ctx: ctx, uri: uri, name: uri, pin: opts.PIN}
 	if pin, ok := PINInURI(uri); ok {
@@ -146,7 +146,7 @@ func (c *cosignProgram) SignMessage(message io.Reader, _ ...signature.SignOption
 	}
 	sig, err := base64.StdEncoding.DecodeString(strings.TrimSpace(string(out)))
 	if err != nil || len(sig) == 0 {
-		return nil, fmt.Errorf("sign with %s: what cosign printed is no signature", c.name)
+		return nil, fmt.Errorf("sign with %s: what cosign printed is not a signature", c.name)
 	}
 	if err := c.verifier.VerifySignature(bytes.NewReader(sig), bytes.NewReader(data)); err != nil {
 		return nil, fmt.Errorf("sign with %s: cosign's signature is not by the key that it named: %w", c.name, err)

@@ -77,8 +77,8 @@ func TestNoSignatureOfCosignIsTakenOnTrust(t *testing.T) {
 	for _, tc := range []struct{ name, signs, want string }{
 		{"a signature by another key", "echo " + signed(t, other, "release"), "not by the key that it named"},
 		{"a signature of something else", "echo " + signed(t, private, "else"), "not by the key that it named"},
-		{"nothing", "true", "is no signature"},
-		{"a sentence", "echo I have signed it", "is no signature"},
+		{"nothing", "true", "is not a signature"},
+		{"a sentence", "echo I have signed it", "is not a signature"},
 		{"no end of it", "yes | head -c 200000", "printed more than 65536 bytes"},
 		{"a failure", "echo Error: token $COSIGN_PKCS11_PIN is locked >&2; echo and more >&2; exit 1", "cosign: token *** is locked"},
 		{"a long failure", "yes é | head -c 100000 >&2; exit 1", "…"},
@@ -111,7 +111,7 @@ func TestKeysThatCosignCannotGive(t *testing.T) {
 	_, err = OpenCosign(t.Context(), "awskms:///a", CosignOptions{Program: filepath.Join(t.TempDir(), "none")})
 	require.ErrorIs(t, err, ErrNoCosign)
 	_, err = OpenCosign(t.Context(), "cosign.key", CosignOptions{})
-	require.ErrorContains(t, err, "is no URI of a key")
+	require.ErrorContains(t, err, "is not a URI of a key")
 	_, err = OpenCosign(t.Context(), "pkcs11:a?pin-value=314159", CosignOptions{Program: "/bin/false"})
 	require.EqualError(t, err, "public key of pkcs11:a: cosign: exit status 1")
 	_, err = OpenCosign(t.Context(), "hashivault://me:314159@vault/a", CosignOptions{Program: "/bin/false"})

@@ -60,7 +60,7 @@ func Load(data, password []byte) (*Key, error) {
 	case block.Type == "PUBLIC KEY":
 		return nil, errors.New("this is the public half: the private one is in the .key file")
 	case block.Type != cosign.SigstorePrivateKeyPemType && block.Type != cosign.CosignPrivateKeyPemType:
-		return nil, fmt.Errorf("%q is no cosign key: import it with cosign import-key-pair", block.Type)
+		return nil, fmt.Errorf("%q is not a cosign key: import it with cosign import-key-pair", block.Type)
 	}
 	signer, err := cosign.LoadPrivateKey(data, password, nil)
 	if err != nil {

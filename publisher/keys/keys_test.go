@@ -51,7 +51,7 @@ func TestLoadKeySaysWhatAFileIsInstead(t *testing.T) {
 	for _, tc := range []struct{ name, data, want string }{
 		{"an empty file", "", "no key in PEM"},
 		{"text", "hello", "no key in PEM"},
-		{"another key", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n", "is no cosign key"},
+		{"another key", "-----BEGIN EC PRIVATE KEY-----\nAAAA\n-----END EC PRIVATE KEY-----\n", "is not a cosign key"},
 		{"a damaged key", "-----BEGIN ENCRYPTED SIGSTORE PRIVATE KEY-----\nAAAA\n-----END ENCRYPTED SIGSTORE PRIVATE KEY-----\n", "the password does not open it"},
 	} {
 		t.Run(tc.name, func(t *testing.T) {

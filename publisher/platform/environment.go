@@ -229,6 +229,6 @@ func (l *loader) checkEnvironment(ctx context.Context) error {
 
 func (l *loader) noEnvironment(known []string) error {
 	return &finding.Error{
-		Code: finding.CodeUnknownEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "there are: " + strings.Join(known, ", "),
+		Code: finding.CodeUnknownEnvironment, Message: fmt.Sprintf("no Environment object is called %q", l.Environment), Hint: "known: " + strings.Join(known, ", "),
 	}
 }

@@ -96,7 +96,7 @@ func orElse(known []string) string {
 	if len(known) == 0 {
 		return ""
 	}
-	return fmt.Sprintf(" (there are: %s)", strings.Join(known, ", "))
+	return fmt.Sprintf(" (known: %s)", strings.Join(known, ", "))
 }
 
 func (l *loader) bases(ctx context.Context) error {

@@ -242,7 +242,7 @@ func TestWhatCannotBeReadIsNamed(t *testing.T) {
 		{"unknown scheme", Source{Platform: "ftp://example.invalid/x"}, false, `"ftp" is not a way to reach a git repository`},
 		{"no branch after #", Source{Platform: "https://example.invalid/x#"}, false, "no branch after the #"},
 		{"missing platform repository", Source{Platform: "file://" + bare}, true, "read platform from file://" + bare + ": repository does not exist"},
-		{"unknown environment", Source{Platform: control, Environment: "prod"}, false, `its default branch has no Environment "prod" (there are: dev)`},
+		{"unknown environment", Source{Platform: control, Environment: "prod"}, false, `its default branch has no Environment "prod" (known: dev)`},
 		{"missing branch", Source{Platform: control + "#prod"}, false, `branch "prod": not in the repository`},
 		{"missing folder in git", Source{Platform: control + "#dev-branch:nope"}, false, `folder "nope" at commit`},
 		{"file as folder in git", Source{Platform: control + "#dev-branch:env/base.yaml"}, false, "not a folder"},
@@ -258,9 +258,9 @@ func TestWhatCannotBeReadIsNamed(t *testing.T) {
 			"unknown registration",
 			Source{Platform: dev, Bases: []string{base}, Workloads: map[string]string{"wbe": "."}},
 			false,
-			"read workload wbe: no WorkloadRegistration has this name (there are: web)",
+			"read workload wbe: no WorkloadRegistration has this name (known: web)",
 		},
-		{"base that is no commit", Source{Platform: dev, Commit: "a b"}, false, `"a b" is not a commit`},
+		{"base that is not a commit", Source{Platform: dev, Commit: "a b"}, false, `"a b" is not a commit`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			if test.from.Environment == "" {
@@ -330,7 +330,7 @@ func TestAMistypedEnvironmentIsRefused(t *testing.T) {
 	}
 	dir := gittest.WriteFiles(t, "", map[string]string{"dev.yaml": environment("dev"), "qa.yaml": environment("qa")})
 	_, err := Load(t.Context(), Source{Platform: dir, Environment: "dve"})
-	require.EqualError(t, err, `no Environment object is called "dve" (there are: dev, qa)`)
+	require.EqualError(t, err, `no Environment object is called "dve" (known: dev, qa)`)
 	require.Equal(t, finding.CodeUnknownEnvironment, finding.In(err)[0].Code)
 	_, err = Load(t.Context(), Source{Platform: t.TempDir(), Environment: "dve"})
 	require.NoError(t, err, "nothing says which there are")

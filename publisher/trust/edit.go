@@ -170,7 +170,7 @@ func roleOf(d *bundle.TrustDocument, name string) (*bundle.Role, error) {
 	case RoleRelease:
 		return &d.Release, nil
 	}
-	return nil, fmt.Errorf("there is no role %q: write %s or %s", name, RoleRoot, RoleRelease)
+	return nil, fmt.Errorf("unknown role %q (known: %s, %s)", name, RoleRoot, RoleRelease)
 }
 
 // AddKey adds key to a role.
@@ -196,7 +196,7 @@ func RemoveKey(role, id string) Change {
 			return err
 		}
 		if len(id) < minKeyPrefix {
-			return fmt.Errorf("%q is no key: give at least the first %d digits of its id", id, minKeyPrefix)
+			return fmt.Errorf("%q is not a key: give at least the first %d digits of its id", id, minKeyPrefix)
 		}
 		left := slices.DeleteFunc(slices.Clone(r.Keys), func(k bundle.TrustKey) bool { return strings.HasPrefix(k.ID, id) })
 		switch gone := len(r.Keys) - len(left); {

@@ -231,7 +231,7 @@ func (s *Status) asks(id string) bool {
 }
 
 func (s *Status) refuseKey(id string, previousKnown bool) error {
-	what := fmt.Sprintf("key %s is no root key of version %d", ShortKeyID(id), s.Version)
+	what := fmt.Sprintf("key %s is not a root key of version %d", ShortKeyID(id), s.Version)
 	switch {
 	case s.Version == 1:
 		return fmt.Errorf("%s; those are %s", what, listKeys(NamesOf(s.Root.Keys)))

@@ -137,7 +137,7 @@ func TestCopiesThatSeveralPeopleSignedAreJoined(t *testing.T) {
 	_, err = Join(a, signTrust(t, editTrust(t, v1, Thresholds(1, 0)), nil, bob))
 	require.ErrorAs(t, err, new(*usage.Error))
 	_, err = Sign(v1, nil, []*keys.Key{keytest.New(t)})
-	require.ErrorContains(t, err, "is no root key of version 1; those are")
+	require.ErrorContains(t, err, "is not a root key of version 1; those are")
 }
 
 func TestARootKeyThatLeavesSignsItsOwnRemoval(t *testing.T) {

@@ -92,7 +92,7 @@ func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place
 		return "", nil, err
 	}
 	if a.Name == "" || strings.HasPrefix(a.Name, ".") || strings.ContainsAny(a.Name, `/\`) || !filepath.IsLocal(a.Name) {
-		return "", nil, failure(InvalidAssignment, "assignment name %q is no folder name", a.Name)
+		return "", nil, failure(InvalidAssignment, "assignment name %q is not a folder name", a.Name)
 	}
 	root, err := r.root()
 	if err != nil {

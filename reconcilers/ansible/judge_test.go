@@ -228,7 +228,7 @@ func TestWhatCannotBeRunIsSaidAtOnce(t *testing.T) {
 		{"no Ansible", Options{Program: missing}, nil, bundle.Failed, EngineMissing, "apt-get install ansible-core"},
 		{"no playbook", Options{Program: "sh"}, func(a *reconcilers.Assignment) { *a = assignment(t, "app", map[string]string{"x.yaml": "a: 1\n"}) }, bundle.Failed, NoPlaybook, "- hosts:"},
 		{"no files", Options{Program: "sh"}, func(a *reconcilers.Assignment) { a.Dir += "-gone" }, bundle.Pending, FilesUnreadable, "-gone"},
-		{"a name that is no folder's", Options{Program: "sh"}, func(a *reconcilers.Assignment) { a.Name = "../x" }, bundle.Failed, InvalidAssignment, `"../x"`},
+		{"a name that is not a folder's", Options{Program: "sh"}, func(a *reconcilers.Assignment) { a.Name = "../x" }, bundle.Failed, InvalidAssignment, `"../x"`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
 			r := New(filepath.Join(t.TempDir(), "root"), test.opts)

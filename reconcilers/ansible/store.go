@@ -201,7 +201,7 @@ func copyTree(ctx context.Context, from, to string) error {
 		case d.IsDir():
 			return os.MkdirAll(filepath.Join(to, rel), 0o700)
 		case !d.Type().IsRegular():
-			return failure(InvalidAssignment, "%s is no regular file", rel)
+			return failure(InvalidAssignment, "%s is not a regular file", rel)
 		}
 		return copyFile(name, filepath.Join(to, rel))
 	})

@@ -57,7 +57,7 @@ func layersOf(data []byte) ([]layer, error) {
 		}
 		if d.Annotations[unpackAnnotation] == "true" || l.Title == "" {
 			if l.Unpack = archiveType(d.MediaType); l.Unpack == "" && l.Title == "" {
-				return nil, invalid("its layer %d of type %s has no title that names a file, and is no tar or tar+gzip", i, d.MediaType)
+				return nil, invalid("its layer %d of type %s has no title that names a file, and is not a tar or tar+gzip", i, d.MediaType)
 			} else if l.Unpack == "" {
 				l.Unpack = "tar+gzip" // as oras has it, whatever the type
 			}

@@ -338,8 +338,8 @@ func TestArtifactsOfWhichNoFilesCanBeMade(t *testing.T) {
 		message string
 		blobs   func(t *testing.T) []blob
 	}{
-		{"a title that leads out", `"../../etc/passwd" is no relative, clean path`, func(*testing.T) []blob { return []blob{titled("../../etc/passwd", "x")} }},
-		{"a title from the root", `"/etc/passwd" is no relative, clean path`, func(*testing.T) []blob { return []blob{titled("/etc/passwd", "x")} }},
+		{"a title that leads out", `"../../etc/passwd" is not a relative, clean path`, func(*testing.T) []blob { return []blob{titled("../../etc/passwd", "x")} }},
+		{"a title from the root", `"/etc/passwd" is not a relative, clean path`, func(*testing.T) []blob { return []blob{titled("/etc/passwd", "x")} }},
 		{"a title that is too long", "path of 601 bytes", func(*testing.T) []blob { return []blob{titled(deep, "x")} }},
 		{"a title twice", `"eye" is there twice`, func(*testing.T) []blob { return []blob{titled("eye", "x"), titled("eye", "y")} }},
 		{"titles that some disks take for one", `"Eye" is there twice`, func(*testing.T) []blob { return []blob{titled("eye", "x"), titled("Eye", "y")} }},
@@ -348,7 +348,7 @@ func TestArtifactsOfWhichNoFilesCanBeMade(t *testing.T) {
 		{"no title", "has no title that names a file", func(*testing.T) []blob { return []blob{{data: []byte("x")}} }},
 		{"no layers", "it has no layers", func(*testing.T) []blob { return nil }},
 		{"more than is allowed", "the files that are fetched hold more bytes than are allowed", func(*testing.T) []blob { return []blob{titled("eye", strings.Repeat("x", 5000))} }},
-		{"an archive that leads out", `"../x" is no relative, clean path`, func(t *testing.T) []blob {
+		{"an archive that leads out", `"../x" is not a relative, clean path`, func(t *testing.T) []blob {
 			return []blob{{mediaType: ocispec.MediaTypeImageLayer, data: archive(t, tar.Header{Name: "../x"})}}
 		}},
 		{"an archive with a link", `"x" is neither a file nor a folder`, func(t *testing.T) []blob {

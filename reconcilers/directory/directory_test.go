@@ -348,7 +348,7 @@ func TestBadDays(t *testing.T) {
 		{"the folder was replaced by a file", func(t *testing.T, root string) {
 			require.NoError(t, os.RemoveAll(filepath.Join(root, "drone")))
 			write(t, root, map[string]string{"drone": "theirs"})
-		}, bundle.Failed, directory.NotOurs, "drone exists and is no folder: move it away", bundle.Failed},
+		}, bundle.Failed, directory.NotOurs, "drone exists and is not a folder: move it away", bundle.Failed},
 		{"the work folder was replaced by a file", func(t *testing.T, root string) {
 			write(t, filepath.Join(root, "drone"), map[string]string{"a": "2"})
 			require.NoError(t, os.RemoveAll(filepath.Join(root, ".wherry")))

@@ -44,7 +44,7 @@ func openSite(root, name string) (*site, error) {
 	info, err := dir.Lstat(name)
 	if err == nil && !info.IsDir() {
 		dir.Close()
-		return nil, notOurs("%s exists and is no folder: move it away", filepath.Join(root, name))
+		return nil, notOurs("%s exists and is not a folder: move it away", filepath.Join(root, name))
 	}
 	return siteIn(dir, name), nil
 }

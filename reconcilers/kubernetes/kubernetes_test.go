@@ -43,7 +43,7 @@ func TestInventoryRoundTrip(t *testing.T) {
 
 	data, err = inventory{}.marshal()
 	require.NoError(t, err)
-	require.Nil(t, data, "nothing to remember is no entry")
+	require.Nil(t, data, "nothing to remember is not an entry")
 	for _, bad := range []string{"{", `{"schema":2}`, `[]`} {
 		_, err = parseInventory([]byte(bad))
 		require.ErrorContains(t, err, "inventory", bad)

@@ -156,7 +156,7 @@ func parseJSON(doc document) (any, error) {
 func objectsOf(origin string, value any) ([]manifest, error) {
 	content, ok := value.(map[string]any)
 	if !ok {
-		return nil, invalid("%s: is no object", origin)
+		return nil, invalid("%s: is not an object", origin)
 	}
 	m := manifest{&unstructured.Unstructured{Object: content}, origin}
 	if !m.IsList() {
@@ -188,7 +188,7 @@ func check(m manifest) error {
 		return invalid("%s: %s has no metadata.name", m.origin, m.GetKind())
 	}
 	if _, _, err := unstructured.NestedString(m.Object, "metadata", "namespace"); err != nil {
-		return invalid("%s: metadata.namespace of %s is no string", m.origin, m.subject())
+		return invalid("%s: metadata.namespace of %s is not a string", m.origin, m.subject())
 	}
 	for _, field := range []string{"labels", "annotations"} {
 		if _, _, err := unstructured.NestedStringMap(m.Object, "metadata", field); err != nil {

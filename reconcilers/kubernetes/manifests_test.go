@@ -53,19 +53,19 @@ func TestInvalidManifestsAreNamedAndNotQuoted(t *testing.T) {
 	for _, c := range []struct{ name, file, data, want string }{
 		{"broken YAML, by its line in the file", "a.yaml", "# one\n---\n# two\n---\nb: [hunter2\n", "a.yaml, document 3: line 5: did not find expected ',' or ']'"},
 		{"a key that is there twice", "a.yaml", "a: hunter2\na: 2\n", `a.yaml: line 2: key "a" already set in map`},
-		{"no object", "a.yaml", "hunter2\n", "a.yaml: is no object"},
+		{"no object", "a.yaml", "hunter2\n", "a.yaml: is not an object"},
 		{"an alias of a document's own", "a.yaml", "a: &x [hunter2, *x]\n", "a.yaml: anchor 'x' value contains itself"},
 		{"no apiVersion", "a.yaml", "kind: A\n", "a.yaml: has no apiVersion"},
-		{"a kind that is no string", "a.yaml", "apiVersion: v1\nkind: 7\n", "a.yaml: has no kind"},
+		{"a kind that is not a string", "a.yaml", "apiVersion: v1\nkind: 7\n", "a.yaml: has no kind"},
 		{"an impossible apiVersion", "a.yaml", "apiVersion: a/b/c\nkind: A\n", "a.yaml: apiVersion: unexpected GroupVersion string: a/b/c"},
 		{"no name", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {generateName: a}\nstringData: {a: hunter2}\n", "a.yaml: Secret has no metadata.name"},
-		{"a namespace that is no string", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: 7}\n", "a.yaml: metadata.namespace of Secret/a is no string"},
-		{"a label that is no string", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, labels: {a: 1}}\n", "a.yaml: metadata.labels of Secret/a: every value has to be a string"},
+		{"a namespace that is not a string", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, namespace: 7}\n", "a.yaml: metadata.namespace of Secret/a is not a string"},
+		{"a label that is not a string", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, labels: {a: 1}}\n", "a.yaml: metadata.labels of Secret/a: every value has to be a string"},
 		{
 			"a label that says whose an object is", "a.yaml", "apiVersion: v1\nkind: Secret\nmetadata: {name: a, labels: {wherry.dev/assignment: b}}\n",
 			"a.yaml: Secret/a has the label wherry.dev/assignment, which only the agent sets",
 		},
-		{"a list of anything", "a.yaml", "apiVersion: v1\nkind: List\nitems: [hunter2]\n", "a.yaml, item 1: is no object"},
+		{"a list of anything", "a.yaml", "apiVersion: v1\nkind: List\nitems: [hunter2]\n", "a.yaml, item 1: is not an object"},
 		{"broken JSON", "a.json", "{\"a\": \"hunter2\"", "a.json: unexpected end of JSON input"},
 	} {
 		t.Run(c.name, func(t *testing.T) {
@@ -115,7 +115,7 @@ func FuzzParseManifests(f *testing.F) {
 		}
 		for _, m := range found {
 			if m.GetKind() == "" || m.GetAPIVersion() == "" || m.GetName() == "" {
-				t.Fatalf("%s is no object: %v", m.origin, m.Object)
+				t.Fatalf("%s is not an object: %v", m.origin, m.Object)
 			}
 		}
 	})

@@ -402,7 +402,7 @@ func TestFilesThatAreNoPackage(t *testing.T) {
 		"two packages":              {shop["reconciler.yaml"] + "---\n" + shop["reconciler.yaml"], "it holds two packages"},
 		"a name that Zarf refuses":  {"kind: ZarfPackageConfig\nmetadata: {name: Shop}\n", `metadata.name "Shop"`},
 		"nothing that is deployed":  {"kind: ZarfPackageConfig\nmetadata: {name: shop}\ncomponents: [{name: a}]\n", "no component that is required or default"},
-		"a package from elsewhere":  {"apiVersion: wherry.dev/v1alpha1\nkind: ZarfPackage\nspec: {package: ./shop.tar.zst}\n", "allowed is oci://HOST/REPOSITORY[:TAG]@sha256:…"},
+		"a package from elsewhere":  {"apiVersion: wherry.dev/v1alpha1\nkind: ZarfPackage\nspec: {package: ./shop.tar.zst}\n", "is not oci://HOST/REPOSITORY[:TAG]@sha256:…"},
 		"a package of another kind": {"kind: ZarfPackageConfig\nmetadata: [\n", "shop-live/reconciler.yaml: "},
 	} {
 		t.Run(name, func(t *testing.T) {

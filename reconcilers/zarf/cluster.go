@@ -64,7 +64,7 @@ func readDeployed(ctx context.Context, c client.Client, name string) (*deployed,
 func parseDeployed(secret *corev1.Secret) (*deployed, error) {
 	d := &deployed{}
 	if err := json.Unmarshal(secret.Data["data"], d); err != nil {
-		return nil, fmt.Errorf("secret %s/%s is no record of Zarf's: %w", secret.Namespace, secret.Name, err)
+		return nil, fmt.Errorf("secret %s/%s is not a record of Zarf's: %w", secret.Namespace, secret.Name, err)
 	}
 	return d, nil
 }

@@ -276,7 +276,7 @@ func definePrebuilt(doc map[string]any) (*definition, error) {
 		pinned = typed.Spec.Digest
 	}
 	if !strings.HasPrefix(ref, "oci://") {
-		return nil, fmt.Errorf("spec.package %q: allowed is oci://HOST/REPOSITORY[:TAG]@sha256:…", typed.Spec.Package)
+		return nil, fmt.Errorf("spec.package %q is not oci://HOST/REPOSITORY[:TAG]@sha256:…", typed.Spec.Package)
 	}
 	if err := digest.Digest(pinned).Validate(); err != nil {
 		return nil, fmt.Errorf("spec.package %q: give the package's digest, as oci://HOST/REPOSITORY[:TAG]@sha256:… or in spec.digest: a tag may be another package tomorrow", typed.Spec.Package)

@@ -118,7 +118,7 @@ func stage(from, to string, zarfYAML []byte) error {
 		case d.IsDir():
 			return target.Mkdir(name, 0o700)
 		case !d.Type().IsRegular():
-			return fmt.Errorf("%s is no regular file", name)
+			return fmt.Errorf("%s is not a regular file", name)
 		}
 		return copyFile(source, target, name, d)
 	})

@@ -79,7 +79,7 @@ func manifestOf(s *corev1.Secret) (string, error) {
 		Manifest string `json:"manifest"`
 	}
 	if err := json.Unmarshal(data, &content); err != nil {
-		return "", fmt.Errorf("secret %s/%s is no release of Helm's: %w", s.Namespace, s.Name, err)
+		return "", fmt.Errorf("secret %s/%s is not a release of Helm's: %w", s.Namespace, s.Name, err)
 	}
 	return content.Manifest, nil
 }

@@ -76,7 +76,7 @@ func TestDemoOfAnEnvironmentThatHasNothing(t *testing.T) {
 	sources := own(t)
 	sources.Environment = "stage"
 	_, err := Run(t.Context(), t.TempDir(), Options{Sources: sources})
-	require.ErrorContains(t, err, sources.Platform+`: no Environment object is called "stage" (there are: dev, prod)`)
+	require.ErrorContains(t, err, sources.Platform+`: no Environment object is called "stage" (known: dev, prod)`)
 	require.NoError(t, os.RemoveAll(filepath.Join(sources.Bases[0], ".environments")))
 	_, err = Run(t.Context(), t.TempDir(), Options{Sources: sources})
 	require.ErrorIs(t, err, ErrNothingAssigned, "nothing says which there are")
