@@ -203,14 +203,6 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	if err != nil {
 		return nil, err
 	}
-	var unread []UnreadRegistration
-	for _, u := range opts.Unread {
-		unread = append(unread, UnreadRegistration{u.Registration, u.Err.Error()})
-	}
-	var failedPolicies []FailedPolicy
-	for _, f := range result.FailedPolicies {
-		failedPolicies = append(failedPolicies, FailedPolicy{f.Name, f.Err.Error()})
-	}
 	now := opts.Now
 	if now == nil {
 		now = time.Now
@@ -224,7 +216,7 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		done: &Published{
 			Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
 			Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
-			ClusterTypes: []PublishedType{}, Unread: unread, FailedPolicies: failedPolicies,
+			ClusterTypes: []PublishedType{}, Unread: platform.UnreadOf(opts.Unread), FailedPolicies: platform.FailedPoliciesOf(result.FailedPolicies),
 		},
 	}, nil
 }

@@ -350,7 +350,7 @@ func TestAllOfARegistrationIsHeldWhileItsSourceCannotBeRead(t *testing.T) {
 		of("drone", "web-live", "thief") // another team takes the name meanwhile
 		outcomes, p := w.mustPublish()
 		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomePublished, "large": releases.OutcomePublished, "small": releases.OutcomeUnchanged, "record": releases.OutcomePublished}, outcomes)
-		require.Equal(t, []UnreadRegistration{{"web", "web.yaml:3: gone"}}, p.Unread)
+		require.Equal(t, []platform.UnreadRegistration{{Registration: "web", Error: "web.yaml:3: gone"}}, p.Unread)
 		from := &bundle.Held{Sequence: row(t, first, "drone").Sequence, BaseCommit: "c0ffee", Reason: "SourceUnreadable"}
 		const text = "the source of registration web cannot be read"
 		require.Equal(t, []FailedAssignment{{Name: "web-beta", Error: text, Reason: SourceUnreadable, HeldFrom: from}, {Name: "web-live", Error: text, Reason: SourceUnreadable, HeldFrom: from}}, row(t, p, "drone").Failures)

@@ -6,6 +6,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -18,25 +19,13 @@ type Published struct {
 	EnvironmentCommit string          `json:"environmentCommit,omitempty"`
 	ClusterTypes      []PublishedType `json:"clusterTypes"`
 	// Unread lists the registrations whose sources could not be read.
-	Unread []UnreadRegistration `json:"unread,omitempty"`
+	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
 	// FailedPolicies lists the scheduling policies of which is not known what they select.
-	FailedPolicies []FailedPolicy `json:"failedPolicies,omitempty"`
+	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Record is the environment record.
 	Record PublishedRecord `json:"record"`
 	// Warnings are about what was found at the destination.
 	Warnings []string `json:"warnings,omitempty"`
-}
-
-// UnreadRegistration is a WorkloadRegistration whose source could not be read, and why.
-type UnreadRegistration struct {
-	Registration string `json:"registration"`
-	Error        string `json:"error"`
-}
-
-// FailedPolicy is a scheduling policy of which is not known what it selects, and why.
-type FailedPolicy struct {
-	Policy string `json:"policy"`
-	Error  string `json:"error"`
 }
 
 // PublishedType is one cluster type of a Published.

@@ -16,7 +16,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -355,23 +357,23 @@ func TestSignersReleaseWhatEachRingIsToHave(t *testing.T) {
 
 func TestAPlanSaysWhatEachRingGets(t *testing.T) { // it changes the folder, so that it runs alone
 	w, c := newWorld(t, "layout"), newCoffee(t)
-	state := func() Planned {
+	state := func() platform.Built {
 		p := c.planned()
 		p.Result.Rings = ringsOfTest
 		w.result = p.Result
 		return p
 	}
-	differenceTo := func(ring string) *TypeDifference {
+	differenceTo := func(ring string) *diff.TypeDifference {
 		p := state()
 		if w.opts.Rings = nil; ring != "" {
 			w.opts.Rings = []string{ring}
 		}
 		d, err := w.compare(p)
 		require.NoError(t, err)
-		at := slices.IndexFunc(d.ClusterTypes, func(ct TypeDifference) bool { return ct.ClusterType == "shop" })
+		at := slices.IndexFunc(d.ClusterTypes, func(ct diff.TypeDifference) bool { return ct.ClusterType == "shop" })
 		return &d.ClusterTypes[at]
 	}
-	results := func(d *TypeDifference) (all []string) {
+	results := func(d *diff.TypeDifference) (all []string) {
 		for _, r := range d.ByRing {
 			all = append(all, fmt.Sprintf("%v %t %s %d", r.Rings, r.Latest, r.Result, r.Changed))
 		}
@@ -385,17 +387,17 @@ func TestAPlanSaysWhatEachRingGets(t *testing.T) { // it changes the folder, so 
 	w.to("")
 
 	d := differenceTo("")
-	require.Equal(t, StandingUnchanged, d.Result)
-	require.False(t, (&Difference{ClusterTypes: []TypeDifference{*d}}).WouldChange(), "what rings keep is no change")
+	require.Equal(t, diff.StandingUnchanged, d.Result)
+	require.False(t, (&diff.Difference{ClusterTypes: []diff.TypeDifference{*d}}).WouldChange(), "what rings keep is no change")
 	require.Equal(t, []string{"[canary] false unchanged 0", fmt.Sprint("[early broad] true kept ", changed)}, results(d))
 	d = differenceTo("broad")
 	require.Equal(t, changed, d.Count().Changed, "the canary has it, and the others do not")
-	require.True(t, (&Difference{ClusterTypes: []TypeDifference{*d}}).WouldChange())
+	require.True(t, (&diff.Difference{ClusterTypes: []diff.TypeDifference{*d}}).WouldChange())
 	require.Equal(t, []string{"[canary] false unchanged 0", fmt.Sprint("[early broad] true changed ", changed)}, results(d))
 	c.edit("dev/configs/dev.yaml", "trace", "debug")
 	d = differenceTo("broad")
 	require.Equal(t, changed, d.Count().Changed, "the widest ring has it, and the canary would be taken back")
-	require.True(t, (&Difference{ClusterTypes: []TypeDifference{*d}}).WouldChange())
+	require.True(t, (&diff.Difference{ClusterTypes: []diff.TypeDifference{*d}}).WouldChange())
 	require.Equal(t, []string{fmt.Sprint("[canary] false changed ", changed), "[early broad] true unchanged 0"}, results(d))
 }
 

@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -65,7 +65,7 @@ type explaining struct {
 
 // command completes cmd. It takes PLATFORM, unless --from is given, then TYPE/TARGET or TYPE TARGET, then the
 // named arguments. Without --from, explain answers from the sources, else released from a bundle.
-func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*cobra.Command, *scheduler.Explainer) error, released func(*cobra.Command, *publisher.Released) error) *cobra.Command {
+func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*cobra.Command, *scheduler.Explainer) error, released func(*cobra.Command, *catalog.Released) error) *cobra.Command {
 	cmd.Long += explainHelp
 	cmd.Args = cobra.ArbitraryArgs
 	cmd.RunE = func(cmd *cobra.Command, args []string) error {
@@ -138,7 +138,7 @@ func (x *explaining) take(cmd *cobra.Command, args, named []string) error {
 func seeHelp(cmd *cobra.Command) string { return fmt.Sprintf("see %q", cmd.CommandPath()+" --help") }
 
 // released opens the bundle and explains it.
-func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *publisher.Released) error) error {
+func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *catalog.Released) error) error {
 	ref, err := x.reference()
 	if err != nil {
 		return cli.Fail(cli.Usage, fmt.Errorf("--from: %w", err), "")
@@ -151,7 +151,7 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 	} else {
 		cmd.PrintErrln("note: nobody has asked who signed it, so this may be anybody's words: --key or --trust asks")
 	}
-	r, err := publisher.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.options())
+	r, err := catalog.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.options())
 	if err != nil {
 		return referenceFailure(cmd.Context(), err, ref, x.registry.options())
 	}
@@ -165,7 +165,7 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 }
 
 // sameType refuses an answer from the bundle of another cluster type.
-func (x *explaining) sameType(r *publisher.Released) error {
+func (x *explaining) sameType(r *catalog.Released) error {
 	if r.Release.ClusterType == x.clusterType {
 		return nil
 	}

@@ -11,7 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -28,7 +28,7 @@ The exit code is 1 if it is not there.`,
 		Example: "  wherry explain assignment ./dev shop/till-test --environment dev --base ./main\n" +
 			"  wherry explain assignment shop/till-test --environment dev --from oci://127.0.0.1:5000/edge --key cosign.pub",
 	}, nil, func(cmd *cobra.Command, e *scheduler.Explainer) error { return x.pair(cmd, e, true) },
-		func(cmd *cobra.Command, r *publisher.Released) error { return x.line(cmd, r, true) })
+		func(cmd *cobra.Command, r *catalog.Released) error { return x.line(cmd, r, true) })
 }
 
 func newExplainNoAssignmentCommand() *cobra.Command {
@@ -42,7 +42,7 @@ not met, and the label that was found. Policies that want least stand first.
 The exit code is 1 if it is there.`,
 		Example: "  wherry explain no-assignment ./dev roastery till-test --environment dev --base ./main",
 	}, nil, func(cmd *cobra.Command, e *scheduler.Explainer) error { return x.pair(cmd, e, false) },
-		func(cmd *cobra.Command, r *publisher.Released) error { return x.line(cmd, r, false) })
+		func(cmd *cobra.Command, r *catalog.Released) error { return x.line(cmd, r, false) })
 }
 
 // pair explains from the sources. The exit code says whether the pair is assigned, or is not, as was asked.
@@ -177,7 +177,7 @@ type releasedBundle struct {
 	name       string
 }
 
-func bundleOf(r *publisher.Released) releasedBundle {
+func bundleOf(r *catalog.Released) releasedBundle {
 	return releasedBundle{
 		Reference: r.Reference, Digest: r.Digest.String(), Tag: r.Release.Tag(), Number: r.Release.Number, Platform: r.Release.Platform,
 		Keys: append([]string{}, r.Keys...), BaseCommit: r.Release.BaseCommit, name: r.Name(),
@@ -185,7 +185,7 @@ func bundleOf(r *publisher.Released) releasedBundle {
 }
 
 // line explains from a bundle.
-func (x *explaining) line(cmd *cobra.Command, r *publisher.Released, assigned bool) error {
+func (x *explaining) line(cmd *cobra.Command, r *catalog.Released, assigned bool) error {
 	a := r.Assignment(x.target)
 	answer := releasedPair{Release: bundleOf(r), ClusterType: r.Release.ClusterType, Target: x.target, Assigned: a != nil, Assignment: a}
 	if err := cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) { lineTable(w, answer, r) }); err != nil {
@@ -197,7 +197,7 @@ func (x *explaining) line(cmd *cobra.Command, r *publisher.Released, assigned bo
 	return nil
 }
 
-func lineTable(w io.Writer, x releasedPair, r *publisher.Released) {
+func lineTable(w io.Writer, x releasedPair, r *catalog.Released) {
 	name := x.ClusterType + "/" + x.Target
 	a := x.Assignment
 	if a == nil {

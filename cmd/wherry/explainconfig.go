@@ -10,7 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -156,13 +156,13 @@ type releasedConfig struct {
 	Target      string         `json:"target"`
 	Key         string         `json:"key"`
 	// Values holds the value, or the parts of a structured one; empty where there is none.
-	Values []publisher.ReleasedValue `json:"values"`
+	Values []catalog.ReleasedValue `json:"values"`
 	// Config names the ConfigMaps that the configuration was composed of, in order. Which of them gave this
 	// value is not in a bundle.
 	Config []string `json:"config"`
 }
 
-func (x *explaining) releasedConfig(cmd *cobra.Command, r *publisher.Released) error {
+func (x *explaining) releasedConfig(cmd *cobra.Command, r *catalog.Released) error {
 	a := r.Assignment(x.target)
 	if a == nil {
 		return cli.Fail(cli.No, fmt.Errorf("%s/%s is not in release %s", r.Release.ClusterType, x.target, r.Name()),
@@ -174,7 +174,7 @@ func (x *explaining) releasedConfig(cmd *cobra.Command, r *publisher.Released) e
 	}
 	answer := releasedConfig{
 		Release: bundleOf(r), ClusterType: r.Release.ClusterType, Target: x.target, Key: x.rest[0],
-		Values: []publisher.ReleasedValue{}, Config: []string{},
+		Values: []catalog.ReleasedValue{}, Config: []string{},
 	}
 	var keys []string
 	for _, v := range all {

@@ -11,7 +11,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/outdir"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -70,11 +72,11 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 
 var planFormats = []string{"table", "json", "markdown"}
 
-func (p *planning) run(cmd *cobra.Command, platform string) error {
+func (p *planning) run(cmd *cobra.Command, place string) error {
 	if !slices.Contains(planFormats, p.format) {
 		return cli.Usagef("-o %s: must be table, json or markdown", p.format)
 	}
-	difference, err := p.compare(cmd, platform)
+	difference, err := p.compare(cmd, place)
 	if err != nil {
 		return err
 	}
@@ -97,13 +99,13 @@ func (p *planning) run(cmd *cobra.Command, platform string) error {
 
 // plannedJSON is what -o json prints: the difference, and what the exit code is made of.
 type plannedJSON struct {
-	*publisher.Difference
+	*diff.Difference
 	WouldChange bool `json:"wouldChange"`
 	Incomplete  bool `json:"incomplete"`
 }
 
 // compare loads, renders and compares.
-func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Difference, error) {
+func (p *planning) compare(cmd *cobra.Command, place string) (*diff.Difference, error) {
 	var to oci.Location
 	if p.to != "" {
 		var err error
@@ -114,7 +116,7 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 	if given := p.trust.given(); given != (p.to != "") {
 		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
 	}
-	p.source.signed = true
+	build := platform.Options{RefuseMissing: true}
 	opts := p.options
 	opts.OCI = p.registry.options()
 	var trust trust.Signers
@@ -123,9 +125,9 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 		if trust, err = p.trust.open(cmd, to, p.registry); err != nil {
 			return nil, err
 		}
-		p.source.lastRelease = lastReleases(to, trust, nil, opts)
+		build.AfterLoad = lastReleases(to, trust, nil, opts)
 	}
-	planned, err := p.source.prepare(cmd, platform, to.Dir+p.against)
+	planned, err := p.source.build(cmd, place, to.Dir+p.against, build)
 	if err != nil {
 		return nil, err
 	}
@@ -133,7 +135,7 @@ func (p *planning) compare(cmd *cobra.Command, platform string) (*publisher.Diff
 	printUnread(cmd, planned.Loaded)
 	printFailedPolicies(cmd, planned.Loaded)
 	if p.against != "" {
-		d, err := publisher.CompareFolder(cmd.Context(), planned, p.against)
+		d, err := diff.Folder(cmd.Context(), planned, p.against)
 		return d, p.folderFailure(err)
 	}
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)

@@ -9,7 +9,7 @@ import (
 	"github.com/rogpeppe/go-internal/txtar"
 	"github.com/stretchr/testify/require"
 
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
 func TestThePageOnPlansShowsWhatTheScriptsPrint(t *testing.T) {
@@ -31,14 +31,14 @@ func TestThePageOnPlansShowsWhatTheScriptsPrint(t *testing.T) {
 }
 
 func TestACommentIsBoundedAndCannotBeBrokenOutOf(t *testing.T) {
-	d := &publisher.Difference{Environment: "dev", Against: "a|b"}
+	d := &diff.Difference{Environment: "dev", Against: "a|b"}
 	long := strings.Repeat("x", 2*maxValueShown)
 	for i := range 2000 {
 		evil := fmt.Sprintf("%d `|\n| @everyone <img src=x> [a](b) %s", i, long)
-		d.ClusterTypes = append(d.ClusterTypes, publisher.TypeDifference{
-			ClusterType: fmt.Sprintf("type-%d", i), Result: publisher.StandingChanged,
-			Changes: []publisher.AssignmentDifference{{Name: "web", Change: publisher.ChangeChanged, Values: []publisher.ValueDifference{{Key: "K", Old: &evil, New: &evil}}}},
-			Failed:  []publisher.FailedDifference{{Name: "db", Error: evil}},
+		d.ClusterTypes = append(d.ClusterTypes, diff.TypeDifference{
+			ClusterType: fmt.Sprintf("type-%d", i), Result: diff.StandingChanged,
+			Changes: []diff.AssignmentDifference{{Name: "web", Change: diff.ChangeChanged, Values: []diff.ValueDifference{{Key: "K", Old: &evil, New: &evil}}}},
+			Failed:  []diff.FailedDifference{{Name: "db", Error: evil}},
 		})
 	}
 	text := string(planMarkdown(d))

@@ -7,13 +7,13 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
 // planGroup is what the same assignments have in common. A value in a ConfigMap changes many, and each of
 // them may change in other ways too: those are in groups of their own.
 type planGroup struct {
-	change publisher.Change
+	change diff.Change
 	names  []string // type/assignment
 	lines  []planLine
 }
@@ -26,7 +26,7 @@ type planLine struct {
 }
 
 // planGroups gathers what is said of the same assignments, removals first: those cannot be undone.
-func planGroups(d *publisher.Difference) []*planGroup {
+func planGroups(d *diff.Difference) []*planGroup {
 	var groups []*planGroup
 	known := map[string]*planGroup{}
 	for _, l := range planLines(d) {
@@ -37,15 +37,15 @@ func planGroups(d *publisher.Difference) []*planGroup {
 		}
 		known[key], groups = l, append(groups, l)
 	}
-	rank := map[publisher.Change]int{publisher.ChangeRemoved: 0, publisher.ChangeAdded: 1, publisher.ChangeChanged: 2}
+	rank := map[diff.Change]int{diff.ChangeRemoved: 0, diff.ChangeAdded: 1, diff.ChangeChanged: 2}
 	slices.SortStableFunc(groups, func(a, b *planGroup) int { return cmp.Compare(rank[a.change], rank[b.change]) })
 	return groups
 }
 
 // planLines lists what there is to say, each once with all assignments that it is said of.
-func planLines(d *publisher.Difference) []*planGroup {
+func planLines(d *diff.Difference) []*planGroup {
 	type said struct {
-		change publisher.Change
+		change diff.Change
 		line   planLine
 	}
 	var all []*planGroup
@@ -65,9 +65,9 @@ func planLines(d *publisher.Difference) []*planGroup {
 	return all
 }
 
-func linesOf(a publisher.AssignmentDifference) []planLine {
+func linesOf(a diff.AssignmentDifference) []planLine {
 	var lines []planLine
-	if a.Change != publisher.ChangeChanged {
+	if a.Change != diff.ChangeChanged {
 		lines = append(lines, planLine{because: cmp.Or(a.Why, because(a.Because), "no reason is given")})
 	}
 	for _, f := range a.Fields {
@@ -91,7 +91,7 @@ func linesOf(a publisher.AssignmentDifference) []planLine {
 }
 
 // fieldLine says of a list what is new in it and what has gone.
-func fieldLine(f publisher.FieldDifference) planLine {
+func fieldLine(f diff.FieldDifference) planLine {
 	var diff []string
 	old, now := namesIn(f.Old), namesIn(f.New)
 	for _, name := range old {

@@ -6,7 +6,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
 const (
@@ -23,7 +23,7 @@ type comment struct {
 }
 
 // planMarkdown is a plan for a comment on a pull request.
-func planMarkdown(d *publisher.Difference) []byte {
+func planMarkdown(d *diff.Difference) []byte {
 	var c comment
 	fmt.Fprintf(&c, "**wherry plan:** %s\n", escaped(planSummary(d)))
 	for _, r := range d.Renames {
@@ -60,7 +60,7 @@ func (c *comment) head(title string, columns ...string) {
 	fmt.Fprintf(c, "\n| %s |\n|%s\n", strings.Join(columns, " | "), strings.Repeat("-|", len(columns)))
 }
 
-func (c *comment) types(d *publisher.Difference) {
+func (c *comment) types(d *diff.Difference) {
 	rows := notable(d)
 	if len(rows) == 0 {
 		return
@@ -76,7 +76,7 @@ func (c *comment) types(d *publisher.Difference) {
 	}
 }
 
-func (c *comment) rings(d *publisher.Difference) {
+func (c *comment) rings(d *diff.Difference) {
 	n := 0
 	for _, ct := range d.ClusterTypes {
 		for _, l := range ringLines(ct) {
@@ -89,7 +89,7 @@ func (c *comment) rings(d *publisher.Difference) {
 	}
 }
 
-func (c *comment) changes(d *publisher.Difference) {
+func (c *comment) changes(d *diff.Difference) {
 	groups := planGroups(d)
 	if len(groups) == 0 {
 		return
@@ -100,7 +100,7 @@ func (c *comment) changes(d *publisher.Difference) {
 		names := escaped(namesShown(g.names, maxNamesShown))
 		for i, l := range g.lines {
 			change := string(g.change)
-			if g.change == publisher.ChangeRemoved {
+			if g.change == diff.ChangeRemoved {
 				change = "**removed**"
 			}
 			if i > 0 {
@@ -116,7 +116,7 @@ func (c *comment) changes(d *publisher.Difference) {
 	}
 }
 
-func (c *comment) failures(d *publisher.Difference) {
+func (c *comment) failures(d *diff.Difference) {
 	var rows [][]string
 	for _, u := range d.Unread {
 		rows = append(rows, []string{"registration " + code(u.Registration) + ", which keeps what it has", escaped(strings.TrimSpace(firstLines(u.Error)))})
@@ -137,7 +137,7 @@ func (c *comment) failures(d *publisher.Difference) {
 	}
 }
 
-func (c *comment) waiting(d *publisher.Difference) {
+func (c *comment) waiting(d *diff.Difference) {
 	if len(d.Waiting) == 0 {
 		return
 	}

@@ -13,7 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
 const (
@@ -38,7 +38,7 @@ func shown(v *string) string {
 	return s
 }
 
-func because(causes []publisher.Cause) string {
+func because(causes []diff.Cause) string {
 	var all []string
 	for _, c := range causes {
 		text := c.Kind + " " + c.Name
@@ -60,7 +60,7 @@ func namesShown(names []string, bound int) string {
 
 // planTable writes a plan for a terminal. Long lines are left to it: names of files must stay whole, so
 // that they can be clicked and copied.
-func planTable(w io.Writer, d *publisher.Difference) error {
+func planTable(w io.Writer, d *diff.Difference) error {
 	var b bytes.Buffer
 	for _, r := range d.Renames {
 		fmt.Fprintf(&b, "RENAMED? %s\n\n", cli.Line(renameText(r)))
@@ -71,7 +71,7 @@ func planTable(w io.Writer, d *publisher.Difference) error {
 		return err
 	}
 	planRings(&b, d)
-	marks := map[publisher.Change]string{publisher.ChangeAdded: "+", publisher.ChangeRemoved: "-", publisher.ChangeChanged: "~"}
+	marks := map[diff.Change]string{diff.ChangeAdded: "+", diff.ChangeRemoved: "-", diff.ChangeChanged: "~"}
 	for _, g := range planGroups(d) {
 		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, cli.Line(namesShown(g.names, maxNamesShown)))
 		for _, l := range g.lines {
@@ -100,7 +100,7 @@ func (l planLine) String() string {
 }
 
 // typesTable lists the cluster types of which there is something to say.
-func typesTable(w io.Writer, d *publisher.Difference) {
+func typesTable(w io.Writer, d *diff.Difference) {
 	rows := notable(d)
 	if len(rows) == 0 {
 		return
@@ -112,13 +112,13 @@ func typesTable(w io.Writer, d *publisher.Difference) {
 			cell(ct.ClusterType), ct.Result, ct.Assignments, n.Added, n.Removed, n.Changed, n.Failed, cell(typeNote(ct)))
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
-		fmt.Fprintf(w, "%d more\t%s\n", same, publisher.StandingUnchanged)
+		fmt.Fprintf(w, "%d more\t%s\n", same, diff.StandingUnchanged)
 	}
 }
 
 // ringLines says of a cluster type what becomes of each of its rings, the names and the rest apart; nil where all rings
 // go on with the same.
-func ringLines(ct publisher.TypeDifference) [][2]string {
+func ringLines(ct diff.TypeDifference) [][2]string {
 	var lines [][2]string
 	differs := false
 	for _, r := range ct.ByRing {
@@ -127,13 +127,13 @@ func ringLines(ct publisher.TypeDifference) [][2]string {
 			names = append(names, bundle.LatestTag)
 		}
 		text := string(r.Result)
-		if r.Result == publisher.StandingKept && r.OldDigest != "" {
+		if r.Result == diff.StandingKept && r.OldDigest != "" {
 			text = "keeps " + bundle.ReleaseName(r.OldNumber, r.OldDigest)
 		}
 		if r.Differs() {
 			differs = true
 			counts := fmt.Sprintf("%d added, %d removed, %d changed", r.Added, r.Removed, r.Changed)
-			if r.Result == publisher.StandingKept {
+			if r.Result == diff.StandingKept {
 				text += ", from which the plan differs by " + counts
 			} else {
 				text += ": " + counts
@@ -150,7 +150,7 @@ func ringLines(ct publisher.TypeDifference) [][2]string {
 	return lines
 }
 
-func planRings(b *bytes.Buffer, d *publisher.Difference) {
+func planRings(b *bytes.Buffer, d *diff.Difference) {
 	for _, ct := range d.ClusterTypes {
 		lines := ringLines(ct)
 		if len(lines) == 0 {
@@ -163,14 +163,14 @@ func planRings(b *bytes.Buffer, d *publisher.Difference) {
 	}
 }
 
-func notable(d *publisher.Difference) []publisher.TypeDifference {
-	return slices.DeleteFunc(slices.Clone(d.ClusterTypes), func(ct publisher.TypeDifference) bool {
-		return ct.Result == publisher.StandingUnchanged && len(ct.Failed) == 0 && !ct.Renewed
+func notable(d *diff.Difference) []diff.TypeDifference {
+	return slices.DeleteFunc(slices.Clone(d.ClusterTypes), func(ct diff.TypeDifference) bool {
+		return ct.Result == diff.StandingUnchanged && len(ct.Failed) == 0 && !ct.Renewed
 	})
 }
 
 // emptyTypes names the cluster types that would have nothing on them.
-func emptyTypes(d *publisher.Difference) []string {
+func emptyTypes(d *diff.Difference) []string {
 	var names []string
 	for _, ct := range d.ClusterTypes {
 		if ct.Assignments == 0 && len(ct.Failed) == 0 && !ct.Left {
@@ -181,7 +181,7 @@ func emptyTypes(d *publisher.Difference) []string {
 }
 
 // typeNote is what there is to say of a cluster type beside the numbers.
-func typeNote(ct publisher.TypeDifference) string {
+func typeNote(ct diff.TypeDifference) string {
 	switch {
 	case ct.Blocked != "":
 		return ct.Blocked
@@ -195,12 +195,12 @@ func typeNote(ct publisher.TypeDifference) string {
 	return ""
 }
 
-func renameText(r publisher.Rename) string {
+func renameText(r diff.Rename) string {
 	return fmt.Sprintf("%s → %s on %s. To clusters a renamed target is a removal and an addition: this deletes %s with what belongs to it, and creates %s anew.",
 		r.From, r.To, namesShown(r.ClusterTypes, maxNamesShown), r.From, r.To)
 }
 
-func planFailures(b *bytes.Buffer, d *publisher.Difference) {
+func planFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, u := range d.Unread {
 		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", cli.Line(u.Registration), firstLines(u.Error))
 	}
@@ -226,14 +226,14 @@ func firstLines(text string) string {
 	return "    " + strings.Join(lines, "\n    ") + "\n"
 }
 
-func stands(f publisher.FailedDifference) string {
+func stands(f diff.FailedDifference) string {
 	if f.Stands {
 		return ", which keeps what it has"
 	}
 	return ""
 }
 
-func planWaiting(b *bytes.Buffer, d *publisher.Difference) {
+func planWaiting(b *bytes.Buffer, d *diff.Difference) {
 	if len(d.Waiting) == 0 {
 		return
 	}
@@ -245,7 +245,7 @@ func planWaiting(b *bytes.Buffer, d *publisher.Difference) {
 
 func workspaceName(name string) string { return cmp.Or(name, "(no workspace)") }
 
-func waitingNames(w publisher.WaitingWorkspace) []string {
+func waitingNames(w diff.WaitingWorkspace) []string {
 	var names []string
 	for _, t := range w.Targets {
 		names = append(names, fmt.Sprintf("%s (%s)", t.Name, t.Position))
@@ -254,7 +254,7 @@ func waitingNames(w publisher.WaitingWorkspace) []string {
 }
 
 // planSummary is the plan in one line.
-func planSummary(d *publisher.Difference) string {
+func planSummary(d *diff.Difference) string {
 	n := d.Count()
 	what := "nothing would change"
 	if d.Changes() {

@@ -95,7 +95,7 @@ that asks for, from a timer, so that releases never expire.
 	return cmd
 }
 
-func (p *publishing) run(cmd *cobra.Command, platform string) error {
+func (p *publishing) run(cmd *cobra.Command, place string) error {
 	to, err := oci.Parse(p.to)
 	if err != nil {
 		return cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
@@ -126,23 +126,24 @@ func (p *publishing) run(cmd *cobra.Command, platform string) error {
 			return err
 		}
 	}
-	p.source.packs, p.source.signed = true, true
 	p.options.OCI = p.registry.options()
-	p.source.lastRelease = lastReleases(to, p.options.Trust, keys, p.options)
-	loaded, result, err := p.source.render(cmd, platform, to.Dir)
+	built, err := p.source.render(cmd, place, to.Dir, platform.Options{
+		Pack: true, RefuseMissing: true, AfterLoad: lastReleases(to, p.options.Trust, keys, p.options),
+	})
 	if err != nil {
 		return err
 	}
+	loaded := built.Loaded
 	if err := p.checkClean(cmd, loaded); err != nil {
 		return err
 	}
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
 	opts.Unread, opts.Strict = loaded.Unread, p.source.strict
-	opts.Cache, opts.Packed = p.source.cache.get(), p.source.packer
+	opts.Cache, opts.Packed = p.source.cache.get(), built.Packed
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
 	defer p.source.cache.trim()
-	done, err := publisher.Publish(cmd.Context(), result, to, keys, opts)
+	done, err := publisher.Publish(cmd.Context(), built.Result, to, keys, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
 	}

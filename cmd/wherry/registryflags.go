@@ -158,16 +158,17 @@ func cell(s string) string {
 	return s
 }
 
-// lastReleases reads the last releases at loc, for those who publish there or plan to.
-func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
-	return func(loaded *platform.Loaded) func(context.Context, string) ([]scheduler.Released, error) {
+// lastReleases has rendering know the last releases at loc, for those who publish there or plan to.
+func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(context.Context, *platform.Loaded, *platform.Options) error {
+	return func(_ context.Context, loaded *platform.Loaded, build *platform.Options) error {
 		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
-		return func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+		build.LastRelease = func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
 			list, err := read(ctx, clusterType)
 			if err != nil {
 				return nil, registryFailure(err, loc)
 			}
 			return list, nil
 		}
+		return nil
 	}
 }

@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/outdir"
+	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
 func newRenderCommand() *cobra.Command {
@@ -36,10 +37,11 @@ It exits with 1 if assignments failed; the others are written.`,
 			if out == "" {
 				return cli.Usagef("-o is empty")
 			}
-			loaded, result, err := source.render(cmd, args[0], out)
+			built, err := source.render(cmd, args[0], out, platform.Options{})
 			if err != nil {
 				return err
 			}
+			loaded, result := built.Loaded, built.Result
 			if err := source.warnUncommitted(cmd, loaded.UncommittedBase, ", so no base commit is written"); err != nil {
 				return err
 			}

@@ -11,9 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
-	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -40,11 +38,6 @@ type sourceFlags struct {
 	assignments string          // where a decision is read from; empty for none
 	dropped     map[string]bool // TYPE/TARGET that may fail
 	cache       cacheFlags
-	signed      bool         // what is rendered is to be signed: keys that are not there must not be printed
-	packs       bool         // pack bundles as they are rendered: for those who need no files
-	packer      *pack.Packer // that has done so, if it could
-	// lastRelease returns scheduler.Options.LastRelease; nil for commands that know no releases.
-	lastRelease func(*platform.Loaded) func(context.Context, string) ([]scheduler.Released, error)
 }
 
 func (f *sourceFlags) add(cmd *cobra.Command) {
@@ -98,43 +91,44 @@ func printInferred(cmd *cobra.Command, loaded *platform.Loaded) {
 	}
 }
 
-// prepare loads the platform at place, renders it and pins what asks for it. It prints no warnings.
-func (f *sourceFlags) prepare(cmd *cobra.Command, place, output string) (p publisher.Planned, err error) {
-	if p.Decision, err = f.decision(cmd); err != nil {
-		return p, err
+// build loads the platform at place, renders it and pins what asks for it. It prints no warnings. Of output, which may
+// be empty, nothing is read.
+func (f *sourceFlags) build(cmd *cobra.Command, place, output string, opts platform.Options) (platform.Built, error) {
+	decision, err := f.decision(cmd)
+	if err != nil {
+		return platform.Built{}, err
 	}
-	if p.Loaded, err = f.load(cmd, place, output); err != nil {
-		return p, err
+	source, err := f.options(place, output)
+	if err != nil {
+		return platform.Built{}, err
 	}
-	if err := f.cache.open(cmd, place); err != nil {
-		return p, err
+	opts.Decision = decision
+	opts.Pin = &artifacts.PinOptions{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(registryFlags).options()}
+	after := opts.AfterLoad
+	opts.AfterLoad = func(ctx context.Context, loaded *platform.Loaded, opts *platform.Options) error {
+		printInferred(cmd, loaded)
+		if err := f.cache.open(cmd, place); err != nil {
+			return err
+		}
+		if opts.Cache = f.cache.get(); after != nil {
+			return after(ctx, loaded, opts)
+		}
+		return nil
 	}
 	defer f.cache.trim()
-	options := scheduler.Options{BaseCommit: p.Loaded.BaseCommit, Decision: p.Decision, Incomplete: len(p.Loaded.Unread) > 0, Cache: f.cache.get(), RefuseMissing: f.signed}
-	if f.packs && len(p.Loaded.Unread)+len(p.Loaded.Model.FailedPolicies()) == 0 {
-		f.packer = pack.NewPacker(f.cache.get())
-		options.Each = f.packer.Take
+	built, err := platform.Build(cmd.Context(), source, opts)
+	if err != nil && !errors.As(err, new(*cli.Error)) {
+		err = sourceFailure(err)
 	}
-	if f.lastRelease != nil {
-		options.LastRelease = f.lastRelease(p.Loaded)
-	}
-	var known *cli.Error
-	if p.Result, err = p.Loaded.Model.Render(cmd.Context(), options); errors.As(err, &known) {
-		return p, err
-	} else if err != nil {
-		return p, cli.Fail(cli.Usage, err, "")
-	}
-	return p, f.pin(cmd, p.Result)
+	return built, err
 }
 
-// render loads the platform at place and renders it. It prints warnings and what failed; the error is about what leaves
-// nothing to go on with.
-func (f *sourceFlags) render(cmd *cobra.Command, place, output string) (*platform.Loaded, *scheduler.Result, error) {
-	planned, err := f.prepare(cmd, place, output)
-	if err != nil {
-		return nil, nil, err
+// render is build with warnings and what failed printed; the error is about what leaves nothing to go on with.
+func (f *sourceFlags) render(cmd *cobra.Command, place, output string, opts platform.Options) (built platform.Built, err error) {
+	if built, err = f.build(cmd, place, output, opts); err != nil {
+		return built, err
 	}
-	loaded, result := planned.Loaded, planned.Result
+	loaded, result := built.Loaded, built.Result
 	warnings := printFindings(cmd, append(loaded.Warnings, result.Warnings...))
 	if len(result.ClusterTypes) == 0 {
 		cmd.PrintErrln("note: the environment has no ClusterType (of a repository with a branch per environment, give the URL or PATH#BRANCH)")
@@ -142,18 +136,9 @@ func (f *sourceFlags) render(cmd *cobra.Command, place, output string) (*platfor
 	unread, policies := printUnread(cmd, loaded), printFailedPolicies(cmd, loaded)
 	failed := f.printFailures(cmd, result)
 	if f.strict && warnings+unread+policies+failed > 0 {
-		return nil, nil, strictFailure(warnings, unread, policies, failed)
+		return built, strictFailure(warnings, unread, policies, failed)
 	}
-	return loaded, result, nil
-}
-
-// pin writes commits and digests into what asks for them.
-func (f *sourceFlags) pin(cmd *cobra.Command, result *scheduler.Result) error {
-	mirrors, err := f.mirrorMap()
-	if err != nil {
-		return err
-	}
-	return artifacts.Pin(cmd.Context(), result, artifacts.PinOptions{Timeout: f.timeout, Mirrors: mirrors, OCI: new(registryFlags).options()})
+	return built, nil
 }
 
 // mirrorMap reads --mirror.

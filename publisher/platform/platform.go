@@ -1,9 +1,9 @@
 // Package platform reads the sources of a platform, from folders and git, into the scheduler's model.
 //
-// Begin with [Load]: it reads one environment with its bases and workloads, and infers which environment that is
-// where no option names it. [Environments] lists those that a platform has. The same sources give the same model,
-// wherever they are read from. Load signs and writes nothing, and one source of an app team that cannot be read
-// stops nobody else.
+// Begin with [Build], which reads, renders and pins an environment. [Load] is its first step alone: it reads one
+// environment with its bases and workloads, and infers which environment that is where no option names it.
+// [Environments] lists those that a platform has. The same sources give the same result, wherever they are read from.
+// Nothing here signs or writes, and one source of an app team that cannot be read stops nobody else.
 package platform
 
 import (

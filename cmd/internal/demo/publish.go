@@ -103,20 +103,16 @@ func (s *show) render(ctx context.Context, environment string) (*scheduler.Resul
 	sources := s.platform.sources
 	sources.Environment = environment
 	sources.Platform = s.platform.folder(environment)
-	loaded, err := platform.Load(ctx, sources)
-	if err != nil {
-		return nil, nil, err
-	}
-	if len(loaded.Unread) > 0 {
-		return nil, nil, loaded.Unread[0].Err // half a platform shows nothing
-	}
-	if dir := s.platform.overlay; dir != "" {
-		if err := loaded.Model.Load(ctx, scheduler.Source{FS: os.DirFS(dir), Name: dir}); err != nil {
-			return nil, nil, err
+	built, err := platform.Build(ctx, sources, platform.Options{AfterLoad: func(ctx context.Context, loaded *platform.Loaded, _ *platform.Options) error {
+		if len(loaded.Unread) > 0 {
+			return loaded.Unread[0].Err // half a platform shows nothing
 		}
-	}
-	rendered, err := loaded.Model.Render(ctx, scheduler.Options{BaseCommit: loaded.BaseCommit})
-	return rendered, loaded, err
+		if dir := s.platform.overlay; dir != "" {
+			return loaded.Model.Load(ctx, scheduler.Source{FS: os.DirFS(dir), Name: dir})
+		}
+		return nil
+	}})
+	return built.Result, built.Loaded, err
 }
 
 // newest is the manifest that a stream's tag names.

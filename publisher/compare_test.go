@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/examples"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/outdir"
@@ -44,7 +45,7 @@ func (c *coffee) edit(file, old, now string) {
 	require.NoError(c.t, os.WriteFile(name, []byte(strings.ReplaceAll(string(data), old, now)), 0o600))
 }
 
-func (c *coffee) planned() Planned {
+func (c *coffee) planned() platform.Built {
 	c.t.Helper()
 	c.t.Chdir(c.dir)
 	loaded, err := platform.Load(c.t.Context(), platform.Source{
@@ -54,11 +55,11 @@ func (c *coffee) planned() Planned {
 	require.NoError(c.t, err)
 	result, err := loaded.Model.Render(c.t.Context(), scheduler.Options{BaseCommit: loaded.BaseCommit})
 	require.NoError(c.t, err)
-	return Planned{Loaded: loaded, Result: result}
+	return platform.Built{Loaded: loaded, Result: result}
 }
 
 // compare publishes the first state, and compares with the second.
-func (w *world) compare(p Planned) (*Difference, error) {
+func (w *world) compare(p platform.Built) (*diff.Difference, error) {
 	opts := w.opts
 	if opts.Now == nil {
 		opts.Now = func() time.Time { return w.now }
@@ -67,14 +68,14 @@ func (w *world) compare(p Planned) (*Difference, error) {
 }
 
 // told writes a difference in lines: what people would be told, without numbers.
-func told(d *Difference) []string {
+func told(d *diff.Difference) []string {
 	lines := []string{}
 	say := func(format string, args ...any) { lines = append(lines, fmt.Sprintf(format, args...)) }
 	for _, r := range d.Renames {
 		say("renamed %s %s %s", r.From, r.To, r.ClusterTypes)
 	}
 	for _, ct := range d.ClusterTypes {
-		if ct.Result != StandingUnchanged || ct.Renewed {
+		if ct.Result != diff.StandingUnchanged || ct.Renewed {
 			say("%s: %s, %d of %d unchanged%s", ct.ClusterType, ct.Result, ct.Unchanged, ct.Assignments, strings.TrimSuffix(" "+ct.Blocked, " "))
 		}
 		for _, a := range ct.Changes {
@@ -101,7 +102,7 @@ func told(d *Difference) []string {
 	return lines
 }
 
-func becauseOf(causes []Cause) string {
+func becauseOf(causes []diff.Cause) string {
 	var all []string
 	for _, c := range causes {
 		all = append(all, fmt.Sprintf("[%s %s %s]", c.Kind, c.Name, c.Position))
@@ -117,7 +118,7 @@ func orNone(s *string) string {
 }
 
 // publishCoffee publishes a state of the example to w.
-func (w *world) publishCoffee(p Planned) {
+func (w *world) publishCoffee(p platform.Built) {
 	w.t.Helper()
 	w.result = p.Result
 	_, err := w.publish()
@@ -241,7 +242,7 @@ func TestDifferences(t *testing.T) {
 			require.Equal(t, len(c.told) > 0, d.Changes())
 			require.NotContains(t, string(must(json.Marshal(d.ClusterTypes))), "4711") // a folder's random name may hold it
 
-			inFolder, err := CompareFolder(t.Context(), now, folder)
+			inFolder, err := diff.Folder(t.Context(), now, folder)
 			require.NoError(t, err)
 			require.Equal(t, filesOnly(d), filesOnly(inFolder), "a rendered folder has the same files")
 		})
@@ -256,7 +257,7 @@ func must(data []byte, err error) []byte {
 }
 
 // filesOnly leaves of a difference what does not depend on where it is compared.
-func filesOnly(d *Difference) []string {
+func filesOnly(d *diff.Difference) []string {
 	var lines []string
 	for _, ct := range d.ClusterTypes {
 		for _, a := range ct.Changes {
@@ -266,7 +267,7 @@ func filesOnly(d *Difference) []string {
 			for _, v := range a.Values {
 				lines = append(lines, fmt.Sprintf("%s/%s/%s %s %s", ct.ClusterType, a.Name, v.File, v.Key, becauseOf(v.Because)))
 			}
-			if a.Change != ChangeChanged {
+			if a.Change != diff.ChangeChanged {
 				lines = append(lines, fmt.Sprintf("%s %s/%s", a.Change, ct.ClusterType, a.Name))
 			}
 		}
@@ -279,7 +280,7 @@ func TestADifferenceIsWhatPublishingDoes(t *testing.T) {
 	w := newWorld(t, "layout")
 	d, err := w.compare(state.planned())
 	require.NoError(t, err)
-	require.Equal(t, Counted{Added: 4, ClusterTypes: 4}, d.Count())
+	require.Equal(t, diff.Counted{Added: 4, ClusterTypes: 4}, d.Count())
 	w.publishCoffee(state.planned())
 	d, err = w.compare(state.planned())
 	require.NoError(t, err)
@@ -294,12 +295,12 @@ func TestADifferenceIsWhatPublishingDoes(t *testing.T) {
 	w.opts.Now, w.opts.Rings = nil, []string{"canary"}
 	d, err = w.compare(state.planned())
 	require.NoError(t, err)
-	require.Equal(t, &RingDifference{New: []string{"canary"}}, d.ClusterTypes[2].Rings)
+	require.Equal(t, &diff.RingDifference{New: []string{"canary"}}, d.ClusterTypes[2].Rings)
 	w.publishCoffee(state.planned())
 	w.opts.Rings = nil
 	d, err = w.compare(state.planned())
 	require.NoError(t, err)
-	require.Equal(t, &RingDifference{Old: []string{"canary"}}, d.ClusterTypes[2].Rings)
+	require.Equal(t, &diff.RingDifference{Old: []string{"canary"}}, d.ClusterTypes[2].Rings)
 }
 
 func TestUnchangedFilesAreNotFetched(t *testing.T) {
@@ -357,12 +358,12 @@ func TestAPlanSaysThatPublishingWouldBeRefused(t *testing.T) {
 
 func TestComparingWithAFolder(t *testing.T) {
 	state := newCoffee(t)
-	d, err := CompareFolder(t.Context(), state.planned(), t.TempDir())
+	d, err := diff.Folder(t.Context(), state.planned(), t.TempDir())
 	require.NoError(t, err)
-	require.Equal(t, Counted{Added: 4, ClusterTypes: 4}, d.Count(), "an empty folder stands for nothing yet")
-	_, err = CompareFolder(t.Context(), state.planned(), state.dir)
+	require.Equal(t, diff.Counted{Added: 4, ClusterTypes: 4}, d.Count(), "an empty folder stands for nothing yet")
+	_, err = diff.Folder(t.Context(), state.planned(), state.dir)
 	require.ErrorIs(t, err, outdir.ErrForeign)
-	_, err = CompareFolder(t.Context(), state.planned(), filepath.Join(t.TempDir(), "none"))
+	_, err = diff.Folder(t.Context(), state.planned(), filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
 
 	folder, p := t.TempDir(), state.planned()
@@ -370,19 +371,8 @@ func TestComparingWithAFolder(t *testing.T) {
 	require.NoError(t, err)
 	p.Loaded.Unread = []platform.Unread{{Registration: "roasting", Err: os.ErrNotExist}}
 	p.Result.ClusterTypes[1].Assignments = nil
-	d, err = CompareFolder(t.Context(), p, folder)
+	d, err = diff.Folder(t.Context(), p, folder)
 	require.NoError(t, err)
 	require.Empty(t, told(d), "what an unread registration had stays")
 	require.True(t, d.Changes())
-}
-
-func TestRenamesNeedToBeAlike(t *testing.T) {
-	lines := func(s string) map[string]int {
-		count := map[string]int{}
-		countLines(count, s, "web-a")
-		return count
-	}
-	require.Zero(t, alike(nil, nil))
-	require.InDelta(t, 1, alike(lines("name: web-a\nx\n"), lines("x\nname: web-a")), 0)
-	require.InDelta(t, 0.5, alike(lines("x\ny\nz"), lines("x\ny\nv")), 0)
 }

@@ -1,4 +1,4 @@
-package publisher
+package diff
 
 import (
 	"bytes"
@@ -42,8 +42,29 @@ type Cause struct {
 	scheduler.Named
 }
 
-// configFile begins the name of the file with the composed configuration.
-const configFile = "platform-config."
+// ConfigFile begins the name of the file with the composed configuration.
+const ConfigFile = "platform-config."
+
+// ConfigValue is a value of the composed configuration, masked if it looks like a secret.
+type ConfigValue struct {
+	// Top is the configuration key, and Key that with the path below it where the value is structured.
+	Top, Key string
+	Text     string
+	Secret   bool
+}
+
+// ConfigValues lists the configuration values in a rendered file, whose name begins with [ConfigFile].
+func ConfigValues(file string, data []byte) []ConfigValue {
+	var all []ConfigValue
+	values, _ := valuesOf(file, data)
+	for _, v := range values {
+		if v.top != "" {
+			d := ValueDifference{Key: v.key, New: &v.text, configKey: v.top}.masked(v.secret)
+			all = append(all, ConfigValue{Top: v.top, Key: v.key, Text: *d.New, Secret: d.Secret})
+		}
+	}
+	return all
+}
 
 // value is a leaf of a rendered file.
 type value struct {
@@ -119,7 +140,7 @@ func (d ValueDifference) masked(known bool) ValueDifference {
 
 // valuesOf takes a rendered file apart. It reports false for what is neither YAML nor a list of exports.
 func valuesOf(file string, data []byte) ([]value, bool) {
-	isConfig := strings.HasPrefix(file, configFile)
+	isConfig := strings.HasPrefix(file, ConfigFile)
 	if path.Ext(file) == ".sh" {
 		return exportsOf(data)
 	}

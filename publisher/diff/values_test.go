@@ -1,4 +1,4 @@
-package publisher
+package diff
 
 import (
 	"strings"
@@ -60,7 +60,7 @@ func TestValuesThatDiffer(t *testing.T) {
 			require.True(t, ok)
 			var lines []string
 			for _, d := range found {
-				lines = append(lines, d.Key+": "+orNone(d.Old)+" → "+orNone(d.New)+" of "+d.configKey)
+				lines = append(lines, d.Key+": "+textOf(d.Old)+" → "+textOf(d.New)+" of "+d.configKey)
 			}
 			require.Equal(t, c.differs, lines)
 		})
@@ -90,4 +90,11 @@ func FuzzCompareValues(f *testing.F) {
 			require.Empty(t, same)
 		}
 	})
+}
+
+func textOf(s *string) string {
+	if s == nil {
+		return "none"
+	}
+	return *s
 }

@@ -1,4 +1,4 @@
-package publisher
+package diff
 
 import (
 	"context"
@@ -13,59 +13,42 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// standingTree is what a cluster type has now: a folder per assignment.
-type standingTree struct {
-	files fs.FS
-	// listed is what the bundle says of its assignments. A rendered folder says nothing: it has names alone.
-	listed []bundle.Assignment
+// Tree is what a cluster type has now: a folder per assignment.
+type Tree struct {
+	Files fs.FS
+	// Listed is what the bundle says of its assignments. A rendered folder says nothing: it has names alone.
+	Listed []bundle.Assignment
 	// namesOnly is true for a rendered folder.
 	namesOnly bool
 }
 
-// typeState is what a cluster type would have.
-type typeState struct {
+// State is what a cluster type would have.
+type State struct {
 	name     string
-	rendered []scheduler.Assignment
-	failed   []FailedDifference
-	// dropped gives the errors of assignments that are given up.
-	dropped map[string]string
+	Rendered []scheduler.Assignment
+	Failed   []FailedDifference
+	// Dropped gives the errors of assignments that are given up.
+	Dropped map[string]string
 	// keep is true where nothing is removed, because not all sources could be read.
 	keep bool
 }
 
-func resultType(ct scheduler.ClusterTypeResult) typeState {
-	s := typeState{name: ct.Name, rendered: ct.Assignments, failed: []FailedDifference{}}
+// StateOf returns what a cluster type would have as it was rendered.
+func StateOf(ct scheduler.ClusterTypeResult) State {
+	s := State{name: ct.Name, Rendered: ct.Assignments, Failed: []FailedDifference{}}
 	for _, f := range ct.Failures {
-		s.failed = append(s.failed, FailedDifference{Name: f.Name, Error: f.Err.Error(), Taken: f.Taken})
+		s.Failed = append(s.Failed, FailedDifference{Name: f.Name, Error: f.Err.Error(), Taken: f.Taken})
 	}
 	return s
 }
 
-// plannedType is what publishing would make of a cluster type.
-func plannedType(pl *plan) typeState {
-	s := resultType(pl.clusterType)
-	if pl.content != nil { // else something keeps it from being published
-		s.rendered = pl.rendered
-	}
-	if len(pl.result.Failures)+len(pl.result.Dropped) > 0 {
-		s.failed, s.dropped = []FailedDifference{}, map[string]string{}
-		for _, f := range pl.result.Failures {
-			s.failed = append(s.failed, FailedDifference{Name: f.Name, Error: f.Error, Taken: f.Taken, Stands: f.HeldFrom != nil})
-		}
-		for _, f := range pl.result.Dropped {
-			s.dropped[f.Name] = f.Error
-		}
-	}
-	return s
-}
-
-// unchanged is the difference of a type whose content is what it was.
-func (s typeState) unchanged() *TypeDifference {
+// Unchanged is the difference of a type whose content is what it was.
+func (s State) Unchanged() *TypeDifference {
 	d := &TypeDifference{
-		ClusterType: s.name, Result: StandingUnchanged, Assignments: len(s.rendered), Unchanged: len(s.rendered),
-		Changes: []AssignmentDifference{}, Failed: s.failed,
+		ClusterType: s.name, Result: StandingUnchanged, Assignments: len(s.Rendered), Unchanged: len(s.Rendered),
+		Changes: []AssignmentDifference{}, Failed: s.Failed,
 	}
-	for _, f := range s.failed {
+	for _, f := range s.Failed {
 		if f.Stands {
 			d.Assignments++
 		}
@@ -73,27 +56,27 @@ func (s typeState) unchanged() *TypeDifference {
 	return d
 }
 
-// clusterType compares with what stands, which is nil where there is nothing. The difference is never nil.
-func (c *comparison) clusterType(ctx context.Context, now typeState, old *standingTree) (*TypeDifference, error) {
+// Type compares with what stands, which is nil where there is nothing. The difference is never nil.
+func (c *Comparison) Type(ctx context.Context, now State, old *Tree) (*TypeDifference, error) {
 	result := StandingUnchanged
 	if old == nil {
-		result, old = StandingNew, &standingTree{}
+		result, old = StandingNew, &Tree{}
 	}
 	before := map[string]bundle.Assignment{}
-	for _, a := range old.listed {
+	for _, a := range old.Listed {
 		before[a.Name] = a
 	}
-	for i := range now.failed {
-		if now.failed[i].Taken {
+	for i := range now.Failed {
+		if now.Failed[i].Taken {
 			continue
 		}
-		_, now.failed[i].Stands = before[now.failed[i].Name]
-		delete(before, now.failed[i].Name)
+		_, now.Failed[i].Stands = before[now.Failed[i].Name]
+		delete(before, now.Failed[i].Name)
 	}
-	d := now.unchanged()
+	d := now.Unchanged()
 	d.Result, d.Unchanged = result, 0
 	var added []scheduler.Assignment
-	for _, a := range now.rendered {
+	for _, a := range now.Rendered {
 		was, there := before[a.Name]
 		delete(before, a.Name)
 		if !there {
@@ -126,7 +109,7 @@ func (c *comparison) clusterType(ctx context.Context, now typeState, old *standi
 	return d, c.findRenames(now.name, added, removed, old)
 }
 
-func (c *comparison) added(a scheduler.Assignment) AssignmentDifference {
+func (c *Comparison) added(a scheduler.Assignment) AssignmentDifference {
 	d := AssignmentDifference{Name: a.Name, Change: ChangeAdded, Workspace: a.Workspace}
 	for _, name := range a.Policies {
 		d.Because = append(d.Because, c.policy(name))
@@ -134,14 +117,14 @@ func (c *comparison) added(a scheduler.Assignment) AssignmentDifference {
 	return d
 }
 
-func (c *comparison) policy(name string) Cause {
+func (c *Comparison) policy(name string) Cause {
 	return Cause{"SchedulingPolicy", scheduler.Named{Name: name, Position: c.explain.Policy(name)}}
 }
 
 // removed says why an assignment is no longer there: because of its sides, or of the policies.
-func (c *comparison) removed(ctx context.Context, now typeState, a bundle.Assignment) AssignmentDifference {
+func (c *Comparison) removed(ctx context.Context, now State, a bundle.Assignment) AssignmentDifference {
 	d := AssignmentDifference{Name: a.Name, Change: ChangeRemoved, Workspace: a.Workspace}
-	if failed, dropped := now.dropped[a.Name]; dropped {
+	if failed, dropped := now.Dropped[a.Name]; dropped {
 		d.Why = "it is dropped on purpose, having failed: " + failed
 		return d
 	}

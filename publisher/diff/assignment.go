@@ -1,4 +1,4 @@
-package publisher
+package diff
 
 import (
 	"bytes"
@@ -17,7 +17,7 @@ import (
 )
 
 // changed compares an assignment with what it was; nil where both are the same.
-func (c *comparison) changed(ctx context.Context, a scheduler.Assignment, was bundle.Assignment, old *standingTree) (*AssignmentDifference, error) {
+func (c *Comparison) changed(ctx context.Context, a scheduler.Assignment, was bundle.Assignment, old *Tree) (*AssignmentDifference, error) {
 	files := filesOf(a)
 	now := pack.Line(a, files)
 	d := &AssignmentDifference{Name: a.Name, Change: ChangeChanged, Workspace: a.Workspace}
@@ -65,7 +65,7 @@ func unionOf(before map[string][]byte, files []bundle.File) []string {
 }
 
 // file compares one file and adds what differs to d.
-func (c *comparison) file(ctx context.Context, d *AssignmentDifference, a scheduler.Assignment, name string, before []byte, files []bundle.File) error {
+func (c *Comparison) file(ctx context.Context, d *AssignmentDifference, a scheduler.Assignment, name string, before []byte, files []bundle.File) error {
 	var after []byte
 	for _, f := range files {
 		if f.Path == name {
@@ -101,7 +101,7 @@ const maxCauses = 3
 
 // origin says where a value comes from, if it is known better than by the Template: a configuration value
 // from a ConfigMap, one that the Workload has among its target's manifests from there.
-func (c *comparison) origin(ctx context.Context, a scheduler.Assignment, v *ValueDifference) error {
+func (c *Comparison) origin(ctx context.Context, a scheduler.Assignment, v *ValueDifference) error {
 	if v.configKey == "" {
 		if at, ok := c.explain.Manifest(a.Name, v.New); ok {
 			v.Because = []Cause{{"Workload", scheduler.Named{Name: a.Workload, Position: at}}}
@@ -129,9 +129,9 @@ func (c *comparison) origin(ctx context.Context, a scheduler.Assignment, v *Valu
 }
 
 // read returns the files of an assignment that are not empty, by path.
-func (t *standingTree) read(assignment string) (map[string][]byte, error) {
+func (t *Tree) read(assignment string) (map[string][]byte, error) {
 	files := map[string][]byte{}
-	err := fs.WalkDir(t.files, assignment, func(name string, e fs.DirEntry, err error) error {
+	err := fs.WalkDir(t.Files, assignment, func(name string, e fs.DirEntry, err error) error {
 		if err != nil || e.IsDir() {
 			if name == assignment && errors.Is(err, fs.ErrNotExist) {
 				return nil // all its files are empty
@@ -143,7 +143,7 @@ func (t *standingTree) read(assignment string) (map[string][]byte, error) {
 			files[below] = []byte("no regular file\n")
 			return nil
 		}
-		f, err := t.files.Open(name)
+		f, err := t.Files.Open(name)
 		if err != nil {
 			return err
 		}

@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"context"
@@ -10,7 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -28,7 +28,7 @@ type Released struct {
 // OpenReleased fetches the bundle that ref names. With trust, it must be signed as that asks; with the zero value, it
 // may be anybody's. An old or expired one is as good as the newest.
 func OpenReleased(ctx context.Context, ref oci.Reference, trust bundle.Trust, opts oci.Options) (*Released, error) {
-	repo, desc, err := catalog.Resolve(ctx, ref, opts)
+	repo, desc, err := Resolve(ctx, ref, opts)
 	if err != nil {
 		return nil, err
 	}
@@ -85,7 +85,7 @@ func (v ReleasedValue) TopKey() string { return v.top }
 
 // Config lists the configuration values of an assignment, as they were rendered.
 func (r *Released) Config(assignment string) ([]ReleasedValue, error) {
-	files, err := fs.Glob(r.tree.Root.FS(), path.Join(assignment, configFile+"*"))
+	files, err := fs.Glob(r.tree.Root.FS(), path.Join(assignment, diff.ConfigFile+"*"))
 	if err != nil {
 		return nil, err
 	}
@@ -95,12 +95,8 @@ func (r *Released) Config(assignment string) ([]ReleasedValue, error) {
 		if err != nil {
 			return nil, err
 		}
-		values, _ := valuesOf(strings.TrimPrefix(name, assignment+"/"), data)
-		for _, v := range values {
-			if v.top != "" {
-				d := ValueDifference{Key: v.key, New: &v.text, configKey: v.top}.masked(v.secret)
-				all = append(all, ReleasedValue{Key: v.key, Value: *d.New, Secret: d.Secret, top: v.top})
-			}
+		for _, v := range diff.ConfigValues(strings.TrimPrefix(name, assignment+"/"), data) {
+			all = append(all, ReleasedValue{Key: v.Key, Value: v.Text, Secret: v.Secret, top: v.Top})
 		}
 	}
 	return all, nil

@@ -1,4 +1,4 @@
-package publisher
+package diff
 
 import (
 	"context"
@@ -11,29 +11,30 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/outdir"
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// CompareFolder says what rendering planned into a folder would change. The folder must be one that
+// Folder says what rendering planned into a folder would change. The folder must be one that
 // [outdir.Write] would write to, and be there; nothing in it is signed.
-func CompareFolder(ctx context.Context, planned Planned, dir string) (*Difference, error) {
+func Folder(ctx context.Context, planned platform.Built, dir string) (*Difference, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
 		return nil, err
 	}
 	defer func() { _ = root.Close() }() // it was only read
-	c, err := newComparison(planned, dir)
+	c, err := New(planned, dir)
 	if err != nil {
 		return nil, err
 	}
 	if err := c.folder(ctx, root); err != nil {
 		return nil, fmt.Errorf("compare with %s: %w", dir, err)
 	}
-	c.conclude()
-	return c.done, nil
+	c.Conclude()
+	return c.Done, nil
 }
 
-func (c *comparison) folder(ctx context.Context, root *os.Root) error {
+func (c *Comparison) folder(ctx context.Context, root *os.Root) error {
 	types := slices.Clone(c.Result.ClusterTypes)
 	var names []string
 	for _, ct := range types {
@@ -52,28 +53,28 @@ func (c *comparison) folder(ctx context.Context, root *os.Root) error {
 	if err != nil && !errors.Is(err, fs.ErrNotExist) {
 		return err
 	}
-	c.done.OldBaseCommit = strings.TrimSpace(string(commit))
+	c.Done.OldBaseCommit = strings.TrimSpace(string(commit))
 	for i, ct := range types {
 		old, err := folderOf(root, ct.Name)
 		if err != nil {
 			return err
 		}
-		now := resultType(ct)
+		now := StateOf(ct)
 		now.keep = len(c.Loaded.Unread)+len(c.Result.FailedPolicies) > 0
-		d, err := c.clusterType(ctx, now, old)
+		d, err := c.Type(ctx, now, old)
 		if err != nil {
 			return err
 		}
 		if d.Left = i >= len(names); d.Left {
 			d.Result = StandingChanged // its README.md goes, even if nothing else does
 		}
-		c.done.ClusterTypes = append(c.done.ClusterTypes, *d)
+		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
 	}
 	return nil
 }
 
 // folderOf lists the assignments of a cluster type's folder; nil where there is none.
-func folderOf(root *os.Root, clusterType string) (*standingTree, error) {
+func folderOf(root *os.Root, clusterType string) (*Tree, error) {
 	entries, err := fs.ReadDir(root.FS(), clusterType)
 	if errors.Is(err, fs.ErrNotExist) {
 		return nil, nil
@@ -82,10 +83,10 @@ func folderOf(root *os.Root, clusterType string) (*standingTree, error) {
 		return nil, err
 	}
 	files, err := fs.Sub(root.FS(), clusterType)
-	tree := &standingTree{files: files, namesOnly: true}
+	tree := &Tree{Files: files, namesOnly: true}
 	for _, e := range entries {
 		if e.IsDir() {
-			tree.listed = append(tree.listed, bundle.Assignment{Name: e.Name()})
+			tree.Listed = append(tree.Listed, bundle.Assignment{Name: e.Name()})
 		}
 	}
 	return tree, err

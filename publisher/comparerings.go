@@ -4,10 +4,11 @@ import (
 	"context"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
 // rings compares what pl would have with what each of its rings has.
-func (c *comparison) rings(ctx context.Context, p *publication, pl *plan) (*TypeDifference, error) {
+func (c comparing) rings(ctx context.Context, p *publication, pl *plan) (*diff.TypeDifference, error) {
 	issues, err := p.issues(ctx, pl)
 	if err != nil {
 		return nil, err
@@ -16,20 +17,20 @@ func (c *comparison) rings(ctx context.Context, p *publication, pl *plan) (*Type
 	if err != nil {
 		return nil, err
 	}
-	var rows []RingStanding
+	var rows []diff.RingStanding
 	for _, group := range pl.byRelease() {
 		row, d, err := c.ring(ctx, pl, group, issues)
 		if err != nil {
 			return nil, err
 		}
-		if main.Result == StandingUnchanged && row.Result != StandingKept && d.Result != StandingUnchanged {
+		if main.Result == diff.StandingUnchanged && row.Result != diff.StandingKept && d.Result != diff.StandingUnchanged {
 			main = d
 		}
-		main.Renewed = main.Renewed || row.Renewed != "" && main.Result == StandingUnchanged
+		main.Renewed = main.Renewed || row.Renewed != "" && main.Result == diff.StandingUnchanged
 		rows = append(rows, *row)
 	}
 	main.ByRing = rows
-	return main.blocked(pl), nil
+	return blocked(main, pl), nil
 }
 
 // byRelease groups the lanes of pl, those that are published to apart, by the release that they have.
@@ -49,15 +50,14 @@ func (pl *plan) byRelease() [][]*lane {
 }
 
 // ring compares with what a group of lanes has. The difference is nil where they have nothing and are to have nothing.
-func (c *comparison) ring(ctx context.Context, pl *plan, group []*lane, issues []*issue) (*RingStanding, *TypeDifference, error) {
+func (c comparing) ring(ctx context.Context, pl *plan, group []*lane, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
 	has := (&issue{lanes: group}).published()
-	row := &RingStanding{Rings: has.Rings, Latest: has.Latest, Result: StandingKept}
+	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
 	var last *bundle.Verified
 	if last = group[0].release; last != nil {
 		row.OldSequence, row.OldNumber, row.OldDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
 	}
-	apart := &comparison{Planned: c.Planned, explain: c.explain, done: &Difference{}} // renames are told once
-	d, err := apart.against(ctx, pl, last)
+	d, err := comparing{c.Apart()}.against(ctx, pl, last) // renames are told once
 	if err != nil {
 		return nil, nil, err
 	}
@@ -72,4 +72,22 @@ func (c *comparison) ring(ctx context.Context, pl *plan, group []*lane, issues [
 		}
 	}
 	return row, d, nil
+}
+
+// plannedType is what publishing would make of a cluster type.
+func plannedType(pl *plan) diff.State {
+	s := diff.StateOf(pl.clusterType)
+	if pl.content != nil { // else something keeps it from being published
+		s.Rendered = pl.rendered
+	}
+	if len(pl.result.Failures)+len(pl.result.Dropped) > 0 {
+		s.Failed, s.Dropped = []diff.FailedDifference{}, map[string]string{}
+		for _, f := range pl.result.Failures {
+			s.Failed = append(s.Failed, diff.FailedDifference{Name: f.Name, Error: f.Error, Taken: f.Taken, Stands: f.HeldFrom != nil})
+		}
+		for _, f := range pl.result.Dropped {
+			s.Dropped[f.Name] = f.Error
+		}
+	}
+	return s
 }

@@ -1,4 +1,9 @@
-package publisher
+// Package diff tells what a rendered environment would change, assignment by assignment, and why.
+//
+// [Folder] compares with a folder of rendered files. A [Comparison] compares cluster type by cluster type with what a
+// caller has fetched; publisher.Compare does so with what is published. The result is a [Difference], which is an
+// interface and holds no secret. Nothing is written, and whose content it is that stands is not asked here.
+package diff
 
 import (
 	"encoding/json"
@@ -6,6 +11,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -27,9 +33,9 @@ type Difference struct {
 	// Waiting lists, by workspace, the deployment targets that no policy selects.
 	Waiting []WaitingWorkspace `json:"waiting"`
 	// Unread lists the registrations whose sources could not be read: what they had is kept.
-	Unread []UnreadRegistration `json:"unread,omitempty"`
+	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
 	// FailedPolicies lists the scheduling policies of which is not known what they select: what they had is kept.
-	FailedPolicies []FailedPolicy `json:"failedPolicies,omitempty"`
+	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Warnings are about what was found at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 }

@@ -1,4 +1,4 @@
-package publisher
+package diff
 
 import (
 	"cmp"
@@ -17,7 +17,7 @@ const (
 )
 
 // findRenames pairs what is removed with what is added, the most alike first, each at most once.
-func (c *comparison) findRenames(clusterType string, added []scheduler.Assignment, removed []bundle.Assignment, old *standingTree) error {
+func (c *Comparison) findRenames(clusterType string, added []scheduler.Assignment, removed []bundle.Assignment, old *Tree) error {
 	if len(added)*len(removed) > maxRenames {
 		return nil
 	}
@@ -95,12 +95,12 @@ func alike(a, b map[string]int) float64 {
 	return float64(same) / float64(all)
 }
 
-func (c *comparison) rename(from, to, clusterType string) {
-	for i := range c.done.Renames {
-		if r := &c.done.Renames[i]; r.From == from && r.To == to {
+func (c *Comparison) rename(from, to, clusterType string) {
+	for i := range c.Done.Renames {
+		if r := &c.Done.Renames[i]; r.From == from && r.To == to {
 			r.ClusterTypes = append(r.ClusterTypes, clusterType)
 			return
 		}
 	}
-	c.done.Renames = append(c.done.Renames, Rename{From: from, To: to, ClusterTypes: []string{clusterType}})
+	c.Done.Renames = append(c.Done.Renames, Rename{From: from, To: to, ClusterTypes: []string{clusterType}})
 }

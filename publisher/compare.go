@@ -1,0 +1,136 @@
+package publisher
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Compare says what publishing planned to a registry or layout would change. What is there must be signed
+// as trust asks: the error is a *bundle.Refusal where it is not. It reads only, and fetches the files of those
+// cluster types alone whose content digest differs.
+func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust trust.Signers, opts PublishOptions) (*diff.Difference, error) {
+	opts.Unread = planned.Loaded.Unread
+	p, err := newPublication(planned.Result, to, nil, trust, opts)
+	if err != nil {
+		return nil, err
+	}
+	c, err := diff.New(planned, to.String())
+	if err != nil {
+		return nil, err
+	}
+	if err := (comparing{c}).published(ctx, p); err != nil {
+		return nil, fmt.Errorf("compare with %s: %w", to, err)
+	}
+	c.Conclude()
+	return c.Done, nil
+}
+
+// published compares with the newest releases, as Publish would find them.
+func (c comparing) published(ctx context.Context, p *publication) error {
+	c.Done.Platform = p.done.Platform
+	if err := p.readRecord(ctx); err != nil {
+		return err
+	}
+	if len(p.done.Warnings) > 0 {
+		return foreign(p.done.Warnings[0])
+	}
+	if p.record != nil {
+		c.Done.OldBaseCommit = p.record.Record.BaseCommit
+	}
+	for i, ct := range append(slices.Clone(c.Result.ClusterTypes), p.leftTypes(c.Result)...) {
+		d, err := c.release(ctx, p, ct)
+		if err != nil {
+			return err
+		}
+		d.Left = i >= len(c.Result.ClusterTypes)
+		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
+	}
+	if err := p.trust.Check(p.done.Platform, p.issuedAt); err != nil {
+		p.warn("publishing would be refused: %v", err)
+	}
+	c.Done.Warnings = p.done.Warnings
+	return p.checkDrops()
+}
+
+// foreign makes an error of what Publish only warns of: a plan that compares with an older release than
+// the one that lies there would be wrong.
+func foreign(what string) error {
+	return &bundle.Refusal{Reason: bundle.UntrustedKey, Message: what}
+}
+
+// release compares one cluster type with its newest release.
+func (c comparing) release(ctx context.Context, p *publication, ct scheduler.ClusterTypeResult) (*diff.TypeDifference, error) {
+	pl, err := p.plan(ctx, ct)
+	if err != nil {
+		return nil, err
+	}
+	if tag := pl.standing.foreign; tag != "" {
+		return nil, foreign(tag + " is not a release " + p.trust.SignedText())
+	}
+	if len(pl.lanes) > 0 {
+		return c.rings(ctx, p, pl)
+	}
+	d, err := c.against(ctx, pl, pl.standing.verified)
+	if err == nil && d.Result == diff.StandingUnchanged && pl.content != nil {
+		d = renewed(d, p, pl.standing)
+	}
+	return blocked(d, pl), err
+}
+
+// against compares what pl would have with one of its releases, or with nothing where that is nil.
+func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified) (*diff.TypeDifference, error) {
+	now := plannedType(pl)
+	if last == nil {
+		return c.Type(ctx, now, nil)
+	}
+	if pl.content != nil && last.Release.Content == pl.content.Content {
+		d := now.Unchanged()
+		noteOld(d, last)
+		return d, nil
+	}
+	tree, err := releases.OpenTree(ctx, pl.repo, last.Tree, last.Release.Content)
+	if err != nil {
+		return nil, err
+	}
+	d, err := c.Type(ctx, now, &diff.Tree{Files: tree.Root.FS(), Listed: tree.Assignments})
+	if noteOld(d, last); d.Result == diff.StandingUnchanged {
+		d.Result = diff.StandingChanged // what is held says so
+	}
+	return d, errors.Join(err, tree.Close())
+}
+
+// noteOld notes the release that d compares with.
+func noteOld(d *diff.TypeDifference, last *bundle.Verified) {
+	d.OldSequence, d.OldNumber, d.OldDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
+}
+
+func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {
+	if pl.result.Result == releases.OutcomeFailed {
+		d.Result, d.Blocked = diff.StandingBlocked, pl.result.Reason
+	}
+	return d
+}
+
+// renewed says what publishing would do to a release of the same content.
+func renewed(d *diff.TypeDifference, p *publication, s standing) *diff.TypeDifference {
+	r := s.verified.Release
+	if !slices.Equal(r.Rings, p.opts.Rings) {
+		d.Result, d.Rings = diff.StandingChanged, &diff.RingDifference{Old: r.Rings, New: p.opts.Rings}
+		return d
+	}
+	d.Renewed = p.renewal(s) != ""
+	return d
+}
+
+// comparing is a comparison with what a registry or layout has.
+type comparing struct{ *diff.Comparison }

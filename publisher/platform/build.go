@@ -1,0 +1,94 @@
+package platform
+
+import (
+	"context"
+
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// Options are what [Build] does beside reading and rendering. The zero value does nothing else.
+type Options struct {
+	// Decision is rendered in place of what the platform's scheduling policies select.
+	Decision *scheduler.Decision
+	// RefuseMissing fails assignments whose templates print keys that are not there, as what is signed must.
+	RefuseMissing bool
+	// Cache, if not nil, has what was rendered and packed before.
+	Cache scheduler.Cache
+	// LastRelease says what the last releases hold; see [scheduler.Options].
+	LastRelease func(ctx context.Context, clusterType string) ([]scheduler.Released, error)
+	// Pack packs bundles as they are rendered, for those who need no files, unless something could not be read.
+	Pack bool
+	// Pin, if not nil, says how the sources are reached whose commits and digests are pinned.
+	Pin *artifacts.PinOptions
+	// AfterLoad, if not nil, is called before anything is rendered. It may change the options above by what was
+	// read, and the model. Its error ends Build.
+	AfterLoad func(ctx context.Context, loaded *Loaded, opts *Options) error
+}
+
+// Built is an environment that is ready to be published.
+type Built struct {
+	Loaded *Loaded
+	Result *scheduler.Result
+	// Decision is what Result was rendered from; nil where it was the platform's scheduling policies.
+	Decision *scheduler.Decision
+	// Packed has packed the bundles; nil unless Options.Pack could be followed.
+	Packed *pack.Packer
+}
+
+// Build reads an environment of a platform, renders it and pins what asks for that. What failed of single assignments and
+// registrations is in the result; the error is that of [Load], of [scheduler.Model.Render], of the functions in opts, or
+// of ctx.
+func Build(ctx context.Context, src Source, opts Options) (Built, error) {
+	loaded, err := Load(ctx, src)
+	if err == nil && opts.AfterLoad != nil {
+		err = opts.AfterLoad(ctx, loaded, &opts)
+	}
+	if err != nil {
+		return Built{}, err
+	}
+	b := Built{Loaded: loaded, Decision: opts.Decision}
+	render := scheduler.Options{
+		BaseCommit: loaded.BaseCommit, Decision: opts.Decision, Incomplete: len(loaded.Unread) > 0,
+		Cache: opts.Cache, RefuseMissing: opts.RefuseMissing, LastRelease: opts.LastRelease,
+	}
+	if opts.Pack && len(loaded.Unread)+len(loaded.Model.FailedPolicies()) == 0 {
+		b.Packed = pack.NewPacker(opts.Cache)
+		render.Each = b.Packed.Take
+	}
+	if b.Result, err = loaded.Model.Render(ctx, render); err != nil || opts.Pin == nil {
+		return b, err
+	}
+	return b, artifacts.Pin(ctx, b.Result, *opts.Pin)
+}
+
+// UnreadRegistration is a WorkloadRegistration whose source could not be read, and why.
+type UnreadRegistration struct {
+	Registration string `json:"registration"`
+	Error        string `json:"error"`
+}
+
+// FailedPolicy is a scheduling policy of which is not known what it selects, and why.
+type FailedPolicy struct {
+	Policy string `json:"policy"`
+	Error  string `json:"error"`
+}
+
+// UnreadOf returns unread as results list it.
+func UnreadOf(unread []Unread) []UnreadRegistration {
+	var list []UnreadRegistration
+	for _, u := range unread {
+		list = append(list, UnreadRegistration{u.Registration, u.Err.Error()})
+	}
+	return list
+}
+
+// FailedPoliciesOf returns the scheduling policies that failed as results list them.
+func FailedPoliciesOf(failed []scheduler.FailedPolicy) []FailedPolicy {
+	var list []FailedPolicy
+	for _, f := range failed {
+		list = append(list, FailedPolicy{f.Name, f.Err.Error()})
+	}
+	return list
+}
