@@ -1,0 +1,100 @@
+package main
+
+import (
+	"os"
+	"os/exec"
+	"slices"
+	"strings"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+)
+
+// A package imports what lies below it and never what is above: this is the one table of that. A package that is new
+// inside a folder of the table gets a row, so that its place is a decision.
+//
+// What the programs for the edge link in all, whatever lies between, is held by the tests of cmd/wherry-agent.
+func TestImportsPointDownTheLayers(t *testing.T) {
+	betweenFolders := map[string][]string{
+		"agent":       {"airgap", "bundle", "reconcilers"},
+		"airgap":      {"bundle"},
+		"bundle":      nil,
+		"deploy":      {"bundle", "reconcilers"},
+		"docs":        nil,
+		"examples":    nil,
+		"hub":         {"bundle"},
+		"publisher":   {"airgap", "bundle", "scheduler"},
+		"reconcilers": {"bundle"},
+		"scheduler":   {"bundle"},
+	}
+	insideFolders := map[string]map[string][]string{
+		"publisher": {
+			"": {"artifacts", "catalog", "diff", "keys", "pack", "platform", "program", "releases", "trust", "usage"},
+
+			"catalog":     {"diff", "keys", "releases", "trust", "usage"},
+			"diff":        {"outdir", "pack", "platform"},
+			"platform":    {"artifacts", "gitrepo", "pack"},
+			"pack":        {"artifacts"},
+			"artifacts":   {"gitrepo"},
+			"gitrepo":     nil,
+			"trust":       {"keys", "releases", "usage"},
+			"releases":    nil,
+			"keys":        {"program", "usage"},
+			"program":     nil,
+			"usage":       nil,
+			"outdir":      nil,
+			"rendercache": nil,
+
+			"gittest":      nil,
+			"keytest":      {"keys"},
+			"registrytest": nil,
+			"sigstoretest": nil,
+		},
+	}
+	for path, imports := range importsOfAll(t) {
+		folder, inner, _ := strings.Cut(path, "/")
+		table := insideFolders[folder]
+		if _, listed := table[inner]; table != nil {
+			require.True(t, listed, "%s is in no layer: give it a row", path)
+		}
+		for _, other := range imports {
+			otherFolder, otherInner, _ := strings.Cut(other, "/")
+			switch {
+			case folder == otherFolder && table != nil:
+				require.Contains(t, table[inner], otherInner, "%s imports %s", path, other)
+			case folder != otherFolder && folder != "cmd" && folder != "e2e":
+				require.Contains(t, betweenFolders[folder], otherFolder, "%s imports %s", path, other)
+			}
+		}
+	}
+	for folder, table := range insideFolders {
+		for inner, below := range table {
+			for _, other := range below {
+				require.False(t, slices.Contains(table[other], inner), "%s/%s and %s/%s are above each other", folder, inner, folder, other)
+			}
+		}
+	}
+}
+
+// importsOfAll returns the packages of the module, without its path, and what each imports of it outside its tests.
+func importsOfAll(t *testing.T) map[string][]string {
+	t.Helper()
+	const self = "github.com/wherry-dev/wherry/"
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, self+"...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	all := map[string][]string{}
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		path := strings.TrimPrefix(words[0], self)
+		all[path] = nil
+		for _, word := range words[1:] {
+			if other, ok := strings.CutPrefix(word, self); ok {
+				all[path] = append(all[path], other)
+			}
+		}
+	}
+	return all
+}
