@@ -6,7 +6,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Fault says who can mend a failure.
+// Fault is who can mend a failure.
 type Fault string
 
 const (

@@ -14,8 +14,8 @@ import (
 
 // Reconciler is one engine.
 //
-// The three calls end when ctx does, and return then what they know, as Progressing or Failed. What
-// went wrong is part of the result: the state says whether trying again can help (Pending, Progressing)
+// The three calls end when ctx does, and return then what they know, as Progressing or Failed. An
+// error is part of the result: the state says whether trying again can help (Pending, Progressing)
 // or not (Failed). Calls come from several goroutines, never two at a time for one assignment.
 //
 // A Reconciler may also be a Releaser, a Claimer, a Settler and a Runner. One that is an io.Closer runs something
@@ -24,7 +24,7 @@ import (
 type Reconciler interface {
 	// Apply moves the engine toward a. It returns without waiting for slow engines to finish.
 	Apply(ctx context.Context, a Assignment) Result
-	// Observe says how a stands, without changing anything. It works without an Apply in this process.
+	// Observe returns how a stands, without changing anything. It works without an Apply in this process.
 	Observe(ctx context.Context, a Assignment) Result
 	// Remove takes away what Apply of any earlier content of a has brought, and nothing else. State
 	// Removed means that it is gone. Only a.Name is sure to be set.
@@ -65,7 +65,7 @@ type Settler interface {
 
 // Runner is a Reconciler whose work is done by programs that end with this process.
 type Runner interface {
-	// Working says whether any of them is at work, or about to be. Each ends by itself, or at its deadline.
+	// Working reports whether any of them is at work, or about to be. Each ends by itself, or at its deadline.
 	Working() bool
 }
 
@@ -81,7 +81,7 @@ type Result struct {
 	State bundle.State
 	// Reason is a code in CamelCase, such as Conflict; empty where the state says it all.
 	Reason string
-	// Fault says who can mend a failure. It is set where State is Failed, and empty otherwise.
+	// Fault is who can mend a failure. It is set if State is Failed, and empty otherwise.
 	Fault Fault
 	// Message is for people and at most bundle.MaxMessageBytes long.
 	Message string
@@ -97,7 +97,7 @@ type Result struct {
 // Action is what became of one object.
 type Action string
 
-// What an engine did to an object.
+// The actions of an engine.
 const (
 	Created    Action = "created"
 	Configured Action = "configured"
@@ -117,7 +117,7 @@ func Failure(reason string, err error) Result {
 	return (&Error{Reason: reason, Fault: FaultRelease, Err: err}).Result()
 }
 
-// Waiting is a Pending result: something outside the assignment is in the way, and trying again can help.
+// Waiting is a Pending result: the cause lies outside the assignment, and trying again can help.
 func Waiting(reason string, err error) Result {
 	return (&Error{Reason: reason, Err: err}).Result()
 }

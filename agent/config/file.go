@@ -144,7 +144,7 @@ func hasBelow(fields map[string]Setting, field string) bool {
 // maxFieldsListed bounds how many fields an error lists.
 const maxFieldsListed = 8
 
-// meant says which field is meant by an unknown one, which lies in the field prefix: the nearest of all, else those
+// meant returns which field may be meant by an unknown one, which lies in the field prefix: the nearest of all, else those
 // beside it if they are few.
 func meant(field, prefix string, fields map[string]Setting) string {
 	known := slices.Sorted(maps.Keys(fields))

@@ -97,7 +97,7 @@ func (r *remote) repository(name string) (bundle.Source, error) {
 	return repo, nil
 }
 
-// configure tells the agent what it has to know of the network.
+// configure sets the options that are about the network.
 func (r *remote) configure(o *agent.Options) (err error) {
 	o.TrustSource, err = r.repository(bundle.TrustRepository)
 	if r.c.Reports.Registry != (oci.Location{}) {

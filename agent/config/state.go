@@ -74,7 +74,7 @@ func (c *Config) openState() (*agent.State, error) {
 	return st, nil
 }
 
-// stateError says what can be done about a state folder that cannot be used.
+// stateError adds a hint to the error of a state folder that cannot be used.
 func (c *Config) stateError(err error) error {
 	hint := ""
 	switch {

@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/ansible"
 )
 
-// checkAnsible says which Ansible there is, where playbooks are to be run.
+// checkAnsible finds Ansible, if playbooks are to be run here.
 func checkAnsible(ctx context.Context, e *examination) Finding {
 	if e.AnsiblePlaybook == "" {
 		return skipped("playbooks are not to be run here")

@@ -22,7 +22,7 @@ var applicationKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1
 // mostApplications bounds how many are looked at for one that Argo CD has seen not long ago.
 const mostApplications = 500
 
-// checkArgo says whether Argo CD is at work, where an assignment is for it and the cluster knows its kinds.
+// checkArgo checks whether Argo CD is at work, if an assignment is for it and the cluster serves its kinds.
 func checkArgo(ctx context.Context, e *examination) Finding {
 	if e.served == nil || !e.uses("argo") {
 		return Finding{}

@@ -1,5 +1,4 @@
-// Package doctor finds out what an agent lacks on its machine and its cluster, and says what to do about
-// it.
+// Package doctor examines an agent's machine and cluster: what is missing there, and what to do about it.
 //
 // Begin with Examine. It changes nothing: it asks the registry, the cluster and the hub what the agent
 // would ask them, reads the newest bundle to learn which kinds and permissions its objects need, and
@@ -39,7 +38,7 @@ type Finding struct {
 	Check   string `json:"check"`
 	Result  Result `json:"result"`
 	Message string `json:"message"`
-	// Remedy says what to do about a check that has failed, or warns.
+	// Remedy is what to do about a check that has failed, or warns.
 	Remedy string `json:"remedy,omitempty"`
 }
 
@@ -58,7 +57,7 @@ type Subject struct {
 	Trust  bundle.TrustChain
 	// Adapter takes every assignment, whatever the release says, where it is not empty.
 	Adapter string
-	// Adapters says of each adapter that there is whether it is configured.
+	// Adapters is true for each adapter that is configured, and false for the others.
 	Adapters map[string]bool
 	// DirectoryRoot is the folder of the adapter directory; empty where it is off.
 	DirectoryRoot string

@@ -6,7 +6,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 )
 
-// checkIdentity says what a hub has found wrong with who this agent is, and what it was asked for in vain.
+// checkIdentity reports a hub's objection to this agent's identity, and requests that no hub has answered.
 func checkIdentity(ctx context.Context, e *examination) Finding {
 	s, err := agent.NewClient(e.StateDir).Status(ctx)
 	if err != nil {

@@ -71,8 +71,8 @@ func existing(dir string) (string, error) {
 	}
 }
 
-// checkDirectory finds out whether the folder of the adapter directory has room for a release like the one at hand. It
-// writes nothing there: others watch that folder.
+// checkDirectory checks whether the folder of the adapter directory has room for a release of the present size. It
+// writes nothing: other programs watch that folder.
 func checkDirectory(_ context.Context, e *examination) Finding {
 	if e.DirectoryRoot == "" {
 		return Finding{}
@@ -112,7 +112,7 @@ func probe(dir string) (err error) {
 	return errors.Join(err, f.Close(), os.Remove(f.Name()))
 }
 
-// checkStore says what the agent has on its disk.
+// checkStore lists what the agent has on its disk.
 func checkStore(_ context.Context, e *examination) Finding {
 	s, err := content.ReadStatus(e.StateDir)
 	switch {

@@ -17,7 +17,7 @@ import (
 // are down for a week are what agents are for.
 const oldQueue = 8 * 24 * time.Hour
 
-// checkReports says whether the registry that reports are pushed to answers, and what would delete them. It pushes nothing.
+// checkReports checks whether the registry for reports answers, and that something will delete them. It pushes nothing.
 func checkReports(ctx context.Context, e *examination) Finding {
 	if e.Reports == nil {
 		return Finding{}
@@ -33,7 +33,7 @@ func checkReports(ctx context.Context, e *examination) Finding {
 	}
 }
 
-// checkQueue says whether reports get to somebody.
+// checkQueue checks whether reports arrive anywhere.
 func checkQueue(_ context.Context, e *examination) Finding {
 	q := e.waiting
 	if q == nil {
@@ -60,7 +60,7 @@ func checkQueue(_ context.Context, e *examination) Finding {
 	}
 }
 
-// checkListen says whether the address for health and metrics can be had by an agent that is about to start.
+// checkListen checks whether an agent that starts now can have the address for health and metrics.
 func checkListen(_ context.Context, e *examination) Finding {
 	if e.Listen == "" {
 		return Finding{}

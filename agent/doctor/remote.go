@@ -163,7 +163,7 @@ func (e *examination) judges() bundle.Trust {
 	return e.Pinned
 }
 
-// agesInto says whether an agent may have accepted a release that would be refused for that reason now: time has
+// agesInto reports whether an agent may have accepted a release that would be refused for that reason now: time has
 // passed, or the trust has changed.
 func agesInto(r bundle.Reason) bool {
 	return r == bundle.UntrustedKey || r == bundle.BelowThreshold || r == bundle.OldEpoch || r == bundle.Expired

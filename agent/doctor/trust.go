@@ -49,7 +49,7 @@ func checkTrust(ctx context.Context, e *examination) Finding {
 	}
 }
 
-// checkPinned says which keys count where there is no trust document.
+// checkPinned lists the keys that count if there is no trust document.
 func checkPinned(e *examination) Finding {
 	var ids []string
 	for _, k := range e.Pinned.Keys {

@@ -7,7 +7,7 @@ import (
 	"path/filepath"
 )
 
-// checkVeto says whether the site can be asked if it may be changed. It does not ask: a program may do anything.
+// checkVeto checks whether the site can be asked if it may be changed. It does not ask: a program may do anything.
 func checkVeto(_ context.Context, e *examination) Finding {
 	v := e.Veto
 	if v.File == "" && len(v.Command) == 0 {

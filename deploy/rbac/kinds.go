@@ -52,7 +52,7 @@ func (k *kinds) resource(o needs.Object) needs.Resource {
 	return r
 }
 
-// guesses says what was guessed, and how to tell.
+// guesses returns what was guessed, and how to replace each guess.
 func (k *kinds) guesses() []string {
 	var all []string
 	for kind, r := range k.guessed {

@@ -67,7 +67,7 @@ func object(apiVersion, kind, namespace, name string) manifest {
 	return manifest{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}
 }
 
-// roleName tells apart the subjects that have rights in one place. No ServiceAccount has a colon in its name.
+// roleName returns a name for each subject that has rights in one place. No ServiceAccount has a colon in its name.
 func (p *Permissions) roleName(g grant) string {
 	if g.to == p.agent() {
 		return p.opts.Role

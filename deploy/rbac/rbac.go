@@ -1,4 +1,4 @@
-// Package rbac says which permissions the assignments of a bundle need on their cluster, and no more.
+// Package rbac makes the permissions that the assignments of a bundle need on their cluster, and no more.
 //
 // Begin with For. What is in a namespace is allowed by a Role in that namespace, the Namespace object itself
 // among it, so that a ClusterRole is there for cluster-wide kinds alone. The agent may do what it does with
@@ -30,7 +30,7 @@ type Options struct {
 	Impersonate bool
 	// ArgoNamespace is Argo CD's own. Empty is argo.DefaultNamespace.
 	ArgoNamespace string
-	// Known says how custom kinds are served, beside those that a bundle defines.
+	// Known is how custom kinds are served, beside those that a bundle defines.
 	Known map[schema.GroupKind]needs.Resource
 }
 

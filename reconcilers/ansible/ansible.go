@@ -76,7 +76,7 @@ var (
 	_ io.Closer              = (*Reconciler)(nil)
 )
 
-// Working says whether playbooks are at work or wait for their turn.
+// Working reports whether playbooks are at work or wait for their turn.
 func (r *Reconciler) Working() bool { return r.jobs.Working() }
 
 // Close ends the playbooks that are at work, and returns when they have ended. The next Reconciler begins
@@ -138,7 +138,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 	return r.begin(applying, a, p, names, busy)
 }
 
-// prepare finds everything that is wrong with a before anything is started, so that it is said at once.
+// prepare finds all that is wrong with a before anything is started, so that errors show at once.
 func (r *Reconciler) prepare(ctx context.Context, p place, busy bool, a reconcilers.Assignment) ([]string, error) {
 	if _, err := r.engine(); err != nil {
 		return nil, err

@@ -125,7 +125,7 @@ func (s *story) add(e event) {
 
 func (s *story) in(task string) string { return fmt.Sprintf("%s: task %q", s.playbook, task) }
 
-// where says how far the run is, as the end of a sentence that begins with the playbook.
+// where returns how far the run is, as the end of a sentence that begins with the playbook.
 func (s *story) where() string {
 	switch {
 	case s.task != "":

@@ -21,7 +21,7 @@ import (
 // they run then and at no other time.
 const removeTag = "wherry-remove"
 
-// kind is what a job does.
+// kind is the purpose of a job.
 type kind int
 
 const (
@@ -30,7 +30,7 @@ const (
 	releasing
 )
 
-// job is work that goes on between calls. A nil job has never been.
+// job is work that goes on between calls. A nil job is none.
 type job struct {
 	kind    kind
 	content digest.Digest
@@ -144,8 +144,7 @@ func (r *Reconciler) begin(k kind, a reconcilers.Assignment, p place, names []st
 	return j.standing()
 }
 
-// do takes its turn and does the job. Whatever is in its way is a failure, as nobody waits here for that to
-// pass: the agent tries again when it likes.
+// do waits for its turn and does the job. All errors are final here: the agent decides when to try again.
 func (r *Reconciler) do(ctx context.Context, j *job, a reconcilers.Assignment, p place, ready, staged bool) reconcilers.Result {
 	if !ready {
 		select {
@@ -276,7 +275,7 @@ func (r *Reconciler) perform(ctx context.Context, o order, j *job) (out outcome)
 	return out
 }
 
-// unheard is why the run says nothing of the playbooks, where that is so.
+// unheard returns an error if the run says nothing about the playbooks.
 func (o outcome) unheard() error {
 	if o.err == nil && errors.Is(o.exit.Cause, program.ErrStopped) {
 		return fmt.Errorf("the playbooks were ended: %w", context.Canceled)

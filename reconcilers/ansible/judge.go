@@ -87,7 +87,7 @@ func final(res reconcilers.Result) reconcilers.Result {
 	return res
 }
 
-// judge says how a run of n playbooks has ended. Exit code 0 is not enough: a play that matches no host has it.
+// judge returns the result of a run of n playbooks. Exit code 0 is not enough: a play that matches no host has it.
 func judge(s *story, exit program.Exit, n int, deadline time.Duration, log string) reconcilers.Result {
 	total := s.total()
 	fail := func(reason, format string, args ...any) reconcilers.Result {
@@ -140,7 +140,7 @@ func rights() string {
 	return ""
 }
 
-// judgeSyntax says what the syntax check has found; State is empty where that is nothing.
+// judgeSyntax returns the result of the syntax check. Its State is empty if nothing is wrong.
 func judgeSyntax(exit program.Exit, deadline time.Duration, log string) reconcilers.Result {
 	switch {
 	case errors.Is(exit.Cause, program.ErrDeadline):

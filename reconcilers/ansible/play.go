@@ -18,7 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-// What Ansible needs of ours.
+// The files that Ansible needs from us.
 var (
 	//go:embed plugin/ansible.cfg
 	ansibleCfg []byte

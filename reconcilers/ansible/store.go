@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
-// What the folder of an assignment holds.
+// The files and folders of an assignment's folder.
 const (
 	stateFile  = "state.json"
 	varsFile   = "vars.yaml"
@@ -158,7 +158,7 @@ func playbooks(dir string) ([]string, error) {
 	return found, nil
 }
 
-// isPlaybook says whether a file is a list of plays. A file that cannot be parsed counts as one: Ansible says
+// isPlaybook reports whether a file is a list of plays. A file that cannot be parsed counts as one: Ansible says
 // best what is wrong with it.
 func isPlaybook(name string) (bool, error) {
 	f, err := os.Open(name)

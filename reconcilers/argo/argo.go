@@ -102,7 +102,7 @@ var (
 	projectKind     = schema.GroupKind{Group: group, Kind: "AppProject"}
 )
 
-// owns tells the kinds of Argo CD from those of its siblings, such as Argo Rollouts, which share its group.
+// owns reports whether a kind is Argo CD's, and not that of a sibling such as Argo Rollouts, which shares its group.
 func owns(kind schema.GroupKind) bool {
 	return kind == applicationKind || kind == projectKind || kind == schema.GroupKind{Group: group, Kind: "ApplicationSet"}
 }

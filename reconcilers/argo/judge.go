@@ -138,7 +138,7 @@ func (a *application) judgeOperation() kubernetes.Verdict {
 	return kubernetes.Progressing(Syncing, "%s: %s%s", a.subject(), cmp.Or(state.Message, state.Phase), a.hint())
 }
 
-// hint says why a sync takes long, where it need not.
+// hint returns why a sync takes longer than it has to, or nothing.
 func (a *application) hint() string {
 	const many = 20 // objects, from which on it is felt
 	if len(a.Status.Resources) < many || slices.Contains(a.Spec.SyncPolicy.SyncOptions, "ApplyOutOfSyncOnly=true") {
@@ -147,7 +147,7 @@ func (a *application) hint() string {
 	return "; all objects are applied again for each change, as its syncOptions lack ApplyOutOfSyncOnly=true"
 }
 
-// explain says what Argo CD says of a sync, and of the objects that it failed with.
+// explain returns Argo CD's message about a sync, with those about the objects that it failed with.
 func (s *operationState) explain() string {
 	words := []string{s.Message}
 	if s.SyncResult != nil {

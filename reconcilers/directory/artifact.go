@@ -70,7 +70,7 @@ func layersOf(data []byte) ([]layer, error) {
 	return layers, nil
 }
 
-// archiveType says how a layer of that type is unpacked, empty where it is not.
+// archiveType returns how a layer of that type is unpacked; it is empty for one that is no archive.
 func archiveType(mediaType string) string {
 	switch {
 	case mediaType == dockerTarGzip, strings.HasSuffix(mediaType, "tar+gzip"):

@@ -35,7 +35,7 @@ func (f *fetching) latest() reconcilers.Assignment {
 	return f.assignment
 }
 
-// status says how far the work is, or how it ended.
+// status returns how far the work is, or how it ended.
 func (f *fetching) status() reconcilers.Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()
@@ -49,7 +49,7 @@ func (f *fetching) status() reconcilers.Result {
 	return reconcilers.Result{State: bundle.Pulling, Reason: Fetching, Message: reconcilers.Clip(message)}
 }
 
-// again says whether an Apply should try what did not succeed.
+// again reports whether an Apply should repeat work that did not succeed.
 func (f *fetching) again(now time.Time) bool {
 	f.mu.Lock()
 	defer f.mu.Unlock()

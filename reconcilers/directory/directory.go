@@ -99,7 +99,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 	return reconcilers.Result{State: bundle.Compliant, Revision: a.Desired().String(), Changes: changes}
 }
 
-// errAbsent says that something has to be fetched.
+// errAbsent is the error of content that has to be fetched first.
 var errAbsent = errors.New("not all of it is here")
 
 // open makes the root if need be, and repairs what a crash has left in an assignment's place.
@@ -195,7 +195,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 	return reconcilers.Result{State: bundle.Compliant, Revision: a.Desired().String()}
 }
 
-// errMissing says that there is nothing where the assignment's folder belongs.
+// errMissing is the error of an assignment's folder that does not exist.
 var errMissing = errors.New("no such folder")
 
 func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) ([]reconcilers.Change, error) {
@@ -230,7 +230,7 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) ([]r
 	return compare(a.Name, v.have, v.want), nil
 }
 
-// describe says how a folder differs, given what it would take to repair it.
+// describe returns how a folder differs, given the changes that would repair it.
 func describe(changes []reconcilers.Change) string {
 	became := map[reconcilers.Action]string{
 		reconcilers.Created:    "is missing",

@@ -86,7 +86,7 @@ func (e *entry) remember(l layer, i int, id identity) {
 // racyTime is how young a change may be for another one to leave the same time behind.
 const racyTime = 2 * time.Second
 
-// learn notes how the fetched files look that are as they should be, and says whether that is news.
+// learn notes how those fetched files look that are as they should be, and reports whether that is news.
 func (e *entry) learn(v *survey, now time.Time) (news bool) {
 	next := map[string]seen{}
 	for name := range v.fetched {

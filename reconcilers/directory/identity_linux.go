@@ -29,7 +29,7 @@ func (i identity) certain() bool { return i != identity{} }
 // settled is false where another change could still leave the same times behind.
 func (i identity) settled(now time.Time) bool { return now.UnixNano()-i.Changed >= int64(racyTime) }
 
-// ownAlone says whether a file has one name only, is this process's own, and nobody else may write to it: a
+// ownAlone reports whether a file has one name only, is this process's own, and nobody else may write to it: a
 // second name for it then gives nobody a hand in it.
 func ownAlone(info fs.FileInfo) bool {
 	s, ok := info.Sys().(*syscall.Stat_t)

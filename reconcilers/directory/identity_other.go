@@ -8,7 +8,7 @@ import (
 	"time"
 )
 
-// identity says nothing here: files are read to know what they hold.
+// identity is empty here: files have to be read to know their content.
 type identity struct{}
 
 func identify(fs.FileInfo) identity               { return identity{} }

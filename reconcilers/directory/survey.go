@@ -39,13 +39,13 @@ type wantedLayer struct {
 	repository string
 }
 
-// keeps says whether the live folder's file of that name is the wanted one.
+// keeps reports whether the live folder's file of that name is the wanted one.
 func (v *survey) keeps(name string) bool {
 	h, ok := v.have[name]
 	return ok && h == v.want[name]
 }
 
-// complete says whether all that is wanted is on this machine.
+// complete reports whether all wanted content is on this machine.
 func (v *survey) complete() bool { return len(v.unknown)+len(v.absent) == 0 }
 
 // look reads everything that an assignment's folder is to be made of, and the folder.
@@ -117,7 +117,7 @@ func (v *survey) add(a reconcilers.Assignment, e *entry, limit int64) (layers []
 	return layers, nil
 }
 
-// find says whether all files of a layer are here: in the live folder, or where they were put when they were
+// find reports whether all files of a layer are here: in the live folder, or where they were put when they were
 // fetched.
 func (v *survey) find(ctx context.Context, s *site, l layer, e *entry) (bool, error) {
 	parts, known := e.parts(l)
@@ -164,7 +164,7 @@ func (v *survey) measure(s *site) {
 	}
 }
 
-// checkRoom says how much room is needed, where there is too little of it.
+// checkRoom returns an error with the room that is needed, if there is too little.
 func (v *survey) checkRoom(s *site, place string) error {
 	free, known := freeBytes(s.root)
 	if !known || v.need <= free {

@@ -32,19 +32,19 @@ import (
 // this version lacks fail with the reason VersionNotServed. An object that is being deleted keeps the
 // assignment from being compliant, and its namespace from going, until the engine has let it go.
 type Engine struct {
-	// Owns tells the engine's own kinds. What the struct's comment says holds for them alone.
+	// Owns reports whether a kind is the engine's own. The struct's comment is about these kinds alone.
 	Owns func(schema.GroupKind) bool
-	// Install is what a person does where one of the kinds is not served, such as "install Flux".
+	// Install is what a person does if one of the kinds is not served, such as "install Flux".
 	Install string
-	// Judge says how one of an assignment's objects stands, all of which are as their manifests say.
+	// Judge returns how one of an assignment's objects stands. All of them are as their manifests say.
 	Judge func(ctx context.Context, c Cluster, o *unstructured.Unstructured) (Verdict, error)
 
 	// Namespace is where the engine's objects go that name none; empty is the assignment's.
 	Namespace string
-	// Fit, where it is set, takes from a manifest what the engine takes from its live object, nil where there
-	// is none, without another meaning: that must not be taken for drift.
+	// Fit, if set, removes from a manifest what the engine removes from its live object (nil if there is none) without
+	// a change of meaning. That is no drift.
 	Fit func(o, live *unstructured.Unstructured)
-	// Drive, where it is set, tells the engine by View.Write what no manifest says, such as to look again.
+	// Drive, if set, asks the engine by View.Write for what no manifest can, such as to look again.
 	// Apply calls it when all objects are as their manifests say, and judges afterwards. Content counts as
 	// applied once it has been called for it without an error.
 	Drive func(ctx context.Context, v View) error
@@ -158,7 +158,7 @@ func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, field
 // does not have.
 var undeclared = regexp.MustCompile(`(\.\S+): field not declared in schema`)
 
-// explain tells a field that went with a version from other mistakes.
+// explain recognizes an error about a field that went with a version.
 func (s *session) explain(u *unstructured.Unstructured, err error) error {
 	id := object.UnstructuredToObjMetadata(u)
 	from, adapted := s.plan.adapted[id]
@@ -210,7 +210,7 @@ func (p *pass) view() View {
 	return view
 }
 
-// drive tells the engine, where there is one, what it has to be told beside its objects.
+// drive calls the engine's Drive, if there is one.
 func (p *pass) drive(ctx context.Context, fresh bool) error {
 	if p.r.engine == nil || p.r.engine.Drive == nil {
 		return nil

@@ -77,8 +77,8 @@ func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, kept string, e
 	return gone, "", err
 }
 
-// served returns e in a version that the cluster serves, which may have moved on since e was written; with
-// no version where it does not serve the kind.
+// served returns e in a version that the cluster serves, which may have changed since e was written. The version is
+// empty if the cluster does not serve the kind.
 func (r *Reconciler) served(ctx context.Context, e entry) (entry, error) {
 	mapping, err := r.mapping(ctx, e.groupKind(), e.Version)
 	if meta.IsNoMatchError(err) {
@@ -127,7 +127,7 @@ func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.U
 	return gone, "", err
 }
 
-// letGo withdraws from an object that the assignment did not create, or that somebody has taken over by
+// letGo withdraws from an object that the assignment did not create, or that somebody else has taken over by
 // changing its label. From the former our fields go, unless nobody else's version can do without them.
 func (p *pass) letGo(ctx context.Context, e entry, live *unstructured.Unstructured) error {
 	if e.Owned {

@@ -46,7 +46,7 @@ func (p *plan) stamp(config digest.Digest) {
 				unstructured.RemoveNestedField(m.Object, path...)
 			}
 		}
-		// What is no map of texts cannot be set, and is for the API server to refuse.
+		// Annotations that are no map of texts cannot be set: the API server will refuse them.
 		_ = unstructured.SetNestedField(m.Object, config.String(), "spec", "template", "metadata", "annotations", ConfigDigestAnnotation)
 	}
 }

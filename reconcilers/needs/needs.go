@@ -40,7 +40,7 @@ type Needs struct {
 	Sources map[string][]Object
 	// Brought are the kinds that CustomResourceDefinitions of the release define.
 	Brought map[schema.GroupVersionKind]bool
-	// Defined says how these kinds are served.
+	// Defined is how these kinds are served.
 	Defined map[schema.GroupKind]Resource
 	// Mirrors are the assignments whose Zarf package needs what "zarf init" brings.
 	Mirrors map[string]bool

@@ -31,7 +31,7 @@ type order struct {
 	Patience   time.Duration
 }
 
-// What a child says on stdout.
+// The lines that a child writes to stdout.
 const (
 	saysBegin = "begin"
 	saysEnd   = "end"

@@ -39,7 +39,7 @@ const Patience = 4 * time.Minute
 type Adapter struct {
 	// Name is the one that assignments choose the adapter by.
 	Name string
-	// On says in a few words what the engine is in this run, such as "the file system".
+	// On is a few words for the engine in this run, such as "the file system".
 	On string
 	// Start starts an engine, empty, for one case. It cleans up by t.Cleanup.
 	Start func(t *testing.T) Engine

@@ -86,7 +86,7 @@ func findDeployed(ctx context.Context, c client.Client, assignment string) ([]st
 	return names, nil
 }
 
-// holds says whether the record is of exactly this package of this assignment.
+// holds reports whether the record is about exactly this package of this assignment.
 func (d *deployed) holds(def *definition, a reconcilers.Assignment) bool {
 	if def.Package != "" {
 		return def.Checksum != "" && d.Data.Metadata.Checksum == def.Checksum
@@ -97,7 +97,7 @@ func (d *deployed) holds(def *definition, a reconcilers.Assignment) bool {
 // owner is the assignment that the package was made for; empty where it was not made by an agent.
 func (d *deployed) owner() string { return d.Data.Metadata.Annotations[AssignmentAnnotation] }
 
-// incomplete says which of the components that were to be deployed have not succeeded; empty where all have.
+// incomplete returns which selected component has not succeeded, or nothing if all have.
 func (d *deployed) incomplete(def *definition) string {
 	status := map[string]string{}
 	for _, c := range d.Components {
@@ -114,7 +114,7 @@ func (d *deployed) incomplete(def *definition) string {
 	return ""
 }
 
-// ready says what of the cluster is missing without which Zarf would fail, or wait in vain.
+// ready returns an error if the cluster lacks something without which Zarf would fail, or wait in vain.
 func ready(ctx context.Context, c client.Client, def *definition) error {
 	if err := checkNodeAndPod(ctx, c); err != nil {
 		return err

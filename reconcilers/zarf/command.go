@@ -51,7 +51,7 @@ type command struct {
 	helm     bool   // it is Helm's, which knows none of Zarf's flags
 }
 
-// runError says how zarf has ended, and its last error line.
+// runError is the end of a run of zarf that failed, with its last error line.
 type runError struct {
 	exit program.Exit
 	last string

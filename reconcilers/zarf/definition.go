@@ -79,7 +79,7 @@ type component struct {
 	HealthChecks   []any `json:"healthChecks"`
 }
 
-// mirrors says whether the component puts something into what "zarf init" brings.
+// mirrors reports whether the component needs what "zarf init" brings.
 func (c component) mirrors() bool {
 	return len(c.Images) > 0 || len(c.ImageArchives) > 0 || len(c.Repos) > 0
 }
@@ -112,7 +112,7 @@ func (d *definition) needsCluster() bool {
 	return slices.ContainsFunc(d.selected(), component.needsCluster)
 }
 
-// Mirrors says whether a document is a package that needs what "zarf init" brings to a cluster.
+// Mirrors reports whether a document is a package that needs what "zarf init" brings to a cluster.
 func Mirrors(doc map[string]any) bool {
 	if doc["kind"] != configKind {
 		return false

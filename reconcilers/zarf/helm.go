@@ -84,7 +84,7 @@ func manifestOf(s *corev1.Secret) (string, error) {
 	return content.Manifest, nil
 }
 
-// clearPending makes a release that Helm was cut off at deployable again, and says whether it was. Helm has
+// clearPending makes a release that Helm was cut off at deployable again, and reports whether there was one. Helm has
 // no way out of a first install that was cut off: its Secret goes, and the next install adopts the objects,
 // which name the release. An upgrade that was cut off fails once more, is rolled back by Zarf, and
 // succeeds then.

@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Observe says how far zarf is, and how what it has deployed stands.
+// Observe returns how far zarf is, or how the deployed objects stand.
 func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	res, err := r.observe(ctx, a)
 	if err != nil {

@@ -188,7 +188,7 @@ func (j *job) removed(err error) error {
 	return failure(RemoveFailed, "%w", err)
 }
 
-// takeRemoval says whether a removal has succeeded, and returns the error of one that has not, once: the
+// takeRemoval reports whether a removal has succeeded, and returns the error of one that has not, once: the
 // next call begins again.
 func (r *Reconciler) takeRemoval(assignment string) (done bool, err error) {
 	j, _ := r.jobs.Latest(assignment)

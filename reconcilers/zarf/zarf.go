@@ -47,7 +47,7 @@ type Options struct {
 	Keys []string
 	// Deadline bounds all that is done for one assignment at a time. Zero means DefaultDeadline.
 	Deadline time.Duration
-	// Impersonate says that the site confines workspaces to ServiceAccounts, which Zarf cannot be.
+	// Impersonate is true where the site confines workspaces to ServiceAccounts. Zarf cannot act as one.
 	Impersonate bool
 	Log         *slog.Logger // nil is silent
 }
@@ -165,7 +165,7 @@ func (r *Reconciler) apply(ctx context.Context, a reconcilers.Assignment) (recon
 	return r.deploy(a, def, rec, forced || rec != nil && r.overwritten(ctx, rec.Package))
 }
 
-// overwritten says whether fields of what is deployed were overwritten by hand. Newer content would fail by them, and
+// overwritten reports whether fields of deployed objects were overwritten by hand. Newer content would fail by them, and
 // so would the way back of that upgrade. What cannot be found out here is left for zarf to find.
 func (r *Reconciler) overwritten(ctx context.Context, name string) bool {
 	if r.client == nil || name == "" {
@@ -179,7 +179,7 @@ func (r *Reconciler) overwritten(ctx context.Context, name string) bool {
 	return err == nil && s.forced && len(s.taken) == 0
 }
 
-// permit says what is in the way of a deploy, as far as can be known before zarf runs.
+// permit returns an error if a deploy would fail, as far as that can be known before zarf runs.
 func (r *Reconciler) permit(ctx context.Context, a reconcilers.Assignment, def *definition, rec *record) error {
 	if def.Name == "" { // a prebuilt package that has to be looked at first
 		if len(r.opts.Keys) == 0 {

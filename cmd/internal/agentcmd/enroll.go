@@ -227,7 +227,7 @@ func sayEnrolled(cmd *cobra.Command, c *config.Config) func(agent.Enrolled) erro
 	}
 }
 
-// enroller does something with the running agent, or with the state where none runs, and says what came of it.
+// enroller does something with the running agent, or with the state if none runs, and writes the outcome.
 type enroller[T any] struct {
 	running func(context.Context, agent.Client) (T, error)
 	resting func(context.Context, *agent.Agent) (T, error)

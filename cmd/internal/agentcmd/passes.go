@@ -175,7 +175,7 @@ func checkSite(cmd *cobra.Command, path string) error {
 	return err
 }
 
-// controlError says what can be done where the agent's socket does not help.
+// controlError adds a hint to an error of the agent's socket.
 func controlError(c *config.Config, err error) error {
 	if errors.Is(err, control.ErrNotRunning) {
 		return cli.Fail(cli.Failed, fmt.Errorf("%w with the state folder %s", err, c.StateDir), "start one with run, make a single pass with once, or name its folder with --state-dir")

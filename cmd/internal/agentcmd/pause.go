@@ -102,7 +102,7 @@ func writeResumed(w io.Writer, r agent.Resumed, retry bool) {
 	}
 }
 
-// pausedBy says of a pause since when it is, until when, and why.
+// pausedBy returns since when a pause lasts, until when, and why.
 func pausedBy(since, until time.Time, reason string) string {
 	s := "since " + since.Format(time.RFC3339)
 	if !until.IsZero() {
@@ -114,7 +114,7 @@ func pausedBy(since, until time.Time, reason string) string {
 	return s
 }
 
-// heldBy says of a rollback since when it is, by whom, and why.
+// heldBy returns since when a rollback lasts, by whom, and why.
 func heldBy(h *agent.HeldStatus) string {
 	s := "since " + h.At.Format(time.RFC3339)
 	if h.By != "" {

@@ -68,7 +68,7 @@ run here any more: it is of an earlier epoch, or was given up.`,
 	return cmd
 }
 
-// checkRelease says no to what cannot name a release.
+// checkRelease refuses a text that cannot name a release.
 func checkRelease(to string) error {
 	if _, err := bundle.ParseReleaseQuery(to); err != nil {
 		return cli.Usagef("--to: %w (rollback --list shows them)", err)
@@ -137,7 +137,7 @@ func writeReleases(w io.Writer, list []agent.KnownRelease) {
 	}
 }
 
-// note says what is special about a release.
+// note returns what is special about a release.
 func note(k agent.KnownRelease) string {
 	var notes []string
 	add := func(is bool, s string) {

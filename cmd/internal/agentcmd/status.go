@@ -66,7 +66,7 @@ func spaced(s string) string {
 	return " " + s
 }
 
-// validity says how long a trust document is good for, and what to do about one that is not for long.
+// validity returns how long a trust document is valid, and what to do if that is not long.
 func validity(t *agent.TrustStatus) string {
 	switch {
 	case t.Expired:
@@ -161,7 +161,7 @@ func open(items []bundle.Item, states ...bundle.State) string {
 	return s
 }
 
-// freezeLine says why the cluster must not be changed, and since when.
+// freezeLine returns why the cluster must not be changed, and since when.
 func freezeLine(b *agent.FreezeStatus) string {
 	var until time.Time
 	if b.Until != nil {

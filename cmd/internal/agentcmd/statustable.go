@@ -75,7 +75,7 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	}
 }
 
-// runsStill says why the release that runs is the refused one, where it is.
+// runsStill returns why the release that runs is the refused one, if it is.
 func runsStill(s agent.Status) string {
 	if s.Release.Running == nil || s.Release.Running.Digest != s.Release.Refused.Digest {
 		return ""
@@ -83,7 +83,7 @@ func runsStill(s agent.Status) string {
 	return "; it runs, since it was accepted before, and runs on until another one is"
 }
 
-// rollbackLine says whether what a person has gone back to runs already.
+// rollbackLine returns whether the release that a person has gone back to runs already.
 func rollbackLine(s agent.Status, now time.Time) string {
 	h := s.Release.Held
 	line := h.To.Name()
@@ -143,7 +143,7 @@ func queueLine(q outbox.Status, now time.Time) string {
 	return s
 }
 
-// contactLine tells when the registry answered last, and when it is asked again.
+// contactLine returns when the registry answered last, and when it is asked again.
 func contactLine(s agent.Status, now time.Time) string {
 	var parts []string
 	if s.LastContact != nil {

@@ -86,7 +86,7 @@ func writeRole(w io.Writer, name string, r bundle.Role) {
 	}
 }
 
-// writeChange says what an installation has changed.
+// writeChange writes what an installation has changed.
 func writeChange(w io.Writer, c agent.TrustChange) {
 	d := c.After
 	say := func(format string, values ...any) { fmt.Fprintf(w, format+"\n", values...) }

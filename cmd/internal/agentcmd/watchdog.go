@@ -8,7 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 )
 
-// ready tells systemd that the agent can be asked; nil where nobody waits for that. See sd_notify(3).
+// ready returns a function that tells systemd that the agent answers, or nil if nobody waits for that. See sd_notify(3).
 func ready(environ func(string) string) func() error {
 	socket := environ("NOTIFY_SOCKET")
 	if socket == "" {
@@ -17,7 +17,7 @@ func ready(environ func(string) string) func() error {
 	return func() error { return notify(socket, "READY=1") }
 }
 
-// watchdog is that of systemd, where the unit has WatchdogSec; nil without one. See sd_notify(3) and
+// watchdog returns systemd's watchdog, or nil if the unit has no WatchdogSec. See sd_notify(3) and
 // sd_watchdog_enabled(3).
 func watchdog(environ func(string) string, pid int) *agent.Watchdog {
 	socket := environ("NOTIFY_SOCKET")

@@ -84,7 +84,7 @@ func bootID() (string, error) {
 	return strings.TrimSpace(string(data)), err
 }
 
-// alive says whether anything of id's session, or what descends from it, is left.
+// alive reports whether anything of id's session, or of its descendants, is left.
 func alive(id identity) bool {
 	all, err := processes()
 	return err != nil || len(family(id, all)) > 0

@@ -67,11 +67,11 @@ type Exit struct {
 	Code int
 	// Cause is ErrDeadline or ErrStopped where it was ended, and nil where it ended by itself.
 	Cause error
-	// Err says what is wrong beside that: it could not be waited for, or not be ended.
+	// Err is a further error: the program could not be waited for, or not be ended.
 	Err error
 }
 
-// String says it as a sentence's end, such as "exited with 2".
+// String returns the end of a sentence, such as "exited with 2".
 func (e Exit) String() string {
 	switch {
 	case e.Cause != nil:
@@ -224,7 +224,7 @@ func (r *Run) Wait(ctx context.Context) (exit Exit, ended bool) {
 	}
 }
 
-// Exit waits until the program has ended, and says how.
+// Exit waits until the program has ended, and returns how.
 func (r *Run) Exit() Exit {
 	<-r.done
 	return r.exit
@@ -257,8 +257,8 @@ func (r *Run) end(cause error) {
 	}
 }
 
-// EndLeftover ends what an agent that was killed has left running in folder, and says whether there was
-// something. A grace of zero is DefaultGrace. Nobody may have a Run in folder.
+// EndLeftover ends the program that an agent that was killed has left running in folder, and reports whether there was
+// one. A grace of zero is DefaultGrace. Nobody may have a Run in folder.
 func EndLeftover(folder string, grace time.Duration) (found bool, err error) {
 	rec, err := load(folder)
 	if err != nil || rec == nil {

@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
-// identity tells a process from one that has got its number later.
+// identity is a process, as opposed to another that has got its number later.
 type identity struct {
 	PID int `json:"pid"` // and the number of its session and process group
 	// Start is when it began, in the kernel's ticks since boot; see proc(5), /proc/[pid]/stat.
