@@ -184,12 +184,11 @@ func fetchArtifact(ctx context.Context, repo oci.Target, tag, uid string) (all [
 	return all, rejected, nil
 }
 
-// pushAck acknowledges what is stored of the cluster from the oldest report on that its agent keeps, as its newest
-// one says, and moves the tag there. Who reads it later than the next one misses nothing: that names what the
-// agent still keeps then.
+// pushAck acknowledges the stored reports of the cluster, from the oldest that its agent still keeps, and moves the tag
+// there. An agent that misses one acknowledgement loses nothing: the next one names all reports that it still keeps.
 func (in intake) pushAck(ctx context.Context, repo oci.Target, uid string, newest bundle.ReportAgent) error {
 	incarnation, seq, _, ok := bundle.ParseReportTag(newest.Oldest)
-	if !ok { // an agent that does not say keeps at most what it says now
+	if !ok { // an older agent: assume that it keeps no earlier report
 		incarnation, seq = newest.Incarnation, newest.Seq
 	}
 	ids, err := in.store.From(ctx, uid, store.Order{Incarnation: incarnation, Seq: seq}, maxAckReports)
@@ -212,8 +211,8 @@ func (in intake) pushAck(ctx context.Context, repo oci.Target, uid string, newes
 	return in.replaceAck(ctx, repo, blobs[len(blobs)-1].Descriptor)
 }
 
-// replaceAck moves the tag, and deletes what it named before, where the registry lets it: an acknowledgement for each
-// heartbeat would fill it.
+// replaceAck moves the tag, and deletes the former acknowledgement if the registry allows it: one for each heartbeat would
+// fill the registry.
 func (in intake) replaceAck(ctx context.Context, repo oci.Target, to ocispec.Descriptor) error {
 	before, err := repo.Resolve(ctx, bundle.AckTag)
 	if err != nil && !errors.Is(err, errdef.ErrNotFound) {

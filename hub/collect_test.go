@@ -103,7 +103,7 @@ func TestWhatIsCollectedIsAcknowledgedFromTheOldestThatTheAgentKeeps(t *testing.
 	require.NoError(t, err)
 	require.Equal(t, []digest.Digest{idOf(t, three), idOf(t, four)}, d.acked(h, a))
 
-	five := from(a.report(2, 1), 1) // with an empty state file: nobody keeps the others any more
+	five := from(a.report(2, 1), 1) // with an empty state file: the agent keeps none of the others
 	d.leave(a, five)
 	_, err = h.Collect(t.Context(), d)
 	require.NoError(t, err)
@@ -115,7 +115,7 @@ func TestNothingOfARegistryIsBelieved(t *testing.T) {
 	d, a, stranger := newDepot(t), newAgent(t, "plant-7"), newAgent(t, "stranger")
 	a.register(t, h)
 	stranger.UID = a.UID
-	d.leave(stranger, stranger.report(1, 9)) // in its place, signed by nobody registered
+	d.leave(stranger, stranger.report(1, 9)) // in its place, signed by a key that is not registered
 	other := newAgent(t, "plant-8")
 	other.register(t, h)
 	foreign := *other

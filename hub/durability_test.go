@@ -22,7 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// childDir, where it is set, makes the test binary a hub that serves that folder until it is killed.
+// childDir, if it is set, makes the test binary a hub that serves that folder until it is killed.
 const childDir = "WHERRY_TEST_HUB"
 
 func TestMain(m *testing.M) {

@@ -109,7 +109,7 @@ func (e enroller) parse(envelope []byte) (bundle.EnrollmentRequest, digest.Diges
 
 // judge decides whether a token registers the cluster c, whose agent sent the envelope. The error is a *hubapi.Error.
 func judge(s store.Standing, c store.Cluster, token string, envelope []byte) (store.Grant, error) {
-	// The answer to a sender who has not proved the token does not tell whether there is such a token.
+	// A sender without the token's key does not learn whether the token exists.
 	if s.Token == nil || !signedBy(s, envelope) {
 		return store.Grant{}, refuse(hubapi.CodeBadToken, "this hub has given no such token")
 	}

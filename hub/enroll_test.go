@@ -304,7 +304,7 @@ func TestARotatedKeySpeaksForWhatCameBefore(t *testing.T) {
 	require.Equal(t, http.StatusForbidden, status)
 	require.Equal(t, hubapi.CodeKeyReplaced, e.Code)
 
-	// The former key changes nothing any more, nor does what it signed once.
+	// The former key changes nothing any more, nor do its old requests.
 	_, refused = enroll(t, h, a.rotation(t, a.heir(t), 1, 9))
 	require.Equal(t, hubapi.CodeKeyReplaced, refused.Code)
 	c := a.heir(t)

@@ -104,7 +104,7 @@ func post(url, uid string, envelope []byte) (receipt hubapi.Receipt, err error) 
 	return receipt, json.NewDecoder(answer.Body).Decode(&receipt)
 }
 
-// Import takes what came by media, and Acks what goes back.
+// Reports that came by media are imported, and their acknowledgements exported.
 func ExampleHub_Import() {
 	dir, err := os.MkdirTemp("", "hub")
 	if err != nil {

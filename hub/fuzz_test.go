@@ -38,7 +38,7 @@ func FuzzRequest(f *testing.F) {
 	})
 }
 
-// Whatever an agent signs, what is taken of it is plain and can be shown.
+// All text that is taken from a signed report is plain and can be shown.
 func FuzzSignedReport(f *testing.F) {
 	a := newAgent(f, "plant-7")
 	keys := ringOf(f, a)

@@ -1,15 +1,15 @@
-// Package hub receives the compliance reports of a fleet, keeps them, and answers what runs where.
+// Package hub receives the compliance reports of a fleet, keeps them, and answers questions about them.
 //
 // Begin with Open, register clusters with AddCluster, then Serve. A hub is one process and one folder: a database and
 // the hub's own Ed25519 key. Other processes may open the same folder at the same time, to register a cluster or to
 // import reports while the hub serves.
 //
-// What it guarantees: a report is stored only if a key registered for its own cluster signed it. An acknowledgement,
+// Guarantees: a report is stored only if a key registered for its own cluster signed it. An acknowledgement,
 // signed by the hub's key, is given only for reports whose transaction is on disk, and an agent deletes nothing without
 // one; so a crash at any point loses nothing. Repeats change nothing. Reports are ordered by the (incarnation, seq) that
 // the agent gave them: a late one adds to the history and never changes the present.
 //
-// What it does not: it keeps no copy of a report's envelope, it never contacts a cluster, and whoever reaches its
+// Limits: it keeps no copy of a report's envelope, it never contacts a cluster, and everyone who reaches its
 // address may read the fleet.
 //
 // The parts have folders of their own: store is the database behind an interface, admission bounds what strangers and
@@ -62,7 +62,7 @@ type Options struct {
 type Hub struct {
 	// Registry is the clusters and tokens that people have registered.
 	store.Registry
-	// Fleet is what runs where.
+	// Fleet is the newest reports of all clusters.
 	store.Fleet
 
 	store    store.Store
@@ -120,7 +120,7 @@ func join(s store.Store, key ed25519.PrivateKey, o Options) *Hub {
 	}
 }
 
-// Close waits for what is being written and closes the database.
+// Close waits for running writes and closes the database.
 func (h *Hub) Close() error { return h.store.Close() }
 
 // PublicKey returns the key that verifies the hub's acknowledgements.
@@ -173,7 +173,7 @@ func (h *Hub) AnswerRequest(ctx context.Context, uid string, request digest.Dige
 	return h.enroller.answer(ctx, uid, request)
 }
 
-// CreateToken makes a token and returns it. Nobody can do that again: the hub keeps no secret of it. The error wraps
+// CreateToken makes a token and returns it with its secret, which the hub does not keep. The error wraps
 // store.ErrInvalid.
 func (h *Hub) CreateToken(ctx context.Context, s store.TokenScope) (bundle.EnrollToken, error) {
 	return h.enroller.createToken(ctx, s)

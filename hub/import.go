@@ -10,11 +10,11 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// ImportResult is what became of imported reports.
+// ImportResult is the result of an import.
 type ImportResult struct {
 	Accepted   int `json:"accepted"`
 	Duplicates int `json:"duplicates"`
-	// Rejected is in the order of what was imported.
+	// Rejected is in the order of the envelopes.
 	Rejected []hubapi.Rejection `json:"rejected"`
 	// Clusters is by name; clusters that are not registered are only in Rejected.
 	Clusters []ImportedCluster `json:"clusters"`

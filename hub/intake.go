@@ -20,7 +20,7 @@ type intake struct {
 	log   *slog.Logger
 }
 
-// taken is what became of reports of one cluster.
+// taken is the result of storing reports of one cluster.
 type taken struct {
 	accepted, duplicates int
 	stored               []digest.Digest // accepted and duplicates
@@ -78,7 +78,7 @@ func (in intake) ingest(ctx context.Context, uid string, verified []received, vi
 	return nil
 }
 
-// hint returns what is wrong with the agent's identity; nil if nothing is.
+// hint returns the problem with the agent's identity; nil if there is none.
 func (t taken) hint() *hubapi.IdentityHint {
 	for _, r := range t.rejected {
 		if r.Reason == hubapi.CodeKeyReplaced {

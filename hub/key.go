@@ -22,8 +22,8 @@ const (
 	PublicKeyFile = "hub.pub"
 )
 
-// loadKey reads the hub's key and makes it first where there is none. A hub that exists had one: agents
-// have pinned it, and another in its place would have them keep their reports for ever.
+// loadKey reads the hub's key, and makes one for a new hub. An existing hub had a key: agents have pinned it, and would
+// keep their reports for ever if another took its place.
 func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	path := filepath.Join(dir, KeyFile)
 	if _, err := os.Stat(path); errors.Is(err, fs.ErrNotExist) {
@@ -42,7 +42,7 @@ func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 	if err != nil {
 		return nil, err
 	}
-	// The public half is a copy for people; it is written again whenever it is missing.
+	// The public half is a copy for people. A missing one is written again.
 	pub := filepath.Join(dir, PublicKeyFile)
 	if have, err := os.ReadFile(pub); err == nil && string(have) == string(public) {
 		return key, nil
@@ -51,7 +51,7 @@ func loadKey(dir string, exists bool) (ed25519.PrivateKey, error) {
 }
 
 // makeKey writes a new key, unless another process writes one first: linking, unlike renaming, never
-// replaces what is there.
+// replaces a file.
 func makeKey(path string) error {
 	_, key, err := ed25519.GenerateKey(rand.Reader)
 	if err != nil {

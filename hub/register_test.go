@@ -63,7 +63,7 @@ func TestRegisteringAgain(t *testing.T) {
 	}
 }
 
-// A roster leaves platform and interval open, a request the interval: in whatever order they come, what was said stays.
+// A roster leaves platform and interval open, and a request the interval. Values that were given stay, in either order.
 func TestWhatARegistrationLeavesOpen(t *testing.T) {
 	h, _ := newHub(t)
 	a := newAgent(t, "plant-7")

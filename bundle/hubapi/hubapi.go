@@ -1,4 +1,4 @@
-// Package hubapi is what agents and a hub say to each other over HTTP: paths, requests, answers, limits and codes.
+// Package hubapi is the protocol between agents and a hub over HTTP: paths, requests, answers, limits and codes.
 //
 // Begin with ReportsURL and Reports on an agent's side, and with ReportsPattern and Receipt on a hub's. Both ends use
 // these types, so that a field exists on both or on neither. docs/hub.md is the same contract in words.
@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// What a hub listens to, as patterns of http.ServeMux.
+// The requests of agents, as patterns of http.ServeMux.
 const (
 	// ReportsPattern takes Reports of the cluster whose uid is the path value "uid", and answers with a Receipt.
 	ReportsPattern = "POST /v1/clusters/{uid}/reports"
@@ -91,7 +91,7 @@ type Receipt struct {
 type Rejection struct {
 	// Index is the report's place in the request, from 0.
 	Index int `json:"index"`
-	// ID is the report's bundle.ReportID, empty if it could not be read. Nobody may have signed it.
+	// ID is the report's bundle.ReportID, empty if it could not be read. It may be unsigned.
 	ID digest.Digest `json:"id,omitempty"`
 	// Cluster is the uid that the report claims.
 	Cluster string `json:"cluster,omitempty"`
@@ -112,8 +112,7 @@ func (r *Rejection) UnmarshalJSON(data []byte) error {
 	return nil
 }
 
-// IdentityHint tells an agent, and through it people, what is wrong with its identity. The agent itself does not act
-// on it.
+// IdentityHint tells people, through the agent, about a problem with its identity. The agent does not act on it.
 type IdentityHint struct {
 	// Reason is CodeSharedIdentity, CodeKeyReplaced or CodeRetired.
 	Reason  Code   `json:"reason"`

@@ -74,7 +74,7 @@ func (b *incoming) wait() bool {
 	if last := b.begun.Add(hubapi.MaxBodyTime); until.After(last) {
 		until = last
 	}
-	_ = b.control.SetReadDeadline(until) // not supported where there is no connection, as in tests
+	_ = b.control.SetReadDeadline(until) // a test without a connection does not support it
 	return true
 }
 

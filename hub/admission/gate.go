@@ -35,8 +35,8 @@ type Options struct {
 const (
 	// maxIngests bounds the requests whose reports are being verified and stored; others wait.
 	maxIngests = 32
-	// maxEnrollments bounds the requests for enrollment that are being judged; others wait. Nobody guesses a token's key
-	// of 256 bits, so this is for the processor. A bound on failures instead would let a stranger keep sites out.
+	// maxEnrollments bounds the requests for enrollment that are being judged; others wait. A token's key of 256
+	// bits cannot be guessed, so this protects the processor. A bound on failures would let a stranger keep sites out.
 	maxEnrollments = 4
 )
 
@@ -50,7 +50,7 @@ type Gate struct {
 	enrollments chan struct{}
 }
 
-// New returns a gate at which nobody waits.
+// New returns a gate with no work under way.
 func New(o Options) *Gate {
 	quota := Quota{cmp.Or(o.Quota.Reports, DefaultQuota.Reports), cmp.Or(o.Quota.Bytes, DefaultQuota.Bytes)}
 	return &Gate{

@@ -52,9 +52,8 @@ type pacer struct {
 	accounts map[string]*account
 }
 
-// account is what one cluster may still send: of its share of a minute, and of its quota's reports and bytes. What is
-// taken from it may leave less than nothing. There is one for each uid of which a verified report has come, until it
-// is full again.
+// account is what one cluster may still send: of its share of a minute, and of its quota's reports and bytes. It may fall
+// below zero. There is one for each uid that has sent a verified report, until it is full again.
 type account struct {
 	at                    time.Time
 	share, reports, bytes float64

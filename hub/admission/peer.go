@@ -63,7 +63,7 @@ func network(a netip.Addr) string {
 	return p.String()
 }
 
-// idle ends the oldest of the connections without a request where there are too many.
+// idle ends the oldest connections without a request if there are too many.
 type idle struct {
 	slots slots
 

@@ -10,7 +10,7 @@ import (
 // the address that holds most is ended.
 type slots struct {
 	perAddress, total int
-	bytes             int // bound of what the holders have in memory; zero where they have nothing
+	bytes             int // bound of the bytes that the holders have in memory; zero if they have none
 
 	mu   sync.Mutex
 	held []*slot // oldest first
@@ -25,8 +25,8 @@ type slot struct {
 	size    int
 }
 
-// take returns a slot for one more holder. If it has to make room for others later, end is called, once, and the slot
-// holds nothing any more.
+// take returns a slot for one more holder. If the slot is needed for others later, end is called, once, and the slot holds
+// nothing any more.
 func (s *slots) take(address string, end func()) *slot {
 	one := &slot{address: address, end: end}
 	s.mu.Lock()
@@ -79,8 +79,8 @@ func (s *slots) grow(one *slot, n int) bool {
 	return false
 }
 
-// keep has the holder make room for nobody from now on, and reports whether it still held its slot. What it has in
-// memory counts until leave.
+// keep ends the holder's duty to make room for others, and reports whether it still held its slot. The bytes that it has in
+// memory count until leave.
 func (s *slots) keep(one *slot) bool {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -105,7 +105,7 @@ func (s *slots) drop(one *slot) {
 	one.size = 0
 }
 
-// most returns the oldest slot of the address whose slots weigh most together, and nil where none weighs anything.
+// most returns the oldest slot of the address whose slots weigh most together; nil if no slot weighs anything.
 func (s *slots) most(weight func(*slot) int) *slot {
 	sums := map[string]int{}
 	for _, o := range s.held {

@@ -1,11 +1,11 @@
-// Package store says what a hub keeps, and what it asks of the database that keeps it.
+// Package store is the database of a hub, as an interface, and the types that it keeps.
 //
 // Begin with Store. Each of its methods is a whole unit of work in the hub's own terms: one transaction, or one
-// consistent read. It returns nil only once what it wrote is on disk; with an error it has changed nothing. Decisions
-// that need facts from the same transaction, such as whether a token may register a cluster, are functions that the
-// caller passes in. They are pure, and an implementation may call them more than once.
+// consistent read. It returns nil only once its writes are on disk; with an error it has changed nothing. Decisions that
+// need facts from the same transaction, such as whether a token may register a cluster, are functions that the caller
+// passes in. They are pure, and an implementation may call them more than once.
 //
-// What every implementation guarantees, hub/store/storetest tests: reports are ordered by (incarnation, seq) and never
+// Guarantees, tested by hub/store/storetest: reports are ordered by (incarnation, seq) and never
 // by a clock; a late report adds to the history and never changes the present; whatever order reports arrive in, both
 // end up the same; several processes may use one store.
 //
@@ -62,12 +62,12 @@ type Store interface {
 	Ready(ctx context.Context) error
 	// Check reads the whole database. The error wraps ErrCorrupt if it is damaged.
 	Check(ctx context.Context) error
-	// Close waits for what is being written, and closes the database. Later calls fail, and those that write return
+	// Close waits for running writes, and closes the database. Later calls fail, and those that write return
 	// ErrClosed.
 	Close() error
 }
 
-// Registry is what people decide: which clusters there are, and which tokens register more.
+// Registry is the clusters that people have registered, and the tokens that register more.
 type Registry interface {
 	// AddCluster registers a cluster and its key, and reports whether that changed anything: registering the same again
 	// does not. If the cluster is registered and c leaves platform or interval open, they stay; a platform that was
@@ -95,11 +95,11 @@ type Registry interface {
 	RetiredClusters(ctx context.Context) ([]Registration, error)
 	// Tokens returns all tokens, newest first.
 	Tokens(ctx context.Context) ([]Token, error)
-	// RevokeToken makes a token useless. What it has registered stays registered. The error wraps ErrUnknownToken.
+	// RevokeToken makes a token useless. Clusters that it has registered stay. The error wraps ErrUnknownToken.
 	RevokeToken(ctx context.Context, id string) error
 }
 
-// Fleet is what runs where, as the newest reports say.
+// Fleet is the clusters and their deployments as of the newest reports.
 type Fleet interface {
 	// Clusters returns the registered clusters that f chooses, by name. The error wraps ErrInvalid if f is not
 	// acceptable.
@@ -180,7 +180,7 @@ type Batch struct {
 	Reports []Report
 }
 
-// Outcome is what became of a Batch.
+// Outcome is the result of a Batch.
 type Outcome struct {
 	Accepted, Duplicates int
 	// Stored names the accepted reports and the duplicates, oldest first.
@@ -242,7 +242,7 @@ func (e *RetiredError) Error() string {
 // Unwrap returns ErrRetired.
 func (e *RetiredError) Unwrap() error { return ErrRetired }
 
-// Standing is what a store knows about an agent that asks to be registered by a token.
+// Standing is the facts about an agent that asks to be registered by a token.
 type Standing struct {
 	// Token is nil if there is no such token.
 	Token *Token
@@ -259,7 +259,7 @@ type Standing struct {
 	Registered *Registration
 }
 
-// Grant is what a store does for an agent that asked to be registered. The zero Grant changes nothing.
+// Grant is the answer to an agent that asks to be registered. The zero Grant changes nothing.
 type Grant struct {
 	// Use counts the agent's key as a use of the token.
 	Use bool

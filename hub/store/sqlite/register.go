@@ -150,7 +150,7 @@ func checkFree(ctx context.Context, db querier, c store.Cluster, kid string) err
 	return nil
 }
 
-// writeRegistration writes what is registered, and leaves what was reported as it is.
+// writeRegistration writes a registration. It changes nothing that was reported.
 func writeRegistration(ctx context.Context, db *conn, c store.Cluster, kid string, now int64) error {
 	labels, err := json.Marshal(c.Labels)
 	if err != nil {
@@ -181,7 +181,7 @@ func writeRegistration(ctx context.Context, db *conn, c store.Cluster, kid strin
 	return forgetShared(ctx, db, id, store.Order{})
 }
 
-// Which registrations to read. The one of a name comes before that of a uid spelt alike.
+// The conditions by which registrations are read. A name is preferred to a uid.
 const (
 	allClusters     = `c.removed_at IS NULL ORDER BY c.name`
 	allRetired      = `c.retired_at IS NOT NULL ORDER BY c.name, c.id`

@@ -44,8 +44,8 @@ type Options struct {
 // Files returns the names of the files that make up the database called name.
 func Files(name string) []string { return []string{name, name + "-wal", name + "-shm"} }
 
-// Open opens the database at path, and makes it where there is none, for its owner alone. The caller closes it. The
-// error wraps store.ErrCorrupt or store.ErrNewer.
+// Open opens the database at path, and makes a missing one, for its owner alone. The caller closes it. The error wraps
+// store.ErrCorrupt or store.ErrNewer.
 func Open(path string, o Options) (*DB, error) {
 	if o.Now == nil {
 		o.Now = time.Now
@@ -64,7 +64,7 @@ func Open(path string, o Options) (*DB, error) {
 	return &DB{now: o.Now, read: read, writer: w}, nil
 }
 
-// makePrivate makes an empty file that nobody else may read, unless there is one. SQLite gives the files beside its
+// makePrivate makes an empty file that only its owner may read, unless the file exists. SQLite gives the files beside its
 // database the same mode.
 func makePrivate(path string) error {
 	f, err := os.OpenFile(path, os.O_CREATE|os.O_RDWR, 0o600)

@@ -58,96 +58,104 @@ func (f *fixture) presentOf(t require.TestingT, uid string) (present []any) {
 
 func historyTests() []test {
 	return []test{
-		{"a late report adds history and leaves the present", func(t *testing.T, f *fixture) {
-			c := f.added("plant-7")[0]
-			f.ingested(c, reportOf(c, order(2, 5), item("drone", bundle.Compliant)))
-			before := f.status("plant-7")
-			rows, err := f.History(t.Context(), c.UID)
-			require.NoError(t, err)
-			done := f.ingested(c, reportOf(c, order(2, 4), item("drone", bundle.Failed), item("radar", bundle.Applying)), reportOf(c, order(1, 99), item("drone", bundle.Pending)))
-			require.Equal(t, 2, done.Accepted)
-			require.Equal(t, before, f.status("plant-7"))
-			require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
-			after, err := f.History(t.Context(), c.UID)
-			require.NoError(t, err)
-			require.Greater(t, len(after), len(rows))
-		}},
-		{"history reads the same in whatever order reports arrive", func(t *testing.T, f *fixture) {
-			states := map[int64][]bundle.Item{
-				1: {item("drone", bundle.Compliant)}, 2: {item("drone", bundle.Failed)}, 3: {item("drone", bundle.Compliant)}, 4: {},
-			}
-			all := []string{"1/1 compliant  failures=0", "1/2 failed  failures=0", "1/3 compliant  failures=0", "1/4 removed"}
-			for i, tt := range []struct {
-				arrival []int64
-				want    []string
-			}{
-				{[]int64{1, 2, 3, 4}, all},
-				{[]int64{4, 3, 2, 1}, all},
-				{[]int64{1, 3, 4, 2}, all},
-				{[]int64{4, 2}, []string{all[1], all[3]}},
-			} {
-				c := cluster(fmt.Sprint("plant-", i), uint64(100+i))
-				_, err := f.AddCluster(t.Context(), c)
-				require.NoError(t, err)
-				for _, seq := range tt.arrival {
-					f.ingested(c, reportOf(c, order(1, seq), states[seq]...))
-				}
-				require.Equal(t, tt.want, f.historyOf(t, c.UID)["drone-main"], tt.arrival)
-			}
-			require.Empty(t, f.deployments(store.Filter{}))
-		}},
-		{"any order of arrival ends the same", func(t *testing.T, f *fixture) {
-			run := uint64(0)
-			arrive := func(rt *rapid.T, reports [][]bundle.Item, arrival []int) string {
-				run++
-				c := cluster(fmt.Sprint("plant-", run), run)
-				_, err := f.AddCluster(context.Background(), c)
-				require.NoError(rt, err)
-				for _, i := range arrival { // every fourth report begins an incarnation
-					b := store.Batch{UID: c.UID, Via: store.ViaMedia, Reports: []store.Report{reportOf(c, order(int64(1+i/4), int64(1+i%4)), reports[i]...)}}
-					_, err := f.Ingest(context.Background(), b)
-					require.NoError(rt, err)
-				}
-				return c.UID
-			}
-			rapid.Check(t, func(rt *rapid.T) {
-				var reports [][]bundle.Item
-				for range rapid.IntRange(1, 8).Draw(rt, "reports") {
-					items := map[string]bundle.Item{}
-					for _, w := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(rt, "workloads") {
-						it := item(w, rapid.SampledFrom([]bundle.State{bundle.Applying, bundle.Compliant, bundle.Failed, bundle.Removed}).Draw(rt, "state"))
-						it.Failures = rapid.Int64Range(0, 2).Draw(rt, "failures")
-						items[w] = it
-					}
-					reports = append(reports, slices.SortedFunc(maps.Values(items), func(a, b bundle.Item) int { return strings.Compare(a.Workload, b.Workload) }))
-				}
-				inOrder := make([]int, len(reports))
-				for i := range inOrder {
-					inOrder[i] = i
-				}
-				one, other := arrive(rt, reports, inOrder), arrive(rt, reports, rapid.Permutation(inOrder).Draw(rt, "arrival"))
-				require.Equal(rt, f.historyOf(rt, one), f.historyOf(rt, other))
-				require.Equal(rt, f.presentOf(rt, one), f.presentOf(rt, other))
-			})
-		}},
-		{"history and the order of reports outlive a registration", func(t *testing.T, f *fixture) {
-			c := f.added("plant-7")[0]
-			f.ingested(c, reportOf(c, order(1, 3), item("drone", bundle.Compliant)))
-			before := f.historyOf(t, c.UID)
-			require.NotEmpty(t, before)
-			_, err := f.RemoveCluster(t.Context(), c.UID)
-			require.NoError(t, err)
-			require.Equal(t, before, f.historyOf(t, c.UID))
-			require.Empty(t, f.deployments(store.Filter{}))
-			_, err = f.AddCluster(t.Context(), c)
-			require.NoError(t, err)
-			r, err := f.Registered(t.Context(), c.UID)
-			require.NoError(t, err)
-			require.Equal(t, order(1, 3), r.Newest)
-			f.ingested(c, reportOf(c, order(1, 2), item("drone", bundle.Failed)))
-			require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
-		}},
+		{"a late report adds history and leaves the present", aLateReportAddsHistoryAndLeavesThePresent},
+		{"history reads the same in whatever order reports arrive", historyReadsTheSameInWhateverOrderReportsArrive},
+		{"any order of arrival ends the same", anyOrderOfArrivalEndsTheSame},
+		{"history and the order of reports outlive a registration", historyAndTheOrderOfReportsOutliveARegistration},
 	}
+}
+
+func aLateReportAddsHistoryAndLeavesThePresent(t *testing.T, f *fixture) {
+	c := f.added("plant-7")[0]
+	f.ingested(c, reportOf(c, order(2, 5), item("drone", bundle.Compliant)))
+	before := f.status("plant-7")
+	rows, err := f.History(t.Context(), c.UID)
+	require.NoError(t, err)
+	done := f.ingested(c, reportOf(c, order(2, 4), item("drone", bundle.Failed), item("radar", bundle.Applying)), reportOf(c, order(1, 99), item("drone", bundle.Pending)))
+	require.Equal(t, 2, done.Accepted)
+	require.Equal(t, before, f.status("plant-7"))
+	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
+	after, err := f.History(t.Context(), c.UID)
+	require.NoError(t, err)
+	require.Greater(t, len(after), len(rows))
+}
+
+func historyReadsTheSameInWhateverOrderReportsArrive(t *testing.T, f *fixture) {
+	states := map[int64][]bundle.Item{
+		1: {item("drone", bundle.Compliant)}, 2: {item("drone", bundle.Failed)}, 3: {item("drone", bundle.Compliant)}, 4: {},
+	}
+	all := []string{"1/1 compliant  failures=0", "1/2 failed  failures=0", "1/3 compliant  failures=0", "1/4 removed"}
+	for i, tt := range []struct {
+		arrival []int64
+		want    []string
+	}{
+		{[]int64{1, 2, 3, 4}, all},
+		{[]int64{4, 3, 2, 1}, all},
+		{[]int64{1, 3, 4, 2}, all},
+		{[]int64{4, 2}, []string{all[1], all[3]}},
+	} {
+		c := cluster(fmt.Sprint("plant-", i), uint64(100+i))
+		_, err := f.AddCluster(t.Context(), c)
+		require.NoError(t, err)
+		for _, seq := range tt.arrival {
+			f.ingested(c, reportOf(c, order(1, seq), states[seq]...))
+		}
+		require.Equal(t, tt.want, f.historyOf(t, c.UID)["drone-main"], tt.arrival)
+	}
+	require.Empty(t, f.deployments(store.Filter{}))
+}
+
+func anyOrderOfArrivalEndsTheSame(t *testing.T, f *fixture) {
+	run := uint64(0)
+	arrive := func(rt *rapid.T, reports [][]bundle.Item, arrival []int) string {
+		run++
+		c := cluster(fmt.Sprint("plant-", run), run)
+		_, err := f.AddCluster(context.Background(), c)
+		require.NoError(rt, err)
+		for _, i := range arrival { // every fourth report begins an incarnation
+			b := store.Batch{UID: c.UID, Via: store.ViaMedia, Reports: []store.Report{reportOf(c, order(int64(1+i/4), int64(1+i%4)), reports[i]...)}}
+			_, err := f.Ingest(context.Background(), b)
+			require.NoError(rt, err)
+		}
+		return c.UID
+	}
+	rapid.Check(t, func(rt *rapid.T) {
+		var reports [][]bundle.Item
+		for range rapid.IntRange(1, 8).Draw(rt, "reports") {
+			items := map[string]bundle.Item{}
+			for _, w := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(rt, "workloads") {
+				it := item(w, rapid.SampledFrom([]bundle.State{bundle.Applying, bundle.Compliant, bundle.Failed, bundle.Removed}).Draw(rt, "state"))
+				it.Failures = rapid.Int64Range(0, 2).Draw(rt, "failures")
+				items[w] = it
+			}
+			reports = append(reports, slices.SortedFunc(maps.Values(items), func(a, b bundle.Item) int { return strings.Compare(a.Workload, b.Workload) }))
+		}
+		inOrder := make([]int, len(reports))
+		for i := range inOrder {
+			inOrder[i] = i
+		}
+		one, other := arrive(rt, reports, inOrder), arrive(rt, reports, rapid.Permutation(inOrder).Draw(rt, "arrival"))
+		require.Equal(rt, f.historyOf(rt, one), f.historyOf(rt, other))
+		require.Equal(rt, f.presentOf(rt, one), f.presentOf(rt, other))
+	})
+}
+
+func historyAndTheOrderOfReportsOutliveARegistration(t *testing.T, f *fixture) {
+	c := f.added("plant-7")[0]
+	f.ingested(c, reportOf(c, order(1, 3), item("drone", bundle.Compliant)))
+	before := f.historyOf(t, c.UID)
+	require.NotEmpty(t, before)
+	_, err := f.RemoveCluster(t.Context(), c.UID)
+	require.NoError(t, err)
+	require.Equal(t, before, f.historyOf(t, c.UID))
+	require.Empty(t, f.deployments(store.Filter{}))
+	_, err = f.AddCluster(t.Context(), c)
+	require.NoError(t, err)
+	r, err := f.Registered(t.Context(), c.UID)
+	require.NoError(t, err)
+	require.Equal(t, order(1, 3), r.Newest)
+	f.ingested(c, reportOf(c, order(1, 2), item("drone", bundle.Failed)))
+	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
 }
 
 // fleet registers four clusters: one compliant, one failed, one that never reported, one gone silent.
@@ -169,120 +177,132 @@ func (f *fixture) fleet() {
 
 func fleetTests() []test {
 	return []test{
-		{"filters choose clusters and deployments", func(t *testing.T, f *fixture) {
-			f.fleet()
-			for _, tt := range []struct {
-				name                  string
-				filter                store.Filter
-				clusters, deployments string
-			}{
-				{"all", store.Filter{}, "a-good b-bad c-new d-silent", "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone"},
-				{"an environment", store.Filter{Environment: "prod"}, "d-silent", "d-silent/drone"},
-				{"a cluster type", store.Filter{Type: "drone"}, "a-good b-bad c-new", "a-good/drone a-good/radar b-bad/drone b-bad/radar"},
-				{"a workload", store.Filter{Workload: "radar"}, "a-good b-bad", "a-good/radar b-bad/radar"},
-				{"failed", store.Filter{State: bundle.Failed}, "b-bad", "b-bad/drone"},
-				{"compliant, which a silent one is not", store.Filter{State: bundle.Compliant}, "a-good", "a-good/drone a-good/radar b-bad/radar"},
-				{"stale", store.Filter{State: store.Stale}, "d-silent", "d-silent/drone"},
-				{"unreported", store.Filter{State: store.Unreported}, "c-new", ""},
-				{"several at once", store.Filter{Environment: "dev", Type: "drone", Workload: "drone", State: bundle.Failed}, "b-bad", "b-bad/drone"},
-				{"a hostile value", store.Filter{Type: "' OR 1=1 --"}, "", ""},
-			} {
-				var clusters, deployments []string
-				for _, c := range f.clusters(tt.filter) {
-					clusters = append(clusters, c.Name)
-				}
-				list, err := f.Deployments(t.Context(), tt.filter)
-				require.NoError(t, err)
-				for _, d := range list.Deployments {
-					deployments = append(deployments, d.Cluster+"/"+d.Workload)
-				}
-				require.Equal(t, tt.clusters, strings.Join(clusters, " "), tt.name)
-				require.Equal(t, tt.deployments, strings.Join(deployments, " "), tt.name)
-			}
-			for _, bad := range []store.Filter{{State: "complaint"}, {Limit: -1}} {
-				_, err := f.Clusters(t.Context(), bad)
-				require.ErrorIs(t, err, store.ErrInvalid)
-				_, err = f.Deployments(t.Context(), bad)
-				require.ErrorIs(t, err, store.ErrInvalid)
-			}
-		}},
-		{"a list goes on where a page ended", func(t *testing.T, f *fixture) {
-			f.fleet()
-			for limit := 1; limit <= 6; limit++ {
-				var clusters, deployments []string
-				for filter := (store.Filter{Limit: limit}); ; {
-					list, err := f.Clusters(t.Context(), filter)
-					require.NoError(t, err)
-					require.LessOrEqual(t, len(list.Clusters), limit)
-					for _, c := range list.Clusters {
-						clusters = append(clusters, c.Name)
-					}
-					if filter.After = list.Next; list.Next == "" {
-						break
-					}
-				}
-				for filter := (store.Filter{Limit: limit}); ; {
-					list, err := f.Deployments(t.Context(), filter)
-					require.NoError(t, err)
-					for _, d := range list.Deployments {
-						deployments = append(deployments, d.Cluster+"/"+d.Workload)
-					}
-					if filter.After = list.Next; list.Next == "" {
-						break
-					}
-				}
-				require.Equal(t, "a-good b-bad c-new d-silent", strings.Join(clusters, " "), limit)
-				require.Equal(t, "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone", strings.Join(deployments, " "), limit)
-			}
-		}},
-		{"a cluster shows its newest report", func(t *testing.T, f *fixture) {
-			c := f.added("plant-7")[0]
-			r := reportOf(c, order(1, 1), item("drone", bundle.Compliant))
-			f.ingested(c, r)
-			release := &bundle.ReportRelease{Digest: r.Body.Observed.Digest, Sequence: 7, Number: 12}
-			require.Equal(t, store.ClusterStatus{
-				UID: c.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev", State: bundle.Compliant, Since: epoch,
-				Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: epoch,
-			}, f.status("plant-7"))
-			list, err := f.Deployments(t.Context(), store.Filter{})
-			require.NoError(t, err)
-			it := r.Body.Items[0]
-			require.Equal(t, []store.DeploymentStatus{{
-				Cluster: "plant-7", ClusterUID: c.UID, Environment: "dev", Type: "drone", Assignment: it.Assignment, Workspace: it.Workspace,
-				Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, State: it.State, Since: epoch, Version: it.Version, Content: it.Content,
-				Release: release.Digest,
-			}}, list.Deployments)
-		}},
-		{"what an agent claims does not move its cluster", func(t *testing.T, f *fixture) {
-			c := f.added("plant-7")[0]
-			r := reportOf(c, order(1, 1)).Body
-			r.Cluster.Environment, r.Cluster.Ring = "prod", "canary"
-			f.ingested(c, identified(r))
-			got := f.status("plant-7")
-			require.Equal(t, []string{"dev", "canary", `agent says environment "prod"`}, []string{got.Environment, got.Ring, got.Mismatch})
-		}},
-		{"a cluster is stale after three of its intervals", func(t *testing.T, f *fixture) {
-			c := cluster("island", 1)
-			c.ExpectedInterval = 30 * 24 * time.Hour
-			_, err := f.AddCluster(t.Context(), c)
-			require.NoError(t, err)
-			f.ingested(c, reportOf(c, order(1, 1), item("drone", bundle.Compliant)))
-			f.clock.add(90 * 24 * time.Hour)
-			require.Equal(t, bundle.Compliant, f.status("island").State)
-			f.clock.add(time.Second)
-			require.Equal(t, "stale (was compliant)", f.status("island").ShownState())
-			require.Equal(t, []string{"island/drone stale (was compliant)"}, f.deployments(store.Filter{}))
-		}},
-		{"a report by media proves life only as of when it was written", func(t *testing.T, f *fixture) {
-			c := f.added("plant-7")[0]
-			f.clock.add(24 * time.Hour)
-			f.ingestedBy(store.ViaMedia, c, reportOf(c, order(1, 1)))
-			require.Equal(t, store.Stale, f.status("plant-7").State)
-			require.Equal(t, epoch, f.status("plant-7").LastSeen)
-			f.ingested(c, reportOf(c, order(1, 2)))
-			require.Equal(t, epoch.Add(24*time.Hour), f.status("plant-7").LastSeen)
-		}},
+		{"filters choose clusters and deployments", filtersChooseClustersAndDeployments},
+		{"a list goes on where a page ended", aListGoesOnWhereAPageEnded},
+		{"a cluster shows its newest report", aClusterShowsItsNewestReport},
+		{"what an agent claims does not move its cluster", whatAnAgentClaimsDoesNotMoveItsCluster},
+		{"a cluster is stale after three of its intervals", aClusterIsStaleAfterThreeOfItsIntervals},
+		{"a report by media proves life only as of when it was written", aReportByMediaProvesLifeOnlyAsOfWhenItWasWritten},
 	}
+}
+
+func filtersChooseClustersAndDeployments(t *testing.T, f *fixture) {
+	f.fleet()
+	for _, tt := range []struct {
+		name                  string
+		filter                store.Filter
+		clusters, deployments string
+	}{
+		{"all", store.Filter{}, "a-good b-bad c-new d-silent", "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone"},
+		{"an environment", store.Filter{Environment: "prod"}, "d-silent", "d-silent/drone"},
+		{"a cluster type", store.Filter{Type: "drone"}, "a-good b-bad c-new", "a-good/drone a-good/radar b-bad/drone b-bad/radar"},
+		{"a workload", store.Filter{Workload: "radar"}, "a-good b-bad", "a-good/radar b-bad/radar"},
+		{"failed", store.Filter{State: bundle.Failed}, "b-bad", "b-bad/drone"},
+		{"compliant, which a silent one is not", store.Filter{State: bundle.Compliant}, "a-good", "a-good/drone a-good/radar b-bad/radar"},
+		{"stale", store.Filter{State: store.Stale}, "d-silent", "d-silent/drone"},
+		{"unreported", store.Filter{State: store.Unreported}, "c-new", ""},
+		{"several at once", store.Filter{Environment: "dev", Type: "drone", Workload: "drone", State: bundle.Failed}, "b-bad", "b-bad/drone"},
+		{"a hostile value", store.Filter{Type: "' OR 1=1 --"}, "", ""},
+	} {
+		var clusters, deployments []string
+		for _, c := range f.clusters(tt.filter) {
+			clusters = append(clusters, c.Name)
+		}
+		list, err := f.Deployments(t.Context(), tt.filter)
+		require.NoError(t, err)
+		for _, d := range list.Deployments {
+			deployments = append(deployments, d.Cluster+"/"+d.Workload)
+		}
+		require.Equal(t, tt.clusters, strings.Join(clusters, " "), tt.name)
+		require.Equal(t, tt.deployments, strings.Join(deployments, " "), tt.name)
+	}
+	for _, bad := range []store.Filter{{State: "complaint"}, {Limit: -1}} {
+		_, err := f.Clusters(t.Context(), bad)
+		require.ErrorIs(t, err, store.ErrInvalid)
+		_, err = f.Deployments(t.Context(), bad)
+		require.ErrorIs(t, err, store.ErrInvalid)
+	}
+}
+
+func aListGoesOnWhereAPageEnded(t *testing.T, f *fixture) {
+	f.fleet()
+	for limit := 1; limit <= 6; limit++ {
+		var clusters, deployments []string
+		for filter := (store.Filter{Limit: limit}); ; {
+			list, err := f.Clusters(t.Context(), filter)
+			require.NoError(t, err)
+			require.LessOrEqual(t, len(list.Clusters), limit)
+			for _, c := range list.Clusters {
+				clusters = append(clusters, c.Name)
+			}
+			if filter.After = list.Next; list.Next == "" {
+				break
+			}
+		}
+		for filter := (store.Filter{Limit: limit}); ; {
+			list, err := f.Deployments(t.Context(), filter)
+			require.NoError(t, err)
+			for _, d := range list.Deployments {
+				deployments = append(deployments, d.Cluster+"/"+d.Workload)
+			}
+			if filter.After = list.Next; list.Next == "" {
+				break
+			}
+		}
+		require.Equal(t, "a-good b-bad c-new d-silent", strings.Join(clusters, " "), limit)
+		require.Equal(t, "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone", strings.Join(deployments, " "), limit)
+	}
+}
+
+func aClusterShowsItsNewestReport(t *testing.T, f *fixture) {
+	c := f.added("plant-7")[0]
+	r := reportOf(c, order(1, 1), item("drone", bundle.Compliant))
+	f.ingested(c, r)
+	release := &bundle.ReportRelease{Digest: r.Body.Observed.Digest, Sequence: 7, Number: 12}
+	require.Equal(t, store.ClusterStatus{
+		UID: c.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev", State: bundle.Compliant, Since: epoch,
+		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: epoch,
+	}, f.status("plant-7"))
+	list, err := f.Deployments(t.Context(), store.Filter{})
+	require.NoError(t, err)
+	it := r.Body.Items[0]
+	require.Equal(t, []store.DeploymentStatus{{
+		Cluster: "plant-7", ClusterUID: c.UID, Environment: "dev", Type: "drone", Assignment: it.Assignment, Workspace: it.Workspace,
+		Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, State: it.State, Since: epoch, Version: it.Version, Content: it.Content,
+		Release: release.Digest,
+	}}, list.Deployments)
+}
+
+func whatAnAgentClaimsDoesNotMoveItsCluster(t *testing.T, f *fixture) {
+	c := f.added("plant-7")[0]
+	r := reportOf(c, order(1, 1)).Body
+	r.Cluster.Environment, r.Cluster.Ring = "prod", "canary"
+	f.ingested(c, identified(r))
+	got := f.status("plant-7")
+	require.Equal(t, []string{"dev", "canary", `agent says environment "prod"`}, []string{got.Environment, got.Ring, got.Mismatch})
+}
+
+func aClusterIsStaleAfterThreeOfItsIntervals(t *testing.T, f *fixture) {
+	c := cluster("island", 1)
+	c.ExpectedInterval = 30 * 24 * time.Hour
+	_, err := f.AddCluster(t.Context(), c)
+	require.NoError(t, err)
+	f.ingested(c, reportOf(c, order(1, 1), item("drone", bundle.Compliant)))
+	f.clock.add(90 * 24 * time.Hour)
+	require.Equal(t, bundle.Compliant, f.status("island").State)
+	f.clock.add(time.Second)
+	require.Equal(t, "stale (was compliant)", f.status("island").ShownState())
+	require.Equal(t, []string{"island/drone stale (was compliant)"}, f.deployments(store.Filter{}))
+}
+
+func aReportByMediaProvesLifeOnlyAsOfWhenItWasWritten(t *testing.T, f *fixture) {
+	c := f.added("plant-7")[0]
+	f.clock.add(24 * time.Hour)
+	f.ingestedBy(store.ViaMedia, c, reportOf(c, order(1, 1)))
+	require.Equal(t, store.Stale, f.status("plant-7").State)
+	require.Equal(t, epoch, f.status("plant-7").LastSeen)
+	f.ingested(c, reportOf(c, order(1, 2)))
+	require.Equal(t, epoch.Add(24*time.Hour), f.status("plant-7").LastSeen)
 }
 
 // errStopped is the error of a stopped context.
@@ -301,50 +321,56 @@ func (stopped) Err() error { return errStopped }
 
 func lifeTests() []test {
 	return []test{
-		{"what was reported as written is there for others at once, and after a restart", func(t *testing.T, f *fixture) {
-			other := f.again()
-			c := f.added("plant-7")[0]
-			f.ingested(c, reportOf(c, order(1, 1), item("drone", bundle.Compliant)))
-			require.Equal(t, []string{"plant-7/drone compliant"}, other.deployments(store.Filter{}))
-			other.ingested(c, reportOf(c, order(1, 2), item("drone", bundle.Failed)))
-			require.Equal(t, []string{"plant-7/drone failed"}, f.deployments(store.Filter{}))
-			require.NoError(t, f.Close())
-			require.NoError(t, other.Close())
-			require.Equal(t, []string{"plant-7/drone failed"}, f.again().deployments(store.Filter{}))
-		}},
-		{"a store that is closed takes no writes", func(t *testing.T, f *fixture) {
-			c := f.added("plant-7")[0]
-			require.NoError(t, f.Ready(t.Context()))
-			require.NoError(t, f.Check(t.Context()))
-			require.NoError(t, f.Close())
-			require.ErrorIs(t, f.Ready(t.Context()), store.ErrClosed)
-			_, err := f.Ingest(t.Context(), store.Batch{UID: c.UID, Via: store.ViaHTTP, Reports: []store.Report{reportOf(c, order(1, 1))}})
-			require.ErrorIs(t, err, store.ErrClosed)
-			_, err = f.AddCluster(t.Context(), cluster("plant-8", 8))
-			require.ErrorIs(t, err, store.ErrClosed)
-			_, err = f.Clusters(t.Context(), store.Filter{})
-			require.Error(t, err)
-		}},
-		{"stores that are made at the same time are one", func(t *testing.T, f *fixture) {
-			dir := t.TempDir()
-			made := make(chan store.Store)
-			for range 4 {
-				go func() { made <- f.open(t, dir, f.clock.Now) }()
-			}
-			var all []store.Store
-			for range 4 {
-				all = append(all, <-made)
-			}
-			for i, s := range all {
-				defer s.Close()
-				_, err := s.AddCluster(t.Context(), cluster(fmt.Sprint("plant-", i), uint64(i+1)))
-				require.NoError(t, err)
-			}
-			for _, s := range all {
-				registered, err := s.Registrations(t.Context())
-				require.NoError(t, err)
-				require.Len(t, registered, 4)
-			}
-		}},
+		{"what was reported as written is there for others at once, and after a restart", whatWasReportedAsWrittenIsThereForOthersAtOnceAndAfterARestart},
+		{"a store that is closed takes no writes", aStoreThatIsClosedTakesNoWrites},
+		{"stores that are made at the same time are one", storesThatAreMadeAtTheSameTimeAreOne},
+	}
+}
+
+func whatWasReportedAsWrittenIsThereForOthersAtOnceAndAfterARestart(t *testing.T, f *fixture) {
+	other := f.again()
+	c := f.added("plant-7")[0]
+	f.ingested(c, reportOf(c, order(1, 1), item("drone", bundle.Compliant)))
+	require.Equal(t, []string{"plant-7/drone compliant"}, other.deployments(store.Filter{}))
+	other.ingested(c, reportOf(c, order(1, 2), item("drone", bundle.Failed)))
+	require.Equal(t, []string{"plant-7/drone failed"}, f.deployments(store.Filter{}))
+	require.NoError(t, f.Close())
+	require.NoError(t, other.Close())
+	require.Equal(t, []string{"plant-7/drone failed"}, f.again().deployments(store.Filter{}))
+}
+
+func aStoreThatIsClosedTakesNoWrites(t *testing.T, f *fixture) {
+	c := f.added("plant-7")[0]
+	require.NoError(t, f.Ready(t.Context()))
+	require.NoError(t, f.Check(t.Context()))
+	require.NoError(t, f.Close())
+	require.ErrorIs(t, f.Ready(t.Context()), store.ErrClosed)
+	_, err := f.Ingest(t.Context(), store.Batch{UID: c.UID, Via: store.ViaHTTP, Reports: []store.Report{reportOf(c, order(1, 1))}})
+	require.ErrorIs(t, err, store.ErrClosed)
+	_, err = f.AddCluster(t.Context(), cluster("plant-8", 8))
+	require.ErrorIs(t, err, store.ErrClosed)
+	_, err = f.Clusters(t.Context(), store.Filter{})
+	require.Error(t, err)
+}
+
+func storesThatAreMadeAtTheSameTimeAreOne(t *testing.T, f *fixture) {
+	dir := t.TempDir()
+	made := make(chan store.Store)
+	for range 4 {
+		go func() { made <- f.open(t, dir, f.clock.Now) }()
+	}
+	var all []store.Store
+	for range 4 {
+		all = append(all, <-made)
+	}
+	for i, s := range all {
+		defer s.Close()
+		_, err := s.AddCluster(t.Context(), cluster(fmt.Sprint("plant-", i), uint64(i+1)))
+		require.NoError(t, err)
+	}
+	for _, s := range all {
+		registered, err := s.Registrations(t.Context())
+		require.NoError(t, err)
+		require.Len(t, registered, 4)
 	}
 }

@@ -1,7 +1,7 @@
-// Package storetest holds what every implementation of store.Store promises, as tests.
+// Package storetest is the conformance suite of store.Store.
 //
-// An implementation's own test calls Run. The suite looks only through the interface; what is special about a database,
-// such as a full disk or a file of an earlier version, its package tests itself.
+// An implementation's own test calls Run. The suite uses the interface alone; a package tests itself
+// how its database fails, such as by a full disk, and how it opens the files of earlier versions.
 package storetest
 
 import (
@@ -20,8 +20,8 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// Open opens the store whose data is in dir, and makes it first where there is none. The suite closes it. It opens one
-// dir several times, also at the same time, as several processes do.
+// Open opens the store whose data is in dir, and makes a new one in an empty dir. The suite closes it. It opens one dir
+// several times, also at the same time, as several processes do.
 type Open func(t testing.TB, dir string, now func() time.Time) store.Store
 
 // Run tests the implementation that open opens.

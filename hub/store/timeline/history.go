@@ -1,13 +1,13 @@
-// Package timeline says what one report changes: in the present of its cluster, and in the history.
+// Package timeline computes the changes of one report: in the present of its cluster, and in the history.
 //
 // It is the part of store.Store's Ingest that every implementation has in common, and knows no database. Begin with
 // Values and Diff for the history, and with Present for the cluster as of its newest report. An implementation reads
-// the rows, calls these functions, and writes what they return.
+// the rows, calls these functions, and writes the results.
 //
 // The history keeps, for each assignment, a row at each report that changed it, so that the value as of a report is that
-// of the last row at or before it. A report that comes late is compared with the one before it in order; what it
-// changes has to be changed back at the one after it, which left out what had not changed since then. So the history
-// is the same in whatever order reports arrive.
+// of the last row at or before it. A late report is compared with the one before it in order. Its
+// changes are changed back at the report after it, whose rows were made without knowing them. So the history is the same
+// whatever order reports arrive in.
 package timeline
 
 import (
@@ -20,7 +20,7 @@ import (
 // WholeAgent stands for the agent itself, beside its assignments.
 const WholeAgent = ""
 
-// Value is what the history keeps of one assignment, or of the agent, as of a report.
+// Value is the state of one assignment, or of the agent, as of a report.
 type Value struct {
 	State, Reason, Version, Config, Content, Revision string
 	Failures                                          int64
