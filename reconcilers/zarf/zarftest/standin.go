@@ -51,7 +51,7 @@ type Program struct {
 }
 
 // NewProgram makes this test binary a zarf. Its version, which each agent asks for first, needs no process of
-// that size.
+// that size. Others live for a moment, and a fourth of that would be garbage collection.
 func NewProgram(t testing.TB) Program {
 	t.Helper()
 	self, err := os.Executable()
@@ -64,7 +64,7 @@ if [ "$1" = version ]; then
 	cat '%[2]s/%[4]s' 2>/dev/null || echo v0.84.0
 	exit
 fi
-%[1]s='%[2]s' exec '%[3]s' "$@"
+GOGC=off %[1]s='%[2]s' exec '%[3]s' "$@"
 `, standInVariable, p.dir, self, Version)
 	// A process that another test starts meanwhile would have the file open, and nobody could run it.
 	syscall.ForkLock.RLock()
