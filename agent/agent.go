@@ -147,30 +147,44 @@ type Agent struct {
 	pinned  bundle.Trust  // counts while the state holds no trust document
 	cluster bundle.ReportCluster
 	// instance tells this process from those before, and from those of a copy of this machine.
-	instance string
-	opts     Options
-	content  *content.Store
+	instance  string
+	opts      Options
+	anonymous bool       // the configuration gives the cluster no uid
+	serving   bool       // others than passes read cluster
+	lease     *heldLease // of the Lease; nil without one
 
-	anonymous bool         // the configuration gives the cluster no uid
-	serving   bool         // others than passes read cluster
-	lease     *heldLease   // of the Lease; nil without one
-	memory    *memoryState // of the pass that runs
+	busy sync.Mutex // held by the pass that runs
+	process
+	health
+	signals
+}
 
-	busy       sync.Mutex   // held by the pass that runs
-	tidied     bool         // a pass of this process has looked for left-overs
-	lived      bool         // this process has outlived a pass in which engines changed something
+// process is what one pass leaves to the next in the same process. It belongs to the pass that runs.
+type process struct {
+	content    *content.Store
+	memory     *memoryState
+	tidied     bool         // a pass has looked for left-overs
+	lived      bool         // the process has outlived a pass in which engines changed something
 	poller     oci.Poller   // how registries want to be asked
 	seen       *bundle.Blob // the manifest that the moving tag brought last; nobody has judged it
 	freezeRest func(time.Duration) time.Duration
-	activity   atomic.Pointer[string] // the step that runs, nil between passes
+}
+
+// health is what a running agent shows of itself beside what the state file has.
+type health struct {
+	vitals   vitals
+	activity atomic.Pointer[string] // the step that runs, nil between passes
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
 	unrecorded atomic.Pointer[string]
-	vitals     vitals
 	// lastContact and nextTry are what Run knows better than the state file.
 	lastContact, nextTry atomic.Pointer[time.Time]
-	wake                 chan struct{} // holds a token when something has changed that Run had not planned
-	eager                atomic.Bool   // the next pass of Run is to ask for a newer release
-	rebound              atomic.Bool   // another agent is to take over
+}
+
+// signals are for the loop of Run.
+type signals struct {
+	wake    chan struct{} // holds a token when something has changed that Run had not planned
+	eager   atomic.Bool   // the next pass is to ask for a newer release
+	rebound atomic.Bool   // another agent is to take over
 }
 
 // New returns an agent that takes the releases of cluster's stream from source, which is polled where it is an
@@ -183,10 +197,9 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),
-		anonymous: anonymous, memory: &memoryState{},
-		instance:   strings.ToLower(rand.Text()),
-		wake:       make(chan struct{}, 1),
-		freezeRest: freezeRest,
+		anonymous: anonymous, instance: strings.ToLower(rand.Text()),
+		process: process{memory: &memoryState{}, freezeRest: freezeRest},
+		signals: signals{wake: make(chan struct{}, 1)},
 	}
 	a.content = content.New(state.db, content.Options{
 		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Log: a.opts.Log,

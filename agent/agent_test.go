@@ -240,7 +240,7 @@ func TestADamagedDiskIsNoticedAndHealed(t *testing.T) {
 			s.once()
 			var tree, folder, layer string
 			s.agent(func(a *Agent) {
-				p := pass{Agent: a}
+				p := newPass(a, scope{})
 				require.NoError(t, p.remember())
 				tree = filepath.Join(s.dir, content.TreesDir, p.running.Release.Content.DiffID.Encoded())
 				list, err := a.content.Assignments(p.running)
@@ -266,9 +266,10 @@ func TestAReleaseThatWasStagedIsAppliedWithoutTheRegistry(t *testing.T) {
 	s.once()
 	d := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	s.agent(func(a *Agent) { // ends as if killed before apply
-		p := &pass{Agent: a, scope: scope{offer: a.source}, touched: map[string]bool{}}
+		p := newPass(a, scope{from: a.source})
 		require.NoError(t, p.remember())
-		require.Equal(t, done, p.steps(context.Background(), pull[:]))
+		_, out := p.take(context.Background())
+		require.Equal(t, done, out)
 	})
 	requireFile(t, s.host, "a-x/f", "1")
 	s.registry.away.Store(true)

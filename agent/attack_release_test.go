@@ -236,7 +236,7 @@ func TestAttackOnTheClock(t *testing.T) {
 
 		// The clock comes back: the refused release itself is taken, without anybody asking for it.
 		s.setClock(s.now)
-		out := s.running.makePass(context.Background(), scope{offer: s.running.source})
+		out := s.running.makePass(context.Background(), scope{from: s.running.source})
 		require.Equal(t, Done, out.Verdict, out.Err)
 		require.Equal(t, offered, s.status().Release.Running.Digest)
 		s.end(9)

@@ -64,7 +64,7 @@ func TestAClockThatWasAheadHealsWhenItComesBack(t *testing.T) {
 
 	s.now = now
 	s.agent(func(a *Agent) { // by itself, and not in ten years
-		require.Equal(t, Done, a.makePass(t.Context(), scope{offer: s.repo, documents: s.trust}).Verdict)
+		require.Equal(t, Done, a.makePass(t.Context(), scope{from: s.repo, documents: s.trust}).Verdict)
 	})
 	requireFile(t, s.host, "shop-main/config.yaml", "a: 2")
 	require.Zero(t, s.status().ClockBehindSeconds, "no clock was remembered")
@@ -109,7 +109,7 @@ func TestReportsKeepTheirOrderWhateverTheClockSays(t *testing.T) {
 		s.publish(d)
 		s.now = now
 		s.agent(func(a *Agent) { // by itself: nobody forces it to judge again
-			out := a.makePass(t.Context(), scope{offer: s.repo, documents: s.trust, all: true})
+			out := a.makePass(t.Context(), scope{from: s.repo, documents: s.trust, all: true})
 			if now.After(d.Release.ExpiresAt) {
 				require.Equal(t, Refused, out.Verdict)
 			} else {

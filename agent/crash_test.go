@@ -129,10 +129,10 @@ func (s *site) crash() {
 	s.t.Helper()
 	s.agent(func(a *Agent) {
 		ctx := context.Background()
-		p := &pass{Agent: a, scope: scope{offer: a.source}, touched: map[string]bool{}}
+		p := newPass(a, scope{from: a.source})
 		require.NoError(s.t, p.remember())
 		require.NoError(s.t, p.breakLoop(ctx))
-		p.pull(ctx)
+		p.pulled, _ = p.pull(ctx)
 		for _, err := range []error{p.findFreeze(ctx, true), p.choose(ctx), p.loadRollout(), p.noteAttempt(ctx)} {
 			require.NoError(s.t, err)
 		}
@@ -224,7 +224,7 @@ func TestARenewalOfTheGoodOneIsNeverGivenUp(t *testing.T) {
 	s.publish(s.draft(2, files(map[string]string{"a-x": "1"})))
 	require.NoError(t, os.RemoveAll(filepath.Join(s.host, "a-x")))
 	s.agent(func(a *Agent) {
-		p := &pass{Agent: a}
+		p := newPass(a, scope{})
 		require.NoError(t, p.remember())
 		next := *p.running
 		next.Manifest.Digest = bundle.NewBlob("", []byte("renewal")).Descriptor.Digest

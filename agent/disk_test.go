@@ -121,7 +121,7 @@ func TestALostSectorOfTheStateIsNoticed(t *testing.T) {
 		defer st.Close()
 		opened++
 		require.Equal(t, id, st.identity())
-		order, _, err := (&pass{Agent: s.agentOn(st)}).judgedSoFar(s.stream, 0)
+		order, _, err := newPass(s.agentOn(st), scope{}).judgedSoFar(s.stream, 0)
 		if err != nil {
 			require.ErrorIs(t, err, state.ErrDamaged)
 			return

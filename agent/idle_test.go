@@ -52,9 +52,9 @@ func TestFilesThatAreDeletedWhileAnAgentRunsAreUnpackedByItsNextPass(t *testing.
 	s := newSite(t)
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.agent(func(a *Agent) {
-		poll := scope{offer: a.source}
+		poll := scope{from: a.source}
 		require.NoError(t, a.makePass(t.Context(), poll).Err)
-		p := pass{Agent: a}
+		p := newPass(a, scope{})
 		require.NoError(t, p.remember())
 		list, err := a.content.Assignments(p.running)
 		require.NoError(t, err)

@@ -30,7 +30,7 @@ func (a *Agent) importFile(ctx context.Context, path string, s scope) Result {
 	if offer == nil {
 		return a.result(outcome{Verdict: Broken, Err: fmt.Errorf("%s: %w: it holds no bundle", path, airgap.ErrFormat)})
 	}
-	s.offer, s.documents, s.ask, s.media, s.all, s.force = offer, site.Trust(), true, true, true, true
+	s.from, s.documents, s.ask, s.media, s.all, s.force = offer, site.Trust(), true, true, true, true
 	return a.result(a.makePass(ctx, s))
 }
 

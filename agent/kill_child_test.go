@@ -91,7 +91,7 @@ func (o order) run() error {
 }
 
 func (o order) everything(a *Agent) scope {
-	return scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, ask: true}
+	return scope{from: a.source, documents: a.opts.TrustSource, all: true, force: true, ask: true}
 }
 
 // operate is what a person does.

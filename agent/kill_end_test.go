@@ -113,9 +113,9 @@ func (w *realm) leaveNothing() {
 	want := map[string]bool{
 		"agent.db": true, "store/index.json": true, "store/index.json.lock": true, "store/oci-layout": true, "store/parts/lock": true,
 	}
-	p := &pass{Agent: w.agentOn(s)}
+	p := newPass(w.agentOn(s), scope{})
 	require.NoError(t, p.remember())
-	for _, r := range p.kept() {
+	for _, r := range p.kept(nil) {
 		if r == nil {
 			continue
 		}

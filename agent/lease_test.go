@@ -23,7 +23,7 @@ func (s *site) other() *site {
 
 // pass makes one pass of an agent that goes on.
 func (s *site) pass(a *Agent) Result {
-	return a.result(a.makePass(s.t.Context(), scope{offer: s.repo, all: true, force: true}))
+	return a.result(a.makePass(s.t.Context(), scope{from: s.repo, all: true, force: true}))
 }
 
 func TestASecondAgentWaitsUntilTheFirstIsSilent(t *testing.T) {

@@ -282,7 +282,7 @@ func TestNothingIsAppliedThatTheMemoryDoesNotKnow(t *testing.T) {
 			s.on(c, func(a *Agent) {
 				a.askCluster(t.Context())
 				spoil(c)
-				r := a.result(a.makePass(t.Context(), scope{offer: s.repo, force: true}))
+				r := a.result(a.makePass(t.Context(), scope{from: s.repo, force: true}))
 				require.Equal(t, bundle.Pending, r.Status.State)
 				require.Equal(t, ReasonAPIServerUnreachable, r.Status.Reason)
 				require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
@@ -333,9 +333,9 @@ func TestASaveThatWasLostIsMadeUpFor(t *testing.T) {
 	s.on(c, func(a *Agent) {
 		a.askCluster(t.Context())
 		c.lost = true
-		a.makePass(t.Context(), scope{offer: s.repo, force: true})
+		a.makePass(t.Context(), scope{from: s.repo, force: true})
 		require.Equal(t, map[string]string{"a-x/f": "1"}, c.objects)
-		r := a.result(a.makePass(t.Context(), scope{offer: s.repo, force: true}))
+		r := a.result(a.makePass(t.Context(), scope{from: s.repo, force: true}))
 		require.Equal(t, bundle.Compliant, r.Status.State, r.Status.Message)
 		require.Equal(t, map[string]string{"b-x/f": "2"}, c.objects)
 	})
@@ -345,9 +345,9 @@ func TestWhatIsAppliedIsInTheMemoryBeforeIt(t *testing.T) {
 	s, c := newSite(t), newFakeCluster()
 	s.bring(1, map[string]string{"a-x/f": "1", "b-x/f": "1"})
 	s.on(c, func(a *Agent) {
-		require.Equal(t, Done, a.makePass(t.Context(), scope{offer: s.repo}).Verdict)
+		require.Equal(t, Done, a.makePass(t.Context(), scope{from: s.repo}).Verdict)
 		require.Equal(t, 1, c.requests["save"], "one request for a release")
-		a.makePass(t.Context(), scope{offer: s.repo, all: true})
+		a.makePass(t.Context(), scope{from: s.repo, all: true})
 		require.Equal(t, map[string]int{"load": 1, "save": 1, "read": 1, "write": 1, "apply": 2, "observe": 2}, c.requests, "and none where nothing is new")
 	})
 	doc, err := unpackKeepsake(c.secret)
@@ -398,7 +398,7 @@ func TestAMemoryThatMayNotBeKeptIsDoneWithout(t *testing.T) {
 	s.on(c, func(a *Agent) {
 		a.opts.Memory = denied{}
 		for range 3 {
-			a.makePass(t.Context(), scope{offer: s.repo, all: true})
+			a.makePass(t.Context(), scope{from: s.repo, all: true})
 		}
 		st, err := a.Status()
 		require.NoError(t, err)

@@ -49,10 +49,9 @@ func (o *onePerManifest) Fetch(ctx context.Context, d ocispec.Descriptor) (io.Re
 
 // poll asks what the moving tag names, in one request. What has changed since it was asked last comes with the
 // answer.
-func (p *pass) poll(ctx context.Context, repo oci.Target) error {
+func (p *pass) poll(ctx context.Context, repo oci.Target) (ocispec.Descriptor, bundle.Source, error) {
 	known, tag := p.known(), bundle.MovingTag(p.cluster.Ring)
 	from := p.onePerManifest(repo, bundle.TooLarge)
-	p.from = from
 	desc, data, err := p.poller.Poll(ctx, repo, tag, known.Digest, bundle.MaxManifestBytes)
 	switch {
 	case errors.Is(err, errdef.ErrSizeExceedsLimit):
@@ -65,13 +64,12 @@ func (p *pass) poll(ctx context.Context, repo oci.Target) error {
 		p.seen = &bundle.Blob{Descriptor: desc, Data: data}
 	}
 	if err != nil {
-		return err
+		return ocispec.Descriptor{}, from, err
 	}
 	if p.seen != nil && p.seen.Descriptor.Digest == desc.Digest {
 		from.had[desc.Digest] = p.seen.Data
 	}
-	p.manifest = desc
-	return nil
+	return desc, from, nil
 }
 
 // known is the manifest that the tag named when it was asked last, as far as that is remembered and nothing more

@@ -8,7 +8,6 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/retry"
@@ -19,8 +18,8 @@ import (
 
 // scope is what a pass is to do.
 type scope struct {
-	// offer is asked for a newer release; nil asks nobody.
-	offer bundle.Source
+	// from is asked for a newer release; nil asks nobody.
+	from bundle.Source
 	// documents is asked for newer trust documents; nil asks nobody.
 	documents bundle.Source
 	// ask asks documents also where nothing new is offered and no day is over.
@@ -39,56 +38,84 @@ type scope struct {
 	last bool
 }
 
-// pass is the work in progress of one pass. Each step reads what the ones before have left here.
-type pass struct {
-	*Agent
-	scope
+// earlier is what earlier passes have left, read in one transaction as a pass begins. What the pass writes, it changes
+// here as well, once it is on the disk.
+type earlier struct {
+	accepted     *state.Release // the newest that passed verification
+	running      *state.Release // the one whose content the items have, or are being given
+	good         *state.Release // the one that proved good last; see noteGood
+	former       *state.Release // the one, of other content, that was good before
+	refused      *refusal       // of the release that was offered last
+	contact      contact
+	asked        asked
+	frozenBefore *freeze
+	probation    probation
+	quarantine   quarantine
+	held         *hold
+}
 
-	// memory of earlier passes, as of the beginning
-	accepted, running *state.Release
-	good              *state.Release // the one that proved good last; see noteGood
-	refused           *refusal
-	contact           contact
-	asked             asked
-	frozenBefore      *freeze
-	probation         probation
-	quarantine        quarantine
-	held              *hold
-	former            *state.Release // the one, of other content, that was good before
+func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
+	var errs [11]error
+	e.accepted, errs[0] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
+	e.running, errs[1] = state.Load[*state.Release](tx, state.Meta, keyRunning)
+	e.good, errs[2] = state.Load[*state.Release](tx, state.Meta, keyGood)
+	e.former, errs[3] = state.Load[*state.Release](tx, state.Meta, keyFormer)
+	e.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
+	e.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
+	e.asked, errs[6] = state.Load[asked](tx, state.Meta, keyAsked)
+	e.frozenBefore, errs[7] = state.Load[*freeze](tx, state.Meta, keyFreeze)
+	e.probation, errs[8] = state.Load[probation](tx, state.Meta, keyAttempts)
+	e.quarantine, errs[9] = loadQuarantine(tx)
+	e.held, errs[10] = state.Load[*hold](tx, state.Meta, keyHeld)
+	return e, errors.Join(errs[:]...)
+}
 
-	manifest    ocispec.Descriptor // resolve
-	answered    bool               // resolve: the registry has said what the tag names, or that there is none
-	from        bundle.Source      // resolve: the offer, with what was read of it already
-	aside       outcome            // learn: why no trust document was taken, where no release depends on it
-	recalled    bool               // verify: the refusal is one from memory
-	target      *state.Release     // verify: what should run
-	taken       bool               // verify: the target was accepted in this pass
-	staged      bool               // stage: the target's tree is whole and on disk
-	switched    bool               // apply: another release than before is running
-	began       bool               // apply, observe: an engine was given something new, or to take away
-	proved      bool               // conclude: what runs became the good one
-	frozen      *freeze            // keep: why nothing may be changed, from when that was found on
-	askFreezeAt time.Time          // keep: when to ask for a freeze again
-	limit       []string           // keep: the engines that the freeze is for; empty is all
-	rollout     *rollout           // apply: how all assignments stand
-	touched     map[string]bool    // apply: assignments whose engine was called
+// pulled is what the first half of a pass has brought: resolve, learn, verify, fetch, stage.
+type pulled struct {
+	offer    offer
+	aside    outcome        // of learn: why no trust document was taken, where no release depends on it
+	recalled bool           // of verify: the refusal is one from memory
+	target   *state.Release // of verify: what is to be here; nil where nothing was accepted
+	taken    bool           // of verify: the target was accepted in this pass
+	staged   bool           // of stage: the target's tree is whole and on disk
+}
+
+// freezing is what is known of why the cluster must not be changed.
+type freezing struct {
+	frozen      *freeze   // from when that was found on; nil where it may be changed
+	limit       []string  // the engines that it is for; empty is all
+	askFreezeAt time.Time // when to ask again
+}
+
+// changes are what the second half of a pass has done: apply, observe, and the conclusion.
+type changes struct {
+	rollout  *rollout        // how all assignments stand
+	touched  map[string]bool // assignments whose engine was called
+	switched bool            // another release than before is running
+	began    bool            // an engine was given something new, or to take away
+	proved   bool            // what runs became the good one
 	// attempted means that engines were to change something, and assessed that the probation has something new.
 	attempted, assessed bool
 }
 
-// step is one step of a pass.
+// pass is one pass: what it is to do, what it knows, and what it has found and done so far.
+type pass struct {
+	*Agent
+	scope
+	earlier
+	pulled
+	freezing
+	changes
+}
+
+func newPass(a *Agent, s scope) *pass {
+	return &pass{Agent: a, scope: s, changes: changes{touched: map[string]bool{}}}
+}
+
+// step is one step of the second half of a pass.
 type step struct {
 	name string
 	run  func(*pass, context.Context) outcome
-}
-
-// pull brings a newer release here. It ends at the first step that is not done.
-var pull = [...]step{
-	{"resolve", (*pass).resolve},
-	{"learn", (*pass).learn},
-	{"verify", (*pass).verify},
-	{"fetch", (*pass).fetch},
-	{"stage", (*pass).stage},
 }
 
 // keep brings the cluster to what is here. It runs whatever became of pull, because an agent that is
@@ -108,7 +135,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	if a.rebound.Load() {
 		return outcome{Verdict: Interrupted, Err: ErrRebound}
 	}
-	p := &pass{Agent: a, scope: s, touched: map[string]bool{}}
+	p := newPass(a, s)
 	p.content.LookAgain()
 	if err := p.remember(); err != nil {
 		return outcomeOf(ctx, err)
@@ -119,7 +146,8 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx)); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	verdict := p.pull(ctx)
+	var verdict outcome
+	p.pulled, verdict = p.pull(ctx)
 	if verdict.Verdict != Interrupted {
 		if kept := p.keep(ctx); kept.Verdict != Done {
 			verdict = kept
@@ -129,22 +157,43 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	return p.conclude(ctx, verdict)
 }
 
-// pull takes the steps of that name. A person who has brought a file gets to know what is wrong with its
-// trust documents also where its release is no news.
-func (p *pass) pull(ctx context.Context) outcome {
-	out := p.steps(ctx, pull[:])
+// pull brings here what is offered, and what else is to run and is not here. A person who has brought a file gets to know
+// what is wrong with its trust documents also where its release is no news.
+func (p *pass) pull(ctx context.Context) (pulled, outcome) {
+	got, out := p.take(ctx)
 	if out.Verdict != Interrupted {
-		if back := p.bringBack(ctx); back.Verdict != Done && (out.Verdict == Done || out.Verdict == Idle) {
+		var back outcome
+		if got, back = p.bringBack(ctx, got); back.Verdict != Done && (out.Verdict == Done || out.Verdict == Idle) {
 			out = back
 			if back.Verdict == Refused || back.reason() == ReasonNotFound { // it says nothing of the offer
-				out.Verdict, out.answered = Unreachable, p.answered
+				out.Verdict, out.answered = Unreachable, got.offer.answered
 			}
 		}
 	}
-	if p.media && p.aside.Err != nil && (out.Verdict == Done || out.Verdict == Idle) {
-		return p.aside
+	if p.media && got.aside.Err != nil && (out.Verdict == Done || out.Verdict == Idle) {
+		return got, got.aside
 	}
-	return out
+	return got, out
+}
+
+// take brings the release here that the scope's source offers. It ends at the first step that is not done.
+func (p *pass) take(ctx context.Context) (got pulled, out outcome) {
+	p.enter("resolve")
+	if got.offer, out = p.resolve(ctx, p.from); out.Verdict != Done {
+		return got, out
+	}
+	p.enter("learn")
+	if got.aside, out = p.learn(ctx, got.offer.manifest.Digest); out.Verdict != Done {
+		return got, out
+	}
+	p.enter("verify")
+	v, out := p.verify(ctx, got.offer)
+	got.target, got.taken, got.recalled = v.release, v.taken, v.recalled
+	if out.Verdict != Done {
+		return got, out
+	}
+	got.staged, out = p.fetchAndStage(ctx, got.offer, v)
+	return got, out
 }
 
 // keep takes the steps of that name where the cluster may be changed, and takes them once more with the last
@@ -208,7 +257,7 @@ func (p *pass) conclude(ctx context.Context, out outcome) outcome {
 		}
 		return outcomeOf(ctx, err)
 	}
-	if p.offer != nil || p.source == nil { // else less was tried, and less was to be written
+	if p.from != nil || p.source == nil { // else less was tried, and less was to be written
 		p.unrecorded.Store(nil)
 	}
 	if err := p.tidy(); err != nil {
@@ -223,7 +272,7 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled || out.Err == p.aside.Err {
 		return false, nil
 	}
-	next := refusal{Digest: p.manifest.Digest, Reason: r.Reason, Message: bundle.Clip(r.Message), At: state.Stamp(now), Trust: p.judgedBy()}
+	next := refusal{Digest: p.pulled.offer.manifest.Digest, Reason: r.Reason, Message: bundle.Clip(r.Message), At: state.Stamp(now), Trust: p.judgedBy()}
 	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
 		next.At, next.Count = old.At, old.Count
 	} else {
@@ -238,7 +287,7 @@ func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, error) {
 	old, next := p.contact, p.contact
 	switch {
-	case p.offer != nil || out.Verdict == Broken:
+	case p.from != nil || out.Verdict == Broken:
 		next.Verdict, next.Reason, next.Message = out.Verdict, out.reason(), ""
 		if out.Err != nil {
 			next.Message = reconcilers.Clip(out.Err.Error())
@@ -247,7 +296,7 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 		// The fault is mended, and not one that a release still waits for; or there is nobody to reach any more.
 		next.Verdict, next.Reason, next.Message = Idle, "", ""
 	}
-	if p.answered {
+	if p.pulled.offer.answered {
 		p.lastContact.Store(&now)
 		if now.Sub(old.Last).Abs() >= time.Hour || next.Verdict != old.Verdict {
 			next.Last = state.Stamp(now)
@@ -288,53 +337,19 @@ func (p *pass) logContact(old, next contact) {
 	}
 }
 
+// remember reads what earlier passes have left.
 func (p *pass) remember() error {
 	err := p.state.db.View(func(tx *bbolt.Tx) (err error) {
-		p.accepted, err = state.Load[*state.Release](tx, state.Meta, keyAccepted)
-		if err == nil {
-			p.running, err = state.Load[*state.Release](tx, state.Meta, keyRunning)
-		}
-		if err == nil {
-			p.good, err = state.Load[*state.Release](tx, state.Meta, keyGood)
-		}
-		if err == nil {
-			p.refused, err = state.Load[*refusal](tx, state.Meta, keyRefused)
-		}
-		if err == nil {
-			p.contact, err = state.Load[contact](tx, state.Meta, keyContact)
-		}
-		if err == nil {
-			p.asked, err = state.Load[asked](tx, state.Meta, keyAsked)
-		}
-		if err == nil {
-			p.frozenBefore, err = state.Load[*freeze](tx, state.Meta, keyFreeze)
-		}
-		if err == nil {
-			err = p.recollect(tx)
-		}
+		p.earlier, err = loadEarlier(tx)
 		return err
 	})
 	if err != nil {
 		return state.Local("read state: %w", err)
 	}
-	return nil
-}
-
-// recollect reads what was given up, tried and wished for.
-func (p *pass) recollect(tx *bbolt.Tx) (err error) {
-	if p.quarantine, err = loadQuarantine(tx); err == nil {
-		p.probation, err = state.Load[probation](tx, state.Meta, keyAttempts)
-	}
 	if p.lived {
 		p.probation.Interrupted = 0
 	}
-	if err == nil {
-		p.held, err = state.Load[*hold](tx, state.Meta, keyHeld)
-	}
-	if err == nil {
-		p.former, err = state.Load[*state.Release](tx, state.Meta, keyFormer)
-	}
-	return err
+	return nil
 }
 
 // introduce writes who the agent is, for those who read its state while it does not run, and for an older agent that
@@ -385,5 +400,5 @@ func (p *pass) tidy() error {
 		return nil
 	}
 	p.tidied = true
-	return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept())
+	return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept(p.target))
 }

@@ -41,7 +41,7 @@ func (p *plan) scope(now time.Time) scope {
 		p.contact = now
 	}
 	if !now.Before(p.contact) {
-		s.offer, s.documents = p.agent.source, p.agent.opts.TrustSource
+		s.from, s.documents = p.agent.source, p.agent.opts.TrustSource
 	}
 	return s
 }

@@ -21,18 +21,18 @@ func TestThePlanAsksLessOftenWhileNobodyAnswers(t *testing.T) {
 	s.agent(func(a *Agent) {
 		p := plan{agent: a}
 		now := epoch
-		require.NotNil(t, p.scope(now).offer, "everything is due at first")
+		require.NotNil(t, p.scope(now).from, "everything is due at first")
 		require.True(t, p.scope(now).all)
 		for _, most := range []time.Duration{10 * time.Minute, 20 * time.Minute, 40 * time.Minute} {
-			p.passed(scope{offer: a.source}, outcome{Verdict: Unreachable}, now)
+			p.passed(scope{from: a.source}, outcome{Verdict: Unreachable}, now)
 			wait := p.contact.Sub(now)
 			require.GreaterOrEqual(t, wait, most/10)
 			require.Less(t, wait, most)
 			now = p.contact
 		}
-		p.passed(scope{offer: a.source}, outcome{Verdict: Idle}, now)
+		p.passed(scope{from: a.source}, outcome{Verdict: Idle}, now)
 		require.InDelta(t, DefaultInterval.Seconds(), p.contact.Sub(now).Seconds(), 30)
-		require.Nil(t, p.scope(now).offer)
+		require.Nil(t, p.scope(now).from)
 	})
 }
 
@@ -43,7 +43,7 @@ func TestThePlanLooksSoonAtWhatIsNotCompliant(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		p := plan{agent: a}
-		p.passed(scope{offer: a.source, all: true}, outcome{Verdict: Idle}, epoch)
+		p.passed(scope{from: a.source, all: true}, outcome{Verdict: Idle}, epoch)
 		require.Equal(t, firstLook, p.next(epoch).Sub(epoch))
 		p.passed(scope{}, outcome{Verdict: Idle}, epoch)
 		require.Equal(t, 2*firstLook, p.next(epoch).Sub(epoch))

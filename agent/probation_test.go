@@ -376,7 +376,7 @@ func TestTheQuarantineIsBounded(t *testing.T) {
 	s.once()
 	s.agent(func(a *Agent) {
 		for n := range int64(maxQuarantined + 3) {
-			p := &pass{Agent: a}
+			p := newPass(a, scope{})
 			require.NoError(t, p.remember())
 			r := *p.running
 			r.Release.Sequence = 100 + n
@@ -455,7 +455,7 @@ func TestAPassThatFindsNothingNewWritesNothing(t *testing.T) {
 			require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error { n = tx.ID(); return nil }))
 			return n
 		}
-		pass := func() { a.makePass(context.Background(), scope{offer: a.source, all: true}) }
+		pass := func() { a.makePass(context.Background(), scope{from: a.source, all: true}) }
 		pass() // a process says who it is
 		before := commits()
 		pass()

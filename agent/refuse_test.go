@@ -23,12 +23,12 @@ func TestARefusedReleaseIsNotJudgedAgainBeforeSomethingChanges(t *testing.T) {
 
 	s.agent(func(a *Agent) {
 		s.registry.requests.Store(0)
-		out := a.makePass(context.Background(), scope{offer: s.repo})
+		out := a.makePass(context.Background(), scope{from: s.repo})
 		require.Equal(t, Refused, out.Verdict)
 		require.EqualValues(t, 1, s.registry.requests.Load(), "one look at the tag")
 
 		a.pinned.Keys = append(a.pinned.Keys, a.pinned.Keys[0]) // the same trust, told twice
-		_ = a.makePass(context.Background(), scope{offer: s.repo})
+		_ = a.makePass(context.Background(), scope{from: s.repo})
 		require.Greater(t, s.registry.requests.Load(), int64(2), "other trust judges again")
 	})
 }

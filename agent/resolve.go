@@ -4,26 +4,39 @@ import (
 	"context"
 	"errors"
 
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// resolve asks which manifest the moving tag names.
-func (p *pass) resolve(ctx context.Context) outcome {
-	if p.offer == nil {
-		return idle
+// offer is what a source names as the newest release.
+type offer struct {
+	manifest ocispec.Descriptor
+	// documents has the manifest, its signature and the release document: the source, with what was read of it already.
+	documents bundle.Source
+	// layers is the source itself.
+	layers bundle.Source
+	// answered is true where the registry has said what the tag names, or that there is no such tag.
+	answered bool
+}
+
+// resolve asks from which manifest the moving tag names. Nil offers nothing.
+func (p *pass) resolve(ctx context.Context, from bundle.Source) (o offer, out outcome) {
+	if from == nil {
+		return o, idle
 	}
 	var err error
-	if repo, ok := p.offer.(oci.Target); ok {
-		err = p.poll(ctx, repo)
+	o.layers = from
+	if repo, ok := from.(oci.Target); ok {
+		o.manifest, o.documents, err = p.poll(ctx, repo)
 	} else {
-		p.manifest, err = p.offer.Resolve(ctx, bundle.MovingTag(p.cluster.Ring))
-		p.from = p.offer
+		o.manifest, err = from.Resolve(ctx, bundle.MovingTag(p.cluster.Ring))
+		o.documents = from
 	}
-	p.answered = !p.media && answersTag(err)
-	return outcomeOf(ctx, err)
+	o.answered = !p.media && answersTag(err)
+	return o, outcomeOf(ctx, err)
 }
 
 // answersTag reports whether err, nil too, is the word of a registry on what a tag names: that there is no such tag or

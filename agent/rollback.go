@@ -199,18 +199,22 @@ func (p *pass) wanted() *state.Release {
 	return nil
 }
 
-// bringBack fetches the wanted release by its digests where its files are not here any more.
-func (p *pass) bringBack(ctx context.Context) outcome {
+// bringBack fetches the wanted release by its digests where its files are not here any more, and is what it was given
+// otherwise.
+func (p *pass) bringBack(ctx context.Context, got pulled) (pulled, outcome) {
 	r := p.wanted()
 	if r == nil && p.accepted != nil && p.passesOver(p.accepted) {
 		r = p.running // which is not offered any more
 	}
-	repo, ok := p.offer.(oci.Target)
-	if p.staged || !ok || r == nil || p.content.Ready(ctx, r) {
-		return done
+	repo, ok := p.from.(oci.Target)
+	if got.staged || !ok || r == nil || p.content.Ready(ctx, r) {
+		return got, done
 	}
-	p.target, p.from = r, p.onePerManifest(repo, bundle.TooLarge)
-	return p.steps(ctx, []step{{"fetch", (*pass).fetch}, {"stage", (*pass).stage}})
+	var out outcome
+	got.target = r
+	from := offer{documents: p.onePerManifest(repo, bundle.TooLarge), layers: repo}
+	got.staged, out = p.fetchAndStage(ctx, from, verified{release: r, taken: got.taken})
+	return got, out
 }
 
 // next is the release that the items are to have: the one that a person wishes; else the one just staged, the

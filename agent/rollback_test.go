@@ -50,7 +50,7 @@ func TestAPersonGoesBackUntilANewerReleaseComes(t *testing.T) {
 	require.Equal(t, first.Digest, r.Status.Release.Running.Digest, "nor does a renewal of what was left")
 	require.Equal(t, renewal.Digest, r.Status.Release.Desired.Digest)
 	s.agent(func(a *Agent) {
-		highest, _, err := (&pass{Agent: a}).judgedSoFar(s.stream, 0)
+		highest, _, err := newPass(a, scope{}).judgedSoFar(s.stream, 0)
 		require.NoError(t, err)
 		require.EqualValues(t, 3, highest.Sequence, "the order never falls")
 	})
@@ -180,7 +180,7 @@ func TestAnEarlierReleaseThatCannotBeHadSaysNothingOfTheOffer(t *testing.T) {
 			tc.meet()
 			p := plan{agent: a}
 			out := a.makePass(t.Context(), p.scope(s.now))
-			p.passed(scope{offer: a.source}, out, s.now)
+			p.passed(scope{from: a.source}, out, s.now)
 			st, err := a.Status()
 			require.NoError(t, err)
 			require.Equal(t, []any{Unreachable, tc.failures, bundle.Suspended, "HeldByOperator"}, []any{out.Verdict, p.failures, st.State, st.Reason})

@@ -38,7 +38,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 			a.giveBack(ctx)
 		}()
 	}
-	out := a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, all: true, force: true, wait: wait, last: true})
+	out := a.makePass(ctx, scope{from: a.source, documents: a.opts.TrustSource, all: true, force: true, wait: wait, last: true})
 	if a.hub().URL != "" && ctx.Err() == nil {
 		ctx, cancel := context.WithTimeout(ctx, onceSendTime)
 		defer cancel()
@@ -59,7 +59,7 @@ func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 // sync is the pass that a person asks for: it judges a refused release again, and observes everything
 // unless it takes a newer release, whose changes are then all that is looked at.
 func (a *Agent) sync(ctx context.Context, wait time.Duration) Result {
-	return a.result(a.makePass(ctx, scope{offer: a.source, documents: a.opts.TrustSource, ask: true, allIfUnchanged: true, force: true, wait: wait}))
+	return a.result(a.makePass(ctx, scope{from: a.source, documents: a.opts.TrustSource, ask: true, allIfUnchanged: true, force: true, wait: wait}))
 }
 
 func (a *Agent) result(out outcome) Result {
@@ -137,7 +137,7 @@ const consultTime = 10 * time.Second
 func (a *Agent) askCluster(ctx context.Context) {
 	a.busy.Lock()
 	defer a.busy.Unlock()
-	p := &pass{Agent: a}
+	p := newPass(a, scope{})
 	ctx, cancel := context.WithTimeout(ctx, consultTime)
 	defer cancel()
 	err := p.remember()

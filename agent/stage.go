@@ -7,39 +7,45 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// fetch brings the target's tree into the store, unless it is here already.
-func (p *pass) fetch(ctx context.Context) outcome {
-	if p.passesOver(p.target) {
-		return idle
+// fetchAndStage makes the tree of a release usable, and reports whether it is.
+func (p *pass) fetchAndStage(ctx context.Context, o offer, v verified) (staged bool, out outcome) {
+	p.enter("fetch")
+	if staged, out = p.fetch(ctx, o, v); out.Verdict != Done || staged {
+		return staged, out
 	}
-	_, err := p.content.Assignments(p.target)
-	p.staged = err == nil
-	if p.staged && p.target.Digest() == p.running.Digest() && !p.isRefused(p.target) {
-		return idle
+	p.enter("stage")
+	return p.stage(ctx, v.release)
+}
+
+// fetch brings a release's tree into the store, unless it is here already. It reports whether it is staged already.
+func (p *pass) fetch(ctx context.Context, o offer, v verified) (staged bool, out outcome) {
+	if p.passesOver(v.release) {
+		return false, idle
 	}
-	return outcomeOf(ctx, p.content.Bring(ctx, content.Wanted{
-		Release: p.target, Documents: p.from, Layers: p.offer, Staged: p.staged, New: p.taken,
-		Bases: []*state.Release{p.running, p.good}, Keep: p.kept(),
+	_, err := p.content.Assignments(v.release)
+	staged = err == nil
+	if staged && v.release.Digest() == p.running.Digest() && !p.isRefused(v.release) {
+		return staged, idle
+	}
+	return staged, outcomeOf(ctx, p.content.Bring(ctx, content.Wanted{
+		Release: v.release, Documents: o.documents, Layers: o.layers, Staged: staged, New: v.taken,
+		Bases: []*state.Release{p.running, p.good}, Keep: p.kept(v.release),
 	}))
 }
 
-// kept are the releases whose content stays in the store: what runs, what is to run, what ran well last and
-// what did before, for a person who goes back to that without a link, and what a person has decided for. Deltas
-// start from what runs and what ran well last.
-func (p *pass) kept() []*state.Release {
-	kept := []*state.Release{p.target, p.accepted, p.running, p.good, p.former}
-	if p.held != nil {
-		kept = append(kept, p.held.To)
-	}
-	return kept
+// stage unpacks a release's tree from the store and checks it.
+func (p *pass) stage(ctx context.Context, r *state.Release) (staged bool, out outcome) {
+	err := p.content.Stage(ctx, r)
+	return err == nil, outcomeOf(ctx, err)
 }
 
-// stage unpacks the target's tree from the store and checks it.
-func (p *pass) stage(ctx context.Context) outcome {
-	if p.staged {
-		return done
+// kept are the releases whose content stays in the store: what is to be here, what runs, what is to run, what ran well last
+// and what did before, for a person who goes back to that without a link, and what a person has decided for. Deltas
+// start from what runs and what ran well last.
+func (e earlier) kept(target *state.Release) []*state.Release {
+	kept := []*state.Release{target, e.accepted, e.running, e.good, e.former}
+	if e.held != nil {
+		kept = append(kept, e.held.To)
 	}
-	err := p.content.Stage(ctx, p.target)
-	p.staged = err == nil
-	return outcomeOf(ctx, err)
+	return kept
 }

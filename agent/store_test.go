@@ -179,7 +179,7 @@ func TestWhatRanWellIsKnownToTheNextStart(t *testing.T) {
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
 	s.agent(func(a *Agent) {
-		p := &pass{Agent: a}
+		p := newPass(a, scope{})
 		require.NoError(t, p.remember())
 		require.Equal(t, p.running.Digest(), p.good.Digest())
 	})

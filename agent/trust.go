@@ -12,6 +12,7 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 	"oras.land/oras-go/v2/errdef"
 
@@ -89,35 +90,33 @@ func (a asked) due(now time.Time) bool {
 	return a.Reason != "" || now.Sub(a.At).Abs() >= askEvery
 }
 
-// learn asks for trust documents before a manifest is judged that was not judged before, once a day, when a
-// person asks, and as often as for releases while the one in force has expired. One that must not be believed, or cannot be read, keeps a new release out. It does not touch what was
-// accepted.
-func (p *pass) learn(ctx context.Context) outcome {
+// learn asks for trust documents before a manifest is judged that was not judged before, once a day, when a person asks,
+// and as often as for releases while the one in force has expired. One that must not be believed, or cannot be read,
+// keeps a new release out; it does not touch what was accepted, and is only put aside where nothing new is offered.
+func (p *pass) learn(ctx context.Context, offered digest.Digest) (aside, out outcome) {
 	if p.documents == nil || len(p.state.chain()) == 0 {
-		return done
+		return aside, done
 	}
-	now, fresh := p.opts.Now(), p.unjudged()
+	now, fresh := p.opts.Now(), p.unjudged(offered)
 	if valid := now.Before(p.state.chain().Current().ExpiresAt); valid && !fresh && !p.ask && !p.asked.due(now) {
-		return done
+		return aside, done
 	}
-	err := p.walk(ctx)
-	out := outcomeOf(ctx, err)
+	out = outcomeOf(ctx, p.walk(ctx))
 	if out.Verdict == Interrupted || out.Verdict == Broken {
-		return out
+		return aside, out
 	}
 	if err := p.noteAsked(out, now); err != nil {
-		return outcomeOf(ctx, err)
+		return aside, outcomeOf(ctx, err)
 	}
 	if out.Verdict != Done && !fresh {
-		p.aside = out
-		return done
+		return out, done
 	}
-	return out
+	return aside, out
 }
 
-// unjudged reports whether verify is about to judge the manifest.
-func (p *pass) unjudged() bool {
-	return p.manifest.Digest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, p.manifest.Digest))
+// unjudged reports whether verify is about to judge a manifest.
+func (p *pass) unjudged(manifest digest.Digest) bool {
+	return manifest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, manifest))
 }
 
 // walk takes one version after the other until there is no newer one. Each is on disk before the next is

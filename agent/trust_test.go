@@ -329,7 +329,7 @@ func TestAReleaseNeedsTheThresholdOfDistinctKeys(t *testing.T) {
 	desc := s.publish(d)
 	s.requireRefused(bundle.BelowThreshold, "signed by 1 of the keys that are trusted here, 2 are needed")
 	s.agent(func(a *Agent) {
-		order, _, err := (&pass{Agent: a}).judgedSoFar(s.stream, 1)
+		order, _, err := newPass(a, scope{}).judgedSoFar(s.stream, 1)
 		require.NoError(t, err)
 		require.Zero(t, order, "what too few have signed has no place in the order")
 	})
@@ -337,11 +337,11 @@ func TestAReleaseNeedsTheThresholdOfDistinctKeys(t *testing.T) {
 	// The missing signature comes under the same digest, and is found without anybody's asking.
 	require.NoError(t, agenttest.Sign(t.Context(), s.repo, desc, anna, s.key))
 	s.agent(func(a *Agent) {
-		require.Equal(t, Refused, a.makePass(t.Context(), scope{offer: s.repo}).Verdict, "it is too soon")
+		require.Equal(t, Refused, a.makePass(t.Context(), scope{from: s.repo}).Verdict, "it is too soon")
 	})
 	s.now = s.now.Add(DefaultInterval)
 	s.agent(func(a *Agent) {
-		require.Equal(t, Done, a.makePass(t.Context(), scope{offer: s.repo}).Verdict)
+		require.Equal(t, Done, a.makePass(t.Context(), scope{from: s.repo}).Verdict)
 	})
 }
 
@@ -356,7 +356,7 @@ func TestARefusalThatANewerDocumentChangesIsJudgedAgainByItself(t *testing.T) {
 	s.offerTrust(first, second)
 	s.now = s.now.Add(DefaultInterval)
 	s.agent(func(a *Agent) {
-		out := a.makePass(t.Context(), scope{offer: s.repo, documents: s.trust})
+		out := a.makePass(t.Context(), scope{from: s.repo, documents: s.trust})
 		require.Equal(t, Done, out.Verdict, out.Err)
 	})
 }

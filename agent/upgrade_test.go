@@ -304,7 +304,7 @@ func TestAReleaseForANewerAgentWaitsForIt(t *testing.T) {
 
 			asked := func() int64 {
 				s.registry.requests.Store(0)
-				s.agent(func(a *Agent) { a.makePass(context.Background(), scope{offer: s.repo}) })
+				s.agent(func(a *Agent) { a.makePass(context.Background(), scope{from: s.repo}) })
 				return s.registry.requests.Load()
 			}
 			s.now = s.now.Add(DefaultMaxBackoff)

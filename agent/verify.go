@@ -13,38 +13,43 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// verify judges the manifest that resolve found, once for each digest. It requests manifest, signature
-// and release document and no layer. What it accepts is written at once: order and floor never fall.
-func (p *pass) verify(ctx context.Context) outcome {
-	by := p.judge()
-	if r := p.refused; r != nil && p.remembered(*r, p.manifest.Digest) {
-		p.recalled = true
-		return outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
-	}
-	if p.accepted.Digest() == p.manifest.Digest { // acceptance is judged once, the agent's own place always
-		if err := p.check(p.accepted.Release, by); err != nil {
-			return outcomeOf(ctx, err)
-		}
-		p.target = p.accepted
-		return outcomeOf(ctx, p.forgive())
-	}
-	v, err := bundle.Verify(ctx, p.from, p.manifest, by.Trust)
-	if err != nil {
-		return outcomeOf(ctx, err)
-	}
-	if err := p.check(v.Release, by); err != nil {
-		return outcomeOf(ctx, err)
-	}
-	p.target = &state.Release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: state.Stamp(p.opts.Now())}
-	err = p.accept(by)
-	if errors.Is(err, errOtherTrust) {
-		return p.verify(ctx)
-	}
-	return outcomeOf(ctx, err)
+// verified is what verify says of an offer.
+type verified struct {
+	release  *state.Release // nil where it was refused
+	taken    bool           // it was accepted in this pass
+	recalled bool           // it was refused before, and not judged again
 }
 
-// check judges the release of the manifest by what the agent is and has accepted so far.
-func (p *pass) check(r bundle.Release, by judge) error {
+// verify judges an offer, once for each digest. It requests manifest, signature and release document and no layer.
+// What it accepts is written at once: order and floor never fall.
+func (p *pass) verify(ctx context.Context, o offer) (verified, outcome) {
+	by := p.judge()
+	if r := p.refused; r != nil && p.remembered(*r, o.manifest.Digest) {
+		return verified{recalled: true}, outcome{Verdict: Refused, Err: &bundle.Refusal{Reason: r.Reason, Message: r.Message}}
+	}
+	if p.accepted.Digest() == o.manifest.Digest { // acceptance is judged once, the agent's own place always
+		if err := p.check(p.accepted.Release, o.manifest.Digest, by); err != nil {
+			return verified{}, outcomeOf(ctx, err)
+		}
+		return verified{release: p.accepted}, outcomeOf(ctx, p.forgive(o.manifest.Digest))
+	}
+	v, err := bundle.Verify(ctx, o.documents, o.manifest, by.Trust)
+	if err != nil {
+		return verified{}, outcomeOf(ctx, err)
+	}
+	if err := p.check(v.Release, o.manifest.Digest, by); err != nil {
+		return verified{}, outcomeOf(ctx, err)
+	}
+	r := &state.Release{Release: v.Release, Manifest: v.Descriptor, Tree: v.Tree, AcceptedAt: state.Stamp(p.opts.Now())}
+	err = p.accept(r, by)
+	if errors.Is(err, errOtherTrust) {
+		return p.verify(ctx, o)
+	}
+	return verified{release: r, taken: err == nil}, outcomeOf(ctx, err)
+}
+
+// check judges a release by what the agent is and has accepted so far.
+func (p *pass) check(r bundle.Release, manifest digest.Digest, by judge) error {
 	highest, floor, err := p.judgedSoFar(r.Stream(), by.Epoch)
 	if err != nil {
 		return err
@@ -54,8 +59,8 @@ func (p *pass) check(r bundle.Release, by judge) error {
 		return err
 	}
 	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Epoch: by.Epoch, Highest: highest, Now: now}
-	err = expect.Check(r, p.manifest.Digest)
-	if err == nil && p.manifest.Digest != highest.Digest {
+	err = expect.Check(r, manifest)
+	if err == nil && manifest != highest.Digest {
 		err = by.admits(p.cluster.Platform, now)
 	}
 	return err
@@ -97,9 +102,8 @@ func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, 
 // errOtherTrust means that a trust document was installed while a release was judged by the one before.
 var errOtherTrust = errors.New("another trust document is in force")
 
-// accept writes that the target was accepted, before anything of it is fetched.
-func (p *pass) accept(by judge) error {
-	r, s := p.target.Release, p.target.Release.Stream()
+// accept writes that r was accepted, before anything of it is fetched.
+func (p *pass) accept(r *state.Release, by judge) error {
 	ended := false
 	err := p.state.db.Update(func(tx *bbolt.Tx) error {
 		version, err := storedVersion(tx)
@@ -109,31 +113,31 @@ func (p *pass) accept(by judge) error {
 		if err != nil {
 			return err
 		}
-		ended, err = p.noteAccepted(tx, p.target)
+		ended, err = p.noteAccepted(tx, r)
 		return errors.Join(
 			err,
-			state.Save(tx, bucketOrders, orderKey(s), bundle.OrderOf(r, p.target.Digest())),
-			raiseFloor(tx, r.Epoch, r.IssuedAt),
-			state.Save(tx, state.Meta, keyAccepted, p.target),
+			state.Save(tx, bucketOrders, orderKey(r.Release.Stream()), r.Order()),
+			raiseFloor(tx, r.Release.Epoch, r.Release.IssuedAt),
+			state.Save(tx, state.Meta, keyAccepted, r),
 			state.Drop(tx, state.Meta, keyRefused),
-			p.begin(tx, "fetch", p.target.Digest()),
+			p.begin(tx, "fetch", r.Digest()),
 		)
 	})
 	if err != nil {
 		return err
 	}
-	p.accepted, p.refused, p.taken = p.target, nil, true
-	p.opts.Log.Info("release accepted", "release", p.target.Name(), "digest", p.target.Digest(), "sequence", r.Sequence, "epoch", r.Epoch)
+	p.accepted, p.refused = r, nil
+	p.opts.Log.Info("release accepted", "release", r.Name(), "digest", r.Digest(), "sequence", r.Release.Sequence, "epoch", r.Release.Epoch)
 	if ended {
 		p.held = nil
-		p.opts.Log.Info("rollback ends: a newer release has come", "release", p.target.Name(), "digest", p.target.Digest())
+		p.opts.Log.Info("rollback ends: a newer release has come", "release", r.Name(), "digest", r.Digest())
 	}
 	return nil
 }
 
 // forgive forgets the refusal of another release once the tag names the accepted one again.
-func (p *pass) forgive() error {
-	if p.refused == nil || p.refused.Digest == p.manifest.Digest {
+func (p *pass) forgive(offered digest.Digest) error {
+	if p.refused == nil || p.refused.Digest == offered {
 		return nil // a refusal of the accepted release itself stands until its content is whole
 	}
 	p.refused = nil

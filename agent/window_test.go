@@ -51,7 +51,7 @@ func TestOutsideTheWindowNothingIsFetched(t *testing.T) {
 	s.agent(func(a *Agent) {
 		a.opts.Interval = 24 * time.Hour
 		p := plan{agent: a}
-		p.passed(scope{offer: a.source}, outcome{Verdict: Deferred}, s.now)
+		p.passed(scope{from: a.source}, outcome{Verdict: Deferred}, s.now)
 		opens := time.Date(2026, 3, 2, 1, 0, 0, 0, time.UTC)
 		require.True(t, p.contact.After(opens) && p.contact.Before(opens.Add(windowRush)), "%s", p.contact)
 	})

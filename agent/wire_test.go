@@ -140,7 +140,7 @@ func TestAnUpdateTakesFourRequests(t *testing.T) {
 func r1(s *site, sequence int64) (running *state.Release) {
 	s.t.Helper()
 	s.agent(func(a *Agent) {
-		p := &pass{Agent: a}
+		p := newPass(a, scope{})
 		require.NoError(s.t, p.remember())
 		require.Equal(s.t, sequence, p.running.Release.Sequence)
 		running = p.running
