@@ -31,17 +31,16 @@ type Reconciler interface {
 	Remove(ctx context.Context, a Assignment) Result
 }
 
-// Releaser is a Reconciler that marks what it has applied as the assignment's. The others have nothing to
-// do for an assignment that goes while what it brought is to stay.
+// Releaser is a Reconciler that marks the objects that it applies as the assignment's. The others have nothing to
+// do for an assignment that goes while its objects are to stay.
 type Releaser interface {
 	// Release takes the marks away, and leaves everything else as it is for somebody else to take over.
-	// It forgets what Apply has put into the ledger, and ends what is under way. State Removed means that
+	// It deletes the ledger's entry, and ends work that is under way. State Removed means that
 	// nothing is ours any more. Only a.Name is sure to be set.
 	Release(ctx context.Context, a Assignment) Result
 }
 
-// Claimer is a Reconciler that notes, where it applies an assignment, that what is there is ours, as its earlier
-// versions did not.
+// Claimer is a Reconciler that marks, when it applies an assignment, the result as ours. Its earlier versions did not.
 type Claimer interface {
 	// Claim gets, before a pass begins anything, the names of assignments that an agent of such a version has given
 	// to this engine. It makes its notes, changes nothing else, and returns those of which it could not make one:
@@ -69,7 +68,7 @@ type Runner interface {
 	Working() bool
 }
 
-// Assignment is what a reconciler gets.
+// Assignment is one assignment with its files.
 type Assignment struct {
 	bundle.Assignment
 	// Dir holds the assignment's verified files. It is the agent's; reconcilers do not write there.
@@ -94,7 +93,7 @@ type Result struct {
 	Changes []Change
 }
 
-// Action is what became of one object.
+// Action is the outcome for one object.
 type Action string
 
 // The actions of an engine.
@@ -106,7 +105,7 @@ const (
 	Kept       Action = "kept"
 )
 
-// Change is one object or file and what became of it.
+// Change is one object or file and its Action.
 type Change struct {
 	Object string // such as ConfigMap/shop/platform-config, or a path
 	Action Action

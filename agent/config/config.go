@@ -47,19 +47,19 @@ type Config struct {
 	LogFormat string
 }
 
-// Program is what a program says about itself.
+// Program names a program to users, hubs and registries.
 type Program struct {
 	Version   string
 	UserAgent string
 }
 
-// Trust names what releases are judged by.
+// Trust names the keys or the trust document that releases are judged by.
 type Trust struct {
 	Keys     []string // files of public keys
 	Document string   // a file with version 1 of the trust document
 }
 
-// Registry is where bundles come from, and how registries and the hub are reached.
+// Registry is the source of bundles, and how registries and the hub are reached.
 type Registry struct {
 	Location    oci.Location // zero where bundles come by import only
 	Plain       bool
@@ -69,7 +69,7 @@ type Registry struct {
 	AuthHosts   []string
 }
 
-// Reports is where reports go, and what may delete them.
+// Reports is the destination of reports, and who may delete them.
 type Reports struct {
 	Hub, HubKey string       // a URL, and a file with the hub's public key
 	EnrollToken string       // a file

@@ -20,7 +20,7 @@ const (
 	trustName  = "trust.json"
 )
 
-// InstalledTokenPath is where the manifests put the token that an agent enrolls with.
+// InstalledTokenPath is the path of the token that an agent enrolls with, as the manifests mount it.
 const InstalledTokenPath = "/etc/wherry-enroll/token"
 
 // Installed is the configuration of an agent that is to be installed.
@@ -29,7 +29,7 @@ type Installed struct {
 	Files map[string][]byte
 	// ClusterName is empty where it was not told.
 	ClusterName string
-	// Registry is where bundles come from. It is no folder.
+	// Registry has the bundles. It is no folder.
 	Registry oci.Location
 	// Cluster says which bundle is the agent's. Who signs it is said by version 1 of the trust document, or by
 	// Pinned where that is nil.

@@ -16,7 +16,7 @@ import (
 // NoMemory is the value of Config.Memory where nothing is kept in the cluster.
 const NoMemory = "none"
 
-// namespaceFile is where a pod finds the name of its namespace.
+// namespaceFile has the name of a pod's namespace.
 const namespaceFile = "/var/run/secrets/kubernetes.io/serviceaccount/namespace"
 
 func setMemory(c *Config, s string) error {
@@ -34,9 +34,9 @@ func setMemory(c *Config, s string) error {
 	return nil
 }
 
-// memoryName is where the agent keeps its memory in the cluster, and whether the namespace is the agent's to
-// make. The name is told, or that of the agent of a pod's namespace, or made of what the agent is set to
-// follow; what it was bound to later does not count, as a machine that is set up anew does not know it.
+// memoryName returns the name of the agent's Secret and Lease in the cluster, and whether the agent may make the
+// namespace. The name is configured, or the usual one in a pod's namespace, or made of the configured stream. A stream
+// that the agent was bound to later does not count: a machine that is set up anew does not know it.
 func (c *Config) memoryName() (name clustermemory.Name, create, ok bool) {
 	switch {
 	case c.Memory == NoMemory:

@@ -25,7 +25,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
 
-// Process is what an agent gets from the process that runs it.
+// Process is the process that runs an agent.
 type Process struct {
 	Log *slog.Logger // required
 	// DeltaCommand, Ready and Watchdog are those of agent.Options.

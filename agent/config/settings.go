@@ -66,7 +66,7 @@ var (
 // adapters are those that can be had.
 var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
 
-// ackModes are what may delete a report.
+// ackModes are the values of ackMode.
 var ackModes = []string{"signed", "stored"}
 
 var logFormats = []string{"text", "json"}

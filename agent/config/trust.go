@@ -15,7 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// kindOf returns Refused for what is not trusted, and Unusable for everything else.
+// kindOf returns Refused for an error of trust, and Unusable for all others.
 func kindOf(err error) Kind {
 	if outbox.IsUntrusted(err) || errors.As(err, new(*bundle.Refusal)) {
 		return Refused

@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/argo"
 )
 
-// applicationKind is what Argo CD looks at.
+// applicationKind is Argo CD's.
 var applicationKind = schema.GroupVersionKind{Group: "argoproj.io", Version: "v1alpha1", Kind: "Application"}
 
 // mostApplications bounds how many are looked at for one that Argo CD has seen not long ago.

@@ -15,7 +15,7 @@ import (
 // maxNamespaces bounds for how many namespaces permissions are asked one by one.
 const maxNamespaces = 50
 
-// served is what a cluster serves.
+// served are the kinds that a cluster serves.
 type served struct {
 	kinds map[schema.GroupKind]resource
 }

@@ -38,11 +38,11 @@ type Finding struct {
 	Check   string `json:"check"`
 	Result  Result `json:"result"`
 	Message string `json:"message"`
-	// Remedy is what to do about a check that has failed, or warns.
+	// Remedy is a hint for a check that has failed, or warns.
 	Remedy string `json:"remedy,omitempty"`
 }
 
-// Report is what Examine found, in the order of the checks.
+// Report is the findings of Examine, in the order of the checks.
 type Report struct {
 	OK     bool      `json:"ok"`
 	Checks []Finding `json:"checks"`
@@ -80,7 +80,7 @@ type Subject struct {
 	Veto                  agent.Veto
 	HubURL                string // empty where there is none
 	HasHubKey             bool
-	// Reports is where this agent's reports lie in the registry that they are pushed to, and nil where there is none.
+	// Reports is the repository that this agent's reports are pushed to; nil if there is none.
 	Reports     bundle.Source
 	ReportPlace string           // that registry
 	AckStored   bool             // without a hub: what the registry gives back needs no acknowledgement

@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// probeBytes is what the state folder has to take, so that a full disk shows.
+// probeBytes is the size of the file that the state folder has to take, so that a full disk shows.
 const probeBytes = 256 << 10
 
 func checkState(ctx context.Context, e *examination) Finding {
@@ -57,7 +57,7 @@ func (e *examination) know(s agent.Status) {
 	}
 }
 
-// existing returns dir, or what is there of the path to it.
+// existing returns dir, or its nearest parent that exists.
 func existing(dir string) (string, error) {
 	for {
 		info, err := os.Stat(dir)
@@ -96,7 +96,7 @@ func checkDirectory(_ context.Context, e *examination) Finding {
 	}
 }
 
-// probe writes a file in dir, or in what is there of the path to it, and takes it away.
+// probe writes a file in dir, or in its nearest parent that exists, and deletes it.
 func probe(dir string) (err error) {
 	if dir, err = existing(dir); err != nil {
 		return err

@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
-// adapterOf is who gets an assignment.
+// adapterOf returns the adapter of an assignment.
 func (e *examination) adapterOf(a bundle.Assignment) string { return cmp.Or(e.Adapter, a.Adapter) }
 
 // applied lists the assignments whose adapter applies them to the cluster.

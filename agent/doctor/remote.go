@@ -113,7 +113,7 @@ func checkRelease(ctx context.Context, e *examination) Finding {
 	return ok("release %s is signed by %s and meant for this agent, until %s", v.Name(), by, v.Release.ExpiresAt.Format(time.RFC3339))
 }
 
-// checkStoredRelease judges the release that runs by what is in the state folder, where no registry can be asked.
+// checkStoredRelease judges the release that runs by the state folder alone, if there is no registry.
 func checkStoredRelease(ctx context.Context, e *examination) Finding {
 	const remedy = "bring it once more with import"
 	if e.running == "" {
@@ -147,7 +147,7 @@ func checkStoredRelease(ctx context.Context, e *examination) Finding {
 	}
 }
 
-// expect is what a release has to be for this agent, as for one that has accepted none before.
+// expect returns the demands on a release for this agent, as for one that has accepted none before.
 func (e *examination) expect() bundle.Expect {
 	return bundle.Expect{
 		Stream: bundle.Stream{Platform: e.Cluster.Platform, Environment: e.Cluster.Environment, ClusterType: e.Cluster.Type},

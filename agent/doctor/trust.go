@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// renew is what to do about a trust document that lets nothing new in, or soon will not.
+// renew is the remedy for a trust document that has expired, or soon will.
 const renew = `have the roots sign the next version and publish it; "wherry trust" has the commands`
 
 // checkTrust looks for the newest trust document, as the agent would before a new release, and keeps it for the

@@ -1,13 +1,13 @@
 // Package ansible runs the playbooks of an assignment on the agent's own host with ansible-playbook, the
 // program: users, files, cron jobs, packages, whatever runs without a cluster.
 //
-// Apply starts a run and returns; Observe says which task is at work, and once a run has ended well looks
+// Apply starts a run and returns; Observe names the task at work, and once a run has ended well looks
 // for drift in check mode. A run is a success only if Ansible's own figures say so: exit code 0 is also that
-// of a play that matches no host. What was run last, and how it ended, is on disk in a folder for each
-// assignment, with a copy of the files, so that what they have for the end can be run when nobody has them any more.
+// of a play that matches no host. The last run and its result are on disk in a folder for each
+// assignment, with a copy of the files, so that their tasks for the removal can still be run when the bundle is gone.
 //
-// Playbooks run one at a time, as most are about the host's one package database. They have to bear being
-// run again from the top: a run that was cut off is. docs/adapters.md says what to write in them.
+// Playbooks run one at a time, as most use the host's one package database. It must be safe to run them again from
+// the top: a run that was cut off is repeated. docs/adapters.md has advice for writing them.
 package ansible
 
 import (
@@ -32,7 +32,7 @@ import (
 // ownDir is the folder in the root with what all assignments share. No assignment has its name.
 const ownDir = ".wherry"
 
-// Options are what a Reconciler can do without. The zero value works.
+// Options are optional. The zero value works.
 type Options struct {
 	// Program is ansible-playbook, by name or path; empty is that name.
 	Program string
@@ -248,7 +248,7 @@ func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) recon
 	return r.leave(ctx, removing, a)
 }
 
-// Release ends what is under way and forgets the assignment.
+// Release ends the work that is under way and forgets the assignment.
 func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	return r.leave(ctx, releasing, a)
 }

@@ -41,7 +41,7 @@ const (
 	maxEventBytes = 64 << 20
 )
 
-// story is what a run has told so far.
+// story is the events of a run so far.
 type story struct {
 	path   string
 	offset int64

@@ -242,7 +242,7 @@ func (r *Reconciler) takeAway(ctx context.Context, j *job, p place) reconcilers.
 	return removed
 }
 
-// outcome is what is known of one run of ansible-playbook that has ended.
+// outcome is one run of ansible-playbook that has ended.
 type outcome struct {
 	story *story
 	exit  program.Exit

@@ -162,7 +162,7 @@ func environment() []string {
 	return env
 }
 
-// Version runs the program to learn what it is, and with which Python: a sentence for people.
+// Version runs the program and returns its version and its Python's in a sentence for people.
 func Version(ctx context.Context, program string) (string, error) {
 	e, err := find(program)
 	if err != nil {

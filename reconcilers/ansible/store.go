@@ -42,7 +42,7 @@ func (p place) path(elements ...string) string {
 	return filepath.Join(append([]string{string(p)}, elements...)...)
 }
 
-// standing is what is known of an assignment after a restart.
+// standing is the record of an assignment that survives a restart.
 type standing struct {
 	// Content is what was given last, and Ended whether its run has come to an end. One that has not was
 	// cut off, unless this process is running it.

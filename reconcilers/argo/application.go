@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime"
 )
 
-// application is what judging and driving need of an Application. See argoproj.io/v1alpha1.
+// application has the fields of an Application that judging and driving need. See argoproj.io/v1alpha1.
 type application struct {
 	Metadata  metav1.ObjectMeta `json:"metadata"`
 	Spec      spec              `json:"spec"`
@@ -54,7 +54,7 @@ type spec struct {
 	} `json:"syncPolicy"`
 }
 
-// comparison is what Argo CD compares: where manifests come from, and where they go.
+// comparison is the input of Argo CD's comparison: the sources of the manifests, and their destination.
 type comparison struct {
 	Source      map[string]any   `json:"source"`
 	Sources     []map[string]any `json:"sources"`
@@ -105,7 +105,7 @@ type resource struct {
 	RequiresPruning bool   `json:"requiresPruning"`
 }
 
-// result is what became of one object in a sync.
+// result is the outcome of a sync for one object.
 type result struct {
 	Kind      string `json:"kind"`
 	Namespace string `json:"namespace"`
@@ -148,7 +148,7 @@ func (a *application) automated() bool {
 	return policy != nil && (policy.Enabled == nil || *policy.Enabled)
 }
 
-// fresh reports whether Argo CD has compared the cluster with what is specified now.
+// fresh reports whether Argo CD has compared the cluster with the present specification.
 func (a *application) fresh() bool {
 	to := a.Status.Sync.ComparedTo
 	compared := []map[string]any{to.Source}

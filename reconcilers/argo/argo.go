@@ -2,12 +2,12 @@
 // CD what to fetch, and follows Argo CD until it has done so.
 //
 // The objects are applied, compared, pruned and removed by package kubernetes, with all that it promises. An
-// Application that has no finalizer is given one before it is deleted, so that Argo CD takes away what it
-// has brought: without, it would leave that where it is.
+// Application that has no finalizer is given one before it is deleted, so that Argo CD deletes its
+// objects too: without one it would leave them where they are.
 //
-// What comes after an apply is Argo CD's, and judged by what it writes into the Application: it has to have
-// compared the sources that the manifest names, to find the cluster Synced with them, to have no failed
-// sync of that revision behind it, and to find all Healthy. A verdict on an older revision or specification,
+// After an apply, the work is Argo CD's, and its status in the Application decides: Argo CD has to have compared
+// the sources that the manifest names, to find the cluster Synced with them, to have no failed sync of that
+// revision behind it, and to find all Healthy. A verdict on an older revision or specification,
 // good or bad, counts as Progressing.
 //
 // An Application with syncPolicy.automated is synced by Argo CD itself, which tries no revision twice: one
@@ -27,7 +27,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// Options are what a Reconciler can do without. The zero value works.
+// Options are optional. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
 	// Impersonate is kubernetes.Options.Impersonate.
@@ -107,5 +107,5 @@ func owns(kind schema.GroupKind) bool {
 	return kind == applicationKind || kind == projectKind || kind == schema.GroupKind{Group: group, Kind: "ApplicationSet"}
 }
 
-// engine is what is the same for all assignments.
+// engine has the settings that are the same for all assignments.
 type engine struct{ Options }

@@ -116,7 +116,7 @@ func (a *application) refresh(how string) map[string]any {
 // does in syncs that it begins by itself.
 const automaticRetries = 5
 
-// sync asks Argo CD to sync what is specified now.
+// sync asks Argo CD to sync the present specification.
 func (a *application) sync(attempt int) map[string]any {
 	policy := a.Spec.SyncPolicy
 	retry := map[string]any{"limit": automaticRetries}

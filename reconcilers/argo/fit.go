@@ -18,7 +18,7 @@ var omitted = map[string][]string{
 	"kustomize":   {"commonAnnotationsEnvsubst", "forceCommonAnnotations", "forceCommonLabels", "labelWithoutSelector", "namePrefix", "nameSuffix", "namespace", "version"},
 }
 
-// vanishing are what goes as a whole where nothing is left in it.
+// vanishing are fields that go as a whole when they are empty.
 var vanishing = []string{"directory", "helm", "kustomize", "syncPolicy"}
 
 // fit takes such fields from an Application that the live one lacks. Where somebody has given one a value, it

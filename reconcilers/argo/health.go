@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// judgeHealth judges what is as its sources say, by what Argo CD says of its health.
+// judgeHealth judges an Application that is Synced by the health that Argo CD gives.
 func (e engine) judgeHealth(ctx context.Context, c kubernetes.Cluster, a *application) kubernetes.Verdict {
 	health := a.Status.Health
 	switch health.Status {

@@ -45,7 +45,7 @@ func (e engine) judgeObject(ctx context.Context, c kubernetes.Cluster, o *unstru
 	return v, nil
 }
 
-// running names what Argo CD has brought: what it found the cluster Synced with, or what it synced last.
+// running returns the revisions that Argo CD found the cluster Synced with, or synced last.
 // Nothing is named where a sync has failed half-way.
 func (a *application) running() string {
 	state := a.Status.OperationState

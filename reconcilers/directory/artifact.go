@@ -27,7 +27,7 @@ const (
 	// DefaultMaxBytes bounds the files of one assignment's artifacts: large models are some tens of GiB. The
 	// sizes in a signed manifest are the publisher's, but an archive may unpack to anything.
 	DefaultMaxBytes = 64 << 30
-	// unpackAnnotation is what oras writes on the archive of a folder.
+	// unpackAnnotation is oras's mark on the archive of a folder.
 	unpackAnnotation = "io.deis.oras.content.unpack"
 	dockerTarGzip    = "application/vnd.docker.image.rootfs.diff.tar.gzip"
 	// whiteout begins the names by which a layer of an image deletes what an earlier one has.

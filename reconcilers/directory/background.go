@@ -106,13 +106,13 @@ func (r *Reconciler) work(ctx context.Context, f *fetching) {
 	f.result, f.endedAt = &result, time.Now()
 }
 
-// Close ends what is being fetched. What is here already stays for the next process.
+// Close ends all transfers. Files that are here already stay for the next process.
 func (r *Reconciler) Close() error {
 	r.fetches.Close()
 	return nil
 }
 
-// discardFetched deletes what was fetched for an assignment.
+// discardFetched deletes the fetched files of an assignment.
 func (s *site) discardFetched() error {
 	if err := s.root.RemoveAll(s.fetched); err != nil {
 		return err

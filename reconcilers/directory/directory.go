@@ -29,13 +29,13 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/background"
 )
 
-// Options are what a Reconciler can do without. The zero value works.
+// Options are optional. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
 	// Fetch opens the repository, HOST/NAME, that an artifact is fetched from. It makes no request. With nil
 	// there is nothing to fetch from, and assignments that need it fail.
 	Fetch func(repository string) (bundle.Source, error)
-	// Ledger remembers what was fetched. Nil keeps it in memory: then more has to be read again after a restart.
+	// Ledger keeps notes about fetched files. Nil keeps them in memory: then more has to be read again after a restart.
 	Ledger reconcilers.Ledger
 	// MaxBytes bounds the files of one assignment's artifacts. Zero is DefaultMaxBytes.
 	MaxBytes int64
@@ -73,7 +73,7 @@ func New(root string, opts Options) *Reconciler {
 	}
 }
 
-// noLedger leaves it at what is in memory.
+// noLedger keeps nothing.
 type noLedger struct{}
 
 func (noLedger) Load(string) ([]byte, error) { return nil, nil }
@@ -164,7 +164,7 @@ func (r *Reconciler) place(ctx context.Context, a reconcilers.Assignment) ([]rec
 	return changes, r.placed(ctx, s, a, e)
 }
 
-// placed notes what the folder holds now, and gives up what was fetched for it: it has a name there.
+// placed notes the folder's new content, and deletes the fetched copies: their files are in the folder now.
 func (r *Reconciler) placed(ctx context.Context, s *site, a reconcilers.Assignment, e *entry) error {
 	if len(a.Fetched) == 0 {
 		r.entries.forget(ctx, a.Name)

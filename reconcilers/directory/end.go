@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Remove deletes the assignment's folder, and what was fetched for it. One that is not known to be ours stays.
+// Remove deletes the assignment's folder, and its fetched files. A folder that is not known to be ours stays.
 func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	return r.end(ctx, a, "remove", r.takeAway)
 }

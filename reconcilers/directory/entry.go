@@ -14,8 +14,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// entry is what is remembered of an assignment that has artifacts. Without it nothing is lost but time:
-// manifests are read, and files hashed, again; what was unpacked is fetched again.
+// entry is the notes about an assignment that has artifacts. Without it only time is lost: manifests are read, and
+// files hashed, again; unpacked archives are fetched again.
 type entry struct {
 	// Applied is Desired of the content that the folder was given last.
 	Applied digest.Digest
@@ -118,14 +118,14 @@ func (e *entry) applied(a reconcilers.Assignment) {
 	maps.DeleteFunc(e.Parts, func(key string, _ []part) bool { return !keys[key] })
 }
 
-// entries are what is remembered of each assignment, in memory and in the ledger. The Reconciler's turn guards them.
+// entries are the notes about assignments, in memory and in the ledger. The Reconciler's turn guards them.
 type entries struct {
 	ledger reconcilers.Ledger
 	log    *slog.Logger
 	byName map[string]*entry
 }
 
-// load returns what is remembered of an assignment. What cannot be read is as good as nothing.
+// load returns the entry of an assignment. One that cannot be read counts as none.
 func (es *entries) load(ctx context.Context, name string) *entry {
 	if e := es.byName[name]; e != nil {
 		return e
@@ -154,7 +154,7 @@ func (es *entries) save(ctx context.Context, name string, e *entry) {
 	}
 }
 
-// forget deletes what is remembered of an assignment.
+// forget deletes the entry of an assignment.
 func (es *entries) forget(ctx context.Context, name string) {
 	if e := es.load(ctx, name); len(e.Artifacts)+len(e.Parts) == 0 && e.Applied == "" {
 		return

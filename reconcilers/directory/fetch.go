@@ -43,7 +43,7 @@ func (r *Reconciler) fetch(ctx context.Context, f *fetching) error {
 	return nil
 }
 
-// prepare says what is to be fetched, if there is room for it, and clears away what earlier attempts for
+// prepare returns the layers to fetch, if there is room for them, and deletes what earlier attempts for
 // other content have left.
 func (r *Reconciler) prepare(ctx context.Context, a reconcilers.Assignment) ([]wantedLayer, error) {
 	r.turn.Lock()
@@ -70,7 +70,7 @@ func (r *Reconciler) prepare(ctx context.Context, a reconcilers.Assignment) ([]w
 	return v.absent, s.root.MkdirAll(s.fetched, 0o700)
 }
 
-// keepFetched deletes what was fetched of layers that a does not have, and what was not fetched to its end.
+// keepFetched deletes fetched layers that a does not have, and layers that were not fetched completely.
 func (s *site) keepFetched(a reconcilers.Assignment, e *entry) error {
 	keep := map[string]bool{}
 	for _, f := range a.Fetched {

@@ -21,7 +21,7 @@ const workDir = ".wherry"
 type site struct {
 	root *os.Root
 	live string
-	// spare holds what is being prepared, or what was replaced: after a crash nobody needs it.
+	// spare holds the folder that is being prepared, or the one that was replaced: after a crash it is not needed.
 	spare string
 	// previous is the live folder between the two renames of a file system that cannot exchange.
 	previous string
@@ -73,7 +73,7 @@ func (s *site) repair() error {
 	return s.clear()
 }
 
-// clear deletes what is beside the live folder, but for what was fetched.
+// clear deletes everything beside the live folder except fetched files.
 func (s *site) clear() error {
 	if err := errors.Join(s.root.RemoveAll(s.spare), s.root.RemoveAll(s.previous)); err != nil {
 		return err
@@ -160,7 +160,7 @@ func copyFile(ctx context.Context, from *os.Root, source string, to *os.Root, na
 	return to.Rename(hidden, name)
 }
 
-// swap puts the spare folder into place and deletes what was there.
+// swap puts the spare folder into place and deletes the old one.
 func (s *site) swap() error {
 	err := exchange(s.root, s.spare, s.live)
 	switch {

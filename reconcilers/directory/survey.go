@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// survey is what an assignment's folder is to hold, what it holds, and what is missing in between.
+// survey is the wanted content of an assignment's folder, its present content, and the difference.
 type survey struct {
 	want, have tree
 	// ids say how the live files look.

@@ -14,10 +14,10 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// tree is what a folder holds, by slash-separated path. Folders count only by what is in them.
+// tree is the files of a folder, by slash-separated path. Empty folders do not count.
 type tree map[string]file
 
-// file is what makes two files equal. What is no regular file has no digest and equals nothing.
+// file has the properties by which two files are equal. One that is not regular has no digest and equals no other.
 type file struct {
 	executable bool
 	size       int64

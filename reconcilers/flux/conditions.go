@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// condition is what Flux says about one aspect of an object. The zero value is one that is not there.
+// condition is Flux's statement about one aspect of an object. The zero value is one that is absent.
 type condition struct {
 	status, reason, message string
 	observed                int64 // the generation that it is about

@@ -2,13 +2,13 @@
 // to fetch, and follows Flux until it has done so.
 //
 // The objects are applied, compared, pruned and removed by package kubernetes, with all that it promises.
-// What comes after is Flux's, and judged by what Flux writes into the objects: a GitRepository or another
+// After that, the work is Flux's, and its status in the objects decides: a GitRepository or another
 // source has to be ready in the generation that was applied, and a Kustomization or HelmRelease has to have
 // applied the newest revision of its source. A verdict on an older generation or revision, good or bad,
 // counts as Progressing. Failures have Flux's own reason and message.
 //
-// Where a source follows a branch, a tag or a range of versions, the result is Floating and Revision says
-// what Flux has applied. How long Flux may take, and how long it has to stay well, is the caller's to judge.
+// If a source follows a branch, a tag or a range of versions, the result is Floating and Revision is the one
+// that Flux has applied. How long Flux may take, and how long it has to stay well, is the caller's to judge.
 package flux
 
 import (
@@ -23,7 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// Options are what a Reconciler can do without. The zero value works.
+// Options are optional. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
 	// Impersonate is that of kubernetes.Options.

@@ -24,7 +24,7 @@ func asked(o *unstructured.Unstructured) bool {
 	return at != "" && at != field(o, "status", "lastHandledReconcileAt")
 }
 
-// outcome is what an apply has done; kubernetes.View is one.
+// outcome is the result of an apply; kubernetes.View is one.
 type outcome interface {
 	Has(object.ObjMetadata) bool
 	Changed(object.ObjMetadata) bool

@@ -25,8 +25,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Engine is what an adapter adds whose engine runs in the cluster and is told by objects what to do, as
-// Flux is. The objects are applied, compared and taken away as all others are.
+// Engine is the part of an adapter whose engine runs in the cluster and takes its orders from objects, as Flux
+// does. The objects are applied, compared and deleted like all others.
 //
 // An object of a version that the cluster does not serve is applied in the one that it does; fields that
 // this version lacks fail with the reason VersionNotServed. An object that is being deleted keeps the
@@ -39,7 +39,7 @@ type Engine struct {
 	// Judge returns how one of an assignment's objects stands. All of them are as their manifests say.
 	Judge func(ctx context.Context, c Cluster, o *unstructured.Unstructured) (Verdict, error)
 
-	// Namespace is where the engine's objects go that name none; empty is the assignment's.
+	// Namespace is that of the engine's objects that name none; empty is the assignment's.
 	Namespace string
 	// Fit, if set, removes from a manifest what the engine removes from its live object (nil if there is none) without
 	// a change of meaning. That is no drift.
@@ -55,7 +55,7 @@ type Engine struct {
 	Holds func(schema.GroupKind) bool
 }
 
-// View is what an engine sees of an assignment.
+// View is an engine's view of an assignment.
 type View struct {
 	// Objects are the live ones, in the order of their manifests.
 	Objects []*unstructured.Unstructured
@@ -220,8 +220,8 @@ func (p *pass) drive(ctx context.Context, fresh bool) error {
 	return p.r.engine.Drive(ctx, v)
 }
 
-// leaving is how an assignment stands because of what it no longer holds and has not gone; the state is
-// empty where nothing is left that counts.
+// leaving returns how an assignment stands because of objects that it no longer holds and that are not gone. The state
+// is empty if there are none that count.
 func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) {
 	var engines, due []entry
 	held := false

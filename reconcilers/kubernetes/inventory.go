@@ -24,7 +24,7 @@ const inventorySchema = 1
 // inventory is an assignment's entry in the ledger.
 type inventory struct {
 	Schema int `json:"schema"`
-	// Content is the Desired of what was applied last and completely; empty before the first time.
+	// Content is Desired of the assignment that was last applied completely; empty before the first time.
 	Content digest.Digest `json:"content,omitempty"`
 	Objects []entry       `json:"objects"`
 }
@@ -76,7 +76,7 @@ func names(entries []entry) string {
 	return strings.Join(out, ", ")
 }
 
-// newInventory lists the manifests, all of them applied, and what is left of earlier ones.
+// newInventory lists the manifests, all of them applied, and the objects that are left of earlier ones.
 func newInventory(content digest.Digest, ms []manifest, left []entry) inventory {
 	inv := inventory{Content: content, Objects: slices.Clone(left)}
 	for _, m := range ms {

@@ -36,10 +36,10 @@ import (
 // digest of a name that no label can hold.
 const OwnerLabel = "wherry.dev/assignment"
 
-// Options are what a Reconciler can do without. The zero value works.
+// Options are optional. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
-	// Engine is what the objects drive; nil where they are the purpose themselves.
+	// Engine is driven by the objects; nil if the objects are the purpose themselves.
 	Engine *Engine
 	// Impersonate is true where what belongs to a workspace is applied in the name of a ServiceAccount, even
 	// if its assignment names none: AccountPrefix and the workspace, in the assignment's namespace.

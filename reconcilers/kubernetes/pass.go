@@ -82,7 +82,7 @@ func (p *pass) save() error {
 	return nil
 }
 
-// prepare reads manifests, inventory and the objects' live state, and settles what is whose.
+// prepare reads manifests, inventory and the objects' live state, and settles ownership.
 func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error) {
 	p.plan.objects, err = readManifests(a.Dir)
 	if pathError := (*fs.PathError)(nil); errors.As(err, &pathError) {

@@ -31,7 +31,7 @@ func denied(err error) string {
 	return denial.FindString(answer.Status().Message)
 }
 
-// permit is what a person can do about a permission that is missing; empty where err is about none.
+// permit returns a hint for a missing permission; it is empty if err is about none.
 func permit(err error) string {
 	if denied(err) == "" {
 		return ""

@@ -95,7 +95,7 @@ func failed(ctx context.Context, err error) reconcilers.Result {
 	return e.Result()
 }
 
-// remedies are what a person can do about an answer of the API server that does not say it.
+// remedies are hints for answers of the API server that have none.
 var remedies = map[string]string{
 	AdmissionDenied:      "change the manifest, or the rule",
 	Conflict:             "leave it out of the manifest, or have that manager give it up",

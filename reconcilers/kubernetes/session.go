@@ -18,7 +18,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// liveObjects are the objects of the cluster as they were read last; nil for what is known to be absent.
+// liveObjects are the objects of the cluster as they were read last; nil for one that is known to be absent.
 type liveObjects map[object.ObjMetadata]*unstructured.Unstructured
 
 // session is the client that ssa works with during one call. It reads each object once, keeps its
@@ -93,7 +93,7 @@ func (s *session) Get(ctx context.Context, key client.ObjectKey, obj client.Obje
 	return nil
 }
 
-// Patch applies without force, and with it only to put back what was overwritten in an object of ours.
+// Patch applies without force, except to put back fields of our objects that were overwritten by hand.
 func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Patch, opts ...client.PatchOption) error {
 	u, ok := obj.(*unstructured.Unstructured)
 	if !ok {
@@ -124,7 +124,7 @@ func (s *session) Patch(ctx context.Context, obj client.Object, patch client.Pat
 	return nil
 }
 
-// send sends one patch, and takes by force what was overwritten by hand in an object of ours.
+// send sends one patch, and takes back by force fields of our objects that were overwritten by hand.
 func (s *session) send(ctx context.Context, u *unstructured.Unstructured, patch client.Patch, how client.PatchOptions) error {
 	id, before := object.UnstructuredToObjMetadata(u), u.DeepCopy()
 	err := s.acting(id).Patch(ctx, u, patch, &how)

@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Cluster is what judging reads beside the assignment's objects. View is one.
+// Cluster reads objects beside the assignment's own, for judging. View is one.
 type Cluster interface {
 	// Get returns nil where there is no such object.
 	Get(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*unstructured.Unstructured, error)

@@ -29,14 +29,14 @@ import (
 // maxFileBytes bounds a file of manifests that is looked at; longer ones are passed over.
 const maxFileBytes = 8 << 20
 
-// Needs is what a release asks of its engines and its cluster.
+// Needs are the demands of a release on its engines and its cluster.
 type Needs struct {
 	Assignments []bundle.Assignment
 	// Objects are by assignment, each kind in each namespace once, in the order in which they come up.
 	Objects map[string][]Object
 	// Namespaces are those that the assignments bring, by assignment.
 	Namespaces map[string][]string
-	// Sources are what Flux's objects refer to, each once, by assignment.
+	// Sources are the objects that Flux's objects refer to, each once, by assignment.
 	Sources map[string][]Object
 	// Brought are the kinds that CustomResourceDefinitions of the release define.
 	Brought map[schema.GroupVersionKind]bool

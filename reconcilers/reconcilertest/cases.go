@@ -75,7 +75,7 @@ var cases = []testCase{
 	{Killed, killed},
 }
 
-// actions is what became of named values.
+// actions are the outcomes for named values.
 type actions = map[string]reconcilers.Action
 
 func apply(t *testing.T, b *bench) {

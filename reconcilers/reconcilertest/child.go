@@ -23,7 +23,7 @@ import (
 // childVariable makes the test binary a process that applies one assignment; its value is an order in JSON.
 const childVariable = "WHERRY_RECONCILERTEST_CHILD"
 
-// order is what a child is to do.
+// order is a child's task.
 type order struct {
 	Handle     string
 	Assignment bundle.Assignment

@@ -35,7 +35,7 @@ import (
 // otherwise: far longer than it takes, on a machine that is busy, too.
 const Patience = 4 * time.Minute
 
-// Adapter is what the suite knows of an adapter before its engine is started. Name, On and Start are required.
+// Adapter describes an adapter before its engine is started. Name, On and Start are required.
 type Adapter struct {
 	// Name is the one that assignments choose the adapter by.
 	Name string
@@ -60,8 +60,8 @@ type Adapter struct {
 	Record string
 }
 
-// Engine is what the suite needs of an engine. It holds named values: ConfigMaps, files, whatever the
-// engine's assignments are made of. Methods fail t when they cannot do what they say.
+// Engine is an engine for the suite. It holds named values: ConfigMaps, files, whatever the engine's
+// assignments are made of. Methods fail t when they cannot do what they say.
 type Engine interface {
 	// Reconciler returns a new instance, as after a restart of the agent: with nothing in memory, on the
 	// same engine and the same ledger. The one before has been closed, if it is an io.Closer.

@@ -16,9 +16,9 @@ import (
 )
 
 const (
-	// namespace is where Zarf keeps its records.
+	// namespace has Zarf's records.
 	namespace = "zarf"
-	// stateSecret is what "zarf init" leaves.
+	// stateSecret is left by "zarf init".
 	stateSecret = "zarf-state"
 	// recordLabel is on the Secrets of deployed packages; its value is the package's name.
 	recordLabel = "package-deploy-info"

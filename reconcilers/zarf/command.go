@@ -186,7 +186,7 @@ func withhold(words, secret string) string {
 	return words
 }
 
-// progress is what zarf is at.
+// progress returns zarf's last message.
 func progress(folder string) string {
 	text, err := program.LogTail(folder, tailBytes)
 	if err != nil {

@@ -18,7 +18,7 @@ import (
 // and is rolled back, the second can succeed.
 const attempts = 3
 
-// deploy writes down what is going to be deployed, and begins.
+// deploy records the content that is to be deployed, and begins.
 func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *record, forced bool) (reconcilers.Result, error) {
 	rec := record{Package: def.Name, Content: a.Content, Phase: phaseDeploying, Checksum: def.Checksum, Components: def.Components}
 	action := reconcilers.Created

@@ -24,7 +24,7 @@ const (
 	phaseRemoving  phase = "removing"
 )
 
-// record is what is kept of an assignment on disk: what its cluster cannot say.
+// record is the notes on disk about an assignment, as far as its cluster does not have them.
 type record struct {
 	Package string `json:"package,omitempty"` // its name; empty until it is known
 	// Previous is the name of the package before, as long as that has not been removed.

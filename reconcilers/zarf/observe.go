@@ -41,7 +41,7 @@ func (r *Reconciler) observe(ctx context.Context, a reconcilers.Assignment) (rec
 	return res, err
 }
 
-// lookUp reads what is known of an assignment, with the job that deploys this content, if one is at work.
+// lookUp reads an assignment's definition and record, with the job that deploys this content, if one is at work.
 func (r *Reconciler) lookUp(ctx context.Context, a reconcilers.Assignment) (def *definition, rec *record, working *job, err error) {
 	if err := ctx.Err(); err != nil {
 		return nil, nil, nil, err
@@ -59,9 +59,9 @@ func pending(reason, message string) reconcilers.Result {
 	return reconcilers.Result{State: bundle.Pending, Reason: reason, Message: message}
 }
 
-// stand compares Zarf's record and the cluster with what is to be there. Drifted is what a deploy puts
-// right, Pending what was never deployed. applied says that this content was deployed from here, so that what
-// is missing has gone since.
+// stand compares Zarf's record and the cluster with the assignment. The result is Drifted if a deploy would put it
+// right, and Pending if nothing was deployed. With applied this content was deployed from here, so that missing objects
+// have gone since.
 func (r *Reconciler) stand(ctx context.Context, a reconcilers.Assignment, def *definition, applied bool) (res reconcilers.Result, s survey, err error) {
 	good := reconcilers.Result{State: bundle.Compliant, Revision: a.Content.String()}
 	switch {

@@ -37,7 +37,7 @@ const DefaultDeadline = 5 * time.Minute
 type Options struct {
 	// Program is zarf's path, or a name to be found in PATH.
 	Program string
-	// Dir is a folder of this package's own: its key, Zarf's cache, and what is kept of each assignment.
+	// Dir is a folder of this package's own: its key, Zarf's cache, and a record of each assignment.
 	Dir string
 	// Kubeconfig is the path of the file that config was read from. Empty means that one is written from
 	// config, which does for what a pod has.
@@ -53,7 +53,7 @@ type Options struct {
 }
 
 // Reconciler is the engine for one cluster, or for a host without. It may be used by several goroutines,
-// each with an assignment of its own. Close ends what it runs.
+// each with an assignment of its own. Close ends all runs.
 type Reconciler struct {
 	opts   Options
 	config *rest.Config
@@ -219,7 +219,7 @@ func (r *Reconciler) ours(ctx context.Context, a reconcilers.Assignment, def *de
 	return failure(Conflict, "package %s is that of assignment %s: give this one another name", def.Name, there.owner())
 }
 
-// read returns the package of an assignment, and what is known of it.
+// read returns the package of an assignment, and its record.
 func (r *Reconciler) read(a reconcilers.Assignment) (*definition, *record, error) {
 	if a.ServiceAccount != "" || r.opts.Impersonate && a.Workspace != "" {
 		return nil, nil, failure(Forbidden, "zarf deploys with the agent's own rights, and %s is confined to a ServiceAccount: use another adapter for it, or lift this for its workspace", a.Name)

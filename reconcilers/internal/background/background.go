@@ -60,8 +60,8 @@ func (g *Group[T]) Start(assignment string, about T, work func(context.Context))
 	return nil
 }
 
-// Latest returns what is kept of the newest task of an assignment, and whether it is running. It returns the zero T
-// if there is none.
+// Latest returns the T of the newest task of an assignment, and whether it is running. It returns the zero T if there
+// is none.
 func (g *Group[T]) Latest(assignment string) (about T, running bool) {
 	g.mu.Lock()
 	defer g.mu.Unlock()

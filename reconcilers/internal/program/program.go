@@ -2,9 +2,9 @@
 // be killed at any moment.
 //
 // Begin with Start. A program gets a folder, and there is one at a time in each. It runs in a session and
-// a process group of its own. What identifies it is on the disk before it begins, so that an agent which
-// was killed finds at its next start what it had left running (EndLeftover, which Start calls too), and a
-// process that has got the same number meanwhile is left alone. It ends by itself, at its deadline or by
+// a process group of its own. Its identity is on the disk before it begins, so that an agent which
+// was killed finds it at the next start (EndLeftover, which Start calls too), and a process that has got the
+// same number meanwhile is left alone. It ends by itself, at its deadline or by
 // Stop; the last two take along whatever it has started, except what has made itself a daemon. A program
 // that ends by itself leaves running what it has started, as an installed service has to be.
 //
@@ -45,7 +45,7 @@ var (
 	ErrStopped  = errors.New("stopped")
 )
 
-// Command is what to run.
+// Command is a program with its arguments and limits.
 type Command struct {
 	// Path is that of the program; without a slash it is looked for in the agent's PATH.
 	Path string

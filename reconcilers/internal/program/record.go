@@ -23,7 +23,7 @@ type identity struct {
 	Mark string `json:"mark"`
 }
 
-// record is what is on the disk while a program runs.
+// record is on the disk while a program runs.
 type record struct {
 	identity
 	Program string    `json:"program"`

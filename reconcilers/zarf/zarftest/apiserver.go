@@ -25,7 +25,7 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// kinds are what the small API server serves: enough for packages of ConfigMaps.
+// kinds are served by the small API server: enough for packages of ConfigMaps.
 var kinds = map[string]struct {
 	kind       string
 	namespaced bool

@@ -32,7 +32,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
 
-// Place is where an adapter works: what the suite's other process needs to open the same.
+// Place is all that the suite's other process needs to open the same adapter.
 type Place struct {
 	Program, Kubeconfig, Dir string
 }
@@ -205,7 +205,7 @@ func (e *Engine) edit(t *testing.T, a reconcilers.Assignment, old, next string) 
 	require.NoError(t, os.WriteFile(path, []byte(strings.Replace(string(data), old, next, 1)), 0o600))
 }
 
-// Adapter is what the suite runs: a program on a cluster.
+// Adapter returns the adapter for the suite: a program on a cluster.
 func Adapter(on, record string, patience time.Duration, start func(t *testing.T) reconcilertest.Engine) reconcilertest.Adapter {
 	return reconcilertest.Adapter{Name: "zarf", On: on, Start: start, Patience: patience, Whole: "ZarfPackage/drone-east", Record: record}
 }
