@@ -177,7 +177,6 @@ func TestTheAPIServerGoesHalfWay(t *testing.T) {
 }
 
 func TestAHungZarfIsKilledAtTheDeadline(t *testing.T) {
-	t.Parallel()
 	s := newSite(t, func(o *zarf.Options) { o.Deadline = 6 * time.Second }) // in which it has to say something
 	s.program.Order(t, zarftest.Hang, "")
 	requireResult(t, zarftest.Settle(t, s.r, s.Assign(t, "shop-live", shop), true), bundle.Failed, zarf.DeadlineExceeded, "did not end within 6s", "it said last: ")
