@@ -9,36 +9,33 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
-	"github.com/wherry-dev/wherry/scheduler/template"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
-
-// annotationPrefix begins our annotations on Kalypso's kinds.
-const annotationPrefix = "wherry.dev/"
 
 // adapters are the reconcilers that an annotation can choose.
 var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
 
 // adapter is the reconciler of an assignment: the one that an annotation names, the most specific
 // winning, else the one that the rendered kinds call for.
-func adapter(ct *clusterType, t *target, reconciler []byte) (string, error) {
-	a, ok := annotationFor(ct, t, "adapter")
+func adapter(ct *kinds.ClusterType, t *target, reconciler []byte) (string, error) {
+	a, ok := kinds.AnnotationFor(ct, &t.Target, "adapter")
 	if !ok {
 		return inferAdapter(reconciler), nil
 	}
-	if !slices.Contains(adapters, a.value) {
-		return "", a.mistake(hintOf(a.value, adapters), "unknown adapter %q", a.value)
+	if !slices.Contains(adapters, a.Value) {
+		return "", a.Mistake(hintOf(a.Value, adapters), "unknown adapter %q", a.Value)
 	}
-	return a.value, nil
+	return a.Value, nil
 }
 
 // inferAdapter looks at the kinds in a reconciler file. Of several, the engine that brings the others
 // along wins.
 func inferAdapter(reconciler []byte) string {
-	kinds, ok := scanKinds(reconciler)
+	rendered, ok := scanKinds(reconciler)
 	if !ok {
-		kinds = parseKinds(reconciler)
+		rendered = parseKinds(reconciler)
 	}
-	found := func(match func(groupKind) bool) bool { return slices.ContainsFunc(kinds, match) }
+	found := func(match func(groupKind) bool) bool { return slices.ContainsFunc(rendered, match) }
 	switch {
 	case found(func(k groupKind) bool { return k.kind == "ZarfPackageConfig" || k == prebuiltPackage }):
 		return "zarf"
@@ -63,7 +60,7 @@ const playbook = "(playbook)"
 
 // scanKinds reads kinds off the unindented lines of block YAML, which is what templates write and is
 // many times faster than parsing. It reports false where the file is not that plain.
-func scanKinds(file []byte) (kinds []groupKind, plain bool) {
+func scanKinds(file []byte) (found []groupKind, plain bool) {
 	var next groupKind
 	for line := range bytes.Lines(file) {
 		switch {
@@ -71,7 +68,7 @@ func scanKinds(file []byte) (kinds []groupKind, plain bool) {
 			if len(bytes.TrimSpace(line)) > 3 {
 				return nil, false
 			}
-			kinds, next = append(kinds, next), groupKind{}
+			found, next = append(found, next), groupKind{}
 		case bytes.HasPrefix(line, []byte("apiVersion:")):
 			next.group, _, _ = strings.Cut(scalar(line), "/")
 		case bytes.HasPrefix(line, []byte("kind:")):
@@ -82,7 +79,7 @@ func scanKinds(file []byte) (kinds []groupKind, plain bool) {
 			return nil, false
 		}
 	}
-	return append(kinds, next), true
+	return append(found, next), true
 }
 
 // scalar is the plain or quoted value of a "key: value" line.
@@ -94,19 +91,19 @@ func scalar(line []byte) string {
 
 // parseKinds reads kinds off any YAML, up to the first mistake in it.
 func parseKinds(file []byte) []groupKind {
-	var kinds []groupKind
+	var found []groupKind
 	documents := yaml.NewDecoder(bytes.NewReader(file))
 	for {
 		var n yaml.Node
 		if documents.Decode(&n) != nil {
-			return kinds
+			return found
 		}
 		for _, root := range n.Content {
-			group, _, _ := strings.Cut(stringField(root, "apiVersion"), "/")
-			kinds = append(kinds, groupKind{group, stringField(root, "kind")})
+			group, _, _ := strings.Cut(kinds.StringField(root, "apiVersion"), "/")
+			found = append(found, groupKind{group, kinds.StringField(root, "kind")})
 			for _, play := range root.Content {
-				if root.Kind == yaml.SequenceNode && stringField(play, "hosts")+stringField(play, "import_playbook") != "" {
-					kinds = append(kinds, groupKind{kind: playbook})
+				if root.Kind == yaml.SequenceNode && kinds.StringField(play, "hosts")+kinds.StringField(play, "import_playbook") != "" {
+					found = append(found, groupKind{kind: playbook})
 				}
 			}
 		}
@@ -114,10 +111,10 @@ func parseKinds(file []byte) []groupKind {
 }
 
 // ownAnnotations are an object's annotations below wherry.dev/.
-func ownAnnotations(o *object) map[string]string {
+func ownAnnotations(o *kinds.Common) map[string]string {
 	var own map[string]string
 	for key, value := range o.Metadata.Annotations {
-		if strings.HasPrefix(key, annotationPrefix) {
+		if strings.HasPrefix(key, kinds.AnnotationPrefix) {
 			if own == nil {
 				own = map[string]string{}
 			}
@@ -129,14 +126,14 @@ func ownAnnotations(o *object) map[string]string {
 
 // checkAnnotations warns about annotations below wherry.dev/ that nobody reads: of an unknown name, or
 // for a target that is none of targets.
-func checkAnnotations(o *object, known, targets []string) []finding.Finding {
+func checkAnnotations(o *kinds.Common, known, targets []string) []finding.Finding {
 	var findings []finding.Finding
 	warn := func(code, key, hint, format string, args ...any) {
-		findings = append(findings, finding.New(code, o.position(o.Metadata.Annotations[key].line), hint,
+		findings = append(findings, finding.New(code, o.Position(o.Metadata.Annotations[key].Line), hint,
 			"%s %q: %s", o.Kind, o.Metadata.Name, fmt.Sprintf(format, args...)))
 	}
 	for _, key := range sortedKeys(o.Metadata.Annotations) {
-		before, name, ours := strings.Cut(key, annotationPrefix)
+		before, name, ours := strings.Cut(key, kinds.AnnotationPrefix)
 		target, specific := strings.CutSuffix(before, ".")
 		switch {
 		case !ours || before != "" && !specific:
@@ -148,10 +145,3 @@ func checkAnnotations(o *object, known, targets []string) []finding.Finding {
 	}
 	return findings
 }
-
-// The annotations that mean something, without their prefix.
-var (
-	clusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config"}
-	templateAnnotations    = []string{strings.TrimPrefix(template.MissingKeysAnnotation, annotationPrefix)}
-	workloadAnnotations    = []string{"adapter", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "wave"}
-)

@@ -10,13 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/util/validation"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/template"
 )
 
 // assigner renders the assignments of one cluster type.
 type assigner struct {
 	*renderer
-	ct               *clusterType
+	ct               *kinds.ClusterType
 	layerCandidates  []candidate
 	schemaCandidates []candidate
 	evaluator        *template.Evaluator
@@ -30,7 +31,7 @@ type assigner struct {
 	places                       []ConfigSource // see sources
 }
 
-func newAssigner(r *renderer, ct *clusterType) *assigner {
+func newAssigner(r *renderer, ct *kinds.ClusterType) *assigner {
 	a := &assigner{
 		renderer: r, ct: ct,
 		layerCandidates:  r.layerMatcher.forType(ct),
@@ -101,18 +102,18 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 			return nil, false, err
 		}
 	}
-	a.missing.add(a.ct.Metadata.Name+"/"+t.name, in.Missing)
+	a.missing.add(a.ct.Metadata.Name+"/"+t.Name, in.Missing)
 	reconciler := files[len(files)-1].Data
 	adapter, err := adapter(a.ct, t, reconciler)
 	if err != nil {
 		return nil, false, because(BadAnnotation, err)
 	}
 	return &Assignment{
-		Name:         t.name,
+		Name:         t.Name,
 		ClusterType:  a.ct.Metadata.Name,
-		Workspace:    t.workspace,
-		Workload:     t.workload.Metadata.Name,
-		Target:       t.spec.Name,
+		Workspace:    t.Workspace,
+		Workload:     t.Workload.Metadata.Name,
+		Target:       t.Spec.Name,
 		Namespace:    in.Namespace,
 		Config:       in.config.sources,
 		ConfigDigest: in.config.digest,
@@ -134,20 +135,20 @@ func (a *assigner) input(i int) (*input, error) {
 	in := &input{config: a.composer.config(a.layerKey)}
 	in.Config = &in.config.view
 	d := template.Data{
-		DeploymentTargetName: t.name,
-		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.name,
+		DeploymentTargetName: t.Name,
+		Namespace:            a.model.environment + "-" + a.ct.Metadata.Name + "-" + t.Name,
 		Environment:          a.model.environment,
-		Workspace:            t.workspace,
-		Workload:             t.workload.Metadata.Name,
-		Labels:               t.labels,
-		Manifests:            t.spec.Manifests,
+		Workspace:            t.Workspace,
+		Workload:             t.Workload.Metadata.Name,
+		Labels:               t.Labels,
+		Manifests:            t.Spec.Manifests,
 		ClusterType:          a.ct.Metadata.Name,
 	}
 	if len(d.Namespace) > validation.DNS1123LabelMaxLength {
-		return nil, because(NameTooLong, finding.Errorf(finding.CodeLongNamespace, t.at, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
-			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.at, t))
+		return nil, because(NameTooLong, finding.Errorf(finding.CodeLongNamespace, t.At, "shorten one of the names", "namespace %q would have %d characters, %d are permitted: environment %q, cluster type %q at %s, %s",
+			d.Namespace, len(d.Namespace), validation.DNS1123LabelMaxLength, d.Environment, d.ClusterType, a.ct.At, t))
 	}
-	if a.shield != nil && t.hasBraces() {
+	if a.shield != nil && hasBraces(t) {
 		d, in.Shield = a.shield.Cover(d), a.shield
 	}
 	in.Data = &d
@@ -186,7 +187,7 @@ func (a *assigner) files(ctx context.Context, in *input) ([]File, error) {
 
 // configFile renders platform-config.yaml or .sh, by a Template or in one of the built-in ways.
 func (a *assigner) configFile(ctx context.Context, in *input) (File, error) {
-	const yamlFile, shellFile = platformConfig + ".yaml", platformConfig + ".sh"
+	const yamlFile, shellFile = kinds.PlatformConfig + ".yaml", kinds.PlatformConfig + ".sh"
 	configType := a.ct.Spec.ConfigType
 	if t, ok := a.templates[configType]; ok {
 		file := File{Path: yamlFile}
@@ -198,14 +199,14 @@ func (a *assigner) configFile(ctx context.Context, in *input) (File, error) {
 		return file, err
 	}
 	switch configType {
-	case "", configMapType:
+	case "", kinds.ConfigMapType:
 		data, err := a.configMapFile(ctx, in)
 		return File{Path: yamlFile, Data: data}, err
-	case envFileType:
+	case kinds.EnvFileType:
 		data, err := a.envFile(ctx, in)
 		return File{Path: shellFile, Data: data}, err
 	default:
-		return File{}, a.noTemplate("configType", configType, configMapType, envFileType)
+		return File{}, a.noTemplate("configType", configType, kinds.ConfigMapType, kinds.EnvFileType)
 	}
 }
 
@@ -220,9 +221,9 @@ func (a *assigner) file(ctx context.Context, field, template string, in *input) 
 
 func (a *assigner) noTemplate(field, template string, others ...string) error {
 	if template == "" {
-		return finding.Errorf(finding.CodeNoTemplate, a.ct.at, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field)
+		return finding.Errorf(finding.CodeNoTemplate, a.ct.At, "it must name a Template", "cluster type %q has no spec.%s", a.ct.Metadata.Name, field)
 	}
 	names := append(slices.Collect(maps.Keys(a.templates)), others...)
 	slices.Sort(names)
-	return finding.Errorf(finding.CodeNoTemplate, a.ct.at, finding.DidYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template)
+	return finding.Errorf(finding.CodeNoTemplate, a.ct.At, finding.DidYouMean(template, names), "cluster type %q: spec.%s names template %q, which does not exist", a.ct.Metadata.Name, field, template)
 }

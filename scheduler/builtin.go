@@ -7,12 +7,8 @@ import (
 	"strings"
 
 	yamlv2 "gopkg.in/yaml.v2"
-)
 
-// The configuration types that need no Template: those of the older generation of platforms.
-const (
-	configMapType = "configMap"
-	envFileType   = "envFile"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // configMapFile is the composed configuration as a ConfigMap.
@@ -24,7 +20,7 @@ func (a *assigner) configMapFile(ctx context.Context, in *input) ([]byte, error)
 	return yamlv2.Marshal(map[string]any{
 		"apiVersion": "v1",
 		"kind":       "ConfigMap",
-		"metadata":   map[string]string{"name": platformConfig, "namespace": in.Namespace},
+		"metadata":   map[string]string{"name": kinds.PlatformConfig, "namespace": in.Namespace},
 		"data":       values,
 	})
 }

@@ -4,12 +4,12 @@ import (
 	"cmp"
 	"reflect"
 	"slices"
-	"strings"
 	"sync"
 
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/template"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
@@ -17,7 +17,7 @@ import (
 // layer is what is merged at once and under the same conditions: a ConfigMap, or one key of an Azure one.
 type layer struct {
 	source     ConfigSource
-	conditions []condition
+	conditions []kinds.Condition
 	entries    []entry
 }
 
@@ -34,44 +34,33 @@ type entry struct {
 
 // layersOf lists the layers in the order in which they are merged: ConfigMaps by name, whatever they
 // are labelled, and after them the Azure ones, longer keys (which are more specific) later.
-func layersOf(configMaps map[string]*configMap) []layer {
+func layersOf(configMaps map[string]*kinds.ConfigMap) []layer {
 	var plain, azure []layer
 	for _, cm := range sortedValues(configMaps) {
-		source := ConfigSource{Name: cm.Metadata.Name, Position: cm.at}
-		if cm.isLabelled() {
-			l := layer{source: source, conditions: conditionsOf(cm.Metadata.Labels)}
+		source := ConfigSource{Name: cm.Metadata.Name, Position: cm.At}
+		if cm.IsLabelled() {
+			l := layer{source: source, conditions: kinds.ConditionsOf(cm.Metadata.Labels)}
 			for _, key := range sortedKeys(cm.Data) {
-				l.entries = append(l.entries, cm.entry(key, key))
+				l.entries = append(l.entries, entryOf(cm, key, key))
 			}
 			plain = append(plain, l)
 		}
-		if cm.isAzure() {
+		if cm.IsAzure() {
 			keys := sortedKeys(cm.Data)
 			slices.SortStableFunc(keys, func(a, b string) int { return cmp.Compare(len(a), len(b)) })
 			for _, key := range keys {
-				labels, short := splitAzureKey(key)
-				azure = append(azure, layer{source, conditionsOf(labels), []entry{cm.entry(key, short)}})
+				labels, short := kinds.SplitAzureKey(key)
+				azure = append(azure, layer{source, kinds.ConditionsOf(labels), []entry{entryOf(cm, key, short)}})
 			}
 		}
 	}
 	return append(plain, azure...)
 }
 
-// entry is the ConfigMap's value under key, to be known as name.
-func (c *configMap) entry(key, name string) entry {
+// entryOf is the ConfigMap's value under key, to be known as name.
+func entryOf(c *kinds.ConfigMap, key, name string) entry {
 	value := c.Data[key]
-	return entry{key: name, value: yamlvalue.Parse(value.Value), text: value.Value, at: c.position(value.line)}
-}
-
-// splitAzureKey takes label1.value1.label2.value2.KEY apart.
-func splitAzureKey(key string) (map[string]string, string) {
-	parts := strings.Split(key, ".")
-	last := len(parts) - 1
-	labels := map[string]string{}
-	for i := 1; i < last; i += 2 {
-		labels[parts[i-1]] = parts[i]
-	}
-	return labels, parts[last]
+	return entry{key: name, value: yamlvalue.Parse(value.Value), text: value.Value, at: c.Position(value.Line)}
 }
 
 // config is a composed configuration. It is shared between assignments and never changed.

@@ -4,6 +4,7 @@ import (
 	"reflect"
 	"sync"
 
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
@@ -29,8 +30,8 @@ func newComposer(layers []layer) *composer {
 }
 
 // conditions lists what a matcher for the layers needs.
-func (c *composer) conditions() [][]condition {
-	all := make([][]condition, len(c.layers))
+func (c *composer) conditions() [][]kinds.Condition {
+	all := make([][]kinds.Condition, len(c.layers))
 	for i, l := range c.layers {
 		all[i] = l.conditions
 	}

@@ -6,8 +6,9 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // DecisionVersion is the version of the decision's form that this code writes and reads.
@@ -98,11 +99,11 @@ func (r *renderer) decide(i int, clusterType string) []Decided {
 	for t := range selected.all {
 		target := r.targets[t]
 		d := Decided{
-			ClusterType: clusterType, Name: target.name,
-			Workspace: target.workspace, Workload: target.workload.Metadata.Name, Target: target.spec.Name,
+			ClusterType: clusterType, Name: target.Name,
+			Workspace: target.Workspace, Workload: target.Workload.Metadata.Name, Target: target.Spec.Name,
 		}
 		if r.isShared(t) {
-			d.Registration = target.workload.registration
+			d.Registration = target.Workload.Registration
 		}
 		for _, p := range policies {
 			if p.targets.has(t) {
@@ -120,15 +121,15 @@ func (r *renderer) decide(i int, clusterType string) []Decided {
 
 // isShared reports whether another target of the environment has the name of the i-th.
 func (r *renderer) isShared(i int) bool {
-	return i > 0 && r.targets[i-1].name == r.targets[i].name || i+1 < len(r.targets) && r.targets[i+1].name == r.targets[i].name
+	return i > 0 && r.targets[i-1].Name == r.targets[i].Name || i+1 < len(r.targets) && r.targets[i+1].Name == r.targets[i].Name
 }
 
 // twin returns the place in all, which is sorted by name, of the assignment that the t-th target is one with; -1
 // without one.
 func (r *renderer) twin(all []Decided, t int) int {
 	target := r.targets[t]
-	for i := len(all) - 1; i >= 0 && all[i].Name == target.name; i-- {
-		if all[i].Registration == target.workload.registration {
+	for i := len(all) - 1; i >= 0 && all[i].Name == target.Name; i-- {
+		if all[i].Registration == target.Workload.Registration {
 			return i
 		}
 	}

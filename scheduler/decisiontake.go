@@ -22,7 +22,7 @@ func (r *renderer) obey(d *Decision, incomplete bool) error {
 		taken: map[[3]string]finding.Position{}, selected: map[[2]string]*selectedPair{},
 	}
 	for i, t := range r.targets {
-		o.byName[t.name] = append(o.byName[t.name], i)
+		o.byName[t.Name] = append(o.byName[t.Name], i)
 	}
 	var errs []error
 	for _, a := range d.Assignments {
@@ -111,13 +111,13 @@ func (o *obedience) unknownTarget(a Decided) error {
 		for i := range w.Spec.DeploymentTargets {
 			if t := &w.Spec.DeploymentTargets[i]; w.Metadata.Name+"-"+t.Name == a.Name {
 				return finding.Errorf("", a.at, "", "deployment target %q is for environment %q (%s), not for %q",
-					a.Name, t.Environment, w.position(t.Line), o.model.environment)
+					a.Name, t.Environment, w.Position(t.Line), o.model.environment)
 			}
 		}
 	}
 	var names []string
 	for _, t := range o.targets {
-		names = append(names, t.name)
+		names = append(names, t.Name)
 	}
 	return because(TargetUnknown, finding.Errorf("", a.at, finding.DidYouMean(a.Name, names), "there is no deployment target %q in environment %q", a.Name, o.model.environment))
 }
@@ -133,10 +133,10 @@ func (r *renderer) addUnknown(result *ClusterTypeResult) {
 // agrees refuses a decision about another target of that name: it was made of other input.
 func (a Decided) agrees(t *target) error {
 	for _, f := range []struct{ field, got, want string }{
-		{"workspace", a.Workspace, t.workspace},
-		{"workload", a.Workload, t.workload.Metadata.Name},
-		{"target", a.Target, t.spec.Name},
-		{"registration", a.Registration, t.workload.registration},
+		{"workspace", a.Workspace, t.Workspace},
+		{"workload", a.Workload, t.Workload.Metadata.Name},
+		{"target", a.Target, t.Spec.Name},
+		{"registration", a.Registration, t.Workload.Registration},
 	} {
 		if f.got != "" && f.got != f.want {
 			return finding.Errorf("", a.at, "leave it out, or decide again on this input", "%s has %s %q, not %q", a.Name, f.field, f.want, f.got)

@@ -6,12 +6,13 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // annotate gives the rendered assignments of a cluster type, which are some of those selected, what their
 // annotations ask for. Those whose annotations are wrong become failures.
-func (r *renderer) annotate(ct *clusterType, selected bitset, released *releasedNames, result *ClusterTypeResult) {
-	if !annotated(&ct.object) && !slices.ContainsFunc(r.model.workloads, func(w *workload) bool { return annotated(&w.object) }) {
+func (r *renderer) annotate(ct *kinds.ClusterType, selected bitset, released *releasedNames, result *ClusterTypeResult) {
+	if !annotated(&ct.Common) && !slices.ContainsFunc(r.model.workloads, func(w *kinds.Workload) bool { return annotated(&w.Common) }) {
 		return
 	}
 	here := newDependencies(r, ct, selected)
@@ -41,9 +42,9 @@ func (r *renderer) annotate(ct *clusterType, selected bitset, released *released
 }
 
 // annotated says whether o has an annotation that could be ours.
-func annotated(o *object) bool {
+func annotated(o *kinds.Common) bool {
 	for key := range o.Metadata.Annotations {
-		if strings.Contains(key, annotationPrefix) {
+		if strings.Contains(key, kinds.AnnotationPrefix) {
 			return true
 		}
 	}
@@ -52,7 +53,7 @@ func annotated(o *object) bool {
 
 // dependencies knows what the targets of one cluster type wait for.
 type dependencies struct {
-	ct        *clusterType
+	ct        *kinds.ClusterType
 	targets   map[string]*target   // by name
 	workloads map[string][]*target // by workload
 	known     map[*target]needs
@@ -65,12 +66,12 @@ type needs struct {
 	err   error
 }
 
-func newDependencies(r *renderer, ct *clusterType, selected bitset) *dependencies {
+func newDependencies(r *renderer, ct *kinds.ClusterType, selected bitset) *dependencies {
 	d := &dependencies{ct: ct, targets: map[string]*target{}, workloads: map[string][]*target{}, known: map[*target]needs{}}
 	for t := range selected.all {
 		target := r.targets[t]
-		name := target.workload.Metadata.Name
-		d.targets[target.name], d.workloads[name] = target, append(d.workloads[name], target)
+		name := target.Workload.Metadata.Name
+		d.targets[target.Name], d.workloads[name] = target, append(d.workloads[name], target)
 	}
 	return d
 }
@@ -81,18 +82,18 @@ func (d *dependencies) of(t *target) ([]string, error) {
 		return n.names, n.err
 	}
 	var n needs
-	if a, ok := annotationFor(d.ct, t, "depends-on"); ok {
+	if a, ok := kinds.AnnotationFor(d.ct, &t.Target, "depends-on"); ok {
 		n.names, n.err = d.resolve(t, a)
 	}
 	d.known[t] = n
 	return n.names, n.err
 }
 
-func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
+func (d *dependencies) resolve(t *target, a kinds.Annotation) ([]string, error) {
 	const form = "write workloads, or one target as WORKLOAD/TARGET, with commas between them"
-	words := strings.Split(a.value, ",")
+	words := strings.Split(a.Value, ",")
 	if len(words) > maxDependencies {
-		return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies))
+		return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.Mistake(form, "it names %d, at most %d are permitted", len(words), maxDependencies))
 	}
 	var names []string
 	for i, word := range words {
@@ -102,24 +103,24 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 		word = strings.TrimSpace(word)
 		workload, name, one := strings.Cut(word, "/")
 		if workload == "" || one && name == "" {
-			return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.mistake(form, "%q names no workload", word))
+			return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.Mistake(form, "%q names no workload", word))
 		}
 		found := false
 		meant := d.meant(t, workload)
 		for _, other := range meant {
-			if one && other.spec.Name != name || !one && other == t && len(meant) > 1 {
+			if one && other.Spec.Name != name || !one && other == t && len(meant) > 1 {
 				continue // the other targets of its workload are meant
 			}
 			found = true
-			names = append(names, other.name)
+			names = append(names, other.Name)
 		}
 		if !found {
-			return nil, finding.WithCode(finding.CodeDependencyAbsent, a.mistake(d.suggestion(word), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name))
+			return nil, finding.WithCode(finding.CodeDependencyAbsent, a.Mistake(d.suggestion(word), "%q is not assigned to cluster type %q", word, d.ct.Metadata.Name))
 		}
 	}
 	slices.Sort(names)
 	if names = slices.Compact(names); len(names) > maxDependencies {
-		return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.mistake("name single targets", "it stands for %d targets, at most %d are permitted", len(names), maxDependencies))
+		return nil, finding.WithCode(finding.CodeDependsOnSyntax, a.Mistake("name single targets", "it stands for %d targets, at most %d are permitted", len(names), maxDependencies))
 	}
 	return names, nil
 }
@@ -130,12 +131,12 @@ func (d *dependencies) resolve(t *target, a annotation) ([]string, error) {
 func (d *dependencies) meant(t *target, workload string) []*target {
 	all := d.workloads[workload]
 	of := func(registrations ...string) []*target {
-		return slices.DeleteFunc(slices.Clone(all), func(other *target) bool { return !slices.Contains(registrations, other.workload.registration) })
+		return slices.DeleteFunc(slices.Clone(all), func(other *target) bool { return !slices.Contains(registrations, other.Workload.Registration) })
 	}
-	if len(all) < 2 || len(of(all[0].workload.registration)) == len(all) {
+	if len(all) < 2 || len(of(all[0].Workload.Registration)) == len(all) {
 		return all
 	}
-	if own := of(t.workload.registration); len(own) > 0 {
+	if own := of(t.Workload.Registration); len(own) > 0 {
 		return own
 	}
 	var before, first []string // registrations
@@ -144,7 +145,7 @@ func (d *dependencies) meant(t *target, workload string) []*target {
 			continue
 		}
 		first = append(first, a.Registration)
-		if was := d.released.all()[t.name]; was.Registration == t.workload.registration && slices.Contains(was.DependsOn, name) {
+		if was := d.released.all()[t.Name]; was.Registration == t.Workload.Registration && slices.Contains(was.DependsOn, name) {
 			before = append(before, a.Registration)
 		}
 	}
@@ -173,7 +174,7 @@ func (d *dependencies) words() []string {
 	words := sortedKeys(d.workloads)
 	for _, name := range sortedKeys(d.targets) {
 		t := d.targets[name]
-		words = append(words, t.workload.Metadata.Name+"/"+t.spec.Name)
+		words = append(words, t.Workload.Metadata.Name+"/"+t.Spec.Name)
 	}
 	return words
 }
@@ -188,8 +189,8 @@ func (d *dependencies) circles() map[*target]error {
 			continue
 		}
 		for _, name := range members {
-			a, _ := annotationFor(d.ct, d.targets[name], "depends-on")
-			circles[d.targets[name]] = finding.WithCode(finding.CodeDependencyCycle, a.mistake("leave out one of these dependencies", "assignments wait for each other: %s", strings.Join(way, " → ")))
+			a, _ := kinds.AnnotationFor(d.ct, &d.targets[name].Target, "depends-on")
+			circles[d.targets[name]] = finding.WithCode(finding.CodeDependencyCycle, a.Mistake("leave out one of these dependencies", "assignments wait for each other: %s", strings.Join(way, " → ")))
 		}
 	}
 	return circles

@@ -9,6 +9,7 @@ import (
 	"k8s.io/apimachinery/pkg/labels"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // Explainer says why an environment is decided as it is. It reads the same objects by the same rules as
@@ -112,8 +113,8 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 	t := e.r.targets[i]
 	x := &Explanation{
 		Environment: e.r.model.environment,
-		ClusterType: Named{ct.Metadata.Name, ct.at}, Target: Named{t.name, t.at},
-		Workload: t.workload.Metadata.Name, Registration: t.workload.registration, Workspace: t.workspace,
+		ClusterType: Named{ct.Metadata.Name, ct.At}, Target: Named{t.Name, t.At},
+		Workload: t.Workload.Metadata.Name, Registration: t.Workload.Registration, Workspace: t.Workspace,
 		Policies: e.matches(ct, t),
 	}
 	x.Assigned = e.selects(ct, t)
@@ -141,13 +142,13 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 }
 
 // find looks both sides of a pair up. Of targets that share a name, one that is on the cluster type is meant.
-func (e *Explainer) find(clusterType, target string) (*clusterType, int, error) {
+func (e *Explainer) find(clusterType, target string) (*kinds.ClusterType, int, error) {
 	ct, typeErr := e.findType(clusterType)
 	i, targetErr := e.findTarget(target)
 	if err := errors.Join(typeErr, targetErr); err != nil {
 		return nil, 0, err
 	}
-	for t := i; t < len(e.r.targets) && e.r.targets[t].name == target; t++ {
+	for t := i; t < len(e.r.targets) && e.r.targets[t].Name == target; t++ {
 		if e.selects(ct, e.r.targets[t]) {
 			return ct, t, nil
 		}
@@ -156,14 +157,14 @@ func (e *Explainer) find(clusterType, target string) (*clusterType, int, error) 
 }
 
 // selects reports whether a policy brings t to the cluster type.
-func (e *Explainer) selects(ct *clusterType, t *target) bool {
+func (e *Explainer) selects(ct *kinds.ClusterType, t *target) bool {
 	return slices.ContainsFunc(e.matches(ct, t), func(p PolicyMatch) bool { return p.Selects })
 }
 
 // clash says that other targets on the cluster type want the name of the i-th, which was found by it.
-func (e *Explainer) clash(ctx context.Context, ct *clusterType, i int) error {
+func (e *Explainer) clash(ctx context.Context, ct *kinds.ClusterType, i int) error {
 	here := newBitset(len(e.r.targets))
-	for t := i; t < len(e.r.targets) && e.r.targets[t].name == e.r.targets[i].name; t++ {
+	for t := i; t < len(e.r.targets) && e.r.targets[t].Name == e.r.targets[i].Name; t++ {
 		if e.selects(ct, e.r.targets[t]) {
 			here.add(t)
 		}
@@ -171,7 +172,7 @@ func (e *Explainer) clash(ctx context.Context, ct *clusterType, i int) error {
 	return e.r.share(ctx, ct, here).lost[i]
 }
 
-func (e *Explainer) findType(name string) (*clusterType, error) {
+func (e *Explainer) findType(name string) (*kinds.ClusterType, error) {
 	if ct, ok := e.r.model.clusterTypes[name]; ok {
 		return ct, nil
 	}
@@ -180,20 +181,20 @@ func (e *Explainer) findType(name string) (*clusterType, error) {
 }
 
 func (e *Explainer) findTarget(name string) (int, error) {
-	i := slices.IndexFunc(e.r.targets, func(t *target) bool { return t.name == name })
+	i := slices.IndexFunc(e.r.targets, func(t *target) bool { return t.Name == name })
 	if i >= 0 {
 		return i, nil
 	}
 	for _, w := range e.r.model.workloads {
 		for j := range w.Spec.DeploymentTargets {
 			if t := &w.Spec.DeploymentTargets[j]; w.Metadata.Name+"-"+t.Name == name {
-				return 0, finding.Errorf("", w.position(t.Line), "", "deployment target %q is for environment %q, not for %q", name, t.Environment, e.r.model.environment)
+				return 0, finding.Errorf("", w.Position(t.Line), "", "deployment target %q is for environment %q, not for %q", name, t.Environment, e.r.model.environment)
 			}
 		}
 	}
 	var known []string
 	for _, t := range e.r.targets {
-		known = append(known, t.name)
+		known = append(known, t.Name)
 	}
 	return 0, finding.Errorf("", finding.Position{}, suggest(name, known, "deployment target"),
 		"environment %q has no deployment target %q", e.r.model.environment, name)
@@ -226,12 +227,12 @@ func suggest(name string, known []string, kind string) string {
 }
 
 // matches holds all policies against a pair.
-func (e *Explainer) matches(ct *clusterType, t *target) []PolicyMatch {
+func (e *Explainer) matches(ct *kinds.ClusterType, t *target) []PolicyMatch {
 	all := []PolicyMatch{}
 	for _, p := range sortedValues(e.r.model.policies) {
-		match := PolicyMatch{Named: Named{p.Metadata.Name, p.at}, Terms: p.terms(ct, t)}
-		if len(p.mistakes) > 0 {
-			match.Error = finding.Join(slices.Clone(p.mistakes)).Error()
+		match := PolicyMatch{Named: Named{p.Metadata.Name, p.At}, Terms: policyTerms(p, ct, t)}
+		if len(p.Mistakes) > 0 {
+			match.Error = finding.Join(slices.Clone(p.Mistakes)).Error()
 		}
 		match.Selects = match.Error == "" && !slices.ContainsFunc(match.Terms, func(t Term) bool { return !t.Met })
 		all = append(all, match)
@@ -239,12 +240,12 @@ func (e *Explainer) matches(ct *clusterType, t *target) []PolicyMatch {
 	return all
 }
 
-// terms holds each thing that a policy asks for against a pair. The policy's selectors have been read
+// policyTerms holds each thing that a policy asks for against a pair. The policy's selectors have been read
 // without error before.
-func (p *schedulingPolicy) terms(ct *clusterType, t *target) []Term {
+func policyTerms(p *kinds.SchedulingPolicy, ct *kinds.ClusterType, t *target) []Term {
 	terms := []Term{}
-	add := func(side Side, s *labelSelector, has map[string]string) {
-		requirements, _ := s.requirements(&p.object)
+	add := func(side Side, s *kinds.LabelSelector, has map[string]string) {
+		requirements, _ := requirements(s, &p.Common)
 		for _, r := range requirements {
 			terms = append(terms, Term{
 				Side: side, Asks: r.String(), Label: r.Key(), Value: labelValue(has, r.Key()), Met: r.Matches(labels.Set(has)),
@@ -254,10 +255,10 @@ func (p *schedulingPolicy) terms(ct *clusterType, t *target) []Term {
 	add(TypeSide, &p.Spec.ClusterTypeSelector.LabelSelector, ct.Metadata.Labels)
 	if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" {
 		terms = append(terms, Term{
-			Side: TargetSide, Asks: "workspace=" + w, Label: "workspace", Value: labelValue(t.labels, "workspace"), Met: t.workspace == w,
+			Side: TargetSide, Asks: "workspace=" + w, Label: "workspace", Value: labelValue(t.Labels, "workspace"), Met: t.Workspace == w,
 		})
 	}
-	add(TargetSide, &p.Spec.DeploymentTargetSelector.LabelSelector, t.labels)
+	add(TargetSide, &p.Spec.DeploymentTargetSelector.LabelSelector, t.Labels)
 	return terms
 }
 
@@ -269,19 +270,19 @@ func labelValue(has map[string]string, key string) *string {
 }
 
 // whyAdapter says what chose the adapter.
-func whyAdapter(ct *clusterType, t *target) string {
-	if a, ok := annotationFor(ct, t, "adapter"); ok {
-		return a.origin()
+func whyAdapter(ct *kinds.ClusterType, t *target) string {
+	if a, ok := kinds.AnnotationFor(ct, &t.Target, "adapter"); ok {
+		return a.Origin()
 	}
 	return "the kinds in reconciler.yaml"
 }
 
 // settingsOf lists the annotations that count for an assignment beside the one that chooses the adapter.
-func settingsOf(ct *clusterType, t *target) []Setting {
+func settingsOf(ct *kinds.ClusterType, t *target) []Setting {
 	var all []Setting
-	for _, name := range workloadAnnotations {
-		if a, ok := annotationFor(ct, t, name); ok && name != "adapter" {
-			all = append(all, Setting{name, strings.TrimSpace(a.value), a.origin()})
+	for _, name := range kinds.WorkloadAnnotations {
+		if a, ok := kinds.AnnotationFor(ct, &t.Target, name); ok && name != "adapter" {
+			all = append(all, Setting{name, strings.TrimSpace(a.Value), a.Origin()})
 		}
 	}
 	return all
@@ -305,7 +306,7 @@ func (e *Explainer) Waiting() []WaitingTarget {
 	waiting := []WaitingTarget{}
 	for i, t := range e.r.targets {
 		if !selected.has(i) {
-			waiting = append(waiting, WaitingTarget{Named{t.name, t.at}, t.workspace, t.workload.Metadata.Name})
+			waiting = append(waiting, WaitingTarget{Named{t.Name, t.At}, t.Workspace, t.Workload.Metadata.Name})
 		}
 	}
 	return waiting
@@ -314,7 +315,7 @@ func (e *Explainer) Waiting() []WaitingTarget {
 // Policy says where the policy of that name stands; no place where there is none.
 func (e *Explainer) Policy(name string) finding.Position {
 	if p, ok := e.r.model.policies[name]; ok {
-		return p.at
+		return p.At
 	}
 	return finding.Position{}
 }
@@ -327,11 +328,11 @@ func (e *Explainer) Template(clusterType, file string) Named {
 		return Named{}
 	}
 	name := map[string]string{"namespace.yaml": ct.Spec.NamespaceService, "reconciler.yaml": ct.Spec.Reconciler}[file]
-	if strings.HasPrefix(file, platformConfig+".") {
+	if strings.HasPrefix(file, kinds.PlatformConfig+".") {
 		name = ct.Spec.ConfigType
 	}
 	if t, ok := e.r.model.templates[name]; ok {
-		return Named{name, t.at}
+		return Named{name, t.At}
 	}
 	return Named{}
 }
@@ -347,9 +348,9 @@ func (e *Explainer) Manifest(target string, text *string) (finding.Position, boo
 		return finding.Position{}, false
 	}
 	t := e.r.targets[i]
-	for _, m := range t.spec.Manifests {
+	for _, m := range t.Spec.Manifests {
 		if m == *text || len(m) >= minManifestText && strings.Contains(*text, m) {
-			return t.at, true
+			return t.At, true
 		}
 	}
 	return finding.Position{}, false

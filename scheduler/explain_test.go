@@ -109,11 +109,11 @@ func requireAgreement(t *testing.T, m *Model) {
 			failed[f.Name] = f.Err.Error()
 		}
 		for i, target := range e.r.targets {
-			x, err := e.Pair(context.Background(), ct.Name, target.name)
+			x, err := e.Pair(context.Background(), ct.Name, target.Name)
 			require.NoError(t, err)
-			require.Equal(t, failed[target.name], x.Error)
-			a, ok := rendered[target.name]
-			require.Equal(t, ok || x.Error != "", x.Assigned, "%s/%s", ct.Name, target.name)
+			require.Equal(t, failed[target.Name], x.Error)
+			a, ok := rendered[target.Name]
+			require.Equal(t, ok || x.Error != "", x.Assigned, "%s/%s", ct.Name, target.Name)
 			if !ok {
 				continue
 			}
@@ -133,7 +133,7 @@ func requireAgreement(t *testing.T, m *Model) {
 			in, err := newAssigner(e.r, m.clusterTypes[ct.Name]).input(i)
 			require.NoError(t, err)
 			for key, value := range in.config.data() {
-				x, err := e.Config(context.Background(), ct.Name, target.name, key)
+				x, err := e.Config(context.Background(), ct.Name, target.Name, key)
 				require.NoError(t, err)
 				require.Equal(t, secret.Mask(key, textOf(value)), x.Value)
 				require.Equal(t, in.config.origin(key), x.Given[len(x.Given)-1].Position)

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/secret"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
@@ -109,7 +110,7 @@ func (e *Explainer) Config(ctx context.Context, clusterType, target, key string)
 }
 
 // render fills in the value and what becomes of the templates in it.
-func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *clusterType, i int, value string) {
+func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *kinds.ClusterType, i int, value string) {
 	x.Value = secret.Mask(x.Key, value)
 	if !strings.Contains(value, "{{") {
 		return
@@ -126,19 +127,19 @@ func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *cluste
 }
 
 // checksOf holds the labels of a ConfigMap against a pair.
-func checksOf(conditions []condition, ct *clusterType, t *target) []LabelCheck {
+func checksOf(conditions []kinds.Condition, ct *kinds.ClusterType, t *target) []LabelCheck {
 	var checks []LabelCheck
 	for _, c := range conditions {
-		check := LabelCheck{Label: c.key, Value: c.value, ClusterType: labelValue(ct.Metadata.Labels, c.key), Target: labelValue(t.labels, c.key)}
-		switch c.key {
+		check := LabelCheck{Label: c.Key, Value: c.Value, ClusterType: labelValue(ct.Metadata.Labels, c.Key), Target: labelValue(t.Labels, c.Key)}
+		switch c.Key {
 		case "cluster-type":
 			check.ClusterType, check.Target = &ct.Metadata.Name, nil
 		case "deployment-target":
-			check.ClusterType, check.Target = nil, &t.name
+			check.ClusterType, check.Target = nil, &t.Name
 		case "workload":
 			check.ClusterType = nil
 		}
-		check.Met = c.holdsFor(ct) || c.holdsForTarget(t)
+		check.Met = c.HoldsFor(ct) || c.HoldsForTarget(&t.Target)
 		checks = append(checks, check)
 	}
 	return checks

@@ -6,7 +6,9 @@ import (
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // ManifestsKeys are the keys of a target's manifests that may name where they are, in this order.
@@ -19,8 +21,8 @@ var ociRepository = regexp.MustCompile(`^oci://[^/@\s]+/[^@\s]+$`)
 
 // checkFetched says what keeps the adapter directory from fetching what a target's manifests name. Whoever
 // can move a tag must not choose what lies on a host, so there has to be a digest, or a pin that finds it.
-func checkFetched(ct *clusterType, t *target, adapter string) error {
-	m := t.spec.Manifests
+func checkFetched(ct *kinds.ClusterType, t *target, adapter string) error {
+	m := t.Spec.Manifests
 	if adapter != DirectoryAdapter || m["chart"] != "" {
 		return nil
 	}
@@ -31,7 +33,7 @@ func checkFetched(ct *clusterType, t *target, adapter string) error {
 			continue
 		}
 		wrong := func(hint, format string, args ...any) error {
-			return finding.Errorf(finding.CodeNoDigest, t.at, hint, "%s: "+format, append([]any{t}, args...)...)
+			return finding.Errorf(finding.CodeNoDigest, t.At, hint, "%s: "+format, append([]any{t}, args...)...)
 		}
 		if !ociRepository.MatchString(repo) {
 			return wrong("write oci://HOST/REPOSITORY", "manifests.%s: %q names no repository of a registry", key, repo)

@@ -11,6 +11,7 @@ import (
 	k8slabels "k8s.io/apimachinery/pkg/labels"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/schema"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
@@ -68,7 +69,7 @@ func FuzzSelector(f *testing.F) {
 		if values == "" {
 			list = nil
 		}
-		s := labelSelector{MatchLabels: map[string]string{label: value}}
+		s := kinds.LabelSelector{MatchLabels: map[string]string{label: value}}
 		s.MatchExpressions = append(s.MatchExpressions, struct {
 			Key      string   `yaml:"key"`
 			Operator string   `yaml:"operator"`
@@ -79,7 +80,7 @@ func FuzzSelector(f *testing.F) {
 			MatchLabels:      s.MatchLabels,
 			MatchExpressions: []metav1.LabelSelectorRequirement{{Key: key, Operator: metav1.LabelSelectorOperator(operator), Values: list}},
 		})
-		requirements, err := s.requirements(&object{})
+		requirements, err := requirements(&s, &kinds.Common{})
 		require.Equal(t, kubeErr == nil, err == nil)
 		nearLabel(s, members)
 		if err != nil {
@@ -109,7 +110,7 @@ func FuzzParseValue(f *testing.F) {
 		require.NoError(t, err)
 		for _, s := range []string{a, b} {
 			l := &linter{model: NewModel("dev")}
-			l.value(&configMap{}, "K", text{Value: s})
+			l.value(&kinds.ConfigMap{}, "K", kinds.Text{Value: s})
 			unnamedLists(yamlvalue.Parse(s), "K")
 			requireCodes(t, l.found)
 		}

@@ -11,6 +11,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // identities makes digests of what assignments read: of each target and layer and schema once, so that
@@ -26,18 +27,18 @@ type identities struct {
 // newIdentities takes nothing of Options: none of them has a say in what an assignment becomes.
 func newIdentities(r *renderer) *identities {
 	ids := &identities{common: identityOf(r.model.environment)}
-	workloads := map[*workload]identity{}
+	workloads := map[*kinds.Workload]identity{}
 	for _, t := range r.targets {
-		id, ok := workloads[t.workload]
+		id, ok := workloads[t.Workload]
 		if !ok {
-			id = identityOf(t.workload, r.model.registrations[t.workload.registration])
-			workloads[t.workload] = id
+			id = identityOf(t.Workload, r.model.registrations[t.Workload.Registration])
+			workloads[t.Workload] = id
 		}
 		mark := ""
-		if r.shield != nil && t.hasBraces() {
+		if r.shield != nil && hasBraces(t) {
 			mark = r.shield.Mark()
 		}
-		ids.targets = append(ids.targets, identityOf(id, t.name, t.workspace, t.spec, t.labels, t.schemas, mark))
+		ids.targets = append(ids.targets, identityOf(id, t.Name, t.Workspace, t.Spec, t.Labels, t.schemas, mark))
 	}
 	for _, l := range r.composer.layers {
 		parts := []any{l.source.Name}
@@ -53,7 +54,7 @@ func newIdentities(r *renderer) *identities {
 }
 
 // ofType is the digest of what all assignments of a cluster type read.
-func (ids *identities) ofType(r *renderer, ct *clusterType) identity {
+func (ids *identities) ofType(r *renderer, ct *kinds.ClusterType) identity {
 	parts := []any{ids.common, ct}
 	for _, name := range []string{ct.Spec.NamespaceService, ct.Spec.Reconciler, ct.Spec.ConfigType} {
 		if t := r.model.templates[name]; t != nil {
@@ -163,7 +164,7 @@ func (h *hasher) pointer(v reflect.Value) {
 
 // Fields that say where something stands, and those of nodes that say nothing of their value.
 var (
-	placeTypes  = []reflect.Type{reflect.TypeFor[finding.Position](), reflect.TypeFor[line]()}
+	placeTypes  = []reflect.Type{reflect.TypeFor[finding.Position](), reflect.TypeFor[kinds.Line]()}
 	nodeRemarks = []string{"Line", "Column", "HeadComment", "LineComment", "FootComment"}
 )
 
@@ -174,7 +175,7 @@ func (h *hasher) fields(v reflect.Value) {
 		switch {
 		case slices.Contains(placeTypes, f.Type):
 		case t == reflect.TypeFor[yaml.Node]() && slices.Contains(nodeRemarks, f.Name):
-		case f.Type == reflect.TypeFor[[]deploymentTarget](): // each is part of its own assignments only
+		case f.Type == reflect.TypeFor[[]kinds.DeploymentTarget](): // each is part of its own assignments only
 		default:
 			h.value(v.Field(i))
 		}

@@ -7,6 +7,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // The limits of one registration for which the Platform sets none. A team with hundreds of targets stays far below,
@@ -20,18 +21,10 @@ const (
 	DefaultMaxBytes = 32 << 20
 )
 
-// limits bound what each registration of a workspace may bring, so that one team cannot fill the bundle that it
-// shares with others. Zero is the default.
-type limits struct {
-	Targets int64 `yaml:"targets"`
-	Files   int64 `yaml:"files"`
-	Bytes   int64 `yaml:"bytes"`
-}
-
 // limitsOf returns the limits of a registration. What lies in the platform itself has none.
-func (m *Model) limitsOf(registration string) (_ limits, limited bool) {
+func (m *Model) limitsOf(registration string) (_ kinds.Limits, limited bool) {
 	l := m.workspaces[m.registrations[registration].Workspace].limits
-	return limits{
+	return kinds.Limits{
 		Targets: cmp.Or(l.Targets, DefaultMaxTargets), Files: cmp.Or(l.Files, DefaultMaxFiles), Bytes: cmp.Or(l.Bytes, DefaultMaxBytes),
 	}, registration != ""
 }
@@ -46,7 +39,7 @@ func (m *Model) exceeded(registration, setting string, limit int64, where string
 }
 
 // checkLimits checks the deployment targets that a source brings for the environment.
-func (m *Model) checkLimits(registration string, workloads []*workload) error {
+func (m *Model) checkLimits(registration string, workloads []*kinds.Workload) error {
 	l, limited := m.limitsOf(registration)
 	if !limited {
 		return nil

@@ -8,6 +8,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // LintReport is what [Model.Lint] finds, in the order of places.
@@ -32,7 +33,7 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 		return nil, ctx.Err()
 	}
 	l := &linter{model: m, result: result, groups: map[string]*lintGroup{}}
-	l.targets, _ = m.targets() // its error is among those of Render
+	l.targets = m.Targets()
 	if err != nil {
 		mistakes := finding.In(err)
 		if len(mistakes) == 0 || mistakes[0].Position == (finding.Position{}) { // such as what the environment is called
@@ -65,7 +66,7 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 	}
 	report := &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused), Rendered: l.result, ClusterTypes: map[string]finding.Position{}}
 	for name, ct := range m.clusterTypes {
-		report.ClusterTypes[name] = ct.at
+		report.ClusterTypes[name] = ct.At
 	}
 	return report, nil
 }
@@ -74,7 +75,7 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 type linter struct {
 	model   *Model
 	result  *Result
-	targets []*target // of the environment
+	targets []*kinds.Target // of the environment
 	found   []finding.Finding
 	unused  []finding.Finding
 	// groups keeps what is wrong with many assignments in one way to one finding, by what is wrong.
@@ -93,9 +94,9 @@ func (l *linter) add(code string, at finding.Position, hint, format string, args
 }
 
 // addUnused is add for what another environment may use if it is of a base.
-func (l *linter) addUnused(o *object, code, hint, format string, args ...any) {
-	f := finding.New(code, o.at, hint, format, args...)
-	if o.inBase {
+func (l *linter) addUnused(o *kinds.Common, code, hint, format string, args ...any) {
+	f := finding.New(code, o.At, hint, format, args...)
+	if o.InBase {
 		l.unused = append(l.unused, f)
 	} else {
 		l.found = append(l.found, f)
@@ -127,7 +128,7 @@ func (l *linter) failures() {
 		for _, failure := range ct.Failures {
 			mistakes := finding.In(failure.Err)
 			if len(mistakes) == 0 {
-				mistakes = []finding.Finding{{Position: l.model.clusterTypes[ct.Name].at, Message: failure.Err.Error()}}
+				mistakes = []finding.Finding{{Position: l.model.clusterTypes[ct.Name].At, Message: failure.Err.Error()}}
 			}
 			for _, f := range mistakes {
 				if f.Code == finding.CodeNoTemplate {
@@ -147,7 +148,7 @@ func (l *linter) emptyTypes() {
 	for _, ct := range l.result.ClusterTypes {
 		if len(ct.Assignments)+len(ct.Failures) == 0 {
 			o := l.model.clusterTypes[ct.Name]
-			l.add(finding.CodeEmptyClusterType, o.at, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.environment)
+			l.add(finding.CodeEmptyClusterType, o.At, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.environment)
 		}
 	}
 }

@@ -4,6 +4,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // annotations adds what rendering does not fail for: a validity that only publishing looks at.
@@ -14,7 +15,7 @@ func (l *linter) annotations() {
 			continue
 		}
 		if _, err := ParseValidity(v.Value); err != nil {
-			l.add(finding.CodeAnnotationValue, ct.position(v.line), "", "annotation %s: %v", ValidityAnnotation, err)
+			l.add(finding.CodeAnnotationValue, ct.Position(v.Line), "", "annotation %s: %v", ValidityAnnotation, err)
 		}
 	}
 }
@@ -29,7 +30,7 @@ func (l *linter) dependencies() {
 		for _, a := range ct.Assignments {
 			for _, name := range a.DependsOn {
 				if late := waves[name]; late > a.Wave {
-					l.addFor(name, ct.Name+"/"+a.Name, finding.New(finding.CodeDependencyLater, l.target(a.Name).workload.at, "give it a wave that is not lower",
+					l.addFor(name, ct.Name+"/"+a.Name, finding.New(finding.CodeDependencyLater, l.target(a.Name).Workload.At, "give it a wave that is not lower",
 						"it depends on %s of wave %d and is itself of wave %d", name, late, a.Wave))
 				}
 			}
@@ -37,7 +38,7 @@ func (l *linter) dependencies() {
 	}
 }
 
-func (l *linter) target(name string) *target {
-	i := slices.IndexFunc(l.targets, func(t *target) bool { return t.name == name })
+func (l *linter) target(name string) *kinds.Target {
+	i := slices.IndexFunc(l.targets, func(t *kinds.Target) bool { return t.Name == name })
 	return l.targets[i]
 }

@@ -7,6 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/health"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // health adds the conditions about a kind, or a name of it, that the assignment does not render: agents
@@ -15,24 +16,24 @@ func (r *renderedFiles) health() {
 	if !slices.Contains(objectAdapters, r.assignment.Adapter) {
 		return
 	}
-	var kinds []string
+	var rendered []string
 	for id := range r.own {
-		kinds = append(kinds, id.kind)
+		rendered = append(rendered, id.kind)
 	}
-	slices.Sort(kinds)
-	kinds = slices.Compact(kinds)
+	slices.Sort(rendered)
+	rendered = slices.Compact(rendered)
 	for _, text := range r.assignment.Health {
 		c, err := health.Parse(text)
 		if err != nil || c.Kind == "" || r.renders(c.Kind, c.Name) {
 			continue
 		}
-		a, _ := annotationFor(r.ct, r.target(r.assignment.Name), "health")
-		hint := cmp.Or(finding.DidYouMean(c.Kind, kinds), "known: "+strings.Join(kinds, ", "))
-		if slices.Contains(kinds, c.Kind) {
+		a, _ := kinds.AnnotationFor(r.ct, r.target(r.assignment.Name), "health")
+		hint := cmp.Or(finding.DidYouMean(c.Kind, rendered), "known: "+strings.Join(rendered, ", "))
+		if slices.Contains(rendered, c.Kind) {
 			hint = "leave the name out, and it is about every " + c.Kind
 		}
-		r.addFor(text, r.ct.Metadata.Name+"/"+r.assignment.Name, finding.New(finding.CodeHealthOfNothing, a.at, hint,
-			"annotation %s: %s: nothing that is rendered is it", a.key, text))
+		r.addFor(text, r.ct.Metadata.Name+"/"+r.assignment.Name, finding.New(finding.CodeHealthOfNothing, a.At, hint,
+			"annotation %s: %s: nothing that is rendered is it", a.Key, text))
 	}
 }
 

@@ -6,6 +6,7 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // references adds what names something that does not exist, and templates that nothing names.
@@ -16,7 +17,7 @@ func (l *linter) references() {
 	}
 	for _, t := range sortedValues(l.model.templates) {
 		if !used[t.Metadata.Name] && len(l.model.clusterTypes) > 0 {
-			l.addUnused(&t.object, finding.CodeUnusedTemplate, "", "Template %q is used by no ClusterType", t.Metadata.Name)
+			l.addUnused(&t.Common, finding.CodeUnusedTemplate, "", "Template %q is used by no ClusterType", t.Metadata.Name)
 		}
 	}
 	l.registrations()
@@ -24,8 +25,8 @@ func (l *linter) references() {
 	l.clusters()
 }
 
-func (l *linter) templatesOf(ct *clusterType, used map[string]bool) {
-	builtIn := []string{configMapType, envFileType}
+func (l *linter) templatesOf(ct *kinds.ClusterType, used map[string]bool) {
+	builtIn := []string{kinds.ConfigMapType, kinds.EnvFileType}
 	for _, ref := range []struct {
 		field, template string
 		others          []string
@@ -39,10 +40,10 @@ func (l *linter) templatesOf(ct *clusterType, used map[string]bool) {
 		switch {
 		case exists, ref.field == "configType" && ref.template == "", slices.Contains(ref.others, ref.template):
 		case ref.template == "":
-			l.add(finding.CodeNoTemplate, ct.at, "it must name a Template", "ClusterType %q has no spec.%s", ct.Metadata.Name, ref.field)
+			l.add(finding.CodeNoTemplate, ct.At, "it must name a Template", "ClusterType %q has no spec.%s", ct.Metadata.Name, ref.field)
 		default:
 			names := append(sortedKeys(l.model.templates), ref.others...)
-			l.add(finding.CodeNoTemplate, ct.at, finding.DidYouMean(ref.template, names), "ClusterType %q: spec.%s names template %q, which does not exist",
+			l.add(finding.CodeNoTemplate, ct.At, finding.DidYouMean(ref.template, names), "ClusterType %q: spec.%s names template %q, which does not exist",
 				ct.Metadata.Name, ref.field, ref.template)
 		}
 	}
@@ -54,13 +55,13 @@ func (l *linter) registrations() {
 	var workspaces []string
 	for _, r := range l.model.Registrations() {
 		workspaces = append(workspaces, r.Workspace)
-		if !slices.ContainsFunc(l.model.workloads, func(w *workload) bool { return w.registration == r.Name }) {
+		if !slices.ContainsFunc(l.model.workloads, func(w *kinds.Workload) bool { return w.Registration == r.Name }) {
 			l.add(finding.CodeEmptyRegistration, r.Position, "look at its branch and path", "the source of WorkloadRegistration %q holds no Workload", r.Name)
 		}
 	}
 	for _, p := range sortedValues(l.model.policies) {
 		if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" && !slices.Contains(workspaces, w) {
-			l.add(finding.CodeNoWorkspace, p.at, finding.DidYouMean(w, workspaces), "SchedulingPolicy %q: no WorkloadRegistration has workspace %q", p.Metadata.Name, w)
+			l.add(finding.CodeNoWorkspace, p.At, finding.DidYouMean(w, workspaces), "SchedulingPolicy %q: no WorkloadRegistration has workspace %q", p.Metadata.Name, w)
 		}
 	}
 	for _, w := range sortedKeys(l.model.workspaces) {
@@ -76,7 +77,7 @@ func (l *linter) environments() {
 	for _, w := range l.model.workloads {
 		for i := range w.Spec.DeploymentTargets {
 			t := &w.Spec.DeploymentTargets[i]
-			at := w.position(t.Line)
+			at := w.Position(t.Line)
 			switch {
 			case t.Environment == "":
 				l.add(finding.CodeNoEnvironment, at, "", "target %q of workload %q names no environment", t.Name, w.Metadata.Name)
@@ -96,27 +97,27 @@ func (l *linter) useless() {
 	if len(types) == 0 || len(l.targets) == 0 {
 		return
 	}
-	check := func(o *object, code string) {
-		if conditions := conditionsOf(o.Metadata.Labels); !appliesSomewhere(conditions, types, l.targets) {
+	check := func(o *kinds.Common, code string) {
+		if conditions := kinds.ConditionsOf(o.Metadata.Labels); !appliesSomewhere(conditions, types, l.targets) {
 			why, hint := l.whyNowhere(conditions)
 			l.addUnused(o, code, hint, "%s %q applies nowhere: %s", o.Kind, o.Metadata.Name, why)
 		}
 	}
 	for _, cm := range sortedValues(l.model.configMaps) {
-		if cm.isLabelled() {
-			check(&cm.object, finding.CodeUnusedConfigMap)
+		if cm.IsLabelled() {
+			check(&cm.Common, finding.CodeUnusedConfigMap)
 		}
 	}
 	for _, s := range sortedValues(l.model.schemas) {
-		check(&s.object, finding.CodeUnusedConfigSchema)
+		check(&s.Common, finding.CodeUnusedConfigSchema)
 	}
 }
 
-func appliesSomewhere(conditions []condition, types []*clusterType, targets []*target) bool {
+func appliesSomewhere(conditions []kinds.Condition, types []*kinds.ClusterType, targets []*kinds.Target) bool {
 	for _, ct := range types {
-		rest := slices.DeleteFunc(slices.Clone(conditions), func(c condition) bool { return c.holdsFor(ct) })
+		rest := slices.DeleteFunc(slices.Clone(conditions), func(c kinds.Condition) bool { return c.HoldsFor(ct) })
 		for _, t := range targets {
-			if !slices.ContainsFunc(rest, func(c condition) bool { return !c.holdsForTarget(t) }) {
+			if !slices.ContainsFunc(rest, func(c kinds.Condition) bool { return !c.HoldsForTarget(t) }) {
 				return true
 			}
 		}
@@ -124,39 +125,27 @@ func appliesSomewhere(conditions []condition, types []*clusterType, targets []*t
 	return false
 }
 
-// holdsForTarget says whether a target alone fulfils the condition.
-func (c condition) holdsForTarget(t *target) bool {
-	switch c.key {
-	case "cluster-type":
-		return false
-	case "deployment-target":
-		return c.value == t.name
-	default:
-		return c.value == t.labels[c.key]
-	}
-}
-
 // whyNowhere names the condition that nothing fulfils, if there is one, and the nearest that something does.
-func (l *linter) whyNowhere(conditions []condition) (why, hint string) {
+func (l *linter) whyNowhere(conditions []kinds.Condition) (why, hint string) {
 	for _, c := range conditions {
 		holds, values := false, map[string]bool{}
 		for name, ct := range l.model.clusterTypes {
-			holds = holds || c.holdsFor(ct)
-			if c.key == "cluster-type" {
+			holds = holds || c.HoldsFor(ct)
+			if c.Key == "cluster-type" {
 				values[name] = true
 			}
-			values[ct.Metadata.Labels[c.key]] = true
+			values[ct.Metadata.Labels[c.Key]] = true
 		}
 		for _, t := range l.targets {
-			holds = holds || c.holdsForTarget(t)
-			if c.key == "deployment-target" {
-				values[t.name] = true
+			holds = holds || c.HoldsForTarget(t)
+			if c.Key == "deployment-target" {
+				values[t.Name] = true
 			}
-			values[t.labels[c.key]] = true
+			values[t.Labels[c.Key]] = true
 		}
 		if !holds {
 			delete(values, "")
-			return fmt.Sprintf("nothing has %s %q", c.key, c.value), finding.DidYouMean(c.value, sortedKeys(values))
+			return fmt.Sprintf("nothing has %s %q", c.Key, c.Value), finding.DidYouMean(c.Value, sortedKeys(values))
 		}
 	}
 	return "no cluster type and target together have all its labels", ""
@@ -169,12 +158,12 @@ func (l *linter) hintPolicies() {
 		types = append(types, ct.Metadata.Labels)
 	}
 	for _, t := range l.targets {
-		targets = append(targets, t.labels)
+		targets = append(targets, t.Labels)
 	}
 	for i, f := range l.found {
 		for _, p := range l.model.policies {
 			switch {
-			case p.at != f.Position:
+			case p.At != f.Position:
 			case f.Code == finding.CodeNoClusterType:
 				l.found[i].Hint = nearLabel(p.Spec.ClusterTypeSelector.LabelSelector, types)
 			case f.Code == finding.CodeNoTarget:
@@ -185,7 +174,7 @@ func (l *linter) hintPolicies() {
 }
 
 // nearLabel is a hint about the first label that a selector asks for and no member has.
-func nearLabel(s labelSelector, members []map[string]string) string {
+func nearLabel(s kinds.LabelSelector, members []map[string]string) string {
 	wanted := map[string][]string{}
 	for key, value := range s.MatchLabels {
 		wanted[key] = []string{value}

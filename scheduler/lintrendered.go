@@ -8,10 +8,12 @@ import (
 	"slices"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 	kube "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // objectAdapters are the reconcilers whose files hold Kubernetes objects and nothing else.
@@ -49,19 +51,19 @@ func (id kubeID) String() string {
 // renderedFiles looks at the files of one assignment.
 type renderedFiles struct {
 	*linter
-	ct         *clusterType
+	ct         *kinds.ClusterType
 	assignment Assignment
 	owners     map[kubeID]string // the assignments before, by their objects
 	own        map[kubeID]string // the documents of this one's
 	place      string            // such as: reconciler.yaml, document 2
-	template   *templateObject   // that wrote the file; nil if it is built in
+	template   *kinds.Template   // that wrote the file; nil if it is built in
 }
 
 // say adds what is wrong in one way, by kind, with what a template writes.
 func (r *renderedFiles) say(code, kind, hint, format string, args ...any) {
-	at := r.ct.at
+	at := r.ct.At
 	if r.template != nil {
-		at = r.template.at
+		at = r.template.At
 	}
 	r.sayAt(at, code, kind, hint, format, args...)
 }
@@ -74,7 +76,7 @@ func (r *renderedFiles) sayAt(at finding.Position, code, kind, hint, format stri
 
 func (r *renderedFiles) file(f File) {
 	name := map[string]string{"namespace.yaml": r.ct.Spec.NamespaceService, "reconciler.yaml": r.ct.Spec.Reconciler}[f.Path]
-	if strings.HasPrefix(f.Path, platformConfig) {
+	if strings.HasPrefix(f.Path, kinds.PlatformConfig) {
 		name = r.ct.Spec.ConfigType
 	}
 	r.template = r.model.templates[name]
@@ -106,18 +108,18 @@ func (r *renderedFiles) object(n *yaml.Node, lists bool) {
 		return
 	}
 	if n.Kind != yaml.MappingNode {
-		r.say(finding.CodeNoKubeObject, "kind", "", "a %s, where a Kubernetes object belongs", kindName(n))
+		r.say(finding.CodeNoKubeObject, "kind", "", "a %s, where a Kubernetes object belongs", kinds.KindName(n))
 		return
 	}
-	apiVersion, kind := stringField(n, "apiVersion"), stringField(n, "kind")
-	if lists && apiVersion == coreAPI && kind == "List" {
-		for _, item := range sequenceField(n, "items") {
+	apiVersion, kind := kinds.StringField(n, "apiVersion"), kinds.StringField(n, "kind")
+	if lists && apiVersion == kinds.CoreAPI && kind == "List" {
+		for _, item := range kinds.SequenceField(n, "items") {
 			r.object(item, false)
 		}
 		return
 	}
-	metadata := field(n, "metadata")
-	id := kubeID{kind: kind, namespace: stringField(metadata, "namespace"), name: stringField(metadata, "name")}
+	metadata := kinds.Field(n, "metadata")
+	id := kubeID{kind: kind, namespace: kinds.StringField(metadata, "namespace"), name: kinds.StringField(metadata, "name")}
 	version := apiVersion
 	if group, v, ok := strings.Cut(apiVersion, "/"); ok {
 		id.group, version = group, v
@@ -131,8 +133,8 @@ func (r *renderedFiles) object(n *yaml.Node, lists bool) {
 	r.names(id, metadata)
 	r.unique(id)
 	r.fluxVersion(id.group, version, kind)
-	if kind == "ConfigMap" && apiVersion == coreAPI {
-		r.configMapData(field(n, "data"))
+	if kind == "ConfigMap" && apiVersion == kinds.CoreAPI {
+		r.configMapData(kinds.Field(n, "data"))
 	}
 }
 
@@ -152,7 +154,7 @@ func (r *renderedFiles) names(id kubeID, metadata *yaml.Node) {
 		r.say(finding.CodeKubeName, "namespace", "", "%s %s cannot be in namespace %q: %s", id.kind, id.name, id.namespace, problems[0])
 	}
 	for _, part := range []string{"labels", "annotations"} {
-		entries := field(metadata, part)
+		entries := kinds.Field(metadata, part)
 		for i := 0; entries.Kind == yaml.MappingNode && i+1 < len(entries.Content); i += 2 {
 			r.entry(id, part, entries.Content[i], entries.Content[i+1])
 		}
@@ -164,8 +166,8 @@ func (r *renderedFiles) entry(id kubeID, part string, key, value *yaml.Node) {
 		return
 	}
 	problems := validation.IsQualifiedName(strings.ToLower(key.Value))
-	if tag := shortTag(value); tag != "!!str" && tag != "!!null" {
-		problems = append(problems, fmt.Sprintf("%s is a %s, not a text", value.Value, tagName(tag)))
+	if tag := kinds.ShortTag(value); tag != "!!str" && tag != "!!null" {
+		problems = append(problems, fmt.Sprintf("%s is a %s, not a text", value.Value, kinds.TagName(tag)))
 	} else if part == "labels" {
 		problems = append(problems, validation.IsValidLabelValue(value.Value)...)
 	}
@@ -201,41 +203,41 @@ func (r *renderedFiles) fluxVersion(group, version, kind string) {
 	if !slices.Contains(flux.gone, version) {
 		return
 	}
-	at := r.ct.at
+	at := r.ct.At
 	if r.template != nil {
-		at = r.template.find(group+"/"+version, kind)
+		at = findIn(r.template, group+"/"+version, kind)
 	}
 	r.sayAt(at, finding.CodeFluxVersion, group+version+kind, "write "+group+"/"+flux.now, "today's Flux does not serve %s of %s/%s", kind, group, version)
 }
 
-// find is the first line of a Template on which an apiVersion stands, in a manifest that also has the kind,
+// findIn returns the first line of a Template on which an apiVersion stands, in a manifest that also has the kind,
 // or the Template's own.
-func (t *templateObject) find(apiVersion, kind string) finding.Position {
+func findIn(t *kinds.Template, apiVersion, kind string) finding.Position {
 	for _, m := range t.Spec.Manifests {
-		if m.object != nil {
-			if n := field(m.object, "apiVersion"); n.Value == apiVersion && stringField(m.object, "kind") == kind {
-				return t.position(line(n.Line))
+		if m.Object != nil {
+			if n := kinds.Field(m.Object, "apiVersion"); n.Value == apiVersion && kinds.StringField(m.Object, "kind") == kind {
+				return t.Position(kinds.Line(n.Line))
 			}
 			continue
 		}
-		if before, _, ok := strings.Cut(m.text.Value, apiVersion); ok && strings.Contains(m.text.Value, kind) {
-			return t.position(m.text.first + line(strings.Count(before, "\n")))
+		if before, _, ok := strings.Cut(m.Text.Value, apiVersion); ok && strings.Contains(m.Text.Value, kind) {
+			return t.Position(m.Text.First + kinds.Line(strings.Count(before, "\n")))
 		}
 	}
-	return t.at
+	return t.At
 }
 
 // configMapData adds values that are no texts, at the place where the configuration has them.
 func (r *renderedFiles) configMapData(data *yaml.Node) {
 	for i := 0; data.Kind == yaml.MappingNode && i+1 < len(data.Content); i += 2 {
 		key, value := data.Content[i], data.Content[i+1]
-		tag := shortTag(value)
+		tag := kinds.ShortTag(value)
 		if value.Kind == yaml.ScalarNode && (tag == "!!str" || tag == "!!null") {
 			continue
 		}
-		what := kindName(value)
+		what := kinds.KindName(value)
 		if value.Kind == yaml.ScalarNode {
-			what = tagName(tag)
+			what = kinds.TagName(tag)
 		}
 		at, hint := r.origin(key.Value), `have the template write it as a text, such as with "stringify" or toJson, or put it in single quotes inside the value`
 		r.sayAt(at, finding.CodeNoTextInConfig, key.Value, hint, "%s is a %s, and a ConfigMap takes only texts", key.Value, what)
@@ -247,12 +249,12 @@ func (r *renderedFiles) origin(key string) finding.Position {
 	for _, source := range slices.Backward(r.assignment.Config) {
 		if cm := r.model.configMaps[source.Name]; cm != nil {
 			if v, ok := cm.Data[key]; ok {
-				return cm.position(v.line)
+				return cm.Position(v.Line)
 			}
 		}
 	}
 	if r.template != nil {
-		return r.template.at
+		return r.template.At
 	}
-	return r.ct.at
+	return r.ct.At
 }

@@ -9,6 +9,7 @@ import (
 	"gopkg.in/yaml.v3"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/secret"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
@@ -26,7 +27,7 @@ func (l *linter) values() {
 			t := &w.Spec.DeploymentTargets[i]
 			for _, key := range sortedKeys(t.Manifests) {
 				if secret.Looks(key, t.Manifests[key]) {
-					l.add(finding.CodeSecret, w.position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
+					l.add(finding.CodeSecret, w.Position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
 				}
 			}
 		}
@@ -35,20 +36,20 @@ func (l *linter) values() {
 
 const secretHint = "name a Secret here, and bring its content to the cluster in another way: bundles are signed, not encrypted"
 
-func (l *linter) value(cm *configMap, key string, v text) {
-	_, name := splitAzureKey(key)
-	if !cm.isAzure() {
+func (l *linter) value(cm *kinds.ConfigMap, key string, v kinds.Text) {
+	_, name := kinds.SplitAzureKey(key)
+	if !cm.IsAzure() {
 		name = key
 	}
 	if secret.Looks(name, v.Value) {
-		l.add(finding.CodeSecret, cm.position(v.line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
+		l.add(finding.CodeSecret, cm.Position(v.Line), secretHint, "%s of ConfigMap %q looks like a secret", key, cm.Metadata.Name)
 	}
 	parsed := yamlvalue.Parse(v.Value)
 	if !yamlvalue.IsStructured(parsed) {
 		return
 	}
 	if kind := looksLikeText(v.Value, parsed); kind != "" {
-		l.add(finding.CodeTextReadAsMap, cm.position(v.line), "if it is a text, put it in single quotes inside the value, as in "+key+`: "'…'"`,
+		l.add(finding.CodeTextReadAsMap, cm.Position(v.Line), "if it is a text, put it in single quotes inside the value, as in "+key+`: "'…'"`,
 			"%s of ConfigMap %q is read as a %s", key, cm.Metadata.Name, kind)
 		return
 	}
@@ -93,13 +94,13 @@ func looksLikeText(s string, parsed any) string {
 // scalarWalk looks at the plain scalars of one structured value.
 type scalarWalk struct {
 	*linter
-	configMap *configMap
-	value     text
+	configMap *kinds.ConfigMap
+	value     kinds.Text
 	seen      int // nodes, aliases expanded
 }
 
 func (w *scalarWalk) walk(n *yaml.Node, path string) {
-	if w.seen++; w.seen > maxNodes {
+	if w.seen++; w.seen > kinds.MaxNodes {
 		return
 	}
 	switch n.Kind {
@@ -125,11 +126,11 @@ func (w *scalarWalk) walk(n *yaml.Node, path string) {
 }
 
 func (w *scalarWalk) say(code string, n *yaml.Node, hint, format string, args ...any) {
-	at := w.value.line
-	if w.value.first > at { // a block text: its lines are those of the file
-		at = w.value.first + line(n.Line) - 1
+	at := w.value.Line
+	if w.value.First > at { // a block text: its lines are those of the file
+		at = w.value.First + kinds.Line(n.Line) - 1
 	}
-	w.add(code, w.configMap.position(at), hint, format, args...)
+	w.add(code, w.configMap.Position(at), hint, format, args...)
 }
 
 // readAs says what YAML 1.1 makes of a plain scalar, if it is something else than what is written: y is
@@ -181,11 +182,11 @@ func (l *linter) merges() {
 // composition follows the keys of ConfigMaps in the order in which they are merged. Those that Azure App
 // Configuration has written are left out: it sorts them by itself.
 func (l *linter) composition(names []string) {
-	last := map[string]*configMap{}    // by key
-	unnamed := map[string]*configMap{} // by the path of a list that has items without name
+	last := map[string]*kinds.ConfigMap{}    // by key
+	unnamed := map[string]*kinds.ConfigMap{} // by the path of a list that has items without name
 	for _, name := range names {
 		cm := l.model.configMaps[name]
-		if cm == nil || !cm.isLabelled() {
+		if cm == nil || !cm.IsLabelled() {
 			continue
 		}
 		for _, key := range sortedKeys(cm.Data) {
@@ -195,9 +196,9 @@ func (l *linter) composition(names []string) {
 			last[key] = cm
 			for _, path := range unnamedLists(yamlvalue.Parse(cm.Data[key].Value), key) {
 				if earlier := unnamed[path]; earlier != nil && earlier != cm {
-					l.add(finding.CodeUnnamedMerge, cm.position(cm.Data[key].line), "give each item a name",
+					l.add(finding.CodeUnnamedMerge, cm.Position(cm.Data[key].Line), "give each item a name",
 						"%s: items without name of ConfigMap %q merge into every item without name of ConfigMap %q at %s",
-						path, cm.Metadata.Name, earlier.Metadata.Name, earlier.position(earlier.Data[key].line))
+						path, cm.Metadata.Name, earlier.Metadata.Name, earlier.Position(earlier.Data[key].Line))
 				}
 				unnamed[path] = cm
 			}
@@ -206,18 +207,18 @@ func (l *linter) composition(names []string) {
 }
 
 // generalWins adds a value that replaces one from a ConfigMap with the same conditions and more.
-func (l *linter) generalWins(key string, earlier, later *configMap) {
+func (l *linter) generalWins(key string, earlier, later *kinds.ConfigMap) {
 	before, after := earlier.Data[key], later.Data[key]
 	if before.Value == after.Value || yamlvalue.IsStructured(yamlvalue.Parse(before.Value)) && yamlvalue.IsStructured(yamlvalue.Parse(after.Value)) {
 		return
 	}
-	special, general := conditionsOf(earlier.Metadata.Labels), conditionsOf(later.Metadata.Labels)
-	if len(general) >= len(special) || slices.ContainsFunc(general, func(c condition) bool { return !slices.Contains(special, c) }) {
+	special, general := kinds.ConditionsOf(earlier.Metadata.Labels), kinds.ConditionsOf(later.Metadata.Labels)
+	if len(general) >= len(special) || slices.ContainsFunc(general, func(c kinds.Condition) bool { return !slices.Contains(special, c) }) {
 		return
 	}
-	l.add(finding.CodeGeneralWins, later.position(after.line), "ConfigMaps are merged in the order of their names: rename one of them",
+	l.add(finding.CodeGeneralWins, later.Position(after.Line), "ConfigMaps are merged in the order of their names: rename one of them",
 		"%s of ConfigMap %q replaces that of ConfigMap %q at %s, which is for fewer assignments",
-		key, later.Metadata.Name, earlier.Metadata.Name, earlier.position(before.line))
+		key, later.Metadata.Name, earlier.Metadata.Name, earlier.Position(before.Line))
 }
 
 // unnamedLists lists the paths of lists, at any depth, that hold mappings without a name.

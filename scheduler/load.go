@@ -9,15 +9,16 @@ import (
 	"io"
 	"io/fs"
 	"path"
-	"reflect"
 	"strconv"
 	"strings"
 	"unicode"
 	"unicode/utf8"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
 	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 const (
@@ -50,8 +51,8 @@ func (m *Model) Load(ctx context.Context, src Source) error {
 	if err := m.checkLimits(src.Registration, l.workloads); err != nil {
 		return err
 	}
-	for _, add := range l.adders {
-		add(m)
+	for _, o := range l.objects {
+		m.add(o)
 	}
 	for key, at := range l.seen {
 		m.seen[key] = at
@@ -66,15 +67,15 @@ type loader struct {
 	files    int
 	known    map[objectKey]finding.Position // from the sources before
 	seen     map[objectKey]finding.Position
-	adders   []func(*Model) // what to do once all files have proved sound
+	objects  []kinds.Object // to be taken once all files have proved sound
 	errs     []error
 	findings []finding.Finding
 
 	model     *Model
-	limits    limits
+	limits    kinds.Limits
 	limited   bool
 	bytes     int64
-	workloads []*workload
+	workloads []*kinds.Workload
 }
 
 func (l *loader) visit(name string, entry fs.DirEntry, err error) error {
@@ -206,15 +207,21 @@ func lineOfNoText(data []byte) int {
 	return 0
 }
 
+// objectKey identifies an object. Two app teams may use one name for a workload: that is judged by
+// the targets' names, so that one team cannot stop the other.
+type objectKey struct {
+	kind, name, registration string
+}
+
 // document takes one object, or the items of a List.
 func (l *loader) document(file string, n *yaml.Node) {
 	at := finding.Position{File: file, Line: n.Line}
-	apiVersion, kind := stringField(n, "apiVersion"), stringField(n, "kind")
-	into := newObject(apiVersion, kind)
+	apiVersion, kind := kinds.StringField(n, "apiVersion"), kinds.StringField(n, "kind")
+	into := kinds.New(apiVersion, kind)
 	switch {
 	case n.ShortTag() == "!!null":
-	case apiVersion == coreAPI && kind == "List":
-		for _, item := range sequenceField(n, "items") {
+	case apiVersion == kinds.CoreAPI && kind == "List":
+		for _, item := range kinds.SequenceField(n, "items") {
 			l.document(file, item)
 		}
 	case l.src.OnlyEnvironments && kind != "Environment":
@@ -233,52 +240,51 @@ func (l *loader) document(file string, n *yaml.Node) {
 func (l *loader) unknownKind(at finding.Position, apiVersion, kind string) {
 	code, hint := finding.CodeForeignKind, ""
 	group, _, _ := strings.Cut(apiVersion, "/")
-	forgotten := apiVersion == "" && (newObject(kalypsoAPI, kind) != nil || newObject(wherryAPI, kind) != nil)
+	forgotten := apiVersion == "" && (kinds.New(kinds.KalypsoAPI, kind) != nil || kinds.New(kinds.WherryAPI, kind) != nil)
 	if group == "scheduler.kalypso.io" || group == "wherry.dev" || forgotten {
 		code = finding.CodeUnknownKind
-		if hint = finding.DidYouMean(kind, knownKinds()); newObject(kalypsoAPI, kind) != nil {
-			hint = "apiVersion must be " + kalypsoAPI
-		} else if newObject(wherryAPI, kind) != nil {
-			hint = "apiVersion must be " + wherryAPI
+		if hint = finding.DidYouMean(kind, kinds.Names()); kinds.New(kinds.KalypsoAPI, kind) != nil {
+			hint = "apiVersion must be " + kinds.KalypsoAPI
+		} else if kinds.New(kinds.WherryAPI, kind) != nil {
+			hint = "apiVersion must be " + kinds.WherryAPI
 		}
 	}
 	l.findings = append(l.findings, finding.New(code, at, hint, "kind %s of %s is not part of a platform: passed over", kind, cmp.Or(apiVersion, "no apiVersion")))
 }
 
 // object decodes n into the struct that into points to, checks it and keeps it for later.
-func (l *loader) object(at finding.Position, n *yaml.Node, into kindObject) {
-	policy, _ := into.(*schedulingPolicy)
-	d := &decoder{file: at.File, strict: policy != nil} // a selector that lost a term selects too much
-	d.decode(n, reflect.ValueOf(into).Elem(), nil)
-	l.errs, l.findings = append(l.errs, d.errs...), append(l.findings, d.findings...)
-	if len(d.errs) > 0 {
+func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
+	policy, _ := into.(*kinds.SchedulingPolicy)
+	d := kinds.Decode(at.File, n, into, policy != nil) // a selector that lost a term selects too much
+	l.errs, l.findings = append(l.errs, d.Errs...), append(l.findings, d.Findings...)
+	if len(d.Errs) > 0 {
 		return
 	}
-	o := into.base()
-	o.at, o.inBase = at, l.src.Base != ""
-	if cm, ok := into.(*configMap); ok && !cm.isPlatform() {
-		l.note(finding.CodeNotLabelled, at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, platformConfig)
+	o := into.Base()
+	o.At, o.InBase = at, l.src.Base != ""
+	if cm, ok := into.(*kinds.ConfigMap); ok && !cm.IsPlatform() {
+		l.note(finding.CodeNotLabelled, at, "ConfigMap %q has no label %s: \"true\": passed over", o.Metadata.Name, kinds.PlatformConfig)
 		return
 	}
 	if policy != nil {
-		for _, f := range d.unknown {
-			policy.mistakes = append(policy.mistakes, &finding.Error{
+		for _, f := range d.Unknown {
+			policy.Mistakes = append(policy.Mistakes, &finding.Error{
 				Position: f.Position, Code: finding.CodeSelectorField, Column: f.Column, Hint: f.Hint,
 				Message: fmt.Sprintf("SchedulingPolicy %q: %s", o.Metadata.Name, f.Message),
 			})
 		}
 	}
-	if w, ok := into.(*workload); ok {
-		w.registration = l.src.Registration
+	if w, ok := into.(*kinds.Workload); ok {
+		w.Registration = l.src.Registration
 		l.workloads = append(l.workloads, w)
-		l.errs = append(l.errs, w.checkTargets()...)
+		l.errs = append(l.errs, checkTargets(w)...)
 	}
-	if p, ok := into.(*platformObject); ok {
-		l.errs = append(l.errs, p.checkWorkspaces()...)
+	if p, ok := into.(*kinds.Platform); ok {
+		l.errs = append(l.errs, checkWorkspaces(p)...)
 		l.errs = append(l.errs, checkRings(at, p.Spec.Rings)...)
 	}
-	if p, ok := into.(*promotionPolicy); ok {
-		l.errs = append(l.errs, p.checkRings()...)
+	if p, ok := into.(*kinds.PromotionPolicy); ok {
+		l.errs = append(l.errs, checkPromotion(p)...)
 	}
 	if err := checkName(at, o.Kind, o.Metadata.Name); err != nil {
 		l.errs = append(l.errs, err)
@@ -288,17 +294,17 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kindObject) {
 		l.errs = append(l.errs, err)
 		return
 	}
-	l.adders = append(l.adders, into.addTo)
+	l.objects = append(l.objects, into)
 }
 
 // claim makes sure that an object is defined once.
-func (l *loader) claim(into kindObject) error {
-	o := into.base()
+func (l *loader) claim(into kinds.Object) error {
+	o := into.Base()
 	key := objectKey{kind: o.Kind, name: o.Metadata.Name}
 	switch w := into.(type) {
-	case *workload:
-		key.registration = w.registration
-	case *platformObject:
+	case *kinds.Workload:
+		key.registration = w.Registration
+	case *kinds.Platform:
 		key.name = "" // there is one
 	}
 	first, ok := l.known[key]
@@ -306,9 +312,9 @@ func (l *loader) claim(into kindObject) error {
 		first, ok = l.seen[key]
 	}
 	if ok {
-		return finding.Errorf(finding.CodeDefinedTwice, o.at, "remove one of them", "%s %q is defined twice%s: first at %s", o.Kind, o.Metadata.Name, l.origin(), first)
+		return finding.Errorf(finding.CodeDefinedTwice, o.At, "remove one of them", "%s %q is defined twice%s: first at %s", o.Kind, o.Metadata.Name, l.origin(), first)
 	}
-	l.seen[key] = o.at
+	l.seen[key] = o.At
 	return nil
 }
 
@@ -336,11 +342,12 @@ func checkName(at finding.Position, kind, name string) error {
 	return nil
 }
 
-func (w *workload) checkTargets() []error {
+// checkTargets checks the names of deployment targets.
+func checkTargets(w *kinds.Workload) []error {
 	var errs []error
 	for i := range w.Spec.DeploymentTargets {
 		t := &w.Spec.DeploymentTargets[i]
-		at := w.position(t.Line)
+		at := w.Position(t.Line)
 		if t.Name == "" {
 			errs = append(errs, finding.Errorf(finding.CodeNoTargetName, at, "", "deployment target has no name"))
 		} else if problems := validation.IsDNS1123Subdomain(w.Metadata.Name + "-" + t.Name); len(problems) > 0 {
@@ -348,25 +355,4 @@ func (w *workload) checkTargets() []error {
 		}
 	}
 	return errs
-}
-
-// field finds the value of a key without judging the rest.
-func field(n *yaml.Node, key string) *yaml.Node {
-	if n.Kind == yaml.MappingNode {
-		for i := 0; i+1 < len(n.Content); i += 2 {
-			if n.Content[i].Value == key {
-				return n.Content[i+1]
-			}
-		}
-	}
-	return &yaml.Node{}
-}
-
-func stringField(n *yaml.Node, key string) string { return field(n, key).Value }
-
-func sequenceField(n *yaml.Node, key string) []*yaml.Node {
-	if f := field(n, key); f.Kind == yaml.SequenceNode {
-		return f.Content
-	}
-	return nil
 }

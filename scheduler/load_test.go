@@ -11,7 +11,9 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 func TestMistakesAreReportedWithTheirPlace(t *testing.T) {
@@ -156,12 +158,12 @@ kind: Platform
 metadata: {name: coffee}
 spec: {anything: [goes]}
 `))
-	require.Equal(t, []Environment{{"dev", finding.Position{File: "a.yaml", Line: 2}, Repository{"r", "b", "p"}}}, m.Environments())
+	require.Equal(t, []Environment{{"dev", finding.Position{File: "a.yaml", Line: 2}, kinds.Repository{Repo: "r", Branch: "b", Path: "p"}}}, m.Environments())
 	require.Equal(t, []BaseRepo{
 		{Name: "global", Position: finding.Position{File: "a.yaml", Line: 14}},
-		{"main", finding.Position{File: "a.yaml", Line: 9}, Repository{"r2", "b2", "p2"}, "abc"},
+		{"main", finding.Position{File: "a.yaml", Line: 9}, kinds.Repository{Repo: "r2", Branch: "b2", Path: "p2"}, "abc"},
 	}, m.BaseRepos())
-	require.Equal(t, []WorkloadRegistration{{"reg", finding.Position{File: "a.yaml", Line: 18}, Repository{"r3", "b3", "p3"}, "team"}}, m.Registrations())
+	require.Equal(t, []WorkloadRegistration{{"reg", finding.Position{File: "a.yaml", Line: 18}, kinds.Repository{Repo: "r3", Branch: "b3", Path: "p3"}, "team"}}, m.Registrations())
 	require.Equal(t, "coffee", m.PlatformName())
 }
 

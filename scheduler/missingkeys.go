@@ -6,21 +6,22 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/template"
 )
 
 // permitsMissing reports whether t may print keys that are not there.
-func (t *templateObject) permitsMissing() bool {
+func permitsMissing(t *kinds.Template) bool {
 	return t.Metadata.Annotations[template.MissingKeysAnnotation].Value == template.MissingKeysKalypso
 }
 
 // checkMissingKeys warns about a value of the annotation that means nothing.
-func (t *templateObject) checkMissingKeys() []finding.Finding {
+func checkMissingKeys(t *kinds.Template) []finding.Finding {
 	v, ok := t.Metadata.Annotations[template.MissingKeysAnnotation]
-	if !ok || t.permitsMissing() {
+	if !ok || permitsMissing(t) {
 		return nil
 	}
-	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.position(v.line), hintOf(v.Value, []string{template.MissingKeysKalypso}), "annotation %s: unknown value %q", template.MissingKeysAnnotation, v.Value)}
+	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.Position(v.Line), hintOf(v.Value, []string{template.MissingKeysKalypso}), "annotation %s: unknown value %q", template.MissingKeysAnnotation, v.Value)}
 }
 
 // missingKeysOf is why an assignment fails that prints keys which are not there.

@@ -13,11 +13,13 @@ package scheduler
 
 import (
 	"cmp"
+	"fmt"
 	"io/fs"
 	"maps"
 	"slices"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // Source is a folder of platform objects.
@@ -42,17 +44,17 @@ type Model struct {
 	environments  map[string]Environment
 	baseRepos     map[string]BaseRepo
 	registrations map[string]WorkloadRegistration
-	clusterTypes  map[string]*clusterType
-	policies      map[string]*schedulingPolicy
-	templates     map[string]*templateObject
-	schemas       map[string]*configSchema
-	configMaps    map[string]*configMap
-	workloads     []*workload
+	clusterTypes  map[string]*kinds.ClusterType
+	policies      map[string]*kinds.SchedulingPolicy
+	templates     map[string]*kinds.Template
+	schemas       map[string]*kinds.ConfigSchema
+	configMaps    map[string]*kinds.ConfigMap
+	workloads     []*kinds.Workload
 	platform      string
 	workspaces    map[string]workspace // that the Platform lists, by name
 	platformRings []string             // of all environments, narrowest first
 	rings         []namedRings         // of single environments
-	clusters      map[string]*clusterObject
+	clusters      map[string]*kinds.Cluster
 
 	seen     map[objectKey]finding.Position
 	findings []finding.Finding
@@ -65,36 +67,29 @@ func NewModel(environment string) *Model {
 		environments:  map[string]Environment{},
 		baseRepos:     map[string]BaseRepo{},
 		registrations: map[string]WorkloadRegistration{},
-		clusterTypes:  map[string]*clusterType{},
-		policies:      map[string]*schedulingPolicy{},
-		templates:     map[string]*templateObject{},
-		schemas:       map[string]*configSchema{},
-		configMaps:    map[string]*configMap{},
+		clusterTypes:  map[string]*kinds.ClusterType{},
+		policies:      map[string]*kinds.SchedulingPolicy{},
+		templates:     map[string]*kinds.Template{},
+		schemas:       map[string]*kinds.ConfigSchema{},
+		configMaps:    map[string]*kinds.ConfigMap{},
 		workspaces:    map[string]workspace{},
-		clusters:      map[string]*clusterObject{},
+		clusters:      map[string]*kinds.Cluster{},
 		seen:          map[objectKey]finding.Position{},
 	}
-}
-
-// Repository is where objects can be fetched from.
-type Repository struct {
-	Repo   string `yaml:"repo"`
-	Branch string `yaml:"branch"`
-	Path   string `yaml:"path"` // below the repository's root; empty and "." are the root
 }
 
 // Environment says where the objects of an environment live. It lies on the platform's default branch.
 type Environment struct {
 	Name string
 	finding.Position
-	ControlPlane Repository
+	ControlPlane kinds.Repository
 }
 
 // BaseRepo points to objects that the environment shares with others.
 type BaseRepo struct {
 	Name string
 	finding.Position
-	Repository
+	kinds.Repository
 	Commit string // empty where nothing is pinned
 }
 
@@ -102,7 +97,7 @@ type BaseRepo struct {
 type WorkloadRegistration struct {
 	Name string
 	finding.Position
-	Workload  Repository
+	Workload  kinds.Repository
 	Workspace string
 }
 
@@ -134,8 +129,8 @@ func (m *Model) EnvironmentName() string { return m.environment }
 func (m *Model) FailedPolicies() []FailedPolicy {
 	var failed []FailedPolicy
 	for _, p := range sortedValues(m.policies) {
-		if len(p.mistakes) > 0 {
-			failed = append(failed, FailedPolicy{p.Metadata.Name, finding.Join(slices.Clone(p.mistakes))})
+		if len(p.Mistakes) > 0 {
+			failed = append(failed, FailedPolicy{p.Metadata.Name, finding.Join(slices.Clone(p.Mistakes))})
 		}
 	}
 	return failed
@@ -154,4 +149,46 @@ func sortedValues[V any](m map[string]V) []V {
 		values = append(values, m[name])
 	}
 	return values
+}
+
+// add takes an object that has proved sound.
+func (m *Model) add(o kinds.Object) {
+	switch o := o.(type) {
+	case *kinds.Environment:
+		m.environments[o.Metadata.Name] = Environment{Name: o.Metadata.Name, Position: o.At, ControlPlane: o.Spec.ControlPlane}
+	case *kinds.BaseRepo:
+		m.baseRepos[o.Metadata.Name] = BaseRepo{Name: o.Metadata.Name, Position: o.At, Repository: o.Spec.Repository, Commit: o.Spec.Commit}
+	case *kinds.WorkloadRegistration:
+		m.registrations[o.Metadata.Name] = WorkloadRegistration{
+			Name: o.Metadata.Name, Position: o.At, Workload: o.Spec.Workload, Workspace: o.Spec.Workspace,
+		}
+	case *kinds.GitOpsRepo: // where Kalypso writes to is no concern here
+	case *kinds.ClusterType:
+		m.clusterTypes[o.Metadata.Name] = o
+	case *kinds.SchedulingPolicy:
+		m.policies[o.Metadata.Name] = o
+	case *kinds.Template:
+		m.templates[o.Metadata.Name] = o
+	case *kinds.Workload:
+		m.workloads = append(m.workloads, o)
+	case *kinds.ConfigSchema:
+		m.schemas[o.Metadata.Name] = o
+	case *kinds.ConfigMap:
+		m.configMaps[o.Metadata.Name] = o
+	case *kinds.Cluster:
+		m.clusters[o.Metadata.Name] = o
+	case *kinds.Platform:
+		m.platform, m.platformRings = o.Metadata.Name, o.Spec.Rings
+		for _, w := range o.Spec.Workspaces {
+			m.workspaces[w.Name] = workspace{w.Account(), w.Limits, o.Position(w.Line)}
+		}
+	case *kinds.PromotionPolicy:
+		for _, e := range o.Spec.Environments {
+			if len(e.Rings) > 0 {
+				m.rings = append(m.rings, namedRings{e.Name, e.Rings, o.Position(e.Line)})
+			}
+		}
+	default:
+		panic(fmt.Sprintf("a platform cannot hold a %T", o))
+	}
 }

@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // Released is what the last release of a cluster type says of one assignment: enough to tell to which team a name
@@ -21,7 +22,7 @@ type releasedNames struct {
 	err    error // which ends Render
 }
 
-func (r *renderer) releasedNames(ctx context.Context, ct *clusterType) *releasedNames {
+func (r *renderer) releasedNames(ctx context.Context, ct *kinds.ClusterType) *releasedNames {
 	names := &releasedNames{}
 	if r.lastRelease != nil {
 		names.read = func() ([]Released, error) { return r.lastRelease(ctx, ct.Metadata.Name) }
@@ -55,11 +56,11 @@ type namesGiven struct {
 
 // share gives out the names of the selected targets of a cluster type. A name that several want belongs to the
 // registration to which the last release gave it; without one, nobody gets it.
-func (r *renderer) share(ctx context.Context, ct *clusterType, selected bitset) namesGiven {
+func (r *renderer) share(ctx context.Context, ct *kinds.ClusterType, selected bitset) namesGiven {
 	n := namesGiven{released: r.releasedNames(ctx, ct), lost: map[int]error{}, taken: newBitset(len(r.targets))}
 	var same []int // targets of one name, which stand beside each other
 	for t := range selected.all {
-		if len(same) > 0 && r.targets[same[0]].name != r.targets[t].name {
+		if len(same) > 0 && r.targets[same[0]].Name != r.targets[t].Name {
 			n.decide(r.targets, same)
 			same = same[:0]
 		}
@@ -81,18 +82,18 @@ func (n *namesGiven) decide(targets []*target, same []int) {
 		case owner >= 0:
 			o := targets[owner]
 			n.taken.add(t)
-			n.lost[t] = finding.Errorf(finding.CodeNamesClash, targets[t].at, "give the workload or the target another name",
-				"%s cannot be called %q: the last release gave this name to %s at %s", targets[t], o.name, o, o.at)
+			n.lost[t] = finding.Errorf(finding.CodeNamesClash, targets[t].At, "give the workload or the target another name",
+				"%s cannot be called %q: the last release gave this name to %s at %s", targets[t], o.Name, o, o.At)
 		default:
 			a, b := targets[same[max(i-1, 0)]], targets[same[max(i, 1)]]
-			n.lost[t] = finding.Errorf(finding.CodeNamesClash, b.at, clashHint(a, b), "%s and %s at %s would both be called %q", b, a, a.at, b.name)
+			n.lost[t] = finding.Errorf(finding.CodeNamesClash, b.At, clashHint(a, b), "%s and %s at %s would both be called %q", b, a, a.At, b.Name)
 		}
 	}
 }
 
 // clashHint says what can be done about a name that nobody is known to own.
 func clashHint(a, b *target) string {
-	if a.workload.registration == b.workload.registration {
+	if a.Workload.Registration == b.Workload.Registration {
 		return "rename one of them"
 	}
 	return "rename one of them; publish and plan keep the one that the last release has"
@@ -101,14 +102,14 @@ func clashHint(a, b *target) string {
 // owner returns the target that the last release gave the name to, -1 where it gave it to none, or to a registration
 // which now has several that want it.
 func (n *namesGiven) owner(targets []*target, same []int) int {
-	was, released := n.released.all()[targets[same[0]].name]
+	was, released := n.released.all()[targets[same[0]].Name]
 	if !released {
 		return -1
 	}
-	own := slices.DeleteFunc(slices.Clone(same), func(t int) bool { return targets[t].workload.registration != was.Registration })
+	own := slices.DeleteFunc(slices.Clone(same), func(t int) bool { return targets[t].Workload.Registration != was.Registration })
 	if len(own) > 1 {
 		own = slices.DeleteFunc(own, func(t int) bool {
-			return targets[t].workload.Metadata.Name != was.Workload || targets[t].spec.Name != was.Target
+			return targets[t].Workload.Metadata.Name != was.Workload || targets[t].Spec.Name != was.Target
 		})
 	}
 	if len(own) != 1 {

@@ -13,6 +13,7 @@ import (
 	"golang.org/x/sync/errgroup"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 	"github.com/wherry-dev/wherry/scheduler/template"
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
@@ -163,19 +164,19 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 
 	r.composer = newComposer(layersOf(m.configMaps))
 	r.layerMatcher = newMatcher(r.composer.conditions(), r.targets, index)
-	var conditions [][]condition
+	var conditions [][]kinds.Condition
 	for _, s := range sortedValues(m.schemas) {
-		r.schemas = append(r.schemas, schemaUse{owner: fmt.Sprintf("ConfigSchema %q", s.Metadata.Name), at: s.position(s.Spec.Schema.line), text: s.Spec.Schema.Value})
-		conditions = append(conditions, conditionsOf(s.Metadata.Labels))
+		r.schemas = append(r.schemas, schemaUse{owner: fmt.Sprintf("ConfigSchema %q", s.Metadata.Name), at: s.Position(s.Spec.Schema.Line), text: s.Spec.Schema.Value})
+		conditions = append(conditions, kinds.ConditionsOf(s.Metadata.Labels))
 	}
 	r.schemaMatcher = newMatcher(conditions, r.targets, index)
 
-	if slices.ContainsFunc(r.targets, (*target).hasBraces) {
+	if slices.ContainsFunc(r.targets, hasBraces) {
 		r.shield = template.NewShield(m.texts())
 	}
 	r.lib = template.NewLibrary(r.composer.toYAML, r.shield)
 	for name, t := range m.templates {
-		r.templates[name] = r.lib.Compile(t.source())
+		r.templates[name] = r.lib.Compile(sourceOf(t))
 	}
 	r.check()
 	return r, nil
@@ -187,14 +188,14 @@ func (r *renderer) list() (*labelIndex, error) {
 	r.targets, err = r.model.targets()
 	labels := make([]map[string]string, len(r.targets))
 	for i, t := range r.targets {
-		labels[i] = t.labels
+		labels[i] = t.Labels
 	}
 	return newLabelIndex(labels), err
 }
 
 // order lists the types so that those to which the same layers can apply follow one another: their
 // assignments share configurations.
-func (r *renderer) order(types []*clusterType) []int {
+func (r *renderer) order(types []*kinds.ClusterType) []int {
 	order, alike := make([]int, len(types)), make([]string, len(types))
 	for i, ct := range types {
 		var key []byte
@@ -216,11 +217,11 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 	types := newLabelIndex(typeLabels)
 	var errs []error
 	for _, p := range sortedValues(r.model.policies) {
-		if len(p.mistakes) > 0 {
+		if len(p.Mistakes) > 0 {
 			continue
 		}
-		byTarget, targetErr := p.Spec.DeploymentTargetSelector.LabelSelector.requirements(&p.object)
-		byType, typeErr := p.Spec.ClusterTypeSelector.LabelSelector.requirements(&p.object)
+		byTarget, targetErr := requirements(&p.Spec.DeploymentTargetSelector.LabelSelector, &p.Common)
+		byType, typeErr := requirements(&p.Spec.ClusterTypeSelector.LabelSelector, &p.Common)
 		if err := errors.Join(targetErr, typeErr); err != nil {
 			errs = append(errs, err)
 			continue
@@ -235,10 +236,10 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 		}
 		const selectsNo = "SchedulingPolicy %q selects no %s in environment %q"
 		if selected.types.empty() {
-			r.findings = append(r.findings, finding.New(finding.CodeNoClusterType, p.at, "", selectsNo, p.Metadata.Name, "cluster type", r.model.environment))
+			r.findings = append(r.findings, finding.New(finding.CodeNoClusterType, p.At, "", selectsNo, p.Metadata.Name, "cluster type", r.model.environment))
 		}
 		if selected.targets.empty() { // which an app team may be about to bring
-			r.findings = append(r.findings, finding.New(finding.CodeNoTarget, p.at, "", selectsNo, p.Metadata.Name, "deployment target", r.model.environment))
+			r.findings = append(r.findings, finding.New(finding.CodeNoTarget, p.At, "", selectsNo, p.Metadata.Name, "deployment target", r.model.environment))
 		}
 		r.policies = append(r.policies, selected)
 	}
@@ -248,26 +249,26 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 // check adds what is odd about the objects, whether or not it is used.
 func (r *renderer) check() {
 	for _, ct := range r.model.clusterTypes {
-		r.findings = append(r.findings, checkAnnotations(&ct.object, clusterTypeAnnotations, nil)...)
+		r.findings = append(r.findings, checkAnnotations(&ct.Common, kinds.ClusterTypeAnnotations, nil)...)
 	}
 	for _, t := range r.model.templates {
-		r.findings = append(r.findings, checkAnnotations(&t.object, templateAnnotations, nil)...)
-		r.findings = append(r.findings, t.checkMissingKeys()...)
+		r.findings = append(r.findings, checkAnnotations(&t.Common, kinds.TemplateAnnotations, nil)...)
+		r.findings = append(r.findings, checkMissingKeys(t)...)
 	}
 	for _, w := range r.model.workloads {
-		r.findings = append(r.findings, checkAnnotations(&w.object, workloadAnnotations, w.targetNames())...)
-		r.findings = append(r.findings, w.checkEnvironments(r.model.environment)...)
+		r.findings = append(r.findings, checkAnnotations(&w.Common, kinds.WorkloadAnnotations, w.TargetNames())...)
+		r.findings = append(r.findings, checkEnvironments(w, r.model.environment)...)
 	}
 }
 
-// source returns the Template as the library compiles it.
-func (t *templateObject) source() template.Source {
-	src := template.Source{Name: t.Metadata.Name, PermitsMissing: t.permitsMissing()}
+// sourceOf returns the Template as the library compiles it.
+func sourceOf(t *kinds.Template) template.Source {
+	src := template.Source{Name: t.Metadata.Name, PermitsMissing: permitsMissing(t)}
 	for _, m := range t.Spec.Manifests {
-		if m.object != nil {
-			src.Manifests = append(src.Manifests, template.Manifest{Object: m.object, At: t.position(line(m.object.Line))})
+		if m.Object != nil {
+			src.Manifests = append(src.Manifests, template.Manifest{Object: m.Object, At: t.Position(kinds.Line(m.Object.Line))})
 		} else {
-			src.Manifests = append(src.Manifests, template.Manifest{Text: m.text.Value, At: t.position(m.text.first)})
+			src.Manifests = append(src.Manifests, template.Manifest{Text: m.Text.Value, At: t.Position(m.Text.First)})
 		}
 	}
 	return src
@@ -283,10 +284,10 @@ func (m *Model) texts() []string {
 	}
 	for _, t := range m.templates {
 		for _, manifest := range t.Spec.Manifests {
-			if manifest.object != nil {
-				all = append(all, yamlvalue.Marshal(manifest.object))
+			if manifest.Object != nil {
+				all = append(all, yamlvalue.Marshal(manifest.Object))
 			}
-			all = append(all, manifest.text.Value)
+			all = append(all, manifest.Text.Value)
 		}
 	}
 	return all
@@ -305,8 +306,8 @@ func (r *renderer) selecting(i int) (policies []selectedPair, targets bitset) {
 }
 
 // clusterType decides and renders the assignments of the i-th cluster type.
-func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (ClusterTypeResult, missingFindings, error) {
-	result := ClusterTypeResult{Name: ct.Metadata.Name, Annotations: ownAnnotations(&ct.object)}
+func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType) (ClusterTypeResult, missingFindings, error) {
+	result := ClusterTypeResult{Name: ct.Metadata.Name, Annotations: ownAnnotations(&ct.Common)}
 	policies, selected := r.selecting(i)
 	if selected.empty() {
 		return result, nil, nil
@@ -324,17 +325,17 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 			continue
 		}
 		var assignment *Assignment
-		err := use.exceeded(target.workload.registration)
+		err := use.exceeded(target.Workload.Registration)
 		if err == nil {
 			assignment, err = a.assign(ctx, t)
 		}
 		if err != nil {
-			result.Failures = append(result.Failures, newFailure(target.name, ct.Metadata.Name, err))
+			result.Failures = append(result.Failures, newFailure(target.Name, ct.Metadata.Name, err))
 			continue
 		}
-		assignment.Manifests = target.spec.Manifests
-		assignment.Registration = target.workload.registration // which has no influence on what is rendered
-		assignment.ServiceAccount = accountIn(r.accounts, target.workspace, assignment.Namespace)
+		assignment.Manifests = target.Spec.Manifests
+		assignment.Registration = target.Workload.Registration // which has no influence on what is rendered
+		assignment.ServiceAccount = accountIn(r.accounts, target.Workspace, assignment.Namespace)
 		for _, p := range policies {
 			if p.targets.has(t) && p.policy != "" {
 				assignment.Policies = append(assignment.Policies, p.policy)
@@ -355,8 +356,8 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *clusterType) (Clu
 // addClash adds a target that does not get its name: of those that nobody gets one is enough, of those that
 // somebody else has one for each registration.
 func (r *ClusterTypeResult) addClash(t *target, err error, taken bool) {
-	f := newFailure(t.name, r.Name, because(NameClash, err))
-	f.Registration, f.Taken = t.workload.registration, taken
+	f := newFailure(t.Name, r.Name, because(NameClash, err))
+	f.Registration, f.Taken = t.Workload.Registration, taken
 	for _, known := range slices.Backward(r.Failures) {
 		if known.Name != f.Name {
 			break

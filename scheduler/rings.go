@@ -5,6 +5,7 @@ import (
 	"slices"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // maxRingBytes bounds the names of an environment's rings together: a release document, which lists them, has at most
@@ -14,25 +15,6 @@ const maxRingBytes = 256
 // ringPattern is what a ring may be called: its name becomes a part of a tag.
 var ringPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$`)
 
-// promotionPolicy says through which rings an environment's releases go. Its gates and the chain of environments come
-// later.
-type promotionPolicy struct {
-	object `yaml:",inline"`
-	Spec   struct {
-		Environments []promotedEnvironment `yaml:"environments"`
-		Chain        later                 `yaml:"chain"`
-		Gate         later                 `yaml:"gate"`
-	} `yaml:"spec"`
-}
-
-// promotedEnvironment is one environment of a PromotionPolicy.
-type promotedEnvironment struct {
-	Name  string   `yaml:"name"`
-	Rings []string `yaml:"rings"`
-	Gate  later    `yaml:"gate"`
-	Line  line
-}
-
 // namedRings are an environment's rings, narrowest first, and where they are named.
 type namedRings struct {
 	environment string
@@ -40,19 +22,11 @@ type namedRings struct {
 	at          finding.Position
 }
 
-func (p *promotionPolicy) addTo(m *Model) {
-	for _, e := range p.Spec.Environments {
-		if len(e.Rings) > 0 {
-			m.rings = append(m.rings, namedRings{e.Name, e.Rings, p.position(e.Line)})
-		}
-	}
-}
-
-// checkRings finds environments without a name, and rings that cannot be.
-func (p *promotionPolicy) checkRings() []error {
+// checkPromotion finds environments without a name, and rings that cannot be.
+func checkPromotion(p *kinds.PromotionPolicy) []error {
 	var errs []error
 	for _, e := range p.Spec.Environments {
-		at := p.position(e.Line)
+		at := p.Position(e.Line)
 		if e.Name == "" {
 			errs = append(errs, finding.Errorf(finding.CodeRings, at, "give its name", "an environment of the PromotionPolicy has no name"))
 		}

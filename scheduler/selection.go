@@ -3,10 +3,12 @@ package scheduler
 import (
 	"math/bits"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	metav1 "k8s.io/apimachinery/pkg/apis/meta/v1"
 	"k8s.io/apimachinery/pkg/labels"
 	"k8s.io/apimachinery/pkg/selection"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // bitset is a set of small numbers, here of positions in a slice.
@@ -133,7 +135,7 @@ func (ix *labelIndex) withAny(key string, values []string) bitset {
 }
 
 // requirements turns a selector as written into its parts. An empty one has none and so selects all.
-func (s *labelSelector) requirements(o *object) (labels.Requirements, error) {
+func requirements(s *kinds.LabelSelector, o *kinds.Common) (labels.Requirements, error) {
 	kube := metav1.LabelSelector{MatchLabels: s.MatchLabels}
 	for _, e := range s.MatchExpressions {
 		kube.MatchExpressions = append(kube.MatchExpressions, metav1.LabelSelectorRequirement{
@@ -142,7 +144,7 @@ func (s *labelSelector) requirements(o *object) (labels.Requirements, error) {
 	}
 	selector, err := metav1.LabelSelectorAsSelector(&kube)
 	if err != nil {
-		return nil, finding.Errorf(finding.CodeSelector, o.position(s.Line), "operators are In, NotIn, Exists and DoesNotExist", "%s %q: %v", o.Kind, o.Metadata.Name, err)
+		return nil, finding.Errorf(finding.CodeSelector, o.Position(s.Line), "operators are In, NotIn, Exists and DoesNotExist", "%s %q: %v", o.Kind, o.Metadata.Name, err)
 	}
 	all, _ := selector.Requirements()
 	return all, nil

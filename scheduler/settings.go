@@ -10,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/health"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // Settings is what annotations below wherry.dev/ ask of the agent for one assignment. The zero value
@@ -50,43 +51,8 @@ const (
 	maxHealthBytes = 16 << 10
 )
 
-// annotation is one that counts for an assignment.
-type annotation struct {
-	object *object // that has it
-	key    string
-	value  string
-	at     finding.Position
-}
-
-func (a annotation) mistake(hint, format string, args ...any) error {
-	return finding.Errorf(finding.CodeAnnotationValue, a.at, hint, "annotation %s: %s", a.key, fmt.Sprintf(format, args...))
-}
-
-func (a annotation) origin() string {
-	return fmt.Sprintf("annotation %s on %s %q at %s", a.key, a.object.Kind, a.object.Metadata.Name, a.at)
-}
-
-// annotationFor finds the most specific annotation of that name: for the target, for its workload, or
-// for the cluster type where it may have it.
-func annotationFor(ct *clusterType, t *target, name string) (annotation, bool) {
-	places := []annotation{
-		{object: &t.workload.object, key: t.spec.Name + "." + annotationPrefix + name},
-		{object: &t.workload.object, key: annotationPrefix + name},
-	}
-	if slices.Contains(clusterTypeAnnotations, name) {
-		places = append(places, annotation{object: &ct.object, key: annotationPrefix + name})
-	}
-	for _, a := range places {
-		if text, ok := a.object.Metadata.Annotations[a.key]; ok {
-			a.value, a.at = text.Value, a.object.position(text.line)
-			return a, true
-		}
-	}
-	return annotation{}, false
-}
-
 // settings reads the annotations that count for an assignment, but for what it depends on.
-func settings(ct *clusterType, t *target) (s Settings, err error) {
+func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
 	if _, err := choose(ct, t, "delivery"); err != nil {
 		return s, err
 	}
@@ -104,15 +70,15 @@ func settings(ct *clusterType, t *target) (s Settings, err error) {
 		return s, err
 	}
 	s.RestartOnConfig = restart != ""
-	if a, ok := annotationFor(ct, t, "health"); ok {
+	if a, ok := kinds.AnnotationFor(ct, &t.Target, "health"); ok {
 		if s.Health, err = healthConditions(a); err != nil {
 			return s, err
 		}
 	}
-	if a, ok := annotationFor(ct, t, "wave"); ok {
-		wave, err := strconv.ParseInt(a.value, 10, 32)
+	if a, ok := kinds.AnnotationFor(ct, &t.Target, "wave"); ok {
+		wave, err := strconv.ParseInt(a.Value, 10, 32)
 		if err != nil {
-			return s, a.mistake("write one such as 0, 1 or -1", "%q is not a whole number", a.value)
+			return s, a.Mistake("write one such as 0, 1 or -1", "%q is not a whole number", a.Value)
 		}
 		s.Wave = int(wave)
 	}
@@ -120,38 +86,38 @@ func settings(ct *clusterType, t *target) (s Settings, err error) {
 }
 
 // choose returns the value of an annotation with a fixed set of them, empty for the default.
-func choose(ct *clusterType, t *target, name string) (string, error) {
-	a, ok := annotationFor(ct, t, name)
+func choose(ct *kinds.ClusterType, t *target, name string) (string, error) {
+	a, ok := kinds.AnnotationFor(ct, &t.Target, name)
 	if !ok {
 		return "", nil
 	}
 	switch allowed := choices[name]; {
-	case !slices.Contains(allowed, a.value):
-		return "", a.mistake(hintOf(a.value, allowed), "unknown value %q", a.value)
-	case a.value == "embedded": // to publish it as if it were would leave a site without its manifests
-		return "", a.mistake("leave it out: the engine fetches the manifests itself", "bundles cannot carry the manifests yet")
-	case a.value == allowed[0]:
+	case !slices.Contains(allowed, a.Value):
+		return "", a.Mistake(hintOf(a.Value, allowed), "unknown value %q", a.Value)
+	case a.Value == "embedded": // to publish it as if it were would leave a site without its manifests
+		return "", a.Mistake("leave it out: the engine fetches the manifests itself", "bundles cannot carry the manifests yet")
+	case a.Value == allowed[0]:
 		return "", nil
 	}
-	return a.value, nil
+	return a.Value, nil
 }
 
 // ValidityAnnotation on a ClusterType says how long its releases are valid; see ParseValidity.
-const ValidityAnnotation = annotationPrefix + "valid-for"
+const ValidityAnnotation = kinds.AnnotationPrefix + "valid-for"
 
 // PinCommit is the value of PinAnnotation.
 const PinCommit = "commit"
 
 // PinAnnotation on a ClusterType asks that the branches and tags which its assignments name are
 // resolved before they are published.
-const PinAnnotation = annotationPrefix + "pin"
+const PinAnnotation = kinds.AnnotationPrefix + "pin"
 
-func checkPin(ct *clusterType) error {
+func checkPin(ct *kinds.ClusterType) error {
 	v, ok := ct.Metadata.Annotations[PinAnnotation]
 	if !ok || v.Value == PinCommit {
 		return nil
 	}
-	return finding.Errorf("", ct.position(v.line), hintOf(v.Value, []string{PinCommit}), "annotation %s: unknown value %q", PinAnnotation, v.Value)
+	return finding.Errorf("", ct.Position(v.Line), hintOf(v.Value, []string{PinCommit}), "annotation %s: unknown value %q", PinAnnotation, v.Value)
 }
 
 // hintOf is a hint for a value that is none of those allowed.
@@ -166,25 +132,25 @@ func hintOf(value string, allowed []string) string {
 }
 
 // healthConditions reads one condition to a line; see package health.
-func healthConditions(a annotation) ([]string, error) {
+func healthConditions(a kinds.Annotation) ([]string, error) {
 	const form = "write .status.phase == Running or GitRepo: .status.readyClusters == 1, one condition to a line"
-	if len(a.value) > maxHealthBytes {
-		return nil, a.mistake("", "it has %d bytes, at most %d are permitted", len(a.value), maxHealthBytes)
+	if len(a.Value) > maxHealthBytes {
+		return nil, a.Mistake("", "it has %d bytes, at most %d are permitted", len(a.Value), maxHealthBytes)
 	}
 	var conditions []string
-	for line := range strings.Lines(a.value) {
+	for line := range strings.Lines(a.Value) {
 		line = strings.TrimSpace(line)
 		if line == "" {
 			continue
 		}
 		c, err := health.Parse(line)
 		if err != nil {
-			return nil, a.mistake(form, "%v", err)
+			return nil, a.Mistake(form, "%v", err)
 		}
 		conditions = append(conditions, c.String())
 	}
 	if len(conditions) == 0 || len(conditions) > maxHealthConditions {
-		return nil, a.mistake(form, "it has %d conditions, and there must be 1 to %d", len(conditions), maxHealthConditions)
+		return nil, a.Mistake(form, "it has %d conditions, and there must be 1 to %d", len(conditions), maxHealthConditions)
 	}
 	return conditions, nil
 }

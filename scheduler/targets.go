@@ -8,17 +8,13 @@ import (
 	"strings"
 
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// target is a deployment target of this environment.
+// target is a deployment target with the schemas of its workload.
 type target struct {
-	name      string // <workload>-<target>
-	workspace string
-	workload  *workload
-	spec      *deploymentTarget
-	at        finding.Position
-	labels    map[string]string
-	schemas   []schemaUse
+	kinds.Target
+	schemas []schemaUse
 }
 
 // targets lists the environment's deployment targets, sorted by name.
@@ -37,79 +33,73 @@ func (m *Model) targets() ([]*target, error) {
 		}
 	}
 	slices.SortFunc(all, func(a, b *target) int {
-		return cmp.Or(strings.Compare(a.name, b.name), a.at.Compare(b.at))
+		return cmp.Or(strings.Compare(a.Name, b.Name), a.At.Compare(b.At))
 	})
 	shareSchemaSteps(all)
 	return all, finding.Join(errs)
 }
 
+// Targets returns the environment's deployment targets, sorted by name. What is wrong with them is said by [Model.Render].
+func (m *Model) Targets() []*kinds.Target {
+	all, _ := m.targets()
+	targets := make([]*kinds.Target, len(all))
+	for i, t := range all {
+		targets[i] = &t.Target
+	}
+	return targets
+}
+
 // workspaceOf is the workspace of the registration whose source w was found in. What lies in the
 // platform itself belongs to no workspace.
-func (m *Model) workspaceOf(w *workload) (string, error) {
-	if w.registration == "" {
+func (m *Model) workspaceOf(w *kinds.Workload) (string, error) {
+	if w.Registration == "" {
 		return "", nil
 	}
-	r, ok := m.registrations[w.registration]
+	r, ok := m.registrations[w.Registration]
 	if !ok {
-		return "", finding.Errorf(finding.CodeNoRegistration, w.at, finding.DidYouMean(w.registration, sortedKeys(m.registrations)),
-			"workload %q comes from registration %q, and there is no WorkloadRegistration of that name", w.Metadata.Name, w.registration)
+		return "", finding.Errorf(finding.CodeNoRegistration, w.At, finding.DidYouMean(w.Registration, sortedKeys(m.registrations)),
+			"workload %q comes from registration %q, and there is no WorkloadRegistration of that name", w.Metadata.Name, w.Registration)
 	}
 	return r.Workspace, nil
 }
 
-func (m *Model) newTarget(w *workload, spec *deploymentTarget, workspace string) *target {
-	t := &target{
-		name:      w.Metadata.Name + "-" + spec.Name,
-		workspace: workspace,
-		workload:  w,
-		spec:      spec,
-		at:        w.position(spec.Line),
-		labels:    make(map[string]string, len(spec.Labels)+len(w.Metadata.Labels)+2),
+func (m *Model) newTarget(w *kinds.Workload, spec *kinds.DeploymentTarget, workspace string) *target {
+	t := &target{Target: kinds.Target{
+		Name:      w.Metadata.Name + "-" + spec.Name,
+		Workspace: workspace,
+		Workload:  w,
+		Spec:      spec,
+		At:        w.Position(spec.Line),
+		Labels:    make(map[string]string, len(spec.Labels)+len(w.Metadata.Labels)+2),
+	}}
+	maps.Copy(t.Labels, spec.Labels)
+	maps.Copy(t.Labels, w.Metadata.Labels)
+	if w.Registration != "" {
+		t.Labels[kinds.FluxName], t.Labels[kinds.FluxNamespace] = m.environment+"-"+w.Registration, "flux-system"
 	}
-	maps.Copy(t.labels, spec.Labels)
-	maps.Copy(t.labels, w.Metadata.Labels)
-	if w.registration != "" {
-		t.labels[fluxName], t.labels[fluxNamespace] = m.environment+"-"+w.registration, "flux-system"
-	}
-	t.labels["workload"], t.labels["workspace"] = w.Metadata.Name, workspace // nobody can pose as another
+	t.Labels["workload"], t.Labels["workspace"] = w.Metadata.Name, workspace // nobody can pose as another
 	for _, schema := range slices.Concat(spec.ConfigSchemas, w.Spec.ConfigSchemas) {
-		t.schemas = append(t.schemas, schemaUse{owner: fmt.Sprintf("a schema of workload %q", w.Metadata.Name), at: w.position(schema.line), text: schema.Value})
+		t.schemas = append(t.schemas, schemaUse{owner: fmt.Sprintf("a schema of workload %q", w.Metadata.Name), at: w.Position(schema.Line), text: schema.Value})
 	}
 	return t
 }
 
 // checkEnvironments warns about targets that seem to be meant for the environment and are not.
-func (w *workload) checkEnvironments(environment string) []finding.Finding {
+func checkEnvironments(w *kinds.Workload, environment string) []finding.Finding {
 	var findings []finding.Finding
 	for i := range w.Spec.DeploymentTargets {
 		t := &w.Spec.DeploymentTargets[i]
 		if t.Environment != environment && strings.EqualFold(t.Environment, environment) {
-			findings = append(findings, finding.New(finding.CodeEnvironmentCase, w.position(t.Line), "names of environments are compared to the letter",
+			findings = append(findings, finding.New(finding.CodeEnvironmentCase, w.Position(t.Line), "names of environments are compared to the letter",
 				"target %q is for environment %q, which is not %q", t.Name, t.Environment, environment))
 		}
 	}
 	return findings
 }
 
-func (t *target) String() string {
-	s := fmt.Sprintf("target %q of workload %q", t.spec.Name, t.workload.Metadata.Name)
-	if r := t.workload.registration; r != "" {
-		s += fmt.Sprintf(" (registration %q)", r)
-	}
-	return s
-}
-
-func (w *workload) targetNames() []string {
-	var names []string
-	for i := range w.Spec.DeploymentTargets {
-		names = append(names, w.Spec.DeploymentTargets[i].Name)
-	}
-	return names
-}
-
 // hasBraces reports whether any text of the app team needs a shield.
-func (t *target) hasBraces() bool {
-	for _, texts := range []map[string]string{t.labels, t.spec.Manifests} {
+func hasBraces(t *target) bool {
+	for _, texts := range []map[string]string{t.Labels, t.Spec.Manifests} {
 		for key, value := range texts {
 			if strings.ContainsAny(key, "{}") || strings.ContainsAny(value, "{}") {
 				return true

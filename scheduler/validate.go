@@ -138,7 +138,7 @@ func schemaLimit(targets int) int {
 func shareSchemaSteps(all []*target) {
 	counts, bytes, seen := map[string]int{}, map[string]int{}, map[[2]string]bool{}
 	for _, t := range all {
-		r := t.workload.registration
+		r := t.Workload.Registration
 		counts[r]++
 		for _, use := range t.schemas {
 			if key := [2]string{r, use.text}; !seen[key] {
@@ -148,7 +148,7 @@ func shareSchemaSteps(all []*target) {
 		}
 	}
 	for _, t := range all {
-		r := t.workload.registration
+		r := t.Workload.Registration
 		for i := range t.schemas {
 			if r == "" { // the platform's own
 				t.schemas[i].limit = schema.MaxSteps

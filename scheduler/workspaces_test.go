@@ -8,7 +8,9 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 func platformWith(workspaces string) string {
@@ -125,7 +127,7 @@ func TestARegistrationThatBringsTooMuchFailsAlone(t *testing.T) {
 }
 
 // workloadsIn returns the workloads of an app team's source without its limits.
-func workloadsIn(t *testing.T, text string) []*workload {
+func workloadsIn(t *testing.T, text string) []*kinds.Workload {
 	t.Helper()
 	m := NewModel("dev")
 	require.NoError(t, load(m, "other", "evil.yaml", text))

@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // environmentsAt returns the Environment objects of a source, and reads nothing else of it.
@@ -108,7 +109,7 @@ func (l *loader) baseBeside(ctx context.Context, root, environment location) str
 	m := scheduler.NewModel("")
 	if _, err := l.read(ctx, m, origin{part: PlatformPart, place: environment}); err == nil {
 		for _, b := range m.BaseRepos() {
-			beside := scheduler.Environment{ControlPlane: scheduler.Repository{Branch: root.repo.Branch, Path: b.Path}}
+			beside := scheduler.Environment{ControlPlane: kinds.Repository{Branch: root.repo.Branch, Path: b.Path}}
 			if place, ok := l.below(ctx, root, beside); ok && b.Name == mainBase {
 				return place.written()
 			}

@@ -9,7 +9,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/publisher/gitrepo"
-	"github.com/wherry-dev/wherry/scheduler"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // ErrNoEnvironments is returned for a platform that holds no Environment objects.
@@ -64,7 +64,7 @@ func Environments(ctx context.Context, o Source) ([]Source, error) {
 }
 
 // environmentPlace is where an Environment object says that its environment lies.
-func environmentPlace(base location, r scheduler.Repository) string {
+func environmentPlace(base location, r kinds.Repository) string {
 	repo := r.Repo
 	if base.folder == "" {
 		repo = base.repo.URL // a mirror serves as well

@@ -1,4 +1,4 @@
-package scheduler
+package kinds
 
 import (
 	"fmt"
@@ -7,8 +7,9 @@ import (
 	"strconv"
 	"strings"
 
-	"github.com/wherry-dev/wherry/scheduler/finding"
 	"gopkg.in/yaml.v3"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
 // decoder fills the structs of kinds.go from YAML nodes. In difference to yaml.v3 it knows the line of
@@ -25,32 +26,47 @@ type decoder struct {
 }
 
 const (
-	// maxNodes bounds what one document may expand to through aliases.
-	maxNodes = 1 << 20
+	// MaxNodes bounds what one document may expand to through aliases.
+	MaxNodes = 1 << 20
 	// maxMerges bounds how deep merge keys nest.
 	maxMerges = 16
 )
 
 type (
-	// line is a line of the file; a field Line of this type receives that of the struct's mapping.
-	line int
+	// Line is a line of the file; a field Line of this type receives that of the struct's mapping.
+	Line int
 	// ignored accepts anything.
 	ignored struct{}
 	// later accepts anything, with a warning: it has a meaning that this version does not know yet.
 	later struct{}
-	// text is a string that knows where it stands.
-	text struct {
+	// Text is a string that knows where it stands.
+	Text struct {
 		Value string
-		line  line
+		Line  Line
 		// first is the line of the text's own first line, which for a block text is the next one.
-		first line
+		First Line
 	}
-	// textOrObject is a mapping, left as it is, or a text.
-	textOrObject struct {
-		object *yaml.Node // nil for a text
-		text   text
+	// TextOrObject is a mapping, left as it is, or a text.
+	TextOrObject struct {
+		Object *yaml.Node // nil for a text
+		Text   Text
 	}
 )
+
+// Decoded is what decoding has to say about an object.
+type Decoded struct {
+	Errs     []error
+	Findings []finding.Finding
+	// Unknown are the unknown fields below spec, where these are asked for.
+	Unknown []finding.Finding
+}
+
+// Decode fills into from n. Where strict is true, unknown fields below spec are no findings but in Unknown.
+func Decode(file string, n *yaml.Node, into Object, strict bool) Decoded {
+	d := &decoder{file: file, strict: strict}
+	d.decode(n, reflect.ValueOf(into).Elem(), nil)
+	return Decoded{d.errs, d.findings, d.unknown}
+}
 
 func (d *decoder) position(n *yaml.Node) finding.Position {
 	return finding.Position{File: d.file, Line: n.Line}
@@ -104,16 +120,16 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 	case *later:
 		d.findings = append(d.findings, finding.New(finding.CodeUnknownField, d.position(n), "", "%s comes later: this version does not read it", at))
 		return
-	case *textOrObject:
-		if p.object = n; n.Kind != yaml.MappingNode {
-			p.object = nil
-			d.decode(n, reflect.ValueOf(&p.text).Elem(), at)
+	case *TextOrObject:
+		if p.Object = n; n.Kind != yaml.MappingNode {
+			p.Object = nil
+			d.decode(n, reflect.ValueOf(&p.Text).Elem(), at)
 		}
 		return
-	case *text:
-		p.Value, p.line, p.first = d.str(n, at), line(n.Line), line(n.Line)
+	case *Text:
+		p.Value, p.Line, p.First = d.str(n, at), Line(n.Line), Line(n.Line)
 		if n.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
-			p.first++
+			p.First++
 		}
 		return
 	}
@@ -138,15 +154,15 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 
 // exhausted counts n, and says whether there are too many nodes to go on.
 func (d *decoder) exhausted(n *yaml.Node) bool {
-	if d.nodes++; d.nodes == maxNodes {
-		d.fail(finding.CodeTooLarge, n, "", "the document holds more than %d values once its aliases are expanded", maxNodes)
+	if d.nodes++; d.nodes == MaxNodes {
+		d.fail(finding.CodeTooLarge, n, "", "the document holds more than %d values once its aliases are expanded", MaxNodes)
 	}
-	return d.nodes >= maxNodes
+	return d.nodes >= MaxNodes
 }
 
-// shortTag is n's tag as Kubernetes sees it: words that only YAML 1.1 takes for booleans are booleans, and
+// ShortTag is n's tag as Kubernetes sees it: words that only YAML 1.1 takes for booleans are booleans, and
 // dates are texts.
-func shortTag(n *yaml.Node) string {
+func ShortTag(n *yaml.Node) string {
 	switch tag := n.ShortTag(); tag {
 	case "!!str":
 		if n.Kind == yaml.ScalarNode && n.Style == 0 && slices.Contains(oldBooleans, n.Value) {
@@ -167,13 +183,13 @@ var oldBooleans = []string{
 
 // str is the string that n must be.
 func (d *decoder) str(n *yaml.Node, at *where) string {
-	switch tag := shortTag(n); {
+	switch tag := ShortTag(n); {
 	case n.Kind != yaml.ScalarNode:
-		d.fail(finding.CodeType, n, "", "%s must be a string, not a %s", at, kindName(n))
+		d.fail(finding.CodeType, n, "", "%s must be a string, not a %s", at, KindName(n))
 	case tag == "!!null":
 		return ""
 	case tag != "!!str":
-		d.fail(finding.CodeType, n, finding.Sentence("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, tagName(tag))
+		d.fail(finding.CodeType, n, finding.Sentence("write it in quotes: %q", n.Value), "%s must be a string, and %s is a %s", at, n.Value, TagName(tag))
 	}
 	return n.Value
 }
@@ -189,7 +205,7 @@ func (d *decoder) integer(n *yaml.Node, at *where) int64 {
 
 func (d *decoder) decodeStruct(n *yaml.Node, v reflect.Value, at *where) {
 	fields, names := structFields(v)
-	if l := v.FieldByName("Line"); l.IsValid() && l.Type() == reflect.TypeFor[line]() {
+	if l := v.FieldByName("Line"); l.IsValid() && l.Type() == reflect.TypeFor[Line]() {
 		l.SetInt(int64(n.Line))
 	}
 	for _, p := range d.pairs(n, at) {
@@ -221,7 +237,7 @@ func (d *decoder) decodeMap(n *yaml.Node, v reflect.Value, at *where) {
 
 func (d *decoder) decodeSlice(n *yaml.Node, v reflect.Value, at *where) {
 	if n.Kind != yaml.SequenceNode {
-		d.fail(finding.CodeType, n, "", "%s must be a list, not a %s", at, kindName(n))
+		d.fail(finding.CodeType, n, "", "%s must be a list, not a %s", at, KindName(n))
 		return
 	}
 	v.Set(reflect.MakeSlice(v.Type(), len(n.Content), len(n.Content)))
@@ -235,7 +251,7 @@ type pair struct{ key, value *yaml.Node }
 // pairs lists the keys of a mapping, with merge keys (<<) resolved: its own keys win over merged ones.
 func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 	if n.Kind != yaml.MappingNode {
-		d.fail(finding.CodeType, n, "", "%s must be a mapping, not a %s", at, kindName(n))
+		d.fail(finding.CodeType, n, "", "%s must be a mapping, not a %s", at, KindName(n))
 		return nil
 	}
 	var own, merged []pair
@@ -249,7 +265,7 @@ func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 		if key.Kind == yaml.AliasNode {
 			key = key.Alias
 		}
-		if !(shortTag(key) == "!!int" && isDecimal(key.Value)) { // Kubernetes takes numbers for keys
+		if !(ShortTag(key) == "!!int" && isDecimal(key.Value)) { // Kubernetes takes numbers for keys
 			d.str(key, &where{parent: at, key: key.Value})
 		}
 		if first, ok := lines[key.Value]; ok {
@@ -312,20 +328,22 @@ func structFields(v reflect.Value) (map[string]reflect.Value, []string) {
 	return fields, names
 }
 
-func kindName(n *yaml.Node) string {
+// KindName returns the word for the kind of a node: mapping, list or single value.
+func KindName(n *yaml.Node) string {
 	switch n.Kind {
 	case yaml.MappingNode:
 		return "mapping"
 	case yaml.SequenceNode:
 		return "list"
 	case yaml.AliasNode:
-		return kindName(n.Alias)
+		return KindName(n.Alias)
 	default:
 		return "single value"
 	}
 }
 
-func tagName(tag string) string {
+// TagName returns the word for a tag, such as boolean for !!bool.
+func TagName(tag string) string {
 	names := map[string]string{"!!bool": "boolean", "!!int": "number", "!!float": "number"}
 	if name, ok := names[tag]; ok {
 		return name
@@ -335,4 +353,27 @@ func tagName(tag string) string {
 
 func isDecimal(s string) bool {
 	return s == "0" || strings.Trim(s, "0123456789") == "" && !strings.HasPrefix(s, "0")
+}
+
+// Field finds the value of a key without judging the rest.
+func Field(n *yaml.Node, key string) *yaml.Node {
+	if n.Kind == yaml.MappingNode {
+		for i := 0; i+1 < len(n.Content); i += 2 {
+			if n.Content[i].Value == key {
+				return n.Content[i+1]
+			}
+		}
+	}
+	return &yaml.Node{}
+}
+
+// StringField returns the text of a key, empty where there is none.
+func StringField(n *yaml.Node, key string) string { return Field(n, key).Value }
+
+// SequenceField returns the items of the list at a key, none where there is none.
+func SequenceField(n *yaml.Node, key string) []*yaml.Node {
+	if f := Field(n, key); f.Kind == yaml.SequenceNode {
+		return f.Content
+	}
+	return nil
 }

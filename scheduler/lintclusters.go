@@ -1,0 +1,63 @@
+package scheduler
+
+import (
+	"crypto/ed25519"
+	"crypto/x509"
+	"encoding/pem"
+	"regexp"
+	"slices"
+
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/kinds"
+)
+
+// uidPattern is what agents and hubs take for one.
+var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
+
+// clusterProblem says which of a Cluster's own values is wrong, with a hint. It is empty where none is.
+func clusterProblem(c *kinds.Cluster) (what, hint string) {
+	s := c.Spec
+	block, _ := pem.Decode([]byte(s.PublicKey))
+	switch {
+	case !uidPattern.MatchString(s.UID):
+		return "spec.uid is not a uid of a cluster", `"wherry-agent status -o json" prints it`
+	case s.Reporting != "" && s.Reporting != kinds.ReportingExpected && s.Reporting != kinds.ReportingNone:
+		return "spec.reporting is neither expected nor none", finding.DidYouMean(s.Reporting, []string{kinds.ReportingExpected, kinds.ReportingNone})
+	case s.PublicKey == "" && s.Reporting != kinds.ReportingNone:
+		return "it has no spec.publicKey, and reports are expected of it", `"wherry roster add" writes it from the agent's request; without reports, give reporting: none`
+	case s.PublicKey == "":
+		return "", ""
+	case block == nil:
+		return "spec.publicKey is not a key in PEM", ""
+	}
+	key, err := x509.ParsePKIXPublicKey(block.Bytes)
+	if _, ok := key.(ed25519.PublicKey); err != nil || !ok {
+		return "spec.publicKey is not a public Ed25519 key, which agents sign reports with", ""
+	}
+	return "", ""
+}
+
+// clusters adds what is wrong with Cluster objects: their values, cluster types that do not exist, and uids and keys
+// of two.
+func (l *linter) clusters() {
+	types := sortedKeys(l.model.clusterTypes)
+	uids, keys := map[string]*kinds.Cluster{}, map[string]*kinds.Cluster{}
+	for _, c := range sortedValues(l.model.clusters) {
+		if what, hint := clusterProblem(c); what != "" {
+			l.add(finding.CodeClusterValue, c.At, hint, "Cluster %q: %s", c.Metadata.Name, what)
+		}
+		if t := c.Spec.ClusterType; !slices.Contains(types, t) {
+			l.add(finding.CodeClusterOfNoType, c.At, finding.DidYouMean(t, types), "Cluster %q: there is no ClusterType %q", c.Metadata.Name, t)
+		}
+		for _, one := range []struct {
+			what, value string
+			of          map[string]*kinds.Cluster
+		}{{"uid", c.Spec.UID, uids}, {"public key", c.Spec.PublicKey, keys}} {
+			if first, twice := one.of[one.value]; twice && one.value != "" {
+				l.add(finding.CodeClusterTwice, c.At, "each agent has its own", "Cluster %q has the %s of Cluster %q, at %s", c.Metadata.Name, one.what, first.Metadata.Name, first.At)
+				continue
+			}
+			one.of[one.value] = c
+		}
+	}
+}
