@@ -28,6 +28,24 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"scheduler":   {"bundle"},
 	}
 	insideFolders := map[string]map[string][]string{
+		"agent": {
+			"config":        {"", "clustermemory", "control", "doctor", "outbox", "state"},
+			"doctor":        {"", "content", "control", "outbox", "state"},
+			"clustermemory": {""},
+
+			"":        {"content", "control", "outbox", "retry", "state"},
+			"content": {"state"},
+			"control": nil,
+			"outbox":  {"retry", "state"},
+			"retry":   nil,
+			"state":   nil,
+
+			"agenttest": {"state"},
+		},
+		"deploy": {
+			"":     nil,
+			"rbac": nil,
+		},
 		"publisher": {
 			"": {"artifacts", "catalog", "diff", "keys", "pack", "platform", "program", "releases", "trust", "usage"},
 
@@ -49,6 +67,24 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"keytest":      {"keys"},
 			"registrytest": nil,
 			"sigstoretest": nil,
+		},
+		"reconcilers": {
+			"needs":      {"zarf"},
+			"ansible":    {"", "internal/background", "internal/durable", "internal/program"},
+			"argo":       {"", "kubernetes"},
+			"directory":  {"", "internal/background"},
+			"flux":       {"", "kubernetes"},
+			"kubernetes": {""},
+			"zarf":       {"", "internal/background", "internal/durable", "internal/program"},
+			"":           nil,
+
+			"internal/background": nil,
+			"internal/durable":    nil,
+			"internal/program":    {"internal/durable"},
+
+			"reconcilertest":            {""},
+			"kubernetes/kubernetestest": {"", "kubernetes", "reconcilertest"},
+			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
 	}
 	for path, imports := range importsOfAll(t) {
