@@ -61,7 +61,7 @@ func BenchmarkDeltas(b *testing.B) {
 	const runs = 10
 	began, cpu := time.Now(), cpuTime(b)
 	for range runs {
-		made, err := p.deltas(b.Context(), pl)
+		made, err := p.deltas(b.Context(), pl, p.opts.Cache, p.opts.DeltaCommand)
 		require.NoError(b, err)
 		require.Len(b, made, 4)
 	}

@@ -38,16 +38,17 @@ func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust
 // published compares with the newest releases, as Publish would find them.
 func (c comparing) published(ctx context.Context, p *publication) error {
 	c.Done.Platform = p.done.Platform
-	if err := p.readRecord(ctx); err != nil {
+	var err error
+	if p.record, err = p.readRecord(ctx); err != nil {
 		return err
 	}
 	if len(p.done.Warnings) > 0 {
 		return foreign(p.done.Warnings[0])
 	}
-	if p.record != nil {
-		c.Done.OldBaseCommit = p.record.Record.BaseCommit
+	if p.record.verified != nil {
+		c.Done.OldBaseCommit = p.record.verified.Record.BaseCommit
 	}
-	for i, ct := range append(slices.Clone(c.Result.ClusterTypes), p.leftTypes(c.Result)...) {
+	for i, ct := range append(slices.Clone(c.Result.ClusterTypes), p.leftTypes(p.record.verified, c.Result)...) {
 		d, err := c.release(ctx, p, ct)
 		if err != nil {
 			return err
@@ -95,7 +96,7 @@ func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified)
 	}
 	if pl.content != nil && last.Release.Content == pl.content.Content {
 		d := now.Unchanged()
-		noteOld(d, last)
+		d.OldRelease = diff.OldReleaseOf(last)
 		return d, nil
 	}
 	tree, err := releases.OpenTree(ctx, pl.repo, last.Tree, last.Release.Content)
@@ -103,15 +104,10 @@ func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified)
 		return nil, err
 	}
 	d, err := c.Type(ctx, now, &diff.Tree{Files: tree.Root.FS(), Listed: tree.Assignments})
-	if noteOld(d, last); d.Result == diff.StandingUnchanged {
+	if d.OldRelease = diff.OldReleaseOf(last); d.Result == diff.StandingUnchanged {
 		d.Result = diff.StandingChanged // what is held says so
 	}
 	return d, errors.Join(err, tree.Close())
-}
-
-// noteOld notes the release that d compares with.
-func noteOld(d *diff.TypeDifference, last *bundle.Verified) {
-	d.OldSequence, d.OldNumber, d.OldDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
 }
 
 func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {
@@ -128,7 +124,7 @@ func renewed(d *diff.TypeDifference, p *publication, s standing) *diff.TypeDiffe
 		d.Result, d.Rings = diff.StandingChanged, &diff.RingDifference{Old: r.Rings, New: p.opts.Rings}
 		return d
 	}
-	d.Renewed = p.renewal(s) != ""
+	d.Renewed = p.renewal(s, p.opts.RenewBefore) != ""
 	return d
 }
 

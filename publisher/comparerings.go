@@ -55,7 +55,7 @@ func (c comparing) ring(ctx context.Context, pl *plan, group []*lane, issues []*
 	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
 	var last *bundle.Verified
 	if last = group[0].release; last != nil {
-		row.OldSequence, row.OldNumber, row.OldDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
+		row.OldRelease = diff.OldReleaseOf(last)
 	}
 	d, err := comparing{c.Apart()}.against(ctx, pl, last) // renames are told once
 	if err != nil {

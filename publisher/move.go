@@ -85,7 +85,7 @@ func (p *publication) takePlatform(ctx context.Context) error {
 	}
 	r, err := releases.ReadRecord(ctx, repo, desc)
 	if err == nil {
-		p.done.Platform = r.Platform
+		p.platform, p.done.Platform = r.Platform, r.Platform
 	}
 	return err
 }
@@ -108,7 +108,7 @@ func (p *publication) move(ctx context.Context, move MoveOptions) error {
 		return err
 	}
 	p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
-	next := p.record.Record
+	next := p.record.verified.Record
 	next.IssuedAt, next.ClusterTypes, next.Rings = p.issuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
 	next.ClusterTypes[move.ClusterType] = pl.result.releaseOf("").Digest
 	next.Rings[move.ClusterType] = pl.result.byRing()
@@ -117,14 +117,15 @@ func (p *publication) move(ctx context.Context, move MoveOptions) error {
 
 // planMove finds the releases of the rings, of which that of the ring to move to is forced.
 func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, error) {
-	if err := p.readRecord(ctx); err != nil {
+	var err error
+	if p.record, err = p.readRecord(ctx); err != nil {
 		return nil, err
 	}
-	if p.record == nil {
+	if p.record.verified == nil {
 		return nil, &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", move.Environment, p.trust.SignedText())}
 	}
-	p.done.BaseCommit, p.done.EnvironmentCommit = p.record.Record.BaseCommit, p.record.Record.EnvironmentCommit
-	named := p.record.Record.Rings
+	p.done.BaseCommit, p.done.EnvironmentCommit = p.record.verified.Record.BaseCommit, p.record.verified.Record.EnvironmentCommit
+	named := p.record.verified.Record.Rings
 	if len(named[move.ClusterType]) == 0 {
 		return nil, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", move.ClusterType, move.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(named)), ", "), "none"))
 	}
@@ -138,7 +139,7 @@ func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, er
 		return nil, err
 	}
 	rings := slices.Sorted(maps.Keys(named[move.ClusterType]))
-	if err := p.lookRings(ctx, pl, stream, rings); err != nil {
+	if err := p.lookRings(ctx, pl, stream, rings, p.record.verified); err != nil {
 		return nil, err
 	}
 	at := slices.IndexFunc(pl.lanes, func(l *lane) bool { return l.ring == move.Ring })

@@ -133,15 +133,14 @@ func newSigning(loc oci.Location, environment string, trust trust.Signers, opts 
 	if err != nil {
 		return nil, err
 	}
-	p := &publication{
-		to: loc, store: store, trust: trust, issuedAt: now().UTC().Truncate(time.Second),
-		done: &Published{Platform: trust.Document.Platform, Environment: environment},
-	}
-	return p, trust.Check(p.done.Platform, p.issuedAt)
+	done := &Published{Platform: trust.Document.Platform, Environment: environment}
+	p := &publication{reader: newReader(loc, store, trust, now(), done), signer: signer{known: trust.Keys, location: loc}, done: done}
+	return p, trust.Check(p.platform, p.issuedAt)
 }
 
 func (p *publication) openPending(ctx context.Context, tag string) (*Pending, error) {
-	if err := p.readRecord(ctx); err != nil {
+	var err error
+	if p.record, err = p.readRecord(ctx); err != nil {
 		return nil, err
 	}
 	repo, err := p.recordRepository()
@@ -159,8 +158,8 @@ func (p *publication) openPending(ctx context.Context, tag string) (*Pending, er
 		Incomplete: r.Incomplete, p: p,
 	}
 	names := r.Types()
-	if p.record != nil {
-		names = append(names, p.record.Record.Types()...)
+	if p.record.verified != nil {
+		names = append(names, p.record.verified.Record.Types()...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
@@ -175,16 +174,16 @@ func (p *publication) openPending(ctx context.Context, tag string) (*Pending, er
 // chooseRecord returns the record that waits under tag, or the newest where that is empty.
 func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag string) (*bundle.VerifiedEnvironment, error) {
 	if tag != "" {
-		return p.recordThatWaits(ctx, repo, tag)
+		return p.recordThatWaits(ctx, repo, tag, p.record.verified)
 	}
-	v, err := p.pendingRecord(ctx, repo)
+	v, err := p.pendingRecord(ctx, repo, p.record)
 	if v == nil && err == nil {
 		// One that was released, and whose moving tag was not written: whoever did it was cut off.
-		if last := p.record; last != nil && p.recordCurrent && p.recordTags.Moving[bundle.LatestTag] != last.Descriptor.Digest {
+		if last := p.record.verified; last != nil && p.record.current && p.record.tags.Moving[bundle.LatestTag] != last.Descriptor.Digest {
 			return last, nil
 		}
 		err = fmt.Errorf("%w in environment %s", ErrNothingPending, p.done.Environment)
-		if len(p.recordTags.All) == 0 {
+		if len(p.record.tags.All) == 0 {
 			err = p.nothingEver(ctx, err)
 		}
 	}
@@ -193,9 +192,9 @@ func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag str
 
 // nothingEver is the error where an environment has no record at all. A registry need not list what it has, or not
 // to everybody.
-func (p *publication) nothingEver(ctx context.Context, err error) error {
-	if repositories, unlisted := p.store.Repositories(ctx); unlisted == nil {
-		if lack := catalog.CheckEnvironment(p.done.Environment, p.to, repositories); lack != nil {
+func (rd *reader) nothingEver(ctx context.Context, err error) error {
+	if repositories, unlisted := rd.store.Repositories(ctx); unlisted == nil {
+		if lack := catalog.CheckEnvironment(rd.environment, rd.to, repositories); lack != nil {
 			return lack
 		}
 	}
@@ -235,7 +234,7 @@ func (e *Pending) take(ctx context.Context, name string, r bundle.EnvironmentRec
 // is compared with what the widest of its rings has.
 func (e *Pending) takeRings(ctx context.Context, pl *plan, stream bundle.Stream, r bundle.EnvironmentRecord) error {
 	name := stream.ClusterType
-	if err := e.p.lookRings(ctx, pl, stream, slices.Sorted(maps.Keys(r.Rings[name]))); err != nil {
+	if err := e.p.lookRings(ctx, pl, stream, slices.Sorted(maps.Keys(r.Rings[name])), e.p.record.verified); err != nil {
 		return err
 	}
 	first := len(e.ClusterTypes)
@@ -302,12 +301,12 @@ func (e *Pending) takeRelease(ctx context.Context, pl *plan, stream bundle.Strea
 }
 
 // releaseThatWaits returns the release with manifest d, if it may be signed and stand in the place of last.
-func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
+func (rd *reader) releaseThatWaits(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
 	desc, err := pl.repo.Resolve(ctx, d.String())
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, pl.repo, desc, p.trust.AnyKey())
+	v, err := bundle.Verify(ctx, pl.repo, desc, rd.trust.AnyKey())
 	if err != nil {
 		return nil, err
 	}
@@ -315,7 +314,7 @@ func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bun
 		return nil, err
 	}
 	r := v.Release
-	expect := bundle.Expect{Stream: stream, Epoch: p.trust.Epoch, Now: p.issuedAt}
+	expect := bundle.Expect{Stream: stream, Epoch: rd.trust.Epoch, Now: rd.issuedAt}
 	if last != nil {
 		expect.Highest = orderOf(last)
 	}
@@ -325,7 +324,7 @@ func (p *publication) releaseThatWaits(ctx context.Context, pl *plan, stream bun
 	if err := expect.Check(r, d); err != nil {
 		return nil, err
 	}
-	if !credible(orderOf(v), lastSequence(pl.standing.verified, r.Epoch), p.issuedAt) {
+	if !credible(orderOf(v), lastSequence(pl.standing.verified, r.Epoch), rd.issuedAt) {
 		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s was issued at %s: no publisher numbers like that",
 			r.Tag(), r.IssuedAt.Format(time.RFC3339))}
 	}
@@ -367,6 +366,6 @@ func (t *PendingType) compare(ctx context.Context, repo oci.Target, v, last *bun
 }
 
 // names lists release keys by their ids.
-func (p *publication) names(ids []string) []trust.KeyName {
-	return slices.DeleteFunc(trust.NamesOf(p.trust.Document.Release.Keys), func(k trust.KeyName) bool { return !slices.Contains(ids, k.ID) })
+func (rd *reader) names(ids []string) []trust.KeyName {
+	return slices.DeleteFunc(trust.NamesOf(rd.trust.Document.Release.Keys), func(k trust.KeyName) bool { return !slices.Contains(ids, k.ID) })
 }

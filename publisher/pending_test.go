@@ -61,13 +61,13 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			tc.change(&r, &record)
 			a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r, nil)
 			require.NoError(t, err)
-			require.NoError(t, thief.push(t.Context(), repo, a))
+			require.NoError(t, push(t.Context(), repo, a))
 			for name := range record.ClusterTypes {
 				record.ClusterTypes[name] = a.manifest.Descriptor.Digest
 			}
 			b, err := thief.newRecord(record)
 			require.NoError(t, err)
-			require.NoError(t, thief.push(t.Context(), records, b))
+			require.NoError(t, push(t.Context(), records, b))
 			tag := releases.PendingTag(record.Epoch, record.Sequence)
 			require.NoError(t, records.Tag(t.Context(), b.manifest.Descriptor, tag))
 

@@ -100,7 +100,7 @@ func (e *Pending) release(ctx context.Context, repo oci.Target) error {
 	if err != nil {
 		return err
 	}
-	if _, err = releases.Settle(ctx, repo, desc, releases.ReleaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, p.recordTags); err == nil {
+	if _, err = releases.Settle(ctx, repo, desc, releases.ReleaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, p.record.tags); err == nil {
 		e.Record.Result = releases.OutcomePublished
 	}
 	return err

@@ -11,7 +11,6 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"slices"
 	"strings"
 	"time"
@@ -130,39 +129,23 @@ func (p *publication) mayPublish(ctx context.Context) error {
 	return nil
 }
 
-// publication is one run of Publish.
+// publication is one run of Publish: what it reads, what it signs with, what it cannot know, and what it has done so far.
 type publication struct {
-	opts  PublishOptions
-	to    oci.Location
-	store oci.Store
-	// keys sign, each a different one.
-	keys []*keys.Key
-	// trust is that by which it knows its own releases again.
-	trust    trust.Signers
-	issuedAt time.Time
-	done     *Published
+	reader
+	signer
+	gaps
+	opts PublishOptions
 	// rings are those that the platform names, narrowest first.
 	rings []string
-	// record is the last verified environment record, nil where there is none; recordCurrent says whether it is
-	// signed as the trust in force asks.
-	record        *bundle.VerifiedEnvironment
-	recordCurrent bool
-	recordTags    releases.Tags
-	// recordTaken means that record's own tag names another record; see standing.taken.
-	recordTaken bool
-	// left names the cluster types that the environment had and has no more.
-	left map[string]bool
-	// drops holds the assignments that are given up, as <cluster type>/<name>, and dropped those of them
-	// that are there, among others.
-	drops, dropped map[string]bool
+	// accountOf is scheduler.Result.ServiceAccount.
+	accountOf func(workspace, namespace string) string
+	// record is what was found of the environment's record when this round began.
+	record recordStanding
+	done   *Published
 	// pushed names the cluster types that an earlier round of this run published.
 	pushed map[string]bool
 	// checked has the content of each cluster type that the checks agreed to.
 	checked map[string]digest.Digest
-	// failedPolicies is scheduler.Result.FailedPolicies.
-	failedPolicies []scheduler.FailedPolicy
-	// accountOf is scheduler.Result.ServiceAccount.
-	accountOf func(workspace, namespace string) string
 }
 
 func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key, signers trust.Signers, opts PublishOptions) (*publication, error) {
@@ -207,17 +190,16 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	if now == nil {
 		now = time.Now
 	}
+	done := &Published{
+		Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
+		Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
+		ClusterTypes: []PublishedType{}, Unread: platform.UnreadOf(opts.Unread), FailedPolicies: platform.FailedPoliciesOf(result.FailedPolicies),
+	}
 	return &publication{
-		opts: opts, to: to, store: store, keys: keys, trust: signers, accountOf: result.ServiceAccount, rings: result.Rings,
-		failedPolicies: result.FailedPolicies,
-		issuedAt:       now().UTC().Truncate(time.Second),
-		drops:          drops, dropped: map[string]bool{}, left: map[string]bool{}, pushed: map[string]bool{},
-		checked: map[string]digest.Digest{},
-		done: &Published{
-			Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
-			Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
-			ClusterTypes: []PublishedType{}, Unread: platform.UnreadOf(opts.Unread), FailedPolicies: platform.FailedPoliciesOf(result.FailedPolicies),
-		},
+		reader: newReader(to, store, signers, now(), done), signer: signer{keys: keys, known: signers.Keys, location: to},
+		gaps: gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, left: map[string]bool{}, drops: drops, dropped: map[string]bool{}},
+		opts: opts, rings: result.Rings, accountOf: result.ServiceAccount, done: done,
+		pushed: map[string]bool{}, checked: map[string]digest.Digest{},
 	}, nil
 }
 
@@ -235,11 +217,12 @@ func (p *publication) untilSettled(ctx context.Context, result *scheduler.Result
 // the environment's record meanwhile, whose releases a record of this run would not know.
 func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 	p.done.ClusterTypes = []PublishedType{}
-	if err := p.readRecord(ctx); err != nil {
+	var err error
+	if p.record, err = p.readRecord(ctx); err != nil {
 		return err
 	}
 	var plans []*plan
-	for _, ct := range append(slices.Clone(result.ClusterTypes), p.leftTypes(result)...) {
+	for _, ct := range append(slices.Clone(result.ClusterTypes), p.leftTypes(p.record.verified, result)...) {
 		plan, err := p.plan(ctx, ct)
 		if err != nil {
 			return err
@@ -256,7 +239,7 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 			}
 			p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
 		}
-		p.done.Record = p.standingRecord(releases.OutcomeSkipped)
+		p.done.Record = p.record.published(releases.OutcomeSkipped)
 		return nil
 	}
 	if err := p.check(ctx, plans); err != nil {
@@ -274,38 +257,5 @@ func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 		}
 		p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
 	}
-	return p.publishRecord(ctx, p.newRecordOf(p.clusterTypes(result)))
-}
-
-// checkDrops refuses to give up what is nowhere, which is probably mistyped. All cluster types are planned.
-func (p *publication) checkDrops() error {
-	for _, drop := range slices.Sorted(maps.Keys(p.drops)) {
-		if !p.dropped[drop] {
-			return usage.Errorf("there is no assignment %s to drop: none failed, and none is in the last release", drop)
-		}
-	}
-	return nil
-}
-
-// leftTypes returns, without assignments, the cluster types that the last record names and result does
-// not. An agent of such a type learns by a signed, empty release that nothing is assigned any more.
-func (p *publication) leftTypes(result *scheduler.Result) []scheduler.ClusterTypeResult {
-	if p.record == nil {
-		return nil
-	}
-	var left []scheduler.ClusterTypeResult
-	for _, name := range p.record.Record.Types() {
-		if !slices.ContainsFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return ct.Name == name }) {
-			left = append(left, scheduler.ClusterTypeResult{Name: name})
-			p.left[name] = true
-		}
-	}
-	slices.SortFunc(left, func(a, b scheduler.ClusterTypeResult) int { return cmp.Compare(a.Name, b.Name) })
-	return left
-}
-
-func (p *publication) warn(format string, args ...any) {
-	if w := fmt.Sprintf(format, args...); !slices.Contains(p.done.Warnings, w) {
-		p.done.Warnings = append(p.done.Warnings, w)
-	}
+	return p.publishRecord(ctx, p.newRecordOf(p.done.recorded(result)))
 }

@@ -78,7 +78,7 @@ func tagsOf(lanes []*lane) []string {
 
 // lookRings finds out what each of the named rings has, narrowest first, and latest. Rings that only have a tag come
 // first: they were given up, or were named when the platform named none.
-func (p *publication) lookRings(ctx context.Context, pl *plan, stream bundle.Stream, named []string) error {
+func (rd *reader) lookRings(ctx context.Context, pl *plan, stream bundle.Stream, named []string, record *bundle.VerifiedEnvironment) error {
 	pl.lanes = nil
 	for _, tag := range pl.standing.RingTags() {
 		if ring := strings.TrimPrefix(tag, bundle.RingTagPrefix); !slices.Contains(named, ring) {
@@ -89,7 +89,7 @@ func (p *publication) lookRings(ctx context.Context, pl *plan, stream bundle.Str
 		pl.lanes = append(pl.lanes, &lane{ring: ring})
 	}
 	pl.lanes = append(pl.lanes, &lane{})
-	s := &laneSearch{p: p, pl: pl, stream: stream, seen: map[digest.Digest]bool{}}
+	s := &laneSearch{reader: rd, record: record, pl: pl, stream: stream, seen: map[digest.Digest]bool{}}
 	for _, step := range []func(context.Context) error{s.recorded, s.moving, s.tagged, s.taken, s.waiting} {
 		if err := step(ctx); err != nil {
 			return err
@@ -101,7 +101,8 @@ func (p *publication) lookRings(ctx context.Context, pl *plan, stream bundle.Str
 
 // laneSearch looks for the releases of lanes.
 type laneSearch struct {
-	p      *publication
+	*reader
+	record *bundle.VerifiedEnvironment
 	pl     *plan
 	stream bundle.Stream
 	seen   map[digest.Digest]bool
@@ -123,8 +124,8 @@ func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified
 	if last := s.pl.standing.verified; last != nil && (ref == last.Descriptor.Digest.String() || ref == last.Release.Tag() && !s.pl.standing.taken) {
 		return last, s.pl.standing.current, nil
 	}
-	v, current, err = s.p.verifyRelease(ctx, s.pl.repo, ref)
-	if v == nil || v.Release.Stream() != s.stream || v.Release.Epoch > s.p.trust.Epoch {
+	v, current, err = s.reader.verifyRelease(ctx, s.pl.repo, ref)
+	if v == nil || v.Release.Stream() != s.stream || v.Release.Epoch > s.reader.trust.Epoch {
 		return nil, false, err
 	}
 	return v, current, err
@@ -132,13 +133,13 @@ func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified
 
 // recorded considers what the environment's record names.
 func (s *laneSearch) recorded(ctx context.Context) error {
-	if s.p.record == nil {
+	if s.record == nil {
 		return nil
 	}
 	for _, l := range s.pl.lanes {
-		l.recorded = s.p.record.Record.ReleaseOf(s.stream.ClusterType, l.ring)
+		l.recorded = s.record.Record.ReleaseOf(s.stream.ClusterType, l.ring)
 	}
-	for _, d := range s.p.record.Record.ReleasesOf(s.stream.ClusterType) {
+	for _, d := range s.record.Record.ReleasesOf(s.stream.ClusterType) {
 		s.seen[d] = true
 		v, current, err := s.verify(ctx, d.String())
 		if err != nil {
@@ -168,9 +169,9 @@ func (s *laneSearch) moving(ctx context.Context) error {
 		}
 		if v != nil {
 			s.consider(v, current, true)
-		} else if name := s.p.to.Name(s.stream.Repository()) + ":" + bundle.MovingTag(l.ring); s.pl.standing.foreign == "" {
+		} else if name := s.reader.to.Name(s.stream.Repository()) + ":" + bundle.MovingTag(l.ring); s.pl.standing.foreign == "" {
 			s.pl.standing.foreign = name
-			s.p.warn("%s is not a release %s", name, s.p.trust.SignedText())
+			s.reader.warn("%s is not a release %s", name, s.reader.trust.SignedText())
 		}
 	}
 	return nil
@@ -221,7 +222,7 @@ func (s *laneSearch) waiting(ctx context.Context) error {
 	newer := func(v *bundle.Verified, l *lane) bool {
 		return l.isFor(v.Release) && (l.release == nil || orderOf(v).Compare(orderOf(l.release)) > 0)
 	}
-	return s.p.eachPending(ctx, s.pl, s.stream, func(v *bundle.Verified) bool {
+	return s.reader.eachPending(ctx, s.pl, s.stream, func(v *bundle.Verified) bool {
 		open := false
 		for _, l := range s.pl.lanes {
 			if l.waiting == nil && newer(v, l) {

@@ -10,25 +10,21 @@ import (
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
-// aim decides for which lanes a publication is: the ring that is asked for and those before it, else the first. The
-// first publication of a cluster type is for all, since nothing runs there that a narrow ring would protect.
-func (p *publication) aim(pl *plan) {
+// chooseAim decides for which lanes a publication is: the widest of the wanted rings and those before it, else the first.
+// Rings are those that the platform names. The first publication of a cluster type is for all, since nothing runs there
+// that a narrow ring would protect.
+func (pl *plan) chooseAim(rings, wanted []string, recorded bool) {
 	latest := pl.lanes[len(pl.lanes)-1]
-	unnamed := len(pl.lanes) - 1 - len(p.rings)
+	unnamed := len(pl.lanes) - 1 - len(rings)
 	widest := 0
-	for _, ring := range p.opts.Rings {
-		widest = max(widest, slices.Index(p.rings, ring))
+	for _, ring := range wanted {
+		widest = max(widest, slices.Index(rings, ring))
 	}
-	if widest == len(p.rings)-1 || latest.release == nil && !p.isRecorded(pl.clusterType.Name) {
+	if widest == len(rings)-1 || latest.release == nil && !recorded {
 		pl.aim = pl.lanes
 		return
 	}
 	pl.aim = pl.lanes[unnamed : unnamed+widest+1]
-}
-
-// isRecorded reports whether the environment's record names releases of a cluster type.
-func (p *publication) isRecorded(clusterType string) bool {
-	return p.record != nil && len(p.record.Record.ReleasesOf(clusterType)) > 0
 }
 
 // base returns the widest lane that is published to: what fails is held from its release.
@@ -146,7 +142,7 @@ func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 	case i.taken:
 		i.why = "another publisher took its tag"
 	default:
-		i.why = p.renewal(standing{verified: i.from, current: i.current})
+		i.why = p.renewal(standing{verified: i.from, current: i.current}, p.opts.RenewBefore)
 	}
 	for _, l := range i.lanes {
 		if v := l.waiting; i.why == "" && v != nil && pl.aimsAt(l) && !pl.has(v) {
@@ -160,7 +156,7 @@ func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 	if i.why == "" {
 		i.why = "its files are not there any more"
 	}
-	if _, cached := p.layerOf(pl, i.from.Release.Content); !cached {
+	if _, cached := pl.layerOf(i.from.Release.Content, p.opts.Cache); !cached {
 		i.why = "" // there is nothing to make it anew with
 		p.warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.clusterType.Name, i.from.Name(), lanesText(i.lanes))
 	}

@@ -10,14 +10,15 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // layerOf returns the compressed tree of a content that this program has at hand.
-func (p *publication) layerOf(pl *plan, c bundle.Content) ([]byte, bool) {
+func (pl *plan) layerOf(c bundle.Content, cache scheduler.Cache) ([]byte, bool) {
 	if pl.content != nil && pl.content.Content == c {
 		return pl.content.Gzip, true
 	}
-	return pack.Before(p.opts.Cache, c)
+	return pack.Before(cache, c)
 }
 
 // attemptRings pushes what the rings of pl are to have, or finds that it is there. The newest goes first, so that at
@@ -53,7 +54,7 @@ type madeRelease struct {
 // releasesOf makes the release of each issue that is due, in rising order; nil for the others.
 func (p *publication) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
 	made := make([]*madeRelease, len(all))
-	known, last, numbered, anew := pl.standing.Tags, p.lastOf(pl), pl.highestNumbered(), false
+	known, last, numbered, anew := pl.standing.Tags, pl.lastOf(p.trust.Epoch), pl.highestNumbered(), false
 	known.All = slices.Clone(known.All)
 	for n, i := range all {
 		if !i.due() {
@@ -76,11 +77,11 @@ func (p *publication) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error)
 	return made, nil
 }
 
-// lastOf is the highest sequence that pl's releases have in this epoch, those that wait among them.
-func (p *publication) lastOf(pl *plan) int64 {
-	last := max(lastSequence(pl.standing.verified, p.trust.Epoch), lastSequence(pl.standing.pending, p.trust.Epoch))
+// lastOf is the highest sequence that pl's releases have in an epoch, those that wait among them.
+func (pl *plan) lastOf(epoch int64) int64 {
+	last := max(lastSequence(pl.standing.verified, epoch), lastSequence(pl.standing.pending, epoch))
 	for _, l := range pl.lanes {
-		last = max(last, lastSequence(l.release, p.trust.Epoch), lastSequence(l.waiting, p.trust.Epoch))
+		last = max(last, lastSequence(l.release, epoch), lastSequence(l.waiting, epoch))
 	}
 	return last
 }
@@ -141,7 +142,7 @@ func (p *publication) carryOutIssue(ctx context.Context, pl *plan, i *issue, mad
 		if err != nil {
 			return nil, err
 		}
-		if err := p.push(ctx, pl.repo, a); err != nil {
+		if err := push(ctx, pl.repo, a); err != nil {
 			return nil, err
 		}
 		desc = a.manifest.Descriptor

@@ -11,6 +11,7 @@ import (
 
 	"github.com/opencontainers/go-digest"
 
+	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -70,11 +71,8 @@ type TypeDifference struct {
 	Blocked string `json:"blocked,omitempty"`
 	// Left is true for a type that has left the environment.
 	Left bool `json:"left,omitempty"`
-	// OldSequence is that of the release that is compared with; zero where there is none.
-	OldSequence int64 `json:"oldSequence,omitempty"`
-	// OldNumber and OldDigest are that release's, too.
-	OldNumber int64         `json:"oldNumber,omitempty"`
-	OldDigest digest.Digest `json:"oldDigest,omitempty"`
+	// OldRelease is the release that is compared with.
+	OldRelease
 	// Renewed is true where nothing changes and the release is published again because it expires.
 	Renewed bool `json:"renewed,omitempty"`
 	// Rings is there where the release would be for other rings than it is.
@@ -84,6 +82,18 @@ type TypeDifference struct {
 	ByRing []RingStanding `json:"byRing,omitempty"`
 }
 
+// OldRelease names the release that stands; the zero value where there is none.
+type OldRelease struct {
+	OldSequence int64         `json:"oldSequence,omitempty"`
+	OldNumber   int64         `json:"oldNumber,omitempty"`
+	OldDigest   digest.Digest `json:"oldDigest,omitempty"`
+}
+
+// OldReleaseOf returns the name of v.
+func OldReleaseOf(v *bundle.Verified) OldRelease {
+	return OldRelease{v.Release.Sequence, v.Release.Number, v.Descriptor.Digest}
+}
+
 // RingStanding is what becomes of the rings that have one release now.
 type RingStanding struct {
 	// Rings lists them, and Latest is true where agents without a ring have the release too.
@@ -91,10 +101,8 @@ type RingStanding struct {
 	Latest bool     `json:"latest,omitempty"`
 	// Result is StandingKept where they are not published to.
 	Result Standing `json:"result"`
-	// OldSequence, OldNumber and OldDigest are those of the release that they have; zero where there is none.
-	OldSequence int64         `json:"oldSequence,omitempty"`
-	OldNumber   int64         `json:"oldNumber,omitempty"`
-	OldDigest   digest.Digest `json:"oldDigest,omitempty"`
+	// OldRelease is the release that they have.
+	OldRelease
 	// Added, Removed and Changed count in what the plan differs from what they have.
 	Added   int `json:"added"`
 	Removed int `json:"removed"`

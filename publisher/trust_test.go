@@ -332,7 +332,7 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	require.NoError(t, err)
 	a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r, nil)
 	require.NoError(t, err)
-	require.NoError(t, thief.push(t.Context(), repo, a))
+	require.NoError(t, push(t.Context(), repo, a))
 	require.NoError(t, repo.Tag(t.Context(), a.manifest.Descriptor, r.Tag()))
 	q.small("v2")
 	_, err = q.publish(q.anna, q.bob)

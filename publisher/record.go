@@ -17,65 +17,88 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-func (p *publication) recordRepository() (oci.Target, error) {
-	return p.store.Repository(bundle.EnvironmentRepository(p.done.Environment))
+func (rd *reader) recordRepository() (oci.Target, error) {
+	return rd.store.Repository(bundle.EnvironmentRepository(rd.environment))
 }
 
-// readRecord finds the newest record that our key signed, as look finds a release.
-func (p *publication) readRecord(ctx context.Context) error {
-	repo, err := p.recordRepository()
-	if err != nil {
-		return err
+// recordStanding is what an environment's repository of records holds.
+type recordStanding struct {
+	tags releases.Tags
+	// verified is the newest record that is trusted, nil where there is none; current says whether it is signed as the
+	// trust in force asks.
+	verified *bundle.VerifiedEnvironment
+	current  bool
+	// taken means that verified's own tag names another record; see standing.taken.
+	taken bool
+}
+
+// has reports whether the record names releases of a cluster type.
+func (s recordStanding) has(clusterType string) bool {
+	return s.verified != nil && len(s.verified.Record.ReleasesOf(clusterType)) > 0
+}
+
+// published describes the record as one that was there before.
+func (s recordStanding) published(result releases.Outcome) PublishedRecord {
+	if s.verified == nil {
+		return PublishedRecord{Result: result}
 	}
-	p.record, p.recordTaken = nil, false
-	if p.recordTags, err = releases.ReadTags(ctx, repo); err != nil {
-		return err
+	return PublishedRecord{Result: result, Sequence: s.verified.Record.Sequence, Digest: s.verified.Descriptor.Digest}
+}
+
+// readRecord finds the newest record that is trusted, as look finds a release.
+func (rd *reader) readRecord(ctx context.Context) (s recordStanding, err error) {
+	repo, err := rd.recordRepository()
+	if err != nil {
+		return s, err
+	}
+	if s.tags, err = releases.ReadTags(ctx, repo); err != nil {
+		return s, err
 	}
 	foreign := "" // the newest says it for all
-	for _, tag := range p.recordTags.Releases() {
-		if p.record, p.recordCurrent, err = p.verifyRecord(ctx, repo, tag); err != nil {
-			return err
+	for _, tag := range s.tags.Releases() {
+		if s.verified, s.current, err = rd.verifyRecord(ctx, repo, tag); err != nil {
+			return s, err
 		}
-		if p.record != nil {
+		if s.verified != nil {
 			break
 		}
 		foreign = cmp.Or(foreign, tag)
 	}
-	latest := p.recordTags.Moving[bundle.LatestTag]
+	latest := s.tags.Moving[bundle.LatestTag]
 	var v *bundle.VerifiedEnvironment
 	var current bool
-	if latest != "" && (p.record == nil || latest != p.record.Descriptor.Digest) {
-		if v, current, err = p.verifyRecord(ctx, repo, bundle.LatestTag); v == nil {
+	if latest != "" && (s.verified == nil || latest != s.verified.Descriptor.Digest) {
+		if v, current, err = rd.verifyRecord(ctx, repo, bundle.LatestTag); v == nil {
 			foreign = cmp.Or(foreign, bundle.LatestTag)
 		}
 	}
 	if foreign != "" && err == nil {
-		p.warn("%s:%s is not a record %s", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), foreign, p.trust.SignedText())
+		rd.warn("%s:%s is not a record %s", rd.to.Name(bundle.EnvironmentRepository(rd.environment)), foreign, rd.trust.SignedText())
 	}
-	if v != nil && (p.record == nil || recordOrder(v).Compare(recordOrder(p.record)) > 0) {
-		p.recordCurrent, p.record, p.recordTaken = current, v, slices.Contains(p.recordTags.All, v.Record.Tag())
+	if v != nil && (s.verified == nil || recordOrder(v).Compare(recordOrder(s.verified)) > 0) {
+		s.current, s.verified, s.taken = current, v, slices.Contains(s.tags.All, v.Record.Tag())
 	}
-	return err
+	return s, err
 }
 
 // verifyRecord returns nil for what is not trusted, not there in full, or of another environment.
 // For current see recognise.
-func (p *publication) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
+func (rd *reader) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err == nil {
-		v, current, err = trust.Recognise(p.trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
+		v, current, err = trust.Recognise(rd.trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
 			return bundle.VerifyEnvironment(ctx, repo, desc, t)
 		})
 	}
 	if err := releases.UnlessRefused(err); err != nil {
 		return nil, false, err
 	}
-	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != p.done.Environment || v.Record.Epoch > p.trust.Epoch {
+	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != rd.environment || v.Record.Epoch > rd.trust.Epoch {
 		return nil, false, nil
 	}
-	if v.Record.Platform != p.done.Platform {
+	if v.Record.Platform != rd.platform {
 		return nil, false, usage.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
-			v.Record.Platform, p.done.Platform)
+			v.Record.Platform, rd.platform)
 	}
 	return v, current, nil
 }
@@ -84,26 +107,18 @@ func recordOrder(v *bundle.VerifiedEnvironment) bundle.Order {
 	return bundle.Order{Epoch: v.Record.Epoch, Sequence: v.Record.Sequence, IssuedAt: v.Record.IssuedAt, Digest: v.Descriptor.Digest}
 }
 
-// standingRecord describes the record that was there before.
-func (p *publication) standingRecord(result releases.Outcome) PublishedRecord {
-	if p.record == nil {
-		return PublishedRecord{Result: result}
-	}
-	return PublishedRecord{Result: result, Sequence: p.record.Record.Sequence, Digest: p.record.Descriptor.Digest}
-}
-
-// clusterTypes maps each cluster type that the environment has to its newest release. One that has left
+// recorded maps each cluster type that the environment of result has to its newest release. One that has left
 // is in the map only as long as its last assignments stand.
-func (p *publication) clusterTypes(result *scheduler.Result) map[string]digest.Digest {
+func (d *Published) recorded(result *scheduler.Result) map[string]digest.Digest {
 	types := map[string]digest.Digest{}
-	for _, ct := range p.done.ClusterTypes {
+	for _, ct := range d.ClusterTypes {
 		left := !slices.ContainsFunc(result.ClusterTypes, func(r scheduler.ClusterTypeResult) bool { return r.Name == ct.ClusterType })
-		d := ct.Digest
-		if len(p.rings) > 0 {
-			d = ct.releaseOf("").Digest
+		newest := ct.Digest
+		if len(result.Rings) > 0 {
+			newest = ct.releaseOf("").Digest
 		}
-		if d != "" && (!left || ct.Result == releases.OutcomeFailed || ct.assigns) {
-			types[ct.ClusterType] = d
+		if newest != "" && (!left || ct.Result == releases.OutcomeFailed || ct.assigns) {
+			types[ct.ClusterType] = newest
 		}
 	}
 	return types
@@ -111,10 +126,10 @@ func (p *publication) clusterTypes(result *scheduler.Result) map[string]digest.D
 
 // ringReleases maps each of the cluster types of a record to what its rings have; nil where the platform names no
 // rings.
-func (p *publication) ringReleases(types map[string]digest.Digest) map[string]map[string]digest.Digest {
+func (d *Published) ringReleases(types map[string]digest.Digest) map[string]map[string]digest.Digest {
 	var all map[string]map[string]digest.Digest
-	for _, ct := range p.done.ClusterTypes {
-		if _, listed := types[ct.ClusterType]; !listed || len(p.rings) == 0 {
+	for _, ct := range d.ClusterTypes {
+		if _, listed := types[ct.ClusterType]; !listed {
 			continue
 		}
 		if all == nil {
@@ -127,11 +142,11 @@ func (p *publication) ringReleases(types map[string]digest.Digest) map[string]ma
 
 // incomplete names the cluster types that are not as the commit says. While a registration's source cannot
 // be read, or a policy fails, all may lack something of it.
-func (p *publication) incomplete(types map[string]digest.Digest) []string {
+func (d *Published) incomplete(types map[string]digest.Digest, unknown bool) []string {
 	var names []string
-	for _, ct := range p.done.ClusterTypes {
+	for _, ct := range d.ClusterTypes {
 		_, listed := types[ct.ClusterType]
-		if ct.Result == releases.OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && p.unknown() {
+		if ct.Result == releases.OutcomeFailed || len(ct.Failures)+len(ct.Dropped) > 0 || listed && unknown {
 			names = append(names, ct.ClusterType)
 		}
 	}
@@ -141,11 +156,15 @@ func (p *publication) incomplete(types map[string]digest.Digest) []string {
 
 // newRecordOf returns what the environment consists of now, without its place.
 func (p *publication) newRecordOf(types map[string]digest.Digest) bundle.EnvironmentRecord {
-	return bundle.EnvironmentRecord{
+	r := bundle.EnvironmentRecord{
 		Schema: bundle.EnvironmentSchema, Platform: p.done.Platform, Environment: p.done.Environment, IssuedAt: p.issuedAt,
-		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types, Rings: p.ringReleases(types),
-		Incomplete: p.incomplete(types),
+		BaseCommit: p.done.BaseCommit, EnvironmentCommit: p.done.EnvironmentCommit, ClusterTypes: types,
+		Incomplete: p.done.incomplete(types, p.unknown()),
 	}
+	if len(p.rings) > 0 {
+		r.Rings = p.done.ringReleases(types)
+	}
+	return r
 }
 
 // publishRecord signs a record, unless the last one says the same.
@@ -155,15 +174,15 @@ func (p *publication) publishRecord(ctx context.Context, record bundle.Environme
 		return err
 	}
 	moving := []string{bundle.LatestTag}
-	pending, err := p.pendingRecord(ctx, repo)
+	pending, err := p.pendingRecord(ctx, repo, p.record)
 	if err != nil {
 		return err
 	}
 	record.Epoch, record.Sequence = p.trust.Epoch, 0
-	if last := p.record; last != nil && last.Record.Epoch == record.Epoch {
-		if p.recordCurrent && pending == nil && !p.recordTaken && sameRecord(last.Record, record) {
-			moved, err := releases.Settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.recordTags)
-			p.done.Record = p.standingRecord(releases.OutcomeUnchanged)
+	if last := p.record.verified; last != nil && last.Record.Epoch == record.Epoch {
+		if p.record.current && pending == nil && !p.record.taken && sameRecord(last.Record, record) {
+			moved, err := releases.Settle(ctx, repo, last.Descriptor, last.Record.Tag(), moving, p.record.tags)
+			p.done.Record = p.record.published(releases.OutcomeUnchanged)
 			if moved {
 				p.done.Record.Result = releases.OutcomePublished
 			}
@@ -181,14 +200,14 @@ func (p *publication) publishRecord(ctx context.Context, record bundle.Environme
 	if pending != nil {
 		record.Sequence = pending.Record.Sequence
 	}
-	if record.Sequence, err = p.recordTags.Next(record.Epoch, record.Sequence, p.issuedAt); err != nil {
+	if record.Sequence, err = p.record.tags.Next(record.Epoch, record.Sequence, p.issuedAt); err != nil {
 		return err
 	}
 	a, err := p.newRecord(record)
 	if err != nil {
 		return err
 	}
-	if err := p.push(ctx, repo, a); err != nil {
+	if err := push(ctx, repo, a); err != nil {
 		return err
 	}
 	return p.releaseRecord(ctx, repo, a.manifest.Descriptor, record, len(p.keys))
@@ -202,7 +221,7 @@ func (p *publication) releaseRecord(ctx context.Context, repo oci.Target, desc o
 		p.done.Record.Result, p.done.Record.Signatures = releases.OutcomePending, &SignatureCount{have, need}
 		return wait(ctx, repo, desc, releases.PendingTag(r.Epoch, r.Sequence))
 	}
-	_, err := releases.Settle(ctx, repo, desc, r.Tag(), []string{bundle.LatestTag}, p.recordTags)
+	_, err := releases.Settle(ctx, repo, desc, r.Tag(), []string{bundle.LatestTag}, p.record.tags)
 	return err
 }
 

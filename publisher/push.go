@@ -10,7 +10,7 @@ import (
 
 // push sends all parts of a. Nothing of it is visible before settle, except the signature, which is found
 // by the manifest's digest alone.
-func (p *publication) push(ctx context.Context, repo oci.Target, a artifact) error {
+func push(ctx context.Context, repo oci.Target, a artifact) error {
 	for _, b := range append(a.blobs, a.manifest) {
 		if err := releases.PushBlob(ctx, repo, b); err != nil {
 			return err

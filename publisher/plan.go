@@ -1,6 +1,7 @@
 package publisher
 
 import (
+	"cmp"
 	"context"
 	"fmt"
 	"slices"
@@ -73,7 +74,7 @@ func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) 
 	} else if pl.content, pl.artifacts, err = pack.Once(p.opts.Cache, pl.rendered, pl.held); err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if pl.validFor, err = p.validity(ct); err != nil {
+	if pl.validFor, err = validityOf(ct, p.opts.ValidFor); err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if p.opts.RenewBefore >= pl.validFor {
@@ -115,10 +116,10 @@ func (p *publication) find(ctx context.Context, pl *plan) error {
 	if len(p.rings) == 0 {
 		return nil
 	}
-	if err := p.lookRings(ctx, pl, stream, p.rings); err != nil {
+	if err := p.lookRings(ctx, pl, stream, p.rings, p.record.verified); err != nil {
 		return err
 	}
-	p.aim(pl)
+	pl.chooseAim(p.rings, p.opts.Rings, p.record.has(name))
 	pl.describeRings()
 	return nil
 }
@@ -157,7 +158,9 @@ func (pl *plan) hadAssignments(ctx context.Context) (bool, error) {
 	return false, nil
 }
 
-func (p *publication) validity(ct scheduler.ClusterTypeResult) (time.Duration, error) {
+// validityOf returns how long releases of a cluster type may be accepted: what it says itself, else validFor, else
+// [DefaultValidity].
+func validityOf(ct scheduler.ClusterTypeResult, validFor time.Duration) (time.Duration, error) {
 	if text := ct.Annotations[scheduler.ValidityAnnotation]; text != "" {
 		d, err := scheduler.ParseValidity(text)
 		if err != nil {
@@ -165,10 +168,7 @@ func (p *publication) validity(ct scheduler.ClusterTypeResult) (time.Duration, e
 		}
 		return d, nil
 	}
-	if p.opts.ValidFor > 0 {
-		return p.opts.ValidFor, nil
-	}
-	return DefaultValidity, nil
+	return cmp.Or(validFor, DefaultValidity), nil
 }
 
 // validityText is d as people write validities, such as 90d.
@@ -182,23 +182,23 @@ func validityText(d time.Duration) string {
 
 // look finds the newest release in pl's repository that our key signed. A registry's tags are no proof
 // of anything: what the newest tag names may be foreign, or an older release.
-func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) error {
+func (rd *reader) look(ctx context.Context, pl *plan, stream bundle.Stream) error {
 	var err error
 	if pl.standing.Tags, err = releases.ReadTags(ctx, pl.repo); err != nil {
 		return err
 	}
 	consider := func(tag string) (found bool, err error) {
-		v, current, err := p.verifyRelease(ctx, pl.repo, tag)
+		v, current, err := rd.verifyRelease(ctx, pl.repo, tag)
 		if err != nil {
 			return false, err
 		}
 		moving := pl.standing.Moving[tag] != ""
 		// One of an epoch to come is none that agents take.
-		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > p.trust.Epoch ||
+		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > rd.trust.Epoch ||
 			v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
 			if pl.standing.foreign == "" { // the newest says it for all
-				pl.standing.foreign = fmt.Sprintf("%s:%s", p.to.Name(stream.Repository()), tag)
-				p.warn("%s is not a release %s", pl.standing.foreign, p.trust.SignedText())
+				pl.standing.foreign = fmt.Sprintf("%s:%s", rd.to.Name(stream.Repository()), tag)
+				rd.warn("%s is not a release %s", pl.standing.foreign, rd.trust.SignedText())
 			}
 			return false, nil
 		}
@@ -224,7 +224,7 @@ func (p *publication) look(ctx context.Context, pl *plan, stream bundle.Stream) 
 	if v := pl.standing.verified; v != last {
 		pl.standing.taken = slices.Contains(pl.standing.All, v.Release.Tag())
 	}
-	pl.standing.pending, err = p.pendingRelease(ctx, pl, stream)
+	pl.standing.pending, err = rd.pendingRelease(ctx, pl, stream)
 	return err
 }
 
@@ -232,11 +232,11 @@ func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release,
 
 // verifyRelease returns nil for a release that is not trusted, or of which a registry has the tag only. For
 // current see recognise.
-func (p *publication) verifyRelease(ctx context.Context, repo oci.Target, tag string) (v *bundle.Verified, current bool, err error) {
+func (rd *reader) verifyRelease(ctx context.Context, repo oci.Target, tag string) (v *bundle.Verified, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err != nil {
 		return nil, false, releases.UnlessRefused(err)
 	}
-	v, current, err = trust.Recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
+	v, current, err = trust.Recognise(rd.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
 	return v, current, releases.UnlessRefused(err)
 }

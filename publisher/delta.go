@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 const (
@@ -29,19 +30,19 @@ const (
 	minDeltaSaves = 1 << 10
 )
 
-// deltas makes those that lead to pl's tree, from what agents are likely to have. One that cannot be made is a
+// deltas makes the deltas that lead to pl's tree, from what agents are likely to have. One that cannot be made is a
 // warning: agents fetch the whole layer in its place. The error is ctx's.
-func (p *publication) deltas(ctx context.Context, pl *plan) ([]bundle.Blob, error) {
+func (rd *reader) deltas(ctx context.Context, pl *plan, cache scheduler.Cache, command []string) ([]bundle.Blob, error) {
 	if pl.content.Content.Size > delta.MaxTreeBytes || len(pl.content.Gzip) <= minDeltaSaves {
 		return nil, nil
 	}
-	bases, err := p.bases(ctx, pl)
+	bases, err := rd.bases(ctx, pl)
 	if err != nil || len(bases) == 0 {
 		return nil, err
 	}
-	m, err := p.newDeltaMaker(pl, bases)
+	m, err := newDeltaMaker(pl, bases, cache, command)
 	if err != nil {
-		p.warn("%s: there are no deltas: %v", pl.clusterType.Name, err)
+		rd.warn("%s: there are no deltas: %v", pl.clusterType.Name, err)
 		return nil, nil
 	}
 	defer m.close()
@@ -52,7 +53,7 @@ func (p *publication) deltas(ctx context.Context, pl *plan) ([]bundle.Blob, erro
 	var blobs []bundle.Blob
 	for i, data := range made {
 		if errs[i] != nil {
-			p.warn("%s: there is no delta from release %s: %v", pl.clusterType.Name, bases[i].Name(), errs[i])
+			rd.warn("%s: there is no delta from release %s: %v", pl.clusterType.Name, bases[i].Name(), errs[i])
 			continue
 		}
 		if n, full := int64(len(data)), int64(len(pl.content.Gzip)); n > 0 && delta.Worth(n, full) && full-n >= minDeltaSaves {
@@ -66,7 +67,7 @@ func (p *publication) deltas(ctx context.Context, pl *plan) ([]bundle.Blob, erro
 
 // baseSearch looks for the releases that deltas start from.
 type baseSearch struct {
-	p       *publication
+	*reader
 	pl      *plan
 	lookups int
 	found   []*bundle.Verified
@@ -76,8 +77,8 @@ type baseSearch struct {
 // bases returns the releases to make deltas from, at most delta.MaxLayers, each with another tree: those that
 // rings are at now, newest first, and then the ones before. It is content with what it has found when the
 // registry fails.
-func (p *publication) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, error) {
-	s := &baseSearch{p: p, pl: pl, taken: map[digest.Digest]bool{pl.content.Content.DiffID: true}}
+func (rd *reader) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, error) {
+	s := &baseSearch{reader: rd, pl: pl, taken: map[digest.Digest]bool{pl.content.Content.DiffID: true}}
 	err := s.atRings(ctx)
 	for _, tag := range pl.standing.Releases() {
 		if err != nil || len(s.found) == delta.MaxLayers {
@@ -89,7 +90,7 @@ func (p *publication) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, 
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		p.warn("%s: there may be deltas from fewer releases: %v", pl.clusterType.Name, err)
+		rd.warn("%s: there may be deltas from fewer releases: %v", pl.clusterType.Name, err)
 		err = nil
 	}
 	return s.found, err
@@ -130,7 +131,7 @@ func (s *baseSearch) look(ctx context.Context, tag string) (*bundle.Verified, er
 	if s.lookups++; s.lookups > maxBaseLookups {
 		return nil, nil
 	}
-	v, _, err := s.p.verifyRelease(ctx, s.pl.repo, tag)
+	v, _, err := s.verifyRelease(ctx, s.pl.repo, tag)
 	return v, err
 }
 
@@ -152,11 +153,11 @@ type deltaMaker struct {
 	fetch   func(ctx context.Context, base *bundle.Verified, to io.Writer) error
 }
 
-func (p *publication) newDeltaMaker(pl *plan, bases []*bundle.Verified) (*deltaMaker, error) {
+func newDeltaMaker(pl *plan, bases []*bundle.Verified, cache scheduler.Cache, command []string) (*deltaMaker, error) {
 	m := &deltaMaker{
-		bases: bases, next: pl.content.Content, command: p.opts.DeltaCommand, atOnce: min(len(bases), runtime.GOMAXPROCS(0)),
+		bases: bases, next: pl.content.Content, command: command, atOnce: min(len(bases), runtime.GOMAXPROCS(0)),
 		fetch: func(ctx context.Context, base *bundle.Verified, to io.Writer) error {
-			return p.fetchTar(ctx, pl.repo, base, to)
+			return fetchTar(ctx, pl.repo, base, cache, to)
 		},
 	}
 	small := func(v *bundle.Verified) bool { return m.small(v) }
@@ -274,8 +275,8 @@ func (m *deltaMaker) outside(ctx context.Context, i int) ([]byte, error) {
 }
 
 // fetchTar writes the tar of a release, and fails where that is not what was signed.
-func (p *publication) fetchTar(ctx context.Context, repo oci.Target, v *bundle.Verified, to io.Writer) error {
-	if layer, ok := pack.Before(p.opts.Cache, v.Release.Content); ok {
+func fetchTar(ctx context.Context, repo oci.Target, v *bundle.Verified, cache scheduler.Cache, to io.Writer) error {
+	if layer, ok := pack.Before(cache, v.Release.Content); ok {
 		return releases.Unzip(bytes.NewReader(layer), v.Release.Content, to)
 	}
 	return releases.FetchTar(ctx, repo, v.Tree, v.Release.Content, to)

@@ -14,7 +14,6 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/pack"
-	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -61,7 +60,7 @@ func (p *publication) hold(ctx context.Context, pl *plan) error {
 		pl.addTaken()
 		return nil
 	}
-	p.judgeDrops(pl)
+	p.judgeDrops(pl, p.warn)
 	pl.addTaken()
 	return err
 }
@@ -77,54 +76,6 @@ func (pl *plan) addTaken() {
 	}
 	slices.SortStableFunc(pl.result.Failures, func(a, b FailedAssignment) int { return cmp.Compare(a.Name, b.Name) })
 }
-
-// compare notes what pl had in its last release, and what of that fails because it is not known whether it is still
-// asked for: its registration's source cannot be read, also where another registration has taken the name meanwhile,
-// or a policy that selected it fails. What another policy selects as well is rendered, and keeps both names.
-func (p *publication) compare(pl *plan, last *lastRelease) {
-	pl.rendered = slices.Clone(pl.rendered)
-	for _, a := range last.tree.Assignments {
-		pl.had[a.Name] = a
-		p.compareSelection(pl, a)
-		if _, known := pl.failed[a.Name]; p.isUnread(pl, a.Registration) && !known {
-			pl.failed[a.Name] = FailedAssignment{
-				Name: a.Name, Error: fmt.Sprintf("the source of registration %s cannot be read", a.Registration), Reason: p.unreadReason(a.Registration),
-			}
-		}
-	}
-	pl.rendered = slices.DeleteFunc(pl.rendered, func(a scheduler.Assignment) bool {
-		_, fails := pl.failed[a.Name]
-		return fails
-	})
-}
-
-// compareSelection judges an assignment of the last release by the policies that have failed since.
-func (p *publication) compareSelection(pl *plan, a bundle.Assignment) {
-	unknown := slices.DeleteFunc(slices.Clone(a.Policies), func(name string) bool { return !p.isFailedPolicy(pl, name) })
-	if len(unknown) == 0 {
-		return
-	}
-	for i := range pl.rendered {
-		if r := &pl.rendered[i]; r.Name == a.Name {
-			r.Policies = slices.Compact(slices.Sorted(slices.Values(slices.Concat(r.Policies, unknown))))
-			return
-		}
-	}
-	if _, known := pl.failed[a.Name]; !known {
-		pl.failed[a.Name] = FailedAssignment{
-			Name: a.Name, Error: fmt.Sprintf("it is not known what the scheduling policy %s selects", strings.Join(unknown, ", ")), Reason: PolicyFailed,
-		}
-	}
-}
-
-// isFailedPolicy reports whether it is not known what a policy selects for pl. What leaves with its cluster type does
-// so whatever policies say.
-func (p *publication) isFailedPolicy(pl *plan, name string) bool {
-	return !p.left[pl.clusterType.Name] && slices.ContainsFunc(p.failedPolicies, func(f scheduler.FailedPolicy) bool { return f.Name == name })
-}
-
-// unknown reports whether it is not known of all that was assigned whether it still is.
-func (p *publication) unknown() bool { return len(p.opts.Unread)+len(p.failedPolicies) > 0 }
 
 // keep takes from last what failed and is not dropped.
 func (p *publication) keep(pl *plan, last *lastRelease) error {
@@ -147,62 +98,8 @@ func (p *publication) keep(pl *plan, last *lastRelease) error {
 	return nil
 }
 
-// failLost fails pl because of err, which says why what its failed assignments had is not known.
-func (p *publication) failLost(pl *plan, err error) {
-	pl.result.Failures, pl.result.Dropped = nil, nil
-	for _, name := range slices.Sorted(maps.Keys(pl.failed)) {
-		pl.result.Failures = append(pl.result.Failures, pl.failed[name])
-	}
-	what := fmt.Sprintf("%d of %d assignments failed", len(pl.failed), len(pl.failed)+len(pl.rendered))
-	remedy := "restore it, or give them up with --drop"
-	if len(pl.failed) == 0 {
-		what, remedy = "assignments of a registration that cannot be read may be on it", "restore it, or correct the registration's source"
-		if len(p.opts.Unread) == 0 {
-			what, remedy = "assignments of a scheduling policy that fails may be on it", "restore it, or correct the policy"
-		}
-	}
-	pl.fail("%s, and what they had is not known: %v: %s", what, err, remedy)
-	for drop := range p.drops {
-		if strings.HasPrefix(drop, pl.drop("")) {
-			p.dropped[drop] = true // nobody can say that there is no such assignment
-		}
-	}
-}
-
 // drop is how --drop names an assignment of pl.
 func (pl *plan) drop(name string) string { return pl.clusterType.Name + "/" + name }
-
-// judgeDrops notes which assignments are there to be given up, and warns of those that need not be.
-func (p *publication) judgeDrops(pl *plan) {
-	for _, a := range pl.rendered {
-		if drop := pl.drop(a.Name); p.drops[drop] {
-			p.dropped[drop] = true
-			p.warn("%s did not fail, so it is not dropped", drop)
-		}
-	}
-	for name := range pl.failed {
-		p.dropped[pl.drop(name)] = true
-	}
-	for name := range pl.had {
-		p.dropped[pl.drop(name)] = true
-	}
-}
-
-// isUnread says whether a registration's source could not be read. What leaves with its cluster type does
-// so whatever its source says.
-func (p *publication) isUnread(pl *plan, registration string) bool {
-	return !p.left[pl.clusterType.Name] && slices.ContainsFunc(p.opts.Unread, func(u platform.Unread) bool { return u.Registration == registration })
-}
-
-// unreadReason is the reason of what is held because a registration's source could not be read, or brings too much.
-func (p *publication) unreadReason(registration string) scheduler.FailureReason {
-	for _, u := range p.opts.Unread {
-		if u.Registration == registration {
-			return scheduler.ReasonOf(u.Err, SourceUnreadable)
-		}
-	}
-	return SourceUnreadable
-}
 
 // lastRelease is a release of ours with its content.
 type lastRelease struct {
@@ -225,16 +122,7 @@ func (l *lastRelease) hold(a bundle.Assignment, reason scheduler.FailureReason) 
 // openLast opens the release that failed assignments keep their content from. It returns nil where there
 // never was one, or it is not needed, and a *lostError where it cannot be fetched and verified.
 func (p *publication) openLast(ctx context.Context, pl *plan) (*lastRelease, error) {
-	needed := p.unknown() && !p.left[pl.clusterType.Name]
-	for name := range pl.failed {
-		needed = needed || !p.drops[pl.drop(name)]
-	}
-	for drop := range p.drops {
-		name, ours := strings.CutPrefix(drop, pl.drop(""))
-		_, fails := pl.failed[name]
-		needed = needed || ours && !fails
-	}
-	if !needed {
+	if !p.needLast(pl) {
 		return nil, nil
 	}
 	v, err := p.lastVerified(ctx, pl)
@@ -261,8 +149,8 @@ func lostIfRefused(err error, what string, args ...any) error {
 // considered: else whoever can delete a release or its signature could have an older one taken for the last.
 func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verified, error) {
 	v, recorded := pl.standing.verified, digest.Digest("")
-	if p.record != nil {
-		recorded = p.record.Record.ClusterTypes[pl.clusterType.Name]
+	if p.record.verified != nil {
+		recorded = p.record.verified.Record.ClusterTypes[pl.clusterType.Name]
 	}
 	ringed := len(pl.lanes) > 0
 	if ringed {
@@ -292,7 +180,7 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 }
 
 // recordedRelease returns the release that the environment's record names.
-func (p *publication) recordedRelease(ctx context.Context, pl *plan, d digest.Digest) (*bundle.Verified, error) {
+func (rd *reader) recordedRelease(ctx context.Context, pl *plan, d digest.Digest) (*bundle.Verified, error) {
 	desc, err := pl.repo.Resolve(ctx, d.String())
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, lost("the last release, %s, is not there", d)
@@ -300,7 +188,7 @@ func (p *publication) recordedRelease(ctx context.Context, pl *plan, d digest.Di
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := trust.Recognise(p.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, pl.repo, desc, t) })
+	v, _, err := trust.Recognise(rd.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, pl.repo, desc, t) })
 	if err != nil {
 		return nil, lostIfRefused(err, "the last release, %s", d)
 	}

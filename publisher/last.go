@@ -53,7 +53,7 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 	if l.publication == nil {
 		p, err := l.open()
 		if err == nil {
-			err = p.readRecord(ctx)
+			p.record, err = p.readRecord(ctx)
 		}
 		if err != nil {
 			return nil, err

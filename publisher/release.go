@@ -76,7 +76,7 @@ func (p *publication) attempt(ctx context.Context, pl *plan) error {
 	if err != nil {
 		return err
 	}
-	if err := p.push(ctx, pl.repo, a); err != nil {
+	if err := push(ctx, pl.repo, a); err != nil {
 		return err
 	}
 	return p.release(ctx, pl, a.manifest.Descriptor, release, moving, len(p.keys))
@@ -116,10 +116,10 @@ func movingTags(rings []string, s standing) []string {
 // signatures ask for a new one, renewed says so. Its tree and its own tag must be there too: a registry may
 // have lost the one, and another publisher have taken the other.
 func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (same bool, renewed string, err error) {
-	if !p.says(pl, last.Release) {
+	if !pl.matches(last.Release, p.opts.Rings) {
 		return false, "", nil
 	}
-	if renewed = p.renewal(pl.standing); renewed != "" {
+	if renewed = p.renewal(pl.standing, p.opts.RenewBefore); renewed != "" {
 		return false, renewed, nil
 	}
 	if v := pl.standing.pending; v != nil {
@@ -137,31 +137,31 @@ func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Veri
 	return same, renewed, err
 }
 
-// says says whether r has what pl asks for.
-func (p *publication) says(pl *plan, r bundle.Release) bool {
-	return r.Content == pl.content.Content && r.Artifacts == pl.artifacts && slices.Equal(r.Rings, p.opts.Rings)
+// matches reports whether r has the content, artifacts and rings of pl.
+func (pl *plan) matches(r bundle.Release, rings []string) bool {
+	return r.Content == pl.content.Content && r.Artifacts == pl.artifacts && slices.Equal(r.Rings, rings)
 }
 
-// renewal says why the last release is made again although nothing in it is new; empty where it is not.
-func (p *publication) renewal(s standing) string {
+// renewal says why the release of s is made again although nothing in it is new; empty where it is not. Before is how
+// long before its end that is done; zero is a third of its validity.
+func (rd *reader) renewal(s standing, before time.Duration) string {
 	switch r := s.verified.Release; {
-	case r.Epoch != p.trust.Epoch:
-		return fmt.Sprintf("epoch %d has begun", p.trust.Epoch)
+	case r.Epoch != rd.trust.Epoch:
+		return fmt.Sprintf("epoch %d has begun", rd.trust.Epoch)
 	case !s.current:
-		return fmt.Sprintf("version %d of the trust document asks for other signatures", p.trust.Document.Version)
-	case p.ends(r):
+		return fmt.Sprintf("version %d of the trust document asks for other signatures", rd.trust.Document.Version)
+	case rd.ends(r, before):
 		return "it expires at " + r.ExpiresAt.Format(time.RFC3339)
 	}
 	return ""
 }
 
 // ends says whether a release is so near its end that it is renewed.
-func (p *publication) ends(r bundle.Release) bool {
-	before := p.opts.RenewBefore
+func (rd *reader) ends(r bundle.Release, before time.Duration) bool {
 	if before == 0 {
 		before = r.ExpiresAt.Sub(r.IssuedAt) / 3
 	}
-	return r.ExpiresAt.Sub(p.issuedAt) <= before
+	return r.ExpiresAt.Sub(rd.issuedAt) <= before
 }
 
 // isPending says whether v, which waits for signatures, is what would be published now. Whoever publishes
@@ -176,7 +176,7 @@ func (p *publication) waitsFor(v *bundle.Verified, r bundle.Release) bool {
 	w := v.Release
 	return w.Content == r.Content && w.Artifacts == r.Artifacts && slices.Equal(w.Rings, r.Rings) &&
 		w.BaseCommit == r.BaseCommit && w.EnvironmentCommit == r.EnvironmentCommit &&
-		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !p.ends(w) && releases.CheckLayers(v.Manifest) == nil
+		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !p.ends(w, p.opts.RenewBefore) && releases.CheckLayers(v.Manifest) == nil
 }
 
 // plannedRelease returns the release that pl asks for, without its sequence.
@@ -241,11 +241,11 @@ func (p *publication) newBundle(ctx context.Context, pl *plan, r bundle.Release,
 
 // layers returns those of a release's manifest, and the blobs among them that are to be pushed.
 func (p *publication) layers(ctx context.Context, pl *plan, r bundle.Release) (layers []ocispec.Descriptor, blobs []bundle.Blob, err error) {
-	data, ok := p.layerOf(pl, r.Content)
+	data, ok := pl.layerOf(r.Content, p.opts.Cache)
 	tree := bundle.NewBlob(bundle.MediaTypeTree, data)
 	last := pl.withContent(r.Content)
 	if last == nil {
-		deltas, err := p.deltas(ctx, pl)
+		deltas, err := p.deltas(ctx, pl, p.opts.Cache, p.opts.DeltaCommand)
 		blobs = append([]bundle.Blob{tree}, deltas...)
 		for _, b := range blobs {
 			layers = append(layers, b.Descriptor)
@@ -302,7 +302,7 @@ func (p *publication) annotations(title, version string) map[string]string {
 }
 
 // finish adds the manifest and its signature.
-func (p *publication) finish(a *artifact, m ocispec.Manifest, repository string) error {
+func (s *signer) finish(a *artifact, m ocispec.Manifest, repository string) error {
 	m.Versioned, m.MediaType = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest
 	data, err := json.Marshal(m)
 	if err != nil {
@@ -313,9 +313,9 @@ func (p *publication) finish(a *artifact, m ocispec.Manifest, repository string)
 	}
 	a.manifest = bundle.NewBlob(m.MediaType, data)
 	var signers []signature.Signer
-	for _, k := range p.keys {
+	for _, k := range s.keys {
 		signers = append(signers, k)
 	}
-	a.signed, err = bundle.SignManifest(a.manifest.Descriptor.Digest, p.to.Name(repository), signers...)
+	a.signed, err = bundle.SignManifest(a.manifest.Descriptor.Digest, s.location.Name(repository), signers...)
 	return err
 }

@@ -282,7 +282,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	p.keys = []*keys.Key{q.anna}
 	a := artifact{blobs: []bundle.Blob{more}}
 	require.NoError(t, p.finish(&a, m, "bundles/dev/drone"))
-	require.NoError(t, p.push(t.Context(), repo, a))
+	require.NoError(t, push(t.Context(), repo, a))
 	require.NoError(t, repo.Tag(t.Context(), a.manifest.Descriptor, tag))
 
 	w.now = w.now.Add(time.Minute)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -22,24 +23,33 @@ const (
 	maxSigners = 32
 )
 
-// cosign adds the signatures of p's keys to those of manifest d, and returns how many keys have signed it
-// now, and whether one of p's is new.
+// signer signs what is pushed.
+type signer struct {
+	// keys sign, each a different one.
+	keys []*keys.Key
+	// known are the keys whose signatures count, and location is named by each signature.
+	known    bundle.Keys
+	location oci.Location
+}
+
+// cosign adds the signatures of s's keys to those of manifest d, and returns how many keys have signed it
+// now, and whether one of s's is new.
 //
 // Registries have no compare-and-swap, and others may be signing at the same moment. So each signature first
 // gets a tag of its own, which nobody else writes. What is under the tag that agents read is made of all of
 // these, and made again until reading shows nothing more: whoever writes it last finds the signatures of all,
 // since each has written theirs before.
-func (p *publication) cosign(ctx context.Context, repo oci.Target, name string, d digest.Digest) (have int, added bool, err error) {
+func (s *signer) cosign(ctx context.Context, repo oci.Target, name string, d digest.Digest) (have int, added bool, err error) {
 	for range maxJoins {
 		layers, there, err := collectSignatures(ctx, repo, d)
 		if err != nil {
 			return 0, added, err
 		}
-		joined, ids, err := bundle.JoinSignatures(ctx, repo, d, p.trust.Keys, layers)
+		joined, ids, err := bundle.JoinSignatures(ctx, repo, d, s.known, layers)
 		if err != nil {
 			return 0, added, err
 		}
-		signed, err := p.signAlone(ctx, repo, name, d, ids)
+		signed, err := s.signAlone(ctx, repo, name, d, ids)
 		if err != nil {
 			return 0, added, err
 		}
@@ -56,9 +66,9 @@ func (p *publication) cosign(ctx context.Context, repo oci.Target, name string, 
 	return 0, added, fmt.Errorf("signatures of %s: %w", d, releases.ErrRace)
 }
 
-// signAlone has those of p's keys sign d that are not among ids, each under a tag of its own.
-func (p *publication) signAlone(ctx context.Context, repo oci.Target, name string, d digest.Digest, ids []string) (signed bool, err error) {
-	for _, key := range p.keys {
+// signAlone has those of s's keys sign d that are not among ids, each under a tag of its own.
+func (s *signer) signAlone(ctx context.Context, repo oci.Target, name string, d digest.Digest, ids []string) (signed bool, err error) {
+	for _, key := range s.keys {
 		id, err := bundle.KeyID(key.Public())
 		if err != nil {
 			return signed, err
@@ -66,7 +76,7 @@ func (p *publication) signAlone(ctx context.Context, repo oci.Target, name strin
 		if slices.Contains(ids, id) {
 			continue
 		}
-		own, err := bundle.SignManifest(d, p.to.Name(name), key)
+		own, err := bundle.SignManifest(d, s.location.Name(name), key)
 		if err != nil {
 			return signed, err
 		}

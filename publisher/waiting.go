@@ -25,9 +25,9 @@ func credible(o bundle.Order, last int64, now time.Time) bool {
 
 // pendingRelease returns the newest release of a stream that waits for signatures, is credible and above the
 // one that stands; nil where there is none.
-func (p *publication) pendingRelease(ctx context.Context, pl *plan, stream bundle.Stream) (*bundle.Verified, error) {
+func (rd *reader) pendingRelease(ctx context.Context, pl *plan, stream bundle.Stream) (*bundle.Verified, error) {
 	var newest *bundle.Verified
-	err := p.eachPending(ctx, pl, stream, func(v *bundle.Verified) bool {
+	err := rd.eachPending(ctx, pl, stream, func(v *bundle.Verified) bool {
 		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
 			newest = v
 		}
@@ -38,15 +38,15 @@ func (p *publication) pendingRelease(ctx context.Context, pl *plan, stream bundl
 
 // eachPending calls yield with each release of a stream that waits for signatures and is credible, newest first, as
 // long as it returns true.
-func (p *publication) eachPending(ctx context.Context, pl *plan, stream bundle.Stream, yield func(*bundle.Verified) bool) error {
-	if !p.trust.Documented() {
+func (rd *reader) eachPending(ctx context.Context, pl *plan, stream bundle.Stream, yield func(*bundle.Verified) bool) error {
+	if !rd.trust.Documented() {
 		return nil
 	}
 	for _, tag := range pl.standing.Tags.Pending() {
 		desc, err := pl.repo.Resolve(ctx, tag)
 		if err == nil {
 			var v *bundle.Verified
-			if v, err = bundle.Verify(ctx, pl.repo, desc, p.trust.AnyKey()); err == nil && p.waits(pl.standing, v, stream, tag) && !yield(v) {
+			if v, err = bundle.Verify(ctx, pl.repo, desc, rd.trust.AnyKey()); err == nil && rd.waits(pl.standing, v, stream, tag) && !yield(v) {
 				return nil
 			}
 		}
@@ -57,10 +57,10 @@ func (p *publication) eachPending(ctx context.Context, pl *plan, stream bundle.S
 	return nil
 }
 
-func (p *publication) waits(s standing, v *bundle.Verified, stream bundle.Stream, tag string) bool {
+func (rd *reader) waits(s standing, v *bundle.Verified, stream bundle.Stream, tag string) bool {
 	r := v.Release
-	return r.Stream() == stream && r.Epoch == p.trust.Epoch && releases.PendingTag(r.Epoch, r.Sequence) == tag &&
-		credible(orderOf(v), lastSequence(s.verified, r.Epoch), p.issuedAt)
+	return r.Stream() == stream && r.Epoch == rd.trust.Epoch && releases.PendingTag(r.Epoch, r.Sequence) == tag &&
+		credible(orderOf(v), lastSequence(s.verified, r.Epoch), rd.issuedAt)
 }
 
 // lastSequence is that of v in an epoch; in another one sequences begin again.
@@ -72,12 +72,12 @@ func lastSequence(v *bundle.Verified, epoch int64) int64 {
 }
 
 // pendingRecord does for the environment's record what pendingRelease does for a release.
-func (p *publication) pendingRecord(ctx context.Context, repo oci.Target) (*bundle.VerifiedEnvironment, error) {
-	if !p.trust.Documented() {
+func (rd *reader) pendingRecord(ctx context.Context, repo oci.Target, record recordStanding) (*bundle.VerifiedEnvironment, error) {
+	if !rd.trust.Documented() {
 		return nil, nil
 	}
-	for _, tag := range p.recordTags.Pending() {
-		v, err := p.recordThatWaits(ctx, repo, tag)
+	for _, tag := range record.tags.Pending() {
+		v, err := rd.recordThatWaits(ctx, repo, tag, record.verified)
 		if v != nil || releases.UnlessRefused(err) != nil {
 			return v, err
 		}
@@ -86,32 +86,32 @@ func (p *publication) pendingRecord(ctx context.Context, repo oci.Target) (*bund
 }
 
 // recordThatWaits returns the record under tag, and a *bundle.Refusal where it does not wait for signatures.
-func (p *publication) recordThatWaits(ctx context.Context, repo oci.Target, tag string) (*bundle.VerifiedEnvironment, error) {
+func (rd *reader) recordThatWaits(ctx context.Context, repo oci.Target, tag string, last *bundle.VerifiedEnvironment) (*bundle.VerifiedEnvironment, error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.VerifyEnvironment(ctx, repo, desc, p.trust.AnyKey())
+	v, err := bundle.VerifyEnvironment(ctx, repo, desc, rd.trust.AnyKey())
 	if err != nil {
 		return nil, err
 	}
-	r, order, last := v.Record, recordOrder(v), int64(0)
-	if p.record != nil && p.record.Record.Epoch == r.Epoch {
-		last = p.record.Record.Sequence
+	r, order, sequence := v.Record, recordOrder(v), int64(0)
+	if last != nil && last.Record.Epoch == r.Epoch {
+		sequence = last.Record.Sequence
 	}
 	refused := func(reason bundle.Reason, what string) (*bundle.VerifiedEnvironment, error) {
-		return nil, &bundle.Refusal{Reason: reason, Message: fmt.Sprintf("%s:%s: %s", p.to.Name(bundle.EnvironmentRepository(p.done.Environment)), tag, what)}
+		return nil, &bundle.Refusal{Reason: reason, Message: fmt.Sprintf("%s:%s: %s", rd.to.Name(bundle.EnvironmentRepository(rd.environment)), tag, what)}
 	}
 	switch {
-	case r.Platform != p.done.Platform:
-		return refused(bundle.WrongPlatform, fmt.Sprintf("it is of platform %q, the trust document is for %q", r.Platform, p.done.Platform))
-	case r.Environment != p.done.Environment:
+	case r.Platform != rd.platform:
+		return refused(bundle.WrongPlatform, fmt.Sprintf("it is of platform %q, the trust document is for %q", r.Platform, rd.platform))
+	case r.Environment != rd.environment:
 		return refused(bundle.WrongEnvironment, fmt.Sprintf("it is of environment %q", r.Environment))
-	case r.Epoch != p.trust.Epoch:
-		return refused(bundle.OldEpoch, fmt.Sprintf("it has epoch %d, the trust in force has %d", r.Epoch, p.trust.Epoch))
-	case releases.PendingTag(r.Epoch, r.Sequence) != tag || !credible(order, last, p.issuedAt):
+	case r.Epoch != rd.trust.Epoch:
+		return refused(bundle.OldEpoch, fmt.Sprintf("it has epoch %d, the trust in force has %d", r.Epoch, rd.trust.Epoch))
+	case releases.PendingTag(r.Epoch, r.Sequence) != tag || !credible(order, sequence, rd.issuedAt):
 		return refused(bundle.BadContent, fmt.Sprintf("it has sequence %d and was issued at %s, which no publisher would give it", r.Sequence, r.IssuedAt.Format(time.RFC3339)))
-	case p.record != nil && order.Compare(recordOrder(p.record)) <= 0:
+	case last != nil && order.Compare(recordOrder(last)) <= 0:
 		return refused(bundle.OlderRelease, "a newer one stands already")
 	}
 	return v, nil
