@@ -2,7 +2,6 @@ package timeline
 
 import (
 	"encoding/json"
-	"maps"
 	"slices"
 	"time"
 
@@ -73,11 +72,22 @@ func (p *Present) Advance(r bundle.Report, now time.Time) (changed []string, err
 	values := Values(r)
 	p.Order, p.Agent, p.Message, p.AgentVersion = store.OrderOf(r.Agent), values[WholeAgent], r.Message, r.Agent.Version
 	p.Desired, p.Observed, p.Claims = releaseOf(r.Desired), releaseOf(r.Observed), string(claims)
-	next := maps.Clone(p.Deployments)
-	if next == nil {
-		next = make(map[string]Deployment, len(r.Items))
+	if p.Deployments == nil {
+		p.Deployments = make(map[string]Deployment, len(r.Items))
 	}
-	for name, d := range next {
+	set := func(name string, d Deployment) {
+		if before, known := p.Deployments[name]; !known || before != d {
+			p.Deployments[name] = d
+			changed = append(changed, name)
+		}
+	}
+	for _, it := range r.Items {
+		set(it.Assignment, Deployment{
+			Workspace: it.Workspace, Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, Value: values[it.Assignment],
+			Message: it.Message, Since: min(store.Millis(it.Since), store.Millis(now)), Floating: it.Floating, Listed: true,
+		})
+	}
+	for name, d := range p.Deployments {
 		if _, listed := values[name]; listed || !d.Listed {
 			continue
 		}
@@ -85,21 +95,9 @@ func (p *Present) Advance(r bundle.Report, now time.Time) (changed []string, err
 		if d.State != Gone.State {
 			d.Value = Gone
 		}
-		next[name] = d
-	}
-	for _, it := range r.Items {
-		next[it.Assignment] = Deployment{
-			Workspace: it.Workspace, Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, Value: values[it.Assignment],
-			Message: it.Message, Since: min(store.Millis(it.Since), store.Millis(now)), Floating: it.Floating, Listed: true,
-		}
-	}
-	for name, d := range next {
-		if before, known := p.Deployments[name]; !known || before != d {
-			changed = append(changed, name)
-		}
+		set(name, d)
 	}
 	slices.Sort(changed)
-	p.Deployments = next
 	return changed, nil
 }
 
