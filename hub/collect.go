@@ -18,17 +18,17 @@ import (
 )
 
 const (
-	// maxArtifacts bounds what one import takes of one cluster's reports: whoever writes to the registry may have put
-	// any number there. The newest are taken first, and the next import goes on.
+	// maxArtifacts bounds the artifacts of one cluster that one import takes: there may be any number in the registry.
+	// The newest are taken first, and the next import goes on.
 	maxArtifacts = 1000
 	// collectors is how many clusters' repositories are read at once.
 	collectors = 8
 )
 
 // collectAll implements Hub.Collect.
-func (in intake) collectAll(ctx context.Context, from oci.Store, clusters store.Registry) (ImportResult, error) {
+func (in intake) collectAll(ctx context.Context, from oci.Store) (ImportResult, error) {
 	result := ImportResult{Rejected: []hubapi.Rejection{}, Clusters: []ImportedCluster{}}
-	all, err := clusters.Registrations(ctx)
+	all, err := in.store.Registrations(ctx)
 	if err != nil {
 		return result, err
 	}
@@ -62,7 +62,7 @@ func (in intake) collectAll(ctx context.Context, from oci.Store, clusters store.
 	return result, cmp.Or(ctx.Err(), joinFirst(failed))
 }
 
-// joinFirst keeps an error short where a registry is away and each of thousands of clusters says so.
+// joinFirst keeps an error short if a registry is away and thousands of clusters fail by that.
 func joinFirst(all []error) error {
 	if len(all) <= 1 {
 		return errors.Join(all...)
@@ -70,7 +70,7 @@ func joinFirst(all []error) error {
 	return fmt.Errorf("%w; and of %d more", all[0], len(all)-1)
 }
 
-// add counts a cluster of which something was there.
+// add counts a cluster, unless there were no reports of it.
 func (r *ImportResult) add(c ImportedCluster, rejected []hubapi.Rejection) {
 	if c.Accepted+c.Duplicates+c.Rejected+c.Left == 0 {
 		return
@@ -85,7 +85,7 @@ func (r *ImportResult) add(c ImportedCluster, rejected []hubapi.Rejection) {
 type artifact struct {
 	tag   string
 	order store.Order
-	plain bool // the tag is nothing but that order
+	plain bool // the tag is that order and nothing more
 }
 
 func (in intake) collect(ctx context.Context, from oci.Store, r store.Registration) (counts ImportedCluster, rejected []hubapi.Rejection, err error) {
@@ -127,8 +127,8 @@ func (in intake) collect(ctx context.Context, from oci.Store, r store.Registrati
 	return counts, rejected, in.pushAck(ctx, repo, r.UID, newest)
 }
 
-// freshArtifacts lists those whose newest report is not stored, the newest first. Those of a tag that is more than an
-// order are always looked at: another one has taken their order.
+// freshArtifacts returns the artifacts whose newest report is not stored, newest first. An artifact whose tag is more than
+// its order is always among them: another artifact has that order.
 func (in intake) freshArtifacts(ctx context.Context, repo oci.Target, uid string) (fresh []artifact, err error) {
 	tags, err := repo.Tags(ctx)
 	if err != nil {
@@ -155,8 +155,8 @@ func (in intake) freshArtifacts(ctx context.Context, repo oci.Target, uid string
 	return fresh, nil
 }
 
-// fetchArtifact reads the envelopes that a tag names. One that is gone, because its agent has deleted it, has none;
-// one that is no such artifact is refused as a whole.
+// fetchArtifact returns the envelopes behind a tag: none if the agent has deleted it meanwhile. If the artifact does not hold
+// reports, it is rejected as a whole.
 func fetchArtifact(ctx context.Context, repo oci.Target, tag, uid string) (all []unopened, rejected []hubapi.Rejection, err error) {
 	manifest, err := repo.Resolve(ctx, tag)
 	var envelopes [][]byte

@@ -141,7 +141,7 @@ func (h *Hub) Import(ctx context.Context, envelopes [][]byte, via store.Via) (Im
 // fetched again. Several may collect at once. With an error, the reports that the result counts are stored, and the
 // clusters that it does not name could not be read.
 func (h *Hub) Collect(ctx context.Context, from oci.Store) (ImportResult, error) {
-	return h.intake.collectAll(ctx, from, h.Registry)
+	return h.intake.collectAll(ctx, from)
 }
 
 // Acks returns signed acknowledgements of the stored reports that came by media and were not passed to MarkExported

@@ -35,7 +35,7 @@ func (in intake) keyring(ctx context.Context, uid string) (keyring, error) {
 	return keyring(keys), err
 }
 
-// keep stores the verified reports of one cluster, and adds the rejections of others to what it returns.
+// keep stores the verified reports of one cluster, and adds the given rejections to the result.
 func (in intake) keep(ctx context.Context, uid string, verified []received, rejected []hubapi.Rejection, via store.Via) (taken, error) {
 	t := taken{rejected: rejected}
 	if len(verified) > 0 {

@@ -6,8 +6,8 @@ import (
 )
 
 // slots bounds what strangers may hold open at a hub: bodies that have not arrived, and connections without a request.
-// One more always fits, so that those who hold slots and do nothing keep nobody out: if there are too many, the oldest of
-// the address that holds most is ended.
+// One more always fits, so that idle holders lock no newcomer out: if there are too many, the oldest of the address that
+// holds most is ended.
 type slots struct {
 	perAddress, total int
 	bytes             int // bound of the bytes that the holders have in memory; zero if they have none

@@ -4,18 +4,13 @@ import (
 	"context"
 	"database/sql"
 	"errors"
-	"fmt"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
 
-// maxInstances is how many processes of a cluster's agent are remembered, newest first. A copy that was silent for as
-// many restarts is found by its conflicts alone.
-const maxInstances = 64
-
-// noteInstance notes which process of an agent has made a report, and finds two that take turns. Processes of one agent
-// follow one another, so that the numbers of their reports do not interleave, whatever order the reports arrive in.
+// noteInstance notes which process of an agent has made a report, and finds two that take turns.
 func (in *intake) noteInstance(ctx context.Context, a bundle.ReportAgent) error {
 	if a.Instance == "" || in.cluster.clears(store.OrderOf(a)) {
 		return nil // of an older agent, or from before the suspicion was cleared
@@ -27,7 +22,7 @@ func (in *intake) noteInstance(ctx context.Context, a bundle.ReportAgent) error 
 	}
 	if n == 1 {
 		_, err = in.db.exec(ctx, `DELETE FROM instance WHERE cluster_id = ?1 AND (incarnation, instance) NOT IN
-			(SELECT incarnation, instance FROM instance WHERE cluster_id = ?1 ORDER BY incarnation DESC, last_seq DESC LIMIT ?2)`, in.cluster.id, maxInstances)
+			(SELECT incarnation, instance FROM instance WHERE cluster_id = ?1 ORDER BY incarnation DESC, last_seq DESC LIMIT ?2)`, in.cluster.id, timeline.MaxProcesses)
 	} else {
 		_, err = in.db.exec(ctx, `UPDATE instance SET first_seq = min(first_seq, ?4), last_seq = max(last_seq, ?4)
 			WHERE cluster_id = ?1 AND incarnation = ?2 AND instance = ?3`, in.cluster.id, a.Incarnation, a.Instance, a.Seq)
@@ -46,7 +41,7 @@ func (in *intake) noteInstance(ctx context.Context, a bundle.ReportAgent) error 
 	case err != nil:
 		return err
 	}
-	return in.share(ctx, fmt.Sprintf("report %d came from another process than those around it, from %d to %d", a.Seq, first, last))
+	return in.share(ctx, timeline.TakeTurns(a.Seq, first, last))
 }
 
 // conflict notes that another report with the number of this one is stored.
@@ -55,7 +50,7 @@ func (in *intake) conflict(ctx context.Context, a bundle.ReportAgent) error {
 		return nil
 	}
 	in.cluster.conflicts++
-	return in.share(ctx, fmt.Sprintf("there are two reports with incarnation %d and seq %d", a.Incarnation, a.Seq))
+	return in.share(ctx, timeline.SameNumber(store.OrderOf(a)))
 }
 
 // clears reports whether a report at o raises no suspicion, because a person or a new key has ended it since.

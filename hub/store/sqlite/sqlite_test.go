@@ -23,6 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/hub/store/storetest"
+	"github.com/wherry-dev/wherry/hub/store/timeline"
 )
 
 var update = flag.Bool("update", false, "write the databases in testdata that are missing")
@@ -262,14 +263,14 @@ func TestProcessesThatAreRememberedAreBounded(t *testing.T) {
 	d := open(t, filepath.Join(t.TempDir(), "hub.db"))
 	_, err := d.AddCluster(t.Context(), plant7())
 	require.NoError(t, err)
-	for n := range int64(maxInstances + 10) {
+	for n := range int64(timeline.MaxProcesses + 10) {
 		b := batch(n + 1)
 		b.Reports[0].Body.Agent.Instance = fmt.Sprint(n)
 		done, err := d.Ingest(t.Context(), b)
 		require.NoError(t, err)
 		require.Empty(t, done.SharedHow)
 	}
-	require.Equal(t, maxInstances, count(t, d, "instance"))
+	require.Equal(t, timeline.MaxProcesses, count(t, d, "instance"))
 }
 
 // A commit that is acknowledged survives a power cut: the journal is synced before a commit returns.
