@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -95,7 +96,7 @@ func TestAReleaseThatKillsTheAgentIsGivenUp(t *testing.T) {
 	good := s.publish(s.draft(1, files(map[string]string{"a-x": "1", "b-x": "1"})))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
 	bad := s.publish(s.draft(2, files(map[string]string{"a-x": deadly, "b-x": "1"})))
-	for range maxAttempts {
+	for range probation.MaxAttempts {
 		var exit *exec.ExitError
 		require.ErrorAs(t, s.child().Wait(), &exit)
 		require.Equal(t, syscall.SIGKILL, exit.Sys().(syscall.WaitStatus).Signal())
@@ -147,7 +148,7 @@ func TestAPowerCutNowAndThenIsNoCrashLoop(t *testing.T) {
 	s.once()
 	next := s.publish(s.draft(2, files(map[string]string{"a-x": "2"})))
 	for range 2 {
-		for range maxAttempts - 1 {
+		for range probation.MaxAttempts - 1 {
 			s.crash()
 		}
 		require.Equal(t, next.Digest, s.once().Status.Release.Running.Digest)
@@ -161,21 +162,21 @@ func TestACrashLoopWithNothingToGoBackToRests(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
-	for range maxAttempts {
+	for range probation.MaxAttempts {
 		s.crash()
 	}
 	for range 2 {
-		s.now = s.now.Add(crashRest / 3)
+		s.now = s.now.Add(probation.CrashRest / 3)
 		r := s.once()
 		require.Equal(t, bundle.Failed, r.Status.State)
 		require.Equal(t, ReasonCrashLoop, r.Status.Reason)
 		require.Regexp(t, `until 2026-03-01T14:00:00Z: the agent has died 3 times in a row while it applied release 1 \([0-9a-f]{8}\)`, r.Status.Message)
 		require.NoDirExists(t, filepath.Join(s.host, "a-x"))
 	}
-	s.now = s.now.Add(crashRest / 3)
+	s.now = s.now.Add(probation.CrashRest / 3)
 	s.crash()
 	require.Equal(t, ReasonCrashLoop, s.once().Status.Reason, "one more attempt, and it rests again")
-	s.now = s.now.Add(crashRest)
+	s.now = s.now.Add(probation.CrashRest)
 
 	r := s.once()
 
@@ -191,7 +192,7 @@ func TestACrashLoopOfWhatAsksForHoldRests(t *testing.T) {
 	d := s.draft(2, files(map[string]string{"a-x": "1", "b-x": "2"}))
 	d.ChangeList = func(as []bundle.Assignment) { as[1].OnFailure = "hold" }
 	next := s.publish(d)
-	for range maxAttempts {
+	for range probation.MaxAttempts {
 		s.crash()
 	}
 	r := s.once()
@@ -205,7 +206,7 @@ func TestAPersonNeedNotWaitForTheRest(t *testing.T) {
 	t.Parallel()
 	s := newSite(t)
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
-	for range maxAttempts {
+	for range probation.MaxAttempts {
 		s.crash()
 	}
 	s.agent(func(a *Agent) {
@@ -228,7 +229,7 @@ func TestARenewalOfTheGoodOneIsNeverGivenUp(t *testing.T) {
 		require.NoError(t, p.remember())
 		next := *p.running
 		next.Manifest.Digest = bundle.NewBlob("", []byte("renewal")).Descriptor.Digest
-		p.running, p.probation = &next, probation{Release: next.Digest(), Interrupted: maxAttempts}
+		p.running, p.probation = &next, probation.Probation{Release: next.Digest(), Interrupted: probation.MaxAttempts}
 		require.NoError(t, p.breakLoop(context.Background()))
 		require.Empty(t, p.quarantine)
 	})

@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -13,21 +14,21 @@ import (
 // decisions is what the agent, or a person, has decided of releases, as far as it is to be told of the agent as a whole.
 type decisions struct {
 	held       *hold
-	quarantine quarantine
+	quarantine probation.Quarantine
 	// given is the newest release, where it was given up and nobody has decided what runs.
-	given     *QuarantinedStatus
-	probation probation // of the release that runs
+	given     *probation.Quarantined
+	probation probation.Probation // of the release that runs
 }
 
 func loadDecisions(tx *bbolt.Tx, accepted, running *state.Release) (f decisions, err error) {
 	var err1, err2, err3 error
 	f.held, err1 = state.Load[*hold](tx, state.Meta, keyHeld)
-	f.quarantine, err2 = loadQuarantine(tx)
-	if f.probation, err3 = state.Load[probation](tx, state.Meta, keyAttempts); f.probation.Release != running.Digest() {
-		f.probation = probation{}
+	f.quarantine, err2 = probation.LoadQuarantine(tx)
+	if f.probation, err3 = state.Load[probation.Probation](tx, state.Meta, keyAttempts); f.probation.Release != running.Digest() {
+		f.probation = probation.Probation{}
 	}
 	if f.held == nil {
-		f.given = f.quarantine.ofNewest(accepted, running)
+		f.given = quarantinedNewest(f.quarantine, accepted, running)
 	}
 	return f, errors.Join(err1, err2, err3)
 }
@@ -48,9 +49,9 @@ func (f decisions) states() (states []bundle.State) {
 	return states
 }
 
-// ofNewest returns what was given up where that is the newest release, with a message that names it and what runs.
-func (q quarantine) ofNewest(accepted, running *state.Release) *QuarantinedStatus {
-	g := q.of(accepted)
+// quarantinedNewest returns what was given up where that is the newest release, with a message that names it and what runs.
+func quarantinedNewest(q probation.Quarantine, accepted, running *state.Release) *probation.Quarantined {
+	g := q.Of(accepted)
 	if g == nil {
 		return nil
 	}

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -148,7 +149,7 @@ func (p *pass) memorable(tx *bbolt.Tx) (backup, error) {
 	}
 	doc.Held = meta.Get([]byte(keyHeld)) != nil
 	return doc, errors.Join(err, err2, copyBucket(tx, bucketTrust, func(_ string, v []byte) { doc.Trust = append(doc.Trust, v) }),
-		copyBucket(tx, bucketQuarantine, func(k string, v []byte) {
+		copyBucket(tx, probation.Bucket, func(k string, v []byte) {
 			if doc.Quarantine == nil {
 				doc.Quarantine = map[string]json.RawMessage{}
 			}

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -23,7 +24,7 @@ type past struct {
 	former                  *state.Release
 	held                    *hold
 	known                   []*state.Release // the newest first
-	quarantine              quarantine
+	quarantine              probation.Quarantine
 	epoch                   int64
 }
 
@@ -34,7 +35,7 @@ func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 	p.accepted, err1 = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	p.running, err2 = state.Load[*state.Release](tx, state.Meta, keyRunning)
 	p.good, err3 = state.Load[*state.Release](tx, state.Meta, keyGood)
-	p.quarantine, err4 = loadQuarantine(tx)
+	p.quarantine, err4 = probation.LoadQuarantine(tx)
 	p.epoch = s.chain().Current().Epoch
 	p.former, err5 = state.Load[*state.Release](tx, state.Meta, keyFormer)
 	history, err6 := state.Load[[]*state.Release](tx, state.Meta, keyHistory)
@@ -75,7 +76,7 @@ func (p past) find(to string, now time.Time) (*state.Release, error) {
 
 // judge says why a release may not be gone back to.
 func (p past) judge(r *state.Release) error {
-	switch g := p.quarantine.of(r); {
+	switch g := p.quarantine.Of(r); {
 	case r.Digest() == p.accepted.Digest():
 		return fmt.Errorf("release %s %w", r.Name(), ErrNewest)
 	case r.Release.Epoch != p.epoch:
@@ -119,7 +120,7 @@ func (s *State) Releases(now time.Time) (list []KnownRelease, err error) {
 			Running: r.Digest() == p.running.Digest(), Newest: r.Digest() == p.accepted.Digest(), Good: r.Digest() == p.good.Digest(),
 			Held: p.held != nil && p.held.To.Digest() == r.Digest(),
 		}
-		if g := p.quarantine.of(r); g != nil {
+		if g := p.quarantine.Of(r); g != nil {
 			k.GivenUp = g.Reason
 		}
 		if err := p.judge(r); err != nil {

@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -139,7 +140,7 @@ func inheritWishes(tx *bbolt.Tx, doc *backup, now time.Time) error {
 	if len(doc.Quarantine) == 0 {
 		return nil
 	}
-	b, err := tx.CreateBucketIfNotExists([]byte(bucketQuarantine))
+	b, err := tx.CreateBucketIfNotExists([]byte(probation.Bucket))
 	for key, value := range doc.Quarantine {
 		if err == nil && b.Get([]byte(key)) == nil {
 			err = b.Put([]byte(key), value)

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -49,8 +50,8 @@ type earlier struct {
 	contact      contact
 	asked        asked
 	frozenBefore *freeze
-	probation    probation
-	quarantine   quarantine
+	probation    probation.Probation
+	quarantine   probation.Quarantine
 	held         *hold
 }
 
@@ -64,8 +65,8 @@ func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
 	e.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
 	e.asked, errs[6] = state.Load[asked](tx, state.Meta, keyAsked)
 	e.frozenBefore, errs[7] = state.Load[*freeze](tx, state.Meta, keyFreeze)
-	e.probation, errs[8] = state.Load[probation](tx, state.Meta, keyAttempts)
-	e.quarantine, errs[9] = loadQuarantine(tx)
+	e.probation, errs[8] = state.Load[probation.Probation](tx, state.Meta, keyAttempts)
+	e.quarantine, errs[9] = probation.LoadQuarantine(tx)
 	e.held, errs[10] = state.Load[*hold](tx, state.Meta, keyHeld)
 	return e, errors.Join(errs[:]...)
 }
@@ -310,7 +311,7 @@ func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, erro
 // has gone bad later does not count, nor what somebody has suspended: one of them that stays so for a year would
 // have a release that fails give way to one of a year ago.
 func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
-	if p.running == nil || p.good.Digest() == p.running.Digest() || p.quarantine.of(p.running) != nil {
+	if p.running == nil || p.good.Digest() == p.running.Digest() || p.quarantine.Of(p.running) != nil {
 		return false, nil
 	}
 	all, err := p.state.records(tx)

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -27,7 +28,7 @@ type Resumed struct {
 	Held      *HeldStatus `json:"held,omitempty"`
 	StillHeld *HeldStatus `json:"stillHeld,omitempty"`
 	// Retried are the releases that were given up and may run again, the last first.
-	Retried []QuarantinedStatus `json:"retried,omitempty"`
+	Retried []probation.Quarantined `json:"retried,omitempty"`
 }
 
 // Pause asks that nothing in the cluster be changed from now on, for the given time, or until Resume where that

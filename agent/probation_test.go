@@ -14,6 +14,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -375,7 +376,7 @@ func TestTheQuarantineIsBounded(t *testing.T) {
 	s.publish(s.draft(1, files(map[string]string{"a-x": "1"})))
 	s.once()
 	s.agent(func(a *Agent) {
-		for n := range int64(maxQuarantined + 3) {
+		for n := range int64(probation.MaxQuarantined + 3) {
 			p := newPass(a, scope{})
 			require.NoError(t, p.remember())
 			r := *p.running
@@ -386,8 +387,8 @@ func TestTheQuarantineIsBounded(t *testing.T) {
 		}
 		st, err := a.Status()
 		require.NoError(t, err)
-		require.Len(t, st.Release.Quarantined, maxQuarantined)
-		require.EqualValues(t, 100+maxQuarantined+2, st.Release.Quarantined[0].Sequence, "the newest are kept")
+		require.Len(t, st.Release.Quarantined, probation.MaxQuarantined)
+		require.EqualValues(t, 100+probation.MaxQuarantined+2, st.Release.Quarantined[0].Sequence, "the newest are kept")
 	})
 }
 
@@ -427,7 +428,7 @@ func TestBeingToldToEndIsNoCrash(t *testing.T) {
 	next := s.publish(s.draft(2, files(map[string]string{"a-x": "2"})))
 	engine := &recording{Reconciler: s.opts.Reconcilers["directory"], hang: "a-x"}
 	s.opts.Reconcilers["directory"] = engine
-	for range 2 * maxAttempts {
+	for range 2 * probation.MaxAttempts {
 		s.agent(func(a *Agent) {
 			ctx, cancel := context.WithCancelCause(context.Background())
 			go func() {

@@ -164,7 +164,7 @@ func (p *pass) noteAccepted(tx *bbolt.Tx, r *state.Release) (ended bool, err err
 	}
 	history = append([]*state.Release{r}, history...)
 	err = state.Save(tx, state.Meta, keyHistory, history[:min(len(history), maxHistory)])
-	if held == nil || !held.endedBy(r) || p.quarantine.of(r) != nil {
+	if held == nil || !held.endedBy(r) || p.quarantine.Of(r) != nil {
 		return false, err
 	}
 	return true, errors.Join(err, state.Drop(tx, state.Meta, keyHeld))
@@ -184,7 +184,7 @@ func (p *pass) voidHold() error {
 
 // passesOver reports whether a release that is offered, and accepted, is not to run.
 func (p *pass) passesOver(r *state.Release) bool {
-	return p.held != nil && p.held.To.Digest() != r.Digest() || p.quarantine.of(r) != nil
+	return p.held != nil && p.held.To.Digest() != r.Digest() || p.quarantine.Of(r) != nil
 }
 
 // wanted is a release that is to run and is not the one offered: a person's, or the last good one. Nil where
@@ -193,7 +193,7 @@ func (p *pass) wanted() *state.Release {
 	switch {
 	case p.held != nil:
 		return p.held.To
-	case p.quarantine.of(p.running) != nil:
+	case p.quarantine.Of(p.running) != nil:
 		return p.good
 	}
 	return nil

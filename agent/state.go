@@ -28,8 +28,6 @@ const (
 	bucketLedger = "ledger" // adapter NUL assignment: what a reconciler keeps
 	bucketTrust  = "trust"  // version: envelope of a trust document; there once there is one
 
-	bucketQuarantine = "quarantine" // encoded manifest digest: QuarantinedStatus; there once something was given up
-
 )
 
 // The records of state.Meta.

@@ -7,6 +7,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -103,7 +104,7 @@ type ReleaseStates struct {
 	// Held is there where a person has decided what runs.
 	Held *HeldStatus `json:"held,omitempty"`
 	// Quarantined are the releases that were given up here, the last first.
-	Quarantined []QuarantinedStatus `json:"quarantined,omitempty"`
+	Quarantined []probation.Quarantined `json:"quarantined,omitempty"`
 }
 
 // ReleaseStatus names a release. Of a refused one only the digest is known.

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -103,7 +104,7 @@ func rollbackLine(s agent.Status, now time.Time) string {
 // newer says whether the newest release is another than the one that runs, and is told of in no line of its own.
 func newer(s agent.Status) bool {
 	d, r := s.Release.Desired, s.Release.Running
-	given := func(q agent.QuarantinedStatus) bool { return q.Digest == d.Digest }
+	given := func(q probation.Quarantined) bool { return q.Digest == d.Digest }
 	return s.Release.Refused == nil && (r == nil || r.Digest != d.Digest) && !slices.ContainsFunc(s.Release.Quarantined, given)
 }
 
