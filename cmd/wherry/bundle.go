@@ -14,8 +14,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/diff/view"
 )
 
 func newBundleCommand() *cobra.Command {
@@ -113,10 +115,10 @@ func warnExpiry(cmd *cobra.Command, list []catalog.Listed) {
 		}
 	}
 	if expired > 0 {
-		cmd.PrintErrf("warning: expired, so that agents refuse what they do not have yet: %s; wherry publish renews what is expired\n", cli.Count(expired, "release"))
+		cmd.PrintErrf("warning: expired, so that agents refuse what they do not have yet: %s; wherry publish renews what is expired\n", show.Count(expired, "release"))
 	}
 	if soon > 0 {
-		cmd.PrintErrf("warning: %s will expire soon; wherry publish renews a release in the last third of its validity, or --renew-before its end\n", cli.Count(soon, "release"))
+		cmd.PrintErrf("warning: %s will expire soon; wherry publish renews a release in the last third of its validity, or --renew-before its end\n", show.Count(soon, "release"))
 	}
 }
 
@@ -133,8 +135,8 @@ func listTable(w io.Writer, list []catalog.Listed, now time.Time) {
 	rows := [][]string{{"ENVIRONMENT", "CLUSTER TYPE", "RELEASE", "RINGS", "AGE", "EXPIRES", "HELD", "COMMIT"}}
 	for _, l := range list {
 		rows = append(rows, []string{
-			cell(l.Environment), cell(l.ClusterType), l.Name(), ringsText(l, several[streamOf(l)] > 1),
-			bundle.Age(now.Sub(l.IssuedAt)), expiryText(l.Expiry(now)), strconv.Itoa(l.Held), cell(shortCommit(l.BaseCommit)),
+			show.Cell(l.Environment), show.Cell(l.ClusterType), l.Name(), ringsText(l, several[streamOf(l)] > 1),
+			bundle.Age(now.Sub(l.IssuedAt)), expiryText(l.Expiry(now)), strconv.Itoa(l.Held), show.Cell(shortCommit(l.BaseCommit)),
 		})
 	}
 	fitTable(rows, maxListWidth, 0, 1, 3, 7)
@@ -165,7 +167,7 @@ func ringsText(l catalog.Listed, apart bool) string {
 	case latest:
 		names = append(names, "latest")
 	}
-	return cell(strings.Join(names, ","))
+	return show.Cell(strings.Join(names, ","))
 }
 
 // shortCommit is as much of a commit as tells it from others. What is no commit is left whole.
@@ -224,14 +226,14 @@ func deltaText(d catalog.Delta) string {
 
 func inspectTable(w io.Writer, i *catalog.Inspected) {
 	r := i.Release
-	fmt.Fprintf(w, "RELEASE\t%s, %s of %s %s/%s, for rings: %s\n", bundle.ReleaseName(r.Number, i.Digest), r.Tag(), cell(r.Platform), cell(r.Environment), cell(r.ClusterType), cell(orAll(r.Rings)))
+	fmt.Fprintf(w, "RELEASE\t%s, %s of %s %s/%s, for rings: %s\n", bundle.ReleaseName(r.Number, i.Digest), r.Tag(), show.Cell(r.Platform), show.Cell(r.Environment), show.Cell(r.ClusterType), show.Cell(view.Rings(r.Rings)))
 	fmt.Fprintf(w, "DIGEST\t%s\n", i.Digest)
 	fmt.Fprintf(w, "SIGNATURES\t%d (not verified)\n", i.Signatures)
 	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(r.IssuedAt))
 	fmt.Fprintf(w, "EXPIRES\t%s, %s\n", timeCell(r.ExpiresAt), expiryText(r.Expiry(time.Now())))
-	fmt.Fprintf(w, "BASE COMMIT\t%s\n", cell(r.BaseCommit))
-	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, cli.Count(r.Content.Files, "file"), r.Content.Size)
-	fmt.Fprintf(w, "LAYER\t%s, %d bytes\n", cell(string(i.Manifest.Layers[0].Digest)), i.Manifest.Layers[0].Size)
+	fmt.Fprintf(w, "BASE COMMIT\t%s\n", show.Cell(r.BaseCommit))
+	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, show.Count(r.Content.Files, "file"), r.Content.Size)
+	fmt.Fprintf(w, "LAYER\t%s, %d bytes\n", show.Cell(string(i.Manifest.Layers[0].Digest)), i.Manifest.Layers[0].Size)
 	for _, d := range i.Deltas {
 		fmt.Fprintf(w, "DELTA\t%s, %s\n", d.Digest, deltaText(d))
 	}
@@ -243,6 +245,6 @@ func inspectTable(w io.Writer, i *catalog.Inspected) {
 			held = heldText(*a.HeldFrom)
 		}
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
-			cell(a.Name), cell(bundle.ShownVersion(a.Version)), cell(a.Workspace), cell(a.Adapter), cell(strings.Join(a.Policies, ",")), a.Content, cell(held))
+			show.Cell(a.Name), show.Cell(bundle.ShownVersion(a.Version)), show.Cell(a.Workspace), show.Cell(a.Adapter), show.Cell(strings.Join(a.Policies, ",")), a.Content, show.Cell(held))
 	}
 }

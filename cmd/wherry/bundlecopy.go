@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -154,7 +155,7 @@ func copyFailure(err error, to oci.Location) error {
 func copiedTable(w io.Writer, done *catalog.Copied) {
 	fmt.Fprintln(w, "REPOSITORY\tTAG\tRESULT\tNAMED BY\tBYTES\tDIGEST")
 	for _, i := range done.Items {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Tag, i.Result, cell(strings.Join(i.Moving, ",")), i.Sent, i.Digest)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Tag, i.Result, show.Cell(strings.Join(i.Moving, ",")), i.Sent, i.Digest)
 	}
 }
 
@@ -170,7 +171,7 @@ func concludeCopy(cmd *cobra.Command, done *catalog.Copied) error {
 	cmd.PrintErrf("%d copied, %d updated, %d unchanged, at %s\n",
 		count[catalog.OutcomeCopied], count[catalog.OutcomeUpdated], count[releases.OutcomeUnchanged], done.To)
 	if n := done.Kept(); n > 0 {
-		return cli.Fail(cli.No, fmt.Errorf("%s at %s stayed with something newer than is at %s", cli.Count(n, "tag"), done.To, done.From),
+		return cli.Fail(cli.No, fmt.Errorf("%s at %s stayed with something newer than is at %s", show.Count(n, "tag"), done.To, done.From),
 			"was FROM restored from a backup, or something published to TO? --force moves tags back, and agents refuse what is older")
 	}
 	return nil

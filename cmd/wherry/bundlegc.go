@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -88,7 +89,7 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 
 // carryOut prints a table before it deletes anything, and JSON or YAML, which say what was deleted, after.
 func (c *collecting) carryOut(cmd *cobra.Command, found *catalog.Collection, loc oci.Location) error {
-	show := func() error {
+	list := func() error {
 		return cli.Print(cmd.OutOrStdout(), c.format, found, func(w io.Writer) { garbageTable(w, found) })
 	}
 	if len(found.Repositories) == 0 {
@@ -96,31 +97,31 @@ func (c *collecting) carryOut(cmd *cobra.Command, found *catalog.Collection, loc
 	}
 	for _, r := range found.Repositories {
 		if len(r.Foreign) > 0 {
-			cmd.PrintErrf("left alone in %s, not wherry's: %s\n", r.Repository, cell(strings.Join(r.Foreign, ", ")))
+			cmd.PrintErrf("left alone in %s, not wherry's: %s\n", r.Repository, show.Cell(strings.Join(r.Foreign, ", ")))
 		}
 	}
 	if c.dryRun || c.format == "table" {
-		if err := show(); err != nil {
+		if err := list(); err != nil {
 			return err
 		}
 	}
 	all, _ := found.Count()
 	if c.dryRun {
-		cmd.PrintErrf("%s to delete%s, nothing was deleted (--dry-run)\n", cli.Count(all, "manifest"), freed(found))
+		cmd.PrintErrf("%s to delete%s, nothing was deleted (--dry-run)\n", show.Count(all, "manifest"), freed(found))
 		return nil
 	}
 	err := found.Delete(cmd.Context())
 	if c.format != "table" {
-		if err := show(); err != nil {
+		if err := list(); err != nil {
 			return err
 		}
 	}
 	_, deleted := found.Count()
 	if err != nil {
-		cmd.PrintErrf("%d of %s deleted\n", deleted, cli.Count(all, "manifest"))
+		cmd.PrintErrf("%d of %s deleted\n", deleted, show.Count(all, "manifest"))
 		return deletionFailure(err, loc)
 	}
-	cmd.PrintErrf("%s deleted%s\n", cli.Count(deleted, "manifest"), freed(found))
+	cmd.PrintErrf("%s deleted%s\n", show.Count(deleted, "manifest"), freed(found))
 	return nil
 }
 
@@ -135,7 +136,7 @@ func freed(found *catalog.Collection) string {
 	if found.Blobs == nil || found.Blobs.Blobs == 0 {
 		return ""
 	}
-	return fmt.Sprintf(", with %s of %d bytes", cli.Count(found.Blobs.Blobs, "blob"), found.Blobs.Bytes)
+	return fmt.Sprintf(", with %s of %d bytes", show.Count(found.Blobs.Blobs, "blob"), found.Blobs.Bytes)
 }
 
 func garbageTable(w io.Writer, found *catalog.Collection) {
@@ -146,7 +147,7 @@ func garbageTable(w io.Writer, found *catalog.Collection) {
 			if !g.IssuedAt.IsZero() {
 				issued = timeCell(g.IssuedAt)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(r.Repository), g.Kind, cell(strings.Join(g.Tags, ",")), issued, cell(g.Digest.String()))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", show.Cell(r.Repository), g.Kind, show.Cell(strings.Join(g.Tags, ",")), issued, show.Cell(g.Digest.String()))
 		}
 	}
 }

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -109,7 +110,7 @@ func (x *explaining) take(cmd *cobra.Command, args, named []string) error {
 		usage += ", " + n
 	}
 	wrong := func() error {
-		return cli.Fail(cli.Usage, fmt.Errorf("%s: %s", cli.Count(len(args), "argument"), usage), seeHelp(cmd))
+		return cli.Fail(cli.Usage, fmt.Errorf("%s: %s", show.Count(len(args), "argument"), usage), seeHelp(cmd))
 	}
 	left := args
 	if x.from == "" {

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -73,7 +74,7 @@ func pairTable(w io.Writer, x *scheduler.Explanation) {
 	}
 	row := func(cells ...string) {
 		for i, c := range cells {
-			cells[i] = cli.Line(c)
+			cells[i] = show.Line(c)
 		}
 		fmt.Fprintln(w, strings.Join(cells, "\t"))
 	}
@@ -82,14 +83,14 @@ func pairTable(w io.Writer, x *scheduler.Explanation) {
 	row("WORKLOAD", x.Workload+origin(x.Registration))
 	row("WORKSPACE", cmp.Or(x.Workspace, "none: the target stands in the platform itself"))
 	if x.Assigned {
-		row("NAMESPACE", cell(x.Namespace))
+		row("NAMESPACE", show.Cell(x.Namespace))
 		if x.Adapter != "" {
 			row("ADAPTER", x.Adapter, "chosen by "+x.AdapterBecause)
 		}
 		for _, s := range x.Settings {
 			name, because := strings.ToUpper(s.Name), s.Because
 			for line := range strings.Lines(s.Value) {
-				row(name, cell(strings.TrimSpace(line)), because)
+				row(name, show.Cell(strings.TrimSpace(line)), because)
 				name, because = "", ""
 			}
 		}
@@ -133,9 +134,9 @@ func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 	for _, p := range all {
 		how := "selects it"
 		if n := unmet(p); n > 0 {
-			how = fmt.Sprintf("%d of %s not met", n, cli.Count(len(p.Terms), "term"))
+			how = fmt.Sprintf("%d of %s not met", n, show.Count(len(p.Terms), "term"))
 		}
-		fmt.Fprintf(w, "\nPolicy %s (%s): %s\n", cell(p.Name), cli.Line(p.Position.String()), how)
+		fmt.Fprintf(w, "\nPolicy %s (%s): %s\n", show.Cell(p.Name), show.Line(p.Position.String()), how)
 		if len(p.Terms) == 0 {
 			fmt.Fprintln(w, "  ✓\tit asks for nothing, and so selects every target for every cluster type")
 		}
@@ -148,9 +149,9 @@ func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 				side = "target"
 			}
 			if t.Value != nil {
-				value = fmt.Sprintf("has %s=%s", t.Label, shown(t.Value))
+				value = fmt.Sprintf("has %s=%s", t.Label, show.Value(t.Value))
 			}
-			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", mark, side, cli.Line(t.Asks), cli.Line(value))
+			fmt.Fprintf(w, "  %s\t%s\t%s\t%s\n", mark, side, show.Line(t.Asks), show.Line(value))
 		}
 	}
 }
@@ -206,12 +207,12 @@ func lineTable(w io.Writer, x releasedPair, r *catalog.Released) {
 			names = append(names, other.Name)
 		}
 		fmt.Fprintf(w, "%s is not in release %s.\n\n", name, r.Name())
-		fmt.Fprintf(w, "It has %s: %s\n", cli.Count(len(names), "assignment"), cell(namesShown(names, 2*maxNamesShown)))
+		fmt.Fprintf(w, "It has %s: %s\n", show.Count(len(names), "assignment"), show.Cell(show.List(names, 2*maxNames)))
 		fmt.Fprintln(w, "Which policy does not select it is known to the sources alone: give PLATFORM instead of --from.")
 		return
 	}
 	fmt.Fprintf(w, "%s is in release %s.\n\n", name, r.Name())
-	row := func(name, text string) { fmt.Fprintf(w, "%s\t%s\n", name, cell(text)) }
+	row := func(name, text string) { fmt.Fprintf(w, "%s\t%s\n", name, show.Cell(text)) }
 	row("RELEASE", fmt.Sprintf("%s, %s, of %s", x.Release.Digest, x.Release.Tag, timeCell(r.Release.IssuedAt)))
 	row("BASE COMMIT", x.Release.BaseCommit)
 	row("WORKLOAD", a.Workload)

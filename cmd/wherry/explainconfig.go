@@ -9,6 +9,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -58,7 +59,7 @@ func configTable(w io.Writer, x *scheduler.ConfigExplanation) {
 	if !x.Set {
 		fmt.Fprintf(w, "%s has no value for %s.\n", name, x.Key)
 		if len(x.Others) == 0 {
-			fmt.Fprintf(w, "No ConfigMap has this key%s.\n", cli.Line(inParentheses(x.Hint)))
+			fmt.Fprintf(w, "No ConfigMap has this key%s.\n", show.Line(inParentheses(x.Hint)))
 		}
 	} else {
 		fmt.Fprintf(w, "%s has %s =%s\n", name, x.Key, belowLine(x.Value))
@@ -70,14 +71,14 @@ func configTable(w io.Writer, x *scheduler.ConfigExplanation) {
 		}
 		fmt.Fprintln(w, "\nORDER\tCONFIGMAP\tEFFECT\tVALUE\tPLACE\tAPPLIES WHERE")
 		for i, g := range x.Given {
-			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", i+1, cell(g.Name), g.Effect, shown(&g.Value), cli.Line(g.Position.String()), cli.Line(conditions(g.Where)))
+			fmt.Fprintf(w, "%d\t%s\t%s\t%s\t%s\t%s\n", i+1, show.Cell(g.Name), g.Effect, show.Value(&g.Value), show.Line(g.Position.String()), show.Line(conditions(g.Where)))
 		}
 	}
 	partsTable(w, x)
 	if len(x.Others) > 0 {
 		fmt.Fprintf(w, "\nThese have the key and do not apply:\n\nCONFIGMAP\tVALUE\tPLACE\tBECAUSE\n")
 		for _, g := range x.Others {
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(g.Name), shown(&g.Value), cli.Line(g.Position.String()), cli.Line(unmetLabels(g.Where)))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", show.Cell(g.Name), show.Value(&g.Value), show.Line(g.Position.String()), show.Line(unmetLabels(g.Where)))
 		}
 	}
 }
@@ -94,7 +95,7 @@ func belowLine(s string) string {
 	lines := strings.Split(strings.TrimSpace(s), "\n")
 	for i, line := range lines {
 		if line != "" {
-			lines[i] = cell(line)
+			lines[i] = show.Cell(line)
 		}
 	}
 	if len(lines) == 1 {
@@ -109,7 +110,7 @@ func partsTable(w io.Writer, x *scheduler.ConfigExplanation) {
 	}
 	fmt.Fprintln(w, "\nPART\tVALUE\tCONFIGMAP\tPLACE")
 	for _, p := range x.Parts[:min(len(x.Parts), maxPartsShown)] {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(p.Path), shown(&p.Value), cell(p.Name), cli.Line(p.Position.String()))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", show.Cell(p.Path), show.Value(&p.Value), show.Cell(p.Name), show.Line(p.Position.String()))
 	}
 	if more := len(x.Parts) - maxPartsShown; more > 0 {
 		fmt.Fprintf(w, "and %d more: -o json has all\n", more)
@@ -200,13 +201,13 @@ func releasedConfigTable(w io.Writer, x releasedConfig, keys []string) {
 	name := x.ClusterType + "/" + x.Target
 	if len(x.Values) == 0 {
 		fmt.Fprintf(w, "%s has no value for %s in release %s.\n", name, x.Key, x.Release.name)
-		fmt.Fprintf(w, "It has: %s\n", cell(strings.Join(keys, ", ")))
+		fmt.Fprintf(w, "It has: %s\n", show.Cell(strings.Join(keys, ", ")))
 		return
 	}
 	fmt.Fprintf(w, "%s in release %s has\n\n", name, x.Release.name)
 	for _, v := range x.Values {
-		fmt.Fprintf(w, "%s\t%s\n", cell(v.Key), shown(&v.Value))
+		fmt.Fprintf(w, "%s\t%s\n", show.Cell(v.Key), show.Value(&v.Value))
 	}
-	fmt.Fprintf(w, "\nIts configuration is composed of these ConfigMaps, of which the later ones win: %s\n", cell(strings.Join(x.Config, ", ")))
+	fmt.Fprintf(w, "\nIts configuration is composed of these ConfigMaps, of which the later ones win: %s\n", show.Cell(strings.Join(x.Config, ", ")))
 	fmt.Fprintln(w, "Which of them gave the value is known to the sources alone: give PLATFORM instead of --from.")
 }

@@ -17,6 +17,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
@@ -189,7 +190,7 @@ func (g *getFlags) known(cmd *cobra.Command, from fleet) error {
 		hint, names := "", slices.Sorted(maps.Keys(f.known))
 		if near := similar.To(f.name, names); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
-		} else if len(names) > 0 && len(names) <= maxNamesShown {
+		} else if len(names) > 0 && len(names) <= maxNames {
 			hint = "known: " + strings.Join(names, ", ")
 		}
 		return cli.Fail(cli.Failed, fmt.Errorf("the hub knows no %s %q", f.kind, f.name), hint)
@@ -222,13 +223,5 @@ func waitReason(d store.DeploymentStatus) string {
 	if d.State == bundle.Compliant || d.Reason == "" || d.Message == "" {
 		return d.Reason
 	}
-	return d.Reason + ": " + shortened(d.Message)
-}
-
-// shortened is a message in a table; -o json has all of it.
-func shortened(message string) string {
-	if runes := []rune(message); len(runes) > maxValueShown {
-		return string(runes[:maxValueShown-1]) + "…"
-	}
-	return message
+	return d.Reason + ": " + show.Short(d.Message) // -o json has all of it
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/airgap"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 )
@@ -51,7 +52,7 @@ It exits with 1, and writes nothing, if no acknowledgement is due.`,
 				if err := h.MarkExported(cmd.Context(), acks); err != nil {
 					return err
 				}
-				cmd.PrintErrf("%s: %s acknowledged\n", out, cli.Count(acks.Reports, "report"))
+				cmd.PrintErrf("%s: %s acknowledged\n", out, show.Count(acks.Reports, "report"))
 				return nil
 			})
 		},

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -52,7 +53,7 @@ agent until it expires: give it to the site as a file, and not in a mail that st
 				return err
 			}
 			cmd.PrintErrf("%s: token %s for %s of cluster type %s, good until %s\non each: wherry-agent enroll --hub URL --token-file FILE --cluster-type %s --environment %s\n",
-				*dir, token.ID(), cli.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
+				*dir, token.ID(), show.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
 			if _, err = fmt.Fprintln(cmd.OutOrStdout(), token.Reveal()); err != nil {
 				return cli.Fail(cli.Failed, fmt.Errorf("print token %s: %w", token.ID(), err), fmt.Sprintf("nobody has it; \"wherry hub tokens revoke %s\", and make another", token.ID()))
 			}

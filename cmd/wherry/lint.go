@@ -11,6 +11,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -87,7 +88,7 @@ func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
 	if err := result.print(cmd.OutOrStdout(), o.format); err != nil {
 		return err
 	}
-	summary := fmt.Sprintf("%s, %s, %s", cli.Count(result.Errors, "error"), cli.Count(result.Warnings, "warning"), cli.Count(result.Notes, "note"))
+	summary := fmt.Sprintf("%s, %s, %s", show.Count(result.Errors, "error"), show.Count(result.Warnings, "warning"), show.Count(result.Notes, "note"))
 	if result.Incomplete {
 		summary += "; the rest is looked at once the errors are corrected"
 	}
@@ -287,9 +288,9 @@ func (r *lintResult) print(w io.Writer, format string) error {
 		if place != "" {
 			place += ": "
 		}
-		fmt.Fprintf(w, "%s%s %s: %s\n", cli.Line(place), f.Severity, f.Code, cell(f.Message))
+		fmt.Fprintf(w, "%s%s %s: %s\n", show.Line(place), f.Severity, f.Code, show.Cell(f.Message))
 		if f.Hint != "" {
-			fmt.Fprintf(w, "    %s\n", cell(f.Hint))
+			fmt.Fprintf(w, "    %s\n", show.Cell(f.Hint))
 		}
 	}
 	return nil

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -87,9 +88,9 @@ func (p *planning) run(cmd *cobra.Command, place string) error {
 	case "json":
 		err = cli.Print(out, "json", plannedJSON{difference, difference.WouldChange(), difference.Incomplete()}, nil)
 	case "markdown":
-		_, err = out.Write(planMarkdown(difference))
+		_, err = out.Write(view.Markdown(difference))
 	default:
-		err = planTable(out, difference)
+		err = view.Table(out, difference)
 	}
 	if err == nil && (difference.Incomplete() || p.exitCode && difference.WouldChange()) {
 		return cli.Exit(cli.No)

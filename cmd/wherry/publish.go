@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/publisher"
@@ -179,7 +180,7 @@ func publishedTable(w io.Writer, done *publisher.Published) {
 	}
 	fmt.Fprintln(w, "CLUSTER TYPE\tASSIGNMENTS\tRESULT\tRELEASE\tDIGEST")
 	for _, ct := range done.ClusterTypes {
-		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", ct.ClusterType, ct.Assignments, ct.Result, cell(bundle.ReleaseName(ct.Number, ct.Digest)), cmp.Or(string(ct.Digest), "-"))
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", ct.ClusterType, ct.Assignments, ct.Result, show.Cell(bundle.ReleaseName(ct.Number, ct.Digest)), cmp.Or(string(ct.Digest), "-"))
 	}
 }
 
@@ -196,7 +197,7 @@ func publishedRings(w io.Writer, done *publisher.Published) {
 			if r.Digest == ct.Digest {
 				assignments = fmt.Sprint(ct.Assignments)
 			}
-			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ct.ClusterType, cmp.Or(ringNames(r), "-"), assignments, r.Result, cell(bundle.ReleaseName(r.Number, r.Digest)), cmp.Or(string(r.Digest), "-"))
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ct.ClusterType, cmp.Or(ringNames(r), "-"), assignments, r.Result, show.Cell(bundle.ReleaseName(r.Number, r.Digest)), cmp.Or(string(r.Digest), "-"))
 		}
 	}
 }
@@ -257,10 +258,10 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 // printFate says what became of a cluster type's failed assignments, whose causes were printed before.
 func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 	for _, d := range ct.Dropped {
-		cmd.PrintErrf("dropped: %s/%s: %s\n", cli.Line(ct.ClusterType), cli.Line(d.Name), cli.Indented(d.Error))
+		cmd.PrintErrf("dropped: %s/%s: %s\n", show.Line(ct.ClusterType), show.Line(d.Name), cli.Indented(d.Error))
 	}
 	if ct.Reason != "" {
-		cmd.PrintErrf("failed: %s: %s\n", cli.Line(ct.ClusterType), cli.Indented(ct.Reason))
+		cmd.PrintErrf("failed: %s: %s\n", show.Line(ct.ClusterType), cli.Indented(ct.Reason))
 	}
 	if ct.Result == releases.OutcomeFailed || ct.Result == releases.OutcomeSkipped {
 		return
@@ -269,9 +270,9 @@ func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 		if f.Taken {
 			cmd.PrintErrf("left out: %s/%s of registration %q: the name belongs to another\n", ct.ClusterType, f.Name, f.Registration)
 		} else if f.HeldFrom != nil {
-			cmd.PrintErrf("held: %s/%s: as it was rendered for sequence %d (%s)\n", cli.Line(ct.ClusterType), cli.Line(f.Name), f.HeldFrom.Sequence, f.HeldFrom.Reason)
+			cmd.PrintErrf("held: %s/%s: as it was rendered for sequence %d (%s)\n", show.Line(ct.ClusterType), show.Line(f.Name), f.HeldFrom.Sequence, f.HeldFrom.Reason)
 		} else {
-			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", cli.Line(ct.ClusterType), cli.Line(f.Name))
+			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", show.Line(ct.ClusterType), show.Line(f.Name))
 		}
 	}
 }
@@ -280,20 +281,20 @@ func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 func incomplete(done *publisher.Published) []string {
 	var parts []string
 	if n := len(done.Unread); n > 0 {
-		parts = append(parts, cli.Count(n, "registration")+" could not be read")
+		parts = append(parts, show.Count(n, "registration")+" could not be read")
 	}
 	if n := len(done.FailedPolicies); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d %s failed", n, policyWord(n)))
 	}
 	held, leftOut := done.FailedAssignments()
 	if held > 0 {
-		parts = append(parts, cli.Count(held, "assignment")+" held")
+		parts = append(parts, show.Count(held, "assignment")+" held")
 	}
 	if leftOut > 0 {
-		parts = append(parts, cli.Count(leftOut, "assignment")+" left out")
+		parts = append(parts, show.Count(leftOut, "assignment")+" left out")
 	}
 	if n := done.Failed(); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s not published", n, cli.Count(len(done.ClusterTypes), "cluster type")))
+		parts = append(parts, fmt.Sprintf("%d of %s not published", n, show.Count(len(done.ClusterTypes), "cluster type")))
 	}
 	return parts
 }

@@ -7,10 +7,8 @@ import (
 	"io/fs"
 	"net/http"
 	"os"
-	"strconv"
 	"strings"
 	"syscall"
-	"unicode"
 
 	"github.com/spf13/cobra"
 	"oras.land/oras-go/v2/errdef"
@@ -147,17 +145,6 @@ func refusalHint(reason bundle.Reason) string {
 	return ""
 }
 
-// cell is s for a table: foreign text that a terminal might obey is shown in quotes.
-func cell(s string) string {
-	if s == "" {
-		return "-"
-	}
-	if strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		return strconv.Quote(s)
-	}
-	return s
-}
-
 // lastReleases has rendering know the last releases at loc, for those who publish there or plan to.
 func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(context.Context, *platform.Loaded, *platform.Options) error {
 	return func(_ context.Context, loaded *platform.Loaded, build *platform.Options) error {
@@ -172,3 +159,6 @@ func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts 
 		return nil
 	}
 }
+
+// maxNames bounds how many names a message lists.
+const maxNames = 8

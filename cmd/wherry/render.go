@@ -6,6 +6,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -57,7 +58,7 @@ It exits with 1 if assignments failed; the others are written.`,
 				return cli.Fail(cli.Failed, err, fmt.Sprintf("make room and access in %s, or choose another folder", out))
 			}
 			cmd.PrintErrf("%s: %s written, %d removed, %d unchanged\n",
-				out, cli.Count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)
+				out, show.Count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)
 			return failedAssignments(loaded, result, fmt.Sprintf("the rest is in %s", out))
 		},
 	}

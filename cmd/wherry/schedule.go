@@ -7,6 +7,7 @@ import (
 
 	"github.com/spf13/cobra"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -67,7 +68,7 @@ func schedule(cmd *cobra.Command, source *sourceFlags, platform, format string) 
 	if err := cli.Print(cmd.OutOrStdout(), format, decision, func(w io.Writer) { decisionTable(w, decision) }); err != nil {
 		return err
 	}
-	cmd.PrintErrf("%s: %s\n", decision.Environment, cli.Count(len(decision.Assignments), "assignment"))
+	cmd.PrintErrf("%s: %s\n", decision.Environment, show.Count(len(decision.Assignments), "assignment"))
 	return failedAssignments(loaded, &scheduler.Result{}, "the others' targets are decided")
 }
 
@@ -78,7 +79,7 @@ func decisionTable(w io.Writer, d *scheduler.Decision) {
 		for _, p := range a.Policies {
 			reasons = append(reasons, fmt.Sprintf("%s (%s on %s)", p.Name, orAny(p.TargetTerms), orAny(p.ClusterTypeTerms)))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", cell(a.ClusterType), cell(a.Name), cell(a.Workspace), cell(strings.Join(reasons, "; ")))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\n", show.Cell(a.ClusterType), show.Cell(a.Name), show.Cell(a.Workspace), show.Cell(strings.Join(reasons, "; ")))
 	}
 }
 

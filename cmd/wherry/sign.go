@@ -13,8 +13,10 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
@@ -117,7 +119,7 @@ func (s *signing) confirm(cmd *cobra.Command, pending *publisher.Pending) error 
 	if s.yes {
 		return nil
 	}
-	line, err := promptLine(cmd, cmd.InOrStdin(), fmt.Sprintf("Sign %s and the record? [y/N] ", cli.Count(pending.Waiting(), "release")))
+	line, err := promptLine(cmd, cmd.InOrStdin(), fmt.Sprintf("Sign %s and the record? [y/N] ", show.Count(pending.Waiting(), "release")))
 	if err != nil && !errors.Is(err, io.EOF) {
 		return err
 	}
@@ -130,15 +132,15 @@ func (s *signing) confirm(cmd *cobra.Command, pending *publisher.Pending) error 
 // pendingPlan shows what would be signed.
 func pendingPlan(out io.Writer, e *publisher.Pending) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "%s/%s, epoch %d, commit %s, published %s\n", cell(e.Platform), e.Environment, e.Epoch, cell(e.BaseCommit), timeCell(e.Record.IssuedAt))
+	fmt.Fprintf(w, "%s/%s, epoch %d, commit %s, published %s\n", show.Cell(e.Platform), e.Environment, e.Epoch, show.Cell(e.BaseCommit), timeCell(e.Record.IssuedAt))
 	fmt.Fprintf(w, "signed by %s; %d of the release keys have to\n\n", namesCell(e.Record.SignedBy), e.Need)
 	fmt.Fprintln(w, "CLUSTER TYPE\tRELEASE\tSTANDS\tASSIGNMENTS\tEXPIRES\tRINGS\tSIGNED BY")
 	for _, t := range e.ClusterTypes {
-		stands, count := cell(bundle.ReleaseName(t.PreviousNumber, t.PreviousDigest)), "unchanged"
+		stands, count := show.Cell(bundle.ReleaseName(t.PreviousNumber, t.PreviousDigest)), "unchanged"
 		if t.Result == releases.OutcomePending {
 			count = fmt.Sprintf("%d: %d added, %d changed, %d removed", t.Assignments, len(t.Added), len(t.Changed), len(t.Removed))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", cell(t.ClusterType), bundle.ReleaseName(t.Number, t.Digest), stands, count, timeCell(t.ExpiresAt), cell(orAll(t.Rings)), namesCell(t.SignedBy))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", show.Cell(t.ClusterType), bundle.ReleaseName(t.Number, t.Digest), stands, count, timeCell(t.ExpiresAt), show.Cell(view.Rings(t.Rings)), namesCell(t.SignedBy))
 	}
 	fmt.Fprintln(w)
 	for _, t := range e.ClusterTypes {
@@ -147,12 +149,12 @@ func pendingPlan(out io.Writer, e *publisher.Pending) error {
 			names []string
 		}{{"add", t.Added}, {"change", t.Changed}, {"remove", t.Removed}, {"held", t.Held}} {
 			for _, name := range part.names {
-				fmt.Fprintf(w, "%s\t%s/%s\n", part.what, cell(t.ClusterType), cell(name))
+				fmt.Fprintf(w, "%s\t%s/%s\n", part.what, show.Cell(t.ClusterType), show.Cell(name))
 			}
 		}
 	}
 	if len(e.Incomplete) > 0 {
-		fmt.Fprintf(w, "not all that the commit asks for: %s\n", cell(strings.Join(e.Incomplete, ", ")))
+		fmt.Fprintf(w, "not all that the commit asks for: %s\n", show.Cell(strings.Join(e.Incomplete, ", ")))
 	}
 	return w.Flush()
 }
@@ -171,14 +173,14 @@ func namesCell(names []trust.KeyName) string {
 func signedTable(w io.Writer, e *publisher.Pending) {
 	fmt.Fprintln(w, "CLUSTER TYPE\tRESULT\tRELEASE\tSIGNED BY\tDIGEST")
 	for _, t := range e.ClusterTypes {
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", cell(t.ClusterType), t.Result, bundle.ReleaseName(t.Number, t.Digest), namesCell(t.SignedBy), t.Digest)
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", show.Cell(t.ClusterType), t.Result, bundle.ReleaseName(t.Number, t.Digest), namesCell(t.SignedBy), t.Digest)
 	}
 }
 
 // concludeSigning says what became of the whole.
 func concludeSigning(cmd *cobra.Command, e *publisher.Pending) error {
 	if e.Complete() {
-		cmd.PrintErrf("%s/%s: released\n", cell(e.Platform), e.Environment)
+		cmd.PrintErrf("%s/%s: released\n", show.Cell(e.Platform), e.Environment)
 		return nil
 	}
 	have := len(e.Record.SignedBy)
@@ -191,5 +193,5 @@ func concludeSigning(cmd *cobra.Command, e *publisher.Pending) error {
 	if !e.Added {
 		what = fmt.Sprintf("this key has signed all of it before, so it is still signed by %d of %d", have, e.Need)
 	}
-	return cli.Fail(cli.NotYet, fmt.Errorf("%s/%s: %s: %s missing", cell(e.Platform), e.Environment, what, cli.Count(e.Need-have, "signature")), "")
+	return cli.Fail(cli.NotYet, fmt.Errorf("%s/%s: %s: %s missing", show.Cell(e.Platform), e.Environment, what, show.Count(e.Need-have, "signature")), "")
 }

@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -87,7 +88,7 @@ func (f *sourceFlags) load(cmd *cobra.Command, place, output string) (*platform.
 
 func printInferred(cmd *cobra.Command, loaded *platform.Loaded) {
 	if loaded.Inferred != "" {
-		cmd.PrintErrf("environment: %s (%s)\n", cli.Line(loaded.Model.EnvironmentName()), cli.Line(loaded.Inferred))
+		cmd.PrintErrf("environment: %s (%s)\n", show.Line(loaded.Model.EnvironmentName()), show.Line(loaded.Inferred))
 	}
 }
 
@@ -156,14 +157,14 @@ func (f *sourceFlags) mirrorMap() (map[string]string, error) {
 
 // strictFailure says what --strict does not let pass.
 func strictFailure(warnings, unread, policies, failed int) error {
-	text := cli.Count(warnings, "warning")
+	text := show.Count(warnings, "warning")
 	if unread > 0 {
-		text += ", " + cli.Count(unread, "unread registration")
+		text += ", " + show.Count(unread, "unread registration")
 	}
 	if policies > 0 {
 		text += fmt.Sprintf(", %d failed %s", policies, policyWord(policies))
 	}
-	return cli.Fail(cli.No, fmt.Errorf("%s, %s: nothing is done (--strict)", text, cli.Count(failed, "failed assignment")), "")
+	return cli.Fail(cli.No, fmt.Errorf("%s, %s: nothing is done (--strict)", text, show.Count(failed, "failed assignment")), "")
 }
 
 // decision reads what another scheduler has decided; nil where none is asked.
@@ -248,11 +249,11 @@ func (f *sourceFlags) warnUncommitted(cmd *cobra.Command, files []string, conseq
 // uncommitted names the first of the files that are in no commit.
 func uncommitted(files []string, consequence string) string {
 	const most = 5
-	names := cli.Line(strings.Join(files[:min(most, len(files))], ", "))
+	names := show.Line(strings.Join(files[:min(most, len(files))], ", "))
 	if more := len(files) - most; more > 0 {
 		names += fmt.Sprintf(" and %d more", more)
 	}
-	return fmt.Sprintf("%s not committed%s: %s", cli.Count(len(files), "file"), consequence, names)
+	return fmt.Sprintf("%s not committed%s: %s", show.Count(len(files), "file"), consequence, names)
 }
 
 func printFindings(cmd *cobra.Command, findings []finding.Finding) (warnings int) {
@@ -267,7 +268,7 @@ func printFindings(cmd *cobra.Command, findings []finding.Finding) (warnings int
 		if f.Code != "" {
 			code = " [" + f.Code + "]" // for "wherry explain"
 		}
-		cmd.PrintErrf("%s: %s%s\n", kind, cli.Line(f.String()), code)
+		cmd.PrintErrf("%s: %s%s\n", kind, show.Line(f.String()), code)
 	}
 	return warnings
 }
@@ -275,7 +276,7 @@ func printFindings(cmd *cobra.Command, findings []finding.Finding) (warnings int
 // printUnread says which app teams' sources could not be read, and what to do.
 func printUnread(cmd *cobra.Command, loaded *platform.Loaded) int {
 	for _, u := range loaded.Unread {
-		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", cli.Line(u.Registration), cli.Indented(u.Err.Error()))
+		cmd.PrintErrf("failed: registration %s, with all its assignments: %s\n", show.Line(u.Registration), cli.Indented(u.Err.Error()))
 		var e *cli.Error
 		if errors.As(sourceFailure(u.Err), &e) && e.Hint != "" {
 			cmd.PrintErrf("hint: %s\n", cli.Indented(e.Hint))
@@ -304,7 +305,7 @@ func (f *sourceFlags) printFailures(cmd *cobra.Command, result *scheduler.Result
 	for _, ct := range result.ClusterTypes {
 		for _, failure := range ct.Failures {
 			if !f.dropped[ct.Name+"/"+failure.Name] { // those are told of when they are
-				cmd.PrintErrf("failed: %s/%s: %s\n", cli.Line(ct.Name), cli.Line(failure.Name), cli.Indented(failure.Err.Error()))
+				cmd.PrintErrf("failed: %s/%s: %s\n", show.Line(ct.Name), show.Line(failure.Name), cli.Indented(failure.Err.Error()))
 				failed++
 			}
 		}
@@ -320,13 +321,13 @@ func failedAssignments(loaded *platform.Loaded, result *scheduler.Result, rest s
 	}
 	var parts []string
 	if n := len(loaded.Unread); n > 0 {
-		parts = append(parts, cli.Count(n, "registration")+" could not be read")
+		parts = append(parts, show.Count(n, "registration")+" could not be read")
 	}
 	if n := len(loaded.Model.FailedPolicies()); n > 0 {
 		parts = append(parts, fmt.Sprintf("%d %s failed", n, policyWord(n)))
 	}
 	if failed > 0 {
-		parts = append(parts, fmt.Sprintf("%d of %s failed", failed, cli.Count(all, "assignment")))
+		parts = append(parts, fmt.Sprintf("%d of %s failed", failed, show.Count(all, "assignment")))
 	}
 	if len(parts) == 0 {
 		return nil

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
@@ -152,7 +153,7 @@ func trustVersionsTable(w io.Writer, versions []*trust.Status) {
 }
 
 func trustTable(w io.Writer, s *trust.Status) {
-	fmt.Fprintf(w, "PLATFORM\t%s\n", cell(s.Platform))
+	fmt.Fprintf(w, "PLATFORM\t%s\n", show.Cell(s.Platform))
 	fmt.Fprintf(w, "VERSION\t%d\n", s.Version)
 	fmt.Fprintf(w, "EPOCH\t%d\n", s.Epoch)
 	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(s.IssuedAt))
@@ -166,7 +167,7 @@ func keyRows(w io.Writer, s *trust.Status) {
 	fmt.Fprintln(w, "ROLE\tTHRESHOLD\tKEY\tNAME\tSIGNED")
 	rows := func(role string, threshold int, keys []trust.KeyName, signed string) {
 		for _, k := range keys {
-			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", role, threshold, k.ID, cell(k.Name), signed)
+			fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", role, threshold, k.ID, show.Cell(k.Name), signed)
 		}
 	}
 	rows("root", s.Root.Threshold, s.Own.Signed, "yes")
@@ -186,5 +187,5 @@ func keyCell(k trust.KeyName) string {
 	if k.Name == "" {
 		return trust.ShortKeyID(k.ID)
 	}
-	return cell(k.Name)
+	return show.Cell(k.Name)
 }

@@ -11,8 +11,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/diff/view"
 )
 
 // referenceHelp explains REF in the help of each command that takes it.
@@ -117,7 +119,7 @@ func readPublicKeys(name string) (bundle.Keys, error) {
 
 func trustedTable(w io.Writer, t *catalog.Trusted) {
 	row := func(name, format string, args ...any) {
-		fmt.Fprintf(w, "%s\t%s\n", name, cell(fmt.Sprintf(format, args...)))
+		fmt.Fprintf(w, "%s\t%s\n", name, show.Cell(fmt.Sprintf(format, args...)))
 	}
 	if t.Kind == "bundle" {
 		row("RELEASE", "%s", bundle.ReleaseName(t.Number, t.Digest))
@@ -127,7 +129,7 @@ func trustedTable(w io.Writer, t *catalog.Trusted) {
 	row("ENVIRONMENT", "%s", t.Environment)
 	if t.Kind == "bundle" {
 		row("CLUSTER TYPE", "%s", t.ClusterType)
-		row("RINGS", "%s", orAll(t.Rings))
+		row("RINGS", "%s", view.Rings(t.Rings))
 	} else {
 		row("CLUSTER TYPES", "%d", len(t.ClusterTypes))
 		if len(t.Incomplete) > 0 {
@@ -141,7 +143,7 @@ func trustedTable(w io.Writer, t *catalog.Trusted) {
 	}
 	row("BASE COMMIT", "%s", t.BaseCommit)
 	if t.Kind == "bundle" {
-		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, cli.Count(t.Content.Files, "file"), t.Content.Size)
+		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, show.Count(t.Content.Files, "file"), t.Content.Size)
 		for _, h := range t.Held {
 			row("HELD", "%s since %s", h.Name, heldText(h.Held))
 		}
@@ -171,11 +173,4 @@ func heldText(h bundle.Held) string {
 		return fmt.Sprintf("sequence %d (%s)", h.Sequence, h.Reason)
 	}
 	return fmt.Sprintf("sequence %d, commit %s (%s)", h.Sequence, h.BaseCommit, h.Reason)
-}
-
-func orAll(rings []string) string {
-	if len(rings) == 0 {
-		return "all"
-	}
-	return strings.Join(rings, ", ")
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -96,7 +97,7 @@ func newReportsDeadChangeCommand(use, short, done string, ask func(context.Conte
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", cli.Count(n, "report"), done)
+			fmt.Fprintf(cmd.ErrOrStderr(), "%s %s\n", show.Count(n, "report"), done)
 			return nil
 		},
 	}

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent/doctor"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -57,7 +58,7 @@ func writeFindings(w io.Writer, r doctor.Report) {
 	for _, f := range r.Checks {
 		cli.Row(w, f.Check, string(f.Result), f.Message)
 		if f.Remedy != "" {
-			fmt.Fprintf(w, "\t\tremedy: %s\n", cli.Line(f.Remedy))
+			fmt.Fprintf(w, "\t\tremedy: %s\n", show.Line(f.Remedy))
 		}
 	}
 }
@@ -69,5 +70,5 @@ func failures(r doctor.Report) string {
 			n++
 		}
 	}
-	return fmt.Sprintf("%d of %s failed", n, cli.Count(len(r.Checks), "check"))
+	return fmt.Sprintf("%d of %s failed", n, show.Count(len(r.Checks), "check"))
 }

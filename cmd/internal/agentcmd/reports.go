@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -62,7 +63,7 @@ func exportReports(cmd *cobra.Command, c *config.Config, path string) error {
 	if err != nil {
 		return err
 	}
-	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s to %s\n", cli.Count(len(envelopes), "report"), path)
+	fmt.Fprintf(cmd.ErrOrStderr(), "wrote %s to %s\n", show.Count(len(envelopes), "report"), path)
 	return nil
 }
 
@@ -106,7 +107,7 @@ all of it and some of it must be for this cluster; otherwise nothing is deleted,
 			if err != nil {
 				return err
 			}
-			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %s, %d left\n", cli.Count(done.Deleted, "report"), done.Left)
+			fmt.Fprintf(cmd.ErrOrStderr(), "deleted %s, %d left\n", show.Count(done.Deleted, "report"), done.Left)
 			return nil
 		},
 	}

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -129,7 +130,7 @@ func issued(r *agent.ReleaseStatus) string {
 }
 
 func queueLine(q outbox.Status, now time.Time) string {
-	s := cli.Count(q.Length, "report")
+	s := show.Count(q.Length, "report")
 	if q.Oldest != nil {
 		s += ", the oldest " + ago(*q.Oldest, now)
 	}
@@ -186,12 +187,12 @@ func ago(t, now time.Time) string { return span(max(0, int64(now.Sub(t)/time.Sec
 func span(seconds int64) string {
 	switch d := time.Duration(seconds) * time.Second; {
 	case d >= 48*time.Hour:
-		return cli.Count(int(d/(24*time.Hour)), "day")
+		return show.Count(int(d/(24*time.Hour)), "day")
 	case d >= 2*time.Hour:
-		return cli.Count(int(d/time.Hour), "hour")
+		return show.Count(int(d/time.Hour), "hour")
 	case d >= 2*time.Minute:
-		return cli.Count(int(d/time.Minute), "minute")
+		return show.Count(int(d/time.Minute), "minute")
 	default:
-		return cli.Count(int(seconds), "second")
+		return show.Count(int(seconds), "second")
 	}
 }

@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -70,10 +71,10 @@ func writeTrust(w io.Writer, s trustShown) {
 		asked = f.AskedAt.Format(time.RFC3339)
 	}
 	row("asked", "%s%s", asked, spaced(reasonOf(f.Reason, f.Message)))
-	row("root", "%d of %s", s.Root.Threshold, cli.Count(len(s.Root.Keys), "key"))
-	row("release", "%d of %s", s.Release.Threshold, cli.Count(len(s.Release.Keys), "key"))
+	row("root", "%d of %s", s.Root.Threshold, show.Count(len(s.Root.Keys), "key"))
+	row("release", "%d of %s", s.Release.Threshold, show.Count(len(s.Release.Keys), "key"))
 	if len(s.Pinned) > 0 {
-		row("passed over", "%s, which counts no more", cli.Count(len(s.Pinned), "pinned key"))
+		row("passed over", "%s, which counts no more", show.Count(len(s.Pinned), "pinned key"))
 	}
 	fmt.Fprintf(w, "\nROLE\tKEY\tNAME\n")
 	writeRole(w, "root", *s.Root)
@@ -122,7 +123,7 @@ func quoted(name string) string {
 
 func writeRoleChange(say func(string, ...any), name string, before, after bundle.Role) {
 	if before.Threshold != after.Threshold || len(before.Keys) != len(after.Keys) {
-		say("%s: %d of %s", name, after.Threshold, cli.Count(len(after.Keys), "key"))
+		say("%s: %d of %s", name, after.Threshold, show.Count(len(after.Keys), "key"))
 	}
 	byID := func(r bundle.Role) map[string]bundle.TrustKey {
 		m := map[string]bundle.TrustKey{}

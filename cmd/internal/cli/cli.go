@@ -13,6 +13,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
+
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // Exit codes, as diff and kubectl have them.
@@ -57,7 +59,7 @@ func Usagef(format string, args ...any) error {
 func Main(root *cobra.Command) int {
 	ctx, stop := endAtSecondSignal()
 	defer stop()
-	stdout, stderr := Safe(root.OutOrStdout()), Safe(root.ErrOrStderr())
+	stdout, stderr := show.NewWriter(root.OutOrStdout()), show.NewWriter(root.ErrOrStderr())
 	root.SetOut(stdout)
 	root.SetErr(stderr)
 	root.SilenceErrors, root.SilenceUsage = true, true

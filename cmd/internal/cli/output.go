@@ -11,6 +11,8 @@ import (
 
 	"github.com/spf13/cobra"
 	"sigs.k8s.io/yaml"
+
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // formats lists what Print can write.
@@ -50,7 +52,7 @@ func Print(w io.Writer, format string, value any, table func(w io.Writer)) error
 		return enc.Encode(value)
 	case "yaml":
 		data, err := yaml.Marshal(value)
-		if err != nil || !isSafe(data) { // it cannot write all characters, nor escape them wherever they stand
+		if err != nil || !show.IsSafe(data) { // it cannot write all characters, nor escape them wherever they stand
 			return Print(w, "json", value, table) // which is YAML, too
 		}
 		_, err = w.Write(data)
@@ -62,7 +64,7 @@ func Print(w io.Writer, format string, value any, table func(w io.Writer)) error
 // Row writes a row of Print's table. What others have written stays in its cell, and an empty cell is a dash.
 func Row(w io.Writer, cells ...string) {
 	for i, c := range cells {
-		cells[i] = cmp.Or(Line(c), "-")
+		cells[i] = cmp.Or(show.Line(c), "-")
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
@@ -72,13 +74,5 @@ func Days(n int64) string {
 	if n == 0 {
 		return "less than a day"
 	}
-	return Count(int(n), "day")
-}
-
-// Count writes n things: "1 file", "2 files".
-func Count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
+	return show.Count(int(n), "day")
 }

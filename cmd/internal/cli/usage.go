@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 	"github.com/spf13/pflag"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/bundle/similar"
 )
 
@@ -113,7 +114,7 @@ func expected(bound, want, got string) string {
 	if got == "0" {
 		got = "none"
 	}
-	return fmt.Sprintf("expected %s%s, got %s", bound, Count(n, "argument"), got)
+	return fmt.Sprintf("expected %s%s, got %s", bound, show.Count(n, "argument"), got)
 }
 
 // flagNames lists flags as people do: "--a, --b and --c".

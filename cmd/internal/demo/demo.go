@@ -76,8 +76,8 @@ func (r Result) AsExpected() bool {
 	return len(r.Agents) > 0
 }
 
-// show is one run.
-type show struct {
+// demonstration is one run.
+type demonstration struct {
 	Options
 	dir      string
 	platform sample
@@ -94,7 +94,7 @@ type show struct {
 // leaves nothing running.
 func Run(ctx context.Context, dir string, o Options) (_ *Result, err error) {
 	ctx, stop := context.WithCancel(ctx)
-	s := &show{Options: o, dir: dir}
+	s := &demonstration{Options: o, dir: dir}
 	defer func() {
 		stop()
 		err = errors.Join(err, s.close())
@@ -109,17 +109,19 @@ func Run(ctx context.Context, dir string, o Options) (_ *Result, err error) {
 	return s.result(ctx)
 }
 
-func (s *show) path(elem ...string) string { return filepath.Join(append([]string{s.dir}, elem...)...) }
+func (s *demonstration) path(elem ...string) string {
+	return filepath.Join(append([]string{s.dir}, elem...)...)
+}
 
 // say tells of one step: a word for the part that acts, and what it did.
-func (s *show) say(part, format string, args ...any) {
+func (s *demonstration) say(part, format string, args ...any) {
 	if s.Talk != nil {
 		fmt.Fprintf(s.Talk, "%-9s  %s\n", part, fmt.Sprintf(format, args...))
 	}
 }
 
 // serve starts the registry and the hub on loopback.
-func (s *show) serve(ctx context.Context) error {
+func (s *demonstration) serve(ctx context.Context) error {
 	reg, err := registry.Open(s.path("registry"), registry.Options{})
 	if err != nil {
 		return err
@@ -142,7 +144,7 @@ func (s *show) serve(ctx context.Context) error {
 }
 
 // listen has serve answer on a free port until ctx ends, and returns its address.
-func (s *show) listen(ctx context.Context, serve func(context.Context, net.Listener) error) (host string, err error) {
+func (s *demonstration) listen(ctx context.Context, serve func(context.Context, net.Listener) error) (host string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
@@ -152,7 +154,7 @@ func (s *show) listen(ctx context.Context, serve func(context.Context, net.Liste
 }
 
 // close ends what was opened. Its context has ended before.
-func (s *show) close() (err error) {
+func (s *demonstration) close() (err error) {
 	for _, site := range s.sites {
 		err = errors.Join(err, site.state.Close())
 	}
@@ -164,7 +166,7 @@ func (s *show) close() (err error) {
 }
 
 // result asks the agents and the hub how it ended.
-func (s *show) result(ctx context.Context) (*Result, error) {
+func (s *demonstration) result(ctx context.Context) (*Result, error) {
 	fleet, err := s.hub.Clusters(ctx, store.Filter{})
 	if err != nil {
 		return nil, err

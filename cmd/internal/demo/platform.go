@@ -50,14 +50,14 @@ func (p *sample) offer(s bundle.Stream) {
 }
 
 // readPlatform writes the example, or takes the reader's own platform.
-func (s *show) readPlatform(ctx context.Context) error {
+func (s *demonstration) readPlatform(ctx context.Context) error {
 	if s.Sources.Platform != "" {
 		return s.takeOwn(ctx)
 	}
 	return s.writeExample()
 }
 
-func (s *show) writeExample() error {
+func (s *demonstration) writeExample() error {
 	dir := s.path("platform")
 	example, err := fs.Sub(examples.FS, examples.Demo)
 	if err != nil {
@@ -96,7 +96,7 @@ func replaceIn(name, old, replacement string) error {
 	return os.WriteFile(name, bytes.Replace(data, []byte(old), []byte(replacement), 1), 0o644)
 }
 
-func (s *show) takeOwn(ctx context.Context) error {
+func (s *demonstration) takeOwn(ctx context.Context) error {
 	s.platform = sample{
 		sources: s.Sources,
 		folder:  func(string) string { return s.Sources.Platform },
@@ -129,7 +129,7 @@ func (s *show) takeOwn(ctx context.Context) error {
 
 // candidates are the names that the environment of the reader's platform may have: the one given, else
 // what the branch or folder suggests, which is how Kalypso's repositories are laid out.
-func (s *show) candidates() []string {
+func (s *demonstration) candidates() []string {
 	if s.Sources.Environment != "" {
 		return []string{s.Sources.Environment}
 	}
@@ -155,7 +155,7 @@ data:
 
 // writeOverlay writes a ConfigMap that every assignment gets. It is the only thing added to what the
 // reader has.
-func (s *show) writeOverlay(value string) error {
+func (s *demonstration) writeOverlay(value string) error {
 	if err := os.MkdirAll(s.platform.overlay, 0o755); err != nil {
 		return err
 	}

@@ -12,7 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -20,7 +20,7 @@ import (
 )
 
 // makeKeys makes the publisher's key pair. Its password is forgotten with the process.
-func (s *show) makeKeys(context.Context) error {
+func (s *demonstration) makeKeys(context.Context) error {
 	password := []byte(rand.Text())
 	files, err := keys.Generate(s.path("cosign"), password)
 	if err != nil {
@@ -39,7 +39,7 @@ func (s *show) makeKeys(context.Context) error {
 }
 
 // publishFirst publishes every environment and chooses the streams that agents will follow.
-func (s *show) publishFirst(ctx context.Context) error {
+func (s *demonstration) publishFirst(ctx context.Context) error {
 	for _, env := range s.platform.environments {
 		done, err := s.publish(ctx, env)
 		if err != nil {
@@ -59,7 +59,7 @@ func (s *show) publishFirst(ctx context.Context) error {
 }
 
 // update changes one value of the platform, publishes again, and lets the first agent follow.
-func (s *show) update(ctx context.Context) error {
+func (s *demonstration) update(ctx context.Context) error {
 	if err := s.platform.change(); err != nil {
 		return err
 	}
@@ -81,7 +81,7 @@ func (s *show) update(ctx context.Context) error {
 
 // publish publishes one environment as it is now. Assignments that cannot be rendered are told of and
 // left to their cluster types.
-func (s *show) publish(ctx context.Context, environment string) (*publisher.Published, error) {
+func (s *demonstration) publish(ctx context.Context, environment string) (*publisher.Published, error) {
 	rendered, loaded, err := s.render(ctx, environment)
 	if err != nil {
 		return nil, err
@@ -91,7 +91,7 @@ func (s *show) publish(ctx context.Context, environment string) (*publisher.Publ
 		return nil, err
 	}
 	for _, ct := range done.ClusterTypes {
-		s.say("publisher", "%s/%s: %s, %s", environment, ct.ClusterType, ct.Result, cli.Count(ct.Assignments, "assignment"))
+		s.say("publisher", "%s/%s: %s, %s", environment, ct.ClusterType, ct.Result, show.Count(ct.Assignments, "assignment"))
 		for _, f := range ct.Failures {
 			s.say("publisher", "%s/%s/%s: %s", environment, ct.ClusterType, f.Name, f.Error)
 		}
@@ -99,7 +99,7 @@ func (s *show) publish(ctx context.Context, environment string) (*publisher.Publ
 	return done, nil
 }
 
-func (s *show) render(ctx context.Context, environment string) (*scheduler.Result, *platform.Loaded, error) {
+func (s *demonstration) render(ctx context.Context, environment string) (*scheduler.Result, *platform.Loaded, error) {
 	sources := s.platform.sources
 	sources.Environment = environment
 	sources.Platform = s.platform.folder(environment)
@@ -116,7 +116,7 @@ func (s *show) render(ctx context.Context, environment string) (*scheduler.Resul
 }
 
 // newest is the manifest that a stream's tag names.
-func (s *show) newest(ctx context.Context, stream bundle.Stream) (ocispec.Descriptor, error) {
+func (s *demonstration) newest(ctx context.Context, stream bundle.Stream) (ocispec.Descriptor, error) {
 	repo, err := s.prefix.Repository(stream.Repository(), oci.Options{})
 	if err != nil {
 		return ocispec.Descriptor{}, err
@@ -126,7 +126,7 @@ func (s *show) newest(ctx context.Context, stream bundle.Stream) (ocispec.Descri
 
 // attack changes the newest bundle of the second agent in the registry's storage, behind the
 // publisher's back, and lets that agent ask for it.
-func (s *show) attack(ctx context.Context) error {
+func (s *demonstration) attack(ctx context.Context) error {
 	site := s.sites[1]
 	running, err := site.running()
 	if err != nil {
@@ -156,7 +156,7 @@ func (site *site) running() (digest.Digest, error) {
 	return status.Release.Running.Digest, nil
 }
 
-func (s *show) layer(ctx context.Context, stream bundle.Stream) (digest.Digest, error) {
+func (s *demonstration) layer(ctx context.Context, stream bundle.Stream) (digest.Digest, error) {
 	desc, err := s.newest(ctx, stream)
 	if err != nil {
 		return "", err

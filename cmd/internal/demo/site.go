@@ -13,7 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -45,7 +45,7 @@ type site struct {
 
 // startSites installs three agents: one that follows the updates, one that is served a changed bundle,
 // and one without a link.
-func (s *show) startSites(ctx context.Context) error {
+func (s *demonstration) startSites(ctx context.Context) error {
 	for i, role := range []struct{ name, link string }{{"follower", linkNetwork}, {"target", linkNetwork}, {"island", linkMedia}} {
 		stream := s.platform.streams[i%len(s.platform.streams)]
 		site, err := s.newSite(stream.ClusterType+"-"+role.name, role.link, stream)
@@ -66,7 +66,7 @@ func (s *show) startSites(ctx context.Context) error {
 	return nil
 }
 
-func (s *show) newSite(name, link string, stream bundle.Stream) (*site, error) {
+func (s *demonstration) newSite(name, link string, stream bundle.Stream) (*site, error) {
 	dir := s.path("sites", name)
 	if err := os.MkdirAll(dir, 0o755); err != nil {
 		return nil, err
@@ -95,7 +95,7 @@ func (s *show) newSite(name, link string, stream bundle.Stream) (*site, error) {
 }
 
 // register makes the site's report key known to the hub, as "wherry hub clusters add" does.
-func (s *show) register(ctx context.Context, site *site) error {
+func (s *demonstration) register(ctx context.Context, site *site) error {
 	status, err := site.agent.Status()
 	if err != nil {
 		return err
@@ -112,7 +112,7 @@ func (s *show) register(ctx context.Context, site *site) error {
 }
 
 // sync has the agent make a pass, send its reports, and say how it stands.
-func (site *site) sync(ctx context.Context, s *show) error {
+func (site *site) sync(ctx context.Context, s *demonstration) error {
 	r := site.agent.Once(ctx, settleTime)
 	if r.Verdict != agent.Done && r.Verdict != agent.Idle && r.Verdict != agent.Refused {
 		return fmt.Errorf("agent %s: %s", site.name, r.Error)
@@ -121,12 +121,12 @@ func (site *site) sync(ctx context.Context, s *show) error {
 	return nil
 }
 
-func (site *site) tell(s *show, st agent.Status) {
+func (site *site) tell(s *demonstration, st agent.Status) {
 	switch {
 	case st.Release.Refused != nil && st.Release.Running != nil:
 		s.say("agent", "%s: refused %s (%s), keeps %s", site.name, short(st.Release.Refused.Digest), st.Reason, short(st.Release.Running.Digest))
 	case st.Release.Running != nil:
-		s.say("agent", "%s: %s, %s of release %s", site.name, st.State, cli.Count(len(st.Items), "assignment"), short(st.Release.Running.Digest))
+		s.say("agent", "%s: %s, %s of release %s", site.name, st.State, show.Count(len(st.Items), "assignment"), short(st.Release.Running.Digest))
 	default:
 		s.say("agent", "%s: %s %s", site.name, st.State, st.Message)
 	}
@@ -134,7 +134,7 @@ func (site *site) tell(s *show, st agent.Status) {
 
 // carryByMedia takes the newest release to the site without a link, its reports back, and the hub's
 // acknowledgement to it again, each as a file.
-func (s *show) carryByMedia(ctx context.Context) error {
+func (s *demonstration) carryByMedia(ctx context.Context) error {
 	for _, site := range s.sites {
 		if site.link != linkMedia {
 			continue
@@ -156,7 +156,7 @@ func (s *show) carryByMedia(ctx context.Context) error {
 	return nil
 }
 
-func (s *show) carryIn(ctx context.Context, site *site, file string) error {
+func (s *demonstration) carryIn(ctx context.Context, site *site, file string) error {
 	err := create(file, func(f *os.File) error {
 		return airgap.Export(ctx, s.prefix, site.stream.Environment, site.stream.ClusterType, f)
 	})
@@ -172,7 +172,7 @@ func (s *show) carryIn(ctx context.Context, site *site, file string) error {
 	return nil
 }
 
-func (s *show) carryOut(ctx context.Context, site *site, file string) error {
+func (s *demonstration) carryOut(ctx context.Context, site *site, file string) error {
 	envelopes, err := site.state.Outbox().Reports()
 	if err != nil {
 		return err
@@ -190,11 +190,11 @@ func (s *show) carryOut(ctx context.Context, site *site, file string) error {
 	if len(imported.Rejected) > 0 {
 		return fmt.Errorf("hub rejects a report of %s: %s", site.name, imported.Rejected[0].Reason)
 	}
-	s.say("air gap", "carries %s with %s from %s to the hub", filepath.Base(file), cli.Count(imported.Accepted, "report"), site.name)
+	s.say("air gap", "carries %s with %s from %s to the hub", filepath.Base(file), show.Count(imported.Accepted, "report"), site.name)
 	return nil
 }
 
-func (s *show) carryBack(ctx context.Context, site *site, file string) error {
+func (s *demonstration) carryBack(ctx context.Context, site *site, file string) error {
 	acks, err := s.hub.Acks(ctx)
 	if err != nil {
 		return err
@@ -210,7 +210,7 @@ func (s *show) carryBack(ctx context.Context, site *site, file string) error {
 	if err != nil {
 		return err
 	}
-	s.say("air gap", "carries %s back: %s acknowledged, gone from %s's queue", filepath.Base(file), cli.Count(acknowledged.Deleted, "report"), site.name)
+	s.say("air gap", "carries %s back: %s acknowledged, gone from %s's queue", filepath.Base(file), show.Count(acknowledged.Deleted, "report"), site.name)
 	return s.hub.MarkExported(ctx, acks)
 }
 

@@ -1,11 +1,11 @@
-package main
+package view
 
 import (
 	"bytes"
 	"fmt"
 	"strings"
 
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
@@ -22,10 +22,10 @@ type comment struct {
 	left int // rows that were left out
 }
 
-// planMarkdown is a plan for a comment on a pull request.
-func planMarkdown(d *diff.Difference) []byte {
+// Markdown is a plan for a comment on a pull request.
+func Markdown(d *diff.Difference) []byte {
 	var c comment
-	fmt.Fprintf(&c, "**wherry plan:** %s\n", escaped(planSummary(d)))
+	fmt.Fprintf(&c, "**wherry plan:** %s\n", escaped(Summary(d)))
 	for _, r := range d.Renames {
 		fmt.Fprintf(&c, "\n> [!WARNING]\n> **Renamed?** %s\n", escaped(renameText(r)))
 	}
@@ -35,7 +35,7 @@ func planMarkdown(d *diff.Difference) []byte {
 	c.failures(d)
 	c.waiting(d)
 	if empty := emptyTypes(d); len(empty) > 0 {
-		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", escaped(namesShown(empty, maxNamesShown)))
+		fmt.Fprintf(&c, "\nNothing is on these cluster types: %s\n", escaped(show.List(empty, maxNames)))
 	}
 	if c.left > 0 {
 		fmt.Fprintf(&c, "\n%d more lines are not shown; `wherry plan -o table` shows all.\n", c.left)
@@ -72,7 +72,7 @@ func (c *comment) types(d *diff.Difference) {
 			fmt.Sprint(n.Changed), fmt.Sprint(n.Failed), escaped(typeNote(ct)))
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
-		fmt.Fprintf(c, "\n%s more: unchanged.\n", cli.Count(same, "cluster type"))
+		fmt.Fprintf(c, "\n%s more: unchanged.\n", show.Count(same, "cluster type"))
 	}
 }
 
@@ -90,14 +90,14 @@ func (c *comment) rings(d *diff.Difference) {
 }
 
 func (c *comment) changes(d *diff.Difference) {
-	groups := planGroups(d)
+	groups := groupsOf(d)
 	if len(groups) == 0 {
 		return
 	}
 	c.head("", "", "assignments", "what", "because")
 	n := 0
 	for _, g := range groups {
-		names := escaped(namesShown(g.names, maxNamesShown))
+		names := escaped(show.List(g.names, maxNames))
 		for i, l := range g.lines {
 			change := string(g.change)
 			if g.change == diff.ChangeRemoved {
@@ -143,7 +143,7 @@ func (c *comment) waiting(d *diff.Difference) {
 	}
 	c.head("**No policy selects these deployment targets**", "workspace", "targets")
 	for i, w := range d.Waiting {
-		c.row(i, escaped(workspaceName(w.Workspace)), escaped(namesShown(waitingNames(w), maxNamesShown)))
+		c.row(i, escaped(workspaceName(w.Workspace)), escaped(show.List(waitingNames(w), maxNames)))
 	}
 }
 

@@ -1,4 +1,4 @@
-package main
+package view
 
 import (
 	"cmp"
@@ -7,29 +7,30 @@ import (
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
-// planGroup is what the same assignments have in common. A value in a ConfigMap changes many, and each of
+// group is what the same assignments have in common. A value in a ConfigMap changes many, and each of
 // them may change in other ways too: those are in groups of their own.
-type planGroup struct {
+type group struct {
 	change diff.Change
 	names  []string // type/assignment
-	lines  []planLine
+	lines  []line
 }
 
-// planLine says one thing about a change, and what it is because of.
-type planLine struct {
+// line says one thing about a change, and what it is because of.
+type line struct {
 	key, old, new string // of a value; old and new are for people
 	text          string // of anything else
 	because       string
 }
 
-// planGroups gathers what is said of the same assignments, removals first: those cannot be undone.
-func planGroups(d *diff.Difference) []*planGroup {
-	var groups []*planGroup
-	known := map[string]*planGroup{}
-	for _, l := range planLines(d) {
+// groupsOf gathers what is said of the same assignments, removals first: those cannot be undone.
+func groupsOf(d *diff.Difference) []*group {
+	var groups []*group
+	known := map[string]*group{}
+	for _, l := range allLines(d) {
 		key := string(l.change) + " " + strings.Join(l.names, " ")
 		if g := known[key]; g != nil {
 			g.lines = append(g.lines, l.lines...)
@@ -38,24 +39,24 @@ func planGroups(d *diff.Difference) []*planGroup {
 		known[key], groups = l, append(groups, l)
 	}
 	rank := map[diff.Change]int{diff.ChangeRemoved: 0, diff.ChangeAdded: 1, diff.ChangeChanged: 2}
-	slices.SortStableFunc(groups, func(a, b *planGroup) int { return cmp.Compare(rank[a.change], rank[b.change]) })
+	slices.SortStableFunc(groups, func(a, b *group) int { return cmp.Compare(rank[a.change], rank[b.change]) })
 	return groups
 }
 
-// planLines lists what there is to say, each once with all assignments that it is said of.
-func planLines(d *diff.Difference) []*planGroup {
+// allLines lists what there is to say, each once with all assignments that it is said of.
+func allLines(d *diff.Difference) []*group {
 	type said struct {
 		change diff.Change
-		line   planLine
+		line   line
 	}
-	var all []*planGroup
-	known := map[said]*planGroup{}
+	var all []*group
+	known := map[said]*group{}
 	for _, ct := range d.ClusterTypes {
 		for _, a := range ct.Changes {
 			for _, l := range linesOf(a) {
 				g := known[said{a.Change, l}]
 				if g == nil {
-					g = &planGroup{change: a.Change, lines: []planLine{l}}
+					g = &group{change: a.Change, lines: []line{l}}
 					known[said{a.Change, l}], all = g, append(all, g)
 				}
 				g.names = append(g.names, ct.ClusterType+"/"+a.Name)
@@ -65,10 +66,10 @@ func planLines(d *diff.Difference) []*planGroup {
 	return all
 }
 
-func linesOf(a diff.AssignmentDifference) []planLine {
-	var lines []planLine
+func linesOf(a diff.AssignmentDifference) []line {
+	var lines []line
 	if a.Change != diff.ChangeChanged {
-		lines = append(lines, planLine{because: cmp.Or(a.Why, because(a.Because), "no reason is given")})
+		lines = append(lines, line{because: cmp.Or(a.Why, because(a.Because), "no reason is given")})
 	}
 	for _, f := range a.Fields {
 		lines = append(lines, fieldLine(f))
@@ -76,7 +77,7 @@ func linesOf(a diff.AssignmentDifference) []planLine {
 	told := map[string]bool{}
 	for _, v := range a.Values {
 		told[v.File] = true
-		line := planLine{key: v.Key, old: shown(v.Old), new: shown(v.New), because: because(v.Because)}
+		line := line{key: v.Key, old: show.Value(v.Old), new: show.Value(v.New), because: because(v.Because)}
 		if v.Secret && v.Old != nil && v.New != nil {
 			line.new = "another " + line.new
 		}
@@ -84,14 +85,14 @@ func linesOf(a diff.AssignmentDifference) []planLine {
 	}
 	for _, f := range a.Files {
 		if !told[f.Path] {
-			lines = append(lines, planLine{text: fmt.Sprintf("%s is %s", f.Path, f.Change), because: because(f.Because)})
+			lines = append(lines, line{text: fmt.Sprintf("%s is %s", f.Path, f.Change), because: because(f.Because)})
 		}
 	}
 	return lines
 }
 
 // fieldLine says of a list what is new in it and what has gone.
-func fieldLine(f diff.FieldDifference) planLine {
+func fieldLine(f diff.FieldDifference) line {
 	var diff []string
 	old, now := namesIn(f.Old), namesIn(f.New)
 	for _, name := range old {
@@ -105,10 +106,10 @@ func fieldLine(f diff.FieldDifference) planLine {
 		}
 	}
 	if len(diff) > 0 {
-		return planLine{text: f.Field + ": " + strings.Join(diff, ", ")}
+		return line{text: f.Field + ": " + strings.Join(diff, ", ")}
 	}
 	before, after := cmp.Or(string(f.Old), "none"), cmp.Or(string(f.New), "none")
-	return planLine{key: f.Field, old: shown(&before), new: shown(&after)}
+	return line{key: f.Field, old: show.Value(&before), new: show.Value(&after)}
 }
 
 // namesIn reads a list of texts, or of objects with names; nil for anything else.

@@ -1,4 +1,6 @@
-package main
+// Package view writes a difference for people: Table for a terminal, and Markdown for a comment on a change request. Both
+// say the same. Text of others is escaped for its place.
+package view
 
 import (
 	"bytes"
@@ -6,37 +8,16 @@ import (
 	"fmt"
 	"io"
 	"slices"
-	"strconv"
 	"strings"
 	"text/tabwriter"
-	"unicode"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/diff"
 )
 
-const (
-	// maxNamesShown bounds how many assignments with the same change are named.
-	maxNamesShown = 8
-	// maxValueShown bounds a value in a table, in characters.
-	maxValueShown = 60
-)
-
-// shown is a value in one line of bounded length.
-func shown(v *string) string {
-	if v == nil {
-		return "none"
-	}
-	s := *v
-	if s == "" || s != strings.TrimSpace(s) || strings.ContainsFunc(s, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		s = strconv.Quote(s)
-	}
-	if runes := []rune(s); len(runes) > maxValueShown {
-		s = string(runes[:maxValueShown-1]) + "…"
-	}
-	return s
-}
+// maxNames bounds how many assignments with the same change are named.
+const maxNames = 8
 
 func because(causes []diff.Cause) string {
 	var all []string
@@ -50,45 +31,37 @@ func because(causes []diff.Cause) string {
 	return strings.Join(all, ", ")
 }
 
-// namesShown lists names up to a bound.
-func namesShown(names []string, bound int) string {
-	if more := len(names) - bound; more > 0 {
-		return strings.Join(names[:bound], ", ") + fmt.Sprintf(" and %d more", more)
-	}
-	return strings.Join(names, ", ")
-}
-
-// planTable writes a plan for a terminal. Long lines are left to it: names of files must stay whole, so
+// Table writes a plan for a terminal. Long lines are left to it: names of files must stay whole, so
 // that they can be clicked and copied.
-func planTable(w io.Writer, d *diff.Difference) error {
+func Table(w io.Writer, d *diff.Difference) error {
 	var b bytes.Buffer
 	for _, r := range d.Renames {
-		fmt.Fprintf(&b, "RENAMED? %s\n\n", cli.Line(renameText(r)))
+		fmt.Fprintf(&b, "RENAMED? %s\n\n", show.Line(renameText(r)))
 	}
 	table := tabwriter.NewWriter(&b, 0, 4, 2, ' ', 0)
 	typesTable(table, d)
 	if err := table.Flush(); err != nil {
 		return err
 	}
-	planRings(&b, d)
+	writeRings(&b, d)
 	marks := map[diff.Change]string{diff.ChangeAdded: "+", diff.ChangeRemoved: "-", diff.ChangeChanged: "~"}
-	for _, g := range planGroups(d) {
-		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, cli.Line(namesShown(g.names, maxNamesShown)))
+	for _, g := range groupsOf(d) {
+		fmt.Fprintf(&b, "\n%s %s %s\n", marks[g.change], g.change, show.Line(show.List(g.names, maxNames)))
 		for _, l := range g.lines {
-			fmt.Fprintf(&b, "    %s\n", cli.Line(l.String()))
+			fmt.Fprintf(&b, "    %s\n", show.Line(l.String()))
 		}
 	}
-	planFailures(&b, d)
-	planWaiting(&b, d)
+	writeFailures(&b, d)
+	writeWaiting(&b, d)
 	if empty := emptyTypes(d); len(empty) > 0 {
-		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", cli.Line(namesShown(empty, maxNamesShown)))
+		fmt.Fprintf(&b, "\nNothing is on these cluster types: %s\n", show.Line(show.List(empty, maxNames)))
 	}
-	fmt.Fprintf(&b, "\n%s\n", cli.Line(planSummary(d)))
+	fmt.Fprintf(&b, "\n%s\n", show.Line(Summary(d)))
 	_, err := w.Write(bytes.TrimLeft(b.Bytes(), "\n"))
 	return err
 }
 
-func (l planLine) String() string {
+func (l line) String() string {
 	s := l.text
 	if l.key != "" {
 		s = fmt.Sprintf("%s: %s → %s", l.key, l.old, l.new)
@@ -109,7 +82,7 @@ func typesTable(w io.Writer, d *diff.Difference) {
 	for _, ct := range rows {
 		n := ct.Count()
 		fmt.Fprintf(w, "%s\t%s\t%d\t%d\t%d\t%d\t%d\t%s\n",
-			cell(ct.ClusterType), ct.Result, ct.Assignments, n.Added, n.Removed, n.Changed, n.Failed, cell(typeNote(ct)))
+			show.Cell(ct.ClusterType), ct.Result, ct.Assignments, n.Added, n.Removed, n.Changed, n.Failed, show.Cell(typeNote(ct)))
 	}
 	if same := len(d.ClusterTypes) - len(rows); same > 0 {
 		fmt.Fprintf(w, "%d more\t%s\n", same, diff.StandingUnchanged)
@@ -150,7 +123,7 @@ func ringLines(ct diff.TypeDifference) [][2]string {
 	return lines
 }
 
-func planRings(b *bytes.Buffer, d *diff.Difference) {
+func writeRings(b *bytes.Buffer, d *diff.Difference) {
 	for _, ct := range d.ClusterTypes {
 		lines := ringLines(ct)
 		if len(lines) == 0 {
@@ -188,7 +161,7 @@ func typeNote(ct diff.TypeDifference) string {
 	case ct.Left:
 		return "has left the environment"
 	case ct.Rings != nil:
-		return fmt.Sprintf("for rings: %s, until now: %s", orAll(ct.Rings.New), orAll(ct.Rings.Old))
+		return fmt.Sprintf("for rings: %s, until now: %s", Rings(ct.Rings.New), Rings(ct.Rings.Old))
 	case ct.Renewed:
 		return "the same content would be signed again, because it expires"
 	}
@@ -197,19 +170,19 @@ func typeNote(ct diff.TypeDifference) string {
 
 func renameText(r diff.Rename) string {
 	return fmt.Sprintf("%s → %s on %s. To clusters a renamed target is a removal and an addition: this deletes %s with what belongs to it, and creates %s anew.",
-		r.From, r.To, namesShown(r.ClusterTypes, maxNamesShown), r.From, r.To)
+		r.From, r.To, show.List(r.ClusterTypes, maxNames), r.From, r.To)
 }
 
-func planFailures(b *bytes.Buffer, d *diff.Difference) {
+func writeFailures(b *bytes.Buffer, d *diff.Difference) {
 	for _, u := range d.Unread {
-		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", cli.Line(u.Registration), firstLines(u.Error))
+		fmt.Fprintf(b, "\n! registration %s cannot be read, so what it had is kept\n%s", show.Line(u.Registration), firstLines(u.Error))
 	}
 	for _, f := range d.FailedPolicies {
 		fmt.Fprintf(b, "\n! policy %s has a mistake, so what it selected is kept\n%s", f.Policy, firstLines(f.Error))
 	}
 	for _, ct := range d.ClusterTypes {
 		for _, f := range ct.Failed {
-			fmt.Fprintf(b, "\n! failed %s/%s%s\n%s", cli.Line(ct.ClusterType), cli.Line(f.Name), stands(f), firstLines(f.Error))
+			fmt.Fprintf(b, "\n! failed %s/%s%s\n%s", show.Line(ct.ClusterType), show.Line(f.Name), stands(f), firstLines(f.Error))
 		}
 	}
 }
@@ -221,7 +194,7 @@ const maxErrorLines = 3
 func firstLines(text string) string {
 	lines := strings.Split(text, "\n")
 	if more := len(lines) - maxErrorLines; more > 0 {
-		lines = append(lines[:maxErrorLines], fmt.Sprintf("… and %s", cli.Count(more, "more line")))
+		lines = append(lines[:maxErrorLines], fmt.Sprintf("… and %s", show.Count(more, "more line")))
 	}
 	return "    " + strings.Join(lines, "\n    ") + "\n"
 }
@@ -233,13 +206,13 @@ func stands(f diff.FailedDifference) string {
 	return ""
 }
 
-func planWaiting(b *bytes.Buffer, d *diff.Difference) {
+func writeWaiting(b *bytes.Buffer, d *diff.Difference) {
 	if len(d.Waiting) == 0 {
 		return
 	}
-	fmt.Fprintf(b, "\nNo policy selects these deployment targets of %s:\n", cli.Line(d.Environment))
+	fmt.Fprintf(b, "\nNo policy selects these deployment targets of %s:\n", show.Line(d.Environment))
 	for _, w := range d.Waiting {
-		fmt.Fprintf(b, "    %s: %s\n", cli.Line(workspaceName(w.Workspace)), cli.Line(namesShown(waitingNames(w), maxNamesShown)))
+		fmt.Fprintf(b, "    %s: %s\n", show.Line(workspaceName(w.Workspace)), show.Line(show.List(waitingNames(w), maxNames)))
 	}
 }
 
@@ -253,16 +226,24 @@ func waitingNames(w diff.WaitingWorkspace) []string {
 	return names
 }
 
-// planSummary is the plan in one line.
-func planSummary(d *diff.Difference) string {
+// Summary is the plan in one line.
+func Summary(d *diff.Difference) string {
 	n := d.Count()
 	what := "nothing would change"
 	if d.Changes() {
 		what = fmt.Sprintf("%d added, %d removed, %d changed, %d failed, on %d of %s",
-			n.Added, n.Removed, n.Changed, n.Failed, n.ClusterTypes, cli.Count(len(d.ClusterTypes), "cluster type"))
+			n.Added, n.Removed, n.Changed, n.Failed, n.ClusterTypes, show.Count(len(d.ClusterTypes), "cluster type"))
 	}
 	if d.OldBaseCommit != d.BaseCommit && d.OldBaseCommit != "" {
 		what += fmt.Sprintf(", base commit %s → %s", d.OldBaseCommit, cmp.Or(d.BaseCommit, "none"))
 	}
 	return fmt.Sprintf("%s: %s, against %s", d.Environment, what, d.Against)
+}
+
+// Rings lists rings; "all" stands for none.
+func Rings(rings []string) string {
+	if len(rings) == 0 {
+		return "all"
+	}
+	return strings.Join(rings, ", ")
 }

@@ -1,24 +1,28 @@
-package cli
+// Package show writes words that came from others, and values, so that a person reads what is there and no terminal or CI
+// system obeys it.
+//
+// Writer goes around the output of a program. Line, Cell and Value are for one line, one cell of a table, and one value in
+// a sentence. Nothing here says what the words mean, and what is written is for people: it is no format to parse.
+package show
 
 import (
 	"bytes"
 	"fmt"
 	"io"
-	"strings"
 	"sync"
 	"unicode"
 	"unicode/utf8"
 )
 
-// SafeWriter writes text for terminals and for the logs of CI systems, and escapes what either would obey: control
+// Writer writes text for terminals and for the logs of CI systems, and escapes what either would obey: control
 // characters other than newline and tab, characters that reorder or hide text, bytes that are no UTF-8, and the
 // beginnings of the commands that CI systems read in logs (a line that starts with "::" for GitHub; "##[" and "##vso["
-// anywhere for GitHub, Azure and TeamCity). Main puts one around the output of each command, so that no command has to
-// remember what came from others.
+// anywhere for GitHub, Azure and TeamCity). A program puts one around all of its output, so that no part of it
+// has to remember what came from others.
 //
 // The escapes are those of JSON (U+202E becomes \u202e), so that JSON stays JSON and means the same. It may be used by
 // several goroutines; each Write stays whole.
-type SafeWriter struct {
+type Writer struct {
 	w io.Writer
 
 	mu   sync.Mutex
@@ -47,11 +51,11 @@ const (
 	twoHashes // and perhaps letters after them
 )
 
-// Safe returns a writer that escapes what it writes to w.
-func Safe(w io.Writer) *SafeWriter { return &SafeWriter{w: w} }
+// NewWriter returns a writer that escapes what it writes to w.
+func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write writes p. It returns len(p) if all of it was taken, whatever its length as escaped.
-func (s *SafeWriter) Write(p []byte) (int, error) {
+func (s *Writer) Write(p []byte) (int, error) {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	data := p
@@ -67,7 +71,7 @@ func (s *SafeWriter) Write(p []byte) (int, error) {
 
 // Close writes what Write has kept back, the beginning of a character at the very end, and returns the first error that
 // there was. It does not close the writer below.
-func (s *SafeWriter) Close() error {
+func (s *Writer) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
 	_ = s.write(s.tail, true)
@@ -75,7 +79,7 @@ func (s *SafeWriter) Close() error {
 	return s.err
 }
 
-func (s *SafeWriter) write(data []byte, last bool) error {
+func (s *Writer) write(data []byte, last bool) error {
 	var out bytes.Buffer
 	out.Grow(len(data))
 	for len(data) > 0 {
@@ -105,7 +109,7 @@ func (s *SafeWriter) write(data []byte, last bool) error {
 }
 
 // commands takes the next character and reports whether it would complete the beginning of a CI system's command.
-func (s *SafeWriter) commands(r rune) bool {
+func (s *Writer) commands(r rune) bool {
 	line := s.line
 	switch {
 	case r == '\n':
@@ -138,32 +142,10 @@ func obeyed(r rune) bool {
 // escape is r as JSON and YAML escape it.
 func escape(r rune) string { return fmt.Sprintf(`\u%04x`, r) }
 
-// Line returns text of others for use within one line: newlines and tabs are escaped as \n and \t, and what
-// SafeWriter would escape, so that it can neither begin a line of its own nor be taken for a column.
-func Line(s string) string {
-	if !strings.ContainsFunc(s, obeyed) {
-		return s
-	}
-	var b strings.Builder
-	for _, r := range s {
-		switch {
-		case r == '\n':
-			b.WriteString(`\n`)
-		case r == '\t':
-			b.WriteString(`\t`)
-		case obeyed(r):
-			b.WriteString(escape(r))
-		default:
-			b.WriteRune(r)
-		}
-	}
-	return b.String()
-}
-
-// isSafe reports whether a SafeWriter would write data as it is.
-func isSafe(data []byte) bool {
+// IsSafe reports whether a Writer would write data as it is.
+func IsSafe(data []byte) bool {
 	var out bytes.Buffer
-	s := Safe(&out)
+	s := NewWriter(&out)
 	_, _ = s.Write(data)
 	_ = s.Close()
 	return bytes.Equal(out.Bytes(), data)

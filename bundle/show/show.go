@@ -1,0 +1,82 @@
+package show
+
+import (
+	"fmt"
+	"strconv"
+	"strings"
+	"unicode"
+)
+
+// maxValue bounds a value, in characters.
+const maxValue = 60
+
+// Line returns text of others for use within one line: newlines and tabs are escaped as \n and \t, and what
+// Writer would escape, so that it can neither begin a line of its own nor be taken for a column.
+func Line(s string) string {
+	if !strings.ContainsFunc(s, obeyed) {
+		return s
+	}
+	var b strings.Builder
+	for _, r := range s {
+		switch {
+		case r == '\n':
+			b.WriteString(`\n`)
+		case r == '\t':
+			b.WriteString(`\t`)
+		case obeyed(r):
+			b.WriteString(escape(r))
+		default:
+			b.WriteRune(r)
+		}
+	}
+	return b.String()
+}
+
+// Cell returns s for a cell of a table: a dash if it is empty, and in quotes if it holds what is not printable.
+func Cell(s string) string {
+	if s == "" {
+		return "-"
+	}
+	if strings.ContainsFunc(s, unprintable) {
+		return strconv.Quote(s)
+	}
+	return s
+}
+
+// Value returns a value in one line of bounded length: "none" for nil, and in quotes if its ends could not be seen.
+func Value(v *string) string {
+	if v == nil {
+		return "none"
+	}
+	s := *v
+	if s == "" || s != strings.TrimSpace(s) || strings.ContainsFunc(s, unprintable) {
+		s = strconv.Quote(s)
+	}
+	return Short(s)
+}
+
+// Short returns the beginning of s, with an ellipsis if there is more of it.
+func Short(s string) string {
+	if runes := []rune(s); len(runes) > maxValue {
+		return string(runes[:maxValue-1]) + "…"
+	}
+	return s
+}
+
+func unprintable(r rune) bool { return !unicode.IsPrint(r) }
+
+// List joins names, and counts those beyond the bound: "a, b and 3 more".
+func List(names []string, bound int) string {
+	if more := len(names) - bound; more > 0 {
+		return strings.Join(names[:bound], ", ") + fmt.Sprintf(" and %d more", more)
+	}
+	return strings.Join(names, ", ")
+}
+
+// Count returns a number of things: "1 file", "2 files".
+func Count(n int, thing string) string {
+	if n == 1 {
+		return "1 " + thing
+	}
+	return fmt.Sprintf("%d %ss", n, thing)
+}
