@@ -95,7 +95,7 @@ func (p *publication) check(ctx context.Context, plans []*plan) error {
 	return nil
 }
 
-// isDue says whether pl would be released.
+// isDue reports whether pl would be released.
 func (p *publication) isDue(ctx context.Context, pl *plan) (bool, error) {
 	if pl.result.Result == releases.OutcomeFailed {
 		return false, nil

@@ -56,7 +56,7 @@ func (g *gaps) checkDrops() error {
 // unknown reports whether it is not known of all that was assigned whether it still is.
 func (g *gaps) unknown() bool { return len(g.unread)+len(g.failedPolicies) > 0 }
 
-// isUnread says whether a registration's source could not be read. What leaves with its cluster type does
+// isUnread reports whether a registration's source could not be read. What leaves with its cluster type does
 // so whatever its source says.
 func (g *gaps) isUnread(pl *plan, registration string) bool {
 	return !g.left[pl.clusterType.Name] && slices.ContainsFunc(g.unread, func(u platform.Unread) bool { return u.Registration == registration })

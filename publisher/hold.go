@@ -215,7 +215,7 @@ func (p *publication) forRings(ctx context.Context, pl *plan, v *bundle.Verified
 	return nil, lost("no release so far is for %s", ringsText(p.opts.Rings))
 }
 
-// reaches says whether a release for some rings, or all, is for all those that are wanted.
+// reaches reports whether a release for some rings, or all, is for all those that are wanted.
 func reaches(rings, wanted []string) bool {
 	if len(rings) == 0 || len(wanted) == 0 {
 		return len(rings) == 0

@@ -48,7 +48,7 @@ type Pending struct {
 	Record PendingRecord `json:"record,omitzero"`
 	// Incomplete names the cluster types of which something is held, left out, dropped or not published.
 	Incomplete []string `json:"incomplete,omitempty"`
-	// Added says whether Sign has added a signature.
+	// Added reports whether Sign has added a signature.
 	Added bool `json:"added"`
 	// Warnings are about what was found at the location.
 	Warnings []string `json:"warnings,omitempty"`

@@ -24,7 +24,7 @@ func (e *Pending) Waiting() int {
 	return n
 }
 
-// Complete says whether all that waited is released.
+// Complete reports whether all that waited is released.
 func (e *Pending) Complete() bool { return e.Record.Result == releases.OutcomePublished }
 
 // Sign adds the signatures of keys to the releases that wait and to the record, and where that makes as many as

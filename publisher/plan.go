@@ -129,12 +129,12 @@ func (pl *plan) fail(format string, args ...any) *plan {
 	return pl
 }
 
-// lacksSomething says whether anything of pl fails.
+// lacksSomething reports whether anything of pl fails.
 func (pl *plan) lacksSomething() bool {
 	return pl.result.Result == releases.OutcomeFailed || len(pl.result.Failures) > 0
 }
 
-// hadAssignments says whether the last release has any; pl.content is empty here. Where our key has signed none,
+// hadAssignments reports whether the last release has any; pl.content is empty here. Where our key has signed none,
 // somebody's agents may run what the moving tags name, which counts as having some unless it says itself that it
 // has none: that nobody vouches for it is no danger, as whoever can lie there can also take the tags away.
 func (pl *plan) hadAssignments(ctx context.Context) (bool, error) {
@@ -231,7 +231,7 @@ func (rd *reader) look(ctx context.Context, pl *plan, stream bundle.Stream) erro
 func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release, v.Descriptor.Digest) }
 
 // verifyRelease returns nil for a release that is not trusted, or of which a registry has the tag only. For
-// current see recognise.
+// current see trust.Recognise.
 func (rd *reader) verifyRelease(ctx context.Context, repo oci.Target, tag string) (v *bundle.Verified, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err != nil {

@@ -54,7 +54,7 @@ type PublishOptions struct {
 	ValidFor time.Duration
 	// RenewBefore is how long before a release expires it is published again. Zero is a third of its validity.
 	RenewBefore time.Duration
-	// Trust is what the trust documents at the destination say; see WalkTrust. The zero value is that of
+	// Trust is what the trust documents at the destination say; see trust.Walk. The zero value is that of
 	// those who pin the public halves of the keys that sign.
 	Trust trust.Signers
 	// Unread lists the WorkloadRegistrations of which result has nothing, because their sources could not
@@ -213,7 +213,7 @@ func (p *publication) untilSettled(ctx context.Context, result *scheduler.Result
 	}
 }
 
-// run plans all cluster types before it pushes the first. It returns errRace when another publisher wrote
+// run plans all cluster types before it pushes the first. It returns an error wrapping releases.ErrRace when another publisher wrote
 // the environment's record meanwhile, whose releases a record of this run would not know.
 func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
 	p.done.ClusterTypes = []PublishedType{}

@@ -90,7 +90,7 @@ type way struct {
 	killed  bool          // where it stands, instead of going on
 }
 
-// interleave says whether A and B ended before they came to their request.
+// interleave reports whether A and B ended before they came to their request.
 func interleave(t *testing.T, i, j int, how way) (aEnded, bEnded bool) {
 	w, line := newWiredWorld(t)
 	agent := w.newFollower(line.handler)

@@ -82,7 +82,7 @@ func (rd *reader) readRecord(ctx context.Context) (s recordStanding, err error) 
 }
 
 // verifyRecord returns nil for what is not trusted, not there in full, or of another environment.
-// For current see recognise.
+// For current see trust.Recognise.
 func (rd *reader) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
 	desc, err := repo.Resolve(ctx, tag)
 	if err == nil {
@@ -225,7 +225,7 @@ func (p *publication) releaseRecord(ctx context.Context, repo oci.Target, desc o
 	return err
 }
 
-// sameRecord says whether a and b say the same of the environment, whenever they were issued.
+// sameRecord reports whether a and b say the same of the environment, whenever they were issued.
 func sameRecord(a, b bundle.EnvironmentRecord) bool {
 	return a.Platform == b.Platform && a.BaseCommit == b.BaseCommit && a.EnvironmentCommit == b.EnvironmentCommit &&
 		maps.Equal(a.ClusterTypes, b.ClusterTypes) && maps.EqualFunc(a.Rings, b.Rings, maps.Equal) && slices.Equal(a.Incomplete, b.Incomplete)

@@ -112,7 +112,7 @@ func movingTags(rings []string, s standing) []string {
 	return append(s.RingTags(), bundle.LatestTag)
 }
 
-// isCurrent says whether the last release still says what a new one would. Where only its age or its
+// isCurrent reports whether the last release still says what a new one would. Where only its age or its
 // signatures ask for a new one, renewed says so. Its tree and its own tag must be there too: a registry may
 // have lost the one, and another publisher have taken the other.
 func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (same bool, renewed string, err error) {
@@ -156,7 +156,7 @@ func (rd *reader) renewal(s standing, before time.Duration) string {
 	return ""
 }
 
-// ends says whether a release is so near its end that it is renewed.
+// ends reports whether a release is so near its end that it is renewed.
 func (rd *reader) ends(r bundle.Release, before time.Duration) bool {
 	if before == 0 {
 		before = r.ExpiresAt.Sub(r.IssuedAt) / 3
@@ -164,7 +164,7 @@ func (rd *reader) ends(r bundle.Release, before time.Duration) bool {
 	return r.ExpiresAt.Sub(rd.issuedAt) <= before
 }
 
-// isPending says whether v, which waits for signatures, is what would be published now. Whoever publishes
+// isPending reports whether v, which waits for signatures, is what would be published now. Whoever publishes
 // signs it unseen, so that nothing may be in it which a release of theirs would not have: neither content, nor
 // the word for where that came from, nor a layer that is not known.
 func (p *publication) isPending(pl *plan, v *bundle.Verified) bool {

@@ -17,7 +17,7 @@ const (
 	maxTaken = 1000
 )
 
-// credible says whether what waits for signatures is numbered as publishers number. It is signed by one key
+// credible reports whether what waits for signatures is numbered as publishers number. It is signed by one key
 // at least, and that one may be stolen: whoever signs a sequence that is far ahead uses up those before it.
 func credible(o bundle.Order, last int64, now time.Time) bool {
 	return !o.IssuedAt.After(now.Add(maxAhead)) && o.Sequence-maxTaken <= max(last, o.IssuedAt.Unix())

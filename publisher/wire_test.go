@@ -201,7 +201,7 @@ func lastFew(t releases.Tags) []string {
 	return all[:min(len(all), 5)]
 }
 
-// isAboutTags says whether the place of r among other publishers' requests can matter: what is found by its
+// isAboutTags reports whether the place of r among other publishers' requests can matter: what is found by its
 // digest is the same whenever it is asked for.
 func isAboutTags(r *http.Request) bool {
 	return strings.HasSuffix(r.URL.Path, "/tags/list") ||

@@ -142,7 +142,7 @@ func argoGit(repo, version string) artifactSource {
 
 var commitDigits = regexp.MustCompile(`^[0-9a-f]{40}$`)
 
-// isRange says whether a version is one that several could meet.
+// isRange reports whether a version is one that several could meet.
 func isRange(version string) bool {
 	return strings.ContainsAny(version, "*<>=~^|, ") || strings.HasSuffix(version, ".x")
 }

@@ -177,7 +177,7 @@ func (p *pinning) check(a *scheduler.Assignment, before []need) error {
 	return p.describe(a, before)
 }
 
-// mentions says whether a's files hold url.
+// mentions reports whether a's files hold url.
 func mentions(a *scheduler.Assignment, url string) bool {
 	return slices.ContainsFunc(a.Files, func(f scheduler.File) bool { return bytes.Contains(f.Data, []byte(url)) })
 }

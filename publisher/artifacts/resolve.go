@@ -104,7 +104,7 @@ func (r *resolver) resolve(ctx context.Context, s artifactSource) *resolution {
 	return found
 }
 
-// isSilent says whether to ask host would only be to wait once more: a platform may name many of its sources.
+// isSilent reports whether to ask host would only be to wait once more: a platform may name many of its sources.
 func (r *resolver) isSilent(host string) bool {
 	r.mu.Lock()
 	defer r.mu.Unlock()

@@ -75,7 +75,7 @@ func needsOf(a *scheduler.Assignment) ([]need, error) {
 	return s.needs, errors.Join(errs...)
 }
 
-// mayName says whether a file could name anything: most need not be parsed.
+// mayName reports whether a file could name anything: most need not be parsed.
 func mayName(data []byte) bool {
 	return slices.ContainsFunc([]string{"image", "fluxcd.io", argo, "Zarf"}, func(word string) bool {
 		return bytes.Contains(data, []byte(word))

@@ -30,6 +30,8 @@ func (c *Collection) Delete(ctx context.Context) error {
 	return err
 }
 
+// Delete deletes the garbage of one repository and notes in it what is gone. It frees no blobs of a layout; see
+// [Collection.Delete].
 func (r *CollectedRepository) Delete(ctx context.Context) error {
 	if len(r.Garbage) == 0 {
 		return nil
@@ -111,7 +113,7 @@ func (r *CollectedRepository) deleteOne(ctx context.Context, g *Garbage, needed 
 	return true, gone(r.repo.Delete(ctx, desc))
 }
 
-// untag says whether the tag is gone. Where a registry deletes no tags, they go with their manifest, or stay.
+// untag reports whether the tag is gone. Where a registry deletes no tags, they go with their manifest, or stay.
 func (r *CollectedRepository) untag(ctx context.Context, tag string) (done bool, err error) {
 	err = gone(r.repo.Untag(ctx, tag))
 	if errors.Is(err, errors.ErrUnsupported) {

@@ -102,7 +102,7 @@ func (c *copier) follow(o *original) error {
 	return err
 }
 
-// sameTrustDocument says whether a and b say the same, whoever has signed them.
+// sameTrustDocument reports whether a and b say the same, whoever has signed them.
 func sameTrustDocument(a, b bundle.TrustDocument) bool {
 	one, err := a.Marshal()
 	other, err2 := b.Marshal()

@@ -77,7 +77,7 @@ type ReleasedValue struct {
 	top string
 }
 
-// Of says whether the value is that of a configuration key, or a part of it.
+// Of reports whether the value is that of a configuration key, or a part of it.
 func (v ReleasedValue) Of(key string) bool { return v.top == key }
 
 // TopKey is the configuration key without the path below it.

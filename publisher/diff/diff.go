@@ -188,7 +188,7 @@ type WaitingWorkspace struct {
 	Targets   []scheduler.WaitingTarget `json:"targets"`
 }
 
-// Changes says whether clusters would get anything else than they have, or something stands in the way.
+// Changes reports whether clusters would get anything else than they have, or something stands in the way.
 // A release that is only renewed is no change.
 func (d *Difference) Changes() bool {
 	return d.Count().ClusterTypes > 0 || len(d.Unread)+len(d.FailedPolicies) > 0

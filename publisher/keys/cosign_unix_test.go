@@ -44,7 +44,7 @@ func TestAnInterruptEndsCosignAndWhatItStarted(t *testing.T) {
 	require.Eventually(t, func() bool { return isGone(child) }, time.Minute, time.Millisecond, "%d still runs", child)
 }
 
-// isGone says whether a process has ended, also where nobody has asked yet how.
+// isGone reports whether a process has ended, also where nobody has asked yet how.
 func isGone(pid int) bool {
 	stat, err := os.ReadFile(fmt.Sprintf("/proc/%d/stat", pid))
 	if err == nil {

@@ -8,8 +8,8 @@ import (
 )
 
 // Packer packs cluster types while others are still being rendered, so that the files of one type at a
-// time are in memory and not those of all. Its Take is for [scheduler.Options].Each, and the Packer for
-// [PublishOptions].Packed, of the same Render.
+// time are in memory and not those of all. Its Take is for [scheduler.Options].Each of a render, and the Packer itself for
+// publishing the result of that.
 type Packer struct {
 	cache scheduler.Cache
 

@@ -33,7 +33,7 @@ func PushBlob(ctx context.Context, repo oci.Target, b bundle.Blob) error {
 }
 
 // Settle makes the complete artifact desc visible: first under its own tag, then under the moving ones,
-// and says whether that changed anything. Registries cannot compare and swap, so it looks before and after: it
+// and reports whether that changed anything. Registries cannot compare and swap, so it looks before and after: it
 // returns ErrRace when own is taken, when a moving tag is not what seen says, or when a newer tag than own has
 // come since, whose publisher may have moved the moving ones first.
 func Settle(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, own string, moving []string, seen Tags) (changed bool, err error) {

@@ -118,7 +118,7 @@ func writeDraft(envelope []byte, epochBefore int64) ([]byte, error) {
 	return json.Marshal(t)
 }
 
-// IsDraft says whether nobody has signed the document in envelope.
+// IsDraft reports whether nobody has signed the document in envelope.
 func IsDraft(envelope []byte) (bool, error) {
 	var env dsse.Envelope
 	if err := json.Unmarshal(envelope, &env); err != nil {

@@ -152,6 +152,7 @@ func (k KeyName) String() string {
 // ShortKeyID is enough of a key's id to tell it from others.
 func ShortKeyID(id string) string { return id[:min(len(id), 12)] }
 
+// NamesOf returns keys without the keys themselves.
 func NamesOf(keys []bundle.TrustKey) []KeyName {
 	names := []KeyName{}
 	for _, k := range keys {
@@ -222,7 +223,7 @@ func quorumOf(envelope []byte, role bundle.Role) (Quorum, error) {
 	return q, err
 }
 
-// asks says whether the signature of a key counts.
+// asks reports whether the signature of a key counts.
 func (s *Status) asks(id string) bool {
 	has := func(q *Quorum) bool {
 		return q != nil && slices.ContainsFunc(slices.Concat(q.Signed, q.Missing), func(k KeyName) bool { return k.ID == id })
@@ -253,7 +254,7 @@ func (s *Status) missing() error {
 	return fmt.Errorf("%w: trust document version %d: %s", ErrNotYet, s.Version, strings.Join(parts, "; "))
 }
 
-// samePayload says whether two envelopes hold the same document byte for byte, whoever has signed them.
+// samePayload reports whether two envelopes hold the same document byte for byte, whoever has signed them.
 func samePayload(a, b []byte) bool {
 	var x, y dsse.Envelope
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {

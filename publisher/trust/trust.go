@@ -44,7 +44,7 @@ func Of(chain bundle.TrustChain) Signers {
 	return t
 }
 
-// Documented says whether there is a trust document.
+// Documented reports whether there is a trust document.
 func (t Signers) Documented() bool { return t.Document.Version > 0 }
 
 // SignedText says in a message what is missing from something that t does not accept.
@@ -55,7 +55,7 @@ func (t Signers) SignedText() string {
 	return "that this key has signed"
 }
 
-// Check says whether something of a platform may be taken for new at the time now; see
+// Check reports whether something of a platform may be taken for new at the time now; see
 // bundle.TrustDocument.Admits. Pinned keys fit every platform and never expire.
 func (t Signers) Check(platform string, now time.Time) error {
 	if !t.Documented() {

@@ -1,4 +1,4 @@
-package publisher
+package catalog
 
 import (
 	"fmt"
@@ -7,7 +7,6 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
 func TestAnEnvironmentIsMissedWhereThereAreOthers(t *testing.T) {
@@ -26,7 +25,7 @@ func TestAnEnvironmentIsMissedWhereThereAreOthers(t *testing.T) {
 			"nothing was ever published in environment dev at oci-layout:out: it has prod, stage",
 		},
 	} {
-		err := catalog.CheckEnvironment("dev", loc, test.repositories)
+		err := CheckEnvironment("dev", loc, test.repositories)
 		if test.want == "" {
 			require.NoError(t, err, name)
 			continue
@@ -37,17 +36,5 @@ func TestAnEnvironmentIsMissedWhereThereAreOthers(t *testing.T) {
 	for i := range 12 {
 		many = append(many, fmt.Sprintf("environments/e%02d", i))
 	}
-	require.ErrorContains(t, catalog.CheckEnvironment("dev", loc, many), ": it has e00, e01, e02, e03, e04, e05, e06, e07, e08, e09 and 2 more")
-}
-
-func TestAMistypedEnvironmentIsNotCleanedUpInSilence(t *testing.T) {
-	w := newWorld(t, "embedded")
-	require.Empty(t, w.collect(catalog.CollectOptions{Environment: "dev"}).Repositories, "the first time")
-	w.publishes("one")
-	w.mustPublish()
-	_, err := catalog.Collect(t.Context(), w.loc, catalog.CollectOptions{Environment: "dve", OCI: w.opts.OCI})
-	var lack *catalog.NoEnvironmentError
-	require.ErrorAs(t, err, &lack)
-	require.Equal(t, []string{"dev"}, lack.Others)
-	require.NotEmpty(t, w.collect(catalog.CollectOptions{Environment: "dev"}).Repositories)
+	require.ErrorContains(t, CheckEnvironment("dev", loc, many), ": it has e00, e01, e02, e03, e04, e05, e06, e07, e08, e09 and 2 more")
 }

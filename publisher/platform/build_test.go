@@ -1,0 +1,65 @@
+package platform
+
+import (
+	"context"
+	"errors"
+	"testing"
+
+	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+func coffee() Source {
+	return Source{
+		Platform: "../../examples/coffee/dev", Environment: "dev", Bases: []string{"../../examples/coffee/main"},
+		Workloads: map[string]string{
+			"storefront": "../../examples/coffee/workloads/storefront", "roasting": "../../examples/coffee/workloads/roasting",
+		},
+	}
+}
+
+// filesOf counts the rendered files.
+func filesOf(result *scheduler.Result) (files int) {
+	for _, ct := range result.ClusterTypes {
+		for _, a := range ct.Assignments {
+			files += len(a.Files)
+		}
+	}
+	return files
+}
+
+func TestBundlesArePackedAsTheyAreRenderedUnlessSomethingIsUnread(t *testing.T) {
+	plain, err := Build(t.Context(), coffee(), Options{})
+	require.NoError(t, err)
+	require.Nil(t, plain.Packed)
+	require.NotZero(t, filesOf(plain.Result))
+
+	packed, err := Build(t.Context(), coffee(), Options{Pack: true})
+	require.NoError(t, err)
+	require.NotNil(t, packed.Packed)
+	require.Zero(t, filesOf(packed.Result), "they are in the bundles")
+
+	src := coffee()
+	delete(src.Workloads, "roasting")
+	src.Mirrors = map[string]string{"https://": t.TempDir() + "/"}
+	unread, err := Build(t.Context(), src, Options{Pack: true})
+	require.NoError(t, err)
+	require.Len(t, unread.Loaded.Unread, 1)
+	require.Nil(t, unread.Packed, "what is held for it is known only when it is published")
+}
+
+func TestOptionsMayFollowFromWhatWasRead(t *testing.T) {
+	built, err := Build(t.Context(), coffee(), Options{AfterLoad: func(_ context.Context, loaded *Loaded, opts *Options) error {
+		require.Equal(t, "dev", loaded.Model.EnvironmentName())
+		opts.Pack = true
+		return nil
+	}})
+	require.NoError(t, err)
+	require.NotNil(t, built.Packed)
+
+	refused := errors.New("refused")
+	built, err = Build(t.Context(), coffee(), Options{AfterLoad: func(context.Context, *Loaded, *Options) error { return refused }})
+	require.ErrorIs(t, err, refused)
+	require.Nil(t, built.Result)
+}
