@@ -33,8 +33,8 @@ func enroll(t *testing.T, h *hub.Hub, st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(t, err)
 	_, err = h.AddCluster(context.Background(), store.Cluster{
-		UID: st.Cluster.UID, Name: st.Cluster.Name, Platform: st.Platform, Type: st.Cluster.Type, Environment: st.Cluster.Environment,
-		Key: keys[0].(ed25519.PublicKey),
+		Identity: store.Identity{UID: st.Cluster.UID, Name: st.Cluster.Name, Platform: st.Platform, Type: st.Cluster.Type, Environment: st.Cluster.Environment},
+		Key:      keys[0].(ed25519.PublicKey),
 	})
 	require.NoError(t, err)
 }

@@ -216,7 +216,8 @@ func (w *realm) enroll(st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(w.t, err)
 	_, err = w.hub.ReplaceCluster(context.Background(), store.Cluster{
-		UID: w.uid, Name: w.uid, Platform: "default", Type: "drone", Environment: "dev", Key: keys[0].(ed25519.PublicKey),
+		Identity: store.Identity{UID: w.uid, Name: w.uid, Platform: "default", Type: "drone", Environment: "dev"},
+		Key:      keys[0].(ed25519.PublicKey),
 	})
 	require.NoError(w.t, err)
 }

@@ -138,7 +138,8 @@ func (f *soak) register(a *follower) {
 	key, err := hub.ParseReportKey([]byte(s.ReportKey))
 	require.NoError(f.b, err)
 	_, err = f.store.AddCluster(f.b.Context(), store.Cluster{
-		UID: s.Cluster.UID, Name: s.Cluster.Name, Platform: s.Platform, Type: s.Cluster.Type, Environment: s.Cluster.Environment, Key: key,
+		Identity: store.Identity{UID: s.Cluster.UID, Name: s.Cluster.Name, Platform: s.Platform, Type: s.Cluster.Type, Environment: s.Cluster.Environment},
+		Key:      key,
 	})
 	require.NoError(f.b, err)
 }

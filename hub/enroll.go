@@ -78,7 +78,7 @@ func (e enroller) answer(ctx context.Context, uid string, request digest.Digest)
 	}
 	e.log.Info("cluster enrolled", "cluster", c.Name, "uid", c.UID, "type", c.Type, "key", c.KeyIDs[0])
 	return bundle.SealEnrollment(bundle.Enrollment{
-		Cluster: bundle.ReportCluster{UID: c.UID, Name: c.Name, Platform: c.Platform, Type: c.Type, Environment: c.Environment, Ring: c.Ring, Labels: c.Labels},
+		Cluster: bundle.ReportCluster(c.Identity),
 		KeyID:   c.KeyIDs[0], Incarnation: c.Newest.Incarnation, Request: request, IssuedAt: e.sign.now().UTC(),
 	}, e.sign.key)
 }
@@ -103,8 +103,7 @@ func (e enroller) parse(envelope []byte) (bundle.EnrollmentRequest, digest.Diges
 	if err != nil {
 		return r, "", store.Cluster{}, badRequest("%v", err)
 	}
-	c := r.Cluster
-	return r, id, store.Cluster{UID: c.UID, Name: c.Name, Platform: c.Platform, Type: c.Type, Environment: c.Environment, Ring: c.Ring, Labels: c.Labels, Key: key}, nil
+	return r, id, store.Cluster{Identity: store.Identity(r.Cluster), Key: key}, nil
 }
 
 // judge decides whether a token registers the cluster c, whose agent sent the envelope. The error is a *hubapi.Error.

@@ -38,7 +38,7 @@ func Example() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := h.AddCluster(ctx, store.Cluster{UID: "uid-7", Name: "plant-7", Type: "drone", Environment: "dev", Key: public}); err != nil {
+	if _, err := h.AddCluster(ctx, store.Cluster{Identity: store.Identity{UID: "uid-7", Name: "plant-7", Type: "drone", Environment: "dev"}, Key: public}); err != nil {
 		log.Fatal(err)
 	}
 
@@ -121,7 +121,7 @@ func ExampleHub_Import() {
 		log.Fatal(err)
 	}
 	ctx := context.Background()
-	if _, err := h.AddCluster(ctx, store.Cluster{UID: "uid-7", Name: "plant-7", Type: "drone", Environment: "dev", Key: public}); err != nil {
+	if _, err := h.AddCluster(ctx, store.Cluster{Identity: store.Identity{UID: "uid-7", Name: "plant-7", Type: "drone", Environment: "dev"}, Key: public}); err != nil {
 		log.Fatal(err)
 	}
 	envelope, err := report("uid-7", private)

@@ -65,7 +65,7 @@ func newAgent(t testing.TB, name string) *agent {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	return &agent{store.Cluster{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev", Key: public}, private}
+	return &agent{store.Cluster{Identity: store.Identity{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev"}, Key: public}, private}
 }
 
 func (a *agent) register(t testing.TB, h *Hub) {
@@ -84,7 +84,7 @@ func (a *agent) report(incarnation, seq int64, items ...bundle.Item) bundle.Repo
 	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
 	return bundle.Report{
 		Schema:  bundle.ReportSchema,
-		Cluster: bundle.ReportCluster{UID: a.UID, Name: a.Name, Platform: a.Platform, Type: a.Type, Environment: a.Environment},
+		Cluster: bundle.ReportCluster(a.Identity),
 		Agent:   bundle.ReportAgent{Version: "v0.1.0", Incarnation: incarnation, Seq: seq},
 		Kind:    bundle.Snapshot, OccurredAt: epoch, State: bundle.AgentState(false, states),
 		Desired: release, Observed: release, Items: items,

@@ -35,7 +35,7 @@ func TestReportIsStoredAndAcknowledged(t *testing.T) {
 	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: epoch, Reports: []digest.Digest{idOf(t, r)}}, acked(t, h, receipt.Ack))
 	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
 	require.Equal(t, store.ClusterStatus{
-		UID: a.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev", State: bundle.Compliant, Since: epoch,
+		Identity: store.Identity{UID: a.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: epoch,
 		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: epoch,
 	}, onlyCluster(t, h))
 	require.Equal(t, []string{"drone-main compliant"}, deploymentsOf(t, h))

@@ -73,10 +73,10 @@ func (r *registration) cluster(cmd *cobra.Command, args []string) (store.Cluster
 			return store.Cluster{}, err
 		}
 	}
-	c := store.Cluster{
+	c := store.Cluster{Identity: store.Identity{
 		UID: cmp.Or(r.uid, s.Cluster.UID), Name: s.Cluster.Name, Platform: s.Platform, Type: s.Cluster.Type,
 		Environment: s.Cluster.Environment, Ring: s.Cluster.Ring, Labels: s.Cluster.Labels,
-	}
+	}}
 	r.override(&c, args)
 	if missing := r.missing(c, pem); missing != "" {
 		return store.Cluster{}, cli.Fail(cli.Usage, errors.New(missing+" is missing"),

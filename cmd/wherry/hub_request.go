@@ -131,7 +131,7 @@ func addRoster(cmd *cobra.Command, dir, folder string, flags *registration, args
 			if err != nil {
 				return fmt.Errorf("%s: cluster %s: %w", c.Position, c.Name, err)
 			}
-			known := store.Cluster{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels, Key: key}
+			known := store.Cluster{Identity: store.Identity{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels}, Key: key}
 			flags.override(&known, nil)
 			if err := addCluster(cmd, h, dir, known, replace); err != nil {
 				return err

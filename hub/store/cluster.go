@@ -15,9 +15,9 @@ import (
 // that has been silent for three intervals is stale.
 const DefaultExpectedInterval = time.Hour
 
-// Cluster is what a person registers: which cluster a key speaks for, and where that cluster belongs. What an agent
-// claims about itself does not change it.
-type Cluster struct {
+// Identity is who a cluster is, and where it belongs. It has the fields of bundle.ReportCluster, and converts to it; there
+// they are the agent's claim.
+type Identity struct {
 	UID         string            `json:"uid"`
 	Name        string            `json:"name"`
 	Platform    string            `json:"platform,omitempty"`
@@ -25,6 +25,12 @@ type Cluster struct {
 	Environment string            `json:"environment"`
 	Ring        string            `json:"ring,omitempty"`
 	Labels      map[string]string `json:"labels,omitempty"`
+}
+
+// Cluster is what a person registers: which cluster a key speaks for, and where that cluster belongs. What an agent
+// claims about itself does not change it.
+type Cluster struct {
+	Identity
 	// Key verifies the agent's reports.
 	Key ed25519.PublicKey `json:"-"`
 	// ExpectedInterval is the longest usual time between two reports. Zero means the registered one, or

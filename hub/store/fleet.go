@@ -20,14 +20,8 @@ type ClusterList struct {
 
 // ClusterStatus is a registered cluster as of its newest report.
 type ClusterStatus struct {
-	UID         string            `json:"uid"`
-	Name        string            `json:"name"`
-	Platform    string            `json:"platform,omitempty"`
-	Type        string            `json:"type"`
-	Environment string            `json:"environment"`
-	Ring        string            `json:"ring,omitempty"`
-	Labels      map[string]string `json:"labels,omitempty"`
-	State       bundle.State      `json:"state"`
+	Identity
+	State bundle.State `json:"state"`
 	// Was is the last reported state of a stale cluster.
 	Was     bundle.State `json:"was,omitempty"`
 	Reason  string       `json:"reason,omitempty"`

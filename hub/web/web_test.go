@@ -24,7 +24,7 @@ type fake struct {
 
 func (f *fake) Clusters(_ context.Context, filter store.Filter) (store.ClusterList, error) {
 	f.asked = filter
-	return store.ClusterList{Clusters: []store.ClusterStatus{{Name: "<plant-7>", State: bundle.Compliant}}, Next: "plant-7"}, f.err
+	return store.ClusterList{Clusters: []store.ClusterStatus{{Identity: store.Identity{Name: "<plant-7>"}, State: bundle.Compliant}}, Next: "plant-7"}, f.err
 }
 
 func (f *fake) Deployments(_ context.Context, filter store.Filter) (store.DeploymentList, error) {

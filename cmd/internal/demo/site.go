@@ -105,8 +105,11 @@ func (s *demonstration) register(ctx context.Context, site *site) error {
 		return err
 	}
 	_, err = s.hub.AddCluster(ctx, store.Cluster{
-		UID: status.Cluster.UID, Name: site.name, Platform: site.stream.Platform,
-		Type: site.stream.ClusterType, Environment: site.stream.Environment, Key: key,
+		Identity: store.Identity{
+			UID: status.Cluster.UID, Name: site.name, Platform: site.stream.Platform,
+			Type: site.stream.ClusterType, Environment: site.stream.Environment,
+		},
+		Key: key,
 	})
 	return err
 }

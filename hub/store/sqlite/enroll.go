@@ -181,7 +181,7 @@ func (d *DB) Rotate(ctx context.Context, r store.Rotation, decide func(store.Key
 		if err != nil {
 			return err
 		}
-		taken := checkFree(ctx, db, store.Cluster{UID: r.UID}, kid)
+		taken := checkFree(ctx, db, store.Cluster{Identity: store.Identity{UID: r.UID}}, kid)
 		if taken != nil && !errors.Is(taken, store.ErrExists) {
 			return taken
 		}

@@ -44,7 +44,7 @@ func fixedKey() ed25519.PublicKey {
 }
 
 func plant7() store.Cluster {
-	return store.Cluster{UID: "uid-plant-7", Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev", Key: fixedKey()}
+	return store.Cluster{Identity: store.Identity{UID: "uid-plant-7", Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, Key: fixedKey()}
 }
 
 func batch(seq int64, items ...bundle.Item) store.Batch {

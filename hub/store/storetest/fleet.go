@@ -260,7 +260,7 @@ func aClusterShowsItsNewestReport(t *testing.T, f *fixture) {
 	f.ingested(c, r)
 	release := &bundle.ReportRelease{Digest: r.Body.Observed.Digest, Sequence: 7, Number: 12}
 	require.Equal(t, store.ClusterStatus{
-		UID: c.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev", State: bundle.Compliant, Since: epoch,
+		Identity: store.Identity{UID: c.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: epoch,
 		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: epoch,
 	}, f.status("plant-7"))
 	list, err := f.Deployments(t.Context(), store.Filter{})

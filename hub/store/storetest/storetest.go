@@ -116,7 +116,7 @@ func kidOf(t testing.TB, key ed25519.PublicKey) string {
 
 // cluster returns a cluster with the key of number n.
 func cluster(name string, n uint64) store.Cluster {
-	return store.Cluster{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev", Key: keyOf(n)}
+	return store.Cluster{Identity: store.Identity{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev"}, Key: keyOf(n)}
 }
 
 // added registers clusters by these names, and returns them.
@@ -149,7 +149,7 @@ func reportOf(c store.Cluster, at store.Order, items ...bundle.Item) store.Repor
 	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7, Number: 12}
 	body := bundle.Report{
 		Schema:  bundle.ReportSchema,
-		Cluster: bundle.ReportCluster{UID: c.UID, Name: c.Name, Platform: c.Platform, Type: c.Type, Environment: c.Environment, Ring: c.Ring},
+		Cluster: bundle.ReportCluster(c.Identity),
 		Agent:   bundle.ReportAgent{Version: "v0.1.0", Incarnation: at.Incarnation, Seq: at.Seq},
 		Kind:    bundle.Snapshot, OccurredAt: epoch, State: bundle.AgentState(false, states),
 		Desired: release, Observed: release, Items: items,
