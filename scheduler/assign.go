@@ -191,7 +191,7 @@ func (a *assigner) configFile(ctx context.Context, in *input) (File, error) {
 	configType := a.ct.Spec.ConfigType
 	if t, ok := a.templates[configType]; ok {
 		file := File{Path: yamlFile}
-		if a.model.templates[configType].Spec.ContentType == "sh" {
+		if a.model.objects.Templates[configType].Spec.ContentType == "sh" {
 			file.Path = shellFile
 		}
 		var err error

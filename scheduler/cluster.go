@@ -20,10 +20,10 @@ type Cluster struct {
 	Reporting bool
 }
 
-// Clusters returns the Cluster objects that were loaded, sorted by name. [Model.Lint] says what is wrong with them.
+// Clusters returns the Cluster objects that were loaded, sorted by name. Package lint checks them.
 func (m *Model) Clusters() []Cluster {
 	var all []Cluster
-	for _, c := range sortedValues(m.clusters) {
+	for _, c := range sortedValues(m.objects.Clusters) {
 		all = append(all, Cluster{
 			Name: c.Metadata.Name, Position: c.At, ClusterType: c.Spec.ClusterType, UID: c.Spec.UID, Ring: c.Spec.Ring,
 			Labels: c.Spec.Labels, PublicKey: c.Spec.PublicKey, Reporting: c.Spec.Reporting != kinds.ReportingNone,

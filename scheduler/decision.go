@@ -81,7 +81,7 @@ func (m *Model) Decide(ctx context.Context) (*Decision, error) {
 		Schema: DecisionVersion, Environment: m.environment, Assignments: []Decided{},
 		Warnings: sortedFindings(m.findings, r.findings),
 	}
-	for i, ct := range sortedValues(m.clusterTypes) {
+	for i, ct := range sortedValues(m.objects.ClusterTypes) {
 		if ctx.Err() != nil {
 			return nil, ctx.Err()
 		}

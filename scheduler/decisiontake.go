@@ -18,7 +18,7 @@ func (r *renderer) obey(d *Decision, incomplete bool) error {
 	}
 	r.unknown = map[string][]Failure{}
 	o := &obedience{
-		renderer: r, types: sortedKeys(r.model.clusterTypes), byName: map[string][]int{},
+		renderer: r, types: sortedKeys(r.model.objects.ClusterTypes), byName: map[string][]int{},
 		taken: map[[3]string]finding.Position{}, selected: map[[2]string]*selectedPair{},
 	}
 	for i, t := range r.targets {
@@ -107,7 +107,7 @@ func (p *selectedPair) add(targets []int) {
 
 // unknownTarget says why there is no such target: the name, or the environment.
 func (o *obedience) unknownTarget(a Decided) error {
-	for _, w := range o.model.workloads {
+	for _, w := range o.model.objects.Workloads {
 		for i := range w.Spec.DeploymentTargets {
 			if t := &w.Spec.DeploymentTargets[i]; w.Metadata.Name+"-"+t.Name == a.Name {
 				return finding.Errorf("", a.at, "", "deployment target %q is for environment %q (%s), not for %q",

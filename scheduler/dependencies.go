@@ -12,7 +12,7 @@ import (
 // annotate gives the rendered assignments of a cluster type, which are some of those selected, what their
 // annotations ask for. Those whose annotations are wrong become failures.
 func (r *renderer) annotate(ct *kinds.ClusterType, selected bitset, released *releasedNames, result *ClusterTypeResult) {
-	if !annotated(&ct.Common) && !slices.ContainsFunc(r.model.workloads, func(w *kinds.Workload) bool { return annotated(&w.Common) }) {
+	if !annotated(&ct.Common) && !slices.ContainsFunc(r.model.objects.Workloads, func(w *kinds.Workload) bool { return annotated(&w.Common) }) {
 		return
 	}
 	here := newDependencies(r, ct, selected)

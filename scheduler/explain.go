@@ -28,7 +28,7 @@ func (m *Model) Explainer(decision *Decision) (*Explainer, error) {
 	if err != nil {
 		return nil, err
 	}
-	return &Explainer{r: r, layers: layersOf(m.configMaps)}, nil
+	return &Explainer{r: r, layers: layersOf(m.objects.ConfigMaps)}, nil
 }
 
 // Explanation says why a deployment target is on a cluster type, or is not.
@@ -173,10 +173,10 @@ func (e *Explainer) clash(ctx context.Context, ct *kinds.ClusterType, i int) err
 }
 
 func (e *Explainer) findType(name string) (*kinds.ClusterType, error) {
-	if ct, ok := e.r.model.clusterTypes[name]; ok {
+	if ct, ok := e.r.model.objects.ClusterTypes[name]; ok {
 		return ct, nil
 	}
-	return nil, finding.Errorf("", finding.Position{}, suggest(name, sortedKeys(e.r.model.clusterTypes), "cluster type"),
+	return nil, finding.Errorf("", finding.Position{}, suggest(name, sortedKeys(e.r.model.objects.ClusterTypes), "cluster type"),
 		"environment %q has no cluster type %q", e.r.model.environment, name)
 }
 
@@ -185,7 +185,7 @@ func (e *Explainer) findTarget(name string) (int, error) {
 	if i >= 0 {
 		return i, nil
 	}
-	for _, w := range e.r.model.workloads {
+	for _, w := range e.r.model.objects.Workloads {
 		for j := range w.Spec.DeploymentTargets {
 			if t := &w.Spec.DeploymentTargets[j]; w.Metadata.Name+"-"+t.Name == name {
 				return 0, finding.Errorf("", w.Position(t.Line), "", "deployment target %q is for environment %q, not for %q", name, t.Environment, e.r.model.environment)
@@ -229,7 +229,7 @@ func suggest(name string, known []string, kind string) string {
 // matches holds all policies against a pair.
 func (e *Explainer) matches(ct *kinds.ClusterType, t *target) []PolicyMatch {
 	all := []PolicyMatch{}
-	for _, p := range sortedValues(e.r.model.policies) {
+	for _, p := range sortedValues(e.r.model.objects.Policies) {
 		match := PolicyMatch{Named: Named{p.Metadata.Name, p.At}, Terms: policyTerms(p, ct, t)}
 		if len(p.Mistakes) > 0 {
 			match.Error = finding.Join(slices.Clone(p.Mistakes)).Error()
@@ -314,7 +314,7 @@ func (e *Explainer) Waiting() []WaitingTarget {
 
 // Policy says where the policy of that name stands; no place where there is none.
 func (e *Explainer) Policy(name string) finding.Position {
-	if p, ok := e.r.model.policies[name]; ok {
+	if p, ok := e.r.model.objects.Policies[name]; ok {
 		return p.At
 	}
 	return finding.Position{}
@@ -323,7 +323,7 @@ func (e *Explainer) Policy(name string) finding.Position {
 // Template says which Template a cluster type renders one of an assignment's files from; none where it is
 // rendered in a built-in way.
 func (e *Explainer) Template(clusterType, file string) Named {
-	ct, ok := e.r.model.clusterTypes[clusterType]
+	ct, ok := e.r.model.objects.ClusterTypes[clusterType]
 	if !ok {
 		return Named{}
 	}
@@ -331,7 +331,7 @@ func (e *Explainer) Template(clusterType, file string) Named {
 	if strings.HasPrefix(file, kinds.PlatformConfig+".") {
 		name = ct.Spec.ConfigType
 	}
-	if t, ok := e.r.model.templates[name]; ok {
+	if t, ok := e.r.model.objects.Templates[name]; ok {
 		return Named{name, t.At}
 	}
 	return Named{}

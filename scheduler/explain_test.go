@@ -130,7 +130,7 @@ func requireAgreement(t *testing.T, m *Model) {
 			for i, c := range a.Config {
 				require.Equal(t, Named(c), x.Config[i])
 			}
-			in, err := newAssigner(e.r, m.clusterTypes[ct.Name]).input(i)
+			in, err := newAssigner(e.r, m.objects.ClusterTypes[ct.Name]).input(i)
 			require.NoError(t, err)
 			for key, value := range in.config.data() {
 				x, err := e.Config(context.Background(), ct.Name, target.Name, key)

@@ -17,7 +17,7 @@ import (
 )
 
 // FuzzLoad gives the loader foreign bytes. It may refuse them, with a place, or take them, and what it
-// has taken renders the same twice and can be linted, with a code for each finding.
+// has taken renders the same twice.
 func FuzzLoad(f *testing.F) {
 	for _, seed := range []string{
 		basics + oneTarget,
@@ -36,9 +36,6 @@ func FuzzLoad(f *testing.F) {
 			require.Equal(t, "a.yaml", input.File)
 			requireCodes(t, finding.In(err))
 			return
-		}
-		if report, err := m.Lint(context.Background()); err == nil {
-			requireCodes(t, report.Findings)
 		}
 		first, firstErr := m.Render(context.Background(), Options{Parallel: 1})
 		second, secondErr := m.Render(context.Background(), Options{Parallel: 4})
@@ -82,7 +79,6 @@ func FuzzSelector(f *testing.F) {
 		})
 		requirements, err := requirements(&s, &kinds.Common{})
 		require.Equal(t, kubeErr == nil, err == nil)
-		nearLabel(s, members)
 		if err != nil {
 			return
 		}
@@ -108,11 +104,5 @@ func FuzzParseValue(f *testing.F) {
 		require.Equal(t, yamlvalue.Marshal(c.data()), c.yaml)
 		_, err := compiled.Check(c.schemaValues(), schema.MaxSteps)
 		require.NoError(t, err)
-		for _, s := range []string{a, b} {
-			l := &linter{model: NewModel("dev")}
-			l.value(&kinds.ConfigMap{}, "K", kinds.Text{Value: s})
-			unnamedLists(yamlvalue.Parse(s), "K")
-			requireCodes(t, l.found)
-		}
 	})
 }

@@ -114,3 +114,8 @@ func content(a Assignment, path string) string {
 func composeAlone(layers []layer) *config { return compose(layers, newWriter(layers)) }
 
 func sha256Of(s string) string { return fmt.Sprintf("%x", sha256.Sum256([]byte(s))) }
+
+// secondApp is a Workload with one target on all types, and these annotations.
+func secondApp(name, annotations string) string {
+	return "---\n" + strings.NewReplacer("name: app,", "name: "+name+", annotations: {"+annotations+"},").Replace(oneTarget)
+}

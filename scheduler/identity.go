@@ -57,7 +57,7 @@ func newIdentities(r *renderer) *identities {
 func (ids *identities) ofType(r *renderer, ct *kinds.ClusterType) identity {
 	parts := []any{ids.common, ct}
 	for _, name := range []string{ct.Spec.NamespaceService, ct.Spec.Reconciler, ct.Spec.ConfigType} {
-		if t := r.model.templates[name]; t != nil {
+		if t := r.model.objects.Templates[name]; t != nil {
 			parts = append(parts, t)
 		} else {
 			parts = append(parts, nil)

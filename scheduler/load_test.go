@@ -3,12 +3,14 @@ package scheduler
 import (
 	"context"
 	"errors"
+	"fmt"
 	"io/fs"
 	"os"
 	"path/filepath"
 	"strings"
 	"testing"
 	"testing/fstest"
+	"time"
 
 	"github.com/stretchr/testify/require"
 
@@ -241,5 +243,39 @@ metadata:
     <<: [*a, {three: "3", one: "no"}]
     two: own
 `))
-	require.Equal(t, map[string]string{"one": "1", "two": "own", "three": "3"}, m.clusterTypes["x"].Metadata.Labels)
+	require.Equal(t, map[string]string{"one": "1", "two": "own", "three": "3"}, m.objects.ClusterTypes["x"].Metadata.Labels)
 }
+
+func TestTooManyFiles(t *testing.T) {
+	err := NewModel("dev").Load(context.Background(), Source{FS: manyFiles{}, Name: "home"})
+	require.EqualError(t, err, "read home: more than 100000 files: is this the right folder?")
+}
+
+// manyFiles is a folder of endless many empty files.
+type manyFiles struct{}
+
+func (manyFiles) Open(name string) (fs.File, error) {
+	if name == "." {
+		return fstest.MapFS{"d": {Mode: fs.ModeDir}}.Open(".")
+	}
+	return fstest.MapFS{"f.yaml": {}}.Open("f.yaml")
+}
+
+func (manyFiles) ReadDir(string) ([]fs.DirEntry, error) {
+	var all []fs.DirEntry
+	for i := range maxFiles + 1 {
+		all = append(all, manyEntry(fmt.Sprintf("f%06d.yaml", i)))
+	}
+	return all, nil
+}
+
+type manyEntry string
+
+func (e manyEntry) Name() string               { return string(e) }
+func (e manyEntry) IsDir() bool                { return false }
+func (e manyEntry) Type() fs.FileMode          { return 0 }
+func (e manyEntry) Info() (fs.FileInfo, error) { return e, nil }
+func (e manyEntry) Size() int64                { return 0 }
+func (e manyEntry) Mode() fs.FileMode          { return 0 }
+func (e manyEntry) ModTime() time.Time         { return time.Time{} }
+func (e manyEntry) Sys() any                   { return nil }

@@ -40,40 +40,55 @@ type Source struct {
 // being loaded; afterwards it may be rendered any number of times, also at once.
 type Model struct {
 	environment string
+	objects     Objects
 
 	environments  map[string]Environment
 	baseRepos     map[string]BaseRepo
 	registrations map[string]WorkloadRegistration
-	clusterTypes  map[string]*kinds.ClusterType
-	policies      map[string]*kinds.SchedulingPolicy
-	templates     map[string]*kinds.Template
-	schemas       map[string]*kinds.ConfigSchema
-	configMaps    map[string]*kinds.ConfigMap
-	workloads     []*kinds.Workload
 	platform      string
 	workspaces    map[string]workspace // that the Platform lists, by name
 	platformRings []string             // of all environments, narrowest first
 	rings         []namedRings         // of single environments
-	clusters      map[string]*kinds.Cluster
 
 	seen     map[objectKey]finding.Position
 	findings []finding.Finding
 }
 
+// Objects are the objects of a platform as they were read, by name. They are for those who judge them: nobody may
+// change them.
+type Objects struct {
+	ClusterTypes map[string]*kinds.ClusterType
+	Policies     map[string]*kinds.SchedulingPolicy
+	Templates    map[string]*kinds.Template
+	Schemas      map[string]*kinds.ConfigSchema
+	ConfigMaps   map[string]*kinds.ConfigMap
+	Workloads    []*kinds.Workload
+	Clusters     map[string]*kinds.Cluster
+	Platform     *kinds.Platform // nil where there is none
+}
+
+// Objects returns the objects that were loaded.
+func (m *Model) Objects() Objects { return m.objects }
+
+// Findings returns the warnings and notes about what was loaded, in the order in which it was read.
+func (m *Model) Findings() []finding.Finding { return slices.Clone(m.findings) }
+
 // NewModel returns an empty model of the environment of that name.
 func NewModel(environment string) *Model {
 	return &Model{
-		environment:   environment,
+		environment: environment,
+		objects: Objects{
+			ClusterTypes: map[string]*kinds.ClusterType{},
+			Policies:     map[string]*kinds.SchedulingPolicy{},
+			Templates:    map[string]*kinds.Template{},
+			Schemas:      map[string]*kinds.ConfigSchema{},
+			ConfigMaps:   map[string]*kinds.ConfigMap{},
+			Clusters:     map[string]*kinds.Cluster{},
+		},
 		environments:  map[string]Environment{},
 		baseRepos:     map[string]BaseRepo{},
 		registrations: map[string]WorkloadRegistration{},
-		clusterTypes:  map[string]*kinds.ClusterType{},
-		policies:      map[string]*kinds.SchedulingPolicy{},
-		templates:     map[string]*kinds.Template{},
-		schemas:       map[string]*kinds.ConfigSchema{},
-		configMaps:    map[string]*kinds.ConfigMap{},
 		workspaces:    map[string]workspace{},
-		clusters:      map[string]*kinds.Cluster{},
 		seen:          map[objectKey]finding.Position{},
 	}
 }
@@ -128,7 +143,7 @@ func (m *Model) EnvironmentName() string { return m.environment }
 // FailedPolicies returns the scheduling policies of which is not known what they select, sorted by name.
 func (m *Model) FailedPolicies() []FailedPolicy {
 	var failed []FailedPolicy
-	for _, p := range sortedValues(m.policies) {
+	for _, p := range sortedValues(m.objects.Policies) {
 		if len(p.Mistakes) > 0 {
 			failed = append(failed, FailedPolicy{p.Metadata.Name, finding.Join(slices.Clone(p.Mistakes))})
 		}
@@ -164,20 +179,21 @@ func (m *Model) add(o kinds.Object) {
 		}
 	case *kinds.GitOpsRepo: // where Kalypso writes to is no concern here
 	case *kinds.ClusterType:
-		m.clusterTypes[o.Metadata.Name] = o
+		m.objects.ClusterTypes[o.Metadata.Name] = o
 	case *kinds.SchedulingPolicy:
-		m.policies[o.Metadata.Name] = o
+		m.objects.Policies[o.Metadata.Name] = o
 	case *kinds.Template:
-		m.templates[o.Metadata.Name] = o
+		m.objects.Templates[o.Metadata.Name] = o
 	case *kinds.Workload:
-		m.workloads = append(m.workloads, o)
+		m.objects.Workloads = append(m.objects.Workloads, o)
 	case *kinds.ConfigSchema:
-		m.schemas[o.Metadata.Name] = o
+		m.objects.Schemas[o.Metadata.Name] = o
 	case *kinds.ConfigMap:
-		m.configMaps[o.Metadata.Name] = o
+		m.objects.ConfigMaps[o.Metadata.Name] = o
 	case *kinds.Cluster:
-		m.clusters[o.Metadata.Name] = o
+		m.objects.Clusters[o.Metadata.Name] = o
 	case *kinds.Platform:
+		m.objects.Platform = o
 		m.platform, m.platformRings = o.Metadata.Name, o.Spec.Rings
 		for _, w := range o.Spec.Workspaces {
 			m.workspaces[w.Name] = workspace{w.Account(), w.Limits, o.Position(w.Line)}

@@ -65,7 +65,7 @@ func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 		r.cache, r.ids = opts.Cache, newIdentities(r)
 	}
 	r.refuseMissing = opts.RefuseMissing
-	types := sortedValues(m.clusterTypes)
+	types := sortedValues(m.objects.ClusterTypes)
 	missing := make([]missingFindings, len(types))
 	result := &Result{
 		Environment:    m.environment,
@@ -162,10 +162,10 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 		return nil, err
 	}
 
-	r.composer = newComposer(layersOf(m.configMaps))
+	r.composer = newComposer(layersOf(m.objects.ConfigMaps))
 	r.layerMatcher = newMatcher(r.composer.conditions(), r.targets, index)
 	var conditions [][]kinds.Condition
-	for _, s := range sortedValues(m.schemas) {
+	for _, s := range sortedValues(m.objects.Schemas) {
 		r.schemas = append(r.schemas, schemaUse{owner: fmt.Sprintf("ConfigSchema %q", s.Metadata.Name), at: s.Position(s.Spec.Schema.Line), text: s.Spec.Schema.Value})
 		conditions = append(conditions, kinds.ConditionsOf(s.Metadata.Labels))
 	}
@@ -175,7 +175,7 @@ func newRenderer(m *Model, opts Options) (*renderer, error) {
 		r.shield = template.NewShield(m.texts())
 	}
 	r.lib = template.NewLibrary(r.composer.toYAML, r.shield)
-	for name, t := range m.templates {
+	for name, t := range m.objects.Templates {
 		r.templates[name] = r.lib.Compile(sourceOf(t))
 	}
 	r.check()
@@ -211,12 +211,12 @@ func (r *renderer) order(types []*kinds.ClusterType) []int {
 // selectPairs asks every policy what it selects.
 func (r *renderer) selectPairs(targets *labelIndex) error {
 	var typeLabels []map[string]string
-	for _, ct := range sortedValues(r.model.clusterTypes) {
+	for _, ct := range sortedValues(r.model.objects.ClusterTypes) {
 		typeLabels = append(typeLabels, ct.Metadata.Labels)
 	}
 	types := newLabelIndex(typeLabels)
 	var errs []error
-	for _, p := range sortedValues(r.model.policies) {
+	for _, p := range sortedValues(r.model.objects.Policies) {
 		if len(p.Mistakes) > 0 {
 			continue
 		}
@@ -248,14 +248,14 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 
 // check adds what is odd about the objects, whether or not it is used.
 func (r *renderer) check() {
-	for _, ct := range r.model.clusterTypes {
+	for _, ct := range r.model.objects.ClusterTypes {
 		r.findings = append(r.findings, checkAnnotations(&ct.Common, kinds.ClusterTypeAnnotations, nil)...)
 	}
-	for _, t := range r.model.templates {
+	for _, t := range r.model.objects.Templates {
 		r.findings = append(r.findings, checkAnnotations(&t.Common, kinds.TemplateAnnotations, nil)...)
 		r.findings = append(r.findings, checkMissingKeys(t)...)
 	}
-	for _, w := range r.model.workloads {
+	for _, w := range r.model.objects.Workloads {
 		r.findings = append(r.findings, checkAnnotations(&w.Common, kinds.WorkloadAnnotations, w.TargetNames())...)
 		r.findings = append(r.findings, checkEnvironments(w, r.model.environment)...)
 	}
@@ -277,12 +277,12 @@ func sourceOf(t *kinds.Template) template.Source {
 // texts lists all text of the platform's that could come to be in a rendered document.
 func (m *Model) texts() []string {
 	var all []string
-	for _, cm := range m.configMaps {
+	for _, cm := range m.objects.ConfigMaps {
 		for key, value := range cm.Data {
 			all = append(all, key, value.Value)
 		}
 	}
-	for _, t := range m.templates {
+	for _, t := range m.objects.Templates {
 		for _, manifest := range t.Spec.Manifests {
 			if manifest.Object != nil {
 				all = append(all, yamlvalue.Marshal(manifest.Object))

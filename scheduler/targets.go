@@ -21,7 +21,7 @@ type target struct {
 func (m *Model) targets() ([]*target, error) {
 	var all []*target
 	var errs []error
-	for _, w := range m.workloads {
+	for _, w := range m.objects.Workloads {
 		workspace, err := m.workspaceOf(w)
 		if err != nil {
 			errs = append(errs, err)

@@ -106,7 +106,7 @@ func TestARegistrationThatBringsTooMuchFailsAlone(t *testing.T) {
 			many := "# " + strings.Repeat("x", 300) + "\n"
 			m, err := load2(fmt.Sprintf(", limits: {%s: %d}", setting, limit), targetsYAML("a", ""))
 			require.NoError(t, err)
-			m.workloads = append(m.workloads, workloadsIn(t, many+manyTargets("evil", 11))...)
+			m.objects.Workloads = append(m.objects.Workloads, workloadsIn(t, many+manyTargets("evil", 11))...)
 			result, err := m.Render(t.Context(), Options{})
 			require.NoError(t, err)
 			require.Equal(t, "c1/menu-test c2/menu-test c3/menu-test", pairs(result))
@@ -131,5 +131,5 @@ func workloadsIn(t *testing.T, text string) []*kinds.Workload {
 	t.Helper()
 	m := NewModel("dev")
 	require.NoError(t, load(m, "other", "evil.yaml", text))
-	return m.workloads
+	return m.objects.Workloads
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/lint"
 )
 
 var lintFormats = []string{"table", "json", "sarif"}
@@ -178,7 +179,7 @@ func (c *lintCollector) environment(ctx context.Context, o platform.Source) erro
 		c.add(o.Environment, found)
 		return nil
 	}
-	report, err := loaded.Model.Lint(ctx)
+	report, err := lint.Run(ctx, loaded.Model)
 	if err != nil {
 		return cli.Fail(cli.Usage, err, "")
 	}

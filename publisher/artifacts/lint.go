@@ -6,11 +6,12 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/lint"
 )
 
 // Lint says, in one note at the first cluster type that is concerned, what assignments need
 // without naming it by digest or commit. Types that ask for pins are not: publishing finds those out.
-func Lint(report *scheduler.LintReport) []finding.Finding {
+func Lint(report *lint.Report) []finding.Finding {
 	var first, used string
 	var example bundle.Artifact
 	artifacts, types := map[string]bool{}, 0

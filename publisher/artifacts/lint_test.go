@@ -7,6 +7,7 @@ import (
 
 	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/lint"
 )
 
 func TestLintArtifacts(t *testing.T) {
@@ -20,7 +21,7 @@ func TestLintArtifacts(t *testing.T) {
 		{Name: "asks", Annotations: map[string]string{scheduler.PinAnnotation: scheduler.PinCommit}, Assignments: []scheduler.Assignment{pod("a", "nginx:1")}},
 		{Name: "names", Assignments: []scheduler.Assignment{pod("a", pinned)}},
 	}
-	report := &scheduler.LintReport{
+	report := &lint.Report{
 		Rendered:     &scheduler.Result{ClusterTypes: types},
 		ClusterTypes: map[string]finding.Position{"floats": {File: "a.yaml", Line: 3}},
 	}

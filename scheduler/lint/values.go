@@ -1,7 +1,8 @@
-package scheduler
+package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -17,15 +18,15 @@ import (
 // values adds what is odd about single values: secrets, and what YAML 1.1 takes for something else than it
 // looks like.
 func (l *linter) values() {
-	for _, cm := range sortedValues(l.model.configMaps) {
-		for _, key := range sortedKeys(cm.Data) {
+	for _, cm := range sortedValues(l.objects.ConfigMaps) {
+		for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
 			l.value(cm, key, cm.Data[key])
 		}
 	}
-	for _, w := range l.model.workloads {
+	for _, w := range l.objects.Workloads {
 		for i := range w.Spec.DeploymentTargets {
 			t := &w.Spec.DeploymentTargets[i]
-			for _, key := range sortedKeys(t.Manifests) {
+			for _, key := range slices.Sorted(maps.Keys(t.Manifests)) {
 				if secret.Looks(key, t.Manifests[key]) {
 					l.add(finding.CodeSecret, w.Position(t.Line), secretHint, "manifests.%s of target %q of workload %q looks like a secret", key, t.Name, w.Metadata.Name)
 				}
@@ -185,11 +186,11 @@ func (l *linter) composition(names []string) {
 	last := map[string]*kinds.ConfigMap{}    // by key
 	unnamed := map[string]*kinds.ConfigMap{} // by the path of a list that has items without name
 	for _, name := range names {
-		cm := l.model.configMaps[name]
+		cm := l.objects.ConfigMaps[name]
 		if cm == nil || !cm.IsLabelled() {
 			continue
 		}
-		for _, key := range sortedKeys(cm.Data) {
+		for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
 			if earlier := last[key]; earlier != nil {
 				l.generalWins(key, earlier, cm)
 			}

@@ -1,7 +1,8 @@
-package scheduler
+package lint
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -12,11 +13,11 @@ import (
 // references adds what names something that does not exist, and templates that nothing names.
 func (l *linter) references() {
 	used := map[string]bool{}
-	for _, ct := range sortedValues(l.model.clusterTypes) {
+	for _, ct := range sortedValues(l.objects.ClusterTypes) {
 		l.templatesOf(ct, used)
 	}
-	for _, t := range sortedValues(l.model.templates) {
-		if !used[t.Metadata.Name] && len(l.model.clusterTypes) > 0 {
+	for _, t := range sortedValues(l.objects.Templates) {
+		if !used[t.Metadata.Name] && len(l.objects.ClusterTypes) > 0 {
 			l.addUnused(&t.Common, finding.CodeUnusedTemplate, "", "Template %q is used by no ClusterType", t.Metadata.Name)
 		}
 	}
@@ -36,13 +37,13 @@ func (l *linter) templatesOf(ct *kinds.ClusterType, used map[string]bool) {
 		{"configType", ct.Spec.ConfigType, builtIn},
 	} {
 		used[ref.template] = true
-		_, exists := l.model.templates[ref.template]
+		_, exists := l.objects.Templates[ref.template]
 		switch {
 		case exists, ref.field == "configType" && ref.template == "", slices.Contains(ref.others, ref.template):
 		case ref.template == "":
 			l.add(finding.CodeNoTemplate, ct.At, "it must name a Template", "ClusterType %q has no spec.%s", ct.Metadata.Name, ref.field)
 		default:
-			names := append(sortedKeys(l.model.templates), ref.others...)
+			names := append(slices.Sorted(maps.Keys(l.objects.Templates)), ref.others...)
 			l.add(finding.CodeNoTemplate, ct.At, finding.DidYouMean(ref.template, names), "ClusterType %q: spec.%s names template %q, which does not exist",
 				ct.Metadata.Name, ref.field, ref.template)
 		}
@@ -55,33 +56,36 @@ func (l *linter) registrations() {
 	var workspaces []string
 	for _, r := range l.model.Registrations() {
 		workspaces = append(workspaces, r.Workspace)
-		if !slices.ContainsFunc(l.model.workloads, func(w *kinds.Workload) bool { return w.Registration == r.Name }) {
+		if !slices.ContainsFunc(l.objects.Workloads, func(w *kinds.Workload) bool { return w.Registration == r.Name }) {
 			l.add(finding.CodeEmptyRegistration, r.Position, "look at its branch and path", "the source of WorkloadRegistration %q holds no Workload", r.Name)
 		}
 	}
-	for _, p := range sortedValues(l.model.policies) {
+	for _, p := range sortedValues(l.objects.Policies) {
 		if w := p.Spec.DeploymentTargetSelector.Workspace; w != "" && !slices.Contains(workspaces, w) {
 			l.add(finding.CodeNoWorkspace, p.At, finding.DidYouMean(w, workspaces), "SchedulingPolicy %q: no WorkloadRegistration has workspace %q", p.Metadata.Name, w)
 		}
 	}
-	for _, w := range sortedKeys(l.model.workspaces) {
-		if !slices.Contains(workspaces, w) {
-			l.add(finding.CodeUnusedWorkspace, l.model.workspaces[w].at, finding.DidYouMean(w, workspaces), "Platform: no WorkloadRegistration has workspace %q", w)
+	if p := l.objects.Platform; p != nil {
+		listed := slices.SortedFunc(slices.Values(p.Spec.Workspaces), func(a, b kinds.Workspace) int { return strings.Compare(a.Name, b.Name) })
+		for _, w := range listed {
+			if !slices.Contains(workspaces, w.Name) {
+				l.add(finding.CodeUnusedWorkspace, p.Position(w.Line), finding.DidYouMean(w.Name, workspaces), "Platform: no WorkloadRegistration has workspace %q", w.Name)
+			}
 		}
 	}
 }
 
 // environments adds deployment targets for environments that do not exist, as far as they are known.
 func (l *linter) environments() {
-	known := sortedKeys(l.model.environments)
-	for _, w := range l.model.workloads {
+	known := l.environmentNames()
+	for _, w := range l.objects.Workloads {
 		for i := range w.Spec.DeploymentTargets {
 			t := &w.Spec.DeploymentTargets[i]
 			at := w.Position(t.Line)
 			switch {
 			case t.Environment == "":
 				l.add(finding.CodeNoEnvironment, at, "", "target %q of workload %q names no environment", t.Name, w.Metadata.Name)
-			case len(known) == 0 || slices.Contains(known, t.Environment) || strings.EqualFold(t.Environment, l.model.environment):
+			case len(known) == 0 || slices.Contains(known, t.Environment) || strings.EqualFold(t.Environment, l.model.EnvironmentName()):
 			default:
 				l.add(finding.CodeNoEnvironment, at, finding.DidYouMean(t.Environment, known), "target %q of workload %q is for environment %q, which does not exist",
 					t.Name, w.Metadata.Name, t.Environment)
@@ -93,7 +97,7 @@ func (l *linter) environments() {
 // useless adds the ConfigMaps and ConfigSchemas that can apply to no pair of a cluster type and a target.
 // Whether a policy makes the pair does not matter: that may change without them.
 func (l *linter) useless() {
-	types := sortedValues(l.model.clusterTypes)
+	types := sortedValues(l.objects.ClusterTypes)
 	if len(types) == 0 || len(l.targets) == 0 {
 		return
 	}
@@ -103,12 +107,12 @@ func (l *linter) useless() {
 			l.addUnused(o, code, hint, "%s %q applies nowhere: %s", o.Kind, o.Metadata.Name, why)
 		}
 	}
-	for _, cm := range sortedValues(l.model.configMaps) {
+	for _, cm := range sortedValues(l.objects.ConfigMaps) {
 		if cm.IsLabelled() {
 			check(&cm.Common, finding.CodeUnusedConfigMap)
 		}
 	}
-	for _, s := range sortedValues(l.model.schemas) {
+	for _, s := range sortedValues(l.objects.Schemas) {
 		check(&s.Common, finding.CodeUnusedConfigSchema)
 	}
 }
@@ -129,7 +133,7 @@ func appliesSomewhere(conditions []kinds.Condition, types []*kinds.ClusterType, 
 func (l *linter) whyNowhere(conditions []kinds.Condition) (why, hint string) {
 	for _, c := range conditions {
 		holds, values := false, map[string]bool{}
-		for name, ct := range l.model.clusterTypes {
+		for name, ct := range l.objects.ClusterTypes {
 			holds = holds || c.HoldsFor(ct)
 			if c.Key == "cluster-type" {
 				values[name] = true
@@ -145,7 +149,7 @@ func (l *linter) whyNowhere(conditions []kinds.Condition) (why, hint string) {
 		}
 		if !holds {
 			delete(values, "")
-			return fmt.Sprintf("nothing has %s %q", c.Key, c.Value), finding.DidYouMean(c.Value, sortedKeys(values))
+			return fmt.Sprintf("nothing has %s %q", c.Key, c.Value), finding.DidYouMean(c.Value, slices.Sorted(maps.Keys(values)))
 		}
 	}
 	return "no cluster type and target together have all its labels", ""
@@ -154,14 +158,14 @@ func (l *linter) whyNowhere(conditions []kinds.Condition) (why, hint string) {
 // hintPolicies adds the nearest labels to what is said of policies that select nothing.
 func (l *linter) hintPolicies() {
 	var types, targets []map[string]string
-	for _, ct := range sortedValues(l.model.clusterTypes) {
+	for _, ct := range sortedValues(l.objects.ClusterTypes) {
 		types = append(types, ct.Metadata.Labels)
 	}
 	for _, t := range l.targets {
 		targets = append(targets, t.Labels)
 	}
 	for i, f := range l.found {
-		for _, p := range l.model.policies {
+		for _, p := range l.objects.Policies {
 			switch {
 			case p.At != f.Position:
 			case f.Code == finding.CodeNoClusterType:
@@ -184,7 +188,7 @@ func nearLabel(s kinds.LabelSelector, members []map[string]string) string {
 			wanted[e.Key] = e.Values
 		}
 	}
-	for _, key := range sortedKeys(wanted) {
+	for _, key := range slices.Sorted(maps.Keys(wanted)) {
 		keys, values := map[string]bool{}, map[string]bool{}
 		for _, labels := range members {
 			for k := range labels {
@@ -195,10 +199,10 @@ func nearLabel(s kinds.LabelSelector, members []map[string]string) string {
 			}
 		}
 		if !keys[key] {
-			return alsoHint(fmt.Sprintf("none has a label %s", key), finding.DidYouMean(key, sortedKeys(keys)))
+			return alsoHint(fmt.Sprintf("none has a label %s", key), finding.DidYouMean(key, slices.Sorted(maps.Keys(keys))))
 		}
 		if len(wanted[key]) > 0 && !slices.ContainsFunc(wanted[key], func(v string) bool { return values[v] }) {
-			return alsoHint(fmt.Sprintf("none has %s %q", key, wanted[key][0]), finding.DidYouMean(wanted[key][0], sortedKeys(values)))
+			return alsoHint(fmt.Sprintf("none has %s %q", key, wanted[key][0]), finding.DidYouMean(wanted[key][0], slices.Sorted(maps.Keys(values))))
 		}
 	}
 	return ""

@@ -1,4 +1,4 @@
-package scheduler
+package lint
 
 import (
 	"context"
@@ -12,10 +12,10 @@ import (
 	"strings"
 	"testing"
 	"testing/fstest"
-	"time"
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -118,7 +118,7 @@ func TestHostileFilesEndWithAFinding(t *testing.T) {
 
 // lintHostile lints a sound platform with one more file.
 func lintHostile(t *testing.T, content string) []finding.Finding {
-	m := NewModel("dev")
+	m := scheduler.NewModel("dev")
 	require.NoError(t, load(m, "", "p.yaml", sound))
 	require.NoError(t, load(m, "reg", "app.yaml", oneTarget))
 	files := fstest.MapFS{"a.yaml": {Data: []byte(content)}}
@@ -126,49 +126,15 @@ func lintHostile(t *testing.T, content string) []finding.Finding {
 	if content == "" {
 		src = withEndless{files}
 	}
-	if err := m.Load(context.Background(), Source{FS: src}); err != nil {
+	if err := m.Load(context.Background(), scheduler.Source{FS: src}); err != nil {
 		found := finding.In(err)
 		require.NotEmpty(t, found, "%v", err)
 		return found
 	}
-	report, err := m.Lint(context.Background())
+	report, err := Run(context.Background(), m)
 	require.NoError(t, err)
 	return report.Findings
 }
-
-func TestTooManyFiles(t *testing.T) {
-	err := NewModel("dev").Load(context.Background(), Source{FS: manyFiles{}, Name: "home"})
-	require.EqualError(t, err, "read home: more than 100000 files: is this the right folder?")
-}
-
-// manyFiles is a folder of endless many empty files.
-type manyFiles struct{}
-
-func (manyFiles) Open(name string) (fs.File, error) {
-	if name == "." {
-		return fstest.MapFS{"d": {Mode: fs.ModeDir}}.Open(".")
-	}
-	return fstest.MapFS{"f.yaml": {}}.Open("f.yaml")
-}
-
-func (manyFiles) ReadDir(string) ([]fs.DirEntry, error) {
-	var all []fs.DirEntry
-	for i := range maxFiles + 1 {
-		all = append(all, manyEntry(fmt.Sprintf("f%06d.yaml", i)))
-	}
-	return all, nil
-}
-
-type manyEntry string
-
-func (e manyEntry) Name() string               { return string(e) }
-func (e manyEntry) IsDir() bool                { return false }
-func (e manyEntry) Type() fs.FileMode          { return 0 }
-func (e manyEntry) Info() (fs.FileInfo, error) { return e, nil }
-func (e manyEntry) Size() int64                { return 0 }
-func (e manyEntry) Mode() fs.FileMode          { return 0 }
-func (e manyEntry) ModTime() time.Time         { return time.Time{} }
-func (e manyEntry) Sys() any                   { return nil }
 
 // alone runs the test that t is part of in a process of its own, with a bound on its memory where the
 // system knows one; the race detector takes more addresses than that.

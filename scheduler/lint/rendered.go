@@ -1,4 +1,4 @@
-package scheduler
+package lint
 
 import (
 	"bytes"
@@ -12,6 +12,7 @@ import (
 	kube "k8s.io/apimachinery/pkg/api/validate/content"
 	"k8s.io/apimachinery/pkg/util/validation"
 
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
@@ -24,7 +25,7 @@ func (l *linter) rendered() {
 	for _, ct := range l.result.ClusterTypes {
 		owners := map[kubeID]string{} // assignments, by what they hold
 		for _, a := range ct.Assignments {
-			r := &renderedFiles{linter: l, ct: l.model.clusterTypes[ct.Name], assignment: a, owners: owners, own: map[kubeID]string{}}
+			r := &renderedFiles{linter: l, ct: l.objects.ClusterTypes[ct.Name], assignment: a, owners: owners, own: map[kubeID]string{}}
 			for _, f := range a.Files {
 				if strings.HasSuffix(f.Path, ".yaml") {
 					r.file(f)
@@ -52,7 +53,7 @@ func (id kubeID) String() string {
 type renderedFiles struct {
 	*linter
 	ct         *kinds.ClusterType
-	assignment Assignment
+	assignment scheduler.Assignment
 	owners     map[kubeID]string // the assignments before, by their objects
 	own        map[kubeID]string // the documents of this one's
 	place      string            // such as: reconciler.yaml, document 2
@@ -74,12 +75,12 @@ func (r *renderedFiles) sayAt(at finding.Position, code, kind, hint, format stri
 	r.addFor(r.place+kind, r.ct.Metadata.Name+"/"+r.assignment.Name, f)
 }
 
-func (r *renderedFiles) file(f File) {
+func (r *renderedFiles) file(f scheduler.File) {
 	name := map[string]string{"namespace.yaml": r.ct.Spec.NamespaceService, "reconciler.yaml": r.ct.Spec.Reconciler}[f.Path]
 	if strings.HasPrefix(f.Path, kinds.PlatformConfig) {
 		name = r.ct.Spec.ConfigType
 	}
-	r.template = r.model.templates[name]
+	r.template = r.objects.Templates[name]
 	documents := yaml.NewDecoder(bytes.NewReader(f.Data))
 	for number := 1; ; number++ {
 		var n yaml.Node
@@ -247,7 +248,7 @@ func (r *renderedFiles) configMapData(data *yaml.Node) {
 // origin is where a value of the configuration was last set, else the template.
 func (r *renderedFiles) origin(key string) finding.Position {
 	for _, source := range slices.Backward(r.assignment.Config) {
-		if cm := r.model.configMaps[source.Name]; cm != nil {
+		if cm := r.objects.ConfigMaps[source.Name]; cm != nil {
 			if v, ok := cm.Data[key]; ok {
 				return cm.Position(v.Line)
 			}

@@ -1,21 +1,22 @@
-package scheduler
+package lint
 
 import (
 	"slices"
 
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
 // annotations adds what rendering does not fail for: a validity that only publishing looks at.
 func (l *linter) annotations() {
-	for _, ct := range sortedValues(l.model.clusterTypes) {
-		v, ok := ct.Metadata.Annotations[ValidityAnnotation]
+	for _, ct := range sortedValues(l.objects.ClusterTypes) {
+		v, ok := ct.Metadata.Annotations[scheduler.ValidityAnnotation]
 		if !ok {
 			continue
 		}
-		if _, err := ParseValidity(v.Value); err != nil {
-			l.add(finding.CodeAnnotationValue, ct.Position(v.Line), "", "annotation %s: %v", ValidityAnnotation, err)
+		if _, err := scheduler.ParseValidity(v.Value); err != nil {
+			l.add(finding.CodeAnnotationValue, ct.Position(v.Line), "", "annotation %s: %v", scheduler.ValidityAnnotation, err)
 		}
 	}
 }

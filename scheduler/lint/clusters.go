@@ -1,9 +1,10 @@
-package scheduler
+package lint
 
 import (
 	"crypto/ed25519"
 	"crypto/x509"
 	"encoding/pem"
+	"maps"
 	"regexp"
 	"slices"
 
@@ -40,9 +41,9 @@ func clusterProblem(c *kinds.Cluster) (what, hint string) {
 // clusters adds what is wrong with Cluster objects: their values, cluster types that do not exist, and uids and keys
 // of two.
 func (l *linter) clusters() {
-	types := sortedKeys(l.model.clusterTypes)
+	types := slices.Sorted(maps.Keys(l.objects.ClusterTypes))
 	uids, keys := map[string]*kinds.Cluster{}, map[string]*kinds.Cluster{}
-	for _, c := range sortedValues(l.model.clusters) {
+	for _, c := range sortedValues(l.objects.Clusters) {
 		if what, hint := clusterProblem(c); what != "" {
 			l.add(finding.CodeClusterValue, c.At, hint, "Cluster %q: %s", c.Metadata.Name, what)
 		}

@@ -1,4 +1,4 @@
-package scheduler
+package lint
 
 import (
 	"crypto/ecdsa"
@@ -11,6 +11,8 @@ import (
 	"testing"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 func publicPEM(t *testing.T, key any) string {
@@ -56,11 +58,11 @@ func TestClustersOfARoster(t *testing.T) {
 		{"with a field too many", clusterYAML("a", edge+"  uid: u\n  color: red\n"+key), []string{`W1007 unknown field spec.color`}},
 	} {
 		t.Run(tc.name, func(t *testing.T) {
-			m := NewModel("dev")
+			m := scheduler.NewModel("dev")
 			require.NoError(t, load(m, "", "p.yaml", sound))
 			require.NoError(t, load(m, "reg", "app.yaml", oneTarget))
 			require.NoError(t, load(m, "", "c.yaml", tc.objects))
-			report, err := m.Lint(t.Context())
+			report, err := Run(t.Context(), m)
 			require.NoError(t, err)
 			require.Len(t, report.Findings, len(tc.want))
 			for i, f := range report.Findings {
@@ -72,13 +74,13 @@ func TestClustersOfARoster(t *testing.T) {
 			}
 		})
 	}
-	m := NewModel("dev")
+	m := scheduler.NewModel("dev")
 	require.ErrorContains(t, load(m, "", "c.yaml", clusterYAML("a", edge+"  uid: u\n"+key)+clusterYAML("a", edge+"  uid: v\n"+key)), "defined twice")
-	m = NewModel("dev")
+	m = scheduler.NewModel("dev")
 	require.NoError(t, load(m, "", "c.yaml", clusterYAML("b", edge+"  uid: v\n  reporting: none\n")+clusterYAML("a", edge+"  uid: u\n  ring: canary\n"+key)))
 	all := m.Clusters()
 	require.Len(t, all, 2)
-	require.Equal(t, Cluster{
+	require.Equal(t, scheduler.Cluster{
 		Name: "a", Position: all[0].Position, ClusterType: "edge", UID: "u", Ring: "canary", PublicKey: publicPEM(t, public), Reporting: true,
 	}, all[0])
 	require.False(t, all[1].Reporting)

@@ -1,46 +1,53 @@
-package scheduler
+// Package lint looks for mistakes in a platform that was loaded, and in the files that are rendered from it.
+//
+// [Run] applies all rules to the model of one environment. A rule is a method that looks at objects or rendered files and
+// adds findings; each finding has a code that package finding explains. Nothing is written, and nothing depends on what
+// is found: a platform renders the same with findings and without.
+package lint
 
 import (
 	"cmp"
 	"context"
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// LintReport is what [Model.Lint] finds, in the order of places.
-type LintReport struct {
+// Report is what [Model.Lint] finds, in the order of places.
+type Report struct {
 	Findings []finding.Finding
 	// Unused is about objects of bases that this environment has no use for. Another one may have.
 	Unused []finding.Finding
 	// Rendered is what was looked at; empty where nothing could be rendered.
-	Rendered *Result
+	Rendered *scheduler.Result
 	// ClusterTypes says where each stands.
 	ClusterTypes map[string]finding.Position
 }
 
-// Lint says what is wrong or odd in the environment: what [Model.Render] says, and what can be seen in the
+// Run returns the findings about the environment: those of [scheduler.Model.Render], and those about the
 // objects, in how they refer to each other, and in the files that are rendered. Each finding has a code.
 //
 // The error is for a ctx that has ended, and for an environment that cannot be; mistakes in the input are
 // findings.
-func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
-	result, err := m.Render(ctx, Options{})
+func Run(ctx context.Context, m *scheduler.Model) (*Report, error) {
+	result, err := m.Render(ctx, scheduler.Options{})
 	if ctx.Err() != nil {
 		return nil, ctx.Err()
 	}
-	l := &linter{model: m, result: result, groups: map[string]*lintGroup{}}
+	l := &linter{model: m, objects: m.Objects(), result: result, groups: map[string]*group{}}
 	l.targets = m.Targets()
 	if err != nil {
 		mistakes := finding.In(err)
 		if len(mistakes) == 0 || mistakes[0].Position == (finding.Position{}) { // such as what the environment is called
 			return nil, err
 		}
-		l.result = &Result{}
-		l.found = append(mistakes, m.findings...)
+		l.result = &scheduler.Result{}
+		l.found = append(mistakes, m.Findings()...)
 	} else {
 		l.found = slices.Clone(result.Warnings)
 		l.hintPolicies()
@@ -64,8 +71,8 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 		}
 		l.found[g.place].Message = of + ": " + l.found[g.place].Message
 	}
-	report := &LintReport{Findings: sortFindings(l.found), Unused: sortFindings(l.unused), Rendered: l.result, ClusterTypes: map[string]finding.Position{}}
-	for name, ct := range m.clusterTypes {
+	report := &Report{Findings: sortFindings(l.found), Unused: sortFindings(l.unused), Rendered: l.result, ClusterTypes: map[string]finding.Position{}}
+	for name, ct := range l.objects.ClusterTypes {
 		report.ClusterTypes[name] = ct.At
 	}
 	return report, nil
@@ -73,20 +80,38 @@ func (m *Model) Lint(ctx context.Context) (*LintReport, error) {
 
 // linter collects findings about one environment.
 type linter struct {
-	model   *Model
-	result  *Result
+	model   *scheduler.Model
+	objects scheduler.Objects
+	result  *scheduler.Result
 	targets []*kinds.Target // of the environment
 	found   []finding.Finding
 	unused  []finding.Finding
 	// groups keeps what is wrong with many assignments in one way to one finding, by what is wrong.
-	groups map[string]*lintGroup
+	groups map[string]*group
 }
 
-// lintGroup is one finding about several assignments.
-type lintGroup struct {
+// group is one finding about several assignments.
+type group struct {
 	place int // in found
 	first string
 	more  int
+}
+
+// environmentNames lists the environments that Environment objects name.
+func (l *linter) environmentNames() (names []string) {
+	for _, e := range l.model.Environments() {
+		names = append(names, e.Name)
+	}
+	return names
+}
+
+// sortedValues lists the values of a map in the order of its keys.
+func sortedValues[V any](m map[string]V) []V {
+	var all []V
+	for _, key := range slices.Sorted(maps.Keys(m)) {
+		all = append(all, m[key])
+	}
+	return all
 }
 
 func (l *linter) add(code string, at finding.Position, hint, format string, args ...any) {
@@ -110,7 +135,7 @@ func (l *linter) addFor(key, assignment string, f finding.Finding) {
 		g.more++
 		return
 	}
-	l.groups[key] = &lintGroup{place: len(l.found), first: assignment}
+	l.groups[key] = &group{place: len(l.found), first: assignment}
 	l.found = append(l.found, f)
 }
 
@@ -128,7 +153,7 @@ func (l *linter) failures() {
 		for _, failure := range ct.Failures {
 			mistakes := finding.In(failure.Err)
 			if len(mistakes) == 0 {
-				mistakes = []finding.Finding{{Position: l.model.clusterTypes[ct.Name].At, Message: failure.Err.Error()}}
+				mistakes = []finding.Finding{{Position: l.objects.ClusterTypes[ct.Name].At, Message: failure.Err.Error()}}
 			}
 			for _, f := range mistakes {
 				if f.Code == finding.CodeNoTemplate {
@@ -143,12 +168,12 @@ func (l *linter) failures() {
 
 func (l *linter) emptyTypes() {
 	if len(l.result.ClusterTypes) == 0 {
-		l.add(finding.CodeNoClusterTypes, finding.Position{}, "of a repository with a branch per environment, give the URL or PATH#BRANCH", "environment %q has no ClusterType", l.model.environment)
+		l.add(finding.CodeNoClusterTypes, finding.Position{}, "of a repository with a branch per environment, give the URL or PATH#BRANCH", "environment %q has no ClusterType", l.model.EnvironmentName())
 	}
 	for _, ct := range l.result.ClusterTypes {
 		if len(ct.Assignments)+len(ct.Failures) == 0 {
-			o := l.model.clusterTypes[ct.Name]
-			l.add(finding.CodeEmptyClusterType, o.At, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.environment)
+			o := l.objects.ClusterTypes[ct.Name]
+			l.add(finding.CodeEmptyClusterType, o.At, "", "nothing is assigned to ClusterType %q in environment %q", ct.Name, l.model.EnvironmentName())
 		}
 	}
 }

@@ -1,4 +1,4 @@
-package scheduler
+package lint
 
 import (
 	"context"
@@ -7,6 +7,8 @@ import (
 	"testing/fstest"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/scheduler"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
@@ -47,20 +49,15 @@ metadata: {name: all}
 ---
 `
 
-// secondApp is a Workload with one target on all types, and these annotations.
-func secondApp(name, annotations string) string {
-	return "---\n" + strings.NewReplacer("name: app,", "name: "+name+", annotations: {"+annotations+"},").Replace(oneTarget)
-}
-
 // edit replaces one text of sound.
 func edit(before, after string) string { return strings.Replace(sound, before, after, 1) }
 
-func lint(t *testing.T, platform, workloads string) *LintReport {
+func lint(t *testing.T, platform, workloads string) *Report {
 	t.Helper()
-	m := NewModel("dev")
+	m := scheduler.NewModel("dev")
 	require.NoError(t, load(m, "", "p.yaml", platform))
 	require.NoError(t, load(m, "reg", "app.yaml", workloads))
-	report, err := m.Lint(context.Background())
+	report, err := Run(context.Background(), m)
 	require.NoError(t, err)
 	return report
 }
@@ -280,12 +277,12 @@ func TestLintFindsHealthConditionsAboutNothing(t *testing.T) {
 }
 
 func TestWhatABaseHasForOtherEnvironmentsIsNoFindingHere(t *testing.T) {
-	m := NewModel("dev")
+	m := scheduler.NewModel("dev")
 	require.NoError(t, load(m, "", "p.yaml", sound))
 	require.NoError(t, load(m, "reg", "app.yaml", oneTarget))
 	base := fstest.MapFS{"b.yaml": {Data: []byte(templateYAML("other", "x") + "apiVersion: v1\nkind: ConfigMap\nmetadata: {name: cm, labels: {platform-config: \"true\", cluster-type: core}}\n")}}
-	require.NoError(t, m.Load(context.Background(), Source{FS: base, Base: "main"}))
-	report, err := m.Lint(context.Background())
+	require.NoError(t, m.Load(context.Background(), scheduler.Source{FS: base, Base: "main"}))
+	report, err := Run(context.Background(), m)
 	require.NoError(t, err)
 	require.Empty(t, report.Findings)
 	require.Equal(t, []string{
@@ -295,7 +292,7 @@ func TestWhatABaseHasForOtherEnvironmentsIsNoFindingHere(t *testing.T) {
 }
 
 func TestAnErrorHoldsAllItsMistakesAsFindings(t *testing.T) {
-	err := load(NewModel("dev"), "", "a.yaml", "kind: ClusterType\napiVersion: scheduler.kalypso.io/v1alpha1\nmetadata: {name: 5}\n"+strings.Repeat("---\nkind: ClusterType\napiVersion: scheduler.kalypso.io/v1alpha1\n", 30)+"---\n[")
+	err := load(scheduler.NewModel("dev"), "", "a.yaml", "kind: ClusterType\napiVersion: scheduler.kalypso.io/v1alpha1\nmetadata: {name: 5}\n"+strings.Repeat("---\nkind: ClusterType\napiVersion: scheduler.kalypso.io/v1alpha1\n", 30)+"---\n[")
 	require.ErrorContains(t, err, "and 12 more mistakes")
 	found := finding.In(err)
 	require.Len(t, found, 32)
@@ -305,9 +302,9 @@ func TestAnErrorHoldsAllItsMistakesAsFindings(t *testing.T) {
 }
 
 func TestLintOfAFolderThatIsNoEnvironment(t *testing.T) {
-	report, err := NewModel("dev").Lint(context.Background())
+	report, err := Run(context.Background(), scheduler.NewModel("dev"))
 	require.NoError(t, err)
 	require.Equal(t, []finding.Finding{{Code: "W1308", Message: `environment "dev" has no ClusterType`, Hint: "of a repository with a branch per environment, give the URL or PATH#BRANCH"}}, report.Findings)
-	_, err = NewModel("Dev").Lint(context.Background())
+	_, err = Run(context.Background(), scheduler.NewModel("Dev"))
 	require.ErrorContains(t, err, `there can be no environment "Dev"`)
 }
