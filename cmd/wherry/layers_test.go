@@ -33,12 +33,13 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "content", "control", "outbox", "state"},
 			"clustermemory": {""},
 
-			"":        {"content", "control", "outbox", "retry", "state"},
-			"content": {"state"},
-			"control": nil,
-			"outbox":  {"retry", "state"},
-			"retry":   nil,
-			"state":   nil,
+			"":          {"content", "control", "outbox", "probation", "retry", "state"},
+			"content":   {"state"},
+			"control":   nil,
+			"outbox":    {"retry", "state"},
+			"retry":     nil,
+			"state":     nil,
+			"probation": {"state"},
 
 			"agenttest": {"state"},
 		},
@@ -50,6 +51,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"": {"artifacts", "catalog", "diff", "keys", "pack", "platform", "program", "releases", "trust", "usage"},
 
 			"catalog":     {"diff", "keys", "releases", "trust", "usage"},
+			"diff/view":   {"diff"},
 			"diff":        {"outdir", "pack", "platform"},
 			"platform":    {"artifacts", "gitrepo", "pack"},
 			"pack":        {"artifacts"},
