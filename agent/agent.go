@@ -31,6 +31,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -65,12 +66,12 @@ type Options struct {
 	Settle *time.Duration
 	// Download is how layers are brought from a registry, and Window when.
 	Download oci.DownloadOptions
-	Window   Window
+	Window   window.Transfer
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one full
 	// layers are fetched.
 	DeltaCommand []string
 	// Maintenance are the times in which the cluster may be changed. None is always.
-	Maintenance []MaintenanceWindow
+	Maintenance []window.Maintenance
 	// Veto is how the site says that it must not be changed.
 	Veto Veto
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
@@ -204,7 +205,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 	a.content = content.New(state.db, content.Options{
 		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Log: a.opts.Log,
 		Window: func(ctx context.Context) (context.Context, func(error) error, error) {
-			return a.opts.Window.enter(ctx, a.opts.Now())
+			return a.opts.Window.Enter(ctx, a.opts.Now())
 		},
 	})
 	if a.opts.Lease != nil {

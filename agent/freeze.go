@@ -5,11 +5,13 @@ import (
 	"context"
 	"errors"
 	"slices"
+	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -168,4 +170,18 @@ func freezeAt(tx *bbolt.Tx, now time.Time) (*freeze, error) {
 		found = nil
 	}
 	return found, errors.Join(err1, err2)
+}
+
+func (p *pass) outsideMaintenance(context.Context) (*freeze, error) {
+	windows, now := p.opts.Maintenance, p.opts.Now()
+	if len(windows) == 0 || slices.ContainsFunc(windows, func(w window.Maintenance) bool { return w.Open(now) }) {
+		return nil, nil
+	}
+	var texts []string
+	opens := windows[0].Opens(now)
+	for _, w := range windows {
+		opens, texts = earliest(opens, w.Opens(now)), append(texts, w.String())
+	}
+	message := bundle.Clip("maintenance is at " + strings.Join(texts, ", and at "))
+	return &freeze{State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: message, Until: opens.UTC()}, nil
 }

@@ -5,11 +5,13 @@ import (
 	"path/filepath"
 	"testing"
 	"time"
+	_ "time/tzdata" // so that no machine's own database is needed
 
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -62,4 +64,46 @@ func TestABarBeforeTheFirstReleaseIsTold(t *testing.T) {
 	require.Equal(t, ReasonPaused, r.Status.Reason)
 	require.Nil(t, r.Status.Release.Running)
 	require.NoDirExists(t, filepath.Join(s.host, "a-x"))
+}
+
+func TestNothingIsChangedOutsideMaintenance(t *testing.T) {
+	s := newSite(t) // a Sunday, 13:00 UTC
+	w, err := window.ParseMaintenance("0 2 * * SAT 4h Europe/Berlin")
+	require.NoError(t, err)
+	every, err := window.ParseMaintenance("0 12 1 3 * 2h")
+	require.NoError(t, err)
+	s.opts.Maintenance = []window.Maintenance{w, every}
+	s.publish(s.draft(1, shop))
+	s.requireTaken()
+
+	s.now = time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)
+	r := s.once()
+	require.Equal(t, bundle.Compliant, r.Status.State, "nothing waits")
+	require.Nil(t, r.Status.Freeze)
+	require.Equal(t, 2, r.Status.Queue.Length, "the heartbeat")
+	require.NotContains(t, s.log.String(), "must not be changed")
+
+	s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
+	opens := time.Date(2026, 3, 7, 1, 0, 0, 0, time.UTC)
+	s.agent(func(a *Agent) {
+		plan := plan{agent: a}
+		scope := plan.scope(s.now)
+		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
+		st, err := a.Status()
+		require.NoError(t, err)
+		require.Equal(t, &FreezeStatus{
+			State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: "maintenance is at 0 2 * * SAT 4h Europe/Berlin, and at 0 12 1 3 * 2h",
+			Since: s.now, Until: &opens, Holding: true,
+		}, st.Freeze)
+		require.Equal(t, bundle.Pending, st.State)
+		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
+
+		s.now = opens.Add(-time.Second)
+		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
+		require.WithinRange(t, plan.look, opens, opens.Add(freezeRush))
+		s.now = opens
+		a.makePass(t.Context(), plan.scope(s.now))
+	})
+	requireFile(t, s.host, "shop-main/config.yaml", "a: 2")
+	require.Equal(t, bundle.Compliant, s.status().State)
 }

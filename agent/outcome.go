@@ -7,6 +7,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -64,7 +65,7 @@ func outcomeOf(ctx context.Context, err error) outcome {
 		return outcome{Verdict: Broken, Err: err}
 	case errors.As(err, &refusal):
 		return outcome{Verdict: Refused, Err: err}
-	case errors.As(err, new(*closedWindow)):
+	case errors.As(err, new(*window.ClosedError)):
 		return outcome{Verdict: Deferred, Err: err}
 	}
 	return outcome{Verdict: Unreachable, Err: err}

@@ -59,7 +59,7 @@ func (p *plan) passed(s scope, out outcome, now time.Time) {
 		if p.failures > 0 {
 			p.contact = now.Add(retry.FullJitter(retry.Backoff(o.Interval, o.MaxBackoff, p.failures)))
 		}
-		if w := o.Window.left(now); out.Verdict == Deferred && w < 0 {
+		if w := o.Window.Left(now); out.Verdict == Deferred && w < 0 {
 			p.contact = earliest(p.contact, now.Add(-w+retry.FullJitter(min(o.Interval, windowRush))))
 		}
 		if p.agent.source != nil {

@@ -7,33 +7,15 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 )
-
-func TestAWindowSaysHowLongItIsOpenOrClosed(t *testing.T) {
-	t.Parallel()
-	night, overMidnight := Window{Opens: time.Hour, Closes: 5 * time.Hour}, Window{Opens: 22 * time.Hour, Closes: 4 * time.Hour}
-	for at, want := range map[string][2]time.Duration{
-		"00:30": {-30 * time.Minute, 3*time.Hour + 30*time.Minute},
-		"01:00": {4 * time.Hour, 3 * time.Hour},
-		"04:59": {time.Minute, -17*time.Hour - time.Minute},
-		"05:00": {-20 * time.Hour, -17 * time.Hour},
-		"22:00": {-3 * time.Hour, 6 * time.Hour},
-	} {
-		now, err := time.Parse("15:04", at)
-		require.NoError(t, err)
-		now = now.In(time.FixedZone("far", 9*3600)) // times are of the day in UTC
-		require.Equal(t, want, [2]time.Duration{night.left(now), overMidnight.left(now)}, at)
-	}
-	require.Equal(t, "22:00-04:00", overMidnight.String())
-	require.NoError(t, Window{}.Closed(epoch))
-}
 
 func TestOutsideTheWindowNothingIsFetched(t *testing.T) {
 	s := newSite(t)
 	good := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	s.once()
-	s.opts.Window = Window{Opens: 1 * time.Hour, Closes: 5 * time.Hour} // it is one in the afternoon
+	s.opts.Window = window.Transfer{Opens: 1 * time.Hour, Closes: 5 * time.Hour} // it is one in the afternoon
 	next := s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	s.registry.blobs.Store(0)
 	for range 2 {
@@ -66,7 +48,7 @@ func TestOutsideTheWindowNothingIsFetched(t *testing.T) {
 // What comes on a medium costs no link anything.
 func TestAMediumDoesNotWaitForTheWindow(t *testing.T) {
 	s := newSite(t)
-	s.opts.Window = Window{Opens: 1 * time.Hour, Closes: 5 * time.Hour}
+	s.opts.Window = window.Transfer{Opens: 1 * time.Hour, Closes: 5 * time.Hour}
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
 	path := s.export(s.stream)
 	s.agent(func(a *Agent) {
@@ -79,7 +61,7 @@ func TestAWindowThatClosesInterruptsATransfer(t *testing.T) {
 	t.Parallel() // as most of its time is waited
 	s := newSite(t)
 	d := s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	s.opts.Window = Window{Opens: 1 * time.Hour, Closes: 5 * time.Hour}
+	s.opts.Window = window.Transfer{Opens: 1 * time.Hour, Closes: 5 * time.Hour}
 	s.now = time.Date(2026, 3, 2, 5, 0, 0, 0, time.UTC).Add(-2 * time.Second) // in which half of the layer has to arrive
 	tree := s.layer(d)
 	layer := s.blobBytes(tree)

@@ -20,6 +20,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -64,7 +65,7 @@ type Registry struct {
 	Location    oci.Location // zero where bundles come by import only
 	Plain       bool
 	Network     oci.Network
-	Window      agent.Window
+	Window      window.Transfer
 	Credentials string // a file; empty is docker's own
 	AuthHosts   []string
 }
@@ -94,7 +95,7 @@ type Passes struct {
 	Interval    time.Duration
 	Settle      *time.Duration // nil: what each adapter asks for
 	Deadline    time.Duration
-	Maintenance []agent.MaintenanceWindow
+	Maintenance []window.Maintenance
 	Veto        agent.Veto
 }
 

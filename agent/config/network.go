@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
@@ -130,7 +131,7 @@ func (r *remote) artifacts(repository string) (bundle.Source, error) {
 // windowed is a source that begins nothing outside of the transfer window.
 type windowed struct {
 	bundle.Source
-	window agent.Window
+	window window.Transfer
 }
 
 func (w *windowed) Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error) {

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"oras.land/oras-go/v2/registry/remote/retry"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
@@ -48,7 +48,7 @@ transferWindow: 22:30-04:00
 	require.Equal(t, oci.Network{
 		Proxy: "http://proxy.example:3128", CAFile: filepath.Join(filepath.Dir(c.File), "ca.pem"), NoPostQuantum: true, MaxBandwidth: 64 << 10,
 	}, c.Registry.Network)
-	require.Equal(t, agent.Window{Opens: 22*time.Hour + 30*time.Minute, Closes: 4 * time.Hour}, c.Registry.Window)
+	require.Equal(t, window.Transfer{Opens: 22*time.Hour + 30*time.Minute, Closes: 4 * time.Hour}, c.Registry.Window)
 
 	c, err = configured(t, "", "--max-bandwidth", "2MB/s", "--tls-post-quantum")
 	require.NoError(t, err)

@@ -11,7 +11,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -246,12 +246,12 @@ func setWindow(c *Config, s string) error {
 	if times[0] == times[1] {
 		return fmt.Errorf("%q opens and closes at the same time", s)
 	}
-	c.Registry.Window = agent.Window{Opens: times[0], Closes: times[1]}
+	c.Registry.Window = window.Transfer{Opens: times[0], Closes: times[1]}
 	return nil
 }
 
 func setMaintenance(c *Config, s string) error {
-	w, err := agent.ParseMaintenanceWindow(s)
+	w, err := window.ParseMaintenance(s)
 	c.Passes.Maintenance = append(c.Passes.Maintenance, w)
 	return err
 }

@@ -70,6 +70,7 @@ func TestTheAgentsPackagesAreInLayers(t *testing.T) {
 		"control": nil,
 		"retry":   nil,
 		"state":   nil,
+		"window":  nil,
 		"outbox":  {"retry", "state"},
 	}
 	for name, below := range layers {

@@ -1,32 +1,29 @@
-package agent
+package window
 
 import (
-	"context"
 	"fmt"
-	"slices"
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/duration"
 )
 
 // maxMaintenance bounds how long a window stays open: it may be opened each month.
 const maxMaintenance = 31 * day
 
-// MaintenanceWindow is a time in which a cluster may be changed. It opens whenever the clock of its zone shows a
-// minute of its pattern: twice where that hour comes twice, and at the moment in which the clock leaps over it. ParseMaintenanceWindow makes one.
-type MaintenanceWindow struct {
+// Maintenance is a window in which a cluster may be changed. It opens whenever the clock of its zone shows a
+// minute of its pattern: twice where that hour comes twice, and at the moment in which the clock leaps over it. ParseMaintenance makes one.
+type Maintenance struct {
 	opens cron
 	lasts time.Duration
 	zone  *time.Location
 	text  string
 }
 
-// ParseMaintenanceWindow reads the five fields of crontab(5), how long the window stays open, as
+// ParseMaintenance reads the five fields of crontab(5), how long the window stays open, as
 // duration.Parse has it, and the name of a time zone as in IANA's database, which is UTC where it is left out:
 // "0 2 * * SAT 4h Europe/Berlin". Zones other than UTC are the system's.
-func ParseMaintenanceWindow(text string) (w MaintenanceWindow, err error) {
+func ParseMaintenance(text string) (w Maintenance, err error) {
 	words := strings.Fields(text)
 	n := len(cronFields)
 	if len(words) != n+1 && len(words) != n+2 {
@@ -54,17 +51,17 @@ func ParseMaintenanceWindow(text string) (w MaintenanceWindow, err error) {
 	return w, nil
 }
 
-// String is what ParseMaintenanceWindow reads.
-func (w MaintenanceWindow) String() string { return w.text }
+// String is what ParseMaintenance reads.
+func (w Maintenance) String() string { return w.text }
 
 // Open reports whether the cluster may be changed at t.
-func (w MaintenanceWindow) Open(t time.Time) bool {
+func (w Maintenance) Open(t time.Time) bool {
 	opened := w.Opens(t.Add(-w.lasts))
 	return !opened.IsZero() && !opened.After(t)
 }
 
 // Opens is when the window opens for the first time after t.
-func (w MaintenanceWindow) Opens(t time.Time) time.Time {
+func (w Maintenance) Opens(t time.Time) time.Time {
 	t = t.In(w.zone)
 	wall := wallClock(t).Truncate(time.Minute).Add(time.Minute)
 	for {
@@ -88,18 +85,4 @@ func (w MaintenanceWindow) Opens(t time.Time) time.Time {
 func wallClock(t time.Time) time.Time {
 	_, offset := t.Zone()
 	return t.UTC().Add(time.Duration(offset) * time.Second)
-}
-
-func (p *pass) outsideMaintenance(context.Context) (*freeze, error) {
-	windows, now := p.opts.Maintenance, p.opts.Now()
-	if len(windows) == 0 || slices.ContainsFunc(windows, func(w MaintenanceWindow) bool { return w.Open(now) }) {
-		return nil, nil
-	}
-	var texts []string
-	opens := windows[0].Opens(now)
-	for _, w := range windows {
-		opens, texts = earliest(opens, w.Opens(now)), append(texts, w.text)
-	}
-	message := bundle.Clip("maintenance is at " + strings.Join(texts, ", and at "))
-	return &freeze{State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: message, Until: opens.UTC()}, nil
 }

@@ -1,4 +1,4 @@
-package agent
+package window
 
 import (
 	"fmt"
@@ -10,8 +10,6 @@ import (
 	_ "time/tzdata" // so that no machine's own database is needed
 
 	"github.com/stretchr/testify/require"
-
-	"github.com/wherry-dev/wherry/bundle"
 )
 
 func TestMaintenanceWindows(t *testing.T) {
@@ -70,7 +68,7 @@ func TestMaintenanceWindows(t *testing.T) {
 	}
 	for _, test := range tests {
 		t.Run(test.name, func(t *testing.T) {
-			w, err := ParseMaintenanceWindow(test.window)
+			w, err := ParseMaintenance(test.window)
 			require.NoError(t, err)
 			at, err := time.Parse(time.RFC3339, test.after)
 			require.NoError(t, err)
@@ -107,7 +105,7 @@ func TestMaintenanceWindowsThatAreNone(t *testing.T) {
 		"0 2 * * SAT 4h ../../etc/passwd": `time zone "../../etc/passwd" is not known`,
 		"0 2 * * SAT 4h Local":            `time zone "Local" is another on each machine`,
 	} {
-		_, err := ParseMaintenanceWindow(text)
+		_, err := ParseMaintenance(text)
 		require.ErrorContains(t, err, want)
 	}
 }
@@ -175,7 +173,7 @@ func TestWindowsOpenWhenTheClockOnTheWallShowsIt(t *testing.T) {
 		zone, err := time.LoadLocation(zones[r.IntN(len(zones))])
 		require.NoError(t, err)
 		text := fmt.Sprintf("%s %dm %s", strings.Join(texts[:], " "), lasts/time.Minute, zone)
-		w, err := ParseMaintenanceWindow(text)
+		w, err := ParseMaintenance(text)
 		if err != nil {
 			require.ErrorContains(t, err, "is never")
 			continue
@@ -225,11 +223,11 @@ func FuzzMaintenanceWindow(f *testing.F) {
 		f.Add(seed, int64(0))
 	}
 	f.Fuzz(func(t *testing.T, text string, unix int64) {
-		w, err := ParseMaintenanceWindow(text)
+		w, err := ParseMaintenance(text)
 		if err != nil {
 			return
 		}
-		again, err := ParseMaintenanceWindow(w.String())
+		again, err := ParseMaintenance(w.String())
 		require.NoError(t, err)
 		require.Equal(t, w, again)
 		at := time.Unix(unix%(1<<33), 0) // some three hundred years
@@ -237,46 +235,4 @@ func FuzzMaintenanceWindow(f *testing.F) {
 		require.True(t, opens.After(at))
 		require.True(t, w.Open(opens))
 	})
-}
-
-func TestNothingIsChangedOutsideMaintenance(t *testing.T) {
-	s := newSite(t) // a Sunday, 13:00 UTC
-	w, err := ParseMaintenanceWindow("0 2 * * SAT 4h Europe/Berlin")
-	require.NoError(t, err)
-	every, err := ParseMaintenanceWindow("0 12 1 3 * 2h")
-	require.NoError(t, err)
-	s.opts.Maintenance = []MaintenanceWindow{w, every}
-	s.publish(s.draft(1, shop))
-	s.requireTaken()
-
-	s.now = time.Date(2026, 3, 3, 12, 0, 0, 0, time.UTC)
-	r := s.once()
-	require.Equal(t, bundle.Compliant, r.Status.State, "nothing waits")
-	require.Nil(t, r.Status.Freeze)
-	require.Equal(t, 2, r.Status.Queue.Length, "the heartbeat")
-	require.NotContains(t, s.log.String(), "must not be changed")
-
-	s.publish(s.draft(2, map[string]string{"shop-main/config.yaml": "a: 2"}))
-	opens := time.Date(2026, 3, 7, 1, 0, 0, 0, time.UTC)
-	s.agent(func(a *Agent) {
-		plan := plan{agent: a}
-		scope := plan.scope(s.now)
-		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
-		st, err := a.Status()
-		require.NoError(t, err)
-		require.Equal(t, &FreezeStatus{
-			State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: "maintenance is at 0 2 * * SAT 4h Europe/Berlin, and at 0 12 1 3 * 2h",
-			Since: s.now, Until: &opens, Holding: true,
-		}, st.Freeze)
-		require.Equal(t, bundle.Pending, st.State)
-		requireFile(t, s.host, "shop-main/config.yaml", "a: 1")
-
-		s.now = opens.Add(-time.Second)
-		plan.passed(scope, a.makePass(t.Context(), scope), s.now)
-		require.WithinRange(t, plan.look, opens, opens.Add(freezeRush))
-		s.now = opens
-		a.makePass(t.Context(), plan.scope(s.now))
-	})
-	requireFile(t, s.host, "shop-main/config.yaml", "a: 2")
-	require.Equal(t, bundle.Compliant, s.status().State)
 }
