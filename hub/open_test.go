@@ -1,7 +1,11 @@
 package hub
 
 import (
+	"compress/gzip"
+	"crypto/ed25519"
+	"io"
 	"io/fs"
+	"net/http"
 	"os"
 	"path/filepath"
 	"strings"
@@ -155,5 +159,41 @@ func TestHubsMadeAtTheSameTimeShareOneKey(t *testing.T) {
 			first = h
 		}
 		require.Equal(t, first.PublicKey(), h.PublicKey())
+	}
+}
+
+// The database of each earlier version goes on as a hub: registrations, keys, order and history are as they were.
+func TestAHubOfBeforeGoesOn(t *testing.T) {
+	fixtures, err := filepath.Glob(filepath.Join("store", "sqlite", "testdata", "version*.db.gz"))
+	require.NoError(t, err)
+	require.NotEmpty(t, fixtures)
+	for _, fixture := range fixtures {
+		t.Run(filepath.Base(fixture), func(t *testing.T) {
+			dir := t.TempDir()
+			require.NoError(t, makeKey(filepath.Join(dir, KeyFile)))
+			f, err := os.Open(fixture)
+			require.NoError(t, err)
+			defer f.Close()
+			z, err := gzip.NewReader(f)
+			require.NoError(t, err)
+			content, err := io.ReadAll(z)
+			require.NoError(t, err)
+			require.NoError(t, os.WriteFile(filepath.Join(dir, DatabaseFile), content, 0o600))
+
+			h := openHub(t, dir, &clock{now: epoch})
+			require.Equal(t, []string{"drone-main stale (was compliant)"}, deploymentsOf(t, h))
+			b := newAgent(t, "plant-8")
+			_, refused := enroll(t, h, b.request(t, newToken(t, h, nil)))
+			require.Empty(t, refused)
+			a := newAgent(t, "plant-7")
+			a.private = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) // the fixture's
+			it := item("drone", bundle.Failed)
+			it.Failures = 2
+			status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2, it)))
+			require.Equal(t, http.StatusOK, status)
+			require.Equal(t, []string{"1/1 compliant ", "1/2 failed  failures=2"}, historyOf(t, h, a.UID)["drone-main"])
+			require.NoError(t, h.Close())
+			require.Equal(t, int64(2), presentOf(t, openHub(t, dir, &clock{now: epoch}), a.UID)[0].Failures)
+		})
 	}
 }
