@@ -288,7 +288,7 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	w.now = w.now.Add(time.Minute)
 	require.Equal(t, releases.OutcomePending, q.outcomes(q.bob)["drone"], "it makes one of its own")
 	require.NotEqual(t, a.manifest.Descriptor.Digest, q.pendingDigest("drone"))
-	_, err = p.releaseThatWaits(t.Context(), &plan{repo: repo}, v.Release.Stream(), a.manifest.Descriptor.Digest, nil)
+	_, err = p.releaseThatWaits(t.Context(), repo, nil, v.Release.Stream(), a.manifest.Descriptor.Digest, nil)
 	require.ErrorContains(t, err, "1 of its 2 layers are neither its tree nor a delta")
 }
 

@@ -13,6 +13,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -162,7 +163,7 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 	case recorded == "" && pl.standing.foreign != "":
 		return nil, lost("%s is not a release %s, and no record of the environment says what the last one is", pl.standing.foreign, p.trust.SignedText())
 	case recorded != "" && (v == nil || v.Descriptor.Digest != recorded):
-		r, err := p.recordedRelease(ctx, pl, recorded)
+		r, err := p.recordedRelease(ctx, pl.repo, recorded)
 		if err != nil {
 			return nil, err
 		}
@@ -180,15 +181,15 @@ func (p *publication) lastVerified(ctx context.Context, pl *plan) (*bundle.Verif
 }
 
 // recordedRelease returns the release that the environment's record names.
-func (rd *reader) recordedRelease(ctx context.Context, pl *plan, d digest.Digest) (*bundle.Verified, error) {
-	desc, err := pl.repo.Resolve(ctx, d.String())
+func (rd *reader) recordedRelease(ctx context.Context, repo oci.Target, d digest.Digest) (*bundle.Verified, error) {
+	desc, err := repo.Resolve(ctx, d.String())
 	if errors.Is(err, errdef.ErrNotFound) {
 		return nil, lost("the last release, %s, is not there", d)
 	}
 	if err != nil {
 		return nil, err
 	}
-	v, _, err := trust.Recognise(rd.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, pl.repo, desc, t) })
+	v, _, err := trust.Recognise(rd.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
 	if err != nil {
 		return nil, lostIfRefused(err, "the last release, %s", d)
 	}

@@ -135,11 +135,11 @@ func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, er
 		return nil, err
 	}
 	pl := &plan{clusterType: scheduler.ClusterTypeResult{Name: move.ClusterType}, result: PublishedType{ClusterType: move.ClusterType}, repo: repo}
-	if err := p.look(ctx, pl, stream); err != nil {
+	if pl.standing, err = p.look(ctx, repo, stream); err != nil {
 		return nil, err
 	}
 	rings := slices.Sorted(maps.Keys(named[move.ClusterType]))
-	if err := p.lookRings(ctx, pl, stream, rings, p.record.verified); err != nil {
+	if pl.lanes, pl.standing.foreign, err = p.lookRings(ctx, repo, stream, pl.standing, rings, p.record.verified); err != nil {
 		return nil, err
 	}
 	at := slices.IndexFunc(pl.lanes, func(l *lane) bool { return l.ring == move.Ring })

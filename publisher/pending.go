@@ -215,7 +215,7 @@ func (e *Pending) take(ctx context.Context, name string, r bundle.EnvironmentRec
 	}
 	pl := &plan{repo: repo}
 	pl.clusterType.Name = name
-	if err := p.look(ctx, pl, stream); err != nil {
+	if pl.standing, err = p.look(ctx, repo, stream); err != nil {
 		return err
 	}
 	if rings := r.Rings[name]; len(rings) > 0 {
@@ -234,7 +234,9 @@ func (e *Pending) take(ctx context.Context, name string, r bundle.EnvironmentRec
 // is compared with what the widest of its rings has.
 func (e *Pending) takeRings(ctx context.Context, pl *plan, stream bundle.Stream, r bundle.EnvironmentRecord) error {
 	name := stream.ClusterType
-	if err := e.p.lookRings(ctx, pl, stream, slices.Sorted(maps.Keys(r.Rings[name])), e.p.record.verified); err != nil {
+	named := slices.Sorted(maps.Keys(r.Rings[name]))
+	var err error
+	if pl.lanes, pl.standing.foreign, err = e.p.lookRings(ctx, pl.repo, stream, pl.standing, named, e.p.record.verified); err != nil {
 		return err
 	}
 	first := len(e.ClusterTypes)
@@ -281,7 +283,7 @@ func (e *Pending) takeRelease(ctx context.Context, pl *plan, stream bundle.Strea
 	row := PendingType{ClusterType: stream.ClusterType, Result: releases.OutcomePending}
 	if last != nil && last.Descriptor.Digest == d {
 		row.Result = releases.OutcomeUnchanged
-	} else if v, err = p.releaseThatWaits(ctx, pl, stream, d, last); err != nil {
+	} else if v, err = p.releaseThatWaits(ctx, pl.repo, pl.standing.verified, stream, d, last); err != nil {
 		return err
 	}
 	r := v.Release
@@ -300,13 +302,14 @@ func (e *Pending) takeRelease(ctx context.Context, pl *plan, stream bundle.Strea
 	return err
 }
 
-// releaseThatWaits returns the release with manifest d, if it may be signed and stand in the place of last.
-func (rd *reader) releaseThatWaits(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
-	desc, err := pl.repo.Resolve(ctx, d.String())
+// releaseThatWaits returns the release with manifest d, if it may be signed and stand in the place of last. Newest is the
+// newest release of the stream that stands; both may be nil.
+func (rd *reader) releaseThatWaits(ctx context.Context, repo oci.Target, newest *bundle.Verified, stream bundle.Stream, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
+	desc, err := repo.Resolve(ctx, d.String())
 	if err != nil {
 		return nil, err
 	}
-	v, err := bundle.Verify(ctx, pl.repo, desc, rd.trust.AnyKey())
+	v, err := bundle.Verify(ctx, repo, desc, rd.trust.AnyKey())
 	if err != nil {
 		return nil, err
 	}
@@ -324,7 +327,7 @@ func (rd *reader) releaseThatWaits(ctx context.Context, pl *plan, stream bundle.
 	if err := expect.Check(r, d); err != nil {
 		return nil, err
 	}
-	if !credible(orderOf(v), lastSequence(pl.standing.verified, r.Epoch), rd.issuedAt) {
+	if !credible(orderOf(v), lastSequence(newest, r.Epoch), rd.issuedAt) {
 		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s was issued at %s: no publisher numbers like that",
 			r.Tag(), r.IssuedAt.Format(time.RFC3339))}
 	}

@@ -102,7 +102,7 @@ func (p *publication) find(ctx context.Context, pl *plan) error {
 	if pl.repo, err = p.store.Repository(stream.Repository()); err != nil {
 		return err
 	}
-	if err := p.look(ctx, pl, stream); err != nil {
+	if pl.standing, err = p.look(ctx, pl.repo, stream); err != nil {
 		return err
 	}
 	if last := pl.standing.verified; last != nil {
@@ -116,7 +116,7 @@ func (p *publication) find(ctx context.Context, pl *plan) error {
 	if len(p.rings) == 0 {
 		return nil
 	}
-	if err := p.lookRings(ctx, pl, stream, p.rings, p.record.verified); err != nil {
+	if pl.lanes, pl.standing.foreign, err = p.lookRings(ctx, pl.repo, stream, pl.standing, p.rings, p.record.verified); err != nil {
 		return err
 	}
 	pl.chooseAim(p.rings, p.opts.Rings, p.record.has(name))
@@ -180,52 +180,51 @@ func validityText(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/day)
 }
 
-// look finds the newest release in pl's repository that our key signed. A registry's tags are no proof
-// of anything: what the newest tag names may be foreign, or an older release.
-func (rd *reader) look(ctx context.Context, pl *plan, stream bundle.Stream) error {
-	var err error
-	if pl.standing.Tags, err = releases.ReadTags(ctx, pl.repo); err != nil {
-		return err
+// look returns what the repository of a stream holds, the newest release that is trusted above all. A registry's tags are
+// no proof of anything: what the newest tag names may be foreign, or an older release.
+func (rd *reader) look(ctx context.Context, repo oci.Target, stream bundle.Stream) (s standing, err error) {
+	if s.Tags, err = releases.ReadTags(ctx, repo); err != nil {
+		return s, err
 	}
 	consider := func(tag string) (found bool, err error) {
-		v, current, err := rd.verifyRelease(ctx, pl.repo, tag)
+		v, current, err := rd.verifyRelease(ctx, repo, tag)
 		if err != nil {
 			return false, err
 		}
-		moving := pl.standing.Moving[tag] != ""
+		moving := s.Moving[tag] != ""
 		// One of an epoch to come is none that agents take.
 		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > rd.trust.Epoch ||
 			v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
-			if pl.standing.foreign == "" { // the newest says it for all
-				pl.standing.foreign = fmt.Sprintf("%s:%s", rd.to.Name(stream.Repository()), tag)
-				rd.warn("%s is not a release %s", pl.standing.foreign, rd.trust.SignedText())
+			if s.foreign == "" { // the newest says it for all
+				s.foreign = fmt.Sprintf("%s:%s", rd.to.Name(stream.Repository()), tag)
+				rd.warn("%s is not a release %s", s.foreign, rd.trust.SignedText())
 			}
 			return false, nil
 		}
-		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
-			pl.standing.verified, pl.standing.current = v, current
+		if last := s.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
+			s.verified, s.current = v, current
 		}
 		return true, nil
 	}
-	for _, tag := range pl.standing.Releases() {
+	for _, tag := range s.Releases() {
 		if found, err := consider(tag); err != nil {
-			return err
+			return s, err
 		} else if found {
 			break
 		}
 	}
 	// A registry's retention may have taken the tag of the release that latest still names, or another publisher.
-	latest, last := pl.standing.Moving[bundle.LatestTag], pl.standing.verified
+	latest, last := s.Moving[bundle.LatestTag], s.verified
 	if latest != "" && (last == nil || latest != last.Descriptor.Digest) {
 		if _, err = consider(bundle.LatestTag); err != nil {
-			return err
+			return s, err
 		}
 	}
-	if v := pl.standing.verified; v != last {
-		pl.standing.taken = slices.Contains(pl.standing.All, v.Release.Tag())
+	if v := s.verified; v != last {
+		s.taken = slices.Contains(s.All, v.Release.Tag())
 	}
-	pl.standing.pending, err = rd.pendingRelease(ctx, pl, stream)
-	return err
+	s.pending, err = rd.pendingRelease(ctx, repo, s, stream)
+	return s, err
 }
 
 func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release, v.Descriptor.Digest) }

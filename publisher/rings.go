@@ -8,6 +8,7 @@ import (
 	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -76,34 +77,36 @@ func tagsOf(lanes []*lane) []string {
 	return tags
 }
 
-// lookRings finds out what each of the named rings has, narrowest first, and latest. Rings that only have a tag come
-// first: they were given up, or were named when the platform named none.
-func (rd *reader) lookRings(ctx context.Context, pl *plan, stream bundle.Stream, named []string, record *bundle.VerifiedEnvironment) error {
-	pl.lanes = nil
-	for _, tag := range pl.standing.RingTags() {
+// lookRings returns what each of the named rings has, narrowest first, and latest, where at is what their repository holds
+// and record, which may be nil, the environment's. Rings that only have a tag come first: they were given up, or were
+// named when the platform named none. Foreign is at's, or else the first moving tag of what is not trusted.
+func (rd *reader) lookRings(ctx context.Context, repo oci.Target, stream bundle.Stream, at standing, named []string, record *bundle.VerifiedEnvironment) (lanes []*lane, foreign string, err error) {
+	for _, tag := range at.RingTags() {
 		if ring := strings.TrimPrefix(tag, bundle.RingTagPrefix); !slices.Contains(named, ring) {
-			pl.lanes = append(pl.lanes, &lane{ring: ring})
+			lanes = append(lanes, &lane{ring: ring})
 		}
 	}
 	for _, ring := range named {
-		pl.lanes = append(pl.lanes, &lane{ring: ring})
+		lanes = append(lanes, &lane{ring: ring})
 	}
-	pl.lanes = append(pl.lanes, &lane{})
-	s := &laneSearch{reader: rd, record: record, pl: pl, stream: stream, seen: map[digest.Digest]bool{}}
+	lanes = append(lanes, &lane{})
+	s := &laneSearch{reader: rd, repo: repo, stream: stream, at: at, record: record, lanes: lanes, seen: map[digest.Digest]bool{}}
 	for _, step := range []func(context.Context) error{s.recorded, s.moving, s.tagged, s.taken, s.waiting} {
 		if err := step(ctx); err != nil {
-			return err
+			return nil, "", err
 		}
 	}
 	s.fillFresh()
-	return nil
+	return lanes, s.at.foreign, nil
 }
 
 // laneSearch looks for the releases of lanes.
 type laneSearch struct {
 	*reader
+	repo   oci.Target
+	at     standing
 	record *bundle.VerifiedEnvironment
-	pl     *plan
+	lanes  []*lane
 	stream bundle.Stream
 	seen   map[digest.Digest]bool
 	// floor is the newest release that the record names: what is older was known when that was written.
@@ -112,7 +115,7 @@ type laneSearch struct {
 
 // consider gives v to the lanes that it is for and that have nothing newer.
 func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
-	for _, l := range s.pl.lanes {
+	for _, l := range s.lanes {
 		if l.isFor(v.Release) && (l.release == nil || orderOf(v).Compare(orderOf(l.release)) > 0) {
 			l.release, l.current, l.taken = v, current, taken
 		}
@@ -121,11 +124,11 @@ func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
 
 // verify returns the release that ref, a tag or a digest, names; nil where that is none of this stream that is trusted.
 func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified, current bool, err error) {
-	if last := s.pl.standing.verified; last != nil && (ref == last.Descriptor.Digest.String() || ref == last.Release.Tag() && !s.pl.standing.taken) {
-		return last, s.pl.standing.current, nil
+	if last := s.at.verified; last != nil && (ref == last.Descriptor.Digest.String() || ref == last.Release.Tag() && !s.at.taken) {
+		return last, s.at.current, nil
 	}
-	v, current, err = s.reader.verifyRelease(ctx, s.pl.repo, ref)
-	if v == nil || v.Release.Stream() != s.stream || v.Release.Epoch > s.reader.trust.Epoch {
+	v, current, err = s.verifyRelease(ctx, s.repo, ref)
+	if v == nil || v.Release.Stream() != s.stream || v.Release.Epoch > s.trust.Epoch {
 		return nil, false, err
 	}
 	return v, current, err
@@ -136,7 +139,7 @@ func (s *laneSearch) recorded(ctx context.Context) error {
 	if s.record == nil {
 		return nil
 	}
-	for _, l := range s.pl.lanes {
+	for _, l := range s.lanes {
 		l.recorded = s.record.Record.ReleaseOf(s.stream.ClusterType, l.ring)
 	}
 	for _, d := range s.record.Record.ReleasesOf(s.stream.ClusterType) {
@@ -157,8 +160,8 @@ func (s *laneSearch) recorded(ctx context.Context) error {
 
 // moving considers what the moving tags name.
 func (s *laneSearch) moving(ctx context.Context) error {
-	for _, l := range s.pl.lanes {
-		d := s.pl.standing.Moving[bundle.MovingTag(l.ring)]
+	for _, l := range s.lanes {
+		d := s.at.Moving[bundle.MovingTag(l.ring)]
 		if d == "" || s.seen[d] {
 			continue
 		}
@@ -169,9 +172,9 @@ func (s *laneSearch) moving(ctx context.Context) error {
 		}
 		if v != nil {
 			s.consider(v, current, true)
-		} else if name := s.reader.to.Name(s.stream.Repository()) + ":" + bundle.MovingTag(l.ring); s.pl.standing.foreign == "" {
-			s.pl.standing.foreign = name
-			s.reader.warn("%s is not a release %s", name, s.reader.trust.SignedText())
+		} else if name := s.to.Name(s.stream.Repository()) + ":" + bundle.MovingTag(l.ring); s.at.foreign == "" {
+			s.at.foreign = name
+			s.warn("%s is not a release %s", name, s.trust.SignedText())
 		}
 	}
 	return nil
@@ -179,8 +182,8 @@ func (s *laneSearch) moving(ctx context.Context) error {
 
 // tagged considers the newest releases' own tags, as long as something newer can be among them.
 func (s *laneSearch) tagged(ctx context.Context) error {
-	open := slices.Clone(s.pl.lanes)
-	for _, tag := range s.pl.standing.Releases() {
+	open := slices.Clone(s.lanes)
+	for _, tag := range s.at.Releases() {
 		if place, _ := releases.PlaceOf("s", tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
 			return nil
 		}
@@ -199,14 +202,14 @@ func (s *laneSearch) tagged(ctx context.Context) error {
 // taken finds out of which releases the own tag names another one.
 func (s *laneSearch) taken(ctx context.Context) error {
 	known := map[digest.Digest]bool{}
-	for _, l := range s.pl.lanes {
+	for _, l := range s.lanes {
 		if !l.taken {
 			continue
 		}
 		d := l.release.Descriptor.Digest
 		taken, asked := known[d]
-		if tag := l.release.Release.Tag(); !asked && slices.Contains(s.pl.standing.All, tag) {
-			now, err := releases.Current(ctx, s.pl.repo, tag)
+		if tag := l.release.Release.Tag(); !asked && slices.Contains(s.at.All, tag) {
+			now, err := releases.Current(ctx, s.repo, tag)
 			if err != nil {
 				return err
 			}
@@ -222,9 +225,9 @@ func (s *laneSearch) waiting(ctx context.Context) error {
 	newer := func(v *bundle.Verified, l *lane) bool {
 		return l.isFor(v.Release) && (l.release == nil || orderOf(v).Compare(orderOf(l.release)) > 0)
 	}
-	return s.reader.eachPending(ctx, s.pl, s.stream, func(v *bundle.Verified) bool {
+	return s.eachPending(ctx, s.repo, s.at, s.stream, func(v *bundle.Verified) bool {
 		open := false
-		for _, l := range s.pl.lanes {
+		for _, l := range s.lanes {
 			if l.waiting == nil && newer(v, l) {
 				l.waiting = v
 			}
@@ -236,9 +239,9 @@ func (s *laneSearch) waiting(ctx context.Context) error {
 
 // fillFresh gives rings that were never published to what the next wider ring has.
 func (s *laneSearch) fillFresh() {
-	for i := len(s.pl.lanes) - 2; i >= 0; i-- {
-		l, wider := s.pl.lanes[i], s.pl.lanes[i+1]
-		_, tagged := s.pl.standing.Moving[bundle.MovingTag(l.ring)]
+	for i := len(s.lanes) - 2; i >= 0; i-- {
+		l, wider := s.lanes[i], s.lanes[i+1]
+		_, tagged := s.at.Moving[bundle.MovingTag(l.ring)]
 		if tagged || l.recorded != "" || wider.release == nil || l.release != nil && len(l.release.Release.Rings) > 0 {
 			continue
 		}

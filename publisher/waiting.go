@@ -25,10 +25,10 @@ func credible(o bundle.Order, last int64, now time.Time) bool {
 
 // pendingRelease returns the newest release of a stream that waits for signatures, is credible and above the
 // one that stands; nil where there is none.
-func (rd *reader) pendingRelease(ctx context.Context, pl *plan, stream bundle.Stream) (*bundle.Verified, error) {
+func (rd *reader) pendingRelease(ctx context.Context, repo oci.Target, s standing, stream bundle.Stream) (*bundle.Verified, error) {
 	var newest *bundle.Verified
-	err := rd.eachPending(ctx, pl, stream, func(v *bundle.Verified) bool {
-		if last := pl.standing.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
+	err := rd.eachPending(ctx, repo, s, stream, func(v *bundle.Verified) bool {
+		if last := s.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
 			newest = v
 		}
 		return newest == nil
@@ -38,15 +38,15 @@ func (rd *reader) pendingRelease(ctx context.Context, pl *plan, stream bundle.St
 
 // eachPending calls yield with each release of a stream that waits for signatures and is credible, newest first, as
 // long as it returns true.
-func (rd *reader) eachPending(ctx context.Context, pl *plan, stream bundle.Stream, yield func(*bundle.Verified) bool) error {
+func (rd *reader) eachPending(ctx context.Context, repo oci.Target, s standing, stream bundle.Stream, yield func(*bundle.Verified) bool) error {
 	if !rd.trust.Documented() {
 		return nil
 	}
-	for _, tag := range pl.standing.Tags.Pending() {
-		desc, err := pl.repo.Resolve(ctx, tag)
+	for _, tag := range s.Tags.Pending() {
+		desc, err := repo.Resolve(ctx, tag)
 		if err == nil {
 			var v *bundle.Verified
-			if v, err = bundle.Verify(ctx, pl.repo, desc, rd.trust.AnyKey()); err == nil && rd.waits(pl.standing, v, stream, tag) && !yield(v) {
+			if v, err = bundle.Verify(ctx, repo, desc, rd.trust.AnyKey()); err == nil && rd.waits(s, v, stream, tag) && !yield(v) {
 				return nil
 			}
 		}
