@@ -21,7 +21,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"bundle":      nil,
 		"deploy":      {"bundle", "reconcilers"},
 		"docs":        nil,
-		"examples":    nil,
+		"examples":    {"agent", "airgap", "bundle", "hub", "publisher", "reconcilers", "scheduler"}, // for the demo
 		"hub":         {"bundle"},
 		"publisher":   {"airgap", "bundle", "scheduler"},
 		"reconcilers": {"bundle"},
@@ -46,6 +46,10 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"deploy": {
 			"":     nil,
 			"rbac": nil,
+		},
+		"examples": {
+			"demo": {""},
+			"":     nil,
 		},
 		"publisher": {
 			"": {"artifacts", "catalog", "diff", "keys", "pack", "platform", "program", "releases", "trust", "usage"},
