@@ -19,6 +19,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
@@ -190,18 +191,10 @@ func skipped(format string, args ...any) Finding {
 	return Finding{Result: Skipped, Message: fmt.Sprintf(format, args...)}
 }
 
-// count returns n things in words: "1 file", "2 files".
-func count(n int, thing string) string {
-	if n == 1 {
-		return "1 " + thing
-	}
-	return fmt.Sprintf("%d %ss", n, thing)
-}
-
 // days returns n whole days in words: "2 days", and "less than a day" for none.
 func days(n int64) string {
 	if n == 0 {
 		return "less than a day"
 	}
-	return count(int(n), "day")
+	return show.Count(int(n), "day")
 }

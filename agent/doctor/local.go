@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // probeBytes is the size of the file that the state folder has to take, so that a full disk shows.
@@ -165,7 +166,7 @@ func checkAgent(ctx context.Context, e *examination) Finding {
 		if e.withheld != "" {
 			return failed(withheldRemedy+"; then restart the agent", "running; state %s: %s", stands, e.withheld)
 		}
-		return ok("running; state %s; last contact %s; %s queued", stands, contact, count(s.Queue.Length, "report"))
+		return ok("running; state %s; last contact %s; %s queued", stands, contact, show.Count(s.Queue.Length, "report"))
 	}
 }
 

@@ -11,6 +11,7 @@ import (
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // oldQueue is an age of reports at which somebody should look why nobody takes them, though there is a hub. Links that
@@ -39,7 +40,7 @@ func checkQueue(_ context.Context, e *examination) Finding {
 	if q == nil {
 		return Finding{} // the state has been spoken of
 	}
-	waiting := count(q.Length, "report") + " waiting"
+	waiting := show.Count(q.Length, "report") + " waiting"
 	var age time.Duration
 	if q.Oldest != nil {
 		age = e.Now().Sub(*q.Oldest)

@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 )
 
 // renew is the remedy for a trust document that has expired, or soon will.
@@ -62,7 +63,7 @@ func checkPinned(e *examination) Finding {
 	if len(ids) == 0 {
 		return failed("name a public key with --key, or a trust document with --trust", "no key is trusted: no release is accepted")
 	}
-	return ok("%s pinned, and no trust document: %s", count(len(ids), "key"), strings.Join(ids, ", "))
+	return ok("%s pinned, and no trust document: %s", show.Count(len(ids), "key"), strings.Join(ids, ", "))
 }
 
 // shownKeyID is how much of a key's id is shown, in hex digits.
