@@ -1,8 +1,8 @@
 // Package lint looks for mistakes in a platform that was loaded, and in the files that are rendered from it.
 //
 // [Run] applies all rules to the model of one environment. A rule is a method that looks at objects or rendered files and
-// adds findings; each finding has a code that package finding explains. Nothing is written, and nothing depends on what
-// is found: a platform renders the same with findings and without.
+// adds findings; each finding has a code that package finding explains. Nothing is written, and nothing depends on the
+// findings: a platform renders the same with findings and without.
 package lint
 
 import (
@@ -18,14 +18,14 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// Report is what [Model.Lint] finds, in the order of places.
+// Report holds the findings about one environment, in the order of their places.
 type Report struct {
 	Findings []finding.Finding
 	// Unused is about objects of bases that this environment has no use for. Another one may have.
 	Unused []finding.Finding
-	// Rendered is what was looked at; empty where nothing could be rendered.
+	// Rendered is the result that was looked at; empty where nothing could be rendered.
 	Rendered *scheduler.Result
-	// ClusterTypes says where each stands.
+	// ClusterTypes holds the place of each cluster type, by name.
 	ClusterTypes map[string]finding.Position
 }
 
