@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// ArtifactType says what kind of thing an Artifact is.
+// ArtifactType is the kind of an Artifact.
 type ArtifactType string
 
 // The types of artifacts.

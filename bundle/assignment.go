@@ -50,9 +50,8 @@ type Assignment struct {
 	// Wave orders assignments, lower ones first; DependsOn names those that have to be compliant before.
 	Wave      int      `json:"wave,omitempty"`
 	DependsOn []string `json:"dependsOn,omitempty"`
-	// Drift is "report" where drift is not to be corrected, OnFailure "hold" where a release that fails is
-	// not to be rolled back, OnRemove "orphan" where what was applied outlives the assignment. Empty is the
-	// other one.
+	// Drift is "report" if drift is not corrected, OnFailure "hold" if a failed release is not rolled back, OnRemove
+	// "orphan" if the applied objects outlive the assignment. Empty is the default of each.
 	Drift     string `json:"drift,omitempty"`
 	OnFailure string `json:"onFailure,omitempty"`
 	OnRemove  string `json:"onRemove,omitempty"`
@@ -69,7 +68,7 @@ type Assignment struct {
 
 // FetchedArtifact is an OCI artifact that is too large to travel in a bundle.
 type FetchedArtifact struct {
-	// Reference is oci://HOST/REPOSITORY. A tag or digest behind it is for people: Digest says what is meant.
+	// Reference is oci://HOST/REPOSITORY. A tag or digest behind it is for people: Digest is the one that counts.
 	Reference string `json:"reference"`
 	// Digest is that of the artifact's manifest.
 	Digest digest.Digest `json:"digest"`
@@ -84,9 +83,9 @@ func (f FetchedArtifact) Repository() string {
 	return name
 }
 
-// Desired identifies all that reconcilers are given to bring about: Content, what is fetched beside it, and
-// the settings that change what they make of them. It is Content itself where there is nothing else. An
-// assignment whose Desired is another has to be applied again.
+// Desired identifies all inputs of a reconciler: Content, the artifacts that are fetched beside it, and the settings that
+// change the result. It is Content itself if there are no others. An assignment whose Desired has changed has to be applied
+// again.
 func (a Assignment) Desired() digest.Digest {
 	var more []string
 	for _, f := range a.Fetched {
@@ -113,7 +112,7 @@ type ConfigSource struct {
 	Name string `json:"name"`
 }
 
-// Held marks an assignment whose new content could not be rendered and which keeps what it had.
+// Held marks an assignment whose new content could not be rendered and which keeps its old content.
 type Held struct {
 	// Sequence and BaseCommit are those of the release in which the content was last rendered. They stay
 	// the same while it is held.

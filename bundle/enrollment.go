@@ -34,7 +34,7 @@ type EnrollmentRequest struct {
 	// Token is the id of the EnrollToken whose key has signed too; empty without one.
 	Token string `json:"token,omitempty"`
 	// Hub begins the id of the key of the hub that the request is for; empty in a file, which is for
-	// whoever is given it.
+	// any hub that gets it.
 	Hub string `json:"hub,omitempty"`
 	// IssuedAt is the agent's clock, and tells one request from another.
 	IssuedAt time.Time `json:"issuedAt"`
@@ -111,15 +111,15 @@ func OpenEnrollmentRequest(envelope []byte) (r EnrollmentRequest, id digest.Dige
 	return r, digest.FromBytes(body), nil
 }
 
-// Enrollment is the hub's answer to a request: what it has registered, and its key, which acknowledges reports
-// from then on.
+// Enrollment is the hub's answer to a request: the registered cluster, and the key that acknowledges its reports from then
+// on.
 type Enrollment struct {
 	Schema  int           `json:"schema"`
 	Cluster ReportCluster `json:"cluster"` // as registered
 	// KeyID is the key that the cluster's reports are signed with.
 	KeyID string `json:"keyID"`
 	// Incarnation is the newest that the hub has reports of; zero before the first. The agent's is to be no older,
-	// or what it reports would be taken for the past.
+	// or its reports would be taken for old ones.
 	Incarnation int64 `json:"incarnation,omitempty"`
 	// Request is the id of the request that is answered, so that no older answer passes for this one.
 	Request digest.Digest `json:"request"`

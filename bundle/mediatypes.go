@@ -31,7 +31,7 @@ const (
 	PayloadTypeEnrollment        = "application/vnd.wherry.enrolment.v1+json"
 )
 
-// isNewer says whether a media type is that of a later version than known, which is one of ours: they differ in the
+// isNewer reports whether a media type is that of a later version than known, which is one of ours: they differ in the
 // number alone.
 func isNewer(mediaType, known string) bool {
 	name, n := versionOf(mediaType)
@@ -54,7 +54,7 @@ func versionOf(mediaType string) (kind string, version int) {
 	return head[:i] + "+" + suffix, n
 }
 
-// Bounds on what is read before, and while, it is verified. Sizes are in bytes.
+// Bounds on content that is read before, and while, it is verified. Sizes are in bytes.
 const (
 	// MaxManifestBytes bounds a manifest, a signature manifest and a signature payload.
 	MaxManifestBytes = 64 << 10

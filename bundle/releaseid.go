@@ -182,8 +182,8 @@ func (e *AmbiguousError) Error() string {
 	return b.String()
 }
 
-// Age writes how long something took or is away, as people do, in one unit: "40s", "5m", "30h", "3d". What is negative
-// is 0s.
+// Age writes how long something took or is away, as people do, in one unit: "40s", "5m", "30h", "3d". A negative
+// duration is 0s.
 func Age(d time.Duration) string {
 	switch {
 	case d < time.Minute:

@@ -24,7 +24,7 @@ const (
 	Heartbeat ReportKind = "heartbeat"
 )
 
-// Report is a compliance report: what a cluster runs against what it was assigned.
+// Report is a compliance report: the state of a cluster against its assignments.
 type Report struct {
 	Schema  int           `json:"schema"`
 	Cluster ReportCluster `json:"cluster"`

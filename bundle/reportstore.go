@@ -83,7 +83,7 @@ func stored(artifactType string, envelopes [][]byte) ([]Blob, error) {
 }
 
 // FetchReports returns the envelopes of an artifact that StoredReports made, and FetchAcks those of StoredAcks.
-// Nobody has checked who signed them. What is not such an artifact, or too large, is a *Refusal.
+// Their signatures are not checked. The error is a *Refusal if the artifact is of another kind or too large.
 func FetchReports(ctx context.Context, src Source, manifest ocispec.Descriptor) ([][]byte, error) {
 	return fetchStored(ctx, src, manifest, PayloadTypeReport)
 }

@@ -24,7 +24,7 @@ func SignatureTag(d digest.Digest) string {
 	return fmt.Sprintf("%s-%s.sig", d.Algorithm(), d.Encoded())
 }
 
-// Signed is a signature manifest and what it refers to, in the order in which to push them.
+// Signed is a signature manifest and its blobs, in the order in which to push them.
 type Signed struct {
 	Blobs    []Blob
 	Manifest Blob

@@ -48,7 +48,7 @@ func Signatures(ctx context.Context, src Source, tag string) (layers []ocispec.D
 // JoinSignatures makes one signature manifest of layers, which Signatures has read from src and which may
 // be from several manifests: the good signatures over manifest d by keys, each key once, and a few of those that
 // are others'. The ids are of the keys that have signed, sorted. It is the same for the same layers in whatever
-// order, so that two who join what they find end with the same bytes.
+// order, so that two publishers who join signatures at the same time end with the same bytes.
 func JoinSignatures(ctx context.Context, src Source, d digest.Digest, keys Keys, layers []ocispec.Descriptor) (signed *Signed, ids []string, err error) {
 	byKey, others := map[string]ocispec.Descriptor{}, map[string]ocispec.Descriptor{}
 	for _, layer := range layers {

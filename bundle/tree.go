@@ -139,7 +139,7 @@ func (u *Unpacker) Tar(r io.Reader, want Content) error {
 }
 
 // entries writes files of at most limit bytes in all. A sparse entry is longer than its part of
-// the tar, so the tar's own size is no bound for what is written.
+// the tar, so the size of the tar does not bound the written bytes.
 func (u *Unpacker) entries(tree io.Reader, names *Names, limit int64) error {
 	entries, left := tar.NewReader(tree), limit
 	for {
@@ -199,7 +199,7 @@ func (u *Unpacker) entry(h *tar.Header, data io.Reader, names *Names) error {
 	return nil
 }
 
-// passes says whether what is below a folder is not written.
+// passes reports whether the content of a folder is skipped.
 func (u *Unpacker) passes(folder string, isFolder bool) bool {
 	files, asked := u.passed[folder]
 	if !asked && isFolder && u.Have != nil {
@@ -286,8 +286,8 @@ func (c *Names) Add(name string, isDir bool) error {
 	return nil
 }
 
-// fold returns what is the same for names that differ in case only, also for letters of which several have
-// one capital, such as the long s: file systems that fold case go by either.
+// fold returns the same text for names that differ in case only, also for letters that share a capital, such as s and the
+// long s: file systems that fold case go by either.
 func fold(name string) string {
 	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
 		name = strings.ToUpper(name)
@@ -295,7 +295,7 @@ func fold(name string) string {
 	return strings.ToLower(name)
 }
 
-// counter counts and digests what is written to it.
+// counter counts and digests the bytes that are written to it.
 type counter struct {
 	hash hash.Hash
 	n    int64

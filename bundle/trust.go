@@ -98,7 +98,7 @@ func (d TrustDocument) Belongs(platform string) error {
 	return nil
 }
 
-// Admits says whether something of a platform may be taken for new under the document at the time now: it has to
+// Admits reports whether something of a platform may be taken for new under the document at the time now: it has to
 // be that platform's, and must not have expired. Its error is a *Refusal.
 func (d TrustDocument) Admits(platform string, now time.Time) error {
 	if err := d.Belongs(platform); err != nil {
@@ -131,7 +131,7 @@ func (d TrustDocument) Marshal() ([]byte, error) {
 	return json.Marshal(d)
 }
 
-// ParseTrustDocument reads and checks a document, and not who has signed it: that is TrustChain's to do.
+// ParseTrustDocument reads and checks a document, but not its signatures, which TrustChain checks.
 // Its errors are Refusals with the reason TrustDocumentRejected.
 func ParseTrustDocument(data []byte) (TrustDocument, error) {
 	var d TrustDocument

@@ -57,7 +57,7 @@ func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust 
 	return v, nil
 }
 
-// Read reads what Verify does without asking who has signed it: its caller has found that out in another way.
+// Read is Verify without a check of signatures, for a caller that has checked them in another way.
 func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verified, error) {
 	v := &Verified{Descriptor: manifest}
 	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
@@ -106,8 +106,8 @@ func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Tru
 	return verifyLayers(ctx, src, layers, d, trust)
 }
 
-// SignatureLayers returns what is said to sign manifest d in cosign's format, in its order: at least one
-// layer, or a *Refusal. None of them was looked at.
+// SignatureLayers returns the layers that claim to sign manifest d in cosign's format, in their order: at least one layer,
+// or a *Refusal. No signature is checked.
 func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispec.Descriptor, error) {
 	if err := d.Validate(); err != nil { // an index in a file may name anything
 		return nil, refuse(BadContent, "manifest %q: %v", d, err)

@@ -5,22 +5,22 @@ import (
 	"encoding/hex"
 )
 
-// Cache keeps what was rendered for the next time. Entries may vanish at any time and may come from
-// another process; what Get returns must be what somebody has put under that key, whole.
+// Cache keeps rendered assignments for the next time. Entries may vanish at any time and may come from another process. An
+// entry that Get returns must be complete, as it was put.
 type Cache interface {
-	// Get returns what was last put under key, nil if there is nothing. The caller does not change it.
+	// Get returns the last data put under key, nil if there is none. The caller does not change it.
 	Get(key string) []byte
-	// Put keeps data, which nobody changes any more, under key. It may fail, which nobody needs to know.
+	// Put keeps data under key. The caller does not change data afterwards. Put may fail without saying so.
 	Put(key string, data []byte)
 }
 
 // An assignment is found again by its identity: a digest of everything that it reads. For each cluster
 // type there is an index, which is replaced whenever an assignment of it changes, and packs, which hold
-// the bytes of files and never change: an index refers to the packs of earlier ones for what stayed. So
-// a change writes what it touches, and whatever is found is right, however old the index.
+// the bytes of files and never change: an index refers to earlier packs for assignments that stayed the same. So the
+// cost of a write follows the change, and every entry that is found is right, however old the index.
 
-// cacheFormat changes with what rendering makes of the same input and with how it is kept. What else
-// belongs to the program's identity is the Cache's concern.
+// cacheFormat changes with the output of rendering for the same input, and with the format of the cache. The Cache itself
+// cares for the rest of the program's identity.
 const cacheFormat = "2"
 
 const (
@@ -62,7 +62,7 @@ type keptAssignment struct {
 	offset     int
 	assignment Assignment
 	files      []int  // how long the byte slices in assignment are, in order
-	written    []byte // what it was read from; nil for a new one
+	written    []byte // the bytes it was read from; nil for a new one
 }
 
 // Where bytes are that are in no pack.

@@ -14,19 +14,19 @@ import (
 // are many times the same, so they are written once, and read as parts of one string. Byte slices, which
 // are the contents of files, are left out: they go to packs.
 
-// index is what is known of one cluster type.
+// index is the cache's record of one cluster type.
 type index struct {
 	packs  []string
 	kept   []*keptAssignment
 	inline []byte // files that are in no pack
-	// texts is the table that what is kept was read with, and fresh how long it was when it last held no
-	// text without use.
+	// texts is the table that the kept assignments were read with. fresh was its length when all of its texts were
+	// last in use.
 	texts []string
 	fresh int
 }
 
-// encode writes the index. What was read is written as it was, with the table it was read with, unless
-// too much of that is no longer used.
+// encode writes the index. Assignments that were read are written as they were, with their table, unless too much of the
+// table is no longer used.
 func (ix *index) encode() []byte {
 	w := &encoder{known: map[string]int{}, texts: slices.Clip(ix.texts)}
 	renew := len(ix.texts) > 2*ix.fresh

@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// layer is what is merged at once and under the same conditions: a ConfigMap, or one key of an Azure one.
+// layer is a part of the configuration with conditions of its own: a ConfigMap, or one key of an Azure ConfigMap.
 type layer struct {
 	source     ConfigSource
 	conditions []kinds.Condition

@@ -38,7 +38,7 @@ type Decision struct {
 type Decided struct {
 	ClusterType string `json:"clusterType"`
 	// Name is the deployment target's full name, <workload>-<target>. It says all: Workspace, Workload and
-	// Target may be left out, but what is given must be true.
+	// Target may be left out. If it is given it must be right.
 	Name      string `json:"name"`
 	Workspace string `json:"workspace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
@@ -63,8 +63,8 @@ type DecidedBy struct {
 	ClusterTypeTerms []string `json:"clusterTypeTerms,omitempty"`
 }
 
-// Decide says what the platform's policies select. The error is for what leaves that unknown, such as a
-// selector that says nothing, and for a ctx that has ended.
+// Decide returns the pairs that the platform's policies select. It returns an error if these cannot be known, such as for a
+// selector without a meaning, and if ctx has ended.
 func (m *Model) Decide(ctx context.Context) (*Decision, error) {
 	if err := m.checkEnvironment(); err != nil {
 		return nil, err
@@ -90,9 +90,9 @@ func (m *Model) Decide(ctx context.Context) (*Decision, error) {
 	return d, nil
 }
 
-// decide lists what is on the i-th cluster type. Targets of different registrations that share a name are there with
+// decide lists the assignments of the i-th cluster type. Targets of different registrations that share a name are there with
 // their registrations: which one gets the name is decided when they are rendered. Those of one registration are one
-// assignment, which says no more than is true of all of them.
+// assignment, with the fields that all of them share.
 func (r *renderer) decide(i int, clusterType string) []Decided {
 	var all []Decided
 	policies, selected := r.selecting(i)
@@ -136,7 +136,7 @@ func (r *renderer) twin(all []Decided, t int) int {
 	return -1
 }
 
-// join leaves in d what is also true of other, and adds other's policies.
+// join keeps the fields of d that are the same in other, and adds the policies of other.
 func (d *Decided) join(other Decided) {
 	for _, f := range []struct {
 		field *string

@@ -41,7 +41,7 @@ func (r *renderer) annotate(ct *kinds.ClusterType, selected bitset, released *re
 	slices.SortStableFunc(result.Failures, func(a, b Failure) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// annotated says whether o has an annotation that could be ours.
+// annotated reports whether o has an annotation that could be ours.
 func annotated(o *kinds.Common) bool {
 	for key := range o.Metadata.Annotations {
 		if strings.Contains(key, kinds.AnnotationPrefix) {

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// Explainer says why an environment is decided as it is. It reads the same objects by the same rules as
+// Explainer gives the reasons for the decisions about an environment. It reads the same objects by the same rules as
 // [Model.Render]; one Explainer answers any number of questions. The JSON forms of its answers are
 // interfaces, and no answer holds the value of a secret (see [secret.Looks]).
 type Explainer struct {
@@ -20,9 +20,8 @@ type Explainer struct {
 	layers []layer
 }
 
-// Explainer returns an explainer of the environment. A decision, if not nil, is what is assigned, in place
-// of what the scheduling policies select; it counts for [Explainer.Waiting] alone. The error is what keeps
-// all of the environment from being decided.
+// Explainer returns an explainer of the environment. A decision, if not nil, takes the place of the scheduling policies; it
+// counts for [Explainer.Waiting] alone. The error is one that prevents all decisions about the environment.
 func (m *Model) Explainer(decision *Decision) (*Explainer, error) {
 	r, err := newRenderer(m, Options{Decision: decision, Incomplete: true})
 	if err != nil {
@@ -49,12 +48,12 @@ type Explanation struct {
 	Namespace string `json:"namespace,omitempty"`
 	// Config lists the ConfigMaps that match, in the order in which they are merged.
 	Config []Named `json:"config,omitempty"`
-	// Adapter is the reconciler, and AdapterBecause says what chose it.
+	// Adapter is the reconciler, and AdapterBecause the reason for it.
 	Adapter        string `json:"adapter,omitempty"`
 	AdapterBecause string `json:"adapterBecause,omitempty"`
 	// Settings lists the other annotations that count, sorted by name.
 	Settings []Setting `json:"settings,omitempty"`
-	// Error is why the assignment cannot be rendered; empty where it can.
+	// Error is the reason for which the assignment cannot be rendered; empty if it can.
 	Error string `json:"error,omitempty"`
 }
 
@@ -63,7 +62,7 @@ type Setting struct {
 	// Name is that without target and prefix, such as drift.
 	Name  string `json:"name"`
 	Value string `json:"value"`
-	// Because says which object has it, and where.
+	// Because names the object that has it, and its place.
 	Because string `json:"because"`
 }
 
@@ -79,11 +78,11 @@ type PolicyMatch struct {
 	// Selects is true where every term is met.
 	Selects bool   `json:"selects"`
 	Terms   []Term `json:"terms"`
-	// Error says why it is not known what the policy selects; then it selects nothing.
+	// Error is a mistake in the policy's selectors; with one it selects nothing.
 	Error string `json:"error,omitempty"`
 }
 
-// Side is what a term asks something of.
+// Side is the object whose labels a term is about.
 type Side string
 
 // The sides.
@@ -161,7 +160,7 @@ func (e *Explainer) selects(ct *kinds.ClusterType, t *target) bool {
 	return slices.ContainsFunc(e.matches(ct, t), func(p PolicyMatch) bool { return p.Selects })
 }
 
-// clash says that other targets on the cluster type want the name of the i-th, which was found by it.
+// clash returns an error if other targets on the cluster type want the name of the i-th target.
 func (e *Explainer) clash(ctx context.Context, ct *kinds.ClusterType, i int) error {
 	here := newBitset(len(e.r.targets))
 	for t := i; t < len(e.r.targets) && e.r.targets[t].Name == e.r.targets[i].Name; t++ {
@@ -269,7 +268,7 @@ func labelValue(has map[string]string, key string) *string {
 	return nil
 }
 
-// whyAdapter says what chose the adapter.
+// whyAdapter returns the reason for the choice of the adapter.
 func whyAdapter(ct *kinds.ClusterType, t *target) string {
 	if a, ok := kinds.AnnotationFor(ct, &t.Target, "adapter"); ok {
 		return a.Origin()
@@ -312,7 +311,7 @@ func (e *Explainer) Waiting() []WaitingTarget {
 	return waiting
 }
 
-// Policy says where the policy of that name stands; no place where there is none.
+// Policy returns the position of a policy; the zero Position if there is no policy of that name.
 func (e *Explainer) Policy(name string) finding.Position {
 	if p, ok := e.r.model.objects.Policies[name]; ok {
 		return p.At
@@ -320,7 +319,7 @@ func (e *Explainer) Policy(name string) finding.Position {
 	return finding.Position{}
 }
 
-// Template says which Template a cluster type renders one of an assignment's files from; none where it is
+// Template returns the Template from which a cluster type renders one of an assignment's files; none for a file that is
 // rendered in a built-in way.
 func (e *Explainer) Template(clusterType, file string) Named {
 	ct, ok := e.r.model.objects.ClusterTypes[clusterType]
@@ -340,8 +339,8 @@ func (e *Explainer) Template(clusterType, file string) Named {
 // minManifestText is how long a text of a target's manifests must be to be looked for in other texts.
 const minManifestText = 4
 
-// Manifest says where the deployment target stands whose manifests hold the text, or a part of it; false
-// where they do not. A nil text is in none.
+// Manifest returns the position of a deployment target if its manifests hold the text, or a part of it. A nil text is in
+// none.
 func (e *Explainer) Manifest(target string, text *string) (finding.Position, bool) {
 	i, err := e.findTarget(target)
 	if err != nil || text == nil {

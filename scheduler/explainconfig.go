@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// ConfigExplanation says where the value of a configuration key comes from.
+// ConfigExplanation is the origin of the value of a configuration key.
 type ConfigExplanation struct {
 	ClusterType string `json:"clusterType"`
 	Target      string `json:"target"`
@@ -28,12 +28,12 @@ type ConfigExplanation struct {
 	Rendered string `json:"rendered,omitempty"`
 	// Error is why the templates in it cannot be evaluated.
 	Error string `json:"error,omitempty"`
-	// Given lists who gives this assignment a value, in the order in which they are merged: the last has
-	// the last word.
+	// Given lists the ConfigMaps that give this assignment a value, in the order in which they are merged: the last
+	// one wins.
 	Given []GivenValue `json:"given"`
-	// Parts says of each part of a structured value who gave it, sorted as they stand.
+	// Parts names the origin of each part of a structured value, in the order of the value.
 	Parts []ValuePart `json:"parts,omitempty"`
-	// Others lists who has the key and does not apply to this assignment.
+	// Others lists the ConfigMaps that have the key and do not apply to this assignment.
 	Others []GivenValue `json:"others"`
 	// Hint names a key that could be meant where nobody has this one.
 	Hint string `json:"hint,omitempty"`

@@ -19,8 +19,8 @@ const DirectoryAdapter = "directory"
 
 var ociRepository = regexp.MustCompile(`^oci://[^/@\s]+/[^@\s]+$`)
 
-// checkFetched says what keeps the adapter directory from fetching what a target's manifests name. Whoever
-// can move a tag must not choose what lies on a host, so there has to be a digest, or a pin that finds it.
+// checkFetched returns why the adapter directory cannot fetch a target's manifests, or nil. Moving a tag must not change
+// the files of a host, so a digest is required, or a pin that finds it.
 func checkFetched(ct *kinds.ClusterType, t *target, adapter string) error {
 	m := t.Spec.Manifests
 	if adapter != DirectoryAdapter || m["chart"] != "" {

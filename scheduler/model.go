@@ -5,10 +5,13 @@
 // [Model.Render]. The input language is Kalypso's, and so is the output, byte for byte; docs/kalypso.md
 // lists where the two differ on purpose.
 //
-// The package is pure: it reads nothing but the [fs.FS] it is given, knows no clock, network or
-// environment, and the same input gives the same bytes whatever the files are called and however many
-// cores do the work. Its patience alone is real time: a template that runs for half a minute fails. It resolves no references: fetching what a BaseRepo or WorkloadRegistration points
-// to is the caller's part, who asks [Model.BaseRepos] and [Model.Registrations] and loads again.
+// The package is pure: it reads nothing but the [fs.FS] that it is given, and uses no network, environment variable or
+// random number. The same input gives the same bytes, whatever the files are called and however many cores do the work.
+// Its only clock ends a template or schema that runs for half a minute. It resolves no references: the caller fetches the
+// sources that [Model.BaseRepos] and [Model.Registrations] name, and loads them as well.
+//
+// The packages below it do one thing each: finding (mistakes and codes), kinds (objects as they are written), yamlvalue
+// (configuration values), template (the evaluator), schema (JSON schemas), secret (a guess), lint (rules over a model).
 package scheduler
 
 import (
@@ -30,9 +33,9 @@ type Source struct {
 	// Registration, if not empty, makes this the app team's source of that WorkloadRegistration: only
 	// Workload objects are taken from it, and they get that registration's workspace.
 	Registration string
-	// OnlyEnvironments has Environment objects alone taken, and files passed over that cannot be parsed.
+	// OnlyEnvironments takes Environment objects alone, and skips files that cannot be parsed.
 	OnlyEnvironments bool
-	// Base, if not empty, says that this is the content of that BaseRepo.
+	// Base, if not empty, is the name of the BaseRepo that points to this source.
 	Base string
 }
 
@@ -54,7 +57,7 @@ type Model struct {
 	findings []finding.Finding
 }
 
-// Objects are the objects of a platform as they were read, by name. They are for those who judge them: nobody may
+// Objects are the objects of a platform as they were read, by name. They are for reading: nobody may
 // change them.
 type Objects struct {
 	ClusterTypes map[string]*kinds.ClusterType
@@ -93,7 +96,7 @@ func NewModel(environment string) *Model {
 	}
 }
 
-// Environment says where the objects of an environment live. It lies on the platform's default branch.
+// Environment names the repository of an environment's objects. It lies on the platform's default branch.
 type Environment struct {
 	Name string
 	finding.Position
@@ -140,7 +143,7 @@ func (m *Model) SetEnvironment(name string) { m.environment = name }
 // EnvironmentName returns the name of the environment.
 func (m *Model) EnvironmentName() string { return m.environment }
 
-// FailedPolicies returns the scheduling policies of which is not known what they select, sorted by name.
+// FailedPolicies returns the scheduling policies with mistakes in their selectors, sorted by name.
 func (m *Model) FailedPolicies() []FailedPolicy {
 	var failed []FailedPolicy
 	for _, p := range sortedValues(m.objects.Policies) {

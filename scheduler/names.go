@@ -8,7 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// Released is what the last release of a cluster type says of one assignment: enough to tell to which team a name
+// Released is one assignment of the last release of a cluster type, with the fields that tell to which team its name
 // belongs.
 type Released struct {
 	Name, Registration, Workload, Target string
@@ -70,7 +70,7 @@ func (r *renderer) share(ctx context.Context, ct *kinds.ClusterType, selected bi
 	return n
 }
 
-// decide says which of the targets of one name gets it.
+// decide gives a name to one of the targets that want it, or to none.
 func (n *namesGiven) decide(targets []*target, same []int) {
 	if len(same) < 2 {
 		return
@@ -91,7 +91,7 @@ func (n *namesGiven) decide(targets []*target, same []int) {
 	}
 }
 
-// clashHint says what can be done about a name that nobody is known to own.
+// clashHint returns a hint about a name without a known owner.
 func clashHint(a, b *target) string {
 	if a.Workload.Registration == b.Workload.Registration {
 		return "rename one of them"

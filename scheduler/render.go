@@ -25,30 +25,29 @@ type Options struct {
 	// Parallel is the number of cluster types that are rendered at once. Zero means as many as Go may
 	// use cores.
 	Parallel int
-	// Decision, if not nil, says what is assigned, in place of the platform's scheduling policies.
+	// Decision, if not nil, replaces the platform's scheduling policies.
 	Decision *Decision
-	// Incomplete says that an app team's source could not be read. A deployment target that Decision names
-	// and nobody knows may be one of it, so each is a Failure and no error.
+	// Incomplete is true if an app team's source could not be read. Then a deployment target that Decision names
+	// and no source has is a Failure, and not an error.
 	Incomplete bool
-	// Cache, if not nil, has what was rendered before. Then only what reads something that has changed is
-	// rendered; the result is the same.
+	// Cache, if not nil, holds earlier renderings. Then only assignments whose input has changed are rendered; the
+	// result is the same.
 	Cache Cache
-	// RefuseMissing has an assignment fail whose templates print a key that is not there. Else it is rendered as
-	// Kalypso does, with "<no value>", and a warning says so.
+	// RefuseMissing makes an assignment fail if its templates print a key that does not exist. Otherwise the key is
+	// printed as "<no value>", as Kalypso does, with a warning.
 	RefuseMissing bool
-	// LastRelease, if not nil, returns what the last verified release of a cluster type lists, nothing where there is none.
-	// It is asked where several registrations want one name on a cluster type, and by several goroutines. Its error
-	// ends Render.
+	// LastRelease, if not nil, returns the assignments of the last verified release of a cluster type, none if there is
+	// no release. Render calls it, from several goroutines, when several registrations want one name. Its error ends
+	// Render.
 	LastRelease func(ctx context.Context, clusterType string) ([]Released, error)
-	// Each, if not nil, is given each cluster type as soon as it is rendered, several at the same time and in
-	// no order. It may take the Files away from the assignments, so that they are not all held at once. Its
-	// error ends Render.
+	// Each, if not nil, is called with each cluster type once it is rendered, from several goroutines and in no order.
+	// It may take the Files out of the assignments, to free their memory. Its error ends Render.
 	Each func(*ClusterTypeResult) error
 }
 
-// Render decides and renders every assignment of the environment. What is wrong with one assignment is
-// a [Failure] in the result and does not stop the others. The error is for what leaves unknown which
-// assignments there are, such as a selector that says nothing, and for a ctx that has ended.
+// Render decides and renders every assignment of the environment. A mistake in one assignment is a [Failure] in the result
+// and does not stop the others. Render returns an error if the list of assignments cannot be known, such as for a selector
+// without a meaning, and if ctx has ended.
 func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if err := m.checkEnvironment(); err != nil {
 		return nil, err
@@ -208,7 +207,7 @@ func (r *renderer) order(types []*kinds.ClusterType) []int {
 	return order
 }
 
-// selectPairs asks every policy what it selects.
+// selectPairs applies every policy.
 func (r *renderer) selectPairs(targets *labelIndex) error {
 	var typeLabels []map[string]string
 	for _, ct := range sortedValues(r.model.objects.ClusterTypes) {
@@ -246,7 +245,7 @@ func (r *renderer) selectPairs(targets *labelIndex) error {
 	return finding.Join(errs)
 }
 
-// check adds what is odd about the objects, whether or not it is used.
+// check adds the findings about the objects, whether or not they are used.
 func (r *renderer) check() {
 	for _, ct := range r.model.objects.ClusterTypes {
 		r.findings = append(r.findings, checkAnnotations(&ct.Common, kinds.ClusterTypeAnnotations, nil)...)
@@ -274,7 +273,7 @@ func sourceOf(t *kinds.Template) template.Source {
 	return src
 }
 
-// texts lists all text of the platform's that could come to be in a rendered document.
+// texts lists all text of the platform that a rendered document may contain.
 func (m *Model) texts() []string {
 	var all []string
 	for _, cm := range m.objects.ConfigMaps {
@@ -293,7 +292,7 @@ func (m *Model) texts() []string {
 	return all
 }
 
-// selecting returns the policies that select the i-th cluster type, and what they select for it.
+// selecting returns the policies that select the i-th cluster type, and the targets that they select for it.
 func (r *renderer) selecting(i int) (policies []selectedPair, targets bitset) {
 	targets = newBitset(len(r.targets))
 	for _, p := range r.policies {
@@ -334,7 +333,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType
 			continue
 		}
 		assignment.Manifests = target.Spec.Manifests
-		assignment.Registration = target.Workload.Registration // which has no influence on what is rendered
+		assignment.Registration = target.Workload.Registration // rendering does not depend on it
 		assignment.ServiceAccount = accountIn(r.accounts, target.Workspace, assignment.Namespace)
 		for _, p := range policies {
 			if p.targets.has(t) && p.policy != "" {
@@ -344,7 +343,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType
 		use.addFiles(assignment)
 		result.Assignments = append(result.Assignments, *assignment)
 	}
-	if ctx.Err() == nil { // else what was not reached would be forgotten
+	if ctx.Err() == nil { // else the cache would forget the assignments that were not reached
 		a.kept.close()
 	}
 	selected.subtract(names.taken)

@@ -18,8 +18,8 @@ type Result struct {
 	Rings []string
 	// ClusterTypes is sorted by name and holds the types without assignments too.
 	ClusterTypes []ClusterTypeResult
-	// FailedPolicies are the scheduling policies of which is not known what they select, sorted by name. They
-	// assign nothing: what they assigned before must stay.
+	// FailedPolicies are the scheduling policies with mistakes in their selectors, sorted by name. They assign
+	// nothing, so their earlier assignments must stay.
 	FailedPolicies []FailedPolicy
 	// Accounts are the ServiceAccounts that the Platform gives to workspaces, by workspace: a name, which
 	// stands for one in each assignment's namespace, or NAMESPACE/NAME. See [Result.ServiceAccount].
@@ -28,12 +28,12 @@ type Result struct {
 	Warnings []finding.Finding
 }
 
-// ClusterTypeResult is one cluster type with all that was decided for it.
+// ClusterTypeResult is one cluster type with its assignments and failures.
 type ClusterTypeResult struct {
 	Name string
 	// Annotations are the cluster type's, for the keys below wherry.dev/.
 	Annotations map[string]string
-	// Assignments holds what was rendered, sorted by name.
+	// Assignments are the rendered assignments, sorted by name.
 	Assignments []Assignment
 	// Failures holds the assignments that could not be rendered, sorted by name. Leaving one out of a
 	// bundle orders its deletion.
@@ -63,7 +63,7 @@ type Assignment struct {
 	ConfigDigest digest.Digest
 	// Adapter is the reconciler: chosen by annotation, else inferred from the rendered kinds.
 	Adapter string
-	// Settings is what further annotations ask of the agent.
+	// Settings are further annotations, which the agent follows.
 	Settings
 	// Manifests says where the target's manifests are, as the Workload has it.
 	Manifests map[string]string
@@ -79,7 +79,7 @@ type Assignment struct {
 	Files []File
 }
 
-// Pinned is a name of something outside, and what it stood for.
+// Pinned is a reference to an artifact outside of the bundle, and its digest.
 type Pinned struct {
 	Type, Name, Reference string
 	Digest                string // empty where nobody has asked

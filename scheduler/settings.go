@@ -13,14 +13,14 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// Settings is what annotations below wherry.dev/ ask of the agent for one assignment. The zero value
-// asks for what agents do by themselves.
+// Settings are the annotations below wherry.dev/ that the agent follows for one assignment. The zero value stands for the
+// agent's defaults.
 type Settings struct {
-	// Drift is "report" where drift is not to be corrected.
+	// Drift is "report" if drift is reported and not corrected.
 	Drift string
-	// OnFailure is "hold" where a failed release is not to be rolled back.
+	// OnFailure is "hold" if a failed release is not rolled back.
 	OnFailure string
-	// OnRemove is "orphan" where what was applied stays when the assignment goes.
+	// OnRemove is "orphan" if the applied objects stay when the assignment is removed.
 	OnRemove string
 	// Health lists conditions as package health has them, in the order in which they were written.
 	Health []string
@@ -51,7 +51,7 @@ const (
 	maxHealthBytes = 16 << 10
 )
 
-// settings reads the annotations that count for an assignment, but for what it depends on.
+// settings reads the annotations that count for an assignment, except for its dependencies.
 func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
 	if _, err := choose(ct, t, "delivery"); err != nil {
 		return s, err

@@ -23,13 +23,13 @@ type schemaUse struct {
 	refused bool
 }
 
-// validator checks configurations against schemas. A configuration keeps what was found, because the assignments that
-// share both are many.
+// validator checks configurations against schemas. A configuration keeps the results, because many
+// assignments share both.
 type validator struct{ schemas *schema.Cache }
 
 func newValidator() *validator { return &validator{schemas: schema.NewCache()} }
 
-// checks keeps what schemas found wrong with one configuration.
+// checks keeps the results of schemas for one configuration.
 type checks struct {
 	mu    sync.Mutex
 	known []schemaCheck
@@ -40,7 +40,7 @@ type schemaCheck struct {
 	schema.Outcome
 }
 
-// validate returns all that the schemas find wrong with a configuration, each with its place.
+// validate returns the violations of all schemas by a configuration, each with its position.
 func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) error {
 	var errs []error
 	taken := 0 // of what the workload's schemas share
@@ -84,7 +84,7 @@ func violated(c *config, use schemaUse, violations []schema.Violation) (errs []e
 	return errs
 }
 
-// check returns what a schema finds wrong with c. Its error is that of a schema which cannot be used.
+// check returns the violations of a schema by c. It returns an error if the schema cannot be used.
 func (v *validator) check(c *config, text string, limit int) (schema.Outcome, error) {
 	compiled, err := v.schemas.Compile(text)
 	if err != nil {
@@ -160,12 +160,12 @@ func shareSchemaSteps(all []*target) {
 	}
 }
 
-// tooLarge says that a registration's schemas are too large together.
+// tooLarge returns the error of a registration whose schemas are too large together.
 func tooLarge(use schemaUse) error {
 	return finding.Errorf(finding.CodeSchemaCost, use.at, "share one schema among workloads", "%s is one of those of its registration, which are larger than %d bytes together", use.owner, schema.MaxBytes)
 }
 
-// tooCostly says what is wrong with a schema that takes more steps than it may.
+// tooCostly returns the error of a schema that takes more steps than it may.
 func tooCostly(use schemaUse) error {
 	return finding.Errorf(finding.CodeSchemaCost, use.at, "simplify the schema: each $ref, allOf, anyOf and oneOf counts as often as it is reached",
 		"%s takes more than %d steps to check the configuration", use.owner, cmp.Or(use.limit, schema.MaxSteps))

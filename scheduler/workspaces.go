@@ -9,15 +9,15 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// workspace is what the Platform says of one.
+// workspace is an entry of the Platform.
 type workspace struct {
 	account string // a name, or NAMESPACE/NAME
 	limits  kinds.Limits
 	at      finding.Position
 }
 
-// checkWorkspaces finds those that are there twice, and names that no ServiceAccount can have: what is
-// listed to be confined must not go without that because of a slip.
+// checkWorkspaces finds workspaces that are listed twice, and invalid names of ServiceAccounts: a typing error must not
+// leave a workspace unconfined.
 func checkWorkspaces(p *kinds.Platform) []error {
 	var errs []error
 	seen := map[string]finding.Position{}

@@ -1,7 +1,7 @@
-// Package delta encodes a tree as its difference from an earlier one, so that an update costs a thin link what
-// has changed and no more.
+// Package delta encodes a tree as its difference from an earlier one, so that only the changes
+// go over a slow link.
 //
-// A publisher calls Make for the trees that agents are likely to have, and keeps what is Worth it; an agent that
+// A publisher calls Make for the trees that agents are likely to have, and keeps the deltas that are Worth it; an agent that
 // has one of them calls Apply. A delta is a zstd frame whose dictionary is the base, so that
 // "zstd -d --patch-from=BASE" reads it too. It needs no trust of its own: Apply returns the tree that was signed
 // or an error, and after an error the full layer is fetched.
@@ -36,11 +36,11 @@ const (
 	smallBytes = 4 << 20
 )
 
-// Small says whether Make takes so little, for trees of that many bytes, that no process of its own is worth
+// Small reports whether Make takes so little, for trees of that many bytes, that no process of its own is worth
 // starting: at most 100 ms, and 24 MiB with the trees. Others are for Job.
 func Small(base, next int64) bool { return base+next <= smallBytes }
 
-// Worth says whether a delta is small enough to be published beside the full layer: less than half of it.
+// Worth reports whether a delta is small enough to be published beside the full layer: less than half of it.
 func Worth(delta, full int64) bool { return delta < full/2 && delta <= MaxBytes }
 
 // Make returns the delta from base to next, which are uncompressed tars. It takes some milliseconds for trees of
@@ -91,7 +91,7 @@ func Apply(base, delta []byte, want bundle.Content) ([]byte, error) {
 		zstd.WithDecoderConcurrency(1),
 		zstd.WithDecoderMaxWindow(uint64(window(len(base), int(want.Size)))),
 		zstd.WithDecoderMaxMemory(uint64(max(want.Size, zstd.MinWindowSize))),
-		zstd.WithDecodeAllCapLimit(true), // it does not grow what it gets
+		zstd.WithDecodeAllCapLimit(true), // it does not grow the given buffer
 	)
 	if err != nil {
 		return nil, refuse(bundle.BadContent, "delta: %v", err)

@@ -19,7 +19,7 @@ const (
 	overhead = 32 << 20
 	// tables is what the compressor takes beside that, whatever the size of the trees.
 	tables = 72 << 20
-	// maxWords bounds what is kept of a child's complaint.
+	// maxWords bounds the part of a child's error output that is kept.
 	maxWords = 4 << 10
 )
 
@@ -42,7 +42,7 @@ type Tree struct {
 }
 
 // Memory is what the job's process takes at most, in bytes: 335 MiB were measured to make a delta of the largest
-// trees, and 138 MiB to apply it. Who has less fetches the full layer; see Available.
+// trees, and 138 MiB to apply it. An agent with less memory fetches the full layer; see Available.
 func (j Job) Memory() int64 {
 	if j.Next.Path != "" {
 		return 2*(j.Base.Size+j.Next.Size) + overhead + tables
@@ -72,7 +72,7 @@ func (j Job) Start(ctx context.Context, self ...string) error {
 	return err
 }
 
-// explain makes an error of how a child has ended and what it has said.
+// explain returns an error with the exit status and the error output of a child.
 func explain(ctx context.Context, err error, said []byte) error {
 	if ctx.Err() != nil {
 		return ctx.Err()
@@ -195,7 +195,7 @@ func writeFile(path string, data []byte) error {
 	return err
 }
 
-// limited keeps the start of what is written.
+// limited keeps the first bytes that are written to it.
 type limited struct {
 	w    io.Writer
 	left int

@@ -44,7 +44,7 @@ func (c Condition) String() string {
 	return about + c.Path + " == " + c.Value
 }
 
-// about is what stands before a path: a kind and perhaps a name.
+// about matches the text before a path: a kind and perhaps a name.
 var about = regexp.MustCompile(`^([A-Z][A-Za-z0-9]*)(?:/([a-z0-9](?:[a-z0-9.-]*[a-z0-9])?))?:\s+`)
 
 // Parse reads one line. Braces around the path and quotes around the value are taken off.
@@ -84,8 +84,8 @@ func unquote(s string) string {
 	return s
 }
 
-// Check says whether the condition is true of the content of an object. If not, found says what is there
-// instead, in few words.
+// Check reports whether the condition is true for the content of an object. If not, found describes the content in few
+// words.
 func (c Condition) Check(object map[string]any) (found string, ok bool) {
 	path := jsonpath.New("").AllowMissingKeys(true) // each time anew: using it changes it
 	if err := path.Parse("{" + c.Path + "}"); err != nil {
@@ -109,7 +109,7 @@ func (c Condition) Check(object map[string]any) (found string, ok bool) {
 	return clip(strings.Join(slices.Compact(others), ", ")), len(others) == 0
 }
 
-// maxFound bounds what is quoted from an object, in bytes: a message has room for five of them.
+// maxFound bounds a quotation from an object, in bytes: a message has room for five of them.
 const maxFound = 120
 
 func clip(s string) string {

@@ -1,6 +1,6 @@
 // Package regularfile opens files that people name, and never waits: a pipe without a writer would hang its reader where no
-// signal reaches it, and a device may do something when it is opened. So what is no regular file is refused, also the
-// pipe of a shell's <(command).
+// signal reaches it, and a device may do something when it is opened. So only regular files are read; the pipe
+// of a shell's <(command) is refused too.
 //
 // Begin with [Open], or [Read] for all that a file holds.
 package regularfile
@@ -53,7 +53,7 @@ func Read(name string, limit int64) ([]byte, error) {
 	return ReadAll(name, f, limit)
 }
 
-// ReadAll is Read for what is open already; name is for the error.
+// ReadAll is Read for an open file; name is for the error.
 func ReadAll(name string, r io.Reader, limit int64) ([]byte, error) {
 	data, err := io.ReadAll(io.LimitReader(r, limit+1))
 	if err == nil && int64(len(data)) > limit {

@@ -87,7 +87,7 @@ const (
 	CodeDependencyCycle  = "E1503"
 	CodeDependencyLater  = "W1504"
 
-	// What is rendered.
+	// Rendered files.
 	CodeNotRendered     = "E1601"
 	CodeRenderedSyntax  = "E1602"
 	CodeNoKubeObject    = "E1603"

@@ -1,4 +1,4 @@
-// Package finding says what is wrong or odd in the input of a platform, and where.
+// Package finding describes mistakes and oddities in the input of a platform, with their place.
 //
 // A [Finding] is a warning or a note; an [Error] is a mistake that the input cannot be read with. Both have a place, a
 // message of one line, often a hint, and a code such as W1203. [New] and [Errorf] make them, [In] lists the findings in
@@ -24,11 +24,11 @@ type Position struct {
 // Finding is a remark about the input, in most cases a warning or a note.
 type Finding struct {
 	Position
-	// Code identifies what is found, such as W1203; it may be empty. See "wherry explain".
+	// Code identifies the kind of finding, such as W1203; it may be empty. See "wherry explain".
 	Code string
 	// Column counts characters from 1; zero where it is not known.
 	Column int
-	// Note marks what is only worth knowing, such as a file that holds no object: no reason to be strict.
+	// Note marks a remark that is no reason to be strict, such as about a file without an object.
 	Note    bool
 	Message string
 	Hint    string
@@ -58,7 +58,7 @@ func Errorf(code string, at Position, hint, format string, args ...any) error {
 	return &Error{Position: at, Code: code, Message: Sentence(format, args...), Hint: hint}
 }
 
-// maxMessage bounds a message, because what it quotes may be as long as its file.
+// maxMessage bounds a message, because it may quote a long file.
 const maxMessage = 2000
 
 // Sentence formats a message, and cuts one that is too long for a terminal.
@@ -83,7 +83,7 @@ func (f Finding) String() string {
 	return b.String()
 }
 
-// String is file:line, or what of it is known.
+// String is file:line, or the file alone if the line is not known.
 func (p Position) String() string {
 	if p.Line == 0 {
 		return p.File

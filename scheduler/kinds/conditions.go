@@ -29,7 +29,7 @@ func ConditionsOf(labels map[string]string) []Condition {
 	return all
 }
 
-// HoldsFor says whether a cluster type alone fulfils the condition. A label that is not there reads as
+// HoldsFor reports whether a cluster type alone fulfils the condition. A label that is not there reads as
 // empty.
 func (c Condition) HoldsFor(ct *ClusterType) bool {
 	switch c.Key {
@@ -42,7 +42,7 @@ func (c Condition) HoldsFor(ct *ClusterType) bool {
 	}
 }
 
-// HoldsForTarget says whether a target alone fulfils the condition.
+// HoldsForTarget reports whether a target alone fulfils the condition.
 func (c Condition) HoldsForTarget(t *Target) bool {
 	switch c.Key {
 	case "cluster-type":

@@ -53,7 +53,7 @@ type (
 	}
 )
 
-// Decoded is what decoding has to say about an object.
+// Decoded holds the mistakes and findings of decoding an object.
 type Decoded struct {
 	Errs     []error
 	Findings []finding.Finding
@@ -61,7 +61,7 @@ type Decoded struct {
 	Unknown []finding.Finding
 }
 
-// Decode fills into from n. Where strict is true, unknown fields below spec are no findings but in Unknown.
+// Decode fills into from n. If strict is true, unknown fields below spec are in Unknown and not in Findings.
 func Decode(file string, n *yaml.Node, into Object, strict bool) Decoded {
 	d := &decoder{file: file, strict: strict}
 	d.decode(n, reflect.ValueOf(into).Elem(), nil)

@@ -27,8 +27,7 @@ const PlatformConfig = "platform-config"
 // azureAppConfig begins the names of ConfigMaps that Azure App Configuration has written.
 const azureAppConfig = "azure-app-config"
 
-// The structs below are what is read of each kind. Field names are the YAML keys; decode.go warns about
-// keys that are not here.
+// The structs below have a field for each YAML key that is read. decode.go warns about other keys.
 
 // Meta is the metadata of an object.
 type Meta struct {
@@ -128,7 +127,7 @@ type SchedulingPolicy struct {
 			LabelSelector LabelSelector `yaml:"labelSelector"`
 		} `yaml:"clusterTypeSelector"`
 	} `yaml:"spec"`
-	// mistakes are its unknown fields: what it was to select is not known.
+	// mistakes are its unknown fields. With one of them the selection is not known.
 	Mistakes []error
 }
 
@@ -210,7 +209,7 @@ const (
 // accountPrefix begins the name of a workspace's ServiceAccount for which the Platform names none.
 const accountPrefix = "wherry-"
 
-// Platform is what is said once for the whole platform.
+// Platform holds the settings of the whole platform.
 type Platform struct {
 	Common `yaml:",inline"`
 	Spec   struct {
@@ -319,10 +318,10 @@ func Names() []string {
 	return append(slices.Sorted(maps.Keys(kindsOf(KalypsoAPI))), slices.Sorted(maps.Keys(kindsOf(WherryAPI)))...)
 }
 
-// IsLabelled says whether the ConfigMap's own keys are part of the configuration.
+// IsLabelled reports whether the ConfigMap's own keys are part of the configuration.
 func (c *ConfigMap) IsLabelled() bool { return c.Metadata.Labels[PlatformConfig] == "true" }
 
-// IsAzure says whether the ConfigMap's keys carry their own conditions.
+// IsAzure reports whether the ConfigMap's keys carry their own conditions.
 func (c *ConfigMap) IsAzure() bool { return strings.HasPrefix(c.Metadata.Name, azureAppConfig) }
 
 // IsPlatform reports whether the ConfigMap is part of the configuration in either way.

@@ -15,7 +15,7 @@ import (
 // uidPattern is what agents and hubs take for one.
 var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
-// clusterProblem says which of a Cluster's own values is wrong, with a hint. It is empty where none is.
+// clusterProblem names a wrong value of a Cluster, with a hint. It returns nothing if all are right.
 func clusterProblem(c *kinds.Cluster) (what, hint string) {
 	s := c.Spec
 	block, _ := pem.Decode([]byte(s.PublicKey))
@@ -38,7 +38,7 @@ func clusterProblem(c *kinds.Cluster) (what, hint string) {
 	return "", ""
 }
 
-// clusters adds what is wrong with Cluster objects: their values, cluster types that do not exist, and uids and keys
+// clusters adds the mistakes in Cluster objects: wrong values, cluster types that do not exist, and uids and keys
 // of two.
 func (l *linter) clusters() {
 	types := slices.Sorted(maps.Keys(l.objects.ClusterTypes))

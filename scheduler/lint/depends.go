@@ -8,7 +8,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// annotations adds what rendering does not fail for: a validity that only publishing looks at.
+// annotations checks annotations that rendering does not read: a validity, which publishing uses.
 func (l *linter) annotations() {
 	for _, ct := range sortedValues(l.objects.ClusterTypes) {
 		v, ok := ct.Metadata.Annotations[scheduler.ValidityAnnotation]

@@ -43,7 +43,7 @@ func Run(ctx context.Context, m *scheduler.Model) (*Report, error) {
 	l.targets = m.Targets()
 	if err != nil {
 		mistakes := finding.In(err)
-		if len(mistakes) == 0 || mistakes[0].Position == (finding.Position{}) { // such as what the environment is called
+		if len(mistakes) == 0 || mistakes[0].Position == (finding.Position{}) { // such as a wrong name of the environment
 			return nil, err
 		}
 		l.result = &scheduler.Result{}
@@ -86,7 +86,7 @@ type linter struct {
 	targets []*kinds.Target // of the environment
 	found   []finding.Finding
 	unused  []finding.Finding
-	// groups keeps what is wrong with many assignments in one way to one finding, by what is wrong.
+	// groups holds one finding for many assignments with the same mistake, by that mistake.
 	groups map[string]*group
 }
 
@@ -118,7 +118,7 @@ func (l *linter) add(code string, at finding.Position, hint, format string, args
 	l.found = append(l.found, finding.New(code, at, hint, format, args...))
 }
 
-// addUnused is add for what another environment may use if it is of a base.
+// addUnused is add for an object that, if it is of a base, another environment may use.
 func (l *linter) addUnused(o *kinds.Common, code, hint, format string, args ...any) {
 	f := finding.New(code, o.At, hint, format, args...)
 	if o.InBase {
@@ -128,7 +128,7 @@ func (l *linter) addUnused(o *kinds.Common, code, hint, format string, args ...a
 	}
 }
 
-// addFor adds f about an assignment, unless the same, by key, was said of another.
+// addFor adds f about an assignment. Of the findings with one key, only the first is added; the others are counted.
 func (l *linter) addFor(key, assignment string, f finding.Finding) {
 	key = f.Code + " " + f.Position.String() + " " + key
 	if g, ok := l.groups[key]; ok {
@@ -146,7 +146,7 @@ func sortFindings(found []finding.Finding) []finding.Finding {
 	return slices.Compact(found)
 }
 
-// failures adds why assignments could not be rendered. Templates that do not exist are found in the
+// failures adds the reasons for which assignments could not be rendered. Templates that do not exist are found in the
 // objects, also where nothing is assigned.
 func (l *linter) failures() {
 	for _, ct := range l.result.ClusterTypes {

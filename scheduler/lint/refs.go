@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// references adds what names something that does not exist, and templates that nothing names.
+// references adds names of objects that do not exist, and templates that nothing names.
 func (l *linter) references() {
 	used := map[string]bool{}
 	for _, ct := range sortedValues(l.objects.ClusterTypes) {
@@ -155,7 +155,7 @@ func (l *linter) whyNowhere(conditions []kinds.Condition) (why, hint string) {
 	return "no cluster type and target together have all its labels", ""
 }
 
-// hintPolicies adds the nearest labels to what is said of policies that select nothing.
+// hintPolicies adds the nearest labels to the findings about policies that select nothing.
 func (l *linter) hintPolicies() {
 	var types, targets []map[string]string
 	for _, ct := range sortedValues(l.objects.ClusterTypes) {

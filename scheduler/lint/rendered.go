@@ -23,7 +23,7 @@ var objectAdapters = []string{"argo", "flux", "kubernetes"}
 // rendered looks at the files of all assignments as the cluster would.
 func (l *linter) rendered() {
 	for _, ct := range l.result.ClusterTypes {
-		owners := map[kubeID]string{} // assignments, by what they hold
+		owners := map[kubeID]string{} // the assignment of each object
 		for _, a := range ct.Assignments {
 			r := &renderedFiles{linter: l, ct: l.objects.ClusterTypes[ct.Name], assignment: a, owners: owners, own: map[kubeID]string{}}
 			for _, f := range a.Files {
@@ -60,7 +60,7 @@ type renderedFiles struct {
 	template   *kinds.Template   // that wrote the file; nil if it is built in
 }
 
-// say adds what is wrong in one way, by kind, with what a template writes.
+// say adds a finding about the output of a template. Findings of the same kind are added once.
 func (r *renderedFiles) say(code, kind, hint, format string, args ...any) {
 	at := r.ct.At
 	if r.template != nil {

@@ -15,8 +15,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// values adds what is odd about single values: secrets, and what YAML 1.1 takes for something else than it
-// looks like.
+// values adds findings about single values: secrets, and values that YAML 1.1 reads as something else than a person
+// does.
 func (l *linter) values() {
 	for _, cm := range sortedValues(l.objects.ConfigMaps) {
 		for _, key := range slices.Sorted(maps.Keys(cm.Data)) {
@@ -134,7 +134,7 @@ func (w *scalarWalk) say(code string, n *yaml.Node, hint, format string, args ..
 	w.add(code, w.configMap.Position(at), hint, format, args...)
 }
 
-// readAs says what YAML 1.1 makes of a plain scalar, if it is something else than what is written: y is
+// readAs returns the value that YAML 1.1 reads from a plain scalar, if it differs from the text: y is
 // true, 0777 is 511, 1.10 is 1.1. Numbers that nobody would take for texts, such as 0.50, are not odd.
 func readAs(n *yaml.Node) (now string, changed bool) {
 	if n.Kind != yaml.ScalarNode || n.Style != 0 {
@@ -163,7 +163,7 @@ func isZeroed(s string) bool {
 	return len(s) > 1 && s[0] == '0' && strings.Trim(s, "0123456789") == ""
 }
 
-// merges adds what happens only where several ConfigMaps meet in an assignment.
+// merges adds findings about ConfigMaps that are merged in an assignment.
 func (l *linter) merges() {
 	seen := map[string]bool{}
 	for _, ct := range l.result.ClusterTypes {

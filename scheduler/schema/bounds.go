@@ -131,7 +131,7 @@ func (d *survey) compile(document any, draft *jsonschema.Draft) (*Schema, error)
 	}
 	s := &Schema{schema: schema}
 	for _, path := range d.dynamic {
-		// What is no subschema but looks like one, such as in an enum, is no target.
+		// An object that only looks like a subschema, such as one in an enum, does not compile or is never a target.
 		if target, err := c.Compile(baseURL + "#" + (&url.URL{Fragment: path}).EscapedFragment()); err == nil {
 			s.dynamic = append(s.dynamic, target)
 		}

@@ -37,7 +37,7 @@ func (m *meter) take(steps int) error {
 	return nil
 }
 
-// facts are what is known of a subschema before it sees a value.
+// facts are the properties of a subschema that do not depend on a value.
 type facts struct {
 	weight   int // steps that each look takes
 	patterns []*pattern

@@ -65,7 +65,7 @@ func (s *Schema) relevant(all []Value) (values []Value, key string, ok bool) {
 // maxShared bounds the results that a schema keeps for configurations to share.
 const maxShared = 1 << 16
 
-// Check returns what the schema finds wrong with a configuration, within limit steps. The error is that of the library.
+// Check returns the violations of the schema by a configuration, within limit steps. The error is that of the library.
 func (s *Schema) Check(all []Value, limit int) (Outcome, error) {
 	values, key, ok := s.relevant(all)
 	if !ok {

@@ -1,9 +1,9 @@
 // Package schema checks configurations against JSON schemas that somebody else wrote, within a bound on time and memory.
 //
-// Begin with [Cache.Compile], and ask the [Schema] with [Schema.Check]. A schema of drafts 4 to 2020-12 is taken; what it
-// says never depends on the network, because references lead to nothing outside of it. The work of a check is estimated
+// Begin with [Cache.Compile], and ask the [Schema] with [Schema.Check]. Drafts 4 to 2020-12 are
+// supported. A result never depends on the network, because no reference leads out of the schema. The work of a check is estimated
 // before it is made, as an upper bound in steps, and a check that would take more than its limit is not made. So a
-// hostile schema costs its owner an answer and nobody else any time.
+// hostile schema fails the assignments of its owner and does not slow down others.
 //
 // The texts of a ConfigMap are read as the types that the schema permits. No message repeats a value that looks like a
 // secret.
@@ -133,7 +133,7 @@ func (noLoader) Load(url string) (any, error) {
 	return nil, fmt.Errorf("%s is not part of the schema, and only references within it are followed", url)
 }
 
-// checkValues returns what the schema finds wrong with values, within limit steps.
+// checkValues returns the violations of the schema by values, within limit steps.
 func (s *Schema) checkValues(all []Value, limit int) (Outcome, error) {
 	steps := &meter{left: limit}
 	found, err := s.violations(all, steps)

@@ -24,7 +24,7 @@ func isSecretNamed(key, value string) bool {
 	return secretName(key) && !onlyRefers(value) && !slices.Contains(plainWords, strings.ToLower(value))
 }
 
-// secretShape matches what is a secret under any name.
+// secretShape matches values that are secrets under any name.
 var secretShape = regexp.MustCompile(strings.Join([]string{
 	`-----BEGIN [A-Z0-9 ]*PRIVATE KEY`,
 	`\beyJ[A-Za-z0-9_-]{8,}\.eyJ[A-Za-z0-9_-]{8,}\.[A-Za-z0-9_-]*`,                 // a JSON web token
@@ -53,7 +53,7 @@ func holdsSecretPair(value string) bool {
 	return false
 }
 
-// onlyRefers is true for what says where a secret is and not what it is: a template, a path, a URL, a
+// onlyRefers reports whether a value names the place of a secret and not the secret: a template, a path, a URL, a
 // variable.
 func onlyRefers(value string) bool {
 	return strings.HasPrefix(value, "{{") && strings.HasSuffix(value, "}}") ||

@@ -11,7 +11,7 @@ import (
 	"text/template"
 )
 
-// Bounds on what functions are given, and on what they make of it. A template that doubles a value forty
+// Bounds on the arguments of functions, and on their results. A template that doubles a value forty
 // times, or that asks for a list of all numbers, must fail before memory or patience ends.
 const (
 	// maxGiven bounds the text that one function works on.
@@ -48,8 +48,8 @@ func bound(all template.FuncMap) {
 // measureFunction is put where templates with functions that change maps write a value.
 const measureFunction = "wherryMeasured"
 
-// growing are functions whose result is longer than what they are given by a factor, or that put values
-// into others. One call does no harm.
+// growing are functions whose result is longer than their arguments by a factor, or that put values into others. One call
+// does no harm.
 var growing = []string{
 	"append", "mustAppend", "push", "mustPush", "prepend", "mustPrepend", "concat", "list", "tuple", "dict", "set",
 	"merge", "mustMerge", "mergeOverwrite", "mustMergeOverwrite", "deepCopy", "mustDeepCopy", "pluck",
@@ -58,7 +58,7 @@ var growing = []string{
 	"stringify", "hash", "fromJson", "mustFromJson", "urlJoin",
 }
 
-// callChecks judge, before the call, functions of which one call can do harm.
+// callChecks check the arguments of functions of which a single call can do harm.
 var callChecks = map[string]func(args []reflect.Value) error{
 	"join":        func(args []reflect.Value) error { return checkProduct(MaxBytes, args[0].Len(), length(args[1])) },
 	"wrapWith":    func(args []reflect.Value) error { return checkWrap(args[0].Int(), args[1].Len(), args[2].Len()) },
@@ -221,7 +221,7 @@ func checkRegexp(args []reflect.Value) error {
 	return checkProduct(maxWork, len(program.Inst), args[1].Len())
 }
 
-// checkReplace also counts what is put in: the replacement for each match, and with each $ of it no more
+// checkReplace also counts the inserted text: the replacement for each match, and with each $ of it no more
 // than the whole text.
 func checkReplace(args []reflect.Value) error {
 	if err := checkRegexp(args); err != nil {

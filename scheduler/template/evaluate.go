@@ -106,8 +106,8 @@ func NewEvaluator(l *Library) *Evaluator {
 	return e
 }
 
-// evaluate renders t, and again what comes out as long as it holds templates of its own. The result is
-// valid until the next call.
+// evaluate renders t, and renders the result again as long as it holds templates. The result is valid until the next
+// call.
 func (e *Evaluator) evaluate(ctx context.Context, t *parsedText, in *Input) ([]byte, error) {
 	if t.err != nil {
 		return nil, t.err
@@ -137,7 +137,7 @@ func (e *Evaluator) Value(ctx context.Context, s string, at finding.Position, in
 	return string(settled), err
 }
 
-// settle evaluates what has been written, and what comes out of that, until no template is left in it.
+// settle evaluates the output again and again, until no template is left in it.
 func (e *Evaluator) settle(ctx context.Context, at finding.Position, in *Input) ([]byte, error) {
 	for round := 2; bytes.Contains(e.out.buf, []byte("{{")); round++ {
 		if round > maxRounds {
@@ -169,7 +169,7 @@ func (e *Evaluator) again(ctx context.Context, at finding.Position, in *Input) e
 	}
 	run := base().New("value")
 	if strings.Contains(text, "define") || strings.Contains(text, "block") {
-		run = template.Must(base().Clone()).New("value") // what it defines must not be there for others
+		run = template.Must(base().Clone()).New("value") // its definitions must not be there for other texts
 	}
 	run, err := run.Parse(text)
 	if err != nil {

@@ -196,7 +196,7 @@ func (e *Evaluator) blameValue(ctx context.Context, l lacking, in *Input) (found
 	return found
 }
 
-// text is how messages name what is rendered.
+// text returns the name of the rendered text for messages.
 func (in *Input) text() string {
 	if in.template == nil {
 		return "configuration: "

@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// What follows runs only once something has gone wrong with templates in configuration values: it
-// finds the value to blame, which the error of a whole rendered document does not tell.
+// The functions below run only after a template in a configuration value has failed. They find the value, which the error
+// of a whole rendered document does not name.
 
 // reference finds the values that a value refers to.
 var reference = regexp.MustCompile(`ConfigData\.([A-Za-z0-9_]+)|ConfigData\s+"([^"]+)"`)
@@ -38,7 +38,7 @@ func (e *Evaluator) explainNested(ctx context.Context, err error, at finding.Pos
 	return finding.Errorf("", at, "", "in the text that the template has rendered: %v", explain(err, finding.Position{}))
 }
 
-// once evaluates a value without evaluating what comes out.
+// once evaluates a value, but not the templates in its result.
 func (e *Evaluator) once(ctx context.Context, t *parsedText, in *Input) error {
 	if t.err != nil {
 		return t.err
@@ -54,8 +54,8 @@ func (e *Evaluator) once(ctx context.Context, t *parsedText, in *Input) error {
 	return nil
 }
 
-// explainCycle names the values that refer to each other in a circle; where there are none, what is
-// wrong is what otherwise says.
+// explainCycle returns an error that names the values which refer to each other in a circle, or one with the message
+// otherwise if there is no circle.
 func explainCycle(at finding.Position, in *Input, otherwise string) error {
 	const hint = "a value must not lead back to itself"
 	visited := map[string]bool{}

@@ -45,7 +45,7 @@ func reduce(a int64, more []any, with func(a, b int64) int64) int64 {
 	return a
 }
 
-// whole reads a value as a whole number. Texts are decimal; what is no number is zero.
+// whole reads a value as a whole number. Texts are decimal. A value that is not a number is zero.
 func whole(v any) int64 {
 	if s, ok := v.(string); ok {
 		i, err := strconv.ParseInt(s, 10, 64)
@@ -70,7 +70,7 @@ func whole(v any) int64 {
 	}
 }
 
-// fraction reads a value as a number. What is none is zero.
+// fraction reads a value as a number. A value that is not a number is zero.
 func fraction(v any) float64 {
 	if s, ok := v.(string); ok {
 		f, err := strconv.ParseFloat(s, 64)

@@ -6,10 +6,9 @@ import (
 	"text/template/parse"
 )
 
-// program is a parsed text taken apart, so that most of it needs no text/template: what it copies is
-// copied, plain fields are written as they are, and what a piece makes of the configuration alone is made
-// once for each configuration. It writes what the whole text would, in as many steps; where a piece
-// fails, the whole is run to say how.
+// program is a parsed text taken apart, so that most of it needs no text/template: text is copied, plain
+// fields are written as they are, and a piece that depends on the configuration alone runs once for each configuration.
+// The output and the number of steps are those of the whole text. If a piece fails, the whole text is run for its error.
 type program []*piece
 
 // piece is a part of a text. Exactly one of its fields is set, but for whole with run.

@@ -16,7 +16,7 @@ import (
 // joined with, and it is rendered to the letter.
 //
 // Functions must not see the hidden form: toYaml would not quote, sha256sum would give another sum. They
-// get the true text, and what they make of it is hidden again.
+// get the true text, and the braces in their results are hidden again.
 type Shield struct {
 	mark       string
 	hide, show *strings.Replacer

@@ -80,7 +80,7 @@ func NewLibrary(toYAML func(any) string, shield *Shield) *Library {
 	return l
 }
 
-// Compile parses the texts of a Template. What is wrong with them is said when they are rendered.
+// Compile parses the texts of a Template. Rendering returns the errors that it finds.
 func (l *Library) Compile(src Source) *Template {
 	t := &Template{name: src.Name, permitsMissing: src.PermitsMissing}
 	for _, m := range src.Manifests {
@@ -141,7 +141,7 @@ func prepare(t *template.Template) (mutates bool) {
 			continue
 		}
 		var lists []*parse.ListNode
-		repeats := associated.Name() != t.Name() // what is defined can be called any number of times
+		repeats := associated.Name() != t.Name() // a defined template can be called any number of times
 		walk(associated.Root, func(n parse.Node) {
 			switch n := n.(type) {
 			case *parse.RangeNode:
@@ -170,8 +170,8 @@ func prepare(t *template.Template) (mutates bool) {
 	return mutates
 }
 
-// measured is the end of a pipeline that hands on what comes, unless it is too much to be written: values
-// that are small when they are put together can grow by what is set in one of them.
+// measured is the end of a pipeline: it passes a value on, or fails if the value is too long to be written. A value that is
+// small when it is built can grow when a map in it is changed.
 func measured(action *parse.ActionNode) *parse.CommandNode {
 	name := parse.NewIdentifier(measureFunction).SetPos(action.Pos)
 	return &parse.CommandNode{NodeType: parse.NodeCommand, Pos: action.Pos, Args: []parse.Node{name}}

@@ -13,8 +13,8 @@ import (
 )
 
 // Writer writes keys and values as [Marshal] does, some tens of times faster: it has yaml.v3
-// write each key and each single value once, and then only puts the parts together. What it does not know
-// to put together, such as texts of several lines, it leaves to Marshal.
+// write each key and each single value once, and then only puts the parts together. It leaves texts of
+// several lines, and other parts that it cannot put together, to Marshal.
 type Writer struct {
 	keys    map[string]writtenKey
 	scalars map[any]string
@@ -48,7 +48,7 @@ func (w *Writer) Rank(key string) (int, bool) {
 }
 
 // AppendPair appends a line with the key and the value, or several for a structured value, as [Marshal] writes them. It
-// reports false, and what it returns is of no use, where it cannot write one of the parts.
+// reports false if it cannot write one of the parts; then its first result is of no use.
 func (w *Writer) AppendPair(text []byte, key string, v any) ([]byte, bool) {
 	return w.pair(text, key, v, 0)
 }
@@ -87,7 +87,7 @@ func (w *Writer) collect(v any) {
 	}
 }
 
-// isPlainLine says whether s is a text of one line without characters that YAML treats in a special way.
+// isPlainLine reports whether s is a text of one line without characters that YAML treats in a special way.
 func isPlainLine(s string) bool {
 	return utf8.ValidString(s) && !strings.ContainsFunc(s, func(r rune) bool {
 		return r < ' ' || r >= 0x7f && r <= 0xa0 || r == '\u2028' || r == '\u2029' || r == '\ufeff'
@@ -141,7 +141,7 @@ func linesOf(v any) [][]byte {
 	return bytes.Split(bytes.TrimSuffix(text, []byte("\n")), []byte("\n"))
 }
 
-// nextIndent is how far yaml.v3 indents what is in a mapping at indent: the next multiple of four.
+// nextIndent returns the indent that yaml.v3 gives the content of a mapping at indent: the next multiple of four.
 func nextIndent(indent int) int { return (indent/4 + 1) * 4 }
 
 // pair writes a key of a mapping and its value.
@@ -205,7 +205,7 @@ func (w *Writer) sortedKeys(m map[any]any) ([]string, bool) {
 	return keys, true
 }
 
-// isCollection is true for what takes lines of its own.
+// isCollection reports whether a value takes lines of its own.
 func isCollection(v any) bool {
 	switch v := v.(type) {
 	case map[any]any:

@@ -19,11 +19,11 @@ type dataType struct {
 	ConfigData           map[string]any
 }
 
-// Repo is what templates of the older generation call .Manifests.repo.
+// Repo is .Manifests.repo, for templates of the older generation.
 func (d dataType) Repo() string { return d.Manifests["repo"] }
 
-// Branch is what they call .Manifests.branch.
+// Branch is .Manifests.branch in the same templates.
 func (d dataType) Branch() string { return d.Manifests["branch"] }
 
-// Path is what they call .Manifests.path.
+// Path is .Manifests.path in the same templates.
 func (d dataType) Path() string { return d.Manifests["path"] }
