@@ -30,6 +30,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -108,7 +109,7 @@ type Options struct {
 	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Nil ones are done without:
 	// then a machine that is set up anew knows nothing of what it did before, and nobody notices a second agent.
 	Memory    Memory
-	Lease     Lease
+	Lease     lease.Lease
 	OnCluster []string
 	// Version is the agent's, as reports carry it.
 	Version string
@@ -150,9 +151,9 @@ type Agent struct {
 	// instance tells this process from those before, and from those of a copy of this machine.
 	instance  string
 	opts      Options
-	anonymous bool       // the configuration gives the cluster no uid
-	serving   bool       // others than passes read cluster
-	lease     *heldLease // of the Lease; nil without one
+	anonymous bool        // the configuration gives the cluster no uid
+	serving   bool        // others than passes read cluster
+	lease     *lease.Held // of the Lease; nil without one
 
 	busy sync.Mutex // held by the pass that runs
 	process
@@ -209,7 +210,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		},
 	})
 	if a.opts.Lease != nil {
-		a.lease = newHeldLease(a)
+		a.lease = lease.New(state.db, a.opts.Lease, a.cluster.Name, a.instance[:8], a.opts.Now)
 	}
 	return a
 }

@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -69,7 +70,7 @@ func (p *pass) entrust(ctx context.Context) error {
 // mayEntrust reports whether what is in the cluster is this agent's to write, and known.
 func (p *pass) mayEntrust() bool {
 	m := p.memory
-	return p.opts.Memory != nil && m.known && m.bad == nil && m.inherited == nil && m.deniedAt.IsZero() && p.lease.holds() && m.term == p.lease.term()
+	return p.opts.Memory != nil && m.known && m.bad == nil && m.inherited == nil && m.deniedAt.IsZero() && p.lease.Holds() && m.term == p.lease.Term()
 }
 
 // saveMemory writes doc, after the state has written that it will be there.
@@ -91,13 +92,13 @@ func (p *pass) saveMemory(ctx context.Context, doc backup, body []byte) error {
 	switch {
 	case err == nil:
 		m.last, m.sum, m.generation = &doc, sumOf(body), doc.Generation
-	case errors.Is(err, ErrDenied):
+	case errors.Is(err, lease.ErrDenied):
 		m.deniedAt = p.opts.Now()
 		return p.noteMemory(ReasonMemoryDenied, err.Error())
 	case ctx.Err() != nil:
 		return ctx.Err()
 	default:
-		m.known, m.err = !errors.Is(err, ErrChanged), err
+		m.known, m.err = !errors.Is(err, lease.ErrChanged), err
 		p.freezeCluster(err)
 		return nil
 	}

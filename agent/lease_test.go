@@ -8,6 +8,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -36,7 +37,7 @@ func TestASecondAgentWaitsUntilTheFirstIsSilent(t *testing.T) {
 			delete(c.objects, "a-x/f")
 			for range 10 { // of a first agent whose clock is of another year
 				s.now, o.now = s.now.Add(time.Minute), o.now.Add(time.Minute)
-				require.NoError(t, first.lease.attend(t.Context()))
+				require.NoError(t, first.lease.Attend(t.Context()))
 				r := o.pass(second)
 				require.Equal(t, bundle.Pending, r.Status.State)
 				require.Equal(t, ReasonAnotherAgent, r.Status.Reason)
@@ -103,13 +104,13 @@ func TestACopyOfTheStateIsNoticed(t *testing.T) {
 		o.on(c, func(second *Agent) {
 			require.Equal(t, bundle.Compliant, o.pass(second).Status.State, "it seems to be the same one after a crash")
 			s.now = s.now.Add(time.Minute)
-			require.NoError(t, first.lease.attend(t.Context()))
+			require.NoError(t, first.lease.Attend(t.Context()))
 			r := s.pass(first)
 			require.Equal(t, ReasonAnotherAgent, r.Status.Reason)
 			require.Contains(t, r.Status.Message, "a copy of this state folder")
 			for range 5 {
 				s.now, o.now = s.now.Add(time.Minute), o.now.Add(time.Minute)
-				require.NoError(t, second.lease.attend(t.Context()))
+				require.NoError(t, second.lease.Attend(t.Context()))
 				require.Equal(t, ReasonAnotherAgent, s.pass(first).Status.Reason, "they do not take turns")
 			}
 		})
@@ -123,7 +124,7 @@ func TestAClusterThatDoesNotAnswer(t *testing.T) {
 	s.on(c, func(a *Agent) {
 		s.pass(a)
 		c.err = errAway
-		s.now = s.now.Add(leaseTime)
+		s.now = s.now.Add(lease.Time)
 		s.publishAs(2, map[string]string{"a-x/f": "2", "h-x/f": "2"}, map[string]func(*bundle.Assignment){"a-x": like(onCluster, 0)})
 		applies := c.requests["apply"]
 		r := s.pass(a)
@@ -132,7 +133,7 @@ func TestAClusterThatDoesNotAnswer(t *testing.T) {
 		require.Equal(t, applies, c.requests["apply"])
 
 		c.err = nil
-		s.now = s.now.Add(leaseRetry)
+		s.now = s.now.Add(lease.Retry)
 		require.Equal(t, bundle.Compliant, s.pass(a).Status.State)
 		require.Equal(t, map[string]string{"a-x/f": "2"}, c.objects)
 	})

@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -19,23 +20,15 @@ import (
 // releases, the trust documents, and what was applied. Its String names it for people.
 //
 // What it gives back is believed only where that is the more careful way: see pass.recall. Errors wrap
-// ErrChanged or ErrDenied; all others may pass.
+// lease.ErrChanged or lease.ErrDenied; all others may pass.
 type Memory interface {
 	fmt.Stringer
 	// Load returns what was saved last, and nil where nothing was.
 	Load(ctx context.Context) ([]byte, error)
 	// Save replaces what Load or Save has seen last, if nobody else has done so meanwhile: then the error
-	// wraps ErrChanged. At most MaxMemoryBytes can be saved.
+	// wraps lease.ErrChanged. At most MaxMemoryBytes can be saved.
 	Save(ctx context.Context, data []byte) error
 }
-
-// Errors of a Memory and of a Lease.
-var (
-	// ErrChanged means that somebody else has written since.
-	ErrChanged = errors.New("changed by somebody else")
-	// ErrDenied means that the cluster says no, and will as long as nobody changes its permissions.
-	ErrDenied = errors.New("not allowed")
-)
 
 const (
 	backupSchema = 1
@@ -121,7 +114,7 @@ func (m backup) pack() (data []byte, partial bool, err error) {
 	}
 	m.Inventory, m.Partial = nil, true
 	if data, err = m.zip(); err == nil && len(data) > MaxMemoryBytes {
-		err = fmt.Errorf("%w: it would have %d bytes, and at most %d can be kept", ErrDenied, len(data), MaxMemoryBytes)
+		err = fmt.Errorf("%w: it would have %d bytes, and at most %d can be kept", lease.ErrDenied, len(data), MaxMemoryBytes)
 	}
 	return data, true, err
 }

@@ -16,6 +16,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
@@ -32,7 +33,7 @@ type fakeCluster struct {
 	objects  map[string]string // assignment/file: content
 	secret   []byte
 	version  int
-	claim    Claim
+	claim    lease.Claim
 	err      error // of each request
 	lost     bool  // the answer to the next save gets lost
 	requests map[string]int
@@ -69,7 +70,7 @@ func (m *fakeMemory) Save(_ context.Context, data []byte) error {
 	case err != nil:
 		return err
 	case m.seen != m.version:
-		return ErrChanged
+		return lease.ErrChanged
 	}
 	m.secret, m.version = slices.Clone(data), m.version+1
 	if m.lost {
@@ -84,17 +85,17 @@ type fakeLease struct{ *fakeCluster }
 
 func (l *fakeLease) String() string { return "Lease there/memory" }
 
-func (l *fakeLease) Read(context.Context) (Claim, error) {
+func (l *fakeLease) Read(context.Context) (lease.Claim, error) {
 	end, err := l.begin("read")
 	defer end()
 	return l.claim, err
 }
 
-func (l *fakeLease) Write(_ context.Context, c Claim) (Claim, error) {
+func (l *fakeLease) Write(_ context.Context, c lease.Claim) (lease.Claim, error) {
 	end, err := l.begin("write")
 	defer end()
 	if err != nil || c.Version != l.claim.Version {
-		return Claim{}, errors.Join(err, ErrChanged)
+		return lease.Claim{}, errors.Join(err, lease.ErrChanged)
 	}
 	l.claim = c
 	l.claim.Version = fmt.Sprint(l.requests["write"])
@@ -311,12 +312,12 @@ func TestAnotherAgentsMemoryIsNewerThanFailedSaves(t *testing.T) {
 		for range 5 {
 			s.pass(first)
 		}
-		c.err, c.claim = nil, Claim{} // somebody has deleted the Lease
+		c.err, c.claim = nil, lease.Claim{} // somebody has deleted the Lease
 		s.bring(3, map[string]string{"c-x/f": "1"})
 		require.Equal(t, bundle.Compliant, o.onceOn(c).Status.State)
 		require.Equal(t, map[string]string{"c-x/f": "1"}, c.objects)
 
-		s.now = s.now.Add(leaseTime)
+		s.now = s.now.Add(lease.Time)
 		r := s.pass(first)
 		require.Equal(t, bundle.Compliant, r.Status.State, "%s: %s %v\n%s", r.Status.Reason, r.Status.Message, r.Status.Items, s.log.String())
 		s.bring(4, map[string]string{"d-x/f": "1"})
@@ -414,10 +415,12 @@ type denied struct{}
 func (denied) String() string { return "Secret there/memory" }
 
 func (denied) Load(context.Context) ([]byte, error) {
-	return nil, fmt.Errorf("%w: get secrets", ErrDenied)
+	return nil, fmt.Errorf("%w: get secrets", lease.ErrDenied)
 }
 
-func (denied) Save(context.Context, []byte) error { return fmt.Errorf("%w: create secrets", ErrDenied) }
+func (denied) Save(context.Context, []byte) error {
+	return fmt.Errorf("%w: create secrets", lease.ErrDenied)
+}
 
 func TestAMachineSetUpAnewForAnotherStreamAsks(t *testing.T) {
 	s, c := newSite(t), newFakeCluster()

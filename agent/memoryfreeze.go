@@ -49,7 +49,7 @@ func (p *pass) blank() (bool, error) {
 
 // heldByAnother freezes a pass while another agent holds the Lease.
 func (p *pass) heldByAnother(context.Context) (*freeze, error) {
-	if who := p.lease.other(); who != "" {
+	if who := p.lease.Other(); who != "" {
 		return &freeze{State: bundle.Pending, Reason: ReasonAnotherAgent, Message: reconcilers.Clip(who), Holding: true}, nil
 	}
 	return nil, nil
@@ -67,7 +67,7 @@ func (p *pass) memoryUnknown(ctx context.Context) (*freeze, error) {
 		b.Holding = true
 		return &b, nil
 	case blank:
-		why := cmp.Or(p.memory.err, p.lease.fault(), errors.New("it was not read yet"))
+		why := cmp.Or(p.memory.err, p.lease.Fault(), errors.New("it was not read yet"))
 		return &freeze{State: bundle.Pending, Reason: ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
 	case !p.behind(p.running):
 		return nil, nil
@@ -80,9 +80,9 @@ func (p *pass) memoryUnknown(ctx context.Context) (*freeze, error) {
 // outOfReach freezes the engines of the cluster, and no others, while the Lease is not held and nobody else is known
 // to hold it.
 func (p *pass) outOfReach(context.Context) (*freeze, error) {
-	if p.lease.holds() && (p.opts.Memory == nil || p.memory.known) {
+	if p.lease.Holds() && (p.opts.Memory == nil || p.memory.known) {
 		return nil, nil
 	}
-	why := cmp.Or(p.lease.fault(), p.memory.err, errors.New("it does not answer"))
+	why := cmp.Or(p.lease.Fault(), p.memory.err, errors.New("it does not answer"))
 	return &freeze{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(why.Error())}, nil
 }

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -81,8 +82,8 @@ type memoryState struct {
 // Nobody vouches for it. Whoever may write it can stop updates, and make no agent accept what it would not
 // have accepted without.
 func (p *pass) recall(ctx context.Context) error {
-	if p.lease.due() {
-		_ = p.lease.attend(ctx) // the freezes say how that ended
+	if p.lease.Due() {
+		_ = p.lease.Attend(ctx) // the freezes say how that ended
 	}
 	m := p.memory
 	if err := p.noteLease(); err != nil {
@@ -91,18 +92,18 @@ func (p *pass) recall(ctx context.Context) error {
 	switch {
 	case p.opts.Memory == nil:
 		return nil
-	case !p.lease.holds():
+	case !p.lease.Holds():
 		m.known = false
 		return nil
-	case m.known && m.term == p.lease.term() && (m.deniedAt.IsZero() || p.opts.Now().Sub(m.deniedAt).Abs() < deniedTime):
+	case m.known && m.term == p.lease.Term() && (m.deniedAt.IsZero() || p.opts.Now().Sub(m.deniedAt).Abs() < deniedTime):
 		return nil
 	}
 	ctx, cancel := context.WithTimeout(ctx, memoryTime)
 	defer cancel()
 	data, err := p.opts.Memory.Load(ctx)
-	*m = memoryState{err: err, term: p.lease.term(), unforeseen: map[string]bool{}}
+	*m = memoryState{err: err, term: p.lease.Term(), unforeseen: map[string]bool{}}
 	switch {
-	case errors.Is(err, ErrDenied):
+	case errors.Is(err, lease.ErrDenied):
 		m.known, m.deniedAt = true, p.opts.Now()
 		return p.noteMemory(ReasonMemoryDenied, err.Error())
 	case err != nil:
@@ -153,7 +154,7 @@ func (p *pass) noteLease() error {
 	if err != nil || p.opts.Memory == nil {
 		return err
 	}
-	denied, known := p.lease.deniedBy() != nil, note != nil && note.Reason == ReasonLeaseDenied
+	denied, known := p.lease.DeniedBy() != nil, note != nil && note.Reason == ReasonLeaseDenied
 	if denied == known || denied && note != nil && note.Reason != "" {
 		return nil
 	}
@@ -162,7 +163,7 @@ func (p *pass) noteLease() error {
 
 // noteMemory keeps what people are to know of the memory; an empty reason is that all is well.
 func (p *pass) noteMemory(reason, message string) error {
-	if denied := p.lease.deniedBy(); reason == "" && denied != nil {
+	if denied := p.lease.DeniedBy(); reason == "" && denied != nil {
 		reason, message = ReasonLeaseDenied, denied.Error()
 	}
 	note, err := p.state.memoryNote()

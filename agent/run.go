@@ -28,10 +28,10 @@ type Result struct {
 func (a *Agent) Once(ctx context.Context, wait time.Duration) Result {
 	a.logBegin()
 	if a.lease != nil {
-		a.lease.single = true
+		a.lease.Single = true
 		keeping, end := context.WithCancel(ctx)
 		var kept sync.WaitGroup
-		kept.Go(func() { a.lease.run(keeping, func() {}) })
+		kept.Go(func() { a.lease.Run(keeping, func() {}) })
 		defer func() {
 			end()
 			kept.Wait()
@@ -99,7 +99,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	a.askCluster(ctx)
 	var parts sync.WaitGroup
 	if a.lease != nil {
-		parts.Go(func() { a.lease.run(ctx, func() { nudge(a.wake) }) })
+		parts.Go(func() { a.lease.Run(ctx, func() { nudge(a.wake) }) })
 	}
 	parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
 	if probes != nil {
@@ -152,7 +152,7 @@ func (a *Agent) askCluster(ctx context.Context) {
 
 // giveBack lets go of the Lease, once no pass is to come any more.
 func (a *Agent) giveBack(ctx context.Context) {
-	if err := a.lease.release(ctx); err != nil {
+	if err := a.lease.Release(ctx); err != nil {
 		a.opts.Log.Warn("the Lease was not given back: another agent waits until it ends", "err", err)
 	}
 }

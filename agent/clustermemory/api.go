@@ -14,7 +14,7 @@ import (
 	"k8s.io/apimachinery/pkg/runtime/schema"
 	"k8s.io/client-go/rest"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -60,9 +60,9 @@ type (
 	}
 )
 
-func (l leaseObject) claim() agent.Claim {
+func (l leaseObject) claim() lease.Claim {
 	s := l.Spec
-	return agent.Claim{
+	return lease.Claim{
 		Holder: s.Holder, Duration: time.Duration(s.Seconds) * time.Second, Transitions: s.Transitions,
 		Acquired: time.Time(s.Acquired), Renewed: time.Time(s.Renewed), Version: l.Metadata.ResourceVersion,
 	}
@@ -162,9 +162,9 @@ func told(err error) error {
 	}
 	switch no.Code {
 	case http.StatusConflict, http.StatusNotFound:
-		return fmt.Errorf("%w: %w", agent.ErrChanged, err)
+		return fmt.Errorf("%w: %w", lease.ErrChanged, err)
 	case http.StatusForbidden, http.StatusUnprocessableEntity, http.StatusMethodNotAllowed, http.StatusRequestEntityTooLarge, http.StatusBadRequest:
-		return fmt.Errorf("%w: %w", agent.ErrDenied, err)
+		return fmt.Errorf("%w: %w", lease.ErrDenied, err)
 	}
 	return err
 }

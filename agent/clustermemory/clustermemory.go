@@ -19,6 +19,7 @@ import (
 	"k8s.io/client-go/rest"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -74,7 +75,7 @@ func Open(config *rest.Config, name Name, create bool) (*Store, error) {
 func (s *Store) Memory() agent.Memory { return &memory{Store: s} }
 
 // Lease returns the Lease. It is for one agent.
-func (s *Store) Lease() agent.Lease { return &lease{s} }
+func (s *Store) Lease() lease.Lease { return &leaseStore{s} }
 
 func (s *Store) metadata(version string) metadata {
 	return metadata{Namespace: s.name.Namespace, Name: s.name.Name, Labels: labels, ResourceVersion: version}
@@ -133,33 +134,35 @@ func (m *memory) Save(ctx context.Context, data []byte) error {
 	return nil
 }
 
-type lease struct{ *Store }
+type leaseStore struct{ *Store }
 
-func (l *lease) String() string { return fmt.Sprintf("Lease %s/%s", l.name.Namespace, l.name.Name) }
+func (l *leaseStore) String() string {
+	return fmt.Sprintf("Lease %s/%s", l.name.Namespace, l.name.Name)
+}
 
-func (l *lease) path() string {
+func (l *leaseStore) path() string {
 	return "/apis/coordination.k8s.io/v1/namespaces/" + l.name.Namespace + "/leases"
 }
 
-func (l *lease) Read(ctx context.Context) (agent.Claim, error) {
+func (l *leaseStore) Read(ctx context.Context) (lease.Claim, error) {
 	var found leaseObject
 	err := l.api.do(ctx, http.MethodGet, l.path()+"/"+l.name.Name, nil, &found)
 	if isStatus(err, http.StatusNotFound) {
-		return agent.Claim{}, nil
+		return lease.Claim{}, nil
 	}
 	if err != nil {
-		return agent.Claim{}, fmt.Errorf("%s: %w", l, told(err))
+		return lease.Claim{}, fmt.Errorf("%s: %w", l, told(err))
 	}
 	return found.claim(), nil
 }
 
-func (l *lease) Write(ctx context.Context, c agent.Claim) (agent.Claim, error) {
+func (l *leaseStore) Write(ctx context.Context, c lease.Claim) (lease.Claim, error) {
 	next := leaseObject{kind: kind{"coordination.k8s.io/v1", "Lease"}, Metadata: l.metadata(c.Version), Spec: leaseSpec{
 		Holder: c.Holder, Seconds: int64(c.Duration / time.Second), Transitions: c.Transitions, Acquired: stamp(c.Acquired), Renewed: stamp(c.Renewed),
 	}}
 	var got leaseObject
 	if err := l.put(ctx, l.path(), c.Version, next, &got); err != nil {
-		return agent.Claim{}, fmt.Errorf("%s: %w", l, told(err))
+		return lease.Claim{}, fmt.Errorf("%s: %w", l, told(err))
 	}
 	return got.claim(), nil
 }

@@ -11,7 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"k8s.io/client-go/rest"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -59,7 +59,7 @@ func TestASecretIsMadeWithItsNamespaceAndThenReplaced(t *testing.T) {
 	require.Nil(t, data)
 	require.NoError(t, m.Save(t.Context(), []byte("one")))
 	require.NoError(t, m.Save(t.Context(), []byte("two")))
-	require.ErrorIs(t, m.Save(t.Context(), []byte("three")), agent.ErrChanged)
+	require.ErrorIs(t, m.Save(t.Context(), []byte("three")), lease.ErrChanged)
 	require.Equal(t, []string{
 		"GET " + secrets + "/memory", "POST " + secrets, "POST /api/v1/namespaces", "POST " + secrets, "PUT " + secrets + "/memory", "PUT " + secrets + "/memory",
 	}, s.asked)
@@ -80,11 +80,11 @@ func TestWhatAnAPIServerSays(t *testing.T) {
 		answer string
 		is     error
 	}{
-		{`403 {"message":"secrets is forbidden"}`, agent.ErrDenied},
-		{`422 {"message":"type: field is immutable"}`, agent.ErrDenied},
-		{`413 too large`, agent.ErrDenied},
-		{`409 {"message":"modified"}`, agent.ErrChanged},
-		{`404 {"message":"gone"}`, agent.ErrChanged},
+		{`403 {"message":"secrets is forbidden"}`, lease.ErrDenied},
+		{`422 {"message":"type: field is immutable"}`, lease.ErrDenied},
+		{`413 too large`, lease.ErrDenied},
+		{`409 {"message":"modified"}`, lease.ErrChanged},
+		{`404 {"message":"gone"}`, lease.ErrChanged},
 	} {
 		store, _ := open(t, false, tc.answer)
 		require.ErrorIs(t, store.Memory().Save(t.Context(), nil), tc.is, tc.answer)
@@ -93,8 +93,8 @@ func TestWhatAnAPIServerSays(t *testing.T) {
 		store, _ := open(t, false, answer)
 		err := store.Memory().Save(t.Context(), nil)
 		require.Error(t, err, answer)
-		require.NotErrorIs(t, err, agent.ErrDenied, answer)
-		require.NotErrorIs(t, err, agent.ErrChanged, answer)
+		require.NotErrorIs(t, err, lease.ErrDenied, answer)
+		require.NotErrorIs(t, err, lease.ErrChanged, answer)
 	}
 }
 
@@ -104,7 +104,7 @@ func TestALeaseReadsAsItWasWritten(t *testing.T) {
 	none, err := l.Read(t.Context())
 	require.NoError(t, err)
 	require.Zero(t, none)
-	claim := agent.Claim{Holder: "plant-7", Duration: 3 * time.Minute, Acquired: time.Unix(1, 0).UTC(), Renewed: time.Unix(2, 5000).UTC(), Transitions: 2}
+	claim := lease.Claim{Holder: "plant-7", Duration: 3 * time.Minute, Acquired: time.Unix(1, 0).UTC(), Renewed: time.Unix(2, 5000).UTC(), Transitions: 2}
 	_, err = l.Write(t.Context(), claim)
 	require.NoError(t, err)
 	require.Equal(t, map[string]any{

@@ -71,6 +71,7 @@ func TestTheAgentsPackagesAreInLayers(t *testing.T) {
 		"retry":   nil,
 		"state":   nil,
 		"window":  nil,
+		"lease":   {"retry", "state"},
 		"outbox":  {"retry", "state"},
 	}
 	for name, below := range layers {

@@ -1,10 +1,25 @@
-package agent
+// Package lease has agents of one cluster take turns, by one object in it: a Lease of coordination.k8s.io.
+//
+// Begin with New, and call Run beside the work. Held.Holds says whether the cluster may be changed. Two agents that can
+// both reach the cluster never hold the Lease at once, as far as neither's clock runs faster than the margin allows; a copy of
+// a state folder on another machine is told from the agent that it was copied from. Nothing is kept from an agent
+// whose cluster denies it a Lease.
+package lease
 
 import (
 	"context"
+	"errors"
 	"fmt"
 	"strings"
 	"time"
+)
+
+// Errors of a Lease, and of what else an agent has in its cluster.
+var (
+	// ErrChanged means that somebody else has written since.
+	ErrChanged = errors.New("changed by somebody else")
+	// ErrDenied means that the cluster says no, and will as long as nobody changes its permissions.
+	ErrDenied = errors.New("not allowed")
 )
 
 // Lease is the one object of a cluster by which agents take turns. Its String names it for people. Errors
@@ -28,25 +43,25 @@ type Claim struct {
 }
 
 const (
-	// leaseTime is how long a Lease keeps others out that nobody renews. The holder stops leaseMargin before
-	// that, and renews it once a leaseRenewal.
-	leaseTime    = 3 * time.Minute
-	leaseMargin  = 15 * time.Second
-	leaseRenewal = time.Minute
-	// leaseRetry is the time between attempts while the cluster does not answer.
-	leaseRetry = 15 * time.Second
-	// maxLease bounds what other holders may ask for.
-	maxLease = time.Hour
-	// leaseRequest bounds one attempt.
-	leaseRequest = 20 * time.Second
+	// Time is how long a Lease keeps others out that nobody renews. The holder stops margin before
+	// that, and renews it once a renewal.
+	Time    = 3 * time.Minute
+	margin  = 15 * time.Second
+	renewal = time.Minute
+	// Retry is the time between attempts while the cluster does not answer.
+	Retry = 15 * time.Second
+	// longest bounds what other holders may ask for.
+	longest = time.Hour
+	// request bounds one attempt.
+	request = 20 * time.Second
 )
 
-// keyLease is the record of state.Meta.
-const keyLease = "lease"
+// key is the record of state.Meta.
+const key = "lease"
 
-// leaseNote is what outlives a process of its Lease. A process is named by a nonce, so that a copy of the state
+// record is what outlives a process of its Lease. A process is named by a nonce, so that a copy of the state
 // folder on another disk is told from the process before.
-type leaseNote struct {
+type record struct {
 	// ID is made once for the state folder.
 	ID string `json:"id,omitempty"`
 	// Held is the nonce that the Lease has had last, Next the one of a process that has yet to get it.
@@ -67,7 +82,7 @@ const (
 	another            // another agent
 )
 
-func (k *heldLease) kind(holder string) holderKind {
+func (k *Held) kind(holder string) holderKind {
 	rest, nonce, ok := cutLast(holder)
 	_, id, named := cutLast(rest)
 	switch {

@@ -1,4 +1,4 @@
-package agent
+package lease
 
 import (
 	"cmp"
@@ -16,22 +16,22 @@ import (
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
-// heldLease takes the Lease, renews it, and knows whether it is held. Others are judged by what is seen of them
+// Held takes a Lease, renews it, and knows whether it is held. Others are judged by what is seen of them
 // by the clock of this machine, and never by the times that they have written.
-type heldLease struct {
-	state *State
+type Held struct {
+	db    *state.DB
 	lease Lease
 	name  string // of the agent, for people
 	nonce string
 	now   func() time.Time
-	// single is true in a process that ends after one pass, which has to leave what it saw to the next.
-	single bool
+	// Single is true in a process that ends after one pass, which has to leave what it saw to the next.
+	Single bool
 
 	attending  sync.Mutex // held while the cluster is asked
 	introduced bool       // the nonce is in the state
 
 	mu      sync.Mutex // guards what follows
-	note    leaseNote
+	note    record
 	claim   Claim // the newest that is known
 	seenAt  time.Time
 	mine    bool
@@ -42,16 +42,19 @@ type heldLease struct {
 	tried   time.Time // when the last attempt ended
 }
 
-func newHeldLease(a *Agent) *heldLease {
-	return &heldLease{state: a.state, lease: a.opts.Lease, name: a.cluster.Name, now: a.opts.Now, nonce: a.instance[:8]}
+// New returns a Held of the Lease l, which remembers in db what outlives a process. Name is the agent's, for people; nonce
+// tells this process from all others. It asks the cluster nothing before Attend or Run. A nil Held is one of an agent
+// without a Lease: nobody keeps it from anything.
+func New(db *state.DB, l Lease, name, nonce string, now func() time.Time) *Held {
+	return &Held{db: db, lease: l, name: name, nonce: nonce, now: now}
 }
 
 // holder is how this process signs.
-func (k *heldLease) holder() string { return k.name + "_" + k.note.ID + "_" + k.nonce }
+func (k *Held) holder() string { return k.name + "_" + k.note.ID + "_" + k.nonce }
 
-// holds reports whether the cluster may be changed as far as others are concerned. A machine that slept is
+// Holds reports whether the cluster may be changed as far as others are concerned. A machine that slept is
 // told by its wall clock, as the other clock stops meanwhile.
-func (k *heldLease) holds() bool {
+func (k *Held) Holds() bool {
 	if k == nil {
 		return true
 	}
@@ -60,13 +63,13 @@ func (k *heldLease) holds() bool {
 	return k.denied != nil || k.held(k.now())
 }
 
-func (k *heldLease) held(now time.Time) bool {
-	const valid = leaseTime - leaseMargin
+func (k *Held) held(now time.Time) bool {
+	const valid = Time - margin
 	return k.mine && now.Sub(k.renewed) < valid && now.Round(0).Sub(k.renewed.Round(0)).Abs() < valid
 }
 
-// other says who holds the Lease, where that is known to be another; empty where it is not.
-func (k *heldLease) other() string {
+// Other says who holds the Lease, where that is known to be another; empty where it is not.
+func (k *Held) Other() string {
 	if k == nil {
 		return ""
 	}
@@ -84,8 +87,8 @@ func (k *heldLease) other() string {
 	return ""
 }
 
-// fault is why the last attempt did not come to an end.
-func (k *heldLease) fault() error {
+// Fault is why the last attempt did not come to an end.
+func (k *Held) Fault() error {
 	if k == nil {
 		return nil
 	}
@@ -94,18 +97,18 @@ func (k *heldLease) fault() error {
 	return k.err
 }
 
-// due reports whether a pass should not begin without another attempt.
-func (k *heldLease) due() bool {
-	if k == nil || k.holds() {
+// Due reports whether a pass should not begin without another attempt.
+func (k *Held) Due() bool {
+	if k == nil || k.Holds() {
 		return false
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.tried.IsZero() || k.now().Sub(k.tried).Abs() >= leaseRetry
+	return k.tried.IsZero() || k.now().Sub(k.tried).Abs() >= Retry
 }
 
-// term is another one whenever somebody else may have had the Lease meanwhile.
-func (k *heldLease) term() int {
+// Term is another one whenever somebody else may have had the Lease meanwhile.
+func (k *Held) Term() int {
 	if k == nil {
 		return 0
 	}
@@ -114,8 +117,8 @@ func (k *heldLease) term() int {
 	return k.terms
 }
 
-// deniedBy is why there is no Lease; nil where there is.
-func (k *heldLease) deniedBy() error {
+// DeniedBy is why there is no Lease; nil where there is.
+func (k *Held) DeniedBy() error {
 	if k == nil {
 		return nil
 	}
@@ -124,12 +127,12 @@ func (k *heldLease) deniedBy() error {
 	return k.denied
 }
 
-// attend renews the Lease, takes it where it is free, or looks whether it is. The error is that the cluster
+// Attend renews the Lease, takes it where it is free, or looks whether it is. The error is that the cluster
 // does not answer; that others hold it is none.
-func (k *heldLease) attend(ctx context.Context) error {
+func (k *Held) Attend(ctx context.Context) error {
 	k.attending.Lock()
 	defer k.attending.Unlock()
-	ctx, cancel := context.WithTimeout(ctx, leaseRequest)
+	ctx, cancel := context.WithTimeout(ctx, request)
 	defer cancel()
 	err := k.signOn()
 	if err == nil {
@@ -146,19 +149,19 @@ func (k *heldLease) attend(ctx context.Context) error {
 }
 
 // signOn writes the nonce of this process before it is used.
-func (k *heldLease) signOn() error {
+func (k *Held) signOn() error {
 	if k.introduced {
 		return nil
 	}
-	var note leaseNote
-	err := k.state.db.Update(func(tx *bbolt.Tx) (err error) {
-		if note, err = state.Load[leaseNote](tx, state.Meta, keyLease); err != nil {
+	var kept record
+	err := k.db.Update(func(tx *bbolt.Tx) (err error) {
+		if kept, err = state.Load[record](tx, state.Meta, key); err != nil {
 			return err
 		}
-		note.ID = cmp.Or(note.ID, strings.ToLower(rand.Text()))
-		next := note
+		kept.ID = cmp.Or(kept.ID, strings.ToLower(rand.Text()))
+		next := kept
 		next.Next = k.nonce
-		return state.Save(tx, state.Meta, keyLease, next)
+		return state.Save(tx, state.Meta, key, next)
 	})
 	if err != nil {
 		return err
@@ -166,14 +169,14 @@ func (k *heldLease) signOn() error {
 	k.introduced = true
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.note = note // what processes before have used, or were about to
-	if note.Seen != nil {
-		k.claim, k.seenAt = *note.Seen, note.SeenAt
+	k.note = kept // what processes before have used, or were about to
+	if kept.Seen != nil {
+		k.claim, k.seenAt = *kept.Seen, kept.SeenAt
 	}
 	return nil
 }
 
-func (k *heldLease) turn(ctx context.Context) error {
+func (k *Held) turn(ctx context.Context) error {
 	k.mu.Lock()
 	mine, last := k.mine, k.claim
 	k.mu.Unlock()
@@ -199,7 +202,7 @@ func (k *heldLease) turn(ctx context.Context) error {
 }
 
 // free takes account of what was read, and reports whether the Lease is to be had.
-func (k *heldLease) free(c Claim) bool {
+func (k *Held) free(c Claim) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
@@ -211,17 +214,17 @@ func (k *heldLease) free(c Claim) bool {
 	case kind == nobody, kind == self:
 		return true
 	}
-	term := leaseTime
+	term := Time
 	if c.Duration > 0 {
-		term = min(c.Duration, maxLease)
+		term = min(c.Duration, longest)
 	}
 	return now.Sub(k.seenAt) >= term
 }
 
 // take writes this process as the holder of a Lease that is c now.
-func (k *heldLease) take(ctx context.Context, c Claim) error {
+func (k *Held) take(ctx context.Context, c Claim) error {
 	begun := k.now()
-	next := Claim{Holder: k.holder(), Duration: leaseTime, Acquired: c.Acquired, Renewed: begun, Transitions: c.Transitions, Version: c.Version}
+	next := Claim{Holder: k.holder(), Duration: Time, Acquired: c.Acquired, Renewed: begun, Transitions: c.Transitions, Version: c.Version}
 	if c.Holder != next.Holder {
 		next.Acquired, next.Transitions = begun, c.Transitions+1
 	}
@@ -235,42 +238,42 @@ func (k *heldLease) take(ctx context.Context, c Claim) error {
 	}
 	k.claim, k.mine, k.renewed = got, true, begun
 	news := k.note.Held != k.nonce
-	k.note = leaseNote{ID: k.note.ID, Held: k.nonce}
+	k.note = record{ID: k.note.ID, Held: k.nonce}
 	note := k.note
 	k.mu.Unlock()
 	if !news {
 		return nil
 	}
-	return k.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyLease, note) })
+	return k.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, key, note) })
 }
 
-func (k *heldLease) lose() {
+func (k *Held) lose() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	k.mine, k.seenAt = false, time.Time{}
-	k.note = leaseNote{ID: k.note.ID} // who has it now is nobody that was here before
+	k.note = record{ID: k.note.ID} // who has it now is nobody that was here before
 }
 
 // noteSeen leaves what was seen of another to the process that makes the next pass.
-func (k *heldLease) noteSeen(c Claim) error {
-	if !k.single {
+func (k *Held) noteSeen(c Claim) error {
+	if !k.Single {
 		return nil
 	}
 	k.mu.Lock()
 	seenAt := k.seenAt
 	k.mu.Unlock()
-	return k.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
-		note, err := state.Load[leaseNote](tx, state.Meta, keyLease)
+	return k.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		note, err := state.Load[record](tx, state.Meta, key)
 		if err != nil || note.Seen != nil && note.Seen.Version == c.Version && note.SeenAt.Equal(seenAt) {
 			return false, err
 		}
 		note.Seen, note.SeenAt = &c, seenAt
-		return true, state.Save(tx, state.Meta, keyLease, note)
+		return true, state.Save(tx, state.Meta, key, note)
 	})
 }
 
-// release gives the Lease back, so that the next agent need not wait.
-func (k *heldLease) release(ctx context.Context) error {
+// Release gives the Lease back, so that the next agent need not wait.
+func (k *Held) Release(ctx context.Context) error {
 	if k == nil {
 		return nil
 	}
@@ -283,28 +286,28 @@ func (k *heldLease) release(ctx context.Context) error {
 	if !mine {
 		return nil
 	}
-	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), leaseRetry)
+	ctx, cancel := context.WithTimeout(context.WithoutCancel(ctx), Retry)
 	defer cancel()
 	c.Holder, c.Renewed = "", k.now()
 	_, err := k.lease.Write(ctx, c)
 	return err
 }
 
-// run renews until ctx ends, and calls gained whenever the Lease has become this agent's.
-func (k *heldLease) run(ctx context.Context, gained func()) {
+// Run renews until ctx ends, and calls gained whenever the Lease has become this agent's.
+func (k *Held) Run(ctx context.Context, gained func()) {
 	for {
-		wait := retry.Jitter(leaseRenewal)
-		if k.fault() != nil {
-			wait = retry.FullJitter(2 * leaseRetry)
+		wait := retry.Jitter(renewal)
+		if k.Fault() != nil {
+			wait = retry.FullJitter(2 * Retry)
 		}
 		select {
 		case <-ctx.Done():
 			return
 		case <-time.After(wait):
 		}
-		before := k.holds()
-		_ = k.attend(ctx) // a pass says so where it matters
-		if !before && k.holds() {
+		before := k.Holds()
+		_ = k.Attend(ctx) // a pass says so where it matters
+		if !before && k.Holds() {
 			gained()
 		}
 	}
