@@ -29,17 +29,18 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "clustermemory", "control", "doctor", "outbox", "state"},
+			"config":        {"", "clustermemory", "control", "doctor", "outbox", "state", "window"},
 			"doctor":        {"", "content", "control", "outbox", "state"},
 			"clustermemory": {""},
 
-			"":          {"content", "control", "outbox", "probation", "retry", "state"},
+			"":          {"content", "control", "outbox", "probation", "retry", "state", "window"},
 			"content":   {"state"},
 			"control":   nil,
 			"outbox":    {"retry", "state"},
 			"retry":     nil,
 			"state":     nil,
 			"probation": {"state"},
+			"window":    nil,
 
 			"agenttest": {"state"},
 		},
