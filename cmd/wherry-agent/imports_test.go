@@ -83,37 +83,6 @@ func TestTheAgentsPackagesAreInLayers(t *testing.T) {
 	}
 }
 
-// What is below the hub knows nothing of what is above, and its store's implementations alone know a database.
-func TestTheHubsPackagesAreInLayers(t *testing.T) {
-	layers := map[string][]string{ // a package, and those that it may link
-		"admission":       {"store"},
-		"store":           nil,
-		"store/sqlite":    {"store", "store/timeline"},
-		"store/storetest": {"store"},
-		"store/timeline":  {"store"},
-		"web":             {"store"},
-	}
-	for name, below := range layers {
-		for _, path := range deps(t, "{{.ImportPath}}", self+"hub/"+name) {
-			if other, ok := strings.CutPrefix(path, self+"hub"); ok && other != "/"+name {
-				require.Contains(t, below, strings.TrimPrefix(other, "/"), "hub/%s links hub%s", name, other)
-			}
-			if name != "store/sqlite" {
-				require.NotContains(t, []string{"database/sql", "modernc.org/sqlite"}, path, "hub/%s links a database", name)
-			}
-		}
-	}
-	for _, line := range deps(t, `{{.ImportPath}} {{join .Imports " "}}`, self+"hub") {
-		imports := strings.Fields(line)
-		if imports[0] == self+"hub" {
-			require.NotContains(t, imports, "database/sql", "the hub asks its store")
-		}
-		for _, f := range []string{"agent", "publisher", "scheduler", "airgap", "reconcilers", "deploy", "cmd"} {
-			require.False(t, strings.HasPrefix(imports[0]+"/", self+f+"/"), "hub links %s", imports[0])
-		}
-	}
-}
-
 // What is below the scheduler knows nothing of what is above, and nothing of wherry but the format of bundles.
 func TestTheSchedulersPackagesAreInLayers(t *testing.T) {
 	layers := map[string][]string{ // a package, and those that it may link

@@ -52,6 +52,17 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"demo": {""},
 			"":     nil,
 		},
+		"hub": {
+			"": {"admission", "store", "store/sqlite", "web"},
+
+			"admission":      {"store"},
+			"web":            {"store"},
+			"store/sqlite":   {"store", "store/timeline"},
+			"store/timeline": {"store"},
+			"store":          nil,
+
+			"store/storetest": {"store"},
+		},
 		"publisher": {
 			"": {"artifacts", "catalog", "diff", "keys", "pack", "platform", "program", "releases", "trust", "usage"},
 
@@ -117,6 +128,23 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			}
 		}
 	}
+}
+
+// SQL and its dialect are in the implementations of hub/store, and nowhere else.
+func TestOnlyAStoreOfTheHubKnowsADatabase(t *testing.T) {
+	cmd := exec.Command("go", "list", "-f", `{{.ImportPath}} {{join .Imports " "}}`, "github.com/wherry-dev/wherry/...")
+	cmd.Env = append(os.Environ(), "CGO_ENABLED=0")
+	cmd.Stderr = os.Stderr
+	out, err := cmd.Output()
+	require.NoError(t, err)
+	var found []string
+	for line := range strings.Lines(string(out)) {
+		words := strings.Fields(line)
+		if slices.ContainsFunc(words[1:], func(path string) bool { return path == "database/sql" || strings.HasPrefix(path, "modernc.org/sqlite") }) {
+			found = append(found, words[0])
+		}
+	}
+	require.Equal(t, []string{"github.com/wherry-dev/wherry/hub/store/sqlite"}, found)
 }
 
 // importsOfAll returns the packages of the module, without its path, and what each imports of it outside its tests.
