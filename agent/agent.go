@@ -6,15 +6,19 @@
 //	a := agent.New(state, repository, bundle.Pinned(keys), cluster, agent.Options{Reconcilers: engines})
 //	result := a.Once(ctx, 10*time.Second)
 //
-// A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. No layer is requested
-// before the signature over the manifest, the release's place and order have been checked, and nothing
-// is handed to a reconciler that a verified release does not list. What a step is about to do is written
-// before it is begun, so that after a crash at any point the next pass goes on or begins the step again.
-// Nothing is ever removed because something could not be read: only because a newer verified release no
-// longer lists it.
+// A pass is a list of steps: resolve, learn, verify, fetch, stage, apply, observe, report. The first five bring a release
+// here, each with what the one before has returned; pass.pull shows them in order. The agent requests no layer before
+// it has checked the signature over the manifest and the release's place and order, and hands nothing to a reconciler
+// that a verified release does not list. It writes down each step before it begins it, so that after a crash at any
+// point the next pass continues or repeats the step. It removes something only because a newer verified release no
+// longer lists it, never because something could not be read.
 //
-// Reports wait in the state file until the hub has acknowledged them under its own key. They never hold
-// up an apply.
+// Reports wait in the state file until the hub has acknowledged them under its own key. They never delay an apply.
+//
+// The parts that can be known without the agent are packages below it: state is the file, content the releases on
+// disk, outbox the queue of reports and its sinks, control the socket for commands, probation the decision whether a
+// release that fails goes on, lease the turns that agents of one cluster take, window the times in which something may
+// be done, retry the times between attempts. None of them imports this one.
 package agent
 
 import (

@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// decisions is what the agent, or a person, has decided of releases, as far as it is to be told of the agent as a whole.
+// decisions are those of the agent, or of a person, about releases that the status of the agent as a whole shows.
 type decisions struct {
 	held       *hold
 	quarantine probation.Quarantine

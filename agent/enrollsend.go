@@ -88,7 +88,7 @@ func lasting(err error) bool {
 	return false
 }
 
-// hint is what the hub said of who this agent is. Nobody has signed it: it is only told to people.
+// hint is what the hub said about the identity of this agent. It is not signed, and only shown to people.
 type hint struct {
 	Reason  string `json:"reason"`
 	Message string `json:"message,omitempty"`
@@ -102,7 +102,7 @@ func hintOf(said *hubapi.IdentityHint) hint {
 	return hint{string(said.Reason), said.Message}
 }
 
-// hear keeps what the hub said last of who this agent is; the zero hint is that all is well.
+// hear keeps what the hub said last about the identity of this agent. The zero hint means that all is well.
 func (a *Agent) hear(said hint) error {
 	said.Message = reconcilers.Clip(said.Message)
 	switch said.Reason {

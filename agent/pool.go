@@ -51,7 +51,7 @@ type finished struct {
 	record
 }
 
-// pool has engines called for one step of a pass. All but the calls happens in one goroutine.
+// pool calls engines for one step of a pass. Everything but the calls happens in one goroutine.
 type pool struct {
 	*pass
 	queues  map[string]*engineQueue // by adapter

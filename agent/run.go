@@ -123,7 +123,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	return nil
 }
 
-// waitForPass has a pass end that somebody has asked for.
+// waitForPass returns once no pass runs any more.
 func (a *Agent) waitForPass() {
 	a.busy.Lock()
 	defer a.busy.Unlock()

@@ -63,26 +63,6 @@ func TestTheAgentKnowsNothingOfItsPublisherOrHub(t *testing.T) {
 	}
 }
 
-// What is below the agent knows nothing of what is above. A package that is not in the table is above all of them.
-func TestTheAgentsPackagesAreInLayers(t *testing.T) {
-	layers := map[string][]string{ // a package, and those that it may link
-		"content": {"state"},
-		"control": nil,
-		"retry":   nil,
-		"state":   nil,
-		"window":  nil,
-		"lease":   {"retry", "state"},
-		"outbox":  {"retry", "state"},
-	}
-	for name, below := range layers {
-		for _, path := range deps(t, "{{.ImportPath}}", self+"agent/"+name) {
-			if other, ok := strings.CutPrefix(path, self+"agent"); ok && other != "/"+name {
-				require.Contains(t, below, strings.TrimPrefix(other, "/"), "agent/%s links agent%s", name, other)
-			}
-		}
-	}
-}
-
 // What is below the scheduler knows nothing of what is above, and nothing of wherry but the format of bundles.
 func TestTheSchedulersPackagesAreInLayers(t *testing.T) {
 	layers := map[string][]string{ // a package, and those that it may link

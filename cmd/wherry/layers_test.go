@@ -31,11 +31,12 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 		"agent": {
 			"config":        {"", "clustermemory", "control", "doctor", "outbox", "state", "window"},
 			"doctor":        {"", "content", "control", "outbox", "state"},
-			"clustermemory": {""},
+			"clustermemory": {"", "lease"},
 
-			"":          {"content", "control", "outbox", "probation", "retry", "state", "window"},
+			"":          {"content", "control", "lease", "outbox", "probation", "retry", "state", "window"},
 			"content":   {"state"},
 			"control":   nil,
+			"lease":     {"retry", "state"},
 			"outbox":    {"retry", "state"},
 			"retry":     nil,
 			"state":     nil,
