@@ -155,7 +155,7 @@ func (c *config) document(w *yamlvalue.Writer) string {
 func compose(layers []layer, w *yamlvalue.Writer) *config {
 	c := &config{}
 	c.asMap = sync.OnceValue(c.makeMap)
-	c.view = template.Config{Values: c.data, Origin: c.origin}
+	c.view.Composed = c
 	total := 0
 	for i := range layers {
 		total += len(layers[i].entries)
@@ -213,6 +213,9 @@ func fold(entries []*entry) value {
 // data is the configuration as templates see it: always the same map.
 func (c *config) data() map[string]any { return c.asMap() }
 
+// Values is data, for templates.
+func (c *config) Values() map[string]any { return c.asMap() }
+
 func (c *config) makeMap() map[string]any {
 	data := make(map[string]any, len(c.values))
 	for _, v := range c.values {
@@ -221,8 +224,8 @@ func (c *config) makeMap() map[string]any {
 	return data
 }
 
-// origin is where the value of key was last set; no place for a key that is not there.
-func (c *config) origin(key string) finding.Position {
+// Origin returns the position at which the value of key was last set; no place for a key that is not there.
+func (c *config) Origin(key string) finding.Position {
 	for _, v := range c.values {
 		if v.key == key {
 			return v.at

@@ -136,7 +136,7 @@ func requireAgreement(t *testing.T, m *Model) {
 				x, err := e.Config(context.Background(), ct.Name, target.Name, key)
 				require.NoError(t, err)
 				require.Equal(t, secret.Mask(key, textOf(value)), x.Value)
-				require.Equal(t, in.config.origin(key), x.Given[len(x.Given)-1].Position)
+				require.Equal(t, in.config.Origin(key), x.Given[len(x.Given)-1].Position)
 			}
 		}
 	}

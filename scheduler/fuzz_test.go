@@ -102,7 +102,7 @@ func FuzzParseValue(f *testing.F) {
 		c := composeAlone(layers)
 		require.Equal(t, c.yaml, composeAlone(layers).yaml, "composing must change no layer")
 		require.Equal(t, yamlvalue.Marshal(c.data()), c.yaml)
-		_, err := compiled.Check(c.schemaValues(), schema.MaxSteps)
+		_, err := compiled.Check(c.schemaValues, schema.MaxSteps)
 		require.NoError(t, err)
 	})
 }

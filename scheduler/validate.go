@@ -75,7 +75,7 @@ func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) e
 
 func violated(c *config, use schemaUse, violations []schema.Violation) (errs []error) {
 	for _, found := range violations {
-		at, says := c.origin(found.Key), fmt.Sprintf("%s at %s", use.owner, use.at)
+		at, says := c.Origin(found.Key), fmt.Sprintf("%s at %s", use.owner, use.at)
 		if at == (finding.Position{}) {
 			at, says = use.at, use.owner
 		}
@@ -96,7 +96,7 @@ func (v *validator) check(c *config, text string, limit int) (schema.Outcome, er
 	if i >= 0 && c.checks.known[i].Answers(limit) {
 		return c.checks.known[i].Outcome, nil
 	}
-	found, err := compiled.Check(c.schemaValues(), limit)
+	found, err := compiled.Check(c.schemaValues, limit)
 	switch made := (schemaCheck{compiled, found}); {
 	case err != nil:
 		return schema.Outcome{}, err
@@ -108,16 +108,17 @@ func (v *validator) check(c *config, text string, limit int) (schema.Outcome, er
 	return found, nil
 }
 
-// schemaValues lists the values of a configuration as a schema takes them.
-func (c *config) schemaValues() []schema.Value {
-	all := make([]schema.Value, len(c.values))
-	for i, v := range c.values {
-		all[i] = schema.Value{Key: v.key, Value: v.get(), ID: v.id}
+// schemaValues yields the values of a configuration as a schema takes them.
+func (c *config) schemaValues(yield func(schema.Value) bool) {
+	for _, v := range c.values {
+		next := schema.Value{Key: v.key, Value: v.get(), ID: v.id}
 		if v.merged != nil {
-			all[i].ID = 0
+			next.ID = 0
+		}
+		if !yield(next) {
+			return
 		}
 	}
-	return all
 }
 
 // fullLimitTargets is how many deployment targets of one registration have all of maxSchemaSteps. Those of

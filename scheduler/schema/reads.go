@@ -2,6 +2,7 @@ package schema
 
 import (
 	"encoding/binary"
+	"iter"
 	"reflect"
 	"slices"
 
@@ -46,13 +47,13 @@ func readsOf(schema *jsonschema.Schema) (keys map[string]bool, all bool) {
 }
 
 // relevant returns the values that the schema may read, and a key for them; ok is false where one of them has no ID.
-func (s *Schema) relevant(all []Value) (values []Value, key string, ok bool) {
+func (s *Schema) relevant(all iter.Seq[Value]) (values []Value, key string, ok bool) {
 	if s.readsAll {
-		return all, "", false
+		return slices.Collect(all), "", false
 	}
 	ids := make([]byte, 0, 64)
 	ok = true
-	for _, v := range all {
+	for v := range all {
 		if s.reads[v.Key] {
 			values = append(values, v)
 			ids = binary.AppendUvarint(ids, uint64(v.ID))
@@ -66,7 +67,7 @@ func (s *Schema) relevant(all []Value) (values []Value, key string, ok bool) {
 const maxShared = 1 << 16
 
 // Check returns the violations of the schema by a configuration, within limit steps. The error is that of the library.
-func (s *Schema) Check(all []Value, limit int) (Outcome, error) {
+func (s *Schema) Check(all iter.Seq[Value], limit int) (Outcome, error) {
 	values, key, ok := s.relevant(all)
 	if !ok {
 		return s.checkValues(values, limit)

@@ -41,7 +41,7 @@ func TestConfigurationsShareWhatASchemaFinds(t *testing.T) {
 	text, number, other := Value{Key: "PORT", Value: "x", ID: 1}, Value{Key: "PORT", Value: "1", ID: 2}, Value{Key: "OTHER", Value: "1", ID: 3}
 	list, merged := Value{Key: "LIST", Value: []any{1, 2}, ID: 4}, Value{Key: "LIST", Value: []any{1, 2, 1, 2}}
 	found := func(values ...Value) int {
-		outcome, err := s.Check(values, MaxSteps)
+		outcome, err := s.Check(slices.Values(values), MaxSteps)
 		require.NoError(t, err)
 		return len(outcome.Violations)
 	}

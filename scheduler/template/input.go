@@ -21,13 +21,18 @@ type Input struct {
 	template *Template // that is rendered; nil for a built-in one
 }
 
-// Config is a composed configuration as templates see it, of one or more assignments. Its functions must always
-// return the same, and may be called by several goroutines.
-type Config struct {
+// Composed is a composed configuration of one or more assignments. Its methods always return the same, and may be called by
+// several goroutines.
+type Composed interface {
 	// Values returns the configuration by key. It is always the same map, which nobody changes.
-	Values func() map[string]any
+	Values() map[string]any
 	// Origin returns the position of a key's value.
-	Origin func(key string) finding.Position
+	Origin(key string) finding.Position
+}
+
+// Config is a configuration as templates see it. It remembers what pieces of templates make of it.
+type Config struct {
+	Composed
 
 	memo memo
 }

@@ -97,8 +97,10 @@ func TestPiecesKnowAllFields(t *testing.T) {
 
 // configOf returns a configuration whose values have no position.
 func configOf(values map[string]any) *Config {
-	return &Config{
-		Values: func() map[string]any { return values },
-		Origin: func(string) finding.Position { return finding.Position{} },
-	}
+	return &Config{Composed: fixed(values)}
 }
+
+type fixed map[string]any
+
+func (f fixed) Values() map[string]any         { return f }
+func (f fixed) Origin(string) finding.Position { return finding.Position{} }
