@@ -63,32 +63,6 @@ func TestTheAgentKnowsNothingOfItsPublisherOrHub(t *testing.T) {
 	}
 }
 
-// What is below the scheduler knows nothing of what is above, and nothing of wherry but the format of bundles.
-func TestTheSchedulersPackagesAreInLayers(t *testing.T) {
-	layers := map[string][]string{ // a package, and those that it may link
-		"finding":   nil,
-		"kinds":     {"finding"},
-		"lint":      {"", "finding", "kinds", "schema", "secret", "template", "template/internal/scheduler", "yamlvalue"},
-		"schema":    {"finding", "secret"},
-		"secret":    nil,
-		"template":  {"finding", "template/internal/scheduler", "yamlvalue"},
-		"yamlvalue": nil,
-	}
-	for name, below := range layers {
-		for _, path := range deps(t, "{{.ImportPath}}", self+"scheduler/"+name) {
-			if other, ok := strings.CutPrefix(path, self+"scheduler"); ok && other != "/"+name {
-				require.Contains(t, below, strings.TrimPrefix(other, "/"), "scheduler/%s links scheduler%s", name, other)
-			}
-		}
-	}
-	for _, path := range deps(t, "{{.ImportPath}}", self+"scheduler/...") {
-		if other, ok := strings.CutPrefix(path, self); ok {
-			folder, _, _ := strings.Cut(other, "/")
-			require.Contains(t, []string{"scheduler", "bundle"}, folder, "the scheduler links %s", other)
-		}
-	}
-}
-
 // deps lists, by format, the packages that pkg links on the commonest edge machine.
 func deps(t *testing.T, format, pkg string) []string {
 	t.Helper()

@@ -105,6 +105,19 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"kubernetes/kubernetestest": {"", "kubernetes", "reconcilertest"},
 			"zarf/zarftest":             {"", "kubernetes/kubernetestest", "reconcilertest", "zarf"},
 		},
+		"scheduler": {
+			"lint": {"", "finding", "kinds", "secret", "yamlvalue"},
+
+			"":          {"finding", "kinds", "schema", "secret", "template", "yamlvalue"},
+			"template":  {"finding", "template/internal/scheduler", "yamlvalue"},
+			"schema":    {"finding", "secret"},
+			"kinds":     {"finding"},
+			"finding":   nil,
+			"secret":    nil,
+			"yamlvalue": nil,
+
+			"template/internal/scheduler": nil,
+		},
 	}
 	for path, imports := range importsOfAll(t) {
 		folder, inner, _ := strings.Cut(path, "/")
