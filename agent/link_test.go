@@ -18,6 +18,7 @@ import (
 	"time"
 
 	"github.com/opencontainers/go-digest"
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -165,6 +166,8 @@ type badDay struct {
 	link  *badLink
 	agent *Agent
 	n     int64
+	// window is how long a download waits for what does not come.
+	window time.Duration
 }
 
 // How long the agent waits for what does not come: no longer than brief where a deed may keep it waiting for ever, and
@@ -173,7 +176,7 @@ const brief, ample = 500 * time.Millisecond, 20 * time.Second
 
 // waits sets how long the agent does.
 func (d *badDay) waits(long time.Duration) {
-	d.link.client.Timeout, d.agent.opts.Download.Window = long, long
+	d.link.client.Timeout, d.window = long, long
 }
 
 // misbehave has the link do it at byte k from now.
@@ -197,6 +200,11 @@ func newBadDay(t *testing.T, chunk int64) *badDay {
 	require.NoError(t, err)
 	t.Cleanup(func() { state.Close() })
 	d.agent = s.agentOn(state)
+	download := d.agent.content.DownloadBlob
+	d.agent.content.DownloadBlob = func(ctx context.Context, from oci.Target, blob ocispec.Descriptor, opts oci.DownloadOptions) error {
+		opts.Window = d.window
+		return download(ctx, from, blob, opts)
+	}
 	d.waits(ample)
 	d.release("a: 0")
 	require.Equal(t, bundle.Compliant, d.agent.Once(context.Background(), 0).Status.State)
