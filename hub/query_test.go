@@ -35,40 +35,6 @@ func fleet(t *testing.T) *Hub {
 	return h
 }
 
-func TestFilters(t *testing.T) {
-	h := fleet(t)
-	tests := []struct {
-		name        string
-		filter      store.Filter
-		clusters    string
-		deployments string
-	}{
-		{"all", store.Filter{}, "a-good b-bad c-new d-silent", "a-good/drone a-good/radar b-bad/drone b-bad/radar d-silent/drone"},
-		{"an environment", store.Filter{Environment: "prod"}, "d-silent", "d-silent/drone"},
-		{"a cluster type", store.Filter{Type: "drone"}, "a-good b-bad c-new", "a-good/drone a-good/radar b-bad/drone b-bad/radar"},
-		{"a workload", store.Filter{Workload: "radar"}, "a-good b-bad", "a-good/radar b-bad/radar"},
-		{"failed", store.Filter{State: bundle.Failed}, "b-bad", "b-bad/drone"},
-		{"compliant, which a silent one is not", store.Filter{State: bundle.Compliant}, "a-good", "a-good/drone a-good/radar b-bad/radar"},
-		{"stale", store.Filter{State: store.Stale}, "d-silent", "d-silent/drone"},
-		{"unreported", store.Filter{State: store.Unreported}, "c-new", ""},
-		{"several at once", store.Filter{Environment: "dev", Type: "drone", Workload: "drone", State: bundle.Failed}, "b-bad", "b-bad/drone"},
-		{"a hostile value", store.Filter{Type: "' OR 1=1 --"}, "", ""},
-	}
-	for _, tt := range tests {
-		t.Run(tt.name, func(t *testing.T) {
-			clusters, err := h.Clusters(t.Context(), tt.filter)
-			require.NoError(t, err)
-			require.Equal(t, tt.clusters, clusterNames(clusters))
-			deployments, err := h.Deployments(t.Context(), tt.filter)
-			require.NoError(t, err)
-			require.Equal(t, tt.deployments, deploymentNames(deployments))
-		})
-	}
-	_, err := h.Clusters(t.Context(), store.Filter{State: "complaint"})
-	require.ErrorIs(t, err, store.ErrInvalid)
-	require.ErrorContains(t, err, "compliant")
-}
-
 func clusterNames(list store.ClusterList) string {
 	var names []string
 	for _, c := range list.Clusters {

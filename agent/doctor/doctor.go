@@ -19,7 +19,6 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
@@ -189,12 +188,4 @@ func warned(remedy, format string, args ...any) Finding {
 
 func skipped(format string, args ...any) Finding {
 	return Finding{Result: Skipped, Message: fmt.Sprintf(format, args...)}
-}
-
-// days returns n whole days in words: "2 days", and "less than a day" for none.
-func days(n int64) string {
-	if n == 0 {
-		return "less than a day"
-	}
-	return show.Count(int(n), "day")
 }

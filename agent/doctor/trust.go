@@ -44,7 +44,7 @@ func checkTrust(ctx context.Context, e *examination) Finding {
 	case status.Expired:
 		return failed(renew, "%s; it has expired: no new release is accepted", message)
 	case status.Soon():
-		return warned(renew, "%s; it expires in %s", message, days(status.DaysLeft))
+		return warned(renew, "%s; it expires in %s", message, show.Days(status.DaysLeft))
 	default:
 		return ok("%s", message)
 	}

@@ -80,3 +80,11 @@ func Count(n int, thing string) string {
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
+
+// Days returns a number of whole days in words: "2 days", and "less than a day" for none.
+func Days(n int64) string {
+	if n == 0 {
+		return "less than a day"
+	}
+	return Count(int(n), "day")
+}

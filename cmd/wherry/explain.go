@@ -150,7 +150,7 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 			return err
 		}
 	} else {
-		cmd.PrintErrln("note: nobody has asked who signed it, so this may be anybody's words: --key or --trust asks")
+		cmd.PrintErrln("note: signature not verified; pass --key or --trust to verify it")
 	}
 	r, err := catalog.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.options())
 	if err != nil {

@@ -22,7 +22,7 @@ import (
 func newTrustCommand() *cobra.Command {
 	cmd := &cobra.Command{
 		Use:   "trust",
-		Short: "Say who may sign releases, and how many of them have to",
+		Short: "Manage signing keys and thresholds",
 		Long: `Make, sign and publish trust documents. One says which keys sign releases and how many of them have to (the
 release keys), and which keys may change that (the root keys). Agents start from version 1, which is
 installed on them, and believe a later version only if as many root keys of the version before, and of

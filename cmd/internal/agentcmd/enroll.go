@@ -41,8 +41,8 @@ func newEnrollCommand() *cobra.Command {
 	var f enrollFlags
 	cmd := &cobra.Command{
 		Use:   "enroll",
-		Short: "Have a hub know this agent, and know the hub",
-		Long: `Have a hub know this agent, and know the hub. With a token of "wherry hub tokens create" the agent registers
+		Short: "Enroll this agent with a hub",
+		Long: `Enroll this agent with a hub. With a token of "wherry hub tokens create" the agent registers
 itself; the answer is signed by the hub that made the token, and from then on the agent needs neither --hub
 nor --hub-key. A running agent does it at once; where none runs, its state is written. If the answer is lost,
 run the same again: it uses nothing up.

@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -72,13 +73,13 @@ func validity(t *agent.TrustStatus) string {
 	case t.Expired:
 		return "expired at " + t.ExpiresAt.Format(time.RFC3339) + ": nothing new is accepted before the roots have signed the next version"
 	case t.Soon():
-		left := cli.Days(t.DaysLeft)
+		left := show.Days(t.DaysLeft)
 		if t.DaysLeft == 0 {
 			left += ", at " + t.ExpiresAt.Format(time.RFC3339)
 		}
 		return fmt.Sprintf("expires in %s: the roots have to sign the next version", left)
 	}
-	return "expires in " + cli.Days(t.DaysLeft)
+	return "expires in " + show.Days(t.DaysLeft)
 }
 
 // exitOf is the exit code of a pass, with the reason for it.

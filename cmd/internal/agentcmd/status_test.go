@@ -114,5 +114,5 @@ w-main      flux       removed    0 seconds ago  -
 	require.NotContains(t, out.String(), "newest")
 	out.Reset()
 	writeTable(&out, agent.Status{}, now)
-	require.Contains(t, out.String(), "agent\tnone is running: this is how the last one stood\n")
+	require.Contains(t, out.String(), "agent\tnot running; showing the last known state\n")
 }

@@ -29,7 +29,7 @@ func writeTable(w io.Writer, s agent.Status, now time.Time) {
 	}
 	switch {
 	case s.Version == "":
-		row("agent", "none is running: this is how the last one stood")
+		row("agent", "not running; showing the last known state")
 	case s.Step != "":
 		row("agent", s.Version, ", busy with ", s.Step)
 	default:

@@ -62,7 +62,7 @@ func writeTrust(w io.Writer, s trustShown) {
 	row("version", "%d", f.Version)
 	row("epoch", "%d", f.Epoch)
 	row("issued", "%s", f.IssuedAt.Format(time.RFC3339))
-	row("expires", "%s (%s left)", f.ExpiresAt.Format(time.RFC3339), cli.Days(f.DaysLeft))
+	row("expires", "%s (%s left)", f.ExpiresAt.Format(time.RFC3339), show.Days(f.DaysLeft))
 	if f.Soon() {
 		row("warning", "%s", validity(f))
 	}

@@ -68,11 +68,3 @@ func Row(w io.Writer, cells ...string) {
 	}
 	fmt.Fprintln(w, strings.Join(cells, "\t"))
 }
-
-// Days writes for how many whole days something is good: "2 days", and "less than a day" for none.
-func Days(n int64) string {
-	if n == 0 {
-		return "less than a day"
-	}
-	return show.Count(int(n), "day")
-}

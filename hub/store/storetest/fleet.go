@@ -222,6 +222,8 @@ func filtersChooseClustersAndDeployments(t *testing.T, f *fixture) {
 		_, err = f.Deployments(t.Context(), bad)
 		require.ErrorIs(t, err, store.ErrInvalid)
 	}
+	_, err := f.Clusters(t.Context(), store.Filter{State: "complaint"})
+	require.ErrorContains(t, err, "compliant", "the states that there are")
 }
 
 func aListGoesOnWhereAPageEnded(t *testing.T, f *fixture) {
