@@ -61,7 +61,7 @@ func TestWhatABranchHoldsIsFollowed(t *testing.T) {
 	require.NotNil(t, s.ConfigMap(t, "settings"))
 
 	second := push(t, s, strings.ReplaceAll(settings, "settings", "other"))
-	s.Observed(t, a, res, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == second })
+	s.agentSees(t, a, func(res reconcilers.Result) bool { return res.State == bundle.Compliant && res.Revision == second })
 	require.NotNil(t, s.ConfigMap(t, "other"))
 	require.Nil(t, s.ConfigMap(t, "settings"))
 }
@@ -85,7 +85,8 @@ func TestWithoutAutomatedSyncsArgoCDIsDriven(t *testing.T) {
 	require.Contains(t, res.Message, second)
 	require.Equal(t, first, res.Revision, "which is what runs")
 	require.NotNil(t, s.ConfigMap(t, "settings"), "an observation changes nothing")
-	res = s.Settled(t, a, bundle.Compliant)
+	s.R.Apply(t.Context(), a)
+	res = s.agentSees(t, a, func(res reconcilers.Result) bool { return res.State == bundle.Compliant })
 	require.Equal(t, second, res.Revision)
 	require.Nil(t, s.ConfigMap(t, "settings"), "what the branch has lost goes")
 
