@@ -33,21 +33,20 @@ type Artifact struct {
 	Type ArtifactType `json:"type"`
 	// Name is the repository without scheme, tag and digest, for a chart of a chart repository its name.
 	Name string `json:"name"`
-	// Reference is what the manifests name, in full: docker.io/library/nginx:1.29, oci://HOST/REPOSITORY:TAG,
+	// Reference is the full reference in the manifests: docker.io/library/nginx:1.29, oci://HOST/REPOSITORY:TAG,
 	// URL#BRANCH of a git repository, URL/CHART:VERSION of a chart repository.
 	Reference string `json:"reference"`
-	// Digest is that of an OCI manifest or a chart's archive, or a commit as sha1:…; empty while Unresolved.
+	// Digest is the digest of an OCI manifest or of a chart's archive, or a commit as sha1:…; empty while Unresolved.
 	Digest string `json:"digest,omitempty"`
-	// Size is what has to be carried, in bytes: manifests, configs and layers, of all platforms. Zero
-	// means that nobody has asked.
+	// Size is the size of all manifests, configs and layers, of all platforms, in bytes. Zero means unknown.
 	Size int64 `json:"size,omitempty"`
-	// Unresolved is true where the reference may name something else tomorrow.
+	// Unresolved is true if the reference has no known digest, so that its content may change.
 	Unresolved bool `json:"unresolved,omitempty"`
 	// UsedBy names the assignments that need it, sorted.
 	UsedBy []string `json:"usedBy"`
 }
 
-// MergeArtifacts returns list sorted, with each artifact once, used by all who need it.
+// MergeArtifacts returns list sorted, with each artifact once and the assignments of all its entries in UsedBy.
 func MergeArtifacts(list []Artifact) []Artifact {
 	list = slices.Clone(list)
 	slices.SortStableFunc(list, func(a, b Artifact) int {
@@ -82,8 +81,8 @@ func ArtifactsOf(list []Artifact, name string) []Artifact {
 	return own
 }
 
-// MarshalArtifacts writes one line per artifact, and sums them up for the release document. Without any
-// there is no file, and the sum is zero.
+// MarshalArtifacts returns the content of .wherry/artifacts.ndjson, one line per artifact, and its summary for the
+// release document. Both are zero if list is empty: the tree has no such file then.
 func MarshalArtifacts(list []Artifact) ([]byte, Artifacts, error) {
 	if len(list) == 0 {
 		return nil, Artifacts{}, nil
@@ -102,7 +101,7 @@ func MarshalArtifacts(list []Artifact) ([]byte, Artifacts, error) {
 	return b.Bytes(), sum, nil
 }
 
-// ParseArtifacts reads what MarshalArtifacts wrote. Its errors are Refusals.
+// ParseArtifacts parses the output of MarshalArtifacts. Its errors are of type *Refusal.
 func ParseArtifacts(data []byte) ([]Artifact, error) {
 	var list []Artifact
 	lines := bufio.NewScanner(bytes.NewReader(data))

@@ -35,19 +35,19 @@ type Assignment struct {
 	Workload     string `json:"workload"`
 	Target       string `json:"target"`
 	Namespace    string `json:"namespace,omitempty"`
-	// ServiceAccount, as NAMESPACE/NAME, is in whose name the objects are applied to a cluster. Empty is the
-	// agent's own, unless the site insists on one.
+	// ServiceAccount, as NAMESPACE/NAME, is impersonated to apply the objects. Empty means the agent's own account,
+	// unless the site requires an account for each assignment.
 	ServiceAccount string `json:"serviceAccount,omitempty"`
 	Version        string `json:"version,omitempty"`
 	// Policies names the scheduling policies that selected the pair, sorted.
 	Policies []string `json:"policies,omitempty"`
-	// Config names the ConfigMaps that the configuration was composed of, in order of precedence.
+	// Config names the ConfigMaps that make up the configuration, in order of precedence.
 	Config []ConfigSource `json:"config,omitempty"`
 	// ConfigDigest identifies the composed configuration; empty where there is none.
 	ConfigDigest digest.Digest `json:"configDigest,omitempty"`
 	// Adapter names the reconciler: kubernetes, flux, argo, zarf, ansible or directory.
 	Adapter string `json:"adapter"`
-	// Wave orders assignments, lower ones first; DependsOn names those that have to be compliant before.
+	// Wave orders assignments, lower waves first; DependsOn names the assignments that have to be compliant first.
 	Wave      int      `json:"wave,omitempty"`
 	DependsOn []string `json:"dependsOn,omitempty"`
 	// Drift is "report" if drift is not corrected, OnFailure "hold" if a failed release is not rolled back, OnRemove
@@ -55,12 +55,12 @@ type Assignment struct {
 	Drift     string `json:"drift,omitempty"`
 	OnFailure string `json:"onFailure,omitempty"`
 	OnRemove  string `json:"onRemove,omitempty"`
-	// Health lists the conditions of package health by which objects are judged.
+	// Health lists the conditions, of package health, that objects have to meet.
 	Health []string `json:"health,omitempty"`
 	// RestartOnConfig asks that workloads restart when the configuration that they use changes.
 	RestartOnConfig bool  `json:"restartOnConfig,omitempty"`
 	HeldFrom        *Held `json:"heldFrom,omitempty"`
-	// Fetched lists what the adapter directory brings from registries and puts beside the files.
+	// Fetched lists the OCI artifacts that the adapter directory fetches and puts beside the files.
 	Fetched []FetchedArtifact `json:"fetched,omitempty"`
 	// Content identifies the files of the folder; see ContentDigest.
 	Content digest.Digest `json:"content"`
@@ -68,9 +68,9 @@ type Assignment struct {
 
 // FetchedArtifact is an OCI artifact that is too large to travel in a bundle.
 type FetchedArtifact struct {
-	// Reference is oci://HOST/REPOSITORY. A tag or digest behind it is for people: Digest is the one that counts.
+	// Reference is oci://HOST/REPOSITORY. A tag or digest after it is for people; only Digest counts.
 	Reference string `json:"reference"`
-	// Digest is that of the artifact's manifest.
+	// Digest is the digest of the artifact's manifest.
 	Digest digest.Digest `json:"digest"`
 }
 
@@ -106,19 +106,19 @@ func (a Assignment) Desired() digest.Digest {
 	return digest.FromString(strings.Join(append([]string{a.Content.String()}, more...), "\n"))
 }
 
-// ConfigSource is a ConfigMap that gave values. Where it stands in the repository is not part of the
-// content: moving a file would be a new release of the same.
+// ConfigSource is a ConfigMap that gave values. It has no path: if it had, moving a file would make a new release of the
+// same content.
 type ConfigSource struct {
 	Name string `json:"name"`
 }
 
 // Held marks an assignment whose new content could not be rendered and which keeps its old content.
 type Held struct {
-	// Sequence and BaseCommit are those of the release in which the content was last rendered. They stay
-	// the same while it is held.
+	// Sequence and BaseCommit belong to the release in which the content was last rendered. They stay the same
+	// while the assignment is held.
 	Sequence   int64  `json:"sequence"`
 	BaseCommit string `json:"baseCommit,omitempty"`
-	// Reason is a code such as TemplateFailed, which says nothing of the input.
+	// Reason is a code such as TemplateFailed, without any text of the input.
 	Reason string `json:"reason"`
 }
 
@@ -132,8 +132,8 @@ func ContentDigest(files []File) digest.Digest {
 	return digestAll(list)
 }
 
-// ContentDigestOf is ContentDigest for the files below dir in fsys, which it does not hold in memory. A
-// dir that is not there has no files.
+// ContentDigestOf is ContentDigest for the files below dir in fsys, which it does not hold in memory. A missing dir
+// counts as one without files.
 func ContentDigestOf(fsys fs.FS, dir string) (digest.Digest, error) {
 	var list []digested
 	err := fs.WalkDir(fsys, dir, func(name string, d fs.DirEntry, err error) error {
@@ -175,8 +175,8 @@ func digestAll(files []digested) digest.Digest {
 	return d.Digest()
 }
 
-// MarshalAssignments writes one line per assignment. It fails when they exceed MaxListBytes, or what
-// ParseAssignments reads in one line.
+// MarshalAssignments returns the content of .wherry/assignments.ndjson, one line per assignment. It returns an error if
+// the list exceeds MaxListBytes, or one line the bound of ParseAssignments.
 func MarshalAssignments(as []Assignment) ([]byte, error) {
 	var b bytes.Buffer
 	enc := json.NewEncoder(&b)
@@ -199,7 +199,8 @@ func MarshalAssignments(as []Assignment) ([]byte, error) {
 // maxAssignmentLine bounds one line with its end, in bytes.
 const maxAssignmentLine = 1 << 20
 
-// ParseAssignments reads what MarshalAssignments wrote and refuses names that are no single folder.
+// ParseAssignments parses the output of MarshalAssignments and refuses names that are no single folder. Its errors are
+// of type *Refusal.
 func ParseAssignments(data []byte) ([]Assignment, error) {
 	var as []Assignment
 	seen := map[string]bool{}
@@ -233,7 +234,7 @@ func ParseAssignments(data []byte) ([]Assignment, error) {
 // digestLike matches a whole digest, and a commit.
 var digestLike = regexp.MustCompile(`(?:^|@)(?:[a-z0-9]+:)?[0-9a-f]{40,}$`)
 
-// ShownVersion returns a workload's version as lists show it: empty if it is a digest, which tells people nothing.
+// ShownVersion returns a workload's version for a list: empty if it is a digest or a commit, which people cannot read.
 func ShownVersion(version string) string {
 	if digestLike.MatchString(version) {
 		return ""

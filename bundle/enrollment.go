@@ -19,24 +19,24 @@ const EnrollmentSchema = 1
 // ErrEnrollment is wrapped by errors about enrollments, and requests, that cannot be read.
 var ErrEnrollment = errors.New("not an enrolment")
 
-// EnrollmentRequest is what an agent wants a hub, or a roster, to know it by. Its envelope is signed by the
-// private half of every key that it names.
+// EnrollmentRequest asks a hub, or a person with a roster, to register an agent's cluster and key. Its envelope is signed
+// by the private half of every key that it names.
 type EnrollmentRequest struct {
 	Schema  int           `json:"schema"`
 	Cluster ReportCluster `json:"cluster"`
 	// Agent is the agent's version, and the incarnation and seq of its newest report. Reports up to there may
 	// be signed by Former alone.
 	Agent ReportAgent `json:"agent"`
-	// Key is the public key that reports will be signed with, in PEM.
+	// Key is the public key of the reports to come, in PEM.
 	Key string `json:"key"`
-	// Former is the public key that Key takes the place of, in PEM; empty for a cluster that is new.
+	// Former is the public key that Key replaces, in PEM; empty for a new cluster.
 	Former string `json:"former,omitempty"`
-	// Token is the id of the EnrollToken whose key has signed too; empty without one.
+	// Token is the id of the EnrollToken whose key signed the request too; empty without a token.
 	Token string `json:"token,omitempty"`
-	// Hub begins the id of the key of the hub that the request is for; empty in a file, which is for
-	// any hub that gets it.
+	// Hub is the beginning of the id of the addressed hub's key; see IsHub. It is empty in a file, which any hub may
+	// accept.
 	Hub string `json:"hub,omitempty"`
-	// IssuedAt is the agent's clock, and tells one request from another.
+	// IssuedAt is the time of the agent's clock, and makes each request unique.
 	IssuedAt time.Time `json:"issuedAt"`
 }
 
@@ -85,9 +85,9 @@ func SealEnrollmentRequest(r EnrollmentRequest, keys ...crypto.Signer) ([]byte, 
 	return SealEnvelope(PayloadTypeEnrollmentRequest, body, keys...)
 }
 
-// OpenEnrollmentRequest returns the request in an envelope, and its id, once each key that it names has proved
-// to have signed it. What the keys are good for is for the caller to judge, and whether a token's key has
-// signed. The error wraps ErrUntrusted, or ErrEnrollment.
+// OpenEnrollmentRequest returns the request in an envelope, and its id, after verifying the signature of each key that it
+// names. The caller judges whether those keys may enroll, and verifies the signature of a token's key. The error wraps
+// ErrUntrusted or ErrEnrollment.
 func OpenEnrollmentRequest(envelope []byte) (r EnrollmentRequest, id digest.Digest, err error) {
 	body, err := peekEnrollment(PayloadTypeEnrollmentRequest, envelope, &r)
 	if err != nil {
@@ -116,14 +116,14 @@ func OpenEnrollmentRequest(envelope []byte) (r EnrollmentRequest, id digest.Dige
 type Enrollment struct {
 	Schema  int           `json:"schema"`
 	Cluster ReportCluster `json:"cluster"` // as registered
-	// KeyID is the key that the cluster's reports are signed with.
+	// KeyID is the id of the key that signs the cluster's reports; see KeyID.
 	KeyID string `json:"keyID"`
-	// Incarnation is the newest that the hub has reports of; zero before the first. The agent's is to be no older,
-	// or its reports would be taken for old ones.
+	// Incarnation is the newest one among the hub's reports of the cluster; zero if it has none. The agent's
+	// incarnation must not be lower, or the hub would take its reports for old ones.
 	Incarnation int64 `json:"incarnation,omitempty"`
-	// Request is the id of the request that is answered, so that no older answer passes for this one.
+	// Request is the id of the answered request, so that no older answer passes for this one.
 	Request digest.Digest `json:"request"`
-	// HubKey is the public half of the key that has signed this, in PEM.
+	// HubKey is the public half of the key that signed this answer, in PEM.
 	HubKey   string    `json:"hubKey"`
 	IssuedAt time.Time `json:"issuedAt"`
 }
@@ -142,8 +142,8 @@ func SealEnrollment(e Enrollment, hub crypto.Signer) ([]byte, error) {
 	return SealEnvelope(PayloadTypeEnrollment, body, hub)
 }
 
-// OpenEnrollment returns the answer in an envelope, and the hub's key, if the id of that key begins with hub, which
-// is either a whole id or the part of it that a token carries. The error wraps ErrUntrusted, or ErrEnrollment.
+// OpenEnrollment returns the answer in an envelope, and the hub's key, if hub names that key: by its whole id, or by the
+// part of the id that a token carries. The error wraps ErrUntrusted or ErrEnrollment.
 func OpenEnrollment(envelope []byte, hub string) (e Enrollment, key crypto.PublicKey, err error) {
 	if _, err = peekEnrollment(PayloadTypeEnrollment, envelope, &e); err != nil {
 		return e, nil, err
@@ -165,14 +165,14 @@ func OpenEnrollment(envelope []byte, hub string) (e Enrollment, key crypto.Publi
 	return e, key, err
 }
 
-// HubIDLength is how much of the id of a hub's key is enough to know it by, in hex digits: 128 bits, for which
-// nobody finds a second key.
+// HubIDLength is the number of hex digits of a hub key's id that identify the key: 128 bits, for which nobody can find a
+// second key.
 const HubIDLength = 32
 
-// IsHub reports whether the hub whose key has that id is the one that hub names, by the id's beginning.
+// IsHub reports whether hub, the beginning of a key's id with at least HubIDLength digits, names the key with that id.
 func IsHub(id, hub string) bool { return len(hub) >= HubIDLength && strings.HasPrefix(id, hub) }
 
-// peekEnrollment reads what nobody has proved to have signed yet.
+// peekEnrollment reads the body of an envelope without verifying its signatures.
 func peekEnrollment(payloadType string, envelope []byte, into any) (body []byte, err error) {
 	if len(envelope) > MaxEnrollmentBytes {
 		return nil, fmt.Errorf("%w: it is larger than %d bytes", ErrEnrollment, MaxEnrollmentBytes)
@@ -197,5 +197,5 @@ func peekEnrollment(payloadType string, envelope []byte, into any) (body []byte,
 	return body, nil
 }
 
-// maxEnrollmentSignatures are those of the new key, the former and a token's, and one to spare.
+// maxEnrollmentSignatures allows signatures of the new key, the former key and a token's key, and one to spare.
 const maxEnrollmentSignatures = 4

@@ -11,18 +11,18 @@ import (
 )
 
 // EnrollToken lets an agent register itself at a hub. Its secret is the seed of an Ed25519 key that signs the
-// agent's request: the hub keeps the public half alone, and the secret never travels. It also names the hub's
-// key, so that the answer can be verified, whoever passes it on.
+// agent's request: the hub keeps the public half alone, and the secret never travels. The token also names the hub's
+// key, so that the agent can verify the answer, whatever way it came.
 type EnrollToken struct {
 	key ed25519.PrivateKey
 	// Hub is the beginning of the id of the hub's key; see IsHub.
 	Hub string
 }
 
-// ErrToken is wrapped by errors about texts that are no token. They do not repeat the text.
+// ErrToken is wrapped by errors about texts that are no token. The errors do not quote the text.
 var ErrToken = errors.New("not an enrollment token")
 
-// tokenIDLength is how much of the id of a token's key names the token, in hex digits.
+// tokenIDLength is the length of a token's id, in hex digits: the beginning of its key's id.
 const tokenIDLength = 12
 
 var (
@@ -40,7 +40,7 @@ func NewEnrollToken(hub crypto.PublicKey) (EnrollToken, error) {
 	return EnrollToken{key, id[:HubIDLength]}, err
 }
 
-// ParseEnrollToken reads what Reveal returns, with space around it. The error wraps ErrToken.
+// ParseEnrollToken parses the output of Reveal, and ignores space around it. The error wraps ErrToken.
 func ParseEnrollToken(s string) (EnrollToken, error) {
 	m := tokenPattern.FindStringSubmatch(strings.TrimSpace(s))
 	if m == nil {
@@ -57,14 +57,14 @@ func ParseEnrollToken(s string) (EnrollToken, error) {
 	return t, nil
 }
 
-// Key signs requests.
+// Key returns the private key that signs requests.
 func (t EnrollToken) Key() crypto.Signer { return t.key }
 
 // ID names the token. It is no secret.
 func (t EnrollToken) ID() string {
 	id, err := KeyID(t.key.Public())
 	if err != nil {
-		return "" // an Ed25519 key has one
+		return "" // never for an Ed25519 key
 	}
 	return id[:tokenIDLength]
 }

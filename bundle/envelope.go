@@ -14,7 +14,7 @@ import (
 	"github.com/sigstore/sigstore/pkg/signature"
 )
 
-// ErrUntrusted is wrapped by errors about envelopes that no known key has signed.
+// ErrUntrusted is wrapped by errors about envelopes without a valid signature of a known key.
 var ErrUntrusted = errors.New("not signed by a trusted key")
 
 // KeyID identifies a public key: the SHA-256 of its SubjectPublicKeyInfo in DER, in hex.
@@ -52,7 +52,7 @@ func SealEnvelope(payloadType string, body []byte, keys ...crypto.Signer) ([]byt
 }
 
 // OpenEnvelope returns the body of an envelope of the given payload type, and the id of the key among
-// keys that signed it. The error wraps ErrUntrusted when none did.
+// keys that signed it. The error wraps ErrUntrusted if none of them did.
 func OpenEnvelope(payloadType string, data []byte, keys ...crypto.PublicKey) (body []byte, keyID string, err error) {
 	var env dsse.Envelope
 	if err := json.Unmarshal(data, &env); err != nil {

@@ -27,24 +27,24 @@ type EnvironmentRecord struct {
 	IssuedAt          time.Time `json:"issuedAt"`
 	BaseCommit        string    `json:"baseCommit,omitempty"`
 	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
-	// ClusterTypes gives the manifest of each cluster type's newest release; where rings are named, of the one that
-	// agents without a ring take. A type that failed at this commit keeps the release that it had before.
+	// ClusterTypes gives the manifest of each cluster type's newest release or, if the platform names rings, of the
+	// release for agents without a ring. A type that failed at this commit keeps its earlier release.
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes"`
-	// Rings gives, by cluster type and ring, the manifest of the release that each ring has. It is absent where the
-	// platform names no rings.
+	// Rings gives the manifest of each ring's release, by cluster type and ring. It is absent if the platform names
+	// no rings.
 	Rings map[string]map[string]digest.Digest `json:"rings,omitempty"`
-	// Incomplete names the cluster types, sorted, whose release is not all that the commit asks for: an
-	// assignment is held, left out or dropped, or the type was not published. None of them passes a gate.
+	// Incomplete names the cluster types, sorted, whose release differs from the commit: an assignment is held, left
+	// out or dropped, or the type was not published. None of them passes a gate.
 	Incomplete []string `json:"incomplete,omitempty"`
 }
 
-// EnvironmentRepository is where an environment's records lie, below a location's prefix.
+// EnvironmentRepository returns the repository of an environment's records, below a location's prefix.
 func EnvironmentRepository(environment string) string { return "environments/" + environment }
 
-// Tag is the record's own, immovable tag.
+// Tag returns the record's own tag, which never moves.
 func (r EnvironmentRecord) Tag() string { return fmt.Sprintf("s%d-%d", r.Epoch, r.Sequence) }
 
-// Marshal returns the record's bytes. It fails when they exceed MaxEnvironmentBytes.
+// Marshal returns the record's bytes. It returns an error if they exceed MaxEnvironmentBytes.
 func (r EnvironmentRecord) Marshal() ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err == nil && len(data) > MaxEnvironmentBytes {
@@ -53,7 +53,7 @@ func (r EnvironmentRecord) Marshal() ([]byte, error) {
 	return data, err
 }
 
-// ParseEnvironmentRecord reads and checks a record. Its errors are Refusals.
+// ParseEnvironmentRecord reads and checks a record. Its errors are of type *Refusal.
 func ParseEnvironmentRecord(data []byte) (EnvironmentRecord, error) {
 	var r EnvironmentRecord
 	if err := json.Unmarshal(data, &r); err != nil {
@@ -82,8 +82,8 @@ func ParseEnvironmentRecord(data []byte) (EnvironmentRecord, error) {
 	return r, nil
 }
 
-// ReleaseOf returns the manifest that agents of a cluster type and ring are to have, without a ring where that is
-// empty; empty where the record names none.
+// ReleaseOf returns the manifest of the release for agents of a cluster type and ring; an empty ring means agents without
+// one. It returns "" if the record names none.
 func (r EnvironmentRecord) ReleaseOf(clusterType, ring string) digest.Digest {
 	if ring == "" {
 		return r.ClusterTypes[clusterType]
@@ -91,7 +91,7 @@ func (r EnvironmentRecord) ReleaseOf(clusterType, ring string) digest.Digest {
 	return r.Rings[clusterType][ring]
 }
 
-// ReleasesOf returns the manifests that the record names of a cluster type, sorted, each once.
+// ReleasesOf returns the record's manifests of a cluster type, sorted, each once.
 func (r EnvironmentRecord) ReleasesOf(clusterType string) []digest.Digest {
 	var all []digest.Digest
 	if d := r.ClusterTypes[clusterType]; d != "" {
@@ -102,7 +102,7 @@ func (r EnvironmentRecord) ReleasesOf(clusterType string) []digest.Digest {
 	return slices.Compact(all)
 }
 
-// Types returns the names of the cluster types of which the record names a release, sorted.
+// Types returns the names of the cluster types for which the record has a release, sorted.
 func (r EnvironmentRecord) Types() []string {
 	names := slices.AppendSeq(slices.Collect(maps.Keys(r.ClusterTypes)), maps.Keys(r.Rings))
 	slices.Sort(names)
@@ -117,7 +117,7 @@ type VerifiedEnvironment struct {
 	KeyIDs []string
 }
 
-// VerifyEnvironment does for an environment record what Verify does for a bundle.
+// VerifyEnvironment is Verify for an environment record.
 func VerifyEnvironment(ctx context.Context, src Source, manifest ocispec.Descriptor, trust Trust) (*VerifiedEnvironment, error) {
 	ids, err := VerifySignature(ctx, src, manifest.Digest, trust)
 	if err != nil {
@@ -131,7 +131,7 @@ func VerifyEnvironment(ctx context.Context, src Source, manifest ocispec.Descrip
 	return v, nil
 }
 
-// ReadEnvironment does for an environment record what Read does for a bundle.
+// ReadEnvironment is Read for an environment record.
 func ReadEnvironment(ctx context.Context, src Source, manifest ocispec.Descriptor) (*VerifiedEnvironment, error) {
 	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
 	if err != nil {

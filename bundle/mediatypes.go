@@ -7,7 +7,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Media types of what wherry puts into a registry, an OCI layout or a DSSE envelope.
+// Media types of wherry's content in registries, OCI layouts and DSSE envelopes.
 const (
 	// MediaTypeBundle is the artifactType of a bundle's manifest.
 	MediaTypeBundle = "application/vnd.wherry.bundle.v1+json"
@@ -31,16 +31,15 @@ const (
 	PayloadTypeEnrollment        = "application/vnd.wherry.enrolment.v1+json"
 )
 
-// isNewer reports whether a media type is that of a later version than known, which is one of ours: they differ in the
-// number alone.
+// isNewer reports whether a media type is a later version of known, one of ours: they differ in the number alone.
 func isNewer(mediaType, known string) bool {
 	name, n := versionOf(mediaType)
 	wanted, least := versionOf(known)
 	return name == wanted && n > least
 }
 
-// versionOf splits "application/vnd.wherry.trust.v1+json" into what names the kind and the 1, which is 0 where there
-// is none.
+// versionOf splits "application/vnd.wherry.trust.v1+json" into the kind and the version 1. The version is 0 if the media
+// type has none.
 func versionOf(mediaType string) (kind string, version int) {
 	head, suffix, _ := strings.Cut(mediaType, "+")
 	i := strings.LastIndex(head, ".v")
@@ -86,7 +85,7 @@ const LatestTag = "latest"
 // RingTagPrefix begins the moving tags of rings.
 const RingTagPrefix = "ring-"
 
-// MovingTag is the tag that an agent in the given ring follows; without a ring it is LatestTag.
+// MovingTag returns the tag that agents in the given ring follow: LatestTag for an empty ring.
 func MovingTag(ring string) string {
 	if ring == "" {
 		return LatestTag

@@ -20,12 +20,12 @@ const (
 	maxRSABits = 8192
 )
 
-// ErrKeyKind is wrapped by errors about public keys of a type or size that nothing here is verified with.
+// ErrKeyKind is wrapped by errors about public keys whose type or size is not accepted.
 var ErrKeyKind = errors.New("not a kind of key that is accepted")
 
 // CheckPublicKey returns an error wrapping ErrKeyKind unless key is Ed25519, ECDSA on P-256, P-384 or P-521, or RSA of
-// 2048 to 8192 bits. Whoever parses a public key from outside calls it, by ParsePublicKey or ParsePublicKeys, before
-// anything is verified with the key.
+// 2048 to 8192 bits. Each public key from outside must pass it, by ParsePublicKey or ParsePublicKeys, before it verifies
+// anything.
 func CheckPublicKey(key crypto.PublicKey) error {
 	switch k := key.(type) {
 	case ed25519.PublicKey:
@@ -45,8 +45,8 @@ func CheckPublicKey(key crypto.PublicKey) error {
 	return fmt.Errorf("%w: %T; use Ed25519, ECDSA or RSA", ErrKeyKind, key)
 }
 
-// ParsePublicKey reads a public key, a SubjectPublicKeyInfo in DER. The error wraps ErrKeyKind where it is one that
-// CheckPublicKey refuses.
+// ParsePublicKey parses a public key, a SubjectPublicKeyInfo in DER. The error wraps ErrKeyKind if CheckPublicKey refuses
+// the key.
 func ParsePublicKey(der []byte) (crypto.PublicKey, error) {
 	key, err := x509.ParsePKIXPublicKey(der)
 	if err != nil {
@@ -58,8 +58,8 @@ func ParsePublicKey(der []byte) (crypto.PublicKey, error) {
 	return key, nil
 }
 
-// verifierOf returns what verifies signatures of key. It checks the key once more: it is the one place that all
-// verification passes, whoever parsed the key.
+// verifierOf returns a verifier for signatures of key. It checks the key once more, since every verification passes here,
+// however the key was parsed.
 func verifierOf(key crypto.PublicKey) (signature.Verifier, error) {
 	if err := CheckPublicKey(key); err != nil {
 		return nil, err

@@ -27,16 +27,16 @@ const (
 	TooLarge              Reason = "TooLarge"
 	BadContent            Reason = "BadContent"
 	TrustDocumentRejected Reason = "TrustDocumentRejected"
-	// UnsupportedSchema is that of a release in a format that only a newer version reads.
+	// UnsupportedSchema means a format that only a newer version of wherry reads.
 	UnsupportedSchema Reason = "UnsupportedSchema"
 )
 
-// tooNew completes the message about a document in a format of a version to come.
+// tooNew ends the message about a document in a format of a later version.
 const tooNew = "it needs a newer version of wherry"
 
-// Refusal is the error of content that was read and is not trusted. Other errors of this package's
-// functions mean that it could not be read, and may be tried again. What this package says in Message is
-// one that fits a report, whatever name or value it quotes.
+// Refusal is the error for content that was read and is not trusted. Other errors of this package's
+// functions mean that content could not be read; trying again can help. This package keeps each Message short enough for
+// a report, whatever name or value it quotes.
 type Refusal struct {
 	Reason  Reason
 	Message string
@@ -44,7 +44,7 @@ type Refusal struct {
 
 func (r *Refusal) Error() string { return string(r.Reason) + ": " + r.Message }
 
-// Is makes errors.Is(err, ErrTooLarge) true for refusals of that reason.
+// Is makes errors.Is(err, ErrTooLarge) true for refusals with the reason TooLarge.
 func (r *Refusal) Is(target error) bool { return target == ErrTooLarge && r.Reason == TooLarge }
 
 func refuse(reason Reason, format string, args ...any) *Refusal {

@@ -11,7 +11,7 @@ import (
 	"github.com/opencontainers/go-digest"
 )
 
-// MaxSequence is the last sequence of an epoch. A publisher that has reached it asks for a new epoch.
+// MaxSequence is the last sequence of an epoch. A publisher that has reached it needs a new epoch.
 const MaxSequence = math.MaxInt64
 
 // ReleaseSchema is the version of the release document that this code writes.
@@ -26,11 +26,11 @@ type Release struct {
 	ClusterType string `json:"clusterType"`
 	// Rings names the rings that may run the release, sorted. Empty means all of them.
 	Rings []string `json:"rings,omitempty"`
-	// Epoch is that of the trust document in force; 0 while one public key is pinned.
+	// Epoch is the epoch of the trust document in force; 0 while public keys are pinned.
 	Epoch    int64 `json:"epoch"`
 	Sequence int64 `json:"sequence"`
-	// Number is how people call the release; see NextNumber. It is 0 in releases of older publishers. Nothing is
-	// decided by it, neither order nor whether two releases are equal.
+	// Number is the name of the release for people; see NextNumber. It is 0 in releases of older publishers. Neither
+	// order nor equality of releases depends on it.
 	Number int64 `json:"number,omitempty"`
 	// IssuedAt and ExpiresAt are in UTC, in whole seconds.
 	IssuedAt          time.Time `json:"issuedAt"`
@@ -41,7 +41,7 @@ type Release struct {
 	Artifacts         Artifacts `json:"artifacts"`
 }
 
-// Content identifies a tree. It is a function of the input alone, whatever the compressor does.
+// Content identifies a tree. It is a function of the input alone, and does not depend on the compressor.
 type Content struct {
 	// DiffID is the digest of the uncompressed tar.
 	DiffID digest.Digest `json:"diffID"`
@@ -51,15 +51,15 @@ type Content struct {
 	Files int `json:"files"`
 }
 
-// Artifacts sums up .wherry/artifacts.ndjson.
+// Artifacts is the summary of .wherry/artifacts.ndjson.
 type Artifacts struct {
-	// Digest is that of the file; empty where no artifact is needed.
+	// Digest is the digest of the file; empty if no assignment needs an artifact.
 	Digest digest.Digest `json:"digest,omitempty"`
 	Count  int           `json:"count"`
 	Bytes  int64         `json:"bytes"`
 }
 
-// Stream names the line of releases in which order is kept.
+// Stream names a sequence of releases that are ordered among themselves.
 type Stream struct {
 	Platform    string `json:"platform"`
 	Environment string `json:"environment"`
@@ -71,13 +71,13 @@ func (r Release) Stream() Stream {
 	return Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}
 }
 
-// Repository is where the stream's releases lie, below a location's prefix.
+// Repository returns the repository of the stream's releases, below a location's prefix.
 func (s Stream) Repository() string { return "bundles/" + s.Environment + "/" + s.ClusterType }
 
-// Tag is the release's own, immovable tag.
+// Tag returns the release's own tag, which never moves.
 func (r Release) Tag() string { return fmt.Sprintf("s%d-%d", r.Epoch, r.Sequence) }
 
-// Marshal returns the document's bytes. It fails when they exceed MaxReleaseBytes.
+// Marshal returns the document's bytes. It returns an error if they exceed MaxReleaseBytes.
 func (r Release) Marshal() ([]byte, error) {
 	data, err := json.Marshal(r)
 	if err != nil {
@@ -90,7 +90,7 @@ func (r Release) Marshal() ([]byte, error) {
 	return data, nil
 }
 
-// ParseRelease reads and checks a release document. Its errors are Refusals.
+// ParseRelease reads and checks a release document. Its errors are of type *Refusal.
 func ParseRelease(data []byte) (Release, error) {
 	if len(data) > MaxReleaseBytes {
 		return Release{}, refuse(TooLarge, "release document has %d bytes, at most %d are allowed", len(data), MaxReleaseBytes)
@@ -100,7 +100,7 @@ func ParseRelease(data []byte) (Release, error) {
 		return Release{}, refuse(BadContent, "release document: %v", err)
 	}
 	if r.Number < 0 || r.Number > maxNumber {
-		r.Number = 0 // it is shown only, and no reason to refuse anything
+		r.Number = 0 // it is only for people, so no reason to refuse the release
 	}
 	switch {
 	case r.Schema > ReleaseSchema:
@@ -135,8 +135,8 @@ func OrderOf(r Release, d digest.Digest) Order {
 	return Order{Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, Digest: d}
 }
 
-// Compare orders by epoch, sequence, time of issue and manifest digest, so that two publishers that
-// raced for one sequence end the same everywhere.
+// Compare orders by epoch, sequence, time of issue and manifest digest, so that all agents order the releases of two
+// publishers in a race for one sequence alike.
 func (o Order) Compare(p Order) int {
 	return cmp.Or(
 		cmp.Compare(o.Epoch, p.Epoch),
@@ -146,22 +146,21 @@ func (o Order) Compare(p Order) int {
 	)
 }
 
-// Expect is what an agent knows of itself and of time when it judges a release.
+// Expect holds the agent's identity, history and time, against which a release is judged.
 type Expect struct {
 	Stream
 	// Ring is the agent's ring; empty accepts only releases that name no ring.
 	Ring string
-	// Epoch is that of the trust in force.
+	// Epoch is the epoch of the trust in force.
 	Epoch int64
 	// Highest is the highest place accepted so far in the stream; zero means none.
 	Highest Order
-	// Now is the time to judge expiry by, the clock or the floor, whichever is later.
+	// Now is the time for judging expiry: the later of the clock and the newest verified time of issue.
 	Now time.Time
 }
 
-// Check judges whether r, whose manifest has digest d, may be accepted under e. It returns nil or a
-// *Refusal. A release equal to e.Highest is accepted, whatever its epoch and age are by now:
-// there is nothing to do, but nothing is wrong.
+// Check returns nil if release r, whose manifest has digest d, may be accepted, and a *Refusal otherwise. It accepts a
+// release equal to e.Highest whatever its epoch and age, since the agent has accepted it already.
 func (e Expect) Check(r Release, d digest.Digest) error {
 	order := OrderOf(r, d)
 	switch {

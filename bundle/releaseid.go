@@ -13,8 +13,8 @@ import (
 // maxNumber bounds the number of a release, which people read and write. The release after it has number 1.
 const maxNumber = 999_999_999
 
-// NextNumber returns the number of the release after last, the newest verified one of its stream in whatever epoch.
-// It is 1 for a nil last. Nothing is decided by numbers: they begin again where a registry's history is lost.
+// NextNumber returns the number of the release after last, the newest verified release of its stream in any epoch. It is
+// 1 if last is nil. No decision depends on numbers: they begin again if a registry's history is lost.
 func NextNumber(last *Verified) int64 {
 	if last == nil {
 		return 1
@@ -22,16 +22,16 @@ func NextNumber(last *Verified) int64 {
 	return last.Release.Number%maxNumber + 1
 }
 
-// shortDigits is how many digits of a digest people are shown, and minDigits how few of them they may write.
+// shortDigits is the number of digits of a digest in a short name; minDigits is the fewest that a query may have.
 const (
 	shortDigits = 8
 	minDigits   = 6
-	// distinctDigits is how many of them are shown to tell releases apart whose short names may be alike.
+	// distinctDigits is the number of digits that tell apart releases with the same short name.
 	distinctDigits = 16
 )
 
-// ReleaseName returns the short name of a release, such as "12 (68846e7d)": its number and how its manifest's digest
-// begins. A release without a number has the digits alone. The name is empty where the digest is.
+// ReleaseName returns the short name of a release, such as "12 (68846e7d)": its number and the first digits of its
+// manifest's digest. A release without a number has the digits alone. The name is empty if the digest is.
 func ReleaseName(number int64, d digest.Digest) string { return releaseName(number, d, shortDigits) }
 
 func releaseName(number int64, d digest.Digest, digits int) string {
@@ -46,7 +46,7 @@ func releaseName(number int64, d digest.Digest, digits int) string {
 	return fmt.Sprintf("%d (%s)", number, hex)
 }
 
-// ReleaseID is all by which a person may name a release.
+// ReleaseID holds everything by which a person may name a release.
 type ReleaseID struct {
 	Number   int64
 	Epoch    int64
@@ -55,7 +55,7 @@ type ReleaseID struct {
 	Digest   digest.Digest // of the manifest
 }
 
-// IDOf returns what release r, whose manifest has digest d, may be named by.
+// IDOf returns the ReleaseID of release r, whose manifest has digest d.
 func IDOf(r Release, d digest.Digest) ReleaseID {
 	return ReleaseID{Number: r.Number, Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt, Digest: d}
 }
@@ -63,14 +63,14 @@ func IDOf(r Release, d digest.Digest) ReleaseID {
 // String returns the release's short name.
 func (id ReleaseID) String() string { return ReleaseName(id.Number, id.Digest) }
 
-// ReleaseQuery finds a release by what a person calls it. Where the text may be read in several ways, the first
-// one in which it names a release counts.
+// ReleaseQuery finds a release by a name that a person gave. If the name can be read in several ways, the first reading
+// that matches a release counts.
 type ReleaseQuery struct {
 	text string
 	ways []releaseWay
 }
 
-// releaseWay is one way to read a text.
+// releaseWay is one reading of a query.
 type releaseWay struct {
 	matches func(ReleaseID) bool
 	// lastEpoch passes over all but the newest epoch: sequences begin again with each.
@@ -84,9 +84,9 @@ var (
 	queryHex    = regexp.MustCompile(fmt.Sprintf(`^(?:[a-z0-9]+:)?[0-9a-f]{%d,128}$`, minDigits))
 )
 
-// ParseReleaseQuery reads what a person calls a release: its number, at least 6 digits with which its manifest's
-// digest begins, with or without "sha256:" before them, the whole digest, its tag such as s0-1795262400, also without
-// the s, its sequence, or its short name, such as "12 (68846e7d)".
+// ParseReleaseQuery parses a name of a release: its number, at least the first 6 digits of its manifest's digest, with or
+// without "sha256:" before them, the whole digest, its tag such as s0-1795262400, with or without the s, its sequence, or
+// its short name, such as "12 (68846e7d)".
 func ParseReleaseQuery(text string) (ReleaseQuery, error) {
 	q := ReleaseQuery{text: text}
 	add := func(matches func(ReleaseID) bool) { q.ways = append(q.ways, releaseWay{matches: matches}) }
@@ -125,8 +125,8 @@ func (id ReleaseID) begins(text string) bool {
 	return id.Digest.Validate() == nil && strings.HasPrefix(id.Digest.Encoded(), text)
 }
 
-// Find returns the index of the release in known that q names, and -1 where it names none. The error is an
-// *AmbiguousError where it names several of different digests.
+// Find returns the index of the release in known that q names, or -1 if q names none. The error is an *AmbiguousError if
+// q names releases with different digests.
 func (q ReleaseQuery) Find(known []ReleaseID, now time.Time) (int, error) {
 	for _, way := range q.ways {
 		found, epoch := []int{}, int64(-1)
@@ -156,14 +156,14 @@ func (q ReleaseQuery) Find(known []ReleaseID, now time.Time) (int, error) {
 	return -1, nil
 }
 
-// AmbiguousError says that a text names several releases.
+// AmbiguousError means that a query names several releases.
 type AmbiguousError struct {
 	Text       string
 	Candidates []ReleaseID
 	now        time.Time
 }
 
-// maxCandidates is how many releases an AmbiguousError lists.
+// maxCandidates bounds the releases that an AmbiguousError lists.
 const maxCandidates = 8
 
 func (e *AmbiguousError) Error() string {
@@ -182,8 +182,7 @@ func (e *AmbiguousError) Error() string {
 	return b.String()
 }
 
-// Age writes how long something took or is away, as people do, in one unit: "40s", "5m", "30h", "3d". A negative
-// duration is 0s.
+// Age formats a duration for people, in one unit: "40s", "5m", "30h", "3d". A negative duration is 0s.
 func Age(d time.Duration) string {
 	switch {
 	case d < time.Minute:
@@ -196,7 +195,7 @@ func Age(d time.Duration) string {
 	return fmt.Sprintf("%dd", d/(24*time.Hour))
 }
 
-// Ago writes how long before now t was, as Age does: "now", "5m ago", "3d ago". The zero time is "never".
+// Ago formats the time from t to now with Age: "now", "5m ago", "3d ago". The zero time is "never".
 func Ago(t, now time.Time) string {
 	d := now.Sub(t)
 	switch {
@@ -208,12 +207,12 @@ func Ago(t, now time.Time) string {
 	return Age(d) + " ago"
 }
 
-// soon is how long before its end a release expires soon, unless a third of its validity is less.
+// soon is the time before expiry at which a release counts as expiring soon, unless a third of its validity is less.
 const soon = 14 * 24 * time.Hour
 
-// Expiry says how a release stands to its end at a time.
+// Expiry describes the expiry of a release, seen from one moment.
 type Expiry struct {
-	// Expired means that no agent takes the release any more that has not taken it before.
+	// Expired means that only agents that have accepted the release already may still run it.
 	Expired bool
 	// Soon means that it expires within 14 days, or within a third of its validity where that is less.
 	Soon bool
@@ -221,10 +220,10 @@ type Expiry struct {
 	Text string
 }
 
-// Expiry returns how r stands to its end.
+// Expiry returns the expiry of r, seen from now.
 func (r Release) Expiry(now time.Time) Expiry { return ExpiryOf(r.IssuedAt, r.ExpiresAt, now) }
 
-// ExpiryOf returns how a release of these times stands to its end.
+// ExpiryOf returns the expiry of a release with the given times, seen from now.
 func ExpiryOf(issued, expires, now time.Time) Expiry {
 	left := expires.Sub(now)
 	if left <= 0 {

@@ -14,7 +14,7 @@ import (
 // ReportSchema is the version of reports and acknowledgements that this code writes.
 const ReportSchema = 1
 
-// ReportKind says why a report was made.
+// ReportKind is the occasion of a report.
 type ReportKind string
 
 // The kinds of report. All of them carry the whole current state, so that the newest alone is enough.
@@ -30,9 +30,9 @@ type Report struct {
 	Cluster ReportCluster `json:"cluster"`
 	Agent   ReportAgent   `json:"agent"`
 	Kind    ReportKind    `json:"kind"`
-	// OccurredAt is the agent's clock, which may be wrong; order is by Agent.Incarnation and Agent.Seq.
+	// OccurredAt is the time of the agent's clock, which may be wrong. Agent.Incarnation and Agent.Seq give the order.
 	OccurredAt time.Time `json:"occurredAt"`
-	// State and Reason are the agent's as a whole.
+	// State and Reason are those of the agent as a whole; see AgentState.
 	State   State  `json:"state"`
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
@@ -43,7 +43,7 @@ type Report struct {
 	Items    []Item         `json:"items"`
 }
 
-// ReportCluster says which cluster reports.
+// ReportCluster identifies the reporting cluster.
 type ReportCluster struct {
 	UID         string            `json:"uid"`
 	Name        string            `json:"name"`
@@ -63,8 +63,8 @@ type ReportAgent struct {
 	// Oldest is the ReportTag of the oldest report that the agent still keeps, this one included. An
 	// acknowledgement need not name any before it.
 	Oldest string `json:"oldest,omitempty"`
-	// Instance is made by each process of an agent, and kept nowhere: an agent never returns to an earlier one,
-	// so that two that take turns are two agents. Empty in reports of older agents.
+	// Instance is made anew by each process of an agent and never stored. No agent returns to an earlier instance,
+	// so instances that alternate belong to two agents. It is empty in reports of older agents.
 	Instance string `json:"instance,omitempty"`
 }
 
@@ -75,7 +75,7 @@ type ReportRelease struct {
 	Sequence   int64         `json:"sequence"`
 	Number     int64         `json:"number,omitempty"` // see Release.Number
 	BaseCommit string        `json:"baseCommit,omitempty"`
-	// IssuedAt tells the age of a release; zero where it is not known.
+	// IssuedAt is the release's time of issue; zero if unknown.
 	IssuedAt time.Time `json:"issuedAt,omitzero"`
 	Expired  bool      `json:"expired,omitempty"`
 }
@@ -95,19 +95,19 @@ type Item struct {
 	Version      string        `json:"version,omitempty"`
 	ConfigDigest digest.Digest `json:"configDigest,omitempty"`
 	Content      digest.Digest `json:"content,omitempty"`
-	// Revision is what the engine says it has applied.
+	// Revision is the revision that the engine has applied, in the engine's own terms.
 	Revision string `json:"revision,omitempty"`
 	Floating bool   `json:"floating,omitempty"`
-	// Failures is how often the assignment has begun to fail since the agent's state was made. Reports in between
-	// may never arrive; the difference of this number tells how many failures they told of.
+	// Failures counts how often the assignment has begun to fail since the agent's state file was created. From the
+	// difference between two reports, a hub learns of failures whose own reports never arrived.
 	Failures int64 `json:"failures,omitempty"`
 }
 
 // MaxMessageBytes bounds the message of an item.
 const MaxMessageBytes = 1 << 10
 
-// Clip makes s a message: valid UTF-8 of at most MaxMessageBytes, without what would command the terminal
-// that it is shown on. Lines and tabs stay.
+// Clip makes s a message: valid UTF-8 of at most MaxMessageBytes, without control characters that a terminal would
+// execute. Newlines and tabs stay.
 func Clip(s string) string {
 	s = strings.Map(func(r rune) rune {
 		if unicode.IsControl(r) && r != '\n' && r != '\t' {
@@ -145,10 +145,10 @@ func ParseReport(body []byte) (Report, error) {
 	return r, nil
 }
 
-// Ack is the hub's word that the named reports are stored durably.
+// Ack is the hub's acknowledgement that it has stored the named reports durably.
 type Ack struct {
 	Schema int `json:"schema"`
-	// Cluster is the uid whose reports are acknowledged.
+	// Cluster is the uid of the reporting cluster.
 	Cluster  string          `json:"cluster"`
 	IssuedAt time.Time       `json:"issuedAt"`
 	Reports  []digest.Digest `json:"reports"`

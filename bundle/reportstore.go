@@ -14,10 +14,10 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 )
 
-// Reports in a registry lie in one repository for each cluster. Those of one push are an artifact: an empty config
-// and one layer, which holds their envelopes, one a line. The hub's acknowledgement has the same form.
+// In a registry, each cluster has one repository for reports. The reports of one push are an artifact with an empty
+// config and one layer, which holds their envelopes, one a line. The hub's acknowledgement has the same form.
 const (
-	// ReportsRepository is the part of the names of those repositories that is the same for all.
+	// ReportsRepository is the common first part of those repositories' names.
 	ReportsRepository = "reports"
 	// AckTag names the hub's last acknowledgement.
 	AckTag = "ack"
@@ -29,11 +29,11 @@ const (
 	mediaTypeLines = "application/x-ndjson"
 )
 
-// uidComponent is a uid that can be part of a repository's name as it is.
+// uidComponent matches a uid that can be part of a repository's name as it is.
 var uidComponent = regexp.MustCompile(`^[a-z0-9]+(?:(?:[._]|__|-+)[a-z0-9]+)*$`)
 
-// ReportRepository is the repository below a registry's prefix for the reports of the cluster uid. A uid that cannot
-// be part of a name has its digest there.
+// ReportRepository returns the repository, below a registry's prefix, for the reports of the cluster uid. A uid that
+// cannot be part of a name is replaced by its digest.
 func ReportRepository(uid string) string {
 	if len(uid) <= 128 && uidComponent.MatchString(uid) {
 		return ReportsRepository + "/" + uid
@@ -42,13 +42,15 @@ func ReportRepository(uid string) string {
 	return ReportsRepository + "/x-" + hex.EncodeToString(sum[:16])
 }
 
-// ReportTag names the report of that incarnation and seq, and the artifact whose newest one it is.
+// ReportTag returns the tag of a report with that incarnation and seq, which is also the tag of the artifact whose newest
+// report it is.
 func ReportTag(incarnation, seq int64) string { return fmt.Sprintf("r%d-%d", incarnation, seq) }
 
-// reportTag is a ReportTag, after which there may be part of a digest, where two artifacts claim the same.
+// reportTag matches a ReportTag. Part of a digest may follow it, where two artifacts claim the same tag.
 var reportTag = regexp.MustCompile(`^r([0-9]{1,18})-([0-9]{1,18})(-[0-9a-f]{12})?$`)
 
-// ParseReportTag reads what ReportTag writes. It is plain where nothing follows.
+// ParseReportTag parses the output of ReportTag. Plain is true if no part of a digest follows; ok is false for another
+// tag.
 func ParseReportTag(tag string) (incarnation, seq int64, plain, ok bool) {
 	m := reportTag.FindStringSubmatch(tag)
 	if m == nil {
@@ -59,8 +61,8 @@ func ParseReportTag(tag string) (incarnation, seq int64, plain, ok bool) {
 	return incarnation, seq, m[3] == "", err1 == nil && err2 == nil
 }
 
-// StoredReports returns the artifact of envelopes of reports, and StoredAcks that of acknowledgements: what to push,
-// the manifest last. The same envelopes make the same artifact.
+// StoredReports returns the artifact for envelopes of reports, and StoredAcks the one for acknowledgements: blobs in the
+// order in which to push them, the manifest last. The same envelopes make the same artifact.
 func StoredReports(envelopes [][]byte) ([]Blob, error) { return stored(PayloadTypeReport, envelopes) }
 
 // StoredAcks is described with StoredReports.

@@ -19,7 +19,7 @@ import (
 // annotationSignature holds a signature's base64 on a layer of a signature manifest, as cosign writes it.
 const annotationSignature = "dev.cosignproject.cosign/signature"
 
-// SignatureTag is the tag under which cosign looks for the signatures of the manifest with digest d.
+// SignatureTag returns the tag under which cosign looks for the signatures of the manifest with digest d.
 func SignatureTag(d digest.Digest) string {
 	return fmt.Sprintf("%s-%s.sig", d.Algorithm(), d.Encoded())
 }
@@ -48,8 +48,8 @@ func (b Blob) WithData() ocispec.Descriptor {
 	return d
 }
 
-// SignManifest signs the claim that manifest is what reference, a repository's name such as
-// registry.plant-7:5000/edge/bundles/dev/drone, offers. The result has one layer per signer, in
+// SignManifest signs the claim that the repository named reference, such as
+// registry.plant-7:5000/edge/bundles/dev/drone, offers manifest. The result has one layer per signer, in
 // cosign's simple signing format, and carries the claim in the layers' descriptors as well.
 func SignManifest(manifest digest.Digest, reference string, signers ...signature.Signer) (*Signed, error) {
 	claim, err := json.Marshal(payload.SimpleContainerImage{
@@ -77,7 +77,7 @@ func SignManifest(manifest digest.Digest, reference string, signers ...signature
 	return signatureManifest(layers)
 }
 
-// signatureManifest lists layers, each a claim that it carries, with the signature over it.
+// signatureManifest returns a signature manifest of layers, each of which carries a claim and the signature over it.
 func signatureManifest(layers []ocispec.Descriptor) (*Signed, error) {
 	signed := &Signed{}
 	// cosign writes an image config that lists the layers, and some registries look at it.
@@ -107,8 +107,8 @@ func signatureManifest(layers []ocispec.Descriptor) (*Signed, error) {
 // Keys are public keys that may sign. Nil trusts nobody.
 type Keys []crypto.PublicKey
 
-// ParsePublicKeys reads one or more public keys in PEM, such as a cosign.pub. The error wraps ErrKeyKind where one is
-// of a type or size that CheckPublicKey refuses.
+// ParsePublicKeys parses one or more public keys in PEM, such as a cosign.pub. The error wraps ErrKeyKind if
+// CheckPublicKey refuses one of them.
 func ParsePublicKeys(pem []byte) (Keys, error) {
 	var keys Keys
 	for rest := bytes.TrimSpace(pem); len(rest) > 0; rest = bytes.TrimSpace(rest) {

@@ -14,15 +14,15 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// What JoinSignatures keeps of unknown keys, so that nobody can fill a manifest with it: so many signatures,
-// and claims of so many bytes. One of ours has some 250.
+// Bounds on the signatures of unknown keys that JoinSignatures keeps, so that nobody can fill a manifest with them: their
+// number, and the bytes of a claim. A claim of wherry's has some 250 bytes.
 const (
 	maxOtherSignatures = 8
 	maxOtherClaimBytes = 2 << 10
 )
 
-// Signatures reads the signatures in the signature manifest that src has under tag. There are none, and
-// the digest is empty, where it has no such tag. Nothing of them is judged.
+// Signatures returns the layers and the digest of the signature manifest that src has under tag. Both are zero if src has
+// no such tag. It verifies no signature.
 func Signatures(ctx context.Context, src Source, tag string) (layers []ocispec.Descriptor, manifest digest.Digest, err error) {
 	desc, err := src.Resolve(ctx, tag)
 	if errors.Is(err, errdef.ErrNotFound) {
@@ -45,10 +45,10 @@ func Signatures(ctx context.Context, src Source, tag string) (layers []ocispec.D
 	return m.Layers, desc.Digest, nil
 }
 
-// JoinSignatures makes one signature manifest of layers, which Signatures has read from src and which may
-// be from several manifests: the good signatures over manifest d by keys, each key once, and a few of those that
-// are others'. The ids are of the keys that have signed, sorted. It is the same for the same layers in whatever
-// order, so that two publishers who join signatures at the same time end with the same bytes.
+// JoinSignatures makes one signature manifest of layers, which Signatures has read from src and which may come from
+// several manifests. The result holds the valid signatures over manifest d by keys, each key once, and a few signatures of
+// other keys. It also returns the ids of the keys that have signed, sorted. The result does not depend on the order of
+// layers, so two publishers that join signatures at the same time produce the same bytes.
 func JoinSignatures(ctx context.Context, src Source, d digest.Digest, keys Keys, layers []ocispec.Descriptor) (signed *Signed, ids []string, err error) {
 	byKey, others := map[string]ocispec.Descriptor{}, map[string]ocispec.Descriptor{}
 	for _, layer := range layers {
@@ -59,7 +59,7 @@ func JoinSignatures(ctx context.Context, src Source, d digest.Digest, keys Keys,
 		}
 		layer.Data, err = ReadBlob(ctx, src, layer, MaxManifestBytes)
 		if errors.As(err, new(*Refusal)) || errors.Is(err, errdef.ErrNotFound) {
-			continue // somebody's, and broken
+			continue // broken, of an unknown key
 		}
 		if err != nil {
 			return nil, nil, fmt.Errorf("signature of %s: %w", d, err)

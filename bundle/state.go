@@ -1,6 +1,6 @@
 package bundle
 
-// State says how far an assignment, or a whole agent, has come. The words are the same in every
+// State is the state of an assignment or of a whole agent. The words are the same in every
 // adapter, report, page and table.
 type State string
 
@@ -19,11 +19,11 @@ const (
 	Removed     State = "removed"
 )
 
-// agentOrder lists the states in which an agent shows the first that any of its items has.
+// agentOrder lists the states by precedence: an agent has the first one that any of its items has.
 var agentOrder = [...]State{Failed, Drifted, Pulling, Verifying, Applying, Progressing, Pending, Suspended}
 
-// AgentState folds the states of an agent's items into one. A refused newest release comes first,
-// because the items then speak of an older one; see docs/reference/agent.md.
+// AgentState combines the states of an agent's items into one. A refused newest release takes precedence,
+// because the items then belong to an older release; see docs/reference/agent.md.
 func AgentState(refused bool, items []State) State {
 	if refused {
 		return Rejected

@@ -23,7 +23,7 @@ import (
 
 // File is one regular file of a tree or of an assignment's folder.
 type File struct {
-	// Path is relative, clean and separated by slashes, as fs.ValidPath wants it.
+	// Path is relative, clean and separated by slashes; see fs.ValidPath.
 	Path string
 	// Executable gives mode 0755 instead of 0644.
 	Executable bool
@@ -37,7 +37,7 @@ type Packed struct {
 	Content Content
 }
 
-// Pack writes files as a tar that depends on nothing but them: sorted, with fixed modes, and without
+// Pack returns files as a tree whose tar depends on the files alone: sorted, with fixed modes, and without
 // times and owners. It refuses paths that Unpack would refuse.
 func Pack(files []File) (*Packed, error) {
 	files = slices.SortedFunc(slices.Values(files), func(a, b File) int { return cmp.Compare(a.Path, b.Path) })
@@ -83,8 +83,8 @@ func Unpack(r io.Reader, root *os.Root, want Content) error {
 type Unpacker struct {
 	// Root is where files are written. It should be empty, and the caller closes it.
 	Root *os.Root
-	// Have, where it is set, is asked once for each folder at the top, when its first entry comes, and has what
-	// is below it digested and not written where it says true.
+	// Have, if set, is called once for each top-level folder, before its first entry. If it returns true, the files
+	// below that folder are digested and not written; see Passed.
 	Have func(folder string) bool
 
 	passed map[string][]digested // nil for a folder that is written
@@ -120,7 +120,7 @@ func (u *Unpacker) Tar(r io.Reader, want Content) error {
 	names := NewNames(want.Files)
 	err := u.entries(tree, names, want.Size)
 	if err == nil {
-		// What follows the end of the archive counts for size and digest like the rest.
+		// Bytes after the end of the archive count for size and digest too.
 		if _, err = io.Copy(io.Discard, tree); err != nil {
 			err = unreadable(err, "layer")
 		}
@@ -211,7 +211,7 @@ func (u *Unpacker) passes(folder string, isFolder bool) bool {
 	return files != nil
 }
 
-// unreadable tells content that is broken from content, or a disk, that could not be read or written.
+// unreadable returns a *Refusal for broken content, and another error if content or disk could not be read or written.
 func unreadable(err error, what string) error {
 	var onDisk *fs.PathError
 	switch {
@@ -230,7 +230,7 @@ func isCorrupt(err error) bool {
 	return errors.As(err, &corrupt)
 }
 
-// Names holds the rules for the names of files that come from elsewhere and are to lie in one folder.
+// Names checks the names of untrusted files that are to be in one folder.
 type Names struct {
 	maxFiles int
 	files    int
@@ -239,14 +239,14 @@ type Names struct {
 	isFile   map[string]bool
 }
 
-// NewNames returns rules that allow for maxFiles files, and never for more than MaxFiles. Of folders, which
-// cost a name each and no bytes, MaxFiles are allowed.
+// NewNames returns a Names that allows maxFiles files, and never more than MaxFiles. It allows MaxFiles folders, since
+// each costs a name and no bytes.
 func NewNames(maxFiles int) *Names {
 	return &Names{maxFiles: min(maxFiles, MaxFiles), folded: map[string]string{}, isFile: map[string]bool{}}
 }
 
-// Add refuses names that escape, that are there already, or that another file system would take for
-// one that is there. Its errors are Refusals.
+// Add refuses a name that leads out of the folder, that was added before, or that another file system would take
+// for one that was. Its errors are of type *Refusal.
 func (c *Names) Add(name string, isDir bool) error {
 	switch {
 	case len(name) > MaxPathBytes:
@@ -287,7 +287,7 @@ func (c *Names) Add(name string, isDir bool) error {
 }
 
 // fold returns the same text for names that differ in case only, also for letters that share a capital, such as s and the
-// long s: file systems that fold case go by either.
+// long s: file systems that fold case use either form.
 func fold(name string) string {
 	if strings.IndexFunc(name, func(r rune) bool { return r >= utf8.RuneSelf }) >= 0 {
 		name = strings.ToUpper(name)

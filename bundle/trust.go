@@ -20,32 +20,32 @@ const FirstEpoch = 1
 // maxRoleKeys bounds the keys of one role. All of them may be tried on each signature.
 const maxRoleKeys = 32
 
-// Trust is what the signatures on releases and environment records are judged by. The zero value trusts
+// Trust holds the keys and the threshold for signatures on releases and environment records. The zero value trusts
 // nobody.
 type Trust struct {
-	// Keys are those that count, each once however often it has signed.
+	// Keys are the keys that may sign. Each counts once, however often it has signed.
 	Keys Keys
-	// Threshold is how many of them must have signed. Below 1 is 1.
+	// Threshold is the number of keys that must have signed. Values below 1 mean 1.
 	Threshold int
-	// Epoch is that of the releases to be accepted; 0 where there is no trust document.
+	// Epoch is the epoch of acceptable releases; 0 without a trust document.
 	Epoch int64
 }
 
-// Pinned is the trust of those who have public keys and no trust document: any one of keys, in epoch 0.
+// Pinned returns the trust in pinned public keys, without a trust document: any one of keys may sign, in epoch 0.
 func Pinned(keys Keys) Trust { return Trust{Keys: keys, Threshold: 1} }
 
-// TrustDocument says who may sign a platform's releases, and who may change that. It travels in a DSSE
-// envelope; see TrustChain for which ones are believed.
+// TrustDocument lists the keys that may sign a platform's releases, and the keys that may sign the next document. It
+// travels in a DSSE envelope; TrustChain verifies it.
 type TrustDocument struct {
 	Schema   int    `json:"schema"`
 	Platform string `json:"platform"`
 	// Version counts from 1, without gaps.
 	Version int64 `json:"version"`
-	// Epoch is that of the releases signed under this document. It begins at FirstEpoch and never falls;
-	// raising it has every release before it refused, and their sequences begin again.
+	// Epoch is the epoch of releases signed under this document. It begins at FirstEpoch and never falls. A higher
+	// epoch invalidates every release of lower ones, and sequences begin again.
 	Epoch int64 `json:"epoch"`
-	// IssuedAt and ExpiresAt are in UTC, in whole seconds. A document that has expired lets nothing new
-	// in, until another version follows.
+	// IssuedAt and ExpiresAt are in UTC, in whole seconds. Under an expired document, no new release is accepted
+	// until another version follows.
 	IssuedAt  time.Time `json:"issuedAt"`
 	ExpiresAt time.Time `json:"expiresAt"`
 	// Root may sign the next version.
@@ -64,7 +64,7 @@ type Role struct {
 
 // TrustKey is a public key in a trust document.
 type TrustKey struct {
-	// ID is the key's; see KeyID.
+	// ID is the key's id; see KeyID.
 	ID string `json:"id"`
 	// Name is for people, such as "anna" or "build server". It may be empty.
 	Name string `json:"name,omitempty"`
@@ -72,7 +72,7 @@ type TrustKey struct {
 	PublicKey string `json:"publicKey"`
 }
 
-// NewTrustKey returns pub under a name for people.
+// NewTrustKey returns pub as a key for a trust document, under a name for people.
 func NewTrustKey(name string, pub crypto.PublicKey) (TrustKey, error) {
 	id, err := KeyID(pub)
 	if err != nil {
@@ -82,7 +82,7 @@ func NewTrustKey(name string, pub crypto.PublicKey) (TrustKey, error) {
 	return TrustKey{ID: id, Name: name, PublicKey: string(pem)}, err
 }
 
-// ErrTrustExpired is what the refusal of Admits is, besides a *Refusal, where the document has expired.
+// ErrTrustExpired is wrapped, besides a *Refusal, by the error that Admits returns if the document has expired.
 var ErrTrustExpired = errors.New("the trust document has expired")
 
 type trustExpired struct{ *Refusal }
@@ -90,7 +90,7 @@ type trustExpired struct{ *Refusal }
 func (e trustExpired) Unwrap() error        { return e.Refusal }
 func (e trustExpired) Is(target error) bool { return target == ErrTrustExpired }
 
-// Belongs returns a *Refusal of WrongPlatform unless the document is for that platform.
+// Belongs returns a *Refusal with the reason WrongPlatform unless the document is for that platform.
 func (d TrustDocument) Belongs(platform string) error {
 	if d.Platform != platform {
 		return refuse(WrongPlatform, "the trust document is for platform %q, and not for %q", d.Platform, platform)
@@ -98,8 +98,9 @@ func (d TrustDocument) Belongs(platform string) error {
 	return nil
 }
 
-// Admits reports whether something of a platform may be taken for new under the document at the time now: it has to
-// be that platform's, and must not have expired. Its error is a *Refusal.
+// Admits returns nil if new content of a platform may be accepted under the document at the time now: the document has to
+// be for that platform, and must not have expired. Otherwise the error wraps a *Refusal, and ErrTrustExpired too if the
+// document has expired.
 func (d TrustDocument) Admits(platform string, now time.Time) error {
 	if err := d.Belongs(platform); err != nil {
 		return err
@@ -113,13 +114,13 @@ func (d TrustDocument) Admits(platform string, now time.Time) error {
 	}}
 }
 
-// Trust is what releases are judged by while d is in force.
+// Trust returns the keys and the threshold for releases while d is in force.
 func (d TrustDocument) Trust() Trust {
-	keys, _ := d.Release.keys() // a document that was not checked trusts nobody
+	keys, _ := d.Release.keys() // an invalid document trusts nobody
 	return Trust{Keys: keys, Threshold: d.Release.Threshold, Epoch: d.Epoch}
 }
 
-// Marshal returns the document's bytes, the same for the same document. It fails where ParseTrustDocument
+// Marshal returns the document's bytes, the same for the same document. It returns an error if ParseTrustDocument
 // would.
 func (d TrustDocument) Marshal() ([]byte, error) {
 	byID := func(a, b TrustKey) int { return cmp.Compare(a.ID, b.ID) }
@@ -132,7 +133,7 @@ func (d TrustDocument) Marshal() ([]byte, error) {
 }
 
 // ParseTrustDocument reads and checks a document, but not its signatures, which TrustChain checks.
-// Its errors are Refusals with the reason TrustDocumentRejected.
+// Its errors are of type *Refusal, with the reason TrustDocumentRejected.
 func ParseTrustDocument(data []byte) (TrustDocument, error) {
 	var d TrustDocument
 	if len(data) > MaxTrustBytes {

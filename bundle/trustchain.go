@@ -16,27 +16,26 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// TrustRepository is where trust documents lie, below a location's prefix.
+// TrustRepository is the repository of trust documents, below a location's prefix.
 const TrustRepository = "trust"
 
-// MaxTrustVersions bounds what a registry or a file can make its readers keep: a version a week for 20 years.
+// MaxTrustVersions bounds the chain that a registry or a file can make its readers store: a version a week for 20 years.
 const MaxTrustVersions = 1000
 
-// TrustTag is the tag of one version of the trust document. It never moves.
+// TrustTag returns the tag of one version of the trust document. It never moves.
 func TrustTag(version int64) string { return fmt.Sprintf("v%d", version) }
 
-// TrustChain holds the trust documents of a platform that were believed, version 1 first. The first one
-// is believed because somebody who may has brought it; each other because those whom the one before names
-// have signed it. Nil holds none.
+// TrustChain holds the accepted trust documents of a platform, version 1 first. The caller vouches for the first one; each
+// later one is signed by the root keys of the one before it. A nil chain is empty.
 type TrustChain []TrustLink
 
-// TrustLink is a trust document with the envelope that it came in.
+// TrustLink is a trust document with its envelope.
 type TrustLink struct {
 	Document TrustDocument
 	Envelope []byte
 }
 
-// Current is the document in force. It is the zero value, which trusts nobody, in an empty chain.
+// Current returns the document in force. For an empty chain it is the zero value, which trusts nobody.
 func (c TrustChain) Current() TrustDocument {
 	if len(c) == 0 {
 		return TrustDocument{}
@@ -44,10 +43,10 @@ func (c TrustChain) Current() TrustDocument {
 	return c[len(c)-1].Document
 }
 
-// Append returns the chain with one document more. It has to be exactly the next version, of the same
-// platform and no lower epoch, signed by the thresholds of its own roots and of those before it. Whether
-// it has expired is not asked: only the last document's age matters, and time is the caller's. The errors
-// are Refusals with the reason TrustDocumentRejected; c is left as it was.
+// Append returns the chain with one more document. It has to be exactly the next version, of the same
+// platform and no lower epoch, signed by the thresholds of its own roots and of the roots before it. Append does not
+// check expiry, which matters for the last document only: the caller does, with Admits. Its errors
+// are of type *Refusal, with the reason TrustDocumentRejected; c stays unchanged.
 func (c TrustChain) Append(envelope []byte) (TrustChain, error) {
 	env, d, err := openTrust(envelope)
 	if err != nil {
@@ -77,8 +76,8 @@ func (c TrustChain) Append(envelope []byte) (TrustChain, error) {
 	return append(slices.Clone(c), TrustLink{d, bytes.Clone(envelope)}), nil
 }
 
-// Next asks src, a repository of trust documents, for the version after the last one and appends it. More
-// is false where there is none, and then the chain is as it was.
+// Next asks src, a repository of trust documents, for the version after the last one and appends it. If there is none,
+// more is false and the chain is unchanged.
 func (c TrustChain) Next(ctx context.Context, src Source) (chain TrustChain, more bool, err error) {
 	version := int64(len(c)) + 1
 	envelope, err := FetchTrust(ctx, src, version)
@@ -96,7 +95,7 @@ func (c TrustChain) Next(ctx context.Context, src Source) (chain TrustChain, mor
 }
 
 // OpenTrust reads the document in an envelope and the ids of those of its own root keys that have signed
-// it, sorted. Nothing says that those roots are to be believed: TrustChain does.
+// it, sorted. That does not make those roots trusted: only TrustChain does.
 func OpenTrust(envelope []byte) (d TrustDocument, signedBy []string, err error) {
 	env, d, err := openTrust(envelope)
 	if err != nil {
@@ -140,13 +139,13 @@ func openTrust(envelope []byte) (*dsse.Envelope, TrustDocument, error) {
 	return &env, d, err
 }
 
-// signers counts keys and not signatures, and by what the keys are and not by what the envelope calls them.
+// signers returns the ids of the role's keys that signed env, each once. It ignores the key ids that the envelope claims.
 func signers(env *dsse.Envelope, role Role) []string {
 	body, err := env.DecodeB64Payload()
 	if err != nil {
 		return nil
 	}
-	keys, _ := role.keys() // a role that was not checked has none
+	keys, _ := role.keys() // an invalid role has none
 	var ids []string
 	for _, s := range env.Signatures {
 		sig, err := base64.StdEncoding.DecodeString(s.Sig)
@@ -170,8 +169,8 @@ func SealTrust(d TrustDocument) ([]byte, error) {
 	return json.Marshal(dsse.Envelope{PayloadType: MediaTypeTrust, Payload: base64.StdEncoding.EncodeToString(body), Signatures: []dsse.Signature{}})
 }
 
-// SignTrust returns the envelope of a trust document with one signature more, by key. An envelope that
-// key has signed already comes back as it is.
+// SignTrust returns the envelope of a trust document with one more signature, by key. It returns an envelope that
+// key has signed already as it is.
 func SignTrust(envelope []byte, key signature.Signer) ([]byte, error) {
 	env, _, err := openTrust(envelope)
 	if err != nil {
@@ -210,7 +209,7 @@ func SignTrust(envelope []byte, key signature.Signer) ([]byte, error) {
 	return data, err
 }
 
-// TrustManifest returns the manifest under which an envelope is stored, after the blobs that it lists.
+// TrustManifest returns the blobs that store an envelope, in the order in which to push them, the manifest last.
 func TrustManifest(envelope []byte) ([]Blob, error) {
 	config := NewBlob(MediaTypeTrust, envelope)
 	// Registries and tools expect a layer; the specification's empty one stands for none.
@@ -227,9 +226,9 @@ func TrustManifest(envelope []byte) ([]Blob, error) {
 	return []Blob{config, empty, NewBlob(m.MediaType, data)}, nil
 }
 
-// FetchTrust reads the envelope of one version from a repository of trust documents. Nothing of it is
-// judged. The error wraps errdef.ErrNotFound where the repository has no such version, and is a Refusal
-// where that version is something else.
+// FetchTrust reads the envelope of one version from a repository of trust documents, without verifying
+// it. The error wraps errdef.ErrNotFound if the repository has no such version, and is a *Refusal
+// if the tag points at something else.
 func FetchTrust(ctx context.Context, src Source, version int64) ([]byte, error) {
 	desc, err := src.Resolve(ctx, TrustTag(version))
 	if err != nil {
@@ -254,8 +253,8 @@ func FetchTrust(ctx context.Context, src Source, version int64) ([]byte, error) 
 	return envelope, nil
 }
 
-// incomplete is the error of a version that is there but cannot be read. A part of it that is missing does
-// not make it one that never was.
+// incomplete returns the error for a version that exists but cannot be read. It does not wrap errdef.ErrNotFound when a
+// part is missing, since that would mean that there is no such version.
 func incomplete(err error, version int64) error {
 	var bad *Refusal
 	switch {

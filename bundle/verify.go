@@ -17,17 +17,17 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// maxSignatures bounds the layers of a signature manifest that are looked at.
+// maxSignatures bounds the layers of a signature manifest that are read.
 const maxSignatures = 64
 
-// Source is the part of a repository that verification reads. Resolve's error wraps errdef.ErrNotFound
-// where the repository lacks the reference.
+// Source is the part of a repository that verification needs. Resolve's error wraps errdef.ErrNotFound
+// if the repository lacks the reference.
 type Source interface {
 	Resolve(ctx context.Context, reference string) (ocispec.Descriptor, error)
 	Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error)
 }
 
-// Verified is a bundle whose signature and manifest were checked. Its tree was not requested yet.
+// Verified is a bundle whose signature and manifest were checked, and whose tree was not requested yet.
 type Verified struct {
 	Descriptor ocispec.Descriptor
 	Manifest   ocispec.Manifest
@@ -42,8 +42,9 @@ type Verified struct {
 func (v *Verified) Name() string { return ReleaseName(v.Release.Number, v.Descriptor.Digest) }
 
 // Verify reads the signature, manifest and release document of the bundle with the given manifest
-// descriptor, and nothing else, and returns them if as many of trust's keys as it asks for have signed
-// that manifest. A *Refusal says why it is not trusted; whether it is meant for the reader is Expect.Check's to say.
+// descriptor, and nothing else, and returns them if trust's threshold of keys has signed that
+// manifest. An untrusted bundle gives a *Refusal. Verify does not check whether the release is meant for the reader:
+// Expect.Check does.
 func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust Trust) (*Verified, error) {
 	ids, err := VerifySignature(ctx, src, manifest.Digest, trust)
 	if err != nil {
@@ -57,7 +58,7 @@ func Verify(ctx context.Context, src Source, manifest ocispec.Descriptor, trust 
 	return v, nil
 }
 
-// Read is Verify without a check of signatures, for a caller that has checked them in another way.
+// Read is Verify without the signatures, for a caller that has verified them in another way.
 func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verified, error) {
 	v := &Verified{Descriptor: manifest}
 	data, err := ReadBlob(ctx, src, manifest, MaxManifestBytes)
@@ -97,7 +98,7 @@ func Read(ctx context.Context, src Source, manifest ocispec.Descriptor) (*Verifi
 }
 
 // VerifySignature returns the ids of trust's distinct keys that have signed manifest d in cosign's format,
-// sorted, or a *Refusal when they are fewer than it asks for.
+// sorted, or a *Refusal if they are fewer than trust's threshold.
 func VerifySignature(ctx context.Context, src Source, d digest.Digest, trust Trust) ([]string, error) {
 	layers, err := SignatureLayers(ctx, src, d)
 	if err != nil {
@@ -136,8 +137,8 @@ func SignatureLayers(ctx context.Context, src Source, d digest.Digest) ([]ocispe
 	return m.Layers, nil
 }
 
-// verifyLayers needs as many good signatures as trust asks for; others may be of keys that this reader does
-// not know. What counts is keys: one that has signed twice is one.
+// verifyLayers requires valid signatures of as many distinct keys as trust's threshold. Other layers may be of keys that
+// trust does not have.
 func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, d digest.Digest, trust Trust) ([]string, error) {
 	var ids []string
 	refusal := refuse(UntrustedKey, "manifest %s is signed, but by no key that is trusted here", d)
@@ -154,7 +155,7 @@ func verifyLayers(ctx context.Context, src Source, layers []ocispec.Descriptor, 
 		if !ok {
 			continue
 		}
-		// A good signature over another digest is what a transplanted signature looks like.
+		// A valid signature over another digest was copied from another manifest.
 		if claimed := claimedDigest(claim); claimed != d.String() {
 			refusal = refuse(DigestMismatch, "signature is for manifest %q, not for %s", claimed, d)
 			continue
@@ -192,8 +193,8 @@ func claimedDigest(claim []byte) string {
 	return c.Critical.Image.DockerManifestDigest
 }
 
-// ReadBlob returns what desc describes, from its data field where that is set, else from src. Content
-// that differs from the descriptor's size or digest, and sizes above limit bytes, are Refusals.
+// ReadBlob returns the content of desc, from its data field if that is set, else from src. It returns a *Refusal for
+// content that differs from the descriptor's size or digest, and for a size above limit bytes.
 func ReadBlob(ctx context.Context, src Source, desc ocispec.Descriptor, limit int64) ([]byte, error) {
 	if desc.Size < 0 || desc.Size > limit {
 		return nil, refuse(TooLarge, "%s of %d bytes, at most %d are allowed", desc.MediaType, desc.Size, limit)

@@ -3,11 +3,11 @@
 //
 // A publisher calls Make for the trees that agents are likely to have, and keeps the deltas that are Worth it; an agent that
 // has one of them calls Apply. A delta is a zstd frame whose dictionary is the base, so that
-// "zstd -d --patch-from=BASE" reads it too. It needs no trust of its own: Apply returns the tree that was signed
-// or an error, and after an error the full layer is fetched.
+// "zstd -d --patch-from=BASE" reads it too. It needs no signature of its own: Apply returns the signed tree or an error,
+// and after an error the agent fetches the full layer.
 //
-// Both take memory for whole trees. Job does the same from file to file in a process of its own, which gives it
-// back.
+// Both hold whole trees in memory. Job does the same from file to file in a process of its own, whose memory is freed when
+// it ends.
 package delta
 
 import (
@@ -23,21 +23,21 @@ import (
 const (
 	// MediaType is the type of a layer that is a delta.
 	MediaType = "application/vnd.wherry.delta.v1+zstd"
-	// AnnotationFrom of such a layer is the digest of the uncompressed tar that it starts from.
+	// AnnotationFrom is the annotation of such a layer with the digest of its base, an uncompressed tar.
 	AnnotationFrom = "dev.wherry.delta.from"
-	// MaxLayers is how many deltas a release has at most: their descriptors cost every agent bytes.
+	// MaxLayers bounds the deltas of a release, since their descriptors cost every agent bytes.
 	MaxLayers = 4
 	// MaxTreeBytes bounds both trees: above it the memory that a delta takes at either end is not worth it.
 	MaxTreeBytes = 64 << 20
 	// MaxBytes bounds a delta. One that is worth it has less than half a full layer's bytes.
 	MaxBytes = MaxTreeBytes / 2
-	// smallBytes is how large two trees may be together to count as small. Up to here the compressor's second
-	// level finds what its first does, in a fifth of the time and with a tenth of the memory.
+	// smallBytes bounds the size of two small trees together. Up to it, a lower level of the compressor finds the
+	// same matches in a fifth of the time and with a tenth of the memory.
 	smallBytes = 4 << 20
 )
 
-// Small reports whether Make takes so little, for trees of that many bytes, that no process of its own is worth
-// starting: at most 100 ms, and 24 MiB with the trees. Others are for Job.
+// Small reports whether Make of trees with these sizes, in bytes, is so cheap that it needs no process of its own: at most
+// 100 ms, and 24 MiB including the trees. Use Job for larger trees.
 func Small(base, next int64) bool { return base+next <= smallBytes }
 
 // Worth reports whether a delta is small enough to be published beside the full layer: less than half of it.
@@ -58,10 +58,10 @@ func Make(base, next []byte) ([]byte, error) {
 		zstd.WithEncoderDictRaw(0, base),
 		zstd.WithEncoderLevel(level),
 		zstd.WithWindowSize(window(len(base), len(next))),
-		zstd.WithEncoderConcurrency(1), // each further one would take tables of its own
+		zstd.WithEncoderConcurrency(1), // each further encoder would take tables of its own
 		zstd.WithLowerEncoderMem(true),
 		zstd.WithEncoderCRC(false), // the tree has a digest
-		zstd.WithZeroFrames(true),  // an empty delta is none
+		zstd.WithZeroFrames(true),  // an empty output would be no delta
 	)
 	if err != nil {
 		return nil, fmt.Errorf("make a delta: %w", err)
@@ -70,15 +70,15 @@ func Make(base, next []byte) ([]byte, error) {
 	return w.EncodeAll(next, nil), nil
 }
 
-// window is the next power of two that reaches from the end of the new tree to the start of its base. What
-// lies further back is not found, and nothing says so.
+// window returns the next power of two that reaches from the end of the new tree to the start of its base. The compressor
+// would silently ignore matches further back.
 func window(base, next int) int {
 	return 1 << bits.Len(uint(max(base+next, zstd.MinWindowSize)-1))
 }
 
-// Apply returns the tree of which want was signed, made of base by delta. Its errors are *bundle.Refusal: any of
-// them is a reason to fetch the full layer, and none to refuse the release. It takes the memory of want.Size
-// bytes, whatever the delta says of itself.
+// Apply returns the tree with the signed content want, made from base and delta. Its errors are of type *bundle.Refusal:
+// after any of them, fetch the full layer, and do not refuse the release. It allocates want.Size bytes, whatever size
+// the delta claims.
 func Apply(base, delta []byte, want bundle.Content) ([]byte, error) {
 	if err := check(int64(len(base)), want.Size); err != nil {
 		return nil, err

@@ -15,19 +15,19 @@ import (
 )
 
 const (
-	// overhead is what a process takes beside the trees to apply a delta, in bytes.
+	// overhead is the memory of a process that applies a delta, without the trees, in bytes.
 	overhead = 32 << 20
-	// tables is what the compressor takes beside that, whatever the size of the trees.
+	// tables is the additional memory of the compressor, in bytes, whatever the size of the trees.
 	tables = 72 << 20
 	// maxWords bounds the part of a child's error output that is kept.
 	maxWords = 4 << 10
 )
 
-// Job is a delta that is made or applied from files to a file. Out is created, is on disk when the job has
-// succeeded, and is not there when it has failed.
+// Job makes or applies a delta from files to a file. Out is synced to disk when the job has succeeded, and does not exist
+// when it has failed.
 type Job struct {
 	Base Tree `json:"base"`
-	// Next is the tree to make a delta of. Where it has no path, the job is to apply Delta.
+	// Next is the tree to make a delta for. Without a path, the job applies Delta.
 	Next  Tree           `json:"next,omitzero"`
 	Delta string         `json:"delta,omitempty"`
 	Want  bundle.Content `json:"want,omitzero"` // of Apply
@@ -41,8 +41,8 @@ type Tree struct {
 	Size int64  `json:"size"` // of the tar, in bytes
 }
 
-// Memory is what the job's process takes at most, in bytes: 335 MiB were measured to make a delta of the largest
-// trees, and 138 MiB to apply it. An agent with less memory fetches the full layer; see Available.
+// Memory returns an upper bound for the memory of the job's process, in bytes. For the largest trees, making a delta took
+// 335 MiB when measured, and applying it 138 MiB. An agent with less memory fetches the full layer; see Available.
 func (j Job) Memory() int64 {
 	if j.Next.Path != "" {
 		return 2*(j.Base.Size+j.Next.Size) + overhead + tables
@@ -50,21 +50,20 @@ func (j Job) Memory() int64 {
 	return 2*(j.Base.Size+j.Want.Size) + overhead
 }
 
-// Start runs the job in a process of its own and waits for it: self is the program and arguments with which
-// this program calls Child. The error is a *bundle.Refusal where the delta is at fault. When ctx ends, so does
-// the process.
+// Start runs the job in a process of its own and waits for it. Self is the program and the arguments that make this
+// program call Child. The error is a *bundle.Refusal if the delta is at fault. The process ends when ctx does.
 func (j Job) Start(ctx context.Context, self ...string) error {
 	order, err := json.Marshal(j)
 	if err != nil {
 		return err
 	}
-	if err := os.Remove(j.Out); err != nil && !errors.Is(err, os.ErrNotExist) { // of one that was killed
+	if err := os.Remove(j.Out); err != nil && !errors.Is(err, os.ErrNotExist) { // left by a killed job
 		return err
 	}
 	var said bytes.Buffer
 	cmd := exec.CommandContext(ctx, self[0], self[1:]...)
 	cmd.Stdin, cmd.Stdout = bytes.NewReader(order), &limited{w: &said, left: maxWords}
-	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=20"} // nothing of what this process knows is needed
+	cmd.Env = []string{"GOMAXPROCS=1", "GOGC=20"} // the child needs no variable of this process
 	if err = cmd.Run(); err != nil {
 		_ = os.Remove(j.Out)
 		err = explain(ctx, err, said.Bytes())
@@ -84,14 +83,15 @@ func explain(ctx context.Context, err error, said []byte) error {
 		}
 		return fmt.Errorf("delta: %s", refusal.Message)
 	}
-	return fmt.Errorf("delta: the process for it has failed: %w", err) // as by the kernel, for want of memory
+	return fmt.Errorf("delta: the process for it has failed: %w", err) // for example killed for lack of memory
 }
 
-// Maker is Make, for programs that make deltas: the compressor is a quarter of a megabyte that the others do without.
+// Maker is the type of Make. Programs that only apply deltas pass nil, and save the quarter of a megabyte that the
+// compressor takes in the binary.
 type Maker func(base, next []byte) ([]byte, error)
 
-// Child does the job that Start gives it, with the process's standard input and output, and returns the
-// process's exit code. Where maker is nil, it only applies.
+// Child runs the job of Start, with the process's standard input and output, and returns the process's exit code. If maker
+// is nil, it can only apply deltas.
 func Child(stdin io.Reader, stdout io.Writer, maker Maker) (code int) {
 	var j Job
 	err := json.NewDecoder(stdin).Decode(&j)
@@ -105,7 +105,7 @@ func Child(stdin io.Reader, stdout io.Writer, maker Maker) (code int) {
 	if !errors.As(err, &refusal) {
 		refusal.Message = err.Error()
 	}
-	_ = json.NewEncoder(stdout).Encode(refusal) // the exit code says it too
+	_ = json.NewEncoder(stdout).Encode(refusal) // the exit code reports the refusal too
 	return 3
 }
 
@@ -136,7 +136,7 @@ func (j Job) run(maker Maker) (err error) {
 	return writeFile(j.Out, out)
 }
 
-// read returns the tar. It takes no more memory than Size says, and fails where there is more or less.
+// read returns the tar. It allocates Size bytes, and returns an error if the tar has another size.
 func (t Tree) read() ([]byte, error) {
 	if err := check(t.Size, t.Size); err != nil {
 		return nil, err

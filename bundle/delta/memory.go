@@ -9,8 +9,8 @@ import (
 	"strings"
 )
 
-// Available returns how many bytes this process could still take: what the machine has, or its control groups
-// leave it, whichever is less. It returns false where neither can be read, as on other systems than Linux.
+// Available returns the number of bytes that this process can still allocate: the free memory of the machine or of its
+// control groups, whichever is less. It returns false if neither can be read, as on systems other than Linux.
 func Available() (int64, bool) { return availableIn("/") }
 
 func availableIn(root string) (int64, bool) {
@@ -47,7 +47,7 @@ func availableIn(root string) (int64, bool) {
 	return least, known
 }
 
-// number64 reads a file with one number. "max" is none.
+// number64 reads a file with one number. It returns false for "max".
 func number64(name string) (int64, bool) {
 	data, err := os.ReadFile(name)
 	if err != nil {

@@ -15,7 +15,7 @@ const (
 	week = 7 * day
 )
 
-// long is what begins with weeks and days, which package time does not know.
+// long matches weeks and days, which package time does not support, and the rest.
 var long = regexp.MustCompile(`^(?:([0-9]{1,6})w)?(?:([0-9]{1,6})d)?(.*)$`)
 
 // Parse reads weeks and days, in whole numbers, and then what [time.ParseDuration] reads. A day has 24 hours. Negative
@@ -37,7 +37,7 @@ func Parse(s string) (time.Duration, error) {
 	return total + rest, nil
 }
 
-// units is number times unit; 0 for no number. A million weeks are more than a time.Duration holds: it ends at 292 years.
+// units returns number times unit; 0 for no number. A million weeks exceed a time.Duration, which ends at 292 years.
 func units(number string, unit time.Duration) time.Duration {
 	n, _ := strconv.ParseInt(number, 10, 64)
 	return time.Duration(min(n, int64(math.MaxInt64/4/unit))) * unit
@@ -62,10 +62,10 @@ func (v *Value) String() string {
 		}
 	}
 	if s == "0s" {
-		return "0" // help takes it for no default
+		return "0" // pflag shows no default for it
 	}
 	return s
 }
 
-// Type names what the value is.
+// Type returns "duration", for help texts.
 func (v *Value) Type() string { return "duration" }

@@ -1,11 +1,11 @@
-// Package health reads and checks the conditions of the annotation wherry.dev/health, by which people say
-// when an object that no engine of ours knows is well:
+// Package health parses and checks the conditions of the annotation wherry.dev/health, which define when an object of a
+// kind unknown to wherry's engines is healthy:
 //
 //	.status.phase == Running
 //	GitRepo: .status.conditions[?(@.type=="Ready")].status == True
 //	GitRepo/shop: .status.readyClusters == 1
 //
-// The scheduler parses what people write and hands on what String gives; agents parse that.
+// The scheduler parses the annotation and passes on the output of String, which agents parse.
 package health
 
 import (
@@ -21,18 +21,18 @@ import (
 	"k8s.io/client-go/util/jsonpath"
 )
 
-// Condition is what has to be true of an object.
+// Condition requires a value in an object.
 type Condition struct {
-	// Kind is that of the objects that it is about, and Name their name. Without a name it is about all of
-	// the kind; without a kind, about every object that the engine cannot judge by itself.
+	// Kind and Name select objects. Without a name, the condition is for all objects of the kind; without a kind, for
+	// every object that the engine cannot judge by itself.
 	Kind, Name string
 	// Path is a JSONPath, without braces, to the values.
 	Path string
-	// Value is the text that each of the values has to be. There must be at least one.
+	// Value is the text that each value has to equal. There must be at least one value.
 	Value string
 }
 
-// String is the condition as people write it.
+// String returns the condition in the form that Parse reads.
 func (c Condition) String() string {
 	var about string
 	switch {
@@ -84,8 +84,7 @@ func unquote(s string) string {
 	return s
 }
 
-// Check reports whether the condition is true for the content of an object. If not, found describes the content in few
-// words.
+// Check reports whether the content of an object meets the condition. If not, found briefly describes the content.
 func (c Condition) Check(object map[string]any) (found string, ok bool) {
 	path := jsonpath.New("").AllowMissingKeys(true) // each time anew: using it changes it
 	if err := path.Parse("{" + c.Path + "}"); err != nil {
@@ -109,7 +108,7 @@ func (c Condition) Check(object map[string]any) (found string, ok bool) {
 	return clip(strings.Join(slices.Compact(others), ", ")), len(others) == 0
 }
 
-// maxFound bounds a quotation from an object, in bytes: a message has room for five of them.
+// maxFound bounds a quotation from an object, in bytes, so that a message has room for five.
 const maxFound = 120
 
 func clip(s string) string {
@@ -120,7 +119,7 @@ func clip(s string) string {
 	return s
 }
 
-// textOf is the text of a string, number or boolean; for anything else plain is false.
+// textOf returns the text of a string, number or boolean; for other values plain is false.
 func textOf(v reflect.Value) (text string, plain bool) {
 	switch value := v.Interface().(type) {
 	case string:
@@ -139,8 +138,7 @@ func textOf(v reflect.Value) (text string, plain bool) {
 	}
 }
 
-// current returns an object without those of its status.conditions that are about an older generation of
-// it: they say nothing about this one.
+// current returns an object without the status.conditions that belong to an older generation.
 func current(object map[string]any) map[string]any {
 	status, _ := object["status"].(map[string]any)
 	conditions, _ := status["conditions"].([]any)

@@ -2,7 +2,7 @@ package hubapi
 
 import "net/http"
 
-// Code says why a hub refused a report or a request. Agents and scripts branch on it.
+// Code is a hub's reason to refuse a report or a request. Agents and scripts branch on it.
 type Code string
 
 // The codes of reports, in Rejection.Reason. Where no report of a request was signed by a key of the cluster, they
@@ -10,12 +10,12 @@ type Code string
 const (
 	CodeUnknownCluster Code = "UnknownCluster" // no such uid is registered
 	CodeUnknownKey     Code = "UnknownKey"     // the key is not registered for the cluster, or revoked
-	CodeBadSignature   Code = "BadSignature"   // a registered key is named and did not sign this
-	CodeWrongCluster   Code = "WrongCluster"   // the report speaks for another cluster than it was sent as
-	CodeBadReport      Code = "BadReport"      // it is no envelope of a report, or its values are out of bounds
+	CodeBadSignature   Code = "BadSignature"   // the envelope names a registered key whose signature is not valid
+	CodeWrongCluster   Code = "WrongCluster"   // the report is of another cluster than the request's path
+	CodeBadReport      Code = "BadReport"      // no envelope of a report, or values out of bounds
 	CodeTooLarge       Code = "TooLarge"       // also of a request
-	CodeConflict       Code = "Conflict"       // another report with its incarnation and seq is stored
-	CodeKeyReplaced    Code = "KeyReplaced"    // the agent has a newer key, and this report should be signed by that
+	CodeConflict       Code = "Conflict"       // another report with the same incarnation and seq is stored
+	CodeKeyReplaced    Code = "KeyReplaced"    // the cluster has a newer key, which should have signed the report
 	CodeRetired        Code = "Retired"        // the cluster was retired
 )
 
@@ -40,7 +40,7 @@ const (
 	CodeExists       Code = "AlreadyRegistered" // uid, name or key belong to another registration
 )
 
-// CodeSharedIdentity is in IdentityHint alone: two agents have one key and uid.
+// CodeSharedIdentity occurs in IdentityHint only: two agents have the same key and uid.
 const CodeSharedIdentity Code = "SharedIdentity"
 
 // Status returns the HTTP status of an Error with this code. Codes that this version does not know are refusals.
@@ -62,7 +62,7 @@ func (c Code) Status() int {
 	return http.StatusForbidden
 }
 
-// Permanent reports whether sending the same report again cannot help.
+// Permanent reports whether the hub would refuse the same report again.
 func (c Code) Permanent() bool { return c != CodeUnknownCluster && c != CodeUnknownKey }
 
 // Untrusted reports whether the code means that no key in force for the cluster vouches for the report.

@@ -31,12 +31,12 @@ const (
 	EnrollPath = "/v1/enroll"
 )
 
-// ReportsURL returns where the hub at base takes the reports of the cluster with the given uid.
+// ReportsURL returns the URL for reports of the cluster with the given uid, at the hub whose URL is base.
 func ReportsURL(base, uid string) (string, error) {
 	return url.JoinPath(base, "v1/clusters", url.PathEscape(uid), "reports")
 }
 
-// EnrollURL returns where the hub at base takes requests for enrollment.
+// EnrollURL returns the URL for requests for enrollment, at the hub whose URL is base.
 func EnrollURL(base string) (string, error) { return url.JoinPath(base, EnrollPath) }
 
 // Limits of requests. A hub answers a larger request with CodeTooLarge, or CodeBadRequest for the number of reports.
@@ -51,8 +51,8 @@ const (
 	// MaxSignatures is the number of signatures that the envelope of a report may have: each costs a verification by
 	// each key.
 	MaxSignatures = 4
-	// MaxBodyTime is for how long a hub receives one body: the largest takes 17 minutes at 1 KB a second. An agent
-	// waits longer than that for the answer.
+	// MaxBodyTime bounds the time in which a hub receives one body: the largest takes 17 minutes at 1 KB a second. An
+	// agent waits longer than that for the answer.
 	MaxBodyTime = 20 * time.Minute
 )
 
@@ -75,8 +75,8 @@ type Reports struct {
 
 // Receipt answers a request that brought reports, with status 200.
 type Receipt struct {
-	// Ack is the envelope of a bundle.Ack that names every report that is stored, now or before; absent if none is.
-	// It alone permits an agent to delete reports; the rest of a receipt is not signed.
+	// Ack is the envelope of a bundle.Ack that names every report of the request that is stored, now or before;
+	// absent if none is. It alone permits an agent to delete reports; the rest of a receipt is not signed.
 	Ack        json.RawMessage `json:"ack,omitempty"`
 	Accepted   int             `json:"accepted"`
 	Duplicates int             `json:"duplicates"`
@@ -101,7 +101,7 @@ type Rejection struct {
 	Permanent bool `json:"permanent"`
 }
 
-// UnmarshalJSON reads a rejection. It is permanent unless it says otherwise.
+// UnmarshalJSON decodes a rejection. Permanent is true if the field is absent.
 func (r *Rejection) UnmarshalJSON(data []byte) error {
 	type fields Rejection
 	f := fields{Permanent: true}
@@ -121,7 +121,7 @@ type IdentityHint struct {
 
 // Pace asks an agent not to send faster. It never makes an agent send sooner.
 type Pace struct {
-	// ReportsPerMinute is this agent's share of the reports that the hub takes. Zero and less ask for nothing.
+	// ReportsPerMinute is this agent's share of the reports that the hub takes. Zero or less means no limit.
 	ReportsPerMinute int64 `json:"reportsPerMinute"`
 }
 
@@ -144,13 +144,14 @@ type Error struct {
 	Code Code `json:"code"`
 	// Message is for people.
 	Message string `json:"error"`
-	// RetryAfter is when the same request may come again; zero says nothing about that. It travels as a header.
+	// RetryAfter is the time after which the same request may be sent again; zero means unknown. It travels in the
+	// header Retry-After.
 	RetryAfter time.Duration `json:"-"`
 }
 
 func (e *Error) Error() string { return e.Message }
 
-// Write answers with the error.
+// Write writes the error as the answer to a request.
 func (e *Error) Write(w http.ResponseWriter) {
 	if e.RetryAfter > 0 {
 		SetRetryAfter(w.Header(), e.RetryAfter)
@@ -158,7 +159,7 @@ func (e *Error) Write(w http.ResponseWriter) {
 	WriteJSON(w, e.Code.Status(), e)
 }
 
-// WriteJSON answers with a status and a value of this package, or another that is JSON.
+// WriteJSON writes an answer with the given status and value, which is encoded as JSON.
 func WriteJSON(w http.ResponseWriter, status int, value any) {
 	w.Header().Set("Content-Type", ContentType)
 	w.WriteHeader(status)

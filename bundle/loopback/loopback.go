@@ -1,4 +1,4 @@
-// Package loopback says which hosts are this machine.
+// Package loopback recognizes the names and addresses of this machine. Begin with Is.
 package loopback
 
 import (
@@ -8,7 +8,7 @@ import (
 )
 
 // Is reports whether host, a name or an address with or without a port, is this machine: localhost, or an address of
-// a loopback interface. It asks no resolver. See RFC 6761, section 6.3.
+// a loopback interface. It makes no DNS query. See RFC 6761, section 6.3.
 func Is(host string) bool {
 	name := host
 	if h, _, err := net.SplitHostPort(host); err == nil {

@@ -23,16 +23,15 @@ const (
 	clientID = "wherry"
 )
 
-// authGuard is the transport of one registry's client. It sends credentials to token services, as authRules allow, and
-// lets nobody else send any: oras, above it, is left with what goes to the registry itself (Basic), and with tokens for
-// which no credentials are needed.
+// authGuard is the transport of one registry's client. It alone sends credentials to token services, where authRules
+// allow it. oras, above it, handles only Basic authentication at the registry itself and anonymous tokens.
 type authGuard struct {
 	base       http.RoundTripper
 	header     http.Header // of requests to token services
 	rules      authRules
 	credential auth.CredentialFunc
 	tokens     auth.Cache
-	// listed is the last token service that credentials were sent to only since Options.AuthHosts lists it.
+	// listed is the last token service that got credentials only because Options.AuthHosts lists it.
 	listed atomic.Pointer[string]
 }
 
@@ -62,8 +61,8 @@ func (g *authGuard) forBasic(ctx context.Context, host string) (auth.Credential,
 	return auth.Credential{Username: cred.Username, Password: cred.Password}, err
 }
 
-// RoundTrip sends the request. One to the registry gets a token where the registry asks for one and there are
-// credentials.
+// RoundTrip sends the request. If the registry asks for a token and there are credentials, RoundTrip gets a token and
+// sends the request again.
 func (g *authGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if !g.toRegistry(req.URL) {
 		if req.Header.Get("Authorization") != "" {
@@ -94,7 +93,7 @@ func (g *authGuard) RoundTrip(req *http.Request) (*http.Response, error) {
 	if err == nil && cred == auth.EmptyCredential {
 		return from(req, resp), nil
 	}
-	_ = resp.Body.Close() // what it says besides is of no use
+	_ = resp.Body.Close() // only its header is needed
 	if err != nil {
 		return nil, err
 	}
@@ -129,7 +128,7 @@ func (g *authGuard) sendAgain(req *http.Request, token string) (*http.Response, 
 	}
 	resp, err := g.base.RoundTrip(again)
 	if err == nil && resp.StatusCode == http.StatusUnauthorized {
-		resp.Header.Del("Www-Authenticate") // the login was made: oras is not to make another one
+		resp.Header.Del("Www-Authenticate") // already logged in: keep oras from logging in again
 	}
 	return from(req, resp), err
 }
@@ -150,8 +149,8 @@ func (g *authGuard) elsewhere(u *url.URL) error {
 	return &WithheldError{Registry: g.rules.registry.Host, Host: host.String(), why: "they are for the registry itself"}
 }
 
-// fetchToken asks the token service at realm for a token, as the distribution specification has it: by GET with the
-// name and password, or by POST with an identity token.
+// fetchToken asks the token service at realm for a token: by GET with the name and password, or by POST with an
+// identity token.
 // See https://distribution.github.io/distribution/spec/auth/token/ and /oauth/.
 func (g *authGuard) fetchToken(ctx context.Context, realm *url.URL, service string, scopes []string, cred auth.Credential) (string, error) {
 	if cred.AccessToken != "" {
@@ -239,10 +238,10 @@ func tokenRequest(ctx context.Context, realm *url.URL, service string, scopes []
 	return req, nil
 }
 
-// errorAnswer is the error of an answer that is no success, with what its body says of the reason.
+// errorAnswer returns the error for an unsuccessful response, with the reasons listed in its body.
 func errorAnswer(resp *http.Response) *errcode.ErrorResponse {
 	answer := &errcode.ErrorResponse{Method: resp.Request.Method, URL: resp.Request.URL, StatusCode: resp.StatusCode}
-	// What the registry says beside its status is optional.
+	// The body is optional; the status is enough.
 	_ = json.NewDecoder(io.LimitReader(resp.Body, maxMetadataBytes)).Decode(&struct {
 		Errors *errcode.Errors `json:"errors"`
 	}{&answer.Errors})
@@ -255,7 +254,7 @@ func withToken(req *http.Request, token string) *http.Request {
 	return clone
 }
 
-// from makes resp one to req, so that nothing above takes the token from the request that it was an answer to.
+// from makes req the request of resp, so that callers cannot read the token from the request that was really sent.
 func from(req *http.Request, resp *http.Response) *http.Response {
 	if resp != nil {
 		resp.Request = req

@@ -15,19 +15,19 @@ import (
 	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
-// ErrAuthHost means that an entry of Options.AuthHosts is none.
+// ErrAuthHost means that an entry of Options.AuthHosts cannot be parsed.
 var ErrAuthHost = errors.New("not HOST or HOST:PORT")
 
-// WithheldError means that credentials for a registry were not sent to a host that the registry names, because nothing
-// says that they may go there. It wraps ErrUnauthorized.
+// WithheldError means that a registry named a token service whose host no rule allows, so that no credentials were sent.
+// It wraps ErrUnauthorized.
 type WithheldError struct {
-	// Registry is the host that the credentials are for.
+	// Registry is the host of the registry that the credentials belong to.
 	Registry string
-	// Host is where they were to go, HOST or HOST:PORT as Options.AuthHosts has it.
+	// Host is the token service's host, as HOST or HOST:PORT, in the form that Options.AuthHosts takes.
 	Host string
-	// Listable is true where the credentials are sent once Options.AuthHosts lists Host.
+	// Listable is true if adding Host to Options.AuthHosts would allow it.
 	Listable bool
-	// Recorded is the host that Login has met at this registry, where that is another one.
+	// Recorded is the host that Login recorded for this registry, if it differs from Host; else empty.
 	Recorded string
 
 	why string
@@ -103,7 +103,7 @@ func parseAuthHost(s string) (authHost, error) {
 	return h, nil
 }
 
-// CheckAuthHost says what is wrong with host for Options.AuthHosts.
+// CheckAuthHost returns an error wrapping ErrAuthHost unless host is a valid entry of Options.AuthHosts.
 func CheckAuthHost(host string) error {
 	_, err := parseAuthHost(host)
 	return err
@@ -154,15 +154,15 @@ func registeredDomain(name string) string {
 	return domain
 }
 
-// authRules say where the credentials of one registry may go, beside the registry itself.
+// authRules list the token services that may get the credentials of one registry. The registry itself always may.
 type authRules struct {
 	registry *url.URL
 	hosts    []string // Options.AuthHosts
 	record   string   // the file of Options.AuthRecord; empty is none
 }
 
-// check returns nil if the registry's credentials may be sent to the token service at realm. Listed reports whether
-// that is so only since the host is listed.
+// check returns nil if the registry's credentials may be sent to the token service at realm. Listed is true if only
+// Options.AuthHosts allows it.
 func (r *authRules) check(realm *url.URL) (listed bool, err error) {
 	own, err := hostOfURL(r.registry)
 	if err != nil {

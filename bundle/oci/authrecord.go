@@ -13,12 +13,12 @@ import (
 const (
 	// authRecordName is wherry's own file beside docker's config.json.
 	authRecordName = "wherry-auth-hosts.json"
-	// maxAuthRecordBytes bounds it.
+	// maxAuthRecordBytes bounds that file.
 	maxAuthRecordBytes = 1 << 20
 )
 
-// AuthRecord returns the file in which Login records hosts of token services, for Options.AuthRecord: it is beside the
-// file that holds the credentials.
+// AuthRecord returns the path of the file in which Login records the hosts of token services, for Options.AuthRecord. It
+// is in the folder of credentials, the path of the file with the credentials.
 func AuthRecord(credentials string) string {
 	return filepath.Join(filepath.Dir(credentials), authRecordName)
 }

@@ -6,16 +6,16 @@ import (
 	"time"
 )
 
-// bandwidth is how many bytes a second a client's connections receive, all of them together. It counts what
-// is on the wire above TCP: headers and TLS too.
+// bandwidth limits the bytes per second that all connections of a client receive together. It counts everything above
+// TCP, including headers and TLS.
 type bandwidth struct {
 	rate int64 // bytes per second
 
 	mu   sync.Mutex
-	free time.Time // when what was received so far has been paid for
+	free time.Time // when the bytes received so far fit the rate
 }
 
-// limit has conn receive no faster than b allows, among all connections that it is given.
+// limit returns conn with its reads slowed down, so that all connections given to b stay within its rate.
 func (b *bandwidth) limit(conn net.Conn) net.Conn {
 	inner := conn
 	if s, ok := conn.(stallingConn); ok {
@@ -38,14 +38,14 @@ type limitedConn struct {
 	b *bandwidth
 }
 
-// Read takes an eighth of a second's worth at a time, so that what is slow is never silent for long.
+// Read reads at most an eighth of a second's bytes at a time, so that a slow transfer never pauses for long.
 func (c *limitedConn) Read(p []byte) (int, error) {
 	n, err := c.Conn.Read(p[:min(int64(len(p)), max(c.b.rate/8, 1))])
 	time.Sleep(c.b.after(n))
 	return n, err
 }
 
-// after is how long to wait after n bytes.
+// after returns the pause to make after receiving n bytes.
 func (b *bandwidth) after(n int) time.Duration {
 	b.mu.Lock()
 	defer b.mu.Unlock()

@@ -6,8 +6,8 @@ import (
 	"errors"
 )
 
-// CertificateHint returns what a person can do about an error that refuses a server's certificate, in terms of the
-// flags that Network is made of. It is empty for other errors.
+// CertificateHint returns advice for a person about an error that refused a server's certificate, in terms of the flags
+// that fill a Network. It returns "" for other errors.
 func CertificateHint(err error) string {
 	var invalid x509.CertificateInvalidError
 	switch {

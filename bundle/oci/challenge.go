@@ -2,14 +2,13 @@ package oci
 
 import "strings"
 
-// challenge is one of those in which a registry says how to authenticate; see RFC 9110, 11.6.1.
+// challenge is one authentication challenge of a registry; see RFC 9110, section 11.6.1.
 type challenge struct {
 	scheme string // in lower case
 	params map[string]string
 }
 
-// bearerOf returns the first challenge of headers that this package has an answer to, Basic or Bearer, where that is
-// Bearer.
+// bearerOf returns the first Basic or Bearer challenge of headers, if it is Bearer.
 func bearerOf(headers []string) (challenge, bool) {
 	for _, header := range headers {
 		for _, c := range parseChallenges(header) {
@@ -21,7 +20,7 @@ func bearerOf(headers []string) (challenge, bool) {
 	return challenge{}, false
 }
 
-// parseChallenges returns the challenges of one header, up to the first thing that it cannot read.
+// parseChallenges returns the challenges of one header, up to the first syntax error.
 func parseChallenges(header string) (all []challenge) {
 	for rest := header; ; {
 		name, after := cutToken(strings.TrimLeft(rest, " \t,"))

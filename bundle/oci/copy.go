@@ -13,18 +13,18 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// Copy copies a manifest or index and everything that it names, and returns the bytes that were sent. Parts are written
-// before what names them, so a copy that is cut short leaves no manifest without its content and can be repeated.
+// Copy copies a manifest or index with everything that it names, and returns the number of bytes sent. It writes content
+// before the manifest that names it, so an interrupted copy leaves no incomplete manifest and can be repeated.
 //
-// Unlike oras.CopyGraph it asks for every part, also below a manifest that is there: after a restore, or a garbage
-// collector's mistake, a manifest is no proof that its layers exist. A manifest has at most 4 MiB. Content that does
-// not match its descriptor is not written. The caller tags the copy; see Target.Tag.
+// Unlike oras.CopyGraph, it checks that every part exists, even below a manifest that the destination has: after a
+// restore or a mistake of a garbage collector, a manifest does not prove that its layers exist. A manifest may have up to
+// 4 MiB. Content that does not match its descriptor is not written. The caller tags the copy; see Target.Tag.
 func Copy(ctx context.Context, from content.Fetcher, to content.Storage, root ocispec.Descriptor) (sent int64, err error) {
 	return copyGraph(ctx, from, to, root, map[digest.Digest]bool{})
 }
 
-// CopyBlob copies one blob, or one manifest without its parts, and returns the bytes that were sent: none where it is
-// there already. It sends d.Data where d has them, or where from is nil.
+// CopyBlob copies one blob, or one manifest without its parts, and returns the number of bytes sent: zero if the
+// destination has it already. It sends d.Data if d has any, or if from is nil.
 func CopyBlob(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor) (sent int64, err error) {
 	if err := d.Digest.Validate(); err != nil {
 		return 0, fmt.Errorf("descriptor of %.100q: %w", d.MediaType, err)
@@ -41,7 +41,7 @@ func CopyBlob(ctx context.Context, from content.Fetcher, to content.Storage, d o
 	return d.Size, nil
 }
 
-// push writes d. The data of d are checked here, because a registry may keep what it is sent.
+// push writes d. It checks d.Data against the digest, because a registry may store content without checking it.
 func push(ctx context.Context, from content.Fetcher, to content.Storage, d ocispec.Descriptor) error {
 	if len(d.Data) > 0 || from == nil {
 		if err := checkData(d); err != nil {

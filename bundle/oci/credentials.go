@@ -18,24 +18,24 @@ import (
 // maxSettingBytes bounds a file of credentials or of certificates.
 const maxSettingBytes = 4 << 20
 
-// Credentials returns, for Options.Credential, those in a file in the form of docker's config.json, with the
-// helpers that it names, or of the older .dockercfg: pull secrets of Kubernetes hold one or the other. Where none is
-// for a registry by name, one is whose name has "*" for a part of it, such as *.example.com. The file is read at each
-// login, so that it may be replaced while the program runs.
+// Credentials returns a function for Options.Credential that reads the credentials in file. The file has the form of
+// docker's config.json, whose credential helpers are asked too, or of the older .dockercfg: pull secrets of Kubernetes
+// hold one or the other. If no entry has the registry's name, an entry with "*" for a part of the name matches, such as
+// *.example.com. The file is read at each login, so that it may be replaced while the program runs.
 func Credentials(file string) (auth.CredentialFunc, error) {
 	data, err := regularfile.Read(file, maxSettingBytes)
 	if err != nil {
 		return nil, err
 	}
 	if _, err := entries(data); err != nil {
-		return nil, fmt.Errorf("%s holds no credentials as docker's config.json has them", file) // what it holds is secret
+		return nil, fmt.Errorf("%s holds no credentials as docker's config.json has them", file) // without a quotation: the content is secret
 	}
 	return docker(func() (*credentials.DynamicStore, error) {
 		return credentials.NewStore(file, credentials.StoreOptions{})
 	}), nil
 }
 
-// docker asks the store that open opens, each time anew.
+// docker returns the credentials of the store that open returns, and opens it anew each time.
 func docker(open func() (*credentials.DynamicStore, error)) auth.CredentialFunc {
 	return func(ctx context.Context, host string) (auth.Credential, error) {
 		store, err := open()
@@ -50,7 +50,7 @@ func docker(open func() (*credentials.DynamicStore, error)) auth.CredentialFunc 
 	}
 }
 
-// fromPullSecret looks for what Kubernetes finds in a pull secret and docker does not.
+// fromPullSecret looks for credentials that Kubernetes would find in a pull secret and docker would not.
 func fromPullSecret(ctx context.Context, file, host string) (auth.Credential, error) {
 	data, err := regularfile.Read(file, maxSettingBytes)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -81,7 +81,7 @@ func fromPullSecret(ctx context.Context, file, host string) (auth.Credential, er
 	return store.Get(ctx, host)
 }
 
-// entries are the credentials of a config.json or, where that has none, of a .dockercfg, by the names of registries.
+// entries returns the credentials of a config.json or, if there are none, of a .dockercfg, by the names of registries.
 func entries(data []byte) (all map[string]json.RawMessage, err error) {
 	var config struct{ Auths map[string]json.RawMessage }
 	if err := json.Unmarshal(data, &config); err != nil || config.Auths != nil {
@@ -91,8 +91,8 @@ func entries(data []byte) (all map[string]json.RawMessage, err error) {
 	return all, err
 }
 
-// fits says whether credentials of that name are for a host: a "*" stands for anything in one part of it, and the
-// port has to be the same. Schemes and paths do not count.
+// fits reports whether credentials of that name are for host: a "*" matches anything within one part of the name, and
+// the port has to be the same. Schemes and paths do not count.
 func fits(name, host string) bool {
 	if name == credentials.ServerAddressFromHostname(host) {
 		return true

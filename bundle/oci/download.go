@@ -17,27 +17,26 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// DownloadOptions are how a Download bears with a link. The zero value is right for most.
+// DownloadOptions tune a Download to a link. The zero value suits most links.
 type DownloadOptions struct {
-	// Chunk is how many bytes are on the disk at a time, and so what a crash or a power cut may cost at most.
-	// Zero means 1 MiB.
+	// Chunk is the number of bytes after which the download is synced to disk: a crash or power cut loses at most
+	// so many. Zero means 1 MiB.
 	Chunk int64
-	// Window and MinProgress say what a stall is: fewer than MinProgress bytes in so much time of waiting for
-	// them. Zero means a minute and 256 bytes.
+	// Window and MinProgress define a stall: fewer than MinProgress bytes arrive while the download has waited for
+	// Window. Zero means a minute and 256 bytes.
 	Window      time.Duration
 	MinProgress int64
-	// Retries is how often in a row a request is sent again that has brought no progress. Zero means 5, less
-	// than zero none.
+	// Retries is the number of retries in a row that may bring no progress. Zero means 5, a negative number none.
 	Retries int
-	// Wait and MaxWait bound the pauses between them, which grow with each, and of which chance takes a part.
-	// Zero means half a second and half a minute.
+	// Wait and MaxWait bound the pauses between retries, which grow and have full jitter. Zero means half a second
+	// and half a minute.
 	Wait, MaxWait time.Duration
-	// Throttle, if set, is called after each n bytes and returns when more may come: a bandwidth cap. The
-	// time in it is no stall. It returns the context's error when that ends.
+	// Throttle, if set, caps the bandwidth: it is called after each n bytes and returns when more may come. The time
+	// spent in it is no stall. It returns the context's error when the context ends.
 	Throttle func(ctx context.Context, n int) error
-	// Progress, if set, is called with the bytes that are there, of blob.Size.
+	// Progress, if set, is called with the number of bytes that have arrived, of blob.Size.
 	Progress func(have int64)
-	// Moment is told of each step.
+	// Moment, if set, is called before each step, for tests.
 	Moment Moment
 }
 
@@ -49,14 +48,13 @@ func (o DownloadOptions) orDefault() DownloadOptions {
 	return o
 }
 
-// Download brings a blob of a registry into the layout, over cuts, stalls and restarts: what has arrived is kept
-// beside the blobs until the rest has, by whichever call. It is content by its digest only when it has that
-// digest; an ETag or a registry's word decides nothing.
+// Download brings a blob of a registry into the layout, across lost connections, stalls and restarts: the bytes that have
+// arrived stay beside the blobs until this or a later call has the rest. The file becomes a blob only after its digest
+// was checked; neither an ETag nor another header of the registry counts. A blob that the layout has is not fetched.
 //
-// The error wraps ErrUnreachable where trying again can help, as after Retries without progress,
-// content.ErrMismatchedDigest where the registry has something else, and an *fs.PathError where the disk is at
-// fault, which is not tried again. What is there already is not fetched. Downloads into one layout take turns, in
-// whatever processes.
+// The error wraps ErrUnreachable if another try can help, as after Retries without progress;
+// content.ErrMismatchedDigest if the registry has other content; and an *fs.PathError if the disk is at fault, which is
+// not retried. Downloads into one layout run one at a time, across all processes.
 func (l *Layout) Download(ctx context.Context, from Target, blob ocispec.Descriptor, opts DownloadOptions) error {
 	return l.download(ctx, from, blob, opts, openPart)
 }
@@ -87,7 +85,7 @@ func (l *Layout) download(ctx context.Context, from Target, blob ocispec.Descrip
 	return nil
 }
 
-// copy is for content that is on a disk already.
+// copy copies a blob from another layout, which is on a disk already.
 func (l *Layout) copy(ctx context.Context, from Target, blob ocispec.Descriptor) error {
 	r, err := from.Fetch(ctx, blob)
 	if err != nil {
@@ -100,7 +98,7 @@ func (l *Layout) copy(ctx context.Context, from Target, blob ocispec.Descriptor)
 	return nil
 }
 
-// foreign gives the errors of a place that content comes from their kind, so that they are not taken for this one's.
+// foreign marks read errors of the source, so that they are not taken for errors of this layout's disk.
 type foreign struct{ io.Reader }
 
 func (f foreign) Read(p []byte) (int, error) {
@@ -111,7 +109,7 @@ func (f foreign) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// download is one call for a blob that is not there.
+// download is the state of one call for a blob that the layout lacks.
 type download struct {
 	repo *remoteRepository
 	blob ocispec.Descriptor
@@ -122,10 +120,10 @@ type download struct {
 
 	part    part
 	hash    hash.Hash
-	have    int64 // bytes in the part, of which
-	synced  int64 // so many are on the disk
-	resumed bool  // the part is of more than one answer
-	whole   bool  // no parts are asked for: answers begin with the first byte
+	have    int64 // bytes in the part
+	synced  int64 // bytes of the part that were synced to disk
+	resumed bool  // the part came in more than one response
+	whole   bool  // request the whole blob, without a range
 }
 
 func (d *download) run(ctx context.Context) (err error) {
@@ -153,12 +151,12 @@ func (d *download) run(ctx context.Context) (err error) {
 		if err := d.restart(); err != nil || !pieced || again {
 			return errors.Join(content.ErrMismatchedDigest, err)
 		}
-		// The pieces did not belong together, or the disk has damaged one: all of it once more may be right.
+		// The pieces did not belong together, or the disk has damaged one: fetch the whole blob once more.
 		d.resumed, d.whole = false, false
 	}
 }
 
-// bring sends requests until one has brought progress, or none does any more.
+// bring sends requests until one brings progress or the retries are used up.
 func (d *download) bring(ctx context.Context) error {
 	for try := 0; ; try++ {
 		before := d.have
@@ -190,8 +188,8 @@ func (d *download) bring(ctx context.Context) error {
 	}
 }
 
-// pauseBefore is the time before a try: full jitter, so that a fleet which was cut off at once does not come
-// back at once.
+// pauseBefore returns the pause before a retry. It has full jitter, so that a fleet that lost its connections at the same
+// moment does not return at the same moment.
 func (d *download) pauseBefore(try int, err error) time.Duration {
 	var busy *busyError
 	if errors.As(err, &busy) && busy.after > 0 {
@@ -215,7 +213,7 @@ func pause(ctx context.Context, d time.Duration) error {
 	}
 }
 
-// take appends what body yields, from the byte at which it starts.
+// take appends the bytes of body, which starts at byte start of the blob.
 func (d *download) take(ctx context.Context, body io.Reader, start, end int64) error {
 	buffer := make([]byte, 32<<10)
 	for at := start; at < end; {
@@ -240,7 +238,7 @@ func (d *download) take(ctx context.Context, body io.Reader, start, end int64) e
 	return nil
 }
 
-// untilSync ends a read where a chunk ends.
+// untilSync returns the end of a read at byte at, such that no read crosses the end of a chunk.
 func (d *download) untilSync(at int64) int64 {
 	if at < d.have {
 		return d.have - at

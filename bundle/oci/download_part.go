@@ -21,14 +21,14 @@ import (
 )
 
 const (
-	// partsDir holds what has arrived of blobs that are not whole: ALGORITHM-HEX, and beside each, with the
-	// ending syncedSuffix, how much of it is on the disk for sure.
+	// partsDir holds the files of unfinished downloads, named ALGORITHM-HEX. Beside each, a file with the suffix
+	// syncedSuffix holds the number of its bytes that were synced to disk.
 	partsDir     = "parts"
 	syncedSuffix = ".synced"
 	partsLock    = "lock"
 )
 
-// part is the file of a part.
+// part is the open file of an unfinished download.
 type part interface {
 	io.ReaderAt
 	io.WriterAt
@@ -53,8 +53,8 @@ func partName(d digest.Digest) string {
 
 func (d *download) name() string { return partName(d.blob.Digest) }
 
-// begin opens the part that an earlier call has left, if any. What is not known to be on the disk is dropped: a
-// file that was being written when the power went may hold anything there. What is known is digested again.
+// begin opens the part that an earlier call left, if any. It truncates the part to the bytes that were synced, since after
+// a power cut the rest may hold anything, and digests the synced bytes again.
 func (d *download) begin() error {
 	if err := makeDir(d.root, partsDir); err != nil {
 		return err
@@ -78,11 +78,11 @@ func (d *download) begin() error {
 	return d.part.Truncate(d.have)
 }
 
-// reserve is how many bytes a download leaves to others, in bytes: a process that fills the disk it keeps its own
-// books on cannot write down that it is full.
+// reserve is the number of free bytes that a download leaves on the disk: a process that fills the disk of its own state
+// file cannot record that the disk is full.
 const reserve = 1 << 20
 
-// hasRoom fails where the disk is too full for what is missing: before anything is fetched, which would be lost.
+// hasRoom returns an error if the disk has no room for the missing bytes, before any of them is fetched.
 func (d *download) hasRoom() error {
 	room, known := d.room(d.root.Name())
 	if !known || room >= d.blob.Size-d.have+reserve {
@@ -92,7 +92,7 @@ func (d *download) hasRoom() error {
 	return fmt.Errorf("%w: %d bytes are missing, and %d may still be written, of which %d are for others", full, d.blob.Size-d.have, room, reserve)
 }
 
-// keep has on the disk what has arrived, and then a note of how much that is.
+// keep syncs the part to disk, and then writes down its length.
 func (d *download) keep() error {
 	if d.have == d.synced {
 		return nil
@@ -109,7 +109,7 @@ func (d *download) keep() error {
 	return nil
 }
 
-// restart forgets what has arrived: first the note, which must never say too much.
+// restart discards the part. It removes the recorded length first, which must never exceed the length of the part.
 func (d *download) restart() error {
 	d.have, d.synced = 0, 0
 	d.hash.Reset()
@@ -119,7 +119,7 @@ func (d *download) restart() error {
 	return d.part.Truncate(0)
 }
 
-// finish makes the part, whose digest was found to be right, the blob.
+// finish renames the part, whose digest was checked, to the blob.
 func (d *download) finish() error {
 	d.opts.Moment.at("fetch: sync of the whole")
 	if err := d.part.Sync(); err != nil {
@@ -148,7 +148,7 @@ func (d *download) finish() error {
 	return nil
 }
 
-// lockParts makes the layout where there is none, and waits for its turn.
+// lockParts creates the layout if there is none, and takes the lock on its parts.
 func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 	if err := os.MkdirAll(l.dir, 0o777); err != nil {
 		return nil, err
@@ -175,7 +175,7 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 	case t := <-turns:
 		return t.unlock, t.err
 	case <-ctx.Done():
-		go func() { // the turn comes some time, and is passed on
+		go func() { // release the lock once it was taken
 			if t := <-turns; t.err == nil {
 				t.unlock()
 			}
@@ -184,7 +184,8 @@ func (l *Layout) lockParts(ctx context.Context) (unlock func(), err error) {
 	}
 }
 
-// DropParts removes what has arrived of blobs other than keep, whose downloads nobody will finish.
+// DropParts removes the files of all unfinished downloads except those of the blobs in keep. It waits while a Download
+// runs.
 func (l *Layout) DropParts(ctx context.Context, keep ...digest.Digest) error {
 	unlock, err := l.lockParts(ctx)
 	if err != nil {

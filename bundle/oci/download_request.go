@@ -15,10 +15,10 @@ import (
 	"oras.land/oras-go/v2/registry/remote/auth"
 )
 
-// errNoParts means that the registry has answered a request for a part with something else.
+// errNoParts means that the registry did not answer a range request with that range.
 var errNoParts = errors.New("the registry serves no parts")
 
-// busyError is an answer that says when to come back.
+// busyError is a response with a Retry-After header.
 type busyError struct {
 	error
 	after time.Duration
@@ -26,8 +26,8 @@ type busyError struct {
 
 func (e *busyError) Unwrap() error { return e.error }
 
-// request asks for all that is missing and takes what comes. The error wraps ErrUnreachable where another
-// request can bring more.
+// request asks for all missing bytes and appends the bytes that arrive. The error wraps ErrUnreachable if another request
+// can bring more.
 func (d *download) request(ctx context.Context) error {
 	ctx, cancel := context.WithCancelCause(ctx)
 	defer cancel(nil)
@@ -65,13 +65,12 @@ func (d *download) send(ctx context.Context) (*http.Response, error) {
 	}
 	req.Header.Set("Accept-Encoding", "identity") // the digest is of these bytes
 	if d.have > 0 && !d.whole {
-		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", d.have, d.blob.Size-1)) // some registries want both ends
+		req.Header.Set("Range", fmt.Sprintf("bytes=%d-%d", d.have, d.blob.Size-1)) // some registries require both ends
 	}
 	return d.repo.repo.Client.Do(req)
 }
 
-// explain gives a failed request its kind. One that was not sent, or not answered, may be sent again, unless
-// it can never succeed.
+// explain classifies the error of a request without a response. The request may be retried, unless it can never succeed.
 func (d *download) explain(ctx context.Context, err error) error {
 	err = classify(causeOf(ctx, err))
 	if errors.Is(err, ErrUnreachable) || errors.Is(err, ErrUnauthorized) || errors.Is(err, errdef.ErrNotFound) || ctx.Err() != nil && !errors.Is(err, errStalled) {
@@ -80,7 +79,7 @@ func (d *download) explain(ctx context.Context, err error) error {
 	return fmt.Errorf("%w: %w", ErrUnreachable, err)
 }
 
-// extent returns which bytes of the blob an answer holds, which may be fewer than were asked for.
+// extent returns the range of the blob that a response holds, which may be shorter than the requested one.
 func (d *download) extent(resp *http.Response) (start, end int64, err error) {
 	switch resp.StatusCode {
 	case http.StatusOK:
@@ -108,7 +107,7 @@ func (d *download) extent(resp *http.Response) (start, end int64, err error) {
 	return 0, 0, err
 }
 
-// contentRange reads "bytes FIRST-LAST/SIZE"; an unknown size is -1. See RFC 9110, 14.4.
+// contentRange parses "bytes FIRST-LAST/SIZE"; an unknown size is -1. See RFC 9110, section 14.4.
 func contentRange(header string) (start, end, size int64, err error) {
 	unit, rest, _ := strings.Cut(header, " ")
 	extent, total, _ := strings.Cut(rest, "/")
@@ -129,7 +128,7 @@ func contentRange(header string) (start, end, size int64, err error) {
 	return parsed[0], parsed[1] + 1, parsed[2], nil
 }
 
-// stallGuard ends a request that brings fewer than least bytes in a window of waiting for them.
+// stallGuard ends a request that brings fewer than least bytes while waiting for a window of time.
 type stallGuard struct {
 	window time.Duration
 	least  int64
@@ -143,7 +142,7 @@ func newStallGuard(window time.Duration, least int64, cancel context.CancelCause
 	return &stallGuard{window: window, least: least, cancel: cancel, left: window}
 }
 
-// watch runs something that waits for n bytes.
+// watch runs wait, which waits for the next n bytes.
 func (g *stallGuard) watch(wait func() (n int, err error)) error {
 	begun := time.Now()
 	timer := time.AfterFunc(g.left, func() { g.cancel(errStalled) })

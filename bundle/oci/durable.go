@@ -9,7 +9,7 @@ import (
 	"path"
 )
 
-// writeFile makes name hold what from yields: whole or not at all, and on disk before it returns.
+// writeFile atomically replaces the content of name by that of from, and returns once it is on disk.
 func writeFile(root *os.Root, name string, from io.Reader) (err error) {
 	for _, dir := range []string{ingestDir, path.Dir(name)} {
 		if err := makeDir(root, dir); err != nil {
@@ -39,7 +39,7 @@ func writeFile(root *os.Root, name string, from io.Reader) (err error) {
 	return syncDir(root, path.Dir(name))
 }
 
-// makeDir makes dir and its parents and has each of them on disk.
+// makeDir creates dir and its parents and syncs each of them to disk.
 func makeDir(root *os.Root, dir string) error {
 	if _, err := root.Stat(dir); err == nil {
 		return nil

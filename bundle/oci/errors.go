@@ -14,7 +14,7 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
-// explain says what was done to which reference, and makes err one of the kinds that callers test for.
+// explain adds the operation and the reference to err, and gives it one of the kinds that callers test for.
 func explain(operation, ref string, err error) error {
 	if err == nil {
 		return nil
@@ -44,7 +44,7 @@ func classify(err error) error {
 		return errdef.ErrNotFound
 	case errors.Is(err, auth.ErrBasicCredentialNotFound):
 		return fmt.Errorf("%w: no credentials are stored for it", ErrUnauthorized)
-	case errors.As(err, &onWire): // its method and URL say nothing that the reference does not
+	case errors.As(err, &onWire): // without its method and URL, which the reference implies
 		return fmt.Errorf("%w: %w", ErrUnreachable, onWire.Err)
 	case errors.As(err, &network), errors.Is(err, io.ErrUnexpectedEOF):
 		return fmt.Errorf("%w: %w", ErrUnreachable, err)
@@ -70,7 +70,7 @@ func fromStatus(r *errcode.ErrorResponse) error {
 	return said
 }
 
-// statusError is an answer whose text leaves out what the caller has said already.
+// statusError is the error of a response, without the method and URL in its text.
 type statusError struct {
 	said   error
 	answer *errcode.ErrorResponse
@@ -79,13 +79,13 @@ type statusError struct {
 func (e statusError) Error() string { return e.said.Error() }
 func (e statusError) Unwrap() error { return e.answer }
 
-// answeredNo says whether the registry answered that it will not do a thing at all.
+// answeredNo reports whether the registry refused the request for good.
 func answeredNo(err error) bool {
 	var answer *errcode.ErrorResponse
 	return errors.As(err, &answer) && (answer.StatusCode < 500 || answer.StatusCode == http.StatusNotImplemented)
 }
 
-// causeOf prefers the reason for which ctx was ended to the transport's words for it.
+// causeOf returns the cause for which ctx ended, if it did, else err.
 func causeOf(ctx context.Context, err error) error {
 	if cause := context.Cause(ctx); cause != nil {
 		return cause

@@ -22,12 +22,12 @@ import (
 // Layout is a folder in the OCI image layout that holds any number of repositories.
 //
 // It differs from oras's content/oci.Store, whose index is written in place and read once: here the
-// index is replaced atomically, every call sees what other processes have tagged, writers of several
-// processes exclude each other, and a blob or tag that a call has returned for survives a power cut.
-// Reading creates nothing, so read-only media work.
+// index is replaced atomically, every call sees the tags that other processes have set, writers of several
+// processes exclude each other, and a blob or tag survives a power cut once the call that wrote it has returned.
+// Reading creates no files, so read-only media work. A Layout may be used by several goroutines.
 type Layout struct {
 	dir string
-	// whole refuses a tag on a manifest without all that it names.
+	// whole refuses a tag on a manifest if any content that it names is missing.
 	whole bool
 
 	mu     sync.Mutex
@@ -110,7 +110,7 @@ func (r *layoutRepository) Tags(context.Context) ([]string, error) {
 	return tags, nil
 }
 
-// Exists says whether the blob is there with the size that target names.
+// Exists reports whether the layout has the blob, with target's size.
 func (r *layoutRepository) Exists(_ context.Context, target ocispec.Descriptor) (bool, error) {
 	err := r.layout.withRoot(func(root *os.Root) error { return statBlob(root, target) })
 	if errors.Is(err, errdef.ErrNotFound) {
@@ -136,8 +136,8 @@ func (r *layoutRepository) Fetch(_ context.Context, target ocispec.Descriptor) (
 	return bounded(f, target), nil
 }
 
-// Push writes a blob or manifest after checking it. Its error wraps errdef.ErrAlreadyExists when the
-// content is there.
+// Push writes a blob or manifest after checking its size and digest. Its error wraps errdef.ErrAlreadyExists if
+// the layout has the content already.
 func (r *layoutRepository) Push(_ context.Context, expected ocispec.Descriptor, from io.Reader) error {
 	err := r.layout.push(expected, from)
 	if err != nil && !errors.Is(err, errdef.ErrAlreadyExists) {
@@ -170,8 +170,8 @@ func (r *layoutRepository) Untag(_ context.Context, tag string) error {
 	})
 }
 
-// Delete takes the repository's tags of a manifest out of the index. One without a tag needs nothing:
-// Layout.Sweep removes what no tag needs.
+// Delete takes the repository's tags of a manifest out of the index, and does nothing for a manifest without a tag.
+// Layout.Sweep removes the blobs that no tag needs.
 func (r *layoutRepository) Delete(_ context.Context, manifest ocispec.Descriptor) error {
 	err := r.remove(r.name+"@"+manifest.Digest.String(), func(d ocispec.Descriptor) bool {
 		return d.Digest == manifest.Digest && path.Dir(nameOf(d)) == r.name
@@ -195,7 +195,7 @@ func (r *layoutRepository) remove(what string, is func(ocispec.Descriptor) bool)
 	return nil
 }
 
-// describe returns the descriptor of a manifest that may not be tagged.
+// describe returns the descriptor of a manifest, tagged or not.
 func (l *Layout) describe(index *ocispec.Index, d digest.Digest) (ocispec.Descriptor, error) {
 	for _, m := range index.Manifests {
 		if m.Digest == d {
@@ -223,7 +223,7 @@ func (l *Layout) describe(index *ocispec.Index, d digest.Digest) (ocispec.Descri
 	return desc, nil
 }
 
-// withRoot opens the layout's folder for the time of f, so that no link in it leads out of it.
+// withRoot calls f with the layout's folder as an os.Root, so that no link in it leads out of it.
 func (l *Layout) withRoot(f func(*os.Root) error) error {
 	root, err := os.OpenRoot(l.dir)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -240,7 +240,7 @@ func (l *Layout) missing() error {
 	return fmt.Errorf("%w in %s (%w)", ErrNoLayout, l.dir, errdef.ErrNotFound)
 }
 
-// plain leaves of d what a registry would answer.
+// plain returns d with the three fields that a registry would answer: media type, digest and size.
 func plain(d ocispec.Descriptor) ocispec.Descriptor {
 	return ocispec.Descriptor{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size}
 }
@@ -249,7 +249,7 @@ func blobPath(d digest.Digest) string {
 	return path.Join(ocispec.ImageBlobsDir, d.Algorithm().String(), d.Encoded())
 }
 
-// statBlob returns an error wrapping errdef.ErrNotFound unless the blob is there in full.
+// statBlob returns an error wrapping errdef.ErrNotFound unless the blob exists with d's size.
 func statBlob(root *os.Root, d ocispec.Descriptor) error {
 	if err := d.Digest.Validate(); err != nil {
 		return fmt.Errorf("%q: %w", d.Digest, err)

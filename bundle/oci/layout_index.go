@@ -23,7 +23,7 @@ const (
 	lockName = "index.json.lock"
 )
 
-// cachedIndex is the index as of the file that info describes. Nobody changes it.
+// cachedIndex is the content of the index file that info describes. It is never changed.
 type cachedIndex struct {
 	info  fs.FileInfo
 	index *ocispec.Index
@@ -82,8 +82,8 @@ func (l *Layout) setRef(desc ocispec.Descriptor) error {
 	})
 }
 
-// changeIndex replaces the index's manifests by what change makes of them. Nothing else changes the index, or
-// sweeps blobs, meanwhile.
+// changeIndex replaces the index's manifests by the result of change. It holds the lock, so that no other process changes
+// the index or sweeps blobs meanwhile.
 func (l *Layout) changeIndex(change func(root *os.Root, all []ocispec.Descriptor) ([]ocispec.Descriptor, error)) error {
 	unlock, err := l.lock()
 	if err != nil {

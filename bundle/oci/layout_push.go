@@ -19,15 +19,15 @@ import (
 )
 
 const (
-	// maxManifestBytes bounds what is read to learn a manifest's media type.
+	// maxManifestBytes bounds a manifest that is read for its media type or its references.
 	maxManifestBytes = 4 << 20
-	// ingestDir takes files while they are written. What a killed writer leaves there is removed by a
-	// later one once it is ingestAge old.
+	// ingestDir holds files while they are written. A later writer removes the files of a killed one once they are
+	// ingestAge old.
 	ingestDir = "ingest"
 	ingestAge = time.Hour
 )
 
-// push writes a blob. It returns errdef.ErrAlreadyExists for one that is there in full.
+// push writes a blob. It returns errdef.ErrAlreadyExists if the layout has it in full.
 func (l *Layout) push(expected ocispec.Descriptor, from io.Reader) error {
 	if err := expected.Digest.Validate(); err != nil {
 		return err
@@ -50,7 +50,7 @@ func (l *Layout) push(expected ocispec.Descriptor, from io.Reader) error {
 	})
 }
 
-// readVerified yields the end of its content only after the content was found to be what it should be.
+// readVerified returns io.EOF only if the content has the expected size and digest.
 type readVerified struct{ *content.VerifyReader }
 
 func (r readVerified) Read(p []byte) (int, error) {
@@ -63,7 +63,7 @@ func (r readVerified) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// create makes an empty folder a layout. One that holds something else is left alone.
+// create makes an empty folder a layout. It returns an error wrapping ErrNoLayout if the folder holds something else.
 func (l *Layout) create(root *os.Root) error {
 	data, err := readFile(root, ocispec.ImageLayoutFile, 1<<10)
 	switch {
@@ -108,7 +108,7 @@ func checkEmpty(root *os.Root) error {
 	return nil
 }
 
-// removeStale removes what killed writers left behind. It is a courtesy: its errors change nothing.
+// removeStale removes the files of killed writers. Its errors are ignored, since it only saves space.
 func removeStale(root *os.Root) {
 	entries, _ := fs.ReadDir(root.FS(), ingestDir)
 	for _, e := range entries {

@@ -18,8 +18,8 @@ import (
 type Retained struct {
 	Repository, Tag string
 	Manifest        ocispec.Descriptor
-	// Blobs stay beside the manifest and its config. A manifest's layers that are not listed go; blobs that it
-	// does not name, such as a layer's other form, may be listed.
+	// Blobs stay beside the manifest and its config. Layers of the manifest that are not listed are removed; blobs
+	// that the manifest does not name, such as an uncompressed layer, may be listed.
 	Blobs []digest.Digest
 }
 
@@ -29,15 +29,16 @@ func (r Retained) ref() ocispec.Descriptor {
 	return d
 }
 
-// SetRefs replaces the index: afterwards it names the manifests of keep that are there, in that order, and nothing
-// else. Of two with one name the first counts. The index is a function of keep and of the blobs, so one that is damaged or lost is
-// written anew. An index that is right already is not written. SetRefs of a layout without blobs does nothing.
+// SetRefs replaces the index: afterwards it names the manifests of keep that the layout has, in that order, and nothing
+// else. If two have the same name, the first counts. The index is a function of keep and of the blobs, so a damaged or
+// lost index is written anew. An index that is right already is not written. SetRefs of a layout without blobs does
+// nothing.
 func (l *Layout) SetRefs(keep []Retained, moment Moment) error {
 	return l.retain(keep, moment, func(*os.Root) error { return nil })
 }
 
-// Retain is SetRefs, and then removes all blobs that keep does not need, however new they are: it is for a layout that
-// has one writer, who knows what it needs. Killed, it has removed some of them, and no ref lacks its content.
+// Retain calls SetRefs, and then removes all blobs that keep does not need, however new they are. Call it only for a
+// layout with a single writer. If Retain is killed, some of those blobs may remain, and no ref lacks its content.
 func (l *Layout) Retain(keep []Retained, moment Moment) error {
 	return l.retain(keep, moment, func(root *os.Root) error {
 		needed := map[digest.Digest]bool{}
@@ -65,7 +66,7 @@ func (l *Layout) Retain(keep []Retained, moment Moment) error {
 	})
 }
 
-// retain writes the index that keep asks for and then calls sweep, all under the index's lock.
+// retain writes the index of keep and then calls sweep, all under the index's lock.
 func (l *Layout) retain(keep []Retained, moment Moment, sweep func(*os.Root) error) error {
 	if _, err := os.Stat(filepath.Join(l.dir, ocispec.ImageBlobsDir)); errors.Is(err, fs.ErrNotExist) {
 		return nil
@@ -94,7 +95,7 @@ func (l *Layout) retain(keep []Retained, moment Moment, sweep func(*os.Root) err
 	})
 }
 
-// indexOf returns the index that names what root has of keep.
+// indexOf returns the index of those manifests of keep that root has.
 func indexOf(root *os.Root, keep []Retained) ocispec.Index {
 	index := ocispec.Index{Versioned: specs.Versioned{SchemaVersion: 2}, MediaType: ocispec.MediaTypeImageIndex, Manifests: []ocispec.Descriptor{}}
 	for _, r := range keep {
@@ -107,7 +108,7 @@ func indexOf(root *os.Root, keep []Retained) ocispec.Index {
 	return index
 }
 
-// mendVersion writes a layout's oci-layout again where it is damaged or lost.
+// mendVersion writes a layout's oci-layout file again if it is damaged or lost.
 func mendVersion(root *os.Root) error {
 	data, err := readFile(root, ocispec.ImageLayoutFile, 1<<10)
 	var v ocispec.ImageLayout
@@ -122,8 +123,8 @@ func mendVersion(root *os.Root) error {
 
 func nameOf(d ocispec.Descriptor) string { return d.Annotations[ocispec.AnnotationRefName] }
 
-// Moment is called between any two steps that a crash tells apart, with the name of what comes next: for tests that
-// kill. Nil calls nobody.
+// Moment is called with the name of the next step, between any two steps where a crash leaves different states. It is for
+// tests that kill the process. Nil does nothing.
 type Moment func(name string)
 
 func (m Moment) at(name string) {

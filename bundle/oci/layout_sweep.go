@@ -16,15 +16,15 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// Swept counts the blobs that a layout's tags do not need.
+// Swept counts the blobs that no tag of a layout needs, and their bytes.
 type Swept struct {
 	Blobs int   `json:"blobs"`
 	Bytes int64 `json:"bytes"`
 }
 
-// Sweep removes the blobs that nothing in the index needs, unless they were written after before: a publisher
-// writes blobs first and the tag last. It keeps the index as it is meanwhile, so that a tag is either seen
-// here, or finds that what it names is gone, and fails. Killed, it has removed some of them.
+// Sweep removes the blobs that nothing in the index needs, except those written at or after before: a publisher writes
+// blobs first and the tag last. Sweep holds the index's lock, so a concurrent Tag either comes first and is seen, or
+// fails because its manifest is gone. If Sweep is killed, it has removed some of the blobs.
 func (l *Layout) Sweep(ctx context.Context, before time.Time) (Swept, error) {
 	unlock, err := l.lock()
 	if err != nil {
@@ -34,7 +34,7 @@ func (l *Layout) Sweep(ctx context.Context, before time.Time) (Swept, error) {
 	return l.sweep(ctx, before, nil, func(root *os.Root, name string) error { return root.Remove(name) })
 }
 
-// Sweepable counts what Sweep would remove once the tags that without names, as ref names, are gone.
+// Sweepable counts the blobs that Sweep would remove if the tags in without, given as ref names, did not exist.
 func (l *Layout) Sweepable(ctx context.Context, before time.Time, without map[string]bool) (Swept, error) {
 	return l.sweep(ctx, before, without, func(*os.Root, string) error { return nil })
 }
@@ -70,11 +70,11 @@ func (l *Layout) sweep(ctx context.Context, before time.Time, without map[string
 	return s, err
 }
 
-// signatureTag is where cosign puts the signatures of a manifest.
+// signatureTag matches the tag under which cosign stores the signatures of a manifest.
 var signatureTag = regexp.MustCompile(`/sha256-([0-9a-f]{64})\.sig$`)
 
-// subject is the manifest whose signature d is, if it is one's. It is needed as long as the signature has its
-// tag: a publisher gives a release its own tag last.
+// subject returns the manifest that d signs, if d is a signature. That manifest is needed as long as the signature is
+// tagged: a publisher tags the signature before the release.
 func subject(d ocispec.Descriptor) []digest.Digest {
 	if m := signatureTag.FindStringSubmatch(nameOf(d)); m != nil {
 		return []digest.Digest{digest.NewDigestFromEncoded(digest.SHA256, m[1])}
@@ -82,7 +82,7 @@ func subject(d ocispec.Descriptor) []digest.Digest {
 	return nil
 }
 
-// references is what a manifest or an index names.
+// references are the descriptors in a manifest or an index.
 type references struct {
 	Config    *ocispec.Descriptor  `json:"config"`
 	Layers    []ocispec.Descriptor `json:"layers"`
@@ -98,7 +98,7 @@ func (r references) all() []ocispec.Descriptor {
 	return append(append(all, r.Layers...), r.Manifests...)
 }
 
-// readReferences returns nothing for a blob that is not there, or of which what it names cannot be read.
+// readReferences returns no references for a blob that is missing or that is neither a manifest nor an index.
 func readReferences(root *os.Root, d digest.Digest) (r references, err error) {
 	if err := d.Validate(); err != nil {
 		return r, fmt.Errorf("%q: %w", d, err)
@@ -110,11 +110,11 @@ func readReferences(root *os.Root, d digest.Digest) (r references, err error) {
 	if err != nil {
 		return r, err
 	}
-	_ = json.Unmarshal(data, &r) // what is no manifest names nothing
+	_ = json.Unmarshal(data, &r) // other content has no references
 	return r, nil
 }
 
-// mark notes that d is needed, with all that it names.
+// mark adds d, and everything that it refers to, to needed.
 func mark(root *os.Root, d digest.Digest, needed map[digest.Digest]bool) error {
 	if needed[d] {
 		return nil
@@ -135,7 +135,7 @@ func mark(root *os.Root, d digest.Digest, needed map[digest.Digest]bool) error {
 	return nil
 }
 
-// checkWhole returns an error wrapping errdef.ErrNotFound unless all that a manifest names is there.
+// checkWhole returns an error wrapping errdef.ErrNotFound unless the layout has everything that the manifest refers to.
 func checkWhole(root *os.Root, manifest ocispec.Descriptor) error {
 	if err := statBlob(root, manifest); err != nil {
 		return err
@@ -152,7 +152,7 @@ func checkWhole(root *os.Root, manifest ocispec.Descriptor) error {
 	return nil
 }
 
-// eachBlob calls f for each file that has a digest's name.
+// eachBlob calls f for each file whose name is a digest.
 func eachBlob(root *os.Root, f func(name string, d digest.Digest, info fs.FileInfo) error) error {
 	algorithms, err := fs.ReadDir(root.FS(), ocispec.ImageBlobsDir)
 	if errors.Is(err, fs.ErrNotExist) {

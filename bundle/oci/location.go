@@ -49,7 +49,7 @@ func Parse(s string) (Location, error) {
 	return Location{Host: host, Prefix: prefix}, nil
 }
 
-// CheckHost says what is wrong with host as a registry's name or address, with an optional port.
+// CheckHost returns an error unless host is a registry's name or address, with an optional port.
 func CheckHost(host string) error {
 	if host == "" {
 		return fmt.Errorf("no registry host: write oci://HOST/PREFIX")
@@ -69,7 +69,8 @@ var (
 	tagName   = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9._-]{0,127}$`)
 )
 
-// CheckName says what is wrong with name as the name of a repository, or of one component of it.
+// CheckName returns an error unless name is a valid name of a repository, or of one component of it. See OCI
+// distribution-spec v1.1, "Pulling manifests".
 func CheckName(name string) error {
 	if len(name) > 255 {
 		return fmt.Errorf("repository name of %d characters, at most 255 are allowed", len(name))
@@ -86,7 +87,8 @@ func CheckName(name string) error {
 	return nil
 }
 
-// CheckTag says what is wrong with tag.
+// CheckTag returns an error unless tag is valid: up to 128 letters, digits, '.', '_' and '-', of which the first is
+// neither '.' nor '-'.
 func CheckTag(tag string) error {
 	if !tagName.MatchString(tag) {
 		return fmt.Errorf("%q is not a tag: up to 128 letters, digits, '.', '_' and '-'", tag)

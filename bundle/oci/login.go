@@ -12,9 +12,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle/loopback"
 )
 
-// Login asks the registry at host whether it accepts the credentials, and has docker's config.json, or
-// the credential helper that it names, keep them if so. A token service that they could be sent to only since
-// Options.AuthHosts lists it is recorded for later; its host is returned then.
+// Login asks the registry at host whether it accepts the credentials. If it does, Login stores them in docker's
+// config.json or the credential helper that it names. If only Options.AuthHosts allowed the registry's token service,
+// Login also records its host for later and returns it. The error wraps ErrUnauthorized or ErrUnreachable.
 func Login(ctx context.Context, host, user, password string, opts Options) (recorded string, err error) {
 	store, err := openForLogin(host)
 	if err != nil {
@@ -52,8 +52,8 @@ func Login(ctx context.Context, host, user, password string, opts Options) (reco
 	return recorded, nil
 }
 
-// Logout forgets the credentials for the registry at host, and what was recorded with them. It is no error if there are
-// none.
+// Logout removes the credentials for the registry at host and the recorded host of its token service. It returns nil if
+// there are none.
 func Logout(ctx context.Context, host string) error {
 	store, err := openForLogin(host)
 	if err != nil {

@@ -16,31 +16,31 @@ import (
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
-// Network says how registries are reached. The zero value is right where nothing stands between: the proxy of
-// the environment, the system's authorities, no client certificate.
+// Network configures the connections to registries. The zero value uses the environment's proxy, the system's
+// certificate authorities and no client certificate.
 type Network struct {
-	// CAFile holds authorities in PEM that are trusted beside the system's.
+	// CAFile is a file of certificate authorities, in PEM, that are trusted beside the system's.
 	CAFile string
-	// CertFile and KeyFile are a client certificate with its chain, and its key, in PEM. They are read for each
-	// new connection, so that they may be renewed while the program runs.
+	// CertFile and KeyFile are the files of a client certificate with its chain, and of its key, in PEM. They are
+	// read for each new connection, so that they may be renewed while the program runs.
 	CertFile, KeyFile string
-	// Proxy is the URL of a proxy (http, https or socks5) for all requests. Empty asks HTTPS_PROXY, HTTP_PROXY
-	// and NO_PROXY.
+	// Proxy is the URL of a proxy (http, https or socks5) for all requests. Empty means HTTPS_PROXY, HTTP_PROXY
+	// and NO_PROXY of the environment.
 	Proxy string
-	// NoPostQuantum leaves the key exchanges out that a quantum computer cannot break. They cost more than a
-	// kilobyte each way with each new connection, which on the thinnest links is what a poll costs otherwise.
+	// NoPostQuantum turns off the key exchanges that resist quantum computers. They add more than a kilobyte each
+	// way to each new connection: on the thinnest links, as much as a poll costs otherwise.
 	NoPostQuantum bool
-	// MaxBandwidth bounds how many bytes a second are received, by all connections of the client together and
-	// with all that protocols add. Zero is no bound.
+	// MaxBandwidth bounds the bytes per second that all connections of the client receive together, including
+	// headers and TLS. Zero means no bound.
 	MaxBandwidth int64
-	// Idle is how long a connection is kept on which nothing is asked. Zero means 90 s. Both ends probe such a one
-	// every 15 s, with some 200 bytes each time, so that one which nobody will use again is better closed.
+	// Idle is the time for which an idle connection stays open. Zero means 90 s. Both ends probe an idle connection
+	// every 15 s, with some 200 bytes each time, so close one that will not be used again.
 	Idle time.Duration
 }
 
-// NewHTTPClient returns a client for Options.HTTPClient. It keeps TLS sessions, so that a new connection to a host
-// that was spoken to before needs no certificates, and connections, for as long as the client is used: make one,
-// and not one for each poll. Files are read, but nothing is sent.
+// NewHTTPClient returns a client for Options.HTTPClient. The client keeps connections and TLS sessions; a resumed session
+// needs no certificates on the wire. So make one client and reuse it for all polls. NewHTTPClient reads the files of n,
+// but sends no request.
 func NewHTTPClient(n Network) (*http.Client, error) {
 	t := newTransport()
 	t.IdleConnTimeout = cmp.Or(n.Idle, idleTime)

@@ -8,13 +8,12 @@
 //	desc, err := repo.Resolve(ctx, "latest")
 //
 // Both kinds behave the same. In a layout the index's org.opencontainers.image.ref.name is the
-// repository's name and the tag, joined by a slash: bundles/dev/drone/latest. Tagging is the only
-// step that makes content visible, it is atomic, and what it points at is on disk before it.
+// repository's name and the tag, joined by a slash: bundles/dev/drone/latest. Only tagging makes content visible. In a
+// layout, tagging is atomic, and the content is on disk before the tag.
 //
-// Nothing here is trusted: content is what a descriptor's digest says only once the caller has checked
-// it. Every request ends by itself when the other side stalls, and no reader yields more bytes than its
-// descriptor names. Errors wrap ErrUnreachable, ErrUnauthorized or oras's errdef.ErrNotFound where
-// callers branch.
+// No content is trusted: a reader has to check it against the descriptor's digest. Every request ends by itself when
+// the registry stalls, and no reader yields more bytes than its descriptor's size. Errors wrap ErrUnreachable,
+// ErrUnauthorized or oras's errdef.ErrNotFound where callers branch.
 package oci
 
 import (
@@ -30,50 +29,51 @@ import (
 
 // Errors that callers test for, beside errdef.ErrNotFound.
 var (
-	// ErrUnreachable means that the registry cannot be asked now: no connection, no answer in time, or an
-	// answer that says to come back later. Trying again can help.
+	// ErrUnreachable means no connection, no response in time, or a response that asks to try again later. Trying
+	// again can help.
 	ErrUnreachable = errors.New("registry unreachable")
-	// ErrUnauthorized means that the registry knows no credentials for the request, or denies it.
+	// ErrUnauthorized means that the registry denies the request, or requires credentials that are missing or
+	// withheld.
 	ErrUnauthorized = errors.New("unauthorized")
-	// ErrNoLayout means that a folder is no layout. Where it could become one, the error wraps
-	// errdef.ErrNotFound too; else it holds something that is not to be mixed with one.
+	// ErrNoLayout means that a folder is no OCI layout. Errors of reading wrap errdef.ErrNotFound too. An error of
+	// writing means that the folder holds other files, and nothing was written to it.
 	ErrNoLayout = errors.New("no OCI layout")
 )
 
-// MaxTags bounds how many tags or repositories are listed.
+// MaxTags bounds the number of tags or repositories that are listed.
 const MaxTags = 100_000
 
-// Options says how to talk to a registry. The zero value is right for most; layouts need none of it.
+// Options configures access to a registry. The zero value suits most registries; layouts use no option.
 type Options struct {
-	// HTTPClient sends the requests. Nil is a client that retries a few times and gives up on silence.
+	// HTTPClient sends the requests. Nil means a client that retries three times and ends stalled requests.
 	HTTPClient *http.Client
 	// UserAgent names the program to the registry. Empty means "wherry".
 	UserAgent string
-	// PlainHTTP speaks HTTP without TLS. Loopback hosts are spoken to that way in any case.
+	// PlainHTTP turns TLS off. Loopback hosts are always asked without TLS.
 	PlainHTTP bool
-	// Credential finds the credentials of a registry. Nil asks docker's config.json and its helpers.
+	// Credential returns the credentials of a registry. Nil means docker's config.json and its helpers.
 	Credential auth.CredentialFunc
-	// AuthHosts are the hosts of token services, HOST or HOST:PORT (443 where there is none), that credentials may be
-	// sent to when a registry names them. Its own host and others in its registered domain need no entry.
+	// AuthHosts are the hosts of token services, as HOST or HOST:PORT (443 by default), that may get the
+	// credentials when a registry names them. The registry's own host and those in its registered domain need no entry.
 	AuthHosts []string
-	// AuthRecord is the file in which Login has recorded such hosts. Empty is the one beside docker's config.json where
-	// Credential is nil, and else none.
+	// AuthRecord is the file in which Login has recorded such hosts. Empty means the file beside docker's config.json
+	// if Credential is nil, and none otherwise.
 	AuthRecord string
-	// Patience is how long a request for metadata may take, with its retries and the logins that it takes, and how
-	// long other content may bring next to nothing. Zero means a minute.
+	// Patience bounds the time of a request for metadata, with its retries and logins, and the time for which a
+	// transfer of other content may stall. Zero means a minute.
 	Patience time.Duration
 }
 
 // Target is one repository: content by digest, and tags that point at manifests.
 type Target interface {
 	oras.Target
-	// Tags lists the repository's tags, sorted. A repository that is not there has none.
+	// Tags lists the repository's tags, sorted. A missing repository has none.
 	Tags(ctx context.Context) ([]string, error)
-	// Untag takes a tag away; what it named stays. Its error wraps errors.ErrUnsupported where the registry
-	// deletes no tags, as many do not: Delete takes a manifest's tags along.
+	// Untag removes a tag and keeps its manifest. Its error wraps errors.ErrUnsupported if the registry cannot
+	// delete tags, as many cannot: there, Delete removes a manifest with its tags.
 	Untag(ctx context.Context, tag string) error
-	// Delete takes a manifest out of the repository, with all its tags. Its error wraps errors.ErrUnsupported
-	// where the registry deletes nothing. The space is freed later: by the registry itself, or by Layout.Sweep.
+	// Delete removes a manifest with all its tags. Its error wraps errors.ErrUnsupported if the registry deletes
+	// nothing. The space is freed later: by the registry itself, or by Layout.Sweep.
 	Delete(ctx context.Context, manifest ocispec.Descriptor) error
 }
 
@@ -86,8 +86,8 @@ type Store interface {
 	Repositories(ctx context.Context) ([]string, error)
 }
 
-// Open returns the location's store. It makes no request and touches no disk. A layout's tags are then given
-// only to what is there with all that it names, as registries have it.
+// Open returns the location's store. It makes no request and does not access the disk. Like a registry, a layout that was
+// opened so refuses to tag a manifest if any content that it names is missing.
 func (l Location) Open(opts Options) (Store, error) {
 	if l.Dir != "" {
 		return &Layout{dir: l.Dir, whole: true}, nil

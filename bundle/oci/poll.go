@@ -19,36 +19,36 @@ import (
 	"oras.land/oras-go/v2/registry/remote/errcode"
 )
 
-// maxTagState bounds what a Poller remembers: hosts and tags, of which an agent has a handful.
+// maxTagState bounds the hosts and tags that a Poller remembers. An agent has a handful.
 const maxTagState = 1000
 
 // maxETag is the longest ETag that is worth its bytes in each poll.
 const maxETag = 256
 
-// bodyWait bounds the first pause before an answer that broke off is asked for again; the next ones are longer.
+// bodyWait bounds the first pause before a request is repeated whose response broke off. The bound doubles each time.
 const bodyWait = 200 * time.Millisecond
 
-// errBroken is an answer that broke off.
+// errBroken means that a response broke off.
 var errBroken = fmt.Errorf("%w: the answer broke off", ErrUnreachable)
 
-// Poller asks for what tags point at, in one request where nothing has changed and in one where something has.
-// It remembers how each registry wants to be asked, so make one and keep it. The zero value is ready, and may be
-// used by several goroutines.
+// Poller fetches the manifests of tags, with one request per poll whether the tag has moved or not. It learns the kind of
+// request that each registry answers best, so make one Poller and keep it. The zero value is ready for use. A Poller may
+// be used by several goroutines.
 type Poller struct {
 	mu sync.Mutex
-	// habits are those of hosts that do not answer conditional requests as such.
+	// habits holds the hosts that do not answer conditional requests with 304.
 	habits map[string]habit
-	// etags are those that registries have given for tags, where that is not the digest.
+	// etags holds the ETags of tags, if they differ from the digest.
 	etags map[string]etag
 }
 
-// habit is how a host is asked.
+// habit is the kind of request that a host gets.
 type habit int
 
 const (
-	conditionally habit = iota // by GET with If-None-Match, in which a change comes at once
-	byHead                     // since it gives what is known again; a change takes a second request
-	plainly                    // since its answers to HEAD name no digest either
+	conditionally habit = iota // GET with If-None-Match: a new manifest comes with the response
+	byHead                     // HEAD, since the host ignores If-None-Match; a new manifest takes a second request
+	plainly                    // GET, since the host's responses to HEAD name no digest either
 )
 
 type etag struct {
@@ -56,10 +56,10 @@ type etag struct {
 	value string
 }
 
-// Poll returns the manifest that the tag points at, of at most limit bytes, checked against its digest. Where that
-// is known, the digest of a manifest that the caller has, the data is nil and the descriptor names no more than
-// the digest. The error wraps errdef.ErrNotFound where there is no such tag, ErrUnreachable or ErrUnauthorized.
-// That nothing has changed is the registry's word alone.
+// Poll returns the manifest that the tag points at, of at most limit bytes, checked against its digest. If its digest is
+// known, that of the manifest that the caller has, the data is nil and the descriptor has the digest alone: the registry
+// claims so, and nothing verifies it. The error wraps errdef.ErrNotFound if there is no such tag, ErrUnreachable or
+// ErrUnauthorized.
 func (p *Poller) Poll(ctx context.Context, from Target, tag string, known digest.Digest, limit int64) (ocispec.Descriptor, []byte, error) {
 	if err := CheckTag(tag); err != nil {
 		return ocispec.Descriptor{}, nil, err
@@ -68,7 +68,7 @@ func (p *Poller) Poll(ctx context.Context, from Target, tag string, known digest
 		ctx, cancel := context.WithTimeout(ctx, repo.patience)
 		defer cancel()
 		desc, data, err := p.ask(ctx, repo, tag, known, limit)
-		for try := range retries { // what breaks off half-way is not the transport's to send again
+		for try := range retries { // the transport does not retry after a body that broke off
 			if !errors.Is(err, errBroken) || pause(ctx, rand.N(bodyWait<<try)) != nil {
 				break
 			}
@@ -101,7 +101,7 @@ func (p *Poller) ask(ctx context.Context, repo *remoteRepository, tag string, kn
 		switch got := resp.Header.Get("Docker-Content-Digest"); {
 		case resp.StatusCode == http.StatusNotFound:
 			return ocispec.Descriptor{}, nil, answer(resp)
-		case resp.StatusCode != http.StatusOK: // it may say more to a GET
+		case resp.StatusCode != http.StatusOK: // the response to GET may explain more
 		case got == known.String():
 			return same, nil, nil
 		case got == "":
@@ -130,8 +130,8 @@ func (p *Poller) ask(ctx context.Context, repo *remoteRepository, tag string, kn
 	return desc, data, nil
 }
 
-// condition is the value of If-None-Match: the registry's own ETag of what is known, else its digest, which is what
-// most registries use. Empty where nothing is known.
+// condition returns the value of If-None-Match: the registry's own ETag of the known manifest, else its digest, which
+// most registries use as the ETag. It is empty if no manifest is known.
 func (p *Poller) condition(repo *remoteRepository, tag string, known digest.Digest) string {
 	if known == "" {
 		return ""
@@ -156,7 +156,7 @@ func (p *Poller) setHabit(repo *remoteRepository, h habit) {
 	p.habits[repo.repo.Reference.Host()] = h
 }
 
-// learn remembers what an answer with a manifest says of the registry.
+// learn updates the host's habit and the tag's ETag from a response with a manifest.
 func (p *Poller) learn(repo *remoteRepository, tag string, got, known digest.Digest, tagged string) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -170,8 +170,8 @@ func (p *Poller) learn(repo *remoteRepository, tag string, got, known digest.Dig
 	if own {
 		p.etags[key] = etag{got, tagged}
 	}
-	// It gave what is known, although it could have seen that it is. One with ETags of its own could not before it
-	// was told one.
+	// The registry sent a known manifest although the condition had its ETag. A registry with ETags of its own is not
+	// judged by a request that had the digest instead.
 	if got == known && (asked || !own) && p.habits[host] == conditionally {
 		p.habits[host] = byHead
 	}
@@ -187,7 +187,7 @@ func (r *remoteRepository) manifest(ctx context.Context, method, tag, unless str
 	if err != nil {
 		return nil, err
 	}
-	req.Header.Set("Accept", ocispec.MediaTypeImageManifest) // each further type costs bytes with each poll
+	req.Header.Set("Accept", ocispec.MediaTypeImageManifest) // one type only, which saves bytes in each poll
 	if unless != "" {
 		req.Header.Set("If-None-Match", unless)
 	}
@@ -207,7 +207,7 @@ func (r *remoteRepository) newRequest(ctx context.Context, method, what string) 
 func readManifest(resp *http.Response, limit int64) (ocispec.Descriptor, []byte, error) {
 	kind, _, err := mime.ParseMediaType(resp.Header.Get("Content-Type"))
 	switch {
-	case err != nil || kind != ocispec.MediaTypeImageManifest: // a hotel's page, say
+	case err != nil || kind != ocispec.MediaTypeImageManifest: // such as the login page of a hotel's network
 		return ocispec.Descriptor{}, nil, fmt.Errorf("%w: it answers with %.100q, and that is not a manifest", ErrUnreachable, resp.Header.Get("Content-Type"))
 	case resp.ContentLength > limit:
 		return ocispec.Descriptor{}, nil, tooLong(limit)
@@ -230,7 +230,7 @@ func tooLong(limit int64) error {
 	return fmt.Errorf("the manifest has more than %d bytes: %w", limit, errdef.ErrSizeExceedsLimit)
 }
 
-// answer is the error of an answer that is no success.
+// answer returns the error for an unsuccessful response.
 func answer(resp *http.Response) error {
 	return fromStatus(&errcode.ErrorResponse{Method: resp.Request.Method, URL: resp.Request.URL, StatusCode: resp.StatusCode})
 }

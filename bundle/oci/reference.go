@@ -12,14 +12,14 @@ import (
 	"oras.land/oras-go/v2/errdef"
 )
 
-// DefaultTag is what a reference without tag or digest means.
+// DefaultTag is the tag of a reference without tag or digest.
 const DefaultTag = "latest"
 
 // Reference names a manifest in a location: LOCATION/REPOSITORY with :TAG, @DIGEST or neither.
 type Reference struct {
 	Location   Location
 	Repository string
-	// Tag and Digest are both empty where the text names neither; one of them is set otherwise.
+	// Tag and Digest are both empty if the text names neither; otherwise one of them is set.
 	Tag    string
 	Digest digest.Digest
 }
@@ -97,7 +97,7 @@ func (r Reference) String() string {
 }
 
 // Resolve opens the reference's repository and looks the manifest up. The error wraps
-// errdef.ErrNotFound where there is none.
+// errdef.ErrNotFound if there is no such manifest.
 func (r Reference) Resolve(ctx context.Context, opts Options) (Target, ocispec.Descriptor, error) {
 	store, err := r.Location.Open(opts)
 	if err != nil {

@@ -23,9 +23,9 @@ import (
 )
 
 const (
-	// requestTime bounds one request for, or of, metadata, with its retries, where Options.Patience does not.
+	// requestTime bounds one request that reads or writes metadata, with its retries, unless Options.Patience is set.
 	requestTime = time.Minute
-	// maxMetadataBytes bounds a page of tags, an error's body and a manifest that is tagged.
+	// maxMetadataBytes bounds a page of tags, the body of an error and a manifest to tag.
 	maxMetadataBytes = 4 << 20
 )
 
@@ -143,7 +143,7 @@ func (r *remoteRepository) Exists(ctx context.Context, target ocispec.Descriptor
 	return ok, explain("look for", r.ref(target.Digest.String()), err)
 }
 
-// Fetch opens a blob or manifest. The caller closes it. A body that brings next to nothing for a while ends.
+// Fetch opens a blob or manifest. The caller closes it. A body that stalls ends with an error.
 func (r *remoteRepository) Fetch(ctx context.Context, target ocispec.Descriptor) (io.ReadCloser, error) {
 	ref := r.ref(target.Digest.String())
 	ctx, cancel := context.WithCancelCause(ctx)
@@ -161,13 +161,13 @@ func (r *remoteRepository) Fetch(ctx context.Context, target ocispec.Descriptor)
 	return bounded(&watchedBody{ctx: ctx, guarded: guardedBody{guard, body}, body: body, ref: ref}, target), nil
 }
 
-// Push uploads a blob or manifest. Content that the registry has is sent again; ask Exists before. A
-// bytes.Reader can be sent a second time after a lost connection or a login, other readers cannot.
+// Push uploads a blob or manifest, even if the registry has it: call Exists first. A bytes.Reader can be sent a second
+// time after a lost connection or a login, other readers cannot.
 func (r *remoteRepository) Push(ctx context.Context, expected ocispec.Descriptor, from io.Reader) error {
 	return explain("push", r.ref(expected.Digest.String()), r.repo.Push(ctx, expected, from))
 }
 
-// Tag makes the tag point at a manifest that was pushed before.
+// Tag points the tag at a manifest that was pushed before.
 func (r *remoteRepository) Tag(ctx context.Context, desc ocispec.Descriptor, tag string) error {
 	if err := CheckTag(tag); err != nil {
 		return err
@@ -193,7 +193,7 @@ func (r *remoteRepository) Delete(ctx context.Context, manifest ocispec.Descript
 	return r.remove(ctx, manifest.Digest.String())
 }
 
-// remove sends what oras sends for digests only.
+// remove sends a DELETE for a tag or a digest; oras does so for digests only.
 func (r *remoteRepository) remove(ctx context.Context, reference string) error {
 	ctx, cancel := context.WithTimeout(ctx, r.patience)
 	defer cancel()
@@ -223,8 +223,8 @@ func (r *remoteRepository) remove(ctx context.Context, reference string) error {
 	return err
 }
 
-// refusesAltogether tells an answer to what a registry never does from one that is about the moment, the
-// credentials or the thing.
+// refusesAltogether reports whether the registry never supports the operation, rather than refusing it now, with these
+// credentials or for this content.
 func refusesAltogether(err error) bool {
 	return answeredNo(err) && !errors.Is(err, ErrUnauthorized) && !errors.Is(err, ErrUnreachable) && !errors.Is(err, errdef.ErrNotFound)
 }

@@ -2,7 +2,8 @@ package oci
 
 import "syscall"
 
-// RoomIn is how many bytes this user may still write to the disk of dir; false where its file system does not say.
+// RoomIn returns the number of bytes that this user may still write to the file system of dir. It returns false if the
+// file system does not tell.
 func RoomIn(dir string) (int64, bool) {
 	var s syscall.Statfs_t
 	if err := syscall.Statfs(dir, &s); err != nil || s.Blocks == 0 {

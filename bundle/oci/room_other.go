@@ -2,5 +2,5 @@
 
 package oci
 
-// RoomIn does not know how many bytes may still be written.
+// RoomIn returns false: free space is known on Linux only.
 func RoomIn(string) (int64, bool) { return 0, false }

@@ -21,19 +21,20 @@ import (
 
 const (
 	dialTime = 15 * time.Second
-	// stallTime is how long a connection may move no byte before it is given up, and a body fewer than minProgress.
+	// stallTime is the time after which a connection that moved no byte ends, and a body that moved fewer than
+	// minProgress bytes.
 	stallTime   = time.Minute
 	minProgress = 256
-	// idleTime is how long a connection is kept that nothing is asked on.
+	// idleTime is the time for which an idle connection stays open.
 	idleTime = 90 * time.Second
-	// retries is how often a request is sent again after a failure that may pass.
+	// retries is the number of times that a request is sent again after a temporary failure.
 	retries = 3
 )
 
 var errStalled = errors.New("the transfer stalled")
 
-// newClient returns a client for the registry at host, with credentials, that keeps tokens for all repositories it is
-// used for, and the transport that sends the credentials.
+// newClient returns a client for the registry at host, which keeps the tokens of all its repositories, and the transport
+// that sends the credentials.
 func newClient(host string, opts Options) (*auth.Client, *authGuard, error) {
 	host = registry.Reference{Registry: host}.Host()
 	for _, h := range opts.AuthHosts {
@@ -49,7 +50,7 @@ func newClient(host string, opts Options) (*auth.Client, *authGuard, error) {
 		if err != nil {
 			return nil, nil, fmt.Errorf("docker credentials: %w", err)
 		}
-		opts.Credential = docker(open) // a login while the program runs counts
+		opts.Credential = docker(open) // reads the file at each login, so that a later wherry login counts
 		opts.AuthRecord = cmp.Or(opts.AuthRecord, AuthRecord(store.ConfigPath()))
 	}
 	client := newHTTPClient()
@@ -62,13 +63,13 @@ func newClient(host string, opts Options) (*auth.Client, *authGuard, error) {
 	return &auth.Client{Client: client, Header: guard.header, Cache: auth.NewCache(), Credential: guard.forBasic}, guard, nil
 }
 
-// hasDockerConfig is false for a service that runs without a home folder, which then goes anonymous.
+// hasDockerConfig is false for a service without a home folder, which then asks anonymously.
 func hasDockerConfig() bool {
 	_, err := os.UserHomeDir()
 	return err == nil || os.Getenv("DOCKER_CONFIG") != ""
 }
 
-// newHTTPClient returns a client that neither gives up at the first hiccup nor waits for ever.
+// newHTTPClient returns a client that retries after temporary failures and ends stalled requests.
 func newHTTPClient() *http.Client { return retrying(newTransport()) }
 
 func newTransport() *http.Transport {
@@ -86,7 +87,7 @@ func newTransport() *http.Transport {
 		TLSHandshakeTimeout:   dialTime,
 		ResponseHeaderTimeout: stallTime,
 		IdleConnTimeout:       idleTime,
-		DisableCompression:    true, // blobs are compressed already, and digests are of what is sent
+		DisableCompression:    true, // blobs are compressed already, and a digest is of the bytes on the wire
 		TLSClientConfig:       &tls.Config{MinVersion: tls.VersionTLS12, ClientSessionCache: tls.NewLRUClientSessionCache(0)},
 	}
 }
@@ -102,8 +103,8 @@ func retrying(base http.RoundTripper) *http.Client {
 	return &http.Client{Transport: &retry.Transport{Base: base, Policy: func() retry.Policy { return policy }}}
 }
 
-// stallingConn ends uploads that stall. Reads have no deadline here, since a pooled connection waits in
-// one: the wait for an answer is bounded by the transport, its body by watchedBody.
+// stallingConn ends uploads that stall. Reads have no deadline here, since an idle connection in the pool waits in a
+// Read: the transport bounds the wait for a response, and watchedBody bounds the body.
 type stallingConn struct{ net.Conn }
 
 func (c stallingConn) Write(p []byte) (int, error) {
@@ -113,9 +114,9 @@ func (c stallingConn) Write(p []byte) (int, error) {
 	return c.Conn.Write(p)
 }
 
-// watchedBody ends a download that stalls, and gives its errors their kind.
+// watchedBody ends a download that stalls, and classifies its errors.
 type watchedBody struct {
-	ctx     context.Context // of this request alone, which the guard ends
+	ctx     context.Context // of this request alone; the guard cancels it
 	guarded guardedBody
 	body    io.Closer
 	ref     string
@@ -135,7 +136,7 @@ func (b *watchedBody) Close() error {
 	return err
 }
 
-// bounded yields no more of r than target's size, and an error where there is more.
+// bounded yields at most target's size of r, and an error if r has more.
 func bounded(r io.ReadCloser, target ocispec.Descriptor) io.ReadCloser {
 	return &boundedBody{ReadCloser: r, target: target}
 }

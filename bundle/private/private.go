@@ -1,6 +1,5 @@
-// Package private keeps the folders of agents and hubs from other users of their machines.
-//
-// Keep is all that there is. It takes rights away and gives none.
+// Package private protects the folders of agents and hubs from other users of the machine. Its one function, Keep, takes
+// permissions away and grants none.
 package private
 
 import (
@@ -9,12 +8,13 @@ import (
 	"os"
 )
 
-// Keep takes the rights of other users, and of the group, on the folder dir and on those of names in it that exist:
-// folders become 0700 and files 0600, also where they existed before.
+// Keep takes away the permissions of the group and of other users on the folder dir and on those of names in it that
+// exist: folders become 0700 and files 0600.
 //
 // A folder with the setgid bit (chmod g+s), as Kubernetes' fsGroup sets it, is for a group on purpose: there the group
-// keeps the rights that it has. A folder with the sticky bit, such as /tmp, is shared by all and stays as it is. Links
-// are not followed. The error wraps fs.ErrPermission where dir is another user's; what could be changed has been.
+// keeps its permissions. A folder with the sticky bit, such as /tmp, is shared by all and stays as it is. Links
+// are not followed. The error wraps fs.ErrPermission if dir belongs to another user; Keep then still changes all files and
+// folders that it may.
 func Keep(dir string, names ...string) error {
 	root, err := os.OpenRoot(dir)
 	if err != nil {
@@ -29,7 +29,7 @@ func Keep(dir string, names ...string) error {
 	if info.Mode()&fs.ModeSetgid != 0 {
 		others = 0o007
 	}
-	if info.Mode()&fs.ModeSticky == 0 { // first, so that nobody else can change what lies in it
+	if info.Mode()&fs.ModeSticky == 0 { // first, so that no other user can change its entries
 		err = take(root, ".", others)
 	}
 	for _, name := range names {

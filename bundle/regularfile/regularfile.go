@@ -1,8 +1,8 @@
-// Package regularfile opens files that people name, and never waits: a pipe without a writer would hang its reader where no
-// signal reaches it, and a device may do something when it is opened. So only regular files are read; the pipe
-// of a shell's <(command) is refused too.
+// Package regularfile opens files that people name, and never blocks: opening a pipe without a writer would block where no
+// signal ends it, and opening a device may have side effects. So it reads regular files only, and refuses even the pipe
+// of a shell's <(command).
 //
-// Begin with [Open], or [Read] for all that a file holds.
+// Begin with [Open], or [Read] for a file's content.
 package regularfile
 
 import (
@@ -14,12 +14,12 @@ import (
 	"syscall"
 )
 
-// ErrNotRegular is wrapped where a name stands for something else than a regular file.
+// ErrNotRegular is wrapped by errors about names of anything but a regular file.
 var ErrNotRegular = errors.New("only regular files are read")
 
-// Open opens a regular file, or what links lead to. Its errors are of type *fs.PathError.
+// Open opens a regular file, and follows links. The caller closes it. Its errors are of type *fs.PathError.
 func Open(name string) (*os.File, error) {
-	info, err := os.Stat(name) // to open a device may already do something
+	info, err := os.Stat(name) // before opening, which may have side effects on a device
 	if failed := (*fs.PathError)(nil); errors.As(err, &failed) {
 		err = &fs.PathError{Op: "open", Path: name, Err: failed.Err}
 	}
@@ -43,7 +43,7 @@ func Open(name string) (*os.File, error) {
 	return f, nil
 }
 
-// Read returns what a regular file holds, which may be limit bytes.
+// Read returns the content of a regular file of at most limit bytes. A longer file is an error.
 func Read(name string, limit int64) ([]byte, error) {
 	f, err := Open(name)
 	if err != nil {

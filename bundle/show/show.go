@@ -10,8 +10,8 @@ import (
 // maxValue bounds a value, in characters.
 const maxValue = 60
 
-// Line returns text of others for use within one line: newlines and tabs are escaped as \n and \t, and what
-// Writer would escape, so that it can neither begin a line of its own nor be taken for a column.
+// Line returns untrusted text for use within one line. It escapes newlines and tabs as \n and \t, besides the characters
+// that Writer escapes, so that the text can neither begin a line of its own nor be taken for a column.
 func Line(s string) string {
 	if !strings.ContainsFunc(s, obeyed) {
 		return s
@@ -32,7 +32,7 @@ func Line(s string) string {
 	return b.String()
 }
 
-// Cell returns s for a cell of a table: a dash if it is empty, and in quotes if it holds what is not printable.
+// Cell returns s for a cell of a table: a dash if s is empty, and quoted if it has unprintable characters.
 func Cell(s string) string {
 	if s == "" {
 		return "-"
@@ -43,7 +43,7 @@ func Cell(s string) string {
 	return s
 }
 
-// Value returns a value in one line of bounded length: "none" for nil, and in quotes if its ends could not be seen.
+// Value returns a value in one line of bounded length: "none" for nil, and quoted if its ends would be invisible.
 func Value(v *string) string {
 	if v == nil {
 		return "none"

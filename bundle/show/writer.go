@@ -1,8 +1,8 @@
-// Package show writes words that came from others, and values, so that a person reads what is there and no terminal or CI
-// system obeys it.
+// Package show writes untrusted text and values such that people can read them and no terminal or CI system executes
+// them as commands.
 //
-// Writer goes around the output of a program. Line, Cell and Value are for one line, one cell of a table, and one value in
-// a sentence. Nothing here says what the words mean, and what is written is for people: it is no format to parse.
+// Begin with Writer, which wraps the output of a program. Line, Cell and Value format text for one line, one cell of a
+// table, and one value in a sentence. The output is for people, and no format to parse.
 package show
 
 import (
@@ -14,11 +14,11 @@ import (
 	"unicode/utf8"
 )
 
-// Writer writes text for terminals and for the logs of CI systems, and escapes what either would obey: control
-// characters other than newline and tab, characters that reorder or hide text, bytes that are no UTF-8, and the
+// Writer writes text for terminals and for the logs of CI systems, and escapes everything that either would execute:
+// control characters other than newline and tab, characters that reorder or hide text, bytes that are no UTF-8, and the
 // beginnings of the commands that CI systems read in logs (a line that starts with "::" for GitHub; "##[" and "##vso["
-// anywhere for GitHub, Azure and TeamCity). A program puts one around all of its output, so that no part of it
-// has to remember what came from others.
+// anywhere for GitHub, Azure and TeamCity). A program wraps all of its output in one Writer, so that no part of it has to
+// track which text is untrusted.
 //
 // The escapes are those of JSON (U+202E becomes \u202e), so that JSON stays JSON and means the same. It may be used by
 // several goroutines; each Write stays whole.
@@ -33,7 +33,7 @@ type Writer struct {
 	hash hashState
 }
 
-// lineState says where in a line the writer is, as far as "::" is concerned.
+// lineState is the position within a line, as far as "::" is concerned.
 type lineState int
 
 const (
@@ -42,7 +42,7 @@ const (
 	lineGoesOn
 )
 
-// hashState says how much of "##vso[" has been written.
+// hashState is the part of "##vso[" that has been written.
 type hashState int
 
 const (
@@ -51,7 +51,7 @@ const (
 	twoHashes // and perhaps letters after them
 )
 
-// NewWriter returns a writer that escapes what it writes to w.
+// NewWriter returns a Writer on w.
 func NewWriter(w io.Writer) *Writer { return &Writer{w: w} }
 
 // Write writes p. It returns len(p) if all of it was taken, whatever its length as escaped.
@@ -69,8 +69,8 @@ func (s *Writer) Write(p []byte) (int, error) {
 	return len(p), nil
 }
 
-// Close writes what Write has kept back, the beginning of a character at the very end, and returns the first error that
-// there was. It does not close the writer below.
+// Close writes the bytes that Write has kept back, the beginning of a character at the very end, and returns the first
+// error of all writes. It does not close the underlying writer.
 func (s *Writer) Close() error {
 	s.mu.Lock()
 	defer s.mu.Unlock()
@@ -129,9 +129,9 @@ func (s *Writer) commands(r rune) bool {
 	return line == lineColon && r == ':' || hash == twoHashes && r == '['
 }
 
-// obeyed reports whether a terminal does something at r other than to show it: control characters, and format
-// characters, such as those that turn text around. The joiners that some scripts are written with, and the space
-// without width, do no harm; nor do the tags that flags are made of, the only ones beyond what JSON and YAML escape alike.
+// obeyed reports whether a terminal would act on r instead of showing it: control characters, and format characters such
+// as those that reverse text. The joiners that some scripts need and the zero-width space are harmless. So are the tag
+// characters of flag emoji, the only format characters that JSON and YAML escape differently.
 func obeyed(r rune) bool {
 	if r >= '\u200b' && r <= '\u200d' || r > '\uffff' {
 		return false

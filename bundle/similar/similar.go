@@ -1,9 +1,9 @@
-// Package similar finds the known word that somebody has most likely mistyped. Begin with To.
+// Package similar finds the known word that a person has probably mistyped. Begin with To.
 package similar
 
 import "strings"
 
-// maxWord bounds the words that are compared, in bytes: nobody mistypes longer ones, and the work is their product.
+// maxWord bounds the words that are compared, in bytes: the cost grows with the product of their lengths.
 const maxWord = 64
 
 // To returns the known word nearest to word, or nothing if none is near: half of the word's letters may differ, and three
