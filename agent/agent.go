@@ -18,7 +18,8 @@
 // The parts that can be known without the agent are packages below it: state is the file, content the releases on
 // disk, outbox the queue of reports and its sinks, control the socket for commands, probation the decision whether a
 // release that fails goes on, lease the turns that agents of one cluster take, window the times in which something may
-// be done, retry the times between attempts. None of them imports this one.
+// be done, veto the site's word that nothing may be changed now, retry the times between attempts. None of them imports
+// this one.
 package agent
 
 import (
@@ -36,6 +37,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -78,7 +80,7 @@ type Options struct {
 	// Maintenance are the times in which the cluster may be changed. None is always.
 	Maintenance []window.Maintenance
 	// Veto is how the site says that it must not be changed.
-	Veto Veto
+	Veto veto.Veto
 	// Deadline bounds one call of a reconciler, and the time that an assignment may be progressing
 	// before it has failed.
 	Deadline time.Duration

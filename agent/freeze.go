@@ -185,3 +185,11 @@ func (p *pass) outsideMaintenance(context.Context) (*freeze, error) {
 	message := bundle.Clip("maintenance is at " + strings.Join(texts, ", and at "))
 	return &freeze{State: bundle.Pending, Reason: ReasonOutsideMaintenance, Message: message, Until: opens.UTC()}, nil
 }
+
+func (p *pass) vetoed(ctx context.Context) (*freeze, error) {
+	why, veto, err := p.opts.Veto.Ask(ctx)
+	if err != nil || !veto {
+		return nil, err
+	}
+	return &freeze{State: bundle.Pending, Reason: ReasonVetoed, Message: why}, nil
+}

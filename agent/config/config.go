@@ -19,7 +19,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -96,7 +96,7 @@ type Passes struct {
 	Settle      *time.Duration // nil: what each adapter asks for
 	Deadline    time.Duration
 	Maintenance []window.Maintenance
-	Veto        agent.Veto
+	Veto        veto.Veto
 }
 
 // Sources are the places where settings are given.

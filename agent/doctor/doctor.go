@@ -16,8 +16,8 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 	"k8s.io/client-go/rest"
 
-	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
@@ -77,7 +77,7 @@ type Subject struct {
 	ArgoNamespace string
 	// AnsiblePlaybook and Zarf are the programs, and empty where their adapters are off.
 	AnsiblePlaybook, Zarf string
-	Veto                  agent.Veto
+	Veto                  veto.Veto
 	HubURL                string // empty where there is none
 	HasHubKey             bool
 	// Reports is the repository that this agent's reports are pushed to; nil if there is none.

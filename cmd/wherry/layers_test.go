@@ -29,11 +29,11 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "clustermemory", "control", "doctor", "outbox", "state", "window"},
-			"doctor":        {"", "content", "control", "outbox", "state"},
+			"config":        {"", "clustermemory", "control", "doctor", "outbox", "state", "veto", "window"},
+			"doctor":        {"", "content", "control", "outbox", "state", "veto"},
 			"clustermemory": {"", "lease"},
 
-			"":          {"content", "control", "lease", "outbox", "probation", "retry", "state", "window"},
+			"":          {"content", "control", "lease", "outbox", "probation", "retry", "state", "veto", "window"},
 			"content":   {"state"},
 			"control":   nil,
 			"lease":     {"retry", "state"},
@@ -41,6 +41,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"retry":     nil,
 			"state":     nil,
 			"probation": {"state"},
+			"veto":      nil,
 			"window":    nil,
 
 			"agenttest": {"state"},

@@ -1,6 +1,6 @@
 //go:build !unix
 
-package agent
+package veto
 
 import "os/exec"
 

@@ -1,4 +1,8 @@
-package agent
+// Package veto asks a site whether its machine may be changed now: by a file that forbids it while it is there, and by
+// a command that forbids it by its exit code.
+//
+// Write a Veto and call Ask. The zero Veto forbids nothing; a file or command that cannot be read or run does.
+package veto
 
 import (
 	"bytes"
@@ -16,14 +20,14 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// DefaultVetoTimeout is what asking a machine over a plant's network takes, many times over.
-const DefaultVetoTimeout = 10 * time.Second
+// DefaultTimeout is what asking a machine over a plant's network takes, many times over.
+const DefaultTimeout = 10 * time.Second
 
 const (
-	// maxVetoBytes bounds what is read of a reason: a line that people read.
-	maxVetoBytes = 1 << 10
-	// vetoPipes is how long output is waited for that children of a command hold open which has ended.
-	vetoPipes = time.Second
+	// maxReasonBytes bounds what is read of a reason: a line that people read.
+	maxReasonBytes = 1 << 10
+	// pipeTime is how long output is waited for that children of a command hold open which has ended.
+	pipeTime = time.Second
 )
 
 // Veto is how a site says that it must not be changed now. The zero Veto never says so.
@@ -33,22 +37,16 @@ type Veto struct {
 	// Command is a program and its arguments. It forbids changes with any exit code but 0, and where it cannot be
 	// run or does not end in time. The first line that it writes is the reason.
 	Command []string
-	// Timeout bounds Command. Zero is DefaultVetoTimeout.
+	// Timeout bounds Command. Zero is DefaultTimeout.
 	Timeout time.Duration
 }
 
-func (p *pass) vetoed(ctx context.Context) (*freeze, error) {
-	why, veto := p.opts.Veto.byFile()
-	if !veto {
-		var err error
-		if why, veto, err = p.opts.Veto.byCommand(ctx); err != nil {
-			return nil, err
-		}
+// Ask reports whether the site forbids changes, and the reason for people. Its error is that of ctx.
+func (v Veto) Ask(ctx context.Context) (why string, veto bool, err error) {
+	if why, veto = v.byFile(); veto {
+		return why, veto, nil
 	}
-	if !veto {
-		return nil, nil
-	}
-	return &freeze{State: bundle.Pending, Reason: ReasonVetoed, Message: why}, nil
+	return v.byCommand(ctx)
 }
 
 // byFile reports whether there is such a file, and why. What cannot be read may be there.
@@ -82,7 +80,7 @@ func readFirstLine(path string) (string, error) {
 		return "", err
 	}
 	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, maxVetoBytes))
+	data, err := io.ReadAll(io.LimitReader(f, maxReasonBytes))
 	return firstLine(data), err
 }
 
@@ -91,14 +89,14 @@ func (v Veto) byCommand(ctx context.Context) (why string, veto bool, err error) 
 	if len(v.Command) == 0 {
 		return "", false, nil
 	}
-	limit := cmp.Or(v.Timeout, DefaultVetoTimeout)
+	limit := cmp.Or(v.Timeout, DefaultTimeout)
 	asking, cancel := context.WithTimeout(ctx, limit)
 	defer cancel()
 	cmd := exec.CommandContext(asking, v.Command[0], v.Command[1:]...)
 	var out, errOut head
 	cmd.Stdout, cmd.Stderr = &out, &errOut
 	cmd.Env = []string{"PATH=" + os.Getenv("PATH")} // of the agent's, which may hold secrets, nothing else
-	cmd.WaitDelay = vetoPipes
+	cmd.WaitDelay = pipeTime
 	inOwnGroup(cmd)
 	err = cmd.Run()
 	var exit *exec.ExitError
@@ -119,7 +117,7 @@ func (v Veto) byCommand(ctx context.Context) (why string, veto bool, err error) 
 type head []byte
 
 func (h *head) Write(data []byte) (int, error) {
-	*h = append(*h, data[:min(len(data), maxVetoBytes-len(*h))]...)
+	*h = append(*h, data[:min(len(data), maxReasonBytes-len(*h))]...)
 	return len(data), nil
 }
 
