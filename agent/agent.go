@@ -18,8 +18,8 @@
 // The parts that can be known without the agent are packages below it: state is the file, content the releases on
 // disk, outbox the queue of reports and its sinks, control the socket for commands, probation the decision whether a
 // release that fails goes on, lease the turns that agents of one cluster take, window the times in which something may
-// be done, veto the site's word that nothing may be changed now, retry the times between attempts. None of them imports
-// this one.
+// be done, veto the site's word that nothing may be changed now, health the probes and the watchdog, metrics what
+// Prometheus is shown, retry the times between attempts. None of them imports this one.
 package agent
 
 import (
@@ -35,7 +35,9 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/lease"
+	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/veto"
 	"github.com/wherry-dev/wherry/agent/window"
@@ -108,10 +110,10 @@ type Options struct {
 	// Ready is called once Run can be asked by the control socket. Nil is nobody.
 	Ready func() error
 	// Watchdog watches Run. Nil is none.
-	Watchdog *Watchdog
+	Watchdog *health.Watchdog
 	// Traffic counts what HTTPClient and the sources send and receive, for those who wrap their transports by it.
 	// Nil counts nothing.
-	Traffic *Traffic
+	Traffic *metrics.Traffic
 	// Memory and Lease are in the cluster that the reconcilers OnCluster work on. Nil ones are done without:
 	// then a machine that is set up anew knows nothing of what it did before, and nobody notices a second agent.
 	Memory    Memory
@@ -137,7 +139,7 @@ func (o Options) withDefaults() Options {
 		o.HTTPClient = outbox.NewHTTPClient()
 	}
 	if o.Traffic == nil {
-		o.Traffic = new(Traffic)
+		o.Traffic = new(metrics.Traffic)
 	}
 	if o.Now == nil {
 		o.Now = time.Now
@@ -163,7 +165,7 @@ type Agent struct {
 
 	busy sync.Mutex // held by the pass that runs
 	process
-	health
+	shown
 	signals
 }
 
@@ -178,10 +180,11 @@ type process struct {
 	freezeRest func(time.Duration) time.Duration
 }
 
-// health is what a running agent shows of itself beside what the state file has.
-type health struct {
-	vitals   vitals
-	activity atomic.Pointer[string] // the step that runs, nil between passes
+// shown is what a running agent shows of itself beside what the state file has.
+type shown struct {
+	pulse  *health.Pulse
+	passes *metrics.Passes
+	disk   metrics.Disk
 	// unrecorded is why the last pass is not in the state file, such as a disk that is full; nil where it is.
 	unrecorded atomic.Pointer[string]
 	// lastContact and nextTry are what Run knows better than the state file.
@@ -209,6 +212,7 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 		process: process{memory: &memoryState{}, freezeRest: freezeRest},
 		signals: signals{wake: make(chan struct{}, 1)},
 	}
+	a.pulse, a.passes = health.NewPulse(a.opts.Traffic, a.opts.Deadline, time.Now), newPasses()
 	a.content = content.New(state.db, content.Options{
 		Download: a.opts.Download, DeltaCommand: a.opts.DeltaCommand, Log: a.opts.Log,
 		Window: func(ctx context.Context) (context.Context, func(error) error, error) {
@@ -242,14 +246,7 @@ func (a *Agent) rules(adapter string) rules {
 }
 
 // enter notes the step that begins, for Status; an empty one ends the pass.
-func (a *Agent) enter(step string) {
-	a.vitals.live()
-	if step == "" {
-		a.activity.Store(nil)
-		return
-	}
-	a.activity.Store(&step)
-}
+func (a *Agent) enter(step string) { a.pulse.Enter(step) }
 
 // nudge puts a token into c if it holds none.
 func nudge(c chan struct{}) {

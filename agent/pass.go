@@ -132,7 +132,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	defer a.busy.Unlock()
 	defer a.enter("")
 	begun := time.Now()
-	defer func() { a.vitals.passed(out.Verdict, time.Since(begun)) }()
+	defer func() { a.passes.Add(string(out.Verdict), time.Since(begun)) }()
 	if a.rebound.Load() {
 		return outcome{Verdict: Interrupted, Err: ErrRebound}
 	}

@@ -222,7 +222,7 @@ func (c *pool) send(ctx context.Context, l *engineQueue, t task) {
 		r.AppliedAt = c.opts.Now()
 	}
 	c.running, l.running = c.running+1, l.running+1
-	c.vitals.live()
+	c.pulse.Live()
 	go func() { c.answers <- finished{l, t, c.perform(ctx, t, r)} }()
 }
 
@@ -230,7 +230,7 @@ func (c *pool) send(ctx context.Context, l *engineQueue, t task) {
 func (c *pool) finish(a finished) {
 	name := a.task.name
 	before := c.rollout.records[name].Item.State
-	c.vitals.live()
+	c.pulse.Live()
 	c.note(a.record)
 	if a.task.do != doObserve {
 		c.touched[name] = true

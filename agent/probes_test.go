@@ -2,16 +2,12 @@ package agent
 
 import (
 	"context"
-	"fmt"
 	"io"
-	"maps"
 	"net"
 	"net/http"
-	"os"
-	"regexp"
 	"runtime"
-	"slices"
 	"strings"
+	"sync/atomic"
 	"testing"
 	"time"
 
@@ -20,6 +16,8 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/health"
+	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -27,16 +25,23 @@ import (
 // probed starts an agent that serves its probes, and returns how to ask them. It ends with the test.
 func (s *site) probed(t *testing.T) (*Agent, func(path string) (int, string)) {
 	t.Helper()
+	return s.probedBy(t, time.Now)
+}
+
+// probedBy is probed for a process with that clock.
+func (s *site) probedBy(t *testing.T, clock func() time.Time) (*Agent, func(path string) (int, string)) {
+	t.Helper()
 	s.opts.Listen = "127.0.0.1:0"
 	state, err := OpenState(s.dir, s.opts.Now)
 	require.NoError(t, err)
 	a := s.agentOn(state)
-	p, err := a.listenProbes()
+	a.pulse = health.NewPulse(a.opts.Traffic, a.opts.Deadline, clock)
+	p, err := health.Listen(a.opts.Listen, a.pulse, state.db)
 	require.NoError(t, err)
-	address := p.listener.Addr().String()
+	address := p.Addr().String()
 	ctx, cancel := context.WithCancel(context.Background())
 	ended := make(chan struct{})
-	go func() { defer close(ended); p.serve(ctx) }()
+	go func() { defer close(ended); p.Serve(ctx, a.metrics, a.opts.Log) }()
 	t.Cleanup(func() { cancel(); <-ended; require.NoError(t, state.Close()) })
 	return a, func(path string) (int, string) {
 		resp, err := http.Get("http://" + address + path)
@@ -93,46 +98,17 @@ func TestAnAgentThatReachesNobodyIsHealthyAndReady(t *testing.T) {
 	}
 }
 
-func TestVitalsTellWhatIsStuckFromWhatTakesLong(t *testing.T) {
-	const patience = time.Minute
-	began := time.Now()
-	after := func(d time.Duration) time.Time { return began.Add(d) }
-	for name, tc := range map[string]struct {
-		vitals   *vitals
-		step     string
-		received int64
-		at       time.Duration
-		want     string
-	}{
-		"before the first pass":           {&vitals{}, "", 0, 0, ""},
-		"in a step":                       {&vitals{sign: began}, "apply", 0, patience, ""},
-		"in a step for too long":          {&vitals{sign: began}, "apply", 0, 2 * patience, "step apply has shown no sign of life for 2m0s"},
-		"in a download that goes on":      {&vitals{sign: began}, "fetch", 1, 2 * patience, ""},
-		"in one that has stopped":         {&vitals{sign: began, received: 1}, "fetch", 1, 2 * patience, "step fetch has shown no sign of life for 2m0s"},
-		"asleep":                          {&vitals{sign: began, wakes: after(time.Hour)}, "", 0, time.Hour, ""},
-		"asleep, and nobody wakes it":     {&vitals{sign: began, wakes: after(time.Hour)}, "", 0, time.Hour + 2*patience, "the next pass was due 2m0s ago and has not begun"},
-		"woken for a pass by a person":    {&vitals{sign: after(time.Hour), wakes: after(time.Minute)}, "observe", 0, time.Hour, ""},
-		"the traffic of a pass that ends": {&vitals{sign: began, wakes: after(time.Hour), received: 1}, "", 7, 30 * time.Minute, ""},
-	} {
-		t.Run(name, func(t *testing.T) {
-			v := tc.vitals
-			require.Equal(t, tc.want, v.stuck(tc.step, tc.received, after(tc.at), patience))
-		})
-	}
-}
-
 func TestAnEngineThatDoesNotAnswerIsNotHealthyForEver(t *testing.T) {
 	s := newSite(t)
 	engine := &hung{called: make(chan struct{}), free: make(chan struct{})}
 	s.opts.Reconcilers["directory"] = engine
 	s.publish(s.draft(1, shop))
-	a, get := s.probed(t)
+	var late atomic.Int64
+	a, get := s.probedBy(t, func() time.Time { return time.Now().Add(time.Duration(late.Load())) })
 	passed := make(chan struct{})
 	go func() { defer close(passed); a.sync(context.Background(), 0) }()
 	<-engine.called
-	a.vitals.mu.Lock()
-	a.vitals.sign = a.vitals.sign.Add(-a.patience() - time.Hour) // as if it had been that long
-	a.vitals.mu.Unlock()
+	late.Store(int64(15*time.Minute + time.Hour)) // as if it had been that long
 	code, body := get("/healthz")
 	require.Equal(t, http.StatusServiceUnavailable, code)
 	require.Contains(t, body, "step apply has shown no sign of life for 1h15m")
@@ -150,7 +126,7 @@ func TestAnAddressThatCannotBeHadEndsTheStart(t *testing.T) {
 	s.opts.Listen = taken.Addr().String()
 	s.agent(func(a *Agent) {
 		err := a.Run(context.Background())
-		require.ErrorIs(t, err, ErrListen)
+		require.ErrorIs(t, err, health.ErrListen)
 		require.ErrorContains(t, err, "listen at "+s.opts.Listen)
 	})
 	require.NoFileExists(t, s.dir+"/"+control.SocketFile)
@@ -181,8 +157,8 @@ func scrape(t *testing.T, page string) map[string]map[string]float64 {
 			value := m.GetGauge().GetValue() + m.GetCounter().GetValue()
 			if h := m.GetHistogram(); h != nil {
 				value = float64(h.GetSampleCount())
-				require.Len(t, h.Bucket, len(durations)+1)
-				require.Equal(t, h.GetSampleCount(), h.Bucket[len(durations)].GetCumulativeCount())
+				require.Len(t, h.Bucket, 8)
+				require.Equal(t, h.GetSampleCount(), h.Bucket[7].GetCumulativeCount())
 			}
 			values[name][strings.Join(labels, ",")] = value
 		}
@@ -193,7 +169,7 @@ func scrape(t *testing.T, page string) map[string]map[string]float64 {
 func TestMetricsAreWhatStatusSays(t *testing.T) {
 	s, _ := underTrust(t)
 	s.opts.Version = `v1 "quoted" \`
-	s.opts.Traffic = new(Traffic)
+	s.opts.Traffic = new(metrics.Traffic)
 	s.publish(s.draft(7, shop))
 	a, get := s.probed(t)
 	require.Equal(t, Done, a.sync(context.Background(), 0).Verdict)
@@ -283,35 +259,4 @@ func TestMetricsOfWhatWasDecided(t *testing.T) {
 	r := a.sync(context.Background(), 0)
 	require.Equal(t, "OlderRelease", r.Status.Reason)
 	require.Equal(t, [4]float64{1, 1, 1, 1}, decided())
-}
-
-func TestTheTableOfMetricsIsComplete(t *testing.T) {
-	page, err := os.ReadFile("../docs/operations.md")
-	require.NoError(t, err)
-	listed := map[string]string{}
-	for _, m := range regexp.MustCompile("(?m)^\\| `(\\w+)`[^|]* \\| (gauge|counter|histogram) \\|").FindAllStringSubmatch(string(page), -1) {
-		listed[m[1]] = m[2]
-	}
-	served := map[string]string{}
-	for _, m := range allMetrics {
-		served[m.name] = m.kind
-	}
-	require.Equal(t, served, listed)
-	for _, name := range slices.Sorted(maps.Keys(served)) {
-		require.True(t, strings.HasSuffix(name, "_total") == (served[name] == counter), name)
-	}
-}
-
-func TestTrafficIsCounted(t *testing.T) {
-	s := newSite(t)
-	var c Counter
-	client := &http.Client{Transport: c.Wrap(s.registry.Client().Transport)}
-	resp, err := client.Get(s.registry.URL + "/v2/")
-	require.NoError(t, err)
-	body, err := io.ReadAll(resp.Body)
-	require.NoError(t, err)
-	require.NoError(t, resp.Body.Close())
-	client.CloseIdleConnections()
-	require.EqualValues(t, 1, c.Requests.Load())
-	require.EqualValues(t, len(body), c.Bytes.Load(), fmt.Sprintf("%q", body))
 }

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/state"
 )
 
@@ -84,7 +85,7 @@ func (a *Agent) Run(ctx context.Context) error {
 	if err != nil {
 		return err
 	}
-	probes, err := a.listenProbes()
+	probes, err := health.Listen(a.opts.Listen, a.pulse, a.state.db)
 	if err != nil {
 		return errors.Join(err, socket.Close())
 	}
@@ -103,10 +104,10 @@ func (a *Agent) Run(ctx context.Context) error {
 	}
 	parts.Go(func() { socket.Serve(ctx, a.commands(ctx)) })
 	if probes != nil {
-		parts.Go(func() { probes.serve(ctx) })
+		parts.Go(func() { probes.Serve(ctx, a.metrics, a.opts.Log) })
 	}
 	if a.opts.Watchdog != nil {
-		parts.Go(func() { a.feedWatchdog(ctx) })
+		parts.Go(func() { a.pulse.Feed(ctx, a.opts.Watchdog, a.opts.Log) })
 	}
 	parts.Go(func() { a.hubSink().Run(ctx) })
 	if a.opts.ReportStore != nil {
@@ -165,7 +166,7 @@ func (a *Agent) loop(ctx context.Context) {
 		now := a.opts.Now()
 		plan.passed(s, out, now)
 		rest := plan.next(now).Sub(now)
-		a.vitals.rest(rest)
+		a.pulse.Rest(rest)
 		timer := time.NewTimer(rest)
 		select {
 		case <-ctx.Done():

@@ -155,9 +155,9 @@ func (a *Agent) Status() (Status, error) {
 		s.NextTry = &utc
 	}
 	s.Queue.Unsent = a.state.outbox.Unsent()
-	if step := a.activity.Load(); step != nil {
-		s.Step = *step
-		s.State = a.during(s, *step)
+	if step := a.pulse.Step(); step != "" {
+		s.Step = step
+		s.State = a.during(s, step)
 	}
 	if why := a.unrecorded.Load(); why != nil {
 		s.Reason, s.Message = outcome{Verdict: Broken}.reason(), *why

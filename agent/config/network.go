@@ -12,6 +12,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/metrics"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -22,7 +23,7 @@ import (
 // and tokens.
 type remote struct {
 	c       *Config
-	traffic *agent.Traffic
+	traffic *metrics.Traffic
 	network http.RoundTripper // what options' client counts and sends by
 	options oci.Options
 	store   oci.Store // nil where bundles come by import only
@@ -53,7 +54,7 @@ func (c *Config) connect() (*remote, error) {
 	if err != nil {
 		return nil, invalid(err, "--proxy, --tls-ca, --tls-cert and --tls-key say how registries are reached")
 	}
-	r := &remote{c: c, traffic: new(agent.Traffic), network: client.Transport}
+	r := &remote{c: c, traffic: new(metrics.Traffic), network: client.Transport}
 	client.Transport = r.traffic.Registry.Wrap(r.network)
 	r.options = oci.Options{HTTPClient: client, UserAgent: c.Program.UserAgent, PlainHTTP: c.Registry.Plain, AuthHosts: c.Registry.AuthHosts}
 	if c.Registry.Credentials != "" {

@@ -15,6 +15,7 @@ import (
 	"k8s.io/client-go/tools/clientcmd"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 	"github.com/wherry-dev/wherry/reconcilers/ansible"
@@ -31,7 +32,7 @@ type Process struct {
 	// DeltaCommand, Ready and Watchdog are those of agent.Options.
 	DeltaCommand []string
 	Ready        func() error
-	Watchdog     *agent.Watchdog
+	Watchdog     *health.Watchdog
 }
 
 // Run opens the state, builds the agent that c describes, calls f, and closes all that it has opened. If f ends with

@@ -29,14 +29,16 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "clustermemory", "control", "doctor", "outbox", "state", "veto", "window"},
+			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "state", "veto", "window"},
 			"doctor":        {"", "content", "control", "outbox", "state", "veto"},
 			"clustermemory": {"", "lease"},
 
-			"":          {"content", "control", "lease", "outbox", "probation", "retry", "state", "veto", "window"},
+			"":          {"content", "control", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "veto", "window"},
 			"content":   {"state"},
 			"control":   nil,
+			"health":    {"control", "metrics", "state"},
 			"lease":     {"retry", "state"},
+			"metrics":   {"content", "outbox", "state"},
 			"outbox":    {"retry", "state"},
 			"retry":     nil,
 			"state":     nil,

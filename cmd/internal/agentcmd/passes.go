@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle/duration"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -91,7 +92,7 @@ queues compliance reports. It stops at SIGTERM or Ctrl-C, at any point: the next
 				return err
 			}
 			err = withAgent(cmd, c, func(a *agent.Agent) error { return a.Run(cmd.Context()) })
-			if errors.Is(err, agent.ErrListen) {
+			if errors.Is(err, health.ErrListen) {
 				return cli.Fail(cli.Failed, err, "another program may have it: name another address with --listen, or none")
 			}
 			return err

@@ -1,4 +1,4 @@
-package agent
+package metrics
 
 import (
 	"io"
@@ -9,8 +9,8 @@ import (
 // Traffic counts what the agent asks for and receives. The zero value is ready.
 type Traffic struct{ Registry, Hub Counter }
 
-// received is what has arrived of all.
-func (t *Traffic) received() int64 { return t.Registry.Bytes.Load() + t.Hub.Bytes.Load() }
+// Received is the number of bytes that have arrived from all.
+func (t *Traffic) Received() int64 { return t.Registry.Bytes.Load() + t.Hub.Bytes.Load() }
 
 // Counter counts the requests to one kind of server, and the bytes of the bodies of its answers.
 type Counter struct{ Requests, Bytes atomic.Int64 }

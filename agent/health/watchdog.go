@@ -1,7 +1,8 @@
-package agent
+package health
 
 import (
 	"context"
+	"log/slog"
 	"time"
 )
 
@@ -12,20 +13,20 @@ type Watchdog struct {
 	Tell  func() error
 }
 
-// feedWatchdog tells the watchdog until ctx ends, but not while the agent is stuck.
-func (a *Agent) feedWatchdog(ctx context.Context) {
-	ticker := time.NewTicker(a.opts.Watchdog.Every)
+// Feed tells w until ctx ends, but not while the agent is stuck.
+func (p *Pulse) Feed(ctx context.Context, w *Watchdog, log *slog.Logger) {
+	ticker := time.NewTicker(w.Every)
 	defer ticker.Stop()
 	said := ""
 	for {
-		why := a.vitals.stuck(a.step(), a.opts.Traffic.received(), time.Now(), a.patience())
+		why := p.Stuck()
 		if why == "" {
-			if err := a.opts.Watchdog.Tell(); err != nil {
+			if err := w.Tell(); err != nil {
 				why = "it cannot be told: " + err.Error()
 			}
 		}
 		if why != "" && said == "" {
-			a.opts.Log.Error("the watchdog hears nothing of this agent, and will end it", "why", why)
+			log.Error("the watchdog hears nothing of this agent, and will end it", "why", why)
 		}
 		said = why
 		select {

@@ -1,27 +1,31 @@
-package agent
+package health
 
 import (
 	"context"
+	"log/slog"
 	"testing"
 	"testing/synctest"
 	"time"
 
 	"github.com/stretchr/testify/require"
+
+	"github.com/wherry-dev/wherry/agent/metrics"
 )
 
 func TestAnAgentThatIsStuckDoesNotReassureItsWatchdog(t *testing.T) {
 	t.Parallel()
 	synctest.Test(t, func(t *testing.T) {
 		told := 0
-		a := &Agent{opts: Options{Watchdog: &Watchdog{Every: time.Minute, Tell: func() error { told++; return nil }}}.withDefaults()}
+		p := NewPulse(new(metrics.Traffic), 5*time.Minute, time.Now)
 		ctx, cancel := context.WithCancel(t.Context())
-		go a.feedWatchdog(ctx)
-		a.enter("apply")
+		w := &Watchdog{Every: time.Minute, Tell: func() error { told++; return nil }}
+		go p.Feed(ctx, w, slog.New(slog.DiscardHandler))
+		p.Enter("apply")
 
 		time.Sleep(leastPatience + time.Hour)
 		synctest.Wait()
 		require.Equal(t, int(leastPatience/time.Minute)+1, told)
-		a.enter("observe")
+		p.Enter("observe")
 		time.Sleep(time.Minute)
 		synctest.Wait()
 		require.Equal(t, int(leastPatience/time.Minute)+2, told, "it gets on")

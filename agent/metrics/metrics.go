@@ -1,0 +1,224 @@
+// Package metrics is the page of metrics that a running agent shows to Prometheus, and the counts behind it.
+//
+// Fill a Snapshot and call Page. Traffic and Passes count while the agent works, Disk measures what it keeps; all of them may be
+// used by several goroutines. docs/operations.md lists the metrics.
+package metrics
+
+import (
+	"fmt"
+	"os"
+	"runtime"
+	"runtime/metrics"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Snapshot is an agent at one moment, as metrics show it.
+type Snapshot struct {
+	Now     time.Time
+	Version string // of the agent
+	// State and Reason are those of the agent as a whole.
+	State  bundle.State
+	Reason string
+	Items  []bundle.Item
+	// Running is nil where no release runs.
+	Running *Release
+	// Refused is true while the newest release that was offered is refused, Paused while a person wants nothing
+	// changed, and Held while one has decided which release runs.
+	Refused, Paused, Held bool
+	Quarantined           int // releases that were given up
+	// LastContact is nil where the registry never answered, NextTry where nobody asks it again.
+	LastContact, NextTry *time.Time
+	Passes               *Passes
+	Traffic              *Traffic
+	Queue                outbox.Status
+	// Trust is nil with pinned keys.
+	Trust              *Trust
+	ClockBehindSeconds int64
+	Store              content.Status
+	StateFileBytes     int64
+}
+
+// Release is one that runs.
+type Release struct {
+	Epoch, Sequence, AgeSeconds int64
+	IssuedAt, ExpiresAt         *time.Time
+}
+
+// Trust is the trust document in force.
+type Trust struct{ Version, DaysLeft int64 }
+
+// metric is one that /metrics shows. docs/operations.md lists them all. What has labels has few values of them,
+// whatever a release holds: none is about one assignment.
+type metric struct {
+	name, kind, help string
+	samples          func(Snapshot) []sample
+}
+
+const gauge, counter, histogram = "gauge", "counter", "histogram"
+
+// agentStates are the values of a label.
+var agentStates = [...]bundle.State{
+	bundle.Pending, bundle.Pulling, bundle.Verifying, bundle.Rejected, bundle.Applying, bundle.Progressing, bundle.Compliant,
+	bundle.Drifted, bundle.Failed, bundle.Suspended, bundle.Removed,
+}
+
+// allMetrics are in the order of the page.
+var allMetrics = [...]metric{
+	{"wherry_agent_build_info", gauge, "1, with the versions of the agent and of Go.", func(s Snapshot) []sample {
+		return []sample{{value: 1, labels: []string{"version", s.Version, "go", runtime.Version()}}}
+	}},
+	{"wherry_agent_state", gauge, "1 for the state of the agent as a whole, 0 for the others.", func(s Snapshot) (all []sample) {
+		for _, state := range agentStates {
+			all = append(all, sample{value: oneIf(state == s.State), labels: []string{"state", string(state)}})
+		}
+		return all
+	}},
+	{"wherry_agent_reason_info", gauge, "1, with the reason of the agent as a whole; absent without one.", func(s Snapshot) []sample {
+		if s.Reason == "" {
+			return nil
+		}
+		return []sample{{value: 1, labels: []string{"reason", s.Reason}}}
+	}},
+	{"wherry_agent_items", gauge, "Assignments, by their state.", itemsByState},
+	{"wherry_agent_release_epoch", gauge, "Epoch of the release that runs; absent where none does.", ofRunning(func(r *Release) float64 { return float64(r.Epoch) })},
+	{"wherry_agent_release_sequence", gauge, "Sequence of the release that runs.", ofRunning(func(r *Release) float64 { return float64(r.Sequence) })},
+	{"wherry_agent_release_issued_timestamp_seconds", gauge, "When the release that runs was issued.", ofRunning(func(r *Release) float64 { return unix(r.IssuedAt) })},
+	{"wherry_agent_release_expires_timestamp_seconds", gauge, "Until when it may be taken by an agent that does not have it yet.", ofRunning(func(r *Release) float64 { return unix(r.ExpiresAt) })},
+	{"wherry_agent_release_age_seconds", gauge, "Time since the release that runs was issued.", ofRunning(func(r *Release) float64 { return float64(r.AgeSeconds) })},
+	{"wherry_agent_release_refused", gauge, "1 while the newest release that was offered is refused.", one(func(s Snapshot) float64 { return oneIf(s.Refused) })},
+	{"wherry_agent_paused", gauge, "1 while a person wants nothing changed, whatever the reason of the agent as a whole.", one(func(s Snapshot) float64 { return oneIf(s.Paused) })},
+	{"wherry_agent_held", gauge, "1 while a person has decided which release runs.", one(func(s Snapshot) float64 { return oneIf(s.Held) })},
+	{"wherry_agent_quarantined_releases", gauge, "Releases that were given up here and may not run.", one(func(s Snapshot) float64 { return float64(s.Quarantined) })},
+	{"wherry_agent_last_contact_timestamp_seconds", gauge, "When the registry answered last; absent where it never did.", at(func(s Snapshot) *time.Time { return s.LastContact })},
+	{"wherry_agent_last_contact_age_seconds", gauge, "Time since the registry answered last.", func(s Snapshot) []sample {
+		if s.LastContact == nil {
+			return nil
+		}
+		return []sample{{value: max(0, s.Now.Sub(*s.LastContact).Seconds())}}
+	}},
+	{"wherry_agent_next_try_timestamp_seconds", gauge, "When the registry is asked again.", at(func(s Snapshot) *time.Time { return s.NextTry })},
+	{"wherry_agent_passes_total", counter, "Passes since the process began, by how they ended.", func(s Snapshot) []sample { return s.Passes.byVerdict() }},
+	{"wherry_agent_pass_duration_seconds", histogram, "How long passes took.", func(s Snapshot) []sample { return s.Passes.durations() }},
+	{"wherry_agent_requests_total", counter, "Requests to registries and hub since the process began.", byPeer(func(c *Counter) int64 { return c.Requests.Load() })},
+	{"wherry_agent_received_bytes_total", counter, "Bytes of the bodies of their answers.", byPeer(func(c *Counter) int64 { return c.Bytes.Load() })},
+	{"wherry_agent_queue_reports", gauge, "Reports that nobody has acknowledged yet.", one(func(s Snapshot) float64 { return float64(s.Queue.Length) })},
+	{"wherry_agent_queue_bytes", gauge, "Bytes of these reports.", one(func(s Snapshot) float64 { return float64(s.Queue.Bytes) })},
+	{"wherry_agent_queue_oldest_age_seconds", gauge, "Age of the oldest of them; 0 without any.", one(func(s Snapshot) float64 {
+		if s.Queue.Oldest == nil {
+			return 0
+		}
+		return max(0, s.Now.Sub(*s.Queue.Oldest).Seconds())
+	})},
+	{"wherry_agent_queue_coalesced_total", counter, "Reports that newer ones have made superfluous since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Coalesced) })},
+	{"wherry_agent_queue_dropped_total", counter, "Reports that a full queue has given up since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Dropped) })},
+	{"wherry_agent_queue_rejected", gauge, "Reports in the queue that the hub will not take.", one(func(s Snapshot) float64 { return float64(s.Queue.Rejected) })},
+	{"wherry_agent_trust_version", gauge, "Version of the trust document in force; absent with pinned keys.", ofTrust(func(t *Trust) float64 { return float64(t.Version) })},
+	{"wherry_agent_trust_days_left", gauge, "Whole days until it expires.", ofTrust(func(t *Trust) float64 { return float64(t.DaysLeft) })},
+	{"wherry_agent_clock_behind_seconds", gauge, "How far the clock is behind what was verified; 0 below a minute.", one(func(s Snapshot) float64 { return float64(s.ClockBehindSeconds) })},
+	{"wherry_agent_state_file_bytes", gauge, "Size of the state file.", one(func(s Snapshot) float64 { return float64(s.StateFileBytes) })},
+	{"wherry_agent_store_bytes", gauge, "What is kept of releases, measured every five minutes at most.", func(s Snapshot) []sample {
+		return []sample{
+			{value: float64(s.Store.Blobs), labels: []string{"part", "blobs"}},
+			{value: float64(s.Store.Parts), labels: []string{"part", "parts"}},
+			{value: float64(s.Store.Trees), labels: []string{"part", "trees"}},
+		}
+	}},
+	// The names are those of Prometheus' own client library for Go, which dashboards know.
+	{"process_resident_memory_bytes", gauge, "Resident memory; absent where the system has no /proc.", func(Snapshot) []sample {
+		data, err := os.ReadFile("/proc/self/statm")
+		if err != nil {
+			return nil
+		}
+		var size, resident int64 // pages, proc(5)
+		if _, err := fmt.Sscan(string(data), &size, &resident); err != nil {
+			return nil
+		}
+		return []sample{{value: float64(resident * int64(os.Getpagesize()))}}
+	}},
+	{"go_gc_heap_live_bytes", gauge, "What the last garbage collection has left.", one(func(Snapshot) float64 {
+		live := []metrics.Sample{{Name: "/gc/heap/live:bytes"}}
+		metrics.Read(live)
+		return float64(live[0].Value.Uint64())
+	})},
+	{"go_goroutines", gauge, "Goroutines that exist.", one(func(Snapshot) float64 { return float64(runtime.NumGoroutine()) })},
+}
+
+// Page returns the metrics of s in Prometheus' text format; see ContentType.
+func (s Snapshot) Page() []byte {
+	var page page
+	for _, m := range allMetrics {
+		page.write(m, m.samples(s))
+	}
+	return page.Bytes()
+}
+
+func one(f func(Snapshot) float64) func(Snapshot) []sample {
+	return func(s Snapshot) []sample { return []sample{{value: f(s)}} }
+}
+
+func at(f func(Snapshot) *time.Time) func(Snapshot) []sample {
+	return func(s Snapshot) []sample {
+		if t := f(s); t != nil {
+			return []sample{{value: unix(t)}}
+		}
+		return nil
+	}
+}
+
+func ofRunning(f func(*Release) float64) func(Snapshot) []sample {
+	return func(s Snapshot) []sample {
+		if s.Running == nil {
+			return nil
+		}
+		return []sample{{value: f(s.Running)}}
+	}
+}
+
+func ofTrust(f func(*Trust) float64) func(Snapshot) []sample {
+	return func(s Snapshot) []sample {
+		if s.Trust == nil {
+			return nil
+		}
+		return []sample{{value: f(s.Trust)}}
+	}
+}
+
+func byPeer(f func(*Counter) int64) func(Snapshot) []sample {
+	return func(s Snapshot) []sample {
+		t := s.Traffic
+		return []sample{
+			{value: float64(f(&t.Hub)), labels: []string{"peer", "hub"}},
+			{value: float64(f(&t.Registry)), labels: []string{"peer", "registry"}},
+		}
+	}
+}
+
+func itemsByState(s Snapshot) (all []sample) {
+	count := map[bundle.State]int{}
+	for _, item := range s.Items {
+		count[item.State]++
+	}
+	for _, state := range agentStates {
+		all = append(all, sample{value: float64(count[state]), labels: []string{"state", string(state)}})
+	}
+	return all
+}
+
+func oneIf(yes bool) float64 {
+	if yes {
+		return 1
+	}
+	return 0
+}
+
+// unix is a time as Prometheus has it; 0 is none.
+func unix(t *time.Time) float64 {
+	if t == nil {
+		return 0
+	}
+	return float64(t.UnixMilli()) / 1000
+}
