@@ -4,6 +4,7 @@ import (
 	"fmt"
 	"strconv"
 	"strings"
+	"time"
 	"unicode"
 )
 
@@ -73,10 +74,13 @@ func List(names []string, bound int) string {
 	return strings.Join(names, ", ")
 }
 
-// Count returns a number of things: "1 file", "2 files".
+// Count returns a number of things: "1 file", "2 files", "2 policies".
 func Count(n int, thing string) string {
 	if n == 1 {
 		return "1 " + thing
+	}
+	if stem, ok := strings.CutSuffix(thing, "cy"); ok {
+		return fmt.Sprintf("%d %scies", n, stem)
 	}
 	return fmt.Sprintf("%d %ss", n, thing)
 }
@@ -88,3 +92,6 @@ func Days(n int64) string {
 	}
 	return Count(int(n), "day")
 }
+
+// Time returns a time for people, in UTC, to the minute.
+func Time(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

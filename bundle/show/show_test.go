@@ -3,6 +3,7 @@ package show
 import (
 	"strings"
 	"testing"
+	"time"
 
 	"github.com/stretchr/testify/require"
 )
@@ -14,4 +15,11 @@ func TestLongListsAndValuesAreShortened(t *testing.T) {
 	require.Equal(t, `"a\nb"`, Value(&multi))
 	require.Equal(t, `""`, Value(&empty))
 	require.Equal(t, "none", Value(nil))
+}
+
+func TestNumbersAndTimesReadAsWords(t *testing.T) {
+	require.Equal(t, "1 policy", Count(1, "policy"))
+	require.Equal(t, "2 policies", Count(2, "policy"))
+	require.Equal(t, "0 keys", Count(0, "key"))
+	require.Equal(t, "2026-11-23 03:30 UTC", Time(time.Date(2026, 11, 23, 4, 30, 59, 0, time.FixedZone("CET", 3600))))
 }

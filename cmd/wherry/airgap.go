@@ -13,7 +13,9 @@ import (
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 )
 
 func newAirgapCommand() *cobra.Command {
@@ -28,7 +30,7 @@ func newAirgapCommand() *cobra.Command {
 
 func newAirgapExportCommand() *cobra.Command {
 	var environment, clusterType, from, path, allowExpired string
-	var registry registryFlags
+	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "export --environment E --cluster-type T --from LOCATION -o FILE",
 		Short: "Write the newest bundle of a cluster type, with its signature, to a file",
@@ -42,21 +44,21 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 		Example: "  wherry airgap export --environment dev --cluster-type drone --from oci://127.0.0.1:5000/edge -o site.tar",
 		Args:    cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) error {
-			loc, err := oci.Parse(from)
-			if err != nil {
-				return cli.Fail(cli.Usage, fmt.Errorf("--from: %w", err), "")
-			}
-			for flag, name := range map[string]string{"environment": environment, "cluster-type": clusterType} {
-				if err := oci.CheckName(name); err != nil {
-					return cli.Fail(cli.Usage, fmt.Errorf("--%s: %w", flag, err), "")
-				}
-			}
-			stream := bundle.Stream{Environment: environment, ClusterType: clusterType}
-			repo, err := loc.Repository(stream.Repository(), registry.options())
+			loc, err := flags.ParseLocation("from", from)
 			if err != nil {
 				return err
 			}
-			trust, err := loc.Repository(bundle.TrustRepository, registry.options())
+			for flag, name := range map[string]string{"environment": environment, "cluster-type": clusterType} {
+				if err := flags.CheckName(flag, name); err != nil {
+					return err
+				}
+			}
+			stream := bundle.Stream{Environment: environment, ClusterType: clusterType}
+			repo, err := loc.Repository(stream.Repository(), registry.Options())
+			if err != nil {
+				return err
+			}
+			trust, err := loc.Repository(bundle.TrustRepository, registry.Options())
 			if err != nil {
 				return err
 			}
@@ -68,7 +70,7 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 			})
 			if err != nil {
 				if ref := (oci.Reference{Location: loc, Repository: stream.Repository()}); errors.Is(err, errdef.ErrNotFound) {
-					return referenceFailure(cmd.Context(), err, ref, registry.options())
+					return flags.ReferenceFailure(cmd.Context(), err, ref, registry.Options())
 				}
 				return exportError(err, loc)
 			}
@@ -77,7 +79,7 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 			case expiry.Expired:
 				cmd.PrintErrf("warning: release %s %s: only agents that have it already take it\n", done.Name(), expiry.Text)
 			case expiry.Soon:
-				cmd.PrintErrf("warning: release %s expires %s: it has to be imported by %s\n", done.Name(), expiry.Text, timeCell(done.Release.ExpiresAt))
+				cmd.PrintErrf("warning: release %s expires %s: it has to be imported by %s\n", done.Name(), expiry.Text, show.Time(done.Release.ExpiresAt))
 			}
 			info, err := os.Stat(path)
 			if err != nil {
@@ -93,7 +95,7 @@ holds REASON, which "wherry-agent import" shows. A release that expires soon is 
 	cmd.Flags().StringVarP(&path, "output", "o", "", "write to `FILE`, which is replaced")
 	cmd.Flags().StringVar(&allowExpired, "allow-expired", "", "write a release that has expired, and `REASON` with it")
 	cli.NotEmpty(cmd, "output", "allow-expired")
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	for _, f := range []string{"environment", "cluster-type", "from", "output"} {
 		_ = cmd.MarkFlagRequired(f)
 	}
@@ -109,7 +111,7 @@ func exportError(err error, from oci.Location) error {
 	case refusal != nil:
 		code, hint = cli.Denied, "no site would take it: publish it again with wherry publish --key"
 	case errors.As(err, new(*oci.WithheldError)), errors.Is(err, oci.ErrAuthHost):
-		return registryFailure(err, from)
+		return flags.RegistryFailure(err, from)
 	case errors.Is(err, oci.ErrUnauthorized):
 		hint = fmt.Sprintf("run %q", "wherry login "+from.Host)
 	}

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 )
@@ -28,7 +29,7 @@ func newBundleCommand() *cobra.Command {
 
 func newBundleListCommand() *cobra.Command {
 	var environment, format string
-	var registry registryFlags
+	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "ls LOCATION|REF",
 		Short: "List the releases that agents follow, or all of a cluster type",
@@ -58,43 +59,43 @@ middle to fit 120 columns; -o json has them whole.`,
 	}
 	cmd.Flags().StringVar(&environment, "environment", "", "list the environment `NAME` only")
 	cli.NotEmpty(cmd, "environment")
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd
 }
 
 // listOf lists what is at a location, or the releases of one cluster type where text is a reference to that.
-func listOf(cmd *cobra.Command, text, environment string, now time.Time, registry registryFlags) ([]catalog.Listed, error) {
+func listOf(cmd *cobra.Command, text, environment string, now time.Time, registry flags.Registry) ([]catalog.Listed, error) {
 	if ref, err := oci.ParseReference(text); err == nil {
 		if ref, err = catalog.BundleReference(ref); err == nil {
 			if environment != "" || ref.Tag != "" || ref.Digest != "" {
 				return nil, cli.Usagef("%s names a cluster type's releases: give it without tag, digest and --environment", text)
 			}
-			list, err := catalog.ListReleases(cmd.Context(), ref, now, registry.options())
+			list, err := catalog.ListReleases(cmd.Context(), ref, now, registry.Options())
 			if err != nil {
-				return nil, referenceFailure(cmd.Context(), err, ref, registry.options())
+				return nil, flags.ReferenceFailure(cmd.Context(), err, ref, registry.Options())
 			}
 			if len(list) == 0 {
-				return nil, referenceFailure(cmd.Context(), fmt.Errorf("no releases at %s (%w)", ref, errdef.ErrNotFound), ref, registry.options())
+				return nil, flags.ReferenceFailure(cmd.Context(), fmt.Errorf("no releases at %s (%w)", ref, errdef.ErrNotFound), ref, registry.Options())
 			}
 			return list, nil
 		}
 	}
-	loc, err := oci.Parse(text)
+	loc, err := flags.ParseLocation("", text)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, err, "")
+		return nil, err
 	}
 	if environment != "" {
-		if err := oci.CheckName(environment); err != nil {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("--environment: %w", err), "")
+		if err := flags.CheckName("environment", environment); err != nil {
+			return nil, err
 		}
 	}
-	list, err := catalog.List(cmd.Context(), loc, environment, now, registry.options())
+	list, err := catalog.List(cmd.Context(), loc, environment, now, registry.Options())
 	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
 		return nil, cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
 	}
 	if err != nil {
-		return nil, registryFailure(err, loc)
+		return nil, flags.RegistryFailure(err, loc)
 	}
 	if len(list) == 0 {
 		cmd.PrintErrf("no bundles at %s\n", loc)
@@ -188,30 +189,30 @@ func expiryText(e bundle.Expiry) string {
 
 func newBundleInspectCommand() *cobra.Command {
 	var format string
-	var registry registryFlags
+	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "inspect REF",
 		Short: "Show a bundle's release and assignments",
 		Long: `Show a bundle's release and assignments, and with -o json its manifest.
 
-` + referenceHelp + `
+` + flags.ReferenceHelp + `
 
 Who signed it is not asked, so what is shown may be anybody's words: "wherry verify" asks.`,
 		Example: "  wherry bundle inspect oci://127.0.0.1:5000/edge/bundles/dev/drone -o json",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := oci.ParseReference(args[0])
+			ref, err := flags.ParseReference(args[0])
 			if err != nil {
-				return cli.Fail(cli.Usage, err, "")
+				return err
 			}
-			i, err := catalog.Inspect(cmd.Context(), ref, registry.options())
+			i, err := catalog.Inspect(cmd.Context(), ref, registry.Options())
 			if err != nil {
-				return referenceFailure(cmd.Context(), err, ref, registry.options())
+				return flags.ReferenceFailure(cmd.Context(), err, ref, registry.Options())
 			}
 			return cli.Print(cmd.OutOrStdout(), format, i, func(w io.Writer) { inspectTable(w, i) })
 		},
 	}
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd
 }
@@ -229,8 +230,8 @@ func inspectTable(w io.Writer, i *catalog.Inspected) {
 	fmt.Fprintf(w, "RELEASE\t%s, %s of %s %s/%s, for rings: %s\n", bundle.ReleaseName(r.Number, i.Digest), r.Tag(), show.Cell(r.Platform), show.Cell(r.Environment), show.Cell(r.ClusterType), show.Cell(view.Rings(r.Rings)))
 	fmt.Fprintf(w, "DIGEST\t%s\n", i.Digest)
 	fmt.Fprintf(w, "SIGNATURES\t%d (not verified)\n", i.Signatures)
-	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(r.IssuedAt))
-	fmt.Fprintf(w, "EXPIRES\t%s, %s\n", timeCell(r.ExpiresAt), expiryText(r.Expiry(time.Now())))
+	fmt.Fprintf(w, "ISSUED\t%s\n", show.Time(r.IssuedAt))
+	fmt.Fprintf(w, "EXPIRES\t%s, %s\n", show.Time(r.ExpiresAt), expiryText(r.Expiry(time.Now())))
 	fmt.Fprintf(w, "BASE COMMIT\t%s\n", show.Cell(r.BaseCommit))
 	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, show.Count(r.Content.Files, "file"), r.Content.Size)
 	fmt.Fprintf(w, "LAYER\t%s, %d bytes\n", show.Cell(string(i.Manifest.Layers[0].Digest)), i.Manifest.Layers[0].Size)

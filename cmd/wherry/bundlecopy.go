@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -19,9 +20,9 @@ import (
 // copying holds the flags of bundle copy.
 type copying struct {
 	environment, format string
-	trust               trustFlags
+	trust               flags.Trust
 	fromHTTP, toHTTP    bool
-	registry            registryFlags // but for plainHTTP, which each side has of its own
+	registry            flags.Registry // but for PlainHTTP, which each side has of its own
 	options             catalog.CopyOptions
 }
 
@@ -51,14 +52,14 @@ whose it is: that is for those who read the copy.`,
 		Args: cobra.ExactArgs(2),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], args[1]) },
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&c.environment, "environment", "", "copy all of the environment `NAME`")
+	f := cmd.Flags()
+	f.StringVar(&c.environment, "environment", "", "copy all of the environment `NAME`")
 	cli.NotEmpty(cmd, "environment")
-	c.trust.add(cmd, "the `FILE` with the public key, or several, of which one must have signed")
-	flags.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
-	flags.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
-	flags.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")
-	c.registry.addAuthHosts(cmd)
+	c.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
+	f.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
+	f.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
+	f.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")
+	c.registry.AddAuthHosts(cmd)
 	cli.OutputFlag(cmd, &c.format)
 	return cmd
 }
@@ -68,8 +69,8 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 		return err
 	}
 	source, target := c.registry, c.registry
-	source.plainHTTP, target.plainHTTP = c.fromHTTP, c.toHTTP
-	c.options.From, c.options.To = source.options(), target.options()
+	source.PlainHTTP, target.PlainHTTP = c.fromHTTP, c.toHTTP
+	c.options.From, c.options.To = source.Options(), target.Options()
 	destination, err := oci.Parse(to)
 	if err != nil {
 		return cli.Fail(cli.Usage, fmt.Errorf("TO: %w", err), "")
@@ -123,15 +124,15 @@ func above(to oci.Location, repository string) (oci.Location, error) {
 }
 
 func (c *copying) readTrusted() (err error) {
-	if c.trust.key != "" {
-		c.options.Keys, err = c.trust.readKey()
-	} else if c.trust.first != "" {
-		c.options.Trust, err = readTrustFile(c.trust.first) // CopyOptions has it followed where the rest is copied from
+	if c.trust.Key != "" {
+		c.options.Keys, err = c.trust.ReadKeys()
+	} else if c.trust.First != "" {
+		c.options.Trust, err = flags.ReadTrust(c.trust.First) // CopyOptions has it followed where the rest is copied from
 	}
 	return err
 }
 
-// copyFailure is registryFailure for the one of the two places at which err came up.
+// copyFailure is RegistryFailure for the one of the two places at which err came up.
 func copyFailure(err error, to oci.Location) error {
 	at := to
 	var failed *catalog.CopyError
@@ -149,7 +150,7 @@ func copyFailure(err error, to oci.Location) error {
 	case errors.Is(err, oci.ErrNoLayout) && at != to:
 		return cli.Fail(cli.Failed, err, "is FROM the folder that was published to?")
 	}
-	return registryFailure(err, at)
+	return flags.RegistryFailure(err, at)
 }
 
 func copiedTable(w io.Writer, done *catalog.Copied) {

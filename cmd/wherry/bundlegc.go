@@ -11,13 +11,13 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // collecting holds the flags of bundle gc.
 type collecting struct {
-	registry registryFlags
+	registry flags.Registry
 	options  catalog.CollectOptions
 	keepFor  string
 	dryRun   bool
@@ -47,42 +47,42 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
+	f := cmd.Flags()
+	f.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
 	cli.NotEmpty(cmd, "environment")
-	flags.IntVar(&c.options.Keep, "keep", catalog.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
-	flags.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than this `TIME` in any case; with 0 --keep alone counts")
-	flags.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")
-	c.registry.add(cmd)
+	f.IntVar(&c.options.Keep, "keep", catalog.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
+	f.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than this `TIME` in any case; with 0 --keep alone counts")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")
+	c.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &c.format)
 	return cmd
 }
 
 func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
-	loc, err := oci.Parse(location)
+	loc, err := flags.ParseLocation("", location)
 	if err != nil {
-		return cli.Fail(cli.Usage, err, "")
+		return err
 	}
 	if c.options.Environment != "" {
-		if err := oci.CheckName(c.options.Environment); err != nil {
-			return cli.Fail(cli.Usage, fmt.Errorf("--environment: %w", err), "")
+		if err := flags.CheckName("environment", c.options.Environment); err != nil {
+			return err
 		}
 	}
 	if c.options.Keep < 1 {
 		return cli.Usagef("--keep %d: the newest one is always kept", c.options.Keep)
 	}
 	if c.keepFor != "0" {
-		if c.options.KeepFor, err = scheduler.ParseValidity(c.keepFor); err != nil {
-			return cli.Usagef("--keep-for: %w", err)
+		if c.options.KeepFor, err = flags.ParseValidity("keep-for", c.keepFor); err != nil {
+			return err
 		}
 	}
-	c.options.OCI = c.registry.options()
+	c.options.OCI = c.registry.Options()
 	found, err := catalog.Collect(cmd.Context(), loc, c.options)
 	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
 		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
 	}
 	if err != nil {
-		return registryFailure(err, loc)
+		return flags.RegistryFailure(err, loc)
 	}
 	return c.carryOut(cmd, found, loc)
 }
@@ -129,7 +129,7 @@ func deletionFailure(err error, loc oci.Location) error {
 	if errors.Is(err, errors.ErrUnsupported) {
 		return cli.Fail(cli.Failed, err, "the registry does not delete: allow it there (distribution: storage.delete.enabled), or leave it to the registry's own retention; docs/registry.md says how")
 	}
-	return registryFailure(err, loc)
+	return flags.RegistryFailure(err, loc)
 }
 
 func freed(found *catalog.Collection) string {
@@ -145,7 +145,7 @@ func garbageTable(w io.Writer, found *catalog.Collection) {
 		for _, g := range r.Garbage {
 			issued := "-"
 			if !g.IssuedAt.IsZero() {
-				issued = timeCell(g.IssuedAt)
+				issued = show.Time(g.IssuedAt)
 			}
 			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", show.Cell(r.Repository), g.Kind, show.Cell(strings.Join(g.Tags, ",")), issued, show.Cell(g.Digest.String()))
 		}

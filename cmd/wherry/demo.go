@@ -10,6 +10,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/examples/demo"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -17,7 +18,7 @@ import (
 
 func newDemoCommand() *cobra.Command {
 	var (
-		source sourceFlags
+		source flags.Source
 		place  string
 		format string
 		keep   bool
@@ -36,11 +37,11 @@ value that changes is a ConfigMap beside yours.`,
   wherry demo --platform ./control-plane/dev --base ./control-plane/main --workload shop=./shop`,
 		Args: cobra.NoArgs,
 		RunE: func(cmd *cobra.Command, _ []string) (err error) {
-			if place == "" && (source.environment != "" || len(source.bases) > 0 || len(source.workloads) > 0 || source.commit != "") {
+			if place == "" && source.Replaced() {
 				return cli.Usagef("--environment, --base, --workload and --commit say more about --platform, which is not given")
 			}
 			options := demo.Options{Talk: cmd.ErrOrStderr(), Version: cli.Version()}
-			if options.Sources, err = source.options(place, ""); err != nil {
+			if options.Sources, err = source.Options(place, ""); err != nil {
 				return err
 			}
 			dir, err := os.MkdirTemp("", "wherry-demo-")
@@ -57,7 +58,7 @@ value that changes is a ConfigMap beside yours.`,
 				return cli.Fail(cli.Usage, err, "name the environment with --environment")
 			}
 			if errors.As(err, new(*platform.SourceError)) || wrong {
-				return sourceFailure(err)
+				return flags.SourceFailure(err)
 			}
 			if err != nil {
 				return err
@@ -67,8 +68,8 @@ value that changes is a ConfigMap beside yours.`,
 	}
 	cli.OutputFlag(cmd, &format)
 	cmd.Flags().StringVar(&place, "platform", "", "show your own `PLATFORM`: a folder, or a git repository as URL#BRANCH")
-	cmd.Flags().StringVar(&source.environment, "environment", "", "your environment's `NAME`; the branch's or folder's, else dev, if empty")
-	source.addReplacements(cmd)
+	cmd.Flags().StringVar(&source.Environment, "environment", "", "your environment's `NAME`; the branch's or folder's, else dev, if empty")
+	source.AddReplacements(cmd)
 	cmd.Flags().BoolVar(&keep, "keep", false, "keep the folder with platform, registry, agents and hub")
 	return cmd
 }

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -45,7 +46,7 @@ var findingCode = regexp.MustCompile(`^[A-Za-z][0-9]+$`)
 
 const explainHelp = `
 
-` + platformHelp + `
+` + flags.PlatformHelp + `
 
 With --from there is no PLATFORM: a published bundle explains itself, as far as it can. It names policies and
 ConfigMaps, but not where they stand. --from is a location, oci://HOST/PREFIX or oci-layout:DIR, or one bundle
@@ -54,10 +55,10 @@ number, or at least 6 digits of its digest, will do for TAG.`
 
 // explaining holds what the commands of explain have in common.
 type explaining struct {
-	source   sourceFlags
-	registry registryFlags
+	source   flags.Source
+	registry flags.Registry
 	from     string
-	trust    trustFlags
+	trust    flags.Trust
 	format   string
 
 	platform, clusterType, target string
@@ -76,7 +77,7 @@ func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*c
 		if x.from != "" {
 			return x.released(cmd, released)
 		}
-		loaded, err := x.source.load(cmd, x.platform, "")
+		loaded, err := x.source.Load(cmd, x.platform, "")
 		if err != nil {
 			return err
 		}
@@ -87,15 +88,15 @@ func (x *explaining) command(cmd *cobra.Command, named []string, explain func(*c
 		for _, u := range loaded.Unread {
 			cmd.PrintErrf("warning: nothing is known of registration %s: %v\n", u.Registration, u.Err)
 		}
-		printFailedPolicies(cmd, loaded)
+		flags.PrintFailedPolicies(cmd, loaded)
 		return explain(cmd, e)
 	}
-	flags := cmd.Flags()
-	x.source.addEnvironment(cmd)
-	x.source.addReplacements(cmd)
-	flags.StringVar(&x.from, "from", "", "explain from the bundle at this `LOCATION` instead of PLATFORM")
-	x.trust.add(cmd, "with --from: the public key `FILE` that must have signed the bundle")
-	x.registry.add(cmd)
+	f := cmd.Flags()
+	x.source.AddEnvironment(cmd)
+	x.source.AddReplacements(cmd)
+	f.StringVar(&x.from, "from", "", "explain from the bundle at this `LOCATION` instead of PLATFORM")
+	x.trust.AddTo(cmd, "with --from: the public key `FILE` that must have signed the bundle")
+	x.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &x.format)
 	return cmd
 }
@@ -145,16 +146,16 @@ func (x *explaining) released(cmd *cobra.Command, explain func(*cobra.Command, *
 		return cli.Fail(cli.Usage, fmt.Errorf("--from: %w", err), "")
 	}
 	var trust trust.Signers
-	if x.trust.given() {
-		if trust, err = x.trust.openFor(cmd, ref, x.registry); err != nil {
+	if x.trust.Given() {
+		if trust, err = x.trust.OpenFor(cmd.Context(), ref, x.registry.Options()); err != nil {
 			return err
 		}
 	} else {
 		cmd.PrintErrln("note: signature not verified; pass --key or --trust to verify it")
 	}
-	r, err := catalog.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.options())
+	r, err := catalog.OpenReleased(cmd.Context(), ref, trust.Trust, x.registry.Options())
 	if err != nil {
-		return referenceFailure(cmd.Context(), err, ref, x.registry.options())
+		return flags.ReferenceFailure(cmd.Context(), err, ref, x.registry.Options())
 	}
 	if err = x.sameType(r); err == nil {
 		err = explain(cmd, r)
@@ -179,13 +180,13 @@ func (x *explaining) reference() (oci.Reference, error) {
 	if err != nil || strings.Contains(x.from, "/bundles/") || strings.Contains(x.from, ":bundles/") {
 		return oci.ParseReference(x.from)
 	}
-	if x.source.environment == "" {
+	if x.source.Environment == "" {
 		return oci.Reference{}, fmt.Errorf("%s holds bundles of several environments: name one with --environment", x.from)
 	}
 	if err := oci.CheckName(x.clusterType); err != nil {
 		return oci.Reference{}, err
 	}
-	stream := bundle.Stream{Environment: x.source.environment, ClusterType: x.clusterType}
+	stream := bundle.Stream{Environment: x.source.Environment, ClusterType: x.clusterType}
 	if loc.Dir != "" {
 		return oci.ParseReference(x.from + "/" + stream.Repository())
 	}

@@ -66,11 +66,11 @@ func pairTable(w io.Writer, x *scheduler.Explanation) {
 	name := x.ClusterType.Name + "/" + x.Target.Name
 	switch {
 	case x.Error != "":
-		fmt.Fprintf(w, "%s is selected by %s, and fails:\n\n    %s\n\n", name, policies(len(selecting)), strings.ReplaceAll(x.Error, "\n", "\n    "))
+		fmt.Fprintf(w, "%s is selected by %s, and fails:\n\n    %s\n\n", name, show.Count(len(selecting), "policy"), strings.ReplaceAll(x.Error, "\n", "\n    "))
 	case x.Assigned:
-		fmt.Fprintf(w, "%s is assigned by %s.\n\n", name, policies(len(selecting)))
+		fmt.Fprintf(w, "%s is assigned by %s.\n\n", name, show.Count(len(selecting), "policy"))
 	default:
-		fmt.Fprintf(w, "%s is not assigned: none of %s selects it.\n\n", name, policies(len(x.Policies)))
+		fmt.Fprintf(w, "%s is not assigned: none of %s selects it.\n\n", name, show.Count(len(x.Policies), "policy"))
 	}
 	row := func(cells ...string) {
 		for i, c := range cells {
@@ -103,13 +103,6 @@ func pairTable(w io.Writer, x *scheduler.Explanation) {
 	all := slices.Clone(x.Policies)
 	slices.SortStableFunc(all, func(a, b scheduler.PolicyMatch) int { return cmp.Compare(unmet(a), unmet(b)) })
 	matchesTable(w, all)
-}
-
-func policies(n int) string {
-	if n == 1 {
-		return "1 policy"
-	}
-	return fmt.Sprintf("%d policies", n)
 }
 
 func origin(registration string) string {
@@ -155,6 +148,9 @@ func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 		}
 	}
 }
+
+// maxOthers bounds the names of other assignments in an answer.
+const maxOthers = 16
 
 // releasedPair is the answer of a bundle. Its JSON form is an interface.
 type releasedPair struct {
@@ -207,13 +203,13 @@ func lineTable(w io.Writer, x releasedPair, r *catalog.Released) {
 			names = append(names, other.Name)
 		}
 		fmt.Fprintf(w, "%s is not in release %s.\n\n", name, r.Name())
-		fmt.Fprintf(w, "It has %s: %s\n", show.Count(len(names), "assignment"), show.Cell(show.List(names, 2*maxNames)))
+		fmt.Fprintf(w, "It has %s: %s\n", show.Count(len(names), "assignment"), show.Cell(show.List(names, maxOthers)))
 		fmt.Fprintln(w, "Which policy does not select it is known to the sources alone: give PLATFORM instead of --from.")
 		return
 	}
 	fmt.Fprintf(w, "%s is in release %s.\n\n", name, r.Name())
 	row := func(name, text string) { fmt.Fprintf(w, "%s\t%s\n", name, show.Cell(text)) }
-	row("RELEASE", fmt.Sprintf("%s, %s, of %s", x.Release.Digest, x.Release.Tag, timeCell(r.Release.IssuedAt)))
+	row("RELEASE", fmt.Sprintf("%s, %s, of %s", x.Release.Digest, x.Release.Tag, show.Time(r.Release.IssuedAt)))
 	row("BASE COMMIT", x.Release.BaseCommit)
 	row("WORKLOAD", a.Workload)
 	row("WORKSPACE", a.Workspace)

@@ -161,6 +161,9 @@ func (g *getFlags) ask(use func(fleet) error) error {
 	return cli.Fail(cli.Failed, err, cmp.Or(hint, `start a hub with "wherry hub serve", or say which with --hub URL or --data DIR`))
 }
 
+// maxNames bounds the names in a hint.
+const maxNames = 8
+
 // known is the error of a name in the filter that the hub does not know at all: an empty answer would hide the slip. Where
 // all names are known it says that nothing matches them.
 func (g *getFlags) known(cmd *cobra.Command, from fleet) error {

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/store"
 )
@@ -28,7 +29,7 @@ type imported struct {
 
 func newHubImportCommand(dir *string) *cobra.Command {
 	var format string
-	var registry registryFlags
+	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "import FILE|LOCATION…",
 		Short: "Store reports that came by media, or lie in a registry",
@@ -51,7 +52,7 @@ were refused. "wherry hub export-ack" writes the acknowledgements for the way ba
 			}
 			failed := withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
 				for _, file := range args {
-					result, err := importFrom(cmd.Context(), h, file, registry.options())
+					result, err := importFrom(cmd.Context(), h, file, registry.Options())
 					if err == nil || len(result.Clusters) > 0 {
 						list.Files = append(list.Files, imported{file, result})
 					}
@@ -72,7 +73,7 @@ were refused. "wherry hub export-ack" writes the acknowledgements for the way ba
 		},
 	}
 	cli.OutputFlag(cmd, &format)
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	return cmd
 }
 
@@ -96,7 +97,7 @@ func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) 
 	}
 	result, err := h.Collect(ctx, store)
 	if err != nil {
-		err = registryFailure(err, loc)
+		err = flags.RegistryFailure(err, loc)
 	}
 	return result, err
 }

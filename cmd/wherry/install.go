@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/deploy"
 )
 
@@ -50,7 +51,7 @@ signature is checked. A bundle that holds other kinds or namespaces needs the co
 
 With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
 itself when it first starts. Delete the Secret afterwards.
-` + referenceHelp,
+` + flags.ReferenceHelp,
 		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
       --key cosign.pub --print | kubectl apply --server-side -f -
   wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \

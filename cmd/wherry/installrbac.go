@@ -13,6 +13,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/deploy"
 	"github.com/wherry-dev/wherry/deploy/rbac"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -39,11 +40,11 @@ type installRBAC struct {
 }
 
 func (f *installRBAC) add(cmd *cobra.Command) {
-	flags := cmd.Flags()
-	flags.StringVar(&f.mode, "rbac", rbacUsual, "print the permissions `WHICH`: usual for assignments of the usual kinds, bundle for what the newest bundle holds, or none")
+	set := cmd.Flags()
+	set.StringVar(&f.mode, "rbac", rbacUsual, "print the permissions `WHICH`: usual for assignments of the usual kinds, bundle for what the newest bundle holds, or none")
 	_ = cmd.RegisterFlagCompletionFunc("rbac", cobra.FixedCompletions(rbacModes, cobra.ShellCompDirectiveNoFileComp))
-	flags.StringArrayVar(&f.bundles, "for", nil, "print the permissions for the bundle `REF` in place of the newest; may be given several times")
-	flags.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
+	set.StringArrayVar(&f.bundles, "for", nil, "print the permissions for the bundle `REF` in place of the newest; may be given several times")
+	set.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
 }
 
 // check corrects what the flags leave out.
@@ -76,22 +77,21 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *config.Installed, name
 		}
 	}
 	opts.Known = definitions.Defined
-	refs := f.bundles
+	refs, registry := f.bundles, registryOf(in)
 	stream := bundle.Stream{Platform: in.Cluster.Platform, Environment: in.Cluster.Environment, ClusterType: in.Cluster.Type}
 	if len(refs) == 0 {
 		refs = []string{fmt.Sprintf("%s/%s:%s", in.Registry, stream.Repository(), bundle.MovingTag(in.Cluster.Ring))}
 	}
-	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
 	var bundles []*needs.Needs
 	var names []string
 	for _, s := range refs {
-		ref, err := oci.ParseReference(s)
+		ref, err := flags.ParseReference(s)
 		if err != nil {
-			return nil, cli.Fail(cli.Usage, err, "")
+			return nil, err
 		}
-		n, v, err := readBundle(cmd.Context(), ref, in, flags.options())
+		n, v, err := readBundle(cmd.Context(), ref, in, registry)
 		if err != nil {
-			return nil, referenceFailure(cmd.Context(), err, ref, flags.options())
+			return nil, flags.ReferenceFailure(cmd.Context(), err, ref, registry)
 		}
 		if r := v.Release; (bundle.Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}) != stream {
 			cmd.PrintErrf("note: %s is for %s/%s of platform %s, and this agent takes only %s/%s of platform %s\n",
@@ -107,13 +107,19 @@ func (f *installRBAC) permissions(cmd *cobra.Command, in *config.Installed, name
 	return append([]byte("# Permissions for what these releases hold:\n"+strings.Join(names, "")), data...), err
 }
 
+// registryOf says how the agent will talk to its registry.
+func registryOf(in *config.Installed) oci.Options {
+	registry := flags.Registry{PlainHTTP: in.PlainHTTP, AuthHosts: in.AuthHosts}
+	return registry.Options()
+}
+
 // readBundle reads what a bundle needs, once its signature is good.
 func readBundle(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (*needs.Needs, *bundle.Verified, error) {
 	repo, desc, err := ref.Resolve(ctx, opts)
 	if err != nil {
 		return nil, nil, err
 	}
-	trust, err := inForce(ctx, ref, in)
+	trust, err := inForce(ctx, ref, in, opts)
 	if err != nil {
 		return nil, nil, err
 	}
@@ -126,15 +132,14 @@ func readBundle(ctx context.Context, ref oci.Reference, in *config.Installed, op
 }
 
 // inForce is what the agent will judge that bundle by. Trust documents lie where the bundle does.
-func inForce(ctx context.Context, ref oci.Reference, in *config.Installed) (bundle.Trust, error) {
+func inForce(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (bundle.Trust, error) {
 	if in.Trust == nil {
 		return in.Pinned, nil
 	}
-	loc, err := locationOf(ref)
+	loc, err := flags.LocationOf(ref)
 	if err != nil {
 		return bundle.Trust{}, err
 	}
-	flags := registryFlags{plainHTTP: in.PlainHTTP, authHosts: in.AuthHosts}
-	chain, err := trust.Walk(ctx, loc, in.Trust, flags.options())
+	chain, err := trust.Walk(ctx, loc, in.Trust, opts)
 	return chain.Current().Trust(), err
 }

@@ -8,6 +8,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
@@ -19,7 +20,7 @@ func newKeysCommand() *cobra.Command {
 
 func newKeysGenerateCommand() *cobra.Command {
 	var prefix string
-	var password passwordFlags
+	var password flags.Password
 	var allowEmpty bool
 	cmd := &cobra.Command{
 		Use:   "generate [-o PREFIX]",
@@ -27,7 +28,7 @@ func newKeysGenerateCommand() *cobra.Command {
 		Long: `Make a cosign key pair: PREFIX.key, encrypted with a password, signs releases; PREFIX.pub is what agents
 pin. cosign itself reads both. The paths are printed. An existing file is never replaced.
 
-The password comes from --password-file, else from ` + passwordVariable + `, else from the terminal.`,
+The password comes from --password-file, else from ` + flags.PasswordVariable + `, else from the terminal.`,
 		Example: `  wherry keys generate
   wherry keys generate -o release --password-file password.txt`,
 		Args: cobra.NoArgs,
@@ -35,7 +36,7 @@ The password comes from --password-file, else from ` + passwordVariable + `, els
 			if prefix == "" {
 				return cli.Usagef("-o is empty")
 			}
-			secret, err := password.read(cmd, true)
+			secret, err := password.Read(cmd, true)
 			if err != nil {
 				return err
 			}
@@ -56,6 +57,6 @@ The password comes from --password-file, else from ` + passwordVariable + `, els
 	}
 	cmd.Flags().StringVarP(&prefix, "output", "o", "cosign", "the files' common path, `PREFIX`, without .key and .pub")
 	cmd.Flags().BoolVar(&allowEmpty, "allow-empty-password", false, "leave the private key as good as unencrypted if the password is empty")
-	password.add(cmd)
+	password.AddTo(cmd)
 	return cmd
 }

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler/finding"
@@ -23,7 +24,7 @@ var lintFormats = []string{"table", "json", "sarif"}
 
 // lintOptions are the flags of lint.
 type lintOptions struct {
-	source sourceFlags
+	source flags.Source
 	format string
 	ignore []string
 }
@@ -35,7 +36,7 @@ func newLintCommand() *cobra.Command {
 		Short: "Look for mistakes in a platform",
 		Long: `Look for mistakes in a platform, and in what is rendered from it. Nothing is written or published.
 
-` + platformHelp + `
+` + flags.PlatformHelp + `
 
 Without --environment every environment is looked at that an Environment object of PLATFORM names, at
 the repository and branch that the object gives. Where PLATFORM is a folder or names a branch, it is
@@ -54,13 +55,13 @@ It exits with 1 where there are errors or warnings.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return o.run(cmd, args[0]) },
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&o.source.environment, "environment", "", "the environment's `NAME`; all environments without it")
+	f := cmd.Flags()
+	f.StringVar(&o.source.Environment, "environment", "", "the environment's `NAME`; all environments without it")
 	cli.NotEmpty(cmd, "environment")
-	flags.StringVarP(&o.format, "output", "o", lintFormats[0], "print as `FORMAT`, table, json or sarif")
-	flags.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
+	f.StringVarP(&o.format, "output", "o", lintFormats[0], "print as `FORMAT`, table, json or sarif")
+	f.StringArrayVar(&o.ignore, "ignore", nil, "leave out findings with this `CODE`; may be repeated")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(lintFormats, cobra.ShellCompDirectiveNoFileComp))
-	o.source.addReplacements(cmd)
+	o.source.AddReplacements(cmd)
 	return cmd
 }
 
@@ -106,17 +107,17 @@ func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
 // lint looks at one environment, or at all.
 func (o *lintOptions) lint(cmd *cobra.Command, place string) (*lintResult, error) {
 	ctx := cmd.Context()
-	options, err := o.source.options(place, "")
+	options, err := o.source.Options(place, "")
 	if err != nil {
 		return nil, err
 	}
 	environments := []platform.Source{options}
-	if o.source.environment == "" {
+	if o.source.Environment == "" {
 		found, err := platform.Environments(ctx, options)
 		if err == nil {
 			environments = found
 		} else if !errors.Is(err, platform.ErrNoEnvironments) { // else it is inferred
-			return nil, sourceFailure(err)
+			return nil, flags.SourceFailure(err)
 		}
 	}
 	c := &lintCollector{cmd: cmd, result: &lintResult{platform: options.Platform, Environments: []string{}, Findings: []lintFinding{}}, known: map[string]int{}, unused: map[string]int{}}
@@ -165,7 +166,7 @@ func (c *lintCollector) environment(ctx context.Context, o platform.Source) erro
 	loaded, err := platform.Load(ctx, o)
 	if err == nil {
 		o.Environment = loaded.Model.EnvironmentName()
-		printInferred(c.cmd, loaded)
+		flags.PrintInferred(c.cmd, loaded)
 	}
 	if o.Environment != "" {
 		c.result.Environments = append(c.result.Environments, o.Environment)
@@ -173,7 +174,7 @@ func (c *lintCollector) environment(ctx context.Context, o platform.Source) erro
 	if err != nil {
 		found := finding.In(err)
 		if len(found) == 0 {
-			return sourceFailure(err)
+			return flags.SourceFailure(err)
 		}
 		c.result.Incomplete = true
 		c.add(o.Environment, found)

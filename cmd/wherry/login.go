@@ -6,19 +6,19 @@ import (
 	"fmt"
 	"io"
 	"os"
-	"strings"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 )
 
 func newLoginCommand() *cobra.Command {
 	var user string
 	var fromStdin bool
-	var registry registryFlags
+	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "login HOST",
 		Short: "Store credentials for a registry",
@@ -45,7 +45,7 @@ later commands; wherry logout deletes it.`,
 			if err != nil {
 				return err
 			}
-			recorded, err := login(cmd, host, user, password, registry.options())
+			recorded, err := login(cmd, host, user, password, registry.Options())
 			if err != nil {
 				return loginFailure(err, host)
 			}
@@ -58,7 +58,7 @@ later commands; wherry logout deletes it.`,
 	}
 	cmd.Flags().StringVarP(&user, "username", "u", "", "the user's `NAME`; asked for where it is not given")
 	cmd.Flags().BoolVar(&fromStdin, "password-stdin", false, "read the password from standard input")
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	return cmd
 }
 
@@ -74,12 +74,12 @@ func login(cmd *cobra.Command, host, user, password string, options oci.Options)
 	if withheld.Recorded != "" {
 		where += fmt.Sprintf(" (at the last login it was %s)", withheld.Recorded)
 	}
-	if term.IsTerminal(int(os.Stdin.Fd())) {
-		reply, askErr := promptLine(cmd, os.Stdin, where+". Send the password there? [y/N] ")
-		if askErr != nil && !errors.Is(askErr, io.EOF) {
+	if prompt.IsTerminal() {
+		yes, askErr := prompt.Yes(cmd, os.Stdin, where+". Send the password there?")
+		if askErr != nil {
 			return "", askErr
 		}
-		if reply = strings.ToLower(reply); reply != "y" && reply != "yes" {
+		if !yes {
 			return "", err
 		}
 	} else if withheld.Recorded != "" {
@@ -132,12 +132,12 @@ func loginFailure(err error, host string) error {
 	if errors.Is(err, oci.ErrUnauthorized) {
 		return cli.Fail(cli.Denied, err, "the registry does not accept this name and password; nothing was stored")
 	}
-	return registryFailure(err, oci.Location{Host: host})
+	return flags.RegistryFailure(err, oci.Location{Host: host})
 }
 
 func askCredentials(cmd *cobra.Command, user string, fromStdin bool) (name, password string, err error) {
 	if fromStdin {
-		data, err := io.ReadAll(io.LimitReader(cli.Stdin(cmd), maxSecretBytes))
+		data, err := io.ReadAll(io.LimitReader(cli.Stdin(cmd), flags.MaxKeyBytes))
 		if err != nil {
 			return "", "", err
 		}
@@ -146,16 +146,16 @@ func askCredentials(cmd *cobra.Command, user string, fromStdin bool) (name, pass
 		}
 		return user, string(data), nil
 	}
-	if user == "" && term.IsTerminal(int(os.Stdin.Fd())) {
-		if user, err = promptLine(cmd, os.Stdin, "Username: "); errors.Is(err, io.EOF) {
+	if user == "" && prompt.IsTerminal() {
+		if user, err = prompt.Line(cmd, os.Stdin, "Username: "); errors.Is(err, io.EOF) {
 			err = cli.Usagef("a username and a password are needed")
 		}
 		if err != nil {
 			return "", "", err
 		}
 	}
-	secret, err := promptSecret(cmd, "Password: ")
-	if errors.Is(err, errNoTerminal) {
+	secret, err := prompt.Secret(cmd, "Password: ")
+	if errors.Is(err, prompt.ErrNoTerminal) {
 		return "", "", cli.Fail(cli.Usage, errors.New("no password"), "give --username NAME --password-stdin, or run the command in a terminal")
 	}
 	if err == nil && (user == "" || len(secret) == 0) {

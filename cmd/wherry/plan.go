@@ -1,6 +1,7 @@
 package main
 
 import (
+	"context"
 	"errors"
 	"fmt"
 	"io/fs"
@@ -10,20 +11,23 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
+	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // planning holds the flags of plan.
 type planning struct {
-	source      sourceFlags
-	registry    registryFlags
+	source      flags.Source
+	registry    flags.Registry
 	to, against string
-	trust       trustFlags
+	trust       flags.Trust
 	format      string
 	exitCode    bool
 	options     publisher.PublishOptions
@@ -41,7 +45,7 @@ is written.
 It compares with the newest releases at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, which have to be signed
 by the key or as the trust document asks, or with a folder that "wherry render" or Kalypso wrote. Values that look like secrets are masked.
 
-` + platformHelp + `
+` + flags.PlatformHelp + `
 
 The exit code is 1 if an assignment fails, a source cannot be read or a cluster type would not be published,
 else 0, whether or not something would change. With --exit-code it is also 1 if something would change.`,
@@ -50,21 +54,21 @@ else 0, whether or not something would change. With --exit-code it is also 1 if 
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
 	}
-	flags := cmd.Flags()
-	p.source.addEnvironment(cmd)
-	p.source.addReplacements(cmd)
-	p.source.addAssignments(cmd)
-	p.source.cache.add(cmd)
-	p.registry.add(cmd)
-	flags.StringVar(&p.to, "to", "", "compare with the releases at this `LOCATION`")
-	p.trust.add(cmd, "the public key `FILE` that must have signed them")
-	flags.StringVar(&p.against, "against", "", "compare with this `FOLDER` of rendered files")
-	flags.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
-	flags.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME`, with publish's flag of this name")
-	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: plan with publish's flag of this name; may be repeated")
-	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
-	flags.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
-	flags.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
+	f := cmd.Flags()
+	p.source.AddEnvironment(cmd)
+	p.source.AddReplacements(cmd)
+	p.source.AddAssignments(cmd)
+	p.source.Cache.AddTo(cmd)
+	p.registry.AddTo(cmd)
+	f.StringVar(&p.to, "to", "", "compare with the releases at this `LOCATION`")
+	p.trust.AddTo(cmd, "the public key `FILE` that must have signed them")
+	f.StringVar(&p.against, "against", "", "compare with this `FOLDER` of rendered files")
+	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
+	f.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME`, with publish's flag of this name")
+	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: plan with publish's flag of this name; may be repeated")
+	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
+	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
+	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
 	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
 	cmd.MarkFlagsOneRequired("to", "against")
 	cmd.MarkFlagsMutuallyExclusive("to", "against")
@@ -110,40 +114,55 @@ func (p *planning) compare(cmd *cobra.Command, place string) (*diff.Difference, 
 	var to oci.Location
 	if p.to != "" {
 		var err error
-		if to, err = oci.Parse(p.to); err != nil {
-			return nil, cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
+		if to, err = flags.ParseLocation("to", p.to); err != nil {
+			return nil, err
 		}
 	}
-	if given := p.trust.given(); given != (p.to != "") {
+	if given := p.trust.Given(); given != (p.to != "") {
 		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
 	}
 	build := platform.Options{RefuseMissing: true}
 	opts := p.options
-	opts.OCI = p.registry.options()
+	opts.OCI = p.registry.Options()
 	var trust trust.Signers
 	if p.to != "" {
 		var err error
-		if trust, err = p.trust.open(cmd, to, p.registry); err != nil {
+		if trust, err = p.trust.Open(cmd.Context(), to, p.registry.Options()); err != nil {
 			return nil, err
 		}
 		build.AfterLoad = lastReleases(to, trust, nil, opts)
 	}
-	planned, err := p.source.build(cmd, place, to.Dir+p.against, build)
+	planned, err := p.source.Build(cmd, place, to.Dir+p.against, build)
 	if err != nil {
 		return nil, err
 	}
-	printFindings(cmd, append(planned.Loaded.Warnings, planned.Result.Warnings...))
-	printUnread(cmd, planned.Loaded)
-	printFailedPolicies(cmd, planned.Loaded)
+	if err := p.source.PrintProblems(cmd, planned.Loaded, planned.Result.Warnings, nil); err != nil {
+		return nil, err
+	}
 	if p.against != "" {
 		d, err := diff.Folder(cmd.Context(), planned, p.against)
 		return d, p.folderFailure(err)
 	}
 	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
 	if err != nil {
-		return nil, registryFailure(err, to)
+		return nil, flags.RegistryFailure(err, to)
 	}
 	return d, nil
+}
+
+// lastReleases lets rendering take failed assignments from the last releases at loc.
+func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(context.Context, *platform.Loaded, *platform.Options) error {
+	return func(_ context.Context, loaded *platform.Loaded, build *platform.Options) error {
+		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
+		build.LastRelease = func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+			list, err := read(ctx, clusterType)
+			if err != nil {
+				return nil, flags.RegistryFailure(err, loc)
+			}
+			return list, nil
+		}
+		return nil
+	}
 }
 
 func (p *planning) folderFailure(err error) error {

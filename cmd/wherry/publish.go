@@ -7,7 +7,6 @@ import (
 	"io"
 	"slices"
 	"strings"
-	"time"
 
 	"github.com/spf13/cobra"
 
@@ -16,17 +15,17 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // publishing holds the flags of publish.
 type publishing struct {
-	source   sourceFlags
-	registry registryFlags
-	signers  signerFlags
+	source   flags.Source
+	registry flags.Registry
+	signers  flags.Signers
 	to       string
 	trust    string
 	clean    bool
@@ -66,69 +65,66 @@ all is pushed and nothing released: "wherry sign" adds the others, and the exit 
 A release is made anew in the last third of its validity, or --renew-before it ends: run publish as often as
 that asks for, from a timer, so that releases never expire.
 
-` + signerHelp + `
+` + flags.SignerHelp + `
 
-` + platformHelp,
+` + flags.PlatformHelp,
 		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
   wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key
   wherry publish ./dev --environment dev --to oci://127.0.0.1:5000/edge --trust trust.v1.json --key anna.key --renew-before 72h`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
 	}
-	p.source.add(cmd)
-	p.source.addAssignments(cmd)
-	p.registry.add(cmd)
-	p.signers.add(cmd)
+	p.source.AddTo(cmd)
+	p.source.AddAssignments(cmd)
+	p.registry.AddTo(cmd)
+	p.signers.AddTo(cmd)
 	cli.OutputFlag(cmd, &p.format)
-	flags := cmd.Flags()
-	flags.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
-	flags.StringVar(&p.trust, "trust", "", trustFlagUsage)
-	flags.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
-	flags.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME`, and where the platform names its rings to all before it; else to it only, and may be repeated")
-	flags.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
-	flags.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
-	flags.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
-	flags.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
-	flags.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
-	flags.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
+	f := cmd.Flags()
+	f.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
+	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
+	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
+	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME`, and where the platform names its rings to all before it; else to it only, and may be repeated")
+	f.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
+	f.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
+	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
+	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
+	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
+	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
 	cli.NotEmpty(cmd, "trust")
 	_ = cmd.MarkFlagRequired("to")
 	return cmd
 }
 
 func (p *publishing) run(cmd *cobra.Command, place string) error {
-	to, err := oci.Parse(p.to)
+	to, err := flags.ParseLocation("to", p.to)
 	if err != nil {
-		return cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
+		return err
 	}
 	if p.validFor != "" {
-		if p.options.ValidFor, err = scheduler.ParseValidity(p.validFor); err != nil {
-			return cli.Fail(cli.Usage, fmt.Errorf("--valid-for: %w", err), "")
+		if p.options.ValidFor, err = flags.ParseValidity("valid-for", p.validFor); err != nil {
+			return err
 		}
 	}
 	if p.renew != "" {
-		if p.options.RenewBefore, err = scheduler.ParseValidity(p.renew); err != nil {
-			return cli.Fail(cli.Usage, fmt.Errorf("--renew-before: %w", err), "")
+		if p.options.RenewBefore, err = flags.ParseValidity("renew-before", p.renew); err != nil {
+			return err
 		}
 	}
-	if p.source.assignments == "-" && p.signers.password.file == "-" {
+	if p.source.Assignments == "-" && p.signers.PasswordFromStdin() {
 		return cli.Usagef("--assignments and --password-file cannot both read stdin")
 	}
-	p.source.dropped = map[string]bool{}
-	for _, drop := range p.options.Drop {
-		p.source.dropped[drop] = true
-	}
-	keys, err := p.signers.open(cmd)
+	p.source.Dropped = p.options.Drop
+	keys, err := p.signers.Open(cmd)
 	if err != nil {
 		return err
 	}
 	if p.trust != "" {
-		if p.options.Trust, err = openTrust(cmd, p.trust, to, p.registry); err != nil {
+		if p.options.Trust, err = flags.OpenTrust(cmd.Context(), p.trust, to, p.registry.Options()); err != nil {
 			return err
 		}
 	}
-	p.options.OCI = p.registry.options()
-	built, err := p.source.render(cmd, place, to.Dir, platform.Options{
+	p.options.OCI = p.registry.Options()
+	built, err := p.source.Render(cmd, place, to.Dir, platform.Options{
 		Pack: true, RefuseMissing: true, AfterLoad: lastReleases(to, p.options.Trust, keys, p.options),
 	})
 	if err != nil {
@@ -140,10 +136,10 @@ func (p *publishing) run(cmd *cobra.Command, place string) error {
 	}
 	opts := p.options
 	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
-	opts.Unread, opts.Strict = loaded.Unread, p.source.strict
-	opts.Cache, opts.Packed = p.source.cache.get(), built.Packed
+	opts.Unread, opts.Strict = loaded.Unread, p.source.Strict
+	opts.Cache, opts.Packed = p.source.Cache.Get(), built.Packed
 	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
-	defer p.source.cache.trim()
+	defer p.source.Cache.Trim()
 	done, err := publisher.Publish(cmd.Context(), built.Result, to, keys, opts)
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
@@ -156,7 +152,7 @@ func (p *publishing) run(cmd *cobra.Command, place string) error {
 		if errors.As(err, &refused) {
 			return cli.Fail(cli.Denied, refused, "")
 		}
-		return registryFailure(err, to)
+		return flags.RegistryFailure(err, to)
 	}
 	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
 		return err
@@ -168,9 +164,9 @@ func (p *publishing) run(cmd *cobra.Command, place string) error {
 func (p *publishing) checkClean(cmd *cobra.Command, loaded *platform.Loaded) error {
 	files := slices.Concat(loaded.Uncommitted, loaded.UncommittedBase)
 	if p.clean && len(files) > 0 {
-		return cli.Fail(cli.Usage, errors.New(uncommitted(files, "")), "commit them, or leave out --require-clean")
+		return cli.Fail(cli.Usage, errors.New(flags.Uncommitted(files, "")), "commit them, or leave out --require-clean")
 	}
-	return p.source.warnUncommitted(cmd, files, ", so the releases name no commit of them")
+	return p.source.WarnUncommitted(cmd, files, ", so the releases name no commit of them")
 }
 
 func publishedTable(w io.Writer, done *publisher.Published) {
@@ -231,7 +227,7 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 	all, pending := len(done.ClusterTypes), done.Pending()
 	if parts := incomplete(done); len(parts) > 0 {
 		what := strings.Join(parts, ", ")
-		if p.source.strict {
+		if p.source.Strict {
 			return cli.Fail(cli.No, fmt.Errorf("%s: nothing was published (--strict)", what), "")
 		}
 		if pending > 0 {
@@ -284,7 +280,7 @@ func incomplete(done *publisher.Published) []string {
 		parts = append(parts, show.Count(n, "registration")+" could not be read")
 	}
 	if n := len(done.FailedPolicies); n > 0 {
-		parts = append(parts, fmt.Sprintf("%d %s failed", n, policyWord(n)))
+		parts = append(parts, show.Count(n, "policy")+" failed")
 	}
 	held, leftOut := done.FailedAssignments()
 	if held > 0 {
@@ -298,6 +294,3 @@ func incomplete(done *publisher.Published) []string {
 	}
 	return parts
 }
-
-// timeCell is a time for people, in UTC.
-func timeCell(t time.Time) string { return t.UTC().Format("2006-01-02 15:04 MST") }

@@ -8,12 +8,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/outdir"
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
 func newRenderCommand() *cobra.Command {
-	var source sourceFlags
+	var source flags.Source
 	var out string
 	var opts outdir.Options
 	cmd := &cobra.Command{
@@ -22,7 +23,7 @@ func newRenderCommand() *cobra.Command {
 		Long: `Write an environment's rendered files to a folder, laid out as Kalypso does: a folder per cluster type, in
 it one per deployment target, and the base commit in .github/tracking/Promoted_Commit_Id.
 
-` + platformHelp + `
+` + flags.PlatformHelp + `
 
 render owns the folders of cluster types and the tracking file: what is no longer assigned goes. Files at
 the root and folders whose name starts with a dot stay, as do other folders unless their README.md says
@@ -38,12 +39,12 @@ It exits with 1 if assignments failed; the others are written.`,
 			if out == "" {
 				return cli.Usagef("-o is empty")
 			}
-			built, err := source.render(cmd, args[0], out, platform.Options{})
+			built, err := source.Render(cmd, args[0], out, platform.Options{})
 			if err != nil {
 				return err
 			}
 			loaded, result := built.Loaded, built.Result
-			if err := source.warnUncommitted(cmd, loaded.UncommittedBase, ", so no base commit is written"); err != nil {
+			if err := source.WarnUncommitted(cmd, loaded.UncommittedBase, ", so no base commit is written"); err != nil {
 				return err
 			}
 			opts.Keep = len(loaded.Unread)+len(result.FailedPolicies) > 0
@@ -59,11 +60,11 @@ It exits with 1 if assignments failed; the others are written.`,
 			}
 			cmd.PrintErrf("%s: %s written, %d removed, %d unchanged\n",
 				out, show.Count(len(changes.Written), "file"), len(changes.Removed), changes.Unchanged)
-			return failedAssignments(loaded, result, fmt.Sprintf("the rest is in %s", out))
+			return flags.FailedAssignments(loaded, result, fmt.Sprintf("the rest is in %s", out))
 		},
 	}
-	source.add(cmd)
-	source.addAssignments(cmd)
+	source.AddTo(cmd)
+	source.AddAssignments(cmd)
 	cmd.Flags().StringVarP(&out, "output", "o", "", "the `FOLDER` to write to (required)")
 	cmd.Flags().BoolVar(&opts.Force, "force", false, "write into a folder that holds other files")
 	_ = cmd.MarkFlagRequired("output")

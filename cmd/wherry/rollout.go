@@ -5,8 +5,8 @@ import (
 
 	"github.com/spf13/cobra"
 
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
 )
 
@@ -24,8 +24,8 @@ for what comes beside that.`,
 
 // moving holds the flags of rollout move.
 type moving struct {
-	registry registryFlags
-	signers  signerFlags
+	registry flags.Registry
+	signers  flags.Signers
 	trust    string
 	format   string
 	move     publisher.MoveOptions
@@ -52,15 +52,15 @@ of agents without a ring. The exit code is 5 where a trust document asks for mor
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return m.run(cmd, args[0]) },
 	}
-	m.registry.add(cmd)
-	m.signers.add(cmd)
+	m.registry.AddTo(cmd)
+	m.signers.AddTo(cmd)
 	cli.OutputFlag(cmd, &m.format)
-	flags := cmd.Flags()
-	flags.StringVar(&m.move.Environment, "environment", "", "the environment's `NAME` (required)")
-	flags.StringVar(&m.move.ClusterType, "cluster-type", "", "the `TYPE` of the clusters that were moved (required)")
-	flags.StringVar(&m.move.Ring, "ring", "", "the `NAME` of the ring that they were moved to; without it they have no ring any more")
-	flags.StringVar(&m.move.Above, "above", "", "the `RELEASE` that they have accepted: its number, digits of its digest, or its tag (default the newest of all rings)")
-	flags.StringVar(&m.trust, "trust", "", trustFlagUsage)
+	f := cmd.Flags()
+	f.StringVar(&m.move.Environment, "environment", "", "the environment's `NAME` (required)")
+	f.StringVar(&m.move.ClusterType, "cluster-type", "", "the `TYPE` of the clusters that were moved (required)")
+	f.StringVar(&m.move.Ring, "ring", "", "the `NAME` of the ring that they were moved to; without it they have no ring any more")
+	f.StringVar(&m.move.Above, "above", "", "the `RELEASE` that they have accepted: its number, digits of its digest, or its tag (default the newest of all rings)")
+	f.StringVar(&m.trust, "trust", "", flags.TrustUsage)
 	cli.NotEmpty(cmd, "trust", "ring", "above")
 	_ = cmd.MarkFlagRequired("environment")
 	_ = cmd.MarkFlagRequired("cluster-type")
@@ -68,23 +68,23 @@ of agents without a ring. The exit code is 5 where a trust document asks for mor
 }
 
 func (m *moving) run(cmd *cobra.Command, location string) error {
-	loc, err := oci.Parse(location)
-	if err != nil {
-		return cli.Fail(cli.Usage, err, "")
-	}
-	keys, err := m.signers.open(cmd)
+	loc, err := flags.ParseLocation("", location)
 	if err != nil {
 		return err
 	}
-	opts := publisher.PublishOptions{OCI: m.registry.options()}
+	keys, err := m.signers.Open(cmd)
+	if err != nil {
+		return err
+	}
+	opts := publisher.PublishOptions{OCI: m.registry.Options()}
 	if m.trust != "" {
-		if opts.Trust, err = openTrust(cmd, m.trust, loc, m.registry); err != nil {
+		if opts.Trust, err = flags.OpenTrust(cmd.Context(), m.trust, loc, m.registry.Options()); err != nil {
 			return err
 		}
 	}
 	done, err := publisher.Move(cmd.Context(), loc, keys, m.move, opts)
 	if err != nil {
-		return registryFailure(err, loc)
+		return flags.RegistryFailure(err, loc)
 	}
 	for _, w := range done.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)

@@ -9,11 +9,12 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
 func newScheduleCommand() *cobra.Command {
-	var source sourceFlags
+	var source flags.Source
 	var format string
 	var schema bool
 	cmd := &cobra.Command{
@@ -25,7 +26,7 @@ the policies that selected it and the terms of their selectors. Nothing is rende
 "wherry render" and "wherry publish" take a decision with --assignments, from this command or from any other
 scheduler. --schema prints the JSON schema of its form.
 
-` + platformHelp + `
+` + flags.PlatformHelp + `
 
 It exits with 1 if the source of a WorkloadRegistration cannot be read, or a policy has an unknown field in its
 selectors; the others' targets are decided.`,
@@ -45,14 +46,14 @@ selectors; the others' targets are decided.`,
 			return schedule(cmd, &source, args[0], format)
 		},
 	}
-	source.add(cmd)
+	source.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	cmd.Flags().BoolVar(&schema, "schema", false, "print the JSON schema of a decision")
 	return cmd
 }
 
-func schedule(cmd *cobra.Command, source *sourceFlags, platform, format string) error {
-	loaded, err := source.load(cmd, platform, "")
+func schedule(cmd *cobra.Command, source *flags.Source, platform, format string) error {
+	loaded, err := source.Load(cmd, platform, "")
 	if err != nil {
 		return err
 	}
@@ -60,16 +61,14 @@ func schedule(cmd *cobra.Command, source *sourceFlags, platform, format string) 
 	if err != nil {
 		return cli.Fail(cli.Usage, err, "")
 	}
-	warnings := printFindings(cmd, append(loaded.Warnings, decision.Warnings...))
-	unread, policies := printUnread(cmd, loaded), printFailedPolicies(cmd, loaded)
-	if source.strict && warnings+unread+policies > 0 {
-		return strictFailure(warnings, unread, policies, 0)
+	if err := source.PrintProblems(cmd, loaded, decision.Warnings, nil); err != nil {
+		return err
 	}
 	if err := cli.Print(cmd.OutOrStdout(), format, decision, func(w io.Writer) { decisionTable(w, decision) }); err != nil {
 		return err
 	}
 	cmd.PrintErrf("%s: %s\n", decision.Environment, show.Count(len(decision.Assignments), "assignment"))
-	return failedAssignments(loaded, &scheduler.Result{}, "the others' targets are decided")
+	return flags.FailedAssignments(loaded, &scheduler.Result{}, "the others' targets are decided")
 }
 
 func decisionTable(w io.Writer, d *scheduler.Decision) {

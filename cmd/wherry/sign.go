@@ -4,17 +4,16 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"os"
 	"strings"
 	"text/tabwriter"
 
 	"github.com/spf13/cobra"
-	"golang.org/x/term"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -23,8 +22,8 @@ import (
 
 // signing holds the flags of sign.
 type signing struct {
-	signer      signerFlags
-	registry    registryFlags
+	signer      flags.Signers
+	registry    flags.Registry
 	environment string
 	first       string
 	yes         bool
@@ -52,32 +51,32 @@ one, it is 3. It can be repeated; one more signature by the same key is none.`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error { return s.run(cmd, args[0]) },
 	}
-	s.signer.add(cmd)
-	s.registry.add(cmd)
+	s.signer.AddTo(cmd)
+	s.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &s.format)
-	flags := cmd.Flags()
-	flags.StringVar(&s.environment, "environment", "", "the environment's `NAME` (required)")
-	flags.StringVar(&s.first, "trust", "", trustFlagUsage+" (required)")
-	flags.StringVar(&s.options.Tag, "pending", "", "sign what this `TAG` of the environment's records names, in place of the newest that waits")
-	flags.BoolVar(&s.yes, "yes", false, "do not ask")
+	f := cmd.Flags()
+	f.StringVar(&s.environment, "environment", "", "the environment's `NAME` (required)")
+	f.StringVar(&s.first, "trust", "", flags.TrustUsage+" (required)")
+	f.StringVar(&s.options.Tag, "pending", "", "sign what this `TAG` of the environment's records names, in place of the newest that waits")
+	f.BoolVar(&s.yes, "yes", false, "do not ask")
 	_ = cmd.MarkFlagRequired("environment")
 	_ = cmd.MarkFlagRequired("trust")
 	return cmd
 }
 
 func (s *signing) run(cmd *cobra.Command, location string) error {
-	loc, err := oci.Parse(location)
-	if err != nil {
-		return cli.Fail(cli.Usage, err, "")
-	}
-	if !s.yes && !term.IsTerminal(int(os.Stdin.Fd())) {
-		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to sign: this is not a terminal"), "give --yes to sign what waits, whatever it is")
-	}
-	trust, err := openTrust(cmd, s.first, loc, s.registry)
+	loc, err := flags.ParseLocation("", location)
 	if err != nil {
 		return err
 	}
-	s.options.OCI = s.registry.options()
+	if !s.yes && !prompt.IsTerminal() {
+		return cli.Fail(cli.Usage, errors.New("nobody can be asked whether to sign: this is not a terminal"), "give --yes to sign what waits, whatever it is")
+	}
+	trust, err := flags.OpenTrust(cmd.Context(), s.first, loc, s.registry.Options())
+	if err != nil {
+		return err
+	}
+	s.options.OCI = s.registry.Options()
 	pending, err := publisher.OpenPending(cmd.Context(), loc, s.environment, trust, s.options)
 	if errors.Is(err, publisher.ErrNothingPending) {
 		cmd.PrintErrf("%v\n", err)
@@ -90,7 +89,7 @@ func (s *signing) run(cmd *cobra.Command, location string) error {
 		}, nil)
 	}
 	if err != nil {
-		return registryFailure(err, loc)
+		return flags.RegistryFailure(err, loc)
 	}
 	for _, w := range pending.Warnings {
 		cmd.PrintErrf("warning: %s\n", w)
@@ -101,12 +100,12 @@ func (s *signing) run(cmd *cobra.Command, location string) error {
 	if err := s.confirm(cmd, pending); err != nil {
 		return err
 	}
-	keys, err := s.signer.open(cmd)
+	keys, err := s.signer.Open(cmd)
 	if err != nil {
 		return err
 	}
 	if err := pending.Sign(cmd.Context(), keys); err != nil {
-		return registryFailure(err, loc)
+		return flags.RegistryFailure(err, loc)
 	}
 	if err := cli.Print(cmd.OutOrStdout(), s.format, pending, func(w io.Writer) { signedTable(w, pending) }); err != nil {
 		return err
@@ -119,20 +118,17 @@ func (s *signing) confirm(cmd *cobra.Command, pending *publisher.Pending) error 
 	if s.yes {
 		return nil
 	}
-	line, err := promptLine(cmd, cmd.InOrStdin(), fmt.Sprintf("Sign %s and the record? [y/N] ", show.Count(pending.Waiting(), "release")))
-	if err != nil && !errors.Is(err, io.EOF) {
-		return err
-	}
-	if a := strings.ToLower(line); a != "y" && a != "yes" {
+	yes, err := prompt.Yes(cmd, cmd.InOrStdin(), fmt.Sprintf("Sign %s and the record?", show.Count(pending.Waiting(), "release")))
+	if err == nil && !yes {
 		return cli.Fail(cli.No, errors.New("nothing was signed"), "")
 	}
-	return nil
+	return err
 }
 
 // pendingPlan shows what would be signed.
 func pendingPlan(out io.Writer, e *publisher.Pending) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
-	fmt.Fprintf(w, "%s/%s, epoch %d, commit %s, published %s\n", show.Cell(e.Platform), e.Environment, e.Epoch, show.Cell(e.BaseCommit), timeCell(e.Record.IssuedAt))
+	fmt.Fprintf(w, "%s/%s, epoch %d, commit %s, published %s\n", show.Cell(e.Platform), e.Environment, e.Epoch, show.Cell(e.BaseCommit), show.Time(e.Record.IssuedAt))
 	fmt.Fprintf(w, "signed by %s; %d of the release keys have to\n\n", namesCell(e.Record.SignedBy), e.Need)
 	fmt.Fprintln(w, "CLUSTER TYPE\tRELEASE\tSTANDS\tASSIGNMENTS\tEXPIRES\tRINGS\tSIGNED BY")
 	for _, t := range e.ClusterTypes {
@@ -140,7 +136,7 @@ func pendingPlan(out io.Writer, e *publisher.Pending) error {
 		if t.Result == releases.OutcomePending {
 			count = fmt.Sprintf("%d: %d added, %d changed, %d removed", t.Assignments, len(t.Added), len(t.Changed), len(t.Removed))
 		}
-		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", show.Cell(t.ClusterType), bundle.ReleaseName(t.Number, t.Digest), stands, count, timeCell(t.ExpiresAt), show.Cell(view.Rings(t.Rings)), namesCell(t.SignedBy))
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n", show.Cell(t.ClusterType), bundle.ReleaseName(t.Number, t.Digest), stands, count, show.Time(t.ExpiresAt), show.Cell(view.Rings(t.Rings)), namesCell(t.SignedBy))
 	}
 	fmt.Fprintln(w)
 	for _, t := range e.ClusterTypes {

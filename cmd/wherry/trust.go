@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -39,7 +40,7 @@ some have signed, and not enough, is left alone too: somebody has agreed to it a
 
 func newTrustPublishCommand() *cobra.Command {
 	var to, format string
-	var registry registryFlags
+	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "publish FILE --to LOCATION",
 		Short: "Put a signed version where agents look for it",
@@ -51,15 +52,15 @@ The exit code is 5 while signatures are missing, and 4 where another document ha
 		Example: "  wherry trust publish trust.v1.json --to oci://127.0.0.1:5000/edge",
 		Args:    cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			loc, err := oci.Parse(to)
-			if err != nil {
-				return cli.Fail(cli.Usage, fmt.Errorf("--to: %w", err), "")
-			}
-			envelope, err := readTrustFile(args[0])
+			loc, err := flags.ParseLocation("to", to)
 			if err != nil {
 				return err
 			}
-			done, err := trust.Publish(cmd.Context(), envelope, loc, registry.options())
+			envelope, err := flags.ReadTrust(args[0])
+			if err != nil {
+				return err
+			}
+			done, err := trust.Publish(cmd.Context(), envelope, loc, registry.Options())
 			if err != nil {
 				return trustFailure(err, args[0], loc)
 			}
@@ -71,27 +72,9 @@ The exit code is 5 while signatures are missing, and 4 where another document ha
 	}
 	cmd.Flags().StringVar(&to, "to", "", "the `LOCATION` to publish to (required)")
 	_ = cmd.MarkFlagRequired("to")
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd
-}
-
-// readTrustFile reads a document, and says so where it is none.
-func readTrustFile(name string) ([]byte, error) {
-	f, err := regularfile.Open(name)
-	if err != nil {
-		return nil, cli.Fail(cli.Usage, err, `"wherry trust init" makes one`)
-	}
-	defer f.Close()
-	data, err := io.ReadAll(io.LimitReader(f, bundle.MaxTrustBytes+1))
-	if err != nil {
-		return nil, cli.Fail(cli.Usage, err, "")
-	}
-	data = []byte(strings.TrimSpace(string(data)))
-	if _, _, err := bundle.OpenTrust(data); err != nil {
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", name, err), `a trust document is a file that "wherry trust" has made`)
-	}
-	return data, nil
 }
 
 // createTrustFile writes a document to a file that is not there yet.
@@ -116,7 +99,7 @@ func readTrustKey(flag, value string) (bundle.TrustKey, error) {
 	if !named {
 		name, file = strings.TrimSuffix(filepath.Base(value), ".pub"), value
 	}
-	data, err := regularfile.Read(file, maxSecretBytes)
+	data, err := regularfile.Read(file, flags.MaxKeyBytes)
 	if err == nil {
 		var key bundle.TrustKey
 		if key, err = trust.NewKey(name, data); err == nil {
@@ -139,5 +122,5 @@ func trustFailure(err error, file string, loc oci.Location) error {
 	case errors.As(err, &refusal):
 		return cli.Fail(cli.Denied, fmt.Errorf("%s: %w", file, err), fmt.Sprintf("%q shows what is there", "wherry trust show "+loc.String()))
 	}
-	return registryFailure(err, loc)
+	return flags.RegistryFailure(err, loc)
 }

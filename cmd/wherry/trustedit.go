@@ -1,22 +1,21 @@
 package main
 
 import (
-	"fmt"
 	"time"
 
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/trust"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
 func newTrustInitCommand() *cobra.Command {
 	var platform, validFor, output string
 	var rootKeys, releaseKeys []string
 	var rootThreshold, releaseThreshold int
-	var signer signerFlags
+	var signer flags.Signers
 	cmd := &cobra.Command{
 		Use:   "init --platform NAME --root-key PUB… --root-threshold N --release-key PUB… --release-threshold M [-o FILE]",
 		Short: "Write version 1",
@@ -32,7 +31,7 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
 			valid := trust.DefaultValidity
 			var err error
 			if validFor != "" {
-				if valid, err = parseValidFor(validFor); err != nil {
+				if valid, err = flags.ParseValidity("valid-for", validFor); err != nil {
 					return err
 				}
 			}
@@ -48,7 +47,7 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
 			if err != nil {
 				return cli.Fail(cli.Usage, err, "")
 			}
-			keys, err := signer.open(cmd)
+			keys, err := signer.Open(cmd)
 			if err != nil {
 				return err
 			}
@@ -61,16 +60,16 @@ With --key the document is signed at once; else "wherry trust sign" does.`,
 			return reportTrustFile(cmd, output, envelope, nil)
 		},
 	}
-	flags := cmd.Flags()
-	flags.StringVar(&platform, "platform", "", "the platform's `NAME`, as its releases have it (required)")
-	flags.StringArrayVar(&rootKeys, "root-key", nil, "the `[NAME=]PUB` of a key that may change who signs; may be repeated (required)")
-	flags.IntVar(&rootThreshold, "root-threshold", 0, "the `NUMBER` of root keys that have to sign the next version")
-	flags.StringArrayVar(&releaseKeys, "release-key", nil, "the `[NAME=]PUB` of a key that signs releases; may be repeated (required)")
-	flags.IntVar(&releaseThreshold, "release-threshold", 0, "the `NUMBER` of release keys that have to sign a release")
-	flags.StringVar(&validFor, "valid-for", "", "the `TIME` for which it lets new releases in (default 365d)")
-	flags.StringVarP(&output, "output", "o", "trust.v1.json", "the `FILE` to write")
+	f := cmd.Flags()
+	f.StringVar(&platform, "platform", "", "the platform's `NAME`, as its releases have it (required)")
+	f.StringArrayVar(&rootKeys, "root-key", nil, "the `[NAME=]PUB` of a key that may change who signs; may be repeated (required)")
+	f.IntVar(&rootThreshold, "root-threshold", 0, "the `NUMBER` of root keys that have to sign the next version")
+	f.StringArrayVar(&releaseKeys, "release-key", nil, "the `[NAME=]PUB` of a key that signs releases; may be repeated (required)")
+	f.IntVar(&releaseThreshold, "release-threshold", 0, "the `NUMBER` of release keys that have to sign a release")
+	f.StringVar(&validFor, "valid-for", "", "the `TIME` for which it lets new releases in (default 365d)")
+	f.StringVarP(&output, "output", "o", "trust.v1.json", "the `FILE` to write")
 	cli.NotEmpty(cmd, "output")
-	signer.addOptional(cmd)
+	signer.AddOptional(cmd)
 	for _, name := range []string{"platform", "root-key", "release-key"} {
 		_ = cmd.MarkFlagRequired(name)
 	}
@@ -95,14 +94,6 @@ func readRole(name string, files []string, threshold int) (bundle.Role, error) {
 	return role, nil
 }
 
-func parseValidFor(text string) (time.Duration, error) {
-	d, err := scheduler.ParseValidity(text)
-	if err != nil {
-		err = cli.Fail(cli.Usage, fmt.Errorf("--valid-for: %w", err), "")
-	}
-	return d, err
-}
-
 // trustEdit holds what the commands have in common that change a document.
 type trustEdit struct {
 	output, validFor string
@@ -116,12 +107,12 @@ func (e *trustEdit) add(cmd *cobra.Command) {
 
 // run applies changes to file, or makes the next version.
 func (e *trustEdit) run(cmd *cobra.Command, file string, changes ...trust.Change) error {
-	envelope, err := readTrustFile(file)
+	envelope, err := flags.ReadTrust(file)
 	if err != nil {
 		return err
 	}
 	if e.validFor != "" {
-		validFor, err := parseValidFor(e.validFor)
+		validFor, err := flags.ParseValidity("valid-for", e.validFor)
 		if err != nil {
 			return err
 		}

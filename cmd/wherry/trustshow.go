@@ -1,7 +1,6 @@
 package main
 
 import (
-	"errors"
 	"fmt"
 	"io"
 	"strings"
@@ -10,9 +9,9 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -24,7 +23,7 @@ type shownTrust struct {
 
 func newTrustShowCommand() *cobra.Command {
 	var previous, first, format string
-	var registry registryFlags
+	var registry flags.Registry
 	cmd := &cobra.Command{
 		Use:   "show FILE|LOCATION",
 		Short: "Show who may sign, who has signed, and who is missing",
@@ -47,7 +46,7 @@ it: without it, all of them may be anybody's.`,
 			if first != "" {
 				return cli.Usagef("--trust is for a location: for a file give --previous")
 			}
-			envelope, err := readTrustFile(args[0])
+			envelope, err := flags.ReadTrust(args[0])
 			if err != nil {
 				return err
 			}
@@ -66,26 +65,26 @@ it: without it, all of them may be anybody's.`,
 	}
 	addPrevious(cmd, &previous)
 	cmd.Flags().StringVar(&first, "trust", "", "version 1 of the document, a `FILE`, that those at LOCATION have to follow from")
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd
 }
 
 // showTrustLocation shows what is to be believed at a location, also where a later version is not.
-func showTrustLocation(cmd *cobra.Command, location, first, format string, registry registryFlags) error {
-	loc, err := oci.Parse(location)
+func showTrustLocation(cmd *cobra.Command, location, first, format string, registry flags.Registry) error {
+	loc, err := flags.ParseLocation("", location)
 	if err != nil {
-		return cli.Fail(cli.Usage, err, "")
+		return err
 	}
 	var chain bundle.TrustChain
 	if first != "" {
-		if chain, err = readTrustFlag(first); err != nil {
+		if chain, err = flags.BeginTrust(first); err != nil {
 			return err
 		}
 	} else {
 		cmd.PrintErrln("note: nobody has asked whether version 1 is the right one: --trust FILE asks")
 	}
-	chain, refused := trust.Walk(cmd.Context(), loc, chain, registry.options())
+	chain, refused := trust.Walk(cmd.Context(), loc, chain, registry.Options())
 	shown := shownTrust{loc.String(), []*trust.Status{}}
 	var before []byte
 	for _, link := range chain {
@@ -107,7 +106,7 @@ func showTrustLocation(cmd *cobra.Command, location, first, format string, regis
 		}
 	}
 	if refused != nil {
-		return registryFailure(refused, loc)
+		return flags.RegistryFailure(refused, loc)
 	}
 	return nil
 }
@@ -119,22 +118,6 @@ func warnOfExpiry(cmd *cobra.Command, s *trust.Status) {
 	}
 }
 
-// readTrustFlag reads version 1 of a document, which --trust names.
-func readTrustFlag(file string) (bundle.TrustChain, error) {
-	envelope, err := readTrustFile(file)
-	if err != nil {
-		return nil, err
-	}
-	chain, err := trust.Begin(envelope)
-	if err != nil {
-		if errors.As(err, new(*bundle.Refusal)) {
-			return nil, cli.Fail(cli.Denied, fmt.Errorf("--trust %s: %w", file, err), "take version 1 as it was published, with all its signatures")
-		}
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("--trust %s: %w", file, err), "")
-	}
-	return chain, nil
-}
-
 // trustVersionsTable lists the versions, and the keys of the one in force.
 func trustVersionsTable(w io.Writer, versions []*trust.Status) {
 	fmt.Fprintln(w, "VERSION\tEPOCH\tISSUED\tEXPIRES\tROOT\tRELEASE\tSIGNED BY")
@@ -143,7 +126,7 @@ func trustVersionsTable(w io.Writer, versions []*trust.Status) {
 		for _, k := range s.Own.Signed {
 			by = append(by, keyCell(k))
 		}
-		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%d of %d\t%d of %d\t%s\n", s.Version, s.Epoch, timeCell(s.IssuedAt), timeCell(s.ExpiresAt),
+		fmt.Fprintf(w, "%d\t%d\t%s\t%s\t%d of %d\t%d of %d\t%s\n", s.Version, s.Epoch, show.Time(s.IssuedAt), show.Time(s.ExpiresAt),
 			s.Root.Threshold, len(s.Root.Keys), s.Release.Threshold, len(s.Release.Keys), strings.Join(by, ", "))
 	}
 	if len(versions) > 0 {
@@ -156,8 +139,8 @@ func trustTable(w io.Writer, s *trust.Status) {
 	fmt.Fprintf(w, "PLATFORM\t%s\n", show.Cell(s.Platform))
 	fmt.Fprintf(w, "VERSION\t%d\n", s.Version)
 	fmt.Fprintf(w, "EPOCH\t%d\n", s.Epoch)
-	fmt.Fprintf(w, "ISSUED\t%s\n", timeCell(s.IssuedAt))
-	fmt.Fprintf(w, "EXPIRES\t%s\n", timeCell(s.ExpiresAt))
+	fmt.Fprintf(w, "ISSUED\t%s\n", show.Time(s.IssuedAt))
+	fmt.Fprintf(w, "EXPIRES\t%s\n", show.Time(s.ExpiresAt))
 	fmt.Fprintf(w, "SIGNED BY\t%s\n\n", signedText(s))
 	keyRows(w, s)
 }

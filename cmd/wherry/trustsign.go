@@ -9,7 +9,9 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -17,8 +19,8 @@ import (
 var noLocation oci.Location
 
 func newTrustSignCommand() *cobra.Command {
-	var signer signerFlags
-	var registry registryFlags
+	var signer flags.Signers
+	var registry flags.Registry
 	var merge []string
 	var previous, output string
 	cmd := &cobra.Command{
@@ -34,7 +36,7 @@ because this version removes it, give that version with --previous, as a file or
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
 			file := args[0]
-			envelope, err := readTrustFile(file)
+			envelope, err := flags.ReadTrust(file)
 			if err != nil {
 				return err
 			}
@@ -43,7 +45,7 @@ because this version removes it, give that version with --previous, as a file or
 				return err
 			}
 			for _, name := range merge {
-				other, err := readTrustFile(name)
+				other, err := flags.ReadTrust(name)
 				if err != nil {
 					return err
 				}
@@ -51,7 +53,7 @@ because this version removes it, give that version with --previous, as a file or
 					return trustEditFailure(err, "--merge "+name)
 				}
 			}
-			keys, err := signer.open(cmd)
+			keys, err := signer.Open(cmd)
 			if err != nil {
 				return err
 			}
@@ -70,14 +72,14 @@ because this version removes it, give that version with --previous, as a file or
 			return reportTrustFile(cmd, output, envelope, before)
 		},
 	}
-	flags := cmd.Flags()
-	signer.addOptional(cmd)
-	flags.StringArrayVar(&merge, "merge", nil, "add the signatures of this copy of `FILE`; may be repeated")
+	f := cmd.Flags()
+	signer.AddOptional(cmd)
+	f.StringArrayVar(&merge, "merge", nil, "add the signatures of this copy of `FILE`; may be repeated")
 	cmd.MarkFlagsOneRequired("key", "merge")
-	flags.StringVarP(&output, "output", "o", "", "write to this `FILE` in place of FILE")
+	f.StringVarP(&output, "output", "o", "", "write to this `FILE` in place of FILE")
 	cli.NotEmpty(cmd, "output")
 	addPrevious(cmd, &previous)
-	registry.add(cmd)
+	registry.AddTo(cmd)
 	return cmd
 }
 
@@ -91,24 +93,24 @@ func isLocation(s string) bool {
 }
 
 // readPrevious returns the version before the document in envelope, or nil where nobody names it.
-func readPrevious(cmd *cobra.Command, from string, envelope []byte, registry registryFlags) ([]byte, error) {
+func readPrevious(cmd *cobra.Command, from string, envelope []byte, registry flags.Registry) ([]byte, error) {
 	if from == "" {
 		return nil, nil
 	}
 	if !isLocation(from) {
-		return readTrustFile(from)
+		return flags.ReadTrust(from)
 	}
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
 		return nil, err
 	}
-	loc, err := oci.Parse(from)
+	loc, err := flags.ParseLocation("previous", from)
 	if err != nil {
-		return nil, cli.Fail(cli.Usage, fmt.Errorf("--previous: %w", err), "")
+		return nil, err
 	}
-	chain, err := trust.Walk(cmd.Context(), loc, nil, registry.options())
+	chain, err := trust.Walk(cmd.Context(), loc, nil, registry.Options())
 	if err != nil {
-		return nil, registryFailure(err, loc)
+		return nil, flags.RegistryFailure(err, loc)
 	}
 	i := slices.IndexFunc(chain, func(l bundle.TrustLink) bool { return l.Document.Version == d.Version-1 })
 	if i < 0 {
@@ -123,7 +125,7 @@ func reportTrustFile(cmd *cobra.Command, file string, envelope, previous []byte)
 	if err != nil {
 		return err
 	}
-	cmd.PrintErrf("version %d, epoch %d, until %s, signed by %s\n", s.Version, s.Epoch, timeCell(s.ExpiresAt), signedText(s))
+	cmd.PrintErrf("version %d, epoch %d, until %s, signed by %s\n", s.Version, s.Epoch, show.Time(s.ExpiresAt), signedText(s))
 	_, err = fmt.Fprintln(cmd.OutOrStdout(), file)
 	return err
 }

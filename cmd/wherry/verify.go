@@ -10,24 +10,18 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/bundle/regularfile"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 )
 
-// referenceHelp explains REF in the help of each command that takes it.
-const referenceHelp = `REF names a bundle as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not
-meant, LOCATION being oci://HOST/PREFIX or oci-layout:DIR. For TAG, the number of a release will do, as in :12, and
-at least the first 6 digits of its digest, as in :68846e7d, where no tag is called so. "wherry bundle ls" with a REF
-lists the releases.`
-
 // verifying holds what says who must have signed.
 type verifying struct {
-	trust    trustFlags
+	trust    flags.Trust
 	identity identityFlags
-	registry registryFlags
+	registry flags.Registry
 }
 
 func newVerifyCommand() *cobra.Command {
@@ -40,7 +34,7 @@ func newVerifyCommand() *cobra.Command {
 expiry, and every byte of its files. What only an agent knows, such as its own cluster type and what it
 has accepted before, is not asked.
 
-` + referenceHelp + ` An environment's record, LOCATION/environments/ENVIRONMENT, can be checked too.
+` + flags.ReferenceHelp + ` An environment's record, LOCATION/environments/ENVIRONMENT, can be checked too.
 
 Who has signed is a key, or an identity that a certificate was issued to: its subject and its issuer, exactly as
 they are in the certificate. Nobody is asked over the network about certificates and logs; whom to believe is in
@@ -54,9 +48,9 @@ The exit code is 4 when it is not to be trusted.`,
     --certificate-identity https://github.com/example/platform/.github/workflows/release.yaml@refs/heads/main`,
 		Args: cobra.ExactArgs(1),
 		RunE: func(cmd *cobra.Command, args []string) error {
-			ref, err := oci.ParseReference(args[0])
+			ref, err := flags.ParseReference(args[0])
 			if err != nil {
-				return cli.Fail(cli.Usage, err, "")
+				return err
 			}
 			t, err := v.run(cmd, ref)
 			if err != nil {
@@ -66,12 +60,12 @@ The exit code is 4 when it is not to be trusted.`,
 			return cli.Print(cmd.OutOrStdout(), format, t, func(w io.Writer) { trustedTable(w, t) })
 		},
 	}
-	v.trust.add(cmd, "the `FILE` with the public key, or several, of which one must have signed")
+	v.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
 	v.identity.add(cmd)
 	cmd.MarkFlagsOneRequired("key", "trust", "certificate-identity")
 	cmd.MarkFlagsMutuallyExclusive("key", "certificate-identity")
 	cmd.MarkFlagsMutuallyExclusive("trust", "certificate-identity")
-	v.registry.add(cmd)
+	v.registry.AddTo(cmd)
 	cli.OutputFlag(cmd, &format)
 	return cmd
 }
@@ -80,41 +74,29 @@ func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*catalog.Trusted
 	if v.identity.root != "" && v.identity.subject == "" {
 		return nil, cli.Usagef("--trusted-root goes with --certificate-identity")
 	}
-	if !v.trust.given() {
+	if !v.trust.Given() {
 		trust, err := v.identity.trust()
 		if err != nil {
 			return nil, err
 		}
-		t, err := catalog.VerifyKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.options())
+		t, err := catalog.VerifyKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.Options())
 		if err != nil {
-			err = referenceFailure(cmd.Context(), err, ref, v.registry.options())
+			err = flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
 		}
 		return t, err
 	}
-	trust, err := v.trust.openFor(cmd, ref, v.registry)
+	trust, err := v.trust.OpenFor(cmd.Context(), ref, v.registry.Options())
 	if err != nil {
 		return nil, err
 	}
-	t, err := catalog.Verify(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.options())
+	t, err := catalog.Verify(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.Options())
 	if err == nil {
 		err = trust.Check(t.Platform, time.Now())
 	}
 	if err != nil {
-		return nil, referenceFailure(cmd.Context(), err, ref, v.registry.options())
+		return nil, flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
 	}
 	return t, nil
-}
-
-func readPublicKeys(name string) (bundle.Keys, error) {
-	data, err := regularfile.Read(name, maxSecretBytes)
-	if err != nil {
-		return nil, err
-	}
-	keys, err := bundle.ParsePublicKeys(data)
-	if err != nil {
-		err = fmt.Errorf("%s: %w", name, err)
-	}
-	return keys, err
 }
 
 func trustedTable(w io.Writer, t *catalog.Trusted) {
@@ -137,9 +119,9 @@ func trustedTable(w io.Writer, t *catalog.Trusted) {
 		}
 	}
 	row("SEQUENCE", "%d-%d", t.Epoch, t.Sequence)
-	row("ISSUED", "%s", timeCell(t.IssuedAt))
+	row("ISSUED", "%s", show.Time(t.IssuedAt))
 	if t.Kind == "bundle" {
-		row("EXPIRES", "%s, %s", timeCell(t.ExpiresAt), expiryText(bundle.ExpiryOf(t.IssuedAt, t.ExpiresAt, time.Now())))
+		row("EXPIRES", "%s, %s", show.Time(t.ExpiresAt), expiryText(bundle.ExpiryOf(t.IssuedAt, t.ExpiresAt, time.Now())))
 	}
 	row("BASE COMMIT", "%s", t.BaseCommit)
 	if t.Kind == "bundle" {
@@ -161,7 +143,7 @@ func trustedTable(w io.Writer, t *catalog.Trusted) {
 	if t.Identity != nil {
 		row("SIGNED BY", "%s", t.Identity.Subject)
 		row("KNOWN TO", "%s", t.Identity.Issuer)
-		row("LOGGED", "%s", timeCell(t.Identity.LoggedAt))
+		row("LOGGED", "%s", show.Time(t.Identity.LoggedAt))
 		return
 	}
 	row("KEYS", "%s", strings.Join(t.Keys, " "))

@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"context"
@@ -6,66 +6,22 @@ import (
 	"fmt"
 	"io/fs"
 	"net/http"
-	"os"
 	"strings"
 	"syscall"
 
-	"github.com/spf13/cobra"
 	"oras.land/oras-go/v2/errdef"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/similar"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
-	"github.com/wherry-dev/wherry/publisher"
 	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
-	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// registryFlags says how to talk to a registry: the flags that all commands on one share.
-type registryFlags struct {
-	plainHTTP bool
-	authHosts hostList
-}
-
-// authHostVariable stands in for --auth-host, also in commands that do not have it.
-const authHostVariable = "WHERRY_AUTH_HOST"
-
-func (f *registryFlags) add(cmd *cobra.Command) {
-	cmd.Flags().BoolVar(&f.plainHTTP, "plain-http", false, "speak HTTP without TLS; with loopback addresses this is so anyway")
-	f.addAuthHosts(cmd)
-}
-
-func (f *registryFlags) addAuthHosts(cmd *cobra.Command) {
-	cmd.Flags().Var(&f.authHosts, "auth-host", "send credentials of registries also to this `HOST` or HOST:PORT, where a registry names it as its token service; may be given several times (else $"+authHostVariable+", separated by commas)")
-}
-
-// hostList is the value of --auth-host.
-type hostList []string
-
-func (l *hostList) String() string { return strings.Join(*l, ",") }
-func (l *hostList) Type() string   { return "host" }
-
-// Set adds a host.
-func (l *hostList) Set(host string) error {
-	*l = append(*l, host)
-	return oci.CheckAuthHost(host)
-}
-
-func (f *registryFlags) options() oci.Options {
-	o := oci.Options{PlainHTTP: f.plainHTTP, UserAgent: cli.UserAgent("wherry"), AuthHosts: f.authHosts}
-	if told := os.Getenv(authHostVariable); told != "" && len(f.authHosts) == 0 {
-		o.AuthHosts = strings.Split(told, ",")
-	}
-	return o
-}
-
-// registryFailure gives an error about what lies at loc its exit code and says what to do.
-func registryFailure(err error, loc oci.Location) error {
+// RegistryFailure gives an error about the content of loc its exit code and a hint.
+func RegistryFailure(err error, loc oci.Location) error {
 	var refusal *bundle.Refusal
 	var option *usage.Error
 	var unknown *catalog.UnknownReleaseError
@@ -111,9 +67,9 @@ func registryFailure(err error, loc oci.Location) error {
 	return err
 }
 
-// referenceFailure is registryFailure for what ref names; a refusal alone does not say what is refused. Where there is
-// no such bundle, the hint is one with a similar name.
-func referenceFailure(ctx context.Context, err error, ref oci.Reference, opts oci.Options) error {
+// ReferenceFailure is RegistryFailure for the bundle or record at ref; a refusal alone does not say what is refused. If
+// there is no such bundle, the hint is one with a similar name.
+func ReferenceFailure(ctx context.Context, err error, ref oci.Reference, opts oci.Options) error {
 	if errors.As(err, new(*bundle.Refusal)) {
 		err = fmt.Errorf("%s: %w", ref, err)
 	}
@@ -122,7 +78,7 @@ func referenceFailure(ctx context.Context, err error, ref oci.Reference, opts oc
 			return cli.Fail(cli.Failed, err, fmt.Sprintf("did you mean %s?", near))
 		}
 	}
-	return registryFailure(err, ref.Location)
+	return RegistryFailure(err, ref.Location)
 }
 
 func refusalHint(reason bundle.Reason) string {
@@ -145,20 +101,27 @@ func refusalHint(reason bundle.Reason) string {
 	return ""
 }
 
-// lastReleases has rendering know the last releases at loc, for those who publish there or plan to.
-func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(context.Context, *platform.Loaded, *platform.Options) error {
-	return func(_ context.Context, loaded *platform.Loaded, build *platform.Options) error {
-		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
-		build.LastRelease = func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
-			list, err := read(ctx, clusterType)
-			if err != nil {
-				return nil, registryFailure(err, loc)
-			}
-			return list, nil
-		}
-		return nil
+// SourceFailure gives an error of platform.Load its exit code and says what to do.
+func SourceFailure(err error) error {
+	var which *platform.WhichEnvironmentError
+	if errors.As(err, &which) {
+		return cli.Fail(cli.Usage, err, "pass --environment NAME")
 	}
+	var source *platform.SourceError
+	if !errors.As(err, &source) {
+		return cli.Fail(cli.Usage, err, "")
+	}
+	instead := map[platform.Part]string{
+		platform.PlatformPart: "the folder of the environment's objects as PLATFORM",
+		platform.BasePart:     "--base DIR",
+		platform.WorkloadPart: fmt.Sprintf("--workload %s=DIR", source.Name),
+	}[source.Part]
+	repository, _, _ := strings.Cut(source.Place, "#")
+	switch {
+	case source.Unreachable:
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s reachable, or give %s", repository, instead))
+	case source.At.File != "":
+		return cli.Fail(cli.Usage, err, fmt.Sprintf("correct %s, or give %s", source.At, instead))
+	}
+	return cli.Fail(cli.Usage, err, "")
 }
-
-// maxNames bounds how many names a message lists.
-const maxNames = 8

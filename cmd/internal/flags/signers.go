@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"errors"
@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/prompt"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -24,37 +25,40 @@ const (
 	cosignSigner = "cosign:"
 )
 
-// signerHelp explains the keys in the help of each command that signs.
-const signerHelp = `A private key is a file, --key FILE, opened with the password from --password-file, else from ` + passwordVariable + `,
+// SignerHelp explains the keys in the help of each command that signs.
+const SignerHelp = `A private key is a file, --key FILE, opened with the password from --password-file, else from ` + PasswordVariable + `,
 else from the terminal; or it is in a PKCS#11 token or a key service, --signer cosign:URI with a URI as cosign
 takes it, for which the program cosign is run. The PIN of a token is the URI's pin-value, else that in
 ` + pinVariable + `, else it is asked for at the terminal.`
 
-// signerFlags names the keys that sign.
-type signerFlags struct {
+// Signers names the keys that sign.
+type Signers struct {
 	keys, signers []string
 	cosign        string
-	password      passwordFlags
+	password      Password
 }
 
-// add adds the flags, of which one has to name a key.
-func (f *signerFlags) add(cmd *cobra.Command) {
-	f.addOptional(cmd)
+// AddTo adds the flags, of which one has to name a key.
+func (f *Signers) AddTo(cmd *cobra.Command) {
+	f.AddOptional(cmd)
 	cmd.MarkFlagsOneRequired("key", "signer")
 }
 
-// addOptional adds the flags to a command that can do without.
-func (f *signerFlags) addOptional(cmd *cobra.Command) {
+// AddOptional adds the flags to a command that can do without.
+func (f *Signers) AddOptional(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringArrayVar(&f.keys, "key", nil, "the cosign private key `FILE` that signs; may be repeated")
 	flags.StringArrayVar(&f.signers, "signer", nil, "cosign:`URI` of a key in a PKCS#11 token or a key service that signs; may be repeated")
 	flags.StringVar(&f.cosign, "cosign", "", "the `PROGRAM` that --signer runs (default "+cosignVariable+", else cosign on PATH)")
-	f.password.add(cmd)
+	f.password.AddTo(cmd)
 }
 
-// open opens all keys, in the order of --key and then of --signer. They work while the command
+// PasswordFromStdin reports whether --password-file takes standard input.
+func (f *Signers) PasswordFromStdin() bool { return f.password.file == "-" }
+
+// Open opens all keys, in the order of --key and then of --signer. They work while the command
 // does, and no two of them are the same.
-func (f *signerFlags) open(cmd *cobra.Command) ([]*keys.Key, error) {
+func (f *Signers) Open(cmd *cobra.Command) ([]*keys.Key, error) {
 	// What is written wrongly is said before anybody is asked for a password.
 	if slices.Contains(f.keys, "") {
 		return nil, cli.Usagef("--key is empty: it names the file of a private key")
@@ -99,7 +103,28 @@ func (f *signerFlags) open(cmd *cobra.Command) ([]*keys.Key, error) {
 	return opened, nil
 }
 
-func (f *signerFlags) openSigner(cmd *cobra.Command, uri string) (*keys.Key, error) {
+// loadKey opens the private key in the file name.
+func loadKey(cmd *cobra.Command, name string, password *Password) (*keys.Key, error) {
+	data, err := cli.ReadInput(cmd, name, MaxKeyBytes)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `"wherry keys generate" makes a key pair`)
+	}
+	secret, err := password.Read(cmd, false)
+	if err != nil {
+		return nil, err
+	}
+	key, err := keys.Load(data, secret)
+	if errors.Is(err, keys.ErrPassword) {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key %s: %w", name, err),
+			fmt.Sprintf("the password comes from --password-file, else from %s, else from the terminal", PasswordVariable))
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key %s: %w", name, err), `"wherry keys generate" makes a key pair`)
+	}
+	return key, nil
+}
+
+func (f *Signers) openSigner(cmd *cobra.Command, uri string) (*keys.Key, error) {
 	opts := keys.CosignOptions{Program: f.cosign}
 	if opts.Program == "" {
 		opts.Program = os.Getenv(cosignVariable)
@@ -107,8 +132,8 @@ func (f *signerFlags) openSigner(cmd *cobra.Command, uri string) (*keys.Key, err
 	isToken := strings.HasPrefix(uri, "pkcs11:")
 	if _, known := keys.PINInURI(uri); isToken && !known && os.Getenv(pinVariable) == "" {
 		// Asked for once, and not by cosign for each signature.
-		pin, err := promptSecret(cmd, "PIN of the token: ")
-		if err != nil && !errors.Is(err, errNoTerminal) {
+		pin, err := prompt.Secret(cmd, "PIN of the token: ")
+		if err != nil && !errors.Is(err, prompt.ErrNoTerminal) {
 			return nil, err
 		}
 		opts.PIN = string(pin)

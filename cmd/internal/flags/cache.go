@@ -1,4 +1,4 @@
-package main
+package flags
 
 import (
 	"path/filepath"
@@ -10,14 +10,15 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// cacheFlags says where what was rendered is kept for the next time.
-type cacheFlags struct {
+// Cache says where rendered output is kept for the next time.
+type Cache struct {
 	dir   string
 	off   bool
-	cache *rendercache.Cache // nil until open, and where there is none
+	cache *rendercache.Cache // nil until open, and if there is none
 }
 
-func (f *cacheFlags) add(cmd *cobra.Command) {
+// AddTo adds --cache and --no-cache.
+func (f *Cache) AddTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.dir, "cache", "", "keep what was rendered, for the next time, in this `FOLDER` (default wherry/render in the user's cache folder)")
 	flags.BoolVar(&f.off, "no-cache", false, "render everything, and keep nothing")
@@ -25,7 +26,7 @@ func (f *cacheFlags) add(cmd *cobra.Command) {
 
 // open opens the cache for the platform at place. A cache that cannot be used changes nothing but the time that it
 // takes, so that is no error.
-func (f *cacheFlags) open(cmd *cobra.Command, place string) error {
+func (f *Cache) open(cmd *cobra.Command, place string) error {
 	if f.off && f.dir != "" {
 		return cli.Usagef("--cache and --no-cache exclude each other")
 	}
@@ -47,16 +48,16 @@ func (f *cacheFlags) open(cmd *cobra.Command, place string) error {
 	return nil
 }
 
-// get returns the open cache, nil where there is none.
-func (f *cacheFlags) get() scheduler.Cache {
+// Get returns the cache that Source.Build has opened, nil if there is none.
+func (f *Cache) Get() scheduler.Cache {
 	if f.cache == nil {
 		return nil
 	}
 	return f.cache
 }
 
-// trim is for when everything was put that will be.
-func (f *cacheFlags) trim() {
+// Trim removes what is too much. It is for when everything was put that will be.
+func (f *Cache) Trim() {
 	if f.cache != nil {
 		f.cache.Trim()
 	}

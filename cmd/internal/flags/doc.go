@@ -1,0 +1,7 @@
+// Package flags holds the flags that several commands share: plain structs that add themselves to a command and return
+// values for the packages below. Begin with Source for a platform, Registry for a location, Signers for keys that sign,
+// and Trust for keys that must have signed.
+//
+// It also holds the exit codes and hints of errors about what these flags name: SourceFailure, RegistryFailure and
+// ReferenceFailure.
+package flags

@@ -1,0 +1,188 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// PlatformHelp explains PLATFORM in the help of each command that takes it.
+const PlatformHelp = `PLATFORM holds the environment's objects. It is a folder, or a git repository as URL#BRANCH or
+URL#BRANCH:FOLDER. A git URL without a branch stands for the branch and path that the Environment object
+which --environment names gives; it is looked for on the repository's default branch. Where the path that
+it gives is a folder of PLATFORM, that folder is read. The folder or branch of another environment is refused.
+
+What BaseRepo and WorkloadRegistration objects name is fetched by git, a base at the commit that its
+object pins. --base and --workload take a folder, or a git repository as above, instead.`
+
+// Source says where a platform is read from: the flags that all commands on PLATFORM share.
+type Source struct {
+	Environment string   // empty for the one that the platform suggests
+	Strict      bool     // problems are errors
+	Assignments string   // file of another scheduler's decision; empty for none
+	Dropped     []string // TYPE/TARGET that may fail
+	Cache       Cache
+
+	bases, workloads, mirrors []string
+	commit                    string
+	timeout                   time.Duration
+}
+
+// AddTo adds --environment, --strict, the flags of AddReplacements and those of the cache.
+func (f *Source) AddTo(cmd *cobra.Command) {
+	f.AddEnvironment(cmd)
+	cmd.Flags().BoolVar(&f.Strict, "strict", false, "take warnings for errors, and do nothing if there is any")
+	f.AddReplacements(cmd)
+	f.Cache.AddTo(cmd)
+}
+
+// AddEnvironment adds --environment.
+func (f *Source) AddEnvironment(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Environment, "environment", "", "the environment's `NAME`; without it, the one whose folder or branch PLATFORM is, or the only one")
+	cli.NotEmpty(cmd, "environment")
+}
+
+// AddReplacements adds the flags that say where the rest of a platform is read from.
+func (f *Source) AddReplacements(cmd *cobra.Command) {
+	flags := cmd.Flags()
+	flags.StringArrayVar(&f.bases, "base", nil, "read this `SOURCE` in place of what the BaseRepo objects name; may be repeated, order counts")
+	flags.StringArrayVar(&f.workloads, "workload", nil, "`REGISTRATION=DIR`: read DIR in place of what this WorkloadRegistration names; may be repeated")
+	flags.StringArrayVar(&f.mirrors, "mirror", nil, "`URL=PLACE`: read git repositories whose URL begins like this from this folder or URL; may be repeated")
+	flags.StringVar(&f.commit, "commit", "", "the `COMMIT` that --base stands for, where neither git nor BaseRepo main says it")
+	f.timeout = 2 * time.Minute
+	flags.Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
+}
+
+// AddAssignments adds the flag that takes what another scheduler has decided.
+func (f *Source) AddAssignments(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.Assignments, "assignments", "",
+		"take what is assigned from this `FILE`, or - for stdin, in the form of \"wherry schedule -o json\", and not from the scheduling policies")
+	cli.NotEmpty(cmd, "assignments")
+}
+
+// Load reads the platform at place, and prints its environment if no flag gives one. Nothing is read from the folder
+// output, which may be empty.
+func (f *Source) Load(cmd *cobra.Command, place, output string) (*platform.Loaded, error) {
+	options, err := f.Options(place, output)
+	if err != nil {
+		return nil, err
+	}
+	loaded, err := platform.Load(cmd.Context(), options)
+	if err != nil {
+		return nil, SourceFailure(err)
+	}
+	PrintInferred(cmd, loaded)
+	return loaded, nil
+}
+
+// Build loads the platform at place, renders it and pins artifacts. It prints no problems. Nothing is read from the
+// folder output, which may be empty.
+func (f *Source) Build(cmd *cobra.Command, place, output string, opts platform.Options) (platform.Built, error) {
+	decision, err := f.decision(cmd)
+	if err != nil {
+		return platform.Built{}, err
+	}
+	source, err := f.Options(place, output)
+	if err != nil {
+		return platform.Built{}, err
+	}
+	opts.Decision = decision
+	opts.Pin = &artifacts.PinOptions{Timeout: f.timeout, Mirrors: source.Mirrors, OCI: new(Registry).Options()}
+	after := opts.AfterLoad
+	opts.AfterLoad = func(ctx context.Context, loaded *platform.Loaded, opts *platform.Options) error {
+		PrintInferred(cmd, loaded)
+		if err := f.Cache.open(cmd, place); err != nil {
+			return err
+		}
+		if opts.Cache = f.Cache.Get(); after != nil {
+			return after(ctx, loaded, opts)
+		}
+		return nil
+	}
+	defer f.Cache.Trim()
+	built, err := platform.Build(cmd.Context(), source, opts)
+	if err != nil && !errors.As(err, new(*cli.Error)) {
+		err = SourceFailure(err)
+	}
+	return built, err
+}
+
+// Render is Build and PrintProblems.
+func (f *Source) Render(cmd *cobra.Command, place, output string, opts platform.Options) (platform.Built, error) {
+	built, err := f.Build(cmd, place, output, opts)
+	if err != nil {
+		return built, err
+	}
+	return built, f.PrintProblems(cmd, built.Loaded, built.Result.Warnings, built.Result)
+}
+
+// mirrorMap reads --mirror.
+func (f *Source) mirrorMap() (map[string]string, error) {
+	mirrors := map[string]string{}
+	for _, m := range f.mirrors {
+		url, place, found := strings.Cut(m, "=")
+		if !found || url == "" || place == "" {
+			return nil, cli.Usagef("--mirror must be URL=PLACE") // what it is may hold credentials
+		}
+		mirrors[url] = place
+	}
+	return mirrors, nil
+}
+
+// decision reads what another scheduler has decided; nil where none is asked.
+func (f *Source) decision(cmd *cobra.Command) (*scheduler.Decision, error) {
+	if f.Assignments == "" {
+		return nil, nil
+	}
+	name, from, err := cli.OpenInput(cmd, f.Assignments)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), `"wherry schedule -o json" writes such a file`)
+	}
+	defer from.Close()
+	decision, err := scheduler.ReadDecision(name, from)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--assignments: %w", err), "")
+	}
+	return decision, nil
+}
+
+// Replaced reports whether a flag says where the platform, or a part of it, is read from.
+func (f *Source) Replaced() bool {
+	return f.Environment != "" || len(f.bases) > 0 || len(f.workloads) > 0 || f.commit != ""
+}
+
+// Options returns the source of the platform at place. Nothing is read from the folder output, which may be empty.
+func (f *Source) Options(place, output string) (platform.Source, error) {
+	o := platform.Source{
+		Platform: place, Environment: f.Environment, Bases: f.bases, Workloads: map[string]string{},
+		Commit: f.commit, Output: output, Timeout: f.timeout,
+	}
+	if f.timeout <= 0 {
+		return o, cli.Usagef("--timeout %s: must be more than nothing", f.timeout)
+	}
+	var err error
+	if o.Mirrors, err = f.mirrorMap(); err != nil {
+		return o, err
+	}
+	for _, w := range f.workloads {
+		name, place, found := strings.Cut(w, "=")
+		if !found || name == "" || place == "" || strings.ContainsAny(name, "/:@") {
+			return o, cli.Usagef("--workload must be REGISTRATION=DIR") // what it is may hold credentials
+		}
+		if _, twice := o.Workloads[name]; twice {
+			return o, cli.Usagef("--workload %s is given twice", name)
+		}
+		o.Workloads[name] = place
+	}
+	return o, nil
+}

@@ -1,0 +1,140 @@
+package flags
+
+import (
+	"context"
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+// TrustUsage is the usage of --trust in commands on a location.
+const TrustUsage = "version 1 of the trust document, a `FILE`; later versions are followed at the location"
+
+// Trust says by whose signatures a bundle is judged: by a public key, or by trust documents.
+type Trust struct {
+	Key, First string // files: a public key, and version 1 of a trust document
+}
+
+// AddTo adds --key and --trust, which exclude each other.
+func (f *Trust) AddTo(cmd *cobra.Command, keyUsage string) {
+	cmd.Flags().StringVar(&f.Key, "key", "", keyUsage)
+	cmd.Flags().StringVar(&f.First, "trust", "", TrustUsage)
+	cmd.MarkFlagsMutuallyExclusive("key", "trust")
+	cli.NotEmpty(cmd, "key", "trust")
+}
+
+// Given reports whether either flag is.
+func (f *Trust) Given() bool { return f.Key != "" || f.First != "" }
+
+// Open reads the key, or follows the trust documents at loc.
+func (f *Trust) Open(ctx context.Context, loc oci.Location, opts oci.Options) (trust.Signers, error) {
+	if f.First != "" {
+		return OpenTrust(ctx, f.First, loc, opts)
+	}
+	keys, err := f.ReadKeys()
+	return trust.Pinned(keys), err
+}
+
+// OpenFor is Open for the bundle or record at ref.
+func (f *Trust) OpenFor(ctx context.Context, ref oci.Reference, opts oci.Options) (trust trust.Signers, err error) {
+	var loc oci.Location
+	if f.First != "" {
+		if loc, err = LocationOf(ref); err != nil {
+			return trust, err
+		}
+	}
+	return f.Open(ctx, loc, opts)
+}
+
+// ReadKeys returns the keys in the file of --key.
+func (f *Trust) ReadKeys() (bundle.Keys, error) {
+	keys, err := readPublicKeys(f.Key)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--key: %w", err), `--key is the .pub file that "wherry keys generate" made`)
+	}
+	return keys, nil
+}
+
+func readPublicKeys(name string) (bundle.Keys, error) {
+	data, err := regularfile.Read(name, MaxKeyBytes)
+	if err != nil {
+		return nil, err
+	}
+	keys, err := bundle.ParsePublicKeys(data)
+	if err != nil {
+		err = fmt.Errorf("%s: %w", name, err)
+	}
+	return keys, err
+}
+
+// OpenTrust follows the trust documents at loc from version 1 in the file first.
+func OpenTrust(ctx context.Context, first string, loc oci.Location, opts oci.Options) (trust.Signers, error) {
+	chain, err := BeginTrust(first)
+	if err != nil {
+		return trust.Signers{}, err
+	}
+	if chain, err = trust.Walk(ctx, loc, chain, opts); err != nil {
+		return trust.Signers{}, RegistryFailure(err, loc)
+	}
+	return trust.Of(chain), nil
+}
+
+// BeginTrust reads version 1 of a document, the file of --trust.
+func BeginTrust(file string) (bundle.TrustChain, error) {
+	envelope, err := ReadTrust(file)
+	if err != nil {
+		return nil, err
+	}
+	chain, err := trust.Begin(envelope)
+	if err != nil {
+		if errors.As(err, new(*bundle.Refusal)) {
+			return nil, cli.Fail(cli.Denied, fmt.Errorf("--trust %s: %w", file, err), "take version 1 as it was published, with all its signatures")
+		}
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("--trust %s: %w", file, err), "")
+	}
+	return chain, nil
+}
+
+// ReadTrust returns the document in a file, in its envelope. Anything else in the file is an error.
+func ReadTrust(name string) ([]byte, error) {
+	f, err := regularfile.Open(name)
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, `"wherry trust init" makes one`)
+	}
+	defer f.Close()
+	data, err := io.ReadAll(io.LimitReader(f, bundle.MaxTrustBytes+1))
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, err, "")
+	}
+	data = []byte(strings.TrimSpace(string(data)))
+	if _, _, err := bundle.OpenTrust(data); err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("%s: %w", name, err), `a trust document is a file that "wherry trust" has made`)
+	}
+	return data, nil
+}
+
+// LocationOf returns the location below which ref's repository lies.
+func LocationOf(ref oci.Reference) (oci.Location, error) {
+	parts := strings.Split(ref.Repository, "/")
+	for _, kind := range []struct {
+		name  string
+		parts int
+	}{{"bundles", 3}, {"environments", 2}} {
+		if n := len(parts) - kind.parts; n >= 0 && parts[n] == kind.name {
+			return oci.Location{Dir: ref.Location.Dir, Host: ref.Location.Host, Prefix: strings.Join(parts[:n], "/")}, nil
+		}
+	}
+	if ref.Location.Dir != "" {
+		return ref.Location, nil
+	}
+	return oci.Location{}, cli.Usagef("%s: --trust needs the location as well: write LOCATION/bundles/ENVIRONMENT/TYPE", ref)
+}
