@@ -6,15 +6,15 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Fault is who can mend a failure.
+// Fault tells who can fix a failure.
 type Fault string
 
 const (
-	// FaultRelease is the fault of a failure that another release could mend.
+	// FaultRelease means that another release could fix the failure.
 	FaultRelease Fault = "release"
-	// FaultSite is the fault of a failure that only the site can mend: an engine, a program, an account or a
-	// permission is missing, or something else is in the way. Every release would fail. Once the site has put it
-	// right, the same release goes on by itself.
+	// FaultSite means that only the site can fix the failure: an engine, a program, an account or a
+	// permission is missing, or something else is in the way. Every release would fail. Once the site has fixed
+	// it, the same release continues by itself.
 	FaultSite Fault = "site"
 )
 
@@ -22,7 +22,7 @@ const (
 type Error struct {
 	// Reason is a code in CamelCase, as in Result.
 	Reason string
-	// Fault is empty where the cause may pass by itself. The result is Pending then, and Failed otherwise.
+	// Fault is empty if the cause may pass by itself. The result is Pending then, and Failed otherwise.
 	Fault Fault
 	Err   error
 }

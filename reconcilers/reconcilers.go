@@ -14,42 +14,42 @@ import (
 
 // Reconciler is one engine.
 //
-// The three calls end when ctx does, and return then what they know, as Progressing or Failed. An
-// error is part of the result: the state says whether trying again can help (Pending, Progressing)
+// The three calls end when ctx does, and then return the last known state, as Progressing or Failed. An
+// error is part of the result: the state tells whether another call can help (Pending, Progressing)
 // or not (Failed). Calls come from several goroutines, never two at a time for one assignment.
 //
-// A Reconciler may also be a Releaser, a Claimer, a Settler and a Runner. One that is an io.Closer runs something
-// between calls: Close ends it, when no call is to come any more, so that a Reconciler of a later process
-// can carry on.
+// A Reconciler may also be a Releaser, a Claimer, a Foreteller, a Settler and a Runner. If it is an io.Closer, it runs
+// work between calls: Close, after the last call, ends that work, so that the Reconciler of a later process can
+// continue it.
 type Reconciler interface {
 	// Apply moves the engine toward a. It returns without waiting for slow engines to finish.
 	Apply(ctx context.Context, a Assignment) Result
-	// Observe returns how a stands, without changing anything. It works without an Apply in this process.
+	// Observe returns the state of a, without changing anything. It works without an Apply in this process.
 	Observe(ctx context.Context, a Assignment) Result
-	// Remove takes away what Apply of any earlier content of a has brought, and nothing else. State
+	// Remove deletes everything that Apply has created for any earlier content of a, and nothing else. State
 	// Removed means that it is gone. Only a.Name is sure to be set.
 	Remove(ctx context.Context, a Assignment) Result
 }
 
-// Releaser is a Reconciler that marks the objects that it applies as the assignment's. The others have nothing to
-// do for an assignment that goes while its objects are to stay.
+// Releaser is a Reconciler that marks the objects that it applies as the assignment's. Other reconcilers have nothing to
+// do for an assignment whose objects stay when it goes.
 type Releaser interface {
-	// Release takes the marks away, and leaves everything else as it is for somebody else to take over.
-	// It deletes the ledger's entry, and ends work that is under way. State Removed means that
-	// nothing is ours any more. Only a.Name is sure to be set.
+	// Release removes the marks and keeps everything else, so that another owner can take the objects over.
+	// It deletes the ledger's entry, and ends running work. State Removed means that
+	// the assignment owns nothing any more. Only a.Name is sure to be set.
 	Release(ctx context.Context, a Assignment) Result
 }
 
-// Claimer is a Reconciler that marks, when it applies an assignment, the result as ours. Its earlier versions did not.
+// Claimer is a Reconciler that marks the result of an apply as wherry's, which its earlier versions did not.
 type Claimer interface {
-	// Claim gets, before a pass begins anything, the names of assignments that an agent of such a version has given
-	// to this engine. It makes its notes, changes nothing else, and returns those of which it could not make one:
-	// they come again with each pass.
+	// Claim gets the names of assignments that an agent of such a version has applied with this engine, before a
+	// pass begins its work. It sets the missing marks, changes nothing else, and returns the assignments that it could
+	// not mark: each pass passes them again.
 	Claim(ctx context.Context, assignments []string) (left []string)
 }
 
-// Foreteller is a Reconciler that knows beforehand what Apply may bring. The agent has that kept off this
-// machine, so that it is found again if this machine is lost between Apply and the next time it can tell.
+// Foreteller is a Reconciler that can predict the objects of an Apply. The agent stores the prediction off this machine,
+// so that the objects are found again if the machine is lost before the agent can store the result.
 type Foreteller interface {
 	// Foretell returns the entry, as JSON, that the ledger has while Apply is at work on a. It changes neither
 	// the cluster nor the ledger. An error means that Apply could not begin either.
@@ -58,36 +58,36 @@ type Foreteller interface {
 
 // Settler is a Reconciler whose engine may call an assignment compliant too early.
 type Settler interface {
-	// SettleTime is how long Compliant has to last until it counts, where nobody has said otherwise.
+	// SettleTime returns the default for the time that Compliant has to last before it counts.
 	SettleTime() time.Duration
 }
 
 // Runner is a Reconciler whose work is done by programs that end with this process.
 type Runner interface {
-	// Working reports whether any of them is at work, or about to be. Each ends by itself, or at its deadline.
+	// Working reports whether any program runs or is about to. Each ends by itself, or at its deadline.
 	Working() bool
 }
 
 // Assignment is one assignment with its files.
 type Assignment struct {
 	bundle.Assignment
-	// Dir holds the assignment's verified files. It is the agent's; reconcilers do not write there.
+	// Dir is the folder with the assignment's verified files. It belongs to the agent; reconcilers do not write there.
 	Dir string
 }
 
-// Result is how an assignment stands.
+// Result is the state of an assignment after a call.
 type Result struct {
 	State bundle.State
-	// Reason is a code in CamelCase, such as Conflict; empty where the state says it all.
+	// Reason is a code in CamelCase, such as Conflict; empty if the state needs no explanation.
 	Reason string
-	// Fault is who can mend a failure. It is set if State is Failed, and empty otherwise.
+	// Fault tells who can fix a failure. It is set if State is Failed, and empty otherwise.
 	Fault Fault
 	// Message is for people and at most bundle.MaxMessageBytes long.
 	Message string
-	// Revision is what the engine says it has applied; for engines that apply the files themselves, the
+	// Revision is the applied revision in the engine's terms; for engines that apply the files themselves, the
 	// assignment's content digest.
 	Revision string
-	// Floating is true where Revision follows a branch or a tag.
+	// Floating is true if Revision follows a branch or a tag.
 	Floating bool
 	// Changes lists what this call changed, in the order of the changes.
 	Changes []Change
@@ -111,12 +111,12 @@ type Change struct {
 	Action Action
 }
 
-// Failure is the Failed result of what another release could mend, with a message cut to the permitted length.
+// Failure returns a Failed result that another release could fix, with a message cut to the permitted length.
 func Failure(reason string, err error) Result {
 	return (&Error{Reason: reason, Fault: FaultRelease, Err: err}).Result()
 }
 
-// Waiting is a Pending result: the cause lies outside the assignment, and trying again can help.
+// Waiting returns a Pending result: the cause lies outside the assignment, and trying again can help.
 func Waiting(reason string, err error) Result {
 	return (&Error{Reason: reason, Err: err}).Result()
 }
@@ -124,17 +124,17 @@ func Waiting(reason string, err error) Result {
 // ReasonInterrupted is the reason of calls that ended because their context did.
 const ReasonInterrupted = "Interrupted"
 
-// Interrupted is the result of a call that its context ended. The next call carries on.
+// Interrupted returns the result of a call that its context ended. The next call continues the work.
 func Interrupted(err error) Result {
 	return Result{State: bundle.Progressing, Reason: ReasonInterrupted, Message: Clip(err.Error())}
 }
 
-// Clip is bundle.Clip, which makes any text a message.
+// Clip is bundle.Clip.
 func Clip(s string) string { return bundle.Clip(s) }
 
-// Ledger keeps, for each assignment, what a reconciler has put on the cluster, so that it can be found
-// again after a crash. The zero value of an entry is no entry. Save is durable when it returns nil, and
-// an empty entry deletes.
+// Ledger stores, for each assignment, an entry with the objects that a reconciler has put on the cluster, so that they can
+// be found again after a crash. An empty entry means none: Load returns one for an unknown assignment, and saving one
+// deletes. An entry is durable when Save returns nil.
 type Ledger interface {
 	Load(assignment string) ([]byte, error)
 	Save(assignment string, entry []byte) error

@@ -36,8 +36,8 @@ const ownDir = ".wherry"
 type Options struct {
 	// Program is ansible-playbook, by name or path; empty is that name.
 	Program string
-	// Deadline is how long one assignment's playbooks may run, with their syntax check. What is longer is
-	// ended and has failed. Zero is for ever.
+	// Deadline bounds the time of one assignment's playbooks and their syntax check. A longer run is ended and has
+	// failed. Zero means no bound.
 	Deadline time.Duration
 	// Grace is the time between SIGTERM and SIGKILL; zero means program.DefaultGrace.
 	Grace time.Duration
@@ -79,8 +79,7 @@ var (
 // Working reports whether playbooks are at work or wait for their turn.
 func (r *Reconciler) Working() bool { return r.jobs.Working() }
 
-// Close ends the playbooks that are at work, and returns when they have ended. The next Reconciler begins
-// them again.
+// Close ends the running playbooks, and returns when they have ended. The next Reconciler starts them again.
 func (r *Reconciler) Close() error {
 	r.jobs.Close()
 	return nil
@@ -105,8 +104,8 @@ func (r *Reconciler) enter(ctx context.Context, a reconcilers.Assignment) (place
 	return place(filepath.Join(root, a.Name)), j, nil
 }
 
-// Apply starts the playbooks, unless they are at work or have brought this very content, and it has not
-// been seen to drift.
+// Apply starts the playbooks, unless they are running, or have applied this very content and no check has found drift
+// since.
 func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	p, j, err := r.enter(ctx, a)
 	if err != nil {
@@ -138,7 +137,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 	return r.begin(applying, a, p, names, busy)
 }
 
-// prepare finds all that is wrong with a before anything is started, so that errors show at once.
+// prepare checks a before anything is started, so that errors show at once.
 func (r *Reconciler) prepare(ctx context.Context, p place, busy bool, a reconcilers.Assignment) ([]string, error) {
 	if _, err := r.engine(); err != nil {
 		return nil, err
@@ -156,7 +155,7 @@ func (r *Reconciler) prepare(ctx context.Context, p place, busy bool, a reconcil
 	return names, err
 }
 
-// Observe says which task is at work, how the run has ended, and from then on whether check mode finds
+// Observe returns the task at work or the result of the run. After the run, it also reports whether check mode finds
 // anything to change, which takes about as long as a run.
 func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	p, j, err := r.enter(ctx, a)
@@ -197,8 +196,8 @@ func (s standing) result() reconcilers.Result {
 	return res
 }
 
-// compare runs the playbooks in check mode. One that check mode cannot bring to its end says nothing of
-// drift, and is common: a task may need what a command before it, which is passed over, would have told it.
+// compare runs the playbooks in check mode. A check that fails tells nothing about drift, and is common: check mode skips
+// commands, and a later task may need the output of one.
 func (r *Reconciler) compare(ctx context.Context, a reconcilers.Assignment, p place, s standing) reconcilers.Result {
 	select {
 	case r.check <- struct{}{}:
@@ -242,13 +241,13 @@ func (r *Reconciler) compare(ctx context.Context, a reconcilers.Assignment, p pl
 	return res
 }
 
-// Remove runs the tasks with the tag wherry-remove in what was applied last. Without any, nothing is undone:
-// playbooks do not say how.
+// Remove runs the tasks with the tag wherry-remove of the playbooks that were applied last. Without such tasks it undoes
+// nothing, since playbooks do not describe how to.
 func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	return r.leave(ctx, removing, a)
 }
 
-// Release ends the work that is under way and forgets the assignment.
+// Release ends running work and forgets the assignment.
 func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	return r.leave(ctx, releasing, a)
 }
@@ -272,7 +271,7 @@ func (r *Reconciler) leave(ctx context.Context, how kind, a reconcilers.Assignme
 	return r.begin(how, a, p, nil, busy)
 }
 
-// sweep ends, once, what an agent that was killed has left running.
+// sweep ends, once, the programs that a killed agent has left running.
 func (r *Reconciler) sweep() error {
 	r.sweeping.Lock()
 	defer r.sweeping.Unlock()

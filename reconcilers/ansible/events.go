@@ -12,7 +12,7 @@ import (
 	"strings"
 )
 
-// event is a line that plugin/wherry.py writes.
+// event is one line of the output of plugin/wherry.py.
 type event struct {
 	Event   string               `json:"event"`
 	Name    string               `json:"name"`
@@ -34,10 +34,10 @@ type hostStats struct {
 }
 
 const (
-	// maxNamed is how many tasks are remembered by name, which is more than a message can list.
+	// maxNamed bounds the tasks that are remembered by name; a message has room for fewer.
 	maxNamed = 20
-	// maxEventBytes bounds what is read of the events at once. A play with a million tasks is not heard to
-	// its end, and so is no success.
+	// maxEventBytes bounds one read of the events. The events of a play with a million tasks are not read to the
+	// end, so it does not count as a success.
 	maxEventBytes = 64 << 20
 )
 
@@ -46,12 +46,12 @@ type story struct {
 	path   string
 	offset int64
 
-	playbook string // the file that is at work, and the play's and task's names
+	playbook string // the running file, and the names of its play and task
 	play     string
 	task     string
-	tasks    int // that were begun in this playbook
+	tasks    int // begun in this playbook
 
-	worked    int      // results that are more than facts that were gathered
+	worked    int      // results other than gathered facts
 	changed   []string // playbook and task, the first maxNamed
 	failed    *event   // the last failure that was not ignored
 	failedIn  string   // and its playbook
@@ -61,12 +61,11 @@ type story struct {
 	stats     map[string]hostStats
 }
 
-// read takes in what has been written since it was last called. A last line without its end is left for the
-// next time.
+// read reads the events that were written since the last call. It leaves an unfinished last line for the next call.
 func (s *story) read() error {
 	f, err := os.Open(s.path)
 	if errors.Is(err, fs.ErrNotExist) {
-		return nil // Ansible has not come so far
+		return nil // no event was written yet
 	}
 	if err != nil {
 		return err
@@ -125,7 +124,7 @@ func (s *story) add(e event) {
 
 func (s *story) in(task string) string { return fmt.Sprintf("%s: task %q", s.playbook, task) }
 
-// where returns how far the run is, as the end of a sentence that begins with the playbook.
+// where returns the position of the run, as the end of a sentence that begins with the playbook.
 func (s *story) where() string {
 	switch {
 	case s.task != "":

@@ -17,8 +17,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-// removeTag marks the tasks that are for an assignment's end. With the tag never beside it, as Ansible has it,
-// they run then and at no other time.
+// removeTag marks the tasks that run when an assignment is removed. With Ansible's tag never beside it, they run at no
+// other time.
 const removeTag = "wherry-remove"
 
 // kind is the purpose of a job.
@@ -39,7 +39,7 @@ type job struct {
 	names  []string           // of the playbooks
 	phase  reconcilers.Result // the result while story is nil
 	story  *story
-	result *reconcilers.Result // nil while it is busy
+	result *reconcilers.Result // nil while the job runs
 	told   bool                // the result has been returned
 }
 
@@ -58,7 +58,7 @@ func (j *job) end(res reconcilers.Result) {
 	j.result = &res
 }
 
-// toldOf reports whether the job has ended well and its result was not returned yet, and notes that it is now.
+// toldOf marks the job's result as returned, and reports whether it is Compliant and was not returned before.
 func (j *job) toldOf() bool {
 	if j == nil || j.busy() || j.kind != applying {
 		return false
@@ -70,7 +70,7 @@ func (j *job) toldOf() bool {
 	return news
 }
 
-// standing returns how the job stands.
+// standing returns the job's result so far.
 func (j *job) standing() reconcilers.Result {
 	j.mu.Lock()
 	defer j.mu.Unlock()
@@ -171,12 +171,12 @@ func (r *Reconciler) do(ctx context.Context, j *job, a reconcilers.Assignment, p
 	return final(res)
 }
 
-// apply checks the staged playbooks, makes them the ones that are run, and runs them.
+// apply checks the staged playbooks, makes them the current ones, and runs them.
 func (r *Reconciler) apply(ctx context.Context, j *job, a reconcilers.Assignment, p place) reconcilers.Result {
 	begun := time.Now()
 	res := r.checkSyntax(ctx, j, a, p)
 	if res.State == "" {
-		// From here on it is this content that the host has, or has in part.
+		// From here on the host has this content, or part of it.
 		if err := errors.Join(p.save(standing{Content: a.Content}), p.take()); err != nil {
 			return failed(err)
 		}
@@ -211,8 +211,8 @@ func (r *Reconciler) checkSyntax(ctx context.Context, j *job, a reconcilers.Assi
 	return judgeSyntax(out.exit, r.opts.Deadline, out.log)
 }
 
-// takeAway runs what the playbooks have for the end, last things first, unless what was applied is to stay,
-// and forgets the assignment.
+// takeAway runs the playbooks' removal tasks, last playbook first, unless the job is a release, and forgets the
+// assignment.
 func (r *Reconciler) takeAway(ctx context.Context, j *job, p place) reconcilers.Result {
 	removed := reconcilers.Result{State: bundle.Removed}
 	dir, names, err := p.applied()
@@ -247,10 +247,10 @@ type outcome struct {
 	story *story
 	exit  program.Exit
 	log   string // its end
-	err   error  // it could not be started, or not be heard
+	err   error  // ansible-playbook could not be started, or its events not be read
 }
 
-// perform runs ansible-playbook to its end, or to that of ctx. Where there is a job, it can tell meanwhile.
+// perform runs ansible-playbook until it or ctx ends. If j is not nil, its standing follows the run.
 func (r *Reconciler) perform(ctx context.Context, o order, j *job) (out outcome) {
 	run, s, err := r.play(o)
 	if err != nil {
@@ -269,13 +269,13 @@ func (r *Reconciler) perform(ctx context.Context, o order, j *job) (out outcome)
 	j.mu.Lock()
 	defer j.mu.Unlock()
 	out = outcome{story: s, exit: exit, err: s.read()}
-	if log, err := program.LogTail(o.place.path(o.keep), tailBytes); err == nil { // else there is less to say
+	if log, err := program.LogTail(o.place.path(o.keep), tailBytes); err == nil { // the log only adds to the message
 		out.log = log
 	}
 	return out
 }
 
-// unheard returns an error if the run says nothing about the playbooks.
+// unheard returns an error if the run was stopped, could not be started, or its events could not be read.
 func (o outcome) unheard() error {
 	if o.err == nil && errors.Is(o.exit.Cause, program.ErrStopped) {
 		return fmt.Errorf("the playbooks were ended: %w", context.Canceled)

@@ -21,22 +21,22 @@ const (
 	RunCutOff     = "RunCutOff"     // pending: the agent ended in the middle of a run, which begins again
 	Queued        = "Queued"        // pending: the playbooks of another assignment are at work
 	Running       = "Running"       // progressing: the message names playbook and task
-	Stopping      = "Stopping"      // progressing: what ran before is being ended
-	Removing      = "Removing"      // progressing: what the playbooks have for the end is at work
+	Stopping      = "Stopping"      // progressing: an earlier run is being ended
+	Removing      = "Removing"      // progressing: the playbooks' removal tasks are at work
 	Differs       = "Differs"       // drifted: check mode finds something to change
-	DriftUnknown  = "DriftUnknown"  // compliant: check mode could not be brought to its end
+	DriftUnknown  = "DriftUnknown"  // compliant: check mode did not reach its end
 	WithFailures  = "WithFailures"  // compliant: failures were ignored or rescued
-	NothingToUndo = "NothingToUndo" // removed: no task is for the end, so that what was applied stays
+	NothingToUndo = "NothingToUndo" // removed: the playbooks have no removal tasks, so their changes stay
 
 	InvalidAssignment = "InvalidAssignment" // failed: a name or a file that no folder can be made of
 	NoPlaybook        = "NoPlaybook"        // failed: no file is a list of plays
-	InvalidPlaybook   = "InvalidPlaybook"   // failed: the syntax check says why
-	NoHostsMatched    = "NoHostsMatched"    // failed: a play is for no host that there is
+	InvalidPlaybook   = "InvalidPlaybook"   // failed: the message quotes the syntax check
+	NoHostsMatched    = "NoHostsMatched"    // failed: a play matches no host
 	NothingDone       = "NothingDone"       // failed: no task has done anything
-	TaskFailed        = "TaskFailed"        // failed, with the task's words
+	TaskFailed        = "TaskFailed"        // failed: the message quotes the task
 	Unreachable       = "Unreachable"       // failed: a host that a playbook has added
 	DeadlineExceeded  = "DeadlineExceeded"  // failed: the message names the task that was at work
-	EngineMissing     = "EngineMissing"     // failed: ansible-playbook or Python is not there
+	EngineMissing     = "EngineMissing"     // failed: ansible-playbook or Python is missing
 	EngineFailed      = "EngineFailed"      // failed: ansible-playbook has ended without a result
 	NotWritable       = "NotWritable"       // failed: permissions, or a read-only file system
 	FilesUnreadable   = "FilesUnreadable"   // pending: trouble with the agent's own files
@@ -44,7 +44,7 @@ const (
 	DiskError         = "DiskError"         // pending
 )
 
-// tailBytes is how much of the program's log is looked at for what went wrong.
+// tailBytes is the length of the end of the program's log that is searched for an error.
 const tailBytes = 4 << 10
 
 // faultOf returns the fault of a failure with the reason. A host that cannot be reached is the site's.
@@ -79,7 +79,7 @@ func failed(err error) reconcilers.Result {
 	return reconcilers.Waiting(DiskError, err)
 }
 
-// final turns a pending result into a failed one, where nobody waits for its cause to pass.
+// final turns a pending result into a failed one, if nobody waits for its cause to pass.
 func final(res reconcilers.Result) reconcilers.Result {
 	if res.State == bundle.Pending {
 		res.State, res.Fault = bundle.Failed, faultOf(res.Reason)
@@ -132,7 +132,7 @@ func (s *story) file() string {
 	return s.playbook
 }
 
-// rights is said beside every failure of an agent that may not do what most playbooks want.
+// rights returns a hint for the failures of an agent that does not run as root, as most playbooks require.
 func rights() string {
 	if os.Geteuid() != 0 {
 		return " (the agent does not run as root)"
@@ -160,8 +160,8 @@ func judgeSyntax(exit program.Exit, deadline time.Duration, log string) reconcil
 	return failure(InvalidPlaybook, "%s", oneLine(mistake)).Result()
 }
 
-// lastWords is what a log ends with: Ansible's last error, or its last line, as that of a Python program that
-// has crashed. No more, since what tasks print stands there too.
+// lastWords returns the end of a log: Ansible's last error, or else the last line, as a crashed Python program writes it.
+// It returns no more, since the log also holds the output of tasks.
 func lastWords(log string) string {
 	log = strings.TrimSpace(log)
 	if i := strings.LastIndex(log, "ERROR! "); i >= 0 {

@@ -27,10 +27,10 @@ var (
 )
 
 // systemPython is the interpreter of Debian's Ansible and of the packages that its modules need, such as
-// python3-apt. Another is taken only where it is absent.
+// python3-apt. Another one is used only if it is absent.
 const systemPython = "/usr/bin/python3"
 
-// systemPath is where programs are looked for by tasks: an agent's own PATH, as a service's, may be anything.
+// systemPath is the PATH of tasks: the agent's own PATH, as that of a service, may be anything.
 const systemPath = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
 
 // engine is Ansible as it was found on this machine.
@@ -67,8 +67,8 @@ type order struct {
 	deadline  time.Duration
 }
 
-// saveVars keeps what every play has as the dictionary wherry, also at the end: then only the assignment's
-// name is known.
+// saveVars saves the variables that every play gets as the dictionary wherry. Removal needs the saved ones, since only
+// the assignment's name is known then.
 func (p place) saveVars(a reconcilers.Assignment) error {
 	return durable.WriteFile(p.path(varsFile), variables(a))
 }
@@ -91,7 +91,7 @@ func variables(a reconcilers.Assignment) []byte {
 	return data
 }
 
-// play starts ansible-playbook and returns where its events are written.
+// play starts ansible-playbook and returns its events.
 func (r *Reconciler) play(o order) (*program.Run, *story, error) {
 	e, err := r.engine()
 	if err != nil {
@@ -119,7 +119,7 @@ func (r *Reconciler) play(o order) (*program.Run, *story, error) {
 	return run, &story{path: events}, err
 }
 
-// install writes what Ansible needs of ours.
+// install writes wherry's files for Ansible: its configuration and its plugin.
 func (r *Reconciler) install(own string, e engine) error {
 	if err := os.MkdirAll(own, 0o700); err != nil {
 		return err
@@ -146,8 +146,8 @@ func (r *Reconciler) install(own string, e engine) error {
 	return nil
 }
 
-// environment is what playbooks see beside Ansible's own settings: nothing of the agent's but the way through
-// a proxy, which tasks that fetch something need as it does.
+// environment returns the variables of playbooks beside Ansible's own settings. Of the agent's variables they get only the
+// proxy settings, which tasks that fetch files need too.
 func environment() []string {
 	home := "/"
 	if u, err := user.Current(); err == nil && u.HomeDir != "" {

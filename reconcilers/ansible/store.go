@@ -25,14 +25,14 @@ import (
 const (
 	stateFile  = "state.json"
 	varsFile   = "vars.yaml"
-	contentDir = "content" // what the playbooks were run from last
-	nextDir    = "next"    // what they are about to be run from
+	contentDir = "content" // the playbooks that were run last
+	nextDir    = "next"    // the staged playbooks, for the next run
 	oldDir     = "old"     // for the moment between two renames
-	runDir     = "run"     // what the run and the check keep of their programs; see package program
+	runDir     = "run"     // the programs' records of the run, and below of the check; see package program
 	checkDir   = "check"
 )
 
-// maxPlaybookBytes bounds a file that is looked into to see whether it is a playbook. A larger one is data.
+// maxPlaybookBytes bounds a playbook. A larger file counts as data.
 const maxPlaybookBytes = 1 << 20
 
 // place is the folder of one assignment.
@@ -44,11 +44,11 @@ func (p place) path(elements ...string) string {
 
 // standing is the record of an assignment that survives a restart.
 type standing struct {
-	// Content is what was given last, and Ended whether its run has come to an end. One that has not was
-	// cut off, unless this process is running it.
+	// Content is the content of the last Apply; Ended is true once its run has ended. A run that has not ended was cut
+	// off, unless this process is running it.
 	Content digest.Digest `json:"content"`
 	Ended   bool          `json:"ended"`
-	// State, Reason and Message are how it ended.
+	// State, Reason and Message are the result of that run.
 	State   bundle.State `json:"state,omitempty"`
 	Reason  string       `json:"reason,omitempty"`
 	Message string       `json:"message,omitempty"`
@@ -56,8 +56,8 @@ type standing struct {
 	Drifted bool `json:"drifted,omitempty"`
 }
 
-// load returns the zero standing where nothing was given yet, or what was kept is damaged: then the
-// playbooks are run again, which they have to bear.
+// load returns the zero standing if there is no record or a damaged one: then the playbooks are run again, for which they
+// have to be idempotent.
 func (p place) load() (s standing, err error) {
 	data, err := os.ReadFile(p.path(stateFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -84,8 +84,8 @@ func (p place) save(s standing) error {
 	return durable.WriteFile(p.path(stateFile), data)
 }
 
-// stage copies the assignment's files to the next folder, so that they stay what they are while the agent
-// prunes its trees, and checks that the copy is the content that was verified.
+// stage copies the assignment's files to the next folder, so that they survive while the agent prunes its trees, and
+// checks that the copy has the digest of the verified content.
 func (p place) stage(ctx context.Context, a reconcilers.Assignment) error {
 	next := p.path(nextDir)
 	if err := os.RemoveAll(next); err != nil {
@@ -104,7 +104,7 @@ func (p place) stage(ctx context.Context, a reconcilers.Assignment) error {
 	return nil
 }
 
-// take makes the staged content the one that playbooks are run from.
+// take makes the staged content the current one.
 func (p place) take() error {
 	if err := os.RemoveAll(p.path(oldDir)); err != nil {
 		return err
@@ -118,8 +118,7 @@ func (p place) take() error {
 	return errors.Join(durable.SyncDir(string(p)), os.RemoveAll(p.path(oldDir)))
 }
 
-// applied returns the folder with what playbooks were run from last, and the playbooks. Without any both are
-// empty.
+// applied returns the folder of the playbooks that were run last, and their names. Both are empty if there are none.
 func (p place) applied() (dir string, names []string, err error) {
 	for _, dir := range []string{contentDir, oldDir} { // the latter after a crash between two renames
 		names, err := playbooks(p.path(dir))
@@ -130,8 +129,8 @@ func (p place) applied() (dir string, names []string, err error) {
 	return "", nil, nil
 }
 
-// playbooks lists the playbooks in dir in the order in which they are run: namespace.yaml, which makes what
-// the others need, the others by name, and reconciler.yaml.
+// playbooks lists the playbooks in dir in the order in which they are run: namespace.yaml, which prepares for the others,
+// the others by name, and reconciler.yaml.
 func playbooks(dir string) ([]string, error) {
 	entries, err := os.ReadDir(dir)
 	if err != nil {
@@ -158,8 +157,8 @@ func playbooks(dir string) ([]string, error) {
 	return found, nil
 }
 
-// isPlaybook reports whether a file is a list of plays. A file that cannot be parsed counts as one: Ansible says
-// best what is wrong with it.
+// isPlaybook reports whether a file is a list of plays. A file that cannot be parsed counts as one: Ansible explains the
+// error best.
 func isPlaybook(name string) (bool, error) {
 	f, err := os.Open(name)
 	if err != nil {
@@ -186,8 +185,8 @@ func isPlaybook(name string) (bool, error) {
 	}), nil
 }
 
-// copyTree copies regular files and folders, and refuses everything else, to the disk. The copies are
-// nobody else's to read.
+// copyTree copies regular files and folders, syncs them to disk, and refuses everything else. Other users cannot read the
+// copies.
 func copyTree(ctx context.Context, from, to string) error {
 	return filepath.WalkDir(from, func(name string, d fs.DirEntry, err error) error {
 		if err = errors.Join(err, ctx.Err()); err != nil {

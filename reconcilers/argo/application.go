@@ -128,10 +128,10 @@ func (a *application) subject() string {
 	return "Application/" + a.Metadata.Namespace + "/" + a.Metadata.Name
 }
 
-// sources are where the manifests come from, by the rules that Argo CD goes by.
+// sources returns the sources of the manifests, by Argo CD's rules.
 func (s spec) sources() []map[string]any {
 	switch {
-	case s.SourceHydrator != nil: // what it syncs is a branch that it writes itself
+	case s.SourceHydrator != nil: // Argo CD syncs a branch that it writes itself
 		dry, sync := s.SourceHydrator.DrySource, s.SourceHydrator.SyncSource
 		return []map[string]any{{"repoURL": dry["repoURL"], "targetRevision": sync["targetBranch"], "path": sync["path"]}}
 	case len(s.Sources) > 0:
@@ -158,13 +158,12 @@ func (a *application) fresh() bool {
 	return a.Status.Sync.Status != "" && alike(a.Spec.sources(), compared) && alike(a.Spec.Destination, to.Destination)
 }
 
-// refreshKey is the annotation by which Argo CD is asked to look at an Application now. It takes it away
-// when it has.
+// refreshKey is the annotation that asks Argo CD to refresh an Application now. Argo CD removes it afterwards.
 const refreshKey = "argocd.argoproj.io/refresh"
 
 func (a *application) asked() bool { return a.Metadata.Annotations[refreshKey] != "" }
 
-// newest are the revisions that Argo CD has compared the cluster with, one for each source.
+// newest returns the revisions that Argo CD has compared the cluster with, one for each source.
 func (a *application) newest() []string {
 	if a.multiple() {
 		return a.Status.Sync.Revisions
@@ -172,7 +171,7 @@ func (a *application) newest() []string {
 	return []string{a.Status.Sync.Revision}
 }
 
-// last returns the finished sync of the newest revision and the present sources; nil where there is none.
+// last returns the finished sync of the newest revision and the present sources; nil if there is none.
 func (a *application) last() *operationState {
 	state := a.Status.OperationState
 	if state == nil || a.Operation != nil || state.Phase == "Running" || state.Phase == "Terminating" {
@@ -195,10 +194,10 @@ func (s *operationState) failed() bool {
 	return s != nil && (s.Phase == "Failed" || s.Phase == "Error")
 }
 
-// exact are revisions that mean the same for ever: a commit or a digest.
+// exact matches revisions that never change: a commit or a digest.
 var exact = regexp.MustCompile(`^([0-9a-f]{40}|[0-9a-f]{64}|sha256:[0-9a-f]{64})$`)
 
-// version is that of a chart, and no range of versions.
+// version matches one version of a chart, and no range of versions.
 var version = regexp.MustCompile(`^v?[0-9]+\.[0-9]+\.[0-9]+([-+][0-9A-Za-z.+-]+)?$`)
 
 // floating reports whether a source follows a branch, a tag or a range of versions.
@@ -209,7 +208,7 @@ func (a *application) floating() bool {
 	})
 }
 
-// since is when Argo CD has looked last at everything.
+// since returns the time of Argo CD's last full refresh.
 func (a *application) since() time.Time {
 	if a.Status.ReconciledAt.IsZero() {
 		return a.Metadata.CreationTimestamp.Time
@@ -217,7 +216,7 @@ func (a *application) since() time.Time {
 	return a.Status.ReconciledAt.Time
 }
 
-// differing lists the objects that are not as their sources say.
+// differing lists the objects that differ from their sources.
 func (a *application) differing() (list []string, onlyToPrune bool) {
 	onlyToPrune = true
 	for _, r := range a.Status.Resources {
@@ -247,7 +246,7 @@ func (r result) name() string {
 	return name
 }
 
-// cascades reports whether Argo CD takes away what the Application has brought when it is deleted.
+// cascades reports whether Argo CD deletes the Application's objects when the Application is deleted.
 func (a *application) cascades() bool {
 	return slices.ContainsFunc(a.Metadata.Finalizers, func(f string) bool {
 		return f == finalizer || strings.HasPrefix(f, finalizer+"/")

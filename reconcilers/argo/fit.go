@@ -6,8 +6,8 @@ import (
 	"k8s.io/apimachinery/pkg/apis/meta/v1/unstructured"
 )
 
-// omitted are fields, by what they are in, that Argo CD leaves out when it writes an Application, as it does
-// before each sync of its own, where they have no value. It is the same to Argo CD whether they are there.
+// omitted lists fields, by their parent, that Argo CD drops if they have no value whenever it writes an Application, as it
+// does before each automatic sync. Argo CD treats an absent field and an empty one alike.
 var omitted = map[string][]string{
 	"automated":   {"allowEmpty", "prune", "selfHeal"},
 	"retry":       {"limit", "refresh"},
@@ -18,11 +18,10 @@ var omitted = map[string][]string{
 	"kustomize":   {"commonAnnotationsEnvsubst", "forceCommonAnnotations", "forceCommonLabels", "labelWithoutSelector", "namePrefix", "nameSuffix", "namespace", "version"},
 }
 
-// vanishing are fields that go as a whole when they are empty.
+// vanishing lists fields that Argo CD drops as a whole when they are empty.
 var vanishing = []string{"directory", "helm", "kustomize", "syncPolicy"}
 
-// fit takes such fields from an Application that the live one lacks. Where somebody has given one a value, it
-// stays, and is drift.
+// fit removes such fields from o that the live Application lacks. If somebody has set one, it stays in o, and is drift.
 func fit(o, live *unstructured.Unstructured) {
 	if o.GroupVersionKind().GroupKind() != applicationKind {
 		return

@@ -24,8 +24,8 @@ const (
 	SyncFailed    = "SyncFailed"    // failed
 	OutOfSync     = "OutOfSync"     // drifted, or progressing where Argo CD corrects it
 	Degraded      = "Degraded"      // progressing, and failed after the deadline
-	Missing       = "Missing"       // progressing: an object is not there
-	Suspended     = "Suspended"     // suspended: Argo CD says so of the health
+	Missing       = "Missing"       // progressing: an object does not exist
+	Suspended     = "Suspended"     // suspended: Argo CD reports the health Suspended
 	OutsideWindow = "OutsideWindow" // pending: the AppProject has sync windows
 	NotReconciled = "NotReconciled" // progressing or pending: Argo CD has not looked at it
 	// RepoServerUnreachable is pending: the application-controller cannot reach the repo-server.
@@ -89,12 +89,11 @@ func (e engine) judgeApplication(ctx context.Context, c kubernetes.Cluster, a *a
 	return e.judgeHealth(ctx, c, a)
 }
 
-// errorTypes are the conditions that Argo CD counts as errors, the first ones first to be named. What ends in
-// Warning is none.
+// errorTypes are the conditions that Argo CD counts as errors, by precedence. Types that end in Warning are no errors.
 var errorTypes = []string{"InvalidSpecError", "UnknownError", "ComparisonError", "DeletionError"}
 
-// troubled returns the type of a condition that keeps Argo CD from comparing what is specified now; empty
-// where nothing does. The first two stand before a comparison is made, the others are about one.
+// troubled returns the type of a condition that keeps Argo CD from comparing the present specification; empty if there is
+// none. The first two types arise before a comparison, the others belong to one and count only if it is fresh.
 func (a *application) troubled() string {
 	for i, kind := range errorTypes {
 		if a.trouble(kind) != "" && (i < 2 || a.fresh()) {
@@ -112,8 +111,8 @@ func (a *application) trouble(kind string) string {
 	return cmp.Or(a.Status.Conditions[i].Message, kind)
 }
 
-// judgeTrouble judges by an error condition. The repo-server that is down is no fault of an assignment's:
-// gRPC says Unavailable or, where it hangs, DeadlineExceeded.
+// judgeTrouble judges by an error condition. A repo-server that is down is not the assignment's fault: gRPC reports
+// Unavailable or, if it hangs, DeadlineExceeded.
 func (a *application) judgeTrouble(kind string) kubernetes.Verdict {
 	message := a.trouble(kind)
 	if kind == "ComparisonError" && strings.Contains(message, "code = Unavailable desc = connection error") {
@@ -122,7 +121,7 @@ func (a *application) judgeTrouble(kind string) kubernetes.Verdict {
 	return kubernetes.Failed(kind, "%s: %s", a.subject(), message)
 }
 
-// blocked reports whether an operation waits for a sync window, of which Argo CD says it in words alone.
+// blocked reports whether an operation waits for a sync window, which only the text of Argo CD's message tells.
 func blocked(state *operationState) bool {
 	return state != nil && state.Phase == "Running" && strings.HasPrefix(state.Message, "Sync operation blocked by sync window")
 }
@@ -138,16 +137,16 @@ func (a *application) judgeOperation() kubernetes.Verdict {
 	return kubernetes.Progressing(Syncing, "%s: %s%s", a.subject(), cmp.Or(state.Message, state.Phase), a.hint())
 }
 
-// hint returns why a sync takes longer than it has to, or nothing.
+// hint returns the cause if a sync takes longer than necessary, or "".
 func (a *application) hint() string {
-	const many = 20 // objects, from which on it is felt
+	const many = 20 // objects, from which on the delay is noticeable
 	if len(a.Status.Resources) < many || slices.Contains(a.Spec.SyncPolicy.SyncOptions, "ApplyOutOfSyncOnly=true") {
 		return ""
 	}
 	return "; all objects are applied again for each change, as its syncOptions lack ApplyOutOfSyncOnly=true"
 }
 
-// explain returns Argo CD's message about a sync, with those about the objects that it failed with.
+// explain returns Argo CD's message about a sync, with the messages about the objects that failed.
 func (s *operationState) explain() string {
 	words := []string{s.Message}
 	if s.SyncResult != nil {
@@ -161,7 +160,7 @@ func (s *operationState) explain() string {
 	return kubernetes.List(words, ", ")
 }
 
-// judgeDifference judges what is compared, and not as it should be, while no sync is under way.
+// judgeDifference judges an Application that is compared and OutOfSync while no sync is running.
 func (a *application) judgeDifference(ctx context.Context, c kubernetes.Cluster) kubernetes.Verdict {
 	differing, onlyToPrune := a.differing()
 	message := fmt.Sprintf("%s: OutOfSync with %s: %s", a.subject(), strings.Join(a.newest(), ", "), kubernetes.List(differing, ", "))

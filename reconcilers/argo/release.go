@@ -9,12 +9,12 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// finalizer has Argo CD take away what an Application has brought before the Application goes.
+// finalizer makes Argo CD delete an Application's objects before the Application itself is gone.
 const finalizer = "resources-finalizer.argocd.argoproj.io"
 
-// release makes the deletion of an Application one of what it has brought. Argo CD takes away what it knows of:
-// what a sync creates at that time would be left behind for good. So it is to begin no more syncs, to end the
-// one that is under way, and to look once more, before the Application is deleted.
+// release prepares an Application for a deletion that includes its objects. Argo CD deletes the objects that it knows:
+// those that a sync creates at that moment would be left behind for good. So before the deletion, Argo CD has to begin no
+// more syncs, end the running one, and refresh once more.
 func (engine) release(ctx context.Context, v kubernetes.View, o *unstructured.Unstructured) (ready bool, err error) {
 	if o.GroupVersionKind().GroupKind() != applicationKind {
 		return true, nil
@@ -31,13 +31,13 @@ func (engine) release(ctx context.Context, v kubernetes.View, o *unstructured.Un
 	return ready, err
 }
 
-// calm is how long before Argo CD's comparison a sync has to have ended for all that it did to be known there.
-// Argo CD learns of it by watches.
+// calm is the time between the end of a sync and Argo CD's comparison after which the comparison includes all objects of
+// the sync. Argo CD learns of them by watches.
 const calm = 2 * time.Second
 
 var lookAgain = map[string]any{refreshKey: "normal"}
 
-// leave returns what to write into an Application that is to go, and whether it is ready to after that.
+// leave returns the fields to write into an Application before its deletion, and whether it is ready for the deletion.
 func (a *application) leave() (fields map[string]any, ready bool) {
 	metadata := map[string]any{}
 	if !a.cascades() {

@@ -34,7 +34,7 @@ const (
 	whiteout = ".wh."
 )
 
-// layersOf reads a manifest: which files it has, and which archives.
+// layersOf returns the layers of a manifest: files and archives.
 func layersOf(data []byte) ([]layer, error) {
 	var m struct {
 		ocispec.Manifest
@@ -49,7 +49,7 @@ func layersOf(data []byte) ([]layer, error) {
 	var layers []layer
 	for i, d := range m.Layers {
 		if d.MediaType == ocispec.MediaTypeEmptyJSON {
-			continue // which stands for no content
+			continue // it has no content
 		}
 		l := layer{MediaType: d.MediaType, Digest: d.Digest, Size: d.Size, Title: d.Annotations[ocispec.AnnotationTitle]}
 		if err := d.Digest.Validate(); err != nil || d.Digest.Algorithm() != digest.Canonical || d.Size < 0 {
@@ -81,8 +81,8 @@ func archiveType(mediaType string) string {
 	return ""
 }
 
-// store writes what in yields to the folder to, as numbered files: nobody who looks into it finds names that
-// mean something before all of it is known to be right.
+// store writes the content of in to the folder to, as numbered files: readers of the folder find no meaningful names before
+// all of the content was verified.
 func (l layer) store(ctx context.Context, in io.Reader, to *os.Root, limit int64) ([]part, error) {
 	if l.Unpack == "" {
 		p, err := writePart(to, 0, false, in)
@@ -162,10 +162,10 @@ func writePart(to *os.Root, n int, executable bool, in io.Reader) (part, error) 
 	return part{Executable: executable, Size: size, ID: identify(info)}, nil
 }
 
-// copyBytes is the buffer for one copy: system calls are to take less time than hashing.
+// copyBytes is the size of a copy's buffer, so large that system calls take less time than hashing.
 const copyBytes = 256 << 10
 
-// notAnArchive blames the content for what is neither the disk's fault nor the link's.
+// notAnArchive turns an error of unpacking into one about the content, unless it comes from the disk or the link.
 func notAnArchive(err error) error {
 	var onDisk *os.PathError
 	if errors.As(err, &onDisk) || errors.As(err, new(*linkError)) || reconcilers.Known(err) != nil || errors.Is(err, context.Canceled) {
@@ -174,7 +174,7 @@ func notAnArchive(err error) error {
 	return invalid("its archive: %w", err)
 }
 
-// invalid is the error of an artifact that cannot be laid into a folder, whoever serves it.
+// invalid returns the error for an artifact that cannot be put into a folder, whatever registry serves it.
 func invalid(format string, args ...any) error {
 	return failure(InvalidArtifact, format, args...)
 }

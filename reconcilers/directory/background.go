@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// fetchesAtOnce is for how many assignments something is fetched at the same time: they share one link.
+// fetchesAtOnce bounds the assignments whose artifacts are fetched at the same time: they share one link.
 const fetchesAtOnce = 2
 
 // fetching is the work on one assignment's artifacts, which goes on between the calls of Apply and Observe.
@@ -28,14 +28,14 @@ type fetching struct {
 	endedAt    time.Time
 }
 
-// latest is the assignment as the agent gave it last: its files may have moved with a newer release.
+// latest returns the assignment of the newest call: its files may have moved with a newer release.
 func (f *fetching) latest() reconcilers.Assignment {
 	f.mu.Lock()
 	defer f.mu.Unlock()
 	return f.assignment
 }
 
-// status returns how far the work is, or how it ended.
+// status returns the progress of the work, or its result.
 func (f *fetching) status() reconcilers.Result {
 	f.mu.Lock()
 	defer f.mu.Unlock()

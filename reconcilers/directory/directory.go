@@ -3,11 +3,11 @@
 //
 // The folder <root>/<assignment> belongs to its assignment entirely, and is replaced as a whole: on
 // Linux by exchanging two folders in one step, so that a reader finds either all of the old or all of
-// the new content. Where the kernel or the file system cannot exchange, two renames follow one another
-// and the next call repairs what a crash between them leaves. Everything else in the root is left
-// alone, but for .wherry, and so is a folder of the assignment's name that somebody else has filled: .wherry
-// says which folders are ours, whatever becomes of the agent's state. docs/adapters.md says why the folder
-// is not a symbolic link to a version, and what a program that reads it has to expect.
+// the new content. If the kernel or the file system cannot exchange, two renames follow one another, and after a crash
+// between them the next call repairs the folder. Everything else in the root except .wherry is left alone, even a folder
+// with the assignment's name that somebody else has filled: .wherry records which folders are ours, even if the agent's
+// state is lost. docs/adapters.md explains why the folder is not a symbolic link to a version, and what a program that
+// reads it has to expect.
 package directory
 
 import (
@@ -32,8 +32,8 @@ import (
 // Options are optional. The zero value works.
 type Options struct {
 	Log *slog.Logger // nil is silent
-	// Fetch opens the repository, HOST/NAME, that an artifact is fetched from. It makes no request. With nil
-	// there is nothing to fetch from, and assignments that need it fail.
+	// Fetch opens the repository, HOST/NAME, of an artifact. It makes no request. If it is nil, assignments with
+	// artifacts fail.
 	Fetch func(repository string) (bundle.Source, error)
 	// Ledger keeps notes about fetched files. Nil keeps them in memory: then more has to be read again after a restart.
 	Ledger reconcilers.Ledger
@@ -41,8 +41,8 @@ type Options struct {
 	MaxBytes int64
 }
 
-// Reconciler is the engine for one root. Its calls take turns, but for what is fetched in between. Close it
-// when it is no longer used.
+// Reconciler is the engine for one root. Its calls run one at a time; only fetching goes on between them. The caller
+// closes it.
 type Reconciler struct {
 	root       string
 	log        *slog.Logger
@@ -50,7 +50,7 @@ type Reconciler struct {
 	limit      int64
 	slots      chan struct{} // holds a token for each assignment that something is fetched for
 
-	turn    sync.Mutex // held by whoever reads or changes folders
+	turn    sync.Mutex // held while folders are read or changed
 	entries entries
 
 	fetches background.Group[*fetching]
@@ -58,7 +58,7 @@ type Reconciler struct {
 	owned owned
 }
 
-// New returns a reconciler for the assignments' folders in root, which Apply creates where it is absent.
+// New returns a reconciler for the assignments' folders in root, which Apply creates if it is absent.
 func New(root string, opts Options) *Reconciler {
 	log, ledger := opts.Log, opts.Ledger
 	if log == nil {
@@ -81,8 +81,8 @@ func (noLedger) Save(string, []byte) error   { return nil }
 
 var _ reconcilers.Reconciler = (*Reconciler)(nil)
 
-// Apply replaces the folder if its content differs from the assignment's. Where something has to be fetched
-// first, that begins, the state is Pulling, and the folder is replaced when all of it is here.
+// Apply replaces the folder if its content differs from the assignment's. If artifacts have to be fetched first, Apply
+// begins to fetch them and returns the state Pulling; the folder is replaced once all of them are here.
 func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	if f := r.underway(a); f != nil && ctx.Err() == nil && !f.again(time.Now()) {
 		return f.status()
@@ -175,8 +175,8 @@ func (r *Reconciler) placed(ctx context.Context, s *site, a reconcilers.Assignme
 	return s.discardFetched()
 }
 
-// Observe compares the folder with what the assignment brings, byte for byte where it was rendered, and by how
-// files look since they were read last where it was fetched.
+// Observe compares the folder with the assignment's content: rendered files byte for byte, fetched files by their
+// metadata since they were last read.
 func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	if f := r.underway(a); f != nil && ctx.Err() == nil {
 		return f.status()

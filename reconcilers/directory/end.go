@@ -18,12 +18,12 @@ func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) recon
 
 var _ reconcilers.Releaser = (*Reconciler)(nil)
 
-// Release leaves the folder as it is, and nothing says any more that it is ours.
+// Release keeps the folder and removes the mark that it is ours.
 func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	return r.end(ctx, a, "release", func(_ context.Context, s *site) (tree, error) { return nil, s.unmark() })
 }
 
-// end gives an assignment up: what becomes of its folder is for last to do, which returns what went with it.
+// end gives an assignment up. It calls last to delete or keep the folder; last returns the deleted files.
 func (r *Reconciler) end(ctx context.Context, a reconcilers.Assignment, verb string, last func(context.Context, *site) (tree, error)) reconcilers.Result {
 	if ctx.Err() == nil {
 		r.fetches.Stop(a.Name)
@@ -68,7 +68,7 @@ func (r *Reconciler) give(ctx context.Context, name string, last func(context.Co
 	return gone, s.discardFetched()
 }
 
-// takeAway deletes the live folder if it is ours. Whatever else has its name is nobody's business here.
+// takeAway deletes the live folder if it is ours. Anything else with that name stays.
 func (r *Reconciler) takeAway(ctx context.Context, s *site) (tree, error) {
 	ours, err := r.owned.holds(s)
 	if err != nil {

@@ -19,8 +19,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// fetch brings everything here that a's artifacts hold and that is not here yet: manifests, then layer by
-// layer. What was fetched stays for the next time, whatever comes between.
+// fetch fetches the missing content of a's artifacts: manifests, then layer by layer. After an interruption, the next call
+// finds the layers that were fetched.
 func (r *Reconciler) fetch(ctx context.Context, f *fetching) error {
 	a := f.latest()
 	for _, artifact := range a.Fetched {
@@ -43,8 +43,8 @@ func (r *Reconciler) fetch(ctx context.Context, f *fetching) error {
 	return nil
 }
 
-// prepare returns the layers to fetch, if there is room for them, and deletes what earlier attempts for
-// other content have left.
+// prepare returns the layers to fetch, if there is room for them, and deletes the leftovers of earlier attempts for other
+// content.
 func (r *Reconciler) prepare(ctx context.Context, a reconcilers.Assignment) ([]wantedLayer, error) {
 	r.turn.Lock()
 	defer r.turn.Unlock()
@@ -90,7 +90,7 @@ func (s *site) keepFetched(a reconcilers.Assignment, e *entry) error {
 	return err
 }
 
-// fetchManifest reads which layers an artifact has, unless that is known.
+// fetchManifest reads the layers of an artifact, unless they are known.
 func (r *Reconciler) fetchManifest(ctx context.Context, name string, artifact fetchedArtifact) error {
 	r.turn.Lock()
 	_, known := r.entries.load(ctx, name).Artifacts[artifact.Digest]
@@ -136,8 +136,7 @@ func (r *Reconciler) source(repository string) (bundle.Source, error) {
 	return src, nil
 }
 
-// fetchLayer streams one layer to the disk. It gets its name when all of it is there and is what its digest
-// says.
+// fetchLayer streams one layer to the disk. The layer gets its name once it is complete and its digest was checked.
 func (r *Reconciler) fetchLayer(ctx context.Context, a reconcilers.Assignment, l wantedLayer, f *fetching) error {
 	src, err := r.source(l.repository)
 	if err != nil {
@@ -173,8 +172,8 @@ func (r *Reconciler) fetchLayer(ctx context.Context, a reconcilers.Assignment, l
 	return nil
 }
 
-// receive stores a layer. A blob that is not what its descriptor says is no archive either, so that is said
-// first.
+// receive stores a layer. A blob that differs from its descriptor is rarely a valid archive either, so an error about the
+// digest comes first.
 func (l layer) receive(ctx context.Context, src bundle.Source, to *os.Root, limit int64, f *fetching) ([]part, error) {
 	body, err := src.Fetch(ctx, l.descriptor())
 	if err != nil {
@@ -196,7 +195,7 @@ func (l layer) receive(ctx context.Context, src bundle.Source, to *os.Root, limi
 	return parts, err
 }
 
-// link counts and digests what comes from a registry, and marks its errors.
+// link counts and digests the bytes from a registry, and marks its errors.
 type link struct {
 	ctx  context.Context // of one transfer
 	in   io.Reader
@@ -239,6 +238,6 @@ func (e *linkError) classify() (reason string, fault reconcilers.Fault) {
 	return ArtifactMismatch, reconcilers.FaultRelease
 }
 
-// retryTime is how long a failure stands that costs as many bytes to see again, unless something else is
-// asked for meanwhile.
+// retryTime is the time for which a failure stands that would cost the same bytes again, unless other content is asked for
+// meanwhile.
 const retryTime = 10 * time.Minute

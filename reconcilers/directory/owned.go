@@ -19,7 +19,7 @@ import (
 // k3s, go by extensions, and have none for it. An extended attribute would not do: FAT, NFS and the tmpfs of older
 // kernels have none.
 
-// marked reports whether the mark says that the folder is ours.
+// marked reports whether the folder has the mark that it is ours.
 func (s *site) marked() (bool, error) {
 	_, err := s.root.Lstat(s.owned)
 	if errors.Is(err, fs.ErrNotExist) {
@@ -65,8 +65,8 @@ func (s *site) empty() (bool, error) {
 	return false, err
 }
 
-// strange reports whether the live folder holds something else than is wanted, as far as that is known yet: an artifact
-// that was not read may bring it.
+// strange reports whether the live folder differs from the wanted content. While the names of some wanted files are not
+// known yet, additional files do not count, since they may be among those.
 func (v *survey) strange() bool {
 	return slices.ContainsFunc(compare("", v.have, v.want), func(c reconcilers.Change) bool {
 		return c.Action != reconcilers.Deleted || !v.opaque
@@ -110,8 +110,8 @@ func (o *owned) holds(s *site) (bool, error) {
 	return s.marked()
 }
 
-// check refuses to touch what somebody else has put into the folder. One that is empty, or holds what is wanted
-// already, may be taken.
+// check returns an error if the folder holds somebody else's files. A folder that is empty, or that already holds the
+// wanted content, may be taken.
 func (o *owned) check(s *site, root string, v *survey) error {
 	if v.missing {
 		return nil
@@ -141,8 +141,8 @@ func (o *owned) take(s *site) error {
 
 var _ reconcilers.Claimer = (*Reconciler)(nil)
 
-// Claim marks the folders that an earlier version has put there without a mark, and returns whose it could not, such
-// as where the disk is not mounted yet. Apply does it for those that it gets to first.
+// Claim marks the folders that an earlier version has created without a mark, and returns the assignments whose folders it
+// could not mark, for example because the disk is not mounted yet. Apply marks a folder that it reaches first.
 func (r *Reconciler) Claim(ctx context.Context, assignments []string) (left []string) {
 	if len(assignments) == 0 {
 		return nil

@@ -12,7 +12,7 @@ import (
 
 // Reasons that this package gives, beside those that every reconciler has.
 const (
-	Fetching            = "Fetching"            // pulling: the message says how far it is
+	Fetching            = "Fetching"            // pulling: the message gives the progress
 	NotFetched          = "NotFetched"          // pending: Apply was not called yet
 	Differs             = "Differs"             // drifted: files were added, changed or deleted
 	Missing             = "Missing"             // drifted: the folder is gone
@@ -22,7 +22,7 @@ const (
 	ArtifactNotFound    = "ArtifactNotFound"    // failed
 	ArtifactForbidden   = "ArtifactForbidden"   // failed: the registry wants a login, or another one
 	ArtifactUnreachable = "ArtifactUnreachable" // pending
-	NotOurs             = "NotOurs"             // failed: what somebody else has put there has the folder's name
+	NotOurs             = "NotOurs"             // failed: somebody else's files have the folder's name
 	NotWritable         = "NotWritable"         // failed: permissions, or a read-only file system
 	DiskFull            = "DiskFull"            // pending
 	DiskError           = "DiskError"           // pending

@@ -51,8 +51,8 @@ func openSite(root, name string) (*site, error) {
 
 func (s *site) close() error { return s.root.Close() }
 
-// read returns what the live folder holds, and how its files look; see readTree. The error is
-// fs.ErrNotExist where there is no folder.
+// read returns the content of the live folder and its files' metadata; see readTree. The error is
+// fs.ErrNotExist if there is no folder.
 func (s *site) read(ctx context.Context, known map[string]seen) (tree, map[string]identity, error) {
 	dir, err := s.root.OpenRoot(s.live)
 	if err != nil {
@@ -82,8 +82,8 @@ func (s *site) clear() error {
 	return nil
 }
 
-// stage fills the spare folder with what the survey wants, so that all of it is on the disk. What is on
-// this file system already is linked, so that a large file is there once.
+// stage fills the spare folder with the survey's wanted files and syncs them to disk. Files that are on this file system
+// already are linked, so that a large file takes its space once.
 func (s *site) stage(ctx context.Context, dir string, v *survey) error {
 	from, err := os.OpenRoot(dir)
 	if err != nil {

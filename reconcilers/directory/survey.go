@@ -16,16 +16,16 @@ import (
 // survey is the wanted content of an assignment's folder, its present content, and the difference.
 type survey struct {
 	want, have tree
-	// ids say how the live files look.
+	// ids are the metadata of the live files.
 	ids map[string]identity
-	// missing is true where there is no folder.
+	// missing is true if there is no live folder.
 	missing bool
-	// fetched marks the paths of want that come from registries; cached says where those lie that were
+	// fetched marks the paths of want that come from registries; cached gives the places of those that were
 	// fetched and are not in the live folder.
 	fetched map[string]bool
 	cached  map[string]string
-	// unknown are artifacts whose manifest was not read yet, absent are layers that are not here. With opaque, want
-	// lacks files that nobody knows the names of yet: those of the former, and of archives among the latter.
+	// unknown are artifacts whose manifest was not read yet; absent are layers that are not here. If opaque is true,
+	// want lacks files whose names are not known yet: those of unknown artifacts, and of absent archives.
 	unknown []bundle.FetchedArtifact
 	opaque  bool
 	absent  []wantedLayer
@@ -48,7 +48,7 @@ func (v *survey) keeps(name string) bool {
 // complete reports whether all wanted content is on this machine.
 func (v *survey) complete() bool { return len(v.unknown)+len(v.absent) == 0 }
 
-// look reads everything that an assignment's folder is to be made of, and the folder.
+// look reads the content for an assignment's folder, and the folder.
 func look(ctx context.Context, s *site, a reconcilers.Assignment, e *entry, limit int64) (*survey, error) {
 	rendered, err := readAssignment(ctx, a)
 	if err != nil {
@@ -81,8 +81,7 @@ func look(ctx context.Context, s *site, a reconcilers.Assignment, e *entry, limi
 	return v, nil
 }
 
-// add adds what the artifacts bring to what is wanted, as far as it is known, and checks that all of it can
-// be in one folder.
+// add adds the known files of the artifacts to the wanted ones, and checks that all of them can be in one folder.
 func (v *survey) add(a reconcilers.Assignment, e *entry, limit int64) (layers []wantedLayer, err error) {
 	names := bundle.NewNames(bundle.MaxFiles)
 	for _, name := range slices.Sorted(maps.Keys(v.want)) {
@@ -117,8 +116,7 @@ func (v *survey) add(a reconcilers.Assignment, e *entry, limit int64) (layers []
 	return layers, nil
 }
 
-// find reports whether all files of a layer are here: in the live folder, or where they were put when they were
-// fetched.
+// find reports whether all files of a layer are here: in the live folder, or in the folder of fetched layers.
 func (v *survey) find(ctx context.Context, s *site, l layer, e *entry) (bool, error) {
 	parts, known := e.parts(l)
 	if !known || s == nil {

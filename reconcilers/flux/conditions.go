@@ -11,10 +11,10 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// condition is Flux's statement about one aspect of an object. The zero value is one that is absent.
+// condition is one of an object's status.conditions. The zero value means that it is absent.
 type condition struct {
 	status, reason, message string
-	observed                int64 // the generation that it is about
+	observed                int64 // the observed generation
 	since                   time.Time
 }
 
@@ -27,7 +27,7 @@ func conditionOf(o *unstructured.Unstructured, name string) condition {
 		if t, _ := c["type"].(string); t != name {
 			continue
 		}
-		found := condition{observed: o.GetGeneration()} // a controller that does not say it means the present one
+		found := condition{observed: o.GetGeneration()} // the default, if the controller gives none
 		found.status, _ = c["status"].(string)
 		found.reason, _ = c["reason"].(string)
 		found.message, _ = c["message"].(string)
@@ -56,16 +56,14 @@ func observedGeneration(o *unstructured.Unstructured) int64 {
 	return n
 }
 
-// controllerOf names the program that an object is for, such as source-controller: of Flux's groups each has
-// one.
+// controllerOf returns the name of an object's controller, such as source-controller: each of Flux's groups has one.
 func controllerOf(o *unstructured.Unstructured) string {
 	group, _, _ := strings.Cut(o.GroupVersionKind().Group, ".")
 	return group + "-controller"
 }
 
-// readiness judges what all of Flux's objects have: the condition Ready, which counts for the generation
-// that it is about, and Stalled, with which Flux gives up. Whatever it says does not count while Flux is asked
-// to look again.
+// readiness judges by the conditions that all of Flux's objects have: Ready, which counts for its observed generation,
+// and Stalled, by which Flux gives up. Neither counts while a requested reconciliation is outstanding.
 func readiness(o *unstructured.Unstructured) kubernetes.Verdict {
 	ready, stalled := conditionOf(o, "Ready"), conditionOf(o, "Stalled")
 	current := o.GetGeneration()

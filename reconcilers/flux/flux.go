@@ -1,5 +1,5 @@
-// Package flux brings assignments to a cluster by way of Flux: it applies the objects that tell Flux what
-// to fetch, and follows Flux until it has done so.
+// Package flux brings assignments to a cluster with Flux: it applies Flux's objects, which define the content to
+// fetch, and follows their status until Flux has applied that content.
 //
 // The objects are applied, compared, pruned and removed by package kubernetes, with all that it promises.
 // After that, the work is Flux's, and its status in the objects decides: a GitRepository or another
@@ -8,7 +8,7 @@
 // counts as Progressing. Failures have Flux's own reason and message.
 //
 // If a source follows a branch, a tag or a range of versions, the result is Floating and Revision is the one
-// that Flux has applied. How long Flux may take, and how long it has to stay well, is the caller's to judge.
+// that Flux has applied. The caller decides how long Flux may take, and how long the result has to stay Compliant.
 package flux
 
 import (

@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// judgeInventory judges what a Kustomization has put on the cluster. With wait, Flux has done so itself;
-// without, its Ready means no more than that the API server has taken the objects.
+// judgeInventory judges the objects that a Kustomization has applied. With spec.wait, Flux has done so itself;
+// without it, Ready only means that the API server has accepted the objects.
 func judgeInventory(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (kubernetes.Verdict, error) {
 	if waits, _, _ := unstructured.NestedBool(o.Object, "spec", "wait"); waits {
 		return kubernetes.Verdict{State: bundle.Compliant}, nil

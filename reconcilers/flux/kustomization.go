@@ -33,7 +33,7 @@ func judgeKustomization(ctx context.Context, c kubernetes.Cluster, o *unstructur
 	return v, nil
 }
 
-// follow corrects a verdict for the revision that it is about.
+// follow adjusts a verdict on o by the state of its source, and by the revision that o has applied or tried.
 func follow(o, source *unstructured.Unstructured, v kubernetes.Verdict) kubernetes.Verdict {
 	if source == nil {
 		if v.State != bundle.Failed {
@@ -46,7 +46,7 @@ func follow(o, source *unstructured.Unstructured, v kubernetes.Verdict) kubernet
 	applied, attempted := field(o, "status", "lastAppliedRevision"), field(o, "status", "lastAttemptedRevision")
 	ready := conditionOf(o, "Ready")
 	switch {
-	case from.State == bundle.Failed: // what it says itself, whether or not it is one of the assignment's
+	case from.State == bundle.Failed: // with the source's own reason, even if the source is no object of the assignment
 		return from
 	case from.State == bundle.Progressing:
 		return kubernetes.Progressing(from.Reason, "%s: waits for its source: %s", subject(o), from.Message)
@@ -63,8 +63,8 @@ func follow(o, source *unstructured.Unstructured, v kubernetes.Verdict) kubernet
 }
 
 // temporary reports whether a failure passes by itself: something else has to be ready first, or Flux has
-// broken off because of news. Flux says ArtifactFailed both where it waits for an artifact, before it has
-// begun with it, and where there is something wrong with it, such as a path that it lacks.
+// broken off for a newer revision. Flux reports ArtifactFailed both while it waits for an artifact and if the artifact is
+// wrong, for example lacks the path.
 func temporary(o *unstructured.Unstructured, ready condition) bool {
 	switch ready.reason {
 	case "DependencyNotReady", "HealthCheckCanceled":
@@ -75,8 +75,8 @@ func temporary(o *unstructured.Unstructured, ready condition) bool {
 	return false
 }
 
-// repeats reports whether Flux is at work on what it has applied in this generation before and found well,
-// as it is at every interval.
+// repeats reports whether Flux is only repeating, as it does at every interval, an apply that has succeeded in this
+// generation.
 func repeats(o *unstructured.Unstructured, ready condition) bool {
 	history, _, _ := unstructured.NestedSlice(o.Object, "status", "history")
 	if len(history) == 0 || !ready.is("Unknown") || asked(o) || observedGeneration(o) != o.GetGeneration() {
@@ -86,7 +86,7 @@ func repeats(o *unstructured.Unstructured, ready condition) bool {
 	return last["lastReconciledStatus"] == "ReconciliationSucceeded"
 }
 
-// sourceOf returns what an object's reference at path names, or nil where that does not exist.
+// sourceOf returns the object that the reference at path names, or nil if it does not exist.
 func sourceOf(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured, path ...string) (*unstructured.Unstructured, error) {
 	at := func(name string) string { return field(o, append(path[:len(path):len(path)], name)...) }
 	key := types.NamespacedName{Namespace: cmp.Or(at("namespace"), o.GetNamespace()), Name: at("name")}

@@ -9,13 +9,13 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// mostMidway is how long Flux is given to end what it is about. Applying takes seconds; what takes longer is
-// the wait for objects to get ready, and by then Flux has said what it applied.
+// mostMidway is the time that Flux gets to end its current work. Applying takes seconds. Only the wait for objects to get
+// ready takes longer, and by then Flux has written the applied objects into the status.
 const mostMidway = 10 * time.Second
 
-// leave has the deletion of an object wait until Flux is not in the midst of it. What a Kustomization has
-// brought is read off its status when it is deleted, and written there at the end: what one deleted meanwhile
-// applies could be left behind for good.
+// leave delays the deletion of an object while Flux is reconciling it. When a Kustomization is deleted, Flux deletes the
+// objects in its status, which it writes at the end of an apply: objects of an apply that runs during the deletion could be
+// left behind for good.
 func leave(now func() time.Time) func(context.Context, kubernetes.View, *unstructured.Unstructured) (bool, error) {
 	return func(_ context.Context, _ kubernetes.View, o *unstructured.Unstructured) (bool, error) {
 		return !midway(o, now()), nil

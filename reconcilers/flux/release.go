@@ -39,8 +39,8 @@ func judgeRelease(ctx context.Context, c kubernetes.Cluster, o *unstructured.Uns
 	return v, nil
 }
 
-// chartSource returns what a release has its chart from: the OCIRepository that it refers to, or the HelmChart
-// that it, or Flux for it, has made. It is nil where that does not exist.
+// chartSource returns the source of a release's chart: the OCIRepository or HelmChart that the release refers to, or the
+// HelmChart that Flux has made for it. It returns nil if that object does not exist.
 func chartSource(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unstructured) (*unstructured.Unstructured, error) {
 	if field(o, "spec", "chartRef", "name") != "" {
 		return sourceOf(ctx, c, o, "spec", "chartRef")
@@ -52,7 +52,7 @@ func chartSource(ctx context.Context, c kubernetes.Cluster, o *unstructured.Unst
 	return c.Get(ctx, schema.GroupKind{Group: sourceGroup, Kind: "HelmChart"}, types.NamespacedName{Namespace: namespace, Name: name})
 }
 
-// followChart corrects a verdict for the version of the chart that it is about.
+// followChart adjusts a verdict on o by the state of its chart's source, and by the version that o has released or tried.
 func followChart(o, source *unstructured.Unstructured, v kubernetes.Verdict) kubernetes.Verdict {
 	from := judgeSource(source)
 	switch {
@@ -66,8 +66,8 @@ func followChart(o, source *unstructured.Unstructured, v kubernetes.Verdict) kub
 	return v
 }
 
-// tried reports whether what Flux says of a release is about a revision of its chart: a version, or for a chart
-// from an OCIRepository the digest of one. Where a controller does not say, it is.
+// tried reports whether the release's status belongs to a revision of its chart: a version, or the digest of one for a
+// chart from an OCIRepository. It returns true if the controller gives no revision.
 func tried(o *unstructured.Unstructured, revision string) bool {
 	if digest := field(o, "status", "lastAttemptedRevisionDigest"); digest != "" {
 		return endsWith(revision, digest)
@@ -76,7 +76,7 @@ func tried(o *unstructured.Unstructured, revision string) bool {
 	return version == "" || strings.Contains(revision, "@") || version == revision
 }
 
-// passing are reasons for which a release waits for something else.
+// passing reports whether a release with this reason waits for something else.
 func passing(reason string) bool {
 	switch reason {
 	case "ArtifactFailed", "DependencyNotReady", "SourceNotReady", "HelmChartNotReady":
@@ -85,7 +85,7 @@ func passing(reason string) bool {
 	return false
 }
 
-// chartOf is the version of the chart that is deployed.
+// chartOf returns the version of the deployed chart.
 func chartOf(o *unstructured.Unstructured) string {
 	history, _, _ := unstructured.NestedSlice(o.Object, "status", "history")
 	for _, item := range history {

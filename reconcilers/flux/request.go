@@ -14,11 +14,11 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// requestAnnotation asks Flux to look at an object now and not after its interval. Flux copies the value to
-// status.lastHandledReconcileAt when it has, whatever came of it.
+// requestAnnotation asks Flux to reconcile an object now instead of after its interval. Afterwards Flux copies the value
+// to status.lastHandledReconcileAt, whatever the result.
 const requestAnnotation = "reconcile.fluxcd.io/requestedAt"
 
-// asked reports whether somebody has asked Flux to look at an object, and it has not yet.
+// asked reports whether a requested reconciliation of an object is outstanding.
 func asked(o *unstructured.Unstructured) bool {
 	at := o.GetAnnotations()[requestAnnotation]
 	return at != "" && at != field(o, "status", "lastHandledReconcileAt")
@@ -30,7 +30,7 @@ type outcome interface {
 	Changed(object.ObjMetadata) bool
 }
 
-// requests asks Flux to look again at objects of its own that stay as they were; see requestOf.
+// requests asks Flux to reconcile unchanged objects again; see requestOf.
 func requests(now func() time.Time) func(context.Context, kubernetes.View) error {
 	return func(ctx context.Context, v kubernetes.View) error {
 		for _, o := range v.Objects {
@@ -48,11 +48,11 @@ func requests(now func() time.Time) func(context.Context, kubernetes.View) error
 	}
 }
 
-// requestOf returns the annotation, as fields of an object, that asks Flux to look at o again, or none. Flux
-// sees that an object of its own has changed, or that a source has a new revision, but not that a Secret or a
-// ConfigMap that an object refers to has other content: what it then says about the object is about the old
-// one. New content of an assignment also has sources looked at that follow something, so that a release and
-// the version that it was made for arrive together.
+// requestOf returns the annotation, as fields of an object, that asks Flux to reconcile o again, or nil. Flux notices
+// when an object of its own changes or a source has a new revision, but not when a Secret or ConfigMap that an object
+// refers to changes: until the next interval, the object's status belongs to the old content. With new content of an
+// assignment, the request also goes to sources that follow a branch, a tag or a range, so that a release and the version
+// that it was made for arrive together.
 func requestOf(o *unstructured.Unstructured, done outcome, fresh bool, at time.Time) map[string]any {
 	if suspended(o) || !(fresh && isPolled(o) || isOutdated(o, done, fresh)) {
 		return nil
@@ -61,26 +61,26 @@ func requestOf(o *unstructured.Unstructured, done outcome, fresh bool, at time.T
 	return map[string]any{"metadata": map[string]any{"annotations": annotations}}
 }
 
-// isPolled reports whether an object is a source that Flux looks at from time to time.
+// isPolled reports whether an object is a source that Flux polls.
 func isPolled(o *unstructured.Unstructured) bool {
 	switch {
 	case o.GroupVersionKind().Group != sourceGroup, o.GetKind() == "ExternalArtifact":
 		return false
 	case o.GetKind() == "HelmRepository" && field(o, "spec", "type") == "oci":
-		return false // which has no status
+		return false // it has no status
 	}
 	return pinOf(o) == ""
 }
 
-// isOutdated reports whether o refers to an object of the assignment that has changed, or may have in an apply
-// of the same content that was cut off.
+// isOutdated reports whether o refers to an object of the assignment that this apply has changed, or that an interrupted
+// apply of the same content may have changed.
 func isOutdated(o *unstructured.Unstructured, done outcome, fresh bool) bool {
 	return slices.ContainsFunc(inputs(o), func(id object.ObjMetadata) bool {
 		return done.Changed(id) || fresh && done.Has(id)
 	})
 }
 
-// inputs are the Secrets and ConfigMaps that an object of Flux's refers to, all of which are in its namespace:
+// inputs returns the Secrets and ConfigMaps that an object of Flux refers to, all of which are in its namespace:
 // by fields such as secretRef, certSecretRef and configMapRef, and by the items of substituteFrom and
 // valuesFrom.
 func inputs(o *unstructured.Unstructured) []object.ObjMetadata {

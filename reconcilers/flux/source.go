@@ -9,8 +9,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/kubernetes"
 )
 
-// judgeSource judges what Flux fetches. A source that cannot be reached, but holds the very revision that
-// it is pinned to, has all that it will ever need.
+// judgeSource judges a source. An unreachable source that has already fetched the revision to which it is pinned is
+// complete.
 func judgeSource(o *unstructured.Unstructured) kubernetes.Verdict {
 	pin := pinOf(o)
 	if o.GetKind() == "HelmRepository" {
@@ -30,7 +30,7 @@ func judgeSource(o *unstructured.Unstructured) kubernetes.Verdict {
 	return v
 }
 
-// judgeHelmRepository judges an index of charts. Those in registries have none, and no status.
+// judgeHelmRepository judges a chart repository. One in a registry has neither an index nor a status.
 func judgeHelmRepository(o *unstructured.Unstructured) kubernetes.Verdict {
 	v := kubernetes.Verdict{State: bundle.Compliant}
 	if field(o, "spec", "type") != "oci" {
@@ -39,7 +39,7 @@ func judgeHelmRepository(o *unstructured.Unstructured) kubernetes.Verdict {
 	return v
 }
 
-// pinOf is the commit or digest that a source is fixed to; empty where it follows something.
+// pinOf returns the commit or digest to which a source is pinned; empty if it follows a branch, a tag or a range.
 func pinOf(o *unstructured.Unstructured) string {
 	switch o.GetKind() {
 	case "GitRepository":

@@ -11,8 +11,8 @@ import (
 	"k8s.io/apimachinery/pkg/api/equality"
 )
 
-// drift says which objects are missing or differ, and where, without a value. It is empty where all of
-// them are as their manifests say.
+// drift names the objects that are missing or differ from their manifests, with the paths of their fields and without
+// values. It is empty if there are none.
 func (p *pass) drift(ctx context.Context) (string, error) {
 	var found []string
 	for _, m := range p.plan.objects {
@@ -33,7 +33,7 @@ func (p *pass) drift(ctx context.Context) (string, error) {
 			return "", err
 		case change.Action == ssa.UnchangedAction:
 			p.r.seen.agree(m, live)
-		case change.Action == ssa.CreatedAction: // it went just now
+		case change.Action == ssa.CreatedAction: // it was deleted just now
 			found = append(found, m.subject()+" is missing")
 		case change.Action == ssa.ConfiguredAction:
 			found = append(found, m.subject()+" differs in "+strings.Join(differences(was.Object, would.Object), ", "))
@@ -42,7 +42,7 @@ func (p *pass) drift(ctx context.Context) (string, error) {
 	return List(found, "; "), nil
 }
 
-// unpersonal are the parts of an object that no manifest determines.
+// unpersonal lists the parts of an object that no manifest determines.
 var unpersonal = []string{".status", ".metadata.resourceVersion", ".metadata.generation", ".metadata.managedFields"}
 
 // differences returns the paths of the fields, at most three, in which two objects differ.

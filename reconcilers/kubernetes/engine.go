@@ -36,28 +36,28 @@ type Engine struct {
 	Owns func(schema.GroupKind) bool
 	// Install is what a person does if one of the kinds is not served, such as "install Flux".
 	Install string
-	// Judge returns how one of an assignment's objects stands. All of them are as their manifests say.
+	// Judge returns the state of one of an assignment's objects. All of them match their manifests.
 	Judge func(ctx context.Context, c Cluster, o *unstructured.Unstructured) (Verdict, error)
 
-	// Namespace is that of the engine's objects that name none; empty is the assignment's.
+	// Namespace is the namespace of the engine's objects that name none; empty means the assignment's.
 	Namespace string
 	// Fit, if set, removes from a manifest what the engine removes from its live object (nil if there is none) without
 	// a change of meaning. That is no drift.
 	Fit func(o, live *unstructured.Unstructured)
-	// Drive, if set, asks the engine by View.Write for what no manifest can, such as to look again.
-	// Apply calls it when all objects are as their manifests say, and judges afterwards. Content counts as
-	// applied once it has been called for it without an error.
+	// Drive, if set, makes requests to the engine that no manifest can, such as to reconcile again, by View.Write.
+	// Apply calls it when all objects match their manifests, and judges afterwards. Content counts as
+	// applied once Drive was called for it without an error.
 	Drive func(ctx context.Context, v View) error
-	// Release, where it is set, makes one of the engine's objects ready to be deleted, and reports whether it
-	// is. It is called again until it is.
+	// Release, if set, prepares one of the engine's objects for deletion, and reports whether it is ready. It is
+	// called again until the object is.
 	Release func(ctx context.Context, v View, o *unstructured.Unstructured) (ready bool, err error)
-	// Holds, where it is set, tells which of the engine's kinds its others need until they have gone.
+	// Holds, if set, reports whether the engine's other objects need those of a kind until they are gone.
 	Holds func(schema.GroupKind) bool
 }
 
 // View is an engine's view of an assignment.
 type View struct {
-	// Objects are the live ones, in the order of their manifests.
+	// Objects are the live objects, in the order of their manifests.
 	Objects []*unstructured.Unstructured
 	// Fresh is for Drive: it is true until all objects of this content have been applied once.
 	Fresh bool
@@ -65,8 +65,8 @@ type View struct {
 	pass *pass
 }
 
-// Get returns an object of the cluster in the version that is served, or nil where there is none, or none
-// of that kind can be. Of the assignment's own objects it is the state that Objects has.
+// Get returns an object of the cluster in the served version, or nil if there is no such object or kind. For one of the
+// assignment's own objects, it returns the state in Objects.
 func (v View) Get(ctx context.Context, kind schema.GroupKind, key types.NamespacedName) (*unstructured.Unstructured, error) {
 	mapping, err := v.pass.r.mapping(ctx, kind)
 	if meta.IsNoMatchError(err) {
@@ -96,15 +96,14 @@ func (v View) Changed(id object.ObjMetadata) bool {
 	return slices.ContainsFunc(v.pass.changes, func(c reconcilers.Change) bool { return c.Object == name })
 }
 
-// mostWrites is how often something is written whose object others are writing to as well.
+// mostWrites bounds the attempts to write to an object that others are writing to as well.
 const mostWrites = 5
 
-// Write merges into a live object what fields makes of it, with the assignment's access, and nothing where
-// that is nil. Where somebody has written to the object since it was read, fields sees the new state. An object
-// that has gone, or was made anew, is left alone: that is an error, which another apply mends.
+// Write calls fields with a live object and merges the result into the object, with the assignment's access; it writes
+// nothing if the result is nil. If somebody has written to the object since it was read, fields is called again with the
+// new state. Write returns an error if the object was deleted or recreated meanwhile; another apply resolves that.
 //
-// The fields must be others than those of the manifest. They are no drift, whoever changes them, and are left
-// with the object.
+// The fields must differ from those of the manifest. They never count as drift, and stay with the object.
 func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields func(*unstructured.Unstructured) (map[string]any, error)) error {
 	id := object.UnstructuredToObjMetadata(o)
 	for try := 1; ; try++ {
@@ -128,8 +127,8 @@ func (v View) Write(ctx context.Context, o *unstructured.Unstructured, fields fu
 	}
 }
 
-// merge writes fields into a live object that nobody has written to since. What is known of it and its
-// manifest stays known.
+// merge writes fields into a live object, on condition that nobody has written to it since it was read. If the object was
+// known to match its manifest, that stays known.
 func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, fields map[string]any) error {
 	metadata, _ := fields["metadata"].(map[string]any)
 	condition := map[string]any{"resourceVersion": live.GetResourceVersion()}
@@ -154,11 +153,10 @@ func (p *pass) merge(ctx context.Context, live *unstructured.Unstructured, field
 	return nil
 }
 
-// undeclared finds the fields in what an API server says about an object with fields that its version
-// does not have.
+// undeclared finds the field names in an API server's error about an object whose version lacks those fields.
 var undeclared = regexp.MustCompile(`(\.\S+): field not declared in schema`)
 
-// explain recognizes an error about a field that went with a version.
+// explain recognizes an error about a field that the served version lacks.
 func (s *session) explain(u *unstructured.Unstructured, err error) error {
 	id := object.UnstructuredToObjMetadata(u)
 	from, adapted := s.plan.adapted[id]
@@ -177,7 +175,7 @@ func (s *session) explain(u *unstructured.Unstructured, err error) error {
 		s.plan.origins[id], utils.FmtUnstructured(u), from, u.GroupVersionKind().Version, strings.Join(fields, ", "))
 }
 
-// judge returns how the live objects are, all of which hold what their manifests say. Kept says which namespaces were
+// judge returns the state of the live objects, all of which match their manifests. Kept names the namespaces that were
 // not deleted.
 func (p *pass) judge(ctx context.Context, content digest.Digest, kept []string) reconcilers.Result {
 	if p.r.engine == nil {
@@ -220,8 +218,8 @@ func (p *pass) drive(ctx context.Context, fresh bool) error {
 	return p.r.engine.Drive(ctx, v)
 }
 
-// leaving returns how an assignment stands because of objects that it no longer holds and that are not gone. The state
-// is empty if there are none that count.
+// leaving returns the state of an assignment whose former objects are not gone yet. The state is empty if no such object
+// counts.
 func (p *pass) leaving(ctx context.Context) (res reconcilers.Result, err error) {
 	var engines, due []entry
 	held := false

@@ -16,8 +16,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// expect reads the assignment's health conditions, each of which has to be about one of its objects: a
-// condition about nothing would be a success that nobody has seen.
+// expect parses the assignment's health conditions, each of which has to select one of its objects: a condition that
+// selects nothing would always count as met.
 func (p *plan) expect(conditions []string) error {
 	for _, text := range conditions {
 		c, err := health.Parse(text)
@@ -48,7 +48,7 @@ func unconcerned(c health.Condition) string {
 	return "the assignment has no custom resource, and it names no kind"
 }
 
-// concerns reports whether a condition is about an object.
+// concerns reports whether a condition selects an object.
 func (p *plan) concerns(c health.Condition, m manifest) bool {
 	if c.Kind == "" {
 		return p.custom(m.GroupVersionKind().GroupKind())
@@ -61,9 +61,8 @@ func (p *plan) custom(kind schema.GroupKind) bool {
 	return !p.scheme().IsGroupRegistered(kind.Group) && kind.Group != "apiextensions.k8s.io" && kind.Group != "apiregistration.k8s.io"
 }
 
-// standing returns how one live object is, with words for one that is not current. Of custom resources
-// conditions decide in place of kstatus, which knows little of them; it can still tell that one has failed
-// for good.
+// standing returns the status of one live object, with a text if it is not current. For custom resources the conditions
+// decide instead of kstatus, which knows little about them; only a permanent failure by kstatus still counts.
 func (p *plan) standing(m manifest, live *unstructured.Unstructured) (status.Status, string) {
 	computed, err := status.Compute(live)
 	if err != nil {
@@ -84,8 +83,7 @@ func (p *plan) standing(m manifest, live *unstructured.Unstructured) (status.Sta
 	return computed.Status, computed.Message
 }
 
-// unmet returns which conditions are not true of an object, or nothing. What a controller has said
-// about an older generation is not taken for an answer.
+// unmet returns the conditions that an object does not meet, or "". A status for an older generation does not count.
 func (p *plan) unmet(m manifest, live *unstructured.Unstructured) string {
 	if live.GetDeletionTimestamp() != nil {
 		return "it is being deleted"
@@ -107,7 +105,7 @@ func (p *plan) unmet(m manifest, live *unstructured.Unstructured) string {
 	return strings.Join(unmet, ", ")
 }
 
-// confirm returns a compliant result, or one that says which conditions are not met.
+// confirm returns a compliant result, or one that names the unmet conditions.
 func (p *plan) confirm(res reconcilers.Result, live liveObjects) reconcilers.Result {
 	var unmet []string
 	for _, m := range p.objects {
@@ -121,7 +119,7 @@ func (p *plan) confirm(res reconcilers.Result, live liveObjects) reconcilers.Res
 	return res
 }
 
-// assess returns how the live objects are, all of which hold what their manifests say.
+// assess returns the state of the live objects, all of which match their manifests.
 func (p *plan) assess(content digest.Digest, live liveObjects) reconcilers.Result {
 	res := reconcilers.Result{State: bundle.Compliant, Revision: content.String()}
 	var unhealthy, unready []string

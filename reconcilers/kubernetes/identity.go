@@ -22,11 +22,10 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// AccountPrefix begins the name of the ServiceAccount of a workspace for which none is named.
+// AccountPrefix begins the name of the default ServiceAccount of a workspace.
 const AccountPrefix = "wherry-"
 
-// account is the ServiceAccount, as NAMESPACE/NAME, in whose name something is done. Empty is the agent's
-// own identity.
+// account is the ServiceAccount, as NAMESPACE/NAME, that requests impersonate. Empty means the agent's own identity.
 type account string
 
 // newAccount checks the names, which go into a header of each request.
@@ -51,9 +50,9 @@ func (w account) user() string {
 	return "system:serviceaccount:" + namespace + ":" + name
 }
 
-// Account returns the ServiceAccount in whose name an assignment is applied: the one that it names, and
-// where the site insists on one, that of its workspace. Both names are empty where it is the agent's own
-// identity; what belongs to no workspace is the platform's own. The error is about names that cannot be.
+// Account returns the ServiceAccount that applies an assignment: the one that the assignment names or, if the site insists
+// on one, that of its workspace. Both names are empty for the agent's own identity, as for an assignment without a
+// workspace, which belongs to the platform. The error is about invalid names.
 func Account(a bundle.Assignment, insist bool) (namespace, name string, err error) {
 	who, err := accountOf(a, insist)
 	namespace, name = who.split()
@@ -81,8 +80,7 @@ func forbidden(format string, args ...any) error {
 // maxAccounts bounds the clients that are kept, at some KiB each. A new one costs no request.
 const maxAccounts = 64
 
-// accounts are the clients for ServiceAccounts. They share the agent's connections, and what it knows of
-// the kinds that are served.
+// accounts are the clients for ServiceAccounts. They share the agent's connections and its list of served kinds.
 type accounts struct {
 	config     *rest.Config
 	httpClient *http.Client
@@ -90,7 +88,7 @@ type accounts struct {
 	clients    map[account]client.Client
 }
 
-// as returns the client that acts in somebody's name.
+// as returns the client that impersonates an account.
 func (r *Reconciler) as(who account) (client.Client, error) {
 	if who == "" {
 		return r.client, nil
@@ -114,8 +112,8 @@ func (r *Reconciler) as(who account) (client.Client, error) {
 	return c, nil
 }
 
-// assume makes the pass act in the name of the assignment's ServiceAccount, where it has one. Only the
-// assignment's own Namespace stays the agent's to make, and is made at once: the ServiceAccount is in it.
+// assume makes the pass impersonate the assignment's ServiceAccount, if it has one. Only the assignment's own Namespace
+// is created by the agent itself, and at once: the ServiceAccount is in it.
 func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error) {
 	if p.who, err = accountOf(a.Assignment, p.r.impersonate); err != nil || p.who == "" {
 		return err
@@ -130,8 +128,8 @@ func (p *pass) assume(ctx context.Context, a reconcilers.Assignment) (err error)
 	return p.requireAccount(ctx)
 }
 
-// enter makes the assignment's own Namespace, if it has one among its objects, or says that it is absent.
-// What cannot exist without it need not be asked for then, which its ServiceAccount may not yet do.
+// enter creates the assignment's own Namespace, if that is among its objects and the pass applies; otherwise it reports
+// whether the Namespace is absent. Objects in an absent Namespace need no request, which the ServiceAccount could not make.
 func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err error) {
 	i := slices.IndexFunc(p.plan.objects, func(m manifest) bool { return entryOf(m, false).isNamespace() && m.GetName() == namespace })
 	if i < 0 {
@@ -161,8 +159,8 @@ func (p *pass) enter(ctx context.Context, namespace string) (absent bool, err er
 	return false, err
 }
 
-// requireAccount says what to do where the ServiceAccount does not exist. API servers do not ask: they let
-// names be assumed that nobody has, with the rights that were once given to them.
+// requireAccount returns an error with advice if the ServiceAccount does not exist. API servers do not check that: they
+// allow impersonation of names without an account, with the permissions that were once bound to them.
 func (p *pass) requireAccount(ctx context.Context) error {
 	namespace, name := p.who.split()
 	found := &metav1.PartialObjectMetadata{}
@@ -178,7 +176,7 @@ func (p *pass) requireAccount(ctx context.Context) error {
 		name, namespace, rbacCommand)
 }
 
-// inTheNameOf notes in an inventory in whose name the objects of the assignment are applied.
+// inTheNameOf records in an inventory the account that applies the objects of the assignment.
 func (p *pass) inTheNameOf(inv inventory) inventory {
 	for i, e := range inv.Objects {
 		if _, held := p.plan.origins[e.id()]; held {
@@ -202,14 +200,14 @@ func (r *Reconciler) namespaceState(ctx context.Context, name string) (there, te
 	return true, found.DeletionTimestamp != nil, err
 }
 
-// actFor has the one act on e who applied it.
+// actFor makes requests about e use the account that applied it.
 func (p *pass) actFor(e entry) (err error) {
 	p.actors[e.id()], err = p.r.as(e.As)
 	return err
 }
 
-// pruneAs prunes e in the name of the one who applied it and, where that one may not any more, of the one
-// who applies the assignment now. It is never done with rights that neither of them has.
+// pruneAs prunes e as the account that applied it or, if that lacks the permission by now, as the account that applies the
+// assignment now. It never uses permissions that neither of them has.
 func (p *pass) pruneAs(ctx context.Context, e entry) (gone bool, kept string, err error) {
 	if err := p.actFor(e); err != nil {
 		return false, "", err

@@ -38,7 +38,7 @@ type entry struct {
 	Name      string `json:"name"`
 	// Owned is true once the object has been applied with our label, because we created it.
 	Owned bool `json:"owned,omitempty"`
-	// As is the account in whose name it was applied; empty is the agent's own.
+	// As is the account that applied it; empty means the agent's own identity.
 	As account `json:"as,omitempty"`
 }
 
@@ -93,7 +93,7 @@ func (inv inventory) find(id object.ObjMetadata) (entry, bool) {
 	return inv.Objects[i], true
 }
 
-// union adds the manifests, of which nobody knows yet whether they will arrive.
+// union adds the manifests, which may or may not get applied.
 func (inv inventory) union(ms []manifest) inventory {
 	inv.Objects = slices.Clone(inv.Objects)
 	for _, m := range ms {
@@ -104,8 +104,8 @@ func (inv inventory) union(ms []manifest) inventory {
 	return inv
 }
 
-// Foretell returns what the inventory will be while the assignment is applied: all that it lists now, and all
-// that the manifests hold. It asks the cluster for nothing but kinds.
+// Foretell returns the inventory as it will be during Apply: its present entries and the objects of all manifests. It
+// asks the cluster for the served kinds only.
 func (r *Reconciler) Foretell(ctx context.Context, a reconcilers.Assignment) ([]byte, error) {
 	p := r.newPass(a.Name)
 	var err error
@@ -147,8 +147,8 @@ func (inv inventory) without(ms []manifest) []entry {
 	return out
 }
 
-// forDeletion returns the entries in the order in which they are to be deleted: what depends on others
-// before them, CustomResourceDefinitions and then Namespaces last.
+// forDeletion returns the entries in the order of their deletion: objects before those that they depend on, and
+// CustomResourceDefinitions and then Namespaces last.
 func forDeletion(entries []entry) []entry {
 	entries = slices.Clone(entries)
 	rank := func(e entry) int {
@@ -175,7 +175,7 @@ func forDeletion(entries []entry) []entry {
 	return entries
 }
 
-// marshal returns the ledger's bytes, which are none where there is nothing to remember.
+// marshal returns the ledger's bytes, which are empty for an empty inventory.
 func (inv inventory) marshal() ([]byte, error) {
 	if inv.Content == "" && len(inv.Objects) == 0 {
 		return nil, nil

@@ -1,10 +1,10 @@
 // Package kubernetes applies plain manifests to a cluster by server-side apply.
 //
-// What a call may touch follows from two records. The label wherry.dev/assignment is on every object
+// Two records limit the objects that a call may change. The label wherry.dev/assignment is on every object
 // that an assignment created, and on no other: only such objects are ever deleted. The inventory, in the
-// agent's ledger, lists what an assignment has applied, and is saved before and after: what it lists and
-// the assignment no longer holds is pruned. Fields are owned as the API server records it, by a field
-// manager for each assignment: a field that somebody else manages is never taken over, the apply fails
+// agent's ledger, lists the objects that an assignment has applied, and is saved before and after an apply: objects
+// that it lists and the assignment no longer has are pruned. The API server records the owner of each field; each
+// assignment has a field manager of its own. A field that somebody else manages is never taken over: the apply fails
 // with the reason Conflict and names field and manager. Only a value that was overwritten by hand in an
 // object of ours is put back.
 //
@@ -41,8 +41,8 @@ type Options struct {
 	Log *slog.Logger // nil is silent
 	// Engine is driven by the objects; nil if the objects are the purpose themselves.
 	Engine *Engine
-	// Impersonate is true where what belongs to a workspace is applied in the name of a ServiceAccount, even
-	// if its assignment names none: AccountPrefix and the workspace, in the assignment's namespace.
+	// Impersonate is true if a workspace's objects are always applied as a ServiceAccount. If the assignment names
+	// none, that is AccountPrefix and the workspace, in the assignment's namespace.
 	Impersonate bool
 }
 
@@ -64,13 +64,13 @@ var (
 	_ reconcilers.Foreteller = (*Reconciler)(nil)
 )
 
-// requestTimeout bounds one request where config has no timeout of its own. API servers give a webhook,
+// requestTimeout bounds one request if config has no timeout of its own. API servers give a webhook,
 // the slowest part of an apply, up to 30 s.
 const requestTimeout = 45 * time.Second
 
-// New returns a reconciler for the cluster that config reaches. It connects when it is first used, and
-// asks then once which kinds the cluster serves. The error is about config. Without a limit in config
-// requests are not throttled: they follow one another, and API servers protect themselves.
+// New returns a reconciler for the cluster of config. It connects at its first use, and then asks once for the kinds that
+// the cluster serves. The error is about config. Without a limit in config, requests are not throttled: they follow one
+// another, and API servers protect themselves.
 func New(config *rest.Config, ledger reconcilers.Ledger, opts Options) (*Reconciler, error) {
 	log := opts.Log
 	if log == nil {

@@ -105,7 +105,7 @@ type document struct {
 	data []byte
 }
 
-// splitDocuments splits at lines that begin with the marker "---", as no other line of YAML may.
+// splitDocuments splits at lines that begin with "---", with which no other line of YAML may begin.
 func splitDocuments(data []byte) []document {
 	var docs []document
 	doc := document{line: 1}
@@ -127,13 +127,13 @@ func splitDocuments(data []byte) []document {
 	return docs
 }
 
-// yamlWrapping takes off what the parser's layers put around their message.
+// yamlWrapping removes the prefixes that the parser's layers add to a message.
 var yamlWrapping = strings.NewReplacer("error converting YAML to JSON: ", "", "yaml: ", "", "unmarshal errors:\n  ", "")
 
 func parseYAML(doc document) (any, error) {
 	data, err := yaml.YAMLToJSONStrict(doc.data)
 	if err != nil {
-		// Once more, with as many empty lines before it as make the line numbers those of the file.
+		// Parse again behind empty lines, so that the error has the line numbers of the file.
 		padded := append(bytes.Repeat([]byte("\n"), doc.line-1), doc.data...)
 		if _, again := yaml.YAMLToJSONStrict(padded); again != nil {
 			err = again
@@ -152,7 +152,7 @@ func parseJSON(doc document) (any, error) {
 	return value, utiljson.Unmarshal(doc.data, &value)
 }
 
-// objectsOf returns the object that value is, or those of the list that it is.
+// objectsOf returns the object in value, or the objects if value is a list.
 func objectsOf(origin string, value any) ([]manifest, error) {
 	content, ok := value.(map[string]any)
 	if !ok {
@@ -174,7 +174,7 @@ func objectsOf(origin string, value any) ([]manifest, error) {
 	return out, nil
 }
 
-// check finds what would be lost, or misunderstood, before an API server sees it.
+// check refuses content that would be lost or misread on the way to an API server.
 func check(m manifest) error {
 	for _, field := range []string{"apiVersion", "kind"} {
 		if s, _, _ := unstructured.NestedString(m.Object, field); s == "" {

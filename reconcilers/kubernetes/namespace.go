@@ -17,17 +17,16 @@ import (
 
 var claimKind = schema.GroupVersionKind{Version: "v1", Kind: "PersistentVolumeClaim"}
 
-// user is an object because of which a namespace cannot go.
+// user is an object that keeps a namespace from being deleted.
 type user struct {
 	subject string
-	ours    bool  // and is on its way out
-	unknown error // where the question is not allowed
+	ours    bool  // and being deleted
+	unknown error // if objects of its kind may not be listed
 }
 
-// usedBy returns the first object found in a namespace that is neither the assignment's nor there by
-// itself; none means that the namespace may go. It has to look at every kind that can be in a namespace,
-// one request for each, which is fair for something so rare and so final. Where a kind may not be listed, nobody
-// can know, and the namespace has to stay.
+// usedBy returns the first object found in a namespace that is neither the assignment's nor created automatically; without
+// one the namespace may be deleted. It lists every namespaced kind, with one request each, which is acceptable since
+// deletions are rare and cannot be undone. If a kind may not be listed, the namespace has to stay.
 func usedBy(ctx context.Context, d *discovery.DiscoveryClient, c client.Client, owner, namespace string) (user, error) {
 	lists, err := d.ServerPreferredNamespacedResourcesWithContext(ctx)
 	if err != nil {
@@ -50,7 +49,7 @@ func usedBy(ctx context.Context, d *discovery.DiscoveryClient, c client.Client, 
 	return user{}, nil
 }
 
-// passing are kinds of which nobody would miss an object together with its namespace.
+// passing reports whether objects of a kind may be deleted together with their namespace.
 func passing(kind string) bool {
 	return kind == "Event" || kind == "Endpoints" || kind == "EndpointSlice"
 }
@@ -81,8 +80,7 @@ func userOfKind(ctx context.Context, c client.Client, owner, namespace string, k
 	}
 }
 
-// byItself reports whether o is there because of another object, which is judged itself, or because
-// every namespace has it.
+// byItself reports whether o exists because of another object, which is judged itself, or in every namespace.
 func byItself(kind schema.GroupVersionKind, o metav1.PartialObjectMetadata) bool {
 	switch {
 	case len(o.OwnerReferences) > 0:

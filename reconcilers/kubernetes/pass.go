@@ -31,7 +31,7 @@ type pass struct {
 	inventory  inventory
 	plan       *plan
 	applying   bool    // and not only observing or removing
-	who        account // in whose name; empty for the agent's own
+	who        account // that requests impersonate; empty for the agent's own
 }
 
 func (r *Reconciler) newPass(assignment string) *pass {
@@ -56,8 +56,8 @@ func ownerOf(assignment string) string {
 	return "sha256-" + digest.FromString(assignment).Encoded()[:32]
 }
 
-// fieldManager is one for each assignment, so that two of them that meet in one object, such as a
-// Namespace, keep out of each other's fields.
+// fieldManager returns the field manager of an assignment. Each has its own, so that two assignments with a common object,
+// such as a Namespace, do not change each other's fields.
 func fieldManager(owner string) string { return "wherry/" + owner }
 
 func (p *pass) load() error {
@@ -114,7 +114,7 @@ func (p *pass) prepare(ctx context.Context, a reconcilers.Assignment) (err error
 	return nil
 }
 
-// stake labels m as the assignment's where the assignment creates it, or has.
+// stake labels m as the assignment's if the assignment creates or has created it.
 func (p *pass) stake(ctx context.Context, m manifest) error {
 	live, err := p.look(ctx, m.Unstructured)
 	if _, here := p.plan.defined[m.GroupVersionKind().GroupKind()]; here && meta.IsNoMatchError(err) {
@@ -146,7 +146,7 @@ func (p *pass) stake(ctx context.Context, m manifest) error {
 	return nil
 }
 
-// applyStages applies what others build on, waits until new kinds are served, and applies the rest.
+// applyStages applies the objects that others depend on, waits until new kinds are served, and applies the rest.
 func (p *pass) applyStages(ctx context.Context) error {
 	var first, rest []*unstructured.Unstructured
 	for _, m := range p.plan.objects {
@@ -175,7 +175,7 @@ func (p *pass) applyStages(ctx context.Context) error {
 	return nil
 }
 
-// How long, and how often, a new CustomResourceDefinition is looked at until it is served.
+// Bounds of the wait for a new CustomResourceDefinition to be served.
 const (
 	establishWithin = 30 * time.Second
 	establishEvery  = 200 * time.Millisecond

@@ -17,11 +17,11 @@ var (
 // rbacCommand prints the permissions that a bundle needs; see docs/install.md.
 const rbacCommand = "wherry install agent … --rbac bundle --print"
 
-// denial is what API servers say where a permission is missing: who may not do what, and where. It quotes
+// denial matches an API server's message about a missing permission, with user, verb, resource and namespace. It quotes
 // no object.
 var denial = regexp.MustCompile(`User "[^"]*" cannot \S+ (?:resource|path) "[^"]*"(?: in API group "[^"]*")?(?: in the namespace "[^"]*"| at the cluster scope)?`)
 
-// denied returns that part of an API server's no; empty where it has another reason, such as an admission
+// denied returns that part of an API server's refusal; empty if the refusal has another reason, such as an admission
 // rule.
 func denied(err error) string {
 	var answer apierrors.APIStatus
@@ -31,7 +31,7 @@ func denied(err error) string {
 	return denial.FindString(answer.Status().Message)
 }
 
-// permit returns a hint for a missing permission; it is empty if err is about none.
+// permit returns a hint about a missing permission; it is empty if err has another cause.
 func permit(err error) string {
 	if denied(err) == "" {
 		return ""

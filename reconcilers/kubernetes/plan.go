@@ -17,10 +17,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/health"
 )
 
-// plan is what an assignment is to have on the cluster: its manifests, in the namespaces and versions in which they are
-// applied, and its health conditions. It knows nothing of what the cluster has.
+// plan is the desired state of an assignment: its manifests, in the namespaces and versions in which they are
+// applied, and its health conditions. It has no live state.
 type plan struct {
-	engine     *Engine                // nil where the objects are the purpose themselves
+	engine     *Engine                // nil if the objects are the purpose themselves
 	scheme     func() *runtime.Scheme // of Kubernetes' own kinds
 	objects    []manifest
 	defined    map[schema.GroupKind]bool // kinds that the assignment itself defines; true: namespaced
@@ -37,10 +37,10 @@ func newPlan(engine *Engine, scheme func() *runtime.Scheme) *plan {
 	}
 }
 
-// mapper returns how the cluster serves a kind; see Reconciler.mapping.
+// mapper returns the cluster's mapping of a kind; see Reconciler.mapping.
 type mapper func(ctx context.Context, kind schema.GroupKind, versions ...string) (*meta.RESTMapping, error)
 
-// place puts objects without a namespace into the assignment's, and finds those that are there twice.
+// place puts objects without a namespace into the assignment's, and returns an error for duplicates.
 func (p *plan) place(ctx context.Context, mapping mapper, namespace string) error {
 	for _, m := range p.objects {
 		if utils.IsCRD(m.Unstructured) {
@@ -97,14 +97,14 @@ func (p *plan) engines(kind schema.GroupKind) bool {
 	return p.engine != nil && !here && p.engine.Owns(kind)
 }
 
-// adapt puts an object of the engine into the version that the cluster serves, and returns the one that its
-// manifest names where that is another.
+// adapt changes an object of the engine to the version that the cluster serves, and returns the manifest's version if that
+// differs.
 func (p *plan) adapt(ctx context.Context, mapping mapper, m manifest) (from string, err error) {
 	gvk := m.GroupVersionKind()
 	if !p.engines(gvk.GroupKind()) {
 		return "", nil
 	}
-	served, err := mapping(ctx, gvk.GroupKind(), gvk.Version) // which prefers that version, no more
+	served, err := mapping(ctx, gvk.GroupKind(), gvk.Version) // a preference for that version
 	if meta.IsNoMatchError(err) {
 		served, err = mapping(ctx, gvk.GroupKind())
 	}
@@ -120,7 +120,7 @@ func (p *plan) adapt(ctx context.Context, mapping mapper, m manifest) (from stri
 	return gvk.Version, nil
 }
 
-// held reports whether the engine needs an object until the others of its own have gone.
+// held reports whether the engine needs an object until the engine's other objects are gone.
 func (p *plan) held(e entry) bool {
 	return p.engines(e.groupKind()) && p.engine.Holds != nil && p.engine.Holds(e.groupKind())
 }
@@ -135,7 +135,7 @@ func (p *plan) has(id object.ObjMetadata) bool {
 	return slices.ContainsFunc(p.objects, func(m manifest) bool { return m.id() == id })
 }
 
-// adaptedNote returns which kinds are applied in another version than their manifests name, or nothing.
+// adaptedNote lists the kinds that are applied in another version than that of their manifests, or "".
 func (p *plan) adaptedNote() string {
 	kinds := map[string]bool{}
 	for _, m := range p.objects {

@@ -19,13 +19,13 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// prune takes away the objects of entries, as far as the assignment created them. It returns those that are not gone
-// yet, and for people which namespaces stay and why.
+// prune deletes the objects of entries that the assignment created. It returns the entries that are not gone yet, and a
+// text for each namespace that stays, with the reason.
 func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, kept []string, err error) {
 	engines := false // has something left to do for the assignment
 	for _, e := range forDeletion(entries) {
 		if engines && (e.isNamespace() || p.plan.held(e)) {
-			left = append(left, e) // what the engine put there is not gone yet, or it still needs this
+			left = append(left, e) // the engine's objects in it are not gone yet, or still need it
 			continue
 		}
 		gone, stays, err := p.pruneAs(ctx, e)
@@ -43,7 +43,7 @@ func (p *pass) prune(ctx context.Context, entries []entry) (left []entry, kept [
 	return left, kept, nil
 }
 
-// pruneOne returns gone as true when nothing of the assignment is left to do about e. Kept is why a namespace stays.
+// pruneOne returns gone as true when nothing is left to do about e. Kept is the reason why a namespace stays.
 func (p *pass) pruneOne(ctx context.Context, e entry) (gone bool, kept string, err error) {
 	p.r.seen.forget(e.id())
 	e, err = p.r.served(ctx, e)
@@ -127,8 +127,8 @@ func (p *pass) pruneNamespace(ctx context.Context, e entry, live *unstructured.U
 	return gone, "", err
 }
 
-// letGo withdraws from an object that the assignment did not create, or that somebody else has taken over by
-// changing its label. From the former our fields go, unless nobody else's version can do without them.
+// letGo gives up an object that the assignment did not create, or that somebody else has taken over by
+// changing its label. It removes our fields from the former, unless the object would be invalid without them.
 func (p *pass) letGo(ctx context.Context, e entry, live *unstructured.Unstructured) error {
 	if e.Owned {
 		return p.leave(ctx, e, live)
@@ -147,13 +147,13 @@ func (p *pass) letGo(ctx context.Context, e entry, live *unstructured.Unstructur
 	return nil
 }
 
-// leave takes our name off an object, label and field manager, and nothing else.
+// leave removes our label and field manager from an object, and nothing else.
 func (p *pass) leave(ctx context.Context, e entry, live *unstructured.Unstructured) error {
 	managers := slices.DeleteFunc(live.GetManagedFields(), func(f metav1.ManagedFieldsEntry) bool {
 		return f.Manager == fieldManager(p.owner)
 	})
 	if len(managers) == 0 {
-		managers = []metav1.ManagedFieldsEntry{{}} // how the API wants to be told that there is none
+		managers = []metav1.ManagedFieldsEntry{{}} // the API's form of an empty list
 	}
 	metadata := map[string]any{"resourceVersion": live.GetResourceVersion(), "managedFields": managers}
 	if live.GetLabels()[OwnerLabel] == p.owner {

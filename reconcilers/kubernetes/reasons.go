@@ -27,11 +27,11 @@ const (
 	NamespaceNotFound = "NamespaceNotFound" // no manifest of the assignment creates it
 	Conflict          = "Conflict"          // object or field belong to somebody else
 	Immutable         = "Immutable"         // a field that cannot be changed would have to be
-	Forbidden         = "Forbidden"         // the agent lacks the permission, or a rule built into the API server says no
-	AdmissionDenied   = "AdmissionDenied"   // a webhook or a policy of the cluster says no
+	Forbidden         = "Forbidden"         // the agent lacks the permission, or a built-in rule of the API server refuses
+	AdmissionDenied   = "AdmissionDenied"   // a webhook or a policy of the cluster refuses
 	QuotaExceeded     = "QuotaExceeded"     // of the namespace
 	Unhealthy         = "Unhealthy"         // applied, and an object reports that it has failed
-	LedgerUnreadable  = "LedgerUnreadable"  // what was applied before cannot be known
+	LedgerUnreadable  = "LedgerUnreadable"  // the list of applied objects is damaged
 
 	// Pending: these may pass.
 	APIServerUnreachable = "APIServerUnreachable"
@@ -57,15 +57,15 @@ const (
 // waiting is an error whose cause may pass.
 func waiting(reason string, err error) error { return &reconcilers.Error{Reason: reason, Err: err} }
 
-// failure is an error that another release could mend.
+// failure is an error that another release could fix.
 func failure(reason, format string, args ...any) error {
 	return &reconcilers.Error{Reason: reason, Fault: reconcilers.FaultRelease, Err: fmt.Errorf(format, args...)}
 }
 
 func invalid(format string, args ...any) error { return failure(InvalidManifest, format, args...) }
 
-// failed returns the result of a call that ended with err. A kind that is missing is the site's fault where an engine
-// is: as a rule it is one of the engine's own, which has to be installed.
+// failed returns the result of a call that ended with err. With an engine, a missing kind is the site's fault: usually it
+// is the engine's own, and the engine has to be installed.
 func (r *Reconciler) failed(ctx context.Context, err error) reconcilers.Result {
 	res := failed(ctx, err)
 	if r.engine != nil && res.State == bundle.Failed && res.Reason == KindNotServed {
@@ -89,13 +89,13 @@ func failed(ctx context.Context, err error) reconcilers.Result {
 	if found := claims(err); len(found) > 0 {
 		err = describeClaims(err, found)
 	} else if reconcilers.Known(err) != nil {
-		remedy = "" // it says itself what there is to say
+		remedy = "" // the answer has a hint already
 	}
 	e.Err = advised(err, remedy)
 	return e.Result()
 }
 
-// remedies are hints for answers of the API server that have none.
+// remedies are hints for the API server's errors that have none.
 var remedies = map[string]string{
 	AdmissionDenied:      "change the manifest, or the rule",
 	Conflict:             "leave it out of the manifest, or have that manager give it up",
@@ -109,7 +109,7 @@ var remedies = map[string]string{
 	WebhookUnavailable:   "start the webhook's server, or delete its configuration",
 }
 
-// advised is err with what there is to do about it, which is not what gets cut off.
+// advised returns err with a hint, and shortens err if necessary, never the hint.
 func advised(err error, remedy string) error {
 	if remedy == "" {
 		return err
@@ -142,15 +142,15 @@ func classify(err error) *reconcilers.Error {
 	return e
 }
 
-// unknownKinds reports whether err is that not all kinds are known, as the server of some does not answer.
+// unknownKinds reports whether err means that some kinds are unknown since the API server of their group does not answer.
 func unknownKinds(err error) bool {
 	var incomplete *discovery.ErrGroupDiscoveryFailed
 	return errors.As(err, &incomplete)
 }
 
-// classifyAnswer judges what an API server answers. It has no code for the change of an immutable field,
-// gives the refusals of webhooks, policies and quotas any code at all, and answers what is no object of its
-// kind as if that were an error of its own: these are known by their text alone.
+// classifyAnswer judges an API server's error. The server has no code for the change of an immutable field, uses any code
+// for refusals by webhooks, policies and quotas, and reports an object that does not fit its kind as an internal error:
+// only their texts identify these.
 func classifyAnswer(err error, answer metav1.Status) (reason string, fault reconcilers.Fault) {
 	const passes = reconcilers.Fault("")
 	_, terminating := apierrors.StatusCause(err, "NamespaceTerminating")
@@ -185,7 +185,7 @@ func classifyAnswer(err error, answer metav1.Status) (reason string, fault recon
 	return APIServerError, passes
 }
 
-// describeClaims puts the fields and their managers first, of which an API server lists up to hundreds.
+// describeClaims returns an error that begins with the fields and their managers; an API server lists up to hundreds.
 func describeClaims(err error, found []claim) error {
 	var out []string
 	for _, c := range found {

@@ -14,7 +14,7 @@ import (
 
 var _ reconcilers.Releaser = (*Reconciler)(nil)
 
-// Release takes label and field manager off what the inventory lists, so that others can take it over, and
+// Release removes label and field manager from the objects of the inventory, so that others can take them over, and
 // forgets the inventory. Everything else stays as it is.
 func (r *Reconciler) Release(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	p := r.newPass(a.Name)
@@ -40,7 +40,7 @@ func (p *pass) release(ctx context.Context) error {
 	return p.save()
 }
 
-// releaseOne acts in the name of the one who applied e.
+// releaseOne releases e as the account that applied it.
 func (p *pass) releaseOne(ctx context.Context, e entry) error {
 	p.r.seen.forget(e.id())
 	if err := p.actFor(e); err != nil {

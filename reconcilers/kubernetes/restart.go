@@ -10,14 +10,14 @@ import (
 	"k8s.io/apimachinery/pkg/types"
 )
 
-// ConfigDigestAnnotation is on the pod templates that use the platform's configuration, where an
+// ConfigDigestAnnotation is on the pod templates that use the platform's configuration, if an
 // assignment asks for restarts: its value is the configuration's digest.
 const ConfigDigestAnnotation = "wherry.dev/config-digest"
 
 // configFile holds the platform's configuration, as Kalypso lays out an assignment.
 const configFile = "platform-config.yaml"
 
-// rolling are the kinds that replace their pods when their template changes. A CronJob's next run reads
+// rolling lists the kinds that replace their pods when their template changes. A CronJob's next run reads
 // the new values by itself; the template of a Job cannot change, and that of a ReplicaSet is not followed.
 var rolling = []schema.GroupKind{
 	{Group: "apps", Kind: "Deployment"},
@@ -46,7 +46,7 @@ func (p *plan) stamp(config digest.Digest) {
 				unstructured.RemoveNestedField(m.Object, path...)
 			}
 		}
-		// Annotations that are no map of texts cannot be set: the API server will refuse them.
+		// This fails for annotations that are no map of strings, which the API server will refuse anyway.
 		_ = unstructured.SetNestedField(m.Object, config.String(), "spec", "template", "metadata", "annotations", ConfigDigestAnnotation)
 	}
 }

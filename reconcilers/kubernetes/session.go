@@ -22,14 +22,14 @@ import (
 type liveObjects map[object.ObjMetadata]*unstructured.Unstructured
 
 // session is the client that ssa works with during one call. It reads each object once, keeps its
-// newest state, lists what was changed, and gives ssa, which always forces, better manners: a field
-// that another manager owns is not taken.
+// newest state, lists the changes, and keeps ssa, which always forces, from taking fields that another manager
+// owns.
 type session struct {
 	client.Client
-	actors  map[object.ObjMetadata]client.Client // who acts on an object, where that is not Client
+	actors  map[object.ObjMetadata]client.Client // for objects with another client than Client
 	plan    *plan
 	live    liveObjects
-	asked   map[object.ObjMetadata]*unstructured.Unstructured // what ssa was given of it, to compare with
+	asked   map[object.ObjMetadata]*unstructured.Unstructured // the live objects as ssa got them, to compare with
 	ours    map[object.ObjMetadata]bool                       // created by the assignment
 	changes []reconcilers.Change
 }
@@ -177,8 +177,7 @@ func (s *session) change(id object.ObjMetadata, action reconcilers.Action) {
 	s.changes = append(s.changes, reconcilers.Change{Object: utils.FmtObjMetadata(id), Action: action})
 }
 
-// objectError is an API server's answer about one object. What it says about a Secret may quote it, and
-// is withheld.
+// objectError is an API server's error about one object. Its text is withheld for a Secret, which it may quote.
 type objectError struct {
 	origin string
 	secret bool

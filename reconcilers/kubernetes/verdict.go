@@ -57,8 +57,8 @@ func JudgePlain(o *unstructured.Unstructured) Verdict {
 	return Verdict{State: bundle.Compliant}
 }
 
-// JudgeAll makes a result of what judge says of each object. Its reason is that of the first object in the
-// worst state. Where no object applies a revision, the content is what runs.
+// JudgeAll combines the verdicts of judge on all objects into a result. Its reason is that of the first object in the
+// worst state. If no object applies a revision, the content's digest is the revision.
 func JudgeAll(ctx context.Context, c Cluster, objects []*unstructured.Unstructured, content digest.Digest,
 	judge func(context.Context, Cluster, *unstructured.Unstructured) (Verdict, error),
 ) (reconcilers.Result, error) {

@@ -1,8 +1,8 @@
-// Package needs reads from a signed bundle what its assignments ask of a cluster: which kinds of objects,
-// in which namespaces, and which kinds they bring themselves.
+// Package needs derives from a signed bundle the requirements of its assignments on a cluster: the kinds of their objects,
+// the namespaces of those, and the kinds that they define themselves.
 //
-// Begin with Read. It takes nothing for granted that was not signed, and passes over manifests that nobody
-// can read: those are their assignment's failure, with a message of its own.
+// Begin with Read. It relies on signed content only, and skips manifests that cannot be parsed: applying them fails
+// with a message of its own.
 package needs
 
 import (
@@ -26,15 +26,15 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/zarf"
 )
 
-// maxFileBytes bounds a file of manifests that is looked at; longer ones are passed over.
+// maxFileBytes bounds a file of manifests; longer ones are skipped.
 const maxFileBytes = 8 << 20
 
 // Needs are the demands of a release on its engines and its cluster.
 type Needs struct {
 	Assignments []bundle.Assignment
-	// Objects are by assignment, each kind in each namespace once, in the order in which they come up.
+	// Objects are by assignment, each kind in each namespace once, in the order of the files.
 	Objects map[string][]Object
-	// Namespaces are those that the assignments bring, by assignment.
+	// Namespaces are the namespaces that the assignments create, by assignment.
 	Namespaces map[string][]string
 	// Sources are the objects that Flux's objects refer to, each once, by assignment.
 	Sources map[string][]Object
@@ -67,8 +67,7 @@ func New() *Needs {
 	}
 }
 
-// Read reads the tree of v in a stream. What it learns counts once the digest has turned out to be
-// the signed one.
+// Read reads the tree of v in a stream. It returns an error unless the tree has the signed digest.
 func Read(ctx context.Context, src bundle.Source, v *bundle.Verified) (*Needs, error) {
 	layer, err := src.Fetch(ctx, v.Tree)
 	if err != nil {

@@ -39,10 +39,10 @@ func newBench(t *testing.T, a Adapter) *bench {
 // values is the content of an assignment.
 type values = map[string]string
 
-// can reports whether the engine has what a case is about, for cases that need it beside their own.
+// can reports whether the engine supports case c, for other cases that need it too.
 func (b *bench) can(c Case) bool { return b.adapter.Without[c] == "" }
 
-// Reconciler is a restart of the agent.
+// Reconciler simulates a restart of the agent.
 func (b *bench) Reconciler(t *testing.T) reconcilers.Reconciler {
 	t.Helper()
 	return b.restart(t, b.Engine.Reconciler)
@@ -56,7 +56,7 @@ func (b *bench) restart(t *testing.T, begin func(*testing.T) reconcilers.Reconci
 	return r
 }
 
-// close ends the reconciler as an agent does that is told to end: what it runs ends with it.
+// close ends the reconciler as an agent does that exits: its programs end with it.
 func (b *bench) close(t *testing.T) {
 	t.Helper()
 	if b.open == nil {
@@ -128,7 +128,7 @@ func (b *bench) stalled(t *testing.T, name string, content values) (a reconciler
 	return sealed(t, a), words, finish
 }
 
-// apply applies a, waits until it is compliant, and returns how it stands then, with what Apply changed.
+// apply applies a, waits until it is compliant, and returns the last result, with the changes of all calls.
 func (b *bench) apply(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment) reconcilers.Result {
 	t.Helper()
 	return b.settle(t, r, a, r.Apply(t.Context(), a))
@@ -148,8 +148,8 @@ func (b *bench) settle(t *testing.T, r reconcilers.Reconciler, a reconcilers.Ass
 	return res
 }
 
-// wait does what the agent does with a result: it observes what is progressing and applies what is pending,
-// until it is neither or patience is at its end. The changes of all these calls are listed.
+// wait handles a result as the agent does: it observes a progressing assignment and applies a pending one,
+// until it is neither or Patience has passed. It returns the last result, with the changes of all calls.
 func (b *bench) wait(t *testing.T, r reconcilers.Reconciler, a reconcilers.Assignment, res reconcilers.Result) reconcilers.Result {
 	t.Helper()
 	for end := time.Now().Add(b.adapter.Patience); time.Now().Before(end); time.Sleep(pollTime) {
@@ -172,7 +172,7 @@ func (b *bench) remove(t *testing.T, r reconcilers.Reconciler, name string) []re
 	t.Helper()
 	var changes []reconcilers.Change
 	var a reconcilers.Assignment
-	a.Name = name // and nothing more: it is all that is sure to be known
+	a.Name = name // the only field that is sure to be set
 	for end := time.Now().Add(b.adapter.Patience); ; time.Sleep(pollTime) {
 		res := r.Remove(t.Context(), a)
 		changes = append(changes, res.Changes...)
@@ -250,8 +250,8 @@ func (b *bench) requireFailed(t *testing.T, r reconcilers.Reconciler, a reconcil
 	return first.Changes
 }
 
-// requireUnderWay fails t unless res says that a call or the engine is at work, and at what. A call that
-// its context has ended need not know.
+// requireUnderWay fails t unless res reports that a call or the engine is at work, with the words in its message. A call
+// that its context has ended need not have a message.
 func requireUnderWay(t *testing.T, res reconcilers.Result, words string) {
 	t.Helper()
 	require.Equal(t, bundle.Progressing, res.State, "%s: %s", res.Reason, res.Message)

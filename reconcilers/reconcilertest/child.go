@@ -37,9 +37,8 @@ const (
 	saysEnd   = "end"
 )
 
-// Child does the work of a process that the suite has started to kill it, with the reconciler that open makes
-// of an Engine's Handle, and does not return there. Elsewhere it does nothing. It is the first call of the
-// adapter's TestMain.
+// Child runs the process that the suite has started to kill it, with the reconciler that open makes of an Engine's Handle,
+// and does not return. In other processes it does nothing. It is the first call of the adapter's TestMain.
 func Child(open func(handle string) (reconcilers.Reconciler, error)) {
 	text := os.Getenv(childVariable)
 	if text == "" {
@@ -52,7 +51,7 @@ func Child(open func(handle string) (reconcilers.Reconciler, error)) {
 	os.Exit(0)
 }
 
-// obey brings an assignment as an agent does, from its first call until it is compliant.
+// obey applies an assignment as an agent does, from the first call until it is compliant.
 func obey(text string, open func(handle string) (reconcilers.Reconciler, error)) error {
 	var o order
 	if err := json.Unmarshal([]byte(text), &o); err != nil {
@@ -85,7 +84,7 @@ func obey(text string, open func(handle string) (reconcilers.Reconciler, error))
 type child struct {
 	cmd    *exec.Cmd
 	out    *bufio.Reader
-	rest   []byte // that it had said when it was killed
+	rest   []byte // of its output when it was killed
 	stderr bytes.Buffer
 }
 
@@ -97,7 +96,7 @@ func (b *bench) start(t *testing.T, a reconcilers.Assignment) *child {
 	require.NoError(t, err)
 	text, err := json.Marshal(order{b.Handle(t), a.Assignment, a.Dir, b.adapter.Patience})
 	require.NoError(t, err)
-	c := &child{cmd: exec.Command(self, "-test.run=^$")} // which is harmless where Child is not called
+	c := &child{cmd: exec.Command(self, "-test.run=^$")} // harmless if TestMain does not call Child
 	c.cmd.Env = append(os.Environ(), childVariable+"="+string(text))
 	c.cmd.Stderr = &c.stderr
 	out, err := c.cmd.StdoutPipe()
@@ -109,7 +108,7 @@ func (b *bench) start(t *testing.T, a reconcilers.Assignment) *child {
 	return c
 }
 
-// says returns the next line, or what else there is.
+// says returns the next line of output, or the rest of it.
 func (c *child) says() string {
 	line, err := c.out.ReadString('\n')
 	if err != nil {
@@ -131,8 +130,8 @@ func (c *child) kill(t *testing.T) {
 	_ = c.cmd.Wait() // its end is an error
 }
 
-// killed measures how long a process takes to bring an assignment, kills others after parts of that time, and
-// lets another carry on, with newer content as often as not.
+// killed measures the time that a process takes to apply an assignment, kills others after parts of that time, and lets
+// another one continue, half of the time with newer content.
 func killed(t *testing.T, b *bench) {
 	const kills = 6
 	c := b.start(t, b.assign(t, "drone-east", cutOffContent(0)))
@@ -159,7 +158,7 @@ func cutOffContent(i int) values {
 	return values{"alpha": "1", "beta": strconv.Itoa(i), "extra-" + strconv.Itoa(i): "x"}
 }
 
-// completes has a new process bring content i, which an earlier one has begun.
+// completes applies content i, which an earlier process has begun, in a new process.
 func (b *bench) completes(t *testing.T, i int) {
 	t.Helper()
 	content := cutOffContent(i)
@@ -170,7 +169,7 @@ func (b *bench) completes(t *testing.T, i int) {
 	}
 }
 
-// vanishes takes away what the calls up to content i have brought, where the engine can.
+// vanishes removes the assignment, if the engine supports it, and requires that all content up to i is gone.
 func (b *bench) vanishes(t *testing.T, i int) {
 	t.Helper()
 	if b.can(Remove) {

@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// The cases of engines that take their time, and of those that fail.
+// The cases of slow engines, and of engines that fail.
 
 func progress(t *testing.T, b *bench) {
 	a, words, finish := b.stalled(t, "drone-east", values{"alpha": "1"})
@@ -44,8 +44,8 @@ func olderGreen(t *testing.T, b *bench) {
 	b.holds(t, "drone-east", values{"alpha": "2"})
 }
 
-// How long one call gets here, and the adapter for all of its work. Neither is long enough to get done; a call is long
-// enough to begin, on a machine that is busy, too.
+// The deadlines here for one call, and for all work of the adapter. Neither is long enough to finish; a call is long
+// enough to begin, even on a busy machine.
 const (
 	callTime  = 10 * time.Second
 	hastyTime = 2 * time.Second
@@ -68,10 +68,10 @@ func deadline(t *testing.T, b *bench) {
 	b.holds(t, a.Name, values{"alpha": "1"})
 }
 
-// within fails t where a call goes on for long after its context has ended.
+// within fails t if a call goes on for long after its context has ended.
 func (b *bench) within(t *testing.T, d time.Duration, a reconcilers.Assignment, call func(context.Context, reconcilers.Assignment) reconcilers.Result) reconcilers.Result {
 	t.Helper()
-	const grace = time.Minute // far more than it takes to notice, on a machine that is busy
+	const grace = time.Minute // far longer than an adapter takes to notice, even on a busy machine
 	ctx, cancel := context.WithTimeout(t.Context(), d)
 	defer cancel()
 	done := make(chan reconcilers.Result, 1)
@@ -185,8 +185,8 @@ func foreign(t *testing.T, b *bench) {
 	}
 }
 
-// cutOff measures how long an apply takes, ends others after parts of that time, and lets a new process
-// carry on with newer content each time.
+// cutOff measures the time of an apply, ends others after parts of that time, and lets a new process
+// continue with newer content each time.
 func cutOff(t *testing.T, b *bench) {
 	const parts = 12
 	r, a := b.Reconciler(t), b.assign(t, "drone-east", cutOffContent(0))

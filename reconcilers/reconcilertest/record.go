@@ -11,8 +11,7 @@ import (
 	"github.com/stretchr/testify/require"
 )
 
-// recordVariable has tests write what they otherwise compare: the records of adapters, and the table that is
-// made of them.
+// recordVariable makes tests write the adapters' records, and the table made of them, instead of comparing them.
 const recordVariable = "WHERRY_CONFORMANCE"
 
 func writes() bool { return os.Getenv(recordVariable) == "write" }
@@ -23,7 +22,7 @@ type column struct {
 	Cells       []cell
 }
 
-// cell is one case, which was passed, unless there is a reason why there cannot be such a thing.
+// cell is the outcome of one case: passed, or impossible for Reason.
 type cell struct {
 	Case   Case
 	Reason string
@@ -100,7 +99,7 @@ func parseColumn(text string) (c column, err error) {
 	return c, nil
 }
 
-// table is what docs/adapters.md has of the columns, with a column for each adapter, by name.
+// table returns the table of docs/adapters.md, with a column for each adapter, by name.
 func table(columns []column) string {
 	var b strings.Builder
 	row := func(first string, cell func(column) string) {
@@ -127,7 +126,7 @@ func table(columns []column) string {
 	return b.String()
 }
 
-// notes say what an engine cannot have, by the reasons for it.
+// notes returns the cases that an engine cannot have, grouped by reason.
 func (c column) notes() string {
 	var reasons []string
 	about := map[string][]string{}

@@ -24,7 +24,7 @@ const (
 	recordLabel = "package-deploy-info"
 )
 
-// deployed is Zarf's record of a package, of its type DeployedPackage what matters here.
+// deployed is Zarf's record of a package, with the fields of its type DeployedPackage that this package needs.
 type deployed struct {
 	Name string `json:"name"`
 	Data struct {
@@ -48,7 +48,7 @@ type installedChart struct {
 	Name      string `json:"chartName"`
 }
 
-// readDeployed returns Zarf's record of a package, and nil where it has none.
+// readDeployed returns Zarf's record of a package, or nil if there is none.
 func readDeployed(ctx context.Context, c client.Client, name string) (*deployed, error) {
 	secret := &corev1.Secret{}
 	err := c.Get(ctx, types.NamespacedName{Namespace: namespace, Name: "zarf-package-" + name}, secret)
@@ -69,7 +69,7 @@ func parseDeployed(secret *corev1.Secret) (*deployed, error) {
 	return d, nil
 }
 
-// findDeployed returns the names of the packages that were made for an assignment.
+// findDeployed returns the names of the deployed packages that were made for an assignment.
 func findDeployed(ctx context.Context, c client.Client, assignment string) ([]string, error) {
 	list := &corev1.SecretList{}
 	if err := c.List(ctx, list, client.InNamespace(namespace), client.HasLabels{recordLabel}); err != nil {
@@ -86,7 +86,7 @@ func findDeployed(ctx context.Context, c client.Client, assignment string) ([]st
 	return names, nil
 }
 
-// holds reports whether the record is about exactly this package of this assignment.
+// holds reports whether the record is of exactly this package of this assignment.
 func (d *deployed) holds(def *definition, a reconcilers.Assignment) bool {
 	if def.Package != "" {
 		return def.Checksum != "" && d.Data.Metadata.Checksum == def.Checksum
@@ -94,10 +94,10 @@ func (d *deployed) holds(def *definition, a reconcilers.Assignment) bool {
 	return d.owner() == a.Name && d.Data.Metadata.Annotations[ContentAnnotation] == a.Content.String()
 }
 
-// owner is the assignment that the package was made for; empty where it was not made by an agent.
+// owner returns the assignment that the package was made for; empty if no agent made it.
 func (d *deployed) owner() string { return d.Data.Metadata.Annotations[AssignmentAnnotation] }
 
-// incomplete returns which selected component has not succeeded, or nothing if all have.
+// incomplete returns the name of a selected component that has not succeeded, or "" if all have.
 func (d *deployed) incomplete(def *definition) string {
 	status := map[string]string{}
 	for _, c := range d.Components {
@@ -114,7 +114,7 @@ func (d *deployed) incomplete(def *definition) string {
 	return ""
 }
 
-// ready returns an error if the cluster lacks something without which Zarf would fail, or wait in vain.
+// ready returns an error if the cluster lacks a requirement without which Zarf would fail, or wait in vain.
 func ready(ctx context.Context, c client.Client, def *definition) error {
 	if err := checkNodeAndPod(ctx, c); err != nil {
 		return err
@@ -145,8 +145,8 @@ func ready(ctx context.Context, c client.Client, def *definition) error {
 	return nil
 }
 
-// CheckCluster says what Zarf would miss on a cluster, and what to do about it. images says that packages
-// bring some.
+// CheckCluster returns an error if a cluster lacks a requirement of Zarf, and a remedy. Set images if the packages have
+// images or repositories, which need "zarf init".
 func CheckCluster(ctx context.Context, config *rest.Config, images bool) (remedy string, err error) {
 	_, c, err := connect(config)
 	if err == nil {
@@ -169,7 +169,7 @@ func CheckCluster(ctx context.Context, config *rest.Config, images bool) (remedy
 	return "is this the API server's address, and is it running?", err
 }
 
-// checkNodeAndPod makes Zarf's own check, which lasts 30 s where it fails and names no cause.
+// checkNodeAndPod makes Zarf's own check beforehand, since that takes 30 s to fail and names no cause.
 func checkNodeAndPod(ctx context.Context, c client.Client) error {
 	nodes := &corev1.NodeList{}
 	if err := c.List(ctx, nodes, client.Limit(1)); err != nil {

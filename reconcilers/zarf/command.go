@@ -17,25 +17,26 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-// MinVersion is the oldest Zarf that is run: the first that knows --verify=always. Versions before it
-// cannot be told to refuse a package that nobody has signed.
+// MinVersion is the oldest supported Zarf: the first with --verify=always. Older versions have no way to refuse an
+// unsigned package.
 const MinVersion = "0.81.0"
 
 const (
-	// tmpDir is where zarf unpacks, for each assignment its own, so that what a killed one leaves can go.
+	// tmpDir is zarf's folder for unpacking. Each assignment has its own, so that the leftovers of a killed run can be
+	// deleted.
 	tmpDir = "tmp"
-	// quickTime bounds what only asks zarf something.
+	// quickTime bounds a run of zarf that only queries something.
 	quickTime = 30 * time.Second
-	// tailBytes is how much of zarf's log is read for its last words.
+	// tailBytes is the length of the end of zarf's log that is searched for its last messages.
 	tailBytes = 64 << 10
-	// retries is how often zarf pushes an image or a repository.
+	// retries is the number of times that zarf tries to push an image or a repository.
 	retries = "3"
-	// ownEnd is the time that zarf is given, of what is left, to end by itself and say why, before it is
-	// killed.
+	// ownEnd is the time before the deadline at which zarf's own timeout ends, so that it can exit with a message
+	// before it is killed.
 	ownEnd = 15 * time.Second
 )
 
-// passed are the agent's variables that zarf gets: how to reach registries, and nothing else.
+// passed lists the agent's variables that zarf gets: only those for reaching registries.
 var passed = []string{
 	"PATH", "DOCKER_CONFIG", "SSL_CERT_FILE", "SSL_CERT_DIR",
 	"HTTP_PROXY", "HTTPS_PROXY", "NO_PROXY", "http_proxy", "https_proxy", "no_proxy",
@@ -48,10 +49,10 @@ type command struct {
 	env      []string
 	deadline time.Duration
 	secret   string // does not reach any message
-	helm     bool   // it is Helm's, which knows none of Zarf's flags
+	helm     bool   // a command of Helm, which has none of Zarf's flags
 }
 
-// runError is the end of a run of zarf that failed, with its last error line.
+// runError is the error of a failed run of zarf, with its last error line.
 type runError struct {
 	exit program.Exit
 	last string
@@ -68,7 +69,7 @@ func (e *runError) Error() string {
 	return "zarf " + how + ": " + e.last
 }
 
-// run runs zarf until it ends, and takes it along when ctx ends.
+// run runs zarf until it ends, and stops it when ctx ends.
 func (r *Reconciler) run(ctx context.Context, c command) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -114,7 +115,7 @@ func startError(path string, err error) error {
 	return local(err)
 }
 
-// line is one of zarf's log. Its attributes differ from message to message.
+// line is one line of zarf's log. Its attributes differ from message to message.
 type line struct {
 	Level     string `json:"level"`
 	Message   string `json:"msg"`
@@ -133,7 +134,7 @@ func (l line) String() string {
 	return l.Message
 }
 
-// readLog returns the last line of a log, the last error in it, and what in it is no log.
+// readLog returns the last line of a log, its last error, and the text in it that is not in the log's format.
 func readLog(text string) (last, problem line, rest string) {
 	var other strings.Builder
 	lines := bufio.NewScanner(strings.NewReader(text))
@@ -152,7 +153,7 @@ func readLog(text string) (last, problem line, rest string) {
 	return last, problem, other.String()
 }
 
-// lastWords is zarf's own account of why it has failed.
+// lastWords returns zarf's own message about its failure.
 func lastWords(folder, secret string) string {
 	text, err := program.LogTail(folder, tailBytes)
 	if err != nil {
@@ -163,7 +164,7 @@ func lastWords(folder, secret string) string {
 	if words == "" {
 		words = last.String()
 	}
-	if words == "" { // what fails before the log is set up is no JSON
+	if words == "" { // errors before zarf sets up its log are no JSON
 		lines := strings.Split(strings.TrimSpace(rest), "\n")
 		words = lines[len(lines)-1]
 	}
@@ -175,7 +176,7 @@ var (
 	quotedValue = regexp.MustCompile(`(?s)(Invalid value|illegal base64|cannot unmarshal|unknown field|error decoding).*`)
 )
 
-// withhold takes out of a message what may quote a Secret.
+// withhold removes the parts of a message that may quote a Secret.
 func withhold(words, secret string) string {
 	if secret != "" {
 		words = strings.ReplaceAll(words, secret, "***")
@@ -196,7 +197,7 @@ func progress(folder string) string {
 	return withhold(last.String(), "")
 }
 
-// version asks the program once, and again only where the answer was none.
+// version runs the program once for its version, and again only if that failed.
 func (r *Reconciler) version(ctx context.Context) error {
 	r.versionMu.Lock()
 	defer r.versionMu.Unlock()
@@ -227,7 +228,8 @@ func askVersion(ctx context.Context, r *Reconciler) (string, error) {
 	return strings.TrimSpace(said), nil
 }
 
-// checkVersion lets pass what calls itself no version at all, as builds of developers do.
+// checkVersion returns an error for a version below MinVersion. It accepts a program without a version number, such as a
+// developer's build.
 func checkVersion(path, said string) error {
 	if said == "" || strings.Contains(said, "\n") {
 		return failure(ZarfNotFound, "%s version says %q: is this zarf?", path, said)
@@ -242,8 +244,8 @@ func checkVersion(path, said string) error {
 	return nil
 }
 
-// Version returns what the program calls itself; dir is a folder for the run. The error says what to do
-// where it is missing or too old.
+// Version returns the version that the program prints; dir is a folder for the run. The error has advice if the program
+// is missing or too old.
 func Version(ctx context.Context, path, dir string) (string, error) {
 	r := &Reconciler{opts: Options{Program: path, Dir: dir}}
 	said, err := askVersion(ctx, r)

@@ -36,23 +36,23 @@ const (
 	prebuiltKind = "ZarfPackage"       // of wherry.dev/v1alpha1: a package in a registry
 )
 
-// maxDefinition bounds a file that is looked at for a package: Zarf's own packages have some 20 KB.
+// maxDefinition bounds a file that may define a package: those of Zarf's own packages have some 20 KB.
 const maxDefinition = 4 << 20
 
 // definition is the package of an assignment.
 type definition struct {
 	Name       string
 	Components []component
-	// Package is where a prebuilt package lies, as oci://REPOSITORY[:TAG]@DIGEST; empty for one that is made
-	// here. Of a prebuilt one, all else is known only when zarf has looked at it.
+	// Package is the reference of a prebuilt package, as oci://REPOSITORY[:TAG]@DIGEST; empty for a package that is
+	// made here. The other fields of a prebuilt package are known only after zarf has inspected it.
 	Package string
-	// Checksum is Zarf's over all parts of a prebuilt package.
+	// Checksum is Zarf's checksum over all parts of a prebuilt package.
 	Checksum string
 	// config is the ZarfPackageConfig to make it from.
 	config map[string]any
 }
 
-// component is the part of Zarf's components that matters here; see its v1alpha1 schema.
+// component has the fields of a Zarf component that this package needs; see Zarf's v1alpha1 schema.
 type component struct {
 	Name     string `json:"name"`
 	Required bool   `json:"required"`
@@ -79,7 +79,7 @@ type component struct {
 	HealthChecks   []any `json:"healthChecks"`
 }
 
-// mirrors reports whether the component needs what "zarf init" brings.
+// mirrors reports whether the component needs the registry or git server of "zarf init".
 func (c component) mirrors() bool {
 	return len(c.Images) > 0 || len(c.ImageArchives) > 0 || len(c.Repos) > 0
 }
@@ -112,7 +112,7 @@ func (d *definition) needsCluster() bool {
 	return slices.ContainsFunc(d.selected(), component.needsCluster)
 }
 
-// Mirrors reports whether a document is a package that needs what "zarf init" brings to a cluster.
+// Mirrors reports whether a document is a package that needs the registry or git server of "zarf init".
 func Mirrors(doc map[string]any) bool {
 	if doc["kind"] != configKind {
 		return false
@@ -131,8 +131,8 @@ type release struct {
 	noWait          bool
 }
 
-// releases returns the names under which Zarf installs what a component holds: charts under theirs, and
-// each set of manifests as a chart of its own; see ChartFromZarfManifest in Zarf's source.
+// releases returns the Helm releases of a component: one for each chart, and one for each set of manifests, which Zarf
+// installs as a chart of its own; see ChartFromZarfManifest in Zarf's source.
 func releases(pkg string, c component) []release {
 	var out []release
 	for _, chart := range c.Charts {
@@ -153,10 +153,10 @@ func releases(pkg string, c component) []release {
 	return out
 }
 
-// packageName is Zarf's own rule.
+// packageName is Zarf's rule for names of packages.
 var packageName = regexp.MustCompile(`^[a-z0-9][a-z0-9-]*$`)
 
-// readDefinition finds the one package that the files of a name.
+// readDefinition returns the one package that the files of a define.
 func readDefinition(a reconcilers.Assignment) (*definition, error) {
 	entries, err := os.ReadDir(a.Dir)
 	if err != nil {
@@ -184,8 +184,8 @@ func readDefinition(a reconcilers.Assignment) (*definition, error) {
 	return found, nil
 }
 
-// readFile returns nil where the file names no package. Only the file that does has to be well formed:
-// others are for Zarf to judge.
+// readFile returns nil if the file defines no package. Only a file that defines one has to be well formed:
+// Zarf judges the others.
 func readFile(path string) (*definition, error) {
 	f, err := os.Open(path)
 	if err != nil {
@@ -196,7 +196,7 @@ func readFile(path string) (*definition, error) {
 	if err != nil {
 		return nil, err
 	}
-	if !bytes.Contains(data, []byte(prebuiltKind)) { // which the other kind begins with
+	if !bytes.Contains(data, []byte(prebuiltKind)) { // the other kind begins with the same text
 		return nil, nil
 	}
 	if len(data) > maxDefinition {
@@ -253,7 +253,7 @@ func defineConfig(doc map[string]any) (*definition, error) {
 	return d, d.check()
 }
 
-// check refuses what Zarf would deploy nothing of, with exit code 0.
+// check refuses a package of which Zarf would deploy nothing, and still exit with code 0.
 func (d *definition) check() error {
 	if len(d.selected()) == 0 {
 		return fmt.Errorf("package %s has no component that is required or default on %s: nothing would be deployed", d.Name, runtime.GOOS)
@@ -296,8 +296,8 @@ func convert(doc map[string]any, v any) error {
 	return json.Unmarshal(data, v)
 }
 
-// zarfYAML is the configuration that the package is made from: the assignment's, which says in its
-// annotations whose it is.
+// zarfYAML returns the configuration that the package is made from: the assignment's, with annotations that name the
+// assignment and its content.
 func (d *definition) zarfYAML(a reconcilers.Assignment) ([]byte, error) {
 	config := maps.Clone(d.config)
 	metadata, _ := config["metadata"].(map[string]any)

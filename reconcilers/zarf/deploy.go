@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-// attempts is how often a package is deployed where Helm was cut off at an upgrade of it: the first fails
+// attempts is the number of tries for a package whose upgrade by Helm was interrupted: the first fails
 // and is rolled back, the second can succeed.
 const attempts = 3
 
@@ -25,7 +25,7 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 	if old != nil {
 		action = reconcilers.Configured
 		if rec.Package == "" {
-			rec.Package, rec.Components = old.Package, old.Components // what there is to remove, until more is known
+			rec.Package, rec.Components = old.Package, old.Components // to be removed, until the new ones are known
 		}
 		rec.Archive, rec.Previous = old.Archive, cmp.Or(old.Previous, old.Package)
 	}
@@ -35,7 +35,7 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 		}
 		err := j.bring(ctx, a, def, &rec, forced)
 		if r.ctx.Err() != nil || errors.Is(err, context.Canceled) {
-			return err // cut off: the record says so
+			return err // interrupted: the record still has the phase deploying
 		}
 		rec.Phase, rec.Reason, rec.Message, rec.Waiting = phaseDeployed, "", "", false
 		if err != nil {
@@ -53,7 +53,7 @@ func (r *Reconciler) deploy(a reconcilers.Assignment, def *definition, old *reco
 	return res, nil
 }
 
-// bring makes the package, or looks at it, and deploys it.
+// bring creates or inspects the package, and deploys it.
 func (j *job) bring(ctx context.Context, a reconcilers.Assignment, def *definition, rec *record, forced bool) error {
 	if err := j.prepare(); err != nil {
 		return err
@@ -130,7 +130,7 @@ func (j *job) create(ctx context.Context, a reconcilers.Assignment, def *definit
 	return made[0], signing.public, nil
 }
 
-// look reads the definition of a prebuilt package, with the key that it is signed with.
+// look inspects a prebuilt package, and returns its source and the key that verifies it.
 func (j *job) look(ctx context.Context, def *definition, rec *record) (source, key string, err error) {
 	for _, key := range j.r.opts.Keys {
 		err = j.zarf(ctx, "inspect", nil, "", "definition", def.Package, "--verify=always", "--key", key)
@@ -148,7 +148,7 @@ func (j *job) look(ctx context.Context, def *definition, rec *record) (source, k
 	return "", "", err
 }
 
-// define takes a package's definition from what "inspect" has said.
+// define takes a package's definition from the output of "inspect".
 func (j *job) define(def *definition, rec *record) error {
 	text, err := program.LogTail(j.folder(), maxDefinition)
 	if err != nil {
@@ -164,8 +164,8 @@ func (j *job) define(def *definition, rec *record) error {
 	return nil
 }
 
-// dropOld removes what the assignment had deployed and no longer has: Zarf itself would leave it where it
-// is. A component that has lost a chart or a set of manifests is removed as a whole before it is deployed.
+// dropOld removes the packages and components that the assignment had deployed and no longer has: Zarf itself would leave
+// them. A component that has lost a chart or a set of manifests is removed as a whole before it is deployed.
 func (j *job) dropOld(ctx context.Context, assignment string, def *definition, before string) error {
 	names, err := findDeployed(ctx, j.r.client, assignment)
 	if err != nil {
@@ -197,7 +197,7 @@ func (j *job) dropOld(ctx context.Context, assignment string, def *definition, b
 	return nil
 }
 
-// lostComponents returns the components of a deployed package of which def lacks a release.
+// lostComponents returns the components of a deployed package that have a release which def lacks.
 func lostComponents(there *deployed, def *definition) []string {
 	wanted := map[installedChart]bool{}
 	for _, c := range def.selected() {
@@ -214,7 +214,7 @@ func lostComponents(there *deployed, def *definition) []string {
 	return lost
 }
 
-// deploy deploys, and again where Helm was cut off at an upgrade before.
+// deploy deploys the package, and repeats that if an earlier upgrade by Helm was interrupted.
 func (j *job) deploy(ctx context.Context, def *definition, source, key string, forced bool) error {
 	for n := 1; ; n++ {
 		retry := false
@@ -247,8 +247,8 @@ func (j *job) deploy(ctx context.Context, def *definition, source, key string, f
 	}
 }
 
-// confirm reads what zarf has written about its success: it exits with 0 too where it could not write, and
-// where it has deployed nothing.
+// confirm reads zarf's record of its success: zarf also exits with 0 if it could not write the record, and
+// if it has deployed nothing.
 func (j *job) confirm(ctx context.Context, a reconcilers.Assignment, def *definition) error {
 	there, err := readDeployed(ctx, j.r.client, def.Name)
 	if err != nil {
@@ -260,7 +260,7 @@ func (j *job) confirm(ctx context.Context, a reconcilers.Assignment, def *defini
 	return nil
 }
 
-// explain finds the reason of a failure in zarf's words, and in how the cluster is.
+// explain finds the reason of a failure in zarf's message, and in the state of the cluster.
 func (j *job) explain(ctx context.Context, def *definition, err error) error {
 	text := err.Error()
 	has := func(words ...string) bool {

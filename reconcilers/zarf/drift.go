@@ -20,20 +20,20 @@ import (
 // fieldManager is Zarf's name as an owner of fields.
 const fieldManager = "zarf"
 
-// survey is how the objects of a package stand.
+// survey is the state of a package's objects.
 type survey struct {
-	// drift names what differs from what was deployed. forced is true where a deploy has to take fields
-	// back that were overwritten by hand.
+	// drift names the objects and fields that differ from the deployed ones. forced is true if a deploy has to take
+	// back fields that were overwritten by hand.
 	drift  []string
 	forced bool
 	// taken names fields that somebody else applies.
 	taken    []string
-	failed   []string // say of themselves that they have failed
+	failed   []string // by their own status
 	notReady []string
 }
 
-// inspect compares what Helm has deployed with the cluster: Zarf itself never does. It asks the API server,
-// by a dry run, what each object would be if it were applied once more.
+// inspect compares the manifests that Helm has deployed with the cluster: Zarf itself never does. A dry run at the API
+// server gives the result of applying each object once more.
 func inspect(ctx context.Context, c client.Client, d *deployed) (survey, error) {
 	var s survey
 	noWait := map[release]bool{}
@@ -66,7 +66,7 @@ func inspect(ctx context.Context, c client.Client, d *deployed) (survey, error) 
 	return s, nil
 }
 
-// objects looks at each object of a release.
+// objects inspects each object of a release.
 func (s *survey) objects(ctx context.Context, c client.Client, namespace, manifest string, noWait bool) error {
 	for want, err := range documents(manifest) {
 		if err != nil {
@@ -114,8 +114,8 @@ func (s *survey) object(ctx context.Context, c client.Client, namespace string, 
 	return nil
 }
 
-// asHelmMarks gives an object the marks that Helm puts on all of a release beside its manifest: without
-// them they would seem to have to go.
+// asHelmMarks adds the label and annotations that Helm puts on all objects of a release beside their manifests: without
+// them the dry run would remove these marks.
 func asHelmMarks(next, live *unstructured.Unstructured) {
 	labels, annotations := next.GetLabels(), next.GetAnnotations()
 	mark(&labels, live.GetLabels(), "app.kubernetes.io/managed-by")
@@ -137,7 +137,7 @@ func mark(to *map[string]string, from map[string]string, keys ...string) {
 
 func (s *survey) health(live *unstructured.Unstructured) {
 	switch res, err := status.Compute(live); {
-	case err != nil: // what says nothing of its state is as it should be
+	case err != nil: // an object without a status counts as current
 	case res.Status == status.FailedStatus:
 		s.failed = append(s.failed, describe(live)+": "+res.Message)
 	case res.Status == status.InProgressStatus:
@@ -145,7 +145,7 @@ func (s *survey) health(live *unstructured.Unstructured) {
 	}
 }
 
-// same compares all but what every write changes.
+// same compares two objects except for the fields that every write changes.
 func same(a, b *unstructured.Unstructured) bool {
 	return equality.Semantic.DeepEqual(settled(a), settled(b))
 }
@@ -158,9 +158,9 @@ func settled(u *unstructured.Unstructured) map[string]any {
 	return u.Object
 }
 
-// claims splits the fields of a conflict into those that somebody applies and those that were written by
-// hand. Of the latter an API server says `conflict with "kubectl-edit" using v1`, of the former just
-// `conflict with "argocd-controller"`.
+// claims splits the fields of a conflict into those that another manager applies and those that were written by
+// hand. An API server writes `conflict with "kubectl-edit" using v1` about the latter, and just
+// `conflict with "argocd-controller"` about the former.
 func claims(err error) (taken, byHand []string) {
 	var answer apierrors.APIStatus
 	if !errors.As(err, &answer) || answer.Status().Details == nil {

@@ -14,7 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
-// phase is how far an assignment's package is.
+// phase is the progress of an assignment's package.
 type phase string
 
 const (
@@ -24,22 +24,22 @@ const (
 	phaseRemoving  phase = "removing"
 )
 
-// record is the notes on disk about an assignment, as far as its cluster does not have them.
+// record is an assignment's state on disk, as far as the cluster does not have it.
 type record struct {
 	Package string `json:"package,omitempty"` // its name; empty until it is known
-	// Previous is the name of the package before, as long as that has not been removed.
+	// Previous is the name of the earlier package until that is removed.
 	Previous string        `json:"previous,omitempty"`
 	Content  digest.Digest `json:"content"`
 	Phase    phase         `json:"phase"`
-	// Reason, Message and Waiting say what became of it where it failed.
+	// Reason, Message and Waiting describe a failure.
 	Reason  string `json:"reason,omitempty"`
 	Message string `json:"message,omitempty"`
 	Waiting bool   `json:"waiting,omitempty"`
-	// Archive is the package's file, kept for packages that need no cluster: Zarf keeps nothing of these.
+	// Archive is the package's file, kept for packages that need no cluster: Zarf has no record of these.
 	Archive string `json:"archive,omitempty"`
-	// Checksum is that of a prebuilt package's parts, by which it is known again on the cluster.
+	// Checksum is the checksum of a prebuilt package's parts, which identifies it on the cluster.
 	Checksum string `json:"checksum,omitempty"`
-	// Components are the package's. Of a deploy that was cut off, the cluster may say nothing.
+	// Components are the package's. After an interrupted deploy, the cluster may have no record of them.
 	Components []component `json:"components,omitempty"`
 }
 
@@ -50,7 +50,7 @@ func (r *Reconciler) folder(assignment string) string {
 	return filepath.Join(r.opts.Dir, "assignments", assignment)
 }
 
-// loadRecord returns nil where nothing is recorded.
+// loadRecord returns nil if there is no record.
 func (r *Reconciler) loadRecord(assignment string) (*record, error) {
 	data, err := os.ReadFile(filepath.Join(r.folder(assignment), recordFile))
 	if errors.Is(err, fs.ErrNotExist) {
@@ -61,12 +61,12 @@ func (r *Reconciler) loadRecord(assignment string) (*record, error) {
 	}
 	rec := &record{}
 	if err := json.Unmarshal(data, rec); err != nil {
-		return nil, nil // as if it were lost: what the cluster has is found again
+		return nil, nil // as if it were lost: the packages are found again on the cluster
 	}
 	return rec, nil
 }
 
-// saveRecord returns when rec would survive a power cut.
+// saveRecord saves rec, and returns once it is on disk.
 func (r *Reconciler) saveRecord(assignment string, rec record) error {
 	data, err := json.Marshal(rec)
 	if err == nil {
@@ -81,7 +81,7 @@ func (r *Reconciler) saveRecord(assignment string, rec record) error {
 	return nil
 }
 
-// claimant is the assignment that has deployed a package of this name from here; empty where none has.
+// claimant returns the assignment that has deployed a package of this name from here; empty if none has.
 func (r *Reconciler) claimant(name string) string {
 	entries, err := os.ReadDir(filepath.Dir(r.folder("x")))
 	if err != nil {
@@ -95,8 +95,8 @@ func (r *Reconciler) claimant(name string) string {
 	return ""
 }
 
-// stage makes a private copy of an assignment's files, in which the package's configuration has the name
-// that Zarf asks for.
+// stage makes a private copy of an assignment's files, in which the package's configuration has the file name
+// that Zarf requires.
 func stage(from, to string, zarfYAML []byte) error {
 	if err := errors.Join(os.RemoveAll(to), os.MkdirAll(to, 0o700)); err != nil {
 		return err

@@ -41,7 +41,7 @@ func revision(s *corev1.Secret) int {
 	return n
 }
 
-// pending returns the newest revision where Helm was cut off at it.
+// pending returns the newest revision if Helm was interrupted at it, else nil.
 func (rs revisions) pending() *corev1.Secret {
 	if len(rs) == 0 || !strings.HasPrefix(rs[len(rs)-1].Labels["status"], "pending-") {
 		return nil
@@ -49,7 +49,7 @@ func (rs revisions) pending() *corev1.Secret {
 	return rs[len(rs)-1]
 }
 
-// deployed returns the newest revision that was deployed; nil where none was.
+// deployed returns the newest revision that was deployed; nil if none was.
 func (rs revisions) deployed() *corev1.Secret {
 	for i := len(rs) - 1; i >= 0; i-- {
 		if rs[i].Labels["status"] == "deployed" {
@@ -84,12 +84,12 @@ func manifestOf(s *corev1.Secret) (string, error) {
 	return content.Manifest, nil
 }
 
-// clearPending makes a release that Helm was cut off at deployable again, and reports whether there was one. Helm has
-// no way out of a first install that was cut off: its Secret goes, and the next install adopts the objects,
-// which name the release. An upgrade that was cut off fails once more, is rolled back by Zarf, and
-// succeeds then.
+// clearPending makes interrupted releases deployable again, and reports whether there was one. Helm cannot
+// recover from an interrupted first install: clearPending deletes its Secret, and the next install adopts the objects,
+// which name the release. After an interrupted upgrade, the next one fails and is rolled back by Zarf, and the one after
+// that succeeds.
 //
-// Nobody may be deploying the package.
+// No deploy of the package may be running.
 func clearPending(ctx context.Context, c client.Client, def *definition) (retry bool, err error) {
 	for _, comp := range def.selected() {
 		for _, rel := range releases(def.Name, comp) {

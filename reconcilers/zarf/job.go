@@ -39,7 +39,7 @@ func (r *Reconciler) job(assignment string) *job {
 // Working reports whether zarf is at work.
 func (r *Reconciler) Working() bool { return r.jobs.Working() }
 
-// begin runs work for an assignment, after what runs for it has been ended.
+// begin ends the job of an assignment, if one is running, and starts work.
 func (r *Reconciler) begin(assignment string, content digest.Digest, removing bool, work func(context.Context, *job) error) (*job, error) {
 	j := &job{r: r, assignment: assignment, content: content, removing: removing}
 	deadline := time.Now().Add(r.opts.Deadline)
@@ -73,7 +73,7 @@ func (j *job) at(step string) {
 	j.mu.Unlock()
 }
 
-// result returns how far the job is, in zarf's last words.
+// result returns the job's progress, with zarf's last message.
 func (j *job) result() reconcilers.Result {
 	j.mu.Lock()
 	step := j.step
@@ -117,7 +117,7 @@ func nameOf(def *definition) string {
 	return def.Package
 }
 
-// prepare ends what a killed agent has left running, and clears up after it.
+// prepare ends the programs that a killed agent has left running, and cleans up after them.
 func (j *job) prepare() error {
 	_, err := program.EndLeftover(j.folder(), 0)
 	if err == nil {

@@ -10,8 +10,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
-// kubeconfig is the file that tells zarf how to reach the cluster. Where there is no cluster there is no
-// such file, so that zarf does not find somebody else's.
+// kubeconfig returns the path of zarf's kubeconfig. Without a cluster that file does not exist, so that zarf does not use
+// another one.
 func (r *Reconciler) kubeconfig() string {
 	if r.opts.Kubeconfig != "" {
 		return r.opts.Kubeconfig
@@ -19,7 +19,7 @@ func (r *Reconciler) kubeconfig() string {
 	return filepath.Join(r.opts.Dir, "kubeconfig")
 }
 
-// writeKubeconfig writes the agent's own access, which in a cluster is a service account's and refers to
+// writeKubeconfig writes the agent's own credentials. In a cluster these are a service account's, by reference to the
 // files that the kubelet renews.
 func (r *Reconciler) writeKubeconfig() error {
 	if r.opts.Kubeconfig != "" || r.config == nil {

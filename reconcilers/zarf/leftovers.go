@@ -14,9 +14,9 @@ import (
 	"sigs.k8s.io/controller-runtime/pkg/client"
 )
 
-// dropLeftovers deletes what deploys that were cut off or have failed had brought, and the one that has
-// succeeded since does not hold. Helm compares a revision with the one that was deployed last, so that these
-// objects belong to nobody any more. Running it again changes nothing.
+// dropLeftovers deletes the objects of interrupted or failed deploys that the successful deploy after them does not have.
+// Helm compares a revision only with the last deployed one, so that it would never delete these objects. Calling it again
+// changes nothing.
 func (j *job) dropLeftovers(ctx context.Context, def *definition) error {
 	for _, comp := range def.selected() {
 		for _, rel := range releases(def.Name, comp) {
@@ -32,8 +32,8 @@ func (j *job) dropLeftovers(ctx context.Context, def *definition) error {
 	return nil
 }
 
-// dropAllBut deletes what the revision does not hold of all that others have brought and Helm did not take
-// away when it went on to the next: what it has superseded is dealt with. Nil deletes nothing.
+// dropAllBut deletes the objects of other revisions that kept does not have. It skips superseded revisions, whose objects
+// Helm has deleted itself. If kept is nil, it deletes nothing.
 func (rs revisions) dropAllBut(ctx context.Context, c client.Client, rel release, kept *corev1.Secret) error {
 	if kept == nil {
 		return nil
@@ -83,12 +83,12 @@ func eachObject(c client.Client, revision *corev1.Secret, namespace string, f fu
 	return nil
 }
 
-// identify leaves out the version, in which an object may be written in several.
+// identify returns an object's identity without the version, since the same object may be written in several.
 func identify(u *unstructured.Unstructured) string {
 	return u.GroupVersionKind().Group + " " + describe(u)
 }
 
-// dropLeftover deletes an object that still says it is the release's, and does not say that it stays.
+// dropLeftover deletes an object that still has the release's marks and no annotation to keep it.
 func dropLeftover(ctx context.Context, c client.Client, rel release, u *unstructured.Unstructured) error {
 	if err := c.Get(ctx, client.ObjectKeyFromObject(u), u); err != nil {
 		return client.IgnoreNotFound(err)
@@ -101,8 +101,8 @@ func dropLeftover(ctx context.Context, c client.Client, rel release, u *unstruct
 	return client.IgnoreNotFound(c.Delete(ctx, u, client.Preconditions{UID: &uid}))
 }
 
-// settle gives an object the namespace that Helm puts it into. It returns a NoMatch error where the cluster does
-// not know its kind.
+// settle sets the namespace in which Helm creates an object. It returns a NoMatch error if the cluster does not serve the
+// kind.
 func settle(c client.Client, u *unstructured.Unstructured, namespace string) error {
 	namespaced, err := c.IsObjectNamespaced(u)
 	if err == nil && namespaced && u.GetNamespace() == "" {

@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Observe returns how far zarf is, or how the deployed objects stand.
+// Observe returns zarf's progress, or the state of the deployed objects.
 func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	res, err := r.observe(ctx, a)
 	if err != nil {
@@ -59,9 +59,9 @@ func pending(reason, message string) reconcilers.Result {
 	return reconcilers.Result{State: bundle.Pending, Reason: reason, Message: message}
 }
 
-// stand compares Zarf's record and the cluster with the assignment. The result is Drifted if a deploy would put it
-// right, and Pending if nothing was deployed. With applied this content was deployed from here, so that missing objects
-// have gone since.
+// stand compares Zarf's record and the cluster with the assignment. The result is Drifted if a deploy would correct
+// it, and Pending if nothing was deployed. If applied is true, this content was deployed from here, so that missing
+// objects were deleted since.
 func (r *Reconciler) stand(ctx context.Context, a reconcilers.Assignment, def *definition, applied bool) (res reconcilers.Result, s survey, err error) {
 	good := reconcilers.Result{State: bundle.Compliant, Revision: a.Content.String()}
 	switch {
@@ -95,7 +95,7 @@ func (r *Reconciler) stand(ctx context.Context, a reconcilers.Assignment, def *d
 	return good, s, nil
 }
 
-// judge reads Zarf's record; the state is empty where it is good.
+// judge reads Zarf's record; the state is empty if the record is good.
 func judge(there *deployed, def *definition, a reconcilers.Assignment, applied bool) reconcilers.Result {
 	state, missing := bundle.Pending, NotApplied
 	if applied {

@@ -14,23 +14,23 @@ import (
 
 // Reasons that this package gives, beside those that every reconciler has.
 const (
-	// Failed: these need another release, or somebody who changes the machine or the cluster.
+	// Failed: these need another release, or a change of the machine or the cluster.
 	InvalidPackage    = "InvalidPackage"    // the files hold no package that can be deployed
 	CreateFailed      = "CreateFailed"      // zarf cannot make a package of the files
-	DeployFailed      = "DeployFailed"      // with zarf's own words
-	RemoveFailed      = "RemoveFailed"      // with zarf's own words
-	VerificationError = "VerificationError" // not signed, or by nobody who is trusted
+	DeployFailed      = "DeployFailed"      // with zarf's message
+	RemoveFailed      = "RemoveFailed"      // with zarf's message
+	VerificationError = "VerificationError" // not signed with a trusted key
 	Conflict          = "Conflict"          // the package, or a field of its objects, is somebody else's
 	ZarfNotFound      = "ZarfNotFound"      // no such program
 	ZarfTooOld        = "ZarfTooOld"        // before MinVersion
-	NotInitialized    = "NotInitialized"    // images need what "zarf init" brings
-	NoCluster         = "NoCluster"         // the agent knows none, and the package is for one
+	NotInitialized    = "NotInitialized"    // the package's images or repositories need "zarf init"
+	NoCluster         = "NoCluster"         // the package needs a cluster, and the agent has none
 	DeadlineExceeded  = "DeadlineExceeded"  // zarf did not end in time, and was killed
 	Forbidden         = "Forbidden"         // the agent lacks a permission
 	Unhealthy         = "Unhealthy"         // deployed, and an object reports that it has failed
 
 	// Pending: these may pass.
-	NoNodeOrPod          = "NoNodeOrPod" // zarf asks for a node and a pod that runs, and would wait 30 s
+	NoNodeOrPod          = "NoNodeOrPod" // zarf requires a node and a running pod, and would wait 30 s
 	NamespaceTerminating = "NamespaceTerminating"
 	APIServerUnreachable = "APIServerUnreachable"
 	APIServerError       = "APIServerError"

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// Remove has the assignment's package removed.
+// Remove removes the assignment's package.
 func (r *Reconciler) Remove(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	res, err := r.remove(ctx, a)
 	if err != nil {
@@ -35,7 +35,7 @@ func (r *Reconciler) remove(ctx context.Context, a reconcilers.Assignment) (reco
 	if err != nil {
 		return reconcilers.Result{}, err
 	}
-	if rec == nil && r.job(a.Name) == nil { // nothing was begun, or what is known of it is lost
+	if rec == nil && r.job(a.Name) == nil { // nothing was begun, or the record is lost
 		names, err := r.packages(ctx, a.Name, nil)
 		if err != nil || len(names) == 0 {
 			return reconcilers.Result{State: bundle.Removed}, err
@@ -68,7 +68,7 @@ func (r *Reconciler) packages(ctx context.Context, assignment string, rec *recor
 	return names, nil
 }
 
-// takeAway begins the removal of all that is an assignment's.
+// takeAway begins the removal of all packages of an assignment.
 func (r *Reconciler) takeAway(assignment string, rec *record) (reconcilers.Result, error) {
 	if rec == nil {
 		rec = &record{}
@@ -118,7 +118,7 @@ func (j *job) takeAll(ctx context.Context, rec *record) error {
 	return j.uninstall(ctx, rec.Package, rec.Components, nil)
 }
 
-// removePackage removes a package from the cluster, and first the releases that Zarf has not written down.
+// removePackage removes a package from the cluster, after the releases that are missing in Zarf's record.
 func (j *job) removePackage(ctx context.Context, name string) error {
 	there, err := readDeployed(ctx, j.r.client, name)
 	if err != nil || there == nil {
@@ -142,9 +142,9 @@ func (j *job) removePackage(ctx context.Context, name string) error {
 	return err
 }
 
-// uninstall takes away the releases of a package that are there and not known: those that a deploy was cut
-// off at, of which Zarf's record, which may not be there itself yet, has nothing. Of all of them it takes away
-// what Helm will not, as its newest revision lacks it.
+// uninstall removes the releases of a package that Zarf's record lacks: those of an interrupted deploy, after which the
+// record itself may be missing. From all releases it removes the objects that Helm will not remove, since the newest
+// revision lacks them.
 func (j *job) uninstall(ctx context.Context, name string, components []component, known map[installedChart]bool) error {
 	for _, c := range components {
 		for _, rel := range releases(name, c) {
@@ -188,7 +188,7 @@ func (j *job) removed(err error) error {
 	return failure(RemoveFailed, "%w", err)
 }
 
-// takeRemoval reports whether a removal has succeeded, and returns the error of one that has not, once: the
+// takeRemoval reports whether a removal has succeeded. It returns the error of a failed removal once: the
 // next call begins again.
 func (r *Reconciler) takeRemoval(assignment string) (done bool, err error) {
 	j, _ := r.jobs.Latest(assignment)

@@ -14,15 +14,15 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
-// signing is the key pair by which packages that are made here are told from all others: in cosign's
-// format, under a password that stands beside it, as Zarf takes no key without.
+// signing is the key pair that identifies the packages made here: in cosign's format, encrypted with a password in a file
+// beside it, since Zarf accepts no key without one.
 type signing struct {
 	private, public string // files
 	password        string
 }
 
-// signingKey returns this agent's key, which is made when it is first needed. What was signed with one
-// that was lost is made again.
+// signingKey returns this agent's key, which is created at the first call. If the key was lost, packages are made again
+// with a new one.
 func (r *Reconciler) signingKey() (signing, error) {
 	dir := filepath.Join(r.opts.Dir, "signing")
 	s := signing{private: filepath.Join(dir, "cosign.key"), public: filepath.Join(dir, "cosign.pub")}

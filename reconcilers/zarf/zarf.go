@@ -1,10 +1,10 @@
 // Package zarf brings assignments to a cluster or a host with Zarf, by running its command line.
 //
-// An assignment holds a ZarfPackageConfig, of which a package is made that is signed with a key of the
+// An assignment either holds a ZarfPackageConfig, from which this package makes a Zarf package signed with a key of the
 // agent's own, or names a package in a registry by its digest. Either is deployed with verification that
-// nothing can switch off. zarf works for seconds or minutes, so Apply starts it and Observe says how far it
-// is. A run ends at its deadline, with all that it has started; one that an agent has left running when it
-// was killed is ended before the next.
+// no setting can turn off. zarf runs for seconds or minutes, so Apply starts it and Observe returns its
+// progress. A run ends at its deadline, with all processes that it has started; a run that a killed agent has left is
+// ended before the next one.
 //
 // Compliant means that zarf has exited with 0, that its record of the package is of this very content, that
 // every component has succeeded, and that the objects are still as they were deployed. Zarf keeps no watch
@@ -30,24 +30,24 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/background"
 )
 
-// DefaultDeadline is how long bringing or removing one package may take: the agent's own.
+// DefaultDeadline bounds the deployment or removal of one package, as the agent does by default.
 const DefaultDeadline = 5 * time.Minute
 
-// Options are how zarf is run. Program and Dir are needed.
+// Options configures the runs of zarf. Program and Dir are required.
 type Options struct {
-	// Program is zarf's path, or a name to be found in PATH.
+	// Program is zarf's path, or a name to look up in PATH.
 	Program string
 	// Dir is a folder of this package's own: its key, Zarf's cache, and a record of each assignment.
 	Dir string
-	// Kubeconfig is the path of the file that config was read from. Empty means that one is written from
-	// config, which does for what a pod has.
+	// Kubeconfig is the path of the file that config was read from. Empty means that a file is written from
+	// config, which is enough for a pod's service account.
 	Kubeconfig string
-	// Keys are files with a public key each, as cosign writes it. Who deploys a package of a registry has to
-	// have signed it with one of them.
+	// Keys are files with one public key each, in cosign's format. A package from a registry has to be signed with one
+	// of them.
 	Keys []string
-	// Deadline bounds all that is done for one assignment at a time. Zero means DefaultDeadline.
+	// Deadline bounds one deployment or removal. Zero means DefaultDeadline.
 	Deadline time.Duration
-	// Impersonate is true where the site confines workspaces to ServiceAccounts. Zarf cannot act as one.
+	// Impersonate is true if the site confines workspaces to ServiceAccounts. Zarf cannot act as one.
 	Impersonate bool
 	Log         *slog.Logger // nil is silent
 }
@@ -75,11 +75,11 @@ var (
 	_ io.Closer              = (*Reconciler)(nil)
 )
 
-// requestTimeout bounds one request where config has no timeout of its own.
+// requestTimeout bounds one request if config has no timeout of its own.
 const requestTimeout = 45 * time.Second
 
-// New returns a reconciler for the cluster that config reaches; nil is a host without one, where packages
-// of files and actions alone can be deployed. It connects when it is first used.
+// New returns a reconciler for the cluster of config. A nil config means a host without a cluster, where only packages
+// of files and actions can be deployed. The reconciler connects at its first use.
 func New(config *rest.Config, opts Options) (*Reconciler, error) {
 	if opts.Log == nil {
 		opts.Log = slog.New(slog.DiscardHandler)
@@ -123,15 +123,14 @@ func connect(config *rest.Config) (*rest.Config, client.Client, error) {
 	return config, c, err
 }
 
-// Close ends what is running, and returns when it has gone. What was cut off is begun again by the next
-// start of the agent.
+// Close ends all runs, and returns when they have ended. The agent begins interrupted work again after its next start.
 func (r *Reconciler) Close() error {
 	r.cancel()
 	r.jobs.Close()
 	return nil
 }
 
-// Apply has the package deployed unless it is already, and returns while zarf works.
+// Apply starts to deploy the package, unless it is deployed already, and returns while zarf works.
 func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
 	res, err := r.apply(ctx, a)
 	if err != nil {
@@ -165,8 +164,8 @@ func (r *Reconciler) apply(ctx context.Context, a reconcilers.Assignment) (recon
 	return r.deploy(a, def, rec, forced || rec != nil && r.overwritten(ctx, rec.Package))
 }
 
-// overwritten reports whether fields of deployed objects were overwritten by hand. Newer content would fail by them, and
-// so would the way back of that upgrade. What cannot be found out here is left for zarf to find.
+// overwritten reports whether fields of deployed objects were overwritten by hand, by which an upgrade and its rollback
+// would fail. If it cannot find out, it returns false, and zarf reports the error.
 func (r *Reconciler) overwritten(ctx context.Context, name string) bool {
 	if r.client == nil || name == "" {
 		return false
@@ -199,7 +198,7 @@ func (r *Reconciler) permit(ctx context.Context, a reconcilers.Assignment, def *
 	return ready(ctx, r.client, def)
 }
 
-// ours refuses to replace a package that was deployed by somebody else, or for another assignment.
+// ours returns an error if the package was deployed by somebody else, or for another assignment.
 func (r *Reconciler) ours(ctx context.Context, a reconcilers.Assignment, def *definition, rec *record) error {
 	there, err := readDeployed(ctx, r.client, def.Name)
 	if err != nil {

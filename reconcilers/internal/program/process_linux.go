@@ -90,8 +90,8 @@ func alive(id identity) bool {
 	return err != nil || len(family(id, all)) > 0
 }
 
-// family returns the processes that are there of the program id: its session, and what descends from
-// that, in whatever session. What has made itself a daemon descends from it no more.
+// family returns the processes of the program id: its session, and the descendants of that in any session. A process that
+// has made itself a daemon is no descendant any more.
 //
 // The kernel gives no process a number that is still that of a session. So where the leader has gone and
 // its session has not, the session is the program's, or one whose leader got the number later and is gone

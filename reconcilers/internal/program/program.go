@@ -1,12 +1,11 @@
 // Package program runs the external programs of adapters: for minutes, as root, under an agent that may
 // be killed at any moment.
 //
-// Begin with Start. A program gets a folder, and there is one at a time in each. It runs in a session and
-// a process group of its own. Its identity is on the disk before it begins, so that an agent which
-// was killed finds it at the next start (EndLeftover, which Start calls too), and a process that has got the
-// same number meanwhile is left alone. It ends by itself, at its deadline or by
-// Stop; the last two take along whatever it has started, except what has made itself a daemon. A program
-// that ends by itself leaves running what it has started, as an installed service has to be.
+// Begin with Start. A folder has one program at a time. The program runs in a session and a process group of its own. Its
+// identity is on disk before it begins, so that a killed agent finds it again at the next start (by EndLeftover, which
+// Start calls too) and spares a later process with the same number. A program ends by itself, at its deadline or by Stop.
+// The deadline and Stop also end the processes that the program has started, except daemons. When a program ends by
+// itself, those processes go on, as an installed service must.
 //
 // It works on Linux. Elsewhere Start returns errors.ErrUnsupported.
 package program
@@ -23,23 +22,22 @@ import (
 )
 
 const (
-	// DefaultGrace is the time between SIGTERM and SIGKILL: what a package manager needs to put its
-	// database away.
+	// DefaultGrace is the time between SIGTERM and SIGKILL: enough for a package manager to close its database.
 	DefaultGrace = 30 * time.Second
-	// DefaultLogBytes bounds the log: what a person reads, and not what fills an edge machine's disk.
+	// DefaultLogBytes bounds the log, in bytes: enough for a person, and too little to fill an edge machine's disk.
 	DefaultLogBytes = 1 << 20
 
 	recordFile = "program.json"
 	logFile    = "program.log"
 
-	// killTime is how long a killed process may take to vanish: one that hangs in the kernel, as on a
-	// dead network file system, does not.
+	// killTime bounds the wait for a killed process to vanish: a process that hangs in the kernel, as on a dead
+	// network file system, never does.
 	killTime = 10 * time.Second
 	// logPoll is the time between two looks at the size of a log.
 	logPoll = 250 * time.Millisecond
 )
 
-// Causes of an end that the program has not chosen by itself.
+// Causes of the end of a program that did not end by itself.
 var (
 	ErrDeadline = errors.New("not finished at its deadline")
 	ErrStopped  = errors.New("stopped")
@@ -47,13 +45,13 @@ var (
 
 // Command is a program with its arguments and limits.
 type Command struct {
-	// Path is that of the program; without a slash it is looked for in the agent's PATH.
+	// Path is the program's path; without a slash it is looked up in the agent's PATH.
 	Path string
 	Args []string // without the program's name
 	// Env is the whole environment: nothing is inherited, as the agent's may hold secrets.
 	Env []string
 	Dir string // working directory; empty is the program's folder
-	// Deadline is how long it may run. Zero is for ever.
+	// Deadline bounds the time of the run. Zero means no bound.
 	Deadline time.Duration
 	Grace    time.Duration // zero is DefaultGrace
 	// LogBytes bounds the log, of which the end is kept; for moments it may be longer. Zero is
@@ -61,11 +59,11 @@ type Command struct {
 	LogBytes int64
 }
 
-// Exit is how a program has ended.
+// Exit describes the end of a program.
 type Exit struct {
-	// Code is its exit code, and -1 where a signal has ended it.
+	// Code is its exit code, or -1 if a signal ended it.
 	Code int
-	// Cause is ErrDeadline or ErrStopped where it was ended, and nil where it ended by itself.
+	// Cause is ErrDeadline or ErrStopped, or nil if the program ended by itself.
 	Cause error
 	// Err is a further error: the program could not be waited for, or not be ended.
 	Err error
@@ -90,15 +88,15 @@ type Run struct {
 	id     identity
 	log    *os.File
 
-	ending sync.Mutex // held by whoever ends it
+	ending sync.Mutex // held while the program is being ended
 	mu     sync.Mutex
 	exit   Exit
 	done   chan struct{}
 }
 
-// Start ends what an earlier agent has left running in folder, which is made where it is absent, and
-// starts c. The error wraps exec.ErrNotFound where there is no such program. Ending a leftover may take
-// the grace, so Start belongs into a goroutine.
+// Start ends the program that an earlier agent has left running in folder, which is created if it is absent, and
+// starts c. The error wraps exec.ErrNotFound if there is no such program. Ending a leftover may take
+// the grace, so call Start in a goroutine.
 func Start(folder string, c Command) (*Run, error) {
 	path, err := exec.LookPath(c.Path)
 	if err != nil {
@@ -164,7 +162,7 @@ func (r *Run) begin(path string, c Command) error {
 	return nil
 }
 
-// wait takes the program's exit, once what ends it has ended all of it.
+// wait records the program's exit, after a running Stop or deadline has ended all of its processes.
 func (r *Run) wait() {
 	err := r.cmd.Wait()
 	var status *exec.ExitError
@@ -177,13 +175,13 @@ func (r *Run) wait() {
 	defer r.mu.Unlock()
 	r.exit.Code = r.cmd.ProcessState.ExitCode()
 	r.exit.Err = errors.Join(r.exit.Err, err, r.log.Close())
-	if r.exit.Err == nil { // else what is left of it is looked for at the next start
+	if r.exit.Err == nil { // otherwise the next Start looks for remaining processes
 		r.exit.Err = forget(r.folder)
 	}
 	close(r.done)
 }
 
-// watch holds the program to its bounds until it has ended.
+// watch enforces the program's deadline and the bound of its log until it has ended.
 func (r *Run) watch(deadline time.Duration, logBytes int64) {
 	var late <-chan time.Time
 	if deadline > 0 {
@@ -230,8 +228,8 @@ func (r *Run) Exit() Exit {
 	return r.exit
 }
 
-// Stop ends the program and all that it has started, by SIGTERM and after the grace by SIGKILL, and
-// returns when that is done. One that has ended is left as it is.
+// Stop ends the program and the processes that it has started, by SIGTERM and after the grace by SIGKILL, and
+// returns when they have ended. It does nothing if the program has ended.
 func (r *Run) Stop() { r.end(ErrStopped) }
 
 func (r *Run) end(cause error) {
@@ -257,8 +255,8 @@ func (r *Run) end(cause error) {
 	}
 }
 
-// EndLeftover ends the program that an agent that was killed has left running in folder, and reports whether there was
-// one. A grace of zero is DefaultGrace. Nobody may have a Run in folder.
+// EndLeftover ends the program that a killed agent has left running in folder, and reports whether there was one. A grace
+// of zero means DefaultGrace. There must be no Run in folder.
 func EndLeftover(folder string, grace time.Duration) (found bool, err error) {
 	rec, err := load(folder)
 	if err != nil || rec == nil {

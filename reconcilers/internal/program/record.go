@@ -13,13 +13,13 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/durable"
 )
 
-// identity is a process, as opposed to another that has got its number later.
+// identity tells a process from a later one with the same number.
 type identity struct {
 	PID int `json:"pid"` // and the number of its session and process group
-	// Start is when it began, in the kernel's ticks since boot; see proc(5), /proc/[pid]/stat.
+	// Start is its start time, in the kernel's ticks since boot; see proc(5), /proc/[pid]/stat.
 	Start uint64 `json:"start"`
 	Boot  string `json:"boot"` // the kernel's random name for this boot
-	// Mark is in the environment of all that it has started, and known to nobody else.
+	// Mark is a random value in the environment of all processes that it has started, and of no others.
 	Mark string `json:"mark"`
 }
 
@@ -39,8 +39,8 @@ func save(folder string, rec record) error {
 	return durable.WriteFile(filepath.Join(folder, recordFile), data)
 }
 
-// load returns nil where nothing is recorded. A record is written as a whole or not at all, so a damaged
-// one is an error for a person: what it named may be running.
+// load returns nil if there is no record. A record is written as a whole or not at all, so a damaged
+// record is an error that a person has to resolve: its process may be running.
 func load(folder string) (*record, error) {
 	path := filepath.Join(folder, recordFile)
 	data, err := os.ReadFile(path)
@@ -66,14 +66,13 @@ func forget(folder string) error {
 	return err
 }
 
-// openLog empties the log of the run before. It stays the same file, and is no pipe, so that what
-// outlives a run or the agent can go on writing.
+// openLog empties the log of the earlier run. It stays the same file, and is no pipe, so that processes that
+// outlive a run or the agent can go on writing.
 func openLog(folder string) (*os.File, error) {
 	return os.OpenFile(filepath.Join(folder, logFile), os.O_RDWR|os.O_CREATE|os.O_APPEND|os.O_TRUNC, 0o600)
 }
 
-// trim keeps the last half of a log that has become longer than limit. What is written meanwhile may be
-// lost.
+// trim cuts a log that is longer than limit to its last limit/2 bytes. Bytes that are written meanwhile may be lost.
 func trim(log *os.File, limit int64) error {
 	info, err := log.Stat()
 	if err != nil || info.Size() <= limit {

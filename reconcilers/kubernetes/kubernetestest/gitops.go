@@ -26,9 +26,9 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/reconcilertest"
 )
 
-// GitOps is a site for an engine that brings what a git repository holds: a namespace for what it brings, of
-// the same name as the repository, a reconciler, and somebody else's view of the cluster. The engine's own
-// objects have that name and a hyphen for a prefix.
+// GitOps is a site for an engine that applies the content of a git repository: a namespace for the applied objects, with
+// the repository's name, a reconciler, and another person's view of the cluster. The names of the engine's own
+// objects begin with that name and a hyphen.
 type GitOps struct {
 	*Cluster
 	Place

@@ -53,7 +53,7 @@ func (p Place) Handle(t *testing.T) string {
 	return string(data)
 }
 
-// Obstruct damages the ledger: nobody knows any more what was applied before.
+// Obstruct damages the ledger, so that the list of applied objects is lost.
 func (p Place) Obstruct(t *testing.T, assignment string) (reason string, mend func()) {
 	t.Helper()
 	ledger := reconcilertest.DiskLedger(p.Ledger)

@@ -300,7 +300,7 @@ func unpack(s *corev1.Secret) stored {
 	var r stored
 	packed, _ := base64.StdEncoding.DecodeString(string(s.Data["release"]))
 	if in, err := gzip.NewReader(bytes.NewReader(packed)); err == nil {
-		_ = json.NewDecoder(in).Decode(&r) // what is no release has no manifest
+		_ = json.NewDecoder(in).Decode(&r) // a damaged release has no manifest
 	}
 	return r
 }
