@@ -120,7 +120,7 @@ func (r *Reconciler) Apply(ctx context.Context, a reconcilers.Assignment) reconc
 		return failed(err)
 	}
 	if !busy && s.Content == a.Content && s.Ended && s.State == bundle.Compliant && !s.Drifted {
-		j.toldOf()
+		j.markReturned()
 		return s.result()
 	}
 	names, err := r.prepare(ctx, p, busy, a)
@@ -168,7 +168,7 @@ func (r *Reconciler) Observe(ctx context.Context, a reconcilers.Assignment) reco
 		}
 		return reconcilers.Waiting(NotApplied, errors.New("something else of this assignment is at work"))
 	}
-	news := j.toldOf()
+	news := j.markReturned()
 	s, err := p.load()
 	switch {
 	case err != nil:

@@ -35,12 +35,12 @@ type job struct {
 	kind    kind
 	content digest.Digest
 
-	mu     sync.Mutex
-	names  []string           // of the playbooks
-	phase  reconcilers.Result // the result while story is nil
-	story  *story
-	result *reconcilers.Result // nil while the job runs
-	told   bool                // the result has been returned
+	mu       sync.Mutex
+	names    []string           // of the playbooks
+	phase    reconcilers.Result // the result while story is nil
+	story    *story
+	result   *reconcilers.Result // nil while the job runs
+	returned bool                // the result has been returned
 }
 
 func (j *job) busy() bool {
@@ -58,15 +58,15 @@ func (j *job) end(res reconcilers.Result) {
 	j.result = &res
 }
 
-// toldOf marks the job's result as returned, and reports whether it is Compliant and was not returned before.
-func (j *job) toldOf() bool {
+// markReturned marks the job's result as returned, and reports whether it is Compliant and was not returned before.
+func (j *job) markReturned() bool {
 	if j == nil || j.busy() || j.kind != applying {
 		return false
 	}
 	j.mu.Lock()
 	defer j.mu.Unlock()
-	news := !j.told && j.result.State == bundle.Compliant
-	j.told = true
+	news := !j.returned && j.result.State == bundle.Compliant
+	j.returned = true
 	return news
 }
 

@@ -20,8 +20,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/internal/program"
 )
 
-// told returns the story of events, as the callback writes them.
-func told(t *testing.T, lines ...string) *story {
+// storyOf returns the story of events, as the callback writes them.
+func storyOf(t *testing.T, lines ...string) *story {
 	t.Helper()
 	s := &story{path: filepath.Join(t.TempDir(), "events.jsonl")}
 	require.NoError(t, s.read(), "nothing was told yet")
@@ -80,13 +80,13 @@ func TestARunIsJudgedByAnsiblesOwnFigures(t *testing.T) {
 		{"too late before anything", nil, late, "", bundle.Failed, DeadlineExceeded, `ansible-playbook: begins, was not done after 5m0s and has been ended`},
 	} {
 		t.Run(test.name, func(t *testing.T) {
-			res := judge(told(t, test.events...), test.exit, 1, 5*time.Minute, test.log)
+			res := judge(storyOf(t, test.events...), test.exit, 1, 5*time.Minute, test.log)
 			message := strings.TrimSuffix(res.Message, rights())
 			require.Equal(t, []any{test.state, test.reason, test.message}, []any{res.State, res.Reason, message})
 		})
 	}
 	t.Run("not all playbooks", func(t *testing.T) {
-		require.Equal(t, EngineFailed, judge(told(t, began, play, stats(`"ok":1`)), program.Exit{}, 2, 0, "").Reason)
+		require.Equal(t, EngineFailed, judge(storyOf(t, began, play, stats(`"ok":1`)), program.Exit{}, 2, 0, "").Reason)
 	})
 }
 
@@ -95,7 +95,7 @@ func TestChangesAreNamedUpToABound(t *testing.T) {
 	for i := range maxNamed + 5 {
 		lines = append(lines, fmt.Sprintf(`{"event":"changed","task":"t%d"}`, i))
 	}
-	s := told(t, append(lines, stats(`"ok":25,"changed":25`))...)
+	s := storyOf(t, append(lines, stats(`"ok":25,"changed":25`))...)
 	require.True(t, strings.HasPrefix(s.changes(), `site.yaml: task "t0", site.yaml: task "t1", `))
 	require.True(t, strings.HasSuffix(s.changes(), " and 5 more"))
 	require.Equal(t, 25, s.worked)
