@@ -20,9 +20,9 @@ import (
 )
 
 // Export writes the newest bundle of one environment and cluster type to w, with its signature and, for a
-// release of an epoch above 0, all versions of the trust document, as an OCI layout in a tar. It carries
-// and does not judge: who imports it verifies it. A bundle without a signature is refused all the same,
-// because every site would. When Export fails, what w holds is of no use.
+// release of an epoch above 0, all versions of the trust document, as an OCI layout in a tar. It verifies no signature:
+// the importing agent does. Only a bundle without any signature is refused, because every site would refuse it. After an
+// error, discard the output in w.
 //
 // The layout's ref names are those of a folder's layout: bundles/<environment>/<cluster type>/latest, trust/v1.
 func Export(ctx context.Context, from oci.Location, environment, clusterType string, w io.Writer) error {
@@ -39,16 +39,16 @@ func Export(ctx context.Context, from oci.Location, environment, clusterType str
 	return err
 }
 
-// Options holds what is not required. The zero value carries what lies there, expired or not.
+// Options are the optional parts of an export. The zero value exports the newest release, expired or not.
 type Options struct {
-	// Now is the time at which a release that has expired is refused. The zero time refuses none.
+	// Now is the time for judging expiry: an expired release is refused. The zero time refuses none.
 	Now time.Time
-	// AllowExpired is the reason for which one is carried all the same. It is then an annotation of the file's
-	// index, which nobody has signed.
+	// AllowExpired is a person's reason to export an expired release nevertheless. It becomes an annotation of the
+	// file's index, which is not signed. Empty means that an expired release is refused.
 	AllowExpired string
 }
 
-// annotationAllowExpired on the index of a file is the reason for which it carries a release that had expired.
+// annotationAllowExpired is the annotation of a file's index with the reason to carry an expired release.
 const annotationAllowExpired = "dev.wherry.allow-expired"
 
 // Exported is the release that a file carries.
@@ -60,8 +60,8 @@ type Exported struct {
 // Name is the release's short name, such as "12 (68846e7d)".
 func (e Exported) Name() string { return bundle.ReleaseName(e.Release.Number, e.Digest) }
 
-// ExportFrom is Export from the stream's repository and that of trust documents. The error is a *bundle.Refusal of
-// the reason bundle.Expired where the release has expired and opts do not allow that.
+// ExportFrom is Export from the stream's repository and that of trust documents. The error is a *bundle.Refusal with
+// the reason bundle.Expired if the release has expired and opts do not allow that.
 func ExportFrom(ctx context.Context, repo, trust bundle.Source, stream bundle.Stream, w io.Writer, opts Options) (Exported, error) {
 	manifest, err := repo.Resolve(ctx, bundle.LatestTag)
 	if err != nil {
@@ -95,7 +95,7 @@ func (e *export) write(trust bundle.Source, stream bundle.Stream, manifest ocisp
 		named(manifest, repository, release.Tag()),
 		named(signature, repository, bundle.SignatureTag(manifest.Digest)),
 	}
-	if release.Epoch > 0 { // else no trust document has to do with it
+	if release.Epoch > 0 { // releases of epoch 0 have no trust document
 		chain := export{ctx: e.ctx, src: trust}
 		versions, err := chain.addTrust()
 		if err != nil {
@@ -112,7 +112,7 @@ func named(d ocispec.Descriptor, repository, tag string) ocispec.Descriptor {
 	return d
 }
 
-// export collects what goes into a file. Only manifests are read ahead; the rest is streamed.
+// export collects the content of a file. Only manifests are read ahead; the rest is streamed.
 type export struct {
 	ctx   context.Context
 	src   bundle.Source
@@ -148,7 +148,7 @@ func (e *export) addSignature(manifest ocispec.Descriptor) (ocispec.Descriptor, 
 	return d, nil
 }
 
-// addTrust adds all versions of the trust document that there are.
+// addTrust adds all versions of the trust document.
 func (e *export) addTrust() (refs []ocispec.Descriptor, err error) {
 	for version := int64(1); version <= bundle.MaxTrustVersions; version++ {
 		tag := bundle.TrustTag(version)
@@ -167,7 +167,7 @@ func (e *export) addTrust() (refs []ocispec.Descriptor, err error) {
 	return nil, fmt.Errorf("trust document: more than %d versions", bundle.MaxTrustVersions)
 }
 
-// addManifest adds the manifest d and all that it lists.
+// addManifest adds the manifest d with its config and layers.
 func (e *export) addManifest(d ocispec.Descriptor) (ocispec.Manifest, error) {
 	var m ocispec.Manifest
 	data, err := bundle.ReadBlob(e.ctx, e.src, d, bundle.MaxManifestBytes)
@@ -187,10 +187,10 @@ func (e *export) addManifest(d ocispec.Descriptor) (ocispec.Manifest, error) {
 	return m, nil
 }
 
-// Site is an opened file of Export. It is safe for use by several goroutines.
+// Site is an opened file of Export. It may be used by several goroutines. The caller closes it.
 type Site struct{ layout *layout }
 
-// Open opens the file at path. Its error wraps ErrFormat when that is no OCI layout in a tar. The
+// Open opens the file at path. Its error wraps ErrFormat if the file is no OCI layout in a tar. The
 // caller closes the Site.
 func Open(path string) (*Site, error) {
 	l, err := openLayout(path)
@@ -203,8 +203,8 @@ func Open(path string) (*Site, error) {
 // Close closes the file.
 func (s *Site) Close() error { return s.layout.Close() }
 
-// Bundles lists the streams that the file has a newest bundle of, sorted by repository. Their platform
-// is not known before the bundle is verified, and empty.
+// Bundles lists the streams of the file's bundles, sorted by repository. Their Platform is empty, since it
+// is not known before the bundle is verified.
 func (s *Site) Bundles() []bundle.Stream {
 	var streams []bundle.Stream
 	for _, d := range s.layout.index.Manifests {
@@ -223,8 +223,8 @@ func (s *Site) Repository(stream bundle.Stream) bundle.Source {
 	return siteRepository{s.layout, stream.Repository()}
 }
 
-// AllowedExpired is the reason for which the file was written although its release had expired, as one short line;
-// empty where it had not. Nobody has signed it.
+// AllowedExpired returns the reason why the file carries a release that had expired at the export, as one short line;
+// empty if it had not expired. The reason is not signed.
 func (s *Site) AllowedExpired() string {
 	return oneLine(s.layout.index.Annotations[annotationAllowExpired])
 }
@@ -232,7 +232,7 @@ func (s *Site) AllowedExpired() string {
 // oneLine returns s as one line of bounded length.
 func oneLine(s string) string { return bundle.Clip(strings.Join(strings.Fields(s), " ")) }
 
-// Trust returns the repository of trust documents. It is empty where the file has none.
+// Trust returns the repository of trust documents. It is empty if the file has none.
 func (s *Site) Trust() bundle.Source { return siteRepository{s.layout, bundle.TrustRepository} }
 
 type siteRepository struct {

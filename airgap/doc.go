@@ -2,7 +2,7 @@
 // one uncompressed tar that ordinary tools read as well.
 //
 // Begin with Export and Open for bundles, and with WriteReports, ReadReports, WriteAck and ReadAck for
-// the way back. The files written depend on nothing but what they carry. What is read comes from
+// the way back. A file's bytes depend on its content alone. Files to read come from
 // outside: sizes and counts are bounded, and nothing read here is trusted. Bundles still have to pass
 // bundle.Verify, reports and acknowledgements bundle.OpenEnvelope.
 package airgap

@@ -24,7 +24,8 @@ func WriteReports(w io.Writer, envelopes [][]byte) error {
 	return writeDocuments(w, "reports", bundle.PayloadTypeReport, envelopes)
 }
 
-// ReadReports returns the envelopes that WriteReports wrote. Nobody has checked who signed them.
+// ReadReports returns the envelopes in a file of WriteReports, without verifying their signatures. The error wraps
+// ErrFormat if the file is of another kind.
 func ReadReports(path string) ([][]byte, error) {
 	return readDocuments(path, "reports", bundle.PayloadTypeReport)
 }
@@ -34,7 +35,8 @@ func WriteAck(w io.Writer, envelopes [][]byte) error {
 	return writeDocuments(w, "acks", bundle.PayloadTypeAck, envelopes)
 }
 
-// ReadAck returns the envelopes that WriteAck wrote. Nobody has checked who signed them.
+// ReadAck returns the envelopes in a file of WriteAck, without verifying their signatures. The error wraps ErrFormat if
+// the file is of another kind.
 func ReadAck(path string) ([][]byte, error) {
 	return readDocuments(path, "acknowledgements", bundle.PayloadTypeAck)
 }

@@ -23,26 +23,25 @@ import (
 const (
 	maxEntries    = 200_000
 	maxIndexBytes = 4 << 20
-	// maxManifests bounds the index as it is in memory, where an entry of 3 bytes takes 200. One bundle has 3.
+	// maxManifests bounds the entries of the index: one of 3 bytes takes 200 in memory. A bundle has 3 entries.
 	maxManifests = 20_000
-	// maxNameBytes is longer than blobs/sha512/ and a digest, and than a media type. Tars may name files in a
-	// megabyte each.
+	// maxNameBytes bounds the names of files and media types. It is longer than blobs/sha512/ with a digest; a tar
+	// may have names of a megabyte each.
 	maxNameBytes = 256
 )
 
 // ErrFormat is wrapped by errors about files that hold no OCI layout in a tar, or not the wanted kind.
 var ErrFormat = errors.New("no usable OCI layout in a tar")
 
-// layout reads an OCI layout from an uncompressed tar, in place. It looks at no manifest before it is
-// asked for it: oras' reader for such files walks all of them first, and so fails where a changed one
-// has to be named and refused.
+// layout reads an OCI layout from an uncompressed tar, in place. It reads a manifest only on request: oras' reader for
+// such files walks all of them first, and so fails on a changed manifest that has to be named and refused.
 type layout struct {
 	file    *os.File
 	entries map[string]span
 	index   ocispec.Index
 }
 
-// span is where the content of a tar's entry lies.
+// span is the position of an entry's content in the tar, in bytes.
 type span struct{ offset, size int64 }
 
 func openLayout(path string) (*layout, error) {
@@ -105,8 +104,9 @@ func (l *layout) readEntries() error {
 	}
 }
 
-// entryName is the name of a file or folder below the layout's, such as blobs/sha256. "tar -C layout ." writes
-// ./blobs/sha256/. What is written in another way, such as ././index.json or ./../index.json, is no file of a layout.
+// entryName returns the name of a file or folder in the layout, such as blobs/sha256. "tar -C layout ." writes
+// ./blobs/sha256/. It returns false for names in another form, such as ././index.json or ./../index.json, which belong to
+// no layout.
 func entryName(h *tar.Header) (string, bool) {
 	name := strings.TrimPrefix(h.Name, "./")
 	if h.Typeflag == tar.TypeDir {
@@ -118,10 +118,10 @@ func entryName(h *tar.Header) (string, bool) {
 	return name, fs.ValidPath(name)
 }
 
-// compressed names the command that unpacks the file if it begins as one of gzip or zstd does, and not as a tar does.
+// compressed returns the name of the command that decompresses the file, if it begins as a gzip or zstd file does.
 func (l *layout) compressed() string {
 	var begins [4]byte
-	_, _ = l.file.ReadAt(begins[:], 0) // what is shorter is told of by the reader of tars
+	_, _ = l.file.ReadAt(begins[:], 0) // the tar reader reports a shorter file
 	switch {
 	case begins[0] == 0x1f && begins[1] == 0x8b:
 		return "gunzip"
@@ -184,8 +184,8 @@ func (l *layout) section(at span) *io.SectionReader {
 	return io.NewSectionReader(l.file, at.offset, at.size)
 }
 
-// Resolve returns the descriptor whose ref.name annotation is reference, or that of a digest. Of what the
-// index says it holds what a registry would answer.
+// Resolve returns the descriptor whose ref.name annotation is reference, or the one of a digest. The descriptor has only
+// the fields that a registry would answer.
 func (l *layout) Resolve(_ context.Context, reference string) (ocispec.Descriptor, error) {
 	for _, d := range l.index.Manifests {
 		if d.Annotations[ocispec.AnnotationRefName] == reference {

@@ -61,7 +61,7 @@ func writeLayout(w io.Writer, manifests []ocispec.Descriptor, annotations map[st
 	return tw.Close()
 }
 
-// writeBlob fails when the content is not what the descriptor says, so that a finished file is whole.
+// writeBlob returns an error if the content differs from the descriptor, so that a finished file is complete.
 func writeBlob(tw *tar.Writer, b blob) error {
 	r, err := b.open()
 	if err != nil {
@@ -83,7 +83,7 @@ func writeEntry(tw *tar.Writer, name string, size int64, r io.Reader) error {
 	if err := tw.WriteHeader(h); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}
-	// One byte more than promised is enough for tar's own complaint about too long content.
+	// One byte beyond the size makes the tar writer return its own error for content that is too long.
 	if _, err := io.Copy(tw, io.LimitReader(r, size+1)); err != nil {
 		return fmt.Errorf("write %s: %w", name, err)
 	}

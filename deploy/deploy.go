@@ -1,9 +1,8 @@
-// Package deploy holds what runs wherry's parts: the Kustomize base of the agent in agent/, a systemd
-// unit in systemd/, and the configuration of kind and zot for tests on somebody else's machine.
+// Package deploy holds the manifests and units that run wherry's programs: the Kustomize base of the agent in agent/, a
+// systemd unit in systemd/, and the configuration of kind and zot for tests on other machines.
 //
-// Begin with Agent, which renders the base for one cluster. It is an overlay like one that a person would
-// write, built by Kustomize itself: what a person builds from the folder and what "wherry install agent"
-// prints cannot differ.
+// Begin with Agent, which renders the base for one cluster. It builds an overlay with Kustomize itself, as a person
+// would, so that its output and that of "kustomize build" on the folder cannot differ.
 package deploy
 
 import (
@@ -26,7 +25,7 @@ var base embed.FS
 
 // Names in the base.
 const (
-	// DefaultNamespace is where the base puts the agent.
+	// DefaultNamespace is the agent's namespace in the base.
 	DefaultNamespace = "wherry-system"
 	agentName        = "wherry-agent"
 )
@@ -34,23 +33,23 @@ const (
 // AgentAccount is the name of the agent's ServiceAccount.
 const AgentAccount = agentName
 
-// AgentOptions is what the base does not know of a cluster. Files and Image are needed.
+// AgentOptions are the values of one cluster, which the base lacks. Files and Image are required.
 type AgentOptions struct {
-	// Files are those of the agent's configuration, by name: agent.yaml, and the keys that it names.
+	// Files are the files of the agent's configuration, by name: agent.yaml, and the keys that it names.
 	Files map[string][]byte
 	// Image is the agent's image, such as registry.plant-7:5000/edge/wherry-agent:v1.2.3.
 	Image string
-	// Namespace is where the agent runs. Empty means DefaultNamespace. In another one, the ClusterRole
-	// and its binding have its name in theirs, so that two agents can share a cluster.
+	// Namespace is the agent's namespace. Empty means DefaultNamespace. The names of the ClusterRole and its binding
+	// contain any other namespace, so that two agents can share a cluster.
 	Namespace string
 	// ClusterName names the cluster in reports. Empty means the name of the agent's node.
 	ClusterName string
-	// NoRole leaves out the base's ClusterRole and its binding: the agent may do then what others allow it.
+	// NoRole leaves out the base's ClusterRole and its binding: the agent then has only permissions from elsewhere.
 	NoRole bool
 	// HostPath is a folder of the node for the agent's state. Empty means a PersistentVolumeClaim.
 	HostPath string
-	// VetoFile is the file of a node that forbids changes while it is there. Its folder is mounted, made where it is
-	// missing, at the same place in the pod. Empty means none.
+	// VetoFile is the file of a node that forbids changes while it exists. Its folder, which is created if it is
+	// missing, is mounted at the same path in the pod. Empty means none.
 	VetoFile string
 	// ClientSecret names a Secret of type kubernetes.io/tls in Namespace with the certificate that the agent shows to
 	// registries and the hub. Empty means none.
@@ -146,7 +145,7 @@ func components(opts AgentOptions) []string {
 	return []string{"../agent/host-path"}
 }
 
-// patches are what changes in the base beside its ConfigMap, image and namespace.
+// patches returns the changes to the base beside its ConfigMap, image and namespace.
 func patches(opts AgentOptions) (all []types.Patch) {
 	if opts.ClusterName != "" {
 		env := map[string]any{"name": "WHERRY_CLUSTER_NAME", "value": opts.ClusterName, "valueFrom": nil}
@@ -180,7 +179,7 @@ func patches(opts AgentOptions) (all []types.Patch) {
 	return all
 }
 
-// clientCertificate has the agent find its certificate in a Secret. The pod does not start before that is there.
+// clientCertificate mounts the Secret with the agent's certificate. The pod does not start before the Secret exists.
 func clientCertificate(secret string) map[string]any {
 	const name, folder = "client", "/etc/wherry-client"
 	return map[string]any{
@@ -196,7 +195,7 @@ func clientCertificate(secret string) map[string]any {
 	}
 }
 
-// nodeFolder shows the agent a folder of its node.
+// nodeFolder mounts a folder of the node into the agent's pod.
 func nodeFolder(folder string) map[string]any {
 	const name = "veto"
 	return map[string]any{

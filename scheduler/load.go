@@ -31,9 +31,9 @@ const (
 // Load takes the objects of all *.yaml, *.yml and *.json files of src, wherever they lie. Folders whose
 // name starts with a dot are passed over, except .environments.
 //
-// The error joins what is wrong with any of the files, each with file and line (see [finding.Error]); then
-// nothing of src has been taken. Objects of kinds that are not part of a platform are passed over with a
-// note; unknown fields are warnings. Both are in the [Result].
+// The error joins the errors of all files, each with file and line (see [finding.Error]); after an error, the model has no
+// object of src. Objects of kinds that are not part of a platform are skipped with a note; unknown fields are warnings.
+// Both are in the [Result].
 func (m *Model) Load(ctx context.Context, src Source) error {
 	l := &loader{src: src, seen: map[objectKey]finding.Position{}, known: m.seen, model: m}
 	l.limits, l.limited = m.limitsOf(src.Registration)

@@ -73,7 +73,7 @@ type Objects struct {
 // Objects returns the objects that were loaded.
 func (m *Model) Objects() Objects { return m.objects }
 
-// Findings returns the warnings and notes about what was loaded, in the order in which it was read.
+// Findings returns the warnings and notes about the loaded objects, in the order in which they were read.
 func (m *Model) Findings() []finding.Finding { return slices.Clone(m.findings) }
 
 // NewModel returns an empty model of the environment of that name.
@@ -120,13 +120,13 @@ type WorkloadRegistration struct {
 }
 
 // Environments returns the Environment objects that were loaded, sorted by name. They are the
-// default branch's table of contents and have no influence on what is rendered.
+// default branch's table of contents and do not affect rendering.
 func (m *Model) Environments() []Environment { return sortedValues(m.environments) }
 
 // BaseRepos returns the BaseRepo objects that were loaded, sorted by name.
 func (m *Model) BaseRepos() []BaseRepo { return sortedValues(m.baseRepos) }
 
-// ForgetBaseCommit drops the commit that the BaseRepo called main pins, where something else was read.
+// ForgetBaseCommit drops the commit to which the BaseRepo named main is pinned, for a base read from elsewhere.
 func (m *Model) ForgetBaseCommit() {
 	if b, ok := m.baseRepos["main"]; ok {
 		b.Commit = ""

@@ -39,7 +39,7 @@ func (m *Model) targets() ([]*target, error) {
 	return all, finding.Join(errs)
 }
 
-// Targets returns the environment's deployment targets, sorted by name. What is wrong with them is said by [Model.Render].
+// Targets returns the environment's deployment targets, sorted by name. [Model.Render] reports their errors.
 func (m *Model) Targets() []*kinds.Target {
 	all, _ := m.targets()
 	targets := make([]*kinds.Target, len(all))

@@ -1,13 +1,13 @@
 // Package registry is an OCI registry in a folder, for demonstrations, tests and small sites.
 //
-// It is distribution/v3's own handlers on its filesystem driver, so what works here works on the
-// registry that most people run. Open checks the folder, Handler fits any HTTP server, Serve runs one:
+// It runs distribution/v3's own handlers on its filesystem driver, so it behaves as the registry that
+// most people run. Open checks the folder, Handler fits any HTTP server, Serve runs one:
 //
 //	reg, err := registry.Open("/var/lib/wherry/registry", registry.Options{})
 //	err = reg.Serve(ctx, listener)
 //
-// There is no authentication, no TLS and no garbage collection: it is meant for loopback, or to stand
-// behind something that has them. Bundles are signed, so who can write here can withhold releases from
+// It has no authentication, no TLS and no garbage collection: run it on loopback, or behind a proxy that
+// adds them. Bundles are signed, so anybody who can write to the registry can withhold releases from
 // agents, but not forge them.
 package registry
 
@@ -33,13 +33,13 @@ const (
 	headerTime   = 10 * time.Second
 	idleTime     = 2 * time.Minute
 	shutdownTime = 5 * time.Second
-	// catalogEntries is how many repositories the registry lists at most in one answer.
+	// catalogEntries bounds the repositories that the registry lists in one response.
 	catalogEntries = 1000
 )
 
-// Options holds what is not required. The zero value is silent.
+// Options are the optional parts of a registry. The zero value logs nothing.
 type Options struct {
-	// Log gets a line for each request that changes something or fails.
+	// Log gets a line for each request that changes content or fails. Nil is silent.
 	Log *slog.Logger
 }
 
@@ -49,8 +49,8 @@ type Registry struct {
 	log *slog.Logger
 }
 
-// Open returns the registry whose content is in dir, which is created where it does not exist. It fails
-// when dir cannot be written to.
+// Open returns the registry whose content is in dir, which is created if it does not exist. It returns an error
+// if dir is not writable. The caller closes the registry; Serve does so too.
 func Open(dir string, opts Options) (*Registry, error) {
 	dir, err := filepath.Abs(dir)
 	if err != nil {
@@ -63,8 +63,8 @@ func Open(dir string, opts Options) (*Registry, error) {
 	if log == nil {
 		log = slog.New(slog.DiscardHandler)
 	}
-	// Distribution logs through logrus' process-wide logger and offers no other way. Nothing else here
-	// uses that one; what people need to know is in the lines of Handler.
+	// Distribution always logs through logrus' process-wide logger, which nothing else here uses. Handler
+	// logs the lines that people need.
 	logrus.SetOutput(io.Discard)
 	config := &configuration.Configuration{
 		Storage: configuration.Storage{"filesystem": {"rootdirectory": dir}, "delete": {"enabled": true}},
@@ -109,7 +109,7 @@ func (r *Registry) Handler() http.Handler {
 	})
 }
 
-// recorder keeps the status of an answer, and the beginning of one that says what failed.
+// recorder keeps the status of a response, and the beginning of the body if the status is an error of the server.
 type recorder struct {
 	http.ResponseWriter
 	status  int
@@ -131,8 +131,8 @@ func (r *recorder) Write(p []byte) (int, error) {
 // Unwrap lets http.ResponseController reach the connection.
 func (r *recorder) Unwrap() http.ResponseWriter { return r.ResponseWriter }
 
-// Serve answers requests on l until ctx ends, lets those under way finish for a moment, and closes l and
-// the registry. It returns nil when ctx was the reason.
+// Serve answers requests on l until ctx ends, gives running requests a moment to finish, and closes l and
+// the registry. It returns nil if it ended because ctx did.
 func (r *Registry) Serve(ctx context.Context, l net.Listener) error {
 	server := &http.Server{
 		Handler:           r.Handler(),

@@ -14,8 +14,8 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
-// kinds knows how kinds are served without asking a cluster, which is not there yet or not to be reached
-// from where its permissions are written.
+// kinds holds the resource of each kind without asking the cluster, which may not exist yet, or not be reachable from the
+// machine that writes its permissions.
 type kinds struct {
 	defined map[schema.GroupKind]needs.Resource
 	guessed map[schema.GroupKind]needs.Resource
@@ -30,11 +30,11 @@ func newKinds(bundles []*needs.Needs, more map[schema.GroupKind]needs.Resource) 
 	return k
 }
 
-// engines are the groups whose kinds are all in namespaces and have regular names.
+// engines lists the groups whose kinds are all namespaced and have regular plurals.
 var engines = []string{".toolkit.fluxcd.io", argoGroup}
 
-// resource returns how the kind of o is served: as its definition says, as Kubernetes itself has it, or by
-// a guess, which is noted.
+// resource returns the resource of o's kind: from its definition, from Kubernetes' own kinds, or by
+// a guess, which is recorded.
 func (k *kinds) resource(o needs.Object) needs.Resource {
 	kind := o.Kind.GroupKind()
 	if r, ok := k.defined[kind]; ok {
@@ -52,7 +52,7 @@ func (k *kinds) resource(o needs.Object) needs.Resource {
 	return r
 }
 
-// guesses returns what was guessed, and how to replace each guess.
+// guesses returns the recorded guesses, each with advice to replace it.
 func (k *kinds) guesses() []string {
 	var all []string
 	for kind, r := range k.guessed {

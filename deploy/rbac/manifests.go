@@ -11,8 +11,8 @@ import (
 	"sigs.k8s.io/yaml"
 )
 
-// label is on all that is printed but Namespaces, which belong to others: "kubectl get role -A -l" finds what
-// an earlier bundle needed.
+// label is on all objects except Namespaces, which belong to others: "kubectl get role -A -l" finds the roles of an
+// earlier bundle.
 var label = map[string]any{"app.kubernetes.io/name": "wherry-agent"}
 
 // YAML returns the permissions as manifests, in an order in which they can be applied. The same
@@ -41,7 +41,7 @@ func (p *Permissions) objects() []manifest {
 	}
 	for _, s := range slices.SortedFunc(maps.Keys(p.accounts), compareSubjects) {
 		account := object("v1", "ServiceAccount", s.namespace, s.name)
-		account["automountServiceAccountToken"] = false // it is for the agent to assume, no pod runs as it
+		account["automountServiceAccountToken"] = false // the agent impersonates it, and no pod runs as it
 		all = append(all, account)
 	}
 	for _, g := range slices.SortedFunc(maps.Keys(p.grants), compareGrants) {
@@ -67,7 +67,8 @@ func object(apiVersion, kind, namespace, name string) manifest {
 	return manifest{"apiVersion": apiVersion, "kind": kind, "metadata": metadata}
 }
 
-// roleName returns a name for each subject that has rights in one place. No ServiceAccount has a colon in its name.
+// roleName returns the name of a grant's role, unique among the subjects of one namespace. No ServiceAccount has a colon
+// in its name.
 func (p *Permissions) roleName(g grant) string {
 	if g.to == p.agent() {
 		return p.opts.Role
@@ -83,7 +84,7 @@ func compareGrants(a, b grant) int {
 	return cmp.Or(strings.Compare(a.namespace, b.namespace), compareSubjects(a.to, b.to))
 }
 
-// rules puts resources together for which the rest is the same.
+// rules groups resources that differ in nothing else.
 func rules(of map[rule]verbs) []rbacv1.PolicyRule {
 	keys := slices.SortedFunc(maps.Keys(of), func(a, b rule) int {
 		return cmp.Or(strings.Compare(a.group, b.group), strings.Compare(a.name, b.name), strings.Compare(string(of[a]), string(of[b])), strings.Compare(a.resource, b.resource))

@@ -1,9 +1,9 @@
-// Package rbac makes the permissions that the assignments of a bundle need on their cluster, and no more.
+// Package rbac derives the permissions that the assignments of a bundle need on their cluster, and no more.
 //
-// Begin with For. What is in a namespace is allowed by a Role in that namespace, the Namespace object itself
-// among it, so that a ClusterRole is there for cluster-wide kinds alone. The agent may do what it does with
-// its own rights, and assume those ServiceAccounts in whose names assignments are applied; each of these
-// gets the rights for its assignments, but never any in the home of an assignment of somebody else's.
+// Begin with For. A Role in each namespace allows access to the objects in it, including the Namespace object itself, so
+// that a ClusterRole is needed for cluster-wide kinds only. The agent gets the permissions for its own requests, and for
+// impersonating the ServiceAccounts of assignments. Each ServiceAccount gets the permissions for its assignments, but
+// never any in the home namespace of an assignment of another account.
 package rbac
 
 import (
@@ -22,39 +22,39 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/needs"
 )
 
-// Options are what a bundle does not say.
+// Options are the settings of the agent and the cluster.
 type Options struct {
 	// Account and Namespace name the agent's ServiceAccount, and Role its Roles and ClusterRole.
 	Account, Namespace, Role string
-	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
+	// Impersonate is true if the agent requires a ServiceAccount for each workspace.
 	Impersonate bool
-	// ArgoNamespace is Argo CD's own. Empty is argo.DefaultNamespace.
+	// ArgoNamespace is Argo CD's own namespace. Empty means argo.DefaultNamespace.
 	ArgoNamespace string
-	// Known is how custom kinds are served, beside those that a bundle defines.
+	// Known are the resources of custom kinds, beside those that a bundle defines.
 	Known map[schema.GroupKind]needs.Resource
 }
 
-// Permissions is what For has found.
+// Permissions are the result of For.
 type Permissions struct {
 	// Notes are for a person to read before the permissions are given, sorted.
 	Notes []string
 
 	opts       Options
 	grants     map[grant]map[rule]verbs
-	namespaces map[string]bool // that the assignments bring
+	namespaces map[string]bool // that the assignments create
 	accounts   map[subject]bool
 }
 
 // subject is a ServiceAccount.
 type subject struct{ namespace, name string }
 
-// grant is what a subject may do in a namespace, or with an empty one in the whole cluster.
+// grant is the key of a subject's permissions in a namespace, or in the whole cluster if the namespace is empty.
 type grant struct {
 	namespace string
 	to        subject
 }
 
-// rule is a resource, or the one object of it that has a name.
+// rule is a resource, or one object of it if name is set.
 type rule struct{ group, resource, name string }
 
 // verbs are sorted and separated by spaces.
@@ -62,13 +62,13 @@ type verbs string
 
 const (
 	full    verbs = "create delete get patch"
-	keeping verbs = "create get patch" // for what is never deleted
-	known   verbs = "get patch"        // for what is there already
+	keeping verbs = "create get patch" // for objects that are never deleted
+	known   verbs = "get patch"        // for objects that exist already
 	reading verbs = "get"
 	assumed verbs = "get impersonate"
 )
 
-// For returns what the assignments of bundles need that are applied to a cluster as objects.
+// For returns the permissions for those assignments of bundles that are applied to a cluster as objects.
 func For(bundles []*needs.Needs, opts Options) *Permissions {
 	p := &Permissions{opts: opts, grants: map[grant]map[rule]verbs{}, namespaces: map[string]bool{}, accounts: map[subject]bool{}}
 	homes := map[string][]subject{}
@@ -103,7 +103,7 @@ func applied(n *needs.Needs) []bundle.Assignment {
 
 func (p *Permissions) agent() subject { return subject{p.opts.Namespace, p.opts.Account} }
 
-// subjectOf returns in whose name an assignment is applied.
+// subjectOf returns the ServiceAccount that applies an assignment.
 func (p *Permissions) subjectOf(a bundle.Assignment) (subject, error) {
 	namespace, name, err := kubernetes.Account(a, p.opts.Impersonate)
 	if err != nil || name == "" {
@@ -126,7 +126,7 @@ func (p *Permissions) allow(namespace string, to subject, r rule, v verbs) {
 	p.grants[g][r] = verbs(strings.Join(slices.Compact(all), " "))
 }
 
-// assignment adds what one assignment needs.
+// assignment adds the permissions for one assignment.
 func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[string][]subject, kinds *kinds) {
 	who, err := p.subjectOf(a)
 	if err != nil {
@@ -141,7 +141,7 @@ func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[
 		p.namespaces[name] = true
 		to := who
 		if name == a.Namespace {
-			to = p.agent() // whose it is to make
+			to = p.agent() // which creates it
 		}
 		p.within(a, name, to, homes, rule{"", "namespaces", name}, known)
 	}
@@ -154,7 +154,7 @@ func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[
 	for _, o := range n.Sources[a.Name] {
 		p.object(a, o, who, homes, kinds, reading)
 	}
-	if a.Adapter == "argo" { // which reads these to say why nothing happens
+	if a.Adapter == "argo" { // it reads these to explain why nothing happens
 		p.within(a, p.argo(), who, homes, rule{argoGroup, "appprojects", ""}, reading)
 		p.within(a, p.argo(), who, homes, rule{"", "configmaps", "argocd-cm"}, reading)
 	}
@@ -162,7 +162,7 @@ func (p *Permissions) assignment(a bundle.Assignment, n *needs.Needs, homes map[
 
 const argoGroup = "argoproj.io"
 
-// argo is the namespace of Argo CD, where its objects go that name none.
+// argo returns the namespace of Argo CD, the default for its objects.
 func (p *Permissions) argo() string { return cmp.Or(p.opts.ArgoNamespace, argo.DefaultNamespace) }
 
 func (p *Permissions) object(a bundle.Assignment, o needs.Object, who subject, homes map[string][]subject, kinds *kinds, v verbs) {
@@ -188,8 +188,8 @@ func (p *Permissions) object(a bundle.Assignment, o needs.Object, who subject, h
 	p.allow("", who, r, v)
 }
 
-// within allows something in a namespace. A ServiceAccount gets nothing in the home of an assignment that is
-// not applied in its name, nor where the cluster's own parts and the agent are.
+// within adds a permission in a namespace. A ServiceAccount gets none in the home namespace of an assignment of another
+// account, nor in the namespaces of the cluster's own parts and of the agent.
 func (p *Permissions) within(a bundle.Assignment, namespace string, who subject, homes map[string][]subject, r rule, v verbs) {
 	at := homes[namespace]
 	switch {
@@ -197,13 +197,13 @@ func (p *Permissions) within(a bundle.Assignment, namespace string, who subject,
 	case len(at) > 0, strings.HasPrefix(namespace, "kube-"), namespace == p.opts.Namespace:
 		p.note("assignment %s holds %s in namespace %s, which is another's: not allowed to %s of %s", a.Name, r.resource, namespace, who.name, who.namespace)
 		return
-	default: // an engine's, as flux-system is
+	default: // an engine's, such as flux-system
 		p.note("assignment %s holds %s in namespace %s, which is not an assignment's: allowed to %s of %s", a.Name, r.resource, namespace, who.name, who.namespace)
 	}
 	p.allow(namespace, who, r, v)
 }
 
-// strangers notes the namespaces that have to be there already.
+// strangers adds notes about the namespaces that have to exist already.
 func (p *Permissions) strangers() {
 	missing := map[string]bool{}
 	for g := range p.grants {

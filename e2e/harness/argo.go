@@ -174,8 +174,8 @@ func (c *Cluster) launchArgo(ctx context.Context, tools, namespace string) (_ *A
 	return a, await(ctx, &http.Client{Timeout: probeTimeout}, loopback("http", ports[3])+"/healthz", a.controller)
 }
 
-// argoEnv is the environment of both of Argo CD's processes. They learn their namespace from the
-// kubeconfig's context, and keep what is in fixed folders of their image in folders of dir.
+// argoEnv returns the environment of both of Argo CD's processes. They take their namespace from the
+// kubeconfig's context, and use folders below dir in place of the fixed folders of their image.
 func (c *Cluster) argoEnv(dir, tools, namespace string) ([]string, error) {
 	program, err := find(tools, "argocd")
 	if err != nil {

@@ -1,7 +1,7 @@
-// Package harness gives end-to-end tests what they run against: a real API server with its store and
+// Package harness starts the servers for end-to-end tests: a real API server with its store and
 // controllers, and a registry, as processes of this machine on loopback. No container engine is needed.
 //
-// A package of tests begins with Main, which brings one cluster up for all its tests:
+// A package of tests begins with Main, which starts one cluster for all its tests:
 //
 //	func TestMain(m *testing.M) { os.Exit(harness.Main(m, &cluster)) }
 //

@@ -78,7 +78,7 @@ func (c *Cluster) startAPIServer(ctx context.Context, tools, store string) error
 	return awaitReady(ctx, c.Config, p)
 }
 
-// startControllers runs the controllers without which a cluster never finishes what it is asked for.
+// startControllers runs the controllers without which a cluster never completes requests such as deletions.
 func (c *Cluster) startControllers(ctx context.Context, tools string) error {
 	return c.startManager(ctx, tools, "kube-controller-manager", "--controllers="+strings.Join([]string{
 		"namespace-controller", "garbage-collector-controller",
@@ -88,7 +88,7 @@ func (c *Cluster) startControllers(ctx context.Context, tools string) error {
 	}, ","), "--root-ca-file="+c.certificate())
 }
 
-// startScheduler runs what gives pods their nodes.
+// startScheduler runs kube-scheduler, which binds pods to nodes.
 func (c *Cluster) startScheduler(ctx context.Context, tools string) error {
 	return c.startManager(ctx, tools, "kube-scheduler")
 }

@@ -24,7 +24,7 @@ type Node struct {
 	client    kubernetes.Interface
 	dir       string
 	processes []*process   // in the order of their start
-	release   func() error // what is left to do when they have ended; nil is nothing
+	release   func() error // cleans up after they have ended; may be nil
 }
 
 // StartNode adds a node to c and returns when it is ready. Its pods run nowhere: kwok says of them what

@@ -33,7 +33,7 @@ func StartRegistry(ctx context.Context) (*Registry, error) {
 }
 
 // StartDistribution runs the registry of distribution, with its own command and configuration, on loopback
-// and returns when it listens. With a password, it is only for the user "edge", who has that. The caller calls Stop.
+// and returns when it listens. If password is not empty, it admits only the user "edge" with that. The caller calls Stop.
 func StartDistribution(ctx context.Context, password string) (*Registry, error) {
 	return newRegistry(func(r *Registry) error { return r.distribution(ctx, password) })
 }

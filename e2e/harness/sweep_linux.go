@@ -30,8 +30,8 @@ const (
 	vanishTimeout = time.Minute
 )
 
-// claimMachine makes this machine the one node of the tests until what it returns is called, which takes
-// away what a kubelet with its state in dir has left on it. What a killed test left behind goes first.
+// claimMachine reserves this machine as the one node of the tests. It first removes the leftovers of killed tests. The
+// caller calls release, which ends the reservation and removes the leftovers of the kubelet with its state in dir.
 func claimMachine(ctx context.Context, dir string) (release func() error, err error) {
 	if os.Geteuid() != 0 {
 		return nil, errors.New("a machine becomes a node by root alone: " + leaveOut)
@@ -121,8 +121,8 @@ func noteAdded(dir string, places []string) error {
 	return os.WriteFile(filepath.Join(dir, addedFile), []byte(added.String()), 0o600)
 }
 
-// sweep kills what runs in the pods of the node with its state in dir, and the shims that hold them, and
-// takes away its mounts, control groups and folders.
+// sweep kills the processes in the pods of the node with its state in dir, and their shims, and
+// removes its mounts, control groups and folders.
 func sweep(dir string) error {
 	data, err := os.ReadFile(filepath.Join(dir, addedFile))
 	if err != nil {

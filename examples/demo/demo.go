@@ -1,9 +1,9 @@
-// Package demo walks the whole line once, on one machine and without a network beyond loopback: a
-// platform repository is published, signed, to a registry of its own; three agents bring it to folders,
-// one of them by tarballs alone; a platform value changes; a bundle is changed in the registry's own
-// storage and refused; the hub shows the fleet.
+// Package demo runs the whole flow once, on one machine and without a network beyond loopback: it
+// publishes a platform repository, signed, to a registry of its own; three agents apply it to folders,
+// one of them from tarballs alone; a platform value changes; a bundle is tampered with in the registry's
+// storage, and refused; the hub shows the fleet.
 //
-// Begin with Run. Every part is the real one, as the commands use it.
+// Begin with Run. It uses the same code as the commands, without mocks.
 package demo
 
 import (
@@ -26,25 +26,25 @@ import (
 	"github.com/wherry-dev/wherry/publisher/platform"
 )
 
-// ErrNothingAssigned says that no cluster type of a platform has anything to run.
+// ErrNothingAssigned means that no cluster type of a platform has an assignment.
 var ErrNothingAssigned = errors.New("no deployment target is assigned to a cluster type")
 
-// Options says what to show. The zero value shows the built-in example in a temporary folder.
+// Options selects the platform to show. The zero value shows the built-in example.
 type Options struct {
 	// Sources is the reader's own platform; an empty Sources.Platform means the built-in example.
 	Sources platform.Source
 	// Talk gets a line for each step. Nil is silent.
 	Talk io.Writer
-	// Version is what the agents report as theirs.
+	// Version is the version that the agents report.
 	Version string
 }
 
-// Result is how the fleet stands at the end. Its JSON form is an interface.
+// Result is the state of the fleet at the end. Its JSON form is an interface.
 type Result struct {
 	Agents []AgentResult `json:"agents"`
 }
 
-// AgentResult is how one agent stands, by its own word and by the hub's.
+// AgentResult is the state of one agent, by its own report and by the hub's.
 type AgentResult struct {
 	Name        string `json:"name"`
 	Environment string `json:"environment"`
@@ -53,20 +53,20 @@ type AgentResult struct {
 	Link   string       `json:"link"`
 	State  bundle.State `json:"state"`
 	Reason string       `json:"reason,omitempty"`
-	// Release is what runs, and what was refused.
+	// Release holds the running release and the refused one.
 	Release agent.ReleaseStates `json:"release"`
-	// Assignments counts what runs, Queued the reports that nobody has acknowledged.
+	// Assignments counts the running assignments, Queued the reports without an acknowledgement.
 	Assignments int `json:"assignments"`
 	Queued      int `json:"queued"`
 	// Hub is the state that the hub shows.
 	Hub bundle.State `json:"hub"`
-	// Unexpected says how the agent differs from what this demo should have led to.
+	// Unexpected describes a difference from the demo's intended result; empty if there is none.
 	Unexpected string `json:"unexpected,omitempty"`
-	// Applied is the folder that the agent keeps.
+	// Applied is the folder to which the agent applies its assignments.
 	Applied string `json:"-"`
 }
 
-// AsExpected says whether every agent stands where the demo should have brought it.
+// AsExpected reports whether every agent has the demo's intended result.
 func (r Result) AsExpected() bool {
 	for _, a := range r.Agents {
 		if a.Unexpected != "" {
@@ -83,14 +83,14 @@ type demonstration struct {
 	platform sample
 	key      *keys.Key
 	trust    bundle.Trust
-	prefix   oci.Location // where bundles go: the registry below dir
+	prefix   oci.Location // of the bundles: the registry below dir
 	hub      *hub.Hub
 	hubURL   string
 	sites    []*site
 	servers  sync.WaitGroup
 }
 
-// Run shows everything in dir, an empty folder, and returns how it ended. It stops when ctx does and
+// Run runs the demo in dir, an empty folder, and returns the final state of the fleet. It stops when ctx does and
 // leaves nothing running.
 func Run(ctx context.Context, dir string, o Options) (_ *Result, err error) {
 	ctx, stop := context.WithCancel(ctx)
@@ -113,7 +113,7 @@ func (s *demonstration) path(elem ...string) string {
 	return filepath.Join(append([]string{s.dir}, elem...)...)
 }
 
-// say tells of one step: a word for the part that acts, and what it did.
+// say prints a line about one step: the name of the acting part, and its action.
 func (s *demonstration) say(part, format string, args ...any) {
 	if s.Talk != nil {
 		fmt.Fprintf(s.Talk, "%-9s  %s\n", part, fmt.Sprintf(format, args...))
@@ -143,17 +143,17 @@ func (s *demonstration) serve(ctx context.Context) error {
 	return nil
 }
 
-// listen has serve answer on a free port until ctx ends, and returns its address.
+// listen runs serve on a free port until ctx ends, and returns the address.
 func (s *demonstration) listen(ctx context.Context, serve func(context.Context, net.Listener) error) (host string, err error) {
 	l, err := net.Listen("tcp", "127.0.0.1:0")
 	if err != nil {
 		return "", err
 	}
-	s.servers.Go(func() { _ = serve(ctx, l) }) // a server that fails shows as agents that cannot reach it
+	s.servers.Go(func() { _ = serve(ctx, l) }) // agents will report a failed server as unreachable
 	return l.Addr().String(), nil
 }
 
-// close ends what was opened. Its context has ended before.
+// close closes the sites and the hub, and waits for the servers, whose context has ended before.
 func (s *demonstration) close() (err error) {
 	for _, site := range s.sites {
 		err = errors.Join(err, site.state.Close())
@@ -165,7 +165,7 @@ func (s *demonstration) close() (err error) {
 	return err
 }
 
-// result asks the agents and the hub how it ended.
+// result asks the agents and the hub for their final state.
 func (s *demonstration) result(ctx context.Context) (*Result, error) {
 	fleet, err := s.hub.Clusters(ctx, store.Filter{})
 	if err != nil {
@@ -192,7 +192,7 @@ func (s *demonstration) result(ctx context.Context) (*Result, error) {
 	return result, nil
 }
 
-// unexpected compares with what the site's part in the demo should have led to.
+// unexpected compares the agent's result with the site's intended one.
 func (s *site) unexpected(a AgentResult) string {
 	want := cmp.Or(s.wantState, bundle.Compliant)
 	running := a.Release.Running

@@ -25,24 +25,24 @@ const (
 	newValue    = "LOG_LEVEL: trace"
 )
 
-// maxStreams is how many streams get an agent.
+// maxStreams bounds the streams that get an agent.
 const maxStreams = 3
 
-// sample is the platform repository that is shown, and how one value of it changes.
+// sample is the platform repository of the demo, and the change of one of its values.
 type sample struct {
 	sources      platform.Source
 	environments []string
-	// folder gives the place of an environment's objects.
+	// folder returns the folder of an environment's objects.
 	folder func(environment string) string
-	// overlay is a folder with one more ConfigMap, by which a platform that is not ours to edit gets a
-	// value that changes; empty for the example.
+	// overlay is a folder with one more ConfigMap, which changes a value of the reader's platform without editing
+	// that; empty for the example.
 	overlay string
 	change  func() error
-	changed string // what change did, for people
+	changed string // a description of the change, for people
 	streams []bundle.Stream
 }
 
-// offer takes a stream for an agent to follow, while fewer than three are taken.
+// offer takes a stream for an agent to follow, up to maxStreams.
 func (p *sample) offer(s bundle.Stream) {
 	if len(p.streams) < maxStreams {
 		p.streams = append(p.streams, s)
@@ -112,7 +112,7 @@ func (s *demonstration) takeOwn(ctx context.Context) error {
 		rendered, _, err := s.render(ctx, environment)
 		var unknown *finding.Error
 		if errors.As(err, &unknown) && unknown.Code == finding.CodeUnknownEnvironment {
-			nothing = fmt.Errorf("%s: %w", s.Sources.Platform, err) // it names those that there are
+			nothing = fmt.Errorf("%s: %w", s.Sources.Platform, err) // the error lists the environments
 			continue
 		}
 		if err != nil {
@@ -127,8 +127,8 @@ func (s *demonstration) takeOwn(ctx context.Context) error {
 	return nothing
 }
 
-// candidates are the names that the environment of the reader's platform may have: the one given, else
-// what the branch or folder suggests, which is how Kalypso's repositories are laid out.
+// candidates returns possible names of the environment of the reader's platform: the given one, else those
+// that the branch or folder suggests, as in Kalypso's repositories.
 func (s *demonstration) candidates() []string {
 	if s.Sources.Environment != "" {
 		return []string{s.Sources.Environment}
@@ -153,8 +153,7 @@ data:
   WHERRY_DEMO: %s
 `
 
-// writeOverlay writes a ConfigMap that every assignment gets. It is the only thing added to what the
-// reader has.
+// writeOverlay writes a ConfigMap that every assignment gets. Nothing else is added to the reader's platform.
 func (s *demonstration) writeOverlay(value string) error {
 	if err := os.MkdirAll(s.platform.overlay, 0o755); err != nil {
 		return err

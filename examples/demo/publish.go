@@ -79,8 +79,8 @@ func (s *demonstration) update(ctx context.Context) error {
 	return s.sites[0].sync(ctx, s)
 }
 
-// publish publishes one environment as it is now. Assignments that cannot be rendered are told of and
-// left to their cluster types.
+// publish publishes the present state of one environment. It prints the assignments that cannot be rendered, and
+// goes on.
 func (s *demonstration) publish(ctx context.Context, environment string) (*publisher.Published, error) {
 	rendered, loaded, err := s.render(ctx, environment)
 	if err != nil {
@@ -115,7 +115,7 @@ func (s *demonstration) render(ctx context.Context, environment string) (*schedu
 	return built.Result, built.Loaded, err
 }
 
-// newest is the manifest that a stream's tag names.
+// newest returns the manifest of a stream's newest release.
 func (s *demonstration) newest(ctx context.Context, stream bundle.Stream) (ocispec.Descriptor, error) {
 	repo, err := s.prefix.Repository(stream.Repository(), oci.Options{})
 	if err != nil {
@@ -124,8 +124,8 @@ func (s *demonstration) newest(ctx context.Context, stream bundle.Stream) (ocisp
 	return repo.Resolve(ctx, bundle.LatestTag)
 }
 
-// attack changes the newest bundle of the second agent in the registry's storage, behind the
-// publisher's back, and lets that agent ask for it.
+// attack changes the second agent's newest bundle in the registry's storage, without the publisher, and
+// lets that agent poll.
 func (s *demonstration) attack(ctx context.Context) error {
 	site := s.sites[1]
 	running, err := site.running()
@@ -176,7 +176,7 @@ func (s *demonstration) layer(ctx context.Context, stream bundle.Stream) (digest
 	return m.Layers[0].Digest, nil
 }
 
-// corrupt turns a bit of a blob over, where distribution's filesystem driver keeps it.
+// corrupt flips a bit of a blob in the storage of distribution's filesystem driver.
 func corrupt(registryDir string, blob digest.Digest) error {
 	hex := blob.Encoded()
 	name := filepath.Join(registryDir, "docker", "registry", "v2", "blobs", blob.Algorithm().String(), hex[:2], hex, "data")

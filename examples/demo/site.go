@@ -20,16 +20,16 @@ import (
 	"github.com/wherry-dev/wherry/reconcilers/directory"
 )
 
-// The two ways in which bundles reach a site and reports leave it.
+// The two ways for bundles to a site and for its reports.
 const (
 	linkNetwork = "network"
 	linkMedia   = "media"
 )
 
-// settleTime is how long an agent may take to bring a folder to its content.
+// settleTime bounds the time that an agent takes to apply a release.
 const settleTime = 10 * time.Second
 
-// site is one cluster with its agent, and what should have become of it at the end.
+// site is one cluster with its agent, and its intended state at the end.
 type site struct {
 	name    string
 	stream  bundle.Stream
@@ -43,7 +43,7 @@ type site struct {
 	wantRunning digest.Digest
 }
 
-// startSites installs three agents: one that follows the updates, one that is served a changed bundle,
+// startSites installs three agents: one that follows the updates, one that gets a tampered bundle,
 // and one without a link.
 func (s *demonstration) startSites(ctx context.Context) error {
 	for i, role := range []struct{ name, link string }{{"follower", linkNetwork}, {"target", linkNetwork}, {"island", linkMedia}} {
@@ -114,7 +114,7 @@ func (s *demonstration) register(ctx context.Context, site *site) error {
 	return err
 }
 
-// sync has the agent make a pass, send its reports, and say how it stands.
+// sync makes the agent run a pass and send its reports, and prints its state.
 func (site *site) sync(ctx context.Context, s *demonstration) error {
 	r := site.agent.Once(ctx, settleTime)
 	if r.Verdict != agent.Done && r.Verdict != agent.Idle && r.Verdict != agent.Refused {
@@ -135,8 +135,8 @@ func (site *site) tell(s *demonstration, st agent.Status) {
 	}
 }
 
-// carryByMedia takes the newest release to the site without a link, its reports back, and the hub's
-// acknowledgement to it again, each as a file.
+// carryByMedia carries the newest release to the site without a link, its reports to the hub, and the hub's
+// acknowledgement back to the site, each as a file.
 func (s *demonstration) carryByMedia(ctx context.Context) error {
 	for _, site := range s.sites {
 		if site.link != linkMedia {

@@ -128,7 +128,7 @@ func (l *Link) carry(from, to *Namespace, arrived *int64) {
 	underway := make(chan packet, 1<<12) // while it is full, the sender's device drops what does not fit into its own queue
 	l.running.Go(func() { l.deliver(underway, to, arrived) })
 	defer close(underway)
-	var free time.Time // when what was sent before is off
+	var free time.Time // when all earlier packets are sent
 	for {
 		data := make([]byte, linkMTU)
 		n, err := from.device.Read(data)
@@ -147,7 +147,7 @@ func (l *Link) carry(from, to *Namespace, arrived *int64) {
 	}
 }
 
-// meet says what becomes of a packet that is sent when the link is free, and when it is free again.
+// meet decides whether a packet, sent when the link is free, arrives and when. It moves free to the end of the packet.
 func (l *Link) meet(data []byte, free *time.Time) (p packet, arrives bool) {
 	l.mu.Lock()
 	defer l.mu.Unlock()

@@ -19,12 +19,12 @@ type Count struct {
 	Connections, Up, Down int64
 }
 
-// Since is what came after an earlier count.
+// Since returns the difference from an earlier count.
 func (c Count) Since(earlier Count) Count {
 	return Count{c.Connections - earlier.Connections, c.Up - earlier.Up, c.Down - earlier.Down}
 }
 
-// Behaviour is what a proxy does to a connection. The zero value forwards all as it comes.
+// Behaviour is the disturbance of a connection by a proxy. The zero value forwards all bytes unchanged.
 type Behaviour struct {
 	// CutAt ends a connection before the byte of this number would go down, counted from 1. Zero cuts none.
 	CutAt int64
@@ -32,9 +32,9 @@ type Behaviour struct {
 	FlipAt int64
 	// Rate bounds each direction, in bytes a second. Zero does not.
 	Rate int64
-	// Delay holds back what goes up, and what goes down, so that a round trip takes twice as long.
+	// Delay is added in each direction, so twice to a round trip.
 	Delay time.Duration
-	// Connections is how many of the next connections behave so; those after them are good. Zero is all.
+	// Connections is the number of the next connections that behave so; later ones are not disturbed. Zero means all.
 	Connections int
 }
 
@@ -104,7 +104,7 @@ func (p *Proxy) Settle(quiet time.Duration) Count {
 	}
 }
 
-// Behave says what is done to connections that are accepted from now on.
+// Behave sets the behaviour of connections that are accepted from now on.
 func (p *Proxy) Behave(b Behaviour) {
 	p.mu.Lock()
 	defer p.mu.Unlock()
@@ -200,8 +200,8 @@ type piece struct {
 	due  time.Time
 }
 
-// forward moves bytes from one side to the other. What harm does to them is counted from the beginning of the
-// connection. What was not forwarded when the writer failed is not counted.
+// forward moves bytes from one side to the other. The positions in harm count from the beginning of the
+// connection. Bytes that were not forwarded when the writer failed are not counted in sum.
 func (p *Proxy) forward(to, from net.Conn, b Behaviour, sum *int64, harm Behaviour) {
 	pieces := make(chan piece, 64)
 	p.running.Go(func() {

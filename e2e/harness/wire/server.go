@@ -30,7 +30,7 @@ type Server struct {
 	ended    chan struct{}
 }
 
-// Serve answers what comes to l, for clients that know the server by that address. The caller calls Close.
+// Serve answers requests on l, with a certificate for the given address. The caller calls Close.
 func Serve(l net.Listener, address net.IP, handler http.Handler) (*Server, error) {
 	return ServeKnown(l, address, handler, nil)
 }

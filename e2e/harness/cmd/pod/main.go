@@ -1,5 +1,5 @@
-// Command pod is what runs in the pods of the end-to-end tests, and holds their sandboxes open: it waits
-// until it is told to end. Where PORT is set it answers any request there with its environment.
+// Command pod is the program in the pods of the end-to-end tests, and in their sandboxes: it waits
+// for a signal to end. If PORT is set, it answers any request on that port with its environment.
 package main
 
 import (
