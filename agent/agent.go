@@ -15,8 +15,8 @@
 //
 // Reports wait in the state file until the hub has acknowledged them under its own key. They never delay an apply.
 //
-// The parts that can be known without the agent are packages below it: state is the file, content the releases on
-// disk, outbox the queue of reports and its sinks, control the socket for commands, probation the decision whether a
+// The parts that can be known without the agent are packages below it: state is the file, assignments what is known of
+// each of them and what may begin, content the releases on disk, outbox the queue of reports and its sinks, control the socket for commands, probation the decision whether a
 // release that fails goes on, lease the turns that agents of one cluster take, window the times in which something may
 // be done, veto the site's word that nothing may be changed now, health the probes and the watchdog, metrics what
 // Prometheus is shown, retry the times between attempts. None of them imports this one.
@@ -34,6 +34,7 @@ import (
 	"sync/atomic"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/lease"
@@ -234,8 +235,8 @@ func (a *Agent) stream() bundle.Stream {
 func (a *Agent) adapter(as bundle.Assignment) string { return cmp.Or(a.opts.Adapter, as.Adapter) }
 
 // rules are the times by which an engine's results are judged.
-func (a *Agent) rules(adapter string) rules {
-	rules := rules{Deadline: a.opts.Deadline}
+func (a *Agent) rules(adapter string) assignments.Rules {
+	rules := assignments.Rules{Deadline: a.opts.Deadline}
 	if s, ok := a.opts.Reconcilers[adapter].(reconcilers.Settler); ok {
 		rules.Settle = s.SettleTime()
 	}

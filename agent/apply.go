@@ -11,6 +11,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -43,30 +44,29 @@ func (p *pass) loadRollout() error {
 	if err != nil {
 		return err
 	}
-	p.rollout = &rollout{records: map[string]*record{}, adapter: p.adapter, deadline: p.opts.Deadline}
-	var hopeless []record
+	p.rollout = assignments.NewRollout(all, p.adapter, p.opts.Deadline)
+	var hopeless []assignments.Record
 	for _, r := range all {
 		wanted := p.adapter(r.Spec)
 		if !r.Removing && p.opts.Reconcilers[wanted] == nil {
-			next := r.after(p.unavailable(wanted), p.rules(wanted), p.opts.Now())
-			if next.Item.Adapter = wanted; !next.same(r) {
+			next := r.After(p.unavailable(wanted), p.rules(wanted), p.opts.Now())
+			if next.Item.Adapter = wanted; !next.Same(r) {
 				hopeless = append(hopeless, next)
 			}
-			r = next
+			p.rollout.Put(next)
 		}
-		p.rollout.records[r.Spec.Name] = &r
 	}
-	return p.write(hopeless)
+	return assignments.Write(p.state.db, hopeless)
 }
 
 // round does what is needed of each assignment: first for those that the release lists, and then for those
 // that it no longer does, so that what moves from one to the other is not without both.
-func (p *pass) round(ctx context.Context, needed func(record) operation) error {
-	all := p.rollout.sorted()
+func (p *pass) round(ctx context.Context, needed func(assignments.Record) operation) error {
+	all := p.rollout.Sorted()
 	for _, gone := range []bool{false, true} {
 		var tasks []task
 		for _, r := range all {
-			if do := p.allowed(*r, needed(*r)); r.Removing == gone && do != doNothing {
+			if do := p.allowed(r, needed(r)); r.Removing == gone && do != doNothing {
 				tasks = append(tasks, task{name: r.Spec.Name, do: do, drift: r.Item.Message})
 			}
 		}
@@ -78,7 +78,7 @@ func (p *pass) round(ctx context.Context, needed func(record) operation) error {
 }
 
 // due is what an assignment needs before anything is known of the engine.
-func (p *pass) due(r record) operation {
+func (p *pass) due(r assignments.Record) operation {
 	wanted := p.adapter(r.Spec)
 	failed, drifted := r.Item.State == bundle.Failed, r.Item.State == bundle.Drifted
 	switch {
@@ -86,23 +86,23 @@ func (p *pass) due(r record) operation {
 		return doChange
 	case p.opts.Reconcilers[wanted] == nil:
 		return doNothing
-	case r.stale(wanted):
+	case r.Stale(wanted):
 		return doChange
-	case r.onlySeen() && (failed || r.waiting()):
+	case r.OnlySeen() && (failed || r.Waiting()):
 		return doObserve
-	case drifted && r.corrected():
+	case drifted && r.Corrected():
 		return doCorrect
-	case failed, r.waiting():
+	case failed, r.Waiting():
 		return doChange
 	}
 	return doNothing
 }
 
 // perform has an engine called, and returns how the assignment stands then.
-func (p *pass) perform(ctx context.Context, t task, r record) record {
+func (p *pass) perform(ctx context.Context, t task, r assignments.Record) assignments.Record {
 	if t.do == doObserve {
 		res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
-		next := r.after(res, p.rules(r.Adapter), p.opts.Now())
+		next := r.After(res, p.rules(r.Adapter), p.opts.Now())
 		if i := next.Item; i.State == bundle.Failed && r.Item.State != bundle.Failed {
 			p.opts.Log.Error("assignment failed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", i.Reason, "message", i.Message)
 		}
@@ -110,7 +110,7 @@ func (p *pass) perform(ctx context.Context, t task, r record) record {
 	}
 	r = p.change(ctx, r)
 	if t.do == doCorrect && r.Item.State == bundle.Compliant {
-		r.Item.Reason, r.Item.Message = ReasonDriftCorrected, t.drift
+		r.Item.Reason, r.Item.Message = assignments.ReasonDriftCorrected, t.drift
 	}
 	return r
 }
@@ -144,7 +144,7 @@ func (p *pass) switchTo(next *state.Release, list []bundle.Assignment) error {
 	}
 	now := p.opts.Now()
 	err := p.state.db.Update(func(tx *bbolt.Tx) error {
-		known, err := p.state.recordsByName(tx)
+		known, err := p.state.records.ByName(tx)
 		if err != nil {
 			return err
 		}
@@ -156,11 +156,11 @@ func (p *pass) switchTo(next *state.Release, list []bundle.Assignment) error {
 			known[r.Spec.Name] = r
 		}
 		for _, a := range list {
-			err = errors.Join(err, saveRecord(tx, known[a.Name].listed(a, p.adapter(a), now)))
+			err = errors.Join(err, assignments.Save(tx, known[a.Name].Listed(a, p.adapter(a), now)))
 			delete(known, a.Name)
 		}
 		for _, r := range known {
-			err = errors.Join(err, saveRecord(tx, r.dropped(now)))
+			err = errors.Join(err, assignments.Save(tx, r.Dropped(now)))
 		}
 		if forgiven {
 			err = errors.Join(err, state.Drop(tx, state.Meta, keyRefused))
@@ -188,40 +188,40 @@ func (p *pass) isRefused(r *state.Release) bool {
 func (p *pass) unavailable(adapter string) reconcilers.Result {
 	names := strings.Join(slices.Sorted(maps.Keys(p.opts.Reconcilers)), ", ")
 	err := fmt.Errorf("adapter %q is not configured on this agent, which has: %s", adapter, cmp.Or(names, "none"))
-	return (&reconcilers.Error{Reason: ReasonAdapterUnavailable, Fault: reconcilers.FaultSite, Err: err}).Result()
+	return (&reconcilers.Error{Reason: assignments.ReasonAdapterUnavailable, Fault: reconcilers.FaultSite, Err: err}).Result()
 }
 
 // change has an engine move one assignment toward what it should be.
-func (p *pass) change(ctx context.Context, r record) record {
+func (p *pass) change(ctx context.Context, r assignments.Record) assignments.Record {
 	if r.Removing {
 		return p.remove(ctx, r)
 	}
 	wanted := p.adapter(r.Spec)
 	if r.Adapter != wanted { // another engine had it: that one takes its own away first
 		if res := p.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
-			return r.after(res, p.rules(r.Adapter), p.opts.Now())
+			return r.After(res, p.rules(r.Adapter), p.opts.Now())
 		}
 		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Spec.Desired(), p.opts.Now()
 	}
 	res := p.call(ctx, r, wanted, reconcilers.Reconciler.Apply)
 	p.logChange(r, res)
-	return r.after(res, p.rules(wanted), p.opts.Now())
+	return r.After(res, p.rules(wanted), p.opts.Now())
 }
 
-func (p *pass) remove(ctx context.Context, r record) record {
+func (p *pass) remove(ctx context.Context, r assignments.Record) assignments.Record {
 	if r.Adapter == "" { // no engine ever had it
-		return r.after(reconcilers.Result{State: bundle.Removed}, p.rules(""), p.opts.Now())
+		return r.After(reconcilers.Result{State: bundle.Removed}, p.rules(""), p.opts.Now())
 	}
 	takeAway := reconcilers.Reconciler.Remove
-	if r.Spec.OnRemove == removeOrphan {
+	if r.Orphaned() {
 		takeAway = releaseClaim
 	}
 	res := p.call(ctx, r, r.Adapter, takeAway)
 	p.logChange(r, res)
 	if res.Reason == "" && res.State != bundle.Removed {
-		res.Reason = ReasonRemoving
+		res.Reason = assignments.ReasonRemoving
 	}
-	return r.after(res, p.rules(r.Adapter), p.opts.Now())
+	return r.After(res, p.rules(r.Adapter), p.opts.Now())
 }
 
 // releaseClaim ends what the engine knows of an assignment, and leaves what it has brought.
@@ -231,13 +231,13 @@ func releaseClaim(engine reconcilers.Reconciler, ctx context.Context, a reconcil
 		res = r.Release(ctx, a)
 	}
 	if res.State == bundle.Removed {
-		res.Reason = ReasonOrphaned
+		res.Reason = assignments.ReasonOrphaned
 	}
 	return res
 }
 
 // call calls one method of an engine, with the assignment's own deadline.
-func (p *pass) call(ctx context.Context, r record, adapter string, method func(reconcilers.Reconciler, context.Context, reconcilers.Assignment) reconcilers.Result) reconcilers.Result {
+func (p *pass) call(ctx context.Context, r assignments.Record, adapter string, method func(reconcilers.Reconciler, context.Context, reconcilers.Assignment) reconcilers.Result) reconcilers.Result {
 	engine := p.opts.Reconcilers[adapter]
 	if engine == nil {
 		return p.unavailable(adapter)
@@ -248,7 +248,7 @@ func (p *pass) call(ctx context.Context, r record, adapter string, method func(r
 }
 
 // handed is what an engine gets of r.
-func (p *pass) handed(r record, adapter string) reconcilers.Assignment {
+func (p *pass) handed(r assignments.Record, adapter string) reconcilers.Assignment {
 	a := reconcilers.Assignment{Assignment: r.Spec}
 	a.Adapter = adapter
 	if r.Spec.Content != "" { // else nobody knows what it was; see holding.record
@@ -258,7 +258,7 @@ func (p *pass) handed(r record, adapter string) reconcilers.Assignment {
 }
 
 // logChange logs what an engine changed, and what it could not do where that is news.
-func (p *pass) logChange(r record, res reconcilers.Result) {
+func (p *pass) logChange(r assignments.Record, res reconcilers.Result) {
 	changed := 0
 	for _, c := range res.Changes {
 		if c.Action != reconcilers.Unchanged {
@@ -276,30 +276,13 @@ func (p *pass) logChange(r record, res reconcilers.Result) {
 	}
 }
 
-func (p *pass) records() (rs []record, err error) {
+func (p *pass) records() (rs []assignments.Record, err error) {
 	err = p.state.db.View(func(tx *bbolt.Tx) error {
-		rs, err = p.state.records(tx)
+		rs, err = p.state.records.All(tx)
 		return err
 	})
 	if err != nil {
 		return nil, state.Local("read state: %w", err)
 	}
 	return rs, nil
-}
-
-// write keeps records, and forgets those of assignments that are gone, with what is left in the ledger.
-func (p *pass) write(rs []record) error {
-	if len(rs) == 0 {
-		return nil
-	}
-	return p.state.db.Update(func(tx *bbolt.Tx) (err error) {
-		for _, r := range rs {
-			if r.Removing && r.Item.State == bundle.Removed {
-				err = errors.Join(err, state.Drop(tx, bucketItems, r.Spec.Name), state.Drop(tx, bucketLedger, ledgerKey(r.Adapter, r.Spec.Name)))
-			} else {
-				err = errors.Join(err, saveRecord(tx, r))
-			}
-		}
-		return err
-	})
 }

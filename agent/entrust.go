@@ -13,6 +13,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -201,7 +202,7 @@ func (p *pass) addInventory(ctx context.Context, doc *backup) error {
 		if err := p.ledgers(r.Spec.Name, h.Ledgers); err != nil {
 			return err
 		}
-		due := !r.Removing && r.stale(wanted)
+		due := !r.Removing && r.Stale(wanted)
 		switch before, known := last[r.Spec.Name]; {
 		case due:
 			p.foretell(ctx, r, wanted, h.Ledgers)
@@ -233,7 +234,7 @@ func (p *pass) ledgers(assignment string, into map[string]json.RawMessage) error
 
 // foretell asks the engine what it is about to bring. Where it cannot say, that is for the call to find out,
 // and the memory learns afterwards.
-func (p *pass) foretell(ctx context.Context, r record, adapter string, into map[string]json.RawMessage) {
+func (p *pass) foretell(ctx context.Context, r assignments.Record, adapter string, into map[string]json.RawMessage) {
 	delete(p.memory.unforeseen, r.Spec.Name)
 	f, ok := p.opts.Reconcilers[adapter].(reconcilers.Foreteller)
 	if !ok {

@@ -10,6 +10,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -105,19 +106,19 @@ func (p *pass) mayChange(ctx context.Context) (bool, error) {
 
 // allowed is what may be done of an operation for r. What was interrupted while an engine was called is looked
 // at, since nobody knows how it stands.
-func (p *pass) allowed(r record, do operation) operation {
+func (p *pass) allowed(r assignments.Record, do operation) operation {
 	if p.frozen == nil || do == doNothing || do == doObserve || len(p.limit) > 0 && !slices.Contains(p.limit, p.engineOf(r)) {
 		return do
 	}
 	p.frozen.Holding = true
-	if r.Item.State == bundle.Applying && !r.Removing && !r.stale(p.adapter(r.Spec)) {
+	if r.Item.State == bundle.Applying && !r.Removing && !r.Stale(p.adapter(r.Spec)) {
 		return doObserve
 	}
 	return doNothing
 }
 
 // engineOf is the adapter that would be called next for r.
-func (p *pass) engineOf(r record) string {
+func (p *pass) engineOf(r assignments.Record) string {
 	if r.Adapter != "" && (r.Removing || r.Adapter != p.adapter(r.Spec)) {
 		return r.Adapter
 	}

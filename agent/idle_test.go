@@ -9,6 +9,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -19,19 +20,19 @@ func TestRecordsAreReadOnceForEachCommit(t *testing.T) {
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1", "b-x/f": "1"}))
 	s.once()
 	s.agent(func(a *Agent) {
-		read := func() (rs []record) {
+		read := func() (rs []assignments.Record) {
 			require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) (err error) {
-				rs, err = a.state.records(tx)
+				rs, err = a.state.records.All(tx)
 				return err
 			}))
 			return rs
 		}
 		suspend := func(tx *bbolt.Tx) error {
-			rs, err := a.state.records(tx)
+			rs, err := a.state.records.All(tx)
 			r := rs[0]
 			r.Item.State = bundle.Suspended
-			err = errors.Join(err, saveRecord(tx, r))
-			again, err2 := a.state.records(tx)
+			err = errors.Join(err, assignments.Save(tx, r))
+			again, err2 := a.state.records.All(tx)
 			require.Equal(t, bundle.Suspended, again[0].Item.State, "a transaction sees what it has written")
 			return errors.Join(err, err2)
 		}

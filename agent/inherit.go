@@ -9,6 +9,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -157,16 +158,16 @@ func (p *pass) inheritAtOnce() error {
 	}
 	now := p.opts.Now()
 	err := p.state.db.Update(func(tx *bbolt.Tx) error {
-		known, err := p.state.recordsByName(tx)
+		known, err := p.state.records.ByName(tx)
 		if err != nil {
 			return err
 		}
 		left, err := p.inheritInventory(tx, known, now)
 		for _, r := range known {
-			err = errors.Join(err, saveRecord(tx, r))
+			err = errors.Join(err, assignments.Save(tx, r))
 		}
 		for _, r := range left {
-			err = errors.Join(err, saveRecord(tx, r.dropped(now)))
+			err = errors.Join(err, assignments.Save(tx, r.Dropped(now)))
 		}
 		return err
 	})
@@ -178,7 +179,7 @@ func (p *pass) inheritAtOnce() error {
 
 // inheritInventory writes what engines know of the assignments of the inherited backup, and returns those that known
 // lacks.
-func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]record, now time.Time) (more []record, err error) {
+func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]assignments.Record, now time.Time) (more []assignments.Record, err error) {
 	doc := p.memory.inherited
 	if doc == nil {
 		return nil, nil
@@ -195,7 +196,7 @@ func (p *pass) inheritInventory(tx *bbolt.Tx, known map[string]record, now time.
 		}
 		for adapter, entry := range h.Ledgers {
 			if slices.Contains(p.opts.OnCluster, adapter) {
-				err = errors.Join(err, tx.Bucket([]byte(bucketLedger)).Put([]byte(ledgerKey(adapter, h.Name)), entry))
+				err = errors.Join(err, assignments.SaveLedger(tx, adapter, h.Name, entry))
 			}
 		}
 	}

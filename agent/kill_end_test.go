@@ -16,6 +16,7 @@ import (
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
@@ -58,7 +59,7 @@ func (w *realm) judgeItems(t testing.TB, m remains) {
 		switch {
 		case strings.HasPrefix(w.files[r.Spec.Name+"/1"], rejected):
 			require.Equal(t, bundle.Failed, i.State, "%s: %s", r.Spec.Name, i.Reason)
-		case bad && (i.Reason == ReasonDependencyNotReady || r.Removing && i.State == bundle.Pending):
+		case bad && (i.Reason == assignments.ReasonDependencyNotReady || r.Removing && i.State == bundle.Pending):
 		default:
 			require.Equal(t, bundle.Compliant, i.State, "%s: %s %s", r.Spec.Name, i.Reason, i.Message)
 		}

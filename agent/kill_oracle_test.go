@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -71,7 +72,7 @@ type remains struct {
 	order                   bundle.Order
 	versions                int
 	seq                     int64
-	records                 []record
+	records                 []assignments.Record
 	queue                   map[int64]digest.Digest
 	status                  Status
 }
@@ -123,7 +124,7 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 		m.good, errs[2] = state.Load[*state.Release](tx, state.Meta, keyGood)
 		m.order, errs[3] = state.Load[bundle.Order](tx, bucketOrders, stream.Repository()+"@"+stream.Platform)
 		last, errs[4] = outbox.LoadLast(tx)
-		m.records, errs[5] = s.records(tx)
+		m.records, errs[5] = s.records.All(tx)
 		errs[6] = tx.Bucket([]byte(outbox.Buckets[0])).ForEach(func(_, envelope []byte) error {
 			body, err := opened(envelope)
 			r, bad := bundle.ParseReport(body)
@@ -152,7 +153,7 @@ func opened(envelope []byte) ([]byte, error) {
 // judgeCluster compares what the agent says with what is there.
 func (o *oracle) judgeCluster(t testing.TB, m remains, cluster map[string]map[string]string) {
 	t.Helper()
-	said := map[string]record{}
+	said := map[string]assignments.Record{}
 	for _, r := range m.records {
 		said[r.Spec.Name] = r
 	}

@@ -86,8 +86,8 @@ var points = []point{
 	{"commit of stage: after", afterUpdate},
 	{"commit of switchTo: before", afterUpdate},
 	{"commit of switchTo: after", afterUpdate},
-	{"commit of write: before", afterUpdate},
-	{"commit of write: after", afterUpdate},
+	{"commit of Write: before", afterUpdate},
+	{"commit of Write: after", afterUpdate},
 	{"commit of Save: before", afterUpdate},
 	{"commit of Save: after", afterUpdate},
 	{"engine: apply", afterUpdate},
@@ -187,7 +187,7 @@ func (w *realm) eventOf(name string) string {
 func momentsInCode(t *testing.T) (names []string) {
 	t.Helper()
 	var files []string
-	for _, dir := range []string{".", "content", "lease", "outbox", "probation", "state", "../bundle/oci"} {
+	for _, dir := range []string{".", "assignments", "content", "lease", "outbox", "probation", "state", "../bundle/oci"} {
 		found, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
 		files = append(files, found...)

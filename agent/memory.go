@@ -12,6 +12,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -93,17 +94,17 @@ type inventoryItem struct {
 
 // record is the assignment as somebody else has left it: nothing of it counts as applied here, so that it is
 // given once more.
-func (h inventoryItem) record(now time.Time) record {
-	r := record{
+func (h inventoryItem) record(now time.Time) assignments.Record {
+	r := assignments.Record{
 		Spec: bundle.Assignment{
 			Name: h.Name, Workspace: h.Workspace, Workload: h.Workload, Target: h.Target, Namespace: h.Namespace,
 			Adapter: h.Adapter, Wave: h.Wave, DependsOn: h.DependsOn, OnRemove: h.OnRemove,
 		},
 		Adapter: h.Adapter,
-		Reached: reached{DependsOn: h.DependsOn},
+		Reached: assignments.Reached{DependsOn: h.DependsOn},
 	}
 	r.Item = bundle.Item{Assignment: h.Name, Workspace: h.Workspace, Workload: h.Workload, Target: h.Target, Adapter: h.Adapter}
-	return r.to(bundle.Pending, "", "", now)
+	return r.Pending("", "", now)
 }
 
 // pack returns the memory's bytes. Where there is no room for all of it, the inventory stays out.

@@ -4,6 +4,7 @@ import (
 	"context"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
@@ -19,7 +20,7 @@ func (p *pass) observe(ctx context.Context) outcome {
 	begun := time.Now()
 	for first := true; ; first = false {
 		working := p.last && p.working() // before the look, which may be over when the work is
-		err := p.round(ctx, func(r record) operation { return p.look(r, first) })
+		err := p.round(ctx, func(r assignments.Record) operation { return p.look(r, first) })
 		if err != nil {
 			return outcomeOf(ctx, err)
 		}
@@ -35,16 +36,16 @@ func (p *pass) observe(ctx context.Context) outcome {
 }
 
 // look is what an assignment needs once engines have been given what they are to have.
-func (p *pass) look(r record, first bool) operation {
+func (p *pass) look(r assignments.Record, first bool) operation {
 	switch {
-	case r.Removing, r.waiting() && !r.onlySeen():
-		if !r.unsettled() || first && p.touched[r.Spec.Name] { // apply has just tried
+	case r.Removing, r.Waiting() && !r.OnlySeen():
+		if !r.Unsettled() || first && p.touched[r.Spec.Name] { // apply has just tried
 			return doNothing
 		}
 		return doChange
-	case r.stale(p.adapter(r.Spec)): // its engine is missing
+	case r.Stale(p.adapter(r.Spec)): // its engine is missing
 		return doNothing
-	case r.unsettled():
+	case r.Unsettled():
 		return doObserve
 	case first && (p.all || p.allIfUnchanged && !p.switched || r.Item.Floating) && !p.touched[r.Spec.Name]:
 		return doObserve
@@ -55,9 +56,9 @@ func (p *pass) look(r record, first bool) operation {
 // open reports whether time alone may change how an assignment stands. One that waits for others moves
 // only after they have.
 func (p *pass) open() bool {
-	g := p.rollout.gate(p.opts.Now())
-	for _, r := range p.rollout.records {
-		if reason, _ := g.waits(r); r.unsettled() && reason == "" && (p.frozen == nil || !r.waiting()) {
+	g := p.rollout.Gate(p.opts.Now())
+	for _, r := range p.rollout.All() {
+		if reason, _ := g.Waits(r); r.Unsettled() && reason == "" && (p.frozen == nil || !r.Waiting()) {
 			return true
 		}
 	}

@@ -10,6 +10,7 @@ import (
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -71,6 +72,23 @@ func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
 	return e, errors.Join(errs[:]...)
 }
 
+// journal is the step that was begun.
+type journal struct {
+	Step   string        `json:"step"`
+	Digest digest.Digest `json:"digest,omitempty"` // of the release it works for
+	At     time.Time     `json:"at"`
+}
+
+// contact is what is known of the place where bundles come from.
+type contact struct {
+	// Last is when it answered last; at most an hour older than the truth, to spare the disk.
+	Last time.Time `json:"last,omitzero"`
+	// Verdict, Reason and Message tell how the last pass that asked it ended.
+	Verdict Verdict `json:"verdict,omitempty"`
+	Reason  string  `json:"reason,omitempty"`
+	Message string  `json:"message,omitempty"`
+}
+
 // pulled is what the first half of a pass has brought: resolve, learn, verify, fetch, stage.
 type pulled struct {
 	offer    offer
@@ -90,11 +108,11 @@ type freezing struct {
 
 // changes are what the second half of a pass has done: apply, observe, and the conclusion.
 type changes struct {
-	rollout  *rollout        // how all assignments stand
-	touched  map[string]bool // assignments whose engine was called
-	switched bool            // another release than before is running
-	began    bool            // an engine was given something new, or to take away
-	proved   bool            // what runs became the good one
+	rollout  *assignments.Rollout // how all assignments stand
+	touched  map[string]bool      // assignments whose engine was called
+	switched bool                 // another release than before is running
+	began    bool                 // an engine was given something new, or to take away
+	proved   bool                 // what runs became the good one
 	// attempted means that engines were to change something, and assessed that the probation has something new.
 	attempted, assessed bool
 }
@@ -314,8 +332,8 @@ func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 	if p.running == nil || p.good.Digest() == p.running.Digest() || p.quarantine.Of(p.running) != nil {
 		return false, nil
 	}
-	all, err := p.state.records(tx)
-	if err != nil || slices.ContainsFunc(all, func(r record) bool { return !r.proven(p.adapter(r.Spec)) }) {
+	all, err := p.state.records.All(tx)
+	if err != nil || slices.ContainsFunc(all, func(r assignments.Record) bool { return !r.Proven(p.adapter(r.Spec)) }) {
 		return false, err
 	}
 	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {

@@ -6,6 +6,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -93,17 +94,17 @@ func (p *plan) next(now time.Time) time.Time {
 
 // settled reports whether every assignment is compliant, or as good as it will get without a person.
 func (a *Agent) settled() bool {
-	var all []record
+	var all []assignments.Record
 	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {
-		all, err = a.state.records(tx)
+		all, err = a.state.records.All(tx)
 		return err
 	})
-	return err == nil && !slices.ContainsFunc(all, func(r record) bool {
+	return err == nil && !slices.ContainsFunc(all, func(r assignments.Record) bool {
 		switch r.Item.State {
 		case bundle.Compliant, bundle.Suspended:
 			return false
 		case bundle.Drifted:
-			return r.corrected()
+			return r.Corrected()
 		}
 		return true
 	})

@@ -7,6 +7,7 @@ import (
 	"slices"
 	"time"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -32,9 +33,9 @@ const (
 type task struct {
 	name  string
 	do    operation
-	drift string    // what is to be corrected, where that is the operation
-	begun time.Time // when it was written as begun
-	was   record    // before it was
+	drift string             // what is to be corrected, where that is the operation
+	begun time.Time          // when it was written as begun
+	was   assignments.Record // before it was
 }
 
 // engineQueue is what is to be done by one engine.
@@ -48,7 +49,7 @@ type engineQueue struct {
 type finished struct {
 	engineQueue *engineQueue
 	task        task
-	record
+	assignments.Record
 }
 
 // pool calls engines for one step of a pass. Everything but the calls happens in one goroutine.
@@ -57,7 +58,7 @@ type pool struct {
 	queues  map[string]*engineQueue // by adapter
 	answers chan finished
 	running int
-	unsaved map[string]record
+	unsaved map[string]assignments.Record
 	due     bool  // what is unsaved has to be saved before anything is begun
 	err     error // ends the work, once no call runs any more
 }
@@ -65,7 +66,7 @@ type pool struct {
 // runTasks does the tasks that nothing holds back, and then those that have become free by it, and writes
 // how each assignment stands, before and after. It returns when no call runs any more.
 func (p *pass) runTasks(ctx context.Context, tasks []task) error {
-	c := &pool{pass: p, queues: map[string]*engineQueue{}, answers: make(chan finished), unsaved: map[string]record{}}
+	c := &pool{pass: p, queues: map[string]*engineQueue{}, answers: make(chan finished), unsaved: map[string]assignments.Record{}}
 	for _, t := range tasks {
 		l := c.engineQueue(t)
 		l.todo = append(l.todo, t)
@@ -85,7 +86,7 @@ func (p *pass) runTasks(ctx context.Context, tasks []task) error {
 
 // queue returns the queue of the engine that a task is for.
 func (c *pool) engineQueue(t task) *engineQueue {
-	r := c.rollout.records[t.name]
+	r := c.rollout.Of(t.name)
 	adapter := r.Adapter
 	if !r.Removing {
 		adapter = c.adapter(r.Spec)
@@ -108,13 +109,14 @@ func (c *pool) begin(ctx context.Context) {
 		return len(l.todo) == 0 || len(l.ready) > 0 || l.running == workers
 	})
 	if len(idle) > 0 {
-		g := c.rollout.gate(c.opts.Now())
+		g := c.rollout.Gate(c.opts.Now())
 		for _, l := range idle {
 			c.admit(l, g)
 		}
-		g = c.rollout.gate(c.opts.Now())
+		now := c.opts.Now()
+		g = c.rollout.Gate(now)
 		for _, l := range idle {
-			c.noteWaiting(l, g)
+			c.noteWaiting(l, g, now)
 		}
 	}
 	if c.due || len(c.unsaved) >= saveEvery {
@@ -149,7 +151,7 @@ func (c *pool) holdBack(ctx context.Context) error {
 		}
 		var left []task
 		for _, t := range slices.Concat(l.ready, l.todo) {
-			if t.do = c.allowed(*c.rollout.records[t.name], t.do); t.do != doNothing {
+			if t.do = c.allowed(c.rollout.Of(t.name), t.do); t.do != doNothing {
 				left = append(left, t)
 			}
 		}
@@ -166,15 +168,15 @@ func (c *pool) sortedQueues() (ls []*engineQueue) {
 }
 
 // admit writes those of a queue as begun that nothing holds back.
-func (c *pool) admit(l *engineQueue, g gate) {
+func (c *pool) admit(l *engineQueue, g assignments.Gate) {
 	l.todo = slices.DeleteFunc(l.todo, func(t task) bool {
-		r := c.rollout.records[t.name]
-		if reason, _ := g.waits(r); len(l.ready) == saveEvery || reason != "" {
+		r := c.rollout.Of(t.name)
+		if reason, _ := g.Waits(r); len(l.ready) == saveEvery || reason != "" {
 			return false
 		}
 		if t.do != doObserve {
-			t.begun, t.was = c.opts.Now(), *r
-			next := r.begun(c.adapter(r.Spec), t.begun)
+			t.begun, t.was = c.opts.Now(), r
+			next := r.Begun(c.adapter(r.Spec), t.begun)
 			c.began = c.began || !next.AppliedAt.Equal(r.AppliedAt)
 			c.note(next)
 			c.due = true
@@ -185,39 +187,38 @@ func (c *pool) admit(l *engineQueue, g gate) {
 }
 
 // noteWaiting has those of a queue that have to wait say for what.
-func (c *pool) noteWaiting(l *engineQueue, g gate) {
+func (c *pool) noteWaiting(l *engineQueue, g assignments.Gate, now time.Time) {
 	for _, t := range l.todo {
-		r := c.rollout.records[t.name]
-		if reason, message := g.waits(r); reason != "" {
-			next := r.to(bundle.Pending, reason, message, g.now)
-			c.due = c.due || !next.same(*r)
+		r := c.rollout.Of(t.name)
+		if reason, message := g.Waits(r); reason != "" {
+			next := r.Pending(reason, message, now)
+			c.due = c.due || !next.Same(r)
 			c.note(next)
 		}
 	}
 }
 
 // note remembers a record, to be written if it says anything new.
-func (c *pool) note(next record) {
-	r := c.rollout.records[next.Spec.Name]
-	if !next.same(*r) {
+func (c *pool) note(next assignments.Record) {
+	if !next.Same(c.rollout.Of(next.Spec.Name)) {
 		c.unsaved[next.Spec.Name] = next
 	}
-	*r = next
+	c.rollout.Put(next)
 }
 
 func (c *pool) save() error {
-	var rs []record
+	var rs []assignments.Record
 	for _, name := range slices.Sorted(maps.Keys(c.unsaved)) {
 		rs = append(rs, c.unsaved[name])
 	}
 	clear(c.unsaved)
 	c.due = false
-	return c.write(rs)
+	return assignments.Write(c.state.db, rs)
 }
 
 // send has one call made. The deadline counts from now, not from when it was written.
 func (c *pool) send(ctx context.Context, l *engineQueue, t task) {
-	r := *c.rollout.records[t.name]
+	r := c.rollout.Of(t.name)
 	if t.do != doObserve && r.AppliedAt.Equal(t.begun) {
 		r.AppliedAt = c.opts.Now()
 	}
@@ -229,20 +230,20 @@ func (c *pool) send(ctx context.Context, l *engineQueue, t task) {
 // finish takes account of an answer.
 func (c *pool) finish(a finished) {
 	name := a.task.name
-	before := c.rollout.records[name].Item.State
+	before := c.rollout.Of(name).Item.State
 	c.pulse.Live()
-	c.note(a.record)
+	c.note(a.Record)
 	if a.task.do != doObserve {
 		c.touched[name] = true
 	}
 	switch {
 	case a.Removing && a.Item.State == bundle.Removed:
-		delete(c.rollout.records, name)
+		c.rollout.Remove(name)
 	case a.task.do == doObserve && a.Item.State == bundle.Drifted && !c.touched[name]:
-		if before != bundle.Drifted || a.corrected() {
+		if before != bundle.Drifted || a.Corrected() {
 			c.opts.Log.Info("drift found", "assignment", name, "reason", a.Item.Reason, "message", a.Item.Message)
 		}
-		if a.corrected() && c.allowed(a.record, doCorrect) == doCorrect {
+		if a.Corrected() && c.allowed(a.Record, doCorrect) == doCorrect {
 			a.engineQueue.todo = append(a.engineQueue.todo, task{name: name, do: doCorrect, drift: a.Item.Message})
 		}
 	}

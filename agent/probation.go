@@ -9,34 +9,20 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// onFailureHold is the value of an assignment that keeps a release that fails.
-const onFailureHold = "hold"
-
-// blames reports whether an assignment fails by what the release has changed, as far as the assignment alone
-// shows: if it was compliant with this content before, something else has changed since.
-func (r record) blames() bool {
-	return !r.Removing && r.Item.State == bundle.Failed && r.Reached.Desired != r.Spec.Desired() && r.fault() == reconcilers.FaultRelease
-}
-
-// proven reports whether an assignment is no reason to doubt its release.
-func (r record) proven(adapter string) bool {
-	return r.Removing || !r.stale(adapter) && (r.Reached.Desired == r.Applied || r.Item.State == bundle.Suspended)
-}
-
 // onProbation is how the assignments stand that the release lists.
-func (r *rollout) onProbation() map[string]probation.Assignment {
+func onProbation(rollout *assignments.Rollout) map[string]probation.Assignment {
 	all := map[string]probation.Assignment{}
-	for name, r := range r.records {
+	for _, r := range rollout.All() {
 		if !r.Removing {
-			all[name] = probation.Assignment{
-				Proved: r.Reached.Desired == r.Spec.Desired(), Failed: r.Item.State == bundle.Failed, Blamed: r.blames(),
-				Hold: r.Spec.OnFailure == onFailureHold, Reason: r.Item.Reason, Message: r.Item.Message,
+			all[r.Spec.Name] = probation.Assignment{
+				Proved: r.Reached.Desired == r.Spec.Desired(), Failed: r.Item.State == bundle.Failed, Blamed: r.Blames(),
+				Hold: r.HoldsRelease(), Reason: r.Item.Reason, Message: r.Item.Message,
 			}
 		}
 	}
@@ -51,10 +37,10 @@ func (p *pass) assess(ctx context.Context) (gaveUp bool, err error) {
 	}
 	next := probation.Probation{Release: p.running.Digest()}
 	if p.held == nil && p.good.Digest() != p.running.Digest() {
-		now, assignments := p.opts.Now(), p.rollout.onProbation()
-		next = p.probation.After(p.running.Digest(), assignments, now)
+		now, found := p.opts.Now(), onProbation(p.rollout)
+		next = p.probation.After(p.running.Digest(), found, now)
 		var verdict probation.Verdict
-		verdict, next.Message = next.Judge(assignments, func() (func(string) bool, bool) { return p.changedSinceGood(ctx) }, p.opts.Deadline, now)
+		verdict, next.Message = next.Judge(found, func() (func(string) bool, bool) { return p.changedSinceGood(ctx) }, p.opts.Deadline, now)
 		switch verdict {
 		case probation.GiveUp:
 			return true, p.giveUp(ReasonAssignmentsFailed, next.Message)
@@ -88,7 +74,7 @@ func (p *pass) changedSinceGood(ctx context.Context) (changed func(name string) 
 	}
 	return func(name string) bool {
 		was, ok := before[name]
-		now := p.rollout.records[name].Spec
+		now := p.rollout.Of(name).Spec
 		return !ok || was.Desired() != now.Desired() || p.adapter(was) != p.adapter(now)
 	}, err == nil
 }
@@ -101,8 +87,8 @@ func (p *pass) mayGiveUp() bool {
 // noteAttempt writes, before engines are called to change something, that this is about to be done for the
 // release: should the process not live to conclude the pass, the next one knows.
 func (p *pass) noteAttempt(ctx context.Context) error {
-	due := func(r *record) bool { return p.allowed(*r, p.due(*r)) > doObserve }
-	if p.running == nil || !slices.ContainsFunc(p.rollout.sorted(), due) {
+	due := func(r assignments.Record) bool { return p.allowed(r, p.due(r)) > doObserve }
+	if p.running == nil || !slices.ContainsFunc(p.rollout.Sorted(), due) {
 		return nil
 	}
 	if ok, err := p.mayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
@@ -139,7 +125,7 @@ func (p *pass) breakLoop(ctx context.Context) error {
 		return nil
 	}
 	all, err := p.records()
-	hold := func(r record) bool { return r.Spec.OnFailure == onFailureHold && !r.proven(p.adapter(r.Spec)) }
+	hold := func(r assignments.Record) bool { return r.HoldsRelease() && !r.Proven(p.adapter(r.Spec)) }
 	if err != nil || slices.ContainsFunc(all, hold) {
 		return err
 	}

@@ -1,7 +1,8 @@
 package agent
 
 // The reasons that the agent itself gives for a state, beside those of refusals (bundle.Reason) and of its engines,
-// which each reconciler's package has. docs/operations.md says of each what to do.
+// which each reconciler's package has. Those of assignments are in agent/assignments. docs/operations.md says of each
+// what to do.
 
 // Reasons of the agent as a whole.
 const (
@@ -50,16 +51,4 @@ const (
 	ReasonSharedIdentity = "SharedIdentity" // a second agent has its key
 	ReasonRetired        = "Retired"        // its cluster is expected no more
 	ReasonKeyReplaced    = "KeyReplaced"    // the cluster has another key
-)
-
-// Reasons of assignments.
-const (
-	ReasonAdapterUnavailable = "AdapterUnavailable" // its engine is not configured on this agent
-	ReasonDependencyNotReady = "DependencyNotReady" // it waits for what it depends on
-	ReasonWaveNotReady       = "WaveNotReady"       // it waits for an earlier wave
-	ReasonSettling           = "Settling"           // compliant, and not for long enough to count
-	ReasonDeadlineExceeded   = "DeadlineExceeded"   // progressing for longer than Options.Deadline
-	ReasonDriftCorrected     = "DriftCorrected"     // somebody else had changed it
-	ReasonRemoving           = "Removing"           // no longer released, and not gone yet
-	ReasonOrphaned           = "Orphaned"           // it was removed from the agent's care only
 )

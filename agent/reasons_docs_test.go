@@ -16,7 +16,7 @@ import (
 
 // declaredReasons are those that the agent itself gives.
 func declaredReasons(t *testing.T) (names []string) {
-	for _, name := range []string{"reasons.go", "../bundle/refusal.go"} {
+	for _, name := range []string{"reasons.go", "assignments/reasons.go", "../bundle/refusal.go"} {
 		inspect(t, name, func(n ast.Node) {
 			if v, ok := n.(*ast.ValueSpec); ok {
 				names = append(names, literals(v.Values...)...)
@@ -109,8 +109,10 @@ func TestThePageOnOperatingHasEveryReason(t *testing.T) {
 func TestReasonsHaveOnePlace(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	for _, file := range files {
-		if file != "reasons.go" && !strings.HasSuffix(file, "_test.go") {
+	below, err := filepath.Glob("assignments/*.go")
+	require.NoError(t, err)
+	for _, file := range append(files, below...) {
+		if filepath.Base(file) != "reasons.go" && !strings.HasSuffix(file, "_test.go") {
 			require.Empty(t, strayReasons(t, file), "%s: a reason is declared in reasons.go", file)
 		}
 	}

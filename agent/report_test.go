@@ -18,9 +18,11 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // 30 days without a hub: an agent that looks every ten minutes, of whose assignments one flaps all the time, one
@@ -31,11 +33,11 @@ func TestThirtyDaysOfflineStaySmallAndLoseNoFailure(t *testing.T) {
 	st := openTestState(t, t.TempDir())
 	agenttest.Bolt(st.db).NoSync = true
 	a := s.agentOn(st)
-	records := make([]record, 8)
+	records := make([]assignments.Record, 8)
 	for i := range records {
 		name := fmt.Sprintf("w%02d-x", i)
-		records[i] = record{Spec: bundle.Assignment{Name: name}, Item: bundle.Item{Assignment: name, Workload: name, Target: "x", Content: testID(i), Message: strings.Repeat("m", 300)}}
-		records[i] = records[i].to(bundle.Compliant, "", "", s.now)
+		records[i] = assignments.Record{Spec: bundle.Assignment{Name: name}, Item: bundle.Item{Assignment: name, Workload: name, Target: "x", Content: testID(i), Message: strings.Repeat("m", 300)}}
+		records[i] = records[i].After(reconcilers.Result{State: bundle.Compliant}, assignments.Rules{}, s.now)
 	}
 	began, onsets, random := s.now, 0, rand.New(rand.NewPCG(1, 3))
 	until := map[int]time.Time{}
@@ -58,15 +60,15 @@ func TestThirtyDaysOfflineStaySmallAndLoseNoFailure(t *testing.T) {
 				if r.Item.State != bundle.Failed {
 					onsets++
 				}
-				*r = r.to(bundle.Failed, "DeadlineExceeded", strings.Repeat("f", 300), s.now)
+				*r = r.After(reconcilers.Result{State: bundle.Failed, Reason: "DeadlineExceeded", Message: strings.Repeat("f", 300)}, assignments.Rules{}, s.now)
 			} else {
-				*r = r.to(bundle.Compliant, "", "", s.now)
+				*r = r.After(reconcilers.Result{State: bundle.Compliant}, assignments.Rules{}, s.now)
 			}
 		}
 		require.NoError(t, st.db.Update(func(tx *bbolt.Tx) (err error) {
 			for _, r := range records {
 				if err == nil {
-					err = saveRecord(tx, r)
+					err = assignments.Save(tx, r)
 				}
 			}
 			return err

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -16,7 +17,7 @@ import (
 // known is what the state file has of how an agent stands.
 type known struct {
 	cluster           bundle.ReportCluster
-	records           []record
+	records           []assignments.Record
 	running, accepted *state.Release
 	refused           *refusal
 	contact           contact
@@ -34,7 +35,7 @@ type known struct {
 func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	var errs [14]error
 	k.cluster, errs[0] = state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
-	k.records, errs[1] = s.records(tx)
+	k.records, errs[1] = s.records.All(tx)
 	k.running, errs[2] = state.Load[*state.Release](tx, state.Meta, keyRunning)
 	k.accepted, errs[3] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	k.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)

@@ -13,19 +13,19 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/private"
+	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // The buckets of the state file.
 const (
 	bucketOrders = "orders" // stream: highest order accepted
-	bucketItems  = "items"  // assignment: record
-	bucketLedger = "ledger" // adapter NUL assignment: what a reconciler keeps
 	bucketTrust  = "trust"  // version: envelope of a trust document; there once there is one
 
 )
@@ -68,14 +68,14 @@ type State struct {
 	trust     atomic.Pointer[bundle.TrustChain] // what bucketTrust holds; see chain
 	believing sync.Mutex                        // held while it grows
 
-	memo   memo // of bucketItems; see records
-	outbox *outbox.Outbox
+	records assignments.Reader
+	outbox  *outbox.Outbox
 }
 
 func newState(db *state.DB) *State { return &State{db: db, outbox: outbox.New(db)} }
 
 // buckets are those that every state file has. Others are made by who needs them first.
-var buckets = append([]string{bucketOrders, content.BucketTrees, bucketItems, bucketLedger}, outbox.Buckets...)
+var buckets = append([]string{bucketOrders, content.BucketTrees, assignments.Bucket, assignments.LedgerBucket}, outbox.Buckets...)
 
 // OpenState opens the state in dir and makes it, with a new report key, where there is none. It takes the rights of
 // other users on the folder; see private.Keep. Its error
@@ -118,6 +118,9 @@ func ReadState(dir string) (*State, error) {
 	}
 	return s, nil
 }
+
+// Ledger returns the memory of the reconciler with the given name.
+func (s *State) Ledger(adapter string) reconcilers.Ledger { return assignments.LedgerOf(s.db, adapter) }
 
 // Outbox is the queue of reports.
 func (s *State) Outbox() *outbox.Outbox { return s.outbox }

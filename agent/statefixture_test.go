@@ -23,6 +23,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers/directory"
@@ -169,8 +170,8 @@ func appliesHalf(t *testing.T, dir string) bool {
 	half := false
 	require.NoError(t, s.db.View(func(tx *bbolt.Tx) error {
 		j, err1 := state.Load[journal](tx, state.Meta, keyJournal)
-		records, err2 := s.records(tx)
-		applying := func(r record) bool { return r.Item.State == bundle.Applying }
+		records, err2 := s.records.All(tx)
+		applying := func(r assignments.Record) bool { return r.Item.State == bundle.Applying }
 		half = j.Step == "apply" && slices.ContainsFunc(records, applying)
 		return errors.Join(err1, err2)
 	}))

@@ -76,6 +76,31 @@ func (p *pass) vouched(by judge) error {
 		"version %d of the trust document was in force in this cluster, as %s says, and this agent has version %d: install what is missing with trust install", note.Trust, note.Where, by.version())}
 }
 
+// refusal is the memory of a release that was refused, so that it is not judged again and again.
+type refusal struct {
+	Digest  digest.Digest `json:"digest"`
+	Reason  bundle.Reason `json:"reason"`
+	Message string        `json:"message"`
+	At      time.Time     `json:"at"`
+	// Trust identifies what it was judged by: the keys, and what and who this agent is.
+	Trust string `json:"trust"`
+	// Count is how often it has been judged, and NotBefore when a pass may do so again by itself.
+	Count     int       `json:"count"`
+	NotBefore time.Time `json:"notBefore"`
+}
+
+// final reports whether the reason lies in the signed release document, so that the same digest cannot be
+// judged otherwise by the same trust. A signature may still be added, a damaged blob repaired, a clock put
+// right, and the trust document of the release's epoch may still come.
+func (r refusal) final() bool {
+	switch r.Reason {
+	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing,
+		bundle.OlderRelease, bundle.UnsupportedSchema:
+		return true
+	}
+	return false
+}
+
 // remembered reports whether a manifest was refused before and may not be judged otherwise now. A refusal
 // by a clock that was ahead is no reason to wait until that time has come.
 func (p *pass) remembered(r refusal, manifest digest.Digest) bool {

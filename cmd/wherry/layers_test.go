@@ -33,7 +33,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "content", "control", "outbox", "state", "veto"},
 			"clustermemory": {"", "lease"},
 
-			"":          {"content", "control", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "veto", "window"},
+			"":          {"assignments", "content", "control", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "veto", "window"},
 			"content":   {"state"},
 			"control":   nil,
 			"health":    {"control", "metrics", "state"},
@@ -45,6 +45,8 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"probation": {"state"},
 			"veto":      nil,
 			"window":    nil,
+
+			"assignments": {"state"},
 
 			"agenttest": {"state"},
 		},

@@ -11,6 +11,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -122,7 +123,7 @@ func exitOf(r agent.Result) error {
 		case freeze != nil:
 			hint = "nothing is changed now: " + freezeLine(freeze)
 		}
-		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == agent.ReasonAdapterUnavailable }) {
+		if slices.ContainsFunc(r.Status.Items, func(i bundle.Item) bool { return i.Reason == assignments.ReasonAdapterUnavailable }) {
 			hint = "ansible needs --ansible-playbook, directory --directory-root, zarf --zarf and kubernetes --kubeconfig; --adapter takes another than the release names"
 		}
 		return cli.Fail(cli.No, fmt.Errorf("failed or drifted: %s", open(r.Status.Items, bundle.Failed, bundle.Drifted)), hint)

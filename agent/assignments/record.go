@@ -1,64 +1,28 @@
-package agent
+// Package assignments is what an agent knows of each assignment, and what follows from that.
+//
+// A Record has one assignment: what it is to have, what an engine was given, and how it stands. Its methods say what
+// each step makes of it, such as Listed once a release lists it, Begun before an engine is called, and After once the
+// engine has answered; they return the next record and change nothing. A Rollout has all of them, and says which may
+// begin and which have to wait.
+//
+// The judgements are functions of values: they read no clock and no file. Reader, Save and Write keep records in the
+// state file, and LedgerOf what engines keep of them there.
+package assignments
 
 import (
-	"bytes"
 	"cmp"
 	"slices"
-	"sync"
 	"time"
 
 	"github.com/opencontainers/go-digest"
-	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
 
-// refusal is the memory of a release that was refused, so that it is not judged again and again.
-type refusal struct {
-	Digest  digest.Digest `json:"digest"`
-	Reason  bundle.Reason `json:"reason"`
-	Message string        `json:"message"`
-	At      time.Time     `json:"at"`
-	// Trust identifies what it was judged by: the keys, and what and who this agent is.
-	Trust string `json:"trust"`
-	// Count is how often it has been judged, and NotBefore when a pass may do so again by itself.
-	Count     int       `json:"count"`
-	NotBefore time.Time `json:"notBefore"`
-}
-
-// final reports whether the reason lies in the signed release document, so that the same digest cannot be
-// judged otherwise by the same trust. A signature may still be added, a damaged blob repaired, a clock put
-// right, and the trust document of the release's epoch may still come.
-func (r refusal) final() bool {
-	switch r.Reason {
-	case bundle.WrongPlatform, bundle.WrongEnvironment, bundle.WrongClusterType, bundle.WrongRing,
-		bundle.OlderRelease, bundle.UnsupportedSchema:
-		return true
-	}
-	return false
-}
-
-// journal is the step that was begun.
-type journal struct {
-	Step   string        `json:"step"`
-	Digest digest.Digest `json:"digest,omitempty"` // of the release it works for
-	At     time.Time     `json:"at"`
-}
-
-// contact is what is known of the place where bundles come from.
-type contact struct {
-	// Last is when it answered last; at most an hour older than the truth, to spare the disk.
-	Last time.Time `json:"last,omitzero"`
-	// Verdict, Reason and Message tell how the last pass that asked it ended.
-	Verdict Verdict `json:"verdict,omitempty"`
-	Reason  string  `json:"reason,omitempty"`
-	Message string  `json:"message,omitempty"`
-}
-
-// record is all that is known of one assignment.
-type record struct {
+// Record is all that is known of one assignment. Its JSON is a record of the state file.
+type Record struct {
 	// Item is how it stands, as reported.
 	Item bundle.Item `json:"item"`
 	// Fault says who can mend it, if Item has failed. Versions that did not keep it leave it empty.
@@ -75,41 +39,43 @@ type record struct {
 	// attempt is no new beginning then.
 	Late bool `json:"late,omitempty"`
 	// Reached is what was compliant last.
-	Reached reached `json:"reached,omitzero"`
+	Reached Reached `json:"reached,omitzero"`
 	// HealthyAt is since when the engine has called it compliant without a break.
 	HealthyAt time.Time `json:"healthyAt,omitzero"`
 	// Before is how Item stood before the step that was begun.
-	Before *standing `json:"before,omitempty"`
+	Before *Standing `json:"before,omitempty"`
 	// Removing is true once a newer verified release no longer lists it.
 	Removing bool `json:"removing,omitempty"`
 }
 
-// reached is what was compliant, and what it depends on. Desired is empty once something else was begun.
-type reached struct {
+// Reached is what was compliant, and what it depends on. Desired is empty once something else was begun.
+type Reached struct {
 	Desired   digest.Digest `json:"desired,omitempty"`
 	DependsOn []string      `json:"dependsOn,omitempty"`
 }
 
-type standing struct {
+// Standing is a state, and the time since which it holds.
+type Standing struct {
 	State bundle.State `json:"state"`
 	Since time.Time    `json:"since"`
 }
 
 // Values of an assignment's annotations.
 const (
-	driftReport  = "report"
-	removeOrphan = "orphan"
+	driftReport   = "report"
+	removeOrphan  = "orphan"
+	onFailureHold = "hold"
 )
 
-// rules are the times by which results are judged.
-type rules struct {
+// Rules are the times by which results are judged.
+type Rules struct {
 	Settle   time.Duration // how long an engine must call it compliant
 	Deadline time.Duration // how long it may be progressing
 }
 
-// listed returns the record of an assignment that a verified release lists. What is desired, or an
+// Listed returns the record of an assignment that a verified release lists. What is desired, or an
 // adapter, that differs from what was applied makes it pending.
-func (r record) listed(a bundle.Assignment, adapter string, now time.Time) record {
+func (r Record) Listed(a bundle.Assignment, adapter string, now time.Time) Record {
 	if r.Removing { // something of it may be gone already
 		r.Applied, r.Reached.Desired = "", ""
 	}
@@ -131,8 +97,8 @@ func (r record) listed(a bundle.Assignment, adapter string, now time.Time) recor
 	return r.to(bundle.Pending, "", "", now)
 }
 
-// dropped returns the record of an assignment that the newer release no longer lists.
-func (r record) dropped(now time.Time) record {
+// Dropped returns the record of an assignment that the newer release no longer lists.
+func (r Record) Dropped(now time.Time) Record {
 	if r.Removing {
 		return r
 	}
@@ -140,10 +106,10 @@ func (r record) dropped(now time.Time) record {
 	return r.to(bundle.Pending, ReasonRemoving, "", now)
 }
 
-// begun returns the record as it is written before an engine is called to change something.
-func (r record) begun(adapter string, now time.Time) record {
+// Begun returns the record as it is written before an engine is called to change something.
+func (r Record) Begun(adapter string, now time.Time) Record {
 	if r.Before == nil { // else a crash has kept it from an answer
-		r.Before = &standing{r.Item.State, r.Item.Since}
+		r.Before = &Standing{r.Item.State, r.Item.Since}
 	}
 	reason := ""
 	switch {
@@ -152,7 +118,7 @@ func (r record) begun(adapter string, now time.Time) record {
 		if r.AppliedAt.IsZero() {
 			r.AppliedAt = now
 		}
-	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before; see pass.change
+	case r.Adapter != "" && r.Adapter != adapter: // still with the engine before, which takes its own away first
 		r.Applied, r.Reached.Desired = "", ""
 	case r.Applied != r.Spec.Desired():
 		r.Reached.Desired, r.Item.Adapter = "", adapter
@@ -161,8 +127,8 @@ func (r record) begun(adapter string, now time.Time) record {
 	return r.to(bundle.Applying, reason, "", now)
 }
 
-// after returns the record once an engine has answered. All judging of answers is here.
-func (r record) after(res reconcilers.Result, rules rules, now time.Time) record {
+// After returns the record once an engine has answered. All judging of answers is here.
+func (r Record) After(res reconcilers.Result, rules Rules, now time.Time) Record {
 	state, reason := res.State, res.Reason
 	if state == bundle.Compliant {
 		if r.HealthyAt.IsZero() || now.Before(r.HealthyAt) { // a clock may be set back
@@ -182,7 +148,7 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 		}
 	}
 	if state == bundle.Compliant {
-		r.Reached = reached{r.Applied, r.Spec.DependsOn}
+		r.Reached = Reached{r.Applied, r.Spec.DependsOn}
 	}
 	if r.Before != nil { // a step that leads back to where it began has not changed anything
 		r.Item.State, r.Item.Since, r.Before = r.Before.State, r.Before.Since, nil
@@ -197,7 +163,7 @@ func (r record) after(res reconcilers.Result, rules rules, now time.Time) record
 
 // stood reports whether nothing was in progress before the answer that is being judged: what had drifted or
 // failed, or was waiting for something, has its whole deadline before it when it begins.
-func (r record) stood() bool {
+func (r Record) stood() bool {
 	state := r.Item.State
 	if r.Before != nil {
 		state = r.Before.State
@@ -205,8 +171,13 @@ func (r record) stood() bool {
 	return state == bundle.Drifted || state == bundle.Pending || state == bundle.Failed && !r.Late
 }
 
+// Pending returns the record of an assignment that is to be begun, or has to wait for what message says.
+func (r Record) Pending(reason, message string, now time.Time) Record {
+	return r.to(bundle.Pending, reason, message, now)
+}
+
 // to changes the state, and the time since which it holds if it is another one.
-func (r record) to(next bundle.State, reason, message string, now time.Time) record {
+func (r Record) to(next bundle.State, reason, message string, now time.Time) Record {
 	if r.Item.State != next {
 		r.Item.State, r.Item.Since = next, state.Stamp(now)
 		if next == bundle.Failed {
@@ -217,8 +188,8 @@ func (r record) to(next bundle.State, reason, message string, now time.Time) rec
 	return r
 }
 
-// unsettled reports whether time alone may change how the assignment stands.
-func (r record) unsettled() bool {
+// Unsettled reports whether time alone may change how the assignment stands.
+func (r Record) Unsettled() bool {
 	switch r.Item.State {
 	case bundle.Applying, bundle.Pulling, bundle.Progressing, bundle.Pending:
 		return true
@@ -226,98 +197,52 @@ func (r record) unsettled() bool {
 	return false
 }
 
-// waiting reports whether an engine has to be called again to get on.
-func (r record) waiting() bool {
+// Waiting reports whether an engine has to be called again to get on.
+func (r Record) Waiting() bool {
 	return r.Item.State == bundle.Pending || r.Item.State == bundle.Applying
 }
 
-// same reports whether r and o differ in nothing that an engine's answer changes.
-func (r record) same(o record) bool {
+// Same reports whether r and o differ in nothing that an engine's answer changes.
+func (r Record) Same(o Record) bool {
 	return r.Item == o.Item && r.Fault == o.Fault && r.HealthyAt.Equal(o.HealthyAt) && r.Applied == o.Applied && r.AppliedAt.Equal(o.AppliedAt) &&
 		r.Adapter == o.Adapter && r.Before == o.Before && r.Reached.Desired == o.Reached.Desired
 }
 
-// stale reports whether what the engine was given last differs from what it should have.
-func (r record) stale(adapter string) bool {
+// Stale reports whether what the engine was given last differs from what it should have.
+func (r Record) Stale(adapter string) bool {
 	return r.Applied != r.Spec.Desired() || r.Adapter != adapter
 }
 
 // needs are the assignments on which what the cluster has of r depends.
-func (r record) needs() []string {
+func (r Record) needs() []string {
 	if r.Applied == "" || r.Applied != r.Spec.Desired() {
 		return r.Reached.DependsOn
 	}
 	return slices.Concat(r.Spec.DependsOn, r.Reached.DependsOn)
 }
 
-// corrected reports whether drift is to be put right.
-func (r record) corrected() bool { return r.Spec.Drift != driftReport }
+// Orphaned reports whether what was applied is to stay once the assignment is removed.
+func (r Record) Orphaned() bool { return r.Spec.OnRemove == removeOrphan }
 
-// onlySeen reports whether engines are to leave r as it is: it was as it should be, and what has become of
+// HoldsRelease reports whether a release is to stay though the assignment fails in it.
+func (r Record) HoldsRelease() bool { return r.Spec.OnFailure == onFailureHold }
+
+// Corrected reports whether drift is to be put right.
+func (r Record) Corrected() bool { return r.Spec.Drift != driftReport }
+
+// OnlySeen reports whether engines are to leave r as it is: it was as it should be, and what has become of
 // it since is only to be reported.
-func (r record) onlySeen() bool {
-	return !r.Removing && !r.corrected() && r.Applied != "" && r.Applied == r.Reached.Desired
+func (r Record) OnlySeen() bool {
+	return !r.Removing && !r.Corrected() && r.Applied != "" && r.Applied == r.Reached.Desired
 }
 
-// memo holds the records that were read last, by assignment, with what they were decoded from.
-type memo struct {
-	sync.Mutex
-	records map[string]*decoded
-	// all are those of the transaction with that number, which is another one after each commit.
-	all []record
-	id  int
+// Blames reports whether an assignment fails by what the release has changed, as far as the assignment alone
+// shows: if it was compliant with this content before, something else has changed since.
+func (r Record) Blames() bool {
+	return !r.Removing && r.Item.State == bundle.Failed && r.Reached.Desired != r.Spec.Desired() && r.fault() == reconcilers.FaultRelease
 }
 
-type decoded struct {
-	from []byte
-	record
+// Proven reports whether an assignment is no reason to doubt its release.
+func (r Record) Proven(adapter string) bool {
+	return r.Removing || !r.Stale(adapter) && (r.Reached.Desired == r.Applied || r.Item.State == bundle.Suspended)
 }
-
-// records returns the assignments by name. Only what has changed since they were read last is decoded. The slice
-// belongs to all who ask: it is to be read only.
-func (s *State) records(tx *bbolt.Tx) ([]record, error) {
-	b := tx.Bucket([]byte(bucketItems))
-	if b == nil {
-		return nil, nil
-	}
-	s.memo.Lock()
-	defer s.memo.Unlock()
-	committed := !tx.Writable()
-	if committed && s.memo.records != nil && s.memo.id == tx.ID() {
-		return s.memo.all, nil
-	}
-	rs, read := make([]record, 0, len(s.memo.records)), make(map[string]*decoded, len(s.memo.records))
-	err := b.ForEach(func(k, v []byte) error {
-		d := s.memo.records[string(k)]
-		if d == nil || !bytes.Equal(d.from, v) {
-			r, err := state.Load[record](tx, bucketItems, string(k))
-			if err != nil {
-				return err
-			}
-			d = &decoded{bytes.Clone(v), r}
-		}
-		read[string(k)] = d
-		rs = append(rs, d.record)
-		return nil
-	})
-	if err != nil {
-		return nil, err
-	}
-	s.memo.records = read
-	if rs = slices.Clip(rs); committed {
-		s.memo.all, s.memo.id = rs, tx.ID()
-	}
-	return rs, nil
-}
-
-// recordsByName returns the assignments under their names. The map is the caller's.
-func (s *State) recordsByName(tx *bbolt.Tx) (map[string]record, error) {
-	rs, err := s.records(tx)
-	byName := make(map[string]record, len(rs))
-	for _, r := range rs {
-		byName[r.Spec.Name] = r
-	}
-	return byName, err
-}
-
-func saveRecord(tx *bbolt.Tx, r record) error { return state.Save(tx, bucketItems, r.Spec.Name, r) }

@@ -1,4 +1,4 @@
-package agent
+package assignments
 
 import (
 	"cmp"
@@ -8,7 +8,7 @@ import (
 )
 
 // fault returns whose fault the failure of an assignment is.
-func (r record) fault() reconcilers.Fault {
+func (r Record) fault() reconcilers.Fault {
 	return cmp.Or(r.Fault, faultBefore(r.Item.Adapter, r.Item.Reason))
 }
 

@@ -1,0 +1,205 @@
+package assignments
+
+import (
+	"cmp"
+	"fmt"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Rollout is how all assignments stand. It says what is to wait for what; docs/workloads.md has the rules in words.
+type Rollout struct {
+	records  map[string]*Record
+	adapter  func(bundle.Assignment) string
+	deadline time.Duration
+}
+
+// NewRollout returns the rollout of assignments that stand as records say. Adapter names the engine that is to have an
+// assignment; deadline is how long one that is in progress keeps others waiting.
+func NewRollout(records []Record, adapter func(bundle.Assignment) string, deadline time.Duration) *Rollout {
+	l := &Rollout{records: map[string]*Record{}, adapter: adapter, deadline: deadline}
+	for _, r := range records {
+		l.Put(r)
+	}
+	return l
+}
+
+// Of returns the record of an assignment, and the zero value where there is none.
+func (l *Rollout) Of(name string) Record {
+	if r := l.records[name]; r != nil {
+		return *r
+	}
+	return Record{}
+}
+
+// Put replaces the record of an assignment.
+func (l *Rollout) Put(next Record) {
+	if r := l.records[next.Spec.Name]; r != nil {
+		*r = next
+	} else {
+		l.records[next.Spec.Name] = &next
+	}
+}
+
+// Remove forgets an assignment that is gone.
+func (l *Rollout) Remove(name string) { delete(l.records, name) }
+
+// All returns the records, in no order.
+func (l *Rollout) All() (rs []Record) {
+	for _, r := range l.records {
+		rs = append(rs, *r)
+	}
+	return rs
+}
+
+// Sorted returns the records as they are to be begun, as far as nothing holds them back: by wave and name,
+// and then those to be removed, the other way round.
+func (l *Rollout) Sorted() []Record {
+	rs := l.All()
+	slices.SortFunc(rs, func(a, b Record) int {
+		switch {
+		case a.Removing && b.Removing:
+			return b.compare(&a)
+		case a.Removing:
+			return 1
+		case b.Removing:
+			return -1
+		}
+		return a.compare(&b)
+	})
+	return rs
+}
+
+// compare orders by wave and name.
+func (r *Record) compare(o *Record) int {
+	return cmp.Or(cmp.Compare(r.Spec.Wave, o.Spec.Wave), cmp.Compare(r.Spec.Name, o.Spec.Name))
+}
+
+// Gate says what may begin at one moment: it holds until a record changes.
+type Gate struct {
+	of  *Rollout
+	now time.Time
+	// first is what keeps higher waves from beginning, last what keeps lower waves from being removed; nil
+	// where nothing does.
+	first, last *Record
+	// needers are the assignments that need the one with that name.
+	needers map[string][]*Record
+}
+
+// Gate returns the gate at now.
+func (l *Rollout) Gate(now time.Time) Gate {
+	g := Gate{of: l, now: now, needers: map[string][]*Record{}}
+	for _, r := range l.records {
+		for _, name := range r.needs() {
+			g.needers[name] = append(g.needers[name], r)
+		}
+	}
+	for _, r := range l.records {
+		switch {
+		case !g.underWay(r):
+		case r.Removing && (g.last == nil || g.last.compare(r) < 0):
+			g.last = r
+		case !r.Removing && (g.first == nil || g.first.compare(r) > 0):
+			g.first = r
+		}
+	}
+	return g
+}
+
+// underWay reports whether r keeps other waves waiting: it has begun and is not through, for no longer than
+// the deadline, or could begin if it were not for its wave. What has failed, and what waits for a
+// dependency, keeps nobody.
+func (g Gate) underWay(r *Record) bool {
+	switch {
+	case !r.Unsettled():
+		return false
+	case r.Removing && r.AppliedAt.IsZero():
+		return g.dependent(r) == nil
+	case !r.Removing && r.Stale(g.of.adapter(r.Spec)):
+		return !slices.ContainsFunc(r.Spec.DependsOn, g.unready)
+	}
+	return g.now.Sub(r.AppliedAt).Abs() <= g.of.deadline // a clock may be set back
+}
+
+// Waits says why r may not begin yet; the reason is empty where it may. What is only to be had again has
+// begun already, and is never held back.
+func (g Gate) Waits(r Record) (reason, message string) {
+	if r.Removing {
+		return g.waitsToGo(&r)
+	}
+	if !r.Stale(g.of.adapter(r.Spec)) {
+		return "", ""
+	}
+	var unready []string
+	for _, name := range r.Spec.DependsOn {
+		if g.unready(name) {
+			unready = append(unready, g.of.standing(name))
+		}
+	}
+	if len(unready) > 0 {
+		return ReasonDependencyNotReady, reconcilers.Clip("waits for " + strings.Join(unready, ", "))
+	}
+	if f := g.first; f != nil && f.Spec.Wave < r.Spec.Wave {
+		return ReasonWaveNotReady, fmt.Sprintf("wave %d begins after wave %d: %s", r.Spec.Wave, f.Spec.Wave, g.of.standing(f.Spec.Name))
+	}
+	return "", ""
+}
+
+func (g Gate) waitsToGo(r *Record) (reason, message string) {
+	if !r.AppliedAt.IsZero() {
+		return "", ""
+	}
+	if d := g.dependent(r); d != nil {
+		return ReasonRemoving, "waits for " + g.of.standing(d.Spec.Name) + ", which depends on it"
+	}
+	if l := g.last; l != nil && l.Spec.Wave > r.Spec.Wave {
+		return ReasonRemoving, fmt.Sprintf("wave %d goes after wave %d: %s", r.Spec.Wave, l.Spec.Wave, g.of.standing(l.Spec.Name))
+	}
+	return "", ""
+}
+
+// unready reports whether an assignment is not compliant in the content that it is to have.
+func (g Gate) unready(name string) bool {
+	d := g.of.records[name]
+	return d == nil || d.Removing || d.Item.State != bundle.Compliant || d.Stale(g.of.adapter(d.Spec))
+}
+
+// dependent returns an assignment that still needs r, or nil. One that r needs in turn does not count, as
+// both would stay for ever.
+func (g Gate) dependent(r *Record) *Record {
+	var found *Record
+	for _, d := range g.needers[r.Spec.Name] {
+		if (found == nil || d.compare(found) < 0) && !g.leads(r, d.Spec.Name, map[string]bool{}) {
+			found = d
+		}
+	}
+	return found
+}
+
+// leads reports whether r needs the named assignment, by whatever way.
+func (g Gate) leads(r *Record, to string, seen map[string]bool) bool {
+	if r == nil || seen[r.Spec.Name] {
+		return false
+	}
+	if r.Spec.Name == to {
+		return true
+	}
+	seen[r.Spec.Name] = true
+	return slices.ContainsFunc(r.needs(), func(name string) bool { return g.leads(g.of.records[name], to, seen) })
+}
+
+// standing names an assignment and says how it stands.
+func (l *Rollout) standing(name string) string {
+	r := l.records[name]
+	switch {
+	case r == nil:
+		return name + " (not in this release)"
+	case r.Item.Reason == "":
+		return fmt.Sprintf("%s (%s)", name, r.Item.State)
+	}
+	return fmt.Sprintf("%s (%s: %s)", name, r.Item.State, r.Item.Reason)
+}
