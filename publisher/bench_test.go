@@ -12,7 +12,9 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/deltas"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -56,12 +58,12 @@ func BenchmarkDeltas(b *testing.B) {
 	opts.Now = func() time.Time { return w.now }
 	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), opts)
 	require.NoError(b, err)
-	pl, err := p.plan(b.Context(), w.result.ClusterTypes[0])
+	pl, err := p.plan(b.Context(), asked{ClusterTypeResult: w.result.ClusterTypes[0]}, standing.Record{})
 	require.NoError(b, err)
 	const runs = 10
 	began, cpu := time.Now(), cpuTime(b)
 	for range runs {
-		made, err := p.deltas(b.Context(), pl, p.opts.Cache, p.opts.DeltaCommand)
+		made, err := deltas.Make(b.Context(), &p.Reader, pl.Type, pl.tree, p.opts.Cache, p.opts.DeltaCommand)
 		require.NoError(b, err)
 		require.Len(b, made, 4)
 	}

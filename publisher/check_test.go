@@ -11,7 +11,9 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -63,7 +65,7 @@ func TestWhatACheckRefusesIsNotPublished(t *testing.T) {
 	t.Setenv("COSIGN_PKCS11_PIN", "secret")
 	w := newWorld(t, "registry")
 	out, err := w.seen("true", "echo no; exit 3", "env | grep secret", "printf 'no end'; echo yes >&2")
-	var refused *CheckError
+	var refused *checks.Error
 	require.ErrorAs(t, err, &refused)
 	require.EqualError(t, refused, `refused by a check: "echo no; exit 3": exit status 3; "env | grep secret": exit status 1: nothing was published`)
 	require.Equal(t, "check: no\ncheck: no endyes\n", out, "all are asked")
@@ -103,16 +105,17 @@ func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 	p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), w.opts)
 	require.NoError(t, err)
 	var out bytes.Buffer
+	so := newProgress()
 	p.opts.Checks, p.opts.CheckOutput = []string{"ls tree"}, &out
 	ask := func() string {
 		out.Reset()
 		var plans []*plan
 		for _, ct := range w.result.ClusterTypes {
-			pl, err := p.plan(t.Context(), ct)
+			pl, err := p.plan(t.Context(), asked{ClusterTypeResult: ct}, standing.Record{})
 			require.NoError(t, err)
 			plans = append(plans, pl)
 		}
-		require.NoError(t, p.check(t.Context(), plans))
+		require.NoError(t, p.check(t.Context(), plans, so))
 		return out.String()
 	}
 	require.Equal(t, "check: drone\ncheck: large\ncheck: small\n", ask())
@@ -120,22 +123,10 @@ func TestACheckIsAskedAgainAboutWhatItHasNotSeen(t *testing.T) {
 	w.result.ClusterTypes[0].Assignments = w.result.ClusterTypes[0].Assignments[:1]
 	require.Equal(t, "check: drone\n", ask(), "as after a race with another publisher")
 
-	p.opts.Checks, p.pushed = []string{"exit 1"}, map[string]bool{"large": true}
+	p.opts.Checks, so.pushed = []string{"exit 1"}, map[string]bool{"large": true}
 	w.result.ClusterTypes[0].Assignments = nil
-	pl, err := p.plan(t.Context(), w.result.ClusterTypes[0])
+	pl, err := p.plan(t.Context(), asked{ClusterTypeResult: w.result.ClusterTypes[0]}, standing.Record{})
 	require.NoError(t, err)
-	require.EqualError(t, p.check(t.Context(), []*plan{pl}),
+	require.EqualError(t, p.check(t.Context(), []*plan{pl}, so),
 		`refused by a check: "exit 1": exit status 1: what had been published before another publisher came stays`)
-}
-
-func TestLinesHaveAPrefix(t *testing.T) {
-	var out bytes.Buffer
-	w := &prefixWriter{w: &out, prefix: "> "}
-	for _, text := range []string{"a\nb", "c\n", "\n", strings.Repeat("x", maxCheckLine+1), "y"} {
-		n, err := w.Write([]byte(text))
-		require.NoError(t, err)
-		require.Equal(t, len(text), n)
-	}
-	w.flush()
-	require.Equal(t, "> a\n> bc\n> \n> "+strings.Repeat("x", maxCheckLine)+"\n> xy\n", out.String())
 }

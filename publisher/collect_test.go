@@ -291,16 +291,17 @@ func TestASweepBesideAPublisherAtWorkLeavesNoTagOnAnythingIncomplete(t *testing.
 		p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 		require.NoError(t, err)
 		n := 0
-		p.store = hookStore{p.store, func() {
+		p.Store = hookStore{p.Store, func() {
 			if n++; n == k {
 				_, err := oci.NewLayout(w.dir).Sweep(t.Context(), time.Now().Add(time.Hour))
 				require.NoError(t, err)
 				require.NoError(t, w.complete(), "operation %d", k)
 			}
 		}}
-		require.NoError(t, p.untilSettled(t.Context(), w.result), "operation %d", k)
+		done, err := p.untilSettled(t.Context(), w.result)
+		require.NoError(t, err, "operation %d", k)
 		require.NoError(t, w.complete(), "operation %d", k)
-		require.Equal(t, p.done.ClusterTypes[0].Digest, w.verified("drone", "latest").Descriptor.Digest)
+		require.Equal(t, done.ClusterTypes[0].Digest, w.verified("drone", "latest").Descriptor.Digest)
 		swept = n >= k
 		require.Less(t, k, 100)
 	}

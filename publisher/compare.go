@@ -11,8 +11,8 @@ import (
 	"github.com/wherry-dev/wherry/publisher/diff"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
-	"github.com/wherry-dev/wherry/scheduler"
 )
 
 // Compare says what publishing planned to a registry or layout would change. What is there must be signed
@@ -37,30 +37,38 @@ func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust
 
 // published compares with the newest releases, as Publish would find them.
 func (c comparing) published(ctx context.Context, p *publication) error {
-	c.Done.Platform = p.done.Platform
-	var err error
-	if p.record, err = p.readRecord(ctx); err != nil {
+	c.Done.Platform = p.Platform
+	record, err := p.Record(ctx)
+	if err != nil {
 		return err
 	}
-	if len(p.done.Warnings) > 0 {
-		return foreign(p.done.Warnings[0])
+	if len(p.warnings.list) > 0 {
+		return foreign(p.warnings.list[0])
 	}
-	if p.record.verified != nil {
-		c.Done.OldBaseCommit = p.record.verified.Record.BaseCommit
+	if record.Verified != nil {
+		c.Done.OldBaseCommit = record.Verified.Record.BaseCommit
 	}
-	for i, ct := range append(slices.Clone(c.Result.ClusterTypes), p.leftTypes(p.record.verified, c.Result)...) {
-		d, err := c.release(ctx, p, ct)
+	there := map[string]bool{}
+	for _, ct := range askedOf(c.Result, record) {
+		pl, err := p.plan(ctx, ct, record)
 		if err != nil {
 			return err
 		}
-		d.Left = i >= len(c.Result.ClusterTypes)
+		for _, drop := range pl.there {
+			there[drop] = true
+		}
+		d, err := c.release(ctx, p, pl)
+		if err != nil {
+			return err
+		}
+		d.Left = ct.left
 		c.Done.ClusterTypes = append(c.Done.ClusterTypes, *d)
 	}
-	if err := p.trust.Check(p.done.Platform, p.issuedAt); err != nil {
-		p.warn("publishing would be refused: %v", err)
+	if err := p.Trust.Check(p.Platform, p.IssuedAt); err != nil {
+		p.Warn("publishing would be refused: %v", err)
 	}
-	c.Done.Warnings = p.done.Warnings
-	return p.checkDrops()
+	c.Done.Warnings = p.warnings.list
+	return p.gaps.check(there)
 }
 
 // foreign makes an error of what Publish only warns of: a plan that compares with an older release than
@@ -70,20 +78,16 @@ func foreign(what string) error {
 }
 
 // release compares one cluster type with its newest release.
-func (c comparing) release(ctx context.Context, p *publication, ct scheduler.ClusterTypeResult) (*diff.TypeDifference, error) {
-	pl, err := p.plan(ctx, ct)
-	if err != nil {
-		return nil, err
+func (c comparing) release(ctx context.Context, p *publication, pl *plan) (*diff.TypeDifference, error) {
+	if tag := pl.Foreign; tag != "" {
+		return nil, foreign(tag + " is not a release " + p.Trust.SignedText())
 	}
-	if tag := pl.standing.foreign; tag != "" {
-		return nil, foreign(tag + " is not a release " + p.trust.SignedText())
-	}
-	if len(pl.lanes) > 0 {
+	if len(pl.Lanes) > 0 {
 		return c.rings(ctx, p, pl)
 	}
-	d, err := c.against(ctx, pl, pl.standing.verified)
-	if err == nil && d.Result == diff.StandingUnchanged && pl.content != nil {
-		d = renewed(d, p, pl.standing)
+	d, err := c.against(ctx, pl, pl.Verified)
+	if err == nil && d.Result == diff.StandingUnchanged && pl.tree != nil {
+		d = renewed(d, p, pl.Type)
 	}
 	return blocked(d, pl), err
 }
@@ -94,12 +98,12 @@ func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified)
 	if last == nil {
 		return c.Type(ctx, now, nil)
 	}
-	if pl.content != nil && last.Release.Content == pl.content.Content {
+	if pl.tree != nil && last.Release.Content == pl.tree.Content {
 		d := now.Unchanged()
 		d.OldRelease = diff.OldReleaseOf(last)
 		return d, nil
 	}
-	tree, err := releases.OpenTree(ctx, pl.repo, last.Tree, last.Release.Content)
+	tree, err := releases.OpenTree(ctx, pl.Repo, last.Tree, last.Release.Content)
 	if err != nil {
 		return nil, err
 	}
@@ -111,20 +115,20 @@ func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified)
 }
 
 func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {
-	if pl.result.Result == releases.OutcomeFailed {
-		d.Result, d.Blocked = diff.StandingBlocked, pl.result.Reason
+	if pl.row.Result == releases.OutcomeFailed {
+		d.Result, d.Blocked = diff.StandingBlocked, pl.row.Reason
 	}
 	return d
 }
 
 // renewed says what publishing would do to a release of the same content.
-func renewed(d *diff.TypeDifference, p *publication, s standing) *diff.TypeDifference {
-	r := s.verified.Release
+func renewed(d *diff.TypeDifference, p *publication, t standing.Type) *diff.TypeDifference {
+	r := t.Verified.Release
 	if !slices.Equal(r.Rings, p.opts.Rings) {
 		d.Result, d.Rings = diff.StandingChanged, &diff.RingDifference{Old: r.Rings, New: p.opts.Rings}
 		return d
 	}
-	d.Renewed = p.renewal(s, p.opts.RenewBefore) != ""
+	d.Renewed = p.renewal().why(r, t.Current) != ""
 	return d
 }
 

@@ -5,6 +5,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
 // rings compares what pl would have with what each of its rings has.
@@ -13,7 +14,7 @@ func (c comparing) rings(ctx context.Context, p *publication, pl *plan) (*diff.T
 	if err != nil {
 		return nil, err
 	}
-	main, err := c.against(ctx, pl, pl.base().release)
+	main, err := c.against(ctx, pl, pl.base().Release)
 	if err != nil {
 		return nil, err
 	}
@@ -34,27 +35,27 @@ func (c comparing) rings(ctx context.Context, p *publication, pl *plan) (*diff.T
 }
 
 // byRelease groups the lanes of pl, those that are published to apart, by the release that they have.
-func (pl *plan) byRelease() [][]*lane {
-	var groups [][]*lane
-	for n, l := range pl.lanes {
+func (pl *plan) byRelease() []standing.Lanes {
+	var groups []standing.Lanes
+	for n, l := range pl.Lanes {
 		if n > 0 {
 			last := groups[len(groups)-1]
-			if sameRelease(last[0].release, l.release) && pl.aimsAt(last[0]) == pl.aimsAt(l) {
+			if sameRelease(last[0].Release, l.Release) && pl.aimsAt(last[0]) == pl.aimsAt(l) {
 				groups[len(groups)-1] = append(last, l)
 				continue
 			}
 		}
-		groups = append(groups, []*lane{l})
+		groups = append(groups, standing.Lanes{l})
 	}
 	return groups
 }
 
 // ring compares with what a group of lanes has. The difference is nil where they have nothing and are to have nothing.
-func (c comparing) ring(ctx context.Context, pl *plan, group []*lane, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
+func (c comparing) ring(ctx context.Context, pl *plan, group standing.Lanes, issues []*issue) (*diff.RingStanding, *diff.TypeDifference, error) {
 	has := (&issue{lanes: group}).published()
 	row := &diff.RingStanding{Rings: has.Rings, Latest: has.Latest, Result: diff.StandingKept}
 	var last *bundle.Verified
-	if last = group[0].release; last != nil {
+	if last = group[0].Release; last != nil {
 		row.OldRelease = diff.OldReleaseOf(last)
 	}
 	d, err := comparing{c.Apart()}.against(ctx, pl, last) // renames are told once
@@ -76,16 +77,16 @@ func (c comparing) ring(ctx context.Context, pl *plan, group []*lane, issues []*
 
 // plannedType is what publishing would make of a cluster type.
 func plannedType(pl *plan) diff.State {
-	s := diff.StateOf(pl.clusterType)
-	if pl.content != nil { // else something keeps it from being published
+	s := diff.StateOf(pl.ClusterTypeResult)
+	if pl.tree != nil { // else something keeps it from being published
 		s.Rendered = pl.rendered
 	}
-	if len(pl.result.Failures)+len(pl.result.Dropped) > 0 {
+	if len(pl.row.Failures)+len(pl.row.Dropped) > 0 {
 		s.Failed, s.Dropped = []diff.FailedDifference{}, map[string]string{}
-		for _, f := range pl.result.Failures {
+		for _, f := range pl.row.Failures {
 			s.Failed = append(s.Failed, diff.FailedDifference{Name: f.Name, Error: f.Error, Taken: f.Taken, Stands: f.HeldFrom != nil})
 		}
-		for _, f := range pl.result.Dropped {
+		for _, f := range pl.row.Dropped {
 			s.Dropped[f.Name] = f.Error
 		}
 	}

@@ -20,9 +20,9 @@ import (
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/catalog"
-	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/rendercache"
+	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
 const deltaChild = "delta-child"
@@ -278,17 +278,16 @@ func TestNobodySignsLayersThatAgentsDoNotTake(t *testing.T) {
 	more := bundle.NewBlob(bundle.MediaTypeTree, []byte("another tree"))
 	m := v.Manifest
 	m.Layers = append(m.Layers, more.Descriptor)
-	p := q.signer()
-	p.keys = []*keys.Key{q.anna}
-	a := artifact{blobs: []bundle.Blob{more}}
-	require.NoError(t, p.finish(&a, m, "bundles/dev/drone"))
-	require.NoError(t, push(t.Context(), repo, a))
-	require.NoError(t, repo.Tag(t.Context(), a.manifest.Descriptor, tag))
+	a, err := q.maker(q.anna).signer.Sign("bundles/dev/drone", m, []bundle.Blob{more})
+	require.NoError(t, err)
+	require.NoError(t, a.Push(t.Context(), repo))
+	require.NoError(t, repo.Tag(t.Context(), a.Manifest.Descriptor, tag))
 
 	w.now = w.now.Add(time.Minute)
 	require.Equal(t, releases.OutcomePending, q.outcomes(q.bob)["drone"], "it makes one of its own")
-	require.NotEqual(t, a.manifest.Descriptor.Digest, q.pendingDigest("drone"))
-	_, err = p.releaseThatWaits(t.Context(), repo, nil, v.Release.Stream(), a.manifest.Descriptor.Digest, nil)
+	require.NotEqual(t, a.Manifest.Descriptor.Digest, q.pendingDigest("drone"))
+	at := q.reader()
+	_, err = at.ReleaseThatWaits(t.Context(), standing.Type{Repo: repo, Stream: v.Release.Stream()}, a.Manifest.Descriptor.Digest, nil)
 	require.ErrorContains(t, err, "1 of its 2 layers are neither its tree nor a delta")
 }
 

@@ -77,8 +77,8 @@ func TestAPublisherKilledAtAnyWriteToALayoutLeavesNothingIncomplete(t *testing.T
 			left := k
 			p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 			require.NoError(t, err)
-			p.store = cutStore{p.store, &left}
-			err = p.run(t.Context(), w.result)
+			p.Store = cutStore{p.Store, &left}
+			_, err = p.run(t.Context(), w.result, newProgress())
 			if ended = left >= 0; !ended {
 				require.ErrorIs(t, err, errKilled)
 			}
@@ -128,18 +128,19 @@ func TestTwoPublishersAtOnceEndWithTheNewerReleaseEverywhere(t *testing.T) {
 				p, err := newPublication(w.result, w.loc, []*keys.Key{w.key}, trust.PinnedBy([]*keys.Key{w.key}), PublishOptions{Now: func() time.Time { return w.now }})
 				require.NoError(t, err)
 				acted := false
-				p.store = raceStore{p.store, func(tag string) {
+				p.Store = raceStore{p.Store, func(tag string) {
 					if !acted && strings.HasPrefix(tag, at) {
 						acted = true
 						other.mustPublish()
 					}
 				}}
-				require.NoError(t, p.untilSettled(t.Context(), w.result))
+				done, err := p.untilSettled(t.Context(), w.result)
+				require.NoError(t, err)
 				require.True(t, acted)
 				require.NoError(t, w.complete())
 				latest := w.verified("drone", "latest")
-				require.Equal(t, p.done.ClusterTypes[0].Digest, latest.Descriptor.Digest)
-				require.Equal(t, releases.OutcomePublished, p.done.ClusterTypes[0].Result)
+				require.Equal(t, done.ClusterTypes[0].Digest, latest.Descriptor.Digest)
+				require.Equal(t, releases.OutcomePublished, done.ClusterTypes[0].Result)
 				require.Equal(t, latest.Descriptor.Digest, w.environmentRecord().ClusterTypes["drone"])
 				tags, err := releases.ReadTags(t.Context(), w.repository("bundles/dev/drone"))
 				require.NoError(t, err)

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -45,6 +46,7 @@ type lastReleases struct {
 
 	mu          sync.Mutex
 	publication *publication // nil until somebody asks
+	record      standing.Record
 }
 
 func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
@@ -53,15 +55,15 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 	if l.publication == nil {
 		p, err := l.open()
 		if err == nil {
-			p.record, err = p.readRecord(ctx)
+			l.record, err = p.Record(ctx)
 		}
 		if err != nil {
 			return nil, err
 		}
 		l.publication = p
 	}
-	assignments, err := l.publication.lastAssignments(ctx, clusterType)
-	var unknown *lostError
+	assignments, err := l.publication.lastAssignments(ctx, clusterType, l.record)
+	var unknown *standing.LostError
 	if errors.As(err, &unknown) {
 		return nil, nil
 	}
@@ -75,18 +77,18 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 }
 
 // lastAssignments lists what is in the release that failed assignments would keep their content from.
-func (p *publication) lastAssignments(ctx context.Context, clusterType string) ([]bundle.Assignment, error) {
-	pl := &plan{clusterType: scheduler.ClusterTypeResult{Name: clusterType}}
-	if err := p.find(ctx, pl); err != nil || pl.result.Result == releases.OutcomeFailed {
+func (p *publication) lastAssignments(ctx context.Context, clusterType string, record standing.Record) ([]bundle.Assignment, error) {
+	at, err := p.find(ctx, clusterType, record)
+	if err != nil || at.refused != "" {
 		return nil, err
 	}
-	v, err := p.lastVerified(ctx, pl)
+	v, err := p.last(ctx, at, record)
 	if v == nil || err != nil {
 		return nil, err
 	}
-	list, err := releases.ReadTree(ctx, pl.repo, v.Tree, v.Release.Content)
+	list, err := releases.ReadTree(ctx, at.Repo, v.Tree, v.Release.Content)
 	if err != nil {
-		return nil, lostIfRefused(err, "release %s", v.Release.Tag())
+		return nil, standing.LostIfRefused(err, "release %s", v.Release.Tag())
 	}
 	return list, nil
 }

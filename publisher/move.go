@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -55,126 +56,138 @@ func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptio
 	if err != nil {
 		return nil, err
 	}
-	if err = p.takePlatform(ctx); err == nil {
+	if p.Platform, err = platformOf(ctx, &p.Reader); err == nil {
 		err = p.mayPublish(ctx)
 	}
+	done := p.nothingDone()
 	for round := 1; err == nil && round <= releases.MaxRaces; round++ {
-		if err = p.move(ctx, move); !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
+		if done, err = p.move(ctx, move); !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
 			break
 		}
 		err = nil
 	}
+	done.Warnings = p.warnings.list
 	if err != nil {
 		err = fmt.Errorf("move at %s: %w", to, err)
 	}
-	return p.done, err
+	return &done, err
 }
 
-// takePlatform takes the platform's name from the environment's record. Whether that is signed is judged later.
-func (p *publication) takePlatform(ctx context.Context) error {
-	repo, err := p.recordRepository()
+// platformOf returns the platform's name from the environment's record. Whether that is signed is judged later.
+func platformOf(ctx context.Context, at *standing.Reader) (string, error) {
+	repo, err := at.Records()
 	if err != nil {
-		return err
+		return "", err
 	}
 	desc, err := repo.Resolve(ctx, bundle.LatestTag)
 	if errors.Is(err, errdef.ErrNotFound) {
-		return p.nothingEver(ctx, fmt.Errorf("environment %s", p.done.Environment))
+		return "", at.NothingEver(ctx, fmt.Errorf("environment %s", at.Environment))
 	}
 	if err != nil {
-		return err
+		return "", err
 	}
 	r, err := releases.ReadRecord(ctx, repo, desc)
-	if err == nil {
-		p.platform, p.done.Platform = r.Platform, r.Platform
+	if err != nil {
+		return "", err
 	}
-	return err
+	return r.Platform, nil
 }
 
-func (p *publication) move(ctx context.Context, move MoveOptions) error {
-	p.done.ClusterTypes = []PublishedType{}
-	pl, err := p.planMove(ctx, move)
+func (p *publication) move(ctx context.Context, move MoveOptions) (Published, error) {
+	record, err := p.recordToMove(ctx, move)
 	if err != nil {
-		return err
+		return p.nothingDone(), err
 	}
-	above, err := p.accepted(ctx, pl, move)
+	next := record.Verified.Record
+	again := *p
+	again.commits = commits{next.BaseCommit, next.EnvironmentCommit}
+	p = &again
+	done := p.nothingDone()
+	pl, err := p.planMove(ctx, move, record)
 	if err != nil {
-		return err
+		return done, err
 	}
-	own := orderOf(pl.force.release)
+	above, err := p.accepted(ctx, pl.Type, move)
+	if err != nil {
+		return done, err
+	}
+	own := standing.OrderOf(pl.force.Release)
 	if cmp.Or(cmp.Compare(own.Epoch, above.Epoch), cmp.Compare(own.Sequence, above.Sequence)) < 0 {
 		pl.forced = "clusters were moved to its ring"
 	}
-	if err := p.attemptRings(ctx, pl); err != nil {
-		return err
+	row, err := p.attemptRings(ctx, pl)
+	if err != nil {
+		return done, err
 	}
-	p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
-	next := p.record.verified.Record
-	next.IssuedAt, next.ClusterTypes, next.Rings = p.issuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
-	next.ClusterTypes[move.ClusterType] = pl.result.releaseOf("").Digest
-	next.Rings[move.ClusterType] = pl.result.byRing()
-	return p.publishRecord(ctx, next)
+	done.ClusterTypes = append(done.ClusterTypes, row)
+	next.IssuedAt, next.ClusterTypes, next.Rings = p.IssuedAt, maps.Clone(next.ClusterTypes), maps.Clone(next.Rings)
+	next.ClusterTypes[move.ClusterType] = row.releaseOf("").Digest
+	next.Rings[move.ClusterType] = row.byRing()
+	done.Record, err = p.publishRecord(ctx, record, next, done.Pending() > 0)
+	return done, err
+}
+
+// recordToMove returns the environment's record, which names rings of the cluster type.
+func (p *publication) recordToMove(ctx context.Context, move MoveOptions) (standing.Record, error) {
+	record, err := p.Record(ctx)
+	if err != nil {
+		return record, err
+	}
+	if record.Verified == nil {
+		return record, &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", move.Environment, p.Trust.SignedText())}
+	}
+	if named := record.Verified.Record.Rings; len(named[move.ClusterType]) == 0 {
+		return record, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", move.ClusterType, move.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(named)), ", "), "none"))
+	}
+	return record, nil
 }
 
 // planMove finds the releases of the rings, of which that of the ring to move to is forced.
-func (p *publication) planMove(ctx context.Context, move MoveOptions) (*plan, error) {
-	var err error
-	if p.record, err = p.readRecord(ctx); err != nil {
-		return nil, err
-	}
-	if p.record.verified == nil {
-		return nil, &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("there is no record of environment %s %s", move.Environment, p.trust.SignedText())}
-	}
-	p.done.BaseCommit, p.done.EnvironmentCommit = p.record.verified.Record.BaseCommit, p.record.verified.Record.EnvironmentCommit
-	named := p.record.verified.Record.Rings
-	if len(named[move.ClusterType]) == 0 {
-		return nil, usage.Errorf("cluster type %s has no rings in environment %s: those that have are %s", move.ClusterType, move.Environment, cmp.Or(strings.Join(slices.Sorted(maps.Keys(named)), ", "), "none"))
-	}
-	stream := bundle.Stream{Platform: p.done.Platform, Environment: move.Environment, ClusterType: move.ClusterType}
-	repo, err := p.store.Repository(stream.Repository())
+func (p *publication) planMove(ctx context.Context, move MoveOptions, record standing.Record) (*plan, error) {
+	t, err := p.Type(ctx, move.ClusterType)
 	if err != nil {
 		return nil, err
 	}
-	pl := &plan{clusterType: scheduler.ClusterTypeResult{Name: move.ClusterType}, result: PublishedType{ClusterType: move.ClusterType}, repo: repo}
-	if pl.standing, err = p.look(ctx, repo, stream); err != nil {
+	rings := slices.Sorted(maps.Keys(record.Verified.Record.Rings[move.ClusterType]))
+	if t, err = p.Rings(ctx, t, rings, record); err != nil {
 		return nil, err
 	}
-	rings := slices.Sorted(maps.Keys(named[move.ClusterType]))
-	if pl.lanes, pl.standing.foreign, err = p.lookRings(ctx, repo, stream, pl.standing, rings, p.record.verified); err != nil {
-		return nil, err
-	}
-	at := slices.IndexFunc(pl.lanes, func(l *lane) bool { return l.ring == move.Ring })
+	at := slices.IndexFunc(t.Lanes, func(l *standing.Lane) bool { return l.Ring == move.Ring })
 	if at < 0 {
 		return nil, usage.Errorf("unknown ring %q: cluster type %s has %s", move.Ring, move.ClusterType, strings.Join(rings, ", "))
 	}
-	if pl.force = pl.lanes[at]; pl.force.release == nil {
-		return nil, lost("the release of %s is not there", lanesText(pl.lanes[at:at+1]))
+	pl := &plan{
+		asked: asked{ClusterTypeResult: scheduler.ClusterTypeResult{Name: move.ClusterType}},
+		found: found{Type: t, aim: t.Lanes[at : at+1]},
+		force: t.Lanes[at], row: PublishedType{ClusterType: move.ClusterType},
 	}
-	pl.aim = pl.lanes[at : at+1]
-	assignments, err := releases.ReadTree(ctx, repo, pl.force.release.Tree, pl.force.release.Release.Content)
-	pl.result.Assignments = len(assignments)
+	if pl.force.Release == nil {
+		return nil, standing.Lost("the release of %s is not there", pl.aim)
+	}
+	assignments, err := releases.ReadTree(ctx, t.Repo, pl.force.Release.Tree, pl.force.Release.Release.Content)
+	pl.row.Assignments = len(assignments)
 	return pl, err
 }
 
 // accepted returns the place of the release that clusters have accepted.
-func (p *publication) accepted(ctx context.Context, pl *plan, move MoveOptions) (bundle.Order, error) {
+func (p *publication) accepted(ctx context.Context, at standing.Type, move MoveOptions) (bundle.Order, error) {
 	if move.Above == "" {
-		return orderOf(newestRelease(pl.lanes)), nil
+		return standing.OrderOf(at.Lanes.Newest()), nil
 	}
 	if place, ok := releases.PlaceOf("s", move.Above); ok {
 		return place, nil
 	}
-	stream := bundle.Stream{Environment: move.Environment, ClusterType: move.ClusterType}
-	ref := oci.Reference{Location: p.to, Repository: stream.Repository(), Tag: move.Above}
-	desc, err := catalog.FindRelease(ctx, pl.repo, ref, errdef.ErrNotFound)
+	ref := oci.Reference{Location: p.Location, Repository: at.Stream.Repository(), Tag: move.Above}
+	desc, err := catalog.FindRelease(ctx, at.Repo, ref, errdef.ErrNotFound)
 	if err != nil {
 		return bundle.Order{}, err
 	}
-	v, _, err := p.verifyRelease(ctx, pl.repo, desc.Digest.String())
+	v, _, err := p.Release(ctx, at.Repo, desc.Digest.String())
 	if v == nil && err == nil {
-		err = &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("%s is not a release %s", move.Above, p.trust.SignedText())}
+		err = &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("%s is not a release %s", move.Above, p.Trust.SignedText())}
 	}
 	if err != nil {
 		return bundle.Order{}, err
 	}
-	return orderOf(v), nil
+	return standing.OrderOf(v), nil
 }

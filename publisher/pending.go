@@ -13,8 +13,8 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -53,7 +53,8 @@ type Pending struct {
 	// Warnings are about what was found at the location.
 	Warnings []string `json:"warnings,omitempty"`
 
-	p *publication
+	at     standing.Reader
+	record standing.Record // the one that stands
 }
 
 // PendingType is one cluster type of a Pending.
@@ -95,9 +96,9 @@ type PendingRecord struct {
 	SignedBy []trust.KeyName  `json:"signedBy"`
 }
 
-// pendingPart is what Sign needs of a cluster type.
+// pendingPart is a release of a Pending as Sign needs it.
 type pendingPart struct {
-	plan     *plan
+	at       *standing.Type
 	verified *bundle.Verified
 	moving   []string // the tags that it moves
 }
@@ -107,23 +108,29 @@ type pendingPart struct {
 // *bundle.Refusal where something that waits should not be signed, wraps ErrNothingPending where nothing waits,
 // and is a *NoEnvironmentError where other environments alone are there.
 func OpenPending(ctx context.Context, loc oci.Location, environment string, trust trust.Signers, opts PendingOptions) (*Pending, error) {
-	p, err := newSigning(loc, environment, trust, opts)
+	w := new(warnings)
+	at, err := pendingReader(loc, environment, trust, opts, w.add)
 	if err != nil {
 		return nil, err
 	}
-	return p.openPending(ctx, opts.Tag)
+	pending, err := openPending(ctx, at, opts.Tag)
+	if err != nil {
+		return nil, err
+	}
+	pending.Warnings = w.list
+	return pending, nil
 }
 
-// newSigning returns a publication that publishes nothing but what waits.
-func newSigning(loc oci.Location, environment string, trust trust.Signers, opts PendingOptions) (*publication, error) {
+// pendingReader returns a reader of what waits in an environment.
+func pendingReader(loc oci.Location, environment string, trust trust.Signers, opts PendingOptions, warn func(format string, args ...any)) (standing.Reader, error) {
 	if err := oci.CheckName(environment); err != nil {
-		return nil, usage.Errorf("environment: %w", err)
+		return standing.Reader{}, usage.Errorf("environment: %w", err)
 	}
 	if !trust.Documented() {
-		return nil, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
+		return standing.Reader{}, usage.Errorf("only a trust document asks for several signatures: give version 1 of it")
 	}
 	if opts.Tag != "" && len(releases.Tags{All: []string{opts.Tag}}.Pending()) == 0 {
-		return nil, usage.Errorf("%q is not a tag of what waits, which is like %s", opts.Tag, releases.PendingTag(1, 1795262400))
+		return standing.Reader{}, usage.Errorf("%q is not a tag of what waits, which is like %s", opts.Tag, releases.PendingTag(1, 1795262400))
 	}
 	now := opts.Now
 	if now == nil {
@@ -131,207 +138,145 @@ func newSigning(loc oci.Location, environment string, trust trust.Signers, opts 
 	}
 	store, err := loc.Open(opts.OCI)
 	if err != nil {
-		return nil, err
+		return standing.Reader{}, err
 	}
-	done := &Published{Platform: trust.Document.Platform, Environment: environment}
-	p := &publication{reader: newReader(loc, store, trust, now(), done), signer: signer{known: trust.Keys, location: loc}, done: done}
-	return p, trust.Check(p.platform, p.issuedAt)
+	at := standing.New(loc, store, trust, now(), trust.Document.Platform, environment, warn)
+	return at, trust.Check(at.Platform, at.IssuedAt)
 }
 
-func (p *publication) openPending(ctx context.Context, tag string) (*Pending, error) {
-	var err error
-	if p.record, err = p.readRecord(ctx); err != nil {
-		return nil, err
-	}
-	repo, err := p.recordRepository()
+// openPending opens what waits under tag, or the newest where that is empty.
+func openPending(ctx context.Context, at standing.Reader, tag string) (*Pending, error) {
+	last, err := at.Record(ctx)
 	if err != nil {
 		return nil, err
 	}
-	record, err := p.chooseRecord(ctx, repo, tag)
+	record, err := chooseRecord(ctx, &at, last, tag)
 	if err != nil {
 		return nil, err
 	}
 	r := record.Record
 	pending := &Pending{
-		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, BaseCommit: r.BaseCommit, Need: p.trust.Need(), ClusterTypes: []PendingType{},
-		Record:     PendingRecord{releases.OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, p.names(record.KeyIDs)},
-		Incomplete: r.Incomplete, p: p,
+		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, BaseCommit: r.BaseCommit, Need: at.Trust.Need(), ClusterTypes: []PendingType{},
+		Record:     PendingRecord{releases.OutcomePending, r.Sequence, record.Descriptor.Digest, r.IssuedAt, at.Trust.NamesOf(record.KeyIDs)},
+		Incomplete: r.Incomplete, at: at, record: last,
 	}
 	names := r.Types()
-	if p.record.verified != nil {
-		names = append(names, p.record.verified.Record.Types()...)
+	if last.Verified != nil {
+		names = append(names, last.Verified.Record.Types()...)
 	}
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
-		if err := pending.take(ctx, name, r); err != nil {
+		rows, err := pendingTypes(ctx, &at, name, r, last)
+		if err != nil {
 			return nil, fmt.Errorf("%s: %w", name, err)
 		}
+		pending.ClusterTypes = append(pending.ClusterTypes, rows...)
 	}
-	pending.Warnings = p.done.Warnings
 	return pending, nil
 }
 
-// chooseRecord returns the record that waits under tag, or the newest where that is empty.
-func (p *publication) chooseRecord(ctx context.Context, repo oci.Target, tag string) (*bundle.VerifiedEnvironment, error) {
+// chooseRecord returns the record that waits under tag, or the newest where that is empty. Last is the one that stands.
+func chooseRecord(ctx context.Context, at *standing.Reader, last standing.Record, tag string) (*bundle.VerifiedEnvironment, error) {
 	if tag != "" {
-		return p.recordThatWaits(ctx, repo, tag, p.record.verified)
+		return at.RecordThatWaits(ctx, last, tag)
 	}
-	v, err := p.pendingRecord(ctx, repo, p.record)
-	if v == nil && err == nil {
-		// One that was released, and whose moving tag was not written: whoever did it was cut off.
-		if last := p.record.verified; last != nil && p.record.current && p.record.tags.Moving[bundle.LatestTag] != last.Descriptor.Digest {
-			return last, nil
-		}
-		err = fmt.Errorf("%w in environment %s", ErrNothingPending, p.done.Environment)
-		if len(p.record.tags.All) == 0 {
-			err = p.nothingEver(ctx, err)
-		}
+	v, err := at.PendingRecord(ctx, last)
+	if v != nil || err != nil {
+		return v, err
 	}
-	return v, err
+	// One that was released, and whose moving tag was not written: whoever did it was cut off.
+	if v := last.Verified; v != nil && last.Current && last.Moving[bundle.LatestTag] != v.Descriptor.Digest {
+		return v, nil
+	}
+	err = fmt.Errorf("%w in environment %s", ErrNothingPending, at.Environment)
+	if len(last.All) == 0 {
+		err = at.NothingEver(ctx, err)
+	}
+	return nil, err
 }
 
-// nothingEver is the error where an environment has no record at all. A registry need not list what it has, or not
-// to everybody.
-func (rd *reader) nothingEver(ctx context.Context, err error) error {
-	if repositories, unlisted := rd.store.Repositories(ctx); unlisted == nil {
-		if lack := catalog.CheckEnvironment(rd.environment, rd.to, repositories); lack != nil {
-			return lack
-		}
-	}
-	return fmt.Errorf("%w: nothing was ever published there", err)
-}
-
-// take reads and judges the releases of one cluster type that the record r names, or, where that names none because
-// the cluster type leaves the environment, the one that waits there.
-func (e *Pending) take(ctx context.Context, name string, r bundle.EnvironmentRecord) error {
-	p := e.p
-	stream := bundle.Stream{Platform: e.Platform, Environment: e.Environment, ClusterType: name}
+// pendingTypes reads and judges the releases of one cluster type that the record r names, or, where that names none because
+// the cluster type leaves the environment, the one that waits there. Last is the record that stands.
+func pendingTypes(ctx context.Context, at *standing.Reader, name string, r bundle.EnvironmentRecord, last standing.Record) ([]PendingType, error) {
 	if err := oci.CheckName(name); err != nil {
-		return &bundle.Refusal{Reason: bundle.BadContent, Message: err.Error()}
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: err.Error()}
 	}
-	repo, err := p.store.Repository(stream.Repository())
+	t, err := at.Type(ctx, name)
 	if err != nil {
-		return err
-	}
-	pl := &plan{repo: repo}
-	pl.clusterType.Name = name
-	if pl.standing, err = p.look(ctx, repo, stream); err != nil {
-		return err
+		return nil, err
 	}
 	if rings := r.Rings[name]; len(rings) > 0 {
-		return e.takeRings(ctx, pl, stream, r)
+		if t, err = at.Rings(ctx, t, slices.Sorted(maps.Keys(rings)), last); err != nil {
+			return nil, err
+		}
+		return pendingRings(ctx, at, &t, r)
 	}
 	d := r.ClusterTypes[name]
-	if d == "" && pl.standing.pending == nil {
-		return nil // it has left
+	if d == "" && t.Pending == nil {
+		return nil, nil // it has left
 	} else if d == "" {
-		d = pl.standing.pending.Descriptor.Digest
+		d = t.Pending.Descriptor.Digest
 	}
-	return e.takeRelease(ctx, pl, stream, d, pl.standing.verified, nil)
+	row, err := pendingRelease(ctx, at, &t, d, t.Verified, nil)
+	return []PendingType{row}, err
 }
 
-// takeRings takes the releases that the record r names for the rings of a cluster type, the newest first: each of them
+// pendingRings returns the releases that the record r names for the rings of a cluster type, the newest first: each of them
 // is compared with what the widest of its rings has.
-func (e *Pending) takeRings(ctx context.Context, pl *plan, stream bundle.Stream, r bundle.EnvironmentRecord) error {
-	name := stream.ClusterType
-	named := slices.Sorted(maps.Keys(r.Rings[name]))
-	var err error
-	if pl.lanes, pl.standing.foreign, err = e.p.lookRings(ctx, pl.repo, stream, pl.standing, named, e.p.record.verified); err != nil {
-		return err
-	}
-	first := len(e.ClusterTypes)
+func pendingRings(ctx context.Context, at *standing.Reader, t *standing.Type, r bundle.EnvironmentRecord) ([]PendingType, error) {
+	name := t.Stream.ClusterType
+	var rows []PendingType
 	for _, d := range r.ReleasesOf(name) {
-		var lanes []*lane
-		for _, l := range pl.lanes {
-			if r.ReleaseOf(name, l.ring) == d {
+		var lanes standing.Lanes
+		for _, l := range t.Lanes {
+			if r.ReleaseOf(name, l.Ring) == d {
 				lanes = append(lanes, l)
 			}
 		}
-		last := newestRelease(lanes)
-		if slices.ContainsFunc(tagsOf(lanes), func(tag string) bool { return pl.standing.Moving[tag] == d }) {
-			v, _, err := e.p.verifyRelease(ctx, pl.repo, d.String())
+		last, moving := lanes.Newest(), lanes.MovingTags()
+		if slices.ContainsFunc(moving, func(tag string) bool { return t.Moving[tag] == d }) {
+			v, _, err := at.Release(ctx, t.Repo, d.String())
 			if err != nil {
-				return err
+				return nil, err
 			}
 			if v != nil {
 				last = v // it stands, also where one for all rings has been released meanwhile
 			}
 		}
-		if err := e.takeRelease(ctx, pl, stream, d, last, tagsOf(lanes)); err != nil {
-			return err
+		row, err := pendingRelease(ctx, at, t, d, last, moving)
+		if err != nil {
+			return nil, err
 		}
+		rows = append(rows, row)
 	}
-	slices.SortFunc(e.ClusterTypes[first:], func(a, b PendingType) int { return orderOf(b.part.verified).Compare(orderOf(a.part.verified)) })
-	return nil
+	slices.SortFunc(rows, func(a, b PendingType) int {
+		return standing.OrderOf(b.part.verified).Compare(standing.OrderOf(a.part.verified))
+	})
+	return rows, nil
 }
 
-// newestRelease returns the newest release that any of these lanes has; nil where they have none.
-func newestRelease(lanes []*lane) *bundle.Verified {
-	var newest *bundle.Verified
-	for _, l := range lanes {
-		if l.release != nil && (newest == nil || orderOf(l.release).Compare(orderOf(newest)) > 0) {
-			newest = l.release
-		}
-	}
-	return newest
-}
-
-// takeRelease takes the release with manifest d, which is to stand in the place of last and under the moving tags;
+// pendingRelease returns the release with manifest d, which is to stand in the place of last and under the moving tags;
 // without any these follow from the rings that it names.
-func (e *Pending) takeRelease(ctx context.Context, pl *plan, stream bundle.Stream, d digest.Digest, last *bundle.Verified, moving []string) error {
-	p, v, err := e.p, last, error(nil)
-	row := PendingType{ClusterType: stream.ClusterType, Result: releases.OutcomePending}
+func pendingRelease(ctx context.Context, at *standing.Reader, t *standing.Type, d digest.Digest, last *bundle.Verified, moving []string) (PendingType, error) {
+	row, v, err := PendingType{ClusterType: t.Stream.ClusterType, Result: releases.OutcomePending}, last, error(nil)
 	if last != nil && last.Descriptor.Digest == d {
 		row.Result = releases.OutcomeUnchanged
-	} else if v, err = p.releaseThatWaits(ctx, pl.repo, pl.standing.verified, stream, d, last); err != nil {
-		return err
+	} else if v, err = at.ReleaseThatWaits(ctx, *t, d, last); err != nil {
+		return row, err
 	}
 	r := v.Release
 	if moving == nil {
-		moving = movingTags(r.Rings, pl.standing)
+		moving = movingTags(r.Rings, t.Tags)
 	}
-	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, p.names(v.KeyIDs)
-	if row.Result == releases.OutcomePending {
-		if last != nil {
-			row.Previous, row.PreviousNumber, row.PreviousDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
-		}
-		err = row.compare(ctx, pl.repo, v, last)
+	row.Sequence, row.Number, row.Digest, row.IssuedAt, row.ExpiresAt, row.Rings, row.SignedBy = r.Sequence, r.Number, d, r.IssuedAt, r.ExpiresAt, r.Rings, at.Trust.NamesOf(v.KeyIDs)
+	row.part = pendingPart{t, v, moving}
+	if row.Result != releases.OutcomePending {
+		return row, nil
 	}
-	row.part = pendingPart{pl, v, moving}
-	e.ClusterTypes = append(e.ClusterTypes, row)
-	return err
-}
-
-// releaseThatWaits returns the release with manifest d, if it may be signed and stand in the place of last. Newest is the
-// newest release of the stream that stands; both may be nil.
-func (rd *reader) releaseThatWaits(ctx context.Context, repo oci.Target, newest *bundle.Verified, stream bundle.Stream, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
-	desc, err := repo.Resolve(ctx, d.String())
-	if err != nil {
-		return nil, err
-	}
-	v, err := bundle.Verify(ctx, repo, desc, rd.trust.AnyKey())
-	if err != nil {
-		return nil, err
-	}
-	if err := releases.CheckLayers(v.Manifest); err != nil {
-		return nil, err
-	}
-	r := v.Release
-	expect := bundle.Expect{Stream: stream, Epoch: rd.trust.Epoch, Now: rd.issuedAt}
 	if last != nil {
-		expect.Highest = orderOf(last)
+		row.Previous, row.PreviousNumber, row.PreviousDigest = last.Release.Sequence, last.Release.Number, last.Descriptor.Digest
 	}
-	if len(r.Rings) > 0 {
-		expect.Ring = r.Rings[0] // it is no ring's agent that asks
-	}
-	if err := expect.Check(r, d); err != nil {
-		return nil, err
-	}
-	if !credible(orderOf(v), lastSequence(newest, r.Epoch), rd.issuedAt) {
-		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s was issued at %s: no publisher numbers like that",
-			r.Tag(), r.IssuedAt.Format(time.RFC3339))}
-	}
-	return v, nil
+	return row, row.compare(ctx, t.Repo, v, last)
 }
 
 // compare reads all of v, and says how its assignments differ from those of the release that stands.
@@ -366,9 +311,4 @@ func (t *PendingType) compare(ctx context.Context, repo oci.Target, v, last *bun
 	}
 	t.Removed = slices.Sorted(maps.Keys(before))
 	return nil
-}
-
-// names lists release keys by their ids.
-func (rd *reader) names(ids []string) []trust.KeyName {
-	return slices.DeleteFunc(trust.NamesOf(rd.trust.Document.Release.Keys), func(k trust.KeyName) bool { return !slices.Contains(ids, k.ID) })
 }

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -49,29 +50,28 @@ func TestWhatShouldNotBeSignedIsRefused(t *testing.T) {
 			q.outcomes(q.anna, q.bob)
 			q.now = q.now.Add(time.Hour)
 			// One stolen key writes what it likes.
-			thief := q.signer()
-			thief.keys = []*keys.Key{q.carol}
+			thief := q.maker(q.carol)
 			repo, records := q.repository("bundles/dev/drone"), q.repository("environments/dev")
-			content, _, err := pack.Tree([]scheduler.Assignment{assignment("drone", "web-live", "theirs")}, nil)
+			tree, _, err := pack.Tree([]scheduler.Assignment{assignment("drone", "web-live", "theirs")}, nil)
 			require.NoError(t, err)
 			r := q.released("drone").Release
-			r.Sequence, r.IssuedAt, r.ExpiresAt, r.Content = q.now.Unix(), q.now, q.now.Add(time.Hour), content.Content
+			r.Sequence, r.IssuedAt, r.ExpiresAt, r.Content = q.now.Unix(), q.now, q.now.Add(time.Hour), tree.Content
 			record := bundle.EnvironmentRecord{Schema: 1, Platform: "edge", Environment: "dev", Epoch: 1, Sequence: q.now.Unix(), IssuedAt: q.now}
 			record.ClusterTypes = map[string]digest.Digest{"drone": ""}
 			tc.change(&r, &record)
-			a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r, nil)
+			a, err := thief.bundle(t.Context(), planOf(repo, tree), r, nil)
 			require.NoError(t, err)
-			require.NoError(t, push(t.Context(), repo, a))
+			require.NoError(t, a.Push(t.Context(), repo))
 			for name := range record.ClusterTypes {
-				record.ClusterTypes[name] = a.manifest.Descriptor.Digest
+				record.ClusterTypes[name] = a.Manifest.Descriptor.Digest
 			}
-			b, err := thief.newRecord(record)
+			b, err := thief.record(record)
 			require.NoError(t, err)
-			require.NoError(t, push(t.Context(), records, b))
+			require.NoError(t, b.Push(t.Context(), records))
 			tag := releases.PendingTag(record.Epoch, record.Sequence)
-			require.NoError(t, records.Tag(t.Context(), b.manifest.Descriptor, tag))
+			require.NoError(t, records.Tag(t.Context(), b.Manifest.Descriptor, tag))
 
-			_, err = q.signer().openPending(t.Context(), tag)
+			_, err = openPending(t.Context(), q.reader(), tag)
 			var refusal *bundle.Refusal
 			require.ErrorAs(t, err, &refusal)
 			require.Equal(t, tc.want, refusal.Reason, refusal.Message)
@@ -95,15 +95,15 @@ func TestTwoWhoSignAtOnceBothHaveSigned(t *testing.T) {
 		q.outcomes(q.anna)
 		carol, err := q.open()
 		require.NoError(t, err)
-		bob := q.signer()
+		bob := q.reader()
 		writes, acted := 0, false
-		bob.store = raceStore{bob.store, func(string) {
+		bob.Store = raceStore{bob.Store, func(string) {
 			if writes++; writes == k+1 {
 				acted = true
 				require.NoError(t, carol.Sign(t.Context(), []*keys.Key{q.carol}))
 			}
 		}}
-		e, err := bob.openPending(t.Context(), "")
+		e, err := openPending(t.Context(), bob, "")
 		require.NoError(t, err)
 		require.NoError(t, e.Sign(t.Context(), []*keys.Key{q.bob}))
 		if ended = !acted; ended {
@@ -139,9 +139,9 @@ func TestASignerKilledAtAnyWriteGoesOnWhereTheyWere(t *testing.T) {
 		q.result.ClusterTypes = q.result.ClusterTypes[:1]
 		q.outcomes(q.anna)
 		left := k
-		bob := q.signer()
-		bob.store = cutStore{bob.store, &left}
-		e, err := bob.openPending(t.Context(), "")
+		bob := q.reader()
+		bob.Store = cutStore{bob.Store, &left}
+		e, err := openPending(t.Context(), bob, "")
 		require.NoError(t, err)
 		err = e.Sign(t.Context(), []*keys.Key{q.bob})
 		if ended = left >= 0; !ended {
@@ -171,8 +171,8 @@ func TestAPublisherOfWhatWaitsKilledAtAnyWriteGoesOn(t *testing.T) {
 		trust := trust.Of(q.chain)
 		p, err := newPublication(q.result, q.loc, []*keys.Key{q.anna}, trust, PublishOptions{Now: func() time.Time { return q.now }})
 		require.NoError(t, err)
-		p.store = cutStore{p.store, &left}
-		err = p.run(t.Context(), q.result)
+		p.Store = cutStore{p.Store, &left}
+		_, err = p.run(t.Context(), q.result, newProgress())
 		if ended = left >= 0; !ended {
 			require.ErrorIs(t, err, errKilled)
 		}
@@ -201,7 +201,7 @@ func TestWhatTheSignersOfOldReleasesLeftIsCollected(t *testing.T) {
 	tags, err := q.repository("bundles/dev/drone").Tags(t.Context())
 	require.NoError(t, err)
 	sig := bundle.SignatureTag(last.Descriptor.Digest)
-	bob := ownSignatureTag(last.Descriptor.Digest, keytest.Named(t, "", q.bob).ID)
+	bob := signing.TagOf(last.Descriptor.Digest, keytest.Named(t, "", q.bob).ID)
 	require.Equal(t, []string{"latest", last.Release.Tag(), sig, bob}, tags)
 	require.Empty(t, q.collect(catalog.CollectOptions{}).Repositories[0].Foreign)
 }

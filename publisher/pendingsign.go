@@ -10,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/signing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
@@ -31,31 +32,29 @@ func (e *Pending) Complete() bool { return e.Record.Result == releases.OutcomePu
 // are needed it releases them, the record last. It changes e to say what became of it. It can be repeated, also
 // after it was cut off; one more signature by a key that has signed already is none.
 func (e *Pending) Sign(ctx context.Context, keys []*keys.Key) error {
-	p := e.p
-	if err := p.trust.CheckKeys(keys); err != nil {
+	if err := e.at.Trust.CheckKeys(keys); err != nil {
 		return err
 	}
-	p.keys = keys
+	signer := signing.Signer{Keys: keys, Known: e.at.Trust.Keys, Location: e.at.Location}
 	for _, t := range e.ClusterTypes {
 		if t.Result == releases.OutcomePending {
-			stream := bundle.Stream{Environment: e.Environment, ClusterType: t.ClusterType}
-			if err := e.addTo(ctx, t.part.plan.repo, stream.Repository(), t.Digest); err != nil {
+			if err := e.addTo(ctx, signer, t.part.at.Repo, t.part.at.Stream.Repository(), t.Digest); err != nil {
 				return err
 			}
 		}
 	}
-	repo, err := p.recordRepository()
-	if err != nil {
+	if err := e.addTo(ctx, signer, e.record.Repo, bundle.EnvironmentRepository(e.Environment), e.Record.Digest); err != nil {
 		return err
 	}
-	if err := e.addTo(ctx, repo, bundle.EnvironmentRepository(e.Environment), e.Record.Digest); err != nil {
+	complete, err := e.readSignatures(ctx)
+	if err != nil || !complete {
 		return err
 	}
-	return e.release(ctx, repo)
+	return e.release(ctx)
 }
 
-func (e *Pending) addTo(ctx context.Context, repo oci.Target, name string, d digest.Digest) error {
-	_, added, err := e.p.cosign(ctx, repo, name, d)
+func (e *Pending) addTo(ctx context.Context, signer signing.Signer, repo oci.Target, name string, d digest.Digest) error {
+	_, added, err := signer.Cosign(ctx, repo, name, d)
 	e.Added = e.Added || added
 	if err != nil {
 		return fmt.Errorf("%s: %w", name, err)
@@ -63,44 +62,46 @@ func (e *Pending) addTo(ctx context.Context, repo oci.Target, name string, d dig
 	return nil
 }
 
-// release reads again who has signed, since others may have done so meanwhile, and releases all if nothing
-// lacks a signature.
-func (e *Pending) release(ctx context.Context, repo oci.Target) error {
-	p, complete := e.p, true
+// readSignatures reads again who has signed, since others may have done so meanwhile, and reports whether nothing lacks a
+// signature.
+func (e *Pending) readSignatures(ctx context.Context) (complete bool, err error) {
+	complete = true
 	signed := func(repo oci.Target, d digest.Digest, by *[]trust.KeyName) error {
-		ids, err := bundle.VerifySignature(ctx, repo, d, p.trust.AnyKey())
-		*by = p.names(ids)
+		ids, err := bundle.VerifySignature(ctx, repo, d, e.at.Trust.AnyKey())
+		*by = e.at.Trust.NamesOf(ids)
 		complete = complete && len(ids) >= e.Need
 		return err
 	}
 	for i := range e.ClusterTypes {
 		if t := &e.ClusterTypes[i]; t.Result == releases.OutcomePending {
-			if err := signed(t.part.plan.repo, t.Digest, &t.SignedBy); err != nil {
-				return err
+			if err := signed(t.part.at.Repo, t.Digest, &t.SignedBy); err != nil {
+				return false, err
 			}
 		}
 	}
-	if err := signed(repo, e.Record.Digest, &e.Record.SignedBy); err != nil || !complete {
-		return err
-	}
+	err = signed(e.record.Repo, e.Record.Digest, &e.Record.SignedBy)
+	return complete, err
+}
+
+// release releases all, the record last.
+func (e *Pending) release(ctx context.Context) error {
 	for i := range e.ClusterTypes {
 		t := &e.ClusterTypes[i]
-		part := t.part
-		own := part.verified.Release.Tag()
-		_, err := releases.Settle(ctx, part.plan.repo, part.verified.Descriptor, own, part.moving, part.plan.standing.Tags)
-		if err != nil {
+		at, v := t.part.at, t.part.verified
+		own := v.Release.Tag()
+		if _, err := releases.Settle(ctx, at.Repo, v.Descriptor, own, t.part.moving, at.Tags); err != nil {
 			return fmt.Errorf("%s: %w", t.ClusterType, err)
 		}
-		part.plan.standing.All = append(part.plan.standing.All, own)
+		at.All = append(at.All, own)
 		if t.Result == releases.OutcomePending {
 			t.Result = releases.OutcomePublished
 		}
 	}
-	desc, err := repo.Resolve(ctx, e.Record.Digest.String())
+	desc, err := e.record.Repo.Resolve(ctx, e.Record.Digest.String())
 	if err != nil {
 		return err
 	}
-	if _, err = releases.Settle(ctx, repo, desc, releases.ReleaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, p.record.tags); err == nil {
+	if _, err = releases.Settle(ctx, e.record.Repo, desc, releases.ReleaseTag(e.Epoch, e.Record.Sequence), []string{bundle.LatestTag}, e.record.Tags); err == nil {
 		e.Record.Result = releases.OutcomePublished
 	}
 	return err

@@ -8,150 +8,191 @@ import (
 	"strings"
 	"time"
 
+	"github.com/opencontainers/go-digest"
+
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// plan is what is to be done for one cluster type.
-type plan struct {
-	clusterType scheduler.ClusterTypeResult
-	result      PublishedType
-	repo        oci.Target
-	// rendered and held are what is published; failed is by name, and had is what the last release has, if
-	// anything failed.
-	rendered  []scheduler.Assignment
-	held      []pack.Held
-	failed    map[string]FailedAssignment
-	had       map[string]bundle.Assignment
-	content   *bundle.Packed
-	artifacts bundle.Artifacts
-	validFor  time.Duration
-	standing  standing
-	// lanes are the rings and latest, narrowest first, where the platform names rings; aim are those that are published
-	// to.
-	lanes, aim []*lane
-	// force is the ring whose release is made anew in any case, because of forced; nil where there is none.
-	force  *lane
-	forced string
+// asked is what is asked for of one cluster type.
+type asked struct {
+	scheduler.ClusterTypeResult
+	// left means that the environment had the cluster type and has it no more.
+	left bool
 }
 
-// standing is what a repository of releases holds.
-type standing struct {
-	releases.Tags
-	// verified is the newest release that our key signed; nil where there is none. Current says whether it is
-	// signed as the trust in force asks.
-	verified *bundle.Verified
-	current  bool
-	// pending is the newest release after it that waits for signatures; nil where there is none.
-	pending *bundle.Verified
-	// foreign is the newest tag, newer than verified, of what our key did not sign; empty where there is none.
-	foreign string
-	// taken means that verified's own tag names another release: a publisher overwrote it and went no further.
-	taken bool
+// askedOf returns the cluster types of result, and, without assignments, those that the last record names and result does
+// not. An agent of such a type learns by a signed, empty release that nothing is assigned any more.
+func askedOf(result *scheduler.Result, record standing.Record) []asked {
+	var all []asked
+	for _, ct := range result.ClusterTypes {
+		all = append(all, asked{ClusterTypeResult: ct})
+	}
+	if record.Verified == nil {
+		return all
+	}
+	var left []asked
+	for _, name := range record.Verified.Record.Types() {
+		if !slices.ContainsFunc(result.ClusterTypes, func(ct scheduler.ClusterTypeResult) bool { return ct.Name == name }) {
+			left = append(left, asked{scheduler.ClusterTypeResult{Name: name}, true})
+		}
+	}
+	slices.SortFunc(left, func(a, b asked) int { return cmp.Compare(a.Name, b.Name) })
+	return append(all, left...)
+}
+
+// found is what stands of one cluster type, and for whom a publication is.
+type found struct {
+	standing.Type
+	// aim are the lanes that are published to, narrowest first; empty where the platform names no rings.
+	aim standing.Lanes
+	// refused says why nothing can be published there; empty where something can.
+	refused string
+}
+
+// plan is what is to be done for one cluster type.
+type plan struct {
+	asked
+	found
+	kept
+	content
+	validFor time.Duration // zero is that of the release which is made anew
+	// force is the ring whose release is made anew in any case, because of forced; nil where there is none.
+	force  *standing.Lane
+	forced string
+	// row is what the result says before anything was done.
+	row PublishedType
+}
+
+// content is what a release consists of.
+type content struct {
+	tree      *bundle.Packed // nil where there is none: the plan failed before
+	artifacts bundle.Artifacts
+}
+
+// isOf reports whether a release, which may be nil, has this content.
+func (c content) isOf(v *bundle.Verified) bool {
+	return v != nil && c.tree != nil && v.Release.Content == c.tree.Content && v.Release.Artifacts == c.artifacts
 }
 
 // plan decides what to do for ct and what keeps it from being done. Its error stops everything.
-func (p *publication) plan(ctx context.Context, ct scheduler.ClusterTypeResult) (*plan, error) {
-	pl := &plan{clusterType: ct, result: PublishedType{ClusterType: ct.Name, Assignments: len(ct.Assignments)}}
-	if err := p.find(ctx, pl); err != nil || pl.result.Result == releases.OutcomeFailed {
+func (p *publication) plan(ctx context.Context, ct asked, record standing.Record) (*plan, error) {
+	pl := &plan{asked: ct}
+	var err error
+	if pl.found, err = p.find(ctx, ct.Name, record); err != nil {
 		return pl, err
 	}
-	if err := p.hold(ctx, pl); err != nil || pl.result.Result == releases.OutcomeFailed {
+	pl.row = pl.standingRow(ct.Name, len(ct.Assignments))
+	if pl.refused != "" {
+		return pl.fail("%s", pl.refused), nil
+	}
+	if pl.kept, err = p.hold(ctx, ct, pl.found, record); err != nil {
 		return pl, err
 	}
-	pl.result.Assignments = len(pl.rendered) + len(pl.held)
-	err := artifacts.CheckPinned(ct)
-	if err != nil {
+	pl.row.Failures, pl.row.Dropped = pl.failures, pl.dropped
+	if pl.lost != "" {
+		return pl.fail("%s", pl.lost), nil
+	}
+	pl.row.Assignments = len(pl.rendered) + len(pl.held)
+	if pl.content, err = p.pack(ct.ClusterTypeResult, pl.kept); err != nil {
 		return pl.fail("%v", err), nil
 	}
-	if known, ok := p.opts.Packed.Of(ct.Name); ok {
-		pl.content, pl.artifacts = known.Tree, known.Artifacts
-	} else if pl.content, pl.artifacts, err = pack.Once(p.opts.Cache, pl.rendered, pl.held); err != nil {
-		return pl.fail("%v", err), nil
-	}
-	if pl.validFor, err = validityOf(ct, p.opts.ValidFor); err != nil {
+	if pl.validFor, err = validityOf(ct.ClusterTypeResult, p.opts.ValidFor); err != nil {
 		return pl.fail("%v", err), nil
 	}
 	if p.opts.RenewBefore >= pl.validFor {
-		p.warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, validityText(pl.validFor), validityText(p.opts.RenewBefore))
+		p.Warn("%s: its releases are valid for %s, so renewing them %s before they expire renews them every time", ct.Name, validityText(pl.validFor), validityText(p.opts.RenewBefore))
 	}
-	if pl.result.Assignments > 0 || p.opts.AllowEmpty {
+	if pl.row.Assignments > 0 || p.opts.AllowEmpty {
 		return pl, nil
 	}
-	had, err := pl.hadAssignments(ctx)
+	had, err := pl.hadAssignments(ctx, pl.tree.Content.DiffID)
 	if had {
 		pl.fail("it had assignments and now has none, which deletes them all: confirm with --allow-empty")
 	}
 	return pl, err
 }
 
-// find finds what is published of pl's cluster type, or fails pl because nothing can be published there.
-func (p *publication) find(ctx context.Context, pl *plan) error {
-	name := pl.clusterType.Name
-	stream := bundle.Stream{Platform: p.done.Platform, Environment: p.done.Environment, ClusterType: name}
-	err := oci.CheckName(name)
-	if err != nil || strings.Contains(name, "/") {
-		pl.fail("a cluster type's name becomes the name of a repository: %v", err)
-		return nil
-	}
-	if pl.repo, err = p.store.Repository(stream.Repository()); err != nil {
-		return err
-	}
-	if pl.standing, err = p.look(ctx, pl.repo, stream); err != nil {
-		return err
-	}
-	if last := pl.standing.verified; last != nil {
-		pl.result.Sequence, pl.result.Digest, pl.result.Number = last.Release.Sequence, last.Descriptor.Digest, last.Release.Number
-		if last.Release.Platform != p.done.Platform {
-			pl.fail("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
-				p.to.Name(stream.Repository()), last.Release.Platform, p.done.Platform)
-			return nil
-		}
-	}
-	if len(p.rings) == 0 {
-		return nil
-	}
-	if pl.lanes, pl.standing.foreign, err = p.lookRings(ctx, pl.repo, stream, pl.standing, p.rings, p.record.verified); err != nil {
-		return err
-	}
-	pl.chooseAim(p.rings, p.opts.Rings, p.record.has(name))
-	pl.describeRings()
-	return nil
-}
-
 func (pl *plan) fail(format string, args ...any) *plan {
-	pl.result.Result, pl.result.Reason = releases.OutcomeFailed, fmt.Sprintf(format, args...)
+	pl.row.Result, pl.row.Reason = releases.OutcomeFailed, fmt.Sprintf(format, args...)
 	return pl
 }
 
 // lacksSomething reports whether anything of pl fails.
 func (pl *plan) lacksSomething() bool {
-	return pl.result.Result == releases.OutcomeFailed || len(pl.result.Failures) > 0
+	return pl.row.Result == releases.OutcomeFailed || len(pl.row.Failures) > 0
 }
 
-// hadAssignments reports whether the last release has any; pl.content is empty here. Where our key has signed none,
-// somebody's agents may run what the moving tags name, which counts as having some unless it says itself that it
+// find finds what is published of a cluster type, and whether anything can be published there.
+func (p *publication) find(ctx context.Context, name string, record standing.Record) (f found, err error) {
+	if err := oci.CheckName(name); err != nil || strings.Contains(name, "/") {
+		f.refused = fmt.Sprintf("a cluster type's name becomes the name of a repository: %v", err)
+		return f, nil
+	}
+	if f.Type, err = p.Type(ctx, name); err != nil {
+		return f, err
+	}
+	if last := f.Verified; last != nil && last.Release.Platform != p.Platform {
+		f.refused = fmt.Sprintf("%s holds releases of the platform %q, this one is %q: publish to another prefix, or name the platform",
+			p.Location.Name(f.Stream.Repository()), last.Release.Platform, p.Platform)
+		return f, nil
+	}
+	if len(p.rings) == 0 {
+		return f, nil
+	}
+	if f.Type, err = p.Rings(ctx, f.Type, p.rings, record); err == nil {
+		f.aim = chooseAim(f.Lanes, p.rings, p.opts.Rings, record.Has(name))
+	}
+	return f, err
+}
+
+// standingRow is what the result says of a cluster type with so many assignments before anything was done.
+func (f found) standingRow(name string, assignments int) PublishedType {
+	row := PublishedType{ClusterType: name, Assignments: assignments}
+	if last := f.Verified; last != nil {
+		row.Sequence, row.Digest, row.Number = last.Release.Sequence, last.Descriptor.Digest, last.Release.Number
+	}
+	for _, i := range slices.Backward(f.standingIssues(content{})) {
+		row.Releases = append(row.Releases, i.published())
+	}
+	row.Releases = append(row.Releases, f.lostReleases(row)...)
+	return row
+}
+
+// pack returns the content of what was rendered and held of a cluster type.
+func (p *publication) pack(ct scheduler.ClusterTypeResult, k kept) (c content, err error) {
+	if err := artifacts.CheckPinned(ct); err != nil {
+		return c, err
+	}
+	if known, ok := p.opts.Packed.Of(ct.Name); ok {
+		return content{known.Tree, known.Artifacts}, nil
+	}
+	c.tree, c.artifacts, err = pack.Once(p.opts.Cache, k.rendered, k.held)
+	return c, err
+}
+
+// hadAssignments reports whether the last release has any, where empty is the tree of one without. Where our key has signed
+// none, somebody's agents may run what the moving tags name, which counts as having some unless it says itself that it
 // has none: that nobody vouches for it is no danger, as whoever can lie there can also take the tags away.
-func (pl *plan) hadAssignments(ctx context.Context) (bool, error) {
-	empty := func(r bundle.Release) bool { return r.Content.DiffID == pl.content.Content.DiffID }
-	if len(pl.lanes) > 0 && pl.standing.verified != nil {
-		return slices.ContainsFunc(pl.aim, func(l *lane) bool { return l.release != nil && !empty(l.release.Release) }), nil
+func (f found) hadAssignments(ctx context.Context, empty digest.Digest) (bool, error) {
+	if len(f.Lanes) > 0 && f.Verified != nil {
+		return slices.ContainsFunc(f.aim, func(l *standing.Lane) bool { return l.Release != nil && l.Release.Release.Content.DiffID != empty }), nil
 	}
-	if last := pl.standing.verified; last != nil {
-		return !empty(last.Release), nil
+	if last := f.Verified; last != nil {
+		return last.Release.Content.DiffID != empty, nil
 	}
-	for tag := range pl.standing.Moving {
-		desc, err := pl.repo.Resolve(ctx, tag)
+	for tag := range f.Moving {
+		desc, err := f.Repo.Resolve(ctx, tag)
 		var v *bundle.Verified
 		if err == nil {
-			v, err = bundle.Read(ctx, pl.repo, desc)
+			v, err = bundle.Read(ctx, f.Repo, desc)
 		}
-		if err != nil || !empty(v.Release) {
+		if err != nil || v.Release.Content.DiffID != empty {
 			return true, releases.UnlessRefused(err)
 		}
 	}
@@ -178,64 +219,4 @@ func validityText(d time.Duration) string {
 		return d.String()
 	}
 	return fmt.Sprintf("%dd", d/day)
-}
-
-// look returns what the repository of a stream holds, the newest release that is trusted above all. A registry's tags are
-// no proof of anything: what the newest tag names may be foreign, or an older release.
-func (rd *reader) look(ctx context.Context, repo oci.Target, stream bundle.Stream) (s standing, err error) {
-	if s.Tags, err = releases.ReadTags(ctx, repo); err != nil {
-		return s, err
-	}
-	consider := func(tag string) (found bool, err error) {
-		v, current, err := rd.verifyRelease(ctx, repo, tag)
-		if err != nil {
-			return false, err
-		}
-		moving := s.Moving[tag] != ""
-		// One of an epoch to come is none that agents take.
-		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > rd.trust.Epoch ||
-			v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
-			if s.foreign == "" { // the newest says it for all
-				s.foreign = fmt.Sprintf("%s:%s", rd.to.Name(stream.Repository()), tag)
-				rd.warn("%s is not a release %s", s.foreign, rd.trust.SignedText())
-			}
-			return false, nil
-		}
-		if last := s.verified; last == nil || orderOf(v).Compare(orderOf(last)) > 0 {
-			s.verified, s.current = v, current
-		}
-		return true, nil
-	}
-	for _, tag := range s.Releases() {
-		if found, err := consider(tag); err != nil {
-			return s, err
-		} else if found {
-			break
-		}
-	}
-	// A registry's retention may have taken the tag of the release that latest still names, or another publisher.
-	latest, last := s.Moving[bundle.LatestTag], s.verified
-	if latest != "" && (last == nil || latest != last.Descriptor.Digest) {
-		if _, err = consider(bundle.LatestTag); err != nil {
-			return s, err
-		}
-	}
-	if v := s.verified; v != last {
-		s.taken = slices.Contains(s.All, v.Release.Tag())
-	}
-	s.pending, err = rd.pendingRelease(ctx, repo, s, stream)
-	return s, err
-}
-
-func orderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release, v.Descriptor.Digest) }
-
-// verifyRelease returns nil for a release that is not trusted, or of which a registry has the tag only. For
-// current see trust.Recognise.
-func (rd *reader) verifyRelease(ctx context.Context, repo oci.Target, tag string) (v *bundle.Verified, current bool, err error) {
-	desc, err := repo.Resolve(ctx, tag)
-	if err != nil {
-		return nil, false, releases.UnlessRefused(err)
-	}
-	v, current, err = trust.Recognise(rd.trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
-	return v, current, releases.UnlessRefused(err)
 }

@@ -19,10 +19,13 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/signing"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -106,46 +109,56 @@ func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key
 	if err != nil {
 		return &Published{Environment: result.Environment}, err
 	}
+	done := p.nothingDone()
 	if err = p.mayPublish(ctx); err == nil {
-		err = p.untilSettled(ctx, result)
+		done, err = p.untilSettled(ctx, result)
 	}
+	done.Warnings = p.warnings.list
 	if err != nil {
 		err = fmt.Errorf("publish to %s: %w", to, err)
 	}
-	return p.done, err
+	return &done, err
 }
 
 // mayPublish asks whether agents would take what is published.
 func (p *publication) mayPublish(ctx context.Context) error {
-	if !p.trust.Documented() {
-		return trust.RefuseUndocumented(ctx, p.store)
+	if !p.Trust.Documented() {
+		return trust.RefuseUndocumented(ctx, p.Store)
 	}
-	if err := p.trust.Check(p.done.Platform, p.issuedAt); err != nil {
+	if err := p.Trust.Check(p.Platform, p.IssuedAt); err != nil {
 		return err
 	}
-	if d := p.trust.Document; d.ExpiresAt.Sub(p.issuedAt) < trustSoon {
-		p.warn("version %d of the trust document expires at %s, and nothing can be published after that: have the roots sign the next one", d.Version, d.ExpiresAt.Format(time.RFC3339))
+	if d := p.Trust.Document; d.ExpiresAt.Sub(p.IssuedAt) < trustSoon {
+		p.Warn("version %d of the trust document expires at %s, and nothing can be published after that: have the roots sign the next one", d.Version, d.ExpiresAt.Format(time.RFC3339))
 	}
 	return nil
 }
 
-// publication is one run of Publish: what it reads, what it signs with, what it cannot know, and what it has done so far.
+// publication is what all steps of one run of Publish have in common: what was asked for, and by whom it is signed. What
+// one step found or did is handed to the next.
 type publication struct {
-	reader
-	signer
-	gaps
-	opts PublishOptions
+	standing.Reader
+	signer   signing.Signer
+	gaps     gaps
+	opts     PublishOptions
+	commits  commits
+	warnings *warnings // of the Reader
 	// rings are those that the platform names, narrowest first.
 	rings []string
 	// accountOf is scheduler.Result.ServiceAccount.
 	accountOf func(workspace, namespace string) string
-	// record is what was found of the environment's record when this round began.
-	record recordStanding
-	done   *Published
-	// pushed names the cluster types that an earlier round of this run published.
-	pushed map[string]bool
-	// checked has the content of each cluster type that the checks agreed to.
-	checked map[string]digest.Digest
+}
+
+// commits are those that a publication is of; empty where they are not known.
+type commits struct{ base, environment string }
+
+// warnings are about what was found, each once.
+type warnings struct{ list []string }
+
+func (w *warnings) add(format string, args ...any) {
+	if text := fmt.Sprintf(format, args...); !slices.Contains(w.list, text) {
+		w.list = append(w.list, text)
+	}
 }
 
 func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key, signers trust.Signers, opts PublishOptions) (*publication, error) {
@@ -153,27 +166,8 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 		return nil, usage.Errorf("environment: %w", err)
 	}
 	opts.Rings = slices.Compact(slices.Sorted(slices.Values(opts.Rings)))
-	for _, r := range opts.Rings {
-		if err := oci.CheckTag(bundle.MovingTag(r)); err != nil || r == "" {
-			return nil, usage.Errorf("%q is not a ring: use letters, digits, '.', '_' and '-'", r)
-		}
-	}
-	if err := suggestRing(opts.Rings, result.Rings); err != nil {
+	if err := checkOptions(opts, result); err != nil {
 		return nil, err
-	}
-	if opts.ValidFor < 0 {
-		return nil, usage.Errorf("validity %s is negative", opts.ValidFor)
-	}
-	if opts.RenewBefore < 0 {
-		return nil, usage.Errorf("renewal %s before the end is negative", opts.RenewBefore)
-	}
-	if opts.Packed != nil && len(opts.Unread)+len(result.FailedPolicies) > 0 {
-		return nil, usage.Errorf("the options Packed and Unread, or policies that failed, exclude each other")
-	}
-	for _, command := range opts.Checks {
-		if strings.TrimSpace(command) == "" {
-			return nil, usage.Errorf("a check is empty, which would agree to everything")
-		}
 	}
 	drops := map[string]bool{}
 	for _, d := range opts.Drop {
@@ -190,72 +184,184 @@ func newPublication(result *scheduler.Result, to oci.Location, keys []*keys.Key,
 	if now == nil {
 		now = time.Now
 	}
-	done := &Published{
-		Platform:    cmp.Or(result.Platform, opts.Platform, DefaultPlatform),
-		Environment: result.Environment, BaseCommit: result.BaseCommit, EnvironmentCommit: opts.EnvironmentCommit,
-		ClusterTypes: []PublishedType{}, Unread: platform.UnreadOf(opts.Unread), FailedPolicies: platform.FailedPoliciesOf(result.FailedPolicies),
-	}
+	w := new(warnings)
 	return &publication{
-		reader: newReader(to, store, signers, now(), done), signer: signer{keys: keys, known: signers.Keys, location: to},
-		gaps: gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, left: map[string]bool{}, drops: drops, dropped: map[string]bool{}},
-		opts: opts, rings: result.Rings, accountOf: result.ServiceAccount, done: done,
-		pushed: map[string]bool{}, checked: map[string]digest.Digest{},
+		Reader:   standing.New(to, store, signers, now(), cmp.Or(result.Platform, opts.Platform, DefaultPlatform), result.Environment, w.add),
+		signer:   signing.Signer{Keys: keys, Known: signers.Keys, Location: to},
+		gaps:     gaps{unread: opts.Unread, failedPolicies: result.FailedPolicies, drops: drops},
+		opts:     opts,
+		commits:  commits{result.BaseCommit, opts.EnvironmentCommit},
+		warnings: w,
+		rings:    result.Rings, accountOf: result.ServiceAccount,
 	}, nil
 }
 
+// checkOptions checks what of opts does not fit, by itself or with result.
+func checkOptions(opts PublishOptions, result *scheduler.Result) error {
+	for _, r := range opts.Rings {
+		if err := oci.CheckTag(bundle.MovingTag(r)); err != nil || r == "" {
+			return usage.Errorf("%q is not a ring: use letters, digits, '.', '_' and '-'", r)
+		}
+	}
+	if err := suggestRing(opts.Rings, result.Rings); err != nil {
+		return err
+	}
+	if opts.ValidFor < 0 {
+		return usage.Errorf("validity %s is negative", opts.ValidFor)
+	}
+	if opts.RenewBefore < 0 {
+		return usage.Errorf("renewal %s before the end is negative", opts.RenewBefore)
+	}
+	if opts.Packed != nil && len(opts.Unread)+len(result.FailedPolicies) > 0 {
+		return usage.Errorf("the options Packed and Unread, or policies that failed, exclude each other")
+	}
+	for _, command := range opts.Checks {
+		if strings.TrimSpace(command) == "" {
+			return usage.Errorf("a check is empty, which would agree to everything")
+		}
+	}
+	return nil
+}
+
+// suggestRing makes an error of the rings that the platform does not name.
+func suggestRing(wanted, named []string) error {
+	for _, ring := range wanted {
+		if len(named) > 0 && !slices.Contains(named, ring) {
+			return usage.Errorf("unknown ring %q (known: %s)", ring, strings.Join(named, ", "))
+		}
+	}
+	return nil
+}
+
+// nothingDone is the result before anything was done.
+func (p *publication) nothingDone() Published {
+	return Published{
+		Platform: p.Platform, Environment: p.Environment, BaseCommit: p.commits.base, EnvironmentCommit: p.commits.environment,
+		ClusterTypes: []PublishedType{}, Unread: platform.UnreadOf(p.gaps.unread), FailedPolicies: platform.FailedPoliciesOf(p.gaps.failedPolicies),
+	}
+}
+
+// progress is what a run has done so far, in all its rounds.
+type progress struct {
+	// pushed names the cluster types that were published.
+	pushed map[string]bool
+	// checked has the tree of each cluster type that the checks agreed to.
+	checked map[string]digest.Digest
+	// there has the assignments that PublishOptions.Drop may name.
+	there map[string]bool
+}
+
+func newProgress() *progress {
+	return &progress{map[string]bool{}, map[string]digest.Digest{}, map[string]bool{}}
+}
+
+// note adds what became of a cluster type, and returns what the run as a whole did for it.
+func (so *progress) note(row PublishedType) PublishedType {
+	switch {
+	case row.Result == releases.OutcomePublished:
+		so.pushed[row.ClusterType] = true
+	case row.Result == releases.OutcomeUnchanged && so.pushed[row.ClusterType]:
+		row.Result = releases.OutcomePublished
+	}
+	return row
+}
+
 // untilSettled runs again where another publisher was at work at the same time.
-func (p *publication) untilSettled(ctx context.Context, result *scheduler.Result) error {
+func (p *publication) untilSettled(ctx context.Context, result *scheduler.Result) (Published, error) {
+	so := newProgress()
 	for round := 1; ; round++ {
-		err := p.run(ctx, result)
+		done, err := p.run(ctx, result, so)
 		if !errors.Is(err, releases.ErrRace) || round == releases.MaxRaces {
-			return err
+			return done, err
 		}
 	}
 }
 
 // run plans all cluster types before it pushes the first. It returns an error wrapping releases.ErrRace when another publisher wrote
 // the environment's record meanwhile, whose releases a record of this run would not know.
-func (p *publication) run(ctx context.Context, result *scheduler.Result) error {
-	p.done.ClusterTypes = []PublishedType{}
-	var err error
-	if p.record, err = p.readRecord(ctx); err != nil {
-		return err
+func (p *publication) run(ctx context.Context, result *scheduler.Result, so *progress) (Published, error) {
+	done := p.nothingDone()
+	record, err := p.Record(ctx)
+	if err != nil {
+		return done, err
 	}
+	plans, err := p.planAll(ctx, askedOf(result, record), record, so)
+	if err != nil {
+		return done, err
+	}
+	if p.opts.Strict && (p.gaps.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
+		done.ClusterTypes, done.Record = skipped(plans), publishedRecord(record, releases.OutcomeSkipped)
+		return done, nil
+	}
+	if err := p.check(ctx, plans, so); err != nil {
+		return done, err
+	}
+	for _, pl := range plans {
+		row, err := p.carryOut(ctx, pl, record, so)
+		if err != nil {
+			return done, err
+		}
+		done.ClusterTypes = append(done.ClusterTypes, so.note(row))
+	}
+	done.Record, err = p.publishRecord(ctx, record, p.newRecord(done, result), done.Pending() > 0)
+	return done, err
+}
+
+// planAll plans cluster types, and checks that what is given up is there.
+func (p *publication) planAll(ctx context.Context, all []asked, record standing.Record, so *progress) ([]*plan, error) {
 	var plans []*plan
-	for _, ct := range append(slices.Clone(result.ClusterTypes), p.leftTypes(p.record.verified, result)...) {
-		plan, err := p.plan(ctx, ct)
+	for _, ct := range all {
+		pl, err := p.plan(ctx, ct, record)
+		if err != nil {
+			return nil, err
+		}
+		for _, drop := range pl.there {
+			so.there[drop] = true
+		}
+		plans = append(plans, pl)
+	}
+	return plans, p.gaps.check(so.there)
+}
+
+// skipped is what the result says where nothing is published because something failed.
+func skipped(plans []*plan) []PublishedType {
+	rows := []PublishedType{}
+	for _, pl := range plans {
+		if pl.row.Result != releases.OutcomeFailed {
+			pl.row.Result = releases.OutcomeSkipped
+		}
+		rows = append(rows, pl.row)
+	}
+	return rows
+}
+
+// check has the commands of p look at what plans would release, but for what this run has had them look at already. What
+// is unchanged is not released.
+func (p *publication) check(ctx context.Context, plans []*plan, so *progress) error {
+	if len(p.opts.Checks) == 0 {
+		return nil
+	}
+	var due []checks.Proposal
+	for _, pl := range plans {
+		isDue, err := p.isDue(ctx, pl)
 		if err != nil {
 			return err
 		}
-		plans = append(plans, plan)
-	}
-	if err := p.checkDrops(); err != nil {
-		return err
-	}
-	if p.opts.Strict && (p.unknown() || slices.ContainsFunc(plans, (*plan).lacksSomething)) {
-		for _, pl := range plans {
-			if pl.result.Result != releases.OutcomeFailed {
-				pl.result.Result = releases.OutcomeSkipped
-			}
-			p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
+		if isDue && so.checked[pl.Name] != pl.tree.Content.DiffID {
+			due = append(due, checks.Proposal{ClusterType: pl.Name, Content: pl.tree})
 		}
-		p.done.Record = p.record.published(releases.OutcomeSkipped)
+	}
+	if len(due) == 0 {
 		return nil
 	}
-	if err := p.check(ctx, plans); err != nil {
+	commands := checks.Commands{
+		Lines: p.opts.Checks, Output: p.opts.CheckOutput, Platform: p.Platform, Environment: p.Environment, BaseCommit: p.commits.base,
+	}
+	if err := commands.Run(ctx, due, len(so.pushed) > 0); err != nil {
 		return err
 	}
-	for _, pl := range plans {
-		if err := p.carryOut(ctx, pl); err != nil {
-			return err
-		}
-		switch {
-		case pl.result.Result == releases.OutcomePublished:
-			p.pushed[pl.result.ClusterType] = true
-		case pl.result.Result == releases.OutcomeUnchanged && p.pushed[pl.result.ClusterType]:
-			pl.result.Result = releases.OutcomePublished
-		}
-		p.done.ClusterTypes = append(p.done.ClusterTypes, pl.result)
+	for _, d := range due {
+		so.checked[d.ClusterType] = d.Content.Content.DiffID
 	}
-	return p.publishRecord(ctx, p.newRecordOf(p.done.recorded(result)))
+	return nil
 }

@@ -2,249 +2,178 @@ package publisher
 
 import (
 	"context"
+	"fmt"
 	"slices"
-	"strings"
-
-	"github.com/opencontainers/go-digest"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/releases"
-	"github.com/wherry-dev/wherry/publisher/usage"
+	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
-// Where a platform names its rings, each of them has the newest release that is for it, and so has latest, which the
-// last ring shares. A publication makes one release for the rings that it is for, and renews what the others have; see
-// issues. As long as every release moves the tags of all rings that it names, and one that is renewed for all is
-// followed by those of narrower rings, the newest release for a ring is the one that its tag should name: whoever was
-// cut off is put right by the next publication.
+// attemptRings pushes what the rings of pl are to have, or finds that it is there. The newest goes first, so that at
+// each moment the newest release for a ring is the one that the ring is to have.
+func (p *publication) attemptRings(ctx context.Context, pl *plan) (PublishedType, error) {
+	row := pl.row
+	all, err := p.issues(ctx, pl)
+	if err != nil {
+		return row, err
+	}
+	made, err := p.releasesOf(pl, all)
+	if err != nil {
+		return row, err
+	}
+	row.Releases = nil
+	for n, i := range slices.Backward(all) {
+		done, err := p.carryOutIssue(ctx, pl, i, made[n])
+		if err != nil {
+			return row, err
+		}
+		if made[n] != nil {
+			pl.All = append(pl.All, made[n].release.Tag())
+		}
+		row.Releases = append(row.Releases, done)
+	}
+	row.Releases = append(row.Releases, pl.lostReleases(row)...)
+	return pl.sumUp(row), nil
+}
 
-// lane is a ring, or latest, and the release that it has.
-type lane struct {
-	ring string // empty for latest
-	// release is the newest of ours that is for the ring; nil where there is none. See standing for current and taken.
-	release        *bundle.Verified
-	current, taken bool
-	// waiting is the newest release for the ring that waits for signatures; nil where there is none.
+// madeRelease is what becomes of an issue that is due: a release that waits already, or a new one.
+type madeRelease struct {
+	release bundle.Release
 	waiting *bundle.Verified
-	// recorded is what the environment's record says that the ring has; empty where it does not.
-	recorded digest.Digest
 }
 
-// isFor reports whether a release is for the ring.
-func (l *lane) isFor(r bundle.Release) bool {
-	return len(r.Rings) == 0 || l.ring != "" && slices.Contains(r.Rings, l.ring)
+// releasesOf makes the release of each issue that is due, in rising order; nil for the others.
+func (p *publication) releasesOf(pl *plan, all []*issue) ([]*madeRelease, error) {
+	made := make([]*madeRelease, len(all))
+	known, last, numbered, anew := pl.Tags, pl.lastOf(p.Trust.Epoch), pl.highestNumbered(), false
+	known.All = slices.Clone(known.All)
+	for n, i := range all {
+		if !i.due() {
+			continue
+		}
+		r := p.releaseOf(pl, i)
+		if v := i.lanes[0].Waiting; v != nil && !anew && p.renewal().waitsFor(v, r) {
+			made[n] = &madeRelease{v.Release, v}
+			continue
+		}
+		anew = anew || i.forAll()
+		var err error
+		if r.Sequence, err = known.Next(r.Epoch, last, p.IssuedAt); err != nil {
+			return nil, fmt.Errorf("%s: %w", pl.Name, err)
+		}
+		r.Number = bundle.NextNumber(numbered)
+		last, numbered, known.All = r.Sequence, &bundle.Verified{Release: r}, append(known.All, r.Tag())
+		made[n] = &madeRelease{release: r}
+	}
+	return made, nil
 }
 
-// suggestRing makes an error of the rings that the platform does not name.
-func suggestRing(wanted, named []string) error {
-	for _, ring := range wanted {
-		if len(named) > 0 && !slices.Contains(named, ring) {
-			return usage.Errorf("unknown ring %q (known: %s)", ring, strings.Join(named, ", "))
+// lastOf is the highest sequence that releases have in an epoch, those that wait among them.
+func (f found) lastOf(epoch int64) int64 {
+	last := max(standing.LastSequence(f.Verified, epoch), standing.LastSequence(f.Pending, epoch))
+	for _, l := range f.Lanes {
+		last = max(last, standing.LastSequence(l.Release, epoch), standing.LastSequence(l.Waiting, epoch))
+	}
+	return last
+}
+
+// highestNumbered returns the release of the highest number that is known, those that wait among them; nil where there is
+// none.
+func (f found) highestNumbered() *bundle.Verified {
+	highest := f.Verified
+	for _, l := range f.Lanes {
+		for _, v := range []*bundle.Verified{l.Release, l.Waiting} {
+			if v != nil && (highest == nil || v.Release.Number > highest.Release.Number) {
+				highest = v
+			}
 		}
 	}
-	return nil
+	return highest
 }
 
-// ringsOf returns the rings that a release for these lanes names: none where latest is among them.
-func ringsOf(lanes []*lane) []string {
-	var rings []string
-	for _, l := range lanes {
-		if l.ring == "" {
-			return nil
+// releaseOf returns the release of an issue, without its sequence and number.
+func (p *publication) releaseOf(pl *plan, i *issue) bundle.Release {
+	r := p.plannedRelease(pl)
+	if i.from != nil {
+		from := i.from.Release
+		r.BaseCommit, r.EnvironmentCommit, r.Content, r.Artifacts = from.BaseCommit, from.EnvironmentCommit, from.Content, from.Artifacts
+		if pl.validFor == 0 {
+			r.ExpiresAt = p.IssuedAt.Add(from.ExpiresAt.Sub(from.IssuedAt))
 		}
-		rings = append(rings, l.ring)
 	}
-	slices.Sort(rings)
-	return rings
+	r.Rings = i.lanes.Rings()
+	return r
 }
 
-// tagsOf returns the moving tags of lanes, latest last.
-func tagsOf(lanes []*lane) []string {
-	var tags []string
-	latest := false
-	for _, l := range lanes {
-		if l.ring == "" {
-			latest = true
+// carryOutIssue releases one issue, or sees to it that the release that stays has its tags.
+func (p *publication) carryOutIssue(ctx context.Context, pl *plan, i *issue, made *madeRelease) (PublishedRelease, error) {
+	done := i.published()
+	if made == nil {
+		moved, err := releases.Settle(ctx, pl.Repo, i.from.Descriptor, i.from.Release.Tag(), i.lanes.MovingTags(), pl.Tags)
+		if moved {
+			done.Result = releases.OutcomePublished
+		}
+		if v := i.waiting; v != nil {
+			done.Result, done.Sequence, done.Number, done.Digest = releases.OutcomePending, v.Release.Sequence, v.Release.Number, v.Descriptor.Digest
+			done.Signatures = &SignatureCount{len(v.KeyIDs), p.Trust.Need()}
+		}
+		return done, err
+	}
+	done.Renewed = i.why
+	desc, have, err := p.push(ctx, pl, made.release, made.waiting, i.from)
+	if err != nil {
+		return done, err
+	}
+	done.Sequence, done.Number, done.Digest, done.content = made.release.Sequence, made.release.Number, desc.Digest, made.release.Content.DiffID
+	done.Result, done.Signatures, err = p.makeVisible(ctx, pl.Type, desc, made.release, i.lanes.MovingTags(), have)
+	return done, err
+}
+
+// published is what there is to say of an issue before anything was done about it.
+func (i *issue) published() PublishedRelease {
+	done := PublishedRelease{Rings: []string{}, Result: releases.OutcomeUnchanged}
+	for _, l := range i.lanes {
+		if l.Ring == "" {
+			done.Latest = true
 		} else {
-			tags = append(tags, bundle.MovingTag(l.ring))
+			done.Rings = append(done.Rings, l.Ring)
 		}
 	}
-	slices.Sort(tags)
-	if latest {
-		tags = append(tags, bundle.LatestTag)
+	if i.from != nil {
+		r := i.from.Release
+		done.Sequence, done.Number, done.Digest, done.content = r.Sequence, r.Number, i.from.Descriptor.Digest, r.Content.DiffID
 	}
-	return tags
+	return done
 }
 
-// lookRings returns what each of the named rings has, narrowest first, and latest, where at is what their repository holds
-// and record, which may be nil, the environment's. Rings that only have a tag come first: they were given up, or were
-// named when the platform named none. Foreign is at's, or else the first moving tag of what is not trusted.
-func (rd *reader) lookRings(ctx context.Context, repo oci.Target, stream bundle.Stream, at standing, named []string, record *bundle.VerifiedEnvironment) (lanes []*lane, foreign string, err error) {
-	for _, tag := range at.RingTags() {
-		if ring := strings.TrimPrefix(tag, bundle.RingTagPrefix); !slices.Contains(named, ring) {
-			lanes = append(lanes, &lane{ring: ring})
+// lostReleases returns the releases that are lost and that row does not list: the record goes on to name them until others
+// take their place.
+func (f found) lostReleases(row PublishedType) []PublishedRelease {
+	var all []PublishedRelease
+	for _, l := range f.Lanes {
+		if l.Release == nil && l.Recorded != "" && row.releaseOf(l.Ring).Digest == "" {
+			lost := (&issue{lanes: standing.Lanes{l}}).published()
+			lost.Digest = l.Recorded
+			all = append(all, lost)
 		}
 	}
-	for _, ring := range named {
-		lanes = append(lanes, &lane{ring: ring})
-	}
-	lanes = append(lanes, &lane{})
-	s := &laneSearch{reader: rd, repo: repo, stream: stream, at: at, record: record, lanes: lanes, seen: map[digest.Digest]bool{}}
-	for _, step := range []func(context.Context) error{s.recorded, s.moving, s.tagged, s.taken, s.waiting} {
-		if err := step(ctx); err != nil {
-			return nil, "", err
-		}
-	}
-	s.fillFresh()
-	return lanes, s.at.foreign, nil
+	return all
 }
 
-// laneSearch looks for the releases of lanes.
-type laneSearch struct {
-	*reader
-	repo   oci.Target
-	at     standing
-	record *bundle.VerifiedEnvironment
-	lanes  []*lane
-	stream bundle.Stream
-	seen   map[digest.Digest]bool
-	// floor is the newest release that the record names: what is older was known when that was written.
-	floor bundle.Order
-}
-
-// consider gives v to the lanes that it is for and that have nothing newer.
-func (s *laneSearch) consider(v *bundle.Verified, current, taken bool) {
-	for _, l := range s.lanes {
-		if l.isFor(v.Release) && (l.release == nil || orderOf(v).Compare(orderOf(l.release)) > 0) {
-			l.release, l.current, l.taken = v, current, taken
+// sumUp returns row with what became of its releases as a whole. Its own is that of the widest ring that was published to.
+func (pl *plan) sumUp(row PublishedType) PublishedType {
+	own := row.releaseOf(pl.base().Ring)
+	row.Sequence, row.Number, row.Digest, row.Result = own.Sequence, own.Number, own.Digest, own.Result
+	row.Renewed, row.Signatures = own.Renewed, own.Signatures
+	for _, r := range row.Releases {
+		row.assigns = row.assigns || row.Assignments == 0 && pl.tree != nil && r.content != pl.tree.Content.DiffID
+		switch {
+		case r.Result == releases.OutcomePending && row.Result != releases.OutcomePending:
+			row.Result, row.Signatures = releases.OutcomePending, r.Signatures
+		case r.Result == releases.OutcomePublished && row.Result == releases.OutcomeUnchanged:
+			row.Result = releases.OutcomePublished
 		}
 	}
-}
-
-// verify returns the release that ref, a tag or a digest, names; nil where that is none of this stream that is trusted.
-func (s *laneSearch) verify(ctx context.Context, ref string) (v *bundle.Verified, current bool, err error) {
-	if last := s.at.verified; last != nil && (ref == last.Descriptor.Digest.String() || ref == last.Release.Tag() && !s.at.taken) {
-		return last, s.at.current, nil
-	}
-	v, current, err = s.verifyRelease(ctx, s.repo, ref)
-	if v == nil || v.Release.Stream() != s.stream || v.Release.Epoch > s.trust.Epoch {
-		return nil, false, err
-	}
-	return v, current, err
-}
-
-// recorded considers what the environment's record names.
-func (s *laneSearch) recorded(ctx context.Context) error {
-	if s.record == nil {
-		return nil
-	}
-	for _, l := range s.lanes {
-		l.recorded = s.record.Record.ReleaseOf(s.stream.ClusterType, l.ring)
-	}
-	for _, d := range s.record.Record.ReleasesOf(s.stream.ClusterType) {
-		s.seen[d] = true
-		v, current, err := s.verify(ctx, d.String())
-		if err != nil {
-			return err
-		}
-		if v != nil {
-			s.consider(v, current, true) // until its own tag was looked at
-			if o := orderOf(v); o.Compare(s.floor) > 0 {
-				s.floor = o
-			}
-		}
-	}
-	return nil
-}
-
-// moving considers what the moving tags name.
-func (s *laneSearch) moving(ctx context.Context) error {
-	for _, l := range s.lanes {
-		d := s.at.Moving[bundle.MovingTag(l.ring)]
-		if d == "" || s.seen[d] {
-			continue
-		}
-		s.seen[d] = true
-		v, current, err := s.verify(ctx, d.String())
-		if err != nil {
-			return err
-		}
-		if v != nil {
-			s.consider(v, current, true)
-		} else if name := s.to.Name(s.stream.Repository()) + ":" + bundle.MovingTag(l.ring); s.at.foreign == "" {
-			s.at.foreign = name
-			s.warn("%s is not a release %s", name, s.trust.SignedText())
-		}
-	}
-	return nil
-}
-
-// tagged considers the newest releases' own tags, as long as something newer can be among them.
-func (s *laneSearch) tagged(ctx context.Context) error {
-	open := slices.Clone(s.lanes)
-	for _, tag := range s.at.Releases() {
-		if place, _ := releases.PlaceOf("s", tag); len(open) == 0 || place.Epoch < s.floor.Epoch || place.Epoch == s.floor.Epoch && place.Sequence <= s.floor.Sequence {
-			return nil
-		}
-		v, current, err := s.verify(ctx, tag)
-		if err != nil {
-			return err
-		}
-		if v != nil && v.Release.Tag() == tag {
-			s.consider(v, current, false)
-			open = slices.DeleteFunc(open, func(l *lane) bool { return l.isFor(v.Release) })
-		}
-	}
-	return nil
-}
-
-// taken finds out of which releases the own tag names another one.
-func (s *laneSearch) taken(ctx context.Context) error {
-	known := map[digest.Digest]bool{}
-	for _, l := range s.lanes {
-		if !l.taken {
-			continue
-		}
-		d := l.release.Descriptor.Digest
-		taken, asked := known[d]
-		if tag := l.release.Release.Tag(); !asked && slices.Contains(s.at.All, tag) {
-			now, err := releases.Current(ctx, s.repo, tag)
-			if err != nil {
-				return err
-			}
-			taken = now != "" && now != d
-		}
-		l.taken, known[d] = taken, taken
-	}
-	return nil
-}
-
-// waiting finds the newest release for each ring that waits for signatures.
-func (s *laneSearch) waiting(ctx context.Context) error {
-	newer := func(v *bundle.Verified, l *lane) bool {
-		return l.isFor(v.Release) && (l.release == nil || orderOf(v).Compare(orderOf(l.release)) > 0)
-	}
-	return s.eachPending(ctx, s.repo, s.at, s.stream, func(v *bundle.Verified) bool {
-		open := false
-		for _, l := range s.lanes {
-			if l.waiting == nil && newer(v, l) {
-				l.waiting = v
-			}
-			open = open || l.waiting == nil
-		}
-		return open
-	})
-}
-
-// fillFresh gives rings that were never published to what the next wider ring has.
-func (s *laneSearch) fillFresh() {
-	for i := len(s.lanes) - 2; i >= 0; i-- {
-		l, wider := s.lanes[i], s.lanes[i+1]
-		_, tagged := s.at.Moving[bundle.MovingTag(l.ring)]
-		if tagged || l.recorded != "" || wider.release == nil || l.release != nil && len(l.release.Release.Rings) > 0 {
-			continue
-		}
-		l.release, l.current, l.taken, l.recorded = wider.release, wider.current, wider.taken, wider.recorded
-	}
+	return row
 }

@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
 )
@@ -82,7 +83,7 @@ func running(canary, early, broad, latest string) map[string]string {
 }
 
 // place is the order of the release that a moving tag of drone names.
-func (w *world) place(tag string) bundle.Order { return orderOf(w.verified("drone", tag)) }
+func (w *world) place(tag string) bundle.Order { return standing.OrderOf(w.verified("drone", tag)) }
 
 func inBothWithRings(t *testing.T, test func(*testing.T, *world)) {
 	inBoth(t, func(t *testing.T, w *world) {
@@ -212,7 +213,7 @@ func TestEachRingIsRenewedInItsOwnRight(t *testing.T) {
 		above := w.verified("drone", "ring-canary")
 		require.Equal(t, []string{"canary"}, above.Release.Rings)
 		require.Equal(t, canary.Release.Content, above.Release.Content)
-		require.Positive(t, orderOf(above).Compare(orderOf(renewed)), "a canary never accepts what is renewed for all in place of its own")
+		require.Positive(t, standing.OrderOf(above).Compare(standing.OrderOf(renewed)), "a canary never accepts what is renewed for all in place of its own")
 		require.Regexp(t, "it expires at", row(t, p, "drone").releaseOf("").Renewed)
 		outcomes, _ := w.to("")
 		require.Equal(t, map[string]releases.Outcome{"drone": releases.OutcomeUnchanged, "large": releases.OutcomeUnchanged, "small": releases.OutcomeUnchanged, "record": releases.OutcomeUnchanged}, outcomes)
@@ -341,7 +342,7 @@ func TestSignersReleaseWhatEachRingIsToHave(t *testing.T) {
 		require.Equal(t, []string{"[canary] 0", "[] 0"}, waiting, "the newest first")
 		require.True(t, q.sign(q.bob).Complete())
 		require.Equal(t, running("v2", "v1", "v1", "v1"), texts())
-		require.Positive(t, orderOf(q.tagged("drone", "ring-canary")).Compare(orderOf(q.tagged("drone", "latest"))))
+		require.Positive(t, standing.OrderOf(q.tagged("drone", "ring-canary")).Compare(standing.OrderOf(q.tagged("drone", "latest"))))
 
 		// A promotion that waits is not taken back by a publication to the first ring.
 		publishTo("broad")
@@ -445,7 +446,7 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 		accepted := w.verified("drone", "ring-canary")
 		require.Equal(t, releases.OutcomePublished, outcomesOf(w.move("early", ""))["drone"])
 		early := w.verified("drone", "ring-early")
-		require.Positive(t, orderOf(early).Compare(orderOf(accepted)))
+		require.Positive(t, standing.OrderOf(early).Compare(standing.OrderOf(accepted)))
 		require.Equal(t, []string{"early"}, early.Release.Rings)
 		require.Equal(t, accepted.Descriptor, w.verified("drone", "ring-canary").Descriptor, "it is not for the canary, so that this one stays")
 		require.Equal(t, running("v3", "v2", "v1", "v1"), w.texts())
@@ -453,7 +454,7 @@ func TestARingsReleaseIsMadeAnewForClustersThatWereMovedToIt(t *testing.T) {
 
 		w.move("broad", bundle.ReleaseName(accepted.Release.Number, accepted.Descriptor.Digest))
 		require.Equal(t, running("v3", "v2", "v1", "v1"), w.texts())
-		require.Positive(t, w.place("ring-broad").Compare(orderOf(accepted)))
+		require.Positive(t, w.place("ring-broad").Compare(standing.OrderOf(accepted)))
 		require.Equal(t, w.place("latest"), w.place("ring-broad"))
 		require.Positive(t, w.place("ring-canary").Compare(w.place("latest")), "what is for all must not be above the canary's own")
 		require.Positive(t, w.place("ring-early").Compare(w.place("latest")))

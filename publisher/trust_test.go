@@ -13,11 +13,14 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/signing"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 	"github.com/wherry-dev/wherry/scheduler"
@@ -68,13 +71,23 @@ func everywhere(o releases.Outcome) map[string]releases.Outcome {
 	return map[string]releases.Outcome{"drone": o, "large": o, "small": o, "record": o}
 }
 
-func (q *quorum) signer() *publication {
-	p, err := newSigning(q.loc, "dev", trust.Of(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }})
+func (q *quorum) reader() standing.Reader {
+	at, err := pendingReader(q.loc, "dev", trust.Of(q.chain), PendingOptions{OCI: q.opts.OCI, Now: func() time.Time { return q.now }}, new(warnings).add)
 	require.NoError(q.t, err)
-	return p
+	return at
 }
 
-func (q *quorum) open() (*Pending, error) { return q.signer().openPending(q.t.Context(), "") }
+// maker makes what nobody asked for.
+func (q *quorum) maker(keys ...*keys.Key) maker {
+	p := &publication{Reader: q.reader(), signer: signing.Signer{Keys: keys, Location: q.loc}}
+	return p.maker()
+}
+
+func planOf(repo oci.Target, tree *bundle.Packed) *plan {
+	return &plan{found: found{Type: standing.Type{Repo: repo}}, content: content{tree: tree}}
+}
+
+func (q *quorum) open() (*Pending, error) { return openPending(q.t.Context(), q.reader(), "") }
 
 func (q *quorum) sign(keys ...*keys.Key) *Pending {
 	q.t.Helper()
@@ -242,9 +255,9 @@ func TestWhatWaitsIsReplacedByWhatIsPublishedAfterIt(t *testing.T) {
 	require.Empty(t, e.ClusterTypes[0].Changed)
 	_, err = q.open()
 	require.ErrorIs(t, err, ErrNothingPending, "what was replaced is not offered again")
-	_, err = q.signer().openPending(t.Context(), releases.PendingTag(1, wrong.Record.Sequence))
+	_, err = openPending(t.Context(), q.reader(), releases.PendingTag(1, wrong.Record.Sequence))
 	require.ErrorContains(t, err, "a newer one stands already")
-	_, err = newSigning(q.loc, "dev", trust.Of(q.chain), PendingOptions{Tag: "latest"})
+	_, err = pendingReader(q.loc, "dev", trust.Of(q.chain), PendingOptions{Tag: "latest"}, new(warnings).add)
 	require.ErrorAs(t, err, new(*usage.Error))
 	require.ErrorContains(t, err, `"latest" is not a tag of what waits`)
 	_, err = OpenPending(t.Context(), q.loc, "mistyped", trust.Of(q.chain), PendingOptions{Now: func() time.Time { return q.now }})
@@ -323,17 +336,16 @@ func TestAnEpochIsTheWayBackFromKeysThatWereStolen(t *testing.T) {
 	q.small("v1")
 	q.outcomes(q.anna, q.bob)
 	// Bob and Carol lose their keys to somebody who uses up all sequences.
-	thief := q.signer()
-	thief.keys = []*keys.Key{q.bob, q.carol}
+	thief := q.maker(q.bob, q.carol)
 	v, repo := q.released("drone"), q.repository("bundles/dev/drone")
 	r := v.Release
 	r.Sequence = math.MaxInt64
-	content, _, err := pack.Tree(q.result.ClusterTypes[0].Assignments, nil)
+	tree, _, err := pack.Tree(q.result.ClusterTypes[0].Assignments, nil)
 	require.NoError(t, err)
-	a, err := thief.newBundle(t.Context(), &plan{repo: repo, content: content}, r, nil)
+	a, err := thief.bundle(t.Context(), planOf(repo, tree), r, nil)
 	require.NoError(t, err)
-	require.NoError(t, push(t.Context(), repo, a))
-	require.NoError(t, repo.Tag(t.Context(), a.manifest.Descriptor, r.Tag()))
+	require.NoError(t, a.Push(t.Context(), repo))
+	require.NoError(t, repo.Tag(t.Context(), a.Manifest.Descriptor, r.Tag()))
 	q.small("v2")
 	_, err = q.publish(q.anna, q.bob)
 	require.ErrorContains(t, err, "a new epoch is needed")

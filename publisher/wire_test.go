@@ -22,6 +22,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -114,7 +115,7 @@ func (r *follower) poll() error {
 	var refusal *bundle.Refusal
 	switch err := expect.Check(v.Release, v.Descriptor.Digest); {
 	case err == nil:
-		r.highest = orderOf(v)
+		r.highest = standing.OrderOf(v)
 	case !errors.As(err, &refusal) || refusal.Reason != bundle.OlderRelease:
 		return fmt.Errorf("latest: %w", err)
 	}
@@ -172,7 +173,7 @@ func (r *follower) requireSettled(msg ...any) {
 		v, err := r.whole(ctx, repo, tag)
 		require.NoError(r.t, err, msg...)
 		require.Equal(r.t, tag, v.Release.Tag(), msg...)
-		if o := orderOf(v); o.Compare(highest) > 0 {
+		if o := standing.OrderOf(v); o.Compare(highest) > 0 {
 			highest = o
 		}
 	}

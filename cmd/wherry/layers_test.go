@@ -70,8 +70,12 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"store/storetest": {"store"},
 		},
 		"publisher": {
-			"": {"artifacts", "catalog", "diff", "keys", "pack", "platform", "program", "releases", "trust", "usage"},
+			"": {"artifacts", "catalog", "checks", "deltas", "diff", "keys", "pack", "platform", "releases", "signing", "standing", "trust", "usage"},
 
+			"checks":      {"keys", "program"},
+			"deltas":      {"pack", "releases", "standing"},
+			"signing":     {"keys", "releases"},
+			"standing":    {"catalog", "releases", "trust", "usage"},
 			"catalog":     {"diff", "keys", "releases", "trust", "usage"},
 			"diff/view":   {"diff"},
 			"diff":        {"outdir", "pack", "platform"},

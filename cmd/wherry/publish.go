@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/checks"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
@@ -148,7 +149,7 @@ func (p *publishing) run(cmd *cobra.Command, place string) error {
 		for _, ct := range done.ClusterTypes {
 			cmd.PrintErrf("%s: %s\n", ct.ClusterType, ct.Result)
 		}
-		var refused *publisher.CheckError
+		var refused *checks.Error
 		if errors.As(err, &refused) {
 			return cli.Fail(cli.Denied, refused, "")
 		}

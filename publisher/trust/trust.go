@@ -47,6 +47,11 @@ func Of(chain bundle.TrustChain) Signers {
 // Documented reports whether there is a trust document.
 func (t Signers) Documented() bool { return t.Document.Version > 0 }
 
+// NamesOf lists those of the release keys that have these ids.
+func (t Signers) NamesOf(ids []string) []KeyName {
+	return slices.DeleteFunc(NamesOf(t.Document.Release.Keys), func(k KeyName) bool { return !slices.Contains(ids, k.ID) })
+}
+
 // SignedText says in a message what is missing from something that t does not accept.
 func (t Signers) SignedText() string {
 	if t.Documented() {

@@ -1,4 +1,5 @@
-package publisher
+// Package deltas makes the deltas that lead from earlier trees of a cluster type to the next one; see [Make].
+package deltas
 
 import (
 	"bytes"
@@ -19,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/publisher/pack"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
@@ -30,19 +32,21 @@ const (
 	minDeltaSaves = 1 << 10
 )
 
-// deltas makes the deltas that lead to pl's tree, from what agents are likely to have. One that cannot be made is a
-// warning: agents fetch the whole layer in its place. The error is ctx's.
-func (rd *reader) deltas(ctx context.Context, pl *plan, cache scheduler.Cache, command []string) ([]bundle.Blob, error) {
-	if pl.content.Content.Size > delta.MaxTreeBytes || len(pl.content.Gzip) <= minDeltaSaves {
+// Make makes the deltas that lead to next, a tree of the cluster type t, from what agents are likely to have. One that
+// cannot be made is a warning of rd: agents fetch the whole layer in its place. The cache may have earlier trees. Command
+// is the program, with its arguments, that calls [delta.Child]; without one there are no deltas of trees that are not
+// small. The error is ctx's.
+func Make(ctx context.Context, rd *standing.Reader, t standing.Type, next *bundle.Packed, cache scheduler.Cache, command []string) ([]bundle.Blob, error) {
+	if next.Content.Size > delta.MaxTreeBytes || len(next.Gzip) <= minDeltaSaves {
 		return nil, nil
 	}
-	bases, err := rd.bases(ctx, pl)
+	bases, err := findBases(ctx, rd, t, next.Content)
 	if err != nil || len(bases) == 0 {
 		return nil, err
 	}
-	m, err := newDeltaMaker(pl, bases, cache, command)
+	m, err := newMaker(t.Repo, next, bases, cache, command)
 	if err != nil {
-		rd.warn("%s: there are no deltas: %v", pl.clusterType.Name, err)
+		rd.Warn("%s: there are no deltas: %v", t.Stream.ClusterType, err)
 		return nil, nil
 	}
 	defer m.close()
@@ -53,10 +57,10 @@ func (rd *reader) deltas(ctx context.Context, pl *plan, cache scheduler.Cache, c
 	var blobs []bundle.Blob
 	for i, data := range made {
 		if errs[i] != nil {
-			rd.warn("%s: there is no delta from release %s: %v", pl.clusterType.Name, bases[i].Name(), errs[i])
+			rd.Warn("%s: there is no delta from release %s: %v", t.Stream.ClusterType, bases[i].Name(), errs[i])
 			continue
 		}
-		if n, full := int64(len(data)), int64(len(pl.content.Gzip)); n > 0 && delta.Worth(n, full) && full-n >= minDeltaSaves {
+		if n, full := int64(len(data)), int64(len(next.Gzip)); n > 0 && delta.Worth(n, full) && full-n >= minDeltaSaves {
 			b := bundle.NewBlob(delta.MediaType, data)
 			b.Descriptor.Annotations = map[string]string{delta.AnnotationFrom: bases[i].Release.Content.DiffID.String()}
 			blobs = append(blobs, b)
@@ -67,20 +71,20 @@ func (rd *reader) deltas(ctx context.Context, pl *plan, cache scheduler.Cache, c
 
 // baseSearch looks for the releases that deltas start from.
 type baseSearch struct {
-	*reader
-	pl      *plan
+	*standing.Reader
+	of      standing.Type
 	lookups int
 	found   []*bundle.Verified
 	taken   map[digest.Digest]bool // trees
 }
 
-// bases returns the releases to make deltas from, at most delta.MaxLayers, each with another tree: those that
+// findBases returns the releases to make deltas from, at most delta.MaxLayers, each with another tree: those that
 // rings are at now, newest first, and then the ones before. It is content with what it has found when the
 // registry fails.
-func (rd *reader) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, error) {
-	s := &baseSearch{reader: rd, pl: pl, taken: map[digest.Digest]bool{pl.content.Content.DiffID: true}}
+func findBases(ctx context.Context, rd *standing.Reader, t standing.Type, next bundle.Content) ([]*bundle.Verified, error) {
+	s := &baseSearch{Reader: rd, of: t, taken: map[digest.Digest]bool{next.DiffID: true}}
 	err := s.atRings(ctx)
-	for _, tag := range pl.standing.Releases() {
+	for _, tag := range t.Releases() {
 		if err != nil || len(s.found) == delta.MaxLayers {
 			break
 		}
@@ -90,7 +94,7 @@ func (rd *reader) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, erro
 		}
 	}
 	if err != nil && ctx.Err() == nil {
-		rd.warn("%s: there may be deltas from fewer releases: %v", pl.clusterType.Name, err)
+		rd.Warn("%s: there may be deltas from fewer releases: %v", t.Stream.ClusterType, err)
 		err = nil
 	}
 	return s.found, err
@@ -100,8 +104,8 @@ func (rd *reader) bases(ctx context.Context, pl *plan) ([]*bundle.Verified, erro
 func (s *baseSearch) atRings(ctx context.Context) error {
 	var all []*bundle.Verified
 	seen := map[digest.Digest]bool{}
-	for _, tag := range slices.Sorted(maps.Keys(s.pl.standing.Moving)) {
-		d := s.pl.standing.Moving[tag]
+	for _, tag := range slices.Sorted(maps.Keys(s.of.Moving)) {
+		d := s.of.Moving[tag]
 		if seen[d] {
 			continue
 		}
@@ -114,7 +118,7 @@ func (s *baseSearch) atRings(ctx context.Context) error {
 			all = append(all, v)
 		}
 	}
-	slices.SortFunc(all, func(a, b *bundle.Verified) int { return orderOf(b).Compare(orderOf(a)) })
+	slices.SortFunc(all, func(a, b *bundle.Verified) int { return standing.OrderOf(b).Compare(standing.OrderOf(a)) })
 	for _, v := range all {
 		s.take(v)
 	}
@@ -123,15 +127,14 @@ func (s *baseSearch) atRings(ctx context.Context) error {
 
 // look returns nil for what is not trusted, and for what one lookup too many asks for.
 func (s *baseSearch) look(ctx context.Context, tag string) (*bundle.Verified, error) {
-	standing := s.pl.standing
-	if last := standing.verified; last != nil &&
-		(standing.Moving[tag] == last.Descriptor.Digest || tag == last.Release.Tag() && !standing.taken) {
+	if last := s.of.Verified; last != nil &&
+		(s.of.Moving[tag] == last.Descriptor.Digest || tag == last.Release.Tag() && !s.of.Taken) {
 		return last, nil
 	}
 	if s.lookups++; s.lookups > maxBaseLookups {
 		return nil, nil
 	}
-	v, _, err := s.verifyRelease(ctx, s.pl.repo, tag)
+	v, _, err := s.Release(ctx, s.of.Repo, tag)
 	return v, err
 }
 
@@ -142,8 +145,8 @@ func (s *baseSearch) take(v *bundle.Verified) {
 	}
 }
 
-// deltaMaker makes the deltas to one tree: small ones here, others each in a process of its own, from files.
-type deltaMaker struct {
+// maker makes the deltas to one tree: small ones here, others each in a process of its own, from files.
+type maker struct {
 	bases   []*bundle.Verified
 	next    bundle.Content
 	tar     []byte // of next, where a base is small
@@ -153,18 +156,18 @@ type deltaMaker struct {
 	fetch   func(ctx context.Context, base *bundle.Verified, to io.Writer) error
 }
 
-func newDeltaMaker(pl *plan, bases []*bundle.Verified, cache scheduler.Cache, command []string) (*deltaMaker, error) {
-	m := &deltaMaker{
-		bases: bases, next: pl.content.Content, command: command, atOnce: min(len(bases), runtime.GOMAXPROCS(0)),
+func newMaker(repo oci.Target, next *bundle.Packed, bases []*bundle.Verified, cache scheduler.Cache, command []string) (*maker, error) {
+	m := &maker{
+		bases: bases, next: next.Content, command: command, atOnce: min(len(bases), runtime.GOMAXPROCS(0)),
 		fetch: func(ctx context.Context, base *bundle.Verified, to io.Writer) error {
-			return fetchTar(ctx, pl.repo, base, cache, to)
+			return fetchTar(ctx, repo, base, cache, to)
 		},
 	}
 	small := func(v *bundle.Verified) bool { return m.small(v) }
 	if slices.ContainsFunc(bases, small) {
 		var tar bytes.Buffer
 		tar.Grow(int(m.next.Size))
-		if err := releases.Unzip(bytes.NewReader(pl.content.Gzip), m.next, &tar); err != nil {
+		if err := releases.Unzip(bytes.NewReader(next.Gzip), m.next, &tar); err != nil {
 			return nil, err
 		}
 		m.tar = tar.Bytes()
@@ -174,7 +177,7 @@ func newDeltaMaker(pl *plan, bases []*bundle.Verified, cache scheduler.Cache, co
 	}
 	var err error
 	if m.dir, err = os.MkdirTemp("", "wherry-delta-"); err == nil {
-		err = os.WriteFile(m.path("next"), pl.content.Gzip, 0o600)
+		err = os.WriteFile(m.path("next"), next.Gzip, 0o600)
 	}
 	if err != nil {
 		m.close()
@@ -185,7 +188,7 @@ func newDeltaMaker(pl *plan, bases []*bundle.Verified, cache scheduler.Cache, co
 }
 
 // processes is how many of the largest jobs there is memory for; where that is not known, it is one.
-func (m *deltaMaker) processes() int {
+func (m *maker) processes() int {
 	free, ok := delta.Available()
 	if !ok {
 		return 1
@@ -197,19 +200,19 @@ func (m *deltaMaker) processes() int {
 	return int(max(free/most, 1)) // one that lacks it is left out
 }
 
-func (m *deltaMaker) close() {
+func (m *maker) close() {
 	if m.dir != "" {
 		_ = os.RemoveAll(m.dir)
 	}
 }
 
-func (m *deltaMaker) small(v *bundle.Verified) bool {
+func (m *maker) small(v *bundle.Verified) bool {
 	return delta.Small(v.Release.Content.Size, m.next.Size)
 }
 
-func (m *deltaMaker) path(name string) string { return filepath.Join(m.dir, name) }
+func (m *maker) path(name string) string { return filepath.Join(m.dir, name) }
 
-func (m *deltaMaker) job(i int) delta.Job {
+func (m *maker) job(i int) delta.Job {
 	return delta.Job{
 		Base: delta.Tree{Path: m.path(fmt.Sprint("base", i)), Size: m.bases[i].Release.Content.Size},
 		Next: delta.Tree{Path: m.path("next"), Gzip: true, Size: m.next.Size},
@@ -218,7 +221,7 @@ func (m *deltaMaker) job(i int) delta.Job {
 }
 
 // all returns the delta from each base, or why there is none; neither where it is not worth it.
-func (m *deltaMaker) all(ctx context.Context) (made [][]byte, errs []error) {
+func (m *maker) all(ctx context.Context) (made [][]byte, errs []error) {
 	made, errs = make([][]byte, len(m.bases)), make([]error, len(m.bases))
 	slots := make(chan struct{}, m.atOnce)
 	var all sync.WaitGroup
@@ -238,7 +241,7 @@ func (m *deltaMaker) all(ctx context.Context) (made [][]byte, errs []error) {
 	return made, errs
 }
 
-func (m *deltaMaker) here(ctx context.Context, base *bundle.Verified) ([]byte, error) {
+func (m *maker) here(ctx context.Context, base *bundle.Verified) ([]byte, error) {
 	var tar bytes.Buffer
 	tar.Grow(int(base.Release.Content.Size))
 	if err := m.fetch(ctx, base, &tar); err != nil {
@@ -247,7 +250,7 @@ func (m *deltaMaker) here(ctx context.Context, base *bundle.Verified) ([]byte, e
 	return delta.Make(tar.Bytes(), m.tar)
 }
 
-func (m *deltaMaker) outside(ctx context.Context, i int) ([]byte, error) {
+func (m *maker) outside(ctx context.Context, i int) ([]byte, error) {
 	j := m.job(i)
 	if free, ok := delta.Available(); ok && free < j.Memory() {
 		return nil, fmt.Errorf("it takes %d MiB of memory, and %d are free", j.Memory()>>20, free>>20)

@@ -4,35 +4,34 @@ import (
 	"context"
 	"fmt"
 	"slices"
-	"strings"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/standing"
 )
 
-// chooseAim decides for which lanes a publication is: the widest of the wanted rings and those before it, else the first.
-// Rings are those that the platform names. The first publication of a cluster type is for all, since nothing runs there
-// that a narrow ring would protect.
-func (pl *plan) chooseAim(rings, wanted []string, recorded bool) {
-	latest := pl.lanes[len(pl.lanes)-1]
-	unnamed := len(pl.lanes) - 1 - len(rings)
+// chooseAim returns those of all lanes that a publication is for: the widest of the wanted rings and those before it, else
+// the first. Rings are those that the platform names. The first publication of a cluster type, of which no release is
+// recorded, is for all, since nothing runs there that a narrow ring would protect.
+func chooseAim(all standing.Lanes, rings, wanted []string, recorded bool) standing.Lanes {
+	latest := all[len(all)-1]
+	unnamed := len(all) - 1 - len(rings)
 	widest := 0
 	for _, ring := range wanted {
 		widest = max(widest, slices.Index(rings, ring))
 	}
-	if widest == len(rings)-1 || latest.release == nil && !recorded {
-		pl.aim = pl.lanes
-		return
+	if widest == len(rings)-1 || latest.Release == nil && !recorded {
+		return all
 	}
-	pl.aim = pl.lanes[unnamed : unnamed+widest+1]
+	return all[unnamed : unnamed+widest+1]
 }
 
 // base returns the widest lane that is published to: what fails is held from its release.
-func (pl *plan) base() *lane { return pl.aim[len(pl.aim)-1] }
+func (f found) base() *standing.Lane { return f.aim[len(f.aim)-1] }
 
 // issue is a release that some rings are to have: a new one, the one that they have made anew, or just that.
 type issue struct {
-	lanes []*lane
+	lanes standing.Lanes
 	// from is the release that they have; nil where what was planned takes its place.
 	from           *bundle.Verified
 	current, taken bool
@@ -46,23 +45,18 @@ type issue struct {
 func (i *issue) due() bool { return i.from == nil || i.why != "" }
 
 // forAll reports whether agents of every ring may take it.
-func (i *issue) forAll() bool { return len(ringsOf(i.lanes)) == 0 }
+func (i *issue) forAll() bool { return len(i.lanes.Rings()) == 0 }
 
-func (i *issue) covers(l *lane) bool { return slices.Contains(i.lanes, l) }
+func (i *issue) covers(l *standing.Lane) bool { return slices.Contains(i.lanes, l) }
 
 // aimsAt reports whether a lane is published to.
-func (pl *plan) aimsAt(l *lane) bool { return slices.Contains(pl.aim, l) }
-
-// has reports whether a release has the content that is planned.
-func (pl *plan) has(v *bundle.Verified) bool {
-	return v != nil && pl.content != nil && v.Release.Content == pl.content.Content && v.Release.Artifacts == pl.artifacts
-}
+func (f found) aimsAt(l *standing.Lane) bool { return slices.Contains(f.aim, l) }
 
 // issues returns what the rings of pl are to have, each ring once, the oldest place first: a release that every ring
 // may take comes before those of narrower rings.
 func (p *publication) issues(ctx context.Context, pl *plan) ([]*issue, error) {
-	all := pl.standingIssues()
-	if pl.content != nil && slices.ContainsFunc(pl.aim, func(l *lane) bool { return !pl.has(l.release) }) {
+	all := pl.standingIssues(pl.content)
+	if pl.tree != nil && slices.ContainsFunc(pl.aim, func(l *standing.Lane) bool { return !pl.isOf(l.Release) }) {
 		all = append(withoutLanes(all, pl.aim), &issue{lanes: pl.aim})
 	}
 	for _, i := range all {
@@ -78,7 +72,7 @@ func (p *publication) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 			}
 			return 1
 		case a.from != nil && b.from != nil:
-			return orderOf(a.from).Compare(orderOf(b.from))
+			return standing.OrderOf(a.from).Compare(standing.OrderOf(b.from))
 		case a.from != nil:
 			return -1
 		}
@@ -94,22 +88,22 @@ func (p *publication) issues(ctx context.Context, pl *plan) ([]*issue, error) {
 	return all, nil
 }
 
-// standingIssues groups the lanes by the release that they have.
-func (pl *plan) standingIssues() []*issue {
+// standingIssues groups the lanes by the release that they have, where c is what is planned for those that are published to.
+func (f found) standingIssues(c content) []*issue {
 	var all []*issue
-	for _, l := range pl.lanes {
-		if l.release == nil {
+	for _, l := range f.Lanes {
+		if l.Release == nil {
 			continue
 		}
-		waiting := l.waiting
-		if pl.aimsAt(l) && !pl.has(waiting) {
+		waiting := l.Waiting
+		if f.aimsAt(l) && !c.isOf(waiting) {
 			waiting = nil
 		}
 		at := slices.IndexFunc(all, func(i *issue) bool {
-			return i.from.Descriptor.Digest == l.release.Descriptor.Digest && i.lanes[0].isFor(l.release.Release) == l.isFor(l.release.Release) && sameRelease(i.waiting, waiting)
+			return i.from.Descriptor.Digest == l.Release.Descriptor.Digest && i.lanes[0].IsFor(l.Release.Release) == l.IsFor(l.Release.Release) && sameRelease(i.waiting, waiting)
 		})
 		if at < 0 {
-			all = append(all, &issue{from: l.release, current: l.current, taken: l.taken, waiting: waiting})
+			all = append(all, &issue{from: l.Release, current: l.Current, taken: l.Taken, waiting: waiting})
 			at = len(all) - 1
 		}
 		all[at].lanes = append(all[at].lanes, l)
@@ -122,9 +116,9 @@ func sameRelease(a, b *bundle.Verified) bool {
 }
 
 // withoutLanes takes lanes away from issues, and drops those that are left with none.
-func withoutLanes(all []*issue, lanes []*lane) []*issue {
+func withoutLanes(all []*issue, lanes standing.Lanes) []*issue {
 	for _, i := range all {
-		i.lanes = slices.DeleteFunc(i.lanes, func(l *lane) bool { return slices.Contains(lanes, l) })
+		i.lanes = slices.DeleteFunc(i.lanes, func(l *standing.Lane) bool { return slices.Contains(lanes, l) })
 	}
 	return slices.DeleteFunc(all, func(i *issue) bool { return len(i.lanes) == 0 })
 }
@@ -135,21 +129,21 @@ func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 		return nil
 	}
 	switch first := i.lanes[0]; {
-	case !first.isFor(i.from.Release):
-		i.why = fmt.Sprintf("ring %s is new", first.ring)
-	case pl.forced != "" && slices.ContainsFunc(i.lanes, func(l *lane) bool { return l == pl.force }):
+	case !first.IsFor(i.from.Release):
+		i.why = fmt.Sprintf("ring %s is new", first.Ring)
+	case pl.forced != "" && i.covers(pl.force):
 		i.why = pl.forced
 	case i.taken:
 		i.why = "another publisher took its tag"
 	default:
-		i.why = p.renewal(standing{verified: i.from, current: i.current}, p.opts.RenewBefore)
+		i.why = p.renewal().why(i.from.Release, i.current)
 	}
 	for _, l := range i.lanes {
-		if v := l.waiting; i.why == "" && v != nil && pl.aimsAt(l) && !pl.has(v) {
+		if v := l.Waiting; i.why == "" && v != nil && pl.aimsAt(l) && !pl.isOf(v) {
 			i.why = "it takes the place of " + releases.PendingTag(v.Release.Epoch, v.Release.Sequence)
 		}
 	}
-	there, err := pl.repo.Exists(ctx, i.from.Tree)
+	there, err := pl.Repo.Exists(ctx, i.from.Tree)
 	if err != nil || there {
 		return err
 	}
@@ -158,20 +152,7 @@ func (p *publication) judge(ctx context.Context, pl *plan, i *issue) error {
 	}
 	if _, cached := pl.layerOf(i.from.Release.Content, p.opts.Cache); !cached {
 		i.why = "" // there is nothing to make it anew with
-		p.warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.clusterType.Name, i.from.Name(), lanesText(i.lanes))
+		p.Warn("%s: the files of release %s, which %s has, are not there any more: publish to it anew", pl.Name, i.from.Name(), i.lanes)
 	}
 	return nil
-}
-
-// lanesText names lanes for people.
-func lanesText(lanes []*lane) string {
-	var names []string
-	for _, l := range lanes {
-		if l.ring == "" {
-			names = append(names, bundle.LatestTag)
-		} else {
-			names = append(names, l.ring)
-		}
-	}
-	return strings.Join(names, ", ")
 }

@@ -1,4 +1,5 @@
-package publisher
+// Package checks has commands of the shell look at what would be released; see [Commands].
+package checks
 
 import (
 	"bytes"
@@ -17,21 +18,30 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/program"
-	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
 // The names in the folder that a check gets.
 const (
-	checkTree      = "tree"
-	checkArtifacts = "artifacts.ndjson"
+	treeFolder    = "tree"
+	artifactsFile = "artifacts.ndjson"
 )
 
-// maxCheckLine bounds what is kept of a check's output until its line ends, in bytes. A longer line is
+// maxLine bounds what is kept of a check's output until its line ends, in bytes. A longer line is
 // shown as several.
-const maxCheckLine = 4 << 10
+const maxLine = 4 << 10
 
-// CheckError means that checks refuse what was to be released.
-type CheckError struct {
+// Commands are commands of the shell that have to agree to what is released. They run one after the other in a folder
+// with the trees as tree/<cluster type>/…, and in artifacts.ndjson what these need from elsewhere.
+type Commands struct {
+	Lines []string
+	// Output gets what they print; nil is nowhere.
+	Output io.Writer
+	// Platform, Environment and BaseCommit are told to them in the environment.
+	Platform, Environment, BaseCommit string
+}
+
+// Error means that checks refuse what was to be released.
+type Error struct {
 	// Late says that some cluster types had been published, and a race with another publisher then made
 	// another release than the one that the checks had agreed to. Otherwise nothing was published.
 	Late bool
@@ -39,7 +49,7 @@ type CheckError struct {
 	Refusals []error
 }
 
-func (e *CheckError) Error() string {
+func (e *Error) Error() string {
 	var texts []string
 	for _, err := range e.Refusals {
 		texts = append(texts, err.Error())
@@ -51,7 +61,7 @@ func (e *CheckError) Error() string {
 	return "refused by a check: " + strings.Join(texts, "; ") + ": " + what
 }
 
-func (e *CheckError) Unwrap() []error { return e.Refusals }
+func (e *Error) Unwrap() []error { return e.Refusals }
 
 // checkedArtifact is a line of what a check is told to be needed.
 type checkedArtifact struct {
@@ -59,79 +69,47 @@ type checkedArtifact struct {
 	bundle.Artifact
 }
 
-// check has all commands look at what plans would release, but for what this run has had them look at
-// already. What is unchanged is not released.
-func (p *publication) check(ctx context.Context, plans []*plan) error {
-	if len(p.opts.Checks) == 0 {
-		return nil
-	}
-	var due []*plan
-	for _, pl := range plans {
-		isDue, err := p.isDue(ctx, pl)
-		if err != nil {
-			return err
-		}
-		if isDue && p.checked[pl.clusterType.Name] != pl.content.Content.DiffID {
-			due = append(due, pl)
-		}
-	}
-	if len(due) == 0 {
-		return nil
-	}
+// Proposal is what would be released of a cluster type.
+type Proposal struct {
+	ClusterType string
+	Content     *bundle.Packed
+}
+
+// Run has all of c's commands look at proposals, so that a person sees what each of them has to say. The error is an
+// *Error where one of them refuses; late is its Late.
+func (c Commands) Run(ctx context.Context, proposals []Proposal, late bool) error {
 	dir, err := os.MkdirTemp("", "wherry-check-")
 	if err != nil {
 		return err
 	}
-	err = writeProposal(dir, due)
+	err = writeProposals(dir, proposals)
 	if err == nil {
-		err = p.runChecks(ctx, dir, due)
+		err = c.run(ctx, dir, proposals, late)
 	}
-	if err = errors.Join(err, os.RemoveAll(dir)); err != nil {
-		return err
-	}
-	for _, pl := range due {
-		p.checked[pl.clusterType.Name] = pl.content.Content.DiffID
-	}
-	return nil
+	return errors.Join(err, os.RemoveAll(dir))
 }
 
-// isDue reports whether pl would be released.
-func (p *publication) isDue(ctx context.Context, pl *plan) (bool, error) {
-	if pl.result.Result == releases.OutcomeFailed {
-		return false, nil
-	}
-	if pl.standing.verified == nil {
-		return true, nil
-	}
-	if len(pl.lanes) > 0 { // what a ring has only made anew was judged when it was new
-		all, err := p.issues(ctx, pl)
-		return slices.ContainsFunc(all, func(i *issue) bool { return i.from == nil }), err
-	}
-	same, _, err := p.isCurrent(ctx, pl, pl.standing.verified)
-	return !same, err
-}
-
-// writeProposal writes the trees of plans, as agents will have them, and the list of what they need.
-func writeProposal(dir string, plans []*plan) error {
+// writeProposals writes the trees of proposals, as agents will have them, and the list of what they need.
+func writeProposals(dir string, proposals []Proposal) error {
 	var list bytes.Buffer
 	lines := json.NewEncoder(&list)
 	lines.SetEscapeHTML(false)
-	for _, pl := range plans {
-		tree := filepath.Join(dir, checkTree, pl.clusterType.Name)
+	for _, p := range proposals {
+		tree := filepath.Join(dir, treeFolder, p.ClusterType)
 		if err := os.MkdirAll(tree, 0o755); err != nil {
 			return err
 		}
-		artifacts, err := unpackTo(tree, pl.content)
+		artifacts, err := unpackTo(tree, p.Content)
 		if err != nil {
-			return fmt.Errorf("%s: %w", pl.clusterType.Name, err)
+			return fmt.Errorf("%s: %w", p.ClusterType, err)
 		}
 		for _, a := range artifacts {
-			if err := lines.Encode(checkedArtifact{pl.clusterType.Name, a}); err != nil {
+			if err := lines.Encode(checkedArtifact{p.ClusterType, a}); err != nil {
 				return err
 			}
 		}
 	}
-	return os.WriteFile(filepath.Join(dir, checkArtifacts), list.Bytes(), 0o644)
+	return os.WriteFile(filepath.Join(dir, artifactsFile), list.Bytes(), 0o644)
 }
 
 func unpackTo(dir string, content *bundle.Packed) ([]bundle.Artifact, error) {
@@ -153,20 +131,19 @@ func unpackTo(dir string, content *bundle.Packed) ([]bundle.Artifact, error) {
 	return bundle.ParseArtifacts(data)
 }
 
-// runChecks runs all commands, so that a person sees what each of them has to say.
-func (p *publication) runChecks(ctx context.Context, dir string, plans []*plan) error {
+func (c Commands) run(ctx context.Context, dir string, proposals []Proposal, late bool) error {
 	var names []string
-	for _, pl := range plans {
-		names = append(names, pl.clusterType.Name)
+	for _, p := range proposals {
+		names = append(names, p.ClusterType)
 	}
 	env := append(withoutSecrets(os.Environ()),
-		"WHERRY_CHECK_DIR="+dir, "WHERRY_PLATFORM="+p.done.Platform, "WHERRY_ENVIRONMENT="+p.done.Environment,
-		"WHERRY_BASE_COMMIT="+p.done.BaseCommit, "WHERRY_CLUSTER_TYPES="+strings.Join(names, " "))
-	refused := &CheckError{Late: len(p.pushed) > 0}
-	for _, command := range p.opts.Checks {
+		"WHERRY_CHECK_DIR="+dir, "WHERRY_PLATFORM="+c.Platform, "WHERRY_ENVIRONMENT="+c.Environment,
+		"WHERRY_BASE_COMMIT="+c.BaseCommit, "WHERRY_CLUSTER_TYPES="+strings.Join(names, " "))
+	refused := &Error{Late: late}
+	for _, command := range c.Lines {
 		cmd := exec.Command("sh", "-c", command)
 		cmd.Dir, cmd.Env = dir, env
-		out := &prefixWriter{w: p.opts.CheckOutput, prefix: "check: "}
+		out := &prefixWriter{w: c.Output, prefix: "check: "}
 		if out.w == nil {
 			out.w = io.Discard
 		}
@@ -207,7 +184,7 @@ func (w *prefixWriter) Write(p []byte) (int, error) {
 		if b != '\n' {
 			w.line = append(w.line, b)
 		}
-		if b == '\n' || len(w.line) == maxCheckLine {
+		if b == '\n' || len(w.line) == maxLine {
 			w.flushLine()
 		}
 	}

@@ -1,13 +1,21 @@
-package publisher
+// Package signing signs manifests and pushes them with their signatures.
+//
+// [Signer.Sign] makes the [Artifact] of a manifest, which [Artifact.Push] sends; nothing of it is visible until it gets a
+// tag. Where several keys have to sign, [Wait] shows it to those who are to sign it, and [Signer.Cosign] adds their
+// signatures, also where several sign at the same time.
+package signing
 
 import (
 	"context"
+	"encoding/json"
 	"fmt"
 	"slices"
 	"strings"
 
 	"github.com/opencontainers/go-digest"
+	"github.com/opencontainers/image-spec/specs-go"
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+	"github.com/sigstore/sigstore/pkg/signature"
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -23,29 +31,67 @@ const (
 	maxSigners = 32
 )
 
-// signer signs what is pushed.
-type signer struct {
-	// keys sign, each a different one.
-	keys []*keys.Key
-	// known are the keys whose signatures count, and location is named by each signature.
-	known    bundle.Keys
-	location oci.Location
+// Signer signs what is pushed.
+type Signer struct {
+	// Keys sign, each a different one.
+	Keys []*keys.Key
+	// Known are the keys whose signatures count, and Location is named by each signature.
+	Known    bundle.Keys
+	Location oci.Location
 }
 
-// cosign adds the signatures of s's keys to those of manifest d, and returns how many keys have signed it
+// Artifact is a manifest with all that belongs to it.
+type Artifact struct {
+	Blobs     []bundle.Blob
+	Manifest  bundle.Blob
+	Signature *bundle.Signed
+}
+
+// Sign returns the artifact of a manifest, whose version and media type it sets, in the repository of that name. Blobs are
+// those that the manifest refers to and that may not be there yet.
+func (s Signer) Sign(repository string, m ocispec.Manifest, blobs []bundle.Blob) (Artifact, error) {
+	m.Versioned, m.MediaType = specs.Versioned{SchemaVersion: 2}, ocispec.MediaTypeImageManifest
+	data, err := json.Marshal(m)
+	if err != nil {
+		return Artifact{}, err
+	}
+	if len(data) > bundle.MaxManifestBytes {
+		return Artifact{}, fmt.Errorf("manifest of %s: %w", repository, bundle.ErrTooLarge)
+	}
+	a := Artifact{Blobs: blobs, Manifest: bundle.NewBlob(m.MediaType, data)}
+	var signers []signature.Signer
+	for _, k := range s.Keys {
+		signers = append(signers, k)
+	}
+	a.Signature, err = bundle.SignManifest(a.Manifest.Descriptor.Digest, s.Location.Name(repository), signers...)
+	return a, err
+}
+
+// Push sends all parts of a. Nothing of it is visible before it gets a tag, except the signature, which is found by the
+// manifest's digest alone.
+func (a Artifact) Push(ctx context.Context, repo oci.Target) error {
+	for _, b := range append(a.Blobs, a.Manifest) {
+		if err := releases.PushBlob(ctx, repo, b); err != nil {
+			return err
+		}
+	}
+	return pushSignatures(ctx, repo, a.Signature, bundle.SignatureTag(a.Manifest.Descriptor.Digest))
+}
+
+// Cosign adds the signatures of s's keys to those of manifest d in the repository of that name, and returns how many keys have signed it
 // now, and whether one of s's is new.
 //
 // Registries have no compare-and-swap, and others may be signing at the same moment. So each signature first
 // gets a tag of its own, which nobody else writes. What is under the tag that agents read is made of all of
 // these, and made again until reading shows nothing more: whoever writes it last finds the signatures of all,
 // since each has written theirs before.
-func (s *signer) cosign(ctx context.Context, repo oci.Target, name string, d digest.Digest) (have int, added bool, err error) {
+func (s Signer) Cosign(ctx context.Context, repo oci.Target, name string, d digest.Digest) (have int, added bool, err error) {
 	for range maxJoins {
 		layers, there, err := collectSignatures(ctx, repo, d)
 		if err != nil {
 			return 0, added, err
 		}
-		joined, ids, err := bundle.JoinSignatures(ctx, repo, d, s.known, layers)
+		joined, ids, err := bundle.JoinSignatures(ctx, repo, d, s.Known, layers)
 		if err != nil {
 			return 0, added, err
 		}
@@ -67,8 +113,8 @@ func (s *signer) cosign(ctx context.Context, repo oci.Target, name string, d dig
 }
 
 // signAlone has those of s's keys sign d that are not among ids, each under a tag of its own.
-func (s *signer) signAlone(ctx context.Context, repo oci.Target, name string, d digest.Digest, ids []string) (signed bool, err error) {
-	for _, key := range s.keys {
+func (s Signer) signAlone(ctx context.Context, repo oci.Target, name string, d digest.Digest, ids []string) (signed bool, err error) {
+	for _, key := range s.Keys {
 		id, err := bundle.KeyID(key.Public())
 		if err != nil {
 			return signed, err
@@ -76,11 +122,11 @@ func (s *signer) signAlone(ctx context.Context, repo oci.Target, name string, d 
 		if slices.Contains(ids, id) {
 			continue
 		}
-		own, err := bundle.SignManifest(d, s.location.Name(name), key)
+		own, err := bundle.SignManifest(d, s.Location.Name(name), key)
 		if err != nil {
 			return signed, err
 		}
-		if err := pushSignatures(ctx, repo, own, ownSignatureTag(d, id)); err != nil {
+		if err := pushSignatures(ctx, repo, own, TagOf(d, id)); err != nil {
 			return signed, err
 		}
 		signed = true
@@ -88,8 +134,8 @@ func (s *signer) signAlone(ctx context.Context, repo oci.Target, name string, d 
 	return signed, nil
 }
 
-// ownSignatureTag is the tag of the signature over d by one key.
-func ownSignatureTag(d digest.Digest, keyID string) string {
+// TagOf returns the tag of the signature over d by the key with that id.
+func TagOf(d digest.Digest, keyID string) string {
 	return bundle.SignatureTag(d) + "-" + keyID[:16]
 }
 
@@ -122,8 +168,8 @@ func pushSignatures(ctx context.Context, repo oci.Target, s *bundle.Signed, tag 
 	return releases.PutTag(ctx, repo, s.Manifest.Descriptor, tag)
 }
 
-// wait makes a complete artifact visible to those who are to sign it, and to nobody else.
-func wait(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
+// Wait makes a complete artifact visible to those who are to sign it, and to nobody else.
+func Wait(ctx context.Context, repo oci.Target, desc ocispec.Descriptor, tag string) error {
 	now, err := releases.Current(ctx, repo, tag)
 	if err != nil {
 		return err

@@ -1,0 +1,146 @@
+package publisher
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"maps"
+	"strconv"
+	"time"
+
+	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/deltas"
+	"github.com/wherry-dev/wherry/publisher/pack"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/signing"
+	"github.com/wherry-dev/wherry/publisher/standing"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// maker makes the artifacts of releases and records, and signs them.
+type maker struct {
+	signer signing.Signer
+	// origin are the annotations that say when and of which commit something was made.
+	origin map[string]string
+	// reader, cache and deltaCommand are for deltas; see deltas.Make.
+	reader       *standing.Reader
+	cache        scheduler.Cache
+	deltaCommand []string
+}
+
+func (p *publication) maker() maker {
+	created := p.opts.Created
+	if created.IsZero() {
+		created = p.IssuedAt
+	}
+	origin := map[string]string{ocispec.AnnotationCreated: created.UTC().Format(time.RFC3339)}
+	if rev := cmp.Or(p.commits.base, p.commits.environment); rev != "" {
+		origin[ocispec.AnnotationRevision] = rev
+	}
+	if p.opts.Source != "" {
+		origin[ocispec.AnnotationSource] = p.opts.Source
+	}
+	return maker{p.signer, origin, &p.Reader, p.opts.Cache, p.opts.DeltaCommand}
+}
+
+// annotations are what registries and other tools show.
+func (m maker) annotations(title, version string) map[string]string {
+	all := maps.Clone(m.origin)
+	all[ocispec.AnnotationTitle], all[ocispec.AnnotationVersion] = title, version
+	return all
+}
+
+// bundle makes the artifact of a release, which is from made anew unless that is nil. Where a standing one has the
+// same tree, it keeps its layers, since a compressor's bytes may differ from one Go release to the next.
+func (m maker) bundle(ctx context.Context, pl *plan, r bundle.Release, from *bundle.Verified) (signing.Artifact, error) {
+	doc, err := r.Marshal()
+	if err != nil {
+		return signing.Artifact{}, err
+	}
+	config := bundle.NewBlob(bundle.MediaTypeRelease, doc)
+	layers, blobs, err := m.layers(ctx, pl, r.Content)
+	if err != nil {
+		return signing.Artifact{}, err
+	}
+	manifest := ocispec.Manifest{
+		ArtifactType: bundle.MediaTypeBundle, Config: config.Descriptor, Layers: layers,
+		Annotations: m.annotations(r.Environment+"/"+r.ClusterType, r.Tag()),
+	}
+	manifest.Config.Data = doc
+	if n := len(pl.held); n > 0 {
+		manifest.Annotations[releases.AnnotationHeld] = strconv.Itoa(n)
+	}
+	if from != nil {
+		manifest.Annotations = maps.Clone(from.Manifest.Annotations)
+		manifest.Annotations[ocispec.AnnotationVersion] = r.Tag()
+	}
+	return m.signer.Sign(r.Stream().Repository(), manifest, append(blobs, config))
+}
+
+// layers returns those of the manifest of a release with content c, and the blobs among them that are to be pushed.
+func (m maker) layers(ctx context.Context, pl *plan, c bundle.Content) (layers []ocispec.Descriptor, blobs []bundle.Blob, err error) {
+	data, ok := pl.layerOf(c, m.cache)
+	tree := bundle.NewBlob(bundle.MediaTypeTree, data)
+	last := pl.withContent(c)
+	if last == nil {
+		made, err := deltas.Make(ctx, m.reader, pl.Type, pl.tree, m.cache, m.deltaCommand)
+		blobs = append([]bundle.Blob{tree}, made...)
+		for _, b := range blobs {
+			layers = append(layers, b.Descriptor)
+		}
+		return layers, blobs, err
+	}
+	for _, layer := range append([]ocispec.Descriptor{last.Tree}, releases.DeltasOf(last.Manifest)...) {
+		there, err := pl.Repo.Exists(ctx, layer)
+		switch {
+		case err != nil:
+			return nil, nil, err
+		case there:
+			layers = append(layers, layer)
+		case layer.Digest == last.Tree.Digest && !ok:
+			return nil, nil, fmt.Errorf("%s: the files of release %s are gone: %w", pl.Name, last.Release.Tag(), releases.ErrRace)
+		case layer.Digest == last.Tree.Digest:
+			layers, blobs = append(layers, tree.Descriptor), append(blobs, tree)
+		}
+	}
+	return layers, blobs, nil
+}
+
+// layerOf returns the compressed tree of a content that this program has at hand.
+func (c content) layerOf(want bundle.Content, cache scheduler.Cache) ([]byte, bool) {
+	if c.tree != nil && c.tree.Content == want {
+		return c.tree.Gzip, true
+	}
+	return pack.Before(cache, want)
+}
+
+// withContent returns a release that stands and has this content; nil where there is none.
+func (f found) withContent(c bundle.Content) *bundle.Verified {
+	if last := f.Verified; last != nil && last.Release.Content == c {
+		return last
+	}
+	for _, l := range f.Lanes {
+		if l.Release != nil && l.Release.Release.Content == c {
+			return l.Release
+		}
+	}
+	return nil
+}
+
+// record makes the artifact of an environment's record.
+func (m maker) record(r bundle.EnvironmentRecord) (signing.Artifact, error) {
+	doc, err := r.Marshal()
+	if err != nil {
+		return signing.Artifact{}, err
+	}
+	config := bundle.NewBlob(bundle.MediaTypeEnvironment, doc)
+	// Registries and tools expect a layer; the specification's empty one stands for none.
+	empty := bundle.Blob{Descriptor: ocispec.DescriptorEmptyJSON, Data: ocispec.DescriptorEmptyJSON.Data}
+	manifest := ocispec.Manifest{
+		ArtifactType: bundle.MediaTypeEnvironment, Config: config.Descriptor, Layers: []ocispec.Descriptor{empty.Descriptor},
+		Annotations: m.annotations(r.Environment, r.Tag()),
+	}
+	return m.signer.Sign(bundle.EnvironmentRepository(r.Environment), manifest, []bundle.Blob{config, empty})
+}

@@ -1,0 +1,52 @@
+package publisher
+
+import (
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+// renewal decides which releases are made anew although nothing in them is new.
+type renewal struct {
+	trust trust.Signers
+	now   time.Time
+	// before is how long before its end a release is made anew; zero is a third of its validity.
+	before time.Duration
+}
+
+func (p *publication) renewal() renewal { return renewal{p.Trust, p.IssuedAt, p.opts.RenewBefore} }
+
+// why says why a release that stands is made anew; empty where it is not. Current says whether it is signed as the trust
+// in force asks.
+func (n renewal) why(r bundle.Release, current bool) string {
+	switch {
+	case r.Epoch != n.trust.Epoch:
+		return fmt.Sprintf("epoch %d has begun", n.trust.Epoch)
+	case !current:
+		return fmt.Sprintf("version %d of the trust document asks for other signatures", n.trust.Document.Version)
+	case n.ends(r):
+		return "it expires at " + r.ExpiresAt.Format(time.RFC3339)
+	}
+	return ""
+}
+
+// ends reports whether a release is so near its end that it is made anew.
+func (n renewal) ends(r bundle.Release) bool {
+	before := n.before
+	if before == 0 {
+		before = r.ExpiresAt.Sub(r.IssuedAt) / 3
+	}
+	return r.ExpiresAt.Sub(n.now) <= before
+}
+
+// waitsFor reports whether v, which waits for signatures, is the release r but for its place and times.
+func (n renewal) waitsFor(v *bundle.Verified, r bundle.Release) bool {
+	w := v.Release
+	return w.Content == r.Content && w.Artifacts == r.Artifacts && slices.Equal(w.Rings, r.Rings) &&
+		w.BaseCommit == r.BaseCommit && w.EnvironmentCommit == r.EnvironmentCommit &&
+		w.ExpiresAt.Sub(w.IssuedAt) == r.ExpiresAt.Sub(r.IssuedAt) && !n.ends(w) && releases.CheckLayers(v.Manifest) == nil
+}

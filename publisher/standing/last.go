@@ -1,0 +1,131 @@
+package standing
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/opencontainers/go-digest"
+	"oras.land/oras-go/v2/errdef"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+// LostError says why it is not known what failed assignments had.
+type LostError struct{ text string }
+
+func (e *LostError) Error() string { return e.text }
+
+// Lost returns a *LostError.
+func Lost(format string, args ...any) error { return &LostError{fmt.Sprintf(format, args...)} }
+
+// LostIfRefused makes a *LostError of the error of content that is not there, or not what was signed.
+func LostIfRefused(err error, what string, args ...any) error {
+	if releases.UnlessRefused(err) == nil {
+		return Lost(what+": %v", append(args, err)...)
+	}
+	return err
+}
+
+// Last returns the newest release of t that all the rings have which are named, or every agent where none are; nil where
+// there never was a release. The record is the environment's.
+func (rd *Reader) Last(ctx context.Context, t Type, rings []string, record Record) (*bundle.Verified, error) {
+	all := func(bundle.Release) bool { return true }
+	v, err := rd.newest(ctx, t, t.Verified, all, record.ReleaseOf(t.Stream.ClusterType, ""))
+	if v == nil || err != nil {
+		return nil, err
+	}
+	return rd.forRings(ctx, t, v, rings)
+}
+
+// LastOf returns the newest release of t that is for lane, where the platform names rings; nil where there never was a
+// release. The record is the environment's.
+func (rd *Reader) LastOf(ctx context.Context, t Type, lane *Lane, record Record) (*bundle.Verified, error) {
+	return rd.newest(ctx, t, lane.Release, lane.IsFor, cmp.Or(lane.Recorded, record.ReleaseOf(t.Stream.ClusterType, "")))
+}
+
+// newest returns v or, where that is newer and fits, the release that the environment's record names, which is signed too:
+// else whoever can delete a release or its signature could have an older one taken for the last. It returns nil where
+// there never was a release.
+func (rd *Reader) newest(ctx context.Context, t Type, v *bundle.Verified, fits func(bundle.Release) bool, recorded digest.Digest) (*bundle.Verified, error) {
+	switch {
+	case recorded == "" && len(t.Releases())+len(t.Moving) == 0:
+		return nil, nil
+	case recorded == "" && t.Foreign != "":
+		return nil, Lost("%s is not a release %s, and no record of the environment says what the last one is", t.Foreign, rd.Trust.SignedText())
+	case recorded != "" && (v == nil || v.Descriptor.Digest != recorded):
+		r, err := rd.recordedRelease(ctx, t.Repo, recorded)
+		if err != nil {
+			return nil, err
+		}
+		if (v == nil || OrderOf(r).Compare(OrderOf(v)) > 0) && fits(r.Release) {
+			v = r
+		}
+	}
+	if v == nil {
+		return nil, Lost("there is no release here %s", rd.Trust.SignedText())
+	}
+	return v, nil
+}
+
+// recordedRelease returns the release that the environment's record names.
+func (rd *Reader) recordedRelease(ctx context.Context, repo oci.Target, d digest.Digest) (*bundle.Verified, error) {
+	desc, err := repo.Resolve(ctx, d.String())
+	if errors.Is(err, errdef.ErrNotFound) {
+		return nil, Lost("the last release, %s, is not there", d)
+	}
+	if err != nil {
+		return nil, err
+	}
+	v, _, err := trust.Recognise(rd.Trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
+	if err != nil {
+		return nil, LostIfRefused(err, "the last release, %s", d)
+	}
+	return v, nil
+}
+
+// forRings returns v, or the newest release before it, that all rings have which are published to. What one
+// ring tries out must not reach the others because something else failed.
+func (rd *Reader) forRings(ctx context.Context, t Type, v *bundle.Verified, wanted []string) (*bundle.Verified, error) {
+	if reaches(v.Release.Rings, wanted) {
+		return v, nil
+	}
+	for _, tag := range t.Releases() {
+		before, _, err := rd.Release(ctx, t.Repo, tag)
+		switch {
+		case err != nil:
+			return nil, err
+		case before == nil || before.Release.Tag() != tag:
+			return nil, Lost("%s is not a release %s", tag, rd.Trust.SignedText())
+		case reaches(before.Release.Rings, wanted):
+			return before, nil
+		}
+	}
+	return nil, Lost("no release so far is for %s", ringsText(wanted))
+}
+
+// reaches reports whether a release for some rings, or all, is for all those that are wanted.
+func reaches(rings, wanted []string) bool {
+	if len(rings) == 0 || len(wanted) == 0 {
+		return len(rings) == 0
+	}
+	for _, ring := range wanted {
+		if !slices.Contains(rings, ring) {
+			return false
+		}
+	}
+	return true
+}
+
+func ringsText(rings []string) string {
+	if len(rings) == 0 {
+		return "all rings"
+	}
+	return "the rings " + strings.Join(rings, ", ")
+}

@@ -1,0 +1,111 @@
+package standing
+
+import (
+	"cmp"
+	"context"
+	"slices"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/publisher/usage"
+)
+
+// Records returns the repository of the environment's records.
+func (rd *Reader) Records() (oci.Target, error) {
+	return rd.Store.Repository(bundle.EnvironmentRepository(rd.Environment))
+}
+
+// Record is what stands of an environment's record.
+type Record struct {
+	Repo oci.Target
+	// Tags are those that were there before anything was written.
+	releases.Tags
+	// Verified is the newest record that is trusted, nil where there is none; Current says whether it is signed as the
+	// trust in force asks.
+	Verified *bundle.VerifiedEnvironment
+	Current  bool
+	// Taken means that Verified's own tag names another record; see Type.Taken.
+	Taken bool
+}
+
+// Has reports whether the record names releases of a cluster type.
+func (r Record) Has(clusterType string) bool {
+	return r.Verified != nil && len(r.Verified.Record.ReleasesOf(clusterType)) > 0
+}
+
+// ReleaseOf returns the manifest that the record names for agents of a cluster type and ring, without a ring where that is
+// empty; empty where it names none.
+func (r Record) ReleaseOf(clusterType, ring string) digest.Digest {
+	if r.Verified == nil {
+		return ""
+	}
+	return r.Verified.Record.ReleaseOf(clusterType, ring)
+}
+
+// Record returns what stands of the environment's record, the newest that is trusted above all.
+func (rd *Reader) Record(ctx context.Context) (r Record, err error) {
+	repo, err := rd.Records()
+	if err != nil {
+		return r, err
+	}
+	r.Repo = repo
+	if r.Tags, err = releases.ReadTags(ctx, repo); err != nil {
+		return r, err
+	}
+	foreign := "" // the newest says it for all
+	for _, tag := range r.Releases() {
+		if r.Verified, r.Current, err = rd.verifyRecord(ctx, repo, tag); err != nil {
+			return r, err
+		}
+		if r.Verified != nil {
+			break
+		}
+		foreign = cmp.Or(foreign, tag)
+	}
+	latest := r.Moving[bundle.LatestTag]
+	var v *bundle.VerifiedEnvironment
+	var current bool
+	if latest != "" && (r.Verified == nil || latest != r.Verified.Descriptor.Digest) {
+		if v, current, err = rd.verifyRecord(ctx, repo, bundle.LatestTag); v == nil {
+			foreign = cmp.Or(foreign, bundle.LatestTag)
+		}
+	}
+	if foreign != "" && err == nil {
+		rd.Warn("%s:%s is not a record %s", rd.Location.Name(bundle.EnvironmentRepository(rd.Environment)), foreign, rd.Trust.SignedText())
+	}
+	if v != nil && (r.Verified == nil || OrderOfRecord(v).Compare(OrderOfRecord(r.Verified)) > 0) {
+		r.Current, r.Verified, r.Taken = current, v, slices.Contains(r.All, v.Record.Tag())
+	}
+	return r, err
+}
+
+// verifyRecord returns nil for what is not trusted, not there in full, or of another environment.
+// For current see trust.Recognise.
+func (rd *Reader) verifyRecord(ctx context.Context, repo oci.Target, tag string) (v *bundle.VerifiedEnvironment, current bool, err error) {
+	desc, err := repo.Resolve(ctx, tag)
+	if err == nil {
+		v, current, err = trust.Recognise(rd.Trust, func(t bundle.Trust) (*bundle.VerifiedEnvironment, error) {
+			return bundle.VerifyEnvironment(ctx, repo, desc, t)
+		})
+	}
+	if err := releases.UnlessRefused(err); err != nil {
+		return nil, false, err
+	}
+	if v == nil || v.Record.Tag() != tag && tag != bundle.LatestTag || v.Record.Environment != rd.Environment || v.Record.Epoch > rd.Trust.Epoch {
+		return nil, false, nil
+	}
+	if v.Record.Platform != rd.Platform {
+		return nil, false, usage.Errorf("the records there are of the platform %q, this one is %q: publish to another prefix, or name the platform",
+			v.Record.Platform, rd.Platform)
+	}
+	return v, current, nil
+}
+
+// OrderOfRecord returns the place of a record among those of its environment.
+func OrderOfRecord(v *bundle.VerifiedEnvironment) bundle.Order {
+	return bundle.Order{Epoch: v.Record.Epoch, Sequence: v.Record.Sequence, IssuedAt: v.Record.IssuedAt, Digest: v.Descriptor.Digest}
+}

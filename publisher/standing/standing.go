@@ -1,0 +1,129 @@
+// Package standing finds what stands of an environment at a location, and what waits there for signatures.
+//
+// Begin with [New]. [Reader.Record] finds the newest record of the environment that is trusted, [Reader.Type] the newest
+// release of a cluster type, and [Reader.Rings] what each of its rings has. All of it is judged by the trust in force, since
+// a registry's tags prove nothing. A Reader writes nothing.
+package standing
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/releases"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+// Reader reads what stands of one environment.
+type Reader struct {
+	Location oci.Location
+	Store    oci.Store // at Location
+	Trust    trust.Signers
+	// IssuedAt is the time of the run, to the second: what is read is judged then, and what is made is issued then.
+	IssuedAt              time.Time
+	Platform, Environment string
+	Warn                  func(format string, args ...any)
+}
+
+// New returns a Reader of what is in store, at a location, by the trust of signers.
+func New(location oci.Location, store oci.Store, signers trust.Signers, now time.Time, platform, environment string, warn func(format string, args ...any)) Reader {
+	return Reader{location, store, signers, now.UTC().Truncate(time.Second), platform, environment, warn}
+}
+
+// Type is what stands of one cluster type.
+type Type struct {
+	Stream bundle.Stream
+	Repo   oci.Target
+	// Tags are those that were there before anything was written.
+	releases.Tags
+	// Verified is the newest release that is trusted; nil where there is none. Current says whether it is signed as the
+	// trust in force asks.
+	Verified *bundle.Verified
+	Current  bool
+	// Pending is the newest release after it that waits for signatures; nil where there is none.
+	Pending *bundle.Verified
+	// Foreign is the newest tag, newer than Verified, of a release that is not trusted; empty where there is none.
+	Foreign string
+	// Taken means that Verified's own tag names another release: a publisher overwrote it and went no further.
+	Taken bool
+	// Lanes are the rings and latest; see Reader.Rings. Empty where the platform names no rings.
+	Lanes Lanes
+}
+
+// Type returns what stands of a cluster type, the newest release that is trusted above all. A registry's tags are no proof
+// of anything: what the newest tag names may be foreign, or an older release.
+func (rd *Reader) Type(ctx context.Context, clusterType string) (t Type, err error) {
+	stream := bundle.Stream{Platform: rd.Platform, Environment: rd.Environment, ClusterType: clusterType}
+	repo, err := rd.Store.Repository(stream.Repository())
+	if err != nil {
+		return t, err
+	}
+	t.Stream, t.Repo = stream, repo
+	if t.Tags, err = releases.ReadTags(ctx, repo); err != nil {
+		return t, err
+	}
+	consider := func(tag string) (found bool, err error) {
+		v, current, err := rd.Release(ctx, repo, tag)
+		if err != nil {
+			return false, err
+		}
+		moving := t.Moving[tag] != ""
+		// One of an epoch to come is none that agents take.
+		if v == nil || !moving && v.Release.Tag() != tag || v.Release.Epoch > rd.Trust.Epoch ||
+			v.Release.Environment != stream.Environment || v.Release.ClusterType != stream.ClusterType {
+			if t.Foreign == "" { // the newest says it for all
+				t.Foreign = fmt.Sprintf("%s:%s", rd.Location.Name(stream.Repository()), tag)
+				rd.Warn("%s is not a release %s", t.Foreign, rd.Trust.SignedText())
+			}
+			return false, nil
+		}
+		if last := t.Verified; last == nil || OrderOf(v).Compare(OrderOf(last)) > 0 {
+			t.Verified, t.Current = v, current
+		}
+		return true, nil
+	}
+	for _, tag := range t.Releases() {
+		if found, err := consider(tag); err != nil {
+			return t, err
+		} else if found {
+			break
+		}
+	}
+	// A registry's retention may have taken the tag of the release that latest still names, or another publisher.
+	latest, last := t.Moving[bundle.LatestTag], t.Verified
+	if latest != "" && (last == nil || latest != last.Descriptor.Digest) {
+		if _, err = consider(bundle.LatestTag); err != nil {
+			return t, err
+		}
+	}
+	if v := t.Verified; v != last {
+		t.Taken = slices.Contains(t.All, v.Release.Tag())
+	}
+	t.Pending, err = rd.pendingRelease(ctx, t)
+	return t, err
+}
+
+// OrderOf returns the place of a release among those of its stream.
+func OrderOf(v *bundle.Verified) bundle.Order { return bundle.OrderOf(v.Release, v.Descriptor.Digest) }
+
+// LastSequence is that of v in an epoch; in another one sequences begin again. It is 0 where v is nil.
+func LastSequence(v *bundle.Verified, epoch int64) int64 {
+	if v == nil || v.Release.Epoch != epoch {
+		return 0
+	}
+	return v.Release.Sequence
+}
+
+// Release returns the release that ref, a tag or a digest, names: nil where it is not trusted, or where a registry has the
+// tag only. For current see [trust.Recognise].
+func (rd *Reader) Release(ctx context.Context, repo oci.Target, ref string) (v *bundle.Verified, current bool, err error) {
+	desc, err := repo.Resolve(ctx, ref)
+	if err != nil {
+		return nil, false, releases.UnlessRefused(err)
+	}
+	v, current, err = trust.Recognise(rd.Trust, func(t bundle.Trust) (*bundle.Verified, error) { return bundle.Verify(ctx, repo, desc, t) })
+	return v, current, releases.UnlessRefused(err)
+}

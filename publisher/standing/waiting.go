@@ -1,0 +1,158 @@
+package standing
+
+import (
+	"context"
+	"fmt"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
+)
+
+const (
+	// maxAhead is how far the clock of whoever published what waits may be ahead of ours.
+	maxAhead = 10 * time.Minute
+	// maxTaken is how many sequences may have been passed over because their tags were taken.
+	maxTaken = 1000
+)
+
+// credible reports whether what waits for signatures is numbered as publishers number. It is signed by one key
+// at least, and that one may be stolen: whoever signs a sequence that is far ahead uses up those before it.
+func credible(o bundle.Order, last int64, now time.Time) bool {
+	return !o.IssuedAt.After(now.Add(maxAhead)) && o.Sequence-maxTaken <= max(last, o.IssuedAt.Unix())
+}
+
+// pendingRelease returns the newest release of a stream that waits for signatures, is credible and above the
+// one that stands; nil where there is none.
+func (rd *Reader) pendingRelease(ctx context.Context, t Type) (*bundle.Verified, error) {
+	var newest *bundle.Verified
+	err := rd.eachPending(ctx, t, func(v *bundle.Verified) bool {
+		if last := t.Verified; last == nil || OrderOf(v).Compare(OrderOf(last)) > 0 {
+			newest = v
+		}
+		return newest == nil
+	})
+	return newest, err
+}
+
+// eachPending calls yield with each release of a stream that waits for signatures and is credible, newest first, as
+// long as it returns true.
+func (rd *Reader) eachPending(ctx context.Context, t Type, yield func(*bundle.Verified) bool) error {
+	if !rd.Trust.Documented() {
+		return nil
+	}
+	for _, tag := range t.Tags.Pending() {
+		desc, err := t.Repo.Resolve(ctx, tag)
+		if err == nil {
+			var v *bundle.Verified
+			if v, err = bundle.Verify(ctx, t.Repo, desc, rd.Trust.AnyKey()); err == nil && rd.waits(t, v, tag) && !yield(v) {
+				return nil
+			}
+		}
+		if releases.UnlessRefused(err) != nil {
+			return err
+		}
+	}
+	return nil
+}
+
+func (rd *Reader) waits(t Type, v *bundle.Verified, tag string) bool {
+	r := v.Release
+	return r.Stream() == t.Stream && r.Epoch == rd.Trust.Epoch && releases.PendingTag(r.Epoch, r.Sequence) == tag &&
+		credible(OrderOf(v), LastSequence(t.Verified, r.Epoch), rd.IssuedAt)
+}
+
+// PendingRecord returns the newest record that waits for signatures, is credible and above the one that stands; nil where
+// there is none.
+func (rd *Reader) PendingRecord(ctx context.Context, record Record) (*bundle.VerifiedEnvironment, error) {
+	if !rd.Trust.Documented() {
+		return nil, nil
+	}
+	for _, tag := range record.Pending() {
+		v, err := rd.RecordThatWaits(ctx, record, tag)
+		if v != nil || releases.UnlessRefused(err) != nil {
+			return v, err
+		}
+	}
+	return nil, nil
+}
+
+// RecordThatWaits returns the record under tag, which is to stand in the place of record. It returns a *bundle.Refusal where
+// that does not wait for signatures.
+func (rd *Reader) RecordThatWaits(ctx context.Context, record Record, tag string) (*bundle.VerifiedEnvironment, error) {
+	last := record.Verified
+	desc, err := record.Repo.Resolve(ctx, tag)
+	if err != nil {
+		return nil, err
+	}
+	v, err := bundle.VerifyEnvironment(ctx, record.Repo, desc, rd.Trust.AnyKey())
+	if err != nil {
+		return nil, err
+	}
+	r, order, sequence := v.Record, OrderOfRecord(v), int64(0)
+	if last != nil && last.Record.Epoch == r.Epoch {
+		sequence = last.Record.Sequence
+	}
+	refused := func(reason bundle.Reason, what string) (*bundle.VerifiedEnvironment, error) {
+		return nil, &bundle.Refusal{Reason: reason, Message: fmt.Sprintf("%s:%s: %s", rd.Location.Name(bundle.EnvironmentRepository(rd.Environment)), tag, what)}
+	}
+	switch {
+	case r.Platform != rd.Platform:
+		return refused(bundle.WrongPlatform, fmt.Sprintf("it is of platform %q, the trust document is for %q", r.Platform, rd.Platform))
+	case r.Environment != rd.Environment:
+		return refused(bundle.WrongEnvironment, fmt.Sprintf("it is of environment %q", r.Environment))
+	case r.Epoch != rd.Trust.Epoch:
+		return refused(bundle.OldEpoch, fmt.Sprintf("it has epoch %d, the trust in force has %d", r.Epoch, rd.Trust.Epoch))
+	case releases.PendingTag(r.Epoch, r.Sequence) != tag || !credible(order, sequence, rd.IssuedAt):
+		return refused(bundle.BadContent, fmt.Sprintf("it has sequence %d and was issued at %s, which no publisher would give it", r.Sequence, r.IssuedAt.Format(time.RFC3339)))
+	case last != nil && order.Compare(OrderOfRecord(last)) <= 0:
+		return refused(bundle.OlderRelease, "a newer one stands already")
+	}
+	return v, nil
+}
+
+// NothingEver is the error where an environment has no record at all. A registry need not list what it has, or not
+// to everybody.
+func (rd *Reader) NothingEver(ctx context.Context, err error) error {
+	if repositories, unlisted := rd.Store.Repositories(ctx); unlisted == nil {
+		if lack := catalog.CheckEnvironment(rd.Environment, rd.Location, repositories); lack != nil {
+			return lack
+		}
+	}
+	return fmt.Errorf("%w: nothing was ever published there", err)
+}
+
+// ReleaseThatWaits returns the release of t with manifest d, if it may be signed and stand in the place of last, which may be
+// nil. The error is a *bundle.Refusal where it may not.
+func (rd *Reader) ReleaseThatWaits(ctx context.Context, t Type, d digest.Digest, last *bundle.Verified) (*bundle.Verified, error) {
+	desc, err := t.Repo.Resolve(ctx, d.String())
+	if err != nil {
+		return nil, err
+	}
+	v, err := bundle.Verify(ctx, t.Repo, desc, rd.Trust.AnyKey())
+	if err != nil {
+		return nil, err
+	}
+	if err := releases.CheckLayers(v.Manifest); err != nil {
+		return nil, err
+	}
+	r := v.Release
+	expect := bundle.Expect{Stream: t.Stream, Epoch: rd.Trust.Epoch, Now: rd.IssuedAt}
+	if last != nil {
+		expect.Highest = OrderOf(last)
+	}
+	if len(r.Rings) > 0 {
+		expect.Ring = r.Rings[0] // it is no ring's agent that asks
+	}
+	if err := expect.Check(r, d); err != nil {
+		return nil, err
+	}
+	if !credible(OrderOf(v), LastSequence(t.Verified, r.Epoch), rd.IssuedAt) {
+		return nil, &bundle.Refusal{Reason: bundle.BadContent, Message: fmt.Sprintf("release %s was issued at %s: no publisher numbers like that",
+			r.Tag(), r.IssuedAt.Format(time.RFC3339))}
+	}
+	return v, nil
+}
