@@ -17,9 +17,9 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// Of lists what assignments need beside the bundle: what their files and their targets' manifests
-// name, by digest where that is given there or was found out by Pin, and what stands in the manifests that
-// Pin has fetched. It asks nobody, so that the same input gives the same list. Files that are no YAML name nothing.
+// Of lists the artifacts that assignments need beside the bundle: those that their files and their targets' manifests
+// name, with the digest if the files have one or Pin has resolved it, and those in the manifests that Pin has fetched. It
+// makes no request, so that the same input gives the same list. It skips files that are no YAML.
 func Of(assignments []scheduler.Assignment) []bundle.Artifact {
 	lists := make([][]bundle.Artifact, len(assignments))
 	var group errgroup.Group // parsing takes the time
@@ -77,7 +77,7 @@ func Fetched(a *scheduler.Assignment) ([]bundle.FetchedArtifact, error) {
 	return list, nil
 }
 
-// inside lists what is named where a's manifests come from.
+// inside lists the artifacts in the manifests that a's sources hold.
 func inside(a *scheduler.Assignment) []bundle.Artifact {
 	var list []bundle.Artifact
 	for _, p := range a.Inside {
@@ -88,7 +88,7 @@ func inside(a *scheduler.Assignment) []bundle.Artifact {
 	return list
 }
 
-// CheckPinned says what of a cluster type that asks for it has not been through Pin.
+// CheckPinned returns an error if a cluster type asks for pinning and has a reference that Pin has not resolved.
 func CheckPinned(ct scheduler.ClusterTypeResult) error {
 	if !IsPinned(ct) {
 		return nil

@@ -42,7 +42,7 @@ func (r *resolver) chart(ctx context.Context, s artifactSource, found *resolutio
 	return fmt.Errorf("the repository gives no digest for version %s", found.version)
 }
 
-// chartRepositoryIndex is what is read of an index.yaml.
+// chartRepositoryIndex has the fields of an index.yaml that are needed.
 type chartRepositoryIndex struct {
 	Entries map[string][]struct {
 		Version string `yaml:"version"`

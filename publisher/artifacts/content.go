@@ -15,7 +15,7 @@ import (
 )
 
 const (
-	// maxManifestBytes bounds a file that is looked at: what is larger is no manifest.
+	// maxManifestBytes bounds a manifest. Larger files are skipped.
 	maxManifestBytes = 1 << 20
 	// maxManifestsBytes bounds the files of one folder. All of them may be parsed.
 	maxManifestsBytes = 32 << 20
@@ -27,7 +27,7 @@ type sourceFolder struct {
 	dir    string
 }
 
-// folderContent is what the manifests in a folder say.
+// folderContent is the content of the manifests in a folder.
 type folderContent struct {
 	dir         string
 	descriptors []descriptor
@@ -77,8 +77,8 @@ func manifestsIn(fsys fs.FS, dir string) (all []scheduler.File, err error) {
 	return all, err
 }
 
-// needsInside lists what files name, as it stands there, but for images that are replaced. What is no YAML,
-// such as a chart's templates, names nothing.
+// needsInside lists the references in files, unresolved, with image replacements applied. Files that are no YAML,
+// such as a chart's templates, have none.
 func needsInside(files []scheduler.File, images []replacedImage) []scheduler.Pinned {
 	var list []scheduler.Pinned
 	needs, _ := needsOf(&scheduler.Assignment{Files: files})

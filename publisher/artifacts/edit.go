@@ -16,11 +16,11 @@ type edit struct {
 	at *yaml.Node
 	// replace is true where the scalar at this place goes; else the text is written before it.
 	replace bool
-	// before and after stand around what is written.
+	// before and after enclose the written value.
 	before, after string
 }
 
-// insertRef writes a key into a source's ref, which it adds to the source's spec where there is none.
+// insertRef writes a key into a source's ref, which it adds to the source's spec if it is missing.
 func insertRef(spec, ref *yaml.Node, key string) *edit {
 	switch {
 	case ref != nil:
@@ -45,7 +45,7 @@ func replaceOrInsert(mapping *yaml.Node, key, before string) *edit {
 	return insertKey(mapping, keyNode(mapping, before), key)
 }
 
-// replaceValue replaces a scalar, except for the text that stays before and after what is written.
+// replaceValue replaces a scalar by before, the new value and after.
 func replaceValue(value *yaml.Node, before, after string) *edit {
 	if value.Kind != yaml.ScalarNode || value.Style&(yaml.LiteralStyle|yaml.FoldedStyle) != 0 {
 		return nil
@@ -53,7 +53,7 @@ func replaceValue(value *yaml.Node, before, after string) *edit {
 	return &edit{at: value, replace: true, before: before, after: after}
 }
 
-// insertKey writes a key of mapping before the one that is there already.
+// insertKey writes a key of mapping in front of the existing key before.
 func insertKey(mapping, before *yaml.Node, key string) *edit {
 	switch {
 	case before == nil:
@@ -83,13 +83,13 @@ func keyNode(mapping *yaml.Node, key string) *yaml.Node {
 	return nil
 }
 
-// write is an edit and what it writes.
+// write is an edit with its value.
 type write struct {
 	*edit
 	value string
 }
 
-// errNotInPlace is returned for text that cannot be replaced where it stands.
+// errNotInPlace is returned for text that cannot be replaced in place.
 var errNotInPlace = errors.New("is not written in a way that can be replaced in place")
 
 // applyWrites returns data with all writes done.

@@ -26,12 +26,12 @@ type PinOptions struct {
 	OCI oci.Options
 }
 
-// Pin resolves the branches, tags and ranges that the assignments of cluster types with the annotation
-// wherry.dev/pin: commit name, and writes what they name now into the rendered files: commits into Flux's
+// Pin resolves the branches, tags and ranges in the assignments of cluster types with the annotation
+// wherry.dev/pin: commit, and writes the results into the rendered files: commits into Flux's
 // and Argo CD's sources, digests into OCI sources and images, versions of charts. All other bytes stay.
-// Each source is asked once. An assignment of which something cannot be resolved becomes a failure.
-// Assignments of other cluster types stay as they are, and nothing is asked for them. Assignments also get
-// the version and application that their workload says.
+// Each source is asked once. An assignment with a reference that cannot be resolved becomes a failure.
+// Assignments of other cluster types stay as they are, and cause no requests. Pin also sets
+// the version and application of each assignment's workload.
 //
 // The error is ctx's.
 func Pin(ctx context.Context, result *scheduler.Result, opts PinOptions) error {
@@ -44,7 +44,7 @@ func Pin(ctx context.Context, result *scheduler.Result, opts PinOptions) error {
 	var sources []artifactSource
 	for _, ct := range pinnedTypes(result) {
 		for i := range ct.Assignments {
-			needs, _ := needsOf(&ct.Assignments[i]) // an error is reported where the assignment is rewritten
+			needs, _ := needsOf(&ct.Assignments[i]) // an error is reported when the assignment is rewritten
 			for _, n := range needs {
 				if n.unpinnable == "" && !seen[n.artifactSource] {
 					seen[n.artifactSource] = true
@@ -97,7 +97,7 @@ func (p *pinning) clusterType(ct *scheduler.ClusterTypeResult) {
 	slices.SortStableFunc(ct.Failures, func(a, b scheduler.Failure) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// assignment rewrites a's files. They are read again afterwards: what they then name must be what was resolved.
+// assignment rewrites a's files, and reads them again afterwards: their references must be the resolved ones.
 func (p *pinning) assignment(a *scheduler.Assignment) error {
 	needs, err := needsOf(a)
 	if err != nil {
@@ -130,7 +130,7 @@ func (p *pinning) assignment(a *scheduler.Assignment) error {
 	return p.check(a, needs)
 }
 
-// complete says what of the needs cannot be resolved, or not be written.
+// complete returns an error for the needs that cannot be resolved, or cannot be written.
 func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 	var errs []error
 	for _, n := range needs {
@@ -148,7 +148,7 @@ func (p *pinning) complete(a *scheduler.Assignment, needs []need) error {
 	return errors.Join(errs...)
 }
 
-// exact is what is written for a need.
+// exact returns the value to write for a need.
 func (n need) exact(found *resolution) string {
 	if n.kind == bundle.ArtifactChart {
 		return strings.ReplaceAll(cmp.Or(found.version, n.tag), "_", "+")
@@ -156,7 +156,7 @@ func (n need) exact(found *resolution) string {
 	return found.revision
 }
 
-// check compares what the rewritten files name with what was resolved, and remembers it.
+// check compares the references in the rewritten files with the resolved ones, and records them.
 func (p *pinning) check(a *scheduler.Assignment, before []need) error {
 	after, err := needsOf(a)
 	if err == nil && len(after) != len(before) {

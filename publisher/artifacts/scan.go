@@ -192,7 +192,7 @@ func (s *scanner) images(o placedObject, n *yaml.Node, inSpec bool) {
 			if _, err := parseImage(value.Value); err == nil {
 				s.image(o, value)
 			}
-		case key == "values" || key == "valuesObject": // of a chart, which knows what they mean
+		case key == "values" || key == "valuesObject": // of a chart, whose templates alone define their meaning
 		default:
 			s.images(o, value, inSpec || key == "spec")
 		}

@@ -67,8 +67,8 @@ func mainSource(a *scheduler.Assignment, needs []need) *need {
 	return nil
 }
 
-// descriptor is what is read of a DeploymentDescriptor of hub.kalypso.io/v1alpha1, which an app team's
-// pipeline leaves beside the manifests.
+// descriptor has the needed fields of a DeploymentDescriptor of hub.kalypso.io/v1alpha1, which an app team's
+// pipeline writes beside the manifests.
 type descriptor struct {
 	dir        string // of its file
 	APIVersion string `yaml:"apiVersion"`
@@ -106,7 +106,8 @@ func (f folderContent) descriptorFor(a *scheduler.Assignment) descriptor {
 	return descriptor{}
 }
 
-// descriptorsIn passes over what is no YAML, such as a chart's templates.
+// descriptorsIn returns the DeploymentDescriptors in a file, and none for a file that is no YAML, such as a chart's
+// template.
 func descriptorsIn(data []byte) (all []descriptor) {
 	if !bytes.Contains(data, []byte("DeploymentDescriptor")) {
 		return nil

@@ -23,34 +23,34 @@ const (
 	collectGrace = time.Hour
 )
 
-// CollectOptions says what is kept. The zero value keeps the newest release alone.
+// CollectOptions selects the releases to keep. The zero value keeps the newest release of each cluster type.
 type CollectOptions struct {
-	// Environment limits it to one. It is needed where a registry does not list its repositories.
+	// Environment limits Collect to one environment. It is required if a registry does not list its repositories.
 	Environment string
-	// Keep is how many of the newest releases of a cluster type, and records of an environment, are kept. Below
-	// 1 counts as 1.
+	// Keep is the number of the newest releases of a cluster type, and of records of an environment, to keep.
+	// Values below 1 mean 1.
 	Keep int
-	// KeepFor keeps in any case what was issued less than this ago.
+	// KeepFor is the age below which releases and records are kept in any case.
 	KeepFor time.Duration
-	// OCI says how to talk to the registry.
+	// OCI configures the access to the registry.
 	OCI oci.Options
 	// Now is the clock. Nil is time.Now.
 	Now func() time.Time
 }
 
-// GarbageKind says what something that is no longer needed was.
+// GarbageKind is the kind of a manifest that is no longer needed.
 type GarbageKind string
 
 // The kinds.
 const (
-	// GarbageRelease and GarbageRecord are older than all that are kept.
+	// GarbageRelease and GarbageRecord are older than all kept ones.
 	GarbageRelease GarbageKind = "release"
 	GarbageRecord  GarbageKind = "record"
 	// GarbagePending waited for signatures, and a newer release was accepted meanwhile.
 	GarbagePending GarbageKind = "pending"
 	// GarbageUntagged is signed and has no tag: its publisher was killed, or lost a race.
 	GarbageUntagged GarbageKind = "untagged"
-	// GarbageSignature is the signature of what is not there any more.
+	// GarbageSignature is the signature of a manifest that no longer exists.
 	GarbageSignature GarbageKind = "signature"
 )
 
@@ -58,9 +58,9 @@ const (
 // interface.
 type Garbage struct {
 	Kind GarbageKind `json:"kind"`
-	// Tags are those to delete, sorted.
+	// Tags are the tags to delete, sorted.
 	Tags []string `json:"tags"`
-	// Digest is the manifest's; empty where only the tags go, because others name the manifest too.
+	// Digest is the manifest's; empty if only the tags are deleted, because other tags name the manifest too.
 	Digest   digest.Digest `json:"digest,omitempty"`
 	IssuedAt time.Time     `json:"issuedAt,omitzero"`
 	Deleted  bool          `json:"deleted"`
@@ -75,23 +75,23 @@ type CollectedRepository struct {
 	// Kept counts the releases or records that stay, and those that wait for signatures.
 	Kept    int       `json:"kept"`
 	Garbage []Garbage `json:"garbage"`
-	// Foreign lists the tags that wherry does not know. They stay, with what they name.
+	// Foreign lists the tags that wherry does not know. They stay, with their manifests.
 	Foreign []string `json:"foreign,omitempty"`
 	repo    oci.Target
 }
 
-// Collection is what a location no longer needs. Its JSON form is an interface.
+// Collection lists the content that a location no longer needs. Its JSON form is an interface.
 type Collection struct {
 	Location     string                `json:"location"`
 	Repositories []CollectedRepository `json:"repositories"`
-	// Blobs counts what a layout can free; nil for a registry, which frees space itself.
+	// Blobs counts the blobs that a layout can free; nil for a registry, which frees space itself.
 	Blobs *oci.Swept `json:"blobs,omitempty"`
 
 	store oci.Store
 	now   time.Time
 }
 
-// Count counts what is not needed, and what of it was deleted.
+// Count returns the number of manifests that are not needed, and how many of them were deleted.
 func (c *Collection) Count() (all, deleted int) {
 	for _, r := range c.Repositories {
 		for _, g := range r.Garbage {

@@ -11,10 +11,10 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// Delete deletes what Collect found: records first, so that none that stays names what is gone, and of each
-// thing the tags, then the manifest, then the signature. What is gone already is as good as deleted, and
-// stopped anywhere it can be repeated. In a layout it then removes the blobs, and counts those. The error wraps
-// errors.ErrUnsupported where the registry deletes nothing.
+// Delete deletes the garbage that Collect found. It deletes records first, so that no remaining record names a deleted
+// release. Of each release or record it deletes the tags, then the manifest, then the signature. Content that is already
+// gone counts as deleted, and an interrupted Delete can be repeated. In a layout it then removes the blobs, and counts
+// them. The error wraps errors.ErrUnsupported if the registry deletes nothing.
 func (c *Collection) Delete(ctx context.Context) error {
 	for _, r := range c.Repositories {
 		if err := r.Delete(ctx); err != nil {
@@ -30,7 +30,7 @@ func (c *Collection) Delete(ctx context.Context) error {
 	return err
 }
 
-// Delete deletes the garbage of one repository and notes in it what is gone. It frees no blobs of a layout; see
+// Delete deletes the garbage of one repository and marks it as deleted. It frees no blobs of a layout; see
 // [Collection.Delete].
 func (r *CollectedRepository) Delete(ctx context.Context) error {
 	if len(r.Garbage) == 0 {

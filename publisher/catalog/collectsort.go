@@ -43,8 +43,8 @@ type sorting struct {
 	// releases are newest first, and stale are the pending ones that no longer wait for anything.
 	releases, pending, stale []taggedPlace
 	signatures               []string
-	// tagged maps all tags but signatures to what they name, found has the descriptors of that, and judged what
-	// was read of it.
+	// tagged maps all tags but those of signatures to their manifests, found has the manifests' descriptors, and judged
+	// the releases and records that were read from them.
 	tagged map[string]digest.Digest
 	found  map[digest.Digest]ocispec.Descriptor
 	judged map[digest.Digest]*judged
@@ -52,7 +52,7 @@ type sorting struct {
 	needed map[digest.Digest]bool
 }
 
-// sort tells what of a repository stays. Named are manifests that stay because a record names them.
+// sort separates a repository's needed manifests from its garbage. Named are manifests that a record names and that stay.
 func (c *Collection) sort(ctx context.Context, name string, named map[digest.Digest]bool, opts CollectOptions) (*sorting, error) {
 	repo, err := c.store.Repository(name)
 	if err != nil {
@@ -76,7 +76,7 @@ func (c *Collection) sort(ctx context.Context, name string, named map[digest.Dig
 
 var signatureTag = regexp.MustCompile(`^sha256-([0-9a-f]{64})\.sig(-[0-9a-f]{16})?$`)
 
-// ReadTags resolves all tags but those of signatures. What moves and what is foreign stays.
+// readTags resolves all tags but those of signatures. Moving tags and foreign ones stay.
 func (s *sorting) readTags(ctx context.Context) error {
 	all, err := s.repo.Tags(ctx)
 	if err != nil {
@@ -108,8 +108,8 @@ func (s *sorting) readTags(ctx context.Context) error {
 	return nil
 }
 
-// keepNewest marks the newest releases, what is young, what waits above the newest release, and what is not
-// what its tag says.
+// keepNewest marks as needed: the newest releases, young ones, pending ones above the newest release, and manifests that
+// do not match their tag.
 func (s *sorting) keepNewest(ctx context.Context) error {
 	kept := 0
 	for _, r := range s.releases {

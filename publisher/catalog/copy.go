@@ -23,17 +23,17 @@ import (
 // copiesAtOnce is how many repositories are read, or written, at the same time.
 const copiesAtOnce = 4
 
-// CopyOptions holds what is not required. The zero value copies what is signed by anybody.
+// CopyOptions are the optional parts of a copy. The zero value copies content with anybody's signature.
 type CopyOptions struct {
-	// Keys are those of which one must have signed whatever is copied. Where Keys and Trust are both nil,
-	// anybody's signature will do.
+	// Keys are public keys, one of which must have signed all copied content. If Keys and Trust are both nil,
+	// anybody's signature is enough.
 	Keys bundle.Keys
-	// Trust is the envelope of version 1 of the platform's trust document. The later ones are read where
-	// the rest is copied from, and the last of them says who must have signed.
+	// Trust is the envelope of version 1 of the platform's trust document. The later versions are read from
+	// the source, and signatures must meet the last one.
 	Trust []byte
 	// Force moves tags from newer releases to older ones, and from other platforms' to this one's.
 	Force bool
-	// From and To say how to talk to the two registries.
+	// From and To configure the access to the two registries.
 	From, To oci.Options
 }
 
@@ -41,10 +41,9 @@ type CopyOptions struct {
 // own tag, and the moving tags that name it.
 //
 // It reads and judges everything before it writes, and writes in the order of Publish, so that it can be
-// killed and repeated at any time; what is there is not sent again. A tag moves forward only: one that
-// names a newer release stays, and is in the result. Signatures that only the destination has stay too.
-// The error wraps a *CopyError where a registry or folder failed, and a *bundle.Refusal where something
-// is not trusted.
+// killed and repeated at any time; content that the destination has is not sent again. A tag moves forward only: a tag
+// that names a newer release stays, and is in the result. Signatures that only the destination has stay too.
+// The error wraps a *CopyError if a registry or folder failed, and a *bundle.Refusal if content is not trusted.
 func CopyBundle(ctx context.Context, from oci.Reference, to oci.Location, opts CopyOptions) (*Copied, error) {
 	from, err := BundleReference(from)
 	if err != nil {
@@ -151,8 +150,8 @@ func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
 	return nil
 }
 
-// planEnvironment reads the record first: what is published meanwhile is in the bundles then, and not in
-// the record alone.
+// planEnvironment reads the record before the bundles, so that a publication meanwhile cannot lead to a copied record
+// without its bundles.
 func (c *copier) planEnvironment(ctx context.Context, environment string) error {
 	if err := c.planTrust(ctx); err != nil {
 		return err

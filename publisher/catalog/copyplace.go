@@ -70,8 +70,8 @@ func (p place) repository(name string) (placedRepository, error) {
 	return placedRepository{repo, p, name}, err
 }
 
-// blame says at which place err came up. What the one end says of the other is the other's error: a push
-// fails, too, when what is pushed cannot be read on.
+// blame adds the place to err, unless err has one: a push also fails when the source of its content does, and then the
+// source is to blame.
 func (p place) blame(err error) error {
 	if err == nil || errors.As(err, new(*CopyError)) {
 		return err
@@ -79,8 +79,7 @@ func (p place) blame(err error) error {
 	return &CopyError{p.at, err}
 }
 
-// placedRepository is a repository whose errors say at which place they came up, and whose content is
-// what its descriptor says, or an error.
+// placedRepository is a repository whose errors name its place, and whose content is checked against its descriptor.
 type placedRepository struct {
 	oci.Target
 	place place
@@ -128,7 +127,7 @@ type placedBody struct {
 	left   int64
 }
 
-// Read yields the last byte of the content together with an error unless the content is what it should be.
+// Read returns an error with the last byte of the content unless the content matches its descriptor.
 func (b *placedBody) Read(p []byte) (int, error) {
 	n, err := b.checked.Read(p)
 	if err != nil && !errors.Is(err, io.EOF) {

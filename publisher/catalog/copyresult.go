@@ -20,7 +20,7 @@ type Copied struct {
 	To   string `json:"to"`
 	// Items are in the order in which they were written: trust documents, bundles, the record.
 	Items []CopiedItem `json:"items"`
-	// Warnings are about what is missing where it was copied from.
+	// Warnings are about content that the source lacks.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
@@ -41,15 +41,15 @@ type CopiedItem struct {
 	Sent int64 `json:"sentBytes"`
 }
 
-// KeptTag is a tag that was not moved, because what it names is newer.
+// KeptTag is a tag that was not moved, because it names something newer.
 type KeptTag struct {
 	Tag string `json:"tag"`
-	// Newer is the own tag of what it names.
+	// Newer is the own tag of the newer release or record.
 	Newer  string        `json:"newer"`
 	Digest digest.Digest `json:"digest"`
 }
 
-// Kept counts the tags that stay with something newer.
+// Kept counts the tags that were not moved.
 func (c *Copied) Kept() int {
 	n := 0
 	for _, i := range c.Items {

@@ -53,7 +53,8 @@ func readSignatures(ctx context.Context, repo placedRepository, reference string
 	return s, nil
 }
 
-// of has what was read of repo judged, and not what may have taken its place.
+// of returns repo with the signature that was read from it, so that this signature is judged even if another one has
+// taken its place meanwhile.
 func (s *copiedSignature) of(repo bundle.Source) bundle.Source { return signatureSource{repo, s} }
 
 type signatureSource struct {
@@ -65,9 +66,9 @@ func (s signatureSource) Resolve(context.Context, string) (ocispec.Descriptor, e
 	return s.read.desc, nil
 }
 
-// with returns s and those signatures of theirs, at dst, that are not among its own: a site may have added
-// its own. It is s itself where there is none, or where readers would not look at so many. Config is
-// what it needs beside the blobs of both, with its bytes as data.
+// with returns s together with those signatures of theirs, at dst, that s lacks: a site may have added its own. It returns
+// s itself if there are none, or if readers would not read so many. Config is the new manifest's config, with its bytes as
+// data, the only blob that neither of the two has.
 func (s *copiedSignature) with(ctx context.Context, theirs *copiedSignature, dst placedRepository) (both *copiedSignature, config *ocispec.Descriptor, err error) {
 	type id struct {
 		claim     digest.Digest

@@ -102,15 +102,14 @@ func (c *copier) follow(o *original) error {
 	return err
 }
 
-// sameTrustDocument reports whether a and b say the same, whoever has signed them.
+// sameTrustDocument reports whether a and b have the same content, whatever their signatures.
 func sameTrustDocument(a, b bundle.TrustDocument) bool {
 	one, err := a.Marshal()
 	other, err2 := b.Marshal()
 	return err == nil && err2 == nil && bytes.Equal(one, other)
 }
 
-// compareTrust judges a document that stands at the destination under the version of o. Two that say
-// different things are nobody's to choose from but a person's.
+// compareTrust judges the destination's document with the version of o. If their contents differ, a person has to choose.
 func compareTrust(standing, o *original) (standingVerdict, error) {
 	switch {
 	case !sameTrustDocument(*standing.trust, *o.trust):

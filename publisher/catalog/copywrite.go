@@ -45,8 +45,8 @@ type standingVerdict int
 
 const (
 	isReplaced   standingVerdict = iota
-	standsAsWell                 // it is as good as what is copied
-	standsNewer                  // it comes later
+	standsAsWell                 // it is equivalent to the copied one
+	standsNewer                  // it is newer
 )
 
 func (c *copier) decideTag(ctx context.Context, dst placedRepository, o *original, tag string) error {
@@ -68,8 +68,8 @@ func (c *copier) decideTag(ctx context.Context, dst placedRepository, o *origina
 	return nil
 }
 
-// standing judges what a tag of o names at the destination. What is not signed as an original has to be,
-// or is something else, is replaced.
+// standing judges the destination's manifest d under a tag of o. A manifest of another kind, or without the signatures
+// that an original needs, is replaced.
 func (c *copier) standing(ctx context.Context, dst placedRepository, o *original, d digest.Digest) (*original, standingVerdict, error) {
 	if d == "" || c.opts.Force {
 		return nil, isReplaced, nil

@@ -28,9 +28,8 @@ type Delta struct {
 	Problem string `json:"problem,omitempty"`
 }
 
-// listDeltas lists a manifest's deltas with the releases that they start from, which it looks for among the newest of
-// repo. Who has signed those is not asked: their trees have the digests that they are looked for by, or are of no
-// use.
+// listDeltas lists a manifest's deltas with their base releases, which it searches among the newest of repo. It does not
+// verify the signatures of bases: a base with the wrong tree only makes the delta fail.
 func listDeltas(ctx context.Context, repo oci.Target, m ocispec.Manifest) (list []Delta, bases map[digest.Digest]deltaBase, err error) {
 	wanted := map[digest.Digest]bool{}
 	for _, layer := range releases.DeltasOf(m) {
@@ -74,7 +73,7 @@ type deltaBase struct {
 	content bundle.Content
 }
 
-// ApplyDeltas fetches and applies each delta of a bundle whose base is there, and says what became of it.
+// ApplyDeltas fetches and applies each delta of a bundle whose base repo has, and returns the deltas with the outcome.
 func ApplyDeltas(ctx context.Context, repo oci.Target, v *bundle.Verified) ([]Delta, error) {
 	list, bases, err := listDeltas(ctx, repo, v.Manifest)
 	if err != nil {

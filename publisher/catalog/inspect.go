@@ -1,8 +1,9 @@
-// Package catalog lists, inspects, verifies, copies and cleans up what was published.
+// Package catalog lists, inspects, verifies, copies and cleans up published releases.
 //
-// Begin with [List] for what agents follow and [Inspect] or [Verify] for one bundle. [CopyBundle] and [CopyEnvironment]
-// bring releases with their signatures to another location, newer ones never giving way to older ones. [Collect] finds
-// what nobody needs any more, and deletes nothing before its Delete is called. Nothing here signs.
+// Begin with [List] for the releases that agents follow, and with [Inspect] or [Verify] for one bundle. [CopyBundle] and
+// [CopyEnvironment] copy releases with their signatures to another location, and never replace a newer release by an older
+// one. [Collect] finds content that is no longer needed, and deletes nothing before its Delete is called. The package signs
+// nothing.
 package catalog
 
 import (
@@ -100,7 +101,7 @@ func VerifyKeyless(ctx context.Context, ref oci.Reference, trust *keys.Keyless, 
 	})
 }
 
-// verifyReference has judge say who has signed, before it reads what that was.
+// verifyReference calls judge to verify the signatures before it reads the content.
 func verifyReference(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options,
 	judge func(src bundle.Source, d digest.Digest, t *Trusted) error,
 ) (*Trusted, error) {
@@ -172,11 +173,11 @@ type Inspected struct {
 	Manifest    ocispec.Manifest    `json:"manifest"`
 	Deltas      []Delta             `json:"deltas,omitempty"`
 	Assignments []bundle.Assignment `json:"assignments"`
-	// Artifacts lists what they need from elsewhere.
+	// Artifacts lists the artifacts outside the bundle that they need.
 	Artifacts []bundle.Artifact `json:"artifacts,omitempty"`
 }
 
-// Inspect reads what ref names without asking who signed it: what it shows may be anybody's words.
+// Inspect reads the bundle that ref names without verifying its signatures: the content may come from anybody.
 func Inspect(ctx context.Context, ref oci.Reference, opts oci.Options) (*Inspected, error) {
 	repo, desc, err := Resolve(ctx, ref, opts)
 	if err != nil {

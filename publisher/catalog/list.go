@@ -99,8 +99,8 @@ func List(ctx context.Context, loc oci.Location, environment string, now time.Ti
 	return list, nil
 }
 
-// ListReleases lists the releases of the cluster type whose repository ref names, the newest first, without asking
-// who signed them. What is in the repository and no release is passed over.
+// ListReleases lists the releases of the cluster type whose repository ref names, the newest first, without verifying
+// their signatures. It skips everything in the repository that is no release.
 func ListReleases(ctx context.Context, ref oci.Reference, now time.Time, opts oci.Options) ([]Listed, error) {
 	store, err := ref.Location.Open(opts)
 	if err != nil {
@@ -198,7 +198,7 @@ func readListed(ctx context.Context, repo oci.Target, tag string) (*Listed, erro
 
 // UnknownReleaseError says that no release of a repository is called so.
 type UnknownReleaseError struct {
-	// Reference is what was asked for, and Repository the reference without what a release is called.
+	// Reference is the requested reference, and Repository the same without the release.
 	Reference, Repository oci.Reference
 	err                   error
 }
@@ -210,7 +210,7 @@ func (e *UnknownReleaseError) Error() string {
 // Unwrap returns the error of looking for a tag of that name.
 func (e *UnknownReleaseError) Unwrap() error { return e.err }
 
-// Resolve is ref.Resolve where a tag may also be what people call a release; see bundle.ParseReleaseQuery. A tag of
+// Resolve is ref.Resolve, but the tag may also be another name of a release; see bundle.ParseReleaseQuery. A tag of
 // that very name goes first. The error is an *UnknownReleaseError, or a *bundle.AmbiguousError, where no single
 // release is called so.
 func Resolve(ctx context.Context, ref oci.Reference, opts oci.Options) (oci.Target, ocispec.Descriptor, error) {

@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// changed compares an assignment with what it was; nil where both are the same.
+// changed compares an assignment with its earlier state; it returns nil if both are the same.
 func (c *Comparison) changed(ctx context.Context, a scheduler.Assignment, was bundle.Assignment, old *Tree) (*AssignmentDifference, error) {
 	files := filesOf(a)
 	now := pack.Line(a, files)
@@ -157,11 +157,11 @@ func (t *Tree) read(assignment string) (map[string][]byte, error) {
 	return files, err
 }
 
-// maxRenderedBytes bounds what is read of one file.
+// maxRenderedBytes bounds the size of a file that is compared.
 const maxRenderedBytes = 8 << 20
 
-// compareFields lists what two lines of a bundle say otherwise, except for the content, which is compared
-// file by file, and the digest of the configuration, which is in the files.
+// compareFields lists the fields in which two assignments of a bundle differ, except for the content, which is compared
+// file by file, and the digest of the configuration, which follows from the files.
 func compareFields(was, now bundle.Assignment) []FieldDifference {
 	was.Content, now.Content, was.ConfigDigest, now.ConfigDigest = "", "", "", ""
 	before, after := fieldsOf(was), fieldsOf(now)

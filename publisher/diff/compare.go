@@ -15,7 +15,7 @@ type Comparison struct {
 	explain *scheduler.Explainer
 }
 
-// New begins to compare built with what stands at the place that against names for people.
+// New returns a Comparison of planned with the content of a location. Against is the location's name for people.
 func New(planned platform.Built, against string) (*Comparison, error) {
 	e, err := planned.Loaded.Model.Explainer(planned.Decision)
 	if err != nil {
@@ -43,7 +43,8 @@ func (c *Comparison) Conclude() {
 	slices.SortFunc(c.Done.Renames, func(a, b Rename) int { return cmp.Or(cmp.Compare(a.From, b.From), cmp.Compare(a.To, b.To)) })
 }
 
-// Apart returns a comparison of the same environment with a Difference of its own, for what is told elsewhere already.
+// Apart returns a comparison of the same environment with a Difference of its own, for changes that another comparison
+// lists already.
 func (c *Comparison) Apart() *Comparison {
 	return &Comparison{Built: c.Built, explain: c.explain, Done: &Difference{}}
 }

@@ -1,8 +1,9 @@
-// Package diff tells what a rendered environment would change, assignment by assignment, and why.
+// Package diff compares a rendered environment with an earlier state, assignment by assignment, with the causes of each
+// change.
 //
-// [Folder] compares with a folder of rendered files. A [Comparison] compares cluster type by cluster type with what a
-// caller has fetched; publisher.Compare does so with what is published. The result is a [Difference], which is an
-// interface and holds no secret. Nothing is written, and whose content it is that stands is not asked here.
+// [Folder] compares with a folder of rendered files. A [Comparison] compares cluster type by cluster type with trees that
+// the caller has fetched; publisher.Compare does so with published releases. The result is a [Difference], which is an
+// interface and holds no secret. The package writes nothing and verifies no signature.
 package diff
 
 import (
@@ -21,38 +22,38 @@ import (
 type Difference struct {
 	Platform    string `json:"platform,omitempty"`
 	Environment string `json:"environment"`
-	// Against is what was compared with.
+	// Against is the location of the earlier state.
 	Against string `json:"against"`
-	// BaseCommit and OldBaseCommit are the base commits of now and of what is there; empty where not known.
+	// BaseCommit and OldBaseCommit are the base commits of the new and of the earlier state; empty if unknown.
 	BaseCommit    string `json:"baseCommit,omitempty"`
 	OldBaseCommit string `json:"oldBaseCommit,omitempty"`
 	// ClusterTypes is sorted by name, those that leave the environment at the end.
 	ClusterTypes []TypeDifference `json:"clusterTypes"`
-	// Renames lists what seems to be a target under another name. To a cluster that is a removal and an
+	// Renames lists targets that seem to have a new name. To a cluster that is a removal and an
 	// addition, and the lists of its type hold both.
 	Renames []Rename `json:"renames"`
 	// Waiting lists, by workspace, the deployment targets that no policy selects.
 	Waiting []WaitingWorkspace `json:"waiting"`
-	// Unread lists the registrations whose sources could not be read: what they had is kept.
+	// Unread lists the registrations whose sources could not be read: their earlier assignments are kept.
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
-	// FailedPolicies lists the scheduling policies of which is not known what they select: what they had is kept.
+	// FailedPolicies lists the scheduling policies whose selection is unknown: their earlier assignments are kept.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
-	// Warnings are about what was found at the destination.
+	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// Standing says what becomes of a cluster type.
+// Standing is the outcome of a plan for a cluster type.
 type Standing string
 
-// What can become of a cluster type.
+// The outcomes for a cluster type.
 const (
 	StandingUnchanged Standing = "unchanged"
 	StandingChanged   Standing = "changed"
-	// StandingNew is a cluster type that nothing was published or rendered for.
+	// StandingNew is a cluster type without an earlier release or rendered files.
 	StandingNew Standing = "new"
-	// StandingBlocked is one that would not be published; Blocked says why.
+	// StandingBlocked is a cluster type that would not be published; Blocked gives the reason.
 	StandingBlocked Standing = "blocked"
-	// StandingKept is a ring that is not published to, so that it goes on with what it has.
+	// StandingKept is a ring that is not published to, so that it keeps its release.
 	StandingKept Standing = "kept"
 )
 
@@ -60,20 +61,20 @@ const (
 type TypeDifference struct {
 	ClusterType string   `json:"clusterType"`
 	Result      Standing `json:"result"`
-	// Assignments counts those that it would have, failed ones that keep their content among them.
+	// Assignments counts the assignments that it would have, including failed ones that keep their content.
 	Assignments int `json:"assignments"`
 	Unchanged   int `json:"unchanged"`
-	// Changes lists what is added, removed or changed, sorted by name.
+	// Changes lists the added, removed and changed assignments, sorted by name.
 	Changes []AssignmentDifference `json:"changes"`
 	// Failed lists the assignments that cannot be rendered.
 	Failed []FailedDifference `json:"failed"`
-	// Blocked says why the type would not be published.
+	// Blocked is the reason why the type would not be published.
 	Blocked string `json:"blocked,omitempty"`
 	// Left is true for a type that has left the environment.
 	Left bool `json:"left,omitempty"`
-	// OldRelease is the release that is compared with.
+	// OldRelease is the earlier release.
 	OldRelease
-	// Renewed is true where nothing changes and the release is published again because it expires.
+	// Renewed is true if nothing changes and the release is published again because it expires.
 	Renewed bool `json:"renewed,omitempty"`
 	// Rings is there where the release would be for other rings than it is.
 	Rings *RingDifference `json:"rings,omitempty"`
@@ -103,15 +104,15 @@ type RingStanding struct {
 	Result Standing `json:"result"`
 	// OldRelease is the release that they have.
 	OldRelease
-	// Added, Removed and Changed count in what the plan differs from what they have.
+	// Added, Removed and Changed count the assignments in which the plan differs from the rings' release.
 	Added   int `json:"added"`
 	Removed int `json:"removed"`
 	Changed int `json:"changed"`
-	// Renewed says why their release would be made anew with the same content; empty where it would not.
+	// Renewed is the reason why their release would be made anew with the same content; empty if it would not.
 	Renewed string `json:"renewed,omitempty"`
 }
 
-// Differs reports whether the plan has other content than these rings have.
+// Differs reports whether the plan's content differs from that of these rings' release.
 func (r RingStanding) Differs() bool {
 	return r.Result == StandingChanged || r.Result == StandingNew || r.Added+r.Removed+r.Changed > 0
 }

@@ -15,8 +15,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// Folder says what rendering planned into a folder would change. The folder must be one that
-// [outdir.Write] would write to, and be there; nothing in it is signed.
+// Folder returns the changes that rendering planned into a folder would make. The folder must exist and be one that
+// [outdir.Write] would write to. Its content is not signed.
 func Folder(ctx context.Context, planned platform.Built, dir string) (*Difference, error) {
 	root, err := os.OpenRoot(dir)
 	if err != nil {

@@ -16,7 +16,7 @@ const (
 	maxRenames = 10_000
 )
 
-// findRenames pairs what is removed with what is added, the most alike first, each at most once.
+// findRenames pairs removed with added assignments, the most similar first, each at most once.
 func (c *Comparison) findRenames(clusterType string, added []scheduler.Assignment, removed []bundle.Assignment, old *Tree) error {
 	if len(added)*len(removed) > maxRenames {
 		return nil

@@ -42,7 +42,7 @@ func StateOf(ct scheduler.ClusterTypeResult) State {
 	return s
 }
 
-// Unchanged is the difference of a type whose content is what it was.
+// Unchanged returns the difference of a type whose content is unchanged.
 func (s State) Unchanged() *TypeDifference {
 	d := &TypeDifference{
 		ClusterType: s.name, Result: StandingUnchanged, Assignments: len(s.Rendered), Unchanged: len(s.Rendered),
@@ -56,7 +56,7 @@ func (s State) Unchanged() *TypeDifference {
 	return d
 }
 
-// Type compares with what stands, which is nil where there is nothing. The difference is never nil.
+// Type compares the new state with the earlier tree, which is nil if there is none. The difference is never nil.
 func (c *Comparison) Type(ctx context.Context, now State, old *Tree) (*TypeDifference, error) {
 	result := StandingUnchanged
 	if old == nil {

@@ -28,15 +28,15 @@ type ValueDifference struct {
 	Old    *string `json:"old"`
 	New    *string `json:"new"`
 	Secret bool    `json:"secret,omitempty"`
-	// Because is what gives the new value. Of one that has gone it is who has the key and does not apply any
-	// more. It is empty where that is not known.
+	// Because names the objects that give the new value. For a removed value, it names the objects that have the key
+	// and no longer apply. It is empty if they are unknown.
 	Because []Cause `json:"because,omitempty"`
 
 	configKey string // the key alone; empty outside of configuration
 	configSub string // the path below it
 }
 
-// Cause is an object that something is so because of.
+// Cause is an object that caused a change.
 type Cause struct {
 	Kind string `json:"kind"`
 	scheduler.Named
@@ -68,7 +68,7 @@ func ConfigValues(file string, data []byte) []ConfigValue {
 
 // value is a leaf of a rendered file.
 type value struct {
-	id       string // what is compared
+	id       string // identifies the value in both files
 	key      string // for people
 	text     string
 	top, sub string // of configuration: the key and the path below it
@@ -107,7 +107,7 @@ func compareValues(file string, before, after []byte) ([]ValueDifference, bool) 
 	return all, true
 }
 
-// byID keeps the last of what is given twice, as YAML's readers do.
+// byID returns values by their id. Of two with the same id it keeps the last, as YAML parsers do.
 func byID(values []value) map[string]value {
 	all := make(map[string]value, len(values))
 	for _, v := range values {
@@ -138,7 +138,7 @@ func (d ValueDifference) masked(known bool) ValueDifference {
 	return d
 }
 
-// valuesOf takes a rendered file apart. It reports false for what is neither YAML nor a list of exports.
+// valuesOf returns the values in a rendered file. It returns false if the file is neither YAML nor a list of exports.
 func valuesOf(file string, data []byte) ([]value, bool) {
 	isConfig := strings.HasPrefix(file, ConfigFile)
 	if path.Ext(file) == ".sh" {
@@ -209,7 +209,7 @@ func (d document) isValues() bool {
 	return d.node.Kind == yaml.MappingNode && (kind == "ConfigMap" || kind == "")
 }
 
-// configuration lists the values of a document by their keys. What is around the data is left to leaves.
+// configuration lists the values of a document's data by their keys, and the other fields by leaves.
 func (d document) configuration() []value {
 	data := child(d.node, "data")
 	var all []value
@@ -220,7 +220,7 @@ func (d document) configuration() []value {
 		if d.id != "" {
 			return all
 		}
-		data, all = d.node, nil // the keys stand at the top
+		data, all = d.node, nil // the keys are at the top level
 	}
 	for i := 0; i+1 < len(data.Content); i += 2 {
 		key := data.Content[i].Value

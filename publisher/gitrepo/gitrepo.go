@@ -28,8 +28,8 @@ import (
 // ErrNoSuchRef is returned for a branch or commit that a reachable repository lacks.
 var ErrNoSuchRef = errors.New("not in the repository")
 
-// Reader reads states of git repositories. Local ones are read where they are; of remote ones it fetches
-// what is needed, without history where the server allows that, into a temporary folder that Close removes.
+// Reader reads commits of git repositories. It reads local repositories in place. From a remote one it fetches
+// the needed commit, without history if the server allows that, into a temporary folder that Close removes.
 type Reader struct {
 	timeout time.Duration // for one repository
 	mirrors Mirrors

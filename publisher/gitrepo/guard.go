@@ -19,7 +19,7 @@ const (
 // ErrTooLarge is returned for a source beyond these bounds.
 var ErrTooLarge = errors.New("too large")
 
-// guardedFS bounds what is read from a source, and hides folders of it.
+// guardedFS bounds the bytes and entries that are read from a source, and hides some of its folders.
 type guardedFS struct {
 	fs.FS
 	hidden  []string

@@ -78,11 +78,11 @@ func CheckURL(repo string) error {
 	return nil
 }
 
-// Mirrors maps the beginnings of URLs to what stands in for them.
+// Mirrors maps prefixes of URLs to their replacements.
 type Mirrors map[string]string
 
-// Of returns what stands in for url: for its longest beginning that ends at the end of a name, with the
-// rest behind it. A url without any is returned as it is.
+// Of returns url with its longest prefix in m replaced. A prefix has to end at the end of a path element. Without such a
+// prefix, Of returns url as it is.
 func (m Mirrors) Of(url string) string {
 	best := ""
 	for beginning := range m {

@@ -51,7 +51,7 @@ func FullServer(repo string) http.Handler {
 		}
 		cmd := exec.CommandContext(r.Context(), "git", append(args, repo)...)
 		cmd.Stdin, cmd.Stdout = r.Body, w
-		_ = cmd.Run() // the client sees what is missing
+		_ = cmd.Run() // the client notices an incomplete response
 	})
 }
 

@@ -178,11 +178,11 @@ func (c *cosignProgram) run(ctx context.Context, stdin []byte, args ...string) (
 	return stdout.Bytes(), nil
 }
 
-// failure says what cosign said, without the PIN.
+// failure returns an error with cosign's message, without the PIN.
 func (c *cosignProgram) failure(err error, said string) error {
 	said = strings.ToValidUTF8(strings.TrimSpace(said), "?")
 	if _, after, ok := strings.Cut(said, "Error: "); ok {
-		said, _, _ = strings.Cut(after, "\n") // what follows says the same again
+		said, _, _ = strings.Cut(after, "\n") // the other lines repeat it
 	}
 	if c.pin != "" {
 		said = strings.NewReplacer(c.pin, "***", url.QueryEscape(c.pin), "***").Replace(said)

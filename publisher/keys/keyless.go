@@ -63,8 +63,8 @@ func NewKeyless(subject, issuer string, trustedRoot []byte) (*Keyless, error) {
 	return &Keyless{subject, issuer, material}, nil
 }
 
-// Verify returns who has signed manifest d, if that is whom k trusts, and a *bundle.Refusal otherwise. It asks
-// nobody but src.
+// Verify returns the identity that has signed manifest d if k trusts it, and a *bundle.Refusal otherwise. It makes requests
+// to src only.
 func (k *Keyless) Verify(ctx context.Context, src bundle.Source, d digest.Digest) (*Identity, error) {
 	layers, err := bundle.SignatureLayers(ctx, src, d)
 	if err != nil {
@@ -73,7 +73,7 @@ func (k *Keyless) Verify(ctx context.Context, src bundle.Source, d digest.Digest
 	refusal := &bundle.Refusal{Reason: bundle.UntrustedKey, Message: fmt.Sprintf("manifest %s is signed, but by no certificate", d)}
 	for _, layer := range layers {
 		if layer.MediaType != bundle.MediaTypeSimpleSigning || layer.Annotations[static.CertificateAnnotationKey] == "" {
-			continue // a key's signature, which may stand beside
+			continue // a key's signature, which may be in the same manifest
 		}
 		claim, err := bundle.ReadBlob(ctx, src, layer, bundle.MaxManifestBytes)
 		if err != nil {
@@ -125,8 +125,8 @@ func (k *Keyless) verifyLayer(ctx context.Context, layer ocispec.Descriptor, cla
 	return time.Unix(entry.Payload.IntegratedTime, 0).UTC(), err
 }
 
-// logEntry returns what a layer says of a log of signatures. Only the kind of entry that cosign makes for
-// images is looked at, as it binds the signature, what it is of, and the certificate.
+// logEntry returns a layer's entry in a log of signatures. It accepts only the kind of entry that cosign makes for
+// images, since that binds the signature, the signed digest and the certificate.
 func logEntry(layer ocispec.Descriptor) (*rekor.RekorBundle, error) {
 	text := layer.Annotations[static.BundleAnnotationKey]
 	if text == "" {

@@ -66,13 +66,13 @@ func Write(ctx context.Context, dir string, result *scheduler.Result, opts Optio
 // stagingFolder holds the new files until all are complete.
 const stagingFolder = ".wherry-staging"
 
-// outputTree is the difference between a folder and what it is to hold.
+// outputTree is the difference between a folder and its wanted content.
 type outputTree struct {
 	root    *os.Root
-	files   map[string][]byte // what is to be there, by path
-	folders map[string]bool   // the folders that are to be there
+	files   map[string][]byte // the wanted files, by path
+	folders map[string]bool   // the wanted folders
 	kept    map[string]bool   // folders of failed assignments
-	keep    bool              // folders of all that are not rendered, too
+	keep    bool              // keep the folders of all assignments that are not rendered, too
 	emptied []string          // folders to remove, parents first
 	changes Changes
 }
@@ -112,7 +112,7 @@ func (t *outputTree) plan(result *scheduler.Result, force bool) error {
 	if data, ok := t.files[scheduler.TrackingFile]; ok {
 		t.compareFile(scheduler.TrackingFile, data)
 	}
-	for name := range t.files { // compare has taken out what is equal
+	for name := range t.files { // without the equal files, which compare has removed
 		t.changes.Written = append(t.changes.Written, name)
 	}
 	slices.Sort(t.changes.Written)
@@ -148,7 +148,7 @@ func (t *outputTree) wantFolders(dir string) {
 	}
 }
 
-// owned lists the folders whose content is the tree's, and refuses what was never a tree of ours.
+// owned lists the folders that belong to the tree, and refuses a folder that wherry has not written.
 func (t *outputTree) owned(types []string, force bool) ([]string, error) {
 	entries, err := fs.ReadDir(t.root.FS(), ".")
 	if err != nil {

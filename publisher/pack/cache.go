@@ -18,9 +18,9 @@ type Bundle struct {
 	Artifacts bundle.Artifacts
 }
 
-// Once is Tree, which looks into every file and compresses, and so takes ten times as long
-// as all else where little has changed. What it made the last time is taken from cache, which may be nil.
-// The key says everything that is packed; that the same program packed it is the cache's promise.
+// Once is Tree with a cache, which may be nil. Tree reads and compresses every file, which takes ten times as long
+// as everything else when little has changed. The cache's key covers everything that is packed; the cache itself
+// guarantees that the same program has packed it.
 func Once(cache scheduler.Cache, assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
 	if cache == nil {
 		return Tree(assignments, held)
@@ -83,7 +83,7 @@ func packKey(assignments []scheduler.Assignment, held []Held) string {
 	return hex.EncodeToString(sum.Sum(nil))
 }
 
-// packedHead is what is kept before the layer.
+// packedHead is the metadata in front of the layer.
 type packedHead struct {
 	Content   bundle.Content
 	Artifacts bundle.Artifacts

@@ -13,8 +13,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// Tree makes the tree: a folder per assignment with its non-empty files, the list of them, and
-// the list of what they need from elsewhere.
+// Tree makes the tree: a folder per assignment with its non-empty files, the list of assignments, and
+// the list of artifacts that they need from outside.
 func Tree(assignments []scheduler.Assignment, held []Held) (*bundle.Packed, bundle.Artifacts, error) {
 	var files []bundle.File
 	var list []bundle.Assignment
@@ -67,7 +67,7 @@ func Line(a scheduler.Assignment, files []bundle.File) bundle.Assignment {
 		Version: a.Version, Application: a.Application,
 		Wave: a.Wave, DependsOn: a.DependsOn, Drift: a.Drift, OnFailure: a.OnFailure, OnRemove: a.OnRemove, Health: a.Health, RestartOnConfig: a.RestartOnConfig,
 	}
-	l.Fetched, _ = artifacts.Fetched(&a) // what is packed has been looked at
+	l.Fetched, _ = artifacts.Fetched(&a) // the annotation was checked before
 	for _, c := range a.Config {
 		l.Config = append(l.Config, bundle.ConfigSource{Name: c.Name})
 	}

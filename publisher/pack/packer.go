@@ -17,14 +17,14 @@ type Packer struct {
 	packed map[string]Bundle // by cluster type
 }
 
-// NewPacker returns a Packer that takes what was packed before from cache, which may be nil.
+// NewPacker returns a Packer that reuses bundles in cache, which may be nil.
 func NewPacker(cache scheduler.Cache) *Packer {
 	return &Packer{cache: cache, packed: map[string]Bundle{}}
 }
 
-// Take packs a cluster type and takes its files away. One that is not yet as it will be published is left
-// as it is: with failures, which may be held, or with references to be pinned. So is one that cannot be
-// packed, for Publish to say so. It may be called by several goroutines.
+// Take packs a cluster type and drops its files from memory. It leaves a cluster type as it is if its content is not final:
+// with failures, which may be held, or with references to be pinned. The same goes for one that cannot be packed: Publish
+// reports the error. Take may be called by several goroutines.
 func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 	if len(ct.Failures) > 0 || artifacts.IsPinned(*ct) {
 		return nil
@@ -42,7 +42,7 @@ func (k *Packer) Take(ct *scheduler.ClusterTypeResult) error {
 	return nil
 }
 
-// Of returns what was made of a cluster type; ok is false for one that was left as it is, and for a nil k.
+// Of returns the bundle of a cluster type; ok is false if Take did not pack it, and for a nil k.
 func (k *Packer) Of(clusterType string) (_ Bundle, ok bool) {
 	if k == nil {
 		return Bundle{}, false

@@ -12,18 +12,18 @@ import (
 type Options struct {
 	// Decision is rendered in place of what the platform's scheduling policies select.
 	Decision *scheduler.Decision
-	// RefuseMissing fails assignments whose templates print keys that are not there, as what is signed must.
+	// RefuseMissing fails assignments whose templates print missing keys. Content to be signed requires it.
 	RefuseMissing bool
-	// Cache, if not nil, has what was rendered and packed before.
+	// Cache, if not nil, has the results of earlier rendering and packing.
 	Cache scheduler.Cache
-	// LastRelease says what the last releases hold; see [scheduler.Options].
+	// LastRelease returns the content of the last releases; see [scheduler.Options].
 	LastRelease func(ctx context.Context, clusterType string) ([]scheduler.Released, error)
-	// Pack packs bundles as they are rendered, for those who need no files, unless something could not be read.
+	// Pack packs bundles as they are rendered and drops their files, unless a source could not be read.
 	Pack bool
-	// Pin, if not nil, says how the sources are reached whose commits and digests are pinned.
+	// Pin, if not nil, configures the access to the sources whose commits and digests are pinned.
 	Pin *artifacts.PinOptions
-	// AfterLoad, if not nil, is called before anything is rendered. It may change the options above by what was
-	// read, and the model. Its error ends Build.
+	// AfterLoad, if not nil, is called before rendering. It may change the model, and the options above according to
+	// the loaded platform. Its error ends Build.
 	AfterLoad func(ctx context.Context, loaded *Loaded, opts *Options) error
 }
 
@@ -31,7 +31,7 @@ type Options struct {
 type Built struct {
 	Loaded *Loaded
 	Result *scheduler.Result
-	// Decision is what Result was rendered from; nil where it was the platform's scheduling policies.
+	// Decision is the decision that Result was rendered from; nil for the platform's own scheduling policies.
 	Decision *scheduler.Decision
 	// Packed has packed the bundles; nil unless Options.Pack could be followed.
 	Packed *pack.Packer
@@ -69,7 +69,7 @@ type UnreadRegistration struct {
 	Error        string `json:"error"`
 }
 
-// FailedPolicy is a scheduling policy of which is not known what it selects, and why.
+// FailedPolicy is a scheduling policy whose selection is unknown, and the error.
 type FailedPolicy struct {
 	Policy string `json:"policy"`
 	Error  string `json:"error"`

@@ -43,7 +43,7 @@ type recordedFile struct {
 	fs.File
 	fs      *recordedFS
 	name    string
-	content bytes.Buffer // bounded as what is read of one file is
+	content bytes.Buffer // bounded by the limit on one file
 }
 
 func (f *recordedFile) Read(p []byte) (int, error) {
@@ -52,7 +52,7 @@ func (f *recordedFile) Read(p []byte) (int, error) {
 	return n, err
 }
 
-// Close notes what was read.
+// Close records the hash of the content.
 func (f *recordedFile) Close() error {
 	content := f.content.Bytes()
 	hash := contentHash{asIs: plumbing.ComputeHash(plumbing.BlobObject, content)}

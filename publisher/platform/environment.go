@@ -209,8 +209,8 @@ func isPlaceOf(place location, e scheduler.Environment) bool {
 	}
 }
 
-// checkEnvironment refuses what is most probably a mistyped name: no workload has targets for it, so all that would
-// be published are empty releases. Where there is no Environment object at all, nothing says which names are right.
+// checkEnvironment refuses an environment whose name is most probably mistyped: no workload has targets for it, so only
+// empty releases would be published. Without any Environment object, the right names are unknown.
 func (l *loader) checkEnvironment(ctx context.Context) error {
 	if err := l.inferFromAll(ctx); err != nil {
 		return err

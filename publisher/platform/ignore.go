@@ -15,12 +15,12 @@ import (
 )
 
 const (
-	// ignoreFile lists, in the way of a .gitignore, what Flux leaves out of what it fetches for Kalypso.
+	// ignoreFile lists, in the form of a .gitignore, the files that Flux leaves out when it fetches for Kalypso.
 	ignoreFile = ".sourceignore"
 	// maxIgnoreBytes bounds such a file: each of its lines is compared with each name.
 	maxIgnoreBytes = 16 << 10
-	// environmentsFolder is where Environment objects lie, which are looked for although platforms usually
-	// leave the folder out.
+	// environmentsFolder is the folder of Environment objects, which is read although platforms usually
+	// ignore it.
 	environmentsFolder = ".environments"
 )
 

@@ -179,7 +179,7 @@ func (l *loader) givenBases(ctx context.Context, repos []scheduler.BaseRepo) err
 			own = commit
 		}
 	}
-	if changed { // no commit holds what was read
+	if changed { // no commit has the content that was read
 		l.loaded.Model.ForgetBaseCommit()
 		return nil
 	}

@@ -33,9 +33,9 @@ type Source struct {
 	Workloads map[string]string
 	// Commit is the base commit, for Bases that neither git nor a BaseRepo gives one.
 	Commit string
-	// Mirrors maps the beginnings of git URLs to what is read in place of them, such as a folder with clones.
+	// Mirrors maps prefixes of git URLs to their replacements, such as a folder with clones.
 	Mirrors map[string]string
-	// Output is a folder that is passed over when it lies in a source. It may be empty.
+	// Output is a folder that is skipped if it is in a source. It may be empty.
 	Output string
 	// Timeout bounds the reading of one remote repository. Zero means two minutes.
 	Timeout time.Duration
@@ -85,7 +85,7 @@ const (
 	WorkloadPart Part = "workload"
 )
 
-// SourceError says which source could not be read. What is wrong inside a source that was read is a
+// SourceError means that a source could not be read. An error in the content of a source is a
 // [finding.Error] instead.
 type SourceError struct {
 	Part  Part
@@ -93,7 +93,7 @@ type SourceError struct {
 	Place string // the folder, or the URL without credentials
 	// At is the object that names the source; no place for one that the options name.
 	At finding.Position
-	// Unreachable is true where the same call may succeed later: a server that does not answer.
+	// Unreachable is true if the same call may succeed later: the server does not answer.
 	Unreachable bool
 	Err         error
 }

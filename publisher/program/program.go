@@ -14,8 +14,8 @@ import (
 // programGrace is how long a program that is told to end may take to put its things away.
 const programGrace = 2 * time.Second
 
-// Run runs cmd, made by exec.Command, in a process group of its own, so that what it has started ends
-// with it when ctx does. The error is ctx's where that has ended it.
+// Run runs cmd, made by exec.Command, in a process group of its own, so that its child processes end
+// with it when ctx does. The error is ctx's if ctx has ended it.
 func Run(ctx context.Context, cmd *exec.Cmd) error {
 	if err := ctx.Err(); err != nil {
 		return err
@@ -47,8 +47,8 @@ func Run(ctx context.Context, cmd *exec.Cmd) error {
 	return ctx.Err()
 }
 
-// HeadWriter keeps the first limit bytes of what is written and drops the rest, so that no program is
-// stopped by a full pipe, and none fills the memory.
+// HeadWriter keeps the first Limit bytes and drops the rest, so that a full pipe does not block a program, and the output
+// does not fill the memory.
 type HeadWriter struct {
 	bytes.Buffer
 	Limit int // in bytes

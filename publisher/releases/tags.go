@@ -1,9 +1,9 @@
 // Package releases reads and writes the releases and records of one repository of a registry or OCI layout.
 //
-// It is what publishing, copying and listing have in common: [ReadTags] and the order of [Tags], [OpenTree] for the files
-// of a release, [Settle] to make a pushed release visible. Registries have no compare-and-swap, so writers look before
-// and after: [ErrRace] means that another one was there, and that the caller plans anew, at most [MaxRaces] times. Who has
-// signed is not asked here.
+// Publishing, copying and listing share it: [ReadTags] and the order of [Tags], [OpenTree] for the files of a release,
+// [Settle] to make a pushed release visible. Registries have no compare-and-swap, so writers read the tags before and
+// after a write: [ErrRace] means that another writer interfered, and that the caller has to plan anew, at most [MaxRaces]
+// times. The package verifies no signature.
 package releases
 
 import (
@@ -31,7 +31,7 @@ const maxUnverified = 32
 type Tags struct {
 	// All are in the order in which the registry lists them.
 	All []string
-	// Moving maps those that move from release to release to what they point at.
+	// Moving maps the tags that move from release to release to their manifests.
 	Moving map[string]digest.Digest
 }
 

@@ -22,8 +22,8 @@ type Tree struct {
 	Root        *os.Root
 }
 
-// OpenTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal where it is
-// not what was signed. The caller closes the tree.
+// OpenTree fetches a layer and checks all of it against want. The error is a *bundle.Refusal if the layer
+// differs from the signed content. The caller closes the tree.
 func OpenTree(ctx context.Context, src bundle.Source, layer ocispec.Descriptor, want bundle.Content) (_ *Tree, err error) {
 	dir, err := os.MkdirTemp("", "wherry-tree-")
 	if err != nil {

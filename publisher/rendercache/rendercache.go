@@ -38,12 +38,12 @@ const (
 	abandonedAfter = time.Hour
 )
 
-// Cache holds what [scheduler.Model.Render] made, in files of a folder. The folder may be deleted
-// at any time, several processes may use it at once, and what is in it need not be right: a file that is
-// not whole, or is not what its name says, counts as absent. Where the folder cannot be written, nothing
-// is kept.
+// Cache holds results of [scheduler.Model.Render], in files of a folder. The folder may be deleted
+// at any time, several processes may use it at once, and its files may be damaged: a file that is
+// incomplete, or does not match its name, counts as absent. If the folder is not writable, nothing
+// is stored.
 //
-// What another build of the program kept is not used.
+// Results of another build of the program are not used.
 type Cache struct {
 	dir      string
 	owner    string // the program, and the scope
@@ -55,7 +55,7 @@ type Cache struct {
 	writing sync.Mutex
 }
 
-// Options holds what is not required.
+// Options are the optional settings of a Cache.
 type Options struct {
 	// Scope tells apart platforms whose environments and cluster types have the same names: without it,
 	// each would take the other's place.
@@ -64,8 +64,8 @@ type Options struct {
 	MaxBytes int64
 }
 
-// Open returns a cache in dir, which it creates for the user alone: whoever can write there
-// decides what is rendered. Call Trim when rendering is done.
+// Open returns a cache in dir, which it creates for the user alone, since anybody with write access could change the
+// rendered output. Call Trim after rendering.
 func Open(dir string, opts Options) (*Cache, error) {
 	if opts.MaxBytes <= 0 {
 		opts.MaxBytes = DefaultBytes
@@ -117,7 +117,7 @@ func (c *Cache) name(key string) string {
 	return filepath.Join(c.dir, hex.EncodeToString(sum[:]))
 }
 
-// Get returns what was put under key, nil if that is not there.
+// Get returns the data that was put under key, or nil if there is none.
 func (c *Cache) Get(key string) []byte {
 	name := c.name(key)
 	info, err := os.Lstat(name)
@@ -134,7 +134,7 @@ func (c *Cache) Get(key string) []byte {
 		return nil
 	}
 	if now := c.now(); now.Sub(info.ModTime()) > touchAfter {
-		_ = os.Chtimes(name, now, now) // what is used stays longer
+		_ = os.Chtimes(name, now, now) // Trim keeps recently used files
 	}
 	return data
 }
@@ -195,8 +195,8 @@ func (c *Cache) Put(key string, data []byte) {
 
 const tempPrefix = "new-"
 
-// Trim removes what was not used for the longest time until the files are within the bound, and what
-// killed processes have left. It does nothing if nothing was written.
+// Trim removes the least recently used files until the rest is within MaxBytes, and the leftovers of killed
+// processes. It does nothing if nothing was written.
 func (c *Cache) Trim() {
 	if !c.written.Load() {
 		return

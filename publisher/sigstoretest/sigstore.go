@@ -1,7 +1,7 @@
 // Package sigstoretest is a Sigstore for tests: an authority that issues certificates for identities that it
 // does not ask for, a log of certificates and a log of signatures, of which only the keys are real.
 //
-// New makes one, TrustedRoot says what to trust of it, and Sign signs a manifest by it.
+// New makes one, TrustedRoot returns its trusted root, and Sign signs a manifest with it.
 package sigstoretest
 
 import (
@@ -53,9 +53,9 @@ type Signing struct {
 	At time.Time
 	// LoggedAfter is when, after At, the signature is logged.
 	LoggedAfter time.Duration
-	// Claims is what is signed instead of the manifest.
+	// Claims is a digest to sign instead of the manifest's.
 	Claims digest.Digest
-	// Unlogged and NoSCT leave out what the two logs promise.
+	// Unlogged and NoSCT leave out the promises of the two logs.
 	Unlogged, NoSCT bool
 	// Edit changes the annotations of the signature's layer at last.
 	Edit func(annotations map[string]string)

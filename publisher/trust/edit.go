@@ -218,7 +218,7 @@ func setValidity(d *bundle.TrustDocument, validFor time.Duration, now time.Time)
 	d.ExpiresAt = d.IssuedAt.Add(validFor.Truncate(time.Second))
 }
 
-// seal says what is wrong with d as an error about what was asked for.
+// seal returns d in an envelope. An error about d is a *usage.Error, since d follows from the user's request.
 func seal(d bundle.TrustDocument) ([]byte, error) {
 	envelope, err := bundle.SealTrust(d)
 	if err != nil {

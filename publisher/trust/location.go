@@ -12,9 +12,9 @@ import (
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// Walk returns chain with all versions that follow it at loc, in order. A chain that is nil begins
-// with whatever version 1 is there, which nobody vouches for. The error is a *bundle.Refusal where a
-// version is not to be believed, and then the chain is what was believed before it.
+// Walk returns chain with all versions that follow it at loc, in order. A nil chain begins
+// with loc's version 1, whatever it is, which nobody vouches for. The error is a *bundle.Refusal if a
+// version is not trusted; the returned chain then ends before that version.
 func Walk(ctx context.Context, loc oci.Location, chain bundle.TrustChain, opts oci.Options) (bundle.TrustChain, error) {
 	repo, err := loc.Repository(bundle.TrustRepository, opts)
 	if err != nil {

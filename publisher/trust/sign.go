@@ -104,7 +104,7 @@ func signersOf(env dsse.Envelope, role bundle.Role) ([]string, error) {
 	return bundle.TrustSigners(data, role)
 }
 
-// Status is a trust document and who has signed it. Its JSON form is an interface.
+// Status is a trust document with the state of its signatures. Its JSON form is an interface.
 type Status struct {
 	Platform  string      `json:"platform"`
 	Version   int64       `json:"version"`
@@ -115,8 +115,8 @@ type Status struct {
 	Release   bundle.Role `json:"release"`
 	// Own counts the signatures by the document's own root keys.
 	Own Quorum `json:"own"`
-	// Previous counts those by the root keys of the version before; nil for version 1, and where that
-	// version was not at hand.
+	// Previous counts the signatures by the root keys of the version before; nil for version 1, and if that
+	// version was not given.
 	Previous *Quorum `json:"previous,omitempty"`
 	// Complete is true where all that are needed are known to be there.
 	Complete bool `json:"complete"`
@@ -171,7 +171,7 @@ func listKeys(keys []KeyName) string {
 
 func (q Quorum) met() bool { return q.Have >= q.Need }
 
-// lacks says what is missing of whose signatures.
+// lacks returns a text with the number of missing signatures and the keys that can give them.
 func (q Quorum) lacks(whose string) string {
 	verb := "are"
 	if q.Need-q.Have == 1 {
@@ -180,8 +180,8 @@ func (q Quorum) lacks(whose string) string {
 	return fmt.Sprintf("%d more of %s root keys %s needed, of %s", q.Need-q.Have, whose, verb, listKeys(q.Missing))
 }
 
-// StatusOf says who has signed the document in envelope. Previous is the one before it, or nil where
-// that is not known. The error is an *Error where it is not the one before.
+// StatusOf returns the state of the signatures on the document in envelope. Previous is the envelope of the version
+// before it, or nil if unknown. The error is a *usage.Error if previous is another version.
 func StatusOf(envelope, previous []byte) (*Status, error) {
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
@@ -254,7 +254,7 @@ func (s *Status) missing() error {
 	return fmt.Errorf("%w: trust document version %d: %s", ErrNotYet, s.Version, strings.Join(parts, "; "))
 }
 
-// samePayload reports whether two envelopes hold the same document byte for byte, whoever has signed them.
+// samePayload reports whether two envelopes hold the same document byte for byte, whatever their signatures.
 func samePayload(a, b []byte) bool {
 	var x, y dsse.Envelope
 	if json.Unmarshal(a, &x) != nil || json.Unmarshal(b, &y) != nil {

@@ -47,12 +47,12 @@ func Of(chain bundle.TrustChain) Signers {
 // Documented reports whether there is a trust document.
 func (t Signers) Documented() bool { return t.Document.Version > 0 }
 
-// NamesOf lists those of the release keys that have these ids.
+// NamesOf returns the names of the release keys with these ids.
 func (t Signers) NamesOf(ids []string) []KeyName {
 	return slices.DeleteFunc(NamesOf(t.Document.Release.Keys), func(k KeyName) bool { return !slices.Contains(ids, k.ID) })
 }
 
-// SignedText says in a message what is missing from something that t does not accept.
+// SignedText returns, for a message, the signatures that t requires.
 func (t Signers) SignedText() string {
 	if t.Documented() {
 		return "signed as the trust document asks"
@@ -60,7 +60,7 @@ func (t Signers) SignedText() string {
 	return "that this key has signed"
 }
 
-// Check reports whether something of a platform may be taken for new at the time now; see
+// Check returns nil if new content of a platform may be accepted at the time now; see
 // bundle.TrustDocument.Admits. Pinned keys fit every platform and never expire.
 func (t Signers) Check(platform string, now time.Time) error {
 	if !t.Documented() {
@@ -76,15 +76,15 @@ func (t Signers) AnyKey() bundle.Trust {
 	return one
 }
 
-// Recognise verifies an earlier release or record: what has it counts as history, from which content is
-// held, sequences go on, and of which nothing is published twice. It counts
+// Recognise verifies an earlier release or record. A recognised one counts as history: content is held from it, sequences
+// continue after it, and equal content is not published again. It is recognised
 //
-//   - if it is signed as the trust in force asks, in whatever epoch: who signs now answers for what they
-//     signed before;
-//   - or as an earlier document of the epoch in force asked, so that rotating keys loses nothing. Where keys may
-//     have been stolen a new epoch begins, and nothing counts any more that those alone have signed.
+//   - if it meets the trust in force, in any epoch: the present signers vouch for everything that their keys have
+//     signed;
+//   - or if it meets an earlier document of the epoch in force, so that a rotation of keys loses nothing. After a theft of
+//     keys a new epoch begins, and content that only the stolen keys have signed counts no more.
 //
-// Current is true in the first case. What is not current is published again, since agents judge by the trust in
+// Current is true in the first case. Content that is not current is published again, since agents judge by the trust in
 // force alone. The error is that of the trust in force.
 func Recognise[T any](t Signers, verify func(bundle.Trust) (T, error)) (v T, current bool, err error) {
 	v, err = verify(t.Trust)
@@ -99,7 +99,7 @@ func Recognise[T any](t Signers, verify func(bundle.Trust) (T, error)) (v T, cur
 	return v, false, err
 }
 
-// CheckKeys says what is wrong with keys as those that sign under t.
+// CheckKeys returns an error unless keys may sign under t.
 func (t Signers) CheckKeys(keys []*keys.Key) error {
 	if len(keys) == 0 {
 		return usage.Errorf("nobody signs: give a key")
@@ -147,7 +147,7 @@ func RefuseUndocumented(ctx context.Context, store oci.Store) error {
 	_, err = repo.Resolve(ctx, bundle.TrustTag(1))
 	switch {
 	case errors.Is(err, errdef.ErrNotFound), errors.Is(err, oci.ErrUnauthorized):
-		return nil // some registries say of what is not there that it may not be read
+		return nil // some registries answer "unauthorized" for missing content
 	case err != nil:
 		return err
 	}

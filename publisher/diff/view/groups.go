@@ -19,14 +19,14 @@ type group struct {
 	lines  []line
 }
 
-// line says one thing about a change, and what it is because of.
+// line is one statement about a change, with its cause.
 type line struct {
 	key, old, new string // of a value; old and new are for people
 	text          string // of anything else
 	because       string
 }
 
-// groupsOf gathers what is said of the same assignments, removals first: those cannot be undone.
+// groupsOf groups the lines about the same assignments, removals first, since those cannot be undone.
 func groupsOf(d *diff.Difference) []*group {
 	var groups []*group
 	known := map[string]*group{}
@@ -91,7 +91,7 @@ func linesOf(a diff.AssignmentDifference) []line {
 	return lines
 }
 
-// fieldLine says of a list what is new in it and what has gone.
+// fieldLine lists the added and removed names of a list.
 func fieldLine(f diff.FieldDifference) line {
 	var diff []string
 	old, now := namesIn(f.Old), namesIn(f.New)

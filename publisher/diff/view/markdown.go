@@ -16,13 +16,13 @@ const (
 	maxCommentRows = 50
 )
 
-// comment is a text that notes what it has no room for.
+// comment is a text of bounded length that counts the rows left out.
 type comment struct {
 	bytes.Buffer
 	left int // rows that were left out
 }
 
-// Markdown is a plan for a comment on a pull request.
+// Markdown returns a plan as Markdown, for a comment on a pull request.
 func Markdown(d *diff.Difference) []byte {
 	var c comment
 	fmt.Fprintf(&c, "**wherry plan:** %s\n", escaped(Summary(d)))
