@@ -15,9 +15,9 @@ import (
 	"github.com/wherry-dev/wherry/publisher/trust"
 )
 
-// Compare says what publishing planned to a registry or layout would change. What is there must be signed
-// as trust asks: the error is a *bundle.Refusal where it is not. It reads only, and fetches the files of those
-// cluster types alone whose content digest differs.
+// Compare returns the changes that publishing planned to a registry or layout would make. The published releases must meet
+// trust: otherwise the error is a *bundle.Refusal. Compare only reads, and fetches the files of a cluster type only if its
+// content digest differs.
 func Compare(ctx context.Context, planned platform.Built, to oci.Location, trust trust.Signers, opts PublishOptions) (*diff.Difference, error) {
 	opts.Unread = planned.Loaded.Unread
 	p, err := newPublication(planned.Result, to, nil, trust, opts)
@@ -109,7 +109,7 @@ func (c comparing) against(ctx context.Context, pl *plan, last *bundle.Verified)
 	}
 	d, err := c.Type(ctx, now, &diff.Tree{Files: tree.Root.FS(), Listed: tree.Assignments})
 	if d.OldRelease = diff.OldReleaseOf(last); d.Result == diff.StandingUnchanged {
-		d.Result = diff.StandingChanged // what is held says so
+		d.Result = diff.StandingChanged // only the marks of held assignments differ
 	}
 	return d, errors.Join(err, tree.Close())
 }
@@ -121,7 +121,7 @@ func blocked(d *diff.TypeDifference, pl *plan) *diff.TypeDifference {
 	return d
 }
 
-// renewed says what publishing would do to a release of the same content.
+// renewed completes the difference of a release with unchanged content: publishing may change its rings, or renew it.
 func renewed(d *diff.TypeDifference, p *publication, t standing.Type) *diff.TypeDifference {
 	r := t.Verified.Release
 	if !slices.Equal(r.Rings, p.opts.Rings) {
@@ -132,5 +132,5 @@ func renewed(d *diff.TypeDifference, p *publication, t standing.Type) *diff.Type
 	return d
 }
 
-// comparing is a comparison with what a registry or layout has.
+// comparing is a comparison with the releases in a registry or layout.
 type comparing struct{ *diff.Comparison }

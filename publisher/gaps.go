@@ -12,10 +12,11 @@ import (
 	"github.com/wherry-dev/wherry/scheduler"
 )
 
-// gaps is what a publication cannot know of its input, and what it gives up on purpose. What is in a gap is held as the
-// last release has it.
+// gaps lists the unknown parts of a publication's input, and the assignments that it drops on purpose. Assignments in an
+// unknown part keep their content of the last release.
 type gaps struct {
-	// unread and failedPolicies are the registrations and scheduling policies of which it is not known what they select.
+	// unread are the registrations that could not be read, failedPolicies the scheduling policies whose selection is
+	// unknown.
 	unread         []platform.Unread
 	failedPolicies []scheduler.FailedPolicy
 	// drops holds the assignments that are given up, as <cluster type>/<name>.
@@ -33,7 +34,7 @@ func (g gaps) check(there map[string]bool) error {
 	return nil
 }
 
-// unknown reports whether it is not known of all that was assigned whether it still is.
+// unknown reports whether some earlier assignments may or may not be assigned still.
 func (g gaps) unknown() bool { return len(g.unread)+len(g.failedPolicies) > 0 }
 
 // of returns the gaps of one cluster type.
@@ -55,7 +56,8 @@ func (g typeGaps) isUnread(registration string) bool {
 	return !g.left && slices.ContainsFunc(g.unread, func(u platform.Unread) bool { return u.Registration == registration })
 }
 
-// unreadReason is the reason of what is held because a registration's source could not be read, or brings too much.
+// unreadReason returns the reason for holding the assignments of a registration whose source could not be read, or
+// exceeds a bound.
 func (g typeGaps) unreadReason(registration string) scheduler.FailureReason {
 	for _, u := range g.unread {
 		if u.Registration == registration {

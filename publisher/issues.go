@@ -32,19 +32,19 @@ func (f found) base() *standing.Lane { return f.aim[len(f.aim)-1] }
 // issue is a release that some rings are to have: a new one, the one that they have made anew, or just that.
 type issue struct {
 	lanes standing.Lanes
-	// from is the release that they have; nil where what was planned takes its place.
+	// from is the rings' release to keep or make anew; nil if the planned content replaces it.
 	from           *bundle.Verified
 	current, taken bool
-	// why says why from is made anew; empty where it stays.
+	// why is the reason why from is made anew; empty if it stays.
 	why string
-	// waiting is what others have yet to sign for these rings, and this publication leaves alone; nil where there is
-	// nothing.
+	// waiting is a release for these rings that others have yet to sign, and that this publication leaves alone; nil
+	// if there is none.
 	waiting *bundle.Verified
 }
 
 func (i *issue) due() bool { return i.from == nil || i.why != "" }
 
-// forAll reports whether agents of every ring may take it.
+// forAll reports whether agents of every ring may accept it.
 func (i *issue) forAll() bool { return len(i.lanes.Rings()) == 0 }
 
 func (i *issue) covers(l *standing.Lane) bool { return slices.Contains(i.lanes, l) }

@@ -76,7 +76,7 @@ func (l *lastReleases) of(ctx context.Context, clusterType string) ([]scheduler.
 	return list, err
 }
 
-// lastAssignments lists what is in the release that failed assignments would keep their content from.
+// lastAssignments lists the assignments in the release from which failed assignments would keep their content.
 func (p *publication) lastAssignments(ctx context.Context, clusterType string, record standing.Record) ([]bundle.Assignment, error) {
 	at, err := p.find(ctx, clusterType, record)
 	if err != nil || at.refused != "" {

@@ -33,9 +33,9 @@ type MoveOptions struct {
 	Above string
 }
 
-// Move makes the release of a ring anew, with the same content, so that it is above what other rings have: a cluster
-// that was moved from one of those would refuse it as older than what it has accepted. Releases for narrower rings than
-// one for all are made anew as well, above it. The result has that cluster type alone.
+// Move makes the release of a ring anew, with the same content, so that it is newer than the releases of other rings: a
+// cluster moved from one of those would refuse the old one as older than its last accepted release. If the release is for
+// all rings, releases for narrower rings are made anew as well, above it. The result has that cluster type alone.
 func Move(ctx context.Context, to oci.Location, keys []*keys.Key, move MoveOptions, opts PublishOptions) (*Published, error) {
 	for what, name := range map[string]string{"environment": move.Environment, "cluster type": move.ClusterType} {
 		if err := oci.CheckName(name); err != nil || strings.Contains(move.ClusterType, "/") {

@@ -22,17 +22,17 @@ import (
 // ErrNothingPending means that nothing in an environment waits for signatures.
 var ErrNothingPending = errors.New("nothing waits for signatures")
 
-// PendingOptions holds what is not required. The zero value takes the newest record that waits.
+// PendingOptions are the optional parts of OpenPending. The zero value takes the newest pending record.
 type PendingOptions struct {
-	// Tag names another record than the newest that waits, such as pending-1-1795262400.
+	// Tag names a record other than the newest pending one, such as pending-1-1795262400.
 	Tag string
-	// OCI says how to talk to the registry.
+	// OCI configures the access to the registry.
 	OCI oci.Options
 	// Now is the clock. Nil is time.Now.
 	Now func() time.Time
 }
 
-// Pending is what waits for signatures in an environment: a record, and the releases that it names. Its JSON
+// Pending is a record of an environment that waits for signatures, with the releases that it names. Its JSON
 // form is an interface.
 type Pending struct {
 	Platform    string `json:"platform"`
@@ -50,7 +50,7 @@ type Pending struct {
 	Incomplete []string `json:"incomplete,omitempty"`
 	// Added reports whether Sign has added a signature.
 	Added bool `json:"added"`
-	// Warnings are about what was found at the location.
+	// Warnings are about the content at the location.
 	Warnings []string `json:"warnings,omitempty"`
 
 	at     standing.Reader
@@ -60,7 +60,7 @@ type Pending struct {
 // PendingType is one cluster type of a Pending.
 type PendingType struct {
 	ClusterType string `json:"clusterType"`
-	// Result is OutcomePending, OutcomeUnchanged where the release stands already, and OutcomePublished once
+	// Result is OutcomePending, OutcomeUnchanged if the release is published already, and OutcomePublished once
 	// Sign has released it.
 	Result    releases.Outcome `json:"result"`
 	Sequence  int64            `json:"sequence"`

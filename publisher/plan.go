@@ -55,14 +55,14 @@ type found struct {
 	refused string
 }
 
-// plan is what is to be done for one cluster type.
+// plan is the work on one cluster type.
 type plan struct {
 	asked
 	found
 	kept
 	content
 	validFor time.Duration // zero is that of the release which is made anew
-	// force is the ring whose release is made anew in any case, because of forced; nil where there is none.
+	// force is the ring whose release is made anew in any case, for the reason forced; nil if there is none.
 	force  *standing.Lane
 	forced string
 	// row is what the result says before anything was done.
@@ -199,7 +199,7 @@ func (f found) hadAssignments(ctx context.Context, empty digest.Digest) (bool, e
 	return false, nil
 }
 
-// validityOf returns how long releases of a cluster type may be accepted: what it says itself, else validFor, else
+// validityOf returns the time for which releases of a cluster type may be accepted: its own annotation, else validFor, else
 // [DefaultValidity].
 func validityOf(ct scheduler.ClusterTypeResult, validFor time.Duration) (time.Duration, error) {
 	if text := ct.Annotations[scheduler.ValidityAnnotation]; text != "" {
@@ -212,7 +212,7 @@ func validityOf(ct scheduler.ClusterTypeResult, validFor time.Duration) (time.Du
 	return cmp.Or(validFor, DefaultValidity), nil
 }
 
-// validityText is d as people write validities, such as 90d.
+// validityText formats d as people write validities, such as 90d.
 func validityText(d time.Duration) string {
 	const day = 24 * time.Hour
 	if d < day || d%day != 0 {

@@ -41,19 +41,19 @@ const (
 	trustSoon = 30 * 24 * time.Hour
 )
 
-// PublishOptions holds what is not required. The zero value publishes to every ring.
+// PublishOptions are the optional parts of Publish. The zero value publishes to every ring.
 type PublishOptions struct {
-	// Platform is the name where the platform has no Platform object. Empty is DefaultPlatform.
+	// Platform is the name of a platform without a Platform object. Empty means DefaultPlatform.
 	Platform string
-	// EnvironmentCommit and Source say where the environment's objects came from, as far as is known.
+	// EnvironmentCommit and Source are the commit and the place of the environment's objects, if known.
 	EnvironmentCommit string
 	Source            string
-	// Created is the base commit's time. Zero is the time of issue.
+	// Created is the base commit's time. Zero means the time of issue.
 	Created time.Time
-	// Rings limits the releases to the named rings. Empty means all. Where the platform names rings, these have to be
+	// Rings limits the releases to the named rings. Empty means all. If the platform names rings, these have to be
 	// among them, the releases are for the widest of these and all narrower ones, and empty means the first.
 	Rings []string
-	// ValidFor is the validity of cluster types that have no wherry.dev/valid-for. Zero is DefaultValidity.
+	// ValidFor is the validity for cluster types without wherry.dev/valid-for. Zero means DefaultValidity.
 	ValidFor time.Duration
 	// RenewBefore is how long before a release expires it is published again. Zero is a third of its validity.
 	RenewBefore time.Duration
@@ -75,28 +75,28 @@ type PublishOptions struct {
 	// DeltaCommand is the program, with its arguments, by which this program calls delta.Child. Without one there
 	// are no deltas of trees that are not small; see delta.Small.
 	DeltaCommand []string
-	// Packed, if not nil, has packed what could be while it was rendered. It excludes Unread and
-	// policies that failed, since what is held for these is known only here.
+	// Packed, if not nil, has packed bundles during rendering. It must be nil with Unread or failed policies, since
+	// only Publish knows the assignments held for these.
 	Packed *pack.Packer
-	// Checks are commands of the shell, each of which has to agree before anything is pushed. They run one
-	// after the other in a folder with what would be released: the trees as tree/<cluster type>/…, and in
-	// artifacts.ndjson what these need from elsewhere. Their output goes to CheckOutput; nil is nowhere.
+	// Checks are shell commands, all of which have to exit with 0 before anything is pushed. They run one
+	// after the other in a folder with the releases: the trees as tree/<cluster type>/…, and the list of
+	// their artifacts as artifacts.ndjson. Their output goes to CheckOutput; nil discards it.
 	Checks      []string
 	CheckOutput io.Writer
-	// OCI says how to talk to the registry.
+	// OCI configures the access to the registry.
 	OCI oci.Options
-	// Now is the clock. Nil is time.Now.
+	// Now is the clock. Nil means time.Now.
 	Now func() time.Time
 }
 
-// Publish signs what result holds with keys and pushes it to a registry or layout: one bundle per cluster
-// type and one record for the environment. What is there already in equal form is not pushed again. Where
-// more keys have to sign, all is pushed and nothing released: it is pending until the others have signed it;
-// see OpenPending.
+// Publish signs the assignments of result with keys and pushes them to a registry or layout: one bundle per cluster
+// type and one record for the environment. It does not push content again that is already published. If
+// more keys have to sign, it pushes everything and releases nothing: the releases are pending until the others have
+// signed them; see OpenPending.
 //
-// It reads everything that it compares with before it writes, and writes in an order that leaves no tag
-// on anything incomplete, so that it can be killed and repeated at any time. The error is about what
-// stopped it as a whole; what concerns one cluster type is in the result, which is never nil.
+// Publish reads everything for its comparison before it writes, and writes in an order that leaves no tag
+// on anything incomplete, so that it can be killed and repeated at any time. The error means that
+// Publish stopped as a whole; errors of one cluster type are in the result, which is never nil.
 func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, keys []*keys.Key, opts PublishOptions) (*Published, error) {
 	signers := opts.Trust
 	if !signers.Documented() {
@@ -120,7 +120,7 @@ func Publish(ctx context.Context, result *scheduler.Result, to oci.Location, key
 	return &done, err
 }
 
-// mayPublish asks whether agents would take what is published.
+// mayPublish returns an error if agents would not accept the releases.
 func (p *publication) mayPublish(ctx context.Context) error {
 	if !p.Trust.Documented() {
 		return trust.RefuseUndocumented(ctx, p.Store)
@@ -143,7 +143,7 @@ type publication struct {
 	opts     PublishOptions
 	commits  commits
 	warnings *warnings // of the Reader
-	// rings are those that the platform names, narrowest first.
+	// rings are the platform's rings, narrowest first.
 	rings []string
 	// accountOf is scheduler.Result.ServiceAccount.
 	accountOf func(workspace, namespace string) string

@@ -121,9 +121,9 @@ func (p *publication) isDue(ctx context.Context, pl *plan) (bool, error) {
 	return !same, err
 }
 
-// isCurrent reports whether the last release still says what a new one would. Where only its age or its
-// signatures ask for a new one, renewed says so. Its tree and its own tag must be there too: a registry may
-// have lost the one, and another publisher have taken the other.
+// isCurrent reports whether the last release equals a new one. If only its age or its
+// signatures require a new one, renewed is the reason. Its tree and its own tag must exist too: a registry may
+// have lost the former, and another publisher have taken the latter.
 func (p *publication) isCurrent(ctx context.Context, pl *plan, last *bundle.Verified) (same bool, renewed string, err error) {
 	if !pl.isOf(last) || !slices.Equal(last.Release.Rings, p.opts.Rings) {
 		return false, "", nil

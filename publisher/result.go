@@ -20,33 +20,33 @@ type Published struct {
 	ClusterTypes      []PublishedType `json:"clusterTypes"`
 	// Unread lists the registrations whose sources could not be read.
 	Unread []platform.UnreadRegistration `json:"unread,omitempty"`
-	// FailedPolicies lists the scheduling policies of which is not known what they select.
+	// FailedPolicies lists the scheduling policies whose selection is unknown.
 	FailedPolicies []platform.FailedPolicy `json:"failedPolicies,omitempty"`
 	// Record is the environment record.
 	Record PublishedRecord `json:"record"`
-	// Warnings are about what was found at the destination.
+	// Warnings are about the content at the destination.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
 // PublishedType is one cluster type of a Published.
 type PublishedType struct {
 	ClusterType string `json:"clusterType"`
-	// Assignments counts what was rendered or held.
+	// Assignments counts the rendered and the held assignments.
 	Assignments int              `json:"assignments"`
 	Result      releases.Outcome `json:"result"`
-	// Sequence, Digest and Number are those of the newest release after publishing, or of the pending one; zero where
-	// there is none.
+	// Sequence, Digest and Number belong to the newest release after publishing, or to the pending one; zero if there
+	// is none.
 	Sequence int64         `json:"sequence,omitempty"`
 	Digest   digest.Digest `json:"digest,omitempty"`
 	Number   int64         `json:"number,omitempty"`
-	// Renewed says why a release was made although nothing in it is new; empty where something is.
+	// Renewed is the reason why a release was made with unchanged content; empty if its content is new.
 	Renewed string `json:"renewed,omitempty"`
 	// Signatures counts those of a pending release.
 	Signatures *SignatureCount `json:"signatures,omitempty"`
-	// Releases lists what each ring has, the newest first, where the platform names rings; Sequence, Digest, Number,
-	// Renewed and Signatures are then those of the widest ring that was published to, and Result says what became of them all.
+	// Releases lists the rings' releases, the newest first, if the platform names rings. Sequence, Digest, Number,
+	// Renewed and Signatures then belong to the widest ring that was published to, and Result sums up all of them.
 	Releases []PublishedRelease `json:"releases,omitempty"`
-	// Reason says why the cluster type as a whole failed.
+	// Reason is the reason why the cluster type as a whole failed.
 	Reason string `json:"reason,omitempty"`
 	// Failures lists the assignments that could not be rendered, sorted by name. Unless the cluster type
 	// failed, those with HeldFrom are in the release as they were, and the others never were in one.
@@ -84,7 +84,7 @@ func (t PublishedType) releaseOf(ring string) PublishedRelease {
 	return PublishedRelease{Result: releases.OutcomeUnchanged}
 }
 
-// byRing maps each ring to what it has.
+// byRing maps each ring to its release.
 func (t PublishedType) byRing() map[string]digest.Digest {
 	rings := map[string]digest.Digest{}
 	for _, r := range t.Releases {
@@ -95,7 +95,7 @@ func (t PublishedType) byRing() map[string]digest.Digest {
 	return rings
 }
 
-// SignatureCount is how many keys have signed, and how many have to.
+// SignatureCount is the number of keys that have signed, and the number that have to.
 type SignatureCount struct {
 	Have int `json:"have"`
 	Need int `json:"need"`

@@ -125,7 +125,7 @@ func (s *baseSearch) atRings(ctx context.Context) error {
 	return nil
 }
 
-// look returns nil for what is not trusted, and for what one lookup too many asks for.
+// look returns nil for an untrusted release, and when maxBaseLookups is exceeded.
 func (s *baseSearch) look(ctx context.Context, tag string) (*bundle.Verified, error) {
 	if last := s.of.Verified; last != nil &&
 		(s.of.Moving[tag] == last.Descriptor.Digest || tag == last.Release.Tag() && !s.of.Taken) {
@@ -277,7 +277,7 @@ func (m *maker) outside(ctx context.Context, i int) ([]byte, error) {
 	return os.ReadFile(j.Out)
 }
 
-// fetchTar writes the tar of a release, and fails where that is not what was signed.
+// fetchTar writes the tar of a release, and returns an error if it differs from the signed content.
 func fetchTar(ctx context.Context, repo oci.Target, v *bundle.Verified, cache scheduler.Cache, to io.Writer) error {
 	if layer, ok := pack.Before(cache, v.Release.Content); ok {
 		return releases.Unzip(bytes.NewReader(layer), v.Release.Content, to)

@@ -82,9 +82,9 @@ func (a Artifact) Push(ctx context.Context, repo oci.Target) error {
 // now, and whether one of s's is new.
 //
 // Registries have no compare-and-swap, and others may be signing at the same moment. So each signature first
-// gets a tag of its own, which nobody else writes. What is under the tag that agents read is made of all of
-// these, and made again until reading shows nothing more: whoever writes it last finds the signatures of all,
-// since each has written theirs before.
+// gets a tag of its own, which nobody else writes. The manifest under the tag that agents read joins all of
+// these signatures, and is written again until reading finds no new one: the last writer finds the signatures of all
+// signers, since each has written its own before.
 func (s Signer) Cosign(ctx context.Context, repo oci.Target, name string, d digest.Digest) (have int, added bool, err error) {
 	for range maxJoins {
 		layers, there, err := collectSignatures(ctx, repo, d)
