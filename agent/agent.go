@@ -16,10 +16,11 @@
 // Reports wait in the state file until the hub has acknowledged them under its own key. They never delay an apply.
 //
 // The parts that can be known without the agent are packages below it: state is the file, assignments what is known of
-// each of them and what may begin, content the releases on disk, outbox the queue of reports and its sinks, control the socket for commands, probation the decision whether a
-// release that fails goes on, lease the turns that agents of one cluster take, window the times in which something may
-// be done, veto the site's word that nothing may be changed now, health the probes and the watchdog, metrics what
-// Prometheus is shown, retry the times between attempts. None of them imports this one.
+// each of them and which may begin, engines the calls of reconcilers, content the releases on disk, outbox the queue of
+// reports and its sinks, control the socket for commands, probation the decision whether a release that fails goes on,
+// lease the turns that agents of one cluster take, window the times in which something may be done, veto the site's word
+// that nothing may be changed now, health the probes and the watchdog, metrics what Prometheus is shown, retry the times
+// between attempts. None of them imports this one.
 package agent
 
 import (
@@ -34,8 +35,8 @@ import (
 	"sync/atomic"
 	"time"
 
-	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/health"
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/metrics"
@@ -173,6 +174,7 @@ type Agent struct {
 // process is what one pass leaves to the next in the same process. It belongs to the pass that runs.
 type process struct {
 	content    *content.Store
+	engines    *engines.Set
 	memory     *memoryState
 	tidied     bool         // a pass has looked for left-overs
 	lived      bool         // the process has outlived a pass in which engines changed something
@@ -220,6 +222,10 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 			return a.opts.Window.Enter(ctx, a.opts.Now())
 		},
 	})
+	a.engines = engines.New(state.db, a.content, engines.Options{
+		Reconcilers: a.opts.Reconcilers, Adapter: a.opts.Adapter, Deadline: a.opts.Deadline, Settle: a.opts.Settle,
+		Alive: func() { a.pulse.Live() }, Now: a.opts.Now, Log: a.opts.Log,
+	})
 	if a.opts.Lease != nil {
 		a.lease = lease.New(state.db, a.opts.Lease, a.cluster.Name, a.instance[:8], a.opts.Now)
 	}
@@ -229,21 +235,6 @@ func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle
 // stream is the line of releases that the agent follows.
 func (a *Agent) stream() bundle.Stream {
 	return bundle.Stream{Platform: a.cluster.Platform, Environment: a.cluster.Environment, ClusterType: a.cluster.Type}
-}
-
-// adapter is the name of the engine for an assignment.
-func (a *Agent) adapter(as bundle.Assignment) string { return cmp.Or(a.opts.Adapter, as.Adapter) }
-
-// rules are the times by which an engine's results are judged.
-func (a *Agent) rules(adapter string) assignments.Rules {
-	rules := assignments.Rules{Deadline: a.opts.Deadline}
-	if s, ok := a.opts.Reconcilers[adapter].(reconcilers.Settler); ok {
-		rules.Settle = s.SettleTime()
-	}
-	if a.opts.Settle != nil {
-		rules.Settle = *a.opts.Settle
-	}
-	return rules
 }
 
 // enter notes the step that begins, for Status; an empty one ends the pass.

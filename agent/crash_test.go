@@ -134,7 +134,7 @@ func (s *site) crash() {
 		require.NoError(s.t, p.remember())
 		require.NoError(s.t, p.breakLoop(ctx))
 		p.pulled, _ = p.pull(ctx)
-		for _, err := range []error{p.findFreeze(ctx, true), p.choose(ctx), p.loadRollout(), p.noteAttempt(ctx)} {
+		for _, err := range []error{p.findFreeze(ctx, true), p.choose(ctx), p.takeUp(), p.noteAttempt(ctx)} {
 			require.NoError(s.t, err)
 		}
 	})

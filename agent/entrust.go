@@ -188,7 +188,7 @@ func (p *pass) addInventory(ctx context.Context, doc *backup) error {
 	defer cancel()
 	last, inventory := p.memory.last.inventory(), map[string]inventoryItem{}
 	for _, r := range all {
-		wanted := p.adapter(r.Spec)
+		wanted := p.engines.For(r.Spec)
 		h := inventoryItem{
 			Name: r.Spec.Name, Adapter: r.Adapter, Namespace: r.Spec.Namespace, Workspace: r.Spec.Workspace, Workload: r.Spec.Workload, Target: r.Spec.Target,
 			Wave: r.Spec.Wave, DependsOn: r.Spec.DependsOn, OnRemove: r.Spec.OnRemove, Ledgers: map[string]json.RawMessage{},
@@ -240,7 +240,7 @@ func (p *pass) foretell(ctx context.Context, r assignments.Record, adapter strin
 	if !ok {
 		return
 	}
-	entry, err := f.Foretell(ctx, p.handed(r, adapter))
+	entry, err := f.Foretell(ctx, p.engines.Handed(r, adapter))
 	if err != nil || !json.Valid(entry) {
 		p.memory.unforeseen[r.Spec.Name] = true
 		return

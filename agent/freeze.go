@@ -88,9 +88,9 @@ func (p *pass) findFreeze(ctx context.Context, begins bool) error {
 	return nil
 }
 
-// mayChange reports whether something that is to be changed may be. A freeze that begins in the course of a pass is
+// MayChange reports whether something that is to be changed may be. A freeze that begins in the course of a pass is
 // found here.
-func (p *pass) mayChange(ctx context.Context) (bool, error) {
+func (p *pass) MayChange(ctx context.Context) (bool, error) {
 	if begun := time.Now(); (p.frozen == nil || len(p.limit) > 0) && !begun.Before(p.askFreezeAt) {
 		if err := p.findFreeze(ctx, false); err != nil {
 			return false, err
@@ -104,25 +104,17 @@ func (p *pass) mayChange(ctx context.Context) (bool, error) {
 	return p.frozen == nil, nil
 }
 
-// allowed is what may be done of an operation for r. What was interrupted while an engine was called is looked
+// Allowed is what may be done of an operation for r. What was interrupted while an engine was called is looked
 // at, since nobody knows how it stands.
-func (p *pass) allowed(r assignments.Record, do operation) operation {
-	if p.frozen == nil || do == doNothing || do == doObserve || len(p.limit) > 0 && !slices.Contains(p.limit, p.engineOf(r)) {
+func (p *pass) Allowed(r assignments.Record, do assignments.Operation) assignments.Operation {
+	if p.frozen == nil || !do.Changes() || len(p.limit) > 0 && !slices.Contains(p.limit, p.engines.Next(r)) {
 		return do
 	}
 	p.frozen.Holding = true
-	if r.Item.State == bundle.Applying && !r.Removing && !r.Stale(p.adapter(r.Spec)) {
-		return doObserve
+	if r.Item.State == bundle.Applying && !r.Removing && !r.Stale(p.engines.For(r.Spec)) {
+		return assignments.Observe
 	}
-	return doNothing
-}
-
-// engineOf is the adapter that would be called next for r.
-func (p *pass) engineOf(r assignments.Record) string {
-	if r.Adapter != "" && (r.Removing || r.Adapter != p.adapter(r.Spec)) {
-		return r.Adapter
-	}
-	return p.adapter(r.Spec)
+	return assignments.Nothing
 }
 
 // noteFreeze keeps the freeze of the pass, and says once that there is one, or that there is none any more.

@@ -5,7 +5,6 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
-	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // pollTime is the time between two looks at assignments that are progressing, while a pass waits.
@@ -19,8 +18,9 @@ func (p *pass) observe(ctx context.Context) outcome {
 	}
 	begun := time.Now()
 	for first := true; ; first = false {
-		working := p.last && p.working() // before the look, which may be over when the work is
-		err := p.round(ctx, func(r assignments.Record) operation { return p.look(r, first) })
+		working := p.last && p.engines.Working() // before the look, which may be over when the work is
+		var err error
+		p.changes.Changes, err = p.engines.Round(ctx, p.rollout, func(r assignments.Record) assignments.Operation { return p.look(r, first) }, p, p.changes.Changes)
 		if err != nil {
 			return outcomeOf(ctx, err)
 		}
@@ -36,21 +36,20 @@ func (p *pass) observe(ctx context.Context) outcome {
 }
 
 // look is what an assignment needs once engines have been given what they are to have.
-func (p *pass) look(r assignments.Record, first bool) operation {
+func (p *pass) look(r assignments.Record, first bool) assignments.Operation {
+	do := p.engines.Unfinished(r)
+	called := p.Called[r.Spec.Name]
 	switch {
-	case r.Removing, r.Waiting() && !r.OnlySeen():
-		if !r.Unsettled() || first && p.touched[r.Spec.Name] { // apply has just tried
-			return doNothing
-		}
-		return doChange
-	case r.Stale(p.adapter(r.Spec)): // its engine is missing
-		return doNothing
-	case r.Unsettled():
-		return doObserve
-	case first && (p.all || p.allIfUnchanged && !p.switched || r.Item.Floating) && !p.touched[r.Spec.Name]:
-		return doObserve
+	case !first:
+		return do
+	case called && do == assignments.Change: // apply has just tried
+		return assignments.Nothing
+	case called || do != assignments.Nothing || r.Removing || r.Stale(p.engines.For(r.Spec)):
+		return do
+	case p.all || p.allIfUnchanged && !p.switched || r.Item.Floating:
+		return assignments.Observe
 	}
-	return doNothing
+	return do
 }
 
 // open reports whether time alone may change how an assignment stands. One that waits for others moves
@@ -59,16 +58,6 @@ func (p *pass) open() bool {
 	g := p.rollout.Gate(p.opts.Now())
 	for _, r := range p.rollout.All() {
 		if reason, _ := g.Waits(r); r.Unsettled() && reason == "" && (p.frozen == nil || !r.Waiting()) {
-			return true
-		}
-	}
-	return false
-}
-
-// working reports whether programs that engines run would be cut off, were this process to end.
-func (p *pass) working() bool {
-	for _, engine := range p.opts.Reconcilers {
-		if r, ok := engine.(reconcilers.Runner); ok && r.Working() {
 			return true
 		}
 	}

@@ -11,6 +11,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -108,10 +109,9 @@ type freezing struct {
 
 // changes are what the second half of a pass has done: apply, observe, and the conclusion.
 type changes struct {
+	engines.Changes
 	rollout  *assignments.Rollout // how all assignments stand
-	touched  map[string]bool      // assignments whose engine was called
 	switched bool                 // another release than before is running
-	began    bool                 // an engine was given something new, or to take away
 	proved   bool                 // what runs became the good one
 	// attempted means that engines were to change something, and assessed that the probation has something new.
 	attempted, assessed bool
@@ -128,7 +128,7 @@ type pass struct {
 }
 
 func newPass(a *Agent, s scope) *pass {
-	return &pass{Agent: a, scope: s, changes: changes{touched: map[string]bool{}}}
+	return &pass{Agent: a, scope: s}
 }
 
 // step is one step of the second half of a pass.
@@ -172,7 +172,7 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 			verdict = kept
 		}
 	}
-	verdict.moved, verdict.frozen = p.switched || p.began, p.frozen
+	verdict.moved, verdict.frozen = p.switched || p.Began, p.frozen
 	return p.conclude(ctx, verdict)
 }
 
@@ -229,7 +229,7 @@ func (p *pass) keep(ctx context.Context) outcome {
 	if err != nil || !gaveUp {
 		return outcomeOf(ctx, err)
 	}
-	clear(p.touched)
+	p.Called = nil
 	return p.steps(ctx, keep[:])
 }
 
@@ -333,7 +333,7 @@ func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
 		return false, nil
 	}
 	all, err := p.state.records.All(tx)
-	if err != nil || slices.ContainsFunc(all, func(r assignments.Record) bool { return !r.Proven(p.adapter(r.Spec)) }) {
+	if err != nil || slices.ContainsFunc(all, func(r assignments.Record) bool { return !r.Proven(p.engines.For(r.Spec)) }) {
 		return false, err
 	}
 	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -40,7 +41,7 @@ func TestAnEngineThatHangsHoldsUpNoOther(t *testing.T) {
 	engine := &stuck{recording: recording{Reconciler: newSlow(t)}, free: make(chan struct{})}
 	s.opts.Reconcilers["stuck"] = engine
 	files, change := map[string]string{"z-x/f": "1"}, map[string]func(*bundle.Assignment){}
-	for i := range saveEvery + workers {
+	for i := range engines.SaveEvery + engines.Workers {
 		name := fmt.Sprintf("a%02d-x", i)
 		files[name+"/f"], change[name] = "1", like("stuck", 0)
 	}
@@ -50,14 +51,14 @@ func TestAnEngineThatHangsHoldsUpNoOther(t *testing.T) {
 	ended.Go(func() { r = s.once() })
 	require.Eventually(t, func() bool {
 		_, err := os.Stat(filepath.Join(s.host, "z-x/f"))
-		return err == nil && engine.running.Load() == workers
+		return err == nil && engine.running.Load() == engines.Workers
 	}, time.Minute, time.Millisecond)
 
 	close(engine.free)
 	ended.Wait()
 
 	require.Equal(t, bundle.Compliant, r.Status.State)
-	require.EqualValues(t, workers, engine.most.Load())
+	require.EqualValues(t, engines.Workers, engine.most.Load())
 }
 
 func TestDriftMayBeOnlyReported(t *testing.T) {

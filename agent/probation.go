@@ -75,7 +75,7 @@ func (p *pass) changedSinceGood(ctx context.Context) (changed func(name string) 
 	return func(name string) bool {
 		was, ok := before[name]
 		now := p.rollout.Of(name).Spec
-		return !ok || was.Desired() != now.Desired() || p.adapter(was) != p.adapter(now)
+		return !ok || was.Desired() != now.Desired() || p.engines.For(was) != p.engines.For(now)
 	}, err == nil
 }
 
@@ -87,11 +87,11 @@ func (p *pass) mayGiveUp() bool {
 // noteAttempt writes, before engines are called to change something, that this is about to be done for the
 // release: should the process not live to conclude the pass, the next one knows.
 func (p *pass) noteAttempt(ctx context.Context) error {
-	due := func(r assignments.Record) bool { return p.allowed(r, p.due(r)) > doObserve }
+	due := func(r assignments.Record) bool { return p.Allowed(r, p.engines.Due(r)).Changes() }
 	if p.running == nil || !slices.ContainsFunc(p.rollout.Sorted(), due) {
 		return nil
 	}
-	if ok, err := p.mayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
+	if ok, err := p.MayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
 		return err
 	}
 	if p.probation.Release != p.running.Digest() {
@@ -125,7 +125,7 @@ func (p *pass) breakLoop(ctx context.Context) error {
 		return nil
 	}
 	all, err := p.records()
-	hold := func(r assignments.Record) bool { return r.HoldsRelease() && !r.Proven(p.adapter(r.Spec)) }
+	hold := func(r assignments.Record) bool { return r.HoldsRelease() && !r.Proven(p.engines.For(r.Spec)) }
 	if err != nil || slices.ContainsFunc(all, hold) {
 		return err
 	}

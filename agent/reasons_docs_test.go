@@ -109,9 +109,12 @@ func TestThePageOnOperatingHasEveryReason(t *testing.T) {
 func TestReasonsHaveOnePlace(t *testing.T) {
 	files, err := filepath.Glob("*.go")
 	require.NoError(t, err)
-	below, err := filepath.Glob("assignments/*.go")
-	require.NoError(t, err)
-	for _, file := range append(files, below...) {
+	for _, below := range []string{"assignments", "engines"} {
+		more, err := filepath.Glob(below + "/*.go")
+		require.NoError(t, err)
+		files = append(files, more...)
+	}
+	for _, file := range files {
 		if filepath.Base(file) != "reasons.go" && !strings.HasSuffix(file, "_test.go") {
 			require.Empty(t, strayReasons(t, file), "%s: a reason is declared in reasons.go", file)
 		}

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -62,7 +63,7 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 	s.publishAs(1, files, nil)
 	s.requireTaken()
 	delete(files, "z-x/f") // is to be removed, once the rest is there
-	for i := range workers + 2 {
+	for i := range engines.Workers + 2 {
 		name := "a" + strconv.Itoa(i) + "-x"
 		files[name+"/f"], change[name] = "1", like("stuck", 0)
 	}
@@ -72,7 +73,7 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 		var r Result
 		var ended sync.WaitGroup
 		ended.Go(func() { r = a.Once(context.Background(), 0) })
-		require.Eventually(t, func() bool { return engine.running.Load() == workers }, time.Minute, time.Millisecond)
+		require.Eventually(t, func() bool { return engine.running.Load() == engines.Workers }, time.Minute, time.Millisecond)
 		require.NoError(t, os.WriteFile(s.opts.Veto.File, nil, 0o600))
 		close(engine.free)
 		ended.Wait()
@@ -82,7 +83,7 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 		for _, i := range r.Status.Items {
 			states[i.State]++
 		}
-		require.Equal(t, map[bundle.State]int{bundle.Compliant: workers, bundle.Pending: 3}, states)
+		require.Equal(t, map[bundle.State]int{bundle.Compliant: engines.Workers, bundle.Pending: 3}, states)
 		require.Equal(t, "Removing", item(t, r, "z-x").Reason)
 		all, err := newPass(a, scope{}).records()
 		require.NoError(t, err)
@@ -90,9 +91,9 @@ func TestWhatComesUpInTheMiddleOfAnUpdateHoldsTheRest(t *testing.T) {
 			require.Equal(t, rec.Item.State == bundle.Compliant || rec.Removing, rec.Applied != "", "%s", rec.Spec.Name)
 		}
 	})
-	require.Len(t, engine.calls, workers)
+	require.Len(t, engine.calls, engines.Workers)
 
 	require.NoError(t, os.Remove(s.opts.Veto.File))
 	require.Equal(t, bundle.Compliant, s.once().Status.State)
-	require.Len(t, s.status().Items, workers+2)
+	require.Len(t, s.status().Items, engines.Workers+2)
 }

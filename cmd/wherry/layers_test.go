@@ -33,7 +33,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"doctor":        {"", "content", "control", "outbox", "state", "veto"},
 			"clustermemory": {"", "lease"},
 
-			"":          {"assignments", "content", "control", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "veto", "window"},
+			"":          {"assignments", "content", "control", "engines", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "veto", "window"},
 			"content":   {"state"},
 			"control":   nil,
 			"health":    {"control", "metrics", "state"},
@@ -46,6 +46,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"veto":      nil,
 			"window":    nil,
 
+			"engines":     {"assignments", "content", "state"},
 			"assignments": {"state"},
 
 			"agenttest": {"state"},

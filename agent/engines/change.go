@@ -1,0 +1,90 @@
+package engines
+
+import (
+	"context"
+
+	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// perform has an engine called, and returns how the assignment stands then.
+func (s *Set) perform(ctx context.Context, t task, r assignments.Record) assignments.Record {
+	if t.do == assignments.Observe {
+		res := s.call(ctx, r, r.Adapter, reconcilers.Reconciler.Observe)
+		next := r.After(res, s.rules(r.Adapter), s.opts.Now())
+		if i := next.Item; i.State == bundle.Failed && r.Item.State != bundle.Failed {
+			s.opts.Log.Error("assignment failed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", i.Reason, "message", i.Message)
+		}
+		return next
+	}
+	r = s.change(ctx, r)
+	if t.do == assignments.Correct && r.Item.State == bundle.Compliant {
+		r.Item.Reason, r.Item.Message = assignments.ReasonDriftCorrected, t.drift
+	}
+	return r
+}
+
+// change has an engine move one assignment toward what it should be.
+func (s *Set) change(ctx context.Context, r assignments.Record) assignments.Record {
+	if r.Removing {
+		return s.remove(ctx, r)
+	}
+	wanted := s.For(r.Spec)
+	if r.Adapter != wanted { // another engine had it: that one takes its own away first
+		if res := s.call(ctx, r, r.Adapter, reconcilers.Reconciler.Remove); res.State != bundle.Removed {
+			return r.After(res, s.rules(r.Adapter), s.opts.Now())
+		}
+		r.Adapter, r.Item.Adapter, r.Applied, r.AppliedAt = wanted, wanted, r.Spec.Desired(), s.opts.Now()
+	}
+	res := s.call(ctx, r, wanted, reconcilers.Reconciler.Apply)
+	s.logChange(r, res)
+	return r.After(res, s.rules(wanted), s.opts.Now())
+}
+
+func (s *Set) remove(ctx context.Context, r assignments.Record) assignments.Record {
+	if r.Adapter == "" { // no engine ever had it
+		return r.After(reconcilers.Result{State: bundle.Removed}, s.rules(""), s.opts.Now())
+	}
+	takeAway := reconcilers.Reconciler.Remove
+	if r.Orphaned() {
+		takeAway = releaseClaim
+	}
+	res := s.call(ctx, r, r.Adapter, takeAway)
+	s.logChange(r, res)
+	if res.Reason == "" && res.State != bundle.Removed {
+		res.Reason = assignments.ReasonRemoving
+	}
+	return r.After(res, s.rules(r.Adapter), s.opts.Now())
+}
+
+// releaseClaim ends what the engine knows of an assignment, and leaves what it has brought.
+func releaseClaim(engine reconcilers.Reconciler, ctx context.Context, a reconcilers.Assignment) reconcilers.Result {
+	res := reconcilers.Result{State: bundle.Removed}
+	if r, ok := engine.(reconcilers.Releaser); ok {
+		res = r.Release(ctx, a)
+	}
+	if res.State == bundle.Removed {
+		res.Reason = assignments.ReasonOrphaned
+	}
+	return res
+}
+
+// logChange logs what an engine changed, and what it could not do where that is news.
+func (s *Set) logChange(r assignments.Record, res reconcilers.Result) {
+	changed := 0
+	for _, c := range res.Changes {
+		if c.Action != reconcilers.Unchanged {
+			changed++
+		}
+	}
+	news := r.Before == nil || r.Before.State != res.State
+	switch {
+	case res.State == bundle.Failed && news:
+		s.opts.Log.Error("assignment failed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", res.Reason, "message", res.Message)
+	case res.State == bundle.Removed && res.Reason != "": // said here, as a removed assignment has no status
+		s.opts.Log.Info("assignment removed", "assignment", r.Spec.Name, "adapter", r.Adapter, "reason", res.Reason, "message", res.Message, "objects", changed)
+	case changed > 0 || res.State == bundle.Removed:
+		s.opts.Log.Info("assignment changed", "assignment", r.Spec.Name, "adapter", r.Adapter, "state", res.State, "objects", changed)
+	}
+}

@@ -1,0 +1,162 @@
+// Package engines has the reconcilers of an agent, its engines, do what assignments need.
+//
+// Begin with New. Set.Rollout takes up the records of all assignments, and Set.Round does what is needed of each, by
+// wave and dependency, several at a time, and returns what was changed:
+//
+//	set := engines.New(db, files, engines.Options{Reconcilers: byName})
+//	rollout, err := set.Rollout(records)
+//	changes, err := set.Round(ctx, rollout, set.Due, guard, engines.Changes{})
+//
+// An engine that hangs holds up no other. What is begun is on the disk before an engine is called, and what an engine
+// has answered is there when Round returns; an answer that a crash loses belongs to an assignment that is written as
+// applying, and is applied again. The package knows nothing of releases, nor why the cluster must not be changed: a
+// Guard says that.
+package engines
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"log/slog"
+	"maps"
+	"slices"
+	"strings"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// Options are what a Set may be told. The zero value has no engine.
+type Options struct {
+	// Reconcilers are the engines by the name that assignments give.
+	Reconcilers map[string]reconcilers.Reconciler
+	// Adapter, when set, is the engine for every assignment, whatever it says.
+	Adapter string
+	// Deadline bounds one call, and the time that an assignment may be progressing before it has failed.
+	Deadline time.Duration
+	// Settle is how long an engine must call an assignment compliant before it counts as such. Nil is what the engine
+	// itself asks for; see reconcilers.Settler.
+	Settle *time.Duration
+	// Alive is called whenever a call begins and ends. Nil is nobody.
+	Alive func()
+	// Now is the clock; nil means time.Now.
+	Now func() time.Time
+	// Log is nil for silence.
+	Log *slog.Logger
+}
+
+// Set is the engines of one agent.
+type Set struct {
+	db    *state.DB
+	files *content.Store
+	opts  Options
+}
+
+// New returns the engines of opts. They find the content of assignments in files, and their records are kept in db.
+func New(db *state.DB, files *content.Store, opts Options) *Set {
+	if opts.Alive == nil {
+		opts.Alive = func() {}
+	}
+	if opts.Now == nil {
+		opts.Now = time.Now
+	}
+	if opts.Log == nil {
+		opts.Log = slog.New(slog.DiscardHandler)
+	}
+	return &Set{db, files, opts}
+}
+
+// For returns the name of the engine that is to have an assignment.
+func (s *Set) For(a bundle.Assignment) string { return cmp.Or(s.opts.Adapter, a.Adapter) }
+
+// Next returns the name of the engine that is called next for an assignment: another one that has it takes it away
+// first.
+func (s *Set) Next(r assignments.Record) string {
+	if r.Adapter != "" && (r.Removing || r.Adapter != s.For(r.Spec)) {
+		return r.Adapter
+	}
+	return s.For(r.Spec)
+}
+
+// Due returns what an assignment needs before its engine was asked anything.
+func (s *Set) Due(r assignments.Record) assignments.Operation {
+	name := s.For(r.Spec)
+	return r.Due(name, s.opts.Reconcilers[name] != nil)
+}
+
+// Unfinished returns what an assignment needs that is not through yet, once its engine was given what it is to have.
+func (s *Set) Unfinished(r assignments.Record) assignments.Operation {
+	return r.Unfinished(s.For(r.Spec))
+}
+
+// Working reports whether programs that engines run would be cut off, were this process to end.
+func (s *Set) Working() bool {
+	for _, engine := range s.opts.Reconcilers {
+		if r, ok := engine.(reconcilers.Runner); ok && r.Working() {
+			return true
+		}
+	}
+	return false
+}
+
+// Rollout returns the rollout of the assignments that stand as records say. Those whose engine is missing have failed,
+// which is written.
+func (s *Set) Rollout(records []assignments.Record) (*assignments.Rollout, error) {
+	rollout := assignments.NewRollout(records, s.For, s.opts.Deadline)
+	var hopeless []assignments.Record
+	for _, r := range records {
+		wanted := s.For(r.Spec)
+		if r.Removing || s.opts.Reconcilers[wanted] != nil {
+			continue
+		}
+		next := r.After(s.unavailable(wanted), s.rules(wanted), s.opts.Now())
+		if next.Item.Adapter = wanted; !next.Same(r) {
+			hopeless = append(hopeless, next)
+		}
+		rollout.Put(next)
+	}
+	return rollout, assignments.Write(s.db, hopeless)
+}
+
+// Handed returns what the named engine gets of an assignment.
+func (s *Set) Handed(r assignments.Record, engine string) reconcilers.Assignment {
+	a := reconcilers.Assignment{Assignment: r.Spec}
+	a.Adapter = engine
+	if r.Spec.Content != "" { // else nobody knows what it was: it is one of a machine before this one
+		a.Dir = s.files.Folder(r.Spec.Content)
+	}
+	return a
+}
+
+// rules are the times by which an engine's results are judged.
+func (s *Set) rules(engine string) assignments.Rules {
+	rules := assignments.Rules{Deadline: s.opts.Deadline}
+	if e, ok := s.opts.Reconcilers[engine].(reconcilers.Settler); ok {
+		rules.Settle = e.SettleTime()
+	}
+	if s.opts.Settle != nil {
+		rules.Settle = *s.opts.Settle
+	}
+	return rules
+}
+
+func (s *Set) unavailable(engine string) reconcilers.Result {
+	names := strings.Join(slices.Sorted(maps.Keys(s.opts.Reconcilers)), ", ")
+	err := fmt.Errorf("adapter %q is not configured on this agent, which has: %s", engine, cmp.Or(names, "none"))
+	return (&reconcilers.Error{Reason: assignments.ReasonAdapterUnavailable, Fault: reconcilers.FaultSite, Err: err}).Result()
+}
+
+// call calls one method of an engine, with the assignment's own deadline.
+func (s *Set) call(ctx context.Context, r assignments.Record, engine string, method func(reconcilers.Reconciler, context.Context, reconcilers.Assignment) reconcilers.Result) reconcilers.Result {
+	e := s.opts.Reconcilers[engine]
+	if e == nil {
+		return s.unavailable(engine)
+	}
+	ctx, cancel := context.WithTimeout(ctx, s.opts.Deadline)
+	defer cancel()
+	return method(e, ctx, s.Handed(r, engine))
+}

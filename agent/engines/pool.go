@@ -1,0 +1,288 @@
+package engines
+
+import (
+	"context"
+	"errors"
+	"maps"
+	"slices"
+	"time"
+
+	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// Workers is how many calls of one engine run at a time. Four hide the time that an API server takes to
+// answer, and are no burden to a small one. Each engine has its own, so that one that hangs does not hold
+// up the others.
+const Workers = 4
+
+// SaveEvery is how many assignments of an engine are written as begun at once, and how many results. A
+// result that a crash loses belongs to an assignment that is written as applying, and is applied again.
+const SaveEvery = 32
+
+// Guard says whether the cluster may be changed. One goroutine at a time asks it.
+type Guard interface {
+	// MayChange reports whether something that is to be changed may be. It is asked again before more is begun. An
+	// error ends the round.
+	MayChange(ctx context.Context) (bool, error)
+	// Allowed returns what may be done of an operation for an assignment.
+	Allowed(r assignments.Record, do assignments.Operation) assignments.Operation
+}
+
+// Changes are what engines were called for.
+type Changes struct {
+	// Called are the assignments that an engine was called to change.
+	Called map[string]bool
+	// Began is true where an engine was given something new, or to take away.
+	Began bool
+}
+
+// Round does what is needed of each assignment: first for those that the release lists, and then for those that it no
+// longer does, so that what moves from one to the other is not without both. It brings rollout up to date and writes
+// how each assignment stands, before and after a call. It returns the changes since, with its own, also with an error,
+// once no call runs any more.
+//
+// What an engine finds to have drifted is corrected, unless that engine was called to change it since.
+func (s *Set) Round(ctx context.Context, rollout *assignments.Rollout, needed func(assignments.Record) assignments.Operation, guard Guard, since Changes) (Changes, error) {
+	changes := Changes{Called: maps.Clone(since.Called), Began: since.Began}
+	if changes.Called == nil {
+		changes.Called = map[string]bool{}
+	}
+	for _, gone := range []bool{false, true} {
+		var tasks []task
+		for _, r := range rollout.Sorted() {
+			if do := guard.Allowed(r, needed(r)); r.Removing == gone && do != assignments.Nothing {
+				tasks = append(tasks, task{name: r.Spec.Name, do: do, drift: r.Item.Message})
+			}
+		}
+		if err := s.work(ctx, rollout, tasks, guard, &changes); err != nil {
+			return changes, err
+		}
+	}
+	return changes, nil
+}
+
+type task struct {
+	name  string
+	do    assignments.Operation
+	drift string             // what is to be corrected, where that is the operation
+	begun time.Time          // when it was written as begun
+	was   assignments.Record // before it was
+}
+
+// queue is what is to be done by one engine.
+type queue struct {
+	todo    []task // in order; some may have to wait
+	ready   []task // free to begin, and written so
+	running int
+}
+
+// finished is how an assignment stands after a task.
+type finished struct {
+	queue *queue
+	task  task
+	assignments.Record
+}
+
+// pool calls engines for one half of a round. Everything but the calls happens in one goroutine.
+type pool struct {
+	*Set
+	rollout *assignments.Rollout
+	guard   Guard
+	changes *Changes
+	queues  map[string]*queue // by engine
+	answers chan finished
+	running int
+	unsaved map[string]assignments.Record
+	due     bool  // what is unsaved has to be saved before anything is begun
+	err     error // ends the work, once no call runs any more
+}
+
+// work does the tasks that nothing holds back, and then those that have become free by it, and writes
+// how each assignment stands, before and after. It returns when no call runs any more.
+func (s *Set) work(ctx context.Context, rollout *assignments.Rollout, tasks []task, guard Guard, changes *Changes) error {
+	c := &pool{
+		Set: s, rollout: rollout, guard: guard, changes: changes,
+		queues: map[string]*queue{}, answers: make(chan finished), unsaved: map[string]assignments.Record{},
+	}
+	for _, t := range tasks {
+		q := c.queueOf(t)
+		q.todo = append(q.todo, t)
+	}
+	for c.begin(ctx); c.running > 0; c.begin(ctx) {
+		a := <-c.answers
+		c.running, a.queue.running = c.running-1, a.queue.running-1
+		if ctx.Err() == nil { // else it was cut off, and stays as applying
+			c.finish(a)
+		}
+	}
+	if c.err == nil {
+		c.err = c.save()
+	}
+	return errors.Join(c.err, ctx.Err())
+}
+
+// queueOf returns the queue of the engine that a task is for.
+func (c *pool) queueOf(t task) *queue {
+	r := c.rollout.Of(t.name)
+	engine := r.Adapter
+	if !r.Removing {
+		engine = c.For(r.Spec)
+	}
+	if c.queues[engine] == nil {
+		c.queues[engine] = &queue{}
+	}
+	return c.queues[engine]
+}
+
+// begin calls engines as far as there is something to do and somebody to do it.
+func (c *pool) begin(ctx context.Context) {
+	if c.err != nil || ctx.Err() != nil {
+		return
+	}
+	if c.err = c.holdBack(ctx); c.err != nil {
+		return
+	}
+	idle := slices.DeleteFunc(c.sortedQueues(), func(q *queue) bool {
+		return len(q.todo) == 0 || len(q.ready) > 0 || q.running == Workers
+	})
+	if len(idle) > 0 {
+		g := c.rollout.Gate(c.opts.Now())
+		for _, q := range idle {
+			c.admit(q, g)
+		}
+		now := c.opts.Now()
+		g = c.rollout.Gate(now)
+		for _, q := range idle {
+			c.noteWaiting(q, g, now)
+		}
+	}
+	if c.due || len(c.unsaved) >= SaveEvery {
+		if c.err = c.save(); c.err != nil {
+			return
+		}
+	}
+	for _, q := range c.sortedQueues() {
+		for len(q.ready) > 0 && q.running < Workers {
+			c.send(ctx, q, q.ready[0])
+			q.ready = q.ready[1:]
+		}
+	}
+}
+
+// holdBack takes from the queues what must not be begun any more. What is written as begun and was given to nobody
+// is as it was before.
+func (c *pool) holdBack(ctx context.Context) error {
+	changes := func(t task) bool { return t.do.Changes() }
+	if !slices.ContainsFunc(c.sortedQueues(), func(q *queue) bool {
+		return slices.ContainsFunc(q.todo, changes) || slices.ContainsFunc(q.ready, changes)
+	}) {
+		return nil
+	}
+	if ok, err := c.guard.MayChange(ctx); ok || err != nil {
+		return err
+	}
+	for _, q := range c.sortedQueues() {
+		for _, t := range slices.DeleteFunc(slices.Clone(q.ready), func(t task) bool { return !changes(t) }) {
+			c.note(t.was)
+			c.due = true
+		}
+		var left []task
+		for _, t := range slices.Concat(q.ready, q.todo) {
+			if t.do = c.guard.Allowed(c.rollout.Of(t.name), t.do); t.do != assignments.Nothing {
+				left = append(left, t)
+			}
+		}
+		q.ready, q.todo = nil, left
+	}
+	return nil
+}
+
+func (c *pool) sortedQueues() (qs []*queue) {
+	for _, name := range slices.Sorted(maps.Keys(c.queues)) {
+		qs = append(qs, c.queues[name])
+	}
+	return qs
+}
+
+// admit writes those of a queue as begun that nothing holds back.
+func (c *pool) admit(q *queue, g assignments.Gate) {
+	q.todo = slices.DeleteFunc(q.todo, func(t task) bool {
+		r := c.rollout.Of(t.name)
+		if reason, _ := g.Waits(r); len(q.ready) == SaveEvery || reason != "" {
+			return false
+		}
+		if t.do.Changes() {
+			t.begun, t.was = c.opts.Now(), r
+			next := r.Begun(c.For(r.Spec), t.begun)
+			c.changes.Began = c.changes.Began || !next.AppliedAt.Equal(r.AppliedAt)
+			c.note(next)
+			c.due = true
+		}
+		q.ready = append(q.ready, t)
+		return true
+	})
+}
+
+// noteWaiting has those of a queue that have to wait say for what.
+func (c *pool) noteWaiting(q *queue, g assignments.Gate, now time.Time) {
+	for _, t := range q.todo {
+		r := c.rollout.Of(t.name)
+		if reason, message := g.Waits(r); reason != "" {
+			next := r.Pending(reason, message, now)
+			c.due = c.due || !next.Same(r)
+			c.note(next)
+		}
+	}
+}
+
+// note remembers a record, to be written if it says anything new.
+func (c *pool) note(next assignments.Record) {
+	if !next.Same(c.rollout.Of(next.Spec.Name)) {
+		c.unsaved[next.Spec.Name] = next
+	}
+	c.rollout.Put(next)
+}
+
+func (c *pool) save() error {
+	var rs []assignments.Record
+	for _, name := range slices.Sorted(maps.Keys(c.unsaved)) {
+		rs = append(rs, c.unsaved[name])
+	}
+	clear(c.unsaved)
+	c.due = false
+	return assignments.Write(c.db, rs)
+}
+
+// send has one call made. The deadline counts from now, not from when it was written.
+func (c *pool) send(ctx context.Context, q *queue, t task) {
+	r := c.rollout.Of(t.name)
+	if t.do.Changes() && r.AppliedAt.Equal(t.begun) {
+		r.AppliedAt = c.opts.Now()
+	}
+	c.running, q.running = c.running+1, q.running+1
+	c.opts.Alive()
+	go func() { c.answers <- finished{q, t, c.perform(ctx, t, r)} }()
+}
+
+// finish takes account of an answer.
+func (c *pool) finish(a finished) {
+	name := a.task.name
+	before := c.rollout.Of(name).Item.State
+	c.opts.Alive()
+	c.note(a.Record)
+	if a.task.do.Changes() {
+		c.changes.Called[name] = true
+	}
+	switch {
+	case a.Removing && a.Item.State == bundle.Removed:
+		c.rollout.Remove(name)
+	case a.task.do == assignments.Observe && a.Item.State == bundle.Drifted && !c.changes.Called[name]:
+		if before != bundle.Drifted || a.Corrected() {
+			c.opts.Log.Info("drift found", "assignment", name, "reason", a.Item.Reason, "message", a.Item.Message)
+		}
+		if a.Corrected() && c.guard.Allowed(a.Record, assignments.Correct) == assignments.Correct {
+			a.queue.todo = append(a.queue.todo, task{name: name, do: assignments.Correct, drift: a.Item.Message})
+		}
+	}
+}
