@@ -51,6 +51,26 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"agenttest": {"state"},
 		},
+		"cmd": {
+			"wherry": {
+				"internal/agentcmd", "internal/bundlecmd", "internal/cli", "internal/deltacmd", "internal/explaincmd", "internal/flags",
+				"internal/hubcmd", "internal/installcmd", "internal/prompt", "internal/releasecmd", "internal/trustcmd",
+			},
+			"wherry-agent": {"internal/agentcmd", "internal/cli", "internal/deltacmd"},
+
+			"internal/bundlecmd":  {"internal/cli", "internal/flags"},
+			"internal/explaincmd": {"internal/cli", "internal/flags"},
+			"internal/hubcmd":     {"internal/cli", "internal/flags"},
+			"internal/installcmd": {"internal/agentcmd", "internal/cli", "internal/flags"},
+			"internal/releasecmd": {"internal/cli", "internal/deltacmd", "internal/flags", "internal/prompt"},
+			"internal/trustcmd":   {"internal/cli", "internal/flags"},
+
+			"internal/agentcmd": {"internal/cli", "internal/deltacmd"},
+			"internal/flags":    {"internal/cli", "internal/prompt"},
+			"internal/cli":      nil,
+			"internal/deltacmd": nil,
+			"internal/prompt":   nil,
+		},
 		"deploy": {
 			"":     nil,
 			"rbac": nil,
@@ -91,6 +111,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"usage":       nil,
 			"outdir":      nil,
 			"rendercache": nil,
+			"roster":      nil,
 
 			"gittest":      nil,
 			"keytest":      {"keys"},

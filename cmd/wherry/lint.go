@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/artifacts"
 	"github.com/wherry-dev/wherry/publisher/platform"
@@ -70,9 +71,9 @@ func (o *lintOptions) check(cmd *cobra.Command) error {
 		return cli.Usagef("-o must be table, json or sarif, not %q", o.format)
 	}
 	for i, code := range o.ignore {
-		known, ok := finding.Explain(code)
-		if !ok {
-			return unknownLintCode(code)
+		known, err := explaincmd.Code(code)
+		if err != nil {
+			return err
 		}
 		o.ignore[i] = known.Code
 	}

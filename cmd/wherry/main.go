@@ -10,8 +10,14 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle/delta"
 	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/bundlecmd"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
+	"github.com/wherry-dev/wherry/cmd/internal/hubcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/installcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/releasecmd"
+	"github.com/wherry-dev/wherry/cmd/internal/trustcmd"
 )
 
 func main() { os.Exit(run(os.Args[1:], agentcmd.DefaultConfig)) }
@@ -40,27 +46,27 @@ func newRootCommand(agentConfig string) *cobra.Command {
 		// One line per command, sorted.
 		newAgentCommand(agentConfig),
 		newAirgapCommand(),
-		newBundleCommand(),
+		bundlecmd.Command(),
 		deltacmd.New(delta.Make),
 		newDemoCommand(),
-		newExplainCommand(),
-		newGetCommand(),
-		newHubCommand(),
-		newInstallCommand(),
+		explaincmd.Command(),
+		hubcmd.Get(),
+		hubcmd.Command(),
+		installcmd.Command(),
 		newKeysCommand(),
 		newLintCommand(),
 		newLoginCommand(),
 		newLogoutCommand(),
-		newPlanCommand(),
-		newPublishCommand(),
+		releasecmd.Plan(),
+		releasecmd.Publish(),
 		newRegistryCommand(),
 		newRenderCommand(),
-		newRolloutCommand(),
-		newRosterCommand(),
+		releasecmd.Rollout(),
+		hubcmd.Roster(),
 		newScheduleCommand(),
-		newSignCommand(),
-		newTrustCommand(),
-		newVerifyCommand(),
+		releasecmd.Sign(),
+		trustcmd.Command(),
+		bundlecmd.Verify(),
 		cli.NewVersionCommand(),
 	)
 	for _, cmd := range root.Commands() {

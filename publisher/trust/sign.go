@@ -6,14 +6,13 @@ import (
 	"encoding/json"
 	"fmt"
 	"slices"
-	"strconv"
 	"strings"
 	"time"
-	"unicode"
 
 	"github.com/secure-systems-lab/go-securesystemslib/dsse"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
@@ -131,6 +130,19 @@ type Quorum struct {
 	Missing []KeyName `json:"missing"`
 }
 
+// Statuses returns the status of each document of a chain, none of an empty one.
+func Statuses(chain bundle.TrustChain) ([]*Status, error) {
+	all, before := []*Status{}, []byte(nil)
+	for _, link := range chain {
+		s, err := StatusOf(link.Envelope, before)
+		if err != nil {
+			return nil, err
+		}
+		all, before = append(all, s), link.Envelope
+	}
+	return all, nil
+}
+
 // KeyName is a key of a trust document without the key itself.
 type KeyName struct {
 	ID   string `json:"id"`
@@ -142,11 +154,15 @@ func (k KeyName) String() string {
 	if k.Name == "" {
 		return ShortKeyID(k.ID)
 	}
-	name := k.Name
-	if strings.ContainsFunc(name, func(r rune) bool { return !unicode.IsPrint(r) }) {
-		name = strconv.Quote(name) // a terminal might obey it
+	return fmt.Sprintf("%s (%s)", k.Cell(), ShortKeyID(k.ID))
+}
+
+// Cell names the key in a table: by its name alone if it has one.
+func (k KeyName) Cell() string {
+	if k.Name == "" {
+		return ShortKeyID(k.ID)
 	}
-	return fmt.Sprintf("%s (%s)", name, ShortKeyID(k.ID))
+	return show.Cell(k.Name)
 }
 
 // ShortKeyID is enough of a key's id to tell it from others.

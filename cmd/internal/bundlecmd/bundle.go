@@ -1,0 +1,14 @@
+// Package bundlecmd holds the commands about published bundles: wherry bundle … and wherry verify. Begin with Command and
+// Verify.
+package bundlecmd
+
+import (
+	"github.com/spf13/cobra"
+)
+
+// Command returns the command wherry bundle.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{Use: "bundle", Short: "Show, copy and clean up what is published"}
+	cmd.AddCommand(newCopyCommand(), newGCCommand(), newInspectCommand(), newListCommand())
+	return cmd
+}

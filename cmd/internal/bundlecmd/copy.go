@@ -1,0 +1,179 @@
+package bundlecmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"net/http"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/releases"
+)
+
+// copying holds the flags of bundle copy.
+type copying struct {
+	environment, format string
+	trust               flags.Trust
+	fromHTTP, toHTTP    bool
+	registry            flags.Registry // but for PlainHTTP, which each side has of its own
+	options             catalog.CopyOptions
+}
+
+func newCopyCommand() *cobra.Command {
+	var c copying
+	cmd := &cobra.Command{
+		Use:   "copy FROM TO",
+		Short: "Copy a bundle, or an environment, with signatures and trust documents",
+		Long: `Copy a bundle to another registry or folder, or with --environment all that makes up an environment: the
+releases that latest and the rings' tags name, and the environment's record. Signatures and the platform's
+trust documents go along, digests stay what they are, and the tags that name a release at FROM name it at TO.
+
+FROM is a bundle, as LOCATION/bundles/ENVIRONMENT/TYPE with :TAG or @DIGEST where the newest is not meant,
+and with --environment a LOCATION: oci://HOST/PREFIX or oci-layout:DIR. TO is a LOCATION. What is copied keeps
+its name below it.
+
+What is at TO already is not sent again, and what is missing there is added, so the command brings a mirror
+up to date, repairs what another tool has left behind, and can be killed and repeated at any time. A tag only
+moves forward: one that names a newer release at TO stays, the command says so, and the exit code is 1;
+--force moves it back. Signatures that TO alone has are kept.
+
+With --key or --trust nothing is written unless those keys have signed all that is to be copied, the exit code
+is 4 where they have not, and at TO nothing else counts as newer. Without, a signature is asked for and not
+whose it is: that is for those who read the copy.`,
+		Example: `  wherry bundle copy oci://127.0.0.1:5000/edge oci://127.0.0.1:5001/edge --environment dev --key cosign.pub
+  wherry bundle copy oci://127.0.0.1:5000/edge/bundles/dev/drone oci-layout:./out`,
+		Args: cobra.ExactArgs(2),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0], args[1]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.environment, "environment", "", "copy all of the environment `NAME`")
+	cli.NotEmpty(cmd, "environment")
+	c.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
+	f.BoolVar(&c.options.Force, "force", false, "move tags to older releases, and replace other trust documents, too")
+	f.BoolVar(&c.fromHTTP, "from-plain-http", false, "speak HTTP without TLS to FROM; with loopback addresses this is so anyway")
+	f.BoolVar(&c.toHTTP, "to-plain-http", false, "speak HTTP without TLS to TO; with loopback addresses this is so anyway")
+	c.registry.AddAuthHosts(cmd)
+	cli.OutputFlag(cmd, &c.format)
+	return cmd
+}
+
+func (c *copying) run(cmd *cobra.Command, from, to string) error {
+	if err := c.readTrusted(); err != nil {
+		return err
+	}
+	source, target := c.registry, c.registry
+	source.PlainHTTP, target.PlainHTTP = c.fromHTTP, c.toHTTP
+	c.options.From, c.options.To = source.Options(), target.Options()
+	destination, err := oci.Parse(to)
+	if err != nil {
+		return cli.Fail(cli.Usage, fmt.Errorf("TO: %w", err), "")
+	}
+	done, err := c.copy(cmd, from, destination)
+	if err != nil {
+		return copyFailure(err, destination)
+	}
+	for _, w := range done.Warnings {
+		cmd.PrintErrf("warning: %s\n", w)
+	}
+	if err := cli.Print(cmd.OutOrStdout(), c.format, done, func(w io.Writer) { copiedTable(w, done) }); err != nil {
+		return err
+	}
+	return concludeCopy(cmd, done)
+}
+
+func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*catalog.Copied, error) {
+	if c.environment != "" {
+		source, err := oci.Parse(from)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "with --environment it is a LOCATION")
+		}
+		return catalog.CopyEnvironment(cmd.Context(), source, c.environment, to, c.options)
+	}
+	ref, err := oci.ParseReference(from)
+	if err == nil {
+		ref, err = catalog.BundleReference(ref)
+	}
+	if err != nil {
+		return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "--environment NAME copies all of an environment from a LOCATION")
+	}
+	if to, err = above(to, ref.Repository); err != nil {
+		return nil, err
+	}
+	return catalog.CopyBundle(cmd.Context(), ref, to, c.options)
+}
+
+// above returns the location of a TO that names the repository as well, which means the same. One that names
+// another bundle's is a slip.
+func above(to oci.Location, repository string) (oci.Location, error) {
+	if to.Dir != "" {
+		to.Dir = strings.TrimSuffix(to.Dir, "/"+repository)
+	} else {
+		to.Prefix = strings.TrimPrefix(strings.TrimSuffix("/"+to.Prefix, "/"+repository), "/")
+	}
+	if other, err := catalog.BundleReference(oci.Reference{Location: oci.Location{Host: to.Host}, Repository: to.Prefix}); err == nil {
+		return to, cli.Usagef("TO names %s, and what is copied keeps its name, %s", other.Repository, repository)
+	}
+	return to, nil
+}
+
+func (c *copying) readTrusted() (err error) {
+	if c.trust.Key != "" {
+		c.options.Keys, err = c.trust.ReadKeys()
+	} else if c.trust.First != "" {
+		c.options.Trust, err = flags.ReadTrust(c.trust.First) // CopyOptions has it followed where the rest is copied from
+	}
+	return err
+}
+
+// copyFailure is RegistryFailure for the one of the two places at which err came up.
+func copyFailure(err error, to oci.Location) error {
+	at := to
+	var failed *catalog.CopyError
+	flag := "--to-plain-http"
+	if errors.As(err, &failed) {
+		if at = failed.At; at != to {
+			flag = "--from-plain-http"
+		}
+	}
+	switch {
+	case errors.As(err, new(*cli.Error)):
+		return err
+	case errors.Is(err, http.ErrSchemeMismatch):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("the registry has no TLS: give %s if that is meant to be so", flag))
+	case errors.Is(err, oci.ErrNoLayout) && at != to:
+		return cli.Fail(cli.Failed, err, "is FROM the folder that was published to?")
+	}
+	return flags.RegistryFailure(err, at)
+}
+
+func copiedTable(w io.Writer, done *catalog.Copied) {
+	fmt.Fprintln(w, "REPOSITORY\tTAG\tRESULT\tNAMED BY\tBYTES\tDIGEST")
+	for _, i := range done.Items {
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Tag, i.Result, show.Cell(strings.Join(i.Moving, ",")), i.Sent, i.Digest)
+	}
+}
+
+// concludeCopy says on stderr what became of the whole, and which tags stay where they are.
+func concludeCopy(cmd *cobra.Command, done *catalog.Copied) error {
+	count := map[releases.Outcome]int{}
+	for _, i := range done.Items {
+		count[i.Result]++
+		for _, k := range i.Kept {
+			cmd.PrintErrf("kept: %s:%s names %s at %s, which is newer than %s\n", i.Repository, k.Tag, k.Newer, done.To, i.Tag)
+		}
+	}
+	cmd.PrintErrf("%d copied, %d updated, %d unchanged, at %s\n",
+		count[catalog.OutcomeCopied], count[catalog.OutcomeUpdated], count[releases.OutcomeUnchanged], done.To)
+	if n := done.Kept(); n > 0 {
+		return cli.Fail(cli.No, fmt.Errorf("%s at %s stayed with something newer than is at %s", show.Count(n, "tag"), done.To, done.From),
+			"was FROM restored from a backup, or something published to TO? --force moves tags back, and agents refuse what is older")
+	}
+	return nil
+}

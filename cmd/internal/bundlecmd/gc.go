@@ -1,0 +1,153 @@
+package bundlecmd
+
+import (
+	"errors"
+	"fmt"
+	"io"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+)
+
+// collecting holds the flags of bundle gc.
+type collecting struct {
+	registry flags.Registry
+	options  catalog.CollectOptions
+	keepFor  string
+	dryRun   bool
+	format   string
+}
+
+func newGCCommand() *cobra.Command {
+	var c collecting
+	cmd := &cobra.Command{
+		Use:   "gc LOCATION",
+		Short: "Delete releases that are no longer needed",
+		Long: `Delete from LOCATION, oci://HOST/PREFIX or oci-layout:DIR, what is no longer needed: old releases of cluster
+types and records of environments with their signatures, what waited for signatures until a newer release was
+accepted, and what a killed publisher left behind. The list of it is printed first.
+
+What stays: the newest --keep of each, what is younger than --keep-for, what latest and the tags of rings name,
+what the kept records name, the trust documents, and every tag that wherry does not know. Who signed something
+is not asked. It can be interrupted and repeated at any time, also while somebody publishes.
+
+A registry has to allow deletion, and frees the space by itself, at its next garbage collection. In a layout the
+space is free at once, except that of blobs which were written within the last hour.
+
+Where nothing was ever published there is nothing to do; where LOCATION has other environments and not that of
+--environment, the exit code is 3.`,
+		Example: `  wherry bundle gc oci://127.0.0.1:5000/edge --dry-run
+  wherry bundle gc oci-layout:./out --environment dev --keep 3 --keep-for 0`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return c.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	f.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
+	cli.NotEmpty(cmd, "environment")
+	f.IntVar(&c.options.Keep, "keep", catalog.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
+	f.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than this `TIME` in any case; with 0 --keep alone counts")
+	f.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")
+	c.registry.AddTo(cmd)
+	cli.OutputFlag(cmd, &c.format)
+	return cmd
+}
+
+func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
+	loc, err := flags.ParseLocation("", location)
+	if err != nil {
+		return err
+	}
+	if c.options.Environment != "" {
+		if err := flags.CheckName("environment", c.options.Environment); err != nil {
+			return err
+		}
+	}
+	if c.options.Keep < 1 {
+		return cli.Usagef("--keep %d: the newest one is always kept", c.options.Keep)
+	}
+	if c.keepFor != "0" {
+		if c.options.KeepFor, err = flags.ParseValidity("keep-for", c.keepFor); err != nil {
+			return err
+		}
+	}
+	c.options.OCI = c.registry.Options()
+	found, err := catalog.Collect(cmd.Context(), loc, c.options)
+	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
+		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
+	}
+	if err != nil {
+		return flags.RegistryFailure(err, loc)
+	}
+	return c.carryOut(cmd, found, loc)
+}
+
+// carryOut prints a table before it deletes anything, and JSON or YAML, which say what was deleted, after.
+func (c *collecting) carryOut(cmd *cobra.Command, found *catalog.Collection, loc oci.Location) error {
+	list := func() error {
+		return cli.Print(cmd.OutOrStdout(), c.format, found, func(w io.Writer) { garbageTable(w, found) })
+	}
+	if len(found.Repositories) == 0 {
+		cmd.PrintErrf("no bundles at %s\n", loc)
+	}
+	for _, r := range found.Repositories {
+		if len(r.Foreign) > 0 {
+			cmd.PrintErrf("left alone in %s, not wherry's: %s\n", r.Repository, show.Cell(strings.Join(r.Foreign, ", ")))
+		}
+	}
+	if c.dryRun || c.format == "table" {
+		if err := list(); err != nil {
+			return err
+		}
+	}
+	all, _ := found.Count()
+	if c.dryRun {
+		cmd.PrintErrf("%s to delete%s, nothing was deleted (--dry-run)\n", show.Count(all, "manifest"), freed(found))
+		return nil
+	}
+	err := found.Delete(cmd.Context())
+	if c.format != "table" {
+		if err := list(); err != nil {
+			return err
+		}
+	}
+	_, deleted := found.Count()
+	if err != nil {
+		cmd.PrintErrf("%d of %s deleted\n", deleted, show.Count(all, "manifest"))
+		return deletionFailure(err, loc)
+	}
+	cmd.PrintErrf("%s deleted%s\n", show.Count(deleted, "manifest"), freed(found))
+	return nil
+}
+
+func deletionFailure(err error, loc oci.Location) error {
+	if errors.Is(err, errors.ErrUnsupported) {
+		return cli.Fail(cli.Failed, err, "the registry does not delete: allow it there (distribution: storage.delete.enabled), or leave it to the registry's own retention; docs/registry.md says how")
+	}
+	return flags.RegistryFailure(err, loc)
+}
+
+func freed(found *catalog.Collection) string {
+	if found.Blobs == nil || found.Blobs.Blobs == 0 {
+		return ""
+	}
+	return fmt.Sprintf(", with %s of %d bytes", show.Count(found.Blobs.Blobs, "blob"), found.Blobs.Bytes)
+}
+
+func garbageTable(w io.Writer, found *catalog.Collection) {
+	fmt.Fprintln(w, "REPOSITORY\tKIND\tTAG\tISSUED\tDIGEST")
+	for _, r := range found.Repositories {
+		for _, g := range r.Garbage {
+			issued := "-"
+			if !g.IssuedAt.IsZero() {
+				issued = show.Time(g.IssuedAt)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\n", show.Cell(r.Repository), g.Kind, show.Cell(strings.Join(g.Tags, ",")), issued, show.Cell(g.Digest.String()))
+		}
+	}
+}

@@ -1,0 +1,96 @@
+package bundlecmd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/diff/view"
+)
+
+func newInspectCommand() *cobra.Command {
+	var format string
+	var registry flags.Registry
+	cmd := &cobra.Command{
+		Use:   "inspect REF",
+		Short: "Show a bundle's release and assignments",
+		Long: `Show a bundle's release and assignments, and with -o json its manifest.
+
+` + flags.ReferenceHelp + `
+
+Who signed it is not asked, so what is shown may be anybody's words: "wherry verify" asks.`,
+		Example: "  wherry bundle inspect oci://127.0.0.1:5000/edge/bundles/dev/drone -o json",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := flags.ParseReference(args[0])
+			if err != nil {
+				return err
+			}
+			i, err := catalog.Inspect(cmd.Context(), ref, registry.Options())
+			if err != nil {
+				return flags.ReferenceFailure(cmd.Context(), err, ref, registry.Options())
+			}
+			return cli.Print(cmd.OutOrStdout(), format, i, func(w io.Writer) { inspectTable(w, i) })
+		},
+	}
+	registry.AddTo(cmd)
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+func inspectTable(w io.Writer, i *catalog.Inspected) {
+	r := i.Release
+	fmt.Fprintf(w, "RELEASE\t%s, %s of %s %s/%s, for rings: %s\n", bundle.ReleaseName(r.Number, i.Digest), r.Tag(), show.Cell(r.Platform), show.Cell(r.Environment), show.Cell(r.ClusterType), show.Cell(view.Rings(r.Rings)))
+	fmt.Fprintf(w, "DIGEST\t%s\n", i.Digest)
+	fmt.Fprintf(w, "SIGNATURES\t%d (not verified)\n", i.Signatures)
+	fmt.Fprintf(w, "ISSUED\t%s\n", show.Time(r.IssuedAt))
+	fmt.Fprintf(w, "EXPIRES\t%s, %s\n", show.Time(r.ExpiresAt), expiryText(r.Expiry(time.Now())))
+	fmt.Fprintf(w, "BASE COMMIT\t%s\n", show.Cell(r.BaseCommit))
+	fmt.Fprintf(w, "CONTENT\t%s, %s of %d bytes\n", r.Content.DiffID, show.Count(r.Content.Files, "file"), r.Content.Size)
+	fmt.Fprintf(w, "LAYER\t%s, %d bytes\n", show.Cell(string(i.Manifest.Layers[0].Digest)), i.Manifest.Layers[0].Size)
+	for _, d := range i.Deltas {
+		fmt.Fprintf(w, "DELTA\t%s, %s\n", d.Digest, deltaText(d))
+	}
+	fmt.Fprintf(w, "ARTIFACTS\t%d, of %d bytes as far as is known\n\n", r.Artifacts.Count, r.Artifacts.Bytes)
+	fmt.Fprintln(w, "ASSIGNMENT\tVERSION\tWORKSPACE\tADAPTER\tPOLICIES\tCONTENT\tHELD SINCE")
+	for _, a := range i.Assignments {
+		held := ""
+		if a.HeldFrom != nil {
+			held = heldText(*a.HeldFrom)
+		}
+		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\t%s\n",
+			show.Cell(a.Name), show.Cell(bundle.ShownVersion(a.Version)), show.Cell(a.Workspace), show.Cell(a.Adapter), show.Cell(strings.Join(a.Policies, ",")), a.Content, show.Cell(held))
+	}
+}
+
+// deltaText says how large a delta is and what it starts from.
+func deltaText(d catalog.Delta) string {
+	if d.Base == "" {
+		return fmt.Sprintf("%d bytes, from %s, which no newer release here has", d.Size, d.From)
+	}
+	return fmt.Sprintf("%d bytes, from %s", d.Size, d.Base)
+}
+
+// expiryText is how people read an expiry.
+func expiryText(e bundle.Expiry) string {
+	if e.Soon {
+		return e.Text + ", soon"
+	}
+	return e.Text
+}
+
+// heldText says which release a held assignment's content is of, and why it is no newer.
+func heldText(h bundle.Held) string {
+	if h.BaseCommit == "" {
+		return fmt.Sprintf("sequence %d (%s)", h.Sequence, h.Reason)
+	}
+	return fmt.Sprintf("sequence %d, commit %s (%s)", h.Sequence, h.BaseCommit, h.Reason)
+}

@@ -1,0 +1,151 @@
+package bundlecmd
+
+import (
+	"fmt"
+	"io"
+	"strings"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/diff/view"
+)
+
+// verifying holds what says who must have signed.
+type verifying struct {
+	trust    flags.Trust
+	identity identity
+	registry flags.Registry
+}
+
+// Verify returns the command wherry verify.
+func Verify() *cobra.Command {
+	var format string
+	var v verifying
+	cmd := &cobra.Command{
+		Use:   "verify REF (--key FILE | --trust FILE | --certificate-identity ID --certificate-oidc-issuer URL)",
+		Short: "Check a published bundle as an agent would",
+		Long: `Check a published bundle as an agent would: the signature on its manifest, the release document, its
+expiry, and every byte of its files. What only an agent knows, such as its own cluster type and what it
+has accepted before, is not asked.
+
+` + flags.ReferenceHelp + ` An environment's record, LOCATION/environments/ENVIRONMENT, can be checked too.
+
+Who has signed is a key, or an identity that a certificate was issued to: its subject and its issuer, exactly as
+they are in the certificate. Nobody is asked over the network about certificates and logs; whom to believe is in
+Sigstore's trusted root as this program has it, or in that of --trusted-root. Agents take keys only.
+
+The exit code is 4 when it is not to be trusted.`,
+		Example: `  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --key cosign.pub
+  wherry verify oci-layout:./out/bundles/dev/drone:s0-1795262400 --key cosign.pub -o json
+  wherry verify oci://127.0.0.1:5000/edge/bundles/dev/drone --trust trust.v1.json
+  wherry verify oci://ghcr.io/example/edge/bundles/dev/drone --certificate-oidc-issuer https://token.actions.githubusercontent.com \
+    --certificate-identity https://github.com/example/platform/.github/workflows/release.yaml@refs/heads/main`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			ref, err := flags.ParseReference(args[0])
+			if err != nil {
+				return err
+			}
+			t, err := v.run(cmd, ref)
+			if err != nil {
+				return err
+			}
+			cmd.PrintErrf("%s is trusted\n", ref)
+			return cli.Print(cmd.OutOrStdout(), format, t, func(w io.Writer) { trustedTable(w, t) })
+		},
+	}
+	v.trust.AddTo(cmd, "the `FILE` with the public key, or several, of which one must have signed")
+	v.identity.addTo(cmd)
+	cmd.MarkFlagsOneRequired("key", "trust", "certificate-identity")
+	cmd.MarkFlagsMutuallyExclusive("key", "certificate-identity")
+	cmd.MarkFlagsMutuallyExclusive("trust", "certificate-identity")
+	v.registry.AddTo(cmd)
+	cli.OutputFlag(cmd, &format)
+	return cmd
+}
+
+func (v *verifying) run(cmd *cobra.Command, ref oci.Reference) (*catalog.Trusted, error) {
+	if v.identity.root != "" && v.identity.subject == "" {
+		return nil, cli.Usagef("--trusted-root goes with --certificate-identity")
+	}
+	if !v.trust.Given() {
+		trust, err := v.identity.trust()
+		if err != nil {
+			return nil, err
+		}
+		t, err := catalog.VerifyKeyless(cmd.Context(), ref, trust, time.Now(), v.registry.Options())
+		if err != nil {
+			err = flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
+		}
+		return t, err
+	}
+	trust, err := v.trust.OpenFor(cmd.Context(), ref, v.registry.Options())
+	if err != nil {
+		return nil, err
+	}
+	t, err := catalog.Verify(cmd.Context(), ref, trust.Trust, time.Now(), v.registry.Options())
+	if err == nil {
+		err = trust.Check(t.Platform, time.Now())
+	}
+	if err != nil {
+		return nil, flags.ReferenceFailure(cmd.Context(), err, ref, v.registry.Options())
+	}
+	return t, nil
+}
+
+func trustedTable(w io.Writer, t *catalog.Trusted) {
+	row := func(name, format string, args ...any) {
+		fmt.Fprintf(w, "%s\t%s\n", name, show.Cell(fmt.Sprintf(format, args...)))
+	}
+	if t.Kind == "bundle" {
+		row("RELEASE", "%s", bundle.ReleaseName(t.Number, t.Digest))
+	}
+	row("DIGEST", "%s", t.Digest)
+	row("PLATFORM", "%s", t.Platform)
+	row("ENVIRONMENT", "%s", t.Environment)
+	if t.Kind == "bundle" {
+		row("CLUSTER TYPE", "%s", t.ClusterType)
+		row("RINGS", "%s", view.Rings(t.Rings))
+	} else {
+		row("CLUSTER TYPES", "%d", len(t.ClusterTypes))
+		if len(t.Incomplete) > 0 {
+			row("INCOMPLETE", "%s", strings.Join(t.Incomplete, ", "))
+		}
+	}
+	row("SEQUENCE", "%d-%d", t.Epoch, t.Sequence)
+	row("ISSUED", "%s", show.Time(t.IssuedAt))
+	if t.Kind == "bundle" {
+		row("EXPIRES", "%s, %s", show.Time(t.ExpiresAt), expiryText(bundle.ExpiryOf(t.IssuedAt, t.ExpiresAt, time.Now())))
+	}
+	row("BASE COMMIT", "%s", t.BaseCommit)
+	if t.Kind == "bundle" {
+		row("ASSIGNMENTS", "%d in %s of %d bytes", *t.Assignments, show.Count(t.Content.Files, "file"), t.Content.Size)
+		for _, h := range t.Held {
+			row("HELD", "%s since %s", h.Name, heldText(h.Held))
+		}
+	}
+	for _, d := range t.Deltas {
+		switch text := deltaText(d); {
+		case d.Problem != "":
+			row("DELTA", "%s: cannot be applied, so agents would fetch all: %s", text, d.Problem)
+		case d.Applied:
+			row("DELTA", "%s: gives these files", text)
+		default:
+			row("DELTA", "%s: not tried", text)
+		}
+	}
+	if t.Identity != nil {
+		row("SIGNED BY", "%s", t.Identity.Subject)
+		row("KNOWN TO", "%s", t.Identity.Issuer)
+		row("LOGGED", "%s", show.Time(t.Identity.LoggedAt))
+		return
+	}
+	row("KEYS", "%s", strings.Join(t.Keys, " "))
+}

@@ -1,0 +1,52 @@
+package explaincmd
+
+import (
+	"fmt"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+)
+
+// Code returns the code of a finding, in any case of letters. An unknown one is an error of usage.
+func Code(code string) (finding.Explanation, error) {
+	c, ok := finding.Explain(code)
+	if !ok {
+		return c, cli.Fail(cli.Usage, fmt.Errorf("unknown code %q", code), "docs/lint.md lists the codes, such as W1203")
+	}
+	return c, nil
+}
+
+// printCode prints what a code of a finding means, with an example and the remedy.
+func printCode(cmd *cobra.Command, code string) error {
+	c, err := Code(code)
+	if err != nil {
+		return err
+	}
+	out := cmd.OutOrStdout()
+	fmt.Fprintf(out, "%s (%s): %s\n\n%s\n", c.Code, c.Severity(), c.Title, wrap(c.Text, 100))
+	if c.Example != "" {
+		fmt.Fprintf(out, "\nExample\n%s\n", indentLines(c.Example))
+	}
+	_, err = fmt.Fprintf(out, "\nWhat to do\n%s\n", indentLines(wrap(c.Remedy, 98)))
+	return err
+}
+
+// wrap breaks a text into lines of at most width characters.
+func wrap(s string, width int) string {
+	var lines []string
+	current := ""
+	for word := range strings.FieldsSeq(s) {
+		if current != "" && len(current)+1+len(word) > width {
+			lines, current = append(lines, current), ""
+		}
+		current = strings.TrimSpace(current + " " + word)
+	}
+	return strings.Join(append(lines, current), "\n")
+}
+
+func indentLines(s string) string {
+	return "  " + strings.ReplaceAll(strings.TrimSpace(s), "\n", "\n  ")
+}

@@ -1,0 +1,113 @@
+package hubcmd
+
+import (
+	"fmt"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/publisher/roster"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+func newClustersAddCommand(dir *string) *cobra.Command {
+	var r registration
+	var request requestFlags
+	var replace bool
+	var roster string
+	cmd := &cobra.Command{
+		Use:   "add [NAME] --key FILE|- --uid UID --type TYPE --environment ENV | --from FILE|- | --request FILE|- | --roster DIR",
+		Short: "Register a cluster and the key that its agent signs reports with",
+		Long: `Register a cluster and the key that its agent signs reports with. The agent prints all of it with
+"wherry-agent status -o json": give that with --from, or value by value. A flag is preferred. --request takes
+what "wherry-agent enroll --request" wrote, which proves that the agent has the key, and --answer writes what
+tells the agent that this is its hub; a request may also replace the key of a registered cluster by a new one.
+--roster registers all Cluster objects with a key of an environment's folder.
+
+Registering the same again changes nothing. To change a registration, or to take a new key after an agent
+has lost its old one, give --replace; former keys are then refused.`,
+		Example: `  wherry-agent status -o json | wherry hub clusters add --from -
+  wherry hub clusters add --request plant-7.request --answer plant-7.answer
+  wherry hub clusters add plant-7 --uid 4be1c9 --type drone --environment dev --key plant-7.pub`,
+		Args: cobra.MaximumNArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			if request.file != "" {
+				return request.register(cmd, *dir, &r, args, replace)
+			}
+			if roster != "" {
+				return addRoster(cmd, *dir, roster, &r, args, replace)
+			}
+			if request.answer != "" {
+				return cli.Usagef("--answer needs --request")
+			}
+			c, err := r.cluster(cmd, args)
+			if err != nil {
+				return err
+			}
+			return withHub(*dir, hub.Options{}, func(h *hub.Hub) error {
+				return addCluster(cmd, h, *dir, c, replace)
+			})
+		},
+	}
+	r.flags(cmd)
+	request.add(cmd)
+	cmd.Flags().StringVar(&roster, "roster", "", "register the Cluster objects of this `FOLDER`, in the environment of --environment")
+	cmd.MarkFlagsMutuallyExclusive("roster", "request")
+	cmd.MarkFlagsMutuallyExclusive("roster", "from")
+	cmd.Flags().BoolVar(&replace, "replace", false, "change what is registered for this uid, its key included")
+	return cmd
+}
+
+func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c store.Cluster, replace bool) error {
+	add := h.AddCluster
+	if replace {
+		add = h.ReplaceCluster
+	}
+	changed, err := add(cmd.Context(), c)
+	if err != nil {
+		return err
+	}
+	what := "registered"
+	if !changed {
+		what = "was registered already"
+	}
+	cmd.PrintErrf("%s: cluster %s (uid %s) %s\n", dir, c.Name, c.UID, what)
+	return nil
+}
+
+// addRoster registers the clusters that an environment's folder lists, as far as they report.
+func addRoster(cmd *cobra.Command, dir, folder string, flags *registration, args []string, replace bool) error {
+	if flags.environment == "" || len(args) > 0 || flags.uid+flags.keyFile+flags.clusterType != "" {
+		return cli.Usagef("--roster needs --environment, and takes NAME, uid, type and key from the objects")
+	}
+	listed, err := roster.Read(cmd.Context(), folder)
+	if err != nil {
+		return rosterFailure(err)
+	}
+	listed = slices.DeleteFunc(listed, func(c scheduler.Cluster) bool {
+		if c.Reporting && c.PublicKey == "" {
+			cmd.PrintErrf("%s: cluster %s left out, for it has no publicKey\n", c.Position, c.Name)
+		}
+		return !c.Reporting || c.PublicKey == ""
+	})
+	if len(listed) == 0 {
+		return cli.Fail(cli.No, fmt.Errorf("%s: it has no Cluster object that reports", folder), `"wherry roster add" writes them`)
+	}
+	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
+		for _, c := range listed {
+			key, err := hub.ParseReportKey([]byte(c.PublicKey))
+			if err != nil {
+				return fmt.Errorf("%s: cluster %s: %w", c.Position, c.Name, err)
+			}
+			known := store.Cluster{Identity: store.Identity{UID: c.UID, Name: c.Name, Type: c.ClusterType, Ring: c.Ring, Labels: c.Labels}, Key: key}
+			flags.override(&known, nil)
+			if err := addCluster(cmd, h, dir, known, replace); err != nil {
+				return err
+			}
+		}
+		return nil
+	})
+}

@@ -1,0 +1,87 @@
+// Package hubcmd holds the commands about the clusters of a fleet: wherry hub …, which works on a hub's folder, wherry get,
+// which asks a hub, and wherry roster, for platforms without one. Begin with Command.
+package hubcmd
+
+import (
+	"cmp"
+	"errors"
+	"fmt"
+	"io/fs"
+	"os"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// dataVariable names the hub's folder where --data does not.
+const dataVariable = "WHERRY_HUB_DATA"
+
+// Command returns the command wherry hub.
+func Command() *cobra.Command {
+	var dir string
+	cmd := &cobra.Command{
+		Use:   "hub",
+		Short: "Collect compliance reports and show the fleet",
+		Long: `Collect compliance reports and show the fleet. A hub is one process and one folder, which holds its
+database and its key. The other commands here work on that folder, also while the hub serves.`,
+	}
+	cmd.PersistentFlags().StringVar(&dir, "data", cmp.Or(os.Getenv(dataVariable), "hub"), "the hub's `FOLDER`, else $"+dataVariable)
+	cmd.AddCommand(
+		newClustersCommand(&dir),
+		newExportAckCommand(&dir),
+		newImportCommand(&dir),
+		newKeysCommand(&dir),
+		newServeCommand(&dir),
+		newTokensCommand(&dir),
+	)
+	return cmd
+}
+
+// withHub opens the hub in dir for the time of use.
+func withHub(dir string, o hub.Options, use func(*hub.Hub) error) error {
+	if dir == "" {
+		return cli.Usagef("--data is empty: it names the hub's folder")
+	}
+	h, err := hub.Open(dir, o)
+	if err != nil {
+		return failure(err, dir)
+	}
+	err = use(h)
+	return failure(errors.Join(err, h.Close()), dir)
+}
+
+// failure gives an error of the hub in dir its exit code, and the person a way on.
+func failure(err error, dir string) error {
+	var said *cli.Error
+	var refused *hubapi.Error
+	switch {
+	case err == nil || errors.As(err, &said):
+		return err
+	case errors.Is(err, hub.ErrNoHub):
+		return cli.Fail(cli.Usage, err, fmt.Sprintf("give its folder with --data, or make a hub with %q", "wherry hub serve"))
+	case errors.Is(err, store.ErrInvalid):
+		return cli.Fail(cli.Usage, err, "")
+	case errors.Is(err, store.ErrExists):
+		return cli.Fail(cli.No, err, "give --replace to change what is registered for its uid, or remove the other cluster first")
+	case errors.Is(err, store.ErrUnknownCluster):
+		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that are", "wherry hub clusters list"))
+	case errors.Is(err, store.ErrUnknownToken):
+		return cli.Fail(cli.No, err, fmt.Sprintf("%q shows those that there are", "wherry hub tokens list"))
+	case errors.As(err, &refused):
+		return cli.Fail(cli.Denied, err, "")
+	case errors.Is(err, store.ErrNewer):
+		return cli.Fail(cli.Failed, err, "use that version, or a newer one")
+	case errors.Is(err, store.ErrCorrupt):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("restore %s from a backup; agents still hold what was not acknowledged", dir))
+	case errors.Is(err, fs.ErrPermission), errors.Is(err, syscall.EROFS), errors.Is(err, syscall.ENOTDIR), errors.Is(err, fs.ErrNotExist):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("make %s a folder that can be written, or choose another with --data", dir))
+	case errors.Is(err, syscall.ENOSPC):
+		return cli.Fail(cli.Failed, err, fmt.Sprintf("make room for %s", dir))
+	}
+	return cli.Fail(cli.Failed, err, "")
+}

@@ -1,0 +1,106 @@
+package hubcmd
+
+import (
+	"bytes"
+	"context"
+	"errors"
+	"fmt"
+	"io"
+
+	"github.com/opencontainers/go-digest"
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+// requestFlags are those of a request that somebody has carried here.
+type requestFlags struct {
+	file, answer string
+}
+
+func (f *requestFlags) add(cmd *cobra.Command) {
+	cmd.Flags().StringVar(&f.file, "request", "", "register what the request of \"wherry-agent enroll --request\" in this `FILE` asks for, or - for stdin")
+	cmd.Flags().StringVar(&f.answer, "answer", "", "write the hub's signed answer for \"wherry-agent enroll --accept\" to this `FILE`, or - for stdout")
+	for _, other := range []string{"from", "key", "uid"} {
+		cmd.MarkFlagsMutuallyExclusive("request", other)
+	}
+}
+
+// register does what the request asks for: it registers a cluster, or replaces the key of one.
+func (f *requestFlags) register(cmd *cobra.Command, dir string, flags *registration, args []string, replace bool) error {
+	envelope, err := readInput(cmd, f.file)
+	if err != nil {
+		return err
+	}
+	return withHub(dir, hub.Options{}, func(h *hub.Hub) error {
+		r, id, c, err := h.ParseRequest(envelope)
+		if errors.Is(err, store.ErrInvalid) {
+			return cli.Fail(cli.Usage, fmt.Errorf("%s: %w", f.file, err), `it must be a file of "wherry-agent enroll --request"`)
+		}
+		if err != nil {
+			return err
+		}
+		if err := sayRequest(cmd, f.file, r); err != nil {
+			return err
+		}
+		var answer []byte
+		if r.Former != "" {
+			if answer, err = h.Enroll(cmd.Context(), envelope); err != nil {
+				return err
+			}
+			cmd.PrintErrf("%s: cluster uid %s has a new key\n", dir, c.UID)
+			return f.write(cmd, answer)
+		}
+		flags.override(&c, args)
+		if err := addCluster(cmd, h, dir, c, replace); err != nil {
+			return err
+		}
+		return f.answerTo(cmd.Context(), cmd, h, c.UID, id)
+	})
+}
+
+func (f *requestFlags) answerTo(ctx context.Context, cmd *cobra.Command, h *hub.Hub, uid string, id digest.Digest) error {
+	answer, err := h.AnswerRequest(ctx, uid, id)
+	if err != nil {
+		return err
+	}
+	return f.write(cmd, answer)
+}
+
+func (f *requestFlags) write(cmd *cobra.Command, answer []byte) error {
+	answer = append(bytes.TrimSpace(answer), '\n')
+	write := func(w io.Writer) error { _, err := w.Write(answer); return err }
+	switch f.answer {
+	case "":
+		return nil
+	case "-":
+		return write(cmd.OutOrStdout())
+	}
+	if err := cli.WriteFile(f.answer, write); err != nil {
+		return cli.Fail(cli.Failed, fmt.Errorf("write the answer: %w", err), "run the same again")
+	}
+	return nil
+}
+
+// sayRequest shows what a person is about to agree to.
+func sayRequest(cmd *cobra.Command, file string, r bundle.EnrollmentRequest) error {
+	key, former, err := r.Keys()
+	if err != nil {
+		return err
+	}
+	id, err := bundle.KeyID(key)
+	if err != nil {
+		return err
+	}
+	cmd.PrintErrf("%s: %s (uid %s), environment %s, cluster type %s, key %s\n", file, r.Cluster.Name, r.Cluster.UID, r.Cluster.Environment, r.Cluster.Type, id)
+	if former == nil {
+		return nil
+	}
+	if id, err = bundle.KeyID(former); err == nil {
+		cmd.PrintErrf("%s: in the place of key %s\n", file, id)
+	}
+	return err
+}

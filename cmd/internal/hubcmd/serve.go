@@ -1,0 +1,163 @@
+package hubcmd
+
+import (
+	"context"
+	"crypto/tls"
+	"errors"
+	"fmt"
+	"log/slog"
+	"net"
+	"net/netip"
+	"syscall"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/loopback"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/admission"
+)
+
+// serving holds the flags of hub serve.
+type serving struct {
+	addr, certificate, key string
+	insecure               bool
+	perMinute              int
+	quota                  admission.Quota
+	proxies, hosts         []string
+}
+
+func newServeCommand(dir *string) *cobra.Command {
+	var s serving
+	cmd := &cobra.Command{
+		Use:   "serve",
+		Short: "Take reports over HTTP and show the fleet",
+		Long: `Take reports over HTTP and show the fleet, until interrupted. The first start makes the hub's folder,
+database and key. Once it listens, its URL is printed.
+
+Reports are signed by the agents and acknowledgements by the hub, so neither can be forged on the way.
+They are not secret without TLS, though, and whoever reaches the address may read the fleet: on other
+addresses than this machine's own, serve asks for a certificate, or for --insecure-http.
+
+On a loopback address, serve answers only requests for localhost, for a loopback address, and for the names
+given with --host: a web page of another site could read the fleet otherwise. A proxy on this machine that
+passes its own host name on needs it too.`,
+		Example: `  wherry hub serve
+  wherry hub serve --addr :8443 --tls-cert hub.crt --tls-key hub-tls.key --data /var/lib/wherry-hub`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			options, err := s.options()
+			if err != nil {
+				return err
+			}
+			log := slog.New(slog.NewTextHandler(cmd.ErrOrStderr(), nil))
+			listener, url, err := s.listen(log)
+			if err != nil {
+				return err
+			}
+			defer listener.Close()
+			options.Log = log
+			return withHub(*dir, options, func(h *hub.Hub) error {
+				return serve(cmd.Context(), h, listener, func() error {
+					log.Info("hub is ready", "url", url, "data", *dir)
+					if _, err := fmt.Fprintln(cmd.OutOrStdout(), url); err != nil {
+						return cli.Fail(cli.Failed, fmt.Errorf("print the URL: %w", err), "")
+					}
+					return nil
+				})
+			})
+		},
+	}
+	cmd.Flags().StringVar(&s.addr, "addr", "127.0.0.1:8080", "the `ADDRESS` to listen on, HOST:PORT; port 0 takes a free one")
+	cmd.Flags().StringVar(&s.certificate, "tls-cert", "", "serve HTTPS with this certificate chain, a `FILE` in PEM, which is read again when it changes")
+	cmd.Flags().StringVar(&s.key, "tls-key", "", "the certificate's key, a `FILE` in PEM, which is read again when it changes")
+	cmd.Flags().BoolVar(&s.insecure, "insecure-http", false, "serve plain HTTP on other addresses than loopback, as behind a proxy with TLS")
+	cmd.Flags().IntVar(&s.perMinute, "reports-per-minute", admission.DefaultReportsPerMinute, "take at most this `NUMBER` of reports a minute in all, divided among the agents that send")
+	cmd.Flags().IntVar(&s.quota.Reports, "cluster-reports-per-hour", admission.DefaultQuota.Reports, "take at most this `NUMBER` of reports of a cluster at once, and as many again each hour")
+	cmd.Flags().IntVar(&s.quota.Bytes, "cluster-bytes-per-hour", admission.DefaultQuota.Bytes, "take at most this `NUMBER` of bytes of a cluster at once, and as many again each hour")
+	cmd.Flags().StringSliceVar(&s.proxies, "trusted-proxy", nil, "believe X-Forwarded-For of proxies in this `CIDR`, so that bounds count their clients and not them (repeatable)")
+	cmd.Flags().StringSliceVar(&s.hosts, "host", nil, "on a loopback address, answer requests for this host `NAME` too (repeatable)")
+	return cmd
+}
+
+// options returns what the flags say of the hub itself.
+func (s serving) options() (hub.Options, error) {
+	for _, f := range []struct {
+		name  string
+		value int
+	}{{"reports-per-minute", s.perMinute}, {"cluster-reports-per-hour", s.quota.Reports}, {"cluster-bytes-per-hour", s.quota.Bytes}} {
+		if f.value < 1 {
+			return hub.Options{}, cli.Usagef("--%s: %d is too few", f.name, f.value)
+		}
+	}
+	o := hub.Options{Admission: admission.Options{ReportsPerMinute: s.perMinute, Quota: s.quota}, Hosts: s.hosts}
+	for _, p := range s.proxies {
+		prefix, err := netip.ParsePrefix(p)
+		if address, notPrefix := netip.ParseAddr(p); notPrefix == nil {
+			prefix, err = address.Prefix(address.BitLen())
+		}
+		if err != nil {
+			return o, cli.Fail(cli.Usage, fmt.Errorf("--trusted-proxy %q: not a range of addresses", p), "it looks like 10.0.0.0/8, or 10.0.0.7 for one proxy")
+		}
+		o.Admission.TrustedProxies = append(o.Admission.TrustedProxies, prefix)
+	}
+	return o, nil
+}
+
+// serve checks the database, says that the hub is there, and serves until ctx ends.
+func serve(ctx context.Context, h *hub.Hub, listener net.Listener, ready func() error) error {
+	if err := h.Check(ctx); err != nil {
+		return err
+	}
+	if err := ready(); err != nil {
+		return err
+	}
+	return h.Serve(ctx, listener)
+}
+
+// listen opens the address, with TLS where a certificate is given, and returns its URL.
+func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
+	host, _, err := net.SplitHostPort(s.addr)
+	if err != nil {
+		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr: %w", err), "it looks like 127.0.0.1:8080, or :8080 for all addresses")
+	}
+	if (s.certificate == "") != (s.key == "") {
+		return nil, "", cli.Usagef("--tls-cert and --tls-key need each other")
+	}
+	if s.certificate == "" && !s.insecure && !loopback.Is(host) {
+		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr %s: other machines can reach it, and plain HTTP hides nothing from them", s.addr),
+			"give --tls-cert and --tls-key, or --insecure-http where a proxy has TLS")
+	}
+	var config *tls.Config
+	if s.certificate != "" {
+		served, err := openCertificate(s.certificate, s.key, log)
+		if err != nil {
+			return nil, "", err
+		}
+		config = &tls.Config{GetCertificate: served.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+	}
+	listener, err := net.Listen("tcp", s.addr)
+	if errors.Is(err, syscall.EADDRINUSE) {
+		return nil, "", cli.Fail(cli.Failed, err, "stop what listens there, or choose another --addr")
+	}
+	if errors.As(err, new(*net.AddrError)) || errors.As(err, new(*net.DNSError)) {
+		return nil, "", cli.Fail(cli.Usage, fmt.Errorf("--addr: %w", err), "it looks like 127.0.0.1:8080, or :8080 for all addresses")
+	}
+	if err != nil {
+		return nil, "", cli.Fail(cli.Failed, err, "choose another --addr")
+	}
+	url := "http://" + reachable(listener.Addr())
+	if config != nil {
+		listener, url = tls.NewListener(listener, config), "https://"+reachable(listener.Addr())
+	}
+	return listener, url, nil
+}
+
+// reachable is an address that a person can open.
+func reachable(a net.Addr) string {
+	ap, err := netip.ParseAddrPort(a.String())
+	if err == nil && ap.Addr().IsUnspecified() {
+		return fmt.Sprintf("localhost:%d", ap.Port())
+	}
+	return a.String()
+}

@@ -1,0 +1,111 @@
+package hubcmd
+
+import (
+	"cmp"
+	"context"
+	"fmt"
+	"io"
+	"time"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/duration"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/hub"
+	"github.com/wherry-dev/wherry/hub/store"
+)
+
+func newTokensCommand(dir *string) *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "tokens",
+		Short: "Make tokens by which agents register themselves",
+	}
+	cmd.AddCommand(newTokensCreateCommand(dir), newTokensListCommand(dir), newTokensRevokeCommand(dir))
+	return cmd
+}
+
+func newTokensCreateCommand(dir *string) *cobra.Command {
+	var s store.TokenScope
+	var expires time.Duration
+	cmd := &cobra.Command{
+		Use:   "create --cluster-type TYPE",
+		Short: "Make a token and print it, which is done only once",
+		Long: `Make a token and print it, which is done only once: the hub keeps nothing from which it could be made again.
+
+"wherry-agent enroll" takes it, for an agent of this cluster type. Whoever has a token may register such an
+agent until it expires: give it to the site as a file, and not in a mail that stays.`,
+		Example: `  wherry hub tokens create --cluster-type drone --environment prod --expires 24h > plant-7.token
+  wherry hub tokens create --cluster-type drone --ring canary --label site=north --uses 20`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if s.Uses < 1 {
+				return cli.Usagef("--uses: %d is less than 1", s.Uses)
+			}
+			s.ExpiresAt = time.Now().Add(expires)
+			var token bundle.EnrollToken
+			err := withHub(*dir, hub.Options{}, func(h *hub.Hub) (err error) {
+				token, err = h.CreateToken(cmd.Context(), s)
+				return err
+			})
+			if err != nil {
+				return err
+			}
+			cmd.PrintErrf("%s: token %s for %s of cluster type %s, good until %s\non each: wherry-agent enroll --hub URL --token-file FILE --cluster-type %s --environment %s\n",
+				*dir, token.ID(), show.Count(s.Uses, "cluster"), s.Type, s.ExpiresAt.UTC().Format(time.RFC3339), s.Type, cmp.Or(s.Environment, "ENVIRONMENT"))
+			if _, err = fmt.Fprintln(cmd.OutOrStdout(), token.Reveal()); err != nil {
+				return cli.Fail(cli.Failed, fmt.Errorf("print token %s: %w", token.ID(), err), fmt.Sprintf("nobody has it; \"wherry hub tokens revoke %s\", and make another", token.ID()))
+			}
+			return nil
+		},
+	}
+	f := cmd.Flags()
+	f.StringVar(&s.Type, "cluster-type", "", "the cluster `TYPE` of the agents (required)")
+	f.StringVar(&s.Environment, "environment", "", "the `NAME` of the agents' environment; empty takes any")
+	f.StringVar(&s.Ring, "ring", "", "the `NAME` of the agents' ring; empty takes any")
+	f.StringToStringVar(&s.Labels, "label", nil, "a label `KEY=VALUE` for each cluster; may be repeated")
+	f.IntVar(&s.Uses, "uses", 1, "the `NUMBER` of clusters that it registers")
+	expires = 24 * time.Hour
+	f.Var((*duration.Value)(&expires), "expires", "the `TIME` for which it is good")
+	_ = cmd.MarkFlagRequired("cluster-type")
+	return cmd
+}
+
+func newTokensListCommand(dir *string) *cobra.Command {
+	return listing[store.Token]{
+		kind:  "tokens",
+		short: "List the tokens, without their secrets",
+		read:  func(ctx context.Context, h *hub.Hub) ([]store.Token, error) { return h.Tokens(ctx) },
+		table: tokenTable,
+	}.command(dir)
+}
+
+func tokenTable(w io.Writer, all []store.Token) {
+	fmt.Fprintln(w, "TOKEN\tTYPE\tENVIRONMENT\tRING\tUSES LEFT\tEXPIRES\tSTATE")
+	for _, t := range all {
+		cli.Row(w, t.ID, t.Type, t.Environment, t.Ring, fmt.Sprintf("%d of %d", t.Left, t.Uses), t.ExpiresAt.Format(time.RFC3339), string(t.State))
+	}
+}
+
+func newTokensRevokeCommand(dir *string) *cobra.Command {
+	return &cobra.Command{
+		Use:     "revoke ID",
+		Short:   "Make a token useless; what it has registered stays registered",
+		Example: "  wherry hub tokens revoke 4be1c9a07f21",
+		Args:    cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error {
+			id := args[0]
+			if t, err := bundle.ParseEnrollToken(id); err == nil { // the whole of it is known to whoever has leaked it
+				id = t.ID()
+			}
+			return withHub(*dir, hub.Options{MustExist: true}, func(h *hub.Hub) error {
+				if err := h.RevokeToken(cmd.Context(), id); err != nil {
+					return err
+				}
+				cmd.PrintErrf("%s: token %s revoked\n", *dir, id)
+				return nil
+			})
+		},
+	}
+}

@@ -1,0 +1,137 @@
+// Package installcmd holds the commands wherry install …, which print manifests of package deploy. Begin with Command.
+package installcmd
+
+import (
+	"errors"
+	"fmt"
+	"path"
+	"regexp"
+	"slices"
+
+	"github.com/google/go-containerregistry/pkg/name"
+	"github.com/spf13/cobra"
+	"k8s.io/apimachinery/pkg/util/validation"
+
+	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/agentcmd"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/deploy"
+)
+
+// Command returns the command wherry install.
+func Command() *cobra.Command {
+	cmd := &cobra.Command{Use: "install", Short: "Print the manifests that run wherry's parts"}
+	cmd.AddCommand(newAgentCommand())
+	return cmd
+}
+
+func newAgentCommand() *cobra.Command {
+	var opts deploy.AgentOptions
+	var printed bool
+	var permissions permissions
+	cmd := &cobra.Command{
+		Use:   "agent --registry LOCATION --environment NAME --cluster-type NAME {--key|--trust} FILE --print",
+		Short: "Print the manifests of an agent for one cluster",
+		Long: `Print the manifests of an agent for one cluster: a namespace that enforces Pod Security "restricted", a
+service account with the permissions that assignments of the usual kinds need, the configuration, a volume
+for the agent's state, and a Deployment. Nothing is sent to a cluster.
+
+With --host-path the state is in a folder of the node, for clusters that provide no volumes; the namespace
+then enforces "privileged", as Pod Security asks of such a volume.
+
+With --veto-file the folder of that file is mounted from the node; the namespace enforces "privileged" then, too.
+
+With --rbac bundle the agent may do what the newest bundle needs and no more: Roles in the namespaces of its
+assignments, which are printed too, and a ClusterRole for cluster-wide kinds alone. Where workspaces have
+ServiceAccounts, these are printed with Roles of their own, and the agent may assume them. The bundle's
+signature is checked. A bundle that holds other kinds or namespaces needs the command again. With
+--rbac none others give the permissions.
+
+--for takes other bundles, such as the one that runs and the one to come.
+
+With --hub and --enroll-token-file the manifests hold a Secret with the token, by which the agent registers
+itself when it first starts. Delete the Secret afterwards.
+` + flags.ReferenceHelp,
+		Example: `  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
+      --key cosign.pub --print | kubectl apply --server-side -f -
+  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
+      --key cosign.pub --rbac bundle --print > install.yaml
+  wherry install agent --registry oci://registry.plant-7:5000/edge --environment dev --cluster-type drone \
+      --trust trust.v1.json --print > install.yaml`,
+		Args: cobra.NoArgs,
+		RunE: func(cmd *cobra.Command, _ []string) error {
+			if !printed {
+				return cli.Fail(cli.Usage, errors.New("nothing to do without --print"), `give --print, and hand the manifests to "kubectl apply --server-side -f -"`)
+			}
+			if err := permissions.check(cmd); err != nil {
+				return err
+			}
+			in, err := agentcmd.ReadInstalled(cmd.Context(), cmd.Flags())
+			if err != nil {
+				return err
+			}
+			opts.Files, opts.ClusterName, opts.EnrollToken = in.Files, in.ClusterName, []byte(in.EnrollToken)
+			opts.VetoFile = in.VetoFile
+			opts.EnrollTokenPath = config.InstalledTokenPath
+			if opts.Image == "" {
+				opts.Image = defaultImage(in.Registry, cli.Version())
+			}
+			if err := checkInstall(opts); err != nil {
+				return err
+			}
+			opts.NoRole = permissions.mode != rbacUsual
+			data, err := deploy.Agent(opts)
+			if err != nil {
+				return err
+			}
+			if permissions.mode == rbacBundle {
+				roles, err := permissions.permissions(cmd, in, opts.Namespace)
+				if err != nil {
+					return err
+				}
+				data = slices.Concat(data, []byte("---\n"), roles)
+			}
+			_, err = cmd.OutOrStdout().Write(data)
+			return err
+		},
+	}
+	agentcmd.AddInstallFlags(cmd)
+	cmd.Flags().StringVar(&opts.Image, "image", "", "the agent's image, `REFERENCE` (default: wherry-agent below the prefix of --registry)")
+	cmd.Flags().StringVar(&opts.Namespace, "namespace", deploy.DefaultNamespace, "`NAMESPACE` for the agent")
+	cmd.Flags().StringVar(&opts.HostPath, "host-path", "", "keep the state in this `FOLDER` of the node instead of a volume")
+	cmd.Flags().StringVar(&opts.ClientSecret, "tls-secret", "", "show registries and hub the certificate in this `SECRET` of type kubernetes.io/tls in the agent's namespace")
+	permissions.add(cmd)
+	cmd.Flags().BoolVar(&printed, "print", false, "print the manifests")
+	return cmd
+}
+
+func checkInstall(opts deploy.AgentOptions) error {
+	if problems := validation.IsDNS1123Label(opts.Namespace); len(problems) > 0 {
+		return cli.Usagef("--namespace %q: %s", opts.Namespace, problems[0])
+	}
+	if problems := validation.IsDNS1123Subdomain(opts.ClientSecret); opts.ClientSecret != "" && len(problems) > 0 {
+		return cli.Usagef("--tls-secret %q: %s", opts.ClientSecret, problems[0])
+	}
+	if _, err := name.ParseReference(opts.Image); err != nil {
+		return cli.Usagef("--image: %w", err)
+	}
+	if p := opts.HostPath; p != "" && (!path.IsAbs(p) || path.Clean(p) != p || p == "/") {
+		return cli.Usagef("--host-path %q is not the absolute path of a folder of the node, such as /var/lib/wherry-agent", p)
+	}
+	return nil
+}
+
+// released is a version that an image can be tagged with.
+var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$`)
+
+// defaultImage is where "make image IMAGE_PUSH=…" puts the image: beside the bundles, as their registry is the one
+// place that a cluster is known to reach.
+func defaultImage(registry oci.Location, version string) string {
+	tag := "dev"
+	if released.MatchString(version) {
+		tag = version
+	}
+	return fmt.Sprintf("%s:%s", registry.Name("wherry-agent"), tag)
+}

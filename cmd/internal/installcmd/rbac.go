@@ -1,0 +1,145 @@
+package installcmd
+
+import (
+	"context"
+	"fmt"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/regularfile"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/deploy"
+	"github.com/wherry-dev/wherry/deploy/rbac"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/reconcilers/needs"
+)
+
+// maxDefinitionBytes bounds a file of --crd. All of a large cluster's definitions together have some MiB.
+const maxDefinitionBytes = 64 << 20
+
+// The permissions that an agent is printed with.
+const (
+	rbacUsual  = "usual"
+	rbacBundle = "bundle"
+	rbacNone   = "none"
+)
+
+var rbacModes = []string{rbacUsual, rbacBundle, rbacNone}
+
+// permissions says which permissions the agent is to have.
+type permissions struct {
+	mode        string
+	bundles     []string // in place of the newest
+	definitions []string // files
+}
+
+func (f *permissions) add(cmd *cobra.Command) {
+	set := cmd.Flags()
+	set.StringVar(&f.mode, "rbac", rbacUsual, "print the permissions `WHICH`: usual for assignments of the usual kinds, bundle for what the newest bundle holds, or none")
+	_ = cmd.RegisterFlagCompletionFunc("rbac", cobra.FixedCompletions(rbacModes, cobra.ShellCompDirectiveNoFileComp))
+	set.StringArrayVar(&f.bundles, "for", nil, "print the permissions for the bundle `REF` in place of the newest; may be given several times")
+	set.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
+}
+
+// check corrects what the flags leave out.
+func (f *permissions) check(cmd *cobra.Command) error {
+	if len(f.bundles) > 0 && !cmd.Flags().Changed("rbac") {
+		f.mode = rbacBundle
+	}
+	switch {
+	case !slices.Contains(rbacModes, f.mode):
+		return cli.Usagef("unknown --rbac %q (known: usual, bundle, none)", f.mode)
+	case f.mode != rbacBundle && len(f.bundles)+len(f.definitions) > 0:
+		return cli.Usagef("--for and --crd are about the permissions of --rbac bundle, not %s", f.mode)
+	}
+	return nil
+}
+
+// permissions returns the manifests that allow the agent what its bundles hold, with a line before them that
+// says which bundles. It tells the person what to know about them.
+func (f *permissions) permissions(cmd *cobra.Command, in *config.Installed, namespace string) ([]byte, error) {
+	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate, ArgoNamespace: in.ArgoNamespace}
+	definitions := needs.New()
+	for _, name := range f.definitions {
+		data, err := regularfile.Read(name, maxDefinitionBytes)
+		if err != nil {
+			return nil, cli.Fail(cli.Usage, fmt.Errorf("--crd: %w", err), "")
+		}
+		before := len(definitions.Defined)
+		if definitions.AddManifests("", data); len(definitions.Defined) == before {
+			return nil, cli.Usagef("--crd: %s holds no CustomResourceDefinition that can be read and is not in another file", name)
+		}
+	}
+	opts.Known = definitions.Defined
+	refs, registry := f.bundles, registryOf(in)
+	stream := bundle.Stream{Platform: in.Cluster.Platform, Environment: in.Cluster.Environment, ClusterType: in.Cluster.Type}
+	if len(refs) == 0 {
+		refs = []string{fmt.Sprintf("%s/%s:%s", in.Registry, stream.Repository(), bundle.MovingTag(in.Cluster.Ring))}
+	}
+	var bundles []*needs.Needs
+	var names []string
+	for _, s := range refs {
+		ref, err := flags.ParseReference(s)
+		if err != nil {
+			return nil, err
+		}
+		n, v, err := readBundle(cmd.Context(), ref, in, registry)
+		if err != nil {
+			return nil, flags.ReferenceFailure(cmd.Context(), err, ref, registry)
+		}
+		if r := v.Release; (bundle.Stream{Platform: r.Platform, Environment: r.Environment, ClusterType: r.ClusterType}) != stream {
+			cmd.PrintErrf("note: %s is for %s/%s of platform %s, and this agent takes only %s/%s of platform %s\n",
+				ref, r.Environment, r.ClusterType, r.Platform, stream.Environment, stream.ClusterType, stream.Platform)
+		}
+		bundles, names = append(bundles, n), append(names, fmt.Sprintf("# %s/%s %s\n", v.Release.Environment, v.Release.ClusterType, v.Release.Tag()))
+	}
+	p := rbac.For(bundles, opts)
+	for _, note := range p.Notes {
+		cmd.PrintErrf("note: %s\n", note)
+	}
+	data, err := p.YAML()
+	return append([]byte("# Permissions for what these releases hold:\n"+strings.Join(names, "")), data...), err
+}
+
+// registryOf says how the agent will talk to its registry.
+func registryOf(in *config.Installed) oci.Options {
+	registry := flags.Registry{PlainHTTP: in.PlainHTTP, AuthHosts: in.AuthHosts}
+	return registry.Options()
+}
+
+// readBundle reads what a bundle needs, once its signature is good.
+func readBundle(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (*needs.Needs, *bundle.Verified, error) {
+	repo, desc, err := ref.Resolve(ctx, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	trust, err := inForce(ctx, ref, in, opts)
+	if err != nil {
+		return nil, nil, err
+	}
+	v, err := bundle.Verify(ctx, repo, desc, trust)
+	if err != nil {
+		return nil, nil, err
+	}
+	n, err := needs.Read(ctx, repo, v)
+	return n, v, err
+}
+
+// inForce is what the agent will judge that bundle by. Trust documents lie where the bundle does.
+func inForce(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (bundle.Trust, error) {
+	if in.Trust == nil {
+		return in.Pinned, nil
+	}
+	loc, err := flags.LocationOf(ref)
+	if err != nil {
+		return bundle.Trust{}, err
+	}
+	chain, err := trust.Walk(ctx, loc, in.Trust, opts)
+	return chain.Current().Trust(), err
+}

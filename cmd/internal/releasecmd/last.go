@@ -1,0 +1,28 @@
+package releasecmd
+
+import (
+	"context"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/keys"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/trust"
+	"github.com/wherry-dev/wherry/scheduler"
+)
+
+// lastReleases lets rendering take failed assignments from the last releases at loc.
+func lastReleases(loc oci.Location, trust trust.Signers, keys []*keys.Key, opts publisher.PublishOptions) func(context.Context, *platform.Loaded, *platform.Options) error {
+	return func(_ context.Context, loaded *platform.Loaded, build *platform.Options) error {
+		read := publisher.LastReleases(loaded, loc, trust, keys, opts)
+		build.LastRelease = func(ctx context.Context, clusterType string) ([]scheduler.Released, error) {
+			list, err := read(ctx, clusterType)
+			if err != nil {
+				return nil, flags.RegistryFailure(err, loc)
+			}
+			return list, nil
+		}
+		return nil
+	}
+}

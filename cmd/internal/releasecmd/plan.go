@@ -1,0 +1,161 @@
+package releasecmd
+
+import (
+	"errors"
+	"fmt"
+	"io/fs"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/diff/view"
+	"github.com/wherry-dev/wherry/publisher/outdir"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/publisher/trust"
+)
+
+// planning holds the flags of plan.
+type planning struct {
+	source      flags.Source
+	registry    flags.Registry
+	to, against string
+	trust       flags.Trust
+	format      string
+	exitCode    bool
+	options     publisher.PublishOptions
+}
+
+// Plan returns the command wherry plan.
+func Plan() *cobra.Command {
+	var p planning
+	cmd := &cobra.Command{
+		Use:   "plan PLATFORM [--environment NAME] (--to LOCATION (--key FILE | --trust FILE) | --against DIR)",
+		Short: "Show what publishing would change",
+		Long: `Show what publishing an environment would change: per cluster type the assignments that are added, removed
+and changed, the configuration values that change, and which policy or ConfigMap that is because of. Nothing
+is written.
+
+It compares with the newest releases at LOCATION, oci://HOST/PREFIX or oci-layout:DIR, which have to be signed
+by the key or as the trust document asks, or with a folder that "wherry render" or Kalypso wrote. Values that look like secrets are masked.
+
+` + flags.PlatformHelp + `
+
+The exit code is 1 if an assignment fails, a source cannot be read or a cluster type would not be published,
+else 0, whether or not something would change. With --exit-code it is also 1 if something would change.`,
+		Example: `  wherry plan ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.pub
+  wherry plan ./dev --environment dev --base ./main --against ./rendered -o markdown`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+	}
+	f := cmd.Flags()
+	p.source.AddEnvironment(cmd)
+	p.source.AddReplacements(cmd)
+	p.source.AddAssignments(cmd)
+	p.source.Cache.AddTo(cmd)
+	p.registry.AddTo(cmd)
+	f.StringVar(&p.to, "to", "", "compare with the releases at this `LOCATION`")
+	p.trust.AddTo(cmd, "the public key `FILE` that must have signed them")
+	f.StringVar(&p.against, "against", "", "compare with this `FOLDER` of rendered files")
+	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
+	f.StringArrayVar(&p.options.Rings, "ring", nil, "plan a release to the ring `NAME`, with publish's flag of this name")
+	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: plan with publish's flag of this name; may be repeated")
+	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "plan with publish's flag of this name")
+	f.BoolVar(&p.exitCode, "exit-code", false, "exit with 1 if something would change, as git diff does")
+	f.StringVarP(&p.format, "output", "o", "table", "print as `FORMAT`, table, json or markdown")
+	_ = cmd.RegisterFlagCompletionFunc("output", cobra.FixedCompletions(planFormats, cobra.ShellCompDirectiveNoFileComp))
+	cmd.MarkFlagsOneRequired("to", "against")
+	cmd.MarkFlagsMutuallyExclusive("to", "against")
+	return cmd
+}
+
+var planFormats = []string{"table", "json", "markdown"}
+
+func (p *planning) run(cmd *cobra.Command, place string) error {
+	if !slices.Contains(planFormats, p.format) {
+		return cli.Usagef("-o %s: must be table, json or markdown", p.format)
+	}
+	difference, err := p.compare(cmd, place)
+	if err != nil {
+		return err
+	}
+	for _, w := range difference.Warnings {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	switch out := cmd.OutOrStdout(); p.format {
+	case "json":
+		err = cli.Print(out, "json", plannedJSON{difference, difference.WouldChange(), difference.Incomplete()}, nil)
+	case "markdown":
+		_, err = out.Write(view.Markdown(difference))
+	default:
+		err = view.Table(out, difference)
+	}
+	if err == nil && (difference.Incomplete() || p.exitCode && difference.WouldChange()) {
+		return cli.Exit(cli.No)
+	}
+	return err
+}
+
+// plannedJSON is what -o json prints: the difference, and what the exit code is made of.
+type plannedJSON struct {
+	*diff.Difference
+	WouldChange bool `json:"wouldChange"`
+	Incomplete  bool `json:"incomplete"`
+}
+
+// compare loads, renders and compares.
+func (p *planning) compare(cmd *cobra.Command, place string) (*diff.Difference, error) {
+	var to oci.Location
+	if p.to != "" {
+		var err error
+		if to, err = flags.ParseLocation("to", p.to); err != nil {
+			return nil, err
+		}
+	}
+	if given := p.trust.Given(); given != (p.to != "") {
+		return nil, cli.Usagef("--to goes with --key or --trust, which say who must have signed what is there")
+	}
+	build := platform.Options{RefuseMissing: true}
+	opts := p.options
+	opts.OCI = p.registry.Options()
+	var trust trust.Signers
+	if p.to != "" {
+		var err error
+		if trust, err = p.trust.Open(cmd.Context(), to, p.registry.Options()); err != nil {
+			return nil, err
+		}
+		build.AfterLoad = lastReleases(to, trust, nil, opts)
+	}
+	planned, err := p.source.Build(cmd, place, to.Dir+p.against, build)
+	if err != nil {
+		return nil, err
+	}
+	if err := p.source.PrintProblems(cmd, planned.Loaded, planned.Result.Warnings, nil); err != nil {
+		return nil, err
+	}
+	if p.against != "" {
+		d, err := diff.Folder(cmd.Context(), planned, p.against)
+		return d, p.folderFailure(err)
+	}
+	d, err := publisher.Compare(cmd.Context(), planned, to, trust, opts)
+	if err != nil {
+		return nil, flags.RegistryFailure(err, to)
+	}
+	return d, nil
+}
+
+func (p *planning) folderFailure(err error) error {
+	switch {
+	case err == nil:
+		return nil
+	case errors.Is(err, outdir.ErrForeign):
+		return cli.Fail(cli.Usage, err, "--against is a folder that wherry render or Kalypso wrote")
+	case errors.Is(err, fs.ErrNotExist):
+		return cli.Fail(cli.Usage, fmt.Errorf("--against: %w", err), "name a folder that wherry render wrote; an empty one stands for nothing yet")
+	}
+	return cli.Fail(cli.Failed, err, "")
+}

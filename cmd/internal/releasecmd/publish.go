@@ -1,0 +1,167 @@
+// Package releasecmd holds the commands that make releases of a platform: wherry plan, publish, sign and rollout. What they
+// do is done by package publisher. Begin with Publish.
+package releasecmd
+
+import (
+	"errors"
+	"io"
+	"slices"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/deltacmd"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/checks"
+	"github.com/wherry-dev/wherry/publisher/platform"
+)
+
+// publishing holds the flags of publish.
+type publishing struct {
+	source   flags.Source
+	registry flags.Registry
+	signers  flags.Signers
+	to       string
+	trust    string
+	clean    bool
+	validFor string
+	renew    string
+	format   string
+	options  publisher.PublishOptions
+}
+
+// Publish returns the command wherry publish.
+func Publish() *cobra.Command {
+	var p publishing
+	cmd := &cobra.Command{
+		Use:   "publish PLATFORM [--environment NAME] --to LOCATION (--key FILE | --signer cosign:URI)",
+		Short: "Sign an environment's bundles and push them",
+		Long: `Render an environment, sign one bundle per cluster type and one record of the whole, and push them to a
+registry, LOCATION as oci://HOST/PREFIX, or to a folder in the OCI image layout, as oci-layout:DIR.
+
+What is there already in equal form is left alone: publishing twice changes nothing. A killed or cut off
+publish leaves no tag on anything incomplete; run it again. "wherry plan" shows beforehand what would change.
+
+A failed assignment fails alone: it keeps the content that the last release has, and the rest is published. So
+do all assignments of a WorkloadRegistration whose source cannot be read. Where the last release cannot be
+fetched and verified, the cluster type is not published, since leaving an assignment out would delete it; --drop
+does so on purpose. Nor is one, without --allow-empty, that had assignments and now has none. The exit code is
+1 in each of these cases.
+
+Where the platform names rings, new content is released to the first of them, or to --ring and all before it;
+the others keep what they have, which is renewed in time. The release that reaches the last ring is for all.
+
+Before anything is pushed, each --check runs with sh in a folder with what would be released: the files as
+tree/TYPE/TARGET/…, and in artifacts.ndjson the images, charts and other artifacts that they need. One that
+does not exit with 0 has nothing published, and the exit code is 4.
+
+--trust is needed where there is a trust document. Where it asks for more signatures than there are keys here,
+all is pushed and nothing released: "wherry sign" adds the others, and the exit code is 5 until then.
+
+A release is made anew in the last third of its validity, or --renew-before it ends: run publish as often as
+that asks for, from a timer, so that releases never expire.
+
+` + flags.SignerHelp + `
+
+` + flags.PlatformHelp,
+		Example: `  wherry publish ./dev --environment dev --base ./main --to oci://127.0.0.1:5000/edge --key cosign.key
+  wherry publish https://github.com/example/platform --environment dev --to oci-layout:./out --key cosign.key
+  wherry publish ./dev --environment dev --to oci://127.0.0.1:5000/edge --trust trust.v1.json --key anna.key --renew-before 72h`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return p.run(cmd, args[0]) },
+	}
+	p.source.AddTo(cmd)
+	p.source.AddAssignments(cmd)
+	p.registry.AddTo(cmd)
+	p.signers.AddTo(cmd)
+	cli.OutputFlag(cmd, &p.format)
+	f := cmd.Flags()
+	f.StringVar(&p.to, "to", "", "the `LOCATION` to publish to (required)")
+	f.StringVar(&p.trust, "trust", "", flags.TrustUsage)
+	f.StringVar(&p.options.Platform, "platform-name", "", "the platform's `NAME` where it has no Platform object (default \"default\")")
+	f.StringArrayVar(&p.options.Rings, "ring", nil, "release to the ring `NAME`, and where the platform names its rings to all before it; else to it only, and may be repeated")
+	f.StringVar(&p.validFor, "valid-for", "", "the `TIME` for which agents accept a release, for cluster types without wherry.dev/valid-for (default 90d)")
+	f.StringVar(&p.renew, "renew-before", "", "renew releases that expire within this `TIME`, such as 72h (default a third of their validity)")
+	f.StringArrayVar(&p.options.Drop, "drop", nil, "`TYPE/TARGET`: leave this failed assignment out, which deletes it; may be repeated")
+	f.BoolVar(&p.options.AllowEmpty, "allow-empty", false, "publish cluster types that had assignments and now have none, which deletes those")
+	f.StringArrayVar(&p.options.Checks, "check", nil, "a `COMMAND` of the shell that has to agree before anything is published; may be repeated")
+	f.BoolVar(&p.clean, "require-clean", false, "publish nothing where a folder that is read has changes that git has not committed")
+	cli.NotEmpty(cmd, "trust")
+	_ = cmd.MarkFlagRequired("to")
+	return cmd
+}
+
+func (p *publishing) run(cmd *cobra.Command, place string) error {
+	to, err := flags.ParseLocation("to", p.to)
+	if err != nil {
+		return err
+	}
+	if p.validFor != "" {
+		if p.options.ValidFor, err = flags.ParseValidity("valid-for", p.validFor); err != nil {
+			return err
+		}
+	}
+	if p.renew != "" {
+		if p.options.RenewBefore, err = flags.ParseValidity("renew-before", p.renew); err != nil {
+			return err
+		}
+	}
+	if p.source.Assignments == "-" && p.signers.PasswordFromStdin() {
+		return cli.Usagef("--assignments and --password-file cannot both read stdin")
+	}
+	p.source.Dropped = p.options.Drop
+	keys, err := p.signers.Open(cmd)
+	if err != nil {
+		return err
+	}
+	if p.trust != "" {
+		if p.options.Trust, err = flags.OpenTrust(cmd.Context(), p.trust, to, p.registry.Options()); err != nil {
+			return err
+		}
+	}
+	p.options.OCI = p.registry.Options()
+	built, err := p.source.Render(cmd, place, to.Dir, platform.Options{
+		Pack: true, RefuseMissing: true, AfterLoad: lastReleases(to, p.options.Trust, keys, p.options),
+	})
+	if err != nil {
+		return err
+	}
+	loaded := built.Loaded
+	if err := p.checkClean(cmd, loaded); err != nil {
+		return err
+	}
+	opts := p.options
+	opts.EnvironmentCommit, opts.Source, opts.Created = loaded.EnvironmentCommit, loaded.Source, loaded.BaseTime
+	opts.Unread, opts.Strict = loaded.Unread, p.source.Strict
+	opts.Cache, opts.Packed = p.source.Cache.Get(), built.Packed
+	opts.CheckOutput, opts.DeltaCommand = cmd.ErrOrStderr(), deltacmd.Command()
+	defer p.source.Cache.Trim()
+	done, err := publisher.Publish(cmd.Context(), built.Result, to, keys, opts)
+	for _, w := range done.Warnings {
+		cmd.PrintErrf("warning: %s\n", cli.Indented(w))
+	}
+	if err != nil {
+		for _, ct := range done.ClusterTypes {
+			cmd.PrintErrf("%s: %s\n", ct.ClusterType, ct.Result)
+		}
+		var refused *checks.Error
+		if errors.As(err, &refused) {
+			return cli.Fail(cli.Denied, refused, "")
+		}
+		return flags.RegistryFailure(err, to)
+	}
+	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
+		return err
+	}
+	return p.conclude(cmd, done, to)
+}
+
+// checkClean says which files are in no commit, so that the releases name none.
+func (p *publishing) checkClean(cmd *cobra.Command, loaded *platform.Loaded) error {
+	files := slices.Concat(loaded.Uncommitted, loaded.UncommittedBase)
+	if p.clean && len(files) > 0 {
+		return cli.Fail(cli.Usage, errors.New(flags.Uncommitted(files, "")), "commit them, or leave out --require-clean")
+	}
+	return p.source.WarnUncommitted(cmd, files, ", so the releases name no commit of them")
+}

@@ -1,0 +1,144 @@
+package releasecmd
+
+import (
+	"cmp"
+	"fmt"
+	"io"
+	"slices"
+	"strings"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/bundle/show"
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/publisher"
+	"github.com/wherry-dev/wherry/publisher/releases"
+)
+
+func publishedTable(w io.Writer, done *publisher.Published) {
+	if slices.ContainsFunc(done.ClusterTypes, func(ct publisher.PublishedType) bool { return len(ct.Releases) > 0 }) {
+		publishedRings(w, done)
+		return
+	}
+	fmt.Fprintln(w, "CLUSTER TYPE\tASSIGNMENTS\tRESULT\tRELEASE\tDIGEST")
+	for _, ct := range done.ClusterTypes {
+		fmt.Fprintf(w, "%s\t%d\t%s\t%s\t%s\n", ct.ClusterType, ct.Assignments, ct.Result, show.Cell(bundle.ReleaseName(ct.Number, ct.Digest)), cmp.Or(string(ct.Digest), "-"))
+	}
+}
+
+// publishedRings has a line for each release that rings have.
+func publishedRings(w io.Writer, done *publisher.Published) {
+	fmt.Fprintln(w, "CLUSTER TYPE\tRINGS\tASSIGNMENTS\tRESULT\tRELEASE\tDIGEST")
+	for _, ct := range done.ClusterTypes {
+		rows := ct.Releases
+		if len(rows) == 0 || ct.Result == releases.OutcomeFailed || ct.Result == releases.OutcomeSkipped {
+			rows = []publisher.PublishedRelease{{Result: ct.Result, Number: ct.Number, Digest: ct.Digest}}
+		}
+		for _, r := range rows {
+			assignments := "-"
+			if r.Digest == ct.Digest {
+				assignments = fmt.Sprint(ct.Assignments)
+			}
+			fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%s\t%s\n", ct.ClusterType, cmp.Or(ringNames(r), "-"), assignments, r.Result, show.Cell(bundle.ReleaseName(r.Number, r.Digest)), cmp.Or(string(r.Digest), "-"))
+		}
+	}
+}
+
+// ringNames names the rings that have a release, and latest for agents without a ring.
+func ringNames(r publisher.PublishedRelease) string {
+	names := slices.Clone(r.Rings)
+	if r.Latest {
+		names = append(names, bundle.LatestTag)
+	}
+	return strings.Join(names, ",")
+}
+
+// conclude says on stderr what became of the whole, and what did not succeed.
+func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location) error {
+	published := 0
+	for _, ct := range done.ClusterTypes {
+		if ct.Result == releases.OutcomePublished {
+			published++
+		}
+		if ct.Renewed != "" && len(ct.Releases) == 0 {
+			cmd.PrintErrf("renewed: %s: %s\n", ct.ClusterType, ct.Renewed)
+		}
+		for _, r := range ct.Releases {
+			if r.Renewed != "" {
+				cmd.PrintErrf("renewed: %s in %s: %s\n", ct.ClusterType, ringNames(r), r.Renewed)
+			}
+		}
+		printFate(cmd, ct)
+	}
+	all, pending := len(done.ClusterTypes), done.Pending()
+	if parts := incomplete(done); len(parts) > 0 {
+		what := strings.Join(parts, ", ")
+		if p.source.Strict {
+			return cli.Fail(cli.No, fmt.Errorf("%s: nothing was published (--strict)", what), "")
+		}
+		if pending > 0 {
+			what += fmt.Sprintf("; %d pending", pending)
+		}
+		return cli.Fail(cli.No, fmt.Errorf("%s; %d published, %d unchanged", what, published, all-done.Failed()-published-pending), "")
+	}
+	switch {
+	case done.Record.Result == releases.OutcomePending:
+		n := done.Record.Signatures
+		return cli.Fail(cli.NotYet,
+			fmt.Errorf("%s/%s: %d pending, %d published, %d unchanged, at %s: signed by %d of %d", done.Platform, done.Environment, pending, published, all-published-pending, to, n.Have, n.Need),
+			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", to, done.Environment, p.trust))
+	case published > 0:
+		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
+	case done.Record.Result == releases.OutcomePublished:
+		cmd.PrintErrf("%s/%s: all bundles unchanged, with a new record of the environment, at %s\n", done.Platform, done.Environment, to)
+	default:
+		cmd.PrintErrf("%s/%s: unchanged, nothing was pushed to %s\n", done.Platform, done.Environment, to)
+	}
+	return nil
+}
+
+// printFate says what became of a cluster type's failed assignments, whose causes were printed before.
+func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
+	for _, d := range ct.Dropped {
+		cmd.PrintErrf("dropped: %s/%s: %s\n", show.Line(ct.ClusterType), show.Line(d.Name), cli.Indented(d.Error))
+	}
+	if ct.Reason != "" {
+		cmd.PrintErrf("failed: %s: %s\n", show.Line(ct.ClusterType), cli.Indented(ct.Reason))
+	}
+	if ct.Result == releases.OutcomeFailed || ct.Result == releases.OutcomeSkipped {
+		return
+	}
+	for _, f := range ct.Failures {
+		if f.Taken {
+			cmd.PrintErrf("left out: %s/%s of registration %q: the name belongs to another\n", ct.ClusterType, f.Name, f.Registration)
+		} else if f.HeldFrom != nil {
+			cmd.PrintErrf("held: %s/%s: as it was rendered for sequence %d (%s)\n", show.Line(ct.ClusterType), show.Line(f.Name), f.HeldFrom.Sequence, f.HeldFrom.Reason)
+		} else {
+			cmd.PrintErrf("left out: %s/%s: no release had it so far\n", show.Line(ct.ClusterType), show.Line(f.Name))
+		}
+	}
+}
+
+// incomplete lists what is not as the platform asks for.
+func incomplete(done *publisher.Published) []string {
+	var parts []string
+	if n := len(done.Unread); n > 0 {
+		parts = append(parts, show.Count(n, "registration")+" could not be read")
+	}
+	if n := len(done.FailedPolicies); n > 0 {
+		parts = append(parts, show.Count(n, "policy")+" failed")
+	}
+	held, leftOut := done.FailedAssignments()
+	if held > 0 {
+		parts = append(parts, show.Count(held, "assignment")+" held")
+	}
+	if leftOut > 0 {
+		parts = append(parts, show.Count(leftOut, "assignment")+" left out")
+	}
+	if n := done.Failed(); n > 0 {
+		parts = append(parts, fmt.Sprintf("%d of %s not published", n, show.Count(len(done.ClusterTypes), "cluster type")))
+	}
+	return parts
+}

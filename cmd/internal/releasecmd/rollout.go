@@ -1,0 +1,97 @@
+package releasecmd
+
+import (
+	"io"
+
+	"github.com/spf13/cobra"
+
+	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/cmd/internal/flags"
+	"github.com/wherry-dev/wherry/publisher"
+)
+
+// Rollout returns the command wherry rollout.
+func Rollout() *cobra.Command {
+	cmd := &cobra.Command{
+		Use:   "rollout",
+		Short: "Help releases through the rings of an environment",
+		Long: `Help releases through the rings of an environment. "wherry publish --ring NAME" brings a release to a ring; this is
+for what comes beside that.`,
+		Args: cobra.NoArgs,
+	}
+	cmd.AddCommand(newMoveCommand())
+	return cmd
+}
+
+// moving holds the flags of rollout move.
+type moving struct {
+	registry flags.Registry
+	signers  flags.Signers
+	trust    string
+	format   string
+	move     publisher.MoveOptions
+}
+
+func newMoveCommand() *cobra.Command {
+	var m moving
+	cmd := &cobra.Command{
+		Use:   "move LOCATION --environment NAME --cluster-type TYPE --ring NAME (--key FILE | --signer cosign:URI)",
+		Short: "Have clusters that were moved to another ring take its release",
+		Long: `Have clusters that were moved to another ring take its release.
+
+A cluster takes no release that is older than one that it has accepted. One that is moved from a narrow ring to a
+wider one, with "wherry-agent rebind" or in its configuration, therefore keeps what it has, and reports OlderRelease,
+until a newer release comes to its new ring. This command signs that ring's release again, with the same content
+and above those of the other rings, so that nothing changes on clusters that were in the ring before.
+
+--above names the release that the moved cluster has accepted: then nothing is done where the ring's release is above
+it already, so that the command can be repeated. The agent's hint has its tag, which counts also where that
+release is not there any more. Without --ring, the release is that
+of agents without a ring. The exit code is 5 where a trust document asks for more signatures.`,
+		Example: `  wherry rollout move oci://127.0.0.1:5000/edge --environment prod --cluster-type drone --ring stable --key cosign.key
+  wherry rollout move oci-layout:./out --environment prod --cluster-type drone --ring stable --above s0-1795262400 --key cosign.key`,
+		Args: cobra.ExactArgs(1),
+		RunE: func(cmd *cobra.Command, args []string) error { return m.run(cmd, args[0]) },
+	}
+	m.registry.AddTo(cmd)
+	m.signers.AddTo(cmd)
+	cli.OutputFlag(cmd, &m.format)
+	f := cmd.Flags()
+	f.StringVar(&m.move.Environment, "environment", "", "the environment's `NAME` (required)")
+	f.StringVar(&m.move.ClusterType, "cluster-type", "", "the `TYPE` of the clusters that were moved (required)")
+	f.StringVar(&m.move.Ring, "ring", "", "the `NAME` of the ring that they were moved to; without it they have no ring any more")
+	f.StringVar(&m.move.Above, "above", "", "the `RELEASE` that they have accepted: its number, digits of its digest, or its tag (default the newest of all rings)")
+	f.StringVar(&m.trust, "trust", "", flags.TrustUsage)
+	cli.NotEmpty(cmd, "trust", "ring", "above")
+	_ = cmd.MarkFlagRequired("environment")
+	_ = cmd.MarkFlagRequired("cluster-type")
+	return cmd
+}
+
+func (m *moving) run(cmd *cobra.Command, location string) error {
+	loc, err := flags.ParseLocation("", location)
+	if err != nil {
+		return err
+	}
+	keys, err := m.signers.Open(cmd)
+	if err != nil {
+		return err
+	}
+	opts := publisher.PublishOptions{OCI: m.registry.Options()}
+	if m.trust != "" {
+		if opts.Trust, err = flags.OpenTrust(cmd.Context(), m.trust, loc, m.registry.Options()); err != nil {
+			return err
+		}
+	}
+	done, err := publisher.Move(cmd.Context(), loc, keys, m.move, opts)
+	if err != nil {
+		return flags.RegistryFailure(err, loc)
+	}
+	for _, w := range done.Warnings {
+		cmd.PrintErrf("warning: %s\n", w)
+	}
+	if err := cli.Print(cmd.OutOrStdout(), m.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
+		return err
+	}
+	return (&publishing{trust: m.trust}).conclude(cmd, done, loc)
+}
