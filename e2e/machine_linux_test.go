@@ -87,6 +87,7 @@ func (m *machine) item() bundle.Item {
 }
 
 func TestPlaybooksSetUpThisMachine(t *testing.T) {
+	t.Parallel()
 	m := newMachine(t)
 	m.publishMachine()
 	require.Zero(t, m.pass("--wait", "0s").code, "what ends with the agent is waited for")

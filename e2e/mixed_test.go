@@ -82,6 +82,7 @@ func (m mixed) page() string {
 }
 
 func TestEnginesAreMixedAndKeptInOrder(t *testing.T) {
+	t.Parallel()
 	const soon, all = time.Second, patience // Argo CD's Healthy has to last
 	s := newMixed(t)
 	s.publish()

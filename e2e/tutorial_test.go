@@ -107,6 +107,7 @@ func serveKalypso(t *testing.T, git *harness.Git, cases string) {
 // Kalypso's tutorial, "Explore workload management in a multi-cluster environment with GitOps", with its own
 // files and Flux's own controllers.
 func TestThePageWithKalypsosTutorial(t *testing.T) {
+	t.Parallel()
 	p := newTutorial(t)
 	t.Cleanup(p.clearTutorial)
 	p.follow("What you need")
