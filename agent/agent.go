@@ -15,12 +15,22 @@
 //
 // Reports wait in the state file until the hub has acknowledged them under its own key. They never delay an apply.
 //
-// The parts that can be known without the agent are packages below it: state is the file, assignments what is known of
-// each of them and which may begin, engines the calls of reconcilers, content the releases on disk, outbox the queue of
-// reports and its sinks, control the socket for commands, probation the decision whether a release that fails goes on,
-// lease the turns that agents of one cluster take, window the times in which something may be done, veto the site's word
-// that nothing may be changed now, health the probes and the watchdog, metrics what Prometheus is shown, retry the times
-// between attempts. None of them imports this one.
+// The parts that can be known without the agent are packages below it, none of which imports this one:
+//
+//   - assignments: what is known of each of them, and which may begin
+//   - content: the releases on disk
+//   - control: the socket for commands
+//   - engines: the calls of reconcilers
+//   - health: the probes and the watchdog
+//   - lease: the turns that agents of one cluster take
+//   - metrics: what Prometheus is shown
+//   - outbox: the queue of reports and its sinks
+//   - probation: the decision whether a release that fails goes on
+//   - retry: the times between attempts
+//   - state: the file
+//   - trust: who may sign
+//   - veto: the site's word that nothing may be changed now
+//   - window: the times in which something may be done
 package agent
 
 import (

@@ -19,6 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -165,7 +166,7 @@ func (s *siege) memory() (m memory) {
 	s.t.Helper()
 	require.NoError(s.t, s.state.db.View(func(tx *bbolt.Tx) (err error) {
 		if m.Highest, err = state.Load[bundle.Order](tx, bucketOrders, s.stream.Repository()+"@"+s.stream.Platform); err == nil {
-			m.Floor, err = state.Load[time.Time](tx, state.Meta, keyFloorOf(s.epoch))
+			m.Floor, err = trust.LoadFloor(tx, s.epoch)
 		}
 		return err
 	}))

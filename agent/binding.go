@@ -119,7 +119,7 @@ func (s *State) Rebind(to Rebinding, now time.Time) (r Rebound, err error) {
 			configured, r.Before = b.Configured, b.Bound
 		}
 		r.After = to.from(r.Before, configured)
-		if chain := s.chain(); len(chain) > 0 && chain.Current().Platform != r.After.Platform {
+		if chain := s.trust.Chain(); len(chain) > 0 && chain.Current().Platform != r.After.Platform {
 			refusal = &bundle.Refusal{Reason: bundle.WrongPlatform, Message: fmt.Sprintf("the trust document is for platform %q: another platform is another state folder", chain.Current().Platform)}
 			return false, nil
 		}

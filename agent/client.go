@@ -8,6 +8,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -47,14 +48,14 @@ func (c Client) Acknowledge(ctx context.Context, envelopes [][]byte) (r outbox.A
 }
 
 // Trust asks what the agent knows of who may sign.
-func (c Client) Trust(ctx context.Context) (t Trust, err error) {
+func (c Client) Trust(ctx context.Context) (t trust.Known, err error) {
 	err = c.socket.Call(ctx, "GET trust", nil, &t)
 	return t, err
 }
 
 // InstallTrust hands over trust documents; see Agent.InstallTrust. The error wraps bundle.ErrUntrusted where
 // one of them is not to be believed or not the next.
-func (c Client) InstallTrust(ctx context.Context, envelopes ...[]byte) (change TrustChange, err error) {
+func (c Client) InstallTrust(ctx context.Context, envelopes ...[]byte) (change trust.Change, err error) {
 	err = c.socket.Call(ctx, "POST trust", command{Trust: envelopes}, &change)
 	return change, err
 }

@@ -8,7 +8,6 @@ import (
 	"encoding/json"
 	"errors"
 	"slices"
-	"strings"
 	"time"
 
 	"go.etcd.io/bbolt"
@@ -17,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/lease"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -138,7 +138,7 @@ func (p *pass) memorable(tx *bbolt.Tx) (backup, error) {
 	})
 	meta := tx.Bucket([]byte(state.Meta))
 	err2 := meta.ForEach(func(k, v []byte) error {
-		if !isFloor(string(k)) {
+		if !trust.IsFloor(string(k)) {
 			return nil
 		}
 		var t time.Time
@@ -150,7 +150,7 @@ func (p *pass) memorable(tx *bbolt.Tx) (backup, error) {
 		doc.Paused = bytes.Clone(paused)
 	}
 	doc.Held = meta.Get([]byte(keyHeld)) != nil
-	return doc, errors.Join(err, err2, copyBucket(tx, bucketTrust, func(_ string, v []byte) { doc.Trust = append(doc.Trust, v) }),
+	return doc, errors.Join(err, err2, copyBucket(tx, trust.Bucket, func(_ string, v []byte) { doc.Trust = append(doc.Trust, v) }),
 		copyBucket(tx, probation.Bucket, func(k string, v []byte) {
 			if doc.Quarantine == nil {
 				doc.Quarantine = map[string]json.RawMessage{}
@@ -173,9 +173,6 @@ func copyBucket(tx *bbolt.Tx, bucket string, each func(key string, value []byte)
 		return nil
 	})
 }
-
-// isFloor reports whether a key of state.Meta is a floor of time; see keyFloorOf.
-func isFloor(key string) bool { return key == keyFloor || strings.HasPrefix(key, keyFloor+"-") }
 
 // addInventory adds what was given to engines of the cluster, and what they are about to be given. What they
 // know of an assignment after they have brought it is no more than they have foretold, and costs no request.

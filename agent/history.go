@@ -36,7 +36,7 @@ func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
 	p.running, err2 = state.Load[*state.Release](tx, state.Meta, keyRunning)
 	p.good, err3 = state.Load[*state.Release](tx, state.Meta, keyGood)
 	p.quarantine, err4 = probation.LoadQuarantine(tx)
-	p.epoch = s.chain().Current().Epoch
+	p.epoch = s.trust.Chain().Current().Epoch
 	p.former, err5 = state.Load[*state.Release](tx, state.Meta, keyFormer)
 	history, err6 := state.Load[[]*state.Release](tx, state.Meta, keyHistory)
 	var err7 error

@@ -12,6 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -32,7 +33,7 @@ func (p *pass) inherit(doc *backup, first bool) error {
 	var version int64
 	for _, envelope := range doc.Trust {
 		version++
-		if err := p.state.installNext(p.cluster.Platform, envelope); err != nil {
+		if err := p.state.trust.Extend(p.cluster.Platform, envelope); err != nil {
 			p.opts.Log.Warn("a trust document of the cluster's memory is not believed", "version", version, "err", err)
 			break
 		}
@@ -56,15 +57,6 @@ func (p *pass) inherit(doc *backup, first bool) error {
 	m.inherited = doc
 	p.opts.Log.Info("taking over what the cluster's memory knows", "memory", p.opts.Memory.String(), "generation", doc.Generation, "assignments", len(doc.Inventory))
 	return p.inheritAtOnce()
-}
-
-// installNext is install for a document that nobody has brought: version 1 is never taken from there, as the
-// agent would have to believe in its roots.
-func (s *State) installNext(platform string, envelope []byte) error {
-	if len(s.chain()) == 0 {
-		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: "this agent has no trust document to begin with"}
-	}
-	return s.install(platform, envelope)
 }
 
 // inheritOrder raises what the state must not fall below, and with a new state takes what else a person has
@@ -92,7 +84,7 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup, first bool) error {
 	}
 	for key, floor := range doc.Floors {
 		own, err := state.Load[time.Time](tx, state.Meta, key)
-		if err == nil && isFloor(key) && floor.After(own) {
+		if err == nil && trust.IsFloor(key) && floor.After(own) {
 			err = state.Save(tx, state.Meta, key, floor)
 		}
 		if err != nil {

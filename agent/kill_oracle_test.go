@@ -134,7 +134,7 @@ func recall(t testing.TB, s *State, stream bundle.Stream) (m remains) {
 		m.seq = last.Seq
 		return errors.Join(errs[:]...)
 	}))
-	m.versions = len(s.chain())
+	m.versions = len(s.trust.Chain())
 	var err error
 	m.status, err = s.Status(time.Now())
 	require.NoError(t, err)

@@ -15,6 +15,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/reconcilers"
 )
@@ -50,7 +51,7 @@ type earlier struct {
 	former       *state.Release // the one, of other content, that was good before
 	refused      *refusal       // of the release that was offered last
 	contact      contact
-	asked        asked
+	asked        trust.Asked
 	frozenBefore *freeze
 	probation    probation.Probation
 	quarantine   probation.Quarantine
@@ -65,7 +66,7 @@ func loadEarlier(tx *bbolt.Tx) (e earlier, err error) {
 	e.former, errs[3] = state.Load[*state.Release](tx, state.Meta, keyFormer)
 	e.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
 	e.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
-	e.asked, errs[6] = state.Load[asked](tx, state.Meta, keyAsked)
+	e.asked, errs[6] = trust.LoadAsked(tx)
 	e.frozenBefore, errs[7] = state.Load[*freeze](tx, state.Meta, keyFreeze)
 	e.probation, errs[8] = state.Load[probation.Probation](tx, state.Meta, keyAttempts)
 	e.quarantine, errs[9] = probation.LoadQuarantine(tx)

@@ -182,8 +182,8 @@ func (a *Agent) loop(ctx context.Context) {
 func (a *Agent) logBegin() {
 	a.logInterrupted()
 	a.logOtherHub()
-	if len(a.pinned.Keys) > 0 && len(a.state.chain()) > 0 {
-		a.opts.Log.Info("pinned keys count no more: a trust document is in force", "version", a.judge().version())
+	if len(a.pinned.Keys) > 0 && len(a.state.trust.Chain()) > 0 {
+		a.opts.Log.Info("pinned keys count no more: a trust document is in force", "version", a.judge().Version())
 	}
 }
 

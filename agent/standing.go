@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -23,7 +24,7 @@ type known struct {
 	contact           contact
 	floor             time.Time // of the epoch in force
 	queue             outbox.Status
-	asked             asked
+	asked             trust.Asked
 	freeze            *freeze
 	decisions         decisions
 	binding           *Binding
@@ -40,9 +41,9 @@ func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	k.accepted, errs[3] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	k.refused, errs[4] = state.Load[*refusal](tx, state.Meta, keyRefused)
 	k.contact, errs[5] = state.Load[contact](tx, state.Meta, keyContact)
-	k.floor, errs[6] = state.Load[time.Time](tx, state.Meta, keyFloorOf(s.chain().Current().Epoch))
+	k.floor, errs[6] = trust.LoadFloor(tx, s.trust.Chain().Current().Epoch)
 	k.queue, errs[7] = outbox.ReadStatus(tx)
-	k.asked, errs[8] = state.Load[asked](tx, state.Meta, keyAsked)
+	k.asked, errs[8] = trust.LoadAsked(tx)
 	k.freeze, errs[9] = freezeAt(tx, now)
 	k.decisions, errs[10] = loadDecisions(tx, k.accepted, k.running)
 	k.binding, errs[11] = state.Load[*Binding](tx, state.Meta, keyBinding)
@@ -75,7 +76,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 		st.LastContact = &k.contact.Last
 	}
 	now = latest(now, k.floor)
-	st.Trust = k.asked.of(s.chain()).Status(now)
+	st.Trust = k.asked.Of(s.trust.Chain()).Status(now)
 	st.Release = k.releases(now)
 	st.State, st.Reason, st.Message = k.summary()
 	if err := st.identify(tx); err != nil {

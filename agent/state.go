@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync"
 	"sync/atomic"
 	"syscall"
 	"time"
@@ -18,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/control"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/private"
 	"github.com/wherry-dev/wherry/reconcilers"
@@ -26,7 +26,6 @@ import (
 // The buckets of the state file.
 const (
 	bucketOrders = "orders" // stream: highest order accepted
-	bucketTrust  = "trust"  // version: envelope of a trust document; there once there is one
 
 )
 
@@ -40,8 +39,6 @@ const (
 	keyRefused  = "refused"  // refusal: of the release that was offered last
 	keyJournal  = "journal"  // journal: the step that was begun and has not ended
 	keyContact  = "contact"  // contact
-	keyFloor    = "floor"    // time.Time: the newest time of issue of a verified document; see keyFloorOf
-	keyAsked    = "asked"    // asked: how the last question for a trust document ended
 
 	keyEnrollment = "enrolment" // enrollment: the hub that has registered this agent
 	keyEnrolling  = "enrolling" // enrolling: a request that waits for its answer
@@ -65,14 +62,14 @@ type State struct {
 	who atomic.Pointer[identity]
 	hub atomic.Pointer[outbox.Hub]
 
-	trust     atomic.Pointer[bundle.TrustChain] // what bucketTrust holds; see chain
-	believing sync.Mutex                        // held while it grows
-
 	records assignments.Reader
 	outbox  *outbox.Outbox
+	trust   *trust.Store
 }
 
-func newState(db *state.DB) *State { return &State{db: db, outbox: outbox.New(db)} }
+func newState(db *state.DB) *State {
+	return &State{db: db, outbox: outbox.New(db), trust: trust.New(db)}
+}
 
 // buckets are those that every state file has. Others are made by who needs them first.
 var buckets = append([]string{bucketOrders, content.BucketTrees, assignments.Bucket, assignments.LedgerBucket}, outbox.Buckets...)
@@ -125,6 +122,9 @@ func (s *State) Ledger(adapter string) reconcilers.Ledger { return assignments.L
 // Outbox is the queue of reports.
 func (s *State) Outbox() *outbox.Outbox { return s.outbox }
 
+// Trust is what the agent knows of who may sign.
+func (s *State) Trust() *trust.Store { return s.trust }
+
 // Acknowledge deletes the reports that the hub's acknowledgements name, where no agent has the state open: those of
 // the hub with the key hubKey; nil is the one that has enrolled the agent. See outbox.Outbox.Acknowledge.
 func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (outbox.Acknowledged, error) {
@@ -165,7 +165,7 @@ func (s *State) load(tx *bbolt.Tx) (err error) {
 	if err := s.loadIdentity(tx); err != nil {
 		return err
 	}
-	return errors.Join(s.whole(tx), s.loadChain(tx))
+	return errors.Join(s.whole(tx), s.trust.Load(tx))
 }
 
 // whole says what is missing of what is never deleted: an agent that went on without it would be somebody else, or

@@ -9,6 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -31,7 +32,7 @@ type Status struct {
 	Items []bundle.Item `json:"items"`
 	Queue outbox.Status `json:"queue"`
 	// Trust is the trust document by which releases are judged. Nil where keys are pinned.
-	Trust *TrustStatus `json:"trust,omitempty"`
+	Trust *trust.Status `json:"trust,omitempty"`
 	// Memory is what the cluster keeps for this agent. Nil where it has no cluster.
 	Memory *MemoryStatus `json:"memory,omitempty"`
 	// ClockBehindSeconds is how far this machine's clock is behind the newest time of issue that was
@@ -163,7 +164,7 @@ func (a *Agent) Status() (Status, error) {
 		s.Reason, s.Message = outcome{Verdict: Broken}.reason(), *why
 	}
 	if s.Trust != nil {
-		s.Trust.PassedOver = keyIDs(a.pinned.Keys)
+		s.Trust.PassedOver = trust.KeyIDs(a.pinned.Keys)
 	}
 	return s, err
 }

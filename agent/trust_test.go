@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -51,11 +52,11 @@ func (s *site) offerTrust(documents ...agenttest.Trust) {
 	}
 }
 
-func (s *site) known() (tr Trust) {
+func (s *site) known() (tr trust.Known) {
 	s.t.Helper()
 	s.agent(func(a *Agent) {
 		var err error
-		tr, err = a.state.Trust()
+		tr, err = a.state.Trust().Known()
 		require.NoError(s.t, err)
 	})
 	return tr
@@ -396,6 +397,7 @@ func TestWhatTheDiskDoesNotTakeIsNotBelieved(t *testing.T) {
 	state, err := OpenState(s.dir, s.opts.Now)
 	require.NoError(t, err)
 	require.NoError(t, state.Close())
-	require.Error(t, state.believe(2, envelope))
-	require.Len(t, state.chain(), 1)
+	_, err = state.trust.Install(s.stream.Platform, envelope)
+	require.ErrorContains(t, err, "write state")
+	require.Len(t, state.trust.Chain(), 1)
 }

@@ -2,6 +2,7 @@ package agent
 
 import (
 	"context"
+	"fmt"
 	"os"
 	"path/filepath"
 	"testing"
@@ -12,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/agenttest"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -43,7 +45,7 @@ func TestADamagedTrustDocumentIsSaidToBeSo(t *testing.T) {
 	s, _ := underTrust(t)
 	s.agent(func(a *Agent) {
 		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error {
-			return tx.Bucket([]byte(bucketTrust)).Put(trustKey(1), []byte("{}"))
+			return tx.Bucket([]byte(trust.Bucket)).Put(fmt.Appendf(nil, "%019d", 1), []byte("{}"))
 		}))
 	})
 	_, err := OpenState(s.dir, s.opts.Now)
@@ -106,7 +108,7 @@ func TestNoFileMakesAPinnedAgentOneWithADocumentButByInstalling(t *testing.T) {
 	require.Equal(t, Refused, r.Verdict)
 	require.Equal(t, string(bundle.OldEpoch), r.Status.Reason)
 
-	envelopes, err := ReadTrust(t.Context(), path)
+	envelopes, err := trust.ReadFile(t.Context(), path)
 	require.NoError(t, err)
 	require.Len(t, envelopes, 2)
 	s.agent(func(a *Agent) {
@@ -122,12 +124,12 @@ func TestFilesThatHoldNoTrustDocument(t *testing.T) {
 	s := newSite(t)
 	s.publish(s.draft(1, shop))
 	for _, path := range []string{s.export(s.stream), s.file([]byte("hello")), s.file(nil)} {
-		_, err := ReadTrust(t.Context(), path)
+		_, err := trust.ReadFile(t.Context(), path)
 		require.ErrorIs(t, err, airgap.ErrFormat)
 	}
-	_, err := ReadTrust(t.Context(), filepath.Join(t.TempDir(), "none"))
+	_, err := trust.ReadFile(t.Context(), filepath.Join(t.TempDir(), "none"))
 	require.ErrorIs(t, err, os.ErrNotExist)
-	envelopes, err := ReadTrust(t.Context(), s.file([]byte(" {}")))
+	envelopes, err := trust.ReadFile(t.Context(), s.file([]byte(" {}")))
 	require.NoError(t, err, "what it holds is judged by who installs it")
 	require.ErrorAs(t, s.installed(envelopes[0]), new(*bundle.Refusal))
 }

@@ -10,6 +10,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -49,7 +50,7 @@ func (p *pass) verify(ctx context.Context, o offer) (verified, outcome) {
 }
 
 // check judges a release by what the agent is and has accepted so far.
-func (p *pass) check(r bundle.Release, manifest digest.Digest, by judge) error {
+func (p *pass) check(r bundle.Release, manifest digest.Digest, by trust.Judge) error {
 	highest, floor, err := p.judgedSoFar(r.Stream(), by.Epoch)
 	if err != nil {
 		return err
@@ -61,19 +62,19 @@ func (p *pass) check(r bundle.Release, manifest digest.Digest, by judge) error {
 	expect := bundle.Expect{Stream: p.stream(), Ring: p.cluster.Ring, Epoch: by.Epoch, Highest: highest, Now: now}
 	err = expect.Check(r, manifest)
 	if err == nil && manifest != highest.Digest {
-		err = by.admits(p.cluster.Platform, now)
+		err = by.Admits(p.cluster.Platform, now)
 	}
 	return err
 }
 
 // vouched refuses to judge by less than what was in force in this cluster before the machine was set up anew.
-func (p *pass) vouched(by judge) error {
+func (p *pass) vouched(by trust.Judge) error {
 	note, err := p.state.memoryNote()
-	if err != nil || note == nil || note.Trust <= by.version() {
+	if err != nil || note == nil || note.Trust <= by.Version() {
 		return err
 	}
 	return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: fmt.Sprintf(
-		"version %d of the trust document was in force in this cluster, as %s says, and this agent has version %d: install what is missing with trust install", note.Trust, note.Where, by.version())}
+		"version %d of the trust document was in force in this cluster, as %s says, and this agent has version %d: install what is missing with trust install", note.Trust, note.Where, by.Version())}
 }
 
 // refusal is the memory of a release that was refused, so that it is not judged again and again.
@@ -114,7 +115,7 @@ func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, 
 	err = p.state.db.View(func(tx *bbolt.Tx) (err error) {
 		highest, err = state.Load[bundle.Order](tx, bucketOrders, orderKey(s))
 		if err == nil {
-			floor, err = state.Load[time.Time](tx, state.Meta, keyFloorOf(epoch))
+			floor, err = trust.LoadFloor(tx, epoch)
 		}
 		return err
 	})
@@ -128,11 +129,11 @@ func (p *pass) judgedSoFar(s bundle.Stream, epoch int64) (highest bundle.Order, 
 var errOtherTrust = errors.New("another trust document is in force")
 
 // accept writes that r was accepted, before anything of it is fetched.
-func (p *pass) accept(r *state.Release, by judge) error {
+func (p *pass) accept(r *state.Release, by trust.Judge) error {
 	ended := false
 	err := p.state.db.Update(func(tx *bbolt.Tx) error {
-		version, err := storedVersion(tx)
-		if err == nil && version != by.version() {
+		version, err := trust.Version(tx)
+		if err == nil && version != by.Version() {
 			err = errOtherTrust
 		}
 		if err != nil {
@@ -142,7 +143,7 @@ func (p *pass) accept(r *state.Release, by judge) error {
 		return errors.Join(
 			err,
 			state.Save(tx, bucketOrders, orderKey(r.Release.Stream()), r.Order()),
-			raiseFloor(tx, r.Release.Epoch, r.Release.IssuedAt),
+			trust.RaiseFloor(tx, r.Release.Epoch, r.Release.IssuedAt),
 			state.Save(tx, state.Meta, keyAccepted, r),
 			state.Drop(tx, state.Meta, keyRefused),
 			p.begin(tx, "fetch", r.Digest()),

@@ -11,6 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -25,7 +26,7 @@ func kindOf(err error) Kind {
 
 // ReadTrust reads a file of trust documents that a person has named.
 func ReadTrust(ctx context.Context, path string) ([][]byte, error) {
-	envelopes, err := agent.ReadTrust(ctx, path)
+	envelopes, err := trust.ReadFile(ctx, path)
 	switch {
 	case errors.Is(err, airgap.ErrFormat):
 		return nil, invalid(fmt.Errorf("%s: neither a trust document nor a site's file with one", path), `"wherry trust sign" and "wherry airgap export" write such files`)
@@ -39,10 +40,10 @@ func ReadTrust(ctx context.Context, path string) ([][]byte, error) {
 
 // TrustState returns the trust of the running agent, or of the state that the last one has left, with the keys that c
 // pins.
-func (c *Config) TrustState(ctx context.Context) (agent.Trust, error) {
-	return Look(ctx, c, func(ctx context.Context, a agent.Client) (agent.Trust, error) { return a.Trust(ctx) },
-		func(s *agent.State) (agent.Trust, error) {
-			t, err := s.Trust()
+func (c *Config) TrustState(ctx context.Context) (trust.Known, error) {
+	return Look(ctx, c, func(ctx context.Context, a agent.Client) (trust.Known, error) { return a.Trust(ctx) },
+		func(s *agent.State) (trust.Known, error) {
+			t, err := s.Trust().Known()
 			if err != nil {
 				return t, err
 			}
@@ -66,7 +67,7 @@ func (c *Config) hasTrust() bool {
 	if err != nil {
 		return errors.Is(err, state.ErrBusy)
 	}
-	t, err := kept.Trust()
+	t, err := kept.Trust().Known()
 	return errors.Join(err, kept.Close()) == nil && len(t.Chain) > 0
 }
 
@@ -95,7 +96,7 @@ func (c *Config) installTrust(ctx context.Context, state *agent.State, log *slog
 	if err != nil {
 		return err
 	}
-	change, err := state.InstallTrust(c.Cluster.Platform, envelope)
+	change, err := state.Trust().Install(c.Cluster.Platform, envelope)
 	if err != nil {
 		return &Error{kindOf(err), fmt.Errorf("--trust: %s: %w", c.Trust.Document, err), "an agent stays with the version 1 that it was given first; trust show says which, and a new --state-dir begins anew"}
 	}

@@ -7,7 +7,7 @@ import (
 	"strings"
 	"time"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 )
@@ -34,7 +34,7 @@ func checkTrust(ctx context.Context, e *examination) Finding {
 		}
 	}
 	d := e.Trust.Current()
-	status := agent.Trust{Chain: e.Trust}.Status(e.Now())
+	status := trust.Known{Chain: e.Trust}.Status(e.Now())
 	message := fmt.Sprintf("version %d, epoch %d, valid until %s; %s; releases need %d of %d keys",
 		d.Version, d.Epoch, d.ExpiresAt.Format(time.RFC3339), newest, d.Release.Threshold, len(d.Release.Keys))
 	if len(e.Pinned.Keys) > 0 {

@@ -13,6 +13,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
@@ -36,7 +37,7 @@ type Snapshot struct {
 	Traffic              *Traffic
 	Queue                outbox.Status
 	// Trust is nil with pinned keys.
-	Trust              *Trust
+	Trust              *trust.Status
 	ClockBehindSeconds int64
 	Store              content.Status
 	StateFileBytes     int64
@@ -47,9 +48,6 @@ type Release struct {
 	Epoch, Sequence, AgeSeconds int64
 	IssuedAt, ExpiresAt         *time.Time
 }
-
-// Trust is the trust document in force.
-type Trust struct{ Version, DaysLeft int64 }
 
 // metric is one that /metrics shows. docs/operations.md lists them all. What has labels has few values of them,
 // whatever a release holds: none is about one assignment.
@@ -116,8 +114,8 @@ var allMetrics = [...]metric{
 	{"wherry_agent_queue_coalesced_total", counter, "Reports that newer ones have made superfluous since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Coalesced) })},
 	{"wherry_agent_queue_dropped_total", counter, "Reports that a full queue has given up since the state was made.", one(func(s Snapshot) float64 { return float64(s.Queue.Dropped) })},
 	{"wherry_agent_queue_rejected", gauge, "Reports in the queue that the hub will not take.", one(func(s Snapshot) float64 { return float64(s.Queue.Rejected) })},
-	{"wherry_agent_trust_version", gauge, "Version of the trust document in force; absent with pinned keys.", ofTrust(func(t *Trust) float64 { return float64(t.Version) })},
-	{"wherry_agent_trust_days_left", gauge, "Whole days until it expires.", ofTrust(func(t *Trust) float64 { return float64(t.DaysLeft) })},
+	{"wherry_agent_trust_version", gauge, "Version of the trust document in force; absent with pinned keys.", ofTrust(func(t *trust.Status) float64 { return float64(t.Version) })},
+	{"wherry_agent_trust_days_left", gauge, "Whole days until it expires.", ofTrust(func(t *trust.Status) float64 { return float64(t.DaysLeft) })},
 	{"wherry_agent_clock_behind_seconds", gauge, "How far the clock is behind what was verified; 0 below a minute.", one(func(s Snapshot) float64 { return float64(s.ClockBehindSeconds) })},
 	{"wherry_agent_state_file_bytes", gauge, "Size of the state file.", one(func(s Snapshot) float64 { return float64(s.StateFileBytes) })},
 	{"wherry_agent_store_bytes", gauge, "What is kept of releases, measured every five minutes at most.", func(s Snapshot) []sample {
@@ -178,7 +176,7 @@ func ofRunning(f func(*Release) float64) func(Snapshot) []sample {
 	}
 }
 
-func ofTrust(f func(*Trust) float64) func(Snapshot) []sample {
+func ofTrust(f func(*trust.Status) float64) func(Snapshot) []sample {
 	return func(s Snapshot) []sample {
 		if s.Trust == nil {
 			return nil

@@ -29,20 +29,21 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	}
 	insideFolders := map[string]map[string][]string{
 		"agent": {
-			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "state", "veto", "window"},
-			"doctor":        {"", "content", "control", "outbox", "state", "veto"},
+			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "state", "trust", "veto", "window"},
+			"doctor":        {"", "content", "control", "outbox", "state", "trust", "veto"},
 			"clustermemory": {"", "lease"},
 
-			"":          {"assignments", "content", "control", "engines", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "veto", "window"},
+			"":          {"assignments", "content", "control", "engines", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
 			"content":   {"state"},
 			"control":   nil,
 			"health":    {"control", "metrics", "state"},
 			"lease":     {"retry", "state"},
-			"metrics":   {"content", "outbox", "state"},
+			"metrics":   {"content", "outbox", "state", "trust"},
 			"outbox":    {"retry", "state"},
 			"retry":     nil,
 			"state":     nil,
 			"probation": {"state"},
+			"trust":     {"state"},
 			"veto":      nil,
 			"window":    nil,
 

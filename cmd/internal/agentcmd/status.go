@@ -12,6 +12,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -69,7 +70,7 @@ func spaced(s string) string {
 }
 
 // validity returns how long a trust document is valid, and what to do if that is not long.
-func validity(t *agent.TrustStatus) string {
+func validity(t *trust.Status) string {
 	switch {
 	case t.Expired:
 		return "expired at " + t.ExpiresAt.Format(time.RFC3339) + ": nothing new is accepted before the roots have signed the next version"

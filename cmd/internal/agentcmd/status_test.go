@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
@@ -24,10 +25,10 @@ func TestStatusTellsOfAge(t *testing.T) {
 		"running\t7 (x), expired, issued 93 days ago, valid for 90 days\n": {
 			Release: agent.ReleaseStates{Running: &agent.ReleaseStatus{Digest: "x", Number: 7, IssuedAt: &at, ExpiresAt: &until, Expired: true, AgeSeconds: 93 * day}},
 		},
-		"trust\tversion 2, epoch 1, expires in 200 days\n":                                           {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 200}},
-		"trust\tversion 2, epoch 1, expires in 1 day: the roots have to sign the next version\n":     {Trust: &agent.TrustStatus{Version: 2, Epoch: 1, DaysLeft: 1}},
-		"expires in less than a day, at 2026-03-01T12:00:00Z: the roots have to sign":                {Trust: &agent.TrustStatus{ExpiresAt: at}},
-		"expired at 2026-03-01T12:00:00Z: nothing new is accepted before the roots have signed the ": {Trust: &agent.TrustStatus{ExpiresAt: at, Expired: true}},
+		"trust\tversion 2, epoch 1, expires in 200 days\n":                                           {Trust: &trust.Status{Version: 2, Epoch: 1, DaysLeft: 200}},
+		"trust\tversion 2, epoch 1, expires in 1 day: the roots have to sign the next version\n":     {Trust: &trust.Status{Version: 2, Epoch: 1, DaysLeft: 1}},
+		"expires in less than a day, at 2026-03-01T12:00:00Z: the roots have to sign":                {Trust: &trust.Status{ExpiresAt: at}},
+		"expired at 2026-03-01T12:00:00Z: nothing new is accepted before the roots have signed the ": {Trust: &trust.Status{ExpiresAt: at, Expired: true}},
 		"state\tfailed Bad\\tly: one\\ntwo\n":                                                        {State: bundle.Failed, Reason: "Bad\tly", Message: "one\ntwo"},
 		"\na-x\tflux\tfailed\t2 hours ago\tBad: one\\ntwo\\tthree\n": {
 			Items: []bundle.Item{{Assignment: "a-x", Adapter: "flux", State: bundle.Failed, Since: at.Add(-2 * time.Hour), Reason: "Bad", Message: "one\ntwo\tthree"}},
@@ -44,7 +45,7 @@ func TestTrustShowSaysHowMuchTimeIsLeft(t *testing.T) {
 	at := time.Date(2026, 3, 1, 12, 0, 0, 0, time.UTC)
 	for days, want := range map[int64]string{40: "(40 days left)", 1: "(1 day left)", 0: "(less than a day left)"} {
 		var out bytes.Buffer
-		writeTrust(&out, trustShown{InForce: &agent.TrustStatus{ExpiresAt: at, DaysLeft: days}, Root: &bundle.Role{}, Release: &bundle.Role{}})
+		writeTrust(&out, trustShown{InForce: &trust.Status{ExpiresAt: at, DaysLeft: days}, Root: &bundle.Role{}, Release: &bundle.Role{}})
 		require.Contains(t, out.String(), "expires\t2026-03-01T12:00:00Z "+want+"\n")
 	}
 }

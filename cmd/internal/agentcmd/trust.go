@@ -10,6 +10,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
@@ -84,16 +85,16 @@ func newTrustShowCommand() *cobra.Command {
 }
 
 // installTrust hands the documents to the running agent, or to the state that the last one left.
-func installTrust(ctx context.Context, c *config.Config, envelopes [][]byte) (agent.TrustChange, error) {
-	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (agent.TrustChange, error) {
+func installTrust(ctx context.Context, c *config.Config, envelopes [][]byte) (trust.Change, error) {
+	return config.Change(ctx, c, func(ctx context.Context, a agent.Client) (trust.Change, error) {
 		return a.InstallTrust(ctx, envelopes...)
 	},
-		func(s *agent.State) (agent.TrustChange, error) {
+		func(s *agent.State) (trust.Change, error) {
 			status, err := s.Status(time.Now())
 			if err != nil {
-				return agent.TrustChange{}, err
+				return trust.Change{}, err
 			}
-			return s.InstallTrust(cmp.Or(status.Platform, c.Cluster.Platform), envelopes...)
+			return s.Trust().Install(cmp.Or(status.Platform, c.Cluster.Platform), envelopes...)
 		})
 }
 

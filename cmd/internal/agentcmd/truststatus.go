@@ -8,7 +8,7 @@ import (
 	"strconv"
 	"time"
 
-	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
@@ -19,11 +19,11 @@ type trustShown struct {
 	// Pinned are the ids of pinned keys. They count where there is no document.
 	Pinned []string `json:"pinned,omitempty"`
 	// The rest is nil in an agent with pinned keys.
-	Platform string             `json:"platform,omitempty"`
-	InForce  *agent.TrustStatus `json:"inForce,omitempty"`
-	Root     *bundle.Role       `json:"root,omitempty"`
-	Release  *bundle.Role       `json:"release,omitempty"`
-	Versions []trustVersion     `json:"versions,omitempty"`
+	Platform string         `json:"platform,omitempty"`
+	InForce  *trust.Status  `json:"inForce,omitempty"`
+	Root     *bundle.Role   `json:"root,omitempty"`
+	Release  *bundle.Role   `json:"release,omitempty"`
+	Versions []trustVersion `json:"versions,omitempty"`
 }
 
 type trustVersion struct {
@@ -33,7 +33,7 @@ type trustVersion struct {
 	ExpiresAt time.Time `json:"expiresAt"`
 }
 
-func shownTrust(t agent.Trust, now time.Time) trustShown {
+func shownTrust(t trust.Known, now time.Time) trustShown {
 	s := trustShown{Pinned: t.Pinned, InForce: t.Status(now)}
 	if s.InForce == nil {
 		return s
@@ -88,7 +88,7 @@ func writeRole(w io.Writer, name string, r bundle.Role) {
 }
 
 // writeChange writes what an installation has changed.
-func writeChange(w io.Writer, c agent.TrustChange) {
+func writeChange(w io.Writer, c trust.Change) {
 	d := c.After
 	say := func(format string, values ...any) { fmt.Fprintf(w, format+"\n", values...) }
 	var before bundle.TrustDocument
@@ -109,7 +109,7 @@ func writeChange(w io.Writer, c agent.TrustChange) {
 	}
 	writeRoleChange(say, "root", before.Root, d.Root)
 	writeRoleChange(say, "release", before.Release, d.Release)
-	status := agent.Trust{Chain: bundle.TrustChain{{Document: *d}}}.Status(time.Now())
+	status := trust.Known{Chain: bundle.TrustChain{{Document: *d}}}.Status(time.Now())
 	say("%s", validity(status))
 }
 

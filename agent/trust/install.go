@@ -1,4 +1,4 @@
-package agent
+package trust
 
 import (
 	"bytes"
@@ -14,43 +14,32 @@ import (
 	"github.com/wherry-dev/wherry/bundle/regularfile"
 )
 
-// TrustChange is what InstallTrust has done: the document that was in force, nil for none, and the one that
+// Change is what Install has done: the document that was in force, nil for none, and the one that
 // is now.
-type TrustChange struct {
+type Change struct {
 	Before, After *bundle.TrustDocument
 }
 
-// InstallTrust believes the documents in envelopes, in their order, because somebody who may has brought
+// Install believes the documents in envelopes, in their order, because somebody who may has brought
 // them: version 1 as it is, later ones as the roots before them have signed. A version that is there
 // already is passed over if it is the same document. With the first one, pinned keys count no more. Each is
 // on disk before the next is judged; the change says how far it went, also with an error. That is a
 // *bundle.Refusal where a document is not to be believed, is not the next one, differs from the one
 // installed, or is for another platform.
-func (s *State) InstallTrust(platform string, envelopes ...[]byte) (c TrustChange, err error) {
-	c.Before = s.inForce()
+func (s *Store) Install(platform string, envelopes ...[]byte) (c Change, err error) {
+	c.Before = s.InForce()
 	for _, e := range envelopes {
 		if err = s.install(platform, e); err != nil {
 			break
 		}
 	}
-	c.After = s.inForce()
+	c.After = s.InForce()
 	return c, err
 }
 
-// InstallTrust is State.InstallTrust for the agent's platform, in an agent that may be running. That one then
-// judges again what it is offered.
-func (a *Agent) InstallTrust(envelopes ...[]byte) (TrustChange, error) {
-	c, err := a.state.InstallTrust(a.cluster.Platform, envelopes...)
-	if d := c.After; d != nil && (c.Before == nil || c.Before.Version < d.Version) {
-		a.opts.Log.Info("trust document installed", "version", d.Version, "epoch", d.Epoch, "expires", d.ExpiresAt)
-		a.eager.Store(true)
-		nudge(a.wake)
-	}
-	return c, err
-}
-
-func (s *State) inForce() *bundle.TrustDocument {
-	chain := s.chain()
+// InForce is the newest document, nil without one.
+func (s *Store) InForce() *bundle.TrustDocument {
+	chain := s.Chain()
 	if len(chain) == 0 {
 		return nil
 	}
@@ -58,7 +47,7 @@ func (s *State) inForce() *bundle.TrustDocument {
 	return &d
 }
 
-func (s *State) install(platform string, envelope []byte) error {
+func (s *Store) install(platform string, envelope []byte) error {
 	d, _, err := bundle.OpenTrust(envelope)
 	if err != nil {
 		return err
@@ -66,13 +55,22 @@ func (s *State) install(platform string, envelope []byte) error {
 	if err := d.Belongs(platform); err != nil {
 		return err
 	}
-	chain := s.chain()
+	chain := s.Chain()
 	if n := int64(len(chain)); d.Version <= n {
 		return same(chain[d.Version-1].Document, d)
 	} else if d.Version > n+1 {
 		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: fmt.Sprintf("this is version %d of the trust document, and the next one here is %d: versions are installed in their order", d.Version, n+1)}
 	}
 	return s.believe(d.Version, envelope)
+}
+
+// Extend is Install for a document that nobody has brought: version 1 is never taken from there, as the
+// agent would have to believe in its roots.
+func (s *Store) Extend(platform string, envelope []byte) error {
+	if len(s.Chain()) == 0 {
+		return &bundle.Refusal{Reason: bundle.TrustDocumentRejected, Message: "this agent has no trust document to begin with"}
+	}
+	return s.install(platform, envelope)
 }
 
 // same compares what documents say. Who else has signed one is no difference.
@@ -88,9 +86,9 @@ func same(installed, d bundle.TrustDocument) error {
 	return nil
 }
 
-// ReadTrust returns the envelopes in the file at path: that of one version, or all versions of a file of
+// ReadFile returns the envelopes in the file at path: that of one version, or all versions of a file of
 // airgap.Export. Nothing of them is judged. The error wraps airgap.ErrFormat where the file is neither.
-func ReadTrust(ctx context.Context, path string) ([][]byte, error) {
+func ReadFile(ctx context.Context, path string) ([][]byte, error) {
 	f, err := regularfile.Open(path)
 	if err != nil {
 		return nil, err

@@ -1,16 +1,15 @@
-package agent
+package trust
 
 import (
 	"time"
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
-// Trust is what an agent knows of who may sign.
-type Trust struct {
+// Known is what an agent knows of who may sign.
+type Known struct {
 	// Chain is empty in an agent with pinned keys.
 	Chain bundle.TrustChain
 	// AskedAt is when a registry or a file answered last; zero is never. Reason and Message say why the
@@ -22,12 +21,13 @@ type Trust struct {
 	Pinned []string
 }
 
-func (a asked) of(chain bundle.TrustChain) Trust {
-	return Trust{Chain: chain, AskedAt: a.At, Reason: a.Reason, Message: a.Message}
+// Of is what is known with chain.
+func (a Asked) Of(chain bundle.TrustChain) Known {
+	return Known{Chain: chain, AskedAt: a.At, Reason: a.Reason, Message: a.Message}
 }
 
-// TrustStatus says how the trust document in force stands.
-type TrustStatus struct {
+// Status says how the trust document in force stands.
+type Status struct {
 	Version   int64     `json:"version"`
 	Epoch     int64     `json:"epoch"`
 	IssuedAt  time.Time `json:"issuedAt"`
@@ -48,37 +48,30 @@ type TrustStatus struct {
 const SoonDays = 30
 
 // Soon reports whether the document has expired, or will within SoonDays.
-func (s *TrustStatus) Soon() bool { return s.Expired || s.DaysLeft < SoonDays }
+func (s *Status) Soon() bool { return s.Expired || s.DaysLeft < SoonDays }
 
 // Status returns how the document in force stands at now; nil where there is none.
-func (t Trust) Status(now time.Time) *TrustStatus {
-	if len(t.Chain) == 0 {
+func (k Known) Status(now time.Time) *Status {
+	if len(k.Chain) == 0 {
 		return nil
 	}
-	d := t.Chain.Current()
-	s := &TrustStatus{
+	d := k.Chain.Current()
+	s := &Status{
 		Version: d.Version, Epoch: d.Epoch, IssuedAt: d.IssuedAt, ExpiresAt: d.ExpiresAt, Expired: !now.Before(d.ExpiresAt),
-		DaysLeft: max(0, int64(d.ExpiresAt.Sub(now)/(24*time.Hour))), Reason: t.Reason, Message: t.Message,
+		DaysLeft: max(0, int64(d.ExpiresAt.Sub(now)/(24*time.Hour))), Reason: k.Reason, Message: k.Message,
 	}
-	if !t.AskedAt.IsZero() {
-		s.AskedAt = &t.AskedAt
+	if !k.AskedAt.IsZero() {
+		s.AskedAt = &k.AskedAt
 	}
 	return s
 }
 
-// Trust returns what the agent knows of who may sign. It works on a State opened for reading.
-func (s *State) Trust() (Trust, error) {
-	var a asked
+// Known returns what the agent knows of who may sign.
+func (s *Store) Known() (Known, error) {
+	var a Asked
 	err := s.db.View(func(tx *bbolt.Tx) (err error) {
-		a, err = state.Load[asked](tx, state.Meta, keyAsked)
+		a, err = LoadAsked(tx)
 		return err
 	})
-	return a.of(s.chain()), err
-}
-
-// Trust is State.Trust, with the keys that the agent has pinned.
-func (a *Agent) Trust() (Trust, error) {
-	t, err := a.state.Trust()
-	t.Pinned = keyIDs(a.pinned.Keys)
-	return t, err
+	return a.Of(s.Chain()), err
 }

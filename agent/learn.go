@@ -1,0 +1,101 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/agent/trust"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/oci"
+)
+
+// learn asks for trust documents before a manifest is judged that was not judged before, once a day, when a person asks,
+// and as often as for releases while the one in force has expired. One that must not be believed, or cannot be read,
+// keeps a new release out; it does not touch what was accepted, and is only put aside where nothing new is offered.
+func (p *pass) learn(ctx context.Context, offered digest.Digest) (aside, out outcome) {
+	if p.documents == nil || len(p.state.trust.Chain()) == 0 {
+		return aside, done
+	}
+	now, fresh := p.opts.Now(), p.unjudged(offered)
+	if valid := now.Before(p.state.trust.Chain().Current().ExpiresAt); valid && !fresh && !p.ask && !p.asked.Due(now) {
+		return aside, done
+	}
+	out = outcomeOf(ctx, p.walk(ctx))
+	if out.Verdict == Interrupted || out.Verdict == Broken {
+		return aside, out
+	}
+	if err := p.noteAsked(out, now); err != nil {
+		return aside, outcomeOf(ctx, err)
+	}
+	if out.Verdict != Done && !fresh {
+		return out, done
+	}
+	return aside, out
+}
+
+// unjudged reports whether verify is about to judge a manifest.
+func (p *pass) unjudged(manifest digest.Digest) bool {
+	return manifest != p.accepted.Digest() && !(p.refused != nil && p.remembered(*p.refused, manifest))
+}
+
+// walk takes what is newer than the document in force.
+func (p *pass) walk(ctx context.Context) error {
+	documents := p.documents
+	if repo, ok := documents.(oci.Target); ok {
+		documents = p.onePerManifest(repo, bundle.TrustDocumentRejected)
+	}
+	return p.state.trust.Follow(ctx, documents, p.opts.Log)
+}
+
+// noteAsked keeps how asking ended, and writes it only where it says something new.
+func (p *pass) noteAsked(out outcome, now time.Time) error {
+	next := trust.Asked{At: p.asked.At, Reason: out.reason()}
+	var refusal *bundle.Refusal
+	switch {
+	case errors.As(out.Err, &refusal):
+		next.Message = bundle.Clip(refusal.Message)
+	case out.Err != nil:
+		next.Message = bundle.Clip(out.Err.Error())
+	}
+	if out.Verdict != Unreachable {
+		next.At = state.Stamp(now)
+	}
+	if next == p.asked {
+		return nil
+	}
+	if next.Reason != "" && next.Reason != p.asked.Reason {
+		p.opts.Log.Warn("no newer trust document can be taken", "reason", next.Reason, "message", next.Message)
+	}
+	p.asked = next
+	return p.state.db.Update(func(tx *bbolt.Tx) error { return next.Save(tx) })
+}
+
+// judge is what a release is judged by at this moment.
+func (a *Agent) judge() trust.Judge { return a.state.trust.Judge(a.pinned) }
+
+// judgedBy identifies all that a release is judged by.
+func (a *Agent) judgedBy() string { return a.judge().Sum(a.opts.Version, a.stream(), a.cluster.Ring) }
+
+// InstallTrust is trust.Store.Install for the agent's platform, in an agent that may be running. That one then
+// judges again what it is offered.
+func (a *Agent) InstallTrust(envelopes ...[]byte) (trust.Change, error) {
+	c, err := a.state.trust.Install(a.cluster.Platform, envelopes...)
+	if d := c.After; d != nil && (c.Before == nil || c.Before.Version < d.Version) {
+		a.opts.Log.Info("trust document installed", "version", d.Version, "epoch", d.Epoch, "expires", d.ExpiresAt)
+		a.eager.Store(true)
+		nudge(a.wake)
+	}
+	return c, err
+}
+
+// Trust returns what the agent knows of who may sign, with the keys that the agent has pinned.
+func (a *Agent) Trust() (trust.Known, error) {
+	t, err := a.state.trust.Known()
+	t.Pinned = trust.KeyIDs(a.pinned.Keys)
+	return t, err
+}
