@@ -21,6 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
@@ -51,10 +52,10 @@ func (w *world) age() {
 	}))
 }
 
-func (w *world) collect(opts catalog.CollectOptions) *catalog.Collection {
+func (w *world) collect(opts garbage.Options) *garbage.Collection {
 	w.t.Helper()
 	opts.OCI, opts.Now = w.opts.OCI, func() time.Time { return w.now }
-	c, err := catalog.Collect(w.t.Context(), w.loc, opts)
+	c, err := garbage.Collect(w.t.Context(), w.loc, opts)
 	require.NoError(w.t, err)
 	return c
 }
@@ -85,7 +86,7 @@ func TestWhatIsNotNeededIsDeletedAndTheRestStays(t *testing.T) {
 		second := w.verified("drone", before[2])
 		require.NoError(t, repo.Tag(t.Context(), second.Descriptor, "audit-2026"))
 
-		c := w.collect(catalog.CollectOptions{Keep: 1})
+		c := w.collect(garbage.Options{Keep: 1})
 		all, deleted := c.Count()
 		require.Equal(t, []int{6, 0}, []int{all, deleted}, "4 records, 2 releases of 4: one has a ring, one a foreign tag")
 		after, _ := w.tagsOf("bundles/dev/drone")
@@ -108,7 +109,7 @@ func TestWhatIsNotNeededIsDeletedAndTheRestStays(t *testing.T) {
 		if w.loc.Dir != "" {
 			require.Equal(t, 2*6+4*5, c.Blobs.Blobs, "manifest, document and tree, and three parts of a signature; the empty layer of records stays")
 		}
-		again := w.collect(catalog.CollectOptions{Keep: 1})
+		again := w.collect(garbage.Options{Keep: 1})
 		all, _ = again.Count()
 		require.Zero(t, all)
 		if w.loc.Dir != "" {
@@ -129,18 +130,18 @@ func (w *world) readInFull(repository, tag string) error {
 func TestWhatIsYoungOrRecordedIsKept(t *testing.T) {
 	w, _ := newWiredWorld(t)
 	w.old(5)
-	count := func(opts catalog.CollectOptions) int {
+	count := func(opts garbage.Options) int {
 		n, _ := w.collect(opts).Count()
 		return n
 	}
-	require.Equal(t, 8, count(catalog.CollectOptions{}))
-	require.Zero(t, count(catalog.CollectOptions{Keep: 5}))
-	require.Equal(t, 2*3, count(catalog.CollectOptions{KeepFor: 9*24*time.Hour + time.Minute}), "the two newest are younger")
-	require.Equal(t, 2, count(catalog.CollectOptions{Keep: 4}))
+	require.Equal(t, 8, count(garbage.Options{}))
+	require.Zero(t, count(garbage.Options{Keep: 5}))
+	require.Equal(t, 2*3, count(garbage.Options{KeepFor: 9*24*time.Hour + time.Minute}), "the two newest are younger")
+	require.Equal(t, 2, count(garbage.Options{Keep: 4}))
 	w.result.Environment = "prod"
 	w.mustPublish()
-	require.Zero(t, count(catalog.CollectOptions{Environment: "prod"}))
-	require.Equal(t, 8, count(catalog.CollectOptions{Environment: "dev"}))
+	require.Zero(t, count(garbage.Options{Environment: "prod"}))
+	require.Equal(t, 8, count(garbage.Options{Environment: "dev"}))
 
 	// A record that stays has all that it names: one that drone has left behind, here.
 	repo := w.repository("environments/dev")
@@ -148,7 +149,7 @@ func TestWhatIsYoungOrRecordedIsKept(t *testing.T) {
 	first, err := repo.Resolve(t.Context(), tags[1])
 	require.NoError(t, err)
 	require.NoError(t, repo.Tag(t.Context(), first, "audit"))
-	require.Equal(t, 3+3, count(catalog.CollectOptions{}))
+	require.Equal(t, 3+3, count(garbage.Options{}))
 }
 
 func TestWhatWaitedInVainOrLostItsTagGoes(t *testing.T) {
@@ -163,11 +164,11 @@ func TestWhatWaitedInVainOrLostItsTagGoes(t *testing.T) {
 		require.NoError(t, repo.Tag(t.Context(), newest.Descriptor, strings.Replace(tags[3], "s", "pending-", 1)))
 		require.NoError(t, repo.Tag(t.Context(), newest.Descriptor, "pending-0-9999999999"))
 
-		c := w.collect(catalog.CollectOptions{})
-		require.Equal(t, []catalog.Garbage{
-			{Kind: catalog.GarbagePending, Tags: []string{strings.Replace(tags[1], "s", "pending-", 1)}, Digest: older.Descriptor.Digest, IssuedAt: older.Release.IssuedAt},
-			{Kind: catalog.GarbageUntagged, Tags: []string{}, Digest: old.Descriptor.Digest, IssuedAt: old.Release.IssuedAt},
-			{Kind: catalog.GarbagePending, Tags: []string{strings.Replace(tags[3], "s", "pending-", 1)}, IssuedAt: newest.Release.IssuedAt},
+		c := w.collect(garbage.Options{})
+		require.Equal(t, []garbage.Item{
+			{Kind: garbage.Pending, Tags: []string{strings.Replace(tags[1], "s", "pending-", 1)}, Digest: older.Descriptor.Digest, IssuedAt: older.Release.IssuedAt},
+			{Kind: garbage.Untagged, Tags: []string{}, Digest: old.Descriptor.Digest, IssuedAt: old.Release.IssuedAt},
+			{Kind: garbage.Pending, Tags: []string{strings.Replace(tags[3], "s", "pending-", 1)}, IssuedAt: newest.Release.IssuedAt},
 		}, shown(c.Repositories[1].Garbage))
 		require.NoError(t, c.Delete(t.Context()))
 		tags, signatures := w.tagsOf("bundles/dev/drone")
@@ -178,11 +179,11 @@ func TestWhatWaitedInVainOrLostItsTagGoes(t *testing.T) {
 }
 
 // shown leaves what is printed of garbage.
-func shown(all []catalog.Garbage) []catalog.Garbage {
+func shown(all []garbage.Item) []garbage.Item {
 	all = slices.Clone(all)
 	for i := range all {
 		g := all[i]
-		all[i] = catalog.Garbage{Kind: g.Kind, Tags: g.Tags, Digest: g.Digest, IssuedAt: g.IssuedAt, Deleted: g.Deleted}
+		all[i] = garbage.Item{Kind: g.Kind, Tags: g.Tags, Digest: g.Digest, IssuedAt: g.IssuedAt, Deleted: g.Deleted}
 	}
 	return all
 }
@@ -196,7 +197,7 @@ func TestACollectionKilledAnywhereLeavesNoTagOnAnythingIncomplete(t *testing.T) 
 			w, line := newWiredWorld(t)
 			agent := w.newFollower(line.handler)
 			w.old(3)
-			c := w.collect(catalog.CollectOptions{})
+			c := w.collect(garbage.Options{})
 			n := 0
 			line.on = func(r *http.Request, serve func() *http.Response) (*http.Response, error) {
 				if n++; n >= k {
@@ -212,9 +213,9 @@ func TestACollectionKilledAnywhereLeavesNoTagOnAnythingIncomplete(t *testing.T) 
 				require.NoError(t, err)
 			}
 			agent.requireSettled("request %d", k)
-			require.NoError(t, w.collect(catalog.CollectOptions{}).Delete(t.Context()))
+			require.NoError(t, w.collect(garbage.Options{}).Delete(t.Context()))
 			agent.requireSettled("request %d", k)
-			left, _ := w.collect(catalog.CollectOptions{}).Count()
+			left, _ := w.collect(garbage.Options{}).Count()
 			require.Zero(t, left)
 			for _, name := range []string{"bundles/dev/drone", "environments/dev"} {
 				tags, signatures := w.tagsOf(name)
@@ -237,7 +238,7 @@ func TestACollectionBesideAPublisherAtWorkHarmsNothing(t *testing.T) {
 		other, _ := w.beside(line.handler, "")
 		var publishing *turn
 		publishing, stopped = start(w, line, i)
-		require.NoError(t, other.collect(catalog.CollectOptions{}).Delete(t.Context()))
+		require.NoError(t, other.collect(garbage.Options{}).Delete(t.Context()))
 		require.NoError(t, publishing.end(true))
 		agent.found = map[digest.Digest]*bundle.Verified{}
 		agent.requireSettled("request %d", i)
@@ -283,7 +284,7 @@ func TestASweepBesideAPublisherAtWorkLeavesNoTagOnAnythingIncomplete(t *testing.
 		w := newWorld(t, "layout")
 		w.checked = map[string]bool{}
 		w.old(2)
-		c := w.collect(catalog.CollectOptions{})
+		c := w.collect(garbage.Options{})
 		for _, r := range c.Repositories {
 			require.NoError(t, r.Delete(t.Context()))
 		}
@@ -311,7 +312,7 @@ func TestARegistryThatDeletesNothingSaysSo(t *testing.T) {
 	w := newWorld(t, "registry") // distribution's default
 	w.old(2)
 	before := w.writes.Load()
-	c := w.collect(catalog.CollectOptions{})
+	c := w.collect(garbage.Options{})
 	err := c.Delete(t.Context())
 	require.ErrorIs(t, err, errors.ErrUnsupported)
 	require.Regexp(t, `^delete 127.0.0.1:\d+/line/a/environments/dev@sha256:\w+: answered 405 Method Not Allowed: `, err.Error())
@@ -329,6 +330,6 @@ func TestTwoTagsThatNameOneSignatureDoNotTakeItAlong(t *testing.T) {
 	newest, err := repo.Resolve(t.Context(), bundle.SignatureTag(w.verified("drone", "latest").Descriptor.Digest))
 	require.NoError(t, err)
 	require.NoError(t, repo.Tag(t.Context(), newest, bundle.SignatureTag(w.verified("drone", tags[1]).Descriptor.Digest)))
-	require.NoError(t, w.collect(catalog.CollectOptions{}).Delete(t.Context()))
+	require.NoError(t, w.collect(garbage.Options{}).Delete(t.Context()))
 	w.verified("drone", "latest")
 }

@@ -19,7 +19,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/copier"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/usage"
@@ -33,21 +33,21 @@ func (w *world) mirror(kind string) *world {
 }
 
 // copyTo copies the environment dev.
-func (w *world) copyTo(m *world, opts catalog.CopyOptions) (*catalog.Copied, error) {
+func (w *world) copyTo(m *world, opts copier.Options) (*copier.Copied, error) {
 	opts.From, opts.To = w.opts.OCI, m.opts.OCI
-	return catalog.CopyEnvironment(w.t.Context(), w.loc, "dev", m.loc, opts)
+	return copier.Environment(w.t.Context(), w.loc, "dev", m.loc, opts)
 }
 
-func (w *world) mustCopyTo(m *world, opts catalog.CopyOptions) *catalog.Copied {
+func (w *world) mustCopyTo(m *world, opts copier.Options) *copier.Copied {
 	w.t.Helper()
 	done, err := w.copyTo(m, opts)
 	require.NoError(w.t, err)
 	return done
 }
 
-func (w *world) copyBundleTo(m *world, reference string, opts catalog.CopyOptions) (*catalog.Copied, error) {
+func (w *world) copyBundleTo(m *world, reference string, opts copier.Options) (*copier.Copied, error) {
 	opts.From, opts.To = w.opts.OCI, m.opts.OCI
-	return catalog.CopyBundle(w.t.Context(), w.reference(reference), m.loc, opts)
+	return copier.Bundle(w.t.Context(), w.reference(reference), m.loc, opts)
 }
 
 // allTags maps all tags of the place to what they name.
@@ -67,7 +67,7 @@ func (w *world) allTags() map[string]digest.Digest {
 	return all
 }
 
-func results(done *catalog.Copied) map[string]releases.Outcome {
+func results(done *copier.Copied) map[string]releases.Outcome {
 	all := map[string]releases.Outcome{}
 	for _, i := range done.Items {
 		all[i.Repository+":"+i.Tag] = i.Result
@@ -75,7 +75,7 @@ func results(done *catalog.Copied) map[string]releases.Outcome {
 	return all
 }
 
-func resultsAs(done *catalog.Copied, want releases.Outcome) map[string]releases.Outcome {
+func resultsAs(done *copier.Copied, want releases.Outcome) map[string]releases.Outcome {
 	all := results(done)
 	for name := range all {
 		all[name] = want
@@ -104,14 +104,14 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			w.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", "v2")
 			w.mustPublish() // now canary and latest of drone differ
 			m := w.mirror(to)
-			done := w.mustCopyTo(m, catalog.CopyOptions{Keys: trustIn(w.key).Keys})
-			require.Equal(t, resultsAs(done, catalog.OutcomeCopied), results(done))
+			done := w.mustCopyTo(m, copier.Options{Keys: trustIn(w.key).Keys})
+			require.Equal(t, resultsAs(done, copier.OutcomeCopied), results(done))
 			require.Empty(t, done.Warnings)
 			require.Len(t, done.Items, 7)
 
 			want := w.allTags()
 			maps.DeleteFunc(want, func(tag string, d digest.Digest) bool { // the first release of each
-				named := slices.ContainsFunc(done.Items, func(i catalog.CopiedItem) bool {
+				named := slices.ContainsFunc(done.Items, func(i copier.Item) bool {
 					return i.Digest == d || strings.HasSuffix(tag, bundle.SignatureTag(i.Digest))
 				})
 				return !named
@@ -120,7 +120,7 @@ func TestACopyIsTheSameAndASecondOneWritesNothing(t *testing.T) {
 			require.NoError(t, m.complete())
 
 			before := m.state()
-			done = w.mustCopyTo(m, catalog.CopyOptions{})
+			done = w.mustCopyTo(m, copier.Options{})
 			require.Equal(t, resultsAs(done, releases.OutcomeUnchanged), results(done))
 			require.Equal(t, before, m.state())
 		})
@@ -137,13 +137,13 @@ func TestOneBundleIsCopiedWithTheTagsThatNameIt(t *testing.T) {
 
 	old, newest := row(t, first, "drone"), row(t, second, "drone")
 	m := w.mirror("layout")
-	done, err := w.copyBundleTo(m, "bundles/dev/drone@"+old.Digest.String(), catalog.CopyOptions{})
+	done, err := w.copyBundleTo(m, "bundles/dev/drone@"+old.Digest.String(), copier.Options{})
 	require.NoError(t, err)
 	own := fmt.Sprintf("s0-%d", old.Sequence)
 	require.Equal(t, own, done.Items[0].Tag)
 	require.Empty(t, done.Items[0].Moving, "nothing moves for a release that no tag names")
 	for _, ref := range []string{"bundles/dev/drone", "bundles/dev/drone/latest"} {
-		done, err = w.copyBundleTo(m, ref, catalog.CopyOptions{})
+		done, err = w.copyBundleTo(m, ref, copier.Options{})
 		require.NoError(t, err)
 		require.Equal(t, newest.Digest, done.Items[0].Digest)
 		require.Equal(t, []string{"latest"}, done.Items[0].Moving)
@@ -151,12 +151,12 @@ func TestOneBundleIsCopiedWithTheTagsThatNameIt(t *testing.T) {
 	require.NoError(t, m.complete())
 
 	for _, ref := range []string{"environments/dev", "environments/dev:latest"} {
-		_, err = w.copyBundleTo(m, ref, catalog.CopyOptions{})
+		_, err = w.copyBundleTo(m, ref, copier.Options{})
 		require.ErrorAs(t, err, new(*usage.Error))
 	}
-	_, err = w.copyBundleTo(m, "bundles/dev/none", catalog.CopyOptions{})
+	_, err = w.copyBundleTo(m, "bundles/dev/none", copier.Options{})
 	require.ErrorIs(t, err, errdef.ErrNotFound)
-	_, err = catalog.CopyEnvironment(t.Context(), w.loc, "prod", m.loc, catalog.CopyOptions{})
+	_, err = copier.Environment(t.Context(), w.loc, "prod", m.loc, copier.Options{})
 	require.ErrorIs(t, err, errdef.ErrNotFound)
 }
 
@@ -194,14 +194,14 @@ func TestACopyRepairsWhatIsMissing(t *testing.T) {
 	} {
 		t.Run(name, func(t *testing.T) {
 			m := w.mirror("layout")
-			w.mustCopyTo(m, catalog.CopyOptions{})
+			w.mustCopyTo(m, copier.Options{})
 			whole := m.allTags()
 			damage(t, m)
-			done := w.mustCopyTo(m, catalog.CopyOptions{})
+			done := w.mustCopyTo(m, copier.Options{})
 			want := resultsAs(done, releases.OutcomeUnchanged)
-			want["bundles/dev/drone:"+v.Release.Tag()] = catalog.OutcomeUpdated
+			want["bundles/dev/drone:"+v.Release.Tag()] = copier.OutcomeUpdated
 			if name == "the manifest" {
-				want["bundles/dev/drone:"+v.Release.Tag()] = catalog.OutcomeCopied
+				want["bundles/dev/drone:"+v.Release.Tag()] = copier.OutcomeCopied
 			}
 			require.Equal(t, want, results(done))
 			require.Equal(t, whole, m.allTags())
@@ -232,21 +232,21 @@ func TestATagMovesForwardOnly(t *testing.T) {
 	m.now = w.now.AddDate(0, 0, 1)
 	m.mustPublish() // to the mirror, behind w's back
 	newer := m.verified("drone", "latest")
-	done := w.mustCopyTo(m, catalog.CopyOptions{Keys: trustIn(w.key).Keys})
+	done := w.mustCopyTo(m, copier.Options{Keys: trustIn(w.key).Keys})
 	require.Equal(t, 4, done.Kept())
-	require.Equal(t, []catalog.KeptTag{{Tag: "latest", Newer: newer.Release.Tag(), Digest: newer.Descriptor.Digest}}, done.Items[0].Kept)
+	require.Equal(t, []copier.KeptTag{{Tag: "latest", Newer: newer.Release.Tag(), Digest: newer.Descriptor.Digest}}, done.Items[0].Kept)
 	require.Equal(t, newer.Descriptor, m.verified("drone", "latest").Descriptor)
 	older := w.verified("drone", "latest")
 	require.Equal(t, older.Descriptor, m.verified("drone", older.Release.Tag()).Descriptor, "what is older is there all the same")
 
-	done = w.mustCopyTo(m, catalog.CopyOptions{Force: true})
+	done = w.mustCopyTo(m, copier.Options{Force: true})
 	require.Zero(t, done.Kept())
 	require.Equal(t, older.Descriptor, m.verified("drone", "latest").Descriptor)
 
 	w.now = m.now.AddDate(0, 0, 1)
 	w.result.ClusterTypes[0].Assignments[0] = assignment("drone", "web-live", "v2")
 	w.mustPublish()
-	require.Zero(t, w.mustCopyTo(m, catalog.CopyOptions{}).Kept())
+	require.Zero(t, w.mustCopyTo(m, copier.Options{}).Kept())
 	require.Equal(t, w.verified("drone", "latest").Descriptor, m.verified("drone", "latest").Descriptor)
 }
 
@@ -257,8 +257,8 @@ func TestAStrangersReleaseAtTheDestinationDoesNotCountWhereKeysAreGiven(t *testi
 	stranger := newWorld(t, "layout")
 	stranger.now = w.now.AddDate(10, 0, 0)
 	stranger.mustPublish()
-	require.Equal(t, 4, w.mustCopyTo(stranger, catalog.CopyOptions{}).Kept(), "who does not ask takes it for newer")
-	require.Zero(t, w.mustCopyTo(stranger, catalog.CopyOptions{Keys: trustIn(w.key).Keys}).Kept())
+	require.Equal(t, 4, w.mustCopyTo(stranger, copier.Options{}).Kept(), "who does not ask takes it for newer")
+	require.Zero(t, w.mustCopyTo(stranger, copier.Options{Keys: trustIn(w.key).Keys}).Kept())
 	stranger.key = w.key
 	require.Equal(t, w.verified("drone", "latest").Descriptor, stranger.verified("drone", "latest").Descriptor)
 }
@@ -298,7 +298,7 @@ func TestWhatIsNotTrustedIsNotCopied(t *testing.T) {
 			w := newWorld(t, "layout")
 			w.mustPublish()
 			tc.damage(w)
-			opts := catalog.CopyOptions{}
+			opts := copier.Options{}
 			if tc.keys {
 				opts.Keys = trustIn(w.key).Keys
 			}
@@ -344,7 +344,7 @@ func TestAnotherPlatformsMirrorIsLeftAlone(t *testing.T) {
 	m.result.Platform = "other"
 	m.mustPublish()
 	before := m.state()
-	_, err := w.copyTo(m, catalog.CopyOptions{})
+	_, err := w.copyTo(m, copier.Options{})
 	require.ErrorAs(t, err, new(*usage.Error))
 	require.ErrorContains(t, err, `is of the platform "other"`)
 	require.Equal(t, before, m.state())
@@ -364,18 +364,18 @@ func TestACopyThatFailsAtAnyStepLeavesNothingIncomplete(t *testing.T) {
 			}
 			return fails
 		}
-		_, err := w.copyTo(m, catalog.CopyOptions{})
+		_, err := w.copyTo(m, copier.Options{})
 		require.NoError(t, m.complete())
 		if err == nil {
 			require.Greater(t, budget, int64(20))
 			break
 		}
-		var failed *catalog.CopyError
+		var failed *copier.Error
 		require.ErrorAs(t, err, &failed)
 		require.Equal(t, m.loc, failed.At)
 		require.ErrorIs(t, err, oci.ErrUnreachable)
 		m.front = nil
-		w.mustCopyTo(m, catalog.CopyOptions{})
+		w.mustCopyTo(m, copier.Options{})
 		require.Equal(t, w.allTags(), m.allTags())
 	}
 }

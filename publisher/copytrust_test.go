@@ -12,7 +12,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/copier"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -63,30 +63,30 @@ func TestTrustDocumentsGoAlongAndSayWhoMustHaveSigned(t *testing.T) {
 	w.mustPublish() // in epoch 0, with a key that only version 2 names
 	w.putTrust(1, first)
 	m := w.mirror("layout")
-	_, err := w.copyTo(m, catalog.CopyOptions{Trust: first})
+	_, err := w.copyTo(m, copier.Options{Trust: first})
 	refused(t, err, bundle.OldEpoch)
 	require.NoFileExists(t, m.dir+"/index.json")
 
-	done := w.mustCopyTo(m, catalog.CopyOptions{Keys: trustIn(w.key).Keys})
+	done := w.mustCopyTo(m, copier.Options{Keys: trustIn(w.key).Keys})
 	require.Equal(t, "trust", done.Items[0].Kind)
-	require.Equal(t, resultsAs(done, catalog.OutcomeCopied), results(done))
+	require.Equal(t, resultsAs(done, copier.OutcomeCopied), results(done))
 	require.Equal(t, w.allTags(), m.allTags())
 
 	other := w.document(1, 1, []*keys.Key{second}, []*keys.Key{second}, second)
-	_, err = w.copyTo(m, catalog.CopyOptions{Trust: other})
+	_, err = w.copyTo(m, copier.Options{Trust: other})
 	refused(t, err, bundle.TrustDocumentRejected)
-	_, err = w.copyTo(m, catalog.CopyOptions{Trust: w.document(1, 1, []*keys.Key{root}, []*keys.Key{root})})
+	_, err = w.copyTo(m, copier.Options{Trust: w.document(1, 1, []*keys.Key{root}, []*keys.Key{root})})
 	refused(t, err, bundle.TrustDocumentRejected)
 
 	w.putTrust(2, w.document(2, 1, []*keys.Key{root}, []*keys.Key{w.key}, second)) // not by version 1's root
-	_, err = w.copyTo(m, catalog.CopyOptions{Trust: first})
+	_, err = w.copyTo(m, copier.Options{Trust: first})
 	refused(t, err, bundle.TrustDocumentRejected)
 	w.putTrust(2, w.document(2, 1, []*keys.Key{root}, []*keys.Key{w.key}, root))
 	w.putTrust(4, w.document(4, 1, []*keys.Key{root}, []*keys.Key{w.key}, root))
-	done, err = w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{})
+	done, err = w.copyBundleTo(m, "bundles/dev/drone", copier.Options{})
 	require.NoError(t, err)
 	require.Equal(t, map[string]releases.Outcome{
-		"trust:v1": releases.OutcomeUnchanged, "trust:v2": catalog.OutcomeCopied, done.Items[2].Repository + ":" + done.Items[2].Tag: releases.OutcomeUnchanged,
+		"trust:v1": releases.OutcomeUnchanged, "trust:v2": copier.OutcomeCopied, done.Items[2].Repository + ":" + done.Items[2].Tag: releases.OutcomeUnchanged,
 	}, results(done))
 	require.Len(t, done.Warnings, 1)
 	require.Contains(t, done.Warnings[0], "trust has v4, but not v3")
@@ -102,23 +102,23 @@ func TestReleasesOfATrustDocumentNeedItsThreshold(t *testing.T) {
 	w.putTrust(2, w.document(2, 2, []*keys.Key{root}, []*keys.Key{w.key, second}, root)) // both have to sign, in epoch 2
 	m := w.mirror("layout")
 	latest := w.releaseInEpoch(2, w.key, w.key)
-	_, err := w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{Trust: first})
+	_, err := w.copyBundleTo(m, "bundles/dev/drone", copier.Options{Trust: first})
 	refused(t, err, bundle.BelowThreshold)
 	require.NoFileExists(t, m.dir+"/index.json")
 	w.sign("bundles/dev/drone", latest, w.key, second)
-	done, err := w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{Trust: first})
+	done, err := w.copyBundleTo(m, "bundles/dev/drone", copier.Options{Trust: first})
 	require.NoError(t, err)
-	require.Equal(t, resultsAs(done, catalog.OutcomeCopied), results(done))
+	require.Equal(t, resultsAs(done, copier.OutcomeCopied), results(done))
 	require.Equal(t, "s2-1", done.Items[2].Tag)
 
 	// The highest sequence of an epoch that is over does not hold the next one back.
 	m = w.mirror("layout")
 	m.now = time.Date(9999, 1, 1, 0, 0, 0, 0, time.UTC)
 	m.mustPublish()
-	done, err = w.copyBundleTo(m, "bundles/dev/drone", catalog.CopyOptions{})
+	done, err = w.copyBundleTo(m, "bundles/dev/drone", copier.Options{})
 	require.NoError(t, err)
 	require.Zero(t, done.Kept())
-	_, err = w.copyTo(m, catalog.CopyOptions{Trust: first})
+	_, err = w.copyTo(m, copier.Options{Trust: first})
 	refused(t, err, bundle.OldEpoch) // the record is of epoch 0
 }
 
@@ -157,17 +157,17 @@ func TestATrustDocumentIsNeverReplacedByAnother(t *testing.T) {
 	m.putTrust(1, w.document(1, 1, []*keys.Key{a}, []*keys.Key{w.key}, a))
 	w.now = m.now
 	before := m.state()
-	_, err := w.copyTo(m, catalog.CopyOptions{})
+	_, err := w.copyTo(m, copier.Options{})
 	refused(t, err, bundle.TrustDocumentRejected)
 	require.Equal(t, before, m.state(), "nothing was written")
-	require.Equal(t, catalog.OutcomeCopied, results(w.mustCopyTo(m, catalog.CopyOptions{Force: true}))["trust:v1"])
+	require.Equal(t, copier.OutcomeCopied, results(w.mustCopyTo(m, copier.Options{Force: true}))["trust:v1"])
 
 	// Of the same document, the one with more signatures stays.
 	less := w.document(1, 1, []*keys.Key{a, b}, []*keys.Key{w.key}, a)
 	m.putTrust(1, less)
-	require.Equal(t, catalog.OutcomeUpdated, results(w.mustCopyTo(m, catalog.CopyOptions{}))["trust:v1"])
+	require.Equal(t, copier.OutcomeUpdated, results(w.mustCopyTo(m, copier.Options{}))["trust:v1"])
 	w.putTrust(1, less)
-	done := w.mustCopyTo(m, catalog.CopyOptions{})
+	done := w.mustCopyTo(m, copier.Options{})
 	require.Equal(t, releases.OutcomeUnchanged, results(done)["trust:v1"])
 	require.Zero(t, done.Kept())
 	envelope, err := bundle.FetchTrust(t.Context(), m.repository("trust"), 1)
@@ -180,15 +180,15 @@ func TestSignaturesThatOnlyTheDestinationHasAreKept(t *testing.T) {
 	w := newWorld(t, "layout")
 	w.mustPublish()
 	m := w.mirror("registry")
-	w.mustCopyTo(m, catalog.CopyOptions{})
+	w.mustCopyTo(m, copier.Options{})
 	v := w.verified("drone", "latest")
 
 	// The site signs, too, in place of what was there; another key of the platform signs where it came from.
 	site, late := keytest.New(t), keytest.New(t)
 	m.sign("bundles/dev/drone", v, w.key, site)
 	w.sign("bundles/dev/drone", v, w.key, late)
-	for _, want := range []releases.Outcome{catalog.OutcomeUpdated, releases.OutcomeUnchanged} {
-		done := w.mustCopyTo(m, catalog.CopyOptions{})
+	for _, want := range []releases.Outcome{copier.OutcomeUpdated, releases.OutcomeUnchanged} {
+		done := w.mustCopyTo(m, copier.Options{})
 		require.Equal(t, want, done.Items[0].Result)
 		for _, key := range []*keys.Key{w.key, site, late} {
 			_, err := bundle.Verify(t.Context(), m.repository("bundles/dev/drone"), v.Descriptor, trustIn(key))
@@ -227,7 +227,7 @@ func TestAReleaseThatComesDuringACopyIsNotUndone(t *testing.T) {
 		}
 		return false
 	}
-	done := w.mustCopyTo(m, catalog.CopyOptions{})
+	done := w.mustCopyTo(m, copier.Options{})
 	require.NotZero(t, done.Kept())
 	require.Equal(t, m.now.Unix(), m.verified("drone", "latest").Release.Sequence)
 	require.Equal(t, w.now.Unix(), m.verified("drone", done.Items[0].Tag).Release.Sequence)

@@ -11,7 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/sweeptest"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/keytest"
 	"github.com/wherry-dev/wherry/publisher/pack"
@@ -195,7 +195,7 @@ func TestWhatTheSignersOfOldReleasesLeftIsCollected(t *testing.T) {
 		q.now = q.now.Add(2 * time.Hour)
 	}
 	for range 2 { // the second takes the signatures of what the first has taken
-		require.NoError(t, q.collect(catalog.CollectOptions{}).Delete(t.Context()))
+		require.NoError(t, q.collect(garbage.Options{}).Delete(t.Context()))
 	}
 	last := q.released("drone")
 	tags, err := q.repository("bundles/dev/drone").Tags(t.Context())
@@ -203,5 +203,5 @@ func TestWhatTheSignersOfOldReleasesLeftIsCollected(t *testing.T) {
 	sig := bundle.SignatureTag(last.Descriptor.Digest)
 	bob := signing.TagOf(last.Descriptor.Digest, keytest.Named(t, "", q.bob).ID)
 	require.Equal(t, []string{"latest", last.Release.Tag(), sig, bob}, tags)
-	require.Empty(t, q.collect(catalog.CollectOptions{}).Repositories[0].Foreign)
+	require.Empty(t, q.collect(garbage.Options{}).Repositories[0].Foreign)
 }

@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/diff"
+	"github.com/wherry-dev/wherry/publisher/garbage"
 	"github.com/wherry-dev/wherry/publisher/keys"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/publisher/releases"
@@ -418,7 +419,7 @@ func TestWhatARingHasIsListedAndKept(t *testing.T) {
 		require.Equal(t, []string{"latest", "ring-broad", "ring-early"}, list[1].Tags)
 		require.Len(t, list, 4)
 
-		c, err := catalog.Collect(t.Context(), w.loc, catalog.CollectOptions{Keep: 1, OCI: w.opts.OCI, Now: func() time.Time { return w.now.Add(100 * 24 * time.Hour) }})
+		c, err := garbage.Collect(t.Context(), w.loc, garbage.Options{Keep: 1, OCI: w.opts.OCI, Now: func() time.Time { return w.now.Add(100 * 24 * time.Hour) }})
 		require.NoError(t, err)
 		require.NoError(t, c.Delete(t.Context()))
 		require.Equal(t, running("v5", "v1", "v1", "v1"), w.texts())

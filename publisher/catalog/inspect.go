@@ -1,9 +1,6 @@
-// Package catalog lists, inspects, verifies, copies and cleans up published releases.
+// Package catalog lists, inspects and verifies what was published.
 //
-// Begin with [List] for the releases that agents follow, and with [Inspect] or [Verify] for one bundle. [CopyBundle] and
-// [CopyEnvironment] copy releases with their signatures to another location, and never replace a newer release by an older
-// one. [Collect] finds content that is no longer needed, and deletes nothing before its Delete is called. The package signs
-// nothing.
+// Begin with [List] for what agents follow, and with [Inspect] or [Verify] for one bundle. Nothing here writes.
 package catalog
 
 import (

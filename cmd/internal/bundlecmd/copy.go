@@ -14,6 +14,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
 	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/copier"
 	"github.com/wherry-dev/wherry/publisher/releases"
 )
 
@@ -23,7 +24,7 @@ type copying struct {
 	trust               flags.Trust
 	fromHTTP, toHTTP    bool
 	registry            flags.Registry // but for PlainHTTP, which each side has of its own
-	options             catalog.CopyOptions
+	options             copier.Options
 }
 
 func newCopyCommand() *cobra.Command {
@@ -88,13 +89,13 @@ func (c *copying) run(cmd *cobra.Command, from, to string) error {
 	return concludeCopy(cmd, done)
 }
 
-func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*catalog.Copied, error) {
+func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*copier.Copied, error) {
 	if c.environment != "" {
 		source, err := oci.Parse(from)
 		if err != nil {
 			return nil, cli.Fail(cli.Usage, fmt.Errorf("FROM: %w", err), "with --environment it is a LOCATION")
 		}
-		return catalog.CopyEnvironment(cmd.Context(), source, c.environment, to, c.options)
+		return copier.Environment(cmd.Context(), source, c.environment, to, c.options)
 	}
 	ref, err := oci.ParseReference(from)
 	if err == nil {
@@ -106,7 +107,7 @@ func (c *copying) copy(cmd *cobra.Command, from string, to oci.Location) (*catal
 	if to, err = above(to, ref.Repository); err != nil {
 		return nil, err
 	}
-	return catalog.CopyBundle(cmd.Context(), ref, to, c.options)
+	return copier.Bundle(cmd.Context(), ref, to, c.options)
 }
 
 // above returns the location of a TO that names the repository as well, which means the same. One that names
@@ -135,7 +136,7 @@ func (c *copying) readTrusted() (err error) {
 // copyFailure is RegistryFailure for the one of the two places at which err came up.
 func copyFailure(err error, to oci.Location) error {
 	at := to
-	var failed *catalog.CopyError
+	var failed *copier.Error
 	flag := "--to-plain-http"
 	if errors.As(err, &failed) {
 		if at = failed.At; at != to {
@@ -153,7 +154,7 @@ func copyFailure(err error, to oci.Location) error {
 	return flags.RegistryFailure(err, at)
 }
 
-func copiedTable(w io.Writer, done *catalog.Copied) {
+func copiedTable(w io.Writer, done *copier.Copied) {
 	fmt.Fprintln(w, "REPOSITORY\tTAG\tRESULT\tNAMED BY\tBYTES\tDIGEST")
 	for _, i := range done.Items {
 		fmt.Fprintf(w, "%s\t%s\t%s\t%s\t%d\t%s\n", i.Repository, i.Tag, i.Result, show.Cell(strings.Join(i.Moving, ",")), i.Sent, i.Digest)
@@ -161,7 +162,7 @@ func copiedTable(w io.Writer, done *catalog.Copied) {
 }
 
 // concludeCopy says on stderr what became of the whole, and which tags stay where they are.
-func concludeCopy(cmd *cobra.Command, done *catalog.Copied) error {
+func concludeCopy(cmd *cobra.Command, done *copier.Copied) error {
 	count := map[releases.Outcome]int{}
 	for _, i := range done.Items {
 		count[i.Result]++
@@ -170,7 +171,7 @@ func concludeCopy(cmd *cobra.Command, done *catalog.Copied) error {
 		}
 	}
 	cmd.PrintErrf("%d copied, %d updated, %d unchanged, at %s\n",
-		count[catalog.OutcomeCopied], count[catalog.OutcomeUpdated], count[releases.OutcomeUnchanged], done.To)
+		count[copier.OutcomeCopied], count[copier.OutcomeUpdated], count[releases.OutcomeUnchanged], done.To)
 	if n := done.Kept(); n > 0 {
 		return cli.Fail(cli.No, fmt.Errorf("%s at %s stayed with something newer than is at %s", show.Count(n, "tag"), done.To, done.From),
 			"was FROM restored from a backup, or something published to TO? --force moves tags back, and agents refuse what is older")

@@ -12,13 +12,13 @@ import (
 	"github.com/wherry-dev/wherry/bundle/show"
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/publisher/catalog"
+	"github.com/wherry-dev/wherry/publisher/garbage"
 )
 
 // collecting holds the flags of bundle gc.
 type collecting struct {
 	registry flags.Registry
-	options  catalog.CollectOptions
+	options  garbage.Options
 	keepFor  string
 	dryRun   bool
 	format   string
@@ -50,7 +50,7 @@ Where nothing was ever published there is nothing to do; where LOCATION has othe
 	f := cmd.Flags()
 	f.StringVar(&c.options.Environment, "environment", "", "the environment `NAME` only")
 	cli.NotEmpty(cmd, "environment")
-	f.IntVar(&c.options.Keep, "keep", catalog.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
+	f.IntVar(&c.options.Keep, "keep", garbage.DefaultKeep, "keep the newest `N` releases of each cluster type, and records of each environment")
 	f.StringVar(&c.keepFor, "keep-for", "7d", "keep what is younger than this `TIME` in any case; with 0 --keep alone counts")
 	f.BoolVar(&c.dryRun, "dry-run", false, "print the list, and delete nothing")
 	c.registry.AddTo(cmd)
@@ -77,7 +77,7 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 		}
 	}
 	c.options.OCI = c.registry.Options()
-	found, err := catalog.Collect(cmd.Context(), loc, c.options)
+	found, err := garbage.Collect(cmd.Context(), loc, c.options)
 	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
 		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
 	}
@@ -88,7 +88,7 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 }
 
 // carryOut prints a table before it deletes anything, and JSON or YAML, which say what was deleted, after.
-func (c *collecting) carryOut(cmd *cobra.Command, found *catalog.Collection, loc oci.Location) error {
+func (c *collecting) carryOut(cmd *cobra.Command, found *garbage.Collection, loc oci.Location) error {
 	list := func() error {
 		return cli.Print(cmd.OutOrStdout(), c.format, found, func(w io.Writer) { garbageTable(w, found) })
 	}
@@ -132,14 +132,14 @@ func deletionFailure(err error, loc oci.Location) error {
 	return flags.RegistryFailure(err, loc)
 }
 
-func freed(found *catalog.Collection) string {
+func freed(found *garbage.Collection) string {
 	if found.Blobs == nil || found.Blobs.Blobs == 0 {
 		return ""
 	}
 	return fmt.Sprintf(", with %s of %d bytes", show.Count(found.Blobs.Blobs, "blob"), found.Blobs.Bytes)
 }
 
-func garbageTable(w io.Writer, found *catalog.Collection) {
+func garbageTable(w io.Writer, found *garbage.Collection) {
 	fmt.Fprintln(w, "REPOSITORY\tKIND\tTAG\tISSUED\tDIGEST")
 	for _, r := range found.Repositories {
 		for _, g := range r.Garbage {

@@ -1,4 +1,4 @@
-package catalog
+package copier
 
 import (
 	"context"
@@ -21,7 +21,7 @@ func (c *copier) decide(ctx context.Context, o *original) error {
 	if err != nil {
 		return &usage.Error{Err: err}
 	}
-	o.done = CopiedItem{Kind: o.kind, Repository: o.repo.name, Tag: o.own, Digest: o.desc.Digest, Result: releases.OutcomeUnchanged, Sent: o.done.Sent}
+	o.done = Item{Kind: o.kind, Repository: o.repo.name, Tag: o.own, Digest: o.desc.Digest, Result: releases.OutcomeUnchanged, Sent: o.done.Sent}
 	o.seen, o.move, o.stands = map[string]digest.Digest{}, nil, false
 	for _, tag := range append([]string{o.own}, o.moving...) {
 		now, err := releases.Current(ctx, dst, tag)
@@ -117,7 +117,7 @@ func (c *copier) attempt(ctx context.Context, o *original) error {
 	if err != nil {
 		return err
 	}
-	w := copyWriter{from: o.repo, to: dst, sent: &o.done.Sent}
+	w := writer{from: o.repo, to: dst, sent: &o.done.Sent}
 	if err := w.manifest(ctx, o.desc); err != nil {
 		return err
 	}
@@ -138,8 +138,8 @@ func (c *copier) attempt(ctx context.Context, o *original) error {
 	return nil
 }
 
-// copyWriter writes to one repository.
-type copyWriter struct {
+// writer writes to one repository.
+type writer struct {
 	from, to placedRepository
 	sent     *int64
 	changed  bool
@@ -157,22 +157,22 @@ func parts(m ocispec.Manifest) []ocispec.Descriptor {
 }
 
 // manifest writes a manifest after its parts, those of them too that a manifest at the destination should have.
-func (w *copyWriter) manifest(ctx context.Context, desc ocispec.Descriptor) error {
+func (w *writer) manifest(ctx context.Context, desc ocispec.Descriptor) error {
 	return w.note(oci.Copy(ctx, w.from, w.to, desc))
 }
 
 // blob writes what desc describes.
-func (w *copyWriter) blob(ctx context.Context, desc ocispec.Descriptor) error {
+func (w *writer) blob(ctx context.Context, desc ocispec.Descriptor) error {
 	return w.note(oci.CopyBlob(ctx, w.from, w.to, desc))
 }
 
-func (w *copyWriter) note(sent int64, err error) error {
+func (w *writer) note(sent int64, err error) error {
 	*w.sent += sent
 	w.changed = w.changed || sent > 0
 	return err
 }
 
-func (w *copyWriter) signature(ctx context.Context, s *copiedSignature, tag string) error {
+func (w *writer) signature(ctx context.Context, s *signature, tag string) error {
 	for _, part := range parts(s.manifest) {
 		if err := w.blob(ctx, part); err != nil {
 			return err
@@ -195,7 +195,7 @@ func (w *copyWriter) signature(ctx context.Context, s *copiedSignature, tag stri
 }
 
 // merge keeps the signatures that only the destination has. What cannot be read there is replaced.
-func (w *copyWriter) merge(ctx context.Context, s *copiedSignature, standing digest.Digest) (*copiedSignature, error) {
+func (w *writer) merge(ctx context.Context, s *signature, standing digest.Digest) (*signature, error) {
 	theirs, err := readSignatures(ctx, w.to, standing.String())
 	if err := releases.UnlessRefused(err); err != nil {
 		return nil, err
@@ -212,7 +212,7 @@ func (w *copyWriter) merge(ctx context.Context, s *copiedSignature, standing dig
 
 // tags sets the tags that o needs. Registries cannot compare and swap: a tag that is not as it was seen
 // is ErrRace.
-func (w *copyWriter) tags(ctx context.Context, o *original) error {
+func (w *writer) tags(ctx context.Context, o *original) error {
 	for _, tag := range o.move {
 		now, err := releases.Current(ctx, w.to, tag)
 		if err != nil {

@@ -1,4 +1,4 @@
-package catalog
+package copier
 
 import (
 	"context"
@@ -19,15 +19,15 @@ const maxCopiedSignatures = 64
 // annotationCosign holds a signature's base64 on a layer of a signature manifest.
 const annotationCosign = "dev.cosignproject.cosign/signature"
 
-// copiedSignature is a manifest in cosign's format, which may hold several signatures.
-type copiedSignature struct {
+// signature is a manifest in cosign's format, which may hold several signatures.
+type signature struct {
 	desc     ocispec.Descriptor // with the manifest's bytes as data
 	manifest ocispec.Manifest
 }
 
 // readSignatures returns the signatures that a tag or digest names, or nil where there are none.
-func readSignatures(ctx context.Context, repo placedRepository, reference string) (*copiedSignature, error) {
-	s := new(copiedSignature)
+func readSignatures(ctx context.Context, repo placedRepository, reference string) (*signature, error) {
+	s := new(signature)
 	var err error
 	s.desc, err = repo.Resolve(ctx, reference)
 	if errors.Is(err, errdef.ErrNotFound) {
@@ -40,14 +40,14 @@ func readSignatures(ctx context.Context, repo placedRepository, reference string
 		return nil, err
 	}
 	if err := json.Unmarshal(s.desc.Data, &s.manifest); err != nil {
-		return nil, copyRefusal(bundle.BadContent, "signature manifest: %v", err)
+		return nil, refusal(bundle.BadContent, "signature manifest: %v", err)
 	}
 	if n := len(s.manifest.Layers); n > maxCopiedSignatures {
-		return nil, copyRefusal(bundle.TooLarge, "%d signatures, at most %d are allowed", n, maxCopiedSignatures)
+		return nil, refusal(bundle.TooLarge, "%d signatures, at most %d are allowed", n, maxCopiedSignatures)
 	}
 	for _, d := range parts(s.manifest) {
 		if d.Size > bundle.MaxManifestBytes {
-			return nil, copyRefusal(bundle.TooLarge, "signature of %d bytes, at most %d are allowed", d.Size, bundle.MaxManifestBytes)
+			return nil, refusal(bundle.TooLarge, "signature of %d bytes, at most %d are allowed", d.Size, bundle.MaxManifestBytes)
 		}
 	}
 	return s, nil
@@ -55,11 +55,11 @@ func readSignatures(ctx context.Context, repo placedRepository, reference string
 
 // of returns repo with the signature that was read from it, so that this signature is judged even if another one has
 // taken its place meanwhile.
-func (s *copiedSignature) of(repo bundle.Source) bundle.Source { return signatureSource{repo, s} }
+func (s *signature) of(repo bundle.Source) bundle.Source { return signatureSource{repo, s} }
 
 type signatureSource struct {
 	bundle.Source
-	read *copiedSignature
+	read *signature
 }
 
 func (s signatureSource) Resolve(context.Context, string) (ocispec.Descriptor, error) {
@@ -69,7 +69,7 @@ func (s signatureSource) Resolve(context.Context, string) (ocispec.Descriptor, e
 // with returns s together with those signatures of theirs, at dst, that s lacks: a site may have added its own. It returns
 // s itself if there are none, or if readers would not read so many. Config is the new manifest's config, with its bytes as
 // data, the only blob that neither of the two has.
-func (s *copiedSignature) with(ctx context.Context, theirs *copiedSignature, dst placedRepository) (both *copiedSignature, config *ocispec.Descriptor, err error) {
+func (s *signature) with(ctx context.Context, theirs *signature, dst placedRepository) (both *signature, config *ocispec.Descriptor, err error) {
 	type id struct {
 		claim     digest.Digest
 		signature string
@@ -110,7 +110,7 @@ func (s *copiedSignature) with(ctx context.Context, theirs *copiedSignature, dst
 	if err != nil || manifest.Size > bundle.MaxManifestBytes {
 		return s, nil, err
 	}
-	return &copiedSignature{manifest, m}, &described, nil
+	return &signature{manifest, m}, &described, nil
 }
 
 // describe returns the descriptor of v as JSON, with its bytes as data.

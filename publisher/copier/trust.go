@@ -1,4 +1,4 @@
-package catalog
+package copier
 
 import (
 	"bytes"
@@ -13,7 +13,7 @@ import (
 // believed is for the chain to say.
 func (o *original) readTrust(ctx context.Context) error {
 	if o.repo.name != bundle.TrustRepository {
-		return copyRefusal(bundle.BadContent, "it is a trust document")
+		return refusal(bundle.BadContent, "it is a trust document")
 	}
 	envelope, err := bundle.ReadBlob(ctx, o.repo, o.manifest.Config, bundle.MaxTrustBytes)
 	if err != nil {
@@ -47,14 +47,14 @@ func (c *copier) planTrust(ctx context.Context) error {
 			break
 		}
 		if version > bundle.MaxTrustVersions {
-			return copyRefusal(bundle.TrustDocumentRejected, "%s has more than %d versions", repo.fullName(), bundle.MaxTrustVersions)
+			return refusal(bundle.TrustDocumentRejected, "%s has more than %d versions", repo.fullName(), bundle.MaxTrustVersions)
 		}
 		o, err := c.judge(ctx, repo, d)
 		if err != nil {
 			return err
 		}
 		if o.own != tag {
-			return copyRefusal(bundle.TrustDocumentRejected, "%s:%s holds version %d", repo.fullName(), tag, o.order.Sequence)
+			return refusal(bundle.TrustDocumentRejected, "%s:%s holds version %d", repo.fullName(), tag, o.order.Sequence)
 		}
 		if err := c.follow(o); err != nil {
 			return fmt.Errorf("%s:%s: %w", repo.fullName(), tag, err)
@@ -91,7 +91,7 @@ func (c *copier) follow(o *original) error {
 	}
 	if o.order.Sequence == 1 {
 		if !sameTrustDocument(*o.trust, c.chain[0].Document) {
-			return copyRefusal(bundle.TrustDocumentRejected, "it is another version 1 than the one that is believed here")
+			return refusal(bundle.TrustDocumentRejected, "it is another version 1 than the one that is believed here")
 		}
 		return nil
 	}
@@ -113,7 +113,7 @@ func sameTrustDocument(a, b bundle.TrustDocument) bool {
 func compareTrust(standing, o *original) (standingVerdict, error) {
 	switch {
 	case !sameTrustDocument(*standing.trust, *o.trust):
-		return 0, copyRefusal(bundle.TrustDocumentRejected, "%s:%s is another document than %s:%s: find out whose it is before you --force it",
+		return 0, refusal(bundle.TrustDocumentRejected, "%s:%s is another document than %s:%s: find out whose it is before you --force it",
 			standing.repo.fullName(), o.own, o.repo.fullName(), o.own)
 	case len(standing.signers) >= len(o.signers):
 		return standsAsWell, nil

@@ -1,4 +1,8 @@
-package catalog
+// Package copier brings releases with their signatures to another location.
+//
+// [Bundle] copies one bundle and [Environment] all that make up an environment. Newer releases never give way to older
+// ones, unless that is asked for. Nothing here signs.
+package copier
 
 import (
 	"cmp"
@@ -15,16 +19,17 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 	"github.com/wherry-dev/wherry/publisher/releases"
 	"github.com/wherry-dev/wherry/publisher/trust"
 	"github.com/wherry-dev/wherry/publisher/usage"
 )
 
-// copiesAtOnce is how many repositories are read, or written, at the same time.
-const copiesAtOnce = 4
+// atOnce is how many repositories are read, or written, at the same time.
+const atOnce = 4
 
-// CopyOptions are the optional parts of a copy. The zero value copies content with anybody's signature.
-type CopyOptions struct {
+// Options are the optional parts of a copy. The zero value copies content with anybody's signature.
+type Options struct {
 	// Keys are public keys, one of which must have signed all copied content. If Keys and Trust are both nil,
 	// anybody's signature is enough.
 	Keys bundle.Keys
@@ -37,15 +42,15 @@ type CopyOptions struct {
 	From, To oci.Options
 }
 
-// CopyBundle copies the bundle that from names to the same repository below to, with its signatures, its
+// Bundle copies the bundle that from names to the same repository below to, with its signatures, its
 // own tag, and the moving tags that name it.
 //
 // It reads and judges everything before it writes, and writes in the order of Publish, so that it can be
 // killed and repeated at any time; content that the destination has is not sent again. A tag moves forward only: a tag
 // that names a newer release stays, and is in the result. Signatures that only the destination has stay too.
-// The error wraps a *CopyError if a registry or folder failed, and a *bundle.Refusal if content is not trusted.
-func CopyBundle(ctx context.Context, from oci.Reference, to oci.Location, opts CopyOptions) (*Copied, error) {
-	from, err := BundleReference(from)
+// The error wraps an *Error if a registry or folder failed, and a *bundle.Refusal if content is not trusted.
+func Bundle(ctx context.Context, from oci.Reference, to oci.Location, opts Options) (*Copied, error) {
+	from, err := catalog.BundleReference(from)
 	if err != nil {
 		return nil, &usage.Error{Err: err}
 	}
@@ -59,9 +64,9 @@ func CopyBundle(ctx context.Context, from oci.Reference, to oci.Location, opts C
 	return c.carryOut(ctx)
 }
 
-// CopyEnvironment copies what makes up an environment, as CopyBundle copies one bundle: the releases that
+// Environment copies what makes up an environment, as Bundle copies one bundle: the releases that
 // moving tags name, and the environment's record.
-func CopyEnvironment(ctx context.Context, from oci.Location, environment string, to oci.Location, opts CopyOptions) (*Copied, error) {
+func Environment(ctx context.Context, from oci.Location, environment string, to oci.Location, opts Options) (*Copied, error) {
 	if strings.Contains(environment, "/") {
 		return nil, usage.Errorf("%q is no environment", environment)
 	}
@@ -78,9 +83,9 @@ func CopyEnvironment(ctx context.Context, from oci.Location, environment string,
 	return c.carryOut(ctx)
 }
 
-// copier is one run of CopyBundle or CopyEnvironment.
+// copier is one run of Bundle or Environment.
 type copier struct {
-	opts     CopyOptions
+	opts     Options
 	from, to place
 	warnings []string
 	// bundles are written first, each repository's in their order, and the record after all of them.
@@ -102,7 +107,7 @@ func (c *copier) warn(format string, args ...any) {
 	slices.Sort(c.warnings)
 }
 
-func newCopier(from, to oci.Location, opts CopyOptions) (*copier, error) {
+func newCopier(from, to oci.Location, opts Options) (*copier, error) {
 	c := &copier{opts: opts}
 	var err error
 	if c.from, err = openPlace(from, opts.From); err != nil {
@@ -133,7 +138,7 @@ func (c *copier) planBundle(ctx context.Context, from oci.Reference) error {
 	}
 	desc, err := repo.Resolve(ctx, cmp.Or(from.Digest.String(), from.Tag, oci.DefaultTag))
 	if errors.Is(err, errdef.ErrNotFound) && from.Tag != "" {
-		desc, err = FindRelease(ctx, repo, from, err)
+		desc, err = catalog.FindRelease(ctx, repo, from, err)
 	}
 	if err != nil {
 		return err
@@ -165,11 +170,11 @@ func (c *copier) planEnvironment(ctx context.Context, environment string) error 
 		return err
 	}
 	if len(names) == 0 && c.record == nil {
-		return &CopyError{c.from.at, fmt.Errorf("environment %s at %s: %w", environment, c.from.at, errdef.ErrNotFound)}
+		return &Error{c.from.at, fmt.Errorf("environment %s at %s: %w", environment, c.from.at, errdef.ErrNotFound)}
 	}
 	c.bundles = make([][]*original, len(names))
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(copiesAtOnce)
+	group.SetLimit(atOnce)
 	for i, name := range names {
 		group.Go(func() (err error) {
 			c.bundles[i], err = c.readRepository(ctx, name, types[name])
@@ -245,7 +250,7 @@ func (c *copier) carryOut(ctx context.Context) (*Copied, error) {
 			return nil, err
 		}
 	}
-	done := &Copied{From: c.from.at.String(), To: c.to.at.String(), Items: []CopiedItem{}, Warnings: c.warnings}
+	done := &Copied{From: c.from.at.String(), To: c.to.at.String(), Items: []Item{}, Warnings: c.warnings}
 	for _, o := range all {
 		done.Items = append(done.Items, o.done)
 	}
@@ -263,7 +268,7 @@ func (c *copier) putAll(ctx context.Context, all []*original) error {
 
 func inParallel[T any](ctx context.Context, all []T, do func(context.Context, T) error) error {
 	group, ctx := errgroup.WithContext(ctx)
-	group.SetLimit(copiesAtOnce)
+	group.SetLimit(atOnce)
 	for _, one := range all {
 		group.Go(func() error { return do(ctx, one) })
 	}

@@ -1,4 +1,4 @@
-package catalog
+package copier
 
 import (
 	"github.com/opencontainers/go-digest"
@@ -19,13 +19,13 @@ type Copied struct {
 	From string `json:"from"`
 	To   string `json:"to"`
 	// Items are in the order in which they were written: trust documents, bundles, the record.
-	Items []CopiedItem `json:"items"`
+	Items []Item `json:"items"`
 	// Warnings are about content that the source lacks.
 	Warnings []string `json:"warnings,omitempty"`
 }
 
-// CopiedItem is one manifest with its signatures.
-type CopiedItem struct {
+// Item is one manifest with its signatures.
+type Item struct {
 	// Kind is "trust", "bundle" or "environment".
 	Kind string `json:"kind"`
 	// Repository is its name below the prefix, and Tag the manifest's own tag there.

@@ -1,12 +1,9 @@
-package catalog
+package copier
 
 import (
 	"context"
 	"errors"
-	"fmt"
 	"io"
-	"regexp"
-	"strings"
 
 	ocispec "github.com/opencontainers/image-spec/specs-go/v1"
 	"oras.land/oras-go/v2/content"
@@ -15,41 +12,14 @@ import (
 	"github.com/wherry-dev/wherry/bundle/oci"
 )
 
-// CopyError is an error of one of the two places of a copy.
-type CopyError struct {
+// Error is an error of one of the two places of a copy.
+type Error struct {
 	At  oci.Location
 	Err error
 }
 
-func (e *CopyError) Error() string { return e.Err.Error() }
-func (e *CopyError) Unwrap() error { return e.Err }
-
-// bundleRepository finds where a location's prefix ends.
-var bundleRepository = regexp.MustCompile(`^(?:(.+)/)?(bundles/[^/]+/[^/]+)$`)
-
-// BundleReference returns ref with the location's prefix told from the repository, which must be a bundle's.
-func BundleReference(ref oci.Reference) (oci.Reference, error) {
-	name := ref.Repository
-	if dir, tag, ok := cutLast(name); ok && ref.Location.Dir != "" && ref.Tag == "" && ref.Digest == "" && strings.Count(name, "/") == 3 {
-		name, ref.Tag = dir, tag // DIR/bundles/dev/drone/latest, as a layout's index has it
-	}
-	m := bundleRepository.FindStringSubmatch(name)
-	if m == nil || m[1] != "" && ref.Location.Dir != "" {
-		return ref, fmt.Errorf("%s names no bundle, which is LOCATION/bundles/ENVIRONMENT/TYPE", ref)
-	}
-	if ref.Repository = m[2]; m[1] != "" {
-		ref.Location.Prefix = m[1]
-	}
-	return ref, nil
-}
-
-func cutLast(name string) (before, after string, found bool) {
-	i := strings.LastIndexByte(name, '/')
-	if i < 0 {
-		return name, "", false
-	}
-	return name[:i], name[i+1:], true
-}
+func (e *Error) Error() string { return e.Err.Error() }
+func (e *Error) Unwrap() error { return e.Err }
 
 // place is one of the two ends of a copy.
 type place struct {
@@ -60,7 +30,7 @@ type place struct {
 func openPlace(at oci.Location, opts oci.Options) (place, error) {
 	store, err := at.Open(opts)
 	if err != nil {
-		return place{}, &CopyError{at, err}
+		return place{}, &Error{at, err}
 	}
 	return place{at, store}, nil
 }
@@ -73,10 +43,10 @@ func (p place) repository(name string) (placedRepository, error) {
 // blame adds the place to err, unless err has one: a push also fails when the source of its content does, and then the
 // source is to blame.
 func (p place) blame(err error) error {
-	if err == nil || errors.As(err, new(*CopyError)) {
+	if err == nil || errors.As(err, new(*Error)) {
 		return err
 	}
-	return &CopyError{p.at, err}
+	return &Error{p.at, err}
 }
 
 // placedRepository is a repository whose errors name its place, and whose content is checked against its descriptor.
@@ -135,7 +105,7 @@ func (b *placedBody) Read(p []byte) (int, error) {
 	}
 	if b.left -= int64(n); b.left == 0 {
 		if bad := b.checked.Verify(); bad != nil {
-			return n, copyRefusal(bundle.DigestMismatch, "blob %s of %s is not what its digest says: %v", b.target.Digest, b.repo.fullName(), bad)
+			return n, refusal(bundle.DigestMismatch, "blob %s of %s is not what its digest says: %v", b.target.Digest, b.repo.fullName(), bad)
 		}
 	}
 	return n, err

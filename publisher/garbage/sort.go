@@ -1,4 +1,4 @@
-package catalog
+package garbage
 
 import (
 	"cmp"
@@ -36,9 +36,9 @@ type judged struct {
 type sorting struct {
 	repo    oci.Target
 	name    string
-	opts    CollectOptions
+	opts    Options
 	now     time.Time
-	result  CollectedRepository
+	result  Repository
 	records bool
 	// releases are newest first, and stale are the pending ones that no longer wait for anything.
 	releases, pending, stale []taggedPlace
@@ -53,14 +53,14 @@ type sorting struct {
 }
 
 // sort separates a repository's needed manifests from its garbage. Named are manifests that a record names and that stay.
-func (c *Collection) sort(ctx context.Context, name string, named map[digest.Digest]bool, opts CollectOptions) (*sorting, error) {
+func (c *Collection) sort(ctx context.Context, name string, named map[digest.Digest]bool, opts Options) (*sorting, error) {
 	repo, err := c.store.Repository(name)
 	if err != nil {
 		return nil, err
 	}
 	s := &sorting{
 		repo: repo, name: name, opts: opts, now: c.now, records: strings.HasPrefix(name, "environments/"),
-		result: CollectedRepository{Repository: name, Garbage: []Garbage{}, repo: repo},
+		result: Repository{Repository: name, Garbage: []Item{}, repo: repo},
 		tagged: map[string]digest.Digest{}, found: map[digest.Digest]ocispec.Descriptor{}, judged: map[digest.Digest]*judged{}, needed: maps.Clone(named),
 	}
 	if s.needed == nil {
@@ -132,7 +132,7 @@ func (s *sorting) keepNewest(ctx context.Context) error {
 		// One for all rings waits below the release of a narrower one, which its signer releases first: the record of
 		// both names it.
 		overtaken := len(s.releases) > 0 && p.place.Compare(s.releases[0].place) <= 0 && (!s.needed[s.tagged[p.tag]] || s.isReleased(p))
-		if j != nil && overtaken && s.now.Sub(j.issuedAt) >= collectGrace {
+		if j != nil && overtaken && s.now.Sub(j.issuedAt) >= grace {
 			s.stale = append(s.stale, p)
 		} else {
 			s.needed[s.tagged[p.tag]] = true
@@ -192,17 +192,17 @@ func (s *sorting) parse(ctx context.Context, desc ocispec.Descriptor) (*judged, 
 
 // addSuperseded turns into garbage the releases that nothing needs, and what waited in vain.
 func (s *sorting) addSuperseded(context.Context) error {
-	garbage := map[digest.Digest]*Garbage{}
-	add := func(tag string, kind GarbageKind) {
+	garbage := map[digest.Digest]*Item{}
+	add := func(tag string, kind Kind) {
 		d := s.tagged[tag]
 		if garbage[d] == nil {
-			garbage[d] = &Garbage{Kind: kind, Digest: d, IssuedAt: s.judged[d].issuedAt, signature: bundle.SignatureTag(d), subject: d}
+			garbage[d] = &Item{Kind: kind, Digest: d, IssuedAt: s.judged[d].issuedAt, signature: bundle.SignatureTag(d), subject: d}
 		}
 		garbage[d].Tags = append(garbage[d].Tags, tag)
 	}
-	kind := GarbageRelease
+	kind := Release
 	if s.records {
-		kind = GarbageRecord
+		kind = Record
 	}
 	for _, r := range s.releases {
 		switch d := s.tagged[r.tag]; {
@@ -215,9 +215,9 @@ func (s *sorting) addSuperseded(context.Context) error {
 	for _, p := range s.stale {
 		d := s.tagged[p.tag]
 		if s.needed[d] { // a release was made of it
-			s.result.Garbage = append(s.result.Garbage, Garbage{Kind: GarbagePending, Tags: []string{p.tag}, IssuedAt: s.judged[d].issuedAt, subject: d})
+			s.result.Garbage = append(s.result.Garbage, Item{Kind: Pending, Tags: []string{p.tag}, IssuedAt: s.judged[d].issuedAt, subject: d})
 		} else {
-			add(p.tag, GarbagePending)
+			add(p.tag, Pending)
 		}
 	}
 	for _, g := range garbage {
@@ -244,7 +244,7 @@ func (s *sorting) addUnfound(ctx context.Context) error {
 		}
 		desc, err := s.repo.Resolve(ctx, d.String())
 		if errors.Is(err, errdef.ErrNotFound) {
-			s.result.Garbage = append(s.result.Garbage, Garbage{Kind: GarbageSignature, Tags: []string{}, signature: tag, subject: d})
+			s.result.Garbage = append(s.result.Garbage, Item{Kind: Signature, Tags: []string{}, signature: tag, subject: d})
 			continue
 		}
 		if tag != bundle.SignatureTag(d) {
@@ -256,11 +256,11 @@ func (s *sorting) addUnfound(ctx context.Context) error {
 		if err != nil {
 			return err
 		}
-		if j := s.judged[d]; j != nil && s.now.Sub(j.issuedAt) >= collectGrace {
-			s.result.Garbage = append(s.result.Garbage, Garbage{Kind: GarbageUntagged, Tags: []string{}, Digest: d, IssuedAt: j.issuedAt, signature: tag, subject: d})
+		if j := s.judged[d]; j != nil && s.now.Sub(j.issuedAt) >= grace {
+			s.result.Garbage = append(s.result.Garbage, Item{Kind: Untagged, Tags: []string{}, Digest: d, IssuedAt: j.issuedAt, signature: tag, subject: d})
 		}
 	}
-	slices.SortFunc(s.result.Garbage, func(a, b Garbage) int {
+	slices.SortFunc(s.result.Garbage, func(a, b Item) int {
 		return cmp.Or(a.IssuedAt.Compare(b.IssuedAt), cmp.Compare(a.subject, b.subject), slices.Compare(a.Tags, b.Tags))
 	})
 	return nil

@@ -1,4 +1,4 @@
-package catalog
+package garbage
 
 import (
 	"context"
@@ -25,14 +25,14 @@ func (c *Collection) Delete(ctx context.Context) error {
 	if !ok {
 		return nil
 	}
-	swept, err := layout.Sweep(ctx, c.now.Add(-collectGrace))
+	swept, err := layout.Sweep(ctx, c.now.Add(-grace))
 	c.Blobs = &swept
 	return err
 }
 
 // Delete deletes the garbage of one repository and marks it as deleted. It frees no blobs of a layout; see
 // [Collection.Delete].
-func (r *CollectedRepository) Delete(ctx context.Context) error {
+func (r *Repository) Delete(ctx context.Context) error {
 	if len(r.Garbage) == 0 {
 		return nil
 	}
@@ -54,7 +54,7 @@ func (r *CollectedRepository) Delete(ctx context.Context) error {
 
 // stillNeeded looks up what moving and foreign tags name now, and the signatures of all that stays: whoever
 // may write to a registry can have two tags name one signature.
-func (r *CollectedRepository) stillNeeded(ctx context.Context) (map[digest.Digest]bool, error) {
+func (r *Repository) stillNeeded(ctx context.Context) (map[digest.Digest]bool, error) {
 	goes := map[string]bool{}
 	for _, g := range r.Garbage {
 		goes[g.signature] = true
@@ -82,14 +82,14 @@ func (r *CollectedRepository) stillNeeded(ctx context.Context) (map[digest.Diges
 	return needed, nil
 }
 
-func (r *CollectedRepository) deleteOne(ctx context.Context, g *Garbage, needed map[digest.Digest]bool) (done bool, err error) {
+func (r *Repository) deleteOne(ctx context.Context, g *Item, needed map[digest.Digest]bool) (done bool, err error) {
 	for _, tag := range g.Tags {
 		if done, err = r.untag(ctx, tag); err != nil {
 			return false, err
 		}
 	}
 	switch g.Kind {
-	case GarbageSignature:
+	case Signature:
 		// It is an orphan still, unless a copy has brought its manifest after it.
 		if _, err := r.repo.Resolve(ctx, g.subject.String()); !errors.Is(err, errdef.ErrNotFound) {
 			return false, err
@@ -114,7 +114,7 @@ func (r *CollectedRepository) deleteOne(ctx context.Context, g *Garbage, needed 
 }
 
 // untag reports whether the tag is gone. Where a registry deletes no tags, they go with their manifest, or stay.
-func (r *CollectedRepository) untag(ctx context.Context, tag string) (done bool, err error) {
+func (r *Repository) untag(ctx context.Context, tag string) (done bool, err error) {
 	err = gone(r.repo.Untag(ctx, tag))
 	if errors.Is(err, errors.ErrUnsupported) {
 		return false, nil

@@ -1,4 +1,4 @@
-package catalog
+package copier
 
 import (
 	"context"
@@ -24,7 +24,7 @@ type original struct {
 	repo      placedRepository
 	desc      ocispec.Descriptor // with the manifest's bytes as data
 	manifest  ocispec.Manifest
-	signature *copiedSignature // nil for a trust document, whose signatures are in it
+	signature *signature // nil for a trust document, whose signatures are in it
 	statement
 	// moving lists the tags, beside its own, that name it.
 	moving []string
@@ -34,7 +34,7 @@ type original struct {
 	move []string
 	// stands says that what the destination has in its place is as good.
 	stands bool
-	done   CopiedItem
+	done   Item
 }
 
 // statement is what a release document, an environment record or a trust document says.
@@ -107,7 +107,7 @@ func refusePending(ctx context.Context, o *original, named releases.Tags) error 
 	}
 	now, err := releases.Current(ctx, o.repo, pending)
 	if err == nil && now == o.desc.Digest {
-		err = copyRefusal(bundle.BelowThreshold, "%s:%s still lacks signatures", o.repo.fullName(), pending)
+		err = refusal(bundle.BelowThreshold, "%s:%s still lacks signatures", o.repo.fullName(), pending)
 	}
 	return err
 }
@@ -135,7 +135,7 @@ func (o *original) read(ctx context.Context, d digest.Digest) error {
 		return err
 	}
 	if err := json.Unmarshal(o.desc.Data, &o.manifest); err != nil {
-		return copyRefusal(bundle.BadContent, "manifest: %v", err)
+		return refusal(bundle.BadContent, "manifest: %v", err)
 	}
 	switch o.manifest.ArtifactType {
 	case bundle.MediaTypeBundle:
@@ -145,7 +145,7 @@ func (o *original) read(ctx context.Context, d digest.Digest) error {
 	case bundle.MediaTypeTrust:
 		return o.readTrust(ctx)
 	default:
-		return copyRefusal(bundle.BadContent, "it is a %q, which wherry does not know", o.manifest.ArtifactType)
+		return refusal(bundle.BadContent, "it is a %q, which wherry does not know", o.manifest.ArtifactType)
 	}
 	if err != nil {
 		return err
@@ -160,7 +160,7 @@ func (o *original) readRelease(ctx context.Context) error {
 		return err
 	}
 	if own := r.Stream().Repository(); own != o.repo.name {
-		return copyRefusal(bundle.WrongClusterType, "its release document is for %s", own)
+		return refusal(bundle.WrongClusterType, "its release document is for %s", own)
 	}
 	o.statement = statement{kind: "bundle", platform: r.Platform, own: r.Tag(), order: bundle.OrderOf(*r, o.desc.Digest)}
 	return nil
@@ -176,7 +176,7 @@ func (o *original) readRecord(ctx context.Context) error {
 		return err
 	}
 	if own := bundle.EnvironmentRepository(r.Environment); own != o.repo.name {
-		return copyRefusal(bundle.WrongEnvironment, "its record is for %s", own)
+		return refusal(bundle.WrongEnvironment, "its record is for %s", own)
 	}
 	o.statement = statement{
 		kind: "environment", platform: r.Platform, own: r.Tag(), clusterTypes: r.ClusterTypes,
@@ -191,18 +191,18 @@ func (c *copier) checkSigned(ctx context.Context, o *original) error {
 	case o.trust != nil: // judged by its chain
 		return nil
 	case o.signature == nil || len(o.signature.manifest.Layers) == 0:
-		return copyRefusal(bundle.Unsigned, "it has no signature")
+		return refusal(bundle.Unsigned, "it has no signature")
 	case c.trust == nil:
 		return nil
 	case c.chain != nil && o.platform != c.chain.Current().Platform:
-		return copyRefusal(bundle.WrongPlatform, "it is of the platform %q, and the trust document of %q", o.platform, c.chain.Current().Platform)
+		return refusal(bundle.WrongPlatform, "it is of the platform %q, and the trust document of %q", o.platform, c.chain.Current().Platform)
 	case c.chain != nil && o.order.Epoch != c.trust.Epoch:
-		return copyRefusal(bundle.OldEpoch, "it has epoch %d, the trust in force has %d", o.order.Epoch, c.trust.Epoch)
+		return refusal(bundle.OldEpoch, "it has epoch %d, the trust in force has %d", o.order.Epoch, c.trust.Epoch)
 	}
 	_, err := bundle.VerifySignature(ctx, o.signature.of(o.repo), o.desc.Digest, *c.trust)
 	return err
 }
 
-func copyRefusal(reason bundle.Reason, format string, args ...any) error {
+func refusal(reason bundle.Reason, format string, args ...any) error {
 	return &bundle.Refusal{Reason: reason, Message: fmt.Sprintf(format, args...)}
 }

@@ -1,4 +1,7 @@
-package catalog
+// Package garbage finds what nobody needs any more of what was published, and deletes it.
+//
+// [Collect] finds it; nothing is deleted before the Delete of the [Collection] is called.
+package garbage
 
 import (
 	"cmp"
@@ -12,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
+	"github.com/wherry-dev/wherry/publisher/catalog"
 )
 
 const (
@@ -19,12 +23,12 @@ const (
 	DefaultKeep = 10
 	// DefaultKeepFor is how long they are kept in any case.
 	DefaultKeepFor = 7 * 24 * time.Hour
-	// collectGrace is how long a publisher or signer may be at work on what has no tag of its own yet.
-	collectGrace = time.Hour
+	// grace is how long a publisher or signer may be at work on what has no tag of its own yet.
+	grace = time.Hour
 )
 
-// CollectOptions selects the releases to keep. The zero value keeps the newest release of each cluster type.
-type CollectOptions struct {
+// Options selects the releases to keep. The zero value keeps the newest release of each cluster type.
+type Options struct {
 	// Environment limits Collect to one environment. It is required if a registry does not list its repositories.
 	Environment string
 	// Keep is the number of the newest releases of a cluster type, and of records of an environment, to keep.
@@ -38,26 +42,26 @@ type CollectOptions struct {
 	Now func() time.Time
 }
 
-// GarbageKind is the kind of a manifest that is no longer needed.
-type GarbageKind string
+// Kind is the kind of a manifest that is no longer needed.
+type Kind string
 
 // The kinds.
 const (
-	// GarbageRelease and GarbageRecord are older than all kept ones.
-	GarbageRelease GarbageKind = "release"
-	GarbageRecord  GarbageKind = "record"
-	// GarbagePending waited for signatures, and a newer release was accepted meanwhile.
-	GarbagePending GarbageKind = "pending"
-	// GarbageUntagged is signed and has no tag: its publisher was killed, or lost a race.
-	GarbageUntagged GarbageKind = "untagged"
-	// GarbageSignature is the signature of a manifest that no longer exists.
-	GarbageSignature GarbageKind = "signature"
+	// Release and Record are older than all kept ones.
+	Release Kind = "release"
+	Record  Kind = "record"
+	// Pending waited for signatures, and a newer release was accepted meanwhile.
+	Pending Kind = "pending"
+	// Untagged is signed and has no tag: its publisher was killed, or lost a race.
+	Untagged Kind = "untagged"
+	// Signature is the signature of a manifest that no longer exists.
+	Signature Kind = "signature"
 )
 
-// Garbage is one thing that is not needed: a manifest with its tags and its signature. Its JSON form is an
+// Item is one thing that is not needed: a manifest with its tags and its signature. Its JSON form is an
 // interface.
-type Garbage struct {
-	Kind GarbageKind `json:"kind"`
+type Item struct {
+	Kind Kind `json:"kind"`
 	// Tags are the tags to delete, sorted.
 	Tags []string `json:"tags"`
 	// Digest is the manifest's; empty if only the tags are deleted, because other tags name the manifest too.
@@ -69,12 +73,12 @@ type Garbage struct {
 	subject   digest.Digest
 }
 
-// CollectedRepository is what Collection has of one repository.
-type CollectedRepository struct {
+// Repository is what Collection has of one repository.
+type Repository struct {
 	Repository string `json:"repository"`
 	// Kept counts the releases or records that stay, and those that wait for signatures.
-	Kept    int       `json:"kept"`
-	Garbage []Garbage `json:"garbage"`
+	Kept    int    `json:"kept"`
+	Garbage []Item `json:"garbage"`
 	// Foreign lists the tags that wherry does not know. They stay, with their manifests.
 	Foreign []string `json:"foreign,omitempty"`
 	repo    oci.Target
@@ -82,8 +86,8 @@ type CollectedRepository struct {
 
 // Collection lists the content that a location no longer needs. Its JSON form is an interface.
 type Collection struct {
-	Location     string                `json:"location"`
-	Repositories []CollectedRepository `json:"repositories"`
+	Location     string       `json:"location"`
+	Repositories []Repository `json:"repositories"`
 	// Blobs counts the blobs that a layout can free; nil for a registry, which frees space itself.
 	Blobs *oci.Swept `json:"blobs,omitempty"`
 
@@ -108,7 +112,7 @@ func (c *Collection) Count() (all, deleted int) {
 // registry does not list repositories it follows the environment's records, for which the environment must
 // be named; else the error wraps errors.ErrUnsupported. It is a *NoEnvironmentError where other
 // environments alone are there.
-func Collect(ctx context.Context, loc oci.Location, opts CollectOptions) (*Collection, error) {
+func Collect(ctx context.Context, loc oci.Location, opts Options) (*Collection, error) {
 	store, err := loc.Open(opts.OCI)
 	if err != nil {
 		return nil, err
@@ -118,12 +122,12 @@ func Collect(ctx context.Context, loc oci.Location, opts CollectOptions) (*Colle
 		now = opts.Now
 	}
 	opts.Keep = max(opts.Keep, 1)
-	c := &Collection{Location: loc.String(), Repositories: []CollectedRepository{}, store: store, now: now()}
+	c := &Collection{Location: loc.String(), Repositories: []Repository{}, store: store, now: now()}
 	names, err := store.Repositories(ctx)
 	if errors.Is(err, errors.ErrUnsupported) && opts.Environment != "" {
 		names, err = []string{bundle.EnvironmentRepository(opts.Environment)}, nil
 	} else if err == nil && opts.Environment != "" {
-		err = CheckEnvironment(opts.Environment, loc, names)
+		err = catalog.CheckEnvironment(opts.Environment, loc, names)
 	}
 	if err != nil {
 		return nil, err
@@ -143,7 +147,7 @@ func Collect(ctx context.Context, loc oci.Location, opts CollectOptions) (*Colle
 
 // addRecords judges the environments' records. It returns the manifests that those which stay name, and the
 // repositories of the cluster types in any of them.
-func (c *Collection) addRecords(ctx context.Context, names []string, opts CollectOptions) (named map[digest.Digest]bool, types []string, err error) {
+func (c *Collection) addRecords(ctx context.Context, names []string, opts Options) (named map[digest.Digest]bool, types []string, err error) {
 	named = map[digest.Digest]bool{}
 	for _, name := range slices.Sorted(slices.Values(names)) {
 		environment, ok := strings.CutPrefix(name, "environments/")
@@ -167,7 +171,7 @@ func (c *Collection) addRecords(ctx context.Context, names []string, opts Collec
 	return named, types, nil
 }
 
-func (c *Collection) addReleases(ctx context.Context, names []string, named map[digest.Digest]bool, opts CollectOptions) error {
+func (c *Collection) addReleases(ctx context.Context, names []string, named map[digest.Digest]bool, opts Options) error {
 	slices.Sort(names)
 	for _, name := range slices.Compact(names) {
 		part := strings.Split(name, "/")
@@ -193,7 +197,7 @@ func (c *Collection) measure(ctx context.Context, layout *oci.Layout) error {
 			}
 		}
 	}
-	swept, err := layout.Sweepable(ctx, c.now.Add(-collectGrace), without)
+	swept, err := layout.Sweepable(ctx, c.now.Add(-grace), without)
 	c.Blobs = &swept
 	return err
 }
