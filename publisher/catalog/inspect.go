@@ -27,31 +27,45 @@ type Trusted struct {
 	Reference string        `json:"reference"`
 	Digest    digest.Digest `json:"digest"`
 	// Keys names the keys that signed; see bundle.KeyID. It is empty where Identity says who did.
-	Keys              []string       `json:"keys"`
-	Identity          *keys.Identity `json:"identity,omitempty"`
-	Platform          string         `json:"platform"`
-	Environment       string         `json:"environment"`
-	ClusterType       string         `json:"clusterType,omitempty"`
-	Rings             []string       `json:"rings,omitempty"`
-	Epoch             int64          `json:"epoch"`
-	Sequence          int64          `json:"sequence"`
-	Number            int64          `json:"number,omitempty"` // of a bundle's release
-	IssuedAt          time.Time      `json:"issuedAt"`
-	ExpiresAt         time.Time      `json:"expiresAt,omitzero"`
-	BaseCommit        string         `json:"baseCommit,omitempty"`
-	EnvironmentCommit string         `json:"environmentCommit,omitempty"`
-	// Content and Assignments are those of a bundle.
-	Content     *bundle.Content `json:"content,omitempty"`
-	Assignments *int            `json:"assignments,omitempty"`
-	// Held lists the assignments of a bundle whose content is that of an earlier release.
-	Held []HeldAssignment `json:"held,omitempty"`
-	// Deltas are those of a bundle.
-	Deltas []Delta `json:"deltas,omitempty"`
-	// ClusterTypes are those of an environment record.
+	Keys     []string       `json:"keys"`
+	Identity *keys.Identity `json:"identity,omitempty"`
+	Signed
+	TrustedBundle
+	TrustedRecord
+}
+
+// Signed is what the document of a bundle or record says of itself.
+type Signed struct {
+	Platform    string   `json:"platform"`
+	Environment string   `json:"environment"`
+	ClusterType string   `json:"clusterType,omitempty"`
+	Rings       []string `json:"rings,omitempty"`
+	Epoch       int64    `json:"epoch"`
+	Sequence    int64    `json:"sequence"`
+	// Number and ExpiresAt are those of a bundle's release.
+	Number            int64     `json:"number,omitempty"`
+	IssuedAt          time.Time `json:"issuedAt"`
+	ExpiresAt         time.Time `json:"expiresAt,omitzero"`
+	BaseCommit        string    `json:"baseCommit,omitempty"`
+	EnvironmentCommit string    `json:"environmentCommit,omitempty"`
+}
+
+// TrustedBundle is what a bundle holds; the zero value where a Trusted is a record.
+type TrustedBundle struct {
+	Content *bundle.Content `json:"content,omitempty"`
+	// Assignments counts them.
+	Assignments *int `json:"assignments,omitempty"`
+	// Held lists the assignments whose content is that of an earlier release.
+	Held   []HeldAssignment `json:"held,omitempty"`
+	Deltas []Delta          `json:"deltas,omitempty"`
+}
+
+// TrustedRecord is what an environment record names; the zero value where a Trusted is a bundle.
+type TrustedRecord struct {
 	ClusterTypes map[string]digest.Digest `json:"clusterTypes,omitempty"`
 	// RingReleases are what each ring has, by cluster type and ring.
 	RingReleases map[string]map[string]digest.Digest `json:"ringReleases,omitempty"`
-	// Incomplete names those of them that are not all that the commit asks for.
+	// Incomplete names the cluster types that are not all that the commit asks for.
 	Incomplete []string `json:"incomplete,omitempty"`
 }
 
@@ -131,9 +145,12 @@ func (t *Trusted) readRecord(ctx context.Context, repo bundle.Source, desc ocisp
 		return err
 	}
 	r := v.Record
-	t.Kind, t.Platform, t.Environment, t.Epoch, t.Sequence = "environment", r.Platform, r.Environment, r.Epoch, r.Sequence
-	t.IssuedAt, t.BaseCommit, t.EnvironmentCommit, t.ClusterTypes, t.Incomplete = r.IssuedAt, r.BaseCommit, r.EnvironmentCommit, r.ClusterTypes, r.Incomplete
-	t.RingReleases = r.Rings
+	t.Kind = "environment"
+	t.Signed = Signed{
+		Platform: r.Platform, Environment: r.Environment, Epoch: r.Epoch, Sequence: r.Sequence, IssuedAt: r.IssuedAt,
+		BaseCommit: r.BaseCommit, EnvironmentCommit: r.EnvironmentCommit,
+	}
+	t.TrustedRecord = TrustedRecord{r.ClusterTypes, r.Rings, r.Incomplete}
 	return nil
 }
 
@@ -150,13 +167,16 @@ func (t *Trusted) readBundle(ctx context.Context, repo oci.Target, desc ocispec.
 	if err != nil {
 		return err
 	}
-	if t.Deltas, err = ApplyDeltas(ctx, repo, v); err != nil {
+	deltas, err := ApplyDeltas(ctx, repo, v)
+	if err != nil {
 		return err
 	}
 	n := len(assignments)
-	t.Kind, t.Platform, t.Environment, t.ClusterType, t.Rings = "bundle", r.Platform, r.Environment, r.ClusterType, r.Rings
-	t.Epoch, t.Sequence, t.Number, t.IssuedAt, t.ExpiresAt = r.Epoch, r.Sequence, r.Number, r.IssuedAt, r.ExpiresAt
-	t.BaseCommit, t.EnvironmentCommit, t.Content, t.Assignments, t.Held = r.BaseCommit, r.EnvironmentCommit, &r.Content, &n, heldOf(assignments)
+	t.Kind = "bundle"
+	t.Signed = Signed{
+		r.Platform, r.Environment, r.ClusterType, r.Rings, r.Epoch, r.Sequence, r.Number, r.IssuedAt, r.ExpiresAt, r.BaseCommit, r.EnvironmentCommit,
+	}
+	t.TrustedBundle = TrustedBundle{&r.Content, &n, heldOf(assignments), deltas}
 	return nil
 }
 
