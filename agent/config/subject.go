@@ -35,14 +35,16 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 		return doctor.Subject{}, err
 	}
 	s := doctor.Subject{
-		StateDir: c.StateDir, Cluster: c.Cluster, Pinned: bundle.Pinned(keys), Trust: trust, Adapter: c.Adapters.Only, Kubernetes: cluster,
-		DirectoryRoot: c.Adapters.DirectoryRoot,
-		Impersonate:   c.Adapters.Impersonate, ArgoNamespace: c.Adapters.ArgoNamespace, AnsiblePlaybook: c.Adapters.AnsiblePlaybook, Zarf: c.Adapters.Zarf,
-		Adapters: map[string]bool{
-			"ansible": c.Adapters.AnsiblePlaybook != "", "argo": cluster != nil, "directory": c.Adapters.DirectoryRoot != "",
-			"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.Adapters.Zarf != "",
+		StateDir: c.StateDir, Cluster: c.Cluster, Pinned: bundle.Pinned(keys), Trust: trust, Kubernetes: cluster,
+		Adapters: doctor.Adapters{
+			Only: c.Adapters.Only, DirectoryRoot: c.Adapters.DirectoryRoot, AnsiblePlaybook: c.Adapters.AnsiblePlaybook, Zarf: c.Adapters.Zarf,
+			ArgoNamespace: c.Adapters.ArgoNamespace, Impersonate: c.Adapters.Impersonate,
+			Configured: map[string]bool{
+				"ansible": c.Adapters.AnsiblePlaybook != "", "argo": cluster != nil, "directory": c.Adapters.DirectoryRoot != "",
+				"flux": cluster != nil, "kubernetes": cluster != nil, "zarf": c.Adapters.Zarf != "",
+			},
 		},
-		Veto: c.Passes.Veto, HubURL: c.Reports.Hub, HasHubKey: hubKey != nil, Listen: c.Listen,
+		Veto: c.Passes.Veto, Hub: doctor.Hub{URL: c.Reports.Hub, HasKey: hubKey != nil}, Listen: c.Listen,
 	}
 	c.enrolledHub(ctx, &s)
 	remote, err := c.connect()
@@ -66,7 +68,7 @@ func (c *Config) Subject(ctx context.Context) (doctor.Subject, error) {
 				return r.repository(name)
 			}
 		}
-		s.Source, s.TrustSource = open(agent.FeedOf(c.Cluster).Repository()), open(bundle.TrustRepository)
+		s.Registry = doctor.Registry{Bundles: open(agent.FeedOf(c.Cluster).Repository()), Trust: open(bundle.TrustRepository)}
 	}
 	return s, nil
 }
@@ -82,8 +84,11 @@ func (c *Config) reportRegistry(ctx context.Context, remote *remote, s *doctor.S
 		uid = st.Cluster.UID
 	}
 	repo, err := o.ReportStore.Repository(bundle.ReportRepository(uid))
-	s.Reports, s.ReportPlace, s.AckStored = repo, o.ReportPlace, o.AckStored
-	return err
+	if err != nil {
+		return err
+	}
+	s.Reports = doctor.Reports{Repository: repo, Place: o.ReportPlace, AckStored: o.AckStored}
+	return nil
 }
 
 // enrolledHub fills in the hub that has enrolled the agent, where none is configured.
@@ -92,8 +97,8 @@ func (c *Config) enrolledHub(ctx context.Context, s *doctor.Subject) {
 	if err != nil {
 		return // for another check to say
 	}
-	s.HubURL = cmp.Or(s.HubURL, st.Identity.Hub)
-	s.HasHubKey = s.HasHubKey || st.Identity.HubKeyID != ""
+	s.Hub.URL = cmp.Or(s.Hub.URL, st.Identity.Hub)
+	s.Hub.HasKey = s.Hub.HasKey || st.Identity.HubKeyID != ""
 }
 
 // rebind makes c's cluster what a person has bound the agent to, as its next start would. A state that cannot be read

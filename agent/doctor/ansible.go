@@ -9,10 +9,10 @@ import (
 
 // checkAnsible finds Ansible, if playbooks are to be run here.
 func checkAnsible(ctx context.Context, e *examination) Finding {
-	if e.AnsiblePlaybook == "" {
+	if e.Adapters.AnsiblePlaybook == "" {
 		return skipped("playbooks are not to be run here")
 	}
-	version, err := ansible.Version(ctx, e.AnsiblePlaybook)
+	version, err := ansible.Version(ctx, e.Adapters.AnsiblePlaybook)
 	switch {
 	case err != nil:
 		return failed("install ansible-core, on Debian with apt-get install ansible-core, or name its program with --ansible-playbook", "%v", err)

@@ -30,7 +30,7 @@ func checkArgo(ctx context.Context, e *examination) Finding {
 	if _, known := e.served.kinds[applicationKind.GroupKind()]; !known {
 		return Finding{} // said by another check
 	}
-	namespace := cmp.Or(e.ArgoNamespace, argo.DefaultNamespace)
+	namespace := cmp.Or(e.Adapters.ArgoNamespace, argo.DefaultNamespace)
 	config := rest.CopyConfig(e.Kubernetes)
 	config.Timeout = checkTime
 	c, err := client.New(config, client.Options{})

@@ -12,7 +12,7 @@ import (
 
 func TestAFullDiskOfTheDirectoryRootIsFound(t *testing.T) {
 	f := newFixture(t)
-	f.subject.Source = nil // nothing but this machine is asked
+	f.subject.Registry.Bundles = nil // nothing but this machine is asked
 	disk := t.TempDir()
 	err := syscall.Mount("tmpfs", disk, "tmpfs", 0, "size=1m")
 	if errors.Is(err, syscall.EPERM) && os.Geteuid() != 0 {
@@ -21,7 +21,7 @@ func TestAFullDiskOfTheDirectoryRootIsFound(t *testing.T) {
 	require.NoError(t, err)
 	t.Cleanup(func() { require.NoError(t, syscall.Unmount(disk, 0)) })
 
-	f.subject.DirectoryRoot = filepath.Join(disk, "site") // which the first release makes
+	f.subject.Adapters.DirectoryRoot = filepath.Join(disk, "site") // which the first release makes
 	require.Equal(t, OK, f.examine()["directory"].Result)
 
 	require.NoError(t, os.WriteFile(filepath.Join(disk, "logs"), make([]byte, 900<<10), 0o600))
@@ -32,5 +32,5 @@ func TestAFullDiskOfTheDirectoryRootIsFound(t *testing.T) {
 	require.Equal(t, Failed, found.Result)
 	require.Contains(t, found.Message, "124 KiB free, at least 256 KiB are needed")
 	require.Contains(t, found.Remedy, "make room")
-	require.NoDirExists(t, f.subject.DirectoryRoot)
+	require.NoDirExists(t, f.subject.Adapters.DirectoryRoot)
 }

@@ -53,39 +53,56 @@ type Subject struct {
 	StateDir string
 	Cluster  bundle.ReportCluster
 	// Pinned counts where Trust is empty: the trust documents that the agent has, or will begin with.
-	Pinned bundle.Trust
-	Trust  bundle.TrustChain
-	// Adapter takes every assignment, whatever the release says, where it is not empty.
-	Adapter string
-	// Adapters is true for each adapter that is configured, and false for the others.
-	Adapters map[string]bool
-	// DirectoryRoot is the folder of the adapter directory; empty where it is off.
-	DirectoryRoot string
+	Pinned   bundle.Trust
+	Trust    bundle.TrustChain
+	Adapters Adapters
 	// Transport is how registries and the hub are reached; nil means http.DefaultTransport.
 	Transport http.RoundTripper
-	// Source opens where bundles come from. Nil where they come by import only.
-	Source func(*http.Client) (bundle.Source, error)
-	// TrustSource opens where trust documents come from, where Source is set.
-	TrustSource func(*http.Client) (bundle.Source, error)
+	Registry  Registry
 	// Kubernetes is nil where the agent knows no cluster.
 	Kubernetes *rest.Config
 	// Memory names the Secret and the Lease in the cluster that outlive the machine; empty is without.
-	Memory types.NamespacedName
-	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
-	Impersonate bool
-	// ArgoNamespace is Argo CD's own; empty is argo.DefaultNamespace.
-	ArgoNamespace string
+	Memory  types.NamespacedName
+	Veto    veto.Veto
+	Hub     Hub
+	Reports Reports
+	Listen  string           // the address of health and metrics; empty where there is none
+	Now     func() time.Time // nil means time.Now
+}
+
+// Adapters are the adapters of an agent, as they are configured.
+type Adapters struct {
+	// Only takes every assignment, whatever the release says, where it is not empty.
+	Only string
+	// Configured is true for each adapter that is configured, and false for the others.
+	Configured map[string]bool
+	// DirectoryRoot is the folder of the adapter directory; empty where it is off.
+	DirectoryRoot string
 	// AnsiblePlaybook and Zarf are the programs, and empty where their adapters are off.
 	AnsiblePlaybook, Zarf string
-	Veto                  veto.Veto
-	HubURL                string // empty where there is none
-	HasHubKey             bool
-	// Reports is the repository that this agent's reports are pushed to; nil if there is none.
-	Reports     bundle.Source
-	ReportPlace string           // that registry
-	AckStored   bool             // without a hub: what the registry gives back needs no acknowledgement
-	Listen      string           // the address of health and metrics; empty where there is none
-	Now         func() time.Time // nil means time.Now
+	// ArgoNamespace is Argo CD's own; empty is argo.DefaultNamespace.
+	ArgoNamespace string
+	// Impersonate is true where the agent insists on a ServiceAccount for each workspace.
+	Impersonate bool
+}
+
+// Registry is where an agent gets bundles; the zero value where they come by import only.
+type Registry struct {
+	// Bundles and Trust open where bundles and trust documents come from. Nil is without.
+	Bundles, Trust func(*http.Client) (bundle.Source, error)
+}
+
+// Hub is an agent's hub; the zero value where it has none.
+type Hub struct {
+	URL    string
+	HasKey bool // the agent has the hub's public key, which may be without a URL
+}
+
+// Reports is the registry that an agent pushes its reports to; the zero value where it pushes none.
+type Reports struct {
+	Repository bundle.Source
+	Place      string // that registry, for people
+	AckStored  bool   // without a hub: what the registry gives back needs no acknowledgement
 }
 
 const (

@@ -49,8 +49,8 @@ func newFixture(t *testing.T) *fixture {
 		StateDir: filepath.Join(t.TempDir(), "state"),
 		Cluster:  bundle.ReportCluster{Platform: "coffee", Environment: "dev", Type: "shop"},
 		Pinned:   bundle.Pinned(bundle.Keys{key.Public()}),
-		Adapters: map[string]bool{"directory": true, "kubernetes": false},
-		Source:   func(c *http.Client) (bundle.Source, error) { return f.open(c) },
+		Adapters: Adapters{Configured: map[string]bool{"directory": true, "kubernetes": false}},
+		Registry: Registry{Bundles: func(c *http.Client) (bundle.Source, error) { return f.open(c) }},
 	}
 	f.publish(time.Now(), func(*agenttest.Draft) {})
 	return f
@@ -182,15 +182,15 @@ func TestWhatIsMissingIsNamedWithItsRemedy(t *testing.T) {
 			"state", "damaged", "move agent.db away",
 		},
 		{
-			"a hub that does not answer", func(f *fixture) { f.subject.HubURL, f.subject.HasHubKey = "http://127.0.0.1:1", true },
+			"a hub that does not answer", func(f *fixture) { f.subject.Hub.URL, f.subject.Hub.HasKey = "http://127.0.0.1:1", true },
 			"hub", "connection refused", "is this the hub's address",
 		},
 		{
-			"a hub whose key is not pinned", func(f *fixture) { f.subject.HubURL = f.hub(http.StatusOK) },
+			"a hub whose key is not pinned", func(f *fixture) { f.subject.Hub.URL = f.hub(http.StatusOK) },
 			"hub", "no report is ever deleted", "wherry hub keys show",
 		},
 		{
-			"a hub that is not ready", func(f *fixture) { f.subject.HubURL, f.subject.HasHubKey = f.hub(http.StatusServiceUnavailable), true },
+			"a hub that is not ready", func(f *fixture) { f.subject.Hub.URL, f.subject.Hub.HasKey = f.hub(http.StatusServiceUnavailable), true },
 			"hub", "503", "is it running",
 		},
 	}
@@ -220,7 +220,7 @@ func TestAClockThatIsBehindTheRelease(t *testing.T) {
 	require.NoError(t, err)
 	f.repo = repo
 	f.publish(time.Now().Add(time.Hour), func(*agenttest.Draft) {})
-	f.subject.Source = func(*http.Client) (bundle.Source, error) { return repo, nil }
+	f.subject.Registry.Bundles = func(*http.Client) (bundle.Source, error) { return repo, nil }
 	f.requireOnly("clock", "the newest release was issued at", "time service")
 }
 
@@ -267,14 +267,14 @@ func TestWithheldCredentialsAreNamed(t *testing.T) {
 		w.WriteHeader(http.StatusUnauthorized)
 	}))
 	t.Cleanup(challenging.Close)
-	f.subject.Source = func(c *http.Client) (bundle.Source, error) {
+	f.subject.Registry.Bundles = func(c *http.Client) (bundle.Source, error) {
 		loc := oci.Location{Host: challenging.Listener.Addr().String(), Prefix: "edge"}
 		return loc.Repository(stream.Repository(), oci.Options{HTTPClient: c, Credential: auth.StaticCredential(loc.Host, auth.Credential{Username: "a", Password: "b"})})
 	}
 	const message, remedy = "were not sent to tokens.evil.example: .* --auth-host tokens.evil.example", "list it in authHosts (--auth-host)"
 	f.requireOnly("registry", message, remedy)
 
-	source, err := f.subject.Source(nil)
+	source, err := f.subject.Registry.Bundles(nil)
 	require.NoError(t, err)
 	state, err := agent.OpenState(f.subject.StateDir, nil)
 	require.NoError(t, err)
@@ -343,7 +343,7 @@ func TestTheTrustDocumentIsExamined(t *testing.T) {
 			require.NoError(t, err)
 			f.subject.Trust, err = bundle.TrustChain(nil).Append(envelope)
 			require.NoError(t, err)
-			f.subject.TrustSource = func(c *http.Client) (bundle.Source, error) { return f.openAt(bundle.TrustRepository, c) }
+			f.subject.Registry.Trust = func(c *http.Client) (bundle.Source, error) { return f.openAt(bundle.TrustRepository, c) }
 			second := first.Next(time.Now().Add(-24 * time.Hour))
 			if tc.change != nil {
 				tc.change(&second)

@@ -75,12 +75,12 @@ func existing(dir string) (string, error) {
 // checkDirectory checks whether the folder of the adapter directory has room for a release of the present size. It
 // writes nothing: other programs watch that folder.
 func checkDirectory(_ context.Context, e *examination) Finding {
-	if e.DirectoryRoot == "" {
+	if e.Adapters.DirectoryRoot == "" {
 		return Finding{}
 	}
-	dir, err := existing(e.DirectoryRoot)
+	dir, err := existing(e.Adapters.DirectoryRoot)
 	if err != nil {
-		return failed("let this user read and write the folder, or name another with --directory-root", "%s: %v", e.DirectoryRoot, err)
+		return failed("let this user read and write the folder, or name another with --directory-root", "%s: %v", e.Adapters.DirectoryRoot, err)
 	}
 	need, why := int64(probeBytes), ""
 	if e.offered != nil && e.offered.Release.Content.Size > need {
@@ -89,11 +89,11 @@ func checkDirectory(_ context.Context, e *examination) Finding {
 	free, known := oci.RoomIn(dir)
 	switch {
 	case !known:
-		return skipped("the file system of %s does not say how much room it has", e.DirectoryRoot)
+		return skipped("the file system of %s does not say how much room it has", e.Adapters.DirectoryRoot)
 	case free < need:
-		return failed("make room on the disk, or name another folder with --directory-root", "%s has %s free, at least %s are needed%s", e.DirectoryRoot, size(free), size(need), why)
+		return failed("make room on the disk, or name another folder with --directory-root", "%s has %s free, at least %s are needed%s", e.Adapters.DirectoryRoot, size(free), size(need), why)
 	default:
-		return ok("%s has %s free", e.DirectoryRoot, size(free))
+		return ok("%s has %s free", e.Adapters.DirectoryRoot, size(free))
 	}
 }
 

@@ -12,7 +12,9 @@ import (
 )
 
 // adapterOf returns the adapter of an assignment.
-func (e *examination) adapterOf(a bundle.Assignment) string { return cmp.Or(e.Adapter, a.Adapter) }
+func (e *examination) adapterOf(a bundle.Assignment) string {
+	return cmp.Or(e.Adapters.Only, a.Adapter)
+}
 
 // applied lists the assignments whose adapter applies them to the cluster.
 func (e *examination) applied() []bundle.Assignment {
@@ -56,7 +58,7 @@ func checkAdapters(_ context.Context, e *examination) Finding {
 		count[e.adapterOf(a)]++
 	}
 	for name, n := range count {
-		if !e.Adapters[name] {
+		if !e.Adapters.Configured[name] {
 			missing = append(missing, fmt.Sprintf("%s, which %d of %d assignments are for", name, n, len(e.content.Assignments)))
 		}
 	}

@@ -71,7 +71,7 @@ func (e *examination) missingPermissions(ctx context.Context, r *reviewer) (miss
 // accountOf returns namespace and name of the ServiceAccount in whose name an assignment is applied. Names
 // that cannot be are the assignment's failure.
 func (e *examination) accountOf(a bundle.Assignment) [2]string {
-	namespace, name, _ := kubernetes.Account(a, e.Impersonate)
+	namespace, name, _ := kubernetes.Account(a, e.Adapters.Impersonate)
 	return [2]string{namespace, name}
 }
 

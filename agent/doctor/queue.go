@@ -20,17 +20,17 @@ const oldQueue = 8 * 24 * time.Hour
 
 // checkReports checks whether the registry for reports answers, and that something will delete them. It pushes nothing.
 func checkReports(ctx context.Context, e *examination) Finding {
-	if e.Reports == nil {
+	if e.Reports.Repository == nil {
 		return Finding{}
 	}
-	_, err := e.Reports.Resolve(ctx, bundle.AckTag)
+	_, err := e.Reports.Repository.Resolve(ctx, bundle.AckTag)
 	switch {
 	case err != nil && !errors.Is(err, errdef.ErrNotFound): // the first push makes the repository
 		return failed(registryRemedy(err), "%v", err)
-	case !e.HasHubKey && !e.AckStored:
-		return failed(`pin the hub's key with --hub-key, or, where there is no hub, give --ack-mode stored`, "%s answers, but without the hub's key no report is ever deleted", e.ReportPlace)
+	case !e.Hub.HasKey && !e.Reports.AckStored:
+		return failed(`pin the hub's key with --hub-key, or, where there is no hub, give --ack-mode stored`, "%s answers, but without the hub's key no report is ever deleted", e.Reports.Place)
 	default:
-		return ok("%s answers", e.ReportPlace)
+		return ok("%s answers", e.Reports.Place)
 	}
 }
 
@@ -49,7 +49,7 @@ func checkQueue(_ context.Context, e *examination) Finding {
 	switch {
 	case q.Rejected > 0:
 		return warned("reports dead shows them with the hub's reason; see to that, and then reports dead retry, or reports dead drop", "%s; %d the hub will not take: %s", waiting, q.Rejected, q.LastRejection)
-	case e.HubURL != "" && age > oldQueue:
+	case e.Hub.URL != "" && age > oldQueue:
 		return warned("see the check of the hub; reports export takes them out by media", "%s", waiting)
 	case len(q.Unsent) > 0:
 		to := slices.Sorted(maps.Keys(q.Unsent))[0]

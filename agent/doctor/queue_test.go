@@ -28,7 +28,7 @@ func TestTheQueueIsWarnedOf(t *testing.T) {
 		"some were given up":         {outbox.Status{Dropped: 7}, "", Warning, "7 were given up"},
 	} {
 		t.Run(name, func(t *testing.T) {
-			e := &examination{Subject: Subject{HubURL: tc.hub, Now: func() time.Time { return now }}, waiting: &tc.queue}
+			e := &examination{Subject: Subject{Hub: Hub{URL: tc.hub}, Now: func() time.Time { return now }}, waiting: &tc.queue}
 			got := checkQueue(t.Context(), e)
 			require.Equal(t, tc.want, got.Result)
 			require.Contains(t, got.Message, tc.says)

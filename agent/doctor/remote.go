@@ -21,10 +21,10 @@ import (
 )
 
 func checkRegistry(ctx context.Context, e *examination) Finding {
-	if e.Source == nil {
+	if e.Registry.Bundles == nil {
 		return skipped("none is configured: bundles come by import")
 	}
-	src, err := e.Source(&http.Client{Transport: &dated{e}})
+	src, err := e.Registry.Bundles(&http.Client{Transport: &dated{e}})
 	if err == nil {
 		tag := bundle.MovingTag(e.Cluster.Ring)
 		_, err = src.Resolve(ctx, tag)
@@ -87,7 +87,7 @@ func (d *dated) RoundTrip(req *http.Request) (*http.Response, error) {
 func checkRelease(ctx context.Context, e *examination) Finding {
 	switch {
 	case e.source != nil:
-	case e.Source != nil && e.running == "":
+	case e.Registry.Bundles != nil && e.running == "":
 		return skipped("there is none to judge")
 	default: // no registry, or one that is out of reach
 		return checkStoredRelease(ctx, e)
@@ -209,19 +209,19 @@ func (e *examination) refusalRemedy(reason bundle.Reason) string {
 
 func checkHub(ctx context.Context, e *examination) Finding {
 	switch {
-	case e.HubURL == "" && e.Reports != nil:
-		return skipped("none is configured: reports go to %s", e.ReportPlace)
-	case e.HubURL == "":
+	case e.Hub.URL == "" && e.Reports.Repository != nil:
+		return skipped("none is configured: reports go to %s", e.Reports.Place)
+	case e.Hub.URL == "":
 		return skipped("none is configured: reports wait for reports export")
 	}
-	if err := askHub(ctx, &http.Client{Transport: e.Transport}, e.HubURL); err != nil {
+	if err := askHub(ctx, &http.Client{Transport: e.Transport}, e.Hub.URL); err != nil {
 		remedy := "is this the hub's address, and is it running? Reports wait until it answers"
 		if oci.CertificateHint(err) != "" {
 			remedy = registryRemedy(err)
 		}
 		return failed(remedy, "%v", err)
 	}
-	if !e.HasHubKey {
+	if !e.Hub.HasKey {
 		return failed(`pin its key with --hub-key; "wherry hub keys show" prints it`, "it answers, but without its key no report is ever deleted")
 	}
 	return ok("it answers")

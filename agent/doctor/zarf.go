@@ -12,7 +12,7 @@ import (
 // checkZarf looks for what Zarf needs beside a cluster that answers: the program, a node and a pod that runs, and
 // what "zarf init" brings where packages have images.
 func checkZarf(ctx context.Context, e *examination) Finding {
-	if e.Zarf == "" {
+	if e.Adapters.Zarf == "" {
 		return Finding{} // the adapters' check says so, where it is needed
 	}
 	dir, err := os.MkdirTemp("", "wherry-doctor-")
@@ -20,7 +20,7 @@ func checkZarf(ctx context.Context, e *examination) Finding {
 		return failed("make room for temporary files, or name another folder for them with TMPDIR", "%v", err)
 	}
 	defer os.RemoveAll(dir)
-	version, err := zarf.Version(ctx, e.Zarf, dir)
+	version, err := zarf.Version(ctx, e.Adapters.Zarf, dir)
 	if err != nil {
 		return failed("install Zarf "+zarf.MinVersion+" or newer, and name the program with --zarf", "%v", err)
 	}
@@ -28,10 +28,10 @@ func checkZarf(ctx context.Context, e *examination) Finding {
 		return e.adapterOf(a) == "zarf" && e.content.Mirrors[a.Name]
 	})
 	if e.served == nil {
-		return ok("%s is version %s; packages of files and actions need no more", e.Zarf, version)
+		return ok("%s is version %s; packages of files and actions need no more", e.Adapters.Zarf, version)
 	}
 	if remedy, err := zarf.CheckCluster(ctx, e.Kubernetes, images); err != nil {
 		return failed(remedy, "%v", err)
 	}
-	return ok("%s is version %s, and the cluster has what it asks for", e.Zarf, version)
+	return ok("%s is version %s, and the cluster has what it asks for", e.Adapters.Zarf, version)
 }
