@@ -21,8 +21,6 @@ import (
 type Held struct {
 	db    *state.DB
 	lease Lease
-	name  string // of the agent, for people
-	nonce string
 	now   func() time.Time
 	// Single is true in a process that ends after one pass, which has to leave what it saw to the next.
 	Single bool
@@ -30,27 +28,49 @@ type Held struct {
 	attending  sync.Mutex // held while the cluster is asked
 	introduced bool       // the nonce is in the state
 
-	mu      sync.Mutex // guards what follows
-	note    record
-	claim   Claim // the newest that is known
-	seenAt  time.Time
+	mu   sync.Mutex // guards what follows
+	self process
+	seen sighting
+	turn turn
+	last attempt
+}
+
+// process is one that takes turns, and what is known of those before it with the same state folder.
+type process struct {
+	name  string // of the agent, for people
+	nonce string // tells this process from all others
+	note  record
+}
+
+// sighting is the newest claim that is known, and when it was first seen.
+type sighting struct {
+	claim Claim
+	at    time.Time
+}
+
+// turn says whether and since when the Lease is this process's.
+type turn struct {
 	mine    bool
 	terms   int       // how often it was taken
 	renewed time.Time // when the attempt was begun that was the last to succeed
-	denied  error
-	err     error     // of the last attempt
-	tried   time.Time // when the last attempt ended
+}
+
+// attempt is the last one: when it ended, and how.
+type attempt struct {
+	at     time.Time
+	err    error // neither that others hold the Lease nor that it is denied
+	denied error // why there is no Lease
 }
 
 // New returns a Held of the Lease l, which remembers in db what outlives a process. Name is the agent's, for people; nonce
 // tells this process from all others. It asks the cluster nothing before Attend or Run. A nil Held is one of an agent
 // without a Lease: nobody keeps it from anything.
 func New(db *state.DB, l Lease, name, nonce string, now func() time.Time) *Held {
-	return &Held{db: db, lease: l, name: name, nonce: nonce, now: now}
+	return &Held{db: db, lease: l, now: now, self: process{name: name, nonce: nonce}}
 }
 
 // holder is how this process signs.
-func (k *Held) holder() string { return k.name + "_" + k.note.ID + "_" + k.nonce }
+func (p process) holder() string { return p.name + "_" + p.note.ID + "_" + p.nonce }
 
 // Holds reports whether the cluster may be changed as far as others are concerned. A machine that slept is
 // told by its wall clock, as the other clock stops meanwhile.
@@ -60,12 +80,12 @@ func (k *Held) Holds() bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.denied != nil || k.held(k.now())
+	return k.last.denied != nil || k.turn.held(k.now())
 }
 
-func (k *Held) held(now time.Time) bool {
+func (t turn) held(now time.Time) bool {
 	const valid = Time - margin
-	return k.mine && now.Sub(k.renewed) < valid && now.Round(0).Sub(k.renewed.Round(0)).Abs() < valid
+	return t.mine && now.Sub(t.renewed) < valid && now.Round(0).Sub(t.renewed.Round(0)).Abs() < valid
 }
 
 // Other says who holds the Lease, where that is known to be another; empty where it is not.
@@ -75,14 +95,14 @@ func (k *Held) Other() string {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	if k.denied != nil || k.mine || k.tried.IsZero() || k.claim.Holder == "" {
+	if k.last.denied != nil || k.turn.mine || k.last.at.IsZero() || k.seen.claim.Holder == "" {
 		return ""
 	}
-	switch k.kind(k.claim.Holder) {
+	switch k.self.kind(k.seen.claim.Holder) {
 	case copied:
 		return fmt.Sprintf("%s is held by an agent that works with a copy of this state folder: give one of the two machines a new one", k.lease)
 	case another:
-		return fmt.Sprintf("%s is held by the agent %s", k.lease, k.claim.Holder)
+		return fmt.Sprintf("%s is held by the agent %s", k.lease, k.seen.claim.Holder)
 	}
 	return ""
 }
@@ -94,7 +114,7 @@ func (k *Held) Fault() error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.err
+	return k.last.err
 }
 
 // Due reports whether a pass should not begin without another attempt.
@@ -104,7 +124,7 @@ func (k *Held) Due() bool {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.tried.IsZero() || k.now().Sub(k.tried).Abs() >= Retry
+	return k.last.at.IsZero() || k.now().Sub(k.last.at).Abs() >= Retry
 }
 
 // Term is another one whenever somebody else may have had the Lease meanwhile.
@@ -114,7 +134,7 @@ func (k *Held) Term() int {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.terms
+	return k.turn.terms
 }
 
 // DeniedBy is why there is no Lease; nil where there is.
@@ -124,7 +144,7 @@ func (k *Held) DeniedBy() error {
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	return k.denied
+	return k.last.denied
 }
 
 // Attend renews the Lease, takes it where it is free, or looks whether it is. The error is that the cluster
@@ -136,16 +156,15 @@ func (k *Held) Attend(ctx context.Context) error {
 	defer cancel()
 	err := k.signOn()
 	if err == nil {
-		err = k.turn(ctx)
+		err = k.attempt(ctx)
 	}
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.tried = k.now()
-	k.err, k.denied = err, nil
+	k.last = attempt{at: k.now(), err: err}
 	if errors.Is(err, ErrDenied) {
-		k.err, k.denied = nil, err
+		k.last.err, k.last.denied = nil, err
 	}
-	return k.err
+	return k.last.err
 }
 
 // signOn writes the nonce of this process before it is used.
@@ -160,7 +179,7 @@ func (k *Held) signOn() error {
 		}
 		kept.ID = cmp.Or(kept.ID, strings.ToLower(rand.Text()))
 		next := kept
-		next.Next = k.nonce
+		next.Next = k.self.nonce
 		return state.Save(tx, state.Meta, key, next)
 	})
 	if err != nil {
@@ -169,16 +188,16 @@ func (k *Held) signOn() error {
 	k.introduced = true
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.note = kept // what processes before have used, or were about to
+	k.self.note = kept // what processes before have used, or were about to
 	if kept.Seen != nil {
-		k.claim, k.seenAt = *kept.Seen, kept.SeenAt
+		k.seen = sighting{*kept.Seen, kept.SeenAt}
 	}
 	return nil
 }
 
-func (k *Held) turn(ctx context.Context) error {
+func (k *Held) attempt(ctx context.Context) error {
 	k.mu.Lock()
-	mine, last := k.mine, k.claim
+	mine, last := k.turn.mine, k.seen.claim
 	k.mu.Unlock()
 	if mine {
 		err := k.take(ctx, last)
@@ -206,11 +225,11 @@ func (k *Held) free(c Claim) bool {
 	k.mu.Lock()
 	defer k.mu.Unlock()
 	now := k.now()
-	if c.Version != k.claim.Version || c.Holder != k.claim.Holder || k.seenAt.IsZero() || now.Before(k.seenAt) {
-		k.seenAt = now
+	if last := k.seen; c.Version != last.claim.Version || c.Holder != last.claim.Holder || last.at.IsZero() || now.Before(last.at) {
+		k.seen.at = now
 	}
-	k.claim = c
-	switch kind := k.kind(c.Holder); {
+	k.seen.claim = c
+	switch kind := k.self.kind(c.Holder); {
 	case kind == nobody, kind == self:
 		return true
 	}
@@ -218,13 +237,13 @@ func (k *Held) free(c Claim) bool {
 	if c.Duration > 0 {
 		term = min(c.Duration, longest)
 	}
-	return now.Sub(k.seenAt) >= term
+	return now.Sub(k.seen.at) >= term
 }
 
 // take writes this process as the holder of a Lease that is c now.
 func (k *Held) take(ctx context.Context, c Claim) error {
 	begun := k.now()
-	next := Claim{Holder: k.holder(), Duration: Time, Acquired: c.Acquired, Renewed: begun, Transitions: c.Transitions, Version: c.Version}
+	next := Claim{Holder: k.self.holder(), Duration: Time, Acquired: c.Acquired, Renewed: begun, Transitions: c.Transitions, Version: c.Version}
 	if c.Holder != next.Holder {
 		next.Acquired, next.Transitions = begun, c.Transitions+1
 	}
@@ -233,13 +252,13 @@ func (k *Held) take(ctx context.Context, c Claim) error {
 		return err
 	}
 	k.mu.Lock()
-	if !k.mine {
-		k.terms++
+	if !k.turn.mine {
+		k.turn.terms++
 	}
-	k.claim, k.mine, k.renewed = got, true, begun
-	news := k.note.Held != k.nonce
-	k.note = record{ID: k.note.ID, Held: k.nonce}
-	note := k.note
+	k.seen.claim, k.turn.mine, k.turn.renewed = got, true, begun
+	news := k.self.note.Held != k.self.nonce
+	k.self.note = record{ID: k.self.note.ID, Held: k.self.nonce}
+	note := k.self.note
 	k.mu.Unlock()
 	if !news {
 		return nil
@@ -250,8 +269,8 @@ func (k *Held) take(ctx context.Context, c Claim) error {
 func (k *Held) lose() {
 	k.mu.Lock()
 	defer k.mu.Unlock()
-	k.mine, k.seenAt = false, time.Time{}
-	k.note = record{ID: k.note.ID} // who has it now is nobody that was here before
+	k.turn.mine, k.seen.at = false, time.Time{}
+	k.self.note = record{ID: k.self.note.ID} // who has it now is nobody that was here before
 }
 
 // noteSeen leaves what was seen of another to the process that makes the next pass.
@@ -260,7 +279,7 @@ func (k *Held) noteSeen(c Claim) error {
 		return nil
 	}
 	k.mu.Lock()
-	seenAt := k.seenAt
+	seenAt := k.seen.at
 	k.mu.Unlock()
 	return k.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
 		note, err := state.Load[record](tx, state.Meta, key)
@@ -280,8 +299,8 @@ func (k *Held) Release(ctx context.Context) error {
 	k.attending.Lock()
 	defer k.attending.Unlock()
 	k.mu.Lock()
-	mine, c := k.held(k.now()), k.claim
-	k.mine = false
+	mine, c := k.turn.held(k.now()), k.seen.claim
+	k.turn.mine = false
 	k.mu.Unlock()
 	if !mine {
 		return nil

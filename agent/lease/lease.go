@@ -82,15 +82,15 @@ const (
 	another            // another agent
 )
 
-func (k *Held) kind(holder string) holderKind {
+func (p process) kind(holder string) holderKind {
 	rest, nonce, ok := cutLast(holder)
 	_, id, named := cutLast(rest)
 	switch {
 	case holder == "":
 		return nobody
-	case !ok || !named || id != k.note.ID:
+	case !ok || !named || id != p.note.ID:
 		return another
-	case nonce == k.nonce, nonce == k.note.Held, nonce == k.note.Next:
+	case nonce == p.nonce, nonce == p.note.Held, nonce == p.note.Next:
 		return self
 	}
 	return copied
