@@ -7,70 +7,72 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
 
 // apply gives engines what they do not have yet, by wave and dependency, each assignment for itself, and
 // takes away what a newer verified release no longer lists.
-func (p *pass) apply(ctx context.Context) outcome {
-	if err := p.claim(ctx); err != nil {
-		return outcomeOf(ctx, err)
+func (p *pass) apply(ctx context.Context, got pulled, g *guard) (did applied, err error) {
+	if err = p.claim(ctx); err != nil {
+		return did, err
 	}
-	if err := p.choose(ctx); err != nil {
-		return outcomeOf(ctx, err)
+	if did.switched, err = p.choose(ctx, got, g); err != nil {
+		return did, err
 	}
-	if err := p.takeUp(); err != nil {
-		return outcomeOf(ctx, err)
+	if did.rollout, err = p.rollout(); err != nil {
+		return did, err
 	}
-	if err := p.entrust(ctx); err != nil {
-		return outcomeOf(ctx, err)
+	if err = p.entrust(ctx, g); err != nil {
+		return did, err
 	}
-	if err := p.noteAttempt(ctx); err != nil {
-		return outcomeOf(ctx, err)
+	if did.attempted, err = p.noteAttempt(ctx, did.rollout, g); err != nil {
+		return did, err
 	}
-	var err error
-	p.changes.Changes, err = p.engines.Round(ctx, p.rollout, p.engines.Due, p, p.changes.Changes)
-	return outcomeOf(ctx, err)
+	did.changes, err = p.engines.Round(ctx, did.rollout, p.engines.Due, g, engines.Changes{})
+	return did, err
 }
 
-// takeUp reads how all assignments stand.
-func (p *pass) takeUp() error {
+// rollout reads how all assignments stand.
+func (p *pass) rollout() (*assignments.Rollout, error) {
 	all, err := p.records()
 	if err != nil {
-		return err
+		return nil, err
 	}
-	p.rollout, err = p.engines.Rollout(all)
-	return err
+	return p.engines.Rollout(all)
 }
 
-// choose has the items get the release that is to run.
-func (p *pass) choose(ctx context.Context) error {
-	next := p.next(ctx)
+// choose has the items get the release that is to run, and reports whether that is another one than before, or the same
+// with its content whole again.
+func (p *pass) choose(ctx context.Context, got pulled, g *guard) (switched bool, err error) {
+	next := p.next(ctx, got)
 	if next == nil {
-		return nil
+		return false, nil
 	}
 	if next.Digest() != p.running.Digest() {
-		if ok, err := p.MayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
-			return err
+		if ok, err := g.mayChangeSome(ctx); err != nil || !ok {
+			return false, err
 		}
 	}
 	if !p.content.Ready(ctx, next) {
-		return state.Local("the files of release %s are damaged, and so is its layer in the store", next.Digest())
+		return false, state.Local("the files of release %s are damaged, and so is its layer in the store", next.Digest())
 	}
 	list, err := p.content.Assignments(next)
 	if err != nil {
-		return state.Local("read tree: %w", err)
+		return false, state.Local("read tree: %w", err)
 	}
-	return p.switchTo(next, list)
+	forgiven := got.staged && p.isRefused(next) // it was judged again, or its content is whole now
+	if next.Digest() == p.running.Digest() && !forgiven {
+		return false, nil
+	}
+	err = p.switchTo(next, list, forgiven)
+	return err == nil, err
 }
 
-// switchTo writes in one transaction what every assignment of next is to have, and which ones are to go.
-func (p *pass) switchTo(next *state.Release, list []bundle.Assignment) error {
-	forgiven := p.staged && p.isRefused(next) // it was judged again, or its content is whole now
-	if next.Digest() == p.running.Digest() && !forgiven {
-		return nil
-	}
+// switchTo writes in one transaction what every assignment of next is to have, and which ones are to go. Forgiven ends
+// the refusal of next.
+func (p *pass) switchTo(next *state.Release, list []bundle.Assignment, forgiven bool) error {
 	now := p.opts.Now()
 	err := p.state.db.Update(func(tx *bbolt.Tx) error {
 		known, err := p.state.records.ByName(tx)
@@ -106,7 +108,7 @@ func (p *pass) switchTo(next *state.Release, list []bundle.Assignment) error {
 	if p.running.Digest() != next.Digest() {
 		p.opts.Log.Info("release begins to run", "release", next.Name(), "digest", next.Digest(), "before", p.running.Digest(), "assignments", len(list))
 	}
-	p.running, p.switched = next, true
+	p.running = next
 	return nil
 }
 

@@ -133,10 +133,15 @@ func (s *site) crash() {
 		p := newPass(a, scope{from: a.source})
 		require.NoError(s.t, p.remember())
 		require.NoError(s.t, p.breakLoop(ctx))
-		p.pulled, _ = p.pull(ctx)
-		for _, err := range []error{p.findFreeze(ctx, true), p.choose(ctx), p.takeUp(), p.noteAttempt(ctx)} {
-			require.NoError(s.t, err)
-		}
+		got, _ := p.pull(ctx)
+		g := p.guard(got)
+		require.NoError(s.t, g.begin(ctx))
+		_, err := p.choose(ctx, got, g)
+		require.NoError(s.t, err)
+		rollout, err := p.rollout()
+		require.NoError(s.t, err)
+		_, err = p.noteAttempt(ctx, rollout, g)
+		require.NoError(s.t, err)
 	})
 }
 

@@ -32,10 +32,10 @@ func sumOf(body []byte) string {
 // entrust has the cluster's memory know all that the state does, and what engines are about to bring. It costs
 // one request where anything is new. An error is that of this machine; where the cluster does not take it, its
 // engines are frozen.
-func (p *pass) entrust(ctx context.Context) error {
+func (p *pass) entrust(ctx context.Context, g *guard) error {
 	if !p.mayEntrust() {
 		if p.opts.Memory != nil && p.memory.deniedAt.IsZero() {
-			p.freezeCluster(errLapsed)
+			g.freezeCluster(errLapsed)
 		}
 		return nil
 	}
@@ -65,7 +65,7 @@ func (p *pass) entrust(ctx context.Context) error {
 		m.seen = id
 		return nil
 	}
-	return p.saveMemory(ctx, doc, body)
+	return p.saveMemory(ctx, g, doc, body)
 }
 
 // mayEntrust reports whether what is in the cluster is this agent's to write, and known.
@@ -75,7 +75,7 @@ func (p *pass) mayEntrust() bool {
 }
 
 // saveMemory writes doc, after the state has written that it will be there.
-func (p *pass) saveMemory(ctx context.Context, doc backup, body []byte) error {
+func (p *pass) saveMemory(ctx context.Context, g *guard, doc backup, body []byte) error {
 	m := p.memory
 	doc.Generation = m.generation + 1 // also where this is not the first attempt, so that another agent's is newer
 	data, partial, err := doc.pack()
@@ -100,7 +100,7 @@ func (p *pass) saveMemory(ctx context.Context, doc backup, body []byte) error {
 		return ctx.Err()
 	default:
 		m.known, m.err = !errors.Is(err, lease.ErrChanged), err
-		p.freezeCluster(err)
+		g.freezeCluster(err)
 		return nil
 	}
 	if partial {
@@ -111,13 +111,6 @@ func (p *pass) saveMemory(ctx context.Context, doc backup, body []byte) error {
 
 // errLapsed is why nothing is changed after others may have had the Lease in the middle of a pass.
 var errLapsed = errors.New("the Lease was not renewed in time")
-
-// freezeCluster freezes the engines of the cluster for the rest of the pass.
-func (p *pass) freezeCluster(err error) {
-	if p.frozen == nil {
-		p.frozen, p.limit = &freeze{State: bundle.Pending, Reason: ReasonAPIServerUnreachable, Message: reconcilers.Clip(err.Error()), Since: state.Stamp(p.opts.Now())}, p.opts.OnCluster
-	}
-}
 
 // uid is who the cluster is, also where that was found out after others had begun to read it.
 func (p *pass) uid() string {

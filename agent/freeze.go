@@ -1,7 +1,6 @@
 package agent
 
 import (
-	"cmp"
 	"context"
 	"errors"
 	"slices"
@@ -10,7 +9,6 @@ import (
 
 	"go.etcd.io/bbolt"
 
-	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/window"
 	"github.com/wherry-dev/wherry/bundle"
@@ -35,91 +33,9 @@ type freeze struct {
 // everything is as it should be.
 func (b *freeze) shown() bool { return b != nil && (b.Holding || b.Reason == ReasonPaused) }
 
-// cause is something that may forbid changes.
-type cause struct {
-	ask func(*pass, context.Context) (*freeze, error)
-	// onNeed is true where asking costs something. It is asked when something is to be changed, and not before.
-	onNeed bool
-	// once is true where an answer is good for the whole pass. Others are asked again before more is begun.
-	once bool
-	// onCluster is true where it is for the engines of the cluster alone. Those come last.
-	onCluster bool
-}
-
-// causes are asked in this order. The first that has a freeze counts, for the rest of the pass.
-var causes = [...]cause{
-	{ask: (*pass).pausedBy},
-	{ask: (*pass).heldByAnother},
-	{ask: (*pass).afterCrashes, once: true},
-	{ask: (*pass).outsideMaintenance},
-	{ask: (*pass).memoryUnknown, once: true},
-	{ask: (*pass).vetoed, onNeed: true},
-	{ask: (*pass).outOfReach, onCluster: true},
-}
-
-// freezeRest is the time between two questions for a freeze within a pass, where the last one took so long: a second
-// is soon enough for people, and a program that takes its time is not to take the pass's.
-func freezeRest(took time.Duration) time.Duration { return max(time.Second, 10*took) }
-
-// findFreeze asks the causes as a pass begins, or else as something is about to be changed, and keeps how long a freeze
-// has stood.
-func (p *pass) findFreeze(ctx context.Context, begins bool) error {
-	for _, cause := range causes {
-		if begins && cause.onNeed || !begins && cause.once {
-			continue
-		}
-		b, err := cause.ask(p, ctx)
-		if err != nil {
-			return err
-		}
-		if b == nil {
-			continue
-		}
-		b.Since = cmp.Or(b.Since, state.Stamp(p.opts.Now()))
-		if old := p.frozenBefore; old != nil && old.Reason == b.Reason && old.Since.Before(b.Since) {
-			b.Since = old.Since
-		}
-		p.frozen, p.limit = b, nil
-		if cause.onCluster {
-			p.limit = p.opts.OnCluster
-		}
-		return nil
-	}
-	return nil
-}
-
-// MayChange reports whether something that is to be changed may be. A freeze that begins in the course of a pass is
-// found here.
-func (p *pass) MayChange(ctx context.Context) (bool, error) {
-	if begun := time.Now(); (p.frozen == nil || len(p.limit) > 0) && !begun.Before(p.askFreezeAt) {
-		if err := p.findFreeze(ctx, false); err != nil {
-			return false, err
-		}
-		now := time.Now()
-		p.askFreezeAt = now.Add(p.freezeRest(now.Sub(begun)))
-	}
-	if p.frozen != nil {
-		p.frozen.Holding = true
-	}
-	return p.frozen == nil, nil
-}
-
-// Allowed is what may be done of an operation for r. What was interrupted while an engine was called is looked
-// at, since nobody knows how it stands.
-func (p *pass) Allowed(r assignments.Record, do assignments.Operation) assignments.Operation {
-	if p.frozen == nil || !do.Changes() || len(p.limit) > 0 && !slices.Contains(p.limit, p.engines.Next(r)) {
-		return do
-	}
-	p.frozen.Holding = true
-	if r.Item.State == bundle.Applying && !r.Removing && !r.Stale(p.engines.For(r.Spec)) {
-		return assignments.Observe
-	}
-	return assignments.Nothing
-}
-
 // noteFreeze keeps the freeze of the pass, and says once that there is one, or that there is none any more.
-func (p *pass) noteFreeze(tx *bbolt.Tx) (bool, error) {
-	old, next := p.frozenBefore, p.frozen
+func (p *pass) noteFreeze(tx *bbolt.Tx, next *freeze) (bool, error) {
+	old := p.frozenBefore
 	switch {
 	case next.shown() && (!old.shown() || old.Reason != next.Reason):
 		p.opts.Log.Info("the cluster must not be changed now", "reason", next.Reason, "message", next.Message)

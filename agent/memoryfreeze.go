@@ -57,7 +57,7 @@ func (p *pass) heldByAnother(context.Context) (*freeze, error) {
 
 // memoryUnknown freezes a pass while the memory is not known, cannot be understood, or tells of a newer release than there
 // is here.
-func (p *pass) memoryUnknown(ctx context.Context) (*freeze, error) {
+func (p *pass) memoryUnknown(ctx context.Context, got pulled) (*freeze, error) {
 	blank, err := p.blank()
 	switch {
 	case err != nil || p.opts.Memory == nil:
@@ -71,7 +71,7 @@ func (p *pass) memoryUnknown(ctx context.Context) (*freeze, error) {
 		return &freeze{State: bundle.Pending, Reason: ReasonMemoryUnread, Message: reconcilers.Clip("what was done to this cluster before is not known: " + why.Error()), Holding: true}, nil
 	case !p.behind(p.running):
 		return nil, nil
-	case p.staged && !p.behind(p.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.content.Ready(ctx, p.accepted):
+	case got.staged && !p.behind(got.target), p.accepted != nil && !p.behind(p.accepted) && !p.isRefused(p.accepted) && p.content.Ready(ctx, p.accepted):
 		return nil, nil
 	}
 	return &freeze{State: bundle.Pending, Reason: ReasonBehindMemory, Message: fmt.Sprintf("the cluster has had a newer release than is here, as %s says, and waits for it or a later one", p.opts.Memory), Holding: true}, nil

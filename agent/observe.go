@@ -12,41 +12,39 @@ const pollTime = 250 * time.Millisecond
 
 // observe asks engines how their assignments stand, corrects drift, and goes on while the scope's time
 // lasts and something is progressing, or the process is about to end under programs that are at work.
-func (p *pass) observe(ctx context.Context) outcome {
+func (p *pass) observe(ctx context.Context, did applied, g *guard) (seen observed, err error) {
+	seen.applied = did
 	if p.running == nil {
-		return done
+		return seen, nil
 	}
 	begun := time.Now()
-	for first := true; ; first = false {
+	needed := func(r assignments.Record) assignments.Operation { return p.look(r, did) }
+	for {
 		working := p.last && p.engines.Working() // before the look, which may be over when the work is
-		var err error
-		p.changes.Changes, err = p.engines.Round(ctx, p.rollout, func(r assignments.Record) assignments.Operation { return p.look(r, first) }, p, p.changes.Changes)
-		if err != nil {
-			return outcomeOf(ctx, err)
+		if seen.changes, err = p.engines.Round(ctx, seen.rollout, needed, g, seen.changes); err != nil {
+			return seen, err
 		}
-		if !p.open() || time.Since(begun) >= p.wait && !working {
-			return done
+		if !p.open(seen.rollout, g) || time.Since(begun) >= p.wait && !working {
+			return seen, nil
 		}
 		select {
 		case <-ctx.Done():
-			return outcomeOf(ctx, ctx.Err())
+			return seen, ctx.Err()
 		case <-time.After(pollTime):
 		}
+		needed = p.engines.Unfinished
 	}
 }
 
-// look is what an assignment needs once engines have been given what they are to have.
-func (p *pass) look(r assignments.Record, first bool) assignments.Operation {
-	do := p.engines.Unfinished(r)
-	called := p.Called[r.Spec.Name]
+// look is what an assignment needs once apply has given engines what they are to have.
+func (p *pass) look(r assignments.Record, did applied) assignments.Operation {
+	do, called := p.engines.Unfinished(r), did.changes.Called[r.Spec.Name]
 	switch {
-	case !first:
-		return do
 	case called && do == assignments.Change: // apply has just tried
 		return assignments.Nothing
 	case called || do != assignments.Nothing || r.Removing || r.Stale(p.engines.For(r.Spec)):
 		return do
-	case p.all || p.allIfUnchanged && !p.switched || r.Item.Floating:
+	case p.all || p.allIfUnchanged && !did.switched || r.Item.Floating:
 		return assignments.Observe
 	}
 	return do
@@ -54,10 +52,10 @@ func (p *pass) look(r assignments.Record, first bool) assignments.Operation {
 
 // open reports whether time alone may change how an assignment stands. One that waits for others moves
 // only after they have.
-func (p *pass) open() bool {
-	g := p.rollout.Gate(p.opts.Now())
-	for _, r := range p.rollout.All() {
-		if reason, _ := g.Waits(r); r.Unsettled() && reason == "" && (p.frozen == nil || !r.Waiting()) {
+func (p *pass) open(rollout *assignments.Rollout, g *guard) bool {
+	gate := rollout.Gate(p.opts.Now())
+	for _, r := range rollout.All() {
+		if reason, _ := gate.Waits(r); r.Unsettled() && reason == "" && (g.found == nil || !r.Waiting()) {
 			return true
 		}
 	}

@@ -4,7 +4,6 @@ import (
 	"context"
 	"errors"
 	"reflect"
-	"slices"
 	"time"
 
 	"github.com/opencontainers/go-digest"
@@ -13,11 +12,9 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/engines"
 	"github.com/wherry-dev/wherry/agent/probation"
-	"github.com/wherry-dev/wherry/agent/retry"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
-	"github.com/wherry-dev/wherry/reconcilers"
 )
 
 // scope is what a pass is to do.
@@ -101,48 +98,37 @@ type pulled struct {
 	staged   bool           // of stage: the target's tree is whole and on disk
 }
 
-// freezing is what is known of why the cluster must not be changed.
-type freezing struct {
-	frozen      *freeze   // from when that was found on; nil where it may be changed
-	limit       []string  // the engines that it is for; empty is all
-	askFreezeAt time.Time // when to ask again
+// applied is what apply has done.
+type applied struct {
+	rollout  *assignments.Rollout // how all assignments stand; nil where that is not known
+	changes  engines.Changes
+	switched bool // another release than before is running
+	// attempted is true where engines were to change something; see noteAttempt.
+	attempted bool
 }
 
-// changes are what the second half of a pass has done: apply, observe, and the conclusion.
-type changes struct {
-	engines.Changes
-	rollout  *assignments.Rollout // how all assignments stand
-	switched bool                 // another release than before is running
-	proved   bool                 // what runs became the good one
-	// attempted means that engines were to change something, and assessed that the probation has something new.
-	attempted, assessed bool
+// after returns a with what was done earlier in the same pass, but for the calls of engines: what they have drifted from
+// since may be given again.
+func (a applied) after(b applied) applied {
+	a.switched, a.attempted, a.changes.Began = a.switched || b.switched, a.attempted || b.attempted, a.changes.Began || b.changes.Began
+	return a
 }
 
-// pass is one pass: what it is to do, what it knows, and what it has found and done so far.
+// observed is how the cluster stands once a pass is through, and what was done for that.
+type observed struct {
+	applied
+	assessed bool // the probation of the release that runs has something new
+}
+
+// pass is one pass: what it is to do, and what is on the disk. What its steps find and do, they return.
 type pass struct {
 	*Agent
 	scope
 	earlier
-	pulled
-	freezing
-	changes
 }
 
 func newPass(a *Agent, s scope) *pass {
 	return &pass{Agent: a, scope: s}
-}
-
-// step is one step of the second half of a pass.
-type step struct {
-	name string
-	run  func(*pass, context.Context) outcome
-}
-
-// keep brings the cluster to what is here. It runs whatever became of pull, because an agent that is
-// offline or is offered bad releases keeps the last good one.
-var keep = [...]step{
-	{"apply", (*pass).apply},
-	{"observe", (*pass).observe},
 }
 
 // makePass makes one pass and returns how it ended.
@@ -166,15 +152,17 @@ func (a *Agent) makePass(ctx context.Context, s scope) (out outcome) {
 	if err := errors.Join(p.introduce(), p.voidHold(), p.breakLoop(ctx)); err != nil {
 		return outcomeOf(ctx, err)
 	}
-	var verdict outcome
-	p.pulled, verdict = p.pull(ctx)
+	got, verdict := p.pull(ctx)
+	g := p.guard(got)
+	var seen observed
 	if verdict.Verdict != Interrupted {
-		if kept := p.keep(ctx); kept.Verdict != Done {
+		var kept outcome
+		if seen, kept = p.keep(ctx, got, g); kept.Verdict != Done {
 			verdict = kept
 		}
 	}
-	verdict.moved, verdict.frozen = p.switched || p.Began, p.frozen
-	return p.conclude(ctx, verdict)
+	verdict.moved, verdict.frozen = seen.switched || seen.changes.Began, g.found
+	return p.conclude(ctx, got, seen, g, verdict)
 }
 
 // pull brings here what is offered, and what else is to run and is not here. A person who has brought a file gets to know
@@ -216,145 +204,34 @@ func (p *pass) take(ctx context.Context) (got pulled, out outcome) {
 	return got, out
 }
 
-// keep takes the steps of that name where the cluster may be changed, and takes them once more with the last
-// good release where the one that runs is given up.
-func (p *pass) keep(ctx context.Context) outcome {
-	if err := p.findFreeze(ctx, true); err != nil {
-		return outcomeOf(ctx, err)
-	}
-	out := p.steps(ctx, keep[:])
-	if out.Verdict != Done {
-		return out
-	}
-	gaveUp, err := p.assess(ctx)
-	if err != nil || !gaveUp {
-		return outcomeOf(ctx, err)
-	}
-	p.Called = nil
-	return p.steps(ctx, keep[:])
-}
-
-func (p *pass) steps(ctx context.Context, steps []step) outcome {
-	for _, s := range steps {
-		p.enter(s.name)
-		if out := s.run(p, ctx); out.Verdict != Done {
-			return out
-		}
-	}
-	return done
-}
-
-// conclude turns the pass's outcome into state, retry and report. It is the only place that does.
-func (p *pass) conclude(ctx context.Context, out outcome) outcome {
-	now := p.opts.Now()
-	p.enter("report")
-	p.lived = p.lived || p.attempted
-	if out.Verdict == Interrupted { // the journal stays: the next start says what it found
-		if err := p.state.db.UpdateIf(p.noteProbation); err != nil {
-			p.opts.Log.Error("pass not recorded", "err", err)
-		}
-		return out
-	}
-	if err := p.entrust(ctx); err != nil {
-		return outcomeOf(ctx, err)
-	}
-	err := p.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
-		refusal, err1 := p.noteRefusal(tx, out, now)
-		contact, err2 := p.noteContact(tx, out, now)
-		journal, err3 := p.endJournal(tx, out)
-		good, err4 := p.noteGood(tx)
-		freeze, err5 := p.noteFreeze(tx)
-		probation, err6 := p.noteProbation(tx)
-		return refusal || contact || journal || good || freeze || probation, errors.Join(err1, err2, err3, err4, err5, err6)
-	})
-	if err == nil {
-		err = p.report(now)
-	}
+// keep brings the cluster to what is here, once more with the last good release where the one that runs is given up. It
+// runs whatever became of pull, because an agent that is offline or is offered bad releases keeps the last good one.
+func (p *pass) keep(ctx context.Context, got pulled, g *guard) (seen observed, out outcome) {
+	err := g.begin(ctx)
 	if err != nil {
-		message := reconcilers.Clip(err.Error())
-		if p.unrecorded.Swap(&message) == nil {
-			p.opts.Log.Error("pass not recorded", "err", err)
-		}
-		return outcomeOf(ctx, err)
+		return seen, outcomeOf(ctx, err)
 	}
-	if p.from != nil || p.source == nil { // else less was tried, and less was to be written
-		p.unrecorded.Store(nil)
+	if seen, err = p.applyAndObserve(ctx, got, g, applied{}); err != nil {
+		return seen, outcomeOf(ctx, err)
 	}
-	if err := p.tidy(); err != nil {
-		p.opts.Log.Warn("left-overs stay on the disk", "err", err)
+	gaveUp, assessed, err := p.assess(ctx, seen.rollout, g)
+	if seen.assessed = assessed; err != nil || !gaveUp {
+		return seen, outcomeOf(ctx, err)
 	}
-	return out
+	got.staged = false // the last good release is to run, not what was staged
+	seen, err = p.applyAndObserve(ctx, got, g, seen.applied)
+	return seen, outcomeOf(ctx, err)
 }
 
-// noteRefusal keeps a refusal with the release it is about, and how often it was judged.
-func (p *pass) noteRefusal(tx *bbolt.Tx, out outcome, now time.Time) (bool, error) {
-	var r *bundle.Refusal
-	if out.Verdict != Refused || !errors.As(out.Err, &r) || p.recalled || out.Err == p.aside.Err {
-		return false, nil
+// applyAndObserve takes the two steps of that name, after what was done before in the same pass.
+func (p *pass) applyAndObserve(ctx context.Context, got pulled, g *guard, before applied) (observed, error) {
+	p.enter("apply")
+	did, err := p.apply(ctx, got, g)
+	if did = did.after(before); err != nil {
+		return observed{applied: did}, err
 	}
-	next := refusal{Digest: p.pulled.offer.manifest.Digest, Reason: r.Reason, Message: bundle.Clip(r.Message), At: state.Stamp(now), Trust: p.judgedBy()}
-	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
-		next.At, next.Count = old.At, old.Count
-	} else {
-		p.opts.Log.Warn("release refused", "release", bundle.ReleaseName(0, next.Digest), "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.Digest())
-	}
-	next.NotBefore = now.Add(retry.Backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count))
-	next.Count++
-	return true, state.Save(tx, state.Meta, keyRefused, next)
-}
-
-// noteContact keeps how the pass ended, and writes it only where it says something new.
-func (p *pass) noteContact(tx *bbolt.Tx, out outcome, now time.Time) (bool, error) {
-	old, next := p.contact, p.contact
-	switch {
-	case p.from != nil || out.Verdict == Broken:
-		next.Verdict, next.Reason, next.Message = out.Verdict, out.reason(), ""
-		if out.Err != nil {
-			next.Message = reconcilers.Clip(out.Err.Error())
-		}
-	case old.Verdict == Broken && p.accepted.Digest() == p.running.Digest(), p.source == nil:
-		// The fault is mended, and not one that a release still waits for; or there is nobody to reach any more.
-		next.Verdict, next.Reason, next.Message = Idle, "", ""
-	}
-	if p.pulled.offer.answered {
-		p.lastContact.Store(&now)
-		if now.Sub(old.Last).Abs() >= time.Hour || next.Verdict != old.Verdict {
-			next.Last = state.Stamp(now)
-		}
-	}
-	p.logContact(old, next)
-	return next != old, state.Save(tx, state.Meta, keyContact, next)
-}
-
-// noteGood keeps the release that runs as good once each of its assignments was compliant in what it has there. What
-// has gone bad later does not count, nor what somebody has suspended: one of them that stays so for a year would
-// have a release that fails give way to one of a year ago.
-func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
-	if p.running == nil || p.good.Digest() == p.running.Digest() || p.quarantine.Of(p.running) != nil {
-		return false, nil
-	}
-	all, err := p.state.records.All(tx)
-	if err != nil || slices.ContainsFunc(all, func(r assignments.Record) bool { return !r.Proven(p.engines.For(r.Spec)) }) {
-		return false, err
-	}
-	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {
-		p.former, err = p.good, state.Save(tx, state.Meta, keyFormer, p.good)
-	}
-	p.good, p.proved = p.running, true
-	return true, errors.Join(err, state.Save(tx, state.Meta, keyGood, p.running))
-}
-
-// logContact says once that bundles cannot be read, and once that they can again.
-func (p *pass) logContact(old, next contact) {
-	bad := func(v Verdict) bool { return v == Unreachable || v == Broken }
-	switch {
-	case bad(next.Verdict) && (next.Verdict != old.Verdict || next.Reason != old.Reason):
-		p.opts.Log.Warn("no newer release can be taken", "reason", next.Reason, "message", next.Message)
-	case next.Verdict == Deferred && old.Verdict != Deferred:
-		p.opts.Log.Info("a newer release waits", "reason", next.Reason, "message", next.Message)
-	case bad(old.Verdict) && !bad(next.Verdict):
-		p.opts.Log.Info("releases can be taken again")
-	}
+	p.enter("observe")
+	return p.observe(ctx, did, g)
 }
 
 // remember reads what earlier passes have left.
@@ -403,22 +280,4 @@ func (p *pass) introduce() error {
 // begin writes what is about to be done, for the time after a crash.
 func (p *pass) begin(tx *bbolt.Tx, step string, d digest.Digest) error {
 	return state.Save(tx, state.Meta, keyJournal, journal{Step: step, Digest: d, At: state.Stamp(p.opts.Now())})
-}
-
-// endJournal says that nothing is in progress any more, unless this machine is at fault.
-func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
-	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
-		return false, nil
-	}
-	return true, state.Drop(tx, state.Meta, keyJournal)
-}
-
-// tidy deletes what no release in use needs: where another one was accepted, begins to run or runs well, and once in a
-// process, for what a killed one has left.
-func (p *pass) tidy() error {
-	if p.tidied && !p.switched && !p.taken && !p.proved {
-		return nil
-	}
-	p.tidied = true
-	return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept(p.target))
 }

@@ -31,39 +31,39 @@ func onProbation(rollout *assignments.Rollout) map[string]probation.Assignment {
 
 // assess takes account of a pass over a release that has not proved good yet, and gives it up where
 // that is due. It reports whether the pass has to go on with another release.
-func (p *pass) assess(ctx context.Context) (gaveUp bool, err error) {
-	if p.frozen != nil || p.rollout == nil || p.running == nil {
-		return false, nil
+func (p *pass) assess(ctx context.Context, rollout *assignments.Rollout, g *guard) (gaveUp, news bool, err error) {
+	if g.found != nil || rollout == nil || p.running == nil {
+		return false, false, nil
 	}
 	next := probation.Probation{Release: p.running.Digest()}
 	if p.held == nil && p.good.Digest() != p.running.Digest() {
-		now, found := p.opts.Now(), onProbation(p.rollout)
+		now, found := p.opts.Now(), onProbation(rollout)
 		next = p.probation.After(p.running.Digest(), found, now)
 		var verdict probation.Verdict
-		verdict, next.Message = next.Judge(found, func() (func(string) bool, bool) { return p.changedSinceGood(ctx) }, p.opts.Deadline, now)
+		verdict, next.Message = next.Judge(found, func() (func(string) bool, bool) { return p.changedSinceGood(ctx, rollout) }, p.opts.Deadline, now)
 		switch verdict {
 		case probation.GiveUp:
-			return true, p.giveUp(ReasonAssignmentsFailed, next.Message)
+			return true, false, p.giveUp(ReasonAssignmentsFailed, next.Message)
 		case probation.NoGoodRelease:
 			next.Reason = ReasonNoGoodRelease
 		case probation.OnHold:
 			next.Reason = ReasonOnFailureHold
 		}
 	}
-	if p.assessed = !next.Same(p.probation); !p.assessed {
-		return false, nil
+	if next.Same(p.probation) {
+		return false, false, nil
 	}
 	if next.Reason != "" && next.Reason != p.probation.Reason {
 		p.opts.Log.Error("release fails and stays", "digest", next.Release, "reason", next.Reason, "message", next.Message)
 	}
 	next.Interrupted, next.At = p.probation.Interrupted, p.probation.At
 	p.probation = next
-	return false, nil
+	return false, true, nil
 }
 
 // changedSinceGood returns which assignments the release that runs has changed since the release to go back to; ok is
 // false where there is none. Its tree may have to be unpacked for that, as it has to be to run again.
-func (p *pass) changedSinceGood(ctx context.Context) (changed func(name string) bool, ok bool) {
+func (p *pass) changedSinceGood(ctx context.Context, rollout *assignments.Rollout) (changed func(name string) bool, ok bool) {
 	if !p.mayGiveUp() || !p.content.Ready(ctx, p.good) {
 		return nil, false
 	}
@@ -74,7 +74,7 @@ func (p *pass) changedSinceGood(ctx context.Context) (changed func(name string) 
 	}
 	return func(name string) bool {
 		was, ok := before[name]
-		now := p.rollout.Of(name).Spec
+		now := rollout.Of(name).Spec
 		return !ok || was.Desired() != now.Desired() || p.engines.For(was) != p.engines.For(now)
 	}, err == nil
 }
@@ -86,29 +86,29 @@ func (p *pass) mayGiveUp() bool {
 
 // noteAttempt writes, before engines are called to change something, that this is about to be done for the
 // release: should the process not live to conclude the pass, the next one knows.
-func (p *pass) noteAttempt(ctx context.Context) error {
-	due := func(r assignments.Record) bool { return p.Allowed(r, p.engines.Due(r)).Changes() }
-	if p.running == nil || !slices.ContainsFunc(p.rollout.Sorted(), due) {
-		return nil
+func (p *pass) noteAttempt(ctx context.Context, rollout *assignments.Rollout, g *guard) (attempted bool, err error) {
+	due := func(r assignments.Record) bool { return g.Allowed(r, p.engines.Due(r)).Changes() }
+	if p.running == nil || !slices.ContainsFunc(rollout.Sorted(), due) {
+		return false, nil
 	}
-	if ok, err := p.MayChange(ctx); err != nil || !ok && len(p.limit) == 0 {
-		return err
+	if ok, err := g.mayChangeSome(ctx); err != nil || !ok {
+		return false, err
 	}
 	if p.probation.Release != p.running.Digest() {
 		p.probation = probation.Probation{Release: p.running.Digest()}
 	}
 	p.probation.Interrupted++
-	p.probation.At, p.attempted = state.Stamp(p.opts.Now()), true
-	return p.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyAttempts, p.probation) })
+	p.probation.At = state.Stamp(p.opts.Now())
+	return true, p.state.db.Update(func(tx *bbolt.Tx) error { return state.Save(tx, state.Meta, keyAttempts, p.probation) })
 }
 
 // noteProbation keeps what assess found, and that the process has outlived what it had engines do. That it was
 // told to end is no crash.
-func (p *pass) noteProbation(tx *bbolt.Tx) (bool, error) {
-	if !p.attempted && !p.assessed {
+func (p *pass) noteProbation(tx *bbolt.Tx, seen observed) (bool, error) {
+	if !seen.attempted && !seen.assessed {
 		return false, nil
 	}
-	if p.attempted {
+	if seen.attempted {
 		p.probation.Interrupted, p.probation.At = 0, time.Time{}
 	}
 	if len(p.probation.Failing) == 0 && p.probation.Interrupted == 0 {
@@ -159,7 +159,7 @@ func (p *pass) giveUp(reason, message string) error {
 	if err != nil {
 		return err
 	}
-	p.quarantine, p.probation, p.staged = all, probation.Probation{}, false
+	p.quarantine, p.probation = all, probation.Probation{}
 	p.opts.Log.Error("release given up", "release", r.Name(), "digest", g.Digest, "sequence", g.Sequence, "reason", reason, "message", g.Message, "good", p.good.Digest())
 	return nil
 }

@@ -220,9 +220,9 @@ func (p *pass) bringBack(ctx context.Context, got pulled) (pulled, outcome) {
 // next is the release that the items are to have: the one that a person wishes; else the one just staged, the
 // newest accepted one whose tree can be had without asking anybody, the one that runs, or where that was given
 // up, the one that was good before.
-func (p *pass) next(ctx context.Context) *state.Release {
+func (p *pass) next(ctx context.Context, got pulled) *state.Release {
 	here := func(r *state.Release) bool {
-		return r != nil && (p.staged && r.Digest() == p.target.Digest() || r.Digest() == p.running.Digest() || p.content.Ready(ctx, r))
+		return r != nil && (got.staged && r.Digest() == got.target.Digest() || r.Digest() == p.running.Digest() || p.content.Ready(ctx, r))
 	}
 	if w := p.wanted(); p.held != nil {
 		if here(w) {
@@ -230,8 +230,8 @@ func (p *pass) next(ctx context.Context) *state.Release {
 		}
 		return p.running
 	}
-	if p.staged && !p.passesOver(p.target) {
-		return p.target
+	if got.staged && !p.passesOver(got.target) {
+		return got.target
 	}
 	if a := p.accepted; p.own(a) && !p.isRefused(a) && !p.passesOver(a) && here(a) {
 		return a // a crash came between its staging and now

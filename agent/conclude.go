@@ -1,0 +1,149 @@
+package agent
+
+import (
+	"context"
+	"errors"
+	"slices"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/retry"
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// conclude turns the pass's outcome into state, retry and report. It is the only place that does.
+func (p *pass) conclude(ctx context.Context, got pulled, seen observed, g *guard, out outcome) outcome {
+	now := p.opts.Now()
+	p.enter("report")
+	p.lived = p.lived || seen.attempted
+	if out.Verdict == Interrupted { // the journal stays: the next start says what it found
+		if err := p.state.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) { return p.noteProbation(tx, seen) }); err != nil {
+			p.opts.Log.Error("pass not recorded", "err", err)
+		}
+		return out
+	}
+	if err := p.entrust(ctx, g); err != nil {
+		return outcomeOf(ctx, err)
+	}
+	proved := false // what runs became the good one
+	err := p.state.db.UpdateIf(func(tx *bbolt.Tx) (changed bool, err error) {
+		refusal, err1 := p.noteRefusal(tx, got, out, now)
+		contact, err2 := p.noteContact(tx, got.offer.answered, out, now)
+		journal, err3 := p.endJournal(tx, out)
+		var err4 error
+		proved, err4 = p.noteGood(tx)
+		freeze, err5 := p.noteFreeze(tx, g.found)
+		probation, err6 := p.noteProbation(tx, seen)
+		return refusal || contact || journal || proved || freeze || probation, errors.Join(err1, err2, err3, err4, err5, err6)
+	})
+	if err == nil {
+		err = p.report(now)
+	}
+	if err != nil {
+		message := reconcilers.Clip(err.Error())
+		if p.unrecorded.Swap(&message) == nil {
+			p.opts.Log.Error("pass not recorded", "err", err)
+		}
+		return outcomeOf(ctx, err)
+	}
+	if p.from != nil || p.source == nil { // else less was tried, and less was to be written
+		p.unrecorded.Store(nil)
+	}
+	if err := p.tidy(got.target, seen.switched || got.taken || proved); err != nil {
+		p.opts.Log.Warn("left-overs stay on the disk", "err", err)
+	}
+	return out
+}
+
+// noteRefusal keeps a refusal with the release it is about, and how often it was judged.
+func (p *pass) noteRefusal(tx *bbolt.Tx, got pulled, out outcome, now time.Time) (bool, error) {
+	var r *bundle.Refusal
+	if out.Verdict != Refused || !errors.As(out.Err, &r) || got.recalled || out.Err == got.aside.Err {
+		return false, nil
+	}
+	next := refusal{Digest: got.offer.manifest.Digest, Reason: r.Reason, Message: bundle.Clip(r.Message), At: state.Stamp(now), Trust: p.judgedBy()}
+	if old := p.refused; old != nil && old.Digest == next.Digest && old.Reason == next.Reason && old.Trust == next.Trust && !now.Before(old.At) {
+		next.At, next.Count = old.At, old.Count
+	} else {
+		p.opts.Log.Warn("release refused", "release", bundle.ReleaseName(0, next.Digest), "digest", next.Digest, "reason", next.Reason, "message", next.Message, "running", p.running.Digest())
+	}
+	next.NotBefore = now.Add(retry.Backoff(p.opts.Interval, p.opts.MaxBackoff, next.Count))
+	next.Count++
+	return true, state.Save(tx, state.Meta, keyRefused, next)
+}
+
+// noteContact keeps how the pass ended, and writes it only where it says something new.
+func (p *pass) noteContact(tx *bbolt.Tx, answered bool, out outcome, now time.Time) (bool, error) {
+	old, next := p.contact, p.contact
+	switch {
+	case p.from != nil || out.Verdict == Broken:
+		next.Verdict, next.Reason, next.Message = out.Verdict, out.reason(), ""
+		if out.Err != nil {
+			next.Message = reconcilers.Clip(out.Err.Error())
+		}
+	case old.Verdict == Broken && p.accepted.Digest() == p.running.Digest(), p.source == nil:
+		// The fault is mended, and not one that a release still waits for; or there is nobody to reach any more.
+		next.Verdict, next.Reason, next.Message = Idle, "", ""
+	}
+	if answered {
+		p.lastContact.Store(&now)
+		if now.Sub(old.Last).Abs() >= time.Hour || next.Verdict != old.Verdict {
+			next.Last = state.Stamp(now)
+		}
+	}
+	p.logContact(old, next)
+	return next != old, state.Save(tx, state.Meta, keyContact, next)
+}
+
+// noteGood keeps the release that runs as good once each of its assignments was compliant in what it has there. What
+// has gone bad later does not count, nor what somebody has suspended: one of them that stays so for a year would
+// have a release that fails give way to one of a year ago.
+func (p *pass) noteGood(tx *bbolt.Tx) (bool, error) {
+	if p.running == nil || p.good.Digest() == p.running.Digest() || p.quarantine.Of(p.running) != nil {
+		return false, nil
+	}
+	all, err := p.state.records.All(tx)
+	if err != nil || slices.ContainsFunc(all, func(r assignments.Record) bool { return !r.Proven(p.engines.For(r.Spec)) }) {
+		return false, err
+	}
+	if p.good != nil && p.good.Release.Content.DiffID != p.running.Release.Content.DiffID {
+		p.former, err = p.good, state.Save(tx, state.Meta, keyFormer, p.good)
+	}
+	p.good = p.running
+	return true, errors.Join(err, state.Save(tx, state.Meta, keyGood, p.running))
+}
+
+// logContact says once that bundles cannot be read, and once that they can again.
+func (p *pass) logContact(old, next contact) {
+	bad := func(v Verdict) bool { return v == Unreachable || v == Broken }
+	switch {
+	case bad(next.Verdict) && (next.Verdict != old.Verdict || next.Reason != old.Reason):
+		p.opts.Log.Warn("no newer release can be taken", "reason", next.Reason, "message", next.Message)
+	case next.Verdict == Deferred && old.Verdict != Deferred:
+		p.opts.Log.Info("a newer release waits", "reason", next.Reason, "message", next.Message)
+	case bad(old.Verdict) && !bad(next.Verdict):
+		p.opts.Log.Info("releases can be taken again")
+	}
+}
+
+// endJournal says that nothing is in progress any more, unless this machine is at fault.
+func (p *pass) endJournal(tx *bbolt.Tx, out outcome) (bool, error) {
+	if tx.Bucket([]byte(state.Meta)).Get([]byte(keyJournal)) == nil || out.Verdict == Broken {
+		return false, nil
+	}
+	return true, state.Drop(tx, state.Meta, keyJournal)
+}
+
+// tidy deletes what no release in use needs: where others are in use than before, and once in a process, for what a
+// killed one has left.
+func (p *pass) tidy(target *state.Release, others bool) error {
+	if p.tidied && !others {
+		return nil
+	}
+	p.tidied = true
+	return p.content.Prune([]*state.Release{p.accepted, p.running}, p.kept(target))
+}
