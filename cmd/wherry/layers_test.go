@@ -85,6 +85,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 
 			"admission":      {"store"},
 			"web":            {"store"},
+			"certificate":    nil,
 			"store/sqlite":   {"store", "store/timeline"},
 			"store/timeline": {"store"},
 			"store":          nil,
@@ -101,6 +102,7 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 			"copier":      {"catalog", "releases", "trust", "usage"},
 			"garbage":     {"catalog", "releases"},
 			"catalog":     {"diff", "keys", "releases"},
+			"findings":    {"artifacts", "platform"},
 			"diff/view":   {"diff"},
 			"diff":        {"outdir", "pack", "platform"},
 			"platform":    {"artifacts", "gitrepo", "pack"},

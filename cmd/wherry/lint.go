@@ -1,13 +1,9 @@
 package main
 
 import (
-	"cmp"
-	"context"
-	"errors"
 	"fmt"
 	"io"
 	"slices"
-	"strings"
 
 	"github.com/spf13/cobra"
 
@@ -15,10 +11,9 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/cmd/internal/explaincmd"
 	"github.com/wherry-dev/wherry/cmd/internal/flags"
-	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/findings"
 	"github.com/wherry-dev/wherry/publisher/platform"
 	"github.com/wherry-dev/wherry/scheduler/finding"
-	"github.com/wherry-dev/wherry/scheduler/lint"
 )
 
 var lintFormats = []string{"table", "json", "sarif"}
@@ -66,7 +61,7 @@ It exits with 1 where there are errors or warnings.`,
 	return cmd
 }
 
-func (o *lintOptions) check(cmd *cobra.Command) error {
+func (o *lintOptions) check() error {
 	if !slices.Contains(lintFormats, o.format) {
 		return cli.Usagef("-o must be table, json or sarif, not %q", o.format)
 	}
@@ -80,15 +75,29 @@ func (o *lintOptions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
-	if err := o.check(cmd); err != nil {
+func (o *lintOptions) run(cmd *cobra.Command, place string) error {
+	if err := o.check(); err != nil {
 		return err
 	}
-	result, err := o.lint(cmd, platform)
+	source, err := o.source.Options(place, "")
 	if err != nil {
 		return err
 	}
-	if err := result.print(cmd.OutOrStdout(), o.format); err != nil {
+	result, err := findings.Collect(cmd.Context(), source, findings.Options{
+		Ignore: o.ignore, AfterLoad: func(loaded *platform.Loaded) { flags.PrintInferred(cmd, loaded) },
+	})
+	if err != nil {
+		return flags.SourceFailure(err)
+	}
+	switch out := cmd.OutOrStdout(); o.format {
+	case "sarif":
+		err = cli.Print(out, "json", result.SARIF(cli.Version()), nil)
+	case "json":
+		err = cli.Print(out, "json", result, nil)
+	default:
+		printFindings(out, result.Findings)
+	}
+	if err != nil {
 		return err
 	}
 	summary := fmt.Sprintf("%s, %s, %s", show.Count(result.Errors, "error"), show.Count(result.Warnings, "warning"), show.Count(result.Notes, "note"))
@@ -105,185 +114,8 @@ func (o *lintOptions) run(cmd *cobra.Command, platform string) error {
 	return nil
 }
 
-// lint looks at one environment, or at all.
-func (o *lintOptions) lint(cmd *cobra.Command, place string) (*lintResult, error) {
-	ctx := cmd.Context()
-	options, err := o.source.Options(place, "")
-	if err != nil {
-		return nil, err
-	}
-	environments := []platform.Source{options}
-	if o.source.Environment == "" {
-		found, err := platform.Environments(ctx, options)
-		if err == nil {
-			environments = found
-		} else if !errors.Is(err, platform.ErrNoEnvironments) { // else it is inferred
-			return nil, flags.SourceFailure(err)
-		}
-	}
-	c := &lintCollector{cmd: cmd, result: &lintResult{platform: options.Platform, Environments: []string{}, Findings: []lintFinding{}}, known: map[string]int{}, unused: map[string]int{}}
-	for _, options := range environments {
-		if err := c.environment(ctx, options); err != nil {
-			return nil, err
-		}
-	}
-	return c.finish(len(environments), o.ignore), nil
-}
-
-// lintFinding is a finding as it is printed.
-type lintFinding struct {
-	Code         string   `json:"code"`
-	Severity     string   `json:"severity"`
-	File         string   `json:"file,omitempty"`
-	Line         int      `json:"line,omitempty"`
-	Column       int      `json:"column,omitempty"`
-	Message      string   `json:"message"`
-	Hint         string   `json:"hint,omitempty"`
-	Environments []string `json:"environments"`
-}
-
-// lintResult is what -o json prints.
-type lintResult struct {
-	platform     string        // may hold credentials
-	Environments []string      `json:"environments"`
-	Findings     []lintFinding `json:"findings"`
-	Errors       int           `json:"errors"`
-	Warnings     int           `json:"warnings"`
-	Notes        int           `json:"notes"`
-	// Incomplete is true where objects could not be read, so that what refers to them was not looked at.
-	Incomplete bool `json:"incomplete"`
-}
-
-// lintCollector puts the findings of several environments together.
-type lintCollector struct {
-	cmd    *cobra.Command
-	result *lintResult
-	known  map[string]int // place in result.Findings, by what is found
-	unused map[string]int // in how many environments an object of a base is not used
-	bases  []finding.Finding
-}
-
-func (c *lintCollector) environment(ctx context.Context, o platform.Source) error {
-	loaded, err := platform.Load(ctx, o)
-	if err == nil {
-		o.Environment = loaded.Model.EnvironmentName()
-		flags.PrintInferred(c.cmd, loaded)
-	}
-	if o.Environment != "" {
-		c.result.Environments = append(c.result.Environments, o.Environment)
-	}
-	if err != nil {
-		found := finding.In(err)
-		if len(found) == 0 {
-			return flags.SourceFailure(err)
-		}
-		c.result.Incomplete = true
-		c.add(o.Environment, found)
-		return nil
-	}
-	report, err := lint.Run(ctx, loaded.Model)
-	if err != nil {
-		return cli.Fail(cli.Usage, err, "")
-	}
-	found := slices.Concat(loaded.Warnings, report.Findings, artifacts.Lint(report))
-	c.add(o.Environment, c.unread(loaded, found))
-	for _, f := range report.Unused {
-		key := f.Code + " " + f.Position.String()
-		if c.unused[key]++; c.unused[key] == 1 {
-			c.bases = append(c.bases, f)
-		}
-	}
-	return nil
-}
-
-// unread adds what is wrong with sources of app teams that could not be read, instead of what follows
-// from their absence.
-func (c *lintCollector) unread(loaded *platform.Loaded, found []finding.Finding) []finding.Finding {
-	for _, u := range loaded.Unread {
-		c.result.Incomplete = true
-		mistakes := finding.In(u.Err)
-		for _, r := range loaded.Model.Registrations() {
-			if r.Name != u.Registration {
-				continue
-			}
-			found = slices.DeleteFunc(found, func(f finding.Finding) bool {
-				return f.Code == finding.CodeEmptyRegistration && f.Position == r.Position
-			})
-			if len(mistakes) == 0 {
-				mistakes = []finding.Finding{{Code: finding.CodeUnreadSource, Position: r.Position, Message: unplaced(u.Err)}}
-			}
-		}
-		found = append(found, mistakes...)
-	}
-	return found
-}
-
-// unplaced is what err says without the place that a finding has anyway.
-func unplaced(err error) string {
-	var source *platform.SourceError
-	if errors.As(err, &source) {
-		there := *source
-		there.At = finding.Position{}
-		return there.Error()
-	}
-	return err.Error()
-}
-
-// add adds findings of an environment, empty where it is not known yet.
-func (c *lintCollector) add(environment string, found []finding.Finding) {
+func printFindings(w io.Writer, found []findings.Finding) {
 	for _, f := range found {
-		key := strings.Join([]string{f.Code, f.Position.String(), f.Message}, "\n")
-		i, ok := c.known[key]
-		if !ok {
-			i = len(c.result.Findings)
-			c.known[key] = i
-			c.result.Findings = append(c.result.Findings, lintFinding{
-				Code: f.Code, Severity: f.Severity(), File: f.File, Line: f.Line, Column: f.Column, Message: f.Message, Hint: f.Hint, Environments: []string{},
-			})
-		}
-		of := &c.result.Findings[i].Environments
-		if environment != "" && !slices.Contains(*of, environment) {
-			*of = append(*of, environment)
-		}
-	}
-}
-
-// finish adds what of a base no environment uses, if more than one was asked, leaves out what is ignored,
-// sorts and counts.
-func (c *lintCollector) finish(environments int, ignore []string) *lintResult {
-	r := c.result
-	for _, f := range c.bases {
-		if c.unused[f.Code+" "+f.Position.String()] == environments && environments > 1 {
-			for _, e := range r.Environments {
-				c.add(e, []finding.Finding{f})
-			}
-		}
-	}
-	r.Findings = slices.DeleteFunc(r.Findings, func(f lintFinding) bool { return slices.Contains(ignore, f.Code) })
-	slices.SortStableFunc(r.Findings, func(a, b lintFinding) int {
-		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
-	})
-	for _, f := range r.Findings {
-		switch f.Severity {
-		case finding.SeverityError:
-			r.Errors++
-		case finding.SeverityWarning:
-			r.Warnings++
-		default:
-			r.Notes++
-		}
-	}
-	return r
-}
-
-func (r *lintResult) print(w io.Writer, format string) error {
-	switch format {
-	case "sarif":
-		return cli.Print(w, "json", r.sarif(), nil)
-	case "json":
-		return cli.Print(w, "json", r, nil)
-	}
-	for _, f := range r.Findings {
 		place := finding.Position{File: f.File, Line: f.Line}.String()
 		if f.Column > 0 {
 			place += fmt.Sprintf(":%d", f.Column)
@@ -296,5 +128,4 @@ func (r *lintResult) print(w io.Writer, format string) error {
 			fmt.Fprintf(w, "    %s\n", show.Cell(f.Hint))
 		}
 	}
-	return nil
 }

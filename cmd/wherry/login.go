@@ -62,8 +62,8 @@ later commands; wherry logout deletes it.`,
 	return cmd
 }
 
-// login logs in, also where the registry names a token service that the user has to allow: then the password has not been
-// sent anywhere before login has said where it goes.
+// login logs in. If the registry names a token service that the user has to allow, login names that before it sends the
+// password there.
 func login(cmd *cobra.Command, host, user, password string, options oci.Options) (recorded string, err error) {
 	recorded, err = oci.Login(cmd.Context(), host, user, password, options)
 	var withheld *oci.WithheldError

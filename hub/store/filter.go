@@ -2,6 +2,7 @@ package store
 
 import (
 	"fmt"
+	"maps"
 	"slices"
 	"strings"
 
@@ -46,6 +47,36 @@ func (f Filter) Check() error {
 	}
 	if f.Limit < 0 {
 		return fmt.Errorf("limit %d: %w", f.Limit, ErrInvalid)
+	}
+	return nil
+}
+
+// UnknownNameError is the error of a name in a filter that nothing in the fleet has.
+type UnknownNameError struct {
+	Kind, Name string
+	Known      []string // names of the same kind, sorted
+}
+
+func (e *UnknownNameError) Error() string {
+	return fmt.Sprintf("the hub knows no %s %q", e.Kind, e.Name)
+}
+
+// CheckNames returns an *UnknownNameError if the filter has a name that none of all clusters and deployments has.
+func (f Filter) CheckNames(clusters []ClusterStatus, deployments []DeploymentStatus) error {
+	environments, types, workloads := map[string]bool{}, map[string]bool{}, map[string]bool{}
+	for _, c := range clusters {
+		environments[c.Environment], types[c.Type] = true, true
+	}
+	for _, d := range deployments {
+		workloads[d.Workload] = true
+	}
+	for _, n := range []struct {
+		kind, name string
+		known      map[string]bool
+	}{{"environment", f.Environment, environments}, {"cluster type", f.Type, types}, {"workload", f.Workload, workloads}} {
+		if n.name != "" && !n.known[n.name] {
+			return &UnknownNameError{n.kind, n.name, slices.Sorted(maps.Keys(n.known))}
+		}
 	}
 	return nil
 }

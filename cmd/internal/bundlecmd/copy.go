@@ -133,7 +133,7 @@ func (c *copying) readTrusted() (err error) {
 	return err
 }
 
-// copyFailure is RegistryFailure for the one of the two places at which err came up.
+// copyFailure is RegistryFailure for the side of the copy that err is from.
 func copyFailure(err error, to oci.Location) error {
 	at := to
 	var failed *copier.Error
@@ -161,7 +161,7 @@ func copiedTable(w io.Writer, done *copier.Copied) {
 	}
 }
 
-// concludeCopy says on stderr what became of the whole, and which tags stay where they are.
+// concludeCopy prints how many manifests were copied, and the tags that were not moved, for which it returns an error.
 func concludeCopy(cmd *cobra.Command, done *copier.Copied) error {
 	count := map[releases.Outcome]int{}
 	for _, i := range done.Items {

@@ -78,16 +78,13 @@ func (c *collecting) run(cmd *cobra.Command, location string) (err error) {
 	}
 	c.options.OCI = c.registry.Options()
 	found, err := garbage.Collect(cmd.Context(), loc, c.options)
-	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
-		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
-	}
 	if err != nil {
-		return flags.RegistryFailure(err, loc)
+		return listFailure(err, loc)
 	}
 	return c.carryOut(cmd, found, loc)
 }
 
-// carryOut prints a table before it deletes anything, and JSON or YAML, which say what was deleted, after.
+// carryOut deletes what was found. It prints a table before, and JSON or YAML, with what was deleted, after.
 func (c *collecting) carryOut(cmd *cobra.Command, found *garbage.Collection, loc oci.Location) error {
 	list := func() error {
 		return cli.Print(cmd.OutOrStdout(), c.format, found, func(w io.Writer) { garbageTable(w, found) })

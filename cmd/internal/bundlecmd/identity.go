@@ -10,12 +10,12 @@ import (
 	"github.com/wherry-dev/wherry/publisher/keys"
 )
 
-// identity says who has to have signed without a key.
+// identity holds the flags for the certificate that must have signed, in place of a key.
 type identity struct {
 	subject, issuer, root string
 }
 
-// add adds the flags, whose first two go together.
+// addTo adds the flags, whose first two go together.
 func (f *identity) addTo(cmd *cobra.Command) {
 	flags := cmd.Flags()
 	flags.StringVar(&f.subject, "certificate-identity", "", "the `SUBJECT`, an e-mail address or a URI, of the certificate that must have signed")

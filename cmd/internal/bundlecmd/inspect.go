@@ -71,7 +71,7 @@ func inspectTable(w io.Writer, i *catalog.Inspected) {
 	}
 }
 
-// deltaText says how large a delta is and what it starts from.
+// deltaText is a delta's size and the release that it starts from.
 func deltaText(d catalog.Delta) string {
 	if d.Base == "" {
 		return fmt.Sprintf("%d bytes, from %s, which no newer release here has", d.Size, d.From)
@@ -79,7 +79,7 @@ func deltaText(d catalog.Delta) string {
 	return fmt.Sprintf("%d bytes, from %s", d.Size, d.Base)
 }
 
-// expiryText is how people read an expiry.
+// expiryText is an expiry for people.
 func expiryText(e bundle.Expiry) string {
 	if e.Soon {
 		return e.Text + ", soon"
@@ -87,7 +87,7 @@ func expiryText(e bundle.Expiry) string {
 	return e.Text
 }
 
-// heldText says which release a held assignment's content is of, and why it is no newer.
+// heldText is the release of a held assignment's content, and the reason why it is no newer.
 func heldText(h bundle.Held) string {
 	if h.BaseCommit == "" {
 		return fmt.Sprintf("sequence %d (%s)", h.Sequence, h.Reason)

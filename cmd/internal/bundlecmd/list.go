@@ -57,7 +57,7 @@ middle to fit 120 columns; -o json has them whole.`,
 	return cmd
 }
 
-// listOf lists what is at a location, or the releases of one cluster type where text is a reference to that.
+// listOf lists the releases at a location, or those of one cluster type if text is a reference to that.
 func listOf(cmd *cobra.Command, text, environment string, now time.Time, registry flags.Registry) ([]catalog.Listed, error) {
 	if ref, err := oci.ParseReference(text); err == nil {
 		if ref, err = catalog.BundleReference(ref); err == nil {
@@ -84,11 +84,8 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 		}
 	}
 	list, err := catalog.List(cmd.Context(), loc, environment, now, registry.Options())
-	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
-		return nil, cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
-	}
 	if err != nil {
-		return nil, flags.RegistryFailure(err, loc)
+		return nil, listFailure(err, loc)
 	}
 	if len(list) == 0 {
 		cmd.PrintErrf("no bundles at %s\n", loc)
@@ -96,7 +93,15 @@ func listOf(cmd *cobra.Command, text, environment string, now time.Time, registr
 	return list, nil
 }
 
-// warnExpiry says how many releases that agents follow are of no use any more, or soon will not be.
+// listFailure is RegistryFailure for a registry that is asked for its repositories.
+func listFailure(err error, loc oci.Location) error {
+	if errors.Is(err, errors.ErrUnsupported) && !errors.Is(err, oci.ErrUnauthorized) {
+		return cli.Fail(cli.Failed, err, "the registry does not list repositories: name one environment with --environment")
+	}
+	return flags.RegistryFailure(err, loc)
+}
+
+// warnExpiry prints how many releases that agents follow have expired, or expire soon.
 func warnExpiry(cmd *cobra.Command, list []catalog.Listed) {
 	var expired, soon int
 	for _, l := range list {
@@ -116,7 +121,7 @@ func warnExpiry(cmd *cobra.Command, list []catalog.Listed) {
 	}
 }
 
-// maxListWidth is how many columns the table of releases has at most.
+// maxListWidth bounds the width of the table of releases, in characters.
 const maxListWidth = 120
 
 func listTable(w io.Writer, list []catalog.Listed, now time.Time) {
@@ -164,7 +169,7 @@ func ringsText(l catalog.Listed, apart bool) string {
 	return show.Cell(strings.Join(names, ","))
 }
 
-// shortCommit is as much of a commit as tells it from others. What is no commit is left whole.
+// shortCommit is the beginning of a commit. Other text is left whole.
 func shortCommit(commit string) string {
 	if len(commit) < 40 || strings.Trim(commit, "0123456789abcdef") != "" {
 		return commit

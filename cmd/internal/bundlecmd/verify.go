@@ -17,7 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/publisher/diff/view"
 )
 
-// verifying holds what says who must have signed.
+// verifying holds the flags of verify.
 type verifying struct {
 	trust    flags.Trust
 	identity identity

@@ -46,7 +46,7 @@ The exit code is 1 if it is there.`,
 		func(cmd *cobra.Command, r *catalog.Released) error { return x.line(cmd, r, false) })
 }
 
-// pair explains from the sources. The exit code says whether the pair is assigned, or is not, as was asked.
+// pair explains from the sources. The exit code is 1 if the pair is not assigned, or is, unlike the question.
 func (x *question) pair(cmd *cobra.Command, e *scheduler.Explainer, assigned bool) error {
 	why, err := e.Pair(cmd.Context(), x.clusterType, x.target)
 	if err != nil {
@@ -152,19 +152,9 @@ func matchesTable(w io.Writer, all []scheduler.PolicyMatch) {
 // maxOthers bounds the names of other assignments in an answer.
 const maxOthers = 16
 
-// releasedPair is the answer of a bundle. Its JSON form is an interface.
-type releasedPair struct {
-	Release     releasedBundle     `json:"release"`
-	ClusterType string             `json:"clusterType"`
-	Target      string             `json:"target"`
-	Assigned    bool               `json:"assigned"`
-	Assignment  *bundle.Assignment `json:"assignment,omitempty"`
-}
-
 // line explains from a bundle.
 func (x *question) line(cmd *cobra.Command, r *catalog.Released, assigned bool) error {
-	a := r.Assignment(x.target)
-	answer := releasedPair{Release: bundleOf(r), ClusterType: r.Release.ClusterType, Target: x.target, Assigned: a != nil, Assignment: a}
+	answer := r.ExplainAssignment(x.target)
 	if err := cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) { lineTable(w, answer, r) }); err != nil {
 		return err
 	}
@@ -174,7 +164,7 @@ func (x *question) line(cmd *cobra.Command, r *catalog.Released, assigned bool) 
 	return nil
 }
 
-func lineTable(w io.Writer, x releasedPair, r *catalog.Released) {
+func lineTable(w io.Writer, x catalog.AssignmentAnswer, r *catalog.Released) {
 	name := x.ClusterType + "/" + x.Target
 	a := x.Assignment
 	if a == nil {

@@ -19,7 +19,7 @@ func Code(code string) (finding.Explanation, error) {
 	return c, nil
 }
 
-// printCode prints what a code of a finding means, with an example and the remedy.
+// printCode prints the meaning of a finding's code, with an example and the remedy.
 func printCode(cmd *cobra.Command, code string) error {
 	c, err := Code(code)
 	if err != nil {

@@ -4,7 +4,6 @@ import (
 	"cmp"
 	"fmt"
 	"io"
-	"slices"
 	"strings"
 
 	"github.com/spf13/cobra"
@@ -128,7 +127,7 @@ func conditions(checks []scheduler.LabelCheck) string {
 	return strings.Join(all, ", ")
 }
 
-// unmetLabels says which labels do not hold, and what was found on both sides.
+// unmetLabels names the labels that do not hold, and the values on both sides.
 func unmetLabels(checks []scheduler.LabelCheck) string {
 	var all []string
 	for _, c := range checks {
@@ -150,45 +149,17 @@ func unmetLabels(checks []scheduler.LabelCheck) string {
 	return strings.Join(all, "; ")
 }
 
-// releasedConfig is the answer of a bundle. Its JSON form is an interface.
-type releasedConfig struct {
-	Release     releasedBundle `json:"release"`
-	ClusterType string         `json:"clusterType"`
-	Target      string         `json:"target"`
-	Key         string         `json:"key"`
-	// Values holds the value, or the parts of a structured one; empty where there is none.
-	Values []catalog.ReleasedValue `json:"values"`
-	// Config names the ConfigMaps that the configuration was composed of, in order. Which of them gave this
-	// value is not in a bundle.
-	Config []string `json:"config"`
-}
-
 func (x *question) releasedConfig(cmd *cobra.Command, r *catalog.Released) error {
 	a := r.Assignment(x.target)
 	if a == nil {
 		return cli.Fail(cli.No, fmt.Errorf("%s/%s is not in release %s", r.Release.ClusterType, x.target, r.Name()),
 			`"wherry bundle inspect" lists what is`)
 	}
-	all, err := r.Config(x.target)
+	answer, err := r.ExplainConfig(a, x.rest[0])
 	if err != nil {
 		return err
 	}
-	answer := releasedConfig{
-		Release: bundleOf(r), ClusterType: r.Release.ClusterType, Target: x.target, Key: x.rest[0],
-		Values: []catalog.ReleasedValue{}, Config: []string{},
-	}
-	var keys []string
-	for _, v := range all {
-		if v.Of(answer.Key) {
-			answer.Values = append(answer.Values, v)
-		}
-		keys = append(keys, v.TopKey())
-	}
-	for _, c := range a.Config {
-		answer.Config = append(answer.Config, c.Name)
-	}
-	slices.Sort(keys)
-	if err := cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) { releasedConfigTable(w, answer, slices.Compact(keys)) }); err != nil {
+	if err := cli.Print(cmd.OutOrStdout(), x.format, answer, func(w io.Writer) { releasedConfigTable(w, answer, r.Name()) }); err != nil {
 		return err
 	}
 	if len(answer.Values) == 0 {
@@ -197,14 +168,14 @@ func (x *question) releasedConfig(cmd *cobra.Command, r *catalog.Released) error
 	return nil
 }
 
-func releasedConfigTable(w io.Writer, x releasedConfig, keys []string) {
+func releasedConfigTable(w io.Writer, x catalog.ConfigAnswer, release string) {
 	name := x.ClusterType + "/" + x.Target
 	if len(x.Values) == 0 {
-		fmt.Fprintf(w, "%s has no value for %s in release %s.\n", name, x.Key, x.Release.name)
-		fmt.Fprintf(w, "It has: %s\n", show.Cell(strings.Join(keys, ", ")))
+		fmt.Fprintf(w, "%s has no value for %s in release %s.\n", name, x.Key, release)
+		fmt.Fprintf(w, "It has: %s\n", show.Cell(strings.Join(x.Keys, ", ")))
 		return
 	}
-	fmt.Fprintf(w, "%s in release %s has\n\n", name, x.Release.name)
+	fmt.Fprintf(w, "%s in release %s has\n\n", name, release)
 	for _, v := range x.Values {
 		fmt.Fprintf(w, "%s\t%s\n", show.Cell(v.Key), show.Value(&v.Value))
 	}

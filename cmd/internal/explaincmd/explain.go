@@ -9,6 +9,7 @@ import (
 	"github.com/spf13/cobra"
 
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
+	"github.com/wherry-dev/wherry/docs"
 )
 
 // Command returns the command wherry explain.
@@ -26,7 +27,7 @@ func Command() *cobra.Command {
 				return cmd.Help()
 			case findingCode.MatchString(args[0]):
 				return printCode(cmd, args[0])
-			case reasonName.MatchString(args[0]):
+			case docs.IsReason(args[0]):
 				return printReason(cmd, args[0])
 			}
 			return cli.Fail(cli.Usage, fmt.Errorf("unknown command or code %q", args[0]), seeHelp(cmd))

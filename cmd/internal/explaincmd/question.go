@@ -25,7 +25,7 @@ ConfigMaps, but not where they stand. --from is a location, oci://HOST/PREFIX or
 of it as LOCATION/bundles/ENVIRONMENT/TYPE, with :TAG or @DIGEST where the newest is not meant. A release's
 number, or at least 6 digits of its digest, will do for TAG.`
 
-// question holds what the commands of explain have in common.
+// question holds the flags and arguments that the commands of explain share.
 type question struct {
 	source   flags.Source
 	registry flags.Registry
@@ -165,30 +165,10 @@ func (x *question) reference() (oci.Reference, error) {
 	return oci.ParseReference(strings.TrimSuffix(loc.String(), "/") + "/" + stream.Repository())
 }
 
-// failure is the error of a question about what does not exist.
+// failure is the error of a question about something that does not exist.
 func failure(err error) error {
 	if err == nil {
 		return nil
 	}
 	return cli.Fail(cli.Usage, err, "")
-}
-
-// releasedBundle says which bundle has answered.
-type releasedBundle struct {
-	Reference string `json:"reference"`
-	Digest    string `json:"digest"`
-	Tag       string `json:"tag"`
-	Number    int64  `json:"number,omitempty"`
-	Platform  string `json:"platform"`
-	// Keys names the keys that signed; empty where nobody asked.
-	Keys       []string `json:"keys"`
-	BaseCommit string   `json:"baseCommit,omitempty"`
-	name       string
-}
-
-func bundleOf(r *catalog.Released) releasedBundle {
-	return releasedBundle{
-		Reference: r.Reference, Digest: r.Digest.String(), Tag: r.Release.Tag(), Number: r.Release.Number, Platform: r.Release.Platform,
-		Keys: append([]string{}, r.Keys...), BaseCommit: r.Release.BaseCommit, name: r.Name(),
-	}
 }

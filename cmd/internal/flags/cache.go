@@ -56,7 +56,7 @@ func (f *Cache) Get() scheduler.Cache {
 	return f.cache
 }
 
-// Trim removes what is too much. It is for when everything was put that will be.
+// Trim removes the oldest entries beyond the cache's bounds, once a command has put all of its own.
 func (f *Cache) Trim() {
 	if f.cache != nil {
 		f.cache.Trim()

@@ -2,6 +2,6 @@
 // values for the packages below. Begin with Source for a platform, Registry for a location, Signers for keys that sign,
 // and Trust for keys that must have signed.
 //
-// It also holds the exit codes and hints of errors about what these flags name: SourceFailure, RegistryFailure and
+// Errors about a platform or a registry get their exit codes and hints here: from SourceFailure, RegistryFailure and
 // ReferenceFailure.
 package flags

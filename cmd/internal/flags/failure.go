@@ -101,7 +101,7 @@ func refusalHint(reason bundle.Reason) string {
 	return ""
 }
 
-// SourceFailure gives an error of platform.Load its exit code and says what to do.
+// SourceFailure gives an error of platform.Load its exit code and a hint.
 func SourceFailure(err error) error {
 	var which *platform.WhichEnvironmentError
 	if errors.As(err, &which) {

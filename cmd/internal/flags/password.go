@@ -30,7 +30,7 @@ func (f *Password) AddTo(cmd *cobra.Command) {
 }
 
 // Read returns the password from the file, else from COSIGN_PASSWORD, else from the terminal, where a new
-// one is asked for twice. That there is none is never guessed.
+// one is asked for twice. Without any of them it fails: an empty password has to be given.
 func (f *Password) Read(cmd *cobra.Command, isNew bool) ([]byte, error) {
 	if f.file != "" {
 		data, err := cli.ReadInput(cmd, f.file, MaxKeyBytes)

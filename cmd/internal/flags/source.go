@@ -25,7 +25,7 @@ it gives is a folder of PLATFORM, that folder is read. The folder or branch of a
 What BaseRepo and WorkloadRegistration objects name is fetched by git, a base at the commit that its
 object pins. --base and --workload take a folder, or a git repository as above, instead.`
 
-// Source says where a platform is read from: the flags that all commands on PLATFORM share.
+// Source says where a platform is read from, for all commands that take PLATFORM.
 type Source struct {
 	Environment string   // empty for the one that the platform suggests
 	Strict      bool     // problems are errors
@@ -63,7 +63,7 @@ func (f *Source) AddReplacements(cmd *cobra.Command) {
 	flags.Var((*duration.Value)(&f.timeout), "timeout", "give up reading a remote repository after this `TIME`")
 }
 
-// AddAssignments adds the flag that takes what another scheduler has decided.
+// AddAssignments adds --assignments.
 func (f *Source) AddAssignments(cmd *cobra.Command) {
 	cmd.Flags().StringVar(&f.Assignments, "assignments", "",
 		"take what is assigned from this `FILE`, or - for stdin, in the form of \"wherry schedule -o json\", and not from the scheduling policies")
@@ -139,7 +139,7 @@ func (f *Source) mirrorMap() (map[string]string, error) {
 	return mirrors, nil
 }
 
-// decision reads what another scheduler has decided; nil where none is asked.
+// decision reads another scheduler's decision; nil without --assignments.
 func (f *Source) decision(cmd *cobra.Command) (*scheduler.Decision, error) {
 	if f.Assignments == "" {
 		return nil, nil

@@ -78,7 +78,7 @@ func addCluster(cmd *cobra.Command, h *hub.Hub, dir string, c store.Cluster, rep
 	return nil
 }
 
-// addRoster registers the clusters that an environment's folder lists, as far as they report.
+// addRoster registers the clusters of an environment's folder that report.
 func addRoster(cmd *cobra.Command, dir, folder string, flags *registration, args []string, replace bool) error {
 	if flags.environment == "" || len(args) > 0 || flags.uid+flags.keyFile+flags.clusterType != "" {
 		return cli.Usagef("--roster needs --environment, and takes NAME, uid, type and key from the objects")

@@ -142,7 +142,7 @@ func newClustersRemoveCommand(dir *string) *cobra.Command {
 	}
 }
 
-// withNearest gives the error of a cluster that is not registered the hint of one whose name, or uid, is similar.
+// withNearest gives the error of an unknown cluster a hint with the nearest name or uid.
 func withNearest(ctx context.Context, h *hub.Hub, name string, err error) error {
 	if !errors.Is(err, store.ErrUnknownCluster) {
 		return err

@@ -6,10 +6,8 @@ import (
 	"errors"
 	"fmt"
 	"io"
-	"maps"
 	"os"
 	"path/filepath"
-	"slices"
 	"strings"
 	"time"
 
@@ -25,7 +23,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/web"
 )
 
-// The hub that is asked where no flag says.
+// The hub that is asked without flags.
 const (
 	urlVariable = "WHERRY_HUB"
 	defaultURL  = "http://127.0.0.1:8080"
@@ -165,8 +163,8 @@ func (g *getFlags) ask(use func(fleet) error) error {
 // maxNames bounds the names in a hint.
 const maxNames = 8
 
-// known is the error of a name in the filter that the hub does not know at all: an empty answer would hide the slip. Where
-// all names are known it says that nothing matches them.
+// known returns the error of a name in the filter that the hub does not know: an empty answer would hide the slip. If
+// all names are known, it prints that nothing matches.
 func (g *getFlags) known(cmd *cobra.Command, from fleet) error {
 	ctx := cmd.Context()
 	all, err := from.Deployments(ctx, store.Filter{})
@@ -177,27 +175,15 @@ func (g *getFlags) known(cmd *cobra.Command, from fleet) error {
 	if err != nil {
 		return err
 	}
-	environments, types, workloads := map[string]bool{}, map[string]bool{}, map[string]bool{}
-	for _, c := range clusters.Clusters {
-		environments[c.Environment], types[c.Type] = true, true
-	}
-	for _, d := range all.Deployments {
-		workloads[d.Workload] = true
-	}
-	for _, f := range []struct {
-		kind, name string
-		known      map[string]bool
-	}{{"environment", g.filter.Environment, environments}, {"cluster type", g.filter.Type, types}, {"workload", g.filter.Workload, workloads}} {
-		if f.name == "" || f.known[f.name] {
-			continue
-		}
-		hint, names := "", slices.Sorted(maps.Keys(f.known))
-		if near := similar.To(f.name, names); near != "" {
+	var unknown *store.UnknownNameError
+	if err := g.filter.CheckNames(clusters.Clusters, all.Deployments); errors.As(err, &unknown) {
+		hint := ""
+		if near := similar.To(unknown.Name, unknown.Known); near != "" {
 			hint = fmt.Sprintf("did you mean %s?", near)
-		} else if len(names) > 0 && len(names) <= maxNames {
-			hint = "known: " + strings.Join(names, ", ")
+		} else if n := len(unknown.Known); n > 0 && n <= maxNames {
+			hint = "known: " + strings.Join(unknown.Known, ", ")
 		}
-		return cli.Fail(cli.Failed, fmt.Errorf("the hub knows no %s %q", f.kind, f.name), hint)
+		return cli.Fail(cli.Failed, err, hint)
 	}
 	cmd.PrintErrln("nothing matches")
 	return nil
@@ -221,7 +207,7 @@ func deploymentTable(w io.Writer, all []store.DeploymentStatus, now time.Time) {
 	}
 }
 
-// waitReason is the reason, and the message of what is not compliant: without that one would not know where to look
+// waitReason is the reason, with the message unless the deployment is compliant: people need it to know where to look
 // next.
 func waitReason(d store.DeploymentStatus) string {
 	if d.State == bundle.Compliant || d.Reason == "" || d.Message == "" {

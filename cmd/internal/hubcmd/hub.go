@@ -55,7 +55,7 @@ func withHub(dir string, o hub.Options, use func(*hub.Hub) error) error {
 	return failure(errors.Join(err, h.Close()), dir)
 }
 
-// failure gives an error of the hub in dir its exit code, and the person a way on.
+// failure gives an error of the hub in dir its exit code and a hint.
 func failure(err error, dir string) error {
 	var said *cli.Error
 	var refused *hubapi.Error

@@ -21,7 +21,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// imported is a file and what became of its reports.
+// imported is a file and the outcome for its reports.
 type imported struct {
 	File string `json:"file"`
 	hub.ImportResult
@@ -77,7 +77,7 @@ were refused. "wherry hub export-ack" writes the acknowledgements for the way ba
 	return cmd
 }
 
-// importFrom takes a file, or what lies at a location.
+// importFrom imports the reports of a file, or of a location.
 func importFrom(ctx context.Context, h *hub.Hub, from string, opts oci.Options) (hub.ImportResult, error) {
 	loc, err := oci.Parse(from)
 	if err != nil {
@@ -129,7 +129,7 @@ func importTable(w io.Writer, all []imported) {
 	}
 }
 
-// refusedReports says why reports were refused, once for all that are alike, and returns the exit code.
+// refusedReports prints why reports were refused, once for all with the same reason, and returns the exit code.
 func refusedReports(w io.Writer, all []imported) error {
 	type kind struct {
 		file, cluster string

@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/hub"
 )
 
-// listing lists all that a hub's folder holds of one kind.
+// listing is the command that lists everything of one kind in a hub's folder.
 type listing[T any] struct {
 	// kind is the parent command's name, and that of the rows in the JSON.
 	kind, short, long string

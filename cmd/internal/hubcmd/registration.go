@@ -90,7 +90,7 @@ func (r *registration) cluster(cmd *cobra.Command, args []string) (store.Cluster
 	return c, nil
 }
 
-// override puts what flags and the name say in the place of what the agent says.
+// override replaces values of the agent by those of flags, and its name by that of the argument.
 func (r *registration) override(c *store.Cluster, args []string) {
 	c.Platform, c.Type, c.Environment = cmp.Or(r.platform, c.Platform), cmp.Or(r.clusterType, c.Type), cmp.Or(r.environment, c.Environment)
 	c.Ring, c.ExpectedInterval = cmp.Or(r.ring, c.Ring), r.expected

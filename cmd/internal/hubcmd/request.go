@@ -16,7 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/hub/store"
 )
 
-// requestFlags are those of a request that somebody has carried here.
+// requestFlags are the flags for a request that came as a file.
 type requestFlags struct {
 	file, answer string
 }
@@ -29,7 +29,7 @@ func (f *requestFlags) add(cmd *cobra.Command) {
 	}
 }
 
-// register does what the request asks for: it registers a cluster, or replaces the key of one.
+// register registers the cluster of a request, or replaces the key of one.
 func (f *requestFlags) register(cmd *cobra.Command, dir string, flags *registration, args []string, replace bool) error {
 	envelope, err := readInput(cmd, f.file)
 	if err != nil {
@@ -85,7 +85,7 @@ func (f *requestFlags) write(cmd *cobra.Command, answer []byte) error {
 	return nil
 }
 
-// sayRequest shows what a person is about to agree to.
+// sayRequest prints the cluster and the keys of a request, to which the person is about to agree.
 func sayRequest(cmd *cobra.Command, file string, r bundle.EnrollmentRequest) error {
 	key, former, err := r.Keys()
 	if err != nil {

@@ -16,6 +16,7 @@ import (
 	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/hub"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/certificate"
 )
 
 // serving holds the flags of hub serve.
@@ -80,7 +81,7 @@ passes its own host name on needs it too.`,
 	return cmd
 }
 
-// options returns what the flags say of the hub itself.
+// options returns the flags for package hub.
 func (s serving) options() (hub.Options, error) {
 	for _, f := range []struct {
 		name  string
@@ -104,7 +105,7 @@ func (s serving) options() (hub.Options, error) {
 	return o, nil
 }
 
-// serve checks the database, says that the hub is there, and serves until ctx ends.
+// serve checks the database, calls ready, and serves until ctx ends.
 func serve(ctx context.Context, h *hub.Hub, listener net.Listener, ready func() error) error {
 	if err := h.Check(ctx); err != nil {
 		return err
@@ -115,7 +116,7 @@ func serve(ctx context.Context, h *hub.Hub, listener net.Listener, ready func() 
 	return h.Serve(ctx, listener)
 }
 
-// listen opens the address, with TLS where a certificate is given, and returns its URL.
+// listen opens the address, with TLS if a certificate is given, and returns its URL.
 func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 	host, _, err := net.SplitHostPort(s.addr)
 	if err != nil {
@@ -130,11 +131,11 @@ func (s serving) listen(log *slog.Logger) (net.Listener, string, error) {
 	}
 	var config *tls.Config
 	if s.certificate != "" {
-		served, err := openCertificate(s.certificate, s.key, log)
+		served, err := certificate.Open(s.certificate, s.key, log)
 		if err != nil {
-			return nil, "", err
+			return nil, "", cli.Fail(cli.Usage, err, "--tls-cert and --tls-key must be PEM files that belong together, and that the hub may read")
 		}
-		config = &tls.Config{GetCertificate: served.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+		config = served.Config()
 	}
 	listener, err := net.Listen("tcp", s.addr)
 	if errors.Is(err, syscall.EADDRINUSE) {

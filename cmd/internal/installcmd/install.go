@@ -87,7 +87,7 @@ itself when it first starts. Delete the Secret afterwards.
 				return err
 			}
 			if permissions.mode == rbacBundle {
-				roles, err := permissions.permissions(cmd, in, opts.Namespace)
+				roles, err := permissions.manifests(cmd, in, opts.Namespace)
 				if err != nil {
 					return err
 				}
@@ -126,8 +126,8 @@ func checkInstall(opts deploy.AgentOptions) error {
 // released is a version that an image can be tagged with.
 var released = regexp.MustCompile(`^v[0-9]+\.[0-9]+\.[0-9]+(-rc\.[0-9]+)?$`)
 
-// defaultImage is where "make image IMAGE_PUSH=…" puts the image: beside the bundles, as their registry is the one
-// place that a cluster is known to reach.
+// defaultImage is the image that "make image IMAGE_PUSH=…" pushes: beside the bundles, since a cluster is known to
+// reach their registry.
 func defaultImage(registry oci.Location, version string) string {
 	tag := "dev"
 	if released.MatchString(version) {

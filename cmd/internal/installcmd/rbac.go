@@ -32,7 +32,7 @@ const (
 
 var rbacModes = []string{rbacUsual, rbacBundle, rbacNone}
 
-// permissions says which permissions the agent is to have.
+// permissions holds the flags for the agent's permissions.
 type permissions struct {
 	mode        string
 	bundles     []string // in place of the newest
@@ -47,7 +47,7 @@ func (f *permissions) add(cmd *cobra.Command) {
 	set.StringArrayVar(&f.definitions, "crd", nil, "`FILE` with CustomResourceDefinitions that bundles use and do not bring; may be given several times")
 }
 
-// check corrects what the flags leave out.
+// check completes the flags, and refuses wrong ones.
 func (f *permissions) check(cmd *cobra.Command) error {
 	if len(f.bundles) > 0 && !cmd.Flags().Changed("rbac") {
 		f.mode = rbacBundle
@@ -61,9 +61,9 @@ func (f *permissions) check(cmd *cobra.Command) error {
 	return nil
 }
 
-// permissions returns the manifests that allow the agent what its bundles hold, with a line before them that
-// says which bundles. It tells the person what to know about them.
-func (f *permissions) permissions(cmd *cobra.Command, in *config.Installed, namespace string) ([]byte, error) {
+// manifests returns the permissions that the agent's bundles need, below a comment that names the bundles. It prints
+// notes for the person.
+func (f *permissions) manifests(cmd *cobra.Command, in *config.Installed, namespace string) ([]byte, error) {
 	opts := rbac.Options{Account: deploy.AgentAccount, Namespace: namespace, Role: deploy.RoleName(namespace), Impersonate: in.Impersonate, ArgoNamespace: in.ArgoNamespace}
 	definitions := needs.New()
 	for _, name := range f.definitions {
@@ -113,7 +113,7 @@ func registryOf(in *config.Installed) oci.Options {
 	return registry.Options()
 }
 
-// readBundle reads what a bundle needs, once its signature is good.
+// readBundle returns the needs of a bundle, once its signature is verified.
 func readBundle(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (*needs.Needs, *bundle.Verified, error) {
 	repo, desc, err := ref.Resolve(ctx, opts)
 	if err != nil {
@@ -131,7 +131,7 @@ func readBundle(ctx context.Context, ref oci.Reference, in *config.Installed, op
 	return n, v, err
 }
 
-// inForce is what the agent will judge that bundle by. Trust documents lie where the bundle does.
+// inForce returns the trust by which the agent will verify the bundle at ref. Trust documents are at its location.
 func inForce(ctx context.Context, ref oci.Reference, in *config.Installed, opts oci.Options) (bundle.Trust, error) {
 	if in.Trust == nil {
 		return in.Pinned, nil

@@ -15,13 +15,14 @@ import (
 	"golang.org/x/term"
 )
 
-// ErrNoTerminal is the error of a question that nobody can answer.
+// ErrNoTerminal is the error of a question without a terminal to ask it at.
 var ErrNoTerminal = errors.New("not a terminal")
 
 // IsTerminal reports whether standard input is a terminal.
 func IsTerminal() bool { return term.IsTerminal(int(os.Stdin.Fd())) }
 
-// Secret asks at the terminal, without showing what is typed. The error is ErrNoTerminal if standard input is none.
+// Secret asks at the terminal, which does not show the answer. The error is ErrNoTerminal if standard input is no
+// terminal.
 func Secret(cmd *cobra.Command, question string) ([]byte, error) {
 	fd := int(os.Stdin.Fd())
 	before, err := term.GetState(fd)
@@ -57,7 +58,7 @@ func Yes(cmd *cobra.Command, in io.Reader, question string) (bool, error) {
 	return line == "y" || line == "yes", nil
 }
 
-// answer waits for what a person types, or for the interrupt that read itself would not notice.
+// answer waits for read, or for an interrupt, which read itself would not notice.
 func answer[T any](ctx context.Context, read func() (T, error)) (T, error) {
 	type result struct {
 		text T

@@ -1,5 +1,5 @@
-// Package releasecmd holds the commands that make releases of a platform: wherry plan, publish, sign and rollout. What they
-// do is done by package publisher. Begin with Publish.
+// Package releasecmd holds the commands that make releases of a platform: wherry plan, publish, sign and rollout. Package
+// publisher does the work. Begin with Publish.
 package releasecmd
 
 import (
@@ -154,10 +154,10 @@ func (p *publishing) run(cmd *cobra.Command, place string) error {
 	if err := cli.Print(cmd.OutOrStdout(), p.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
 		return err
 	}
-	return p.conclude(cmd, done, to)
+	return conclude(cmd, done, to, p.trust, p.source.Strict)
 }
 
-// checkClean says which files are in no commit, so that the releases name none.
+// checkClean prints which files are in no commit, and refuses them with --require-clean.
 func (p *publishing) checkClean(cmd *cobra.Command, loaded *platform.Loaded) error {
 	files := slices.Concat(loaded.Uncommitted, loaded.UncommittedBase)
 	if p.clean && len(files) > 0 {

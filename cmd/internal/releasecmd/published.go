@@ -55,8 +55,9 @@ func ringNames(r publisher.PublishedRelease) string {
 	return strings.Join(names, ",")
 }
 
-// conclude says on stderr what became of the whole, and what did not succeed.
-func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location) error {
+// conclude prints the outcome of the whole, and returns the error of what did not succeed. The trust document's file is
+// for its hint; strict says that nothing was published unless all was.
+func conclude(cmd *cobra.Command, done *publisher.Published, to oci.Location, trustFile string, strict bool) error {
 	published := 0
 	for _, ct := range done.ClusterTypes {
 		if ct.Result == releases.OutcomePublished {
@@ -70,12 +71,12 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 				cmd.PrintErrf("renewed: %s in %s: %s\n", ct.ClusterType, ringNames(r), r.Renewed)
 			}
 		}
-		printFate(cmd, ct)
+		printOutcome(cmd, ct)
 	}
 	all, pending := len(done.ClusterTypes), done.Pending()
 	if parts := incomplete(done); len(parts) > 0 {
 		what := strings.Join(parts, ", ")
-		if p.source.Strict {
+		if strict {
 			return cli.Fail(cli.No, fmt.Errorf("%s: nothing was published (--strict)", what), "")
 		}
 		if pending > 0 {
@@ -88,7 +89,7 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 		n := done.Record.Signatures
 		return cli.Fail(cli.NotYet,
 			fmt.Errorf("%s/%s: %d pending, %d published, %d unchanged, at %s: signed by %d of %d", done.Platform, done.Environment, pending, published, all-published-pending, to, n.Have, n.Need),
-			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", to, done.Environment, p.trust))
+			fmt.Sprintf("wherry sign %s --environment %s --trust %s --key FILE", to, done.Environment, trustFile))
 	case published > 0:
 		cmd.PrintErrf("%s/%s: %d published, %d unchanged, at %s\n", done.Platform, done.Environment, published, all-published, to)
 	case done.Record.Result == releases.OutcomePublished:
@@ -99,8 +100,8 @@ func (p *publishing) conclude(cmd *cobra.Command, done *publisher.Published, to 
 	return nil
 }
 
-// printFate says what became of a cluster type's failed assignments, whose causes were printed before.
-func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
+// printOutcome prints the outcome for a cluster type's failed assignments, whose causes were printed before.
+func printOutcome(cmd *cobra.Command, ct publisher.PublishedType) {
 	for _, d := range ct.Dropped {
 		cmd.PrintErrf("dropped: %s/%s: %s\n", show.Line(ct.ClusterType), show.Line(d.Name), cli.Indented(d.Error))
 	}
@@ -121,7 +122,7 @@ func printFate(cmd *cobra.Command, ct publisher.PublishedType) {
 	}
 }
 
-// incomplete lists what is not as the platform asks for.
+// incomplete lists the parts that are not as the platform asks for.
 func incomplete(done *publisher.Published) []string {
 	var parts []string
 	if n := len(done.Unread); n > 0 {

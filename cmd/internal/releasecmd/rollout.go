@@ -93,5 +93,5 @@ func (m *moving) run(cmd *cobra.Command, location string) error {
 	if err := cli.Print(cmd.OutOrStdout(), m.format, done, func(w io.Writer) { publishedTable(w, done) }); err != nil {
 		return err
 	}
-	return (&publishing{trust: m.trust}).conclude(cmd, done, loc)
+	return conclude(cmd, done, loc, m.trust, false)
 }

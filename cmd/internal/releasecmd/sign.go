@@ -126,7 +126,7 @@ func (s *signing) confirm(cmd *cobra.Command, pending *publisher.Pending) error 
 	return err
 }
 
-// pendingPlan shows what would be signed.
+// pendingPlan prints the releases that would be signed.
 func pendingPlan(out io.Writer, e *publisher.Pending) error {
 	w := tabwriter.NewWriter(out, 0, 4, 2, ' ', 0)
 	fmt.Fprintf(w, "%s/%s, epoch %d, commit %s, published %s\n", show.Cell(e.Platform), e.Environment, e.Epoch, show.Cell(e.BaseCommit), show.Time(e.Record.IssuedAt))
@@ -174,7 +174,7 @@ func signedTable(w io.Writer, e *publisher.Pending) {
 	}
 }
 
-// concludeSigning says what became of the whole.
+// concludeSigning prints that all is released, or returns the error with the signatures that are missing.
 func concludeSigning(cmd *cobra.Command, e *publisher.Pending) error {
 	if e.Complete() {
 		cmd.PrintErrf("%s/%s: released\n", show.Cell(e.Platform), e.Environment)

@@ -70,7 +70,7 @@ it: without it, all of them may be anybody's.`,
 	return cmd
 }
 
-// showLocation shows what is to be believed at a location, also where a later version is not.
+// showLocation shows the versions at a location that can be trusted, also if a later one cannot.
 func showLocation(cmd *cobra.Command, location, first, format string, registry flags.Registry) error {
 	loc, err := flags.ParseLocation("", location)
 	if err != nil {
@@ -107,7 +107,7 @@ func showLocation(cmd *cobra.Command, location, first, format string, registry f
 	return nil
 }
 
-// warnOfExpiry says that the newest version lets nothing new in.
+// warnOfExpiry warns if the newest version has expired.
 func warnOfExpiry(cmd *cobra.Command, s *trust.Status) {
 	if !time.Now().Before(s.ExpiresAt) {
 		cmd.PrintErrf("warning: version %d has expired, and nothing new is taken under it: \"wherry trust rotate\" begins the next one\n", s.Version)

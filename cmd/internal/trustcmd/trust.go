@@ -1,5 +1,5 @@
-// Package trustcmd holds the commands wherry trust …: they make, change, sign, publish and show trust documents. What a
-// document says is decided by package publisher/trust. Begin with Command.
+// Package trustcmd holds the commands wherry trust …, which make, change, sign, publish and show trust documents. Package
+// publisher/trust knows their content. Begin with Command.
 package trustcmd
 
 import (

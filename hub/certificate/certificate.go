@@ -1,4 +1,5 @@
-package hubcmd
+// Package certificate serves a TLS certificate from files that may change while a hub runs. Begin with Open.
+package certificate
 
 import (
 	"crypto/tls"
@@ -7,13 +8,11 @@ import (
 	"os"
 	"sync"
 	"time"
-
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
 )
 
-// servedCertificate is a certificate with its key in files, which are read again once they change: what
-// renews certificates writes files, and a hub should not have to be stopped for it.
-type servedCertificate struct {
+// Files is a certificate and its key in files, which are read again once they change, so that a hub need not be stopped
+// when its certificate is renewed. It may be used by several goroutines.
+type Files struct {
 	certificate, key string
 	log              *slog.Logger
 
@@ -23,26 +22,31 @@ type servedCertificate struct {
 	late bool             // that it has expired was said
 }
 
-// fileState changes when a file does; zero where it cannot be read.
+// fileState changes when a file does; zero if it cannot be read.
 type fileState struct {
 	size     int64
 	modified time.Time
 }
 
-// openCertificate reads the files for the first time.
-func openCertificate(certificate, key string, log *slog.Logger) (*servedCertificate, error) {
-	c := &servedCertificate{certificate: certificate, key: key, log: log}
+// Open reads the files for the first time.
+func Open(certificate, key string, log *slog.Logger) (*Files, error) {
+	c := &Files{certificate: certificate, key: key, log: log}
 	c.read = c.files()
 	if err := c.load(); err != nil {
-		return nil, cli.Fail(cli.Usage, err, "--tls-cert and --tls-key must be PEM files that belong together, and that the hub may read")
+		return nil, err
 	}
 	c.sayIfLate(time.Now())
 	return c, nil
 }
 
-// get is a tls.Config's GetCertificate. What cannot be used, such as a new certificate while its key is
-// still the former, leaves the one before in force.
-func (c *servedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
+// Config returns a configuration that shows the certificate, for HTTP 1.1 and 2.
+func (c *Files) Config() *tls.Config {
+	return &tls.Config{GetCertificate: c.get, MinVersion: tls.VersionTLS12, NextProtos: []string{"h2", "http/1.1"}}
+}
+
+// get is a tls.Config's GetCertificate. Files that cannot be used, such as a new certificate beside the former key,
+// leave the certificate before in force.
+func (c *Files) get(*tls.ClientHelloInfo) (*tls.Certificate, error) {
 	c.mu.Lock()
 	defer c.mu.Unlock()
 	if now := c.files(); now != c.read {
@@ -57,7 +61,7 @@ func (c *servedCertificate) get(*tls.ClientHelloInfo) (*tls.Certificate, error) 
 	return c.pair, nil
 }
 
-func (c *servedCertificate) load() error {
+func (c *Files) load() error {
 	pair, err := tls.LoadX509KeyPair(c.certificate, c.key)
 	if err != nil {
 		return fmt.Errorf("certificate %s with key %s: %w", c.certificate, c.key, err)
@@ -66,7 +70,7 @@ func (c *servedCertificate) load() error {
 	return nil
 }
 
-func (c *servedCertificate) files() (states [2]fileState) {
+func (c *Files) files() (states [2]fileState) {
 	for i, name := range []string{c.certificate, c.key} {
 		if info, err := os.Stat(name); err == nil {
 			states[i] = fileState{info.Size(), info.ModTime()}
@@ -75,8 +79,8 @@ func (c *servedCertificate) files() (states [2]fileState) {
 	return states
 }
 
-// sayIfLate says once of each certificate that no agent accepts it any more.
-func (c *servedCertificate) sayIfLate(now time.Time) {
+// sayIfLate logs once for each certificate that it has expired.
+func (c *Files) sayIfLate(now time.Time) {
 	if c.late || now.Before(c.pair.Leaf.NotAfter) {
 		return
 	}

@@ -1,10 +1,11 @@
-package hubcmd
+package certificate
 
 import (
 	"bytes"
 	"crypto/ecdsa"
 	"crypto/elliptic"
 	"crypto/rand"
+	"crypto/tls"
 	"crypto/x509"
 	"crypto/x509/pkix"
 	"encoding/pem"
@@ -87,8 +88,12 @@ func writePEM(t *testing.T, path, kind string, der []byte, at time.Time) {
 // certificate, on a new connection, and returns the name of the certificate that was shown.
 func (a *authority) start(t *testing.T, log *bytes.Buffer) func(ca string) (string, error) {
 	t.Helper()
-	l, url, err := serving{addr: "127.0.0.1:0", certificate: a.path("cert"), key: a.path("key")}.listen(slog.New(slog.NewTextHandler(log, nil)))
+	files, err := Open(a.path("cert"), a.path("key"), slog.New(slog.NewTextHandler(log, nil)))
 	require.NoError(t, err)
+	l, err := net.Listen("tcp", "127.0.0.1:0")
+	require.NoError(t, err)
+	url := "https://" + l.Addr().String()
+	l = tls.NewListener(l, files.Config())
 	server := &http.Server{Handler: http.NotFoundHandler(), ErrorLog: slog.NewLogLogger(slog.DiscardHandler, slog.LevelWarn)}
 	ended := make(chan error, 1)
 	go func() { ended <- server.Serve(l) }()

@@ -1,4 +1,4 @@
-package main
+package findings
 
 import (
 	"fmt"
@@ -7,13 +7,12 @@ import (
 	"path/filepath"
 	"strings"
 
-	"github.com/wherry-dev/wherry/cmd/internal/cli"
 	"github.com/wherry-dev/wherry/scheduler/finding"
 	"github.com/wherry-dev/wherry/scheduler/lint"
 )
 
-// sarif returns the result for code scanning.
-func (r *lintResult) sarif() lint.Log {
+// SARIF returns the result for code scanning, found by this version of wherry.
+func (r *Result) SARIF(version string) lint.Log {
 	found := make([]finding.Finding, len(r.Findings))
 	for i, f := range r.Findings {
 		found[i] = finding.Finding{
@@ -21,7 +20,7 @@ func (r *lintResult) sarif() lint.Log {
 			Note: f.Severity == finding.SeverityNote, Message: f.Message, Hint: f.Hint,
 		}
 	}
-	return lint.SARIF(found, cli.Version(), sarifPlaces{top: repositoryTop(), platform: r.platform}.uri)
+	return lint.SARIF(found, version, sarifPlaces{top: repositoryTop(), platform: r.platform}.uri)
 }
 
 // sarifPlaces turns the names of files into URIs: relative ones for what lies in the repository that is

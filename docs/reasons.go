@@ -1,0 +1,68 @@
+package docs
+
+import (
+	"regexp"
+	"strings"
+)
+
+// Reason is a row of a table of reasons.
+type Reason struct {
+	Section string      // title of the section
+	Page    string      // path of the page in the repository
+	Cells   [][2]string // the cells after the reason's own, each with the head of its column, in plain text
+}
+
+// reasonName is the form of the reasons that agents, adapters and hubs give.
+var reasonName = regexp.MustCompile(`^[A-Za-z]{3,}$`)
+
+// IsReason reports whether a word has the form of a reason.
+func IsReason(word string) bool { return reasonName.MatchString(word) }
+
+// Reasons returns the rows about each reason.
+func Reasons() map[string][]Reason {
+	all := map[string][]Reason{}
+	for _, p := range []struct{ name, text string }{{"docs/operations.md", Operations}, {"docs/adapters.md", Adapters}, {"docs/hub.md", Hub}} {
+		section, heads := "", []string(nil)
+		for line := range strings.Lines(p.text) {
+			line = strings.TrimSpace(line)
+			if title, ok := strings.CutPrefix(line, "## "); ok {
+				section = title
+			}
+			if !strings.HasPrefix(line, "|") {
+				heads = nil
+				continue
+			}
+			cells := strings.Split(strings.Trim(strings.ReplaceAll(line, `\|`, "∣"), "|"), "|")
+			for i, c := range cells {
+				cells[i] = strings.TrimSpace(strings.ReplaceAll(c, "∣", "|"))
+			}
+			if heads == nil {
+				heads = cells
+				continue
+			}
+			if !strings.HasSuffix(heads[0], "reason") {
+				continue
+			}
+			row := Reason{Section: section, Page: p.name}
+			for i := 1; i < min(len(cells), len(heads)); i++ {
+				row.Cells = append(row.Cells, [2]string{heads[i], plainMarkdown(cells[i])})
+			}
+			for _, name := range backticked.FindAllStringSubmatch(cells[0], -1) {
+				if reasonName.MatchString(name[1]) {
+					all[name[1]] = append(all[name[1]], row)
+				}
+			}
+		}
+	}
+	return all
+}
+
+var (
+	backticked   = regexp.MustCompile("`([^`]*)`")
+	markdownLink = regexp.MustCompile(`\[([^\]]*)\]\([^)]*\)`)
+)
+
+// plainMarkdown is a cell without links and backticks.
+func plainMarkdown(s string) string {
+	return strings.ReplaceAll(markdownLink.ReplaceAllString(s, "$1"), "`", "")
+}

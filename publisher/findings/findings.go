@@ -1,0 +1,195 @@
+// Package findings collects the mistakes of a platform: in its environments, in what is rendered from them, and in the
+// artifacts that they need. Begin with Collect.
+package findings
+
+import (
+	"cmp"
+	"context"
+	"errors"
+	"slices"
+	"strings"
+
+	"github.com/wherry-dev/wherry/publisher/artifacts"
+	"github.com/wherry-dev/wherry/publisher/platform"
+	"github.com/wherry-dev/wherry/scheduler/finding"
+	"github.com/wherry-dev/wherry/scheduler/lint"
+)
+
+// Finding is a finding of one environment, or the same of several. Its JSON form is an interface.
+type Finding struct {
+	Code         string   `json:"code"`
+	Severity     string   `json:"severity"`
+	File         string   `json:"file,omitempty"`
+	Line         int      `json:"line,omitempty"`
+	Column       int      `json:"column,omitempty"`
+	Message      string   `json:"message"`
+	Hint         string   `json:"hint,omitempty"`
+	Environments []string `json:"environments"`
+}
+
+// Result holds the findings by place. Its JSON form is an interface.
+type Result struct {
+	platform     string    // may hold credentials
+	Environments []string  `json:"environments"`
+	Findings     []Finding `json:"findings"`
+	Errors       int       `json:"errors"`
+	Warnings     int       `json:"warnings"`
+	Notes        int       `json:"notes"`
+	// Incomplete is true where objects could not be read, so that what refers to them was not looked at.
+	Incomplete bool `json:"incomplete"`
+}
+
+// Options are those of Collect.
+type Options struct {
+	Ignore []string // codes to leave out, in upper case
+	// AfterLoad is called with each environment that can be read; may be nil.
+	AfterLoad func(*platform.Loaded)
+}
+
+// Collect looks at the environment of source, or at all of its platform if source names none. What is wrong with the
+// platform is in the result; an error is about a source that cannot be read, as those of platform.Load.
+func Collect(ctx context.Context, source platform.Source, opts Options) (*Result, error) {
+	environments := []platform.Source{source}
+	if source.Environment == "" {
+		found, err := platform.Environments(ctx, source)
+		if err == nil {
+			environments = found
+		} else if !errors.Is(err, platform.ErrNoEnvironments) { // else it is inferred
+			return nil, err
+		}
+	}
+	c := &collector{
+		afterLoad: opts.AfterLoad, result: &Result{platform: source.Platform, Environments: []string{}, Findings: []Finding{}},
+		known: map[string]int{}, unused: map[string]int{},
+	}
+	for _, e := range environments {
+		if err := c.environment(ctx, e); err != nil {
+			return nil, err
+		}
+	}
+	return c.finish(len(environments), opts.Ignore), nil
+}
+
+// collector puts the findings of several environments together.
+type collector struct {
+	afterLoad func(*platform.Loaded)
+	result    *Result
+	known     map[string]int // place in result.Findings, by what is found
+	unused    map[string]int // in how many environments an object of a base is not used
+	bases     []finding.Finding
+}
+
+func (c *collector) environment(ctx context.Context, o platform.Source) error {
+	loaded, err := platform.Load(ctx, o)
+	if err == nil {
+		o.Environment = loaded.Model.EnvironmentName()
+		if c.afterLoad != nil {
+			c.afterLoad(loaded)
+		}
+	}
+	if o.Environment != "" {
+		c.result.Environments = append(c.result.Environments, o.Environment)
+	}
+	if err != nil {
+		found := finding.In(err)
+		if len(found) == 0 {
+			return err
+		}
+		c.result.Incomplete = true
+		c.add(o.Environment, found)
+		return nil
+	}
+	report, err := lint.Run(ctx, loaded.Model)
+	if err != nil {
+		return err
+	}
+	found := slices.Concat(loaded.Warnings, report.Findings, artifacts.Lint(report))
+	c.add(o.Environment, c.unread(loaded, found))
+	for _, f := range report.Unused {
+		key := f.Code + " " + f.Position.String()
+		if c.unused[key]++; c.unused[key] == 1 {
+			c.bases = append(c.bases, f)
+		}
+	}
+	return nil
+}
+
+// unread adds the mistakes in sources of app teams that could not be read, in place of findings that follow from
+// their absence.
+func (c *collector) unread(loaded *platform.Loaded, found []finding.Finding) []finding.Finding {
+	for _, u := range loaded.Unread {
+		c.result.Incomplete = true
+		mistakes := finding.In(u.Err)
+		for _, r := range loaded.Model.Registrations() {
+			if r.Name != u.Registration {
+				continue
+			}
+			found = slices.DeleteFunc(found, func(f finding.Finding) bool {
+				return f.Code == finding.CodeEmptyRegistration && f.Position == r.Position
+			})
+			if len(mistakes) == 0 {
+				mistakes = []finding.Finding{{Code: finding.CodeUnreadSource, Position: r.Position, Message: unplaced(u.Err)}}
+			}
+		}
+		found = append(found, mistakes...)
+	}
+	return found
+}
+
+// unplaced is the text of err without the place, which a finding has anyway.
+func unplaced(err error) string {
+	var source *platform.SourceError
+	if errors.As(err, &source) {
+		there := *source
+		there.At = finding.Position{}
+		return there.Error()
+	}
+	return err.Error()
+}
+
+// add adds findings of an environment, empty where it is not known yet.
+func (c *collector) add(environment string, found []finding.Finding) {
+	for _, f := range found {
+		key := strings.Join([]string{f.Code, f.Position.String(), f.Message}, "\n")
+		i, ok := c.known[key]
+		if !ok {
+			i = len(c.result.Findings)
+			c.known[key] = i
+			c.result.Findings = append(c.result.Findings, Finding{
+				Code: f.Code, Severity: f.Severity(), File: f.File, Line: f.Line, Column: f.Column, Message: f.Message, Hint: f.Hint, Environments: []string{},
+			})
+		}
+		of := &c.result.Findings[i].Environments
+		if environment != "" && !slices.Contains(*of, environment) {
+			*of = append(*of, environment)
+		}
+	}
+}
+
+// finish adds the objects of a base that none of several environments uses, leaves out what is ignored, sorts and
+// counts.
+func (c *collector) finish(environments int, ignore []string) *Result {
+	r := c.result
+	for _, f := range c.bases {
+		if c.unused[f.Code+" "+f.Position.String()] == environments && environments > 1 {
+			for _, e := range r.Environments {
+				c.add(e, []finding.Finding{f})
+			}
+		}
+	}
+	r.Findings = slices.DeleteFunc(r.Findings, func(f Finding) bool { return slices.Contains(ignore, f.Code) })
+	slices.SortStableFunc(r.Findings, func(a, b Finding) int {
+		return cmp.Or(cmp.Compare(a.File, b.File), cmp.Compare(a.Line, b.Line), cmp.Compare(a.Code, b.Code), cmp.Compare(a.Message, b.Message))
+	})
+	for _, f := range r.Findings {
+		switch f.Severity {
+		case finding.SeverityError:
+			r.Errors++
+		case finding.SeverityWarning:
+			r.Warnings++
+		default:
+			r.Notes++
+		}
+	}
+	return r
+}
