@@ -13,6 +13,7 @@ import (
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 // BenchmarkIngest has a hundred agents with twenty assignments each deliver over HTTP, to a hub that
@@ -61,7 +62,7 @@ func delivery(b *testing.B, h *Hub, url, name string, requests, perRequest int) 
 			seq++
 			items := make([]bundle.Item, 20)
 			for i := range items {
-				items[i] = item(fmt.Sprintf("workload-%d", i), bundle.Compliant)
+				items[i] = storetest.Item(fmt.Sprintf("workload-%d", i), bundle.Compliant)
 			}
 			items[0].State = []bundle.State{bundle.Applying, bundle.Compliant}[seq%2]
 			envelopes = append(envelopes, a.seal(b, a.report(1, seq, items...)))

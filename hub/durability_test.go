@@ -20,6 +20,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 // childDir, if it is set, makes the test binary a hub that serves that folder until it is killed.
@@ -48,7 +49,7 @@ func serveChild(dir string) error {
 
 func TestKilledHubHasStoredAllThatItAcknowledged(t *testing.T) {
 	dir := t.TempDir()
-	h := openHub(t, dir, &clock{now: epoch})
+	h := openHub(t, dir, storetest.NewClock())
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	child := exec.Command(os.Args[0])
@@ -101,7 +102,7 @@ func TestReplayStorm(t *testing.T) {
 				var envelopes [][]byte
 				for seq := from + 1; seq <= from+batch; seq++ {
 					state := []bundle.State{bundle.Applying, bundle.Compliant}[seq%2]
-					envelopes = append(envelopes, a.seal(t, a.report(1, int64(seq), item("drone", state))))
+					envelopes = append(envelopes, a.seal(t, a.report(1, int64(seq), storetest.Item("drone", state))))
 				}
 				requests = append(requests, requestOf(t, envelopes...))
 			}

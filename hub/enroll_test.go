@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 // newToken makes a token for drones that is good for a day.
@@ -48,7 +49,7 @@ func (a *agent) changedRequest(t testing.TB, token bundle.EnrollToken, change fu
 
 func (a *agent) asks(t testing.TB) bundle.EnrollmentRequest {
 	t.Helper()
-	return bundle.EnrollmentRequest{Cluster: a.report(1, 1).Cluster, Key: pemOf(t, a.Key), IssuedAt: epoch}
+	return bundle.EnrollmentRequest{Cluster: a.report(1, 1).Cluster, Key: pemOf(t, a.Key), IssuedAt: storetest.Epoch}
 }
 
 // rotation asks for next's key in the place of a's, from the report after seq on.
@@ -125,15 +126,15 @@ func TestATokenRegistersOneAgentOnce(t *testing.T) {
 	want := a.asks(t).Cluster
 	want.Labels = map[string]string{"site": "north"}
 	require.Equal(t, bundle.Enrollment{
-		Schema: 1, Cluster: want, KeyID: kid, Request: id, HubKey: pemOf(t, h.PublicKey()), IssuedAt: epoch,
+		Schema: 1, Cluster: want, KeyID: kid, Request: id, HubKey: pemOf(t, h.PublicKey()), IssuedAt: storetest.Epoch,
 	}, e)
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1)))
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 1, receipt.Accepted)
 
 	// The answer was lost: neither time nor use stand in the way.
-	c.add(48 * time.Hour)
-	e, refused = enroll(t, h, a.changedRequest(t, token, func(r *bundle.EnrollmentRequest) { r.IssuedAt = epoch.Add(time.Second) }))
+	c.Add(48 * time.Hour)
+	e, refused = enroll(t, h, a.changedRequest(t, token, func(r *bundle.EnrollmentRequest) { r.IssuedAt = storetest.Epoch.Add(time.Second) }))
 	require.Empty(t, refused)
 	require.NotEqual(t, id, e.Request)
 	require.Equal(t, kid, e.KeyID)
@@ -149,91 +150,91 @@ func TestEnrollmentsThatAreRefused(t *testing.T) {
 	elsewhere, _ := newHub(t)
 	tests := []struct {
 		name    string
-		request func(t *testing.T, h *Hub, c *clock) []byte
+		request func(t *testing.T, h *Hub, c *storetest.Clock) []byte
 		want    hubapi.Code
 	}{
-		{"a stolen token that has expired", func(t *testing.T, h *Hub, c *clock) []byte {
+		{"a stolen token that has expired", func(t *testing.T, h *Hub, c *storetest.Clock) []byte {
 			token := newToken(t, h, nil)
-			c.add(25 * time.Hour)
+			c.Add(25 * time.Hour)
 			return a.request(t, token)
 		}, hubapi.CodeTokenExpired},
-		{"a token that was revoked", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a token that was revoked", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			token := newToken(t, h, nil)
 			require.NoError(t, h.RevokeToken(t.Context(), token.ID()))
 			return a.request(t, token)
 		}, hubapi.CodeTokenRevoked},
-		{"a token that was used", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a token that was used", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			token := newToken(t, h, nil)
 			enroll(t, h, other.request(t, token))
 			return a.request(t, token)
 		}, hubapi.CodeTokenUsed},
-		{"a token for another type", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a token for another type", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			return a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Type = "large" }))
 		}, hubapi.CodeWrongScope},
-		{"a token for another environment", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a token for another environment", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			return a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Environment = "prod" }))
 		}, hubapi.CodeWrongScope},
-		{"a token for another ring", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a token for another ring", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			return a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Ring = "canary" }))
 		}, hubapi.CodeWrongScope},
-		{"the id of a token, and no token", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"the id of a token, and no token", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			r := a.asks(t)
 			r.Token = newToken(t, h, nil).ID()
 			return sealRequest(t, r, a.private)
 		}, hubapi.CodeBadToken},
-		{"a guessed token", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a guessed token", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			token, err := bundle.NewEnrollToken(h.PublicKey())
 			require.NoError(t, err)
 			return a.request(t, token)
 		}, hubapi.CodeBadToken},
-		{"no token", func(t *testing.T, _ *Hub, _ *clock) []byte { return sealRequest(t, a.asks(t), a.private) }, hubapi.CodeBadToken},
-		{"a token of another hub", func(t *testing.T, _ *Hub, _ *clock) []byte {
+		{"no token", func(t *testing.T, _ *Hub, _ *storetest.Clock) []byte { return sealRequest(t, a.asks(t), a.private) }, hubapi.CodeBadToken},
+		{"a token of another hub", func(t *testing.T, _ *Hub, _ *storetest.Clock) []byte {
 			return a.request(t, newToken(t, elsewhere, nil))
 		}, hubapi.CodeWrongHub},
-		{"a key that did not sign", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a key that did not sign", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			token := newToken(t, h, nil)
 			r := a.asks(t)
 			r.Token, r.Hub = token.ID(), token.Hub
 			return sealRequest(t, r, other.private, token.Key())
 		}, hubapi.CodeBadSignature},
-		{"the uid of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"the uid of another agent", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			other.register(t, h)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.UID = other.UID })
 		}, hubapi.CodeExists},
-		{"the name of another agent", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"the name of another agent", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			other.register(t, h)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.Name = other.Name })
 		}, hubapi.CodeExists},
-		{"a cluster that was retired", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a cluster that was retired", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			a.register(t, h)
 			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
 			require.NoError(t, err)
 			return a.request(t, newToken(t, h, nil))
 		}, hubapi.CodeRetired},
-		{"a key that was retired, under another uid", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a key that was retired, under another uid", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			a.register(t, h)
 			_, err := h.RetireCluster(t.Context(), a.UID, "scrapped")
 			require.NoError(t, err)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.UID = "another" })
 		}, hubapi.CodeRetired},
-		{"a replay of before the registration was ended", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a replay of before the registration was ended", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			request := a.request(t, newToken(t, h, func(s *store.TokenScope) { s.Uses = 2 }))
 			enroll(t, h, request)
 			_, err := h.RemoveCluster(t.Context(), a.UID)
 			require.NoError(t, err)
 			return request
 		}, hubapi.CodeTokenUsed},
-		{"a hostile name", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a hostile name", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) { r.Cluster.Name = "\x1b[2J" })
 		}, hubapi.CodeBadRequest},
-		{"a key of 160,000 bits, which takes seconds to verify with", func(t *testing.T, h *Hub, _ *clock) []byte {
+		{"a key of 160,000 bits, which takes seconds to verify with", func(t *testing.T, h *Hub, _ *storetest.Clock) []byte {
 			n := new(big.Int).Lsh(big.NewInt(1), 160_000-1)
 			return a.changedRequest(t, newToken(t, h, nil), func(r *bundle.EnrollmentRequest) {
 				r.Key = pemOf(t, &rsa.PublicKey{N: n.SetBit(n, 0, 1), E: 65537})
 			})
 		}, hubapi.CodeBadRequest},
-		{"something else", func(*testing.T, *Hub, *clock) []byte { return []byte(`{"reports":[]}`) }, hubapi.CodeBadRequest},
-		{"too much", func(*testing.T, *Hub, *clock) []byte { return make([]byte, bundle.MaxEnrollmentBytes+1) }, hubapi.CodeTooLarge},
+		{"something else", func(*testing.T, *Hub, *storetest.Clock) []byte { return []byte(`{"reports":[]}`) }, hubapi.CodeBadRequest},
+		{"too much", func(*testing.T, *Hub, *storetest.Clock) []byte { return make([]byte, bundle.MaxEnrollmentBytes+1) }, hubapi.CodeTooLarge},
 	}
 	for _, tt := range tests {
 		t.Run(tt.name, func(t *testing.T) {
@@ -264,11 +265,11 @@ func TestManyAgentsAtOnceGetNoMoreUsesThanThereAre(t *testing.T) {
 
 func TestTokensThatAreNotAcceptable(t *testing.T) {
 	h, _ := newHub(t)
-	good := store.TokenScope{Type: "drone", ExpiresAt: epoch.Add(time.Hour)}
+	good := store.TokenScope{Type: "drone", ExpiresAt: storetest.Epoch.Add(time.Hour)}
 	for name, change := range map[string]func(*store.TokenScope){
 		"no type":         func(s *store.TokenScope) { s.Type = "" },
-		"expired already": func(s *store.TokenScope) { s.ExpiresAt = epoch },
-		"for ever":        func(s *store.TokenScope) { s.ExpiresAt = epoch.AddDate(2, 0, 0) },
+		"expired already": func(s *store.TokenScope) { s.ExpiresAt = storetest.Epoch },
+		"for ever":        func(s *store.TokenScope) { s.ExpiresAt = storetest.Epoch.AddDate(2, 0, 0) },
 		"too many uses":   func(s *store.TokenScope) { s.Uses = store.MaxTokenUses + 1 },
 		"a hostile label": func(s *store.TokenScope) { s.Labels = map[string]string{"a": "\x07"} },
 	} {
@@ -336,7 +337,7 @@ func TestARetiredClusterIsToldSo(t *testing.T) {
 	a, b := newAgent(t, "plant-7"), newAgent(t, "plant-8")
 	a.register(t, h)
 	b.register(t, h)
-	post(t, h, a.UID, a.seal(t, a.report(1, 1, item("drone", bundle.Compliant))))
+	post(t, h, a.UID, a.seal(t, a.report(1, 1, storetest.Item("drone", bundle.Compliant))))
 	rows := transitions(t, h, a.UID)
 
 	retired, err := h.RetireCluster(t.Context(), "plant-7", "sold in May")

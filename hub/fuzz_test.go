@@ -9,6 +9,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 func ringOf(t testing.TB, a *agent) keyring {
@@ -22,7 +23,7 @@ func ringOf(t testing.TB, a *agent) keyring {
 func FuzzRequest(f *testing.F) {
 	a, stranger := newAgent(f, "plant-7"), newAgent(f, "stranger")
 	keys := ringOf(f, a)
-	f.Add("", requestOf(f, stranger.seal(f, a.report(1, 1, item("drone", bundle.Compliant)))))
+	f.Add("", requestOf(f, stranger.seal(f, a.report(1, 1, storetest.Item("drone", bundle.Compliant)))))
 	f.Add("gzip", []byte{0x1f, 0x8b, 0x08})
 	f.Add("", []byte(`{"reports":[null,{"payloadType":"application/vnd.wherry.report.v1+json","payload":"e30=","signatures":[{"sig":"AAAA"}]}]}`))
 	f.Fuzz(func(t *testing.T, encoding string, body []byte) {
@@ -42,7 +43,7 @@ func FuzzRequest(f *testing.F) {
 func FuzzSignedReport(f *testing.F) {
 	a := newAgent(f, "plant-7")
 	keys := ringOf(f, a)
-	body, err := json.Marshal(a.report(1, 1, item("drone", bundle.Compliant)))
+	body, err := json.Marshal(a.report(1, 1, storetest.Item("drone", bundle.Compliant)))
 	require.NoError(f, err)
 	f.Add(body)
 	f.Add([]byte(`{"schema":1,"cluster":{"uid":"uid-plant-7","labels":{"\u001b":"\u202e"}},"agent":{"incarnation":9223372036854775807,"seq":1},

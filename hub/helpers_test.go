@@ -9,9 +9,7 @@ import (
 	"net/http"
 	"net/http/httptest"
 	"slices"
-	"sync"
 	"testing"
-	"time"
 
 	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
@@ -19,35 +17,16 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
-var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-// clock is a time that only the test moves.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
-func newHub(t testing.TB) (*Hub, *clock) {
+func newHub(t testing.TB) (*Hub, *storetest.Clock) {
 	t.Helper()
-	c := &clock{now: epoch}
+	c := storetest.NewClock()
 	return openHub(t, t.TempDir(), c), c
 }
 
-func openHub(t testing.TB, dir string, c *clock) *Hub {
+func openHub(t testing.TB, dir string, c *storetest.Clock) *Hub {
 	t.Helper()
 	h, err := Open(dir, Options{Now: c.Now})
 	require.NoError(t, err)
@@ -65,7 +44,7 @@ func newAgent(t testing.TB, name string) *agent {
 	t.Helper()
 	public, private, err := ed25519.GenerateKey(rand.Reader)
 	require.NoError(t, err)
-	return &agent{store.Cluster{Identity: store.Identity{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev"}, Key: public}, private}
+	return &agent{store.Cluster{Identity: storetest.Identity(name), Key: public}, private}
 }
 
 func (a *agent) register(t testing.TB, h *Hub) {
@@ -77,25 +56,7 @@ func (a *agent) register(t testing.TB, h *Hub) {
 
 // report has the agent compliant with the given items, one hour after another.
 func (a *agent) report(incarnation, seq int64, items ...bundle.Item) bundle.Report {
-	states := make([]bundle.State, 0, len(items))
-	for _, it := range items {
-		states = append(states, it.State)
-	}
-	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
-	return bundle.Report{
-		Schema:  bundle.ReportSchema,
-		Cluster: bundle.ReportCluster(a.Identity),
-		Agent:   bundle.ReportAgent{Version: "v0.1.0", Incarnation: incarnation, Seq: seq},
-		Kind:    bundle.Snapshot, OccurredAt: epoch, State: bundle.AgentState(false, states),
-		Desired: release, Observed: release, Items: items,
-	}
-}
-
-func item(workload string, s bundle.State) bundle.Item {
-	return bundle.Item{
-		Assignment: workload + "-main", Workspace: "shop", Workload: workload, Target: "main", Adapter: "directory",
-		State: s, Since: epoch, Version: "1.0.0", Content: digest.FromString(workload),
-	}
+	return storetest.Snapshot(a.Identity, store.Order{Incarnation: incarnation, Seq: seq}, items...)
 }
 
 func (a *agent) seal(t testing.TB, r bundle.Report) []byte {

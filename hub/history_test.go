@@ -14,6 +14,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 // historyOf returns for each assignment its changes in order, without rows that repeat the one before
@@ -41,7 +42,7 @@ func historyOf(t testing.TB, h *Hub, uid string) map[string][]string {
 }
 
 func TestHistoryOfLateReports(t *testing.T) {
-	drone := func(s bundle.State) bundle.Item { return item("drone", s) }
+	drone := func(s bundle.State) bundle.Item { return storetest.Item("drone", s) }
 	tests := []struct {
 		name    string
 		arrival []int64 // seqs of reports
@@ -74,7 +75,7 @@ func TestFailuresThatNoReportToldOfAreInTheHistory(t *testing.T) {
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	for seq, failures := range []int64{0, 3, 3, -1} {
-		it := item("drone", bundle.Compliant)
+		it := storetest.Item("drone", bundle.Compliant)
 		it.Failures = failures
 		status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, int64(seq+1), it)))
 		require.Equal(t, http.StatusOK, status)
@@ -97,7 +98,7 @@ func TestOrderOfArrivalDoesNotMatter(t *testing.T) {
 		for range rapid.IntRange(1, 8).Draw(rt, "reports") {
 			items := map[string]bundle.Item{}
 			for _, w := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(rt, "workloads") {
-				it := item(w, rapid.SampledFrom(states).Draw(rt, "state"))
+				it := storetest.Item(w, rapid.SampledFrom(states).Draw(rt, "state"))
 				it.Failures = rapid.Int64Range(0, 2).Draw(rt, "failures")
 				items[w] = it
 			}

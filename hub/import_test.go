@@ -10,6 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 func TestImportOfSeveralClusters(t *testing.T) {
@@ -17,7 +18,7 @@ func TestImportOfSeveralClusters(t *testing.T) {
 	a, b, stranger := newAgent(t, "plant-7"), newAgent(t, "plant-8"), newAgent(t, "plant-9")
 	a.register(t, h)
 	b.register(t, h)
-	c.add(24 * time.Hour) // on the road
+	c.Add(24 * time.Hour) // on the road
 	r1, r2 := a.report(1, 1), a.report(1, 2)
 
 	result, err := h.Import(t.Context(), [][]byte{
@@ -51,8 +52,8 @@ func TestAcknowledgementsByMedia(t *testing.T) {
 	require.NoError(t, err)
 	require.Equal(t, 3, acks.Reports, "what came by HTTP was acknowledged there")
 	require.Len(t, acks.Envelopes, 2)
-	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: epoch, Reports: []digest.Digest{idOf(t, r1), idOf(t, r2)}}, acked(t, h, acks.Envelopes[0]))
-	require.Equal(t, bundle.Ack{Schema: 1, Cluster: b.UID, IssuedAt: epoch, Reports: []digest.Digest{idOf(t, rb)}}, acked(t, h, acks.Envelopes[1]))
+	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: storetest.Epoch, Reports: []digest.Digest{idOf(t, r1), idOf(t, r2)}}, acked(t, h, acks.Envelopes[0]))
+	require.Equal(t, bundle.Ack{Schema: 1, Cluster: b.UID, IssuedAt: storetest.Epoch, Reports: []digest.Digest{idOf(t, rb)}}, acked(t, h, acks.Envelopes[1]))
 
 	only, err := h.Acks(t.Context(), b.UID)
 	require.NoError(t, err)

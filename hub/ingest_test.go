@@ -20,23 +20,24 @@ import (
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/admission"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 func TestReportIsStoredAndAcknowledged(t *testing.T) {
 	h, _ := newHub(t)
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
-	r := a.report(1, 1, item("drone", bundle.Compliant))
+	r := a.report(1, 1, storetest.Item("drone", bundle.Compliant))
 
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, r))
 
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, hubapi.Receipt{Ack: receipt.Ack, Accepted: 1, Rejected: []hubapi.Rejection{}, Pace: hubapi.Pace{ReportsPerMinute: admission.DefaultReportsPerMinute}}, receipt)
-	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: epoch, Reports: []digest.Digest{idOf(t, r)}}, acked(t, h, receipt.Ack))
-	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7}
+	require.Equal(t, bundle.Ack{Schema: 1, Cluster: a.UID, IssuedAt: storetest.Epoch, Reports: []digest.Digest{idOf(t, r)}}, acked(t, h, receipt.Ack))
+	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7, Number: 12}
 	require.Equal(t, store.ClusterStatus{
-		Identity: store.Identity{UID: a.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: epoch,
-		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: epoch,
+		Identity: store.Identity{UID: a.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: storetest.Epoch,
+		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: storetest.Epoch,
 	}, onlyCluster(t, h))
 	require.Equal(t, []string{"drone-main compliant"}, deploymentsOf(t, h))
 }
@@ -45,10 +46,10 @@ func TestRepeatsChangeNothingAndAreAcknowledged(t *testing.T) {
 	h, c := newHub(t)
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
-	one, two := a.report(1, 1, item("drone", bundle.Applying)), a.report(1, 2, item("drone", bundle.Compliant))
+	one, two := a.report(1, 1, storetest.Item("drone", bundle.Applying)), a.report(1, 2, storetest.Item("drone", bundle.Compliant))
 	post(t, h, a.UID, a.seal(t, one))
 	before := onlyCluster(t, h)
-	c.add(time.Minute)
+	c.Add(time.Minute)
 
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, one), a.seal(t, one))
 
@@ -69,11 +70,11 @@ func TestLateReportAddsHistoryAndLeavesThePresent(t *testing.T) {
 	h, _ := newHub(t)
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
-	post(t, h, a.UID, a.seal(t, a.report(2, 5, item("drone", bundle.Compliant))))
+	post(t, h, a.UID, a.seal(t, a.report(2, 5, storetest.Item("drone", bundle.Compliant))))
 	before, rows := onlyCluster(t, h), transitions(t, h, a.UID)
 
-	_, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(2, 4, item("drone", bundle.Failed), item("radar", bundle.Applying))),
-		a.seal(t, a.report(1, 99, item("drone", bundle.Pending))))
+	_, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(2, 4, storetest.Item("drone", bundle.Failed), storetest.Item("radar", bundle.Applying))),
+		a.seal(t, a.report(1, 99, storetest.Item("drone", bundle.Pending))))
 
 	require.Equal(t, 2, receipt.Accepted)
 	require.Equal(t, before, onlyCluster(t, h))
@@ -85,7 +86,7 @@ func TestConflictIsRefusedAndSaid(t *testing.T) {
 	h, _ := newHub(t)
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
-	first, clone, next := a.report(1, 1, item("drone", bundle.Compliant)), a.report(1, 1, item("drone", bundle.Failed)), a.report(1, 2)
+	first, clone, next := a.report(1, 1, storetest.Item("drone", bundle.Compliant)), a.report(1, 1, storetest.Item("drone", bundle.Failed)), a.report(1, 2)
 	post(t, h, a.UID, a.seal(t, first))
 
 	status, receipt, _ := post(t, h, a.UID, a.seal(t, clone), a.seal(t, next))
@@ -111,7 +112,7 @@ func TestRefusals(t *testing.T) {
 	ofStranger.Cluster.UID = a.UID
 	long := a.report(1, 1)
 	long.Cluster.Name = strings.Repeat("x", store.MaxText+1)
-	twice := a.report(1, 1, item("drone", bundle.Failed), item("drone", bundle.Compliant))
+	twice := a.report(1, 1, storetest.Item("drone", bundle.Failed), storetest.Item("drone", bundle.Compliant))
 	foreign, err := bundle.SealEnvelope(bundle.PayloadTypeAck, []byte("{}"), a.private)
 	require.NoError(t, err)
 
@@ -267,7 +268,7 @@ func TestAFailedStoreGivesNoAcknowledgement(t *testing.T) {
 		a.register(t, h)
 		f := &failing{h.store, failure}
 		h.intake.store = f
-		envelope := a.seal(t, a.report(1, 1, item("drone", bundle.Compliant)))
+		envelope := a.seal(t, a.report(1, 1, storetest.Item("drone", bundle.Compliant)))
 
 		status, receipt, e := post(t, h, a.UID, envelope)
 

@@ -15,11 +15,12 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 func TestOpenKeepsKeyAndContent(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "a folder?with#odd%20name")
-	c := &clock{now: epoch}
+	c := storetest.NewClock()
 	h := openHub(t, dir, c)
 	newAgent(t, "plant-7").register(t, h)
 	key := h.PublicKey()
@@ -46,7 +47,7 @@ func TestOpenKeepsKeyAndContent(t *testing.T) {
 
 func TestOpenKeepsOtherUsersOut(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "hub")
-	openHub(t, dir, &clock{now: epoch})
+	openHub(t, dir, storetest.NewClock())
 	modes := func() map[string]fs.FileMode {
 		found := map[string]fs.FileMode{}
 		require.NoError(t, filepath.WalkDir(dir, func(path string, d fs.DirEntry, err error) error {
@@ -66,14 +67,14 @@ func TestOpenKeepsOtherUsersOut(t *testing.T) {
 		}
 	}
 	require.NoError(t, os.Chmod(dir, 0o755))
-	openHub(t, dir, &clock{now: epoch})
+	openHub(t, dir, storetest.NewClock())
 	require.Equal(t, want, modes(), "one that existed")
 }
 
 func TestOpenRefuses(t *testing.T) {
 	filled := func(t *testing.T) string {
 		dir := t.TempDir()
-		h := openHub(t, dir, &clock{now: epoch})
+		h := openHub(t, dir, storetest.NewClock())
 		newAgent(t, "plant-7").register(t, h)
 		require.NoError(t, h.Close())
 		return dir
@@ -112,7 +113,7 @@ func TestOpenRefuses(t *testing.T) {
 
 func TestDamageInsideIsFound(t *testing.T) {
 	dir := t.TempDir()
-	h := openHub(t, dir, &clock{now: epoch})
+	h := openHub(t, dir, storetest.NewClock())
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	require.NoError(t, h.Close())
@@ -180,20 +181,20 @@ func TestAHubOfBeforeGoesOn(t *testing.T) {
 			require.NoError(t, err)
 			require.NoError(t, os.WriteFile(filepath.Join(dir, DatabaseFile), content, 0o600))
 
-			h := openHub(t, dir, &clock{now: epoch})
+			h := openHub(t, dir, storetest.NewClock())
 			require.Equal(t, []string{"drone-main stale (was compliant)"}, deploymentsOf(t, h))
 			b := newAgent(t, "plant-8")
 			_, refused := enroll(t, h, b.request(t, newToken(t, h, nil)))
 			require.Empty(t, refused)
 			a := newAgent(t, "plant-7")
 			a.private = ed25519.NewKeyFromSeed(make([]byte, ed25519.SeedSize)) // the fixture's
-			it := item("drone", bundle.Failed)
+			it := storetest.Item("drone", bundle.Failed)
 			it.Failures = 2
 			status, _, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2, it)))
 			require.Equal(t, http.StatusOK, status)
 			require.Equal(t, []string{"1/1 compliant ", "1/2 failed  failures=2"}, historyOf(t, h, a.UID)["drone-main"])
 			require.NoError(t, h.Close())
-			require.Equal(t, int64(2), presentOf(t, openHub(t, dir, &clock{now: epoch}), a.UID)[0].Failures)
+			require.Equal(t, int64(2), presentOf(t, openHub(t, dir, storetest.NewClock()), a.UID)[0].Failures)
 		})
 	}
 }

@@ -18,13 +18,14 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/admission"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 func TestReceiptsHoldAPace(t *testing.T) {
 	h, _ := newHub(t)
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
-	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1, item("web", bundle.Compliant))))
+	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 1, storetest.Item("web", bundle.Compliant))))
 	require.Equal(t, http.StatusOK, status)
 	require.EqualValues(t, admission.DefaultReportsPerMinute, receipt.Pace.ReportsPerMinute)
 }
@@ -85,7 +86,7 @@ func (a *agent) sealAll(t *testing.T, reports []bundle.Report) (envelopes [][]by
 // numbered returns n reports from seq on.
 func (a *agent) numbered(seq int64, n int) (reports []bundle.Report) {
 	for i := range n {
-		reports = append(reports, a.report(1, seq+int64(i), item("web", bundle.Compliant)))
+		reports = append(reports, a.report(1, seq+int64(i), storetest.Item("web", bundle.Compliant)))
 	}
 	return reports
 }
@@ -103,7 +104,7 @@ func TestAClusterThatSendsTooMuchIsSentBack(t *testing.T) {
 		{"more bytes than its quota", admission.Options{Quota: admission.Quota{Bytes: 1000}}, 3, "1000 bytes an hour", time.Hour},
 	} {
 		t.Run(tt.name, func(t *testing.T) {
-			c := &clock{now: epoch}
+			c := storetest.NewClock()
 			h, err := Open(t.TempDir(), Options{Now: c.Now, Admission: tt.options})
 			require.NoError(t, err)
 			t.Cleanup(func() { _ = h.Close() })
@@ -120,7 +121,7 @@ func TestAClusterThatSendsTooMuchIsSentBack(t *testing.T) {
 			status, _, _ = post(t, h, other.UID, other.seal(t, other.report(1, 1)))
 			require.Equal(t, http.StatusOK, status, "another cluster is taken")
 
-			c.add(wait)
+			c.Add(wait)
 			status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 100)))
 			require.Equal(t, http.StatusOK, status, "it is taken when the hub said")
 			require.Equal(t, []digest.Digest{idOf(t, a.report(1, 100))}, acked(t, h, receipt.Ack).Reports)
@@ -171,12 +172,12 @@ func TestAMonthOfReportsIsTakenAtOnce(t *testing.T) {
 		reports := a.numbered(1+30*day, 30)
 		for i := range reports {
 			for n := range 50 {
-				reports[i].Items = append(reports[i].Items, item(fmt.Sprintf("web-%d", n), bundle.Compliant))
+				reports[i].Items = append(reports[i].Items, storetest.Item(fmt.Sprintf("web-%d", n), bundle.Compliant))
 			}
 		}
 		status, receipt, _ := post(t, h, a.UID, a.sealAll(t, reports)...)
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, 30, receipt.Accepted)
-		c.add(30 * 24 * time.Hour)
+		c.Add(30 * 24 * time.Hour)
 	}
 }

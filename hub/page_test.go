@@ -15,6 +15,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 	"github.com/wherry-dev/wherry/hub/web"
 )
 
@@ -69,7 +70,7 @@ func TestHostileTextStaysText(t *testing.T) {
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	const script, escape, turned = `"><script>alert(1)</script>`, "\x1b]0;owned\x07\x1b[2J\u009b31m", "\u202egnp.exe"
-	it := item("drone", bundle.Failed)
+	it := storetest.Item("drone", bundle.Failed)
 	it.Reason, it.Message, it.Version, it.Revision = script, escape, escape+turned, "a\nb\tc"
 	r := a.report(1, 1, it)
 	r.State, r.Reason, r.Message = bundle.Failed, script+escape, script+turned

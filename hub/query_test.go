@@ -14,24 +14,22 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 	"github.com/wherry-dev/wherry/hub/web"
 )
 
-// fleet registers four clusters: one compliant, one failed, one that never reported, one gone silent.
+// fleet returns a hub with the clusters of storetest.Fleet.
 func fleet(t *testing.T) *Hub {
 	t.Helper()
 	h, c := newHub(t)
-	silent := newAgent(t, "d-silent")
-	silent.Type, silent.Environment = "large", "prod"
-	silent.register(t, h)
-	post(t, h, silent.UID, silent.seal(t, silent.report(1, 1, item("drone", bundle.Compliant))))
-	c.add(3*time.Hour + time.Second)
-	for name, state := range map[string]bundle.State{"a-good": bundle.Compliant, "b-bad": bundle.Failed} {
-		a := newAgent(t, name)
+	storetest.Fleet(c, func(id store.Identity, items ...bundle.Item) {
+		a := newAgent(t, id.Name)
+		a.Identity = id
 		a.register(t, h)
-		post(t, h, a.UID, a.seal(t, a.report(1, 1, item("drone", state), item("radar", bundle.Compliant))))
-	}
-	newAgent(t, "c-new").register(t, h)
+		if len(items) > 0 {
+			post(t, h, a.UID, a.seal(t, a.report(1, 1, items...)))
+		}
+	})
 	return h
 }
 
@@ -68,9 +66,9 @@ func TestExpectedIntervalOfACluster(t *testing.T) {
 	a.ExpectedInterval = 30 * 24 * time.Hour
 	a.register(t, h)
 	post(t, h, a.UID, a.seal(t, a.report(1, 1)))
-	c.add(90 * 24 * time.Hour)
+	c.Add(90 * 24 * time.Hour)
 	require.Equal(t, bundle.Compliant, onlyCluster(t, h).State)
-	c.add(time.Second)
+	c.Add(time.Second)
 	require.Equal(t, store.Stale, onlyCluster(t, h).State)
 }
 
@@ -92,17 +90,17 @@ func TestClocksThatAreOff(t *testing.T) {
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
 	for i, when := range []string{"0001-01-01T00:00:00Z", "0000-01-01T00:00:00+23:00", "9999-12-31T23:59:59.999-23:59", "2050-01-01T00:00:00Z"} {
-		r := a.report(1, int64(i+1), item("drone", bundle.Compliant))
+		r := a.report(1, int64(i+1), storetest.Item("drone", bundle.Compliant))
 		require.NoError(t, r.OccurredAt.UnmarshalText([]byte(when)))
-		body, err := json.Marshal(a.report(1, int64(i+1), item("drone", bundle.Compliant)))
+		body, err := json.Marshal(a.report(1, int64(i+1), storetest.Item("drone", bundle.Compliant)))
 		require.NoError(t, err)
-		body = []byte(strings.ReplaceAll(string(body), epoch.Format(time.RFC3339), when))
+		body = []byte(strings.ReplaceAll(string(body), storetest.Epoch.Format(time.RFC3339), when))
 		status, receipt, _ := post(t, h, a.UID, a.sealBody(t, body))
 		require.Equal(t, http.StatusOK, status)
 		require.Equal(t, 1, receipt.Accepted)
 		got := onlyCluster(t, h)
-		require.Equal(t, epoch, got.LastSeen)
-		require.False(t, got.Since.After(epoch), "nothing began in the future")
+		require.Equal(t, storetest.Epoch, got.LastSeen)
+		require.False(t, got.Since.After(storetest.Epoch), "nothing began in the future")
 		_, err = json.Marshal(got)
 		require.NoError(t, err)
 	}
@@ -152,7 +150,7 @@ func TestClientReadsAllPages(t *testing.T) {
 	for i := range 3 {
 		a := newAgent(t, fmt.Sprintf("plant-%d", i))
 		a.register(t, h)
-		post(t, h, a.UID, a.seal(t, a.report(1, 1, item("drone", bundle.Compliant))))
+		post(t, h, a.UID, a.seal(t, a.report(1, 1, storetest.Item("drone", bundle.Compliant))))
 	}
 	server := httptest.NewServer(http.HandlerFunc(func(w http.ResponseWriter, r *http.Request) {
 		q := r.URL.Query()

@@ -16,6 +16,7 @@ import (
 
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 func TestRegisteringAgain(t *testing.T) {
@@ -124,7 +125,7 @@ func TestRemovedClusterIsForgottenButItsHistoryStays(t *testing.T) {
 	h, _ := newHub(t)
 	a := newAgent(t, "plant-7")
 	a.register(t, h)
-	post(t, h, a.UID, a.seal(t, a.report(1, 3, item("drone", bundle.Compliant))))
+	post(t, h, a.UID, a.seal(t, a.report(1, 3, storetest.Item("drone", bundle.Compliant))))
 	rows := transitions(t, h, a.UID)
 
 	removed, err := h.RemoveCluster(t.Context(), a.UID)
@@ -139,14 +140,14 @@ func TestRemovedClusterIsForgottenButItsHistoryStays(t *testing.T) {
 	require.Equal(t, rows, transitions(t, h, a.UID))
 
 	a.register(t, h)
-	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2, item("drone", bundle.Failed))))
+	status, receipt, _ := post(t, h, a.UID, a.seal(t, a.report(1, 2, storetest.Item("drone", bundle.Failed))))
 	require.Equal(t, http.StatusOK, status)
 	require.Equal(t, 1, receipt.Accepted)
 	require.Equal(t, []string{"drone-main compliant"}, deploymentsOf(t, h), "the order of reports goes on where it was")
 }
 
 func TestAnotherProcessMayRegisterWhileTheHubServes(t *testing.T) {
-	dir, c := t.TempDir(), &clock{now: epoch}
+	dir, c := t.TempDir(), storetest.NewClock()
 	serving := openHub(t, dir, c)
 	a := newAgent(t, "plant-7")
 	status, _, _ := post(t, serving, a.UID, a.seal(t, a.report(1, 1)))

@@ -9,6 +9,7 @@ import (
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/hubapi"
 	"github.com/wherry-dev/wherry/hub/store"
+	"github.com/wherry-dev/wherry/hub/store/storetest"
 )
 
 // made is a report of one process of an agent.
@@ -92,7 +93,7 @@ func TestASharedIdentityEndsByAPersonOrANewKey(t *testing.T) {
 		b := a.heir(t)
 		_, refused := enroll(t, h, a.rotation(t, b, 1, 3))
 		require.Empty(t, refused)
-		r := b.report(2, 4, item("drone", bundle.Compliant))
+		r := b.report(2, 4, storetest.Item("drone", bundle.Compliant))
 		r.Agent.Instance = "a"
 		_, receipt, _ := post(t, h, a.UID, b.seal(t, r))
 		require.Nil(t, receipt.Identity)

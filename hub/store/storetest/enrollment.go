@@ -14,7 +14,7 @@ import (
 
 // scope is that of a token for one drone, good for a day.
 func scope() store.TokenScope {
-	return store.TokenScope{Type: "drone", Uses: 1, ExpiresAt: epoch.Add(24 * time.Hour)}
+	return store.TokenScope{Type: "drone", Uses: 1, ExpiresAt: Epoch.Add(24 * time.Hour)}
 }
 
 func (f *fixture) token(id string, s store.TokenScope) {
@@ -64,23 +64,23 @@ func tokensAreKeptWithoutASecretNewestFirst(t *testing.T, f *fixture) {
 	first := scope()
 	first.Labels, first.Environment, first.Ring, first.Uses = map[string]string{"site": "north"}, "dev", "canary", 3
 	f.token("one", first)
-	f.clock.add(time.Minute)
+	f.clock.Add(time.Minute)
 	once := scope()
 	once.Uses = 0
 	f.token("two", once)
 	all, err := f.Tokens(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, []store.Token{
-		{ID: "two", TokenScope: scope(), Left: 1, State: store.TokenGood, CreatedAt: epoch.Add(time.Minute)},
-		{ID: "one", TokenScope: first, Left: 3, State: store.TokenGood, CreatedAt: epoch},
+		{ID: "two", TokenScope: scope(), Left: 1, State: store.TokenGood, CreatedAt: Epoch.Add(time.Minute)},
+		{ID: "one", TokenScope: first, Left: 3, State: store.TokenGood, CreatedAt: Epoch},
 	}, all)
 }
 
 func aTokenThatIsNotAcceptableIsNotKept(t *testing.T, f *fixture) {
 	for name, change := range map[string]func(*store.TokenScope){
 		"no type":       func(s *store.TokenScope) { s.Type = "" },
-		"it has ended":  func(s *store.TokenScope) { s.ExpiresAt = epoch },
-		"for ever":      func(s *store.TokenScope) { s.ExpiresAt = epoch.AddDate(2, 0, 0) },
+		"it has ended":  func(s *store.TokenScope) { s.ExpiresAt = Epoch },
+		"for ever":      func(s *store.TokenScope) { s.ExpiresAt = Epoch.AddDate(2, 0, 0) },
 		"too many uses": func(s *store.TokenScope) { s.Uses = store.MaxTokenUses + 1 },
 	} {
 		s := scope()
@@ -107,7 +107,7 @@ func theStateOfAToken(t *testing.T, f *fixture) {
 	b := cluster("plant-8", 8)
 	f.granted(b, "one", store.Grant{Use: true, Register: &b})
 	require.Equal(t, store.TokenUsedUp, state())
-	f.clock.add(24 * time.Hour)
+	f.clock.Add(24 * time.Hour)
 	require.Equal(t, store.TokenUsedUp, state())
 	require.NoError(t, f.RevokeToken(t.Context(), "one"))
 	require.NoError(t, f.RevokeToken(t.Context(), "one"))
@@ -117,7 +117,7 @@ func theStateOfAToken(t *testing.T, f *fixture) {
 
 func aTokenExpires(t *testing.T, f *fixture) {
 	f.token("one", scope())
-	f.clock.add(24 * time.Hour)
+	f.clock.Add(24 * time.Hour)
 	all, err := f.Tokens(t.Context())
 	require.NoError(t, err)
 	require.Equal(t, store.TokenExpired, all[0].State)

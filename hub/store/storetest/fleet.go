@@ -67,11 +67,11 @@ func historyTests() []test {
 
 func aLateReportAddsHistoryAndLeavesThePresent(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
-	f.ingested(c, reportOf(c, order(2, 5), item("drone", bundle.Compliant)))
+	f.ingested(c, reportOf(c, order(2, 5), Item("drone", bundle.Compliant)))
 	before := f.status("plant-7")
 	rows, err := f.History(t.Context(), c.UID)
 	require.NoError(t, err)
-	done := f.ingested(c, reportOf(c, order(2, 4), item("drone", bundle.Failed), item("radar", bundle.Applying)), reportOf(c, order(1, 99), item("drone", bundle.Pending)))
+	done := f.ingested(c, reportOf(c, order(2, 4), Item("drone", bundle.Failed), Item("radar", bundle.Applying)), reportOf(c, order(1, 99), Item("drone", bundle.Pending)))
 	require.Equal(t, 2, done.Accepted)
 	require.Equal(t, before, f.status("plant-7"))
 	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
@@ -82,7 +82,7 @@ func aLateReportAddsHistoryAndLeavesThePresent(t *testing.T, f *fixture) {
 
 func historyReadsTheSameInWhateverOrderReportsArrive(t *testing.T, f *fixture) {
 	states := map[int64][]bundle.Item{
-		1: {item("drone", bundle.Compliant)}, 2: {item("drone", bundle.Failed)}, 3: {item("drone", bundle.Compliant)}, 4: {},
+		1: {Item("drone", bundle.Compliant)}, 2: {Item("drone", bundle.Failed)}, 3: {Item("drone", bundle.Compliant)}, 4: {},
 	}
 	all := []string{"1/1 compliant  failures=0", "1/2 failed  failures=0", "1/3 compliant  failures=0", "1/4 removed"}
 	for i, tt := range []struct {
@@ -124,7 +124,7 @@ func anyOrderOfArrivalEndsTheSame(t *testing.T, f *fixture) {
 		for range rapid.IntRange(1, 8).Draw(rt, "reports") {
 			items := map[string]bundle.Item{}
 			for _, w := range rapid.SliceOfN(rapid.SampledFrom([]string{"a", "b"}), 0, 2).Draw(rt, "workloads") {
-				it := item(w, rapid.SampledFrom([]bundle.State{bundle.Applying, bundle.Compliant, bundle.Failed, bundle.Removed}).Draw(rt, "state"))
+				it := Item(w, rapid.SampledFrom([]bundle.State{bundle.Applying, bundle.Compliant, bundle.Failed, bundle.Removed}).Draw(rt, "state"))
 				it.Failures = rapid.Int64Range(0, 2).Draw(rt, "failures")
 				items[w] = it
 			}
@@ -142,7 +142,7 @@ func anyOrderOfArrivalEndsTheSame(t *testing.T, f *fixture) {
 
 func historyAndTheOrderOfReportsOutliveARegistration(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
-	f.ingested(c, reportOf(c, order(1, 3), item("drone", bundle.Compliant)))
+	f.ingested(c, reportOf(c, order(1, 3), Item("drone", bundle.Compliant)))
 	before := f.historyOf(t, c.UID)
 	require.NotEmpty(t, before)
 	_, err := f.RemoveCluster(t.Context(), c.UID)
@@ -154,25 +154,23 @@ func historyAndTheOrderOfReportsOutliveARegistration(t *testing.T, f *fixture) {
 	r, err := f.Registered(t.Context(), c.UID)
 	require.NoError(t, err)
 	require.Equal(t, order(1, 3), r.Newest)
-	f.ingested(c, reportOf(c, order(1, 2), item("drone", bundle.Failed)))
+	f.ingested(c, reportOf(c, order(1, 2), Item("drone", bundle.Failed)))
 	require.Equal(t, []string{"plant-7/drone compliant"}, f.deployments(store.Filter{}))
 }
 
-// fleet registers four clusters: one compliant, one failed, one that never reported, one gone silent.
+// fleet registers the clusters of Fleet.
 func (f *fixture) fleet() {
 	f.t.Helper()
-	silent := cluster("d-silent", 4)
-	silent.Type, silent.Environment = "large", "prod"
-	for _, c := range []store.Cluster{cluster("a-good", 1), cluster("b-bad", 2), cluster("c-new", 3), silent} {
+	n := uint64(0)
+	Fleet(f.clock, func(id store.Identity, items ...bundle.Item) {
+		n++
+		c := store.Cluster{Identity: id, Key: keyOf(n)}
 		_, err := f.AddCluster(f.t.Context(), c)
 		require.NoError(f.t, err)
-	}
-	f.ingested(silent, reportOf(silent, order(1, 1), item("drone", bundle.Compliant)))
-	f.clock.add(3*time.Hour + time.Second)
-	for name, state := range map[string]bundle.State{"a-good": bundle.Compliant, "b-bad": bundle.Failed} {
-		c := cluster(name, 0)
-		f.ingested(c, reportOf(c, order(1, 1), item("drone", state), item("radar", bundle.Compliant)))
-	}
+		if len(items) > 0 {
+			f.ingested(c, reportOf(c, order(1, 1), items...))
+		}
+	})
 }
 
 func fleetTests() []test {
@@ -258,19 +256,19 @@ func aListGoesOnWhereAPageEnded(t *testing.T, f *fixture) {
 
 func aClusterShowsItsNewestReport(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
-	r := reportOf(c, order(1, 1), item("drone", bundle.Compliant))
+	r := reportOf(c, order(1, 1), Item("drone", bundle.Compliant))
 	f.ingested(c, r)
 	release := &bundle.ReportRelease{Digest: r.Body.Observed.Digest, Sequence: 7, Number: 12}
 	require.Equal(t, store.ClusterStatus{
-		Identity: store.Identity{UID: c.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: epoch,
-		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: epoch,
+		Identity: store.Identity{UID: c.UID, Name: "plant-7", Platform: "shop", Type: "drone", Environment: "dev"}, State: bundle.Compliant, Since: Epoch,
+		Desired: release, Observed: release, AgentVersion: "v0.1.0", Incarnation: 1, Seq: 1, LastSeen: Epoch,
 	}, f.status("plant-7"))
 	list, err := f.Deployments(t.Context(), store.Filter{})
 	require.NoError(t, err)
 	it := r.Body.Items[0]
 	require.Equal(t, []store.DeploymentStatus{{
 		Cluster: "plant-7", ClusterUID: c.UID, Environment: "dev", Type: "drone", Assignment: it.Assignment, Workspace: it.Workspace,
-		Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, State: it.State, Since: epoch, Version: it.Version, Content: it.Content,
+		Workload: it.Workload, Target: it.Target, Adapter: it.Adapter, State: it.State, Since: Epoch, Version: it.Version, Content: it.Content,
 		Release: release.Digest,
 	}}, list.Deployments)
 }
@@ -289,22 +287,22 @@ func aClusterIsStaleAfterThreeOfItsIntervals(t *testing.T, f *fixture) {
 	c.ExpectedInterval = 30 * 24 * time.Hour
 	_, err := f.AddCluster(t.Context(), c)
 	require.NoError(t, err)
-	f.ingested(c, reportOf(c, order(1, 1), item("drone", bundle.Compliant)))
-	f.clock.add(90 * 24 * time.Hour)
+	f.ingested(c, reportOf(c, order(1, 1), Item("drone", bundle.Compliant)))
+	f.clock.Add(90 * 24 * time.Hour)
 	require.Equal(t, bundle.Compliant, f.status("island").State)
-	f.clock.add(time.Second)
+	f.clock.Add(time.Second)
 	require.Equal(t, "stale (was compliant)", f.status("island").ShownState())
 	require.Equal(t, []string{"island/drone stale (was compliant)"}, f.deployments(store.Filter{}))
 }
 
 func aReportByMediaProvesLifeOnlyAsOfWhenItWasWritten(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
-	f.clock.add(24 * time.Hour)
+	f.clock.Add(24 * time.Hour)
 	f.ingestedBy(store.ViaMedia, c, reportOf(c, order(1, 1)))
 	require.Equal(t, store.Stale, f.status("plant-7").State)
-	require.Equal(t, epoch, f.status("plant-7").LastSeen)
+	require.Equal(t, Epoch, f.status("plant-7").LastSeen)
 	f.ingested(c, reportOf(c, order(1, 2)))
-	require.Equal(t, epoch.Add(24*time.Hour), f.status("plant-7").LastSeen)
+	require.Equal(t, Epoch.Add(24*time.Hour), f.status("plant-7").LastSeen)
 }
 
 // errStopped is the error of a stopped context.
@@ -332,9 +330,9 @@ func lifeTests() []test {
 func whatWasReportedAsWrittenIsThereForOthersAtOnceAndAfterARestart(t *testing.T, f *fixture) {
 	other := f.again()
 	c := f.added("plant-7")[0]
-	f.ingested(c, reportOf(c, order(1, 1), item("drone", bundle.Compliant)))
+	f.ingested(c, reportOf(c, order(1, 1), Item("drone", bundle.Compliant)))
 	require.Equal(t, []string{"plant-7/drone compliant"}, other.deployments(store.Filter{}))
-	other.ingested(c, reportOf(c, order(1, 2), item("drone", bundle.Failed)))
+	other.ingested(c, reportOf(c, order(1, 2), Item("drone", bundle.Failed)))
 	require.Equal(t, []string{"plant-7/drone failed"}, f.deployments(store.Filter{}))
 	require.NoError(t, f.Close())
 	require.NoError(t, other.Close())

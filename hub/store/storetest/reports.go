@@ -48,10 +48,10 @@ func aBatchIsStoredOldestFirstWhateverItsOrder(t *testing.T, f *fixture) {
 
 func repeatsChangeNothing(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
-	r1, r2 := reportOf(c, order(1, 1), item("drone", bundle.Applying)), reportOf(c, order(1, 2), item("drone", bundle.Compliant))
+	r1, r2 := reportOf(c, order(1, 1), Item("drone", bundle.Applying)), reportOf(c, order(1, 2), Item("drone", bundle.Compliant))
 	f.ingested(c, r1)
 	before := f.status("plant-7")
-	f.clock.add(time.Minute)
+	f.clock.Add(time.Minute)
 	require.Equal(t, store.Outcome{Duplicates: 2, Stored: []digest.Digest{r1.ID, r1.ID}}, f.ingested(c, r1, r1))
 	require.Equal(t, before, f.status("plant-7"), "a captured report that is played again must not make a dead cluster look alive")
 	require.Equal(t, store.Outcome{Accepted: 1, Duplicates: 1, Stored: []digest.Digest{r1.ID, r2.ID}}, f.ingested(c, r2, r1))
@@ -60,7 +60,7 @@ func repeatsChangeNothing(t *testing.T, f *fixture) {
 func anotherReportWithANumberThatIsTakenIsAConflict(t *testing.T, f *fixture) {
 	c := f.added("plant-7")[0]
 	first, next := reportOf(c, order(1, 1)), reportOf(c, order(1, 2))
-	clone := reportOf(c, order(1, 1), item("drone", bundle.Failed))
+	clone := reportOf(c, order(1, 1), Item("drone", bundle.Failed))
 	f.ingested(c, first)
 	done := f.ingested(c, next, clone, clone)
 	require.Equal(t, 1, done.Accepted)
@@ -70,7 +70,7 @@ func anotherReportWithANumberThatIsTakenIsAConflict(t *testing.T, f *fixture) {
 	require.NotEmpty(t, done.SharedHow)
 	status := f.status("plant-7")
 	require.Equal(t, 2, status.Conflicts)
-	require.Equal(t, epoch, status.SharedSince)
+	require.Equal(t, Epoch, status.SharedSince)
 	require.Equal(t, done.SharedHow, status.SharedHow)
 	require.Empty(t, f.deployments(store.Filter{}), "what a conflict says is nowhere")
 	again := f.ingested(c, next)
@@ -231,7 +231,7 @@ func manyAgentsAtOnceLoseNothingInSeveralProcesses(t *testing.T, f *fixture) {
 			b := store.Batch{UID: c.UID, Via: store.ViaHTTP}
 			for i := range size {
 				seq := int64((batches-n)*size + i)
-				b.Reports = append(b.Reports, reportOf(c, order(1, seq), item("drone", []bundle.State{bundle.Applying, bundle.Compliant}[seq%2])))
+				b.Reports = append(b.Reports, reportOf(c, order(1, seq), Item("drone", []bundle.State{bundle.Applying, bundle.Compliant}[seq%2])))
 			}
 			for _, at := range []store.Store{f.Store, other.Store} {
 				wg.Go(func() {

@@ -1,6 +1,7 @@
 // Package storetest is the conformance suite of store.Store.
 //
-// An implementation's own test calls Run. The suite uses the interface alone; a package tests itself
+// An implementation's own test calls Run. What the suite makes, such as a [Clock] and a [Fleet], is there for the tests of
+// the hub as well. The suite uses the interface alone; a package tests itself
 // how its database fails, such as by a full disk, and how it opens the files of earlier versions.
 package storetest
 
@@ -9,11 +10,9 @@ import (
 	"encoding/binary"
 	"encoding/json"
 	"fmt"
-	"sync"
 	"testing"
 	"time"
 
-	"github.com/opencontainers/go-digest"
 	"github.com/stretchr/testify/require"
 
 	"github.com/wherry-dev/wherry/bundle"
@@ -41,7 +40,7 @@ func Run(t *testing.T, open Open) {
 			for _, tt := range group.tests {
 				t.Run(tt.name, func(t *testing.T) {
 					t.Parallel()
-					c := &clock{now: epoch}
+					c := NewClock()
 					dir := t.TempDir()
 					tt.run(t, &fixture{t: t, open: open, dir: dir, clock: c, Store: opened(t, open, dir, c)})
 				})
@@ -56,36 +55,16 @@ type test struct {
 	run  func(t *testing.T, f *fixture)
 }
 
-var epoch = time.Date(2026, 11, 21, 12, 0, 0, 0, time.UTC)
-
-// clock is a time that only the test moves.
-type clock struct {
-	mu  sync.Mutex
-	now time.Time
-}
-
-func (c *clock) Now() time.Time {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	return c.now
-}
-
-func (c *clock) add(d time.Duration) {
-	c.mu.Lock()
-	defer c.mu.Unlock()
-	c.now = c.now.Add(d)
-}
-
 // fixture is an open store and what a test needs beside it.
 type fixture struct {
 	store.Store
 	t     *testing.T
 	open  Open
 	dir   string
-	clock *clock
+	clock *Clock
 }
 
-func opened(t testing.TB, open Open, dir string, c *clock) store.Store {
+func opened(t testing.TB, open Open, dir string, c *Clock) store.Store {
 	t.Helper()
 	s := open(t, dir, c.Now)
 	t.Cleanup(func() { _ = s.Close() })
@@ -116,7 +95,7 @@ func kidOf(t testing.TB, key ed25519.PublicKey) string {
 
 // cluster returns a cluster with the key of number n.
 func cluster(name string, n uint64) store.Cluster {
-	return store.Cluster{Identity: store.Identity{UID: "uid-" + name, Name: name, Platform: "shop", Type: "drone", Environment: "dev"}, Key: keyOf(n)}
+	return store.Cluster{Identity: Identity(name), Key: keyOf(n)}
 }
 
 // added registers clusters by these names, and returns them.
@@ -132,29 +111,9 @@ func (f *fixture) added(names ...string) (all []store.Cluster) {
 	return all
 }
 
-// item returns an assignment of a workload in a state.
-func item(workload string, s bundle.State) bundle.Item {
-	return bundle.Item{
-		Assignment: workload + "-main", Workspace: "shop", Workload: workload, Target: "main", Adapter: "directory",
-		State: s, Since: epoch, Version: "1.0.0", Content: digest.FromString(workload),
-	}
-}
-
 // reportOf returns a report at a place.
 func reportOf(c store.Cluster, at store.Order, items ...bundle.Item) store.Report {
-	states := make([]bundle.State, 0, len(items))
-	for _, it := range items {
-		states = append(states, it.State)
-	}
-	release := &bundle.ReportRelease{Digest: digest.FromString("release"), Sequence: 7, Number: 12}
-	body := bundle.Report{
-		Schema:  bundle.ReportSchema,
-		Cluster: bundle.ReportCluster(c.Identity),
-		Agent:   bundle.ReportAgent{Version: "v0.1.0", Incarnation: at.Incarnation, Seq: at.Seq},
-		Kind:    bundle.Snapshot, OccurredAt: epoch, State: bundle.AgentState(false, states),
-		Desired: release, Observed: release, Items: items,
-	}
-	return identified(body)
+	return identified(Snapshot(c.Identity, at, items...))
 }
 
 // identified gives a report its id.
