@@ -21,7 +21,9 @@
 //   - content: the releases on disk
 //   - control: the socket for commands
 //   - engines: the calls of reconcilers
+//   - enroll: the hub that has registered the agent
 //   - health: the probes and the watchdog
+//   - identity: who the agent is
 //   - lease: the turns that agents of one cluster take
 //   - metrics: what Prometheus is shown
 //   - outbox: the queue of reports and its sinks
@@ -112,7 +114,7 @@ type Options struct {
 	ReportPlace string
 	// AckStored deletes reports once ReportStore has stored them, where there is no hub that acknowledges.
 	AckStored bool
-	// EnrollToken has an agent that no hub has enrolled register itself at HubURL; see EnrollOptions.
+	// EnrollToken has an agent that no hub has enrolled register itself at HubURL; see enroll.Options.
 	EnrollToken string
 	// HTTPClient talks to the hub. Nil is a client with deadlines.
 	HTTPClient *http.Client
@@ -217,7 +219,7 @@ type signals struct {
 // Import. A cluster without a uid gets the state's. New does no I/O.
 func New(state *State, source bundle.Source, pinned bundle.Trust, cluster bundle.ReportCluster, opts Options) *Agent {
 	anonymous := cluster.UID == ""
-	cluster.UID = cmp.Or(cluster.UID, state.identity().UID)
+	cluster.UID = cmp.Or(cluster.UID, state.who.Identity().UID)
 	cluster.Name = cmp.Or(cluster.Name, cluster.UID)
 	a := &Agent{
 		state: state, source: source, pinned: pinned, cluster: cluster, opts: opts.withDefaults(),

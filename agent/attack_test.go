@@ -180,7 +180,7 @@ func (s *siege) lastReport() bundle.Report {
 	require.NoError(s.t, s.client.Reports(context.Background(), &file))
 	envelopes, err := airgap.ReadReports(s.file(file.Bytes()))
 	require.NoError(s.t, err)
-	pem, err := s.state.ReportKey()
+	pem, err := s.state.who.ReportKey()
 	require.NoError(s.t, err)
 	keys, err := bundle.ParsePublicKeys([]byte(pem))
 	require.NoError(s.t, err)

@@ -7,6 +7,7 @@ import (
 	"time"
 
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/trust"
 	"github.com/wherry-dev/wherry/bundle"
@@ -113,27 +114,27 @@ func (c Client) dead(ctx context.Context, what string) (int, error) {
 	return n.Count, err
 }
 
-// Enroll has the agent enroll; see Agent.Enroll. The error wraps ErrRunning for EnrollAnew.
-func (c Client) Enroll(ctx context.Context, o EnrollOptions) (e Enrolled, err error) {
+// Enroll has the agent enroll; see enroll.Enroller.Enroll. The error wraps ErrRunning for enroll.Anew.
+func (c Client) Enroll(ctx context.Context, o enroll.Options) (e enroll.Enrolled, err error) {
 	err = c.socket.Call(ctx, "POST enrol", command{Enroll: o}, &e)
 	return e, err
 }
 
-// EnrollRequest asks for a request that somebody carries; see Agent.EnrollRequest.
-func (c Client) EnrollRequest(ctx context.Context, kind EnrollKind) ([]byte, error) {
+// EnrollRequest asks for a request that somebody carries; see enroll.Enroller.Request.
+func (c Client) EnrollRequest(ctx context.Context, kind enroll.Kind) ([]byte, error) {
 	var r enrollRequest
-	err := c.socket.Call(ctx, "POST enrol/request", command{Enroll: EnrollOptions{Kind: kind}}, &r)
+	err := c.socket.Call(ctx, "POST enrol/request", command{Enroll: enroll.Options{Kind: kind}}, &r)
 	return r.Request, err
 }
 
-// EndRotation has the agent go over to its new key; see Agent.EndRotation.
-func (c Client) EndRotation(ctx context.Context) (e Enrolled, err error) {
+// EndRotation has the agent go over to its new key; see enroll.Enroller.EndRotation.
+func (c Client) EndRotation(ctx context.Context) (e enroll.Enrolled, err error) {
 	err = c.socket.Call(ctx, "POST enrol/end", command{}, &e)
 	return e, err
 }
 
-// Accept hands over an answer that was carried here; see Agent.Accept.
-func (c Client) Accept(ctx context.Context, answer []byte, hubKey crypto.PublicKey) (e Enrolled, err error) {
+// Accept hands over an answer that was carried here; see enroll.Enroller.Accept.
+func (c Client) Accept(ctx context.Context, answer []byte, hubKey crypto.PublicKey) (e enroll.Enrolled, err error) {
 	cmd := command{Answer: answer}
 	if hubKey != nil {
 		pem, err := bundle.MarshalPublicKey(hubKey)

@@ -121,7 +121,7 @@ func TestReportsKeepTheirOrderWhateverTheClockSays(t *testing.T) {
 			require.Equal(t, n+1, last.Queue.Length, "at %s there is something to tell", now)
 		})
 	}
-	enroll(t, h, last)
+	register(t, h, last)
 
 	s.opts.HubURL = server.URL
 	s.once()

@@ -11,11 +11,9 @@ import (
 	"slices"
 	"time"
 
-	"go.etcd.io/bbolt"
-
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
-	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/airgap"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -37,7 +35,7 @@ type command struct {
 	Retry bool `json:"retry,omitempty"`
 	// Enroll is a request to make of a hub, or to write; Answer is one that somebody has carried here, and HubKey
 	// the key by which it is verified, in PEM; empty for the pinned one.
-	Enroll EnrollOptions   `json:"enrol,omitzero"`
+	Enroll enroll.Options  `json:"enrol,omitzero"`
 	Answer json.RawMessage `json:"answer,omitempty"`
 	HubKey string          `json:"hubKey,omitempty"`
 	// Wish is what is to run again.
@@ -55,12 +53,12 @@ const kindUntrusted = "untrusted"
 var kinds = map[string]error{
 	kindUntrusted:  bundle.ErrUntrusted,
 	"no-hub-key":   outbox.ErrNoHubKey,
-	"hub-refused":  ErrRefused,
-	"other-hub":    ErrOtherHub,
-	"no-hub":       ErrNoHubURL,
-	"no-request":   ErrNoRequest,
-	"no-rotation":  ErrNoRotation,
-	"unfinished":   ErrUnfinished,
+	"hub-refused":  enroll.ErrRefused,
+	"other-hub":    enroll.ErrOtherHub,
+	"no-hub":       enroll.ErrNoHubURL,
+	"no-request":   enroll.ErrNoRequest,
+	"no-rotation":  enroll.ErrNoRotation,
+	"unfinished":   enroll.ErrUnfinished,
 	"no-token":     bundle.ErrToken,
 	"no-enrolment": bundle.ErrEnrollment,
 	"must-not-run": ErrRunning,
@@ -124,10 +122,10 @@ func (a *Agent) commands(ctx context.Context) control.Commands {
 		"GET trust":  control.With(func(command) (any, error) { return a.Trust() }),
 		"POST trust": control.With(func(cmd command) (any, error) { return a.InstallTrust(cmd.Trust...) }),
 
-		"POST enrol":         sameCluster(func(cmd command) (any, error) { return a.Enroll(ctx, cmd.Enroll) }),
+		"POST enrol":         sameCluster(func(cmd command) (any, error) { return a.Enroller().Enroll(ctx, cmd.Enroll) }),
 		"POST enrol/request": sameCluster(func(cmd command) (any, error) { return a.enrollRequest(cmd.Enroll.Kind) }),
 		"POST enrol/accept":  sameCluster(func(cmd command) (any, error) { return a.acceptBy(cmd.Answer, cmd.HubKey) }),
-		"POST enrol/end":     sameCluster(func(command) (any, error) { return a.EndRotation() }),
+		"POST enrol/end":     sameCluster(func(command) (any, error) { return a.Enroller().EndRotation() }),
 
 		"GET releases":  control.With(func(command) (any, error) { return a.state.Releases(a.opts.Now()) }),
 		"POST rollback": control.With(func(cmd command) (any, error) { return a.RollBack(cmd.Wish) }),
@@ -149,7 +147,7 @@ func (a *Agent) passing(pass func(command) Result) control.Handler {
 // sameCluster is a command about the agent's identity. One that runs cannot become another cluster.
 func sameCluster(do func(command) (any, error)) control.Handler {
 	return control.With(func(cmd command) (any, error) {
-		if cmd.Enroll.Kind == EnrollAnew {
+		if cmd.Enroll.Kind == enroll.Anew {
 			return nil, errRunningAnew
 		}
 		return do(cmd)
@@ -189,31 +187,26 @@ type enrollRequest struct {
 	Request []byte `json:"request"`
 }
 
-func (a *Agent) enrollRequest(kind EnrollKind) (enrollRequest, error) {
-	request, err := a.EnrollRequest(kind)
+func (a *Agent) enrollRequest(kind enroll.Kind) (enrollRequest, error) {
+	request, err := a.Enroller().Request(kind)
 	return enrollRequest{request}, err
 }
 
-// acceptBy is Accept in an agent that runs, which stays the cluster that it is.
-func (a *Agent) acceptBy(answer []byte, hubKey string) (Enrolled, error) {
-	var pending enrolling
-	err := a.state.db.View(func(tx *bbolt.Tx) (err error) {
-		pending, err = state.Load[enrolling](tx, state.Meta, keyEnrolling)
-		return err
-	})
-	switch {
+// acceptBy is enroll.Enroller.Accept in an agent that runs, which stays the cluster that it is.
+func (a *Agent) acceptBy(answer []byte, hubKey string) (enroll.Enrolled, error) {
+	switch waiting, err := a.state.who.Waiting(); {
 	case err != nil:
-		return Enrolled{}, err
-	case pending.Kind == EnrollAnew:
-		return Enrolled{}, errRunningAnew
+		return enroll.Enrolled{}, err
+	case waiting == enroll.Anew:
+		return enroll.Enrolled{}, errRunningAnew
 	}
 	var key crypto.PublicKey
 	if hubKey != "" {
 		keys, err := bundle.ParsePublicKeys([]byte(hubKey))
 		if err != nil || len(keys) != 1 {
-			return Enrolled{}, fmt.Errorf("%w: the hub's key cannot be read", bundle.ErrEnrollment)
+			return enroll.Enrolled{}, fmt.Errorf("%w: the hub's key cannot be read", bundle.ErrEnrollment)
 		}
 		key = keys[0]
 	}
-	return a.Accept(answer, key)
+	return a.Enroller().Accept(answer, key)
 }

@@ -12,6 +12,7 @@ import (
 
 	"github.com/stretchr/testify/require"
 
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
 )
@@ -106,8 +107,8 @@ func TestALostSectorOfTheStateIsNoticed(t *testing.T) {
 	}
 	whole, err := os.ReadFile(filepath.Join(s.dir, state.File))
 	require.NoError(t, err)
-	var id identity
-	s.agent(func(a *Agent) { id = a.state.identity() })
+	var id identity.Identity
+	s.agent(func(a *Agent) { id = a.state.who.Identity() })
 	opened, size := 0, os.Getpagesize()
 	path := filepath.Join(s.dir, state.File)
 	try := func(data []byte) {
@@ -120,7 +121,7 @@ func TestALostSectorOfTheStateIsNoticed(t *testing.T) {
 		}
 		defer st.Close()
 		opened++
-		require.Equal(t, id, st.identity())
+		require.Equal(t, id, st.who.Identity())
 		order, _, err := newPass(s.agentOn(st), scope{}).judgedSoFar(s.stream, 0)
 		if err != nil {
 			require.ErrorIs(t, err, state.ErrDamaged)

@@ -16,6 +16,7 @@ import (
 	"github.com/stretchr/testify/require"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -81,7 +82,7 @@ func (s *hubServer) keyIDs(t *testing.T) []string {
 
 func (a *Agent) testKeyID(t *testing.T) string {
 	t.Helper()
-	key, err := a.state.identity().signer()
+	key, err := a.state.who.Identity().Signer()
 	require.NoError(t, err)
 	id, err := bundle.KeyID(key.Public())
 	require.NoError(t, err)
@@ -109,10 +110,10 @@ func TestATokenIsAllThatAnAgentNeedsToReport(t *testing.T) {
 	secret := token[17:69]
 	s.agent(func(a *Agent) {
 		h.lose = 1
-		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: token, Kind: enroll.AsIs})
 		require.Error(t, err)
 		require.Empty(t, a.hub().URL, "nothing is believed before the answer")
-		e, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
+		e, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: token, Kind: enroll.AsIs})
 		require.NoError(t, err)
 		require.Equal(t, "plant-7", e.Cluster.Name)
 		require.Equal(t, a.testKeyID(t), e.KeyID)
@@ -156,7 +157,7 @@ func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 		want error
 	}{
 		{"signed by another", forge, bundle.ErrUntrusted},
-		{"an older one", func(answer []byte) []byte { return old }, ErrNoRequest},
+		{"an older one", func(answer []byte) []byte { return old }, enroll.ErrNoRequest},
 		{"none", func([]byte) []byte { return []byte(`{"enrolment":{}}`) }, bundle.ErrEnrollment},
 		{"a page", func([]byte) []byte { return []byte(`<html>`) }, nil},
 	} {
@@ -166,18 +167,18 @@ func TestAnAnswerIsBelievedOfTheHubOfTheTokenAlone(t *testing.T) {
 			s.agent(func(a *Agent) {
 				// The answer to a request of a moment before.
 				h.edit = func(answer []byte) []byte { old = answer; return []byte(`{}`) }
-				_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token})
+				_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: token})
 				require.Error(t, err)
 				s.now = s.now.Add(time.Minute)
 				h.edit = tc.edit
-				_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token})
+				_, err = a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: token})
 				require.Error(t, err)
 				if tc.want != nil {
 					require.ErrorIs(t, err, tc.want)
 				}
 				require.Nil(t, a.hub().Key)
 				h.edit = nil
-				_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token})
+				_, err = a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: token})
 				require.NoError(t, err, "and the token is good still")
 			})
 		})
@@ -196,21 +197,21 @@ func newStranger(t *testing.T) (ed25519.PrivateKey, ed25519.PublicKey, string) {
 func TestAPinnedHubIsNotReplacedByTheWay(t *testing.T) {
 	s, h, other := newSite(t), newHubServer(t), newHubServer(t)
 	s.agent(func(a *Agent) {
-		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
-		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t)})
-		require.ErrorIs(t, err, ErrOtherHub)
-		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: h.token(t)})
-		require.ErrorIs(t, err, ErrRefused, "a token of the pinned hub, sent to another")
+		_, err = a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: other.URL, Token: other.token(t)})
+		require.ErrorIs(t, err, enroll.ErrOtherHub)
+		_, err = a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: other.URL, Token: h.token(t)})
+		require.ErrorIs(t, err, enroll.ErrRefused, "a token of the pinned hub, sent to another")
 		require.Equal(t, h.URL, a.hub().URL)
-		_, err = a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
+		_, err = a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
 		require.NoError(t, err)
 		require.Equal(t, other.URL, a.hub().URL)
 	})
 	s.opts.HubKey = h.PublicKey()
 	s.agent(func(a *Agent) {
-		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
-		require.ErrorIs(t, err, ErrOtherHub, "the configuration is a person's to change")
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: other.URL, Token: other.token(t), ReplaceHub: true})
+		require.ErrorIs(t, err, enroll.ErrOtherHub, "the configuration is a person's to change")
 		require.Equal(t, h.PublicKey(), a.hub().Key)
 		a.logBegin()
 	})
@@ -226,14 +227,14 @@ func TestARotationLosesNoReportWhereverItIsCut(t *testing.T) {
 		{"not at all", func(*testing.T, *site, *hubServer) {}},
 		{"before it is sent", func(t *testing.T, s *site, h *hubServer) {
 			s.agent(func(a *Agent) {
-				_, err := a.prepare(EnrollRotate, "", nil)
+				_, err := a.Enroller().Request(enroll.Rotate)
 				require.NoError(t, err)
 			})
 		}},
 		{"after the hub has changed over", func(t *testing.T, s *site, h *hubServer) {
 			h.lose = 1
 			s.agent(func(a *Agent) {
-				_, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
+				_, err := a.Enroller().Enroll(t.Context(), enroll.Options{Kind: enroll.Rotate})
 				require.Error(t, err)
 				require.NotContains(t, h.keyIDs(t), a.testKeyID(t))
 			})
@@ -247,7 +248,7 @@ func TestARotationLosesNoReportWhereverItIsCut(t *testing.T) {
 			var before, after string
 			s.agent(func(a *Agent) {
 				before = a.testKeyID(t)
-				_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
+				_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: h.token(t)})
 				require.NoError(t, err)
 			})
 			tc.cut(t, s, h)
@@ -256,7 +257,7 @@ func TestARotationLosesNoReportWhereverItIsCut(t *testing.T) {
 			require.Equal(t, 2, s.once().Status.Queue.Length)
 			h.edit = nil
 			s.agent(func(a *Agent) {
-				_, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
+				_, err := a.Enroller().Enroll(t.Context(), enroll.Options{Kind: enroll.Rotate})
 				require.NoError(t, err)
 				after = a.testKeyID(t)
 			})
@@ -279,20 +280,20 @@ func TestARotationThatWasBegunIsEndedBeforeReportsAreSent(t *testing.T) {
 	var before string
 	s.agent(func(a *Agent) {
 		before = a.testKeyID(t)
-		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
 		h.lose = 1
-		_, err = a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
+		_, err = a.Enroller().Enroll(t.Context(), enroll.Options{Kind: enroll.Rotate})
 		require.Error(t, err)
-		_, err = a.Enroll(t.Context(), EnrollOptions{Token: h.token(t)})
+		_, err = a.Enroller().Enroll(t.Context(), enroll.Options{Token: h.token(t)})
 		require.EqualError(t, err, "an earlier request is not answered yet: it was for a new key")
-		require.ErrorIs(t, err, ErrUnfinished)
+		require.ErrorIs(t, err, enroll.ErrUnfinished)
 	})
 	require.Zero(t, s.once().Status.Queue.Length)
 	s.agent(func(a *Agent) {
 		require.NotEqual(t, before, a.testKeyID(t))
 		require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error {
-			require.Nil(t, tx.Bucket([]byte(state.Meta)).Get([]byte(keyEnrolling)))
+			require.Nil(t, tx.Bucket([]byte(state.Meta)).Get([]byte("enrolling")))
 			return nil
 		}))
 	})
@@ -305,30 +306,30 @@ func TestANewKeyReportsIntoThePresent(t *testing.T) {
 	s.now, s.opts.Now = time.Now(), nil
 	s.change(1)
 	s.agent(func(a *Agent) {
-		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
 		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { // as if it had been made in the far future
-			id := a.state.identity()
+			id := a.state.who.Identity()
 			id.Incarnation += 1 << 30
-			return state.Save(tx, state.Meta, keyIdentity, id)
+			return id.Save(tx)
 		}))
 	})
 	s.once()
 	future := h.cluster(t).Incarnation
 	s.agent(func(a *Agent) {
 		require.NoError(t, a.state.db.Update(func(tx *bbolt.Tx) error { // the backup
-			id := a.state.identity()
+			id := a.state.who.Identity()
 			id.Incarnation -= 1 << 30
-			return state.Save(tx, state.Meta, keyIdentity, id)
+			return id.Save(tx)
 		}))
 	})
 	s.change(2)
 	s.once()
 	require.Equal(t, future, h.cluster(t).Incarnation, "into the past")
 	s.agent(func(a *Agent) {
-		_, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollRotate})
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{Kind: enroll.Rotate})
 		require.NoError(t, err)
-		require.Equal(t, future+1, a.state.identity().Incarnation)
+		require.Equal(t, future+1, a.state.who.Identity().Incarnation)
 	})
 	s.change(3)
 	s.once()
@@ -341,11 +342,11 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 	s.change(1)
 	s.once()
 	s.agent(func(a *Agent) {
-		_, err := a.EndRotation()
-		require.Equal(t, ErrNoRotation, err, "nothing is wrong with the state")
-		first, err := a.EnrollRequest(EnrollRotate)
+		_, err := a.Enroller().EndRotation()
+		require.Equal(t, enroll.ErrNoRotation, err, "nothing is wrong with the state")
+		first, err := a.Enroller().Request(enroll.Rotate)
 		require.NoError(t, err)
-		again, err := a.EnrollRequest(EnrollRotate)
+		again, err := a.Enroller().Request(enroll.Rotate)
 		require.NoError(t, err)
 		require.Equal(t, first, again, "the roster may have it already")
 	})
@@ -357,10 +358,10 @@ func TestWithoutAHubAPersonEndsARotation(t *testing.T) {
 		require.Len(t, all, 2)
 		before := a.testKeyID(t)
 		a.opts.HubKey = s.key.Public()
-		_, err = a.EndRotation()
-		require.ErrorIs(t, err, ErrUnfinished, "the hub's answer ends it")
+		_, err = a.Enroller().EndRotation()
+		require.ErrorIs(t, err, enroll.ErrUnfinished, "the hub's answer ends it")
 		a.opts.HubKey = nil
-		e, err := a.EndRotation()
+		e, err := a.Enroller().EndRotation()
 		require.NoError(t, err)
 		require.Equal(t, a.testKeyID(t), e.KeyID)
 		require.NotEqual(t, before, e.KeyID)
@@ -383,19 +384,21 @@ func TestARefusedTokenLeavesWhatWaited(t *testing.T) {
 	require.NoError(t, h.RevokeToken(t.Context(), list[0].ID))
 	s.agent(func(a *Agent) {
 		refused := func() {
-			_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: token, Kind: EnrollAsIs})
-			require.ErrorIs(t, err, ErrRefused)
+			_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: token, Kind: enroll.AsIs})
+			require.ErrorIs(t, err, enroll.ErrRefused)
 		}
 		refused()
-		none, err := a.waiting()
+		none, err := a.state.who.Waiting()
 		require.NoError(t, err)
-		require.Empty(t, none.Kind)
-		carried, err := a.EnrollRequest(EnrollAsIs)
+		require.Empty(t, none)
+		carried, err := a.Enroller().Request(enroll.AsIs)
 		require.NoError(t, err)
 		refused()
-		still, err := a.waiting()
-		require.NoError(t, err)
-		require.Equal(t, carried, still.Request)
+		require.NoError(t, a.state.db.View(func(tx *bbolt.Tx) error {
+			still, err := state.Load[struct{ Request []byte }](tx, state.Meta, "enrolling")
+			require.Equal(t, carried, still.Request)
+			return err
+		}))
 	})
 }
 
@@ -405,12 +408,12 @@ func TestReportsOfBeforeTheHubWasKnownAreSentAgain(t *testing.T) {
 	s.change(1)
 	s.once()
 	s.agent(func(a *Agent) {
-		enroll(t, h.Hub, func() Status { st, err := a.Status(); require.NoError(t, err); return st }())
+		register(t, h.Hub, func() Status { st, err := a.Status(); require.NoError(t, err); return st }())
 		a.opts.HubURL = h.URL
 		sender := a.hubSink()
 		require.NoError(t, sender.Send(t.Context()))
 		require.Equal(t, 1, a.testQueue(t), "without a key nothing is deleted")
-		_, err := a.Enroll(t.Context(), EnrollOptions{Token: h.token(t)})
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{Token: h.token(t)})
 		require.NoError(t, err)
 		require.NoError(t, sender.Send(t.Context()))
 		require.Zero(t, a.testQueue(t))
@@ -421,9 +424,9 @@ func TestEnrollmentByFile(t *testing.T) {
 	s, h := newSite(t), newHubServer(t)
 	s.change(1)
 	s.once()
-	carry := func(kind EnrollKind, add func(context.Context, store.Cluster) (bool, error)) (answer []byte) {
+	carry := func(kind enroll.Kind, add func(context.Context, store.Cluster) (bool, error)) (answer []byte) {
 		s.agent(func(a *Agent) {
-			request, err := a.EnrollRequest(kind)
+			request, err := a.Enroller().Request(kind)
 			require.NoError(t, err)
 			r, id, c, err := h.ParseRequest(request)
 			require.NoError(t, err)
@@ -439,25 +442,25 @@ func TestEnrollmentByFile(t *testing.T) {
 		})
 		return answer
 	}
-	answer := carry(EnrollAsIs, h.AddCluster)
+	answer := carry(enroll.AsIs, h.AddCluster)
 	s.agent(func(a *Agent) {
-		_, err := a.Accept(answer, nil)
+		_, err := a.Enroller().Accept(answer, nil)
 		require.ErrorIs(t, err, outbox.ErrNoHubKey, "nobody has said whose word counts")
 		_, stranger, _ := newStranger(t)
-		_, err = a.Accept(answer, stranger)
+		_, err = a.Enroller().Accept(answer, stranger)
 		require.ErrorIs(t, err, bundle.ErrUntrusted)
-		_, err = a.Accept(answer, h.PublicKey())
+		_, err = a.Enroller().Accept(answer, h.PublicKey())
 		require.NoError(t, err)
-		_, err = a.Accept(answer, nil)
+		_, err = a.Enroller().Accept(answer, nil)
 		require.NoError(t, err, "again")
 		require.Equal(t, h.PublicKey(), a.hub().Key)
 		require.Empty(t, a.hub().URL)
 	})
-	rotated := carry(EnrollRotate, nil)
+	rotated := carry(enroll.Rotate, nil)
 	s.agent(func(a *Agent) {
-		_, err := a.Accept(answer, nil)
-		require.ErrorIs(t, err, ErrNoRequest, "an older answer")
-		_, err = a.Accept(rotated, nil)
+		_, err := a.Enroller().Accept(answer, nil)
+		require.ErrorIs(t, err, enroll.ErrNoRequest, "an older answer")
+		_, err = a.Enroller().Accept(rotated, nil)
 		require.NoError(t, err)
 		require.Equal(t, []string{a.testKeyID(t)}, h.keyIDs(t))
 	})
@@ -468,24 +471,24 @@ func TestACopyBecomesAnotherCluster(t *testing.T) {
 	s.change(1)
 	s.once()
 	s.agent(func(a *Agent) {
-		_, err := a.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
+		_, err := a.Enroller().Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: h.token(t)})
 		require.NoError(t, err)
-		_, err = a.prepare(EnrollRotate, "", nil) // the original's, copied with the rest
+		_, err = a.Enroller().Request(enroll.Rotate) // the original's, copied with the rest
 		require.NoError(t, err)
-		before, queued := a.state.identity(), a.testQueue(t)
+		before, queued := a.state.who.Identity(), a.testQueue(t)
 		require.Positive(t, queued)
 
 		a.cluster.Name = "plant-8"
 		h.lose = 1
 		token := h.token(t)
-		_, err = a.Enroll(t.Context(), EnrollOptions{Kind: EnrollAnew, Token: token})
+		_, err = a.Enroller().Enroll(t.Context(), enroll.Options{Kind: enroll.Anew, Token: token})
 		require.Error(t, err)
-		require.Equal(t, before, a.state.identity(), "as long as the hub has not agreed")
+		require.Equal(t, before, a.state.who.Identity(), "as long as the hub has not agreed")
 		require.Equal(t, queued, a.testQueue(t))
-		e, err := a.Enroll(t.Context(), EnrollOptions{Kind: EnrollAnew, Token: token})
+		e, err := a.Enroller().Enroll(t.Context(), enroll.Options{Kind: enroll.Anew, Token: token})
 		require.NoError(t, err)
 
-		now := a.state.identity()
+		now := a.state.who.Identity()
 		require.Equal(t, now.UID, e.Cluster.UID)
 		require.NotEqual(t, before.UID, now.UID)
 		require.NotEqual(t, before.Key, now.Key)
@@ -511,21 +514,21 @@ func TestARunningAgentEnrollsAndSendsAtOnce(t *testing.T) {
 	client := NewClient(s.dir)
 	require.Eventually(t, func() bool { _, err := client.Status(t.Context()); return err == nil }, time.Minute, time.Millisecond)
 
-	_, err = client.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: "wht_hunter2"})
+	_, err = client.Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: "wht_hunter2"})
 	require.ErrorIs(t, err, bundle.ErrToken)
 	require.NotContains(t, err.Error(), "hunter2")
-	_, err = client.Enroll(t.Context(), EnrollOptions{Kind: EnrollAnew, HubURL: h.URL, Token: h.token(t)})
+	_, err = client.Enroll(t.Context(), enroll.Options{Kind: enroll.Anew, HubURL: h.URL, Token: h.token(t)})
 	require.ErrorIs(t, err, ErrRunning)
-	_, err = client.Enroll(t.Context(), EnrollOptions{HubURL: h.URL, Token: h.token(t)})
+	_, err = client.Enroll(t.Context(), enroll.Options{HubURL: h.URL, Token: h.token(t)})
 	require.NoError(t, err)
 
 	require.Eventually(t, func() bool {
 		list, err := h.Clusters(t.Context(), store.Filter{})
 		return err == nil && len(list.Clusters) == 1 && !list.Clusters[0].LastSeen.IsZero()
 	}, time.Minute, time.Millisecond)
-	_, err = client.EnrollRequest(t.Context(), EnrollRotate)
+	_, err = client.EnrollRequest(t.Context(), enroll.Rotate)
 	require.NoError(t, err)
-	_, err = a.prepare(EnrollAnew, "", nil) // as somebody may have begun before it ran
+	_, err = a.Enroller().Request(enroll.Anew) // as somebody may have begun before it ran
 	require.NoError(t, err)
 	_, err = client.Accept(t.Context(), []byte("{}"), nil)
 	require.ErrorIs(t, err, ErrRunning)

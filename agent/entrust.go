@@ -115,7 +115,7 @@ var errLapsed = errors.New("the Lease was not renewed in time")
 // uid is who the cluster is, also where that was found out after others had begun to read it.
 func (p *pass) uid() string {
 	if p.anonymous {
-		return p.state.identity().UID
+		return p.state.who.Identity().UID
 	}
 	return p.cluster.UID
 }

@@ -9,6 +9,7 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/content"
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -30,7 +31,7 @@ type past struct {
 
 // recall reads it. Releases of another stream are passed over: the agent was bound to that before.
 func (s *State) recall(tx *bbolt.Tx) (p past, err error) {
-	cluster, err0 := state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
+	cluster, err0 := identity.LoadCluster(tx)
 	var err1, err2, err3, err4, err5 error
 	p.accepted, err1 = state.Load[*state.Release](tx, state.Meta, keyAccepted)
 	p.running, err2 = state.Load[*state.Release](tx, state.Meta, keyRunning)

@@ -28,8 +28,8 @@ func openHub(t *testing.T) *hub.Hub {
 	return h
 }
 
-// enroll registers the site's agent by the key that its status shows.
-func enroll(t *testing.T, h *hub.Hub, st Status) {
+// register registers the site's agent by the key that its status shows.
+func register(t *testing.T, h *hub.Hub, st Status) {
 	keys, err := bundle.ParsePublicKeys([]byte(st.ReportKey))
 	require.NoError(t, err)
 	_, err = h.AddCluster(context.Background(), store.Cluster{
@@ -60,7 +60,7 @@ func TestAHubTakesReportsOnceItKnowsTheAgent(t *testing.T) {
 	require.Equal(t, 2, r.Status.Queue.Length)
 	require.Contains(t, s.log.String(), "403")
 
-	enroll(t, h, r.Status)
+	register(t, h, r.Status)
 	s.once()
 
 	s.agent(func(a *Agent) {
@@ -80,7 +80,7 @@ func TestAnAgentComesBackWhenTheHubSaysAndLosesNothing(t *testing.T) {
 	defer server.Close()
 	s.opts.HubKey = h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	enroll(t, h, s.once().Status)
+	register(t, h, s.once().Status)
 	s.publish(s.draft(2, map[string]string{"a-x/f": "2"}))
 	require.Equal(t, 2, s.once().Status.Queue.Length)
 	s.opts.HubURL = server.URL
@@ -122,7 +122,7 @@ func TestReportsAndAcknowledgementsTravelByFile(t *testing.T) {
 	s.now, s.opts.Now = time.Now(), nil // what came by media is as old as its clock says
 	s.opts.HubKey = h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	enroll(t, h, s.once().Status)
+	register(t, h, s.once().Status)
 	ctx := context.Background()
 	var out bytes.Buffer
 	s.agent(func(a *Agent) {

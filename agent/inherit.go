@@ -10,6 +10,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -38,7 +40,7 @@ func (p *pass) inherit(doc *backup, first bool) error {
 			break
 		}
 	}
-	var named *identity
+	var named *identity.Identity
 	err = p.state.db.Update(func(tx *bbolt.Tx) (err error) {
 		if named, err = p.inheritName(tx, doc, first); err != nil {
 			return err
@@ -49,7 +51,7 @@ func (p *pass) inherit(doc *backup, first bool) error {
 		return err
 	}
 	if named != nil {
-		p.state.who.Store(named)
+		p.state.who.Renamed(named)
 		if !p.serving {
 			p.cluster.UID = named.UID
 		}
@@ -103,17 +105,11 @@ func (p *pass) inheritOrder(tx *bbolt.Tx, doc *backup, first bool) error {
 
 // inheritName has a machine that was set up anew go on under the cluster's name, unless somebody has given it
 // another. It returns nil where nothing changes.
-func (p *pass) inheritName(tx *bbolt.Tx, doc *backup, first bool) (*identity, error) {
-	meta := tx.Bucket([]byte(state.Meta))
-	if !first || !p.anonymous || doc.UID == "" || meta.Get([]byte(keyEnrollment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
+func (p *pass) inheritName(tx *bbolt.Tx, doc *backup, first bool) (*identity.Identity, error) {
+	if !first || !p.anonymous || doc.UID == "" {
 		return nil, nil
 	}
-	id, err := state.Load[identity](tx, state.Meta, keyIdentity)
-	if err != nil {
-		return nil, err
-	}
-	id.UID = doc.UID
-	return &id, state.Save(tx, state.Meta, keyIdentity, id)
+	return enroll.Rename(tx, doc.UID)
 }
 
 // inheritWishes is for a machine that was set up anew: that nothing be changed, and what was found to be bad.

@@ -18,6 +18,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -30,7 +31,7 @@ type oracle struct {
 	tampered map[string]bool                     // assignments that somebody has changed since the agent could see
 
 	known    bool // the agent has an identity, which the hub has too
-	id       identity
+	id       identity.Identity
 	highest  bundle.Order
 	versions int
 	seq      int64
@@ -90,11 +91,11 @@ func (o *oracle) judge(w *realm) {
 	defer s.Close()
 	m := recall(t, s, w.stream)
 	if !o.known {
-		o.known, o.id = true, s.identity()
+		o.known, o.id = true, s.who.Identity()
 		o.stored = map[digest.Digest]bool{}
 		w.enroll(m.status)
 	}
-	require.Equal(t, o.id, s.identity(), "an agent stays who it is")
+	require.Equal(t, o.id, s.who.Identity(), "an agent stays who it is")
 
 	for _, r := range []*state.Release{m.accepted, m.running, m.good} {
 		if r != nil {

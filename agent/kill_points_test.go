@@ -137,7 +137,7 @@ const (
 // elsewhere are commits at which no agent is killed here, with the tests that end a process there.
 var elsewhere = map[string]string{
 	"prepare": "TestARotationLosesNoReportWhereverItIsCut",
-	"hear":    "TestARotationLosesNoReportWhereverItIsCut",
+	"Hear":    "TestARotationLosesNoReportWhereverItIsCut",
 	// One commit each, with nothing before or after it that another part has to agree with.
 	"OpenState":      "TestAQueueOfAnEarlierVersionIsCountedAndThinned",
 	"EndRotation":    "TestWithoutAHubAPersonEndsARotation",
@@ -187,7 +187,7 @@ func (w *realm) eventOf(name string) string {
 func momentsInCode(t *testing.T) (names []string) {
 	t.Helper()
 	var files []string
-	for _, dir := range []string{".", "assignments", "content", "engines", "lease", "outbox", "probation", "state", "trust", "../bundle/oci"} {
+	for _, dir := range []string{".", "assignments", "content", "engines", "enroll", "identity", "lease", "outbox", "probation", "state", "trust", "../bundle/oci"} {
 		found, err := filepath.Glob(dir + "/*.go")
 		require.NoError(t, err)
 		files = append(files, found...)

@@ -11,6 +11,7 @@ import (
 
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/engines"
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -256,7 +257,7 @@ func (p *pass) introduce() error {
 	var writer string
 	err := p.state.db.View(func(tx *bbolt.Tx) error {
 		var err1, err2 error
-		known, err1 = state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
+		known, err1 = identity.LoadCluster(tx)
 		writer, err2 = state.Load[string](tx, state.Meta, state.KeyWriter)
 		return errors.Join(err1, err2)
 	})
@@ -273,7 +274,7 @@ func (p *pass) introduce() error {
 				return err
 			}
 		}
-		return errors.Join(state.Save(tx, state.Meta, keyCluster, p.cluster), state.Save(tx, state.Meta, state.KeyWriter, p.opts.Version))
+		return errors.Join(identity.SaveCluster(tx, p.cluster), state.Save(tx, state.Meta, state.KeyWriter, p.opts.Version))
 	})
 }
 

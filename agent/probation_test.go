@@ -181,7 +181,7 @@ func (s *site) lastReport() (r bundle.Report) {
 		all, err := a.state.outbox.Reports()
 		require.NoError(s.t, err)
 		require.NotEmpty(s.t, all)
-		pem, err := a.state.ReportKey()
+		pem, err := a.state.who.ReportKey()
 		require.NoError(s.t, err)
 		keys, err := bundle.ParsePublicKeys([]byte(pem))
 		require.NoError(s.t, err)

@@ -32,7 +32,7 @@ func reporting(t *testing.T) (*site, *hub.Hub) {
 	require.NoError(t, err)
 	s.opts.ReportStore, s.opts.ReportPlace, s.opts.HubKey = store, "oci://registry", h.PublicKey()
 	s.publish(s.draft(1, map[string]string{"a-x/f": "1"}))
-	enroll(t, h, s.once().Status)
+	register(t, h, s.once().Status)
 	return s, h
 }
 

@@ -8,6 +8,7 @@ import (
 
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/bundle"
@@ -30,7 +31,7 @@ func (a *Agent) report(now time.Time) error {
 		if err != nil || r.Kind == "" {
 			return false, err
 		}
-		id, keys, err := signers(tx)
+		id, keys, err := enroll.Signers(tx)
 		if err != nil {
 			return false, err
 		}

@@ -174,7 +174,7 @@ func waiting(t testing.TB, a *Agent) (ids []digest.Digest) {
 // openReports verifies and parses what the queue holds.
 func openReports(t *testing.T, a *Agent) []bundle.Report {
 	t.Helper()
-	signer, err := a.state.identity().signer()
+	signer, err := a.state.who.Identity().Signer()
 	require.NoError(t, err)
 	envelopes, err := a.state.outbox.Reports()
 	require.NoError(t, err)
@@ -231,7 +231,7 @@ func payloadOf(t *testing.T, a *Agent) []byte {
 	envelopes, err := a.state.outbox.Reports()
 	require.NoError(t, err)
 	require.Len(t, envelopes, 1)
-	key, err := a.state.ReportKey()
+	key, err := a.state.who.ReportKey()
 	require.NoError(t, err)
 	keys, err := bundle.ParsePublicKeys([]byte(key))
 	require.NoError(t, err)

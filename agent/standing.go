@@ -9,6 +9,8 @@ import (
 	"go.etcd.io/bbolt"
 
 	"github.com/wherry-dev/wherry/agent/assignments"
+	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -35,7 +37,7 @@ type known struct {
 
 func (s *State) known(tx *bbolt.Tx, now time.Time) (k known, err error) {
 	var errs [14]error
-	k.cluster, errs[0] = state.Load[bundle.ReportCluster](tx, state.Meta, keyCluster)
+	k.cluster, errs[0] = identity.LoadCluster(tx)
 	k.records, errs[1] = s.records.All(tx)
 	k.running, errs[2] = state.Load[*state.Release](tx, state.Meta, keyRunning)
 	k.accepted, errs[3] = state.Load[*state.Release](tx, state.Meta, keyAccepted)
@@ -63,7 +65,7 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	}
 	c := k.cluster
 	st := Status{
-		Cluster:  ClusterStatus{cmp.Or(c.UID, s.identity().UID), c.Name, c.Type, c.Environment, c.Ring, c.Labels},
+		Cluster:  ClusterStatus{cmp.Or(c.UID, s.who.Identity().UID), c.Name, c.Type, c.Environment, c.Ring, c.Labels},
 		Platform: c.Platform, Binding: k.binding.orNone(), Items: k.items(), Queue: k.queue, Memory: k.note.status(),
 	}
 	if k.freeze != nil {
@@ -79,10 +81,9 @@ func (s *State) status(tx *bbolt.Tx, now time.Time) (Status, error) {
 	st.Trust = k.asked.Of(s.trust.Chain()).Status(now)
 	st.Release = k.releases(now)
 	st.State, st.Reason, st.Message = k.summary()
-	if err := st.identify(tx); err != nil {
+	if st.Identity, err = enroll.ReadStatus(tx); err != nil {
 		return st, err
 	}
-	st.Identity.showIn(&st)
 	st.remark(k.floor)
 	return st, nil
 }

@@ -6,7 +6,6 @@ import (
 	"fmt"
 	"io/fs"
 	"os"
-	"sync/atomic"
 	"syscall"
 	"time"
 
@@ -15,6 +14,8 @@ import (
 	"github.com/wherry-dev/wherry/agent/assignments"
 	"github.com/wherry-dev/wherry/agent/content"
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/enroll"
+	"github.com/wherry-dev/wherry/agent/identity"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/state"
 	"github.com/wherry-dev/wherry/agent/trust"
@@ -31,8 +32,6 @@ const (
 
 // The records of state.Meta.
 const (
-	keyIdentity = "identity"
-	keyCluster  = "cluster"  // bundle.ReportCluster: who the agent was when it ran last
 	keyAccepted = "accepted" // release: the newest that passed verification
 	keyRunning  = "running"  // release: the one whose content the items have, or are being given
 	keyGood     = "good"     // release: the last one each assignment of which was compliant in it
@@ -40,16 +39,13 @@ const (
 	keyJournal  = "journal"  // journal: the step that was begun and has not ended
 	keyContact  = "contact"  // contact
 
-	keyEnrollment = "enrolment" // enrollment: the hub that has registered this agent
-	keyEnrolling  = "enrolling" // enrolling: a request that waits for its answer
-	keyHint       = "clone"     // hint: what the hub says of this agent's identity
-	keyFreeze     = "bar"       // freeze: why the cluster must not be changed
-	keyPaused     = "paused"    // Pause
-	keyAttempts   = "attempts"  // probation: how the release fares that runs
-	keyFormer     = "former"    // release: the one, of other content, that was good before
-	keyHistory    = "history"   // []*state.Release: those accepted last, the newest first
-	keyBinding    = "binding"   // Binding
-	keyHeld       = "held"      // hold: a person has decided what runs
+	keyFreeze   = "bar"      // freeze: why the cluster must not be changed
+	keyPaused   = "paused"   // Pause
+	keyAttempts = "attempts" // probation: how the release fares that runs
+	keyFormer   = "former"   // release: the one, of other content, that was good before
+	keyHistory  = "history"  // []*state.Release: those accepted last, the newest first
+	keyBinding  = "binding"  // Binding
+	keyHeld     = "held"     // hold: a person has decided what runs
 
 )
 
@@ -57,18 +53,15 @@ const (
 // written is on disk when it returns nil. A State may be used by several goroutines, the folder by one
 // process at a time.
 type State struct {
-	db *state.DB
-	// who and hub are copies of what the file holds; see identity and enrollment.
-	who atomic.Pointer[identity]
-	hub atomic.Pointer[outbox.Hub]
-
+	db      *state.DB
 	records assignments.Reader
 	outbox  *outbox.Outbox
 	trust   *trust.Store
+	who     *enroll.Store
 }
 
 func newState(db *state.DB) *State {
-	return &State{db: db, outbox: outbox.New(db), trust: trust.New(db)}
+	return &State{db: db, outbox: outbox.New(db), trust: trust.New(db), who: enroll.New(db)}
 }
 
 // buckets are those that every state file has. Others are made by who needs them first.
@@ -133,7 +126,7 @@ func (s *State) Acknowledge(envelopes [][]byte, hubKey crypto.PublicKey) (outbox
 		return outbox.Acknowledged{}, err
 	}
 	if hubKey == nil {
-		hubKey = s.hub.Load().Key
+		hubKey = s.who.Hub().Key
 	}
 	return s.outbox.Acknowledge(envelopes, hubKey, st.Cluster.UID)
 }
@@ -147,11 +140,7 @@ func (s *State) Dir() string { return s.db.Dir() }
 // init makes what a new file lacks, and one that an older agent has made.
 func (s *State) init(now time.Time) error {
 	return s.db.Init(s.load, func(tx *bbolt.Tx) error {
-		id, err := newIdentity(now)
-		if err != nil {
-			return err
-		}
-		if err := state.Save(tx, state.Meta, keyIdentity, id); err != nil {
+		if err := identity.Create(tx, now); err != nil {
 			return err
 		}
 		return s.load(tx)
@@ -162,7 +151,7 @@ func (s *State) load(tx *bbolt.Tx) (err error) {
 	if err := state.CheckSchema(tx); err != nil {
 		return err
 	}
-	if err := s.loadIdentity(tx); err != nil {
+	if err := s.who.Load(tx); err != nil {
 		return err
 	}
 	return errors.Join(s.whole(tx), s.trust.Load(tx))
@@ -175,7 +164,7 @@ func (s *State) whole(tx *bbolt.Tx) error {
 	if err != nil {
 		return err
 	}
-	if len(s.identity().Key) == 0 {
+	if len(s.who.Identity().Key) == 0 {
 		return fmt.Errorf("%w: it has no identity", state.ErrDamaged)
 	}
 	if accepted != nil {

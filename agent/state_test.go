@@ -18,20 +18,20 @@ import (
 func TestANewStateHasAnIdentityThatStays(t *testing.T) {
 	dir := filepath.Join(t.TempDir(), "deep", "state")
 	first := openTestState(t, dir)
-	key, err := first.ReportKey()
+	key, err := first.who.ReportKey()
 	require.NoError(t, err)
 	require.Contains(t, key, "BEGIN PUBLIC KEY")
-	require.Equal(t, epoch.Unix(), first.identity().Incarnation)
+	require.Equal(t, epoch.Unix(), first.who.Identity().Incarnation)
 	require.NoError(t, first.Close())
 	info, err := os.Stat(filepath.Join(dir, state.File))
 	require.NoError(t, err)
 	require.Equal(t, fs.FileMode(0o600), info.Mode().Perm(), "the file holds the report key")
 
 	second := openTestState(t, dir)
-	again, err := second.ReportKey()
+	again, err := second.who.ReportKey()
 	require.NoError(t, err)
 	require.Equal(t, key, again)
-	require.Equal(t, first.identity(), second.identity())
+	require.Equal(t, first.who.Identity(), second.who.Identity())
 }
 
 func TestASecondAgentOnTheSameFolderIsTold(t *testing.T) {

@@ -1,11 +1,13 @@
 package agent
 
 import (
+	"cmp"
 	"time"
 
 	"github.com/opencontainers/go-digest"
 	"go.etcd.io/bbolt"
 
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/agent/probation"
 	"github.com/wherry-dev/wherry/agent/state"
@@ -45,9 +47,9 @@ type Status struct {
 	// Step is what the agent is doing, empty between passes.
 	Step string `json:"step,omitempty"`
 	// ReportKey is the public half of the key that signs reports, in PEM.
-	ReportKey string         `json:"reportKey"`
-	Identity  IdentityStatus `json:"identity"`
-	Version   string         `json:"version,omitempty"`
+	ReportKey string        `json:"reportKey"`
+	Identity  enroll.Status `json:"identity"`
+	Version   string        `json:"version,omitempty"`
 }
 
 // ClusterStatus says who the agent is.
@@ -189,7 +191,7 @@ func (s *State) Status(now time.Time) (st Status, err error) {
 		return err
 	})
 	if err == nil {
-		st.ReportKey, err = s.ReportKey()
+		st.ReportKey, err = s.who.ReportKey()
 	}
 	return st, err
 }
@@ -199,6 +201,9 @@ const maxBehind = time.Minute
 
 // remark tells of what needs a person and stops nothing, where there is nothing more urgent to tell.
 func (s *Status) remark(floor time.Time) {
+	if s.Reason == "" { // what the hub says of the identity comes first
+		s.Reason, s.Message = s.Identity.Reason, cmp.Or(s.Message, s.Identity.Message)
+	}
 	switch {
 	case s.Reason != "":
 	case s.Trust != nil && s.Trust.Reason != "":

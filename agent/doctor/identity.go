@@ -4,6 +4,7 @@ import (
 	"context"
 
 	"github.com/wherry-dev/wherry/agent"
+	"github.com/wherry-dev/wherry/agent/enroll"
 )
 
 // checkIdentity reports a hub's objection to this agent's identity, and requests that no hub has answered.
@@ -24,7 +25,7 @@ func checkIdentity(ctx context.Context, e *examination) Finding {
 	switch {
 	case id.Reason != "":
 		return failed(identityRemedy(id.Reason), "%s: %s", id.Reason, id.Message)
-	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != agent.EnrollAsIs): // who is enrolled needs no second answer
+	case id.Waiting != "" && (id.HubKeyID == "" || id.Waiting != enroll.AsIs): // who is enrolled needs no second answer
 		return warned(waitingRemedy(id.Waiting), "a request for %s is not answered yet", id.Waiting)
 	case id.HubKeyID == "":
 		return skipped("no hub has enrolled this agent; key %s", id.KeyID)
@@ -33,12 +34,12 @@ func checkIdentity(ctx context.Context, e *examination) Finding {
 	}
 }
 
-func waitingRemedy(kind agent.EnrollKind) string {
+func waitingRemedy(kind enroll.Kind) string {
 	const byFile = "; or carry the file of enroll --request and take the answer with enroll --accept"
 	switch kind {
-	case agent.EnrollRotate:
+	case enroll.Rotate:
 		return "nothing, where the hub is out of reach: a running agent asks again by itself, as does enroll --rotate" + byFile
-	case agent.EnrollAnew:
+	case enroll.Anew:
 		return "run enroll --new-identity --yes again, such as with another token or --cluster-name" + byFile
 	}
 	return "run enroll again, such as with another token" + byFile

@@ -30,13 +30,15 @@ func TestImportsPointDownTheLayers(t *testing.T) {
 	insideFolders := map[string]map[string][]string{
 		"agent": {
 			"config":        {"", "clustermemory", "control", "doctor", "health", "metrics", "outbox", "state", "trust", "veto", "window"},
-			"doctor":        {"", "content", "control", "outbox", "state", "trust", "veto"},
+			"doctor":        {"", "content", "control", "enroll", "outbox", "state", "trust", "veto"},
 			"clustermemory": {"", "lease"},
 
-			"":          {"assignments", "content", "control", "engines", "health", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
+			"":          {"assignments", "content", "control", "engines", "enroll", "health", "identity", "lease", "metrics", "outbox", "probation", "retry", "state", "trust", "veto", "window"},
 			"content":   {"state"},
 			"control":   nil,
+			"enroll":    {"identity", "outbox", "state"},
 			"health":    {"control", "metrics", "state"},
+			"identity":  {"state"},
 			"lease":     {"retry", "state"},
 			"metrics":   {"content", "outbox", "state", "trust"},
 			"outbox":    {"retry", "state"},

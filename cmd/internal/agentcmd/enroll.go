@@ -17,6 +17,7 @@ import (
 	"github.com/wherry-dev/wherry/agent"
 	"github.com/wherry-dev/wherry/agent/config"
 	"github.com/wherry-dev/wherry/agent/control"
+	"github.com/wherry-dev/wherry/agent/enroll"
 	"github.com/wherry-dev/wherry/agent/outbox"
 	"github.com/wherry-dev/wherry/bundle"
 	"github.com/wherry-dev/wherry/bundle/oci"
@@ -101,14 +102,14 @@ func (f *enrollFlags) check(c *config.Config) error {
 	return nil
 }
 
-func (f *enrollFlags) kind() agent.EnrollKind {
+func (f *enrollFlags) kind() enroll.Kind {
 	switch {
 	case f.rotate:
-		return agent.EnrollRotate
+		return enroll.Rotate
 	case f.anew:
-		return agent.EnrollAnew
+		return enroll.Anew
 	}
-	return agent.EnrollAsIs
+	return enroll.AsIs
 }
 
 func (f *enrollFlags) run(cmd *cobra.Command, c *config.Config) error {
@@ -118,25 +119,25 @@ func (f *enrollFlags) run(cmd *cobra.Command, c *config.Config) error {
 	case f.requestFile != "":
 		return f.request(cmd, c)
 	case f.listed:
-		return enroller[agent.Enrolled]{
-			running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) { return a.EndRotation(ctx) },
-			resting: func(_ context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.EndRotation() },
-			say: func(e agent.Enrolled) error {
+		return enroller[enroll.Enrolled]{
+			running: func(ctx context.Context, a agent.Client) (enroll.Enrolled, error) { return a.EndRotation(ctx) },
+			resting: func(_ context.Context, a *agent.Agent) (enroll.Enrolled, error) { return a.Enroller().EndRotation() },
+			say: func(e enroll.Enrolled) error {
 				cmd.PrintErrf("%s signs with key %s alone from now on\n", e.Cluster.Name, e.KeyID)
 				return nil
 			},
 		}.run(cmd, c)
 	}
-	o := agent.EnrollOptions{Kind: f.kind(), HubURL: c.Reports.Hub, ReplaceHub: f.replaceHub}
+	o := enroll.Options{Kind: f.kind(), HubURL: c.Reports.Hub, ReplaceHub: f.replaceHub}
 	if !f.rotate {
 		var err error
 		if o.Token, err = f.readToken(cmd, c); err != nil {
 			return err
 		}
 	}
-	return enroller[agent.Enrolled]{
-		running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) { return a.Enroll(ctx, o) },
-		resting: func(ctx context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Enroll(ctx, o) },
+	return enroller[enroll.Enrolled]{
+		running: func(ctx context.Context, a agent.Client) (enroll.Enrolled, error) { return a.Enroll(ctx, o) },
+		resting: func(ctx context.Context, a *agent.Agent) (enroll.Enrolled, error) { return a.Enroller().Enroll(ctx, o) },
 		say:     sayEnrolled(cmd, c),
 	}.run(cmd, c)
 }
@@ -153,19 +154,21 @@ func (f *enrollFlags) accept(cmd *cobra.Command, c *config.Config) error {
 	if hubKey, err = c.HubKey(); err != nil {
 		return err
 	}
-	return enroller[agent.Enrolled]{
-		running: func(ctx context.Context, a agent.Client) (agent.Enrolled, error) {
+	return enroller[enroll.Enrolled]{
+		running: func(ctx context.Context, a agent.Client) (enroll.Enrolled, error) {
 			return a.Accept(ctx, answer, hubKey)
 		},
-		resting: func(_ context.Context, a *agent.Agent) (agent.Enrolled, error) { return a.Accept(answer, hubKey) },
-		say:     sayEnrolled(cmd, c),
+		resting: func(_ context.Context, a *agent.Agent) (enroll.Enrolled, error) {
+			return a.Enroller().Accept(answer, hubKey)
+		},
+		say: sayEnrolled(cmd, c),
 	}.run(cmd, c)
 }
 
 func (f *enrollFlags) request(cmd *cobra.Command, c *config.Config) error {
 	return enroller[[]byte]{
 		running: func(ctx context.Context, a agent.Client) ([]byte, error) { return a.EnrollRequest(ctx, f.kind()) },
-		resting: func(_ context.Context, a *agent.Agent) ([]byte, error) { return a.EnrollRequest(f.kind()) },
+		resting: func(_ context.Context, a *agent.Agent) ([]byte, error) { return a.Enroller().Request(f.kind()) },
 		say: func(request []byte) error {
 			request = append(bytes.TrimSpace(request), '\n')
 			if f.requestFile == "-" {
@@ -212,8 +215,8 @@ func lastingName(c *config.Config, flags *pflag.FlagSet) string {
 	return other.Cluster.Name
 }
 
-func sayEnrolled(cmd *cobra.Command, c *config.Config) func(agent.Enrolled) error {
-	return func(e agent.Enrolled) error {
+func sayEnrolled(cmd *cobra.Command, c *config.Config) func(enroll.Enrolled) error {
+	return func(e enroll.Enrolled) error {
 		at := "the hub"
 		if e.HubURL != "" {
 			at = e.HubURL
@@ -283,21 +286,21 @@ func enrollError(err error) error {
 		return cli.Fail(cli.Usage, err, `give the whole line that "wherry hub tokens create" printed`)
 	case errors.Is(err, bundle.ErrEnrollment):
 		return cli.Fail(cli.Usage, err, `"wherry hub clusters add --request FILE --answer FILE" writes an answer; a page of some other server is none`)
-	case errors.Is(err, agent.ErrNoHubURL):
+	case errors.Is(err, enroll.ErrNoHubURL):
 		return cli.Fail(cli.Usage, err, "give --hub URL, or without a link to it --request FILE")
 	case errors.Is(err, outbox.ErrNoHubKey):
 		return cli.Fail(cli.Usage, err, `give --hub-key with what "wherry hub keys show" prints`)
-	case errors.Is(err, agent.ErrOtherHub):
+	case errors.Is(err, enroll.ErrOtherHub):
 		return cli.Fail(cli.Denied, err, "nothing was changed; --replace-hub leaves the hub that it is enrolled at, and a key that is configured is changed there")
-	case errors.Is(err, agent.ErrNoRotation):
+	case errors.Is(err, enroll.ErrNoRotation):
 		return cli.Fail(cli.No, err, "enroll --rotate --request FILE begins one; list its key, then end it with --rotate --listed")
-	case errors.Is(err, agent.ErrUnfinished):
+	case errors.Is(err, enroll.ErrUnfinished):
 		return cli.Fail(cli.No, err, "end it first, with --rotate, or with --accept and the answer to its file")
 	case errors.Is(err, agent.ErrRunning):
 		return cli.Fail(cli.No, err, "such as with systemctl stop wherry-agent, and start it afterwards")
-	case errors.Is(err, agent.ErrRefused):
+	case errors.Is(err, enroll.ErrRefused):
 		return cli.Fail(cli.Denied, err, `no identity was changed here; "wherry hub tokens create" makes another token, and "wherry hub clusters list" shows who is registered`)
-	case errors.Is(err, agent.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
+	case errors.Is(err, enroll.ErrNoRequest), errors.Is(err, bundle.ErrUntrusted):
 		return cli.Fail(cli.Denied, err, "nothing was changed; compare with what \"wherry hub keys show\" prints, and with the newest --request")
 	}
 	if hint := oci.CertificateHint(err); hint != "" {

@@ -1,0 +1,114 @@
+package enroll
+
+import (
+	"errors"
+	"fmt"
+	"math"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// accept keeps an answer. What it changes is on disk, all at once, before anything goes by it.
+func (e *Enroller) accept(answer []byte, hub, url string) (Enrolled, error) {
+	said, hubKey, err := bundle.OpenEnrollment(answer, hub)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	hubID, err := bundle.KeyID(hubKey)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	kept := enrollment{URL: url, HubKey: said.HubKey, Cluster: said.Cluster, KeyID: said.KeyID, Request: said.Request, At: state.Stamp(e.Now())}
+	cluster := *e.Cluster
+	err = e.Store.db.Update(func(tx *bbolt.Tx) error {
+		p, err := loadPending(tx)
+		if err != nil {
+			return err
+		}
+		if err := matches(tx, cluster.UID, p, said); err != nil {
+			return err
+		}
+		if p.Next != nil {
+			err = become(tx, p)
+			if p.Kind == Anew {
+				cluster.UID = p.Next.UID
+			}
+		}
+		return errors.Join(err, catchUp(tx, said.Incarnation, p.Next != nil), state.Save(tx, state.Meta, keyEnrollment, kept), identity.SaveCluster(tx, cluster),
+			state.Drop(tx, state.Meta, keyEnrolling), state.Drop(tx, state.Meta, keyHint))
+	})
+	if err != nil {
+		return Enrolled{}, err
+	}
+	e.Cluster.UID = cluster.UID
+	if err := e.Store.db.View(e.Store.Load); err != nil {
+		return Enrolled{}, err
+	}
+	e.Log.Info("enrolled", "hub", url, "hubKey", hubID, "cluster", said.Cluster.Name, "uid", said.Cluster.UID, "key", said.KeyID)
+	e.Outbox.HubChanged()
+	return Enrolled{Cluster: said.Cluster, KeyID: said.KeyID, HubKeyID: hubID, HubURL: url}, nil
+}
+
+// matches returns an error unless e answers p, which the cluster with that uid has asked last, or is the answer that was
+// kept before.
+func matches(tx *bbolt.Tx, uid string, p pending, e bundle.Enrollment) error {
+	before, err := state.Load[enrollment](tx, state.Meta, keyEnrollment)
+	if err != nil {
+		return err
+	}
+	switch {
+	case p.ID == "" && before.Request == e.Request && e.Request != "":
+		return nil
+	case p.ID == "" || p.ID != e.Request:
+		return state.Decline(fmt.Errorf("%w: it answers %s", ErrNoRequest, e.Request))
+	}
+	who, err := identity.Load(tx)
+	if err != nil {
+		return err
+	}
+	if p.Next != nil {
+		who = *p.Next
+		if p.Kind == Anew {
+			uid = who.UID
+		}
+	}
+	key, err := who.Signer()
+	if err != nil {
+		return err
+	}
+	id, err := bundle.KeyID(key.Public())
+	if err == nil && (id != e.KeyID || uid != e.Cluster.UID) {
+		err = state.Decline(fmt.Errorf("%w: it is for uid %s and key %s", ErrNoRequest, e.Cluster.UID, e.KeyID))
+	}
+	return err
+}
+
+// become makes the agent who it asked to be. Who begins anew leaves behind what another cluster had to say.
+func become(tx *bbolt.Tx, p pending) error {
+	if err := p.Next.Save(tx); err != nil || p.Kind != Anew {
+		return err
+	}
+	if err := outbox.Clear(tx); err != nil {
+		return err
+	}
+	last, err := outbox.LoadLast(tx)
+	last.Shown = "" // the new hub, or cluster, has heard nothing
+	return errors.Join(err, last.Save(tx))
+}
+
+// catchUp makes the agent's incarnation no older than the newest that the hub knows, and with a new key newer: a
+// machine that was restored from a backup, or whose clock was behind when its state was made, would report
+// into the past.
+func catchUp(tx *bbolt.Tx, newest int64, newKey bool) error {
+	id, err := identity.Load(tx)
+	if err != nil || newest < id.Incarnation || newest == id.Incarnation && !newKey {
+		return err
+	}
+	id.Incarnation = min(newest, math.MaxInt64-1) + 1
+	return id.Save(tx)
+}

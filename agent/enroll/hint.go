@@ -1,0 +1,40 @@
+package enroll
+
+import (
+	"log/slog"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+	"github.com/wherry-dev/wherry/reconcilers"
+)
+
+// hint is what the hub said about the identity of this agent. It is not signed, and only shown to people.
+type hint struct {
+	Reason  string `json:"reason"`
+	Message string `json:"message,omitempty"`
+}
+
+// Hear keeps what the hub said last about the identity of this agent, in a receipt. Nil means that all is well.
+func (s *Store) Hear(said *hubapi.IdentityHint, log *slog.Logger) error {
+	var now hint
+	if said != nil {
+		now = hint{string(said.Reason), reconcilers.Clip(said.Message)}
+	}
+	switch hubapi.Code(now.Reason) {
+	case "", hubapi.CodeSharedIdentity, hubapi.CodeRetired, hubapi.CodeKeyReplaced:
+	default:
+		return nil // a newer hub's
+	}
+	return s.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		before, err := state.Load[hint](tx, state.Meta, keyHint)
+		if err != nil || before == now {
+			return false, err
+		}
+		if now.Reason != "" && now.Reason != before.Reason {
+			log.Warn("the hub says that something is wrong with this agent's identity", "reason", now.Reason, "message", now.Message)
+		}
+		return true, state.Save(tx, state.Meta, keyHint, now)
+	})
+}

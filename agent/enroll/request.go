@@ -1,0 +1,144 @@
+package enroll
+
+import (
+	"cmp"
+	"crypto"
+	"errors"
+	"fmt"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// askedHub is the beginning of the key id of the hub that is to be asked.
+func (e *Enroller) askedHub(o Options) (string, *bundle.EnrollToken, error) {
+	pinned := ""
+	if key := e.Hub().Key; key != nil {
+		var err error
+		if pinned, err = bundle.KeyID(key); err != nil {
+			return "", nil, err
+		}
+	}
+	if o.Kind == Rotate {
+		if pinned == "" {
+			return "", nil, outbox.ErrNoHubKey
+		}
+		return pinned, nil, nil
+	}
+	token, err := bundle.ParseEnrollToken(o.Token)
+	switch {
+	case err != nil:
+		return "", nil, err
+	case pinned == "" || bundle.IsHub(pinned, token.Hub), o.ReplaceHub && e.HubKey == nil:
+		return token.Hub, &token, nil
+	}
+	return "", nil, fmt.Errorf("%w: its key is %s, and the token is of the hub with key %s…", ErrOtherHub, pinned, token.Hub)
+}
+
+// prepare writes down what is asked for before anybody is asked. A rotation that was begun goes on as it was:
+// the hub may have changed over already.
+func (e *Enroller) prepare(kind Kind, hub string, token *bundle.EnrollToken) (p pending, err error) {
+	kind = cmp.Or(kind, AsIs)
+	err = e.Store.db.Update(func(tx *bbolt.Tx) error {
+		now, err := identity.Load(tx)
+		if err != nil {
+			return err
+		}
+		before, err := loadPending(tx)
+		if err != nil {
+			return err
+		}
+		switch {
+		case kind == Rotate && before.Kind == Rotate:
+			p = before
+			return nil
+		case kind == AsIs && before.Kind == Rotate: // the hub may know the new key alone
+			return state.Decline(fmt.Errorf("%w: it was for a new key", ErrUnfinished))
+		}
+		p = pending{Kind: kind}
+		switch {
+		case kind == Anew && before.Kind == Anew:
+			p.Next = before.Next
+		case kind != AsIs:
+			if p.Next, err = now.Next(e.Now()); err != nil {
+				return err
+			}
+			if kind == Rotate {
+				p.Next.UID = now.UID
+			}
+		}
+		if err := e.seal(tx, &p, now, hub, token); err != nil {
+			return err
+		}
+		if kind != Anew { // an agent that has not run yet is known by its request
+			err = identity.SaveCluster(tx, *e.Cluster)
+		}
+		return errors.Join(err, state.Save(tx, state.Meta, keyEnrolling, p))
+	})
+	return p, err
+}
+
+// seal makes the request's envelope.
+func (e *Enroller) seal(tx *bbolt.Tx, p *pending, now identity.Identity, hub string, token *bundle.EnrollToken) error {
+	last, err := outbox.LoadLast(tx)
+	if err != nil {
+		return err
+	}
+	r := bundle.EnrollmentRequest{
+		Cluster: *e.Cluster, Hub: hub, IssuedAt: state.Stamp(e.Now()),
+		Agent: bundle.ReportAgent{Version: e.Version, Incarnation: now.Incarnation, Seq: last.Seq},
+	}
+	who := now
+	if p.Next != nil {
+		who = *p.Next
+	}
+	if p.Kind == Anew {
+		r.Cluster.UID = who.UID
+	}
+	key, err := who.Signer()
+	if err != nil {
+		return err
+	}
+	keys := []crypto.Signer{key}
+	if r.Key, err = publicPEM(key); err != nil {
+		return err
+	}
+	if p.Kind == Rotate {
+		former, err := now.Signer()
+		if err != nil {
+			return err
+		}
+		if r.Former, err = publicPEM(former); err != nil {
+			return err
+		}
+		keys = append(keys, former)
+	}
+	if token != nil {
+		r.Token = token.ID()
+		keys = append(keys, token.Key())
+	}
+	if p.Request, err = bundle.SealEnrollmentRequest(r, keys...); err != nil {
+		return err
+	}
+	_, p.ID, err = bundle.OpenEnrollmentRequest(p.Request)
+	return err
+}
+
+// withdraw has a request wait no more that was refused and brings nothing but what is asked again at any time, and
+// the one before it wait again, which somebody may be carrying.
+func (e *Enroller) withdraw(refused, before pending) error {
+	return e.Store.db.UpdateIf(func(tx *bbolt.Tx) (bool, error) {
+		now, err := loadPending(tx)
+		switch {
+		case err != nil || now.ID != refused.ID:
+			return false, err
+		case before.Kind == "":
+			return true, state.Drop(tx, state.Meta, keyEnrolling)
+		}
+		return true, state.Save(tx, state.Meta, keyEnrolling, before)
+	})
+}

@@ -1,0 +1,106 @@
+package enroll
+
+import (
+	"context"
+	"encoding/json"
+	"errors"
+	"fmt"
+	"net/http"
+	"time"
+
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
+	"github.com/wherry-dev/wherry/bundle/hubapi"
+)
+
+// submit posts a request and keeps the answer.
+func (e *Enroller) submit(ctx context.Context, p pending, hub, url string) (Enrolled, error) {
+	answer, err := e.post(ctx, url, p.Request)
+	if err != nil {
+		return Enrolled{}, err
+	}
+	var said hubapi.Enrolled
+	if err := json.Unmarshal(answer, &said); err != nil {
+		return Enrolled{}, fmt.Errorf("hub %s: answer: %w", url, err)
+	}
+	return e.accept(said.Enrollment, hub, url)
+}
+
+// post posts a request's envelope to the hub and returns what it answers with 200. The error wraps
+// ErrRefused where the hub does not follow.
+func (e *Enroller) post(ctx context.Context, hub string, request []byte) ([]byte, error) {
+	address, err := hubapi.EnrollURL(hub)
+	if err != nil {
+		return nil, fmt.Errorf("hub %s: %w", hub, err)
+	}
+	answer, err := outbox.Post(ctx, e.Client, hub, address, request, hubapi.MaxEnrolledBytes)
+	var said *outbox.HubError
+	if errors.As(err, &said) {
+		switch said.StatusCode {
+		case http.StatusForbidden, http.StatusBadRequest, http.StatusNotFound, http.StatusMethodNotAllowed: // an older hub, or none
+			err = fmt.Errorf("%w: %w", ErrRefused, said)
+		}
+	}
+	return answer, err
+}
+
+// First enrolls an agent that sends reports, where that has to come first.
+type First struct {
+	Enroller *Enroller
+	// Token registers an agent that no hub has enrolled; empty leaves that to people.
+	Token string
+
+	refused  string    // why the hub has not enrolled the agent, as logged
+	askAgain time.Time // when to ask it again
+}
+
+// Do does what has to come before reports: a rotation that was begun is ended, and an agent that was given
+// a token for it registers itself. What the hub refuses is logged, and reports are sent as before.
+func (f *First) Do(ctx context.Context) error {
+	e := f.Enroller
+	var p pending
+	var known *enrollment
+	err := e.Store.db.View(func(tx *bbolt.Tx) (err error) {
+		if p, err = loadPending(tx); err == nil {
+			known, err = state.Load[*enrollment](tx, state.Meta, keyEnrollment)
+		}
+		return err
+	})
+	if err != nil {
+		return err
+	}
+	o := Options{Kind: Rotate}
+	switch {
+	case p.Kind == Rotate && e.Hub().Key != nil:
+	case known == nil && f.Token != "":
+		o = Options{Kind: AsIs, Token: f.Token}
+	default:
+		return nil
+	}
+	if f.refused != "" && e.Now().Before(f.askAgain) {
+		return nil
+	}
+	_, err = e.Enroll(ctx, o)
+	if err == nil || !lasting(err) {
+		return err
+	}
+	f.askAgain = e.Now().Add(outbox.LongestRetry)
+	if f.refused != err.Error() {
+		f.refused = err.Error()
+		e.Log.Warn("not enrolled", "err", err)
+	}
+	return nil
+}
+
+// lasting reports whether asking again soon is of no use.
+func lasting(err error) bool {
+	for _, e := range []error{ErrRefused, ErrOtherHub, ErrUnfinished, ErrNoRequest, bundle.ErrToken, bundle.ErrUntrusted} {
+		if errors.Is(err, e) {
+			return true
+		}
+	}
+	return false
+}

@@ -1,0 +1,169 @@
+package enroll
+
+import (
+	"crypto"
+	"fmt"
+	"sync/atomic"
+	"time"
+
+	"github.com/opencontainers/go-digest"
+	"go.etcd.io/bbolt"
+
+	"github.com/wherry-dev/wherry/agent/identity"
+	"github.com/wherry-dev/wherry/agent/outbox"
+	"github.com/wherry-dev/wherry/agent/state"
+	"github.com/wherry-dev/wherry/bundle"
+)
+
+// The records of state.Meta.
+const (
+	keyEnrollment = "enrolment" // enrollment: the hub that has registered this agent
+	keyEnrolling  = "enrolling" // pending: a request that waits for its answer
+	keyHint       = "clone"     // hint: what the hub says of this agent's identity
+)
+
+// enrollment is the hub that has registered this agent, as the state keeps it.
+type enrollment struct {
+	// URL is empty where reports go by media.
+	URL string `json:"url,omitempty"`
+	// HubKey is the hub's public key, in PEM.
+	HubKey string `json:"hubKey"`
+	// Cluster is what it has registered, and KeyID by which key.
+	Cluster bundle.ReportCluster `json:"cluster"`
+	KeyID   string               `json:"keyID"`
+	Request digest.Digest        `json:"request"` // that was answered
+	At      time.Time            `json:"at"`
+}
+
+func (e *enrollment) hub() (outbox.Hub, error) {
+	if e == nil {
+		return outbox.Hub{}, nil
+	}
+	keys, err := bundle.ParsePublicKeys([]byte(e.HubKey))
+	if err != nil || len(keys) != 1 {
+		return outbox.Hub{}, fmt.Errorf("the enrollment's hub key: %w", state.ErrDamaged)
+	}
+	return outbox.Hub{URL: e.URL, Key: keys[0]}, nil
+}
+
+// pending is a request that waits for its answer.
+type pending struct {
+	Kind Kind          `json:"kind"`
+	ID   digest.Digest `json:"id"`
+	// Request is the envelope.
+	Request []byte `json:"request"`
+	// Next is who the agent is once the hub has agreed. Until then a rotation's reports are signed by both keys,
+	// so that they are taken whether the hub has changed over already or not.
+	Next *identity.Identity `json:"next,omitempty"`
+}
+
+func loadPending(tx *bbolt.Tx) (pending, error) {
+	return state.Load[pending](tx, state.Meta, keyEnrolling)
+}
+
+// Store is who the agent is, and the hub that has registered it, as its state file has them. It may be used by several
+// goroutines.
+type Store struct {
+	db *state.DB
+	// who and hub are copies of what the file holds. A change is on disk before it shows here.
+	who atomic.Pointer[identity.Identity]
+	hub atomic.Pointer[outbox.Hub]
+}
+
+// New returns the Store in db, which is nobody before Load.
+func New(db *state.DB) *Store { return &Store{db: db} }
+
+// Load reads what the file holds.
+func (s *Store) Load(tx *bbolt.Tx) error {
+	id, err := identity.Load(tx)
+	if err != nil {
+		return err
+	}
+	e, err := state.Load[*enrollment](tx, state.Meta, keyEnrollment)
+	if err != nil {
+		return err
+	}
+	h, err := e.hub()
+	if err != nil {
+		return err
+	}
+	s.who.Store(&id)
+	s.hub.Store(&h)
+	return nil
+}
+
+// Identity is who the agent is.
+func (s *Store) Identity() identity.Identity {
+	if id := s.who.Load(); id != nil {
+		return *id
+	}
+	return identity.Identity{}
+}
+
+// Hub is the hub that has registered the agent; the zero Hub where none has.
+func (s *Store) Hub() outbox.Hub { return *s.hub.Load() }
+
+// ReportKey returns the public half of the key that signs reports, in PEM.
+func (s *Store) ReportKey() (string, error) {
+	signer, err := s.Identity().Signer()
+	if err != nil {
+		return "", fmt.Errorf("state %s: %w", s.db.Path(), err)
+	}
+	return publicPEM(signer)
+}
+
+func publicPEM(key crypto.Signer) (string, error) {
+	data, err := bundle.MarshalPublicKey(key.Public())
+	return string(data), err
+}
+
+// Rename gives the agent the uid of the cluster, as a memory of that has it, unless a hub has registered it under its own or
+// was asked to. It returns nil where nothing changes. Give the rest to Renamed once it is on disk.
+func Rename(tx *bbolt.Tx, uid string) (*identity.Identity, error) {
+	meta := tx.Bucket([]byte(state.Meta))
+	if meta.Get([]byte(keyEnrollment)) != nil || meta.Get([]byte(keyEnrolling)) != nil {
+		return nil, nil
+	}
+	id, err := identity.Load(tx)
+	if err != nil {
+		return nil, err
+	}
+	id.UID = uid
+	return &id, id.Save(tx)
+}
+
+// Renamed takes account of what Rename has returned.
+func (s *Store) Renamed(id *identity.Identity) { s.who.Store(id) }
+
+// Waiting is the kind of the request that has not been answered yet; empty where there is none.
+func (s *Store) Waiting() (Kind, error) {
+	p, err := s.pending()
+	return p.Kind, err
+}
+
+func (s *Store) pending() (p pending, err error) {
+	err = s.db.View(func(tx *bbolt.Tx) (err error) {
+		p, err = loadPending(tx)
+		return err
+	})
+	return p, err
+}
+
+// Signers returns who the agent is, and the keys that sign its reports: both while one takes the place of the
+// other.
+func Signers(tx *bbolt.Tx) (identity.Identity, []crypto.Signer, error) {
+	id, err := identity.Load(tx)
+	if err != nil {
+		return id, nil, err
+	}
+	p, err := loadPending(tx)
+	if err != nil {
+		return id, nil, err
+	}
+	key, err := id.Signer()
+	if err != nil || p.Kind != Rotate {
+		return id, []crypto.Signer{key}, err
+	}
+	next, err := p.Next.Signer()
+	return id, []crypto.Signer{key, next}, err
+}
