@@ -15,8 +15,8 @@ import (
 // adapters are the reconcilers that an annotation can choose.
 var adapters = []string{"ansible", "argo", "directory", "flux", "kubernetes", "zarf"}
 
-// adapter is the reconciler of an assignment: the one that an annotation names, the most specific
-// winning, else the one that the rendered kinds call for.
+// adapter returns the reconciler of an assignment: the one in the most specific annotation, else the one
+// that the rendered kinds require.
 func adapter(ct *kinds.ClusterType, t *target, reconciler []byte) (string, error) {
 	a, ok := kinds.AnnotationFor(ct, &t.Target, "adapter")
 	if !ok {
@@ -28,8 +28,8 @@ func adapter(ct *kinds.ClusterType, t *target, reconciler []byte) (string, error
 	return a.Value, nil
 }
 
-// inferAdapter looks at the kinds in a reconciler file. Of several, the engine that brings the others
-// along wins.
+// inferAdapter infers the reconciler from the kinds in a reconciler file. If several are possible, the engine that
+// can apply the others' objects wins.
 func inferAdapter(reconciler []byte) string {
 	rendered, ok := scanKinds(reconciler)
 	if !ok {
@@ -58,8 +58,8 @@ var prebuiltPackage = groupKind{"wherry.dev", "ZarfPackage"}
 // playbook stands for the kind that a list of plays does not have.
 const playbook = "(playbook)"
 
-// scanKinds reads kinds off the unindented lines of block YAML, which is what templates write and is
-// many times faster than parsing. It reports false where the file is not that plain.
+// scanKinds reads kinds from the unindented lines of block YAML, the usual output of templates. That is
+// many times faster than parsing. It returns false if the file is not that plain.
 func scanKinds(file []byte) (found []groupKind, plain bool) {
 	var next groupKind
 	for line := range bytes.Lines(file) {
@@ -82,14 +82,14 @@ func scanKinds(file []byte) (found []groupKind, plain bool) {
 	return append(found, next), true
 }
 
-// scalar is the plain or quoted value of a "key: value" line.
+// scalar returns the plain or quoted value of a "key: value" line.
 func scalar(line []byte) string {
 	_, value, _ := strings.Cut(string(line), ":")
 	value, _, _ = strings.Cut(value, " #")
 	return strings.Trim(strings.TrimSpace(value), `"'`)
 }
 
-// parseKinds reads kinds off any YAML, up to the first mistake in it.
+// parseKinds reads kinds from any YAML, up to its first mistake.
 func parseKinds(file []byte) []groupKind {
 	var found []groupKind
 	documents := yaml.NewDecoder(bytes.NewReader(file))
@@ -110,7 +110,7 @@ func parseKinds(file []byte) []groupKind {
 	}
 }
 
-// ownAnnotations are an object's annotations below wherry.dev/.
+// ownAnnotations returns an object's annotations below wherry.dev/.
 func ownAnnotations(o *kinds.Common) map[string]string {
 	var own map[string]string
 	for key, value := range o.Metadata.Annotations {
@@ -124,8 +124,8 @@ func ownAnnotations(o *kinds.Common) map[string]string {
 	return own
 }
 
-// checkAnnotations warns about annotations below wherry.dev/ that nobody reads: of an unknown name, or
-// for a target that is none of targets.
+// checkAnnotations warns about annotations below wherry.dev/ without an effect: of an unknown name, or
+// for a target that is not in targets.
 func checkAnnotations(o *kinds.Common, known, targets []string) []finding.Finding {
 	var findings []finding.Finding
 	warn := func(code, key, hint, format string, args ...any) {

@@ -45,7 +45,7 @@ func newAssigner(r *renderer, ct *kinds.ClusterType) *assigner {
 	return a
 }
 
-// assign returns one assignment, rendered now or, where nothing that it reads has changed, earlier.
+// assign returns one assignment, rendered now or, if its input has not changed, taken from the cache.
 func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	if a.kept == nil {
 		made, _, err := a.render(ctx, i)
@@ -55,7 +55,7 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	a.schemaKey = appliesTo(a.schemaKey[:0], a.schemaCandidates, i)
 	id := a.identity(i, a.layerKey, a.schemaKey)
 	if known := a.kept.find(id); known != nil {
-		known.Config = a.sources(a.layerKey) // where they stand may have changed
+		known.Config = a.sources(a.layerKey) // their positions may have changed
 		return known, nil
 	}
 	made, complete, err := a.render(ctx, i)
@@ -65,8 +65,8 @@ func (a *assigner) assign(ctx context.Context, i int) (*Assignment, error) {
 	return made, err
 }
 
-// sources lists where the layers of key stand, as in the configuration composed of them. The lists share
-// pages, for many small allocations are slow.
+// sources lists the ConfigMaps of the layers of key, as in the configuration composed of them. The lists share
+// pages, since many small allocations are slow.
 func (a *assigner) sources(key []byte) []ConfigSource {
 	const pageSize = 1024
 	if len(key) == 0 {
@@ -82,8 +82,8 @@ func (a *assigner) sources(key []byte) []ConfigSource {
 	return a.places[from:len(a.places):len(a.places)]
 }
 
-// render composes, checks and renders one assignment. It is complete unless it prints keys that are not there,
-// which is to be said each time.
+// render composes, checks and renders one assignment. Complete is false if it prints missing keys, which have to be
+// reported at each rendering.
 func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complete bool, err error) {
 	t := a.targets[i]
 	in, err := a.input(i)
@@ -122,13 +122,13 @@ func (a *assigner) render(ctx context.Context, i int) (made *Assignment, complet
 	}, len(in.Missing) == 0, nil
 }
 
-// input is what an assignment is rendered from.
+// input is the input of rendering one assignment.
 type input struct {
 	template.Input
 	config *config
 }
 
-// input gathers what the templates of an assignment see.
+// input gathers the data for the templates of an assignment.
 func (a *assigner) input(i int) (*input, error) {
 	t := a.targets[i]
 	a.layerKey = appliesTo(a.layerKey[:0], a.layerCandidates, i)

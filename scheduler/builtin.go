@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// configMapFile is the composed configuration as a ConfigMap.
+// configMapFile renders the composed configuration as a ConfigMap.
 func (a *assigner) configMapFile(ctx context.Context, in *input) ([]byte, error) {
 	values, err := a.values(ctx, in)
 	if err != nil {
@@ -25,8 +25,8 @@ func (a *assigner) configMapFile(ctx context.Context, in *input) ([]byte, error)
 	})
 }
 
-// envFile is the composed configuration as assignments for a shell. Values stand as they are: quoting
-// them for the shell would change what existing platforms write.
+// envFile renders the composed configuration as assignments for a shell. It does not quote values: quoting
+// them for the shell would change the output of existing platforms.
 func (a *assigner) envFile(ctx context.Context, in *input) ([]byte, error) {
 	values, err := a.values(ctx, in)
 	if err != nil {
@@ -39,8 +39,8 @@ func (a *assigner) envFile(ctx context.Context, in *input) ([]byte, error) {
 	return []byte(b.String()), nil
 }
 
-// values renders all values as texts: structured ones as they were written where they come from one
-// place, else as YAML.
+// values renders all values as texts: a structured value in its original form if it comes from one
+// ConfigMap, else as YAML.
 func (a *assigner) values(ctx context.Context, in *input) (map[string]string, error) {
 	texts := make(map[string]string, len(in.config.values))
 	failed := map[string]error{}

@@ -10,31 +10,31 @@ import (
 type Cache interface {
 	// Get returns the last data put under key, nil if there is none. The caller does not change it.
 	Get(key string) []byte
-	// Put keeps data under key. The caller does not change data afterwards. Put may fail without saying so.
+	// Put stores data under key. The caller does not change data afterwards. Put may fail silently.
 	Put(key string, data []byte)
 }
 
 // An assignment is found again by its identity: a digest of everything that it reads. For each cluster
 // type there is an index, which is replaced whenever an assignment of it changes, and packs, which hold
 // the bytes of files and never change: an index refers to earlier packs for assignments that stayed the same. So the
-// cost of a write follows the change, and every entry that is found is right, however old the index.
+// cost of a write depends on the change, and every entry is valid, however old the index.
 
 // cacheFormat changes with the output of rendering for the same input, and with the format of the cache. The Cache itself
-// cares for the rest of the program's identity.
+// separates the entries of different builds of the program.
 const cacheFormat = "2"
 
 const (
 	// maxPacks bounds the packs of one cluster type; above, they are rewritten as one.
 	maxPacks = 8
-	// maxInline bounds the bytes of files that an index holds itself. To open a file costs as much as to
-	// read so much more of one.
+	// maxInline bounds the bytes of files that an index holds itself. Opening another file costs as much as reading
+	// so many bytes more.
 	maxInline = 64 << 10
 )
 
-// identity is a digest of what an assignment reads.
+// identity is a digest of the input of an assignment.
 type identity [sha256.Size]byte
 
-// typeCache is the part of the cache that belongs to one cluster type. A nil one knows nothing and keeps
+// typeCache is the part of the cache for one cluster type. A nil typeCache is empty and stores
 // nothing.
 type typeCache struct {
 	cache Cache
@@ -48,7 +48,7 @@ type typeCache struct {
 	changed bool
 }
 
-// pack is a part of the files of a cluster type, read when it is needed.
+// pack is a part of the files of a cluster type, read on demand.
 type pack struct {
 	key  string
 	data []byte
@@ -65,13 +65,13 @@ type keptAssignment struct {
 	written    []byte // the bytes it was read from; nil for a new one
 }
 
-// Where bytes are that are in no pack.
+// The places of bytes that are in no pack.
 const (
 	inIndex = -1
 	inFresh = -2
 )
 
-// openTypeCache reads the index of a cluster type. scope tells apart platforms that have one of that name.
+// openTypeCache reads the index of a cluster type. Scope tells apart platforms with cluster types of the same name.
 func openTypeCache(cache Cache, scope, clusterType string) *typeCache {
 	if cache == nil {
 		return nil
@@ -92,7 +92,7 @@ func openTypeCache(cache Cache, scope, clusterType string) *typeCache {
 	return c
 }
 
-// find returns a rendered assignment, nil if it is not there.
+// find returns a rendered assignment, or nil if the cache lacks it.
 func (c *typeCache) find(id identity) *Assignment {
 	if c == nil {
 		return nil
@@ -124,7 +124,7 @@ func (c *typeCache) bytesOf(k *keptAssignment) []byte {
 	return from[k.offset:]
 }
 
-// add keeps an assignment that was not there.
+// add stores a new assignment.
 func (c *typeCache) add(id identity, a Assignment) {
 	if c == nil {
 		return
@@ -134,7 +134,7 @@ func (c *typeCache) add(id identity, a Assignment) {
 	c.kept, c.changed = append(c.kept, k), true
 }
 
-// close writes what has changed.
+// close writes the changes to the cache.
 func (c *typeCache) close() {
 	if c == nil || !c.changed && len(c.kept) == len(c.known) {
 		return

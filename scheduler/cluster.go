@@ -10,13 +10,13 @@ type Cluster struct {
 	Name string
 	finding.Position
 	ClusterType string
-	// UID is what the cluster's agent calls it.
+	// UID is the cluster's uid in its agent's reports.
 	UID    string
 	Ring   string
 	Labels map[string]string
-	// PublicKey is the Ed25519 key that the agent signs reports with, in PEM; empty where it does not report.
+	// PublicKey is the Ed25519 key of the agent's reports, in PEM; empty if it does not report.
 	PublicKey string
-	// Reporting is whether reports are expected of it.
+	// Reporting is true if reports are expected of it.
 	Reporting bool
 }
 

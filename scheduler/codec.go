@@ -10,8 +10,8 @@ import (
 	"sync"
 )
 
-// The functions of this file write assignments, whatever their fields, as bytes and read them back. Texts
-// are many times the same, so they are written once, and read as parts of one string. Byte slices, which
+// The functions of this file encode assignments, whatever their fields, and decode them. Most texts
+// occur many times, so each is written once, and read as a part of one string. Byte slices, which
 // are the contents of files, are left out: they go to packs.
 
 // index is the cache's record of one cluster type.
@@ -52,7 +52,7 @@ func (ix *index) encode() []byte {
 			continue
 		}
 		a := k.assignment
-		a.Config, a.Policies, a.Manifests = nil, nil, nil // those who find it set them
+		a.Config, a.Policies, a.Manifests = nil, nil, nil // set again when the assignment is found
 		w.value(reflect.ValueOf(a))
 	}
 	if ix.fresh == 0 || renew {
@@ -374,7 +374,7 @@ func appendBytes(data []byte, a Assignment) (_ []byte, sizes []int) {
 	return data, sizes
 }
 
-// fillBytes gives a's byte slices their contents. It is false if that is not what data begins with.
+// fillBytes sets a's byte slices from the beginning of data. It returns false if the sizes do not fit.
 func fillBytes(a *Assignment, sizes []int, data []byte) bool {
 	ok := true
 	eachBytes(reflect.ValueOf(a).Elem(), func(v reflect.Value) {

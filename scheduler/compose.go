@@ -57,7 +57,7 @@ func layersOf(configMaps map[string]*kinds.ConfigMap) []layer {
 	return append(plain, azure...)
 }
 
-// entryOf is the ConfigMap's value under key, to be known as name.
+// entryOf returns the ConfigMap's value under key, as the entry for name.
 func entryOf(c *kinds.ConfigMap, key, name string) entry {
 	value := c.Data[key]
 	return entry{key: name, value: yamlvalue.Parse(value.Value), text: value.Value, at: c.Position(value.Line)}
@@ -66,7 +66,7 @@ func entryOf(c *kinds.ConfigMap, key, name string) entry {
 // config is a composed configuration. It is shared between assignments and never changed.
 type config struct {
 	sources []ConfigSource
-	values  []value // sorted as YAML has them
+	values  []value // in the order of the YAML
 	yaml    string  // of data, as yamlvalue.Marshal writes it
 	digest  digest.Digest
 
@@ -77,8 +77,8 @@ type config struct {
 
 // value is one value of a composed configuration.
 type value struct {
-	*entry     // the last that had a say
-	merged any // of several structured ones; nil where that entry's alone counts
+	*entry     // the last one for this key
+	merged any // of several structured ones; nil if the last entry alone counts
 }
 
 func (v value) get() any {
@@ -88,7 +88,7 @@ func (v value) get() any {
 	return v.value
 }
 
-// asText is the value as it is written in the one place that it comes from, as YAML where it is merged.
+// asText returns the value as written in its ConfigMap, or as YAML if it was merged.
 func (v value) asText() string {
 	if v.merged != nil {
 		return yamlvalue.Marshal(v.merged)
@@ -99,7 +99,7 @@ func (v value) asText() string {
 	return v.text
 }
 
-// newWriter returns a writer for what can be composed of layers, and completes their entries.
+// newWriter returns a writer for configurations composed of layers, and completes the layers' entries.
 func newWriter(layers []layer) *yamlvalue.Writer {
 	w := yamlvalue.NewWriter(func(yield func(string, any) bool) {
 		for _, l := range layers {
@@ -193,7 +193,7 @@ func addSource(all []ConfigSource, from int, source ConfigSource) []ConfigSource
 	return append(all, source)
 }
 
-// fold merges what several layers say about one key.
+// fold merges the entries of several layers for one key.
 func fold(entries []*entry) value {
 	var v value
 	for _, e := range entries {
@@ -210,7 +210,7 @@ func fold(entries []*entry) value {
 	return v
 }
 
-// data is the configuration as templates see it: always the same map.
+// data returns the configuration for templates: always the same map.
 func (c *config) data() map[string]any { return c.asMap() }
 
 // Values is data, for templates.
@@ -224,7 +224,7 @@ func (c *config) makeMap() map[string]any {
 	return data
 }
 
-// Origin returns the position at which the value of key was last set; no place for a key that is not there.
+// Origin returns the position at which the value of key was last set; the zero Position for a missing key.
 func (c *config) Origin(key string) finding.Position {
 	for _, v := range c.values {
 		if v.key == key {

@@ -8,11 +8,11 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/yamlvalue"
 )
 
-// maxKnownBytes bounds the composed configurations that a composer keeps. Cluster types are rendered in
-// such an order that those which share configurations follow one another, so few are composed twice.
+// maxKnownBytes bounds the composed configurations that a composer keeps. Cluster types that share configurations are
+// rendered one after the other, so few configurations are composed twice.
 const maxKnownBytes = 8 << 20
 
-// composer keeps composed configurations, because the assignments to which the same layers apply are many.
+// composer keeps composed configurations, because the same layers apply to many assignments.
 type composer struct {
 	layers []layer
 	writer *yamlvalue.Writer
@@ -76,8 +76,8 @@ func (c *composer) remember(made *config) map[string]any {
 	return data
 }
 
-// toYAML is the template function. Most of the time of rendering would go into writing the same
-// composed configurations again and again.
+// toYAML is the template function of that name. It returns the known YAML of a composed configuration, since encoding
+// the same configurations again and again would take most of the time of rendering.
 func (c *composer) toYAML(v any) string {
 	if m, ok := v.(map[string]any); ok {
 		c.mu.RLock()

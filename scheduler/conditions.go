@@ -7,7 +7,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// targetsOf returns the targets that alone fulfil the condition, with the same reading.
+// targetsOf returns the targets that fulfil the condition by themselves, as HoldsForTarget reports.
 func targetsOf(c kinds.Condition, targets []*target, ix *labelIndex) bitset {
 	found := newBitset(len(targets))
 	switch c.Key {
@@ -30,7 +30,7 @@ func targetsOf(c kinds.Condition, targets []*target, ix *labelIndex) bitset {
 }
 
 // matcher finds, among members with conditions, those that apply to a pair of cluster type and target:
-// the ones of which each condition holds for either.
+// each of their conditions must hold for one of the two.
 type matcher struct {
 	conditions [][]kinds.Condition // of each member
 	targets    map[kinds.Condition]bitset
@@ -54,8 +54,8 @@ type candidate struct {
 	rest   []bitset
 }
 
-// forType leaves the members that can apply to a cluster type, and of their conditions those that
-// remain for the target to fulfil.
+// forType returns the members that can apply to a cluster type, with the targets that fulfil their remaining
+// conditions.
 func (m *matcher) forType(ct *kinds.ClusterType) []candidate {
 	var all []candidate
 members:

@@ -14,39 +14,39 @@ import (
 // DecisionVersion is the version of the decision's form that this code writes and reads.
 const DecisionVersion = 1
 
-// DecisionSchema is the JSON schema of a Decision, for those who write one.
+// DecisionSchema is the JSON schema of a Decision, for programs that write one.
 //
 //go:embed decision.schema.json
 var DecisionSchema string
 
-// Decision says which deployment target runs on which cluster type, and why, before anything is rendered.
-// [Model.Decide] makes one by the platform's scheduling policies; any other program may, and
-// [Options].Decision takes it. Its JSON form is an interface: see [DecisionSchema].
+// Decision lists the assignments of deployment targets to cluster types, with reasons, before anything is rendered.
+// [Model.Decide] makes one from the platform's scheduling policies; another program may make one too, for
+// [Options].Decision. Its JSON form is an interface: see [DecisionSchema].
 type Decision struct {
 	// Schema is DecisionVersion.
 	Schema      int    `json:"schema"`
 	Environment string `json:"environment"`
-	// Assignments is sorted by cluster type and name where Decide made it; another order means the same.
+	// Assignments is sorted by cluster type and name if Decide made it; the order has no meaning.
 	Assignments []Decided `json:"assignments"`
 	// Warnings holds warnings and notes about the platform, sorted by position.
 	Warnings []finding.Finding `json:"-"`
 
-	at finding.Position // of the document that was read; no place for one that was made
+	at finding.Position // of the document that it was read from; else zero
 }
 
 // Decided is one assignment of a Decision.
 type Decided struct {
 	ClusterType string `json:"clusterType"`
-	// Name is the deployment target's full name, <workload>-<target>. It says all: Workspace, Workload and
-	// Target may be left out. If it is given it must be right.
+	// Name is the deployment target's full name, <workload>-<target>. Workspace, Workload and Target may be left
+	// out; if given, they must match it.
 	Name      string `json:"name"`
 	Workspace string `json:"workspace,omitempty"`
 	Workload  string `json:"workload,omitempty"`
 	Target    string `json:"target,omitempty"`
-	// Registration tells apart targets of one name, as they may be on different cluster types. Decide gives it for those
-	// alone.
+	// Registration tells apart targets of the same name, which may be on different cluster types. Decide sets it for
+	// such targets only.
 	Registration string `json:"registration,omitempty"`
-	// Policies says why. Another scheduler than ours may give names of its own, or none; they travel in the
+	// Policies are the reasons. Another scheduler may give names of its own, or none; they travel in the
 	// bundle.
 	Policies []DecidedBy `json:"policies,omitempty"`
 
@@ -63,8 +63,8 @@ type DecidedBy struct {
 	ClusterTypeTerms []string `json:"clusterTypeTerms,omitempty"`
 }
 
-// Decide returns the pairs that the platform's policies select. It returns an error if these cannot be known, such as for a
-// selector without a meaning, and if ctx has ended.
+// Decide returns the pairs that the platform's policies select. It returns an error if these cannot be determined, such as
+// for an invalid selector, and if ctx has ended.
 func (m *Model) Decide(ctx context.Context) (*Decision, error) {
 	if err := m.checkEnvironment(); err != nil {
 		return nil, err
@@ -124,8 +124,8 @@ func (r *renderer) isShared(i int) bool {
 	return i > 0 && r.targets[i-1].Name == r.targets[i].Name || i+1 < len(r.targets) && r.targets[i+1].Name == r.targets[i].Name
 }
 
-// twin returns the place in all, which is sorted by name, of the assignment that the t-th target is one with; -1
-// without one.
+// twin returns the index in all, which is sorted by name, of the assignment that the t-th target is merged with; -1
+// if there is none.
 func (r *renderer) twin(all []Decided, t int) int {
 	target := r.targets[t]
 	for i := len(all) - 1; i >= 0 && all[i].Name == target.Name; i-- {

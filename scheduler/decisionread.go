@@ -16,8 +16,8 @@ import (
 // maxDecisionBytes bounds a decision: about a million assignments with their reasons.
 const maxDecisionBytes = 256 << 20
 
-// ReadDecision reads a decision, whose name stands in messages; [Options].Decision checks it against the
-// platform. Its errors are [finding.Error]s with the line, or r's.
+// ReadDecision reads a decision. Name is its name for messages. [Options].Decision checks it against the
+// platform. The errors are [finding.Error]s with the line, or r's.
 func ReadDecision(name string, r io.Reader) (*Decision, error) {
 	data, err := io.ReadAll(io.LimitReader(r, maxDecisionBytes+1))
 	if err != nil {
@@ -150,7 +150,7 @@ func (d *decisionReader) wrongType(at finding.Position, err error) error {
 	return err
 }
 
-// placed gives an error of JSON's grammar its line. The decoder counts from somewhere in its buffer.
+// placed adds the line to a JSON syntax error, since the decoder's offset is relative to its buffer.
 func (d *decisionReader) placed(err error) error {
 	var known *finding.Error
 	if errors.As(err, &known) {

@@ -10,8 +10,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// obey takes over what d says, in place of what the platform's policies select. Where the platform is
-// incomplete, an unknown target fails alone.
+// obey takes the assignments from d instead of the platform's policies. If the platform is
+// incomplete, an unknown target fails by itself.
 func (r *renderer) obey(d *Decision, incomplete bool) error {
 	if d.Environment != r.model.environment {
 		return finding.Errorf("", d.at, "", "the decision is for environment %q, not for %q", d.Environment, r.model.environment)
@@ -105,7 +105,7 @@ func (p *selectedPair) add(targets []int) {
 	}
 }
 
-// unknownTarget says why there is no such target: the name, or the environment.
+// unknownTarget returns the error for an unknown target, by its name or its environment.
 func (o *obedience) unknownTarget(a Decided) error {
 	for _, w := range o.model.objects.Workloads {
 		for i := range w.Spec.DeploymentTargets {
@@ -122,7 +122,7 @@ func (o *obedience) unknownTarget(a Decided) error {
 	return because(TargetUnknown, finding.Errorf("", a.at, finding.DidYouMean(a.Name, names), "there is no deployment target %q in environment %q", a.Name, o.model.environment))
 }
 
-// addUnknown adds the failures of targets that the decision names and nobody knows.
+// addUnknown adds the failures of unknown targets in the decision.
 func (r *renderer) addUnknown(result *ClusterTypeResult) {
 	if more := r.unknown[result.Name]; len(more) > 0 {
 		result.Failures = append(result.Failures, more...)
@@ -130,7 +130,7 @@ func (r *renderer) addUnknown(result *ClusterTypeResult) {
 	}
 }
 
-// agrees refuses a decision about another target of that name: it was made of other input.
+// agrees returns an error if the decision is about another target of that name, made from other input.
 func (a Decided) agrees(t *target) error {
 	for _, f := range []struct{ field, got, want string }{
 		{"workspace", a.Workspace, t.Workspace},
@@ -152,7 +152,7 @@ const (
 	maxReasons = 256
 )
 
-// checkReason judges the names that travel in bundles and are shown in tables.
+// checkReason checks the names of policies, which travel in bundles and are shown in tables.
 func checkReason(at finding.Position, name string, count int) error {
 	switch {
 	case count == 0:

@@ -9,8 +9,8 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// annotate gives the rendered assignments of a cluster type, which are some of those selected, what their
-// annotations ask for. Those whose annotations are wrong become failures.
+// annotate sets the fields of a cluster type's rendered assignments, which are some of the selected ones, from their
+// annotations. Assignments with invalid annotations become failures.
 func (r *renderer) annotate(ct *kinds.ClusterType, selected bitset, released *releasedNames, result *ClusterTypeResult) {
 	if !annotated(&ct.Common) && !slices.ContainsFunc(r.model.objects.Workloads, func(w *kinds.Workload) bool { return annotated(&w.Common) }) {
 		return
@@ -41,7 +41,7 @@ func (r *renderer) annotate(ct *kinds.ClusterType, selected bitset, released *re
 	slices.SortStableFunc(result.Failures, func(a, b Failure) int { return strings.Compare(a.Name, b.Name) })
 }
 
-// annotated reports whether o has an annotation that could be ours.
+// annotated reports whether o may have an annotation of wherry's.
 func annotated(o *kinds.Common) bool {
 	for key := range o.Metadata.Annotations {
 		if strings.Contains(key, kinds.AnnotationPrefix) {
@@ -51,7 +51,7 @@ func annotated(o *kinds.Common) bool {
 	return false
 }
 
-// dependencies knows what the targets of one cluster type wait for.
+// dependencies resolves the dependencies of the targets of one cluster type.
 type dependencies struct {
 	ct        *kinds.ClusterType
 	targets   map[string]*target   // by name
@@ -60,7 +60,7 @@ type dependencies struct {
 	released  *releasedNames
 }
 
-// needs is what one target's annotation comes to.
+// needs is the result of one target's annotation.
 type needs struct {
 	names []string
 	err   error
@@ -125,9 +125,9 @@ func (d *dependencies) resolve(t *target, a kinds.Annotation) ([]string, error) 
 	return names, nil
 }
 
-// meant returns the targets of the workload that t names. Where several registrations have one of that name, t's own
-// is meant, or the one that it waits for in the last release, or the one that had the name first: nobody comes
-// between others by taking a workload's name.
+// meant returns the targets of the workload that t names. If several registrations have a workload of that name, t means
+// its own registration's, or the one that it waits for in the last release, or the one that had the name first: a team
+// cannot take over the dependency of another by using a workload's name.
 func (d *dependencies) meant(t *target, workload string) []*target {
 	all := d.workloads[workload]
 	of := func(registrations ...string) []*target {
@@ -157,11 +157,11 @@ func (d *dependencies) meant(t *target, workload string) []*target {
 	return all
 }
 
-// maxCompared is how many targets a mistyped dependency is compared with at the most: each of as many others may be
-// mistyped too.
+// maxCompared bounds the targets that a mistyped dependency is compared with, since every target may have a mistyped
+// dependency.
 const maxCompared = 500
 
-// suggestion returns what word was probably meant to be; empty where nothing is like it, or too much would be compared.
+// suggestion returns the known word that is probably meant; empty if none is similar, or too many would be compared.
 func (d *dependencies) suggestion(word string) string {
 	if len(d.targets) > maxCompared {
 		return ""
@@ -179,7 +179,7 @@ func (d *dependencies) words() []string {
 	return words
 }
 
-// circles finds the targets that wait for themselves, by whatever way, with what to say about each.
+// circles finds the targets that depend on themselves, directly or through others, with an error for each.
 func (d *dependencies) circles() map[*target]error {
 	circles := map[*target]error{}
 	for _, members := range d.components() {
@@ -233,7 +233,8 @@ func (d *dependencies) components() [][]string {
 	return groups
 }
 
-// way is the shortest way from the first of members, which are sorted, through them back to itself; nil where it has none.
+// way returns the shortest circle from the first of members, which are sorted, through them back to itself; nil if there is
+// none.
 func (d *dependencies) way(members []string) []string {
 	first := members[0]
 	before, queue := map[string]string{}, []string{first}

@@ -20,8 +20,8 @@ type Explainer struct {
 	layers []layer
 }
 
-// Explainer returns an explainer of the environment. A decision, if not nil, takes the place of the scheduling policies; it
-// counts for [Explainer.Waiting] alone. The error is one that prevents all decisions about the environment.
+// Explainer returns an explainer of the environment. A decision, if not nil, takes the place of the scheduling policies, for
+// [Explainer.Waiting] only. It returns an error if nothing can be decided about the environment.
 func (m *Model) Explainer(decision *Decision) (*Explainer, error) {
 	r, err := newRenderer(m, Options{Decision: decision, Incomplete: true})
 	if err != nil {
@@ -30,59 +30,59 @@ func (m *Model) Explainer(decision *Decision) (*Explainer, error) {
 	return &Explainer{r: r, layers: layersOf(m.objects.ConfigMaps)}, nil
 }
 
-// Explanation says why a deployment target is on a cluster type, or is not.
+// Explanation holds the reasons why a deployment target is on a cluster type, or is not.
 type Explanation struct {
 	Environment string `json:"environment"`
 	ClusterType Named  `json:"clusterType"`
 	Target      Named  `json:"target"`
 	Workload    string `json:"workload"`
-	// Registration is the WorkloadRegistration whose source the target stands in; empty for a target that
-	// stands in the platform itself, which belongs to no workspace.
+	// Registration is the WorkloadRegistration whose source has the target; empty for a target of the platform
+	// itself, which belongs to no workspace.
 	Registration string `json:"registration,omitempty"`
 	Workspace    string `json:"workspace,omitempty"`
-	// Assigned is true where at least one policy selects the pair.
+	// Assigned is true if at least one policy selects the pair.
 	Assigned bool `json:"assigned"`
 	// Policies holds all policies of the environment, sorted by name.
 	Policies []PolicyMatch `json:"policies"`
-	// What follows is there for an assigned pair.
+	// The fields below are set for an assigned pair.
 	Namespace string `json:"namespace,omitempty"`
 	// Config lists the ConfigMaps that match, in the order in which they are merged.
 	Config []Named `json:"config,omitempty"`
 	// Adapter is the reconciler, and AdapterBecause the reason for it.
 	Adapter        string `json:"adapter,omitempty"`
 	AdapterBecause string `json:"adapterBecause,omitempty"`
-	// Settings lists the other annotations that count, sorted by name.
+	// Settings lists the other annotations in effect, sorted by name.
 	Settings []Setting `json:"settings,omitempty"`
-	// Error is the reason for which the assignment cannot be rendered; empty if it can.
+	// Error is the reason why the assignment cannot be rendered; empty if it can.
 	Error string `json:"error,omitempty"`
 }
 
-// Setting is an annotation that counts for an assignment, the most specific of its name.
+// Setting is an annotation in effect for an assignment, the most specific one of its name.
 type Setting struct {
-	// Name is that without target and prefix, such as drift.
+	// Name is the annotation's name without target and prefix, such as drift.
 	Name  string `json:"name"`
 	Value string `json:"value"`
 	// Because names the object that has it, and its place.
 	Because string `json:"because"`
 }
 
-// Named is an object and where it stands.
+// Named is an object with its position.
 type Named struct {
 	Name string `json:"name"`
 	finding.Position
 }
 
-// PolicyMatch holds a scheduling policy against a pair of cluster type and deployment target.
+// PolicyMatch is the comparison of a scheduling policy with a pair of cluster type and deployment target.
 type PolicyMatch struct {
 	Named
-	// Selects is true where every term is met.
+	// Selects is true if every term is met.
 	Selects bool   `json:"selects"`
 	Terms   []Term `json:"terms"`
 	// Error is a mistake in the policy's selectors; with one it selects nothing.
 	Error string `json:"error,omitempty"`
 }
 
-// Side is the object whose labels a term is about.
+// Side is the object whose labels a term compares.
 type Side string
 
 // The sides.
@@ -91,14 +91,14 @@ const (
 	TargetSide Side = "deploymentTarget"
 )
 
-// Term is one thing that a policy asks for. A policy without any selects everything.
+// Term is one requirement of a policy. A policy without terms selects everything.
 type Term struct {
 	Side Side `json:"side"`
-	// Asks is the term as kubectl's --selector takes it, such as "size in (small)" or "!kind"; that of a
-	// policy's workspace is "workspace=NAME".
+	// Asks is the term in the syntax of kubectl's --selector, such as "size in (small)" or "!kind"; a policy's
+	// workspace becomes "workspace=NAME".
 	Asks  string `json:"asks"`
 	Label string `json:"label"`
-	// Value is the label's value there; nil where there is no such label.
+	// Value is the label's value on that side; nil if the label is missing.
 	Value *string `json:"value"`
 	Met   bool    `json:"met"`
 }
@@ -140,7 +140,7 @@ func (e *Explainer) Pair(ctx context.Context, clusterType, target string) (*Expl
 	return x, nil
 }
 
-// find looks both sides of a pair up. Of targets that share a name, one that is on the cluster type is meant.
+// find looks up both sides of a pair. If targets share a name, it prefers one that is on the cluster type.
 func (e *Explainer) find(clusterType, target string) (*kinds.ClusterType, int, error) {
 	ct, typeErr := e.findType(clusterType)
 	i, targetErr := e.findTarget(target)
@@ -202,7 +202,7 @@ func (e *Explainer) findTarget(name string) (int, error) {
 // maxSuggestions bounds how many names a hint lists.
 const maxSuggestions = 8
 
-// suggest names what could be meant by an unknown name: the nearest one, else those that it is a part of,
+// suggest returns a hint with the names that an unknown name may mean: the nearest one, else those that contain it,
 // since a target's full name begins with its workload's, else all if they are few.
 func suggest(name string, known []string, kind string) string {
 	if hint := finding.DidYouMean(name, known); hint != "" {
@@ -225,7 +225,7 @@ func suggest(name string, known []string, kind string) string {
 	return ""
 }
 
-// matches holds all policies against a pair.
+// matches compares all policies with a pair.
 func (e *Explainer) matches(ct *kinds.ClusterType, t *target) []PolicyMatch {
 	all := []PolicyMatch{}
 	for _, p := range sortedValues(e.r.model.objects.Policies) {
@@ -239,7 +239,7 @@ func (e *Explainer) matches(ct *kinds.ClusterType, t *target) []PolicyMatch {
 	return all
 }
 
-// policyTerms holds each thing that a policy asks for against a pair. The policy's selectors have been read
+// policyTerms compares each requirement of a policy with a pair. The policy's selectors have been parsed
 // without error before.
 func policyTerms(p *kinds.SchedulingPolicy, ct *kinds.ClusterType, t *target) []Term {
 	terms := []Term{}
@@ -336,11 +336,11 @@ func (e *Explainer) Template(clusterType, file string) Named {
 	return Named{}
 }
 
-// minManifestText is how long a text of a target's manifests must be to be looked for in other texts.
+// minManifestText is the minimum length of a text of a target's manifests that is searched for in other texts.
 const minManifestText = 4
 
-// Manifest returns the position of a deployment target if its manifests hold the text, or a part of it. A nil text is in
-// none.
+// Manifest returns the position of a deployment target if its manifests contain the text, or a part of it. For a nil text
+// it returns false.
 func (e *Explainer) Manifest(target string, text *string) (finding.Position, bool) {
 	i, err := e.findTarget(target)
 	if err != nil || text == nil {

@@ -17,16 +17,16 @@ type ConfigExplanation struct {
 	ClusterType string `json:"clusterType"`
 	Target      string `json:"target"`
 	Key         string `json:"key"`
-	// Set is true where a ConfigMap gives this assignment a value.
+	// Set is true if a ConfigMap gives this assignment a value.
 	Set bool `json:"set"`
-	// Value is the composed value, as YAML where it is structured.
+	// Value is the composed value, as YAML if it is structured.
 	Value      string `json:"value,omitempty"`
 	Structured bool   `json:"structured,omitempty"`
-	// Secret is true where the value looks like a secret and [secret.Masked] stands for it, here and below.
+	// Secret is true if the value looks like a secret and [secret.Masked] replaces it, here and below.
 	Secret bool `json:"secret,omitempty"`
-	// Rendered is what the value becomes once the templates in it are evaluated; empty where it holds none.
+	// Rendered is the value with the templates in it evaluated; empty if it holds none.
 	Rendered string `json:"rendered,omitempty"`
-	// Error is why the templates in it cannot be evaluated.
+	// Error is the reason why the templates in it cannot be evaluated.
 	Error string `json:"error,omitempty"`
 	// Given lists the ConfigMaps that give this assignment a value, in the order in which they are merged: the last
 	// one wins.
@@ -35,7 +35,7 @@ type ConfigExplanation struct {
 	Parts []ValuePart `json:"parts,omitempty"`
 	// Others lists the ConfigMaps that have the key and do not apply to this assignment.
 	Others []GivenValue `json:"others"`
-	// Hint names a key that could be meant where nobody has this one.
+	// Hint suggests a key with a similar name if no ConfigMap has this one.
 	Hint string `json:"hint,omitempty"`
 }
 
@@ -44,17 +44,18 @@ type GivenValue struct {
 	// Named is the ConfigMap, at the line of the value.
 	Named
 	Value string `json:"value"`
-	// Effect is what merging it did: "sets", "replaces", "merges" or "appends". Empty where it does not apply.
+	// Effect is the effect of merging it: "sets", "replaces", "merges" or "appends". Empty if the ConfigMap does not
+	// apply.
 	Effect string `json:"effect,omitempty"`
 	// Where lists the labels that must hold, those of the ConfigMap or those in the key of an Azure one.
 	Where []LabelCheck `json:"where,omitempty"`
 }
 
-// LabelCheck is a label of a ConfigMap held against a pair: it must be the cluster type's or the target's.
+// LabelCheck is the comparison of a ConfigMap's label with a pair: the cluster type or the target must have it.
 type LabelCheck struct {
 	Label string `json:"label"`
 	Value string `json:"value"`
-	// ClusterType and Target are the values there; nil where there is no such label. For the labels
+	// ClusterType and Target are the values of both sides; nil if the label is missing. For the labels
 	// cluster-type, deployment-target and workload they are the names.
 	ClusterType *string `json:"clusterType"`
 	Target      *string `json:"target"`
@@ -63,7 +64,7 @@ type LabelCheck struct {
 
 // ValuePart is one leaf of a structured value.
 type ValuePart struct {
-	// Path begins below the key, such as [power].after, where items of lists go by name if they have one.
+	// Path begins below the key, such as [power].after. Items of lists are named by their name, if they have one.
 	Path  string `json:"path"`
 	Value string `json:"value"`
 	// Named is the ConfigMap that gave it, at the line of its value.
@@ -109,7 +110,7 @@ func (e *Explainer) Config(ctx context.Context, clusterType, target, key string)
 	return x, ctx.Err()
 }
 
-// render fills in the value and what becomes of the templates in it.
+// render fills in the value, and the value with its templates evaluated.
 func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *kinds.ClusterType, i int, value string) {
 	x.Value = secret.Mask(x.Key, value)
 	if !strings.Contains(value, "{{") {
@@ -126,7 +127,7 @@ func (e *Explainer) render(ctx context.Context, x *ConfigExplanation, ct *kinds.
 	}
 }
 
-// checksOf holds the labels of a ConfigMap against a pair.
+// checksOf compares the labels of a ConfigMap with a pair.
 func checksOf(conditions []kinds.Condition, ct *kinds.ClusterType, t *target) []LabelCheck {
 	var checks []LabelCheck
 	for _, c := range conditions {
@@ -145,7 +146,7 @@ func checksOf(conditions []kinds.Condition, ct *kinds.ClusterType, t *target) []
 	return checks
 }
 
-// trace composes one key as [compose] does and keeps in mind who gave which part.
+// trace composes one key as [compose] does and records the origin of each part.
 type trace struct {
 	key     string
 	set     bool
@@ -199,7 +200,7 @@ func (t *trace) parts() []ValuePart {
 
 // leaf is a value in a structure that is no structure itself, or an empty one.
 type leaf struct {
-	id   string // where it stands: the same also once others have been merged in
+	id   string // its place, which stays the same when others are merged in
 	path string // the same for people, with the names of items of lists
 	text string
 }
@@ -236,7 +237,7 @@ func leavesOf(v any) []leaf {
 	return all
 }
 
-// itemNames gives the items of a list the names that they have, or their places where not all have one
+// itemNames returns the names of a list's items, or their indexes if not all have a name
 // of their own.
 func itemNames(list []any) []string {
 	var names []string
@@ -257,7 +258,7 @@ func itemNames(list []any) []string {
 	return names
 }
 
-// textOf is a composed value as text.
+// textOf returns a composed value as text.
 func textOf(v any) string {
 	switch v := v.(type) {
 	case string:

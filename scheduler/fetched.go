@@ -11,7 +11,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// ManifestsKeys are the keys of a target's manifests that may name where they are, in this order.
+// ManifestsKeys are the keys of a target's manifests that may hold their location, in this order.
 var ManifestsKeys = [...]string{"repo", "url", "repoURL"}
 
 // DirectoryAdapter fetches OCI artifacts that the target's manifests name, and puts them beside the files.
@@ -19,8 +19,8 @@ const DirectoryAdapter = "directory"
 
 var ociRepository = regexp.MustCompile(`^oci://[^/@\s]+/[^@\s]+$`)
 
-// checkFetched returns why the adapter directory cannot fetch a target's manifests, or nil. Moving a tag must not change
-// the files of a host, so a digest is required, or a pin that finds it.
+// checkFetched returns an error if the adapter directory cannot fetch a target's manifests. A moved tag must not change
+// the files of a host, so it requires a digest, or pinning, which resolves one.
 func checkFetched(ct *kinds.ClusterType, t *target, adapter string) error {
 	m := t.Spec.Manifests
 	if adapter != DirectoryAdapter || m["chart"] != "" {

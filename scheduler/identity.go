@@ -14,9 +14,9 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// identities makes digests of what assignments read: of each target and layer and schema once, so that
-// those of an assignment are put together from few parts. Where something stands is not part of it, for
-// nothing that is kept holds a place.
+// identities makes digests of the inputs of assignments: of each target and layer and schema once, so that
+// the identity of an assignment is composed of few parts. Positions are not included, since no cached
+// result holds one.
 type identities struct {
 	common  identity // of what all assignments read
 	targets []identity
@@ -24,7 +24,7 @@ type identities struct {
 	schemas []identity
 }
 
-// newIdentities takes nothing of Options: none of them has a say in what an assignment becomes.
+// newIdentities ignores Options: none of them affects the rendering of an assignment.
 func newIdentities(r *renderer) *identities {
 	ids := &identities{common: identityOf(r.model.environment)}
 	workloads := map[*kinds.Workload]identity{}
@@ -53,7 +53,7 @@ func newIdentities(r *renderer) *identities {
 	return ids
 }
 
-// ofType is the digest of what all assignments of a cluster type read.
+// ofType returns the digest of the common input of a cluster type's assignments.
 func (ids *identities) ofType(r *renderer, ct *kinds.ClusterType) identity {
 	parts := []any{ids.common, ct}
 	for _, name := range []string{ct.Spec.NamespaceService, ct.Spec.Reconciler, ct.Spec.ConfigType} {
@@ -66,7 +66,7 @@ func (ids *identities) ofType(r *renderer, ct *kinds.ClusterType) identity {
 	return identityOf(parts...)
 }
 
-// identity is that of the assignment of the i-th target, given what applies to it.
+// identity returns the identity of the assignment of the i-th target with these layers and schemas.
 func (a *assigner) identity(i int, layers, schemas []byte) identity {
 	id := append(a.idParts[:0], a.ofType[:]...)
 	id = append(id, a.ids.targets[i][:]...)
@@ -81,7 +81,7 @@ func (a *assigner) identity(i int, layers, schemas []byte) identity {
 	return sha256.Sum256(id)
 }
 
-// identityOf is a digest of values with all that they point to, fields that are not exported among them,
+// identityOf returns a digest of values with everything that they point to, including unexported fields,
 // but without lines and positions.
 func identityOf(parts ...any) identity {
 	sum := sha256.New()
@@ -162,7 +162,7 @@ func (h *hasher) pointer(v reflect.Value) {
 	}
 }
 
-// Fields that say where something stands, and those of nodes that say nothing of their value.
+// Fields with positions, and fields of nodes that do not affect their value.
 var (
 	placeTypes  = []reflect.Type{reflect.TypeFor[finding.Position](), reflect.TypeFor[kinds.Line]()}
 	nodeRemarks = []string{"Line", "Column", "HeadComment", "LineComment", "FootComment"}

@@ -10,7 +10,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// The limits of one registration for which the Platform sets none. A team with hundreds of targets stays far below,
+// The default limits of one registration. A team with hundreds of targets stays far below,
 // and ten teams at their limits fit into one bundle (see bundle.MaxFiles and bundle.MaxListBytes).
 const (
 	// DefaultMaxTargets bounds the deployment targets for one environment.
@@ -21,7 +21,7 @@ const (
 	DefaultMaxBytes = 32 << 20
 )
 
-// limitsOf returns the limits of a registration. What lies in the platform itself has none.
+// limitsOf returns the limits of a registration. The platform itself has none.
 func (m *Model) limitsOf(registration string) (_ kinds.Limits, limited bool) {
 	l := m.workspaces[m.registrations[registration].Workspace].limits
 	return kinds.Limits{
@@ -29,7 +29,7 @@ func (m *Model) limitsOf(registration string) (_ kinds.Limits, limited bool) {
 	}, registration != ""
 }
 
-// exceeded says which limit a registration does not keep to.
+// exceeded returns the error of a registration that exceeds a limit.
 func (m *Model) exceeded(registration, setting string, limit int64, where string) error {
 	r := m.registrations[registration]
 	what := map[string]string{"targets": "deployment targets", "files": "files", "bytes": "bytes"}[setting]
@@ -38,7 +38,7 @@ func (m *Model) exceeded(registration, setting string, limit int64, where string
 		"registration %q has more than %d %s %s", registration, limit, what, where))
 }
 
-// checkLimits checks the deployment targets that a source brings for the environment.
+// checkLimits checks the number of a source's deployment targets for the environment.
 func (m *Model) checkLimits(registration string, workloads []*kinds.Workload) error {
 	l, limited := m.limitsOf(registration)
 	if !limited {
@@ -58,7 +58,7 @@ func (m *Model) checkLimits(registration string, workloads []*kinds.Workload) er
 	return nil
 }
 
-// usage counts what registrations bring to one cluster type.
+// usage counts the files and bytes of registrations on one cluster type.
 type usage struct {
 	model *Model
 	of    map[string]*used // by registration
@@ -66,12 +66,12 @@ type usage struct {
 
 type used struct {
 	files, bytes int64
-	err          error // says that it is too much
+	err          error // if it exceeds a limit
 }
 
 func newUsage(m *Model) usage { return usage{m, map[string]*used{}} }
 
-// exceeded returns why no more of a registration is rendered; nil where there is room.
+// exceeded returns the error if a registration has exceeded a limit, after which no more of it is rendered.
 func (u usage) exceeded(registration string) error {
 	if known := u.of[registration]; known != nil {
 		return known.err
@@ -112,7 +112,7 @@ func (u usage) addFiles(a *Assignment) {
 	u.add(a.Registration, a.ClusterType, files, bytes)
 }
 
-// addLine counts what the list of assignments says of one: what depends on the team, and can be long.
+// addLine counts the bytes of an assignment's line in the list of assignments, as far as the team controls them.
 func (u usage) addLine(a *Assignment) {
 	bytes := 0
 	for _, text := range slices.Concat(a.DependsOn, a.Health) {
@@ -121,7 +121,7 @@ func (u usage) addLine(a *Assignment) {
 	u.add(a.Registration, a.ClusterType, 0, int64(bytes))
 }
 
-// enforce has all assignments fail whose registration brings too much.
+// enforce makes all assignments fail whose registration exceeds a limit.
 func (u usage) enforce(result *ClusterTypeResult) {
 	for i := range result.Assignments {
 		u.addLine(&result.Assignments[i])

@@ -24,12 +24,12 @@ import (
 const (
 	// maxFileBytes bounds one input file; etcd would not take an object of that size.
 	maxFileBytes = 8 << 20
-	// maxFiles bounds the files of one source, so that somebody's home folder is refused in time.
+	// maxFiles bounds the files of one source, so that a home folder given by mistake is refused soon.
 	maxFiles = 100_000
 )
 
-// Load takes the objects of all *.yaml, *.yml and *.json files of src, wherever they lie. Folders whose
-// name starts with a dot are passed over, except .environments.
+// Load adds the objects in all *.yaml, *.yml and *.json files of src, at any depth. It skips folders whose
+// name starts with a dot, except .environments.
 //
 // The error joins the errors of all files, each with file and line (see [finding.Error]); after an error, the model has no
 // object of src. Objects of kinds that are not part of a platform are skipped with a note; unknown fields are warnings.
@@ -67,7 +67,7 @@ type loader struct {
 	files    int
 	known    map[objectKey]finding.Position // from the sources before
 	seen     map[objectKey]finding.Position
-	objects  []kinds.Object // to be taken once all files have proved sound
+	objects  []kinds.Object // added to the model once all files are valid
 	errs     []error
 	findings []finding.Finding
 
@@ -137,7 +137,7 @@ func (l *loader) read(name string) ([]byte, error) {
 	return io.ReadAll(io.LimitReader(f, maxFileBytes+1))
 }
 
-// display is how messages name a file of this source.
+// display returns the name of a file of this source for messages.
 func (l *loader) display(name string) string {
 	switch {
 	case l.src.Name == "":
@@ -162,7 +162,7 @@ func (l *loader) parse(file string, data []byte) {
 		if errors.Is(err, io.EOF) {
 			return
 		}
-		if err != nil && l.src.OnlyEnvironments { // another environment's mistake, or to be said when all is read
+		if err != nil && l.src.OnlyEnvironments { // another environment's mistake, or reported when all is read
 			return
 		}
 		if err != nil {
@@ -175,7 +175,7 @@ func (l *loader) parse(file string, data []byte) {
 	}
 }
 
-// syntaxError takes the line out of the parser's message, or finds it where a letter is to blame.
+// syntaxError takes the line from the parser's message, or searches for an invalid character.
 func syntaxError(file string, data []byte, err error) error {
 	message := strings.TrimPrefix(err.Error(), "yaml: ")
 	at := finding.Position{File: file}
@@ -192,7 +192,7 @@ func syntaxError(file string, data []byte, err error) error {
 	return finding.Errorf(finding.CodeSyntax, at, "", "%s", message)
 }
 
-// lineOfNoText is the line of the first byte that is no UTF-8 or a control character, zero without one.
+// lineOfNoText returns the line of the first invalid UTF-8 byte or control character, or zero.
 func lineOfNoText(data []byte) int {
 	for line, i := 1, 0; i < len(data); {
 		r, size := utf8.DecodeRune(data[i:])
@@ -207,8 +207,8 @@ func lineOfNoText(data []byte) int {
 	return 0
 }
 
-// objectKey identifies an object. Two app teams may use one name for a workload: that is judged by
-// the targets' names, so that one team cannot stop the other.
+// objectKey identifies an object. Two app teams may use the same name for a workload: only the names of their
+// targets may clash, so that one team cannot stop the other.
 type objectKey struct {
 	kind, name, registration string
 }
@@ -297,7 +297,7 @@ func (l *loader) object(at finding.Position, n *yaml.Node, into kinds.Object) {
 	l.objects = append(l.objects, into)
 }
 
-// claim makes sure that an object is defined once.
+// claim returns an error if an object is defined twice.
 func (l *loader) claim(into kinds.Object) error {
 	o := into.Base()
 	key := objectKey{kind: o.Kind, name: o.Metadata.Name}
@@ -305,7 +305,7 @@ func (l *loader) claim(into kinds.Object) error {
 	case *kinds.Workload:
 		key.registration = w.Registration
 	case *kinds.Platform:
-		key.name = "" // there is one
+		key.name = "" // a platform has only one
 	}
 	first, ok := l.known[key]
 	if !ok {
@@ -318,7 +318,7 @@ func (l *loader) claim(into kinds.Object) error {
 	return nil
 }
 
-// origin says, for a message, what kind of source this is.
+// origin returns the kind of this source, for a message.
 func (l *loader) origin() string {
 	switch {
 	case l.src.Base != "":
@@ -330,7 +330,7 @@ func (l *loader) origin() string {
 	}
 }
 
-// checkName makes sure that name can be an object's. Names become folders, so this is also what keeps
+// checkName returns an error unless name is a valid name of an object. Names become folders, so this also keeps
 // them inside the output.
 func checkName(at finding.Position, kind, name string) error {
 	if name == "" {

@@ -10,12 +10,12 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/template"
 )
 
-// permitsMissing reports whether t may print keys that are not there.
+// permitsMissing reports whether t may print missing keys.
 func permitsMissing(t *kinds.Template) bool {
 	return t.Metadata.Annotations[template.MissingKeysAnnotation].Value == template.MissingKeysKalypso
 }
 
-// checkMissingKeys warns about a value of the annotation that means nothing.
+// checkMissingKeys warns about an unknown value of the annotation.
 func checkMissingKeys(t *kinds.Template) []finding.Finding {
 	v, ok := t.Metadata.Annotations[template.MissingKeysAnnotation]
 	if !ok || permitsMissing(t) {
@@ -24,7 +24,7 @@ func checkMissingKeys(t *kinds.Template) []finding.Finding {
 	return []finding.Finding{finding.New(finding.CodeAnnotationValue, t.Position(v.Line), hintOf(v.Value, []string{template.MissingKeysKalypso}), "annotation %s: unknown value %q", template.MissingKeysAnnotation, v.Value)}
 }
 
-// missingKeysOf is why an assignment fails that prints keys which are not there.
+// missingKeysOf returns the error of an assignment that prints missing keys.
 func missingKeysOf(missing []error) error {
 	if len(missing) == 0 {
 		return nil
@@ -32,14 +32,14 @@ func missingKeysOf(missing []error) error {
 	return because(TemplateFailed, errors.Join(missing...))
 }
 
-// lackingAssignments is what several assignments print in one way without it being there.
+// lackingAssignments is a missing key that several assignments print at the same place.
 type lackingAssignments struct {
 	finding finding.Finding
 	first   string
 	more    int
 }
 
-// missingFindings keeps what assignments print without it being there to one finding for each place.
+// missingFindings groups the findings about missing keys: one for each place.
 type missingFindings []*lackingAssignments
 
 func (m *missingFindings) add(assignment string, missing []error) {

@@ -28,12 +28,12 @@ import (
 // Source is a folder of platform objects.
 type Source struct {
 	FS fs.FS
-	// Name stands before file names in messages: a folder or a URL. It may be empty.
+	// Name is the prefix of file names in messages: a folder or a URL. It may be empty.
 	Name string
-	// Registration, if not empty, makes this the app team's source of that WorkloadRegistration: only
-	// Workload objects are taken from it, and they get that registration's workspace.
+	// Registration, if not empty, marks this as the app team's source of that WorkloadRegistration: only
+	// its Workload objects are loaded, and they get that registration's workspace.
 	Registration string
-	// OnlyEnvironments takes Environment objects alone, and skips files that cannot be parsed.
+	// OnlyEnvironments loads Environment objects only, and skips files that cannot be parsed.
 	OnlyEnvironments bool
 	// Base, if not empty, is the name of the BaseRepo that points to this source.
 	Base string
@@ -57,7 +57,7 @@ type Model struct {
 	findings []finding.Finding
 }
 
-// Objects are the objects of a platform as they were read, by name. They are for reading: nobody may
+// Objects are the objects of a platform as they were read, by name. Callers must not
 // change them.
 type Objects struct {
 	ClusterTypes map[string]*kinds.ClusterType
@@ -103,12 +103,12 @@ type Environment struct {
 	ControlPlane kinds.Repository
 }
 
-// BaseRepo points to objects that the environment shares with others.
+// BaseRepo points to objects that several environments share.
 type BaseRepo struct {
 	Name string
 	finding.Position
 	kinds.Repository
-	Commit string // empty where nothing is pinned
+	Commit string // empty if it is not pinned
 }
 
 // WorkloadRegistration points to the folder in which an app team keeps its Workload objects.
@@ -137,7 +137,7 @@ func (m *Model) ForgetBaseCommit() {
 // Registrations returns the WorkloadRegistration objects that were loaded, sorted by name.
 func (m *Model) Registrations() []WorkloadRegistration { return sortedValues(m.registrations) }
 
-// SetEnvironment names the environment, where the objects that were loaded say which one it is.
+// SetEnvironment sets the name of the environment, if the caller learns it from the loaded objects.
 func (m *Model) SetEnvironment(name string) { m.environment = name }
 
 // EnvironmentName returns the name of the environment.
@@ -154,7 +154,7 @@ func (m *Model) FailedPolicies() []FailedPolicy {
 	return failed
 }
 
-// PlatformName returns the name of the Platform object, empty where there is none.
+// PlatformName returns the name of the Platform object, or "" if there is none.
 func (m *Model) PlatformName() string { return m.platform }
 
 func sortedKeys[K cmp.Ordered, V any](m map[K]V) []K {
@@ -169,7 +169,7 @@ func sortedValues[V any](m map[string]V) []V {
 	return values
 }
 
-// add takes an object that has proved sound.
+// add adds a valid object.
 func (m *Model) add(o kinds.Object) {
 	switch o := o.(type) {
 	case *kinds.Environment:
@@ -180,7 +180,7 @@ func (m *Model) add(o kinds.Object) {
 		m.registrations[o.Metadata.Name] = WorkloadRegistration{
 			Name: o.Metadata.Name, Position: o.At, Workload: o.Spec.Workload, Workspace: o.Spec.Workspace,
 		}
-	case *kinds.GitOpsRepo: // where Kalypso writes to is no concern here
+	case *kinds.GitOpsRepo: // Kalypso's output repository is not used here
 	case *kinds.ClusterType:
 		m.objects.ClusterTypes[o.Metadata.Name] = o
 	case *kinds.SchedulingPolicy:

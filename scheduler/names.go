@@ -8,14 +8,13 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// Released is one assignment of the last release of a cluster type, with the fields that tell to which team its name
-// belongs.
+// Released is one assignment of the last release of a cluster type, with the fields that identify the owner of its name.
 type Released struct {
 	Name, Registration, Workload, Target string
 	DependsOn                            []string
 }
 
-// releasedNames is the last release of one cluster type, read when the first question about it comes up.
+// releasedNames is the last release of one cluster type, read at its first use.
 type releasedNames struct {
 	read   func() ([]Released, error) // nil where there is no release
 	byName map[string]Released
@@ -45,7 +44,7 @@ func (n *releasedNames) all() map[string]Released {
 	return n.byName
 }
 
-// namesGiven says which deployment targets of a cluster type get their names.
+// namesGiven lists the deployment targets of a cluster type that do not get their names.
 type namesGiven struct {
 	released *releasedNames
 	// lost has the targets that cannot have their names, by position in renderer.targets.
@@ -54,11 +53,11 @@ type namesGiven struct {
 	taken bitset
 }
 
-// share gives out the names of the selected targets of a cluster type. A name that several want belongs to the
-// registration to which the last release gave it; without one, nobody gets it.
+// share assigns the names of the selected targets of a cluster type. If several targets want a name, it belongs to the
+// registration that has it in the last release; if there is none, no target gets it.
 func (r *renderer) share(ctx context.Context, ct *kinds.ClusterType, selected bitset) namesGiven {
 	n := namesGiven{released: r.releasedNames(ctx, ct), lost: map[int]error{}, taken: newBitset(len(r.targets))}
-	var same []int // targets of one name, which stand beside each other
+	var same []int // targets of one name, which are adjacent
 	for t := range selected.all {
 		if len(same) > 0 && r.targets[same[0]].Name != r.targets[t].Name {
 			n.decide(r.targets, same)
@@ -99,8 +98,8 @@ func clashHint(a, b *target) string {
 	return "rename one of them; publish and plan keep the one that the last release has"
 }
 
-// owner returns the target that the last release gave the name to, -1 where it gave it to none, or to a registration
-// which now has several that want it.
+// owner returns the target that has the name in the last release; -1 if none has, or if its registration now has several
+// targets that want it.
 func (n *namesGiven) owner(targets []*target, same []int) int {
 	was, released := n.released.all()[targets[same[0]].Name]
 	if !released {

@@ -20,10 +20,9 @@ import (
 
 // Options steers Render. The zero value is ready for use.
 type Options struct {
-	// BaseCommit, if not empty, is the base commit, whatever the BaseRepo called "main" says.
+	// BaseCommit, if not empty, overrides the commit of the BaseRepo named "main".
 	BaseCommit string
-	// Parallel is the number of cluster types that are rendered at once. Zero means as many as Go may
-	// use cores.
+	// Parallel is the number of cluster types that are rendered at once. Zero means GOMAXPROCS.
 	Parallel int
 	// Decision, if not nil, replaces the platform's scheduling policies.
 	Decision *Decision
@@ -46,8 +45,8 @@ type Options struct {
 }
 
 // Render decides and renders every assignment of the environment. A mistake in one assignment is a [Failure] in the result
-// and does not stop the others. Render returns an error if the list of assignments cannot be known, such as for a selector
-// without a meaning, and if ctx has ended.
+// and does not stop the others. Render returns an error if the list of assignments cannot be determined, such as for an
+// invalid selector, and if ctx has ended.
 func (m *Model) Render(ctx context.Context, opts Options) (*Result, error) {
 	if err := m.checkEnvironment(); err != nil {
 		return nil, err
@@ -110,7 +109,7 @@ func sortedFindings(lists ...[]finding.Finding) []finding.Finding {
 	return all
 }
 
-// renderer holds what all cluster types share while one Render lasts.
+// renderer holds the data that all cluster types share during one Render.
 type renderer struct {
 	model    *Model
 	accounts map[string]string // see Result.Accounts
@@ -119,7 +118,7 @@ type renderer struct {
 	findings []finding.Finding
 	// lastRelease is Options.LastRelease.
 	lastRelease func(ctx context.Context, clusterType string) ([]Released, error)
-	unknown     map[string][]Failure // by cluster type: targets of a decision that nobody knows
+	unknown     map[string][]Failure // by cluster type: unknown targets of a decision
 
 	composer      *composer
 	layerMatcher  *matcher // of the composer's layers
@@ -132,14 +131,14 @@ type renderer struct {
 	cache Cache       // nil for none
 	ids   *identities // nil without cache
 
-	shield    *template.Shield // nil where no target needs one
+	shield    *template.Shield // nil if no target needs one
 	lib       *template.Library
 	templates map[string]*template.Template
 }
 
-// selectedPair is what a policy selects: each of its cluster types gets each of its targets.
+// selectedPair is the selection of a policy: each of its cluster types gets each of its targets.
 type selectedPair struct {
-	policy  string // empty where a decision gives no reason
+	policy  string // empty if a decision gives no reason
 	types   bitset
 	targets bitset
 	// The terms of its selectors; see DecidedBy.
@@ -192,7 +191,7 @@ func (r *renderer) list() (*labelIndex, error) {
 	return newLabelIndex(labels), err
 }
 
-// order lists the types so that those to which the same layers can apply follow one another: their
+// order sorts the types so that those to which the same layers can apply follow one another: their
 // assignments share configurations.
 func (r *renderer) order(types []*kinds.ClusterType) []int {
 	order, alike := make([]int, len(types)), make([]string, len(types))
@@ -260,7 +259,7 @@ func (r *renderer) check() {
 	}
 }
 
-// sourceOf returns the Template as the library compiles it.
+// sourceOf returns the Template as a source for package template.
 func sourceOf(t *kinds.Template) template.Source {
 	src := template.Source{Name: t.Metadata.Name, PermitsMissing: permitsMissing(t)}
 	for _, m := range t.Spec.Manifests {
@@ -343,7 +342,7 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType
 		use.addFiles(assignment)
 		result.Assignments = append(result.Assignments, *assignment)
 	}
-	if ctx.Err() == nil { // else the cache would forget the assignments that were not reached
+	if ctx.Err() == nil { // otherwise the cache would lose the assignments that were not reached
 		a.kept.close()
 	}
 	selected.subtract(names.taken)
@@ -352,8 +351,8 @@ func (r *renderer) clusterType(ctx context.Context, i int, ct *kinds.ClusterType
 	return result, a.missing, names.released.err
 }
 
-// addClash adds a target that does not get its name: of those that nobody gets one is enough, of those that
-// somebody else has one for each registration.
+// addClash adds the failure of a target that does not get its name: one for a name that no target gets, and one for
+// each registration if another target has the name.
 func (r *ClusterTypeResult) addClash(t *target, err error, taken bool) {
 	f := newFailure(t.Name, r.Name, because(NameClash, err))
 	f.Registration, f.Taken = t.Workload.Registration, taken

@@ -10,19 +10,19 @@ import (
 // Result is an environment, decided and rendered.
 type Result struct {
 	Environment string
-	// Platform is the Platform object's name; empty where there is none.
+	// Platform is the Platform object's name; empty if there is none.
 	Platform string
-	// BaseCommit is the commit that Kalypso's tracking file names: that of the BaseRepo called "main".
+	// BaseCommit is the commit in Kalypso's tracking file: that of the BaseRepo named "main".
 	BaseCommit string
-	// Rings are the environment's, narrowest first; none where none are named.
+	// Rings are the environment's rings, narrowest first; empty if it names none.
 	Rings []string
 	// ClusterTypes is sorted by name and holds the types without assignments too.
 	ClusterTypes []ClusterTypeResult
 	// FailedPolicies are the scheduling policies with mistakes in their selectors, sorted by name. They assign
 	// nothing, so their earlier assignments must stay.
 	FailedPolicies []FailedPolicy
-	// Accounts are the ServiceAccounts that the Platform gives to workspaces, by workspace: a name, which
-	// stands for one in each assignment's namespace, or NAMESPACE/NAME. See [Result.ServiceAccount].
+	// Accounts are the ServiceAccounts of workspaces in the Platform, by workspace: a name, which
+	// means an account in each assignment's namespace, or NAMESPACE/NAME. See [Result.ServiceAccount].
 	Accounts map[string]string
 	// Warnings holds warnings and notes, sorted by position.
 	Warnings []finding.Finding
@@ -65,11 +65,11 @@ type Assignment struct {
 	Adapter string
 	// Settings are further annotations, which the agent follows.
 	Settings
-	// Manifests says where the target's manifests are, as the Workload has it.
+	// Manifests is the location of the target's manifests, as in the Workload.
 	Manifests map[string]string
-	// Version and Application are the workload's own words, Pinned is what names in the files stood for when
-	// they were resolved, and Inside is what the manifests name that were found there. The scheduler knows
-	// none of them: they are filled in after rendering.
+	// Version and Application are the workload's own values, Pinned holds the resolved references of the files, and
+	// Inside the references in the manifests at those places. The scheduler sets none of them: they are filled in
+	// after rendering.
 	Version     string
 	Application string
 	Pinned      []Pinned
@@ -79,11 +79,11 @@ type Assignment struct {
 	Files []File
 }
 
-// Pinned is a reference to an artifact outside of the bundle, and its digest.
+// Pinned is a reference to an artifact outside of the bundle, with its digest.
 type Pinned struct {
 	Type, Name, Reference string
-	Digest                string // empty where nobody has asked
-	Size                  int64  // in bytes; zero where it is not known
+	Digest                string // empty if unknown
+	Size                  int64  // in bytes; zero if unknown
 }
 
 // File is a rendered file.
@@ -92,7 +92,7 @@ type File struct {
 	Data []byte
 }
 
-// ConfigSource is a ConfigMap and where it stands.
+// ConfigSource is a ConfigMap with its position.
 type ConfigSource struct {
 	Name string
 	finding.Position
@@ -103,8 +103,9 @@ type Failure struct {
 	Name        string
 	ClusterType string
 	Reason      FailureReason
-	// Taken is true where another target has the name, whose assignment or failure is in the result as well: what the
-	// last release has under this name is not of the one that failed. Registration is then whose it is.
+	// Taken is true if another target has the name, whose assignment or failure is in the result as well: the
+	// last release's assignment of that name does not belong to the failed target. Registration is then the
+	// failed target's.
 	Taken        bool
 	Registration string
 	// Err names the file and line of the cause.
@@ -119,25 +120,25 @@ type FailedPolicy struct {
 	Err error
 }
 
-// FailureReason is the class of a failure. It holds nothing of the input, so that it can travel in a
-// bundle, and does not change with a line that moves.
+// FailureReason is the class of a failure. It contains no text of the input, so that it can travel in a
+// bundle, and does not change when lines move.
 type FailureReason string
 
 // The reasons for which an assignment fails.
 const (
 	NameClash      FailureReason = "NameClash"      // two deployment targets have one name
-	NameTooLong    FailureReason = "NameTooLong"    // the namespace is no name that Kubernetes takes
-	SchemaViolated FailureReason = "SchemaViolated" // the configuration is not what a schema asks for
+	NameTooLong    FailureReason = "NameTooLong"    // the namespace is too long for Kubernetes
+	SchemaViolated FailureReason = "SchemaViolated" // the configuration violates a schema
 	TemplateFailed FailureReason = "TemplateFailed" // a template is missing or cannot be evaluated
-	BadAnnotation  FailureReason = "BadAnnotation"  // an annotation of wherry's has no such value
-	PinFailed      FailureReason = "PinFailed"      // something that it names cannot be resolved
-	NoDigest       FailureReason = "NoDigest"       // what the adapter directory is to fetch is not named by digest
-	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no app team's source that could be read
-	LimitExceeded  FailureReason = "LimitExceeded"  // its registration brings more than the Platform allows
+	BadAnnotation  FailureReason = "BadAnnotation"  // an annotation of wherry's has an invalid value
+	PinFailed      FailureReason = "PinFailed"      // a reference cannot be resolved
+	NoDigest       FailureReason = "NoDigest"       // an artifact for the adapter directory has no digest
+	TargetUnknown  FailureReason = "TargetUnknown"  // a decision names it, and no readable source of an app team has it
+	LimitExceeded  FailureReason = "LimitExceeded"  // its registration exceeds a limit of the Platform
 	RenderFailed   FailureReason = "RenderFailed"   // anything else
 )
 
-// because gives err a reason.
+// because returns err with a reason.
 func because(reason FailureReason, err error) error { return &reasonedError{reason, err} }
 
 type reasonedError struct {
@@ -147,7 +148,7 @@ type reasonedError struct {
 
 func (e *reasonedError) Unwrap() error { return e.error }
 
-// ReasonOf returns the reason that an error of [Model.Load] has, or else; such as LimitExceeded.
+// ReasonOf returns the reason of an error of [Model.Load], such as LimitExceeded, or otherwise if it has none.
 func ReasonOf(err error, otherwise FailureReason) FailureReason {
 	var known *reasonedError
 	if errors.As(err, &known) {
@@ -156,7 +157,7 @@ func ReasonOf(err error, otherwise FailureReason) FailureReason {
 	return otherwise
 }
 
-// newFailure takes the reason off err.
+// newFailure returns the failure with err's reason and cause.
 func newFailure(name, clusterType string, err error) Failure {
 	f := Failure{Name: name, ClusterType: clusterType, Reason: RenderFailed, Err: err}
 	var known *reasonedError

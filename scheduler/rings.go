@@ -12,17 +12,17 @@ import (
 // 1 KiB.
 const maxRingBytes = 256
 
-// ringPattern is what a ring may be called: its name becomes a part of a tag.
+// ringPattern matches names of rings, which become parts of tags.
 var ringPattern = regexp.MustCompile(`^[A-Za-z0-9_][A-Za-z0-9_.-]{0,62}$`)
 
-// namedRings are an environment's rings, narrowest first, and where they are named.
+// namedRings are an environment's rings, narrowest first, with their position.
 type namedRings struct {
 	environment string
 	rings       []string
 	at          finding.Position
 }
 
-// checkPromotion finds environments without a name, and rings that cannot be.
+// checkPromotion returns errors for environments without a name, and for invalid rings.
 func checkPromotion(p *kinds.PromotionPolicy) []error {
 	var errs []error
 	for _, e := range p.Spec.Environments {
@@ -53,8 +53,8 @@ func checkRings(at finding.Position, rings []string) []error {
 	return errs
 }
 
-// Rings returns the rings of the model's environment, narrowest first, as a PromotionPolicy names them, else the
-// Platform; none where neither does.
+// Rings returns the rings of the model's environment, narrowest first, from a PromotionPolicy, else from the
+// Platform; none if neither names any.
 func (m *Model) Rings() ([]string, error) {
 	rings := m.platformRings
 	var first *namedRings

@@ -24,7 +24,7 @@ type Settings struct {
 	OnRemove string
 	// Health lists conditions as package health has them, in the order in which they were written.
 	Health []string
-	// RestartOnConfig is true where workloads are to restart when their configuration changes.
+	// RestartOnConfig is true if workloads restart when their configuration changes.
 	RestartOnConfig bool
 	// Wave orders assignments; lower ones come first.
 	Wave int
@@ -43,15 +43,15 @@ var choices = map[string][]string{
 }
 
 const (
-	// maxDependencies bounds the list of one workload: nobody writes as many, and each is looked up.
+	// maxDependencies bounds the list of one workload, since each entry is looked up.
 	maxDependencies = 256
-	// maxHealthConditions bounds how many conditions one assignment brings: agents ask for each.
+	// maxHealthConditions bounds the conditions of one assignment, since agents check each of them.
 	maxHealthConditions = 32
-	// maxHealthBytes bounds them all: an agent refuses a list of assignments with a line above 1 MiB.
+	// maxHealthBytes bounds them together: an agent refuses a list of assignments with a line above 1 MiB.
 	maxHealthBytes = 16 << 10
 )
 
-// settings reads the annotations that count for an assignment, except for its dependencies.
+// settings reads the annotations in effect for an assignment, except for its dependencies.
 func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
 	if _, err := choose(ct, t, "delivery"); err != nil {
 		return s, err
@@ -85,7 +85,7 @@ func settings(ct *kinds.ClusterType, t *target) (s Settings, err error) {
 	return s, checkPin(ct)
 }
 
-// choose returns the value of an annotation with a fixed set of them, empty for the default.
+// choose returns the value of an annotation with a fixed set of values; empty for the default.
 func choose(ct *kinds.ClusterType, t *target, name string) (string, error) {
 	a, ok := kinds.AnnotationFor(ct, &t.Target, name)
 	if !ok {
@@ -102,14 +102,14 @@ func choose(ct *kinds.ClusterType, t *target, name string) (string, error) {
 	return a.Value, nil
 }
 
-// ValidityAnnotation on a ClusterType says how long its releases are valid; see ParseValidity.
+// ValidityAnnotation is the annotation of a ClusterType with the validity of its releases; see ParseValidity.
 const ValidityAnnotation = kinds.AnnotationPrefix + "valid-for"
 
 // PinCommit is the value of PinAnnotation.
 const PinCommit = "commit"
 
-// PinAnnotation on a ClusterType asks that the branches and tags which its assignments name are
-// resolved before they are published.
+// PinAnnotation is the annotation of a ClusterType by which the branches and tags in its assignments are
+// resolved before publishing.
 const PinAnnotation = kinds.AnnotationPrefix + "pin"
 
 func checkPin(ct *kinds.ClusterType) error {
@@ -120,7 +120,7 @@ func checkPin(ct *kinds.ClusterType) error {
 	return finding.Errorf("", ct.Position(v.Line), hintOf(v.Value, []string{PinCommit}), "annotation %s: unknown value %q", PinAnnotation, v.Value)
 }
 
-// hintOf is a hint for a value that is none of those allowed.
+// hintOf returns a hint for a value that is not allowed.
 func hintOf(value string, allowed []string) string {
 	if hint := finding.DidYouMean(value, allowed); hint != "" && len(allowed) > 2 {
 		return hint
@@ -155,7 +155,7 @@ func healthConditions(a kinds.Annotation) ([]string, error) {
 	return conditions, nil
 }
 
-// ParseValidity reads a duration, as wherry.dev/valid-for has it. It must be at least a minute.
+// ParseValidity parses the value of wherry.dev/valid-for, a duration of at least a minute.
 func ParseValidity(s string) (time.Duration, error) {
 	d, err := duration.Parse(s)
 	if err == nil && d < time.Minute {

@@ -49,8 +49,8 @@ func (m *Model) Targets() []*kinds.Target {
 	return targets
 }
 
-// workspaceOf is the workspace of the registration whose source w was found in. What lies in the
-// platform itself belongs to no workspace.
+// workspaceOf returns the workspace of the registration whose source has w. Workloads of the
+// platform itself belong to no workspace.
 func (m *Model) workspaceOf(w *kinds.Workload) (string, error) {
 	if w.Registration == "" {
 		return "", nil
@@ -77,14 +77,14 @@ func (m *Model) newTarget(w *kinds.Workload, spec *kinds.DeploymentTarget, works
 	if w.Registration != "" {
 		t.Labels[kinds.FluxName], t.Labels[kinds.FluxNamespace] = m.environment+"-"+w.Registration, "flux-system"
 	}
-	t.Labels["workload"], t.Labels["workspace"] = w.Metadata.Name, workspace // nobody can pose as another
+	t.Labels["workload"], t.Labels["workspace"] = w.Metadata.Name, workspace // a team cannot pose as another
 	for _, schema := range slices.Concat(spec.ConfigSchemas, w.Spec.ConfigSchemas) {
 		t.schemas = append(t.schemas, schemaUse{owner: fmt.Sprintf("a schema of workload %q", w.Metadata.Name), at: w.Position(schema.Line), text: schema.Value})
 	}
 	return t
 }
 
-// checkEnvironments warns about targets that seem to be meant for the environment and are not.
+// checkEnvironments warns about targets whose environment differs from this one in case only.
 func checkEnvironments(w *kinds.Workload, environment string) []finding.Finding {
 	var findings []finding.Finding
 	for i := range w.Spec.DeploymentTargets {

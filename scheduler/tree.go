@@ -5,18 +5,18 @@ import (
 	"strings"
 )
 
-// What Kalypso writes besides the assignments.
+// Kalypso's files beside the assignments.
 const (
-	// ReadmeFile lies in the folder of every cluster type, with ReadmeText in it and no line break.
+	// ReadmeFile is in the folder of every cluster type. It contains ReadmeText without a line break.
 	ReadmeFile = "README.md"
 	ReadmeText = "This folder contains deployment targets scheduled on the cluster type"
 	// TrackingFile names the base commit, without a line break.
 	TrackingFile = ".github/tracking/Promoted_Commit_Id"
 )
 
-// Tree lists the files of a result where Kalypso puts them, sorted by path: for each cluster type a
-// README.md and the folders of its assignments, and the tracking file where the base commit is known.
-// What failed is not in it.
+// Tree lists the files of a result at Kalypso's paths, sorted: for each cluster type a
+// README.md and the folders of its assignments, and the tracking file if the base commit is known.
+// It leaves out failed assignments.
 func Tree(r *Result) []File {
 	var files []File
 	if r.BaseCommit != "" {

@@ -12,14 +12,14 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/schema"
 )
 
-// schemaUse is a schema that applies to an assignment, and where it comes from.
+// schemaUse is a schema that applies to an assignment, with its origin.
 type schemaUse struct {
 	owner string // such as: ConfigSchema "ports"
 	at    finding.Position
 	text  string
-	// limit is how many steps the schemas of a workload may take together. Zero is schema.MaxSteps for this one alone.
+	// limit bounds the steps of all schemas of a workload together. Zero means schema.MaxSteps for this schema alone.
 	limit int
-	// refused says that the schemas of the workload's registration are too large together.
+	// refused is true if the schemas of the workload's registration are too large together.
 	refused bool
 }
 
@@ -43,7 +43,7 @@ type schemaCheck struct {
 // validate returns the violations of all schemas by a configuration, each with its position.
 func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) error {
 	var errs []error
-	taken := 0 // of what the workload's schemas share
+	taken := 0 // of the steps that the workload's schemas share
 	for _, use := range uses {
 		if ctx.Err() != nil {
 			return ctx.Err()
@@ -63,7 +63,7 @@ func (v *validator) validate(ctx context.Context, c *config, uses []schemaUse) e
 		}
 		if found.Steps > limit {
 			errs = append(errs, tooCostly(use))
-			break // what may follow has no steps left, or as few
+			break // no steps are left for the following ones
 		}
 		if use.limit > 0 {
 			taken += found.Steps
@@ -108,7 +108,7 @@ func (v *validator) check(c *config, text string, limit int) (schema.Outcome, er
 	return found, nil
 }
 
-// schemaValues yields the values of a configuration as a schema takes them.
+// schemaValues yields the values of a configuration in the form that schemas check.
 func (c *config) schemaValues(yield func(schema.Value) bool) {
 	for _, v := range c.values {
 		next := schema.Value{Key: v.key, Value: v.get(), ID: v.id}
@@ -121,12 +121,12 @@ func (c *config) schemaValues(yield func(schema.Value) bool) {
 	}
 }
 
-// fullLimitTargets is how many deployment targets of one registration have all of maxSchemaSteps. Those of
-// a larger registration share what so many would have; see schemaLimit.
+// fullLimitTargets is the number of deployment targets of one registration that each get all of maxSchemaSteps. The targets
+// of a larger registration share the steps of so many; see schemaLimit.
 const fullLimitTargets = 256
 
-// schemaLimit is how many steps a deployment target may take of a registration with so many. It changes at powers
-// of two only, since each change has everything rendered again that is in a cache.
+// schemaLimit returns the bound on the steps of each target of a registration with so many targets. It changes at powers
+// of two only, since each change makes all cached results of the registration invalid.
 func schemaLimit(targets int) int {
 	limit := schema.MaxSteps
 	for ; targets > fullLimitTargets; targets = (targets + 1) / 2 {
@@ -135,7 +135,7 @@ func schemaLimit(targets int) int {
 	return max(limit, 1)
 }
 
-// shareSchemaSteps has the targets of one registration share what its schemas may take.
+// shareSchemaSteps divides the steps of a registration among its targets.
 func shareSchemaSteps(all []*target) {
 	counts, bytes, seen := map[string]int{}, map[string]int{}, map[[2]string]bool{}
 	for _, t := range all {
@@ -166,7 +166,7 @@ func tooLarge(use schemaUse) error {
 	return finding.Errorf(finding.CodeSchemaCost, use.at, "share one schema among workloads", "%s is one of those of its registration, which are larger than %d bytes together", use.owner, schema.MaxBytes)
 }
 
-// tooCostly returns the error of a schema that takes more steps than it may.
+// tooCostly returns the error of a schema that exceeds its steps.
 func tooCostly(use schemaUse) error {
 	return finding.Errorf(finding.CodeSchemaCost, use.at, "simplify the schema: each $ref, allOf, anyOf and oneOf counts as often as it is reached",
 		"%s takes more than %d steps to check the configuration", use.owner, cmp.Or(use.limit, schema.MaxSteps))

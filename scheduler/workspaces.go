@@ -16,8 +16,8 @@ type workspace struct {
 	at      finding.Position
 }
 
-// checkWorkspaces finds workspaces that are listed twice, and invalid names of ServiceAccounts: a typing error must not
-// leave a workspace unconfined.
+// checkWorkspaces returns errors for workspaces that are listed twice, and for invalid names of ServiceAccounts: a typing
+// error must not leave a workspace unconfined.
 func checkWorkspaces(p *kinds.Platform) []error {
 	var errs []error
 	seen := map[string]finding.Position{}
@@ -63,8 +63,8 @@ func (m *Model) accounts() map[string]string {
 	return accounts
 }
 
-// ServiceAccount returns the one, as NAMESPACE/NAME, in whose name an assignment of a workspace is applied;
-// empty where the Platform does not list the workspace.
+// ServiceAccount returns the ServiceAccount, as NAMESPACE/NAME, that applies an assignment of a workspace;
+// empty if the Platform does not list the workspace.
 func (r *Result) ServiceAccount(workspace, namespace string) string {
 	return accountIn(r.Accounts, workspace, namespace)
 }

@@ -134,7 +134,7 @@ var Explanations = sync.OnceValue(func() []Explanation {
 	return all
 })
 
-// Explain returns the explanation of a code, in upper or lower case. It reports false where there is no such code.
+// Explain returns the explanation of a code, in upper or lower case. It returns false if there is no such code.
 func Explain(code string) (Explanation, bool) {
 	all := Explanations()
 	i := slices.IndexFunc(all, func(e Explanation) bool { return strings.EqualFold(e.Code, code) })

@@ -1,6 +1,6 @@
 // Package finding describes mistakes and oddities in the input of a platform, with their place.
 //
-// A [Finding] is a warning or a note; an [Error] is a mistake that the input cannot be read with. Both have a place, a
+// A [Finding] is a warning or a note; an [Error] is a mistake that makes the input unusable. Both have a place, a
 // message of one line, often a hint, and a code such as W1203. [New] and [Errorf] make them, [In] lists the findings in
 // an error, and [Explain] returns the long text about a code. Codes and texts are declared here and nowhere else.
 package finding
@@ -26,7 +26,7 @@ type Finding struct {
 	Position
 	// Code identifies the kind of finding, such as W1203; it may be empty. See "wherry explain".
 	Code string
-	// Column counts characters from 1; zero where it is not known.
+	// Column counts characters from 1; zero if unknown.
 	Column int
 	// Note marks a remark that is no reason to be strict, such as about a file without an object.
 	Note    bool
@@ -113,7 +113,7 @@ func (m mistakes) Error() string {
 // Unwrap returns all of them.
 func (m mistakes) Unwrap() []error { return m }
 
-// Join joins errs in the order of their positions. It returns nil where there are none. The text lists the first
+// Join joins errs in the order of their positions. It returns nil if there are none. The text lists the first
 // [MaxReported].
 func Join(errs []error) error {
 	slices.SortStableFunc(errs, func(a, b error) int {

@@ -10,14 +10,14 @@ import (
 // AnnotationPrefix begins our annotations on Kalypso's kinds.
 const AnnotationPrefix = "wherry.dev/"
 
-// The annotations that mean something, without their prefix.
+// The known annotations, without their prefix.
 var (
 	ClusterTypeAnnotations = []string{"adapter", "delivery", "pin", "valid-for", "drift", "on-failure", "health", "on-remove", "restart-on-config"}
 	TemplateAnnotations    = []string{"missing-keys"}
 	WorkloadAnnotations    = []string{"adapter", "delivery", "depends-on", "drift", "health", "on-failure", "on-remove", "restart-on-config", "wave"}
 )
 
-// Annotation is one that counts for an assignment.
+// Annotation is an annotation in effect for an assignment.
 type Annotation struct {
 	object *Common // that has it
 	Key    string
@@ -36,7 +36,7 @@ func (a Annotation) Origin() string {
 }
 
 // AnnotationFor finds the most specific annotation of that name: for the target, for its workload, or
-// for the cluster type where it may have it.
+// for the cluster type if that may have it.
 func AnnotationFor(ct *ClusterType, t *Target, name string) (Annotation, bool) {
 	places := []Annotation{
 		{object: &t.Workload.Common, Key: t.Spec.Name + "." + AnnotationPrefix + name},

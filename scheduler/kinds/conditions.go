@@ -8,7 +8,7 @@ import (
 // Condition is one label of a ConfigMap or ConfigSchema, read as "applies where".
 type Condition struct{ Key, Value string }
 
-// What Flux stamps on all that it applies: the Kustomization that it belongs to. Kalypso names that of an
+// Flux's labels on all applied objects, which name their Kustomization. Kalypso names the Kustomization of an
 // app team's source after environment and registration, and its templates see both labels.
 const (
 	FluxName      = "kustomize.toolkit.fluxcd.io/name"
@@ -29,7 +29,7 @@ func ConditionsOf(labels map[string]string) []Condition {
 	return all
 }
 
-// HoldsFor reports whether a cluster type alone fulfils the condition. A label that is not there reads as
+// HoldsFor reports whether a cluster type alone fulfils the condition. A missing label counts as
 // empty.
 func (c Condition) HoldsFor(ct *ClusterType) bool {
 	switch c.Key {

@@ -12,9 +12,9 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/finding"
 )
 
-// decoder fills the structs of kinds.go from YAML nodes. In difference to yaml.v3 it knows the line of
+// decoder fills the structs of kinds.go from YAML nodes. Unlike yaml.v3, it knows the line of
 // everything, is as strict with types as the Kubernetes API (a label true is not the text "true"),
-// collects every mistake instead of the first, and warns about fields that nobody reads.
+// collects every mistake instead of the first, and warns about unknown fields.
 type decoder struct {
 	file     string
 	strict   bool // unknown fields below spec are mistakes of this object, not warnings
@@ -26,9 +26,9 @@ type decoder struct {
 }
 
 const (
-	// MaxNodes bounds what one document may expand to through aliases.
+	// MaxNodes bounds the nodes of one document, with its aliases expanded.
 	MaxNodes = 1 << 20
-	// maxMerges bounds how deep merge keys nest.
+	// maxMerges bounds the nesting of merge keys.
 	maxMerges = 16
 )
 
@@ -37,9 +37,9 @@ type (
 	Line int
 	// ignored accepts anything.
 	ignored struct{}
-	// later accepts anything, with a warning: it has a meaning that this version does not know yet.
+	// later accepts anything, with a warning: a field of the specification that this version does not support yet.
 	later struct{}
-	// Text is a string that knows where it stands.
+	// Text is a string with its line.
 	Text struct {
 		Value string
 		Line  Line
@@ -57,7 +57,7 @@ type (
 type Decoded struct {
 	Errs     []error
 	Findings []finding.Finding
-	// Unknown are the unknown fields below spec, where these are asked for.
+	// Unknown are the unknown fields below spec, if Decode was called with strict.
 	Unknown []finding.Finding
 }
 
@@ -78,7 +78,7 @@ func (d *decoder) fail(code string, n *yaml.Node, hint, format string, args ...a
 	})
 }
 
-// where is the way to a value from the document's root, to be spelt only if there is something to say.
+// where is the path to a value from the document's root, formatted only for a message.
 type where struct {
 	parent *where // nil at the root
 	key    string
@@ -152,7 +152,7 @@ func (d *decoder) decode(n *yaml.Node, v reflect.Value, at *where) {
 	}
 }
 
-// exhausted counts n, and says whether there are too many nodes to go on.
+// exhausted counts n, and reports whether there are too many nodes to go on.
 func (d *decoder) exhausted(n *yaml.Node) bool {
 	if d.nodes++; d.nodes == MaxNodes {
 		d.fail(finding.CodeTooLarge, n, "", "the document holds more than %d values once its aliases are expanded", MaxNodes)
@@ -284,7 +284,7 @@ func (d *decoder) pairs(n *yaml.Node, at *where) []pair {
 	return own
 }
 
-// mergedPairs lists what a merge key brings: the keys of one mapping or, the first winning, of several.
+// mergedPairs lists the pairs of a merge key: those of one mapping or of several, of which the first wins.
 func (d *decoder) mergedPairs(n *yaml.Node, at *where) []pair {
 	if n.Kind == yaml.AliasNode {
 		n = n.Alias
@@ -367,10 +367,10 @@ func Field(n *yaml.Node, key string) *yaml.Node {
 	return &yaml.Node{}
 }
 
-// StringField returns the text of a key, empty where there is none.
+// StringField returns the text of a key, or "" if there is none.
 func StringField(n *yaml.Node, key string) string { return Field(n, key).Value }
 
-// SequenceField returns the items of the list at a key, none where there is none.
+// SequenceField returns the items of the list at a key, or nil if there is none.
 func SequenceField(n *yaml.Node, key string) []*yaml.Node {
 	if f := Field(n, key); f.Kind == yaml.SequenceNode {
 		return f.Content

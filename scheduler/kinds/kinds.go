@@ -35,7 +35,7 @@ type Meta struct {
 	Labels      map[string]string `yaml:"labels"`
 	Annotations map[string]Text   `yaml:"annotations"`
 
-	// What tools add, or what has no meaning in a file.
+	// Fields that tools add, or that have no meaning in a file.
 	Namespace         ignored `yaml:"namespace"`
 	GenerateName      ignored `yaml:"generateName"`
 	CreationTimestamp ignored `yaml:"creationTimestamp"`
@@ -49,7 +49,7 @@ type Meta struct {
 	UID               ignored `yaml:"uid"`
 }
 
-// Header is what all kinds have in common.
+// Header holds the fields that all kinds have in common.
 type Header struct {
 	APIVersion string  `yaml:"apiVersion"`
 	Kind       string  `yaml:"kind"`
@@ -57,21 +57,21 @@ type Header struct {
 	Status     ignored `yaml:"status"`
 }
 
-// Common is a header at its place.
+// Common is a header with its position.
 type Common struct {
 	Header `yaml:",inline"`
 	At     finding.Position
 	InBase bool // other environments may have it too
 }
 
-// Repository is where objects can be fetched from.
+// Repository is a location of objects in git.
 type Repository struct {
 	Repo   string `yaml:"repo"`
 	Branch string `yaml:"branch"`
 	Path   string `yaml:"path"` // below the repository's root; empty and "." are the root
 }
 
-// Environment is Kalypso's Environment: where the objects of an environment live.
+// Environment is Kalypso's Environment: the location of an environment's objects.
 type Environment struct {
 	Common `yaml:",inline"`
 	Spec   struct {
@@ -88,7 +88,7 @@ type BaseRepo struct {
 	} `yaml:"spec"`
 }
 
-// GitOpsRepo is Kalypso's GitOpsRepo: where Kalypso writes to.
+// GitOpsRepo is Kalypso's GitOpsRepo: the repository for Kalypso's output.
 type GitOpsRepo struct {
 	Common `yaml:",inline"`
 	Spec   Repository `yaml:"spec"`
@@ -115,7 +115,7 @@ type LabelSelector struct {
 	Line Line
 }
 
-// SchedulingPolicy is Kalypso's SchedulingPolicy: which targets go to which cluster types.
+// SchedulingPolicy is Kalypso's SchedulingPolicy: it assigns deployment targets to cluster types.
 type SchedulingPolicy struct {
 	Common `yaml:",inline"`
 	Spec   struct {
@@ -127,7 +127,7 @@ type SchedulingPolicy struct {
 			LabelSelector LabelSelector `yaml:"labelSelector"`
 		} `yaml:"clusterTypeSelector"`
 	} `yaml:"spec"`
-	// mistakes are its unknown fields. With one of them the selection is not known.
+	// Mistakes are its unknown fields. If there is any, the selection is unknown.
 	Mistakes []error
 }
 
@@ -153,14 +153,14 @@ type WorkloadRegistration struct {
 // Workload is Kalypso's Workload: an application and its deployment targets.
 type Workload struct {
 	Common       `yaml:",inline"`
-	Registration string // whose source it was found in; empty for the platform's own
+	Registration string // whose source has it; empty for the platform's own
 	Spec         struct {
 		DeploymentTargets []DeploymentTarget `yaml:"deploymentTargets"`
 		ConfigSchemas     []Text             `yaml:"configSchemas"`
 	} `yaml:"spec"`
 }
 
-// DeploymentTarget is one place and purpose that a workload is deployed for.
+// DeploymentTarget is one place and purpose for which a workload is deployed.
 type DeploymentTarget struct {
 	Name          string            `yaml:"name"`
 	Labels        map[string]string `yaml:"labels"`
@@ -186,8 +186,7 @@ type ConfigMap struct {
 	Immutable  ignored         `yaml:"immutable"`
 }
 
-// Cluster is one cluster, where there is no hub that knows it, or for people to see which there are. Nothing that
-// is rendered depends on it.
+// Cluster is one cluster, for platforms without a hub, or for people to read. Rendering does not depend on it.
 type Cluster struct {
 	Common `yaml:",inline"`
 	Spec   struct {
@@ -200,13 +199,13 @@ type Cluster struct {
 	} `yaml:"spec"`
 }
 
-// What a Cluster's reporting may be; empty is expected.
+// The values of a Cluster's reporting; empty means expected.
 const (
 	ReportingExpected = "expected"
 	ReportingNone     = "none"
 )
 
-// accountPrefix begins the name of a workspace's ServiceAccount for which the Platform names none.
+// accountPrefix begins the default name of a workspace's ServiceAccount.
 const accountPrefix = "wherry-"
 
 // Platform holds the settings of the whole platform.
@@ -214,32 +213,32 @@ type Platform struct {
 	Common `yaml:",inline"`
 	Spec   struct {
 		Workspaces []Workspace `yaml:"workspaces"`
-		// Rings are those of all environments for which no PromotionPolicy names any, narrowest first.
+		// Rings are the rings of all environments without rings in a PromotionPolicy, narrowest first.
 		Rings []string `yaml:"rings"`
 	} `yaml:"spec"`
 }
 
-// Workspace has the assignments of a workspace applied in the name of a ServiceAccount.
+// Workspace names the ServiceAccount that applies the assignments of a workspace.
 type Workspace struct {
 	Name string `yaml:"name"`
-	// ServiceAccount is a name, which stands for one in each assignment's own namespace, or NAMESPACE/NAME.
-	// Empty is accountPrefix and the workspace's name.
+	// ServiceAccount is a name, which means an account in each assignment's own namespace, or NAMESPACE/NAME.
+	// Empty means accountPrefix and the workspace's name.
 	ServiceAccount string `yaml:"serviceAccount"`
-	// Limits bound what each registration of the workspace may bring.
+	// Limits bound each registration of the workspace.
 	Limits Limits `yaml:"limits"`
 	Line   Line
 }
 
-// Limits bound what each registration of a workspace may bring, so that one team cannot fill the bundle that it
-// shares with others. Zero is the default.
+// Limits bound the targets, files and bytes of each registration of a workspace, so that one team cannot fill the bundle
+// that it shares with others. Zero means the default.
 type Limits struct {
 	Targets int64 `yaml:"targets"`
 	Files   int64 `yaml:"files"`
 	Bytes   int64 `yaml:"bytes"`
 }
 
-// PromotionPolicy says through which rings an environment's releases go. Its gates and the chain of environments come
-// later.
+// PromotionPolicy names the rings of environments' releases. Its gates and the chain of environments are not supported
+// yet.
 type PromotionPolicy struct {
 	Common `yaml:",inline"`
 	Spec   struct {
@@ -257,7 +256,7 @@ type PromotedEnvironment struct {
 	Line  Line
 }
 
-// Account is the ServiceAccount of the workspace, by default or as given.
+// Account returns the ServiceAccount of the workspace, the given or the default one.
 func (w Workspace) Account() string {
 	if w.ServiceAccount == "" {
 		return accountPrefix + w.Name
@@ -265,12 +264,12 @@ func (w Workspace) Account() string {
 	return w.ServiceAccount
 }
 
-// Position is where a line of the object stands.
+// Position returns the position of a line of the object.
 func (o *Common) Position(l Line) finding.Position {
 	return finding.Position{File: o.At.File, Line: int(l)}
 }
 
-// Base returns o. It is what all kinds have in common.
+// Base returns o, the part that all kinds have in common.
 func (o *Common) Base() *Common { return o }
 
 // Object is a struct of this file that can be read.
@@ -327,7 +326,7 @@ func (c *ConfigMap) IsAzure() bool { return strings.HasPrefix(c.Metadata.Name, a
 // IsPlatform reports whether the ConfigMap is part of the configuration in either way.
 func (c *ConfigMap) IsPlatform() bool { return c.IsLabelled() || c.IsAzure() }
 
-// SplitAzureKey takes label1.value1.label2.value2.KEY apart.
+// SplitAzureKey splits label1.value1.label2.value2.KEY into labels and KEY.
 func SplitAzureKey(key string) (map[string]string, string) {
 	parts := strings.Split(key, ".")
 	last := len(parts) - 1

@@ -12,7 +12,7 @@ import (
 	"github.com/wherry-dev/wherry/scheduler/kinds"
 )
 
-// uidPattern is what agents and hubs take for one.
+// uidPattern matches the uids that agents and hubs accept.
 var uidPattern = regexp.MustCompile(`^[A-Za-z0-9][A-Za-z0-9._:-]{0,127}$`)
 
 // clusterProblem names a wrong value of a Cluster, with a hint. It returns nothing if all are right.
@@ -38,8 +38,8 @@ func clusterProblem(c *kinds.Cluster) (what, hint string) {
 	return "", ""
 }
 
-// clusters adds the mistakes in Cluster objects: wrong values, cluster types that do not exist, and uids and keys
-// of two.
+// clusters adds the mistakes in Cluster objects: wrong values, cluster types that do not exist, and duplicate uids and
+// keys.
 func (l *linter) clusters() {
 	types := slices.Sorted(maps.Keys(l.objects.ClusterTypes))
 	uids, keys := map[string]*kinds.Cluster{}, map[string]*kinds.Cluster{}

@@ -1,8 +1,8 @@
-// Package lint looks for mistakes in a platform that was loaded, and in the files that are rendered from it.
+// Package lint finds mistakes in a loaded platform, and in the files that are rendered from it.
 //
-// [Run] applies all rules to the model of one environment. A rule is a method that looks at objects or rendered files and
-// adds findings; each finding has a code that package finding explains. Nothing is written, and nothing depends on the
-// findings: a platform renders the same with findings and without.
+// [Run] applies all rules to the model of one environment. A rule is a method that inspects objects or rendered files and
+// adds findings; each finding has a code that package finding explains. The package writes nothing, and findings do not
+// affect rendering.
 package lint
 
 import (
@@ -21,18 +21,18 @@ import (
 // Report holds the findings about one environment, in the order of their places.
 type Report struct {
 	Findings []finding.Finding
-	// Unused is about objects of bases that this environment has no use for. Another one may have.
+	// Unused is about objects of bases that this environment does not use. Another one may use them.
 	Unused []finding.Finding
-	// Rendered is the result that was looked at; empty where nothing could be rendered.
+	// Rendered is the inspected result; empty if nothing could be rendered.
 	Rendered *scheduler.Result
 	// ClusterTypes holds the place of each cluster type, by name.
 	ClusterTypes map[string]finding.Position
 }
 
 // Run returns the findings about the environment: those of [scheduler.Model.Render], and those about the
-// objects, in how they refer to each other, and in the files that are rendered. Each finding has a code.
+// objects, their references to each other, and the rendered files. Each finding has a code.
 //
-// The error is for a ctx that has ended, and for an environment that cannot be; mistakes in the input are
+// Run returns an error if ctx has ended, or if the environment's name is invalid; mistakes in the input are
 // findings.
 func Run(ctx context.Context, m *scheduler.Model) (*Report, error) {
 	result, err := m.Render(ctx, scheduler.Options{})
@@ -146,8 +146,8 @@ func sortFindings(found []finding.Finding) []finding.Finding {
 	return slices.Compact(found)
 }
 
-// failures adds the reasons for which assignments could not be rendered. Templates that do not exist are found in the
-// objects, also where nothing is assigned.
+// failures adds the reasons why assignments could not be rendered. Templates that do not exist are found by the objects'
+// references, even without an assignment.
 func (l *linter) failures() {
 	for _, ct := range l.result.ClusterTypes {
 		for _, failure := range ct.Failures {
